@@ -1,0 +1,108 @@
+package probe
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Kind says what a probe is for.
+type Kind uint8
+
+// The kinds of probes. They mean what they mean in Kubernetes.
+const (
+	Startup   Kind = iota + 1 // has the instance started? Until then the other two rest.
+	Readiness                 // may it get traffic?
+	Liveness                  // must it be restarted?
+)
+
+var kindNames = names[Kind]{"", "startup", "readiness", "liveness"}
+
+// String returns the kind as HCL, JSON and metrics write it: "readiness".
+func (k Kind) String() string { return kindNames.text(k) }
+
+// MarshalText returns String.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText is the reverse of MarshalText.
+func (k *Kind) UnmarshalText(b []byte) (err error) { *k, err = kindNames.parse("kind", b); return err }
+
+// ID names one probe: a target, what the probe is for and, where a target has
+// several probes of a kind, a name. IDs are comparable.
+type ID struct {
+	Target string
+	Kind   Kind
+	Name   string // empty for a kind's only probe
+}
+
+// String returns "shop/web:readiness" or, with a name, "shop/web:readiness/db":
+// the same text in logs, JSON and metrics.
+func (id ID) String() string {
+	if id.Name == "" {
+		return id.Target + ":" + id.Kind.String()
+	}
+	return id.Target + ":" + id.Kind.String() + "/" + id.Name
+}
+
+// Compare orders IDs by target, then kind (startup, readiness, liveness), then
+// name. It returns -1, 0 or +1.
+func (id ID) Compare(other ID) int {
+	return cmp.Or(
+		strings.Compare(id.Target, other.Target),
+		cmp.Compare(id.Kind, other.Kind),
+		strings.Compare(id.Name, other.Name),
+	)
+}
+
+// Probe is one entry of a Set: when to attempt, how, and against what.
+type Probe struct {
+	Rule    Rule
+	Target  Target
+	Handler Handler
+
+	// HandlerName is what the handler is called in metrics and in the API:
+	// "http", or a plugin's name. It must be one of few, since metrics have a
+	// series for each.
+	HandlerName string
+
+	// Revision says whether Handler is still the same: two probes with equal,
+	// non-empty revisions have handlers that do the same. Without a revision
+	// the handlers themselves are compared, so that a handler that is not
+	// comparable (a HandlerFunc, say) counts as changed by each Apply.
+	Revision string
+}
+
+// Set is a whole desired state: every probe that should exist.
+type Set map[ID]Probe
+
+// Bounds on names, in bytes.
+const (
+	MaxTargetName = 512
+	MaxProbeName  = 63
+)
+
+// Check says what is wrong with an ID, or nil.
+func (id ID) Check() error {
+	if err := checkName("target", id.Target, MaxTargetName); err != nil {
+		return err
+	}
+	if id.Kind < Startup || id.Kind > Liveness {
+		return &FieldError{Field: "kind", Problem: "must be startup, readiness or liveness"}
+	}
+	if id.Name == "" {
+		return nil
+	}
+	return checkName("name", id.Name, MaxProbeName)
+}
+
+func checkName(field, s string, most int) error {
+	switch {
+	case s == "":
+		return &FieldError{Field: field, Problem: "must not be empty"}
+	case len(s) > most:
+		return &FieldError{Field: field, Problem: fmt.Sprintf("is %d bytes long, at most %d are allowed", len(s), most)}
+	case clean(s, false) != s:
+		return &FieldError{Field: field, Problem: "must be UTF-8 without control characters"}
+	}
+	return nil
+}

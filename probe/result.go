@@ -1,0 +1,131 @@
+package probe
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Outcome classifies one attempt. The zero Outcome is Unknown, so a forgotten
+// assignment never reads as good health.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Unknown Outcome = iota // the attempt could not be made, through no fault of the target
+	Success
+	Warning // counts as Success; the result's Detail says what to look at
+	Failure
+)
+
+var outcomeNames = names[Outcome]{"unknown", "success", "warning", "failure"}
+
+// String returns the outcome as JSON and metrics write it: "success".
+func (o Outcome) String() string { return outcomeNames.text(o) }
+
+// MarshalText returns String.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText is the reverse of MarshalText.
+func (o *Outcome) UnmarshalText(b []byte) (err error) {
+	*o, err = outcomeNames.parse("outcome", b)
+	return err
+}
+
+// Verdict is what is published about a probe after its thresholds. The zero
+// Verdict is Undecided.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Undecided Verdict = iota
+	Passing
+	Failing
+)
+
+var verdictNames = names[Verdict]{"undecided", "passing", "failing"}
+
+// String returns the verdict as JSON and metrics write it: "passing".
+func (v Verdict) String() string { return verdictNames.text(v) }
+
+// MarshalText returns String.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText is the reverse of MarshalText.
+func (v *Verdict) UnmarshalText(b []byte) (err error) {
+	*v, err = verdictNames.parse("verdict", b)
+	return err
+}
+
+// Result is the record of one attempt. A handler fills in Outcome, Reason,
+// Detail and the Phases it went through; the engine fills in Took and Tries.
+type Result struct {
+	Outcome Outcome
+	Reason  Reason        // why, as a stable code; empty for a plain success
+	Detail  string        // for a person, at most MaxDetail bytes
+	Took    time.Duration // the whole attempt, all its tries
+	Tries   uint8         // 1, or up to 3 when a try's outcome was Unknown
+	Phases  Phases
+}
+
+// Phases is where the time of an attempt over the network went. A phase that
+// was not reached, or not needed, is zero.
+type Phases struct {
+	Resolve   time.Duration // looking the host's name up
+	Connect   time.Duration // until the transport was connected
+	TLS       time.Duration // the TLS handshake
+	FirstByte time.Duration // from the request's end to the answer's first byte
+}
+
+// MaxDetail bounds Result.Detail, and what a handler reads of a body or an
+// output, in bytes. The kubelet's limit is the same (maxReadLength in
+// k8s.io/kubernetes/pkg/kubelet/prober).
+const MaxDetail = 10 << 10
+
+// Succeed returns a Result with Outcome Success.
+func Succeed(detail string) Result { return Result{Outcome: Success, Detail: detail} }
+
+// Warn returns a Result with Outcome Warning.
+func Warn(why Reason, format string, a ...any) Result {
+	return Result{Outcome: Warning, Reason: why, Detail: fmt.Sprintf(format, a...)}
+}
+
+// Fail returns a Result with Outcome Failure.
+func Fail(why Reason, format string, a ...any) Result {
+	return Result{Outcome: Failure, Reason: why, Detail: fmt.Sprintf(format, a...)}
+}
+
+// Broken returns a Result with Outcome Unknown: the attempt could not be made,
+// through no fault of the target.
+func Broken(why Reason, format string, a ...any) Result {
+	return Result{Reason: why, Detail: fmt.Sprintf(format, a...)}
+}
+
+// CleanText makes text from a stranger fit to log and to show on a terminal:
+// what is not UTF-8, control characters but newline and tab, and characters that
+// turn the direction of writing become U+FFFD, white space at the end goes, and
+// it is cut to most bytes at a character's start.
+func CleanText(s string, most int) string {
+	s = clean(strings.TrimRightFunc(s, unicode.IsSpace), true)
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
+
+func clean(s string, lines bool) string {
+	return strings.Map(func(r rune) rune {
+		if (r == '\n' || r == '\t') && lines {
+			return r
+		}
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}

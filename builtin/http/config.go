@@ -1,0 +1,137 @@
+package httpprobe
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/sonde-probe/sonde/builtin/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// TLS is the tls block: what to demand of the server and what to show to it.
+type TLS = dial.TLS
+
+// Config is an http block. The zero value of a field stands for its default.
+type Config struct {
+	// Method is the request's method, in upper or lower case. Default GET.
+	Method string `hcl:"method,optional"`
+
+	// Path is the path with its query, as in a link: "/healthz?full=1". What
+	// cannot be parsed is escaped. Default "/".
+	Path string `hcl:"path,optional"`
+
+	// Port is a number from 1 to 65535 or the name of one of the target's
+	// ports. It is required without UnixSocket.
+	Port string `hcl:"port,optional"`
+
+	// Host is the IP address or host name to connect to and to ask for.
+	// Default: the target's address; "localhost" with UnixSocket.
+	Host string `hcl:"host,optional"`
+
+	// Scheme is http or https, in upper or lower case. Default http.
+	Scheme string `hcl:"scheme,optional"`
+
+	// Headers are sent along. Host replaces the host that is asked for, not the
+	// one that is connected to. User-Agent is sonde-probe and Accept is */*
+	// unless given here; given but empty, they are left out.
+	Headers map[string][]string `hcl:"headers,optional"`
+
+	// Body is the request's body. Default: none.
+	Body string `hcl:"body,optional"`
+
+	// Status are the statuses to accept, single ones ("204") or ranges
+	// ("200-399"), from 100 to 599. Default 200-399.
+	Status []string `hcl:"status,optional"`
+
+	// BodyContains must be in the body, and BodyRegex (Go's syntax, RE2) must
+	// match in it. Only the first probe.MaxDetail bytes are looked at. Default:
+	// every body will do.
+	BodyContains string `hcl:"body_contains,optional"`
+	BodyRegex    string `hcl:"body_regex,optional"`
+
+	// Redirects says which redirects are followed, up to 10 of them: local
+	// (those to the same host, any port and scheme), none, or all. A redirect
+	// that is not followed is judged by its status; it is a Warning when only
+	// a range that begins below 300 accepts it. Default local.
+	Redirects string `hcl:"redirects,optional"`
+
+	// TLS says how https is spoken. Default: the server is verified by the
+	// system's authorities. HTTP/2 is spoken where the server offers it.
+	TLS *TLS `hcl:"tls,block"`
+
+	// UnixSocket is the path of a socket to connect to instead of a host and a
+	// port; @ begins a name in Linux's abstract namespace.
+	UnixSocket string `hcl:"unix_socket,optional"`
+
+	// SourceAddress is the IP address of this machine to connect from. Default:
+	// the system chooses.
+	SourceAddress string `hcl:"source_address,optional"`
+
+	// ReuseConnection keeps the connection for the next attempt. It is cheaper,
+	// and does not notice a server that takes no new connections. Default
+	// false: each attempt makes a connection of its own.
+	ReuseConnection bool `hcl:"reuse_connection,optional"`
+
+	// Compatibility with probe.Kubelet makes a body that stalls or breaks off
+	// Unknown instead of a Failure. It is not a field of the block: the engine's or
+	// the probe's own is put here.
+	Compatibility probe.Compatibility `hcl:"-"`
+}
+
+// New makes a handler. It reads the files of the tls block and opens no
+// connection. An error is a *probe.FieldError with the HCL name of the field.
+func New(c Config) (*Handler, error) {
+	p, err := newPlan(c)
+	if err != nil {
+		return nil, err
+	}
+	dialer, err := dial.New(dial.Config{
+		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.TLS.Load()
+	if err != nil {
+		return nil, err
+	}
+	return newHandler(p, newWire(dialer, config, p, c.ReuseConnection)), nil
+}
+
+// check finds fields that do not go together.
+func (c Config) check() error {
+	switch {
+	case c.TLS != nil && c.Scheme == "":
+		return field("scheme", `must be set: "https", since there is a tls block`)
+	case c.UnixSocket != "" && c.Redirects == "all":
+		return field("redirects", "must be local or none with unix_socket, behind which there is one host only")
+	case c.BodyContains+c.BodyRegex != "" && strings.EqualFold(c.Method, "HEAD"):
+		return field("method", "must not be HEAD when the body is looked at")
+	case len(c.BodyContains) > probe.MaxDetail:
+		return field("body_contains", "is %d bytes long, only the first %d of a body are looked at", len(c.BodyContains), probe.MaxDetail)
+	case c.Compatibility > probe.Kubelet:
+		return field("compatibility", "must be none or kubelet")
+	}
+	return nil
+}
+
+func (c Config) scheme() (string, error) {
+	scheme := strings.ToLower(cmp.Or(c.Scheme, "http"))
+	if scheme != "http" && scheme != "https" {
+		return "", field("scheme", "is %q, it must be http or https", c.Scheme)
+	}
+	return scheme, nil
+}
+
+func (c Config) method() (string, error) {
+	method := strings.ToUpper(cmp.Or(c.Method, "GET"))
+	if !isToken(method) || method == "CONNECT" {
+		return "", field("method", "is %q, it must be one such as GET, HEAD or POST", c.Method)
+	}
+	return method, nil
+}
+
+func field(name, format string, a ...any) error {
+	return &probe.FieldError{Field: name, Problem: fmt.Sprintf(format, a...)}
+}

@@ -1,0 +1,80 @@
+package httpprobe
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// UserAgent is the User-Agent header of an attempt that gives none of its own.
+const UserAgent = "sonde-probe"
+
+// setHeaders checks headers and adds the kubelet's defaults (newProbeRequest in
+// k8s.io/kubernetes/pkg/probe/http).
+func (p *plan) setHeaders(given map[string][]string) error {
+	p.header = http.Header{}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if err := checkHeader(name, given[name]); err != nil {
+			return err
+		}
+		key := http.CanonicalHeaderKey(name)
+		p.header[key] = append(p.header[key], given[name]...)
+	}
+	p.asked = p.header.Get("Host")
+	if strings.ContainsFunc(p.asked, notIn(hostBytes)) {
+		return field("headers", "has a Host that is no host: %q", p.asked)
+	}
+	delete(p.header, "Host")
+	for name := range p.header {
+		if name != "User-Agent" && name != "Accept" {
+			p.private = append(p.private, name)
+		}
+	}
+	setDefault(p.header, "User-Agent", UserAgent)
+	setDefault(p.header, "Accept", "*/*")
+	if p.header.Get("Accept") == "" {
+		delete(p.header, "Accept")
+	}
+	return nil
+}
+
+// setDefault sets a header that is not there at all. An empty User-Agent stays:
+// it is what keeps net/http from sending its own.
+func setDefault(h http.Header, name string, values ...string) {
+	if _, given := h[name]; !given {
+		h[name] = values
+	}
+}
+
+func checkHeader(name string, values []string) error {
+	if !isToken(name) {
+		return field("headers", "has the name %q, which is no header's name", name)
+	}
+	switch http.CanonicalHeaderKey(name) {
+	case "Content-Length", "Transfer-Encoding", "Trailer":
+		return field("headers", "must not have %s: it follows from the body", name)
+	}
+	for _, value := range values {
+		if strings.ContainsFunc(value, isControl) {
+			return field("headers", "has control characters in %s", name)
+		}
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// isToken reports whether s is a token of RFC 9110, section 5.6.2, as methods and
+// header names are.
+func isToken(s string) bool { return s != "" && !strings.ContainsFunc(s, notIn(tokenBytes)) }
+
+func notIn(bytes string) func(rune) bool {
+	return func(r rune) bool { return !strings.ContainsRune(bytes, r) }
+}
+
+const (
+	letters    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	tokenBytes = letters + "!#$%&'*+-.^_`|~"
+	hostBytes  = letters + "-._:[]%"
+)

@@ -1,0 +1,70 @@
+package httpprobe_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"time"
+
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// plenty is a timeout that is not meant to pass, and short is one that is.
+const (
+	plenty = 10 * time.Second
+	short  = 100 * time.Millisecond
+)
+
+func handler(t testing.TB, c httpprobe.Config) *httpprobe.Handler {
+	t.Helper()
+	h, err := httpprobe.New(c)
+	if err != nil {
+		t.Fatalf("New(%+v): %v", c, err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// targetOf returns a target with a server's address as its own, and its port
+// under the name "web".
+func targetOf(addr net.Addr) probe.Target {
+	at := netip.MustParseAddrPort(addr.String())
+	return probe.Target{Name: "test", Address: at.Addr().String(), Ports: map[string]uint16{"web": at.Port()}}
+}
+
+func serve(t testing.TB, f http.HandlerFunc) probe.Target {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return targetOf(s.Listener.Addr())
+}
+
+func attempt(t testing.TB, c httpprobe.Config, target probe.Target, timeout time.Duration) probe.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return handler(t, c).Probe(ctx, target)
+}
+
+func wantResult(t testing.TB, got probe.Result, outcome probe.Outcome, reason probe.Reason) {
+	t.Helper()
+	if got.Outcome != outcome || got.Reason != reason {
+		t.Errorf("got %v %q (%s), want %v %q", got.Outcome, got.Reason, got.Detail, outcome, reason)
+	}
+}
+
+func TestAnAcceptedStatusIsSuccess(t *testing.T) {
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(200) })
+	got := attempt(t, httpprobe.Config{Port: "web"}, target, plenty)
+	wantResult(t, got, probe.Success, "")
+	if got.Detail != "status 200" {
+		t.Errorf("got the detail %q", got.Detail)
+	}
+	if got.Phases.Connect <= 0 || got.Phases.FirstByte <= 0 || got.Phases.Resolve != 0 || got.Phases.TLS != 0 {
+		t.Errorf("got the phases %+v, want connect and first byte only", got.Phases)
+	}
+}

@@ -1,0 +1,106 @@
+package httpprobe
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// plan is a checked configuration: everything about an attempt that does not
+// depend on the target. It is never written to.
+type plan struct {
+	method    string
+	ref       url.URL // without its host
+	host      string  // for a unix socket
+	asked     string  // the Host header; empty: the host of the URL
+	header    http.Header
+	private   []string // the names of the headers that another host must not get
+	body      string
+	accept    statuses
+	contains  string
+	regex     *regexp.Regexp
+	redirects redirects
+	kubelet   bool
+}
+
+func newPlan(c Config) (p *plan, err error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	p = &plan{
+		host:     cmp.Or(c.Host, "localhost"),
+		body:     c.Body,
+		contains: c.BodyContains,
+		kubelet:  c.Compatibility == probe.Kubelet,
+	}
+	if p.method, err = c.method(); err != nil {
+		return nil, err
+	}
+	scheme, err := c.scheme()
+	if err != nil {
+		return nil, err
+	}
+	p.ref = parsePath(c.Path)
+	p.ref.Scheme = scheme
+	if err := p.setHeaders(c.Headers); err != nil {
+		return nil, err
+	}
+	if c.ReuseConnection {
+		// It is not sent. It lets net/http ask again on a new connection when the
+		// server has closed a kept one, whatever the method.
+		setDefault(p.header, "X-Idempotency-Key")
+	}
+	if p.accept, err = parseStatuses(c.Status); err != nil {
+		return nil, err
+	}
+	if p.redirects, err = parseRedirects(c.Redirects); err != nil {
+		return nil, err
+	}
+	if p.regex, err = regexp.Compile(c.BodyRegex); err != nil {
+		return nil, field("body_regex", "cannot be parsed: %v", err)
+	}
+	return p, nil
+}
+
+// parsePath parses a path as a link is parsed, without its scheme, host and
+// fragment. What is no link is a path to be escaped.
+func parsePath(path string) url.URL {
+	u, err := url.Parse(cmp.Or(path, "/"))
+	if err != nil || u.Opaque != "" {
+		return url.URL{Path: path}
+	}
+	u.Host, u.Fragment, u.RawFragment = "", "", ""
+	return *u
+}
+
+// url is the URL to ask at a host; port 0 stands for no port.
+func (p *plan) url(host string, port uint16) *url.URL {
+	u := p.ref
+	switch {
+	case port != 0:
+		u.Host = net.JoinHostPort(host, strconv.Itoa(int(port)))
+	case strings.Contains(p.host, ":"):
+		u.Host = "[" + p.host + "]"
+	default:
+		u.Host = p.host
+	}
+	return &u
+}
+
+func (p *plan) request(ctx context.Context, u *url.URL) *http.Request {
+	r := &http.Request{Method: p.method, URL: u, Host: p.asked, Header: p.header}
+	if p.body != "" {
+		r.ContentLength = int64(len(p.body))
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(p.body)), nil }
+		r.Body, _ = r.GetBody()
+	}
+	return r.WithContext(ctx)
+}

@@ -1,0 +1,51 @@
+package httpprobe
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// redirects says which redirects are followed.
+type redirects uint8
+
+const (
+	localRedirects redirects = iota
+	noRedirects
+	allRedirects
+)
+
+// maxRedirects is the kubelet's (maxRedirects in k8s.io/kubernetes/pkg/probe/http).
+const maxRedirects = 10
+
+func parseRedirects(s string) (redirects, error) {
+	switch s {
+	case "", "local":
+		return localRedirects, nil
+	case "none":
+		return noRedirects, nil
+	case "all":
+		return allRedirects, nil
+	}
+	return 0, field("redirects", "is %q, it must be local, none or all", s)
+}
+
+// redirect is an http.Client's CheckRedirect: next would follow via.
+func (p *plan) redirect(next *http.Request, via []*http.Request) error {
+	local := strings.EqualFold(next.URL.Hostname(), via[0].URL.Hostname())
+	switch {
+	case p.redirects == noRedirects, p.redirects == localRedirects && !local:
+		return http.ErrUseLastResponse
+	case len(via) >= maxRedirects:
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	case next.URL.Scheme != "http" && next.URL.Scheme != "https":
+		return errors.New("the redirect is to something that is not http")
+	}
+	if !local {
+		for _, name := range p.private {
+			next.Header.Del(name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package httpprobe
+
+import (
+	"strconv"
+	"strings"
+)
+
+// statusRange is a range of statuses, both ends in it.
+type statusRange struct{ from, to int }
+
+// statuses are ranges of statuses and the text to name them by.
+type statuses struct {
+	ranges []statusRange
+	text   string
+}
+
+// parseStatuses parses "204" and "200-399". Without any, the kubelet's range is
+// meant.
+func parseStatuses(texts []string) (statuses, error) {
+	if len(texts) == 0 {
+		texts = []string{"200-399"}
+	}
+	s := statuses{text: strings.Join(texts, ", ")}
+	for _, text := range texts {
+		r, ok := parseStatusRange(text)
+		if !ok {
+			return statuses{}, field("status", `has %q, it must be a status such as "204" or a range such as "200-399", from 100 to 599`, text)
+		}
+		s.ranges = append(s.ranges, r)
+	}
+	return s, nil
+}
+
+func parseStatusRange(text string) (statusRange, bool) {
+	low, high, isRange := strings.Cut(text, "-")
+	if !isRange {
+		high = low
+	}
+	from, err := strconv.Atoi(strings.TrimSpace(low))
+	if err != nil {
+		return statusRange{}, false
+	}
+	to, err := strconv.Atoi(strings.TrimSpace(high))
+	return statusRange{from, to}, err == nil && 100 <= from && from <= to && to <= 599
+}
+
+// has reports whether a status is accepted, and whether somebody who wrote a
+// range down had redirects in mind: those of a range that begins with them.
+func (s statuses) has(status int) (accepted, meant bool) {
+	for _, r := range s.ranges {
+		if r.from <= status && status <= r.to {
+			accepted = true
+			meant = meant || r.from >= 300
+		}
+	}
+	return accepted, meant
+}

@@ -1,0 +1,154 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Config says where a handler connects to. The fields have the names and the
+// meaning that the handlers' own configurations give them.
+type Config struct {
+	Host string // IP address or host name; default: the target's address
+	Port string // 1 to 65535, or the name of one of the target's ports; required without UnixSocket
+
+	// UnixSocket is the path of a socket to connect to instead of a host and a
+	// port. A path that begins with @ is in Linux's abstract namespace.
+	UnixSocket string
+
+	// SourceAddress is the IP address of this machine to connect from. Default:
+	// the system chooses.
+	SourceAddress string
+
+	// HalfOpen keeps the last step of the handshake from being made: a
+	// connection that is closed at once is answered by a reset before the
+	// server's Accept could see it. Linux only.
+	HalfOpen bool
+}
+
+// Dialer opens connections to one place. It is safe for use by many
+// goroutines at once and holds nothing that must be closed.
+type Dialer struct {
+	config Config
+	source netip.Addr // not valid: the system chooses
+	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// New checks c. An error is a *probe.FieldError with the HCL name of the field.
+//
+// Names are looked up by Go's own resolver. The system's one holds a thread for
+// each lookup and does not end it at the deadline.
+func New(c Config) (*Dialer, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	d := &Dialer{config: c, lookup: (&net.Resolver{PreferGo: true}).LookupNetIP}
+	if c.SourceAddress == "" {
+		return d, nil
+	}
+	source, err := netip.ParseAddr(c.SourceAddress)
+	if err != nil {
+		return nil, field("source_address", "is %q, it must be an IP address of this machine", c.SourceAddress)
+	}
+	d.source = source.Unmap()
+	return d, nil
+}
+
+func (c Config) check() error {
+	if problem := hostProblem(c.Host); c.Host != "" && problem != "" {
+		return field("host", "is %q, %s", c.Host, problem)
+	}
+	switch {
+	case c.HalfOpen && !halfOpenWorks:
+		return field("half_open", "works on Linux only")
+	case c.UnixSocket != "":
+		return c.checkUnix()
+	case c.Port == "":
+		return field("port", "must be set")
+	}
+	if n, err := strconv.Atoi(c.Port); err == nil && (n < 1 || n > 65535) {
+		return field("port", "is %d, it must be from 1 to 65535", n)
+	}
+	return nil
+}
+
+func (c Config) checkUnix() error {
+	most := len(syscall.RawSockaddrUnix{}.Path) - 1
+	switch {
+	case c.HalfOpen:
+		return field("half_open", "does not go with unix_socket")
+	case c.Port != "":
+		return field("port", "does not go with unix_socket")
+	case c.SourceAddress != "":
+		return field("source_address", "does not go with unix_socket")
+	case len(c.UnixSocket) > most:
+		return field("unix_socket", "is %d bytes long, at most %d are allowed", len(c.UnixSocket), most)
+	case strings.ContainsRune(c.UnixSocket, 0):
+		return field("unix_socket", "must not contain a zero byte")
+	}
+	return nil
+}
+
+// Check says what a target lacks for this dialer to reach it, or nil. An error
+// is a *probe.FieldError for the field "host" or "port".
+func (d *Dialer) Check(t probe.Target) error {
+	_, _, err := d.Place(t)
+	if missing := (*Error)(nil); errors.As(err, &missing) {
+		return missing.Err
+	}
+	return nil
+}
+
+// Place returns the host and the port to connect to for a target. It returns the
+// configured host and no port for a unix socket. An error is an *Error with outcome
+// Unknown. An empty host is one: it would be this machine.
+func (d *Dialer) Place(t probe.Target) (host string, port uint16, err error) {
+	if d.config.UnixSocket != "" {
+		return d.config.Host, 0, nil
+	}
+	host = d.config.Host
+	if host == "" {
+		host = t.Address
+		if err := checkAddress(t); err != nil {
+			return "", 0, unknown(probe.ReasonNoAddr, err)
+		}
+	}
+	port, err = t.Port(d.config.Port)
+	if err == nil && port != 0 {
+		return host, port, nil
+	}
+	return "", 0, unknown(probe.ReasonNoPort, d.noPort(t))
+}
+
+func (d *Dialer) noPort(t probe.Target) error {
+	if _, ok := t.Ports[d.config.Port]; ok {
+		return field("port", "is %q, which is 0 in target %s", d.config.Port, t.Name)
+	}
+	known := "it has no ports"
+	if names := t.PortNames(); len(names) > 0 {
+		known = "its ports are " + strings.Join(names, ", ")
+	}
+	return field("port", "is %q, which target %s lacks; %s", d.config.Port, t.Name, known)
+}
+
+func checkAddress(t probe.Target) error {
+	if t.Address == "" {
+		return field("host", "must be set, since target %s has no address", t.Name)
+	}
+	if problem := hostProblem(t.Address); problem != "" {
+		return field("host", "must be set, since the address of target %s is %q, %s", t.Name, t.Address, problem)
+	}
+	return nil
+}
+
+// field makes the error of a configuration's field.
+func field(name, format string, a ...any) error {
+	return &probe.FieldError{Field: name, Problem: fmt.Sprintf(format, a...)}
+}

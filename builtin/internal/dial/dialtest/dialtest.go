@@ -1,0 +1,110 @@
+// Package dialtest makes certificates for the tests of the built-in handlers.
+package dialtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Authority signs certificates. File is the PEM file to trust it by.
+type Authority struct {
+	File string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes an authority that nobody but its File knows.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	key := newKey(t)
+	cert := template("test authority", time.Hour)
+	cert.IsCA, cert.BasicConstraintsValid, cert.KeyUsage = true, true, x509.KeyUsageCertSign
+	der := sign(t, cert, cert, key, key)
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Authority{File: write(t, "ca.pem", "CERTIFICATE", der), cert: parsed, key: key}
+}
+
+// Sign makes a certificate for host names and IP addresses that ends after
+// validFor, which may be negative.
+func (a *Authority) Sign(t testing.TB, validFor time.Duration, hosts ...string) tls.Certificate {
+	t.Helper()
+	key := newKey(t)
+	cert := template(hosts[0], validFor)
+	cert.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			cert.IPAddresses = append(cert.IPAddresses, ip)
+		} else {
+			cert.DNSNames = append(cert.DNSNames, host)
+		}
+	}
+	return tls.Certificate{Certificate: [][]byte{sign(t, cert, a.cert, key, a.key)}, PrivateKey: key}
+}
+
+// Files writes a certificate and its key as PEM files.
+func Files(t testing.TB, c tls.Certificate) (certFile, keyFile string) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(t, "cert.pem", "CERTIFICATE", c.Certificate[0]), write(t, "key.pem", "PRIVATE KEY", der)
+}
+
+// Pool returns the authority as a pool, for servers that ask for certificates.
+func (a *Authority) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func template(name string, validFor time.Duration) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-24 * time.Hour),
+		NotAfter:     time.Now().Add(validFor),
+	}
+}
+
+func sign(t testing.TB, cert, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, cert, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+func write(t testing.TB, name, kind string, der []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

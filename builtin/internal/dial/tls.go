@@ -1,0 +1,170 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// TLS is the tls block of a handler. Its files are read when the handler is made.
+type TLS struct {
+	// Verify says whether the server's certificate must be valid now, for the
+	// server's name and by a known authority. Default true.
+	Verify *bool `hcl:"verify,optional"`
+
+	// CAFile is a PEM file with the authorities to trust. Default: the
+	// system's. It is an error without Verify.
+	CAFile string `hcl:"ca_file,optional"`
+
+	// CertFile and KeyFile are PEM files with the certificate to show to a
+	// server that asks for one, and its key. Both or none.
+	CertFile string `hcl:"cert_file,optional"`
+	KeyFile  string `hcl:"key_file,optional"`
+
+	// ServerName is asked for (SNI) and must be in the server's certificate.
+	// Default: the host that is connected to.
+	ServerName string `hcl:"server_name,optional"`
+
+	// MinVersion is the oldest version of TLS to speak: "1.0", "1.1", "1.2" or
+	// "1.3". Default "1.2".
+	MinVersion string `hcl:"min_version,optional"`
+}
+
+// maxFile bounds a PEM file, in bytes. A system's whole list of authorities takes
+// about 250 KB.
+const maxFile = 4 << 20
+
+// Load reads the files and makes the configuration of a handshake. A nil t stands
+// for the defaults. An error is a *probe.FieldError for a field such as "tls.ca_file".
+func (t *TLS) Load() (*tls.Config, error) {
+	if t == nil {
+		t = new(TLS)
+	}
+	version, err := t.minVersion()
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: version, ServerName: t.ServerName}
+	if config.InsecureSkipVerify = t.Verify != nil && !*t.Verify; config.InsecureSkipVerify && t.CAFile != "" {
+		return nil, field("tls.ca_file", "has no use when tls.verify is false")
+	}
+	if problem := hostProblem(t.ServerName); t.ServerName != "" && problem != "" {
+		return nil, field("tls.server_name", "is %q, %s", t.ServerName, problem)
+	}
+	if config.RootCAs, err = loadAuthorities(t.CAFile); err != nil {
+		return nil, err
+	}
+	if config.Certificates, err = loadPair(t.CertFile, t.KeyFile); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+func (t *TLS) minVersion() (uint16, error) {
+	switch t.MinVersion {
+	case "1.0":
+		return tls.VersionTLS10, nil
+	case "1.1":
+		return tls.VersionTLS11, nil
+	case "", "1.2":
+		return tls.VersionTLS12, nil
+	case "1.3":
+		return tls.VersionTLS13, nil
+	}
+	return 0, field("tls.min_version", `is %q, it must be one of "1.0", "1.1", "1.2", "1.3"`, t.MinVersion)
+}
+
+func loadAuthorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := readPEM("tls.ca_file", file, "CERTIFICATE")
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, field("tls.ca_file", "has no certificate in %s that can be read", file)
+	}
+	return pool, nil
+}
+
+func loadPair(certFile, keyFile string) ([]tls.Certificate, error) {
+	switch {
+	case certFile == "" && keyFile == "":
+		return nil, nil
+	case certFile == "":
+		return nil, field("tls.cert_file", "must be set, since tls.key_file is")
+	case keyFile == "":
+		return nil, field("tls.key_file", "must be set, since tls.cert_file is")
+	}
+	cert, err := readPEM("tls.cert_file", certFile, "CERTIFICATE")
+	if err != nil {
+		return nil, err
+	}
+	key, err := readPEM("tls.key_file", keyFile, "PRIVATE KEY")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, field("tls.key_file", "%s is not the key of %s: %v", keyFile, certFile, err)
+	}
+	return []tls.Certificate{pair}, nil
+}
+
+// readPEM reads a file that must have a block of a type that ends with kind.
+func readPEM(name, file, kind string) ([]byte, error) {
+	text, err := readFile(file)
+	if err != nil {
+		return nil, field(name, "cannot be read: %v", err)
+	}
+	for rest := text; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return nil, field(name, "has no PEM block of type %s in %s", kind, file)
+		}
+		if strings.HasSuffix(block.Type, kind) {
+			return text, nil
+		}
+	}
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxFile)
+	}
+	return text, err
+}
+
+// Handshake speaks TLS over conn as a client and adds the time it took to took.
+// Without a ServerName in config, host is the name. Conn is closed when the
+// handshake does not end well. Every error is an *Error.
+func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host string, took *probe.Phases) (*tls.Conn, error) {
+	defer since(time.Now(), &took.TLS)
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = strings.Cut(host, "%") // a zone is of no concern to the server
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, classify(ctx, tlsStep, fmt.Errorf("tls handshake: %w", err))
+	}
+	return secure, nil
+}

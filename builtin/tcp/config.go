@@ -1,0 +1,155 @@
+package tcpprobe
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/sonde-probe/sonde/builtin/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// TLS is the tls block: what to demand of the server and what to show to it.
+type TLS = dial.TLS
+
+// Config is a tcp block. The zero value of a field stands for its default.
+type Config struct {
+	// Port is a number from 1 to 65535 or the name of one of the target's
+	// ports. It is required without UnixSocket.
+	Port string `hcl:"port,optional"`
+
+	// Host is the IP address or host name to connect to. Default: the target's
+	// address.
+	Host string `hcl:"host,optional"`
+
+	// TLS asks for a TLS handshake after the connection stands. Default: none.
+	// A server that speaks TLS 1.3 and refuses this side's certificate says so
+	// after the handshake only: expect an answer to notice it.
+	TLS *TLS `hcl:"tls,block"`
+
+	// UnixSocket is the path of a socket to connect to instead of a host and a
+	// port; @ begins a name in Linux's abstract namespace.
+	UnixSocket string `hcl:"unix_socket,optional"`
+
+	// SourceAddress is the IP address of this machine to connect from. Default:
+	// the system chooses.
+	SourceAddress string `hcl:"source_address,optional"`
+
+	// Send is what to send first, as text, and SendHex the same as hexadecimal
+	// digits, with spaces where you like. At most one is set. Default: nothing.
+	Send    string `hcl:"send,optional"`
+	SendHex string `hcl:"send_hex,optional"`
+
+	// Expect is text that the answer must contain, ExpectRegex an expression
+	// (Go's syntax, RE2) that must match in it, ExpectHex bytes that it must
+	// contain. At most one is set. Only the answer's first probe.MaxDetail
+	// bytes are looked at. Default: an answer is not waited for.
+	Expect      string `hcl:"expect,optional"`
+	ExpectRegex string `hcl:"expect_regex,optional"`
+	ExpectHex   string `hcl:"expect_hex,optional"`
+
+	// HalfOpen ends the attempt with a reset as soon as the server's system has
+	// answered, so that the server itself never sees a connection. It goes with
+	// none of TLS, UnixSocket, the sends and the expects, and works on Linux
+	// only. Default false.
+	HalfOpen bool `hcl:"half_open,optional"`
+}
+
+// New makes a handler. An error is a *probe.FieldError with the HCL name of the
+// field.
+func New(c Config) (*Handler, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	dialer, err := dial.New(dial.Config{
+		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, HalfOpen: c.HalfOpen,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &Handler{dialer: dialer}
+	if h.send, err = c.sent(); err != nil {
+		return nil, err
+	}
+	if h.met, err = c.expectation(); err != nil {
+		return nil, err
+	}
+	if c.TLS != nil {
+		h.tls, err = c.TLS.Load()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// check finds fields that do not go together.
+func (c Config) check() error {
+	talks := c.Send + c.SendHex + c.Expect + c.ExpectRegex + c.ExpectHex
+	switch {
+	case c.HalfOpen && c.TLS != nil:
+		return field("half_open", "does not go with a tls block")
+	case c.HalfOpen && talks != "":
+		return field("half_open", "does not go with send or expect")
+	case c.UnixSocket != "" && c.Host != "":
+		return field("host", "does not go with unix_socket")
+	case c.UnixSocket != "" && c.TLS != nil && c.TLS.ServerName == "" && verifies(c.TLS):
+		return field("tls.server_name", "must be set, since a unix socket has no host name to verify")
+	case c.Send != "" && c.SendHex != "":
+		return field("send_hex", "does not go with send")
+	case c.Expect != "" && c.ExpectRegex != "":
+		return field("expect_regex", "does not go with expect")
+	case c.ExpectHex != "" && c.Expect+c.ExpectRegex != "":
+		return field("expect_hex", "does not go with expect or expect_regex")
+	}
+	return nil
+}
+
+func verifies(t *TLS) bool { return t.Verify == nil || *t.Verify }
+
+func (c Config) sent() ([]byte, error) {
+	if c.SendHex == "" {
+		return []byte(c.Send), nil
+	}
+	return parseHex("send_hex", c.SendHex)
+}
+
+// expectation returns what tells whether an answer, as far as it has come, is
+// the expected one, or nil.
+func (c Config) expectation() (func(answer []byte) bool, error) {
+	if c.ExpectRegex != "" {
+		re, err := regexp.Compile(c.ExpectRegex)
+		if err != nil {
+			return nil, field("expect_regex", "cannot be parsed: %v", err)
+		}
+		return re.Match, nil
+	}
+	want := []byte(c.Expect)
+	if c.ExpectHex != "" {
+		var err error
+		if want, err = parseHex("expect_hex", c.ExpectHex); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case len(want) == 0:
+		return nil, nil
+	case len(want) > probe.MaxDetail:
+		return nil, field("expect", "is %d bytes long, only the first %d of an answer are looked at", len(want), probe.MaxDetail)
+	}
+	return func(answer []byte) bool { return bytes.Contains(answer, want) }, nil
+}
+
+func parseHex(name, s string) ([]byte, error) {
+	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
+	if err != nil {
+		return nil, field(name, `must be pairs of hexadecimal digits, as in "50 4f 4e 47": %v`, err)
+	}
+	return b, nil
+}
+
+func field(name, format string, a ...any) error {
+	return &probe.FieldError{Field: name, Problem: fmt.Sprintf(format, a...)}
+}

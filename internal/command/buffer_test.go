@@ -1,0 +1,52 @@
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestHeadKeepsTheFirstBytes(t *testing.T) {
+	h := Head{Max: 5}
+	for _, s := range []string{"", "abc", "defg", "h"} {
+		if n, err := h.Write([]byte(s)); n != len(s) || err != nil {
+			t.Errorf("Write(%q) = %d, %v", s, n, err)
+		}
+	}
+	if got := h.String(); got != "abcde" {
+		t.Errorf("kept %q", got)
+	}
+}
+
+func TestTailKeepsTheLastBytes(t *testing.T) {
+	all := ""
+	tail := Tail{Max: 5}
+	for _, s := range []string{"", "ab", "cdefghij", "k", "l", "mnopqrstuvw", "x", "yz"} {
+		if n, err := tail.Write([]byte(s)); n != len(s) || err != nil {
+			t.Errorf("Write(%q) = %d, %v", s, n, err)
+		}
+		all += s
+		if got, want := tail.String(), all[max(len(all)-5, 0):]; got != want {
+			t.Errorf("after %q: kept %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestTailIsBounded(t *testing.T) {
+	tail := Tail{Max: 100}
+	for range 1000 {
+		tail.Write([]byte(strings.Repeat("x", 37)))
+	}
+	if len(tail.kept) > 200 || cap(tail.kept) > 512 {
+		t.Errorf("keeps %d bytes in %d", len(tail.kept), cap(tail.kept))
+	}
+}
+
+func TestZeroBuffersKeepNothing(t *testing.T) {
+	var head Head
+	var tail Tail
+	head.Write([]byte("x"))
+	tail.Write([]byte("x"))
+	if head.String() != "" || tail.String() != "" {
+		t.Errorf("kept %q and %q", head.String(), tail.String())
+	}
+}

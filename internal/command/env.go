@@ -1,0 +1,67 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// defaultPath is the PATH of commands when the engine has none itself: the one
+// that Linux distributions give to services.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// inherited are the only variables of the engine that commands see. The rest of
+// its environment may hold secrets, which are not theirs.
+var inherited = [...]string{"LANG", "LC_ALL", "TZ"}
+
+// environment returns the base environment with env on top. The base is PATH,
+// LANG, LC_ALL and TZ of the engine, and HOME, USER and LOGNAME of the user
+// the command runs as.
+func environment(who account, env map[string]string) map[string]string {
+	all := map[string]string{
+		"PATH":    cmp.Or(os.Getenv("PATH"), defaultPath),
+		"HOME":    who.home,
+		"USER":    who.name,
+		"LOGNAME": who.name,
+	}
+	for _, name := range inherited {
+		all[name] = os.Getenv(name)
+	}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	maps.Copy(all, env)
+	return all
+}
+
+// list returns env as NAME=value, sorted by name.
+func list(env map[string]string) []string {
+	out := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, name+"="+env[name])
+	}
+	return out
+}
+
+// lookProgram finds the file of a program. A name with a slash is taken as it
+// is. Another is looked for in path, which is the command's own PATH; entries
+// that are not absolute are passed over, since they would mean the engine's
+// directory.
+func lookProgram(name, path string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if file := filepath.Join(dir, name); filepath.IsAbs(dir) && executable(file) {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("program %q is not in PATH (%s)", name, path)
+}
+
+func executable(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}

@@ -1,0 +1,49 @@
+package command
+
+import "strings"
+
+// Expand replaces $(NAME) in words as Kubernetes does: a name in env gives its
+// value, an unknown one is left as it is, and $$ gives a single $, so that
+// $$(NAME) gives the text $(NAME). Values are not expanded again. No shell is
+// involved.
+func Expand(words []string, env map[string]string) []string {
+	out := make([]string, len(words))
+	for i, word := range words {
+		out[i] = expand(word, env)
+	}
+	return out
+}
+
+func expand(s string, env map[string]string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "$")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		text, used := reference(after, env)
+		b.WriteString(text)
+		s = after[used:]
+	}
+}
+
+// reference returns what a $ with s behind it stands for, and how many bytes of
+// s belong to it.
+func reference(s string, env map[string]string) (text string, used int) {
+	if strings.HasPrefix(s, "$") {
+		return "$", 1
+	}
+	if !strings.HasPrefix(s, "(") {
+		return "$", 0
+	}
+	name, _, closed := strings.Cut(s[1:], ")")
+	if !closed {
+		return "$", 0
+	}
+	used = len("(") + len(name) + len(")")
+	if value, known := env[name]; known {
+		return value, used
+	}
+	return "$" + s[:used], used
+}

@@ -1,0 +1,114 @@
+// Package execprobe makes attempts by running a command: exit status 0 is a
+// success.
+package execprobe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Config says which command to run.
+//
+// The command's environment is a base of PATH, LANG, LC_ALL and TZ of the engine
+// and HOME, USER and LOGNAME of the user it runs as, then the target's
+// environment, then Env. Nothing else of the engine's environment is passed on,
+// since it may hold secrets.
+type Config struct {
+	// Command is the program and its arguments; required. A program without a
+	// slash is looked for in the command's PATH. $(NAME) in a word gives the
+	// variable's value when the target's environment or Env has it, and $$ gives
+	// a single $. There is no shell unless Command names one.
+	Command []string `hcl:"command"`
+
+	Env  map[string]string `hcl:"env,optional"`  // on top of the target's environment; default: empty
+	Dir  string            `hcl:"dir,optional"`  // default: the target's, else the engine's
+	User string            `hcl:"user,optional"` // "name", "uid", "user:group"; default: the target's, else the engine's
+}
+
+// Handler runs a command for each attempt. Its method may be called from many
+// goroutines at once.
+type Handler struct {
+	config Config
+}
+
+// New returns a handler, or a *probe.FieldError that names the wrong field.
+func New(c Config) (*Handler, error) {
+	if err := (command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}).Check(); err != nil {
+		return nil, err
+	}
+	c.Command = slices.Clone(c.Command)
+	c.Env = maps.Clone(c.Env)
+	return &Handler{c}, nil
+}
+
+// Probe runs the command and returns when it has ended, or soon after ctx is
+// done (2*command.Linger at most). Its whole process group is killed then. The
+// result's Detail is the command's standard output followed by its standard
+// error, at most probe.MaxDetail bytes in all; before a failure's output stands
+// how the command ended.
+func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+	plan, err := h.command(t).Plan()
+	if err != nil {
+		return probe.Broken(probe.ReasonExecStart, "%v", err)
+	}
+	stdout, stderr := command.Head{Max: probe.MaxDetail}, command.Head{Max: probe.MaxDetail}
+	began := time.Now()
+	end, err := plan.Run(ctx, &stdout, &stderr)
+	if err != nil {
+		return probe.Broken(probe.ReasonExecStart, "%v", err)
+	}
+	output := stdout.String() + stderr.String()
+	if end.Killed {
+		return killed(ctx, time.Since(began), output)
+	}
+	return ended(end.Status, output)
+}
+
+func (h *Handler) command(t probe.Target) command.Command {
+	env := maps.Clone(t.Env)
+	if env == nil {
+		env = make(map[string]string, len(h.config.Env))
+	}
+	maps.Copy(env, h.config.Env)
+	return command.Command{
+		Words: h.config.Command,
+		Env:   env,
+		Dir:   cmp.Or(h.config.Dir, t.Dir),
+		User:  cmp.Or(h.config.User, t.User),
+	}
+}
+
+// killed tells a command that was late from one that nobody wants to know about
+// any more.
+func killed(ctx context.Context, after time.Duration, output string) probe.Result {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return probe.Fail(probe.ReasonExecTimeout, "%s", detail(fmt.Sprintf("killed after %v", after.Round(time.Millisecond)), output))
+	}
+	return probe.Broken(probe.ReasonStopped, "the command was killed before it had ended")
+}
+
+func ended(status syscall.WaitStatus, output string) probe.Result {
+	switch {
+	case status.Signaled():
+		return probe.Fail(probe.ReasonExecSignal, "%s", detail("ended by signal: "+status.Signal().String(), output))
+	case status.ExitStatus() != 0:
+		return probe.Fail(probe.ReasonExecExit, "%s", detail(fmt.Sprintf("exit status %d", status.ExitStatus()), output))
+	}
+	return probe.Succeed(detail("", output))
+}
+
+func detail(how, output string) string {
+	if how != "" && output != "" {
+		how += ": "
+	}
+	return probe.CleanText(how+output, probe.MaxDetail)
+}

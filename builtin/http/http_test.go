@@ -2,6 +2,8 @@ package httpprobe_test
 
 import (
 	"context"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +20,9 @@ const (
 	plenty = 10 * time.Second
 	short  = 100 * time.Millisecond
 )
+
+// quiet is for servers whose complaints are what a test is about.
+var quiet = log.New(io.Discard, "", 0)
 
 func handler(t testing.TB, c httpprobe.Config) *httpprobe.Handler {
 	t.Helper()

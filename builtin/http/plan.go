@@ -75,11 +75,17 @@ func newPlan(c Config) (p *plan, err error) {
 func parsePath(path string) url.URL {
 	u, err := url.Parse(cmp.Or(path, "/"))
 	if err != nil || u.Opaque != "" {
-		return url.URL{Path: path}
+		return url.URL{Path: rooted(path)}
+	}
+	u.Path = rooted(u.Path)
+	if u.RawPath != "" {
+		u.RawPath = rooted(u.RawPath)
 	}
 	u.Host, u.Fragment, u.RawFragment = "", "", ""
 	return *u
 }
+
+func rooted(path string) string { return "/" + strings.TrimPrefix(path, "/") }
 
 // url is the URL to ask at a host; port 0 stands for no port.
 func (p *plan) url(host string, port uint16) *url.URL {

@@ -39,8 +39,8 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 		return http.ErrUseLastResponse
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
-	case next.URL.Scheme != "http" && next.URL.Scheme != "https":
-		return errors.New("the redirect is to something that is not http")
+	case next.URL.Scheme != "http" && next.URL.Scheme != "https", next.URL.Hostname() == "":
+		return errors.New("the redirect is not to an http URL with a host")
 	}
 	if !local {
 		for _, name := range p.private {

@@ -1,0 +1,185 @@
+package httpprobe_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// The ways in which a body may end before it should.
+var brokenBodies = map[string]http.HandlerFunc{
+	"stalled": func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		w.WriteHeader(status(r))
+		io.WriteString(w, "begin")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	},
+	"short": func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		w.WriteHeader(status(r))
+		io.WriteString(w, "begin")
+	},
+	"cut off in a chunk": func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status(r))
+		io.WriteString(w, "begin")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	},
+}
+
+// status is the status that a path such as "/500" asks for.
+func status(r *http.Request) int {
+	if r.URL.Path == "/500" {
+		return 500
+	}
+	return 200
+}
+
+func TestABrokenBodyIsAFailureUnlessTheKubeletIsMeant(t *testing.T) {
+	tests := []struct {
+		path          string
+		compatibility probe.Compatibility
+		outcome       probe.Outcome
+		reason        probe.Reason
+	}{
+		{"/200", probe.Mended, probe.Failure, probe.ReasonHTTPBody},
+		{"/500", probe.Mended, probe.Failure, probe.ReasonHTTPStatus},
+		{"/200", probe.Kubelet, probe.Unknown, probe.ReasonHTTPBody},
+		{"/500", probe.Kubelet, probe.Unknown, probe.ReasonHTTPBody},
+	}
+	for name, serveBody := range brokenBodies {
+		for _, test := range tests {
+			t.Run(name+" "+test.path+" "+test.compatibility.String(), func(t *testing.T) {
+				timeout := plenty
+				if name == "stalled" {
+					timeout = short
+				}
+				c := httpprobe.Config{Port: "web", Path: test.path, Compatibility: test.compatibility}
+				got := attempt(t, c, serve(t, serveBody), timeout)
+				if name == "stalled" && got.Reason == probe.ReasonHTTPTimeout {
+					t.Skip("the machine is too slow: the head did not come in time")
+				}
+				wantResult(t, got, test.outcome, test.reason)
+			})
+		}
+	}
+}
+
+func TestAnUnacceptedStatusDoesNotWaitForTheBody(t *testing.T) {
+	target := serve(t, brokenBodies["stalled"])
+	got := attempt(t, httpprobe.Config{Port: "web", Path: "/500"}, target, plenty) // would take as long
+	wantResult(t, got, probe.Failure, probe.ReasonHTTPStatus)
+}
+
+func TestTheBodyIsReadUpToItsBound(t *testing.T) {
+	tests := map[string]struct {
+		size    int
+		stalls  bool
+		outcome probe.Outcome
+	}{
+		"as large as the bound":                  {probe.MaxDetail, false, probe.Success},
+		"larger than the bound":                  {10 * probe.MaxDetail, false, probe.Success},
+		"larger than the bound, and then stalls": {probe.MaxDetail + 1, true, probe.Success},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, strings.Repeat("x", test.size))
+				w.(http.Flusher).Flush()
+				if test.stalls {
+					<-r.Context().Done()
+				}
+			})
+			wantResult(t, attempt(t, httpprobe.Config{Port: "web"}, target, plenty), test.outcome, "")
+		})
+	}
+}
+
+func TestAssertionsLookAtTheBodyUpToItsBound(t *testing.T) {
+	const at = probe.MaxDetail
+	tests := map[string]struct {
+		config  httpprobe.Config
+		body    string
+		outcome probe.Outcome
+	}{
+		"text that is there":              {httpprobe.Config{BodyContains: "ok"}, "it is ok", probe.Success},
+		"text that is not there":          {httpprobe.Config{BodyContains: "ok"}, "it is not", probe.Failure},
+		"text at the bound's end":         {httpprobe.Config{BodyContains: "ok"}, strings.Repeat("x", at-2) + "ok", probe.Success},
+		"text over the bound's end":       {httpprobe.Config{BodyContains: "ok"}, strings.Repeat("x", at-1) + "ok", probe.Failure},
+		"a regex that matches":            {httpprobe.Config{BodyRegex: `"lag":\s*\d\b`}, `{"lag": 3}`, probe.Success},
+		"a regex that does not match":     {httpprobe.Config{BodyRegex: `"lag":\s*\d\b`}, `{"lag": 33}`, probe.Failure},
+		"both, one of which is not there": {httpprobe.Config{BodyContains: "a", BodyRegex: "^b"}, "a", probe.Failure},
+		"an empty body":                   {httpprobe.Config{BodyContains: "a"}, "", probe.Failure},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			target := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, test.body) })
+			test.config.Port = "web"
+			got := attempt(t, test.config, target, plenty)
+			reason := probe.ReasonHTTPAssert
+			if test.outcome == probe.Success {
+				reason = ""
+			}
+			wantResult(t, got, test.outcome, reason)
+		})
+	}
+}
+
+func TestNoResultTellsTheBody(t *testing.T) {
+	const secret = "hunter2"
+	tests := map[string]httpprobe.Config{
+		"accepted":   {},
+		"unaccepted": {Status: []string{"204"}},
+		"asserted":   {BodyContains: "other"},
+		"redirected": {Path: "/redirect"},
+		"not http":   {Path: "/garbage"},
+	}
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/redirect":
+			w.WriteHeader(302)
+		case "/garbage":
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			io.WriteString(conn, secret+"\r\n\r\n")
+			conn.Close()
+			return
+		}
+		io.WriteString(w, secret)
+	})
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			c.Port = "web"
+			if got := attempt(t, c, target, plenty); strings.Contains(got.Detail, secret) {
+				t.Errorf("the detail tells the body: %q", got.Detail)
+			}
+		})
+	}
+}
+
+func TestACancelledAttemptIsUnknown(t *testing.T) {
+	tests := map[string]http.HandlerFunc{
+		"before the head": func(w http.ResponseWriter, r *http.Request) {},
+		"in the body": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			w.(http.Flusher).Flush()
+		},
+	}
+	for name, answer := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), plenty)
+			defer cancel()
+			target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				answer(w, r)
+				cancel()
+				<-r.Context().Done()
+			})
+			wantResult(t, handler(t, httpprobe.Config{Port: "web"}).Probe(ctx, target), probe.Unknown, probe.ReasonStopped)
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package httpprobe_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestAWrongFieldIsNamed(t *testing.T) {
+	long := strings.Repeat("x", 20000)
+	header := func(name string, values ...string) httpprobe.Config {
+		return httpprobe.Config{Port: "80", Headers: map[string][]string{name: values}}
+	}
+	tests := map[string]struct {
+		config httpprobe.Config
+		field  string
+	}{
+		"no port":                        {httpprobe.Config{}, "port"},
+		"port 0":                         {httpprobe.Config{Port: "0"}, "port"},
+		"port 65536":                     {httpprobe.Config{Port: "65536"}, "port"},
+		"a port and a unix socket":       {httpprobe.Config{Port: "80", UnixSocket: "/s"}, "port"},
+		"a source and a unix socket":     {httpprobe.Config{SourceAddress: "127.0.0.1", UnixSocket: "/s"}, "source_address"},
+		"a long unix socket":             {httpprobe.Config{UnixSocket: "/" + long}, "unix_socket"},
+		"all redirects of a unix socket": {httpprobe.Config{UnixSocket: "/s", Redirects: "all"}, "redirects"},
+		"a host in brackets":             {httpprobe.Config{Port: "80", Host: "[::1]"}, "host"},
+		"a host with a port":             {httpprobe.Config{Port: "80", Host: "shop:80"}, "host"},
+		"a URL as the host":              {httpprobe.Config{Port: "80", Host: "http://shop"}, "host"},
+		"a host with a space":            {httpprobe.Config{Port: "80", Host: "my shop"}, "host"},
+		"a host of dots":                 {httpprobe.Config{Port: "80", Host: "a..b"}, "host"},
+		"a long host":                    {httpprobe.Config{Port: "80", Host: long}, "host"},
+		"the host of no machine":         {httpprobe.Config{Port: "80", Host: "::"}, "host"},
+		"a source that is a name":        {httpprobe.Config{Port: "80", SourceAddress: "eth0"}, "source_address"},
+		"an unknown scheme":              {httpprobe.Config{Port: "80", Scheme: "ftp"}, "scheme"},
+		"tls without a scheme":           {httpprobe.Config{Port: "80", TLS: &httpprobe.TLS{}}, "scheme"},
+		"a method that is none":          {httpprobe.Config{Port: "80", Method: "GET /"}, "method"},
+		"connect":                        {httpprobe.Config{Port: "80", Method: "connect"}, "method"},
+		"head with an expected body":     {httpprobe.Config{Port: "80", Method: "HEAD", BodyRegex: "x"}, "method"},
+		"a status that is none":          {httpprobe.Config{Port: "80", Status: []string{"200", "ok"}}, "status"},
+		"a status range upside down":     {httpprobe.Config{Port: "80", Status: []string{"299-200"}}, "status"},
+		"a status below 100":             {httpprobe.Config{Port: "80", Status: []string{"99"}}, "status"},
+		"a status above 599":             {httpprobe.Config{Port: "80", Status: []string{"500-600"}}, "status"},
+		"an open status range":           {httpprobe.Config{Port: "80", Status: []string{"200-"}}, "status"},
+		"an unknown kind of redirects":   {httpprobe.Config{Port: "80", Redirects: "some"}, "redirects"},
+		"a regex that is none":           {httpprobe.Config{Port: "80", BodyRegex: "("}, "body_regex"},
+		"an expected text that is long":  {httpprobe.Config{Port: "80", BodyContains: long}, "body_contains"},
+		"a header without a name":        {header("", "x"), "headers"},
+		"a header with a space":          {header("X A", "x"), "headers"},
+		"a header with a line end":       {header("X-A", "x\r\nX-B: y"), "headers"},
+		"a host header that is no host":  {header("host", "a b"), "headers"},
+		"a content length":               {header("content-length", "3"), "headers"},
+		"a transfer encoding":            {header("Transfer-Encoding", "chunked"), "headers"},
+		"an unknown compatibility":       {httpprobe.Config{Port: "80", Compatibility: 9}, "compatibility"},
+		"an unreadable file":             {httpprobe.Config{Port: "80", Scheme: "https", TLS: &httpprobe.TLS{CAFile: "/nowhere"}}, "tls.ca_file"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := httpprobe.New(test.config)
+			var wrong *probe.FieldError
+			if !errors.As(err, &wrong) || wrong.Field != test.field {
+				t.Errorf("got the error %v, want one for the field %s", err, test.field)
+			}
+		})
+	}
+}

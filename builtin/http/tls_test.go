@@ -1,0 +1,138 @@
+package httpprobe_test
+
+import (
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	"github.com/sonde-probe/sonde/builtin/internal/dial/dialtest"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// serveTLS answers with the protocol's version as the status: 211 or 220.
+func serveTLS(t testing.TB, config *tls.Config, http2 bool) probe.Target {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(200 + 10*r.ProtoMajor + r.ProtoMinor)
+	}))
+	s.TLS, s.EnableHTTP2 = config, http2
+	s.Config.ErrorLog = quiet
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return targetOf(s.Listener.Addr())
+}
+
+func serverConfig(c tls.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{c}}
+}
+
+func TestCertificatesAreVerified(t *testing.T) {
+	ours, other := dialtest.NewAuthority(t), dialtest.NewAuthority(t)
+	no := false
+	good := ours.Sign(t, time.Hour, "127.0.0.1", "shop.example")
+	expired := ours.Sign(t, -time.Hour, "127.0.0.1")
+	unnamed := ours.Sign(t, time.Hour, "shop.example")
+	old := &tls.Config{Certificates: []tls.Certificate{good}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	tests := map[string]struct {
+		server  *tls.Config
+		client  httpprobe.TLS
+		outcome probe.Outcome
+		reason  probe.Reason
+	}{
+		"good":                       {serverConfig(good), httpprobe.TLS{CAFile: ours.File}, probe.Success, ""},
+		"good for the name":          {serverConfig(unnamed), httpprobe.TLS{CAFile: ours.File, ServerName: "shop.example"}, probe.Success, ""},
+		"expired":                    {serverConfig(expired), httpprobe.TLS{CAFile: ours.File}, probe.Failure, probe.ReasonTLSExpired},
+		"for another name":           {serverConfig(unnamed), httpprobe.TLS{CAFile: ours.File}, probe.Failure, probe.ReasonTLSName},
+		"by another authority":       {serverConfig(good), httpprobe.TLS{CAFile: other.File}, probe.Failure, probe.ReasonTLSUntrusted},
+		"unknown to the system":      {serverConfig(good), httpprobe.TLS{}, probe.Failure, probe.ReasonTLSUntrusted},
+		"expired but not verified":   {serverConfig(expired), httpprobe.TLS{Verify: &no}, probe.Success, ""},
+		"an old server":              {old, httpprobe.TLS{CAFile: ours.File}, probe.Failure, probe.ReasonTLSFailed},
+		"an old server, as accepted": {old, httpprobe.TLS{CAFile: ours.File, MinVersion: "1.0"}, probe.Success, ""},
+		"a server that is too old":   {&tls.Config{Certificates: []tls.Certificate{good}, MaxVersion: tls.VersionTLS12}, httpprobe.TLS{CAFile: ours.File, MinVersion: "1.3"}, probe.Failure, probe.ReasonTLSFailed},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := httpprobe.Config{Port: "web", Scheme: "HTTPS", TLS: &test.client}
+			got := attempt(t, c, serveTLS(t, test.server, false), plenty)
+			wantResult(t, got, test.outcome, test.reason)
+			if got.Phases.TLS <= 0 {
+				t.Errorf("got the phases %+v, want one for TLS", got.Phases)
+			}
+		})
+	}
+}
+
+func TestHTTP2IsSpokenWhereTheServerOffersIt(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	cert := ca.Sign(t, time.Hour, "127.0.0.1")
+	for name, reuse := range map[string]bool{"alone": false, "reused": true} {
+		for version, http2 := range map[string]bool{"211": false, "220": true} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				c := httpprobe.Config{
+					Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File},
+					Status: []string{version}, ReuseConnection: reuse,
+				}
+				got := attempt(t, c, serveTLS(t, serverConfig(cert), http2), plenty)
+				wantResult(t, got, probe.Success, "")
+				if got.Phases.FirstByte <= 0 {
+					t.Errorf("got the phases %+v", got.Phases)
+				}
+			})
+		}
+	}
+}
+
+func TestAnUpgradeKeepsFromHTTP2(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	target := serveTLS(t, serverConfig(ca.Sign(t, time.Hour, "127.0.0.1")), true)
+	c := httpprobe.Config{
+		Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}, Status: []string{"211"},
+		Headers: map[string][]string{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}},
+	}
+	wantResult(t, attempt(t, c, target, plenty), probe.Success, "")
+}
+
+func TestACertificateIsShownToTheServer(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	config := serverConfig(ca.Sign(t, time.Hour, "127.0.0.1"))
+	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
+	target := serveTLS(t, config, false)
+	c := httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}
+	wantResult(t, attempt(t, c, target, plenty), probe.Failure, probe.ReasonTLSFailed)
+	c.TLS.CertFile, c.TLS.KeyFile = dialtest.Files(t, ca.Sign(t, time.Hour, "client"))
+	wantResult(t, attempt(t, c, target, plenty), probe.Success, "")
+}
+
+func TestAnotherHostIsNotShownTheCertificate(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	shown := make(chan int, 1)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown <- len(r.TLS.PeerCertificates)
+	}))
+	s.TLS = serverConfig(ca.Sign(t, time.Hour, "localhost"))
+	s.TLS.ClientAuth = tls.RequestClientCert
+	s.StartTLS()
+	defer s.Close()
+	to := "https://localhost:" + strconv.Itoa(int(targetOf(s.Listener.Addr()).Ports["web"]))
+	c := httpprobe.Config{
+		Port: "web", Scheme: "http", Path: "/to?location=" + to, Redirects: "all",
+		TLS: &httpprobe.TLS{CAFile: ca.File, ServerName: "shop.example"},
+	}
+	c.TLS.CertFile, c.TLS.KeyFile = dialtest.Files(t, ca.Sign(t, time.Hour, "client"))
+	wantResult(t, attempt(t, c, bounce(t), plenty), probe.Success, "")
+	if n := <-shown; n != 0 {
+		t.Errorf("the other host was shown %d certificates", n)
+	}
+}
+
+func TestTheWrongSchemeIsTold(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	secure := serveTLS(t, serverConfig(ca.Sign(t, time.Hour, "127.0.0.1")), false)
+	wantResult(t, attempt(t, httpprobe.Config{Port: "web"}, secure, plenty), probe.Failure, probe.ReasonHTTPStatus)
+	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
+	wantResult(t, attempt(t, httpprobe.Config{Port: "web", Scheme: "https"}, plain, plenty), probe.Failure, probe.ReasonTLSFailed)
+}

@@ -126,10 +126,11 @@ func (c Config) expectation() (func(answer []byte) bool, error) {
 		}
 		return re.Match, nil
 	}
-	want := []byte(c.Expect)
+	want, name := []byte(c.Expect), "expect"
 	if c.ExpectHex != "" {
 		var err error
-		if want, err = parseHex("expect_hex", c.ExpectHex); err != nil {
+		name = "expect_hex"
+		if want, err = parseHex(name, c.ExpectHex); err != nil {
 			return nil, err
 		}
 	}
@@ -137,7 +138,7 @@ func (c Config) expectation() (func(answer []byte) bool, error) {
 	case len(want) == 0:
 		return nil, nil
 	case len(want) > probe.MaxDetail:
-		return nil, field("expect", "is %d bytes long, only the first %d of an answer are looked at", len(want), probe.MaxDetail)
+		return nil, field(name, "is %d bytes long, only the first %d of an answer are looked at", len(want), probe.MaxDetail)
 	}
 	return func(answer []byte) bool { return bytes.Contains(answer, want) }, nil
 }

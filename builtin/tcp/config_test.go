@@ -1,0 +1,48 @@
+package tcpprobe_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestAWrongFieldIsNamed(t *testing.T) {
+	no := false
+	tests := map[string]struct {
+		config tcpprobe.Config
+		field  string
+	}{
+		"no port":                         {tcpprobe.Config{}, "port"},
+		"a port out of range":             {tcpprobe.Config{Port: "-1"}, "port"},
+		"a port and a unix socket":        {tcpprobe.Config{Port: "1", UnixSocket: "/s"}, "port"},
+		"a host and a unix socket":        {tcpprobe.Config{Host: "shop", UnixSocket: "/s"}, "host"},
+		"a unix socket's name is unknown": {tcpprobe.Config{UnixSocket: "/s", TLS: &tcpprobe.TLS{}}, "tls.server_name"},
+		"a zero byte in a unix socket":    {tcpprobe.Config{UnixSocket: "/s\x00"}, "unix_socket"},
+		"a host with a port":              {tcpprobe.Config{Port: "1", Host: "shop:1"}, "host"},
+		"two things to send":              {tcpprobe.Config{Port: "1", Send: "x", SendHex: "00"}, "send_hex"},
+		"half a byte to send":             {tcpprobe.Config{Port: "1", SendHex: "0"}, "send_hex"},
+		"text and regex expected":         {tcpprobe.Config{Port: "1", Expect: "x", ExpectRegex: "x"}, "expect_regex"},
+		"regex and hex expected":          {tcpprobe.Config{Port: "1", ExpectRegex: "x", ExpectHex: "00"}, "expect_hex"},
+		"a regex that is none":            {tcpprobe.Config{Port: "1", ExpectRegex: "("}, "expect_regex"},
+		"hex that is none":                {tcpprobe.Config{Port: "1", ExpectHex: "PONG"}, "expect_hex"},
+		"text that is too long":           {tcpprobe.Config{Port: "1", Expect: strings.Repeat("x", 20000)}, "expect"},
+		"hex that is too long":            {tcpprobe.Config{Port: "1", ExpectHex: strings.Repeat("00", 20000)}, "expect_hex"},
+		"half open with tls":              {tcpprobe.Config{Port: "1", HalfOpen: true, TLS: &tcpprobe.TLS{Verify: &no}}, "half_open"},
+		"half open with send":             {tcpprobe.Config{Port: "1", HalfOpen: true, SendHex: "00"}, "half_open"},
+		"half open with expect":           {tcpprobe.Config{Port: "1", HalfOpen: true, ExpectRegex: "x"}, "half_open"},
+		"half open with a unix socket":    {tcpprobe.Config{UnixSocket: "/s", HalfOpen: true}, "half_open"},
+		"a key without a certificate":     {tcpprobe.Config{Port: "1", TLS: &tcpprobe.TLS{KeyFile: "/k"}}, "tls.cert_file"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := tcpprobe.New(test.config)
+			var wrong *probe.FieldError
+			if !errors.As(err, &wrong) || wrong.Field != test.field {
+				t.Errorf("got the error %v, want one for the field %s", err, test.field)
+			}
+		})
+	}
+}

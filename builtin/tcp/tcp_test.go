@@ -1,0 +1,252 @@
+package tcpprobe_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/builtin/internal/dial/dialtest"
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// plenty is a timeout that is not meant to pass, and short is one that is.
+const (
+	plenty = 10 * time.Second
+	short  = 100 * time.Millisecond
+)
+
+func handler(t testing.TB, c tcpprobe.Config) *tcpprobe.Handler {
+	t.Helper()
+	h, err := tcpprobe.New(c)
+	if err != nil {
+		t.Fatalf("New(%+v): %v", c, err)
+	}
+	return h
+}
+
+func attempt(t testing.TB, c tcpprobe.Config, target probe.Target, timeout time.Duration) probe.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return handler(t, c).Probe(ctx, target)
+}
+
+func wantResult(t testing.TB, got probe.Result, outcome probe.Outcome, reason probe.Reason) {
+	t.Helper()
+	if got.Outcome != outcome || got.Reason != reason {
+		t.Errorf("got %v %q (%s), want %v %q", got.Outcome, got.Reason, got.Detail, outcome, reason)
+	}
+}
+
+func targetOf(addr net.Addr) probe.Target {
+	at := netip.MustParseAddrPort(addr.String())
+	return probe.Target{Name: "test", Address: at.Addr().String(), Ports: map[string]uint16{"db": at.Port()}}
+}
+
+func listen(t testing.TB, network, address string) net.Listener {
+	t.Helper()
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener
+}
+
+// serve hands each connection to f and closes it afterwards.
+func serve(t testing.TB, listener net.Listener, f func(conn net.Conn)) {
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				f(conn)
+			}()
+		}
+	}()
+}
+
+func serveTCP(t testing.TB, f func(conn net.Conn)) probe.Target {
+	t.Helper()
+	listener := listen(t, "tcp", "127.0.0.1:0")
+	serve(t, listener, f)
+	return targetOf(listener.Addr())
+}
+
+func TestAConnectionIsEnough(t *testing.T) {
+	listener := listen(t, "tcp", "127.0.0.1:0") // nobody accepts: the system does
+	got := attempt(t, tcpprobe.Config{Port: "db"}, targetOf(listener.Addr()), plenty)
+	wantResult(t, got, probe.Success, "")
+	if got.Phases.Connect <= 0 || got.Phases.FirstByte != 0 {
+		t.Errorf("got the phases %+v, want connect only", got.Phases)
+	}
+}
+
+func TestAPlainAttemptSendsNothingAndCloses(t *testing.T) {
+	type end struct {
+		read []byte
+		err  error
+	}
+	ends := make(chan end, 1)
+	target := serveTCP(t, func(conn net.Conn) {
+		read, err := io.ReadAll(conn)
+		ends <- end{read, err}
+	})
+	wantResult(t, attempt(t, tcpprobe.Config{Port: "db"}, target, plenty), probe.Success, "")
+	if got := <-ends; len(got.read) != 0 || got.err != nil {
+		t.Errorf("the server read %q and then %v, want an orderly end", got.read, got.err)
+	}
+}
+
+func TestNobodyListening(t *testing.T) {
+	listener := listen(t, "tcp", "127.0.0.1:0")
+	target := targetOf(listener.Addr())
+	listener.Close()
+	for _, c := range []tcpprobe.Config{{Port: "db"}, {Port: "db", SourceAddress: "127.0.0.9"}} {
+		wantResult(t, attempt(t, c, target, plenty), probe.Failure, probe.ReasonTCPRefused)
+	}
+}
+
+func TestASourceAddressIsUsed(t *testing.T) {
+	remote := make(chan string, 1)
+	target := serveTCP(t, func(conn net.Conn) { remote <- conn.RemoteAddr().String() })
+	wantResult(t, attempt(t, tcpprobe.Config{Port: "db", SourceAddress: "127.0.0.9"}, target, plenty), probe.Success, "")
+	if got := <-remote; !strings.HasPrefix(got, "127.0.0.9:") {
+		t.Errorf("the connection came from %s", got)
+	}
+}
+
+func TestWhatThisMachineCannotDoIsUnknown(t *testing.T) {
+	target := serveTCP(t, func(net.Conn) {})
+	// Addresses for documentation (RFC 5737, RFC 3849): no machine has them.
+	for _, source := range []string{"192.0.2.1", "2001:db8::1"} {
+		got := attempt(t, tcpprobe.Config{Port: "db", SourceAddress: source}, target, plenty)
+		wantResult(t, got, probe.Unknown, probe.ReasonTCPSource)
+	}
+}
+
+func TestWhatTheTargetLacksIsUnknown(t *testing.T) {
+	h := handler(t, tcpprobe.Config{Port: "db"})
+	for reason, target := range map[probe.Reason]probe.Target{
+		probe.ReasonNoPort: {Name: "shop", Address: "127.0.0.1"},
+		probe.ReasonNoAddr: {Name: "shop", Ports: map[string]uint16{"db": 1}},
+	} {
+		wantResult(t, h.Probe(t.Context(), target), probe.Unknown, reason)
+		if h.Check(target) == nil {
+			t.Errorf("Check finds nothing wrong with %+v", target)
+		}
+	}
+	if err := h.Check(probe.Target{Address: "127.0.0.1", Ports: map[string]uint16{"db": 1}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACancelledAttemptIsUnknown(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), plenty)
+	defer cancel()
+	target := serveTCP(t, func(conn net.Conn) {
+		cancel()
+		io.Copy(io.Discard, conn)
+	})
+	got := handler(t, tcpprobe.Config{Port: "db", Expect: "x"}).Probe(ctx, target)
+	wantResult(t, got, probe.Unknown, probe.ReasonStopped)
+	wantResult(t, handler(t, tcpprobe.Config{Port: "db"}).Probe(ctx, target), probe.Unknown, probe.ReasonStopped)
+}
+
+func TestAUnixSocketIsProbed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s")
+	c := tcpprobe.Config{UnixSocket: file, Send: "PING", Expect: "PONG"}
+	wantResult(t, attempt(t, c, probe.Target{}, plenty), probe.Failure, probe.ReasonUnixMissing)
+	listener := listen(t, "unix", file)
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	serve(t, listener, pong)
+	wantResult(t, attempt(t, c, probe.Target{}, plenty), probe.Success, "")
+	listener.Close()
+	wantResult(t, attempt(t, c, probe.Target{}, plenty), probe.Failure, probe.ReasonUnixRefused)
+}
+
+// pong answers PING with PONG.
+func pong(conn net.Conn) {
+	ping := make([]byte, 4)
+	if _, err := io.ReadFull(conn, ping); err == nil && string(ping) == "PING" {
+		io.WriteString(conn, "+PONG\r\n")
+	}
+}
+
+func TestAnIPv6AddressIsProbed(t *testing.T) {
+	listener, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no ::1")
+	}
+	defer listener.Close()
+	wantResult(t, attempt(t, tcpprobe.Config{Port: "db"}, targetOf(listener.Addr()), plenty), probe.Success, "")
+}
+
+func TestTLSIsSpokenWhereAsked(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	no := false
+	good, expired := ca.Sign(t, time.Hour, "127.0.0.1", "db.example"), ca.Sign(t, -time.Hour, "127.0.0.1")
+	secure := func(cert tls.Certificate) probe.Target {
+		listener := tls.NewListener(listen(t, "tcp", "127.0.0.1:0"), &tls.Config{Certificates: []tls.Certificate{cert}})
+		serve(t, listener, pong)
+		return targetOf(listener.Addr())
+	}
+	tests := map[string]struct {
+		tls     tcpprobe.TLS
+		target  probe.Target
+		outcome probe.Outcome
+		reason  probe.Reason
+	}{
+		"good":             {tcpprobe.TLS{CAFile: ca.File}, secure(good), probe.Success, ""},
+		"another name":     {tcpprobe.TLS{CAFile: ca.File, ServerName: "shop.example"}, secure(good), probe.Failure, probe.ReasonTLSName},
+		"expired":          {tcpprobe.TLS{CAFile: ca.File}, secure(expired), probe.Failure, probe.ReasonTLSExpired},
+		"untrusted":        {tcpprobe.TLS{}, secure(good), probe.Failure, probe.ReasonTLSUntrusted},
+		"not verified":     {tcpprobe.TLS{Verify: &no}, secure(expired), probe.Success, ""},
+		"not TLS":          {tcpprobe.TLS{Verify: &no}, serveTCP(t, func(conn net.Conn) { io.WriteString(conn, "220 mail.example ESMTP\r\n") }), probe.Failure, probe.ReasonTLSFailed},
+		"no handshake":     {tcpprobe.TLS{Verify: &no}, serveTCP(t, func(conn net.Conn) { conn.Read(make([]byte, 1<<12)) }), probe.Failure, ""},
+		"HTTP without TLS": {tcpprobe.TLS{Verify: &no}, serveHTTP(t), probe.Failure, probe.ReasonTLSFailed},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := attempt(t, tcpprobe.Config{Port: "db", TLS: &test.tls, Send: "PING", Expect: "PONG"}, test.target, plenty)
+			if test.reason == "" && (got.Reason == probe.ReasonTLSFailed || got.Reason == probe.ReasonTCPReset) {
+				test.reason = got.Reason // a close or a reset, as it happens
+			}
+			wantResult(t, got, test.outcome, test.reason)
+			if got.Phases.TLS <= 0 {
+				t.Errorf("got the phases %+v, want one for TLS", got.Phases)
+			}
+		})
+	}
+}
+
+func serveHTTP(t *testing.T) probe.Target {
+	listener := listen(t, "tcp", "127.0.0.1:0")
+	s := &http.Server{ErrorLog: log.New(io.Discard, "", 0)}
+	go s.Serve(listener)
+	t.Cleanup(func() { s.Close() })
+	return targetOf(listener.Addr())
+}
+
+func TestARefusedClientCertificateShowsWhenAnAnswerIsExpected(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	listener := tls.NewListener(listen(t, "tcp", "127.0.0.1:0"), &tls.Config{
+		Certificates: []tls.Certificate{ca.Sign(t, time.Hour, "127.0.0.1")},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(),
+	})
+	serve(t, listener, pong)
+	c := tcpprobe.Config{Port: "db", TLS: &tcpprobe.TLS{CAFile: ca.File}, Expect: "PONG"}
+	wantResult(t, attempt(t, c, targetOf(listener.Addr()), plenty), probe.Failure, probe.ReasonTLSFailed)
+}

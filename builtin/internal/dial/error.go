@@ -130,7 +130,8 @@ func byUnixNumber(number syscall.Errno, err error) *Error {
 // noMeans reports whether this machine lacked something to connect with.
 func noMeans(number syscall.Errno) bool {
 	switch number {
-	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM:
+	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EAFNOSUPPORT, // addresses, ports, no IPv6
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM:
 		return true
 	}
 	return false

@@ -1,0 +1,83 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// during is an error as package net returns it.
+func during(call string, number syscall.Errno) error {
+	return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError(call, number)}
+}
+
+func TestErrorsHaveReasons(t *testing.T) {
+	invalid := func(why x509.InvalidReason) error {
+		return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: why, Cert: new(x509.Certificate)}}
+	}
+	tests := []struct {
+		name    string
+		step    step
+		err     error
+		outcome probe.Outcome
+		reason  probe.Reason
+	}{
+		{"no descriptors", connectStep, during("socket", syscall.EMFILE), probe.Unknown, probe.ReasonTCPSource},
+		{"no descriptors in the system", unixStep, during("socket", syscall.ENFILE), probe.Unknown, probe.ReasonTCPSource},
+		{"no free port", connectStep, during("connect", syscall.EADDRNOTAVAIL), probe.Unknown, probe.ReasonTCPSource},
+		{"no memory", connectStep, during("connect", syscall.ENOBUFS), probe.Unknown, probe.ReasonTCPSource},
+		{"a source that cannot go there", connectStep, during("connect", syscall.EINVAL), probe.Unknown, probe.ReasonTCPSource},
+		{"a firewall here", connectStep, during("connect", syscall.EPERM), probe.Unknown, probe.ReasonTCPSource},
+		{"refused", connectStep, during("connect", syscall.ECONNREFUSED), probe.Failure, probe.ReasonTCPRefused},
+		{"reset", connectStep, during("connect", syscall.ECONNRESET), probe.Failure, probe.ReasonTCPReset},
+		{"no route to the host", connectStep, during("connect", syscall.EHOSTUNREACH), probe.Failure, probe.ReasonTCPUnreachable},
+		{"no route to the network", connectStep, during("connect", syscall.ENETUNREACH), probe.Failure, probe.ReasonTCPUnreachable},
+		{"given up by the system", connectStep, during("connect", syscall.ETIMEDOUT), probe.Failure, probe.ReasonTCPTimeout},
+		{"something else", connectStep, during("connect", syscall.EIO), probe.Failure, probe.ReasonTCPFailed},
+		{"no socket", unixStep, during("connect", syscall.ENOENT), probe.Failure, probe.ReasonUnixMissing},
+		{"not allowed", unixStep, during("connect", syscall.EACCES), probe.Failure, probe.ReasonUnixFailed},
+		{"expired", tlsStep, invalid(x509.Expired), probe.Failure, probe.ReasonTLSExpired},
+		{"not for servers", tlsStep, invalid(x509.IncompatibleUsage), probe.Failure, probe.ReasonTLSUntrusted},
+		{"closed in the handshake", tlsStep, io.EOF, probe.Failure, probe.ReasonTLSFailed},
+		{"late in the handshake", tlsStep, context.DeadlineExceeded, probe.Failure, probe.ReasonTLSTimeout},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			wantError(t, classify(t.Context(), test.step, test.err), test.outcome, test.reason)
+		})
+	}
+}
+
+func TestABrokenConnectionHasAReason(t *testing.T) {
+	for reason, err := range map[probe.Reason]error{
+		probe.ReasonTCPClosed:  io.ErrUnexpectedEOF,
+		probe.ReasonTCPReset:   during("read", syscall.ECONNRESET),
+		probe.ReasonTCPTimeout: os.ErrDeadlineExceeded,
+		probe.ReasonTCPFailed:  net.ErrClosed,
+		probe.ReasonTLSFailed:  &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")},
+	} {
+		wantError(t, Broke(t.Context(), err), probe.Failure, reason)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	wantError(t, Broke(stopped, io.EOF), probe.Unknown, probe.ReasonStopped)
+}
+
+func TestAResultIsBoundedAndClean(t *testing.T) {
+	got := Result(failure(probe.ReasonTLSName, errors.New("\x1b[2J"+strings.Repeat("name, ", 10000))))
+	if len(got.Detail) > maxText || strings.Contains(got.Detail, "\x1b") {
+		t.Errorf("the detail has %d bytes: %q", len(got.Detail), got.Detail[:10])
+	}
+	if got := Result(io.EOF); got.Outcome != probe.Unknown || got.Reason != probe.ReasonTCPFailed || got.Detail != "EOF" {
+		t.Errorf("an unknown error gives %+v", got)
+	}
+}

@@ -1,0 +1,273 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// names is a resolver that knows a few names.
+type names map[string][]string
+
+func (n names) lookup(_ context.Context, _, host string) ([]netip.Addr, error) {
+	texts, ok := n[host]
+	if !ok {
+		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	var ips []netip.Addr
+	for _, text := range texts {
+		ips = append(ips, netip.MustParseAddr(text))
+	}
+	return ips, nil
+}
+
+func dialer(t *testing.T, c Config) *Dialer {
+	t.Helper()
+	if c.Port == "" && c.UnixSocket == "" {
+		c.Port = "1"
+	}
+	d, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// listen returns the port of a listener on an address.
+func listen(t *testing.T, address string) uint16 {
+	t.Helper()
+	listener, err := net.Listen("tcp", address+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return netip.MustParseAddrPort(listener.Addr().String()).Port()
+}
+
+func wantError(t *testing.T, err error, outcome probe.Outcome, reason probe.Reason) {
+	t.Helper()
+	var got *Error
+	if !errors.As(err, &got) || got.Outcome != outcome || got.Reason != reason {
+		t.Errorf("got the error %+v, want %v %q", err, outcome, reason)
+	}
+}
+
+func TestTheAddressesOfANameAreTriedInOrder(t *testing.T) {
+	port := listen(t, "127.0.0.2")
+	tests := map[string]struct {
+		source  string
+		ips     []string
+		outcome probe.Outcome
+		reason  probe.Reason
+	}{
+		"the second one takes it":            {"", []string{"127.0.0.3", "127.0.0.2"}, probe.Success, ""},
+		"one is written as IPv6":             {"", []string{"::ffff:127.0.0.2"}, probe.Success, ""},
+		"none takes it":                      {"", []string{"127.0.0.3", "127.0.0.4"}, probe.Failure, probe.ReasonTCPRefused},
+		"no machine is skipped":              {"", []string{"0.0.0.0", "::", "127.0.0.2"}, probe.Success, ""},
+		"no machine only":                    {"", []string{"0.0.0.0"}, probe.Failure, probe.ReasonDNSFailed},
+		"no address":                         {"", nil, probe.Failure, probe.ReasonDNSFailed},
+		"another family is skipped":          {"127.0.0.9", []string{"::1", "127.0.0.2"}, probe.Success, ""},
+		"another family only":                {"::1", []string{"127.0.0.2"}, probe.Unknown, probe.ReasonTCPSource},
+		"a failure tells more than our want": {"", []string{"fe80::1", "127.0.0.3"}, probe.Failure, probe.ReasonTCPRefused},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := dialer(t, Config{SourceAddress: test.source})
+			d.lookup = names{"shop": test.ips}.lookup
+			var took probe.Phases
+			conn, err := d.Open(t.Context(), "shop", port, &took)
+			if err == nil {
+				conn.Close()
+			}
+			if err == nil != (test.outcome == probe.Success) {
+				t.Errorf("got the error %v", err)
+			}
+			if err != nil {
+				wantError(t, err, test.outcome, test.reason)
+			}
+			if took.Resolve <= 0 {
+				t.Errorf("got the phases %+v", took)
+			}
+		})
+	}
+}
+
+func TestOnlySomeAddressesAreTried(t *testing.T) {
+	var ips []netip.Addr
+	for i := range 100 {
+		ips = append(ips, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}))
+	}
+	got, err := dialer(t, Config{}).usable("shop", ips)
+	if err != nil || !slices.Equal(got, ips[:MaxAddresses]) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestAnAddressIsNotLookedUp(t *testing.T) {
+	d := dialer(t, Config{})
+	d.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+		t.Error("the resolver was asked")
+		return nil, nil
+	}
+	var took probe.Phases
+	conn, err := d.Open(t.Context(), "127.0.0.2", listen(t, "127.0.0.2"), &took)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if took.Resolve != 0 || took.Connect <= 0 {
+		t.Errorf("got the phases %+v", took)
+	}
+}
+
+func TestTroubleWithTheResolverHasAReason(t *testing.T) {
+	tests := map[string]struct {
+		err    error
+		reason probe.Reason
+	}{
+		"no such name": {&net.DNSError{Err: "no such host", IsNotFound: true}, probe.ReasonDNSNotFound},
+		"late":         {&net.DNSError{Err: "i/o timeout", IsTimeout: true}, probe.ReasonDNSTimeout},
+		"an error":     {&net.DNSError{Err: "server misbehaving", IsTemporary: true}, probe.ReasonDNSFailed},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := dialer(t, Config{})
+			d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return nil, test.err }
+			_, err := d.Open(t.Context(), "shop", 1, new(probe.Phases))
+			wantError(t, err, probe.Failure, test.reason)
+		})
+	}
+}
+
+func TestAResolverThatDoesNotAnswerEndsWithTheAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dialer(t, Config{})
+		d.lookup = func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var took probe.Phases
+		_, err := d.Open(ctx, "shop", 1, &took)
+		wantError(t, err, probe.Failure, probe.ReasonDNSTimeout)
+		if took != (probe.Phases{Resolve: time.Second}) {
+			t.Errorf("got the phases %+v", took)
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		_, err = d.Open(stopped, "shop", 1, new(probe.Phases))
+		wantError(t, err, probe.Unknown, probe.ReasonStopped)
+	})
+}
+
+func TestAnAddressThatDoesNotAnswerLeavesTimeForTheNext(t *testing.T) {
+	full := fullListener(t, "127.0.0.3")
+	port := full.Port()
+	taker, err := net.Listen("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), port).String())
+	if err != nil {
+		t.Skip("the port is taken on another address")
+	}
+	defer taker.Close()
+	d := dialer(t, Config{})
+	d.lookup = names{"shop": {"127.0.0.3", "127.0.0.2"}}.lookup
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	conn, err := d.Open(ctx, "shop", port, new(probe.Phases))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+
+	d.lookup = names{"shop": {"127.0.0.3"}}.lookup
+	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = d.Open(late, "shop", port, new(probe.Phases))
+	wantError(t, err, probe.Failure, probe.ReasonTCPTimeout)
+}
+
+// fullListener returns the address of a listener whose backlog is full, so that
+// the system answers no more handshakes there.
+func fullListener(t *testing.T, address string) netip.AddrPort {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	at := &syscall.SockaddrInet4{Addr: netip.MustParseAddr(address).As4()}
+	if err := errors.Join(syscall.Bind(fd, at), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(name.(*syscall.SockaddrInet4).Port))
+	for range 10 {
+		conn, err := net.DialTimeout("tcp", to.String(), 50*time.Millisecond)
+		if err != nil {
+			return to
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+	t.Skip("this system's backlog has no end")
+	return to
+}
+
+func TestAUnixSocketWithAFullBacklogIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: file}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	d := dialer(t, Config{UnixSocket: file})
+	for range 10 {
+		conn, err := d.Open(t.Context(), "", 0, new(probe.Phases))
+		if err != nil {
+			wantError(t, err, probe.Failure, probe.ReasonUnixRefused)
+			return
+		}
+		defer conn.Close()
+	}
+	t.Skip("this system's backlog has no end")
+}
+
+func TestAFileThatIsNoSocketIsRefused(t *testing.T) {
+	_, err := dialer(t, Config{UnixSocket: t.TempDir()}).Open(t.Context(), "", 0, new(probe.Phases))
+	wantError(t, err, probe.Failure, probe.ReasonUnixRefused)
+}
+
+func TestAnEmptyHostIsNotThisMachine(t *testing.T) {
+	_, err := dialer(t, Config{}).Open(t.Context(), "", listen(t, "127.0.0.1"), new(probe.Phases))
+	wantError(t, err, probe.Unknown, probe.ReasonNoAddr)
+}
+
+func TestHostsAreCheckedBeforeTheyAreUsed(t *testing.T) {
+	good := []string{"127.0.0.1", "::1", "fe80::1%eth0", "shop", "shop.example", "shop.example.", "_dns.shop", "xn--bcher-kva.example"}
+	for _, host := range good {
+		if problem := hostProblem(host); problem != "" {
+			t.Errorf("%q %s", host, problem)
+		}
+	}
+	bad := []string{"", ".", "..", "a..b", ".a", "a b", "a/b", "a@b", "a:1", "[::1]", "http://a", "0.0.0.0", "::", "bücher.example", "a\x00", strings.Repeat("a", 254)}
+	for _, host := range bad {
+		if hostProblem(host) == "" {
+			t.Errorf("there is nothing wrong with %q", host)
+		}
+	}
+}

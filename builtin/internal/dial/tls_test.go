@@ -1,0 +1,142 @@
+package dial_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/builtin/internal/dial"
+	"github.com/sonde-probe/sonde/builtin/internal/dial/dialtest"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestATLSBlockThatIsWrongNamesTheField(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	certFile, keyFile := dialtest.Files(t, ca.Sign(t, time.Hour, "client"))
+	_, otherKey := dialtest.Files(t, ca.Sign(t, time.Hour, "other"))
+	text := write(t, "no PEM at all")
+	broken := write(t, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+	large := write(t, strings.Repeat("x", 5<<20))
+	no := false
+	tests := map[string]struct {
+		block dial.TLS
+		field string
+	}{
+		"no such file":                 {dial.TLS{CAFile: "/nowhere"}, "tls.ca_file"},
+		"a folder":                     {dial.TLS{CAFile: t.TempDir()}, "tls.ca_file"},
+		"a file without PEM":           {dial.TLS{CAFile: text}, "tls.ca_file"},
+		"a file that is too large":     {dial.TLS{CAFile: large}, "tls.ca_file"},
+		"a key instead of authorities": {dial.TLS{CAFile: keyFile}, "tls.ca_file"},
+		"a broken certificate":         {dial.TLS{CAFile: broken}, "tls.ca_file"},
+		"authorities without use":      {dial.TLS{CAFile: ca.File, Verify: &no}, "tls.ca_file"},
+		"a certificate without a key":  {dial.TLS{CertFile: certFile}, "tls.key_file"},
+		"a key without a certificate":  {dial.TLS{KeyFile: keyFile}, "tls.cert_file"},
+		"files the wrong way round":    {dial.TLS{CertFile: keyFile, KeyFile: certFile}, "tls.cert_file"},
+		"no key in the key's file":     {dial.TLS{CertFile: certFile, KeyFile: certFile}, "tls.key_file"},
+		"another certificate's key":    {dial.TLS{CertFile: certFile, KeyFile: otherKey}, "tls.key_file"},
+		"a name that is none":          {dial.TLS{ServerName: "a b"}, "tls.server_name"},
+		"a version that is none":       {dial.TLS{MinVersion: "1.4"}, "tls.min_version"},
+		"a version of SSL":             {dial.TLS{MinVersion: "3.0"}, "tls.min_version"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := test.block.Load()
+			var wrong *probe.FieldError
+			if !errors.As(err, &wrong) || wrong.Field != test.field {
+				t.Errorf("got the error %v, want one for the field %s", err, test.field)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestATLSBlockMakesAConfiguration(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	certFile, keyFile := dialtest.Files(t, ca.Sign(t, time.Hour, "client"))
+	for version, want := range map[string]uint16{
+		"": tls.VersionTLS12, "1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13,
+	} {
+		block := &dial.TLS{CAFile: ca.File, CertFile: certFile, KeyFile: keyFile, ServerName: "shop", MinVersion: version}
+		got, err := block.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.MinVersion != want || got.ServerName != "shop" || got.InsecureSkipVerify || got.RootCAs == nil || len(got.Certificates) != 1 {
+			t.Errorf("with min_version %q got %+v", version, got)
+		}
+	}
+}
+
+func TestNoTLSBlockVerifies(t *testing.T) {
+	got, err := (*dial.TLS)(nil).Load()
+	if err != nil || got.InsecureSkipVerify || got.MinVersion != tls.VersionTLS12 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestAZoneIsNotPartOfTheServersName(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	config, err := (&dial.TLS{CAFile: ca.File}).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server := net.Pipe()
+	defer server.Close()
+	done := make(chan error, 1)
+	go func() {
+		config := &tls.Config{Certificates: []tls.Certificate{ca.Sign(t, time.Hour, "fe80::1")}}
+		done <- tls.Server(server, config).HandshakeContext(t.Context())
+	}()
+	var took probe.Phases
+	conn, err := dial.Handshake(t.Context(), client, config, "fe80::1%eth0", &took)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	client.Close()
+	if conn.ConnectionState().PeerCertificates == nil || took.TLS <= 0 {
+		t.Errorf("got the phases %+v", took)
+	}
+}
+
+func TestAHandshakeThatIsCancelledClosesTheConnection(t *testing.T) {
+	client, server := net.Pipe()
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	config, err := (*dial.TLS)(nil).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := server.Read(make([]byte, 1<<12))
+		cancel()
+		for err == nil {
+			_, err = server.Read(make([]byte, 1<<12))
+		}
+		read <- err
+	}()
+	_, err = dial.Handshake(ctx, client, config, "shop", new(probe.Phases))
+	if got := dial.Result(err); got.Reason != probe.ReasonStopped || got.Outcome != probe.Unknown {
+		t.Errorf("got %+v", got)
+	}
+	if <-read == nil {
+		t.Error("the connection is still open")
+	}
+}

@@ -2,7 +2,9 @@ package httpprobe
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"net/http/httptrace"
 	"sync"
 	"time"
@@ -21,6 +23,7 @@ type attempt struct {
 	phases   probe.Phases
 	dialing  chan struct{} // closed when the latest dial has ended; nil: there was none
 	failure  error         // of the latest dial
+	http2    bool          // what it made speaks HTTP/2
 	wrote    time.Time     // when the latest request was sent
 	answered bool          // a byte of the answer to it has come
 	status   int           // of that answer; 0: its head has not come
@@ -47,24 +50,26 @@ func (a *attempt) ask() {
 
 // dial notes that a dial begins, and returns what notes its end. With kept
 // connections several may be under way for one attempt.
-func (a *attempt) dial() (dialled func(probe.Phases, error)) {
+func (a *attempt) dial() (dialled func(probe.Phases, net.Conn, error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	done := make(chan struct{})
 	a.dialing = done
-	return func(took probe.Phases, err error) {
+	return func(took probe.Phases, conn net.Conn, err error) {
 		defer close(done)
-		a.dialled(took, err)
+		a.dialled(took, conn, err)
 	}
 }
 
-func (a *attempt) dialled(took probe.Phases, err error) {
+func (a *attempt) dialled(took probe.Phases, conn net.Conn, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.phases.Resolve += took.Resolve
 	a.phases.Connect += took.Connect
 	a.phases.TLS += took.TLS
 	a.failure = err
+	secure, ok := conn.(*tls.Conn)
+	a.http2 = err == nil && ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
 func (a *attempt) sent() {
@@ -133,7 +138,7 @@ func (a *attempt) broke(err error) probe.Result {
 	switch {
 	case known.Reason != probe.ReasonTCPFailed:
 		return dial.Result(known)
-	case a.answered:
+	case a.answered, a.http2: // HTTP/2 breaks without the first byte of an answer
 		return probe.Fail(probe.ReasonHTTPProtocol, "the answer is not HTTP, or its head is larger than %d bytes", maxHead)
 	}
 	return probe.Fail(probe.ReasonTCPClosed, "the peer closed the connection without an answer")

@@ -43,6 +43,7 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 		return errors.New("the redirect is not to an http URL with a host")
 	}
 	if !local {
+		next.Header.Del("Referer") // our path may hold a secret
 		for _, name := range p.private {
 			next.Header.Del(name)
 		}

@@ -91,7 +91,7 @@ func TestAnotherHostDoesNotGetTheHeaders(t *testing.T) {
 	}}
 	wantResult(t, attempt(t, c, bounce(t), plenty), probe.Success, "")
 	got := heads.Load().(http.Header)
-	if got.Get("X-Token") != "" || got.Get("User-Agent") != "me" {
+	if got.Get("X-Token") != "" || got.Get("Referer") != "" || got.Get("User-Agent") != "me" {
 		t.Errorf("the other host got %v", got)
 	}
 }

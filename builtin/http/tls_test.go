@@ -2,9 +2,12 @@ package httpprobe_test
 
 import (
 	"crypto/tls"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,4 +138,17 @@ func TestTheWrongSchemeIsTold(t *testing.T) {
 	wantResult(t, attempt(t, httpprobe.Config{Port: "web"}, secure, plenty), probe.Failure, probe.ReasonHTTPStatus)
 	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
 	wantResult(t, attempt(t, httpprobe.Config{Port: "web", Scheme: "https"}, plain, plenty), probe.Failure, probe.ReasonTLSFailed)
+}
+
+func TestBrokenHTTP2IsNotHTTP(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	config := serverConfig(ca.Sign(t, time.Hour, "127.0.0.1"))
+	config.NextProtos = []string{"h2"}
+	target := serveRaw(t, func(conn *net.TCPConn) {
+		secure := tls.Server(conn, config)
+		io.WriteString(secure, strings.Repeat("x", 1000))
+		io.Copy(io.Discard, secure)
+	})
+	c := httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}
+	wantResult(t, attempt(t, c, target, plenty), probe.Failure, probe.ReasonHTTPProtocol)
 }

@@ -108,7 +108,7 @@ func (w *wire) dial(ctx context.Context, addr string, secure bool) (net.Conn, er
 	dialled := a.dial()
 	var took probe.Phases
 	conn, err := w.open(a.ctx, addr, secure, a.host, &took)
-	dialled(took, err)
+	dialled(took, conn, err)
 	return conn, err
 }
 

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package process
+
+import "syscall"
+
+// cgroup is the empty one always: only Linux has others.
+type cgroup string
+
+func newCgroup() cgroup { return "" }
+
+func (c cgroup) enter(*syscall.SysProcAttr) (leave func(), err error) { return func() {}, nil }
+
+func (c cgroup) kill() {}
+
+func (c cgroup) remove() {}

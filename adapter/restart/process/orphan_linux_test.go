@@ -1,0 +1,186 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Each test is run with a cgroup, where one can be made, and without.
+func withAndWithoutCgroup(t *testing.T, test func(t *testing.T, noCgroup bool)) {
+	t.Run("cgroup", func(t *testing.T) { test(t, false) })
+	t.Run("no cgroup", func(t *testing.T) { test(t, true) })
+}
+
+func TestNothingSurvivesAnEndThatWasAskedFor(t *testing.T) {
+	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
+		config, pids := family(t, `wait`)
+		config.NoCgroup = noCgroup
+		l := begin(t, config)
+		l.await(t, "ready")
+		l.end <- 10 * time.Millisecond
+		if exit := l.exit(t); exit.Code != 137 {
+			t.Errorf("got %+v", exit)
+		}
+		mustBeGone(t, pids())
+	})
+}
+
+func TestNothingSurvivesACommandThatEndsByItself(t *testing.T) {
+	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
+		config, pids := family(t, `exit 5`)
+		config.NoCgroup = noCgroup
+		if exit := begin(t, config).exit(t); exit.Code != 5 {
+			t.Errorf("got %+v", exit)
+		}
+		mustBeGone(t, pids())
+	})
+}
+
+func TestNothingSurvivesACancel(t *testing.T) {
+	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
+		config, pids := family(t, `wait`)
+		config.NoCgroup = noCgroup
+		l := begin(t, config)
+		l.await(t, "ready")
+		l.cancel()
+		l.exit(t)
+		mustBeGone(t, pids())
+	})
+}
+
+func TestNothingSurvivesAnEngineThatIsKilled(t *testing.T) {
+	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
+		config, pids := family(t, `echo >>$FILE; wait`)
+		engine := exec.Command(self(), append([]string{engineRole, strconv.FormatBool(noCgroup)}, config.Command...)...)
+		ready := filepath.Join(t.TempDir(), "ready")
+		engine.Args[len(engine.Args)-1] = strings.Replace(config.Command[2], "echo ready", "echo ready >"+ready, 1)
+		engine.Stderr = os.Stderr
+		if err := engine.Start(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the command's family", func() bool { _, err := os.Stat(ready); return err == nil })
+		guard := parentOf(pids()[0])
+		_ = engine.Process.Kill()
+		_ = engine.Wait()
+		awaitGone(t, append(pids(), guard))
+	})
+}
+
+func TestNothingSurvivesAGuardThatIsKilled(t *testing.T) {
+	config, pids := family(t, `wait`)
+	dirs := cgroups(t)
+	l := begin(t, config)
+	l.await(t, "ready")
+	if len(cgroups(t)) == len(dirs) {
+		t.Skip("no cgroup can be made here, without one only the command's group is killed")
+	}
+	_ = syscall.Kill(parentOf(l.pid(t)), syscall.SIGKILL)
+	if exit := l.exit(t); exit.Code != 137 || exit.Err != nil {
+		t.Errorf("got %+v", exit)
+	}
+	awaitGone(t, pids())
+}
+
+func TestCommandDiesWithItsGuardWithoutACgroupToo(t *testing.T) {
+	needLinux(t)
+	config := deaf()
+	config.NoCgroup = true
+	l := begin(t, config)
+	l.await(t, "ready")
+	_ = syscall.Kill(parentOf(l.pid(t)), syscall.SIGKILL)
+	if exit := l.exit(t); exit.Code != 137 || exit.Err != nil {
+		t.Errorf("got %+v", exit)
+	}
+	awaitGone(t, []int{l.pid(t)})
+}
+
+func TestGuardOutlivesTheSignalsThatEndEngines(t *testing.T) {
+	needLinux(t)
+	l := begin(t, sh(`echo ready; read x; sleep 60`))
+	l.await(t, "ready")
+	guard := parentOf(l.pid(t))
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1} {
+		if err := syscall.Kill(guard, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.end <- patience
+	if exit := l.exit(t); exit.Code != 143 {
+		t.Errorf("got %+v", exit)
+	}
+}
+
+func TestOrphansAreReapedWhileTheCommandRuns(t *testing.T) {
+	needLinux(t)
+	l := begin(t, sh(`for i in 1 2 3 4 5; do sh -c 'sh -c "sleep 0.01; echo orphan" &'; done; sleep 60`))
+	await(t, "five orphans", func() bool { return strings.Count(l.log.String(), "orphan") == 5 })
+	guard := parentOf(l.pid(t))
+	await(t, "their reaping", func() bool {
+		text, _ := os.ReadFile("/proc/" + strconv.Itoa(guard) + "/task/" + strconv.Itoa(guard) + "/children")
+		return len(strings.Fields(string(text))) <= 1
+	})
+	l.cancel()
+	l.exit(t)
+}
+
+func TestCgroupsAreRemoved(t *testing.T) {
+	needLinux(t)
+	before := len(cgroups(t))
+	l := begin(t, sh(`echo ready; sleep 60`))
+	l.await(t, "ready")
+	if len(cgroups(t)) == before {
+		t.Skip("no cgroup can be made here")
+	}
+	l.cancel()
+	l.exit(t)
+	if after := cgroups(t); len(after) > before {
+		t.Errorf("cgroups %v", after)
+	}
+}
+
+// mustBeGone fails when a process exists: a life's end promises that none does.
+func mustBeGone(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d lives", pid)
+		}
+	}
+}
+
+// awaitGone waits until processes whose parents are gone have ended.
+func awaitGone(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		await(t, "the end of process "+strconv.Itoa(pid), func() bool { return !alive(pid) })
+	}
+}
+
+// alive is false for a zombie: the test machine's init may be slow to reap.
+func alive(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && !strings.Contains(string(text), ") Z ")
+}
+
+func parentOf(pid int) int {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return parent(text)
+}
+
+func cgroups(t *testing.T) []string {
+	t.Helper()
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	membership, _ := os.ReadFile("/proc/self/cgroup")
+	own := ownCgroup(string(mounts), string(membership))
+	if own == "" {
+		return nil
+	}
+	dirs, _ := filepath.Glob(filepath.Join(own, "sonde-*"))
+	return dirs
+}

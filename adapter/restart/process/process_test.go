@@ -1,0 +1,439 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// patience bounds what should take no time at all, on a machine that is busy.
+const patience = 20 * time.Second
+
+// engineRole is the first argument that makes this program an engine which runs
+// the command behind it for ever: something for tests to kill.
+const engineRole = "test-engine"
+
+func TestMain(m *testing.M) {
+	Guard()
+	if len(os.Args) > 3 && os.Args[1] == engineRole {
+		runEngine(os.Args[2] == "true", os.Args[3:])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func runEngine(noCgroup bool, words []string) {
+	d, err := New(Config{Target: "test", Command: words, NoCgroup: noCgroup})
+	if err != nil {
+		panic(err)
+	}
+	d.Run(context.Background(), func(string) {}, nil)
+}
+
+func TestDriverIsARestartDriver(t *testing.T) {
+	var _ restart.Driver = new(Driver)
+}
+
+func TestExitTellsHowTheCommandEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		code   int
+		words  string
+	}{
+		"status 0":       {`exit 0`, 0, ""},
+		"status 3":       {`exit 3`, 3, ""},
+		"signal":         {`kill -TERM $$$$`, 143, ""},
+		"killed":         {`kill -KILL $$$$`, 137, ""},
+		"last words":     {`echo one; echo two >&2; exit 1`, 1, "two"},
+		"no newline":     {`printf 'the end'; exit 1`, 1, "the end"},
+		"hostile output": {`printf 'a\033[2Jb'`, 0, "a�[2Jb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			exit := begin(t, sh(c.script)).exit(t)
+			if exit.Code != c.code || exit.Err != nil || !strings.Contains(exit.LastWords, c.words) {
+				t.Errorf("got %+v, want code %d with %q", exit, c.code, c.words)
+			}
+		})
+	}
+}
+
+func TestLifeThatCannotBeginIsAnError(t *testing.T) {
+	for name, c := range map[string]struct {
+		config Config
+		text   string
+	}{
+		"missing program": {Config{Command: []string{"no-such-program"}}, "no-such-program"},
+		"missing file":    {Config{Command: []string{"/no/such/file"}}, "/no/such/file"},
+		"missing dir":     {Config{Command: []string{"/bin/true"}, Dir: "/no/such/dir"}, "/no/such/dir"},
+		"no permission":   {Config{Command: []string{"/"}}, "permission"},
+		"unknown user":    {Config{Command: []string{"/bin/true"}, User: "no-such-user"}, "no-such-user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := driver(t, c.config)
+			exit := d.Run(t.Context(), func(string) { t.Error("it has begun") }, nil)
+			if exit.Code != -1 || exit.Err == nil || !strings.Contains(exit.Err.Error(), c.text) {
+				t.Errorf("got %+v, want an error with %q", exit, c.text)
+			}
+		})
+	}
+}
+
+func TestEachLifeHasAnIDOfItsOwn(t *testing.T) {
+	d, seen := driver(t, sh(`exit 0`)), map[string]bool{}
+	for range 5 {
+		l := run(t, d)
+		l.exit(t)
+		if seen[l.id] || l.id == "" {
+			t.Errorf("ID %q again", l.id)
+		}
+		seen[l.id] = true
+	}
+}
+
+func TestTermIsHonoured(t *testing.T) {
+	l := begin(t, sh(`trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.01; done`))
+	l.await(t, "ready")
+	l.end <- patience
+	if exit := l.exit(t); exit.Code != 7 || !strings.Contains(exit.LastWords, "bye") {
+		t.Errorf("got %+v", exit)
+	}
+}
+
+func TestTermReachesTheWholeGroup(t *testing.T) {
+	l := begin(t, sh(`(trap 'echo child bye; exit' TERM; echo ready; while :; do sleep 0.01; done) & trap 'wait; exit' TERM; wait; wait`))
+	l.await(t, "ready")
+	l.end <- patience
+	if exit := l.exit(t); !strings.Contains(exit.LastWords, "child bye") {
+		t.Errorf("got %+v", exit)
+	}
+}
+
+func TestCommandThatIgnoresTermIsKilledAfterItsGrace(t *testing.T) {
+	l := begin(t, deaf())
+	l.await(t, "ready")
+	const grace = 200 * time.Millisecond
+	asked := time.Now()
+	l.end <- grace
+	if exit := l.exit(t); exit.Code != 137 || exit.Err != nil {
+		t.Errorf("got %+v", exit)
+	}
+	if took := time.Since(asked); took < grace {
+		t.Errorf("killed after %v, before its grace was over", took)
+	}
+}
+
+func TestGraceCanOnlyBeShortened(t *testing.T) {
+	l := begin(t, deaf())
+	l.await(t, "ready")
+	asked := time.Now()
+	l.end <- patience
+	l.end <- 50 * time.Millisecond
+	l.end <- 10 * patience
+	if exit := l.exit(t); exit.Code != 137 {
+		t.Errorf("got %+v", exit)
+	}
+	if took := time.Since(asked); took > patience/2 {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestNoGraceKillsAtOnce(t *testing.T) {
+	l := begin(t, deaf())
+	l.end <- 0
+	if exit := l.exit(t); exit.Code != 137 && exit.Code != 143 { // TERM may come before the trap
+		t.Errorf("got %+v", exit)
+	}
+}
+
+func TestCancelKillsAtOnce(t *testing.T) {
+	l := begin(t, deaf())
+	l.await(t, "ready")
+	l.cancel()
+	if exit := l.exit(t); exit.Code != 137 {
+		t.Errorf("got %+v", exit)
+	}
+}
+
+func TestCancelShortensAGrace(t *testing.T) {
+	l := begin(t, deaf())
+	l.await(t, "ready")
+	l.end <- 10 * patience
+	l.cancel()
+	if exit := l.exit(t); exit.Code != 137 {
+		t.Errorf("got %+v", exit)
+	}
+}
+
+func TestEnvDirAndWords(t *testing.T) {
+	t.Setenv("SECRET_TOKEN", "s3cret")
+	config := sh(`echo "$A [$SECRET_TOKEN] [$GOMAXPROCS] $(A) $1"; pwd; sed 's/^/stdin: /'`)
+	config.Command = append(config.Command, "sh", "$$(A)")
+	config.Env, config.Dir = map[string]string{"A": "value"}, t.TempDir()
+	if got, want := begin(t, config).exit(t).LastWords, "value [] [] value $(A)\n"+config.Dir; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestUserIsSwitched(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run commands as another user")
+	}
+	config := sh(`id -u; id -g; id -G`)
+	config.User = "424242:4242"
+	if got := begin(t, config).exit(t).LastWords; got != "424242\n4242\n4242" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestCommandGetsNoDescriptorsOfTheEngine(t *testing.T) {
+	needLinux(t)
+	leak, err := syscall.Open("/dev/null", syscall.O_RDONLY, 0) // not close-on-exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(leak)
+	got := begin(t, Config{Command: []string{"/bin/ls", "/proc/self/fd"}}).exit(t).LastWords
+	if got != "0\n1\n2\n3" { // 3 is the directory itself
+		t.Errorf("descriptors %q", got)
+	}
+}
+
+func TestCommandNeitherIgnoresNorBlocksTerm(t *testing.T) {
+	needLinux(t)
+	status := begin(t, Config{Command: []string{"/bin/sh", "-c", `grep -E '^Sig(Ign|Blk)' /proc/self/status`}}).exit(t).LastWords
+	for line := range strings.Lines(status) {
+		name, mask, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err != nil || bits&(1<<(syscall.SIGTERM-1)) != 0 {
+			t.Errorf("%s is %s", name, mask)
+		}
+	}
+}
+
+func TestNewNamesTheWrongField(t *testing.T) {
+	for name, c := range map[string]struct {
+		config Config
+		field  string
+	}{
+		"no command":     {Config{}, "command"},
+		"bad env":        {Config{Command: []string{"x"}, Env: map[string]string{"A=": ""}}, "env"},
+		"negative lines": {Config{Command: []string{"x"}, LinesPerSecond: -1}, "lines_per_second"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var field *probe.FieldError
+			if _, err := New(c.config); !errors.As(err, &field) || field.Field != c.field {
+				t.Errorf("New() = %v, want an error about %s", err, c.field)
+			}
+		})
+	}
+}
+
+func TestNewRefusesAProgramWithoutAGuard(t *testing.T) {
+	hooked.Store(false)
+	defer hooked.Store(true)
+	if _, err := New(sh(`exit 0`)); !errors.Is(err, ErrNoGuard) {
+		t.Errorf("New() = %v", err)
+	}
+}
+
+func TestManyLivesLeaveNothingBehind(t *testing.T) {
+	needLinux(t)
+	d := driver(t, sh(`echo hello; exit 0`))
+	run(t, d).exit(t)
+	descriptors, goroutines := countFiles(t), runtime.NumGoroutine()
+	for range 100 {
+		if exit := d.Run(t.Context(), func(string) {}, nil); exit.Err != nil || exit.Code != 0 {
+			t.Fatalf("got %+v", exit)
+		}
+	}
+	await(t, "descriptors and goroutines to be as before", func() bool {
+		return countFiles(t) <= descriptors && runtime.NumGoroutine() <= goroutines
+	})
+	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
+		t.Errorf("a child is left: wait4 = %d, %v", pid, err)
+	}
+}
+
+func BenchmarkLife(b *testing.B) {
+	d, err := New(Config{Command: []string{"/bin/true"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if exit := d.Run(b.Context(), func(string) {}, nil); exit.Err != nil {
+			b.Fatal(exit.Err)
+		}
+	}
+}
+
+func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }
+
+// deaf is a command that says "ready" and does not end when asked to.
+func deaf() Config { return sh(`trap '' TERM; echo ready; while :; do sleep 0.05; done`) }
+
+func driver(t *testing.T, c Config) *Driver {
+	t.Helper()
+	c.Target = "test"
+	d, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// running is a life in a test.
+type running struct {
+	id     string
+	end    chan time.Duration
+	cancel func()
+	log    *record
+	ended  chan restart.Exit
+}
+
+func begin(t *testing.T, c Config) *running {
+	t.Helper()
+	log := new(record)
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(log, nil))
+	}
+	l := run(t, driver(t, c))
+	l.log = log
+	return l
+}
+
+// run returns when the life has begun.
+func run(t *testing.T, d *Driver) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &running{end: make(chan time.Duration), cancel: cancel, ended: make(chan restart.Exit, 1)}
+	began := make(chan string, 1)
+	go func() { l.ended <- d.Run(ctx, func(id string) { began <- id }, l.end) }()
+	select {
+	case l.id = <-began:
+	case exit := <-l.ended:
+		t.Fatalf("it could not begin: %+v", exit)
+	case <-time.After(patience):
+		t.Fatal("it did not begin")
+	}
+	return l
+}
+
+func (l *running) exit(t *testing.T) restart.Exit {
+	t.Helper()
+	defer l.cancel()
+	select {
+	case exit := <-l.ended:
+		return exit
+	case <-time.After(patience):
+		t.Fatal("it did not end")
+		return restart.Exit{}
+	}
+}
+
+// await waits until the command has written a text.
+func (l *running) await(t *testing.T, text string) {
+	t.Helper()
+	await(t, "the output "+text, func() bool { return strings.Contains(l.log.String(), text) })
+}
+
+// pid is the command's process ID.
+func (l *running) pid(t *testing.T) int {
+	t.Helper()
+	text, _, _ := strings.Cut(l.id, "-")
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// record is a log that may be read while it is written.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func countFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+func needLinux(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has /proc and adopts orphans")
+	}
+}
+
+// family is a command with a child in its group and one in a session of its own.
+// It says "ready" when all run, and then does what is asked. The second value
+// returns their process IDs.
+func family(t *testing.T, then string) (Config, func() []int) {
+	t.Helper()
+	needLinux(t)
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("the tool setsid is missing")
+	}
+	file := filepath.Join(t.TempDir(), "pids")
+	config := sh(`trap '' TERM
+echo $$$$ >>$FILE
+sh -c 'echo $$$$ >>$FILE; exec sleep 60' &
+setsid sh -c 'echo $$$$ >>$FILE; setsid sh -c "echo \$\$$ >>$FILE; exec sleep 60" & wait' &
+while [ $(grep -c . $FILE) -lt 4 ]; do sleep 0.01; done
+echo ready
+` + then)
+	config.Command[2] = strings.ReplaceAll(config.Command[2], "$FILE", file)
+	return config, func() []int {
+		text, _ := os.ReadFile(file)
+		var pids []int
+		for _, field := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+		if len(pids) != 4 {
+			t.Fatalf("processes %v, want 4", pids)
+		}
+		return pids
+	}
+}

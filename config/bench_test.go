@@ -1,0 +1,59 @@
+package config
+
+import (
+	"runtime"
+	"testing"
+)
+
+const tenThousand = `
+locals {
+  names = { for p in setproduct(range(100), range(100)) : "web-${p[0]}-${p[1]}" => "10.0.${p[0]}.${p[1]}" }
+}
+
+defaults { period = "5s" }
+
+target "web" {
+  for_each = local.names
+  address  = each.value
+  ports    = { http = 8080, grpc = 9000 }
+
+  probe "startup" {
+    exec { command = ["/app/ready"] }
+    failure_threshold = 30
+  }
+  probe "readiness" {
+    http {
+      path    = "/healthz"
+      port    = "http"
+      headers = { Host = "shop.example" }
+    }
+  }
+  probe "liveness" {
+    tcp { port = "grpc" }
+    timeout = "2s"
+  }
+}
+`
+
+// BenchmarkTenThousandTargets makes 30,000 probes. The figure kept-MB is what
+// the Config holds on to.
+func BenchmarkTenThousandTargets(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		var before, after runtime.MemStats
+		b.StopTimer()
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		b.StartTimer()
+		c := parseGood(b, tenThousand, Options{})
+		b.StopTimer()
+		if len(c.Set) != 30_000 {
+			b.Fatalf("there are %d probes", len(c.Set))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "kept-MB")
+		runtime.KeepAlive(c)
+		b.StartTimer()
+	}
+}

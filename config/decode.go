@@ -1,0 +1,132 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// record is one block, decoded with a form.
+type record struct {
+	block  *tree.Block
+	values Values
+	places map[string]place // by path: "tls.ca_file"
+	ok     bool             // no field was wrong
+}
+
+// place is where a field was given.
+type place struct {
+	name, value hcl.Range
+	secret      bool // its value must not be shown
+}
+
+// record decodes a block.
+func (l *loader) record(b *tree.Block, f *form) *record {
+	content, problems := b.Body.Read(f.shape)
+	l.problems(&b.Body, problems)
+	r := l.fields(b, content, f)
+	r.ok = r.ok && len(problems) == 0
+	return r
+}
+
+// fields decodes what was read of a block.
+func (l *loader) fields(b *tree.Block, c tree.Content, f *form) *record {
+	r := &record{block: b, values: make(Values, len(c.Arguments)), places: make(map[string]place, len(c.Arguments)), ok: true}
+	for i := range f.schema.Fields {
+		field := &f.schema.Fields[i]
+		if field.Type != Block && field.Type != Object {
+			l.field(r, field, c)
+		}
+	}
+	for _, inner := range c.Blocks {
+		if form, ok := f.inside[inner.Type]; ok {
+			l.inner(r, inner, form)
+		}
+	}
+	return r
+}
+
+func (l *loader) field(r *record, f *Field, c tree.Content) {
+	arg, there := c.Arguments[f.Name]
+	if there {
+		v, secret, state := l.value(&r.block.Body, f, arg)
+		r.places[f.Name] = place{arg.Range, arg.Expr.Range(), secret || f.Sensitive}
+		switch state {
+		case wrong:
+			r.ok = false
+			return
+		case given:
+			r.values[f.Name] = v
+			return
+		}
+	}
+	switch {
+	case f.Required:
+		r.ok = false
+		l.missing(r.block, f)
+	case f.Default != nil:
+		r.values[f.Name] = f.Default
+	}
+}
+
+func (l *loader) missing(b *tree.Block, f *Field) {
+	l.add(report{
+		at: b.Header, body: &b.Body,
+		summary: fmt.Sprintf("%s has no %s", b.Type, f.Name),
+		hint:    fmt.Sprintf("add %s = %s", f.Name, exampleOf(f.Type)),
+	})
+}
+
+func exampleOf(t Type) string {
+	return map[Type]string{
+		String: `"…"`, Bool: "true", Int: "1", Float: "0.5", Duration: `"1s"`, Strings: `["…"]`,
+		StringMap: `{ name = "…" }`, StringsMap: `{ name = ["…"] }`,
+	}[t]
+}
+
+// inner decodes a block in a block into its field.
+func (l *loader) inner(r *record, b *tree.Block, f *form) {
+	if _, twice := r.values[b.Type]; twice {
+		l.add(report{
+			at: b.Header, body: &r.block.Body, summary: fmt.Sprintf("there are two %s blocks", b.Type), hint: "keep one of them",
+			notes: []Note{l.note("the first is here", r.places[b.Type].name)},
+		})
+		return
+	}
+	in := l.record(b, f)
+	r.ok = r.ok && in.ok
+	r.values[b.Type] = in.values
+	r.places[b.Type] = place{name: b.Header, value: b.Header}
+	for path, p := range in.places {
+		r.places[b.Type+"."+path] = p
+	}
+}
+
+// at returns the place of a field, or the nearest that there is: that of the
+// block it would be in.
+func (r *record) at(path string) (place, bool) {
+	if p, ok := r.places[path]; ok {
+		return p, true
+	}
+	for i := len(path) - 1; i > 0; i-- {
+		if p, ok := r.places[path[:i]]; ok && path[i] == '.' {
+			return p, false
+		}
+	}
+	return place{name: r.block.Header, value: r.block.Header}, false
+}
+
+// secrets returns the texts in a record that must not be shown.
+func (r *record) secrets() []string {
+	var out []string
+	for path, p := range r.places {
+		if s, ok := r.values[path].(string); ok && p.secret && s != "" {
+			out = append(out, s)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

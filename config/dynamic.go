@@ -1,0 +1,183 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// expand replaces the dynamic blocks in a body by the blocks they make. It says
+// whether it could do so for each.
+func (l *loader) expand(b *tree.Body, blocks []*tree.Block, s tree.Shape) (out []*tree.Block, whole bool) {
+	whole = true
+	for i, block := range blocks {
+		if block.Type != "dynamic" {
+			if out != nil {
+				out = append(out, block)
+			}
+			continue
+		}
+		if out == nil {
+			out = append(make([]*tree.Block, 0, len(blocks)), blocks[:i]...)
+		}
+		made, ok := l.dynamic(b, block, s)
+		whole = whole && ok
+		out = append(out, made...)
+	}
+	if out == nil {
+		return blocks, true
+	}
+	return out, whole
+}
+
+// loop is one dynamic block.
+type loop struct {
+	block    *tree.Block
+	content  *tree.Block
+	made     string // the type of the blocks it makes
+	iterator string
+	labels   []hcl.Expression
+}
+
+func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.Shape) (out []*tree.Block, whole bool) {
+	lp := &loop{block: block, made: block.Label(0), iterator: block.Label(0)}
+	if p, ok := s.Makes(lp.made, block.LabelRange(0)); !ok {
+		l.problems(&block.Body, []tree.Problem{p})
+		return nil, false
+	}
+	c, problems := block.Body.Read(l.shapes.dynamic)
+	l.problems(&block.Body, problems)
+	each, ok := c.Arguments["for_each"]
+	if !ok {
+		l.add(report{at: block.Header, body: b, summary: "dynamic has no for_each", hint: "add for_each = …, with a list, a set or a map"})
+	}
+	if !l.loopContent(lp, c) || !l.loopIterator(lp, c) || !l.loopLabels(lp, c) || !ok {
+		return nil, false
+	}
+	v, ok := l.loopValue(block, each)
+	if !ok {
+		return nil, false
+	}
+	whole = true
+	for it := v.ElementIterator(); it.Next(); {
+		key, value := it.Element()
+		made, ok := l.turn(lp, key, value, s)
+		if ok {
+			out = append(out, made)
+		}
+		whole = whole && ok
+	}
+	return out, whole
+}
+
+func (l *loader) loopContent(lp *loop, c tree.Content) bool {
+	if len(c.Blocks) != 1 {
+		l.add(report{at: lp.block.Header, body: &lp.block.Body, summary: "dynamic needs one content block", hint: fmt.Sprintf("write what stands in each %s into content { … }", lp.made)})
+		return false
+	}
+	lp.content = c.Blocks[0]
+	return true
+}
+
+func (l *loader) loopIterator(lp *loop, c tree.Content) bool {
+	arg, given := c.Arguments["iterator"]
+	if !given {
+		return true
+	}
+	lp.iterator = hcl.ExprAsKeyword(arg.Expr)
+	r := report{at: arg.Expr.Range(), body: &lp.block.Body}
+	switch {
+	case !hclsyntax.ValidIdentifier(lp.iterator):
+		r.summary, r.hint = "iterator must be one word", "write iterator = name, without quotes"
+	case lp.iterator == "var" || lp.iterator == "local":
+		r.summary = fmt.Sprintf("iterator cannot be %s, which has a meaning already", lp.iterator)
+	default:
+		return true
+	}
+	l.add(r)
+	return false
+}
+
+func (l *loader) loopLabels(lp *loop, c tree.Content) bool {
+	arg, given := c.Arguments["labels"]
+	if !given {
+		return true
+	}
+	list, diags := hcl.ExprList(arg.Expr)
+	if diags.HasErrors() {
+		l.add(report{at: arg.Expr.Range(), body: &lp.block.Body, summary: "labels must be written as a list", hint: `write labels = ["readiness", …]`})
+		return false
+	}
+	lp.labels = list
+	return true
+}
+
+func (l *loader) loopValue(b *tree.Block, arg tree.Argument) (cty.Value, bool) {
+	v, ok := l.eval(&b.Body, arg.Expr)
+	if !ok {
+		return v, false
+	}
+	refuse := func(summary string) (cty.Value, bool) {
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: summary})
+		return v, false
+	}
+	switch {
+	case v.IsMarked():
+		return refuse("for_each cannot use a sensitive value")
+	case v.IsNull() || !v.CanIterateElements():
+		return refuse("for_each must be a list, a set or a map, this is " + kindOf(v))
+	case v.LengthInt() > MaxDynamic:
+		return refuse(fmt.Sprintf("for_each has %d elements, at most %d are allowed in a dynamic block", v.LengthInt(), MaxDynamic))
+	}
+	return v, true
+}
+
+// turn makes the block of one element.
+func (l *loader) turn(lp *loop, key, value cty.Value, s tree.Shape) (*tree.Block, bool) {
+	ctx := lp.block.Body.Ctx.NewChild()
+	ctx.Variables = map[string]cty.Value{lp.iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
+	made := lp.block.Make(lp.made, lp.content, ctx, elementText(lp.iterator, key))
+	for _, e := range lp.labels {
+		text, ok := l.labelText(&made.Body, e)
+		if !ok {
+			return nil, false
+		}
+		made.Labels = append(made.Labels, tree.Label{Text: text, Range: e.Range()})
+	}
+	if p, ok := s.Labelled(made); !ok {
+		p.Hint = `write labels = ["readiness", "a name"]`
+		l.problems(&lp.block.Body, []tree.Problem{p})
+		return nil, false
+	}
+	return made, true
+}
+
+func (l *loader) labelText(b *tree.Body, e hcl.Expression) (string, bool) {
+	v, ok := l.eval(b, e)
+	if !ok {
+		return "", false
+	}
+	if hasMarks(v) {
+		l.add(report{at: e.Range(), body: b, summary: "a label cannot be a sensitive value", hint: "labels are names, which are shown"})
+		return "", false
+	}
+	s, ok := text(v)
+	if !ok {
+		l.add(report{at: e.Range(), body: b, summary: "a label must be a string, this is " + kindOf(v)})
+	}
+	return s, ok
+}
+
+// elementText names an element for messages: `probe.key = "a"`.
+func elementText(iterator string, key cty.Value) string {
+	if key, _ = bare(key); key.Type() == cty.String {
+		return iterator + ".key = " + strconv.Quote(key.AsString())
+	}
+	s, _ := text(key)
+	return iterator + ".key = " + s
+}

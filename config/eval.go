@@ -1,0 +1,128 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/sonde-probe/sonde/config/internal/function"
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// Bounds on one value.
+const (
+	MaxTextBytes = 4 << 20 // of a text
+	MaxElements  = 1 << 20 // of a list, set or map
+)
+
+// eval returns the value of an expression, wholly known. When it has none,
+// that was reported here or where the value should have come from.
+func (l *loader) eval(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
+	if _, ok := e.(hclsyntax.Expression); !ok || b.Iteration() == "" {
+		return l.evalOnce(b, e)
+	}
+	known, ok := l.evaluated[e]
+	if !ok {
+		known = &evaluated{constant: tree.Constant(e)}
+		l.evaluated[e] = known
+		if known.constant {
+			known.value, known.ok = l.evalOnce(b.Still(), e)
+		}
+	}
+	if known.constant {
+		return known.value, known.ok
+	}
+	return l.evalOnce(b, e)
+}
+
+// evaluated is what is known of an expression in a loop. One that is constant
+// is evaluated once for all turns.
+type evaluated struct {
+	constant bool
+	value    cty.Value
+	ok       bool
+	ports    map[string]uint16 // of a constant map of ports
+}
+
+func (l *loader) evalOnce(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
+	v, diags := protected(e, b.Ctx)
+	if diags.HasErrors() {
+		l.explain(b, e, diags)
+		return cty.DynamicVal, false
+	}
+	if !v.IsWhollyKnown() {
+		l.unknown = true
+		return cty.DynamicVal, false
+	}
+	if tooLarge(v) {
+		l.add(report{at: e.Range(), body: b, summary: fmt.Sprintf("the value is too large: a text has at most %d bytes, a collection at most %d elements", MaxTextBytes, MaxElements)})
+		return cty.DynamicVal, false
+	}
+	return v, true
+}
+
+// protected evaluates. HCL and cty panic on some values (a marked key of an
+// object in the JSON syntax, say); a configuration must not end the engine.
+func protected(e hcl.Expression, ctx *hcl.EvalContext) (v cty.Value, diags hcl.Diagnostics) {
+	defer func() {
+		if recover() != nil { // its text may hold a sensitive value
+			at := e.Range()
+			v, diags = cty.DynamicVal, hcl.Diagnostics{{
+				Severity: hcl.DiagError, Summary: "the expression cannot be evaluated",
+				Detail: "it uses a value where HCL does not support it; a sensitive value as a key, perhaps", Subject: &at,
+			}}
+		}
+	}()
+	return e.Value(ctx)
+}
+
+func tooLarge(v cty.Value) bool {
+	v, _ = v.Unmark()
+	switch {
+	case v.IsNull():
+		return false
+	case v.Type() == cty.String:
+		return len(v.AsString()) > MaxTextBytes
+	case v.CanIterateElements():
+		return v.LengthInt() > MaxElements
+	}
+	return false
+}
+
+// isSensitive reports whether a value that must not be shown takes part in an
+// expression.
+func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
+	at := e.Range()
+	text := l.texts[at.Filename]
+	if from, to := max(0, at.Start.Byte), min(at.End.Byte, len(text)); from < to && bytes.Contains(text[from:to], []byte("sensitive")) {
+		return true
+	}
+	for _, t := range e.Variables() {
+		if hasMarks(prefix(t, ctx)) {
+			return true
+		}
+	}
+	return false
+}
+
+// prefix returns the value of the longest part of a traversal that has one.
+func prefix(t hcl.Traversal, ctx *hcl.EvalContext) cty.Value {
+	for n := len(t); n > 0; n-- {
+		if v, diags := t[:n].TraverseAbs(ctx); !diags.HasErrors() {
+			return v
+		}
+	}
+	return cty.DynamicVal
+}
+
+func hasMarks(v cty.Value) bool { return v.ContainsMarked() }
+
+// bare takes the marks off a value, and says whether there were any.
+func bare(v cty.Value) (cty.Value, bool) {
+	out, marks := v.UnmarkDeep()
+	_, secret := marks[function.Sensitive]
+	return out, secret
+}

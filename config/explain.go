@@ -1,0 +1,181 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// hidden stands for what a library says about a value that must not be shown:
+// even an error's text can hold a part of it.
+const hidden = "the reason is not shown, since a value in it is sensitive"
+
+// explain takes in what HCL says about an expression, in our words.
+func (l *loader) explain(b *tree.Body, e hcl.Expression, diags hcl.Diagnostics) {
+	secret := l.isSensitive(e, b.Ctx)
+	var told []hcl.Range
+	for _, d := range diags {
+		at := e.Range()
+		if d.Subject != nil {
+			at = *d.Subject
+		}
+		if d.Severity != hcl.DiagError || slices.ContainsFunc(told, func(r hcl.Range) bool { return overlap(r, at) }) {
+			continue // a warning, or a follow-up of what was told
+		}
+		told = append(told, at)
+		r := l.word(d, b.Ctx, secret)
+		r.at, r.body = at, b
+		l.add(r)
+	}
+}
+
+// word puts one of HCL's diagnostics in our words.
+func (l *loader) word(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) report {
+	if d.EvalContext != nil {
+		ctx = d.EvalContext
+	}
+	switch d.Summary {
+	case "Unknown variable":
+		return unknownName(d, ctx)
+	case "Unsupported attribute", "Missing map element", "Invalid index":
+		if r, ok := unknownAttribute(d, ctx, secret); ok {
+			return r
+		}
+		if !secret {
+			return report{summary: lower(strings.TrimSuffix(d.Detail, "."))}
+		}
+	case "Call to unknown function":
+		return unknownFunction(d, ctx)
+	case "Invalid function argument", "Error in function call":
+		return brokenCall(d, secret)
+	}
+	if secret {
+		return report{summary: lower(d.Summary), hint: hidden}
+	}
+	if d.Summary == "Operation failed" || d.Summary == "Invalid operand" {
+		return report{summary: lower(strings.TrimSuffix(d.Detail, "."))} // the summary says nothing
+	}
+	return report{summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, "."))}
+}
+
+// lower makes HCL's sentence begin as ours do.
+func lower(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	if next, _ := utf8.DecodeRuneInString(s[n:]); unicode.IsUpper(next) {
+		return s // an abbreviation
+	}
+	return string(unicode.ToLower(r)) + s[n:]
+}
+
+// unknownName is told for a word that is no variable: most often a string
+// without quotes, or a variable without var.
+func unknownName(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
+	name := ""
+	if t := traversalAt(d); len(t) > 0 {
+		name = t.RootName()
+	}
+	r := report{summary: fmt.Sprintf("unknown name %q", name), reference: true}
+	for _, root := range []string{"var", "local", "each"} {
+		if attributeNames(lookup(ctx, root))[name] {
+			r.hint = fmt.Sprintf("did you mean %s.%s?", root, name)
+			return r
+		}
+	}
+	switch near := tree.Nearest(name, rootNames(ctx)); {
+	case name == "each":
+		r.hint = "each is known in a target with for_each only"
+	case near != "":
+		r.hint = fmt.Sprintf("did you mean %q?", near)
+	default:
+		r.hint = fmt.Sprintf("a text needs quotes: %q; a variable is written var.%s", name, name)
+	}
+	return r
+}
+
+// unknownAttribute is told for a name after a dot, or in brackets, that the
+// value before it does not have.
+func unknownAttribute(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) (report, bool) {
+	t := traversalAt(d)
+	for i := 1; i < len(t); i++ {
+		name, ok := stepName(t[i])
+		if !ok || d.Subject == nil || t[i].SourceRange().Start.Byte != d.Subject.Start.Byte {
+			continue
+		}
+		parent, diags := t[:i].TraverseAbs(ctx)
+		if diags.HasErrors() || parent.IsNull() || !(parent.Type().IsObjectType() || parent.Type().IsMapType()) {
+			return report{}, false
+		}
+		return attributeReport(t[:i], name, parent, secret), true
+	}
+	return report{}, false
+}
+
+func attributeReport(before hcl.Traversal, name string, parent cty.Value, secret bool) report {
+	r := report{summary: fmt.Sprintf("%s has no attribute %q", traversalText(before), name), reference: true}
+	if len(before) == 1 {
+		switch before.RootName() {
+		case "var":
+			r.summary = fmt.Sprintf("unknown variable var.%s", name)
+		case "local":
+			r.summary = fmt.Sprintf("unknown local local.%s", name)
+		}
+	}
+	if secret && hasMarks(parent) {
+		return r
+	}
+	var names []string
+	for n := range attributeNames(parent) {
+		names = append(names, n)
+	}
+	if near := tree.Nearest(name, names); near != "" {
+		r.hint = fmt.Sprintf("did you mean %s.%s?", traversalText(before), near)
+	} else if len(names) > 0 {
+		r.hint = tree.Known(names)
+	} else if before.RootName() == "var" {
+		r.hint = fmt.Sprintf("declare it: variable %q { }", name)
+	}
+	return r
+}
+
+func unknownFunction(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
+	name := ""
+	if extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d); ok {
+		name = extra.CalledFunctionNamespace() + extra.CalledFunctionName()
+	}
+	r := report{summary: fmt.Sprintf("unknown function %s()", name)}
+	var names []string
+	for ; ctx != nil; ctx = ctx.Parent() {
+		for n := range ctx.Functions {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	if near := tree.Nearest(name, names); near != "" {
+		r.hint = fmt.Sprintf("did you mean %s()?", near)
+	}
+	return r
+}
+
+// brokenCall is told for a function that could not do its work.
+func brokenCall(d *hcl.Diagnostic, secret bool) report {
+	name := "the function"
+	var cause error
+	if extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d); ok {
+		name, cause = extra.CalledFunctionName()+"()", extra.FunctionCallError()
+	}
+	switch {
+	case secret:
+		return report{summary: fmt.Sprintf("%s does not work for these arguments", name), hint: hidden}
+	case cause != nil:
+		return report{summary: fmt.Sprintf("%s: %s", name, cause)}
+	}
+	return report{summary: fmt.Sprintf("%s does not take these arguments", name), hint: lower(strings.TrimSuffix(d.Detail, "."))}
+}

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzParse holds Parse to its promises for any text: it does not panic, it
+// ends, equal input gives equal output, and what it tells can be shown.
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{"testdata/bad/*", "testdata/good/*"} {
+		for _, s := range configurations(f, pattern) {
+			f.Add(s.Bytes, s.isJSON())
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte, isJSON bool) {
+		if bytes.Count(b, []byte("for")) > 8 || bytes.Contains(b, []byte("file")) {
+			t.Skip("loops in loops take the time they take, and files are not ours to read")
+		}
+		s := Source{Name: "fuzz.hcl", Bytes: b}
+		if isJSON {
+			s.Name = "fuzz.hcl.json"
+		}
+		begin := time.Now()
+		o := Options{Handlers: testHandlers(), Env: noEnv}
+		c, diags := Parse([]Source{s}, o)
+		again, diagsAgain := Parse([]Source{s}, o)
+		if c == nil || len(again.Set) != len(c.Set) || len(again.Targets) != len(c.Targets) {
+			t.Error("two runs give two configurations")
+		}
+		if text := written(t, diags, false); text != written(t, diagsAgain, false) || strings.ContainsRune(text, '\x1b') {
+			t.Errorf("two runs tell two things, or one that cannot be shown:\n%s", text)
+		}
+		if took := time.Since(begin); took > 20*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

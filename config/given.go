@@ -1,0 +1,151 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/json"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// envPrefix begins the names of environment variables that give values.
+const envPrefix = "SONDE_VAR_"
+
+// givenValue is a value that was given to a variable from outside.
+type givenValue struct {
+	what string         // for messages: `--var hosts`
+	text string         // what was given as text
+	expr hcl.Expression // what stands in a --var-file; else nil
+	body *tree.Body
+}
+
+// given collects the values that were given, each variable's foremost one.
+func (l *loader) given(declared map[string]*variable) map[string]*givenValue {
+	out := make(map[string]*givenValue)
+	for name := range declared {
+		if v, ok := l.options.Env(envPrefix + name); ok {
+			out[name] = &givenValue{what: envPrefix + name, text: v}
+		}
+	}
+	for _, f := range l.options.VarFiles {
+		l.varFile(f, declared, out)
+	}
+	for _, v := range l.options.Vars {
+		what := cmp.Or(v.From, "--var") + " " + v.Name
+		if declared[v.Name] == nil {
+			l.add(l.undeclared(v.Name, declared, report{at: hcl.Range{Filename: what}}))
+			continue
+		}
+		out[v.Name] = &givenValue{what: what, text: v.Value}
+	}
+	return out
+}
+
+func (l *loader) undeclared(name string, declared map[string]*variable, r report) report {
+	r.summary, r.reference = fmt.Sprintf("there is no variable %q", name), true
+	r.hint = fmt.Sprintf("declare it: variable %q { }", name)
+	if near := tree.Nearest(name, names(declared)); near != "" {
+		r.hint = fmt.Sprintf("did you mean %s?", near)
+	}
+	return r
+}
+
+func (l *loader) varFile(s Source, declared map[string]*variable, out map[string]*givenValue) {
+	body, ok := l.varBody(s)
+	if !ok {
+		return
+	}
+	args, problems := body.All()
+	l.problems(&body, problems)
+	for _, a := range args {
+		v := declared[a.Name]
+		if v == nil {
+			r := l.undeclared(a.Name, declared, report{at: a.Range})
+			r.severity = Warning // files of values are shared by configurations
+			l.add(r)
+			continue
+		}
+		if v.sensitive {
+			l.secrets = append(l.secrets, a.Expr.Range())
+		}
+		out[a.Name] = &givenValue{what: s.Name, expr: a.Expr, body: &body}
+	}
+}
+
+func (l *loader) varBody(s Source) (tree.Body, bool) {
+	l.texts[s.Name] = s.Bytes
+	if p, ok := tooDeep(s); !ok {
+		l.add(report{at: p.Range, summary: p.Summary, hint: p.Hint})
+		return tree.Body{}, false
+	}
+	ctx := &hcl.EvalContext{}
+	if s.isJSON() {
+		e, diags := json.ParseExpression(s.Bytes, s.Name)
+		l.syntax(s.Name, diags, nil)
+		if diags.HasErrors() {
+			return tree.Body{}, false
+		}
+		body, problems := tree.JSON(e, ctx)
+		l.problems(&body, problems)
+		return body, true
+	}
+	file, diags := hclsyntax.ParseConfig(s.Bytes, s.Name, hcl.InitialPos)
+	l.syntax(s.Name, diags, nil)
+	return tree.Native(file.Body.(*hclsyntax.Body), ctx), !diags.HasErrors()
+}
+
+// read returns a given value as the variable's type has it.
+func (l *loader) read(v *variable, g *givenValue) (value cty.Value, broken bool) {
+	r := report{at: hcl.Range{Filename: g.what}}
+	expr, body := g.expr, g.body
+	if expr != nil {
+		r.at = expr.Range()
+	} else if takesText(v) {
+		return l.fit(v, cty.StringVal(g.text), r, "the value")
+	} else if expr, broken = l.parseGiven(v, g); broken {
+		return cty.DynamicVal, true
+	} else {
+		body = &tree.Body{Ctx: &hcl.EvalContext{}}
+	}
+	value, ok := l.eval(body, expr)
+	if !ok {
+		return cty.DynamicVal, true
+	}
+	return l.fit(v, value, r, "the value")
+}
+
+// takesText reports whether a variable takes a value's text as it is: it is
+// declared as a string, number or bool, or has such a default, or says nothing.
+func takesText(v *variable) bool {
+	if v.typ != cty.DynamicPseudoType {
+		return v.typ.IsPrimitiveType()
+	}
+	return v.def == cty.NilVal || v.def.IsNull() || v.def.Type().IsPrimitiveType()
+}
+
+// parseGiven reads a value's text as HCL.
+func (l *loader) parseGiven(v *variable, g *givenValue) (hcl.Expression, bool) {
+	source := Source{Name: g.what, Bytes: []byte(g.text)}
+	l.texts[g.what] = source.Bytes
+	if v.sensitive {
+		l.secrets = append(l.secrets, hcl.Range{Filename: g.what, End: hcl.Pos{Byte: len(g.text)}})
+	}
+	if p, ok := tooDeep(source); !ok {
+		l.add(report{at: p.Range, summary: p.Summary})
+		return nil, true
+	}
+	expr, diags := hclsyntax.ParseExpression(source.Bytes, g.what, hcl.InitialPos)
+	if !diags.HasErrors() {
+		return expr, false
+	}
+	r := report{at: *diags[0].Subject, summary: fmt.Sprintf("the value of variable %q cannot be read", v.name), hint: lower(diags[0].Detail)}
+	if v.sensitive {
+		r.hint = hidden
+	}
+	l.add(r)
+	return nil, true
+}

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func testEnv(name string) (string, bool) {
+	return "/home/sonde", name == "SONDE_TEST_HOME"
+}
+
+func TestGoodConfigurationsGiveTheseProbes(t *testing.T) {
+	for _, s := range configurations(t, "testdata/good/*") {
+		t.Run(filepath.Base(s.Name), func(t *testing.T) {
+			c, diags := Parse([]Source{s}, Options{Handlers: testHandlers(), Env: testEnv})
+			var text bytes.Buffer
+			if err := diags.WriteText(&text, false); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, s.Name+".golden", text.String()+dump(t, c))
+		})
+	}
+}
+
+// dump writes a Config so that a person can compare it with its HCL.
+func dump(t *testing.T, c *Config) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "engine %s\n", asJSON(t, c.Engine))
+	for _, name := range names(c.Targets) {
+		fmt.Fprintf(&s, "\ntarget %s %s\n", name, asJSON(t, c.Targets[name]))
+		for _, id := range sortedIDs(c.Set) {
+			if id.Target == name {
+				p := c.Set[id]
+				fmt.Fprintf(&s, "  %s\n    rule    %+v\n    target  %s\n    %-7s %s\n", id, p.Rule, asJSON(t, p.Target), p.HandlerName, asJSON(t, p.Handler.(*fake).config))
+			}
+		}
+	}
+	return s.String()
+}
+
+func sortedIDs(set probe.Set) []probe.ID {
+	ids := make([]probe.ID, 0, len(set))
+	for id := range set {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, probe.ID.Compare)
+	return ids
+}
+
+func asJSON(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

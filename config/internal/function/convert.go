@@ -1,0 +1,104 @@
+package function
+
+import (
+	"errors"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+func conversions() map[string]function.Function {
+	return map[string]function.Function{
+		"tobool":       stdlib.MakeToFunc(cty.Bool),
+		"tolist":       stdlib.MakeToFunc(cty.List(cty.DynamicPseudoType)),
+		"tomap":        stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
+		"tonumber":     stdlib.MakeToFunc(cty.Number),
+		"toset":        stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),
+		"tostring":     stdlib.MakeToFunc(cty.String),
+		"one":          one(),
+		"sensitive":    sensitive(),
+		"nonsensitive": nonsensitive(),
+	}
+}
+
+// one returns the element of a collection that has one, and null for an empty
+// one.
+func one() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			v, err := only(args[0])
+			if err != nil {
+				return cty.NilType, err
+			}
+			return v.Type(), nil
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return only(args[0]) },
+	})
+}
+
+func only(v cty.Value) (cty.Value, error) {
+	ty := v.Type()
+	if !v.IsKnown() {
+		return cty.DynamicVal, nil
+	}
+	if !ty.IsListType() && !ty.IsSetType() && !ty.IsTupleType() {
+		return cty.NilVal, function.NewArgErrorf(0, "it must be a list, a set or a tuple")
+	}
+	switch v.LengthInt() {
+	case 0:
+		return cty.NullVal(cty.DynamicPseudoType), nil
+	case 1:
+		it := v.ElementIterator()
+		it.Next()
+		_, element := it.Element()
+		return element, nil
+	}
+	return cty.NilVal, function.NewArgErrorf(0, "it must have no element or one, it has %d", v.LengthInt())
+}
+
+// index returns where a value first stands in a list; the first place is 0.
+func index() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType}},
+		Type:   function.StaticReturnType(cty.Number),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			if ty := args[0].Type(); !ty.IsListType() && !ty.IsTupleType() {
+				return cty.NilVal, function.NewArgErrorf(0, "it must be a list")
+			}
+			for it := args[0].ElementIterator(); it.Next(); {
+				i, element := it.Element()
+				if same := element.Equals(args[1]); same.IsKnown() && same.True() {
+					return i, nil
+				}
+			}
+			return cty.NilVal, errors.New("the list does not hold the value")
+		},
+	})
+}
+
+func sensitive() function.Function {
+	return marking(func(v cty.Value) (cty.Value, error) { return v.Mark(Sensitive), nil })
+}
+
+func nonsensitive() function.Function {
+	return marking(func(v cty.Value) (cty.Value, error) {
+		bare, marks := v.Unmark()
+		if len(marks) == 0 {
+			return cty.NilVal, errors.New("the value is not sensitive")
+		}
+		return bare, nil
+	})
+}
+
+func marking(change func(cty.Value) (cty.Value, error)) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{
+			Name: "value", Type: cty.DynamicPseudoType,
+			AllowUnknown: true, AllowNull: true, AllowMarked: true, AllowDynamicType: true,
+		}},
+		Type: func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return change(args[0]) },
+	})
+}

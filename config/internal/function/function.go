@@ -1,0 +1,150 @@
+// Package function holds the functions that a configuration can call.
+//
+// Most are those of cty's standard library under the names that Terraform's
+// users know. The package reads files and the environment only through Reader.
+package function
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+
+	"github.com/hashicorp/hcl/v2/ext/tryfunc"
+	"github.com/zclconf/go-cty-yaml"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+// Bounds on what one call may make. cty itself bounds range to 1,024 elements.
+const (
+	MaxProduct  = 100_000 // elements of a setproduct
+	MaxWidth    = 9_999   // width and precision in a format
+	MaxFileSize = 1 << 20 // bytes of a file that a configuration reads
+)
+
+// Sensitive marks a value that must not be shown.
+const Sensitive mark = "sensitive"
+
+type mark string
+
+// Table returns the functions that need nothing but their arguments. It makes
+// another map each time.
+func Table() map[string]function.Function {
+	t := standard()
+	maps.Copy(t, conversions())
+	maps.Copy(t, texts())
+	maps.Copy(t, networks())
+	return t
+}
+
+func standard() map[string]function.Function {
+	return map[string]function.Function{
+		"abs":             stdlib.AbsoluteFunc,
+		"ceil":            stdlib.CeilFunc,
+		"floor":           stdlib.FloorFunc,
+		"log":             stdlib.LogFunc,
+		"max":             stdlib.MaxFunc,
+		"min":             stdlib.MinFunc,
+		"parseint":        stdlib.ParseIntFunc,
+		"pow":             stdlib.PowFunc,
+		"signum":          stdlib.SignumFunc,
+		"chunklist":       stdlib.ChunklistFunc,
+		"coalesce":        stdlib.CoalesceFunc,
+		"coalescelist":    stdlib.CoalesceListFunc,
+		"compact":         stdlib.CompactFunc,
+		"concat":          stdlib.ConcatFunc,
+		"contains":        stdlib.ContainsFunc,
+		"distinct":        stdlib.DistinctFunc,
+		"element":         stdlib.ElementFunc,
+		"flatten":         stdlib.FlattenFunc,
+		"index":           index(),
+		"keys":            stdlib.KeysFunc,
+		"length":          stdlib.LengthFunc,
+		"lookup":          stdlib.LookupFunc,
+		"merge":           stdlib.MergeFunc,
+		"range":           stdlib.RangeFunc,
+		"reverse":         stdlib.ReverseListFunc,
+		"setintersection": stdlib.SetIntersectionFunc,
+		"setproduct":      guarded(stdlib.SetProductFunc, checkProduct),
+		"setsubtract":     stdlib.SetSubtractFunc,
+		"setunion":        stdlib.SetUnionFunc,
+		"slice":           stdlib.SliceFunc,
+		"sort":            stdlib.SortFunc,
+		"values":          stdlib.ValuesFunc,
+		"zipmap":          stdlib.ZipmapFunc,
+		"chomp":           stdlib.ChompFunc,
+		"format":          guarded(stdlib.FormatFunc, checkFormat),
+		"formatlist":      guarded(stdlib.FormatListFunc, checkFormat),
+		"formatdate":      stdlib.FormatDateFunc,
+		"indent":          guarded(stdlib.IndentFunc, checkIndent),
+		"join":            stdlib.JoinFunc,
+		"lower":           stdlib.LowerFunc,
+		"regex":           stdlib.RegexFunc,
+		"regexall":        stdlib.RegexAllFunc,
+		"regexreplace":    stdlib.RegexReplaceFunc,
+		"replace":         stdlib.ReplaceFunc,
+		"split":           stdlib.SplitFunc,
+		"strlen":          stdlib.StrlenFunc,
+		"strrev":          stdlib.ReverseFunc,
+		"substr":          stdlib.SubstrFunc,
+		"timeadd":         stdlib.TimeAddFunc,
+		"title":           stdlib.TitleFunc,
+		"trim":            stdlib.TrimFunc,
+		"trimprefix":      stdlib.TrimPrefixFunc,
+		"trimspace":       stdlib.TrimSpaceFunc,
+		"trimsuffix":      stdlib.TrimSuffixFunc,
+		"upper":           stdlib.UpperFunc,
+		"csvdecode":       stdlib.CSVDecodeFunc,
+		"jsondecode":      stdlib.JSONDecodeFunc,
+		"jsonencode":      stdlib.JSONEncodeFunc,
+		"yamldecode":      yaml.YAMLDecodeFunc,
+		"yamlencode":      yaml.YAMLEncodeFunc,
+		"can":             tryfunc.CanFunc,
+		"try":             tryfunc.TryFunc,
+	}
+}
+
+// guarded returns a function that checks its arguments before f is called.
+func guarded(f function.Function, check func(args []cty.Value) error) function.Function {
+	return function.New(&function.Spec{
+		Params:   f.Params(),
+		VarParam: f.VarParam(),
+		Type:     f.ReturnTypeForValues,
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			if err := check(args); err != nil {
+				return cty.NilVal, err
+			}
+			return f.Call(args)
+		},
+	})
+}
+
+func checkProduct(args []cty.Value) error {
+	total := 1
+	for _, a := range args {
+		if u, _ := a.Unmark(); u.IsKnown() && u.CanIterateElements() {
+			total *= max(1, u.LengthInt())
+		}
+		if total > MaxProduct {
+			return fmt.Errorf("the product has more than %d elements", MaxProduct)
+		}
+	}
+	return nil
+}
+
+func checkFormat(args []cty.Value) error {
+	u, _ := args[0].Unmark()
+	if regexp.MustCompile(`%[^a-zA-Z%]*[0-9]{5}`).MatchString(u.AsString()) {
+		return fmt.Errorf("a width or precision is above %d", MaxWidth)
+	}
+	return nil
+}
+
+func checkIndent(args []cty.Value) error {
+	u, _ := args[0].Unmark()
+	if u.GreaterThan(cty.NumberIntVal(MaxWidth)).True() {
+		return fmt.Errorf("the indent is above %d", MaxWidth)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package function
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// Reader makes the functions that read what is outside the configuration.
+type Reader struct {
+	Dir  string                           // relative paths start here: where the calling file is
+	Env  func(name string) (string, bool) // never nil
+	Pure map[string]function.Function     // what a template can call, beside file, fileexists and env
+}
+
+// Table returns file, fileexists, templatefile, abspath and env.
+func (r Reader) Table() map[string]function.Function {
+	return map[string]function.Function{
+		"abspath":      text(func(path string) (string, error) { return filepath.Abs(r.path(path)) }),
+		"env":          r.env(),
+		"file":         text(r.read),
+		"fileexists":   r.exists(),
+		"templatefile": r.template(),
+	}
+}
+
+func (r Reader) path(p string) string {
+	if filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(r.Dir, p)
+}
+
+func (r Reader) read(name string) (string, error) {
+	path := r.path(name)
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("there is no file %s", path)
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular(): // a pipe or a device may never end
+		return "", fmt.Errorf("%s is not a file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(b) > MaxFileSize:
+		return "", fmt.Errorf("%s is longer than %d bytes", path, MaxFileSize)
+	case !utf8.Valid(b):
+		return "", fmt.Errorf("%s is not UTF-8 text", path)
+	}
+	return string(b), nil
+}
+
+func (r Reader) exists() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			info, err := os.Stat(r.path(args[0].AsString()))
+			return cty.BoolVal(err == nil && info.Mode().IsRegular()), nil
+		},
+	})
+}
+
+func (r Reader) env() function.Function {
+	return function.New(&function.Spec{
+		Params:   []function.Parameter{{Name: "name", Type: cty.String}},
+		VarParam: &function.Parameter{Name: "default", Type: cty.String},
+		Type:     function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			if len(args) > 2 {
+				return cty.NilVal, errors.New("it takes a name and a default, nothing more")
+			}
+			name := args[0].AsString()
+			if v, ok := r.Env(name); ok {
+				return cty.StringVal(strings.ToValidUTF8(v, "\uFFFD")), nil
+			}
+			if len(args) == 2 {
+				return args[1], nil
+			}
+			return cty.NilVal, fmt.Errorf("the environment has no %s; give a default: env(%q, \"…\")", name, name)
+		},
+	})
+}
+
+// template returns templatefile(path, vars): the file's text with what stands
+// in ${…} and %{…} filled in. A template cannot call templatefile.
+func (r Reader) template() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "vars", Type: cty.DynamicPseudoType}},
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return r.render(args[0].AsString(), args[1])
+		},
+	})
+}
+
+func (r Reader) render(name string, vars cty.Value) (cty.Value, error) {
+	if ty := vars.Type(); !ty.IsObjectType() && !ty.IsMapType() {
+		return cty.NilVal, function.NewArgErrorf(1, "it must be an object: { name = value }")
+	}
+	body, err := r.read(name)
+	if err != nil {
+		return cty.NilVal, function.NewArgError(0, err)
+	}
+	expr, diags := hclsyntax.ParseTemplate([]byte(body), r.path(name), hcl.InitialPos)
+	if diags.HasErrors() {
+		return cty.NilVal, templateError(diags)
+	}
+	v, diags := expr.Value(&hcl.EvalContext{Variables: vars.AsValueMap(), Functions: r.inTemplate()})
+	if diags.HasErrors() {
+		return cty.NilVal, templateError(diags)
+	}
+	s, err := convert.Convert(v, cty.String)
+	if err != nil || s.IsNull() {
+		return cty.NilVal, fmt.Errorf("the template %s does not make a text", r.path(name))
+	}
+	return s, nil
+}
+
+func (r Reader) inTemplate() map[string]function.Function {
+	t := r.Table()
+	for name, f := range r.Pure {
+		t[name] = f
+	}
+	t["templatefile"] = text(func(string) (string, error) {
+		return "", errors.New("a template cannot call templatefile")
+	})
+	return t
+}
+
+func templateError(diags hcl.Diagnostics) error {
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError {
+			at := d.Subject
+			return fmt.Errorf("%s:%d:%d: %s", at.Filename, at.Start.Line, at.Start.Column, d.Detail)
+		}
+	}
+	return errors.New("the template is wrong")
+}

@@ -1,0 +1,36 @@
+package tree
+
+import (
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Constant reports whether an expression means the same in each turn of every
+// loop: it refers to nothing but var and local.
+func Constant(e hcl.Expression) bool {
+	for _, t := range e.Variables() {
+		if root := t.RootName(); root != "var" && root != "local" {
+			return false
+		}
+	}
+	return true
+}
+
+// Text identifies the text of a body in the native syntax: two bodies with
+// equal, non-nil texts differ at most in the turn of a loop.
+func (b *Body) Text() *hclsyntax.Body { return b.native }
+
+// ConstantText reports whether everything in a body is constant.
+func ConstantText(b *hclsyntax.Body) bool {
+	for _, a := range b.Attributes {
+		if !Constant(a.Expr) {
+			return false
+		}
+	}
+	for _, inner := range b.Blocks {
+		if !ConstantText(inner.Body) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,117 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// pair is one property of an object whose names stand in the text.
+type pair struct {
+	name  string
+	at    hcl.Range
+	value hcl.Expression
+}
+
+// JSON returns the body of a file in the JSON syntax. Its whole text is the
+// expression.
+func JSON(whole hcl.Expression, ctx *hcl.EvalContext) (Body, []Problem) {
+	r := reader{}
+	pairs, ok := r.pairs(whole)
+	if !ok {
+		r.problem(whole.StartRange(), "the file must be a JSON object", `write { "target": { … } }`)
+	}
+	return Body{pairs: pairs, Ctx: ctx}, r.problems
+}
+
+func (r *reader) json() {
+	for _, p := range r.body.pairs {
+		s, ok := r.shape.block(p.name)
+		if !ok || s.Object {
+			r.argument(Argument{Name: p.name, Range: p.at, Expr: p.value})
+			continue
+		}
+		r.jsonBlock(&Block{Type: p.name, Name: p.at, Header: p.at}, s, p.value)
+	}
+}
+
+// jsonBlock takes the labels off a block, one object for each, until only the
+// body is left.
+func (r *reader) jsonBlock(b *Block, s BlockShape, value hcl.Expression) {
+	if isNull(value) { // the JSON syntax's way of leaving a block out
+		return
+	}
+	if list, diags := hcl.ExprList(value); !diags.HasErrors() {
+		for _, v := range list {
+			r.jsonBlock(b, s, v)
+		}
+		return
+	}
+	pairs, ok := r.pairs(value)
+	if !ok {
+		r.problem(value.StartRange(), fmt.Sprintf("%s must be an object, or a list of objects", b), "")
+		return
+	}
+	if left := len(s.Labels) - len(b.Labels); left > 0 && !(left <= s.Optional && insideOf(s, pairs)) {
+		for _, p := range pairs {
+			r.jsonBlock(b.with(Label{p.name, p.at}), s, p.value)
+		}
+		return
+	}
+	whole := *b
+	whole.Range = hcl.RangeBetween(b.Header, value.Range())
+	whole.Body = Body{pairs: pairs}
+	r.add(&whole)
+}
+
+func (b *Block) with(l Label) *Block {
+	next := *b
+	next.Labels = append(slices.Clip(b.Labels), l)
+	next.Header = hcl.RangeBetween(b.Header, l.Range)
+	return &next
+}
+
+// insideOf reports whether an object is the body of a block rather than names
+// for its optional label: it is empty, or has a name that only the body has.
+func insideOf(s BlockShape, pairs []pair) bool {
+	return len(pairs) == 0 || slices.ContainsFunc(pairs, func(p pair) bool { return slices.Contains(s.Inside, p.name) })
+}
+
+// pairs returns the properties of an object whose names stand in the text.
+func (r *reader) pairs(e hcl.Expression) ([]pair, bool) {
+	m, diags := hcl.ExprMap(e)
+	if diags.HasErrors() {
+		return nil, false
+	}
+	var out []pair
+	for _, kv := range m {
+		name, ok := keyText(kv.Key)
+		if !ok {
+			r.problem(kv.Key.Range(), "this name must stand in the text", "write it as a plain word")
+			continue
+		}
+		if name != "//" { // a comment, in the JSON syntax
+			out = append(out, pair{name, kv.Key.Range(), kv.Value})
+		}
+	}
+	return out, true
+}
+
+// keyText returns the text of an object's key, when it is a word or a string.
+func keyText(e hcl.Expression) (string, bool) {
+	v, diags := e.Value(nil)
+	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.String {
+		return "", false
+	}
+	return v.AsString(), true
+}
+
+func isNull(e hcl.Expression) bool {
+	if _, diags := hcl.ExprMap(e); !diags.HasErrors() {
+		return false
+	}
+	v, diags := e.Value(nil)
+	return !diags.HasErrors() && v.IsNull()
+}

@@ -1,0 +1,188 @@
+package tree
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Native returns the body of a file in the native syntax.
+func Native(b *hclsyntax.Body, ctx *hcl.EvalContext) Body { return Body{native: b, Ctx: ctx} }
+
+// Read returns what the body holds of a shape, and what it holds beside it.
+func (b *Body) Read(s Shape) (Content, []Problem) {
+	r := reader{body: b, shape: s, out: Content{Arguments: make(map[string]Argument)}}
+	if b.native != nil {
+		r.native()
+	} else {
+		r.json()
+	}
+	return r.out, r.problems
+}
+
+// reader is one call of Read.
+type reader struct {
+	body     *Body
+	shape    Shape
+	out      Content
+	problems []Problem
+}
+
+func (r *reader) native() {
+	n := r.body.native
+	for _, a := range inOrder(n.Attributes) {
+		r.argument(Argument{Name: a.Name, Range: a.NameRange, Expr: a.Expr})
+	}
+	for _, b := range n.Blocks {
+		r.nativeBlock(b)
+	}
+}
+
+func inOrder(attrs hclsyntax.Attributes) []*hclsyntax.Attribute {
+	return slices.SortedFunc(maps.Values(attrs), func(a, b *hclsyntax.Attribute) int {
+		return cmp.Compare(a.NameRange.Start.Byte, b.NameRange.Start.Byte)
+	})
+}
+
+func (r *reader) argument(a Argument) {
+	if s, ok := r.shape.block(a.Name); ok {
+		r.object(a, s)
+		return
+	}
+	if !slices.Contains(r.shape.Arguments, a.Name) {
+		r.unknownArgument(a)
+		return
+	}
+	if _, twice := r.out.Arguments[a.Name]; twice {
+		r.problem(a.Range, fmt.Sprintf("argument %q is set twice", a.Name), "keep one of the two")
+		return
+	}
+	r.out.Arguments[a.Name] = a
+}
+
+// object reads a block that is written as an argument with an object.
+func (r *reader) object(a Argument, s BlockShape) {
+	if !s.Object {
+		r.problem(a.Range, fmt.Sprintf("%q is a block, not an argument", a.Name),
+			fmt.Sprintf("write %s { … }, without the equals sign", cmp.Or(s.Example, a.Name)))
+		return
+	}
+	pairs, ok := r.pairs(a.Expr)
+	if !ok {
+		r.problem(a.Expr.Range(), fmt.Sprintf("%s must be written as an object", a.Name),
+			fmt.Sprintf("write %s", cmp.Or(s.Example, a.Name+" = { … }")))
+		return
+	}
+	r.add(&Block{Type: a.Name, Name: a.Range, Header: a.Range, Range: a.Expr.Range(), Body: Body{pairs: pairs}})
+}
+
+func (r *reader) nativeBlock(n *hclsyntax.Block) {
+	s, ok := r.shape.block(n.Type)
+	if !ok {
+		r.unknownBlock(n.Type, n.TypeRange)
+		return
+	}
+	b := &Block{Type: n.Type, Name: n.TypeRange, Header: n.DefRange(), Range: n.Range(), Body: Body{native: n.Body}}
+	if s.Object {
+		r.problem(n.TypeRange, fmt.Sprintf("%q is an argument, not a block", n.Type),
+			fmt.Sprintf("write %s, with an equals sign", cmp.Or(s.Example, n.Type+" = { … }")))
+		return
+	}
+	for i, text := range n.Labels {
+		b.Labels = append(b.Labels, Label{text, n.LabelRanges[i]})
+	}
+	if r.labels(b, s) {
+		r.add(b)
+	}
+}
+
+// labels says whether a block has the right number of labels.
+func (r *reader) labels(b *Block, s BlockShape) bool {
+	switch n := len(b.Labels); {
+	case n > len(s.Labels) && len(s.Labels) == 0:
+		r.problem(b.Labels[0].Range, fmt.Sprintf("%s takes no label", b.Type), fmt.Sprintf("write %s { … }", b.Type))
+	case n > len(s.Labels):
+		r.problem(b.Labels[len(s.Labels)].Range, fmt.Sprintf("%s has too many labels", b.Type), example(s))
+	case n < len(s.Labels)-s.Optional:
+		r.problem(b.Header, fmt.Sprintf("%s has no %s", b.Type, s.Labels[n]), example(s))
+	default:
+		return true
+	}
+	return false
+}
+
+func example(s BlockShape) string {
+	return fmt.Sprintf("write %s { … }", cmp.Or(s.Example, s.Type))
+}
+
+func (r *reader) add(b *Block) {
+	b.Parent = r.body
+	b.Body.Ctx = r.body.Ctx
+	b.Body.Block = b
+	r.out.Blocks = append(r.out.Blocks, b)
+}
+
+func (r *reader) unknownArgument(a Argument) {
+	r.problem(a.Range, fmt.Sprintf("unknown argument %q", a.Name), r.suggest(a.Name, true))
+}
+
+func (r *reader) unknownBlock(name string, at hcl.Range) {
+	if slices.Contains(r.shape.Arguments, name) {
+		r.problem(at, fmt.Sprintf("%q is an argument, not a block", name), fmt.Sprintf("write %s = …, with an equals sign", name))
+		return
+	}
+	r.problem(at, fmt.Sprintf("unknown block %q", name), r.suggest(name, false))
+}
+
+// suggest names what an unknown argument or block may be meant to be: one of
+// its own sort first, then one of the other.
+func (r *reader) suggest(name string, argument bool) string {
+	var blocks []string
+	for _, b := range r.shape.Blocks {
+		blocks = append(blocks, b.Type)
+	}
+	first, second := blocks, r.shape.Arguments
+	if argument {
+		first, second = second, first
+	}
+	if s := Nearest(name, first); s != "" {
+		return fmt.Sprintf("did you mean %q?", s)
+	}
+	if s := Nearest(name, second); s != "" {
+		return fmt.Sprintf("did you mean %q?", s)
+	}
+	return known(first, second)
+}
+
+func (r *reader) problem(at hcl.Range, summary, hint string) {
+	r.problems = append(r.problems, Problem{at, summary, hint})
+}
+
+// All returns every argument of a body that holds arguments only.
+func (b *Body) All() ([]Argument, []Problem) {
+	r := reader{body: b}
+	var out []Argument
+	if b.native == nil {
+		seen := make(map[string]bool)
+		for _, p := range b.pairs {
+			if seen[p.name] {
+				r.problem(p.at, fmt.Sprintf("%q is set twice", p.name), "keep one of the two")
+				continue
+			}
+			seen[p.name] = true
+			out = append(out, Argument{p.name, p.at, p.value})
+		}
+		return out, r.problems
+	}
+	for _, a := range inOrder(b.native.Attributes) {
+		out = append(out, Argument{a.Name, a.NameRange, a.Expr})
+	}
+	for _, n := range b.native.Blocks {
+		r.problem(n.TypeRange, fmt.Sprintf("a block %q cannot stand here", n.Type), fmt.Sprintf("write %s = { … }, with an equals sign", n.Type))
+	}
+	return out, r.problems
+}

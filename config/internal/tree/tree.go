@@ -1,0 +1,226 @@
+// Package tree reads blocks and arguments, in HCL's native syntax and in its
+// JSON syntax, into one shape.
+//
+// HCL's own reader drops a block with a wrong number of labels, has no optional
+// labels and words its errors in its own way. This one keeps what it can, knows
+// for every block which blocks it stands in, and leaves the words to us.
+package tree
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Body is the inside of a block, or of a file.
+type Body struct {
+	Ctx     *hcl.EvalContext // what the expressions in it can refer to
+	Block   *Block           // the block it belongs to; nil for a file
+	Element string           // the iteration it was made in: `each.key = "a"`; mostly empty
+
+	native *hclsyntax.Body
+	pairs  []pair // of a JSON object, or of an object in native syntax
+}
+
+// Block is one block with its header.
+type Block struct {
+	Type   string
+	Name   hcl.Range // of the type
+	Labels []Label
+	Header hcl.Range // from the type to the last label
+	Range  hcl.Range // header and body
+	Body   Body
+	Parent *Body
+}
+
+// Label is a label of a block.
+type Label struct {
+	Text  string
+	Range hcl.Range
+}
+
+// Argument is a name and the expression it is set to.
+type Argument struct {
+	Name  string
+	Range hcl.Range // of the name
+	Expr  hcl.Expression
+}
+
+// Shape says what a body may hold.
+type Shape struct {
+	Arguments []string
+	Blocks    []BlockShape
+}
+
+// BlockShape says how a block looks from outside.
+type BlockShape struct {
+	Type     string
+	Labels   []string // what each label means: "name"
+	Optional int      // how many of the last labels may be left out
+	Example  string   // a header as it should be written: `target "web"`
+	Inside   []string // arguments and blocks in it; needed where labels are optional
+	Object   bool     // it is written as an argument with an object: `name = { … }`
+}
+
+// Content is what a body holds of a Shape.
+type Content struct {
+	Arguments map[string]Argument
+	Blocks    []*Block
+}
+
+// Problem is something in a body that its Shape does not allow.
+type Problem struct {
+	Range   hcl.Range
+	Summary string
+	Hint    string
+}
+
+// Path returns where the body is, as a person would say it:
+// `target "web", probe "readiness"`. A file's path is empty.
+func (b *Body) Path() string {
+	if b.Block == nil {
+		return ""
+	}
+	own := b.Block.String()
+	if up := b.Block.Parent; up != nil && up.Block != nil {
+		return up.Path() + ", " + own
+	}
+	return own
+}
+
+// Iteration returns the element of the innermost loop that the body was made
+// in, or "".
+func (b *Body) Iteration() string {
+	for at := b; at != nil; at = at.Block.Parent {
+		if at.Element != "" {
+			return at.Element
+		}
+		if at.Block == nil {
+			return ""
+		}
+	}
+	return ""
+}
+
+// String returns the block's header: `probe "readiness" "db"`.
+func (b *Block) String() string {
+	var s strings.Builder
+	s.WriteString(b.Type)
+	for _, l := range b.Labels {
+		s.WriteString(" " + strconv.Quote(l.Text))
+	}
+	return s.String()
+}
+
+// Label returns the text of label i, or "" when there is none.
+func (b *Block) Label(i int) string {
+	if i < len(b.Labels) {
+		return b.Labels[i].Text
+	}
+	return ""
+}
+
+// LabelRange returns where label i stands, or the header when there is none.
+func (b *Block) LabelRange(i int) hcl.Range {
+	if i < len(b.Labels) {
+		return b.Labels[i].Range
+	}
+	return b.Header
+}
+
+// In returns the body as one iteration sees it: with the iteration's variables
+// and its name for messages.
+func (b Body) In(ctx *hcl.EvalContext, element string) Body {
+	b.Ctx, b.Element = ctx, element
+	return b
+}
+
+// In returns the block with its body as one iteration sees it.
+func (b *Block) In(ctx *hcl.EvalContext, element string) *Block {
+	one := *b
+	one.Body = b.Body.In(ctx, element)
+	one.Body.Block = &one
+	return &one
+}
+
+// Under returns the block as a part of another body of the same text.
+func (b *Block) Under(parent *Body) *Block {
+	one := *b
+	one.Parent = parent
+	one.Body.Ctx = parent.Ctx
+	one.Body.Block = &one
+	return &one
+}
+
+// Still returns the body as it is outside loops: messages about it name no
+// element.
+func (b *Body) Still() *Body {
+	still := *b
+	still.Element = ""
+	if b.Block != nil {
+		block := *b.Block
+		if block.Parent != nil {
+			block.Parent = block.Parent.Still()
+		}
+		still.Block = &block
+	}
+	return &still
+}
+
+// For returns the content of one body as that of another of the same text.
+func (c Content) For(b *Body) Content {
+	blocks := make([]*Block, len(c.Blocks))
+	for i, inner := range c.Blocks {
+		blocks[i] = inner.Under(b)
+	}
+	return Content{Arguments: c.Arguments, Blocks: blocks}
+}
+
+func (s Shape) block(name string) (BlockShape, bool) {
+	for _, b := range s.Blocks {
+		if b.Type == name {
+			return b, true
+		}
+	}
+	return BlockShape{}, false
+}
+
+// Make returns a block of another type in place of a dynamic block: with the
+// body of its content block, as one element sees it.
+func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element string) *Block {
+	made := &Block{Type: typ, Name: b.Name, Header: b.Header, Range: b.Range, Parent: b.Parent}
+	made.Body = content.Body.In(ctx, element)
+	made.Body.Block = made
+	return made
+}
+
+// Makes says whether a dynamic block can make blocks of a type.
+func (s Shape) Makes(typ string, at hcl.Range) (Problem, bool) {
+	var names []string
+	for _, b := range s.Blocks {
+		if b.Type == typ && !b.Object && typ != "dynamic" {
+			return Problem{}, true
+		}
+		if b.Type != "dynamic" {
+			names = append(names, b.Type)
+		}
+	}
+	p := Problem{Range: at, Summary: fmt.Sprintf("unknown block %q", typ), Hint: Known(names)}
+	if near := Nearest(typ, names); near != "" {
+		p.Hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return p, false
+}
+
+// Labelled says whether a block has the labels it needs.
+func (s Shape) Labelled(b *Block) (Problem, bool) {
+	shape, _ := s.block(b.Type)
+	r := reader{}
+	if r.labels(b, shape) {
+		return Problem{}, true
+	}
+	return r.problems[0], false
+}

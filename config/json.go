@@ -1,0 +1,88 @@
+package config
+
+import (
+	"encoding/json"
+	"io"
+)
+
+// The shape is that of `terraform validate -json`, which editors and CI systems
+// read already. Fields that Terraform does not have are at the end.
+type (
+	jsonReport struct {
+		FormatVersion string           `json:"format_version"`
+		Valid         bool             `json:"valid"`
+		ErrorCount    int              `json:"error_count"`
+		WarningCount  int              `json:"warning_count"`
+		Diagnostics   []jsonDiagnostic `json:"diagnostics"`
+	}
+	jsonDiagnostic struct {
+		Severity string       `json:"severity"`
+		Summary  string       `json:"summary"`
+		Detail   string       `json:"detail"`
+		Range    *jsonRange   `json:"range,omitempty"`
+		Snippet  *jsonSnippet `json:"snippet,omitempty"`
+		With     string       `json:"with,omitempty"`
+		Notes    []jsonNote   `json:"notes,omitempty"`
+	}
+	jsonNote struct {
+		Text  string    `json:"text"`
+		Range jsonRange `json:"range"`
+	}
+	jsonRange struct {
+		Filename string       `json:"filename"`
+		Start    jsonPosition `json:"start"`
+		End      jsonPosition `json:"end"`
+	}
+	jsonPosition struct {
+		Line   int `json:"line"`
+		Column int `json:"column"`
+		Byte   int `json:"byte"`
+	}
+	jsonSnippet struct {
+		Context        *string    `json:"context"`
+		Code           string     `json:"code"`
+		StartLine      int        `json:"start_line"`
+		HighlightStart int        `json:"highlight_start_offset"`
+		HighlightEnd   int        `json:"highlight_end_offset"`
+		Values         []struct{} `json:"values"` // always empty: a value might be secret
+	}
+)
+
+// WriteJSON writes the diagnostics as one JSON object, in the shape of
+// `terraform validate -json`.
+func (d Diagnostics) WriteJSON(w io.Writer) error {
+	errors, warnings := d.Count()
+	out := jsonReport{FormatVersion: "1.0", Valid: errors == 0, ErrorCount: errors, WarningCount: warnings, Diagnostics: []jsonDiagnostic{}}
+	for _, one := range d {
+		out.Diagnostics = append(out.Diagnostics, one.json())
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
+}
+
+func (d Diagnostic) json() jsonDiagnostic {
+	out := jsonDiagnostic{Severity: d.Severity.String(), Summary: d.Summary, Detail: d.Hint, With: d.With}
+	for _, n := range d.Notes {
+		out.Notes = append(out.Notes, jsonNote{n.Text, n.Range.json()})
+	}
+	if d.Range.File == "" || d.Range.Start.Line == 0 {
+		return out
+	}
+	at := d.Range.json()
+	out.Range = &at
+	from, to := d.source.cut(d.Range)
+	out.Snippet = &jsonSnippet{
+		Code: d.source.text, StartLine: d.Range.Start.Line,
+		HighlightStart: from, HighlightEnd: to, Values: []struct{}{},
+	}
+	if d.Where != "" {
+		out.Snippet.Context = &d.Where
+	}
+	return out
+}
+
+func (r Range) json() jsonRange {
+	return jsonRange{r.File, jsonPosition(r.Start), jsonPosition(r.End)}
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// local is one name in a locals block.
+type local struct {
+	name  string
+	arg   tree.Argument
+	body  *tree.Body
+	refs  []reference
+	state visit
+	value cty.Value
+}
+
+// reference is where one local refers to another.
+type reference struct {
+	name string
+	at   hcl.Range
+}
+
+// visit is how far the search through the locals has come with one of them.
+type visit uint8
+
+const (
+	unseen visit = iota
+	open         // what it refers to is being evaluated
+	done
+)
+
+// locals gives every local its value, as local. They may refer to each other in
+// any order, but not in a circle.
+func (l *loader) locals() {
+	g := &localGraph{loader: l, byName: make(map[string]*local)}
+	for _, b := range l.blocks["locals"] {
+		g.block(b)
+	}
+	for _, n := range g.order {
+		g.visit(n, nil)
+	}
+	values := make(map[string]cty.Value, len(g.order))
+	for _, n := range g.order {
+		values[n.name] = n.value
+	}
+	l.root.Variables["local"] = cty.ObjectVal(values)
+}
+
+type localGraph struct {
+	*loader
+	byName map[string]*local
+	order  []*local // as written
+}
+
+func (g *localGraph) block(b *tree.Block) {
+	args, problems := b.Body.All()
+	g.problems(&b.Body, problems)
+	for _, a := range args {
+		if first, twice := g.byName[a.Name]; twice {
+			g.add(report{
+				at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name), hint: "keep one of the two",
+				notes: []Note{g.note("the first is here", first.arg.Range)},
+			})
+			continue
+		}
+		if !hclsyntax.ValidIdentifier(a.Name) { // in the JSON syntax only
+			g.add(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("%q cannot be a local's name", a.Name), hint: "use letters, digits, _ and -, and begin with a letter"})
+			continue
+		}
+		n := &local{name: a.Name, arg: a, body: &b.Body, refs: references(a.Expr), value: cty.DynamicVal}
+		g.byName[a.Name] = n
+		g.order = append(g.order, n)
+	}
+}
+
+func references(e hcl.Expression) []reference {
+	var out []reference
+	for _, t := range e.Variables() {
+		if t.RootName() != "local" {
+			continue
+		}
+		ref := reference{at: t.SourceRange()}
+		if len(t) > 1 {
+			ref.name, _ = stepName(t[1])
+			ref.at = hcl.RangeBetween(t[0].SourceRange(), t[1].SourceRange())
+		}
+		out = append(out, ref)
+	}
+	return out
+}
+
+// visit evaluates what a local refers to, then the local. Path is how the search
+// came to it.
+func (g *localGraph) visit(n *local, path []*local) {
+	if n.state != unseen {
+		return
+	}
+	n.state = open
+	defer func() { n.state = done }()
+	known := make(map[string]cty.Value, len(n.refs))
+	whole := true
+	for _, ref := range n.refs {
+		to, ok := g.byName[ref.name]
+		switch {
+		case !ok:
+			g.unknownLocal(n, ref)
+			whole = false
+			continue
+		case to.state == open:
+			g.circle(append(path, n), to)
+			whole = false
+			continue
+		}
+		g.visit(to, append(path, n))
+		known[to.name] = to.value
+	}
+	if !whole {
+		g.unknown = true
+		return
+	}
+	body := *n.body
+	body.Ctx = n.body.Ctx.NewChild()
+	body.Ctx.Variables = map[string]cty.Value{"local": cty.ObjectVal(known)}
+	if v, ok := g.eval(&body, n.arg.Expr); ok {
+		n.value = v
+	}
+}
+
+func (g *localGraph) unknownLocal(n *local, ref reference) {
+	r := report{at: ref.at, body: n.body, summary: "unknown local local." + ref.name, reference: true}
+	if ref.name == "" {
+		r.summary, r.hint = "local must be followed by a name here", "write local.name"
+	} else if near := tree.Nearest(ref.name, names(g.byName)); near != "" {
+		r.hint = fmt.Sprintf("did you mean local.%s?", near)
+	} else {
+		r.hint = tree.Known(names(g.byName))
+	}
+	g.add(r)
+}
+
+// circle reports locals that refer to each other in a circle, with the place of
+// each reference.
+func (g *localGraph) circle(path []*local, to *local) {
+	path = path[slices.Index(path, to):]
+	var trail []string
+	var notes []Note
+	for i, n := range path {
+		next := path[(i+1)%len(path)]
+		trail = append(trail, "local."+n.name)
+		for _, ref := range n.refs {
+			if ref.name == next.name {
+				notes = append(notes, g.note(fmt.Sprintf("local.%s refers to local.%s", n.name, next.name), ref.at))
+				break
+			}
+		}
+	}
+	r := report{
+		at: to.arg.Range, body: to.body, notes: notes,
+		summary: fmt.Sprintf("locals refer to each other in a circle: %s -> local.%s", strings.Join(trail, " -> "), to.name),
+		hint:    "break the circle at one of these places",
+	}
+	if len(path) == 1 {
+		r.summary, r.hint = fmt.Sprintf("local.%s refers to itself", to.name), ""
+	}
+	g.add(r)
+}

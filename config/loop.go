@@ -1,0 +1,103 @@
+package config
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// element is one turn of a loop.
+type element struct {
+	key  string
+	text string // for messages: `each.key = "a"`
+	ctx  *hcl.EvalContext
+}
+
+// elements are the turns of a target's for_each: none when it is wrong.
+func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
+	v, ok := l.eval(&b.Body, arg.Expr)
+	if ok {
+		v, ok = l.eachOf(b, arg, v)
+	}
+	if !ok {
+		return func(func(element) bool) {}
+	}
+	return eachElement(b, v)
+}
+
+// eachOf returns what a for_each goes through, or reports why it cannot.
+func (l *loader) eachOf(b *tree.Block, arg tree.Argument, v cty.Value) (cty.Value, bool) {
+	refuse := func(summary, hint string) (cty.Value, bool) {
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: summary, hint: hint})
+		return v, false
+	}
+	if namesMarked(v) {
+		return refuse("for_each cannot use a sensitive value", "its elements are the names of targets, which are shown; take the sensitive part out")
+	}
+	switch ty := v.Type(); {
+	case v.IsNull():
+		return refuse("for_each must be a set of strings or a map, this is null", "")
+	case ty.IsListType() || ty.IsTupleType():
+		return refuse("for_each must be a set of strings or a map, this is a list", fmt.Sprintf("write for_each = toset(%s)", l.textAt(arg.Expr.Range(), "…")))
+	case !ty.IsSetType() && !ty.IsMapType() && !ty.IsObjectType():
+		return refuse("for_each must be a set of strings or a map, this is "+kindOf(v), "")
+	case v.LengthInt() > MaxForEach:
+		return refuse(fmt.Sprintf("for_each has %d elements, at most %d are allowed", v.LengthInt(), MaxForEach), "")
+	case ty.IsSetType():
+		set, ok := stringSet(v)
+		if !ok {
+			return refuse("for_each must be a set of strings, this is a set of something else", "")
+		}
+		return set, true
+	}
+	return v, true
+}
+
+// namesMarked reports whether what decides the names of elements is sensitive:
+// a set itself, but only the keys of a map.
+func namesMarked(v cty.Value) bool {
+	return v.IsMarked() || !v.Type().IsMapType() && !v.Type().IsObjectType() && v.ContainsMarked()
+}
+
+func stringSet(v cty.Value) (cty.Value, bool) {
+	out, err := convert.Convert(v, cty.Set(cty.String))
+	if err != nil {
+		return v, false
+	}
+	for it := out.ElementIterator(); it.Next(); {
+		if _, e := it.Element(); e.IsNull() {
+			return v, false
+		}
+	}
+	return out, true
+}
+
+func eachElement(b *tree.Block, v cty.Value) iter.Seq[element] {
+	return func(yield func(element) bool) {
+		for it := v.ElementIterator(); it.Next(); {
+			key, value := it.Element()
+			ctx := b.Body.Ctx.NewChild()
+			ctx.Variables = map[string]cty.Value{"each": cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
+			name := key.AsString()
+			if !yield(element{name, "each.key = " + strconv.Quote(name), ctx}) {
+				return
+			}
+		}
+	}
+}
+
+// textAt returns the text of a range that is short and on one line.
+func (l *loader) textAt(r hcl.Range, otherwise string) string {
+	const most = 60
+	b := l.texts[r.Filename]
+	if from, to := r.Start.Byte, r.End.Byte; 0 <= from && from < to && to <= len(b) && to-from < most && r.Start.Line == r.End.Line && len(l.secrets) == 0 {
+		return string(b[from:to])
+	}
+	return otherwise
+}

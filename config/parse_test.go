@@ -1,0 +1,240 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func parse(t testing.TB, text string, o Options) (*Config, Diagnostics) {
+	t.Helper()
+	if o.Handlers == nil {
+		o.Handlers = testHandlers()
+	}
+	if o.Env == nil {
+		o.Env = noEnv
+	}
+	return Parse([]Source{{"config.hcl", []byte(text)}}, o)
+}
+
+func parseGood(t testing.TB, text string, o Options) *Config {
+	t.Helper()
+	c, diags := parse(t, text, o)
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func written(t testing.TB, d Diagnostics, color bool) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := d.WriteText(&b, color); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestAVariableTakesTheForemostOfItsValues(t *testing.T) {
+	const source = `
+variable "name" { default = "default" }
+target "x" {
+	process { command = [var.name] }
+}`
+	env := func(name string) (string, bool) { return "env", name == "SONDE_VAR_name" }
+	file := []Source{{"a.vars.hcl", []byte(`name = "file a"`)}, {"b.json", []byte(`{"name": "file b"}`)}}
+	for _, c := range []struct {
+		want string
+		o    Options
+	}{
+		{"default", Options{}},
+		{"env", Options{Env: env}},
+		{"file a", Options{Env: env, VarFiles: file[:1]}},
+		{"file b", Options{Env: env, VarFiles: file}},
+		{"last", Options{Env: env, VarFiles: file, Vars: []Var{{Name: "name", Value: "first"}, {Name: "name", Value: "last"}}}},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			got := parseGood(t, source, c.o)
+			if command := got.Targets["x"].Process.Command[0]; command != c.want {
+				t.Errorf("the value is %q", command)
+			}
+		})
+	}
+}
+
+func TestAGivenValueIsReadAsTheVariablesType(t *testing.T) {
+	for _, c := range []struct{ block, given, want string }{
+		{`type = string`, `["a"]`, `["a"]`},
+		{`type = number`, `7`, `7`},
+		{`type = list(string)`, `["a", "b"]`, `a,b`},
+		{`default = ["x"]`, `["a", "b"]`, `a,b`},
+		{`default = "x"`, `[1]`, `[1]`},
+		{`default = 1`, `2`, `2`},
+		{``, `true`, `true`},
+	} {
+		t.Run(c.block+" "+c.given, func(t *testing.T) {
+			source := fmt.Sprintf("variable \"v\" {\n%s\n}\ntarget \"x\" {\nprocess { command = [try(join(\",\", var.v), var.v)] }\n}", c.block)
+			got := parseGood(t, source, Options{Vars: []Var{{Name: "v", Value: c.given}}})
+			if command := got.Targets["x"].Process.Command[0]; command != c.want {
+				t.Errorf("the value is %q, not %q", command, c.want)
+			}
+		})
+	}
+}
+
+func TestAWrongGivenValueIsToldWithWhereItCameFrom(t *testing.T) {
+	const source = `
+variable "count" { type = number }
+variable "hosts" { type = list(string) }
+variable "secret" {
+  type      = number
+  sensitive = true
+}
+`
+	_, diags := parse(t, source, Options{
+		Env:      func(name string) (string, bool) { return "many", name == "SONDE_VAR_count" },
+		VarFiles: []Source{{"prod.vars", []byte("hosst = []\nsecret = \"hunter2\"\n")}},
+		Vars:     []Var{{Name: "hosts", Value: `["a`}, {Name: "count2", Value: "1", From: "-v"}},
+	})
+	golden(t, "testdata/given.golden", written(t, diags, false))
+}
+
+func TestAnUnchangedHandlerKeepsItsRevisionAndIsShared(t *testing.T) {
+	const source = `
+target "web" {
+  for_each = toset(["a", "b"])
+  address  = each.key
+  ports    = { http = 80 }
+  probe "readiness" {
+    http { port = "http" }
+  }
+  probe "liveness" {
+    http { port = "%s" }
+  }
+}`
+	before := parseGood(t, fmt.Sprintf(source, "http"), Options{})
+	after := parseGood(t, fmt.Sprintf(source, "80"), Options{})
+	id := func(target string, k probe.Kind) probe.ID { return probe.ID{Target: target, Kind: k} }
+	a, b := before.Set[id(`web["a"]`, probe.Readiness)], before.Set[id(`web["b"]`, probe.Liveness)]
+	if a.Handler != b.Handler {
+		t.Error("two probes with the same block have a handler each")
+	}
+	if now := after.Set[id(`web["a"]`, probe.Readiness)]; a.Revision == "" || now.Revision != a.Revision {
+		t.Errorf("the revision of what did not change went from %q to %q", a.Revision, now.Revision)
+	}
+	if now := after.Set[id(`web["b"]`, probe.Liveness)]; now.Revision == b.Revision {
+		t.Error("the revision of what changed is the same")
+	}
+}
+
+func TestCompatibilityReachesRulesAndHandlers(t *testing.T) {
+	c := parseGood(t, `
+engine { compatibility = "kubelet" }
+target "x" {
+  address = "10.0.0.1"
+  probe "readiness" {
+    http {}
+  }
+}`, Options{})
+	p := c.Set[probe.ID{Target: "x", Kind: probe.Readiness}]
+	if p.Rule.Compatibility != probe.Kubelet || p.Handler.(*fake).config.(httpConfig).Compatibility != probe.Kubelet {
+		t.Errorf("the rule has %v, the handler %+v", p.Rule.Compatibility, p.Handler)
+	}
+}
+
+func TestFilesAreOneConfiguration(t *testing.T) {
+	c, diags := Parse([]Source{
+		{"a.hcl", []byte(`locals { port = 80 }`)},
+		{"b.hcl.json", []byte(`{"target": {"x": {"address": "10.0.0.1", "ports": {"http": "${local.port}"}, "probe": {"readiness": {"http": {"port": "http"}}}}}}`)},
+		{"c.hcl", []byte(`target "x" {}`)},
+	}, Options{Handlers: testHandlers(), Env: noEnv})
+	if len(c.Set) != 1 {
+		t.Errorf("the set has %d probes", len(c.Set))
+	}
+	golden(t, "testdata/files.golden", written(t, diags, false))
+}
+
+func TestMistakesBeyondTheBoundAreCounted(t *testing.T) {
+	_, diags := parse(t, strings.Repeat("wrong {}\n", 70), Options{})
+	if len(diags) != MaxDiagnostics+1 {
+		t.Fatalf("there are %d diagnostics", len(diags))
+	}
+	if last := diags[MaxDiagnostics]; last.Summary != "… and 20 more" || last.Severity != Error {
+		t.Errorf("the last one is %+v", last)
+	}
+}
+
+func TestDiagnosticsAreWrittenAsTerraformDoes(t *testing.T) {
+	_, diags := parse(t, "engine {\n\tconcurency = 1\n}\nlocals {\n  a = local.b\n  b = local.a\n}\n", Options{})
+	var b bytes.Buffer
+	if err := diags.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(b.Bytes()) {
+		t.Error("it is not JSON")
+	}
+	golden(t, "testdata/diagnostics.json.golden", b.String())
+}
+
+func TestColourIsUsedWhenAskedFor(t *testing.T) {
+	_, diags := parse(t, "wrong {}\n", Options{})
+	if s := written(t, diags, true); !strings.Contains(s, "\x1b[31merror:\x1b[0m") {
+		t.Errorf("there is no red in %q", s)
+	}
+	if s := written(t, diags, false); strings.Contains(s, "\x1b") {
+		t.Errorf("there is colour in %q", s)
+	}
+}
+
+func TestControlCharactersOfASourceNeverReachATerminal(t *testing.T) {
+	_, diags := parse(t, "wr\x1b[31mong {}\nengine { # \x1b[2J\u202e\n x = 1 # \x1b[2J\n}\n", Options{})
+	if s := written(t, diags, false); strings.ContainsAny(s, "\x1b\u202e") {
+		t.Errorf("they did: %q", s)
+	}
+}
+
+func TestReadTakesFilesAndDirectories(t *testing.T) {
+	dir := t.TempDir()
+	tree := fstest.MapFS{
+		"b.hcl":           {Data: []byte("b")},
+		"a.hcl.json":      {Data: []byte("a")},
+		".hidden.hcl":     {Data: []byte("h")},
+		"notes.txt":       {Data: []byte("n")},
+		"sub/c.hcl":       {Data: []byte("c")},
+		"empty/notes.txt": {Data: []byte("n")},
+		"huge.conf":       {Data: make([]byte, MaxSourceBytes+1)},
+	}
+	if err := os.CopyFS(dir, tree); err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	sources, diags := Read([]string{dir, at("sub/c.hcl"), at("b.hcl"), at("no.hcl"), at("empty"), at("huge.conf")})
+	var names []string
+	for _, s := range sources {
+		names = append(names, filepath.Base(s.Name)+"="+string(s.Bytes))
+	}
+	if got := strings.Join(names, " "); got != "a.hcl.json=a b.hcl=b c.hcl=c" {
+		t.Errorf("read %s", got)
+	}
+	golden(t, "testdata/read.golden", strings.ReplaceAll(written(t, diags, false), dir, "DIR"))
+}
+
+func TestAStructsFieldsMustHaveTypesThatHCLCanFill(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a channel was taken for a field")
+		}
+	}()
+	Of(func(struct {
+		C chan int `hcl:"c"`
+	}) (*fake, error) {
+		return nil, nil
+	})
+}

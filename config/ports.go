@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// MaxPorts bounds the named ports of one target.
+const MaxPorts = 1000
+
+// portMap decodes ports = { name = number }. Targets with the same ports share
+// one map.
+func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16, sound bool) {
+	arg, given := c.Arguments["ports"]
+	if !given {
+		return nil, true
+	}
+	if known := l.evaluated[arg.Expr]; known != nil && known.constant && known.ports != nil {
+		return known.ports, true
+	}
+	v, ok := l.eval(&b.Body, arg.Expr)
+	if !ok {
+		return nil, false
+	}
+	v, _ = bare(v)
+	if v.IsNull() {
+		return nil, true
+	}
+	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports must be a map of numbers, this is " + kindOf(v), hint: "write ports = { http = 8080 }"})
+		return nil, false
+	}
+	if v.LengthInt() > MaxPorts {
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("ports has more than %d names", MaxPorts)})
+		return nil, false
+	}
+	ports, sound = l.readPorts(b, arg, v)
+	ports = l.sharedPorts(ports)
+	if known := l.evaluated[arg.Expr]; known != nil && sound {
+		known.ports = ports
+	}
+	return ports, sound
+}
+
+func (l *loader) readPorts(b *tree.Block, arg tree.Argument, v cty.Value) (ports map[string]uint16, sound bool) {
+	ports, sound = make(map[string]uint16, v.LengthInt()), true
+	for it := v.ElementIterator(); it.Next(); {
+		k, e := it.Element()
+		name := k.AsString()
+		n, ok := portNumber(e)
+		r := report{body: &b.Body}
+		switch {
+		case !ok:
+			r.summary = fmt.Sprintf("port %q must be a whole number from 1 to 65535", name)
+		case name == "" || isDigits(name):
+			r.summary, r.hint = fmt.Sprintf("%q cannot be a port's name", name), "a name is not a number"
+		default:
+			ports[name] = n
+			continue
+		}
+		sound = false
+		r.at = entryRange(arg.Expr, name)
+		l.add(r)
+	}
+	return ports, sound
+}
+
+func portNumber(v cty.Value) (uint16, bool) {
+	n, err := convert.Convert(v, cty.Number)
+	if err != nil || n.IsNull() {
+		return 0, false
+	}
+	f := n.AsBigFloat()
+	i, _ := f.Int64()
+	return uint16(i), f.IsInt() && i >= 1 && i <= 65535
+}
+
+// entryRange returns where the value of a name stands in an object that is
+// written out, else the whole expression.
+func entryRange(e hcl.Expression, name string) hcl.Range {
+	pairs, diags := hcl.ExprMap(e)
+	if diags.HasErrors() {
+		return e.Range()
+	}
+	for _, p := range pairs {
+		if len(p.Key.Variables()) > 0 {
+			continue
+		}
+		if k, diags := p.Key.Value(nil); !diags.HasErrors() && !k.IsNull() && k.Type() == cty.String && k.AsString() == name {
+			return p.Value.Range()
+		}
+	}
+	return e.Range()
+}
+
+func (l *loader) sharedPorts(ports map[string]uint16) map[string]uint16 {
+	var key strings.Builder
+	for _, name := range names(ports) {
+		fmt.Fprintf(&key, "%q=%d,", name, ports[name])
+	}
+	if same, ok := l.ports[key.String()]; ok {
+		return same
+	}
+	l.ports[key.String()] = ports
+	return ports
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// shapes are what each block of the language may hold.
+type shapes struct {
+	top, variable, validation, target, probe, dynamic tree.Shape
+
+	engine, rule, process, restart, backOff *form
+}
+
+// form is a Schema made ready to decode many blocks with.
+type form struct {
+	schema Schema
+	shape  tree.Shape
+	fields map[string]*Field
+	inside map[string]*form
+}
+
+func newForm(s Schema) *form {
+	f := &form{schema: s, fields: make(map[string]*Field), inside: make(map[string]*form)}
+	for i := range s.Fields {
+		field := &s.Fields[i]
+		f.fields[field.Name] = field
+		if field.Type != Block && field.Type != Object {
+			f.shape.Arguments = append(f.shape.Arguments, field.Name)
+			continue
+		}
+		f.inside[field.Name] = newForm(*field.Block)
+		f.shape.Blocks = append(f.shape.Blocks, tree.BlockShape{Type: field.Name, Object: field.Type == Object})
+	}
+	return f
+}
+
+// handlerBlock is a handler with its form.
+type handlerBlock struct {
+	Handler
+	name string
+	form *form
+}
+
+// ruleSchema is the part of a probe block, and of defaults, that is the same
+// for all handlers.
+func ruleSchema() Schema {
+	return Schema{Fields: []Field{
+		{Name: "initial_delay", Type: Duration},
+		{Name: "period", Type: Duration},
+		{Name: "timeout", Type: Duration},
+		{Name: "success_threshold", Type: Int},
+		{Name: "failure_threshold", Type: Int},
+		{Name: "termination_grace_period", Type: Duration},
+		{Name: "on_error", Type: String},
+	}}
+}
+
+func formOf[T any]() *form { return newForm(schemaOf(reflect.TypeFor[T]())) }
+
+// compile makes everything ready that is the same for all blocks.
+func (l *loader) compile() {
+	l.handlers = make(map[string]*handlerBlock)
+	for name, h := range l.options.Handlers {
+		l.handlers[name] = &handlerBlock{h, name, newForm(h.Schema)}
+	}
+	s := shapes{
+		engine: formOf[Engine](), rule: newForm(ruleSchema()), process: formOf[Process](),
+		restart: formOf[Restart](), backOff: formOf[BackOff](),
+		validation: tree.Shape{Arguments: []string{"condition", "error_message"}},
+		dynamic:    tree.Shape{Arguments: []string{"for_each", "iterator", "labels"}, Blocks: []tree.BlockShape{{Type: "content"}}},
+	}
+	s.variable = tree.Shape{
+		Arguments: []string{"type", "default", "description", "sensitive"},
+		Blocks:    []tree.BlockShape{{Type: "validation"}},
+	}
+	s.top = tree.Shape{Blocks: []tree.BlockShape{
+		{Type: "engine"},
+		{Type: "variable", Labels: []string{"name"}, Example: `variable "hosts"`},
+		{Type: "locals"},
+		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.rule.shape.Arguments},
+		{Type: "target", Labels: []string{"name"}, Example: `target "web"`},
+	}}
+	s.probe = l.probeShape(s.rule.shape.Arguments)
+	s.target = targetShape(s.probe)
+	l.shapes = s
+}
+
+// dynamicBlock stands wherever a block may be made in a loop.
+func dynamicBlock() tree.BlockShape {
+	return tree.BlockShape{Type: "dynamic", Labels: []string{"block"}, Example: `dynamic "probe"`}
+}
+
+func (l *loader) probeShape(rule []string) tree.Shape {
+	s := tree.Shape{Arguments: rule}
+	for _, name := range slices.Sorted(maps.Keys(l.handlers)) {
+		s.Blocks = append(s.Blocks, tree.BlockShape{Type: name})
+	}
+	s.Blocks = append(s.Blocks, dynamicBlock())
+	return s
+}
+
+func targetShape(probeShape tree.Shape) tree.Shape {
+	inside := slices.Clone(probeShape.Arguments)
+	for _, b := range probeShape.Blocks {
+		inside = append(inside, b.Type)
+	}
+	return tree.Shape{
+		Arguments: []string{"for_each", "address", "ports", "termination_grace_period", "restart_policy"},
+		Blocks: []tree.BlockShape{
+			{Type: "process"},
+			{Type: "restart"},
+			{Type: "back_off"},
+			{Type: "probe", Labels: []string{"kind", "name"}, Optional: 1, Example: `probe "` + probe.Readiness.String() + `"`, Inside: inside},
+			dynamicBlock(),
+		},
+	}
+}

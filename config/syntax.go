@@ -1,0 +1,174 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// Bounds on the text itself. HCL's parsers recurse, and a stack that overflows
+// ends the process.
+const (
+	MaxNesting  = 100  // brackets in brackets
+	MaxChain    = 1000 // operators in one argument
+	maxExponent = 4    // digits in the exponent of a number
+)
+
+var redefined = regexp.MustCompile(`^The argument "([^"]*)" was already set at`)
+
+// syntax takes in what a parser says about a file. After the first error on a
+// line, the others on it are its echoes.
+func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blocks) {
+	var broken []span
+	lines := make(map[int]bool)
+	for _, d := range inOrder(diags) {
+		at := *d.Subject
+		if lines[at.Start.Line] {
+			continue
+		}
+		lines[at.Start.Line] = true
+		if m := redefined.FindStringSubmatch(d.Detail); m != nil {
+			l.add(report{at: at, summary: fmt.Sprintf("argument %q is set twice", m[1]), hint: "keep one of the two"})
+			continue
+		}
+		if d.Summary == "Invalid multi-line string" {
+			l.add(l.unclosed(d))
+			broken = append(broken, span{outermost(blocks, at.Start.Byte).from, math.MaxInt})
+			break // from here on HCL takes text for strings and strings for text
+		}
+		l.add(report{at: at, summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, "."))})
+		broken = append(broken, outermost(blocks, at.Start.Byte))
+	}
+	if broken != nil {
+		l.broken[file] = broken
+	}
+}
+
+// inOrder returns the errors that have a place, by their place.
+func inOrder(diags hcl.Diagnostics) hcl.Diagnostics {
+	placed := slices.DeleteFunc(slices.Clone(diags), func(d *hcl.Diagnostic) bool {
+		return d.Subject == nil || d.Severity != hcl.DiagError
+	})
+	slices.SortStableFunc(placed, func(a, b *hcl.Diagnostic) int { return cmp.Compare(a.Subject.Start.Byte, b.Subject.Start.Byte) })
+	return placed
+}
+
+// unclosed is told for a string without its closing quote.
+func (l *loader) unclosed(d *hcl.Diagnostic) report {
+	at := *d.Subject
+	source := lineOf(l.texts[at.Filename], rangeOf(at), nil)
+	before := source.text[:min(len(source.text), max(0, at.Start.Byte-source.start))]
+	if i := strings.LastIndexByte(before, '"'); i >= 0 {
+		at.End = at.Start
+		at.Start.Column -= utf8.RuneCountInString(before[i:])
+		at.Start.Byte = source.start + i
+	}
+	return report{at: at, summary: "the string has no closing quote", hint: `end it with a " on the same line, or write a text of several lines as <<END`}
+}
+
+// outermost returns where the block that holds a byte is, or else what lies
+// between the byte and the next block.
+func outermost(blocks hclsyntax.Blocks, at int) span {
+	next := math.MaxInt
+	for _, b := range blocks {
+		r := b.Range()
+		if r.Start.Byte <= at && at <= r.End.Byte {
+			return span{r.Start.Byte, r.End.Byte}
+		}
+		if r.Start.Byte > at {
+			next = min(next, r.Start.Byte)
+		}
+	}
+	return span{at, next}
+}
+
+// tooDeep looks for what the parsers cannot bear.
+func tooDeep(s Source) (tree.Problem, bool) {
+	if s.isJSON() {
+		return deepJSON(s)
+	}
+	tokens, _ := hclsyntax.LexConfig(s.Bytes, s.Name, hcl.InitialPos)
+	depth, chain := 0, 0
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen,
+			hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote:
+			depth++
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen,
+			hclsyntax.TokenTemplateSeqEnd, hclsyntax.TokenCQuote:
+			depth = max(0, depth-1)
+		case hclsyntax.TokenNewline, hclsyntax.TokenComma:
+			chain = 0
+		case hclsyntax.TokenNumberLit:
+			if hugeNumber(t.Bytes) {
+				return tree.Problem{Range: t.Range, Summary: "the number is too large", Hint: fmt.Sprintf("an exponent has fewer than %d digits", maxExponent)}, false
+			}
+		case hclsyntax.TokenIdent, hclsyntax.TokenQuotedLit, hclsyntax.TokenStringLit:
+		default:
+			chain++
+		}
+		if depth > MaxNesting {
+			return tree.Problem{Range: t.Range, Summary: fmt.Sprintf("brackets are nested more than %d deep", MaxNesting)}, false
+		}
+		if chain > MaxChain {
+			return tree.Problem{Range: t.Range, Summary: fmt.Sprintf("one argument has more than %d operators in a row", MaxChain)}, false
+		}
+	}
+	return tree.Problem{}, true
+}
+
+func hugeNumber(b []byte) bool {
+	_, exponent, ok := strings.Cut(strings.ToLower(string(b)), "e")
+	return ok && len(strings.TrimLeft(exponent, "+-0")) >= maxExponent
+}
+
+// deepJSON counts brackets outside strings.
+func deepJSON(s Source) (tree.Problem, bool) {
+	depth, line, quoted := 0, 1, false
+	for i := 0; i < len(s.Bytes); i++ {
+		switch c := s.Bytes[i]; {
+		case c == '\n':
+			line++
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == '{' || c == '['):
+			depth++
+		case !quoted && (c == '}' || c == ']'):
+			depth--
+		}
+		if depth > MaxNesting {
+			at := hcl.Pos{Line: line, Column: 1, Byte: i}
+			return tree.Problem{
+				Range:   hcl.Range{Filename: s.Name, Start: at, End: at},
+				Summary: fmt.Sprintf("brackets are nested more than %d deep", MaxNesting),
+			}, false
+		}
+	}
+	return tree.Problem{}, true
+}
+
+// literalSecrets returns the arguments of sensitive(…), so that a shown source
+// line does not give them away.
+func literalSecrets(b *hclsyntax.Body) []hcl.Range {
+	var out []hcl.Range
+	hclsyntax.VisitAll(b, func(n hclsyntax.Node) hcl.Diagnostics {
+		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && call.Name == "sensitive" {
+			for _, a := range call.Args {
+				out = append(out, a.Range())
+			}
+		}
+		return nil
+	})
+	return out
+}

@@ -1,0 +1,8 @@
+engine {
+  listen         = "0.0.0.0:http"
+  concurrency    = 0
+  restart_budget = { share = "10", per = 60 }
+  tls {
+    cert_file = "cert.pem"
+  }
+}

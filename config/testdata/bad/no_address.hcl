@@ -1,0 +1,5 @@
+target "web" {
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+}

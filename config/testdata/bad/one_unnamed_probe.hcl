@@ -1,0 +1,12 @@
+target "web" {
+  address = "10.0.0.1"
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+  probe "readiness" "db" {
+    tcp { port = 80 }
+  }
+  probe "readiness" "db" {
+    tcp { port = 80 }
+  }
+}

@@ -1,0 +1,8 @@
+target "web" {
+  address = "10.0.0.1"
+  probe "readiness" {
+    tcp { port = 80 }
+    failure_threshold = 1.5
+    success_threshold = "many"
+  }
+}

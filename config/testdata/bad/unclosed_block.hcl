@@ -1,0 +1,6 @@
+engine {
+  concurency = 1
+}
+
+target "web" {
+  address = "10.0.0.1"

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// traversalAt returns the traversal, var.a.b, that a diagnostic is about.
+func traversalAt(d *hcl.Diagnostic) hcl.Traversal {
+	if d.Expression == nil || d.Subject == nil {
+		return nil
+	}
+	if t, ok := d.Expression.(*hclsyntax.ScopeTraversalExpr); ok {
+		return t.Traversal
+	}
+	for _, t := range d.Expression.Variables() {
+		if overlap(t.SourceRange(), *d.Subject) {
+			return t
+		}
+	}
+	return nil
+}
+
+// overlap reports whether two ranges share a character, or are the same place.
+func overlap(a, b hcl.Range) bool {
+	return a.Start.Byte < b.End.Byte && b.Start.Byte < a.End.Byte || a.Start.Byte == b.Start.Byte
+}
+
+// stepName returns the name that a step of a traversal asks for: b in .b and in
+// ["b"].
+func stepName(step hcl.Traverser) (string, bool) {
+	switch s := step.(type) {
+	case hcl.TraverseAttr:
+		return s.Name, true
+	case hcl.TraverseIndex:
+		if s.Key.Type() == cty.String && s.Key.IsKnown() && !s.Key.IsNull() && !s.Key.IsMarked() {
+			return s.Key.AsString(), true
+		}
+	}
+	return "", false
+}
+
+// traversalText returns a traversal as it is written: var.hosts["a"].
+func traversalText(t hcl.Traversal) string {
+	var s strings.Builder
+	for _, step := range t {
+		switch step := step.(type) {
+		case hcl.TraverseRoot:
+			s.WriteString(step.Name)
+		case hcl.TraverseAttr:
+			s.WriteString("." + step.Name)
+		default:
+			s.WriteString("[…]")
+		}
+	}
+	return s.String()
+}
+
+// lookup returns what a name stands for in a context.
+func lookup(ctx *hcl.EvalContext, name string) cty.Value {
+	for ; ctx != nil; ctx = ctx.Parent() {
+		if v, ok := ctx.Variables[name]; ok {
+			return v
+		}
+	}
+	return cty.DynamicVal
+}
+
+func rootNames(ctx *hcl.EvalContext) []string {
+	var names []string
+	for ; ctx != nil; ctx = ctx.Parent() {
+		names = slices.AppendSeq(names, maps.Keys(ctx.Variables))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// attributeNames returns the names that can follow a value after a dot.
+func attributeNames(v cty.Value) map[string]bool {
+	v, _ = v.Unmark()
+	names := make(map[string]bool)
+	switch ty := v.Type(); {
+	case ty.IsObjectType():
+		for name := range ty.AttributeTypes() {
+			names[name] = true
+		}
+	case ty.IsMapType() && v.IsKnown() && !v.IsNull():
+		for name := range v.AsValueMap() {
+			names[name] = true
+		}
+	}
+	return names
+}

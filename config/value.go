@@ -1,0 +1,230 @@
+package config
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// state says what came of decoding an argument.
+type state uint8
+
+const (
+	wrong state = iota // it was reported
+	null               // as if it were not given
+	given
+)
+
+// value decodes an argument into what Values holds for its field.
+func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret bool, s state) {
+	raw, ok := l.eval(b, arg.Expr)
+	if !ok {
+		return nil, false, wrong
+	}
+	raw, secret = bare(raw)
+	if raw.IsNull() {
+		return nil, secret, null
+	}
+	v, p := decode(raw, f.Type, arg.Name, secret || f.Sensitive)
+	if p != nil {
+		l.add(report{at: p.at(arg.Expr), body: b, summary: p.summary, hint: p.hint})
+		return nil, secret, wrong
+	}
+	return v, secret, given
+}
+
+// fault says why a value does not fit a field.
+type fault struct {
+	summary, hint string
+	key           string // of the entry at fault, in a map
+}
+
+// at returns where the fault is in an argument.
+func (f *fault) at(e hcl.Expression) hcl.Range {
+	if f.key == "" {
+		return e.Range()
+	}
+	return entryRange(e, f.key)
+}
+
+// decode turns a value into what Values holds for a type.
+func decode(v cty.Value, t Type, name string, secret bool) (any, *fault) {
+	switch t {
+	case Duration:
+		return decodeDuration(v, name, secret)
+	case Int:
+		return decodeInt(v, name)
+	case Float:
+		if n, err := convert.Convert(v, cty.Number); err == nil && !n.IsNull() {
+			f, _ := n.AsBigFloat().Float64()
+			return f, nil
+		}
+		return nil, mismatch(v, name, "a number")
+	case Bool:
+		if b, err := convert.Convert(v, cty.Bool); err == nil && !b.IsNull() {
+			return b.True(), nil
+		}
+		return nil, mismatch(v, name, "true or false")
+	case Strings:
+		return decodeStrings(v, name)
+	case StringMap:
+		return decodeMap(v, name)
+	case StringsMap:
+		return decodeListMap(v, name)
+	}
+	if s, ok := text(v); ok {
+		return s, nil
+	}
+	return nil, mismatch(v, name, "a string")
+}
+
+// text returns a string, or the text of a number or a bool.
+func text(v cty.Value) (string, bool) {
+	s, err := convert.Convert(v, cty.String)
+	if err != nil || s.IsNull() {
+		return "", false
+	}
+	return s.AsString(), true
+}
+
+func mismatch(v cty.Value, name, want string) *fault {
+	return &fault{summary: fmt.Sprintf("%s must be %s, this is %s", name, want, kindOf(v))}
+}
+
+// kindOf says in a few words what a value is.
+func kindOf(v cty.Value) string {
+	switch ty := v.Type(); {
+	case v.IsNull():
+		return "null"
+	case ty == cty.String:
+		return "a string"
+	case ty == cty.Number:
+		return "a number"
+	case ty == cty.Bool:
+		return "a bool"
+	case ty.IsListType() || ty.IsTupleType():
+		return "a list"
+	case ty.IsSetType():
+		return "a set"
+	case ty.IsMapType():
+		return "a map"
+	case ty.IsObjectType():
+		return "an object"
+	}
+	return "something else"
+}
+
+func decodeDuration(v cty.Value, name string, secret bool) (any, *fault) {
+	if v.Type() == cty.Number {
+		p := &fault{summary: fmt.Sprintf("%s has no unit", name), hint: fmt.Sprintf(`write %s = "10s"`, name)}
+		if n, ok := text(v); ok && !secret && len(n) < 10 {
+			p.hint = fmt.Sprintf(`write %s = "%ss"`, name, n)
+		}
+		return nil, p
+	}
+	if v.Type() != cty.String {
+		p := mismatch(v, name, "a duration")
+		p.hint = fmt.Sprintf(`write %s = "10s"`, name)
+		return nil, p
+	}
+	d, err := time.ParseDuration(v.AsString())
+	if err == nil {
+		return d, nil
+	}
+	p := &fault{summary: fmt.Sprintf("%s is not a duration", name), hint: `write it like "250ms", "5s", "1m" or "1h30m"`}
+	if !secret {
+		p.summary = fmt.Sprintf("%s is %.40q, which is not a duration", name, v.AsString())
+		if days, ok := strings.CutSuffix(v.AsString(), "d"); ok && isDigits(days) {
+			p.hint = "a day is not a unit; write it in hours: \"24h\""
+		} else if isDigits(v.AsString()) {
+			p.hint = fmt.Sprintf("write %s = %q", name, v.AsString()+"s")
+		}
+	}
+	return nil, p
+}
+
+func isDigits(s string) bool {
+	return s != "" && len(s) < 10 && strings.Trim(s, "0123456789") == ""
+}
+
+func decodeInt(v cty.Value, name string) (any, *fault) {
+	n, err := convert.Convert(v, cty.Number)
+	if err != nil || n.IsNull() {
+		return nil, mismatch(v, name, "a whole number")
+	}
+	i, accuracy := n.AsBigFloat().Int64()
+	if accuracy != big.Exact {
+		return nil, &fault{summary: fmt.Sprintf("%s must be a whole number", name)}
+	}
+	return i, nil
+}
+
+func decodeStrings(v cty.Value, name string) (any, *fault) {
+	ty := v.Type()
+	if !ty.IsListType() && !ty.IsTupleType() && !ty.IsSetType() {
+		p := mismatch(v, name, "a list of strings")
+		if s, ok := text(v); ok && ty == cty.String && !strings.ContainsAny(s, "\"\\\n") {
+			p.hint = fmt.Sprintf(`put it in brackets: %s = ["…"]`, name)
+		}
+		return nil, p
+	}
+	out := make([]string, 0, v.LengthInt())
+	for it := v.ElementIterator(); it.Next(); {
+		_, e := it.Element()
+		s, ok := text(e)
+		if !ok {
+			return nil, &fault{summary: fmt.Sprintf("%s must be a list of strings, element %d is %s", name, len(out), kindOf(e))}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func decodeMap(v cty.Value, name string) (any, *fault) {
+	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
+		return nil, withHint(mismatch(v, name, "a map of strings"), fmt.Sprintf(`write %s = { name = "…" }`, name))
+	}
+	out := make(map[string]string, v.LengthInt())
+	for it := v.ElementIterator(); it.Next(); {
+		k, e := it.Element()
+		s, ok := text(e)
+		if !ok {
+			return nil, &fault{summary: fmt.Sprintf("%s must be a map of strings, one entry is %s", name, kindOf(e)), key: k.AsString()}
+		}
+		out[k.AsString()] = s
+	}
+	return out, nil
+}
+
+func decodeListMap(v cty.Value, name string) (any, *fault) {
+	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
+		return nil, withHint(mismatch(v, name, "a map of lists of strings"), fmt.Sprintf(`write %s = { name = ["…"] }`, name))
+	}
+	out := make(map[string][]string, v.LengthInt())
+	for it := v.ElementIterator(); it.Next(); {
+		k, e := it.Element()
+		if s, ok := text(e); ok {
+			out[k.AsString()] = []string{s}
+			continue
+		}
+		list, p := decodeStrings(e, "each entry of "+name)
+		if p != nil {
+			p.key, p.hint = k.AsString(), ""
+			return nil, p
+		}
+		out[k.AsString()] = list.([]string)
+	}
+	return out, nil
+}
+
+func withHint(p *fault, hint string) *fault {
+	p.hint = hint
+	return p
+}

@@ -1,0 +1,218 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/sonde-probe/sonde/config/internal/function"
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// variable is one variable block.
+type variable struct {
+	name      string
+	block     *tree.Block
+	content   tree.Content
+	typ       cty.Type           // cty.DynamicPseudoType when any will do
+	optional  *typeexpr.Defaults // of optional attributes in typ
+	def       cty.Value          // cty.NilVal without a default
+	sensitive bool
+	broken    bool // it was reported that there is no telling its value
+}
+
+// variables gives every declared variable its value, as var.
+func (l *loader) variables() {
+	declared := make(map[string]*variable)
+	var order []*variable
+	for _, b := range l.blocks["variable"] {
+		v := l.variable(b)
+		if first, twice := declared[v.name]; twice {
+			l.add(report{
+				at: b.LabelRange(0), summary: fmt.Sprintf("variable %q is declared twice", v.name), hint: "keep one of the two",
+				notes: []Note{l.note("the first is here", first.block.Header)},
+			})
+			continue
+		}
+		declared[v.name] = v
+		order = append(order, v)
+	}
+	given := l.given(declared)
+	values := make(map[string]cty.Value)
+	for _, v := range order {
+		values[v.name] = l.variableValue(v, given[v.name])
+	}
+	l.root.Variables["var"] = cty.ObjectVal(values)
+	for _, v := range order {
+		l.validate(v)
+	}
+}
+
+func (l *loader) variable(b *tree.Block) *variable {
+	content, problems := b.Body.Read(l.shapes.variable)
+	l.problems(&b.Body, problems)
+	v := &variable{name: b.Label(0), block: b, content: content, typ: cty.DynamicPseudoType}
+	if !hclsyntax.ValidIdentifier(v.name) {
+		l.add(report{at: b.LabelRange(0), summary: fmt.Sprintf("%q cannot be a variable's name", v.name), hint: "use letters, digits, _ and -, and begin with a letter"})
+	}
+	v.sensitive = l.isTrue(b, content, "sensitive")
+	if a, ok := content.Arguments["default"]; ok && v.sensitive {
+		l.secrets = append(l.secrets, a.Expr.Range())
+	}
+	l.isText(b, content, "description")
+	l.variableType(v)
+	l.variableDefault(v)
+	return v
+}
+
+// isTrue decodes a bool argument that is false when it is not given.
+func (l *loader) isTrue(b *tree.Block, c tree.Content, name string) bool {
+	a, ok := c.Arguments[name]
+	if !ok {
+		return false
+	}
+	v, _, _ := l.value(&b.Body, &Field{Name: name, Type: Bool}, a)
+	yes, _ := v.(bool)
+	return yes
+}
+
+func (l *loader) isText(b *tree.Block, c tree.Content, name string) {
+	if a, ok := c.Arguments[name]; ok {
+		l.value(&b.Body, &Field{Name: name, Type: String}, a)
+	}
+}
+
+func (l *loader) variableType(v *variable) {
+	a, ok := v.content.Arguments["type"]
+	if !ok {
+		return
+	}
+	typ, optional, diags := typeexpr.TypeConstraintWithDefaults(a.Expr)
+	if !diags.HasErrors() {
+		v.typ, v.optional = typ, optional
+		return
+	}
+	v.broken = true
+	r := report{at: a.Expr.Range(), body: &v.block.Body, summary: "the type is not valid", hint: lower(diags[0].Detail)}
+	if word := hcl.ExprAsKeyword(a.Expr); word != "" {
+		r.summary, r.hint = fmt.Sprintf("%q is not a type", word), "write string, number, bool, list(string), set(string), map(string), object({ … }) or any"
+		if near := tree.Nearest(word, []string{"string", "number", "bool", "list", "set", "map", "object", "tuple", "any"}); near != "" {
+			r.hint = fmt.Sprintf("did you mean %s?", near)
+		}
+	} else if diags[0].Subject != nil {
+		r.at = *diags[0].Subject
+	}
+	l.add(r)
+}
+
+func (l *loader) variableDefault(v *variable) {
+	a, ok := v.content.Arguments["default"]
+	if !ok || v.broken {
+		return
+	}
+	if t := a.Expr.Variables(); len(t) > 0 {
+		v.broken = true
+		l.add(report{at: t[0].SourceRange(), body: &v.block.Body, summary: "a default cannot refer to anything", hint: "write a plain value here, or use locals"})
+		return
+	}
+	def, ok := l.eval(&v.block.Body, a.Expr)
+	if !ok {
+		v.broken = true
+		return
+	}
+	v.def, v.broken = l.fit(v, def, report{at: a.Expr.Range(), body: &v.block.Body}, "the default")
+}
+
+// fit converts a value to a variable's type. It reports a value that does not
+// fit, at r, and then says that it is broken.
+func (l *loader) fit(v *variable, value cty.Value, r report, what string) (cty.Value, bool) {
+	if v.optional != nil && !value.IsNull() {
+		value = v.optional.Apply(value)
+	}
+	out, err := convert.Convert(value, v.typ)
+	if err == nil {
+		return out, false
+	}
+	r.summary = fmt.Sprintf("%s of variable %q does not fit its type %s", what, v.name, typeexpr.TypeString(v.typ))
+	if v.sensitive || hasMarks(value) {
+		r.hint = hidden
+	} else {
+		r.hint = err.Error()
+	}
+	l.add(r)
+	return cty.DynamicVal, true
+}
+
+// variableValue returns what a variable stands for.
+func (l *loader) variableValue(v *variable, given *givenValue) cty.Value {
+	value, broken := v.def, v.broken
+	switch {
+	case v.broken:
+	case given != nil:
+		value, broken = l.read(v, given)
+	case v.def == cty.NilVal:
+		broken = true
+		l.add(report{
+			at: v.block.Header, summary: fmt.Sprintf("variable %q has no value", v.name),
+			hint: fmt.Sprintf("give it with --var %s=…, or %s%s in the environment, or add default = …", v.name, envPrefix, v.name),
+		})
+	}
+	if broken {
+		l.unknown = true
+		return cty.DynamicVal
+	}
+	if v.sensitive {
+		return value.Mark(function.Sensitive)
+	}
+	return value
+}
+
+// validate asks a variable's validation blocks about its value.
+func (l *loader) validate(v *variable) {
+	for _, b := range v.content.Blocks {
+		content, problems := b.Body.Read(l.shapes.validation)
+		l.problems(&b.Body, problems)
+		condition, ok := content.Arguments["condition"]
+		if !ok {
+			l.missing(b, &Field{Name: "condition", Type: Bool})
+			continue
+		}
+		value, ok := l.eval(&b.Body, condition.Expr)
+		if !ok {
+			continue
+		}
+		value, _ = bare(value)
+		yes, err := convert.Convert(value, cty.Bool)
+		if err != nil || yes.IsNull() {
+			l.add(report{at: condition.Expr.Range(), body: &b.Body, summary: "the condition must be true or false, this is " + kindOf(value)})
+		} else if yes.False() {
+			l.add(report{at: condition.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("variable %q has a value that is not allowed", v.name), hint: l.validationText(b, content)})
+		}
+	}
+}
+
+func (l *loader) validationText(b *tree.Block, c tree.Content) string {
+	a, ok := c.Arguments["error_message"]
+	if !ok {
+		return ""
+	}
+	v, secret, _ := l.value(&b.Body, &Field{Name: a.Name, Type: String}, a)
+	if s, ok := v.(string); ok && !secret {
+		return s
+	}
+	return hidden
+}
+
+func names[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for n := range m {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}

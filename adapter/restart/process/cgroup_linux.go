@@ -46,7 +46,7 @@ func ownCgroup(mounts, membership string) string {
 			path, member = rest, true
 		}
 	}
-	if !member {
+	if !member || strings.HasPrefix(path, "/..") { // /..: outside of what can be seen here
 		return ""
 	}
 	for line := range strings.Lines(mounts) {

@@ -23,7 +23,7 @@ import (
 
 // Bounds of a life.
 const (
-	maxLastWords = 4 << 10                // bytes; the kubelet's for a termination message taken from the log is 2 KiB
+	maxLastWords = 4 << 10                // bytes; as MaxContainerTerminationMessageLength in k8s.io/kubernetes/pkg/kubelet/container
 	drain        = 200 * time.Millisecond // for output that somebody else holds open after the end
 	orderTimeout = 5 * time.Second        // for a guard that does not read
 	killTimeout  = 5 * time.Second        // for a command to die when ctx is done

@@ -184,3 +184,24 @@ func cgroups(t *testing.T) []string {
 	dirs, _ := filepath.Glob(filepath.Join(own, "sonde-*"))
 	return dirs
 }
+
+func TestCommandThatCannotBeKilledIsLeftToItsGuard(t *testing.T) {
+	t.Parallel() // it takes as long as killTimeout
+	l := begin(t, deaf())
+	l.await(t, "ready")
+	guard := parentOf(l.pid(t))
+	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil { // who is stopped kills nobody
+		t.Fatal(err)
+	}
+	l.cancel()
+	if exit := l.exit(t); exit.Code != 137 || exit.Err != nil {
+		t.Errorf("got %+v", exit)
+	}
+	if !alive(l.pid(t)) {
+		t.Error("the command is dead, so this test shows nothing")
+	}
+	if err := syscall.Kill(guard, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, []int{l.pid(t), guard})
+}

@@ -1,0 +1,135 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/command"
+)
+
+// said is a log whose records are lines of level, text and attributes.
+type said struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (s *said) Enabled(context.Context, slog.Level) bool { return true }
+func (s *said) WithAttrs([]slog.Attr) slog.Handler       { return s }
+func (s *said) WithGroup(string) slog.Handler            { return s }
+
+func (s *said) Handle(_ context.Context, r slog.Record) error {
+	text := r.Level.String() + " " + r.Message
+	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, text)
+	return nil
+}
+
+// all returns the records so far, with a bar between them.
+func (s *said) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "|")
+}
+
+func stream(perSecond int) (*lines, *said) {
+	s := new(said)
+	return &lines{log: slog.New(s), words: &command.Tail{Max: maxLastWords}, perSecond: perSecond}, s
+}
+
+func TestLinesAreLoggedOneByOne(t *testing.T) {
+	l, log := stream(10)
+	for _, piece := range []string{"one\ntw", "o", "\n\nbell\a\r\nlast"} {
+		if n, err := l.Write([]byte(piece)); n != len(piece) || err != nil {
+			t.Errorf("Write(%q) = %d, %v", piece, n, err)
+		}
+	}
+	l.end()
+	want := "INFO one|INFO two|INFO |INFO bell�|INFO last"
+	if got := log.all(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := l.words.String(); got != "one\ntwo\n\nbell\a\r\nlast" {
+		t.Errorf("last words %q", got)
+	}
+}
+
+func TestLongLineIsCutAndTold(t *testing.T) {
+	l, log := stream(10)
+	for range 100 {
+		_, _ = l.Write([]byte(strings.Repeat("x", 1000)))
+	}
+	_, _ = l.Write([]byte("\nnext\n"))
+	want := fmt.Sprintf("INFO %s cut=%d", strings.Repeat("x", maxLine), 100_000-maxLine)
+	if got := log.all(); got != want+"|INFO next" {
+		t.Errorf("got %d bytes of records", len(got))
+	}
+	if cap(l.line) > 2*maxLine {
+		t.Errorf("keeps %d bytes", cap(l.line))
+	}
+}
+
+func TestTooManyLinesAreCountedAndTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, log := stream(2)
+		_, _ = l.Write([]byte(strings.Repeat("x\n", 10)))
+		if got := log.all(); got != "INFO x|INFO x" {
+			t.Errorf("in the first second: %q", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		_, _ = l.Write([]byte("y\ny\ny\n"))
+		l.end()
+		time.Sleep(time.Minute)
+		want := "INFO x|INFO x|WARN too many lines, some were dropped suppressed=8|INFO y|INFO y|WARN too many lines, some were dropped suppressed=1"
+		if got := log.all(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, log := stream(1)
+		_, _ = l.Write([]byte("a\nb\n"))
+		l.end()
+		before := log.all()
+		_, _ = l.Write([]byte("c\nd\n"))
+		time.Sleep(time.Minute)
+		l.end()
+		if got := log.all(); got != before {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestLinesOfALifeNameTargetAndStream(t *testing.T) {
+	l := begin(t, sh(`echo one; echo two >&2`))
+	l.exit(t)
+	for _, want := range []string{"msg=one target=test stream=stdout", "msg=two target=test stream=stderr"} {
+		if !strings.Contains(l.log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, l.log)
+		}
+	}
+}
+
+func TestLastWordsAreTheLastFourKiB(t *testing.T) {
+	exit := begin(t, sh(`i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done`)).exit(t)
+	if n := len(exit.LastWords); n > maxLastWords || n < maxLastWords-10 || !strings.HasSuffix(exit.LastWords, "line 1999") {
+		t.Errorf("%d bytes ending %q", n, exit.LastWords[max(0, n-20):])
+	}
+}
+
+func TestAFloodOfOutputDoesNotStopTheCommand(t *testing.T) {
+	l := begin(t, sh(`head -c 5000000 /dev/zero | tr '\0' '\n'; echo done >&2; exit 4`))
+	if exit := l.exit(t); exit.Code != 4 || len(l.log.String()) > 1<<20 {
+		t.Errorf("code %d and %d bytes of log", exit.Code, len(l.log.String()))
+	}
+}

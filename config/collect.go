@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // collector gathers diagnostics. The same mistake found for many elements of a
@@ -14,6 +15,7 @@ import (
 type collector struct {
 	list    []Diagnostic
 	seen    map[mistake]int // index in list
+	beyond  int             // mistakes that were not kept
 	texts   map[string][]byte
 	secrets []hcl.Range       // parts of the texts that are never shown
 	broken  map[string][]span // the parts of files that could not be read
@@ -30,6 +32,19 @@ type mistake struct {
 
 func newCollector() *collector {
 	return &collector{seen: make(map[mistake]int), texts: make(map[string][]byte), broken: make(map[string][]span)}
+}
+
+// Bounds on what is gathered of a text that is wrong from end to end.
+const (
+	maxGathered = 10_000 // diagnostics
+	maxMessage  = 1_000  // bytes of one text in a diagnostic
+)
+
+func clip(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return probe.CleanText(s, maxMessage) + "…"
 }
 
 // report is one mistake on its way into a collector.
@@ -55,10 +70,14 @@ func (c *collector) add(r report) {
 		c.list[i].elements++
 		return
 	}
+	if len(c.list) >= maxGathered {
+		c.beyond++
+		return
+	}
 	c.seen[key] = len(c.list)
-	d := Diagnostic{Severity: r.severity, Summary: r.summary, Hint: r.hint, Range: rangeOf(r.at), Notes: r.notes, elements: 1}
+	d := Diagnostic{Severity: r.severity, Summary: clip(r.summary), Hint: clip(r.hint), Range: rangeOf(r.at), Notes: r.notes, elements: 1}
 	if r.body != nil {
-		d.Where, d.With = r.body.Path(), r.body.Iteration()
+		d.Where, d.With = clip(r.body.Path()), clip(r.body.Iteration())
 	}
 	c.list = append(c.list, d)
 }
@@ -79,7 +98,7 @@ func (c *collector) problems(b *tree.Body, problems []tree.Problem) {
 
 // diagnostics returns everything that was gathered, ready to be shown.
 func (c *collector) diagnostics() Diagnostics {
-	out := Diagnostics(c.list).sorted()
+	out := Diagnostics(c.list).sorted(c.beyond)
 	for i := range out {
 		d := &out[i]
 		d.source = c.line(d.Range)

@@ -121,8 +121,8 @@ func (d Diagnostic) String() string {
 }
 
 // sorted returns the diagnostics in the order in which they are shown, at most
-// MaxDiagnostics and one that counts the rest.
-func (d Diagnostics) sorted() Diagnostics {
+// MaxDiagnostics and one that counts the rest. Beyond is how many were not kept.
+func (d Diagnostics) sorted(beyond int) Diagnostics {
 	slices.SortStableFunc(d, func(a, b Diagnostic) int {
 		return cmp.Or(
 			strings.Compare(a.Range.File, b.Range.File),
@@ -135,11 +135,11 @@ func (d Diagnostics) sorted() Diagnostics {
 	if len(d) <= MaxDiagnostics {
 		return d
 	}
-	return d.capped()
+	return d.capped(beyond)
 }
 
 // capped drops what is too much: warnings before errors.
-func (d Diagnostics) capped() Diagnostics {
+func (d Diagnostics) capped(beyond int) Diagnostics {
 	errors, _ := d.Count()
 	var kept, rest Diagnostics
 	for _, one := range d {
@@ -149,7 +149,7 @@ func (d Diagnostics) capped() Diagnostics {
 			rest = append(rest, one)
 		}
 	}
-	more := Diagnostic{Severity: Warning, Summary: fmt.Sprintf("… and %d more", len(rest))}
+	more := Diagnostic{Severity: Warning, Summary: fmt.Sprintf("… and %d more", len(rest)+beyond)}
 	if rest.HasErrors() {
 		more.Severity = Error
 	}

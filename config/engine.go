@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
@@ -50,12 +51,30 @@ func (l *loader) listen(r *record, address string) {
 	if address == "" {
 		return
 	}
-	_, port, err := net.SplitHostPort(address)
-	if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil {
-		l.add(report{at: r.places["listen"].value, body: &r.block.Body, summary: "listen must be an address and a port number", hint: fmt.Sprintf("write listen = %q", DefaultListen)})
-	} else if n == 0 {
-		return // the system gives a free port
+	host, port, err := net.SplitHostPort(address)
+	_, portErr := strconv.ParseUint(port, 10, 16) // 0 is a port that the system chooses
+	m := report{at: r.places["listen"].value, body: &r.block.Body}
+	switch {
+	case err != nil || portErr != nil:
+		m.summary, m.hint = "listen must be an address and a port number", fmt.Sprintf("write listen = %q", DefaultListen)
+	case !loopback(host) && !l.guarded():
+		m.summary = "listen is open to other machines, and nothing asks callers who they are"
+		m.hint = `add token_file = "…", or tls { … } with client_ca_file, or listen on 127.0.0.1`
+	default:
+		return
 	}
+	l.add(m)
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// guarded reports whether callers of the API have to say who they are.
+func (l *loader) guarded() bool {
+	e := l.config.Engine
+	return e.TokenFile != "" || e.TLS != nil && e.TLS.ClientCAFile != ""
 }
 
 func (l *loader) budget(r *record, b *Budget) {

@@ -1,8 +1,8 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
+	"regexp"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -92,12 +92,14 @@ func tooLarge(v cty.Value) bool {
 	return false
 }
 
+var callsSensitive = regexp.MustCompile(`(^|[^a-z])sensitive\s*\(`)
+
 // isSensitive reports whether a value that must not be shown takes part in an
 // expression.
 func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
 	at := e.Range()
 	text := l.texts[at.Filename]
-	if from, to := max(0, at.Start.Byte), min(at.End.Byte, len(text)); from < to && bytes.Contains(text[from:to], []byte("sensitive")) {
+	if from, to := max(0, at.Start.Byte), min(at.End.Byte, len(text)); from < to && callsSensitive.Match(text[from:to]) {
 		return true
 	}
 	for _, t := range e.Variables() {

@@ -12,7 +12,7 @@ import (
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/bad/*", "testdata/good/*"} {
 		for _, s := range configurations(f, pattern) {
-			f.Add(s.Bytes, s.isJSON())
+			f.Add(s.Bytes, s.JSON())
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte, isJSON bool) {

@@ -83,7 +83,7 @@ func (l *loader) varBody(s Source) (tree.Body, bool) {
 		return tree.Body{}, false
 	}
 	ctx := &hcl.EvalContext{}
-	if s.isJSON() {
+	if s.JSON() {
 		e, diags := json.ParseExpression(s.Bytes, s.Name)
 		l.syntax(s.Name, diags, nil)
 		if diags.HasErrors() {

@@ -117,7 +117,7 @@ func (l *loader) source(s Source) {
 		l.broken[s.Name] = []span{{0, math.MaxInt}}
 		return
 	}
-	if s.isJSON() {
+	if s.JSON() {
 		l.json(s)
 		return
 	}
@@ -172,4 +172,11 @@ func (l *loader) only(kind string) *tree.Block {
 		})
 	}
 	return blocks[0]
+}
+
+// Syntax returns the syntax errors of one source, without asking what it means.
+func Syntax(s Source) Diagnostics {
+	l := newLoader(Options{})
+	l.source(s)
+	return l.diagnostics()
 }

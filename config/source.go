@@ -23,7 +23,8 @@ type Source struct {
 	Bytes []byte
 }
 
-func (s Source) isJSON() bool { return strings.HasSuffix(s.Name, ".json") }
+// JSON reports whether the source is in the JSON syntax.
+func (s Source) JSON() bool { return strings.HasSuffix(s.Name, ".json") }
 
 // Read reads files, and of directories every *.hcl and *.hcl.json in them, in
 // the order of their names. It does not descend into further directories. What

@@ -93,7 +93,7 @@ func outermost(blocks hclsyntax.Blocks, at int) span {
 
 // tooDeep looks for what the parsers cannot bear.
 func tooDeep(s Source) (tree.Problem, bool) {
-	if s.isJSON() {
+	if s.JSON() {
 		return deepJSON(s)
 	}
 	tokens, _ := hclsyntax.LexConfig(s.Bytes, s.Name, hcl.InitialPos)

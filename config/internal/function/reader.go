@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,11 +139,13 @@ func (r Reader) render(name string, vars cty.Value) (cty.Value, error) {
 
 func (r Reader) inTemplate() map[string]function.Function {
 	t := r.Table()
-	for name, f := range r.Pure {
-		t[name] = f
-	}
-	t["templatefile"] = text(func(string) (string, error) {
-		return "", errors.New("a template cannot call templatefile")
+	maps.Copy(t, r.Pure)
+	t["templatefile"] = function.New(&function.Spec{
+		VarParam: &function.Parameter{Name: "arguments", Type: cty.DynamicPseudoType},
+		Type:     function.StaticReturnType(cty.String),
+		Impl: func([]cty.Value, cty.Type) (cty.Value, error) {
+			return cty.NilVal, errors.New("a template cannot call templatefile")
+		},
 	})
 	return t
 }
@@ -151,7 +154,7 @@ func templateError(diags hcl.Diagnostics) error {
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError {
 			at := d.Subject
-			return fmt.Errorf("%s:%d:%d: %s", at.Filename, at.Start.Line, at.Start.Column, d.Detail)
+			return fmt.Errorf("%s:%d:%d: %s", at.Filename, at.Start.Line, at.Start.Column, strings.TrimSuffix(d.Detail, "."))
 		}
 	}
 	return errors.New("the template is wrong")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,7 +39,12 @@ type Config struct {
 // goroutines at once.
 type Handler struct {
 	config Config
+	undead atomic.Int32 // commands of earlier attempts that were killed and have not died
 }
+
+// maxUndead bounds the commands that a handler has lost its power over, and with
+// them what they cost: a thread each.
+const maxUndead = 4
 
 // New returns a handler, or a *probe.FieldError that names the wrong field.
 func New(c Config) (*Handler, error) {
@@ -47,7 +53,7 @@ func New(c Config) (*Handler, error) {
 	}
 	c.Command = slices.Clone(c.Command)
 	c.Env = maps.Clone(c.Env)
-	return &Handler{c}, nil
+	return &Handler{config: c}, nil
 }
 
 // Probe runs the command and returns when it has ended, or soon after ctx is
@@ -55,7 +61,13 @@ func New(c Config) (*Handler, error) {
 // result's Detail is the command's standard output followed by its standard
 // error, at most probe.MaxDetail bytes in all; before a failure's output stands
 // how the command ended.
+//
+// A command that cannot be killed, since it is another user's or stuck in the
+// kernel, is left alone. While there are four of them each attempt is a failure.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+	if h.undead.Load() >= maxUndead {
+		return probe.Fail(probe.ReasonExecTimeout, "%d commands of earlier attempts were killed and have not died", maxUndead)
+	}
 	plan, err := h.command(t).Plan()
 	if err != nil {
 		return probe.Broken(probe.ReasonExecStart, "%v", err)
@@ -66,11 +78,24 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if err != nil {
 		return probe.Broken(probe.ReasonExecStart, "%v", err)
 	}
+	if end.Undead != nil {
+		h.leave(end.Undead)
+	}
 	output := stdout.String() + stderr.String()
 	if end.Killed {
 		return killed(ctx, time.Since(began), output)
 	}
 	return ended(end.Status, output)
+}
+
+// leave counts a command until it is dead. Nobody can wait for that: it may never
+// come.
+func (h *Handler) leave(dead <-chan struct{}) {
+	h.undead.Add(1)
+	go func() {
+		<-dead
+		h.undead.Add(-1)
+	}()
 }
 
 func (h *Handler) command(t probe.Target) command.Command {

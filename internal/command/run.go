@@ -19,6 +19,10 @@ const Linger = 100 * time.Millisecond
 type End struct {
 	Status syscall.WaitStatus
 	Killed bool // ctx was done first and the group was killed; Status may be missing
+
+	// Undead is set when the command was killed and has not died: it is another
+	// user's, or stuck in the kernel. It is closed when the command is dead.
+	Undead <-chan struct{}
 }
 
 // Run starts the command in a process group of its own, copies its output to
@@ -45,8 +49,8 @@ func (p Plan) Run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	select {
 	case <-c.done:
 		return End{Status: c.status(), Killed: killed}, c.err
-	case <-timer.C: // it cannot be killed: another user's, or stuck in the kernel
-		return End{Killed: true}, nil
+	case <-timer.C:
+		return End{Killed: true, Undead: c.done}, nil
 	}
 }
 

@@ -1,0 +1,54 @@
+package execprobe
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
+	h := handler(t, sh(`exit 0`))
+	dead := make(chan struct{})
+	for range maxUndead {
+		h.leave(dead)
+	}
+	if r := h.Probe(t.Context(), probe.Target{}); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
+		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	}
+	close(dead)
+	await(t, "the dead to be forgotten", func() bool { return h.undead.Load() == 0 })
+	if r := h.Probe(t.Context(), probe.Target{}); r.Outcome != probe.Success {
+		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	}
+}
+
+// A process in a frozen cgroup of version 1 is as deaf to SIGKILL as one that is
+// stuck in the kernel.
+func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
+	freezer, err := os.MkdirTemp("/sys/fs/cgroup/freezer", "sonde-test-")
+	if err != nil {
+		t.Skip("no freezer cgroup can be made here: ", err)
+	}
+	state := filepath.Join(freezer, "freezer.state")
+	h := handler(t, sh(`echo $$$$ >`+freezer+`/cgroup.procs; echo FROZEN >`+state+`; sleep 60`))
+	defer func() {
+		_ = os.WriteFile(state, []byte("THAWED"), 0)
+		await(t, "the death of the command", func() bool { return h.undead.Load() == 0 })
+		await(t, "the removal of its cgroup", func() bool { return os.Remove(freezer) == nil })
+	}()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	r := h.Probe(ctx, probe.Target{})
+	atMost(t, began, 500*time.Millisecond)
+	if r.Reason != probe.ReasonExecTimeout {
+		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	}
+	if h.undead.Load() != 1 {
+		t.Error("the command was killed, so this test shows nothing")
+	}
+}

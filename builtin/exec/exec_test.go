@@ -369,3 +369,9 @@ func needProc(t *testing.T) {
 		t.Skip("there is no /proc here")
 	}
 }
+
+func TestTheZeroHandlerIsNeverASuccess(t *testing.T) {
+	if r := new(Handler).Probe(t.Context(), probe.Target{}); r.Outcome != probe.Unknown || r.Reason != probe.ReasonExecStart {
+		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	}
+}

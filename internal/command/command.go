@@ -61,8 +61,12 @@ type Plan struct {
 }
 
 // Plan expands the words, builds the environment and looks up the program, the
-// directory and the user as they are now. The error says which there is not.
+// directory and the user as they are now. The error is Check's, or says what there
+// is not.
 func (c Command) Plan() (Plan, error) {
+	if err := c.Check(); err != nil {
+		return Plan{}, err
+	}
 	who, err := lookUser(c.User)
 	if err != nil {
 		return Plan{}, err

@@ -32,6 +32,9 @@ func TestCheckNamesTheWrongField(t *testing.T) {
 			if err := c.command.Check(); !errors.As(err, &field) || field.Field != c.field {
 				t.Errorf("Check() = %v, want an error about %s", err, c.field)
 			}
+			if _, err := c.command.Plan(); !errors.As(err, &field) || field.Field != c.field {
+				t.Errorf("Plan() = %v, want an error about %s", err, c.field)
+			}
 		})
 	}
 }

@@ -1,0 +1,177 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+)
+
+func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }
+
+// deaf is a command that says "ready" and does not end when asked to.
+func deaf() Config { return sh(`trap '' TERM; echo ready; while :; do sleep 0.05; done`) }
+
+func driver(t *testing.T, c Config) *Driver {
+	t.Helper()
+	c.Target = "test"
+	d, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// running is a life in a test.
+type running struct {
+	id     string
+	end    chan time.Duration
+	cancel func()
+	log    *record
+	ended  chan restart.Exit
+}
+
+func begin(t *testing.T, c Config) *running {
+	t.Helper()
+	log := new(record)
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(log, nil))
+	}
+	l := run(t, driver(t, c))
+	l.log = log
+	return l
+}
+
+// run returns when the life has begun.
+func run(t *testing.T, d *Driver) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &running{end: make(chan time.Duration), cancel: cancel, ended: make(chan restart.Exit, 1)}
+	began := make(chan string, 1)
+	go func() { l.ended <- d.Run(ctx, func(id string) { began <- id }, l.end) }()
+	select {
+	case l.id = <-began:
+	case exit := <-l.ended:
+		t.Fatalf("it could not begin: %+v", exit)
+	case <-time.After(patience):
+		t.Fatal("it did not begin")
+	}
+	return l
+}
+
+func (l *running) exit(t *testing.T) restart.Exit {
+	t.Helper()
+	defer l.cancel()
+	select {
+	case exit := <-l.ended:
+		return exit
+	case <-time.After(patience):
+		t.Fatal("it did not end")
+		return restart.Exit{}
+	}
+}
+
+// await waits until the command has written a text.
+func (l *running) await(t *testing.T, text string) {
+	t.Helper()
+	await(t, "the output "+text, func() bool { return strings.Contains(l.log.String(), text) })
+}
+
+// pid is the command's process ID.
+func (l *running) pid(t *testing.T) int {
+	t.Helper()
+	text, _, _ := strings.Cut(l.id, "-")
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// record is a log that may be read while it is written.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func countFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+func needLinux(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has /proc and adopts orphans")
+	}
+}
+
+// family is a command with a child in its group and one in a session of its own.
+// It says "ready" when all run, and then does what is asked. The second value
+// returns their process IDs.
+func family(t *testing.T, then string) (Config, func() []int) {
+	t.Helper()
+	needLinux(t)
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("the tool setsid is missing")
+	}
+	file := filepath.Join(t.TempDir(), "pids")
+	config := sh(`trap '' TERM
+echo $$$$ >>$FILE
+sh -c 'echo $$$$ >>$FILE; exec sleep 60' &
+setsid sh -c 'echo $$$$ >>$FILE; setsid sh -c "echo \$\$$ >>$FILE; exec sleep 60" & wait' &
+while [ $(grep -c . $FILE) -lt 4 ]; do sleep 0.01; done
+echo ready
+` + then)
+	config.Command[2] = strings.ReplaceAll(config.Command[2], "$FILE", file)
+	return config, func() []int {
+		text, _ := os.ReadFile(file)
+		var pids []int
+		for _, field := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+		if len(pids) != 4 {
+			t.Fatalf("processes %v, want 4", pids)
+		}
+		return pids
+	}
+}

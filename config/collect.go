@@ -17,8 +17,8 @@ type collector struct {
 	seen    map[mistake]int // index in list
 	beyond  int             // mistakes that were not kept
 	texts   map[string][]byte
-	secrets []hcl.Range       // parts of the texts that are never shown
-	broken  map[string][]span // the parts of files that could not be read
+	secrets map[hcl.Range]bool // parts of the texts that are never shown
+	broken  map[string][]span  // the parts of files that could not be read
 }
 
 // span is a part of a file, in bytes.
@@ -31,7 +31,7 @@ type mistake struct {
 }
 
 func newCollector() *collector {
-	return &collector{seen: make(map[mistake]int), texts: make(map[string][]byte), broken: make(map[string][]span)}
+	return &collector{seen: make(map[mistake]int), texts: make(map[string][]byte), secrets: make(map[hcl.Range]bool), broken: make(map[string][]span)}
 }
 
 // Bounds on what is gathered of a text that is wrong from end to end.
@@ -119,5 +119,8 @@ func (c *collector) line(r Range) line {
 	}
 	return lineOf(text, r, c.secrets)
 }
+
+// secret says that a part of a text is never shown.
+func (c *collector) secret(r hcl.Range) { c.secrets[r] = true }
 
 func (c *collector) hasErrors() bool { return Diagnostics(c.list).HasErrors() }

@@ -2,7 +2,7 @@ package config
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -123,10 +123,50 @@ func (r *record) at(path string) (place, bool) {
 func (r *record) secrets() []string {
 	var out []string
 	for path, p := range r.places {
-		if s, ok := r.values[path].(string); ok && p.secret && s != "" {
-			out = append(out, s)
+		if p.secret {
+			out = appendTexts(out, r.values.at(path))
 		}
 	}
-	slices.Sort(out)
 	return out
+}
+
+// at returns the value at a path: "tls.ca_file".
+func (v Values) at(path string) any {
+	name, rest, nested := strings.Cut(path, ".")
+	if inner, ok := v[name].(Values); ok && nested {
+		return inner.at(rest)
+	}
+	return v[name]
+}
+
+// drop takes out the value at a path.
+func (v Values) drop(path string) {
+	name, rest, nested := strings.Cut(path, ".")
+	if inner, ok := v[name].(Values); ok && nested {
+		inner.drop(rest)
+		return
+	}
+	delete(v, name)
+}
+
+func appendTexts(to []string, v any) []string {
+	switch v := v.(type) {
+	case string:
+		if v != "" {
+			to = append(to, v)
+		}
+	case []string:
+		for _, s := range v {
+			to = appendTexts(to, s)
+		}
+	case map[string]string:
+		for k, s := range v {
+			to = appendTexts(appendTexts(to, k), s)
+		}
+	case map[string][]string:
+		for k, s := range v {
+			to = appendTexts(appendTexts(to, k), s)
+		}
+	}
+	return to
 }

@@ -32,10 +32,17 @@ func (l *loader) engine() {
 }
 
 // fill sets a struct from a record, and reports what does not fit into it.
-func (l *loader) fill(r *record, to any) bool {
-	err := fill(reflect.ValueOf(to).Elem(), r.values, Context{}, "")
-	l.fieldError(r, err)
-	return r.ok && err == nil
+func (l *loader) fill(r *record, to any) {
+	for range len(r.values) {
+		err := fill(reflect.ValueOf(to).Elem(), r.values, Context{}, "")
+		var field *probe.FieldError
+		if !errors.As(err, &field) {
+			return
+		}
+		l.fieldError(r, err)
+		r.ok = false
+		r.values.drop(field.Field) // and see what else there is
+	}
 }
 
 func (l *loader) engineLimits(r *record) {

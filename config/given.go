@@ -70,7 +70,7 @@ func (l *loader) varFile(s Source, declared map[string]*variable, out map[string
 			continue
 		}
 		if v.sensitive {
-			l.secrets = append(l.secrets, a.Expr.Range())
+			l.secret(a.Expr.Range())
 		}
 		out[a.Name] = &givenValue{what: s.Name, expr: a.Expr, body: &body}
 	}
@@ -132,7 +132,7 @@ func (l *loader) parseGiven(v *variable, g *givenValue) (hcl.Expression, bool) {
 	source := Source{Name: g.what, Bytes: []byte(g.text)}
 	l.texts[g.what] = source.Bytes
 	if v.sensitive {
-		l.secrets = append(l.secrets, hcl.Range{Filename: g.what, End: hcl.Pos{Byte: len(g.text)}})
+		l.secret(hcl.Range{Filename: g.what, End: hcl.Pos{Byte: len(g.text)}})
 	}
 	if p, ok := tooDeep(source); !ok {
 		l.add(report{at: p.Range, summary: p.Summary})

@@ -124,12 +124,13 @@ func (l *loader) source(s Source) {
 	file, diags := hclsyntax.ParseConfig(s.Bytes, s.Name, hcl.InitialPos)
 	native := file.Body.(*hclsyntax.Body)
 	l.syntax(s.Name, diags, native.Blocks)
-	l.secrets = append(l.secrets, literalSecrets(native)...)
+	l.literalSecrets(native)
 	body := tree.Native(native, l.inFile(s.Name))
 	l.files = append(l.files, &body)
 }
 
 func (l *loader) json(s Source) {
+	l.textSecrets(s)
 	e, diags := json.ParseExpression(s.Bytes, s.Name)
 	l.syntax(s.Name, diags, nil)
 	if diags.HasErrors() {

@@ -28,6 +28,10 @@ func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16
 	if !ok {
 		return nil, false
 	}
+	if v.IsMarked() { // a name in it is sensitive
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports cannot be sensitive", hint: "their names are shown"})
+		return nil, false
+	}
 	v, _ = bare(v)
 	if v.IsNull() {
 		return nil, true

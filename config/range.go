@@ -21,7 +21,7 @@ type line struct {
 
 // lineOf returns the line that a range of a file starts in, with the secret
 // parts of the file covered.
-func lineOf(text []byte, r Range, secrets []hcl.Range) line {
+func lineOf(text []byte, r Range, secrets map[hcl.Range]bool) line {
 	start := 0
 	for i := 1; i < r.Start.Line; i++ {
 		end := bytes.IndexByte(text[start:], '\n')
@@ -32,7 +32,7 @@ func lineOf(text []byte, r Range, secrets []hcl.Range) line {
 	}
 	own, _, _ := bytes.Cut(text[start:], []byte("\n"))
 	covered := bytes.Clone(own)
-	for _, s := range secrets {
+	for s := range secrets {
 		for i := max(0, s.Start.Byte-start); s.Filename == r.File && i < min(len(covered), s.End.Byte-start); i++ {
 			covered[i] = '*'
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -133,11 +134,11 @@ func hugeNumber(b []byte) bool {
 
 // deepJSON counts brackets outside strings.
 func deepJSON(s Source) (tree.Problem, bool) {
-	depth, line, quoted := 0, 1, false
+	depth, line, start, quoted := 0, 1, 0, false
 	for i := 0; i < len(s.Bytes); i++ {
 		switch c := s.Bytes[i]; {
 		case c == '\n':
-			line++
+			line, start = line+1, i+1
 		case quoted && c == '\\':
 			i++
 		case c == '"':
@@ -148,7 +149,7 @@ func deepJSON(s Source) (tree.Problem, bool) {
 			depth--
 		}
 		if depth > MaxNesting {
-			at := hcl.Pos{Line: line, Column: 1, Byte: i}
+			at := hcl.Pos{Line: line, Column: i - start + 1, Byte: i}
 			return tree.Problem{
 				Range:   hcl.Range{Filename: s.Name, Start: at, End: at},
 				Summary: fmt.Sprintf("brackets are nested more than %d deep", MaxNesting),
@@ -158,17 +159,26 @@ func deepJSON(s Source) (tree.Problem, bool) {
 	return tree.Problem{}, true
 }
 
-// literalSecrets returns the arguments of sensitive(…), so that a shown source
+// literalSecrets hides the arguments of sensitive(…), so that a shown source
 // line does not give them away.
-func literalSecrets(b *hclsyntax.Body) []hcl.Range {
-	var out []hcl.Range
+func (l *loader) literalSecrets(b *hclsyntax.Body) {
 	hclsyntax.VisitAll(b, func(n hclsyntax.Node) hcl.Diagnostics {
 		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && call.Name == "sensitive" {
 			for _, a := range call.Args {
-				out = append(out, a.Range())
+				l.secret(a.Range())
 			}
 		}
 		return nil
 	})
-	return out
+}
+
+// textSecrets does the same for the JSON syntax, where calls stand in strings.
+func (l *loader) textSecrets(s Source) {
+	for _, at := range callsSensitive.FindAllIndex(s.Bytes, -1) {
+		end := bytes.IndexByte(s.Bytes[at[1]:], ')')
+		if end < 0 {
+			end = len(s.Bytes) - at[1]
+		}
+		l.secret(hcl.Range{Filename: s.Name, Start: hcl.Pos{Byte: at[1]}, End: hcl.Pos{Byte: at[1] + end}})
+	}
 }

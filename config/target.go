@@ -206,7 +206,7 @@ func (l *loader) policy(b *tree.Block, c tree.Content, t *Target) {
 	if !given {
 		return
 	}
-	v, _, _ := l.value(&b.Body, &Field{Name: arg.Name, Type: String}, arg)
+	v, secret, _ := l.value(&b.Body, &Field{Name: arg.Name, Type: String}, arg)
 	s, ok := v.(string)
 	if !ok {
 		return
@@ -215,6 +215,9 @@ func (l *loader) policy(b *tree.Block, c tree.Content, t *Target) {
 		r := report{at: arg.Expr.Range(), body: &b.Body, summary: "restart_policy " + err.Error()}
 		if near := tree.Nearest(s, []string{"always", "on_failure", "never"}); near != "" {
 			r.hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		if secret {
+			r.summary, r.hint = "restart_policy is not valid", hidden
 		}
 		l.add(r)
 	}

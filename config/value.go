@@ -24,6 +24,9 @@ const (
 
 // value decodes an argument into what Values holds for its field.
 func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret bool, s state) {
+	if f.Sensitive {
+		l.secret(arg.Expr.Range())
+	}
 	raw, ok := l.eval(b, arg.Expr)
 	if !ok {
 		return nil, false, wrong

@@ -62,7 +62,7 @@ func (l *loader) variable(b *tree.Block) *variable {
 	}
 	v.sensitive = l.isTrue(b, content, "sensitive")
 	if a, ok := content.Arguments["default"]; ok && v.sensitive {
-		l.secrets = append(l.secrets, a.Expr.Range())
+		l.secret(a.Expr.Range())
 	}
 	l.isText(b, content, "description")
 	l.variableType(v)

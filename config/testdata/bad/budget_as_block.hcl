@@ -1,0 +1,5 @@
+engine {
+  restart_budget {
+    max = 3
+  }
+}

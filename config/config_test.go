@@ -85,14 +85,18 @@ func newExec(c execConfig) (*fake, error) {
 }
 
 func newHTTP(c httpConfig) (*fake, error) {
+	var wrong []error
 	if c.Scheme != "" && c.Scheme != "http" && c.Scheme != "https" {
-		return nil, &probe.FieldError{Field: "scheme", Problem: "must be http or https"}
+		wrong = append(wrong, &probe.FieldError{Field: "scheme", Problem: "must be http or https"})
 	}
 	if _, err := regexp.Compile(c.BodyRegex); err != nil {
-		return nil, &probe.FieldError{Field: "body_regex", Problem: fmt.Sprintf("is not a regular expression: %v", err)}
+		wrong = append(wrong, &probe.FieldError{Field: "body_regex", Problem: fmt.Sprintf("is not a regular expression: %v", err)})
 	}
 	if c.TLS != nil && strings.HasPrefix(c.TLS.CAFile, "missing") {
-		return nil, &probe.FieldError{Field: "tls.ca_file", Problem: "cannot be read: no such file"}
+		wrong = append(wrong, &probe.FieldError{Field: "tls.ca_file", Problem: "cannot be read: no such file"})
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
 	}
 	return &fake{config: c, port: cmp.Or(c.Port, "80")}, nil
 }

@@ -105,9 +105,13 @@ func (l *loader) refuse(r *record, path, problem string) {
 	l.fieldError(r, &probe.FieldError{Field: path, Problem: problem})
 }
 
-// fieldError reports an error at the field it names, or at the block.
+// fieldError reports an error at the field it names, or at the block. It takes
+// the errors of errors.Join apart.
 func (l *loader) fieldError(r *record, err error) {
-	if err == nil {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			l.fieldError(r, one)
+		}
 		return
 	}
 	var field *probe.FieldError

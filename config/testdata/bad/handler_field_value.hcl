@@ -2,7 +2,8 @@ target "web" {
   address = "10.0.0.1"
   probe "readiness" {
     http {
-      scheme = "ftp"
+      scheme     = "ftp"
+      body_regex = "("
     }
   }
   probe "liveness" {

@@ -1,0 +1,64 @@
+package function
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+)
+
+func call(t *testing.T, dir, name string, args ...cty.Value) (cty.Value, error) {
+	t.Helper()
+	r := Reader{Dir: dir, Env: func(string) (string, bool) { return "", false }, Pure: Table()}
+	return r.Table()[name].Call(args)
+}
+
+func TestAFileIsLookedForWhereTheCallerIs(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"a.txt", filepath.Join(dir, "a.txt")} {
+		v, err := call(t, dir, "file", cty.StringVal(path))
+		if err != nil || v.AsString() != "hello" {
+			t.Errorf("file(%q) is %#v, %v", path, v, err)
+		}
+	}
+}
+
+func TestAFileThatCannotBeATextIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"long": strings.Repeat("x", MaxFileSize+1), "binary": "\xff\xfe"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"long": "longer than", "binary": "not UTF-8", "none": "no file", ".": "not a file"} {
+		if _, err := call(t, dir, "file", cty.StringVal(name)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error of %q is %v", name, err)
+		}
+	}
+}
+
+func TestATemplateSeesItsVariablesOnly(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "t"), []byte("${a} ${upper(a)}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v, err := call(t, dir, "templatefile", cty.StringVal("t"), cty.ObjectVal(map[string]cty.Value{"a": cty.StringVal("x")}))
+	if err != nil || v.AsString() != "x X" {
+		t.Errorf("it is %#v, %v", v, err)
+	}
+	if _, err := call(t, dir, "templatefile", cty.StringVal("t"), cty.EmptyObjectVal); err == nil {
+		t.Error("a variable that is missing was not told")
+	}
+}
+
+func TestSensitiveValuesStaySensitive(t *testing.T) {
+	v, err := Table()["upper"].Call([]cty.Value{cty.StringVal("a").Mark(Sensitive)})
+	if err != nil || !v.HasMark(Sensitive) {
+		t.Errorf("it is %#v, %v", v, err)
+	}
+}

@@ -2,7 +2,6 @@ package httpprobe
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/http/httptrace"
@@ -24,7 +23,7 @@ type attempt struct {
 	dialing  chan struct{} // closed when the latest dial has ended; nil: there was none
 	failure  error         // of the latest dial
 	http2    bool          // what it made speaks HTTP/2
-	wrote    time.Time     // when the latest request was sent
+	asked    time.Time     // when the latest request was sent, as far as it is known
 	answered bool          // a byte of the answer to it has come
 	status   int           // of that answer; 0: its head has not come
 }
@@ -45,7 +44,7 @@ func attemptOf(ctx context.Context) *attempt { return ctx.Value(attemptKey{}).(*
 func (a *attempt) ask() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.wrote, a.answered, a.status, a.failure = time.Time{}, false, 0, nil
+	a.asked, a.answered, a.status, a.failure = time.Now(), false, 0, nil
 }
 
 // dial notes that a dial begins, and returns what notes its end. With kept
@@ -68,23 +67,23 @@ func (a *attempt) dialled(took probe.Phases, conn net.Conn, err error) {
 	a.phases.Connect += took.Connect
 	a.phases.TLS += took.TLS
 	a.failure = err
-	secure, ok := conn.(*tls.Conn)
-	a.http2 = err == nil && ok && secure.ConnectionState().NegotiatedProtocol == "h2"
+	a.asked = time.Now()
+	a.http2 = err == nil && speaksHTTP2(conn)
 }
 
 func (a *attempt) sent() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.wrote = time.Now()
+	if !a.answered { // net/http may tell of the answer first
+		a.asked = time.Now()
+	}
 }
 
 func (a *attempt) answer() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.answered = true
-	if !a.wrote.IsZero() {
-		a.phases.FirstByte += time.Since(a.wrote)
-	}
+	a.phases.FirstByte += time.Since(a.asked)
 }
 
 func (a *attempt) got(status int) {

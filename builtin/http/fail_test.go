@@ -1,11 +1,14 @@
 package httpprobe_test
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -81,6 +84,25 @@ func TestTroubleWithTheAnswerHasAReason(t *testing.T) {
 			}
 			wantResult(t, got, probe.Failure, test.reason)
 		})
+	}
+}
+
+func TestAServerThatSpeaksFirstIsJudgedAndNotLogged(t *testing.T) {
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	defer log.SetOutput(os.Stderr)
+	target := serveRaw(t, func(conn *net.TCPConn) {
+		io.WriteString(conn, "220 hunter2 ESMTP\r\n")
+		io.Copy(io.Discard, conn)
+	})
+	for _, reuse := range []bool{false, true} {
+		for range 50 {
+			got := attempt(t, httpprobe.Config{Port: "web", ReuseConnection: reuse}, target, plenty)
+			wantResult(t, got, probe.Failure, probe.ReasonHTTPProtocol)
+		}
+	}
+	if logged.Len() > 0 {
+		t.Errorf("this was logged: %s", &logged)
 	}
 }
 

@@ -109,7 +109,10 @@ func (w *wire) dial(ctx context.Context, addr string, secure bool) (net.Conn, er
 	var took probe.Phases
 	conn, err := w.open(a.ctx, addr, secure, a.host, &took)
 	dialled(took, conn, err)
-	return conn, err
+	if err != nil {
+		return nil, err
+	}
+	return gated(conn), nil
 }
 
 func (w *wire) open(ctx context.Context, addr string, secure bool, own string, took *probe.Phases) (net.Conn, error) {

@@ -16,8 +16,7 @@ import (
 
 // probes decodes the probes of a target, and says whether there were any.
 func (l *loader) probes(blocks []*tree.Block, at site) bool {
-	first := make(map[probe.ID]*tree.Block)
-	count := make(map[probe.Kind]int)
+	seen := siblings{byID: make(map[probe.ID]*tree.Block), byKind: make(map[probe.Kind]*tree.Block)}
 	some := false
 	for _, b := range blocks {
 		if b.Type != "probe" {
@@ -29,56 +28,71 @@ func (l *loader) probes(blocks []*tree.Block, at site) bool {
 			continue
 		}
 		id := probe.ID{Target: at.target.Name, Kind: kind, Name: b.Label(1)}
-		count[kind]++
-		if l.uniqueName(b, id, first, count[kind]) {
+		if l.goodProbeName(b, id) && l.distinct(b, seen.add(id, b)) {
 			l.probe(b, id, at)
 		}
 	}
 	return some
 }
 
-// uniqueName reports a probe whose name is not its own among those of its kind.
-func (l *loader) uniqueName(b *tree.Block, id probe.ID, first map[probe.ID]*tree.Block, count int) bool {
-	if len(b.Labels) > 1 {
-		if err := (probe.ID{Target: "t", Kind: id.Kind, Name: id.Name}).Check(); err != nil || id.Name == "" {
-			l.badProbeName(b, err)
-			return false
-		}
+// siblings are the probes of one target.
+type siblings struct {
+	byID   map[probe.ID]*tree.Block
+	byKind map[probe.Kind]*tree.Block // the first of each kind
+}
+
+// add takes a probe in. It returns one that it cannot stand beside, or nil: of
+// the same kind and name, or of the same kind when one of the two has no name.
+func (s siblings) add(id probe.ID, b *tree.Block) *tree.Block {
+	other := s.byID[id]
+	if other == nil && id.Name == "" {
+		other = s.byKind[id.Kind]
 	}
-	group := probe.ID{Kind: id.Kind}
-	other, twice := first[id]
-	unnamed, mixed := first[group]
-	if !twice && count > 1 && (id.Name == "" || mixed && unnamed.Label(1) == "") {
-		other, twice = unnamed, true
+	if other == nil {
+		other = s.byID[probe.ID{Target: id.Target, Kind: id.Kind}]
 	}
-	if !mixed {
-		first[group] = b
+	if s.byID[id] == nil {
+		s.byID[id] = b
 	}
-	if _, ok := first[id]; !ok {
-		first[id] = b
+	if s.byKind[id.Kind] == nil {
+		s.byKind[id.Kind] = b
 	}
-	if !twice {
+	return other
+}
+
+// distinct reports a probe that cannot stand beside another.
+func (l *loader) distinct(b, other *tree.Block) bool {
+	if other == nil {
 		return true
 	}
 	r := report{
 		at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are two blocks %s", b),
-		hint:  fmt.Sprintf("several probes of a kind need a name each: probe %q \"db\" { … }", id.Kind),
+		hint:  fmt.Sprintf("several probes of a kind need a name each: probe %q \"db\" { … }", b.Label(0)),
 		notes: []Note{l.note("another is here", other.Header)},
 	}
 	if other.String() != b.String() {
-		r.summary = fmt.Sprintf("there are several %v probes, and one has no name", id.Kind)
+		r.summary = fmt.Sprintf("there are several %s probes, and one has no name", b.Label(0))
 	}
 	l.add(r)
 	return false
 }
 
-func (l *loader) badProbeName(b *tree.Block, err error) {
+// goodProbeName reports a name that is given and cannot be one.
+func (l *loader) goodProbeName(b *tree.Block, id probe.ID) bool {
+	if len(b.Labels) < 2 {
+		return true
+	}
 	problem := "must not be empty"
-	var field *probe.FieldError
-	if errors.As(err, &field) {
+	if id.Name != "" {
+		var field *probe.FieldError
+		id.Target = "any" // it was checked, or comes from for_each
+		if !errors.As(id.Check(), &field) {
+			return true
+		}
 		problem = field.Problem
 	}
 	l.add(report{at: b.LabelRange(1), body: &b.Body, summary: "the probe's name " + problem})
+	return false
 }
 
 func (l *loader) probe(b *tree.Block, id probe.ID, at site) {

@@ -10,9 +10,10 @@ import (
 	"strings"
 )
 
-// Bounds on what Read reads.
+// Bounds on what is read. HCL takes about 1 KiB of memory for a byte of the worst
+// text.
 const (
-	MaxSourceBytes  = 4 << 20  // of one file
+	MaxSourceBytes  = 2 << 20  // of one file
 	MaxSourcesBytes = 32 << 20 // of all files
 )
 

@@ -94,6 +94,9 @@ func outermost(blocks hclsyntax.Blocks, at int) span {
 
 // tooDeep looks for what the parsers cannot bear.
 func tooDeep(s Source) (tree.Problem, bool) {
+	if len(s.Bytes) > MaxSourceBytes {
+		return tree.Problem{Range: hcl.Range{Filename: s.Name}, Summary: fmt.Sprintf("the file is longer than %d bytes", MaxSourceBytes), Hint: "split it into several files"}, false
+	}
 	if s.JSON() {
 		return deepJSON(s)
 	}

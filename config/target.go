@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -28,7 +29,7 @@ const processAddress = "127.0.0.1"
 // targets decodes the target blocks.
 func (l *loader) targets() {
 	for _, b := range l.blocks["target"] {
-		if l.goodName(b) {
+		if l.goodName(b, b.Label(0), b.LabelRange(0)) {
 			l.target(b)
 		}
 	}
@@ -45,9 +46,11 @@ func (l *loader) target(b *tree.Block) {
 	}
 	some := false
 	for e := range l.elements(b, each) {
-		one.target.Name = b.Label(0) + "[" + strconv.Quote(e.key) + "]"
-		l.instance(b.In(e.ctx, e.text), content, one)
 		some = true
+		one.target.Name = b.Label(0) + "[" + strconv.Quote(e.key) + "]"
+		if l.goodName(b, one.target.Name, each.Expr.Range()) {
+			l.instance(b.In(e.ctx, e.text), content, one)
+		}
 	}
 	if !some {
 		l.ghost(b, content, one)
@@ -66,14 +69,13 @@ func (l *loader) ghost(b *tree.Block, c tree.Content, at site) {
 	l.unknown = unknown
 }
 
-func (l *loader) goodName(b *tree.Block) bool {
-	err := probe.ID{Target: b.Label(0), Kind: probe.Readiness}.Check()
-	if err == nil {
+func (l *loader) goodName(b *tree.Block, name string, at hcl.Range) bool {
+	err := probe.ID{Target: name, Kind: probe.Readiness}.Check()
+	var field *probe.FieldError
+	if !errors.As(err, &field) {
 		return true
 	}
-	var field *probe.FieldError
-	errors.As(err, &field)
-	l.add(report{at: b.LabelRange(0), summary: "the target's name " + field.Problem})
+	l.add(report{at: at, body: b.Parent, summary: "the target's name " + field.Problem})
 	return false
 }
 

@@ -11,8 +11,8 @@ type Handler struct {
 	// Make makes a handler from the values of a block that has matched Schema.
 	// It is called once for all blocks with equal values. A *probe.FieldError is
 	// shown at the field it names, any other error at the block, and each of
-	// several that errors.Join has joined on its own. Make is called by one
-	// goroutine at a time and must not change Values.
+	// several that errors.Join has joined on its own. Each Parse calls Make from
+	// one goroutine. Make must not change Values.
 	//
 	// A handler with a method Check(probe.Target) error is asked whether it can
 	// probe each of its targets; its error is shown in the same way.

@@ -46,7 +46,7 @@
 // is 127.0.0.1 unless it has another; with restart something else does:
 //
 //	target "worker" {
-//	  process {                         # or: restart { command = […], timeout = "90s" }
+//	  process {                         # or: restart { command = […] }
 //	    command = ["./worker", "-v"]    # no shell
 //	    env     = { LEVEL = "3" }
 //	    dir     = "/srv"

@@ -1,0 +1,52 @@
+package format_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/format"
+)
+
+func Example() {
+	text, _ := format.Source(config.Source{Name: "config.hcl", Bytes: []byte("engine {\nlisten=\"127.0.0.1:9650\"\n  concurrency = 8 # at once\n}\n")})
+	fmt.Print(string(text))
+	// Output:
+	// engine {
+	//   listen      = "127.0.0.1:9650"
+	//   concurrency = 8 # at once
+	// }
+}
+
+func TestFormattingTwiceIsFormattingOnce(t *testing.T) {
+	paths, err := filepath.Glob("../testdata/*/*.hcl")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("there are no configurations", err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		once, diags := format.Source(config.Source{Name: path, Bytes: text})
+		if diags.HasErrors() {
+			if !bytes.Equal(once, text) {
+				t.Errorf("%s has errors and was changed", path)
+			}
+			continue
+		}
+		if twice, _ := format.Source(config.Source{Name: path, Bytes: once}); !bytes.Equal(once, twice) {
+			t.Errorf("%s is formatted in two ways", path)
+		}
+	}
+}
+
+func TestJSONIsLeftAsItIs(t *testing.T) {
+	text := []byte("{ \"engine\":{} }")
+	if got, diags := format.Source(config.Source{Name: "a.json", Bytes: text}); !bytes.Equal(got, text) || len(diags) != 0 {
+		t.Errorf("it became %s, with %v", got, diags)
+	}
+}

@@ -105,9 +105,9 @@ func look(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
 	case in.Phase != probe.Running:
 		s, next = notRunning(r, s, in)
 	case in.Leaving && r.Kind != probe.Readiness:
-		s, next = leaving(r, s)
+		s, next = leaving(r, revive(r, s))
 	default:
-		s, next = running(r, s, e, now)
+		s, next = running(r, revive(r, s), e, now)
 	}
 	next.Changed = s.Instance != before.Instance || s.Verdict != before.Verdict
 	return s, next
@@ -146,6 +146,15 @@ func notRunning(r probe.Rule, s State, in probe.Instance) (State, Next) {
 	return s, Next{Rest: NotRunning}
 }
 
+// revive takes back what notRunning has published, since the instance runs
+// again.
+func revive(r probe.Rule, s State) State {
+	if s.Down {
+		s.Verdict, s.Down = Initial(r.Kind), false
+	}
+	return s
+}
+
 // leaving ends startup and liveness probes of an instance that is being deleted,
 // so that nobody restarts it (K38). The kubelet also calls it started, which it
 // may never have been (K99); only its compatibility does.
@@ -159,9 +168,6 @@ func leaving(r probe.Rule, s State) (State, Next) {
 // running applies the initial delay (K39) and the gate between startup and the
 // other kinds (K40).
 func running(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
-	if s.Down {
-		s.Verdict, s.Down = Initial(r.Kind), false
-	}
 	begin := e.Instance.Since.Add(r.InitialDelay)
 	switch {
 	case now.Before(begin):
@@ -177,8 +183,8 @@ func running(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
 // count folds the outcome of an attempt into the run and publishes at the
 // threshold (K41 to K51).
 func count(r probe.Rule, s State, e Event) (State, Next) {
-	if e.Instance.ID != s.Instance || s.OnHold {
-		return s, Next{Do: Turn} // an answer about another life, or one too late
+	if late(r, s, e.Instance) {
+		return s, Next{Do: Turn}
 	}
 	if e.Outcome == probe.Unknown {
 		s.Errors = up(s.Errors)
@@ -197,6 +203,14 @@ func count(r probe.Rule, s State, e Event) (State, Next) {
 		next.Do, next.Rest = Wait, Held
 	}
 	return s, next
+}
+
+// late reports whether an answer comes too late to count: it is about another
+// life, or the probe was decided while the attempt was under way, or the
+// instance stopped running or began to leave.
+func late(r probe.Rule, s State, in probe.Instance) bool {
+	other := s.Instance == "" || s.Instance != in.ID
+	return other || s.OnHold || s.Down || in.Leaving && r.Kind != probe.Readiness
 }
 
 // run extends the run of equal outcomes or begins another (K45).

@@ -1,0 +1,84 @@
+package verdict_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// The tests live at t0 and shortly after it.
+var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// stepCase is one call of Step.
+type stepCase struct {
+	name  string
+	rule  probe.Rule
+	state verdict.State
+	event verdict.Event
+	want  verdict.State
+	next  verdict.Next
+}
+
+func runSteps(t *testing.T, cases []stepCase) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, next := verdict.Step(c.rule, c.state, c.event, t0)
+			if got != c.want {
+				t.Errorf("state\n got %+v\nwant %+v", got, c.want)
+			}
+			if next != c.next {
+				t.Errorf("next\n got %+v\nwant %+v", next, c.next)
+			}
+		})
+	}
+}
+
+// The rules of the tests: the defaults, with success threshold 2 for readiness.
+var (
+	startup   = probe.Rule{Kind: probe.Startup, SuccessThreshold: 1, FailureThreshold: 3}
+	readiness = probe.Rule{Kind: probe.Readiness, SuccessThreshold: 2, FailureThreshold: 3}
+	liveness  = probe.Rule{Kind: probe.Liveness, SuccessThreshold: 1, FailureThreshold: 3}
+)
+
+var kinds = map[string]probe.Rule{"startup": startup, "readiness": readiness, "liveness": liveness}
+
+func kubelet(r probe.Rule) probe.Rule                  { r.Compatibility = probe.Kubelet; return r }
+func errorsFail(r probe.Rule) probe.Rule               { r.OnError = probe.ErrorFails; return r }
+func delayed(r probe.Rule, d time.Duration) probe.Rule { r.InitialDelay = d; return r }
+
+// running returns a managed instance that began at t0.
+func running(id string) probe.Instance {
+	return probe.Instance{Target: "web", ID: id, Phase: probe.Running, Since: t0, Managed: true}
+}
+
+func in(p probe.Phase, i probe.Instance) probe.Instance { i.Phase = p; return i }
+func leaving(i probe.Instance) probe.Instance           { i.Leaving = true; return i }
+func unmanaged(i probe.Instance) probe.Instance         { i.Managed = false; return i }
+
+func looked(i probe.Instance) verdict.Event {
+	return verdict.Event{Type: verdict.Looked, Instance: i}
+}
+
+func lookedStarted(i probe.Instance) verdict.Event {
+	return verdict.Event{Type: verdict.Looked, Instance: i, Started: true}
+}
+
+func attempted(i probe.Instance, o probe.Outcome) verdict.Event {
+	return verdict.Event{Type: verdict.Attempted, Instance: i, Outcome: o}
+}
+
+// The most frequent answers.
+var (
+	attempt  = verdict.Next{Do: verdict.Attempt}
+	turn     = verdict.Next{Do: verdict.Turn}
+	held     = verdict.Next{Rest: verdict.Held}
+	finished = verdict.Next{Do: verdict.Stop, Rest: verdict.Finished}
+)
+
+func rest(why verdict.Rest) verdict.Next { return verdict.Next{Rest: why} }
+
+// news returns n with Changed set.
+func news(n verdict.Next) verdict.Next { n.Changed = true; return n }

@@ -1,0 +1,34 @@
+// Package prom shows an engine to Prometheus.
+//
+// Nothing is counted here: each scrape reads the engine's own counters and
+// states, so a metric costs nothing between scrapes, and the series of a target
+// end with the target.
+//
+// The labels are kept few on purpose. A series is made for each probe and each
+// target, and for each kind, handler name and outcome that was seen. Reasons,
+// details and instances are not labels, since a stranger decides how many of
+// them there are.
+//
+//	sonde_attempts_total{kind,handler,outcome}               counter
+//	sonde_attempt_duration_seconds{kind,handler,outcome}     histogram
+//	sonde_attempts_in_flight, sonde_attempts_queued          gauges
+//	sonde_turns_skipped_total{reason="overrun"|"late"}       counter
+//	sonde_lateness_seconds                                   histogram
+//	sonde_handler_panics_total, sonde_answers_dropped_total  counters
+//	sonde_probes                                             gauge
+//	sonde_build_info{version,goversion}                      gauge, always 1
+//	sonde_probe_passing{target,kind,probe}                   gauge, 1 or 0
+//	sonde_probe_undecided{target,kind,probe}                 gauge, 1 or 0
+//	sonde_probe_errors{target,kind,probe}                    gauge
+//	sonde_probe_changes_total{target,kind,probe}             counter
+//	sonde_target_started{target}, and _ready and _live       gauges, 1 or 0
+//	sonde_target_restarts_total{target}                      counter
+//
+// The label probe is the probe's name; it is empty for a kind's only probe.
+//
+// A probe that has not decided yet is not passing: sonde_probe_passing is 0 for
+// it, and sonde_probe_undecided is 1. So an alert on what does not pass misses
+// nothing, and one on what fails leaves the undecided out:
+//
+//	sonde_probe_passing == 0 unless sonde_probe_undecided == 1
+package prom

@@ -1,0 +1,286 @@
+package prom_test
+
+import (
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// fake is an engine that stands still.
+type fake struct {
+	targets []engine.TargetStatus
+	stats   engine.Stats
+	times   map[probe.ID]engine.Histogram
+}
+
+func (f *fake) Targets() iter.Seq[engine.TargetStatus] { return slices.Values(f.targets) }
+func (f *fake) Stats() engine.Stats                    { return f.stats }
+func (f *fake) SuccessTimes(id probe.ID) (engine.Histogram, bool) {
+	h, ok := f.times[id]
+	return h, ok
+}
+
+var bounds = []time.Duration{10 * time.Millisecond, time.Second}
+
+func counted(sum time.Duration, counts ...uint64) engine.Histogram {
+	return engine.Histogram{Bounds: bounds, Counts: counts, Sum: sum}
+}
+
+// shop is one target with a probe of each verdict.
+func shop() *fake {
+	id := func(k probe.Kind, name string) probe.ID {
+		return probe.ID{Target: "shop/web/nginx", Kind: k, Name: name}
+	}
+	return &fake{
+		targets: []engine.TargetStatus{{
+			Target:   "shop/web/nginx",
+			Instance: probe.Instance{Restarts: 4, Phase: probe.Running},
+			Started:  true,
+			Live:     true,
+			Probes: []engine.Status{
+				{ID: id(probe.Startup, ""), Verdict: probe.Passing, Changes: 2, Attempts: [4]uint64{0, 1, 0, 2}},
+				{ID: id(probe.Readiness, "db"), Verdict: probe.Failing, Changes: 3, Attempts: [4]uint64{5, 2, 1, 7}},
+				{ID: id(probe.Readiness, "web"), Verdict: probe.Undecided, Errors: 9, Attempts: [4]uint64{9, 1, 0, 0}},
+			},
+		}},
+		stats: engine.Stats{
+			Attempts: []engine.AttemptStats{
+				{Kind: probe.Startup, HandlerName: "http", Outcome: probe.Success, Took: counted(20*time.Millisecond, 0, 1, 0)},
+				{Kind: probe.Readiness, HandlerName: "tcp", Outcome: probe.Failure, Took: counted(9*time.Second, 1, 2, 4)},
+			},
+			Lateness: counted(time.Millisecond, 8, 0, 0),
+			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Panics: 5, Dropped: 6,
+		},
+		times: map[probe.ID]engine.Histogram{
+			id(probe.Readiness, "db"):  counted(time.Second, 1, 1, 0),
+			id(probe.Readiness, "web"): counted(time.Second, 1, 0, 0),
+			id(probe.Startup, ""):      counted(0, 0, 0, 0),
+		},
+	}
+}
+
+func TestEachProbeShowsItsVerdict(t *testing.T) {
+	want := `
+# HELP sonde_probe_changes_total How often the probe's verdict, or the instance that it is about, has changed.
+# TYPE sonde_probe_changes_total counter
+sonde_probe_changes_total{kind="readiness",probe="db",target="shop/web/nginx"} 3
+sonde_probe_changes_total{kind="readiness",probe="web",target="shop/web/nginx"} 0
+sonde_probe_changes_total{kind="startup",probe="",target="shop/web/nginx"} 2
+# HELP sonde_probe_errors How many attempts in a row could not be made.
+# TYPE sonde_probe_errors gauge
+sonde_probe_errors{kind="readiness",probe="db",target="shop/web/nginx"} 0
+sonde_probe_errors{kind="readiness",probe="web",target="shop/web/nginx"} 9
+sonde_probe_errors{kind="startup",probe="",target="shop/web/nginx"} 0
+# HELP sonde_probe_passing 1 if the probe's verdict is passing, 0 if it is failing or undecided.
+# TYPE sonde_probe_passing gauge
+sonde_probe_passing{kind="readiness",probe="db",target="shop/web/nginx"} 0
+sonde_probe_passing{kind="readiness",probe="web",target="shop/web/nginx"} 0
+sonde_probe_passing{kind="startup",probe="",target="shop/web/nginx"} 1
+# HELP sonde_probe_undecided 1 if the probe has no verdict yet, else 0.
+# TYPE sonde_probe_undecided gauge
+sonde_probe_undecided{kind="readiness",probe="db",target="shop/web/nginx"} 0
+sonde_probe_undecided{kind="readiness",probe="web",target="shop/web/nginx"} 1
+sonde_probe_undecided{kind="startup",probe="",target="shop/web/nginx"} 0
+`
+	compare(t, prom.Config{Engine: shop()}, want, "sonde_probe_passing", "sonde_probe_undecided", "sonde_probe_errors", "sonde_probe_changes_total")
+}
+
+func TestEachTargetShowsWhatItsProbesAddUpTo(t *testing.T) {
+	want := `
+# HELP sonde_target_live 1 if none of the target's startup and liveness probes fails, else 0.
+# TYPE sonde_target_live gauge
+sonde_target_live{target="shop/web/nginx"} 1
+# HELP sonde_target_ready 1 if the target has started and its readiness probes pass, else 0.
+# TYPE sonde_target_ready gauge
+sonde_target_ready{target="shop/web/nginx"} 0
+# HELP sonde_target_restarts_total How many instances came before the present one.
+# TYPE sonde_target_restarts_total counter
+sonde_target_restarts_total{target="shop/web/nginx"} 4
+# HELP sonde_target_started 1 if the target's instance runs and its startup probes passed, else 0.
+# TYPE sonde_target_started gauge
+sonde_target_started{target="shop/web/nginx"} 1
+`
+	compare(t, prom.Config{Engine: shop()}, want, "sonde_target_live", "sonde_target_ready", "sonde_target_restarts_total", "sonde_target_started")
+}
+
+func TestAttemptsAreCountedAndTimedForEachOutcome(t *testing.T) {
+	want := `
+# HELP sonde_attempt_duration_seconds How long an attempt took with all its tries.
+# TYPE sonde_attempt_duration_seconds histogram
+sonde_attempt_duration_seconds_bucket{handler="tcp",kind="readiness",outcome="failure",le="0.01"} 1
+sonde_attempt_duration_seconds_bucket{handler="tcp",kind="readiness",outcome="failure",le="1"} 3
+sonde_attempt_duration_seconds_bucket{handler="tcp",kind="readiness",outcome="failure",le="+Inf"} 7
+sonde_attempt_duration_seconds_sum{handler="tcp",kind="readiness",outcome="failure"} 9
+sonde_attempt_duration_seconds_count{handler="tcp",kind="readiness",outcome="failure"} 7
+sonde_attempt_duration_seconds_bucket{handler="http",kind="startup",outcome="success",le="0.01"} 0
+sonde_attempt_duration_seconds_bucket{handler="http",kind="startup",outcome="success",le="1"} 1
+sonde_attempt_duration_seconds_bucket{handler="http",kind="startup",outcome="success",le="+Inf"} 1
+sonde_attempt_duration_seconds_sum{handler="http",kind="startup",outcome="success"} 0.02
+sonde_attempt_duration_seconds_count{handler="http",kind="startup",outcome="success"} 1
+# HELP sonde_attempts_total Attempts that have ended.
+# TYPE sonde_attempts_total counter
+sonde_attempts_total{handler="http",kind="startup",outcome="success"} 1
+sonde_attempts_total{handler="tcp",kind="readiness",outcome="failure"} 7
+`
+	compare(t, prom.Config{Engine: shop()}, want, "sonde_attempts_total", "sonde_attempt_duration_seconds")
+}
+
+func TestTheEngineShowsHowItKeepsUp(t *testing.T) {
+	want := `
+# HELP sonde_answers_dropped_total Answers about an earlier instance or a replaced probe.
+# TYPE sonde_answers_dropped_total counter
+sonde_answers_dropped_total 6
+# HELP sonde_attempts_in_flight Attempts under way.
+# TYPE sonde_attempts_in_flight gauge
+sonde_attempts_in_flight 1
+# HELP sonde_attempts_queued Attempts that are due and wait for one under way to end.
+# TYPE sonde_attempts_queued gauge
+sonde_attempts_queued 2
+# HELP sonde_handler_panics_total Handlers that panicked.
+# TYPE sonde_handler_panics_total counter
+sonde_handler_panics_total 5
+# HELP sonde_lateness_seconds How long after an attempt was due it began.
+# TYPE sonde_lateness_seconds histogram
+sonde_lateness_seconds_bucket{le="0.01"} 8
+sonde_lateness_seconds_bucket{le="1"} 8
+sonde_lateness_seconds_bucket{le="+Inf"} 8
+sonde_lateness_seconds_sum 0.001
+sonde_lateness_seconds_count 8
+# HELP sonde_probes Probes that there are.
+# TYPE sonde_probes gauge
+sonde_probes 3
+# HELP sonde_turns_skipped_total Turns without an attempt: the one before was still under way (overrun), or the engine was too late (late).
+# TYPE sonde_turns_skipped_total counter
+sonde_turns_skipped_total{reason="late"} 4
+sonde_turns_skipped_total{reason="overrun"} 3
+`
+	compare(t, prom.Config{Engine: shop()}, want, "sonde_answers_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
+		"sonde_handler_panics_total", "sonde_lateness_seconds", "sonde_probes", "sonde_turns_skipped_total")
+}
+
+func TestTheKubeletsMetricsAddNamedProbesUp(t *testing.T) {
+	want := `
+# HELP prober_probe_duration_seconds Duration in seconds for a probe response.
+# TYPE prober_probe_duration_seconds histogram
+prober_probe_duration_seconds_bucket{container="nginx",namespace="shop",pod="web",probe_type="Readiness",le="0.01"} 2
+prober_probe_duration_seconds_bucket{container="nginx",namespace="shop",pod="web",probe_type="Readiness",le="1"} 3
+prober_probe_duration_seconds_bucket{container="nginx",namespace="shop",pod="web",probe_type="Readiness",le="+Inf"} 3
+prober_probe_duration_seconds_sum{container="nginx",namespace="shop",pod="web",probe_type="Readiness"} 2
+prober_probe_duration_seconds_count{container="nginx",namespace="shop",pod="web",probe_type="Readiness"} 3
+# HELP prober_probe_total Cumulative number of a liveness, readiness or startup probe for a container by result.
+# TYPE prober_probe_total counter
+prober_probe_total{container="nginx",namespace="shop",pod="web",pod_uid="",probe_type="Readiness",result="failed"} 7
+prober_probe_total{container="nginx",namespace="shop",pod="web",pod_uid="",probe_type="Readiness",result="successful"} 4
+prober_probe_total{container="nginx",namespace="shop",pod="web",pod_uid="",probe_type="Startup",result="failed"} 2
+prober_probe_total{container="nginx",namespace="shop",pod="web",pod_uid="",probe_type="Startup",result="successful"} 1
+`
+	kubelet := []string{"prober_probe_total", "prober_probe_duration_seconds"}
+	compare(t, prom.Config{Engine: shop(), Compatibility: probe.Kubelet}, want, kubelet...)
+	compare(t, prom.Config{Engine: shop()}, "", kubelet...)
+}
+
+func TestAShorterNameLacksTheNamespaceFirst(t *testing.T) {
+	f := &fake{}
+	for _, name := range []string{"web", "shop/web", "eu/shop/web/v2", "/shop/web"} {
+		f.targets = append(f.targets, engine.TargetStatus{Target: name, Probes: []engine.Status{{
+			ID: probe.ID{Target: name, Kind: probe.Liveness}, Attempts: [4]uint64{probe.Success: 1},
+		}}})
+	}
+	want := `
+# HELP prober_probe_total Cumulative number of a liveness, readiness or startup probe for a container by result.
+# TYPE prober_probe_total counter
+prober_probe_total{container="web",namespace="",pod="",pod_uid="",probe_type="Liveness",result="successful"} 1
+prober_probe_total{container="web",namespace="",pod="shop",pod_uid="",probe_type="Liveness",result="successful"} 2
+prober_probe_total{container="web/v2",namespace="eu",pod="shop",pod_uid="",probe_type="Liveness",result="successful"} 1
+`
+	compare(t, prom.Config{Engine: f, Compatibility: probe.Kubelet}, want, "prober_probe_total")
+}
+
+func TestSeriesVanishWithTheTarget(t *testing.T) {
+	f := shop()
+	c := prom.New(prom.Config{Engine: f, Compatibility: probe.Kubelet})
+	if n := testutil.CollectAndCount(c, "sonde_probe_passing", "sonde_target_ready", "prober_probe_total"); n != 8 {
+		t.Errorf("%d series with the target, want 8", n)
+	}
+	f.targets = nil
+	if n := testutil.CollectAndCount(c, "sonde_probe_passing", "sonde_target_ready", "prober_probe_total"); n != 0 {
+		t.Errorf("%d series without the target, want none", n)
+	}
+}
+
+func TestNamesAndHelpTextsAreAsPrometheusWantsThem(t *testing.T) {
+	problems, err := testutil.CollectAndLint(prom.New(prom.Config{Engine: shop(), Compatibility: probe.Kubelet}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestWhatIsSentIsWhatWasDescribed(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(prom.New(prom.Config{Engine: shop(), Compatibility: probe.Kubelet}))
+	if _, err := registry.Gather(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheHandlerShowsTheEngineTheBuildAndTheProcess(t *testing.T) {
+	text, status := scrape(prom.New(prom.Config{Engine: shop(), Version: "1.2.3"}).Handler())
+	for _, want := range []string{"sonde_probes 3\n", `sonde_build_info{goversion="go1.`, `version="1.2.3"} 1`, "go_goroutines"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("status %d, the text lacks %q:\n%s", status, want, text)
+		}
+	}
+}
+
+func TestALabelThatIsNotTextSpoilsOnlyItsOwnSeries(t *testing.T) {
+	f := shop()
+	f.stats.Attempts[0].HandlerName = "\xff"
+	text, status := scrape(prom.New(prom.Config{Engine: f}).Handler())
+	if status != http.StatusOK || !strings.Contains(text, `sonde_attempts_total{handler="tcp"`) {
+		t.Errorf("status %d:\n%s", status, text)
+	}
+}
+
+func scrape(h http.Handler) (string, int) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String(), w.Code
+}
+
+func compare(t *testing.T, c prom.Config, want string, names ...string) {
+	t.Helper()
+	if err := testutil.CollectAndCompare(prom.New(c), strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkAScrapeOf10000Probes(b *testing.B) {
+	f := &fake{}
+	for i := range 10_000 {
+		name := fmt.Sprintf("shop/web-%d/nginx", i)
+		f.targets = append(f.targets, engine.TargetStatus{Target: name, Probes: []engine.Status{{
+			ID: probe.ID{Target: name, Kind: probe.Readiness}, Verdict: probe.Passing, Attempts: [4]uint64{probe.Success: 1},
+		}}})
+	}
+	h := prom.New(prom.Config{Engine: f, Compatibility: probe.Kubelet}).Handler()
+	b.ReportAllocs()
+	for b.Loop() {
+		text, _ := scrape(h)
+		b.ReportMetric(float64(len(text)), "B/scrape")
+	}
+}

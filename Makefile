@@ -1,0 +1,51 @@
+# What there is to do, in the order in which a newcomer needs it. Nothing but Go,
+# gcc (for the race detector) and make is needed.
+
+GO ?= go
+BENCH ?= .
+FUZZTIME ?= 20s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@awk -F ': ## ' '/^[a-z]+: ## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: build ## build everything and run config.hcl
+	@exec ./bin/sonde run config.hcl
+
+.PHONY: build
+build: ## build bin/sonde and bin/demo
+	$(GO) build -o bin/sonde ./cmd/engine
+	$(GO) build -o bin/demo ./examples/demo
+
+.PHONY: test
+test: lint ## run everything that must pass, with the race detector
+	$(GO) test -race ./...
+	@echo "all tests passed"
+
+.PHONY: lint
+lint: ## check layout and common mistakes
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w is needed for:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	@$(GO) run ./cmd/engine fmt --check config.hcl
+	@$(GO) run ./cmd/engine validate config.hcl
+
+.PHONY: bench
+bench: ## run the benchmarks (BENCH=regexp chooses)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME
+	@for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			echo "$$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+		done; \
+	done
+
+.PHONY: clean
+clean: ## remove what make has built
+	rm -rf bin

@@ -66,9 +66,11 @@ const (
 // Step folds one event into s. Equal arguments give equal answers.
 func Step(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
 	if e.Type == Attempted {
-		return count(r, s, e)
+		next := count(&r, &s, &e)
+		return s, next
 	}
-	return look(r, s, e, now)
+	next := look(&r, &s, &e, now)
+	return s, next
 }
 
 // Initial returns the verdict published when an instance is first seen (K34).
@@ -91,46 +93,47 @@ func Renew(k probe.Kind, s State) State {
 }
 
 // look asks in the kubelet's order (K31 to K40) whether an attempt is due.
-func look(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
-	in := e.Instance
+func look(r *probe.Rule, s *State, e *Event, now time.Time) Next {
+	in := &e.Instance
 	if in.Phase == probe.Absent || in.ID == "" {
-		return s, Next{Rest: NoInstance}
+		return Next{Rest: NoInstance}
 	}
-	before := s
-	s = adopt(r, s, in)
-	next := Next{}
+	before := s.Verdict
+	adopted := s.adopt(r, in)
+	var next Next
 	switch {
 	case s.OnHold && in.Phase != probe.Gone:
-		next = Next{Rest: Held}
+		next.Rest = Held
 	case in.Phase != probe.Running:
-		s, next = notRunning(r, s, in)
+		next = s.notRunning(r, in)
 	case in.Leaving && r.Kind != probe.Readiness:
-		s, next = leaving(r, revive(r, s))
+		next = s.leave(r)
 	default:
-		s, next = running(r, revive(r, s), e, now)
+		next = s.running(r, e, now)
 	}
-	next.Changed = s.Instance != before.Instance || s.Verdict != before.Verdict
-	return s, next
+	next.Changed = adopted || s.Verdict != before
+	return next
 }
 
-// adopt begins the judging of another life (K34) and lifts a hold that nobody
-// would ever end.
-func adopt(r probe.Rule, s State, in probe.Instance) State {
+// adopt begins the judging of another life (K34) and reports whether it did. It
+// lifts a hold that nobody would ever end.
+func (s *State) adopt(r *probe.Rule, in *probe.Instance) bool {
 	if s.Instance == in.ID {
 		s.OnHold = s.OnHold && holds(r, s.Verdict, in)
-		return s
+		return false
 	}
-	fresh := State{Instance: in.ID, Verdict: Initial(r.Kind)}
+	old := *s
+	*s = State{Instance: in.ID, Verdict: Initial(r.Kind)}
 	if r.Compatibility == probe.Kubelet {
-		fresh.Last, fresh.Run, fresh.Errors = s.Last, s.Run, s.Errors // K48
+		s.Last, s.Run, s.Errors = old.Last, old.Run, old.Errors // K48
 	}
-	return fresh
+	return true
 }
 
 // notRunning publishes that nothing can be well with what does not run (K37).
 // The kubelet fails liveness too, which can end an instance that runs again by
 // then (K143); only its compatibility does.
-func notRunning(r probe.Rule, s State, in probe.Instance) (State, Next) {
+func (s *State) notRunning(r *probe.Rule, in *probe.Instance) Next {
 	switch {
 	case s.OnHold: // and gone: what was decided stands
 	case r.Compatibility == probe.Kubelet:
@@ -141,80 +144,82 @@ func notRunning(r probe.Rule, s State, in probe.Instance) (State, Next) {
 		s.Verdict, s.Down = probe.Failing, true
 	}
 	if in.Phase == probe.Gone {
-		return s, Next{Do: Stop, Rest: Finished}
+		return Next{Do: Stop, Rest: Finished}
 	}
-	return s, Next{Rest: NotRunning}
+	return Next{Rest: NotRunning}
 }
 
 // revive takes back what notRunning has published, since the instance runs
 // again.
-func revive(r probe.Rule, s State) State {
+func (s *State) revive(r *probe.Rule) {
 	if s.Down {
 		s.Verdict, s.Down = Initial(r.Kind), false
 	}
-	return s
 }
 
-// leaving ends startup and liveness probes of an instance that is being deleted,
+// leave ends startup and liveness probes of an instance that is being deleted,
 // so that nobody restarts it (K38). The kubelet also calls it started, which it
 // may never have been (K99); only its compatibility does.
-func leaving(r probe.Rule, s State) (State, Next) {
+func (s *State) leave(r *probe.Rule) Next {
+	s.revive(r)
 	if r.Kind == probe.Liveness || r.Compatibility == probe.Kubelet {
 		s.Verdict = probe.Passing
 	}
-	return s, Next{Do: Stop, Rest: Finished}
+	return Next{Do: Stop, Rest: Finished}
 }
 
 // running applies the initial delay (K39) and the gate between startup and the
 // other kinds (K40).
-func running(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
+func (s *State) running(r *probe.Rule, e *Event, now time.Time) Next {
+	s.revive(r)
 	begin := e.Instance.Since.Add(r.InitialDelay)
 	switch {
 	case now.Before(begin):
-		return s, Next{Rest: InitialDelay, At: begin}
+		return Next{Rest: InitialDelay, At: begin}
 	case r.Kind == probe.Startup && e.Started:
-		return s, Next{Rest: Started}
+		return Next{Rest: Started}
 	case r.Kind != probe.Startup && !e.Started:
-		return s, Next{Rest: NotStarted}
+		return Next{Rest: NotStarted}
 	}
-	return s, Next{Do: Attempt}
+	return Next{Do: Attempt}
 }
 
 // count folds the outcome of an attempt into the run and publishes at the
 // threshold (K41 to K51).
-func count(r probe.Rule, s State, e Event) (State, Next) {
-	if late(r, s, e.Instance) {
-		return s, Next{Do: Turn}
+func count(r *probe.Rule, s *State, e *Event) Next {
+	if s.late(r, &e.Instance) {
+		return Next{Do: Turn}
 	}
 	if e.Outcome == probe.Unknown {
 		s.Errors = up(s.Errors)
 		if r.OnError == probe.ErrorIgnored {
-			return s, Next{Do: Turn} // K41
+			return Next{Do: Turn} // K41
 		}
 	} else {
 		s.Errors = 0
 	}
-	before := s.Verdict
-	s = s.run(e.Outcome)
-	s = s.judge(r)
-	next := Next{Do: Turn, Changed: s.Verdict != before}
-	if s.decided(r) && holds(r, s.Verdict, e.Instance) {
+	s.extend(e.Outcome)
+	if !s.decided(r) {
+		return Next{Do: Turn}
+	}
+	next := Next{Do: Turn, Changed: s.publish()}
+	if holds(r, s.Verdict, &e.Instance) {
 		s.OnHold, s.Run = true, 0 // K49
 		next.Do, next.Rest = Wait, Held
 	}
-	return s, next
+	return next
 }
 
 // late reports whether an answer comes too late to count: it is about another
 // life, or the probe was decided while the attempt was under way, or the
 // instance stopped running or began to leave.
-func late(r probe.Rule, s State, in probe.Instance) bool {
+func (s *State) late(r *probe.Rule, in *probe.Instance) bool {
 	other := s.Instance == "" || s.Instance != in.ID
 	return other || s.OnHold || s.Down || in.Leaving && r.Kind != probe.Readiness
 }
 
-// run extends the run of equal outcomes or begins another (K45).
-func (s State) run(o probe.Outcome) State {
+// extend makes the run of equal outcomes longer or begins another (K45).
+func (s *State) extend(o probe.Outcome) {
 	switch o {
 	case probe.Warning:
 		o = probe.Success
@@ -225,32 +230,30 @@ func (s State) run(o probe.Outcome) State {
 		s.Last, s.Run = o, 0
 	}
 	s.Run = up(s.Run)
-	return s
 }
 
-// judge turns a run that has met its threshold into a verdict (K46).
-func (s State) judge(r probe.Rule) State {
-	switch {
-	case !s.decided(r):
-	case s.Last == probe.Success:
-		s.Verdict = probe.Passing
-	default:
-		s.Verdict = probe.Failing
-	}
-	return s
-}
-
-func (s State) decided(r probe.Rule) bool {
+// decided reports whether the run has met its threshold (K46).
+func (s *State) decided(r *probe.Rule) bool {
 	if s.Last == probe.Success {
 		return s.Run >= r.SuccessThreshold
 	}
 	return s.Run >= r.FailureThreshold
 }
 
+// publish turns the run into a verdict and reports whether it is another one.
+func (s *State) publish() bool {
+	before := s.Verdict
+	s.Verdict = probe.Failing
+	if s.Last == probe.Success {
+		s.Verdict = probe.Passing
+	}
+	return s.Verdict != before
+}
+
 // holds reports whether verdict v ends the attempts on an instance (K49): a
 // startup probe that has passed has done its work; a startup or liveness probe
 // that fails waits for the instance's end, where somebody brings it about.
-func holds(r probe.Rule, v probe.Verdict, in probe.Instance) bool {
+func holds(r *probe.Rule, v probe.Verdict, in *probe.Instance) bool {
 	switch {
 	case r.Kind == probe.Startup && v == probe.Passing:
 		return true

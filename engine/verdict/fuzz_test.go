@@ -1,0 +1,220 @@
+package verdict_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// FuzzStep leads one probe through any events and holds each step to the laws.
+// The first four bytes are the rule, every other three an event.
+func FuzzStep(f *testing.F) {
+	f.Add([]byte{2, 1, 3, 0, 0x0c, 0x71, 0, 0x01, 1, 1, 0x01, 3, 1, 0x01, 3, 1})
+	f.Add([]byte{3, 1, 2, 0, 0x04, 0x31, 0, 0x01, 3, 9, 0x01, 3, 9, 0x04, 0x11, 9, 0x04, 0x32, 9})
+	f.Add([]byte{1, 1, 2, 2, 0x04, 0x21, 0, 0x01, 0, 9, 0x01, 1, 9, 0x04, 0xa1, 9})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < 4 {
+			return
+		}
+		w := walk{t: t, rule: ruleFrom(b[:4]), now: t0}
+		for b = b[4:]; len(b) >= 3; b = b[3:] {
+			w.now = w.now.Add(time.Duration(b[2]) * time.Second / 4)
+			w.step(eventFrom(b[0], b[1], w.now))
+		}
+	})
+}
+
+func ruleFrom(b []byte) probe.Rule {
+	r := probe.Rule{
+		Kind:             probe.Kind(b[0]%3) + probe.Startup,
+		SuccessThreshold: 1,
+		FailureThreshold: int32(b[2]%4) + 1,
+		InitialDelay:     time.Duration(b[3]>>4) * time.Second,
+		OnError:          probe.OnError(b[3] & 1),
+		Compatibility:    probe.Compatibility(b[3] >> 1 & 1),
+	}
+	if r.Kind == probe.Readiness {
+		r.SuccessThreshold = int32(b[1]%4) + 1
+	}
+	return r
+}
+
+// eventFrom makes an event of the bits of what and how.
+func eventFrom(what, how byte, now time.Time) verdict.Event {
+	in := probe.Instance{
+		ID:      []string{"a", "b", "c", ""}[what>>1&3],
+		Phase:   probe.Phase(what>>3) % (probe.Gone + 1),
+		Since:   now.Add(-time.Duration(what>>6) * 5 * time.Second),
+		Managed: how&0x10 != 0,
+		Leaving: how&0xc0 == 0xc0,
+	}
+	if what&1 == 0 {
+		return verdict.Event{Type: verdict.Looked, Instance: in, Started: how&0x20 != 0}
+	}
+	return verdict.Event{Type: verdict.Attempted, Instance: in, Outcome: probe.Outcome(how % 4)}
+}
+
+// walk is one probe on its way through events, with a memory of its own.
+type walk struct {
+	t     *testing.T
+	rule  probe.Rule
+	now   time.Time
+	state verdict.State
+	seen  []probe.Outcome // what counted, in this instance, since its last hold
+}
+
+// step is one event and what it did.
+type step struct {
+	rule          probe.Rule
+	event         verdict.Event
+	now           time.Time
+	before, after verdict.State
+	next          verdict.Next
+	seen          []probe.Outcome // with the outcome of this event, if it may count
+}
+
+func (w *walk) step(e verdict.Event) {
+	s := step{rule: w.rule, event: e, now: w.now, before: w.state}
+	s.after, s.next = verdict.Step(w.rule, w.state, e, w.now)
+	again, nextAgain := verdict.Step(w.rule, w.state, e, w.now)
+	if again != s.after || nextAgain != s.next {
+		w.t.Errorf("equal input gave another output: %+v %+v, then %+v %+v", s.after, s.next, again, nextAgain)
+	}
+	w.remember(&s)
+	w.state = s.after
+	for name, holds := range laws {
+		if !holds(s) {
+			w.t.Errorf("%s:\n  rule %+v\n event %+v\nbefore %+v\n after %+v\n  next %+v", name, s.rule, s.event, s.before, s.after, s.next)
+		}
+	}
+}
+
+// remember keeps the outcomes in a row that a verdict may rest on.
+func (w *walk) remember(s *step) {
+	if s.after.Instance != s.before.Instance && s.rule.Compatibility == probe.Mended {
+		w.seen = nil
+	}
+	if o, ok := counted(s); ok {
+		w.seen = append(w.seen, o)
+	}
+	s.seen = w.seen
+	if s.after.OnHold {
+		w.seen = nil
+	}
+}
+
+// counted returns what an outcome counts as, and whether it counts at all.
+func counted(s *step) (probe.Outcome, bool) {
+	o, in := s.event.Outcome, s.event.Instance
+	leaves := in.Leaving && s.rule.Kind != probe.Readiness
+	switch {
+	case s.event.Type != verdict.Attempted, in.ID == "", in.ID != s.before.Instance:
+		return o, false
+	case s.before.OnHold, s.before.Down, leaves:
+		return o, false
+	case o == probe.Unknown:
+		return probe.Failure, s.rule.OnError == probe.ErrorFails
+	case o == probe.Warning:
+		return probe.Success, true
+	}
+	return o, true
+}
+
+// laws hold for every step. Each is told as what it forbids or demands.
+var laws = map[string]func(step) bool{
+	"an unknown outcome changes nothing but the errors": func(s step) bool {
+		if s.event.Type != verdict.Attempted || s.event.Outcome != probe.Unknown || s.rule.OnError == probe.ErrorFails {
+			return true
+		}
+		before, after := s.before, s.after
+		before.Errors, after.Errors = 0, 0
+		return before == after && !s.next.Changed
+	},
+	"on hold nothing changes before another instance, or the end of the driver": func(s step) bool {
+		looked := s.event.Type == verdict.Looked
+		freed := looked && (s.event.Instance.ID != s.before.Instance || !s.event.Instance.Managed)
+		return !s.before.OnHold || freed || s.before == s.after
+	},
+	"a hold that ends leaves the verdict as it is": func(s step) bool {
+		same := s.before.Instance == s.after.Instance
+		return !s.before.OnHold || !same || s.event.Instance.Phase != probe.Running || s.event.Instance.Leaving ||
+			s.before.Verdict == s.after.Verdict
+	},
+	"an attempt turns the verdict only after as many equal outcomes as the threshold": func(s step) bool {
+		if s.event.Type != verdict.Attempted || s.before.Verdict == s.after.Verdict {
+			return true
+		}
+		if s.after.Verdict == probe.Passing {
+			return endsWith(s.seen, probe.Success, s.rule.SuccessThreshold)
+		}
+		return s.after.Verdict == probe.Failing && endsWith(s.seen, probe.Failure, s.rule.FailureThreshold)
+	},
+	"as many equal outcomes as the threshold turn the verdict": func(s step) bool {
+		if _, counts := counted(&s); !counts {
+			return true
+		}
+		passes := endsWith(s.seen, probe.Success, s.rule.SuccessThreshold)
+		fails := endsWith(s.seen, probe.Failure, s.rule.FailureThreshold)
+		return (!passes || s.after.Verdict == probe.Passing) && (!fails || s.after.Verdict == probe.Failing)
+	},
+	"changed is told exactly when instance or verdict differ": func(s step) bool {
+		differ := s.before.Instance != s.after.Instance || s.before.Verdict != s.after.Verdict
+		return s.next.Changed == differ
+	},
+	"without an instance the state is zero": func(s step) bool {
+		return s.after.Instance != "" || s.after == verdict.State{}
+	},
+	"an answer that comes too late changes nothing": func(s step) bool {
+		_, counts := counted(&s)
+		return counts || s.event.Type == verdict.Looked || s.event.Outcome == probe.Unknown || s.before == s.after
+	},
+	"only a look meets another instance": func(s step) bool {
+		return s.event.Type == verdict.Looked || s.before.Instance == s.after.Instance
+	},
+	"readiness is never on hold": func(s step) bool {
+		return s.rule.Kind != probe.Readiness || !s.after.OnHold
+	},
+	"without a driver only what has started is on hold": func(s step) bool {
+		if s.event.Instance.Managed || s.before.OnHold && s.before == s.after {
+			return true
+		}
+		return !s.after.OnHold || s.rule.Kind == probe.Startup && s.after.Verdict == probe.Passing
+	},
+	"what is on hold has a verdict": func(s step) bool {
+		return !s.after.OnHold || s.after.Verdict != probe.Undecided && s.after.Run == 0
+	},
+	"what does not run never passes": func(s step) bool {
+		return !s.after.Down || s.after.Verdict != probe.Passing && !s.after.OnHold
+	},
+	"an attempt is made only where something runs and nothing is held": func(s step) bool {
+		in := s.event.Instance
+		return s.next.Do != verdict.Attempt || s.event.Type == verdict.Looked && in.Phase == probe.Running && in.ID != "" &&
+			!s.after.OnHold && !s.after.Down && s.event.Started == (s.rule.Kind != probe.Startup) &&
+			s.now.Sub(in.Since) >= s.rule.InitialDelay
+	},
+	"a time to look again is in the future, and only for the initial delay": func(s step) bool {
+		return s.next.At.IsZero() == (s.next.Rest != verdict.InitialDelay) && (s.next.At.IsZero() || s.next.At.After(s.now))
+	},
+	"a rest has a reason, and nothing else has": func(s step) bool {
+		rests := s.next.Do == verdict.Wait || s.next.Do == verdict.Stop
+		return rests == (s.next.Rest != verdict.NotResting)
+	},
+	"no count is negative": func(s step) bool {
+		return s.after.Run >= 0 && s.after.Errors >= 0
+	},
+}
+
+// endsWith reports whether the last n outcomes are all o.
+func endsWith(seen []probe.Outcome, o probe.Outcome, n int32) bool {
+	if len(seen) < int(n) {
+		return false
+	}
+	for _, each := range seen[len(seen)-int(n):] {
+		if each != o {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,114 @@
+package tests
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// at is a made-up package of ours. Imports that begin with "~" are ours too.
+func at(path string, imports ...string) pkg {
+	return pkg{ImportPath: module + "/" + path, Imports: own(imports)}
+}
+
+func own(imports []string) []string {
+	var full []string
+	for _, i := range imports {
+		if rest, ok := strings.CutPrefix(i, "~"); ok {
+			i = module + "/" + rest
+		}
+		full = append(full, i)
+	}
+	return full
+}
+
+// tested is a made-up package whose tests import something.
+func tested(path string, imports ...string) pkg {
+	p := at(path)
+	p.TestImports, p.XTestImports = own(imports[:1]), own(imports[1:])
+	return p
+}
+
+func TestTheCheckerFindsWhatIsForbidden(t *testing.T) {
+	cases := []struct {
+		name string
+		pkg  pkg
+		want string // part of the only problem
+	}{
+		{"no floor", at("utils"), "utils is on no floor"},
+		{"no floor for the root", pkg{ImportPath: module}, "is on no floor"},
+		{"upward", at("probe", "~engine/verdict"), "not lower"},
+		{"upward to a far floor", at("engine", "~adapter/prom"), "not lower"},
+		{"a sibling", at("builtin/http", "~builtin/tcp"), "not lower"},
+		{"siblings without a house", at("adapter/prom", "~adapter/httpapi"), "not lower"},
+		{"another house on the same floor", at("adapter/restart/process", "~adapter/prom"), "not lower"},
+		{"up the steps of a house", at("adapter/restart", "~adapter/restart/process"), "not lower"},
+		{"a neighbour on the same step", at("config/internal/tree", "~config/internal/function"), "not lower"},
+		{"engine knows builtin", at("engine", "~builtin/internal/dial"), "must not know"},
+		{"builtin knows engine", at("builtin/tcp", "~engine/verdict"), "must not know"},
+		{"an adapter knows config", at("adapter/kube", "~config"), "must not know"},
+		{"config knows a handler", at("config", "~builtin/http"), "must not know"},
+		{"a module outside its place", at("engine", "github.com/tetratelabs/wazero/api"), "belongs to wasmhost"},
+		{"a module nobody knows", at("cmd/engine", "example.com/thing"), "has no place"},
+		{"a module whose name only begins alike", at("config", "github.com/zclconf/go-cty-debug"), "has no place"},
+		{"x/sync on floor 1", at("engine/verdict", "golang.org/x/sync/errgroup"), "belongs to engine"},
+		{"a test's module in code", at("cmd/engine", "github.com/rogpeppe/go-internal/testscript"), "belongs to cmd"},
+		{"a test with a misplaced module", tested("probe", "testing", "github.com/spf13/cobra"), "belongs to cmd"},
+		{"a lock in a pure package", at("engine/internal/slots", "sync/atomic"), "is pure and imports sync/atomic"},
+		{"chance in a pure package", at("engine/verdict", "math/rand/v2"), "is pure and imports math/rand/v2"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := problems(c.pkg)
+			if len(got) != 1 || !strings.Contains(got[0], c.want) {
+				t.Errorf("got %q, want one problem with %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTheCheckerAllowsWhatIsAllowed(t *testing.T) {
+	cases := map[string]pkg{
+		"the standard library":            at("probe", "context", "fmt"),
+		"a lower floor":                   at("engine", "~engine/verdict", "~engine/internal/timeline", "~probe", "sync"),
+		"a floor far below":               at("cmd/engine", "~probe", "github.com/spf13/cobra", "golang.org/x/sync/errgroup"),
+		"down the steps of a house":       at("adapter/restart/process", "~adapter/restart", "golang.org/x/sys/unix"),
+		"the house of config":             at("config/format", "~config", "~config/internal/tree", "github.com/hashicorp/hcl/v2/hclwrite"),
+		"arithmetic in a pure package":    at("engine/verdict", "math", "math/bits", "time", "fmt"),
+		"a test that looks upward":        tested("probe", "~engine", "~adapter/prom"),
+		"a test's module in a test":       tested("cmd/engine", "testing", "github.com/rogpeppe/go-internal/testscript"),
+		"a test that needs a lock":        tested("engine/verdict", "sync", "os"),
+		"a name that begins like another": at("engine/internal/osmosis", "iter"),
+	}
+	for name, p := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := problems(p); len(got) != 0 {
+				t.Errorf("got %q, want no problem", got)
+			}
+		})
+	}
+}
+
+func TestTheCheckerFindsClocks(t *testing.T) {
+	cases := []struct {
+		name, source string
+		want         []string
+	}{
+		{"a call", `import "time"; var t = time.Now()`, []string{"time.Now"}},
+		{"a value", `import "time"; var now = time.Since`, []string{"time.Since"}},
+		{"another name", `import clock "time"; var t = clock.Until(x)`, []string{"time.Until"}},
+		{"a dot import", `import . "time"; var t = Now()`, []string{"a dot import of time"}},
+		{"a timer", `import "time"; var t = time.NewTimer(1)`, []string{"time.NewTimer"}},
+		{"arithmetic", `import "time"; var t = time.Unix(0, 0).Add(time.Second)`, nil},
+		{"another's Now", `import "example.com/time2"; var t = time2.Now()`, nil},
+		{"no import at all", `var t = time.Now()`, nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := clocksIn([]byte("package p; " + c.source))
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+}

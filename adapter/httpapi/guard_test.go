@@ -1,0 +1,174 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/engine"
+)
+
+const token = "correct-horse-battery"
+
+func TestAListenerThatIsOpenToOthersNeedsToKnowItsCallers(t *testing.T) {
+	for _, c := range []struct {
+		address string
+		guarded bool
+		want    string
+	}{
+		{address: "127.0.0.1:9650"},
+		{address: "127.8.8.8:0"},
+		{address: "[::1]:9650"},
+		{address: "[::ffff:127.0.0.1]:9650"},
+		{address: "localhost:9650"},
+		{address: "0.0.0.0:9650", guarded: true},
+		{address: ":9650", want: "nothing asks callers who they are"},
+		{address: "0.0.0.0:9650", want: "nothing asks callers who they are"},
+		{address: "[::]:9650", want: "nothing asks callers who they are"},
+		{address: "localhost.example:9650", want: "nothing asks callers who they are"},
+		{address: "127.0.0.1", want: "must be an address and a port number"},
+		{address: "127.0.0.1:http", want: "must be a number from 0 to 65535"},
+		{address: "127.0.0.1:65536", want: "must be a number from 0 to 65535"},
+	} {
+		err := httpapi.CheckListen(c.address, c.guarded)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("CheckListen(%q, %v) = %v, want %q", c.address, c.guarded, err, c.want)
+		}
+	}
+}
+
+func TestNewRefusesWhatCannotBeServedSafely(t *testing.T) {
+	e := engine.New(engine.Config{})
+	for _, c := range []struct {
+		config httpapi.Config
+		want   string
+	}{
+		{httpapi.Config{}, "no engine"},
+		{httpapi.Config{Engine: e, Listen: "0.0.0.0:0"}, "open to other machines"},
+		{httpapi.Config{Engine: e, Token: "short"}, "token is 5 bytes long, it must be 16 or more"},
+		{httpapi.Config{Engine: e, Token: "sixteen bytes or so"}, "without spaces"},
+		{httpapi.Config{Engine: e, TLS: httpapi.TLS{CertFile: "x"}}, "needs both"},
+		{httpapi.Config{Engine: e, TLS: httpapi.TLS{CertFile: "x", KeyFile: "y"}}, "no such file"},
+	} {
+		if _, err := httpapi.New(c.config); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("New(%+v): %v, want %q", c.config, err, c.want)
+		}
+	}
+}
+
+// asked is a request that a test makes.
+type asked struct {
+	name    string
+	method  string // default GET
+	path    string // default /v1/targets
+	host    string // default 127.0.0.1:9650
+	headers map[string]string
+	want    int
+}
+
+func (a asked) do(h http.Handler) *httptest.ResponseRecorder {
+	method, path := a.method, a.path
+	if method == "" {
+		method = http.MethodGet
+	}
+	if path == "" {
+		path = "/v1/targets"
+	}
+	r := httptest.NewRequest(method, path, nil)
+	r.Host = a.host
+	if a.host == "" {
+		r.Host = httpapi.DefaultListen
+	}
+	for k, v := range a.headers {
+		r.Header.Set(k, v)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestWithoutATokenOnlyCallersOnThisMachineAreAnswered(t *testing.T) {
+	s := server(t, httpapi.Config{})
+	for _, a := range []asked{
+		{name: "the address", want: 200},
+		{name: "another loopback address", host: "[::1]:80", want: 200},
+		{name: "without a port", host: "127.0.0.1", want: 200},
+		{name: "the name", host: "LocalHost:9650", want: 200},
+		{name: "a name that leads here", host: "evil.example:9650", want: 403},
+		{name: "a name that looks like it", host: "127.0.0.1.evil.example", want: 403},
+		{name: "health by such a name", path: "/healthz", host: "evil.example", want: 403},
+		{name: "the page", path: "/", host: "evil.example", want: 403},
+		{name: "no host", host: " ", want: 403},
+		{name: "its own page", headers: map[string]string{"Origin": "http://127.0.0.1:9650"}, want: 200},
+		{name: "another site's page", headers: map[string]string{"Origin": "http://evil.example"}, want: 403},
+		{name: "another port's page", headers: map[string]string{"Origin": "http://127.0.0.1:3000"}, want: 403},
+		{name: "a page without an origin", headers: map[string]string{"Origin": "null"}, want: 403},
+		{name: "a picture on another page", headers: map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, want: 403},
+		{name: "a frame in another page", headers: map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Dest": "iframe"}, want: 403},
+		{name: "a link on another page", headers: map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}, want: 200},
+		{name: "typed in", headers: map[string]string{"Sec-Fetch-Site": "none", "Sec-Fetch-Dest": "document"}, want: 200},
+	} {
+		if w := a.do(s); w.Code != a.want {
+			t.Errorf("%s: status %d, want %d: %s", a.name, w.Code, a.want, w.Body)
+		}
+	}
+}
+
+func TestATokenIsNeededForAllButHealthAndThePage(t *testing.T) {
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("up 1\n")) })
+	s := server(t, httpapi.Config{Token: token, Listen: "0.0.0.0:0", Metrics: metrics})
+	with := func(header string) map[string]string { return map[string]string{"Authorization": header} }
+	for _, a := range []asked{
+		{name: "nothing shown", want: 401},
+		{name: "the token", headers: with("Bearer " + token), want: 200},
+		{name: "the scheme in other case", headers: with("bearer  " + token), want: 200},
+		{name: "another token", headers: with("Bearer " + token + "x"), want: 401},
+		{name: "part of it", headers: with("Bearer " + token[:20]), want: 401},
+		{name: "another scheme", headers: with("Basic " + token), want: 401},
+		{name: "no scheme", headers: with(token), want: 401},
+		{name: "in the query", path: "/v1/targets?token=" + token, want: 401},
+		{name: "in the query, too", path: "/v1/targets?token=" + token, headers: with("Bearer " + token), want: 400},
+		{name: "one target", path: "/v1/targets/web", want: 401},
+		{name: "events", path: "/v1/events", want: 401},
+		{name: "stats", path: "/v1/stats", want: 401},
+		{name: "metrics", path: "/metrics", want: 401},
+		{name: "metrics, with it", path: "/metrics", headers: with("Bearer " + token), want: 200},
+		{name: "what is not there", path: "/nothing", want: 401},
+		{name: "by another name", host: "sonde.example", headers: with("Bearer " + token), want: 200},
+		{name: "another site's page", headers: map[string]string{"Authorization": "Bearer " + token, "Origin": "http://evil.example"}, want: 403},
+		{name: "health", path: "/healthz", host: "10.0.0.7:9650", want: 200},
+		{name: "readiness", path: "/readyz", want: 200},
+		{name: "the page", path: "/", want: 200},
+		{name: "its script", path: "/page.js", want: 200},
+		{name: "its style", path: "/page.css", want: 200},
+	} {
+		w := a.do(s)
+		if w.Code != a.want {
+			t.Errorf("%s: status %d, want %d: %s", a.name, w.Code, a.want, w.Body)
+		}
+		if w.Code == 401 && w.Header().Get("WWW-Authenticate") == "" {
+			t.Errorf("%s: the answer does not say what is needed", a.name)
+		}
+	}
+}
+
+func TestEveryAnswerIsNeitherKeptNorFramedNorGuessedAt(t *testing.T) {
+	s := server(t, httpapi.Config{})
+	for _, a := range []asked{{path: "/"}, {path: "/v1/targets"}, {path: "/nothing"}, {host: "evil.example"}, {method: "POST"}} {
+		h := a.do(s).Header()
+		for name, want := range map[string]string{
+			"Cache-Control":           "no-store",
+			"X-Content-Type-Options":  "nosniff",
+			"Content-Security-Policy": "frame-ancestors 'none'",
+		} {
+			if !strings.Contains(h.Get(name), want) {
+				t.Errorf("%+v: %s is %q, want %q", a, name, h.Get(name), want)
+			}
+		}
+		if csp := h.Get("Content-Security-Policy"); strings.Contains(csp, "unsafe") || !strings.HasPrefix(csp, "default-src 'none'") {
+			t.Errorf("the policy is too wide: %s", csp)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// still is an engine that stands still.
+type still struct {
+	*engine.Engine // for Subscribe
+	targets        []engine.TargetStatus
+	stats          engine.Stats
+}
+
+func (s *still) Targets() iter.Seq[engine.TargetStatus] { return slices.Values(s.targets) }
+func (s *still) Stats() engine.Stats                    { return s.stats }
+func (s *still) Target(name string) (engine.TargetStatus, bool) {
+	for _, t := range s.targets {
+		if t.Target == name {
+			return t, true
+		}
+	}
+	return engine.TargetStatus{}, false
+}
+
+// server returns a Server for the engine of c, or else for shop.
+func server(t *testing.T, c httpapi.Config) *httpapi.Server {
+	t.Helper()
+	if c.Engine == nil {
+		c.Engine = shop()
+	}
+	s, err := httpapi.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// shop has a target with a failing probe, one that has not started, and one
+// with a difficult name and nothing but a name.
+func shop() *still {
+	rule := func(k probe.Kind) probe.Rule { return probe.Rule{Kind: k}.WithDefaults() }
+	webID := func(k probe.Kind, name string) probe.ID {
+		return probe.ID{Target: "shop/web", Kind: k, Name: name}
+	}
+	return &still{
+		Engine: engine.New(engine.Config{}),
+		targets: []engine.TargetStatus{
+			{
+				Target: "shop/db", Address: "10.0.0.8", Live: true,
+				Instance: probe.Instance{ID: "8", Phase: probe.Running, Since: noon},
+				Probes: []engine.Status{{
+					ID: probe.ID{Target: "shop/db", Kind: probe.Startup}, Rule: rule(probe.Startup), HandlerName: "tcp",
+					Instance: "8", Attempting: true,
+				}},
+			},
+			{
+				Target: "shop/web", Address: "10.0.0.7", Started: true,
+				Instance: probe.Instance{
+					ID: "7", Phase: probe.Running, Since: noon, Restarts: 4,
+					Reason: probe.ReasonBudget, Detail: "exit status 1",
+				},
+				Probes: []engine.Status{
+					{
+						ID: webID(probe.Readiness, "db"), Rule: rule(probe.Readiness), HandlerName: "http",
+						Instance: "7", Verdict: probe.Passing, Since: noon, Changes: 3,
+						Last: probe.Failure, Run: 2, Next: noon.Add(10 * time.Second),
+						Result: probe.Result{
+							Outcome: probe.Failure, Reason: probe.ReasonHTTPStatus, Detail: "status 503, want 200-399",
+							Took: 12300 * time.Microsecond, Tries: 1,
+							Phases: probe.Phases{Connect: time.Millisecond, FirstByte: 11 * time.Millisecond},
+						},
+						ResultAt: noon.Add(1234567 * time.Microsecond), Attempts: [4]uint64{1, 20, 3, 4},
+					},
+					{
+						ID: webID(probe.Liveness, ""), Rule: rule(probe.Liveness), HandlerName: "exec",
+						Instance: "7", Verdict: probe.Failing, Since: noon, Changes: 2,
+						Last: probe.Failure, Run: 17, OnHold: true, Rest: verdict.Held,
+						Result:   probe.Fail(probe.ReasonExecExit, "%s", strings.Repeat("no ", 1000)),
+						ResultAt: noon, Attempts: [4]uint64{probe.Failure: 17},
+					},
+				},
+			},
+			{Target: `web["a"]`, Instance: probe.Instance{Phase: probe.Absent}},
+		},
+		stats: engine.Stats{
+			Probes: 3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Panics: 5, Dropped: 6,
+			Lateness: engine.Histogram{Bounds: []time.Duration{time.Millisecond}, Counts: []uint64{7, 1}, Sum: 9 * time.Millisecond},
+			Attempts: []engine.AttemptStats{{
+				Kind: probe.Readiness, HandlerName: "http", Outcome: probe.Failure,
+				Took: engine.Histogram{Bounds: []time.Duration{time.Second}, Counts: []uint64{4, 0}, Sum: 2 * time.Second},
+			}},
+		},
+	}
+}
+
+func TestAnswersAreAsTheGoldenFilesHaveThem(t *testing.T) {
+	s := server(t, httpapi.Config{Ready: func() error { return errors.New("the configuration is being read") }})
+	for name, path := range map[string]string{
+		"targets":        "/v1/targets",
+		"targets_probes": "/v1/targets?probes=true",
+		"target":         "/v1/targets/shop/web",
+		"stats":          "/v1/stats",
+		"healthz":        "/healthz",
+		"readyz":         "/readyz",
+		"not_found":      "/v1/targets/web",
+	} {
+		w := asked{path: path}.do(s)
+		golden(t, name, w.Body.Bytes())
+		if got := w.Header().Get("Content-Type"); got != "application/json" {
+			t.Errorf("%s: content type %q", path, got)
+		}
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, got, "", "  "); err != nil {
+		t.Errorf("%s: %v: %s", name, err, got)
+	}
+	file := filepath.Join("testdata", name+".json")
+	if *rewrite {
+		if err := os.WriteFile(file, pretty.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(pretty.Bytes(), want) {
+		t.Errorf("%s: %v, got\n%s", name, err, pretty.Bytes())
+	}
+}
+
+func TestATargetIsFoundByEveryNameThatItMayHave(t *testing.T) {
+	e := shop()
+	names := []string{"shop/web", `web["a"]`, "a//b", "/a/", "..", "a/../b", "a?b#c", "50%", "%2F", "ö ü", "+", "."}
+	for _, name := range names {
+		e.targets = append(e.targets, engine.TargetStatus{Target: name, Address: name})
+	}
+	c := client(t, server(t, httpapi.Config{Engine: e}))
+	for _, name := range names {
+		if got, err := c.Target(t.Context(), name); err != nil || got.Name != name {
+			t.Errorf("%q: %q, %v", name, got.Name, err)
+		}
+	}
+}
+
+func TestListsHoldWhatWasAskedFor(t *testing.T) {
+	s := server(t, httpapi.Config{})
+	for query, want := range map[string]string{
+		"":                                "shop/db shop/web web[\"a\"] of 3",
+		"?verdict=failing":                "shop/web of 1",
+		"?verdict=undecided":              "shop/db of 1",
+		"?kind=liveness":                  "shop/web of 1",
+		"?kind=startup&verdict=undecided": "shop/db of 1",
+		"?kind=startup&verdict=failing":   "of 0",
+		"?limit=1":                        "shop/db of 3, next shop/db",
+		"?limit=1&after=shop/db":          "shop/web of 2, next shop/web",
+		"?limit=1&after=shop/web":         "web[\"a\"] of 1",
+		"?after=zzz":                      "of 0",
+	} {
+		var list httpapi.Targets
+		w := asked{path: "/v1/targets" + query}.do(s)
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
+			t.Fatal(err)
+		}
+		if got := describe(list); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+func describe(list httpapi.Targets) string {
+	var names []string
+	for _, t := range list.Targets {
+		names = append(names, t.Name)
+	}
+	s := strings.TrimSpace(strings.Join(names, " ") + fmt.Sprintf(" of %d", list.Total))
+	if list.Next != "" {
+		s += ", next " + list.Next
+	}
+	return s
+}
+
+func TestQueriesThatAreWrongAreRefusedWithTheReason(t *testing.T) {
+	s := server(t, httpapi.Config{})
+	for path, want := range map[string]string{
+		"/v1/targets?verdict=bad":          `verdict is \"bad\", it must be one of undecided, passing, failing`,
+		"/v1/targets?kind=bad":             `kind is \"bad\"`,
+		"/v1/targets?kind=":                `kind is \"\"`,
+		"/v1/targets?limit=0":              "limit is",
+		"/v1/targets?limit=5001":           "from 1 to 5000",
+		"/v1/targets?limit=many":           "limit is",
+		"/v1/targets?limit=1&limit=2":      "limit is given 2 times",
+		"/v1/targets?probes=yes":           "must be true or false",
+		"/v1/targets?verdikt=failing":      "unknown field",
+		"/v1/targets?a=%zz":                "cannot be read",
+		"/v1/events?snapshot=1":            "must be true or false",
+		"/v1/events?name=web":              "unknown field",
+		"/v1/events?target=a&target=b":     "target is given 2 times",
+		"/v1/events?snapshot=true;target=": "cannot be read",
+	} {
+		w := asked{path: path}.do(s)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: status %d, want 400 with %q: %s", path, w.Code, want, w.Body)
+		}
+	}
+}
+
+func TestWhatIsNotServedIsRefusedAsJSON(t *testing.T) {
+	s := server(t, httpapi.Config{})
+	for _, a := range []asked{
+		{path: "/nothing", want: 404},
+		{path: "/v1", want: 404},
+		{path: "/v1/targets/", want: 404},
+		{path: "/metrics", want: 404}, // none is configured
+		{path: "/page/index.html", want: 404},
+		{method: "POST", want: 405},
+		{method: "DELETE", path: "/v1/targets/shop/web", want: 405},
+		{method: "OPTIONS", path: "/", want: 405},
+		{path: "/v1/targets/" + strings.Repeat("a", 5000), want: 404},
+	} {
+		w := a.do(s)
+		var body struct{ Error httpapi.Error }
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != a.want || body.Error.Status != a.want || len(body.Error.Message) > 700 {
+			t.Errorf("%s %s: %v, status %d, want %d: %s", a.method, a.path, err, w.Code, a.want, w.Body)
+		}
+		if a.want == 405 && w.Header().Get("Allow") != "GET, HEAD" {
+			t.Errorf("%s %s: Allow is %q", a.method, a.path, w.Header().Get("Allow"))
+		}
+	}
+}
+
+func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
+	s := server(t, httpapi.Config{})
+	types := map[string]string{"/": "text/html", "/page.js": "text/javascript", "/page.css": "text/css"}
+	for _, path := range slices.Sorted(maps.Keys(types)) {
+		w := asked{path: path}.do(s)
+		body := w.Body.String()
+		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), types[path]) {
+			t.Errorf("%s: status %d, %s", path, w.Code, w.Header().Get("Content-Type"))
+		}
+		for _, bad := range []string{"http://", "https://", "innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "style=", "onclick="} {
+			if strings.Contains(body, bad) {
+				t.Errorf("%s has %q", path, bad)
+			}
+		}
+	}
+}
+
+func FuzzNoRequestIsAnsweredOtherwiseThanByJSONOrTheStatusItNames(f *testing.F) {
+	for _, seed := range []string{"targets", "targets?limit=1", "targets/shop/web", "targets?verdict=failing&kind=liveness", "targets/%2e%2e", "stats?x", "targets?after=%ff"} {
+		f.Add(seed)
+	}
+	s, err := httpapi.New(httpapi.Config{Engine: shop()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, rest string) {
+		if strings.HasPrefix(rest, "events") {
+			t.Skip("a stream does not end")
+		}
+		r, err := http.NewRequest(http.MethodGet, "http://localhost/v1/"+rest, nil)
+		if err != nil || strings.HasPrefix(r.URL.Path, "/v1/events") {
+			t.Skip("not a request")
+		}
+		w := record(s, r)
+		if w.Code >= 300 && w.Code < 400 {
+			return // to the same path, cleaned
+		}
+		if !json.Valid(w.Body.Bytes()) || w.Code >= 500 {
+			t.Errorf("%q: status %d: %s", rest, w.Code, w.Body)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// newTarget renders t without its probes.
+func newTarget(t engine.TargetStatus, text int) Target {
+	in := t.Instance
+	return Target{
+		Name: t.Target, Address: t.Address, Started: t.Started, Ready: t.Ready, Live: t.Live,
+		Instance: Instance{
+			ID: in.ID, Phase: in.Phase, Since: wall(in.Since), Restarts: in.Restarts,
+			Reason: in.Reason, Detail: probe.CleanText(in.Detail, text),
+		},
+		Summary: newSummary(t.Probes),
+	}
+}
+
+func newSummary(probes []engine.Status) Summary {
+	var s Summary
+	for _, p := range probes {
+		switch p.Verdict {
+		case probe.Passing:
+			s.Passing++
+		case probe.Failing:
+			s.Failing++
+		default:
+			s.Undecided++
+		}
+		if p.OnHold {
+			s.OnHold++
+		}
+	}
+	return s
+}
+
+// newProbes renders each status, with texts of at most text bytes.
+func newProbes(all []engine.Status, text int) []Probe {
+	probes := make([]Probe, 0, len(all))
+	for _, s := range all {
+		probes = append(probes, newProbe(s, text))
+	}
+	return probes
+}
+
+func newProbe(s engine.Status, text int) Probe {
+	p := named(s.ID)
+	p.Handler = s.HandlerName
+	p.Instance, p.Verdict, p.Since, p.Changes = s.Instance, s.Verdict, wall(s.Since), s.Changes
+	p.Last, p.Run, p.Threshold = s.Last, s.Run, s.Threshold()
+	p.Progress = fmt.Sprintf("%d/%d", min(p.Run, p.Threshold), p.Threshold)
+	p.Errors, p.OnHold, p.Rest, p.Attempting, p.Next = s.Errors, s.OnHold, s.Rest, s.Attempting, wall(s.Next)
+	p.Result = newResult(s, text)
+	p.Attempts = Attempts{
+		Success: s.Attempts[probe.Success], Warning: s.Attempts[probe.Warning],
+		Failure: s.Attempts[probe.Failure], Unknown: s.Attempts[probe.Unknown],
+	}
+	p.Rule = newRule(s.Rule)
+	return p
+}
+
+// named returns a Probe that has only what names it.
+func named(id probe.ID) Probe {
+	return Probe{ID: id.String(), Target: id.Target, Kind: id.Kind, Name: id.Name}
+}
+
+func newResult(s engine.Status, text int) *Result {
+	if s.ResultAt.IsZero() {
+		return nil
+	}
+	r := s.Result
+	return &Result{
+		Outcome: r.Outcome, Reason: r.Reason, Detail: probe.CleanText(r.Detail, text),
+		At: wall(s.ResultAt), TookSeconds: r.Took.Seconds(), Tries: r.Tries,
+		Phases: Phases{
+			ResolveSeconds: r.Phases.Resolve.Seconds(), ConnectSeconds: r.Phases.Connect.Seconds(),
+			TLSSeconds: r.Phases.TLS.Seconds(), FirstByteSeconds: r.Phases.FirstByte.Seconds(),
+		},
+	}
+}
+
+func newRule(r probe.Rule) Rule {
+	return Rule{
+		InitialDelaySeconds: r.InitialDelay.Seconds(),
+		PeriodSeconds:       r.Period.Seconds(),
+		TimeoutSeconds:      r.Timeout.Seconds(),
+		SuccessThreshold:    r.SuccessThreshold,
+		FailureThreshold:    r.FailureThreshold,
+	}
+}
+
+func newStats(s engine.Stats) Stats {
+	stats := Stats{
+		Probes: s.Probes, InFlight: s.InFlight, Queued: s.Queued, Overrun: s.Overrun, Late: s.Late,
+		Panics: s.Panics, Dropped: s.Dropped, Lateness: newHistogram(s.Lateness),
+		Attempts: make([]AttemptStats, 0, len(s.Attempts)),
+	}
+	for _, a := range s.Attempts {
+		stats.Attempts = append(stats.Attempts, AttemptStats{
+			Kind: a.Kind, Handler: a.HandlerName, Outcome: a.Outcome, Took: newHistogram(a.Took),
+		})
+	}
+	return stats
+}
+
+func newHistogram(h engine.Histogram) Histogram {
+	bounds := make([]float64, 0, len(h.Bounds))
+	for _, b := range h.Bounds {
+		bounds = append(bounds, b.Seconds())
+	}
+	counts := h.Counts
+	if counts == nil {
+		counts = []uint64{}
+	}
+	return Histogram{BoundsSeconds: bounds, Counts: counts, SumSeconds: h.Sum.Seconds()}
+}
+
+// wall returns t in UTC, as every reader of the API gets it, to the microsecond.
+func wall(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -1,0 +1,63 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// targets serves /v1/targets.
+func (s *Server) targets(w http.ResponseWriter, r *http.Request) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "the query cannot be read: %v", err)
+		return
+	}
+	q, err := parseQuery(values)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	answer(w, s.list(q))
+}
+
+// list collects what is asked for. The engine is read before the caller is
+// written to, so that a slow caller holds nothing.
+func (s *Server) list(q Query) Targets {
+	list := Targets{Targets: []Target{}}
+	for t := range s.config.Engine.Targets() {
+		if !q.matches(t) {
+			continue
+		}
+		list.Total++
+		if list.Total > q.Limit {
+			list.Next = list.Targets[q.Limit-1].Name
+			continue
+		}
+		target := newTarget(t, MaxListText)
+		if q.Probes {
+			target.Probes = newProbes(t.Probes, MaxListText)
+		}
+		list.Targets = append(list.Targets, target)
+	}
+	return list
+}
+
+// target serves /v1/targets/{name}.
+func (s *Server) target(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	t, ok := s.config.Engine.Target(name)
+	if !ok {
+		refuse(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
+		return
+	}
+	target := newTarget(t, probe.MaxDetail)
+	target.Probes = newProbes(t.Probes, probe.MaxDetail)
+	answer(w, target)
+}
+
+// stats serves /v1/stats.
+func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
+	answer(w, newStats(s.config.Engine.Stats()))
+}

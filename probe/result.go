@@ -115,7 +115,7 @@ func CleanText(s string, most int) string {
 	for most > 0 && !utf8.RuneStart(s[most]) {
 		most--
 	}
-	return s[:most]
+	return strings.TrimRightFunc(s[:most], unicode.IsSpace)
 }
 
 func clean(s string, lines bool) string {

@@ -1,0 +1,93 @@
+package probe_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestResultsAreMadeInOneWord(t *testing.T) {
+	cases := []struct {
+		name      string
+		got, want probe.Result
+	}{
+		{"Succeed takes its text as it is", probe.Succeed("100%d"), probe.Result{Outcome: probe.Success, Detail: "100%d"}},
+		{"Warn", probe.Warn(probe.ReasonHTTPRedirect, "to %s", "b"),
+			probe.Result{Outcome: probe.Warning, Reason: "http.redirect", Detail: "to b"}},
+		{"Fail", probe.Fail(probe.ReasonHTTPStatus, "status %d", 503),
+			probe.Result{Outcome: probe.Failure, Reason: "http.status", Detail: "status 503"}},
+		{"Broken", probe.Broken(probe.ReasonExecStart, "no %s", "x"),
+			probe.Result{Outcome: probe.Unknown, Reason: "exec.start", Detail: "no x"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if c.got != c.want {
+				t.Errorf("got %+v, want %+v", c.got, c.want)
+			}
+		})
+	}
+}
+
+func TestAFunctionIsAHandler(t *testing.T) {
+	var h probe.Handler = probe.HandlerFunc(func(_ context.Context, t probe.Target) probe.Result {
+		return probe.Succeed(t.Name)
+	})
+	if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got != probe.Succeed("web") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTextOfStrangersIsCleaned(t *testing.T) {
+	const most = 8
+	cases := []struct{ name, in, want string }{
+		{"plain", "ok", "ok"},
+		{"empty", "", ""},
+		{"white space at the end", "ok \t\r\n\n", "ok"},
+		{"white space before", "\n\t ok", "\n\t ok"},
+		{"lines and tabs", "a\nb\tc", "a\nb\tc"},
+		{"as long as allowed", "12345678", "12345678"},
+		{"too long", "123456789", "12345678"},
+		{"cut before a character", "1234567é", "1234567"},
+		{"cut after a character", "123456é!", "123456é"},
+		{"nothing but white space", " \n ", ""},
+		{"an escape sequence", "\x1b[2J", "\uFFFD[2J"},
+		{"a carriage return", "a\rb", "a\uFFFDb"},
+		{"not UTF-8", "a\xffb", "a\uFFFDb"},
+		{"cut where it is not UTF-8", "1234567\xff", "1234567"},
+		{"turned writing", "a\u202eb", "a\uFFFDb"},
+		{"a line separator", "a\u2028b", "a\uFFFDb"},
+		{"a control of Latin-1", "a\u009bb", "a\uFFFDb"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := probe.CleanText(c.in, most); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func FuzzCleanText(f *testing.F) {
+	f.Add("a plain line", 5)
+	f.Add("\x1b[31mred\u202e\xff \n", 7)
+	f.Add("ééé \u2028", 3)
+	f.Add("12345 6", 6)
+	f.Add("", 0)
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		most = max(most, 0) % (2 * probe.MaxDetail)
+		got := probe.CleanText(s, most)
+		switch {
+		case len(got) > most:
+			t.Errorf("%d bytes of %q, at most %d are allowed", len(got), got, most)
+		case !utf8.ValidString(got):
+			t.Errorf("%q is not UTF-8", got)
+		case strings.ContainsFunc(got, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }):
+			t.Errorf("%q has control characters", got)
+		case probe.CleanText(got, most) != got:
+			t.Errorf("%q is cleaned to %q, and that to %q", s, got, probe.CleanText(got, most))
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package probe_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestDefaultsAreTheKubelets(t *testing.T) {
+	got := probe.Rule{Kind: probe.Liveness}.WithDefaults()
+	want := probe.Rule{
+		Kind:             probe.Liveness,
+		Period:           10 * time.Second,
+		Timeout:          time.Second,
+		SuccessThreshold: 1,
+		FailureThreshold: 3,
+	}
+	if got != want {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if err := got.Check(); err != nil {
+		t.Errorf("the defaults are refused: %v", err)
+	}
+}
+
+func TestDefaultsReplaceZeroOnly(t *testing.T) {
+	full := probe.Rule{
+		Kind:                   probe.Readiness,
+		InitialDelay:           time.Minute,
+		Period:                 time.Hour,
+		Timeout:                2 * time.Second,
+		SuccessThreshold:       4,
+		FailureThreshold:       5,
+		TerminationGracePeriod: time.Second,
+		OnError:                probe.ErrorFails,
+		Compatibility:          probe.Kubelet,
+	}
+	if got := full.WithDefaults(); got != full {
+		t.Errorf("got %+v\nwant %+v", got, full)
+	}
+	wrong := probe.Rule{Period: -1, FailureThreshold: -1}.WithDefaults()
+	if wrong.Period != -1 || wrong.FailureThreshold != -1 {
+		t.Errorf("negative values were replaced: %+v", wrong)
+	}
+}
+
+func TestARuleIsChecked(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(*probe.Rule)
+		field  string // empty: nothing is wrong
+	}{
+		{"the defaults", func(r *probe.Rule) {}, ""},
+		{"the shortest period", func(r *probe.Rule) { r.Period = probe.MinPeriod }, ""},
+		{"the longest period", func(r *probe.Rule) { r.Period = probe.MaxDuration }, ""},
+		{"a period too short", func(r *probe.Rule) { r.Period = probe.MinPeriod - 1 }, "period"},
+		{"a negative period", func(r *probe.Rule) { r.Period = -time.Second }, "period"},
+		{"a period too long", func(r *probe.Rule) { r.Period = probe.MaxDuration + 1 }, "period"},
+		{"the shortest timeout", func(r *probe.Rule) { r.Timeout = time.Millisecond }, ""},
+		{"a timeout too short", func(r *probe.Rule) { r.Timeout = time.Microsecond }, "timeout"},
+		{"a timeout longer than the period", func(r *probe.Rule) { r.Timeout = time.Minute }, ""},
+		{"a negative delay", func(r *probe.Rule) { r.InitialDelay = -1 }, "initial_delay"},
+		{"a delay too long", func(r *probe.Rule) { r.InitialDelay = probe.MaxDuration + 1 }, "initial_delay"},
+		{"a negative grace", func(r *probe.Rule) { r.TerminationGracePeriod = -1 }, "termination_grace_period"},
+		{"no success threshold", func(r *probe.Rule) { r.SuccessThreshold = 0 }, "success_threshold"},
+		{"a negative failure threshold", func(r *probe.Rule) { r.FailureThreshold = -1 }, "failure_threshold"},
+		{"two successes for readiness", func(r *probe.Rule) { r.SuccessThreshold = 2 }, ""},
+		{"two successes for liveness", func(r *probe.Rule) { r.Kind, r.SuccessThreshold = probe.Liveness, 2 }, "success_threshold"},
+		{"two successes for startup", func(r *probe.Rule) { r.Kind, r.SuccessThreshold = probe.Startup, 2 }, "success_threshold"},
+		{"errors that fail", func(r *probe.Rule) { r.OnError = probe.ErrorFails }, ""},
+		{"errors that do neither", func(r *probe.Rule) { r.OnError = 2 }, "on_error"},
+		{"the kubelet's accidents", func(r *probe.Rule) { r.Compatibility = probe.Kubelet }, ""},
+		{"the accidents of another", func(r *probe.Rule) { r.Compatibility = 2 }, "compatibility"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := probe.Rule{Kind: probe.Readiness}.WithDefaults()
+			c.change(&r)
+			checkField(t, r.Check(), c.field)
+		})
+	}
+}

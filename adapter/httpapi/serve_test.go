@@ -117,12 +117,13 @@ func TestAPortThatIsTakenIsNamed(t *testing.T) {
 
 func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
 	address, end := serve(t, server(t, httpapi.Config{Listen: "127.0.0.1:0"}))
+	var silent []net.Conn
 	for range httpapi.MaxConnections {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		silent = append(silent, c)
 	}
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -134,6 +135,9 @@ func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
 	var timeout net.Error
 	if n, err := c.Read(make([]byte, 100)); n > 0 || errors.As(err, &timeout) && timeout.Timeout() {
 		t.Errorf("the connection was answered or left open: %d bytes, %v", n, err)
+	}
+	for _, c := range silent {
+		c.Close()
 	}
 	if err := end(); err != nil {
 		t.Errorf("Serve returned %v", err)

@@ -1,0 +1,84 @@
+package httpapi_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestTheClientGivesWhatTheServerHas(t *testing.T) {
+	c := client(t, server(t, httpapi.Config{Token: token}))
+	c.Token = token
+	list, err := c.Targets(t.Context(), httpapi.Query{Verdict: "failing", Kind: probe.Liveness, After: "shop/db", Limit: 7, Probes: true})
+	if err != nil || describe(list) != "shop/web of 1" || len(list.Targets[0].Probes) != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	target, err := c.Target(t.Context(), "shop/web")
+	if err != nil || target.Instance.Phase != probe.Running || target.Probes[1].Verdict != probe.Failing {
+		t.Errorf("%+v, %v", target, err)
+	}
+	if detail := target.Probes[1].Result.Detail; len(detail) < 2*httpapi.MaxListText {
+		t.Errorf("the detail of a single target is cut to %d bytes", len(detail))
+	}
+	if detail := list.Targets[0].Probes[1].Result.Detail; len(detail) > httpapi.MaxListText {
+		t.Errorf("the detail in a list is %d bytes long", len(detail))
+	}
+	if stats, err := c.Stats(t.Context()); err != nil || stats.Probes != 3 || stats.Attempts[0].Outcome != probe.Failure {
+		t.Errorf("%+v, %v", stats, err)
+	}
+}
+
+func TestTheClientReturnsWhatTheServerRefuses(t *testing.T) {
+	c := client(t, server(t, httpapi.Config{Token: token}))
+	_, err := c.Targets(t.Context(), httpapi.Query{})
+	if refused, ok := errors.AsType[*httpapi.Error](err); !ok || refused.Status != http.StatusUnauthorized {
+		t.Errorf("got %v", err)
+	}
+	c.Token = token
+	_, err = c.Target(t.Context(), "nothing")
+	if err == nil || err.Error() != `404: there is no target "nothing"` {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheClientTellsAServerOfAnotherKind(t *testing.T) {
+	for _, a := range []struct {
+		name   string
+		status int
+		body   string
+		want   string
+	}{
+		{"another server's error", 502, "<html>Bad Gateway", "502: the answer is not from this API: 502 Bad Gateway"},
+		{"an error that lies about its status", 503, `{"error":{"status":200,"message":"m"}}`, "503: m"},
+		{"not JSON", 200, "<html>", "/v1/targets: invalid character '<' looking for beginning of value"},
+		{"half an answer", 200, `{"targets":[`, "/v1/targets: unexpected EOF"},
+		{"an unknown word", 200, `{"targets":[{"instance":{"phase":"asleep"}}]}`, `phase is "asleep", it must be one of`},
+	} {
+		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(a.status)
+			io.WriteString(w, a.body)
+		}))
+		if _, err := c.Targets(t.Context(), httpapi.Query{}); err == nil || !strings.Contains(err.Error(), a.want) {
+			t.Errorf("%s: %v, want %s", a.name, err, a.want)
+		}
+	}
+}
+
+func TestTheClientReadsNoEventWithoutEnd(t *testing.T) {
+	endless := strings.Repeat("a", httpapi.MaxLine+1)
+	for _, text := range []string{"data: " + endless, "id: one\n\n", "data: {\n\n", ""} {
+		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }))
+		var got error
+		for _, err := range c.Events(t.Context(), httpapi.Follow{}) {
+			got = err
+		}
+		if got == nil || !strings.HasPrefix(got.Error(), "/v1/events: ") || len(got.Error()) > 100 {
+			t.Errorf("%.10q: got %v", text, got)
+		}
+	}
+}

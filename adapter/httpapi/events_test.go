@@ -1,0 +1,309 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// pipes is a listener without sockets, so that a server can run in a bubble of
+// testing/synctest.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.done); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// bubble is a running engine and its API, without sockets and in virtual time.
+type bubble struct {
+	t      *testing.T
+	engine *engine.Engine
+	client *httpapi.Client
+	set    probe.Set
+	broken atomic.Bool // what every probe finds
+}
+
+// inBubble runs test with the probes of ids, of targets that run.
+func inBubble(t *testing.T, ids []probe.ID, test func(*bubble)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{t: t, engine: engine.New(engine.Config{}), set: probe.Set{}}
+		for _, id := range ids {
+			b.add(id)
+		}
+		s, err := httpapi.New(httpapi.Config{Engine: b.engine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		transport := &http.Transport{DialContext: p.dial}
+		b.client = &httpapi.Client{HTTP: &http.Client{Transport: transport}}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		go func() { ended <- s.Serve(ctx, p) }()
+		go func() { ended <- b.engine.Run(ctx) }()
+		test(b)
+		cancel()
+		transport.CloseIdleConnections()
+		for range 2 {
+			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func (b *bubble) add(id probe.ID) {
+	b.set[id] = probe.Probe{Handler: b, HandlerName: "switch", Rule: probe.Rule{FailureThreshold: 1}}
+	b.apply()
+	b.report(id.Target, "1")
+}
+
+func (b *bubble) remove(id probe.ID) {
+	delete(b.set, id)
+	b.apply()
+}
+
+func (b *bubble) apply() {
+	if _, err := b.engine.Apply(b.set); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bubble) report(target, id string) {
+	b.engine.Report(probe.Instance{Target: target, ID: id, Phase: probe.Running, Since: time.Now()})
+}
+
+// Probe makes a bubble the handler of all its probes.
+func (b *bubble) Probe(context.Context, probe.Target) probe.Result {
+	if b.broken.Load() {
+		return probe.Fail("switch.off", "it is off")
+	}
+	return probe.Succeed("")
+}
+
+// settle lets half a minute of probing pass.
+func (b *bubble) settle() {
+	time.Sleep(30 * time.Second)
+	synctest.Wait()
+}
+
+// follow begins a stream of events. What it returns gives the next event, and
+// ends the stream.
+func (b *bubble) follow(f httpapi.Follow) (next func() string, end func()) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	pull, stop := iter.Pull2(b.client.Events(ctx, f))
+	next = func() string {
+		e, err, ok := pull()
+		if !ok || err != nil {
+			return fmt.Sprintf("ended: %v", err)
+		}
+		return fmt.Sprintf("%d %s %s %s", e.ID, e.Type, e.Probe.ID, e.Probe.Verdict)
+	}
+	return next, func() { cancel(); stop() }
+}
+
+func (b *bubble) expect(next func() string, want ...string) {
+	b.t.Helper()
+	for _, w := range want {
+		if got := next(); got != w {
+			b.t.Errorf("got %q, want %q", got, w)
+		}
+	}
+}
+
+var (
+	webReady = probe.ID{Target: "shop/web", Kind: probe.Readiness}
+	webLive  = probe.ID{Target: "shop/web", Kind: probe.Liveness}
+	dbReady  = probe.ID{Target: "shop/db", Kind: probe.Readiness}
+)
+
+func TestAnEventComesWhenAVerdictChangesOnly(t *testing.T) {
+	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
+		b.settle()
+		next, end := b.follow(httpapi.Follow{})
+		defer end()
+		go func() {
+			b.settle() // nothing changes: no event
+			b.broken.Store(true)
+			b.settle()
+			b.broken.Store(false)
+		}()
+		b.expect(next, "1 verdict shop/web:readiness failing", "2 verdict shop/web:readiness passing")
+	})
+}
+
+func TestASnapshotComesFirst(t *testing.T) {
+	inBubble(t, []probe.ID{webReady, webLive, dbReady}, func(b *bubble) {
+		b.settle()
+		next, end := b.follow(httpapi.Follow{Snapshot: true})
+		defer end()
+		b.expect(next, "1 snapshot shop/db:readiness passing", "2 snapshot shop/web:readiness passing", "3 snapshot shop/web:liveness passing")
+		b.remove(dbReady)
+		b.expect(next, "4 removed shop/db:readiness undecided")
+	})
+}
+
+func TestAProbeThatIsAddedIsToldOnceItHasAVerdict(t *testing.T) {
+	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
+		b.settle()
+		next, end := b.follow(httpapi.Follow{})
+		defer end()
+		go func() {
+			b.settle()
+			b.broken.Store(true)
+			b.add(dbReady)
+		}()
+		b.expect(next, "1 verdict shop/db:readiness failing")
+	})
+}
+
+func TestEventsOfOneTargetHoldNoOther(t *testing.T) {
+	inBubble(t, []probe.ID{webReady, dbReady}, func(b *bubble) {
+		b.settle()
+		next, end := b.follow(httpapi.Follow{Target: "shop/web", Snapshot: true})
+		defer end()
+		b.expect(next, "1 snapshot shop/web:readiness passing")
+		b.remove(dbReady)
+		b.broken.Store(true)
+		b.expect(next, "2 verdict shop/web:readiness failing")
+	})
+}
+
+func TestANewInstanceThatLeavesTheVerdictAsItWasIsNoEvent(t *testing.T) {
+	inBubble(t, []probe.ID{webLive}, func(b *bubble) {
+		b.settle()
+		next, end := b.follow(httpapi.Follow{})
+		defer end()
+		go func() {
+			b.settle()
+			b.report("shop/web", "2")
+			b.settle()
+			b.broken.Store(true)
+		}()
+		b.expect(next, "1 verdict shop/web:liveness failing")
+	})
+}
+
+func TestAStreamShowsThatItLives(t *testing.T) {
+	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
+		b.settle()
+		r, _ := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+httpapi.DefaultListen+"/v1/events", nil)
+		answer, err := b.client.HTTP.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		began := time.Now()
+		text := make([]byte, len(": sonde\n\n: still here\n\n: still here\n\n"))
+		if _, err := io.ReadFull(answer.Body, text); err != nil || strings.Count(string(text), "still here") != 2 {
+			t.Errorf("got %q, %v", text, err)
+		}
+		if took := time.Since(began); took != 2*httpapi.Heartbeat {
+			t.Errorf("two heartbeats took %v", took)
+		}
+	})
+}
+
+func TestStreamsBeyondTheLimitAreRefused(t *testing.T) {
+	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
+		b.settle()
+		var ends []func()
+		for range httpapi.MaxSubscribers {
+			next, end := b.follow(httpapi.Follow{Snapshot: true})
+			b.expect(next, "1 snapshot shop/web:readiness passing")
+			ends = append(ends, end)
+		}
+		next, end := b.follow(httpapi.Follow{})
+		b.expect(next, "ended: 503: 32 streams of events are open, which is the limit")
+		end()
+		for _, end := range ends {
+			end()
+		}
+		synctest.Wait()
+		next, end = b.follow(httpapi.Follow{Snapshot: true})
+		defer end()
+		b.expect(next, "1 snapshot shop/web:readiness passing")
+	})
+}
+
+func TestACallerWhoDoesNotReadIsLeftAndSlowsNobody(t *testing.T) {
+	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
+		b.settle()
+		conn, err := b.client.HTTP.Transport.(*http.Transport).DialContext(b.t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		b.broken.Store(true)
+		b.settle()
+		if st, _ := b.engine.Status(webReady); st.Verdict != probe.Failing {
+			t.Errorf("the verdict is %v while a caller does not read", st.Verdict)
+		}
+		time.Sleep(httpapi.WriteTimeout + httpapi.Heartbeat)
+		synctest.Wait()
+		conn.SetReadDeadline(time.Now().Add(time.Second))
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Errorf("the stream was not closed: %v", err)
+		}
+	})
+}
+
+func TestAStreamEndsForTheReaderWhenTheServerEnds(t *testing.T) {
+	e := engine.New(engine.Config{})
+	if _, err := e.Apply(probe.Set{webReady: {Handler: probe.HandlerFunc(nil)}}); err != nil {
+		t.Fatal(err)
+	}
+	address, end := serve(t, server(t, httpapi.Config{Listen: "127.0.0.1:0", Engine: e}))
+	c := &httpapi.Client{Base: "http://" + address}
+	next, stop := iter.Pull2(c.Events(t.Context(), httpapi.Follow{Snapshot: true}))
+	defer stop()
+	if e, err, _ := next(); err != nil || e.Type != httpapi.SnapshotEvent {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if e, err, _ := next(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %+v, %v", e, err)
+	}
+}

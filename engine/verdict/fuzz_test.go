@@ -1,6 +1,7 @@
 package verdict_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -14,16 +15,32 @@ func FuzzStep(f *testing.F) {
 	f.Add([]byte{2, 1, 3, 0, 0x0c, 0x71, 0, 0x01, 1, 1, 0x01, 3, 1, 0x01, 3, 1})
 	f.Add([]byte{3, 1, 2, 0, 0x04, 0x31, 0, 0x01, 3, 9, 0x01, 3, 9, 0x04, 0x11, 9, 0x04, 0x32, 9})
 	f.Add([]byte{1, 1, 2, 2, 0x04, 0x21, 0, 0x01, 0, 9, 0x01, 1, 9, 0x04, 0xa1, 9})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) < 4 {
+	f.Fuzz(func(t *testing.T, b []byte) { walkAlong(t, b) })
+}
+
+// TestTheLawsHoldOnRandomWalks is what each test run has of FuzzStep.
+func TestTheLawsHoldOnRandomWalks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	b := make([]byte, 4+3*100)
+	for range 1000 {
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		if walkAlong(t, b); t.Failed() {
 			return
 		}
-		w := walk{t: t, rule: ruleFrom(b[:4]), now: t0}
-		for b = b[4:]; len(b) >= 3; b = b[3:] {
-			w.now = w.now.Add(time.Duration(b[2]) * time.Second / 4)
-			w.step(eventFrom(b[0], b[1], w.now))
-		}
-	})
+	}
+}
+
+func walkAlong(t *testing.T, b []byte) {
+	if len(b) < 4 {
+		return
+	}
+	w := walk{t: t, rule: ruleFrom(b[:4]), now: t0}
+	for b = b[4:]; len(b) >= 3; b = b[3:] {
+		w.now = w.now.Add(time.Duration(b[2]) * time.Second / 4)
+		w.step(eventFrom(b[0], b[1], w.now))
+	}
 }
 
 func ruleFrom(b []byte) probe.Rule {
@@ -170,6 +187,15 @@ var laws = map[string]func(step) bool{
 		_, counts := counted(&s)
 		return counts || s.event.Type == verdict.Looked || s.event.Outcome == probe.Unknown || s.before == s.after
 	},
+	"a look at nothing changes nothing": func(s step) bool {
+		in := s.event.Instance
+		nothing := in.Phase == probe.Absent || in.ID == ""
+		return s.event.Type != verdict.Looked || !nothing || s.before == s.after
+	},
+	"an attempt that could be made ends the errors in a row": func(s step) bool {
+		_, counts := counted(&s)
+		return !counts || (s.after.Errors == 0) == (s.event.Outcome != probe.Unknown)
+	},
 	"only a look meets another instance": func(s step) bool {
 		return s.event.Type == verdict.Looked || s.before.Instance == s.after.Instance
 	},
@@ -177,7 +203,8 @@ var laws = map[string]func(step) bool{
 		return s.rule.Kind != probe.Readiness || !s.after.OnHold
 	},
 	"without a driver only what has started is on hold": func(s step) bool {
-		if s.event.Instance.Managed || s.before.OnHold && s.before == s.after {
+		in := s.event.Instance
+		if s.event.Type != verdict.Looked || in.Phase == probe.Absent || in.ID == "" || in.Managed {
 			return true
 		}
 		return !s.after.OnHold || s.rule.Kind == probe.Startup && s.after.Verdict == probe.Passing

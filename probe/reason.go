@@ -63,6 +63,7 @@ const (
 	ReasonBackOff Reason = "restart.back_off" // the last one ended; the next one waits, since they ended too often
 	ReasonBudget  Reason = "restart.budget"   // it fails, and waits for the restart budget to allow its end
 	ReasonEnding  Reason = "restart.ending"   // it fails and is being ended
+	ReasonEnded   Reason = "restart.ended"    // it was ended, since it failed or was no longer wanted
 	ReasonExited  Reason = "restart.exited"   // it ended by itself
 	ReasonNoStart Reason = "restart.no_start" // it could not be started
 )

@@ -18,6 +18,16 @@ type Driver interface {
 	Run(ctx context.Context, began func(id string), end <-chan time.Duration) Exit
 }
 
+// External is a Driver of lives that something else runs, and goes on running
+// without the engine. Such a driver is asked on end only because a probe fails.
+// When its unit is removed or changed, or the controller ends, the life is let
+// go: ctx is done, and Run returns without touching it. The next life begins as
+// soon as one has ended; it is the ends that are kept apart by the back-off.
+type External interface {
+	Driver
+	External() // does nothing; it tells what kind of driver this is
+}
+
 // Exit says how a life ended.
 type Exit struct {
 	Code      int    // exit status; 128 plus the signal's number for a signal; -1 when Err is set

@@ -1,0 +1,73 @@
+package restart
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// BackOff is how long to wait between the end of one life and the next: not at
+// all the first time, then Initial, then twice as long with each life, up to Max.
+// It begins again after a life that was longer than Reset. A zero field stands
+// for its default.
+//
+// It makes no difference whether a life ended by itself, was ended since a probe
+// failed, or could not begin. The kubelet looks at an older life when a probe is
+// the cause, and so restarts twice at once (K148); that accident is not copied.
+type BackOff struct {
+	Initial time.Duration // default 10s
+	Max     time.Duration // default 5m; Initial, where that is longer
+	Reset   time.Duration // default 10m
+}
+
+// Defaults of a BackOff. They are the kubelet's (MaxContainerBackOff and
+// containerBackOffPeriod in k8s.io/kubernetes/pkg/kubelet, K145 and K147).
+const (
+	DefaultInitialBackOff = 10 * time.Second
+	DefaultMaxBackOff     = 5 * time.Minute
+	DefaultBackOffReset   = 10 * time.Minute
+)
+
+func (b BackOff) withDefaults() BackOff {
+	b.Initial = cmp.Or(b.Initial, DefaultInitialBackOff)
+	b.Max = max(cmp.Or(b.Max, DefaultMaxBackOff), b.Initial)
+	b.Reset = cmp.Or(b.Reset, DefaultBackOffReset)
+	return b
+}
+
+func (b BackOff) check() error {
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"back_off.initial", b.Initial}, {"back_off.max", b.Max}, {"back_off.reset", b.Reset}} {
+		if f.value < 0 || f.value > probe.MaxDuration {
+			return &probe.FieldError{Field: f.name, Problem: "must be from 0 to " + probe.MaxDuration.String()}
+		}
+	}
+	return nil
+}
+
+// wait returns how long to wait after that many ends in a row. It has its
+// defaults.
+func (b BackOff) wait(ends int) time.Duration {
+	if ends < 2 {
+		return 0
+	}
+	d := b.Initial
+	for range ends - 2 {
+		if d >= b.Max-d {
+			return b.Max
+		}
+		d *= 2
+	}
+	return min(d, b.Max)
+}
+
+// count adds an end to those in a row: the end of a life that lasted so long.
+func (b BackOff) count(ends int, lasted time.Duration) int {
+	if lasted > b.Reset {
+		return 1
+	}
+	return ends + 1
+}

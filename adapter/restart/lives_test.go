@@ -1,0 +1,141 @@
+package restart_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+const s = time.Second
+
+func TestCrashLoopWaitsTwiceAsLongEachTime(t *testing.T) {
+	inHouse(t, restart.Budget{}, func(h *house) {
+		a := newActor("web", func(int) script { return script{lasts: s, code: 1} })
+		h.apply(only(a))
+		h.sleep(1500 * time.Millisecond)
+		if in := h.expect("web", "web-1", probe.Running, ""); in.Restarts != 1 || !in.Managed {
+			t.Errorf("got %+v", in)
+		}
+		h.sleep(s)
+		in := h.expect("web", "web-1", probe.Ended, probe.ReasonBackOff)
+		h.expectText(in.Detail, "after 10s; exit status 1: oops")
+		h.sleep(1000 * s)
+		// 1 s of life between waits of 0, 10, 20, 40, 80, 160, 300 and 300 seconds
+		h.expectTimes("began at", a.starts(), 0, 1*s, 12*s, 33*s, 74*s, 155*s, 316*s, 617*s, 918*s)
+	})
+}
+
+func TestLongLifeEndsTheBackOff(t *testing.T) {
+	inHouse(t, restart.Budget{}, func(h *house) {
+		a := newActor("web", func(n int) script {
+			if n == 2 {
+				return script{lasts: 601 * s}
+			}
+			return script{lasts: s}
+		})
+		h.apply(only(a))
+		h.sleep(630 * s)
+		h.expectTimes("began at", a.starts(), 0, 1*s, 12*s, 613*s, 624*s)
+	})
+}
+
+func TestUnitsBackOffCanBeChosen(t *testing.T) {
+	inHouse(t, restart.Budget{}, func(h *house) {
+		a := newActor("web", func(int) script { return script{lasts: s} })
+		h.apply(map[string]restart.Unit{"web": {Driver: a, BackOff: restart.BackOff{Initial: 2 * s, Max: 3 * s}}})
+		h.sleep(14 * s)
+		h.expectTimes("began at", a.starts(), 0, 1*s, 4*s, 8*s, 12*s)
+	})
+}
+
+func TestLifeThatCannotBeginIsTriedAgain(t *testing.T) {
+	inHouse(t, restart.Budget{}, func(h *house) {
+		a := newActor("web", func(n int) script {
+			if n < 3 {
+				return script{err: errors.New("no such file")}
+			}
+			return script{}
+		})
+		h.apply(only(a))
+		in := h.expect("web", "none", probe.Waiting, probe.ReasonNoStart)
+		h.expectText(in.Detail, "no such file")
+		h.sleep(40 * s)
+		h.expectTimes("began at", a.starts(), 0, 0, 10*s, 30*s)
+		if in := h.expect("web", "web-3", probe.Running, ""); in.Restarts != 0 {
+			t.Errorf("%d restarts, want none", in.Restarts)
+		}
+	})
+}
+
+func TestPolicySaysWhatFollows(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy restart.Policy
+		code   int
+		phase  probe.Phase
+	}{
+		"always, 0":     {restart.Always, 0, probe.Running},
+		"always, 1":     {restart.Always, 1, probe.Running},
+		"on failure, 0": {restart.OnFailure, 0, probe.Gone},
+		"on failure, 1": {restart.OnFailure, 1, probe.Running},
+		"never, 0":      {restart.Never, 0, probe.Gone},
+		"never, 1":      {restart.Never, 1, probe.Gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, restart.Budget{}, func(h *house) {
+				a := newActor("web", func(n int) script { return script{lasts: time.Duration(1-n) * s, code: c.code} })
+				h.probes(map[string]probe.Handler{"web": new(health)})
+				h.apply(map[string]restart.Unit{"web": {Driver: a, Policy: c.policy}})
+				h.sleep(2 * s)
+				if in := h.instance("web"); in.Phase != c.phase {
+					t.Errorf("got %+v, want it %v", in, c.phase)
+				}
+			})
+		})
+	}
+}
+
+func TestAnotherPolicyRevivesWhatIsGone(t *testing.T) {
+	inHouse(t, restart.Budget{}, func(h *house) {
+		a := newActor("web", func(n int) script { return script{lasts: time.Duration(1-n) * s, code: 1} })
+		h.probes(map[string]probe.Handler{"web": new(health)})
+		h.apply(map[string]restart.Unit{"web": {Driver: a, Policy: restart.Never}})
+		h.sleep(2 * s)
+		h.expect("web", "web-0", probe.Gone, probe.ReasonExited)
+		h.apply(map[string]restart.Unit{"web": {Driver: a, Policy: restart.OnFailure}})
+		in := h.expect("web", "web-1", probe.Running, "")
+		h.expectText(in.Detail, "exit status 1: oops")
+	})
+}
+
+func TestUnitWithoutDriverAlwaysRuns(t *testing.T) {
+	inHouse(t, restart.Budget{}, func(h *house) {
+		h.probes(map[string]probe.Handler{"web": new(health)})
+		h.apply(map[string]restart.Unit{"web": {}})
+		h.sleep(s)
+		h.apply(map[string]restart.Unit{"web": {}})
+		if in := h.expect("web", "static", probe.Running, ""); in.Managed || time.Since(in.Since) != s {
+			t.Errorf("got %+v", in)
+		}
+		h.apply(nil)
+		h.expect("web", "static", probe.Gone, "")
+	})
+}
+
+func TestDriverCanComeAndGo(t *testing.T) {
+	inHouse(t, restart.Budget{}, func(h *house) {
+		h.probes(map[string]probe.Handler{"web": new(health)})
+		a := newActor("web", func(int) script { return script{dying: 5 * s} })
+		h.apply(map[string]restart.Unit{"web": {}})
+		h.apply(only(a))
+		h.expect("web", "web-0", probe.Running, "")
+		h.apply(map[string]restart.Unit{"web": {}})
+		if in := h.expect("web", "web-0", probe.Running, ""); !in.Leaving {
+			t.Errorf("got %+v, want it leaving", in)
+		}
+		h.sleep(6 * s)
+		h.expect("web", "static", probe.Running, "")
+	})
+}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
@@ -249,6 +250,52 @@ func TestWhatIsNotServedIsRefusedAsJSON(t *testing.T) {
 		if a.want == 405 && w.Header().Get("Allow") != "GET, HEAD" {
 			t.Errorf("%s %s: Allow is %q", a.method, a.path, w.Header().Get("Allow"))
 		}
+	}
+}
+
+// stuck is an engine whose targets are told only when free is closed.
+type stuck struct {
+	*still
+	free chan struct{}
+}
+
+func (s *stuck) Targets() iter.Seq[engine.TargetStatus] {
+	<-s.free
+	return s.still.Targets()
+}
+
+func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &stuck{still: shop(), free: make(chan struct{})}
+		s := server(t, httpapi.Config{Engine: e})
+		answered := make(chan int)
+		for range httpapi.MaxRequests {
+			go func() { answered <- asked{}.do(s).Code }()
+		}
+		synctest.Wait()
+		w := asked{path: "/v1/stats"}.do(s)
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+		if w := (asked{path: "/healthz"}).do(s); w.Code != http.StatusOK {
+			t.Errorf("health has status %d", w.Code)
+		}
+		close(e.free)
+		for range httpapi.MaxRequests {
+			if status := <-answered; status != http.StatusOK {
+				t.Errorf("a request within the limit has status %d", status)
+			}
+		}
+		if w := (asked{}).do(s); w.Code != http.StatusOK {
+			t.Errorf("afterwards: status %d", w.Code)
+		}
+	})
+}
+
+func TestHEADOfAStreamEndsAtOnce(t *testing.T) {
+	w := asked{method: http.MethodHead, path: "/v1/events"}.do(server(t, httpapi.Config{}))
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" {
+		t.Errorf("status %d, %v", w.Code, w.Header())
 	}
 }
 

@@ -11,20 +11,19 @@ import (
 
 // Describe sends the descriptions of every metric that Collect may send.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
-	described := newDescriptions()
-	for _, d := range described.all() {
+	for _, d := range c.desc.all() {
 		out <- d
 	}
 	if c.kubelet {
-		out <- described.kubeletTotal
-		out <- described.kubeletDuration
+		out <- c.desc.kubeletTotal
+		out <- c.desc.kubeletDuration
 	}
 }
 
 // Collect reads the engine and sends what it finds. It returns when everything
 // is sent.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
-	s := scrape{desc: newDescriptions(), out: out}
+	s := scrape{desc: &c.desc, out: out}
 	s.gauge(s.desc.buildInfo, 1, c.version, runtime.Version())
 	s.stats(c.engine.Stats())
 	kubelet := kubeletSeries{}
@@ -39,10 +38,11 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 
 // scrape is one Collect under way.
 type scrape struct {
-	desc descriptions
+	desc *descriptions
 	out  chan<- prometheus.Metric
 }
 
+// stats sends what the engine as a whole has counted.
 func (s scrape) stats(st engine.Stats) {
 	for _, a := range st.Attempts {
 		labels := []string{a.Kind.String(), a.HandlerName, a.Outcome.String()}
@@ -59,6 +59,7 @@ func (s scrape) stats(st engine.Stats) {
 	s.counter(s.desc.dropped, float64(st.Dropped))
 }
 
+// target sends what is known about a target and its probes.
 func (s scrape) target(t engine.TargetStatus) {
 	s.gauge(s.desc.started, number(t.Started), t.Target)
 	s.gauge(s.desc.ready, number(t.Ready), t.Target)

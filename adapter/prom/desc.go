@@ -55,7 +55,7 @@ func describe(name, help string, labels []string) *prometheus.Desc {
 }
 
 // all returns the descriptions of our own metrics, without the kubelet's.
-func (d descriptions) all() []*prometheus.Desc {
+func (d *descriptions) all() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		d.attempts, d.duration, d.inFlight, d.queued, d.skipped, d.lateness,
 		d.panics, d.dropped, d.probes, d.buildInfo,

@@ -52,6 +52,7 @@ type Collector struct {
 	engine  Engine
 	version string
 	kubelet bool
+	desc    descriptions
 }
 
 // New returns a Collector for c.Engine.
@@ -60,7 +61,7 @@ func New(c Config) *Collector {
 	if version == "" {
 		version = "unknown"
 	}
-	return &Collector{engine: c.Engine, version: version, kubelet: c.Compatibility == probe.Kubelet}
+	return &Collector{engine: c.Engine, version: version, kubelet: c.Compatibility == probe.Kubelet, desc: newDescriptions()}
 }
 
 // Handler returns a handler for /metrics with a registry of its own. It shows

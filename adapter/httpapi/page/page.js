@@ -65,7 +65,7 @@ function probeCells(probe) {
   const since = probe.since ? "since " + new Date(probe.since).toLocaleString() : "";
   if (since) verdict.append(element("span", since, "soft"));
 
-  const run = cell("Run", probe.run ? probe.progress + " " + probe.last : "none yet");
+  const run = cell("Run", probe.run ? probe.progress + " " + probe.last : "");
   if (probe.onHold) run.append(element("span", "on hold until a new instance", "soft"));
   else if (probe.rest) run.append(element("span", "rests: " + probe.rest.replaceAll("_", " "), "soft"));
   if (probe.errors) run.append(element("span", probe.errors + " in a row could not be made", "soft"));
@@ -105,7 +105,7 @@ function show() {
   table.append(...fresh);
 
   const failing = list.targets.filter((t) => t.summary.failing > 0).length;
-  say("summary", list.total + " targets, " + (failing || "none") + " with a probe that fails");
+  say("summary", "Targets: " + list.total + ", with a probe that fails: " + failing);
   say("more", list.next ? "Only the first " + list.targets.length + " are shown." : "");
 }
 

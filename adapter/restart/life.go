@@ -21,7 +21,7 @@ type life struct {
 
 	id        string    // empty until it has begun
 	since     time.Time // when it began
-	notBefore time.Time // no end is asked for earlier
+	notBefore time.Time // no end is asked for earlier; while leaving, the life is not let go earlier
 	asks      int       // ends asked for in a row
 	paid      bool      // the budget has allowed the end
 	leaving   bool      // it ends since the unit is not kept as it is
@@ -77,13 +77,16 @@ func (l *life) begin(id string) {
 
 // look does what unit and probes ask for now.
 func (l *life) look() {
+	now := time.Now()
 	switch {
+	case l.leaving && l.unit.external() && !now.Before(l.notBefore):
+		l.cancel()
 	case l.leaving:
 	case !l.kept():
-		l.leave()
+		l.leave(now)
 	case l.id == "":
 	case l.unit.ends():
-		l.judge(time.Now())
+		l.judge(now)
 	default:
 		l.mark(false, "")
 	}
@@ -95,11 +98,11 @@ func (l *life) look() {
 func (l *life) judge(now time.Time) {
 	failing, fails := l.failing()
 	switch {
-	case l.asks > 0 && l.in.Managed && now.Before(l.notBefore):
+	case l.dying() && now.Before(l.notBefore):
 		l.again.Reset(l.notBefore.Sub(now)) // it has its time to end
 	case !fails:
 		l.recover()
-	case l.asks > 0 && l.in.Managed:
+	case l.dying():
 		l.asks++
 		l.postpone(now, now.Add(l.unit.BackOff.wait(l.asks)), probe.ReasonEnding, failing)
 	case now.Before(l.notBefore):
@@ -151,15 +154,19 @@ func (l *life) postpone(now, until time.Time, reason probe.Reason, failing engin
 	l.log.Info("instance fails and waits for its end", "instance", l.id, "probe", failing.ID.String(), "reason", reason, "wait", until.Sub(now))
 }
 
-// dying is how long a driver has to end a life by force, after the grace period.
-const dying = 5 * time.Second
+// dying reports whether the driver was asked for the end and is expected to bring
+// it about.
+func (l *life) dying() bool { return l.asks > 0 && l.in.Managed }
+
+// force is how long a driver has to end a life by force, after its grace period.
+const force = 5 * time.Second
 
 // ask asks the driver for the end, within the grace period of the failing probe or
 // else the unit's (K139).
 func (l *life) ask(now time.Time, failing engine.Status) {
 	grace := cmp.Or(failing.Rule.TerminationGracePeriod, l.unit.TerminationGracePeriod)
 	l.asks = max(l.asks, 1)
-	l.notBefore = now.Add(grace + dying)
+	l.notBefore = now.Add(grace + force)
 	l.again.Reset(l.notBefore.Sub(now))
 	l.mark(true, probe.ReasonEnding)
 	l.log.Info("instance fails and is ended", "instance", l.id, "probe", failing.ID.String(), "why", failing.Result.Reason, "grace", grace)
@@ -188,23 +195,29 @@ func (l *life) mark(managed bool, why probe.Reason) bool {
 }
 
 // leave ends the life since the unit is not kept as it is. A life that something
-// else runs is let go.
-func (l *life) leave() {
+// else runs is let go, once an end that is under way has had its grace period:
+// half a restart could leave nothing running.
+func (l *life) leave(now time.Time) {
+	grace, underWay := l.unit.TerminationGracePeriod, l.dying()
 	l.leaving = true
 	in := l.in
 	switch {
 	case l.unit.external():
-		l.cancel()
+		if !underWay {
+			grace = 0
+		}
+		l.notBefore = now.Add(grace)
+		l.again.Reset(grace)
 		in.Managed, in.Reason = false, ""
 	default:
-		l.send(l.unit.TerminationGracePeriod)
+		l.send(grace)
 		in.Leaving = true
 	}
 	if l.id == "" {
 		return
 	}
 	l.report(in)
-	l.log.Info("instance leaves", "instance", l.id, "grace", l.unit.TerminationGracePeriod)
+	l.log.Info("instance leaves", "instance", l.id, "grace", grace)
 }
 
 // send tells the driver the grace period. It forgets one that the driver has not
@@ -225,7 +238,7 @@ func (l *life) over(exit Exit) ending {
 	default:
 	}
 	if !l.leaving && !l.kept() {
-		l.leave()
+		l.leave(time.Now())
 	}
 	end := ending{exit: exit, began: l.id != "", asked: l.asks > 0, left: l.leaving}
 	if end.began {

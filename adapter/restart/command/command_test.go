@@ -1,0 +1,174 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/command"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// patience bounds what should take no time at all, on a machine that is busy.
+const patience = 20 * time.Second
+
+func TestDriverIsExternal(t *testing.T) {
+	var _ restart.External = new(command.Driver)
+}
+
+func TestWrongFieldsAreNamed(t *testing.T) {
+	for field, c := range map[string]command.Config{
+		"command": {},
+		"timeout": {Command: []string{"true"}, Timeout: -1},
+		"env":     {Command: []string{"true"}, Env: map[string]string{"": "x"}},
+		"dir":     {Command: []string{"true"}, Dir: "\x00"},
+	} {
+		_, err := command.New(c)
+		if wrong := (*probe.FieldError)(nil); !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("got %v, want an error about %s", err, field)
+		}
+	}
+}
+
+func TestLifeBeginsAtOnceAndEndsWithTheCommand(t *testing.T) {
+	l := begin(t, sh(`echo restarted by $NAME`, map[string]string{"NAME": "sonde"}))
+	l.end <- time.Second
+	if exit := l.exit(t); exit.Code != 0 || exit.Err != nil || exit.LastWords != "restarted by sonde" {
+		t.Errorf("got %+v", exit)
+	}
+}
+
+func TestEachLifeHasAnIDOfItsOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for range 5 {
+		l := begin(t, sh(`exit 0`, nil))
+		l.cancel()
+		l.exit(t)
+		if seen[l.id] || l.id == "" {
+			t.Errorf("ID %q again", l.id)
+		}
+		seen[l.id] = true
+	}
+}
+
+func TestFailedCommandIsToldAndTheLifeGoesOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		config command.Config
+		told   string
+	}{
+		"exit status": {sh(`echo no such unit >&2; exit 5`, nil), "exit status 5"},
+		"signal":      {sh(`kill -KILL $$$$`, nil), "signal"},
+		"timeout":     {command.Config{Command: []string{"/bin/sleep", "60"}, Timeout: 50 * time.Millisecond}, "within 50ms"},
+		"no program":  {command.Config{Command: []string{"/no/such/program"}}, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := begin(t, c.config)
+			l.end <- time.Second
+			l.await(t, c.told)
+			l.end <- time.Second // asked again, it tries again
+			l.cancel()
+			if exit := l.exit(t); exit.Err != nil || exit.Code != 0 {
+				t.Errorf("got %+v", exit)
+			}
+		})
+	}
+}
+
+func TestOutputOfAFailedCommandIsLogged(t *testing.T) {
+	l := begin(t, sh(`echo no such unit >&2; exit 5`, nil))
+	l.end <- time.Second
+	l.await(t, "no such unit")
+	l.await(t, "target=web")
+	l.cancel()
+	l.exit(t)
+}
+
+func TestDoneContextLetsTheLifeGoAndKillsTheCommand(t *testing.T) {
+	l := begin(t, command.Config{Command: []string{"/bin/sleep", "60"}})
+	l.end <- time.Second
+	began := time.Now()
+	l.cancel()
+	l.exit(t)
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("took %v", took)
+	}
+}
+
+func sh(script string, env map[string]string) command.Config {
+	return command.Config{Command: []string{"/bin/sh", "-c", script}, Env: env}
+}
+
+// running is a life in a test.
+type running struct {
+	id     string
+	end    chan time.Duration
+	cancel func()
+	log    *record
+	ended  chan restart.Exit
+}
+
+// begin returns when the life has begun.
+func begin(t *testing.T, c command.Config) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &running{end: make(chan time.Duration), cancel: cancel, log: new(record), ended: make(chan restart.Exit, 1)}
+	c.Target, c.Log = "web", slog.New(slog.NewTextHandler(l.log, nil))
+	d, err := command.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan string, 1)
+	go func() { l.ended <- d.Run(ctx, func(id string) { began <- id }, l.end) }()
+	l.id = receive(t, "the beginning", began)
+	return l
+}
+
+func (l *running) exit(t *testing.T) restart.Exit {
+	t.Helper()
+	defer l.cancel()
+	return receive(t, "the end", l.ended)
+}
+
+// await waits until the log has a text.
+func (l *running) await(t *testing.T, text string) {
+	t.Helper()
+	for end := time.Now().Add(patience); !strings.Contains(l.log.String(), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %q in %q", text, l.log)
+		}
+	}
+}
+
+func receive[T any](t *testing.T, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+	return v
+}
+
+// record is a log that may be read while it is written.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}

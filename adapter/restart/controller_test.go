@@ -1,0 +1,84 @@
+package restart_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestWrongUnitIsRefusedWithAllTheOthers(t *testing.T) {
+	for field, u := range map[string]restart.Unit{
+		"restart_policy":           {Policy: 9},
+		"termination_grace_period": {TerminationGracePeriod: -1},
+		"back_off.initial":         {BackOff: restart.BackOff{Initial: -1}},
+		"back_off.max":             {BackOff: restart.BackOff{Max: -1}},
+		"back_off.reset":           {BackOff: restart.BackOff{Reset: 10 * probe.MaxDuration}},
+	} {
+		t.Run(field, func(t *testing.T) {
+			inHouse(t, restart.Budget{}, func(h *house) {
+				good := newActor("good", healthy)
+				err := h.control.Apply(map[string]restart.Unit{"bad": u, "good": {Driver: good}})
+				if wrong := (*probe.FieldError)(nil); !errors.As(err, &wrong) || wrong.Field != field {
+					t.Errorf("got %v, want an error about %s", err, field)
+				}
+				h.expectText(err.Error(), `target "bad": `+field)
+				h.sleep(time.Second)
+				h.expectTimes("good began at", good.starts())
+			})
+		})
+	}
+}
+
+func TestUnitNeedsATargetsName(t *testing.T) {
+	inHouse(t, restart.Budget{}, func(h *house) {
+		if err := h.control.Apply(map[string]restart.Unit{"": {}}); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+func TestWrongBudgetIsRefused(t *testing.T) {
+	for field, b := range map[string]restart.Budget{
+		"restart_budget.max":   {Max: -1, Per: time.Minute},
+		"restart_budget.share": {Share: 1.5, Per: time.Minute},
+		"restart_budget.per":   {Max: 1},
+	} {
+		_, err := restart.New(restart.Config{Engine: engine.New(engine.Config{}), Budget: b})
+		if wrong := (*probe.FieldError)(nil); !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("got %v, want an error about %s", err, field)
+		}
+	}
+}
+
+func TestControllerNeedsAnEngine(t *testing.T) {
+	if _, err := restart.New(restart.Config{}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestRunIsCalledOnce(t *testing.T) {
+	inHouse(t, restart.Budget{}, func(h *house) {
+		h.sleep(time.Second)
+		if err := h.control.Run(t.Context()); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+func TestPolicyHasTheWordsOfHCL(t *testing.T) {
+	for _, p := range []restart.Policy{restart.Always, restart.OnFailure, restart.Never} {
+		text, _ := p.MarshalText()
+		var back restart.Policy
+		if err := back.UnmarshalText(text); err != nil || back != p {
+			t.Errorf("%s became %v (%v)", text, back, err)
+		}
+	}
+	err := new(restart.Policy).UnmarshalText([]byte("sometimes"))
+	if err == nil || err.Error() != `restart_policy is "sometimes", it must be one of always, on_failure, never` {
+		t.Errorf("got %v", err)
+	}
+}

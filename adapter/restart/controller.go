@@ -239,8 +239,8 @@ func (c *Controller) unit(target string) (Unit, bool) {
 	return u, u.Driver != nil && !c.closing
 }
 
-// ends reports whether Run is about to end.
-func (c *Controller) ends() bool {
+// isClosing reports whether Run is about to end.
+func (c *Controller) isClosing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closing

@@ -20,7 +20,8 @@ type keeper struct {
 	in    probe.Instance // as reported last; ID is empty before that
 	lives int32          // how many have begun
 	ends  int            // how many lives in a row were short
-	past  string         // how the life before ended, and its last words
+	past  string         // how the life before ended, and its last words; empty when there was none
+	cause probe.Reason   // likewise, as a code
 }
 
 func (c *Controller) newKeeper(target string) *keeper {
@@ -30,20 +31,19 @@ func (c *Controller) newKeeper(target string) *keeper {
 // keep cares for the target until nobody wants it. What is said last comes before
 // the dismissal, so that a later keeper cannot be contradicted.
 func (k *keeper) keep() {
-	for {
-		for {
-			u, wanted := k.control.unit(k.target)
-			if !wanted {
-				break
-			}
-			k.unit, k.lives, k.ends = u, 0, 0
+	for gone := false; !gone; gone = k.control.dismiss(k.target) {
+		for k.adopt() {
 			k.supervise()
 		}
 		k.takeLeave()
-		if k.control.dismiss(k.target) {
-			return
-		}
 	}
+}
+
+// adopt begins afresh with the unit that is wanted now, if there is one.
+func (k *keeper) adopt() (wanted bool) {
+	k.unit, wanted = k.control.unit(k.target)
+	k.lives, k.ends = 0, 0
+	return wanted
 }
 
 // takeLeave reports that nothing follows.
@@ -52,7 +52,7 @@ func (k *keeper) takeLeave() {
 		return // nothing was said, or said already, or the life goes on without us
 	}
 	in := k.in
-	in.Phase, in.Since = probe.Gone, time.Now()
+	in.Phase, in.Since, in.Reason, in.Detail = probe.Gone, time.Now(), k.cause, k.past
 	k.report(in)
 }
 
@@ -119,10 +119,10 @@ const noID = "none"
 func (k *keeper) reportEnd(end ending, phase probe.Phase, notBefore time.Time) {
 	now := time.Now()
 	wait := max(notBefore.Sub(now), 0)
-	k.past = end.detail()
+	k.past, k.cause = end.detail(), end.reason()
 	in := k.in
 	in.Target, in.Phase, in.Since, in.Managed, in.Leaving = k.target, phase, now, false, false
-	in.Reason, in.Detail = end.reason(), k.past
+	in.Reason, in.Detail = k.cause, k.past
 	if wait > 0 {
 		in.Detail = fmt.Sprintf("the next one begins at %s, after %v; %s", notBefore.UTC().Format(time.RFC3339), wait.Round(time.Second), k.past)
 	}
@@ -136,7 +136,7 @@ func (k *keeper) reportEnd(end ending, phase probe.Phase, notBefore time.Time) {
 		}
 	}
 	k.report(in)
-	k.log.Info(end.event(), "instance", in.ID, "reason", end.reason(), "restarts", in.Restarts, "exit", end.how(), "phase", in.Phase, "wait", wait)
+	k.log.Info(end.event(), "instance", in.ID, "reason", k.cause, "restarts", in.Restarts, "exit", end.how(), "phase", in.Phase, "wait", wait)
 }
 
 func (k *keeper) report(in probe.Instance) {

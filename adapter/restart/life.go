@@ -68,7 +68,7 @@ func (l *life) begin(id string) {
 	l.id, l.since = id, time.Now()
 	in := probe.Instance{
 		Target: l.target, ID: id, Phase: probe.Running, Since: l.since,
-		Managed: l.unit.ends(), Leaving: l.leaving, Restarts: l.lives, Detail: l.past,
+		Managed: l.unit.heeds(), Leaving: l.leaving, Restarts: l.lives, Detail: l.past,
 	}
 	l.lives++
 	l.report(in)
@@ -85,7 +85,7 @@ func (l *life) look() {
 	case !l.kept():
 		l.leave(now)
 	case l.id == "":
-	case l.unit.ends():
+	case l.unit.heeds():
 		l.judge(now)
 	default:
 		l.mark(false, "")
@@ -101,7 +101,7 @@ func (l *life) judge(now time.Time) {
 	case l.dying() && now.Before(l.notBefore):
 		l.again.Reset(l.notBefore.Sub(now)) // it has its time to end
 	case !fails:
-		l.recover()
+		l.recovered()
 	case l.dying():
 		l.asks++
 		l.postpone(now, now.Add(l.unit.BackOff.wait(l.asks)), probe.ReasonEnding, failing)
@@ -173,8 +173,8 @@ func (l *life) ask(now time.Time, failing engine.Status) {
 	l.send(grace)
 }
 
-// recover takes back what was said while a probe failed.
-func (l *life) recover() {
+// recovered takes back what was said while a probe failed.
+func (l *life) recovered() {
 	if !l.mark(true, "") {
 		return
 	}
@@ -253,7 +253,7 @@ func (l *life) over(exit Exit) ending {
 // left reports the end of a life that was asked to leave. What something else runs
 // has not ended: it goes on when the engine does not.
 func (l *life) left(end ending) {
-	if l.id == "" || l.unit.external() && l.control.ends() {
+	if l.id == "" || l.unit.external() && l.control.isClosing() {
 		return
 	}
 	l.reportEnd(end, probe.Ended, time.Time{})

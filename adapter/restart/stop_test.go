@@ -2,6 +2,7 @@ package restart_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +19,15 @@ var states = map[string]struct {
 	budget restart.Budget
 	after  time.Duration // the state is reached
 	ends   time.Duration // from being told to leave
+	gone   probe.Reason
 }{
-	"running":                {script: script{dying: 3 * s}, after: s, ends: 3 * s},
+	"running":                {script: script{dying: 3 * s}, after: s, ends: 3 * s, gone: probe.ReasonEnded},
 	"deaf":                   {script: script{deaf: true}, after: s, ends: -1},
 	"being ended by a probe": {script: script{dying: 10 * s}, sick: true, after: 2 * s, ends: 5 * s},
 	"waiting for its end":    {script: script{deaf: true}, sick: true, after: 70 * s, ends: -1},
 	"waiting for the budget": {script: script{dying: s}, sick: true, budget: restart.Budget{Max: 1, Per: 10 * time.Hour}, after: 20 * s, ends: s},
-	"back-off":               {script: script{lasts: s, code: 1}, after: 5 * s},
-	"not begun":              {script: script{err: errors.New("no such file")}, after: 5 * s},
+	"back-off":               {script: script{lasts: s, code: 1}, after: 5 * s, gone: probe.ReasonExited},
+	"not begun":              {script: script{err: errors.New("no such file")}, after: 5 * s, gone: probe.ReasonNoStart},
 	"gone":                   {script: script{lasts: s}, policy: restart.Never, after: 5 * s},
 }
 
@@ -60,6 +62,8 @@ func TestUnitEndsInEachState(t *testing.T) {
 					}
 					if in := h.instance("web"); in.Phase != probe.Gone {
 						t.Errorf("got %+v\n%s", in, h.log)
+					} else if c.gone != "" && (in.Reason != c.gone || strings.Contains(in.Detail, "begins")) {
+						t.Errorf("got %+v, want it gone for %s", in, c.gone)
 					}
 					h.expectEnd(how != "removed")
 				})

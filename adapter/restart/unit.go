@@ -63,9 +63,9 @@ func (u Unit) external() bool {
 	return external
 }
 
-// ends reports whether a failing probe ends the unit's lives. For what something
+// heeds reports whether a failing probe ends the unit's lives. For what something
 // else runs, to end it is to restart it, which Never forbids.
-func (u Unit) ends() bool { return !u.external() || u.Policy != Never }
+func (u Unit) heeds() bool { return !u.external() || u.Policy != Never }
 
 // Policy says which ends of a life are followed by another life. The words mean
 // what they mean in Kubernetes.

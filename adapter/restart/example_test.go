@@ -1,0 +1,40 @@
+package restart_test
+
+import (
+	"context"
+	"log"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/engine"
+)
+
+// A program that keeps one command alive until it is told to end.
+func Example() {
+	process.Guard() // first of all: this program guards its own processes, too
+	worker, err := process.New(process.Config{Target: "worker", Command: []string{"./bin/worker", "-v"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e := engine.New(engine.Config{}) // its probes are missing here
+	c, err := restart.New(restart.Config{Engine: e, Budget: restart.Budget{Max: 3, Per: time.Minute}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := c.Apply(map[string]restart.Unit{"worker": {Driver: worker, Policy: restart.OnFailure}}); err != nil {
+		log.Fatal(err)
+	}
+
+	running, end := context.WithCancel(context.Background())
+	defer end() // the engine ends after the worker
+	go func() { _ = e.Run(running) }()
+
+	untilTold, stop := signal.NotifyContext(running, syscall.SIGTERM)
+	defer stop()
+	if err := c.Run(untilTold); err != nil {
+		log.Print(err)
+	}
+}

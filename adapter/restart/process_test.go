@@ -1,0 +1,63 @@
+package restart_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// patience bounds what should take no time at all, on a machine that is busy.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	process.Guard()
+	os.Exit(m.Run())
+}
+
+func TestRealProcessIsEndedAndBegunAgain(t *testing.T) {
+	d, err := process.New(process.Config{
+		Target:  "web",
+		Command: []string{"/bin/sh", "-c", `trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done`},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, restart.Budget{})
+	web := &health{bad: true}
+	h.probes(map[string]probe.Handler{"web": web})
+	if err := h.control.Apply(only(d)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _ = h.engine.Run(t.Context()) }()
+	go func() { h.ended <- h.control.Run(ctx) }()
+
+	await(t, h, "a second life", func(in probe.Instance) bool {
+		web.turn(in.Restarts == 0 && in.Phase == probe.Running)
+		return in.Restarts == 1 && in.Phase == probe.Running && in.Reason == ""
+	})
+	if in := h.instance("web"); !strings.HasPrefix(in.Detail, "exit status") {
+		t.Errorf("got %+v", in)
+	}
+	stop()
+	await(t, h, "the end", func(in probe.Instance) bool { return in.Phase == probe.Gone })
+	if err := <-h.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func await(t *testing.T, h *house, what string, done func(probe.Instance) bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(h.instance("web")); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s: %+v\n%s", what, h.instance("web"), h.log)
+		}
+	}
+}

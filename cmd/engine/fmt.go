@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/format"
+)
+
+// fmtCommand is sonde fmt. Its exit code is 1 when a file cannot be parsed, and
+// with --check also when a file is not in the canonical style.
+func fmtCommand() *cobra.Command {
+	var f formatter
+	c := &cobra.Command{
+		Use:   "fmt [FILE...]",
+		Short: "Lay configuration files out in the canonical style",
+		Long: "Fmt rewrites files, or the *.hcl files of directories, in the canonical style and lists those it\n" +
+			"has changed. Default is the current directory; - reads standard input and writes standard output.\n" +
+			"A file that cannot be parsed is left alone. JSON has no canonical style.",
+		RunE: func(c *cobra.Command, paths []string) error {
+			f.command = c
+			return f.run(paths)
+		},
+	}
+	c.Flags().BoolVar(&f.check, "check", false, "change nothing, list what would change, and exit with 1 if there is any")
+	return c
+}
+
+// formatter formats sources and remembers what it found.
+type formatter struct {
+	command *cobra.Command
+	check   bool
+
+	diags   config.Diagnostics
+	changed int
+}
+
+func (f *formatter) run(paths []string) error {
+	sources, err := f.sources(paths)
+	if err != nil {
+		return err
+	}
+	for _, s := range sources {
+		if err := f.format(s); err != nil {
+			return err
+		}
+	}
+	if err := tell(f.command, f.diags); err != nil {
+		return err
+	}
+	if f.diags.HasErrors() || f.check && f.changed > 0 {
+		return told(exitFailed)
+	}
+	return nil
+}
+
+// stdinName names standard input, as an argument and in diagnostics.
+const stdinName = "-"
+
+func (f *formatter) sources(paths []string) ([]config.Source, error) {
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	if len(paths) == 1 && paths[0] == stdinName {
+		text, err := io.ReadAll(io.LimitReader(f.command.InOrStdin(), config.MaxSourceBytes+1))
+		if err == nil && len(text) > config.MaxSourceBytes {
+			err = fmt.Errorf("standard input is longer than %d bytes", config.MaxSourceBytes)
+		}
+		return []config.Source{{Name: stdinName, Bytes: text}}, err
+	}
+	sources, diags := config.Read(paths)
+	f.diags = diags
+	return sources, nil
+}
+
+// format formats one source.
+func (f *formatter) format(s config.Source) error {
+	text, diags := format.Source(s)
+	if f.diags = append(f.diags, diags...); diags.HasErrors() {
+		return nil
+	}
+	same := bytes.Equal(text, s.Bytes)
+	if !same {
+		f.changed++
+	}
+	if s.Name == stdinName && !f.check {
+		_, err := f.command.OutOrStdout().Write(text)
+		return err
+	}
+	if same {
+		return nil
+	}
+	if _, err := fmt.Fprintln(f.command.OutOrStdout(), s.Name); err != nil || f.check {
+		return err
+	}
+	return rewrite(s.Name, text)
+}
+
+// rewrite replaces a file's text and keeps its mode.
+func rewrite(name string, text []byte) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	return replaceFile(name, text, info.Mode().Perm())
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"syscall"
+)
+
+// obey does what signals ask for until ctx is done: SIGHUP reads the
+// configuration again, the first SIGTERM or SIGINT calls end, and a second one
+// kills what has not ended. It returns an error with the exit code that a kill
+// gives.
+func (d *daemon) obey(ctx context.Context, end func()) error {
+	var killed error
+	for asked := false; ; {
+		select {
+		case <-ctx.Done():
+			return killed
+		case s := <-d.signals:
+			switch {
+			case s == syscall.SIGHUP && !asked:
+				d.reload()
+			case s == syscall.SIGHUP: // too late
+			case !asked:
+				d.log.Info("ending processes by their grace periods; a second signal kills them", "signal", s.String())
+				asked = true
+				end()
+			default:
+				d.log.Warn("killing processes", "signal", s.String())
+				killed = told(128 + int(s.(syscall.Signal)))
+				d.restarts.Kill()
+			}
+		}
+	}
+}

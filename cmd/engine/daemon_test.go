@@ -1,0 +1,220 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// commands are the commands that scripts have beside testscript's own.
+func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"freeport":   freePort,
+		"substitute": substitute,
+		"exits":      exitsWith,
+		"daemon":     startDaemon,
+		"signal":     signalDaemon,
+		"ended":      daemonEnded,
+		"waitlog":    waitLog,
+		"waitfile":   waitFile,
+		"waitget":    waitGet,
+		"waitrun":    waitRun,
+		"waitgone":   waitGone,
+		"post":       post,
+	}
+}
+
+// Bounds of waiting for a condition: what is right is seen at once, what is wrong
+// must not hang the tests.
+const (
+	waitMost = 30 * time.Second
+	waitStep = 10 * time.Millisecond
+)
+
+// background is the running engine of a script: sonde run, with its log in the file
+// log and its address in the file address.
+type background struct {
+	process *exec.Cmd
+	exited  chan struct{} // closed when it has ended
+}
+
+type backgroundKey struct{}
+
+func backgroundOf(ts *testscript.TestScript) *background {
+	return ts.Value(backgroundKey{}).(*background)
+}
+
+// startDaemon is: daemon ARG... It starts sonde run and sets ADDRESS to where it
+// listens.
+func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg, "daemon [ARG...]")
+	log, err := os.Create(ts.MkAbs("log"))
+	ts.Check(err)
+	defer log.Close()
+	d := backgroundOf(ts)
+	d.process = exec.Command("sonde", append([]string{"run", "--address-file", "address", "--log-format", "text"}, args...)...)
+	d.process.Dir = ts.MkAbs(".")
+	d.process.Env = append(os.Environ(), "GORACE="+noRaceSleep)
+	d.process.Stdout, d.process.Stderr = log, log
+	ts.Check(d.process.Start())
+	d.exited = make(chan struct{})
+	go func() {
+		defer close(d.exited)
+		_ = d.process.Wait() // its state is looked at
+	}()
+	ts.Defer(func() {
+		_ = d.process.Process.Kill()
+		<-d.exited
+	})
+	wait(ts, "the daemon to listen", func() bool {
+		b, err := os.ReadFile(ts.MkAbs("address"))
+		ts.Setenv("ADDRESS", strings.TrimSpace(string(b)))
+		return err == nil && len(b) > 0
+	})
+}
+
+// signalDaemon is: signal HUP|TERM|INT|KILL.
+func signalDaemon(ts *testscript.TestScript, neg bool, args []string) {
+	signals := map[string]os.Signal{"HUP": syscall.SIGHUP, "TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
+	want(ts, !neg && len(args) == 1 && signals[args[0]] != nil, "signal HUP|TERM|INT|KILL")
+	ts.Check(backgroundOf(ts).process.Process.Signal(signals[args[0]]))
+}
+
+// daemonEnded is: ended CODE. It waits for the daemon's end.
+func daemonEnded(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) == 1, "ended CODE")
+	d := backgroundOf(ts)
+	select {
+	case <-d.exited:
+	case <-time.After(waitMost):
+		ts.Fatalf("the daemon has not ended; its log:\n%s", logEnd(ts))
+	}
+	if code := strconv.Itoa(d.process.ProcessState.ExitCode()); code != args[0] {
+		ts.Fatalf("the daemon's exit code is %s, not %s; its log:\n%s", code, args[0], logEnd(ts))
+	}
+}
+
+// waitLog is: waitlog REGEXP... It waits until the daemon's log has lines for all
+// expressions, one after another.
+func waitLog(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) > 0, "waitlog REGEXP...")
+	waitFile(ts, neg, append([]string{"log"}, args...))
+}
+
+// waitFile is: waitfile FILE REGEXP... It does for any file what waitlog does for
+// the log.
+func waitFile(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) > 1, "waitfile FILE REGEXP...")
+	re, err := regexp.Compile("(?m)" + strings.Join(args[1:], "(?s:.*)^.*"))
+	ts.Check(err)
+	wait(ts, args[0]+" to have "+strings.Join(args[1:], ", then "), func() bool {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && re.Match(text)
+	})
+}
+
+// waitGet is: waitget URL REGEXP. It waits until the answer matches.
+func waitGet(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, len(args) == 2, "waitget URL REGEXP")
+	re, err := regexp.Compile(args[1])
+	ts.Check(err)
+	body := ""
+	defer func() { ts.Logf("last answer:\n%s", body) }()
+	wait(ts, args[0]+" to answer "+args[1], func() bool {
+		body, err = get(http.MethodGet, args[0])
+		return err == nil && re.MatchString(body) != neg
+	})
+}
+
+// waitRun is: waitrun REGEXP PROGRAM [ARG...]. It runs the program again and
+// again until its output matches.
+func waitRun(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, len(args) >= 2, "waitrun REGEXP PROGRAM [ARG...]")
+	re, err := regexp.Compile(args[0])
+	ts.Check(err)
+	output := ""
+	defer func() { ts.Logf("last output:\n%s", output) }()
+	wait(ts, "the output of "+strings.Join(args[1:], " "), func() bool {
+		c := exec.Command(args[1], args[2:]...)
+		c.Dir = ts.MkAbs(".")
+		b, _ := c.CombinedOutput() // an exit code that is not 0 is no mistake
+		output = string(b)
+		return re.MatchString(output) != neg
+	})
+}
+
+// waitGone is: waitgone FILE. It waits until the process whose number stands in
+// the file is no more.
+func waitGone(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) == 1, "waitgone FILE")
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	waitFor(ts, nil, "process "+strconv.Itoa(pid)+" to end", func() bool {
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	})
+}
+
+// post is: post URL. It does not look at the answer.
+func post(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) == 1, "post URL")
+	_, err := get(http.MethodPost, args[0])
+	ts.Check(err)
+}
+
+// get returns an answer's body after its status.
+func get(method, url string) (string, error) {
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		return "", err
+	}
+	client := http.Client{Timeout: waitMost}
+	answer, err := client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return answer.Status + "\n" + string(body), err
+}
+
+// wait waits until a condition holds. It gives up when the daemon has ended and
+// the condition still does not hold.
+func wait(ts *testscript.TestScript, what string, holds func() bool) {
+	waitFor(ts, backgroundOf(ts).exited, what, holds)
+}
+
+// waitFor waits until a condition holds. It gives up when there is no hope.
+func waitFor(ts *testscript.TestScript, hopeless <-chan struct{}, what string, holds func() bool) {
+	deadline := time.Now().Add(waitMost)
+	for !holds() {
+		over := time.Now().After(deadline)
+		select {
+		case <-hopeless:
+			over = !holds()
+		case <-time.After(waitStep):
+		}
+		if over {
+			ts.Fatalf("waited in vain for %s; the daemon's log:\n%s", what, logEnd(ts))
+		}
+	}
+}
+
+// logEnd returns the last lines of the daemon's log.
+func logEnd(ts *testscript.TestScript) string {
+	const most = 40
+	text, err := os.ReadFile(ts.MkAbs("log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	return strings.Join(lines[max(len(lines)-most, 0):], "")
+}

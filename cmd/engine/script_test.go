@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sonde-probe/sonde/adapter/restart/process"
+)
+
+func TestMain(m *testing.M) {
+	process.Guard() // sonde is this test's own program, and so are its guards
+	testscript.Main(m, map[string]func(){"sonde": main})
+}
+
+// TestScripts runs the scripts of tests/scripts. Beside testscript's own, they
+// have the commands of commands, and these variables:
+//
+//	HTTP    address of a web server: /status/503 answers with 503, /hang does not answer
+//	DEMO    the demo service's program
+//	CLOSED  address where nobody listens
+func TestScripts(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(answer))
+	t.Cleanup(server.Close)
+	demo := buildDemo(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("..", "..", "tests", "scripts"),
+		Cmds:                commands(),
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			e.Values[backgroundKey{}] = &background{}
+			e.Setenv("HTTP", server.Listener.Addr().String())
+			e.Setenv("DEMO", demo)
+			e.Setenv("GORACE", noRaceSleep)
+			closed, err := freeAddress()
+			e.Setenv("CLOSED", closed)
+			return err
+		},
+	})
+}
+
+// noRaceSleep is GORACE for a program that ends at once: else it waits a second
+// for reports of races when it is built to look for them.
+const noRaceSleep = "atexit_sleep_ms=0"
+
+// buildDemo builds examples/demo once for all scripts.
+func buildDemo(t *testing.T) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "demo")
+	build := exec.Command("go", "build", "-o", to, "../../examples/demo")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the demo: %v\n%s", err, out)
+	}
+	return to
+}
+
+func answer(w http.ResponseWriter, r *http.Request) {
+	var status int
+	if _, err := fmt.Sscanf(r.URL.Path, "/status/%d", &status); err != nil {
+		<-r.Context().Done() // until the caller gives up
+		return
+	}
+	w.WriteHeader(status)
+	fmt.Fprintln(w, http.StatusText(status))
+}
+
+// freeAddress returns a loopback address where nobody listens now. The system
+// gives its port to others last of all.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// freePort is the script command that sets a variable to a free port.
+func freePort(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) == 1, "freeport VARIABLE")
+	address, err := freeAddress()
+	ts.Check(err)
+	_, port, err := net.SplitHostPort(address)
+	ts.Check(err)
+	ts.Setenv(args[0], port)
+}
+
+// substitute is the script command that replaces ${VARIABLE} in files.
+func substitute(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) > 0, "substitute FILE...")
+	for _, name := range args {
+		text := os.Expand(ts.ReadFile(name), ts.Getenv)
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o644))
+	}
+}
+
+// exitsWith is the script command that runs a program and expects an exit code.
+func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, !neg && len(args) >= 2, "exits CODE PROGRAM [ARG...]")
+	code, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := err.(*exec.ExitError)
+		want(ts, ok, err.Error())
+		got = exit.ExitCode()
+	}
+	if got != code {
+		ts.Fatalf("exit code %d, not %d", got, code)
+	}
+}
+
+func want(ts *testscript.TestScript, ok bool, usage string) {
+	if !ok {
+		ts.Fatalf("usage: %s", usage)
+	}
+}

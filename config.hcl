@@ -33,8 +33,9 @@ target "demo" {
   # When a probe ends it, it gets SIGTERM, and SIGKILL after this time.
   termination_grace_period = "5s"
 
-  # The wait before another life. It doubles from initial to max with each life
-  # that ends, and begins again after a life that lasted reset.
+  # The wait before another life: none the first time, then initial, and twice as
+  # long with each life that ends, up to max. A life that lasted reset makes it
+  # begin again.
   back_off {
     initial = "2s"
     max     = "30s"

@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 
 .PHONY: help
 help: ## show this list
-	@awk -F ': ## ' '/^[a-z]+: ## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: build ## build everything and run config.hcl
@@ -21,12 +21,14 @@ build: ## build bin/sonde and bin/demo
 	$(GO) build -o bin/demo ./examples/demo
 
 .PHONY: test
+# The cache of test results does not know which files ./tests reads.
 test: lint ## run everything that must pass, with the race detector
-	$(GO) test -race ./...
+	$(GO) test -race $$($(GO) list ./... | grep -v '/tests$$')
+	$(GO) test -count=1 ./tests
 	@echo "all tests passed"
 
 .PHONY: lint
-lint: ## check layout and common mistakes
+lint: ## check the layout, and look for common mistakes
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w is needed for:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...

@@ -60,7 +60,8 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	return nil
 }
 
-// apply makes a configuration the one in use: all of it, or nothing.
+// apply makes a configuration the one in use: all of it, or nothing. Package
+// config has checked what the last step checks once more.
 func (d *daemon) apply(c *config.Config) (engine.Changes, error) {
 	units, err := d.units(c)
 	if err != nil {
@@ -149,7 +150,9 @@ func (d *daemon) run(ctx context.Context) error {
 		parts.Go(func() error { return d.api.Serve(ended, d.listener) })
 	}
 	parts.Go(func() error { return d.obey(ended, end) })
-	return parts.Wait()
+	err := parts.Wait()
+	d.log.Info("ended")
+	return err
 }
 
 // readToken returns a file's text without the space around it.

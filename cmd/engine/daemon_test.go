@@ -63,7 +63,7 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	d := backgroundOf(ts)
 	d.process = exec.Command("sonde", append([]string{"run", "--address-file", "address", "--log-format", "text"}, args...)...)
 	d.process.Dir = ts.MkAbs(".")
-	d.process.Env = append(os.Environ(), "GORACE="+noRaceSleep)
+	d.process.Env = environ()
 	d.process.Stdout, d.process.Stderr = log, log
 	ts.Check(d.process.Start())
 	d.exited = make(chan struct{})
@@ -81,6 +81,8 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 		return err == nil && len(b) > 0
 	})
 }
+
+func environ() []string { return append(os.Environ(), "GORACE="+noRaceSleep) }
 
 // signalDaemon is: signal HUP|TERM|INT|KILL.
 func signalDaemon(ts *testscript.TestScript, neg bool, args []string) {
@@ -145,7 +147,7 @@ func waitRun(ts *testscript.TestScript, neg bool, args []string) {
 	defer func() { ts.Logf("last output:\n%s", output) }()
 	wait(ts, "the output of "+strings.Join(args[1:], " "), func() bool {
 		c := exec.Command(args[1], args[2:]...)
-		c.Dir = ts.MkAbs(".")
+		c.Dir, c.Env = ts.MkAbs("."), environ()
 		b, _ := c.CombinedOutput() // an exit code that is not 0 is no mistake
 		output = string(b)
 		return re.MatchString(output) != neg

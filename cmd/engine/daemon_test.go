@@ -57,6 +57,7 @@ func backgroundOf(ts *testscript.TestScript) *background {
 // listens.
 func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, !neg, "daemon [ARG...]")
+	ts.Check(os.RemoveAll(ts.MkAbs("address"))) // an earlier daemon's
 	log, err := os.Create(ts.MkAbs("log"))
 	ts.Check(err)
 	defer log.Close()

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,10 +20,12 @@ func (d *dial) flags(c *cobra.Command) {
 	c.Flags().StringVar(&d.caFile, "ca-file", "", "trust the authorities in a PEM `file` instead of the system's")
 	c.Flags().StringVar(&d.certFile, "cert-file", "", "show a client certificate, a PEM `file`")
 	c.Flags().StringVar(&d.keyFile, "key-file", "", "the certificate's key, a PEM `file`")
-	c.MarkFlagsRequiredTogether("cert-file", "key-file")
 }
 
 func (d *dial) client() (*http.Client, error) {
+	if (d.certFile == "") != (d.keyFile == "") {
+		return nil, &exitError{exitUsage, errors.New("--cert-file and --key-file need each other")}
+	}
 	c := &tls.Config{}
 	if d.caFile != "" {
 		pem, err := os.ReadFile(d.caFile)

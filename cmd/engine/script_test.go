@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,10 +30,14 @@ func TestMain(m *testing.M) {
 //	HTTP    address of a web server: /status/503 answers with 503, /hang does not answer
 //	DEMO    the demo service's program
 //	CLOSED  address where nobody listens
+//
+// The files cert.pem and key.pem hold a certificate for 127.0.0.1 that is its own
+// authority.
 func TestScripts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(answer))
 	t.Cleanup(server.Close)
 	demo := buildDemo(t)
+	cert, key := certificate(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "tests", "scripts"),
 		Cmds:                commands(),
@@ -42,7 +49,9 @@ func TestScripts(t *testing.T) {
 			e.Setenv("GORACE", noRaceSleep)
 			closed, err := freeAddress()
 			e.Setenv("CLOSED", closed)
-			return err
+			return errors.Join(err,
+				os.WriteFile(filepath.Join(e.WorkDir, "cert.pem"), cert, 0o644),
+				os.WriteFile(filepath.Join(e.WorkDir, "key.pem"), key, 0o600))
 		},
 	})
 }
@@ -60,6 +69,19 @@ func buildDemo(t *testing.T) string {
 		t.Fatalf("build the demo: %v\n%s", err, out)
 	}
 	return to
+}
+
+// certificate returns the certificate that net/http/httptest serves with, as PEM.
+func certificate(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	der, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
 func answer(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -41,7 +42,12 @@ func probeCommand() *cobra.Command {
 			"The exit code is that of the worst outcome: 0 success, 1 warning, 3 unknown, 2 failure, in this\n" +
 			"order. It is 64 when no attempt was made: the configuration is wrong, or has no such target.",
 		Example: "  sonde probe config.hcl shop/web liveness\n  sonde probe config.hcl 'web[\"a\"]' readiness/db --json",
-		Args:    cobra.RangeArgs(2, 3),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 || len(args) > 3 {
+				return errors.New("a CONFIG and a TARGET are needed, and at most one KIND")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			reports, err := attempts(c, &in, args)
 			if err != nil {

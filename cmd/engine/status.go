@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,7 +91,7 @@ type shower struct {
 func (s shower) once(ctx context.Context, f statusFlags) error {
 	all, err := s.targets(ctx)
 	if err != nil {
-		return err
+		return s.plain(err)
 	}
 	if err := s.write(all, f.asJSON); err != nil {
 		return err
@@ -154,7 +155,7 @@ func (s shower) redraw(ctx context.Context) error {
 	for {
 		text := ""
 		if all, err := s.targets(ctx); err != nil {
-			text = err.Error() + "\n"
+			text = s.plain(err).Error() + "\n"
 		} else {
 			width, height := size(s.out)
 			text = head(table(all, time.Now(), width), height-1)
@@ -175,13 +176,21 @@ func (s shower) redraw(ctx context.Context) error {
 func (s shower) follow(ctx context.Context, asJSON bool) error {
 	for event, err := range s.client.Events(ctx, httpapi.Follow{Target: s.target, Snapshot: true}) {
 		if err != nil {
-			return err
+			return s.plain(err)
 		}
 		if err := s.line(event, asJSON); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// plain says in plain words that there is no engine.
+func (s shower) plain(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("no engine listens on %s: %w", s.client.Base, syscall.ECONNREFUSED)
+	}
+	return err
 }
 
 func (s shower) line(e httpapi.Event, asJSON bool) error {

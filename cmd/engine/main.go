@@ -56,8 +56,11 @@ func execute(args []string, stderr io.Writer) int {
 	}
 	code := exitFailed
 	if !running {
-		code = usageCode(command)
+		code = exitUsage
 		err = fmt.Errorf("%w\nRun '%s --help' for usage", err, command.CommandPath())
+	}
+	if command.Name() == probeName {
+		code = exitNoAttempt // the others are outcomes
 	}
 	var exit *exitError
 	if errors.As(err, &exit) {
@@ -81,11 +84,4 @@ func newRoot() *cobra.Command {
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.AddCommand(runCommand(), validateCommand(), fmtCommand(), probeCommand(), statusCommand(), versionCommand())
 	return root
-}
-
-func usageCode(command *cobra.Command) int {
-	if command.Name() == probeName {
-		return exitNoAttempt
-	}
-	return exitUsage
 }

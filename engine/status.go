@@ -24,11 +24,11 @@ type Status struct {
 	OnHold bool          // no attempts until another instance
 	Rest   verdict.Rest  // why the probe makes no attempt, if it makes none
 
-	Result    probe.Result // the latest attempt
-	ResultAt  time.Time    // when it ended; zero before the first
-	Next      time.Time    // when the next attempt is due; zero when none is, or one is under way
-	Attempts  [4]uint64    // attempts so far, by outcome
-	Attempted bool         // an attempt is under way
+	Result     probe.Result // the latest attempt
+	ResultAt   time.Time    // when it ended; zero before the first
+	Next       time.Time    // when the next attempt is due; zero when none is, or one is under way
+	Attempts   [4]uint64    // attempts so far, by outcome
+	Attempting bool         // an attempt is under way
 
 	Removed bool // Apply has removed the probe; only a Subscription says so
 }

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// land takes an attempt's answer in, and returns another attempt to be made.
+func (e *Engine) land(f *flight, res probe.Result, panics int) *flight {
+	e.mu.Lock()
+	defer e.unlock()
+	now := e.clock.now()
+	e.inFlight--
+	e.counters.panics += uint64(panics)
+	switch {
+	case e.run.Err() != nil:
+		return nil
+	case f.slot.flight != f:
+		e.counters.dropped++
+	default:
+		f.slot.fly(nil)
+		e.count(f, res, now)
+	}
+	next := e.relaunch(now)
+	e.rouse()
+	return next
+}
+
+// count folds an answer into its probe's state and schedules what follows.
+func (e *Engine) count(f *flight, res probe.Result, now int64) {
+	s := f.slot
+	e.counters.attempt(s.id.Kind, s.probe.HandlerName, res)
+	s.mu.Lock()
+	s.record.result, s.record.resultAt = res, e.clock.time(now)
+	s.record.attempts[res.Outcome]++
+	if s.took != nil && (res.Outcome == probe.Success || res.Outcome == probe.Warning) {
+		s.took.add(res.Took)
+	}
+	s.mu.Unlock()
+	next := e.step(s, verdict.Event{Type: verdict.Attempted, Instance: s.target.instance, Outcome: res.Outcome}, now)
+	again := s.again
+	s.again = false
+	switch {
+	case next.Do == verdict.Wait:
+	case again:
+		e.scheduleSoon(s, now)
+	default:
+		e.schedule(s, e.nextTurn(s, now))
+	}
+	if s.id.Kind == probe.Startup && s.target.start() {
+		e.lookAll(s.target)
+	}
+}
+
+// nextTurn returns the first of a probe's turns that is not over yet. Those that
+// an attempt has overrun are skipped, and never made up for.
+func (e *Engine) nextTurn(s *slot, now int64) int64 {
+	if s.next >= now {
+		return s.next
+	}
+	at := turn(s.id, s.probe.Rule.Period, now)
+	e.counters.overrun += uint64((at - s.next) / int64(s.probe.Rule.Period))
+	return at
+}
+
+// step folds an event into a probe's state and publishes what has changed.
+func (e *Engine) step(s *slot, ev verdict.Event, now int64) verdict.Next {
+	before := s.record.state
+	state, next := verdict.Step(s.probe.Rule, before, ev, e.clock.time(now))
+	if state == before && next.Rest == s.record.rest {
+		return next
+	}
+	s.mu.Lock()
+	s.record.state, s.record.rest = state, next.Rest
+	if next.Changed {
+		s.record.since = e.clock.time(now)
+		s.record.changes++
+		if s.gauge != nil {
+			s.gauge.set(state.Verdict)
+		}
+	}
+	s.mu.Unlock()
+	if next.Changed {
+		e.announce(s, before, ev)
+	}
+	return next
+}
+
+// announce tells subscribers and the log that a verdict is another.
+func (e *Engine) announce(s *slot, before verdict.State, ev verdict.Event) {
+	e.markAll(s.id)
+	if ev.Type == verdict.Attempted || s.record.state.Instance == before.Instance {
+		e.news = append(e.news, news{s.id, before.Verdict, s.record.state, s.record.result, ev.Type})
+	}
+}
+
+// news is a verdict change to be logged.
+type news struct {
+	id     probe.ID
+	before probe.Verdict
+	state  verdict.State
+	result probe.Result
+	cause  verdict.EventType
+}
+
+// maxLoggedDetail bounds a log line's detail, in bytes.
+const maxLoggedDetail = 512
+
+func (n news) log(to *slog.Logger) {
+	level := slog.LevelInfo
+	if n.state.Verdict == probe.Failing {
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{
+		slog.String("target", n.id.Target),
+		slog.String("probe", n.id.Kind.String()),
+	}
+	if n.id.Name != "" {
+		attrs = append(attrs, slog.String("name", n.id.Name))
+	}
+	attrs = append(attrs,
+		slog.String("instance", n.state.Instance),
+		slog.String("verdict", n.state.Verdict.String()),
+		slog.String("was", n.before.String()),
+	)
+	if n.cause == verdict.Attempted {
+		attrs = append(attrs, n.attempt()...)
+	}
+	to.LogAttrs(context.Background(), level, "verdict", attrs...)
+}
+
+// attempt returns what is to be said of the attempt that turned the verdict.
+func (n news) attempt() []slog.Attr {
+	attrs := []slog.Attr{slog.Duration("took", n.result.Took.Round(time.Microsecond))}
+	if n.result.Reason != "" {
+		attrs = append(attrs, slog.String("reason", string(n.result.Reason)))
+	}
+	if n.result.Detail != "" && n.state.Verdict == probe.Failing {
+		attrs = append(attrs, slog.String("detail", probe.CleanText(n.result.Detail, maxLoggedDetail)))
+	}
+	return attrs
+}

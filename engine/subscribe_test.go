@@ -1,0 +1,73 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func next(t *testing.T, sub *engine.Subscription) engine.Status {
+	t.Helper()
+	st, err := sub.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func TestASubscriberGetsWhatIsThereAndThenWhatChanges(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		apply(t, e, probe.Set{liveness: with(says(probe.Success)), readiness: with(says(probe.Success))})
+		sub := e.Subscribe()
+		defer sub.Close()
+		if a, b := next(t, sub), next(t, sub); a.ID != readiness || b.ID != liveness {
+			t.Errorf("the snapshot came as %v, %v", a.ID, b.ID)
+		}
+		e.Report(instance("a"))
+		pass(time.Minute)
+		for range 2 {
+			if st := next(t, sub); st.Verdict != probe.Passing {
+				t.Errorf("got %+v", st)
+			}
+		}
+		apply(t, e, probe.Set{readiness: with(says(probe.Failure))})
+		seen := map[probe.ID]bool{}
+		for range 1 {
+			st := next(t, sub)
+			seen[st.ID] = st.Removed
+		}
+		if !seen[liveness] {
+			t.Errorf("the removal was not told: %v", seen)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		defer cancel()
+		if st, err := sub.Next(ctx); err == nil {
+			t.Errorf("nothing had changed, but got %+v", st)
+		}
+	})
+}
+
+func TestASlowSubscriberNeverSlowsProbing(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		odd := 0
+		flip := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+			odd++
+			return probe.Result{Outcome: []probe.Outcome{probe.Failure, probe.Success}[odd%2]}
+		})
+		p := with(flip)
+		p.Rule.FailureThreshold = 1
+		apply(t, e, probe.Set{readiness: p})
+		sub := e.Subscribe()
+		defer sub.Close()
+		e.Report(instance("a"))
+		pass(1000 * time.Second)
+		if st := next(t, sub); st.Changes < 90 {
+			t.Errorf("got %+v, want the latest of about a hundred changes", st)
+		}
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,71 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// ended is the life of "web" with this ID, once it is over.
+func ended(id string) probe.Instance {
+	in := instance(id)
+	in.Phase = probe.Ended
+	return in
+}
+
+// Both engines see a liveness probe with one failure behind it, and then a new
+// instance. What differs stands in the table.
+func TestTheKubeletsAccidentsAreCopiedOnRequestOnly(t *testing.T) {
+	cases := []struct {
+		name          string
+		compatibility probe.Compatibility
+		notRunning    probe.Verdict // of liveness, while the instance has ended
+		failures      int           // that the next instance needs until it fails
+	}{
+		{"mended", probe.Mended, probe.Undecided, 3},
+		{"kubelet", probe.Kubelet, probe.Failing, 1},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, engine.Config{Compatibility: c.compatibility}, func(t *testing.T, e *engine.Engine) {
+				h := says(probe.Failure)
+				apply(t, e, probe.Set{liveness: with(h)})
+				e.Report(instance("a"))
+				for len(h.attempts()) < 2 {
+					pass(time.Second)
+				}
+				e.Report(ended("a"))
+				pass(0)
+				want(t, e, liveness, c.notRunning)
+				before := len(h.attempts())
+				e.Report(instance("b"))
+				pass(time.Hour)
+				want(t, e, liveness, probe.Failing)
+				if got := len(h.attempts()) - before; got != c.failures {
+					t.Errorf("failing after %d attempts, want %d", got, c.failures)
+				}
+			})
+		})
+	}
+}
+
+func TestSuccessTimesAreKeptForTheKubeletsMetricsOnly(t *testing.T) {
+	for _, c := range []struct {
+		compatibility probe.Compatibility
+		kept          bool
+	}{{probe.Mended, false}, {probe.Kubelet, true}} {
+		bubble(t, engine.Config{Compatibility: c.compatibility}, func(t *testing.T, e *engine.Engine) {
+			h := says(probe.Success)
+			h.take(20 * time.Millisecond)
+			apply(t, e, probe.Set{liveness: with(h)})
+			e.Report(instance("a"))
+			pass(time.Minute)
+			times, ok := e.SuccessTimes(liveness)
+			if ok != c.kept || (c.kept && times.Count() != uint64(len(h.attempts()))) {
+				t.Errorf("%v: got %+v, %v", c.compatibility, times, ok)
+			}
+		})
+	}
+}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
@@ -49,12 +48,8 @@ func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
 	switch {
 	case t.Process != nil:
 		p := t.Process
-		dir, err := filepath.Abs(p.Dir) // a process is not started from this one's directory
-		if err != nil {
-			return nil, err
-		}
 		return process.New(process.Config{
-			Target: name, Command: p.Command, Env: p.Env, Dir: dir, User: p.User, Log: d.log,
+			Target: name, Command: p.Command, Env: p.Env, Dir: p.Dir, User: p.User, Log: d.log,
 		})
 	case t.Restart != nil:
 		r := t.Restart

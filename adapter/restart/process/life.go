@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -65,6 +66,9 @@ type life struct {
 func (d *Driver) start() (*life, error) {
 	plan, err := d.command.Plan()
 	if err != nil {
+		return nil, err
+	}
+	if plan.Dir, err = filepath.Abs(plan.Dir); err != nil { // the guard's own directory is another
 		return nil, err
 	}
 	l := d.newLife()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -180,6 +181,24 @@ func TestEnvDirAndWords(t *testing.T) {
 	config.Env, config.Dir = map[string]string{"A": "value"}, t.TempDir()
 	if got, want := begin(t, config).exit(t).LastWords, "value [] [] value $(A)\n"+config.Dir; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAProcessStartsInTheDirectoryOfTheEngine(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir("below", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{"": here, "below": filepath.Join(here, "below")} {
+		config := sh("pwd")
+		config.Dir = dir
+		if got := begin(t, config).exit(t).LastWords; got != want {
+			t.Errorf("dir %q: the process runs in %q, want %q", dir, got, want)
+		}
 	}
 }
 

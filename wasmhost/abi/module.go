@@ -1,0 +1,179 @@
+package abi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// Section is one section of a module.
+type Section struct {
+	ID   byte
+	Name string // of a custom section
+	Body []byte // without the name; shares the module's memory
+}
+
+// The ids of sections (WebAssembly core specification 1, section 5.5.2).
+const (
+	SectionCustom   = 0
+	SectionType     = 1
+	SectionImport   = 2
+	SectionFunction = 3
+	SectionTable    = 4
+	SectionMemory   = 5
+	SectionGlobal   = 6
+	SectionExport   = 7
+)
+
+const header = "\x00asm\x01\x00\x00\x00"
+
+// componentVersion is what stands in a component instead of the version (the
+// component model's binary format: version 13, layer 1).
+const componentVersion = "\x0d\x00\x01\x00"
+
+// The errors of a file that is no module.
+var (
+	ErrNotWasm   = errors.New("not a WebAssembly module")
+	ErrComponent = errors.New("a WebAssembly component, which cannot be run: a core module is needed (target wasip1, or wasm32-unknown-unknown)")
+)
+
+// ErrNoManifest says that a module has no section sonde.plugin.
+var ErrNoManifest = errors.New("no section " + ManifestSection)
+
+// Sections walks over the sections of a module in their order. It looks at their
+// headers only. A section that does not fit is an error, after which the walk ends.
+func Sections(module []byte) iter.Seq2[Section, error] {
+	return func(yield func(Section, error) bool) {
+		if err := checkHeader(module); err != nil {
+			yield(Section{}, err)
+			return
+		}
+		for rest := module[len(header):]; len(rest) > 0; {
+			s, after, err := nextSection(rest)
+			if err != nil {
+				yield(Section{}, fmt.Errorf("section at byte %d: %w", len(module)-len(rest), err))
+				return
+			}
+			if !yield(s, nil) {
+				return
+			}
+			rest = after
+		}
+	}
+}
+
+func checkHeader(module []byte) error {
+	switch {
+	case bytes.HasPrefix(module, []byte(header)):
+		return nil
+	case bytes.HasPrefix(module, []byte(header[:4]+componentVersion)):
+		return ErrComponent
+	}
+	return ErrNotWasm
+}
+
+func nextSection(b []byte) (s Section, rest []byte, err error) {
+	s.ID = b[0]
+	body, rest, err := Bytes(b[1:])
+	if err != nil {
+		return s, nil, err
+	}
+	s.Body = body
+	if s.ID != SectionCustom {
+		return s, rest, nil
+	}
+	name, body, err := Bytes(body)
+	if err != nil {
+		return s, nil, fmt.Errorf("name: %w", err)
+	}
+	s.Name, s.Body = string(name), body
+	return s, rest, nil
+}
+
+var errShort = errors.New("it ends too early")
+
+// Uint32 reads a number in LEB128 as a module's binary format has them, and returns
+// what comes after it.
+func Uint32(b []byte) (n uint32, rest []byte, err error) {
+	for i := range min(len(b), 5) {
+		n |= uint32(b[i]&0x7f) << (7 * i)
+		if b[i] >= 0x80 {
+			continue
+		}
+		if i == 4 && b[i] > 0x0f {
+			break
+		}
+		return n, b[i+1:], nil
+	}
+	if len(b) < 5 {
+		return 0, nil, errShort
+	}
+	return 0, nil, errors.New("a number has more than 32 bits")
+}
+
+// Bytes reads bytes that stand behind their length, and returns what comes after
+// them. Both share b's memory.
+func Bytes(b []byte) (body, rest []byte, err error) {
+	n, rest, err := Uint32(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	if uint64(n) > uint64(len(rest)) {
+		return nil, nil, errShort
+	}
+	return rest[:n], rest[n:], nil
+}
+
+// ReadManifest reads and checks the manifest in a module, without running anything.
+// A module without one is ErrNoManifest, one with two is an error.
+func ReadManifest(module []byte) (Manifest, error) {
+	var found []byte
+	for s, err := range Sections(module) {
+		if err != nil {
+			return Manifest{}, err
+		}
+		if s.ID != SectionCustom || s.Name != ManifestSection {
+			continue
+		}
+		if found != nil {
+			return Manifest{}, errors.New("there is more than one section " + ManifestSection)
+		}
+		found = append([]byte{}, s.Body...)
+	}
+	if found == nil {
+		return Manifest{}, ErrNoManifest
+	}
+	return ParseManifest(found)
+}
+
+// WriteManifest returns a copy of a module with a manifest in place of the one it
+// had, if any. It checks the manifest first.
+func WriteManifest(module []byte, m Manifest) ([]byte, error) {
+	text, err := m.encode()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, len(module)+len(text)+len(ManifestSection)+16)
+	out = append(out, header...)
+	for s, err := range Sections(module) {
+		if err != nil {
+			return nil, err
+		}
+		if s.ID != SectionCustom || s.Name != ManifestSection {
+			out = appendSection(out, s)
+		}
+	}
+	return appendSection(out, Section{Name: ManifestSection, Body: text}), nil
+}
+
+func appendSection(b []byte, s Section) []byte {
+	b = append(b, s.ID)
+	if s.ID != SectionCustom {
+		return append(binary.AppendUvarint(b, uint64(len(s.Body))), s.Body...)
+	}
+	name := append(binary.AppendUvarint(nil, uint64(len(s.Name))), s.Name...)
+	b = binary.AppendUvarint(b, uint64(len(name)+len(s.Body)))
+	return append(append(b, name...), s.Body...)
+}

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
@@ -235,7 +236,7 @@ func (e *Engine) replace(s *slot, p probe.Probe) {
 	s.mu.Lock()
 	s.probe = p
 	s.record.state = verdict.Renew(s.id.Kind, s.record.state)
-	s.record.result, s.record.rest = probe.Result{}, verdict.NoInstance
+	s.record.result, s.record.resultAt, s.record.rest = probe.Result{}, time.Time{}, verdict.NoInstance
 	s.mu.Unlock()
 	e.unschedule(s)
 }

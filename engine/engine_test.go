@@ -451,6 +451,24 @@ func TestTriggerAttemptsOutOfTurn(t *testing.T) {
 	})
 }
 
+func TestAnotherInstanceBeginsWithoutAResult(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		p := with(says(probe.Failure))
+		p.Rule.InitialDelay = time.Minute
+		apply(t, e, probe.Set{liveness: p})
+		e.Report(instance("a"))
+		pass(2 * time.Minute)
+		if st := status(t, e, liveness); st.Result.Outcome != probe.Failure || st.ResultAt.IsZero() {
+			t.Errorf("got %+v", st)
+		}
+		e.Report(instance("b"))
+		pass(0)
+		if st := status(t, e, liveness); st.Result != (probe.Result{}) || !st.ResultAt.IsZero() {
+			t.Errorf("the instance before found %+v", st)
+		}
+	})
+}
+
 func TestABusyEngineServesInOrderAndStarvesNobody(t *testing.T) {
 	bubble(t, engine.Config{Concurrency: 2}, func(t *testing.T, e *engine.Engine) {
 		set := probe.Set{}

@@ -76,6 +76,9 @@ func (e *Engine) step(s *slot, ev verdict.Event, now int64) verdict.Next {
 	}
 	s.mu.Lock()
 	s.record.state, s.record.rest = state, next.Rest
+	if state.Instance != before.Instance {
+		s.record.result, s.record.resultAt = probe.Result{}, time.Time{}
+	}
 	if next.Changed {
 		s.record.since = e.clock.time(now)
 		s.record.changes++

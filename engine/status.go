@@ -24,7 +24,7 @@ type Status struct {
 	OnHold bool          // no attempts until another instance
 	Rest   verdict.Rest  // why the probe makes no attempt, if it makes none
 
-	Result     probe.Result // the latest attempt
+	Result     probe.Result // the latest attempt on Instance
 	ResultAt   time.Time    // when it ended; zero before the first
 	Next       time.Time    // when the next attempt is due; zero when none is, or one is under way
 	Attempts   [4]uint64    // attempts so far, by outcome

@@ -43,9 +43,11 @@ target "demo" {
   }
 
   # Has it started? The other probes wait until this one passes. It may fail 20
-  # times, so that the service has 10 seconds to start.
+  # times, so that the service has 10 seconds to start. The delay gives the service
+  # time to remove the file of a life that was killed.
   probe "startup" {
     exec { command = ["cat", local.started] }
+    initial_delay     = "500ms"
     period            = "500ms"
     timeout           = "400ms"
     failure_threshold = 20

@@ -81,6 +81,7 @@ var guests = []struct {
 	{module: "github.com/agext/levenshtein", at: []string{"config/..."}},
 	{module: "github.com/prometheus/client_golang", at: []string{"adapter/prom/..."}},
 	{module: "k8s.io", at: []string{"adapter/kube/..."}},
+	{module: "sigs.k8s.io/yaml", at: []string{"adapter/kube/..."}},
 	{module: "github.com/spf13/cobra", at: []string{"cmd/..."}},
 	{module: "golang.org/x/term", at: []string{"cmd/..."}},
 	{module: "golang.org/x/sys", at: []string{"internal/command", "adapter/restart/process", "cmd/..."}},

@@ -1,0 +1,161 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Reasons of conditions, as the kubelet gives them (K120 to K122).
+const (
+	ReasonUnknownContainerStatuses = "UnknownContainerStatuses" // there is no status of any container
+	ReasonContainersNotReady       = "ContainersNotReady"       // the message lists them
+	ReasonContainersNotInitialized = "ContainersNotInitialized" // the message lists them
+	ReasonReadinessGatesNotReady   = "ReadinessGatesNotReady"   // the message lists them
+	ReasonPodCompleted             = "PodCompleted"             // the pod's phase is Succeeded
+	ReasonPodFailed                = "PodFailed"                // the pod's phase is Failed
+)
+
+// conditions returns the conditions that follow from a status with its containers
+// filled in, in the kubelet's order.
+func conditions(pod *v1.Pod, status *v1.PodStatus) []v1.PodCondition {
+	ready := containersReady(pod, status)
+	return []v1.PodCondition{initialized(pod, status), podReady(pod, status, ready), ready}
+}
+
+// roll says of a list of containers which are unknown and which are not as they
+// should be.
+type roll struct {
+	unknown, wrong []string
+	word           string // what the wrong ones are called: "unready"
+}
+
+func (r *roll) call(status *v1.PodStatus, c v1.Container, good func(v1.ContainerStatus) bool) {
+	switch s, found := statusOf(status, c.Name); {
+	case !found:
+		r.unknown = append(r.unknown, c.Name)
+	case !good(s):
+		r.wrong = append(r.wrong, c.Name)
+	}
+}
+
+// message returns the kubelet's words, or nothing when all is well.
+func (r *roll) message() string {
+	var parts []string
+	if len(r.unknown) > 0 {
+		parts = append(parts, fmt.Sprintf("containers with unknown status: %s", r.unknown))
+	}
+	if len(r.wrong) > 0 {
+		parts = append(parts, fmt.Sprintf("containers with %s status: %s", r.word, r.wrong))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func no(kind v1.PodConditionType, reason, message string) v1.PodCondition {
+	return v1.PodCondition{Type: kind, Status: v1.ConditionFalse, Reason: reason, Message: message}
+}
+
+func yes(kind v1.PodConditionType) v1.PodCondition {
+	return v1.PodCondition{Type: kind, Status: v1.ConditionTrue}
+}
+
+// containersReady is K120, with K123: nothing is ready in a pod that is over.
+func containersReady(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
+	if isUnknown(status) {
+		return no(v1.ContainersReady, ReasonUnknownContainerStatuses, "")
+	}
+	r := roll{word: "unready"}
+	ready := func(s v1.ContainerStatus) bool { return s.Ready }
+	for _, c := range pod.Spec.InitContainers {
+		if isSidecar(c) {
+			r.call(status, c, ready)
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		r.call(status, c, ready)
+	}
+	switch {
+	case status.Phase == v1.PodSucceeded && len(r.unknown) == 0:
+		return no(v1.ContainersReady, ReasonPodCompleted, "")
+	case status.Phase == v1.PodFailed:
+		return no(v1.ContainersReady, ReasonPodFailed, "")
+	case r.message() != "":
+		return no(v1.ContainersReady, ReasonContainersNotReady, r.message())
+	}
+	return yes(v1.ContainersReady)
+}
+
+func isUnknown(status *v1.PodStatus) bool {
+	return len(status.ContainerStatuses)+len(status.InitContainerStatuses) == 0
+}
+
+// podReady is K121.
+func podReady(pod *v1.Pod, status *v1.PodStatus, containers v1.PodCondition) v1.PodCondition {
+	if containers.Status != v1.ConditionTrue {
+		return no(v1.PodReady, containers.Reason, containers.Message)
+	}
+	var closed []string
+	for _, gate := range pod.Spec.ReadinessGates {
+		if problem := gateProblem(status, gate.ConditionType); problem != "" {
+			closed = append(closed, problem)
+		}
+	}
+	if len(closed) > 0 {
+		return no(v1.PodReady, ReasonReadinessGatesNotReady, strings.Join(closed, ", "))
+	}
+	return yes(v1.PodReady)
+}
+
+func gateProblem(status *v1.PodStatus, gate v1.PodConditionType) string {
+	c, found := condition(status, gate)
+	switch {
+	case !found:
+		return fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate)
+	case c.Status != v1.ConditionTrue:
+		return fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", gate, c.Status)
+	}
+	return ""
+}
+
+func condition(status *v1.PodStatus, kind v1.PodConditionType) (v1.PodCondition, bool) {
+	i := slices.IndexFunc(status.Conditions, func(c v1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return v1.PodCondition{}, false
+	}
+	return status.Conditions[i], true
+}
+
+// initialized is K122. What was true stays true: a pod that begins again is not
+// uninitialized by it.
+func initialized(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
+	if isUnknown(status) && len(pod.Spec.InitContainers) > 0 {
+		return no(v1.PodInitialized, ReasonUnknownContainerStatuses, "")
+	}
+	r := roll{word: "incomplete"}
+	for _, c := range pod.Spec.InitContainers {
+		r.call(status, c, func(s v1.ContainerStatus) bool {
+			if isSidecar(c) {
+				return s.Started != nil && *s.Started
+			}
+			return s.Ready
+		})
+	}
+	was, _ := condition(status, v1.PodInitialized)
+	switch {
+	case status.Phase == v1.PodSucceeded && len(r.unknown) == 0:
+		return v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue, Reason: ReasonPodCompleted}
+	case r.message() == "", anyStarted(pod, status), was.Status == v1.ConditionTrue:
+		return yes(v1.PodInitialized)
+	}
+	return no(v1.PodInitialized, ReasonContainersNotInitialized, r.message())
+}
+
+// anyStarted reports whether a regular container runs or has run.
+func anyStarted(pod *v1.Pod, status *v1.PodStatus) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool {
+		s, _ := statusOf(status, c.Name)
+		return s.State.Running != nil || s.State.Terminated != nil
+	})
+}

@@ -1,0 +1,197 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Container is a container of a pod in the words of this project: a target, its
+// probes, and how it would run as a process.
+type Container struct {
+	// Target is named "namespace/pod/container". Its address is the pod's IP, and
+	// empty as long as there is none. Env, Dir and User are what the manifest
+	// says of the container's process.
+	Target probe.Target
+
+	Name    string // "app"
+	Image   string
+	Sidecar bool    // a restartable init container
+	Probes  []Probe // startup, readiness and liveness, as far as there are
+
+	// Command and Args are the container's own, with $(NAME) in them. Without
+	// a command the image says what runs.
+	Command, Args []string
+
+	// Obstacles say why the container cannot run as a process of this machine:
+	// what it needs and would not have. Empty when nothing speaks against it.
+	Obstacles []string
+
+	RestartPolicy          v1.RestartPolicy // the container's own, else the pod's
+	TerminationGracePeriod time.Duration    // the pod's, at least MinTerminationGracePeriod
+}
+
+// MinTerminationGracePeriod is how long every container has to end
+// (minimumGracePeriodInSeconds in k8s.io/kubernetes/pkg/kubelet/kuberuntime, K138).
+const MinTerminationGracePeriod = 2 * time.Second
+
+// Probe is a probe of a container: when, and what.
+type Probe struct {
+	Field string     // in the manifest: "livenessProbe"
+	Rule  probe.Rule // with its kind, and with the API server's defaults
+	Action
+}
+
+// Containers returns the containers of a pod that are probed if they have probes:
+// regular ones, then sidecars, in the order of the manifest (K3). Defaults are
+// filled in, and the pod is not changed. The error is Validate's, or names a
+// probe whose numbers are beyond the engine's bounds.
+func Containers(pod *v1.Pod) ([]Container, error) {
+	return containersAt(pod, field.NewPath("spec"))
+}
+
+func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
+	pod = Default(pod)
+	if found := validatePod(pod, spec); len(found) > 0 {
+		return nil, found.ToAggregate()
+	}
+	var all []Container
+	var errs []error
+	for i, c := range pod.Spec.Containers {
+		converted, err := convert(pod, c, spec.Child("containers").Index(i))
+		all, errs = append(all, converted), append(errs, err)
+	}
+	for i, c := range pod.Spec.InitContainers {
+		if isSidecar(c) {
+			converted, err := convert(pod, c, spec.Child("initContainers").Index(i))
+			converted.Sidecar = true
+			all, errs = append(all, converted), append(errs, err)
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// TargetName returns the name of a container's target: "namespace/pod/container".
+func TargetName(pod *v1.Pod, container string) string {
+	name := cmp.Or(pod.Name, strings.TrimSuffix(pod.GenerateName, "-"))
+	return cmp.Or(pod.Namespace, v1.NamespaceDefault) + "/" + name + "/" + container
+}
+
+// convert converts a container of a valid pod.
+func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
+	env, unknown := environment(pod, c.Env)
+	grace := duration(*pod.Spec.TerminationGracePeriodSeconds)
+	converted := Container{
+		Target: probe.Target{
+			Name: TargetName(pod, c.Name), Address: pod.Status.PodIP, Ports: portsOf(c),
+			Env: env, Dir: c.WorkingDir, User: userOf(pod, c),
+		},
+		Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args,
+		Obstacles:              obstacles(pod, c, unknown),
+		RestartPolicy:          policyOf(pod, c),
+		TerminationGracePeriod: max(grace, MinTerminationGracePeriod),
+	}
+	var errs []error
+	if grace > probe.MaxDuration {
+		errs = append(errs, fmt.Errorf("terminationGracePeriodSeconds is %d, at most %v are allowed", *pod.Spec.TerminationGracePeriodSeconds, probe.MaxDuration))
+	}
+	probes := probesOf(c)
+	slices.SortFunc(probes, func(a, b kindProbe) int { return cmp.Compare(a.kind, b.kind) })
+	for _, p := range probes {
+		rule := ruleOf(p)
+		if err := rule.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", path.Child(p.field), err))
+		}
+		converted.Probes = append(converted.Probes, Probe{Field: p.field, Rule: rule, Action: actionOf(p.spec.ProbeHandler, c)})
+	}
+	return converted, errors.Join(errs...)
+}
+
+// portsOf returns the named ports. The first of a name counts, and its protocol
+// does not (K110).
+func portsOf(c v1.Container) map[string]uint16 {
+	var ports map[string]uint16
+	for _, p := range c.Ports {
+		if _, twice := ports[p.Name]; p.Name == "" || twice {
+			continue
+		}
+		if ports == nil {
+			ports = map[string]uint16{}
+		}
+		ports[p.Name] = uint16(p.ContainerPort)
+	}
+	return ports
+}
+
+func policyOf(pod *v1.Pod, c v1.Container) v1.RestartPolicy {
+	if c.RestartPolicy != nil {
+		return v1.RestartPolicy(*c.RestartPolicy)
+	}
+	return pod.Spec.RestartPolicy
+}
+
+// userOf returns "user", "user:group" or, when the image decides, nothing.
+func userOf(pod *v1.Pod, c v1.Container) string {
+	var user, group *int64
+	if s := pod.Spec.SecurityContext; s != nil {
+		user, group = s.RunAsUser, s.RunAsGroup
+	}
+	if s := c.SecurityContext; s != nil {
+		user, group = cmp.Or(s.RunAsUser, user), cmp.Or(s.RunAsGroup, group)
+	}
+	switch {
+	case user == nil:
+		return ""
+	case group == nil:
+		return strconv.FormatInt(*user, 10)
+	}
+	return fmt.Sprintf("%d:%d", *user, *group)
+}
+
+func ruleOf(p kindProbe) probe.Rule {
+	r := probe.Rule{
+		Kind:             p.kind,
+		InitialDelay:     duration(int64(p.spec.InitialDelaySeconds)),
+		Period:           duration(int64(p.spec.PeriodSeconds)),
+		Timeout:          duration(int64(p.spec.TimeoutSeconds)),
+		SuccessThreshold: p.spec.SuccessThreshold,
+		FailureThreshold: p.spec.FailureThreshold,
+	}
+	if grace := p.spec.TerminationGracePeriodSeconds; grace != nil {
+		r.TerminationGracePeriod = duration(*grace)
+	}
+	return r
+}
+
+// duration returns a number of seconds as a duration. One that is too long for a
+// Rule stays too long, and does not overflow.
+func duration(seconds int64) time.Duration {
+	return time.Duration(min(seconds, int64(probe.MaxDuration/time.Second)+1)) * time.Second
+}
+
+// actionOf returns the action of a valid probe.
+func actionOf(h v1.ProbeHandler, c v1.Container) Action {
+	switch {
+	case h.Exec != nil:
+		known := static(c.Env)
+		words := make([]string, len(h.Exec.Command))
+		for i, word := range h.Exec.Command {
+			words[i] = expand(word, known)
+		}
+		return Action{Exec: &Exec{Command: words}}
+	case h.HTTPGet != nil:
+		return Action{HTTP: httpOf(h.HTTPGet)}
+	case h.TCPSocket != nil:
+		return Action{TCP: &TCP{Port: h.TCPSocket.Port.String(), Host: h.TCPSocket.Host}}
+	}
+	return Action{GRPC: &GRPC{Port: strconv.Itoa(int(h.GRPC.Port)), Service: *h.GRPC.Service}}
+}

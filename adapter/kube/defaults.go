@@ -1,0 +1,65 @@
+package kube
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Default returns a copy of a pod with the defaults that the API server fills in,
+// as far as they concern probes (K170): namespace, restart policy, grace period,
+// protocols, and the numbers, paths and schemes of probes.
+func Default(pod *v1.Pod) *v1.Pod {
+	pod = pod.DeepCopy()
+	if pod.Namespace == "" {
+		pod.Namespace = v1.NamespaceDefault
+	}
+	if pod.Spec.RestartPolicy == "" {
+		pod.Spec.RestartPolicy = v1.RestartPolicyAlways
+	}
+	if pod.Spec.TerminationGracePeriodSeconds == nil {
+		seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
+		pod.Spec.TerminationGracePeriodSeconds = &seconds
+	}
+	for i := range pod.Spec.InitContainers {
+		defaultContainer(&pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		defaultContainer(&pod.Spec.Containers[i])
+	}
+	return pod
+}
+
+func defaultContainer(c *v1.Container) {
+	for i := range c.Ports {
+		if c.Ports[i].Protocol == "" {
+			c.Ports[i].Protocol = v1.ProtocolTCP
+		}
+	}
+	for _, p := range []*v1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+		if p != nil {
+			defaultProbe(p)
+		}
+	}
+}
+
+func defaultProbe(p *v1.Probe) {
+	orDefault(&p.TimeoutSeconds, int32(probe.DefaultTimeout.Seconds()))
+	orDefault(&p.PeriodSeconds, int32(probe.DefaultPeriod.Seconds()))
+	orDefault(&p.SuccessThreshold, probe.DefaultSuccessThreshold)
+	orDefault(&p.FailureThreshold, probe.DefaultFailureThreshold)
+	if h := p.HTTPGet; h != nil {
+		orDefault(&h.Path, "/")
+		orDefault(&h.Scheme, v1.URISchemeHTTP)
+	}
+	if p.GRPC != nil && p.GRPC.Service == nil {
+		p.GRPC.Service = new(string)
+	}
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,24 @@
+package kube
+
+import "strings"
+
+// entrypointOf looks an image up: its name without tag and digest, then what is
+// left of it when the registry and each further folder are taken away.
+func entrypointOf(image string, entrypoints map[string][]string) ([]string, bool) {
+	for name := repository(image); name != ""; {
+		if words, known := entrypoints[name]; known {
+			return words, true
+		}
+		_, name, _ = strings.Cut(name, "/")
+	}
+	return nil, false
+}
+
+// repository returns an image's name without tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
+		return image[:colon]
+	}
+	return image
+}

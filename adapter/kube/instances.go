@@ -1,0 +1,84 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Instances returns where the containers of a pod are in their lives, by the
+// pod's status: one instance for each regular container and each sidecar. Report
+// them to the engine whenever the status changes.
+//
+// A container without a status, or without an ID, is Absent (K33). One that has
+// ended is Ended when its restart policy and its restart rules let another follow,
+// else Gone (K37), and so is every one of a pod whose phase is Succeeded or Failed
+// (K32). When the pod's deletion was asked for, they are leaving (K38). All are
+// managed: the kubelet ends what fails.
+func Instances(pod *v1.Pod) []probe.Instance {
+	var all []probe.Instance
+	for _, c := range pod.Spec.Containers {
+		all = append(all, instance(pod, c))
+	}
+	for _, c := range pod.Spec.InitContainers {
+		if isSidecar(c) {
+			all = append(all, instance(pod, c))
+		}
+	}
+	return all
+}
+
+func instance(pod *v1.Pod, c v1.Container) probe.Instance {
+	target := TargetName(pod, c.Name)
+	status, found := statusOf(&pod.Status, c.Name)
+	if !found || status.ContainerID == "" {
+		return probe.Instance{Target: target}
+	}
+	in := probe.Instance{
+		Target: target, ID: status.ContainerID, Phase: probe.Waiting,
+		Managed: true, Leaving: pod.DeletionTimestamp != nil, Restarts: status.RestartCount,
+	}
+	switch state := status.State; {
+	case state.Running != nil:
+		in.Phase, in.Since = probe.Running, state.Running.StartedAt.Time
+	case state.Terminated != nil:
+		in.Phase, in.Since = probe.Gone, state.Terminated.FinishedAt.Time
+		if restarts(pod, c, state.Terminated.ExitCode) {
+			in.Phase = probe.Ended
+		}
+		in.Detail = lastWords(state.Terminated)
+	case state.Waiting != nil:
+		in.Detail = sentence(state.Waiting.Reason, state.Waiting.Message)
+	}
+	if isOver(pod.Status.Phase) {
+		in.Phase = probe.Gone
+	}
+	return in
+}
+
+// statusOf looks a container up by its name: regular ones first (K33).
+func statusOf(s *v1.PodStatus, name string) (v1.ContainerStatus, bool) {
+	for _, list := range [][]v1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses} {
+		if i := slices.IndexFunc(list, func(c v1.ContainerStatus) bool { return c.Name == name }); i >= 0 {
+			return list[i], true
+		}
+	}
+	return v1.ContainerStatus{}, false
+}
+
+func isOver(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
+
+func lastWords(t *v1.ContainerStateTerminated) string {
+	return sentence(fmt.Sprintf("exit status %d, %s", t.ExitCode, t.Reason), t.Message)
+}
+
+// sentence joins a reason and a message, either of which may be empty.
+func sentence(reason, message string) string {
+	if reason == "" || message == "" {
+		return reason + message
+	}
+	return reason + ": " + message
+}

@@ -1,0 +1,64 @@
+package kube
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// restarts reports whether another life follows one that ended with this exit
+// code (K37): the container's rules come first, then its own policy, then the
+// pod's; and all follow when the whole pod begins again.
+func restarts(pod *v1.Pod, c v1.Container, code int32) bool {
+	if allRestart(pod) {
+		return true
+	}
+	policy := pod.Spec.RestartPolicy
+	if c.RestartPolicy != nil {
+		if action := ruleFor(c, code); action == v1.ContainerRestartRuleActionRestart || action == v1.ContainerRestartRuleActionRestartAllContainers {
+			return true
+		}
+		policy = v1.RestartPolicy(*c.RestartPolicy)
+	}
+	switch policy {
+	case v1.RestartPolicyNever:
+		return false
+	case v1.RestartPolicyOnFailure:
+		return code != 0
+	}
+	return true
+}
+
+// ruleFor returns the action of the first restart rule that an exit code matches,
+// or nothing.
+func ruleFor(c v1.Container, code int32) v1.ContainerRestartRuleAction {
+	for _, r := range c.RestartPolicyRules {
+		if r.ExitCodes == nil {
+			continue
+		}
+		listed := slices.Contains(r.ExitCodes.Values, code)
+		in, notIn := v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn
+		if r.ExitCodes.Operator == in && listed || r.ExitCodes.Operator == notIn && !listed {
+			return r.Action
+		}
+	}
+	return ""
+}
+
+// allRestart reports whether the whole pod begins again: it says so, or one of
+// its containers has ended in a way that asks for it.
+func allRestart(pod *v1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.AllContainersRestarting && c.Status == v1.ConditionTrue {
+			return true
+		}
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		status, _ := statusOf(&pod.Status, c.Name)
+		ended := status.State.Terminated
+		if ended != nil && ruleFor(c, ended.ExitCode) == v1.ContainerRestartRuleActionRestartAllContainers {
+			return true
+		}
+	}
+	return false
+}

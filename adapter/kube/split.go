@@ -1,0 +1,46 @@
+package kube
+
+import (
+	"bytes"
+	"strings"
+)
+
+// document is one document of a YAML file.
+type document struct {
+	line int // where it begins, from 1
+	text []byte
+}
+
+// split splits a YAML file at its document markers: lines that are --- or begin
+// with it and a space. Documents without text are left out.
+func split(text []byte) []document {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	var all []document
+	current := document{line: 1}
+	line := 0
+	for part := range bytes.Lines(text) {
+		line++
+		if isMarker(part) {
+			all = appendText(all, current)
+			current = document{line: line + 1}
+			part = part[len("---"):]
+			if len(bytes.TrimSpace(part)) > 0 {
+				current.line = line
+			}
+		}
+		current.text = append(current.text, part...)
+	}
+	return appendText(all, current)
+}
+
+func isMarker(line []byte) bool {
+	rest, ok := bytes.CutPrefix(line, []byte("---"))
+	return ok && (len(rest) == 0 || strings.ContainsRune(" \t\r\n", rune(rest[0])))
+}
+
+func appendText(all []document, d document) []document {
+	if len(bytes.TrimSpace(d.text)) == 0 {
+		return all
+	}
+	return append(all, d)
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/format"
+)
+
+// importCommand is sonde import. Its exit code is 1 when a manifest cannot be
+// read; then nothing is written.
+func importCommand() *cobra.Command {
+	f := importFlags{entrypoints: entrypoints{}}
+	c := &cobra.Command{
+		Use:   "import MANIFEST...",
+		Short: "Turn Kubernetes manifests into a configuration",
+		Long: "Import reads manifests of pods, and of what makes pods of a template: Deployment, StatefulSet,\n" +
+			"DaemonSet, ReplicaSet, ReplicationController, Job, CronJob, PodTemplate and lists of them. It takes\n" +
+			"files, directories of *.yaml, *.yml and *.json files, and - for standard input. It writes a\n" +
+			"configuration to standard output, with a target for each container.\n\n" +
+			"A container that has a command becomes a process of the engine, unless --address or the pod's\n" +
+			"status says that it runs elsewhere. What has no equal stands in a comment and is told as a warning.",
+		Example: "  sonde import deploy/ > config.hcl\n" +
+			"  kubectl get deployment web -o yaml | sonde import --address 10.0.0.7 -\n" +
+			"  sonde import --entrypoint busybox= --entrypoint agnhost=/agnhost probes.yaml",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("a MANIFEST is needed, or - for standard input")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, paths []string) error { return importManifests(c, &f, paths) },
+	}
+	c.Flags().StringVar(&f.address, "address", "", "`address` where the pods run already; nothing is started")
+	f.entrypoints.flag(c)
+	return c
+}
+
+type importFlags struct {
+	address     string
+	entrypoints entrypoints
+}
+
+func importManifests(c *cobra.Command, f *importFlags, paths []string) error {
+	manifests, errs := readManifests(c.InOrStdin(), paths)
+	im := newImporter(f)
+	for _, m := range manifests {
+		im.manifest(m)
+	}
+	if errs = append(errs, im.errs...); len(errs) > 0 {
+		return complain(c, errs)
+	}
+	text, err := im.text()
+	if err != nil {
+		return err
+	}
+	if err := warn(c, im.warnings); err != nil {
+		return err
+	}
+	_, err = c.OutOrStdout().Write(text)
+	return err
+}
+
+func complain(c *cobra.Command, errs []error) error {
+	for _, err := range errs {
+		fmt.Fprintf(c.ErrOrStderr(), "error: %v\n", err)
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "\n%s\n", count(len(errs), "error"))
+	return told(exitFailed)
+}
+
+func warn(c *cobra.Command, warnings []string) error {
+	if len(warnings) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n\n%s\n", strings.Join(warnings, "\nwarning: "), count(len(warnings), "warning"))
+	return err
+}
+
+// text returns the configuration, laid out. It is checked as sonde validate would:
+// what cannot be used is not written.
+func (im *importer) text() ([]byte, error) {
+	text, diags := format.Source(config.Source{Name: "import.hcl", Bytes: []byte(im.out.String())})
+	if !diags.HasErrors() {
+		_, diags = config.Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, config.Options{Handlers: handlers()})
+	}
+	if err := diags.Err(); err != nil {
+		return nil, fmt.Errorf("the configuration that was made is wrong: %w", err)
+	}
+	return text, nil
+}
+
+// readManifests reads files, directories and standard input.
+func readManifests(stdin io.Reader, paths []string) (all []kube.Manifest, errs []error) {
+	for _, path := range paths {
+		names, err := manifestFiles(path)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, name := range names {
+			text, err := readManifest(stdin, name)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			found, wrong := kube.Read(name, text)
+			all, errs = append(all, found...), append(errs, wrong...)
+		}
+	}
+	return all, errs
+}
+
+// manifestFiles returns a file, or the manifest files of a directory, sorted.
+func manifestFiles(path string) ([]string, error) {
+	if path == stdinName {
+		return []string{path}, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return []string{path}, err
+	}
+	entries, err := os.ReadDir(path) // sorted by name
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && isManifest(e.Name()) {
+			names = append(names, filepath.Join(path, e.Name()))
+		}
+	}
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s has no *.yaml, *.yml or *.json file", path)
+	}
+	return names, err
+}
+
+func isManifest(name string) bool {
+	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
+// readManifest reads a file, or standard input. One byte too many is read, so that
+// what is too long is refused.
+func readManifest(stdin io.Reader, name string) ([]byte, error) {
+	if name == stdinName {
+		return io.ReadAll(io.LimitReader(stdin, kube.MaxManifestBytes+1))
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, kube.MaxManifestBytes+1))
+}
+
+// entrypoints is the flag --entrypoint: what images run by themselves.
+type entrypoints map[string][]string
+
+func (e entrypoints) flag(c *cobra.Command) {
+	c.Flags().Var(e, "entrypoint", "what an image runs by itself, `image=program arguments…`, for containers without a command; can be repeated")
+}
+
+// Set adds image=words. There may be no words.
+func (e entrypoints) Set(s string) error {
+	image, words, found := strings.Cut(s, "=")
+	if !found || image == "" {
+		return errors.New("must be image=program, or image= for one that runs its arguments")
+	}
+	e[image] = strings.Fields(words)
+	return nil
+}
+
+// String returns nothing: there is no default to show.
+func (e entrypoints) String() string { return "" }
+
+// Type returns what stands for a value in the help.
+func (e entrypoints) Type() string { return "image=program" }

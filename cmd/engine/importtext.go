@@ -1,0 +1,316 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// importer writes manifests as a configuration. It stands in this package since
+// no other may know both Kubernetes and HCL.
+type importer struct {
+	flags    *importFlags
+	handlers kube.Handlers
+	out      hclText
+	places   map[string]string // where each target comes from
+	warnings []string
+	errs     []error
+
+	from string // what is being written, for warnings: "web.yaml:1: Deployment shop/web"
+}
+
+func newImporter(f *importFlags) *importer {
+	return &importer{flags: f, handlers: podHandlers(), places: map[string]string{}}
+}
+
+// tell writes a comment, and warns of the same.
+func (im *importer) tell(format string, a ...any) {
+	im.out.comment(format, a...)
+	im.warnings = append(im.warnings, printable(im.from+": "+fmt.Sprintf(format, a...)))
+}
+
+// manifest writes the targets of one manifest.
+func (im *importer) manifest(m kube.Manifest) {
+	im.from = m.Place + ": " + m.String()
+	if im.out.Len() > 0 {
+		im.out.line("")
+	}
+	im.out.comment("%s, from %s", m, m.Place)
+	if m.Pod == nil {
+		im.tell("It is not carried over: it has no pods.")
+		return
+	}
+	containers, err := m.Containers()
+	if err != nil {
+		im.errs = append(im.errs, fmt.Errorf("%s: %w", im.from, err))
+		return
+	}
+	if len(m.Left) > 0 {
+		im.tell("Not carried over: %s.", strings.Join(m.Left, ", "))
+	}
+	im.initContainers(m, containers)
+	for _, c := range containers {
+		im.from = m.Place + ": " + m.String() + ": container " + c.Name
+		im.container(c, m.LeftOf[c.Name])
+	}
+}
+
+func (im *importer) initContainers(m kube.Manifest, containers []kube.Container) {
+	for _, init := range m.Pod.Spec.InitContainers {
+		if !slices.ContainsFunc(containers, func(c kube.Container) bool { return c.Name == init.Name }) {
+			im.tell("Init container %q is not run.", init.Name)
+		}
+	}
+}
+
+// container writes the target of a container.
+func (im *importer) container(c kube.Container, left []string) {
+	im.out.line("")
+	if len(c.Target.Name) > probe.MaxTargetName {
+		im.errs = append(im.errs, fmt.Errorf("%s: its target's name is longer than %d bytes", im.from, probe.MaxTargetName))
+		return
+	}
+	if first, twice := im.places[c.Target.Name]; twice {
+		im.errs = append(im.errs, fmt.Errorf("%s: target %q is there already, from %s", im.from, c.Target.Name, first))
+		return
+	}
+	im.places[c.Target.Name] = im.from
+	life := im.life(c)
+	if len(c.Probes) == 0 && life.words == nil {
+		im.tell("Container %q makes no target: it has no probes, and %s.", c.Name, life.why)
+		return
+	}
+	if c.Sidecar {
+		im.tell("A sidecar: in a pod it begins before the others, here it does not.")
+	}
+	im.out.open("target", c.Target.Name)
+	im.site(&c, life)
+	if len(left) > 0 {
+		im.tell("Not carried over: %s.", strings.Join(left, ", "))
+	}
+	if life.words != nil {
+		im.process(c, life.words)
+	}
+	for _, p := range c.Probes {
+		im.out.line("")
+		im.probe(c, p, life)
+	}
+	im.out.close()
+}
+
+// life says who runs a container.
+type life struct {
+	words   []string // as a process of the engine; nil when it is not
+	why     string   // the engine does not run it; follows "and" in a sentence
+	address string   // where it is reached; empty for a process
+	guessed bool     // nobody knows the address
+}
+
+func (im *importer) life(c kube.Container) life {
+	if address := cmp.Or(im.flags.address, c.Target.Address); address != "" {
+		return life{why: "it runs elsewhere", address: address}
+	}
+	words, err := c.Words(im.flags.entrypoints)
+	problems := c.Obstacles
+	if err != nil {
+		problems = append([]string{err.Error()}, problems...)
+	}
+	if len(problems) > 0 {
+		return life{why: "the engine cannot start it: " + strings.Join(problems, "; "), address: "127.0.0.1", guessed: true}
+	}
+	return life{words: words}
+}
+
+// site writes where a container is reached. It puts the address into its target.
+func (im *importer) site(c *kube.Container, l life) {
+	im.out.comment("Image %s", c.Image)
+	c.Target.Address = cmp.Or(l.address, c.Target.Address, "127.0.0.1")
+	switch {
+	case l.guessed:
+		im.tell("It is only probed: %s.", l.why)
+	case l.words == nil:
+		im.tell("It is only probed, since %s: command, variables, user and policies are not carried over.", l.why)
+	}
+	switch {
+	case l.guessed:
+		im.out.set("address", quote(l.address)+" # a guess: write where it runs")
+	case l.words == nil:
+		im.out.set("address", quote(l.address))
+	}
+	if len(c.Target.Ports) > 0 {
+		ports := map[string]string{}
+		for name, n := range c.Target.Ports {
+			ports[name] = strconv.Itoa(int(n))
+		}
+		im.out.set("ports", object(ports))
+	}
+}
+
+// process writes how the engine runs a container.
+func (im *importer) process(c kube.Container, words []string) {
+	if policy := policyOf(c); policy != config.RestartAlways {
+		im.out.set("restart_policy", quote(string(policy)))
+	}
+	if c.TerminationGracePeriod != config.DefaultTerminationGracePeriod {
+		im.out.set("termination_grace_period", seconds(c.TerminationGracePeriod))
+	}
+	arguments := []argument{{"command", list(words)}}
+	if len(c.Target.Env) > 0 {
+		arguments = append(arguments, argument{"env", object(quoted(c.Target.Env))})
+	}
+	if c.Target.Dir != "" {
+		arguments = append(arguments, argument{"dir", quote(c.Target.Dir)})
+	}
+	if c.Target.User != "" {
+		arguments = append(arguments, argument{"user", quote(c.Target.User)})
+	}
+	im.out.line("")
+	im.out.block("process", arguments)
+}
+
+// policyOf returns a container's restart policy in the words of a configuration.
+func policyOf(c kube.Container) config.RestartPolicy {
+	switch c.RestartPolicy {
+	case "OnFailure":
+		return config.RestartOnFailure
+	case "Never":
+		return config.RestartNever
+	}
+	return config.RestartAlways
+}
+
+func quoted(values map[string]string) map[string]string {
+	out := make(map[string]string, len(values))
+	for name, value := range values {
+		out[name] = quote(value)
+	}
+	return out
+}
+
+// probe writes a probe, as a comment when it could not be used.
+func (im *importer) probe(c kube.Container, p kube.Probe, l life) {
+	if p.Exec != nil && l.words == nil {
+		im.tell("The command of the %v probe runs on the engine's machine, not in the container.", p.Rule.Kind)
+	}
+	var out hclText
+	writeProbe(&out, p)
+	err := usable(im.handlers, p, c.Target)
+	if err == nil {
+		im.out.WriteString(out.String())
+		return
+	}
+	if p.GRPC != nil {
+		im.tell("The %v probe is left out: it needs a plugin, as a block plugin \"grpc\" with source = the module's "+
+			"file and grant { dial = [\"target\"] }.", p.Rule.Kind)
+	} else {
+		im.tell("The %v probe is left out: %v.", p.Rule.Kind, err)
+	}
+	text, _ := format.Source(config.Source{Bytes: []byte(out.String())})
+	for line := range strings.Lines(string(text)) {
+		im.out.line("# %s", strings.TrimRight(line, "\n"))
+	}
+}
+
+// usable says why a probe could not be used on a target, or nil.
+func usable(h kube.Handlers, p kube.Probe, t probe.Target) error {
+	handler, err := h.Make(p.Action)
+	if err != nil {
+		return err
+	}
+	if c, ok := handler.(interface{ Check(probe.Target) error }); ok {
+		return c.Check(t)
+	}
+	return nil
+}
+
+func writeProbe(out *hclText, p kube.Probe) {
+	out.open("probe", p.Rule.Kind.String())
+	out.block(p.Name(), actionArguments(p.Action))
+	def := probe.Rule{}.WithDefaults()
+	if p.Rule.InitialDelay > 0 {
+		out.set("initial_delay", seconds(p.Rule.InitialDelay))
+	}
+	if p.Rule.Period != def.Period {
+		out.set("period", seconds(p.Rule.Period))
+	}
+	if p.Rule.Timeout != def.Timeout {
+		out.set("timeout", seconds(p.Rule.Timeout))
+	}
+	if p.Rule.SuccessThreshold != def.SuccessThreshold {
+		out.set("success_threshold", strconv.Itoa(int(p.Rule.SuccessThreshold)))
+	}
+	if p.Rule.FailureThreshold != def.FailureThreshold {
+		out.set("failure_threshold", strconv.Itoa(int(p.Rule.FailureThreshold)))
+	}
+	if p.Rule.TerminationGracePeriod > 0 {
+		out.set("termination_grace_period", seconds(p.Rule.TerminationGracePeriod))
+	}
+	out.close()
+}
+
+// actionArguments returns what stands in a handler's block.
+func actionArguments(a kube.Action) []argument {
+	var out []argument
+	add := func(name, value string) {
+		if value != "" {
+			out = append(out, argument{name, value})
+		}
+	}
+	switch {
+	case a.Exec != nil:
+		add("command", list(literal(a.Exec.Command)))
+	case a.HTTP != nil:
+		add("path", quote(a.HTTP.Path))
+		add("port", port(a.HTTP.Port))
+		add("host", given(a.HTTP.Host))
+		add("headers", headers(a.HTTP.Headers))
+		if a.HTTP.Scheme == "HTTPS" {
+			add("scheme", quote("https"))
+			out = append(out, argument{name: "tls { verify = false } # the kubelet verifies nothing"})
+		}
+	case a.TCP != nil:
+		add("port", port(a.TCP.Port))
+		add("host", given(a.TCP.Host))
+	case a.GRPC != nil:
+		add("port", port(a.GRPC.Port))
+		add("service", given(a.GRPC.Service))
+	}
+	return out
+}
+
+// port returns a port: a name is quoted, a number is not.
+func port(s string) string {
+	if _, err := strconv.Atoi(s); err == nil {
+		return s
+	}
+	return quote(s)
+}
+
+func given(s string) string {
+	if s == "" {
+		return ""
+	}
+	return quote(s)
+}
+
+func headers(h map[string][]string) string {
+	if len(h) == 0 {
+		return ""
+	}
+	values := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		values[name] = list(h[name])
+		if len(h[name]) == 1 {
+			values[name] = quote(h[name][0])
+		}
+	}
+	return object(values)
+}

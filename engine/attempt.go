@@ -20,16 +20,16 @@ const maxTries = 3
 // has returned.
 func Once(ctx context.Context, p probe.Probe) probe.Result {
 	p.Rule = p.Rule.WithDefaults()
-	res, _ := attempt(ctx, p)
+	res, _ := attempt(ctx, p, func() {})
 	return res
 }
 
 // attempt tries p, and reports how many tries panicked.
-func attempt(ctx context.Context, p probe.Probe) (res probe.Result, panics int) {
+func attempt(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, panics int) {
 	start := time.Now()
 	for n := uint8(1); n <= maxTries; n++ {
 		panicked := false
-		res, panicked = try(ctx, p)
+		res, panicked = try(ctx, p, wake)
 		res.Tries = n
 		if panicked {
 			panics++
@@ -45,7 +45,7 @@ func attempt(ctx context.Context, p probe.Probe) (res probe.Result, panics int) 
 
 // try calls the handler once. A good answer that comes after the deadline is a
 // failure: the handler should have said so itself.
-func try(ctx context.Context, p probe.Probe) (res probe.Result, panicked bool) {
+func try(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, panicked bool) {
 	ctx, cancel := context.WithTimeout(ctx, p.Rule.Timeout)
 	defer cancel()
 	defer func() {
@@ -53,7 +53,11 @@ func try(ctx context.Context, p probe.Probe) (res probe.Result, panicked bool) {
 			res, panicked = probe.Broken(probe.ReasonPanic, "handler panicked: %v\n%s", r, debug.Stack()), true
 		}
 	}()
-	res = p.Handler.Probe(ctx, p.Target)
+	if h, ok := p.Handler.(probe.WakingHandler); ok {
+		res = h.ProbeWaking(ctx, p.Target, wake)
+	} else {
+		res = p.Handler.Probe(ctx, p.Target)
+	}
 	good := res.Outcome == probe.Success || res.Outcome == probe.Warning
 	if good && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return probe.Fail(probe.ReasonTimeout, "answered after the timeout of %v: %s", p.Rule.Timeout, res.Detail), false
@@ -67,7 +71,7 @@ func try(ctx context.Context, p probe.Probe) (res probe.Result, panicked bool) {
 // work makes attempts for as long as others wait for a worker.
 func (e *Engine) work(f *flight) {
 	for f != nil {
-		res, panics := attempt(f.ctx, f.probe)
+		res, panics := attempt(f.ctx, f.probe, f.wake)
 		f.cancel()
 		f = e.land(f, res, panics)
 	}

@@ -47,7 +47,7 @@ func (e *Engine) count(f *flight, res probe.Result, now int64) {
 	switch {
 	case next.Do == verdict.Wait:
 	case again:
-		e.scheduleSoon(s, now)
+		e.scheduleSoon(s, max(now, s.due+int64(probe.MinPeriod)))
 	default:
 		e.schedule(s, e.nextTurn(s, now))
 	}

@@ -107,14 +107,28 @@ func (e *Engine) Trigger(id probe.ID) bool {
 	e.board.RLock()
 	s := e.board.probes[id]
 	e.board.RUnlock()
+	if s != nil {
+		e.trigger(s, e.clock.now())
+	}
+	return s != nil
+}
+
+func (e *Engine) trigger(s *slot, at int64) {
 	switch {
-	case s == nil:
-		return false
 	case s.flight != nil:
 		s.again = true
 	case s.record.rest == verdict.NotResting && !s.queued:
-		e.scheduleSoon(s, e.clock.now())
+		e.scheduleSoon(s, at)
 		e.rouse()
 	}
-	return true
+}
+
+// woken is Trigger for a probe's own handler, which may ask as often as it likes:
+// two attempts are MinPeriod apart at least.
+func (e *Engine) woken(s *slot) {
+	e.mu.Lock()
+	defer e.unlock()
+	if !s.removed {
+		e.trigger(s, max(e.clock.now(), s.due+int64(probe.MinPeriod)))
+	}
 }

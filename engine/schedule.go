@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // loopChunk is how many due probes are started before others may have the lock.
@@ -190,8 +191,12 @@ func (e *Engine) launch(s *slot, now int64) *flight {
 	s.soon, s.paced = false, false
 	e.inFlight++
 	ctx, cancel := context.WithCancel(e.run)
-	s.fly(&flight{slot: s, probe: s.probe, instance: t.instance, ctx: ctx, cancel: cancel})
-	return s.flight
+	f := &flight{slot: s, probe: s.probe, instance: t.instance, ctx: ctx, cancel: cancel}
+	if _, ok := s.probe.Handler.(probe.WakingHandler); ok {
+		f.wake = func() { e.woken(s) }
+	}
+	s.fly(f)
+	return f
 }
 
 // relaunch begins the attempt that has waited longest for a worker.

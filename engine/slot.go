@@ -53,6 +53,7 @@ type flight struct {
 	instance probe.Instance
 	ctx      context.Context
 	cancel   context.CancelFunc
+	wake     func() // for a handler that wakes its probe; else nil
 }
 
 // target is what is known about a target's instance.

@@ -12,6 +12,18 @@ type Handler interface {
 	Probe(ctx context.Context, t Target) Result
 }
 
+// A WakingHandler learns between two attempts that the next one should not wait
+// for its turn: that a connection which it keeps has ended, say.
+type WakingHandler interface {
+	Handler
+
+	// ProbeWaking is called instead of Probe. Wake asks for another attempt of
+	// the same probe as soon as it may be made. It may be called at any time,
+	// also after the attempt and when the probe is gone, by many goroutines at
+	// once, and returns at once.
+	ProbeWaking(ctx context.Context, t Target, wake func()) Result
+}
+
 // HandlerFunc adapts a function to a Handler.
 type HandlerFunc func(ctx context.Context, t Target) Result
 

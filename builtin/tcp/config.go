@@ -55,6 +55,13 @@ type Config struct {
 	// none of TLS, UnixSocket, the sends and the expects, and works on Linux
 	// only. Default false.
 	HalfOpen bool `hcl:"half_open,optional"`
+
+	// KeepAlive keeps the connection between attempts: an attempt fails when it
+	// has ended, and is made as soon as it ends; the one after it opens another.
+	// What there is to send and to expect is so once for each connection. It
+	// does not go with HalfOpen, and a handler that has it is for one probe, to
+	// be closed with it. Default: a connection for each attempt.
+	KeepAlive *KeepAlive `hcl:"keepalive,block"`
 }
 
 // New makes a handler. An error is a *probe.FieldError with the HCL name of the
@@ -70,6 +77,9 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{dialer: dialer}
+	if c.KeepAlive != nil {
+		h.keeper = newKeeper(*c.KeepAlive)
+	}
 	if h.send, err = c.sent(); err != nil {
 		return nil, err
 	}
@@ -93,6 +103,8 @@ func (c Config) check() error {
 		return field("half_open", "does not go with a tls block")
 	case c.HalfOpen && talks != "":
 		return field("half_open", "does not go with send or expect")
+	case c.HalfOpen && c.KeepAlive != nil:
+		return field("half_open", "does not go with a keepalive block")
 	case c.UnixSocket != "" && c.Host != "":
 		return field("host", "does not go with unix_socket")
 	case c.UnixSocket != "" && c.TLS != nil && c.TLS.ServerName == "" && verifies(c.TLS):
@@ -103,6 +115,8 @@ func (c Config) check() error {
 		return field("expect_regex", "does not go with expect")
 	case c.ExpectHex != "" && c.Expect+c.ExpectRegex != "":
 		return field("expect_hex", "does not go with expect or expect_regex")
+	case c.KeepAlive != nil:
+		return c.KeepAlive.check()
 	}
 	return nil
 }

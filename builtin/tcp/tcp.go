@@ -1,9 +1,9 @@
 // Package tcpprobe is the tcp handler: an attempt succeeds when the target takes
 // a connection and, where asked, answers what is expected.
 //
-// A connection is made for each attempt and closed at once. That the target
-// takes it says that its system does: a program that hangs still passes, unless an
-// answer is expected.
+// A connection is made for each attempt and closed at once, unless it is to be
+// kept (Config.KeepAlive). That the target takes it says that its system does: a
+// program that hangs still passes, unless an answer is expected.
 package tcpprobe
 
 import (
@@ -18,16 +18,25 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Handler makes attempts over TCP. New makes it. It holds no connection and is
-// safe for use by many goroutines at once.
+// Handler makes attempts over TCP. New makes it. It is safe for use by many
+// goroutines at once.
 type Handler struct {
 	dialer *dial.Dialer
 	tls    *tls.Config // nil: none
 	send   []byte
 	met    func(answer []byte) bool // nil: an answer is not waited for
+	keeper *keeper                  // nil: no connection is kept
 }
 
-var _ probe.Handler = (*Handler)(nil)
+var _ probe.WakingHandler = (*Handler)(nil)
+
+// Close closes the connections that are kept.
+func (h *Handler) Close() error {
+	if h.keeper != nil {
+		h.keeper.close()
+	}
+	return nil
+}
 
 // Check says what a target lacks for this handler, or nil. An error is a
 // *probe.FieldError for the field "host" or "port".
@@ -36,18 +45,43 @@ func (h *Handler) Check(t probe.Target) error { return h.dialer.Check(t) }
 // Probe makes one attempt. The answer never stands in the result: whoever may
 // point a probe at something must not be able to read it that way.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+	return h.ProbeWaking(ctx, t, func() {})
+}
+
+// ProbeWaking is Probe. It calls wake when a connection that is kept has ended.
+func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
 	var took probe.Phases
-	result := h.attempt(ctx, t, &took)
+	result := h.attempt(ctx, t, &took, wake)
 	result.Phases = took
 	return result
 }
 
-func (h *Handler) attempt(ctx context.Context, t probe.Target, took *probe.Phases) probe.Result {
-	conn, err := h.connect(ctx, t, took)
+func (h *Handler) attempt(ctx context.Context, t probe.Target, took *probe.Phases, wake func()) probe.Result {
+	host, port, err := h.dialer.Place(t)
 	if err != nil {
 		return dial.Result(err)
 	}
-	defer conn.Close()
+	if h.keeper != nil {
+		return h.ask(ctx, t.Name, host, port, took, wake)
+	}
+	conn, result := h.open(ctx, host, port, took)
+	if conn != nil {
+		conn.Close()
+	}
+	return result
+}
+
+// open makes a connection and talks over it.
+func (h *Handler) open(ctx context.Context, host string, port uint16, took *probe.Phases) (net.Conn, probe.Result) {
+	conn, err := h.connect(ctx, host, port, took)
+	if err != nil {
+		return nil, dial.Result(err)
+	}
+	return conn, h.talk(ctx, conn, took)
+}
+
+// talk sends what there is to send, and waits for what is expected.
+func (h *Handler) talk(ctx context.Context, conn net.Conn, took *probe.Phases) probe.Result {
 	defer dial.Bind(ctx, conn)()
 	if len(h.send) > 0 {
 		if _, err := conn.Write(h.send); err != nil {
@@ -60,11 +94,7 @@ func (h *Handler) attempt(ctx context.Context, t probe.Target, took *probe.Phase
 	return h.listen(ctx, conn, took)
 }
 
-func (h *Handler) connect(ctx context.Context, t probe.Target, took *probe.Phases) (net.Conn, error) {
-	host, port, err := h.dialer.Place(t)
-	if err != nil {
-		return nil, err
-	}
+func (h *Handler) connect(ctx context.Context, host string, port uint16, took *probe.Phases) (net.Conn, error) {
 	conn, err := h.dialer.Open(ctx, host, port, took)
 	if err != nil || h.tls == nil {
 		return conn, err

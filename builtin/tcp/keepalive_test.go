@@ -1,0 +1,187 @@
+package tcpprobe_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// peers is a server that counts its connections and can end them all.
+type peers struct {
+	listener net.Listener
+	accepted atomic.Int32
+	conns    chan net.Conn
+}
+
+func newPeers(t *testing.T) *peers {
+	p := &peers{listener: listen(t, "tcp", "127.0.0.1:0"), conns: make(chan net.Conn, 10)}
+	go func() {
+		for {
+			conn, err := p.listener.Accept()
+			if err != nil {
+				return
+			}
+			p.accepted.Add(1)
+			p.conns <- conn
+		}
+	}()
+	return p
+}
+
+// keepAlive makes attempts that keep their connection, and counts the wakes.
+type keepAlive struct {
+	*tcpprobe.Handler
+	target probe.Target
+	wakes  chan struct{}
+}
+
+func newKeepAlive(t *testing.T, c tcpprobe.Config, target probe.Target) *keepAlive {
+	c.Port = "db"
+	if c.KeepAlive == nil {
+		c.KeepAlive = &tcpprobe.KeepAlive{}
+	}
+	k := &keepAlive{handler(t, c), target, make(chan struct{}, 100)}
+	t.Cleanup(func() { k.Close() })
+	return k
+}
+
+func (k *keepAlive) attempt(t *testing.T) probe.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), plenty)
+	defer cancel()
+	return k.ProbeWaking(ctx, k.target, func() { k.wakes <- struct{}{} })
+}
+
+func (k *keepAlive) woken(t *testing.T) {
+	t.Helper()
+	select {
+	case <-k.wakes:
+	case <-time.After(plenty):
+		t.Fatal("the handler did not wake its probe")
+	}
+}
+
+func TestAConnectionIsKeptAndItsEndWakesTheProbe(t *testing.T) {
+	server := newPeers(t)
+	k := newKeepAlive(t, tcpprobe.Config{}, targetOf(server.listener.Addr()))
+	wantResult(t, k.attempt(t), probe.Success, "")
+	conn := <-server.conns
+	for range 5 {
+		wantResult(t, k.attempt(t), probe.Success, "")
+	}
+	if got := server.accepted.Load(); got != 1 {
+		t.Errorf("%d connections for 6 attempts", got)
+	}
+	conn.Close()
+	k.woken(t)
+	got := k.attempt(t)
+	wantResult(t, got, probe.Failure, probe.ReasonTCPClosed)
+	if !strings.Contains(got.Detail, "the connection stood for") {
+		t.Errorf("it says %q", got.Detail)
+	}
+	wantResult(t, k.attempt(t), probe.Success, "") // by another connection
+	(<-server.conns).(*net.TCPConn).SetLinger(0)
+}
+
+func TestAResetIsTold(t *testing.T) {
+	server := newPeers(t)
+	k := newKeepAlive(t, tcpprobe.Config{}, targetOf(server.listener.Addr()))
+	wantResult(t, k.attempt(t), probe.Success, "")
+	conn := (<-server.conns).(*net.TCPConn)
+	conn.SetLinger(0)
+	conn.Close()
+	k.woken(t)
+	wantResult(t, k.attempt(t), probe.Failure, probe.ReasonTCPReset)
+}
+
+func TestAKeptConnectionFollowsItsTarget(t *testing.T) {
+	first, second := newPeers(t), newPeers(t)
+	k := newKeepAlive(t, tcpprobe.Config{}, targetOf(first.listener.Addr()))
+	wantResult(t, k.attempt(t), probe.Success, "")
+	k.target = targetOf(second.listener.Addr())
+	wantResult(t, k.attempt(t), probe.Success, "")
+	wantEnd(t, <-first.conns)
+	<-second.conns
+}
+
+// wantEnd waits for the other side to close.
+func wantEnd(t *testing.T, conn net.Conn) {
+	t.Helper()
+	conn.SetDeadline(time.Now().Add(plenty))
+	if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the connection is still open: %v", err)
+	}
+}
+
+func TestCloseEndsKeptConnectionsAndWakesNobody(t *testing.T) {
+	server := newPeers(t)
+	k := newKeepAlive(t, tcpprobe.Config{}, targetOf(server.listener.Addr()))
+	wantResult(t, k.attempt(t), probe.Success, "")
+	k.Close()
+	wantEnd(t, <-server.conns)
+	wantResult(t, k.attempt(t), probe.Success, "") // one that was under way
+	wantEnd(t, <-server.conns)
+	if len(k.wakes) != 0 {
+		t.Errorf("it woke its probe %d times", len(k.wakes))
+	}
+}
+
+func TestAKeptConnectionTalksOnce(t *testing.T) {
+	listener := listen(t, "tcp", "127.0.0.1:0")
+	var greeted atomic.Int32
+	serve(t, listener, func(conn net.Conn) {
+		b := make([]byte, 100)
+		for {
+			n, err := conn.Read(b)
+			if err != nil {
+				return
+			}
+			greeted.Add(1)
+			conn.Write([]byte("re: " + string(b[:n]) + strings.Repeat("chatter", 1000)))
+		}
+	})
+	k := newKeepAlive(t, tcpprobe.Config{Send: "hello", Expect: "re: hello"}, targetOf(listener.Addr()))
+	for range 3 {
+		wantResult(t, k.attempt(t), probe.Success, "")
+	}
+	if got := greeted.Load(); got != 1 {
+		t.Errorf("greeted %d times", got)
+	}
+}
+
+func TestAConnectionThatDisappointsIsNotKept(t *testing.T) {
+	listener := listen(t, "tcp", "127.0.0.1:0")
+	serve(t, listener, func(conn net.Conn) { conn.Write([]byte("sorry")) })
+	k := newKeepAlive(t, tcpprobe.Config{Expect: "ready"}, targetOf(listener.Addr()))
+	for range 2 {
+		wantResult(t, k.attempt(t), probe.Failure, probe.ReasonTCPExpect)
+	}
+}
+
+func TestKeepAliveIsChecked(t *testing.T) {
+	cases := []struct {
+		field string
+		c     tcpprobe.Config
+	}{
+		{"half_open", tcpprobe.Config{HalfOpen: true, KeepAlive: &tcpprobe.KeepAlive{}}},
+		{"keepalive.idle", tcpprobe.Config{KeepAlive: &tcpprobe.KeepAlive{Idle: time.Millisecond}}},
+		{"keepalive.idle", tcpprobe.Config{KeepAlive: &tcpprobe.KeepAlive{Idle: 1500 * time.Millisecond}}},
+		{"keepalive.interval", tcpprobe.Config{KeepAlive: &tcpprobe.KeepAlive{Interval: 24 * time.Hour}}},
+		{"keepalive.count", tcpprobe.Config{KeepAlive: &tcpprobe.KeepAlive{Count: 128}}},
+		{"keepalive.count", tcpprobe.Config{KeepAlive: &tcpprobe.KeepAlive{Count: -1}}},
+	}
+	for _, c := range cases {
+		c.c.Port = "80"
+		_, err := tcpprobe.New(c.c)
+		if err == nil || !strings.HasPrefix(err.Error(), c.field+" ") {
+			t.Errorf("%+v: got %v, want an error about %s", c.c.KeepAlive, err, c.field)
+		}
+	}
+}

@@ -14,6 +14,7 @@ type Config struct {
 	Engine  Engine
 	Set     probe.Set
 	Targets map[string]Target // by name: web, or web["a"] for an element of for_each
+	Plugins map[string]Plugin // by name
 }
 
 // Engine is the engine block.
@@ -26,6 +27,11 @@ type Engine struct {
 	TLS           *TLS                `hcl:"tls,block"`              // default: plain HTTP
 	LogLevel      LogLevel            `hcl:"log_level,optional"`     // debug, info, warn or error; default info
 	LogFormat     LogFormat           `hcl:"log_format,optional"`    // auto, text or json; default auto: text on a terminal
+
+	// PluginCache is a directory for the compiled code of plugins, "" for none.
+	// Default: sonde/plugins in the user's own cache directory. It is made, and
+	// nobody else may be able to write to it: its content is run.
+	PluginCache *string `hcl:"plugin_cache,optional"`
 }
 
 // Defaults and bounds of the engine block.

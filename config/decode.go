@@ -35,15 +35,19 @@ func (l *loader) record(b *tree.Block, f *form) *record {
 // fields decodes what was read of a block.
 func (l *loader) fields(b *tree.Block, c tree.Content, f *form) *record {
 	r := &record{block: b, values: make(Values, len(c.Arguments)), places: make(map[string]place, len(c.Arguments)), ok: true}
-	for i := range f.schema.Fields {
-		field := &f.schema.Fields[i]
-		if field.Type != Block && field.Type != Object {
-			l.field(r, field, c)
-		}
-	}
 	for _, inner := range c.Blocks {
 		if form, ok := f.inside[inner.Type]; ok {
 			l.inner(r, inner, form)
+		}
+	}
+	for i := range f.schema.Fields {
+		field := &f.schema.Fields[i]
+		switch {
+		case field.Type != Block && field.Type != Object:
+			l.field(r, field, c)
+		case field.Required && r.values[field.Name] == nil:
+			r.ok = false
+			l.missing(b, field)
 		}
 	}
 	return r
@@ -73,17 +77,17 @@ func (l *loader) field(r *record, f *Field, c tree.Content) {
 }
 
 func (l *loader) missing(b *tree.Block, f *Field) {
-	l.add(report{
-		at: b.Header, body: &b.Body,
-		summary: fmt.Sprintf("%s has no %s", b.Type, f.Name),
-		hint:    fmt.Sprintf("add %s = %s", f.Name, exampleOf(f.Type)),
-	})
+	hint := fmt.Sprintf("add %s = %s", f.Name, exampleOf(f.Type))
+	if f.Type == Block {
+		hint = fmt.Sprintf("add %s { … }", f.Name)
+	}
+	l.add(report{at: b.Header, body: &b.Body, summary: fmt.Sprintf("%s has no %s", b.Type, f.Name), hint: hint})
 }
 
 func exampleOf(t Type) string {
 	return map[Type]string{
 		String: `"…"`, Bool: "true", Int: "1", Float: "0.5", Duration: `"1s"`, Strings: `["…"]`,
-		StringMap: `{ name = "…" }`, StringsMap: `{ name = ["…"] }`,
+		StringMap: `{ name = "…" }`, StringsMap: `{ name = ["…"] }`, Size: `"32MiB"`, Object: "{ … }",
 	}[t]
 }
 

@@ -5,7 +5,7 @@
 // Diagnostic that says what is wrong, where, and what to write instead.
 //
 // The package knows no handler. What a handler block takes is data, a Schema:
-// Of derives it from a Go struct; a plugin declares it when it is loaded.
+// Of derives it from a Go struct; a plugin's manifest declares it.
 //
 // # The language
 //
@@ -17,6 +17,7 @@
 //	locals { name = value }         may refer to each other, but not in a circle
 //	defaults { … }                  what probes say of themselves when they say nothing
 //	defaults "readiness" { … }      the same, for one kind; it comes before the other
+//	plugin "name" { … }             a module that adds the handler block name; see Plugin
 //	target "name" { … }             what is probed
 //
 // A target has an address, named ports, and probes:
@@ -59,6 +60,16 @@
 //	    max     = "5m"
 //	    reset   = "10m"
 //	  }
+//	}
+//
+// A plugin is one file. Its manifest says which fields its handler block takes, so
+// that mistakes in it are told as those of any other block:
+//
+//	plugin "grpc" {
+//	  source = "plugins/grpc.wasm"    # relative to the folder of this file
+//	  sha256 = "9f2c…"
+//	  grant { dial = ["target"] }     # the default
+//	  limits { memory = "32MiB" }
 //	}
 //
 // A value that is sensitive, by its variable or by sensitive(…), never stands in a

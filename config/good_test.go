@@ -19,7 +19,7 @@ func testEnv(name string) (string, bool) {
 func TestGoodConfigurationsGiveTheseProbes(t *testing.T) {
 	for _, s := range configurations(t, "testdata/good/*") {
 		t.Run(filepath.Base(s.Name), func(t *testing.T) {
-			c, diags := Parse([]Source{s}, Options{Handlers: testHandlers(), Env: testEnv})
+			c, diags := Parse([]Source{s}, Options{Handlers: testHandlers(), Plugin: testPlugin, Env: testEnv})
 			var text bytes.Buffer
 			if err := diags.WriteText(&text, false); err != nil {
 				t.Fatal(err)
@@ -33,6 +33,9 @@ func TestGoodConfigurationsGiveTheseProbes(t *testing.T) {
 func dump(t *testing.T, c *Config) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "engine %s\n", asJSON(t, c.Engine))
+	for _, name := range names(c.Plugins) {
+		fmt.Fprintf(&s, "\nplugin %s\n", asJSON(t, c.Plugins[name]))
+	}
 	for _, name := range names(c.Targets) {
 		fmt.Fprintf(&s, "\ntarget %s %s\n", name, asJSON(t, c.Targets[name]))
 		for _, id := range sortedIDs(c.Set) {

@@ -8,6 +8,11 @@ import (
 type Handler struct {
 	Schema Schema
 
+	// Revision stands for what decides what the handler does beside the values
+	// of its block: handlers of equal values are only the same when their
+	// revisions are equal too. Empty for a handler that is compiled in.
+	Revision string
+
 	// Make makes a handler from the values of a block that has matched Schema.
 	// It is called once for all blocks with equal values. A *probe.FieldError is
 	// shown at the field it names, any other error at the block, and each of
@@ -56,6 +61,7 @@ const (
 	StringsMap                 // map[string][]string; a single string is taken as a list of one
 	Block                      // Values; a block
 	Object                     // Values; written as an argument: name = { … }
+	Size                       // int64, in bytes; written "32MiB"
 )
 
 // Values are the fields of one block that were given or have a default, by name.

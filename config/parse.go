@@ -25,6 +25,7 @@ import (
 // default.
 type Options struct {
 	Handlers map[string]Handler                        // by the name of their block
+	Plugin   func(Plugin) (Module, error)              // says what a plugin's file holds; errors are shown as those of Handler.Make; default: plugins are refused
 	Vars     []Var                                     // --var, in order
 	VarFiles []Source                                  // --var-file, in order; each line is name = value, or a JSON object
 	Env      func(name string) (value string, ok bool) // default os.LookupEnv
@@ -56,6 +57,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.variables()
 	l.locals()
 	l.engine()
+	l.plugins()
 	l.defaults()
 	l.targets()
 	if l.unknown && !l.hasErrors() {
@@ -93,7 +95,7 @@ func newLoader(o Options) *loader {
 	l := &loader{
 		collector: newCollector(),
 		options:   o,
-		config:    &Config{Engine: Engine{Listen: DefaultListen, LogLevel: "info", LogFormat: "auto"}, Set: probe.Set{}, Targets: map[string]Target{}},
+		config:    &Config{Engine: Engine{Listen: DefaultListen, LogLevel: "info", LogFormat: "auto"}, Set: probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}},
 		pure:      pure,
 		root:      &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},
 		blocks:    make(map[string][]*tree.Block),

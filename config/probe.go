@@ -177,6 +177,9 @@ func (l *loader) handler(p *plan, b *tree.Block, blocks []*tree.Block, troubled 
 		})
 	}
 	h := l.handlers[blocks[0].Type]
+	if h.form == nil {
+		return // its plugin has been told of
+	}
 	r := l.record(blocks[0], h.form)
 	if !r.ok || len(blocks) > 1 {
 		return
@@ -207,7 +210,7 @@ type madeHandler struct {
 
 func (l *loader) make(h *handlerBlock, r *record) *madeHandler {
 	compatibility := l.config.Engine.Compatibility
-	key, err := json.Marshal([]any{h.name, compatibility, r.values}) // it sorts the keys of maps
+	key, err := json.Marshal([]any{h.name, h.Revision, compatibility, r.values}) // it sorts the keys of maps
 	if err != nil {
 		return &madeHandler{err: err}
 	}

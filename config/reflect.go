@@ -21,7 +21,7 @@ import (
 //	TLS  *TLS        `hcl:"tls,block"`         // a struct with such tags
 //	Made string      `hcl:"-"`                 // not in HCL
 //
-// It may be a string, bool, int, int32, int64, float64, time.Duration,
+// It may be a string, bool, int, int32, int64, float64, time.Duration, Bytes,
 // []string, map[string]string, map[string][]string, a pointer to one of them, or a
 // type with UnmarshalText. A field of type probe.Compatibility that is not in HCL
 // is set to that of the engine. Of panics when a field's type is none of these.
@@ -96,6 +96,8 @@ func typeOf(f reflect.StructField) Type {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
 		return Duration
+	case reflect.TypeFor[Bytes]():
+		return Size
 	case reflect.TypeFor[[]string]():
 		return Strings
 	case reflect.TypeFor[map[string]string]():

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/probe"
@@ -13,7 +15,7 @@ import (
 type shapes struct {
 	top, variable, validation, target, probe, dynamic tree.Shape
 
-	engine, rule, process, restart, backOff *form
+	engine, plugin, rule, process, restart, backOff *form
 }
 
 // form is a Schema made ready to decode many blocks with.
@@ -69,8 +71,8 @@ func (l *loader) compile() {
 		l.handlers[name] = &handlerBlock{h, name, newForm(h.Schema)}
 	}
 	s := shapes{
-		engine: formOf[Engine](), rule: newForm(ruleSchema()), process: formOf[Process](),
-		restart: formOf[Restart](), backOff: formOf[BackOff](),
+		engine: formOf[Engine](), plugin: formOf[Plugin](), rule: newForm(ruleSchema()),
+		process: formOf[Process](), restart: formOf[Restart](), backOff: formOf[BackOff](),
 		validation: tree.Shape{Arguments: []string{"condition", "error_message"}},
 		dynamic:    tree.Shape{Arguments: []string{"for_each", "iterator", "labels"}, Blocks: []tree.BlockShape{{Type: "content"}}},
 	}
@@ -82,12 +84,18 @@ func (l *loader) compile() {
 		{Type: "engine"},
 		{Type: "variable", Labels: []string{"name"}, Example: `variable "hosts"`},
 		{Type: "locals"},
+		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`},
 		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.rule.shape.Arguments},
 		{Type: "target", Labels: []string{"name"}, Example: `target "web"`},
 	}}
-	s.probe = l.probeShape(s.rule.shape.Arguments)
-	s.target = targetShape(s.probe)
 	l.shapes = s
+	l.shapeProbes()
+}
+
+// shapeProbes makes the shapes that depend on which handlers there are.
+func (l *loader) shapeProbes() {
+	l.shapes.probe = l.probeShape(l.shapes.rule.shape.Arguments)
+	l.shapes.target = targetShape(l.shapes.probe)
 }
 
 // dynamicBlock stands wherever a block may be made in a loop.
@@ -96,12 +104,21 @@ func dynamicBlock() tree.BlockShape {
 }
 
 func (l *loader) probeShape(rule []string) tree.Shape {
-	s := tree.Shape{Arguments: rule}
+	s := tree.Shape{Arguments: rule, Unknown: l.missingPlugin}
 	for _, name := range slices.Sorted(maps.Keys(l.handlers)) {
 		s.Blocks = append(s.Blocks, tree.BlockShape{Type: name})
 	}
 	s.Blocks = append(s.Blocks, dynamicBlock())
 	return s
+}
+
+// missingPlugin says what to do about a handler block that nothing has added.
+func (l *loader) missingPlugin(name string) string {
+	hint := fmt.Sprintf("no plugin is called %.80q; add plugin %.80q { source = %.80q }", name, name, name+".wasm")
+	if known := names(l.handlers); len(known) > 0 {
+		hint += "\nhandlers here: " + strings.Join(known, ", ")
+	}
+	return hint
 }
 
 func targetShape(probeShape tree.Shape) tree.Shape {

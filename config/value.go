@@ -62,6 +62,8 @@ func decode(v cty.Value, t Type, name string, secret bool) (any, *fault) {
 	switch t {
 	case Duration:
 		return decodeDuration(v, name, secret)
+	case Size:
+		return decodeSize(v, name, secret)
 	case Int:
 		return decodeInt(v, name)
 	case Float:

@@ -155,6 +155,9 @@ func (r *reader) suggest(name string, argument bool) string {
 	if s := Nearest(name, second); s != "" {
 		return fmt.Sprintf("did you mean %q?", s)
 	}
+	if !argument && r.shape.Unknown != nil {
+		return r.shape.Unknown(name)
+	}
 	return known(first, second)
 }
 

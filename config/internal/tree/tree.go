@@ -53,6 +53,7 @@ type Argument struct {
 type Shape struct {
 	Arguments []string
 	Blocks    []BlockShape
+	Unknown   func(name string) string // the hint for a block that is like none of these; default: their names
 }
 
 // BlockShape says how a block looks from outside.
@@ -211,6 +212,8 @@ func (s Shape) Makes(typ string, at hcl.Range) (Problem, bool) {
 	p := Problem{Range: at, Summary: fmt.Sprintf("unknown block %q", typ), Hint: Known(names)}
 	if near := Nearest(typ, names); near != "" {
 		p.Hint = fmt.Sprintf("did you mean %q?", near)
+	} else if s.Unknown != nil {
+		p.Hint = s.Unknown(typ)
 	}
 	return p, false
 }

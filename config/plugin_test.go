@@ -1,0 +1,183 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// testSum is the hash of each plugin of the tests.
+const testSum = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+// testPlugin knows the files grpc.wasm and strange.wasm.
+func testPlugin(p Plugin) (Module, error) {
+	switch filepath.Base(p.Source) {
+	case "grpc.wasm":
+		return Module{SHA256: testSum, Handler: grpcHandler()}, nil
+	case "strange.wasm":
+		return Module{SHA256: testSum}, errors.New("strange.wasm is not made for Sonde: no section sonde.plugin")
+	case "greedy.wasm":
+		return Module{SHA256: testSum}, &probe.FieldError{Field: "limits.memory", Problem: "is too small: the module needs 64MiB to start"}
+	}
+	return Module{}, &probe.FieldError{Field: "source", Problem: "cannot be read: there is no such file"}
+}
+
+// grpcHandler has a field of each kind that a plugin can declare.
+func grpcHandler() Handler {
+	tls := Schema{Fields: []Field{{Name: "server_name", Type: String}, {Name: "verify", Type: Bool, Default: true}}}
+	login := Schema{Fields: []Field{{Name: "user", Type: String, Required: true}, {Name: "password", Type: String, Sensitive: true}}}
+	return Handler{
+		Revision: "manifest",
+		Schema: Schema{Fields: []Field{
+			{Name: "port", Type: String, Required: true},
+			{Name: "service", Type: String},
+			{Name: "metadata", Type: StringMap},
+			{Name: "wait", Type: Duration, Default: 2 * time.Second},
+			{Name: "tls", Type: Block, Block: &tls},
+			{Name: "login", Type: Block, Block: &login},
+		}},
+		Make: func(v Values, _ Context) (probe.Handler, error) {
+			if v["service"] == "forbidden" {
+				return nil, &probe.FieldError{Field: "service", Problem: "is not one that can be asked for"}
+			}
+			port, _ := v["port"].(string)
+			return &fake{config: v, port: port}, nil
+		},
+	}
+}
+
+// pluginHeader begins each configuration that is about a plugin's handler block.
+const pluginHeader = `
+plugin "grpc" {
+  source         = "grpc.wasm"
+  allow_unpinned = true
+}
+target "shop" {
+  address = "10.0.0.7"
+  ports   = { grpc = 9000 }
+`
+
+func TestAPluginAddsAHandlerBlock(t *testing.T) {
+	c := parseGood(t, pluginHeader+`
+  probe "liveness" {
+    grpc {
+      port     = "grpc"
+      metadata = { a = "b" }
+      tls { server_name = "shop" }
+    }
+  }
+}`, Options{Plugin: testPlugin})
+	p := c.Set[probe.ID{Target: "shop", Kind: probe.Liveness}]
+	want := Values{
+		"port": "grpc", "metadata": map[string]string{"a": "b"}, "wait": 2 * time.Second,
+		"tls": Values{"server_name": "shop", "verify": true},
+	}
+	if p.HandlerName != "grpc" || !reflect.DeepEqual(p.Handler.(*fake).config, want) {
+		t.Errorf("the probe is %+v with %#v", p, p.Handler.(*fake).config)
+	}
+}
+
+func TestAPluginBlockSaysWhatToLoadAndWhatItMayDo(t *testing.T) {
+	c := parseGood(t, `
+plugin "grpc" {
+  source  = "plugins/grpc.wasm"
+  sha256  = "`+strings.ToUpper(testSum)+`"
+  on_trap = "failure"
+  grant {
+    dial = []
+    env  = ["TOKEN"]
+    dns  = ["*.internal"]
+  }
+  limits {
+    memory      = "64MiB"
+    module_size = "1GiB"
+    instances   = 8
+    bytes_in    = "100B"
+    start       = "1m"
+  }
+}`, Options{Plugin: testPlugin})
+	want := Plugin{
+		Name: "grpc", Source: filepath.Join("plugins", "grpc.wasm"), SHA256: strings.ToUpper(testSum), OnTrap: "failure",
+		Grant:  PluginGrant{Dial: []string{}, Env: []string{"TOKEN"}, DNS: []string{"*.internal"}},
+		Limits: PluginLimits{Memory: 64 << 20, ModuleSize: 1 << 30, Instances: 8, BytesIn: 100, Start: time.Minute},
+	}
+	if got := c.Plugins["grpc"]; !reflect.DeepEqual(got, want) {
+		t.Errorf("the plugin is\n%#v, not\n%#v", got, want)
+	}
+}
+
+func TestASourceStartsAtTheFolderOfItsFile(t *testing.T) {
+	var got []string
+	o := Options{Plugin: func(p Plugin) (Module, error) {
+		got = append(got, filepath.ToSlash(p.Source))
+		return testPlugin(p)
+	}}
+	Parse([]Source{
+		{"/etc/sonde/a.hcl", []byte(`plugin "a" { source = "../lib/grpc.wasm" }`)},
+		{"conf/b.hcl.json", []byte(`{"plugin": {"b": {"source": "grpc.wasm"}}}`)},
+		{"c.hcl", []byte(`plugin "c" { source = "/opt/grpc.wasm" }`)},
+	}, o)
+	if want := []string{"/etc/lib/grpc.wasm", "conf/grpc.wasm", "/opt/grpc.wasm"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the files are %q, not %q", got, want)
+	}
+}
+
+func TestOnlyAModuleBesideTheConfigurationNeedsNoHash(t *testing.T) {
+	cases := map[string]string{ // by source: the severity, empty for no diagnostic
+		"grpc.wasm":               "warning",
+		"plugins/grpc.wasm":       "warning",
+		"/etc/sonde/a/grpc.wasm":  "warning",
+		"../grpc.wasm":            "error",
+		"a/../../sonde/grpc.wasm": "warning",
+		"/opt/grpc.wasm":          "error",
+	}
+	for source, want := range cases {
+		text := fmt.Sprintf(`plugin "grpc" { source = %q }`, source)
+		_, diags := Parse([]Source{{"/etc/sonde/config.hcl", []byte(text)}}, Options{Plugin: testPlugin})
+		if len(diags) != 1 || diags[0].Severity.String() != want || !strings.Contains(diags[0].Hint, testSum) {
+			t.Errorf("%s: %v, want one %s that says what to write", source, diags, want)
+		}
+	}
+}
+
+func TestAnotherModuleMakesAnotherRevision(t *testing.T) {
+	revision := func(sum, manifest string) string {
+		o := Options{Plugin: func(Plugin) (Module, error) {
+			h := grpcHandler()
+			h.Revision = manifest
+			return Module{SHA256: sum, Handler: h}, nil
+		}}
+		c := parseGood(t, pluginHeader+"probe \"liveness\" {\n grpc { port = 1 }\n }\n }\n", o)
+		return c.Set[probe.ID{Target: "shop", Kind: probe.Liveness}].Revision
+	}
+	first := revision("aa", "x")
+	if revision("aa", "x") != first || revision("bb", "x") == first || revision("aa", "y") == first {
+		t.Error("a revision does not follow its module")
+	}
+}
+
+func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
+	for text, want := range map[string]Bytes{"0B": 0, "512B": 512, "64KiB": 64 << 10, "32MiB": 32 << 20, "4GiB": 4 << 30, "1025KiB": 1025 << 10} {
+		if got, ok := parseBytes(text); !ok || got != want || got.String() != text {
+			t.Errorf("%q is read as %d, %v and written as %q", text, got, ok, got)
+		}
+	}
+	for _, text := range []string{"", "1", "B", "-1B", "+1B", "1.5MiB", "1 M", "9223372036854775807GiB", "8589934592GiB", "99999999999999999999B"} {
+		if got, ok := parseBytes(text); ok {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}
+
+func TestPluginsAreRefusedWhereNobodyLoadsThem(t *testing.T) {
+	_, diags := parse(t, `plugin "grpc" { source = "grpc.wasm" }`, Options{})
+	if err := diags.Err(); err == nil || !strings.Contains(err.Error(), "plugins cannot be used here") {
+		t.Errorf("the error is %v", err)
+	}
+}

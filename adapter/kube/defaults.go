@@ -17,10 +17,14 @@ func Default(pod *v1.Pod) *v1.Pod {
 	if pod.Spec.RestartPolicy == "" {
 		pod.Spec.RestartPolicy = v1.RestartPolicyAlways
 	}
-	if pod.Spec.TerminationGracePeriodSeconds == nil {
-		seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
-		pod.Spec.TerminationGracePeriodSeconds = &seconds
+	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
+	if given := pod.Spec.TerminationGracePeriodSeconds; given != nil {
+		grace = *given
 	}
+	if grace < 0 {
+		grace = 1 // so the API server does
+	}
+	pod.Spec.TerminationGracePeriodSeconds = &grace
 	for i := range pod.Spec.InitContainers {
 		defaultContainer(&pod.Spec.InitContainers[i])
 	}

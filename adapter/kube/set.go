@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -29,19 +30,30 @@ func Set(pod *v1.Pod, h Handlers) (probe.Set, error) {
 	set := probe.Set{}
 	var errs []error
 	for _, c := range containers {
-		for _, p := range c.Probes {
-			made, err := makeProbe(c, p, h)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("container %q: %s: %w", c.Name, p.Field, err))
-				continue
-			}
-			set[probe.ID{Target: c.Target.Name, Kind: p.Rule.Kind}] = made
-		}
+		own, err := c.Set(h)
+		maps.Copy(set, own)
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return set, nil
+}
+
+// Set returns the probes of one container, as the function of that name does for
+// all containers of a pod.
+func (c Container) Set(h Handlers) (probe.Set, error) {
+	set := probe.Set{}
+	var errs []error
+	for _, p := range c.Probes {
+		made, err := makeProbe(c, p, h)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("container %q: %s: %w", c.Name, p.Field, err))
+			continue
+		}
+		set[probe.ID{Target: c.Target.Name, Kind: p.Rule.Kind}] = made
+	}
+	return set, errors.Join(errs...)
 }
 
 func makeProbe(c Container, p Probe, h Handlers) (probe.Probe, error) {

@@ -30,9 +30,6 @@ func validatePod(pod *v1.Pod, spec *field.Path) field.ErrorList {
 	if !slices.Contains(policies, pod.Spec.RestartPolicy) {
 		found = append(found, field.NotSupported(spec.Child("restartPolicy"), pod.Spec.RestartPolicy, policies))
 	}
-	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		found = append(found, notNegative(*seconds, spec.Child("terminationGracePeriodSeconds"))...)
-	}
 	return found
 }
 
@@ -78,7 +75,7 @@ func validateInitContainers(spec *v1.PodSpec, path *field.Path) field.ErrorList 
 		if names[c.Name] {
 			found = append(found, field.Duplicate(at.Child("name"), c.Name))
 		}
-		names[c.Name] = c.Name != ""
+		names[c.Name] = names[c.Name] || c.Name != ""
 		if isSidecar(c) {
 			found = append(found, validateProbes(c, at)...)
 			continue

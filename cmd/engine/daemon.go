@@ -29,7 +29,9 @@ type daemon struct {
 
 	signals <-chan os.Signal
 
-	settings config.Engine // those in use
+	pods     *podDir        // nil for none
+	loaded   *config.Config // the configuration in use, without the pods
+	settings config.Engine  // those in use
 	engine   *engine.Engine
 	restarts *restart.Controller
 	api      *httpapi.Server // nil for none
@@ -56,21 +58,23 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err != nil {
 		return errors.Join(err, d.closeListener())
 	}
-	d.log.Info("configuration applied", "targets", len(c.Targets), "probes", changes.Added)
+	d.log.Info("configuration applied", "targets", len(c.Targets)+len(d.pods.targets()), "probes", changes.Added)
 	return nil
 }
 
 // apply makes a configuration the one in use: all of it, or nothing. Package
 // config has checked what the last step checks once more.
 func (d *daemon) apply(c *config.Config) (engine.Changes, error) {
-	units, err := d.units(c)
+	all := d.pods.into(c)
+	units, err := d.units(all)
 	if err != nil {
 		return engine.Changes{}, err
 	}
-	changes, err := d.engine.Apply(c.Set)
+	changes, err := d.engine.Apply(all.Set)
 	if err != nil {
 		return engine.Changes{}, err
 	}
+	d.loaded = c
 	return changes, d.restarts.Apply(units)
 }
 

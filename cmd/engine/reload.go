@@ -22,7 +22,7 @@ func (d *daemon) reload() {
 		return
 	}
 	d.level.Set(logLevel(loaded.Engine.LogLevel))
-	d.log.Info("configuration applied", "targets", len(loaded.Targets), "added", changes.Added, "adjusted", changes.Adjusted,
+	d.log.Info("configuration applied", "targets", len(loaded.Targets)+len(d.pods.targets()), "added", changes.Added, "adjusted", changes.Adjusted,
 		"replaced", changes.Replaced, "removed", changes.Removed, "kept", changes.Kept)
 	for _, name := range fixed(d.settings, loaded.Engine) {
 		d.log.Warn("this setting of the engine block needs another start", "setting", name)

@@ -23,6 +23,7 @@ type runFlags struct {
 	level       config.LogLevel
 	format      config.LogFormat
 	addressFile string
+	pods        podFlags
 }
 
 func runCommand() *cobra.Command {
@@ -45,11 +46,12 @@ func runCommand() *cobra.Command {
 	c.Flags().Var(&textFlag{to: &f.level, kind: "level"}, "log-level", "debug, info, warn or error")
 	c.Flags().Var(&textFlag{to: &f.format, kind: "format"}, "log-format", "auto (text on a terminal, JSON otherwise), text or json")
 	c.Flags().StringVar(&f.addressFile, "address-file", "", "write the address that is listened on to a `file`")
+	f.pods.flags(c)
 	return c
 }
 
 // run runs the engine until a signal ends it.
-func run(c *cobra.Command, f *runFlags, paths []string) error {
+func run(c *cobra.Command, f *runFlags, paths []string) (err error) {
 	loaded, diags := f.load(paths)
 	if diags.HasErrors() {
 		return f.refuse(c, diags)
@@ -64,6 +66,9 @@ func run(c *cobra.Command, f *runFlags, paths []string) error {
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 	d := &daemon{flags: f, paths: paths, level: level, log: log, signals: signals}
+	if d.pods, err = f.pods.open(log); err != nil {
+		return err
+	}
 	if err := d.prepare(loaded); err != nil {
 		return err
 	}

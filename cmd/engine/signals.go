@@ -5,16 +5,22 @@ import (
 	"syscall"
 )
 
-// obey does what signals ask for until ctx is done: SIGHUP reads the
-// configuration again, the first SIGTERM or SIGINT calls end, and a second one
-// kills what has not ended. It returns an error with the exit code that a kill
-// gives.
+// obey does what signals and the directory of pods ask for until ctx is done:
+// SIGHUP reads the configuration again, the first SIGTERM or SIGINT calls end,
+// and a second one kills what has not ended. It returns an error with the exit
+// code that a kill gives.
 func (d *daemon) obey(ctx context.Context, end func()) error {
+	look, stop := d.pods.looks()
+	defer stop()
 	var killed error
 	for asked := false; ; {
 		select {
 		case <-ctx.Done():
 			return killed
+		case <-look:
+			if !asked {
+				d.lookAtPods()
+			}
 		case s := <-d.signals:
 			switch {
 			case s == syscall.SIGHUP && !asked:

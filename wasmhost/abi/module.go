@@ -168,12 +168,31 @@ func WriteManifest(module []byte, m Manifest) ([]byte, error) {
 	return appendSection(out, Section{Name: ManifestSection, Body: text}), nil
 }
 
+// ReplaceSection returns a copy of a module in which the sections with an id have
+// the bodies that body makes of theirs.
+func ReplaceSection(module []byte, id byte, body func([]byte) ([]byte, error)) ([]byte, error) {
+	out := append(make([]byte, 0, len(module)+64), header...)
+	for s, err := range Sections(module) {
+		if err == nil && s.ID == id {
+			s.Body, err = body(s.Body)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = appendSection(out, s)
+	}
+	return out, nil
+}
+
 func appendSection(b []byte, s Section) []byte {
 	b = append(b, s.ID)
 	if s.ID != SectionCustom {
-		return append(binary.AppendUvarint(b, uint64(len(s.Body))), s.Body...)
+		return append(AppendUint32(b, uint32(len(s.Body))), s.Body...)
 	}
-	name := append(binary.AppendUvarint(nil, uint64(len(s.Name))), s.Name...)
-	b = binary.AppendUvarint(b, uint64(len(name)+len(s.Body)))
+	name := append(AppendUint32(nil, uint32(len(s.Name))), s.Name...)
+	b = AppendUint32(b, uint32(len(name)+len(s.Body)))
 	return append(append(b, name...), s.Body...)
 }
+
+// AppendUint32 appends a number in LEB128.
+func AppendUint32(b []byte, n uint32) []byte { return binary.AppendUvarint(b, uint64(n)) }

@@ -1,0 +1,256 @@
+package wasmhost
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// maxAddresses is how many addresses of one name are tried. They share the time that
+// is left.
+const maxAddresses = 8
+
+func dialPlace(c *call, a args) int64 {
+	network, errno := c.text(a, 0, 8)
+	if errno != abi.OK {
+		return i32(0, abi.EPROTONOSUPPORT)
+	}
+	address, errno := c.text(a, 2, abi.MaxAddress)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	options, errno := c.text(a, 4, abi.MaxOptions)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	p, errno := c.place(network, address)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	if errno := c.mayDial(); errno != abi.OK {
+		return i32(0, errno)
+	}
+	ctx, cancel := c.timeout(time.Duration(a.u32(7)) * time.Millisecond)
+	defer cancel()
+	s, errno := c.dial(ctx, p, options)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	s.nonblock = a.u32(6)&abi.FlagNonblock != 0
+	return i32(c.add(s), abi.OK)
+}
+
+// place reads the address that a guest wants to connect to.
+func (c *call) place(network, address string) (place, abi.Errno) {
+	if strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return place{}, c.failf(abi.EINVAL, "the address %q has white space or control characters", address)
+	}
+	switch network {
+	case "unix":
+		if strings.HasPrefix(address, "/") && path.Clean(address) != address {
+			return place{}, c.failf(abi.EINVAL, "the path %q is %s in short", address, path.Clean(address))
+		}
+		return place{network: network, host: address}, abi.OK
+	case "tcp", "tls", "udp":
+	default:
+		return place{}, c.failf(abi.EPROTONOSUPPORT, "the network %q is none of tcp, tls, udp, unix", network)
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return place{}, c.failf(abi.EINVAL, "the address %q is not host:port", address)
+	}
+	if host == "" {
+		host = c.target.Address
+	}
+	if _, err := netip.ParseAddr(host); err != nil && !isHostName(host) {
+		return place{}, c.fail(trouble{abi.EINVAL, probe.ReasonNoAddr, "the host " + strconv.Quote(host) + " is neither an address nor a name"})
+	}
+	number, err := c.target.Port(port)
+	if err != nil || number == 0 {
+		return place{}, c.fail(trouble{abi.EINVAL, probe.ReasonNoPort, "the port " + strconv.Quote(port) + " is neither a number nor a port of the target"})
+	}
+	p := place{network: network, host: host, port: number}
+	p.own = own(c.target, c.ownPort(), host, number)
+	return p, abi.OK
+}
+
+// ownPort returns the port that the operator has given in the settings, or 0.
+func (c *call) ownPort() uint16 {
+	if c.handler == nil {
+		return 0
+	}
+	return c.handler.settings.port
+}
+
+// mayDial counts a dial or a lookup.
+func (c *call) mayDial() abi.Errno {
+	switch {
+	case !c.canDial:
+		return c.failf(abi.ENOTCAPABLE, "nothing can be dialled but in an attempt")
+	case c.isOver():
+		return c.fail(c.late())
+	case len(c.sockets) >= c.plugin.limits.Connections:
+		c.limit = "connections"
+	case c.dials >= c.plugin.limits.Dials:
+		c.limit = "dials"
+	default:
+		c.dials++
+		return abi.OK
+	}
+	return c.failf(abi.EMFILE, "the limit %s was reached", c.limit)
+}
+
+// timeout returns the attempt's context with a timeout, which is none when it is 0.
+func (c *call) timeout(d time.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(c.ctx)
+	}
+	return context.WithTimeout(c.ctx, d)
+}
+
+// refuse notes that a place is not granted.
+func (c *call) refuse(p place) abi.Errno {
+	c.refused = p.String()
+	c.plugin.refuse(p, c.target.Name)
+	return c.failf(abi.ENOTCAPABLE, "%s is not granted", p)
+}
+
+func (c *call) dial(ctx context.Context, p place, options string) (*socket, abi.Errno) {
+	conn, errno := c.connect(ctx, p)
+	if errno != abi.OK {
+		return nil, errno
+	}
+	s := &socket{conn: conn, place: p}
+	if p.network != "tls" {
+		return s, abi.OK
+	}
+	if errno := c.secure(ctx, s, options); errno != abi.OK {
+		s.close()
+		return nil, errno
+	}
+	return s, abi.OK
+}
+
+func (c *call) connect(ctx context.Context, p place) (net.Conn, abi.Errno) {
+	if p.network == "unix" {
+		if !c.plugin.grants.path(p.host) {
+			return nil, c.refuse(p)
+		}
+		defer since(time.Now(), &c.phases.Connect)
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", p.host)
+		if err != nil {
+			return nil, c.fail(explain(unixDialing, err))
+		}
+		return conn, abi.OK
+	}
+	addresses, errno := c.addresses(ctx, p)
+	if errno != abi.OK {
+		return nil, errno
+	}
+	return c.connectAny(ctx, p, addresses)
+}
+
+// addresses returns the addresses of a place that are granted.
+func (c *call) addresses(ctx context.Context, p place) ([]netip.Addr, abi.Errno) {
+	all := []netip.Addr{{}}
+	if ip, err := netip.ParseAddr(p.host); err == nil {
+		all[0] = ip
+	} else {
+		if !c.plugin.grants.lookup(p) {
+			return nil, c.refuse(p)
+		}
+		var errno abi.Errno
+		if all, errno = c.lookup(ctx, p.host); errno != abi.OK {
+			return nil, errno
+		}
+	}
+	var granted []netip.Addr
+	for _, ip := range all {
+		if len(granted) < maxAddresses && c.plugin.grants.address(p, ip) {
+			granted = append(granted, ip)
+		}
+	}
+	if len(granted) == 0 {
+		return nil, c.refuse(p)
+	}
+	return granted, abi.OK
+}
+
+// lookup asks Go's own resolver: the system's holds a thread for each lookup and does
+// not end it at the deadline.
+func (c *call) lookup(ctx context.Context, name string) ([]netip.Addr, abi.Errno) {
+	defer since(time.Now(), &c.phases.Resolve)
+	all, err := (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name)
+	if err != nil {
+		return nil, c.fail(explain(resolving, err))
+	}
+	return all, abi.OK
+}
+
+// connectAny tries the addresses one after the other, each with an even share of the
+// time that is left.
+func (c *call) connectAny(ctx context.Context, p place, addresses []netip.Addr) (net.Conn, abi.Errno) {
+	defer since(time.Now(), &c.phases.Connect)
+	network := "tcp"
+	if p.network == "udp" {
+		network = "udp"
+	}
+	err := errors.New("no address")
+	for i, ip := range addresses {
+		var conn net.Conn
+		conn, err = connectOne(ctx, network, netip.AddrPortFrom(ip, p.port), len(addresses)-i)
+		if err == nil {
+			return conn, abi.OK
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, c.fail(explain(connecting, err))
+}
+
+func connectOne(ctx context.Context, network string, to netip.AddrPort, shares int) (net.Conn, error) {
+	if end, ok := ctx.Deadline(); ok && shares > 1 {
+		share, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(shares))
+		defer cancel()
+		ctx = share
+	}
+	dialer := net.Dialer{KeepAlive: -1}
+	return dialer.DialContext(ctx, network, to.String())
+}
+
+// since adds the time since start to a phase.
+func since(start time.Time, phase *time.Duration) { *phase += time.Since(start) }
+
+func resolveName(c *call, a args) int64 {
+	name, errno := c.text(a, 0, abi.MaxAddress)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	if !isHostName(name) {
+		return i32(0, c.failf(abi.EINVAL, "%q is not a host name", name))
+	}
+	if errno := c.mayDial(); errno != abi.OK {
+		return i32(0, errno)
+	}
+	if !c.plugin.grants.resolve(name) {
+		return i32(0, c.refuse(place{network: "dns", host: name}))
+	}
+	all, errno := c.lookup(c.ctx, name)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	var b strings.Builder
+	for _, ip := range all[:min(len(all), 64)] {
+		b.WriteString(ip.Unmap().String() + "\n")
+	}
+	return c.give(b.String(), a.u32(2), a.u32(3))
+}

@@ -1,0 +1,153 @@
+package wasmhost_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// goGuest is the plugin in testdata/guest, built and compiled once for all tests.
+type goGuest struct {
+	once   sync.Once
+	plugin *wasmhost.Plugin
+	err    error
+}
+
+func (g *goGuest) load(t testing.TB) *wasmhost.Plugin {
+	t.Helper()
+	g.once.Do(func() { g.plugin, g.err = buildGuest() })
+	if g.err != nil {
+		t.Fatal(g.err)
+	}
+	if err := g.plugin.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return g.plugin
+}
+
+var shared goGuest
+
+// TestMain frees what the tests share.
+func TestMain(m *testing.M) {
+	os.Setenv("SONDE_TEST", "seen")
+	code := m.Run()
+	if shared.plugin != nil {
+		if err := shared.plugin.Close(context.Background()); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(code)
+}
+
+func buildGuest() (*wasmhost.Plugin, error) {
+	dir, err := os.MkdirTemp("", "sonde-guest")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "guest.wasm")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", file, "./testdata/guest")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, &exec.Error{Name: string(out), Err: err}
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	module, err = abi.WriteManifest(module, abi.Manifest{
+		Name: "guest", ABI: 1, Settings: []abi.Setting{{Name: "text", Type: abi.TypeString, Required: true}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return wasmhost.Load(wasmhost.Config{Module: module, AllowUnpinned: true, Grant: wasmhost.Grant{Env: []string{"SONDE_TEST"}}})
+}
+
+// pong answers each line after a while.
+func pong(delay time.Duration) func(net.Conn) {
+	return func(conn net.Conn) {
+		for in := bufio.NewScanner(conn); in.Scan(); {
+			timer := time.NewTimer(delay)
+			<-timer.C
+			io.WriteString(conn, "PONG\n")
+		}
+	}
+}
+
+// mute never answers.
+func mute(conn net.Conn) { io.Copy(io.Discard, conn) }
+
+func TestAGoGuestUsesOrdinaryConnections(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat("ok", 10000)) }))
+	defer web.Close()
+	nobody := serve(t, mute)
+	nobody.Ports = map[string]uint16{"db": 1}
+	tests := map[string]struct {
+		target  probe.Target
+		outcome probe.Outcome
+		reason  probe.Reason
+	}{
+		"line":  {serve(t, pong(0)), probe.Success, ""},
+		"two":   {serve(t, pong(20*time.Millisecond)), probe.Success, ""},
+		"http":  {targetOf(web.Listener.Addr()), probe.Success, ""},
+		"late":  {serve(t, mute), probe.Success, ""},
+		"files": {probe.Target{Name: "web"}, probe.Success, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := attempt(t, handler(t, shared.load(t), map[string]any{"text": name}), test.target, plenty)
+			wantResult(t, got, test.outcome, test.reason)
+		})
+	}
+	got := attempt(t, handler(t, shared.load(t), map[string]any{"text": "line"}), nobody, plenty)
+	wantResult(t, got, probe.Failure, probe.ReasonTCPRefused)
+}
+
+func TestAGoGuestThatWaitsEndsByItselfAtTheDeadline(t *testing.T) {
+	p := shared.load(t)
+	before := p.Stats().Started
+	for _, name := range []string{"line", "two", "http"} {
+		began := time.Now()
+		got := attempt(t, handler(t, p, map[string]any{"text": name}), serve(t, mute), 100*time.Millisecond)
+		wantResult(t, got, probe.Failure, probe.ReasonTCPTimeout)
+		if took := time.Since(began); took > plenty {
+			t.Errorf("%s took %v", name, took)
+		}
+	}
+	if started := p.Stats().Started - before; started > 1 {
+		t.Errorf("%d instances were started for 3 attempts", started)
+	}
+}
+
+func TestAGoGuestsFaultsAreItsOwn(t *testing.T) {
+	tests := map[string]struct {
+		outcome probe.Outcome
+		reason  probe.Reason
+	}{
+		"sleep": {probe.Failure, wasmhost.ReasonTimeout},
+		"panic": {probe.Unknown, wasmhost.ReasonTrap},
+		"exit":  {probe.Unknown, wasmhost.ReasonExit},
+		"hoard": {probe.Unknown, wasmhost.ReasonMemory},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := attempt(t, handler(t, shared.load(t), map[string]any{"text": name}), probe.Target{Name: "web"}, time.Second)
+			wantResult(t, got, test.outcome, test.reason)
+		})
+	}
+}

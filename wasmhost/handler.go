@@ -1,0 +1,199 @@
+package wasmhost
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// Handler makes attempts by a plugin with one set of settings. Plugin.New makes it.
+// It is safe for use by many goroutines at once.
+//
+// A handler has the state and the held connections of one probe. Where several
+// probes have the same settings, each needs a handler of its own: see Fork.
+type Handler struct {
+	plugin   *Plugin
+	settings settings
+	checked  *configured
+	kept     kept
+}
+
+var _ probe.Handler = (*Handler)(nil)
+
+// Fork returns a handler with the same settings for another probe. The settings
+// are not checked again.
+func (h *Handler) Fork() *Handler {
+	return &Handler{plugin: h.plugin, settings: h.settings, checked: h.checked}
+}
+
+// Ready is closed once the plugin is compiled, or cannot be. Until then Probe
+// returns Unknown with ReasonCompiling at once, and is better not called.
+func (h *Handler) Ready() <-chan struct{} { return h.plugin.ready }
+
+// Check says what a target lacks for this handler, or nil: a port that the setting
+// called port names. The error is a *probe.FieldError.
+func (h *Handler) Check(t probe.Target) error {
+	name := h.settings.portName
+	if name == "" {
+		return nil
+	}
+	if _, err := t.Port(name); err == nil {
+		return nil
+	}
+	known := "it has no ports"
+	if names := t.PortNames(); len(names) > 0 {
+		known = "its ports are " + strings.Join(names, ", ")
+	}
+	return field("port", "is %q, which target %s lacks; %s", name, t.Name, known)
+}
+
+// Close closes the connections that are held for the probe. Attempts that run go on,
+// and those that come later hold nothing. It never returns an error.
+func (h *Handler) Close() error {
+	h.kept.close(h.plugin)
+	return nil
+}
+
+// Probe makes one attempt. It returns at most abi.Grace after ctx is done, but for
+// what the package's documentation calls a hole.
+func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+	if err := h.plugin.state(); err != nil {
+		return unavailable(err)
+	}
+	if err := h.checked.wait(ctx); err != nil {
+		return probe.Broken(ReasonSettings, "%v", err)
+	}
+	if left := h.plugin.breaker.suspended(time.Now()); left > 0 {
+		return probe.Broken(ReasonSuspended, "the plugin trapped too often, and is suspended for another %v", left.Round(time.Second))
+	}
+	h.kept.moved(t, h.plugin)
+	i, result, ok := h.plugin.acquire(ctx)
+	if !ok {
+		return result
+	}
+	return h.attempt(ctx, t, i)
+}
+
+func unavailable(err error) probe.Result {
+	why := ReasonBroken
+	switch {
+	case errors.Is(err, errCompiling):
+		why = ReasonCompiling
+	case errors.Is(err, errClosed):
+		why = ReasonClosed
+	}
+	return probe.Broken(why, "%v", err)
+}
+
+// attempt runs an instance and gives it back.
+func (h *Handler) attempt(ctx context.Context, t probe.Target, i *instance) probe.Result {
+	c := &call{ctx: ctx, plugin: h.plugin, instance: i, memory: i.module.Memory(), handler: h, target: t, canDial: true}
+	number, err := c.run(i.run)
+	c.finish()
+	h.plugin.release(i, err)
+	end := judge(c, number, err)
+	if end.lost {
+		h.kept.drop(h.plugin)
+	} else if c.stateSet {
+		h.kept.remember(c.state)
+	}
+	h.plugin.note(end, t)
+	return end.result
+}
+
+// kept is what a plugin keeps from one attempt of a probe to the next.
+type kept struct {
+	mu     sync.Mutex
+	place  string // the target it is about
+	state  string
+	held   map[string]*socket
+	closed bool
+}
+
+// moved forgets everything when the target is another one, or somewhere else.
+func (k *kept) moved(t probe.Target, p *Plugin) {
+	place := t.Name + "\x00" + t.Address
+	k.mu.Lock()
+	same := k.place == place
+	k.mu.Unlock()
+	if same {
+		return
+	}
+	k.drop(p)
+	k.mu.Lock()
+	k.place, k.state = place, ""
+	k.mu.Unlock()
+}
+
+func (k *kept) recall() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
+}
+
+func (k *kept) remember(state string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.state = state
+}
+
+// hold keeps a connection under a key, or closes it when the plugin holds too many
+// or the probe is gone.
+func (k *kept) hold(key string, s *socket, p *Plugin) abi.Errno {
+	k.mu.Lock()
+	before := k.held[key]
+	switch {
+	case k.closed:
+		k.mu.Unlock()
+		s.close()
+		return abi.OK
+	case before == nil && !p.hold():
+		k.mu.Unlock()
+		return abi.EMFILE
+	}
+	if k.held == nil {
+		k.held = make(map[string]*socket)
+	}
+	k.held[key] = s
+	k.mu.Unlock()
+	if before != nil {
+		before.close()
+	}
+	return abi.OK
+}
+
+// release gives a held connection out.
+func (k *kept) release(key string, p *Plugin) (*socket, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s, ok := k.held[key]
+	if ok {
+		delete(k.held, key)
+		p.held.Add(-1)
+	}
+	return s, ok
+}
+
+// drop closes all held connections.
+func (k *kept) drop(p *Plugin) {
+	k.mu.Lock()
+	all := k.held
+	k.held = nil
+	k.mu.Unlock()
+	for _, s := range all {
+		s.close()
+		p.held.Add(-1)
+	}
+}
+
+func (k *kept) close(p *Plugin) {
+	k.mu.Lock()
+	k.closed = true
+	k.mu.Unlock()
+	k.drop(p)
+}

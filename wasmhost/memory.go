@@ -1,0 +1,41 @@
+package wasmhost
+
+import (
+	"context"
+
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// memory is the linear memory of one instance. It grows up to a limit and remembers
+// that it was asked for more.
+type memory struct {
+	limit  uint64
+	bytes  []byte
+	denied bool
+}
+
+// with returns a context for the start of an instance that has this memory.
+func (m *memory) with(ctx context.Context) context.Context {
+	return experimental.WithMemoryAllocator(ctx, m)
+}
+
+// Allocate is called once, when the instance is made.
+func (m *memory) Allocate(size, _ uint64) experimental.LinearMemory {
+	m.bytes = make([]byte, 0, min(size, m.limit))
+	return m
+}
+
+// Reallocate returns the memory with another size, or nil when that is too much.
+func (m *memory) Reallocate(size uint64) []byte {
+	if size > m.limit {
+		m.denied = true
+		return nil
+	}
+	if n := uint64(len(m.bytes)); size > n {
+		m.bytes = append(m.bytes, make([]byte, size-n)...)
+	}
+	return m.bytes[:size:size]
+}
+
+// Free gives the memory up.
+func (m *memory) Free() { m.bytes = nil }

@@ -1,0 +1,228 @@
+package wasmhost
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// native returns the functions of sonde_v1, by name. Their results are those of the
+// contract: a negative one is an error.
+func native() map[string]func(*call, args) int64 {
+	return map[string]func(*call, args) int64{
+		"input":     input,
+		"output":    output,
+		"log":       logRecord,
+		"log_level": func(c *call, _ args) int64 { return c.plugin.logLevel() },
+		"metric":    metric,
+		"clock":     func(c *call, a args) int64 { ns, _ := c.plugin.clock(a.u32(0), time.Now()); return ns },
+		"remaining": func(c *call, _ args) int64 { return int64(c.remaining()) },
+		"random":    func(c *call, a args) int64 { return i32(0, c.random(a.u32(0), a.u32(1))) },
+		"resolve":   resolveName,
+		"dial":      dialPlace,
+		"start_tls": startTLS,
+		"conn_info": connInfo,
+		"deadline":  setDeadline,
+		"read":      blockingRead,
+		"write":     blockingWrite,
+		"close":     func(c *call, a args) int64 { return i32(0, c.close(a.i32(0))) },
+		"hold":      holdSocket,
+		"held":      heldSocket,
+	}
+}
+
+// i32 returns a result, or an error with its sign turned.
+func i32(n int, errno abi.Errno) int64 {
+	if errno != abi.OK {
+		return int64(api.EncodeI32(-int32(errno)))
+	}
+	return int64(api.EncodeI32(int32(n)))
+}
+
+// remaining returns the time to the deadline, at least 0.
+func (c *call) remaining() time.Duration {
+	end, ok := c.ctx.Deadline()
+	if !ok {
+		return probeForever
+	}
+	return max(time.Until(end), 0)
+}
+
+// text returns the guest's bytes at two arguments, as long as they are not too long.
+func (c *call) text(a args, i, most int) (string, abi.Errno) {
+	at, length := a.u32(i), a.u32(i+1)
+	if length > uint32(most) {
+		return "", c.failf(abi.E2BIG, "%d bytes, at most %d are allowed", length, most)
+	}
+	b, ok := c.bytes(at, length)
+	if !ok {
+		return "", c.failf(abi.EFAULT, "%d bytes at %d are not in the memory", length, at)
+	}
+	return string(b), abi.OK
+}
+
+// give writes what a guest has asked for, if there is room, and returns its length.
+func (c *call) give(b string, at, room uint32) int64 {
+	if len(b) > int(room) {
+		return i32(len(b), abi.OK)
+	}
+	if !c.memory.WriteString(at, b) {
+		return i32(0, abi.EFAULT)
+	}
+	return i32(len(b), abi.OK)
+}
+
+func input(c *call, a args) int64 {
+	var text string
+	switch a.u32(0) {
+	case abi.InputSettings:
+		if c.handler != nil {
+			text = c.handler.settings.json
+		}
+	case abi.InputTarget:
+		text = c.describe()
+	case abi.InputState:
+		if c.handler != nil {
+			text = c.handler.kept.recall()
+		}
+	case abi.InputError:
+		text = c.last.lines()
+	default:
+		return i32(0, abi.ENOTSUP)
+	}
+	return c.give(text, a.u32(1), a.u32(2))
+}
+
+// lines returns a trouble as InputError tells it.
+func (t trouble) lines() string {
+	var b strings.Builder
+	line(&b, "reason", string(t.reason))
+	line(&b, "detail", t.detail)
+	return b.String()
+}
+
+func output(c *call, a args) int64 {
+	bounds := map[uint32]int{abi.OutputDetail: maxOutput, abi.OutputReason: abi.MaxReason, abi.OutputState: abi.MaxState, abi.OutputField: abi.MaxField}
+	most, ok := bounds[a.u32(0)]
+	if !ok {
+		return i32(0, abi.ENOTSUP)
+	}
+	text, errno := c.text(a, 1, most)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	switch a.u32(0) {
+	case abi.OutputDetail:
+		c.detail = text[:min(len(text), abi.MaxDetail)]
+	case abi.OutputReason:
+		if !abi.CheckReason(text) {
+			return i32(0, c.failf(abi.EINVAL, "%.80q is not a reason such as redis.loading", text))
+		}
+		c.reason = text
+	case abi.OutputState:
+		c.state, c.stateSet = text, true
+	case abi.OutputField:
+		c.field = text
+	}
+	return 0
+}
+
+// maxOutput bounds the detail that is looked at; what is beyond abi.MaxDetail is cut.
+const maxOutput = 1 << 20
+
+func blockingRead(c *call, a args) int64 {
+	s, ok := c.sockets[a.i32(0)]
+	if !ok {
+		return i32(0, abi.EBADF)
+	}
+	p, ok := c.bytes(a.u32(1), a.u32(2))
+	if !ok {
+		return i32(0, abi.EFAULT)
+	}
+	return i32(c.read(s, p))
+}
+
+func blockingWrite(c *call, a args) int64 {
+	s, ok := c.sockets[a.i32(0)]
+	if !ok {
+		return i32(0, abi.EBADF)
+	}
+	p, ok := c.bytes(a.u32(1), a.u32(2))
+	if !ok {
+		return i32(0, abi.EFAULT)
+	}
+	return i32(c.write(s, p))
+}
+
+func setDeadline(c *call, a args) int64 {
+	s, ok := c.sockets[a.i32(0)]
+	if !ok {
+		return i32(0, abi.EBADF)
+	}
+	var at time.Time
+	if ns := int64(a[2]); ns > 0 {
+		at = time.Now().Add(time.Duration(ns))
+	}
+	if a.u32(1)&abi.DeadlineRead != 0 {
+		s.readBy = at
+	}
+	if a.u32(1)&abi.DeadlineWrite != 0 {
+		s.writeBy = at
+	}
+	return 0
+}
+
+func holdSocket(c *call, a args) int64 {
+	key, errno := c.key(a, 1)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	if c.handler == nil || !c.canDial {
+		return i32(0, c.failf(abi.ENOTCAPABLE, "a connection can only be held in an attempt"))
+	}
+	fd := a.i32(0)
+	s, ok := c.remove(fd)
+	if !ok {
+		return i32(0, abi.EBADF)
+	}
+	s.rest()
+	_ = s.conn.SetDeadline(time.Time{}) // an error says that it is closed, as its use will
+	if errno := c.handler.kept.hold(key, s, c.plugin); errno != abi.OK {
+		c.restore(fd, s)
+		c.limit = "held"
+		return i32(0, c.failf(errno, "the limit held was reached"))
+	}
+	return 0
+}
+
+func heldSocket(c *call, a args) int64 {
+	key, errno := c.key(a, 0)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	if c.handler == nil {
+		return i32(0, abi.ENOENT)
+	}
+	if len(c.sockets) >= c.plugin.limits.Connections {
+		c.limit = "connections"
+		return i32(0, c.failf(abi.EMFILE, "the limit connections was reached"))
+	}
+	s, ok := c.handler.kept.release(key, c.plugin)
+	if !ok {
+		return i32(0, abi.ENOENT)
+	}
+	s.nonblock = a.u32(2)&abi.FlagNonblock != 0
+	s.readBy, s.writeBy = time.Time{}, time.Time{}
+	return i32(c.add(s), abi.OK)
+}
+
+func (c *call) key(a args, i int) (string, abi.Errno) {
+	key, errno := c.text(a, i, abi.MaxKey)
+	if errno == abi.OK && key == "" {
+		errno = c.failf(abi.EINVAL, "a key must not be empty")
+	}
+	return key, errno
+}

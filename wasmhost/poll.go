@@ -1,0 +1,189 @@
+package wasmhost
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// The layout of WASI's subscription and event (wasi_snapshot_preview1, sections
+// subscription and event).
+const (
+	subscriptionSize = 48
+	subscriptionTag  = 8  // what it is for: one of the events below
+	subscriptionFD   = 16 // of a descriptor
+	clockID          = 16
+	clockTimeout     = 24
+	clockFlags       = 40
+	clockAbsolute    = 1
+
+	eventSize  = 32
+	eventError = 8
+	eventType  = 10
+	eventBytes = 16
+
+	eventClock = 0
+	eventRead  = 1
+	eventWrite = 2
+)
+
+// maxSubscriptions bounds what one poll may wait for.
+const maxSubscriptions = 1024
+
+// poll is one call of poll_oneoff.
+type poll struct {
+	call    *call
+	in, out []byte
+	events  int
+
+	sockets []*socket // to read from
+	until   time.Time // the first clock; zero for none
+	clock   []byte    // the subscription of that clock
+}
+
+func pollOneoff(c *call, a args) abi.Errno {
+	n := a.u32(2)
+	if n == 0 || n > maxSubscriptions {
+		return abi.EINVAL
+	}
+	in, ok1 := c.bytes(a.u32(0), n*subscriptionSize)
+	out, ok2 := c.bytes(a.u32(1), n*eventSize)
+	if !ok1 || !ok2 {
+		return abi.EFAULT
+	}
+	p := poll{call: c, in: in, out: out}
+	if errno := p.read(); errno != abi.OK {
+		return errno
+	}
+	p.collect()
+	if p.events == 0 {
+		p.wait()
+	}
+	if !c.memory.WriteUint32Le(a.u32(3), uint32(p.events)) {
+		return abi.EFAULT
+	}
+	return abi.OK
+}
+
+// each calls f for each subscription.
+func (p *poll) each(f func(sub []byte)) {
+	for rest := p.in; len(rest) > 0; rest = rest[subscriptionSize:] {
+		f(rest[:subscriptionSize])
+	}
+}
+
+// read finds out what is waited for.
+func (p *poll) read() (errno abi.Errno) {
+	now := time.Now()
+	p.each(func(sub []byte) {
+		switch sub[subscriptionTag] {
+		case eventClock:
+			at, ok := p.call.clockEnd(sub, now)
+			if !ok {
+				errno = abi.EINVAL
+			}
+			if p.clock == nil || at.Before(p.until) {
+				p.until, p.clock = at, sub
+			}
+		case eventRead:
+			if s, ok := p.call.sockets[subscribed(sub)]; ok {
+				p.sockets = append(p.sockets, s)
+			}
+		case eventWrite:
+		default:
+			errno = abi.EINVAL
+		}
+	})
+	return errno
+}
+
+func subscribed(sub []byte) int32 {
+	return int32(binary.LittleEndian.Uint32(sub[subscriptionFD:]))
+}
+
+// clockEnd returns when a clock that is waited for comes.
+func (c *call) clockEnd(sub []byte, now time.Time) (time.Time, bool) {
+	ns := binary.LittleEndian.Uint64(sub[clockTimeout:])
+	wait := time.Duration(min(ns, uint64(probeForever)))
+	if binary.LittleEndian.Uint16(sub[clockFlags:])&clockAbsolute != 0 {
+		have, ok := c.plugin.clock(binary.LittleEndian.Uint32(sub[clockID:]), now)
+		if !ok {
+			return now, false
+		}
+		wait -= time.Duration(have)
+	}
+	return now.Add(wait), true
+}
+
+// probeForever is longer than any attempt.
+const probeForever = 1 << 62
+
+// collect writes an event for each descriptor that is ready.
+func (p *poll) collect() {
+	over := p.call.isOver()
+	p.each(func(sub []byte) {
+		tag := sub[subscriptionTag]
+		if tag != eventRead && tag != eventWrite {
+			return
+		}
+		s, ok := p.call.sockets[subscribed(sub)]
+		switch {
+		case !ok && subscribed(sub) <= stderr: // the log is always ready, and standard input at its end
+			p.emit(sub, abi.OK, 0)
+		case !ok:
+			p.emit(sub, abi.EBADF, 0)
+		case tag == eventWrite:
+			p.emit(sub, abi.OK, streamBuffer)
+		default:
+			if n, ready := s.readable(); ready || over {
+				p.emit(sub, abi.OK, n)
+			}
+		}
+	})
+}
+
+// emit writes one event.
+func (p *poll) emit(sub []byte, errno abi.Errno, n int) {
+	e := p.out[p.events*eventSize:][:eventSize]
+	tag := sub[subscriptionTag]
+	userdata := [8]byte(sub)
+	clear(e)
+	copy(e, userdata[:])
+	binary.LittleEndian.PutUint16(e[eventError:], uint16(errno))
+	e[eventType] = tag
+	binary.LittleEndian.PutUint64(e[eventBytes:], uint64(n))
+	p.events++
+}
+
+// wait waits for the first descriptor or clock. When the call is over, all descriptors
+// are ready, so that the guest comes to use them and learns of it; a guest that
+// waits for a clock alone goes on waiting, and is stopped.
+func (p *poll) wait() {
+	if len(p.sockets) > 0 {
+		ready := p.call.await(p.sockets, p.until)
+		if ready || p.call.isOver() {
+			p.collect()
+		}
+	} else {
+		p.sleep()
+	}
+	if p.events == 0 && p.clock != nil {
+		p.emit(p.clock, abi.OK, 0)
+	}
+}
+
+// sleep waits for the clock, at most until the call is stopped.
+func (p *poll) sleep() {
+	passed, stop := alarm(p.until)
+	defer stop()
+	select {
+	case <-passed:
+		return
+	case <-p.call.over:
+	}
+	select {
+	case <-passed:
+	case <-p.call.hard:
+	}
+}

@@ -1,0 +1,116 @@
+package wasmhost
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// pool gives out the instances of a plugin, of which there is a bounded number.
+// Who comes first is served first; the instance that was used last is used next,
+// so that the others can be given up.
+type pool struct {
+	most  int
+	close func(*instance)
+
+	mu      sync.Mutex
+	idle    []*instance
+	live    int       // idle and given out, with those that are being started
+	waiting list.List // of chan *instance
+}
+
+// idleTime is how long an instance that nobody needs is kept.
+const idleTime = time.Minute
+
+// take returns an idle instance, or nil when the caller is to start one. It waits
+// while all are given out, until ctx is done. Each take that returns no error needs a give.
+func (p *pool) take(ctx context.Context) (i *instance, waited bool, err error) {
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		i, p.idle = p.idle[n-1], p.idle[:n-1]
+		p.mu.Unlock()
+		return i, false, nil
+	}
+	if p.live < p.most {
+		p.live++
+		p.mu.Unlock()
+		return nil, false, nil
+	}
+	turn := make(chan *instance, 1)
+	e := p.waiting.PushBack(turn)
+	p.mu.Unlock()
+	select {
+	case i := <-turn:
+		return i, true, nil
+	case <-ctx.Done():
+		p.leave(e, turn)
+		return nil, true, ctx.Err()
+	}
+}
+
+// leave takes a waiter out of the queue, and passes on what it was given meanwhile.
+func (p *pool) leave(e *list.Element, turn chan *instance) {
+	p.mu.Lock()
+	p.waiting.Remove(e)
+	p.mu.Unlock()
+	select {
+	case i := <-turn:
+		p.give(i)
+	default:
+	}
+}
+
+// give returns an instance, or nil when it is gone and another may be started.
+func (p *pool) give(i *instance) {
+	p.mu.Lock()
+	if e := p.waiting.Front(); e != nil {
+		p.waiting.Remove(e).(chan *instance) <- i
+		p.mu.Unlock()
+		return
+	}
+	if i == nil {
+		p.live--
+		p.mu.Unlock()
+		return
+	}
+	i.used = time.Now()
+	p.idle = append(p.idle, i)
+	old := p.outgrown(i.used)
+	p.mu.Unlock()
+	if old != nil {
+		p.close(old)
+	}
+}
+
+// outgrown takes out the instance that has not been used for longest, if that is too
+// long.
+func (p *pool) outgrown(now time.Time) *instance {
+	old := p.idle[0]
+	if now.Sub(old.used) < idleTime {
+		return nil
+	}
+	p.idle = append(p.idle[:0], p.idle[1:]...)
+	p.live--
+	return old
+}
+
+// drain closes the idle instances.
+func (p *pool) drain() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.live -= len(idle)
+	p.mu.Unlock()
+	for _, i := range idle {
+		p.close(i)
+	}
+}
+
+// sizes returns how many instances are idle, how many there are, and how many
+// attempts wait.
+func (p *pool) sizes() (idle, live, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.idle), p.live, p.waiting.Len()
+}

@@ -1,0 +1,147 @@
+package wasmhost
+
+import (
+	"time"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// read reads into the guest's memory; 0 says that the peer has closed. It waits if
+// it must.
+func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
+	left := c.plugin.limits.BytesIn - c.bytesIn
+	if left <= 0 {
+		return 0, c.exhaust("bytes_in")
+	}
+	if p = p[:min(int64(len(p)), left)]; len(p) == 0 {
+		return 0, abi.OK
+	}
+	for {
+		n, err, ok := s.take(p)
+		if ok {
+			return c.received(n, err)
+		}
+		if c.isOver() {
+			return 0, c.fail(c.late())
+		}
+		if s.pumping() {
+			if !c.await([]*socket{s}, s.readBy) && !c.isOver() {
+				return 0, c.fail(trouble{errno: abi.ETIMEDOUT, reason: using.late, detail: "the deadline of the descriptor has passed"})
+			}
+			continue
+		}
+		c.unlessOver(func() error { return s.conn.SetReadDeadline(s.readBy) })
+		n, err = s.conn.Read(p)
+		s.keep(n, err)
+		if c.isOver() && isTimeout(err) {
+			return 0, c.fail(c.late())
+		}
+		return c.received(n, err)
+	}
+}
+
+// received counts what the guest has got.
+func (c *call) received(n int, err error) (int, abi.Errno) {
+	c.bytesIn += int64(n)
+	n, wrong := outcome(n, err)
+	if wrong != nil {
+		return 0, c.fail(*wrong)
+	}
+	c.answered()
+	return n, abi.OK
+}
+
+// answered notes how long the first answer took.
+func (c *call) answered() {
+	if !c.sent.IsZero() && c.phases.FirstByte == 0 {
+		c.phases.FirstByte = time.Since(c.sent)
+	}
+}
+
+// write writes all of p. It waits if it must.
+func (c *call) write(s *socket, p []byte) (int, abi.Errno) {
+	if c.bytesOut += int64(len(p)); c.bytesOut > c.plugin.limits.BytesOut {
+		return 0, c.exhaust("bytes_out")
+	}
+	if c.isOver() {
+		return 0, c.fail(c.late())
+	}
+	c.unlessOver(func() error { return s.conn.SetWriteDeadline(s.writeBy) })
+	n, err := s.conn.Write(p)
+	c.sent = time.Now()
+	if err == nil {
+		return n, abi.OK
+	}
+	if c.isOver() && isTimeout(err) {
+		return 0, c.fail(c.late())
+	}
+	return 0, c.fail(explain(using, err))
+}
+
+// await returns true as soon as one of the sockets can be read, and false when until
+// has passed (never for the zero time) or the call is over.
+func (c *call) await(sockets []*socket, until time.Time) bool {
+	if anyReadable(sockets) {
+		return true
+	}
+	if len(sockets) == 1 && !sockets[0].pumping() {
+		return c.awaitOne(sockets[0], until)
+	}
+	return c.awaitAny(sockets, until)
+}
+
+// awaitOne reads in this goroutine: the common case, and the cheap one.
+func (c *call) awaitOne(s *socket, until time.Time) bool {
+	c.unlessOver(func() error { return s.conn.SetReadDeadline(until) })
+	s.fill()
+	_, ok := s.readable()
+	return ok
+}
+
+func (c *call) awaitAny(sockets []*socket, until time.Time) bool {
+	if c.wake == nil {
+		c.wake = make(chan struct{}, 1)
+	}
+	for _, s := range sockets {
+		if !s.pumping() {
+			c.unlessOver(func() error { return s.conn.SetReadDeadline(time.Time{}) })
+			s.start(c.wake)
+		}
+	}
+	passed, stop := alarm(until)
+	defer stop()
+	for {
+		select {
+		case <-c.wake:
+		case <-passed:
+			return false
+		case <-c.over:
+			return false
+		}
+		for _, s := range sockets {
+			s.settle()
+		}
+		if anyReadable(sockets) {
+			return true
+		}
+	}
+}
+
+// alarm returns a channel that tells when a time has come; never for the zero time.
+func alarm(at time.Time) (passed <-chan time.Time, stop func() bool) {
+	if at.IsZero() {
+		return nil, func() bool { return false }
+	}
+	t := time.NewTimer(time.Until(at))
+	return t.C, t.Stop
+}
+
+func anyReadable(sockets []*socket) bool {
+	for _, s := range sockets {
+		s.settle()
+		if _, ok := s.readable(); ok {
+			return true
+		}
+	}
+	return false
+}

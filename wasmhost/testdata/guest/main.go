@@ -1,0 +1,198 @@
+//go:build wasip1
+
+// A plugin for the tests, in Go without an SDK. The setting text says what it does.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+//go:wasmimport sonde_v1 input
+func input(kind uint32, buf unsafe.Pointer, limit uint32) int32
+
+//go:wasmimport sonde_v1 output
+func output(kind uint32, p unsafe.Pointer, n uint32) int32
+
+//go:wasmimport sonde_v1 remaining
+func remaining() int64
+
+//go:wasmimport sonde_v1 dial
+func hostDial(network unsafe.Pointer, n1 uint32, address unsafe.Pointer, n2 uint32, options unsafe.Pointer, n3, flags, ms uint32) int32
+
+const (
+	nonblock = 1
+	success  = 1
+	failure  = 3
+)
+
+func bytesOf(s string) (unsafe.Pointer, uint32) {
+	return unsafe.Pointer(unsafe.StringData(s)), uint32(len(s))
+}
+
+func dial(network, address string) (net.Conn, error) {
+	p1, n1 := bytesOf(network)
+	p2, n2 := bytesOf(address)
+	fd := hostDial(p1, n1, p2, n2, nil, 0, nonblock, 0)
+	if fd < 0 {
+		return nil, fmt.Errorf("dial %s: error %d", address, -fd)
+	}
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+//go:wasmexport sonde_abi_v1
+func marker() {}
+
+//go:wasmexport sonde_run
+func run() int32 {
+	var settings struct{ Text string }
+	var buf [4096]byte
+	n := input(1, unsafe.Pointer(&buf), uint32(len(buf)))
+	if err := json.Unmarshal(buf[:n], &settings); err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(min(remaining(), int64(time.Hour))))
+	defer cancel()
+	does, ok := modes[settings.Text]
+	if !ok {
+		panic("no mode " + settings.Text)
+	}
+	if err := does(ctx); err != nil {
+		p, n := bytesOf(err.Error())
+		output(1, p, n)
+		return failure
+	}
+	return success
+}
+
+var modes = map[string]func(context.Context) error{
+	"line":  func(context.Context) error { return line(":db") },
+	"http":  getHTTP,
+	"two":   two,
+	"sleep": func(context.Context) error { time.Sleep(time.Minute); return nil },
+	"panic": func(context.Context) error { panic("on purpose") },
+	"exit":  func(context.Context) error { os.Exit(7); return nil },
+	"hoard": hoard,
+	"deep":  func(context.Context) error { return deep(0) },
+	"late":  late,
+	"files": files,
+}
+
+func line(address string) error {
+	conn, err := dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "PING\n"); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && answer != "PONG\n" {
+		err = fmt.Errorf("got %q", answer)
+	}
+	return err
+}
+
+func getHTTP(ctx context.Context) error {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return dial("tcp", ":db") },
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://web/health", nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return err
+}
+
+// two waits for two answers at once, while a third goroutine counts.
+func two(context.Context) error {
+	errs := make(chan error, 2)
+	for range 2 {
+		go func() { errs <- line(":db") }()
+	}
+	ticks := 0
+	ticker := time.NewTicker(time.Millisecond)
+	for left := 2; left > 0; {
+		select {
+		case err := <-errs:
+			if err != nil {
+				return err
+			}
+			left--
+		case <-ticker.C:
+			ticks++
+		}
+	}
+	if ticks == 0 {
+		return errors.New("no tick came while answers were waited for")
+	}
+	return nil
+}
+
+func hoard(context.Context) error {
+	for n := 0; ; n++ {
+		kept = append(kept, []byte(strings.Repeat("x", 1<<20)))
+	}
+}
+
+var kept [][]byte
+
+func deep(n int) error {
+	var room [512]byte
+	room[n%512] = 1
+	if err := deep(n + 1); err != nil {
+		return err
+	}
+	return fmt.Errorf("%d", room[n%512])
+}
+
+// late reads with a deadline of its own, which passes.
+func late(context.Context) error {
+	conn, err := dial("tcp", ":db")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		return err
+	}
+	if _, err = conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("got %w", err)
+	}
+	return nil
+}
+
+func files(context.Context) error {
+	if _, err := os.ReadFile("/etc/passwd"); err == nil {
+		return errors.New("a file can be read")
+	}
+	if env := os.Environ(); len(env) != 1 || env[0] != "SONDE_TEST=seen" {
+		return fmt.Errorf("the environment is %q", env)
+	}
+	return nil
+}
+
+func main() {}

@@ -1,0 +1,161 @@
+package wasmhost
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+func startTLS(c *call, a args) int64 {
+	options, errno := c.text(a, 1, abi.MaxOptions)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	s, ok := c.sockets[a.i32(0)]
+	if !ok {
+		return i32(0, abi.EBADF)
+	}
+	s.rest()
+	if n, _ := s.readable(); n > 0 || s.datagram() || s.place.network == "tls" {
+		return i32(0, c.failf(abi.EINVAL, "the descriptor carries TLS already, is not a stream, or has unread bytes"))
+	}
+	if c.isOver() {
+		return i32(0, c.fail(c.late()))
+	}
+	return i32(0, c.secure(c.ctx, s, options))
+}
+
+// secure makes the handshake of a client, and the connection carry what is inside.
+func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno {
+	config, err := tlsConfig(options, s.place)
+	if err != nil {
+		return c.failf(abi.EINVAL, "%v", err)
+	}
+	defer since(time.Now(), &c.phases.TLS)
+	conn := tls.Client(s.conn, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return c.fail(explain(handshaking, err))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.conn, s.place.network = conn, "tls"
+	return abi.OK
+}
+
+// tlsConfig reads the options of start_tls.
+func tlsConfig(options string, p place) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if p.network != "unix" {
+		config.ServerName = strings.TrimSuffix(p.host, ".")
+	}
+	var cert, key string
+	for text := range strings.Lines(options) {
+		name, value, ok := strings.Cut(strings.TrimSuffix(text, "\n"), "=")
+		if !ok {
+			return nil, errors.New("a TLS option has no =")
+		}
+		value = unescape(value)
+		switch name {
+		case "server_name":
+			config.ServerName = value
+		case "alpn":
+			config.NextProtos = append(config.NextProtos, value)
+		case "verify":
+			config.InsecureSkipVerify = value == "none"
+		case "ca_pem":
+			config.RootCAs = x509.NewCertPool()
+			if !config.RootCAs.AppendCertsFromPEM([]byte(value)) {
+				return nil, errors.New("the TLS option ca_pem holds no certificate")
+			}
+		case "cert_pem":
+			cert = value
+		case "key_pem":
+			key = value
+		}
+	}
+	if config.ServerName == "" && !config.InsecureSkipVerify {
+		return nil, errors.New("the TLS option server_name must be set, since there is no host name to verify")
+	}
+	if cert+key == "" {
+		return config, nil
+	}
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		return nil, errors.New("the TLS options cert_pem and key_pem do not fit") // the error may show the key
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config, nil
+}
+
+func connInfo(c *call, a args) int64 {
+	s, ok := c.sockets[a.i32(0)]
+	if !ok {
+		return i32(0, abi.EBADF)
+	}
+	var state tls.ConnectionState
+	if conn, ok := s.conn.(*tls.Conn); ok {
+		state = conn.ConnectionState()
+	}
+	var text string
+	switch a.u32(1) {
+	case abi.InfoRemote:
+		text = s.conn.RemoteAddr().String()
+	case abi.InfoLocal:
+		text = s.conn.LocalAddr().String()
+	case abi.InfoALPN:
+		text = state.NegotiatedProtocol
+	case abi.InfoTLS:
+		if state.Version != 0 {
+			text = strings.TrimPrefix(tls.VersionName(state.Version), "TLS ")
+		}
+	case abi.InfoCertificate:
+		text = describeCertificate(state.PeerCertificates)
+	default:
+		return i32(0, abi.ENOTSUP)
+	}
+	return c.give(text, a.u32(2), a.u32(3))
+}
+
+// maxNames bounds how many names of a certificate are told.
+const maxNames = 100
+
+func describeCertificate(chain []*x509.Certificate) string {
+	if len(chain) == 0 {
+		return ""
+	}
+	cert := chain[0]
+	sum := sha256.Sum256(cert.Raw)
+	var b strings.Builder
+	line(&b, "sha256", hex.EncodeToString(sum[:]))
+	line(&b, "not_before", strconv.FormatInt(cert.NotBefore.Unix(), 10))
+	line(&b, "not_after", strconv.FormatInt(cert.NotAfter.Unix(), 10))
+	line(&b, "subject", probe.CleanText(cert.Subject.String(), abi.MaxAddress))
+	line(&b, "issuer", probe.CleanText(cert.Issuer.String(), abi.MaxAddress))
+	for _, name := range cert.DNSNames[:min(len(cert.DNSNames), maxNames)] {
+		line(&b, "dns", probe.CleanText(name, abi.MaxAddress))
+	}
+	return b.String()
+}
+
+// line writes a line of a key and a value as package abi says.
+func line(b *strings.Builder, key, value string) {
+	fmt.Fprintf(b, "%s=%s\n", key, escape(value))
+}
+
+func escape(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(s)
+}
+
+func unescape(s string) string {
+	return strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r").Replace(s)
+}

@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
@@ -11,11 +11,12 @@ import (
 
 // change is one difference between what exists and what is desired.
 type change struct {
-	what   changeKind
-	id     probe.ID
-	slot   *slot         // nil to add a probe
-	probe  probe.Probe   // what it shall be
-	before probe.Handler // what it was; nil to add a probe
+	what    changeKind
+	id      probe.ID
+	slot    *slot  // nil to add a probe
+	spec    *spec  // what it shall have; nil to remove a probe
+	before  *spec  // what it had; nil to add a probe
+	address string // of the target
 }
 
 type changeKind uint8
@@ -44,6 +45,7 @@ const applyChunk = 1024
 func (e *Engine) Apply(set probe.Set) (Changes, error) {
 	e.applying.Lock()
 	defer e.applying.Unlock()
+	defer e.specs.sweep()
 	changes, done, err := e.diff(set)
 	if err != nil {
 		return Changes{}, err
@@ -51,69 +53,153 @@ func (e *Engine) Apply(set probe.Set) (Changes, error) {
 	for chunk := range slices.Chunk(changes, applyChunk) {
 		e.changeAll(chunk)
 	}
-	e.handlers.follow(changes)
+	e.follow(changes)
 	return done, nil
 }
 
 // diff checks set and compares it with what exists. It needs no lock but
 // applying: only Apply writes what it reads.
 func (e *Engine) diff(set probe.Set) ([]change, Changes, error) {
-	var changes []change
-	var n Changes
+	var d diff
+	batch := make([]wish, 0, min(len(set), wishChunk))
 	for id, p := range set {
-		p, err := e.complete(id, p)
-		if err != nil {
+		if batch = append(batch, wish{id: id, probe: p}); len(batch) < wishChunk {
+			continue
+		}
+		if err := e.compareAll(&d, batch); err != nil {
 			return nil, Changes{}, err
 		}
-		s := e.board.probes[id]
-		switch {
-		case s == nil:
-			n.Added++
-			changes = append(changes, change{added, id, nil, p, nil})
-		case !sameHandler(s.probe, p) || !s.probe.Target.Equal(p.Target):
-			n.Replaced++
-			changes = append(changes, change{replaced, id, s, p, s.probe.Handler})
-		case s.probe.Rule != p.Rule:
-			n.Adjusted++
-			p.Handler = s.probe.Handler
-			changes = append(changes, change{adjusted, id, s, p, s.probe.Handler})
-		default:
-			n.Kept++
-		}
+		batch = batch[:0]
 	}
-	for id, s := range e.board.probes {
-		if _, ok := set[id]; !ok {
-			n.Removed++
-			changes = append(changes, change{removed, id, s, s.probe, s.probe.Handler})
-		}
+	if err := e.compareAll(&d, batch); err != nil {
+		return nil, Changes{}, err
 	}
-	slices.SortFunc(changes, func(a, b change) int { return a.id.Compare(b.id) })
-	return changes, n, nil
+	if d.n.Removed = e.board.probes - d.n.Kept - d.n.Adjusted - d.n.Replaced; d.n.Removed > 0 {
+		d.changes = append(d.changes, e.unwanted(set)...)
+	}
+	slices.SortFunc(d.changes, func(a, b change) int { return a.id.Compare(b.id) })
+	return d.changes, d.n, nil
 }
 
-// complete fills in what p leaves out, and checks it.
-func (e *Engine) complete(id probe.ID, p probe.Probe) (probe.Probe, error) {
-	if err := id.Check(); err != nil {
-		return p, fmt.Errorf("probe %q: %w", id, err)
+// diff is what an Apply is about to do.
+type diff struct {
+	changes []change
+	n       Changes
+}
+
+// wish is one probe that shall exist, and what there is of it.
+type wish struct {
+	id     probe.ID
+	probe  probe.Probe
+	target *target
+	slot   *slot
+}
+
+// wishChunk is how many wishes are looked up at once. Each lookup waits for memory
+// several times; those of a chunk wait side by side.
+const wishChunk = 128
+
+// compareAll compares wishes with what exists.
+func (e *Engine) compareAll(d *diff, wishes []wish) error {
+	for i := range wishes {
+		wishes[i].target = e.board.targets[wishes[i].id.Target]
+	}
+	for i := range wishes {
+		if w := &wishes[i]; w.target != nil {
+			w.slot, _ = w.target.slot(w.id)
+		}
+	}
+	for i := range wishes {
+		if err := e.compare(d, &wishes[i]); err != nil {
+			return fmt.Errorf("probe %q: %w", wishes[i].id, err)
+		}
+	}
+	return nil
+}
+
+// compare notes what has to be done for a wish.
+func (e *Engine) compare(d *diff, w *wish) error {
+	s, p := w.slot, &w.probe
+	if err := e.complete(w.id, p, s == nil); err != nil {
+		return err
+	}
+	c := change{id: w.id, slot: s, address: p.Target.Address}
+	switch {
+	case s == nil:
+		d.n.Added++
+		c.what = added
+	case !s.spec.sameHandler(p) || !s.spec.sameTarget(p) || s.address != c.address:
+		d.n.Replaced++
+		c.what, c.before = replaced, s.spec
+	case s.spec.rule != p.Rule:
+		d.n.Adjusted++
+		p.Handler = s.spec.handler
+		c.what, c.before = adjusted, s.spec
+	default:
+		d.n.Kept++
+		return nil
+	}
+	c.spec = e.specs.of(p)
+	d.changes = append(d.changes, c)
+	return nil
+}
+
+// unwanted returns the removal of every probe that is not in set.
+func (e *Engine) unwanted(set probe.Set) []change {
+	var changes []change
+	for _, t := range e.board.targets {
+		for _, s := range t.slots {
+			if _, ok := set[s.id()]; !ok {
+				changes = append(changes, change{what: removed, id: s.id(), slot: s, before: s.spec})
+			}
+		}
+	}
+	return changes
+}
+
+// follow counts who has which spec now, and closes the handlers that nobody has
+// any more.
+func (e *Engine) follow(changes []change) {
+	for _, c := range changes {
+		if c.spec == nil {
+			continue
+		}
+		if c.spec.users++; c.spec.users == 1 {
+			e.closers.join(c.spec.handler)
+		}
+	}
+	for _, c := range changes {
+		if c.before == nil {
+			continue
+		}
+		if c.before.users--; c.before.users == 0 {
+			e.closers.leave(c.before.handler)
+		}
+	}
+}
+
+// complete fills in what p leaves out, and checks it; its ID only if it is new.
+func (e *Engine) complete(id probe.ID, p *probe.Probe, isNew bool) error {
+	if isNew {
+		if err := id.Check(); err != nil {
+			return err
+		}
 	}
 	if p.Rule.Kind != 0 && p.Rule.Kind != id.Kind {
-		return p, fmt.Errorf("probe %q: rule.kind is %v", id, p.Rule.Kind)
+		return fmt.Errorf("rule.kind is %v", p.Rule.Kind)
 	}
 	if p.Target.Name != "" && p.Target.Name != id.Target {
-		return p, fmt.Errorf("probe %q: target.name is %q", id, p.Target.Name)
+		return fmt.Errorf("target.name is %q", p.Target.Name)
 	}
 	if p.Handler == nil {
-		return p, fmt.Errorf("probe %q: handler must not be nil", id)
+		return errors.New("handler must not be nil")
 	}
 	p.Rule.Kind, p.Target.Name = id.Kind, id.Target
 	p.Rule = p.Rule.WithDefaults()
 	if p.Rule.Compatibility == probe.Mended {
 		p.Rule.Compatibility = e.conf.Compatibility
 	}
-	if err := p.Rule.Check(); err != nil {
-		return p, fmt.Errorf("probe %q: %w", id, err)
-	}
-	return p, nil
+	return p.Rule.Check()
 }
 
 // changeAll makes changes, which are sorted, and looks at each target once its
@@ -135,25 +221,28 @@ func (e *Engine) changeAll(changes []change) {
 func (e *Engine) change(c change) *target {
 	switch c.what {
 	case added:
-		return e.add(c.id, c.probe)
+		return e.add(c)
 	case removed:
 		e.remove(c.slot)
 	case adjusted:
-		e.adjust(c.slot, c.probe)
+		e.adjust(c.slot, c.spec)
 	case replaced:
-		e.replace(c.slot, c.probe)
+		e.replace(c.slot, c.spec, c.address)
 	}
 	return c.slot.target
 }
 
-func (e *Engine) add(id probe.ID, p probe.Probe) *target {
-	s := &slot{id: id, key: e.newKey(), probe: p, record: record{rest: verdict.NoInstance}}
-	if p.Rule.Compatibility == probe.Kubelet {
+func (e *Engine) add(c change) *target {
+	s := &slot{
+		key: e.newKey(), kind: c.id.Kind, name: c.id.Name,
+		spec: c.spec, address: c.address, record: record{rest: verdict.NoInstance},
+	}
+	if c.spec.rule.Compatibility == probe.Kubelet {
 		s.took = newHistogram()
 	}
 	e.slots[s.key] = s
-	e.post(s)
-	e.markAll(id)
+	e.post(s, c.id)
+	e.markAll(c.id)
 	return s.target
 }
 
@@ -169,14 +258,14 @@ func (e *Engine) newKey() uint32 {
 }
 
 // post puts a new slot on the board.
-func (e *Engine) post(s *slot) {
+func (e *Engine) post(s *slot, id probe.ID) {
 	e.board.Lock()
 	defer e.board.Unlock()
-	t := e.board.target(s.id.Target)
-	at, _ := slices.BinarySearchFunc(t.slots, s.id, func(o *slot, id probe.ID) int { return o.id.Compare(id) })
-	t.slots = slices.Insert(slices.Clone(t.slots), at, s)
+	t := e.board.target(id.Target)
+	_, at := t.slot(id)
+	t.insert(at, s)
 	s.target = t
-	e.board.probes[s.id] = s
+	e.board.probes++
 }
 
 // target returns the record of a target, a new one if there is none.
@@ -201,7 +290,7 @@ func (e *Engine) remove(s *slot) {
 		s.gauge.set(probe.Undecided)
 	}
 	s.mu.Unlock()
-	e.markAll(s.id)
+	e.markAll(s.id())
 }
 
 // unpost takes a slot off the board, and its target too if nobody drives it.
@@ -210,33 +299,33 @@ func (e *Engine) unpost(s *slot) {
 	defer e.board.Unlock()
 	t := s.target
 	t.slots = slices.DeleteFunc(slices.Clone(t.slots), func(o *slot) bool { return o == s })
-	delete(e.board.probes, s.id)
-	if len(t.slots) == 0 && !t.instance.Managed {
+	e.board.probes--
+	if len(t.slots) == 0 && !t.instance.managed {
 		delete(e.board.targets, t.name)
 	}
 }
 
 // adjust gives a probe another rule.
-func (e *Engine) adjust(s *slot, p probe.Probe) {
-	moved := s.probe.Rule.Period != p.Rule.Period
+func (e *Engine) adjust(s *slot, sp *spec) {
+	moved := s.spec.rule.Period != sp.rule.Period
 	s.mu.Lock()
-	s.probe = p
+	s.spec = sp
 	s.mu.Unlock()
 	now := e.clock.now()
 	if s.flight != nil {
-		s.next = turn(s.id, p.Rule.Period, now+int64(p.Rule.Period)/2)
+		s.flight.next = s.nextTurn(now)
 	} else if _, scheduled := e.heap.Due(s.key); scheduled && moved && s.record.rest == verdict.NotResting {
-		e.schedule(s, turn(s.id, p.Rule.Period, now))
+		e.schedule(s, s.turn(now))
 	}
 }
 
 // replace gives a probe another handler or target.
-func (e *Engine) replace(s *slot, p probe.Probe) {
+func (e *Engine) replace(s *slot, sp *spec, address string) {
 	e.drop(s)
 	s.mu.Lock()
-	s.probe = p
-	s.record.state = verdict.Renew(s.id.Kind, s.record.state)
-	s.record.result, s.record.resultAt, s.record.rest = probe.Result{}, time.Time{}, verdict.NoInstance
+	s.spec, s.address = sp, address
+	s.record.state = verdict.Renew(s.kind, s.record.state)
+	s.record.result, s.record.resultAt, s.record.rest = nil, 0, verdict.NoInstance
 	s.mu.Unlock()
 	e.unschedule(s)
 }

@@ -9,12 +9,34 @@ import (
 // clock counts nanoseconds since 1970 as the wall clock had them when the engine
 // was made, and goes on by the monotonic clock: a step of the wall clock moves no
 // probe.
-type clock struct{ zero time.Time }
+type clock struct {
+	zero time.Time
+	nano int64 // zero's
+}
 
-func (c clock) now() int64                   { return c.at(time.Now()) }
-func (c clock) at(t time.Time) int64         { return c.zero.UnixNano() + int64(t.Sub(c.zero)) }
-func (c clock) time(at int64) time.Time      { return c.zero.Add(time.Duration(at - c.zero.UnixNano())) }
-func (c clock) until(at int64) time.Duration { return time.Duration(at - c.now()) }
+func newClock() clock {
+	now := time.Now()
+	return clock{zero: now, nano: now.UnixNano()}
+}
+
+func (c *clock) now() int64                   { return c.nano + int64(time.Since(c.zero)) }
+func (c *clock) until(at int64) time.Duration { return time.Duration(at - c.now()) }
+
+// at returns t on the clock, and 0 for the zero time.
+func (c *clock) at(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return c.nano + int64(t.Sub(c.zero))
+}
+
+// time is the reverse of at.
+func (c *clock) time(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return c.zero.Add(time.Duration(at - c.nano))
+}
 
 // turn returns the first turn of a probe at or after at: its turns lie a period
 // apart, at a phase that only its ID and its period decide. Probes are so spread

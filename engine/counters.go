@@ -47,7 +47,7 @@ func (c *counters) attempt(kind probe.Kind, handler string, res probe.Result) {
 // Stats returns a copy of the engine's counters.
 func (e *Engine) Stats() Stats {
 	e.board.RLock()
-	probes := len(e.board.probes)
+	probes := e.board.probes
 	e.board.RUnlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()

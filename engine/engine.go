@@ -59,8 +59,9 @@ type Engine struct {
 	clock clock
 	wake  chan struct{} // capacity 1: the heap's head has changed
 
-	applying sync.Mutex // one Apply at a time; guards slot.probe against other writers
-	handlers users      // guarded by applying
+	applying sync.Mutex // one Apply at a time; guards slot.spec against other writers
+	specs    specs      // guarded by applying
+	closers  closers    // guarded by applying
 
 	mu       sync.Mutex // guards the schedule: all below, and the slots' own schedule
 	slots    []*slot    // by heap key
@@ -82,8 +83,8 @@ type Engine struct {
 // board is what readers look things up in.
 type board struct {
 	sync.RWMutex
-	probes  map[probe.ID]*slot
 	targets map[string]*target
+	probes  int // how many there are
 }
 
 // New returns an Engine that probes nothing yet.
@@ -99,13 +100,14 @@ func New(c Config) *Engine {
 	}
 	return &Engine{
 		conf:     c,
-		clock:    clock{zero: time.Now()},
+		clock:    newClock(),
 		wake:     make(chan struct{}, 1),
-		handlers: users{},
+		specs:    specs{},
+		closers:  closers{},
 		pace:     pace{every: int64(time.Second) / int64(c.StartRate), burst: int64(paceBurst)},
 		counters: newCounters(),
 		subs:     map[*Subscription]struct{}{},
-		board:    board{probes: map[probe.ID]*slot{}, targets: map[string]*target{}},
+		board:    board{targets: map[string]*target{}},
 	}
 }
 

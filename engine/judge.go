@@ -33,15 +33,18 @@ func (e *Engine) land(f *flight, res probe.Result, panics int) *flight {
 // count folds an answer into its probe's state and schedules what follows.
 func (e *Engine) count(f *flight, res probe.Result, now int64) {
 	s := f.slot
-	e.counters.attempt(s.id.Kind, s.probe.HandlerName, res)
+	e.counters.attempt(s.kind, s.spec.handlerName, res)
 	s.mu.Lock()
-	s.record.result, s.record.resultAt = res, e.clock.time(now)
+	if s.record.result == nil {
+		s.record.result = new(probe.Result)
+	}
+	*s.record.result, s.record.resultAt = res, now
 	s.record.attempts[res.Outcome]++
 	if s.took != nil && (res.Outcome == probe.Success || res.Outcome == probe.Warning) {
 		s.took.add(res.Took)
 	}
 	s.mu.Unlock()
-	next := e.step(s, verdict.Event{Type: verdict.Attempted, Instance: s.target.instance, Outcome: res.Outcome}, now)
+	next := e.step(s, verdict.Event{Type: verdict.Attempted, Instance: s.target.life(&e.clock), Outcome: res.Outcome}, now)
 	again := s.again
 	s.again = false
 	switch {
@@ -49,38 +52,38 @@ func (e *Engine) count(f *flight, res probe.Result, now int64) {
 	case again:
 		e.scheduleSoon(s, max(now, s.due+int64(probe.MinPeriod)))
 	default:
-		e.schedule(s, e.nextTurn(s, now))
+		e.schedule(s, e.turnAfter(f, now))
 	}
-	if s.id.Kind == probe.Startup && s.target.start() {
+	if s.kind == probe.Startup && s.target.start() {
 		e.lookAll(s.target)
 	}
 }
 
-// nextTurn returns the first of a probe's turns that is not over yet. Those that
-// an attempt has overrun are skipped, and never made up for.
-func (e *Engine) nextTurn(s *slot, now int64) int64 {
-	if s.next >= now {
-		return s.next
+// turnAfter returns the first of a probe's turns after an attempt that is not over
+// yet. Those that the attempt has overrun are skipped, and never made up for.
+func (e *Engine) turnAfter(f *flight, now int64) int64 {
+	if f.next >= now {
+		return f.next
 	}
-	at := turn(s.id, s.probe.Rule.Period, now)
-	e.counters.overrun += uint64((at - s.next) / int64(s.probe.Rule.Period))
+	at := f.slot.turn(now)
+	e.counters.overrun += uint64((at - f.next) / int64(f.slot.spec.rule.Period))
 	return at
 }
 
 // step folds an event into a probe's state and publishes what has changed.
 func (e *Engine) step(s *slot, ev verdict.Event, now int64) verdict.Next {
 	before := s.record.state
-	state, next := verdict.Step(s.probe.Rule, before, ev, e.clock.time(now))
+	state, next := verdict.Step(s.spec.rule, before, ev, e.clock.time(now))
 	if state == before && next.Rest == s.record.rest {
 		return next
 	}
 	s.mu.Lock()
 	s.record.state, s.record.rest = state, next.Rest
 	if state.Instance != before.Instance {
-		s.record.result, s.record.resultAt = probe.Result{}, time.Time{}
+		s.record.result, s.record.resultAt = nil, 0
 	}
 	if next.Changed {
-		s.record.since = e.clock.time(now)
+		s.record.since = now
 		s.record.changes++
 		if s.gauge != nil {
 			s.gauge.set(state.Verdict)
@@ -95,9 +98,13 @@ func (e *Engine) step(s *slot, ev verdict.Event, now int64) verdict.Next {
 
 // announce tells subscribers and the log that a verdict is another.
 func (e *Engine) announce(s *slot, before verdict.State, ev verdict.Event) {
-	e.markAll(s.id)
+	e.markAll(s.id())
 	if ev.Type == verdict.Attempted || s.record.state.Instance == before.Instance {
-		e.news = append(e.news, news{s.id, before.Verdict, s.record.state, s.record.result, ev.Type})
+		n := news{id: s.id(), before: before.Verdict, state: s.record.state, cause: ev.Type}
+		if s.record.result != nil {
+			n.result = *s.record.result
+		}
+		e.news = append(e.news, n)
 	}
 }
 

@@ -11,18 +11,31 @@ import (
 
 // Status returns what is known about a probe, and whether there is such a probe.
 // It never waits for the schedule.
-func (e *Engine) Status(id probe.ID) (Status, bool) {
+func (e *Engine) Status(id probe.ID) (st Status, ok bool) {
 	s := e.board.probe(id)
 	if s == nil {
-		return Status{}, false
+		return st, false
 	}
-	return s.status(e.clock), true
+	s.fill(&st, &e.clock)
+	return st, true
 }
 
 func (b *board) probe(id probe.ID) *slot {
 	b.RLock()
-	defer b.RUnlock()
-	return b.probes[id]
+	s := b.find(id)
+	b.RUnlock()
+	return s
+}
+
+// find returns a probe, or nil. Whoever calls it holds the board's lock, or is
+// the only one that writes to it.
+func (b *board) find(id probe.ID) *slot {
+	t := b.targets[id.Target]
+	if t == nil {
+		return nil
+	}
+	s, _ := t.slot(id)
+	return s
 }
 
 // All yields the status of every probe, sorted by ID. It holds no lock while it
@@ -39,7 +52,12 @@ func (e *Engine) All() iter.Seq[Status] {
 
 func (b *board) ids() []probe.ID {
 	b.RLock()
-	ids := slices.AppendSeq(make([]probe.ID, 0, len(b.probes)), maps.Keys(b.probes))
+	ids := make([]probe.ID, 0, b.probes)
+	for _, t := range b.targets {
+		for _, s := range t.slots {
+			ids = append(ids, s.id())
+		}
+	}
 	b.RUnlock()
 	slices.SortFunc(ids, probe.ID.Compare)
 	return ids
@@ -58,7 +76,7 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	if t == nil {
 		return TargetStatus{}, false
 	}
-	return t.status(slots, e.clock), true
+	return t.status(slots, &e.clock), true
 }
 
 // Targets yields every target, sorted by name. It holds no lock while it yields.
@@ -77,21 +95,22 @@ func (e *Engine) Targets() iter.Seq[TargetStatus] {
 }
 
 // status adds the target's probes up.
-func (t *target) status(slots []*slot, c clock) TargetStatus {
+func (t *target) status(slots []*slot, c *clock) TargetStatus {
 	t.mu.Lock()
-	st := TargetStatus{Target: t.name, Instance: t.instance, Started: t.hasStarted(), Live: true}
+	st := TargetStatus{Target: t.name, Instance: t.life(c), Started: t.hasStarted(), Live: true}
 	t.mu.Unlock()
 	if len(slots) == 0 {
 		st.Started = st.Instance.Phase == probe.Running
 	}
 	st.Ready = st.Started
 	for _, s := range slots {
-		p := s.status(c)
-		st.Probes = append(st.Probes, p)
-		st.Address = s.address()
+		st.Probes = append(st.Probes, Status{})
+		p := &st.Probes[len(st.Probes)-1]
+		s.fill(p, c)
+		st.Address = s.place()
 		passes := p.Verdict == probe.Passing && p.Instance == st.Instance.ID
 		fails := p.Verdict == probe.Failing && p.Instance == st.Instance.ID
-		switch s.id.Kind {
+		switch s.kind {
 		case probe.Readiness:
 			st.Ready = st.Ready && passes
 		default:
@@ -101,26 +120,27 @@ func (t *target) status(slots []*slot, c clock) TargetStatus {
 	return st
 }
 
-func (s *slot) address() string {
+func (s *slot) place() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.probe.Target.Address
+	return s.address
 }
 
-func (s *slot) status(c clock) Status {
+// fill writes what is known about a probe to the zero Status.
+func (s *slot) fill(st *Status, c *clock) {
+	st.ID.Target, st.ID.Kind, st.ID.Name = s.target.name, s.kind, s.name
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	r := &s.record
-	st := Status{
-		ID: s.id, Rule: s.probe.Rule, HandlerName: s.probe.HandlerName,
-		Instance: r.state.Instance, Verdict: r.state.Verdict, Since: r.since, Changes: r.changes,
-		Last: r.state.Last, Run: r.state.Run, Errors: r.state.Errors, OnHold: r.state.OnHold, Rest: r.rest,
-		Result: r.result, ResultAt: r.resultAt, Attempts: r.attempts, Attempting: r.flying,
+	st.Rule, st.HandlerName = s.spec.rule, s.spec.handlerName
+	st.Instance, st.Verdict, st.Last = r.state.Instance, r.state.Verdict, r.state.Last
+	st.Run, st.Errors, st.OnHold, st.Rest = r.state.Run, r.state.Errors, r.state.OnHold, r.rest
+	st.Changes, st.Attempts, st.Attempting = r.changes, r.attempts, r.flying
+	if r.result != nil {
+		st.Result = *r.result
 	}
-	if r.next != 0 {
-		st.Next = c.time(r.next)
-	}
-	return st
+	since, next, resultAt := r.since, r.next, r.resultAt
+	s.mu.Unlock()
+	st.Since, st.Next, st.ResultAt = c.time(since), c.time(next), c.time(resultAt)
 }
 
 // Gauge is a probe's verdict, for a reader in a hurry: one atomic load, with no

@@ -30,9 +30,7 @@ func (e *Engine) Report(in probe.Instance) {
 	if t == nil {
 		return
 	}
-	t.mu.Lock()
-	t.instance = in
-	t.mu.Unlock()
+	t.become(in, &e.clock)
 	t.start()
 	e.lookAll(t)
 	e.rouse()
@@ -74,8 +72,8 @@ func (e *Engine) lookAll(t *target) {
 func (e *Engine) look(s *slot) {
 	now := e.clock.now()
 	rested := s.record.rest != verdict.NotResting
-	next := e.step(s, verdict.Event{Type: verdict.Looked, Instance: s.target.instance, Started: s.target.hasStarted()}, now)
-	if s.flight != nil && (next.Do != verdict.Attempt || s.flight.instance.ID != s.target.instance.ID) {
+	next := e.step(s, verdict.Event{Type: verdict.Looked, Instance: s.target.life(&e.clock), Started: s.target.hasStarted()}, now)
+	if s.flight != nil && (next.Do != verdict.Attempt || s.flight.instance != s.target.instance.id) {
 		e.drop(s)
 		rested = true
 	}
@@ -104,9 +102,7 @@ func (e *Engine) drop(s *slot) {
 func (e *Engine) Trigger(id probe.ID) bool {
 	e.mu.Lock()
 	defer e.unlock()
-	e.board.RLock()
-	s := e.board.probes[id]
-	e.board.RUnlock()
+	s := e.board.probe(id)
 	if s != nil {
 		e.trigger(s, e.clock.now())
 	}

@@ -25,7 +25,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	workers.Wait()
 	e.applying.Lock()
 	defer e.applying.Unlock()
-	e.handlers.close()
+	e.closers.close()
 	return nil
 }
 
@@ -163,7 +163,7 @@ func (e *Engine) dispatch(s *slot, due, now int64) *flight {
 func (e *Engine) pacedStart(s *slot, now int64) int64 {
 	s.paced = true
 	at := e.pace.slot(now)
-	if own := turn(s.id, s.probe.Rule.Period, now); own <= at {
+	if own := s.turn(now); own <= at {
 		return own
 	}
 	e.pace.take(now)
@@ -176,7 +176,7 @@ func (e *Engine) pacedStart(s *slot, now int64) int64 {
 func (e *Engine) launch(s *slot, now int64) *flight {
 	t := s.target
 	e.unschedule(s)
-	next := e.step(s, verdict.Event{Type: verdict.Looked, Instance: t.instance, Started: t.hasStarted()}, now)
+	next := e.step(s, verdict.Event{Type: verdict.Looked, Instance: t.life(&e.clock), Started: t.hasStarted()}, now)
 	if next.Do != verdict.Attempt {
 		if !next.At.IsZero() {
 			e.scheduleSoon(s, e.clock.at(next.At))
@@ -184,15 +184,14 @@ func (e *Engine) launch(s *slot, now int64) *flight {
 		return nil
 	}
 	e.counters.lateness.add(time.Duration(now - s.due))
-	if late := (now - s.due) / int64(s.probe.Rule.Period); late > 0 {
+	if late := (now - s.due) / int64(s.spec.rule.Period); late > 0 {
 		e.counters.late += uint64(late)
 	}
-	s.next = turn(s.id, s.probe.Rule.Period, now+int64(s.probe.Rule.Period)/2)
 	s.soon, s.paced = false, false
 	e.inFlight++
 	ctx, cancel := context.WithCancel(e.run)
-	f := &flight{slot: s, probe: s.probe, instance: t.instance, ctx: ctx, cancel: cancel}
-	if _, ok := s.probe.Handler.(probe.WakingHandler); ok {
+	f := &flight{slot: s, probe: s.probe(), instance: t.instance.id, next: s.nextTurn(now), ctx: ctx, cancel: cancel}
+	if _, ok := f.probe.Handler.(probe.WakingHandler); ok {
 		f.wake = func() { e.woken(s) }
 	}
 	s.fly(f)

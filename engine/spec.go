@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"io"
+	"reflect"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// spec is what probes of one template have in common: a million of them hold it
+// once. It is never written after it was made, but for users.
+type spec struct {
+	rule        probe.Rule
+	handler     probe.Handler
+	handlerName string
+	revision    string
+	target      probe.Target // without Name and Address, which are the slot's
+
+	users int // how many slots have it; guarded by Engine.applying
+}
+
+// probe returns the probe of a slot with this spec.
+func (sp *spec) probe(name, address string) probe.Probe {
+	t := sp.target
+	t.Name, t.Address = name, address
+	return probe.Probe{Rule: sp.rule, Target: t, Handler: sp.handler, HandlerName: sp.handlerName, Revision: sp.revision}
+}
+
+// sameHandler reports whether p does in an attempt what sp does.
+func (sp *spec) sameHandler(p *probe.Probe) bool {
+	switch {
+	case sp.handlerName != p.HandlerName:
+		return false
+	case sp.revision != "" || p.Revision != "":
+		return sp.revision == p.Revision
+	}
+	return comparable(sp.handler) && comparable(p.Handler) && sp.handler == p.Handler
+}
+
+// sameTarget reports whether p's target is sp's, but for name and address.
+func (sp *spec) sameTarget(p *probe.Probe) bool {
+	t := sp.target
+	t.Name, t.Address = p.Target.Name, p.Target.Address
+	return t.Equal(p.Target)
+}
+
+func comparable(h probe.Handler) bool { return reflect.ValueOf(h).Comparable() }
+
+// specs finds the spec of a template. Those whose handlers cannot be compared
+// are not in it.
+type specs map[specKey]*spec
+
+// specKey is a template. Maps are the same when they are one and the same.
+type specKey struct {
+	rule           probe.Rule
+	handler        probe.Handler
+	name, revision string
+	ports, env     uintptr
+	dir, user      string
+}
+
+func key(p *probe.Probe) specKey {
+	return specKey{
+		p.Rule, p.Handler, p.HandlerName, p.Revision,
+		reflect.ValueOf(p.Target.Ports).Pointer(), reflect.ValueOf(p.Target.Env).Pointer(), p.Target.Dir, p.Target.User,
+	}
+}
+
+// of returns the spec of a probe, a new one where there is none.
+func (s specs) of(p *probe.Probe) *spec {
+	t := p.Target
+	t.Name, t.Address = "", ""
+	made := &spec{rule: p.Rule, handler: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: t}
+	if !comparable(p.Handler) {
+		return made
+	}
+	k := key(p)
+	if known := s[k]; known != nil {
+		return known
+	}
+	s[k] = made
+	return made
+}
+
+// sweep drops the specs that nobody has.
+func (s specs) sweep() {
+	for k, sp := range s {
+		if sp.users == 0 {
+			delete(s, k)
+		}
+	}
+}
+
+// closers counts the specs that have a handler, so that the last one closes it.
+type closers map[io.Closer]int
+
+func (c closers) join(h probe.Handler) {
+	if x, ok := closer(h); ok {
+		c[x]++
+	}
+}
+
+func (c closers) leave(h probe.Handler) {
+	x, ok := closer(h)
+	if !ok {
+		return
+	}
+	if c[x]--; c[x] == 0 {
+		delete(c, x)
+		_ = x.Close() // there is nobody to tell, and nothing to be done
+	}
+}
+
+// close closes every handler.
+func (c closers) close() {
+	for x := range c {
+		_ = x.Close()
+	}
+	clear(c)
+}
+
+func closer(h probe.Handler) (io.Closer, bool) {
+	x, ok := h.(io.Closer)
+	return x, ok && comparable(h)
+}

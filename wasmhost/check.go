@@ -33,7 +33,6 @@ type outline struct {
 	memories  []limits
 	tables    []limits
 	exports   map[string]exported
-	start     bool
 }
 
 type imported struct {

@@ -64,7 +64,6 @@ func check(err error) {
 // assembler makes a module.
 type assembler struct {
 	types   []string // "params:results"
-	imports []byte
 	nImport uint32
 	names   map[string]uint32 // of functions and globals
 	n       map[string]uint32 // how many there are

@@ -1,0 +1,255 @@
+package wasmhost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+const (
+	spin      = `loop br 0 end`
+	importLog = `(import "sonde_v1" "log" (func $log (param i32 i32 i32) (result i32)))`
+	importNet = `(import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+		(import "sonde_v1" "read" (func $read (param i32 i32 i32) (result i32)))
+		(import "sonde_v1" "write" (func $write (param i32 i32 i32) (result i32)))
+		(import "sonde_v1" "close" (func $close (param i32) (result i32)))
+		(data 0 "tcp:db")`
+	// dial dials the target's port "db".
+	dial = `i32.const 0 i32.const 3 i32.const 3 i32.const 3 i32.const 0 i32.const 0 i32.const 0 i32.const 0 call $dial`
+)
+
+func TestHostileModulesEndInTheirNamedErrors(t *testing.T) {
+	tests := map[string]struct {
+		wat     string
+		outcome probe.Outcome
+		reason  probe.Reason
+	}{
+		"an endless loop":           {`(func $run (result i32) ` + spin + ` i32.const 1)`, probe.Failure, wasmhost.ReasonTimeout},
+		"a start that does not end": {`(func $spin ` + spin + `) (start $spin) (func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
+		"an endless _initialize": {`(func $spin ` + spin + `) (export "_initialize" (func $spin))
+			(func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
+		"endless recursion": {`(func $run (result i32) call $run i32.const 1 i32.add)`, probe.Unknown, wasmhost.ReasonStack},
+		"endless recursion that has a stack in memory": {`(global $sp (mut i32) 65536)
+			(func $run (result i32) global.get $sp i32.const 64 i32.sub global.set $sp
+				global.get $sp i32.const 7 i32.store call $run)`, probe.Unknown, wasmhost.ReasonTrap},
+		"memory without end": {`(func $run (result i32) block loop i32.const 1 memory.grow i32.const -1 i32.eq br_if 1 br 0 end end unreachable)`,
+			probe.Unknown, wasmhost.ReasonMemory},
+		"much memory at once": {`(func $run (result i32) i32.const 65535 memory.grow i32.const -1 i32.eq if unreachable end i32.const 1)`,
+			probe.Unknown, wasmhost.ReasonMemory},
+		"a table without end": {`(table 1) (func $run (result i32)
+			block loop ref.null func i32.const 1000 table.grow 0 i32.const -1 i32.eq br_if 1 br 0 end end i32.const 1)`, probe.Success, ""},
+		"a division by zero":    {`(func $run (result i32) i32.const 1 i32.const 0 i32.div_s)`, probe.Unknown, wasmhost.ReasonTrap},
+		"an address out of all": {`(func $run (result i32) i32.const -4 i32.load)`, probe.Unknown, wasmhost.ReasonTrap},
+		"an exit": {`(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+			(func $run (result i32) i32.const 0 call $exit i32.const 1)`, probe.Unknown, wasmhost.ReasonExit},
+		"a log without end": {importLog + `(func $run (result i32)
+			loop i32.const 2 i32.const 0 i32.const 4096 call $log drop br 0 end i32.const 1)`, probe.Unknown, wasmhost.ReasonLimit},
+		"dials without end": {importNet + `(func $run (result i32)
+			loop ` + dial + ` call $close drop br 0 end i32.const 1)`, probe.Unknown, wasmhost.ReasonLimit},
+		"writes without end": {importNet + `(func $run (result i32) (local $fd i32) ` + dial + ` local.set $fd
+			loop local.get $fd i32.const 0 i32.const 65536 call $write drop br 0 end i32.const 1)`, probe.Unknown, wasmhost.ReasonLimit},
+	}
+	var logged, dialled, received atomic.Int64
+	target := serve(t, func(conn net.Conn) {
+		dialled.Add(1)
+		n, _ := io.Copy(io.Discard, conn)
+		received.Add(n)
+	})
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dialled.Store(0)
+			received.Store(0)
+			logger := slog.New(slog.NewTextHandler(countingWriter{&logged}, nil))
+			p := load(t, wasmhost.Config{Module: wat("%s", test.wat), Logger: logger})
+			began := time.Now()
+			got := attempt(t, handler(t, p, nil), target, time.Second)
+			wantResult(t, got, test.outcome, test.reason)
+			if took := time.Since(began); took > plenty {
+				t.Errorf("it took %v", took)
+			}
+			if stats := p.Stats(); test.outcome != probe.Success && stats.Instances != 0 {
+				t.Errorf("its instance is kept: %+v", stats)
+			}
+		})
+	}
+	if n := logged.Load(); n > 100<<10 {
+		t.Errorf("%d bytes were logged", n)
+	}
+	if n := dialled.Load(); n > wasmhost.DefaultDials {
+		t.Errorf("%d connections came", n)
+	}
+	if n := received.Load(); n > wasmhost.DefaultBytesOut {
+		t.Errorf("%d bytes came", n)
+	}
+}
+
+// countingWriter counts bytes.
+type countingWriter struct{ n *atomic.Int64 }
+
+func (w countingWriter) Write(p []byte) (int, error) {
+	w.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func TestMemoryIsGivenBack(t *testing.T) {
+	hoard := `(func $run (result i32) (local $at i32)
+		i32.const 511 memory.grow drop
+		loop local.get $at i32.const 1 i32.store local.get $at i32.const 4096 i32.add local.tee $at i32.const 33554432 i32.lt_s br_if 0 end
+		unreachable)`
+	h := handler(t, load(t, wasmhost.Config{Module: wat("%s", hoard)}), nil)
+	for range 4 { // the fifth would have it suspended
+		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonTrap)
+	}
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	if stats.HeapAlloc > 64<<20 {
+		t.Errorf("%d MB are in use after 4 instances of 32 MB", stats.HeapAlloc>>20)
+	}
+}
+
+func TestLoopFreeCodeIsStopped(t *testing.T) {
+	t.Skip("functions that call themselves often without being deep are not stopped: wazero looks at loops only")
+	fib := `(func $fib (param $n i32) (result i32) local.get $n i32.const 2 i32.lt_s if i32 local.get $n else
+			local.get $n i32.const 1 i32.sub call $fib local.get $n i32.const 2 i32.sub call $fib i32.add end)
+		(func $run (result i32) i32.const 45 call $fib)`
+	h := handler(t, load(t, wasmhost.Config{Module: wat("%s", fib)}), nil)
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, 50*time.Millisecond), probe.Failure, wasmhost.ReasonTimeout)
+}
+
+func TestWildArgumentsAreSurvived(t *testing.T) {
+	target := serve(t, func(net.Conn) {}) // so that no read waits
+	for module, functions := range map[string][]abi.Function{
+		abi.HostModule: abi.Functions(),
+		abi.WASIModule: append(abi.WASI(), abi.WASIRefused()...),
+	} {
+		for _, f := range functions {
+			if f.Name == "proc_exit" {
+				continue
+			}
+			t.Run(f.Name, func(t *testing.T) {
+				got := attempt(t, handler(t, load(t, wasmhost.Config{Module: wildly(module, f)}), nil), target, plenty)
+				if got.Outcome != probe.Success {
+					t.Errorf("got %v %q: %s", got.Outcome, got.Reason, got.Detail)
+				}
+			})
+		}
+	}
+}
+
+// wildly calls a function with wild arguments, first of a dialled descriptor, then of
+// other ones.
+func wildly(module string, f abi.Function) []byte {
+	types := strings.NewReplacer("i", "i32 ", "l", "i64 ", "d", "f64 ")
+	var calls strings.Builder
+	for _, first := range []string{"local.get $fd", "i32.const 1", "i32.const 999", "i32.const 1002", "i32.const -1"} {
+		for _, wild := range []string{"0", "1", "-1", "65535", "65536", "-65536", "0x7fffffff", "-0x80000000"} {
+			for i, kind := range f.Params {
+				switch {
+				case i == 0 && kind == 'i':
+					calls.WriteString(first + " ")
+				case kind == 'd':
+					fmt.Fprintf(&calls, "f64.const NaN ")
+				default:
+					fmt.Fprintf(&calls, "%s.const %s ", map[rune]string{'i': "i32", 'l': "i64"}[kind], wild)
+				}
+			}
+			calls.WriteString("call $wild ")
+			if f.Results != "" {
+				calls.WriteString("drop ")
+			}
+		}
+	}
+	result := ""
+	if f.Results != "" {
+		result = "(result " + types.Replace(f.Results) + ")"
+	}
+	return wat(`%s (import %q %q (func $wild (param %s) %s))
+		(func $run (result i32) (local $fd i32) %s local.set $fd %s i32.const 1)`,
+		importNet, module, f.Name, types.Replace(f.Params), result, dial, calls.String())
+}
+
+func TestForeignDescriptorsAreRefused(t *testing.T) {
+	// The first attempt returns its descriptor as an unknown outcome; the second one
+	// reads from it, and from others that are not its own.
+	first := load(t, wasmhost.Config{Module: wat(`%s (func $run (result i32) %s i32.const 1000 i32.sub i32.const 3 i32.add)`, importNet, dial)})
+	target := serve(t, mute)
+	wantResult(t, attempt(t, handler(t, first, nil), target, plenty), probe.Failure, wasmhost.ReasonFailure)
+	second := `(func $try (param $fd i32)
+		local.get $fd i32.const 64 i32.const 8 call $read i32.const %[2]d i32.ne if unreachable end
+		local.get $fd i32.const 64 i32.const 8 call $write i32.const %[2]d i32.ne if unreachable end
+		local.get $fd call $close i32.const %[2]d i32.ne if unreachable end)
+		(func $run (result i32) (local $fd i32)
+			i32.const 0 call $try i32.const 1 call $try i32.const 3 call $try i32.const 1000 call $try i32.const -1 call $try
+			%[1]s local.tee $fd call $close drop local.get $fd call $try
+			i32.const 1)`
+	got := attempt(t, handler(t, load(t, wasmhost.Config{Module: wat(importNet+second, dial, -int(abi.EBADF))}), nil), target, plenty)
+	wantResult(t, got, probe.Success, "")
+}
+
+func TestADescriptorIsNeverUsedTwice(t *testing.T) {
+	h := handler(t, load(t, wasmhost.Config{Module: wat(`%s (global $last (mut i32) 0)
+		(func $run (result i32) (local $fd i32) %s local.tee $fd global.get $last i32.gt_s local.get $fd global.set $last)`, importNet, dial)}), nil)
+	target := serve(t, mute)
+	for range 3 {
+		wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
+	}
+}
+
+func TestOtherProbesGoOnBesideHostilePlugins(t *testing.T) {
+	good := handler(t, load(t, wasmhost.Config{Module: wat("(func $run (result i32) i32.const 1)")}), nil)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{}, 2)
+	for _, bad := range []string{`(func $run (result i32) ` + spin + ` i32.const 1)`, `(func $run (result i32) call $run i32.const 1 i32.add)`} {
+		h := handler(t, load(t, wasmhost.Config{Module: wat("%s", bad)}), nil)
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			for ctx.Err() == nil {
+				short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+				h.Probe(short, probe.Target{Name: "bad"})
+				cancel()
+			}
+		}()
+	}
+	worst := time.Duration(0)
+	for range 200 {
+		began := time.Now()
+		wantResult(t, attempt(t, good, probe.Target{Name: "good"}, plenty), probe.Success, "")
+		worst = max(worst, time.Since(began))
+		runtime.Gosched()
+	}
+	stop()
+	<-ended
+	<-ended
+	t.Logf("the good plugin's slowest attempt took %v", worst)
+}
+
+func TestACancelledAttemptSaysNothingOfTheTarget(t *testing.T) {
+	for name, code := range map[string]string{"in a loop": spin, "in a read": dial + ` i32.const 64 i32.const 8 call $read drop`} {
+		t.Run(name, func(t *testing.T) {
+			h := handler(t, load(t, wasmhost.Config{Module: wat(`%s (func $run (result i32) %s i32.const 3)`, importNet, code)}), nil)
+			reached := make(chan struct{})
+			target := serve(t, func(conn net.Conn) { close(reached); mute(conn) })
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if name == "in a loop" {
+				cancel(errors.New("enough"))
+			} else {
+				go func() { <-reached; cancel(errors.New("enough")) }()
+			}
+			wantResult(t, h.Probe(ctx, target), probe.Unknown, probe.ReasonStopped)
+		})
+	}
+}

@@ -25,7 +25,7 @@ import (
 // default.
 type Options struct {
 	Handlers map[string]Handler                        // by the name of their block
-	Plugin   func(Plugin) (Module, error)              // says what a plugin's file holds; errors are shown as those of Handler.Make; default: plugins are refused
+	Plugin   func(Engine, Plugin) (Module, error)      // reads a plugin's file; errors are shown as those of Handler.Make; default: plugins are refused
 	Vars     []Var                                     // --var, in order
 	VarFiles []Source                                  // --var-file, in order; each line is name = value, or a JSON object
 	Env      func(name string) (value string, ok bool) // default os.LookupEnv

@@ -53,10 +53,13 @@ func (o *OnTrap) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), b, "unknown", "failure")
 }
 
-// Module is what is known of a plugin's file without running it.
+// Module is a plugin's file.
 type Module struct {
-	SHA256  string  // of the file, 64 hexadecimal digits in small letters; empty when it could not be read
-	Handler Handler // what the plugin's handler block takes and makes
+	SHA256 string // of the file, 64 hexadecimal digits in small letters
+
+	// Load returns what the plugin's handler block takes and makes. It is only
+	// called for a file that may be used.
+	Load func() (Handler, error)
 }
 
 // plugins decodes the plugin blocks, and takes their handler blocks into the
@@ -156,16 +159,20 @@ func (l *loader) module(r *record, p Plugin) {
 		l.add(report{at: r.block.Header, summary: "plugins cannot be used here"})
 		return
 	}
-	m, err := l.options.Plugin(p)
-	if m.SHA256 != "" && !l.pinned(r, p, m.SHA256) {
+	m, err := l.options.Plugin(l.config.Engine, p)
+	if err == nil && !l.pinned(r, p, m.SHA256) {
 		return
+	}
+	var h Handler
+	if err == nil {
+		h, err = m.Load()
 	}
 	if err != nil {
 		l.fieldError(r, err)
 		return
 	}
-	m.Handler.Revision += m.SHA256
-	l.handlers[p.Name] = &handlerBlock{m.Handler, p.Name, newForm(m.Handler.Schema)}
+	h.Revision += m.SHA256
+	l.handlers[p.Name] = &handlerBlock{h, p.Name, newForm(h.Schema)}
 }
 
 // pinned reports a module that is not the one that was meant, or may be another

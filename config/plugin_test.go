@@ -16,16 +16,20 @@ import (
 const testSum = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 // testPlugin knows the files grpc.wasm and strange.wasm.
-func testPlugin(p Plugin) (Module, error) {
+func testPlugin(_ Engine, p Plugin) (Module, error) {
+	var h Handler
+	var err error
 	switch filepath.Base(p.Source) {
 	case "grpc.wasm":
-		return Module{SHA256: testSum, Handler: grpcHandler()}, nil
+		h = grpcHandler()
 	case "strange.wasm":
-		return Module{SHA256: testSum}, errors.New("strange.wasm is not made for Sonde: no section sonde.plugin")
+		err = errors.New("strange.wasm is not made for Sonde: no section sonde.plugin")
 	case "greedy.wasm":
-		return Module{SHA256: testSum}, &probe.FieldError{Field: "limits.memory", Problem: "is too small: the module needs 64MiB to start"}
+		err = &probe.FieldError{Field: "limits.memory", Problem: "is too small: the module needs 64MiB to start"}
+	default:
+		return Module{}, &probe.FieldError{Field: "source", Problem: "cannot be read: there is no such file"}
 	}
-	return Module{}, &probe.FieldError{Field: "source", Problem: "cannot be read: there is no such file"}
+	return Module{SHA256: testSum, Load: func() (Handler, error) { return h, err }}, nil
 }
 
 // grpcHandler has a field of each kind that a plugin can declare.
@@ -114,9 +118,9 @@ plugin "grpc" {
 
 func TestASourceStartsAtTheFolderOfItsFile(t *testing.T) {
 	var got []string
-	o := Options{Plugin: func(p Plugin) (Module, error) {
+	o := Options{Plugin: func(e Engine, p Plugin) (Module, error) {
 		got = append(got, filepath.ToSlash(p.Source))
-		return testPlugin(p)
+		return testPlugin(e, p)
 	}}
 	Parse([]Source{
 		{"/etc/sonde/a.hcl", []byte(`plugin "a" { source = "../lib/grpc.wasm" }`)},
@@ -148,10 +152,10 @@ func TestOnlyAModuleBesideTheConfigurationNeedsNoHash(t *testing.T) {
 
 func TestAnotherModuleMakesAnotherRevision(t *testing.T) {
 	revision := func(sum, manifest string) string {
-		o := Options{Plugin: func(Plugin) (Module, error) {
+		o := Options{Plugin: func(Engine, Plugin) (Module, error) {
 			h := grpcHandler()
 			h.Revision = manifest
-			return Module{SHA256: sum, Handler: h}, nil
+			return Module{SHA256: sum, Load: func() (Handler, error) { return h, nil }}, nil
 		}}
 		c := parseGood(t, pluginHeader+"probe \"liveness\" {\n grpc { port = 1 }\n }\n }\n", o)
 		return c.Set[probe.ID{Target: "shop", Kind: probe.Liveness}].Revision
@@ -171,6 +175,26 @@ func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
 	for _, text := range []string{"", "1", "B", "-1B", "+1B", "1.5MiB", "1 M", "9223372036854775807GiB", "8589934592GiB", "99999999999999999999B"} {
 		if got, ok := parseBytes(text); ok {
 			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}
+
+func TestAModuleThatIsNotPinnedIsNotLoaded(t *testing.T) {
+	o := Options{Plugin: func(Engine, Plugin) (Module, error) {
+		return Module{SHA256: testSum, Load: func() (Handler, error) {
+			t.Error("it was loaded")
+			return Handler{}, nil
+		}}, nil
+	}}
+	for _, text := range []string{
+		`plugin "a" { source = "/elsewhere/a.wasm" }`,
+		`plugin "a" {
+			source = "a.wasm"
+			sha256 = "` + strings.Repeat("0", 64) + `"
+		}`,
+	} {
+		if _, diags := parse(t, text, o); !diags.HasErrors() {
+			t.Errorf("%s: nothing was told", text)
 		}
 	}
 }

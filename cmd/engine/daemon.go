@@ -31,7 +31,8 @@ type daemon struct {
 
 	pods     *podDir        // nil for none
 	loaded   *config.Config // the configuration in use, without the pods
-	settings config.Engine  // those in use
+	plugins  atomic.Pointer[plugins]
+	settings config.Engine // those in use
 	engine   *engine.Engine
 	restarts *restart.Controller
 	api      *httpapi.Server // nil for none

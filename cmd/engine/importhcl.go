@@ -110,16 +110,43 @@ func quote(s string) string {
 // listWidth is how long a list may be in one line, in bytes.
 const listWidth = 80
 
-// list returns texts as a list, in one line when it is short.
+// list returns texts as a list, in one line when it is short. A script at its end
+// is written as it is.
 func list(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, s := range texts {
 		quoted[i] = quote(s)
+		if i+1 == len(texts) && isScript(s) {
+			quoted[i] = "<<EOT\n" + escape(s) + "EOT"
+		}
 	}
-	if line := "[" + strings.Join(quoted, ", ") + "]"; len(line) <= listWidth {
+	line := "[" + strings.Join(quoted, ", ") + "]"
+	if len(line) <= listWidth && !strings.Contains(line, "\n") {
 		return line
 	}
-	return "[\n" + strings.Join(quoted, ",\n") + ",\n]"
+	return "[\n" + strings.Join(quoted, ",\n") + comma(quoted) + "\n]"
+}
+
+// comma returns what stands behind the last element of a list. Nothing can stand
+// behind a script.
+func comma(elements []string) string {
+	if n := len(elements); n > 0 && strings.HasPrefix(elements[n-1], "<<") {
+		return ""
+	}
+	return ","
+}
+
+// isScript reports whether a text can stand between <<EOT and EOT.
+func isScript(s string) bool {
+	odd := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+	return strings.Count(s, "\n") > 1 && strings.HasSuffix(s, "\n") && !strings.ContainsFunc(s, odd) &&
+		!slices.ContainsFunc(strings.Split(s, "\n"), func(line string) bool { return strings.TrimSpace(line) == "EOT" }) &&
+		!strings.Contains(s, "$${") && !strings.Contains(s, "%%{")
+}
+
+// escape keeps a text from being taken for a template.
+func escape(s string) string {
+	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(s)
 }
 
 // object returns a map, whose values are expressions, in one line when it is short.

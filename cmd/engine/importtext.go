@@ -124,7 +124,7 @@ func (im *importer) life(c kube.Container) life {
 		problems = append([]string{err.Error()}, problems...)
 	}
 	if len(problems) > 0 {
-		return life{why: "the engine cannot start it: " + strings.Join(problems, "; "), address: "127.0.0.1", guessed: true}
+		return life{why: "the engine cannot start it: " + strings.Join(problems, "; "), address: loopback, guessed: true}
 	}
 	return life{words: words}
 }
@@ -132,7 +132,10 @@ func (im *importer) life(c kube.Container) life {
 // site writes where a container is reached. It puts the address into its target.
 func (im *importer) site(c *kube.Container, l life) {
 	im.out.comment("Image %s", c.Image)
-	c.Target.Address = cmp.Or(l.address, c.Target.Address, "127.0.0.1")
+	c.Target.Address = cmp.Or(l.address, c.Target.Address, loopback)
+	if l.words == nil {
+		c.Target.Env = nil // they are the process's
+	}
 	switch {
 	case l.guessed:
 		im.tell("It is only probed: %s.", l.why)
@@ -201,7 +204,7 @@ func (im *importer) probe(c kube.Container, p kube.Probe, l life) {
 		im.tell("The command of the %v probe runs on the engine's machine, not in the container.", p.Rule.Kind)
 	}
 	var out hclText
-	writeProbe(&out, p)
+	writeProbe(&out, p, c.Target.Env)
 	err := usable(im.handlers, p, c.Target)
 	if err == nil {
 		im.out.WriteString(out.String())
@@ -231,9 +234,10 @@ func usable(h kube.Handlers, p kube.Probe, t probe.Target) error {
 	return nil
 }
 
-func writeProbe(out *hclText, p kube.Probe) {
+// writeProbe writes a probe of a target with these variables.
+func writeProbe(out *hclText, p kube.Probe, env map[string]string) {
 	out.open("probe", p.Rule.Kind.String())
-	out.block(p.Name(), actionArguments(p.Action))
+	out.block(p.Name(), actionArguments(p.Action, env))
 	def := probe.Rule{}.WithDefaults()
 	if p.Rule.InitialDelay > 0 {
 		out.set("initial_delay", seconds(p.Rule.InitialDelay))
@@ -257,7 +261,7 @@ func writeProbe(out *hclText, p kube.Probe) {
 }
 
 // actionArguments returns what stands in a handler's block.
-func actionArguments(a kube.Action) []argument {
+func actionArguments(a kube.Action, env map[string]string) []argument {
 	var out []argument
 	add := func(name, value string) {
 		if value != "" {
@@ -266,7 +270,8 @@ func actionArguments(a kube.Action) []argument {
 	}
 	switch {
 	case a.Exec != nil:
-		add("command", list(literal(a.Exec.Command)))
+		isVariable := func(name string) bool { _, ok := env[name]; return ok }
+		add("command", list(protect(a.Exec.Command, isVariable)))
 	case a.HTTP != nil:
 		add("path", quote(a.HTTP.Path))
 		add("port", port(a.HTTP.Port))

@@ -24,20 +24,22 @@ func (in *inputs) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&in.files, "var-file", nil, "read variables from a `file`; can be repeated")
 }
 
-// load reads a configuration. It starts nothing.
-func (in *inputs) load(paths []string) (*config.Config, config.Diagnostics) {
+// load reads a configuration and loads its plugins. It starts nothing.
+func (in *inputs) load(paths []string, p *plugins) (*config.Config, config.Diagnostics) {
 	sources, diags := config.Read(orDefault(paths))
 	files, more := config.Read(in.files)
 	if diags = append(diags, more...); diags.HasErrors() {
 		return nil, diags
 	}
-	return config.Parse(sources, config.Options{Handlers: handlers(), Vars: in.vars, VarFiles: files})
+	loaded, diags := config.Parse(sources, config.Options{Handlers: handlers(), Plugin: p.open, Vars: in.vars, VarFiles: files})
+	fork(loaded.Set)
+	return loaded, diags
 }
 
 // loadOrTell is load, which shows what is wrong. The error has been told when it
 // is returned.
-func (in *inputs) loadOrTell(c *cobra.Command, paths []string, code int) (*config.Config, error) {
-	loaded, diags := in.load(paths)
+func (in *inputs) loadOrTell(c *cobra.Command, paths []string, p *plugins, code int) (*config.Config, error) {
+	loaded, diags := in.load(paths, p)
 	if err := tell(c, diags); err != nil {
 		return nil, err
 	}

@@ -82,6 +82,6 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
-	root.AddCommand(runCommand(), validateCommand(), fmtCommand(), probeCommand(), statusCommand(), importCommand(), versionCommand())
+	root.AddCommand(runCommand(), validateCommand(), fmtCommand(), probeCommand(), pluginCommand(), statusCommand(), importCommand(), versionCommand())
 	return root
 }

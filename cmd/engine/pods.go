@@ -26,9 +26,9 @@ func (f *podFlags) flags(c *cobra.Command) {
 }
 
 // load reads the configuration. With a directory of pods there need not be one.
-func (f *runFlags) load(paths []string) (*config.Config, config.Diagnostics) {
+func (f *runFlags) load(paths []string, p *plugins) (*config.Config, config.Diagnostics) {
 	if f.pods.dir == "" || len(paths) > 0 {
-		return f.inputs.load(paths)
+		return f.inputs.load(paths, p)
 	}
 	return config.Parse(nil, config.Options{Handlers: handlers(), Vars: f.vars})
 }

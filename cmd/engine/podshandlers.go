@@ -32,20 +32,41 @@ func execConfig(e kube.Exec) execprobe.Config {
 	return execprobe.Config{Command: literal(e.Command)}
 }
 
-// literal returns words for a command in which every $ shall stand for itself.
+// literal returns words for a command in which every $ shall stand for itself,
+// whatever variables there are.
 func literal(words []string) []string {
+	return protect(words, func(string) bool { return true })
+}
+
+// protect returns words for a command whose references are to be kept from being
+// replaced where their names are known.
+func protect(words []string, known func(name string) bool) []string {
 	out := make([]string, len(words))
 	for i, word := range words {
-		var b strings.Builder
-		for at, r := range word {
-			if next := word[at+1:]; r == '$' && (strings.HasPrefix(next, "$") || strings.HasPrefix(next, "(")) {
-				b.WriteByte('$')
-			}
-			b.WriteRune(r)
-		}
-		out[i] = b.String()
+		out[i] = protectWord(word, known)
 	}
 	return out
+}
+
+func protectWord(s string, known func(name string) bool) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "$")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteByte('$')
+		s = after
+		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
+		switch {
+		case strings.HasPrefix(after, "$"), closed && strings.HasPrefix(after, "(") && known(name):
+			b.WriteByte('$')
+		case closed && strings.HasPrefix(after, "("):
+			b.WriteString("(" + name + ")") // all of it is left as it is
+			s = rest
+		}
+	}
 }
 
 func httpConfig(h kube.HTTP) httpprobe.Config {

@@ -66,7 +66,9 @@ func probeCommand() *cobra.Command {
 
 // attempts makes the attempts that the arguments ask for, one after another.
 func attempts(c *cobra.Command, in *inputs, args []string) ([]report, error) {
-	loaded, err := in.loadOrTell(c, args[:1], exitNoAttempt)
+	p := newPlugins(c.Context(), waitForAll, warnings(c))
+	defer p.end()
+	loaded, err := in.loadOrTell(c, args[:1], p, exitNoAttempt)
 	if err != nil {
 		return nil, err
 	}

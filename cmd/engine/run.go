@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -52,14 +53,15 @@ func runCommand() *cobra.Command {
 
 // run runs the engine until a signal ends it.
 func run(c *cobra.Command, f *runFlags, paths []string) (err error) {
-	loaded, diags := f.load(paths)
+	level := &slog.LevelVar{}
+	logger := f.logger(c.ErrOrStderr(), level)
+	plugins := newPlugins(c.Context(), waitNever, logger)
+	loaded, diags := f.load(paths, plugins)
 	if diags.HasErrors() {
 		return f.refuse(c, diags)
 	}
+	log := logger(loaded.Engine)
 	f.override(&loaded.Engine)
-	level := &slog.LevelVar{}
-	level.Set(logLevel(loaded.Engine.LogLevel))
-	log := newLogger(c.ErrOrStderr(), loaded.Engine.LogFormat, level)
 	slog.SetDefault(log) // for what logs without being asked
 	logDiagnostics(log, diags)
 	signals := make(chan os.Signal, 4)
@@ -69,10 +71,26 @@ func run(c *cobra.Command, f *runFlags, paths []string) (err error) {
 	if d.pods, err = f.pods.open(log); err != nil {
 		return err
 	}
+	d.plugins.Store(plugins)
+	defer func() { d.plugins.Load().end() }()
 	if err := d.prepare(loaded); err != nil {
 		return err
 	}
 	return d.run(context.WithoutCancel(c.Context()))
+}
+
+// logger returns a function that returns the log, as the first engine block that it is
+// asked with has it.
+func (f *runFlags) logger(w io.Writer, level *slog.LevelVar) func(config.Engine) *slog.Logger {
+	var log *slog.Logger
+	return func(e config.Engine) *slog.Logger {
+		if log == nil {
+			f.override(&e)
+			level.Set(logLevel(e.LogLevel))
+			log = newLogger(w, e.LogFormat, level)
+		}
+		return log
+	}
 }
 
 func (f *runFlags) refuse(c *cobra.Command, diags config.Diagnostics) error {

@@ -12,6 +12,8 @@ import (
 func (d *daemon) obey(ctx context.Context, end func()) error {
 	look, stop := d.pods.looks()
 	defer stop()
+	reads := reading{daemon: d, done: make(chan reread)}
+	defer reads.stop()
 	var killed error
 	for asked := false; ; {
 		select {
@@ -21,10 +23,17 @@ func (d *daemon) obey(ctx context.Context, end func()) error {
 			if !asked {
 				d.lookAtPods()
 			}
+		case r := <-reads.done:
+			if asked {
+				r.plugins.leave(d.plugins.Load())
+				continue
+			}
+			d.reload(r)
+			reads.next(ctx)
 		case s := <-d.signals:
 			switch {
 			case s == syscall.SIGHUP && !asked:
-				d.reload()
+				reads.begin(ctx)
 			case s == syscall.SIGHUP: // too late
 			case !asked:
 				d.log.Info("ending processes by their grace periods; a second signal kills them", "signal", s.String())

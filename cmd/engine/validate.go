@@ -16,7 +16,9 @@ func validateCommand() *cobra.Command {
 		Use:   "validate [CONFIG...]",
 		Short: "Check a configuration and start nothing",
 		Long: "Validate checks files, or directories of *.hcl and *.hcl.json files; default " + defaultConfig + ".\n" +
-			"It shows every mistake, and exits with 1 when there is one. Warnings are no mistakes.",
+			"It shows every mistake, and exits with 1 when there is one. Warnings are no mistakes.\n\n" +
+			"A plugin's settings are checked by its manifest, and by the plugin itself where it does so, which\n" +
+			"can reach nothing meanwhile.",
 		Example: "  sonde validate --var env=prod /etc/sonde",
 		RunE: func(c *cobra.Command, paths []string) error {
 			if asJSON {
@@ -31,7 +33,7 @@ func validateCommand() *cobra.Command {
 }
 
 func validate(c *cobra.Command, in *inputs, paths []string) error {
-	loaded, err := in.loadOrTell(c, paths, exitFailed)
+	loaded, err := in.loadOrTell(c, paths, newPlugins(c.Context(), waitToCheck, silent), exitFailed)
 	if err != nil {
 		return err
 	}
@@ -41,7 +43,7 @@ func validate(c *cobra.Command, in *inputs, paths []string) error {
 }
 
 func validateJSON(c *cobra.Command, in *inputs, paths []string) error {
-	_, diags := in.load(paths)
+	_, diags := in.load(paths, newPlugins(c.Context(), waitToCheck, silent))
 	if err := diags.WriteJSON(c.OutOrStdout()); err != nil {
 		return err
 	}

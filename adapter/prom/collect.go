@@ -33,6 +33,9 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 			kubelet.add(t, c.engine.SuccessTimes)
 		}
 	}
+	for _, p := range c.plugins() {
+		s.plugin(p)
+	}
 	s.kubelet(kubelet)
 }
 

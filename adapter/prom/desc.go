@@ -9,6 +9,8 @@ type descriptions struct {
 	passing, undecided, errors, changes                     *prometheus.Desc
 	started, ready, live, restarts                          *prometheus.Desc
 	kubeletTotal, kubeletDuration                           *prometheus.Desc
+
+	plugin pluginDescriptions
 }
 
 // newDescriptions is a table.
@@ -41,6 +43,8 @@ func newDescriptions() descriptions {
 		live:     describe("sonde_target_live", "1 if none of the target's startup and liveness probes fails, else 0.", target),
 		restarts: describe("sonde_target_restarts_total", "How many instances came before the present one.", target),
 
+		plugin: newPluginDescriptions(),
+
 		kubeletTotal: describe("prober_probe_total",
 			"Cumulative number of a liveness, readiness or startup probe for a container by result.",
 			[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
@@ -56,10 +60,10 @@ func describe(name, help string, labels []string) *prometheus.Desc {
 
 // all returns the descriptions of our own metrics, without the kubelet's.
 func (d *descriptions) all() []*prometheus.Desc {
-	return []*prometheus.Desc{
+	return append(d.plugin.all(),
 		d.attempts, d.duration, d.inFlight, d.queued, d.skipped, d.lateness,
 		d.panics, d.dropped, d.probes, d.buildInfo,
 		d.passing, d.undecided, d.errors, d.changes,
 		d.started, d.ready, d.live, d.restarts,
-	}
+	)
 }

@@ -5,7 +5,7 @@
 // end with the target.
 //
 // The labels are kept few on purpose. A series is made for each probe and each
-// target, and for each kind, handler name and outcome that was seen. Reasons,
+// target, and for each kind, handler name and outcome that was seen. Reasons of results,
 // details and instances are not labels, since a stranger decides how many of
 // them there are.
 //
@@ -23,6 +23,18 @@
 //	sonde_probe_changes_total{target,kind,probe}             counter
 //	sonde_target_started{target}, and _ready and _live       gauges, 1 or 0
 //	sonde_target_restarts_total{target}                      counter
+//
+// Of each plugin, with the label plugin:
+//
+//	sonde_plugin_ready, _suspended, _cache_hit               gauges, 1 or 0
+//	sonde_plugin_compile_seconds                             gauge
+//	sonde_plugin_instances{state="busy"|"idle"}              gauge
+//	sonde_plugin_attempts_waiting, _held_connections         gauges
+//	sonde_plugin_waits_total, _instances_started_total       counters
+//	sonde_plugin_start_seconds_total, _suspensions_total     counters
+//	sonde_plugin_faults_total{reason}                        counter
+//	sonde_plugin_refused_total, _log_dropped_total           counters
+//	sonde_plugin_value{name}, _value_total{name}             what the plugin itself has set
 //
 // The label probe is the probe's name; it is empty for a kind's only probe.
 //

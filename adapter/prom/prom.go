@@ -30,6 +30,10 @@ type Config struct {
 	Engine  Engine // required
 	Version string // of the program, for sonde_build_info; default "unknown"
 
+	// Plugins returns what is to be shown of plugins. It is called by each
+	// scrape. Default: there are none.
+	Plugins func() []Plugin
+
 	// Compatibility with probe.Kubelet adds the kubelet's own metrics, so that
 	// dashboards made for it go on working. Default: none.
 	//
@@ -50,6 +54,7 @@ type Config struct {
 // may be used by any number of goroutines at once.
 type Collector struct {
 	engine  Engine
+	plugins func() []Plugin
 	version string
 	kubelet bool
 	desc    descriptions
@@ -61,7 +66,11 @@ func New(c Config) *Collector {
 	if version == "" {
 		version = "unknown"
 	}
-	return &Collector{engine: c.Engine, version: version, kubelet: c.Compatibility == probe.Kubelet, desc: newDescriptions()}
+	plugins := c.Plugins
+	if plugins == nil {
+		plugins = func() []Plugin { return nil }
+	}
+	return &Collector{engine: c.Engine, plugins: plugins, version: version, kubelet: c.Compatibility == probe.Kubelet, desc: newDescriptions()}
 }
 
 // Handler returns a handler for /metrics with a registry of its own. It shows

@@ -89,14 +89,16 @@ func (d *daemon) listen() (err error) {
 		return err
 	}
 	d.api, err = httpapi.New(httpapi.Config{
-		Engine:  d.engine,
-		Metrics: prom.New(prom.Config{Engine: d.engine, Version: version(), Compatibility: d.settings.Compatibility}).Handler(),
-		Alive:   d.ready,
-		Ready:   d.ready,
-		Listen:  d.settings.Listen,
-		Token:   token,
-		TLS:     secured(d.settings.TLS),
-		Logger:  d.log,
+		Engine: d.engine,
+		Metrics: prom.New(prom.Config{
+			Engine: d.engine, Plugins: d.pluginStats, Version: version(), Compatibility: d.settings.Compatibility,
+		}).Handler(),
+		Alive:  d.ready,
+		Ready:  d.ready,
+		Listen: d.settings.Listen,
+		Token:  token,
+		TLS:    secured(d.settings.TLS),
+		Logger: d.log,
 	})
 	if err != nil {
 		return err

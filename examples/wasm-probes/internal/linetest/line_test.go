@@ -1,0 +1,145 @@
+// Package linetest holds the line plugins, which are the same probe in several
+// languages, to what their README.md says, against real servers.
+package linetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// plenty is more time than anything takes that ends by itself.
+const plenty = 10 * time.Second
+
+// missingTools is what build.sh exits with when the tools it needs are missing.
+const missingTools = 77
+
+// builds are what build.sh made of each folder: it is run once for all tests.
+var builds = map[string]func() (string, error){
+	"line-c": sync.OnceValues(func() (string, error) { return build("line-c") }),
+}
+
+// errSkip wraps what build.sh says when it has not got its tools.
+var errSkip = errors.New("skipped")
+
+// temp is the folder that everything is built into. TestMain makes and removes it.
+var temp string
+
+func TestMain(m *testing.M) {
+	var err error
+	if temp, err = os.MkdirTemp("", "linetest"); err != nil {
+		panic(err)
+	}
+	if err = trustOwnCertificates(temp); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(temp)
+	os.Exit(code)
+}
+
+// build runs a folder's build.sh and returns where the plugins are.
+func build(folder string) (string, error) {
+	dir := filepath.Join(temp, folder)
+	out, err := exec.Command("../../"+folder+"/build.sh", dir).CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == missingTools:
+		return "", fmt.Errorf("%w: %s", errSkip, out)
+	case err != nil:
+		return "", fmt.Errorf("build.sh: %w\n%s", err, out)
+	}
+	return dir, nil
+}
+
+// plugin returns the bytes of a plugin that a folder's build.sh makes, or skips.
+func plugin(t *testing.T, folder, name string) []byte {
+	t.Helper()
+	dir, err := builds[folder]()
+	if errors.Is(err, errSkip) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skipf("build.sh has not built %s: its tools are missing", name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return module
+}
+
+func TestCWithoutALibc(t *testing.T) { testPlugin(t, plugin(t, "line-c", "line.wasm")) }
+func TestCWithALibc(t *testing.T)    { testPlugin(t, plugin(t, "line-c", "line-posix.wasm")) }
+
+// testPlugin runs all tests on one plugin.
+func testPlugin(t *testing.T, module []byte) {
+	p := load(t, wasmhost.Config{Module: module})
+	t.Run("Answers", func(t *testing.T) { testAnswers(t, p) })
+	t.Run("Trouble", func(t *testing.T) { testTrouble(t, p) })
+	t.Run("TLS", func(t *testing.T) { testTLS(t, p) })
+	t.Run("Settings", func(t *testing.T) { testSettings(t, p) })
+	t.Run("Texts", func(t *testing.T) { testTexts(t, p) })
+	t.Run("Kept", func(t *testing.T) { testKept(t, p) })
+	t.Run("Change", func(t *testing.T) { testChange(t, p) })
+	t.Run("Grants", func(t *testing.T) { testGrants(t, module) })
+	t.Run("Instances", func(t *testing.T) { testInstances(t, module) })
+}
+
+func load(t *testing.T, c wasmhost.Config) *wasmhost.Plugin {
+	t.Helper()
+	c.AllowUnpinned = true
+	p, err := wasmhost.Load(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// settings are those of a handler block.
+type settings = map[string]any
+
+func handler(t *testing.T, p *wasmhost.Plugin, s settings) *wasmhost.Handler {
+	t.Helper()
+	h, err := p.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// attempt makes one attempt.
+func attempt(t *testing.T, h *wasmhost.Handler, target probe.Target, timeout time.Duration) probe.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return h.Probe(ctx, target)
+}
+
+// want is a result: its detail has the text in it.
+type want struct {
+	outcome probe.Outcome
+	reason  probe.Reason
+	detail  string
+}

@@ -1,0 +1,122 @@
+//go:build !wasip1
+
+package guest
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+)
+
+// Conn is a connection that the host has made. It is a net.Conn. While it waits, all
+// goroutines of a plugin wait, so that it is for one goroutine at a time.
+type Conn struct {
+	net.Conn
+	host string // that was dialled, with the port
+	gone bool   // closed, held, or a net.Conn now
+}
+
+// Close closes the connection. After the first call, and after Hold and NetConn, it
+// does nothing.
+func (c *Conn) Close() error {
+	if c.gone {
+		return nil
+	}
+	c.gone = true
+	return c.Conn.Close()
+}
+
+// StartTLS makes the handshake of a TLS client. Nothing may be left unread.
+func (c *Conn) StartTLS(t TLS) error {
+	if err := c.handshake(context.Background(), t.options()); err != nil {
+		return reached("tls", err)
+	}
+	return nil
+}
+
+func (c *Conn) handshake(ctx context.Context, options string) error {
+	config, err := c.config(options)
+	if err != nil {
+		return err
+	}
+	secure := tls.Client(c.Conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	c.Conn = secure
+	return nil
+}
+
+func (c *Conn) config(options string) (*tls.Config, error) {
+	config := &tls.Config{}
+	config.ServerName, _, _ = net.SplitHostPort(c.host)
+	var cert, key string
+	eachLine(options, func(name, value string) {
+		switch name {
+		case "server_name":
+			config.ServerName = value
+		case "alpn":
+			config.NextProtos = append(config.NextProtos, value)
+		case "verify":
+			config.InsecureSkipVerify = value == "none"
+		case "ca_pem":
+			config.RootCAs = x509.NewCertPool()
+			config.RootCAs.AppendCertsFromPEM([]byte(value))
+		case "cert_pem":
+			cert = value
+		case "key_pem":
+			key = value
+		}
+	})
+	if cert == "" {
+		return config, nil
+	}
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	config.Certificates = []tls.Certificate{pair}
+	return config, err
+}
+
+// Info returns what is known of the connection, or "".
+func (c *Conn) Info(what Info) string {
+	switch what {
+	case InfoRemote:
+		return c.RemoteAddr().String()
+	case InfoLocal:
+		return c.LocalAddr().String()
+	}
+	secure, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return ""
+	}
+	switch state := secure.ConnectionState(); what {
+	case InfoALPN:
+		return state.NegotiatedProtocol
+	case InfoTLS:
+		return tls.VersionName(state.Version)[len("TLS "):]
+	case InfoCertificate:
+		return certificateLines(state.PeerCertificates[0])
+	}
+	return ""
+}
+
+func certificateLines(c *x509.Certificate) string {
+	b := appendLine(nil, "sha256", fmt.Sprintf("%x", sha256.Sum256(c.Raw)))
+	b = appendLine(b, "not_before", fmt.Sprint(c.NotBefore.Unix()))
+	b = appendLine(b, "not_after", fmt.Sprint(c.NotAfter.Unix()))
+	b = appendLine(b, "subject", c.Subject.String())
+	b = appendLine(b, "issuer", c.Issuer.String())
+	for _, name := range c.DNSNames {
+		b = appendLine(b, "dns", name)
+	}
+	return string(b)
+}
+
+// NetConn turns the connection into one for libraries: while it waits, other
+// goroutines run. The Conn must not be used any more.
+func (c *Conn) NetConn() (net.Conn, error) {
+	c.gone = true
+	return c.Conn, nil
+}

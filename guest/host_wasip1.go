@@ -1,0 +1,195 @@
+package guest
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// The functions of the host, as wasmhost/abi describes them.
+
+//go:wasmimport sonde_v1 input
+func hostInput(kind int32, buf *byte, limit int32) int32
+
+//go:wasmimport sonde_v1 output
+func hostOutput(kind int32, text string) int32
+
+//go:wasmimport sonde_v1 log
+func hostLog(level int32, text string) int32
+
+//go:wasmimport sonde_v1 metric
+func hostMetric(kind int32, name string, value float64) int32
+
+//go:wasmimport sonde_v1 remaining
+func hostRemaining() int64
+
+//go:wasmimport sonde_v1 resolve
+func hostResolve(name string, buf *byte, limit int32) int32
+
+//go:wasmimport sonde_v1 dial
+func hostDial(network, address, options string, flags, timeout int32) int32
+
+//go:wasmimport sonde_v1 start_tls
+func hostStartTLS(fd int32, options string) int32
+
+//go:wasmimport sonde_v1 conn_info
+func hostConnInfo(fd int32, what uint32, buf *byte, limit int32) int32
+
+//go:wasmimport sonde_v1 deadline
+func hostDeadline(fd, which int32, ns int64) int32
+
+//go:wasmimport sonde_v1 read
+func hostRead(fd int32, buf *byte, length int32) int32
+
+//go:wasmimport sonde_v1 write
+func hostWrite(fd int32, buf *byte, length int32) int32
+
+//go:wasmimport sonde_v1 close
+func hostClose(fd int32) int32
+
+//go:wasmimport sonde_v1 hold
+func hostHold(fd int32, key string) int32
+
+//go:wasmimport sonde_v1 held
+func hostHeld(key string, flags int32) int32
+
+// The numbers of wasmhost/abi.
+const (
+	inputSettings = 1
+	inputTarget   = 2
+	inputState    = 3
+	inputError    = 4
+
+	outputDetail = 1
+	outputReason = 2
+	outputState  = 3
+	outputField  = 4
+
+	flagNonblock = 1
+
+	deadlineRead  = 1
+	deadlineWrite = 2
+)
+
+// scratch is where the host writes. One call at a time does so.
+var scratch = make([]byte, 4<<10)
+
+// ask calls f with a buffer until its answer fits. The answer is good until the
+// next call.
+func ask(f func(buf *byte, limit int32) int32) ([]byte, int32) {
+	for {
+		n := f(unsafe.SliceData(scratch), int32(len(scratch)))
+		if n <= int32(len(scratch)) {
+			return scratch[:max(n, 0)], n
+		}
+		scratch = make([]byte, n)
+	}
+}
+
+func input(kind int32) []byte {
+	b, _ := ask(func(buf *byte, limit int32) int32 { return hostInput(kind, buf, limit) })
+	return b
+}
+
+// trouble returns the error for a negative result, with what the host has to say
+// about it.
+func trouble(op string, result int32) error {
+	e := &Error{Op: op, Err: syscall.Errno(-result)}
+	if e.Err == syscall.ETIMEDOUT {
+		e.Err = os.ErrDeadlineExceeded
+	}
+	eachLine(string(input(inputError)), func(key, value string) {
+		switch key {
+		case "reason":
+			e.Reason = value
+		case "detail":
+			e.detail = value
+		}
+	})
+	return e
+}
+
+// ours are the errors that say nothing about a target: a grant is missing, or a
+// limit was reached.
+var ours = []syscall.Errno{syscall.Errno(76), syscall.EMFILE, syscall.ENOSPC, syscall.ECONNABORTED}
+
+// explain returns the reason of an error that only this system has.
+func explain(error) string { return "" }
+
+// host is the way to the outside.
+type host struct{ endpoint }
+
+func (*host) dial(ctx context.Context, network, address, options string, nonblock bool) (*Conn, error) {
+	op := "dial " + network + " " + address
+	wait, err := millisecondsOf(ctx)
+	if err != nil {
+		return nil, &Error{Op: op, Err: err}
+	}
+	var flags int32
+	if nonblock {
+		flags = flagNonblock
+	}
+	fd := hostDial(network, address, options, flags, wait)
+	if fd < 0 {
+		return nil, trouble(op, fd)
+	}
+	return &Conn{fd: fd, network: network, nonblock: nonblock}, nil
+}
+
+// millisecondsOf returns what is left of ctx as dial wants it: 0 for the attempt's own
+// deadline.
+func millisecondsOf(ctx context.Context) (int32, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	at, ok := ctx.Deadline()
+	if !ok {
+		return 0, nil
+	}
+	left := max(time.Until(at).Milliseconds(), 1)
+	return int32(min(left, 1<<31-1)), nil
+}
+
+func (*host) resolve(_ context.Context, name string) ([]netip.Addr, error) {
+	b, n := ask(func(buf *byte, limit int32) int32 { return hostResolve(name, buf, limit) })
+	if n < 0 {
+		return nil, trouble("resolve "+name, n)
+	}
+	var found []netip.Addr
+	for line := range strings.Lines(string(b)) {
+		if a, err := netip.ParseAddr(strings.TrimSuffix(line, "\n")); err == nil {
+			found = append(found, a)
+		}
+	}
+	return found, nil
+}
+
+func (*host) hold(key string, c *Conn) error {
+	if n := hostHold(c.fd, key); n < 0 {
+		return trouble("hold "+key, n)
+	}
+	c.gone = true
+	return nil
+}
+
+func (*host) held(key string) (*Conn, bool) {
+	fd := hostHeld(key, 0)
+	return &Conn{fd: fd}, fd >= 0
+}
+
+func (*host) state() []byte { return append([]byte{}, input(inputState)...) }
+
+func (*host) setState(b []byte) error {
+	if n := hostOutput(outputState, unsafe.String(unsafe.SliceData(b), len(b))); n < 0 {
+		return trouble("state", n)
+	}
+	return nil
+}
+
+func (*host) log(l Level, text string) { hostLog(int32(l), text) }
+
+func (*host) metric(kind int32, name string, value float64) { hostMetric(kind, name, value) }

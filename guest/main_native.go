@@ -1,0 +1,58 @@
+//go:build !wasip1
+
+package guest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime/debug"
+)
+
+// Main is what a plugin's main calls. Outside of a host it prints the plugin's
+// manifest as JSON or, with -o, builds the plugin: go run . -o redis.wasm. In a host
+// it is never called.
+func Main() {
+	out := flag.String("o", "", "compile the plugin to this `file`")
+	flag.Parse()
+	if err := write(*out); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func write(out string) error {
+	text, err := manifestOf(registered)
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		_, err := fmt.Println(string(text))
+		return err
+	}
+	if err := compile(out); err != nil {
+		return err
+	}
+	module, err := os.ReadFile(out)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, withManifest(module, text), 0o644)
+}
+
+// compile builds the running program once more, for WebAssembly. The same sources
+// give the same bytes wherever they lie.
+func compile(out string) error {
+	pkg := "."
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Path != "" {
+		pkg = info.Path
+	}
+	build := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-o", out, pkg)
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("go build %s: %w", pkg, err)
+	}
+	return nil
+}

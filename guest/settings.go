@@ -1,0 +1,107 @@
+package guest
+
+import (
+	"reflect"
+	"strings"
+	"time"
+)
+
+// tag is what stands in `sonde:"name,option"`.
+type tag struct {
+	name                string
+	required, sensitive bool
+}
+
+// tagOf returns the tag of a field. It returns false when the field is no setting.
+func tagOf(f reflect.StructField) (tag, bool) {
+	text, ok := f.Tag.Lookup("sonde")
+	if !ok || text == "-" {
+		return tag{}, false
+	}
+	name, options, _ := strings.Cut(text, ",")
+	t := tag{name: name}
+	for option := range strings.SplitSeq(options, ",") {
+		switch option {
+		case "required":
+			t.required = true
+		case "sensitive":
+			t.sensitive = true
+		}
+	}
+	return t, true
+}
+
+// fieldOf returns the field of a struct that holds a setting.
+func fieldOf(v reflect.Value, name string) (reflect.Value, bool) {
+	t := v.Type()
+	for i := range t.NumField() {
+		if tag, ok := tagOf(t.Field(i)); ok && tag.name == name {
+			return v.Field(i), true
+		}
+	}
+	return reflect.Value{}, false
+}
+
+// decode reads the JSON of settings into a struct. Settings that it does not have
+// are skipped. The host has checked them by the schema, so that an error means that
+// the manifest is not that of this program.
+func decode(text []byte, into any) error {
+	r := reader{text: text}
+	if err := r.object(reflect.ValueOf(into).Elem(), ""); err != nil {
+		return err
+	}
+	if r.space(); r.at < len(r.text) {
+		return &FieldError{"settings", "have something behind them"}
+	}
+	return nil
+}
+
+// object reads the settings of one block; path is the block's name and a dot.
+func (r *reader) object(v reflect.Value, path string) error {
+	return r.members(func(name string) error {
+		field, ok := fieldOf(v, name)
+		if !ok {
+			return r.skip()
+		}
+		return r.setting(field, path+name)
+	})
+}
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	stringsType  = reflect.TypeFor[[]string]()
+	mapType      = reflect.TypeFor[map[string]string]()
+)
+
+// setting reads one value.
+func (r *reader) setting(v reflect.Value, name string) (err error) {
+	if r.null() {
+		v.SetZero()
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.String:
+		err = r.into(v.SetString)
+	case reflect.Bool:
+		err = r.boolean(v.SetBool)
+	case reflect.Int, reflect.Int64:
+		err = r.integer(v.SetInt)
+	case reflect.Float64:
+		err = r.float(v.SetFloat)
+	case reflect.Slice:
+		var list []string
+		err = r.elements(func() error { return r.into(func(s string) { list = append(list, s) }) })
+		v.Set(reflect.ValueOf(list))
+	case reflect.Map:
+		m := make(map[string]string)
+		err = r.members(func(key string) error { return r.into(func(s string) { m[key] = s }) })
+		v.Set(reflect.ValueOf(m))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return r.object(v.Elem(), name+".")
+	}
+	if err != nil {
+		return &FieldError{name, "has another type than the plugin: " + err.Error()}
+	}
+	return nil
+}

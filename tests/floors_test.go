@@ -43,6 +43,7 @@ var places = []place{
 	{path: "engine/internal/...", floor: 1},
 	{path: "builtin/internal/...", floor: 1},
 	{path: "internal/command", floor: 1},
+	{path: "internal/poll", floor: 1},
 	{path: "engine", floor: 2},
 	{path: "builtin/...", floor: 2},
 	{path: "wasmhost", floor: 2, house: "wasmhost"},

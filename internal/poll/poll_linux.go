@@ -1,0 +1,141 @@
+package poll
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Set is a set of descriptors to wait for. Wake may be called at any time, by many
+// goroutines at once, until Close; all else by one goroutine.
+type Set struct {
+	epoll  int
+	event  int // an eventfd, for Wake
+	ready  [128]syscall.EpollEvent
+	coarse bool // the kernel has no epoll_pwait2
+}
+
+// wakeKey is the key of the eventfd.
+const wakeKey = 1<<32 - 1
+
+// changes is what a descriptor is waited for: any change of what can be done with
+// it. Once is enough for its whole life.
+const changes = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | edge
+
+const edge = 1 << 31 // syscall.EPOLLET, which is negative
+
+// sysEpollPwait2 is epoll_pwait2's number, the same on all of Linux's
+// architectures that Go knows; Linux has it since 5.11.
+const sysEpollPwait2 = 441
+
+// New returns an empty Set. Close it.
+func New() (*Set, error) {
+	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	event, _, errno := syscall.Syscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if errno != 0 {
+		return nil, errors.Join(fmt.Errorf("eventfd2: %w", errno), syscall.Close(epoll))
+	}
+	s := &Set{epoll: epoll, event: int(event)}
+	if err := s.add(s.event, wakeKey, syscall.EPOLLIN|edge); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Add begins to wait for changes of a descriptor, under a key below 1<<32 - 1. A
+// descriptor that is closed leaves the set by itself.
+func (s *Set) Add(fd int, key uint32) error { return s.add(fd, key, changes) }
+
+func (s *Set) add(fd int, key, events uint32) error {
+	e := syscall.EpollEvent{Events: events, Fd: int32(key)}
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_CTL,
+		uintptr(s.epoll), syscall.EPOLL_CTL_ADD, uintptr(fd), uintptr(unsafe.Pointer(&e)), 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("epoll_ctl: %w", errno)
+	}
+	return nil
+}
+
+// Wait returns when a descriptor has changed, when Wake was called, or when the
+// timeout has passed; a negative one never does. It may return earlier. It has called ready with the key
+// of each descriptor that has changed.
+func (s *Set) Wait(timeout time.Duration, ready func(key uint32)) error {
+	n, err := s.wait(timeout)
+	for _, e := range s.ready[:n] {
+		if key := uint32(e.Fd); key == wakeKey {
+			s.drain()
+		} else {
+			ready(key)
+		}
+	}
+	return err
+}
+
+func (s *Set) wait(timeout time.Duration) (int, error) {
+	if !s.coarse {
+		n, errno := s.pwait2(timeout)
+		if errno != syscall.ENOSYS {
+			return n, failed(errno)
+		}
+		s.coarse = true
+	}
+	ms := -1
+	if timeout >= 0 {
+		ms = int((timeout + time.Millisecond - 1) / time.Millisecond)
+	}
+	n, err := syscall.EpollWait(s.epoll, s.ready[:], ms)
+	if err == nil {
+		return n, nil
+	}
+	errno, _ := err.(syscall.Errno)
+	return 0, failed(errno)
+}
+
+// failed returns an error of a wait. A signal is none.
+func failed(errno syscall.Errno) error {
+	if errno == 0 || errno == syscall.EINTR {
+		return nil
+	}
+	return fmt.Errorf("epoll_wait: %w", errno)
+}
+
+// pwait2 waits by nanoseconds. A wait for nothing needs no other thread to step in
+// meanwhile.
+func (s *Set) pwait2(timeout time.Duration) (int, syscall.Errno) {
+	call := syscall.Syscall6
+	var limit *syscall.Timespec
+	if timeout >= 0 {
+		t := syscall.NsecToTimespec(int64(timeout))
+		limit = &t
+	}
+	if timeout == 0 {
+		call = syscall.RawSyscall6
+	}
+	n, _, errno := call(sysEpollPwait2, uintptr(s.epoll), uintptr(unsafe.Pointer(&s.ready[0])), uintptr(len(s.ready)),
+		uintptr(unsafe.Pointer(limit)), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+// Wake ends a Wait, or the next one if there is none.
+func (s *Set) Wake() {
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	_, _ = syscall.Write(s.event, one[:]) // it fails only when somebody else has woken it
+}
+
+func (s *Set) drain() {
+	var count [8]byte
+	_, _ = syscall.Read(s.event, count[:])
+}
+
+// Close frees what the Set has of the system.
+func (s *Set) Close() error { return errors.Join(syscall.Close(s.event), syscall.Close(s.epoll)) }

@@ -1,0 +1,26 @@
+//go:build !linux
+
+package poll
+
+import (
+	"errors"
+	"time"
+)
+
+// Set is a set of descriptors to wait for. There is none on this system.
+type Set struct{}
+
+// New returns errors.ErrUnsupported.
+func New() (*Set, error) { return nil, errors.ErrUnsupported }
+
+// Add does nothing.
+func (*Set) Add(fd int, key uint32) error { return errors.ErrUnsupported }
+
+// Wait does nothing.
+func (*Set) Wait(time.Duration, func(key uint32)) error { return errors.ErrUnsupported }
+
+// Wake does nothing.
+func (*Set) Wake() {}
+
+// Close does nothing.
+func (*Set) Close() error { return nil }

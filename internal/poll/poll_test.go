@@ -1,0 +1,111 @@
+//go:build linux
+
+package poll_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/poll"
+)
+
+func set(t *testing.T) *poll.Set {
+	t.Helper()
+	s, err := poll.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func wait(t *testing.T, s *poll.Set, timeout time.Duration) (keys []uint32) {
+	t.Helper()
+	if err := s.Wait(timeout, func(key uint32) { keys = append(keys, key) }); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// pipe returns a pipe whose reading end is watched under a key.
+func pipe(t *testing.T, s *poll.Set, key uint32) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	if err := s.Add(int(r.Fd()), key); err != nil {
+		t.Fatal(err)
+	}
+	return r, w
+}
+
+func TestChangesAreToldByTheirKeysOnce(t *testing.T) {
+	s := set(t)
+	_, a := pipe(t, s, 1)
+	_, b := pipe(t, s, 1<<31)
+	if got := wait(t, s, 0); len(got) != 0 {
+		t.Errorf("nothing has changed, and it tells of %v", got)
+	}
+	a.WriteString("x")
+	b.WriteString("x")
+	if got := wait(t, s, time.Minute); !slices.Equal(got, []uint32{1, 1 << 31}) {
+		t.Errorf("got %v", got)
+	}
+	if got := wait(t, s, 0); len(got) != 0 {
+		t.Errorf("nothing is new, and it tells of %v", got)
+	}
+	b.Close()
+	if got := wait(t, s, time.Minute); !slices.Equal(got, []uint32{1 << 31}) {
+		t.Errorf("got %v, want the end of the second", got)
+	}
+}
+
+func TestAClosedDescriptorLeaves(t *testing.T) {
+	s := set(t)
+	r, w := pipe(t, s, 1)
+	w.WriteString("x")
+	r.Close()
+	if got := wait(t, s, 0); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestWakeEndsAWaitOrTheNextOne(t *testing.T) {
+	s := set(t)
+	s.Wake()
+	s.Wake()
+	wait(t, s, -1)
+	woken := make(chan struct{})
+	go func() {
+		defer close(woken)
+		s.Wake()
+	}()
+	wait(t, s, -1)
+	<-woken
+	if got := wait(t, s, 0); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestATimeoutPasses(t *testing.T) {
+	s := set(t)
+	const timeout = 1500 * time.Microsecond
+	waits := 0
+	for start := time.Now(); time.Since(start) < timeout; waits++ { // a signal ends a wait early
+		if got := wait(t, s, timeout); len(got) != 0 {
+			t.Errorf("got %v", got)
+		}
+	}
+	if waits > 100 {
+		t.Errorf("it did not wait, %d times", waits)
+	}
+}

@@ -1,0 +1,46 @@
+package probe
+
+// A Stepper is a Handler whose attempts need no goroutine while they wait: it
+// works on a descriptor that does not block, and the engine calls it whenever
+// there is something to be done. It must find what Probe finds.
+type Stepper interface {
+	Handler
+
+	// Step takes an attempt as far as it goes without waiting, and says what has
+	// to happen next. It is called from one goroutine at a time for each attempt,
+	// and must return within microseconds.
+	Step(a *Attempt) Progress
+}
+
+// Attempt is one attempt of a Stepper. The engine makes it, and uses it for
+// another attempt when it is over.
+type Attempt struct {
+	Target Target
+	Event  Event  // why Step is called
+	FD     int    // the descriptor to wait for; it is the Stepper's to open and to close
+	State  int    // the Stepper's own; 0 when an attempt begins
+	Buffer []byte // likewise; it may be kept for another attempt, whoever makes that
+	Result Result // to be filled in before StepDone
+}
+
+// Event says why Step is called.
+type Event uint8
+
+// The events of an attempt.
+const (
+	StepBegin Event = iota // it begins
+	StepReady              // something may be done with FD; or not
+	StepLate               // the timeout has passed: say so, close FD, and be done
+	StepStop               // nobody asks any more: close FD, and be done
+)
+
+// Progress is what has to happen next in an attempt.
+type Progress uint8
+
+// What has to happen next. The engine waits for FD by edges: a Stepper that
+// waits has been told by the system that it would block.
+const (
+	StepDone  Progress = iota // nothing: Result says what was found, and FD is closed
+	StepWait                  // call Step again when FD is ready
+	StepBlock                 // call Probe instead: this attempt cannot be made in steps. FD is closed
+)

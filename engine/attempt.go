@@ -60,7 +60,7 @@ func try(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, pan
 	}
 	good := res.Outcome == probe.Success || res.Outcome == probe.Warning
 	if good && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return probe.Fail(probe.ReasonTimeout, "answered after the timeout of %v: %s", p.Rule.Timeout, res.Detail), false
+		return tooLate(p.Rule.Timeout, res.Detail), false
 	}
 	if res.Outcome > probe.Failure {
 		return probe.Broken(probe.ReasonPanic, "handler returned the outcome %s", fmt.Sprint(res.Outcome)), false
@@ -68,11 +68,15 @@ func try(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, pan
 	return res, false
 }
 
+func tooLate(timeout time.Duration, detail string) probe.Result {
+	return probe.Fail(probe.ReasonTimeout, "answered after the timeout of %v: %s", timeout, detail)
+}
+
 // work makes attempts for as long as others wait for a worker.
 func (e *Engine) work(f *flight) {
 	for f != nil {
 		res, panics := attempt(f.ctx, f.probe, f.wake)
 		f.cancel()
-		f = e.land(f, res, panics)
+		f = e.land(f, &res, panics)
 	}
 }

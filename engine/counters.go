@@ -34,7 +34,7 @@ func newCounters() counters {
 
 // attempt counts one. Counters go on when a probe is removed, so that they never
 // fall; there is one for each handler name, of which there are few.
-func (c *counters) attempt(kind probe.Kind, handler string, res probe.Result) {
+func (c *counters) attempt(kind probe.Kind, handler string, res *probe.Result) {
 	key := attemptKey{kind, handler, res.Outcome}
 	h := c.attempts[key]
 	if h == nil {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/timeline"
+	"github.com/sonde-probe/sonde/internal/poll"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -69,9 +70,12 @@ type Engine struct {
 	heap     timeline.Timeline
 	waiting  queue // due, while all workers are busy
 	inFlight int
+	stopped  []*flight // of the loop, to be ended by it
+	spare    []*flight // of the loop, to be used again
 	pace     pace
-	asleep   int64 // the loop sleeps until then; 0 while it is awake
-	began    int64 // when Run began; 0 before
+	asleep   int64     // the loop sleeps until then; 0 while it is awake
+	polling  *poll.Set // what it sleeps on; nil: on wake
+	began    int64     // when Run began; 0 before
 	run      context.Context
 	counters counters
 	subs     map[*Subscription]struct{}

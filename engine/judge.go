@@ -9,36 +9,46 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// land takes an attempt's answer in, and returns another attempt to be made.
-func (e *Engine) land(f *flight, res probe.Result, panics int) *flight {
+// land takes the answer of a goroutine's attempt in, and returns another attempt
+// for it to make.
+func (e *Engine) land(f *flight, res *probe.Result, panics int) *flight {
 	e.mu.Lock()
 	defer e.unlock()
 	now := e.clock.now()
+	if e.take(f, res, panics, now); e.run.Err() != nil {
+		return nil
+	}
+	next := e.relaunch(now)
+	if next != nil && next.stepper != nil {
+		e.bind(next)
+	}
+	e.rouse()
+	return next
+}
+
+// take takes an answer in, if somebody still wants it.
+func (e *Engine) take(f *flight, res *probe.Result, panics int, now int64) {
 	e.inFlight--
 	e.counters.panics += uint64(panics)
 	switch {
 	case e.run.Err() != nil:
-		return nil
 	case f.slot.flight != f:
 		e.counters.dropped++
 	default:
 		f.slot.fly(nil)
 		e.count(f, res, now)
 	}
-	next := e.relaunch(now)
-	e.rouse()
-	return next
 }
 
 // count folds an answer into its probe's state and schedules what follows.
-func (e *Engine) count(f *flight, res probe.Result, now int64) {
+func (e *Engine) count(f *flight, res *probe.Result, now int64) {
 	s := f.slot
 	e.counters.attempt(s.kind, s.spec.handlerName, res)
 	s.mu.Lock()
 	if s.record.result == nil {
 		s.record.result = new(probe.Result)
 	}
-	*s.record.result, s.record.resultAt = res, now
+	*s.record.result, s.record.resultAt = *res, now
 	s.record.attempts[res.Outcome]++
 	if s.took != nil && (res.Outcome == probe.Success || res.Outcome == probe.Warning) {
 		s.took.add(res.Took)

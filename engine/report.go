@@ -90,10 +90,18 @@ func (e *Engine) look(s *slot) {
 // drop lets go of the attempt under way: it is cancelled, and its answer will
 // not count.
 func (e *Engine) drop(s *slot) {
-	if s.flight != nil {
-		s.flight.cancel()
-		s.fly(nil)
+	f := s.flight
+	if f == nil {
+		return
 	}
+	s.fly(nil)
+	if f.cancel != nil {
+		f.cancel()
+		return
+	}
+	f.stopped = true
+	e.stopped = append(e.stopped, f)
+	e.rouseNow()
 }
 
 // Trigger asks for an attempt of a probe as soon as it may be made: not while the

@@ -2,103 +2,32 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// loopChunk is how many due probes are started before others may have the lock.
-const loopChunk = 256
-
-// Run probes until ctx is done. Then it cancels the attempts under way, drops
-// their answers, and returns nil when every goroutine that it started has ended.
-// A second call returns an error at once.
-func (e *Engine) Run(ctx context.Context) error {
-	if err := e.begin(ctx); err != nil {
-		return err
-	}
-	var workers sync.WaitGroup
-	e.loop(ctx, &workers)
-	workers.Wait()
-	e.applying.Lock()
-	defer e.applying.Unlock()
-	e.closers.close()
-	return nil
-}
-
-func (e *Engine) begin(ctx context.Context) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.run != nil {
-		return errors.New("engine: Run was called before")
-	}
-	e.run, e.began = ctx, e.clock.now()
-	return nil
-}
-
-// loop starts what is due and sleeps until more is.
-func (e *Engine) loop(ctx context.Context, workers *sync.WaitGroup) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		due, ok := e.turns(workers)
-		timer.Stop()
-		if ok {
-			timer.Reset(e.clock.until(due))
-		}
-		select {
-		case <-ctx.Done():
-		case <-e.wake:
-		case <-timer.C:
-		}
-	}
-}
-
-// turns starts everything that is due, and returns when the next probe will be.
-func (e *Engine) turns(workers *sync.WaitGroup) (due int64, ok bool) {
-	for {
-		e.mu.Lock()
-		e.asleep = 0
-		done := e.someTurns(workers)
-		if done {
-			if due, ok = e.heap.Next(); ok {
-				e.asleep = due
-			} else {
-				e.asleep = 1<<63 - 1
-			}
-		}
-		e.unlock()
-		if done {
-			return due, ok
-		}
-	}
-}
-
-// someTurns starts some of what is due, and reports whether it was all.
-func (e *Engine) someTurns(workers *sync.WaitGroup) bool {
-	now := e.clock.now()
-	for range loopChunk {
-		key, due, ok := e.heap.Pop(now)
-		if !ok {
-			return true
-		}
-		if f := e.dispatch(e.slots[key], due, now); f != nil {
-			workers.Go(func() { e.work(f) })
-		}
-	}
-	return false
-}
-
 // rouse wakes the loop if it would oversleep.
 func (e *Engine) rouse() {
-	if due, ok := e.heap.Next(); ok && due < e.asleep {
-		select {
-		case e.wake <- struct{}{}:
-		default:
-		}
+	if _, due, ok := e.heap.First(); ok && due < e.asleep {
+		e.rouseNow()
+	}
+}
+
+// rouseNow wakes the loop if it sleeps.
+func (e *Engine) rouseNow() {
+	if e.asleep == 0 {
+		return
+	}
+	e.asleep = 0
+	if e.polling != nil {
+		e.polling.Wake()
+		return
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -138,7 +67,7 @@ func (s *slot) fly(f *flight) {
 }
 
 // dispatch begins the attempt of a probe that is due, or lets it wait for the
-// pace or for a worker.
+// pace or for another to end.
 func (e *Engine) dispatch(s *slot, due, now int64) *flight {
 	if s.soon && !s.paced {
 		if at := e.pacedStart(s, now); at > now {
@@ -183,22 +112,45 @@ func (e *Engine) launch(s *slot, now int64) *flight {
 		}
 		return nil
 	}
-	e.counters.lateness.add(time.Duration(now - s.due))
-	if late := (now - s.due) / int64(s.spec.rule.Period); late > 0 {
-		e.counters.late += uint64(late)
-	}
+	late := max(0, now-s.due)
+	e.counters.lateness.add(time.Duration(late))
+	e.counters.late += uint64(late / int64(s.spec.rule.Period))
 	s.soon, s.paced = false, false
 	e.inFlight++
-	ctx, cancel := context.WithCancel(e.run)
-	f := &flight{slot: s, probe: s.probe(), instance: t.instance.id, next: s.nextTurn(now), ctx: ctx, cancel: cancel}
-	if _, ok := f.probe.Handler.(probe.WakingHandler); ok {
-		f.wake = func() { e.woken(s) }
+	f := e.newFlight(s.spec.stepper)
+	f.slot, f.probe, f.instance, f.next = s, s.probe(), t.instance.id, s.nextTurn(max(now, s.due))
+	if f.stepper == nil {
+		e.bind(f)
 	}
 	s.fly(f)
 	return f
 }
 
-// relaunch begins the attempt that has waited longest for a worker.
+// newFlight returns a flight that the loop makes, or, without a stepper, that a
+// goroutine makes.
+func (e *Engine) newFlight(stepper probe.Stepper) *flight {
+	n := len(e.spare)
+	if stepper == nil || n == 0 {
+		return &flight{stepper: stepper}
+	}
+	f := e.spare[n-1]
+	e.spare[n-1] = nil
+	e.spare = e.spare[:n-1]
+	f.stepper = stepper
+	return f
+}
+
+// bind gives a flight what its goroutine needs.
+func (e *Engine) bind(f *flight) {
+	f.stepper = nil
+	f.ctx, f.cancel = context.WithCancel(e.run)
+	if _, ok := f.probe.Handler.(probe.WakingHandler); ok {
+		s := f.slot
+		f.wake = func() { e.woken(s) }
+	}
+}
+
+// relaunch begins the attempt that has waited longest for others to end.
 func (e *Engine) relaunch(now int64) *flight {
 	for e.inFlight < e.conf.Concurrency {
 		s := e.waiting.pop()

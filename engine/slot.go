@@ -67,9 +67,16 @@ type flight struct {
 	probe    probe.Probe
 	instance string // its ID
 	next     int64  // the probe's turn after it
-	ctx      context.Context
-	cancel   context.CancelFunc
-	wake     func() // for a handler that wakes its probe; else nil
+
+	// The loop makes it, where the handler can be driven so.
+	stepper probe.Stepper
+	stepping
+	stopped bool // nobody wants it any more; guarded by Engine.mu
+
+	// A goroutine makes it, else.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wake   func() // for a handler that wakes its probe; else nil
 }
 
 // target is what is known about a target's instance.

@@ -14,7 +14,8 @@ type spec struct {
 	handler     probe.Handler
 	handlerName string
 	revision    string
-	target      probe.Target // without Name and Address, which are the slot's
+	target      probe.Target  // without Name and Address, which are the slot's
+	stepper     probe.Stepper // the handler, or nil if it needs a goroutine
 
 	users int // how many slots have it; guarded by Engine.applying
 }
@@ -71,6 +72,7 @@ func (s specs) of(p *probe.Probe) *spec {
 	t := p.Target
 	t.Name, t.Address = "", ""
 	made := &spec{rule: p.Rule, handler: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: t}
+	made.stepper, _ = p.Handler.(probe.Stepper)
 	if !comparable(p.Handler) {
 		return made
 	}

@@ -57,12 +57,13 @@ func (tl *Timeline) Remove(key uint32) {
 // Len returns how many keys have a due time.
 func (tl *Timeline) Len() int { return len(tl.heap) }
 
-// Next returns the earliest due time; ok is false when there is none.
-func (tl *Timeline) Next() (due int64, ok bool) {
+// First returns the key that is due first and its due time; ok is false when there
+// is none.
+func (tl *Timeline) First() (key uint32, due int64, ok bool) {
 	if len(tl.heap) == 0 {
-		return 0, false
+		return 0, 0, false
 	}
-	return tl.heap[0].due, true
+	return tl.heap[0].key, tl.heap[0].due, true
 }
 
 // Due returns when key is due; ok is false when it has no due time.

@@ -71,8 +71,8 @@ func (p *pair) compare(key uint32) {
 		p.t.Fatalf("Due(%d) = %d, %v, want %d, %v", key, due, ok, want, wantOK)
 	}
 	first, wantOK := p.model.first()
-	if due, ok := p.tl.Next(); due != p.model[first] || ok != wantOK {
-		p.t.Fatalf("Next() = %d, %v, want %d, %v", due, ok, p.model[first], wantOK)
+	if key, due, ok := p.tl.First(); key != first || due != p.model[first] || ok != wantOK {
+		p.t.Fatalf("First() = %d, %d, %v, want %d, %d, %v", key, due, ok, first, p.model[first], wantOK)
 	}
 }
 

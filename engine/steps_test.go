@@ -1,0 +1,279 @@
+//go:build linux
+
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// stepper is a handler whose attempts wait for somebody to write into a pipe.
+type stepper struct {
+	t       *testing.T
+	instant bool             // there is no waiting
+	blocks  bool             // it asks for a goroutine
+	panics  bool             // it panics when it is ready
+	answer  probe.Result     // of a step, and of Probe
+	writers chan int         // the writing ends, as attempts begin to wait
+	events  chan probe.Event // as they come
+
+	mu   sync.Mutex
+	open map[int]bool // the reading ends
+}
+
+func newStepper(t *testing.T, answer probe.Outcome) *stepper {
+	s := &stepper{
+		t: t, answer: probe.Result{Outcome: answer},
+		writers: make(chan int, 1000), events: make(chan probe.Event, 1000), open: map[int]bool{},
+	}
+	t.Cleanup(s.check)
+	return s
+}
+
+// check closes what the test has opened, and holds the stepper to its own.
+func (s *stepper) check() {
+	for len(s.writers) > 0 {
+		syscall.Close(<-s.writers)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) > 0 {
+		s.t.Errorf("%d descriptors are still open", len(s.open))
+	}
+}
+
+func (s *stepper) Probe(context.Context, probe.Target) probe.Result { return s.answer }
+
+func (s *stepper) Step(a *probe.Attempt) probe.Progress {
+	s.events <- a.Event
+	switch {
+	case a.Event == probe.StepBegin && s.instant:
+		a.Result = s.answer
+		return probe.StepDone
+	case a.Event == probe.StepBegin:
+		return s.wait(a)
+	}
+	s.close(a.FD)
+	switch {
+	case a.Event == probe.StepLate:
+		a.Result = probe.Fail("pipe.timeout", "nobody wrote")
+	case s.blocks:
+		return probe.StepBlock
+	case s.panics:
+		panic("the pipe has burst")
+	default:
+		a.Result = s.answer
+	}
+	return probe.StepDone
+}
+
+func (s *stepper) wait(a *probe.Attempt) probe.Progress {
+	var ends [2]int
+	if err := syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err != nil {
+		s.t.Error(err)
+	}
+	a.FD = ends[0]
+	s.mu.Lock()
+	s.open[a.FD] = true
+	s.mu.Unlock()
+	s.writers <- ends[1]
+	return probe.StepWait
+}
+
+func (s *stepper) close(fd int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, fd)
+	syscall.Close(fd)
+}
+
+// ready lets an attempt that waits go on.
+func (s *stepper) ready() {
+	w := <-s.writers
+	syscall.Write(w, []byte("x"))
+	syscall.Close(w)
+}
+
+// stepped runs an engine, in real time, with one probe of a stepper.
+type stepped struct {
+	*engine.Engine
+	t    *testing.T
+	id   probe.ID
+	subs *engine.Subscription
+}
+
+func step(t *testing.T, h probe.Handler, rule probe.Rule) *stepped {
+	t.Helper()
+	s := &stepped{Engine: engine.New(engine.Config{}), t: t}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	p := with(h)
+	p.Rule = rule
+	s.id = probe.ID{Target: "web", Kind: rule.Kind}
+	if _, err := s.Apply(probe.Set{s.id: p}); err != nil {
+		t.Fatal(err)
+	}
+	s.subs = s.Subscribe()
+	s.Report(instance("a"))
+	return s
+}
+
+// becomes waits for a verdict.
+func (s *stepped) becomes(v probe.Verdict) engine.Status {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		st, err := s.subs.Next(ctx)
+		if err != nil {
+			st, _ = s.Status(s.id)
+			s.t.Fatalf("it does not become %v: %+v", v, st)
+		}
+		if st.Verdict == v && st.Result.Tries > 0 {
+			return st
+		}
+	}
+}
+
+// patient is a rule whose timeout is not meant to pass.
+var patient = probe.Rule{Kind: probe.Readiness, Period: time.Minute, Timeout: time.Minute, FailureThreshold: 1}
+
+// strict is a liveness probe's, which passes until an attempt fails or cannot be
+// made.
+var strict = probe.Rule{
+	Kind: probe.Liveness, Period: time.Minute, Timeout: time.Minute, FailureThreshold: 1, OnError: probe.ErrorFails,
+}
+
+func TestAnAttemptInStepsNeedsNoGoroutine(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	e := step(t, h, patient)
+	h.ready()
+	if st := e.becomes(probe.Passing); st.Result.Tries != 1 || st.Attempts != [4]uint64{probe.Success: 1} {
+		t.Errorf("got %+v", st)
+	}
+}
+
+func TestAnAttemptInStepsCanEndAtOnce(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	h.instant = true
+	rule := patient
+	rule.Period = 10 * time.Millisecond
+	e := step(t, h, rule)
+	e.becomes(probe.Passing)
+	for range 10 {
+		if ev := <-h.events; ev != probe.StepBegin {
+			t.Errorf("got event %d", ev)
+		}
+	}
+}
+
+func TestAnAttemptInStepsIsLateAtItsTimeout(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	h.answer.Outcome = probe.Success
+	e := step(t, h, probe.Rule{
+		Kind: probe.Readiness, Period: 10 * time.Millisecond, Timeout: 20 * time.Millisecond, FailureThreshold: 2,
+	})
+	h.ready()
+	e.becomes(probe.Passing)
+	if st := e.becomes(probe.Failing); st.Result.Reason != "pipe.timeout" || st.Result.Took < 20*time.Millisecond {
+		t.Errorf("got %+v", st)
+	}
+}
+
+func TestAnAttemptThatNeedsAGoroutineGetsOne(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	h.blocks = true
+	e := step(t, h, patient)
+	h.ready()
+	e.becomes(probe.Passing)
+}
+
+func TestAnAttemptInStepsThatCannotBeMadeIsTriedThreeTimes(t *testing.T) {
+	h := newStepper(t, probe.Unknown)
+	e := step(t, h, strict)
+	for range 3 {
+		h.ready()
+	}
+	if st := e.becomes(probe.Failing); st.Result.Tries != 3 || st.Attempts != [4]uint64{probe.Unknown: 1} {
+		t.Errorf("got %+v", st)
+	}
+}
+
+func TestAPanicInAStepIsEatenAndCounted(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	h.panics = true
+	e := step(t, h, strict)
+	for range 3 {
+		h.ready()
+	}
+	if st := e.becomes(probe.Failing); st.Result.Reason != probe.ReasonPanic || e.Stats().Panics != 3 {
+		t.Errorf("got %+v, %d panics", st, e.Stats().Panics)
+	}
+}
+
+func TestARemovedProbesAttemptIsStopped(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	e := step(t, h, patient)
+	defer syscall.Close(<-h.writers)
+	if _, err := e.Apply(probe.Set{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []probe.Event{probe.StepBegin, probe.StepStop} {
+		if got := <-h.events; got != want {
+			t.Errorf("got event %d, want %d", got, want)
+		}
+	}
+}
+
+func TestAnotherInstanceStopsTheAttemptAndBeginsItsOwn(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	e := step(t, h, patient)
+	old := <-h.writers
+	defer syscall.Close(old)
+	e.Report(instance("b"))
+	h.ready()
+	if st := e.becomes(probe.Passing); st.Instance != "b" || st.Attempts != [4]uint64{probe.Success: 1} {
+		t.Errorf("got %+v", st)
+	}
+}
+
+func TestManyAttemptsInStepsAreUnderWayAtOnce(t *testing.T) {
+	const probes = 200
+	h := newStepper(t, probe.Success)
+	e := step(t, h, patient)
+	set := probe.Set{}
+	for i := range probes {
+		id := readiness
+		id.Name = string(rune('a'+i%26)) + string(rune('a'+i/26))
+		p := with(h)
+		p.Rule = patient
+		set[id] = p
+	}
+	if _, err := e.Apply(set); err != nil {
+		t.Fatal(err)
+	}
+	for range probes + 1 { // the first one was removed; its pipe is there still
+		h.ready()
+	}
+	for n := 0; n < probes; {
+		n = 0
+		for st := range e.All() {
+			if st.Verdict == probe.Passing {
+				n++
+			}
+		}
+	}
+}

@@ -16,18 +16,10 @@ type settings struct {
 	Service   string            `sonde:"service" doc:"which service to ask for; without it the server as a whole"`
 	Authority string            `sonde:"authority" doc:"the :authority of the call; default: the address that is dialled"`
 	Metadata  map[string]string `sonde:"metadata,sensitive" doc:"sent with the call; the value of a name that ends in -bin is base64"`
-	TLS       *tlsSettings      `sonde:"tls" doc:"makes the call over TLS"`
+	TLS       *guest.TLS        `sonde:"tls" doc:"makes the call over TLS"`
 
 	metadata []byte // as header fields
 	message  []byte // the request's
-}
-
-type tlsSettings struct {
-	ServerName string `sonde:"server_name" doc:"what the certificate must be for; default: the host that is dialled"`
-	Insecure   bool   `sonde:"insecure_skip_verify" default:"false" doc:"take any certificate"`
-	CA         string `sonde:"ca" doc:"authorities as PEM; default: those of the engine's machine"`
-	Cert       string `sonde:"cert" doc:"a client certificate as PEM"`
-	Key        string `sonde:"key,sensitive" doc:"its key as PEM"`
 }
 
 // maxService bounds the name of a service, in bytes.
@@ -97,10 +89,9 @@ func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
 	if s.TLS == nil {
 		return t.Dial(ctx, "tcp", ":"+s.Port)
 	}
-	return t.DialTLS(ctx, ":"+s.Port, guest.TLS{
-		ServerName: s.TLS.ServerName, ALPN: []string{"h2"}, Insecure: s.TLS.Insecure,
-		CA: s.TLS.CA, Cert: s.TLS.Cert, Key: s.TLS.Key,
-	})
+	secure := *s.TLS
+	secure.ALPN = []string{"h2"}
+	return t.DialTLS(ctx, ":"+s.Port, secure)
 }
 
 // portOf returns the number of the port.

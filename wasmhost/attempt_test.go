@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,7 +70,7 @@ func TestStateTravelsToTheNextAttempt(t *testing.T) {
 	moved := web
 	moved.Address = "10.0.0.2"
 	for i, step := range []struct {
-		h    *wasmhost.Handler
+		h    probe.Handler
 		at   probe.Target
 		want string
 	}{{h, web, "x"}, {h, web, "xx"}, {other, web, "x"}, {h, web, "xxx"}, {h, moved, "x"}, {h, moved, "xx"}} {
@@ -288,6 +289,43 @@ func TestCompiledCodeIsKept(t *testing.T) {
 			t.Errorf("load %d: %+v", i, s)
 		}
 		wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Success, "")
+	}
+}
+
+func TestBrokenCodeIsCompiledAgain(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "cache")
+	for range 2 {
+		p, err := wasmhost.Load(wasmhost.Config{Module: wat(idle), AllowUnpinned: true, CacheDir: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		spoil(t, root)
+	}
+}
+
+// spoil breaks each file below a directory.
+func spoil(t *testing.T, root string) {
+	files, _ := filepath.Glob(filepath.Join(root, "*", "*", "*"))
+	if len(files) == 0 {
+		t.Fatal("nothing was kept")
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b[len(b)/2:] {
+			b[len(b)/2+i] ^= 0xff
+		}
+		if err := os.WriteFile(f, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

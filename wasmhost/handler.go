@@ -27,7 +27,7 @@ var _ probe.Handler = (*Handler)(nil)
 
 // Fork returns a handler with the same settings for another probe. The settings
 // are not checked again.
-func (h *Handler) Fork() *Handler {
+func (h *Handler) Fork() probe.Handler {
 	return &Handler{plugin: h.plugin, settings: h.settings, checked: h.checked}
 }
 

@@ -40,6 +40,12 @@ func TestHostileModulesEndInTheirNamedErrors(t *testing.T) {
 		"a start that does not end": {`(func $spin ` + spin + `) (start $spin) (func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
 		"an endless _initialize": {`(func $spin ` + spin + `) (export "_initialize" (func $spin))
 			(func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
+		"a start that sleeps": {`(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+			(func $sleep i32.const 24 i64.const 0x0fffffffffffffff i64.store i32.const 0 i32.const 64 i32.const 1 i32.const 128 call $poll drop)
+			(start $sleep) (func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
+		"a start that asks the host": {`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
+			(func $ask i32.const 0 i32.const 8 call $random drop) (start $ask)
+			(func $run (result i32) i32.const 0 i64.load i64.eqz i32.eqz)`, probe.Success, ""},
 		"endless recursion": {`(func $run (result i32) call $run i32.const 1 i32.add)`, probe.Unknown, wasmhost.ReasonStack},
 		"endless recursion that has a stack in memory": {`(global $sp (mut i32) 65536)
 			(func $run (result i32) global.get $sp i32.const 64 i32.sub global.set $sp

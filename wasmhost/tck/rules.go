@@ -55,10 +55,17 @@ func attemptsAgree(t *trial) error {
 		return err
 	}
 	defer h.Close()
+	var first probe.Result
 	for i := range repeats {
 		r, err := t.probe(h, target)
 		if err := errors.Join(err, mustSucceed(r)); err != nil {
 			return fmt.Errorf("attempt %d: %w", i+1, err)
+		}
+		if i == 0 {
+			first = r
+		}
+		if r.Outcome != first.Outcome || r.Reason != first.Reason {
+			return fmt.Errorf("attempt 1 ended with %s, attempt %d with %s", said(first), i+1, said(r))
 		}
 	}
 	return nil

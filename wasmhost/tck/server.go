@@ -84,7 +84,7 @@ func (s *server) receive() {
 func (s *server) work(conn net.Conn) {
 	s.working.Go(func() {
 		defer conn.Close()
-		stop := context.AfterFunc(s.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+		stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() }) // which ends reads and writes
 		defer stop()
 		s.treat(s.ctx, conn)
 	})
@@ -198,7 +198,7 @@ func relayTo(address string, r relay) behaviour {
 			return
 		}
 		defer real.Close()
-		stop := context.AfterFunc(ctx, func() { _ = real.SetDeadline(time.Unix(1, 0)) })
+		stop := context.AfterFunc(ctx, func() { _ = real.Close() }) // which ends reads and writes
 		defer stop()
 		var asking sync.WaitGroup
 		asking.Go(func() {

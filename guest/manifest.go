@@ -88,11 +88,15 @@ func settingOf(f reflect.StructField, t tag) (setting, error) {
 	if !f.IsExported() {
 		return s, fmt.Errorf("it must begin with a capital letter")
 	}
-	if f.Type.Kind() == reflect.Pointer {
-		s.Type, s.Block = "block", settingsOf(f.Type.Elem())
+	kind := f.Type
+	if kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
+	}
+	if kind != f.Type && kind.Kind() == reflect.Struct {
+		s.Type, s.Block = "block", settingsOf(kind)
 		return s, nil
 	}
-	s.Type = typeOf(f.Type)
+	s.Type = typeOf(kind)
 	if s.Type == "" {
 		return s, fmt.Errorf("the type %v is none of those that settings have", f.Type)
 	}

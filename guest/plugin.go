@@ -48,10 +48,10 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 //	Port string        `sonde:"port,required" doc:"one sentence: meaning, unit, range"`
 //	Wait time.Duration `sonde:"wait" default:"500ms"`
 //	Key  string        `sonde:"key,sensitive"`
-//	TLS  *tlsSettings  `sonde:"tls"` // a block; nil when it is not there
+//	TLS  *guest.TLS    `sonde:"tls"` // a block; nil when it is not there
 //
 // A field may be a string, bool, int, int64, float64, time.Duration, []string,
-// map[string]string, or a pointer to another such struct. A default is written as
+// map[string]string, or a pointer to one of them or to another such struct. A default is written as
 // in HCL, text without quotes. Outside of WebAssembly Register panics when a field
 // is none of these, so that a test finds it.
 func Register[S any](p Plugin, attempt func(ctx context.Context, t Target[S]) Result) {

@@ -98,7 +98,9 @@ func (r *reader) setting(v reflect.Value, name string) (err error) {
 		v.Set(reflect.ValueOf(m))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		return r.object(v.Elem(), name+".")
+		return r.setting(v.Elem(), name)
+	case reflect.Struct:
+		return r.object(v, name+".")
 	}
 	if err != nil {
 		return &FieldError{name, "has another type than the plugin: " + err.Error()}

@@ -127,13 +127,14 @@ const (
 
 // TLS is what to demand of a server and what to show to it. The zero value is safe:
 // it demands a certificate for the host that was dialled, of an authority that the
-// host's machine knows.
+// host's machine knows. A *TLS can be a block of a plugin's settings.
 type TLS struct {
-	ServerName string   // what the certificate is to be for; default: the host that was dialled
-	ALPN       []string // protocols, the best first
-	Insecure   bool     // take any certificate
-	CA         string   // authorities as PEM; default: those of the host's machine
-	Cert, Key  string   // a client certificate and its key as PEM; default: none
+	ServerName string   `sonde:"server_name" doc:"what the certificate must be for; default: the host that is dialled"`
+	Verify     *bool    `sonde:"verify" default:"true" doc:"whether the certificate must be valid; false takes any"`
+	CA         string   `sonde:"ca_pem" doc:"the authorities to trust, as PEM; default: those of the engine's machine"`
+	Cert       string   `sonde:"cert_pem" doc:"a certificate to show, as PEM"`
+	Key        string   `sonde:"key_pem,sensitive" doc:"its key, as PEM"`
+	ALPN       []string // protocols to offer, the best first
 }
 
 // options returns c as lines, as the host reads them.
@@ -143,7 +144,7 @@ func (c TLS) options() string {
 	for _, protocol := range c.ALPN {
 		b = appendLine(b, "alpn", protocol)
 	}
-	if c.Insecure {
+	if c.Verify != nil && !*c.Verify {
 		b = appendLine(b, "verify", "none")
 	}
 	b = appendLine(b, "ca_pem", c.CA)

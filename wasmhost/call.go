@@ -35,6 +35,7 @@ type call struct {
 	stateSet              bool
 
 	last     trouble // of the call of the host that did not work last
+	failures int     // how many did not work
 	refused  string  // the place that is not granted, if one was asked for
 	limit    string  // the limit that was reached, if one was
 	phases   probe.Phases
@@ -67,26 +68,37 @@ func (c callContext) Value(key any) any {
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// run calls a function of the guest and returns its result. The first deadline is
-// ctx's; abi.Grace after ctx is done the call is stopped.
+// run calls a function of the guest and returns its result.
 func (c *call) run(f api.Function) (int32, error) {
+	stack := c.instance.stack[:]
+	err := c.guarded(func(ctx context.Context) error { return c.plugin.guard.call(ctx, f, stack) })
+	return api.DecodeI32(stack[0]), err
+}
+
+// guarded does something that runs the guest. The first deadline is ctx's; abi.Grace
+// after ctx is done the guest is stopped. It is called once in a call.
+func (c *call) guarded(do func(context.Context) error) error {
 	hard, stop := context.WithCancel(context.WithoutCancel(c.ctx))
 	defer stop()
 	c.over, c.hard = make(chan struct{}), hard.Done()
 	release := context.AfterFunc(c.ctx, func() { c.interrupt(stop) })
 	defer func() {
 		if !release() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.stopping != nil {
-				c.stopping.Stop()
-			}
+			c.calm()
 		}
 	}()
-	stack := c.instance.stack[:]
-	err := c.plugin.guard.call(callContext{hard, c}, f, stack)
+	err := do(callContext{hard, c})
 	c.stopped = err != nil && hard.Err() != nil
-	return api.DecodeI32(stack[0]), err
+	return err
+}
+
+// calm takes the stop back that interrupt has ordered.
+func (c *call) calm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping != nil {
+		c.stopping.Stop()
+	}
 }
 
 // interrupt ends each wait of the call, and the call itself a little later.
@@ -121,6 +133,7 @@ func (c *call) late() trouble {
 // fail remembers a trouble for InputError and returns its number.
 func (c *call) fail(t trouble) abi.Errno {
 	c.last = t
+	c.failures++
 	return t.errno
 }
 

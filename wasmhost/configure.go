@@ -22,12 +22,13 @@ func (c *configured) end(err error) {
 	close(c.done)
 }
 
-func (c *configured) wait(ctx context.Context) error {
+// state returns errCompiling while it is not known.
+func (c *configured) state() error {
 	select {
 	case <-c.done:
 		return c.err
-	case <-ctx.Done():
-		return ctx.Err()
+	default:
+		return errCompiling
 	}
 }
 
@@ -45,10 +46,6 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{plugin: p, settings: s, checked: &configured{done: make(chan struct{})}}
-	if !p.configures {
-		h.checked.end(nil)
-		return h, nil
-	}
 	if p.postpone(h) {
 		return h, nil
 	}
@@ -75,7 +72,7 @@ func (p *Plugin) postpone(h *Handler) bool {
 
 // configure asks the module whether it takes the settings of a handler.
 func (p *Plugin) configure(h *Handler) error {
-	if err := p.state(); err != nil {
+	if err := p.state(); err != nil || !p.configures {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.limits.Start)

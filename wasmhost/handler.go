@@ -27,13 +27,14 @@ var _ probe.Handler = (*Handler)(nil)
 
 // Fork returns a handler with the same settings for another probe. The settings
 // are not checked again.
-func (h *Handler) Fork() *Handler {
+func (h *Handler) Fork() probe.Handler {
 	return &Handler{plugin: h.plugin, settings: h.settings, checked: h.checked}
 }
 
-// Ready is closed once the plugin is compiled, or cannot be. Until then Probe
-// returns Unknown with ReasonCompiling at once, and is better not called.
-func (h *Handler) Ready() <-chan struct{} { return h.plugin.ready }
+// Ready is closed once the plugin is compiled and has checked the settings, or
+// cannot be. Until then Probe returns Unknown with ReasonCompiling at once, and is
+// better not called.
+func (h *Handler) Ready() <-chan struct{} { return h.checked.done }
 
 // Check says what a target lacks for this handler, or nil: a port that the setting
 // called port names. The error is a *probe.FieldError.
@@ -65,7 +66,10 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if err := h.plugin.state(); err != nil {
 		return unavailable(err)
 	}
-	if err := h.checked.wait(ctx); err != nil {
+	switch err := h.checked.state(); {
+	case err == errCompiling:
+		return unavailable(err)
+	case err != nil:
 		return probe.Broken(ReasonSettings, "%v", err)
 	}
 	if left := h.plugin.breaker.suspended(time.Now()); left > 0 {

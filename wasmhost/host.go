@@ -12,12 +12,12 @@ import (
 
 // HostCall is one call of the host by a plugin, as Config.Trace is told of it.
 type HostCall struct {
-	Target   string // the target's name; empty while an instance starts
-	Function string // "sonde_v1.dial"
-	Args     []uint64
-	Result   int64 // as the plugin got it
-	Detail   string
-	Took     time.Duration
+	Target   string        // the target's name; empty while an instance starts
+	Function string        // "sonde_v1.dial"
+	Args     []uint64      // as they stand on the stack: of an i32, only half of the bits count
+	Result   int64         // as the plugin got it; 0 where there is none
+	Detail   string        // what was wrong, if something was
+	Took     time.Duration // with the time that was waited
 }
 
 // args are the arguments of a call of the host. Of an i32 only half of the bits are
@@ -36,7 +36,7 @@ func (p *Plugin) link(ctx context.Context, r wazero.Runtime) error {
 	for name, f := range native() {
 		mine[name] = func(c *call, a args) uint64 { return uint64(f(c, a)) }
 	}
-	if err := p.instantiate(ctx, r, abi.HostModule, abi.Functions(), mine); err != nil {
+	if err := p.offer(ctx, r, abi.HostModule, abi.Functions(), mine); err != nil {
 		return err
 	}
 	theirs := make(map[string]hostFunction)
@@ -46,14 +46,15 @@ func (p *Plugin) link(ctx context.Context, r wazero.Runtime) error {
 	for _, f := range abi.WASIRefused() {
 		theirs[f.Name] = func(*call, args) uint64 { return uint64(abi.ENOSYS) }
 	}
-	return p.instantiate(ctx, r, abi.WASIModule, append(abi.WASI(), abi.WASIRefused()...), theirs)
+	return p.offer(ctx, r, abi.WASIModule, append(abi.WASI(), abi.WASIRefused()...), theirs)
 }
 
-func (p *Plugin) instantiate(ctx context.Context, r wazero.Runtime, module string, types []abi.Function, do map[string]hostFunction) error {
+// offer makes one module of host functions.
+func (p *Plugin) offer(ctx context.Context, r wazero.Runtime, module string, types []abi.Function, do map[string]hostFunction) error {
 	b := r.NewHostModuleBuilder(module)
 	for _, t := range types {
 		f := p.watch(module+"."+t.Name, t, do[t.Name])
-		b.NewFunctionBuilder().WithGoFunction(f, valueTypes(t.Params), valueTypes(t.Results)).Export(t.Name)
+		b.NewFunctionBuilder().WithGoModuleFunction(f, valueTypes(t.Params), valueTypes(t.Results)).Export(t.Name)
 	}
 	_, err := b.Instantiate(ctx)
 	return err
@@ -61,25 +62,32 @@ func (p *Plugin) instantiate(ctx context.Context, r wazero.Runtime, module strin
 
 // watch makes a function that the runtime can call: it counts and, where asked for,
 // tells of the call.
-func (p *Plugin) watch(name string, t abi.Function, f hostFunction) api.GoFunction {
+func (p *Plugin) watch(name string, t abi.Function, f hostFunction) api.GoModuleFunction {
 	returns := t.Results != ""
-	plain := func(ctx context.Context, stack []uint64) {
+	plain := func(ctx context.Context, guest api.Module, stack []uint64) {
 		c := callOf(ctx)
+		if c.memory == nil { // it is the start function that calls
+			c.memory = guest.Memory()
+		}
 		c.count()
 		if result := f(c, stack); returns {
 			stack[0] = result
 		}
 	}
 	if p.trace == nil {
-		return api.GoFunc(plain)
+		return api.GoModuleFunc(plain)
 	}
-	return api.GoFunc(func(ctx context.Context, stack []uint64) {
+	return api.GoModuleFunc(func(ctx context.Context, guest api.Module, stack []uint64) {
 		c, began := callOf(ctx), time.Now()
 		told := HostCall{Target: c.target.Name, Function: name, Args: append([]uint64{}, stack[:len(t.Params)]...)}
-		c.last = trouble{}
-		plain(ctx, stack)
-		if told.Took, told.Detail = time.Since(began), c.last.detail; returns {
+		failures := c.failures
+		plain(ctx, guest, stack)
+		told.Took = time.Since(began)
+		if returns {
 			told.Result = decodeResult(t.Results, stack[0])
+		}
+		if c.failures > failures {
+			told.Detail = c.last.detail
 		}
 		p.trace(told)
 	})

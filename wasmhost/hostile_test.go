@@ -40,6 +40,12 @@ func TestHostileModulesEndInTheirNamedErrors(t *testing.T) {
 		"a start that does not end": {`(func $spin ` + spin + `) (start $spin) (func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
 		"an endless _initialize": {`(func $spin ` + spin + `) (export "_initialize" (func $spin))
 			(func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
+		"a start that sleeps": {`(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+			(func $sleep i32.const 24 i64.const 0x0fffffffffffffff i64.store i32.const 0 i32.const 64 i32.const 1 i32.const 128 call $poll drop)
+			(start $sleep) (func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
+		"a start that asks the host": {`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
+			(func $ask i32.const 0 i32.const 8 call $random drop) (start $ask)
+			(func $run (result i32) i32.const 0 i64.load i64.eqz i32.eqz)`, probe.Success, ""},
 		"endless recursion": {`(func $run (result i32) call $run i32.const 1 i32.add)`, probe.Unknown, wasmhost.ReasonStack},
 		"endless recursion that has a stack in memory": {`(global $sp (mut i32) 65536)
 			(func $run (result i32) global.get $sp i32.const 64 i32.sub global.set $sp
@@ -73,8 +79,12 @@ func TestHostileModulesEndInTheirNamedErrors(t *testing.T) {
 			received.Store(0)
 			logger := slog.New(slog.NewTextHandler(countingWriter{&logged}, nil))
 			p := load(t, wasmhost.Config{Module: wat("%s", test.wat), Logger: logger})
+			timeout := plenty // the race detector makes recursion slow
+			if test.reason == wasmhost.ReasonTimeout || test.reason == wasmhost.ReasonStart {
+				timeout = 200 * time.Millisecond
+			}
 			began := time.Now()
-			got := attempt(t, handler(t, p, nil), target, time.Second)
+			got := attempt(t, handler(t, p, nil), target, timeout)
 			wantResult(t, got, test.outcome, test.reason)
 			if took := time.Since(began); took > plenty {
 				t.Errorf("it took %v", took)

@@ -31,25 +31,43 @@ const maxFD = 1 << 30
 func (p *Plugin) start(ctx context.Context) (*instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.Start)
 	defer cancel()
-	i := &instance{memory: &memory{limit: uint64(p.limits.Memory)}, nextFD: abi.FirstFD}
-	c := &call{ctx: ctx, plugin: p, instance: i}
-	defer c.finish()
 	began := time.Now()
-	module, err := p.runtime.InstantiateModule(callContext{i.memory.with(ctx), c}, p.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
-	if err != nil {
+	i := &instance{memory: &memory{limit: uint64(p.limits.Memory)}, nextFD: abi.FirstFD}
+	if err := p.instantiate(ctx, i); err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	i.module, c.memory = module, module.Memory()
-	i.run, i.configure = module.ExportedFunction(abi.ExportRun), module.ExportedFunction(abi.ExportConfigure)
-	if initialize := module.ExportedFunction(abi.ExportInitialize); initialize != nil {
-		if _, err := c.run(initialize); err != nil {
-			i.close()
-			return nil, fmt.Errorf("%s: %w", abi.ExportInitialize, err)
-		}
+	if err := p.initialize(ctx, i); err != nil {
+		i.close()
+		return nil, fmt.Errorf("%s: %w", abi.ExportInitialize, err)
 	}
 	p.counters.started.Add(1)
 	p.counters.startNS.Add(int64(time.Since(began)))
 	return i, nil
+}
+
+// instantiate makes the instance's memory and runs the module's start function.
+func (p *Plugin) instantiate(ctx context.Context, i *instance) error {
+	c := &call{ctx: ctx, plugin: p, instance: i}
+	defer c.finish()
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
+	return c.guarded(func(ctx context.Context) (err error) {
+		if i.module, err = p.runtime.InstantiateModule(i.memory.with(ctx), p.compiled, config); err != nil {
+			return err
+		}
+		i.run, i.configure = i.module.ExportedFunction(abi.ExportRun), i.module.ExportedFunction(abi.ExportConfigure)
+		return nil
+	})
+}
+
+func (p *Plugin) initialize(ctx context.Context, i *instance) error {
+	f := i.module.ExportedFunction(abi.ExportInitialize)
+	if f == nil {
+		return nil
+	}
+	c := &call{ctx: ctx, plugin: p, instance: i, memory: i.module.Memory()}
+	defer c.finish()
+	_, err := c.run(f)
+	return err
 }
 
 // close frees the instance. It must not be running.

@@ -105,16 +105,16 @@ func (t trouble) lines() string {
 }
 
 func output(c *call, a args) int64 {
-	bounds := map[uint32]int{abi.OutputDetail: maxOutput, abi.OutputReason: abi.MaxReason, abi.OutputState: abi.MaxState, abi.OutputField: abi.MaxField}
-	most, ok := bounds[a.u32(0)]
-	if !ok {
+	kind := a.u32(0)
+	most := outputBound(kind)
+	if most == 0 {
 		return i32(0, abi.ENOTSUP)
 	}
 	text, errno := c.text(a, 1, most)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	switch a.u32(0) {
+	switch kind {
 	case abi.OutputDetail:
 		c.detail = text[:min(len(text), abi.MaxDetail)]
 	case abi.OutputReason:
@@ -126,6 +126,22 @@ func output(c *call, a args) int64 {
 		c.state, c.stateSet = text, true
 	case abi.OutputField:
 		c.field = text
+	}
+	return 0
+}
+
+// outputBound returns how long an output of a kind may be; 0 when there is no such
+// kind.
+func outputBound(kind uint32) int {
+	switch kind {
+	case abi.OutputDetail:
+		return maxOutput
+	case abi.OutputReason:
+		return abi.MaxReason
+	case abi.OutputState:
+		return abi.MaxState
+	case abi.OutputField:
+		return abi.MaxField
 	}
 	return 0
 }

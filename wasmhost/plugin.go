@@ -154,7 +154,7 @@ func (p *Plugin) compile(module []byte, s *store) (err error) {
 	}
 	if err = p.build(module, s.open()); err != nil && s.dir != "" {
 		s.discard() // it may be the cache that is broken
-		err = p.build(module, nil)
+		err = p.build(module, s.open())
 	}
 	s.finish()
 	return err

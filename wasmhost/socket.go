@@ -1,6 +1,7 @@
 package wasmhost
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"os"
@@ -124,9 +125,17 @@ func (s *socket) rest() {
 
 // close closes the connection and waits for its pump.
 func (s *socket) close() {
+	if secure, ok := s.conn.(*tls.Conn); ok {
+		// It tells the peer, which may not listen.
+		impatient := time.AfterFunc(farewell, func() { _ = secure.NetConn().Close() })
+		defer impatient.Stop()
+	}
 	_ = s.conn.Close() // there is nothing to be done about an error
 	s.rest()
 }
+
+// farewell is how long a TLS connection may take to say that it ends.
+const farewell = 50 * time.Millisecond
 
 // past is a time that has passed.
 func past() time.Time { return time.Unix(1, 0) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/tetratelabs/wazero/sys"
 
@@ -72,11 +73,15 @@ func (c *call) likely(o probe.Outcome) probe.Reason {
 		return c.last.reason
 	case o == probe.Unknown:
 		return ""
-	case c.isOver():
+	case c.isOver(), c.remaining() < nearly:
 		return probe.ReasonTimeout
 	}
 	return ReasonFailure
 }
+
+// nearly is how much before the deadline a plugin may say that it has passed: it has
+// clocks of its own.
+const nearly = 10 * time.Millisecond
 
 // broken is the end of a call that did not return.
 func broken(c *call, err error) ending {

@@ -44,7 +44,7 @@ func handler(tb testing.TB, p *wasmhost.Plugin, settings map[string]any) *wasmho
 }
 
 // attempt makes one attempt.
-func attempt(tb testing.TB, h *wasmhost.Handler, t probe.Target, timeout time.Duration) probe.Result {
+func attempt(tb testing.TB, h probe.Handler, t probe.Target, timeout time.Duration) probe.Result {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), timeout)
 	defer cancel()

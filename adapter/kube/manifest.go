@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -66,7 +67,7 @@ func Read(name string, text []byte) ([]Manifest, []error) {
 	var r reader
 	for _, d := range split(text) {
 		r.place = fmt.Sprintf("%s:%d", name, d.line)
-		r.document(d.text)
+		r.document(d)
 	}
 	return r.found, r.errs
 }
@@ -81,16 +82,16 @@ func (r *reader) refuse(format string, a ...any) {
 	r.errs = append(r.errs, fmt.Errorf("%s: %w", r.place, fmt.Errorf(format, a...)))
 }
 
-func (r *reader) document(text []byte) {
-	asJSON, err := yaml.YAMLToJSONStrict(text)
+func (r *reader) document(d document) {
+	asJSON, err := yaml.YAMLToJSONStrict(d.text)
 	if err != nil {
-		r.refuse("%s", strings.TrimPrefix(err.Error(), "yaml: "))
+		r.refuse("%s", yamlProblem(err, d.line))
 		return
 	}
 	var o any
-	d := json.NewDecoder(bytes.NewReader(asJSON))
-	d.UseNumber() // a float64 has no place for every int64
-	if err := d.Decode(&o); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(asJSON))
+	decoder.UseNumber() // a float64 has no place for every int64
+	if err := decoder.Decode(&o); err != nil {
 		r.refuse("%w", err)
 		return
 	}
@@ -127,12 +128,19 @@ func (r *reader) object(o any, kind string) {
 // one reads an object that is no list.
 func (r *reader) one(o map[string]any, kind string) {
 	meta, _ := o["metadata"].(map[string]any)
-	m := Manifest{Place: r.place, Kind: kind, Namespace: text(meta, "namespace"), Name: text(meta, "name")}
-	if m.Namespace == "" {
-		m.Namespace = v1.NamespaceDefault
-	}
-	if m.Name == "" {
-		m.Name = strings.TrimSuffix(text(meta, "generateName"), "-")
+	m := Manifest{Place: r.place, Kind: kind, Namespace: v1.NamespaceDefault, Name: strings.TrimSuffix(text(meta, "generateName"), "-")}
+	for _, name := range []struct {
+		field string
+		to    *string
+	}{{"namespace", &m.Namespace}, {"name", &m.Name}} {
+		switch given := meta[name.field].(type) {
+		case nil:
+		case string:
+			*name.to = cmp.Or(given, *name.to)
+		default: // n and 1 are no text in YAML
+			r.refuse("%s: metadata.%s must be a string, %v is none", kind, name.field, given)
+			return
+		}
 	}
 	if w, known := workloads[kind]; known && w.of(text(o, "apiVersion")) {
 		if err := w.read(o, &m); err != nil {

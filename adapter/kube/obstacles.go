@@ -57,7 +57,7 @@ func (c Container) Words(entrypoints map[string][]string) ([]string, error) {
 	words := append(append([]string{}, entrypoint...), c.Args...)
 	switch {
 	case !known:
-		return nil, fmt.Errorf("it has no command: its image %q says what runs", c.Image)
+		return nil, fmt.Errorf("it has no command, and only its image %q knows what runs", c.Image)
 	case len(words) == 0:
 		return nil, fmt.Errorf("it has neither a command nor arguments, and its image %q is said to run nothing", c.Image)
 	}

@@ -2,6 +2,9 @@ package kube
 
 import (
 	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -22,10 +25,10 @@ func split(text []byte) []document {
 		line++
 		if isMarker(part) {
 			all = appendText(all, current)
-			current = document{line: line + 1}
 			part = part[len("---"):]
-			if len(bytes.TrimSpace(part)) > 0 {
-				current.line = line
+			current = document{line: line}
+			if len(bytes.TrimSpace(part)) == 0 {
+				current.line, part = line+1, nil
 			}
 		}
 		current.text = append(current.text, part...)
@@ -43,4 +46,17 @@ func appendText(all []document, d document) []document {
 		return all
 	}
 	return append(all, d)
+}
+
+var lineNumber = regexp.MustCompile(`\bline (\d+)`)
+
+// yamlProblem returns an error of the YAML parser in one line, with lines counted
+// from the file's first rather than from that of the document.
+func yamlProblem(err error, first int) string {
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:")
+	text = strings.Join(strings.Fields(text), " ")
+	return lineNumber.ReplaceAllStringFunc(text, func(s string) string {
+		n, _ := strconv.Atoi(strings.TrimPrefix(s, "line "))
+		return fmt.Sprintf("line %d", n+first-1)
+	})
 }

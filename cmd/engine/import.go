@@ -125,8 +125,11 @@ func manifestFiles(path string) ([]string, error) {
 		return []string{path}, nil
 	}
 	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
-		return []string{path}, err
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
 	}
 	entries, err := os.ReadDir(path) // sorted by name
 	var names []string

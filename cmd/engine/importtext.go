@@ -45,7 +45,7 @@ func (im *importer) manifest(m kube.Manifest) {
 	}
 	im.out.comment("%s, from %s", m, m.Place)
 	if m.Pod == nil {
-		im.tell("It is not carried over: it has no pods.")
+		im.tell("It is not carried over: it is none of the kinds whose pods are read.")
 		return
 	}
 	containers, err := m.Containers()
@@ -138,7 +138,7 @@ func (im *importer) site(c *kube.Container, l life) {
 	}
 	switch {
 	case l.guessed:
-		im.tell("It is only probed: %s.", l.why)
+		im.tell("It is only probed, since %s.", l.why)
 	case l.words == nil:
 		im.tell("It is only probed, since %s: command, variables, user and policies are not carried over.", l.why)
 	}

@@ -6,6 +6,9 @@
 //	POST /break    from now on /healthz is 503
 //	POST /hang     from now on nothing is answered, and SIGTERM does nothing
 //
+// On the same port it serves Check of grpc.health.v1, over HTTP/2 without TLS. On the
+// port given with -heartbeat it answers each line "PING x" with "PONG x".
+//
 // The file given with -started is there while the service has started.
 package main
 
@@ -25,12 +28,13 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:9651", "`address` to serve on")
 	slowStart := flag.Duration("slow-start", 3*time.Second, "how long starting takes")
+	heartbeat := flag.String("heartbeat", "", "`address` to answer heartbeats on")
 	started := flag.String("started", "", "`file` to write when started")
 	flag.Parse()
 	log.SetFlags(0)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, *listen, *slowStart, *started); err != nil {
+	if err := run(ctx, *listen, *heartbeat, *slowStart, *started); err != nil {
 		log.Fatalf("demo: %v", err)
 	}
 }
@@ -39,12 +43,17 @@ func main() {
 const endTime = 2 * time.Second
 
 // run serves until ctx is done.
-func run(ctx context.Context, listen string, slowStart time.Duration, started string) error {
+func run(ctx context.Context, listen, heartbeat string, slowStart time.Duration, started string) error {
 	if err := forget(started); err != nil {
 		return err
 	}
 	s := &service{}
-	server := &http.Server{Addr: listen, Handler: s.routes(), ReadHeaderTimeout: endTime}
+	stop, err := s.listenForBeats(ctx, heartbeat)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	server := &http.Server{Addr: listen, Handler: s.routes(), ReadHeaderTimeout: endTime, Protocols: protocols()}
 	served := make(chan error, 1)
 	go func() { served <- server.ListenAndServe() }()
 	start := time.After(slowStart)
@@ -66,6 +75,14 @@ func run(ctx context.Context, listen string, slowStart time.Duration, started st
 			return errors.Join(end(server), forget(started))
 		}
 	}
+}
+
+// protocols are what one port speaks: HTTP/1, and HTTP/2 without TLS for gRPC.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 func end(server *http.Server) error {

@@ -20,6 +20,7 @@ func (s *service) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, !s.broken.Load(), "broken") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.started.Load(), "starting") })
+	mux.HandleFunc("POST /grpc.health.v1.Health/Check", s.check)
 	mux.HandleFunc("POST /break", s.doBreak)
 	mux.HandleFunc("POST /hang", s.doHang)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

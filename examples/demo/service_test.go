@@ -72,7 +72,7 @@ func TestDemoForgetsItsStartWhenItEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := run(ctx, "127.0.0.1:0", time.Hour, file); err != nil {
+	if err := run(ctx, "127.0.0.1:0", "", time.Hour, file); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(file); !os.IsNotExist(err) {

@@ -143,7 +143,8 @@
 // FirstFD and are never used twice in an instance; all are closed at the end of
 // the attempt.
 //
-// A poll waits for several descriptors and a clock at once, and descriptors with
-// the NONBLOCK flag answer EAGAIN: that is what Go's runtime, wasi-libc and Rust's
-// std need for ordinary sockets.
+// A poll waits for several descriptors and a clock at once, and reads of descriptors
+// with the NONBLOCK flag answer EAGAIN: that is what Go's runtime, wasi-libc and
+// Rust's std need for ordinary sockets. Writes wait until all is written or a deadline
+// passes, whatever the flags are.
 package abi

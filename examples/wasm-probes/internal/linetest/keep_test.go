@@ -43,7 +43,7 @@ func testTexts(t *testing.T, p *wasmhost.Plugin) {
 	target := serve(t, says("", func(line string) string { return line + "\r\n" }))
 	for _, text := range []string{
 		"plain", `"quoted"`, `back\slash`, `\u0041`, "tab\tand \b\f", "<&>", "Grüße", "プローブ", "\U0001F600!", "{}[],:", "a\u2028b",
-		strings.Repeat(`"\`, 1000), strings.Repeat("ü", 1000),
+		strings.Repeat(`"\`, 1000), strings.Repeat("ü", 1000), strings.Repeat("x", 4094),
 	} {
 		h := handler(t, p, settings{"port": "line", "send": text, "expect": text})
 		if got := attempt(t, h, target, plenty); got.Outcome != probe.Success {

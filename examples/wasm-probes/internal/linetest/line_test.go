@@ -25,7 +25,9 @@ const missingTools = 77
 
 // builds are what build.sh made of each folder: it is run once for all tests.
 var builds = map[string]func() (string, error){
-	"line-c": sync.OnceValues(func() (string, error) { return build("line-c") }),
+	"line-c":    sync.OnceValues(func() (string, error) { return build("line-c") }),
+	"line-rust": sync.OnceValues(func() (string, error) { return build("line-rust") }),
+	"line-as":   sync.OnceValues(func() (string, error) { return build("line-as") }),
 }
 
 // errSkip wraps what build.sh says when it has not got its tools.
@@ -81,8 +83,11 @@ func plugin(t *testing.T, folder, name string) []byte {
 	return module
 }
 
-func TestCWithoutALibc(t *testing.T) { testPlugin(t, plugin(t, "line-c", "line.wasm")) }
-func TestCWithALibc(t *testing.T)    { testPlugin(t, plugin(t, "line-c", "line-posix.wasm")) }
+func TestCWithoutALibc(t *testing.T)  { testPlugin(t, plugin(t, "line-c", "line.wasm")) }
+func TestCWithALibc(t *testing.T)     { testPlugin(t, plugin(t, "line-c", "line-posix.wasm")) }
+func TestRustWithoutStd(t *testing.T) { testPlugin(t, plugin(t, "line-rust", "line.wasm")) }
+func TestRustWithStd(t *testing.T)    { testPlugin(t, plugin(t, "line-rust", "line-std.wasm")) }
+func TestAssemblyScript(t *testing.T) { testPlugin(t, plugin(t, "line-as", "line.wasm")) }
 
 // testPlugin runs all tests on one plugin.
 func testPlugin(t *testing.T, module []byte) {

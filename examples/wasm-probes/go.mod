@@ -1,0 +1,19 @@
+module github.com/sonde-probe/sonde/examples/wasm-probes
+
+go 1.26.0
+
+require (
+	github.com/sonde-probe/sonde v0.0.0
+	github.com/sonde-probe/sonde/guest v0.0.0
+	golang.org/x/net v0.59.0
+)
+
+require (
+	github.com/tetratelabs/wazero v1.12.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace (
+	github.com/sonde-probe/sonde => ../..
+	github.com/sonde-probe/sonde/guest => ../../guest
+)

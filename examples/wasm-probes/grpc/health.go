@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// The states of grpc.health.v1.HealthCheckResponse.
+const (
+	serving        = 1
+	statusOK       = "0"
+	notFound       = "5"
+	unimplemented  = "12"
+	responseStatus = 1 // the number of the message's field
+)
+
+var states = []string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"}
+
+// result says what an answer means.
+func (a answer) result() guest.Result {
+	switch {
+	case a.httpStatus != "200" && a.grpcStatus == "":
+		return guest.Fail("grpc.http", fmt.Sprintf("the server answers with the HTTP status %.20q", a.httpStatus))
+	case !strings.HasPrefix(a.contentType, "application/grpc"):
+		return guest.Fail("grpc.protocol", fmt.Sprintf("the content type is %.60q, which is not gRPC's", a.contentType))
+	case a.grpcStatus != statusOK:
+		return a.refusal()
+	}
+	state, ok := stateOf(a.message)
+	switch {
+	case !ok:
+		return guest.Fail("grpc.protocol", "the answer is no state of health")
+	case state == serving:
+		return guest.Succeed("SERVING")
+	case state < uint64(len(states)):
+		return guest.Fail("grpc.not_serving", "the service is "+states[state])
+	}
+	return guest.Fail("grpc.not_serving", fmt.Sprintf("the service is in the state %d", state))
+}
+
+// refusal is the result of a call that has not succeeded.
+func (a answer) refusal() guest.Result {
+	text := a.grpcMessage
+	if plain, err := url.PathUnescape(text); err == nil {
+		text = plain
+	}
+	switch a.grpcStatus {
+	case "":
+		return guest.Fail("grpc.protocol", "the answer has no grpc-status")
+	case unimplemented:
+		return guest.Fail("grpc.unimplemented", "the server has no grpc.health.v1.Health: "+text)
+	case notFound:
+		return guest.Fail("grpc.service_unknown", "the server does not know the service: "+text)
+	}
+	return guest.Fail("grpc.status", fmt.Sprintf("the call ended with status %.10s: %s", a.grpcStatus, text))
+}
+
+// stateOf reads the message of an answer: five bytes of which the first says whether
+// it is compressed and the others how long it is, and then fields.
+func stateOf(b []byte) (state uint64, ok bool) {
+	if len(b) < 5 || b[0] != 0 || uint64(binary.BigEndian.Uint32(b[1:])) != uint64(len(b)-5) {
+		return 0, false
+	}
+	for b = b[5:]; len(b) > 0; {
+		key, n := binary.Uvarint(b)
+		if n <= 0 {
+			return 0, false
+		}
+		b = b[n:]
+		if key == responseStatus<<3 {
+			if state, n = binary.Uvarint(b); n <= 0 {
+				return 0, false
+			}
+		}
+		if b, ok = skipField(b, key&7); !ok {
+			return 0, false
+		}
+	}
+	return state, true
+}
+
+// skipField steps over a field's value. It returns false when that does not fit.
+func skipField(b []byte, wire uint64) (rest []byte, ok bool) {
+	var length uint64
+	switch wire {
+	case 0:
+		_, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, false
+		}
+		length = uint64(n)
+	case 1:
+		length = 8
+	case 2:
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)) {
+			return nil, false
+		}
+		length = n + uint64(used)
+	case 5:
+		length = 4
+	default:
+		return nil, false
+	}
+	if length > uint64(len(b)) {
+		return nil, false
+	}
+	return b[length:], true
+}

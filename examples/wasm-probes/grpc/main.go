@@ -1,0 +1,111 @@
+// Grpc is a plugin that calls Check of grpc.health.v1, as the kubelet's grpc probes
+// do, and takes metadata and TLS besides.
+package main
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+type settings struct {
+	Port      string            `sonde:"port,required" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
+	Service   string            `sonde:"service" doc:"which service to ask for; without it the server as a whole"`
+	Authority string            `sonde:"authority" doc:"the :authority of the call; default: the address that is dialled"`
+	Metadata  map[string]string `sonde:"metadata,sensitive" doc:"sent with the call; the value of a name that ends in -bin is base64"`
+	TLS       *guest.TLS        `sonde:"tls" doc:"makes the call over TLS"`
+
+	metadata []byte // as header fields
+	message  []byte // the request's
+}
+
+// maxService bounds the name of a service, in bytes.
+const maxService = 1 << 10
+
+// Prepare makes what is the same in each call.
+func (s *settings) Prepare() error {
+	if len(s.Service) > maxService {
+		return &guest.FieldError{Field: "service", Problem: "is longer than " + strconv.Itoa(maxService) + " bytes"}
+	}
+	for name, value := range s.Metadata {
+		if problem := wrongField(name, value); problem != "" {
+			return &guest.FieldError{Field: "metadata", Problem: problem}
+		}
+		s.metadata = appendField(s.metadata, name, value)
+	}
+	s.message = message(s.Service)
+	return nil
+}
+
+// wrongField says what is wrong with a field of the metadata, or "".
+func wrongField(name, value string) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
+	switch {
+	case name == "" || strings.Trim(name, letters) != "":
+		return "has the name " + strconv.Quote(name) + ", it must be of letters a-z, digits, -, _ and ."
+	case strings.HasPrefix(name, "grpc-") || reserved[name]:
+		return "must not have " + name + ", which the call sets itself"
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
+		return "has characters in " + name + " that are not printable ASCII"
+	}
+	return ""
+}
+
+// reserved are the fields that HTTP/2 or gRPC set.
+var reserved = map[string]bool{
+	"content-type": true, "te": true, "user-agent": true, "connection": true, "host": true,
+	"content-length": true, "transfer-encoding": true, "upgrade": true, "keep-alive": true,
+}
+
+// attempt makes one call.
+func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
+	s := t.Settings
+	c, err := dial(ctx, t)
+	if err != nil {
+		return guest.FailWith("grpc.dial", err)
+	}
+	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		// An error shows itself with the first read.
+		_ = c.SetDeadline(deadline)
+	}
+	authority := s.Authority
+	if authority == "" {
+		authority = net.JoinHostPort(t.Address, portOf(t))
+	}
+	head := requestHead(ctx, s.TLS != nil, authority, s.metadata)
+	answer, err := call(c, head, s.message)
+	if err != nil {
+		return guest.FailWith("grpc.protocol", err)
+	}
+	return answer.result()
+}
+
+func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
+	s := t.Settings
+	if s.TLS == nil {
+		return t.Dial(ctx, "tcp", ":"+s.Port)
+	}
+	secure := *s.TLS
+	secure.ALPN = []string{"h2"}
+	return t.DialTLS(ctx, ":"+s.Port, secure)
+}
+
+// portOf returns the number of the port.
+func portOf(t guest.Target[settings]) string {
+	if n, ok := t.Ports[t.Settings.Port]; ok {
+		return strconv.Itoa(int(n))
+	}
+	return t.Settings.Port
+}
+
+func init() {
+	guest.Register(guest.Plugin{
+		Name: "grpc", Version: "1.0.0", Doc: "asks a gRPC server for its health (grpc.health.v1)",
+	}, attempt)
+}
+
+func main() { guest.Main() }

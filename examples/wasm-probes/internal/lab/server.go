@@ -1,0 +1,133 @@
+package lab
+
+import (
+	"bytes"
+	"net"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// Server is a real server, in a process of its own that ends with the test.
+type Server struct {
+	Name string   // the program
+	Args []string // and its arguments
+	Dir  string   // where it runs
+	User *syscall.Credential
+
+	t      testing.TB
+	cmd    *exec.Cmd
+	output bytes.Buffer
+}
+
+// Start starts a server. It skips the test when the program is missing.
+func Start(t testing.TB, s *Server) *Server {
+	t.Helper()
+	if _, err := exec.LookPath(s.Name); err != nil {
+		t.Skipf("%s is not installed", s.Name)
+	}
+	s.t = t
+	s.Restart()
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", s.Name, s.output.Bytes())
+		}
+	})
+	return s
+}
+
+// Restart starts the server once more after Kill. It returns before it is ready.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.cmd = exec.Command(s.Name, s.Args...)
+	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.Dir, &s.output, &s.output
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.User, Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Kill ends the server and all that it has started.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	s.signal(syscall.SIGKILL)
+	_ = s.cmd.Wait() // it says that it was killed
+	s.cmd = nil
+}
+
+// Freeze stops the server from doing anything. Its connections stay.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(number syscall.Signal) {
+	s.t.Helper()
+	if err := syscall.Kill(-s.cmd.Process.Pid, number); err != nil {
+		s.t.Errorf("%s: %v: %v", s.Name, number, err)
+	}
+}
+
+// FreePort returns a port on 127.0.0.1 that nobody listened on a moment ago.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// Timeout is that of attempts from which an answer is expected.
+const Timeout = 5 * time.Second
+
+// Until makes attempts until one has an outcome.
+func Until(t testing.TB, a Attempt, want guest.Outcome) guest.Result {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		r := a(Timeout)
+		if r.Outcome == want {
+			return r
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after 30s there is still %+v, want %v", r, want)
+		}
+	}
+}
+
+// Expect makes an attempt and holds it to an outcome and a reason.
+func Expect(t testing.TB, a Attempt, want guest.Outcome, reason string) guest.Result {
+	t.Helper()
+	return expect(t, a(Timeout), want, reason)
+}
+
+func expect(t testing.TB, r guest.Result, want guest.Outcome, reason string) guest.Result {
+	t.Helper()
+	if r.Outcome != want || r.Reason != reason {
+		t.Errorf("got %v, %q: %s; want %v, %q", r.Outcome, r.Reason, r.Detail, want, reason)
+	}
+	return r
+}
+
+// Turns takes a server through its fates, and holds the attempts to what they must
+// find: it is frozen, goes on, is killed and started again.
+func (s *Server) Turns(t testing.TB, a Attempt) {
+	t.Helper()
+	Until(t, a, guest.Success)
+	s.Freeze()
+	expect(t, a(300*time.Millisecond), guest.Failure, "tcp.timeout")
+	s.Thaw()
+	Until(t, a, guest.Success)
+	s.Kill()
+	Expect(t, a, guest.Failure, "tcp.refused")
+	s.Restart()
+	Until(t, a, guest.Success)
+}

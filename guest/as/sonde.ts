@@ -1,0 +1,249 @@
+// sonde.ts: write a plugin for Sonde in AssemblyScript. README.md shows how; the contract itself is the Go
+// package wasmhost/abi. An i32 that is returned is negative, an error of WASI's, when a call did not work.
+
+/** What an attempt found. UNKNOWN: it could not be made, through no fault of the target. */
+export const UNKNOWN: i32 = 0;
+export const SUCCESS: i32 = 1;
+export const WARNING: i32 = 2; // counts as a success; the detail says what to look at
+export const FAILURE: i32 = 3;
+
+export const E2BIG: i32 = 1;
+export const ENOENT: i32 = 44;
+export const ETIMEDOUT: i32 = 73;
+
+export const DEBUG: i32 = 1; // the levels of log
+export const INFO: i32 = 2;
+export const WARN: i32 = 3;
+export const ALARM: i32 = 4;
+
+// The functions of the host, for what has no shorter form below.
+@external("sonde_v1", "input")
+export declare function hostInput(kind: i32, buf: usize, limit: i32): i32;
+@external("sonde_v1", "output")
+export declare function hostOutput(kind: i32, p: usize, n: i32): i32;
+@external("sonde_v1", "log")
+export declare function hostLog(level: i32, p: usize, n: i32): i32;
+@external("sonde_v1", "log_level")
+export declare function logLevel(): i32;
+@external("sonde_v1", "metric")
+export declare function hostMetric(kind: i32, name: usize, n: i32, value: f64): i32;
+@external("sonde_v1", "clock")
+export declare function clock(id: i32): i64;
+@external("sonde_v1", "remaining")
+export declare function remaining(): i64;
+@external("sonde_v1", "random")
+export declare function hostRandom(buf: usize, n: i32): i32;
+@external("sonde_v1", "resolve")
+export declare function hostResolve(name: usize, n: i32, buf: usize, limit: i32): i32;
+@external("sonde_v1", "dial")
+export declare function hostDial(
+  network: usize, networkN: i32, address: usize, addressN: i32, options: usize, optionsN: i32, flags: i32, timeoutMS: i32,
+): i32;
+@external("sonde_v1", "start_tls")
+export declare function hostStartTLS(fd: i32, options: usize, n: i32): i32;
+@external("sonde_v1", "conn_info")
+export declare function hostConnInfo(fd: i32, what: i32, buf: usize, limit: i32): i32;
+@external("sonde_v1", "deadline")
+export declare function hostDeadline(fd: i32, which: i32, ns: i64): i32;
+@external("sonde_v1", "read")
+export declare function hostRead(fd: i32, buf: usize, n: i32): i32;
+@external("sonde_v1", "write")
+export declare function hostWrite(fd: i32, p: usize, n: i32): i32;
+@external("sonde_v1", "close")
+export declare function close(fd: i32): i32;
+@external("sonde_v1", "hold")
+export declare function hostHold(fd: i32, key: usize, n: i32): i32;
+@external("sonde_v1", "held")
+export declare function hostHeld(key: usize, n: i32, flags: i32): i32;
+
+/** The mark of this contract's version: export it from the plugin, with sonde_run and sonde_configure. */
+export const sonde_abi_v1: i32 = 1;
+
+const QUOTE: i32 = 0x22;
+const BACKSLASH: i32 = 0x5c;
+const PLAIN: i32 = 0x10000; // marks a character that no backslash stands before
+
+let settings: string = "";
+
+/** Runs a plugin's attempt or its check of the settings: what sonde_run and sonde_configure return. */
+export function run(body: () => i32): i32 {
+  settings = input(1);
+  const result = body();
+  settings = "";
+  __collect(); // nothing of this call is on the stack any more
+  return result;
+}
+
+/** Bytes of a text in UTF-8. */
+export function bytes(s: string): ArrayBuffer {
+  return String.UTF8.encode(s, false, String.UTF8.ErrorMode.REPLACE);
+}
+
+/** The text of bytes; what is no UTF-8 in it is replaced. */
+export function decode(b: Uint8Array, begin: i32, end: i32): string {
+  return String.UTF8.decodeUnsafe(b.dataStart + begin, end - begin);
+}
+
+function at(b: ArrayBuffer): usize {
+  return changetype<usize>(b);
+}
+
+function input(kind: i32): string {
+  let buf = new ArrayBuffer(1024);
+  let n = hostInput(kind, at(buf), buf.byteLength);
+  if (n > buf.byteLength) {
+    buf = new ArrayBuffer(n);
+    n = hostInput(kind, at(buf), n);
+  }
+  return n < 0 || n > buf.byteLength ? "" : String.UTF8.decodeUnsafe(at(buf), n);
+}
+
+function output(kind: i32, text: string): void {
+  const b = bytes(text);
+  hostOutput(kind, at(b), b.byteLength);
+}
+/** Ends an attempt: return what it returns. A reason is a stable code, "redis.loading", or empty. */
+export function end(outcome: i32, reason: string, detail: string): i32 {
+  output(1, detail);
+  if (reason.length > 0) output(2, reason);
+  return outcome;
+}
+export function success(detail: string): i32 { return end(SUCCESS, "", detail); }
+export function warning(reason: string, detail: string): i32 { return end(WARNING, reason, detail); }
+export function fail(reason: string, detail: string): i32 { return end(FAILURE, reason, detail); }
+export function unknown(reason: string, detail: string): i32 { return end(UNKNOWN, reason, detail); }
+
+/** Ends an attempt in which a call did not work: as a failure, if the target is at fault. The host knows the reason. */
+export function trouble(doing: string, error: i32): i32 {
+  const targets: StaticArray<i32> = [14, 15, 23, 29, 40, 44, 64, 65, 73];
+  let detail = line(4, "detail", 0);
+  if (detail.length == 0) detail = "error " + (-error).toString();
+  return end(targets.includes(-error) ? FAILURE : UNKNOWN, "", doing + ": " + detail);
+}
+
+/** Says which setting is wrong, and how: "must not be empty". */
+export function refuse(setting: string, problem: string): i32 {
+  output(4, setting);
+  output(1, problem);
+  return 1;
+}
+
+/** A value of what is known of the target: "name", "address", or "port" ("8080 http"), of which there are several. */
+export function target(key: string, nth: i32 = 0): string { return line(2, key, nth); }
+
+function line(kind: i32, key: string, nth: i32): string {
+  const lines = input(kind).split("\n");
+  for (let i = 0; i < lines.length; i++)
+    if (lines[i].startsWith(key + "=") && nth-- == 0) return unescape(lines[i].substring(key.length + 1));
+  return "";
+}
+
+/** What the last attempt of the same probe has kept with setState. */
+export function state(): string { return input(3); }
+export function setState(s: string): void { output(3, s); }
+
+export function log(level: i32, s: string): void { const b = bytes(s); hostLog(level, at(b), b.byteLength); }
+export function gauge(name: string, v: f64): void { const b = bytes(name); hostMetric(1, at(b), b.byteLength, v); }
+export function count(name: string, n: f64): void { const b = bytes(name); hostMetric(2, at(b), b.byteLength, n); }
+
+/** Connects. The network is tcp, tls, udp or unix; options are lines for TLS, "server_name=example.org\n". */
+export function dial(network: string, address: string, options: string = ""): i32 {
+  const n = bytes(network), a = bytes(address), o = bytes(options);
+  return hostDial(at(n), n.byteLength, at(a), a.byteLength, at(o), o.byteLength, 0, 0);
+}
+export function startTLS(fd: i32, options: string = ""): i32 { const b = bytes(options); return hostStartTLS(fd, at(b), b.byteLength); }
+
+/** Waits for bytes and writes them to buf from begin on. It returns how many, 0 when the peer has closed. */
+export function read(fd: i32, buf: Uint8Array, begin: i32 = 0): i32 { return hostRead(fd, buf.dataStart + begin, buf.length - begin); }
+export function write(fd: i32, s: string): i32 { const b = bytes(s); return hostWrite(fd, at(b), b.byteLength); }
+
+/** Lets reads fail with ETIMEDOUT in ns nanoseconds; 0: when the attempt is over. */
+export function readDeadline(fd: i32, ns: i64): i32 { return hostDeadline(fd, 1, ns); }
+
+/** Gives a connection to the host to keep for the probe's next attempt, which takes it back with held. */
+export function hold(fd: i32, key: string): i32 { const b = bytes(key); return hostHold(fd, at(b), b.byteLength); }
+export function held(key: string): i32 { const b = bytes(key); return hostHeld(at(b), b.byteLength, 0); }
+
+/** The JSON of a setting, empty when it was not given: "port", "tls.name" in a block, "names.0" in a list. */
+export function json(path: string): string {
+  const names = path.split(".");
+  let s = settings;
+  for (let i = 0; i < names.length; i++) s = member(s, names[i]);
+  return s;
+}
+
+export function flag(path: string): bool { return json(path) == "true"; }
+
+/** A whole number, or a duration in nanoseconds; 0 when it was not given. */
+export function int(path: string): i64 {
+  return I64.parseInt(json(path));
+}
+
+/** A text, empty when it was not given. */
+export function text(path: string): string {
+  const s = json(path);
+  return s.startsWith('"') ? unescape(s.substring(1, s.length - 1)) : s;
+}
+
+// skip returns where the value that begins at i ends: at the next comma, colon or bracket that is not inside it.
+function skip(s: string, i: i32): i32 {
+  for (let depth = 0, quoted = false; i < s.length; i++) {
+    const c = s.charCodeAt(i);
+    if (c == BACKSLASH) i++;
+    else if (c == QUOTE) quoted = !quoted;
+    if (quoted) continue;
+    if (c == 0x7b || c == 0x5b) depth++; // { [
+    else if (depth == 0 && (c == 0x2c || c == 0x3a || c == 0x7d || c == 0x5d)) return i; // , : } ]
+    else if (c == 0x7d || c == 0x5d) depth--; // } ]
+  }
+  return s.length;
+}
+
+// member returns the value of a name in an object, or of an index in a list.
+function member(s: string, name: string): string {
+  const list = s.startsWith("[");
+  if (!list && !s.startsWith("{")) return "";
+  for (let i = 1, nth = 0; i < s.length; i++, nth++) {
+    let key = nth.toString();
+    if (!list) {
+      const colon = skip(s, i);
+      key = unescape(s.substring(i, colon).trim());
+      key = key.substring(1, key.length - 1);
+      i = colon + 1;
+    }
+    const begin = i;
+    i = skip(s, i);
+    if (key == name) return s.substring(begin, i).trim();
+  }
+  return "";
+}
+
+// unescape undoes the backslashes of JSON, and those of lines.
+function unescape(s: string): string {
+  const out = new StaticArray<u16>(s.length);
+  let n = 0;
+  for (let i = 0; i < s.length; i++) {
+    let c = s.charCodeAt(i);
+    if (c == BACKSLASH) c = s.charCodeAt(++i);
+    else c |= PLAIN;
+    if (c == 0x75) i += 4, c = I32.parseInt(s.substr(i - 3, 4), 16); // u
+    else if (c == 0x62) c = 8; // b
+    else if (c == 0x66) c = 12; // f
+    else if (c == 0x6e) c = 10; // n
+    else if (c == 0x72) c = 13; // r
+    else if (c == 0x74) c = 9; // t
+    out[n++] = <u16>c; // without PLAIN
+  }
+  return String.UTF16.decodeUnsafe(changetype<usize>(out), n << 1);
+}
+
+/** What a failed check or an access out of bounds calls: `asc --use abort=sonde/abort`. */
+export function abort(message: string | null, file: string | null, at: u32, column: u32): void {
+  if (!aborted) { // telling of it may fail too, where there is no memory
+    aborted = true;
+    log(ALARM, (message ? message : "abort") + " in " + (file ? file : "?") + ":" + at.toString());
+  }
+  unreachable();
+}
+
+let aborted: bool = false;

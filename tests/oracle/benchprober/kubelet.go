@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // events need a scheme that knows pods
+	"k8s.io/kubernetes/pkg/kubelet/prober"
+	"k8s.io/kubernetes/pkg/kubelet/prober/results"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+)
+
+// kubelet is the kubelet's prober with as much around it as it needs to probe.
+type kubelet struct {
+	status.Manager // only GetPodStatus is ever called
+
+	prober prober.Manager
+	looks  atomic.Uint64 // one for each attempt, since all containers run
+	events atomic.Uint64 // one for each attempt that is no success
+
+	mu     sync.RWMutex
+	status map[types.UID]v1.PodStatus
+}
+
+// newKubelet returns a kubelet whose metrics are registered, as they are in a
+// real one: an attempt pays for them.
+func newKubelet(ctx context.Context) *kubelet {
+	metrics.NewKubeRegistry().MustRegister(prober.ProberResults, prober.ProberDuration)
+	k := &kubelet{status: map[types.UID]v1.PodStatus{}}
+	k.prober = prober.NewManager(k, drained(ctx), drained(ctx), drained(ctx), nil, recorder{k})
+	return k
+}
+
+// drained returns a cache of results whose updates are read and forgotten.
+func drained(ctx context.Context) results.Manager {
+	cache := results.NewManager()
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-cache.Updates():
+			}
+		}
+	}()
+	return cache
+}
+
+func (k *kubelet) add(ctx context.Context, pod *v1.Pod, st v1.PodStatus) {
+	k.mu.Lock()
+	k.status[pod.UID] = st
+	k.mu.Unlock()
+	k.prober.AddPod(ctx, pod)
+}
+
+// GetPodStatus is what a worker asks for before each attempt.
+func (k *kubelet) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
+	k.looks.Add(1)
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	st, ok := k.status[uid]
+	return st, ok
+}
+
+func (k *kubelet) counts() counts { return counts{k.looks.Load(), k.events.Load()} }
+
+// recorder counts events.
+type recorder struct{ kubelet *kubelet }
+
+// Event counts one.
+func (r recorder) Event(runtime.Object, string, string, string) { r.kubelet.events.Add(1) }
+
+// Eventf counts one.
+func (r recorder) Eventf(runtime.Object, string, string, string, ...any) { r.kubelet.events.Add(1) }
+
+// AnnotatedEventf counts one.
+func (r recorder) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
+	r.kubelet.events.Add(1)
+}
+
+// WithLogger returns r.
+func (r recorder) WithLogger(klog.Logger) record.EventRecorderLogger { return r }
+
+// container is the name of each pod's only container.
+const container = "web"
+
+// pod returns a pod with a readiness probe.
+func (l load) pod(i int) *v1.Pod {
+	name := fmt.Sprintf("shop-%d", i)
+	p := &v1.Probe{PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 3}
+	if l.http {
+		p.HTTPGet = &v1.HTTPGetAction{Path: "/", Port: intstr.FromInt(l.port), Scheme: v1.URISchemeHTTP}
+	} else {
+		p.TCPSocket = &v1.TCPSocketAction{Port: intstr.FromInt(l.port)}
+	}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "bench", UID: types.UID(name)},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: container, ReadinessProbe: p}}},
+	}
+}
+
+// status returns the status of a pod that runs.
+func (l load) status(i int) v1.PodStatus {
+	return v1.PodStatus{
+		Phase: v1.PodRunning,
+		PodIP: address(i),
+		ContainerStatuses: []v1.ContainerStatus{{
+			Name:        container,
+			ContainerID: fmt.Sprintf("bench://%d", i),
+			State:       v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}},
+		}},
+	}
+}
+
+// address returns the address of a pod: one of this machine's that need no
+// interface. The other sides of tests/bench have the same.
+func address(i int) string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+i>>16&0x7f, i>>8&0xff, i&0xff)
+}

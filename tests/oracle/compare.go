@@ -1,0 +1,149 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Difference is one thing in which the sides differ.
+type Difference struct {
+	Script    *Script
+	Container string
+	Kind      probe.Kind // 0: what the container adds up to
+	Step      int        // the first in which they differ
+	Field     string     // notes, text, flags, timing
+	Kubelet   string
+	Sonde     string
+}
+
+// String returns the difference in a line.
+func (d Difference) String() string {
+	place := d.Container
+	if d.Kind != 0 {
+		place += "/" + d.Kind.String()
+	}
+	return fmt.Sprintf("%s: %s of %s, step %d:\n  kubelet: %s\n  sonde:   %s", d.Script.Name, d.Field, place, d.Step, d.Kubelet, d.Sonde)
+}
+
+// compare returns how two plays of a script differ where no row of Wanted covers
+// it: for each probe the first difference. Texts are compared where both sides
+// have some.
+func compare(a, b *play) []Difference {
+	var all []Difference
+	for _, at := range a.spots() {
+		x, y := a.counted(at), b.counted(at)
+		if d, ok := firstDifference(x, y, a.lines[at].check.Via == ViaTCP); ok {
+			d.Script, d.Container, d.Kind = a.script, at.container, at.kind
+			all = append(all, d)
+		}
+	}
+	return append(all, compareFlags(a, b)...)
+}
+
+// firstDifference compares notes. Where the kernel answers it does not matter in
+// which step something was published.
+func firstDifference(x, y []note, anyStep bool) (Difference, bool) {
+	for i := range max(len(x), len(y)) {
+		m, n := at(x, i), at(y, i)
+		if m.what != n.what || m.step != n.step && !anyStep {
+			return Difference{Step: min(m.step, n.step), Field: "notes", Kubelet: tell(x, i), Sonde: tell(y, i)}, true
+		}
+		if m.text != n.text && m.text != untold && n.text != untold {
+			return Difference{Step: m.step, Field: "text of " + m.what, Kubelet: m.text, Sonde: n.text}, true
+		}
+	}
+	return Difference{}, false
+}
+
+// untold is the text of a note on a side that has no words.
+const untold = "?"
+
+// past is the note after the last.
+var past = note{step: 1 << 30, what: "nothing more"}
+
+func at(notes []note, i int) note {
+	if i < len(notes) {
+		return notes[i]
+	}
+	return past
+}
+
+// tell tells the notes up to and with the i-th.
+func tell(notes []note, i int) string {
+	var b strings.Builder
+	step := -1
+	for _, n := range notes[:min(i+1, len(notes))] {
+		if n.step != step {
+			step = n.step
+			fmt.Fprintf(&b, "[%d] ", step)
+		}
+		b.WriteString(n.what + "; ")
+	}
+	if i >= len(notes) {
+		b.WriteString(past.what)
+	}
+	return b.String()
+}
+
+// counted returns what counts of a probe's notes. What one look publishes counts
+// once, as it is when the look ends (K60). How many attempts it takes where the
+// kernel answers does not count.
+func (p *play) counted(at spot) []note {
+	l := p.lines[at]
+	var counted []note
+	for _, n := range l.notes {
+		kernels := l.check.Via == ViaTCP && strings.HasPrefix(n.what, "answer")
+		if kernels || covered(place{p.script, p.script.container(at.container), at.kind, n.step, n.what}) {
+			continue
+		}
+		if last := len(counted) - 1; last >= 0 && oneLook(p.script, at.kind, counted[last], n) {
+			counted[last] = n
+			continue
+		}
+		counted = append(counted, n)
+	}
+	return counted
+}
+
+// oneLook reports whether two notes are what a single look at the pod has
+// published: the initial verdict on a new life, and that it does not run or that
+// the pod is being deleted.
+func oneLook(s *Script, k probe.Kind, a, b note) bool {
+	if a.step != b.step || a.step < 0 || !strings.HasPrefix(a.what, "publish") || !strings.HasPrefix(b.what, "publish") {
+		return false
+	}
+	switch s.Steps[a.step].Do {
+	case Wait, Exit, Stall, Succeed, Add, Sync:
+		return true
+	}
+	return s.Deleting && k != probe.Readiness
+}
+
+func compareFlags(a, b *play) []Difference {
+	x, y := a.told(), b.told()
+	for i := range max(len(x), len(y)) {
+		m, n := sumAt(x, i), sumAt(y, i)
+		if m != n {
+			return []Difference{{a.script, m.container, 0, m.step, "flags", m.text, n.text}}
+		}
+	}
+	return nil
+}
+
+func sumAt(flags []sum, i int) sum {
+	if i < len(flags) {
+		return flags[i]
+	}
+	return sum{past.step, "", past.what}
+}
+
+// told returns the flags that no row covers.
+func (p *play) told() []sum {
+	return slices.DeleteFunc(slices.Clone(p.flags), func(f sum) bool {
+		c := p.script.container(f.container)
+		return c != nil && covered(place{p.script, c, 0, f.step, f.text})
+	})
+}

@@ -1,0 +1,135 @@
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// side is one script on one side. Four methods, since a side is done to, waited
+// for, and asked in two ways.
+type side interface {
+	played() *play
+	do(Step) error
+	settled() bool // whether the step has had its effects
+	tell(Step)     // notes what the step has led to
+}
+
+// cast gives a script to a side.
+type cast func(testing.TB, *Script) side
+
+// patience is how long a step may take beyond what its answers need.
+const patience = 30 * time.Second
+
+// perform plays a script on a side to its end.
+func perform(pod side) error {
+	p := pod.played()
+	for n, step := range p.script.Steps {
+		p.begin(n)
+		if err := pod.do(step); err != nil {
+			return fmt.Errorf("%s: step %d: %w", p.script.Name, n, err)
+		}
+		if !await(pod.settled, patience+p.script.slowest(step)) {
+			p.add("", "stuck")
+		}
+		if p.script.exists(n) {
+			pod.tell(step)
+		}
+	}
+	return nil
+}
+
+// await polls until done, and reports whether it was in time. The sides have
+// nothing to wait on: the kubelet tells nobody when it has looked.
+func await(done func() bool, most time.Duration) bool {
+	for end := time.Now().Add(most); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// slowest bounds how long the answers of a step take.
+func (s *Script) slowest(step Step) (most time.Duration) {
+	for _, a := range step.Answers {
+		k := s.container(a.Container).check(a.Kind)
+		each := time.Duration(k.Period+maxTries*k.Timeout) * time.Second
+		most += time.Duration(len(a.Letters))*each + time.Duration(k.Delay)*time.Second
+	}
+	return most
+}
+
+// performAll plays scripts on several sides, all at once, and returns each
+// script's play on each side.
+func performAll(t testing.TB, scripts []*Script, sides ...cast) [][]*play {
+	plays := make([][]*play, len(scripts))
+	var playing errgroup.Group
+	for i, s := range scripts {
+		for _, on := range sides {
+			pod := on(t, s)
+			plays[i] = append(plays[i], pod.played())
+			playing.Go(func() error { return perform(pod) })
+		}
+	}
+	if err := playing.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return plays
+}
+
+// makeDoors makes a door for each tcp probe of a script.
+func makeDoors(t testing.TB, s *Script, entered func(spot)) map[spot]*door {
+	doors := map[spot]*door{}
+	for _, c := range s.Containers {
+		for _, k := range c.Checks {
+			if k.Via == ViaTCP {
+				at := spot{s.Name, c.Name, k.Kind}
+				doors[at] = newDoor(t, func() { entered(at) })
+			}
+		}
+	}
+	return doors
+}
+
+// openDoors opens and closes doors as a step's answers say.
+func openDoors(script string, doors map[spot]*door, step Step) error {
+	for _, a := range step.Answers {
+		d := doors[spot{script, a.Container, a.Kind}]
+		if d == nil || a.Letters == "" {
+			continue
+		}
+		if err := d.set(strings.HasPrefix(a.Letters, string(Success))); err != nil {
+			return fmt.Errorf("port of %s: %w", a.Container, err)
+		}
+	}
+	return nil
+}
+
+// spots returns the script's probes, those of startup first.
+func (p *play) spots() []spot {
+	return slices.SortedFunc(maps.Keys(p.lines), func(a, b spot) int { return int(a.kind) - int(b.kind) })
+}
+
+// current returns the answer of the attempt under way.
+func (p *play) current(at spot) byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lines[at].now
+}
+
+// missed notes that a side has published more than could be noted.
+func (p *play) missed(at spot, n uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines[at].note(p.step, fmt.Sprintf("missed %d", n))
+}
+
+// settling is how old a kubelet's prober must be before it is given a pod. A
+// younger one waits before each first attempt (K22), at most for a period.
+const settling = 3 * time.Second

@@ -1,0 +1,112 @@
+package oracle
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/prober/results"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// cache is the kubelet's cache of the results of one kind. It notes what is
+// published before anybody can act on it.
+type cache struct {
+	results.Manager
+	kubelet *kubelet
+	kind    probe.Kind
+}
+
+func newCache(k *kubelet, kind probe.Kind) *cache { return &cache{results.NewManager(), k, kind} }
+
+// Set notes a result that is news, and passes it on.
+func (c *cache) Set(id kubecontainer.ContainerID, r results.Result, pod *v1.Pod) {
+	at, life := c.spot(id)
+	p := c.kubelet.pod(at.script)
+	if old, ok := c.Get(id); !ok || old != r {
+		p.play.publish(at, life, verdictOf(r))
+	}
+	p.cache(at, true)
+	c.Manager.Set(id, r, pod)
+}
+
+// Remove passes on that a container's result is to be forgotten.
+func (c *cache) Remove(id kubecontainer.ContainerID) {
+	at, _ := c.spot(id)
+	c.Manager.Remove(id)
+	p := c.kubelet.pod(at.script)
+	p.cache(at, false)
+	p.unlook()
+}
+
+// unlook forgets that the calling worker has looked: it may be about to leave.
+func (p *kubePod) unlook() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.looks, goroutine())
+}
+
+func (p *kubePod) cache(at spot, cached bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cached[at] = cached
+}
+
+// drain reads the updates, as the kubelet's sync loop does: it syncs the pod of
+// each, after it has noted whether the container has started.
+func (c *cache) drain(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case u := <-c.Updates():
+			at, life := c.spot(u.ContainerID)
+			p := c.kubelet.pod(at.script)
+			if c.kind == probe.Startup {
+				p.setStarted(at.container, life, u.Result == results.Success)
+			}
+			c.kubelet.updated <- p
+		}
+	}
+}
+
+// setStarted is what the status manager does with a startup result (K117).
+func (p *kubePod) setStarted(container string, number int, started bool) {
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
+	l := p.lives[container]
+	if l.number != number {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st := p.status.DeepCopy()
+	for _, c := range [][]v1.ContainerStatus{st.ContainerStatuses, st.InitContainerStatuses} {
+		for i := range c {
+			if c[i].Name == container {
+				c[i].Started = &started
+			}
+		}
+	}
+	p.status = *st
+}
+
+// spot reads a container ID as life.id writes it.
+func (c *cache) spot(id kubecontainer.ContainerID) (at spot, life int) {
+	parts := strings.Split(id.ID, ".")
+	life, _ = strconv.Atoi(parts[2])
+	return spot{parts[0], parts[1], c.kind}, life
+}
+
+func verdictOf(r results.Result) probe.Verdict {
+	switch r {
+	case results.Success:
+		return probe.Passing
+	case results.Failure:
+		return probe.Failing
+	}
+	return probe.Undecided
+}

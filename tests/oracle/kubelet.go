@@ -1,0 +1,337 @@
+package oracle
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-base/metrics"
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // events need a scheme that knows pods
+	"k8s.io/kubernetes/pkg/kubelet/prober"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// kubelet is the kubelet's side: its prober manager, and as much of the kubelet
+// around it as a prober can see.
+type kubelet struct {
+	status.Manager // only GetPodStatus is ever called
+
+	ctx     context.Context
+	prober  prober.Manager
+	web     int // the port of the http server
+	doors   func(spot) *door
+	updated chan *kubePod // pods to be synced since a result has changed
+
+	mu   sync.Mutex
+	pods map[types.UID]*kubePod
+}
+
+// kubePod is a pod of the kubelet's side.
+type kubePod struct {
+	play *play
+	spec *v1.Pod
+
+	syncing sync.Mutex // one sync at a time; guards lives
+	lives   map[string]life
+
+	mu      sync.Mutex
+	status  v1.PodStatus
+	known   bool // the status manager knows a status
+	looks   map[int]int
+	delayed time.Time     // until then a look says nothing: some probe waits for its initial delay
+	ended   bool          // its phase is Succeeded
+	leaving map[spot]bool // workers that were stopped, or leave when they look
+	cached  map[spot]bool // probes with a result in the cache; a worker that has left has none
+}
+
+// newKubelet returns the kubelet's side. It goes with the test.
+func newKubelet(t testing.TB) *kubelet {
+	ctx, cancel := context.WithCancel(t.Context())
+	k := &kubelet{ctx: ctx, pods: map[types.UID]*kubePod{}, updated: make(chan *kubePod, 1<<16)}
+	metrics.NewKubeRegistry().MustRegister(prober.ProberResults, prober.ProberDuration)
+	var working sync.WaitGroup
+	caches := map[probe.Kind]*cache{}
+	for kind := probe.Startup; kind <= probe.Liveness; kind++ {
+		caches[kind] = newCache(k, kind)
+		working.Go(func() { caches[kind].drain(ctx) })
+	}
+	working.Go(k.loop)
+	t.Cleanup(func() {
+		cancel()
+		working.Wait()
+	})
+	k.prober = prober.NewManager(k, caches[probe.Liveness], caches[probe.Readiness], caches[probe.Startup], runner{k}, recorder{k})
+	k.web = serve(t, func(at spot) byte { return k.pod(at.script).play.try(at, unnumbered) })
+	return k
+}
+
+// cast gives a script to the kubelet.
+func (k *kubelet) cast(t testing.TB, s *Script) side {
+	p := newPlay(s)
+	doors := makeDoors(t, s, func(at spot) { p.kernel(at, Success) })
+	pod := &kubePod{
+		play: p, spec: podSpec(s, k.web, doors), lives: map[string]life{},
+		looks: map[int]int{}, leaving: map[spot]bool{}, cached: map[spot]bool{},
+	}
+	p.moved = pod.stir
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods[types.UID(s.Name)] = pod
+	return &kubeSide{k, pod, doors}
+}
+
+func (k *kubelet) pod(script string) *kubePod {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pods[types.UID(script)]
+}
+
+// GetPodStatus is what the workers look at. It counts who has looked since
+// something has moved.
+func (k *kubelet) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
+	pod := k.pod(string(uid))
+	pod.mu.Lock()
+	defer pod.mu.Unlock()
+	if now := time.Now(); !now.Before(pod.delayed) {
+		pod.looks[goroutine()]++
+	}
+	return pod.status, pod.known
+}
+
+// goroutine returns the number of the calling goroutine: a worker is one.
+func goroutine() int {
+	buffer := make([]byte, 64)
+	buffer = buffer[:runtime.Stack(buffer, false)]
+	n, _ := strconv.Atoi(string(bytes.Fields(buffer)[1]))
+	return n
+}
+
+// stir forgets the looks: what they saw is not so any more.
+func (p *kubePod) stir() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.looks)
+}
+
+// loop syncs pods whose results have changed, as the kubelet's sync loop does.
+func (k *kubelet) loop() {
+	for {
+		select {
+		case <-k.ctx.Done():
+			return
+		case pod := <-k.updated:
+			k.sync(pod)
+		}
+	}
+}
+
+// sync computes the pod's status from its containers and the cached results.
+func (k *kubelet) sync(p *kubePod) {
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
+	p.mu.Lock()
+	st := podStatus(p.play.script, p.lives, p.status)
+	p.mu.Unlock()
+	k.prober.UpdatePodStatus(k.ctx, p.spec, &st)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status, p.known = st, true
+}
+
+// change makes a step's change to a container's life and syncs the pod.
+func (k *kubelet) change(p *kubePod, step Step) {
+	p.syncing.Lock()
+	c := p.play.script.container(step.Container)
+	p.lives[c.Name] = p.lives[c.Name].after(step, p.play.script.follows(c, step.Exit))
+	p.mu.Lock()
+	p.delayed = delayed(p.play.script, p.lives)
+	p.mu.Unlock()
+	p.syncing.Unlock()
+	k.sync(p)
+	p.stir()
+}
+
+// delayed returns when the last initial delay of the running containers is over.
+func delayed(s *Script, lives map[string]life) (until time.Time) {
+	for _, c := range s.Containers {
+		for _, check := range c.Checks {
+			if l := lives[c.Name]; l.phase == probe.Running {
+				until = later(until, l.since.Add(time.Duration(check.Delay)*time.Second))
+			}
+		}
+	}
+	return until
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// settled reports whether every worker that has not left has looked at the pod
+// since the step began and since the last answer was used: once, or twice where
+// answers are left, since only then can it be told that nobody wants them.
+func (p *kubePod) settled() bool {
+	looks := p.looksNeeded()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done := 0
+	for _, n := range p.looks {
+		if n >= looks {
+			done++
+		}
+	}
+	return done >= p.workers()
+}
+
+// workers returns how many have not left, as far as it is known. It holds mu.
+func (p *kubePod) workers() int {
+	n := 0
+	for at := range p.play.lines {
+		if !p.leaving[at] || p.cached[at] {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *kubePod) looksNeeded() int {
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
+	for at := range p.play.lines {
+		if !p.ended && p.lives[at.container].phase == probe.Running && !p.play.used(at) {
+			return 2
+		}
+	}
+	return 1
+}
+
+// counts reads a probe's counters.
+func (k *kubelet) counts(at spot) (good, bad uint64) {
+	labels := prometheus.Labels{
+		"probe_type": kubeKind(at.kind), "container": at.container, "pod": at.script, "namespace": namespace, "pod_uid": at.script,
+	}
+	read := func(result string) uint64 {
+		labels["result"] = result
+		var m dto.Metric
+		if err := prober.ProberResults.CounterVec.With(labels).Write(&m); err != nil {
+			return 0
+		}
+		return uint64(m.GetCounter().GetValue())
+	}
+	return read("successful"), read("failed")
+}
+
+// kubeSide is one script on the kubelet's side.
+type kubeSide struct {
+	kubelet *kubelet
+	pod     *kubePod
+	doors   map[spot]*door
+}
+
+func (s *kubeSide) played() *play { return s.pod.play }
+
+func (s *kubeSide) do(step Step) error {
+	switch step.Do {
+	case Add, Sync:
+		s.kubelet.prober.AddPod(s.kubelet.ctx, s.pod.spec)
+		s.kubelet.sync(s.pod)
+		s.pod.come()
+		s.pod.leave(func(at spot, _ *Container) bool {
+			return s.pod.spec.DeletionTimestamp != nil && at.kind != probe.Readiness
+		})
+	case Answer:
+		return openDoors(s.pod.play.script.Name, s.doors, step)
+	case Terminate:
+		s.kubelet.prober.StopLivenessAndStartup(s.pod.spec)
+		s.pod.leave(func(at spot, c *Container) bool { return at.kind != probe.Readiness && !c.Sidecar })
+	case Remove:
+		s.kubelet.prober.RemovePod(s.pod.spec)
+		s.pod.leave(func(spot, *Container) bool { return true })
+	case Cleanup:
+		s.kubelet.prober.CleanupPods(s.kubelet.others(s.pod))
+		s.pod.leave(func(spot, *Container) bool { return true })
+	case Succeed:
+		s.pod.succeed()
+		s.pod.leave(func(spot, *Container) bool { return true })
+	default:
+		s.kubelet.change(s.pod, step)
+		s.pod.leave(func(at spot, _ *Container) bool { return s.pod.lives[at.container].phase == probe.Gone })
+	}
+	return nil
+}
+
+// come notes that all workers are there.
+func (p *kubePod) come() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.leaving)
+	clear(p.looks)
+}
+
+// leave notes which workers leave.
+func (p *kubePod) leave(leaves func(spot, *Container) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at := range p.play.lines {
+		if leaves(at, p.play.script.container(at.container)) {
+			p.leaving[at] = true
+		}
+	}
+}
+
+// others returns all pods but one.
+func (k *kubelet) others(p *kubePod) map[types.UID]sets.Empty {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	wanted := map[types.UID]sets.Empty{}
+	for uid, pod := range k.pods {
+		if pod != p {
+			wanted[uid] = sets.Empty{}
+		}
+	}
+	return wanted
+}
+
+// succeed ends the pod.
+func (p *kubePod) succeed() {
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.status.Phase = v1.PodSucceeded
+	clear(p.looks)
+}
+
+// tell notes what the pod adds up to and what was counted.
+func (s *kubeSide) tell(step Step) {
+	p := s.pod
+	s.kubelet.sync(p)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at := range p.play.lines {
+		good, bad := s.kubelet.counts(at)
+		p.play.count(at, step, good, bad)
+	}
+	for _, c := range p.play.script.Containers {
+		if cs := statusOf(p.status, c.Name); cs != nil {
+			p.play.add(c.Name, flagsOf(cs.Started != nil && *cs.Started, cs.Ready))
+		}
+	}
+}
+
+func (s *kubeSide) settled() bool { return s.pod.settled() }

@@ -1,0 +1,130 @@
+package oracle
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+const namespace = "oracle"
+
+// podSpec writes a script's pod down as the API server would have it.
+func podSpec(s *Script, web int, doors map[spot]*door) *v1.Pod {
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: namespace, UID: types.UID(s.Name)},
+		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicy(s.Policy)},
+	}
+	if s.Deleting {
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	for _, c := range s.Containers {
+		container := v1.Container{Name: c.Name}
+		for _, k := range c.Checks {
+			at := spot{s.Name, c.Name, k.Kind}
+			put(&container, k.Kind, probeSpec(k, at, web, doors[at]))
+		}
+		if c.Sidecar {
+			always := v1.ContainerRestartPolicyAlways
+			container.RestartPolicy = &always
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+		} else {
+			pod.Spec.Containers = append(pod.Spec.Containers, container)
+		}
+	}
+	return pod
+}
+
+func put(c *v1.Container, kind probe.Kind, p *v1.Probe) {
+	switch kind {
+	case probe.Startup:
+		c.StartupProbe = p
+	case probe.Readiness:
+		c.ReadinessProbe = p
+	case probe.Liveness:
+		c.LivenessProbe = p
+	}
+}
+
+func probeSpec(k Check, at spot, web int, d *door) *v1.Probe {
+	p := &v1.Probe{
+		InitialDelaySeconds: int32(k.Delay), PeriodSeconds: int32(k.Period), TimeoutSeconds: int32(k.Timeout),
+		SuccessThreshold: int32(k.Success), FailureThreshold: int32(k.Failure),
+	}
+	switch k.Via {
+	case ViaExec:
+		p.Exec = &v1.ExecAction{Command: []string{at.script, at.container, at.kind.String()}}
+	case ViaHTTP:
+		p.HTTPGet = &v1.HTTPGetAction{Path: path(at), Port: intstr.FromInt(web)}
+	case ViaTCP:
+		p.TCPSocket = &v1.TCPSocketAction{Port: intstr.FromString(strconv.Itoa(d.addr.Port))}
+	}
+	return p
+}
+
+// podStatus writes down what the runtime would tell of the containers' lives.
+// Started stays what it was for as long as the same life runs.
+func podStatus(s *Script, lives map[string]life, before v1.PodStatus) v1.PodStatus {
+	st := v1.PodStatus{Phase: v1.PodRunning, PodIP: "127.0.0.1"}
+	if before.Phase != "" {
+		st.Phase = before.Phase
+	}
+	for _, c := range s.Containers {
+		l := lives[c.Name]
+		if l.number == 0 {
+			continue
+		}
+		cs := v1.ContainerStatus{Name: c.Name, ContainerID: l.id(s.Name, c.Name), State: state(l)}
+		if l.lost {
+			cs.ContainerID, cs.State = "", state(life{})
+		}
+		if old := statusOf(before, c.Name); old != nil && l.phase == probe.Running && old.ContainerID == cs.ContainerID {
+			cs.Started = old.Started
+		}
+		if c.Sidecar {
+			st.InitContainerStatuses = append(st.InitContainerStatuses, cs)
+		} else {
+			st.ContainerStatuses = append(st.ContainerStatuses, cs)
+		}
+	}
+	return st
+}
+
+func statusOf(st v1.PodStatus, name string) *v1.ContainerStatus {
+	for _, list := range [][]v1.ContainerStatus{st.ContainerStatuses, st.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// state cuts its times to whole seconds, as the status manager does (K118).
+func state(l life) v1.ContainerState {
+	since := metav1.NewTime(l.since.Truncate(time.Second))
+	switch {
+	case l.phase == probe.Running:
+		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: since}}
+	case l.ended:
+		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: int32(l.exit), FinishedAt: since}}
+	}
+	return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+}
+
+// flagsOf says what a container's probes add up to.
+func flagsOf(started, ready bool) string {
+	return fmt.Sprintf("started=%v ready=%v", started, ready)
+}
+
+// kubeKind returns a kind as the kubelet's labels and events have it.
+func kubeKind(k probe.Kind) string {
+	return map[probe.Kind]string{probe.Startup: "Startup", probe.Readiness: "Readiness", probe.Liveness: "Liveness"}[k]
+}

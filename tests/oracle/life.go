@@ -1,0 +1,51 @@
+package oracle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// life is where a container is in its lives.
+type life struct {
+	number int // counts from 1; 0 before the first
+	phase  probe.Phase
+	since  time.Time
+	exit   int
+	lost   bool // nothing is known of it now
+	ended  bool // an exit code is known
+}
+
+// id names a life on both sides.
+func (l life) id(script, container string) string {
+	return fmt.Sprintf("oracle://%s.%s.%d", script, container, l.number)
+}
+
+// after returns the life after a step that is about its container.
+func (l life) after(step Step, follows bool) life {
+	next := life{number: l.number, since: time.Now()}
+	switch step.Do {
+	case Wait:
+		next.number++
+		next.phase = probe.Waiting
+	case Start:
+		if l.phase != probe.Waiting || l.lost {
+			next.number++
+		}
+		next.phase = probe.Running
+	case Stall:
+		next.phase = probe.Waiting
+	case Resume:
+		next.phase = probe.Running
+	case Exit:
+		next.phase, next.exit, next.ended = probe.Ended, step.Exit, true
+		if !follows {
+			next.phase = probe.Gone
+		}
+	case Lose:
+		next = l
+		next.lost = true
+	}
+	return next
+}

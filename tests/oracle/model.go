@@ -1,0 +1,250 @@
+package oracle
+
+import (
+	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Accidents are what the kubelet does that its documents do not say, and that
+// can be seen in what it publishes. Our engine does so for the compatibility
+// with the kubelet only: this is the table of what it mends otherwise.
+type Accidents struct {
+	CarriesRuns    bool // K48: a run of equal outcomes goes on in the next life
+	FailsIdle      bool // K37: liveness fails while a container does not run, and until a probe says otherwise
+	ForgivesBodies bool // K71: a body that breaks off, or does not end, counts for nothing
+}
+
+// kubeletsAccidents are all of them.
+var kubeletsAccidents = Accidents{true, true, true}
+
+// model plays scripts by itself, in no time: a third account of the rules, in as
+// few words as they can be written. With all accidents it must do what the
+// kubelet does, and with none what our engine does by default. So every
+// difference between those two is one of the accidents.
+type model struct {
+	play      *play
+	accidents Accidents
+	lives     map[string]life
+	lines     map[spot]*judged
+	open      map[spot]bool // tcp: what the kernel answers
+	leaving   bool
+	gone      bool // the pod was removed, or has ended
+}
+
+// judged is what the model knows about a probe.
+type judged struct {
+	life    int
+	verdict probe.Verdict
+	good    bool // the outcome of the run
+	run     int
+	held    bool
+	down    bool
+
+	passed, failed uint64 // attempts
+}
+
+// foretell returns the play that a script leads to.
+func foretell(s *Script, a Accidents) *play {
+	m := &model{play: newPlay(s), accidents: a, lives: map[string]life{}, lines: map[spot]*judged{}, open: map[spot]bool{}}
+	for n, step := range s.Steps {
+		m.play.begin(n)
+		m.do(step)
+		m.settle()
+		if s.exists(n) {
+			m.tell(step)
+		}
+	}
+	for _, l := range m.play.lines {
+		for i := range l.notes {
+			l.notes[i].text = untold
+		}
+	}
+	return m.play
+}
+
+func (m *model) do(step Step) {
+	switch step.Do {
+	case Add:
+		m.gone = false
+		for at := range m.play.lines {
+			m.lines[at] = &judged{good: true}
+		}
+	case Remove, Cleanup, Succeed:
+		m.gone = true
+	case Terminate:
+		m.leaving = true
+	case Sync, Answer:
+	default:
+		c := m.play.script.container(step.Container)
+		m.lives[c.Name] = m.lives[c.Name].after(step, m.play.script.follows(c, step.Exit))
+	}
+}
+
+// settle lets each probe look, and attempt for as long as it has answers.
+func (m *model) settle() {
+	if m.gone {
+		return
+	}
+	for _, at := range m.play.spots() {
+		if l := m.play.lines[at]; l.check.Via == ViaTCP && l.left != "" {
+			m.open[at] = l.left[0] == Success
+		}
+		m.look(at)
+	}
+	for again := true; again; {
+		again = false
+		for _, at := range m.play.spots() {
+			again = m.attempt(at) || again
+		}
+	}
+}
+
+// look judges the container's life by what it is.
+func (m *model) look(at spot) {
+	j, l := m.lines[at], m.lives[at.container]
+	if l.number == 0 || l.lost {
+		return
+	}
+	if j.life != l.number {
+		m.adopt(at, l.number)
+	}
+	switch {
+	case j.held:
+	case l.phase != probe.Running:
+		j.down = true
+		m.publish(at, m.idle(at.kind))
+	case j.down && !m.accidents.FailsIdle:
+		j.down = false
+		m.publish(at, initial(at.kind))
+	}
+}
+
+func (m *model) adopt(at spot, life int) {
+	j := m.lines[at]
+	if !m.accidents.CarriesRuns {
+		j.run = 0
+	}
+	j.held, j.down = false, false
+	j.life, j.verdict = life, initial(at.kind)
+	m.play.publish(at, life, j.verdict)
+}
+
+func initial(k probe.Kind) probe.Verdict {
+	return map[probe.Kind]probe.Verdict{probe.Readiness: probe.Failing, probe.Liveness: probe.Passing}[k]
+}
+
+// idle is what is published about a life that does not run.
+func (m *model) idle(k probe.Kind) probe.Verdict {
+	if k == probe.Liveness && !m.accidents.FailsIdle {
+		return probe.Undecided
+	}
+	return probe.Failing
+}
+
+func (m *model) publish(at spot, v probe.Verdict) {
+	if j := m.lines[at]; j.verdict != v {
+		j.verdict = v
+		m.play.publish(at, j.life, v)
+	}
+}
+
+// attempt makes the attempts of a probe that may be made, and reports whether
+// there was one.
+func (m *model) attempt(at spot) bool {
+	l := m.play.lines[at]
+	if !m.may(at) {
+		return false
+	}
+	if l.check.Via == ViaTCP {
+		return m.kernel(at)
+	}
+	if l.left == "" {
+		return false
+	}
+	letter := m.play.try(at, unnumbered)
+	if !triedAgain(letter) {
+		m.count(at, strings.ContainsRune("SWZ", rune(letter)))
+		return true
+	}
+	if m.forgives(l) {
+		m.play.try(at, unnumbered)
+		m.play.try(at, unnumbered)
+		return true
+	}
+	l.finish(m.play.step)
+	m.count(at, false)
+	return true
+}
+
+// forgives reports whether a probe's broken answers count for nothing.
+func (m *model) forgives(l *line) bool { return l.check.Via != ViaHTTP || m.accidents.ForgivesBodies }
+
+// kernel lets the kernel answer as often as it takes to decide.
+func (m *model) kernel(at spot) bool {
+	l := m.play.lines[at]
+	if l.seen >= l.enough() {
+		return false
+	}
+	m.play.kernel(at, Success)
+	m.count(at, m.open[at])
+	return true
+}
+
+// may reports whether a probe may be attempted.
+func (m *model) may(at spot) bool {
+	j, l := m.lines[at], m.lives[at.container]
+	leaving := (m.leaving || m.play.script.Deleting) && at.kind != probe.Readiness
+	if l.phase != probe.Running || l.lost || j.held || leaving {
+		return false
+	}
+	return m.started(at.container) != (at.kind == probe.Startup)
+}
+
+// started reports whether a container runs and its startup probe has passed, or
+// it has none.
+func (m *model) started(container string) bool {
+	j := m.lines[spot{m.play.script.Name, container, probe.Startup}]
+	l := m.lives[container]
+	return l.phase == probe.Running && !l.lost && (j == nil || j.verdict == probe.Passing)
+}
+
+// count folds an outcome into the run.
+func (m *model) count(at spot, good bool) {
+	l, j := m.play.lines[at], m.lines[at]
+	if good {
+		j.passed++
+	} else {
+		j.failed++
+	}
+	if j.good != good {
+		j.good, j.run = good, 0
+	}
+	j.run++
+	switch {
+	case good && j.run >= l.check.Success:
+		m.publish(at, probe.Passing)
+		j.held = at.kind == probe.Startup
+	case !good && j.run >= l.check.Failure:
+		m.publish(at, probe.Failing)
+		j.held = at.kind != probe.Readiness
+	}
+	if j.held {
+		j.run = 0
+	}
+}
+
+func (m *model) tell(step Step) {
+	for at := range m.lines {
+		m.play.count(at, step, m.lines[at].passed, m.lines[at].failed)
+	}
+	for _, c := range m.play.script.Containers {
+		if m.lives[c.Name].number == 0 {
+			continue
+		}
+		started := m.started(c.Name)
+		j := m.lines[spot{m.play.script.Name, c.Name, probe.Readiness}]
+		ready := started && (j == nil || j.verdict == probe.Passing && j.life == m.lives[c.Name].number)
+		m.play.add(c.Name, flagsOf(started, ready))
+	}
+}

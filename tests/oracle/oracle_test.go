@@ -1,0 +1,188 @@
+package oracle
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+var (
+	scripts = flag.Int("scripts", 300, "how many random scripts are played at once")
+	seed    = flag.Uint64("seed", 1, "the seed of the first random script")
+	trials  = flag.Int("trials", 3, "how often a script must show a difference for it to count: machines stumble")
+	shrink  = flag.Bool("shrink", true, "make scripts that show a difference smaller")
+	lasting = flag.Duration("lasting", 0, "for how long more random scripts are played")
+)
+
+// stage has all sides: the kubelet, our engine as it is compatible with it, and
+// our engine as it is by default.
+type stage struct {
+	sides []cast
+	late  *atomic.Int64 // nanoseconds that the machine was late at most
+}
+
+const (
+	theKubelet = iota
+	compatible
+	mended
+)
+
+func newStage(t *testing.T) *stage {
+	k := newKubelet(t)
+	s := &stage{sides: []cast{k.cast, newSonde(t, probe.Kubelet).cast, newSonde(t, probe.Mended).cast}, late: metronome(t)}
+	time.Sleep(settling) // the kubelet must be so old; there is nothing to wait on
+	return s
+}
+
+// metronome measures by how much the machine is late at most.
+func metronome(t *testing.T) *atomic.Int64 {
+	const beat = 20 * time.Millisecond
+	late, done := new(atomic.Int64), t.Context()
+	go func() {
+		for done.Err() == nil {
+			begin := time.Now()
+			time.Sleep(beat)
+			late.Store(max(late.Load(), int64(time.Since(begin)-beat)))
+		}
+	}()
+	return late
+}
+
+// differences plays scripts and returns what is unexplained.
+func (s *stage) differences(t *testing.T, scripts []*Script) []Difference {
+	var all []Difference
+	for i, plays := range performAll(t, scripts, s.sides...) {
+		all = slices.Concat(all, unexplained(scripts[i], plays), s.latenesses(plays))
+	}
+	return all
+}
+
+// unexplained compares a script's plays with each other and with the model's.
+func unexplained(s *Script, plays []*play) []Difference {
+	return slices.Concat(
+		between("the kubelet and sonde", compare(plays[theKubelet], plays[compatible])),
+		between("the kubelet and the model", compare(plays[theKubelet], foretell(s, kubeletsAccidents))),
+		between("the mended model and sonde", compare(foretell(s, Accidents{}), plays[mended])),
+	)
+}
+
+func between(which string, all []Difference) []Difference {
+	for i := range all {
+		all[i].Field += " between " + which
+	}
+	return all
+}
+
+func (s *stage) latenesses(plays []*play) []Difference {
+	tolerance := Tolerance + time.Duration(s.late.Load())
+	return slices.Concat(
+		between("the kubelet and its timing", punctual(plays[theKubelet], kubeletTiming, tolerance)),
+		between("sonde and its timing", punctual(plays[compatible], sondeTiming, tolerance)),
+		between("sonde by default and its timing", punctual(plays[mended], sondeTiming, tolerance)),
+	)
+}
+
+func TestRandomScripts(t *testing.T) {
+	stage := newStage(t)
+	next := *seed
+	for end := time.Now().Add(*lasting); ; {
+		var all []*Script
+		for range *scripts {
+			all = append(all, Generate(next))
+			next++
+		}
+		stage.hold(t, all)
+		t.Logf("played seeds %d to %d; the machine was late by %v at most", *seed, next-1, time.Duration(stage.late.Load()))
+		if t.Failed() || time.Now().After(end) {
+			return
+		}
+	}
+}
+
+func TestRegressions(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no regression scripts: %v", err)
+	}
+	var all []*Script
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Parse(strings.TrimSuffix(filepath.Base(file), ".txt"), string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	newStage(t).hold(t, all)
+}
+
+// hold plays scripts, and those that show a difference again. What does not come
+// again is told; what does is made smaller and fails the test.
+func (s *stage) hold(t *testing.T, scripts []*Script) {
+	t.Helper()
+	all := s.differences(t, scripts)
+	for n := 1; n < *trials && len(all) > 0; n++ {
+		for _, d := range all {
+			t.Logf("seen in trial %d: %v", n, d)
+		}
+		all = s.differences(t, again(scriptsOf(all)))
+	}
+	for _, d := range all {
+		t.Errorf("%v\n%v", d, d.Script)
+	}
+	guilty := scriptsOf(all)
+	if len(guilty) > 3 {
+		guilty = guilty[:3]
+	}
+	for _, g := range guilty {
+		if !*shrink {
+			return
+		}
+		t.Logf("%s made smaller:\n%v", g.Name, s.shrink(t, g))
+	}
+}
+
+// scriptsOf returns the scripts that differences are about.
+func scriptsOf(all []Difference) []*Script {
+	var scripts []*Script
+	for _, d := range all {
+		if !slices.Contains(scripts, d.Script) {
+			scripts = append(scripts, d.Script)
+		}
+	}
+	return scripts
+}
+
+// again gives scripts another name, since a side knows them by it.
+func again(scripts []*Script) []*Script {
+	var all []*Script
+	for _, s := range scripts {
+		c := s.clone()
+		c.Name += "-again"
+		all = append(all, c)
+	}
+	return all
+}
+
+// shrink returns a smaller script that shows a difference too. All that are a
+// little smaller are played at once.
+func (s *stage) shrink(t *testing.T, guilty *Script) *Script {
+	for range 8 {
+		found := s.differences(t, smaller(guilty))
+		if len(found) == 0 {
+			return guilty
+		}
+		guilty = slices.MinFunc(found, func(a, b Difference) int { return len(a.Script.String()) - len(b.Script.String()) }).Script
+	}
+	return guilty
+}

@@ -1,0 +1,221 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// spot names one probe of a script.
+type spot struct {
+	script    string
+	container string
+	kind      probe.Kind
+}
+
+// play is one side's way through a script: it hands out the script's answers and
+// notes what it sees. Its methods may be called by many goroutines at once.
+type play struct {
+	script *Script
+
+	mu    sync.Mutex
+	step  int
+	began []time.Time // each step
+	lines map[spot]*line
+	flags []sum
+	moved func() // an answer was used; called with mu held
+}
+
+// line is one probe's part of a play.
+type line struct {
+	check Check
+	left  string // answers of this step that are not used yet
+	now   byte   // the answer of the latest attempt
+	tries int    // it has had so far; 0 once it needs no more
+	of    int    // its number
+	seen  int    // tcp: how many attempts this step had
+
+	notes    []note
+	attempts []begun
+}
+
+// sum is what a container's probes add up to after a step.
+type sum struct {
+	step      int
+	container string
+	text      string
+}
+
+// note is one thing that a side has done.
+type note struct {
+	step int
+	what string // "answer F", "publish web#2 failing"
+	text string // of an answer: how the side calls what it found
+	at   time.Time
+}
+
+// begun is an attempt: when it began, and how it was answered.
+type begun struct {
+	at     time.Time
+	step   int
+	letter byte
+}
+
+func newPlay(s *Script) *play {
+	p := &play{script: s, step: -1, lines: map[spot]*line{}, moved: func() {}}
+	for _, c := range s.Containers {
+		for _, k := range c.Checks {
+			p.lines[spot{s.Name, c.Name, k.Kind}] = &line{check: k}
+		}
+	}
+	return p
+}
+
+// begin begins a step, and puts its answers up.
+func (p *play) begin(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.lines {
+		if l.now != Nothing {
+			l.finish(p.step)
+			l.now = Nothing
+		} // else an attempt without an answer may be under way: it stays one
+		l.left, l.seen = "", 0
+	}
+	p.step = n
+	p.began = append(p.began, time.Now())
+	for _, a := range p.script.Steps[n].Answers {
+		p.lines[spot{p.script.Name, a.Container, a.Kind}].left = a.Letters
+	}
+	p.moved()
+}
+
+// try returns the answer to one try. Attempt is the number of the attempt that
+// it is part of, or unnumbered on a side that does not know: there an attempt
+// that cannot be made is taken to have maxTries tries.
+func (p *play) try(at spot, attempt int) byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[at]
+	if l.tries > 0 && attempt == l.of {
+		l.tries++
+	} else {
+		l.finish(p.step)
+		l.fetch(attempt, p.step)
+		if l.now != Nothing {
+			p.moved()
+		}
+	}
+	if l.tries == maxTries || !triedAgain(l.now) {
+		l.finish(p.step)
+	}
+	return l.now
+}
+
+// unnumbered is the number of every attempt on a side that does not count them.
+const unnumbered = -1
+
+// triedAgain reports whether an attempt with an answer is tried again.
+func triedAgain(letter byte) bool {
+	return letter == Broken || letter == Stalled || letter == Nothing
+}
+
+// over notes that the attempt under way needs no more tries.
+func (p *play) over(at spot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines[at].finish(p.step)
+}
+
+// fetch begins an attempt with the next answer.
+func (l *line) fetch(attempt, step int) {
+	l.now, l.tries, l.of = Nothing, 1, attempt
+	if l.left != "" {
+		l.now, l.left = l.left[0], l.left[1:]
+	}
+	l.attempts = append(l.attempts, begun{time.Now(), step, l.now})
+}
+
+// finish notes the answer of an attempt that has had its tries.
+func (l *line) finish(step int) {
+	switch {
+	case l.tries == 0 || l.now == Nothing:
+	case triedAgain(l.now):
+		l.note(step, fmt.Sprintf("answer %c in %d tries", l.now, l.tries))
+	default:
+		l.note(step, fmt.Sprintf("answer %c", l.now))
+	}
+	l.tries = 0
+}
+
+func (l *line) note(step int, what string) {
+	l.notes = append(l.notes, note{step: step, what: what, at: time.Now()})
+}
+
+// kernel notes an attempt that the kernel has answered.
+func (p *play) kernel(at spot, letter byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[at]
+	l.seen++
+	l.attempts = append(l.attempts, begun{time.Now(), p.step, letter})
+	l.note(p.step, "answer "+string(letter))
+	if l.seen <= l.enough() {
+		p.moved()
+	}
+}
+
+// text adds how the side calls what an attempt found.
+func (p *play) text(at spot, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[at]
+	answered := l.tries == 0 && l.now != Nothing || l.check.Via == ViaTCP
+	if n := len(l.notes); n > 0 && answered {
+		l.notes[n-1].text = text
+	}
+}
+
+// publish notes a verdict that a side has published about the n-th life.
+func (p *play) publish(at spot, life int, v probe.Verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[at]
+	l.note(p.step, fmt.Sprintf("publish %v of life %d", v, life))
+}
+
+// add notes what a container's probes add up to.
+func (p *play) add(container, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flags = append(p.flags, sum{p.step, container, text})
+}
+
+// count notes the counters of a probe after its container was given answers:
+// then it runs, and there are counters.
+func (p *play) count(at spot, step Step, good, bad uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	given := slices.ContainsFunc(step.Answers, func(a Answers) bool { return a.Container == at.container })
+	if l := p.lines[at]; given && l.check.Via != ViaTCP {
+		l.note(p.step, fmt.Sprintf("counted %d successful and %d failed", good, bad))
+	}
+}
+
+// used reports whether a probe has used the step's answers up. Where the kernel
+// answers, it has when it has had enough of the same to decide.
+func (p *play) used(at spot) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[at]
+	if l.check.Via == ViaTCP {
+		return l.seen >= l.enough()
+	}
+	return l.left == ""
+}
+
+// enough is how many equal answers decide whatever came before.
+func (l *line) enough() int { return max(l.check.Success, l.check.Failure) }

@@ -1,0 +1,152 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Script is what happens to one pod.
+type Script struct {
+	Name       string // unique in a run: "seed-17"
+	Policy     string // the pod's restart policy: Always, OnFailure or Never
+	Deleting   bool   // its deletion was asked for before it was added (K38)
+	Containers []Container
+	Steps      []Step
+}
+
+// Container is one target.
+type Container struct {
+	Name    string
+	Sidecar bool // an init container that is always restarted
+	Checks  []Check
+}
+
+// Check is one probe of a container. Its numbers are the Kubernetes API's.
+type Check struct {
+	Kind    probe.Kind
+	Via     Via
+	Delay   int // seconds
+	Period  int // seconds, 1 or more
+	Timeout int // seconds, 1 or more
+	Success int
+	Failure int
+}
+
+// Via is how a probe is made.
+type Via string
+
+// The ways. A tcp probe's answers cannot be counted out, since the kernel gives
+// them: one letter stands for as many attempts as it takes to decide.
+const (
+	ViaExec Via = "exec"
+	ViaHTTP Via = "http"
+	ViaTCP  Via = "tcp"
+)
+
+// Step is one thing that happens.
+type Step struct {
+	Do        Verb
+	Container string    // for the verbs about one container
+	Exit      int       // Exit: the exit code
+	Answers   []Answers // Answer: one for each probe that gets some
+}
+
+// Answers are those to one probe, a letter for each attempt.
+type Answers struct {
+	Container string
+	Kind      probe.Kind
+	Letters   string
+}
+
+// Verb says what happens in a step.
+type Verb string
+
+// The verbs.
+const (
+	Add       Verb = "add"       // the pod comes, with no container yet
+	Sync      Verb = "sync"      // the pod is added again, as at each of the kubelet's syncs (K4)
+	Wait      Verb = "wait"      // a container has a new life, which does not run yet
+	Start     Verb = "start"     // the life that waits runs, or else a new one
+	Stall     Verb = "stall"     // the life that runs waits
+	Resume    Verb = "resume"    // the life that waited or ended runs again
+	Exit      Verb = "exit"      // the life ends with an exit code
+	Lose      Verb = "lose"      // nothing is known of the container
+	Answer    Verb = "answer"    // answers are handed out
+	Terminate Verb = "terminate" // the pod's deletion is asked for (K7)
+	Succeed   Verb = "succeed"   // the pod's phase is Succeeded (K32)
+	Remove    Verb = "remove"    // the pod is removed
+	Cleanup   Verb = "cleanup"   // the pod is not among those that are wanted
+)
+
+// The letters of answers.
+const (
+	Success  = 'S' // exit code 0, status 200, an open port
+	Failure  = 'F' // exit code 1, status 503, a closed port
+	Warning  = 'W' // a redirect to another host; http only
+	Late     = 'T' // no answer before the timeout
+	Broken   = 'E' // an attempt that could not be made: no exit code, a body that breaks off
+	Stalled  = 'B' // a body that does not end before the timeout; http only
+	Closed   = 'C' // the connection is closed without an answer; http only
+	Slow     = 'Z' // a success that takes longer than the period, not than the timeout
+	Nothing  = 0   // the script has no answer
+	maxTries = 3   // of an attempt that could not be made (K69)
+)
+
+// rule is a check as our engine takes it.
+func (c Check) rule() probe.Rule {
+	second := func(n int) time.Duration { return time.Duration(n) * time.Second }
+	return probe.Rule{
+		Kind: c.Kind, InitialDelay: second(c.Delay), Period: second(c.Period), Timeout: second(c.Timeout),
+		SuccessThreshold: int32(c.Success), FailureThreshold: int32(c.Failure),
+	}
+}
+
+// container returns the container of a name, or nil.
+func (s *Script) container(name string) *Container {
+	for i := range s.Containers {
+		if s.Containers[i].Name == name {
+			return &s.Containers[i]
+		}
+	}
+	return nil
+}
+
+func (c *Container) check(k probe.Kind) *Check {
+	for i := range c.Checks {
+		if c.Checks[i].Kind == k {
+			return &c.Checks[i]
+		}
+	}
+	return nil
+}
+
+// follows reports whether another life follows one that ended with a code (K37).
+func (s *Script) follows(c *Container, code int) bool {
+	switch {
+	case c.Sidecar || s.Policy == "Always":
+		return true
+	case s.Policy == "OnFailure":
+		return code != 0
+	}
+	return false
+}
+
+// isLeft reports whether the pod's deletion is ever asked for.
+func (s *Script) isLeft() bool {
+	return s.Deleting || slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Terminate })
+}
+
+// exists reports whether the pod is there, and has not ended, after a step.
+func (s *Script) exists(n int) (there bool) {
+	for _, step := range s.Steps[:n+1] {
+		switch step.Do {
+		case Add:
+			there = true
+		case Remove, Cleanup, Succeed:
+			there = false
+		}
+	}
+	return there
+}

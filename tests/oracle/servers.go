@@ -1,0 +1,155 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// path is what a script's http probe asks for: it names the probe.
+func path(at spot) string {
+	return fmt.Sprintf("/%s/%s/%v", at.script, at.container, at.kind)
+}
+
+func spotOf(path string) (at spot, ok bool) {
+	parts := strings.Split(path, "/")
+	if len(parts) != 4 || at.kind.UnmarshalText([]byte(parts[3])) != nil {
+		return spot{}, false
+	}
+	at.script, at.container = parts[1], parts[2]
+	return at, true
+}
+
+// serve answers http probes with the letters that answer returns, and returns
+// the port. It ends with the test.
+func serve(t testing.TB, answer func(spot) byte) int {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if at, ok := spotOf(r.URL.Path); ok {
+			reply(w, r, answer(at))
+		}
+	})}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() {
+		server.Close()
+		serving.Wait()
+	})
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// reply answers a request with a letter. An answer that the script does not have
+// breaks off, which the kubelet counts for nothing (K71).
+func reply(w http.ResponseWriter, r *http.Request, letter byte) {
+	switch letter {
+	case Success:
+		io.WriteString(w, "ok")
+	case Failure:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case Warning:
+		w.Header().Set("Location", "http://elsewhere.invalid/")
+		w.WriteHeader(http.StatusFound)
+	case Late:
+		<-r.Context().Done()
+	case Slow:
+		wait(r.Context(), slowness)
+		io.WriteString(w, "ok")
+	case Closed:
+		panic(http.ErrAbortHandler)
+	default:
+		w.Header().Set("Content-Length", "100")
+		io.WriteString(w, "the begin")
+		_ = http.NewResponseController(w).Flush()
+		if letter == Stalled {
+			<-r.Context().Done()
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// slowness is how long a Slow answer takes: more than the shortest period.
+const slowness = 1600 * time.Millisecond
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// door is a TCP port that is open or closed. It stays ours while it is closed.
+type door struct {
+	addr    *net.TCPAddr
+	reserve int // a socket that is bound to the port and never listens
+
+	mu       sync.Mutex
+	listener net.Listener // nil: closed
+	serving  sync.WaitGroup
+	entered  func() // is called for each connection
+}
+
+// newDoor returns a closed door. It goes with the test.
+func newDoor(t testing.TB, entered func()) *door {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := name.(*syscall.SockaddrInet4)
+	d := &door{addr: &net.TCPAddr{IP: bound.Addr[:], Port: bound.Port}, reserve: fd, entered: entered}
+	t.Cleanup(func() {
+		_ = d.set(false)
+		syscall.Close(fd)
+	})
+	return d
+}
+
+// set opens or closes the door.
+func (d *door) set(open bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case open && d.listener == nil:
+		listener, err := net.ListenTCP("tcp", d.addr)
+		if err != nil {
+			return err
+		}
+		d.listener = listener
+		d.serving.Go(func() { d.accept(listener) })
+	case !open && d.listener != nil:
+		d.listener.Close()
+		d.serving.Wait()
+		d.listener = nil
+	}
+	return nil
+}
+
+func (d *door) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		conn.Close()
+		d.entered()
+	}
+}

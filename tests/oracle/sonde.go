@@ -1,0 +1,300 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"testing"
+
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// sonde is our side: an engine.
+type sonde struct {
+	engine *engine.Engine
+	compat probe.Compatibility
+	web    int // the port of the http server
+
+	mu    sync.Mutex
+	set   probe.Set
+	plays map[string]*play
+}
+
+// newSonde returns our side. It goes with the test.
+func newSonde(t testing.TB, compat probe.Compatibility) *sonde {
+	s := &sonde{engine: engine.New(engine.Config{Compatibility: compat}), compat: compat, set: probe.Set{}, plays: map[string]*play{}}
+	s.web = serve(t, func(at spot) byte { return s.play(at.script).current(at) })
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.engine.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return s
+}
+
+func (s *sonde) play(script string) *play {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.plays[script]
+}
+
+// apply adds probes to the engine's, or takes some away.
+func (s *sonde) apply(change func(probe.Set)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s.set)
+	_, err := s.engine.Apply(s.set)
+	return err
+}
+
+// cast gives a script to the engine.
+func (s *sonde) cast(t testing.TB, script *Script) side {
+	p := newPlay(script)
+	s.mu.Lock()
+	s.plays[script.Name] = p
+	s.mu.Unlock()
+	pod := &sondePod{sonde: s, play: p, lives: map[string]life{}, seen: map[spot]uint64{}}
+	pod.doors = makeDoors(t, script, func(spot) {})
+	pod.probes = pod.makeProbes(t)
+	return pod
+}
+
+// sondePod is one script on our side.
+type sondePod struct {
+	sonde   *sonde
+	play    *play
+	doors   map[spot]*door
+	probes  map[spot]probe.Probe
+	lives   map[string]life
+	leaving bool
+
+	mu   sync.Mutex
+	seen map[spot]uint64 // the Changes that were noted
+}
+
+func (p *sondePod) makeProbes(t testing.TB) map[spot]probe.Probe {
+	probes := map[spot]probe.Probe{}
+	for at, l := range p.play.lines {
+		h, err := p.handler(at, l.check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		probes[at] = probe.Probe{
+			Rule: l.check.rule(), HandlerName: string(l.check.Via),
+			Target:  probe.Target{Address: "127.0.0.1"},
+			Handler: &actor{pod: p, at: at, check: l.check, handler: h},
+		}
+	}
+	return probes
+}
+
+func (p *sondePod) handler(at spot, k Check) (probe.Handler, error) {
+	switch k.Via {
+	case ViaHTTP:
+		return httpprobe.New(httpprobe.Config{
+			Path: path(at), Port: strconv.Itoa(p.sonde.web), Compatibility: p.sonde.compat,
+		})
+	case ViaTCP:
+		return tcpprobe.New(tcpprobe.Config{Port: strconv.Itoa(p.doors[at].addr.Port)})
+	}
+	return probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
+		return command(ctx, p.play.current(at))
+	}), nil
+}
+
+// command answers an exec probe, as builtin/exec does.
+func command(ctx context.Context, letter byte) probe.Result {
+	switch letter {
+	case Success:
+		return probe.Succeed("")
+	case Failure:
+		return probe.Fail(probe.ReasonExecExit, "exit status 1: %s", complaint)
+	case Late:
+		<-ctx.Done()
+		return probe.Fail(probe.ReasonExecTimeout, "killed")
+	case Slow:
+		wait(ctx, slowness)
+		return probe.Succeed("")
+	}
+	return probe.Broken(probe.ReasonExecStart, "no such container")
+}
+
+// actor is a probe's handler: it takes the script's answer for each try, and lets
+// the handler it stands before run into it.
+type actor struct {
+	pod     *sondePod
+	at      spot
+	check   Check
+	handler probe.Handler
+}
+
+// Probe makes one try.
+func (a *actor) Probe(ctx context.Context, t probe.Target) probe.Result {
+	st := a.pod.sample(a.at)
+	if a.check.Via == ViaTCP {
+		return a.kernel(ctx, t)
+	}
+	made := st.Attempts[probe.Unknown] + st.Attempts[probe.Success] + st.Attempts[probe.Warning] + st.Attempts[probe.Failure]
+	if a.pod.play.try(a.at, int(made)) == Nothing {
+		return probe.Broken(probe.ReasonExecStart, "the script has no answer")
+	}
+	result := a.handler.Probe(ctx, t)
+	if result.Outcome != probe.Unknown {
+		a.pod.play.over(a.at)
+	}
+	a.pod.play.text(a.at, meant(result))
+	return result
+}
+
+// kernel makes a try that the kernel answers.
+func (a *actor) kernel(ctx context.Context, t probe.Target) probe.Result {
+	result := a.handler.Probe(ctx, t)
+	letter := byte(Failure)
+	if result.Outcome == probe.Success {
+		letter = Success
+	}
+	a.pod.play.kernel(a.at, letter)
+	a.pod.play.text(a.at, meant(result))
+	return result
+}
+
+func (p *sondePod) id(at spot) probe.ID {
+	return probe.ID{Target: at.script + "/" + at.container, Kind: at.kind}
+}
+
+// sample notes what the engine has published about a probe since it was asked
+// last. It is asked before each attempt and after each step, so that it misses
+// nothing; were something missed, it would say so.
+func (p *sondePod) sample(at spot) engine.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st, ok := p.sonde.engine.Status(p.id(at))
+	if !ok || st.Changes == p.seen[at] {
+		return st
+	}
+	if missed := st.Changes - p.seen[at] - 1; missed > 0 {
+		p.play.missed(at, missed)
+	}
+	p.seen[at] = st.Changes
+	p.play.publish(at, lifeNumber(st.Instance), st.Verdict)
+	return st
+}
+
+func lifeNumber(instance string) int {
+	var n int
+	for i := len(instance) - 1; i >= 0 && instance[i] != '.'; i-- {
+		n, _ = strconv.Atoi(instance[i:])
+	}
+	return n
+}
+
+func (p *sondePod) played() *play { return p.play }
+
+func (p *sondePod) do(step Step) error {
+	switch step.Do {
+	case Add, Sync:
+		return p.add()
+	case Answer:
+		return openDoors(p.play.script.Name, p.doors, step)
+	case Remove, Cleanup:
+		return p.remove()
+	case Terminate:
+		p.leaving = true
+		p.reportAll()
+	case Succeed:
+		for name, l := range p.lives {
+			l.phase = probe.Gone
+			p.lives[name] = l
+		}
+		p.reportAll()
+	default:
+		c := p.play.script.container(step.Container)
+		p.lives[c.Name] = p.lives[c.Name].after(step, p.play.script.follows(c, step.Exit))
+		p.report(c.Name)
+	}
+	return nil
+}
+
+func (p *sondePod) add() error {
+	err := p.sonde.apply(func(set probe.Set) {
+		for at, pr := range p.probes {
+			set[p.id(at)] = pr
+		}
+	})
+	p.reportAll()
+	return err
+}
+
+func (p *sondePod) remove() error {
+	err := p.sonde.apply(func(set probe.Set) {
+		maps.DeleteFunc(set, func(_ probe.ID, pr probe.Probe) bool {
+			a, ok := pr.Handler.(*actor)
+			return ok && a.pod == p
+		})
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.seen)
+	return err
+}
+
+func (p *sondePod) reportAll() {
+	for _, c := range p.play.script.Containers {
+		p.report(c.Name)
+	}
+}
+
+// report tells the engine about a container's life.
+func (p *sondePod) report(container string) {
+	l := p.lives[container]
+	in := probe.Instance{
+		Target: p.play.script.Name + "/" + container, Phase: l.phase, Since: l.since, Managed: true,
+		Leaving: p.leaving || p.play.script.Deleting,
+	}
+	if l.number > 0 && !l.lost {
+		in.ID = l.id(p.play.script.Name, container)
+	}
+	p.sonde.engine.Report(in)
+}
+
+// settled reports whether each probe has used its answers up or rests, and no
+// attempt is under way. Startup probes are asked first: what ends the rest of
+// the others is counted with the last of their answers.
+func (p *sondePod) settled() bool {
+	for _, at := range p.play.spots() {
+		st, ok := p.sonde.engine.Status(p.id(at))
+		rests := st.Next.IsZero()
+		if ok && (st.Attempting || !rests && !p.play.used(at)) {
+			return false
+		}
+	}
+	return true
+}
+
+// tell notes what the probes have published, what they add up to and what was
+// counted.
+func (p *sondePod) tell(step Step) {
+	for at := range p.play.lines {
+		st := p.sample(at)
+		if st.ID.Target != "" {
+			p.play.count(at, step, st.Attempts[probe.Success]+st.Attempts[probe.Warning], st.Attempts[probe.Failure])
+		}
+	}
+	for _, c := range p.play.script.Containers {
+		if p.lives[c.Name].number > 0 {
+			t, _ := p.sonde.engine.Target(fmt.Sprintf("%s/%s", p.play.script.Name, c.Name))
+			p.play.add(c.Name, flagsOf(t.Started, t.Ready))
+		}
+	}
+}

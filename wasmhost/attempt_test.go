@@ -1,0 +1,402 @@
+package wasmhost_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+const (
+	importIO = `(import "sonde_v1" "input" (func $input (param i32 i32 i32) (result i32)))
+		(import "sonde_v1" "output" (func $output (param i32 i32 i32) (result i32)))`
+	importHold = `(import "sonde_v1" "hold" (func $hold (param i32 i32 i32) (result i32)))
+		(import "sonde_v1" "held" (func $held (param i32 i32 i32) (result i32)))`
+	// echo tells what an input holds as the detail.
+	echo = `(func $run (result i32) i32.const 1 i32.const 1024 i32.const %d i32.const 1024 i32.const 8192 call $input call $output drop i32.const 1)`
+)
+
+// says returns what a module tells about an input.
+func says(t *testing.T, kind int, settings map[string]any, target probe.Target) string {
+	t.Helper()
+	h := handler(t, load(t, wasmhost.Config{Module: wat(importIO+echo, kind)}), settings)
+	got := attempt(t, h, target, plenty)
+	wantResult(t, got, probe.Success, "")
+	return got.Detail
+}
+
+func TestAPluginSeesItsTarget(t *testing.T) {
+	target := probe.Target{Name: "shop/web", Address: "10.0.0.7", Ports: map[string]uint16{"http": 8080, "a b": 1}, Env: map[string]string{"SECRET": "x"}}
+	got := says(t, abi.InputTarget, nil, target)
+	const want = "name=shop/web\naddress=10.0.0.7\nport=1 a b\nport=8080 http\nrevision="
+	if !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 4 {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := says(t, abi.InputTarget, nil, probe.Target{Name: `a\b`}); !strings.HasPrefix(got, "name=a\\\\b\nrevision=") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAPluginSeesItsSettings(t *testing.T) {
+	got := says(t, abi.InputSettings, map[string]any{"text": "é\n", "tls": map[string]any{"server_name": "web"}}, probe.Target{Name: "web"})
+	if want := `{"text":"é\n","tls":{"server_name":"web"}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestStateTravelsToTheNextAttempt(t *testing.T) {
+	// Each attempt adds an x to what it has been given, and tells it.
+	h := handler(t, load(t, wasmhost.Config{Module: wat(importIO + `(data 8 "x") (func $run (result i32) (local $n i32)
+		i32.const 3 i32.const 1024 i32.const 100 call $input local.set $n
+		i32.const 1024 local.get $n i32.add i32.const 0x78 i32.store8
+		i32.const 3 i32.const 1024 local.get $n i32.const 1 i32.add call $output drop
+		i32.const 1 i32.const 1024 local.get $n i32.const 1 i32.add call $output drop
+		i32.const 1)`)}), nil)
+	other := h.Fork()
+	web := probe.Target{Name: "web", Address: "10.0.0.1"}
+	moved := web
+	moved.Address = "10.0.0.2"
+	for i, step := range []struct {
+		h    probe.Handler
+		at   probe.Target
+		want string
+	}{{h, web, "x"}, {h, web, "xx"}, {other, web, "x"}, {h, web, "xxx"}, {h, moved, "x"}, {h, moved, "xx"}} {
+		if got := attempt(t, step.h, step.at, plenty); got.Detail != step.want {
+			t.Errorf("step %d: got %q, want %q", i, got.Detail, step.want)
+		}
+	}
+}
+
+func TestStateIsBounded(t *testing.T) {
+	got := try(t, wat(`%s (func $run (result i32) i32.const 3 i32.const 0 i32.const %d call $output i32.const %d i32.eq)`, importIO, abi.MaxState+1, -int(abi.E2BIG)))
+	wantResult(t, got, probe.Success, "")
+	got = try(t, wat(`%s (func $run (result i32) i32.const 3 i32.const 0 i32.const %d call $output i32.eqz)`, importIO, abi.MaxState))
+	wantResult(t, got, probe.Success, "")
+}
+
+func TestWhatAPluginSaysIsCleaned(t *testing.T) {
+	got := try(t, wat(`%s (data 0 "\x1b[31mred") (data 64 "redis.loading") (func $run (result i32)
+		i32.const 1 i32.const 0 i32.const 8 call $output drop i32.const 2 i32.const 64 i32.const 13 call $output drop i32.const 3)`, importIO))
+	if got.Reason != "redis.loading" || got.Detail != "\ufffd[31mred" {
+		t.Errorf("got %+v", got)
+	}
+	got = try(t, wat(`%s (data 64 "plugin.trap") (func $run (result i32) i32.const 2 i32.const 64 i32.const 11 call $output i32.const %d i32.eq)`, importIO, -int(abi.EINVAL)))
+	wantResult(t, got, probe.Success, "")
+}
+
+func TestAFailureWithoutAReasonHasThatOfItsDial(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := targetOf(listener.Addr())
+	listener.Close()
+	got := attempt(t, handler(t, load(t, wasmhost.Config{Module: wat(`%s (func $run (result i32) %s drop i32.const 3)`, importNet, dial)}), nil), target, plenty)
+	wantResult(t, got, probe.Failure, probe.ReasonTCPRefused)
+	if got.Detail == "" || got.Phases.Connect <= 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWhatIsNotGrantedIsTold(t *testing.T) {
+	var log buffer
+	p := load(t, wasmhost.Config{
+		Module: wat(`%s (func $run (result i32) %s drop i32.const 3)`, importNet, dial),
+		Grant:  wasmhost.Grant{Dial: []string{"tcp://192.0.2.1:80"}},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	target := serve(t, mute)
+	h := handler(t, p, nil)
+	for range 3 {
+		wantResult(t, attempt(t, h, target, plenty), probe.Unknown, wasmhost.ReasonGrant)
+	}
+	stats := p.Stats()
+	if stats.Refused != 3 || stats.Faults[wasmhost.ReasonGrant] != 3 || stats.Suspends != 0 {
+		t.Errorf("got %+v", stats)
+	}
+	if n := strings.Count(log.String(), "refused to dial"); n != 1 {
+		t.Errorf("it was logged %d times:\n%s", n, log.String())
+	}
+}
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func TestOnlyTheTargetsPortsAreItsOwn(t *testing.T) {
+	elsewhere := serve(t, mute)
+	literal := `(data 0 "tcp%s") (import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+		(func $run (result i32) i32.const 0 i32.const 3 i32.const 3 i32.const %d i32.const 0 i32.const 0 i32.const 0 i32.const 0 call $dial i32.const 0 i32.lt_s
+			if i32 i32.const 3 else i32.const 1 end)`
+	address := net.JoinHostPort(elsewhere.Address, port(elsewhere))
+	p := load(t, wasmhost.Config{Module: wat(literal, address, len(address))})
+	here := probe.Target{Name: "web", Address: elsewhere.Address, Ports: map[string]uint16{"http": 1}}
+	wantResult(t, attempt(t, handler(t, p, nil), elsewhere, plenty), probe.Success, "")
+	wantResult(t, attempt(t, handler(t, p, nil), here, plenty), probe.Unknown, wasmhost.ReasonGrant)
+	wantResult(t, attempt(t, handler(t, p, map[string]any{"port": port(elsewhere)}), here, plenty), probe.Success, "")
+}
+
+func port(t probe.Target) string {
+	b, _ := json.Marshal(t.Ports["db"])
+	return string(b)
+}
+
+func TestAConnectionIsHeldBetweenAttempts(t *testing.T) {
+	module := wat(`%s %s (data 32 "k") (func $run (result i32) (local $fd i32)
+		i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s if %s local.set $fd end
+		local.get $fd i32.const 32 i32.const 1 call $write i32.const 1 i32.ne if i32.const 3 return end
+		local.get $fd i32.const 64 i32.const 1 call $read i32.const 1 i32.ne if i32.const 3 return end
+		local.get $fd i32.const 32 i32.const 1 call $hold i32.eqz)`, importNet, importHold, dial)
+	p := load(t, wasmhost.Config{Module: module})
+	accepted, ended := make(chan net.Conn, 8), make(chan struct{}, 8)
+	target := serve(t, func(conn net.Conn) {
+		accepted <- conn
+		io.Copy(conn, conn)
+		ended <- struct{}{}
+	})
+	h := handler(t, p, nil)
+	for range 3 {
+		wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
+	}
+	if len(accepted) != 1 || p.Stats().Held != 1 {
+		t.Fatalf("%d connections for 3 attempts, %d held", len(accepted), p.Stats().Held)
+	}
+	(<-accepted).Close()
+	<-ended
+	if got := attempt(t, h, target, plenty); got.Outcome != probe.Failure {
+		t.Errorf("after the peer has closed: %+v", got)
+	}
+	wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
+	h.Close()
+	<-ended // by the handler's close
+	if p.Stats().Held != 0 {
+		t.Errorf("%d held after Close", p.Stats().Held)
+	}
+	wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
+	<-ended // nothing is held for a probe that is gone
+}
+
+func TestHeldConnectionsAreBounded(t *testing.T) {
+	module := wat(`%s %s (data 32 "abc") (func $run (result i32)
+		%[3]s i32.const 32 i32.const 1 call $hold if i32.const 2 return end
+		%[3]s i32.const 33 i32.const 1 call $hold if i32.const 2 return end
+		%[3]s i32.const 34 i32.const 1 call $hold i32.const %[4]d i32.eq)`, importNet, importHold, dial, -int(abi.EMFILE))
+	p := load(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Held: 2}})
+	h := handler(t, p, nil)
+	wantResult(t, attempt(t, h, serve(t, mute), plenty), probe.Success, "")
+	if held := p.Stats().Held; held != 2 {
+		t.Errorf("%d are held", held)
+	}
+}
+
+func TestALostAttemptLosesWhatIsHeld(t *testing.T) {
+	module := wat(`%s %s (global $n (mut i32) 0) (func $run (result i32)
+		%s i32.const 0 i32.const 1 call $hold drop unreachable)`, importNet, importHold, dial)
+	p := load(t, wasmhost.Config{Module: module})
+	ended := make(chan struct{})
+	target := serve(t, func(conn net.Conn) { mute(conn); close(ended) })
+	wantResult(t, attempt(t, handler(t, p, nil), target, plenty), probe.Unknown, wasmhost.ReasonTrap)
+	<-ended
+	if held := p.Stats().Held; held != 0 {
+		t.Errorf("%d are held", held)
+	}
+}
+
+func TestATrapIsAFailureWhereAskedFor(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) unreachable)`), OnTrap: probe.Failure})
+	wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Failure, wasmhost.ReasonTrap)
+}
+
+func TestAPluginThatTrapsTooOftenIsSuspended(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) unreachable)`)})
+	h := handler(t, p, nil)
+	var got []probe.Reason
+	for range 7 {
+		got = append(got, attempt(t, h, probe.Target{Name: "web"}, plenty).Reason)
+	}
+	trap, suspended := wasmhost.ReasonTrap, wasmhost.ReasonSuspended
+	if want := []probe.Reason{trap, trap, trap, trap, trap, suspended, suspended}; !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	if s := p.Stats(); s.Suspends != 1 || s.Suspended <= 0 || s.Attempts != 5 || s.Faults[trap] != 5 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestMetricsAreKept(t *testing.T) {
+	p := load(t, wasmhost.Config{Limits: wasmhost.Limits{Metrics: 2}, Module: wat(`
+		(import "sonde_v1" "metric" (func $metric (param i32 i32 i32 f64) (result i32))) (data 0 "lagbeatsBAD") (func $run (result i32)
+		i32.const 1 i32.const 0 i32.const 3 f64.const 2.5 call $metric drop
+		i32.const 2 i32.const 3 i32.const 5 f64.const 1 call $metric drop
+		i32.const 2 i32.const 3 i32.const 5 f64.const -1 call $metric i32.const %[1]d i32.ne if i32.const 2 return end
+		i32.const 1 i32.const 8 i32.const 3 f64.const 1 call $metric i32.const %[1]d i32.ne if i32.const 2 return end
+		i32.const 1 i32.const 3 i32.const 4 f64.const 1 call $metric i32.const %[2]d i32.eq)`, -int(abi.EINVAL), -int(abi.ENOSPC))})
+	h := handler(t, p, nil)
+	for range 2 {
+		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
+	}
+	want := []wasmhost.Metric{{Name: "lag", Value: 2.5}, {Name: "beats", Counter: true, Value: 2}}
+	if got := p.Stats().Metrics; !slices.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestCallsAreTraced(t *testing.T) {
+	var calls []wasmhost.HostCall
+	p := load(t, wasmhost.Config{
+		Module: wat(`%s (func $run (result i32) %s drop i32.const 99 call $close drop i32.const 1)`, importNet, dial),
+		Trace:  func(c wasmhost.HostCall) { calls = append(calls, c) },
+	})
+	target := serve(t, mute)
+	wantResult(t, attempt(t, handler(t, p, nil), target, plenty), probe.Success, "")
+	if len(calls) != 2 || calls[0].Function != "sonde_v1.dial" || calls[0].Result != 1000 || calls[0].Target != target.Name || calls[1].Result != -int64(abi.EBADF) {
+		t.Errorf("got %+v", calls)
+	}
+}
+
+func TestCompiledCodeIsKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "cache")
+	for i, want := range []bool{false, true, true} {
+		p := load(t, wasmhost.Config{Module: wat(idle), CacheDir: dir})
+		if s := p.Stats(); s.CacheHit != want || s.Compile <= 0 {
+			t.Errorf("load %d: %+v", i, s)
+		}
+		wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Success, "")
+	}
+}
+
+func TestBrokenCodeIsCompiledAgain(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "cache")
+	for range 2 {
+		p, err := wasmhost.Load(wasmhost.Config{Module: wat(idle), AllowUnpinned: true, CacheDir: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		spoil(t, root)
+	}
+}
+
+// spoil breaks each file below a directory.
+func spoil(t *testing.T, root string) {
+	files, _ := filepath.Glob(filepath.Join(root, "*", "*", "*"))
+	if len(files) == 0 {
+		t.Fatal("nothing was kept")
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b[len(b)/2:] {
+			b[len(b)/2+i] ^= 0xff
+		}
+		if err := os.WriteFile(f, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAClosedPluginMakesNoAttempts(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(idle)})
+	h := handler(t, p, nil)
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonClosed)
+}
+
+func TestAttemptsWaitForTheirTurn(t *testing.T) {
+	p := load(t, wasmhost.Config{Limits: wasmhost.Limits{Instances: 1}, Module: wat(`%s (func $run (result i32) %s i32.const 64 i32.const 1 call $read)`, importNet, dial)})
+	h := handler(t, p, nil)
+	reached, answer := make(chan struct{}, 2), make(chan struct{})
+	target := serve(t, func(conn net.Conn) {
+		reached <- struct{}{}
+		<-answer
+		io.WriteString(conn, "x")
+	})
+	first, second := make(chan probe.Result), make(chan probe.Result)
+	go func() { first <- attempt(t, h, target, plenty) }()
+	<-reached
+	wantResult(t, attempt(t, h, target, 20*time.Millisecond), probe.Unknown, wasmhost.ReasonBusy)
+	go func() { second <- attempt(t, h, target, plenty) }()
+	close(answer)
+	wantResult(t, <-first, probe.Success, "")
+	wantResult(t, <-second, probe.Success, "")
+	if s := p.Stats(); s.Waits == 0 || s.Started != 1 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestAPluginChecksItsSettings(t *testing.T) {
+	// It refuses any settings whose JSON is longer than two bytes.
+	p := load(t, wasmhost.Config{Module: wat(`%s (data 0 "tls.server_nameis unknown") (func $configure (result i32)
+		i32.const 4 i32.const 0 i32.const 15 call $output drop i32.const 1 i32.const 15 i32.const 10 call $output drop
+		i32.const 1 i32.const 0 i32.const 0 call $input i32.const 2 i32.gt_s) (export "sonde_configure" (func $configure)) %s`, importIO, idle)})
+	_, err := p.New(map[string]any{"text": "x"})
+	var wrong *probe.FieldError
+	if !errors.As(err, &wrong) || wrong.Field != "tls.server_name" || wrong.Problem != "is unknown" {
+		t.Errorf("got %v", err)
+	}
+	wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Success, "")
+}
+
+func TestSettingsAreHeldToTheManifest(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(idle)})
+	for want, settings := range map[string]map[string]any{
+		"txt is not a setting":               {"txt": "x"},
+		"text must be of the type string":    {"text": int64(1)},
+		"tls must be a block":                {"tls": "x"},
+		"tls.name is not a setting":          {"tls": map[string]any{"name": "x"}},
+		"tls.server_name must be of the typ": {"tls": map[string]any{"server_name": true}},
+	} {
+		var wrong *probe.FieldError
+		if _, err := p.New(settings); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestAHandlerChecksItsPort(t *testing.T) {
+	h := handler(t, load(t, wasmhost.Config{Module: wat(idle)}), map[string]any{"port": "db"})
+	if err := h.Check(probe.Target{Name: "web", Ports: map[string]uint16{"db": 1}}); err != nil {
+		t.Error(err)
+	}
+	var wrong *probe.FieldError
+	if err := h.Check(probe.Target{Name: "web", Ports: map[string]uint16{"http": 1}}); !errors.As(err, &wrong) || wrong.Field != "port" {
+		t.Errorf("got %v", err)
+	}
+}

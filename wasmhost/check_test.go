@@ -1,0 +1,154 @@
+package wasmhost_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+const idle = `(func $run (result i32) i32.const 1)`
+
+func TestUnfitModulesAreRefused(t *testing.T) {
+	raw := func(text string) []byte { return withManifest(assemble(text)) }
+	exports := `(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`
+	tests := map[string]struct {
+		module []byte
+		want   string
+	}{
+		"a text":                  {[]byte("#!/bin/sh"), "not a WebAssembly module"},
+		"a component":             {[]byte("\x00asm\x0d\x00\x01\x00"), "a core module is needed"},
+		"no manifest":             {assemble(idle + `(memory 1)` + exports), "no section sonde.plugin"},
+		"an unknown function":     {wat(`(import "sonde_v1" "fork" (func (param i32)))` + idle), `imports the function "sonde_v1.fork", which this host does not know`},
+		"an unknown module":       {wat(`(import "env" "abort" (func))` + idle), `imports the function "env.abort"`},
+		"other parameters":        {wat(`(import "sonde_v1" "close" (func (param i64) (result i32)))` + idle), `"sonde_v1.close" with other parameters`},
+		"an imported memory":      {wat(`(import "sonde_v1" "memory" (memory 1))` + idle), `imports "sonde_v1.memory", which is not a function`},
+		"no marker":               {raw(idle + `(memory 1) (export "memory" (memory 0)) (export "sonde_run" (func $run))`), "does not export sonde_abi_v1"},
+		"a marker that is memory": {raw(idle + `(memory 1) (export "memory" (memory 0)) (export "sonde_run" (func $run)) (export "sonde_abi_v1" (memory 0))`), "neither a function nor a global"},
+		"no run":                  {raw(idle + `(memory 1) (export "memory" (memory 0)) (export "sonde_abi_v1" (func $run))`), "does not export the function sonde_run"},
+		"a run with parameters":   {wat(`(func $run (param i32) (result i32) i32.const 1)`), "exports sonde_run, which is not"},
+		"a run of two words":      {wat(`(func $run (result i64) i64.const 1)`), "exports sonde_run, which is not"},
+		"no memory":               {raw(idle + `(export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`), `does not export its memory as "memory"`},
+		"two memories":            {wat(`(memory 1) (memory 1)` + idle), "has 2 memories"},
+		"too much memory":         {wat(`(memory 513)` + idle), "needs 33619968 bytes of memory to start"},
+		"a table too large":       {wat(`(table 10000000)` + idle), "has a table of 10000000 elements"},
+		"too many tables":         {wat("%s", strings.Repeat(`(table 1)`, 5)+idle), "has 5 tables"},
+		"a shared memory":         {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 3, 1, 1}, 1), "shared between threads"},
+		"a memory of 64 bits":     {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 5, 1, 1}, 1), "64 bits"},
+		"a section that breaks":   {append(wat(idle), 3, 2, 1), "it ends too early"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := wasmhost.Load(wasmhost.Config{Name: "redis", Module: test.module, AllowUnpinned: true})
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "plugin redis: ") {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func withManifest(module []byte) []byte {
+	module, err := abi.WriteManifest(module, abi.Manifest{Name: "test", ABI: 1})
+	check(err)
+	return module
+}
+
+func TestCodeThatIsNoneIsToldOnceItIsCompiled(t *testing.T) {
+	p, err := wasmhost.Load(wasmhost.Config{Module: wat(`(func $run (result i32) i32.add)`), AllowUnpinned: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(context.Background())
+	if err := p.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "plugin test: compile:") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := p.New(nil); err == nil || !strings.Contains(err.Error(), "compile:") {
+		t.Errorf("a handler was made: %v", err)
+	}
+	if p.Stats().Compiled {
+		t.Error("it is said to be compiled")
+	}
+}
+
+func TestAWrongFieldIsNamed(t *testing.T) {
+	module := wat(idle)
+	file := filepath.Join(t.TempDir(), "test.wasm")
+	if err := os.WriteFile(file, module, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := filepath.Join(t.TempDir(), "cache")
+	if err := os.Mkdir(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	pinned := fmt.Sprintf("%x", sha256.Sum256(module))
+	good := wasmhost.Config{Path: file, SHA256: pinned}
+	tests := map[string]struct {
+		change func(*wasmhost.Config)
+		field  string // empty: nothing is wrong
+	}{
+		"nothing":                     {func(*wasmhost.Config) {}, ""},
+		"the hash in large letters":   {func(c *wasmhost.Config) { c.SHA256 = strings.ToUpper(pinned) }, ""},
+		"no source":                   {func(c *wasmhost.Config) { c.Path = "" }, "source"},
+		"two sources":                 {func(c *wasmhost.Config) { c.Module = module }, "source"},
+		"a file that is missing":      {func(c *wasmhost.Config) { c.Path += "x" }, "source"},
+		"a directory":                 {func(c *wasmhost.Config) { c.Path = filepath.Dir(file) }, "source"},
+		"a module too long":           {func(c *wasmhost.Config) { c.Limits.ModuleSize = 10 }, "source"},
+		"no hash":                     {func(c *wasmhost.Config) { c.SHA256 = "" }, "sha256"},
+		"half a hash":                 {func(c *wasmhost.Config) { c.SHA256 = pinned[:32] }, "sha256"},
+		"another hash":                {func(c *wasmhost.Config) { c.SHA256 = strings.Repeat("0", 64) }, "sha256"},
+		"a trap that succeeds":        {func(c *wasmhost.Config) { c.OnTrap = probe.Success }, "on_trap"},
+		"negative memory":             {func(c *wasmhost.Config) { c.Limits.Memory = -1 }, "limits.memory"},
+		"too many instances":          {func(c *wasmhost.Config) { c.Limits.Instances = 1 << 20 }, "limits.instances"},
+		"a grant without a scheme":    {func(c *wasmhost.Config) { c.Grant.Dial = []string{"web:80"} }, "grant.dial"},
+		"a name of everything":        {func(c *wasmhost.Config) { c.Grant.DNS = []string{"*"} }, "grant.dns"},
+		"a cache that others can see": {func(c *wasmhost.Config) { c.CacheDir = open }, "cache_dir"},
+		"a cache that is a file":      {func(c *wasmhost.Config) { c.CacheDir = file }, "cache_dir"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := good
+			test.change(&c)
+			p, err := wasmhost.Load(c)
+			if p != nil {
+				defer p.Close(context.Background())
+			}
+			var wrong *probe.FieldError
+			switch {
+			case test.field == "" && err != nil:
+				t.Errorf("got %v", err)
+			case test.field != "" && (!errors.As(err, &wrong) || wrong.Field != test.field):
+				t.Errorf("got %v, want an error about %s", err, test.field)
+			}
+		})
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(wat(idle))
+	f.Add(wat(`(table 1) (memory 1 2)` + idle))
+	f.Add(wat(importNet + idle))
+	f.Fuzz(func(t *testing.T, module []byte) {
+		p, err := wasmhost.Load(wasmhost.Config{Module: module, AllowUnpinned: true, Limits: wasmhost.Limits{Memory: 1 << 20}})
+		if err != nil {
+			return
+		}
+		defer p.Close(context.Background())
+		if p.Wait(t.Context()) != nil {
+			return
+		}
+		h, err := p.New(nil)
+		if err != nil {
+			return
+		}
+		attempt(t, h, probe.Target{Name: "web"}, plenty/100)
+	})
+}

@@ -1,0 +1,144 @@
+package wasmhost
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestGrantsAreParsed(t *testing.T) {
+	good := []string{
+		"target", "tcp://10.0.0.0/8:6379", "tls://*.internal:6380", "udp://[fd00::1]:53", "tcp://fd00::/8:1-65535", "tcp://db.Example.:*",
+		"unix:///run/x/*.sock", "unix://@name", "tcp://169.254.169.254:80",
+	}
+	bad := []string{
+		"", "*", "target:80", "http://web:80", "tcp://web", "tcp://:80", "tcp://web:0", "tcp://web:65536", "tcp://web:9-8", "tcp://web:http",
+		"tcp://10.0.0.1/8:80", "tcp://*:80", "tcp://*.*.internal:80", "tcp://a.*.internal:80", "tcp://*internal:80", "tcp://we b:80",
+		"tcp://[fd00::1]", "unix://run/x", "unix:///run/../x", "unix:///run/[", "tcp://..:80",
+	}
+	for _, entry := range good {
+		if _, err := parseGrants(Grant{Dial: []string{entry}}); err != nil {
+			t.Errorf("%q is refused: %v", entry, err)
+		}
+	}
+	for _, entry := range bad {
+		var wrong *probe.FieldError
+		if _, err := parseGrants(Grant{Dial: []string{entry}}); !errors.As(err, &wrong) || wrong.Field != "grant.dial" {
+			t.Errorf("%q gives the error %v", entry, err)
+		}
+	}
+}
+
+func TestAddressesAreGranted(t *testing.T) {
+	tests := []struct {
+		name    string
+		dial    []string // nil: the default
+		network string
+		host    string
+		port    uint16
+		ip      string
+		want    bool
+	}{
+		{"the target", nil, "tcp", "10.0.0.7", 8080, "10.0.0.7", true},
+		{"the target over TLS", nil, "tls", "10.0.0.7", 8080, "10.0.0.7", true},
+		{"the target as a mapped address", nil, "tcp", "::ffff:10.0.0.7", 8080, "10.0.0.7", true},
+		{"another port of the target", nil, "tcp", "10.0.0.7", 22, "10.0.0.7", false},
+		{"another host", nil, "tcp", "10.0.0.8", 8080, "10.0.0.8", false},
+		{"nothing granted", []string{}, "tcp", "10.0.0.7", 8080, "10.0.0.7", false},
+		{"a block", []string{"tcp://10.0.0.0/8:6379"}, "tcp", "10.1.2.3", 6379, "10.1.2.3", true},
+		{"a block, another port", []string{"tcp://10.0.0.0/8:6379"}, "tcp", "10.1.2.3", 6380, "10.1.2.3", false},
+		{"a block, another network", []string{"tcp://10.0.0.0/8:6379"}, "udp", "10.1.2.3", 6379, "10.1.2.3", false},
+		{"out of a block", []string{"tcp://10.0.0.0/8:6379"}, "tcp", "11.1.2.3", 6379, "11.1.2.3", false},
+		{"a name in a block", []string{"tcp://10.0.0.0/8:6379"}, "tcp", "db", 6379, "10.1.2.3", true},
+		{"a name out of a block", []string{"tcp://10.0.0.0/8:6379"}, "tcp", "db", 6379, "11.1.2.3", false},
+		{"a range", []string{"tcp://10.0.0.0/8:10-20"}, "tcp", "10.0.0.1", 20, "10.0.0.1", true},
+		{"a pattern", []string{"tcp://*.internal:80"}, "tcp", "a.b.Internal.", 80, "10.0.0.1", true},
+		{"a pattern's suffix alone", []string{"tcp://*.internal:80"}, "tcp", "internal", 80, "10.0.0.1", false},
+		{"a name that ends like it", []string{"tcp://*.internal:80"}, "tcp", "evilinternal", 80, "10.0.0.1", false},
+		{"a pattern that leads home", []string{"tcp://*.internal:80"}, "tcp", "a.internal", 80, "127.0.0.1", false},
+		{"a name that leads home", []string{"tcp://db:80"}, "tcp", "db", 80, "127.0.0.1", true},
+		{"a pattern that leads to metadata", []string{"tcp://*.internal:80"}, "tcp", "a.internal", 80, "169.254.169.254", false},
+		{"a name that leads to metadata", []string{"tcp://db:80"}, "tcp", "db", 80, "169.254.169.254", false},
+		{"metadata in a block", []string{"tcp://0.0.0.0/0:80"}, "tcp", "169.254.169.254", 80, "169.254.169.254", false},
+		{"metadata as itself", []string{"tcp://169.254.169.254:80"}, "tcp", "169.254.169.254", 80, "169.254.169.254", true},
+		{"metadata, mapped", []string{"tcp://::/0:80"}, "tcp", "::ffff:169.254.169.254", 80, "::ffff:169.254.169.254", false},
+		{"metadata, translated", []string{"tcp://::/0:80"}, "tcp", "64:ff9b::a9fe:a9fe", 80, "64:ff9b::a9fe:a9fe", false},
+		{"metadata over IPv6", []string{"tcp://fd00::/8:80"}, "tcp", "fd00:ec2::254", 80, "fd00:ec2::254", false},
+		{"another cloud's metadata", []string{"tcp://100.64.0.0/10:80"}, "tcp", "100.100.100.200", 80, "100.100.100.200", false},
+		{"link-local over IPv6", []string{"tcp://fe80::/10:80"}, "tcp", "fe80::1%eth0", 80, "fe80::1%eth0", false},
+		{"multicast", []string{"udp://224.0.0.0/4:53"}, "udp", "224.0.0.251", 53, "224.0.0.251", false},
+		{"this machine", []string{"tcp://0.0.0.0/0:80"}, "tcp", "0.0.0.0", 80, "0.0.0.0", false},
+		{"this machine as itself", []string{"tcp://0.0.0.0:80"}, "tcp", "0.0.0.0", 80, "0.0.0.0", false},
+	}
+	target := probe.Target{Name: "web", Address: "10.0.0.7", Ports: map[string]uint16{"http": 8080}}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			g, err := parseGrants(Grant{Dial: test.dial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := place{test.network, test.host, test.port, own(target, 0, test.host, test.port)}
+			if got := g.address(p, netip.MustParseAddr(test.ip)); got != test.want {
+				t.Errorf("%v at %s: got %v", p, test.ip, got)
+			}
+		})
+	}
+}
+
+func TestATargetsNameNeverLeadsToMetadata(t *testing.T) {
+	g, _ := parseGrants(Grant{})
+	target := probe.Target{Address: "web.internal", Ports: map[string]uint16{"http": 80}}
+	p := place{"tcp", "WEB.internal.", 80, own(target, 0, "WEB.internal.", 80)}
+	for ip, want := range map[string]bool{"10.0.0.1": true, "127.0.0.1": true, "169.254.169.254": false, "0.0.0.0": false, "fe80::1": false} {
+		if got := g.address(p, netip.MustParseAddr(ip)); got != want {
+			t.Errorf("%s: got %v", ip, got)
+		}
+	}
+	literal := probe.Target{Address: "169.254.0.7", Ports: map[string]uint16{"http": 80}}
+	p = place{"tcp", "169.254.0.7", 80, own(literal, 0, "169.254.0.7", 80)}
+	if !g.address(p, netip.MustParseAddr("169.254.0.7")) {
+		t.Error("a target that is given by a link-local address is refused")
+	}
+}
+
+func TestNamesAreLookedUpOnlyWhenGranted(t *testing.T) {
+	g, err := parseGrants(Grant{Dial: []string{"target", "tcp://*.internal:80"}, DNS: []string{"*.example.org"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"a.internal": true, "a.example.org": true, "A.Example.Org.": true, "secret.evil.org": false, "example.org": false} {
+		if got := g.lookup(place{network: "tcp", host: name, port: 80}); got != want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	if g.resolve("a.internal") {
+		t.Error("a name that may be dialled may be looked up for itself")
+	}
+}
+
+func TestPathsAreGranted(t *testing.T) {
+	g, _ := parseGrants(Grant{Dial: []string{"unix:///run/x/*.sock", "unix://@y"}})
+	for name, want := range map[string]bool{"/run/x/a.sock": true, "@y": true, "/run/x/b/a.sock": false, "/run/x/a": false, "": false} {
+		if got := g.path(name); got != want {
+			t.Errorf("%q: got %v", name, got)
+		}
+	}
+}
+
+func FuzzParseRule(f *testing.F) {
+	f.Add("tcp://10.0.0.0/8:6379", "169.254.169.254")
+	f.Add("tls://*.internal:1-2", "::1")
+	f.Fuzz(func(t *testing.T, entry, address string) {
+		g, err := parseGrants(Grant{Dial: []string{entry}})
+		ip, ipErr := netip.ParseAddr(address)
+		if err != nil || ipErr != nil || entry == "target" {
+			return
+		}
+		p := place{network: g.rules[0].scheme, host: "name.internal", port: g.rules[0].first}
+		if ip = ip.Unmap(); special(ip) && g.address(p, ip) && !(g.rules[0].prefix.IsSingleIP() && g.rules[0].prefix.Addr() == ip.WithZone("")) {
+			t.Errorf("%q grants %s by a name", entry, ip)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package wasmhost
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestInstancesAreGivenInTheOrderOfAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pool{most: 1, close: func(*instance) {}}
+		only := &instance{}
+		if i, waited, err := p.take(t.Context()); i != nil || waited || err != nil {
+			t.Fatalf("the first one got %v, %v, %v", i, waited, err)
+		}
+		order := make(chan int, 3)
+		for n := range 3 {
+			go func() {
+				if i, _, _ := p.take(t.Context()); i == only {
+					order <- n
+					p.give(i)
+				}
+			}()
+			synctest.Wait()
+		}
+		p.give(only)
+		for want := range 3 {
+			if got := <-order; got != want {
+				t.Errorf("%d came as number %d", got, want)
+			}
+		}
+		synctest.Wait()
+		if idle, live, waiting := p.sizes(); idle != 1 || live != 1 || waiting != 0 {
+			t.Errorf("left are %d idle, %d live, %d waiting", idle, live, waiting)
+		}
+	})
+}
+
+func TestAWaiterThatLeavesIsPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pool{most: 1, close: func(*instance) {}}
+		p.take(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, waited, err := p.take(ctx); !waited || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, %v", waited, err)
+		}
+		p.give(nil) // the instance is lost
+		if i, waited, err := p.take(t.Context()); i != nil || waited || err != nil {
+			t.Errorf("got %v, %v, %v", i, waited, err)
+		}
+	})
+}
+
+func TestInstancesThatNobodyNeedsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := 0
+		p := pool{most: 3, close: func(*instance) { closed++ }}
+		for range 3 {
+			p.take(t.Context())
+		}
+		for range 3 {
+			p.give(&instance{})
+		}
+		for range 4 {
+			time.Sleep(idleTime / 2)
+			i, _, _ := p.take(t.Context())
+			p.give(i)
+		}
+		if idle, live, _ := p.sizes(); closed != 2 || idle != 1 || live != 1 {
+			t.Errorf("%d were closed, %d are idle, %d live", closed, idle, live)
+		}
+		p.drain()
+		if _, live, _ := p.sizes(); closed != 3 || live != 0 {
+			t.Errorf("%d were closed, %d are live", closed, live)
+		}
+	})
+}

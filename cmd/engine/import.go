@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -42,15 +43,20 @@ func importCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&f.address, "address", "", "`address` where the pods run already; nothing is started")
 	f.entrypoints.flag(c)
+	f.grpc.flag(c)
 	return c
 }
 
 type importFlags struct {
 	address     string
 	entrypoints entrypoints
+	grpc        grpcPlugin
 }
 
 func importManifests(c *cobra.Command, f *importFlags, paths []string) error {
+	if err := f.grpc.read(); err != nil {
+		return err
+	}
 	manifests, errs := readManifests(c.InOrStdin(), paths)
 	im := newImporter(f)
 	for _, m := range manifests {
@@ -59,7 +65,7 @@ func importManifests(c *cobra.Command, f *importFlags, paths []string) error {
 	if errs = append(errs, im.errs...); len(errs) > 0 {
 		return complain(c, errs)
 	}
-	text, err := im.text()
+	text, err := im.text(c.Context())
 	if err != nil {
 		return err
 	}
@@ -88,10 +94,16 @@ func warn(c *cobra.Command, warnings []string) error {
 
 // text returns the configuration, laid out. It is checked as sonde validate would:
 // what cannot be used is not written.
-func (im *importer) text() ([]byte, error) {
-	text, diags := format.Source(config.Source{Name: "import.hcl", Bytes: []byte(im.out.String())})
+func (im *importer) text(ctx context.Context) ([]byte, error) {
+	head, err := im.plugin()
+	if err != nil {
+		return nil, err
+	}
+	text, diags := format.Source(config.Source{Name: "import.hcl", Bytes: []byte(head + im.out.String())})
 	if !diags.HasErrors() {
-		_, diags = config.Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, config.Options{Handlers: handlers()})
+		p := newPlugins(ctx, waitToCheck, silent)
+		defer p.end()
+		_, diags = config.Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, config.Options{Handlers: handlers(), Plugin: p.open})
 	}
 	if err := diags.Err(); err != nil {
 		return nil, fmt.Errorf("the configuration that was made is wrong: %w", err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,11 +25,39 @@ type importer struct {
 	warnings []string
 	errs     []error
 
+	grpc bool   // a grpc probe was written, which needs the plugin
 	from string // what is being written, for warnings: "web.yaml:1: Deployment shop/web"
 }
 
 func newImporter(f *importFlags) *importer {
-	return &importer{flags: f, handlers: podHandlers(), places: map[string]string{}}
+	im := &importer{flags: f, handlers: podHandlers(), places: map[string]string{}}
+	if f.grpc.module != nil {
+		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) {
+			im.grpc = true
+			return probe.HandlerFunc(nil), nil // the plugin looks at it when all is written
+		}
+	}
+	return im
+}
+
+// plugin returns the block of the plugin that grpc probes need, if there are any.
+func (im *importer) plugin() (string, error) {
+	if !im.grpc {
+		return "", nil
+	}
+	file, err := filepath.Abs(im.flags.grpc.file) // nobody knows yet where the configuration will lie
+	if err != nil {
+		return "", err
+	}
+	block := im.flags.grpc.block()
+	var out hclText
+	out.open("plugin", block.Name)
+	out.set("source", quote(file))
+	out.set("sha256", quote(block.SHA256))
+	out.block("grant", []argument{{"dial", list(block.Grant.Dial)}})
+	out.close()
+	out.line("")
+	return out.String(), nil
 }
 
 // tell writes a comment, and warns of the same.
@@ -211,8 +240,8 @@ func (im *importer) probe(c kube.Container, p kube.Probe, l life) {
 		return
 	}
 	if p.GRPC != nil {
-		im.tell("The %v probe is left out: it needs a plugin, as a block plugin \"grpc\" with source = the module's "+
-			"file and grant { dial = [\"target\"] }.", p.Rule.Kind)
+		im.tell("The %v probe is left out: it needs a plugin. Say where its file is by --grpc-plugin, or write "+
+			"plugin \"grpc\" { source = … }.", p.Rule.Kind)
 	} else {
 		im.tell("The %v probe is left out: %v.", p.Rule.Kind, err)
 	}

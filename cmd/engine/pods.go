@@ -17,20 +17,30 @@ import (
 type podFlags struct {
 	dir         string
 	entrypoints entrypoints
+	grpc        grpcPlugin
 }
 
 func (f *podFlags) flags(c *cobra.Command) {
 	f.entrypoints = entrypoints{}
 	c.Flags().StringVar(&f.dir, "pods", "", "also run the pods of a `directory` of Kubernetes manifests, as processes")
 	f.entrypoints.flag(c)
+	f.grpc.flag(c)
 }
 
 // load reads the configuration. With a directory of pods there need not be one.
-func (f *runFlags) load(paths []string, p *plugins) (*config.Config, config.Diagnostics) {
+func (f *runFlags) load(paths []string, p *plugins) (loaded *config.Config, diags config.Diagnostics) {
 	if f.pods.dir == "" || len(paths) > 0 {
-		return f.inputs.load(paths, p)
+		loaded, diags = f.inputs.load(paths, p)
+	} else {
+		loaded, diags = config.Parse(nil, config.Options{Handlers: handlers(), Vars: f.vars})
 	}
-	return config.Parse(nil, config.Options{Handlers: handlers(), Vars: f.vars})
+	if diags.HasErrors() {
+		return loaded, diags
+	}
+	if err := f.pods.grpc.load(loaded.Engine, p); err != nil {
+		diags = append(diags, config.Diagnostic{Summary: err.Error()})
+	}
+	return loaded, diags
 }
 
 // open reads the directory for the first time. It returns nil when there is none.
@@ -38,7 +48,11 @@ func (f *podFlags) open(log *slog.Logger) (*podDir, error) {
 	if f.dir == "" {
 		return nil, nil
 	}
-	p := &podDir{path: f.dir, reader: podReader{entrypoints: f.entrypoints, handlers: podHandlers(), log: log}, log: log, files: map[string]*podFile{}}
+	made := podHandlers()
+	if f.grpc.make != nil {
+		made.GRPC = f.grpc.handler
+	}
+	p := &podDir{path: f.dir, reader: podReader{entrypoints: f.entrypoints, handlers: made, log: log}, log: log, files: map[string]*podFile{}}
 	_, err := p.look(time.Now())
 	return p, err
 }

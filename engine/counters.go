@@ -14,6 +14,8 @@ type counters struct {
 	lateness *histogram
 	overrun  uint64
 	late     uint64
+	shed     uint64
+	busy     time.Duration
 	panics   uint64
 	dropped  uint64
 }
@@ -53,8 +55,8 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	c := &e.counters
 	st := Stats{
-		Lateness: c.lateness.copy(), Probes: probes, InFlight: e.inFlight, Queued: e.waiting.len(),
-		Overrun: c.overrun, Late: c.late, Panics: c.panics, Dropped: c.dropped,
+		Lateness: c.lateness.copy(), Probes: probes, InFlight: e.crowd.workers + e.crowd.steppers, Queued: e.crowd.queued(),
+		Overrun: c.overrun, Late: c.late, Shed: c.shed, Busy: c.busy, Panics: c.panics, Dropped: c.dropped,
 	}
 	for k, h := range c.attempts {
 		st.Attempts = append(st.Attempts, AttemptStats{k.kind, k.handler, k.outcome, h.copy()})

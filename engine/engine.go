@@ -28,8 +28,10 @@ import (
 
 // Config is how to make an Engine. The zero Config is usable.
 type Config struct {
-	// Concurrency bounds the attempts under way at once. What is due beyond it
-	// waits in order. Default 1024.
+	// Concurrency bounds the attempts under way at once that need a goroutine.
+	// Those of a probe.Stepper, which need a descriptor only, may be 16 times as
+	// many. What is due beyond it waits in order; the attempts of targets that let
+	// them time out leave a quarter of it to the others. Default 1024.
 	Concurrency int
 
 	// StartRate paces the first attempts of instances, per second, when very
@@ -68,8 +70,7 @@ type Engine struct {
 	slots    []*slot    // by heap key
 	free     []uint32   // keys of nil slots
 	heap     timeline.Timeline
-	waiting  queue // due, while all workers are busy
-	inFlight int
+	crowd    crowd     // under way, and due while too many are
 	stopped  []*flight // of the loop, to be ended by it
 	spare    []*flight // of the loop, to be used again
 	pace     pace
@@ -108,6 +109,7 @@ func New(c Config) *Engine {
 		wake:     make(chan struct{}, 1),
 		specs:    specs{},
 		closers:  closers{},
+		crowd:    crowd{concurrency: c.Concurrency},
 		pace:     pace{every: int64(time.Second) / int64(c.StartRate), burst: int64(paceBurst)},
 		counters: newCounters(),
 		subs:     map[*Subscription]struct{}{},

@@ -474,7 +474,7 @@ func TestABusyEngineServesInOrderAndStarvesNobody(t *testing.T) {
 		set := probe.Set{}
 		var all []*script
 		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
-			h := says(probe.Success)
+			h := says(probe.Failure) // passing probes would give turns up
 			h.take(400 * time.Millisecond)
 			all = append(all, h)
 			p := with(h)

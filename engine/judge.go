@@ -19,16 +19,13 @@ func (e *Engine) land(f *flight, res *probe.Result, panics int) *flight {
 		return nil
 	}
 	next := e.relaunch(now)
-	if next != nil && next.stepper != nil {
-		e.bind(next)
-	}
 	e.rouse()
 	return next
 }
 
 // take takes an answer in, if somebody still wants it.
 func (e *Engine) take(f *flight, res *probe.Result, panics int, now int64) {
-	e.inFlight--
+	e.crowd.leave(f.lane)
 	e.counters.panics += uint64(panics)
 	switch {
 	case e.run.Err() != nil:
@@ -50,6 +47,7 @@ func (e *Engine) count(f *flight, res *probe.Result, now int64) {
 	}
 	*s.record.result, s.record.resultAt = *res, now
 	s.record.attempts[res.Outcome]++
+	s.tookLong(res)
 	if s.took != nil && (res.Outcome == probe.Success || res.Outcome == probe.Warning) {
 		s.took.add(res.Took)
 	}

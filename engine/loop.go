@@ -40,6 +40,7 @@ type loop struct {
 	workers sync.WaitGroup
 	begun   []*flight // launched, to be started once mu is free
 	steps   steps
+	awake   int64 // since then
 }
 
 const (
@@ -60,6 +61,7 @@ func (l *loop) run(ctx context.Context) {
 	defer timer.Stop()
 	defer context.AfterFunc(ctx, l.stopPolling)()
 	for ctx.Err() == nil {
+		l.awake = l.clock.now()
 		due := l.turns(ctx)
 		if l.steps.waiting > 0 {
 			l.steps.await(due)
@@ -121,6 +123,7 @@ func (l *loop) turn() (stopped []*flight, due int64) {
 	if l.steps.waiting > 0 {
 		l.polling = l.steps.set
 	}
+	l.counters.busy += time.Duration(l.clock.now() - l.awake)
 	l.asleep = never
 	if _, due, ok := l.heap.First(); ok {
 		l.asleep = due
@@ -170,8 +173,8 @@ func (l *loop) start() {
 	l.steps.blocking = l.steps.blocking[:0]
 }
 
-// toWorker makes an attempt one that a goroutine makes, and reports whether
-// somebody still wants it.
+// toWorker makes an attempt one that a goroutine makes, and reports whether that
+// can begin now.
 func (l *loop) toWorker(f *flight) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,6 +182,12 @@ func (l *loop) toWorker(f *flight) bool {
 		l.steps.over = append(l.steps.over, f)
 		return false
 	}
+	l.crowd.leave(stepped)
+	if f.lane = quick; !l.crowd.admits(quick) {
+		l.crowd.blocked.push(f)
+		return false
+	}
+	l.crowd.enter(quick)
 	l.bind(f)
 	return true
 }
@@ -195,7 +204,7 @@ func (l *loop) landAll() {
 	}
 	clear(l.steps.over)
 	l.steps.over = l.steps.over[:0]
-	for f := l.relaunch(now); f != nil; f = l.relaunch(now) {
+	for f := l.relaunchIn(stepped, now); f != nil; f = l.relaunchIn(stepped, now) {
 		l.begun = append(l.begun, f)
 	}
 }

@@ -79,9 +79,9 @@ func (e *Engine) dispatch(s *slot, due, now int64) *flight {
 	if s.queued {
 		return nil
 	}
-	if e.inFlight >= e.conf.Concurrency {
+	if lane := s.lane(); !e.crowd.admits(lane) {
 		s.queued = true
-		e.waiting.push(s)
+		e.crowd.queues[lane].push(s)
 		return nil
 	}
 	return e.launch(s, now)
@@ -113,17 +113,35 @@ func (e *Engine) launch(s *slot, now int64) *flight {
 		return nil
 	}
 	late := max(0, now-s.due)
+	if s.shed = e.sheds(s, late); s.shed {
+		e.counters.shed++
+		e.schedule(s, s.nextTurn(now))
+		return nil
+	}
 	e.counters.lateness.add(time.Duration(late))
 	e.counters.late += uint64(late / int64(s.spec.rule.Period))
 	s.soon, s.paced = false, false
-	e.inFlight++
 	f := e.newFlight(s.spec.stepper)
+	f.lane = s.lane()
+	e.crowd.enter(f.lane)
 	f.slot, f.probe, f.instance, f.next = s, s.probe(), t.instance.id, s.nextTurn(max(now, s.due))
 	if f.stepper == nil {
 		e.bind(f)
 	}
 	s.fly(f)
 	return f
+}
+
+// shedAfter is how late an engine must be to give turns of passing probes up.
+const shedAfter = int64(100 * time.Millisecond)
+
+// sheds reports whether a probe gives its turn up, so that an engine which has too
+// much to do stays in time for others. It must pass, and never gives up two turns
+// in a row: its period is doubled at most.
+func (e *Engine) sheds(s *slot, late int64) bool {
+	st := &s.record.state
+	return late > shedAfter && !s.shed && !s.soon &&
+		s.kind != probe.Startup && st.Verdict == probe.Passing && st.Last != probe.Failure
 }
 
 // newFlight returns a flight that the loop makes, or, without a stepper, that a
@@ -150,19 +168,51 @@ func (e *Engine) bind(f *flight) {
 	}
 }
 
-// relaunch begins the attempt that has waited longest for others to end.
+// relaunch begins the attempt that has waited longest for a goroutine.
 func (e *Engine) relaunch(now int64) *flight {
-	for e.inFlight < e.conf.Concurrency {
-		s := e.waiting.pop()
-		if s == nil {
+	if f := e.unblock(); f != nil {
+		return f
+	}
+	if f := e.relaunchIn(quick, now); f != nil {
+		return f
+	}
+	return e.relaunchIn(slow, now)
+}
+
+// unblock begins an attempt that could not be made in steps.
+func (e *Engine) unblock() *flight {
+	for e.crowd.admits(quick) {
+		f, ok := e.crowd.blocked.pop()
+		switch {
+		case !ok:
+			return nil
+		case f.stopped:
+			e.counters.dropped++
+		default:
+			e.crowd.enter(quick)
+			e.bind(f)
+			return f
+		}
+	}
+	return nil
+}
+
+// relaunchIn begins the attempt that has waited longest in a lane.
+func (e *Engine) relaunchIn(l lane, now int64) *flight {
+	for e.crowd.admits(l) {
+		s, ok := e.crowd.queues[l].pop()
+		if !ok {
 			return nil
 		}
 		s.queued = false
-		if s.removed || s.flight != nil {
-			continue
-		}
-		if f := e.launch(s, now); f != nil {
-			return f
+		switch {
+		case s.removed || s.flight != nil:
+		case s.lane() != l: // its handler was replaced meanwhile
+			e.due(s, now)
+		default:
+			if f := e.launch(s, now); f != nil {
+				return f
+			}
 		}
 	}
 	return nil

@@ -24,7 +24,9 @@ type slot struct {
 	soon   bool    // the next attempt is out of turn, and paced
 	paced  bool    // due is the time that the pace has given
 	again  bool    // another attempt was asked for while one was under way
-	queued bool    // in Engine.waiting
+	queued bool    // in Engine.crowd
+	slow   bool    // the last attempt used its time up in vain
+	shed   bool    // the last turn was given up
 	due    int64   // when the attempt under way, or the next, was or is due
 	flight *flight // the attempt under way whose answer counts, or nil
 
@@ -67,6 +69,7 @@ type flight struct {
 	probe    probe.Probe
 	instance string // its ID
 	next     int64  // the probe's turn after it
+	lane     lane
 
 	// The loop makes it, where the handler can be driven so.
 	stepper probe.Stepper
@@ -182,31 +185,4 @@ func (t *target) start() bool {
 	t.started = true
 	t.mu.Unlock()
 	return true
-}
-
-// queue holds slots in the order in which they came.
-type queue struct {
-	slots []*slot
-	head  int
-}
-
-func (q *queue) len() int { return len(q.slots) - q.head }
-
-func (q *queue) push(s *slot) {
-	if q.head > 64 && q.head > len(q.slots)/2 {
-		n := copy(q.slots, q.slots[q.head:])
-		clear(q.slots[n:])
-		q.slots, q.head = q.slots[:n], 0
-	}
-	q.slots = append(q.slots, s)
-}
-
-func (q *queue) pop() *slot {
-	if q.len() == 0 {
-		return nil
-	}
-	s := q.slots[q.head]
-	q.slots[q.head] = nil
-	q.head++
-	return s
 }

@@ -15,6 +15,8 @@ type Stats struct {
 	Queued   int            // attempts that are due and wait for one under way to end
 	Overrun  uint64         // turns skipped because the probe's attempt before was still under way
 	Late     uint64         // turns skipped because the engine was too late for them
+	Shed     uint64         // turns of passing probes given up because the engine was late
+	Busy     time.Duration  // how long the goroutine that starts attempts was awake
 	Panics   uint64         // handlers that panicked
 	Dropped  uint64         // answers about an earlier instance or a replaced probe
 }

@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +23,10 @@ type stepper struct {
 	answer  probe.Result     // of a step, and of Probe
 	writers chan int         // the writing ends, as attempts begin to wait
 	events  chan probe.Event // as they come
+
+	gate  chan struct{} // nil: Probe does not wait for it
+	under chan int      // how many Probes there are, with each that comes
+	count atomic.Int32
 
 	mu   sync.Mutex
 	open map[int]bool // the reading ends
@@ -48,7 +53,14 @@ func (s *stepper) check() {
 	}
 }
 
-func (s *stepper) Probe(context.Context, probe.Target) probe.Result { return s.answer }
+func (s *stepper) Probe(context.Context, probe.Target) probe.Result {
+	if s.gate != nil {
+		s.under <- int(s.count.Add(1))
+		<-s.gate
+		s.count.Add(-1)
+	}
+	return s.answer
+}
 
 func (s *stepper) Step(a *probe.Attempt) probe.Progress {
 	s.events <- a.Event
@@ -110,7 +122,12 @@ type stepped struct {
 
 func step(t *testing.T, h probe.Handler, rule probe.Rule) *stepped {
 	t.Helper()
-	s := &stepped{Engine: engine.New(engine.Config{}), t: t}
+	return stepIn(t, engine.Config{}, h, rule)
+}
+
+func stepIn(t *testing.T, c engine.Config, h probe.Handler, rule probe.Rule) *stepped {
+	t.Helper()
+	s := &stepped{Engine: engine.New(c), t: t}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
@@ -275,5 +292,39 @@ func TestManyAttemptsInStepsAreUnderWayAtOnce(t *testing.T) {
 				n++
 			}
 		}
+	}
+}
+
+func TestAttemptsThatNeedGoroutinesAfterAllAreBounded(t *testing.T) {
+	const probes, concurrency = 10, 2
+	h := newStepper(t, probe.Success)
+	h.blocks = true
+	h.gate, h.under = make(chan struct{}), make(chan int, probes)
+	e := stepIn(t, engine.Config{Concurrency: concurrency}, h, patient)
+	set := probe.Set{e.id: with(h)}
+	for i := range probes - 1 {
+		set[named(readiness, string(rune('a'+i)))] = with(h)
+	}
+	for id, p := range set {
+		p.Rule = patient
+		p.Rule.Kind = id.Kind
+		set[id] = p
+	}
+	if _, err := e.Apply(set); err != nil {
+		t.Fatal(err)
+	}
+	var ends []int
+	for range probes { // all wait at once, in steps
+		ends = append(ends, <-h.writers)
+	}
+	for _, w := range ends {
+		h.writers <- w
+		h.ready()
+	}
+	for range probes {
+		if n := <-h.under; n > concurrency {
+			t.Errorf("%d attempts with a goroutine at once", n)
+		}
+		h.gate <- struct{}{}
 	}
 }

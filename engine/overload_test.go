@@ -1,0 +1,91 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// several returns n readiness probes of "web" that a handler each serves, which
+// takes a while to answer.
+func several(n int, prefix string, o probe.Outcome, takes, timeout time.Duration) (probe.Set, []*script) {
+	set := probe.Set{}
+	var all []*script
+	for i := range n {
+		h := says(o)
+		h.take(takes)
+		p := with(h)
+		p.Rule = probe.Rule{Period: time.Second, Timeout: timeout}
+		set[named(readiness, prefix+string(rune('a'+i)))] = p
+		all = append(all, h)
+	}
+	return set, all
+}
+
+func total(all []*script) (n int) {
+	for _, h := range all {
+		n += len(h.attempts())
+	}
+	return n
+}
+
+func TestAnEngineThatIsLateStretchesWhatPasses(t *testing.T) {
+	// One goroutine has time for 10 attempts of 100 ms in a second.
+	bubble(t, engine.Config{Concurrency: 1}, func(t *testing.T, e *engine.Engine) {
+		set, passing := several(8, "p", probe.Success, 100*time.Millisecond, time.Second)
+		more, failing := several(4, "f", probe.Failure, 100*time.Millisecond, time.Second)
+		for id, p := range more {
+			set[id] = p
+		}
+		apply(t, e, set)
+		e.Report(instance("a"))
+		pass(10 * time.Second)
+		p, f := total(passing), total(failing)
+		pass(time.Minute)
+		p, f = total(passing)-p, total(failing)-f
+		if perProbe := f / 4; perProbe < 58 {
+			t.Errorf("failing probes were attempted %d times a minute, want about 60", perProbe)
+		}
+		if perProbe := p / 8; perProbe < 28 || perProbe > 55 {
+			t.Errorf("passing probes were attempted %d times a minute, want 30 to 55", perProbe)
+		}
+		if st := e.Stats(); st.Shed == 0 || st.Busy < 0 {
+			t.Errorf("got %+v", st)
+		}
+	})
+}
+
+func TestAnEngineThatIsInTimeStretchesNothing(t *testing.T) {
+	bubble(t, engine.Config{Concurrency: 1}, func(t *testing.T, e *engine.Engine) {
+		set, passing := several(4, "p", probe.Success, 10*time.Millisecond, time.Second)
+		apply(t, e, set)
+		e.Report(instance("a"))
+		pass(time.Minute)
+		if n := total(passing); n < 4*59 || e.Stats().Shed != 0 {
+			t.Errorf("%d attempts, and %d turns given up", n, e.Stats().Shed)
+		}
+	})
+}
+
+func TestTargetsThatHangLeaveRoomForTheOthers(t *testing.T) {
+	bubble(t, engine.Config{Concurrency: 4}, func(t *testing.T, e *engine.Engine) {
+		set, hanging := several(20, "h", probe.Success, time.Hour, 900*time.Millisecond)
+		more, healthy := several(3, "z", probe.Success, time.Millisecond, 900*time.Millisecond)
+		for id, p := range more {
+			set[id] = p
+		}
+		apply(t, e, set)
+		e.Report(instance("a"))
+		pass(time.Minute) // all that hang have failed once
+		before, late := total(healthy), e.Stats()
+		pass(time.Minute)
+		if n := total(healthy) - before; n < 3*59 {
+			t.Errorf("%d attempts of healthy probes in a minute, want 180", n)
+		}
+		if total(hanging) == 0 || late.Shed != e.Stats().Shed {
+			t.Errorf("%d turns of healthy probes were given up", e.Stats().Shed-late.Shed)
+		}
+	})
+}

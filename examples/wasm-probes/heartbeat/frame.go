@@ -37,15 +37,15 @@ func (f frame) empty() bool { return f.number == none && len(f.before) == 0 }
 
 // parseFrame reads a frame as a setting has it. An error is a *guest.FieldError.
 func parseFrame(field, text, format string) (f frame, err error) {
+	if strings.Count(text, "{seq") > 1 {
+		return f, &guest.FieldError{Field: field, Problem: "has more than one number"}
+	}
 	before, after := text, ""
 	for n, placeholder := range placeholders {
 		if b, a, ok := strings.Cut(text, placeholder); ok {
 			before, after, f.number = b, a, n
 			break
 		}
-	}
-	if strings.Contains(after, "{seq") {
-		return f, &guest.FieldError{Field: field, Problem: "has more than one number"}
 	}
 	if f.before, err = parseText(field, before, format); err != nil {
 		return f, err

@@ -123,3 +123,9 @@ type addressed struct {
 
 func (a addressed) LocalAddr() net.Addr  { return a.local }
 func (a addressed) RemoteAddr() net.Addr { return a.remote }
+
+// addr is an address as net.Conn tells it.
+type addr struct{ network, text string }
+
+func (a addr) Network() string { return a.network }
+func (a addr) String() string  { return a.text }

@@ -164,9 +164,3 @@ const (
 	InfoTLS                         // the version of TLS, "1.3"
 	InfoCertificate                 // of the peer, as lines: sha256=, not_before= and not_after= (seconds since 1970), subject=, issuer=, dns=
 )
-
-// addr is an address as net.Conn tells it.
-type addr struct{ network, text string }
-
-func (a addr) Network() string { return a.network }
-func (a addr) String() string  { return a.text }

@@ -88,7 +88,9 @@ func (c *call) guarded(do func(context.Context) error) error {
 		}
 	}()
 	err := do(callContext{hard, c})
-	c.stopped = err != nil && hard.Err() != nil
+	if c.stopped = hard.Err() != nil; c.stopped && err == nil {
+		err = errStopped // the instance is being closed
+	}
 	return err
 }
 
@@ -142,8 +144,12 @@ func (c *call) failf(errno abi.Errno, format string, a ...any) abi.Errno {
 	return c.fail(trouble{errno: errno, detail: fmt.Sprintf(format, a...)})
 }
 
-// errLimit is the panic that ends a guest that goes on in spite of a limit.
-var errLimit = errors.New("limit")
+// errLimit and errStopped are the panics that end a guest that goes on in spite of a
+// limit, or after it was stopped.
+var (
+	errLimit   = errors.New("limit")
+	errStopped = errors.New("stopped")
+)
 
 // exhaust notes that a limit was reached.
 func (c *call) exhaust(limit string) abi.Errno {
@@ -153,9 +159,19 @@ func (c *call) exhaust(limit string) abi.Errno {
 
 // count counts a call of the host, and stops the guest after the last one.
 func (c *call) count() {
+	c.stopHere()
 	if c.hostCalls++; c.hostCalls > c.plugin.limits.HostCalls {
 		c.exhaust("host_calls")
 		panic(errLimit)
+	}
+}
+
+// stopHere ends a guest that was stopped.
+func (c *call) stopHere() {
+	select {
+	case <-c.hard:
+		panic(errStopped)
+	default:
 	}
 }
 

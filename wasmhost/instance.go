@@ -34,6 +34,7 @@ func (p *Plugin) start(ctx context.Context) (*instance, error) {
 	began := time.Now()
 	i := &instance{memory: &memory{limit: uint64(p.limits.Memory)}, nextFD: abi.FirstFD}
 	if err := p.instantiate(ctx, i); err != nil {
+		i.close()
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	if err := p.initialize(ctx, i); err != nil {
@@ -50,10 +51,12 @@ func (p *Plugin) instantiate(ctx context.Context, i *instance) error {
 	c := &call{ctx: ctx, plugin: p, instance: i}
 	defer c.finish()
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
-	return c.guarded(func(ctx context.Context) (err error) {
-		if i.module, err = p.runtime.InstantiateModule(i.memory.with(ctx), p.compiled, config); err != nil {
+	return c.guarded(func(ctx context.Context) error {
+		module, err := p.runtime.InstantiateModule(i.memory.with(ctx), p.compiled, config)
+		if err != nil {
 			return err
 		}
+		i.module = module
 		i.run, i.configure = i.module.ExportedFunction(abi.ExportRun), i.module.ExportedFunction(abi.ExportConfigure)
 		return nil
 	})
@@ -72,7 +75,9 @@ func (p *Plugin) initialize(ctx context.Context, i *instance) error {
 
 // close frees the instance. It must not be running.
 func (i *instance) close() {
-	_ = i.module.Close(context.Background()) // memory alone, which cannot fail
+	if i.module != nil {
+		_ = i.module.Close(context.Background()) // memory alone, which cannot fail
+	}
 }
 
 // tired reports whether the instance should not be used again.

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -160,14 +158,10 @@ func (p *Plugin) compile(module []byte, s *store) (err error) {
 	return err
 }
 
-// parallel is the size from which a module is compiled by several goroutines.
-const parallel = 1 << 20
-
+// build compiles by one goroutine: of several, wazero would let a panic end the
+// process, and probes need the processors too.
 func (p *Plugin) build(module []byte, cache wazero.CompilationCache) error {
 	ctx := context.Background() // compiling cannot be stopped
-	if len(module) >= parallel {
-		ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	}
 	config := p.guard.configure(wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2))
 	if cache != nil {
 		config = config.WithCompilationCache(cache)

@@ -185,5 +185,6 @@ func (p *poll) sleep() {
 	select {
 	case <-passed:
 	case <-p.call.hard:
+		p.call.stopHere()
 	}
 }

@@ -64,37 +64,50 @@ func tlsConfig(options string, p place) (*tls.Config, error) {
 		if !ok {
 			return nil, errors.New("a TLS option has no =")
 		}
-		value = unescape(value)
-		switch name {
-		case "server_name":
-			config.ServerName = value
-		case "alpn":
-			config.NextProtos = append(config.NextProtos, value)
-		case "verify":
-			config.InsecureSkipVerify = value == "none"
-		case "ca_pem":
-			config.RootCAs = x509.NewCertPool()
-			if !config.RootCAs.AppendCertsFromPEM([]byte(value)) {
-				return nil, errors.New("the TLS option ca_pem holds no certificate")
-			}
+		switch value = unescape(value); name {
 		case "cert_pem":
 			cert = value
 		case "key_pem":
 			key = value
+		default:
+			if err := tlsOption(config, name, value); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if config.ServerName == "" && !config.InsecureSkipVerify {
 		return nil, errors.New("the TLS option server_name must be set, since there is no host name to verify")
 	}
+	return config, tlsKey(config, cert, key)
+}
+
+func tlsOption(config *tls.Config, name, value string) error {
+	switch name {
+	case "server_name":
+		config.ServerName = value
+	case "alpn":
+		config.NextProtos = append(config.NextProtos, value)
+	case "verify":
+		config.InsecureSkipVerify = value == "none"
+	case "ca_pem":
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM([]byte(value)) {
+			return errors.New("the TLS option ca_pem holds no certificate")
+		}
+	}
+	return nil
+}
+
+func tlsKey(config *tls.Config, cert, key string) error {
 	if cert+key == "" {
-		return config, nil
+		return nil
 	}
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
 	if err != nil {
-		return nil, errors.New("the TLS options cert_pem and key_pem do not fit") // the error may show the key
+		return errors.New("the TLS options cert_pem and key_pem do not fit") // the error may show the key
 	}
 	config.Certificates = []tls.Certificate{pair}
-	return config, nil
+	return nil
 }
 
 func connInfo(c *call, a args) int64 {

@@ -121,6 +121,24 @@ func (d *datagram) Close() error { return nil }
 // SetDeadline does nothing, since the socket is everybody's.
 func (d *datagram) SetDeadline(time.Time) error { return nil }
 
+// Loopback is the address of Echo's server.
+const Loopback = loopback
+
+// Echo starts a server, for TCP and UDP, that sends back what it gets: one that is
+// well for plugins whose settings can expect that. Stop ends it, and returns when
+// nothing of it is left.
+func Echo() (port uint16, stop func(), err error) {
+	s, err := serve(echo)
+	if err != nil {
+		return 0, nil, err
+	}
+	return s.port, s.stop, nil
+}
+
+func echo(_ context.Context, conn net.Conn) {
+	_, _ = io.Copy(conn, conn) // until the other side or the kit ends it
+}
+
 // closing closes at once.
 func closing(context.Context, net.Conn) {}
 

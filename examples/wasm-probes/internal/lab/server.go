@@ -62,8 +62,16 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Freeze stops the server from doing anything. Its connections stay.
-func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+// Freeze stops the server from doing anything, and returns when it does nothing. Its
+// connections stay.
+func (s *Server) Freeze() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(s.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		s.t.Fatalf("%s does not stop: %v, %#x", s.Name, err, status)
+	}
+}
 
 // Thaw lets a frozen server go on.
 func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -88,10 +89,15 @@ func Build(t testing.TB, pkg string) string {
 	return out
 }
 
-// Load loads a module and waits until it is compiled.
+// Load loads a module and waits until it is compiled. Compiled code is kept in the
+// user's cache, since the compiler is slow where the race detector watches it.
 func Load(t testing.TB, path string) *wasmhost.Plugin {
 	t.Helper()
-	p, err := wasmhost.Load(wasmhost.Config{Path: path, AllowUnpinned: true})
+	c := wasmhost.Config{Path: path, AllowUnpinned: true}
+	if cache, err := os.UserCacheDir(); err == nil {
+		c.CacheDir = filepath.Join(cache, "sonde-lab")
+	}
+	p, err := wasmhost.Load(c)
 	if err != nil {
 		t.Fatal(err)
 	}

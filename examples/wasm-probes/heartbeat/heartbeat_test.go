@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
+	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestHeartbeats(t *testing.T) {
+	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
+		t.Run("ARealServer", func(t *testing.T) { realServer(t, way) })
+		t.Run("Protocols", func(t *testing.T) { protocols(t, way) })
+		t.Run("LateAnswersAreWarningsUntilTooManyAreMissed", func(t *testing.T) { lateAnswers(t, way) })
+		t.Run("TheFirstBeatMustBeAnswered", func(t *testing.T) { firstBeat(t, way) })
+		t.Run("HalfAnAnswerIsKept", func(t *testing.T) { halfAnswer(t, way) })
+		t.Run("SlowAnswersAreWarnings", func(t *testing.T) { slowAnswers(t, way) })
+		t.Run("WrongAnswersFail", func(t *testing.T) { wrongAnswers(t, way) })
+		t.Run("OverTLS", func(t *testing.T) { overTLS(t, way) })
+		t.Run("WrongSettingsAreNamed", func(t *testing.T) { wrongSettings(t, way) })
+	})
+}
+
+// realServer takes the demo service through its fates.
+func realServer(t *testing.T, way lab.Way) {
+	port := lab.FreePort(t)
+	demo := lab.Demo(t, "-listen", "127.0.0.1:0", "-slow-start", "0s", "-heartbeat", "127.0.0.1:"+port)
+	a := way.Must(t, fmt.Sprintf(`{"port": %q}`, port))
+	lab.Until(t, a, guest.Success)
+	for n := 2; n <= 4; n++ {
+		beaten(t, a, n)
+	}
+	demo.Freeze()
+	if r := a(200 * time.Millisecond); r.Outcome != guest.Failure || r.Reason != "heartbeat.missed" {
+		t.Errorf("frozen: %+v", r)
+	}
+	demo.Thaw()
+	if r := lab.Until(t, a, guest.Success); strings.HasPrefix(r.Detail, "beat 1 ") {
+		t.Errorf("the connection was not kept: %s", r.Detail)
+	}
+	demo.Kill()
+	if r := a(lab.Timeout); r.Outcome != guest.Failure || r.Reason != "tcp.closed" && r.Reason != "tcp.reset" {
+		t.Errorf("killed: %+v", r)
+	}
+	lab.Expect(t, a, guest.Failure, "tcp.refused")
+	demo.Restart()
+	if r := lab.Until(t, a, guest.Success); !strings.HasPrefix(r.Detail, "beat 1 ") {
+		t.Errorf("restarted: %+v", r)
+	}
+}
+
+// beaten makes an attempt whose beat must be answered.
+func beaten(t *testing.T, a lab.Attempt, n int) {
+	t.Helper()
+	if r := lab.Expect(t, a, guest.Success, ""); !strings.HasPrefix(r.Detail, fmt.Sprintf("beat %d was answered in ", n)) {
+		t.Errorf("beat %d: %s", n, r.Detail)
+	}
+}
+
+func protocols(t *testing.T, way lab.Way) {
+	tests := map[string]struct {
+		settings string
+		size     int // of a beat
+		answer   func(beat string, n int) string
+	}{
+		"the defaults": {``, 0, func(beat string, n int) string { return fmt.Sprintf("PONG %d\n", n) }},
+		"no numbers":   {`, "send": "hi", "expect": "ho"`, 2, func(string, int) string { return "ho" }},
+		"four bytes": {`, "format": "hex", "send": "01 {seq32} ff", "expect": "02{seq32}"`, 6,
+			func(beat string, n int) string { return "\x02" + beat[1:5] }},
+		"eight bytes": {`, "format": "hex", "send": "{seq64}", "expect": "{seq64}"`, 8,
+			func(beat string, n int) string { return beat }},
+		"greetings": {`, "hello": "PING 0\n", "welcome": "PONG 1\n"`, 0,
+			func(beat string, n int) string { return fmt.Sprintf("PONG %d\n", max(n-1, 1)) }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			port := lab.Serve(t, func(c net.Conn) { answerBeats(c, test.size, test.answer) })
+			a := way.Must(t, fmt.Sprintf(`{"port": %q%s}`, port, test.settings))
+			for n := 1; n <= 5; n++ {
+				beaten(t, a, n)
+			}
+		})
+	}
+}
+
+// answerBeats answers beats of a size, or lines.
+func answerBeats(c net.Conn, size int, answer func(beat string, n int) string) {
+	in := bufio.NewReader(c)
+	for n := 1; ; n++ {
+		beat, err := readBeat(in, size)
+		if err != nil {
+			return
+		}
+		if _, err := io.WriteString(c, answer(beat, n)); err != nil {
+			return
+		}
+	}
+}
+
+func readBeat(in *bufio.Reader, size int) (string, error) {
+	if size == 0 {
+		return in.ReadString('\n')
+	}
+	b := make([]byte, size)
+	_, err := io.ReadFull(in, b)
+	return string(b), err
+}
+
+// onlyAnswers returns a server that says one thing to each beat, and closes the
+// connection when it has nothing left to say.
+func onlyAnswers(t *testing.T, answers ...string) (port string) {
+	return lab.Serve(t, func(c net.Conn) {
+		answerBeats(c, 0, func(_ string, n int) string {
+			if n > len(answers) {
+				c.Close()
+				return ""
+			}
+			return answers[n-1]
+		})
+	})
+}
+
+func lateAnswers(t *testing.T, way lab.Way) {
+	port := onlyAnswers(t, "PONG 1\n", "", "", "PONG 2\nPONG 4\n", "", "", "", "")
+	a := way.Must(t, fmt.Sprintf(`{"port": %q, "missed": 3, "wait": "20ms"}`, port))
+	for n, want := range []guest.Outcome{
+		guest.Success, guest.Warning, guest.Warning, guest.Success, guest.Warning, guest.Warning, guest.Failure, guest.Failure,
+	} {
+		reason := map[guest.Outcome]string{guest.Warning: "heartbeat.late", guest.Failure: "heartbeat.missed"}[want]
+		lab.Expect(t, a, want, reason)
+		if t.Failed() {
+			t.Fatalf("at beat %d", n+1)
+		}
+	}
+	lab.Expect(t, a, guest.Failure, "tcp.closed")
+}
+
+func firstBeat(t *testing.T, way lab.Way) {
+	a := way.Must(t, fmt.Sprintf(`{"port": %q, "missed": 3, "wait": "20ms"}`, onlyAnswers(t, "", "")))
+	lab.Expect(t, a, guest.Failure, "heartbeat.missed")
+	lab.Expect(t, a, guest.Failure, "heartbeat.missed")
+}
+
+func halfAnswer(t *testing.T, way lab.Way) {
+	a := way.Must(t, fmt.Sprintf(`{"port": %q, "missed": 2, "wait": "20ms"}`, onlyAnswers(t, "PONG 1\n", "PON", "G 2\nPONG 3\n")))
+	beaten(t, a, 1)
+	lab.Expect(t, a, guest.Warning, "heartbeat.late")
+	beaten(t, a, 3)
+}
+
+func slowAnswers(t *testing.T, way lab.Way) {
+	a := way.Must(t, fmt.Sprintf(`{"port": %q, "slow": "1ns"}`, onlyAnswers(t, "PONG 1\n")))
+	lab.Expect(t, a, guest.Warning, "heartbeat.slow")
+}
+
+func wrongAnswers(t *testing.T, way lab.Way) {
+	for _, answer := range []string{
+		"HTTP/1.1 400 Bad Request\r\n", "PONG x\n", "PONG 2\n", "PONG 0\n", "PONG 1\nPONG 1\n", "PONG -1\n",
+		"PONG 99999999999999999999999999\n", strings.Repeat("x", 1<<20),
+	} {
+		a := way.Must(t, fmt.Sprintf(`{"port": %q}`, onlyAnswers(t, answer)))
+		r := lab.Expect(t, a, guest.Failure, "heartbeat.garbage")
+		if len(r.Detail) > 512 {
+			t.Errorf("the detail has %d bytes", len(r.Detail))
+		}
+	}
+	a := way.Must(t, fmt.Sprintf(`{"port": %q, "hello": "x\n", "welcome": "hi"}`, onlyAnswers(t, "no")))
+	lab.Expect(t, a, guest.Failure, "heartbeat.open")
+}
+
+func overTLS(t *testing.T, way lab.Way) {
+	certificate, authority := lab.Certificate(t)
+	port := lab.Serve(t, func(c net.Conn) {
+		secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{certificate}})
+		answerBeats(secure, 0, func(_ string, n int) string { return fmt.Sprintf("PONG %d\n", n) })
+	})
+	a := way.Must(t, fmt.Sprintf(`{"port": %q, "tls": {"ca_pem": %q}}`, port, authority))
+	beaten(t, a, 1)
+	beaten(t, a, 2)
+	lab.Expect(t, way.Must(t, fmt.Sprintf(`{"port": %q, "tls": {}}`, port)), guest.Failure, "tls.untrusted")
+	lab.Expect(t, way.Must(t, fmt.Sprintf(`{"port": %q, "tls": {"verify": false}}`, port)), guest.Success, "")
+}
+
+func wrongSettings(t *testing.T, way lab.Way) {
+	for settings, field := range map[string]string{
+		`{}`:                                "port",
+		`{"port": "1", "format": "base64"}`: "format",
+		`{"port": "1", "format": "hex", "send": "0g"}`:                "send",
+		`{"port": "1", "send": "{seq} {seq32}"}`:                      "send",
+		`{"port": "1", "expect": ""}`:                                 "expect",
+		`{"port": "1", "expect": "PONG {seq}"}`:                       "expect",
+		`{"port": "1", "send": "PING\n"}`:                             "expect",
+		`{"port": "1", "missed": 0}`:                                  "missed",
+		`{"port": "1", "wait": "-1s"}`:                                "wait",
+		`{"port": "1", "slow": "-1s"}`:                                "slow",
+		`{"port": "1", "hello": "` + strings.Repeat("x", 1025) + `"}`: "hello",
+		`{"port": "1", "tls": {"verfy": false}}`:                      "tls.verfy",
+	} {
+		_, err := way(t, lab.Target{}, settings)
+		if got := fieldOf(err); got != field {
+			t.Errorf("%s: %v, want an error of %s", settings, err, field)
+		}
+	}
+}
+
+// fieldOf returns the setting that an error is about.
+func fieldOf(err error) string {
+	var (
+		ours   *guest.FieldError
+		theirs *probe.FieldError
+	)
+	switch {
+	case errors.As(err, &ours):
+		return ours.Field
+	case errors.As(err, &theirs):
+		return theirs.Field
+	}
+	return ""
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// link is the connection, and what is known of its beats. Beats are numbered from 1
+// on each connection.
+type link struct {
+	conn           *guest.Conn
+	sent, answered uint64 // the numbers of the last ones
+	rest           []byte // read, but not a whole answer
+}
+
+// open takes the connection that is held, or makes one.
+func open(ctx context.Context, t guest.Target[settings]) (*link, error) {
+	if conn, ok := t.Held(heldKey); ok {
+		l := &link{conn: conn}
+		if l.remember(t.State()) {
+			return l, nil
+		}
+		conn.Close()
+	}
+	conn, err := dial(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{conn: conn}
+	if err := l.greet(ctx, t.Settings); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
+	s := t.Settings
+	if s.TLS == nil {
+		return t.Dial(ctx, "tcp", ":"+s.Port)
+	}
+	return t.DialTLS(ctx, ":"+s.Port, *s.TLS)
+}
+
+// greet says what comes first on a connection, and expects what does.
+func (l *link) greet(ctx context.Context, s *settings) error {
+	if len(s.hello)+len(s.welcome) == 0 {
+		return nil
+	}
+	if end, ok := ctx.Deadline(); ok {
+		if err := l.conn.SetDeadline(end); err != nil {
+			return err
+		}
+	}
+	if len(s.hello) > 0 {
+		if _, err := l.conn.Write(s.hello); err != nil {
+			return err
+		}
+	}
+	got := make([]byte, len(s.welcome))
+	if _, err := io.ReadFull(l.conn, got); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, s.welcome) {
+		return fmt.Errorf("the welcome is %q, which was not expected", got[:min(len(got), 64)])
+	}
+	return nil
+}
+
+// beat sends a beat, and reads until it is answered.
+func (l *link) beat(s *settings, deadline time.Time) error {
+	if err := l.conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	l.sent++
+	if _, err := l.conn.Write(s.send.append(nil, l.sent)); err != nil {
+		return err
+	}
+	buf := make([]byte, 2*maxFrame)
+	for {
+		if err := l.take(s.expect); err != nil || l.missed() == 0 {
+			return err
+		}
+		n, err := l.conn.Read(buf)
+		if err != nil {
+			return err
+		}
+		l.rest = append(l.rest, buf[:n]...)
+	}
+}
+
+// take reads the answers that have come.
+func (l *link) take(expect frame) error {
+	for len(l.rest) > 0 {
+		seq, n, err := expect.match(l.rest)
+		if err != nil || n == 0 {
+			return err
+		}
+		l.rest = l.rest[n:]
+		switch expect.number {
+		case none:
+			seq = l.answered + 1
+		case bits32:
+			seq = l.sent - uint64(uint32(l.sent)-uint32(seq)) // only the lowest bits travel
+		}
+		if seq <= l.answered || seq > l.sent {
+			return fmt.Errorf("an answer to beat %d came, but %d beats wait for one, up to beat %d", seq, l.missed(), l.sent)
+		}
+		l.answered = seq
+	}
+	return nil
+}
+
+// missed returns how many beats have not been answered.
+func (l *link) missed() uint64 { return l.sent - l.answered }
+
+// late is the result of a beat that was not answered in time.
+func (l *link) late(s *settings, took time.Duration) guest.Result {
+	detail := fmt.Sprintf("beat %d was not answered in %v, as the %d before it; the last answer was to beat %d",
+		l.sent, took.Round(time.Millisecond), l.missed()-1, l.answered)
+	// Who has not answered the first one has never been seen alive.
+	if l.answered > 0 && l.missed() < uint64(s.Missed) {
+		return guest.Warn("heartbeat.late", detail)
+	}
+	return guest.Fail("heartbeat.missed", detail)
+}
+
+// keep holds the connection for the next attempt.
+func (l *link) keep(t guest.Target[settings]) error {
+	state := binary.BigEndian.AppendUint64(nil, l.sent)
+	state = binary.BigEndian.AppendUint64(state, l.answered)
+	if err := t.SetState(append(state, l.rest...)); err != nil {
+		return err
+	}
+	return t.Hold(heldKey, l.conn)
+}
+
+// remember reads what keep has written.
+func (l *link) remember(state []byte) bool {
+	if len(state) < 16 {
+		return false
+	}
+	l.sent, l.answered = binary.BigEndian.Uint64(state), binary.BigEndian.Uint64(state[8:])
+	l.rest = append(l.rest, state[16:]...)
+	return true
+}

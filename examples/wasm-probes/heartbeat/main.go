@@ -1,0 +1,119 @@
+// Heartbeat is a plugin that keeps one connection to its target and sends a beat in
+// each attempt, which the target has to answer.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+type settings struct {
+	Port    string        `sonde:"port,required" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
+	Send    string        `sonde:"send" default:"PING {seq}\n" doc:"the beat; {seq} is its number in decimal, {seq32} and {seq64} in bytes, the highest first"`
+	Expect  string        `sonde:"expect" default:"PONG {seq}\n" doc:"the answer to it, with the number of the beat that it answers, if it has one"`
+	Hello   string        `sonde:"hello" doc:"what to send first on each connection"`
+	Welcome string        `sonde:"welcome" doc:"what must come first on each connection, before or after hello"`
+	Format  string        `sonde:"format" default:"text" doc:"how send, expect, hello and welcome are written: text, or hex"`
+	Wait    time.Duration `sonde:"wait" doc:"how long an answer may take; default: nearly the probe's timeout"`
+	Slow    time.Duration `sonde:"slow" doc:"an answer that takes longer is a warning; default: none"`
+	Missed  int           `sonde:"missed" default:"1" doc:"how many beats in a row without an answer are a failure; fewer are a warning"`
+	TLS     *guest.TLS    `sonde:"tls" doc:"makes the connection over TLS"`
+
+	send, expect   frame
+	hello, welcome []byte
+}
+
+// Prepare reads the frames.
+func (s *settings) Prepare() (err error) {
+	if s.send, err = parseFrame("send", s.Send, s.Format); err != nil {
+		return err
+	}
+	if s.expect, err = parseFrame("expect", s.Expect, s.Format); err != nil {
+		return err
+	}
+	if s.hello, err = parseText("hello", s.Hello, s.Format); err != nil {
+		return err
+	}
+	if s.welcome, err = parseText("welcome", s.Welcome, s.Format); err != nil {
+		return err
+	}
+	return s.check()
+}
+
+func (s *settings) check() error {
+	switch {
+	case s.expect.empty():
+		return &guest.FieldError{Field: "expect", Problem: "must not be empty"}
+	case s.expect.number == decimal && len(s.expect.after) == 0:
+		return &guest.FieldError{Field: "expect", Problem: "must have something behind {seq}, which shows where the number ends"}
+	case s.expect.number != none && s.send.number == none:
+		return &guest.FieldError{Field: "expect", Problem: "has the number of a beat, which send has not"}
+	case s.Wait < 0:
+		return &guest.FieldError{Field: "wait", Problem: "must not be negative"}
+	case s.Slow < 0:
+		return &guest.FieldError{Field: "slow", Problem: "must not be negative"}
+	case s.Missed < 1:
+		return &guest.FieldError{Field: "missed", Problem: "must be 1 or more"}
+	}
+	return nil
+}
+
+// heldKey is what the connection is held under.
+const heldKey = "heartbeat"
+
+// attempt sends one beat and waits for its answer.
+func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
+	link, err := open(ctx, t)
+	if err != nil {
+		return guest.FailWith("heartbeat.open", err)
+	}
+	defer link.conn.Close()
+	began := time.Now()
+	err = link.beat(t.Settings, deadlineOf(ctx, began, t.Settings.Wait))
+	took := time.Since(began)
+	t.Count("beats", 1)
+	var late interface{ Timeout() bool }
+	if err != nil && !(errors.As(err, &late) && late.Timeout()) {
+		return guest.FailWith("heartbeat.garbage", fmt.Errorf("after %d beats were answered: %w", link.answered, err))
+	}
+	if err := link.keep(t); err != nil {
+		return guest.FailWith("heartbeat.hold", err)
+	}
+	if link.missed() > 0 {
+		t.Count("missed", 1)
+		return link.late(t.Settings, took)
+	}
+	t.Gauge("round_trip_milliseconds", float64(took)/float64(time.Millisecond))
+	detail := fmt.Sprintf("beat %d was answered in %v", link.sent, took)
+	if slow := t.Settings.Slow; slow > 0 && took > slow {
+		return guest.Warn("heartbeat.slow", detail)
+	}
+	return guest.Succeed(detail)
+}
+
+// deadlineOf returns when to stop waiting for an answer: a little before the attempt
+// ends, so that there is time to hold the connection.
+func deadlineOf(ctx context.Context, now time.Time, wait time.Duration) time.Time {
+	end, ok := ctx.Deadline()
+	if !ok {
+		end = now.Add(time.Minute)
+	}
+	left := end.Sub(now)
+	left -= min(left/10, 20*time.Millisecond)
+	if wait > 0 {
+		left = min(left, wait)
+	}
+	return now.Add(left)
+}
+
+func init() {
+	guest.Register(guest.Plugin{
+		Name: "heartbeat", Version: "1.0.0", Doc: "sends beats over one connection, and expects answers",
+	}, attempt)
+}
+
+func main() { guest.Main() }

@@ -106,7 +106,7 @@ func shop() *still {
 			{Target: `web["a"]`, Instance: probe.Instance{Phase: probe.Absent}},
 		},
 		stats: engine.Stats{
-			Probes: 3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Panics: 5, Dropped: 6,
+			Probes: 3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6,
 			Lateness: engine.Histogram{Bounds: []time.Duration{time.Millisecond}, Counts: []uint64{7, 1}, Sum: 9 * time.Millisecond},
 			Attempts: []engine.AttemptStats{{
 				Kind: probe.Readiness, HandlerName: "http", Outcome: probe.Failure,

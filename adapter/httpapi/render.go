@@ -97,7 +97,7 @@ func newRule(r probe.Rule) Rule {
 func newStats(s engine.Stats) Stats {
 	stats := Stats{
 		Probes: s.Probes, InFlight: s.InFlight, Queued: s.Queued, Overrun: s.Overrun, Late: s.Late,
-		Panics: s.Panics, Dropped: s.Dropped, Lateness: newHistogram(s.Lateness),
+		Shed: s.Shed, Busy: s.Busy.Seconds(), Panics: s.Panics, Dropped: s.Dropped, Lateness: newHistogram(s.Lateness),
 		Attempts: make([]AttemptStats, 0, len(s.Attempts)),
 	}
 	for _, a := range s.Attempts {

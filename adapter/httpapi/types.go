@@ -133,13 +133,15 @@ const (
 // Stats is the answer of /v1/stats: an engine's counters since it began.
 type Stats struct {
 	Probes   int            `json:"probes"`
-	InFlight int            `json:"inFlight"` // attempts under way
-	Queued   int            `json:"queued"`   // attempts that are due and wait for one under way to end
-	Overrun  uint64         `json:"overrun"`  // turns skipped, since the attempt before was still under way
-	Late     uint64         `json:"late"`     // turns skipped, since the engine was too late for them
-	Panics   uint64         `json:"panics"`   // handlers that panicked
-	Dropped  uint64         `json:"dropped"`  // answers about an earlier instance or a replaced probe
-	Lateness Histogram      `json:"lateness"` // from when an attempt was due to its start
+	InFlight int            `json:"inFlight"`    // attempts under way
+	Queued   int            `json:"queued"`      // attempts that are due and wait for one under way to end
+	Overrun  uint64         `json:"overrun"`     // turns skipped, since the attempt before was still under way
+	Late     uint64         `json:"late"`        // turns skipped, since the engine was too late for them
+	Shed     uint64         `json:"shed"`        // turns of passing probes given up, since the engine was late
+	Busy     float64        `json:"busySeconds"` // how long the goroutine that starts attempts was awake
+	Panics   uint64         `json:"panics"`      // handlers that panicked
+	Dropped  uint64         `json:"dropped"`     // answers about an earlier instance or a replaced probe
+	Lateness Histogram      `json:"lateness"`    // from when an attempt was due to its start
 	Attempts []AttemptStats `json:"attempts"`
 }
 

@@ -58,6 +58,8 @@ func (s scrape) stats(st engine.Stats) {
 	s.gauge(s.desc.queued, float64(st.Queued))
 	s.counter(s.desc.skipped, float64(st.Overrun), "overrun")
 	s.counter(s.desc.skipped, float64(st.Late), "late")
+	s.counter(s.desc.skipped, float64(st.Shed), "shed")
+	s.counter(s.desc.busy, st.Busy.Seconds())
 	s.counter(s.desc.panics, float64(st.Panics))
 	s.counter(s.desc.dropped, float64(st.Dropped))
 }

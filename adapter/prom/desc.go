@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // descriptions are the names, help texts and labels of all metrics.
 type descriptions struct {
-	attempts, duration, inFlight, queued, skipped, lateness *prometheus.Desc
+	attempts, duration, inFlight, queued, skipped, lateness, busy *prometheus.Desc
 	panics, dropped, probes, buildInfo                      *prometheus.Desc
 	passing, undecided, errors, changes                     *prometheus.Desc
 	started, ready, live, restarts                          *prometheus.Desc
@@ -26,7 +26,8 @@ func newDescriptions() descriptions {
 		duration:  describe("sonde_attempt_duration_seconds", "How long an attempt took with all its tries.", attempt),
 		inFlight:  describe("sonde_attempts_in_flight", "Attempts under way.", none),
 		queued:    describe("sonde_attempts_queued", "Attempts that are due and wait for one under way to end.", none),
-		skipped:   describe("sonde_turns_skipped_total", "Turns without an attempt: the one before was still under way (overrun), or the engine was too late (late).", []string{"reason"}),
+		skipped:   describe("sonde_turns_skipped_total", "Turns without an attempt: the one before was still under way (overrun), or the engine was too late (late), or late, and the probe was passing (shed).", []string{"reason"}),
+		busy:      describe("sonde_loop_busy_seconds_total", "How long the goroutine that starts attempts was awake.", none),
 		lateness:  describe("sonde_lateness_seconds", "How long after an attempt was due it began.", none),
 		panics:    describe("sonde_handler_panics_total", "Handlers that panicked.", none),
 		dropped:   describe("sonde_answers_dropped_total", "Answers about an earlier instance or a replaced probe.", none),
@@ -61,7 +62,7 @@ func describe(name, help string, labels []string) *prometheus.Desc {
 // all returns the descriptions of our own metrics, without the kubelet's.
 func (d *descriptions) all() []*prometheus.Desc {
 	return append(d.plugin.all(),
-		d.attempts, d.duration, d.inFlight, d.queued, d.skipped, d.lateness,
+		d.attempts, d.duration, d.inFlight, d.queued, d.skipped, d.lateness, d.busy,
 		d.panics, d.dropped, d.probes, d.buildInfo,
 		d.passing, d.undecided, d.errors, d.changes,
 		d.started, d.ready, d.live, d.restarts,

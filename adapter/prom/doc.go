@@ -12,7 +12,8 @@
 //	sonde_attempts_total{kind,handler,outcome}               counter
 //	sonde_attempt_duration_seconds{kind,handler,outcome}     histogram
 //	sonde_attempts_in_flight, sonde_attempts_queued          gauges
-//	sonde_turns_skipped_total{reason="overrun"|"late"}       counter
+//	sonde_turns_skipped_total{reason="overrun"|"late"|"shed"}       counter
+//	sonde_loop_busy_seconds_total                            counter
 //	sonde_lateness_seconds                                   histogram
 //	sonde_handler_panics_total, sonde_answers_dropped_total  counters
 //	sonde_probes                                             gauge

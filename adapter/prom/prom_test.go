@@ -61,7 +61,7 @@ func shop() *fake {
 				{Kind: probe.Readiness, HandlerName: "tcp", Outcome: probe.Failure, Took: counted(9*time.Second, 1, 2, 4)},
 			},
 			Lateness: counted(time.Millisecond, 8, 0, 0),
-			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Panics: 5, Dropped: 6,
+			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6,
 		},
 		times: map[probe.ID]engine.Histogram{
 			id(probe.Readiness, "db"):  counted(time.Second, 1, 1, 0),
@@ -161,10 +161,11 @@ sonde_lateness_seconds_count 8
 # HELP sonde_probes Probes that there are.
 # TYPE sonde_probes gauge
 sonde_probes 3
-# HELP sonde_turns_skipped_total Turns without an attempt: the one before was still under way (overrun), or the engine was too late (late).
+# HELP sonde_turns_skipped_total Turns without an attempt: the one before was still under way (overrun), or the engine was too late (late), or late, and the probe was passing (shed).
 # TYPE sonde_turns_skipped_total counter
 sonde_turns_skipped_total{reason="late"} 4
 sonde_turns_skipped_total{reason="overrun"} 3
+sonde_turns_skipped_total{reason="shed"} 7
 `
 	compare(t, prom.Config{Engine: shop()}, want, "sonde_answers_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
 		"sonde_handler_panics_total", "sonde_lateness_seconds", "sonde_probes", "sonde_turns_skipped_total")

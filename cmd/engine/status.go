@@ -93,7 +93,7 @@ func (s shower) once(ctx context.Context, f statusFlags) error {
 	if err != nil {
 		return s.plain(err)
 	}
-	if err := s.write(all, f.asJSON); err != nil {
+	if err := s.write(ctx, all, f.asJSON); err != nil {
 		return err
 	}
 	for _, t := range all {
@@ -104,9 +104,9 @@ func (s shower) once(ctx context.Context, f statusFlags) error {
 	return nil
 }
 
-func (s shower) write(all []httpapi.Target, asJSON bool) error {
+func (s shower) write(ctx context.Context, all []httpapi.Target, asJSON bool) error {
 	if !asJSON {
-		_, err := io.WriteString(s.out, table(all, time.Now(), defaultWidth))
+		_, err := io.WriteString(s.out, table(all, time.Now(), defaultWidth)+s.shed(ctx))
 		return err
 	}
 	var v any = httpapi.Targets{Targets: all, Total: len(all)}
@@ -158,7 +158,7 @@ func (s shower) redraw(ctx context.Context) error {
 			text = s.plain(err).Error() + "\n"
 		} else {
 			width, height := size(s.out)
-			text = head(table(all, time.Now(), width), height-1)
+			text = head(table(all, time.Now(), width), height-2) + s.shed(ctx)
 		}
 		if _, err := io.WriteString(s.out, "\x1b[H\x1b[J"+text); err != nil {
 			return err
@@ -183,6 +183,15 @@ func (s shower) follow(ctx context.Context, asJSON bool) error {
 		}
 	}
 	return nil
+}
+
+// shed says that the engine was late, or nothing.
+func (s shower) shed(ctx context.Context) string {
+	stats, err := s.client.Stats(ctx)
+	if err != nil || stats.Shed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the engine was late: turns of passing probes given up: %d\n", stats.Shed)
 }
 
 // plain says in plain words that there is no engine.

@@ -2,7 +2,6 @@ package guest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"time"
 )
@@ -36,8 +35,8 @@ func run() int32 {
 		hostOutput(outputDetail, err.Error())
 		return int32(Unknown)
 	}
-	ctx, end := context.WithTimeout(context.Background(), time.Duration(hostRemaining()))
-	defer end()
+	ctx := &lazy{deadline: time.Now().Add(time.Duration(hostRemaining()))}
+	defer ctx.end()
 	r := registered.attempt(ctx, current.host, current.settings)
 	if r.Reason != "" {
 		hostOutput(outputReason, r.Reason)

@@ -31,7 +31,8 @@ func (t *hclText) close() { t.line("}") }
 // set gives an argument a value, which is an expression.
 func (t *hclText) set(name, value string) { t.line("%s = %s", name, value) }
 
-// argument is one argument of a block.
+// argument is one argument of a block. Without a value its name is a whole block,
+// in one line.
 type argument struct{ name, value string }
 
 // block writes a block of arguments: in one line when it has one.
@@ -43,7 +44,7 @@ func (t *hclText) block(kind string, arguments []argument) {
 	t.open(kind)
 	for _, a := range arguments {
 		if a.value == "" {
-			t.line("%s", a.name) // a block of its own
+			t.line("%s", a.name)
 			continue
 		}
 		t.set(a.name, a.value)

@@ -10,6 +10,6 @@ func pluginCommand() *cobra.Command {
 		Long: "A plugin is one WebAssembly module that adds a handler. These commands make one, look at one and\n" +
 			"try one; plugin blocks in a configuration use it.",
 	}
-	c.AddCommand(pluginInspectCommand())
+	c.AddCommand(pluginNewCommand(), pluginBuildCommand(), pluginInspectCommand(), pluginRunCommand(), pluginTestCommand(), pluginBenchCommand())
 	return c
 }

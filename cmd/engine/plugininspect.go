@@ -143,7 +143,7 @@ func (i inspected) calls(w io.Writer) {
 	}
 	for _, module := range slices.Sorted(maps.Keys(byModule)) {
 		slices.Sort(byModule[module])
-		fmt.Fprintf(w, "imports\t%s: %s\n", module, strings.Join(byModule[module], ", "))
+		fmt.Fprintf(w, "imports\t%s: %s\n", module, strings.Join(slices.Compact(byModule[module]), ", "))
 	}
 	fmt.Fprintf(w, "exports\t%s\n", strings.Join(i.Exports, ", "))
 	var sizes []string

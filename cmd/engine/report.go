@@ -15,9 +15,12 @@ import (
 //	shop/web:readiness: failure http.status
 //	  the status is 503
 //	  took 3.1ms: connect 0.2ms, first byte 2.5ms
-func (r report) String() string {
+func (r report) String() string { return r.id.String() + ": " + r.text() }
+
+// text returns what was found, without where.
+func (r report) text() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s: %s", r.id, r.result.Outcome)
+	s.WriteString(r.result.Outcome.String())
 	if r.result.Reason != "" {
 		fmt.Fprintf(&s, " %s", r.result.Reason)
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 //	HTTP    address of a web server: /status/503 answers with 503, /hang does not answer
 //	DEMO    the demo service's program
 //	CLOSED  address where nobody listens
+//	ECHO    port of a server that sends back what it gets; ECHO_ADDRESS is its address
 //
 // The files cert.pem and key.pem hold a certificate for 127.0.0.1 that is its own
 // authority.
@@ -38,10 +40,18 @@ func TestScripts(t *testing.T) {
 	t.Cleanup(server.Close)
 	demo := buildDemo(t)
 	cert, key := certificate(t)
+	cache := t.TempDir()
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "tests", "scripts"),
 		Cmds:                commands(),
 		RequireExplicitExec: true,
+		Condition: func(cond string) (bool, error) {
+			lang, ok := strings.CutPrefix(cond, "build:")
+			if !ok {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			return canBuild(t, lang)
+		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[backgroundKey{}] = &background{}
 			e.Setenv("HTTP", server.Listener.Addr().String())
@@ -49,7 +59,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("GORACE", noRaceSleep)
 			closed, err := freeAddress()
 			e.Setenv("CLOSED", closed)
-			return errors.Join(err,
+			return errors.Join(err, pluginEnv(e, cache),
 				os.WriteFile(filepath.Join(e.WorkDir, "cert.pem"), cert, 0o644),
 				os.WriteFile(filepath.Join(e.WorkDir, "key.pem"), key, 0o600))
 		},

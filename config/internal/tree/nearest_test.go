@@ -10,6 +10,9 @@ func TestTheNearestNameIsTheOneThatIsMeant(t *testing.T) {
 		"initial-delay": "initial_delay",
 		"InitialDelay":  "initial_delay",
 		"TLS":           "tls",
+		"tsl":           "tls", // two letters that have changed places
+		"tlsl":          "tls",
+		"slt":           "",
 		"tl":            "tls",
 		"x":             "",
 		"":              "",

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/guest"
@@ -73,6 +74,9 @@ func (l *link) greet(ctx context.Context, s *settings) error {
 	return nil
 }
 
+// readSize is how much is read at once, at least.
+const readSize = 256
+
 // beat sends a beat, and reads until it is answered.
 func (l *link) beat(s *settings, deadline time.Time) error {
 	if err := l.conn.SetDeadline(deadline); err != nil {
@@ -82,16 +86,16 @@ func (l *link) beat(s *settings, deadline time.Time) error {
 	if _, err := l.conn.Write(s.send.append(nil, l.sent)); err != nil {
 		return err
 	}
-	buf := make([]byte, 2*maxFrame)
 	for {
 		if err := l.take(s.expect); err != nil || l.missed() == 0 {
 			return err
 		}
-		n, err := l.conn.Read(buf)
+		l.rest = slices.Grow(l.rest, readSize)
+		n, err := l.conn.Read(l.rest[len(l.rest):cap(l.rest)])
 		if err != nil {
 			return err
 		}
-		l.rest = append(l.rest, buf[:n]...)
+		l.rest = l.rest[:len(l.rest)+n]
 	}
 }
 

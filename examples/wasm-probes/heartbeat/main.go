@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/sonde-probe/sonde/guest"
@@ -88,7 +89,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return link.late(t.Settings, took)
 	}
 	t.Gauge("round_trip_milliseconds", float64(took)/float64(time.Millisecond))
-	detail := fmt.Sprintf("beat %d was answered in %v", link.sent, took)
+	detail := "beat " + strconv.FormatUint(link.sent, 10) + " was answered in " + took.String()
 	if slow := t.Settings.Slow; slow > 0 && took > slow {
 		return guest.Warn("heartbeat.slow", detail)
 	}

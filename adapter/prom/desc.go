@@ -5,10 +5,10 @@ import "github.com/prometheus/client_golang/prometheus"
 // descriptions are the names, help texts and labels of all metrics.
 type descriptions struct {
 	attempts, duration, inFlight, queued, skipped, lateness, busy *prometheus.Desc
-	panics, dropped, probes, buildInfo                      *prometheus.Desc
-	passing, undecided, errors, changes                     *prometheus.Desc
-	started, ready, live, restarts                          *prometheus.Desc
-	kubeletTotal, kubeletDuration                           *prometheus.Desc
+	panics, dropped, probes, buildInfo                            *prometheus.Desc
+	passing, undecided, errors, changes                           *prometheus.Desc
+	started, ready, live, restarts                                *prometheus.Desc
+	kubeletTotal, kubeletDuration                                 *prometheus.Desc
 
 	plugin pluginDescriptions
 }

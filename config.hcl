@@ -19,13 +19,30 @@ locals {
   started = "bin/demo.started" # the demo service writes this file when it has started
 }
 
+# Plugins add handlers. `make wasm` builds these two from their source, beside this
+# file; they can reach the probed target and nothing else.
+plugin "grpc" {
+  source         = "examples/wasm-probes/grpc/grpc.wasm"
+  allow_unpinned = true # what is not built here needs its sha256: see sonde plugin inspect
+}
+
+plugin "heartbeat" {
+  source         = "examples/wasm-probes/heartbeat/heartbeat.wasm"
+  allow_unpinned = true
+
+  limits {
+    memory    = "16MiB"
+    instances = 4
+  }
+}
+
 # A process that the engine starts, watches and restarts.
 target "demo" {
-  ports = { http = 9651 } # probes can call ports by their names
+  ports = { http = 9651, beats = 9652 } # probes can call ports by their names
 
   process {
     command = [
-      "bin/demo", "-listen", "127.0.0.1:9651",
+      "bin/demo", "-listen", "127.0.0.1:9651", "-heartbeat", "127.0.0.1:9652",
       "-slow-start", var.slow_start, "-started", local.started,
     ]
   }
@@ -53,7 +70,7 @@ target "demo" {
     failure_threshold = 20
   }
 
-  # May it get traffic? Here two probes have to pass, so that each has a name.
+  # May it get traffic? Here several probes have to pass, so that each has a name.
   probe "readiness" "answers" {
     http {
       path = "/ready"
@@ -68,6 +85,26 @@ target "demo" {
     tcp { port = "http" }
     period  = "1s"
     timeout = "500ms"
+  }
+
+  # The handlers of plugins look like the others: this one calls grpc.health.v1 …
+  probe "readiness" "serves" {
+    grpc {
+      port    = "http"
+      service = "demo"
+    }
+    period  = "1s"
+    timeout = "500ms"
+  }
+
+  # … and this one keeps one connection, and has each beat answered over it.
+  probe "readiness" "beats" {
+    heartbeat {
+      port   = "beats"
+      missed = 2
+    }
+    period  = "500ms"
+    timeout = "400ms"
   }
 
   # Must it be restarted? Three failures in a row end this life.

@@ -9,6 +9,9 @@ require (
 )
 
 require (
+	github.com/apache/thrift v0.25.0
+	github.com/coder/websocket v1.8.15
+	github.com/miekg/dns v1.1.73
 	github.com/tetratelabs/wazero v1.12.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )

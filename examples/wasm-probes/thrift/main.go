@@ -1,0 +1,134 @@
+// Thrift is a plugin that calls a method without arguments of a Thrift service, in
+// the binary protocol, framed or not, and looks at what comes back.
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+type settings struct {
+	Port            string     `sonde:"port,required" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
+	Method          string     `sonde:"method" default:"ping" doc:"the method to call; it has no arguments"`
+	Service         string     `sonde:"service" doc:"the service that has the method, where one port serves several (TMultiplexedProcessor)"`
+	Transport       string     `sonde:"transport" default:"framed" doc:"framed (TFramedTransport), or unframed (TBufferedTransport, TSocket)"`
+	Expect          string     `sonde:"expect" doc:"what the method must return: a text, a whole number, true or false; default: anything, or nothing"`
+	UnknownMethodOK bool       `sonde:"unknown_method_ok" doc:"whether it is enough that the server says that it has no such method"`
+	TLS             *guest.TLS `sonde:"tls" doc:"makes the call over TLS"`
+}
+
+// maxName bounds the names of the method and of the service, in bytes.
+const maxName = 255
+
+// Prepare checks what the types do not say.
+func (s *settings) Prepare() error {
+	switch {
+	case s.Method == "":
+		return &guest.FieldError{Field: "method", Problem: "must not be empty"}
+	case len(s.Method) > maxName:
+		return &guest.FieldError{Field: "method", Problem: fmt.Sprintf("is longer than %d bytes", maxName)}
+	case len(s.Service) > maxName:
+		return &guest.FieldError{Field: "service", Problem: fmt.Sprintf("is longer than %d bytes", maxName)}
+	case s.Transport != "framed" && s.Transport != "unframed":
+		return &guest.FieldError{Field: "transport", Problem: fmt.Sprintf("is %q, it must be framed or unframed", s.Transport)}
+	}
+	return nil
+}
+
+// attempt makes one call.
+func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
+	s := t.Settings
+	c, err := dial(ctx, t)
+	if err != nil {
+		return guest.FailWith("thrift.dial", err)
+	}
+	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		// An error shows itself with the first read.
+		_ = c.SetDeadline(deadline)
+	}
+	sequence := newSequence()
+	if _, err := c.Write(s.request(sequence)); err != nil {
+		return guest.FailWith("thrift.write", err)
+	}
+	reply, err := s.read(bufio.NewReader(c), sequence)
+	if err != nil {
+		return guest.FailWith("thrift.protocol", err)
+	}
+	return s.judge(reply)
+}
+
+func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
+	if s := t.Settings; s.TLS != nil {
+		return t.DialTLS(ctx, ":"+s.Port, *s.TLS)
+	}
+	return t.Dial(ctx, "tcp", ":"+t.Settings.Port)
+}
+
+// newSequence returns a number that an answer to another call would not have.
+func newSequence() uint32 {
+	var b [4]byte
+	rand.Read(b[:]) // it never fails
+	return binary.BigEndian.Uint32(b[:]) &^ (1 << 31)
+}
+
+// judge says what a reply means.
+func (s *settings) judge(r reply) guest.Result {
+	switch {
+	case r.failed && r.code == unknownMethod && s.UnknownMethodOK:
+		return guest.Succeed(fmt.Sprintf("the server answers that it has no method %s", s.Method))
+	case r.failed:
+		return guest.Fail("thrift.exception", fmt.Sprintf("%s: %s: %s", s.Method, exceptionName(r.code), r.text))
+	case r.declared != 0:
+		return guest.Fail("thrift.exception", fmt.Sprintf("%s threw the exception that its definition has as number %d", s.Method, r.declared))
+	case s.Expect != "" && r.value != s.Expect:
+		return guest.Fail("thrift.expect", fmt.Sprintf("%s returned %s, want %q", s.Method, quoted(r), s.Expect))
+	case !r.returned:
+		return guest.Succeed(s.Method + " returned")
+	}
+	return guest.Succeed(fmt.Sprintf("%s returned %s", s.Method, quoted(r)))
+}
+
+// quoted returns a value for people.
+func quoted(r reply) string {
+	switch {
+	case !r.returned:
+		return "nothing"
+	case r.value == "":
+		return "a value"
+	}
+	return fmt.Sprintf("%.200q", r.value)
+}
+
+// hint adds to an error what may be behind it.
+func (s *settings) hint(err error, head []byte) error {
+	var wrong *headError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	text := string(head)
+	switch {
+	case strings.HasPrefix(text, "HTTP/"):
+		return fmt.Errorf("%w: it speaks HTTP", err)
+	case strings.HasPrefix(text, "\x80\x01\x00") && s.Transport == "framed":
+		return fmt.Errorf("%w: it answers unframed", err)
+	case len(text) >= 6 && text[4:6] == "\x80\x01" && s.Transport == "unframed":
+		return fmt.Errorf("%w: it answers framed", err)
+	}
+	return err
+}
+
+func init() {
+	guest.Register(guest.Plugin{
+		Name: "thrift", Version: "1.0.0", Doc: "calls a method of a Thrift service",
+	}, attempt)
+}
+
+func main() { guest.Main() }

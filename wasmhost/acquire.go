@@ -7,50 +7,74 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// acquire returns an instance that is ready to run. It waits for its turn until ctx
-// is done. Each one that it returns needs a release; else result says why there is
-// none.
-func (p *Plugin) acquire(ctx context.Context) (i *instance, result probe.Result, ok bool) {
-	i, err := p.borrow(ctx)
-	switch {
-	case err == nil:
-		return i, probe.Result{}, true
-	case errors.Is(err, errClosed):
-		return nil, unavailable(err), false
-	case errors.Is(ctx.Err(), context.Canceled):
-		return nil, probe.Broken(probe.ReasonStopped, "the attempt was cancelled"), false
-	case errors.Is(err, errBusy):
-		return nil, probe.Broken(ReasonBusy, "%v", err), false
-	}
-	end := ending{result: probe.Broken(ReasonStart, "%s", firstLine(err)), trapped: true}
-	p.note(end, probe.Target{})
-	return nil, end.result, false
+// fault is why an attempt could not be made.
+type fault struct {
+	reason probe.Reason
+	err    error
 }
 
-var errBusy = errors.New("all instances were busy until the deadline")
+func (f *fault) Error() string { return f.err.Error() }
+func (f *fault) Unwrap() error { return f.err }
 
-// borrow is acquire with errors.
+// unavailable is the result of an attempt that could not be made.
+func (p *Plugin) unavailable(err error) probe.Result {
+	why := &fault{ReasonBroken, err}
+	errors.As(err, &why)
+	switch {
+	case errors.Is(err, errCompiling):
+		return probe.Broken(ReasonCompiling, "%v", err)
+	case errors.Is(err, errClosed):
+		return probe.Broken(ReasonClosed, "%v", err)
+	}
+	result := probe.Broken(why.reason, "%s", firstLine(err))
+	if why.reason == ReasonStart {
+		p.note(ending{result: result, trapped: true}, probe.Target{})
+	} else {
+		p.counters.fault(why.reason) // which knows that a cancelled attempt is none
+	}
+	return result
+}
+
+var (
+	errBusy      = errors.New("all instances were busy until the deadline")
+	errCancelled = errors.New("the attempt was cancelled")
+)
+
+// borrow returns an instance that is ready to run. It waits for its turn until ctx is
+// done. Each one that it returns needs a release.
 func (p *Plugin) borrow(ctx context.Context) (*instance, error) {
 	if !p.use.TryRLock() {
 		return nil, errClosed
 	}
+	i, err := p.turn(ctx)
+	if err != nil {
+		p.use.RUnlock()
+	}
+	return i, err
+}
+
+// turn takes an instance out of the pool, or starts one.
+func (p *Plugin) turn(ctx context.Context) (*instance, error) {
 	i, waited, err := p.pool.take(ctx)
 	if waited {
 		p.counters.waits.Add(1)
 	}
-	if err != nil {
-		p.use.RUnlock()
-		return nil, errBusy
+	switch {
+	case i != nil:
+		return i, nil
+	case errors.Is(err, context.Canceled):
+		return nil, &fault{probe.ReasonStopped, errCancelled}
+	case err != nil:
+		return nil, &fault{ReasonBusy, errBusy}
 	}
-	if i != nil {
+	if i, err = p.start(ctx); err == nil {
 		return i, nil
 	}
-	if i, err = p.start(ctx); err != nil {
-		p.pool.give(nil)
-		p.use.RUnlock()
-		return nil, err
+	p.pool.give(nil)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, &fault{probe.ReasonStopped, errCancelled}
 	}
-	return i, nil
+	return nil, &fault{ReasonStart, err}
 }
 
 // release gives an instance back after a call that ended with err. One whose call did

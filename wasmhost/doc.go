@@ -33,6 +33,8 @@
 // calls are metered.
 //
 // Code that calls itself without end is stopped when its stack is full. That takes
-// about a tenth of a second and 200 MB for a moment; what bounds it is that such a
-// plugin is soon suspended.
+// about a tenth of a second and 150 MB for each call that does it. A plugin has few
+// instances until its calls return, and again after such a call, and one that does
+// little else is suspended; but one that means harm can do it in all instances at
+// once. Limits.Instances bounds that.
 package wasmhost

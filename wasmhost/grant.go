@@ -159,15 +159,15 @@ func matchName(pattern, name string) bool {
 
 // place is where a plugin wants to connect to.
 type place struct {
-	network string // tcp, tls, udp or unix
+	network string // tcp, tls, udp or unix; dns for a lookup
 	host    string // address or name; for unix, the path
 	port    uint16
 	own     bool // it is the probe's own target
 }
 
 func (p place) String() string {
-	if p.network == "unix" {
-		return "unix://" + p.host
+	if p.port == 0 { // a path, or a name to look up
+		return p.network + "://" + p.host
 	}
 	if strings.Contains(p.host, ":") {
 		return fmt.Sprintf("%s://[%s]:%d", p.network, p.host, p.port)

@@ -2,7 +2,7 @@ package wasmhost
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -63,35 +63,29 @@ func (h *Handler) Close() error {
 // Probe makes one attempt. It returns at most abi.Grace after ctx is done, but for
 // what the package's documentation calls a hole.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
-	if err := h.plugin.state(); err != nil {
-		return unavailable(err)
-	}
-	switch err := h.checked.state(); {
-	case err == errCompiling:
-		return unavailable(err)
-	case err != nil:
-		return probe.Broken(ReasonSettings, "%v", err)
-	}
-	if left := h.plugin.breaker.suspended(time.Now()); left > 0 {
-		return probe.Broken(ReasonSuspended, "the plugin trapped too often, and is suspended for another %v", left.Round(time.Second))
+	if err := h.unready(); err != nil {
+		return h.plugin.unavailable(err)
 	}
 	h.kept.moved(t, h.plugin)
-	i, result, ok := h.plugin.acquire(ctx)
-	if !ok {
-		return result
+	i, err := h.plugin.borrow(ctx)
+	if err != nil {
+		return h.plugin.unavailable(err)
 	}
 	return h.attempt(ctx, t, i)
 }
 
-func unavailable(err error) probe.Result {
-	why := ReasonBroken
-	switch {
-	case errors.Is(err, errCompiling):
-		why = ReasonCompiling
-	case errors.Is(err, errClosed):
-		why = ReasonClosed
+// unready says why no attempt can be made now, or nil.
+func (h *Handler) unready() error {
+	if err := h.plugin.state(); err != nil {
+		return &fault{ReasonBroken, err}
 	}
-	return probe.Broken(why, "%v", err)
+	if err := h.checked.state(); err != nil {
+		return &fault{ReasonSettings, err}
+	}
+	if left := h.plugin.breaker.suspended(time.Now()); left > 0 {
+		return &fault{ReasonSuspended, fmt.Errorf("the plugin trapped too often, and is suspended for another %v", left.Round(time.Second))}
+	}
+	return nil
 }
 
 // attempt runs an instance and gives it back.
@@ -106,6 +100,7 @@ func (h *Handler) attempt(ctx context.Context, t probe.Target, i *instance) prob
 	} else if c.stateSet {
 		h.kept.remember(c.state)
 	}
+	h.plugin.counters.attempts.Add(1)
 	h.plugin.note(end, t)
 	return end.result
 }

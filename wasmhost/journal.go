@@ -115,9 +115,14 @@ func (p *Plugin) refuse(to place, target string) {
 
 // note counts the end of an attempt, and suspends the plugin if it traps too often.
 func (p *Plugin) note(e ending, t probe.Target) {
-	p.counters.end(e.result.Reason)
+	p.counters.fault(e.result.Reason)
 	if e.trapped {
 		p.logger.Warn("trapped", "target", t.Name, "reason", string(e.result.Reason), "detail", e.result.Detail)
+	} else {
+		p.pool.widen()
+	}
+	if e.result.Reason == ReasonStack {
+		p.pool.narrow()
 	}
 	if d := p.breaker.count(e.trapped, time.Now()); d > 0 {
 		p.logger.Error("suspended", "for", d)

@@ -192,3 +192,34 @@ func TestADescriptorsOwnDeadlinePasses(t *testing.T) {
 			local.get $fd i32.const 64 i32.const 8 call $read i32.const -73 i32.eq)`, importNet, dial)
 	wantResult(t, tryDial(t, module, serve(t, mute)), probe.Success, "")
 }
+
+func TestNamesAreLookedUpForAPlugin(t *testing.T) {
+	module := wat(`(import "sonde_v1" "resolve" (func $resolve (param i32 i32 i32 i32) (result i32)))
+		(import "sonde_v1" "output" (func $output (param i32 i32 i32) (result i32))) (data 0 "localhost")
+		(func $run (result i32) (local $n i32) i32.const 0 i32.const 9 i32.const 1024 i32.const 1024 call $resolve
+			local.tee $n i32.const 0 i32.lt_s if i32.const 3 return end
+			i32.const 1 i32.const 1024 local.get $n call $output i32.eqz)`)
+	p := load(t, wasmhost.Config{Module: module, Grant: wasmhost.Grant{DNS: []string{"localhost"}}})
+	got := attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty)
+	wantResult(t, got, probe.Success, "")
+	if !strings.Contains(got.Detail, "127.0.0.1") && !strings.Contains(got.Detail, "::1") {
+		t.Errorf("got %q", got.Detail)
+	}
+	wantResult(t, tryDial(t, module, probe.Target{Name: "web"}), probe.Unknown, wasmhost.ReasonGrant)
+}
+
+func TestAPluginLearnsWhyADialDidNotWork(t *testing.T) {
+	module := wat(`%s %s (func $run (result i32) %s drop
+		i32.const 1 i32.const 1024 i32.const 4 i32.const 1024 i32.const 4096 call $input call $output drop i32.const 2)`, importNet, importIO, dial)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := targetOf(listener.Addr())
+	listener.Close()
+	got := tryDial(t, module, target)
+	wantResult(t, got, probe.Warning, "")
+	if !strings.HasPrefix(got.Detail, "reason=tcp.refused\ndetail=dial tcp ") {
+		t.Errorf("got %q", got.Detail)
+	}
+}

@@ -44,7 +44,7 @@ type Plugin struct {
 	use    sync.RWMutex // read-locked by those that use an instance, locked for ever by Close
 	closed atomic.Bool
 
-	pool     pool
+	pool     *pool
 	breaker  breaker
 	held     atomic.Int64 // connections
 	counters counters
@@ -73,7 +73,7 @@ func Load(c Config) (*Plugin, error) {
 		name: c.Name, limits: c.Limits, env: environment(c.Grant.Env), onTrap: c.OnTrap, logger: c.Logger, trace: c.Trace,
 		guard: closing{}, began: time.Now().Add(-time.Second), ready: make(chan struct{}),
 	}
-	p.pool = pool{most: c.Limits.Instances, close: (*instance).close}
+	p.pool = newPool(c.Limits.Instances)
 	if p.grants, err = parseGrants(c.Grant); err != nil {
 		return nil, err
 	}

@@ -10,14 +10,26 @@ import (
 // pool gives out the instances of a plugin, of which there is a bounded number.
 // Who comes first is served first; the instance that was used last is used next,
 // so that the others can be given up.
+//
+// A plugin begins with few instances, and gets more with each call that returns: a
+// call that does not, since it calls itself without end, takes much memory before it
+// ends, and should not do that in all instances at once.
 type pool struct {
-	most  int
+	limit int
 	close func(*instance)
 
 	mu      sync.Mutex
+	most    int // for now
 	idle    []*instance
 	live    int       // idle and given out, with those that are being started
 	waiting list.List // of chan *instance
+}
+
+// trialInstances is how many instances a plugin begins with.
+const trialInstances = 4
+
+func newPool(limit int) *pool {
+	return &pool{limit: limit, most: min(limit, trialInstances), close: (*instance).close}
 }
 
 // idleTime is how long an instance that nobody needs is kept.
@@ -27,7 +39,7 @@ const idleTime = time.Minute
 // while all are given out, until ctx is done. Each take that returns no error needs a give.
 func (p *pool) take(ctx context.Context) (i *instance, waited bool, err error) {
 	p.mu.Lock()
-	if n := len(p.idle); n > 0 {
+	if n := len(p.idle); n > 0 && p.live-n < p.most {
 		i, p.idle = p.idle[n-1], p.idle[:n-1]
 		p.mu.Unlock()
 		return i, false, nil
@@ -64,6 +76,14 @@ func (p *pool) leave(e *list.Element, turn chan *instance) {
 // give returns an instance, or nil when it is gone and another may be started.
 func (p *pool) give(i *instance) {
 	p.mu.Lock()
+	if p.live > p.most {
+		p.live--
+		p.mu.Unlock()
+		if i != nil {
+			p.close(i)
+		}
+		return
+	}
 	if e := p.waiting.Front(); e != nil {
 		p.waiting.Remove(e).(chan *instance) <- i
 		p.mu.Unlock()
@@ -93,6 +113,28 @@ func (p *pool) outgrown(now time.Time) *instance {
 	p.idle = append(p.idle[:0], p.idle[1:]...)
 	p.live--
 	return old
+}
+
+// widen lets the plugin have twice as many instances, up to the limit.
+func (p *pool) widen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.most == p.limit {
+		return
+	}
+	p.most = min(2*p.most, p.limit)
+	for e := p.waiting.Front(); e != nil && p.live < p.most; e = p.waiting.Front() {
+		p.live++
+		p.waiting.Remove(e).(chan *instance) <- nil
+	}
+}
+
+// narrow lets the plugin have as few instances as at the beginning.
+func (p *pool) narrow() {
+	p.mu.Lock()
+	p.most = min(p.limit, trialInstances)
+	p.mu.Unlock()
+	p.drain()
 }
 
 // drain closes the idle instances.

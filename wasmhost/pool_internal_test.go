@@ -8,9 +8,16 @@ import (
 	"time"
 )
 
+// newTestPool returns a pool that counts what it closes.
+func newTestPool(limit int, closed *int) *pool {
+	p := newPool(limit)
+	p.close = func(*instance) { *closed++ }
+	return p
+}
+
 func TestInstancesAreGivenInTheOrderOfAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pool{most: 1, close: func(*instance) {}}
+		p := newTestPool(1, new(int))
 		only := &instance{}
 		if i, waited, err := p.take(t.Context()); i != nil || waited || err != nil {
 			t.Fatalf("the first one got %v, %v, %v", i, waited, err)
@@ -40,7 +47,7 @@ func TestInstancesAreGivenInTheOrderOfAsking(t *testing.T) {
 
 func TestAWaiterThatLeavesIsPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pool{most: 1, close: func(*instance) {}}
+		p := newTestPool(1, new(int))
 		p.take(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -57,7 +64,8 @@ func TestAWaiterThatLeavesIsPassedOver(t *testing.T) {
 func TestInstancesThatNobodyNeedsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := 0
-		p := pool{most: 3, close: func(*instance) { closed++ }}
+		p := newTestPool(3, &closed)
+		p.widen()
 		for range 3 {
 			p.take(t.Context())
 		}
@@ -75,6 +83,40 @@ func TestInstancesThatNobodyNeedsAreClosed(t *testing.T) {
 		p.drain()
 		if _, live, _ := p.sizes(); closed != 3 || live != 0 {
 			t.Errorf("%d were closed, %d are live", closed, live)
+		}
+	})
+}
+
+func TestAPluginGetsItsInstancesOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed, running := 0, make(chan *instance, 100)
+		p := newTestPool(10, &closed)
+		for range 20 {
+			go func() {
+				if i, _, err := p.take(t.Context()); err == nil {
+					running <- i
+				}
+			}()
+		}
+		for _, want := range []int{trialInstances, 8, 10, 10} {
+			synctest.Wait()
+			if got := len(running); got != want {
+				t.Fatalf("%d run, want %d", got, want)
+			}
+			p.widen()
+		}
+		p.narrow()
+		for range 7 { // of 10, and 4 may stay: one of those that wait gets its turn
+			p.give(&instance{})
+			<-running
+		}
+		synctest.Wait()
+		if got := len(running); got != trialInstances || closed != 10-trialInstances {
+			t.Errorf("%d run and %d were closed", got, closed)
+		}
+		for range 13 { // the rest
+			p.give(nil)
+			synctest.Wait()
 		}
 	})
 }

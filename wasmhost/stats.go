@@ -23,9 +23,9 @@ type Stats struct {
 	Started   uint64        // instances started
 	Start     time.Duration // what all starts have taken together
 
-	Attempts  uint64                  // that were made
-	Waits     uint64                  // of those, how many had to wait
-	Faults    map[probe.Reason]uint64 // how many ended with a reason plugin.…, by reason
+	Attempts  uint64                  // that were made: an instance was called
+	Waits     uint64                  // attempts that had to wait for an instance
+	Faults    map[probe.Reason]uint64 // attempts that the plugin, or the lack of it, has spoilt, by the reason plugin.…
 	Refused   uint64                  // dials and lookups that are not granted
 	Held      int                     // connections that are held now
 	Dropped   uint64                  // log records that were too many
@@ -57,10 +57,9 @@ type counters struct {
 	faults map[probe.Reason]uint64
 }
 
-// end counts an attempt.
-func (c *counters) end(why probe.Reason) {
-	c.attempts.Add(1)
-	if !strings.HasPrefix(string(why), "plugin.") {
+// fault counts an attempt that ended with a reason, if it is one of the host's.
+func (c *counters) fault(why probe.Reason) {
+	if why == ReasonFailure || !strings.HasPrefix(string(why), "plugin.") {
 		return
 	}
 	c.mu.Lock()

@@ -1,0 +1,78 @@
+package wasmhost_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// declaring returns a module that tells its settings, with a schema.
+func declaring(schema ...abi.Setting) []byte {
+	module, err := abi.WriteManifest(wat(importIO+echo, abi.InputSettings), abi.Manifest{Name: "test", ABI: 1, Settings: schema})
+	check(err)
+	return module
+}
+
+// values is a type of another package that holds a block, as package config has one.
+type values map[string]any
+
+func TestSettingsBecomeJSON(t *testing.T) {
+	fallback := func(name string, kind abi.Type, value string) abi.Setting {
+		return abi.Setting{Name: name, Type: kind, Default: json.RawMessage(value)}
+	}
+	p := load(t, wasmhost.Config{Module: declaring(
+		fallback("s", abi.TypeString, `"a"`), fallback("i", abi.TypeInt, `1`), fallback("n", abi.TypeNumber, `0.5`),
+		fallback("b", abi.TypeBool, `true`), fallback("d", abi.TypeDuration, `"1.5s"`), fallback("l", abi.TypeStrings, `["x"]`),
+		fallback("m", abi.TypeMap, `{"k":"v"}`), abi.Setting{Name: "none", Type: abi.TypeInt},
+		abi.Setting{Name: "block", Type: abi.TypeBlock, Block: []abi.Setting{fallback("s", abi.TypeString, `"in"`)}},
+	)})
+	for want, settings := range map[string]map[string]any{
+		`{"b":true,"d":1500000000,"i":1,"l":["x"],"m":{"k":"v"},"n":0.5,"s":"a"}`: nil,
+		`{"b":false,"block":{"s":"in"},"d":2,"i":2,"l":[],"m":{},"n":1.5,"none":3,"s":""}`: {
+			"b": false, "d": 2 * time.Nanosecond, "i": int64(2), "l": []string(nil), "m": map[string]string(nil), "n": 1.5, "none": 3, "s": "", "block": values{},
+		},
+		`{"b":true,"block":{"s":"out"},"d":1500000000,"i":1,"l":["y"],"m":{"q":""},"n":0.5,"s":"a"}`: {
+			"l": []string{"y"}, "m": map[string]string{"q": ""}, "block": values{"s": "out"},
+		},
+	} {
+		got := attempt(t, handler(t, p, settings), probe.Target{Name: "web"}, plenty)
+		if got.Detail != want {
+			t.Errorf("got %s\nwant %s", got.Detail, want)
+		}
+	}
+}
+
+func TestSettingsOfOtherTypesAreRefused(t *testing.T) {
+	for _, kind := range abi.Types() {
+		p := load(t, wasmhost.Config{Module: declaring(abi.Setting{Name: "x", Type: kind, Required: true})})
+		for _, v := range []any{nil, struct{}{}, []int{1}, map[int]string{}, float32(1)} {
+			var wrong *probe.FieldError
+			if _, err := p.New(map[string]any{"x": v}); !errors.As(err, &wrong) || wrong.Field != "x" {
+				t.Errorf("%s with %#v: got %v", kind, v, err)
+			}
+		}
+	}
+}
+
+func TestSettingsAreBounded(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: declaring(abi.Setting{Name: "x", Type: abi.TypeString})})
+	if _, err := p.New(map[string]any{"x": strings.Repeat("x", 1<<20)}); err == nil || !strings.Contains(err.Error(), "at most 1048576") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestARevisionStandsForSettings(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(importIO+echo, abi.InputTarget)})
+	seen := func(text string) string {
+		return attempt(t, handler(t, p, map[string]any{"text": text}), probe.Target{Name: "web"}, plenty).Detail
+	}
+	if a, again, b := seen("a"), seen("a"), seen("b"); a != again || a == b || !strings.Contains(a, "revision=") {
+		t.Errorf("got %q, %q and %q", a, again, b)
+	}
+}

@@ -72,7 +72,11 @@ func statusOf(s *v1.PodStatus, name string) (v1.ContainerStatus, bool) {
 func isOver(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
 
 func lastWords(t *v1.ContainerStateTerminated) string {
-	return sentence(fmt.Sprintf("exit status %d, %s", t.ExitCode, t.Reason), t.Message)
+	end := fmt.Sprintf("exit status %d", t.ExitCode)
+	if t.Reason != "" {
+		end += ", " + t.Reason
+	}
+	return sentence(end, t.Message)
 }
 
 // sentence joins a reason and a message, either of which may be empty.

@@ -8,7 +8,7 @@ import (
 )
 
 // fields are the fields of an object that are understood, each with those below
-// it; nil for all that stands below.
+// it, in lists too; nil for all that stands below.
 type fields map[string]fields
 
 // The fields that the API server fills in, or that say only who owns what.
@@ -19,7 +19,7 @@ var filledIn = fields{
 
 var probeFields = fields{
 	"exec":      {"command": nil},
-	"httpGet":   {"path": nil, "port": nil, "host": nil, "scheme": nil, "httpHeaders": nil},
+	"httpGet":   {"path": nil, "port": nil, "host": nil, "scheme": nil, "httpHeaders": {"name": nil, "value": nil}},
 	"tcpSocket": {"port": nil, "host": nil},
 	"grpc":      {"port": nil, "service": nil},
 
@@ -32,8 +32,10 @@ var userFields = fields{"runAsUser": nil, "runAsGroup": nil}
 // Variables, mounts and devices that a process would not have are obstacles, and
 // told as such.
 var containerFields = fields{
-	"name": nil, "image": nil, "command": nil, "args": nil, "workingDir": nil, "env": nil, "envFrom": nil,
-	"volumeMounts": nil, "volumeDevices": nil, "ports": nil, "restartPolicy": nil, "securityContext": userFields,
+	"name": nil, "image": nil, "command": nil, "args": nil, "workingDir": nil, "envFrom": nil, "volumeMounts": nil, "volumeDevices": nil,
+	"env":           {"name": nil, "value": nil, "valueFrom": nil},
+	"ports":         {"name": nil, "containerPort": nil, "protocol": nil},
+	"restartPolicy": nil, "securityContext": userFields,
 	"livenessProbe": probeFields, "readinessProbe": probeFields, "startupProbe": probeFields,
 }
 
@@ -81,13 +83,27 @@ func unknown(o map[string]any, known fields, prefix string) []string {
 	var left []string
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		below, ok := known[name]
-		inner, isObject := o[name].(map[string]any)
+		object, isObject := o[name].(map[string]any)
+		list, isList := o[name].([]any)
 		switch {
 		case ok && below == nil, isEmpty(o[name]):
 		case ok && isObject:
-			left = append(left, unknown(inner, below, prefix+name+".")...)
+			left = append(left, unknown(object, below, prefix+name+".")...)
+		case ok && isList:
+			left = append(left, unknownIn(list, below, prefix+name)...)
 		default:
 			left = append(left, prefix+name)
+		}
+	}
+	return left
+}
+
+// unknownIn is unknown for the objects of a list.
+func unknownIn(list []any, known fields, path string) []string {
+	var left []string
+	for i, e := range list {
+		if o, ok := e.(map[string]any); ok {
+			left = append(left, unknown(o, known, fmt.Sprintf("%s[%d].", path, i))...)
 		}
 	}
 	return left

@@ -16,12 +16,13 @@ import (
 // Manager probes pods by the verbs of the kubelet's prober manager, for who has
 // a loop that calls them. The engine's set is its own: nobody else may call the
 // engine's Apply. Its methods may be called from several goroutines at once, and
-// return at once.
+// wait for no attempt. Adding or removing a pod takes time in proportion to the
+// probes of all pods, about a millisecond for a thousand.
 //
-// It differs from the kubelet's where that surprises: AddPod completes a pod that
-// is known in part (K5), an attempt in flight is cancelled when its probe is
-// stopped (K9, K10), sidecars are stopped like all others (K7), and stopping a
-// startup probe does not make its container started (K99).
+// It differs from the kubelet's where that surprises: a pod is added as a whole or
+// not at all (K5), an attempt in flight is cancelled when its probe is stopped (K9,
+// K10), sidecars are stopped like all others (K7), and stopping a startup probe does
+// not make its container started (K99).
 type Manager struct {
 	engine   *engine.Engine
 	handlers Handlers

@@ -303,3 +303,52 @@ func TestAddedPodsAreJudgedByTheStatusTheyCameWith(t *testing.T) {
 		}
 	})
 }
+
+func TestTheManagerMayBeCalledByManyAtOnce(t *testing.T) {
+	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+		var callers sync.WaitGroup
+		for i := range 8 {
+			pod := probed(t, types.UID(fmt.Sprint(i)))
+			pod.Name = fmt.Sprint("web-", i)
+			callers.Go(func() {
+				for range 20 {
+					if err := h.AddPod(pod); err != nil {
+						t.Error(err)
+					}
+					h.UpdatePodStatus(pod, life(1))
+					h.StopLivenessAndStartup(pod)
+					if i%2 == 0 {
+						h.RemovePod(pod)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		if n := h.engine.Stats().Probes; n != 12 {
+			t.Errorf("there are %d probes, want 12", n)
+		}
+	})
+}
+
+func BenchmarkAddPod(b *testing.B) {
+	w := newWorld()
+	m := kube.NewManager(engine.New(engine.Config{}), w.handlers())
+	pod := &v1.Pod{}
+	pod.Spec.Containers = []v1.Container{{Name: "app", LivenessProbe: &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}}}}
+	n := 0
+	add := func() {
+		n++
+		pod.UID, pod.Name = types.UID(fmt.Sprint(n)), fmt.Sprint("web-", n)
+		if err := m.AddPod(pod); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range 1000 { // as many as a large machine has
+		add()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		add()
+		m.RemovePod(pod)
+	}
+}

@@ -139,6 +139,7 @@ spec:
 				resources: {}
 				securityContext: {runAsGroup: 1, privileged: true}
 				restartPolicyRules: [{}]
+				ports: [{containerPort: 1, hostPort: 2}, {containerPort: 3, protocol: UDP, hostIP: '::1'}]
 				livenessProbe: {exec: {command: [x], shell: true}, periodSecond: 1, httpGet: {port: 1, https: true}, sleep: {seconds: 1}}
 				livenessprobe: {}
 				readinessprobe: {periodSeconds: 1}
@@ -154,7 +155,7 @@ spec:
 	if !slices.Equal(m.Left, want) {
 		t.Errorf("left are %q, want %q", m.Left, want)
 	}
-	wantC := []string{"livenessProbe.exec.shell", "livenessProbe.httpGet.https", "livenessProbe.periodSecond", "livenessProbe.sleep",
+	wantC := []string{"livenessProbe.exec.shell", "livenessProbe.httpGet.https", "livenessProbe.periodSecond", "livenessProbe.sleep", "ports[0].hostPort", "ports[1].hostIP",
 		"readinessprobe", "restartPolicyRules", "securityContext.privileged"}
 	if !slices.Equal(m.LeftOf["c"], wantC) || !slices.Equal(m.LeftOf["i"], []string{"tty"}) || len(m.LeftOf) != 2 {
 		t.Errorf("left of containers are %q", m.LeftOf)

@@ -28,9 +28,11 @@ type podFile struct {
 	targets []podTarget // of its latest good text
 }
 
-// maxPodFiles bounds the files of a directory of pods. The kubelet's default is
-// 110 pods.
-const maxPodFiles = 1000
+// Bounds on a directory of pods. The kubelet's default is 110 pods.
+const (
+	maxPodFiles = 1000
+	maxPodBytes = 32 << 20 // of all files
+)
 
 // look reads what has changed since the last look, and reports whether anything
 // has. A file that is wrong is told, and what it said before stays. So does all
@@ -79,10 +81,21 @@ func (p *podDir) list() (map[string]os.FileInfo, error) {
 			files[filepath.Join(p.path, e.Name())] = info
 		}
 	}
-	if len(files) > maxPodFiles {
-		return nil, fmt.Errorf("%s has %d files, at most %d are allowed", p.path, len(files), maxPodFiles)
+	return files, p.checkSize(files)
+}
+
+func (p *podDir) checkSize(files map[string]os.FileInfo) error {
+	size := int64(0)
+	for _, info := range files {
+		size += info.Size()
 	}
-	return files, nil
+	switch {
+	case len(files) > maxPodFiles:
+		return fmt.Errorf("%s has %d files, at most %d are allowed", p.path, len(files), maxPodFiles)
+	case size > maxPodBytes:
+		return fmt.Errorf("the files of %s have %d bytes, at most %d are allowed", p.path, size, maxPodBytes)
+	}
+	return nil
 }
 
 // file reads a file that may have changed, and reports whether it has.

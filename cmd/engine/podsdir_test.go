@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -137,13 +138,22 @@ func TestADirectoryThatCannotBeReadKeepsItsPods(t *testing.T) {
 	}
 }
 
-func TestTooManyFilesOfPodsAreRefused(t *testing.T) {
-	p := newPodsAt(t)
+func TestADirectoryThatIsTooLargeIsRefused(t *testing.T) {
+	many := newPodsAt(t)
 	for i := range maxPodFiles + 1 {
-		p.write(t, fmt.Sprintf("%d.yaml", i), "", time.Hour)
+		many.write(t, fmt.Sprintf("%d.yaml", i), "", time.Hour)
 	}
-	if _, err := p.look(p.now); err == nil || !strings.Contains(err.Error(), "at most 1000 are allowed") {
-		t.Errorf("the error is %v", err)
+	large := newPodsAt(t)
+	for i := range maxPodBytes/kube.MaxManifestBytes + 1 {
+		large.write(t, fmt.Sprintf("%d.yaml", i), "", time.Hour)
+		if err := os.Truncate(filepath.Join(large.path, fmt.Sprintf("%d.yaml", i)), kube.MaxManifestBytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, p := range map[string]*podsAt{"has 1001 files, at most 1000 are allowed": many, "bytes, at most 33554432 are allowed": large} {
+		if _, err := p.look(p.now); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
 	}
 }
 

@@ -69,6 +69,10 @@ func (s *slot) fly(f *flight) {
 // dispatch begins the attempt of a probe that is due, or lets it wait for the
 // pace or for another to end.
 func (e *Engine) dispatch(s *slot, due, now int64) *flight {
+	if !s.spec.isReady() {
+		e.prepare(s, now)
+		return nil
+	}
 	if s.soon && !s.paced {
 		if at := e.pacedStart(s, now); at > now {
 			e.due(s, at)
@@ -130,6 +134,17 @@ func (e *Engine) launch(s *slot, now int64) *flight {
 	}
 	s.fly(f)
 	return f
+}
+
+// preparePeriod is how often a handler that is not ready is looked at.
+const preparePeriod = 100 * time.Millisecond
+
+// prepare lets a probe rest whose handler is not ready.
+func (e *Engine) prepare(s *slot, now int64) {
+	s.mu.Lock()
+	s.record.rest = verdict.Preparing
+	s.mu.Unlock()
+	e.scheduleSoon(s, now+int64(preparePeriod))
 }
 
 // shedAfter is how late an engine must be to give turns of passing probes up.

@@ -17,6 +17,8 @@ type spec struct {
 	target      probe.Target  // without Name and Address, which are the slot's
 	stepper     probe.Stepper // the handler, or nil if it needs a goroutine
 
+	ready <-chan struct{} // closed when the handler can make attempts; nil: it always can
+
 	users int // how many slots have it; guarded by Engine.applying
 }
 
@@ -36,6 +38,19 @@ func (sp *spec) sameHandler(p *probe.Probe) bool {
 		return sp.revision == p.Revision
 	}
 	return comparable(sp.handler) && comparable(p.Handler) && sp.handler == p.Handler
+}
+
+// isReady reports whether the handler can make attempts.
+func (sp *spec) isReady() bool {
+	if sp.ready == nil {
+		return true
+	}
+	select {
+	case <-sp.ready:
+		return true
+	default:
+		return false
+	}
 }
 
 // sameTarget reports whether p's target is sp's, but for name and address.
@@ -73,6 +88,9 @@ func (s specs) of(p *probe.Probe) *spec {
 	t.Name, t.Address = "", ""
 	made := &spec{rule: p.Rule, handler: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: t}
 	made.stepper, _ = p.Handler.(probe.Stepper)
+	if h, ok := p.Handler.(probe.PreparingHandler); ok {
+		made.ready = h.Ready()
+	}
 	if !comparable(p.Handler) {
 		return made
 	}

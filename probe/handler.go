@@ -24,6 +24,16 @@ type WakingHandler interface {
 	ProbeWaking(ctx context.Context, t Target, wake func()) Result
 }
 
+// A PreparingHandler cannot make attempts from the beginning: a plugin is compiled
+// first, say. Until Ready is closed the engine does not call it, and shows that.
+type PreparingHandler interface {
+	Handler
+
+	// Ready returns the same channel each time, which is closed when the handler
+	// can make attempts, or never will and says so in its results.
+	Ready() <-chan struct{}
+}
+
 // HandlerFunc adapts a function to a Handler.
 type HandlerFunc func(ctx context.Context, t Target) Result
 

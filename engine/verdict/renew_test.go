@@ -38,7 +38,7 @@ func TestARenewedProbeJudgesAfreshAndKeepsItsVerdict(t *testing.T) {
 }
 
 func TestRestTextsAreReadBack(t *testing.T) {
-	for r := verdict.NotResting; r <= verdict.Finished; r++ {
+	for r := verdict.NotResting; r <= verdict.Preparing; r++ {
 		text, _ := r.MarshalText()
 		back := verdict.Rest(99)
 		if err := back.UnmarshalText(text); err != nil || back != r {

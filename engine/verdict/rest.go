@@ -16,9 +16,10 @@ const (
 	Started           // the instance has started: its startup probes have nothing left to find
 	Held              // decided, until another instance
 	Finished          // nothing will follow this instance
+	Preparing         // the handler cannot make attempts yet; only an engine finds that out
 )
 
-var restNames = [...]string{"", "no_instance", "not_running", "initial_delay", "not_started", "started", "hold", "finished"}
+var restNames = [...]string{"", "no_instance", "not_running", "initial_delay", "not_started", "started", "hold", "finished", "preparing"}
 
 // String returns the text that JSON has: "initial_delay", or "" for NotResting.
 func (r Rest) String() string {

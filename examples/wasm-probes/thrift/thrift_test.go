@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -102,31 +103,50 @@ var service = methods{
 	}),
 }
 
-// start serves the service in Apache's way, and returns the port.
+// start serves the service on a port, which it returns.
 func start(t *testing.T, p thrift.TProcessor, framed bool, secure *tls.Config) string {
 	t.Helper()
-	transports := thrift.NewTTransportFactory()
-	if framed {
-		transports = thrift.NewTFramedTransportFactoryConf(transports, nil)
-	}
-	protocols := thrift.NewTBinaryProtocolFactoryConf(nil)
 	return lab.Serve(t, func(c net.Conn) {
 		if secure != nil {
 			c = tls.Server(c, secure)
 		}
-		conn := thrift.NewTSocketFromConnConf(c, nil)
-		transport, err := transports.GetTransport(conn)
-		if err != nil {
-			t.Error(err)
+		serve(c, p, framed)
+	})
+}
+
+// serve serves one connection in Apache's way.
+func serve(c net.Conn, p thrift.TProcessor, framed bool) {
+	var transport thrift.TTransport = thrift.NewTSocketFromConnConf(c, nil)
+	if framed {
+		transport = thrift.NewTFramedTransportConf(transport, nil)
+	}
+	protocol := thrift.NewTBinaryProtocolConf(transport, nil)
+	for {
+		if ok, err := p.Process(context.Background(), protocol, protocol); !ok || err != nil {
 			return
 		}
-		protocol := protocols.GetProtocol(transport)
-		for {
-			if ok, err := p.Process(context.Background(), protocol, protocol); !ok || err != nil {
-				return
-			}
+	}
+}
+
+// TestMain makes this program a server of its own when it is called as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) != 3 || os.Args[1] != "serve" {
+		os.Exit(m.Run())
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:"+os.Args[2])
+	for err == nil {
+		var c net.Conn
+		if c, err = l.Accept(); err == nil {
+			go serve(c, service, true)
 		}
-	})
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func realServer(t *testing.T, way lab.Way) {
+	port := lab.FreePort(t)
+	lab.Start(t, &lab.Server{Name: os.Args[0], Args: []string{"serve", port}}).Turns(t, way.Must(t, with(port, nil)))
 }
 
 // with returns settings as JSON.
@@ -142,6 +162,7 @@ func with(port string, more map[string]any) string {
 func TestThePlugin(t *testing.T) {
 	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
 		t.Run("ItSaysWhatAMethodReturned", func(t *testing.T) { answers(t, way) })
+		t.Run("ItFollowsAServersFates", func(t *testing.T) { realServer(t, way) })
 		t.Run("ItFindsAServiceAmongSeveral", func(t *testing.T) { amongSeveral(t, way) })
 		t.Run("ItCallsOverTLS", func(t *testing.T) { overTLS(t, way) })
 		t.Run("ItNamesTheWrongTransport", func(t *testing.T) { wrongTransport(t, way) })

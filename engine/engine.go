@@ -7,12 +7,14 @@
 // what is published.
 //
 // A probe that waits costs memory, never a goroutine, a ticker or a timer: one
-// heap says what is due, and attempts run on a bounded number of goroutines.
+// heap says what is due. Attempts run on a bounded number of goroutines or, where
+// the handler is a probe.Stepper, on the one that starts them all.
 //
 // The life of a probe runs through this package's files in this order: apply.go
-// and report.go (what should be probed, and whether it can be), schedule.go (what
-// is due), attempt.go (the handler's call), judge.go (what follows), read.go and
-// subscribe.go (who is told).
+// and report.go (what should be probed, and whether it can be), loop.go and
+// schedule.go (what is due, and how much of it may begin), attempt.go or steps.go
+// (the handler's call), judge.go (what follows), read.go and subscribe.go (who is
+// told).
 package engine
 
 import (

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // importCommand is sonde import. Its exit code is 1 when a manifest cannot be
@@ -76,9 +77,13 @@ func importManifests(c *cobra.Command, f *importFlags, paths []string) error {
 	return err
 }
 
+// maxProblem bounds an error that is shown, in bytes: it can quote a manifest.
+const maxProblem = 16 << 10
+
+// complain shows errors, whose texts can come from a stranger.
 func complain(c *cobra.Command, errs []error) error {
 	for _, err := range errs {
-		fmt.Fprintf(c.ErrOrStderr(), "error: %v\n", err)
+		fmt.Fprintf(c.ErrOrStderr(), "error: %s\n", probe.CleanText(err.Error(), maxProblem))
 	}
 	fmt.Fprintf(c.ErrOrStderr(), "\n%s\n", count(len(errs), "error"))
 	return told(exitFailed)

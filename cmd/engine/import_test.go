@@ -293,3 +293,16 @@ func TestNothingIsStartedOfWhatRunsElsewhere(t *testing.T) {
 		}
 	}
 }
+
+func TestNothingInAManifestReachesTheTerminalAsAControlCharacter(t *testing.T) {
+	for _, text := range []string{
+		`{kind: "A\e[31m\u202e\nb", metadata: {name: "x\e[2J"}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: "x\e[2J"}, spec: {containers: [{name: "c\e"}]}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {"y\e[2J\n": 1, containers: [{name: c, image: "i\e[2J\nbad", "k\e": 1, readinessProbe: {httpGet: {port: 1, host: "h\e[2J"}}}]}}`,
+	} {
+		out, complaints, _ := sonde(strings.NewReader(text), "import", "-")
+		if all := out + complaints; strings.ContainsAny(all, "\x1b\u202e") || strings.Contains(all, "\nb") || all == "" {
+			t.Errorf("%s is written as %q", text, all)
+		}
+	}
+}

@@ -109,6 +109,7 @@ func (p *plugins) load(key string, e config.Engine, block config.Plugin, bytes [
 		return nil, err
 	}
 	p.own[key] = &loadedPlugin{block.Name, host}
+	c.Logger.Info("plugin loaded", "plugin", block.Name, "source", block.Source, "sha256", sum(bytes))
 	return host, nil
 }
 

@@ -167,7 +167,7 @@ func ruleOf(p kindProbe) probe.Rule {
 		FailureThreshold: p.spec.FailureThreshold,
 	}
 	if grace := p.spec.TerminationGracePeriodSeconds; grace != nil {
-		r.TerminationGracePeriod = duration(*grace)
+		r.TerminationGracePeriod = max(duration(*grace), MinTerminationGracePeriod)
 	}
 	return r
 }

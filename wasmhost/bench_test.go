@@ -2,12 +2,7 @@ package wasmhost_test
 
 import (
 	"context"
-	"net"
-	"runtime"
-	"sync/atomic"
 	"testing"
-
-	"golang.org/x/sync/errgroup"
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/probe"
@@ -64,45 +59,6 @@ func BenchmarkNothing(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		succeed(b, h, probe.Target{Name: "web"})
-	}
-}
-
-// BenchmarkTargets makes attempts at 10,000 targets, each with a handler of its own,
-// 64 at once. It reports attempts per second and the memory in use at the end.
-func BenchmarkTargets(b *testing.B) {
-	const targets, atOnce = 10000, 64
-	server := serve(b, func(conn net.Conn) { pong(0)(conn) })
-	all := handlers(b)
-	for _, name := range []string{"builtin", "wasm"} {
-		b.Run(name, func(b *testing.B) {
-			first := all[name](b)
-			list := make([]probe.Handler, targets)
-			for i := range list {
-				list[i] = first
-				if h, ok := first.(*wasmhost.Handler); ok {
-					list[i] = h.Fork()
-				}
-			}
-			var next atomic.Int64
-			b.ResetTimer()
-			var group errgroup.Group
-			for range atOnce {
-				group.Go(func() error {
-					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
-						succeed(b, list[i%targets], server)
-					}
-					return nil
-				})
-			}
-			_ = group.Wait()
-			b.StopTimer()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "attempts/s")
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			b.ReportMetric(float64(m.HeapInuse+m.StackInuse)/(1<<20), "MB")
-			runtime.KeepAlive(list)
-		})
 	}
 }
 

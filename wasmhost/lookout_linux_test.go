@@ -162,13 +162,8 @@ func TestTheEndOfAHeldConnectionTurnsTheVerdictBetweenTwoTurns(t *testing.T) {
 	e := engine.New(engine.Config{})
 	sub := e.Subscribe()
 	defer sub.Close()
-	if _, err := e.Apply(probe.Set{id: {Rule: rule, Target: target, Handler: h, HandlerName: "keeps"}}); err != nil {
-		t.Fatal(err)
-	}
-	e.Report(probe.Instance{Target: target.Name, ID: "a", Phase: probe.Running, Since: time.Now()})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- e.Run(ctx) }()
+	stop := run(t, e, probe.Set{id: {Rule: rule, Target: target, Handler: h, HandlerName: "keeps"}})
+	defer stop()
 	peer := <-ends
 	began := time.Now()
 	peer.Close()
@@ -184,8 +179,4 @@ func TestTheEndOfAHeldConnectionTurnsTheVerdictBetweenTwoTurns(t *testing.T) {
 		}
 	}
 	t.Logf("the verdict turned after %v, with a period of %v", time.Since(began), rule.Period)
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }

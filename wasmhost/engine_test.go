@@ -1,0 +1,109 @@
+package wasmhost_test
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// TestHostilePluginsLeaveTheVerdictsOfOthersAlone has one target in ten probed by a
+// plugin that never ends, in one way or another.
+func TestHostilePluginsLeaveTheVerdictsOfOthersAlone(t *testing.T) {
+	const targets, enough = 100, 5
+	server := serve(t, pong(0))
+	makers := map[string]func() probe.Handler{
+		"good":   handler(t, load(t, wasmhost.Config{Module: wat("%s", talk)}), nil).Fork,
+		"spins":  handler(t, load(t, wasmhost.Config{Module: wat(`(func $run (result i32) ` + spin + ` i32.const 1)`)}), nil).Fork,
+		"nested": handler(t, load(t, wasmhost.Config{Module: wat(`(func $run (result i32) call $run i32.const 1 i32.add)`)}), nil).Fork,
+	}
+	name := func(i int) string {
+		switch i % 20 {
+		case 0:
+			return "spins"
+		case 10:
+			return "nested"
+		}
+		return "good"
+	}
+	set := probe.Set{}
+	for i := range targets {
+		target, timeout := server, time.Second
+		target.Name = strconv.Itoa(i)
+		if name(i) == "good" {
+			timeout = plenty // they share the processors with what never ends
+		}
+		set[probe.ID{Target: target.Name, Kind: probe.Readiness}] = probe.Probe{
+			Rule:   probe.Rule{Period: 200 * time.Millisecond, Timeout: timeout, FailureThreshold: 1},
+			Target: target, Handler: makers[name(i)](), HandlerName: name(i),
+		}
+	}
+	e := engine.New(engine.Config{})
+	stop := run(t, e, set)
+	defer stop()
+	good := func(s engine.Status) bool { return s.HandlerName == "good" }
+	for began := time.Now(); fewest(e, good) < enough; time.Sleep(50 * time.Millisecond) { // the engine runs in real time
+		if time.Since(began) > time.Minute {
+			t.Fatal("the good probes are not attempted")
+		}
+	}
+	for s := range e.All() {
+		switch {
+		case good(s) && (s.Verdict != probe.Passing || s.Attempts[probe.Failure]+s.Attempts[probe.Unknown] > 0):
+			t.Errorf("%v is %v: %+v", s.ID, s.Verdict, s.Result)
+		case !good(s) && s.Verdict == probe.Passing:
+			t.Errorf("%v by the plugin %q is passing", s.ID, s.HandlerName)
+		}
+	}
+	t.Logf("attempts began at most %v late", latest(t, e.Stats().Lateness))
+}
+
+// fewest returns the least number of successes that one of some probes has had.
+func fewest(e *engine.Engine, some func(engine.Status) bool) uint64 {
+	least := uint64(math.MaxUint64)
+	for s := range e.All() {
+		if some(s) {
+			least = min(least, s.Attempts[probe.Success])
+		}
+	}
+	return least
+}
+
+// run applies probes and starts the engine.
+func run(tb testing.TB, e *engine.Engine, set probe.Set) (stop func()) {
+	tb.Helper()
+	if _, err := e.Apply(set); err != nil {
+		tb.Fatal(err)
+	}
+	for id := range set {
+		e.Report(probe.Instance{Target: id.Target, ID: "a", Phase: probe.Running, Since: time.Now()})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			tb.Error(err)
+		}
+	}
+}
+
+// latest returns a bound of the greatest duration of a histogram, which must have one.
+func latest(t *testing.T, h engine.Histogram) (most time.Duration) {
+	t.Helper()
+	for i, n := range h.Counts {
+		switch {
+		case n > 0 && i == len(h.Bounds):
+			t.Errorf("%d attempts began more than %v late", n, h.Bounds[i-1])
+		case n > 0:
+			most = h.Bounds[i]
+		}
+	}
+	return most
+}

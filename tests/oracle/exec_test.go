@@ -127,7 +127,7 @@ func (c execCase) kubelet() found {
 func (c execCase) sonde() found {
 	h, err := execprobe.New(execprobe.Config{Command: c.command})
 	if err != nil {
-		return found{"refused", err.Error(), nil}
+		return found{refused, err.Error(), nil}
 	}
 	result := engine.Once(context.Background(), probe.Probe{
 		Handler: h, Rule: probe.Rule{Timeout: execTimeout}, Target: probe.Target{Name: "web", Env: c.env},

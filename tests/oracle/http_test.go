@@ -2,10 +2,7 @@ package oracle
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +36,7 @@ func (c httpCase) withDefaults() httpCase {
 	if c.server == "" {
 		c.server = plain
 	}
-	if c.scheme == "" && c.server != plain && c.server != nobody {
+	if c.scheme == "" && c.server != plain && c.server != nobody && c.server != mute {
 		c.scheme = "HTTPS"
 	}
 	switch c.address {
@@ -121,7 +118,7 @@ func (c httpCase) compare(t *testing.T, how string, kubelet found, compat probe.
 	t.Helper()
 	ours, err := c.sonde(compat)
 	if err != nil {
-		ours = found{"refused", err.Error(), nil}
+		ours = found{refused, err.Error(), nil}
 	}
 	agree(t, how, wanted, kubelet, ours)
 }

@@ -128,7 +128,7 @@ func (c tcpCase) portOf(port int) string {
 func (c tcpCase) sonde(port int) found {
 	h, err := tcpprobe.New(tcpprobe.Config{Host: c.host, Port: c.portOf(port)})
 	if err != nil {
-		return found{"refused", err.Error(), nil}
+		return found{refused, err.Error(), nil}
 	}
 	result := engine.Once(context.Background(), probe.Probe{
 		Handler: h, Rule: probe.Rule{Timeout: tcpTimeout},

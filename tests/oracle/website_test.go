@@ -34,6 +34,9 @@ const (
 	secure scheme = "tls"
 	old    scheme = "tls 1.1"
 	modern scheme = "tls, http/2"
+	twelve scheme = "tls 1.2"
+	asking scheme = "tls that asks for a certificate"
+	mute   scheme = "says nothing"
 	nobody scheme = "nobody listens"
 )
 
@@ -44,6 +47,13 @@ func newWebsite(how scheme) *website {
 	switch how {
 	case plain:
 		w.server.Start()
+	case mute: // the kernel takes connections, and that is all
+	case twelve:
+		w.server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12}
+		w.server.StartTLS()
+	case asking:
+		w.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+		w.server.StartTLS()
 	case nobody:
 		w.server.Start()
 		w.server.Close()
@@ -82,6 +92,10 @@ func (w *website) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	case "hop":
 		if n > 0 {
 			http.Redirect(to, r, "/hop/"+strconv.Itoa(n-1), http.StatusFound)
+		}
+	case "slowhop":
+		if wait(r.Context(), 300*time.Millisecond); n > 0 {
+			http.Redirect(to, r, "/slowhop/"+strconv.Itoa(n-1), http.StatusFound)
 		}
 	case "body":
 		io.WriteString(to, strings.Repeat("x", n))
@@ -154,6 +168,9 @@ func (w *website) note(r *http.Request) {
 	slices.Sort(lines)
 	port := strconv.Itoa(w.port())
 	text := fmt.Sprintf("%s %s %s host=%s %s", r.Method, r.RequestURI, r.Proto, r.Host, strings.Join(lines, "; "))
+	if r.TLS != nil {
+		text += fmt.Sprintf(" over %s for %q with %d certificates", tls.VersionName(r.TLS.Version), r.TLS.ServerName, len(r.TLS.PeerCertificates))
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen = append(w.seen, strings.ReplaceAll(text, port, "PORT"))

@@ -61,7 +61,7 @@ func meant(r probe.Result) string {
 		return "no such host"
 	case probe.ReasonTLSFailed:
 		return "tls"
-	case probe.ReasonHTTPTimeout, probe.ReasonDNSTimeout, probe.ReasonTCPTimeout, probe.ReasonExecTimeout:
+	case probe.ReasonHTTPTimeout, probe.ReasonDNSTimeout, probe.ReasonTCPTimeout, probe.ReasonTLSTimeout, probe.ReasonExecTimeout:
 		return "late"
 	case probe.ReasonTCPRefused:
 		return "refused"

@@ -1,9 +1,13 @@
 # What there is to do, in the order in which a newcomer needs it. Nothing but Go,
-# gcc (for the race detector) and make is needed.
+# gcc (for the race detector) and make is needed; `make wasm` builds the plugins in
+# other languages where their compilers are found.
 
 GO ?= go
 BENCH ?= .
 FUZZTIME ?= 20s
+
+# The modules beside the product's own, and where plugins are.
+WASM := examples/wasm-probes
 
 .DEFAULT_GOAL := help
 
@@ -12,7 +16,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
-run: build ## build everything and run config.hcl
+run: build plugins ## build everything and run config.hcl
 	@exec ./bin/sonde run config.hcl
 
 .PHONY: build
@@ -20,17 +24,29 @@ build: ## build bin/sonde and bin/demo
 	$(GO) build -o bin/sonde ./cmd/engine
 	$(GO) build -o bin/demo ./examples/demo
 
+.PHONY: plugins
+plugins: # those that config.hcl names; a Go plugin builds itself
+	@cd $(WASM) && for name in grpc heartbeat; do $(GO) run ./$$name -o $$name/$$name.wasm || exit 1; done
+
+.PHONY: wasm
+wasm: ## build the example plugins, in each language whose compiler is found
+	@GO=$(GO) $(WASM)/build.sh
+
 .PHONY: test
 # The cache of test results does not know which files ./tests reads.
 test: lint ## run everything that must pass, with the race detector
 	$(GO) test -race $$($(GO) list ./... | grep -v '/tests$$')
 	$(GO) test -count=1 ./tests
+	cd guest && $(GO) test -race ./...
+	cd $(WASM) && $(GO) test -race ./...
 	@echo "all tests passed"
 
 .PHONY: lint
-lint: ## check the layout, and look for common mistakes
+lint: plugins ## check the layout, and look for common mistakes
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w is needed for:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	cd guest && $(GO) vet ./...
+	cd $(WASM) && $(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	@$(GO) run ./cmd/engine fmt --check config.hcl
 	@$(GO) run ./cmd/engine validate config.hcl
@@ -50,4 +66,4 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 .PHONY: clean
 clean: ## remove what make has built
-	rm -rf bin
+	rm -rf bin $(WASM)/*/*.wasm

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime/debug"
 )
 
@@ -31,10 +32,7 @@ func write(out string) error {
 		_, err := fmt.Println(string(text))
 		return err
 	}
-	if err := compile(out); err != nil {
-		return err
-	}
-	module, err := os.ReadFile(out)
+	module, err := compile()
 	if err != nil {
 		return err
 	}
@@ -43,7 +41,15 @@ func write(out string) error {
 
 // compile builds the running program once more, for WebAssembly. The same sources
 // give the same bytes wherever they lie.
-func compile(out string) error {
+func compile() ([]byte, error) {
+	// A folder of its own: go build leaves a file alone that it takes for up to
+	// date, and with it the manifest of an earlier build.
+	dir, err := os.MkdirTemp("", "sonde-guest-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "module.wasm")
 	pkg := "."
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Path != "" {
 		pkg = info.Path
@@ -52,7 +58,7 @@ func compile(out string) error {
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
-		return fmt.Errorf("go build %s: %w", pkg, err)
+		return nil, fmt.Errorf("go build %s: %w", pkg, err)
 	}
-	return nil
+	return os.ReadFile(out)
 }

@@ -73,6 +73,9 @@ func newPlan(c Config) (p *plan, err error) {
 // parsePath parses a path as a link is parsed, without its scheme, host and
 // fragment. What is no link is a path to be escaped.
 func parsePath(path string) url.URL {
+	if path == "*" {
+		path = "/*" // alone it is parsed as the whole server, and escaped when it gets its slash
+	}
 	u, err := url.Parse(cmp.Or(path, "/"))
 	if err != nil || u.Opaque != "" {
 		return url.URL{Path: rooted(path)}

@@ -57,6 +57,8 @@ func TestPathsAreParsedAsLinks(t *testing.T) {
 		"http://other/x":      "/x",
 		"https://other:1/x?y": "/x?y",
 		"a:b":                 "/a:b",
+		"*":                   "/*",
+		"/a*":                 "/a*",
 		"/\x01":               "/%01",
 		"/é":                  "/%C3%A9",
 	}

@@ -6,22 +6,34 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// words are what parts of the kubelet's texts mean. The first that matches counts.
+var words = []struct{ part, word string }{
+	{"probe errored", "error"},
+	{"probe warning: Probe terminated redirects", "warning"},
+	{"stopped after 10 redirects", "redirect"},
+	{"unsupported protocol scheme", "redirect"},
+	{"failed to parse Location header", "redirect"},
+	{"no such host", "no such host"},
+	{"server gave HTTP response to HTTPS client", "tls"},
+	{"tls: ", "tls"},
+	{"malformed", "protocol"},
+	{"transport connection broken", "protocol"},
+	{"Client.Timeout exceeded", "late"},
+	{"context deadline exceeded", "late"},
+	{"command timed out", "late"},
+	{"i/o timeout", "late"},
+	{"connection refused", "refused"},
+	{"connection reset", "closed"},
+	{"EOF", "closed"},
+}
+
 // meaning says what an event of the kubelet means, in words that both sides
 // have.
 func meaning(message string) string {
 	if code, ok := strings.CutPrefix(message, "probe failed: HTTP probe failed with statuscode: "); ok {
 		return "status " + code
 	}
-	for _, m := range []struct{ part, word string }{
-		{"probe errored", "error"},
-		{"probe warning: Probe terminated redirects", "warning"},
-		{"context deadline exceeded", "late"},
-		{"command timed out", "late"},
-		{"i/o timeout", "late"},
-		{"connection refused", "refused"},
-		{"connection reset", "closed"},
-		{"EOF", "closed"},
-	} {
+	for _, m := range words {
 		if strings.Contains(message, m.part) {
 			return m.word
 		}
@@ -39,15 +51,27 @@ func meant(r probe.Result) string {
 		status, _, _ := strings.Cut(r.Detail, ",")
 		return status
 	case probe.ReasonHTTPRedirect:
+		if r.Outcome == probe.Failure {
+			return "redirect"
+		}
 		return r.Outcome.String()
-	case probe.ReasonHTTPTimeout, probe.ReasonTCPTimeout, probe.ReasonExecTimeout:
+	case probe.ReasonHTTPProtocol:
+		return "protocol"
+	case probe.ReasonDNSNotFound:
+		return "no such host"
+	case probe.ReasonTLSFailed:
+		return "tls"
+	case probe.ReasonHTTPTimeout, probe.ReasonDNSTimeout, probe.ReasonTCPTimeout, probe.ReasonExecTimeout:
 		return "late"
 	case probe.ReasonTCPRefused:
 		return "refused"
 	case probe.ReasonTCPClosed, probe.ReasonTCPReset:
 		return "closed"
-	case probe.ReasonExecExit:
-		_, output, _ := strings.Cut(r.Detail, ": ")
+	case probe.ReasonExecExit, probe.ReasonExecSignal:
+		how, output, _ := strings.Cut(r.Detail, ": ")
+		if how == "ended by signal" {
+			_, output, _ = strings.Cut(output, ": ")
+		}
 		return output
 	}
 	if r.Outcome == probe.Unknown {

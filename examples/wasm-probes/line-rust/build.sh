@@ -22,7 +22,7 @@ for rustc in ${RUSTC:-rustc /usr/bin/rustc}; do
 	has "$rustc" wasm32-unknown-unknown && break
 done
 has "$rustc" wasm32-unknown-unknown || skip "there is no rustc for wasm32-unknown-unknown (set RUSTC)"
-command -v go >/dev/null || skip "there is no go, which packs the manifest"
+command -v "${GO:=go}" >/dev/null || skip "there is no go, which packs the manifest"
 
 # Debian's rustc has no linker of its own for wasm, and needs the one of its LLVM.
 linker=
@@ -41,7 +41,7 @@ build() {
 	set -- --edition 2021 --target "$target" -C opt-level=s -C panic=abort -C lto -C strip=symbols ${linker:+-C "linker=$linker"} "$@"
 	"$rustc" "$@" --crate-type rlib --crate-name sonde -C embed-bitcode -o "$dir/libsonde.rlib" "$here/../../../guest/rust/src/lib.rs"
 	"$rustc" "$@" --crate-type cdylib --crate-name line --extern "sonde=$dir/libsonde.rlib" -o "$dir/line.wasm" "$here/line.rs"
-	(cd "$here/.." && go run ./internal/pack "$here/manifest.json" "$dir/line.wasm" "$out/$name")
+	(cd "$here/.." && "$GO" run ./internal/pack "$here/manifest.json" "$dir/line.wasm" "$out/$name")
 }
 
 build line.wasm wasm32-unknown-unknown

@@ -112,11 +112,13 @@ func (l load) pod(i int) *v1.Pod {
 
 // status returns the status of a pod that runs.
 func (l load) status(i int) v1.PodStatus {
+	started := true // what the kubelet says of a container that has no startup probe
 	return v1.PodStatus{
 		Phase: v1.PodRunning,
 		PodIP: address(i),
 		ContainerStatuses: []v1.ContainerStatus{{
 			Name:        container,
+			Started:     &started,
 			ContainerID: fmt.Sprintf("bench://%d", i),
 			State:       v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}},
 		}},

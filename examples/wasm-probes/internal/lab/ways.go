@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,6 +39,30 @@ func (w Way) Must(t testing.TB, settings string) Attempt {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// Refused holds wrong settings to an error about one field.
+func Refused(t testing.TB, way Way, settings, field string) {
+	t.Helper()
+	_, err := way(t, Target{}, settings)
+	if got := fieldOf(err); got != field {
+		t.Errorf("%s: %v, want an error about %s", settings, err, field)
+	}
+}
+
+// fieldOf returns the setting that an error is about.
+func fieldOf(err error) string {
+	var (
+		plugins *guest.FieldError
+		hosts   *probe.FieldError
+	)
+	switch {
+	case errors.As(err, &plugins):
+		return plugins.Field
+	case errors.As(err, &hosts):
+		return hosts.Field
+	}
+	return ""
 }
 
 // Both runs a test with the plugin's function, and then with the plugin of the

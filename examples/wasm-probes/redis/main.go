@@ -1,0 +1,162 @@
+// Redis is a plugin that asks a Redis or Valkey server whether it serves, and what
+// its replication is like.
+package main
+
+import (
+	"bufio"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+type settings struct {
+	Port        string        `sonde:"port" default:"6379" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
+	Username    string        `sonde:"username" doc:"the user to log in as; default: the default user"`
+	Password    string        `sonde:"password,sensitive" doc:"its password; default: no login"`
+	Role        string        `sonde:"role" doc:"what the server must be: primary or replica; default: either"`
+	MaxLag      time.Duration `sonde:"max_lag" doc:"how long ago a replica may have heard from its primary, in whole seconds; default: any time"`
+	MinReplicas int           `sonde:"min_replicas" doc:"how many replicas a primary must have that are no later than max_lag; default 0"`
+	TLS         *guest.TLS    `sonde:"tls" doc:"makes the connection over TLS"`
+
+	commands []byte // all of them, to be sent at once
+}
+
+// The roles, and what Redis calls them.
+const (
+	primary = "primary"
+	replica = "replica"
+)
+
+// Prepare writes the commands.
+func (s *settings) Prepare() error {
+	switch {
+	case s.Role != "" && s.Role != primary && s.Role != replica:
+		return &guest.FieldError{Field: "role", Problem: "must be primary or replica"}
+	case s.MaxLag < 0 || s.MaxLag%time.Second != 0:
+		return &guest.FieldError{Field: "max_lag", Problem: "must be whole seconds"}
+	case s.MinReplicas < 0:
+		return &guest.FieldError{Field: "min_replicas", Problem: "must not be negative"}
+	case s.MinReplicas > 0 && s.Role == replica:
+		return &guest.FieldError{Field: "min_replicas", Problem: "goes with a primary only"}
+	case s.Username != "" && s.Password == "":
+		return &guest.FieldError{Field: "password", Problem: "must be set, as username is"}
+	}
+	if s.Password != "" {
+		s.commands = appendCommand(s.commands, s.login()...)
+	}
+	s.commands = appendCommand(s.commands, "PING")
+	if s.replication() {
+		s.commands = appendCommand(s.commands, "INFO", "replication")
+	}
+	return nil
+}
+
+func (s *settings) login() []string {
+	if s.Username == "" {
+		return []string{"AUTH", s.Password}
+	}
+	return []string{"AUTH", s.Username, s.Password}
+}
+
+// replication reports whether anything is asked of it.
+func (s *settings) replication() bool { return s.Role != "" || s.MaxLag > 0 || s.MinReplicas > 0 }
+
+// attempt asks once.
+func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
+	s := t.Settings
+	c, err := dial(ctx, t)
+	if err != nil {
+		return guest.FailWith("redis.dial", err)
+	}
+	defer c.Close()
+	if _, err := c.Write(s.commands); err != nil {
+		return guest.FailWith("redis.protocol", err)
+	}
+	in := bufio.NewReaderSize(c, maxLine)
+	if s.Password != "" {
+		if r, ok := expect(in, "OK"); !ok {
+			return r
+		}
+	}
+	if r, ok := expect(in, "PONG"); !ok {
+		return r
+	}
+	if !s.replication() {
+		return guest.Succeed("PONG")
+	}
+	text, r, ok := read(in)
+	if !ok {
+		return r
+	}
+	return parseReplication(text).judge(s)
+}
+
+// dial connects. The connection ends with the attempt.
+func dial(ctx context.Context, t guest.Target[settings]) (c *guest.Conn, err error) {
+	if s := t.Settings; s.TLS != nil {
+		c, err = t.DialTLS(ctx, ":"+s.Port, *s.TLS)
+	} else {
+		c, err = t.Dial(ctx, "tcp", ":"+s.Port)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if end, ok := ctx.Deadline(); ok {
+		err = c.SetDeadline(end)
+	}
+	return c, err
+}
+
+// expect reads a reply, and returns what the attempt is when it is another one.
+func expect(in *bufio.Reader, want string) (r guest.Result, ok bool) {
+	text, r, ok := read(in)
+	if ok && text != want {
+		return guest.Fail("redis.protocol", "the server says "+quote(text)+" instead of "+want), false
+	}
+	return r, ok
+}
+
+// read reads a reply, and returns what the attempt is when there is none, or an
+// error.
+func read(in *bufio.Reader) (text string, r guest.Result, ok bool) {
+	reply, err := readReply(in)
+	switch {
+	case err != nil:
+		return "", guest.FailWith("redis.protocol", err), false
+	case reply.failed:
+		return "", guest.Fail(reasonOf(reply.text), "the server says "+quote(reply.text)), false
+	}
+	return reply.text, r, true
+}
+
+// reasons are those of the errors that have a word of their own.
+var reasons = map[string]string{
+	"LOADING":    "redis.loading",
+	"NOAUTH":     "redis.auth",
+	"WRONGPASS":  "redis.auth",
+	"NOPERM":     "redis.auth",
+	"MASTERDOWN": "redis.link",
+	"BUSY":       "redis.busy",
+	"MISCONF":    "redis.misconfigured",
+}
+
+func reasonOf(text string) string {
+	word, rest, _ := strings.Cut(text, " ")
+	if reason, ok := reasons[word]; ok {
+		return reason
+	}
+	if strings.HasPrefix(rest, "AUTH ") || strings.Contains(rest, "invalid password") { // before Redis 6
+		return "redis.auth"
+	}
+	return "redis.error"
+}
+
+func init() {
+	guest.Register(guest.Plugin{
+		Name: "redis", Version: "1.0.0", Doc: "asks a Redis server whether it serves, and about its replication",
+	}, attempt)
+}
+
+func main() { guest.Main() }

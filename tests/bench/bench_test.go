@@ -1,0 +1,205 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain plays a part if it is asked to: the rows start this program again, and
+// in a test this program is the test.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && parts()[os.Args[1]] != nil {
+		if err := run(context.Background(), os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // else each part would take a second to end
+	os.Exit(m.Run())
+}
+
+// quick are options that take a fraction of a second a row, and mean nothing.
+func quick(t *testing.T, row string) options {
+	t.Helper()
+	o, err := parse([]string{
+		"-rows", row, "-rounds", "1", "-rate", "100", "-window", "100ms", "-warmup", "100ms", "-million", "200",
+		"-lap", "200ms", "-overload", "200", "-targets", "100", "-commands", "3", "-once",
+		"-kubelet", filepath.Join(t.TempDir(), "none"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.period, o.timeout = 100*time.Millisecond, 50*time.Millisecond
+	return o
+}
+
+func TestEachRowIsMeasured(t *testing.T) {
+	needs := map[string]string{"tcp-haproxy": "haproxy", "http-haproxy": "haproxy", "exec": "gcc"}
+	for _, name := range rowNames() {
+		t.Run(name, func(t *testing.T) {
+			if tool := needs[name]; tool != "" {
+				if _, err := exec.LookPath(tool); err != nil {
+					t.Skipf("there is no %s on PATH", tool)
+				}
+			}
+			if testing.Short() && (name == "code" || name == "config") {
+				t.Skip("it runs the go command")
+			}
+			lines, err := measure(t.Context(), quick(t, name))
+			if err != nil || len(lines) == 0 {
+				t.Fatalf("%d lines, %v", len(lines), err)
+			}
+			for _, l := range lines {
+				checkLine(t, name, l)
+			}
+		})
+	}
+}
+
+// checkLine holds a line to have a figure, or the lines of the kubelet, which is
+// not there, to say so.
+func checkLine(t *testing.T, row string, l line) {
+	t.Helper()
+	switch {
+	case l.Row != row:
+		t.Errorf("a line of row %s says that it is of %q", row, l.Row)
+	case strings.HasSuffix(row, "-kubelet"):
+		if !strings.Contains(l.Missing, "no such file") {
+			t.Errorf("without a kubelet: %+v", l)
+		}
+	case l.Missing != "":
+		t.Errorf("it was not measured: %s", l.Missing)
+	case l.Measured < 0, l.Measured == 0 && l.Goal > 0 && len(l.Rounds) > 0 && l.Unit != "":
+		t.Errorf("%s measured %v", l.What, l.Measured)
+	}
+}
+
+func TestARowThatIsNotThereIsNamed(t *testing.T) {
+	_, err := parse([]string{"-rows", "tcp-haproxy,tpc"})
+	if err == nil || !strings.Contains(err.Error(), `"tpc"`) || !strings.Contains(err.Error(), "tcp-kubelet") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheTargetAnswersAtEveryAddress(t *testing.T) {
+	b := newBench(t)
+	for _, i := range []int{0, 255, 65536, 1_000_000} {
+		response, err := http.Get(fmt.Sprintf("http://%s:%d/", address(i), b.target))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if string(body) != "ok" || err != nil || response.StatusCode != 200 {
+			t.Errorf("%s answered %d %q, %v", address(i), response.StatusCode, body, err)
+		}
+		response.Body.Close()
+	}
+}
+
+// newBench returns a bench with a target.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{options: quick(t, ""), self: os.Args[0], dir: t.TempDir()}
+	var at place
+	target, err := b.play(t.Context(), &at, "target")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(target.end)
+	b.target = at.Port
+	return b
+}
+
+func TestABlackHoleNeitherTakesNorRefuses(t *testing.T) {
+	hole, err := newBlackHole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hole.close()
+	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.1.2.3:%d", hole.port), 50*time.Millisecond)
+	if err == nil {
+		conn.Close()
+	}
+	if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
+		t.Errorf("dialling a black hole gave %v, want a timeout", err)
+	}
+}
+
+func TestWhatAProcessUsesIsRead(t *testing.T) {
+	pid := os.Getpid()
+	before, err := cpu(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, end := before, time.Now().Add(10*time.Second)
+	for now < before+20*time.Millisecond && time.Now().Before(end) {
+		if now, err = cpu(pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, err := ownCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now < before+20*time.Millisecond || own < 20*time.Millisecond || own > time.Hour {
+		t.Errorf("after reading it for long the cpu time is %v more, and %v in all", now-before, own)
+	}
+	rss, err := resident(pid)
+	most, err2 := peak(pid)
+	if err != nil || err2 != nil || rss < 1<<20 || most < rss/2 {
+		t.Errorf("%v bytes, at most %v: %v, %v", rss, most, err, err2)
+	}
+}
+
+func TestConnectionsAreCounted(t *testing.T) {
+	b := newBench(t)
+	before, err := opened()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 10
+	for range n {
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", b.target))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	after, err := opened()
+	if err != nil || after < before+n {
+		t.Errorf("%d connections were counted of %d: %v", after-before, n, err)
+	}
+}
+
+func TestAProcessThatEndsAtOnceIsAnError(t *testing.T) {
+	var ready counts
+	_, err := start(t.Context(), "true", exec.Command(program), &ready)
+	if err == nil || !strings.Contains(err.Error(), "true gave no answer") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLinesAreJSON(t *testing.T) {
+	var out strings.Builder
+	in := []line{{Row: "tcp", What: "a", Unit: "×", Goal: 1, Measured: 2, Rounds: []float64{2}}, {Row: "exec", Missing: "no gcc"}}
+	if err := writeJSON(&out, in); err != nil {
+		t.Fatal(err)
+	}
+	var back []line
+	if err := json.Unmarshal([]byte(out.String()), &back); err != nil || len(back) != 2 || back[0].Measured != 2 || back[1].Missing != "no gcc" {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}

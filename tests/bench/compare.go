@@ -1,0 +1,149 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// row measures some lines of the table.
+type row struct {
+	name    string
+	measure func(*bench, context.Context) ([]line, error)
+}
+
+// rows are all there are, in the table's order.
+func rows() []row {
+	return []row{
+		{"tcp-haproxy", (*bench).tcpBesideHAProxy},
+		{"tcp-kubelet", (*bench).tcpBesideKubelet},
+		{"http-haproxy", (*bench).httpBesideHAProxy},
+		{"http-kubelet", (*bench).httpBesideKubelet},
+		{"allocations", (*bench).allocations},
+		{"memory", (*bench).idleMemory},
+		{"million", (*bench).millionProbes},
+		{"apply", (*bench).applies},
+		{"code", (*bench).code},
+		{"exec", (*bench).commands},
+		{"overload", (*bench).overloaded},
+		{"config", (*bench).configured},
+	}
+}
+
+func rowNames() []string {
+	var names []string
+	for _, r := range rows() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// bench is what the rows share.
+type bench struct {
+	options
+	self   string // this program
+	root   string // the product's module
+	dir    string // for files of this run
+	target int    // the port of what is probed
+}
+
+// line is one line of the table. A figure is the median of the rounds.
+type line struct {
+	Row      string    `json:"row"`
+	What     string    `json:"what"`
+	Unit     string    `json:"unit,omitempty"` // "×", "ns", "s", "B" …
+	Goal     float64   `json:"goal,omitempty"` // at most; 0: there is none
+	Zero     bool      `json:"zero,omitempty"` // the goal is none at all
+	Measured float64   `json:"measured"`
+	Rounds   []float64 `json:"rounds,omitempty"`
+	Note     string    `json:"note,omitempty"`
+	Missing  string    `json:"missing,omitempty"` // why it was not measured
+}
+
+// compare measures rows and prints the table.
+func compare(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	lines, err := measure(ctx, o)
+	write := writeTable
+	if o.json {
+		write = writeJSON
+	}
+	return errors.Join(write(os.Stdout, lines), err)
+}
+
+// measure returns the lines of the chosen rows. A row that cannot be measured
+// does not keep the others from it; when ctx is done, those that were are
+// returned with its error.
+func measure(ctx context.Context, o options) (lines []line, err error) {
+	b := &bench{options: o}
+	if b.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	if b.root, err = moduleRoot(ctx); err != nil {
+		return nil, err
+	}
+	if b.dir, err = os.MkdirTemp("", "sonde-bench-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(b.dir)
+	var at place
+	target, err := b.play(ctx, &at, "target")
+	if err != nil {
+		return nil, err
+	}
+	defer target.end()
+	b.target = at.Port
+	for _, r := range rows() {
+		if slices.Contains(o.rows, r.name) && ctx.Err() == nil {
+			lines = append(lines, b.lines(ctx, r)...)
+		}
+	}
+	return lines, ctx.Err()
+}
+
+// lines measures a row.
+func (b *bench) lines(ctx context.Context, r row) []line {
+	fmt.Fprintf(os.Stderr, "bench: measuring %s\n", r.name)
+	lines, err := r.measure(b, ctx)
+	if err != nil {
+		lines = append(lines, line{What: r.name, Missing: err.Error()})
+	}
+	for i := range lines {
+		lines[i].Row = r.name
+	}
+	return lines
+}
+
+// moduleRoot returns the folder of the module that the working directory is in.
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	file := strings.TrimSpace(string(out))
+	if file == "" || file == os.DevNull {
+		return "", fmt.Errorf("run it within Sonde's module")
+	}
+	return filepath.Dir(file), nil
+}
+
+// build builds a command of the module in dir, and returns the program.
+func (b *bench) build(ctx context.Context, dir, pkg string) (string, error) {
+	program := filepath.Join(b.dir, filepath.Base(pkg))
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, pkg)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build %s: %w: %.500s", pkg, err, out)
+	}
+	return program, nil
+}

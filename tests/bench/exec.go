@@ -1,0 +1,117 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	execprobe "github.com/sonde-probe/sonde/builtin/exec"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+//go:embed c/spawn.c
+var spawnC []byte
+
+// program is what row exec runs: it does nothing.
+const program = "/bin/true"
+
+// ran is what it took to run some commands, one after the other.
+type ran struct{ CPU, Took time.Duration }
+
+// commands compares the exec handler with a C program that runs the same.
+func (b *bench) commands(ctx context.Context) ([]line, error) {
+	spawn, err := b.compile(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := fmt.Sprint(b.options.commands)
+	l := line{What: "exec attempt of " + program + " vs posix_spawn and wait in C, CPU", Unit: "×", Goal: 1.3}
+	took := line{What: "of these: time that passes", Unit: "×"}
+	var our, their []float64
+	for range b.rounds {
+		ours, err := once(ctx, exec.CommandContext(ctx, b.self, "exec", "-n", n))
+		if err != nil {
+			return nil, err
+		}
+		theirs, err := once(ctx, exec.CommandContext(ctx, spawn, n, program))
+		if err != nil {
+			return nil, err
+		}
+		our, their = append(our, b.each(ours.CPU)), append(their, b.each(theirs.CPU))
+		l.Rounds = append(l.Rounds, ours.CPU.Seconds()/theirs.CPU.Seconds())
+		took.Rounds = append(took.Rounds, ours.Took.Seconds()/theirs.Took.Seconds())
+	}
+	l.Measured, took.Measured = median(l.Rounds), median(took.Rounds)
+	l.Note = fmt.Sprintf("sonde %.0f µs, C %.0f µs, of which the command's own", median(our), median(their))
+	return []line{l, took}, nil
+}
+
+// each returns what one command's part of a time is, in microseconds.
+func (b *bench) each(all time.Duration) float64 {
+	return all.Seconds() * 1e6 / float64(b.options.commands)
+}
+
+// compile compiles the C program.
+func (b *bench) compile(ctx context.Context) (string, error) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		return "", errors.New("there is no gcc on PATH")
+	}
+	source, out := filepath.Join(b.dir, "spawn.c"), filepath.Join(b.dir, "spawn")
+	if err := os.WriteFile(source, spawnC, 0o600); err != nil {
+		return "", err
+	}
+	if said, err := exec.CommandContext(ctx, gcc, "-O2", "-o", out, source).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("gcc: %w: %.500s", err, said)
+	}
+	return out, nil
+}
+
+// once runs a command that prints what it took.
+func once(ctx context.Context, cmd *exec.Cmd) (r ran, err error) {
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", cmd.Path, err)
+	}
+	return r, json.Unmarshal(out, &r)
+}
+
+// playExec runs the program with the exec handler, one attempt after the other,
+// and prints what that took.
+func playExec(ctx context.Context, args []string) error {
+	f := flag.NewFlagSet("exec", flag.ContinueOnError)
+	n := f.Int("n", 300, "how many attempts")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	h, err := execprobe.New(execprobe.Config{Command: []string{program}})
+	if err != nil {
+		return err
+	}
+	before, err := ownCPU()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	for range *n {
+		if got := h.Probe(ctx, probe.Target{Name: "shop/0"}); got.Outcome != probe.Success {
+			return fmt.Errorf("%s: %v: %s", program, got.Outcome, got.Detail)
+		}
+	}
+	took := time.Since(start)
+	after, err := ownCPU()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(ran{after - before, took})
+}

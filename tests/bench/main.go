@@ -1,0 +1,136 @@
+//go:build linux
+
+// Command bench measures what probing costs and prints it beside its goals: the
+// CPU of an attempt next to HAProxy's and the kubelet's on the same machine in
+// the same run, the memory of a probe that waits, and how the engine keeps time
+// with a million probes.
+//
+//	go run ./tests/bench                         every row, medians of five rounds
+//	go run ./tests/bench -rows tcp-haproxy,exec  some rows
+//	go run ./tests/bench -json                   the same for a program
+//
+// A row that this machine cannot measure says why. HAProxy is used where it is on
+// PATH, gcc likewise; the kubelet's prober is built from tests/oracle.
+//
+// Each side of a comparison is a process of its own, and so is what they probe:
+// a server that does as little as it can. The sides take turns within a round,
+// and a round's ratio is taken before the median is, so that a machine which is
+// slow for a minute is slow for both. CPU is the kernel's count for the process,
+// in nanoseconds; attempts are the kernel's count of connections opened
+// (TcpActiveOpens), which counts those of all processes: on a machine where
+// others open connections, run it in a network of its own:
+//
+//	unshare -rn sh -c 'ip link set lo up && go run ./tests/bench'
+//
+// Given the name of a part as its first word the program plays that part instead:
+// it is how it starts the others. `bench probe -cpuprofile file` shows where an
+// attempt's time goes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run plays the part that the first word names, or else prints the table.
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		if part := parts()[args[0]]; part != nil {
+			return part(ctx, args[1:])
+		}
+	}
+	return compare(ctx, args)
+}
+
+// parts are what a process that the program starts may play.
+func parts() map[string]func(context.Context, []string) error {
+	return map[string]func(context.Context, []string) error{
+		"target": playTarget,
+		"probe":  playProbe,
+		"apply":  playApply,
+		"exec":   playExec,
+	}
+}
+
+// options are how much to measure. The flags' texts say what each is.
+type options struct {
+	rows     []string
+	json     bool
+	rounds   int
+	rate     int
+	period   time.Duration // of the comparisons and of what is healthy
+	timeout  time.Duration // of what is overloaded, whose period is ten times as long
+	window   time.Duration
+	warmup   time.Duration
+	million  int
+	lap      time.Duration
+	overload int
+	files    int
+	commands int
+	once     bool
+	kubelet  string
+}
+
+func parse(args []string) (options, error) {
+	o := options{period: time.Second, timeout: time.Second}
+	var rows string
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.StringVar(&rows, "rows", "", "the `names` of the rows to measure, with commas; default all:\n"+strings.Join(rowNames(), ", "))
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.IntVar(&o.rounds, "rounds", 5, "how often each figure is taken, for its median")
+	f.IntVar(&o.rate, "rate", 2000, "attempts per second of the comparisons: as many probes, with a period of 1s")
+	f.DurationVar(&o.window, "window", 4*time.Second, "how long each side of a comparison is measured in a round")
+	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "how long each side runs before")
+	f.IntVar(&o.million, "million", 1_000_000, "probes of the rows of a million")
+	f.DurationVar(&o.lap, "lap", 100*time.Second, "the period of the probes of row million")
+	f.IntVar(&o.overload, "overload", 100_000, "probes of row overload that time out")
+	f.IntVar(&o.files, "targets", 10_000, "targets of row config; a square")
+	f.IntVar(&o.commands, "commands", 300, "commands that each side of row exec runs in a round")
+	f.BoolVar(&o.once, "once", false, "run each Go benchmark of row code for one iteration only")
+	f.StringVar(&o.kubelet, "kubelet", "", "a `program` that runs the kubelet's prober; default: built from tests/oracle")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("%q is not a part: parts and flags only", f.Arg(0))
+	}
+	if o.rounds < 1 || o.rate < 1 || o.million < 1 || o.overload < 1 || o.files < 1 || o.commands < 1 {
+		return o, errors.New("counts must be 1 or more")
+	}
+	var err error
+	o.rows, err = chosen(rows)
+	return o, err
+}
+
+// chosen returns the rows that a list names, or all of them.
+func chosen(list string) ([]string, error) {
+	known := rowNames()
+	if list == "" {
+		return known, nil
+	}
+	names := strings.Split(list, ",")
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("there is no row %q, the rows are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return names, nil
+}

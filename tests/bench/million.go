@@ -1,0 +1,194 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+)
+
+// allocations measures what an attempt allocates in the whole process of an
+// embedder: the handler and the engine's part in it.
+func (b *bench) allocations(ctx context.Context) ([]line, error) {
+	var lines []line
+	for _, handler := range []string{"tcp", "half-open", "http"} {
+		number := line{What: "allocations of an attempt, " + handler, Goal: 4}
+		size := line{What: "bytes allocated by an attempt, " + handler, Unit: "B", Goal: 1024}
+		for range b.rounds {
+			n, bytes, err := b.allocated(ctx, handler)
+			if err != nil {
+				return lines, err
+			}
+			number.Rounds, size.Rounds = append(number.Rounds, n), append(size.Rounds, bytes)
+		}
+		number.Measured, size.Measured = median(number.Rounds), median(size.Rounds)
+		lines = append(lines, number, size)
+	}
+	return lines, nil
+}
+
+func (b *bench) allocated(ctx context.Context, handler string) (number, bytes float64, err error) {
+	var ready counts
+	c, err := b.probe(ctx, &ready, "-handler", handler, "-probes", fmt.Sprint(b.probes()), "-period", b.period.String())
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.end()
+	before, err := c.after(ctx, b.warmup)
+	if err != nil {
+		return 0, 0, err
+	}
+	after, err := c.after(ctx, b.window)
+	if err != nil {
+		return 0, 0, err
+	}
+	made := float64(after.Attempts - before.Attempts)
+	if made == 0 {
+		return 0, 0, fmt.Errorf("%s made no attempt", handler)
+	}
+	return float64(after.Allocations-before.Allocations) / made, float64(after.Allocated-before.Allocated) / made, nil
+}
+
+// after asks a process that probes for its counts, some time from now.
+func (c *child) after(ctx context.Context, d time.Duration) (now counts, err error) {
+	if err := pass(ctx, d); err != nil {
+		return now, err
+	}
+	return now, c.ask("count", &now)
+}
+
+// idleMemory measures what a probe that waits keeps resident, beside an engine
+// with one probe only. Each probe has a target with an address of its own; all
+// share a rule and a handler.
+func (b *bench) idleMemory(ctx context.Context) ([]line, error) {
+	l := line{What: fmt.Sprintf("memory of an idle probe, of %d", b.million), Unit: "B", Goal: 512}
+	for range b.rounds {
+		empty, err := b.idle(ctx, "-probes", "1")
+		if err != nil {
+			return nil, err
+		}
+		full, err := b.idle(ctx, "-probes", fmt.Sprint(b.million))
+		if err != nil {
+			return nil, err
+		}
+		l.Rounds = append(l.Rounds, (full-empty)/float64(b.million))
+	}
+	l.Measured, l.Note = median(l.Rounds), "resident, before the first attempt"
+	return []line{l}, nil
+}
+
+// idle returns the memory of an engine that has probes and does not run.
+func (b *bench) idle(ctx context.Context, flags ...string) (bytes float64, err error) {
+	var ready counts
+	c, err := b.probe(ctx, &ready, append(flags, "-idle")...)
+	if err != nil {
+		return 0, err
+	}
+	defer c.end()
+	return resident(c.pid())
+}
+
+// millionProbes measures how the engine keeps time. Nothing is measured before
+// each probe has had its first attempt: the rounds are then stretches of one run.
+func (b *bench) millionProbes(ctx context.Context) ([]line, error) {
+	var ready counts
+	c, err := b.probe(ctx, &ready, "-probes", fmt.Sprint(b.million), "-period", b.lap.String())
+	if err != nil {
+		return nil, err
+	}
+	defer c.end()
+	if err := pass(ctx, b.lap+b.warmup); err != nil {
+		return nil, err
+	}
+	late := line{What: fmt.Sprintf("%d probes, period %v: p99 of lateness", b.million, b.lap), Unit: "ms", Goal: 10}
+	skipped := line{What: "of these: turns skipped", Zero: true}
+	var rates, busy, awake []float64
+	for range b.rounds {
+		s, err := b.stretch(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		late.Rounds = append(late.Rounds, s.p99.Seconds()*1e3)
+		skipped.Rounds = append(skipped.Rounds, float64(s.skipped))
+		rates, busy, awake = append(rates, s.rate), append(busy, s.busy), append(awake, s.awake)
+	}
+	late.Measured = median(late.Rounds)
+	skipped.Measured = slices.Max(skipped.Rounds)
+	late.Note = fmt.Sprintf("tcp, %.0f attempts/s, %.2f processors busy, the loop awake for %.0f%%",
+		median(rates), median(busy), 100*median(awake))
+	kept, err := c.settled(b.million)
+	kept.What = "of these: memory of a probe under way"
+	return []line{late, skipped, kept}, err
+}
+
+// stretch is what a while of a run was like.
+type stretch struct {
+	p99     time.Duration // of the lateness of attempts: an upper bound
+	skipped uint64
+	rate    float64 // attempts per second
+	busy    float64 // processors
+	awake   float64 // the part of the time that the engine's loop was
+}
+
+func (b *bench) stretch(ctx context.Context, c *child) (s stretch, err error) {
+	before, err := c.after(ctx, 0)
+	if err != nil {
+		return s, err
+	}
+	idle, err := cpu(c.pid())
+	if err != nil {
+		return s, err
+	}
+	after, err := c.after(ctx, b.window)
+	if err != nil {
+		return s, err
+	}
+	used, err := cpu(c.pid())
+	if err != nil {
+		return s, err
+	}
+	if after.Failures > before.Failures+(after.Attempts-before.Attempts)/100 {
+		return s, fmt.Errorf("%d attempts failed", after.Failures-before.Failures)
+	}
+	s.skipped = after.Skipped - before.Skipped
+	s.rate = float64(after.Attempts-before.Attempts) / b.window.Seconds()
+	s.busy = (used - idle).Seconds() / b.window.Seconds()
+	s.awake = (after.Busy - before.Busy).Seconds() / b.window.Seconds()
+	s.p99, err = percentile(before.Lateness, after.Lateness, 0.99)
+	return s, err
+}
+
+// percentile returns the bound that a share of the durations counted between two
+// histograms does not exceed.
+func percentile(before, after engine.Histogram, share float64) (time.Duration, error) {
+	n := after.Count() - before.Count()
+	if n == 0 {
+		return 0, errors.New("no attempt was due")
+	}
+	seen := uint64(0)
+	for i, bound := range after.Bounds {
+		seen += after.Counts[i]
+		if len(before.Counts) > i {
+			seen -= before.Counts[i]
+		}
+		if float64(seen) >= share*float64(n) {
+			return bound, nil
+		}
+	}
+	return 2 * after.Bounds[len(after.Bounds)-1], nil
+}
+
+// settled measures what each of n probes keeps resident when all were attempted.
+func (c *child) settled(n int) (line, error) {
+	var last counts
+	if err := c.ask("settle", &last); err != nil {
+		return line{}, err
+	}
+	bytes, err := resident(c.pid())
+	return line{Unit: "B", Measured: bytes / float64(n), Note: "resident, the process included"}, err
+}

@@ -1,0 +1,130 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// healthy is how many probes of something well run beside those of row overload.
+const healthy = 100
+
+// overloaded measures what happens to healthy probes when very many others time
+// out all at once, and how much memory these take.
+func (b *bench) overloaded(ctx context.Context) ([]line, error) {
+	hole, err := newBlackHole()
+	if err != nil {
+		return nil, err
+	}
+	defer hole.close()
+	flags := []string{
+		"-probes", fmt.Sprint(healthy), "-period", b.period.String(), "-timeout", b.timeout.String(),
+		"-black", fmt.Sprint(b.overload), "-black-port", fmt.Sprint(hole.port),
+	}
+	empty, err := b.idle(ctx, flags...)
+	if err != nil {
+		return nil, err
+	}
+	var begin counts
+	c, err := b.probe(ctx, &begin, flags...)
+	if err != nil {
+		return nil, err
+	}
+	defer c.end()
+	late, end, err := b.crowd(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	most, err := peak(c.pid())
+	grown := line{
+		What: "of these: memory beyond that of an idle engine", Unit: "MB", Measured: (most - empty) / 1e6,
+		Note: fmt.Sprintf("peak, %.1f KB for each attempt under way", (most-empty)/1e3/float64(max(end.InFlight, 1))),
+	}
+	return []line{late, grown}, err
+}
+
+// crowd measures how late the healthy probes of an overloaded engine are.
+func (b *bench) crowd(ctx context.Context, c *child) (l line, end counts, err error) {
+	l = line{What: fmt.Sprintf("%d probes time out: p99 of healthy ones' lateness", b.overload), Unit: "ms", Goal: 50}
+	begin, err := c.after(ctx, 2*b.warmup)
+	if err != nil {
+		return l, end, err
+	}
+	made, worst := 0, time.Duration(0)
+	for range b.rounds {
+		if end, err = c.after(ctx, b.window); err != nil {
+			return l, end, err
+		}
+		l.Rounds = append(l.Rounds, end.P99.Seconds()*1e3)
+		made, worst = made+end.Well, max(worst, end.Worst)
+	}
+	switch {
+	case end.Failures == begin.Failures:
+		return l, end, errors.New("no attempt has timed out")
+	case made == 0:
+		return l, end, errors.New("no healthy probe was due")
+	}
+	took := (time.Duration(b.rounds) * b.window).Seconds()
+	due := healthy/b.period.Seconds() + float64(b.overload)/(10*b.timeout).Seconds()
+	l.Measured = median(l.Rounds)
+	l.Note = fmt.Sprintf("worst %v; %d under way and %d queued in the end; %.0f attempts/s made, %.0f due",
+		worst.Round(time.Millisecond), end.InFlight, end.Queued, float64(end.Attempts-begin.Attempts)/took, due)
+	return l, end, nil
+}
+
+// blackHole is a port at which connections are neither taken nor refused. Nothing
+// but a listener is needed for it: when those who wait to be accepted are as many
+// as it allows, and nobody accepts, Linux drops the first packet of all who come
+// after them.
+type blackHole struct {
+	port    int
+	sockets []int // the listener, and those who wait
+}
+
+// newBlackHole returns a black hole at all addresses of this machine.
+func newBlackHole() (*blackHole, error) {
+	listener, port, err := listen(0)
+	if err != nil {
+		return nil, err
+	}
+	h := &blackHole{port: port, sockets: []int{listener}}
+	for range 16 { // a backlog of 0 lets one wait; how many is the kernel's affair
+		taken, err := h.knock()
+		if err != nil {
+			h.close()
+			return nil, err
+		}
+		if !taken {
+			return h, nil
+		}
+	}
+	h.close()
+	return nil, errors.New("the kernel takes connections beyond a listener's backlog")
+}
+
+// knock opens a connection, and reports whether it was taken. Over loopback that
+// is decided before connect returns.
+func (h *blackHole) knock() (taken bool, err error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false, fmt.Errorf("socket: %w", err)
+	}
+	h.sockets = append(h.sockets, fd)
+	err = syscall.Connect(fd, &syscall.SockaddrInet4{Port: h.port, Addr: [4]byte{127, 0, 0, 1}})
+	if err != nil && !errors.Is(err, syscall.EINPROGRESS) {
+		return false, fmt.Errorf("connect: %w", err)
+	}
+	_, err = syscall.Getpeername(fd)
+	return err == nil, nil
+}
+
+func (h *blackHole) close() {
+	for _, fd := range slices.Backward(h.sockets) {
+		syscall.Close(fd)
+	}
+}

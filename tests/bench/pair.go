@@ -1,0 +1,170 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+)
+
+// side is one of the two of a comparison.
+type side struct {
+	name  string
+	start func(context.Context) (*prober, error)
+}
+
+// prober is a process that probes.
+type prober struct {
+	pid  int
+	well func() (remark string, err error) // an error says that it did not find what it should
+	end  func()
+}
+
+// price is what an attempt of a side costs.
+type price struct {
+	cpu      time.Duration // of one attempt
+	attempts uint64        // that were made
+	remark   string        // of the side
+}
+
+// price runs a side alone for a while.
+func (b *bench) price(ctx context.Context, s side) (price, error) {
+	p, err := s.start(ctx)
+	if err != nil {
+		return price{}, err
+	}
+	defer p.end()
+	if err := pass(ctx, b.warmup); err != nil {
+		return price{}, err
+	}
+	before, err := tally(p.pid)
+	if err != nil {
+		return price{}, err
+	}
+	if err := pass(ctx, b.window); err != nil {
+		return price{}, err
+	}
+	after, err := tally(p.pid)
+	if err != nil {
+		return price{}, err
+	}
+	remark, err := p.well()
+	if err != nil {
+		return price{}, fmt.Errorf("%s: %w", s.name, err)
+	}
+	made := after.attempts - before.attempts
+	if due := float64(b.rate) * b.window.Seconds(); float64(made) < due/4 {
+		return price{}, fmt.Errorf("%s made %d attempts of %.0f that were due", s.name, made, due)
+	}
+	return price{(after.cpu - before.cpu) / time.Duration(made), made, remark}, nil
+}
+
+// tally reads what a process has used so far, and how many attempts anybody has
+// made.
+func tally(pid int) (sum price, err error) {
+	if sum.attempts, err = opened(); err != nil {
+		return sum, err
+	}
+	sum.cpu, err = cpu(pid)
+	return sum, err
+}
+
+// pass lets time pass.
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// pair compares two sides, which take turns in who is first.
+func (b *bench) pair(ctx context.Context, l line, ours, theirs side) ([]line, error) {
+	var our, their, rates []float64
+	var remark string
+	for round := range b.rounds {
+		first, second := ours, theirs
+		if round%2 == 1 {
+			first, second = theirs, ours
+		}
+		prices := map[string]price{}
+		for _, s := range []side{first, second} {
+			p, err := b.price(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			prices[s.name] = p
+			remark = cmp.Or(p.remark, remark)
+			rates = append(rates, float64(p.attempts)/b.window.Seconds())
+		}
+		our = append(our, prices[ours.name].cpu.Seconds()*1e6)
+		their = append(their, prices[theirs.name].cpu.Seconds()*1e6)
+		l.Rounds = append(l.Rounds, our[round]/their[round])
+	}
+	l.Unit, l.Measured = "×", median(l.Rounds)
+	l.Note = fmt.Sprintf("%s %.1f µs, %s %.1f µs of CPU at %.0f attempts/s%s",
+		ours.name, median(our), theirs.name, median(their), median(rates), remark)
+	return []line{l}, nil
+}
+
+func (b *bench) tcpBesideHAProxy(ctx context.Context) ([]line, error) {
+	l := line{What: "TCP attempt, half open, vs HAProxy", Goal: 1}
+	return b.pair(ctx, l, b.sonde("half-open"), b.haproxy("tcp"))
+}
+
+func (b *bench) tcpBesideKubelet(ctx context.Context) ([]line, error) {
+	l := line{What: "TCP attempt, full handshake, vs kubelet", Goal: 0.5}
+	return b.pair(ctx, l, b.sonde("tcp"), b.kubeletSide("tcp"))
+}
+
+func (b *bench) httpBesideHAProxy(ctx context.Context) ([]line, error) {
+	l := line{What: "HTTP attempt vs HAProxy", Goal: 1}
+	return b.pair(ctx, l, b.sonde("http"), b.haproxy("http"))
+}
+
+func (b *bench) httpBesideKubelet(ctx context.Context) ([]line, error) {
+	l := line{What: "HTTP attempt vs kubelet", Goal: 0.33}
+	return b.pair(ctx, l, b.sonde("http"), b.kubeletSide("http"))
+}
+
+// sonde is the side of the engine with its built-in handlers.
+func (b *bench) sonde(handler string) side {
+	return side{"sonde", func(ctx context.Context) (*prober, error) {
+		var ready counts
+		c, err := b.probe(ctx, &ready, "-handler", handler, "-probes", fmt.Sprint(b.probes()), "-period", b.period.String())
+		if err != nil {
+			return nil, err
+		}
+		return &prober{c.pid(), c.fine, c.end}, nil
+	}}
+}
+
+// probe starts an engine of ours that probes the target.
+func (b *bench) probe(ctx context.Context, ready *counts, flags ...string) (*child, error) {
+	return b.play(ctx, ready, append([]string{"probe", "-port", fmt.Sprint(b.target)}, flags...)...)
+}
+
+// probes returns how many probes make the attempts of a comparison.
+func (b *bench) probes() int { return max(1, int(float64(b.rate)*b.period.Seconds())) }
+
+// fine asks a process that probes whether all its attempts succeed, and how late
+// they begin.
+func (c *child) fine() (remark string, err error) {
+	var now counts
+	if err := c.ask("count", &now); err != nil {
+		return "", err
+	}
+	if now.Attempts == 0 || now.Failures > now.Attempts/100 {
+		return "", fmt.Errorf("%d of %d attempts failed", now.Failures, now.Attempts)
+	}
+	if now.Lateness.Count() == 0 {
+		return "", nil
+	}
+	p99, err := percentile(engine.Histogram{}, now.Lateness, 0.99)
+	return fmt.Sprintf(", p99 of lateness %v", p99), err
+}

@@ -1,0 +1,100 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// median returns the middle of some figures, the lower one of two.
+func median[T cmp.Ordered](all []T) T {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[(len(sorted)-1)/2]
+}
+
+func writeJSON(w io.Writer, lines []line) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(lines)
+}
+
+// writeTable prints what was measured beside the goal, and what part of the goal
+// that is: 1.00 or less is met.
+func writeTable(w io.Writer, lines []line) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(t, "what\tgoal\tmeasured\tof goal\tnote\n")
+	for _, l := range lines {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", l.What, l.goal(), l.measured(), l.part(), l.note())
+	}
+	return t.Flush()
+}
+
+func (l line) goal() string {
+	switch {
+	case l.Zero:
+		return "0"
+	case l.Goal == 0:
+		return "-"
+	}
+	return "≤ " + figure(l.Goal, l.Unit)
+}
+
+func (l line) measured() string {
+	if l.Missing != "" {
+		return "-"
+	}
+	return figure(l.Measured, l.Unit)
+}
+
+func (l line) part() string {
+	switch {
+	case l.Missing != "":
+		return "-"
+	case l.Zero && l.Measured == 0:
+		return "met"
+	case l.Zero:
+		return "not met"
+	case l.Goal == 0:
+		return "-"
+	}
+	return strconv.FormatFloat(l.Measured/l.Goal, 'f', 2, 64)
+}
+
+// note says also how far the rounds were apart.
+func (l line) note() string {
+	if l.Missing != "" {
+		return "not measured: " + strings.Join(strings.Fields(l.Missing), " ")
+	}
+	if len(l.Rounds) < 2 {
+		return l.Note
+	}
+	apart := fmt.Sprintf("%s to %s in %d rounds", figure(slices.Min(l.Rounds), ""), figure(slices.Max(l.Rounds), l.Unit), len(l.Rounds))
+	if l.Note == "" {
+		return apart
+	}
+	return l.Note + "; " + apart
+}
+
+// figure writes a number with its unit, in three digits or so.
+func figure(v float64, unit string) string {
+	digits := 2
+	switch {
+	case v >= 100 || v == float64(int(v)):
+		digits = 0
+	case v >= 10:
+		digits = 1
+	}
+	text := strconv.FormatFloat(v, 'f', digits, 64)
+	if unit == "" || unit == "×" {
+		return text + unit
+	}
+	return text + " " + unit
+}

@@ -1,0 +1,146 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// playTarget is what is probed: it takes connections to every address of this
+// machine, answers whatever comes first with an HTTP response of two bytes, and
+// closes. One thread with one epoll does it, so that it is in nobody's way.
+//
+// It prints its port, and ends when its standard input does.
+func playTarget(context.Context, []string) error {
+	s, err := newServer()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := json.NewEncoder(os.Stdout).Encode(place{s.port}); err != nil {
+		return err
+	}
+	return s.serve()
+}
+
+// place is what a target prints when it serves.
+type place struct{ Port int }
+
+// response is all that a target ever says.
+const response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+
+// server is the state of a target.
+type server struct {
+	listener, set int // descriptors
+	port          int
+	request       [4096]byte
+}
+
+func newServer() (*server, error) {
+	listener, port, err := listen(syscall.SOMAXCONN)
+	if err != nil {
+		return nil, err
+	}
+	set, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		syscall.Close(listener)
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	s := &server{listener: listener, set: set, port: port}
+	for _, fd := range []int{listener, int(os.Stdin.Fd())} {
+		if err := s.watch(fd); err != nil {
+			s.close()
+			return nil, fmt.Errorf("epoll: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// listen opens a listener on a port that the system gives, on all addresses. It
+// does not block.
+func listen(backlog int) (fd, port int, err error) {
+	fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, fmt.Errorf("socket: %w", err)
+	}
+	port, err = bound(fd, backlog)
+	if err != nil {
+		syscall.Close(fd)
+		return 0, 0, fmt.Errorf("listen: %w", err)
+	}
+	return fd, port, nil
+}
+
+func bound(fd, backlog int) (port int, err error) {
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{}); err != nil {
+		return 0, err
+	}
+	if err := syscall.Listen(fd, backlog); err != nil {
+		return 0, err
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		return 0, err
+	}
+	return at.(*syscall.SockaddrInet4).Port, nil
+}
+
+func (s *server) close() {
+	syscall.Close(s.set)
+	syscall.Close(s.listener)
+}
+
+func (s *server) watch(fd int) error {
+	event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
+	return syscall.EpollCtl(s.set, syscall.EPOLL_CTL_ADD, fd, &event)
+}
+
+// serve serves until standard input ends.
+func (s *server) serve() error {
+	events := make([]syscall.EpollEvent, 256)
+	for {
+		n, err := syscall.EpollWait(s.set, events, -1)
+		if err != nil && !errors.Is(err, syscall.EINTR) {
+			return fmt.Errorf("epoll: %w", err)
+		}
+		for _, e := range events[:max(n, 0)] {
+			switch int(e.Fd) {
+			case s.listener:
+				s.accept()
+			case int(os.Stdin.Fd()):
+				return nil
+			default:
+				s.answer(int(e.Fd))
+			}
+		}
+	}
+}
+
+// accept takes all who wait. Where there are no descriptors left they wait on.
+func (s *server) accept() {
+	for {
+		fd, _, err := syscall.Accept4(s.listener, syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
+		switch {
+		case errors.Is(err, syscall.ECONNABORTED), errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return
+		}
+		if s.watch(fd) != nil {
+			syscall.Close(fd)
+		}
+	}
+}
+
+// answer ends a connection, with a response if something was asked.
+func (s *server) answer(fd int) {
+	if n, err := syscall.Read(fd, s.request[:]); n > 0 && err == nil {
+		syscall.Write(fd, []byte(response)) // who has left gets none
+	}
+	syscall.Close(fd)
+}

@@ -1,0 +1,181 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	kubeprobe "k8s.io/kubernetes/pkg/probe"
+	kubehttp "k8s.io/kubernetes/pkg/probe/http"
+
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// found is what one attempt has found, and what the server has seen of it.
+type found struct {
+	outcome  string
+	why      string
+	requests []string
+}
+
+func (f found) String() string {
+	return fmt.Sprintf("%s (%s) after %d requests:\n    %s", f.outcome, f.why, len(f.requests), strings.Join(f.requests, "\n    "))
+}
+
+func (f found) equal(o found) bool {
+	return f.outcome == o.outcome && f.why == o.why && slices.Equal(f.requests, o.requests)
+}
+
+// httpCase is an http probe and the server it meets.
+type httpCase struct {
+	name    string
+	path    string
+	server  scheme // default plain
+	host    string // of the probe
+	address string // of the pod; default 127.0.0.1; "none" for none
+	port    string // default: the server's; "-" for none
+	scheme  string // of the probe; default: the server's
+	headers []v1.HTTPHeader
+	timeout int // seconds, default 2
+
+	wanted string // the K number of a difference that is wanted always
+	mended string // ... of one that is wanted by default only
+}
+
+func (c httpCase) withDefaults() httpCase {
+	if c.server == "" {
+		c.server = plain
+	}
+	if c.scheme == "" && c.server != plain && c.server != nobody {
+		c.scheme = "HTTPS"
+	}
+	switch c.address {
+	case "":
+		c.address = "127.0.0.1"
+	case "none":
+		c.address = ""
+	}
+	if c.timeout == 0 {
+		c.timeout = 2
+	}
+	return c
+}
+
+// kubelet makes the attempt as the kubelet does: with up to three tries.
+func (c httpCase) kubelet() found {
+	site := newWebsite(c.server)
+	defer site.close()
+	get := &v1.HTTPGetAction{
+		Path: c.path, Host: c.host, Scheme: v1.URIScheme(c.scheme), HTTPHeaders: c.headers, Port: intstr.Parse(c.portOf(site)),
+	}
+	container := &v1.Container{Ports: []v1.ContainerPort{{Name: "web", ContainerPort: int32(site.port())}}}
+	prober := kubehttp.New(false)
+	result, output, err := tried(func() (kubeprobe.Result, string, error) {
+		request, err := kubehttp.NewRequestForHTTPGetAction(get, container, c.address, "probe")
+		if err != nil {
+			return kubeprobe.Unknown, "", err
+		}
+		return prober.Probe(request, time.Duration(c.timeout)*time.Second)
+	})
+	return kubeletFound(result, output, err, site.requests())
+}
+
+func (c httpCase) portOf(site *website) string {
+	switch c.port {
+	case "":
+		return strconv.Itoa(site.port())
+	case "-":
+		return ""
+	}
+	return c.port
+}
+
+// tried makes an attempt as runProbeWithRetries of the kubelet does (K69).
+func tried(attempt func() (kubeprobe.Result, string, error)) (result kubeprobe.Result, output string, err error) {
+	for range maxTries {
+		if result, output, err = attempt(); err == nil {
+			break
+		}
+	}
+	return result, output, err
+}
+
+// kubeletFound names a result of the kubelet's handlers in our words (K70).
+func kubeletFound(result kubeprobe.Result, output string, err error, requests []string) found {
+	switch {
+	case err != nil:
+		return found{probe.Unknown.String(), "error", requests}
+	case result == kubeprobe.Success:
+		return found{probe.Success.String(), "", requests}
+	case result == kubeprobe.Warning:
+		return found{probe.Warning.String(), "warning", requests}
+	}
+	return found{probe.Failure.String(), meaning("probe failed: " + output), requests}
+}
+
+// sonde makes the attempt with our handler.
+func (c httpCase) sonde(compat probe.Compatibility) (found, error) {
+	site := newWebsite(c.server)
+	defer site.close()
+	config := httpprobe.Config{
+		Path: c.path, Host: c.host, Scheme: c.scheme, Port: c.portOf(site), Headers: map[string][]string{}, Compatibility: compat,
+	}
+	for _, h := range c.headers {
+		config.Headers[h.Name] = append(config.Headers[h.Name], h.Value)
+	}
+	if c.scheme == "HTTPS" {
+		config.TLS = &httpprobe.TLS{Verify: new(bool)}
+	}
+	h, err := httpprobe.New(config)
+	if err != nil {
+		return found{}, err
+	}
+	result := engine.Once(context.Background(), probe.Probe{
+		Handler: h, Rule: probe.Rule{Timeout: time.Duration(c.timeout) * time.Second},
+		Target: probe.Target{Name: "web", Address: c.address, Ports: map[string]uint16{"web": uint16(site.port())}},
+	})
+	return found{result.Outcome.String(), meant(result), site.requests()}, nil
+}
+
+func TestHTTPHandlersAgree(t *testing.T) {
+	for _, c := range slices.Concat(statusCases(), redirectCases(), pathCases(), headerCases(), bodyCases(), placeCases(), tlsCases(), oddCases()) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c := c.withDefaults()
+			kubelet := c.kubelet()
+			c.compare(t, "in the kubelet's compatibility", kubelet, probe.Kubelet, c.wanted)
+			c.compare(t, "by default", kubelet, probe.Mended, c.wanted+c.mended)
+		})
+	}
+}
+
+// compare holds our handler to the kubelet's, or to a difference where one is
+// wanted.
+func (c httpCase) compare(t *testing.T, how string, kubelet found, compat probe.Compatibility, wanted string) {
+	t.Helper()
+	ours, err := c.sonde(compat)
+	if err != nil {
+		ours = found{"refused", err.Error(), nil}
+	}
+	agree(t, how, wanted, kubelet, ours)
+}
+
+func agree(t *testing.T, how, wanted string, kubelet, ours found) {
+	t.Helper()
+	switch same := kubelet.equal(ours); {
+	case wanted == "" && !same:
+		t.Errorf("%s\nkubelet: %v\nsonde:   %v", how, kubelet, ours)
+	case wanted != "" && same:
+		t.Errorf("%s both have %v, though %s makes a difference", how, ours, handlerRows[wanted])
+	case wanted != "" && handlerRows[wanted] == "":
+		t.Errorf("%s is in no row", wanted)
+	}
+}

@@ -1,0 +1,115 @@
+package oracle
+
+import (
+	"strings"
+	"testing"
+)
+
+const someSeeds = 300
+
+func TestScriptsAreReadBack(t *testing.T) {
+	for seed := range uint64(someSeeds) {
+		s := Generate(seed)
+		back, err := Parse(s.Name, s.String())
+		if err != nil || back.String() != s.String() {
+			t.Fatalf("seed %d: %v\n%v\nwas read as\n%v", seed, err, s, back)
+		}
+	}
+}
+
+func TestASeedGivesOneScript(t *testing.T) {
+	if a, b := Generate(7), Generate(7); a.String() != b.String() {
+		t.Errorf("one seed gives\n%v\nand\n%v", a, b)
+	}
+	if a, b := Generate(7), Generate(8); a.String() == b.String() {
+		t.Errorf("two seeds give\n%v", a)
+	}
+}
+
+func TestWhatIsNoScriptIsRefused(t *testing.T) {
+	for _, text := range []string{
+		"dance", "container", "start web", "liveness exec", "pod Always\ncontainer web\n  liveness",
+		"container web\n  liveness exec period=x", "container web\n  liveness exec pace=1", "container web\nexit web",
+		"container web\nanswer web/liveness=S", "container web\nanswer web/health=S",
+	} {
+		if s, err := Parse("wrong", text); err == nil || !strings.HasPrefix(err.Error(), "wrong:") {
+			t.Errorf("%q was read as\n%v, %v", text, s, err)
+		}
+	}
+}
+
+func TestSmallerScriptsAreSmaller(t *testing.T) {
+	for seed := range uint64(20) {
+		s := Generate(seed)
+		before := s.String()
+		all := smaller(s)
+		if len(all) == 0 {
+			t.Errorf("nothing is smaller than\n%v", s)
+		}
+		for _, c := range all {
+			if len(c.String()) >= len(before) {
+				t.Errorf("not smaller:\n%v", c)
+			}
+			if _, err := Parse(c.Name, c.String()); err != nil {
+				t.Errorf("cannot be played: %v\n%v", err, c)
+			}
+		}
+		if s.String() != before {
+			t.Fatalf("making smaller changed the script to\n%v", s)
+		}
+	}
+}
+
+// A row of a table that makes no difference would hide one that comes later.
+func TestEachAccidentMakesADifference(t *testing.T) {
+	for name, without := range map[string]Accidents{
+		"K48": {false, true, true},
+		"K37": {true, false, true},
+		"K71": {true, true, false},
+	} {
+		n := 0
+		for seed := range uint64(someSeeds) {
+			s := Generate(seed)
+			if len(compare(foretell(s, kubeletsAccidents), foretell(s, without))) > 0 {
+				n++
+			}
+		}
+		if n < 5 {
+			t.Errorf("%s makes a difference in %d scripts of %d only", name, n, someSeeds)
+		}
+	}
+}
+
+func TestEachWantedDifferenceCoversSomething(t *testing.T) {
+	covers := map[string]int{}
+	for seed := range uint64(someSeeds) {
+		s := Generate(seed)
+		for n := range s.Steps {
+			for _, p := range placesOf(s, n) {
+				for _, row := range Wanted() {
+					if row.covers(p) {
+						covers[row.K]++
+					}
+				}
+			}
+		}
+	}
+	for _, row := range Wanted() {
+		if covers[row.K] == 0 {
+			t.Errorf("%s covers nothing: %s", row.K, row.Why)
+		}
+	}
+}
+
+func placesOf(s *Script, step int) (all []place) {
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		all = append(all, place{s, c, 0, step, ""})
+		for _, k := range c.Checks {
+			for _, what := range []string{"publish", "counted", "answer"} {
+				all = append(all, place{s, c, k.Kind, step, what})
+			}
+		}
+	}
+	return all
+}

@@ -12,7 +12,7 @@ import (
 // These system calls are made on sockets that do not block, so that the scheduler
 // need not know of them. What they return is an error number, or 0.
 
-// openSocket makes a TCP socket for a family of addresses.
+// openSocket makes a TCP socket for the family of an address.
 func openSocket(at netip.AddrPort) (fd int, number syscall.Errno) {
 	family := uintptr(syscall.AF_INET6)
 	if at.Addr().Is4() {
@@ -28,21 +28,26 @@ func closeSocket(fd int) {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0)
 }
 
+func setOption(fd, level, option int, value ...int32) syscall.Errno {
+	_, _, number := syscall.RawSyscall6(syscall.SYS_SETSOCKOPT, uintptr(fd), uintptr(level), uintptr(option),
+		uintptr(unsafe.Pointer(unsafe.SliceData(value))), uintptr(4*len(value)), 0)
+	return number
+}
+
 func bindSocket(fd int, at netip.AddrPort) syscall.Errno {
 	a, n := sockaddr(at)
 	_, _, number := syscall.RawSyscall(syscall.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&a)), n)
 	return number
 }
 
-// connectSocket begins to connect, or asks how that goes: EALREADY and EINPROGRESS
-// say that it is not known yet, 0 and EISCONN that the connection stands. A socket
-// that could not connect must not be asked again.
 func connectSocket(fd int, at netip.AddrPort) syscall.Errno {
 	a, n := sockaddr(at)
 	_, _, number := syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&a)), n)
 	return number
 }
 
+// sendTo sends what goes without waiting. Sending nothing tells whether the
+// connection stands, without a byte on the wire.
 func sendTo(fd int, b []byte) (int, syscall.Errno) {
 	n, _, number := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), syscall.MSG_NOSIGNAL, 0, 0)
@@ -75,7 +80,7 @@ func localAddress(fd int) netip.AddrPort {
 	if binary.NativeEndian.Uint16(a[:]) == syscall.AF_INET {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(a[4:8])), port)
 	}
-	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(a[8:24])).Unmap(), port)
+	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(a[8:24])), port)
 }
 
 // rawAddress has room for a sockaddr_in or a sockaddr_in6.

@@ -51,7 +51,7 @@ func (d *Dialer) where(a *probe.Attempt, op string) []byte {
 	case d.source.IsValid():
 		from = netip.AddrPortFrom(d.source, 0)
 	}
-	_, to, _ := d.Spot(a.Target)
+	_, to, _ := d.Spot(&a.Target)
 	text := make([]byte, 0, 160)
 	text = append(append(text, op...), " tcp "...)
 	if from.IsValid() {

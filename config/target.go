@@ -186,7 +186,7 @@ func (l *loader) lives(b *tree.Block, c tree.Content, blocks []*tree.Block) Targ
 		v, _, _ := l.value(&b.Body, &Field{Name: arg.Name, Type: Duration}, arg)
 		if d, ok := v.(time.Duration); ok {
 			t.TerminationGracePeriod = d
-			l.within(&b.Body, arg, d)
+			l.grace(&b.Body, arg, d)
 		}
 	}
 	l.policy(b, c, &t)
@@ -197,10 +197,17 @@ func (l *loader) lives(b *tree.Block, c tree.Content, blocks []*tree.Block) Targ
 	return t
 }
 
-func (l *loader) within(b *tree.Body, arg tree.Argument, d time.Duration) {
-	if d < 0 || d > probe.MaxDuration {
-		l.add(report{at: arg.Expr.Range(), body: b, summary: fmt.Sprintf("%s is %v, it must be from 0s to %v", arg.Name, d, probe.MaxDuration)})
+// grace reports a termination grace period that is none. In a restart.Unit a zero
+// stands for the default.
+func (l *loader) grace(b *tree.Body, arg tree.Argument, d time.Duration) {
+	if d > 0 && d <= probe.MaxDuration {
+		return
 	}
+	r := report{at: arg.Expr.Range(), body: b, summary: fmt.Sprintf("%s is %v, it must be more than 0s and at most %v", arg.Name, d, probe.MaxDuration)}
+	if d == 0 {
+		r.hint = `write "1ms" for an end without delay, or leave it out for the default, 30s`
+	}
+	l.add(r)
 }
 
 func (l *loader) policy(b *tree.Block, c tree.Content, t *Target) {

@@ -16,13 +16,14 @@ import (
 // call is one call of a guest: what it may do, what it has, and what it has said.
 // Its functions run in the goroutine that calls the guest, but interrupt.
 type call struct {
-	ctx      context.Context
-	plugin   *Plugin
-	instance *instance
-	memory   api.Memory
-	handler  *Handler     // nil while an instance starts
-	target   probe.Target // empty but in an attempt
-	canDial  bool
+	ctx       context.Context
+	plugin    *Plugin
+	instance  *instance
+	memory    api.Memory
+	handler   *Handler     // nil while an instance starts
+	target    probe.Target // empty but in an attempt
+	canDial   bool
+	wakeProbe func() // asks for the probe's next attempt; nil where nobody listens
 
 	// What is used up.
 	hostCalls, dials  int

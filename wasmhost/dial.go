@@ -111,7 +111,7 @@ func (c *call) mayDial() abi.Errno {
 // timeout returns the attempt's context with a timeout, which is none when it is 0.
 func (c *call) timeout(d time.Duration) (context.Context, context.CancelFunc) {
 	if d <= 0 {
-		return context.WithCancel(c.ctx)
+		return c.ctx, func() {}
 	}
 	return context.WithTimeout(c.ctx, d)
 }

@@ -14,6 +14,10 @@
 // calls of the host are bounded: see Grant and Limits. The host makes its
 // connections and its TLS handshakes, and looks names up.
 //
+// A connection that it holds between two attempts is watched: when it ends, its probe is
+// woken and need not wait for its turn (Handler.ProbeWaking). One goroutine watches all
+// of a plugin's, of which there are at most Limits.Held.
+//
 // # What becomes of its faults
 //
 // What the plugin does wrong is never held against the target: a trap, an exit, a

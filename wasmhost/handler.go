@@ -23,7 +23,10 @@ type Handler struct {
 	kept     kept
 }
 
-var _ probe.Handler = (*Handler)(nil)
+var (
+	_ probe.WakingHandler    = (*Handler)(nil)
+	_ probe.PreparingHandler = (*Handler)(nil)
+)
 
 // Fork returns a handler with the same settings for another probe. The settings
 // are not checked again.
@@ -63,6 +66,12 @@ func (h *Handler) Close() error {
 // Probe makes one attempt. It returns at most abi.Grace after ctx is done, but for
 // what the package's documentation calls a hole.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+	return h.ProbeWaking(ctx, t, nil)
+}
+
+// ProbeWaking is Probe. It calls wake, once for each connection, when one that is held
+// for the probe has ended. That works on Linux; elsewhere the next attempt finds out.
+func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
 	if err := h.unready(); err != nil {
 		return h.plugin.unavailable(err)
 	}
@@ -71,7 +80,7 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if err != nil {
 		return h.plugin.unavailable(err)
 	}
-	return h.attempt(ctx, t, i)
+	return h.attempt(ctx, t, i, wake)
 }
 
 // unready says why no attempt can be made now, or nil.
@@ -89,8 +98,10 @@ func (h *Handler) unready() error {
 }
 
 // attempt runs an instance and gives it back.
-func (h *Handler) attempt(ctx context.Context, t probe.Target, i *instance) probe.Result {
-	c := &call{ctx: ctx, plugin: h.plugin, instance: i, memory: i.module.Memory(), handler: h, target: t, canDial: true}
+func (h *Handler) attempt(ctx context.Context, t probe.Target, i *instance, wake func()) probe.Result {
+	c := &call{
+		ctx: ctx, plugin: h.plugin, instance: i, memory: i.module.Memory(), handler: h, target: t, canDial: true, wakeProbe: wake,
+	}
 	number, err := c.run(i.run)
 	c.finish()
 	h.plugin.release(i, err)

@@ -206,7 +206,9 @@ func holdSocket(c *call, a args) int64 {
 	}
 	s.rest()
 	_ = s.conn.SetDeadline(time.Time{}) // an error says that it is closed, as its use will
+	c.plugin.lookout.hold(s, c.wakeProbe)
 	if errno := c.handler.kept.hold(key, s, c.plugin); errno != abi.OK {
+		s.watched.rest()
 		c.restore(fd, s)
 		c.limit = "held"
 		return i32(0, c.failf(errno, "the limit held was reached"))
@@ -230,6 +232,7 @@ func heldSocket(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.ENOENT)
 	}
+	s.watched.rest()
 	s.nonblock = a.u32(2)&abi.FlagNonblock != 0
 	s.readBy, s.writeBy = time.Time{}, time.Time{}
 	return i32(c.add(s), abi.OK)

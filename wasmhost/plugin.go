@@ -47,6 +47,7 @@ type Plugin struct {
 	pool     *pool
 	breaker  breaker
 	held     atomic.Int64 // connections
+	lookout  lookout
 	counters counters
 	journal  journal
 	gauges   gauges
@@ -239,6 +240,7 @@ func (p *Plugin) free() error {
 	<-p.ready
 	p.use.Lock() // and never unlocked: nothing may be used any more
 	p.pool.drain()
+	p.lookout.close()
 	if p.runtime == nil {
 		return nil
 	}

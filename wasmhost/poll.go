@@ -31,8 +31,8 @@ const (
 // maxSubscriptions bounds what one poll may wait for.
 const maxSubscriptions = 1024
 
-// poll is one call of poll_oneoff.
-type poll struct {
+// oneoff is one call of poll_oneoff.
+type oneoff struct {
 	call    *call
 	in, out []byte
 	events  int
@@ -52,7 +52,7 @@ func pollOneoff(c *call, a args) abi.Errno {
 	if !ok1 || !ok2 {
 		return abi.EFAULT
 	}
-	p := poll{call: c, in: in, out: out}
+	p := oneoff{call: c, in: in, out: out}
 	if errno := p.read(); errno != abi.OK {
 		return errno
 	}
@@ -67,14 +67,14 @@ func pollOneoff(c *call, a args) abi.Errno {
 }
 
 // each calls f for each subscription.
-func (p *poll) each(f func(sub []byte)) {
+func (p *oneoff) each(f func(sub []byte)) {
 	for rest := p.in; len(rest) > 0; rest = rest[subscriptionSize:] {
 		f(rest[:subscriptionSize])
 	}
 }
 
 // read finds out what is waited for.
-func (p *poll) read() (errno abi.Errno) {
+func (p *oneoff) read() (errno abi.Errno) {
 	now := time.Now()
 	p.each(func(sub []byte) {
 		switch sub[subscriptionTag] {
@@ -120,7 +120,7 @@ func (c *call) clockEnd(sub []byte, now time.Time) (time.Time, bool) {
 const probeForever = 1 << 62
 
 // collect writes an event for each descriptor that is ready.
-func (p *poll) collect() {
+func (p *oneoff) collect() {
 	over := p.call.isOver()
 	p.each(func(sub []byte) {
 		tag := sub[subscriptionTag]
@@ -144,7 +144,7 @@ func (p *poll) collect() {
 }
 
 // emit writes one event.
-func (p *poll) emit(sub []byte, errno abi.Errno, n int) {
+func (p *oneoff) emit(sub []byte, errno abi.Errno, n int) {
 	e := p.out[p.events*eventSize:][:eventSize]
 	tag := sub[subscriptionTag]
 	userdata := [8]byte(sub)
@@ -159,7 +159,7 @@ func (p *poll) emit(sub []byte, errno abi.Errno, n int) {
 // wait waits for the first descriptor or clock. When the call is over, all descriptors
 // are ready, so that the guest comes to use them and learns of it; a guest that
 // waits for a clock alone goes on waiting, and is stopped.
-func (p *poll) wait() {
+func (p *oneoff) wait() {
 	if len(p.sockets) > 0 {
 		ready := p.call.await(p.sockets, p.until)
 		if ready || p.call.isOver() {
@@ -174,7 +174,7 @@ func (p *poll) wait() {
 }
 
 // sleep waits for the clock, at most until the call is stopped.
-func (p *poll) sleep() {
+func (p *oneoff) sleep() {
 	passed, stop := alarm(p.until)
 	defer stop()
 	select {

@@ -17,6 +17,7 @@ type socket struct {
 	conn     net.Conn
 	place    place
 	nonblock bool
+	watched  *watched // nil until it is held
 
 	readBy, writeBy time.Time // the guest's own deadlines; zero for none
 
@@ -125,6 +126,7 @@ func (s *socket) rest() {
 
 // close closes the connection and waits for its pump.
 func (s *socket) close() {
+	s.watched.forget()
 	if secure, ok := s.conn.(*tls.Conn); ok {
 		// It tells the peer, which may not listen.
 		impatient := time.AfterFunc(farewell, func() { _ = secure.NetConn().Close() })

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -167,7 +168,7 @@ func ruleOf(p kindProbe) probe.Rule {
 		FailureThreshold: p.spec.FailureThreshold,
 	}
 	if grace := p.spec.TerminationGracePeriodSeconds; grace != nil {
-		r.TerminationGracePeriod = duration(*grace)
+		r.TerminationGracePeriod = max(duration(*grace), MinTerminationGracePeriod)
 	}
 	return r
 }
@@ -185,7 +186,7 @@ func actionOf(h v1.ProbeHandler, c v1.Container) Action {
 		known := static(c.Env)
 		words := make([]string, len(h.Exec.Command))
 		for i, word := range h.Exec.Command {
-			words[i] = expand(word, known)
+			words[i] = command.Expand(word, known)
 		}
 		return Action{Exec: &Exec{Command: words}}
 	case h.HTTPGet != nil:

@@ -157,14 +157,6 @@ func TestAHeadRequestHasNoBodyToWaitFor(t *testing.T) {
 	wantResult(t, attempt(t, httpprobe.Config{Port: "web", Method: "HEAD"}, target, plenty), probe.Success, "")
 }
 
-func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
-	for _, name := range []string{"http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"} {
-		t.Setenv(name, "http://127.0.0.1:1")
-	}
-	target := serve(t, func(http.ResponseWriter, *http.Request) {})
-	wantResult(t, attempt(t, httpprobe.Config{Port: "web"}, target, plenty), probe.Success, "")
-}
-
 func TestAHandlerServesManyTargetsAtOnce(t *testing.T) {
 	h := handler(t, httpprobe.Config{Port: "web", Headers: map[string][]string{"X-A": {"1"}}, Method: "POST", Body: "b"})
 	targets := map[int]probe.Target{}

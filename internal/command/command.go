@@ -75,7 +75,10 @@ func (c Command) Plan() (Plan, error) {
 		return Plan{}, err
 	}
 	env := environment(who, c.Env)
-	words := Expand(c.Words, c.Env)
+	words := make([]string, len(c.Words))
+	for i, word := range c.Words {
+		words[i] = Expand(word, c.Env)
+	}
 	path, err := lookProgram(words[0], env["PATH"])
 	if err != nil {
 		return Plan{}, err

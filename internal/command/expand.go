@@ -2,19 +2,11 @@ package command
 
 import "strings"
 
-// Expand replaces $(NAME) in words as Kubernetes does: a name in env gives its
-// value, an unknown one is left as it is, and $$ gives a single $, so that
+// Expand replaces $(NAME) in a word as Kubernetes does (K76): a name in env gives
+// its value, an unknown one is left as it is, and $$ gives a single $, so that
 // $$(NAME) gives the text $(NAME). Values are not expanded again. No shell is
 // involved.
-func Expand(words []string, env map[string]string) []string {
-	out := make([]string, len(words))
-	for i, word := range words {
-		out[i] = expand(word, env)
-	}
-	return out
-}
-
-func expand(s string, env map[string]string) string {
+func Expand(s string, env map[string]string) string {
 	var b strings.Builder
 	for {
 		before, after, found := strings.Cut(s, "$")

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// Set is a set of descriptors to wait for. Wake may be called at any time, by many
-// goroutines at once, until Close; all else by one goroutine.
+// Set is a set of descriptors to wait for. AddEnd and Wake may be called at any time,
+// by many goroutines at once, until Close; all else by one goroutine.
 type Set struct {
 	epoll  int
 	event  int // an eventfd, for Wake
@@ -24,6 +24,9 @@ const wakeKey = 1<<32 - 1
 // changes is what a descriptor is waited for: any change of what can be done with
 // it. Once is enough for its whole life.
 const changes = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | edge
+
+// end is a connection's: that it failed is told of in any case.
+const end = syscall.EPOLLRDHUP | edge
 
 const edge = 1 << 31 // syscall.EPOLLET, which is negative
 
@@ -51,6 +54,12 @@ func New() (*Set, error) {
 // Add begins to wait for changes of a descriptor, under a key below 1<<32 - 1. A
 // descriptor that is closed leaves the set by itself.
 func (s *Set) Add(fd int, key uint32) error { return s.add(fd, key, changes) }
+
+// AddEnd begins to wait for the end of a connection, under a key below 1<<32 - 1: that
+// its peer has closed it or broken it off, or that it has failed. What comes over it
+// is not told of. Once is enough for its whole life. A descriptor that is closed
+// leaves the set by itself.
+func (s *Set) AddEnd(fd int, key uint32) error { return s.add(fd, key, end) }
 
 func (s *Set) add(fd int, key, events uint32) error {
 	e := syscall.EpollEvent{Events: events, Fd: int32(key)}

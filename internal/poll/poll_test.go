@@ -5,6 +5,7 @@ package poll_test
 import (
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,5 +108,32 @@ func TestATimeoutPasses(t *testing.T) {
 	}
 	if waits > 100 {
 		t.Errorf("it did not wait, %d times", waits)
+	}
+}
+
+func TestTheEndOfAConnectionIsToldAndNothingElse(t *testing.T) {
+	s := set(t)
+	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(ends[0])
+	if err := s.AddEnd(ends[0], 7); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := syscall.Write(ends[1], []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(t, s, 0); len(got) != 0 {
+		t.Errorf("a byte has come, and it tells of %v", got)
+	}
+	if err := syscall.Close(ends[1]); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(t, s, time.Minute); !slices.Equal(got, []uint32{7}) {
+		t.Errorf("got %v, want the end", got)
+	}
+	if got := wait(t, s, 0); len(got) != 0 {
+		t.Errorf("nothing is new, and it tells of %v", got)
 	}
 }

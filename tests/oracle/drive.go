@@ -45,9 +45,19 @@ func perform(pod side) error {
 }
 
 // await polls until done, and reports whether it was in time. The sides have
-// nothing to wait on: the kubelet tells nobody when it has looked.
+// nothing to wait on: the kubelet tells nobody when it has looked. Nor does either
+// tell of all its changes at one time, so that it must be done for a while.
 func await(done func() bool, most time.Duration) bool {
-	for end := time.Now().Add(most); !done(); time.Sleep(20 * time.Millisecond) {
+	const (
+		pause = 20 * time.Millisecond
+		calm  = 5 // polls
+	)
+	end := time.Now().Add(most)
+	for n := 0; n < calm; time.Sleep(pause) {
+		n++
+		if !done() {
+			n = 0
+		}
 		if time.Now().After(end) {
 			return false
 		}

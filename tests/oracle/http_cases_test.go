@@ -7,18 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// handlerRows are the differences between the handlers that are wanted: by K
-// number, what ours do instead and why.
-var handlerRows = map[string]string{
-	"K71":  "a body that breaks off or stalls is a failure, since the target is at fault; with an unaccepted status the body does not matter",
-	"K78":  "how the command ended is told before its output, and counts for the bound on both",
-	"K85":  "what cannot be a request is refused when the handler is made, and the field is named",
-	"K86":  "what is no link with a path is a path; the kubelet fails it for ever, since it finds no host in it",
-	"K92":  "a head of more than 64 KiB is refused; net/http takes 10 MiB",
-	"K94":  "a host is the same in upper and lower case, as RFC 3986 says",
-	"K112": "an empty host is no address; it does not mean this machine",
-}
-
 func statusCases() (cases []httpCase) {
 	for _, n := range []int{200, 201, 202, 203, 204, 205, 206, 207, 226, 299, 300, 304, 305, 306, 310, 399, 400, 401, 403, 404, 405, 408, 410, 418, 429, 451, 499, 500, 501, 502, 503, 504, 599, 600, 700, 999} {
 		cases = append(cases, httpCase{name: fmt.Sprintf("status %d", n), path: fmt.Sprintf("/status/%d", n)})

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
 	_ "k8s.io/kubernetes/pkg/apis/core/install" // events need a scheme that knows pods
 	"k8s.io/kubernetes/pkg/kubelet/prober"
 	"k8s.io/kubernetes/pkg/kubelet/status"
@@ -57,7 +58,7 @@ type kubePod struct {
 
 // newKubelet returns the kubelet's side. It goes with the test.
 func newKubelet(t testing.TB) *kubelet {
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // one that says nothing
 	k := &kubelet{ctx: ctx, pods: map[types.UID]*kubePod{}, updated: make(chan *kubePod, 1<<16)}
 	metrics.NewKubeRegistry().MustRegister(prober.ProberResults, prober.ProberDuration)
 	var working sync.WaitGroup

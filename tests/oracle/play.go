@@ -37,6 +37,7 @@ type line struct {
 	tries int    // it has had so far; 0 once it needs no more
 	of    int    // its number
 	seen  int    // tcp: how many attempts this step had
+	life  int    // the life of which something was published last
 
 	notes    []note
 	attempts []begun
@@ -57,10 +58,11 @@ type note struct {
 	at   time.Time
 }
 
-// begun is an attempt: when it began, and how it was answered.
+// begun is an attempt: when it began, at which life, and how it was answered.
 type begun struct {
 	at     time.Time
 	step   int
+	life   int
 	letter byte
 }
 
@@ -136,7 +138,7 @@ func (l *line) fetch(attempt, step int) {
 	if l.left != "" {
 		l.now, l.left = l.left[0], l.left[1:]
 	}
-	l.attempts = append(l.attempts, begun{time.Now(), step, l.now})
+	l.attempts = append(l.attempts, begun{time.Now(), step, l.life, l.now})
 }
 
 // finish notes the answer of an attempt that has had its tries.
@@ -161,7 +163,7 @@ func (p *play) kernel(at spot, letter byte) {
 	defer p.mu.Unlock()
 	l := p.lines[at]
 	l.seen++
-	l.attempts = append(l.attempts, begun{time.Now(), p.step, letter})
+	l.attempts = append(l.attempts, begun{time.Now(), p.step, l.life, letter})
 	l.note(p.step, "answer "+string(letter))
 	if l.seen <= l.enough() {
 		p.moved()
@@ -184,6 +186,7 @@ func (p *play) publish(at spot, life int, v probe.Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
+	l.life = life
 	l.note(p.step, fmt.Sprintf("publish %v of life %d", v, life))
 }
 

@@ -133,6 +133,17 @@ func (s *Script) follows(c *Container, code int) bool {
 	return false
 }
 
+// lifeAt returns the number of a container's life after a step.
+func (s *Script) lifeAt(container string, n int) int {
+	var l life
+	for _, step := range s.Steps[:n+1] {
+		if step.Container == container {
+			l = l.after(step, true)
+		}
+	}
+	return l.number
+}
+
 // isLeft reports whether the pod's deletion is ever asked for.
 func (s *Script) isLeft() bool {
 	return s.Deleting || slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Terminate })

@@ -137,12 +137,8 @@ func (c tcpCase) sonde(port int) found {
 	return found{result.Outcome.String(), meant(result), nil}
 }
 
-func TestTCPHandlersAgree(t *testing.T) {
-	for _, c := range tcpCases() {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			port := c.listen(t)
-			agree(t, "the two", c.wanted, c.kubelet(port), c.sonde(port))
-		})
-	}
+// agrees compares the attempts of both sides.
+func (c tcpCase) agrees(t *testing.T) {
+	port := c.listen(t)
+	agree(t, "the two", c.wanted, c.kubelet(port), c.sonde(port))
 }

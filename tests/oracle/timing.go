@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -35,6 +34,14 @@ func sondeTiming(probe.Kind) Timing {
 	return Timing{Early: 10 * time.Millisecond, Late: 0, Least: 0.5, Most: 1.5}
 }
 
+// sheddingTiming is ours on a machine that was so late that turns of passing
+// probes were given up, each at most one in a row.
+func sheddingTiming(kind probe.Kind) Timing {
+	t := sondeTiming(kind)
+	t.Most++
+	return t
+}
+
 // Tolerance is what is allowed to a machine that is not late at all.
 const Tolerance = 300 * time.Millisecond
 
@@ -43,27 +50,31 @@ func punctual(p *play, timing func(probe.Kind) Timing, tolerance time.Duration) 
 	var all []Difference
 	for _, at := range p.spots() {
 		l := p.lines[at]
-		if step, problem := l.punctual(p, timing(at.kind), tolerance); problem != "" {
+		if step, problem := l.punctual(p, at.container, timing(at.kind), tolerance); problem != "" {
 			all = append(all, Difference{p.script, at.container, at.kind, step, "timing", problem, ""})
 		}
 	}
 	return all
 }
 
-func (l *line) punctual(p *play, t Timing, tolerance time.Duration) (step int, problem string) {
+func (l *line) punctual(p *play, container string, t Timing, tolerance time.Duration) (step int, problem string) {
 	period := time.Duration(l.check.Period) * time.Second
 	within := func(least, most, got time.Duration) bool { return least-tolerance <= got && got <= most+tolerance }
 	for i, a := range l.attempts {
-		if i == 0 || !p.quiet(l.attempts[i-1].step, a.step) {
+		if i == 0 {
 			continue
 		}
-		gap, took := a.at.Sub(l.attempts[i-1].at), l.recent(i)
+		before := l.attempts[i-1]
+		if before.life != a.life || !p.quiet(before.step, a.step) {
+			continue
+		}
+		gap, took := a.at.Sub(before.at), l.recent(i)
 		least := max(0, scale(t.Least, period)-took)
 		if !within(least, scale(t.Most, period)+took, gap) {
 			return a.step, fmt.Sprintf("attempt %d came %v after the one before, want %v to %v", i+1, gap, least, scale(t.Most, period)+took)
 		}
 	}
-	return l.firstPunctual(p, t, within)
+	return l.firstPunctual(p, container, t, within)
 }
 
 func scale(f float64, d time.Duration) time.Duration { return time.Duration(f * float64(d)) }
@@ -95,14 +106,14 @@ func (p *play) quiet(from, to int) bool {
 }
 
 // firstPunctual looks at the first attempts of lives that begin with Start.
-func (l *line) firstPunctual(p *play, t Timing, within func(least, most, got time.Duration) bool) (step int, problem string) {
+func (l *line) firstPunctual(p *play, container string, t Timing, within func(least, most, got time.Duration) bool) (step int, problem string) {
 	if l.gated(p.script) {
 		return 0, ""
 	}
 	delay := time.Duration(l.check.Delay) * time.Second
 	for i, a := range l.attempts {
 		n := p.starts(a.step)
-		if n < 0 || a.at.Before(l.adopted(n)) || i > 0 && p.starts(l.attempts[i-1].step) == n || !p.quiet(n, a.step) {
+		if n < 0 || a.life != p.script.lifeAt(container, n) || i > 0 && l.attempts[i-1].life == a.life || !p.quiet(n, a.step) {
 			continue
 		}
 		got, late := a.at.Sub(p.began[n]), scale(t.Late, time.Duration(l.check.Period)*time.Second)
@@ -111,17 +122,6 @@ func (l *line) firstPunctual(p *play, t Timing, within func(least, most, got tim
 		}
 	}
 	return 0, ""
-}
-
-// adopted returns when a side took notice of a step: what it attempts before is
-// about the life before.
-func (l *line) adopted(step int) time.Time {
-	for _, n := range l.notes {
-		if n.step >= step && strings.HasPrefix(n.what, "publish") {
-			return n.at
-		}
-	}
-	return time.Time{}
 }
 
 // gated reports whether a probe waits for a startup probe, or has one's answers

@@ -131,8 +131,10 @@
 // key that the plugin chooses (1 to MaxKey bytes). The descriptor is closed by it,
 // the connection is not. A connection that was held under the key before is closed. Held
 // takes it back, with a new descriptor, or returns -ENOENT; it is closed at the
-// end of the attempt unless it is held again. All of a probe's held connections are
-// closed when an attempt traps, and when the probe is removed or changed.
+// end of the attempt unless it is held again. When a held connection ends, the host may
+// make the probe's next attempt at once instead of at its turn: the plugin finds the
+// end as it uses the connection. All of a probe's held connections are closed when an
+// attempt traps, and when the probe is removed or changed.
 //
 // # Module wasi_snapshot_preview1
 //

@@ -71,8 +71,12 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return guest.FailWith("redis.dial", err)
 	}
 	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		// An error shows itself with the first read.
+		_ = c.SetDeadline(deadline)
+	}
 	if _, err := c.Write(s.commands); err != nil {
-		return guest.FailWith("redis.protocol", err)
+		return guest.FailWith("redis.write", err)
 	}
 	in := bufio.NewReaderSize(c, maxLine)
 	if s.Password != "" {
@@ -93,20 +97,11 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return parseReplication(text).judge(s)
 }
 
-// dial connects. The connection ends with the attempt.
-func dial(ctx context.Context, t guest.Target[settings]) (c *guest.Conn, err error) {
+func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
 	if s := t.Settings; s.TLS != nil {
-		c, err = t.DialTLS(ctx, ":"+s.Port, *s.TLS)
-	} else {
-		c, err = t.Dial(ctx, "tcp", ":"+s.Port)
+		return t.DialTLS(ctx, ":"+s.Port, *s.TLS)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if end, ok := ctx.Deadline(); ok {
-		err = c.SetDeadline(end)
-	}
-	return c, err
+	return t.Dial(ctx, "tcp", ":"+t.Settings.Port)
 }
 
 // expect reads a reply, and returns what the attempt is when it is another one.

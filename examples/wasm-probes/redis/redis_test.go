@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
@@ -15,7 +17,9 @@ func TestRedis(t *testing.T) {
 	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
 		t.Run("ARealServer", func(t *testing.T) { realServer(t, way) })
 		t.Run("Logins", func(t *testing.T) { logins(t, way) })
+		t.Run("TLS", func(t *testing.T) { overTLS(t, way) })
 		t.Run("Replication", func(t *testing.T) { replicas(t, way) })
+		t.Run("AConnectionIsNotEnough", func(t *testing.T) { onlyAccepts(t, way) })
 		t.Run("OddAnswers", func(t *testing.T) { oddAnswers(t, way) })
 		t.Run("WrongSettingsAreNamed", func(t *testing.T) { wrongSettings(t, way) })
 	})
@@ -38,17 +42,50 @@ func logins(t *testing.T, way lab.Way) {
 	good := way.Must(t, fmt.Sprintf(`{"port": %q, "password": "geheim"}`, port))
 	lab.Until(t, good, guest.Success)
 	for settings, reason := range map[string]string{
-		`"password": "geheim", "role": "primary"`:                           "",
+		`"password": "geheim", "role": "primary"`:                          "",
 		`"username": "probe", "password": "auchgeheim"`:                    "",
 		`"username": "probe", "password": "auchgeheim", "role": "primary"`: "redis.auth", // it may not ask INFO
-		`"password": "falsch"`:                                              "redis.auth",
-		`"role": "primary"`:                                                 "redis.auth",
+		`"password": "falsch"`:                                             "redis.auth",
+		`"role": "primary"`:                                                "redis.auth",
 	} {
 		want := guest.Failure
 		if reason == "" {
 			want = guest.Success
 		}
 		lab.Expect(t, way.Must(t, fmt.Sprintf(`{"port": %q, %s}`, port, settings)), want, reason)
+	}
+}
+
+func overTLS(t *testing.T, way lab.Way) {
+	cert, key, authority := lab.CertificateFiles(t, nil)
+	secure := lab.FreePort(t)
+	_, plain := server(t, "--tls-port", secure, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	with := func(port, tls string) lab.Attempt {
+		return way.Must(t, fmt.Sprintf(`{"port": %q, "tls": {%s}}`, port, tls))
+	}
+	pem, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := fmt.Sprintf(`"ca_pem": %q, "cert_pem": %q, "key_pem": %q`, authority, authority, string(pem))
+	lab.Until(t, with(secure, shows), guest.Success)
+	lab.Expect(t, with(secure, ""), guest.Failure, "tls.untrusted")
+	for what, a := range map[string]lab.Attempt{
+		"no certificate":          with(secure, fmt.Sprintf(`"ca_pem": %q`, authority)),
+		"no TLS where it is":      way.Must(t, fmt.Sprintf(`{"port": %q}`, secure)),
+		"TLS where there is none": with(plain, shows),
+	} {
+		if r := a(300 * time.Millisecond); r.Outcome != guest.Failure {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+}
+
+func onlyAccepts(t *testing.T, way lab.Way) {
+	port := lab.Serve(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	a := way.Must(t, fmt.Sprintf(`{"port": %q}`, port))
+	if r := a(200 * time.Millisecond); r.Outcome != guest.Failure || r.Reason != "tcp.timeout" {
+		t.Errorf("a server that never answers: %+v", r)
 	}
 }
 

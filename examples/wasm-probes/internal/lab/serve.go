@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -98,6 +99,25 @@ func Certificate(t testing.TB) (tls.Certificate, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, string(text)
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, asPEM("CERTIFICATE", raw)
+}
+
+// CertificateFiles writes a Certificate and its key to two files of an account, and
+// returns their paths beside the certificate as PEM.
+func CertificateFiles(t testing.TB, owner *syscall.Credential) (cert, key, authority string) {
+	t.Helper()
+	pair, authority := Certificate(t)
+	raw, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := Dir(t, owner)
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	File(t, owner, cert, authority)
+	File(t, owner, key, asPEM("PRIVATE KEY", raw))
+	return cert, key, authority
+}
+
+func asPEM(kind string, raw []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}))
 }

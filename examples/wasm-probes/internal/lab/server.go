@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"net"
 	"os/exec"
 	"strconv"
@@ -18,6 +19,7 @@ type Server struct {
 	Args []string // and its arguments
 	Dir  string   // where it runs
 	User *syscall.Credential
+	End  syscall.Signal // what Kill sends; default SIGKILL
 
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -57,10 +59,17 @@ func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
 	}
-	s.signal(syscall.SIGKILL)
+	s.signal(cmp.Or(s.End, syscall.SIGKILL))
+	s.signal(syscall.SIGCONT) // a frozen one would not hear of its end
+	group := -s.cmd.Process.Pid
+	last := time.AfterFunc(killAfter, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+	defer last.Stop()
 	_ = s.cmd.Wait() // it says that it was killed
 	s.cmd = nil
 }
+
+// killAfter is how long a server may take to end by itself.
+const killAfter = 10 * time.Second
 
 // Freeze stops the server from doing anything, and returns when it does nothing. Its
 // connections stay.

@@ -1,0 +1,102 @@
+package tcpprobe_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// The tests in this file have the cases of upstream's pkg/probe/tcp and of its
+// TestGetTCPAddrParts; tests/upstream.md sets both side by side.
+
+// A port that is none is a mistake of who writes it down: the kubelet dials it and
+// fails, here no handler is made of it.
+func TestUpstreamTcpHealthChecker(t *testing.T) {
+	target := serveHTTP(t)
+	wantResult(t, attempt(t, tcpprobe.Config{Port: strconv.Itoa(int(target.Ports["db"]))}, target, plenty), probe.Success, "")
+	if _, err := tcpprobe.New(tcpprobe.Config{Port: "-1"}); err == nil || err.Error() != "port is -1, it must be from 1 to 65535" {
+		t.Errorf("the error of port -1 is %v", err)
+	}
+}
+
+func TestUpstreamGetTCPAddrParts(t *testing.T) {
+	listening := serveTCP(t, func(net.Conn) {})
+	found := probe.Target{Name: "test", Address: listening.Address, Ports: map[string]uint16{"found": listening.Ports["db"]}}
+	for _, test := range []struct {
+		name, port string
+		ok         bool
+	}{
+		{"a number below 1", "-1", false},
+		{"no port", "", false},
+		{"a name that is not found", "not-found", false},
+		{"a name that is found", "found", true},
+		{"a number", strconv.Itoa(int(found.Ports["found"])), true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h, err := tcpprobe.New(tcpprobe.Config{Port: test.port})
+			if err == nil {
+				err = h.Check(found)
+			}
+			if (err == nil) != test.ok {
+				t.Fatalf("the error is %v, want none: %v", err, test.ok)
+			}
+			if test.ok {
+				wantResult(t, h.Probe(t.Context(), found), probe.Success, "")
+			}
+		})
+	}
+}
+
+// Upstream makes 600 attempts per second for a minute, which a machine's ports last
+// for only if they are free again soon, and skips that by default. Here the ports are
+// counted that attempts leave behind.
+func TestUpstreamTCPPortExhaustion(t *testing.T) {
+	for name, test := range map[string]struct {
+		config tcpprobe.Config
+		left   bool
+	}{
+		"plain":     {tcpprobe.Config{Port: "db"}, true},
+		"half open": {tcpprobe.Config{Port: "db", HalfOpen: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := targetOf(listen(t, "tcp", "127.0.0.1:0").Addr())
+			if waiting(t, target) != 0 {
+				t.Skip("somebody has used this port just now")
+			}
+			h, err := tcpprobe.New(test.config)
+			if err != nil {
+				t.Skip(err)
+			}
+			for range 100 {
+				wantResult(t, h.Probe(t.Context(), target), probe.Success, "")
+			}
+			if got := waiting(t, target); (got > 0) != test.left {
+				t.Errorf("100 attempts have left %d ports waiting, want some: %v", got, test.left)
+			}
+		})
+	}
+}
+
+// waiting counts this side's connections to a target. Those of attempts that are over
+// wait for the other side's end, or for stray packets, and still hold their ports.
+func waiting(t *testing.T, target probe.Target) (n int) {
+	t.Helper()
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		t.Skip("this system does not tell its connections: ", err)
+	}
+	remote := fmt.Sprintf(":%04X", target.Ports["db"])
+	for line := range strings.Lines(string(table)) {
+		// The fields are a number, the local and the remote address, and more.
+		if f := strings.Fields(line); len(f) > 2 && strings.HasSuffix(f[2], remote) {
+			n++
+		}
+	}
+	return n
+}

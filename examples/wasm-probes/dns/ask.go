@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// Bounds of what a server sends.
+const (
+	maxDatagram = 64 << 10 // a message is never longer, by its format
+	maxRecords  = 256      // that are looked at
+	maxStrays   = 100      // datagrams that are no answer to the question
+)
+
+// answer is what a server has said to the question.
+type answer struct {
+	rcode         dnsmessage.RCode
+	authoritative bool
+	truncated     bool
+	records       []string // those of the type that was asked for
+}
+
+// errStray says that a message is no answer to the question: a late one to an earlier
+// question, or a forged one.
+var errStray = errors.New("the answer is to another question")
+
+// ask sends the question and reads the answer.
+func ask(ctx context.Context, t guest.Target[settings], network string) (answer, error) {
+	s := t.Settings
+	c, err := dial(ctx, t, network)
+	if err != nil {
+		return answer{}, err
+	}
+	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		// An error shows itself with the first read.
+		_ = c.SetDeadline(deadline)
+	}
+	id := newID()
+	query, err := s.query(id)
+	if err != nil {
+		return answer{}, err
+	}
+	if network == "udp" {
+		return s.overUDP(c, id, query)
+	}
+	return s.overTCP(c, id, query)
+}
+
+func dial(ctx context.Context, t guest.Target[settings], network string) (net.Conn, error) {
+	if s := t.Settings; s.TLS != nil {
+		return t.DialTLS(ctx, ":"+s.Port, *s.TLS)
+	}
+	return t.Dial(ctx, network, ":"+t.Settings.Port)
+}
+
+// newID returns a number that others cannot guess.
+func newID() uint16 {
+	var b [2]byte
+	rand.Read(b[:]) // it never fails
+	return binary.BigEndian.Uint16(b[:])
+}
+
+// query returns the question as a message.
+func (s *settings) query(id uint16) ([]byte, error) {
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: id, RecursionDesired: s.Recursion},
+		Questions: []dnsmessage.Question{s.question},
+	}
+	return m.Pack()
+}
+
+// overUDP sends a datagram and waits for the one that answers it.
+func (s *settings) overUDP(c net.Conn, id uint16, query []byte) (answer, error) {
+	if _, err := c.Write(query); err != nil {
+		return answer{}, err
+	}
+	b := make([]byte, maxDatagram)
+	for range maxStrays {
+		n, err := c.Read(b)
+		if err != nil {
+			return answer{}, err
+		}
+		if a, err := s.read(b[:n], id); !errors.Is(err, errStray) {
+			return a, err
+		}
+	}
+	return answer{}, fmt.Errorf("%w, as were %d before it", errStray, maxStrays)
+}
+
+// overTCP sends a message behind its length and reads one that is sent so (RFC 1035,
+// section 4.2.2).
+func (s *settings) overTCP(c net.Conn, id uint16, query []byte) (answer, error) {
+	if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...)); err != nil {
+		return answer{}, err
+	}
+	var length [2]byte
+	if _, err := io.ReadFull(c, length[:]); err != nil {
+		return answer{}, err
+	}
+	b := make([]byte, binary.BigEndian.Uint16(length[:]))
+	if _, err := io.ReadFull(c, b); err != nil {
+		return answer{}, err
+	}
+	return s.read(b, id)
+}
+
+// read reads a message.
+func (s *settings) read(b []byte, id uint16) (answer, error) {
+	var p dnsmessage.Parser
+	head, err := p.Start(b)
+	if err != nil || head.ID != id || !head.Response {
+		return answer{}, errStray
+	}
+	if err := s.sameQuestion(&p, head.RCode); err != nil {
+		return answer{}, err
+	}
+	a := answer{rcode: head.RCode, authoritative: head.Authoritative, truncated: head.Truncated}
+	if a.truncated {
+		return a, nil // what is there may end anywhere
+	}
+	a.records, err = s.records(&p)
+	return a, err
+}
+
+// sameQuestion holds a message to repeating the question. A server that cannot read a
+// question need not repeat it.
+func (s *settings) sameQuestion(p *dnsmessage.Parser, code dnsmessage.RCode) error {
+	all, err := p.AllQuestions()
+	if err == nil && len(all) == 0 && (code == dnsmessage.RCodeFormatError || code == dnsmessage.RCodeNotImplemented) {
+		return nil
+	}
+	if err != nil || len(all) != 1 {
+		return errStray
+	}
+	q, own := all[0], s.question
+	if q.Type != own.Type || q.Class != own.Class || !strings.EqualFold(q.Name.String(), own.Name.String()) {
+		return errStray
+	}
+	return nil
+}
+
+// records returns the records of the type that was asked for. Those on the way to them,
+// of the type CNAME, are passed by.
+func (s *settings) records(p *dnsmessage.Parser) ([]string, error) {
+	var all []string
+	for range maxRecords {
+		head, err := p.AnswerHeader()
+		if errors.Is(err, dnsmessage.ErrSectionDone) {
+			return all, nil
+		}
+		if err == nil && head.Type != s.question.Type {
+			err = p.SkipAnswer()
+		} else if err == nil {
+			all, err = appendRecord(all, p)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the answer cannot be read: %w", err)
+		}
+	}
+	return nil, fmt.Errorf("the answer has more than %d records", maxRecords)
+}
+
+func appendRecord(all []string, p *dnsmessage.Parser) ([]string, error) {
+	r, err := p.Answer()
+	if err != nil {
+		return nil, err
+	}
+	if text, ok := record(r.Body); ok {
+		all = append(all, text)
+	}
+	return all, nil
+}

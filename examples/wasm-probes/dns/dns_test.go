@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
+	"github.com/sonde-probe/sonde/guest"
+)
+
+type settingsOf = map[string]any
+
+// with returns settings as JSON.
+func with(port, name string, more settingsOf) string {
+	all := settingsOf{"port": port, "name": name}
+	for name, value := range more {
+		all[name] = value
+	}
+	text, _ := json.Marshal(all) // of strings, numbers and bools it never fails
+	return string(text)
+}
+
+func TestThePlugin(t *testing.T) {
+	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
+		t.Run("ItReadsEachTypeOfRecord", func(t *testing.T) { eachType(t, way) })
+		t.Run("ItHoldsAnswersToWhatIsExpected", func(t *testing.T) { answers(t, way) })
+		t.Run("ItAsksOverTLS", func(t *testing.T) { overTLS(t, way) })
+		t.Run("ItFollowsAServersFates", func(t *testing.T) { fates(t, way) })
+		t.Run("ItTakesNoStrangersAnswer", func(t *testing.T) { strangers(t, way) })
+		t.Run("ItStandsHostileAnswers", func(t *testing.T) { hostileAnswers(t, way) })
+		t.Run("ItChecksItsSettings", func(t *testing.T) { checksSettings(t, way) })
+	})
+}
+
+// eachType asks for each type, over UDP and TCP.
+func eachType(t *testing.T, way lab.Way) {
+	port := start(t)
+	cases := []struct{ name, kind, want string }{
+		{"www.lab.test", "A", "192.0.2.7"},
+		{"www.lab.test.", "A", "192.0.2.8"},
+		{"www.lab.test", "AAAA", "2001:DB8:0::7"},
+		{"alias.lab.test", "CNAME", "www.lab.test."},
+		{"alias.lab.test", "A", "192.0.2.7"},
+		{"lab.test", "MX", "10 mail.lab.test"},
+		{"lab.test", "NS", "NS1.lab.test"},
+		{"lab.test", "TXT", "v=spf1 -all"},
+		{"lab.test", "SOA", "ns1.lab.test root.lab.test 7 3600 600 86400 60"},
+		{"_sip._tcp.lab.test", "SRV", "1 2 5060 sip.lab.test"},
+		{"7.2.0.192.in-addr.arpa", "PTR", "www.lab.test"},
+	}
+	for _, c := range cases {
+		for _, network := range []string{"udp", "tcp"} {
+			settings := settingsOf{"network": network, "type": c.kind, "answers": []string{c.want}}
+			if got := way.Must(t, with(port, c.name, settings))(lab.Timeout); got.Outcome != guest.Success {
+				t.Errorf("%s %s over %s: %+v", c.name, c.kind, network, got)
+			}
+		}
+	}
+}
+
+func answers(t *testing.T, way lab.Way) {
+	port := start(t)
+	cases := []struct {
+		name, ask string
+		more      settingsOf
+		outcome   guest.Outcome
+		reason    string
+		detail    string
+	}{
+		{"no expectation", "www.lab.test", nil, guest.Success, "", `www.lab.test A: NOERROR, "192.0.2.7", "192.0.2.8"`},
+		{"a missing record", "www.lab.test", settingsOf{"answers": []string{"192.0.2.99"}}, guest.Failure, "dns.records", "192.0.2.99"},
+		{"too few records", "www.lab.test", settingsOf{"least": 3}, guest.Failure, "dns.records", "want 3 or more"},
+		{"no records", "lab.test", nil, guest.Failure, "dns.records", "no records"},
+		{"no records, which is right", "lab.test", settingsOf{"least": 0}, guest.Success, "", "no records"},
+		{"no such name", "nxdomain.lab.test", nil, guest.Failure, "dns.rcode", "NXDOMAIN, no records, want NOERROR"},
+		{"no such name, which is right", "nxdomain.lab.test", settingsOf{"rcode": "NXDOMAIN"}, guest.Success, "", ""},
+		{"a name that should not be", "www.lab.test", settingsOf{"rcode": "NXDOMAIN"}, guest.Failure, "dns.rcode", "NOERROR"},
+		{"a server in trouble", "servfail.lab.test", nil, guest.Failure, "dns.rcode", "SERVFAIL"},
+		{"a server that refuses", "refused.lab.test", nil, guest.Failure, "dns.rcode", "REFUSED"},
+		{"authority", "www.lab.test", settingsOf{"authoritative": true, "recursion": false}, guest.Success, "", ""},
+		{"no authority", "foreign.lab.test", settingsOf{"authoritative": true}, guest.Failure, "dns.authoritative", ""},
+		{"more than a datagram holds", "large.lab.test", settingsOf{"least": 100}, guest.Success, "", "and 90 more"},
+	}
+	for _, c := range cases {
+		got := lab.Expect(t, way.Must(t, with(port, c.ask, c.more)), c.outcome, c.reason)
+		if !strings.Contains(got.Detail, c.detail) {
+			t.Errorf("%s: the detail is %q, want %q", c.name, got.Detail, c.detail)
+		}
+	}
+}
+
+func overTLS(t *testing.T, way lab.Way) {
+	certificate, authority := lab.Certificate(t)
+	port := startTLS(t, certificate)
+	trusting := settingsOf{"network": "tcp", "tls": settingsOf{"ca_pem": authority}}
+	lab.Expect(t, way.Must(t, with(port, "www.lab.test", trusting)), guest.Success, "")
+	wary := settingsOf{"network": "tcp", "tls": settingsOf{}}
+	lab.Expect(t, way.Must(t, with(port, "www.lab.test", wary)), guest.Failure, "tls.untrusted")
+}
+
+func fates(t *testing.T, way lab.Way) {
+	for _, network := range []string{"udp", "tcp"} {
+		port := lab.FreePort(t)
+		server := lab.Start(t, &lab.Server{Name: os.Args[0], Args: []string{"serve", port}})
+		server.Turns(t, way.Must(t, with(port, "www.lab.test", settingsOf{"network": network})))
+	}
+}
+
+// reply makes a right answer of a query: one address of its name.
+func reply(query []byte) []byte {
+	const response, one = 0x80, 1
+	m := append([]byte{}, query...)
+	m[2] |= response
+	m[7] = one
+	return append(m, "\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x07"...)
+}
+
+// changed returns a right answer after a change.
+func changed(query []byte, change func(m []byte)) []byte {
+	m := reply(query)
+	change(m)
+	return m
+}
+
+// wrong returns what an attacker, who sees no questions, might send.
+func wrong(query []byte) [][]byte {
+	return [][]byte{
+		nil,
+		[]byte("x"),
+		bytes.Repeat([]byte{0xff}, 5000),
+		changed(query, func(m []byte) { m[0]++ }),               // another number
+		changed(query, func(m []byte) { m[2] &= 0x7f }),         // no answer
+		changed(query, func(m []byte) { m[13]++ }),              // another name
+		changed(query, func(m []byte) { m[len(query)-3] = 28 }), // another type
+		changed(query, func(m []byte) { m[5] = 0 }),             // no question
+		changed(query, func(m []byte) { m[5] = 2 }),             // two questions
+	}
+}
+
+// strangers sends wrong answers before the right one, and then only wrong ones.
+func strangers(t *testing.T, way lab.Way) {
+	late := hostile(t, func(query []byte) [][]byte { return append(wrong(query), reply(query)) })
+	lab.Expect(t, way.Must(t, with(late, "www.lab.test", nil)), guest.Success, "")
+
+	flood := hostile(t, func(query []byte) [][]byte {
+		var all [][]byte
+		for range maxStrays {
+			all = append(all, changed(query, func(m []byte) { m[0]++ }))
+		}
+		return all
+	})
+	lab.Expect(t, way.Must(t, with(flood, "www.lab.test", nil)), guest.Failure, "dns.protocol")
+}
+
+// hostileAnswers sends answers that cannot be read.
+func hostileAnswers(t *testing.T, way lab.Way) {
+	cases := []struct {
+		name   string
+		answer func(query []byte) []byte
+		detail string
+	}{
+		{"a name that points to itself", func(query []byte) []byte {
+			return changed(query, func(m []byte) { m[len(query)+1] = byte(len(query)) })
+		}, "cannot be read"},
+		{"a name behind the end", func(query []byte) []byte {
+			return changed(query, func(m []byte) { m[len(query)], m[len(query)+1] = 0xff, 0xff })
+		}, "cannot be read"},
+		{"a record that is cut off", func(query []byte) []byte {
+			m := reply(query)
+			return m[:len(m)-1]
+		}, "cannot be read"},
+		{"fewer records than it says", func(query []byte) []byte {
+			return changed(query, func(m []byte) { m[7] = 2 })
+		}, "cannot be read"},
+		{"more records than are looked at", func(query []byte) []byte {
+			m := reply(query)
+			one := m[len(query):]
+			for range maxRecords {
+				m = append(m, one...)
+			}
+			binary.BigEndian.PutUint16(m[6:], maxRecords+1)
+			return m
+		}, "more than"},
+	}
+	for _, c := range cases {
+		port := hostile(t, func(query []byte) [][]byte { return [][]byte{c.answer(query)} })
+		got := lab.Expect(t, way.Must(t, with(port, "www.lab.test", nil)), guest.Failure, "dns.protocol")
+		if !strings.Contains(got.Detail, c.detail) {
+			t.Errorf("%s: the detail is %q, want %q", c.name, got.Detail, c.detail)
+		}
+	}
+	hostileStreams(t, way)
+}
+
+// hostileStreams sends bytes over TCP that are no answer.
+func hostileStreams(t *testing.T, way lab.Way) {
+	cases := []struct{ says, reason string }{
+		{"", "tcp.closed"},
+		{"\x00", "tcp.closed"},
+		{"\x00\x00", "dns.protocol"},
+		{"\xff\xffshort", "tcp.closed"},
+		{"HTTP/1.1 400 Bad Request\r\n\r\n", "tcp.closed"},
+	}
+	for _, c := range cases {
+		port := lab.Serve(t, func(conn net.Conn) {
+			b := make([]byte, 512)
+			_, _ = conn.Read(b) // a close before that would be a reset
+			_, _ = io.WriteString(conn, c.says)
+		})
+		lab.Expect(t, way.Must(t, with(port, "www.lab.test", settingsOf{"network": "tcp"})), guest.Failure, c.reason)
+	}
+}
+
+func checksSettings(t *testing.T, way lab.Way) {
+	long := strings.Repeat("a", 64)
+	cases := map[string][]string{
+		"name": {
+			with("53", "", nil), with("53", "a..b", nil), with("53", long+".test", nil), with("53", strings.Repeat("a.", 128), nil),
+			`{"port": "53"}`,
+		},
+		"type":    {with("53", "a", settingsOf{"type": "ANY"}), with("53", "a", settingsOf{"type": "a"})},
+		"rcode":   {with("53", "a", settingsOf{"rcode": "0"})},
+		"network": {with("53", "a", settingsOf{"network": "tls"})},
+		"tls":     {with("53", "a", settingsOf{"tls": settingsOf{}})},
+		"least":   {with("53", "a", settingsOf{"least": -1})},
+		"answers": {
+			with("53", "a", settingsOf{"answers": []string{"x"}, "rcode": "NXDOMAIN"}),
+			with("53", "a", settingsOf{"answers": []string{"www.lab.test"}}),
+			with("53", "a", settingsOf{"answers": []string{"192.0.2.7"}, "type": "AAAA"}),
+		},
+	}
+	for field, all := range cases {
+		for _, settings := range all {
+			lab.Refused(t, way, settings, field)
+		}
+	}
+	if _, err := way(t, lab.Target{}, with("53", ".", settingsOf{"type": "NS"})); err != nil {
+		t.Errorf("the root is refused: %v", err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	s := &settings{Name: "www.lab.test", Type: "A", Rcode: "NOERROR", Least: 1, Network: "udp"}
+	if err := s.Prepare(); err != nil {
+		f.Fatal(err)
+	}
+	query, err := s.query(7)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(query)
+	f.Add(reply(query))
+	for _, m := range wrong(query) {
+		f.Add(m)
+	}
+	f.Fuzz(func(t *testing.T, m []byte) {
+		a, err := s.read(m, 7)
+		if len(a.records) > maxRecords {
+			t.Errorf("%d records of %d bytes", len(a.records), len(m))
+		}
+		if r := s.judge(a); err == nil && r.Outcome == guest.Success && a.rcode != dnsmessage.RCodeSuccess {
+			t.Errorf("%x is judged as %+v", m, r)
+		}
+	})
+}

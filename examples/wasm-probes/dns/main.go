@@ -1,0 +1,134 @@
+// Dns is a plugin that asks a DNS server a question, over UDP, TCP or TLS, and looks
+// at the answer.
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+type settings struct {
+	Port          string     `sonde:"port" default:"53" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
+	Network       string     `sonde:"network" default:"udp" doc:"udp, with tcp for what is truncated; or tcp"`
+	Name          string     `sonde:"name,required" doc:"what to ask for: a domain name"`
+	Type          string     `sonde:"type" default:"A" doc:"the type of the records to ask for: A, AAAA, CNAME, MX, NS, PTR, SOA, SRV or TXT"`
+	Rcode         string     `sonde:"rcode" default:"NOERROR" doc:"what the server must answer with: NOERROR, NXDOMAIN, SERVFAIL, REFUSED, …"`
+	Answers       []string   `sonde:"answers" doc:"records that must be there, each as text: 192.0.2.7, or 10 mail.example.org"`
+	Least         int        `sonde:"least" default:"1" doc:"how many records of the type must be there, where rcode is NOERROR"`
+	Recursion     bool       `sonde:"recursion" default:"true" doc:"whether to ask for recursion; false asks what the server knows itself"`
+	Authoritative bool       `sonde:"authoritative" doc:"whether the answer must be authoritative"`
+	TLS           *guest.TLS `sonde:"tls" doc:"asks over TLS; needs network = \"tcp\""`
+
+	question dnsmessage.Question
+	rcode    dnsmessage.RCode
+	answers  []string // as record writes them
+}
+
+// Prepare makes the question.
+func (s *settings) Prepare() error {
+	name := s.Name
+	if !strings.HasSuffix(name, ".") {
+		name += "."
+	}
+	kind, knownType := types()[s.Type]
+	rcode, knownCode := rcodes()[s.Rcode]
+	packed, err := packName(name)
+	switch {
+	case s.Name == "":
+		return &guest.FieldError{Field: "name", Problem: `must not be empty; the root is "."`}
+	case err != nil:
+		return &guest.FieldError{Field: "name", Problem: fmt.Sprintf("is %.300q: %v", s.Name, err)}
+	case !knownType:
+		return &guest.FieldError{Field: "type", Problem: fmt.Sprintf("is %q, it must be one of %s", s.Type, names(types()))}
+	case !knownCode:
+		return &guest.FieldError{Field: "rcode", Problem: fmt.Sprintf("is %q, it must be one of %s", s.Rcode, names(rcodes()))}
+	case s.Network != "udp" && s.Network != "tcp":
+		return &guest.FieldError{Field: "network", Problem: fmt.Sprintf("is %q, it must be udp or tcp", s.Network)}
+	case s.TLS != nil && s.Network != "tcp":
+		return &guest.FieldError{Field: "tls", Problem: `needs network = "tcp"`}
+	case s.Least < 0:
+		return &guest.FieldError{Field: "least", Problem: "must not be negative"}
+	case len(s.Answers) > 0 && rcode != dnsmessage.RCodeSuccess:
+		return &guest.FieldError{Field: "answers", Problem: "needs rcode = NOERROR"}
+	}
+	s.question = dnsmessage.Question{Name: packed, Type: kind, Class: dnsmessage.ClassINET}
+	s.rcode = rcode
+	return s.expect()
+}
+
+// expect reads the records that are expected.
+func (s *settings) expect() error {
+	for _, a := range s.Answers {
+		text, err := normal(a, s.question.Type)
+		if err != nil {
+			return &guest.FieldError{Field: "answers", Problem: fmt.Sprintf("has %.300q: %v", a, err)}
+		}
+		s.answers = append(s.answers, text)
+	}
+	return nil
+}
+
+// attempt asks once.
+func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
+	s := t.Settings
+	a, err := ask(ctx, t, s.Network)
+	if err == nil && a.truncated && s.Network == "udp" {
+		a, err = ask(ctx, t, "tcp")
+	}
+	if err != nil {
+		return guest.FailWith("dns.protocol", err)
+	}
+	t.Gauge("records", float64(len(a.records)))
+	return s.judge(a)
+}
+
+// judge says what an answer means.
+func (s *settings) judge(a answer) guest.Result {
+	told := s.told(a)
+	switch {
+	case a.rcode != s.rcode:
+		return guest.Fail("dns.rcode", fmt.Sprintf("%s, want %s", told, s.Rcode))
+	case s.Authoritative && !a.authoritative:
+		return guest.Fail("dns.authoritative", told+", not authoritative")
+	case s.rcode == dnsmessage.RCodeSuccess && len(a.records) < s.Least:
+		return guest.Fail("dns.records", fmt.Sprintf("%s, want %d or more", told, s.Least))
+	}
+	for i, want := range s.answers {
+		if !slices.Contains(a.records, want) {
+			return guest.Fail("dns.records", fmt.Sprintf("%s; %.300q is not among them", told, s.Answers[i]))
+		}
+	}
+	return guest.Succeed(told)
+}
+
+// maxTold bounds how many records people are shown.
+const maxTold = 10
+
+// told tells people what came back.
+func (s *settings) told(a answer) string {
+	text := fmt.Sprintf("%s %s: %s", s.Name, s.Type, codeName(a.rcode))
+	if len(a.records) == 0 {
+		return text + ", no records"
+	}
+	for _, r := range a.records[:min(len(a.records), maxTold)] {
+		text += fmt.Sprintf(", %.300q", r)
+	}
+	if more := len(a.records) - maxTold; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func init() {
+	guest.Register(guest.Plugin{
+		Name: "dns", Version: "1.0.0", Doc: "asks a DNS server a question and looks at the answer",
+	}, attempt)
+}
+
+func main() { guest.Main() }

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/miekg/dns"
+)
+
+// zone is what the server knows, in the words of a zone file.
+const zone = `
+www.lab.test. A 192.0.2.7
+www.lab.test. A 192.0.2.8
+www.lab.test. AAAA 2001:db8::7
+alias.lab.test. CNAME www.lab.test.
+alias.lab.test. A 192.0.2.7
+lab.test. MX 10 Mail.lab.test.
+lab.test. NS ns1.lab.test.
+lab.test. TXT "v=spf1 " "-all"
+lab.test. SOA ns1.lab.test. root.lab.test. 7 3600 600 86400 60
+_sip._tcp.lab.test. SRV 1 2 5060 sip.lab.test.
+7.2.0.192.in-addr.arpa. PTR www.lab.test.
+`
+
+// answerer answers from the zone, as a server that has authority for it. A name that
+// begins with an rcode is answered with it; large.lab.test has many addresses, and
+// foreign.lab.test is known without authority.
+func answerer() dns.HandlerFunc {
+	known := records()
+	return func(w dns.ResponseWriter, query *dns.Msg) {
+		m := new(dns.Msg).SetReply(query)
+		question := query.Question[0]
+		m.Authoritative = !strings.HasPrefix(question.Name, "foreign.")
+		first, _, _ := strings.Cut(question.Name, ".")
+		m.Rcode = dns.StringToRcode[strings.ToUpper(first)]
+		for _, r := range known {
+			head := r.Header()
+			if head.Name == question.Name && (head.Rrtype == question.Qtype || head.Rrtype == dns.TypeCNAME) {
+				m.Answer = append(m.Answer, r)
+			}
+		}
+		if w.RemoteAddr().Network() == "udp" {
+			m.Truncate(dns.MinMsgSize)
+		}
+		_ = w.WriteMsg(m) // who has gone away is not answered
+	}
+}
+
+// records reads the zone.
+func records() []dns.RR {
+	var known []dns.RR
+	p := dns.NewZoneParser(strings.NewReader(zone+many()), "", "")
+	p.SetDefaultTTL(60)
+	for r, ok := p.Next(); ok; r, ok = p.Next() {
+		known = append(known, r)
+	}
+	if err := p.Err(); err != nil {
+		panic(err) // a mistake in this file
+	}
+	return known
+}
+
+// many returns more records than fit in a datagram.
+func many() string {
+	text := "foreign.lab.test. A 192.0.2.9\n"
+	for i := range 100 {
+		text += fmt.Sprintf("large.lab.test. A 192.0.2.%d\n", i)
+	}
+	return text
+}
+
+// start serves over UDP and TCP on one port of 127.0.0.1, and returns it.
+func start(t testing.TB) string {
+	t.Helper()
+	l, c := listenBoth(t)
+	serve(t, &dns.Server{Listener: l, Handler: answerer()})
+	serve(t, &dns.Server{PacketConn: c, Handler: answerer()})
+	return portOf(l.Addr())
+}
+
+// startTLS serves over TLS.
+func startTLS(t testing.TB, certificate tls.Certificate) string {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, &dns.Server{Listener: l, Handler: answerer()})
+	return portOf(l.Addr())
+}
+
+// listenBoth listens on a port that is free for both.
+func listenBoth(t testing.TB) (net.Listener, net.PacketConn) {
+	t.Helper()
+	for range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := net.ListenPacket("udp", l.Addr().String()); err == nil {
+			return l, c
+		}
+		l.Close()
+	}
+	t.Fatal("no port is free for both tcp and udp")
+	return nil, nil
+}
+
+func portOf(a net.Addr) string {
+	_, port, _ := net.SplitHostPort(a.String())
+	return port
+}
+
+// serve runs a server until the test ends.
+func serve(t testing.TB, s *dns.Server) {
+	t.Helper()
+	ready := make(chan struct{})
+	s.NotifyStartedFunc = func() { close(ready) }
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.ActivateAndServe(); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	<-ready
+	t.Cleanup(func() {
+		if err := s.Shutdown(); err != nil {
+			t.Error(err)
+		}
+		running.Wait()
+	})
+}
+
+// hostile answers each datagram with those that answer makes of it, on a port of
+// 127.0.0.1, which it returns.
+func hostile(t testing.TB, answer func(query []byte) [][]byte) string {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		b := make([]byte, dns.MinMsgSize)
+		for {
+			n, from, err := c.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			for _, datagram := range answer(b[:n]) {
+				_, _ = c.WriteTo(datagram, from) // who has gone away is not answered
+			}
+		}
+	})
+	t.Cleanup(func() { c.Close(); running.Wait() })
+	return strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port)
+}
+
+// TestMain makes this program a server of its own when it is called as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) != 3 || os.Args[1] != "serve" {
+		os.Exit(m.Run())
+	}
+	handler := answerer()
+	failed := make(chan error)
+	for _, network := range []string{"udp", "tcp"} {
+		s := &dns.Server{Addr: "127.0.0.1:" + os.Args[2], Net: network, Handler: handler}
+		go func() { failed <- s.ListenAndServe() }()
+	}
+	fmt.Fprintln(os.Stderr, <-failed)
+	os.Exit(1)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// The test in this file has the cases of upstream's pkg/probe/grpc, and those call
+// errors that the kubelet words one by one; tests/upstream.md sets both side by side.
+
+// health answers calls of Check as told: with a state, or with another status of the
+// call.
+type health struct {
+	state  byte
+	status string        // default: ok
+	sleeps time.Duration // before the answer, or until the caller has gone
+}
+
+func (h health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case <-time.After(h.sleeps):
+	case <-r.Context().Done():
+	}
+	w.Header().Set("Content-Type", "application/grpc")
+	w.Header().Set(http.TrailerPrefix+"Grpc-Status", statusOK)
+	if h.status != "" {
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", h.status)
+		return
+	}
+	_, _ = w.Write([]byte{0, 0, 0, 0, 2, responseStatus << 3, h.state})
+}
+
+// serveHealth serves HTTP at a port, of version 2 or of version 1 only.
+func serveHealth(t *testing.T, h http.Handler, http2 bool) (port string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: h, Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(!http2)
+	server.Protocols.SetUnencryptedHTTP2(http2)
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	_, port, _ = net.SplitHostPort(listener.Addr().String())
+	return port
+}
+
+func TestUpstreamGrpcProber(t *testing.T) {
+	const plenty, short = 10 * time.Second, 300 * time.Millisecond
+	plain := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "res") })
+	tests := []struct {
+		name    string
+		handler http.Handler
+		http2   bool
+		timeout time.Duration
+		outcome guest.Outcome
+		reason  string // how it begins
+		detail  string // what it contains
+	}{
+		{"a server of HTTP/1", plain, false, plenty, guest.Failure, "grpc.protocol", ""},
+		{"not serving", health{state: 2}, true, plenty, guest.Failure, "grpc.not_serving", "NOT_SERVING"},
+		{"too slow", health{state: serving, sleeps: time.Minute}, true, short, guest.Failure, "tcp.timeout", ""},
+		{"serving", health{state: serving}, true, plenty, guest.Success, "", "SERVING"},
+		{"a server without the protocol", health{status: unimplemented}, true, plenty, guest.Failure, "grpc.unimplemented", "grpc.health.v1.Health"},
+		{"a service that is not known", health{status: notFound}, true, plenty, guest.Failure, "grpc.service_unknown", ""},
+		{"another status", health{status: "13"}, true, plenty, guest.Failure, "grpc.status", "status 13"},
+	}
+	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
+		for _, test := range tests {
+			t.Run(test.name, func(t *testing.T) {
+				probing := way.Must(t, `{"port": "`+serveHealth(t, test.handler, test.http2)+`"}`)
+				if r := probing(test.timeout); r.Outcome != test.outcome || !strings.HasPrefix(r.Reason, test.reason) || !strings.Contains(r.Detail, test.detail) {
+					t.Errorf("got %+v, want %v %q with %q", r, test.outcome, test.reason, test.detail)
+				}
+			})
+		}
+		t.Run("nobody is there", func(t *testing.T) {
+			// The kubelet tries until its timeout is over; a refusal is an answer here.
+			if r := way.Must(t, `{"port": "`+lab.FreePort(t)+`"}`)(plenty); r.Outcome != guest.Failure || r.Reason != "tcp.refused" {
+				t.Errorf("got %+v", r)
+			}
+		})
+	})
+}

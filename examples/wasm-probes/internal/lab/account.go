@@ -1,0 +1,84 @@
+package lab
+
+import (
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// Account returns the user that a server runs as which refuses to be root's. It is
+// nil, which is the user of the test, unless that is root. It skips the test when
+// there is no such user.
+func Account(t testing.TB, name string) *syscall.Credential {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		t.Skipf("the server cannot be root's: %v", err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+// Dir returns a directory of an account, which is removed when the test ends. Those
+// of testing.T can only be entered by the test's user.
+func Dir(t testing.TB, owner *syscall.Credential) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sonde-lab-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	give(t, owner, dir)
+	return dir
+}
+
+// File writes a file that an account alone may read.
+func File(t testing.TB, owner *syscall.Credential, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	give(t, owner, path)
+}
+
+func give(t testing.TB, owner *syscall.Credential, path string) {
+	t.Helper()
+	if owner == nil {
+		return
+	}
+	if err := os.Chown(path, int(owner.Uid), int(owner.Gid)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Run runs a program of an account to its end. It skips the test when the program is
+// missing.
+func Run(t testing.TB, owner *syscall.Credential, name string, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("%s is not installed", name)
+	}
+	c := exec.Command(name, args...)
+	c.Dir = "/" // which every account may enter
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Pdeathsig: syscall.SIGKILL}
+	if text, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, text)
+	}
+}

@@ -1,0 +1,73 @@
+// Postgres is a plugin that logs in to a PostgreSQL server and asks it something, by
+// the ordinary client library: pgconn, which is what pgx speaks with.
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+type settings struct {
+	Port     string        `sonde:"port" default:"5432" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
+	User     string        `sonde:"user,required" doc:"the user to log in as"`
+	Password string        `sonde:"password,sensitive" doc:"its password; default: none"`
+	Database string        `sonde:"database" default:"postgres" doc:"the database to connect to"`
+	Query    string        `sonde:"query" doc:"a query that must return a row; default: login is enough"`
+	Expect   string        `sonde:"expect" doc:"what the first column of its first row must be, as text; default: anything"`
+	Role     string        `sonde:"role" doc:"what the server must be: primary, or standby, which is in recovery; default: either"`
+	MaxLag   time.Duration `sonde:"max_lag" doc:"how old the last change may be that a standby has, unless it has all that its primary has sent; default: any age"`
+	TLS      *guest.TLS    `sonde:"tls" doc:"makes the connection over TLS"`
+}
+
+// The roles.
+const (
+	primary = "primary"
+	standby = "standby"
+)
+
+// Prepare checks what goes with what.
+func (s *settings) Prepare() error {
+	switch {
+	case s.User == "":
+		return &guest.FieldError{Field: "user", Problem: "must not be empty"}
+	case s.Database == "":
+		return &guest.FieldError{Field: "database", Problem: "must not be empty"}
+	case s.Role != "" && s.Role != primary && s.Role != standby:
+		return &guest.FieldError{Field: "role", Problem: "must be primary or standby"}
+	case s.MaxLag < 0:
+		return &guest.FieldError{Field: "max_lag", Problem: "must not be negative"}
+	case s.MaxLag > 0 && s.Role == primary:
+		return &guest.FieldError{Field: "max_lag", Problem: "goes with a standby only"}
+	case s.Expect != "" && s.Query == "":
+		return &guest.FieldError{Field: "query", Problem: "must be set, as expect is"}
+	}
+	return nil
+}
+
+// attempt logs in, and asks what there is to ask.
+func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
+	s := t.Settings
+	c, err := login(ctx, t)
+	if err != nil {
+		return failed(err)
+	}
+	defer c.end(ctx)
+	r := guest.Succeed("logged in to PostgreSQL " + c.ParameterStatus("server_version"))
+	if s.Role != "" || s.MaxLag > 0 {
+		r = recovery(ctx, c, s)
+	}
+	if r.Outcome == guest.Success && s.Query != "" {
+		r = query(ctx, c, s, r.Detail)
+	}
+	return r
+}
+
+func init() {
+	guest.Register(guest.Plugin{
+		Name: "postgres", Version: "1.0.0", Doc: "logs in to a PostgreSQL server, and asks it something",
+	}, attempt)
+}
+
+func main() { guest.Main() }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// query asks the operator's query. What is already known comes with the result.
+func query(ctx context.Context, c session, s *settings, known string) guest.Result {
+	row, err := firstRow(ctx, c, limited(ctx, s.Query))
+	switch {
+	case errors.Is(err, errNoRow):
+		return guest.Fail("postgres.expect", errNoRow.Error())
+	case err != nil:
+		return failed(err)
+	}
+	got := ""
+	if len(row) > 0 {
+		got = string(row[0])
+	}
+	if s.Expect != "" && got != s.Expect {
+		return guest.Fail("postgres.expect", fmt.Sprintf("the query returns %.200q, not %.200q", got, s.Expect))
+	}
+	return guest.Succeed(fmt.Sprintf("%s; the query returns %.200q", known, got))
+}
+
+var errNoRow = errors.New("the query returns no row")
+
+// firstRow returns the first row of what a query returns, as text. What comes behind
+// it is not read, so that the connection is of no more use.
+func firstRow(ctx context.Context, c session, sql string) ([][]byte, error) {
+	answer := c.Exec(ctx, sql)
+	for answer.NextResult() {
+		if rows := answer.ResultReader(); rows.NextRow() {
+			return rows.Values(), nil
+		}
+	}
+	if err := answer.Close(); err != nil {
+		return nil, err
+	}
+	return nil, errNoRow
+}
+
+// limited returns a query that the server ends by itself shortly before the attempt
+// ends. It would wait for a lock, say, long after the attempt had given up, and the
+// attempts of an hour would take all its connections. LOCAL is for poolers, behind
+// which the next client gets the same connection.
+func limited(ctx context.Context, sql string) string {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return sql
+	}
+	left := time.Until(deadline)
+	left -= min(left/10, 50*time.Millisecond)
+	return fmt.Sprintf("SET LOCAL statement_timeout = %d; %s", max(left.Milliseconds(), 1), sql)
+}
+
+// askRecovery asks whether the server is a standby and, if so, how many seconds ago
+// the last change was made that it has: 0 when it hears from its primary and has all
+// that it has heard of, and nothing when it has not seen a change since its start.
+const askRecovery = `SELECT pg_is_in_recovery(), CASE
+	WHEN NOT pg_is_in_recovery() THEN 0
+	WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() AND EXISTS (SELECT FROM pg_stat_wal_receiver) THEN 0
+	ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END`
+
+// unknown is the lag of a standby that cannot tell it.
+const unknown time.Duration = -1
+
+// recovery asks for the server's role and judges it.
+func recovery(ctx context.Context, c session, s *settings) guest.Result {
+	results, err := c.Exec(ctx, limited(ctx, askRecovery)).ReadAll()
+	if err != nil {
+		return failed(err)
+	}
+	role, lag, ok := parseRecovery(results)
+	switch {
+	case !ok:
+		return guest.Fail("postgres.protocol", "the server does not say what its role is")
+	case s.Role != "" && role != s.Role:
+		return guest.Fail("postgres.role", fmt.Sprintf("the server is a %s, not a %s", role, s.Role))
+	case role == primary:
+		return guest.Succeed(role)
+	case lag == unknown && s.MaxLag > 0:
+		return guest.Fail("postgres.lag", "the standby has not seen a change since its start, and does not hear from its primary or lacks what it has heard")
+	case lag == unknown:
+		return guest.Succeed("standby that has not seen a change since its start")
+	case s.MaxLag > 0 && lag > s.MaxLag:
+		return guest.Fail("postgres.lag", fmt.Sprintf("the last change that the standby has is %v old, at most %v are allowed", lag, s.MaxLag))
+	}
+	return guest.Succeed(fmt.Sprintf("standby whose lag is %v", lag))
+}
+
+// parseRecovery reads the answer to askRecovery, which comes last.
+func parseRecovery(results []*pgconn.Result) (role string, lag time.Duration, ok bool) {
+	if len(results) == 0 {
+		return "", 0, false
+	}
+	rows := results[len(results)-1].Rows
+	if len(rows) != 1 || len(rows[0]) != 2 {
+		return "", 0, false
+	}
+	if lag, ok = parseSeconds(string(rows[0][1])); !ok {
+		return "", 0, false
+	}
+	role, ok = map[string]string{"t": standby, "f": primary}[string(rows[0][0])]
+	return role, lag, ok
+}
+
+// parseSeconds reads a number of seconds. It is below 0 where the primary's clock is
+// ahead.
+func parseSeconds(text string) (time.Duration, bool) {
+	if text == "" {
+		return unknown, true
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds > -1e9 && seconds < 1e9) { // NaN neither
+		return 0, false
+	}
+	return time.Duration(max(seconds, 0) * float64(time.Second)).Round(time.Millisecond), true
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// cluster is a PostgreSQL server and its data, which is that of a superuser called
+// postgres, with the password "geheim".
+type cluster struct {
+	*lab.Server
+	port  string
+	owner *syscall.Credential
+}
+
+// program returns where a program of PostgreSQL is. Debian has them in no path.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if err != nil || len(found) == 0 {
+		t.Skipf("%s of PostgreSQL is not installed", name)
+	}
+	return found[len(found)-1]
+}
+
+// start makes a cluster and starts it with settings such as "ssl=on".
+func start(t *testing.T, settings ...string) cluster {
+	t.Helper()
+	owner := lab.Account(t, "postgres")
+	dir := lab.Dir(t, owner)
+	password := filepath.Join(lab.Dir(t, owner), "password")
+	lab.File(t, owner, password, "geheim\n")
+	lab.Run(t, owner, program(t, "initdb"), "-D", dir, "--username=postgres", "--pwfile="+password,
+		"--auth-host=scram-sha-256", "--auth-local=trust", "--no-sync", "--locale=C", "--encoding=UTF8")
+	return serve(t, owner, dir, settings...)
+}
+
+// standbyOf copies a cluster and starts the copy, which follows the first one.
+func standbyOf(t *testing.T, c cluster, settings ...string) cluster {
+	t.Helper()
+	dir := lab.Dir(t, c.owner)
+	lab.Run(t, c.owner, program(t, "pg_basebackup"), "-D", dir, "-d", c.url("postgres", "geheim", "postgres"),
+		"--checkpoint=fast", "--write-recovery-conf", "--no-sync")
+	return serve(t, c.owner, dir, settings...)
+}
+
+func serve(t *testing.T, owner *syscall.Credential, dir string, settings ...string) cluster {
+	t.Helper()
+	port := lab.FreePort(t)
+	args := []string{"-D", dir, "-h", "127.0.0.1", "-p", port, "-k", dir, "-F", "-c", "wal_retrieve_retry_interval=100ms"}
+	for _, s := range settings {
+		args = append(args, "-c", s)
+	}
+	// SIGQUIT ends it and its children at once, and leaves no shared memory behind.
+	s := lab.Start(t, &lab.Server{Name: program(t, "postgres"), Args: args, Dir: dir, User: owner, End: syscall.SIGQUIT})
+	return cluster{s, port, owner}
+}
+
+func (c cluster) url(user, password, database string) string {
+	return "postgres://" + user + ":" + password + "@127.0.0.1:" + c.port + "/" + database + "?sslmode=disable"
+}
+
+// exec gives the server commands, as its superuser.
+func (c cluster) exec(t *testing.T, sql string) {
+	t.Helper()
+	conn := c.login(t)
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), sql).ReadAll(); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (c cluster) login(t *testing.T) *pgconn.PgConn {
+	t.Helper()
+	conn, err := pgconn.Connect(t.Context(), c.url("postgres", "geheim", "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// asks returns a probe of the server by its superuser. More are other settings, each
+// after a comma.
+func (c cluster) asks(t *testing.T, way lab.Way, more string) lab.Attempt {
+	t.Helper()
+	return way.Must(t, `{"port": "`+c.port+`", "user": "postgres", "password": "geheim"`+more+`}`)
+}
+
+// ready waits until the server answers.
+func (c cluster) ready(t *testing.T, way lab.Way) cluster {
+	t.Helper()
+	lab.Until(t, c.asks(t, way, ""), guest.Success)
+	return c
+}

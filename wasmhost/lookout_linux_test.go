@@ -1,0 +1,191 @@
+package wasmhost_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// keeps is a module that dials and holds a connection, and expects a byte over it in
+// each later attempt.
+func keeps(network, address, options string) []byte {
+	return wat(`%s %s (data 128 %q) (data 256 %q) (data 512 %q) (func $run (result i32) (local $fd i32)
+		i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s
+		if i32.const 128 i32.const %d i32.const 256 i32.const %d i32.const 512 i32.const %d i32.const 0 i32.const 0 call $dial local.set $fd
+		else local.get $fd i32.const 64 i32.const 1 call $read i32.const 1 i32.ne if i32.const 3 return end end
+		local.get $fd i32.const 32 i32.const 1 call $hold i32.eqz)`,
+		importNet, importHold, network, address, options, len(network), len(address), len(options))
+}
+
+// bell is a wake function that can be waited for.
+func bell() (wake func(), rung <-chan struct{}) {
+	c := make(chan struct{}, 8)
+	return func() { c <- struct{}{} }, c
+}
+
+// waking makes an attempt of which wake is told.
+func waking(t *testing.T, h *wasmhost.Handler, target probe.Target, wake func()) probe.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), plenty)
+	defer cancel()
+	return h.ProbeWaking(ctx, target, wake)
+}
+
+// within waits for something that must happen soon.
+func within(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(plenty):
+		t.Fatalf("%s did not come", what)
+	}
+}
+
+func TestAHeldConnectionThatEndsWakesItsProbeOnce(t *testing.T) {
+	ends := make(chan net.Conn, 1)
+	over := make(chan struct{})
+	defer close(over)
+	target := serve(t, func(conn net.Conn) { ends <- conn; <-over })
+	h := handler(t, load(t, wasmhost.Config{Module: keeps("tcp", ":db", "")}), nil)
+	wake, rung := bell()
+	wantResult(t, waking(t, h, target, wake), probe.Success, "")
+	peer := <-ends
+	if _, err := io.WriteString(peer, "xy"); err != nil { // what comes is no end, and is left for the plugin
+		t.Fatal(err)
+	}
+	wantResult(t, waking(t, h, target, wake), probe.Success, "")
+	if len(rung) != 0 {
+		t.Fatal("it was woken while the connection stood")
+	}
+	peer.Close()
+	within(t, "the wake", rung)
+	wantResult(t, waking(t, h, target, wake), probe.Success, "") // one byte is left, so it is held again
+	wantResult(t, waking(t, h, target, wake), probe.Failure, wasmhost.ReasonFailure)
+	if len(rung) != 0 {
+		t.Error("it was woken twice by one end")
+	}
+}
+
+func TestAnEndThatCameDuringTheAttemptWakesWhenItIsHeld(t *testing.T) {
+	closed := make(chan struct{})
+	target := serve(t, func(conn net.Conn) { conn.Close(); closed <- struct{}{} })
+	h := handler(t, load(t, wasmhost.Config{Module: keeps("tcp", ":db", "")}), nil)
+	wake, rung := bell()
+	go func() { <-closed }()
+	wantResult(t, waking(t, h, target, wake), probe.Success, "")
+	within(t, "the wake", rung)
+}
+
+func TestTheEndOfAnyNetworksConnectionWakes(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil) // for its certificate
+	server.StartTLS()
+	server.Close()
+	path := filepath.Join(t.TempDir(), "s")
+	local, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer local.Close()
+	remote, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remote.Close()
+	for _, test := range []struct {
+		network, address, options string
+		listener                  net.Listener
+	}{
+		{"unix", path, "", local},
+		{"tls", ":db", "verify=none", tls.NewListener(remote, &tls.Config{Certificates: server.TLS.Certificates})},
+	} {
+		t.Run(test.network, func(t *testing.T) {
+			accepted := accept(test.listener)
+			p := load(t, wasmhost.Config{
+				Module: keeps(test.network, test.address, test.options), Grant: wasmhost.Grant{Dial: []string{"target", "unix://" + path}},
+			})
+			wake, rung := bell()
+			wantResult(t, waking(t, handler(t, p, nil), targetOf(remote.Addr()), wake), probe.Success, "")
+			(<-accepted).Close()
+			within(t, "the wake", rung)
+		})
+	}
+}
+
+// accept takes one connection, and makes its handshake if there is one.
+func accept(l net.Listener) <-chan net.Conn {
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		if secure, ok := conn.(*tls.Conn); ok {
+			_ = secure.Handshake() // the client says what went wrong
+		}
+		accepted <- conn
+	}()
+	return accepted
+}
+
+func TestNobodyIsWokenByWhatTheHostCloses(t *testing.T) {
+	ended := make(chan struct{}, 1)
+	target := serve(t, func(conn net.Conn) { mute(conn); ended <- struct{}{} })
+	p := load(t, wasmhost.Config{Module: keeps("tcp", ":db", "")})
+	h := handler(t, p, nil)
+	wake, rung := bell()
+	wantResult(t, waking(t, h, target, wake), probe.Success, "")
+	h.Close()
+	within(t, "the end", ended)
+	if err := p.Close(t.Context()); err != nil { // ends the lookout
+		t.Fatal(err)
+	}
+	if len(rung) != 0 {
+		t.Error("it was woken by its own handler's close")
+	}
+}
+
+func TestTheEndOfAHeldConnectionTurnsTheVerdictBetweenTwoTurns(t *testing.T) {
+	ends := make(chan net.Conn, 8)
+	target := serve(t, func(conn net.Conn) { ends <- conn; mute(conn) })
+	id := probe.ID{Target: target.Name, Kind: probe.Liveness}
+	rule := probe.Rule{Period: time.Hour, Timeout: plenty, FailureThreshold: 1}
+	h := handler(t, load(t, wasmhost.Config{Module: keeps("tcp", ":db", "")}), nil)
+	e := engine.New(engine.Config{})
+	sub := e.Subscribe()
+	defer sub.Close()
+	if _, err := e.Apply(probe.Set{id: {Rule: rule, Target: target, Handler: h, HandlerName: "keeps"}}); err != nil {
+		t.Fatal(err)
+	}
+	e.Report(probe.Instance{Target: target.Name, ID: "a", Phase: probe.Running, Since: time.Now()})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- e.Run(ctx) }()
+	peer := <-ends
+	began := time.Now()
+	peer.Close()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), plenty)
+		status, err := sub.Next(ctx)
+		cancel()
+		if err != nil {
+			t.Fatalf("the verdict did not turn: %v", err)
+		}
+		if status.Verdict == probe.Failing {
+			break
+		}
+	}
+	t.Logf("the verdict turned after %v, with a period of %v", time.Since(began), rule.Period)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,5 +1,7 @@
 package probe
 
+import "time"
+
 // A Stepper is a Handler whose attempts need no goroutine while they wait: it
 // works on a descriptor that does not block, and the engine calls it whenever
 // there is something to be done. It must find what Probe finds.
@@ -21,6 +23,9 @@ type Attempt struct {
 	State  int    // the Stepper's own; 0 when an attempt begins
 	Buffer []byte // likewise; it may be kept for another attempt, whoever makes that
 	Result Result // to be filled in before StepDone
+
+	// Since is the Stepper's own too: when what it waits for has begun.
+	Since time.Time
 }
 
 // Event says why Step is called.
@@ -41,6 +46,6 @@ type Progress uint8
 // waits has been told by the system that it would block.
 const (
 	StepDone  Progress = iota // nothing: Result says what was found, and FD is closed
-	StepWait                  // call Step again when FD is ready
+	StepWait                  // call Step again when FD is ready; the first time, also if it is so already
 	StepBlock                 // call Probe instead: this attempt cannot be made in steps. FD is closed
 )

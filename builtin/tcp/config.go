@@ -76,7 +76,7 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{dialer: dialer}
+	h := &Handler{dialer: dialer, slow: c.ExpectRegex != ""}
 	if c.KeepAlive != nil {
 		h.keeper = newKeeper(*c.KeepAlive)
 	}

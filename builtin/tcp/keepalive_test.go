@@ -47,7 +47,7 @@ func newKeepAlive(t *testing.T, c tcpprobe.Config, target probe.Target) *keepAli
 	if c.KeepAlive == nil {
 		c.KeepAlive = &tcpprobe.KeepAlive{}
 	}
-	k := &keepAlive{handler(t, c), target, make(chan struct{}, 100)}
+	k := &keepAlive{handler(t, c).Handler, target, make(chan struct{}, 100)}
 	t.Cleanup(func() { k.Close() })
 	return k
 }

@@ -25,7 +25,9 @@ type Handler struct {
 	tls    *tls.Config // nil: none
 	send   []byte
 	met    func(answer []byte) bool // nil: an answer is not waited for
+	slow   bool                     // met takes longer than to search for bytes
 	keeper *keeper                  // nil: no connection is kept
+	odd    dial.OddPlaces           // where attempts cannot be made in steps
 }
 
 var _ probe.WakingHandler = (*Handler)(nil)
@@ -122,10 +124,16 @@ func (h *Handler) listen(ctx context.Context, conn net.Conn, took *probe.Phases)
 		case err != nil:
 			return unmet(ctx, len(answer), err)
 		case len(answer) == cap(answer):
-			return probe.Fail(probe.ReasonTCPExpect, "the first %d bytes of the answer are not what was expected", len(answer))
+			return unmetByAll(len(answer))
 		}
 	}
 	return probe.Fail(probe.ReasonTCPExpect, "the answer came in more than %d pieces and is not what was expected", maxReads)
+}
+
+// unmetByAll is the result of an answer of which all n bytes are seen that are
+// looked at.
+func unmetByAll(n int) probe.Result {
+	return probe.Fail(probe.ReasonTCPExpect, "the first %d bytes of the answer are not what was expected", n)
 }
 
 // unmet is the result of an answer that broke off after n bytes.

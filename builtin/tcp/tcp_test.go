@@ -24,13 +24,13 @@ const (
 	short  = 100 * time.Millisecond
 )
 
-func handler(t testing.TB, c tcpprobe.Config) *tcpprobe.Handler {
+func handler(t testing.TB, c tcpprobe.Config) prober {
 	t.Helper()
 	h, err := tcpprobe.New(c)
 	if err != nil {
 		t.Fatalf("New(%+v): %v", c, err)
 	}
-	return h
+	return prober{h, inSteps(t)}
 }
 
 func attempt(t testing.TB, c tcpprobe.Config, target probe.Target, timeout time.Duration) probe.Result {

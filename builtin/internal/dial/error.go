@@ -98,23 +98,33 @@ func byNumber(s step, err error) *Error {
 	if !errors.As(err, &number) {
 		return nil
 	}
-	if noMeans(number) {
-		return unknown(probe.ReasonTCPSource, err)
-	}
-	if s == unixStep {
+	if s == unixStep && !noMeans(number) {
 		return byUnixNumber(number, err)
 	}
+	outcome, why := ofNumber(number)
+	if why == "" {
+		return nil
+	}
+	return &Error{Outcome: outcome, Reason: why, Err: err}
+}
+
+// ofNumber classifies an error number of a TCP connection. The reason is empty
+// where it depends on what was being done.
+func ofNumber(number syscall.Errno) (probe.Outcome, probe.Reason) {
 	switch number {
 	case syscall.EINVAL, syscall.EACCES, syscall.EPERM: // the source address cannot go there, or a firewall here forbids it
-		return unknown(probe.ReasonTCPSource, err)
+		return probe.Unknown, probe.ReasonTCPSource
 	case syscall.ECONNREFUSED:
-		return failure(probe.ReasonTCPRefused, err)
+		return probe.Failure, probe.ReasonTCPRefused
 	case syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED:
-		return failure(probe.ReasonTCPReset, err)
+		return probe.Failure, probe.ReasonTCPReset
 	case syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN:
-		return failure(probe.ReasonTCPUnreachable, err)
+		return probe.Failure, probe.ReasonTCPUnreachable
 	}
-	return nil
+	if noMeans(number) {
+		return probe.Unknown, probe.ReasonTCPSource
+	}
+	return probe.Failure, ""
 }
 
 func byUnixNumber(number syscall.Errno, err error) *Error {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/builtin/internal/steptest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -172,7 +173,7 @@ func TestAResolverThatDoesNotAnswerEndsWithTheAttempt(t *testing.T) {
 }
 
 func TestAnAddressThatDoesNotAnswerLeavesTimeForTheNext(t *testing.T) {
-	full := fullListener(t, "127.0.0.3")
+	full := steptest.FullListener(t, "127.0.0.3")
 	port := full.Port()
 	taker, err := net.Listen("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), port).String())
 	if err != nil {
@@ -194,35 +195,6 @@ func TestAnAddressThatDoesNotAnswerLeavesTimeForTheNext(t *testing.T) {
 	defer cancel()
 	_, err = d.Open(late, "shop", port, new(probe.Phases))
 	wantError(t, err, probe.Failure, probe.ReasonTCPTimeout)
-}
-
-// fullListener returns the address of a listener whose backlog is full, so that
-// the system answers no more handshakes there.
-func fullListener(t *testing.T, address string) netip.AddrPort {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { syscall.Close(fd) })
-	at := &syscall.SockaddrInet4{Addr: netip.MustParseAddr(address).As4()}
-	if err := errors.Join(syscall.Bind(fd, at), syscall.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(name.(*syscall.SockaddrInet4).Port))
-	for range 10 {
-		conn, err := net.DialTimeout("tcp", to.String(), 50*time.Millisecond)
-		if err != nil {
-			return to
-		}
-		t.Cleanup(func() { conn.Close() })
-	}
-	t.Skip("this system's backlog has no end")
-	return to
 }
 
 func TestAUnixSocketWithAFullBacklogIsRefused(t *testing.T) {

@@ -1,0 +1,89 @@
+package steptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// steps makes an attempt in steps, and reports whether they have led to a result.
+func steps(ctx context.Context, h probe.Stepper, t probe.Target) (r probe.Result, ok bool) {
+	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		panic(err)
+	}
+	defer syscall.Close(epoll)
+	watched := -1
+	for a := (probe.Attempt{Target: t}); ; a.Event = next(ctx, epoll) {
+		switch h.Step(&a) {
+		case probe.StepDone:
+			return a.Result, true
+		case probe.StepBlock:
+			return probe.Result{}, false
+		}
+		if a.Event > probe.StepReady {
+			panic(fmt.Sprintf("the handler goes on after the event %d", a.Event))
+		}
+		if watched != a.FD {
+			watch(epoll, a.FD)
+			watched = a.FD
+		}
+	}
+}
+
+// changes are all that may happen to a socket; each is told once.
+const changes = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | 1<<31 // syscall.EPOLLET is negative
+
+func watch(epoll, fd int) {
+	e := syscall.EpollEvent{Events: changes, Fd: int32(fd)}
+	if err := syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd, &e); err != nil {
+		panic(err)
+	}
+}
+
+// next waits for the next event of an attempt.
+func next(ctx context.Context, epoll int) probe.Event {
+	var events [1]syscall.EpollEvent
+	for {
+		switch err := ctx.Err(); {
+		case errors.Is(err, context.DeadlineExceeded):
+			return probe.StepLate
+		case err != nil:
+			return probe.StepStop
+		}
+		n, err := syscall.EpollWait(epoll, events[:], 1) // so long may the end of ctx wait, in ms
+		switch {
+		case n > 0:
+			return probe.StepReady
+		case err != nil && err != syscall.EINTR:
+			panic(err)
+		}
+	}
+}
+
+// Descriptors returns how many files and sockets this process has open.
+func Descriptors(t testing.TB) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
+}
+
+// WaitForDescriptors waits until there are at most n open: a server closes its own
+// soon after an attempt has ended.
+func WaitForDescriptors(t testing.TB, n int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); Descriptors(t) > n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d descriptors are left over", Descriptors(t)-n)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package tcpprobe
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/sonde-probe/sonde/builtin/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+var _ probe.Stepper = (*Handler)(nil)
+
+// maxSlow bounds how much of an answer an expression is matched with in a step, in
+// bytes. It takes up to 50 µs.
+const maxSlow = 1 << 10
+
+// Step makes an attempt without a goroutine, on Linux, where that takes no more
+// than one connection to an IP address.
+func (h *Handler) Step(a *probe.Attempt) probe.Progress {
+	switch a.Event {
+	case probe.StepBegin:
+		return h.begin(a)
+	case probe.StepLate:
+		return dial.Done(a, h.late(a))
+	case probe.StepStop:
+		return dial.Done(a, dial.Result(dial.Stopped()))
+	}
+	return h.advance(a)
+}
+
+func (h *Handler) begin(a *probe.Attempt) probe.Progress {
+	a.FD = -1
+	_, at, ok := h.dialer.Spot(&a.Target)
+	if !ok || h.tls != nil || h.keeper != nil || h.odd.Has(at) {
+		return probe.StepBlock
+	}
+	switch turn, fault := h.dialer.Begin(a, at); turn {
+	case dial.Broken:
+		return dial.Done(a, h.dialer.Fault(a, fault))
+	case dial.Odd:
+		return probe.StepBlock
+	}
+	return h.advance(a)
+}
+
+// advance takes an attempt as far as it goes without waiting.
+func (h *Handler) advance(a *probe.Attempt) probe.Progress {
+	for {
+		turn, fault := h.dialer.Advance(a, h.send, probe.MaxDetail)
+		switch {
+		case turn == dial.Waits:
+			return probe.StepWait
+		case turn == dial.Broken:
+			return dial.Done(a, h.dialer.Fault(a, fault))
+		case turn == dial.Stands && h.met == nil:
+			return dial.Done(a, probe.Succeed(""))
+		case turn == dial.Odd, turn == dial.Heard && h.slow && len(a.Buffer) > maxSlow:
+			return h.leave(a)
+		case turn == dial.Heard && h.met(a.Buffer):
+			return dial.Done(a, probe.Succeed(""))
+		case turn == dial.Heard && len(a.Buffer) == probe.MaxDetail:
+			return dial.Done(a, unmetByAll(len(a.Buffer)))
+		case turn == dial.Ended:
+			return dial.Done(a, unmet(context.Background(), len(a.Buffer), io.EOF))
+		}
+	}
+}
+
+// leave gives an attempt, and for a while those at the same place, up to Probe.
+func (h *Handler) leave(a *probe.Attempt) probe.Progress {
+	if _, at, ok := h.dialer.Spot(&a.Target); ok {
+		h.odd.Add(at)
+	}
+	return dial.Leave(a)
+}
+
+func (h *Handler) late(a *probe.Attempt) probe.Result {
+	if result, ok := h.dialer.Late(a); ok {
+		return result
+	}
+	return unmet(context.Background(), len(a.Buffer), os.ErrDeadlineExceeded)
+}

@@ -1,0 +1,211 @@
+package tcpprobe_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/builtin/internal/steptest"
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestStepsAndProbeSayTheSame(t *testing.T) {
+	listener := listen(t, "tcp", "127.0.0.1:0")
+	nobody := targetOf(listener.Addr())
+	listener.Close()
+	const most = probe.MaxDetail
+	tests := map[string]struct {
+		config  tcpprobe.Config
+		target  probe.Target
+		timeout time.Duration
+	}{
+		"connected":                  {tcpprobe.Config{}, serveTCP(t, stay), plenty},
+		"half open":                  {tcpprobe.Config{HalfOpen: true}, serveTCP(t, stay), plenty},
+		"a source":                   {tcpprobe.Config{SourceAddress: "127.0.0.9"}, serveTCP(t, stay), plenty},
+		"nobody listens":             {tcpprobe.Config{}, nobody, plenty},
+		"a source, nobody listens":   {tcpprobe.Config{SourceAddress: "127.0.0.9"}, nobody, plenty},
+		"a source that is not ours":  {tcpprobe.Config{SourceAddress: "192.0.2.1"}, nobody, plenty},
+		"an address like IPv4":       {tcpprobe.Config{Host: "::ffff:127.0.0.1"}, nobody, plenty},
+		"an IPv6 address":            {tcpprobe.Config{Host: "::1"}, nobody, plenty},
+		"a multicast address":        {tcpprobe.Config{Host: "224.0.0.1"}, nobody, plenty},
+		"the broadcast address":      {tcpprobe.Config{Host: "255.255.255.255"}, nobody, plenty},
+		"reserved addresses":         {tcpprobe.Config{Host: "240.0.0.1"}, nobody, short},
+		"no handshake":               {tcpprobe.Config{}, fullTarget(t), short},
+		"no handshake to talk after": {tcpprobe.Config{Send: "PING"}, fullTarget(t), short},
+		"expected":                   {tcpprobe.Config{Send: "PING", Expect: "PONG"}, serveTCP(t, after("PONG", stay)), plenty},
+		"unexpected":                 {tcpprobe.Config{Send: "PING", Expect: "PONG"}, serveTCP(t, after("ERR")), plenty},
+		"unexpected, and long":       {tcpprobe.Config{Send: "PING", Expect: "PONG"}, serveTCP(t, after(strings.Repeat("x", 2*most), stay)), plenty},
+		"unexpected, and goes on":    {tcpprobe.Config{Send: "PING", Expect: "PONG"}, serveTCP(t, after("ERR", stay)), short},
+		"a short expression":         {tcpprobe.Config{Send: "PING", ExpectRegex: "PO[^X]G"}, serveTCP(t, after("PONG", stay)), plenty},
+		"silent":                     {tcpprobe.Config{Send: "PING", Expect: "PONG"}, serveTCP(t, stay), short},
+		"closed":                     {tcpprobe.Config{Send: "PING", Expect: "PONG"}, serveTCP(t, after("")), plenty},
+		"reset":                      {tcpprobe.Config{Send: "PING", Expect: "PONG"}, serveTCP(t, after("", reset)), plenty},
+		"reset after a word":         {tcpprobe.Config{Expect: "PONG"}, serveTCP(t, after("ERR", reset)), short},
+		"stuck":                      {tcpprobe.Config{Send: strings.Repeat("x", 32<<20)}, targetOf(listen(t, "tcp", "127.0.0.1:0").Addr()), short},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.config.Port = "db"
+			h := handler(t, test.config).Handler
+			got, stepped := inTime(t, test.timeout, h, test.target)
+			if !stepped {
+				t.Error("it was not made in steps")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
+			defer cancel()
+			if got, want := steptest.Told(got), steptest.Told(h.Probe(ctx, test.target)); got != want {
+				t.Errorf("in steps  %+v\nby Probe  %+v", got, want)
+			}
+		})
+	}
+}
+
+// inTime makes an attempt in steps.
+func inTime(t *testing.T, timeout time.Duration, h probe.Stepper, target probe.Target) (r probe.Result, stepped bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return steptest.Probe(ctx, h, target)
+}
+
+// fullTarget answers no handshake.
+func fullTarget(t *testing.T) probe.Target {
+	at := steptest.FullListener(t, "127.0.0.1")
+	return targetOf(net.TCPAddrFromAddrPort(at))
+}
+
+func TestWhatStepsCannotTellIsLeftToProbe(t *testing.T) {
+	no := false
+	tests := map[string]struct {
+		config tcpprobe.Config
+		target probe.Target
+	}{
+		"a name":                 {tcpprobe.Config{Port: "db", Host: "localhost"}, serveTCP(t, stay)},
+		"tls":                    {tcpprobe.Config{Port: "db", TLS: &tcpprobe.TLS{Verify: &no}}, serveTCP(t, stay)},
+		"a unix socket":          {tcpprobe.Config{UnixSocket: "/nowhere"}, probe.Target{}},
+		"a kept connection":      {tcpprobe.Config{Port: "db", KeepAlive: &tcpprobe.KeepAlive{}}, serveTCP(t, stay)},
+		"no address":             {tcpprobe.Config{Port: "db"}, probe.Target{}},
+		"another family":         {tcpprobe.Config{Port: "db", SourceAddress: "::1"}, serveTCP(t, stay)},
+		"very many pieces":       {tcpprobe.Config{Port: "db", Expect: "no"}, serveTCP(t, drip)},
+		"a large expression":     {tcpprobe.Config{Port: "db", ExpectRegex: "no"}, serveTCP(t, send(strings.Repeat("x", 2000)))},
+		"no machine":             {tcpprobe.Config{Port: "db"}, probe.Target{Address: "0.0.0.0", Ports: map[string]uint16{"db": 1}}},
+		"an address with a zone": {tcpprobe.Config{Port: "db", Host: "fe80::1%lo"}, serveTCP(t, stay)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := handler(t, test.config).Handler
+			defer h.Close()
+			if got, stepped := inTime(t, short, h, test.target); stepped {
+				t.Errorf("it was made in steps, and found %+v", got)
+			}
+		})
+	}
+}
+
+func TestWhereStepsCannotTellIsRemembered(t *testing.T) {
+	var conns atomic.Int32
+	long := serveTCP(t, func(conn net.Conn) {
+		conns.Add(1)
+		io.WriteString(conn, strings.Repeat("x", 2000)+"ok")
+		stay(conn)
+	})
+	short := serveTCP(t, send("ok"))
+	h := handler(t, tcpprobe.Config{Port: "db", ExpectRegex: "ok$"}).Handler
+	for range 5 {
+		got, _ := inTime(t, plenty, h, long)
+		wantResult(t, got, probe.Success, "")
+		if got, stepped := inTime(t, plenty, h, short); !stepped || got.Outcome != probe.Success {
+			t.Errorf("the other target got %+v, in steps: %v", got, stepped)
+		}
+	}
+	if got := conns.Load(); got != 6 {
+		t.Errorf("5 attempts made %d connections, want 6", got)
+	}
+}
+
+func TestMuchIsSentByAndBy(t *testing.T) {
+	sent := strings.Repeat("0123456789abcdef", 1<<20) // more than a socket takes at once
+	got := make(chan string, 1)
+	target := serveTCP(t, func(conn net.Conn) {
+		b := make([]byte, len(sent))
+		n, _ := io.ReadFull(conn, b)
+		got <- string(b[:n])
+		io.WriteString(conn, "done")
+		stay(conn)
+	})
+	result, stepped := inTime(t, plenty, handler(t, tcpprobe.Config{Port: "db", Send: sent, Expect: "done"}).Handler, target)
+	wantResult(t, result, probe.Success, "")
+	if !stepped {
+		t.Error("it was not made in steps")
+	}
+	if got := <-got; got != sent {
+		t.Errorf("the server got %d bytes, or others, want %d", len(got), len(sent))
+	}
+}
+
+func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
+	listener := listen(t, "tcp", "127.0.0.1:0")
+	nobody := targetOf(listener.Addr())
+	listener.Close()
+	silent, garrulous := serveTCP(t, stay), serveTCP(t, send(strings.Repeat("x", 2000)))
+	full := fullTarget(t)
+	before := steptest.Descriptors(t)
+	for name, test := range map[string]struct {
+		config tcpprobe.Config
+		target probe.Target
+		ends   probe.Event // by which event
+	}{
+		"done":               {tcpprobe.Config{}, silent, probe.StepBegin},
+		"refused":            {tcpprobe.Config{}, nobody, probe.StepBegin},
+		"a strange source":   {tcpprobe.Config{SourceAddress: "192.0.2.1"}, silent, probe.StepBegin},
+		"late to connect":    {tcpprobe.Config{}, full, probe.StepLate},
+		"late to answer":     {tcpprobe.Config{Expect: "x"}, silent, probe.StepLate},
+		"stopped to connect": {tcpprobe.Config{}, full, probe.StepStop},
+		"stopped to answer":  {tcpprobe.Config{Expect: "x"}, silent, probe.StepStop},
+		"answered":           {tcpprobe.Config{Expect: "x"}, garrulous, probe.StepReady},
+		"left to Probe":      {tcpprobe.Config{ExpectRegex: "y"}, garrulous, probe.StepReady},
+	} {
+		test.config.Port = "db"
+		h := handler(t, test.config).Handler
+		for range 20 {
+			a := probe.Attempt{Target: test.target}
+			progress := h.Step(&a)
+			for end := time.Now().Add(plenty); progress == probe.StepWait && time.Now().Before(end); progress = h.Step(&a) {
+				a.Event = test.ends
+			}
+			if progress == probe.StepWait || a.FD != -1 {
+				t.Errorf("%s: it came to %d with the descriptor %d", name, progress, a.FD)
+			}
+		}
+	}
+	steptest.WaitForDescriptors(t, before)
+}
+
+func BenchmarkStep(b *testing.B) {
+	target := serveTCP(b, func(net.Conn) {})
+	silent := targetOf(listen(b, "tcp", "127.0.0.1:0").Addr())
+	for _, bench := range []struct {
+		name   string
+		config tcpprobe.Config
+		target probe.Target
+	}{
+		{"plain", tcpprobe.Config{Port: "db"}, target},
+		{"half open", tcpprobe.Config{Port: "db", HalfOpen: true}, silent},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			h := handler(b, bench.config)
+			var a probe.Attempt
+			b.ReportAllocs()
+			for b.Loop() {
+				a = probe.Attempt{Target: bench.target, Buffer: a.Buffer}
+				if h.Step(&a) != probe.StepDone || a.Result.Outcome != probe.Success {
+					b.Fatal(a.Result)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package tcpprobe_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/builtin/internal/steptest"
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// prober is a handler whose attempts are made one way or the other.
+type prober struct {
+	*tcpprobe.Handler
+	steps bool
+}
+
+func (p prober) Probe(ctx context.Context, target probe.Target) probe.Result {
+	if !p.steps {
+		return p.Handler.Probe(ctx, target)
+	}
+	result, _ := steptest.Probe(ctx, p.Handler, target)
+	return result
+}
+
+// inSteps reports whether a test's attempts are to be made in steps.
+func inSteps(t testing.TB) bool { return strings.HasPrefix(t.Name(), "TestStepsFindWhatProbeFinds/") }
+
+// The tests of attempts hold whichever way they are made.
+func TestStepsFindWhatProbeFinds(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"a connection":         TestAConnectionIsEnough,
+		"plain":                TestAPlainAttemptSendsNothingAndCloses,
+		"nobody listens":       TestNobodyListening,
+		"source":               TestASourceAddressIsUsed,
+		"this machine":         TestWhatThisMachineCannotDoIsUnknown,
+		"lacks":                TestWhatTheTargetLacksIsUnknown,
+		"cancelled":            TestACancelledAttemptIsUnknown,
+		"unix":                 TestAUnixSocketIsProbed,
+		"IPv6":                 TestAnIPv6AddressIsProbed,
+		"tls":                  TestTLSIsSpokenWhereAsked,
+		"client certificate":   TestARefusedClientCertificateShowsWhenAnAnswerIsExpected,
+		"half open":            TestAHalfOpenAttemptIsNeverAccepted,
+		"half open, to nobody": TestAHalfOpenAttemptFindsNobodyListening,
+		"expected":             TestAnAnswerIsExpected,
+		"late":                 TestAnAnswerThatIsLate,
+		"sent":                 TestBytesAreSentAsTold,
+		"stuck":                TestSendingThatGetsStuckIsLate,
+		"secret":               TestNoResultTellsTheAnswer,
+	} {
+		t.Run(name, test)
+	}
+}

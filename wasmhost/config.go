@@ -38,8 +38,9 @@ type Config struct {
 	OnTrap probe.Outcome
 
 	// CacheDir is a directory for compiled code, which is made with mode 0700. It
-	// must belong to the user that the process runs as, and nobody else may be
-	// able to read or write it: its content is run. Default: nothing is kept.
+	// must belong to the user that the process runs as, nobody else may be able to
+	// read or write it, and those above it must belong to that user or root and not
+	// be writable by everybody: its content is run. Default: nothing is kept.
 	CacheDir string
 
 	// CacheSize bounds what CacheDir holds of all plugins, in bytes: the ones that

@@ -63,10 +63,11 @@ func run(ctx context.Context, args []string) error {
 // parts are what a process that the program starts may play.
 func parts() map[string]func(context.Context, []string) error {
 	return map[string]func(context.Context, []string) error{
-		"target": playTarget,
-		"probe":  playProbe,
-		"apply":  playApply,
-		"exec":   playExec,
+		"target":  playTarget,
+		"probe":   playProbe,
+		"apply":   playApply,
+		"exec":    playExec,
+		"sleeper": playSleeper,
 	}
 }
 

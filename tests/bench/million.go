@@ -104,11 +104,31 @@ func (b *bench) millionProbes(ctx context.Context) ([]line, error) {
 	if err := pass(ctx, b.lap+b.warmup); err != nil {
 		return nil, err
 	}
+	lines, err := b.keepsTime(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := c.settled(b.million)
+	kept.What = "of these: memory of a probe under way"
+	return append(lines, kept), err
+}
+
+// keepsTime measures stretches of a run, beside a process that only sleeps.
+func (b *bench) keepsTime(ctx context.Context, c *child) ([]line, error) {
+	sleeper, err := b.sleeper(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer sleeper.end()
 	late := line{What: fmt.Sprintf("%d probes, period %v: p99 of lateness", b.million, b.lap), Unit: "ms", Goal: 10}
 	skipped := line{What: "of these: turns skipped", Zero: true}
+	sleeps := sleepers()
 	var rates, busy, awake []float64
 	for range b.rounds {
 		s, err := b.stretch(ctx, c)
+		if err == nil {
+			err = sleeper.sleeps(&sleeps)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -116,13 +136,10 @@ func (b *bench) millionProbes(ctx context.Context) ([]line, error) {
 		skipped.Rounds = append(skipped.Rounds, float64(s.skipped))
 		rates, busy, awake = append(rates, s.rate), append(busy, s.busy), append(awake, s.awake)
 	}
-	late.Measured = median(late.Rounds)
-	skipped.Measured = median(skipped.Rounds)
+	late.Measured, skipped.Measured = median(late.Rounds), median(skipped.Rounds)
 	late.Note = fmt.Sprintf("an upper bound; tcp, %.0f attempts/s, %.2f processors busy, the loop awake for %.0f%%",
 		median(rates), median(busy), 100*median(awake))
-	kept, err := c.settled(b.million)
-	kept.What = "of these: memory of a probe under way"
-	return []line{late, skipped, kept}, err
+	return []line{late, skipped, sleeps}, nil
 }
 
 // stretch is what a while of a run was like.

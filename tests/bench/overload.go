@@ -36,7 +36,7 @@ func (b *bench) overloaded(ctx context.Context) ([]line, error) {
 		return nil, err
 	}
 	defer c.end()
-	late, end, err := b.crowd(ctx, c)
+	lines, end, err := b.crowd(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -45,36 +45,51 @@ func (b *bench) overloaded(ctx context.Context) ([]line, error) {
 		What: "of these: memory beyond that of an idle engine", Unit: "MB", Measured: (most - empty) / 1e6,
 		Note: fmt.Sprintf("peak, %.1f KB for each attempt under way", (most-empty)/1e3/float64(max(end.InFlight, 1))),
 	}
-	return []line{late, grown}, err
+	return append(lines, grown), err
 }
 
-// crowd measures how late the healthy probes of an overloaded engine are.
-func (b *bench) crowd(ctx context.Context, c *child) (l line, end counts, err error) {
-	l = line{What: fmt.Sprintf("%d probes time out: p99 of healthy ones' lateness", b.overload), Unit: "ms", Goal: 50}
+// crowd measures how late the healthy probes of an overloaded engine are, beside a
+// process that only sleeps.
+func (b *bench) crowd(ctx context.Context, c *child) (lines []line, end counts, err error) {
+	sleeper, err := b.sleeper(ctx)
+	if err != nil {
+		return nil, end, err
+	}
+	defer sleeper.end()
 	begin, err := c.after(ctx, 2*b.warmup)
 	if err != nil {
-		return l, end, err
+		return nil, end, err
 	}
+	late := line{What: fmt.Sprintf("%d probes time out: p99 of healthy ones' lateness", b.overload), Unit: "ms", Goal: 50}
+	sleeps := sleepers()
 	made, worst := 0, time.Duration(0)
 	for range b.rounds {
-		if end, err = c.after(ctx, b.window); err != nil {
-			return l, end, err
+		if end, err = c.after(ctx, b.window); err == nil {
+			err = sleeper.sleeps(&sleeps)
 		}
-		l.Rounds = append(l.Rounds, end.P99.Seconds()*1e3)
+		if err != nil {
+			return nil, end, err
+		}
+		late.Rounds = append(late.Rounds, end.P99.Seconds()*1e3)
 		made, worst = made+end.Well, max(worst, end.Worst)
 	}
+	late.Measured = median(late.Rounds)
+	late.Note = fmt.Sprintf("worst %v; %s", worst.Round(time.Millisecond), b.pressure(begin, end))
 	switch {
 	case end.Failures == begin.Failures:
-		return l, end, errors.New("no attempt has timed out")
+		err = errors.New("no attempt has timed out")
 	case made == 0:
-		return l, end, errors.New("no healthy probe was due")
+		err = errors.New("no healthy probe was due")
 	}
+	return []line{late, sleeps}, end, err
+}
+
+// pressure says how much an engine has had to do.
+func (b *bench) pressure(begin, end counts) string {
 	took := (time.Duration(b.rounds) * b.window).Seconds()
 	due := healthy/b.period.Seconds() + float64(b.overload)/(10*b.timeout).Seconds()
-	l.Measured = median(l.Rounds)
-	l.Note = fmt.Sprintf("worst %v; %d under way and %d queued in the end; %.0f attempts/s made, %.0f due",
-		worst.Round(time.Millisecond), end.InFlight, end.Queued, float64(end.Attempts-begin.Attempts)/took, due)
-	return l, end, nil
+	return fmt.Sprintf("%d under way and %d queued in the end; %.0f attempts/s made, %.0f due",
+		end.InFlight, end.Queued, float64(end.Attempts-begin.Attempts)/took, due)
 }
 
 // blackHole is a port at which connections are neither taken nor refused. Nothing

@@ -123,11 +123,15 @@ func (a *attempt) failed(err error) probe.Result {
 	case errors.As(err, &dialling), a.ctx.Err() != nil && errors.As(a.failure, &dialling):
 		return dial.Result(dialling)
 	case a.ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
-		return probe.Fail(probe.ReasonHTTPTimeout, "no response head came in time")
+		return lateHead()
 	case a.status != 0:
 		return probe.Fail(probe.ReasonHTTPRedirect, "status %d: %s", a.status, cause(err))
 	}
 	return a.broke(err)
+}
+
+func lateHead() probe.Result {
+	return probe.Fail(probe.ReasonHTTPTimeout, "no response head came in time")
 }
 
 // broke classifies an error between the request and the end of the response's

@@ -135,8 +135,12 @@ func lateHead() probe.Result {
 }
 
 // broke classifies an error between the request and the end of the response's
-// head. What does not look like HTTP is not told: it may be a secret.
+// head. What does not look like HTTP is not told: it may be a secret. The
+// request's URL is neither.
 func (a *attempt) broke(err error) probe.Result {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op
+	}
 	known := dial.Broke(a.ctx, err)
 	switch {
 	case known.Reason != probe.ReasonTCPFailed:

@@ -75,20 +75,30 @@ func (h *Handler) advance(a *probe.Attempt) probe.Progress {
 // hear judges an answer as far as it has come, or returns probe.StepWait when that
 // takes more of it.
 func (h *Handler) hear(a *probe.Attempt, ended bool) probe.Progress {
-	p, got := h.plan, h.tell(a, ended)
+	switch result, progress := h.plan.decide(h.tell(a, ended), ended); progress {
+	case probe.StepDone:
+		return dial.Done(a, result)
+	case probe.StepBlock:
+		return h.leave(a)
+	}
+	return probe.StepWait
+}
+
+// decide says what an answer means, and what has to happen next.
+func (p *plan) decide(got answer, ended bool) (probe.Result, probe.Progress) {
 	switch {
 	case got.odd, isRedirect(got.status), p.regex != nil && len(got.body) > maxSlow:
-		return h.leave(a)
+		return probe.Result{}, probe.StepBlock
 	case got.status != 0 && !p.looks(got.status):
-		return dial.Done(a, p.unaccepted(describeStatus(got.status)))
+		return p.unaccepted(describeStatus(got.status)), probe.StepDone
 	case got.whole:
-		return dial.Done(a, p.weigh(got.status, describeStatus(got.status), got.body))
+		return p.weigh(got.status, describeStatus(got.status), got.body), probe.StepDone
 	case !ended:
-		return probe.StepWait
+		return probe.Result{}, probe.StepWait
 	case got.status == 0:
-		return dial.Done(a, dial.Result(dial.Broke(context.Background(), io.EOF)))
+		return dial.Result(dial.Broke(context.Background(), io.EOF)), probe.StepDone
 	}
-	return dial.Done(a, p.brokenBody(context.Background(), got.status, io.EOF))
+	return p.brokenBody(context.Background(), got.status, io.EOF), probe.StepDone
 }
 
 func (h *Handler) tell(a *probe.Attempt, ended bool) answer {
@@ -102,10 +112,10 @@ func (h *Handler) broken(a *probe.Attempt, fault dial.Fault) probe.Progress {
 	}
 	got := h.tell(a, false)
 	switch {
-	case !dial.Receiving(a) || got.odd:
-		return h.leave(a)
-	case got.status == 0:
+	case dial.Receiving(a) && len(a.Buffer) == 0:
 		return dial.Done(a, h.wire.dialer.Fault(a, fault))
+	case !dial.Receiving(a) || got.status == 0: // net/http tells a reset amid the head from an end by chance
+		return h.leave(a)
 	}
 	return dial.Done(a, h.plan.brokenBody(context.Background(), got.status, io.ErrUnexpectedEOF))
 }

@@ -3,7 +3,7 @@
 # other languages where their compilers are found.
 
 GO ?= go
-BENCH ?= .
+BENCH ?=
 FUZZTIME ?= 20s
 
 # The modules beside the product's own, and where plugins are.
@@ -13,7 +13,7 @@ WASM := examples/wasm-probes
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: build plugins ## build everything and run config.hcl
@@ -25,8 +25,8 @@ build: ## build bin/sonde and bin/demo
 	$(GO) build -o bin/demo ./examples/demo
 
 .PHONY: plugins
-plugins: # those that config.hcl names; a Go plugin builds itself
-	@cd $(WASM) && for name in grpc heartbeat; do $(GO) run ./$$name -o $$name/$$name.wasm || exit 1; done
+plugins: # those that config.hcl names
+	@GO=$(GO) $(WASM)/build.sh grpc heartbeat
 
 .PHONY: wasm
 wasm: ## build the example plugins, in each language whose compiler is found
@@ -51,9 +51,17 @@ lint: plugins ## check the layout, and look for common mistakes
 	@$(GO) run ./cmd/engine fmt --check config.hcl
 	@$(GO) run ./cmd/engine validate config.hcl
 
+.PHONY: oracle
+oracle: ## compare with the kubelet's own prober (some minutes, the first time ten)
+	cd tests/oracle && $(GO) vet ./... && $(GO) test -short -count=1 -timeout 20m ./...
+
 .PHONY: bench
-bench: ## run the benchmarks (BENCH=regexp chooses)
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+bench: gobench ## measure beside HAProxy and the kubelet (BENCH="-rows exec" chooses)
+	$(GO) run ./tests/bench $(BENCH)
+
+.PHONY: gobench
+gobench: ## run the Go benchmarks, as benchstat reads them
+	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -80,7 +81,11 @@ type Error struct {
 
 // Error returns what was being done, and a sentence.
 func (e *Error) Error() string {
-	if e.detail != "" {
+	verb, _, _ := strings.Cut(e.Op, " ")
+	switch {
+	case strings.HasPrefix(e.detail, verb+" "): // it says by itself what was being done
+		return e.detail
+	case e.detail != "":
 		return e.Op + ": " + e.detail
 	}
 	return e.Op + ": " + e.Err.Error()

@@ -51,12 +51,12 @@ func (r *reader) name() string {
 	return string(b)
 }
 
-// each calls f as often as the number that stands first says. Each call must read
-// at least a byte, so the section's length bounds how many there are.
-func (r *reader) each(f func(i int)) {
+// each calls f as often as the number that stands first says. It must not be above
+// most: what is kept of an element can be many times as long as what is read.
+func (r *reader) each(most uint32, f func(i int)) {
 	n := r.uint32()
-	if uint64(n) > uint64(len(r.rest)) {
-		r.fail(errors.New("it ends too early"))
+	if n > most {
+		r.fail(fmt.Errorf("it has %d elements, at most %d are allowed", n, most))
 	}
 	for i := 0; i < int(n) && r.err == nil; i++ {
 		f(i)
@@ -108,9 +108,12 @@ func valueType(b byte) byte {
 	return '?'
 }
 
+// maxValues bounds the parameters and the results of a function, each.
+const maxValues = 1000
+
 func (r *reader) values() string {
 	var letters []byte
-	r.each(func(int) { letters = append(letters, valueType(r.byte())) })
+	r.each(maxValues, func(int) { letters = append(letters, valueType(r.byte())) })
 	return string(letters)
 }
 

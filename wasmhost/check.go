@@ -21,8 +21,16 @@ const (
 // maxTable bounds the elements of a table. The largest Go plugins have some 30,000.
 const maxTable = 1 << 16
 
-// maxTables bounds how many tables there are; compilers make one.
-const maxTables = 4
+// How many there may be of each kind. A Go plugin of 4 MB has 2,500 functions of 20 types;
+// compilers make one table and one memory.
+const (
+	maxTypes     = 1 << 16
+	maxImports   = 1 << 12
+	maxFunctions = 1 << 20
+	maxTables    = 4
+	maxMemories  = 16
+	maxExports   = 1 << 12
+)
 
 // outline is what a module looks like from outside, as far as a host has to know
 // before it runs any of it.
@@ -75,17 +83,17 @@ func read(module []byte) (*outline, error) {
 func (o *outline) read(section byte, r *reader) {
 	switch section {
 	case abi.SectionType:
-		r.each(func(int) { o.types = append(o.types, readType(r)) })
+		r.each(maxTypes, func(int) { o.types = append(o.types, readType(r)) })
 	case abi.SectionImport:
-		r.each(func(int) { o.readImport(r) })
+		r.each(maxImports, func(int) { o.readImport(r) })
 	case abi.SectionFunction:
-		r.each(func(int) { o.functions = append(o.functions, r.uint32()) })
+		r.each(maxFunctions, func(int) { o.functions = append(o.functions, r.uint32()) })
 	case abi.SectionTable:
-		r.each(func(int) { o.tables = append(o.tables, readTable(r)) })
+		r.each(maxTables, func(int) { o.tables = append(o.tables, readTable(r)) })
 	case abi.SectionMemory:
-		r.each(func(int) { o.memories = append(o.memories, r.limits()) })
+		r.each(maxMemories, func(int) { o.memories = append(o.memories, r.limits()) })
 	case abi.SectionExport:
-		r.each(func(int) {
+		r.each(maxExports, func(int) {
 			name := r.name()
 			o.exports[name] = exported{r.byte(), r.uint32()}
 		})
@@ -215,9 +223,6 @@ func (o *outline) checkMemory(most int64) error {
 }
 
 func (o *outline) checkTables() error {
-	if len(o.tables) > maxTables {
-		return fmt.Errorf("has %d tables, at most %d are allowed", len(o.tables), maxTables)
-	}
 	for _, t := range o.tables {
 		if t.least > maxTable {
 			return fmt.Errorf("has a table of %d elements, at most %d are allowed", t.least, maxTable)
@@ -245,7 +250,7 @@ func tightened(body []byte) ([]byte, error) {
 	r := &reader{rest: body}
 	var out []byte
 	count := 0
-	r.each(func(int) {
+	r.each(maxTables, func(int) {
 		count++
 		out = append(out, r.peek())
 		t := readTable(r)

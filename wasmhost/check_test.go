@@ -41,7 +41,7 @@ func TestUnfitModulesAreRefused(t *testing.T) {
 		"two memories":            {wat(`(memory 1) (memory 1)` + idle), "has 2 memories"},
 		"too much memory":         {wat(`(memory 513)` + idle), "needs 33619968 bytes of memory to start"},
 		"a table too large":       {wat(`(table 10000000)` + idle), "has a table of 10000000 elements"},
-		"too many tables":         {wat("%s", strings.Repeat(`(table 1)`, 5)+idle), "has 5 tables"},
+		"too many tables":         {wat("%s", strings.Repeat(`(table 1)`, 5)+idle), "section 4: it has 5 elements, at most 4 are allowed"},
 		"a shared memory":         {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 3, 1, 1}, 1), "shared between threads"},
 		"a memory of 64 bits":     {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 5, 1, 1}, 1), "64 bits"},
 		"a section that breaks":   {append(wat(idle), 3, 2, 1), "it ends too early"},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -37,8 +38,9 @@ type Config struct {
 	OnTrap probe.Outcome
 
 	// CacheDir is a directory for compiled code, which is made with mode 0700. It
-	// must belong to the user that the process runs as, and nobody else may be
-	// able to read or write it: its content is run. Default: nothing is kept.
+	// must belong to the user that the process runs as, nobody else may be able to
+	// read or write it, and those above it must belong to that user or root and not
+	// be writable by everybody: its content is run. Default: nothing is kept.
 	CacheDir string
 
 	// CacheSize bounds what CacheDir holds of all plugins, in bytes: the ones that
@@ -63,8 +65,9 @@ type Grant struct {
 	//	tcp://10.0.0.0/8:6379   tls://*.internal:6380   unix:///run/x/*.sock
 	//
 	// Link-local addresses, among them those of the clouds' metadata services,
-	// and multicast are only reached by an entry with that very address. Nil
-	// stands for "target"; an empty list for nothing.
+	// and multicast are only reached by an entry with that very address, and this
+	// machine's loopback addresses by one that is about them. Nil stands for
+	// "target"; an empty list for nothing.
 	Dial []string
 
 	// Env are names of environment variables of this process that the plugin
@@ -209,18 +212,18 @@ func (c Config) read() ([]byte, error) {
 
 // readFile reads a regular file, and one byte more than most if there is as much.
 func readFile(path string, most int64) ([]byte, error) {
-	info, err := os.Stat(path) // before it is opened: to open a pipe may take for ever
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // to open a pipe may take for ever
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, most+1))
 }
 

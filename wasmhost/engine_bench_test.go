@@ -1,9 +1,9 @@
+//go:build unix
+
 package wasmhost_test
 
 import (
 	"bufio"
-	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -20,32 +20,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
-
-// answerEnv makes the test program a server that answers lines until its input ends,
-// so that its work is not counted as the prober's.
-const answerEnv = "SONDE_TEST_ANSWER"
-
-func answerLines() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Println(listener.Addr())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		listener.Close()
-	}()
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return nil
-		}
-		go func() {
-			defer conn.Close()
-			pong(0)(conn)
-		}()
-	}
-}
 
 // serveApart returns a target that a process of its own serves.
 func serveApart(b *testing.B) probe.Target {

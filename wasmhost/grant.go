@@ -112,13 +112,19 @@ func parsePorts(s string) (first, last uint16, err error) {
 func (r *rule) setHost(host string) error {
 	bare := strings.NewReplacer("[", "", "]", "").Replace(host)
 	if ip, err := netip.ParseAddr(bare); err == nil {
-		ip = ip.Unmap().WithZone("")
+		if ip.Zone() != "" {
+			return fmt.Errorf("whose address has a zone, which no rule is about")
+		}
+		ip = ip.Unmap()
 		r.prefix = netip.PrefixFrom(ip, ip.BitLen())
 		return nil
 	}
 	if p, err := netip.ParsePrefix(bare); err == nil {
 		if p.Masked() != p {
 			return fmt.Errorf("whose block is %s in short", p.Masked())
+		}
+		if p.Addr().Is4In6() {
+			return fmt.Errorf("whose block is one of IPv4, to be written like 10.0.0.0/8")
 		}
 		r.prefix = p
 		return nil
@@ -225,8 +231,8 @@ func (r rule) fits(p place) bool {
 // that its name has. It is asked for each address right before it is dialled, so that
 // what a name server says cannot lead to where no rule goes.
 func (g grants) address(p place, ip netip.Addr) bool {
-	ip = ip.Unmap().WithZone("")
 	literal := sameHost(p.host, ip.String())
+	ip = ip.Unmap().WithZone("")
 	switch {
 	case ip.IsUnspecified():
 		return false // it would be this machine
@@ -252,9 +258,13 @@ func (g grants) literal(p place, ip netip.Addr) bool {
 	return false
 }
 
+// block reports whether a rule has a block that an address is in. This machine's own
+// services are in a block of loopback addresses only: who grants 0.0.0.0/0 thinks of
+// others.
 func (g grants) block(p place, ip netip.Addr) bool {
 	for _, r := range g.rules {
-		if r.fits(p) && r.prefix.IsValid() && r.prefix.Contains(ip) {
+		home := !ip.IsLoopback() || r.prefix.Addr().IsLoopback()
+		if r.fits(p) && r.prefix.IsValid() && r.prefix.Contains(ip) && home {
 			return true
 		}
 	}
@@ -273,14 +283,29 @@ func metadata(ip netip.Addr) bool {
 
 // special reports whether an address needs a rule of its own.
 func special(ip netip.Addr) bool {
-	if ip.Is6() {
-		// An IPv4 address behind a translator (RFC 6052) is as special.
-		b := ip.As16()
-		if netip.MustParsePrefix("64:ff9b::/96").Contains(ip) {
-			return special(netip.AddrFrom4([4]byte(b[12:])))
-		}
+	if inside, ok := embedded(ip); ok {
+		return special(inside) || inside.IsLoopback()
 	}
 	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || metadata(ip)
+}
+
+// embedded returns the IPv4 address that an IPv6 address leads to where there is
+// somebody who translates or unpacks it: NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056),
+// and the old IPv4-compatible addresses (RFC 4291, section 2.5.5.1).
+func embedded(ip netip.Addr) (netip.Addr, bool) {
+	if !ip.Is6() {
+		return ip, false
+	}
+	b := ip.As16()
+	for _, form := range []struct {
+		block string
+		at    int // of the IPv4 address
+	}{{"64:ff9b::/96", 12}, {"64:ff9b:1::/48", 12}, {"2002::/16", 2}, {"::/96", 12}} {
+		if netip.MustParsePrefix(form.block).Contains(ip) {
+			return netip.AddrFrom4([4]byte(b[form.at:])), true
+		}
+	}
+	return ip, false
 }
 
 // own reports whether a place is the target's: its address as it stands, and one

@@ -16,7 +16,7 @@ func TestGrantsAreParsed(t *testing.T) {
 	bad := []string{
 		"", "*", "target:80", "http://web:80", "tcp://web", "tcp://:80", "tcp://web:0", "tcp://web:65536", "tcp://web:9-8", "tcp://web:http",
 		"tcp://10.0.0.1/8:80", "tcp://*:80", "tcp://*.*.internal:80", "tcp://a.*.internal:80", "tcp://*internal:80", "tcp://we b:80",
-		"tcp://[fd00::1]", "unix://run/x", "unix:///run/../x", "unix:///run/[", "tcp://..:80",
+		"tcp://[fd00::1]", "tcp://[fe80::1%eth0]:80", "tcp://[::ffff:10.0.0.0]/104:80", "unix://run/x", "unix:///run/../x", "unix:///run/[", "tcp://..:80",
 	}
 	for _, entry := range good {
 		if _, err := parseGrants(Grant{Dial: []string{entry}}); err != nil {
@@ -69,7 +69,20 @@ func TestAddressesAreGranted(t *testing.T) {
 		{"another cloud's metadata", []string{"tcp://100.64.0.0/10:80"}, "tcp", "100.100.100.200", 80, "100.100.100.200", false},
 		{"link-local over IPv6", []string{"tcp://fe80::/10:80"}, "tcp", "fe80::1%eth0", 80, "fe80::1%eth0", false},
 		{"multicast", []string{"udp://224.0.0.0/4:53"}, "udp", "224.0.0.251", 53, "224.0.0.251", false},
+		{"metadata, translated for one site", []string{"tcp://::/0:80"}, "tcp", "64:ff9b:1::a9fe:a9fe", 80, "64:ff9b:1::a9fe:a9fe", false},
+		{"metadata by 6to4", []string{"tcp://::/0:80"}, "tcp", "2002:a9fe:a9fe::1", 80, "2002:a9fe:a9fe::1", false},
+		{"metadata, compatible", []string{"tcp://::/0:80"}, "tcp", "::169.254.169.254", 80, "::169.254.169.254", false},
+		{"loopback, compatible", []string{"tcp://::/0:80"}, "tcp", "::127.0.0.1", 80, "::127.0.0.1", false},
+		{"others, translated", []string{"tcp://::/0:80"}, "tcp", "64:ff9b::a00:1", 80, "64:ff9b::a00:1", true},
+		{"loopback in everything", []string{"tcp://0.0.0.0/0:80", "tcp://::/0:80"}, "tcp", "127.0.0.1", 80, "127.0.0.1", false},
+		{"loopback in everything, mapped", []string{"tcp://0.0.0.0/0:80"}, "tcp", "::ffff:127.0.0.1", 80, "::ffff:127.0.0.1", false},
+		{"loopback over IPv6 in everything", []string{"tcp://::/0:80"}, "tcp", "::1", 80, "::1", false},
+		{"loopback in its block", []string{"tcp://127.0.0.0/8:80"}, "tcp", "127.0.0.2", 80, "127.0.0.2", true},
+		{"loopback as itself", []string{"tcp://[::1]:80"}, "tcp", "::1", 80, "::1", true},
+		{"a name that leads home, in everything", []string{"tcp://0.0.0.0/0:80"}, "tcp", "db", 80, "127.0.0.1", false},
 		{"this machine", []string{"tcp://0.0.0.0/0:80"}, "tcp", "0.0.0.0", 80, "0.0.0.0", false},
+		{"this machine over IPv6", []string{"tcp://::/0:80"}, "tcp", "::", 80, "::", false},
+		{"this machine, mapped", []string{"tcp://0.0.0.0/0:80"}, "tcp", "::ffff:0.0.0.0", 80, "::ffff:0.0.0.0", false},
 		{"this machine as itself", []string{"tcp://0.0.0.0:80"}, "tcp", "0.0.0.0", 80, "0.0.0.0", false},
 	}
 	target := probe.Target{Name: "web", Address: "10.0.0.7", Ports: map[string]uint16{"http": 8080}}
@@ -100,6 +113,13 @@ func TestATargetsNameNeverLeadsToMetadata(t *testing.T) {
 	p = place{"tcp", "169.254.0.7", 80, own(literal, 0, "169.254.0.7", 80)}
 	if !g.address(p, netip.MustParseAddr("169.254.0.7")) {
 		t.Error("a target that is given by a link-local address is refused")
+	}
+	zoned := probe.Target{Address: "fe80::1%eth0", Ports: map[string]uint16{"http": 80}}
+	for host, want := range map[string]bool{"fe80::1%eth0": true, "fe80::1%eth1": false, "fe80::1": false} {
+		p = place{"tcp", host, 80, own(zoned, 0, host, 80)}
+		if got := g.address(p, netip.MustParseAddr(host)); got != want {
+			t.Errorf("a target on a link: %s is granted: %v", host, got)
+		}
 	}
 }
 

@@ -31,9 +31,12 @@ func (m *memory) Reallocate(size uint64) []byte {
 		m.denied = true
 		return nil
 	}
-	if n := uint64(len(m.bytes)); size > n {
-		m.bytes = append(m.bytes, make([]byte, size-n)...)
+	if size > uint64(cap(m.bytes)) {
+		grown := make([]byte, len(m.bytes), min(max(size, 2*uint64(cap(m.bytes))), m.limit))
+		copy(grown, m.bytes)
+		m.bytes = grown
 	}
+	m.bytes = m.bytes[:max(size, uint64(len(m.bytes)))]
 	return m.bytes[:size:size]
 }
 

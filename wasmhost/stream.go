@@ -60,9 +60,10 @@ func (c *call) answered() {
 
 // write writes all of p. It waits if it must.
 func (c *call) write(s *socket, p []byte) (int, abi.Errno) {
-	if c.bytesOut += int64(len(p)); c.bytesOut > c.plugin.limits.BytesOut {
+	if int64(len(p)) > c.plugin.limits.BytesOut-c.bytesOut {
 		return 0, c.exhaust("bytes_out")
 	}
+	c.bytesOut += int64(len(p))
 	if c.isOver() {
 		return 0, c.fail(c.late())
 	}

@@ -98,9 +98,16 @@ func tlsOption(config *tls.Config, name, value string) error {
 	return nil
 }
 
+// maxKeyPEM bounds key_pem, in bytes: to sign with a key of very many bits takes so long
+// that no deadline would hold. A key of 8192 bits fits.
+const maxKeyPEM = 8 << 10
+
 func tlsKey(config *tls.Config, cert, key string) error {
-	if cert+key == "" {
+	switch {
+	case cert+key == "":
 		return nil
+	case len(key) > maxKeyPEM:
+		return fmt.Errorf("the TLS option key_pem is %d bytes long, at most %d are allowed", len(key), maxKeyPEM)
 	}
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
 	if err != nil {

@@ -1,6 +1,18 @@
 package kube
 
-import "strings"
+import (
+	"path"
+	"strings"
+)
+
+// ImageName returns the last part of an image's name, without tag and digest: "busybox"
+// of "registry.k8s.io/busybox:1.27". It is empty when the image is.
+func ImageName(image string) string {
+	if image == "" {
+		return ""
+	}
+	return path.Base(repository(image))
+}
 
 // entrypointOf looks an image up: its name without tag and digest, then what is
 // left of it when the registry and each further folder are taken away.

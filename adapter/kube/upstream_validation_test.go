@@ -116,6 +116,102 @@ func TestUpstreamValidateHandler(t *testing.T) {
 	}
 }
 
+// containerCase is a pod's spec and what the API server says of it.
+type containerCase struct {
+	name, spec string
+	want       []string
+}
+
+func runContainers(t *testing.T, cases []containerCase) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := problems(podWith(t, c.spec)); !slices.Equal(got, c.want) {
+				t.Errorf("problems are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}
+
+// negatives are the complaints about a probe all of whose numbers are -1.
+func negatives(kind string, successOne bool) []string {
+	path := "spec.containers[0]." + kind + "."
+	var all []string
+	for name := range numbers {
+		all = append(all, path+name+": Invalid value: -1: must be greater than or equal to 0")
+	}
+	all = append(all, path+"terminationGracePeriodSeconds: Invalid value: -1: must be greater than 0")
+	if successOne {
+		all = append(all, path+"successThreshold: Invalid value: -1: must be 1")
+	} else {
+		all = append(all, path+"terminationGracePeriodSeconds: Invalid value: -1: must not be set for readinessProbes")
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestUpstreamValidateContainers(t *testing.T) {
+	const tcp, minus = "tcpSocket: {port: 80}", ", initialDelaySeconds: -1, timeoutSeconds: -1, periodSeconds: -1, successThreshold: -1, failureThreshold: -1, terminationGracePeriodSeconds: -1"
+	probed := func(probe string) string { return "{containers: [{name: life-123, " + probe + "}]}" }
+	runContainers(t, []containerCase{
+		{"liveness", probed("livenessProbe: {" + tcp + ", successThreshold: 1}"), nil},
+		{"startup", probed("startupProbe: {" + tcp + ", successThreshold: 1}"), nil},
+		{"readiness with a grace period", probed("readinessProbe: {" + tcp + ", terminationGracePeriodSeconds: 10}"),
+			[]string{"spec.containers[0].readinessProbe.terminationGracePeriodSeconds: Invalid value: 10: must not be set for readinessProbes"}},
+		{"no tcp port", probed("livenessProbe: {tcpSocket: {}}"),
+			[]string{"spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: 0: must be between 1 and 65535, inclusive"}},
+		{"no action", probed("livenessProbe: {successThreshold: 1}"), []string{"spec.containers[0].livenessProbe: Required value: must specify a handler type"}},
+		{"liveness needs two successes", probed("livenessProbe: {" + tcp + ", successThreshold: 2}"), []string{"spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1"}},
+		{"startup needs two successes", probed("startupProbe: {" + tcp + ", successThreshold: 2}"), []string{"spec.containers[0].startupProbe.successThreshold: Invalid value: 2: must be 1"}},
+		{"liveness of negative numbers", probed("livenessProbe: {" + tcp + minus + "}"), negatives("livenessProbe", true)},
+		{"readiness of negative numbers", probed("readinessProbe: {" + tcp + minus + "}"), negatives("readinessProbe", false)},
+		{"startup of negative numbers", probed("startupProbe: {" + tcp + minus + "}"), negatives("startupProbe", true)},
+		{"a policy that is none", probed("restartPolicy: Sometimes"),
+			[]string{`spec.containers[0].restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"`}},
+		{"a rule that is none", probed("restartPolicy: Never, restartPolicyRules: [{action: Stop}]"), []string{
+			`spec.containers[0].restartPolicyRules[0].action: Unsupported value: "Stop": supported values: "Restart", "RestartAllContainers"`,
+			"spec.containers[0].restartPolicyRules[0].exitCodes: Required value: must be specified",
+		}},
+		{"an operator that is none", probed("restartPolicyRules: [{action: Restart, exitCodes: {operator: Is, values: [1]}}]"), []string{
+			"spec.containers[0].restartPolicy: Required value: must specify restartPolicy when restart rules are used",
+			`spec.containers[0].restartPolicyRules[0].exitCodes.operator: Unsupported value: "Is": supported values: "In", "NotIn"`,
+		}},
+	})
+}
+
+func TestUpstreamValidateInitContainers(t *testing.T) {
+	const no = "Forbidden: may not be set for init containers without restartPolicy=Always"
+	const at, tcp = "spec.initContainers[0].", "tcpSocket: {port: 80}"
+	init := func(fields string) string { return "{containers: [{name: app}], initContainers: [{" + fields + "}]}" }
+	side := func(probe string) string { return init("name: side, restartPolicy: Always, " + probe) }
+	runContainers(t, []containerCase{
+		{"a sidecar with all three", side("livenessProbe: {" + tcp + "}, readinessProbe: {" + tcp + "}, startupProbe: {" + tcp + "}"), nil},
+		{"no name", init("image: x"), []string{at + "name: Required value"}},
+		{"the name of a regular container", init("name: app"), []string{at + `name: Duplicate value: "app"`}},
+		{"a name twice", "{containers: [{name: app}], initContainers: [{name: init}, {name: init}]}", []string{`spec.initContainers[1].name: Duplicate value: "init"`}},
+		{"liveness", init("name: init, livenessProbe: {" + tcp + "}"), []string{at + "livenessProbe: " + no}},
+		{"readiness", init("name: init, readinessProbe: {" + tcp + "}"), []string{at + "readinessProbe: " + no}},
+		{"startup", init("name: init, startupProbe: {" + tcp + "}"), []string{at + "startupProbe: " + no}},
+		{"what is wrong in a probe that may not be there is not told", init("name: init, startupProbe: {" + tcp + ", successThreshold: 2}"), []string{at + "startupProbe: " + no}},
+		{"a policy that is none", init("name: init, restartPolicy: Invalid"),
+			[]string{at + `restartPolicy: Unsupported value: "Invalid": supported values: "Always", "Never", "OnFailure"`}},
+		{"an empty policy", init("name: init, restartPolicy: ''"),
+			[]string{at + `restartPolicy: Unsupported value: "": supported values: "Always", "Never", "OnFailure"`}},
+		{"a sidecar's startup needs two successes", side("startupProbe: {" + tcp + ", successThreshold: 2}"), []string{at + "startupProbe.successThreshold: Invalid value: 2: must be 1"}},
+		{"a sidecar's readiness has a grace period", side("readinessProbe: {" + tcp + ", terminationGracePeriodSeconds: 10}"),
+			[]string{at + "readinessProbe.terminationGracePeriodSeconds: Invalid value: 10: must not be set for readinessProbes"}},
+		{"a sidecar's liveness needs two successes", side("livenessProbe: {" + tcp + ", successThreshold: 2}"), []string{at + "livenessProbe.successThreshold: Invalid value: 2: must be 1"}},
+	})
+}
+
+func TestUpstreamValidateEphemeralContainers(t *testing.T) {
+	for _, kind := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
+		spec := "{containers: [{name: app}], ephemeralContainers: [{name: debug, image: x, " + kind + ": {tcpSocket: {port: 80}}}]}"
+		want := []string{"spec.ephemeralContainers[0]." + kind + ": Forbidden: cannot be set for an Ephemeral Container"}
+		runContainers(t, []containerCase{{kind, spec, want}})
+	}
+}
+
 // The kubelet looks up why it ends a container, and then how long that may take. Here
 // each probe has its own answer, and what else ends a container has the pod's.
 func TestUpstreamKillContainerGracePeriod(t *testing.T) {

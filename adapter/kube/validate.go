@@ -99,6 +99,7 @@ func validateContainer(c v1.Container, path *field.Path) field.ErrorList {
 		found = append(found, invalid(path.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
 	}
 	found = append(found, validatePorts(c.Ports, path.Child("ports"))...)
+	found = append(found, validateRestarts(c, path)...)
 	for i, e := range c.Env {
 		at := path.Child("env").Index(i).Child("name")
 		if e.Name == "" {

@@ -178,26 +178,3 @@ func readManifest(stdin io.Reader, name string) ([]byte, error) {
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, kube.MaxManifestBytes+1))
 }
-
-// entrypoints is the flag --entrypoint: what images run by themselves.
-type entrypoints map[string][]string
-
-func (e entrypoints) flag(c *cobra.Command) {
-	c.Flags().Var(e, "entrypoint", "what an image runs by itself, `image=program arguments…`, for containers without a command; can be repeated")
-}
-
-// Set adds image=words. There may be no words.
-func (e entrypoints) Set(s string) error {
-	image, words, found := strings.Cut(s, "=")
-	if !found || image == "" {
-		return errors.New("must be image=program, or image= for one that runs its arguments")
-	}
-	e[image] = strings.Fields(words)
-	return nil
-}
-
-// String returns nothing: there is no default to show.
-func (e entrypoints) String() string { return "" }
-
-// Type returns what stands for a value in the help.
-func (e entrypoints) Type() string { return "image=program" }

@@ -211,7 +211,11 @@ func compareProbe(t *testing.T, p kube.Probe, got probe.Probe) {
 	var is, want any
 	switch h := got.Handler.(type) {
 	case *recorded[execprobe.Config]:
-		is = execprobe.Config{Command: command.Expand(h.config.Command, got.Target.Env)}
+		words := slices.Clone(h.config.Command)
+		for i, word := range words {
+			words[i] = command.Expand(word, got.Target.Env)
+		}
+		is = execprobe.Config{Command: words}
 		want = execprobe.Config{Command: p.Exec.Command}
 	case *recorded[httpprobe.Config]:
 		is, want = h.config, httpConfig(*p.HTTP)

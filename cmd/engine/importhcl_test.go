@@ -90,10 +90,10 @@ func TestProtectedWordsAreWhatIsRun(t *testing.T) {
 	env := map[string]string{"A": "1", "a $(A": "2"}
 	known := func(name string) bool { _, ok := env[name]; return ok }
 	for _, word := range []string{"", "x", "$", "$$", "$$$", "$(A)", "$$(A)", "$$$(A)", "$(B)", "$(A", "$(", "$()", "$(a $(A))", "$(b $(A))", "$(date) $(A)$", "${A} $A"} {
-		if got := command.Expand(protect([]string{word}, known), env)[0]; got != word {
+		if got := command.Expand(protect([]string{word}, known)[0], env); got != word {
 			t.Errorf("%s is protected as %s, which runs as %s", word, protect([]string{word}, known)[0], got)
 		}
-		if got := command.Expand(literal([]string{word}), env)[0]; got != word {
+		if got := command.Expand(literal([]string{word})[0], env); got != word {
 			t.Errorf("%s is literally %s, which runs as %s", word, literal([]string{word})[0], got)
 		}
 	}
@@ -108,7 +108,7 @@ func FuzzProtectedWordIsWhatIsRun(f *testing.F) {
 		env := map[string]string{name: "value", "A": "1"}
 		known := func(name string) bool { _, ok := env[name]; return ok }
 		for _, protected := range [][]string{protect([]string{word}, known), literal([]string{word})} {
-			if got := command.Expand(protected, env)[0]; got != word {
+			if got := command.Expand(protected[0], env); got != word {
 				t.Errorf("%q is protected as %q, which runs as %q", word, protected, got)
 			}
 		}

@@ -20,6 +20,7 @@ type importer struct {
 	handlers kube.Handlers
 	out      hclText
 	places   map[string]string // where each target comes from
+	ports    portUsers
 	warnings []string
 	errs     []error
 
@@ -28,7 +29,7 @@ type importer struct {
 }
 
 func newImporter(f *importFlags) *importer {
-	im := &importer{flags: f, handlers: podHandlers(), places: map[string]string{}}
+	im := &importer{flags: f, handlers: podHandlers(), places: map[string]string{}, ports: portUsers{}}
 	if f.grpc.module != nil {
 		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) {
 			im.grpc = true
@@ -124,6 +125,9 @@ func (im *importer) container(c kube.Container, left []string) {
 		im.tell("Not carried over: %s.", strings.Join(left, ", "))
 	}
 	if life.words != nil {
+		if problem := im.ports.add(c); problem != "" {
+			im.tell("%s.", problem)
+		}
 		im.process(c, life.words)
 	}
 	for _, p := range c.Probes {
@@ -145,7 +149,7 @@ func (im *importer) life(c kube.Container) life {
 	if address := cmp.Or(im.flags.address, c.Target.Address); address != "" {
 		return life{why: "it runs elsewhere", address: address}
 	}
-	words, err := c.Words(im.flags.entrypoints)
+	words, err := im.flags.entrypoints.words(c)
 	problems := c.Obstacles
 	if err != nil {
 		problems = append([]string{err.Error()}, problems...)

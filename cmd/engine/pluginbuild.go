@@ -87,6 +87,7 @@ func (b *building) compile() (string, error) {
 	for _, l := range languages() {
 		if found, err := filepath.Glob(filepath.Join(b.dir, l.pattern)); err == nil && len(found) > 0 {
 			to := filepath.Join(b.temp, "module.wasm")
+			fmt.Fprintf(b.say, "compiling by the tools of %s; the first time may take a while\n", l.name)
 			return to, l.compile(b, found[0], to)
 		}
 	}

@@ -99,7 +99,7 @@ func (i inspected) head(w io.Writer) {
 	} else {
 		fmt.Fprintf(w, "plugin\t%s\n", strings.TrimSpace(m.Name+" "+m.Version))
 		line(w, "about", m.Doc)
-		line(w, "made with", m.SDK)
+		line(w, "sdk", m.SDK)
 		fmt.Fprintf(w, "abi\t%d\n", m.ABI)
 		line(w, "wants", wants(m.Grants))
 	}

@@ -114,6 +114,10 @@ func (t *pluginTrial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Targ
 		}
 	}
 	h, err := p.New(values)
+	var wrong *probe.FieldError
+	if errors.As(err, &wrong) && wrong.Field == "port" && t.address == "" {
+		err = fmt.Errorf("%w: name a server as HOST:PORT, or give --set port=…", err)
+	}
 	return h, target, err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -88,9 +89,10 @@ func (d *daemon) lookAtPods() {
 
 // podTarget is a container that is run as a process.
 type podTarget struct {
-	name   string
-	target config.Target
-	probes probe.Set
+	name      string
+	container kube.Container
+	target    config.Target
+	probes    probe.Set
 }
 
 // targets returns the containers of all files, by file and then as they stand in

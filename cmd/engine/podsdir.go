@@ -123,7 +123,28 @@ func (p *podDir) file(name string, info os.FileInfo, now time.Time) bool {
 	for _, err := range errs {
 		p.log.Error("manifest refused, what it said before stays", "err", err)
 	}
+	if len(errs) == 0 {
+		p.warnOfPorts(is)
+	}
 	return len(errs) == 0
+}
+
+// warnOfPorts tells which ports of a file's containers others use, too.
+func (p *podDir) warnOfPorts(file *podFile) {
+	used := portUsers{}
+	for _, other := range p.files {
+		if other == file {
+			continue
+		}
+		for _, t := range other.targets {
+			used.add(t.container)
+		}
+	}
+	for _, t := range file.targets {
+		if problem := used.add(t.container); problem != "" {
+			p.log.Warn(problem, "target", t.name)
+		}
+	}
 }
 
 // settled is how old a change must be when a file is read, so that one that

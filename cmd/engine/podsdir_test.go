@@ -159,11 +159,11 @@ func TestADirectoryThatIsTooLargeIsRefused(t *testing.T) {
 
 func TestContainersThatCannotBeProcessesAreRefusedWithTheReason(t *testing.T) {
 	for _, test := range []struct{ name, container, want string }{
-		{"an image", "image: nginx", `it has no command, and only its image \"nginx\" knows what runs`},
+		{"an image", "image: nginx", `it has no command, and only its image \"nginx\" knows what runs (--entrypoint nginx=PROGRAM tells)`},
 		{"a volume", "command: [x], volumeMounts: [{name: v, mountPath: /v}]", `volume \"v\" is mounted at /v`},
 		{"secrets", "command: [x], envFrom: [{secretRef: {name: s}}], env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
 			"variable A has its value from elsewhere (valueFrom); it has variables from elsewhere (envFrom)"},
-		{"grpc", "command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: there is no handler for grpc"},
+		{"grpc", "command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: it needs the plugin for grpc (--grpc-plugin FILE)"},
 		{"a port that there is not", "command: [x], readinessProbe: {tcpSocket: {port: http}}", `readinessProbe: port is \"http\"`},
 		{"a zero byte", `command: ["x\0"]`, "NUL byte"},
 	} {
@@ -177,6 +177,25 @@ func TestContainersThatCannotBeProcessesAreRefusedWithTheReason(t *testing.T) {
 				t.Errorf("the log is %s, want %s", log, test.want)
 			}
 		})
+	}
+}
+
+func TestPortsThatPodsShareAreTold(t *testing.T) {
+	listening := func(name, probe string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, command: [x], ports: [{name: web, containerPort: 80}], livenessProbe: {" + probe + "}}]}}"
+	}
+	p := newPodsAt(t)
+	p.write(t, "1.yaml", listening("a", "httpGet: {port: web}"), time.Hour)
+	p.write(t, "2.yaml", strings.Replace(listening("b", "tcpSocket: {port: 80, host: h}"), "containerPort: 80", "containerPort: 81", 1), time.Hour)
+	p.see(t)
+	if log := p.log.String(); log != "" {
+		t.Errorf("the log is %s", log)
+	}
+	p.write(t, "3.yaml", listening("d", "tcpSocket: {port: 8080}"), time.Hour)
+	p.see(t)
+	const want = `level=WARN msg="port 80 is also that of default/a/c, and processes share the ports of this machine" target=default/d/c`
+	if log := p.log.String(); strings.Count(log, "WARN") != 1 || !strings.Contains(log, want) {
+		t.Errorf("the log is %s, want %s", log, want)
 	}
 }
 

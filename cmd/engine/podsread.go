@@ -69,7 +69,7 @@ func (r *podReader) manifest(m kube.Manifest) ([]podTarget, error) {
 
 // container returns a container as a target, or why it cannot be run.
 func (r *podReader) container(c kube.Container) (podTarget, error) {
-	words, err := c.Words(r.entrypoints)
+	words, err := r.entrypoints.words(c)
 	if err != nil {
 		return podTarget{}, err
 	}
@@ -77,6 +77,9 @@ func (r *podReader) container(c kube.Container) (podTarget, error) {
 		return podTarget{}, errors.New(strings.Join(c.Obstacles, "; "))
 	}
 	for _, p := range c.Probes {
+		if p.GRPC != nil && r.handlers.GRPC == nil {
+			return podTarget{}, fmt.Errorf("%s: it needs the plugin for grpc (--grpc-plugin FILE)", p.Field)
+		}
 		if err := usable(r.handlers, p, c.Target); err != nil {
 			return podTarget{}, fmt.Errorf("%s: %w", p.Field, err)
 		}
@@ -90,8 +93,9 @@ func (r *podReader) container(c kube.Container) (podTarget, error) {
 		return podTarget{}, err
 	}
 	return podTarget{
-		name:   c.Target.Name,
-		probes: probes,
+		name:      c.Target.Name,
+		container: c,
+		probes:    probes,
 		target: config.Target{
 			Process: p, RestartPolicy: policyOf(c), TerminationGracePeriod: c.TerminationGracePeriod, BackOff: config.DefaultBackOff(),
 		},

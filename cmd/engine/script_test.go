@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 //	DEMO    the demo service's program
 //	CLOSED  address where nobody listens
 //	ECHO    port of a server that sends back what it gets; ECHO_ADDRESS is its address
+//	PLUGINS folder of the example plugins; [plugin:NAME] says whether one has been built
 //
 // The files cert.pem and key.pem hold a certificate for 127.0.0.1 that is its own
 // authority.
@@ -41,11 +42,19 @@ func TestScripts(t *testing.T) {
 	demo := buildDemo(t)
 	cert, key := certificate(t)
 	cache := t.TempDir()
+	plugins, err := filepath.Abs(filepath.Join("..", "..", "examples", "wasm-probes"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "tests", "scripts"),
 		Cmds:                commands(),
 		RequireExplicitExec: true,
 		Condition: func(cond string) (bool, error) {
+			if name, ok := strings.CutPrefix(cond, "plugin:"); ok {
+				_, err := os.Stat(filepath.Join(plugins, name, name+".wasm"))
+				return err == nil, nil
+			}
 			lang, ok := strings.CutPrefix(cond, "build:")
 			if !ok {
 				return false, fmt.Errorf("unknown condition %q", cond)
@@ -56,6 +65,7 @@ func TestScripts(t *testing.T) {
 			e.Values[backgroundKey{}] = &background{}
 			e.Setenv("HTTP", server.Listener.Addr().String())
 			e.Setenv("DEMO", demo)
+			e.Setenv("PLUGINS", plugins)
 			e.Setenv("GORACE", noRaceSleep)
 			closed, err := freeAddress()
 			e.Setenv("CLOSED", closed)

@@ -184,6 +184,20 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
+func TestAttemptsOfOthersAreNoticed(t *testing.T) {
+	b := &bench{options: options{rate: 100, window: 2 * time.Second}}
+	for _, c := range []struct {
+		made   uint64
+		others bool
+		wrong  bool
+	}{{49, false, true}, {150, false, false}, {210, false, false}, {300, true, false}} {
+		remark, err := b.plausible(c.made)
+		if strings.Contains(remark, "others") != c.others || (err != nil) != c.wrong {
+			t.Errorf("%d attempts of 200: %q, %v", c.made, remark, err)
+		}
+	}
+}
+
 func TestAProcessThatEndsAtOnceIsAnError(t *testing.T) {
 	var ready counts
 	_, err := start(t.Context(), "true", exec.Command(program), &ready)

@@ -51,7 +51,7 @@ func (b *bench) commands(ctx context.Context) ([]line, error) {
 		took.Rounds = append(took.Rounds, ours.Took.Seconds()/theirs.Took.Seconds())
 	}
 	l.Measured, took.Measured = median(l.Rounds), median(took.Rounds)
-	l.Note = fmt.Sprintf("sonde %.0f µs, C %.0f µs, of which the command's own", median(our), median(their))
+	l.Note = fmt.Sprintf("sonde %.0f µs, C %.0f µs, with what the command itself uses", median(our), median(their))
 	return []line{l, took}, nil
 }
 

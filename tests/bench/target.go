@@ -31,6 +31,11 @@ func playTarget(context.Context, []string) error {
 // place is what a target prints when it serves.
 type place struct{ Port int }
 
+// backlog is how many connections may wait until the target has a processor again:
+// more than come in two seconds. The kernel bounds it by net.core.somaxconn, which is
+// 4096 unless somebody has changed it.
+const backlog = 4096
+
 // response is all that a target ever says.
 const response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
@@ -42,7 +47,7 @@ type server struct {
 }
 
 func newServer() (*server, error) {
-	listener, port, err := listen(syscall.SOMAXCONN)
+	listener, port, err := listen(backlog)
 	if err != nil {
 		return nil, err
 	}

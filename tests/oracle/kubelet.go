@@ -30,6 +30,7 @@ type kubelet struct {
 
 	ctx     context.Context
 	prober  prober.Manager
+	metrics metrics.KubeRegistry
 	web     int // the port of the http server
 	doors   func(spot) *door
 	updated chan *kubePod // pods to be synced since a result has changed
@@ -59,8 +60,11 @@ type kubePod struct {
 // newKubelet returns the kubelet's side. It goes with the test.
 func newKubelet(t testing.TB) *kubelet {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // one that says nothing
-	k := &kubelet{ctx: ctx, pods: map[types.UID]*kubePod{}, updated: make(chan *kubePod, 1<<16)}
-	metrics.NewKubeRegistry().MustRegister(prober.ProberResults, prober.ProberDuration)
+	k := &kubelet{
+		ctx: ctx, pods: map[types.UID]*kubePod{}, updated: make(chan *kubePod, 1<<16),
+		metrics: metrics.NewKubeRegistry(),
+	}
+	k.metrics.MustRegister(prober.ProberResults, prober.ProberDuration)
 	var working sync.WaitGroup
 	caches := map[probe.Kind]*cache{}
 	for kind := probe.Startup; kind <= probe.Liveness; kind++ {

@@ -25,7 +25,8 @@ var (
 // our engine as it is by default.
 type stage struct {
 	sides   []cast
-	engines []*sonde      // ours, among the sides
+	kubelet *kubelet
+	engines []*sonde      // ours
 	late    *atomic.Int64 // nanoseconds that the machine was late at most
 }
 
@@ -37,7 +38,7 @@ const (
 
 func newStage(t *testing.T) *stage {
 	k, like, own := newKubelet(t), newSonde(t, probe.Kubelet), newSonde(t, probe.Mended)
-	s := &stage{sides: []cast{k.cast, like.cast, own.cast}, engines: []*sonde{like, own}, late: metronome(t)}
+	s := &stage{sides: []cast{k.cast, like.cast, own.cast}, kubelet: k, engines: []*sonde{like, own}, late: metronome(t)}
 	time.Sleep(settling) // the kubelet must be so old; there is nothing to wait on
 	return s
 }
@@ -65,7 +66,7 @@ func (s *stage) differences(t *testing.T, scripts []*Script) []Difference {
 	for i, plays := range performAll(t, scripts, s.sides...) {
 		all = slices.Concat(all, unexplained(scripts[i], plays), s.latenesses(plays))
 	}
-	return all
+	return slices.Concat(all, s.counters(t, scripts))
 }
 
 // unexplained compares a script's plays with each other and with the model's.
@@ -75,6 +76,23 @@ func unexplained(s *Script, plays []*play) []Difference {
 		between("the kubelet and the model", compare(plays[theKubelet], foretell(s, kubeletsAccidents))),
 		between("the mended model and sonde", compare(foretell(s, Accidents{}), plays[mended])),
 	)
+}
+
+// counters compares the metrics of the kubelet and of the engine that is
+// compatible with it.
+func (s *stage) counters(t *testing.T, scripts []*Script) (all []Difference) {
+	kubelet, err := gather(s.kubelet.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := gather(s.engines[0].registry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range scripts {
+		all = append(all, compareMetrics(script, kubelet, ours)...)
+	}
+	return between("the kubelet and sonde", all)
 }
 
 func between(which string, all []Difference) []Difference {

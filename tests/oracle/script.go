@@ -133,15 +133,14 @@ func (s *Script) follows(c *Container, code int) bool {
 	return false
 }
 
-// lifeAt returns the number of a container's life after a step.
-func (s *Script) lifeAt(container string, n int) int {
-	var l life
+// lifeAt returns a container's life after a step.
+func (s *Script) lifeAt(c *Container, n int) (l life) {
 	for _, step := range s.Steps[:n+1] {
-		if step.Container == container {
-			l = l.after(step, true)
+		if step.Container == c.Name {
+			l = l.after(step, s.follows(c, step.Exit))
 		}
 	}
-	return l.number
+	return l
 }
 
 // isLeft reports whether the pod's deletion is ever asked for.

@@ -2,12 +2,14 @@ package oracle
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"strconv"
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sonde-probe/sonde/adapter/prom"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/engine"
@@ -41,6 +43,13 @@ func newSonde(t testing.TB, compat probe.Compatibility) *sonde {
 		running.Wait()
 	})
 	return s
+}
+
+// registry returns a registry with the engine's metrics.
+func (s *sonde) registry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(prom.New(prom.Config{Engine: s.engine, Compatibility: s.compat}))
+	return r
 }
 
 func (s *sonde) play(script string) *play {
@@ -169,8 +178,11 @@ func (a *actor) kernel(ctx context.Context, t probe.Target) probe.Result {
 	return result
 }
 
+// targetOf names a container as adapter/prom reads it.
+func targetOf(script, container string) string { return namespace + "/" + script + "/" + container }
+
 func (p *sondePod) id(at spot) probe.ID {
-	return probe.ID{Target: at.script + "/" + at.container, Kind: at.kind}
+	return probe.ID{Target: targetOf(at.script, at.container), Kind: at.kind}
 }
 
 // sample notes what the engine has published about a probe since it was asked
@@ -259,7 +271,7 @@ func (p *sondePod) reportAll() {
 func (p *sondePod) report(container string) {
 	l := p.lives[container]
 	in := probe.Instance{
-		Target: p.play.script.Name + "/" + container, Phase: l.phase, Since: l.since, Managed: true,
+		Target: targetOf(p.play.script.Name, container), Phase: l.phase, Since: l.since, Managed: true,
 		Leaving: p.leaving || p.play.script.Deleting,
 	}
 	if l.number > 0 && !l.lost {
@@ -293,7 +305,7 @@ func (p *sondePod) tell(step Step) {
 	}
 	for _, c := range p.play.script.Containers {
 		if p.lives[c.Name].number > 0 {
-			t, _ := p.sonde.engine.Target(fmt.Sprintf("%s/%s", p.play.script.Name, c.Name))
+			t, _ := p.sonde.engine.Target(targetOf(p.play.script.Name, c.Name))
 			p.play.add(c.Name, flagsOf(t.Started, t.Ready))
 		}
 	}

@@ -113,7 +113,7 @@ func (l *line) firstPunctual(p *play, container string, t Timing, within func(le
 	delay := time.Duration(l.check.Delay) * time.Second
 	for i, a := range l.attempts {
 		n := p.starts(a.step)
-		if n < 0 || a.life != p.script.lifeAt(container, n) || i > 0 && l.attempts[i-1].life == a.life || !p.quiet(n, a.step) {
+		if n < 0 || a.life != p.script.lifeAt(p.script.container(container), n).number || i > 0 && l.attempts[i-1].life == a.life || !p.quiet(n, a.step) {
 			continue
 		}
 		got, late := a.at.Sub(p.began[n]), scale(t.Late, time.Duration(l.check.Period)*time.Second)

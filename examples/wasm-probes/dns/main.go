@@ -84,7 +84,6 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	if err != nil {
 		return guest.FailWith("dns.protocol", err)
 	}
-	t.Gauge("records", float64(len(a.records)))
 	return s.judge(a)
 }
 

@@ -1,0 +1,156 @@
+// Package wasmprobes holds the folders of plugins to what a newcomer does with them:
+// build the plugin, read its README.md, and check its config.hcl.
+package wasmprobes
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+func TestEachFolderIsAsItsReadmeSays(t *testing.T) {
+	sonde := command(t)
+	for _, folder := range folders(t) {
+		t.Run(folder, func(t *testing.T) {
+			dir := t.TempDir()
+			manifest := build(t, folder, dir)
+			accepted(t, sonde, folder, dir)
+			documented(t, filepath.Join(folder, "README.md"), manifest.Settings)
+		})
+	}
+}
+
+// folders returns those of plugins that have a configuration.
+func folders(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob("*/config.hcl")
+	if err != nil || len(found) == 0 {
+		t.Fatalf("there are no configurations: %v", err)
+	}
+	for i, file := range found {
+		found[i] = filepath.Dir(file)
+	}
+	return found
+}
+
+// command builds sonde.
+func command(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "sonde")
+	build := exec.Command("go", "build", "-o", program, "./cmd/engine")
+	build.Dir = filepath.Join("..", "..")
+	run(t, build)
+	return program
+}
+
+// run runs a command that must succeed. It skips the test when the command says by 77
+// that it misses a tool.
+func run(t *testing.T, c *exec.Cmd) {
+	t.Helper()
+	text, err := c.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 77 {
+		t.Skipf("%s", text)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(c.Args, " "), err, text)
+	}
+}
+
+// build builds a folder's plugin into dir, and returns its manifest.
+func build(t *testing.T, folder, dir string) abi.Manifest {
+	t.Helper()
+	name, _, other := strings.Cut(folder, "-") // line-c is the plugin line, in C
+	module := filepath.Join(dir, name+".wasm")
+	if other {
+		run(t, exec.Command(filepath.Join(folder, "build.sh"), dir))
+	} else {
+		run(t, exec.Command("go", "run", "./"+folder, "-o", module))
+	}
+	code, err := os.ReadFile(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := abi.ReadManifest(code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Name != name {
+		t.Errorf("the plugin is called %s, and its folder %s", m.Name, folder)
+	}
+	return m
+}
+
+// accepted holds a folder's configuration to being right, and well laid out.
+func accepted(t *testing.T, sonde, folder, dir string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "config.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "config.hcl")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, exec.Command(sonde, "fmt", "--check", file))
+	run(t, exec.Command(sonde, "validate", file))
+}
+
+// row is one row of a README.md's table of settings: | `name` | meaning |
+var row = regexp.MustCompile("(?m)^\\| (`[a-z_`, ]+`) \\| (.+) \\|$")
+
+// documented holds a README.md's table to the settings of the manifest.
+func documented(t *testing.T, readme string, settings []abi.Setting) {
+	t.Helper()
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n| setting | meaning |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := make(map[string]string)
+	for _, r := range row.FindAllStringSubmatch(table, -1) {
+		for name := range strings.SplitSeq(r[1], ", ") {
+			rows[strings.Trim(name, "`")] = r[2]
+		}
+	}
+	for _, s := range settings {
+		meaning, ok := rows[s.Name]
+		if delete(rows, s.Name); !ok {
+			t.Errorf("%s does not name the setting %s", readme, s.Name)
+			continue
+		}
+		agrees(t, readme, s, meaning)
+	}
+	for name := range rows {
+		t.Errorf("%s names the setting %s, which the plugin does not take", readme, name)
+	}
+}
+
+// agrees holds a setting's row to saying whether it is required, and its default.
+func agrees(t *testing.T, readme string, s abi.Setting, meaning string) {
+	t.Helper()
+	if s.Required != strings.HasSuffix(meaning, "required") {
+		t.Errorf("%s, %s: the row ends with %q, required is %v", readme, s.Name, meaning, s.Required)
+	}
+	if s.Default == nil || string(s.Default) == `"0s"` {
+		return
+	}
+	value := string(s.Default)
+	if s.Type == abi.TypeString || s.Type == abi.TypeDuration {
+		if err := json.Unmarshal(s.Default, &value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, told, ok := strings.Cut(meaning, "default ")
+	if !ok || strings.Trim(told, "`") != value {
+		t.Errorf("%s, %s: the row says the default %q, it is %s", readme, s.Name, told, value)
+	}
+}

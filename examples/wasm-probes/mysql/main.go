@@ -1,0 +1,81 @@
+// Mysql is a plugin that logs in to a MySQL or MariaDB server and asks it something,
+// by the ordinary client library go-sql-driver/mysql: that a port is open does not
+// say that the database behind it serves.
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+type settings struct {
+	Port     string        `sonde:"port" default:"3306" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
+	User     string        `sonde:"user,required" doc:"the user to log in as"`
+	Password string        `sonde:"password,sensitive" doc:"its password; default: none"`
+	Database string        `sonde:"database" doc:"the database to use; default: none"`
+	Query    string        `sonde:"query" default:"SELECT 1" doc:"a query that must return a row"`
+	Expect   string        `sonde:"expect" doc:"what the first column of its first row must be, as text; default: anything"`
+	Role     string        `sonde:"role" doc:"what the server must be: primary, which takes writes, or replica, whose replication runs; default: either"`
+	MaxLag   time.Duration `sonde:"max_lag" doc:"how far a replica may be behind its primary, in whole seconds; default: any time"`
+	TLS      *guest.TLS    `sonde:"tls" doc:"makes the connection over TLS; ca_pem must be set, unless verify is false"`
+}
+
+// The roles.
+const (
+	primary = "primary"
+	replica = "replica"
+)
+
+// Prepare checks what goes with what.
+func (s *settings) Prepare() error {
+	switch {
+	case s.User == "":
+		return &guest.FieldError{Field: "user", Problem: "must not be empty"}
+	case s.Query == "":
+		return &guest.FieldError{Field: "query", Problem: "must not be empty"}
+	case s.Role != "" && s.Role != primary && s.Role != replica:
+		return &guest.FieldError{Field: "role", Problem: "must be primary or replica"}
+	case s.MaxLag < 0 || s.MaxLag%time.Second != 0:
+		return &guest.FieldError{Field: "max_lag", Problem: "must be whole seconds"}
+	case s.MaxLag > 0 && s.Role != replica:
+		return &guest.FieldError{Field: "role", Problem: "must be replica, as max_lag is set"}
+	case s.TLS == nil:
+		return nil
+	}
+	_, err := tlsConfig(*s.TLS, "")
+	return err
+}
+
+// attempt logs in, and asks what there is to ask.
+func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
+	s := t.Settings
+	c, err := login(ctx, t)
+	if err != nil {
+		return failed(err)
+	}
+	defer c.Close()
+	if err := c.limit(ctx); err != nil {
+		return failed(err)
+	}
+	r := guest.Succeed("logged in")
+	switch s.Role {
+	case primary:
+		r = c.takesWrites(ctx)
+	case replica:
+		r = c.replicates(ctx, s.MaxLag)
+	}
+	if r.Outcome == guest.Success {
+		r = c.query(ctx, s, r.Detail)
+	}
+	return r
+}
+
+func init() {
+	guest.Register(guest.Plugin{
+		Name: "mysql", Version: "1.0.0", Doc: "logs in to a MySQL or MariaDB server, and asks it something",
+	}, attempt)
+}
+
+func main() { guest.Main() }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// limit lets the server end by itself, shortly before the attempt ends, what the
+// attempt asks. It would wait for a lock, say, long after the attempt had given up,
+// and the attempts of an hour would take all its connections. Each of the two
+// servers reads one of the comments.
+func (c *session) limit(ctx context.Context) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return nil
+	}
+	left := time.Until(deadline)
+	left = max(left-min(left/10, 50*time.Millisecond), time.Millisecond)
+	rows, err := c.rows(ctx, fmt.Sprintf("SET lock_wait_timeout = %d /*M!100101 , max_statement_time = %.3f */ /*!80000 , max_execution_time = %d */",
+		max(left/time.Second, 1), left.Seconds(), left.Milliseconds()))
+	var said *mysql.MySQLError
+	switch {
+	case errors.As(err, &said):
+		return nil // another server, or one in between, which does not know how
+	case err != nil:
+		return err
+	}
+	return c.call(rows.Close)
+}
+
+// query asks the operator's query. What is already known comes with the result.
+func (c *session) query(ctx context.Context, s *settings, known string) guest.Result {
+	rows, err := c.rows(ctx, s.Query)
+	if err != nil {
+		return failed(err)
+	}
+	defer c.end(rows)
+	row, err := c.next(rows)
+	switch {
+	case errors.Is(err, io.EOF):
+		return guest.Fail("mysql.expect", "the query returns no row")
+	case err != nil:
+		return failed(err)
+	case s.Expect != "" && row[0] != s.Expect:
+		return guest.Fail("mysql.expect", fmt.Sprintf("the query returns %.200q, not %.200q", row[0], s.Expect))
+	}
+	return guest.Succeed(fmt.Sprintf("%s; the query returns %.200q", known, row[0]))
+}
+
+// rows asks a query. While there are rows left, nothing else can be asked.
+func (c *session) rows(ctx context.Context, sql string) (rows driver.Rows, err error) {
+	q, ok := c.Conn.(driver.QueryerContext)
+	if !ok {
+		return nil, driver.ErrSkip
+	}
+	err = c.call(func() (err error) {
+		rows, err = q.QueryContext(ctx, sql, nil)
+		return err
+	})
+	return rows, err
+}
+
+// next returns the next row as text, or io.EOF. It has one column or more.
+func (c *session) next(rows driver.Rows) ([]string, error) {
+	values := make([]driver.Value, len(rows.Columns()))
+	if len(values) == 0 {
+		return nil, io.EOF
+	}
+	if err := c.call(func() error { return rows.Next(values) }); err != nil {
+		return nil, err
+	}
+	row := make([]string, len(values))
+	for i, v := range values {
+		row[i] = text(v)
+	}
+	return row, nil
+}
+
+// maxRows is how many rows are read of one query, for whatever it asks.
+const maxRows = 64
+
+// end reads what a query has left. It leaves what is too much: the server then
+// notes that the connection broke.
+func (c *session) end(rows driver.Rows) {
+	for range maxRows {
+		if _, err := c.next(rows); err != nil {
+			_ = c.call(rows.Close) // there is nothing left to go wrong
+			return
+		}
+	}
+}
+
+// text returns a value as the server wrote it, and nothing for NULL.
+func text(v driver.Value) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case []byte:
+		return string(v)
+	case float32:
+		return strconv.FormatFloat(float64(v), 'f', -1, 32)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return fmt.Sprint(v)
+}

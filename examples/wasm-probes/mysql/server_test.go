@@ -1,0 +1,72 @@
+package main
+
+import (
+	"database/sql"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// server is a MariaDB server and its data, of which everything belongs to a user root
+// without a password.
+type server struct {
+	*lab.Server
+	port string
+}
+
+// start makes a server's data and starts it with options.
+func start(t *testing.T, options ...string) server {
+	t.Helper()
+	owner := lab.Account(t, "mysql")
+	dir := lab.Dir(t, owner)
+	lab.Run(t, owner, "mariadb-install-db", "--no-defaults", "--datadir="+dir,
+		"--auth-root-authentication-method=normal", "--skip-test-db")
+	return serve(t, owner, dir, options...)
+}
+
+func serve(t *testing.T, owner *syscall.Credential, dir string, options ...string) server {
+	t.Helper()
+	port := lab.FreePort(t)
+	args := append([]string{"--no-defaults", "--datadir=" + dir, "--bind-address=127.0.0.1", "--port=" + port,
+		"--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid")}, options...)
+	return server{lab.Start(t, &lab.Server{Name: "mariadbd", Args: args, Dir: dir, User: owner}), port}
+}
+
+// open returns connections of the server's root.
+func (s server) open(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", "root@tcp(127.0.0.1:"+s.port+")/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// exec gives the server commands, as its root.
+func (s server) exec(t *testing.T, commands ...string) {
+	t.Helper()
+	db := s.open(t)
+	for _, c := range commands {
+		if _, err := db.ExecContext(t.Context(), c); err != nil {
+			t.Fatalf("%s: %v", c, err)
+		}
+	}
+}
+
+// asks returns a probe of the server by its root. More are other settings, each after
+// a comma.
+func (s server) asks(t *testing.T, way lab.Way, more string) lab.Attempt {
+	t.Helper()
+	return way.Must(t, `{"port": "`+s.port+`", "user": "root"`+more+`}`)
+}
+
+// ready waits until the server answers.
+func (s server) ready(t *testing.T, way lab.Way) server {
+	t.Helper()
+	lab.Until(t, s.asks(t, way, ""), guest.Success)
+	return s
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// wire is the connection under a session. It remembers why it broke, which the library
+// does not tell, and bounds packets, for which the library takes as much memory as
+// their first bytes ask for.
+type wire struct {
+	net.Conn
+	secure bool // after the first packet comes TLS
+	broken atomic.Pointer[error]
+	head   []byte // of the next packet, as much as has come
+	left   int    // of the packet
+	blind  bool   // packets cannot be seen any more
+}
+
+// Read reads, and remembers an error.
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if n > 0 && !w.blind {
+		if wrong := w.look(p[:n]); wrong != nil {
+			return 0, w.remember(wrong)
+		}
+	}
+	return n, w.remember(err)
+}
+
+// Write writes, and remembers an error.
+func (w *wire) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	return n, w.remember(err)
+}
+
+func (w *wire) remember(err error) error {
+	if err != nil {
+		w.broken.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// Packets begin with their length in three bytes, and a number.
+const (
+	packetHead = 4
+	maxPacket  = 256 << 10 // as letters, the three bytes are more
+)
+
+// look follows the packets.
+func (w *wire) look(p []byte) error {
+	for len(p) > 0 {
+		if w.left > 0 {
+			n := min(w.left, len(p))
+			w.left, p = w.left-n, p[n:]
+			continue
+		}
+		n := min(packetHead-len(w.head), len(p))
+		w.head, p = append(w.head, p[:n]...), p[n:]
+		if len(w.head) < packetHead {
+			return nil
+		}
+		w.left = int(w.head[0]) | int(w.head[1])<<8 | int(w.head[2])<<16
+		if w.left > maxPacket {
+			return fmt.Errorf("the answer is none of MySQL, or of more than %d bytes: it begins with %q", maxPacket, w.head)
+		}
+		w.head = w.head[:0]
+		if w.secure {
+			w.blind = true
+			return nil
+		}
+	}
+	return nil
+}
+
+var errGarbage = errors.New("the answer is none of MySQL")
+
+// call calls the library. It panics when a server says what it does not expect, and
+// does not tell why a connection broke.
+func (c *session) call(library func() error) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case runtime.Error: // an index or a slice out of range
+			err = errGarbage
+		default:
+			panic(r)
+		}
+	}()
+	err = library()
+	broken := c.wire.broken.Load()
+	if broken == nil || !errors.Is(err, mysql.ErrInvalidConn) && !errors.Is(err, driver.ErrBadConn) {
+		return err
+	}
+	return *broken
+}

@@ -1,0 +1,61 @@
+package wasmprobes
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestThePluginOfEachReadmeBuilds(t *testing.T) {
+	sonde := command(t)
+	asc, err := filepath.Abs("line-as/node_modules/.bin/asc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(asc); err == nil && os.Getenv("ASC") == "" {
+		t.Setenv("ASC", asc)
+	}
+	for lang, source := range map[string]string{"c": "c", "rust": "rs", "as": "ts"} {
+		t.Run(lang, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "listens")
+			run(t, exec.Command(sonde, "plugin", "new", "--lang", lang, "--dir", dir, "listens"))
+			readme := filepath.Join("..", "..", "guest", lang, "README.md")
+			write(t, filepath.Join(dir, "listens."+source), block(t, readme, 0))
+			write(t, filepath.Join(dir, "manifest.json"), block(t, readme, 1))
+			text, err := exec.Command(sonde, "plugin", "build", dir).CombinedOutput()
+			if strings.Contains(string(text), "a tool is missing") {
+				t.Skipf("%s", text)
+			}
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+		})
+	}
+}
+
+// fenced is a block of code in a README.md.
+var fenced = regexp.MustCompile("(?ms)^```[a-z]+\n(.*?)^```$")
+
+// block returns the nth block of code of a README.md.
+func block(t *testing.T, readme string, nth int) string {
+	t.Helper()
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := fenced.FindAllStringSubmatch(string(text), -1)
+	if nth >= len(all) {
+		t.Fatalf("%s has %d blocks of code", readme, len(all))
+	}
+	return all[nth][1]
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// Bounds of the head of the server's answer.
+const (
+	maxLine = 8 << 10 // bytes in one line
+	maxHead = 64 << 10
+)
+
+// fault is what a server does wrong: a reason, and a text for people.
+type fault struct{ reason, text string }
+
+func (f *fault) Error() string { return f.text }
+
+func faultf(reason, format string, a ...any) error {
+	return &fault{reason, fmt.Sprintf(format, a...)}
+}
+
+// judge says what an error means.
+func judge(err error) guest.Result {
+	var f *fault
+	if errors.As(err, &f) {
+		return guest.Fail(f.reason, err.Error())
+	}
+	return guest.FailWith("websocket.protocol", err)
+}
+
+// shake makes the handshake of RFC 6455, section 4.1, and returns what frames are read
+// from.
+func (s *settings) shake(c io.ReadWriter, host string) (*bufio.Reader, error) {
+	key := newKey()
+	if _, err := io.WriteString(c, s.request(host, key)); err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	r := bufio.NewReaderSize(c, maxLine)
+	a, err := readAnswer(r)
+	if err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	return r, s.check(a, key)
+}
+
+// newKey returns 16 bytes that others cannot guess.
+func newKey() string {
+	var b [16]byte
+	rand.Read(b[:]) // it never fails
+	return base64.StdEncoding.EncodeToString(b[:])
+}
+
+// acceptOf returns what a server that speaks the protocol makes of a key.
+func acceptOf(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// request returns the client's half of the handshake.
+func (s *settings) request(host, key string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n", s.Path, host)
+	fmt.Fprintf(&b, "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n", key)
+	if s.Subprotocol != "" {
+		fmt.Fprintf(&b, "Sec-WebSocket-Protocol: %s\r\n", s.Subprotocol)
+	}
+	own := false
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		own = own || strings.EqualFold(name, "User-Agent")
+		fmt.Fprintf(&b, "%s: %s\r\n", name, s.Headers[name])
+	}
+	if !own {
+		b.WriteString("User-Agent: sonde-probe\r\n")
+	}
+	b.WriteString("\r\n")
+	return b.String()
+}
+
+// answer is the head of the server's half.
+type answer struct {
+	status string            // "101 Switching Protocols"
+	fields map[string]string // by names in small letters; of several the values with commas
+}
+
+// readAnswer reads the head of the server's half.
+func readAnswer(r *bufio.Reader) (answer, error) {
+	a := answer{fields: make(map[string]string)}
+	line, err := readLine(r)
+	if err != nil {
+		return a, err
+	}
+	version, status, _ := strings.Cut(line, " ")
+	if version != "HTTP/1.1" && version != "HTTP/1.0" {
+		return a, faultf("websocket.handshake", "the server does not speak HTTP: it says %s", quote(line))
+	}
+	a.status = status
+	for size := 0; size <= maxHead; size += len(line) {
+		if line, err = readLine(r); err != nil || line == "" {
+			return a, err
+		}
+		a.add(line)
+	}
+	return a, faultf("websocket.handshake", "the head of the answer is longer than %d bytes", maxHead)
+}
+
+// add adds a line of the head.
+func (a *answer) add(line string) {
+	name, value, _ := strings.Cut(line, ":")
+	name, value = strings.ToLower(name), strings.TrimSpace(value)
+	if before, ok := a.fields[name]; ok {
+		value = before + ", " + value
+	}
+	a.fields[name] = value
+}
+
+// readLine returns a line without its end.
+func readLine(r *bufio.Reader) (string, error) {
+	line, err := r.ReadSlice('\n')
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return "", faultf("websocket.handshake", "the answer has a line of more than %d bytes", maxLine)
+	case errors.Is(err, io.EOF) && len(line) > 0:
+		return "", io.ErrUnexpectedEOF
+	case err != nil:
+		return "", err
+	}
+	return strings.TrimRight(string(line), "\r\n"), nil
+}
+
+// check holds the server's half to the client's.
+func (s *settings) check(a answer, key string) error {
+	status, _, _ := strings.Cut(a.status, " ")
+	taken := a.fields["sec-websocket-protocol"]
+	switch {
+	case status != "101":
+		return faultf("websocket.status", "the server answers %s, want 101", quote(a.status))
+	case !hasWord(a.fields["upgrade"], "websocket"), !hasWord(a.fields["connection"], "upgrade"):
+		return faultf("websocket.handshake", "the server switches to another protocol: Upgrade is %s, Connection is %s",
+			quote(a.fields["upgrade"]), quote(a.fields["connection"]))
+	case a.fields["sec-websocket-accept"] != acceptOf(key):
+		return faultf("websocket.handshake", "the server's Sec-WebSocket-Accept is not that of the key: %s", quote(a.fields["sec-websocket-accept"]))
+	case a.fields["sec-websocket-extensions"] != "":
+		return faultf("websocket.handshake", "the server uses an extension that was not offered: %s", quote(a.fields["sec-websocket-extensions"]))
+	case taken != s.Subprotocol:
+		return faultf("websocket.subprotocol", "the server takes the subprotocol %s, want %s", quote(taken), quote(s.Subprotocol))
+	}
+	return nil
+}
+
+// hasWord reports whether a list with commas has a word.
+func hasWord(list, word string) bool {
+	for each := range strings.SplitSeq(list, ",") {
+		if strings.EqualFold(strings.TrimSpace(each), word) {
+			return true
+		}
+	}
+	return false
+}
+
+// wrongHeader says what is wrong with a header, or "".
+func wrongHeader(name, value string) string {
+	lower := strings.ToLower(name)
+	switch {
+	case !isToken(name):
+		return "has the name " + quote(name) + ", it must be one word as in HTTP"
+	case lower == "host":
+		return "must not have " + name + ", which is a setting of its own"
+	case reserved(lower):
+		return "must not have " + name + ", which the handshake sets itself"
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return "has control characters in " + name
+	}
+	return ""
+}
+
+// reserved reports whether a header is the handshake's own, or would change its length.
+func reserved(name string) bool {
+	switch name {
+	case "upgrade", "connection", "content-length", "transfer-encoding", "te", "trailer", "expect":
+		return true
+	}
+	return strings.HasPrefix(name, "sec-websocket-")
+}
+
+// isToken reports whether a text is what HTTP calls a token (RFC 9110, section 5.6.2).
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return notVisible(r) || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+func notVisible(r rune) bool { return r <= ' ' || r > '~' }
+
+// quote returns a text from outside for people.
+func quote(text string) string { return fmt.Sprintf("%.200q", text) }

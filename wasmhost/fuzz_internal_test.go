@@ -1,0 +1,223 @@
+package wasmhost
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// smallest is a module of one page that returns 1.
+func smallest(tb testing.TB) []byte {
+	tb.Helper()
+	const body = "\x00asm\x01\x00\x00\x00" +
+		"\x01\x05\x01\x60\x00\x01\x7f" + // type: () -> i32
+		"\x03\x02\x01\x00" + // function: of that type
+		"\x05\x03\x01\x00\x01" + // memory: 1 page
+		"\x07\x25\x03\x06memory\x02\x00\x0csonde_abi_v1\x00\x00\x09sonde_run\x00\x00" + // exports
+		"\x0a\x06\x01\x04\x00\x41\x01\x0b" // code: i32.const 1
+	module, err := abi.WriteManifest([]byte(body), abi.Manifest{Name: "smallest", ABI: 1})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return module
+}
+
+// patient is a plugin whose host functions are called by tests, with an instance.
+func patient(tb testing.TB) (*Plugin, *instance) {
+	tb.Helper()
+	p, err := Load(Config{Module: smallest(tb), AllowUnpinned: true, Limits: Limits{Memory: pageSize}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { p.Close(context.Background()) })
+	if err := p.Wait(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	i, err := p.start(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p, i
+}
+
+// lastCall returns a call that is over and was stopped, so that nothing waits, with a
+// connection over which something has come.
+func lastCall(p *Plugin, i *instance) *call {
+	closed := make(chan struct{})
+	close(closed)
+	ctx, cancel := context.WithDeadline(context.Background(), past())
+	cancel()
+	i.nextFD = abi.FirstFD
+	c := &call{
+		ctx: ctx, plugin: p, instance: i, memory: i.module.Memory(), canDial: true, over: closed, hard: closed,
+		target:  probe.Target{Name: "web", Address: "127.0.0.1", Ports: map[string]uint16{"http": 80}},
+		handler: &Handler{plugin: p, settings: settings{json: "{}"}, checked: &configured{done: closed}},
+	}
+	ours, theirs := net.Pipe()
+	theirs.Close()
+	c.add(&socket{conn: ours, place: place{network: "tcp", host: "127.0.0.1", port: 80}, data: []byte("answer"), err: io.EOF})
+	return c
+}
+
+// FuzzHostFunctions calls one function with any arguments, and any bytes in the memory
+// that they may point to.
+func FuzzHostFunctions(f *testing.F) {
+	p, i := patient(f)
+	functions := make(map[string]func(*call, args))
+	for name, f := range native() {
+		functions[name] = func(c *call, a args) { f(c, a) }
+	}
+	for name, f := range wasi() {
+		functions[name] = func(c *call, a args) { f(c, a) }
+	}
+	names := slices.Sorted(maps.Keys(functions))
+	for n := range names {
+		f.Add(uint8(n), []byte("\x20\x00\x00\x00\x08\x00\x00\x00"), int32(1000), int32(0), int32(1), int32(64))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, memory []byte, a, b, c, d int32) {
+		call := lastCall(p, i)
+		defer call.finish()
+		call.memory.Write(0, memory[:min(len(memory), pageSize)])
+		stack := args{uint64(uint32(a)), uint64(uint32(b)), uint64(uint32(c)), uint64(uint32(d)), uint64(uint32(a)), uint64(uint32(b)), uint64(uint32(c)), uint64(uint32(d))}
+		defer func() {
+			var exit *sys.ExitError
+			if err, _ := recover().(error); err != nil && err != errStopped && err != errLimit && !errors.As(err, &exit) {
+				panic(err)
+			}
+		}()
+		functions[names[int(which)%len(names)]](call, stack)
+	})
+}
+
+// FuzzPlace holds every address that is taken to be one that can be told without doubt.
+func FuzzPlace(f *testing.F) {
+	p, i := patient(f)
+	for _, address := range []string{":http", "[::1]:80", "db.internal.:5432", "/run/x/../a.sock", "@name", "fe80::1%eth0:80", "127.1:80"} {
+		f.Add("tcp", address)
+		f.Add("unix", address)
+	}
+	f.Fuzz(func(t *testing.T, network, address string) {
+		c := lastCall(p, i)
+		defer c.finish()
+		to, errno := c.place(network, address)
+		if errno != abi.OK {
+			return
+		}
+		_, notIP := netip.ParseAddr(to.host)
+		switch {
+		case strings.ContainsAny(to.host, "\x00\n /") && network != "unix", strings.ContainsAny(to.host, "\x00\n "):
+			t.Errorf("%q of %q", to.host, address)
+		case network == "unix" && strings.HasPrefix(to.host, "/") && path.Clean(to.host) != to.host:
+			t.Errorf("the path %q is taken", to.host)
+		case network != "unix" && (to.port == 0 || notIP != nil && !isHostName(to.host)):
+			t.Errorf("%q is taken as %+v", address, to)
+		}
+	})
+}
+
+// FuzzTLSOptions holds options to never leaving a peer unverified but by one word.
+func FuzzTLSOptions(f *testing.F) {
+	f.Add("server_name=a\nalpn=h2\nverify=none\n", "db")
+	f.Add("ca_pem=-----BEGIN CERTIFICATE-----\\n", "")
+	f.Add("key_pem=x\ncert_pem=\\\\\\n", "10.0.0.1")
+	f.Fuzz(func(t *testing.T, options, host string) {
+		config, err := tlsConfig(options, place{network: "tls", host: host})
+		if err != nil {
+			return
+		}
+		if config.InsecureSkipVerify != (lastOption(options, "verify") == "none") || config.ServerName == "" && !config.InsecureSkipVerify {
+			t.Errorf("%q gives %+v", options, config)
+		}
+		if text := escape(options); strings.ContainsAny(text, "\n\r") || unescape(text) != options {
+			t.Errorf("%q is written %q and read %q", options, text, unescape(text))
+		}
+	})
+}
+
+// lastOption returns the last value of an option.
+func lastOption(options, name string) (value string) {
+	for text := range strings.Lines(options) {
+		if v, ok := strings.CutPrefix(strings.TrimSuffix(text, "\n"), name+"="); ok {
+			value = unescape(v)
+		}
+	}
+	return value
+}
+
+// FuzzCheck holds a module that is taken to be one whose tables are bounded, and to stay
+// taken when they are.
+func FuzzCheck(f *testing.F) {
+	f.Add(smallest(f))
+	f.Add(bytes.Replace(smallest(f), []byte("\x05\x03\x01"), []byte("\x04\x04\x01\x70\x00\x01\x05\x03\x01"), 1))
+	most := Limits{}.withDefaults()
+	f.Fuzz(func(t *testing.T, module []byte) {
+		if check(module, most) != nil {
+			return
+		}
+		bounded, err := boundTables(module)
+		if err != nil {
+			t.Fatalf("it is taken, and then: %v", err)
+		}
+		o, err := read(bounded)
+		if err != nil || check(bounded, most) != nil {
+			t.Fatalf("with bounds: %v, %v", err, check(bounded, most))
+		}
+		for _, table := range o.tables {
+			if !table.bounded || table.most > maxTable {
+				t.Errorf("a table may grow to %d elements", table.most)
+			}
+		}
+	})
+}
+
+func TestAHugeKeyIsRefused(t *testing.T) {
+	_, err := tlsConfig("key_pem="+strings.Repeat("x", maxKeyPEM+1), place{host: "db"})
+	if err == nil || !strings.Contains(err.Error(), "key_pem is 8193 bytes long") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMemoryGrowsWithinItsLimit(t *testing.T) {
+	const limit = 3 * pageSize
+	m := &memory{limit: limit}
+	m.Allocate(pageSize, limit)
+	first := m.Reallocate(pageSize)
+	first[7] = 1
+	for _, pages := range []uint64{2, 3} {
+		if got := m.Reallocate(pages * pageSize); uint64(len(got)) != pages*pageSize || got[7] != 1 || got[len(got)-1] != 0 {
+			t.Errorf("%d pages are %d bytes", pages, len(got))
+		}
+	}
+	if cap(m.bytes) > limit {
+		t.Errorf("it has %d bytes, at most %d are allowed", cap(m.bytes), limit)
+	}
+	if m.Reallocate(limit+1) != nil || !m.denied {
+		t.Error("it grew beyond its limit")
+	}
+}
+
+func TestAVectorIsWrittenInBoundedPieces(t *testing.T) {
+	p, i := patient(t)
+	c := lastCall(p, i)
+	defer c.finish()
+	for n := range uint32(100) { // each is the whole memory
+		c.memory.WriteUint32Le(8*n, 0)
+		c.memory.WriteUint32Le(8*n+4, pageSize)
+	}
+	if all, errno := c.gather(0, 100); errno != abi.OK || len(all) != maxGather {
+		t.Errorf("%d bytes, %v", len(all), errno)
+	}
+}

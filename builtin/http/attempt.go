@@ -123,16 +123,24 @@ func (a *attempt) failed(err error) probe.Result {
 	case errors.As(err, &dialling), a.ctx.Err() != nil && errors.As(a.failure, &dialling):
 		return dial.Result(dialling)
 	case a.ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
-		return probe.Fail(probe.ReasonHTTPTimeout, "no response head came in time")
+		return lateHead()
 	case a.status != 0:
 		return probe.Fail(probe.ReasonHTTPRedirect, "status %d: %s", a.status, cause(err))
 	}
 	return a.broke(err)
 }
 
+func lateHead() probe.Result {
+	return probe.Fail(probe.ReasonHTTPTimeout, "no response head came in time")
+}
+
 // broke classifies an error between the request and the end of the response's
-// head. What does not look like HTTP is not told: it may be a secret.
+// head. What does not look like HTTP is not told: it may be a secret. The
+// request's URL is neither.
 func (a *attempt) broke(err error) probe.Result {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op
+	}
 	known := dial.Broke(a.ctx, err)
 	switch {
 	case known.Reason != probe.ReasonTCPFailed:

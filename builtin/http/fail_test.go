@@ -19,7 +19,7 @@ import (
 )
 
 // serveRaw hands each connection to f and closes it afterwards.
-func serveRaw(t *testing.T, f func(conn *net.TCPConn)) probe.Target {
+func serveRaw(t testing.TB, f func(conn *net.TCPConn)) probe.Target {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -75,6 +75,7 @@ func notIn(bytes string) func(rune) bool {
 
 const (
 	letters    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	tokenBytes = letters + "!#$%&'*+-.^_`|~"
+	tokenMarks = "-!#$%&'*+.^_`|~"
+	tokenBytes = letters + tokenMarks
 	hostBytes  = letters + "-._:[]%"
 )

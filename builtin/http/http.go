@@ -22,6 +22,8 @@ type Handler struct {
 	plan   *plan
 	wire   *wire
 	client *http.Client
+	script *script        // nil: attempts cannot be made in steps
+	odd    dial.OddPlaces // nor can those at these places
 }
 
 var (
@@ -30,7 +32,11 @@ var (
 )
 
 func newHandler(p *plan, w *wire) *Handler {
-	return &Handler{plan: p, wire: w, client: &http.Client{Transport: w, CheckRedirect: p.redirect}}
+	h := &Handler{plan: p, wire: w, client: &http.Client{Transport: w, CheckRedirect: p.redirect}}
+	if !w.reuse {
+		h.script = p.script()
+	}
+	return h
 }
 
 // Check says what a target lacks for this handler, or nil. An error is a

@@ -24,14 +24,14 @@ const (
 // quiet is for servers whose complaints are what a test is about.
 var quiet = log.New(io.Discard, "", 0)
 
-func handler(t testing.TB, c httpprobe.Config) *httpprobe.Handler {
+func handler(t testing.TB, c httpprobe.Config) prober {
 	t.Helper()
 	h, err := httpprobe.New(c)
 	if err != nil {
 		t.Fatalf("New(%+v): %v", c, err)
 	}
 	t.Cleanup(func() { h.Close() })
-	return h
+	return prober{h, inSteps(t)}
 }
 
 // targetOf returns a target with a server's address as its own, and its port

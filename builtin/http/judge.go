@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/sonde-probe/sonde/builtin/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
@@ -15,31 +16,44 @@ import (
 // judge says what a response means. The status decides first: with a status that
 // is not accepted the body does not matter, except to a kubelet.
 func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
-	accepted, meant := p.accept.has(r.StatusCode)
-	if !accepted && !p.kubelet {
-		return p.unaccepted(r)
+	says := describe(r)
+	if !p.looks(r.StatusCode) {
+		return p.unaccepted(says)
 	}
 	body, err := readBody(r)
-	switch {
-	case err != nil:
-		return p.brokenBody(ctx, r, err)
-	case !accepted:
-		return p.unaccepted(r)
-	case !bytes.Contains(body, []byte(p.contains)):
-		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but the body's first %d bytes do not contain the expected text", r.StatusCode, len(body))
-	case !p.regex.Match(body):
-		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but body_regex does not match in the body's first %d bytes", r.StatusCode, len(body))
-	case isRedirect(r) && !meant:
-		return probe.Warn(probe.ReasonHTTPRedirect, "%s is not followed", describe(r))
+	if err != nil {
+		return p.brokenBody(ctx, r.StatusCode, err)
 	}
-	return probe.Succeed(describe(r))
+	return p.weigh(r.StatusCode, says, body)
 }
 
-func (p *plan) unaccepted(r *http.Response) probe.Result {
-	return probe.Fail(probe.ReasonHTTPStatus, "%s, want %s", describe(r), p.accept.text)
+// looks reports whether the body is looked at of a response with a status.
+func (p *plan) looks(status int) bool {
+	accepted, _ := p.accept.has(status)
+	return accepted || p.kubelet
 }
 
-func (p *plan) brokenBody(ctx context.Context, r *http.Response, err error) probe.Result {
+// weigh says what a response means that has wholly come, as far as it is looked
+// at. Says names its status.
+func (p *plan) weigh(status int, says string, body []byte) probe.Result {
+	switch accepted, meant := p.accept.has(status); {
+	case !accepted:
+		return p.unaccepted(says)
+	case !bytes.Contains(body, p.contains):
+		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but the body's first %d bytes do not contain the expected text", status, len(body))
+	case p.regex != nil && !p.regex.Match(body):
+		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but body_regex does not match in the body's first %d bytes", status, len(body))
+	case isRedirect(status) && !meant:
+		return probe.Warn(probe.ReasonHTTPRedirect, "%s is not followed", says)
+	}
+	return probe.Succeed(says)
+}
+
+func (p *plan) unaccepted(says string) probe.Result {
+	return probe.Fail(probe.ReasonHTTPStatus, "%s, want %s", says, p.accept.text)
+}
+
+func (p *plan) brokenBody(ctx context.Context, status int, err error) probe.Result {
 	says := "broke off"
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -47,7 +61,7 @@ func (p *plan) brokenBody(ctx context.Context, r *http.Response, err error) prob
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		says = "did not end in time"
 	}
-	result := probe.Fail(probe.ReasonHTTPBody, "status %d, but the body %s", r.StatusCode, says)
+	result := probe.Fail(probe.ReasonHTTPBody, "status %d, but the body %s", status, says)
 	if p.kubelet {
 		result.Outcome = probe.Unknown
 	}
@@ -63,14 +77,24 @@ func readBody(r *http.Response) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r.Body, probe.MaxDetail))
 }
 
-func isRedirect(r *http.Response) bool { return 300 <= r.StatusCode && r.StatusCode <= 399 }
+func isRedirect(status int) bool { return 300 <= status && status <= 399 }
 
 // describe names the status and, for a redirect to another host, that host.
 func describe(r *http.Response) string {
-	status := fmt.Sprintf("status %d", r.StatusCode)
-	to, err := r.Location()
-	if !isRedirect(r) || err != nil || to.Hostname() == r.Request.URL.Hostname() {
-		return status
+	says := describeStatus(r.StatusCode)
+	if !isRedirect(r.StatusCode) {
+		return says
 	}
-	return fmt.Sprintf("%s to host %q", status, probe.CleanText(to.Hostname(), dial.MaxHostName))
+	to, err := r.Location()
+	if err != nil || to.Hostname() == r.Request.URL.Hostname() {
+		return says
+	}
+	return fmt.Sprintf("%s to host %q", says, probe.CleanText(to.Hostname(), dial.MaxHostName))
+}
+
+func describeStatus(status int) string {
+	if status == http.StatusOK {
+		return "status 200"
+	}
+	return "status " + strconv.Itoa(status)
 }

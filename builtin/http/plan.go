@@ -25,8 +25,8 @@ type plan struct {
 	private   []string // the names of the headers that another host must not get
 	body      string
 	accept    statuses
-	contains  string
-	regex     *regexp.Regexp
+	contains  []byte
+	regex     *regexp.Regexp // nil: none
 	redirects redirects
 	kubelet   bool
 }
@@ -38,7 +38,7 @@ func newPlan(c Config) (p *plan, err error) {
 	p = &plan{
 		host:     cmp.Or(c.Host, "localhost"),
 		body:     c.Body,
-		contains: c.BodyContains,
+		contains: []byte(c.BodyContains),
 		kubelet:  c.Compatibility == probe.Kubelet,
 	}
 	if p.method, err = c.method(); err != nil {
@@ -63,6 +63,9 @@ func newPlan(c Config) (p *plan, err error) {
 	}
 	if p.redirects, err = parseRedirects(c.Redirects); err != nil {
 		return nil, err
+	}
+	if c.BodyRegex == "" {
+		return p, nil
 	}
 	if p.regex, err = regexp.Compile(c.BodyRegex); err != nil {
 		return nil, field("body_regex", "cannot be parsed: %v", err)

@@ -76,8 +76,8 @@ func (h *Handler) leave(a *probe.Attempt) probe.Progress {
 }
 
 func (h *Handler) late(a *probe.Attempt) probe.Result {
-	if result, ok := h.dialer.Late(a); ok {
-		return result
+	if !dial.Receiving(a) {
+		return h.dialer.Late(a)
 	}
 	return unmet(context.Background(), len(a.Buffer), os.ErrDeadlineExceeded)
 }

@@ -13,6 +13,12 @@ const (
 	phaseMask = 1<<phaseBits - 1
 )
 
+// Dialling reports whether the connection of an attempt does not stand yet.
+func Dialling(a *probe.Attempt) bool { return a.State == dialling }
+
+// Receiving reports whether everything is sent, and an answer is waited for.
+func Receiving(a *probe.Attempt) bool { return a.State&phaseMask == receiving }
+
 // Done ends an attempt that has begun, with a result. It adds the phases.
 func Done(a *probe.Attempt, r probe.Result) probe.Progress {
 	r.Phases = a.Result.Phases

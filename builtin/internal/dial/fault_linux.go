@@ -28,17 +28,14 @@ func (d *Dialer) Fault(a *probe.Attempt, f Fault) probe.Result {
 }
 
 // Late returns the result of an attempt whose deadline has passed before the
-// connection stood and everything was sent, and false when it was later.
-func (d *Dialer) Late(a *probe.Attempt) (probe.Result, bool) {
-	op := "dial"
-	switch a.State & phaseMask {
-	case sending:
-		op = "write"
-	case receiving:
-		return probe.Result{}, false
+// connection stood and everything was sent.
+func (d *Dialer) Late(a *probe.Attempt) probe.Result {
+	op := "write"
+	if Dialling(a) {
+		op = "dial"
 	}
 	detail := append(d.where(a, op), "i/o timeout"...)
-	return probe.Result{Outcome: probe.Failure, Reason: probe.ReasonTCPTimeout, Detail: string(detail)}, true
+	return probe.Result{Outcome: probe.Failure, Reason: probe.ReasonTCPTimeout, Detail: string(detail)}
 }
 
 // where begins an error's text as package net does: "read tcp ", both addresses,

@@ -26,6 +26,6 @@ func (d *Dialer) Advance(a *probe.Attempt, send []byte, room int) (Turn, Fault) 
 func (d *Dialer) Fault(a *probe.Attempt, f Fault) probe.Result { return probe.Result{} }
 
 // Late is not called where Begin returns Odd.
-func (d *Dialer) Late(a *probe.Attempt) (probe.Result, bool) { return probe.Result{}, false }
+func (d *Dialer) Late(a *probe.Attempt) probe.Result { return probe.Result{} }
 
 func closeSocket(int) {}

@@ -1,0 +1,140 @@
+package httpprobe
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/sonde-probe/sonde/builtin/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+var _ probe.Stepper = (*Handler)(nil)
+
+const (
+	// maxAnswer bounds what is read of a response in steps, in bytes: the body as
+	// far as it is looked at, and a head of 6 KiB.
+	maxAnswer = probe.MaxDetail + 6<<10
+
+	// maxSlow bounds how much of a body an expression is matched with in a step, in
+	// bytes. It takes up to 50 µs.
+	maxSlow = 1 << 10
+)
+
+// Step makes an attempt without a goroutine, on Linux, where that takes no more
+// than one connection to an IP address, one short request and its plain answer.
+func (h *Handler) Step(a *probe.Attempt) probe.Progress {
+	switch a.Event {
+	case probe.StepBegin:
+		return h.begin(a)
+	case probe.StepLate:
+		return dial.Done(a, h.late(a))
+	case probe.StepStop:
+		return dial.Done(a, dial.Result(dial.Stopped()))
+	}
+	return h.advance(a)
+}
+
+func (h *Handler) begin(a *probe.Attempt) probe.Progress {
+	a.FD = -1
+	if h.script == nil {
+		return probe.StepBlock
+	}
+	host, at, ok := h.wire.dialer.Spot(&a.Target)
+	if !ok || h.odd.Has(at) {
+		return probe.StepBlock
+	}
+	a.Buffer = h.script.appendTo(a.Buffer[:0], host, at.Port())
+	switch turn, fault := h.wire.dialer.Begin(a, at); turn {
+	case dial.Broken:
+		return dial.Done(a, h.wire.dialer.Fault(a, fault))
+	case dial.Odd:
+		return probe.StepBlock
+	}
+	return h.advance(a)
+}
+
+// advance takes an attempt as far as it goes without waiting.
+func (h *Handler) advance(a *probe.Attempt) probe.Progress {
+	for {
+		switch turn, fault := h.wire.dialer.Advance(a, a.Buffer, maxAnswer); turn {
+		case dial.Waits:
+			return probe.StepWait
+		case dial.Broken:
+			return h.broken(a, fault)
+		case dial.Odd:
+			return h.leave(a)
+		case dial.Heard, dial.Ended:
+			if progress := h.hear(a, turn == dial.Ended); progress != probe.StepWait {
+				return progress
+			}
+		}
+	}
+}
+
+// hear judges an answer as far as it has come, or returns probe.StepWait when that
+// takes more of it.
+func (h *Handler) hear(a *probe.Attempt, ended bool) probe.Progress {
+	switch result, progress := h.plan.decide(h.tell(a, ended), ended); progress {
+	case probe.StepDone:
+		return dial.Done(a, result)
+	case probe.StepBlock:
+		return h.leave(a)
+	}
+	return probe.StepWait
+}
+
+// decide says what an answer means, and what has to happen next.
+func (p *plan) decide(got answer, ended bool) (probe.Result, probe.Progress) {
+	switch {
+	case got.odd, isRedirect(got.status), p.regex != nil && len(got.body) > maxSlow:
+		return probe.Result{}, probe.StepBlock
+	case got.status != 0 && !p.looks(got.status):
+		return p.unaccepted(describeStatus(got.status)), probe.StepDone
+	case got.whole:
+		return p.weigh(got.status, describeStatus(got.status), got.body), probe.StepDone
+	case !ended:
+		return probe.Result{}, probe.StepWait
+	case got.status == 0:
+		return dial.Result(dial.Broke(context.Background(), io.EOF)), probe.StepDone
+	}
+	return p.brokenBody(context.Background(), got.status, io.EOF), probe.StepDone
+}
+
+func (h *Handler) tell(a *probe.Attempt, ended bool) answer {
+	return tell(a.Buffer, ended, h.plan.method == http.MethodHead)
+}
+
+// broken ends an attempt whose connection could not be made, or broke.
+func (h *Handler) broken(a *probe.Attempt, fault dial.Fault) probe.Progress {
+	if dial.Dialling(a) {
+		return dial.Done(a, h.wire.dialer.Fault(a, fault))
+	}
+	got := h.tell(a, false)
+	switch {
+	case dial.Receiving(a) && len(a.Buffer) == 0:
+		return dial.Done(a, h.wire.dialer.Fault(a, fault))
+	case !dial.Receiving(a) || got.status == 0: // net/http tells a reset amid the head from an end by chance
+		return h.leave(a)
+	}
+	return dial.Done(a, h.plan.brokenBody(context.Background(), got.status, io.ErrUnexpectedEOF))
+}
+
+// leave gives an attempt, and for a while those at the same place, up to Probe.
+func (h *Handler) leave(a *probe.Attempt) probe.Progress {
+	if _, at, ok := h.wire.dialer.Spot(&a.Target); ok {
+		h.odd.Add(at)
+	}
+	return dial.Leave(a)
+}
+
+// late is the result of an attempt whose time is over.
+func (h *Handler) late(a *probe.Attempt) probe.Result {
+	if dial.Dialling(a) {
+		return h.wire.dialer.Late(a)
+	}
+	if got := h.tell(a, false); dial.Receiving(a) && got.status != 0 {
+		return h.plan.brokenBody(context.Background(), got.status, context.DeadlineExceeded)
+	}
+	return lateHead()
+}

@@ -1,0 +1,78 @@
+package httpprobe_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	"github.com/sonde-probe/sonde/builtin/internal/steptest"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// prober is a handler whose attempts are made one way or the other.
+type prober struct {
+	*httpprobe.Handler
+	steps bool
+}
+
+func (p prober) Probe(ctx context.Context, target probe.Target) probe.Result {
+	if !p.steps {
+		return p.Handler.Probe(ctx, target)
+	}
+	result, _ := steptest.Probe(ctx, p.Handler, target)
+	return result
+}
+
+// inSteps reports whether a test's attempts are to be made in steps.
+func inSteps(t testing.TB) bool { return strings.HasPrefix(t.Name(), "TestStepsFindWhatProbeFinds/") }
+
+// The tests of attempts hold whichever way they are made. Those are not here that
+// count the requests before a redirect: the first of them is made twice.
+func TestStepsFindWhatProbeFinds(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"success":              TestAnAcceptedStatusIsSuccess,
+		"broken bodies":        TestABrokenBodyIsAFailureUnlessTheKubeletIsMeant,
+		"no body to wait for":  TestAnUnacceptedStatusDoesNotWaitForTheBody,
+		"large bodies":         TestTheBodyIsReadUpToItsBound,
+		"assertions":           TestAssertionsLookAtTheBodyUpToItsBound,
+		"secret":               TestNoResultTellsTheBody,
+		"cancelled":            TestACancelledAttemptIsUnknown,
+		"trouble":              TestTroubleWithTheAnswerHasAReason,
+		"speaks first":         TestAServerThatSpeaksFirstIsJudgedAndNotLogged,
+		"late":                 TestLatenessIsTheTargetsFault,
+		"nobody listens":       TestNobodyListening,
+		"lacks":                TestWhatTheTargetLacksIsUnknown,
+		"source":               TestASourceAddressIsUsed,
+		"unix":                 TestAUnixSocketIsProbed,
+		"IPv6":                 TestAnIPv6AddressIsProbed,
+		"without time":         TestAnAttemptWithoutTimeIsLate,
+		"redirects":            TestRedirectsAreFollowedAsTold,
+		"redirects' hosts":     TestARedirectThatIsNotFollowedNamesTheHost,
+		"headers of redirects": TestAnotherHostDoesNotGetTheHeaders,
+		"bodies of redirects":  TestABodyIsSentAgainAfterATemporaryRedirect,
+		"paths":                TestPathsAreParsedAsLinks,
+		"userinfo":             TestUserinfoInThePathBecomesBasicAuth,
+		"headers":              TestHeadersAreTheKubelets,
+		"method and body":      TestMethodAndBodyAreSent,
+		"head":                 TestAHeadRequestHasNoBodyToWaitFor,
+		"many at once":         TestAHandlerServesManyTargetsAtOnce,
+		"kept":                 TestAConnectionIsKeptOnlyWhenAsked,
+		"kept and closed":      TestAKeptConnectionThatTheServerClosedIsNoFailure,
+		"goroutines":           TestAttemptsLeaveNoGoroutineBehind,
+		"statuses":             TestStatusesAreAcceptedByRange,
+		"a switch":             TestASwitchOfProtocolsCanBeAccepted,
+		"certificates":         TestCertificatesAreVerified,
+		"HTTP/2":               TestHTTP2IsSpokenWhereTheServerOffersIt,
+		"upgrade":              TestAnUpgradeKeepsFromHTTP2,
+		"client certificates":  TestACertificateIsShownToTheServer,
+		"wrong scheme":         TestTheWrongSchemeIsTold,
+		"broken HTTP/2":        TestBrokenHTTP2IsNotHTTP,
+		"upstream":             TestUpstreamHTTPProbeChecker,
+		"upstream's headers":   TestUpstreamHTTPProbeCheckerSendsHeaders,
+		"upstream's redirects": TestUpstreamHTTPProbeCheckerNonLocalRedirects,
+		"upstream's payload":   TestUpstreamHTTPProbeCheckerPayload,
+	} {
+		t.Run(name, test)
+	}
+}

@@ -1,0 +1,41 @@
+package linetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
+	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// testFates freezes, ends and restarts Redis, which speaks in lines if one does.
+func testFates(t *testing.T, p *wasmhost.Plugin) {
+	port := lab.FreePort(t)
+	server := lab.Start(t, &lab.Server{
+		Name: "redis-server", Dir: t.TempDir(), Args: []string{"--bind", "127.0.0.1", "--port", port, "--save", ""},
+	})
+	ask := fmt.Sprintf(`"port": %q, "send": "PING", "expect": "+PONG"`, port)
+	way := lab.With(p)
+	fates(t, server, way.Must(t, "{"+ask+"}"), "tcp.refused")
+	fates(t, server, way.Must(t, "{"+ask+`, "keep": true}`), "tcp.closed")
+}
+
+// fates holds the attempts to what they must find. The first after the server's end has
+// the reason gone: a connection that is kept is closed by then.
+func fates(t *testing.T, server *lab.Server, a lab.Attempt, gone string) {
+	t.Helper()
+	lab.Until(t, a, guest.Success)
+	server.Freeze()
+	if got := a(300 * time.Millisecond); got.Outcome != guest.Failure || got.Reason != "line.timeout" {
+		t.Errorf("a frozen server: %+v", got)
+	}
+	server.Thaw()
+	lab.Until(t, a, guest.Success)
+	server.Kill()
+	lab.Expect(t, a, guest.Failure, gone)
+	lab.Expect(t, a, guest.Failure, "tcp.refused")
+	server.Restart()
+	lab.Until(t, a, guest.Success)
+}

@@ -45,7 +45,7 @@ func (h *Handler) begin(a *probe.Attempt) probe.Progress {
 		return probe.StepBlock
 	}
 	a.Buffer = h.script.appendTo(a.Buffer[:0], host, at.Port())
-	switch turn, fault := h.wire.dialer.Begin(a, at); turn {
+	switch turn, fault := h.wire.dialer.Begin(a, at, true); turn {
 	case dial.Broken:
 		return dial.Done(a, h.wire.dialer.Fault(a, fault))
 	case dial.Odd:

@@ -35,11 +35,11 @@ func (h *Handler) begin(a *probe.Attempt) probe.Progress {
 	if !ok || h.tls != nil || h.keeper != nil || h.odd.Has(at) {
 		return probe.StepBlock
 	}
-	switch turn, fault := h.dialer.Begin(a, at); turn {
-	case dial.Broken:
+	switch turn, fault := h.dialer.Begin(a, at, len(h.send) > 0); {
+	case turn == dial.Broken:
 		return dial.Done(a, h.dialer.Fault(a, fault))
-	case dial.Odd:
-		return probe.StepBlock
+	case turn == dial.Odd, dial.ToItself(a, at):
+		return dial.Leave(a)
 	}
 	return h.advance(a)
 }

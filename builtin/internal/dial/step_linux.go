@@ -25,28 +25,25 @@ const maxPieces = 64
 // firstRoom is how large a Buffer is at first, in bytes: most answers fit.
 const firstRoom = 1 << 10
 
-// Begin begins to connect an attempt to an address, which Spot has returned. It
-// returns Waits, Broken or Odd; with the latter two there is nothing to be closed.
-func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort) (Turn, Fault) {
+// Begin begins to connect an attempt to an address, which Spot has returned. Talks
+// says that something is to be sent: then the handshake's last step goes with it.
+// Begin returns Waits, or Broken when there is nothing to be closed.
+func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort, talks bool) (Turn, Fault) {
 	a.FD, a.State, a.Result, a.Since = -1, dialling, probe.Result{}, time.Now()
 	fd, number := openSocket(at)
 	if number != 0 {
 		return Broken, Fault{"dial", "socket", number}
 	}
 	a.FD = fd
-	if fault := d.begin(fd, at); fault.number != 0 {
+	if fault := d.begin(fd, at, talks); fault.number != 0 {
 		hangUp(a)
 		return Broken, fault
-	}
-	if localAddress(fd) == at { // the system has chosen the port that it is to connect to
-		hangUp(a)
-		return Odd, Fault{}
 	}
 	return Waits, Fault{}
 }
 
-func (d *Dialer) begin(fd int, at netip.AddrPort) Fault {
-	if number := d.prepareSocket(fd); number != 0 {
+func (d *Dialer) begin(fd int, at netip.AddrPort, talks bool) Fault {
+	if number := d.prepareSocket(fd, talks); number != 0 {
 		return Fault{"dial", "setsockopt", number}
 	}
 	if d.source.IsValid() {
@@ -61,19 +58,26 @@ func (d *Dialer) begin(fd int, at netip.AddrPort) Fault {
 	return Fault{"dial", "connect", number}
 }
 
-// prepareSocket does what Config.setOptions does.
-func (d *Dialer) prepareSocket(fd int) syscall.Errno {
+// prepareSocket does what Config.setOptions does, and more for a connection over
+// which something is sent at once: an acknowledgement that is held back for it is a
+// packet less, and wakes the server once instead of twice.
+func (d *Dialer) prepareSocket(fd int, talks bool) syscall.Errno {
 	if d.source.IsValid() {
 		_ = setOption(fd, syscall.IPPROTO_IP, bindAddressNoPort, 1)
 	}
-	if !d.config.HalfOpen {
+	if !d.config.HalfOpen && !talks {
 		return 0
 	}
-	if number := setOption(fd, syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 0); number != 0 {
+	number := setOption(fd, syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 0)
+	if !d.config.HalfOpen || number != 0 {
 		return number
 	}
 	return setOption(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, 1, 0)
 }
+
+// ToItself reports whether an attempt that has begun connects a socket with itself:
+// nobody listens at the address, and the system has chosen its port for this side.
+func ToItself(a *probe.Attempt, at netip.AddrPort) bool { return localAddress(a.FD) == at }
 
 // Advance takes an attempt that has begun as far as it goes without waiting: until
 // the connection stands and what there is to send is sent, and then, call by call,

@@ -12,7 +12,7 @@ import (
 type Fault struct{}
 
 // Begin returns Odd: on this system no attempt is made in steps.
-func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort) (Turn, Fault) {
+func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort, talks bool) (Turn, Fault) {
 	a.FD = -1
 	return Odd, Fault{}
 }
@@ -27,5 +27,8 @@ func (d *Dialer) Fault(a *probe.Attempt, f Fault) probe.Result { return probe.Re
 
 // Late is not called where Begin returns Odd.
 func (d *Dialer) Late(a *probe.Attempt) probe.Result { return probe.Result{} }
+
+// ToItself is not called where Begin returns Odd.
+func ToItself(a *probe.Attempt, at netip.AddrPort) bool { return false }
 
 func closeSocket(int) {}

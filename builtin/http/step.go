@@ -28,9 +28,9 @@ func (h *Handler) Step(a *probe.Attempt) probe.Progress {
 	case probe.StepBegin:
 		return h.begin(a)
 	case probe.StepLate:
-		return dial.Done(a, h.late(a))
+		return h.wire.dialer.Done(a, h.late(a))
 	case probe.StepStop:
-		return dial.Done(a, dial.Result(dial.Stopped()))
+		return h.wire.dialer.Done(a, dial.Result(dial.Stopped()))
 	}
 	return h.advance(a)
 }
@@ -45,9 +45,9 @@ func (h *Handler) begin(a *probe.Attempt) probe.Progress {
 		return probe.StepBlock
 	}
 	a.Buffer = h.script.appendTo(a.Buffer[:0], host, at.Port())
-	switch turn, fault := h.wire.dialer.Begin(a, at, true); turn {
+	switch turn, fault := h.wire.dialer.Begin(a, at); turn {
 	case dial.Broken:
-		return dial.Done(a, h.wire.dialer.Fault(a, fault))
+		return h.wire.dialer.Done(a, h.wire.dialer.Fault(a, fault))
 	case dial.Odd:
 		return probe.StepBlock
 	}
@@ -77,7 +77,7 @@ func (h *Handler) advance(a *probe.Attempt) probe.Progress {
 func (h *Handler) hear(a *probe.Attempt, ended bool) probe.Progress {
 	switch result, progress := h.plan.decide(h.tell(a, ended), ended); progress {
 	case probe.StepDone:
-		return dial.Done(a, result)
+		return h.wire.dialer.Finish(a, result)
 	case probe.StepBlock:
 		return h.leave(a)
 	}
@@ -108,16 +108,16 @@ func (h *Handler) tell(a *probe.Attempt, ended bool) answer {
 // broken ends an attempt whose connection could not be made, or broke.
 func (h *Handler) broken(a *probe.Attempt, fault dial.Fault) probe.Progress {
 	if dial.Dialling(a) {
-		return dial.Done(a, h.wire.dialer.Fault(a, fault))
+		return h.wire.dialer.Done(a, h.wire.dialer.Fault(a, fault))
 	}
 	got := h.tell(a, false)
 	switch {
 	case dial.Receiving(a) && len(a.Buffer) == 0:
-		return dial.Done(a, h.wire.dialer.Fault(a, fault))
+		return h.wire.dialer.Done(a, h.wire.dialer.Fault(a, fault))
 	case !dial.Receiving(a) || got.status == 0: // net/http tells a reset amid the head from an end by chance
 		return h.leave(a)
 	}
-	return dial.Done(a, h.plan.brokenBody(context.Background(), got.status, io.ErrUnexpectedEOF))
+	return h.wire.dialer.Done(a, h.plan.brokenBody(context.Background(), got.status, io.ErrUnexpectedEOF))
 }
 
 // leave gives an attempt, and for a while those at the same place, up to Probe.
@@ -125,7 +125,7 @@ func (h *Handler) leave(a *probe.Attempt) probe.Progress {
 	if _, at, ok := h.wire.dialer.Spot(&a.Target); ok {
 		h.odd.Add(at)
 	}
-	return dial.Leave(a)
+	return h.wire.dialer.Leave(a)
 }
 
 // late is the result of an attempt whose time is over.

@@ -71,7 +71,8 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	dialer, err := dial.New(dial.Config{
-		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, HalfOpen: c.HalfOpen,
+		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress,
+		HalfOpen: c.HalfOpen, Talks: c.Send+c.SendHex != "",
 	})
 	if err != nil {
 		return nil, err

@@ -22,9 +22,9 @@ func (h *Handler) Step(a *probe.Attempt) probe.Progress {
 	case probe.StepBegin:
 		return h.begin(a)
 	case probe.StepLate:
-		return dial.Done(a, h.late(a))
+		return h.dialer.Done(a, h.late(a))
 	case probe.StepStop:
-		return dial.Done(a, dial.Result(dial.Stopped()))
+		return h.dialer.Done(a, dial.Result(dial.Stopped()))
 	}
 	return h.advance(a)
 }
@@ -35,11 +35,11 @@ func (h *Handler) begin(a *probe.Attempt) probe.Progress {
 	if !ok || h.tls != nil || h.keeper != nil || h.odd.Has(at) {
 		return probe.StepBlock
 	}
-	switch turn, fault := h.dialer.Begin(a, at, len(h.send) > 0); {
+	switch turn, fault := h.dialer.Begin(a, at); {
 	case turn == dial.Broken:
-		return dial.Done(a, h.dialer.Fault(a, fault))
+		return h.dialer.Done(a, h.dialer.Fault(a, fault))
 	case turn == dial.Odd, dial.ToItself(a, at):
-		return dial.Leave(a)
+		return h.dialer.Leave(a)
 	}
 	return h.advance(a)
 }
@@ -52,17 +52,19 @@ func (h *Handler) advance(a *probe.Attempt) probe.Progress {
 		case turn == dial.Waits:
 			return probe.StepWait
 		case turn == dial.Broken:
-			return dial.Done(a, h.dialer.Fault(a, fault))
-		case turn == dial.Stands && h.met == nil:
-			return dial.Done(a, probe.Succeed(""))
+			return h.dialer.Done(a, h.dialer.Fault(a, fault))
+		case turn == dial.Stands && len(h.send) == 0 && h.met == nil:
+			return h.dialer.Finish(a, probe.Succeed(""))
+		case turn == dial.Stands && h.met == nil: // what is sent must not be reset
+			return h.dialer.Done(a, probe.Succeed(""))
 		case turn == dial.Odd, turn == dial.Heard && h.slow && len(a.Buffer) > maxSlow:
 			return h.leave(a)
 		case turn == dial.Heard && h.met(a.Buffer):
-			return dial.Done(a, probe.Succeed(""))
+			return h.dialer.Done(a, probe.Succeed(""))
 		case turn == dial.Heard && len(a.Buffer) == probe.MaxDetail:
-			return dial.Done(a, unmetByAll(len(a.Buffer)))
+			return h.dialer.Done(a, unmetByAll(len(a.Buffer)))
 		case turn == dial.Ended:
-			return dial.Done(a, unmet(context.Background(), len(a.Buffer), io.EOF))
+			return h.dialer.Done(a, unmet(context.Background(), len(a.Buffer), io.EOF))
 		}
 	}
 }
@@ -72,7 +74,7 @@ func (h *Handler) leave(a *probe.Attempt) probe.Progress {
 	if _, at, ok := h.dialer.Spot(&a.Target); ok {
 		h.odd.Add(at)
 	}
-	return dial.Leave(a)
+	return h.dialer.Leave(a)
 }
 
 func (h *Handler) late(a *probe.Attempt) probe.Result {

@@ -46,6 +46,14 @@ func connectSocket(fd int, at netip.AddrPort) syscall.Errno {
 	return number
 }
 
+// disconnect dissolves a connection, by a reset if it stands, or what has come of
+// it. The socket is as new then but for its options.
+func disconnect(fd int) syscall.Errno {
+	var nowhere rawAddress // its family is AF_UNSPEC
+	_, _, number := syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&nowhere)), syscall.SizeofSockaddrInet4)
+	return number
+}
+
 // sendTo sends what goes without waiting. Sending nothing tells whether the
 // connection stands, without a byte on the wire.
 func sendTo(fd int, b []byte) (int, syscall.Errno) {

@@ -31,6 +31,10 @@ type Config struct {
 	// connection that is closed at once is answered by a reset before the
 	// server's Accept could see it. Linux only.
 	HalfOpen bool
+
+	// Talks says that something is sent as soon as a connection stands. Attempts in
+	// steps are cheaper then.
+	Talks bool
 }
 
 // Dialer opens connections to one place. It is safe for use by many

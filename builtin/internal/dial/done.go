@@ -2,43 +2,41 @@ package dial
 
 import "github.com/sonde-probe/sonde/probe"
 
-// The phases of an attempt in steps are in the lowest bits of its State; how many
-// bytes are sent, or how many pieces have come, stands above them.
+// An attempt's State has its phase in the lowest bits, then whether its socket may be
+// used again, and above them how many bytes are sent, or how many pieces have come.
 const (
 	dialling = iota
 	sending
 	receiving
 
-	phaseBits = 2
-	phaseMask = 1<<phaseBits - 1
+	phaseMask  = 3
+	again      = 1 << 2
+	countShift = 3
+	counted    = 1 << countShift
 )
 
 // Dialling reports whether the connection of an attempt does not stand yet.
-func Dialling(a *probe.Attempt) bool { return a.State == dialling }
+func Dialling(a *probe.Attempt) bool { return a.State&phaseMask == dialling }
 
 // Receiving reports whether everything is sent, and an answer is waited for.
 func Receiving(a *probe.Attempt) bool { return a.State&phaseMask == receiving }
 
+// enter begins a phase, with nothing counted.
+func enter(a *probe.Attempt, phase int) { a.State = a.State&again | phase }
+
 // Done ends an attempt that has begun, with a result. It adds the phases.
-func Done(a *probe.Attempt, r probe.Result) probe.Progress {
+func (d *Dialer) Done(a *probe.Attempt, r probe.Result) probe.Progress {
 	r.Phases = a.Result.Phases
-	if a.State == dialling {
+	if Dialling(a) {
 		since(a.Since, &r.Phases.Connect)
 	}
 	a.Result = r
-	hangUp(a)
+	d.hangUp(a)
 	return probe.StepDone
 }
 
 // Leave ends an attempt that has begun and cannot be made in steps.
-func Leave(a *probe.Attempt) probe.Progress {
-	hangUp(a)
+func (d *Dialer) Leave(a *probe.Attempt) probe.Progress {
+	d.hangUp(a)
 	return probe.StepBlock
-}
-
-func hangUp(a *probe.Attempt) {
-	if a.FD >= 0 {
-		closeSocket(a.FD)
-	}
-	a.FD = -1
 }

@@ -25,25 +25,36 @@ const maxPieces = 64
 // firstRoom is how large a Buffer is at first, in bytes: most answers fit.
 const firstRoom = 1 << 10
 
-// Begin begins to connect an attempt to an address, which Spot has returned. Talks
-// says that something is to be sent: then the handshake's last step goes with it.
-// Begin returns Waits, or Broken when there is nothing to be closed.
-func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort, talks bool) (Turn, Fault) {
+// Begin begins to connect an attempt to an address, which Spot has returned. It
+// returns Waits, or Broken when there is nothing to be closed.
+func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort) (Turn, Fault) {
 	a.FD, a.State, a.Result, a.Since = -1, dialling, probe.Result{}, time.Now()
-	fd, number := openSocket(at)
+	fd, number := d.takeSocket(a, at)
 	if number != 0 {
 		return Broken, Fault{"dial", "socket", number}
 	}
 	a.FD = fd
-	if fault := d.begin(fd, at, talks); fault.number != 0 {
-		hangUp(a)
+	if fault := d.begin(fd, at); fault.number != 0 {
+		d.hangUp(a)
 		return Broken, fault
 	}
 	return Waits, Fault{}
 }
 
-func (d *Dialer) begin(fd int, at netip.AddrPort, talks bool) Fault {
-	if number := d.prepareSocket(fd, talks); number != 0 {
+// takeSocket returns one of the spare sockets, or a new one.
+func (d *Dialer) takeSocket(a *probe.Attempt, at netip.AddrPort) (fd int, number syscall.Errno) {
+	if a.Spares == nil || !d.config.HalfOpen && !d.config.Talks || d.source.IsValid() || !at.Addr().Is4() {
+		return openSocket(at)
+	}
+	a.State |= again
+	if fd, ok := a.Spares.Take(); ok {
+		return fd, 0
+	}
+	return openSocket(at)
+}
+
+func (d *Dialer) begin(fd int, at netip.AddrPort) Fault {
+	if number := d.prepareSocket(fd); number != 0 {
 		return Fault{"dial", "setsockopt", number}
 	}
 	if d.source.IsValid() {
@@ -58,21 +69,17 @@ func (d *Dialer) begin(fd int, at netip.AddrPort, talks bool) Fault {
 	return Fault{"dial", "connect", number}
 }
 
-// prepareSocket does what Config.setOptions does, and more for a connection over
-// which something is sent at once: an acknowledgement that is held back for it is a
+// prepareSocket does what Config.setOptions does but for the reset, which hangUp
+// sends. It also has the handshake's last step wait for what is sent: that is a
 // packet less, and wakes the server once instead of twice.
-func (d *Dialer) prepareSocket(fd int, talks bool) syscall.Errno {
+func (d *Dialer) prepareSocket(fd int) syscall.Errno {
 	if d.source.IsValid() {
 		_ = setOption(fd, syscall.IPPROTO_IP, bindAddressNoPort, 1)
 	}
-	if !d.config.HalfOpen && !talks {
-		return 0
+	if d.config.HalfOpen || d.config.Talks {
+		return setOption(fd, syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 0)
 	}
-	number := setOption(fd, syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 0)
-	if !d.config.HalfOpen || number != 0 {
-		return number
-	}
-	return setOption(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, 1, 0)
+	return 0
 }
 
 // ToItself reports whether an attempt that has begun connects a socket with itself:
@@ -94,32 +101,33 @@ func (d *Dialer) Advance(a *probe.Attempt, send []byte, room int) (Turn, Fault) 
 // deliver sends. Nothing can be sent before the connection stands, so that the
 // first success, be it with no byte at all, tells of that too.
 func deliver(a *probe.Attempt, send []byte) (Turn, Fault) {
-	for a.State == dialling || a.State>>phaseBits < len(send) {
+	for Dialling(a) || a.State>>countShift < len(send) {
 		now := time.Now()
-		n, number := sendTo(a.FD, send[a.State>>phaseBits:])
+		n, number := sendTo(a.FD, send[a.State>>countShift:])
 		switch {
 		case number == syscall.EAGAIN:
 			return Waits, Fault{}
-		case number != 0 && a.State == dialling:
+		case number != 0 && Dialling(a):
 			return Broken, Fault{"dial", "connect", number}
 		case number != 0:
 			return Broken, Fault{"write", "write", number}
-		case a.State == dialling:
+		case Dialling(a):
 			a.Result.Phases.Connect = now.Sub(a.Since)
-			a.State = sending
+			enter(a, sending)
 		}
-		a.State += n << phaseBits
+		a.State += n * counted
 	}
 	if len(send) > 0 {
 		a.Since = time.Now()
 	}
-	a.Buffer, a.State = a.Buffer[:0], receiving
+	a.Buffer = a.Buffer[:0]
+	enter(a, receiving)
 	return Stands, Fault{}
 }
 
 // receive reads some of the answer, but for what is in the Buffer already.
 func receive(a *probe.Attempt, room int) (Turn, Fault) {
-	if a.State>>phaseBits >= maxPieces || len(a.Buffer) >= room {
+	if a.State>>countShift >= maxPieces || len(a.Buffer) >= room {
 		return Odd, Fault{}
 	}
 	if len(a.Buffer) == cap(a.Buffer) {
@@ -140,6 +148,35 @@ func receive(a *probe.Attempt, room int) (Turn, Fault) {
 		since(a.Since, &a.Result.Phases.FirstByte)
 	}
 	a.Buffer = a.Buffer[:len(a.Buffer)+n]
-	a.State += 1 << phaseBits
+	a.State += counted
 	return Heard, Fault{}
+}
+
+// Finish is Done for an attempt over a connection that is of no use any more. Where
+// that is half open, or the peer has ended it, a reset dissolves it, which leaves
+// the peer no connection to remember and this side a socket to use again.
+func (d *Dialer) Finish(a *probe.Attempt, r probe.Result) probe.Progress {
+	if a.State&again != 0 && (d.config.HalfOpen || ended(a.FD)) && disconnect(a.FD) == 0 && a.Spares.Put(a.FD) {
+		a.FD = -1
+	}
+	return d.Done(a, r)
+}
+
+// ended reports whether the peer has ended a connection and all that it has sent is
+// read.
+func ended(fd int) bool {
+	var b [1]byte
+	n, number := receiveFrom(fd, b[:])
+	return n == 0 && number == 0
+}
+
+func (d *Dialer) hangUp(a *probe.Attempt) {
+	if a.FD < 0 {
+		return
+	}
+	if d.config.HalfOpen { // by a reset
+		_ = disconnect(a.FD)
+	}
+	closeSocket(a.FD)
+	a.FD = -1
 }

@@ -12,7 +12,7 @@ import (
 type Fault struct{}
 
 // Begin returns Odd: on this system no attempt is made in steps.
-func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort, talks bool) (Turn, Fault) {
+func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort) (Turn, Fault) {
 	a.FD = -1
 	return Odd, Fault{}
 }
@@ -31,4 +31,7 @@ func (d *Dialer) Late(a *probe.Attempt) probe.Result { return probe.Result{} }
 // ToItself is not called where Begin returns Odd.
 func ToItself(a *probe.Attempt, at netip.AddrPort) bool { return false }
 
-func closeSocket(int) {}
+// Finish is not called where Begin returns Odd.
+func (d *Dialer) Finish(a *probe.Attempt, r probe.Result) probe.Progress { return d.Done(a, r) }
+
+func (d *Dialer) hangUp(*probe.Attempt) {}

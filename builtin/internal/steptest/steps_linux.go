@@ -19,8 +19,10 @@ func steps(ctx context.Context, h probe.Stepper, t probe.Target) (r probe.Result
 		panic(err)
 	}
 	defer syscall.Close(epoll)
+	spares := new(probe.Spares)
+	defer closeAll(spares)
 	watched := -1
-	for a := (probe.Attempt{Target: t}); ; a.Event = next(ctx, epoll) {
+	for a := (probe.Attempt{Target: t, Spares: spares}); ; a.Event = next(ctx, epoll) {
 		switch h.Step(&a) {
 		case probe.StepDone:
 			return a.Result, true
@@ -34,6 +36,12 @@ func steps(ctx context.Context, h probe.Stepper, t probe.Target) (r probe.Result
 			watch(epoll, a.FD)
 			watched = a.FD
 		}
+	}
+}
+
+func closeAll(s *probe.Spares) {
+	for fd, ok := s.Take(); ok; fd, ok = s.Take() {
+		syscall.Close(fd)
 	}
 }
 

@@ -31,8 +31,7 @@ type kubelet struct {
 	ctx     context.Context
 	prober  prober.Manager
 	metrics metrics.KubeRegistry
-	web     int // the port of the http server
-	doors   func(spot) *door
+	web     int           // the port of the http server
 	updated chan *kubePod // pods to be synced since a result has changed
 
 	mu   sync.Mutex
@@ -77,6 +76,7 @@ func newKubelet(t testing.TB) *kubelet {
 		working.Wait()
 	})
 	k.prober = prober.NewManager(k, caches[probe.Liveness], caches[probe.Readiness], caches[probe.Startup], runner{k}, recorder{k})
+	t.Cleanup(func() { k.prober.CleanupPods(nil) }) // its workers end for nothing else
 	k.web = serve(t, func(at spot) byte { return k.pod(at.script).play.try(at, unnumbered) })
 	return k
 }

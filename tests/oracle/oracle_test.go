@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,29 +124,41 @@ func (s *stage) shed() bool {
 	})
 }
 
+// TestRandomScripts plays the scripts of many seeds. For a long run, it does so
+// again and again.
 func TestRandomScripts(t *testing.T) {
-	stage := newStage(t)
-	next := *seed
+	t.Parallel()
+	first, last, unexplained := *seed, *seed, 0
 	for end := time.Now().Add(*lasting); ; {
-		var all []*Script
-		for range *scripts {
-			all = append(all, Generate(next))
-			next++
-		}
-		stage.hold(t, all)
-		t.Logf("played seeds %d to %d; the machine was late by %v at most", *seed, next-1, time.Duration(stage.late.Load()))
-		if t.Failed() || time.Now().After(end) {
-			return
+		batch := make([]*Script, *scripts)
+		last += uint64(len(batch))
+		t.Run(fmt.Sprintf("to %d", last-1), func(t *testing.T) {
+			for i := range batch {
+				batch[i] = Generate(last - uint64(len(batch)-i))
+			}
+			unexplained += newStage(t).hold(t, batch)
+		})
+		if t.Failed() || !time.Now().Before(end) {
+			break
 		}
 	}
+	summarise("%d random scripts were compared (seeds %d to %d): %d unexplained differences", last-first, first, last-1, unexplained)
 }
 
+// TestRegressions plays the scripts of testdata: one for each behaviour, and for
+// each difference that was found.
 func TestRegressions(t *testing.T) {
+	t.Parallel()
+	all := regressions(t)
+	unexplained := newStage(t).hold(t, all)
+	summarise("%d regression scripts were compared: %d unexplained differences", len(all), unexplained)
+}
+
+func regressions(t *testing.T) (all []*Script) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no regression scripts: %v", err)
 	}
-	var all []*Script
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -157,12 +170,16 @@ func TestRegressions(t *testing.T) {
 		}
 		all = append(all, s)
 	}
-	newStage(t).hold(t, all)
+	return all
 }
 
+// confirmed begins what is said of a difference that has come again in each trial.
+const confirmed = "unexplained: "
+
 // hold plays scripts, and those that show a difference again. What does not come
-// again is told; what does is made smaller and fails the test.
-func (s *stage) hold(t *testing.T, scripts []*Script) {
+// again is told; what does is made smaller and fails the test. It returns how much
+// did.
+func (s *stage) hold(t *testing.T, scripts []*Script) int {
 	t.Helper()
 	all := s.differences(t, scripts)
 	for n := 1; n < *trials && len(all) > 0; n++ {
@@ -171,19 +188,17 @@ func (s *stage) hold(t *testing.T, scripts []*Script) {
 		}
 		all = s.differences(t, again(scriptsOf(all)))
 	}
+	t.Logf("the machine was late by %v at most", time.Duration(s.late.Load()))
 	for _, d := range all {
-		t.Errorf("%v\n%v", d, d.Script)
+		t.Errorf("%s%v\n%v", confirmed, d, d.Script)
 	}
-	guilty := scriptsOf(all)
-	if len(guilty) > 3 {
-		guilty = guilty[:3]
-	}
-	for _, g := range guilty {
-		if !*shrink {
-			return
+	if *shrink {
+		guilty := scriptsOf(all)
+		for _, g := range guilty[:min(3, len(guilty))] {
+			t.Logf("%s made smaller:\n%v", g.Name, s.shrink(t, g))
 		}
-		t.Logf("%s made smaller:\n%v", g.Name, s.shrink(t, g))
 	}
+	return len(all)
 }
 
 // scriptsOf returns the scripts that differences are about.

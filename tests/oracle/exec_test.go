@@ -141,5 +141,5 @@ func (c execCase) sonde() found {
 
 // agrees compares the attempts of both sides.
 func (c execCase) agrees(t *testing.T) {
-	agree(t, "the two", c.wanted, c.kubelet(), c.sonde())
+	agree(t, "by Probe", c.wanted, c.kubelet(), c.sonde())
 }

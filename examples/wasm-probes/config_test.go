@@ -17,8 +17,15 @@ import (
 
 func TestEachFolderIsAsItsReadmeSays(t *testing.T) {
 	sonde := command(t)
+	index, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, folder := range folders(t) {
 		t.Run(folder, func(t *testing.T) {
+			if !strings.Contains(string(index), "| ["+folder+"]("+folder+") |") {
+				t.Errorf("README.md does not name %s", folder)
+			}
 			dir := t.TempDir()
 			manifest := build(t, folder, dir)
 			accepted(t, sonde, folder, dir)
@@ -149,6 +156,7 @@ func agrees(t *testing.T, readme string, s abi.Setting, meaning string) {
 			t.Fatal(err)
 		}
 	}
+	value = strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(value) // as in HCL
 	_, told, ok := strings.Cut(meaning, "default ")
 	if !ok || strings.Trim(told, "`") != value {
 		t.Errorf("%s, %s: the row says the default %q, it is %s", readme, s.Name, told, value)

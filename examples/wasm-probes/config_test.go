@@ -3,6 +3,7 @@
 package wasmprobes
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -31,6 +32,22 @@ func TestEachFolderIsAsItsReadmeSays(t *testing.T) {
 			accepted(t, sonde, folder, dir)
 			documented(t, filepath.Join(folder, "README.md"), manifest.Settings)
 		})
+	}
+}
+
+func TestAnotherBuildGivesTheSameBytes(t *testing.T) {
+	module := filepath.Join(t.TempDir(), "thrift.wasm")
+	var before []byte
+	for range 2 {
+		run(t, exec.Command("go", "run", "./thrift", "-o", module))
+		after, err := os.ReadFile(module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before != nil && !bytes.Equal(before, after) {
+			t.Errorf("%d bytes, and then %d", len(before), len(after))
+		}
+		before = after
 	}
 }
 

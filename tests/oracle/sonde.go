@@ -122,62 +122,6 @@ func (p *sondePod) handler(at spot, k Check) (probe.Handler, error) {
 	}), nil
 }
 
-// command answers an exec probe, as builtin/exec does.
-func command(ctx context.Context, letter byte) probe.Result {
-	switch letter {
-	case Success:
-		return probe.Succeed("")
-	case Failure:
-		return probe.Fail(probe.ReasonExecExit, "exit status 1: %s", complaint)
-	case Late:
-		<-ctx.Done()
-		return probe.Fail(probe.ReasonExecTimeout, "killed")
-	case Slow:
-		wait(ctx, slowness)
-		return probe.Succeed("")
-	}
-	return probe.Broken(probe.ReasonExecStart, "no such container")
-}
-
-// actor is a probe's handler: it takes the script's answer for each try, and lets
-// the handler it stands before run into it.
-type actor struct {
-	pod     *sondePod
-	at      spot
-	check   Check
-	handler probe.Handler
-}
-
-// Probe makes one try.
-func (a *actor) Probe(ctx context.Context, t probe.Target) probe.Result {
-	st := a.pod.sample(a.at)
-	if a.check.Via == ViaTCP {
-		return a.kernel(ctx, t)
-	}
-	made := st.Attempts[probe.Unknown] + st.Attempts[probe.Success] + st.Attempts[probe.Warning] + st.Attempts[probe.Failure]
-	if a.pod.play.try(a.at, int(made)) == Nothing {
-		return probe.Broken(probe.ReasonExecStart, "the script has no answer")
-	}
-	result := a.handler.Probe(ctx, t)
-	if result.Outcome != probe.Unknown {
-		a.pod.play.over(a.at)
-	}
-	a.pod.play.text(a.at, meant(result))
-	return result
-}
-
-// kernel makes a try that the kernel answers.
-func (a *actor) kernel(ctx context.Context, t probe.Target) probe.Result {
-	result := a.handler.Probe(ctx, t)
-	letter := byte(Failure)
-	if result.Outcome == probe.Success {
-		letter = Success
-	}
-	a.pod.play.kernel(a.at, letter)
-	a.pod.play.text(a.at, meant(result))
-	return result
-}
-
 // targetOf names a container as adapter/prom reads it.
 func targetOf(script, container string) string { return namespace + "/" + script + "/" + container }
 

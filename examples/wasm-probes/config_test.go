@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,7 @@ func TestEachFolderIsAsItsReadmeSays(t *testing.T) {
 			dir := t.TempDir()
 			manifest := build(t, folder, dir)
 			accepted(t, sonde, folder, dir)
+			shown(t, sonde, folder, dir)
 			documented(t, filepath.Join(folder, "README.md"), manifest.Settings)
 		})
 	}
@@ -120,11 +122,35 @@ func accepted(t *testing.T, sonde, folder, dir string) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "config.hcl")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, string(text))
 	run(t, exec.Command(sonde, "fmt", "--check", file))
 	run(t, exec.Command(sonde, "validate", file))
+}
+
+// What a README.md's probe takes from outside of it.
+var (
+	namedPort = regexp.MustCompile(`\bport\s*=\s*"([a-z]+)"`)
+	variable  = regexp.MustCompile(`\bvar\.([a-z_]+)`)
+)
+
+// shown holds the probe that a README.md shows to being right, in a target that has the
+// ports it names.
+func shown(t *testing.T, sonde, folder, dir string) {
+	t.Helper()
+	probe := block(t, filepath.Join(folder, "README.md"), 0)
+	name, _, _ := strings.Cut(folder, "-")
+	var b strings.Builder
+	fmt.Fprintf(&b, "plugin %q {\n  source = \"%s.wasm\"\n  allow_unpinned = true\n}\n", name, name)
+	for _, v := range variable.FindAllStringSubmatch(probe, -1) {
+		fmt.Fprintf(&b, "variable %q { default = \"x\" }\n", v[1])
+	}
+	b.WriteString("target \"shown\" {\n  address = \"127.0.0.1\"\n")
+	for i, p := range namedPort.FindAllStringSubmatch(probe, -1) {
+		fmt.Fprintf(&b, "  ports = { %s = %d }\n", p[1], i+1)
+	}
+	b.WriteString(probe + "}\n")
+	write(t, filepath.Join(dir, "shown.hcl"), b.String())
+	run(t, exec.Command(sonde, "validate", filepath.Join(dir, "shown.hcl")))
 }
 
 // row is one row of a README.md's table of settings: | `name` | meaning |

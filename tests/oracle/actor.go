@@ -80,8 +80,8 @@ func (a *actor) end(r probe.Result) {
 	a.pod.play.text(a.at, meant(r))
 }
 
-// command answers an exec probe, as builtin/exec does.
-func command(ctx context.Context, letter byte) probe.Result {
+// execute answers an exec probe, as builtin/exec does.
+func execute(ctx context.Context, letter byte) probe.Result {
 	switch letter {
 	case Success:
 		return probe.Succeed("")

@@ -22,12 +22,12 @@ var (
 	lasting = flag.Duration("lasting", 0, "for how long more random scripts are played")
 )
 
-// stage has all sides: the kubelet, our engine as it is compatible with it, and
-// our engine as it is by default.
+// stage has all sides: the kubelet, our engine as it is compatible with it, our
+// engine as it is by default, and our engine by adapter/kube.
 type stage struct {
 	sides   []cast
 	kubelet *kubelet
-	engines []*sonde      // ours
+	engines []*sonde      // ours; the first is compared with the kubelet's metrics
 	late    *atomic.Int64 // nanoseconds that the machine was late at most
 }
 
@@ -35,11 +35,15 @@ const (
 	theKubelet = iota
 	compatible
 	mended
+	byPods
 )
 
 func newStage(t *testing.T) *stage {
-	k, like, own := newKubelet(t), newSonde(t, probe.Kubelet), newSonde(t, probe.Mended)
-	s := &stage{sides: []cast{k.cast, like.cast, own.cast}, kubelet: k, engines: []*sonde{like, own}, late: metronome(t)}
+	k, like, own, pods := newKubelet(t), newSonde(t, probe.Kubelet), newSonde(t, probe.Mended), newAdapted(t)
+	s := &stage{
+		sides: []cast{k.cast, like.cast, own.cast, pods.cast}, kubelet: k,
+		engines: []*sonde{like, own, pods.sonde}, late: metronome(t),
+	}
 	time.Sleep(settling) // the kubelet must be so old; there is nothing to wait on
 	return s
 }
@@ -74,6 +78,7 @@ func (s *stage) differences(t *testing.T, scripts []*Script) []Difference {
 func unexplained(s *Script, plays []*play) []Difference {
 	return slices.Concat(
 		between("the kubelet and sonde", compare(plays[theKubelet], plays[compatible])),
+		between("the kubelet and sonde by pods", compare(plays[theKubelet], plays[byPods])),
 		between("the kubelet and the model", compare(plays[theKubelet], foretell(s, kubeletsAccidents))),
 		between("the mended model and sonde", compare(foretell(s, Accidents{}), plays[mended])),
 	)
@@ -105,13 +110,14 @@ func between(which string, all []Difference) []Difference {
 
 func (s *stage) latenesses(plays []*play) []Difference {
 	tolerance := Tolerance + time.Duration(s.late.Load())
-	ours := sondeTiming
+	ours, pods := sondeTiming, podTiming
 	if s.shed() {
-		ours = sheddingTiming
+		ours, pods = shedding(ours), shedding(pods)
 	}
 	return slices.Concat(
 		between("the kubelet and its timing", punctual(plays[theKubelet], kubeletTiming, tolerance)),
 		between("sonde and its timing", punctual(plays[compatible], ours, tolerance)),
+		between("sonde by pods and its timing", punctual(plays[byPods], pods, tolerance)),
 		between("sonde by default and its timing", punctual(plays[mended], ours, tolerance)),
 	)
 }

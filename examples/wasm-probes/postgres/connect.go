@@ -39,7 +39,7 @@ func login(ctx context.Context, t guest.Target[settings]) (session, error) {
 	s := t.Settings
 	config := s.config.Copy()
 	config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{t.Address}, nil }
-	conn := &door{password: s.Password, known: parseKey(t.State())}
+	conn := &door{password: s.Password, known: parseKey(t.State()), keep: t.SetState}
 	config.DialFunc = func(ctx context.Context, _, _ string) (_ net.Conn, err error) {
 		if conn.Conn != nil {
 			return nil, errSecond
@@ -51,7 +51,6 @@ func login(ctx context.Context, t guest.Target[settings]) (session, error) {
 	if err != nil {
 		return session{}, err
 	}
-	_ = t.SetState(conn.known.bytes()) // otherwise the next attempt finds it out again
 	return session{c, conn}, nil
 }
 

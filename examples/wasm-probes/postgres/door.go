@@ -15,8 +15,9 @@ import (
 type door struct {
 	net.Conn
 	password string
-	known    key  // what the last attempt has found out
-	passed   bool // the library reads by itself
+	known    key                // what the last attempt has found out
+	keep     func([]byte) error // for the next one
+	passed   bool               // the library reads by itself
 	read     []byte
 }
 

@@ -49,6 +49,7 @@ func (d *door) scram(offer message) (message, error) {
 	if d.known, err = e.keyOf(d.password, d.known); err != nil {
 		return nil, err
 	}
+	_ = d.keep(d.known.bytes()) // at once: there may be no time left for more
 	client, server := e.proofs(d.known.salted[:])
 	m, err = d.say(&pgproto3.SASLResponse{Data: []byte(e.final + ",p=" + encode(client))})
 	if err != nil || !m.asks(askSASLFinal) {

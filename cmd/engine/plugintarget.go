@@ -115,8 +115,12 @@ func (t *pluginTrial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Targ
 	}
 	h, err := p.New(values)
 	var wrong *probe.FieldError
-	if errors.As(err, &wrong) && wrong.Field == "port" && t.address == "" {
+	switch {
+	case !errors.As(err, &wrong):
+	case wrong.Field == "port" && t.address == "":
 		err = fmt.Errorf("%w: name a server as HOST:PORT, or give --set port=…", err)
+	default:
+		err = fmt.Errorf("%w: give --set %s=…", err, wrong.Field)
 	}
 	return h, target, err
 }

@@ -40,12 +40,12 @@ type call struct {
 	refused  string  // the place that is not granted, if one was asked for
 	limit    string  // the limit that was reached, if one was
 	phases   probe.Phases
-	sent     time.Time       // when something was written first, until it is answered
-	over     chan struct{}   // closed when the deadline has passed or the attempt was cancelled
-	hard     <-chan struct{} // closed when the call is stopped
-	stopped  bool            // it did not end by itself
-	wake     chan struct{}   // told by pumps; made when there is one
-	mu       sync.Mutex      // of sockets and over, for interrupt
+	sent     time.Time     // when something was written first, until it is answered
+	over     chan struct{} // closed when the deadline has passed or the attempt was cancelled
+	hard     chan struct{} // closed when the call is stopped
+	stopped  bool          // it did not end by itself
+	wake     chan struct{} // told by pumps; made when there is one
+	mu       sync.Mutex    // of sockets and over, for interrupt
 	sockets  map[int32]*socket
 	stopping *time.Timer
 }
@@ -53,10 +53,22 @@ type call struct {
 // callKey is how functions of the host find their call.
 type callKey struct{}
 
-// callContext is the context of a guest's call. It finds the call without a walk.
-type callContext struct {
-	context.Context
-	call *call
+// callContext is the context of a guest's call, which is done when the guest is stopped.
+// It finds the call without a walk.
+type callContext struct{ call *call }
+
+// Deadline says that there is none: the attempt's is not that of the call.
+func (c callContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done is closed when the guest is stopped.
+func (c callContext) Done() <-chan struct{} { return c.call.hard }
+
+// Err returns context.Canceled once the guest is stopped.
+func (c callContext) Err() error {
+	if isClosed(c.call.hard) {
+		return context.Canceled
+	}
+	return nil
 }
 
 // Value returns the call for callKey.
@@ -64,7 +76,16 @@ func (c callContext) Value(key any) any {
 	if _, ok := key.(callKey); ok {
 		return c.call
 	}
-	return c.Context.Value(key)
+	return c.call.ctx.Value(key)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
@@ -79,17 +100,15 @@ func (c *call) run(f api.Function) (int32, error) {
 // guarded does something that runs the guest. The first deadline is ctx's; abi.Grace
 // after ctx is done the guest is stopped. It is called once in a call.
 func (c *call) guarded(do func(context.Context) error) error {
-	hard, stop := context.WithCancel(context.WithoutCancel(c.ctx))
-	defer stop()
-	c.over, c.hard = make(chan struct{}), hard.Done()
-	release := context.AfterFunc(c.ctx, func() { c.interrupt(stop) })
+	c.over, c.hard = make(chan struct{}), make(chan struct{})
+	release := context.AfterFunc(c.ctx, c.interrupt)
 	defer func() {
 		if !release() {
 			c.calm()
 		}
 	}()
-	err := do(callContext{hard, c})
-	if c.stopped = hard.Err() != nil; c.stopped && err == nil {
+	err := do(callContext{c})
+	if c.stopped = isClosed(c.hard); c.stopped && err == nil {
 		err = errStopped // the instance is being closed
 	}
 	return err
@@ -105,25 +124,18 @@ func (c *call) calm() {
 }
 
 // interrupt ends each wait of the call, and the call itself a little later.
-func (c *call) interrupt(stop func()) {
+func (c *call) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.over)
-	c.stopping = time.AfterFunc(abi.Grace, stop)
+	c.stopping = time.AfterFunc(abi.Grace, func() { close(c.hard) })
 	for _, s := range c.sockets {
 		_ = s.conn.SetDeadline(past()) // an error says that it is closed
 	}
 }
 
 // isOver reports whether the deadline has passed, or the attempt was cancelled.
-func (c *call) isOver() bool {
-	select {
-	case <-c.over:
-		return true
-	default:
-		return false
-	}
-}
+func (c *call) isOver() bool { return isClosed(c.over) }
 
 // late is the trouble of what is asked for when the call is over.
 func (c *call) late() trouble {
@@ -169,10 +181,8 @@ func (c *call) count() {
 
 // stopHere ends a guest that was stopped.
 func (c *call) stopHere() {
-	select {
-	case <-c.hard:
+	if isClosed(c.hard) {
 		panic(errStopped)
-	default:
 	}
 }
 

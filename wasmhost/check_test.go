@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -44,6 +45,8 @@ func TestUnfitModulesAreRefused(t *testing.T) {
 		"too many tables":         {wat("%s", strings.Repeat(`(table 1)`, 5)+idle), "section 4: it has 5 elements, at most 4 are allowed"},
 		"a shared memory":         {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 3, 1, 1}, 1), "shared between threads"},
 		"a memory of 64 bits":     {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 5, 1, 1}, 1), "64 bits"},
+		"too many exports":        {wat("%s", strings.Repeat(`(export "x" (memory 0))`, 5000)+idle), "section 7: it has 5003 elements, at most 4096 are allowed"},
+		"a section twice":         {append(wat(idle), 1, 1, 0), "section 1 is there twice"},
 		"a section that breaks":   {append(wat(idle), 3, 2, 1), "it ends too early"},
 	}
 	for name, test := range tests {
@@ -151,4 +154,17 @@ func FuzzLoad(f *testing.F) {
 		}
 		attempt(t, h, probe.Target{Name: "web"}, plenty/100)
 	})
+}
+
+func TestAModuleIsLookedAtWithoutRunningIt(t *testing.T) {
+	got, err := wasmhost.Look(wat(`(import "env" "abort" (func)) (import "sonde_v1" "close" (func (param i32) (result i32))) (memory 1 3)` + idle))
+	want := wasmhost.Outline{
+		Imports: []string{"env.abort", "sonde_v1.close"}, Exports: []string{"memory", "sonde_abi_v1", "sonde_run"}, Memory: 64 << 10, MaxMemory: 192 << 10,
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	if _, err := wasmhost.Look([]byte("#!/bin/sh")); !errors.Is(err, abi.ErrNotWasm) {
+		t.Errorf("a text gives %v", err)
+	}
 }

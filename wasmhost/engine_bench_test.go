@@ -62,6 +62,9 @@ type crew struct {
 	stop   func()
 }
 
+// atOnce is how many attempts may be under way that need a goroutine or an instance.
+const atOnce = wasmhost.DefaultInstances
+
 // man starts an engine that probes count targets of one address, each by the next
 // handler.
 func man(b *testing.B, count int, server probe.Target, next func() probe.Handler) *crew {
@@ -74,7 +77,7 @@ func man(b *testing.B, count int, server probe.Target, next func() probe.Handler
 			Rule: probe.Rule{Period: 10 * probe.MinPeriod, Timeout: plenty}, Target: target, Handler: next(), HandlerName: "bench",
 		}
 	}
-	e := engine.New(engine.Config{StartRate: 1 << 20})
+	e := engine.New(engine.Config{StartRate: 1 << 20, Concurrency: atOnce})
 	return &crew{engine: e, stop: run(b, e, set)}
 }
 
@@ -131,9 +134,13 @@ func resident() float64 {
 	return float64(pages*os.Getpagesize()) / (1 << 20)
 }
 
+// portable hides that a handler can be driven in steps, as where there is no epoll.
+type portable struct{ probe.Handler }
+
 // BenchmarkEngine compares a small plugin with the built-in handler that does the same,
-// each in an engine of its own with 10,000 targets that are due ten times a second,
-// which is more than can be done. They take turns, so that whatever else the machine
+// in steps and by goroutines, each in an engine of its own with 10,000 targets that are
+// due ten times a second, which is more than can be done, and 64 goroutines, as many as
+// the plugin may have instances. They take turns, so that whatever else the machine
 // does counts for both. The memory is what the process has grown by, idle instances
 // and the engine's own included.
 func BenchmarkEngine(b *testing.B) {
@@ -142,9 +149,9 @@ func BenchmarkEngine(b *testing.B) {
 	plugin := load(b, wasmhost.Config{Module: wat("%s", talk)})
 	base := handler(b, plugin, nil)
 	tcp := builtin(b)
-	makers := []func() probe.Handler{func() probe.Handler { return tcp }, base.Fork}
-	names := []string{"builtin", "wasm"}
-	var shifts [2][]shift
+	makers := []func() probe.Handler{func() probe.Handler { return tcp }, func() probe.Handler { return portable{tcp} }, base.Fork}
+	names := []string{"steps", "goroutines", "wasm"}
+	var shifts [3][]shift
 	for b.Loop() {
 		for i, next := range makers {
 			debug.FreeOSMemory()
@@ -157,14 +164,15 @@ func BenchmarkEngine(b *testing.B) {
 			runtime.KeepAlive(c)
 		}
 	}
-	var rates [2]float64
+	var rates [3]float64
 	for i, name := range names {
 		rates[i] = median(shifts[i], func(s shift) float64 { return s.rate })
 		b.ReportMetric(rates[i], name+"/s")
 		b.ReportMetric(median(shifts[i], func(s shift) float64 { return s.cost }), name+"-µs-cpu")
 		b.ReportMetric(median(shifts[i], func(s shift) float64 { return s.resident }), name+"-MB-RSS")
 	}
-	b.ReportMetric(100*rates[1]/rates[0], "%-of-builtin")
+	b.ReportMetric(100*rates[2]/rates[0], "%-of-steps")
+	b.ReportMetric(100*rates[2]/rates[1], "%-of-goroutines")
 	stats := plugin.Stats()
 	b.ReportMetric(float64(stats.Instances), "instances")
 	b.ReportMetric(0, "ns/op")

@@ -54,8 +54,8 @@ type Probe struct {
 
 // Containers returns the containers of a pod that are probed if they have probes:
 // regular ones, then sidecars, in the order of the manifest (K3). Defaults are
-// filled in, and the pod is not changed. The error is Validate's, or names a
-// probe whose numbers are beyond the engine's bounds.
+// filled in, and the pod is not changed. The error joins those of Validate, or names
+// each probe whose numbers are beyond the engine's bounds.
 func Containers(pod *v1.Pod) ([]Container, error) {
 	return containersAt(pod, field.NewPath("spec"))
 }
@@ -63,7 +63,7 @@ func Containers(pod *v1.Pod) ([]Container, error) {
 func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 	pod = Default(pod)
 	if found := validatePod(pod, spec); len(found) > 0 {
-		return nil, found.ToAggregate()
+		return nil, join(found)
 	}
 	var all []Container
 	var errs []error
@@ -79,6 +79,14 @@ func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 		}
 	}
 	return all, errors.Join(errs...)
+}
+
+func join(list field.ErrorList) error {
+	errs := make([]error, len(list))
+	for i, err := range list {
+		errs[i] = err
+	}
+	return errors.Join(errs...)
 }
 
 // TargetName returns the name of a container's target: "namespace/pod/container".

@@ -207,3 +207,13 @@ func TestTheImageSaysWhatRunsWithoutACommand(t *testing.T) {
 		}
 	}
 }
+
+func TestAnImageIsCalledByTheLastPartOfItsName(t *testing.T) {
+	for image, want := range map[string]string{
+		"": "", "busybox": "busybox", "registry.k8s.io/busybox:1.27": "busybox", "localhost:5000/shop/web": "web", "ghcr.io/shop/web@sha256:00": "web",
+	} {
+		if got := kube.ImageName(image); got != want {
+			t.Errorf("%q is called %q, want %q", image, got, want)
+		}
+	}
+}

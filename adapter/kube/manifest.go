@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -201,7 +203,7 @@ func (w workload) read(o map[string]any, m *Manifest) error {
 	}
 	pod := new(v1.Pod)
 	if err := kubejson.Unmarshal(asJSON, pod); err != nil {
-		return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "json: "))
+		return misread(err, w.template)
 	}
 	pod.Name, pod.Namespace = m.Name, m.Namespace
 	m.Pod, m.spec = pod, field.NewPath("spec")
@@ -210,6 +212,35 @@ func (w workload) read(o map[string]any, m *Manifest) error {
 	}
 	m.leave(o, strings.Join(append(slices.Clone(w.template), "spec"), "."))
 	return w.checkPolicy(pod, m.spec)
+}
+
+// misread says what is wrong with a pod that cannot be read. Its errors are those of
+// package json, which names types of Go.
+func misread(err error, template []string) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	path := strings.Join(append(slices.Clone(template), wrong.Field), ".")
+	is, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
+	return fmt.Errorf("%s is of type %s, it must be %s", path, is, wanted(wrong.Type))
+}
+
+// wanted returns what a manifest should have for a type.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Pointer:
+		return wanted(t.Elem())
+	}
+	return "an object"
 }
 
 // checkPolicy refuses the restart policies that an object's pods cannot have, in

@@ -195,6 +195,8 @@ func TestUpstreamValidateInitContainers(t *testing.T) {
 		{"what is wrong in a probe that may not be there is not told", init("name: init, startupProbe: {" + tcp + ", successThreshold: 2}"), []string{at + "startupProbe: " + no}},
 		{"a policy that is none", init("name: init, restartPolicy: Invalid"),
 			[]string{at + `restartPolicy: Unsupported value: "Invalid": supported values: "Always", "Never", "OnFailure"`}},
+		{"rules without a policy are not looked at", init("name: init, restartPolicyRules: [{action: Stop}]"),
+			[]string{at + "restartPolicy: Required value: must specify restartPolicy when restart rules are used"}},
 		{"an empty policy", init("name: init, restartPolicy: ''"),
 			[]string{at + `restartPolicy: Unsupported value: "": supported values: "Always", "Never", "OnFailure"`}},
 		{"a sidecar's startup needs two successes", side("startupProbe: {" + tcp + ", successThreshold: 2}"), []string{at + "startupProbe.successThreshold: Invalid value: 2: must be 1"}},

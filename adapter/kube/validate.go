@@ -54,6 +54,7 @@ func validateContainers(containers []v1.Container, path *field.Path) field.Error
 	for i, c := range containers {
 		at := path.Index(i)
 		found = append(found, validateContainer(c, at)...)
+		found = append(found, validateRestarts(c, at)...)
 		if names[c.Name] {
 			found = append(found, field.Duplicate(at.Child("name"), c.Name))
 		}
@@ -72,6 +73,7 @@ func validateInitContainers(spec *v1.PodSpec, path *field.Path) field.ErrorList 
 	for i, c := range spec.InitContainers {
 		at := path.Index(i)
 		found = append(found, validateContainer(c, at)...)
+		found = append(found, validateInitRestarts(c, at)...)
 		if names[c.Name] {
 			found = append(found, field.Duplicate(at.Child("name"), c.Name))
 		}
@@ -99,7 +101,6 @@ func validateContainer(c v1.Container, path *field.Path) field.ErrorList {
 		found = append(found, invalid(path.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
 	}
 	found = append(found, validatePorts(c.Ports, path.Child("ports"))...)
-	found = append(found, validateRestarts(c, path)...)
 	for i, e := range c.Env {
 		at := path.Child("env").Index(i).Child("name")
 		if e.Name == "" {

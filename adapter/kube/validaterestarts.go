@@ -27,7 +27,7 @@ func validateRestarts(c v1.Container, path *field.Path) field.ErrorList {
 	policy, rules := path.Child("restartPolicy"), path.Child("restartPolicyRules")
 	switch {
 	case c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0:
-		found = append(found, field.Required(policy, "must specify restartPolicy when restart rules are used"))
+		found = append(found, noPolicy(path))
 	case c.RestartPolicy != nil && !slices.Contains(restartPolicies, *c.RestartPolicy):
 		found = append(found, field.NotSupported(policy, *c.RestartPolicy, restartPolicies))
 	}
@@ -38,6 +38,19 @@ func validateRestarts(c v1.Container, path *field.Path) field.ErrorList {
 		found = append(found, validateRestartRule(r, rules.Index(i))...)
 	}
 	return found
+}
+
+// validateInitRestarts is validateRestarts for an init container, whose rules are not
+// looked at without a policy.
+func validateInitRestarts(c v1.Container, path *field.Path) field.ErrorList {
+	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
+		return field.ErrorList{noPolicy(path)}
+	}
+	return validateRestarts(c, path)
+}
+
+func noPolicy(path *field.Path) *field.Error {
+	return field.Required(path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
 }
 
 func validateRestartRule(r v1.ContainerRestartRule, path *field.Path) field.ErrorList {

@@ -73,11 +73,11 @@ func TestUpstreamTCPPortExhaustion(t *testing.T) {
 			if err != nil {
 				t.Skip(err)
 			}
-			for range 100 {
+			for range 30 {
 				wantResult(t, h.Probe(t.Context(), target), probe.Success, "")
 			}
 			if got := waiting(t, target); (got > 0) != test.left {
-				t.Errorf("100 attempts have left %d ports waiting, want some: %v", got, test.left)
+				t.Errorf("30 attempts have left %d ports waiting, want some: %v", got, test.left)
 			}
 		})
 	}

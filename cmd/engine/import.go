@@ -59,6 +59,9 @@ func importManifests(c *cobra.Command, f *importFlags, paths []string) error {
 		return err
 	}
 	manifests, errs := readManifests(c.InOrStdin(), paths)
+	if len(manifests)+len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("there is no manifest in %s", strings.Join(paths, ", ")))
+	}
 	im := newImporter(f)
 	for _, m := range manifests {
 		im.manifest(m)

@@ -78,17 +78,32 @@ func (im *importer) manifest(m kube.Manifest) {
 	}
 	containers, err := m.Containers()
 	if err != nil {
-		im.errs = append(im.errs, fmt.Errorf("%s: %w", im.from, err))
+		for _, err := range apart(err) {
+			im.errs = append(im.errs, fmt.Errorf("%s: %w", im.from, err))
+		}
 		return
 	}
 	if len(m.Left) > 0 {
-		im.tell("Not carried over: %s.", strings.Join(m.Left, ", "))
+		im.tell("Not carried over: %s.", leftOut(m.Left))
 	}
 	im.initContainers(m, containers)
 	for _, c := range containers {
 		im.from = m.Place + ": " + m.String() + ": container " + c.Name
 		im.container(c, m.LeftOf[c.Name])
 	}
+}
+
+// apart takes errors that were joined apart.
+func apart(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, apart(err)...)
+	}
+	return all
 }
 
 func (im *importer) initContainers(m kube.Manifest, containers []kube.Container) {
@@ -122,7 +137,7 @@ func (im *importer) container(c kube.Container, left []string) {
 	im.out.open("target", c.Target.Name)
 	im.site(&c, life)
 	if len(left) > 0 {
-		im.tell("Not carried over: %s.", strings.Join(left, ", "))
+		im.tell("Not carried over: %s.", leftOut(left))
 	}
 	if life.words != nil {
 		if problem := im.ports.add(c); problem != "" {

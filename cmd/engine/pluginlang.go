@@ -74,7 +74,7 @@ func compileRust(b *building, source, to string) error {
 		if found, err := filepath.Glob(filepath.Join(lib, "libcore-*.rlib")); lib == "" || err != nil || len(found) == 0 {
 			continue
 		}
-		flags := []string{"--edition", "2021", "--target", rustTarget, "-C", "opt-level=s", "-C", "panic=abort", "-C", "lto", "-C", "strip=symbols"}
+		flags := []string{"--edition", "2021", "--target", rustTarget, "-C", "opt-level=s", "-C", "panic=abort", "-C", "lto", "-C", "strip=symbols", "-C", "link-arg=-zstack-size=131072"}
 		if linker := b.rustLinker(rustc); linker != "" {
 			flags = append(flags, "-C", "linker="+linker)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -76,12 +76,12 @@ func (t *pluginTrial) config(c *cobra.Command) (wasmhost.Config, error) {
 	if err != nil {
 		return wasmhost.Config{}, err
 	}
-	log := silent(config.Engine{})
-	if t.verbose {
-		log = newLogger(c.ErrOrStderr(), "text", nil)
+	level := new(slog.LevelVar)
+	if !t.verbose {
+		level.Set(slog.LevelError) // what a plugin says in its last breath
 	}
 	return wasmhost.Config{
-		Module: bytes, AllowUnpinned: true, Logger: log,
+		Module: bytes, AllowUnpinned: true, Logger: newLogger(c.ErrOrStderr(), "text", level),
 		Grant: wasmhost.Grant{Dial: t.dial, Env: t.env, DNS: t.dns},
 	}, nil
 }
@@ -115,8 +115,12 @@ func (t *pluginTrial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Targ
 	}
 	h, err := p.New(values)
 	var wrong *probe.FieldError
-	if errors.As(err, &wrong) && wrong.Field == "port" && t.address == "" {
+	switch {
+	case !errors.As(err, &wrong):
+	case wrong.Field == "port" && t.address == "":
 		err = fmt.Errorf("%w: name a server as HOST:PORT, or give --set port=…", err)
+	default:
+		err = fmt.Errorf("%w: give --set %s=…", err, wrong.Field)
 	}
 	return h, target, err
 }

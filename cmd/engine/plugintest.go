@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os/signal"
@@ -58,7 +57,7 @@ func pluginTest(c *cobra.Command, t *pluginTrial, args []string, shallow bool) e
 			return err
 		}
 	}
-	checks, err := tck.Run(context.WithoutCancel(ctx), kit)
+	checks, err := tck.Run(ctx, kit)
 	if err != nil {
 		return err
 	}

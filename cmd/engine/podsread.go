@@ -27,7 +27,9 @@ func (r *podReader) read(name string, text []byte, before []podTarget) ([]podTar
 	for _, m := range manifests {
 		found, err := r.manifest(m)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %s: %w", m.Place, m, err))
+			for _, err := range apart(err) {
+				errs = append(errs, fmt.Errorf("%s: %s: %w", m.Place, m, err))
+			}
 		}
 		targets = append(targets, found...)
 	}
@@ -50,7 +52,7 @@ func (r *podReader) manifest(m kube.Manifest) ([]podTarget, error) {
 		return nil, err
 	}
 	if len(m.Left) > 0 {
-		r.log.Warn("not carried over", "pod", m.Namespace+"/"+m.Name, "fields", strings.Join(m.Left, ", "))
+		r.log.Warn("not carried over", "pod", m.Namespace+"/"+m.Name, "fields", leftOut(m.Left))
 	}
 	var targets []podTarget
 	for _, c := range containers {
@@ -60,7 +62,7 @@ func (r *podReader) manifest(m kube.Manifest) ([]podTarget, error) {
 			continue
 		}
 		if left := m.LeftOf[c.Name]; len(left) > 0 {
-			r.log.Warn("not carried over", "target", c.Target.Name, "fields", strings.Join(left, ", "))
+			r.log.Warn("not carried over", "target", c.Target.Name, "fields", leftOut(left))
 		}
 		targets = append(targets, t)
 	}

@@ -3,8 +3,10 @@
 package wasmprobes
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,13 +19,37 @@ import (
 
 func TestEachFolderIsAsItsReadmeSays(t *testing.T) {
 	sonde := command(t)
+	index, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, folder := range folders(t) {
 		t.Run(folder, func(t *testing.T) {
+			if !strings.Contains(string(index), "| ["+folder+"]("+folder+") |") {
+				t.Errorf("README.md does not name %s", folder)
+			}
 			dir := t.TempDir()
 			manifest := build(t, folder, dir)
 			accepted(t, sonde, folder, dir)
+			shown(t, sonde, folder, dir)
 			documented(t, filepath.Join(folder, "README.md"), manifest.Settings)
 		})
+	}
+}
+
+func TestAnotherBuildGivesTheSameBytes(t *testing.T) {
+	module := filepath.Join(t.TempDir(), "thrift.wasm")
+	var before []byte
+	for range 2 {
+		run(t, exec.Command("go", "run", "./thrift", "-o", module))
+		after, err := os.ReadFile(module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before != nil && !bytes.Equal(before, after) {
+			t.Errorf("%d bytes, and then %d", len(before), len(after))
+		}
+		before = after
 	}
 }
 
@@ -96,11 +122,35 @@ func accepted(t *testing.T, sonde, folder, dir string) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "config.hcl")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, string(text))
 	run(t, exec.Command(sonde, "fmt", "--check", file))
 	run(t, exec.Command(sonde, "validate", file))
+}
+
+// What a README.md's probe takes from outside of it.
+var (
+	namedPort = regexp.MustCompile(`\bport\s*=\s*"([a-z]+)"`)
+	variable  = regexp.MustCompile(`\bvar\.([a-z_]+)`)
+)
+
+// shown holds the probe that a README.md shows to being right, in a target that has the
+// ports it names.
+func shown(t *testing.T, sonde, folder, dir string) {
+	t.Helper()
+	probe := block(t, filepath.Join(folder, "README.md"), 0)
+	name, _, _ := strings.Cut(folder, "-")
+	var b strings.Builder
+	fmt.Fprintf(&b, "plugin %q {\n  source = \"%s.wasm\"\n  allow_unpinned = true\n}\n", name, name)
+	for _, v := range variable.FindAllStringSubmatch(probe, -1) {
+		fmt.Fprintf(&b, "variable %q { default = \"x\" }\n", v[1])
+	}
+	b.WriteString("target \"shown\" {\n  address = \"127.0.0.1\"\n")
+	for i, p := range namedPort.FindAllStringSubmatch(probe, -1) {
+		fmt.Fprintf(&b, "  ports = { %s = %d }\n", p[1], i+1)
+	}
+	b.WriteString(probe + "}\n")
+	write(t, filepath.Join(dir, "shown.hcl"), b.String())
+	run(t, exec.Command(sonde, "validate", filepath.Join(dir, "shown.hcl")))
 }
 
 // row is one row of a README.md's table of settings: | `name` | meaning |
@@ -149,6 +199,7 @@ func agrees(t *testing.T, readme string, s abi.Setting, meaning string) {
 			t.Fatal(err)
 		}
 	}
+	value = strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(value) // as in HCL
 	_, told, ok := strings.Cut(meaning, "default ")
 	if !ok || strings.Trim(told, "`") != value {
 		t.Errorf("%s, %s: the row says the default %q, it is %s", readme, s.Name, told, value)

@@ -54,7 +54,7 @@ func execCases() []execCase {
 		{name: "a directory", command: []string{"/"}},
 		{name: "a late command", command: shell("sleep 30")},
 		{name: "a late command with output", command: shell("echo soon; sleep 30")},
-		{name: "ended by a signal", command: shell("kill -9 $$")},
+		{name: "ended by a signal", command: shell("kill -9 $$$$")},
 		{name: "standard input", command: shell("cat; echo end")},
 	}
 	for word, value := range map[string]string{
@@ -81,7 +81,7 @@ func (c *container) Start() error {
 	defer cancel()
 	command := osexec.CommandContext(ctx, c.command[0], c.command[1:]...)
 	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr, command.WaitDelay = &stdout, &stderr, time.Millisecond
+	command.Stdout, command.Stderr, command.WaitDelay = &stdout, &stderr, time.Second
 	err := command.Run()
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %q timed out after %v", remote.ErrCommandTimedOut, strings.Join(c.command, " "), execTimeout)
@@ -141,5 +141,5 @@ func (c execCase) sonde() found {
 
 // agrees compares the attempts of both sides.
 func (c execCase) agrees(t *testing.T) {
-	agree(t, "the two", c.wanted, c.kubelet(), c.sonde())
+	agree(t, "by Probe", c.wanted, c.kubelet(), c.sonde())
 }

@@ -1,7 +1,7 @@
 package oracle
 
 import (
-	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -12,7 +12,6 @@ import (
 	kubehttp "k8s.io/kubernetes/pkg/probe/http"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
-	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -81,7 +80,7 @@ func (c httpCase) portOf(site *website) string {
 }
 
 // sonde makes the attempt with our handler.
-func (c httpCase) sonde(compat probe.Compatibility) (found, error) {
+func (c httpCase) sonde(t *testing.T, by way, compat probe.Compatibility) (found, error) {
 	site := newWebsite(c.server)
 	defer site.close()
 	config := httpprobe.Config{
@@ -97,7 +96,7 @@ func (c httpCase) sonde(compat probe.Compatibility) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	result := engine.Once(context.Background(), probe.Probe{
+	result := by.attempt(t, probe.Probe{
 		Handler: h, Rule: probe.Rule{Timeout: time.Duration(c.timeout) * time.Second},
 		Target: probe.Target{Name: "web", Address: c.address, Ports: map[string]uint16{"web": uint16(site.port())}},
 	})
@@ -108,17 +107,22 @@ func (c httpCase) sonde(compat probe.Compatibility) (found, error) {
 func (c httpCase) agrees(t *testing.T) {
 	c = c.withDefaults()
 	kubelet := c.kubelet()
-	c.compare(t, "in the kubelet's compatibility", kubelet, probe.Kubelet, c.wanted)
-	c.compare(t, "by default", kubelet, probe.Mended, c.wanted+c.mended)
+	for _, by := range ways() {
+		c.compare(t, by, kubelet, probe.Kubelet, c.wanted)
+		c.compare(t, by, kubelet, probe.Mended, c.wanted+c.mended)
+	}
 }
 
 // compare holds our handler to the kubelet's, or to a difference where one is
 // wanted.
-func (c httpCase) compare(t *testing.T, how string, kubelet found, compat probe.Compatibility, wanted string) {
+func (c httpCase) compare(t *testing.T, by way, kubelet found, compat probe.Compatibility, wanted string) {
 	t.Helper()
-	ours, err := c.sonde(compat)
+	ours, err := c.sonde(t, by, compat)
 	if err != nil {
 		ours = found{refused, err.Error(), nil}
 	}
-	agree(t, how, wanted, kubelet, ours)
+	if by.inSteps {
+		ours.requests = lessOne(ours.requests, len(kubelet.requests))
+	}
+	agree(t, fmt.Sprintf("%s, compatibility %v", by.name, compat), wanted, kubelet, ours)
 }

@@ -55,8 +55,8 @@ func (p *kubePod) cache(at spot, cached bool) {
 	p.cached[at] = cached
 }
 
-// drain reads the updates, as the kubelet's sync loop does: it syncs the pod of
-// each, after it has noted whether the container has started.
+// drain hands the updates to the loop. It waits for nothing, since workers wait
+// for it (K59).
 func (c *cache) drain(ctx context.Context) {
 	for {
 		select {
@@ -64,11 +64,31 @@ func (c *cache) drain(ctx context.Context) {
 			return
 		case u := <-c.Updates():
 			at, life := c.spot(u.ContainerID)
-			p := c.kubelet.pod(at.script)
-			if c.kind == probe.Startup {
-				p.setStarted(at.container, life, u.Result == results.Success)
+			c.kubelet.updated <- update{at, life, u.Result}
+		}
+	}
+}
+
+// update is a result that has changed.
+type update struct {
+	at     spot
+	life   int
+	result results.Result
+}
+
+// loop does with updates what the kubelet's sync loop does: it notes whether the
+// container has started, and syncs the pod (K126 to K128).
+func (k *kubelet) loop() {
+	for {
+		select {
+		case <-k.ctx.Done():
+			return
+		case u := <-k.updated:
+			p := k.pod(u.at.script)
+			if u.at.kind == probe.Startup {
+				p.setStarted(u.at.container, u.life, u.result == results.Success)
 			}
-			c.kubelet.updated <- p
+			k.sync(p)
 		}
 	}
 }

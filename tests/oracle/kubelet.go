@@ -31,9 +31,8 @@ type kubelet struct {
 	ctx     context.Context
 	prober  prober.Manager
 	metrics metrics.KubeRegistry
-	web     int // the port of the http server
-	doors   func(spot) *door
-	updated chan *kubePod // pods to be synced since a result has changed
+	web     int         // the port of the http server
+	updated chan update // large enough to be never full
 
 	mu   sync.Mutex
 	pods map[types.UID]*kubePod
@@ -61,7 +60,7 @@ type kubePod struct {
 func newKubelet(t testing.TB) *kubelet {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // one that says nothing
 	k := &kubelet{
-		ctx: ctx, pods: map[types.UID]*kubePod{}, updated: make(chan *kubePod, 1<<16),
+		ctx: ctx, pods: map[types.UID]*kubePod{}, updated: make(chan update, 1<<16),
 		metrics: metrics.NewKubeRegistry(),
 	}
 	k.metrics.MustRegister(prober.ProberResults, prober.ProberDuration)
@@ -77,6 +76,7 @@ func newKubelet(t testing.TB) *kubelet {
 		working.Wait()
 	})
 	k.prober = prober.NewManager(k, caches[probe.Liveness], caches[probe.Readiness], caches[probe.Startup], runner{k}, recorder{k})
+	t.Cleanup(func() { k.prober.CleanupPods(nil) }) // its workers end for nothing else
 	k.web = serve(t, func(at spot) byte { return k.pod(at.script).play.try(at, unnumbered) })
 	return k
 }
@@ -127,18 +127,6 @@ func (p *kubePod) stir() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.looks)
-}
-
-// loop syncs pods whose results have changed, as the kubelet's sync loop does.
-func (k *kubelet) loop() {
-	for {
-		select {
-		case <-k.ctx.Done():
-			return
-		case pod := <-k.updated:
-			k.sync(pod)
-		}
-	}
 }
 
 // sync computes the pod's status from its containers and the cached results.

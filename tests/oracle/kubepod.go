@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,7 +24,7 @@ func podSpec(s *Script, web int, doors map[spot]*door) *v1.Pod {
 		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	}
 	for _, c := range s.Containers {
-		container := v1.Container{Name: c.Name}
+		container := v1.Container{Name: c.Name, Image: "none"}
 		for _, k := range c.Checks {
 			at := spot{s.Name, c.Name, k.Kind}
 			put(&container, k.Kind, probeSpec(k, at, web, doors[at]))
@@ -39,6 +38,17 @@ func podSpec(s *Script, web int, doors map[spot]*door) *v1.Pod {
 		}
 	}
 	return pod
+}
+
+// command is what a script's exec probe runs: it names the probe.
+func command(at spot) []string { return []string{at.script, at.container, at.kind.String()} }
+
+func spotOfCommand(words []string) (at spot, ok bool) {
+	if len(words) != 3 || at.kind.UnmarshalText([]byte(words[2])) != nil {
+		return spot{}, false
+	}
+	at.script, at.container = words[0], words[1]
+	return at, true
 }
 
 func put(c *v1.Container, kind probe.Kind, p *v1.Probe) {
@@ -59,11 +69,11 @@ func probeSpec(k Check, at spot, web int, d *door) *v1.Probe {
 	}
 	switch k.Via {
 	case ViaExec:
-		p.Exec = &v1.ExecAction{Command: []string{at.script, at.container, at.kind.String()}}
+		p.Exec = &v1.ExecAction{Command: command(at)}
 	case ViaHTTP:
 		p.HTTPGet = &v1.HTTPGetAction{Path: path(at), Port: intstr.FromInt(web)}
 	case ViaTCP:
-		p.TCPSocket = &v1.TCPSocketAction{Port: intstr.FromString(strconv.Itoa(d.addr.Port))}
+		p.TCPSocket = &v1.TCPSocketAction{Port: intstr.FromInt(d.addr.Port)}
 	}
 	return p
 }

@@ -24,9 +24,9 @@ const complaint = "not well"
 
 // RunInContainer answers an exec probe.
 func (r runner) RunInContainer(ctx context.Context, _ kubecontainer.ContainerID, cmd []string, timeout time.Duration) ([]byte, error) {
-	at := spot{script: cmd[0], container: cmd[1]}
-	if err := at.kind.UnmarshalText([]byte(cmd[2])); err != nil {
-		return nil, err
+	at, ok := spotOfCommand(cmd)
+	if !ok {
+		return nil, fmt.Errorf("%q is no command of a script", cmd)
 	}
 	switch r.kubelet.pod(at.script).play.try(at, unnumbered) {
 	case Success:

@@ -18,6 +18,24 @@ type Accidents struct {
 // kubeletsAccidents are all of them.
 var kubeletsAccidents = Accidents{true, true, true}
 
+// MendedRow is an accident of the kubelet that our engine does not have by
+// default.
+type MendedRow struct {
+	K    string // the kubelet's behaviour
+	Why  string
+	mend func(*Accidents)
+}
+
+// Mended returns the differences from the kubelet that our engine has by default,
+// beside those of Wanted and of the handlers.
+func Mended() []MendedRow {
+	return []MendedRow{
+		{"K48", "a run begins anew with a life; the kubelet goes on with the run of the life before", func(a *Accidents) { a.CarriesRuns = false }},
+		{"K37", "a life that does not run leaves liveness undecided, and begins as a new one when it runs again; the kubelet fails it, which can kill what runs again", func(a *Accidents) { a.FailsIdle = false }},
+		{"K71", "a body that breaks off or stalls is a failure; the kubelet tries it three times and counts nothing", func(a *Accidents) { a.ForgivesBodies = false }},
+	}
+}
+
 // model plays scripts by itself, in no time: a third account of the rules, in as
 // few words as they can be written. With all accidents it must do what the
 // kubelet does, and with none what our engine does by default. So every

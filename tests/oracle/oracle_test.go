@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,12 +22,12 @@ var (
 	lasting = flag.Duration("lasting", 0, "for how long more random scripts are played")
 )
 
-// stage has all sides: the kubelet, our engine as it is compatible with it, and
-// our engine as it is by default.
+// stage has all sides: the kubelet, our engine as it is compatible with it, our
+// engine as it is by default, and our engine by adapter/kube.
 type stage struct {
 	sides   []cast
 	kubelet *kubelet
-	engines []*sonde      // ours
+	engines []*sonde      // ours; the first is compared with the kubelet's metrics
 	late    *atomic.Int64 // nanoseconds that the machine was late at most
 }
 
@@ -34,11 +35,15 @@ const (
 	theKubelet = iota
 	compatible
 	mended
+	byPods
 )
 
 func newStage(t *testing.T) *stage {
-	k, like, own := newKubelet(t), newSonde(t, probe.Kubelet), newSonde(t, probe.Mended)
-	s := &stage{sides: []cast{k.cast, like.cast, own.cast}, kubelet: k, engines: []*sonde{like, own}, late: metronome(t)}
+	k, like, own, pods := newKubelet(t), newSonde(t, probe.Kubelet), newSonde(t, probe.Mended), newAdapted(t)
+	s := &stage{
+		sides: []cast{k.cast, like.cast, own.cast, pods.cast}, kubelet: k,
+		engines: []*sonde{like, own, pods.sonde}, late: metronome(t),
+	}
 	time.Sleep(settling) // the kubelet must be so old; there is nothing to wait on
 	return s
 }
@@ -73,6 +78,7 @@ func (s *stage) differences(t *testing.T, scripts []*Script) []Difference {
 func unexplained(s *Script, plays []*play) []Difference {
 	return slices.Concat(
 		between("the kubelet and sonde", compare(plays[theKubelet], plays[compatible])),
+		between("the kubelet and sonde by pods", compare(plays[theKubelet], plays[byPods])),
 		between("the kubelet and the model", compare(plays[theKubelet], foretell(s, kubeletsAccidents))),
 		between("the mended model and sonde", compare(foretell(s, Accidents{}), plays[mended])),
 	)
@@ -104,13 +110,14 @@ func between(which string, all []Difference) []Difference {
 
 func (s *stage) latenesses(plays []*play) []Difference {
 	tolerance := Tolerance + time.Duration(s.late.Load())
-	ours := sondeTiming
+	ours, pods := sondeTiming, podTiming
 	if s.shed() {
-		ours = sheddingTiming
+		ours, pods = shedding(ours), shedding(pods)
 	}
 	return slices.Concat(
 		between("the kubelet and its timing", punctual(plays[theKubelet], kubeletTiming, tolerance)),
 		between("sonde and its timing", punctual(plays[compatible], ours, tolerance)),
+		between("sonde by pods and its timing", punctual(plays[byPods], pods, tolerance)),
 		between("sonde by default and its timing", punctual(plays[mended], ours, tolerance)),
 	)
 }
@@ -123,29 +130,41 @@ func (s *stage) shed() bool {
 	})
 }
 
+// TestRandomScripts plays the scripts of many seeds. For a long run, it does so
+// again and again.
 func TestRandomScripts(t *testing.T) {
-	stage := newStage(t)
-	next := *seed
+	t.Parallel()
+	first, last, unexplained := *seed, *seed, 0
 	for end := time.Now().Add(*lasting); ; {
-		var all []*Script
-		for range *scripts {
-			all = append(all, Generate(next))
-			next++
-		}
-		stage.hold(t, all)
-		t.Logf("played seeds %d to %d; the machine was late by %v at most", *seed, next-1, time.Duration(stage.late.Load()))
-		if t.Failed() || time.Now().After(end) {
-			return
+		batch := make([]*Script, *scripts)
+		last += uint64(len(batch))
+		t.Run(fmt.Sprintf("to %d", last-1), func(t *testing.T) {
+			for i := range batch {
+				batch[i] = Generate(last - uint64(len(batch)-i))
+			}
+			unexplained += newStage(t).hold(t, batch)
+		})
+		if t.Failed() || !time.Now().Before(end) {
+			break
 		}
 	}
+	summarise("%d random scripts were compared (seeds %d to %d): %d unexplained differences", last-first, first, last-1, unexplained)
 }
 
+// TestRegressions plays the scripts of testdata: one for each behaviour, and for
+// each difference that was found.
 func TestRegressions(t *testing.T) {
+	t.Parallel()
+	all := regressions(t)
+	unexplained := newStage(t).hold(t, all)
+	summarise("%d regression scripts were compared: %d unexplained differences", len(all), unexplained)
+}
+
+func regressions(t *testing.T) (all []*Script) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no regression scripts: %v", err)
 	}
-	var all []*Script
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -157,12 +176,16 @@ func TestRegressions(t *testing.T) {
 		}
 		all = append(all, s)
 	}
-	newStage(t).hold(t, all)
+	return all
 }
 
+// confirmed begins what is said of a difference that has come again in each trial.
+const confirmed = "unexplained: "
+
 // hold plays scripts, and those that show a difference again. What does not come
-// again is told; what does is made smaller and fails the test.
-func (s *stage) hold(t *testing.T, scripts []*Script) {
+// again is told; what does is made smaller and fails the test. It returns how much
+// did.
+func (s *stage) hold(t *testing.T, scripts []*Script) int {
 	t.Helper()
 	all := s.differences(t, scripts)
 	for n := 1; n < *trials && len(all) > 0; n++ {
@@ -171,19 +194,17 @@ func (s *stage) hold(t *testing.T, scripts []*Script) {
 		}
 		all = s.differences(t, again(scriptsOf(all)))
 	}
+	t.Logf("the machine was late by %v at most", time.Duration(s.late.Load()))
 	for _, d := range all {
-		t.Errorf("%v\n%v", d, d.Script)
+		t.Errorf("%s%v\n%v", confirmed, d, d.Script)
 	}
-	guilty := scriptsOf(all)
-	if len(guilty) > 3 {
-		guilty = guilty[:3]
-	}
-	for _, g := range guilty {
-		if !*shrink {
-			return
+	if *shrink {
+		guilty := scriptsOf(all)
+		for _, g := range guilty[:min(3, len(guilty))] {
+			t.Logf("%s made smaller:\n%v", g.Name, s.shrink(t, g))
 		}
-		t.Logf("%s made smaller:\n%v", g.Name, s.shrink(t, g))
 	}
+	return len(all)
 }
 
 // scriptsOf returns the scripts that differences are about.

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -62,12 +63,9 @@ func TestSmallerScriptsAreSmaller(t *testing.T) {
 
 // A row of a table that makes no difference would hide one that comes later.
 func TestEachAccidentMakesADifference(t *testing.T) {
-	for name, without := range map[string]Accidents{
-		"K48": {false, true, true},
-		"K37": {true, false, true},
-		"K71": {true, true, false},
-	} {
-		n := 0
+	for _, row := range Mended() {
+		without, n := kubeletsAccidents, 0
+		row.mend(&without)
 		for seed := range uint64(someSeeds) {
 			s := Generate(seed)
 			if len(compare(foretell(s, kubeletsAccidents), foretell(s, without))) > 0 {
@@ -75,7 +73,7 @@ func TestEachAccidentMakesADifference(t *testing.T) {
 			}
 		}
 		if n < 5 {
-			t.Errorf("%s makes a difference in %d scripts of %d only", name, n, someSeeds)
+			t.Errorf("%s makes a difference in %d scripts of %d only", row.K, n, someSeeds)
 		}
 	}
 }
@@ -112,4 +110,28 @@ func placesOf(s *Script, step int) (all []place) {
 		}
 	}
 	return all
+}
+
+// What is never generated is never compared.
+func TestTheGeneratorLeavesNothingOut(t *testing.T) {
+	var all strings.Builder
+	for seed := range uint64(someSeeds) {
+		all.WriteString(Generate(seed).String())
+	}
+	text := all.String()
+	for _, verb := range []Verb{Add, Sync, Wait, Start, Stall, Resume, Exit, Lose, Answer, Terminate, Succeed, Remove, Cleanup} {
+		if n := strings.Count(text, "\n"+string(verb)); n < 5 {
+			t.Errorf("%s stands in %d scripts of %d only", verb, n, someSeeds)
+		}
+	}
+	for _, word := range []string{"pod Always", "pod OnFailure", "pod Never", " deleting", " sidecar", " exec ", " http ", " tcp ", " delay=3 ", " failure=3", " success=3 "} {
+		if n := strings.Count(text, word); n < 5 {
+			t.Errorf("%q stands in %d scripts of %d only", word, n, someSeeds)
+		}
+	}
+	for _, letter := range []byte{Success, Failure, Warning, Late, Broken, Stalled, Closed, Slow} {
+		if n := len(regexp.MustCompile("=[A-Z]*"+string(letter)).FindAllString(text, -1)); n < 5 {
+			t.Errorf("%c is given %d times in %d scripts only", letter, n, someSeeds)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -122,6 +123,8 @@ func newDoor(t testing.TB, entered func()) *door {
 	})
 	return d
 }
+
+func (d *door) port() string { return strconv.Itoa(d.addr.Port) }
 
 // set opens or closes the door.
 func (d *door) set(open bool) error {

@@ -27,7 +27,7 @@ func smaller(s *Script) []*Script {
 		}
 	}
 	for _, container := range s.Containers {
-		if len(s.Containers) > 1 {
+		if s.regularWithout(container.Name) {
 			try(func(c *Script) { c.drop(container.Name) })
 		}
 		for _, k := range container.Checks {
@@ -37,6 +37,11 @@ func smaller(s *Script) []*Script {
 		}
 	}
 	return all
+}
+
+// regularWithout reports whether the pod has a regular container but for one.
+func (s *Script) regularWithout(name string) bool {
+	return slices.ContainsFunc(s.Containers, func(c Container) bool { return !c.Sidecar && c.Name != name })
 }
 
 func (s *Script) clone() *Script {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -115,71 +116,21 @@ func (p *sondePod) handler(at spot, k Check) (probe.Handler, error) {
 			Path: path(at), Port: strconv.Itoa(p.sonde.web), Compatibility: p.sonde.compat,
 		})
 	case ViaTCP:
-		return tcpprobe.New(tcpprobe.Config{Port: strconv.Itoa(p.doors[at].addr.Port)})
+		return tcpprobe.New(tcpprobe.Config{Port: p.doors[at].port()})
 	}
 	return probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
-		return command(ctx, p.play.current(at))
+		return execute(ctx, p.play.current(at))
 	}), nil
-}
-
-// command answers an exec probe, as builtin/exec does.
-func command(ctx context.Context, letter byte) probe.Result {
-	switch letter {
-	case Success:
-		return probe.Succeed("")
-	case Failure:
-		return probe.Fail(probe.ReasonExecExit, "exit status 1: %s", complaint)
-	case Late:
-		<-ctx.Done()
-		return probe.Fail(probe.ReasonExecTimeout, "killed")
-	case Slow:
-		wait(ctx, slowness)
-		return probe.Succeed("")
-	}
-	return probe.Broken(probe.ReasonExecStart, "no such container")
-}
-
-// actor is a probe's handler: it takes the script's answer for each try, and lets
-// the handler it stands before run into it.
-type actor struct {
-	pod     *sondePod
-	at      spot
-	check   Check
-	handler probe.Handler
-}
-
-// Probe makes one try.
-func (a *actor) Probe(ctx context.Context, t probe.Target) probe.Result {
-	st := a.pod.sample(a.at)
-	if a.check.Via == ViaTCP {
-		return a.kernel(ctx, t)
-	}
-	made := st.Attempts[probe.Unknown] + st.Attempts[probe.Success] + st.Attempts[probe.Warning] + st.Attempts[probe.Failure]
-	if a.pod.play.try(a.at, int(made)) == Nothing {
-		return probe.Broken(probe.ReasonExecStart, "the script has no answer")
-	}
-	result := a.handler.Probe(ctx, t)
-	if result.Outcome != probe.Unknown {
-		a.pod.play.over(a.at)
-	}
-	a.pod.play.text(a.at, meant(result))
-	return result
-}
-
-// kernel makes a try that the kernel answers.
-func (a *actor) kernel(ctx context.Context, t probe.Target) probe.Result {
-	result := a.handler.Probe(ctx, t)
-	letter := byte(Failure)
-	if result.Outcome == probe.Success {
-		letter = Success
-	}
-	a.pod.play.kernel(a.at, letter)
-	a.pod.play.text(a.at, meant(result))
-	return result
 }
 
 // targetOf names a container as adapter/prom reads it.
 func targetOf(script, container string) string { return namespace + "/" + script + "/" + container }
+
+// scriptOf is the reverse of targetOf.
+func scriptOf(id probe.ID) string {
+	parts := strings.Split(id.Target, "/")
+	return parts[1]
+}
 
 func (p *sondePod) id(at spot) probe.ID {
 	return probe.ID{Target: targetOf(at.script, at.container), Kind: at.kind}
@@ -255,10 +206,16 @@ func (p *sondePod) remove() error {
 			return ok && a.pod == p
 		})
 	})
+	p.forget()
+	return err
+}
+
+// forget begins the counting of changes anew, as the engine does for a probe that
+// comes again.
+func (p *sondePod) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.seen)
-	return err
 }
 
 func (p *sondePod) reportAll() {
@@ -294,15 +251,19 @@ func (p *sondePod) settled() bool {
 	return true
 }
 
-// tell notes what the probes have published, what they add up to and what was
-// counted.
-func (p *sondePod) tell(step Step) {
+// tellProbes notes what the probes have published and what was counted.
+func (p *sondePod) tellProbes(step Step) {
 	for at := range p.play.lines {
 		st := p.sample(at)
 		if st.ID.Target != "" {
 			p.play.count(at, step, st.Attempts[probe.Success]+st.Attempts[probe.Warning], st.Attempts[probe.Failure])
 		}
 	}
+}
+
+// tell notes what tellProbes does, and what the probes add up to.
+func (p *sondePod) tell(step Step) {
+	p.tellProbes(step)
 	for _, c := range p.play.script.Containers {
 		if p.lives[c.Name].number > 0 {
 			t, _ := p.sonde.engine.Target(targetOf(p.play.script.Name, c.Name))

@@ -14,7 +14,6 @@ import (
 	kubetcp "k8s.io/kubernetes/pkg/probe/tcp"
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
-	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -125,12 +124,12 @@ func (c tcpCase) portOf(port int) string {
 	return c.port
 }
 
-func (c tcpCase) sonde(port int) found {
+func (c tcpCase) sonde(t *testing.T, by way, port int) found {
 	h, err := tcpprobe.New(tcpprobe.Config{Host: c.host, Port: c.portOf(port)})
 	if err != nil {
 		return found{refused, err.Error(), nil}
 	}
-	result := engine.Once(context.Background(), probe.Probe{
+	result := by.attempt(t, probe.Probe{
 		Handler: h, Rule: probe.Rule{Timeout: tcpTimeout},
 		Target: probe.Target{Name: "web", Address: "127.0.0.1", Ports: map[string]uint16{"web": uint16(port)}},
 	})
@@ -140,5 +139,8 @@ func (c tcpCase) sonde(port int) found {
 // agrees compares the attempts of both sides.
 func (c tcpCase) agrees(t *testing.T) {
 	port := c.listen(t)
-	agree(t, "the two", c.wanted, c.kubelet(port), c.sonde(port))
+	kubelet := c.kubelet(port)
+	for _, by := range ways() {
+		agree(t, by.name, c.wanted, kubelet, c.sonde(t, by, port))
+	}
 }

@@ -20,12 +20,13 @@ type Timing struct {
 }
 
 // The sides' timings. The kubelet looks at its ticks only (K25, K27), cuts times
-// to whole seconds (K39), and attempts readiness out of turn while it fails (K96).
-// Ours begins at the delay's end, and its turns lie at a phase of their own.
+// to whole seconds (K39), and attempts readiness out of turn while it fails (K96),
+// which can cost it a turn (K97). Ours begins at the delay's end, and its turns lie
+// at a phase of their own.
 func kubeletTiming(kind probe.Kind) Timing {
 	t := Timing{Early: time.Second, Late: 1, Least: 1, Most: 1}
 	if kind == probe.Readiness {
-		t.Least = 0
+		t.Least, t.Most = 0, 2
 	}
 	return t
 }
@@ -34,12 +35,25 @@ func sondeTiming(probe.Kind) Timing {
 	return Timing{Early: 10 * time.Millisecond, Late: 0, Least: 0.5, Most: 1.5}
 }
 
-// sheddingTiming is ours on a machine that was so late that turns of passing
-// probes were given up, each at most one in a row.
-func sheddingTiming(kind probe.Kind) Timing {
+// podTiming is ours where a pod's status says when a container has started, in
+// whole seconds, and readiness is attempted out of turn while it fails (K96).
+func podTiming(kind probe.Kind) Timing {
 	t := sondeTiming(kind)
-	t.Most++
+	t.Early = time.Second
+	if kind == probe.Readiness {
+		t.Least = 0
+	}
 	return t
+}
+
+// shedding is a timing of ours on a machine that was so late that turns of passing
+// probes were given up, each at most one in a row.
+func shedding(timing func(probe.Kind) Timing) func(probe.Kind) Timing {
+	return func(kind probe.Kind) Timing {
+		t := timing(kind)
+		t.Most++
+		return t
+	}
 }
 
 // Tolerance is what is allowed to a machine that is not late at all.

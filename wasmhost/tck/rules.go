@@ -25,6 +25,7 @@ func rules() []rule {
 		{"an answer that comes a byte at a time is a success", true, bytewiseIsSuccess},
 		{"an answer that comes too late is a failure", true, lateIsFailure},
 		{"an answer that breaks off ends the attempt", true, brokenOff},
+		{"a connection that has ended is made anew", true, endedIsReplaced},
 		{"a port where nobody listens is a failure", false, refusedIsFailure},
 		{"a server that closes at once is a failure", false, at(closing, false)},
 		{"a server that never answers is a failure, in time", false, at(silent, false)},
@@ -105,6 +106,36 @@ func brokenOff(t *trial) error {
 		}
 	}
 	return nil
+}
+
+// endedIsReplaced ends what the plugin may have kept of an attempt. The next attempt may
+// tell of that, but the one after it may not.
+func endedIsReplaced(t *trial) error {
+	to := net.JoinHostPort(t.kit.config.Address, fmt.Sprint(t.kit.config.Port))
+	s, err := serve(relayTo(to, relay{}))
+	if err != nil {
+		return fmt.Errorf("the kit's own server: %w", err)
+	}
+	defer s.stop()
+	settings, target := Aim(t.kit.plugin.Manifest(), t.kit.config.Settings, loopback, s.port)
+	h, err := t.kit.plugin.New(settings)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	r, err := t.probe(h, target)
+	if err := either(err, mustSucceed(r)); err != nil {
+		return err
+	}
+	s.hangUp()
+	if r, err = t.probe(h, target); err != nil || mustSucceed(r) == nil {
+		return err
+	}
+	if err := mustEnd(r); err != nil {
+		return err
+	}
+	r, err = t.probe(h, target)
+	return either(err, mustSucceed(r))
 }
 
 func refusedIsFailure(t *trial) error {

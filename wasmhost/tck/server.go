@@ -27,7 +27,29 @@ type server struct {
 	treat   behaviour
 	ctx     context.Context
 	cancel  context.CancelFunc
+	working sync.WaitGroup // of what listens
+
+	mu  sync.Mutex
+	now *lines
+}
+
+// lines are the connections that a server has had since it hung up last.
+type lines struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
 	working sync.WaitGroup
+}
+
+func (s *server) newLines() *lines {
+	l := &lines{}
+	l.ctx, l.cancel = context.WithCancel(s.ctx)
+	return l
+}
+
+// end closes the connections and waits for what they do.
+func (l *lines) end() {
+	l.cancel()
+	l.working.Wait()
 }
 
 // serve starts a server on a port that is free for both.
@@ -44,6 +66,7 @@ func serve(b behaviour) (*server, error) {
 		}
 		s := &server{port: uint16(tcp.Addr().(*net.TCPAddr).Port), tcp: tcp, udp: udp, treat: b}
 		s.ctx, s.cancel = context.WithCancel(context.Background())
+		s.now = s.newLines()
 		s.working.Go(s.accept)
 		s.working.Go(s.receive)
 		return s, nil
@@ -57,6 +80,16 @@ func (s *server) stop() {
 	_ = s.tcp.Close() // nobody is connected to it any more
 	_ = s.udp.Close()
 	s.working.Wait()
+	s.now.end()
+}
+
+// hangUp closes all connections, and goes on with new ones.
+func (s *server) hangUp() {
+	s.mu.Lock()
+	before := s.now
+	s.now = s.newLines()
+	s.mu.Unlock()
+	before.end()
 }
 
 func (s *server) accept() {
@@ -82,11 +115,14 @@ func (s *server) receive() {
 }
 
 func (s *server) work(conn net.Conn) {
-	s.working.Go(func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.now
+	l.working.Go(func() {
 		defer conn.Close()
-		stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() }) // which ends reads and writes
+		stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() }) // which ends reads and writes
 		defer stop()
-		s.treat(s.ctx, conn)
+		s.treat(l.ctx, conn)
 	})
 }
 
@@ -247,21 +283,28 @@ func (r relay) answer(ctx context.Context, conn, real net.Conn) {
 		if sent == 0 && !wait(ctx, r.delay) {
 			return
 		}
-		if !r.send(conn, b[:n]) || err != nil {
+		if !r.send(ctx, conn, b[:n]) || err != nil {
 			return
 		}
 		sent += n
 	}
 }
 
-func (r relay) send(conn net.Conn, b []byte) bool {
+// Between the first bytes of those that are sent one by one is a pause: they would
+// arrive together otherwise.
+const (
+	pause  = 2 * time.Millisecond
+	pauses = 20
+)
+
+func (r relay) send(ctx context.Context, conn net.Conn, b []byte) bool {
 	_, packet := conn.(*datagram)
 	if !r.bytewise || packet {
 		_, err := conn.Write(b)
 		return err == nil
 	}
 	for i := range b {
-		if _, err := conn.Write(b[i : i+1]); err != nil {
+		if _, err := conn.Write(b[i : i+1]); err != nil || i < pauses && !wait(ctx, pause) {
 			return false
 		}
 	}

@@ -72,10 +72,10 @@ func Run(ctx context.Context, c Config) (checks []Check, err error) {
 	}
 	defer unload(k.plugin)
 	for _, r := range rules() {
-		if ctx.Err() != nil {
+		done := k.check(ctx, r)
+		if ctx.Err() != nil { // this check is not to be believed
 			return checks, ctx.Err()
 		}
-		done := k.check(ctx, r)
 		checks = append(checks, done)
 		if c.Report != nil {
 			c.Report(done)

@@ -247,6 +247,10 @@ func checksSettings(t *testing.T, way lab.Way) {
 	}
 }
 
+func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+	lab.Conforms(t, lab.Build(t, "."), start(t), `{"network": "tcp", "name": "www.lab.test"}`)
+}
+
 func FuzzRead(f *testing.F) {
 	s := &settings{Name: "www.lab.test", Type: "A", Rcode: "NOERROR", Least: 1, Network: "udp"}
 	if err := s.Prepare(); err != nil {

@@ -99,7 +99,7 @@ func queries(t *testing.T, way lab.Way, s server) {
 			want = guest.Success
 		}
 		a := s.asks(t, way, fmt.Sprintf(`, "database": "orders", "query": %q, "expect": %q`, test.query, test.expect))
-		r := a(time.Second)
+		r := a(2 * time.Second)
 		if r.Outcome != want || r.Reason != test.reason || !strings.Contains(r.Detail, test.detail) {
 			t.Errorf("%s: %+v, want %v, %q and %q", test.query, r, want, test.reason, test.detail)
 		}
@@ -118,7 +118,7 @@ func lockedTables(t *testing.T, way lab.Way, s server) {
 	}
 	waits := s.asks(t, way, `, "query": "SELECT n FROM orders.orders"`)
 	for range 3 {
-		if r := waits(300 * time.Millisecond); r.Outcome != guest.Failure || r.Reason != "mysql.timeout" {
+		if r := waits(time.Second); r.Outcome != guest.Failure || r.Reason != "mysql.timeout" {
 			t.Errorf("a locked table: %+v", r)
 		}
 	}

@@ -17,13 +17,16 @@ type server struct {
 	port string
 }
 
+// small is an option that makes data of 20 MB instead of 110.
+const small = "--innodb-log-file-size=4M"
+
 // start makes a server's data and starts it with options.
 func start(t *testing.T, options ...string) server {
 	t.Helper()
 	owner := lab.Account(t, "mysql")
 	dir := lab.Dir(t, owner)
 	lab.Run(t, owner, "mariadb-install-db", "--no-defaults", "--datadir="+dir,
-		"--auth-root-authentication-method=normal", "--skip-test-db")
+		"--auth-root-authentication-method=normal", "--skip-test-db", small)
 	return serve(t, owner, dir, options...)
 }
 
@@ -31,7 +34,7 @@ func serve(t *testing.T, owner *syscall.Credential, dir string, options ...strin
 	t.Helper()
 	port := lab.FreePort(t)
 	args := append([]string{"--no-defaults", "--datadir=" + dir, "--bind-address=127.0.0.1", "--port=" + port,
-		"--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid")}, options...)
+		"--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"), small}, options...)
 	return server{lab.Start(t, &lab.Server{Name: "mariadbd", Args: args, Dir: dir, User: owner}), port}
 }
 

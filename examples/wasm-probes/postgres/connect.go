@@ -21,29 +21,37 @@ type session struct {
 	conn net.Conn // which it uses
 }
 
-// login logs in. The library dials through the host.
-func login(ctx context.Context, t guest.Target[settings]) (session, error) {
-	// All that matters is set below: what the library would find in the environment
-	// or in files is not there in a sandbox.
+// options returns what the library is told in each attempt. All that matters is set
+// here: what it would find in the environment or in files is not there in a sandbox.
+func (s *settings) options() (*pgconn.Config, error) {
 	config, err := pgconn.ParseConfig("postgres://target:1/?sslmode=disable")
 	if err != nil {
-		return session{}, err
+		return nil, err
 	}
-	s := t.Settings
 	config.User, config.Password, config.Database = s.User, s.Password, s.Database
 	config.RuntimeParams = map[string]string{"application_name": "sonde"}
 	config.MaxProtocolMessageBodyLen = maxMessage
+	return config, nil
+}
+
+// login logs in. The library dials through the host.
+func login(ctx context.Context, t guest.Target[settings]) (session, error) {
+	s := t.Settings
+	config := s.config.Copy()
 	config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{t.Address}, nil }
-	var conn net.Conn
-	config.DialFunc = func(ctx context.Context, _, _ string) (c net.Conn, err error) {
-		if conn != nil {
+	conn := &door{password: s.Password, known: parseKey(t.State()), keep: t.SetState}
+	config.DialFunc = func(ctx context.Context, _, _ string) (_ net.Conn, err error) {
+		if conn.Conn != nil {
 			return nil, errSecond
 		}
-		conn, err = dial(ctx, t)
+		conn.Conn, err = dial(ctx, t)
 		return conn, err
 	}
 	c, err := pgconn.ConnectConfig(ctx, config)
-	return session{c, conn}, err
+	if err != nil {
+		return session{}, err
+	}
+	return session{c, conn}, nil
 }
 
 // errSecond is what the library gets when it connects once more in the background, to

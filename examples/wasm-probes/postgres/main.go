@@ -6,6 +6,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -19,6 +21,8 @@ type settings struct {
 	Role     string        `sonde:"role" doc:"what the server must be: primary, or standby, which is in recovery; default: either"`
 	MaxLag   time.Duration `sonde:"max_lag" doc:"how old the last change may be that a standby has, unless it has all that its primary has sent; default: any age"`
 	TLS      *guest.TLS    `sonde:"tls" doc:"makes the connection over TLS"`
+
+	config *pgconn.Config
 }
 
 // The roles.
@@ -27,8 +31,8 @@ const (
 	standby = "standby"
 )
 
-// Prepare checks what goes with what.
-func (s *settings) Prepare() error {
+// Prepare checks what goes with what, and tells the library.
+func (s *settings) Prepare() (err error) {
 	switch {
 	case s.User == "":
 		return &guest.FieldError{Field: "user", Problem: "must not be empty"}
@@ -43,7 +47,8 @@ func (s *settings) Prepare() error {
 	case s.Expect != "" && s.Query == "":
 		return &guest.FieldError{Field: "query", Problem: "must be set, as expect is"}
 	}
-	return nil
+	s.config, err = s.options()
+	return err
 }
 
 // attempt logs in, and asks what there is to ask.

@@ -34,6 +34,14 @@ func program(t *testing.T, name string) string {
 	return found[len(found)-1]
 }
 
+// ways are how to log in: by SCRAM, by MD5 where the password was stored so, or in
+// plain words.
+const ways = `
+	host all         clear 127.0.0.1/32 password
+	host all         all   127.0.0.1/32 md5
+	host replication all   127.0.0.1/32 scram-sha-256
+`
+
 // start makes a cluster and starts it with settings such as "ssl=on".
 func start(t *testing.T, settings ...string) cluster {
 	t.Helper()
@@ -42,7 +50,8 @@ func start(t *testing.T, settings ...string) cluster {
 	password := filepath.Join(lab.Dir(t, owner), "password")
 	lab.File(t, owner, password, "geheim\n")
 	lab.Run(t, owner, program(t, "initdb"), "-D", dir, "--username=postgres", "--pwfile="+password,
-		"--auth-host=scram-sha-256", "--auth-local=trust", "--no-sync", "--locale=C", "--encoding=UTF8")
+		"--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8")
+	lab.File(t, owner, filepath.Join(dir, "pg_hba.conf"), ways)
 	return serve(t, owner, dir, settings...)
 }
 

@@ -275,6 +275,10 @@ func checksSettings(t *testing.T, way lab.Way) {
 	}
 }
 
+func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+	lab.Conforms(t, lab.Build(t, "."), start(t, service, true, nil), "{}")
+}
+
 // FuzzAnAnswer holds reading to ending, whatever the server says.
 func FuzzAnAnswer(f *testing.F) {
 	f.Add([]byte("\x80\x01\x00\x02\x00\x00\x00\x04ping\x00\x00\x00\x01\x00"), false)

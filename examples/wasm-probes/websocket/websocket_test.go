@@ -199,6 +199,10 @@ func checksSettings(t *testing.T, way lab.Way) {
 	lab.Refused(t, way, `{}`, "port")
 }
 
+func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+	lab.Conforms(t, lab.Build(t, "."), start(t, nil), `{"send": "hello", "expect": "hello"}`)
+}
+
 func FuzzTheServersBytes(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 101 Switching Protocols\r\n\r\n"))
 	f.Add([]byte("\x81\x02up\x8a\x00"))

@@ -118,11 +118,7 @@ func Build(t testing.TB, pkg string) string {
 // user's cache, since the compiler is slow where the race detector watches it.
 func Load(t testing.TB, path string) *wasmhost.Plugin {
 	t.Helper()
-	c := wasmhost.Config{Path: path, AllowUnpinned: true}
-	if cache, err := os.UserCacheDir(); err == nil {
-		c.CacheDir = filepath.Join(cache, "sonde-lab")
-	}
-	p, err := wasmhost.Load(c)
+	p, err := wasmhost.Load(wasmhost.Config{Path: path, AllowUnpinned: true, CacheDir: cacheDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +131,15 @@ func Load(t testing.TB, path string) *wasmhost.Plugin {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// cacheDir is where compiled code is kept, or "", which is nowhere.
+func cacheDir() string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(cache, "sonde-lab")
 }
 
 // With makes probes by a loaded plugin.

@@ -2,6 +2,9 @@ package linetest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -38,4 +41,14 @@ func fates(t *testing.T, server *lab.Server, a lab.Attempt, gone string) {
 	lab.Expect(t, a, guest.Failure, "tcp.refused")
 	server.Restart()
 	lab.Until(t, a, guest.Success)
+}
+
+// testRules holds a plugin to the conformance kit.
+func testRules(t *testing.T, module []byte) {
+	file := filepath.Join(t.TempDir(), "line.wasm")
+	if err := os.WriteFile(file, module, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	target := serve(t, says("", func(string) string { return "+PONG\r\n" }))
+	lab.Conforms(t, file, strconv.Itoa(int(target.Ports["line"])), `{"send": "PING", "expect": "+PONG"}`)
 }

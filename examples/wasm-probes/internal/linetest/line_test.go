@@ -98,6 +98,7 @@ func testPlugin(t *testing.T, module []byte) {
 	t.Run("Settings", func(t *testing.T) { testSettings(t, p) })
 	t.Run("Texts", func(t *testing.T) { testTexts(t, p) })
 	t.Run("Kept", func(t *testing.T) { testKept(t, p) })
+	t.Run("Rules", func(t *testing.T) { testRules(t, module) })
 	t.Run("Fates", func(t *testing.T) { testFates(t, p) })
 	t.Run("Change", func(t *testing.T) { testChange(t, p) })
 	t.Run("Grants", func(t *testing.T) { testGrants(t, module) })

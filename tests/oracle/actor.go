@@ -1,0 +1,98 @@
+package oracle
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// actor is a probe's handler: it takes the script's answer for each try, and lets
+// the handler it stands before run into it, in steps where that can.
+type actor struct {
+	pod     *sondePod
+	at      spot
+	check   Check
+	handler probe.Handler
+	given   atomic.Bool // this try has its answer, though it has to be made again by Probe
+}
+
+var _ probe.Stepper = (*actor)(nil)
+
+// Probe makes a try.
+func (a *actor) Probe(ctx context.Context, t probe.Target) probe.Result {
+	if !a.given.Swap(false) && !a.begin() {
+		return a.unanswered()
+	}
+	result := a.handler.Probe(ctx, t)
+	a.end(result)
+	return result
+}
+
+// Step makes a try in steps.
+func (a *actor) Step(attempt *probe.Attempt) probe.Progress {
+	stepper, ok := a.handler.(probe.Stepper)
+	if !ok {
+		return probe.StepBlock
+	}
+	if attempt.Event == probe.StepBegin {
+		a.given.Store(false)
+		if !a.begin() {
+			attempt.Result = a.unanswered()
+			return probe.StepDone
+		}
+	}
+	progress := stepper.Step(attempt)
+	switch {
+	case attempt.Event == probe.StepStop:
+	case progress == probe.StepBlock:
+		a.given.Store(true)
+	case progress == probe.StepDone:
+		a.end(attempt.Result)
+	}
+	return progress
+}
+
+// begin takes the answer to a try, and reports whether there is one.
+func (a *actor) begin() bool {
+	st := a.pod.sample(a.at)
+	if a.check.Via == ViaTCP {
+		return true // the kernel has it
+	}
+	made := st.Attempts[probe.Unknown] + st.Attempts[probe.Success] + st.Attempts[probe.Warning] + st.Attempts[probe.Failure]
+	return a.pod.play.try(a.at, int(made)) != Nothing
+}
+
+func (a *actor) unanswered() probe.Result {
+	return probe.Broken(probe.ReasonExecStart, "the script has no answer")
+}
+
+// end notes what a try has found.
+func (a *actor) end(r probe.Result) {
+	switch {
+	case a.check.Via == ViaTCP && r.Outcome == probe.Success:
+		a.pod.play.kernel(a.at, Success)
+	case a.check.Via == ViaTCP:
+		a.pod.play.kernel(a.at, Failure)
+	case r.Outcome != probe.Unknown:
+		a.pod.play.over(a.at)
+	}
+	a.pod.play.text(a.at, meant(r))
+}
+
+// execute answers an exec probe, as builtin/exec does.
+func execute(ctx context.Context, letter byte) probe.Result {
+	switch letter {
+	case Success:
+		return probe.Succeed("")
+	case Failure:
+		return probe.Fail(probe.ReasonExecExit, "exit status 1: %s", complaint)
+	case Late:
+		<-ctx.Done()
+		return probe.Fail(probe.ReasonExecTimeout, "killed")
+	case Slow:
+		wait(ctx, slowness)
+		return probe.Succeed("")
+	}
+	return probe.Broken(probe.ReasonExecStart, "no such container")
+}

@@ -1,0 +1,176 @@
+package oracle
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// adapted is our side as adapter/kube makes it: it takes pods and their statuses,
+// by the verbs of the kubelet's prober manager.
+type adapted struct {
+	*sonde
+	manager *kube.Manager
+
+	mu   sync.Mutex
+	pods map[string]*adaptedPod
+}
+
+// newAdapted returns our side by its adapter. It goes with the test.
+func newAdapted(t testing.TB) *adapted {
+	a := &adapted{sonde: newSonde(t, probe.Kubelet), pods: map[string]*adaptedPod{}}
+	a.manager = kube.NewManager(a.engine, kube.Handlers{
+		Exec: func(e kube.Exec) (probe.Handler, error) { return a.handler(spotOfCommand(e.Command)) },
+		HTTP: func(h kube.HTTP) (probe.Handler, error) { return a.handler(spotOf(h.Path)) },
+		TCP:  func(h kube.TCP) (probe.Handler, error) { return a.handler(a.spotOfPort(h.Port)) },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var syncing sync.WaitGroup
+	syncing.Go(func() { a.loop(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		syncing.Wait()
+	})
+	return a
+}
+
+// loop syncs the pod of each probe that has changed.
+func (a *adapted) loop(ctx context.Context) {
+	changes := a.engine.Subscribe()
+	defer changes.Close()
+	for {
+		st, err := changes.Next(ctx)
+		if err != nil {
+			return
+		}
+		if p := a.pod(scriptOf(st.ID)); p != nil {
+			p.sync()
+		}
+	}
+}
+
+func (a *adapted) pod(script string) *adaptedPod {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pods[script]
+}
+
+// cast gives a script to the adapter.
+func (a *adapted) cast(t testing.TB, s *Script) side {
+	bare := a.sonde.cast(t, s).(*sondePod)
+	p := &adaptedPod{sondePod: bare, side: a, spec: podSpec(s, a.web, bare.doors)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pods[s.Name] = p
+	return p
+}
+
+// handler returns what answers a script's probe.
+func (a *adapted) handler(at spot, ok bool) (probe.Handler, error) {
+	if !ok {
+		return nil, &probe.FieldError{Field: "probe", Problem: "is in no script"}
+	}
+	return a.pod(at.script).probes[at].Handler, nil
+}
+
+func (a *adapted) spotOfPort(port string) (spot, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.pods {
+		for at, d := range p.doors {
+			if d.port() == port {
+				return at, true
+			}
+		}
+	}
+	return spot{}, false
+}
+
+// adaptedPod is one script on this side.
+type adaptedPod struct {
+	*sondePod
+	side *adapted
+	spec *v1.Pod
+
+	syncing sync.Mutex // guards what follows, and lives
+	status  v1.PodStatus
+}
+
+func (p *adaptedPod) do(step Step) error {
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
+	manager := p.side.manager
+	switch step.Do {
+	case Add, Sync:
+		if err := manager.AddPod(p.spec); err != nil {
+			return err
+		}
+		p.update()
+	case Answer:
+		return openDoors(p.play.script.Name, p.doors, step)
+	case Terminate:
+		manager.StopLivenessAndStartup(p.spec)
+	case Remove:
+		manager.RemovePod(p.spec)
+		p.forget()
+	case Cleanup:
+		manager.CleanupPods(p.side.others(p))
+		p.forget()
+	case Succeed:
+		p.status.Phase = v1.PodSucceeded
+		p.update()
+	default:
+		c := p.play.script.container(step.Container)
+		p.lives[c.Name] = p.lives[c.Name].after(step, p.play.script.follows(c, step.Exit))
+		p.update()
+	}
+	return nil
+}
+
+// others returns all pods but one.
+func (a *adapted) others(p *adaptedPod) map[types.UID]sets.Empty {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wanted := map[types.UID]sets.Empty{}
+	for _, pod := range a.pods {
+		if pod != p {
+			wanted[pod.spec.UID] = sets.Empty{}
+		}
+	}
+	return wanted
+}
+
+func (p *adaptedPod) sync() {
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
+	p.update()
+}
+
+// update computes the pod's status from its containers and what the engine has
+// found. It holds syncing.
+func (p *adaptedPod) update() {
+	st := podStatus(p.play.script, p.lives, p.status)
+	p.side.manager.UpdatePodStatus(p.spec, &st)
+	p.status = st
+}
+
+// tell notes what the pod adds up to, and what each probe has published and
+// counted.
+func (p *adaptedPod) tell(step Step) {
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
+	p.update()
+	p.tellProbes(step)
+	for _, c := range p.play.script.Containers {
+		if s := statusOf(p.status, c.Name); s != nil {
+			p.play.add(c.Name, flagsOf(s.Started != nil && *s.Started, s.Ready))
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package oracle
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// way is how our side makes an attempt.
+type way struct {
+	name    string
+	inSteps bool
+	attempt func(*testing.T, probe.Probe) probe.Result
+}
+
+// ways are both: by a goroutine that calls Probe, and in steps where the handler
+// can be driven so.
+func ways() []way {
+	return []way{
+		{"by Probe", false, func(_ *testing.T, p probe.Probe) probe.Result { return engine.Once(context.Background(), p) }},
+		{"in steps", true, inSteps},
+	}
+}
+
+// inSteps makes an attempt as an engine that runs does.
+func inSteps(t *testing.T, p probe.Probe) (result probe.Result) {
+	id := probe.ID{Target: p.Target.Name, Kind: probe.Readiness}
+	p.Rule.Period = time.Hour
+	e := engine.New(engine.Config{})
+	if _, err := e.Apply(probe.Set{id: p}); err != nil {
+		t.Fatal(err)
+	}
+	e.Report(probe.Instance{Target: id.Target, ID: "1", Phase: probe.Running, Since: time.Now()})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := e.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	ended := func() bool {
+		st, _ := e.Status(id)
+		result = st.Result
+		return !st.ResultAt.IsZero()
+	}
+	for end := time.Now().Add(patience); !ended(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%v was not attempted", id)
+		}
+	}
+	return result
+}
+
+// lessOne leaves out the first request where there is one more than wanted: an
+// answer that a handler cannot take in steps it asks for again by Probe.
+func lessOne(requests []string, wanted int) []string {
+	if len(requests) == wanted+1 && len(requests) > 1 && requests[0] == requests[1] {
+		return requests[1:]
+	}
+	return requests
+}

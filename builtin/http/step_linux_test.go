@@ -3,12 +3,15 @@
 package httpprobe_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -342,6 +345,38 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 	steptest.WaitForDescriptors(t, before)
 }
 
+func TestASocketIsLeftWhereTheServerHasEndedTheConnection(t *testing.T) {
+	target := serveRaw(t, answer(okHead+"\r\nok")) // its end is the connection's
+	h := handler(t, httpprobe.Config{Port: "web", BodyContains: "ok"}).Handler
+	before := steptest.Descriptors(t)
+	spares, first := new(probe.Spares), 0
+	for i := range 100 {
+		wantResult(t, steptest.Step(t, h, target, spares), probe.Success, "")
+		fd, ok := spares.Take()
+		if first = cmp.Or(first, fd); !ok || fd != first || !spares.Put(fd) {
+			t.Fatalf("attempt %d left the socket %d, %v, the first one left %d", i, fd, ok, first)
+		}
+	}
+	steptest.Close(spares)
+	steptest.WaitForDescriptors(t, before)
+}
+
+func TestAServerThatHasNotEndedTheConnectionSeesAnOrderlyEnd(t *testing.T) {
+	ends := make(chan error, 1)
+	target := serveRaw(t, then(answer(okHead+"Content-Length: 2\r\n\r\nok"), func(conn *net.TCPConn) {
+		_, err := conn.Read(make([]byte, 1))
+		ends <- err
+	}))
+	spares := new(probe.Spares)
+	wantResult(t, steptest.Step(t, handler(t, httpprobe.Config{Port: "web"}).Handler, target, spares), probe.Success, "")
+	if err := <-ends; err != io.EOF {
+		t.Errorf("the server saw %v, want an orderly end", err)
+	}
+	if fd, ok := spares.Take(); ok {
+		t.Errorf("it left the socket %d", fd)
+	}
+}
+
 func BenchmarkStep(b *testing.B) {
 	const text = okHead + "Date: Sat, 21 Nov 2026 08:00:00 GMT\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
 	target := serveRaw(b, answer(text))
@@ -352,12 +387,14 @@ func BenchmarkStep(b *testing.B) {
 	defer set.Close()
 	h := handler(b, httpprobe.Config{Port: "web"})
 	var a probe.Attempt
+	var spares probe.Spares
+	defer steptest.Close(&spares)
 	b.ReportAllocs()
 	for b.Loop() {
-		a = probe.Attempt{Target: target, Buffer: a.Buffer}
+		a = probe.Attempt{Target: target, Buffer: a.Buffer, Spares: &spares}
 		progress := h.Step(&a)
 		if progress == probe.StepWait {
-			if err := set.Add(a.FD, 1); err != nil {
+			if err := set.Add(a.FD, 1); err != nil && !errors.Is(err, syscall.EEXIST) {
 				b.Fatal(err)
 			}
 		}

@@ -3,6 +3,7 @@
 package tcpprobe_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -187,6 +188,47 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 	steptest.WaitForDescriptors(t, before)
 }
 
+func TestAHalfOpenAttemptLeavesItsSocket(t *testing.T) {
+	listener := listen(t, "tcp", "127.0.0.1:0").(*net.TCPListener)
+	closed := listen(t, "tcp", "127.0.0.1:0")
+	nobody := targetOf(closed.Addr())
+	closed.Close()
+	h := handler(t, tcpprobe.Config{Port: "db", HalfOpen: true}).Handler
+	before := steptest.Descriptors(t)
+	spares, first, slow := new(probe.Spares), 0, 0
+	for i := range 100 {
+		start := time.Now()
+		result := steptest.Step(t, h, targetOf(listener.Addr()), spares)
+		wantResult(t, result, probe.Success, "")
+		if time.Since(start) > 30*time.Millisecond {
+			slow++
+		}
+		fd, ok := spares.Take()
+		if first = cmp.Or(first, fd); !ok || fd != first || !spares.Put(fd) {
+			t.Fatalf("attempt %d left the socket %d, %v, the first one left %d", i, fd, ok, first)
+		}
+	}
+	if got := accepted(t, listener); got > slow {
+		t.Errorf("%d of 100 attempts were accepted, and %d were slow enough for it", got, slow)
+	}
+	wantResult(t, steptest.Step(t, h, nobody, spares), probe.Failure, probe.ReasonTCPRefused)
+	if fd, ok := spares.Take(); ok {
+		t.Errorf("a connection that was refused left the socket %d", fd)
+	}
+	steptest.WaitForDescriptors(t, before)
+}
+
+func TestAPlainAttemptLeavesNoSocket(t *testing.T) {
+	spares := new(probe.Spares)
+	for _, c := range []tcpprobe.Config{{}, {Send: "PING"}, {Send: "PING", Expect: "PONG"}, {HalfOpen: true, SourceAddress: "127.0.0.9"}} {
+		c.Port = "db"
+		wantResult(t, steptest.Step(t, handler(t, c).Handler, serveTCP(t, after("PONG", stay)), spares), probe.Success, "")
+		if fd, ok := spares.Take(); ok {
+			t.Errorf("%+v left the socket %d", c, fd)
+		}
+	}
+}
+
 func BenchmarkStep(b *testing.B) {
 	target := serveTCP(b, func(net.Conn) {})
 	silent := targetOf(listen(b, "tcp", "127.0.0.1:0").Addr())
@@ -201,9 +243,11 @@ func BenchmarkStep(b *testing.B) {
 		b.Run(bench.name, func(b *testing.B) {
 			h := handler(b, bench.config)
 			var a probe.Attempt
+			var spares probe.Spares
+			defer steptest.Close(&spares)
 			b.ReportAllocs()
 			for b.Loop() {
-				a = probe.Attempt{Target: bench.target, Buffer: a.Buffer}
+				a = probe.Attempt{Target: bench.target, Buffer: a.Buffer, Spares: &spares}
 				if h.Step(&a) != probe.StepDone || a.Result.Outcome != probe.Success {
 					b.Fatal(a.Result)
 				}

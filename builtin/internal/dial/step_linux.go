@@ -174,8 +174,8 @@ func (d *Dialer) hangUp(a *probe.Attempt) {
 	if a.FD < 0 {
 		return
 	}
-	if d.config.HalfOpen { // by a reset
-		_ = disconnect(a.FD)
+	if d.config.HalfOpen && disconnect(a.FD) != 0 {
+		_ = setOption(a.FD, syscall.SOL_SOCKET, syscall.SO_LINGER, 1, 0) // then close sends the reset
 	}
 	closeSocket(a.FD)
 	a.FD = -1

@@ -20,7 +20,7 @@ func steps(ctx context.Context, h probe.Stepper, t probe.Target) (r probe.Result
 	}
 	defer syscall.Close(epoll)
 	spares := new(probe.Spares)
-	defer closeAll(spares)
+	defer Close(spares)
 	watched := -1
 	for a := (probe.Attempt{Target: t, Spares: spares}); ; a.Event = next(ctx, epoll) {
 		switch h.Step(&a) {
@@ -39,7 +39,22 @@ func steps(ctx context.Context, h probe.Stepper, t probe.Target) (r probe.Result
 	}
 }
 
-func closeAll(s *probe.Spares) {
+// Step makes an attempt in steps to its end, with spare sockets.
+func Step(t testing.TB, h probe.Stepper, target probe.Target, spares *probe.Spares) probe.Result {
+	t.Helper()
+	a := probe.Attempt{Target: target, Spares: spares}
+	progress := h.Step(&a)
+	for end := time.Now().Add(10 * time.Second); progress == probe.StepWait && time.Now().Before(end); progress = h.Step(&a) {
+		a.Event = probe.StepReady
+	}
+	if progress != probe.StepDone {
+		t.Fatalf("the attempt came to %d", progress)
+	}
+	return a.Result
+}
+
+// Close closes what attempts have left.
+func Close(s *probe.Spares) {
 	for fd, ok := s.Take(); ok; fd, ok = s.Take() {
 		syscall.Close(fd)
 	}

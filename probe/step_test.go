@@ -1,0 +1,34 @@
+package probe_test
+
+import (
+	"testing"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestSparesKeepAFewSocketsAndGiveTheLastOne(t *testing.T) {
+	var none *probe.Spares
+	if _, ok := none.Take(); ok || none.Put(1) {
+		t.Error("where none are kept, one was")
+	}
+	var s probe.Spares
+	if _, ok := s.Take(); ok {
+		t.Error("there is one from the beginning")
+	}
+	for fd := range probe.MaxSpares {
+		if !s.Put(fd) {
+			t.Fatalf("socket %d was not kept", fd)
+		}
+	}
+	if s.Put(1000) {
+		t.Errorf("more than %d sockets are kept", probe.MaxSpares)
+	}
+	for want := probe.MaxSpares - 1; want >= 0; want-- {
+		if fd, ok := s.Take(); !ok || fd != want {
+			t.Fatalf("got %d, %v, want %d", fd, ok, want)
+		}
+	}
+	if fd, ok := s.Take(); ok {
+		t.Errorf("%d was given twice", fd)
+	}
+}

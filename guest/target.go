@@ -69,8 +69,9 @@ func (t Target[S]) Resolve(ctx context.Context, name string) ([]netip.Addr, erro
 // Hold gives a connection to the host, which keeps it for the probe's next attempt
 // under a key of 1 to MaxKey bytes. It cannot be used any more in this attempt. What
 // was held under the key before is closed. Nothing that was read from the
-// connection should be left in a buffer. Held connections are closed when the probe
-// is changed or removed, and when an attempt panics.
+// connection should be left in a buffer. When it ends meanwhile, that attempt is made
+// at once. Held connections are closed when the probe is changed or removed, and when
+// an attempt panics.
 func (t Target[S]) Hold(key string, c *Conn) error { return t.connection().hold(key, c) }
 
 // Held takes back what was held under a key. It returns false when there is nothing.

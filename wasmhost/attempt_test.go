@@ -168,67 +168,6 @@ func port(t probe.Target) string {
 	return string(b)
 }
 
-func TestAConnectionIsHeldBetweenAttempts(t *testing.T) {
-	module := wat(`%s %s (data 32 "k") (func $run (result i32) (local $fd i32)
-		i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s if %s local.set $fd end
-		local.get $fd i32.const 32 i32.const 1 call $write i32.const 1 i32.ne if i32.const 3 return end
-		local.get $fd i32.const 64 i32.const 1 call $read i32.const 1 i32.ne if i32.const 3 return end
-		local.get $fd i32.const 32 i32.const 1 call $hold i32.eqz)`, importNet, importHold, dial)
-	p := load(t, wasmhost.Config{Module: module})
-	accepted, ended := make(chan net.Conn, 8), make(chan struct{}, 8)
-	target := serve(t, func(conn net.Conn) {
-		accepted <- conn
-		io.Copy(conn, conn)
-		ended <- struct{}{}
-	})
-	h := handler(t, p, nil)
-	for range 3 {
-		wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
-	}
-	if len(accepted) != 1 || p.Stats().Held != 1 {
-		t.Fatalf("%d connections for 3 attempts, %d held", len(accepted), p.Stats().Held)
-	}
-	(<-accepted).Close()
-	<-ended
-	if got := attempt(t, h, target, plenty); got.Outcome != probe.Failure {
-		t.Errorf("after the peer has closed: %+v", got)
-	}
-	wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
-	h.Close()
-	<-ended // by the handler's close
-	if p.Stats().Held != 0 {
-		t.Errorf("%d held after Close", p.Stats().Held)
-	}
-	wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
-	<-ended // nothing is held for a probe that is gone
-}
-
-func TestHeldConnectionsAreBounded(t *testing.T) {
-	module := wat(`%s %s (data 32 "abc") (func $run (result i32)
-		%[3]s i32.const 32 i32.const 1 call $hold if i32.const 2 return end
-		%[3]s i32.const 33 i32.const 1 call $hold if i32.const 2 return end
-		%[3]s i32.const 34 i32.const 1 call $hold i32.const %[4]d i32.eq)`, importNet, importHold, dial, -int(abi.EMFILE))
-	p := load(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Held: 2}})
-	h := handler(t, p, nil)
-	wantResult(t, attempt(t, h, serve(t, mute), plenty), probe.Success, "")
-	if held := p.Stats().Held; held != 2 {
-		t.Errorf("%d are held", held)
-	}
-}
-
-func TestALostAttemptLosesWhatIsHeld(t *testing.T) {
-	module := wat(`%s %s (global $n (mut i32) 0) (func $run (result i32)
-		%s i32.const 0 i32.const 1 call $hold drop unreachable)`, importNet, importHold, dial)
-	p := load(t, wasmhost.Config{Module: module})
-	ended := make(chan struct{})
-	target := serve(t, func(conn net.Conn) { mute(conn); close(ended) })
-	wantResult(t, attempt(t, handler(t, p, nil), target, plenty), probe.Unknown, wasmhost.ReasonTrap)
-	<-ended
-	if held := p.Stats().Held; held != 0 {
-		t.Errorf("%d are held", held)
-	}
-}
-
 func TestATrapIsAFailureWhereAskedFor(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) unreachable)`), OnTrap: probe.Failure})
 	wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Failure, wasmhost.ReasonTrap)

@@ -70,7 +70,8 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 }
 
 // ProbeWaking is Probe. It calls wake, once for each connection, when one that is held
-// for the probe has ended. That works on Linux; elsewhere the next attempt finds out.
+// for the probe has ended, and at most once in a second. That works on Linux; elsewhere
+// the next attempt finds out.
 func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
 	if err := h.unready(); err != nil {
 		return h.plugin.unavailable(err)
@@ -122,7 +123,32 @@ type kept struct {
 	place  string // the target it is about
 	state  string
 	held   map[string]*socket
+	woken  time.Time // when the end of a connection woke the probe last
 	closed bool
+}
+
+// wakeGap is how far apart wakes of one probe are at least. A server that closes each
+// connection would otherwise be asked without end by a plugin that makes it anew.
+const wakeGap = time.Second
+
+// bell returns a function that calls wake, but for a while after it has. It returns nil
+// for nil.
+func (k *kept) bell(wake func()) func() {
+	if wake == nil {
+		return nil
+	}
+	return func() {
+		now := time.Now()
+		k.mu.Lock()
+		soon := now.Sub(k.woken) < wakeGap
+		if !soon {
+			k.woken = now
+		}
+		k.mu.Unlock()
+		if !soon {
+			wake()
+		}
+	}
 }
 
 // moved forgets everything when the target is another one, or somewhere else.

@@ -28,7 +28,7 @@ func keeps(network, address, options string) []byte {
 
 // bell is a wake function that can be waited for.
 func bell() (wake func(), rung <-chan struct{}) {
-	c := make(chan struct{}, 8)
+	c := make(chan struct{}, 100)
 	return func() { c <- struct{}{} }, c
 }
 
@@ -83,6 +83,22 @@ func TestAnEndThatCameDuringTheAttemptWakesWhenItIsHeld(t *testing.T) {
 	go func() { <-closed }()
 	wantResult(t, waking(t, h, target, wake), probe.Success, "")
 	within(t, "the wake", rung)
+}
+
+func TestAServerThatClosesEachConnectionIsNotAskedWithoutEnd(t *testing.T) {
+	target := serve(t, func(net.Conn) {})
+	h := handler(t, load(t, wasmhost.Config{Module: wat(`%s %s (data 32 "k") (func $run (result i32) (local $fd i32)
+		%s local.tee $fd i32.const 64 i32.const 1 call $read drop
+		local.get $fd i32.const 32 i32.const 1 call $hold i32.eqz)`, importNet, importHold, dial)}), nil)
+	wake, rung := bell()
+	began := time.Now()
+	for range 10 {
+		wantResult(t, waking(t, h, target, wake), probe.Success, "")
+	}
+	within(t, "the wake", rung)
+	if more, most := len(rung), int(time.Since(began)/time.Second); more > most {
+		t.Errorf("it was woken %d times more, at most %d are allowed", more, most)
+	}
 }
 
 func TestTheEndOfAnyNetworksConnectionWakes(t *testing.T) {

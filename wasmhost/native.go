@@ -206,7 +206,7 @@ func holdSocket(c *call, a args) int64 {
 	}
 	s.rest()
 	_ = s.conn.SetDeadline(time.Time{}) // an error says that it is closed, as its use will
-	c.plugin.lookout.hold(s, c.wakeProbe)
+	c.plugin.lookout.hold(s, c.handler.kept.bell(c.wakeProbe))
 	if errno := c.handler.kept.hold(key, s, c.plugin); errno != abi.OK {
 		s.watched.rest()
 		c.restore(fd, s)

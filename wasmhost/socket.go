@@ -137,7 +137,7 @@ func (s *socket) close() {
 }
 
 // farewell is how long a TLS connection may take to say that it ends.
-const farewell = 50 * time.Millisecond
+const farewell = 10 * time.Millisecond
 
 // past is a time that has passed.
 func past() time.Time { return time.Unix(1, 0) }

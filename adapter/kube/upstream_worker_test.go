@@ -231,3 +231,40 @@ func TestUpstreamShouldAllContainersRestart(t *testing.T) {
 		})
 	}
 }
+
+// rulesOf is a container's policy Never with rules, each an action, an operator and
+// exit codes.
+func rulesOf(rules ...[3]string) string {
+	text := ", restartPolicy: Never, restartPolicyRules: ["
+	for _, r := range rules {
+		text += "{action: " + r[0] + ", exitCodes: {operator: " + r[1] + ", values: [" + r[2] + "]}}, "
+	}
+	return text + "]"
+}
+
+func TestUpstreamFindMatchingContainerRestartRule(t *testing.T) {
+	const one, all = "Restart", "RestartAllContainers"
+	for _, test := range []struct {
+		name   string
+		fields string
+		code   int32
+		want   probe.Phase
+		others probe.Phase // of a container that has ended, and alone would be gone
+	}{
+		{"In matches", rulesOf([3]string{one, "In", "42, 50, 60"}), 42, probe.Ended, probe.Gone},
+		{"NotIn matches", rulesOf([3]string{one, "NotIn", "0, 1, 2"}), 99, probe.Ended, probe.Gone},
+		{"the first of two that match counts", rulesOf([3]string{one, "In", "42, 50, 60"}, [3]string{all, "In", "42"}), 42, probe.Ended, probe.Gone},
+		{"also when it is the other one", rulesOf([3]string{all, "In", "42"}, [3]string{one, "In", "42, 50, 60"}), 42, probe.Ended, probe.Ended},
+		{"none matches", rulesOf([3]string{one, "In", "42, 50, 60"}), 100, probe.Gone, probe.Gone},
+		{"there are none", ", restartPolicy: Never", 0, probe.Gone, probe.Gone},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pod := podWith(t, "{restartPolicy: Never, containers: [{name: app"+test.fields+"}, {name: other}]}")
+			pod.Status.ContainerStatuses = []v1.ContainerStatus{
+				{Name: "app", ContainerID: "cri://1", State: terminated(test.code)}, {Name: "other", ContainerID: "cri://2", State: terminated(1)}}
+			if got := kube.Instances(pod); got[0].Phase != test.want || got[1].Phase != test.others {
+				t.Errorf("it is %v and the other one %v, want %v and %v", got[0].Phase, got[1].Phase, test.want, test.others)
+			}
+		})
+	}
+}

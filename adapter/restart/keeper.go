@@ -136,7 +136,7 @@ func (k *keeper) reportEnd(end ending, phase probe.Phase, notBefore time.Time) {
 		}
 	}
 	k.report(in)
-	k.log.Info(end.event(), "instance", in.ID, "reason", k.cause, "restarts", in.Restarts, "exit", end.how(), "phase", in.Phase, "wait", wait)
+	k.log.Info(end.event(), "instance", in.ID, "reason", k.cause, "restarts", in.Restarts, "exit", end.how(), "phase", in.Phase, "wait", wait.Round(time.Millisecond))
 }
 
 func (k *keeper) report(in probe.Instance) {

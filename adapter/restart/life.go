@@ -151,7 +151,7 @@ func (l *life) postpone(now, until time.Time, reason probe.Reason, failing engin
 	if !l.mark(false, reason) {
 		return
 	}
-	l.log.Info("instance fails and waits for its end", "instance", l.id, "probe", failing.ID.String(), "reason", reason, "wait", until.Sub(now))
+	l.log.Info("instance fails and waits for its end", "instance", l.id, "probe", failing.ID.String(), "reason", reason, "wait", until.Sub(now).Round(time.Millisecond))
 }
 
 // dying reports whether the driver was asked for the end and is expected to bring

@@ -112,6 +112,8 @@ func queries(t *testing.T, way lab.Way, c cluster) {
 		{"", "", "", "logged in to PostgreSQL "},
 		{"SELECT n FROM order", "", "postgres.error", "42601"},
 		{"SELECT n FROM ordres", "", "postgres.error", `relation "ordres" does not exist`},
+		{"SELECT n FROM orders ORDER BY n LIMIT 3", "1", "", `"1"`},
+		{"SELECT 1/(2-n) FROM orders ORDER BY n LIMIT 3", "", "postgres.error", "division by zero"},
 		{"SELECT 1/0", "", "postgres.error", "division by zero"},
 		{"SELECT repeat('x', 100000)", "", "postgres.protocol", "65536"},
 		{"DO $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); END $$", "", "postgres.stopping", "57P01"},

@@ -14,18 +14,13 @@ import (
 
 // query asks the operator's query. What is already known comes with the result.
 func query(ctx context.Context, c session, s *settings, known string) guest.Result {
-	row, err := firstRow(ctx, c, limited(ctx, s.Query))
+	got, err := first(ctx, c, limited(ctx, s.Query))
 	switch {
 	case errors.Is(err, errNoRow):
 		return guest.Fail("postgres.expect", errNoRow.Error())
 	case err != nil:
 		return failed(err)
-	}
-	got := ""
-	if len(row) > 0 {
-		got = string(row[0])
-	}
-	if s.Expect != "" && got != s.Expect {
+	case s.Expect != "" && got != s.Expect:
 		return guest.Fail("postgres.expect", fmt.Sprintf("the query returns %.200q, not %.200q", got, s.Expect))
 	}
 	return guest.Succeed(fmt.Sprintf("%s; the query returns %.200q", known, got))
@@ -33,19 +28,32 @@ func query(ctx context.Context, c session, s *settings, known string) guest.Resu
 
 var errNoRow = errors.New("the query returns no row")
 
-// firstRow returns the first row of what a query returns, as text. What comes behind
-// it is not read, so that the connection is of no more use.
-func firstRow(ctx context.Context, c session, sql string) ([][]byte, error) {
+// maxRows is how many rows are read, for whatever a query asks.
+const maxRows = 64
+
+// first returns the first column of the first row that a query returns, as text. It
+// leaves what is too much: the server then notes that the connection broke.
+func first(ctx context.Context, c session, sql string) (text string, err error) {
 	answer := c.Exec(ctx, sql)
 	for answer.NextResult() {
-		if rows := answer.ResultReader(); rows.NextRow() {
-			return rows.Values(), nil
+		rows := answer.ResultReader()
+		if !rows.NextRow() {
+			continue
 		}
+		if row := rows.Values(); len(row) > 0 {
+			text = string(row[0])
+		}
+		for range maxRows {
+			if !rows.NextRow() {
+				return text, answer.Close()
+			}
+		}
+		return text, nil
 	}
 	if err := answer.Close(); err != nil {
-		return nil, err
+		return "", err
 	}
-	return nil, errNoRow
+	return "", errNoRow
 }
 
 // limited returns a query that the server ends by itself shortly before the attempt

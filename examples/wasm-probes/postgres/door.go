@@ -80,6 +80,9 @@ func (d *door) message() (message, error) {
 	}
 	m = append(m, make([]byte, n-4)...)
 	_, err := io.ReadFull(d.Conn, m[messageHead:])
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
 	return m, err
 }
 

@@ -110,3 +110,29 @@ func TestServersThatDoNotKnowThePassword(t *testing.T) {
 		}
 	})
 }
+
+// spoken is a connection on which a server says something, whatever it hears.
+type spoken struct {
+	net.Conn
+	io.Reader
+}
+
+func (s spoken) Read(p []byte) (int, error)  { return s.Reader.Read(p) }
+func (s spoken) Write(p []byte) (int, error) { return len(p), nil }
+
+// FuzzDoor holds the way in to ending, whatever a server says, and to giving all else
+// to the library as it came.
+func FuzzDoor(f *testing.F) {
+	const sasl = "R\x00\x00\x00\x17\x00\x00\x00\x0aSCRAM-SHA-256\x00\x00"
+	f.Add(messageOf('R', "\x00\x00\x00\x00") + messageOf('Z', "I"))
+	f.Add(sasl + messageOf('R', "\x00\x00\x00\x0br=x,s=c2FsdA==,i=1"))
+	f.Add(sasl + messageOf('E', "SFATAL\x00C28P01\x00Mno\x00\x00"))
+	f.Add(messageOf('v', "\x00\x03\x00\x00\x00\x00\x00\x00") + messageOf('R', "\x00\x00\x00\x05salt"))
+	f.Fuzz(func(t *testing.T, text string) {
+		d := &door{Conn: spoken{Reader: strings.NewReader(text)}, password: "geheim", keep: func([]byte) error { return nil }}
+		got, err := io.ReadAll(d)
+		if err == nil && !strings.HasSuffix(text, string(got)) {
+			t.Errorf("of %q the library gets %q", text, got)
+		}
+	})
+}

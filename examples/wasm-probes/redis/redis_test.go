@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -185,4 +186,30 @@ func TestReplicationIsRead(t *testing.T) {
 	if got := late.judge(&settings{MaxLag: 1e10}); got.Reason != "redis.lag" {
 		t.Errorf("a late replica: %+v", got)
 	}
+}
+
+// FuzzReplies holds reading to ending, whatever a server says.
+func FuzzReplies(f *testing.F) {
+	f.Add("+PONG\r\n")
+	f.Add("-LOADING Redis is loading the dataset in memory\r\n")
+	f.Add("$92\r\nrole:master\r\nconnected_slaves:1\r\nslave0:ip=10.0.0.8,port=6379,state=online,offset=42,lag=1\r\n\r\n")
+	f.Add("$77\r\nrole:slave\r\nmaster_link_status:up\r\nmaster_last_io_seconds_ago:1\r\n\r\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		in := bufio.NewReaderSize(strings.NewReader(text), maxLine)
+		for {
+			said, r, ok := read(in)
+			if !ok {
+				if r.Outcome != guest.Failure || !strings.HasPrefix(r.Reason, "redis.") && r.Reason != "tcp.closed" {
+					t.Errorf("%q is %+v", text, r)
+				}
+				return
+			}
+			if len(said) > maxBulk {
+				t.Errorf("%d bytes were read at once", len(said))
+			}
+			if r := parseReplication(said).judge(&settings{MaxLag: 1e10}); r.Outcome == guest.Unknown {
+				t.Errorf("%q is judged as %+v", said, r)
+			}
+		}
+	})
 }

@@ -20,6 +20,7 @@ func TestRedis(t *testing.T) {
 		t.Run("Logins", func(t *testing.T) { logins(t, way) })
 		t.Run("TLS", func(t *testing.T) { overTLS(t, way) })
 		t.Run("Replication", func(t *testing.T) { replicas(t, way) })
+		t.Run("AScriptThatDoesNotEnd", func(t *testing.T) { busy(t, way) })
 		t.Run("AConnectionIsNotEnough", func(t *testing.T) { onlyAccepts(t, way) })
 		t.Run("OddAnswers", func(t *testing.T) { oddAnswers(t, way) })
 		t.Run("WrongSettingsAreNamed", func(t *testing.T) { wrongSettings(t, way) })
@@ -79,6 +80,31 @@ func overTLS(t *testing.T, way lab.Way) {
 		if r := a(300 * time.Millisecond); r.Outcome != guest.Failure {
 			t.Errorf("%s: %+v", what, r)
 		}
+	}
+}
+
+func busy(t *testing.T, way lab.Way) {
+	_, port := server(t, "--busy-reply-threshold", "10")
+	a := way.Must(t, fmt.Sprintf(`{"port": %q}`, port))
+	lab.Until(t, a, guest.Success)
+	tell(t, port, "EVAL", "while true do end", "0")
+	if r := lab.Until(t, a, guest.Failure); r.Reason != "redis.busy" {
+		t.Errorf("got %+v", r)
+	}
+	tell(t, port, "SCRIPT", "KILL")
+	lab.Until(t, a, guest.Success)
+}
+
+// tell gives the server a command, whose answer nobody waits for.
+func tell(t *testing.T, port string, command ...string) {
+	t.Helper()
+	c, err := net.Dial("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := c.Write(appendCommand(nil, command...)); err != nil {
+		t.Fatal(err)
 	}
 }
 

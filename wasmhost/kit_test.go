@@ -1,6 +1,8 @@
 package wasmhost_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -86,8 +88,12 @@ func TestTheKitFindsWhatAPluginDoesWrong(t *testing.T) {
 	defer stop()
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "plugin.wasm")
+			if err := os.WriteFile(file, wat("%s", kitImports+test.wat), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			checks, err := tck.Run(t.Context(), tck.Config{
-				Plugin:  wasmhost.Config{Module: wat("%s", kitImports+test.wat), AllowUnpinned: true},
+				Plugin:  wasmhost.Config{Path: file, AllowUnpinned: true},
 				Address: tck.Loopback, Port: port, Timeout: 500 * time.Millisecond,
 			})
 			if err != nil {

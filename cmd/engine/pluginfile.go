@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
@@ -18,20 +19,21 @@ import (
 
 // readBounded reads a regular file of at most so many bytes.
 func readBounded(name string, most int64) ([]byte, error) {
-	info, err := os.Stat(name) // opening a pipe would wait
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would wait
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("there is no file %s", name)
 	case err != nil:
 		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(b)) > most {
 		err = fmt.Errorf("%s is longer than the %v that are allowed", filepath.Base(name), config.Bytes(most))

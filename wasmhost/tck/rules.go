@@ -1,8 +1,11 @@
 package tck
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strings"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -210,12 +213,17 @@ func greaseIsSkipped(t *trial) error {
 
 // greased returns the module with another manifest.
 func greased(c wasmhost.Config, m abi.Manifest) ([]byte, error) {
-	module := c.Module
-	if module == nil {
-		var err error
-		if module, err = readModule(c.Path, c.Limits.ModuleSize); err != nil {
-			return nil, err
-		}
+	if c.Module != nil {
+		return abi.WriteManifest(c.Module, m)
+	}
+	f, err := os.Open(c.Path) // which was loaded before
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	module, err := io.ReadAll(io.LimitReader(f, cmp.Or(c.Limits.ModuleSize, wasmhost.DefaultModuleSize)))
+	if err != nil {
+		return nil, err
 	}
 	return abi.WriteManifest(module, m)
 }

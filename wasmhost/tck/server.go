@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"time"
 )
@@ -319,13 +318,4 @@ func wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// readModule reads a module's file.
-func readModule(name string, most int64) ([]byte, error) {
-	b, err := os.ReadFile(name)
-	if err == nil && most > 0 && int64(len(b)) > most {
-		err = fmt.Errorf("%s is longer than %d bytes", name, most)
-	}
-	return b, err
 }

@@ -67,7 +67,7 @@ func faults() []fault {
 		{name: "turns at twice the period", file: "engine/clock.go",
 			old: "p := int64(period)", new: "p := 2 * int64(period)"},
 		{name: "a status that is told wrong", file: "builtin/http/judge.go",
-			old: `status := fmt.Sprintf("status %d", r.StatusCode)`, new: `status := fmt.Sprintf("status %d", 500)`},
+			old: `return "status " + strconv.Itoa(status)`, new: `return "status " + strconv.Itoa(status/100*100)`},
 	}
 }
 
@@ -78,12 +78,12 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	const atOnce = 5
 	room := make(chan struct{}, atOnce)
 	var running sync.WaitGroup
-	var planted, found atomic.Int64
+	var n, found atomic.Int64
 	for _, f := range faults() {
-		if testing.Short() && !f.main {
+		if testing.Short() && !f.main || !strings.Contains(f.name, *planted) {
 			continue
 		}
-		planted.Add(1)
+		n.Add(1)
 		room <- struct{}{}
 		binary := f.build(t)
 		running.Go(func() {
@@ -94,7 +94,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		})
 	}
 	running.Wait()
-	summarise("%d faults were planted into the product: %d were found", planted.Load(), found.Load())
+	summarise("%d faults were planted into the product: %d were found", n.Load(), found.Load())
 }
 
 // isFound plays the regression scripts against a product with a fault. They must
@@ -110,9 +110,16 @@ func (f fault) isFound(t *testing.T, binary string) bool {
 	return true
 }
 
-// build builds the tests of this package with a fault, and returns the binary.
-func (f fault) build(t *testing.T) string {
-	dir := t.TempDir()
+// TestFaultsCanBePlanted holds all faults to the product as it is, in a short run
+// too.
+func TestFaultsCanBePlanted(t *testing.T) {
+	for _, f := range faults() {
+		f.plant(t)
+	}
+}
+
+// plant returns the file that has the fault, and its text with the fault.
+func (f fault) plant(t *testing.T) (file, faulty string) {
 	file, err := filepath.Abs(filepath.Join("..", "..", f.file))
 	if err != nil {
 		t.Fatal(err)
@@ -122,10 +129,17 @@ func (f fault) build(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(source), f.old); n != 1 {
-		t.Fatalf("%s: %q stands %d times in %s, want once", f.name, f.old, n, f.file)
+		t.Errorf("%s: %q stands %d times in %s, want once", f.name, f.old, n, f.file)
 	}
+	return file, strings.Replace(string(source), f.old, f.new, 1)
+}
+
+// build builds the tests of this package with a fault, and returns the binary.
+func (f fault) build(t *testing.T) string {
+	dir := t.TempDir()
+	file, text := f.plant(t)
 	faulty := filepath.Join(dir, "faulty.go")
-	write(t, faulty, []byte(strings.Replace(string(source), f.old, f.new, 1)))
+	write(t, faulty, []byte(text))
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: faulty}})
 	if err != nil {
 		t.Fatal(err)

@@ -60,35 +60,84 @@ func shedding(timing func(probe.Kind) Timing) func(probe.Kind) Timing {
 const Tolerance = 300 * time.Millisecond
 
 // punctual returns what was not on time in a play.
-func punctual(p *play, timing func(probe.Kind) Timing, tolerance time.Duration) []Difference {
+func punctual(p *play, timing func(probe.Kind) Timing, machine *metronome) []Difference {
 	var all []Difference
 	for _, at := range p.spots() {
-		l := p.lines[at]
-		if step, problem := l.punctual(p, at.container, timing(at.kind), tolerance); problem != "" {
-			all = append(all, Difference{p.script, at.container, at.kind, step, "timing", problem, ""})
+		w := watch{timing(at.kind), p, p.script.container(at.container), p.lines[at], machine}
+		for i := range w.line.attempts {
+			if problem := w.problem(i); problem != "" {
+				all = append(all, Difference{p.script, at.container, at.kind, w.line.attempts[i].step, "timing", problem, ""})
+				break
+			}
 		}
 	}
 	return all
 }
 
-func (l *line) punctual(p *play, container string, t Timing, tolerance time.Duration) (step int, problem string) {
-	period := time.Duration(l.check.Period) * time.Second
-	within := func(least, most, got time.Duration) bool { return least-tolerance <= got && got <= most+tolerance }
-	for i, a := range l.attempts {
-		if i == 0 {
-			continue
-		}
-		before := l.attempts[i-1]
-		if before.life != a.life || !p.quiet(before.step, a.step) {
-			continue
-		}
-		gap, took := a.at.Sub(before.at), l.recent(i)
-		least := max(0, scale(t.Least, period)-took)
-		if !within(least, scale(t.Most, period)+took, gap) {
-			return a.step, fmt.Sprintf("attempt %d came %v after the one before, want %v to %v", i+1, gap, least, scale(t.Most, period)+took)
-		}
+// watch looks at the times of a probe's attempts.
+type watch struct {
+	Timing
+	play      *play
+	container *Container
+	line      *line
+	machine   *metronome
+}
+
+func (w *watch) period() time.Duration { return time.Duration(w.line.check.Period) * time.Second }
+
+// problem says what was wrong with when the i-th attempt began.
+func (w *watch) problem(i int) string {
+	if i > 0 && w.line.attempts[i-1].life == w.line.attempts[i].life {
+		return w.gap(i)
 	}
-	return l.firstPunctual(p, container, t, within)
+	return w.first(i)
+}
+
+// gap looks at the time between two attempts at a life, where nothing but answers
+// has come between.
+func (w *watch) gap(i int) string {
+	before, a := w.line.attempts[i-1], w.line.attempts[i]
+	if !w.play.quiet(before.step, a.step) {
+		return ""
+	}
+	took := w.line.recent(i)
+	least, most := max(0, scale(w.Least, w.period())-took), scale(w.Most, w.period())+took
+	if got := a.at.Sub(before.at); !w.within(i, least, most, got) {
+		return fmt.Sprintf("attempt %d came %v after the one before, want %v to %v", i+1, got, least, most)
+	}
+	return ""
+}
+
+// first looks at the first attempt at a life that began with Start.
+func (w *watch) first(i int) string {
+	a := w.line.attempts[i]
+	n := w.play.starts(a.step)
+	if w.isGated() || n < 0 || a.life != w.play.script.lifeAt(w.container, n).number || !w.play.quiet(n, a.step) {
+		return ""
+	}
+	delay := time.Duration(w.line.check.Delay) * time.Second
+	least, most := delay-w.Early, delay+scale(w.Late, w.period())+w.line.recent(i)
+	if got := a.at.Sub(w.play.began[n]); !w.within(i, least, most, got) {
+		return fmt.Sprintf("the first attempt came %v after the start, want %v to %v", got, least, most)
+	}
+	return ""
+}
+
+// within reports whether the i-th attempt was in time, on a machine that was as late
+// as this one has been since the period before the attempts before it.
+func (w *watch) within(i int, least, most, got time.Duration) bool {
+	from := w.line.attempts[max(0, i-2)].at.Add(-w.period())
+	if delay := time.Duration(w.line.check.Delay) * time.Second; i == 0 {
+		from = from.Add(-delay)
+	}
+	tolerance := Tolerance + w.machine.late(from, w.line.attempts[i].at)
+	return least-tolerance <= got && got <= most+tolerance
+}
+
+// isGated reports whether a probe waits for a startup probe, or for what the steps
+// of another container take.
+func (w *watch) isGated() bool {
+	return w.line.check.Kind != probe.Startup && w.container.check(probe.Startup) != nil || len(w.play.script.Containers) > 1
 }
 
 func scale(f float64, d time.Duration) time.Duration { return time.Duration(f * float64(d)) }
@@ -117,36 +166,6 @@ func (p *play) quiet(from, to int) bool {
 		}
 	}
 	return true
-}
-
-// firstPunctual looks at the first attempts of lives that begin with Start.
-func (l *line) firstPunctual(p *play, container string, t Timing, within func(least, most, got time.Duration) bool) (step int, problem string) {
-	if l.gated(p.script) {
-		return 0, ""
-	}
-	delay := time.Duration(l.check.Delay) * time.Second
-	for i, a := range l.attempts {
-		n := p.starts(a.step)
-		if n < 0 || a.life != p.script.lifeAt(p.script.container(container), n).number || i > 0 && l.attempts[i-1].life == a.life || !p.quiet(n, a.step) {
-			continue
-		}
-		got, late := a.at.Sub(p.began[n]), scale(t.Late, time.Duration(l.check.Period)*time.Second)
-		if !within(delay-t.Early, delay+late+l.recent(i), got) {
-			return a.step, fmt.Sprintf("the first attempt came %v after the start, want %v to %v", got, delay-t.Early, delay+late)
-		}
-	}
-	return 0, ""
-}
-
-// gated reports whether a probe waits for a startup probe, or has one's answers
-// still to come.
-func (l *line) gated(s *Script) bool {
-	for _, c := range s.Containers {
-		if l.check.Kind != probe.Startup && c.check(probe.Startup) != nil {
-			return true
-		}
-	}
-	return len(s.Containers) > 1 // the steps of another container come between
 }
 
 // starts returns the latest step up to n that started a life, or -1.

@@ -25,8 +25,10 @@ func (a answer) chunks(b []byte) answer {
 				a.body = join(b)
 			}
 			return a
+		case len(data) == size+1 && data[size] != '\r':
+			return oddAnswer
 		case len(data) < size+2:
-			return a.unless(len(data) > size && data[size] != '\r')
+			return a
 		case string(data[size:size+2]) != "\r\n":
 			return oddAnswer
 		}
@@ -43,13 +45,6 @@ func (a answer) end(b, rest []byte) answer {
 	}
 	if a.whole = n == 2; a.whole {
 		a.body = join(b)
-	}
-	return a
-}
-
-func (a answer) unless(odd bool) answer {
-	if odd {
-		return oddAnswer
 	}
 	return a
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -186,6 +187,42 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 		}
 	}
 	steptest.WaitForDescriptors(t, before)
+}
+
+func TestWithoutADescriptorAnAttemptIsUnknown(t *testing.T) {
+	target := serveTCP(t, stay)
+	h := handler(t, tcpprobe.Config{Port: "db"}).Handler
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0 // those that are open stay so
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	a := probe.Attempt{Target: target}
+	progress, byProbe := h.Step(&a), h.Probe(t.Context(), target)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	wantResult(t, a.Result, probe.Unknown, probe.ReasonTCPSource)
+	if got, want := steptest.Told(a.Result), steptest.Told(byProbe); progress != probe.StepDone || got != want {
+		t.Errorf("in steps  %d %+v\nby Probe  %+v", progress, got, want)
+	}
+}
+
+func TestALargeAnswerLeavesNoLargeBuffer(t *testing.T) {
+	a := probe.Attempt{Target: serveTCP(t, send(strings.Repeat("x", probe.MaxDetail)))}
+	h := handler(t, tcpprobe.Config{Port: "db", Expect: "y"}).Handler
+	progress := h.Step(&a)
+	for end := time.Now().Add(plenty); progress == probe.StepWait && time.Now().Before(end); progress = h.Step(&a) {
+		a.Event = probe.StepReady
+	}
+	wantResult(t, a.Result, probe.Failure, probe.ReasonTCPExpect)
+	if cap(a.Buffer) > 4<<10 {
+		t.Errorf("it left %d bytes", cap(a.Buffer))
+	}
 }
 
 func TestAHalfOpenAttemptLeavesItsSocket(t *testing.T) {

@@ -15,6 +15,10 @@ const (
 	counted    = 1 << countShift
 )
 
+// keptRoom bounds the Buffers that are kept for other attempts, in bytes: there may
+// be thousands.
+const keptRoom = 4 << 10
+
 // Dialling reports whether the connection of an attempt does not stand yet.
 func Dialling(a *probe.Attempt) bool { return a.State&phaseMask == dialling }
 
@@ -31,6 +35,9 @@ func (d *Dialer) Done(a *probe.Attempt, r probe.Result) probe.Progress {
 		since(a.Since, &r.Phases.Connect)
 	}
 	a.Result = r
+	if cap(a.Buffer) > keptRoom {
+		a.Buffer = nil
+	}
 	d.hangUp(a)
 	return probe.StepDone
 }

@@ -8,7 +8,7 @@ type lane uint8
 const (
 	stepped lane = iota // the loop makes it: it needs a descriptor and some hundred bytes
 	quick               // it needs a goroutine
-	slow                // likewise, and the last one used its time up in vain
+	slow                // likewise, and it may use its time up in vain, as the last one did
 	lanes
 )
 
@@ -19,24 +19,29 @@ const (
 
 	// slowShare is the part of the goroutines, one in so many, that slow attempts
 	// leave to the others: when half of the targets hang, the other half must not
-	// wait for them.
+	// wait for them. First attempts are slow: nobody knows what they will meet.
 	slowShare = 4
 )
 
 // lane returns which lane a probe's attempts are in.
 func (s *slot) lane() lane {
-	switch {
-	case s.spec.stepper != nil:
+	if s.spec.stepper != nil {
 		return stepped
-	case s.slow:
-		return slow
 	}
-	return quick
+	return s.workerLane()
+}
+
+// workerLane returns which lane they are in when they need a goroutine.
+func (s *slot) workerLane() lane {
+	if s.prompt {
+		return quick
+	}
+	return slow
 }
 
 // tookLong notes whether an attempt used its time up in vain.
 func (s *slot) tookLong(res *probe.Result) {
-	s.slow = res.Outcome == probe.Failure && res.Took >= s.spec.rule.Timeout/2
+	s.prompt = res.Outcome != probe.Failure || res.Took < s.spec.rule.Timeout/2
 }
 
 // crowd bounds the attempts under way, and holds those that wait for one to end.
@@ -45,7 +50,7 @@ type crowd struct {
 	workers     int // under way in the lanes quick and slow
 	steppers    int // under way in the lane stepped
 	queues      [lanes]queue[*slot]
-	blocked     queue[*flight] // could not be made in steps, and need a goroutine
+	blocked     [lanes]queue[*flight] // could not be made in steps, and need a goroutine
 }
 
 // admits reports whether an attempt in a lane may begin now.
@@ -72,9 +77,9 @@ func (c *crowd) count(l lane, n int) {
 
 // queued returns how many attempts wait.
 func (c *crowd) queued() int {
-	n := c.blocked.len()
+	n := 0
 	for i := range c.queues {
-		n += c.queues[i].len()
+		n += c.queues[i].len() + c.blocked[i].len()
 	}
 	return n
 }

@@ -48,9 +48,14 @@ const (
 	loopChunk = 256
 
 	// ahead is how much earlier than due an attempt may begin, so that those
-	// which are due close together begin together: waking up costs more than such
-	// an attempt. It is for attempts of probe.Steppers at their turns.
-	ahead = int64(5 * time.Millisecond)
+	// which are due close together begin together: waking up costs as much as such
+	// an attempt. It is for attempts of probe.Steppers at their turns. Beside
+	// HAProxy's checks at 2,000 a second 5 ms came to 1.13 of their CPU, 10 ms to
+	// 1.05 and 20 ms to 0.95.
+	ahead = int64(20 * time.Millisecond)
+
+	// aheadShare is the part of a period, one in so many, that ahead is at most.
+	aheadShare = 50
 
 	// never is when the loop wakes by itself if nothing is due.
 	never = 1<<63 - 1
@@ -149,7 +154,7 @@ func (l *loop) launchDue() bool {
 
 // early reports whether a probe may be attempted before it is due.
 func (l *loop) early(s *slot, due, now int64) bool {
-	return s.spec.stepper != nil && !s.soon && due <= now+ahead
+	return s.spec.stepper != nil && !s.soon && due <= now+min(ahead, int64(s.spec.rule.Period)/aheadShare)
 }
 
 // start begins what was launched, and gives to goroutines what cannot be made in
@@ -183,11 +188,12 @@ func (l *loop) toWorker(f *flight) bool {
 		return false
 	}
 	l.crowd.leave(stepped)
-	if f.lane = quick; !l.crowd.admits(quick) {
-		l.crowd.blocked.push(f)
+	f.lane = f.slot.workerLane()
+	if !l.crowd.admits(f.lane) {
+		l.crowd.blocked[f.lane].push(f)
 		return false
 	}
-	l.crowd.enter(quick)
+	l.crowd.enter(f.lane)
 	l.bind(f)
 	return true
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func several(n int, prefix string, o probe.Outcome, takes, timeout time.Duration
 		h.take(takes)
 		p := with(h)
 		p.Rule = probe.Rule{Period: time.Second, Timeout: timeout}
-		set[named(readiness, prefix+string(rune('a'+i)))] = p
+		set[named(readiness, prefix+fmt.Sprint(i))] = p
 		all = append(all, h)
 	}
 	return set, all
@@ -88,4 +89,49 @@ func TestTargetsThatHangLeaveRoomForTheOthers(t *testing.T) {
 			t.Errorf("%d turns of healthy probes were given up", e.Stats().Shed-late.Shed)
 		}
 	})
+}
+
+// blocking is a handler that never can make an attempt in steps.
+type blocking struct{ *script }
+
+func (blocking) Step(*probe.Attempt) probe.Progress { return probe.StepBlock }
+
+func TestWhatMightHangLeavesRoomForWhatAnswered(t *testing.T) {
+	for name, handler := range map[string]func(*script) probe.Handler{
+		"goroutines": func(s *script) probe.Handler { return s },
+		"steps":      func(s *script) probe.Handler { return blocking{s} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{Concurrency: 4}, func(t *testing.T, e *engine.Engine) {
+				set, healthy := several(3, "z", probe.Success, time.Millisecond, 900*time.Millisecond)
+				more, hanging := several(200, "h", probe.Success, time.Hour, 900*time.Millisecond)
+				for id, p := range set {
+					set[id] = served(p, handler)
+				}
+				apply(t, e, set)
+				e.Report(instance("a"))
+				pass(10 * time.Second)
+				for id, p := range more {
+					set[id] = served(p, handler)
+				}
+				apply(t, e, set)
+				before := total(healthy)
+				pass(30 * time.Second) // not each of the others was attempted yet
+				if n := total(healthy) - before; n < 3*29 {
+					t.Errorf("%d attempts of healthy probes in half a minute, want 90", n)
+				}
+				if n := total(hanging); n < 80 || n > 120 {
+					t.Errorf("%d attempts of those that hang, want 3 at a time", n)
+				}
+			})
+		})
+	}
+}
+
+// served gives a probe another handler around its script.
+func served(p probe.Probe, handler func(*script) probe.Handler) probe.Probe {
+	if s, ok := p.Handler.(*script); ok {
+		p.Handler = handler(s)
+	}
+	return p
 }

@@ -185,26 +185,28 @@ func (e *Engine) bind(f *flight) {
 
 // relaunch begins the attempt that has waited longest for a goroutine.
 func (e *Engine) relaunch(now int64) *flight {
-	if f := e.unblock(); f != nil {
-		return f
+	for _, l := range [...]lane{quick, slow} {
+		if f := e.unblock(l); f != nil {
+			return f
+		}
+		if f := e.relaunchIn(l, now); f != nil {
+			return f
+		}
 	}
-	if f := e.relaunchIn(quick, now); f != nil {
-		return f
-	}
-	return e.relaunchIn(slow, now)
+	return nil
 }
 
 // unblock begins an attempt that could not be made in steps.
-func (e *Engine) unblock() *flight {
-	for e.crowd.admits(quick) {
-		f, ok := e.crowd.blocked.pop()
+func (e *Engine) unblock(l lane) *flight {
+	for e.crowd.admits(l) {
+		f, ok := e.crowd.blocked[l].pop()
 		switch {
 		case !ok:
 			return nil
 		case f.stopped:
 			e.counters.dropped++
 		default:
-			e.crowd.enter(quick)
+			e.crowd.enter(l)
 			e.bind(f)
 			return f
 		}

@@ -25,7 +25,7 @@ type slot struct {
 	paced  bool    // due is the time that the pace has given
 	again  bool    // another attempt was asked for while one was under way
 	queued bool    // in Engine.crowd
-	slow   bool    // the last attempt used its time up in vain
+	prompt bool    // there was an attempt, and the last one did not use its time up in vain
 	shed   bool    // the last turn was given up
 	due    int64   // when the attempt under way, or the next, was or is due
 	flight *flight // the attempt under way whose answer counts, or nil

@@ -223,6 +223,10 @@ func wrongSettings(t *testing.T, way lab.Way) {
 	}
 }
 
+func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+	lab.Conforms(t, lab.Build(t, "."), serveHealth(t, health{state: serving}, true), "{}")
+}
+
 // says is a connection on which a server says something, whatever it hears.
 type says struct {
 	io.Reader

@@ -188,6 +188,13 @@ func overTLS(t *testing.T, way lab.Way) {
 	lab.Expect(t, way.Must(t, fmt.Sprintf(`{"port": %q, "tls": {"verify": false}}`, port)), guest.Success, "")
 }
 
+func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+	port := lab.Serve(t, func(c net.Conn) {
+		answerBeats(c, 0, func(_ string, n int) string { return fmt.Sprintf("PONG %d\n", n) })
+	})
+	lab.Conforms(t, lab.Build(t, "."), port, "{}")
+}
+
 func wrongSettings(t *testing.T, way lab.Way) {
 	for settings, field := range map[string]string{
 		`{}`:                                "port",

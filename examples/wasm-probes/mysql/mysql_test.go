@@ -222,6 +222,12 @@ func oddAnswers(t *testing.T, way lab.Way) {
 	}
 }
 
+func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+	module := lab.Build(t, ".")
+	s := start(t).ready(t, lab.With(lab.Load(t, module)))
+	lab.Conforms(t, module, s.port, `{"user": "root", "role": "primary"}`)
+}
+
 func wrongSettings(t *testing.T, way lab.Way) {
 	for settings, field := range map[string]string{
 		`{}`:                                   "user",

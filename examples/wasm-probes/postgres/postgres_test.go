@@ -237,6 +237,13 @@ func oddAnswers(t *testing.T, way lab.Way) {
 	}
 }
 
+func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+	module := lab.Build(t, ".")
+	c := start(t).ready(t, lab.With(lab.Load(t, module)))
+	c.exec(t, `CREATE ROLE clear LOGIN PASSWORD 'geheim'`) // without SCRAM, for attempts of a second on a busy machine
+	lab.Conforms(t, module, c.port, `{"user": "clear", "password": "geheim", "role": "primary", "query": "SELECT 1"}`)
+}
+
 // messageOf returns one of the server's: its kind, its length and what it says.
 func messageOf(kind byte, text string) string {
 	return string(binary.BigEndian.AppendUint32([]byte{kind}, uint32(4+len(text)))) + text

@@ -185,6 +185,14 @@ func wrongSettings(t *testing.T, way lab.Way) {
 	}
 }
 
+func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+	module := lab.Build(t, ".")
+	_, port := server(t)
+	settings := fmt.Sprintf(`{"port": %q, "role": "primary"}`, port)
+	lab.Until(t, lab.With(lab.Load(t, module)).Must(t, settings), guest.Success)
+	lab.Conforms(t, module, port, settings)
+}
+
 func TestReplicationIsRead(t *testing.T) {
 	const text = "# Replication\r\nrole:master\r\nconnected_slaves:3\r\n" +
 		"slave0:ip=10.0.0.8,port=6379,state=online,offset=42,lag=1\r\n" +

@@ -17,7 +17,7 @@ const (
 	maxAnswer = probe.MaxDetail + 6<<10
 
 	// maxSlow bounds how much of a body an expression is matched with in a step, in
-	// bytes. It takes up to 50 µs.
+	// bytes. With most expressions that takes less than 50 µs.
 	maxSlow = 1 << 10
 )
 

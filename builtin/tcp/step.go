@@ -12,7 +12,7 @@ import (
 var _ probe.Stepper = (*Handler)(nil)
 
 // maxSlow bounds how much of an answer an expression is matched with in a step, in
-// bytes. It takes up to 50 µs.
+// bytes. With most expressions that takes less than 50 µs.
 const maxSlow = 1 << 10
 
 // Step makes an attempt without a goroutine, on Linux, where that takes no more

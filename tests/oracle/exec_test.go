@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/exec"
 
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
-	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -124,12 +123,12 @@ func (c execCase) kubelet() found {
 	return f
 }
 
-func (c execCase) sonde() found {
+func (c execCase) sonde(t *testing.T, by way) found {
 	h, err := execprobe.New(execprobe.Config{Command: c.command})
 	if err != nil {
 		return found{refused, err.Error(), nil}
 	}
-	result := engine.Once(context.Background(), probe.Probe{
+	result := by.attempt(t, probe.Probe{
 		Handler: h, Rule: probe.Rule{Timeout: execTimeout}, Target: probe.Target{Name: "web", Env: c.env},
 	})
 	f := found{result.Outcome.String(), meant(result), nil}
@@ -141,5 +140,8 @@ func (c execCase) sonde() found {
 
 // agrees compares the attempts of both sides.
 func (c execCase) agrees(t *testing.T) {
-	agree(t, "by Probe", c.wanted, c.kubelet(), c.sonde())
+	kubelet := c.kubelet()
+	for _, by := range ways() {
+		agree(t, by.name, c.wanted, kubelet, c.sonde(t, by))
+	}
 }

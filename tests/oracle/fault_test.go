@@ -75,17 +75,19 @@ func faults() []fault {
 // it, for each fault, and wants the regression scripts to show it. A short run
 // plants a few only, since each costs a build.
 func TestPlantedFaultsAreFound(t *testing.T) {
+	binaries := map[fault]string{}
+	for _, f := range faults() {
+		if (f.main || !testing.Short()) && strings.Contains(f.name, *planted) {
+			binaries[f] = f.build(t)
+		}
+	}
+	t.Parallel() // from here on there is much to wait for and little to do
 	const atOnce = 5
 	room := make(chan struct{}, atOnce)
 	var running sync.WaitGroup
-	var n, found atomic.Int64
-	for _, f := range faults() {
-		if testing.Short() && !f.main || !strings.Contains(f.name, *planted) {
-			continue
-		}
-		n.Add(1)
+	var found atomic.Int64
+	for f, binary := range binaries {
 		room <- struct{}{}
-		binary := f.build(t)
 		running.Go(func() {
 			defer func() { <-room }()
 			if f.isFound(t, binary) {
@@ -94,7 +96,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		})
 	}
 	running.Wait()
-	summarise("%d faults were planted into the product: %d were found", n.Load(), found.Load())
+	summarise("%d faults were planted into the product: %d were found", len(binaries), found.Load())
 }
 
 // isFound plays the regression scripts against a product with a fault. They must

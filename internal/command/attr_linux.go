@@ -14,12 +14,11 @@ func Attr(who *syscall.Credential) *syscall.SysProcAttr {
 }
 
 // reap waits for the command's end, kills what is left of its group while the
-// group's number is still its own, and only then lets go of the number. That
-// a descendant holds a pipe open is no error of ours: the status says it all.
-func (c *child) reap() {
+// group's number is still its own, and only then lets go of the number.
+func (c *child) reap() error {
 	awaitExit(c.cmd.Process.Pid)
 	c.end()
-	_ = c.cmd.Wait()
+	return c.lost(c.cmd.Wait())
 }
 
 // awaitExit returns when a child of ours has ended, and leaves it unreaped.

@@ -2,10 +2,8 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"io"
-	"os/exec"
-	"runtime"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -30,117 +28,19 @@ type End struct {
 // 2*Linger later. Whatever is left of the group is killed in both cases. What
 // has left the group (setsid) lives on, but is not waited for.
 //
-// An error says that the command could not be started. The writers must bear
-// writes after Run has returned, and writes at once when they are the same.
+// An error says that the command could not be started, or that its status was
+// lost. The writers must neither refuse nor hold up a write, and must bear writes
+// after Run has returned. They are written to at once unless they are the same.
 func (p Plan) Run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	if ctx.Err() != nil {
 		return End{Killed: true}, nil
 	}
-	c := &child{cmd: p.cmd(stdout, stderr), done: make(chan struct{})}
-	go c.live()
-	select {
-	case <-c.done:
-		return End{Status: c.status()}, c.err
-	case <-ctx.Done():
-	}
-	killed := c.kill()
-	timer := time.NewTimer(2 * Linger)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-		return End{Status: c.status(), Killed: killed}, c.err
-	case <-timer.C:
-		return End{Killed: true, Undead: c.done}, nil
-	}
+	return p.run(ctx, stdout, stderr)
 }
 
-func (p Plan) cmd(stdout, stderr io.Writer) *exec.Cmd {
-	return &exec.Cmd{
-		Path:        p.Path,
-		Args:        p.Words,
-		Env:         p.Env,
-		Dir:         p.Dir,
-		Stdout:      stdout,
-		Stderr:      stderr,
-		SysProcAttr: Attr(p.Credential),
-		WaitDelay:   Linger,
-	}
-}
-
-// child is one command from its start to its end.
-type child struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when cmd was reaped, or could not be started
-	err  error         // why it could not be started; to be read after done
-
-	mu    sync.Mutex
-	state childState
-	doom  bool // it must die as soon as it runs
-}
-
-type childState uint8
-
-const (
-	starting childState = iota
-	running
-	ended // the group's number may be another's
-)
-
-// live starts the command and reaps it.
-//
-// The kernel kills the command when the thread that started it ends
-// (PR_SET_PDEATHSIG). That is meant for the end of the whole engine, but Go ends
-// a thread alone, too, when a goroutine that has locked it returns. So this
-// goroutine keeps the thread for itself until the command is dead. It costs
-// nothing: to wait for a process occupies a thread anyway.
-func (c *child) live() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	defer close(c.done)
-	if c.err = c.cmd.Start(); c.err != nil {
-		return
-	}
-	c.begin()
-	c.reap()
-}
-
-func (c *child) begin() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state = running
-	if c.doom {
-		KillGroup(c.cmd.Process.Pid)
-	}
-}
-
-// end kills what is left of the group.
-func (c *child) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state = ended
-	KillGroup(c.cmd.Process.Pid)
-}
-
-// kill kills the group now, or once it runs. It reports whether the command had
-// not ended by itself before.
-func (c *child) kill() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.doom = true
-	if c.state == running {
-		KillGroup(c.cmd.Process.Pid)
-	}
-	return c.state != ended
-}
-
-// status may be called after done only.
-func (c *child) status() syscall.WaitStatus {
-	if c.cmd.ProcessState == nil {
-		return 0
-	}
-	status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return status
-}
+// lost is the error of a command that somebody else has reaped: a program that
+// waits for any child, or that ignores SIGCHLD. To guess its status would be worse.
+func lost(err error) error { return fmt.Errorf("exit status is lost: %w", err) }
 
 // KillGroup sends SIGKILL to every process of a group. The caller knows that
 // the group's leader is not reaped yet: its number is still its own.

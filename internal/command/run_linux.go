@@ -1,0 +1,73 @@
+package command
+
+import (
+	"context"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// run starts the command and waits for its end, its output and ctx in one poll(2)
+// of the caller's own thread.
+//
+// The kernel kills the command when the thread that started it ends
+// (PR_SET_PDEATHSIG). That is meant for the end of the whole engine, but Go ends
+// a thread alone, too, when a goroutine that has locked it returns. So the caller
+// keeps its thread for itself until the command is dead or doomed: a thread for
+// each command that runs, which is little beside the command.
+func (p Plan) run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
+	if !pidfdsWork() {
+		return p.RunPortably(ctx, stdout, stderr)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b, err := newBell(ctx)
+	if err != nil {
+		return End{}, err
+	}
+	defer b.close()
+	w, err := p.start(stdout, stderr)
+	if err != nil {
+		return End{}, err
+	}
+	defer w.close()
+	return w.wait(b)
+}
+
+// pidfdsWork reports whether the kernel has pidfds and lets us use them: Linux 5.3
+// has, some sandboxes do not.
+func pidfdsWork() bool {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	shut(fd)
+	return err == nil
+}
+
+// start starts the command. Nothing is left open after an error.
+func (p Plan) start(stdout, stderr io.Writer) (*watch, error) {
+	pipes, err := openPipes(stdout == stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer pipes.closeTheirs()
+	pid, _, err := syscall.StartProcess(p.Path, p.Words, &syscall.ProcAttr{
+		Dir:   p.Dir,
+		Env:   p.Env,
+		Files: []uintptr{uintptr(pipes.theirs[0]), uintptr(pipes.theirs[1]), uintptr(pipes.theirs[2])},
+		Sys:   Attr(p.Credential),
+	})
+	if err != nil {
+		pipes.close()
+		return nil, &os.PathError{Op: "fork/exec", Path: p.Path, Err: err}
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		pipes.close()
+		KillGroup(pid)
+		_, _ = reap(pid)
+		return nil, os.NewSyscallError("pidfd_open", err)
+	}
+	return newWatch(pid, pidfd, pipes.ours, stdout, stderr), nil
+}

@@ -3,6 +3,7 @@ package wasmhost
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -35,10 +36,7 @@ func (p *Plugin) unavailable(err error) probe.Result {
 	return result
 }
 
-var (
-	errBusy      = errors.New("all instances were busy until the deadline")
-	errCancelled = errors.New("the attempt was cancelled")
-)
+var errCancelled = errors.New("the attempt was cancelled")
 
 // borrow returns an instance that is ready to run. It waits for its turn until ctx is
 // done. Each one that it returns needs a release.
@@ -59,8 +57,10 @@ func (p *Plugin) turn(ctx context.Context) (*instance, error) {
 	if waited {
 		p.counters.waits.Add(1)
 	}
+	began := time.Now()
 	switch {
 	case i != nil:
+		i.taken = began
 		return i, nil
 	case errors.Is(err, context.Canceled):
 		return nil, &fault{probe.ReasonStopped, errCancelled}
@@ -68,8 +68,10 @@ func (p *Plugin) turn(ctx context.Context) (*instance, error) {
 		return nil, &fault{ReasonBusy, errBusy}
 	}
 	if i, err = p.start(ctx); err == nil {
+		i.taken = time.Now()
 		return i, nil
 	}
+	p.pool.used(time.Since(began))
 	p.pool.give(nil)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, &fault{probe.ReasonStopped, errCancelled}
@@ -80,6 +82,7 @@ func (p *Plugin) turn(ctx context.Context) (*instance, error) {
 // release gives an instance back after a call that ended with err. One whose call did
 // not return is never used again: its memory and its stack may be in any state.
 func (p *Plugin) release(i *instance, err error) {
+	p.pool.used(time.Since(i.taken))
 	if err != nil || i.tired() {
 		i.close()
 		i = nil

@@ -4,7 +4,8 @@
 // Load checks a module and compiles it in the background; Plugin.New makes a
 // handler for one set of settings. All handlers of a plugin share its instances,
 // of which there is a bounded number. An attempt takes one, runs it and gives it
-// back; when all are busy, attempts wait in the order in which they came.
+// back; when all are busy, attempts wait in the order in which they came, for half of
+// their time at most: an attempt that got its instance too late would blame the target.
 //
 // # What a plugin can do
 //

@@ -63,6 +63,43 @@ func TestHostilePluginsLeaveTheVerdictsOfOthersAlone(t *testing.T) {
 	t.Logf("attempts began at most %v late", latest(t, e.Stats().Lateness))
 }
 
+// TestAPluginWhoseTargetsHangLeavesGoroutinesToOthers has so many targets of a plugin hang
+// that most attempts would wait for an instance until their time is over.
+func TestAPluginWhoseTargetsHangLeavesGoroutinesToOthers(t *testing.T) {
+	const hanging, atOnce, enough = 500, 32, 10
+	server := serve(t, mute)
+	plugin := load(t, wasmhost.Config{Module: wat("%s", talk), Limits: wasmhost.Limits{Instances: 4}})
+	base, set := handler(t, plugin, nil), probe.Set{}
+	for i := range hanging {
+		target := server
+		target.Name = strconv.Itoa(i)
+		set[probe.ID{Target: target.Name, Kind: probe.Readiness}] = probe.Probe{
+			Rule: probe.Rule{Period: time.Second, Timeout: time.Second}, Target: target, Handler: base.Fork(), HandlerName: "hangs",
+		}
+	}
+	other := make(chan time.Time, enough)
+	set[probe.ID{Target: "other", Kind: probe.Readiness}] = probe.Probe{
+		Rule: probe.Rule{Period: 100 * time.Millisecond}, HandlerName: "other",
+		Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+			select {
+			case other <- time.Now():
+			default:
+			}
+			return probe.Succeed("")
+		}),
+	}
+	defer run(t, engine.New(engine.Config{Concurrency: atOnce}), set)()
+	began := time.Now()
+	for range enough {
+		<-other
+	}
+	took := time.Since(began)
+	t.Logf("%d attempts of another probe took %v, and %d of the plugin's were given up at once", enough, took, plugin.Stats().Faults[wasmhost.ReasonBusy])
+	if took > plenty {
+		t.Error("another probe was starved")
+	}
+}
+
 // fewest returns the least number of successes that one of some probes has had.
 func fewest(e *engine.Engine, some func(engine.Status) bool) uint64 {
 	least := uint64(math.MaxUint64)

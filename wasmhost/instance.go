@@ -20,6 +20,7 @@ type instance struct {
 	configure api.Function // nil: the module has none
 	nextFD    int32
 	stack     [1]uint64
+	taken     time.Time // when it was given out last
 	used      time.Time // when it was given back last
 }
 

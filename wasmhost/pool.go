@@ -3,6 +3,7 @@ package wasmhost
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -21,8 +22,9 @@ type pool struct {
 	mu      sync.Mutex
 	most    int // for now
 	idle    []*instance
-	live    int       // idle and given out, with those that are being started
-	waiting list.List // of chan *instance
+	live    int           // idle and given out, with those that are being started
+	waiting list.List     // of chan *instance
+	usual   time.Duration // how long an instance was out, on a moving average
 }
 
 // trialInstances is how many instances a plugin begins with.
@@ -35,8 +37,14 @@ func newPool(limit int) *pool {
 // idleTime is how long an instance that nobody needs is kept.
 const idleTime = time.Minute
 
+// errBusy says that no instance can be had in time.
+var errBusy = errors.New("all instances were busy for half of the attempt's time")
+
 // take returns an idle instance, or nil when the caller is to start one. It waits
-// while all are given out, until ctx is done. Each take that returns no error needs a give.
+// while all are given out, for half of the time that ctx leaves: whoever gets an
+// instance shall have the other half for the target, or it would be the target that
+// seems to be late. It does not begin to wait where so many do already that it would
+// be in vain. Each take that returns no error needs a give.
 func (p *pool) take(ctx context.Context) (i *instance, waited bool, err error) {
 	p.mu.Lock()
 	if n := len(p.idle); n > 0 && p.live-n < p.most {
@@ -49,16 +57,61 @@ func (p *pool) take(ctx context.Context) (i *instance, waited bool, err error) {
 		p.mu.Unlock()
 		return nil, false, nil
 	}
+	until := half(ctx)
+	if p.hopeless(until) {
+		p.mu.Unlock()
+		return nil, false, errBusy
+	}
 	turn := make(chan *instance, 1)
 	e := p.waiting.PushBack(turn)
 	p.mu.Unlock()
+	i, err = wait(ctx, turn, until)
+	if err != nil {
+		p.leave(e, turn)
+	}
+	return i, true, err
+}
+
+// half returns when half of the time that ctx leaves will have passed; never is the zero
+// time.
+func half(ctx context.Context) time.Time {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Until(end) / 2)
+}
+
+func wait(ctx context.Context, turn <-chan *instance, until time.Time) (*instance, error) {
+	passed, stop := alarm(until)
+	defer stop()
 	select {
 	case i := <-turn:
-		return i, true, nil
+		return i, nil
+	case <-passed:
+		return nil, errBusy
 	case <-ctx.Done():
-		p.leave(e, turn)
-		return nil, true, ctx.Err()
+		return nil, ctx.Err()
 	}
+}
+
+// patience is how many times as long as one would wait it may take, as far as can be
+// told, until one's turn comes. It leaves room for calls that get faster.
+const patience = 2
+
+// hopeless reports whether all who wait will have had their turns only long after a
+// time. Those who wait hold goroutines that other probes need.
+func (p *pool) hopeless(until time.Time) bool {
+	turns := time.Duration(p.waiting.Len() / p.most)
+	return !until.IsZero() && turns*p.usual > patience*time.Until(until)
+}
+
+// used takes note of how long an instance was out.
+func (p *pool) used(took time.Duration) {
+	const weight = 8 // of what was before
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.usual += (took - p.usual) / weight
 }
 
 // leave takes a waiter out of the queue, and passes on what it was given meanwhile.

@@ -51,13 +51,52 @@ func TestAWaiterThatLeavesIsPassedOver(t *testing.T) {
 		p.take(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, waited, err := p.take(ctx); !waited || !errors.Is(err, context.DeadlineExceeded) {
+		began := time.Now()
+		if _, waited, err := p.take(ctx); !waited || !errors.Is(err, errBusy) || time.Since(began) != time.Second/2 {
+			t.Errorf("got %v, %v after %v", waited, err, time.Since(began))
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, stop)
+		if _, waited, err := p.take(stopped); !waited || !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, %v", waited, err)
 		}
 		p.give(nil) // the instance is lost
 		if i, waited, err := p.take(t.Context()); i != nil || waited || err != nil {
 			t.Errorf("got %v, %v, %v", i, waited, err)
 		}
+	})
+}
+
+func TestWhoWouldWaitInVainDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTestPool(2, new(int))
+		wait := func() (waited bool, err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, waited, err = p.take(ctx)
+			return waited, err
+		}
+		for range 2 {
+			p.take(t.Context())
+		}
+		for range 100 { // each is out for as long as a probe may take
+			p.used(time.Second)
+		}
+		for range 6 { // three turns of two instances
+			go wait()
+		}
+		synctest.Wait()
+		if waited, err := wait(); waited || !errors.Is(err, errBusy) {
+			t.Errorf("got %v, %v", waited, err)
+		}
+		for range 100 {
+			p.used(time.Millisecond)
+		}
+		if waited, err := wait(); !waited || !errors.Is(err, errBusy) {
+			t.Errorf("with faster calls: got %v, %v", waited, err)
+		}
+		p.give(nil)
+		p.give(nil)
 	})
 }
 

@@ -9,7 +9,7 @@ const (
 	ReasonClosed    probe.Reason = "plugin.closed"    // it was unloaded
 	ReasonSettings  probe.Reason = "plugin.settings"  // it refuses the probe's settings
 	ReasonStart     probe.Reason = "plugin.start"     // no instance could be started
-	ReasonBusy      probe.Reason = "plugin.busy"      // all instances were busy until the deadline
+	ReasonBusy      probe.Reason = "plugin.busy"      // all instances were busy, for half of the attempt's time
 	ReasonSuspended probe.Reason = "plugin.suspended" // it trapped too often
 
 	ReasonTrap    probe.Reason = "plugin.trap"    // it did something that cannot be done: an address out of bounds, a panic

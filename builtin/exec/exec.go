@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -39,8 +40,13 @@ type Config struct {
 // goroutines at once.
 type Handler struct {
 	config Config
+	run    way
 	undead atomic.Int32 // commands of earlier attempts that were killed and have not died
 }
+
+// way is how a command is run: command.Plan.Run, or RunPortably in tests, which go
+// over both.
+type way func(command.Plan, context.Context, io.Writer, io.Writer) (command.End, error)
 
 // maxUndead bounds the commands that a handler has lost its power over, and with
 // them what they cost: a thread each.
@@ -53,7 +59,7 @@ func New(c Config) (*Handler, error) {
 	}
 	c.Command = slices.Clone(c.Command)
 	c.Env = maps.Clone(c.Env)
-	return &Handler{config: c}, nil
+	return &Handler{config: c, run: command.Plan.Run}, nil
 }
 
 // Probe runs the command and returns when it has ended, or soon after ctx is
@@ -74,7 +80,7 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	}
 	stdout, stderr := command.Head{Max: probe.MaxDetail}, command.Head{Max: probe.MaxDetail}
 	began := time.Now()
-	end, err := plan.Run(ctx, &stdout, &stderr)
+	end, err := h.run(plan, ctx, &stdout, &stderr)
 	if err != nil {
 		return probe.Broken(probe.ReasonExecStart, "%v", err)
 	}

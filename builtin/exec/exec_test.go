@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -21,191 +20,213 @@ import (
 const patience = 10 * time.Second
 
 func TestProbeTellsHowTheCommandEnded(t *testing.T) {
-	noShebang := write(t, "garbage", "\x01\x02", 0o755)
-	notExecutable := write(t, "plain", "#!/bin/sh\n", 0o644)
-	for name, c := range map[string]struct {
-		config  Config
-		outcome probe.Outcome
-		reason  probe.Reason
-		detail  string
-	}{
-		"exit 0":           {sh(`exit 0`), probe.Success, "", ""},
-		"exit 0 talking":   {sh(`echo fine`), probe.Success, "", "fine"},
-		"exit 3":           {sh(`exit 3`), probe.Failure, probe.ReasonExecExit, "exit status 3"},
-		"exit 3 talking":   {sh(`echo broken; exit 3`), probe.Failure, probe.ReasonExecExit, "exit status 3: broken"},
-		"stderr after":     {sh(`echo e >&2; echo o; exit 1`), probe.Failure, probe.ReasonExecExit, "exit status 1: o\ne"},
-		"signal":           {sh(`kill -9 $$$$`), probe.Failure, probe.ReasonExecSignal, "ended by signal: killed"},
-		"hostile output":   {sh(`printf 'a\033[2Jb'`), probe.Success, "", "a�[2Jb"},
-		"stdin is empty":   {sh(`cat`), probe.Success, "", ""},
-		"missing program":  {Config{Command: []string{"no-such-program"}}, probe.Unknown, probe.ReasonExecStart, "no-such-program"},
-		"missing file":     {Config{Command: []string{"/no/such/file"}}, probe.Unknown, probe.ReasonExecStart, "/no/such/file"},
-		"no permission":    {Config{Command: []string{notExecutable}}, probe.Unknown, probe.ReasonExecStart, "permission"},
-		"not a program":    {Config{Command: []string{noShebang}}, probe.Unknown, probe.ReasonExecStart, "exec format"},
-		"missing dir":      {Config{Command: []string{"/bin/true"}, Dir: "/no/such/dir"}, probe.Unknown, probe.ReasonExecStart, "/no/such/dir"},
-		"unknown user":     {Config{Command: []string{"/bin/true"}, User: "no-such-user"}, probe.Unknown, probe.ReasonExecStart, "no-such-user"},
-		"group is missing": {Config{Command: []string{"/bin/true"}, User: "424242"}, probe.Unknown, probe.ReasonExecStart, "424242:gid"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := attempt(t, c.config, probe.Target{}, patience)
-			if r.Outcome != c.outcome || r.Reason != c.reason || !strings.Contains(r.Detail, c.detail) {
-				t.Errorf("got %v %q %q, want %v %q with %q", r.Outcome, r.Reason, r.Detail, c.outcome, c.reason, c.detail)
-			}
-			if c.outcome == probe.Success && r.Detail != c.detail {
-				t.Errorf("detail %q, want %q", r.Detail, c.detail)
-			}
-		})
-	}
+	inEachWay(t, func(t *testing.T, run way) {
+		noShebang := write(t, "garbage", "\x01\x02", 0o755)
+		notExecutable := write(t, "plain", "#!/bin/sh\n", 0o644)
+		for name, c := range map[string]struct {
+			config  Config
+			outcome probe.Outcome
+			reason  probe.Reason
+			detail  string
+		}{
+			"exit 0":           {sh(`exit 0`), probe.Success, "", ""},
+			"exit 0 talking":   {sh(`echo fine`), probe.Success, "", "fine"},
+			"exit 3":           {sh(`exit 3`), probe.Failure, probe.ReasonExecExit, "exit status 3"},
+			"exit 3 talking":   {sh(`echo broken; exit 3`), probe.Failure, probe.ReasonExecExit, "exit status 3: broken"},
+			"stderr after":     {sh(`echo e >&2; echo o; exit 1`), probe.Failure, probe.ReasonExecExit, "exit status 1: o\ne"},
+			"signal":           {sh(`kill -9 $$$$`), probe.Failure, probe.ReasonExecSignal, "ended by signal: killed"},
+			"hostile output":   {sh(`printf 'a\033[2Jb'`), probe.Success, "", "a�[2Jb"},
+			"stdin is empty":   {sh(`cat`), probe.Success, "", ""},
+			"missing program":  {Config{Command: []string{"no-such-program"}}, probe.Unknown, probe.ReasonExecStart, "no-such-program"},
+			"missing file":     {Config{Command: []string{"/no/such/file"}}, probe.Unknown, probe.ReasonExecStart, "/no/such/file"},
+			"no permission":    {Config{Command: []string{notExecutable}}, probe.Unknown, probe.ReasonExecStart, "permission"},
+			"not a program":    {Config{Command: []string{noShebang}}, probe.Unknown, probe.ReasonExecStart, "exec format"},
+			"missing dir":      {Config{Command: []string{"/bin/true"}, Dir: "/no/such/dir"}, probe.Unknown, probe.ReasonExecStart, "/no/such/dir"},
+			"unknown user":     {Config{Command: []string{"/bin/true"}, User: "no-such-user"}, probe.Unknown, probe.ReasonExecStart, "no-such-user"},
+			"group is missing": {Config{Command: []string{"/bin/true"}, User: "424242"}, probe.Unknown, probe.ReasonExecStart, "424242:gid"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				r := attempt(t, run, c.config, probe.Target{}, patience)
+				if r.Outcome != c.outcome || r.Reason != c.reason || !strings.Contains(r.Detail, c.detail) {
+					t.Errorf("got %v %q %q, want %v %q with %q", r.Outcome, r.Reason, r.Detail, c.outcome, c.reason, c.detail)
+				}
+				if c.outcome == probe.Success && r.Detail != c.detail {
+					t.Errorf("detail %q, want %q", r.Detail, c.detail)
+				}
+			})
+		}
+	})
 }
 
 func TestDeadlineIsAFailureAndKillsTheWholeGroup(t *testing.T) {
-	pids := filepath.Join(t.TempDir(), "pids")
-	began := time.Now()
-	r := attempt(t, sh(`sleep 60 & echo $$$$ $! >`+pids+`; echo waiting; wait`), probe.Target{}, 300*time.Millisecond)
-	atMost(t, began, 300*time.Millisecond)
-	if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout || !strings.Contains(r.Detail, "waiting") {
-		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
-	}
-	for _, pid := range readPids(t, pids) {
-		awaitGone(t, pid)
-	}
+	inEachWay(t, func(t *testing.T, run way) {
+		pids := filepath.Join(t.TempDir(), "pids")
+		began := time.Now()
+		r := attempt(t, run, sh(`sleep 60 & echo $$$$ $! >`+pids+`; echo waiting; wait`), probe.Target{}, 300*time.Millisecond)
+		atMost(t, began, 300*time.Millisecond)
+		if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout || !strings.Contains(r.Detail, "waiting") {
+			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+		}
+		for _, pid := range readPids(t, pids) {
+			awaitGone(t, pid)
+		}
+	})
 }
 
 func TestDeadlineHoldsWhenADaemonKeepsThePipeOpen(t *testing.T) {
-	needSetsid(t)
-	began := time.Now()
-	r := attempt(t, daemon(t, "wait"), probe.Target{}, 300*time.Millisecond)
-	atMost(t, began, 300*time.Millisecond)
-	if r.Reason != probe.ReasonExecTimeout {
-		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
-	}
+	inEachWay(t, func(t *testing.T, run way) {
+		needSetsid(t)
+		began := time.Now()
+		r := attempt(t, run, daemon(t, "wait"), probe.Target{}, 300*time.Millisecond)
+		atMost(t, began, 300*time.Millisecond)
+		if r.Reason != probe.ReasonExecTimeout {
+			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+		}
+	})
 }
 
 func TestDaemonThatKeepsThePipeOpenIsNotWaitedFor(t *testing.T) {
-	needSetsid(t)
-	began := time.Now()
-	r := attempt(t, daemon(t, "exit 0"), probe.Target{}, patience)
-	atMost(t, began, 0)
-	if r.Outcome != probe.Success || r.Detail != "ready" {
-		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
-	}
+	inEachWay(t, func(t *testing.T, run way) {
+		needSetsid(t)
+		began := time.Now()
+		r := attempt(t, run, daemon(t, "exit 0"), probe.Target{}, patience)
+		atMost(t, began, 0)
+		if r.Outcome != probe.Success || r.Detail != "ready" {
+			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+		}
+	})
 }
 
 func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *testing.T) {
-	needSetsid(t)
-	config := daemon(t, "echo $$$$ >$OWN")
-	own := filepath.Join(t.TempDir(), "own")
-	config.Env = map[string]string{"OWN": own}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer cancel()
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-			pid, _ := os.ReadFile(own)
-			if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); len(pid) > 1 && err != nil {
-				return
+	inEachWay(t, func(t *testing.T, run way) {
+		needSetsid(t)
+		config := daemon(t, "echo $$$$ >$OWN")
+		own := filepath.Join(t.TempDir(), "own")
+		config.Env = map[string]string{"OWN": own}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				pid, _ := os.ReadFile(own)
+				if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); len(pid) > 1 && err != nil {
+					return
+				}
 			}
+		}()
+		if r := handler(t, run, config).Probe(ctx, probe.Target{}); r.Outcome != probe.Success {
+			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 		}
-	}()
-	if r := handler(t, config).Probe(ctx, probe.Target{}); r.Outcome != probe.Success {
-		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
-	}
+	})
 }
 
 func TestWhatACommandLeavesInItsGroupIsKilled(t *testing.T) {
-	began := time.Now()
-	r := attempt(t, sh(`sleep 60 & echo $!`), probe.Target{}, patience)
-	atMost(t, began, 0)
-	pid, err := strconv.Atoi(r.Detail)
-	if err != nil || r.Outcome != probe.Success {
-		t.Fatalf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
-	}
-	awaitGone(t, pid)
+	inEachWay(t, func(t *testing.T, run way) {
+		began := time.Now()
+		r := attempt(t, run, sh(`sleep 60 & echo $!`), probe.Target{}, patience)
+		atMost(t, began, 0)
+		pid, err := strconv.Atoi(r.Detail)
+		if err != nil || r.Outcome != probe.Success {
+			t.Fatalf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+		}
+		awaitGone(t, pid)
+	})
 }
 
 func TestCancelKillsAndCountsForNothing(t *testing.T) {
-	pids := filepath.Join(t.TempDir(), "pids")
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer cancel()
-		for range int(patience / time.Millisecond) {
-			if b, _ := os.ReadFile(pids); strings.HasSuffix(string(b), "\n") {
-				return
+	inEachWay(t, func(t *testing.T, run way) {
+		pids := filepath.Join(t.TempDir(), "pids")
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			for range int(patience / time.Millisecond) {
+				if b, _ := os.ReadFile(pids); strings.HasSuffix(string(b), "\n") {
+					return
+				}
+				time.Sleep(time.Millisecond)
 			}
-			time.Sleep(time.Millisecond)
+		}()
+		r := handler(t, run, sh(`echo $$$$ >`+pids+`; sleep 60`)).Probe(ctx, probe.Target{})
+		if r.Outcome != probe.Unknown || r.Reason != probe.ReasonStopped {
+			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 		}
-	}()
-	r := handler(t, sh(`echo $$$$ >`+pids+`; sleep 60`)).Probe(ctx, probe.Target{})
-	if r.Outcome != probe.Unknown || r.Reason != probe.ReasonStopped {
-		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
-	}
-	for _, pid := range readPids(t, pids) {
-		awaitGone(t, pid)
-	}
+		for _, pid := range readPids(t, pids) {
+			awaitGone(t, pid)
+		}
+	})
 }
 
 func TestNothingIsStartedWhenTheTimeIsOver(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ran")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if r := handler(t, sh(`touch `+file)).Probe(ctx, probe.Target{}); r.Reason != probe.ReasonStopped {
-		t.Errorf("got %v %q", r.Outcome, r.Reason)
-	}
-	if _, err := os.Stat(file); err == nil {
-		t.Error("the command ran")
-	}
+	inEachWay(t, func(t *testing.T, run way) {
+		file := filepath.Join(t.TempDir(), "ran")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if r := handler(t, run, sh(`touch `+file)).Probe(ctx, probe.Target{}); r.Reason != probe.ReasonStopped {
+			t.Errorf("got %v %q", r.Outcome, r.Reason)
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Error("the command ran")
+		}
+	})
 }
 
 func TestOutputIsBounded(t *testing.T) {
-	for name, script := range map[string]string{
-		"stdout":      `head -c 1000000 /dev/zero | tr '\0' o`,
-		"stderr":      `head -c 1000000 /dev/zero | tr '\0' e >&2`,
-		"both":        `head -c 8000 /dev/zero | tr '\0' o; head -c 8000 /dev/zero | tr '\0' e >&2`,
-		"not a cut é": `echo -n x; for i in 1 2 3 4 5 6 7 8 9 10 11; do head -c 1000 /dev/zero | sed 's/\x00/é/g'; done`,
-		"failing":     `head -c 1000000 /dev/zero | tr '\0' o; exit 1`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := attempt(t, sh(script), probe.Target{}, patience)
-			if len(r.Detail) > probe.MaxDetail || len(r.Detail) < probe.MaxDetail-3 {
-				t.Errorf("%v with %d bytes of detail, want %d", r.Outcome, len(r.Detail), probe.MaxDetail)
-			}
-		})
-	}
+	inEachWay(t, func(t *testing.T, run way) {
+		for name, script := range map[string]string{
+			"stdout":      `head -c 1000000 /dev/zero | tr '\0' o`,
+			"stderr":      `head -c 1000000 /dev/zero | tr '\0' e >&2`,
+			"both":        `head -c 8000 /dev/zero | tr '\0' o; head -c 8000 /dev/zero | tr '\0' e >&2`,
+			"not a cut é": `echo -n x; for i in 1 2 3 4 5 6 7 8 9 10 11; do head -c 1000 /dev/zero | sed 's/\x00/é/g'; done`,
+			"failing":     `head -c 1000000 /dev/zero | tr '\0' o; exit 1`,
+		} {
+			t.Run(name, func(t *testing.T) {
+				r := attempt(t, run, sh(script), probe.Target{}, patience)
+				if len(r.Detail) > probe.MaxDetail || len(r.Detail) < probe.MaxDetail-3 {
+					t.Errorf("%v with %d bytes of detail, want %d", r.Outcome, len(r.Detail), probe.MaxDetail)
+				}
+			})
+		}
+	})
 }
 
 func TestEnvDirAndWordsComeFromTheTargetToo(t *testing.T) {
-	t.Setenv("SECRET_TOKEN", "s3cret")
-	dir, other := t.TempDir(), t.TempDir()
-	target := probe.Target{Env: map[string]string{"A": "target", "B": "target"}, Dir: dir}
-	config := sh(`echo "$A $B $C [$SECRET_TOKEN]"; pwd`)
-	config.Env = map[string]string{"B": "probe", "C": "probe"}
-	if got, want := attempt(t, config, target, patience).Detail, "target probe probe []\n"+dir; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	config.Dir = other
-	if got, want := attempt(t, config, target, patience).Detail, "target probe probe []\n"+other; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	config.Command = []string{"echo", "$(A)", "$(B)", "$$(A)", "$(UNKNOWN)", "$(PATH)"}
-	if got, want := attempt(t, config, target, patience).Detail, "target probe $(A) $(UNKNOWN) $(PATH)"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if len(target.Env) != 2 || len(config.Env) != 2 {
-		t.Error("a map of the caller was written to")
-	}
+	inEachWay(t, func(t *testing.T, run way) {
+		t.Setenv("SECRET_TOKEN", "s3cret")
+		dir, other := t.TempDir(), t.TempDir()
+		target := probe.Target{Env: map[string]string{"A": "target", "B": "target"}, Dir: dir}
+		config := sh(`echo "$A $B $C [$SECRET_TOKEN]"; pwd`)
+		config.Env = map[string]string{"B": "probe", "C": "probe"}
+		if got, want := attempt(t, run, config, target, patience).Detail, "target probe probe []\n"+dir; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		config.Dir = other
+		if got, want := attempt(t, run, config, target, patience).Detail, "target probe probe []\n"+other; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		config.Command = []string{"echo", "$(A)", "$(B)", "$$(A)", "$(UNKNOWN)", "$(PATH)"}
+		if got, want := attempt(t, run, config, target, patience).Detail, "target probe $(A) $(UNKNOWN) $(PATH)"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if len(target.Env) != 2 || len(config.Env) != 2 {
+			t.Error("a map of the caller was written to")
+		}
+	})
 }
 
 func TestUserIsTheProbesElseTheTargets(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can run commands as another user")
-	}
-	target := probe.Target{User: "424242:4242"}
-	if got := attempt(t, sh(`id -u; id -g; id -G`), target, patience).Detail; got != "424242\n4242\n4242" {
-		t.Errorf("got %q", got)
-	}
-	config := sh(`id -u`)
-	config.User = "434343:4242"
-	if got := attempt(t, config, target, patience).Detail; got != "434343" {
-		t.Errorf("got %q", got)
-	}
+	inEachWay(t, func(t *testing.T, run way) {
+		if os.Geteuid() != 0 {
+			t.Skip("only root can run commands as another user")
+		}
+		target := probe.Target{User: "424242:4242"}
+		if got := attempt(t, run, sh(`id -u; id -g; id -G`), target, patience).Detail; got != "424242\n4242\n4242" {
+			t.Errorf("got %q", got)
+		}
+		config := sh(`id -u`)
+		config.User = "434343:4242"
+		if got := attempt(t, run, config, target, patience).Detail; got != "434343" {
+			t.Errorf("got %q", got)
+		}
+	})
 }
 
 func TestNewNamesTheWrongField(t *testing.T) {
@@ -227,146 +248,45 @@ func TestNewNamesTheWrongField(t *testing.T) {
 }
 
 func TestManyAttemptsLeaveNothingBehind(t *testing.T) {
-	needProc(t)
-	h := handler(t, sh(`sleep 60 & exit 0`))
-	late := handler(t, Config{Command: []string{"/bin/sleep", "60"}})
-	round := func() {
-		h.Probe(t.Context(), probe.Target{})
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		defer cancel()
-		late.Probe(ctx, probe.Target{})
-	}
-	round()
-	descriptors, goroutines := countFiles(t), runtime.NumGoroutine()
-	for range 50 {
+	inEachWay(t, func(t *testing.T, run way) {
+		needProc(t)
+		h := handler(t, run, sh(`sleep 60 & exit 0`))
+		late := handler(t, run, Config{Command: []string{"/bin/sleep", "60"}})
+		round := func() {
+			h.Probe(t.Context(), probe.Target{})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			defer cancel()
+			late.Probe(ctx, probe.Target{})
+		}
 		round()
-	}
-	await(t, "descriptors and goroutines to be as before", func() bool {
-		return countFiles(t) <= descriptors && runtime.NumGoroutine() <= goroutines
+		descriptors, goroutines := countFiles(t), runtime.NumGoroutine()
+		for range 50 {
+			round()
+		}
+		await(t, "descriptors and goroutines to be as before", func() bool {
+			return countFiles(t) <= descriptors && runtime.NumGoroutine() <= goroutines
+		})
+		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
+			t.Errorf("a child is left: wait4 = %d, %v", pid, err)
+		}
 	})
-	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
-		t.Errorf("a child is left: wait4 = %d, %v", pid, err)
-	}
 }
 
 func BenchmarkProbeOfTrue(b *testing.B) {
-	h, err := New(Config{Command: []string{"/bin/true"}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if r := h.Probe(b.Context(), probe.Target{}); r.Outcome != probe.Success {
-			b.Fatal(r)
-		}
-	}
-}
-
-func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }
-
-// daemon is a command that leaves a process behind which has a session of its
-// own and holds the output pipes open. The test's end kills it.
-func daemon(t *testing.T, then string) Config {
-	pids := filepath.Join(t.TempDir(), "pids")
-	t.Cleanup(func() {
-		for _, pid := range readPids(t, pids) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
-	return sh(`setsid sh -c 'echo $$$$ >` + pids + `; exec sleep 60' & while ! [ -s ` + pids + ` ]; do sleep 0.01; done; echo ready; ` + then)
-}
-
-func handler(t *testing.T, c Config) *Handler {
-	t.Helper()
-	h, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
-func attempt(t *testing.T, c Config, target probe.Target, timeout time.Duration) probe.Result {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	return handler(t, c).Probe(ctx, target)
-}
-
-// atMost fails when more has passed than the deadline, what Run may linger and
-// a busy machine's delay.
-func atMost(t *testing.T, began time.Time, deadline time.Duration) {
-	t.Helper()
-	const delay = 1500 * time.Millisecond // well below the pipe holders' 60 s and the 3 s of a naive wait
-	if took := time.Since(began); took > deadline+2*command.Linger+delay {
-		t.Errorf("took %v", took)
-	}
-}
-
-func readPids(t *testing.T, file string) (pids []int) {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, field := range strings.Fields(string(b)) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			t.Error(err)
-		}
-		pids = append(pids, pid)
-	}
-	return pids
-}
-
-// awaitGone waits until a process has ended. Somebody else's zombie counts as
-// ended: the test machine's init may be slow to reap.
-func awaitGone(t *testing.T, pid int) {
-	t.Helper()
-	needProc(t)
-	await(t, "the end of process "+strconv.Itoa(pid), func() bool {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		return err != nil || strings.Contains(string(b), ") Z ")
-	})
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
-func countFiles(t *testing.T) int {
-	t.Helper()
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(files)
-}
-
-func write(t *testing.T, name, text string, mode os.FileMode) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-func needSetsid(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("setsid"); err != nil {
-		t.Skip("the tool setsid is missing")
-	}
-}
-
-func needProc(t *testing.T) {
-	t.Helper()
-	if _, err := os.Stat("/proc/self/fd"); err != nil {
-		t.Skip("there is no /proc here")
+	for name, run := range map[string]way{"as here": command.Plan.Run, "portably": command.Plan.RunPortably} {
+		b.Run(name, func(b *testing.B) {
+			h, err := New(Config{Command: []string{"/bin/true"}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			h.run = run
+			b.ReportAllocs()
+			for b.Loop() {
+				if r := h.Probe(b.Context(), probe.Target{}); r.Outcome != probe.Success {
+					b.Fatal(r)
+				}
+			}
+		})
 	}
 }
 

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
-	h := handler(t, sh(`exit 0`))
+	h := handler(t, command.Plan.Run, sh(`exit 0`))
 	dead := make(chan struct{})
 	for range maxUndead {
 		h.leave(dead)
@@ -29,26 +30,28 @@ func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
 // A process in a frozen cgroup of version 1 is as deaf to SIGKILL as one that is
 // stuck in the kernel.
 func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
-	freezer, err := os.MkdirTemp("/sys/fs/cgroup/freezer", "sonde-test-")
-	if err != nil {
-		t.Skip("no freezer cgroup can be made here: ", err)
-	}
-	state := filepath.Join(freezer, "freezer.state")
-	h := handler(t, sh(`echo $$$$ >`+freezer+`/cgroup.procs; echo FROZEN >`+state+`; sleep 60`))
-	defer func() {
-		_ = os.WriteFile(state, []byte("THAWED"), 0)
-		await(t, "the death of the command", func() bool { return h.undead.Load() == 0 })
-		await(t, "the removal of its cgroup", func() bool { return os.Remove(freezer) == nil })
-	}()
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	r := h.Probe(ctx, probe.Target{})
-	atMost(t, began, 500*time.Millisecond)
-	if r.Reason != probe.ReasonExecTimeout {
-		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
-	}
-	if h.undead.Load() != 1 {
-		t.Error("the command was killed, so this test shows nothing")
-	}
+	inEachWay(t, func(t *testing.T, run way) {
+		freezer, err := os.MkdirTemp("/sys/fs/cgroup/freezer", "sonde-test-")
+		if err != nil {
+			t.Skip("no freezer cgroup can be made here: ", err)
+		}
+		state := filepath.Join(freezer, "freezer.state")
+		h := handler(t, run, sh(`echo $$$$ >`+freezer+`/cgroup.procs; echo FROZEN >`+state+`; sleep 60`))
+		defer func() {
+			_ = os.WriteFile(state, []byte("THAWED"), 0)
+			await(t, "the death of the command", func() bool { return h.undead.Load() == 0 })
+			await(t, "the removal of its cgroup", func() bool { return os.Remove(freezer) == nil })
+		}()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		r := h.Probe(ctx, probe.Target{})
+		atMost(t, began, 500*time.Millisecond)
+		if r.Reason != probe.ReasonExecTimeout {
+			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+		}
+		if h.undead.Load() != 1 {
+			t.Error("the command was killed, so this test shows nothing")
+		}
+	})
 }

@@ -15,60 +15,64 @@ import (
 const logs = `i=0; while [ $i -lt $N ]; do printf logs-123; i=$((i+1)); done; `
 
 func TestUpstreamExec(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		config  Config
-		timeout time.Duration
-		outcome probe.Outcome
-		reason  probe.Reason
-		detail  string // what it contains
-	}{
-		{"ok", sh("echo OK"), patience, probe.Success, "", "OK"},
-		{"exit status 0, said by the command itself", sh("echo OK; exit 0"), patience, probe.Success, "", "OK"},
-		{"it cannot be run", Config{Command: []string{"/no/such/command"}}, patience, probe.Unknown, probe.ReasonExecStart, "/no/such/command"},
-		{"unhealthy", sh("echo Fail; exit 1"), patience, probe.Failure, probe.ReasonExecExit, "exit status 1: Fail"},
-		{"unhealthy, and something of it goes on", sh("sleep 60 & exit 1"), patience, probe.Failure, probe.ReasonExecExit, "exit status 1"},
-		{"timeout", sh("echo begun; sleep 60"), 100 * time.Millisecond, probe.Failure, probe.ReasonExecTimeout, "killed after"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := attempt(t, test.config, probe.Target{}, test.timeout)
-			if r.Outcome != test.outcome || r.Reason != test.reason || !strings.Contains(r.Detail, test.detail) {
-				t.Errorf("got %v %q %q, want %v %q with %q", r.Outcome, r.Reason, r.Detail, test.outcome, test.reason, test.detail)
+	inEachWay(t, func(t *testing.T, run way) {
+		for _, test := range []struct {
+			name    string
+			config  Config
+			timeout time.Duration
+			outcome probe.Outcome
+			reason  probe.Reason
+			detail  string // what it contains
+		}{
+			{"ok", sh("echo OK"), patience, probe.Success, "", "OK"},
+			{"exit status 0, said by the command itself", sh("echo OK; exit 0"), patience, probe.Success, "", "OK"},
+			{"it cannot be run", Config{Command: []string{"/no/such/command"}}, patience, probe.Unknown, probe.ReasonExecStart, "/no/such/command"},
+			{"unhealthy", sh("echo Fail; exit 1"), patience, probe.Failure, probe.ReasonExecExit, "exit status 1: Fail"},
+			{"unhealthy, and something of it goes on", sh("sleep 60 & exit 1"), patience, probe.Failure, probe.ReasonExecExit, "exit status 1"},
+			{"timeout", sh("echo begun; sleep 60"), 100 * time.Millisecond, probe.Failure, probe.ReasonExecTimeout, "killed after"},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				r := attempt(t, run, test.config, probe.Target{}, test.timeout)
+				if r.Outcome != test.outcome || r.Reason != test.reason || !strings.Contains(r.Detail, test.detail) {
+					t.Errorf("got %v %q %q, want %v %q with %q", r.Outcome, r.Reason, r.Detail, test.outcome, test.reason, test.detail)
+				}
+			})
+		}
+		t.Run("ok, and the output is cut", func(t *testing.T) {
+			config := sh(logs)
+			config.Env = map[string]string{"N": "1408"} // 11 KiB
+			r := attempt(t, run, config, probe.Target{}, patience)
+			if want := strings.Repeat("logs-123", probe.MaxDetail/8); r.Outcome != probe.Success || r.Detail != want {
+				t.Errorf("got %v with %d bytes, want %d", r.Outcome, len(r.Detail), len(want))
 			}
 		})
-	}
-	t.Run("ok, and the output is cut", func(t *testing.T) {
-		config := sh(logs)
-		config.Env = map[string]string{"N": "1408"} // 11 KiB
-		r := attempt(t, config, probe.Target{}, patience)
-		if want := strings.Repeat("logs-123", probe.MaxDetail/8); r.Outcome != probe.Success || r.Detail != want {
-			t.Errorf("got %v with %d bytes, want %d", r.Outcome, len(r.Detail), len(want))
-		}
 	})
 }
 
 func TestUpstreamNewExecInContainer(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		script string
-		want   string
-	}{
-		{"both outputs", "echo foo; echo bar >&2", "foo\nbar"},
-		{"the output of one that fails is kept", "echo foo; exit 2", "exit status 2: foo"},
-		{"the output of one that is killed is kept", "echo foo; kill -9 $$$$", "ended by signal: killed: foo"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if r := attempt(t, sh(test.script), probe.Target{}, patience); r.Detail != test.want {
-				t.Errorf("got %q, want %q", r.Detail, test.want)
+	inEachWay(t, func(t *testing.T, run way) {
+		for _, test := range []struct {
+			name   string
+			script string
+			want   string
+		}{
+			{"both outputs", "echo foo; echo bar >&2", "foo\nbar"},
+			{"the output of one that fails is kept", "echo foo; exit 2", "exit status 2: foo"},
+			{"the output of one that is killed is kept", "echo foo; kill -9 $$$$", "ended by signal: killed: foo"},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				if r := attempt(t, run, sh(test.script), probe.Target{}, patience); r.Detail != test.want {
+					t.Errorf("got %q, want %q", r.Detail, test.want)
+				}
+			})
+		}
+		t.Run("what is too long is cut", func(t *testing.T) {
+			config := sh(logs + "exit 1")
+			config.Env = map[string]string{"N": "1408"}
+			r := attempt(t, run, config, probe.Target{}, patience)
+			if want := ("exit status 1: " + strings.Repeat("logs-123", probe.MaxDetail/8))[:probe.MaxDetail]; r.Detail != want {
+				t.Errorf("got %d bytes, want %d", len(r.Detail), len(want))
 			}
 		})
-	}
-	t.Run("what is too long is cut", func(t *testing.T) {
-		config := sh(logs + "exit 1")
-		config.Env = map[string]string{"N": "1408"}
-		r := attempt(t, config, probe.Target{}, patience)
-		if want := ("exit status 1: " + strings.Repeat("logs-123", probe.MaxDetail/8))[:probe.MaxDetail]; r.Detail != want {
-			t.Errorf("got %d bytes, want %d", len(r.Detail), len(want))
-		}
 	})
 }

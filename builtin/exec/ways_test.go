@@ -1,0 +1,133 @@
+package execprobe
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }
+
+// daemon is a command that leaves a process behind which has a session of its
+// own and holds the output pipes open. The test's end kills it.
+func daemon(t *testing.T, then string) Config {
+	pids := filepath.Join(t.TempDir(), "pids")
+	t.Cleanup(func() {
+		for _, pid := range readPids(t, pids) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return sh(`setsid sh -c 'echo $$$$ >` + pids + `; exec sleep 60' & while ! [ -s ` + pids + ` ]; do sleep 0.01; done; echo ready; ` + then)
+}
+
+// inEachWay runs a test once in the way of this system, and once in the way that
+// all systems have.
+func inEachWay(t *testing.T, test func(*testing.T, way)) {
+	t.Helper()
+	t.Run("as here", func(t *testing.T) { test(t, command.Plan.Run) })
+	t.Run("portably", func(t *testing.T) { test(t, command.Plan.RunPortably) })
+}
+
+func handler(t *testing.T, run way, c Config) *Handler {
+	t.Helper()
+	h, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.run = run
+	return h
+}
+
+func attempt(t *testing.T, run way, c Config, target probe.Target, timeout time.Duration) probe.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return handler(t, run, c).Probe(ctx, target)
+}
+
+// atMost fails when more has passed than the deadline, what Run may linger and
+// a busy machine's delay.
+func atMost(t *testing.T, began time.Time, deadline time.Duration) {
+	t.Helper()
+	const delay = 1500 * time.Millisecond // well below the pipe holders' 60 s and the 3 s of a naive wait
+	if took := time.Since(began); took > deadline+2*command.Linger+delay {
+		t.Errorf("took %v", took)
+	}
+}
+
+func readPids(t *testing.T, file string) (pids []int) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, field := range strings.Fields(string(b)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Error(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// awaitGone waits until a process has ended. Somebody else's zombie counts as
+// ended: the test machine's init may be slow to reap.
+func awaitGone(t *testing.T, pid int) {
+	t.Helper()
+	needProc(t)
+	await(t, "the end of process "+strconv.Itoa(pid), func() bool {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		return err != nil || strings.Contains(string(b), ") Z ")
+	})
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func countFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+func write(t *testing.T, name, text string, mode os.FileMode) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func needSetsid(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("the tool setsid is missing")
+	}
+}
+
+func needProc(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("there is no /proc here")
+	}
+}

@@ -81,10 +81,14 @@ func performAll(t testing.TB, scripts []*Script, sides ...cast) [][]*play {
 	plays := make([][]*play, len(scripts))
 	var playing errgroup.Group
 	for i, s := range scripts {
-		for _, on := range sides {
+		plays[i] = make([]*play, len(sides))
+		for j, on := range sides {
 			pod := on(t, s)
-			plays[i] = append(plays[i], pod.played())
-			playing.Go(func() error { return perform(pod) })
+			playing.Go(func() error {
+				err := perform(pod)
+				plays[i][j] = pod.played().copy()
+				return err
+			})
 		}
 	}
 	if err := playing.Wait(); err != nil {

@@ -67,8 +67,9 @@ func newKubelet(t testing.TB) *kubelet {
 	var working sync.WaitGroup
 	caches := map[probe.Kind]*cache{}
 	for kind := probe.Startup; kind <= probe.Liveness; kind++ {
-		caches[kind] = newCache(k, kind)
-		working.Go(func() { caches[kind].drain(ctx) })
+		c := newCache(k, kind)
+		caches[kind] = c
+		working.Go(func() { c.drain(ctx) })
 	}
 	working.Go(k.loop)
 	t.Cleanup(func() {

@@ -76,6 +76,19 @@ func newPlay(s *Script) *play {
 	return p
 }
 
+// copy returns the play as it is now. Its sides may go on with it.
+func (p *play) copy() *play {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := &play{script: p.script, step: p.step, began: slices.Clone(p.began), flags: slices.Clone(p.flags), lines: map[spot]*line{}}
+	for at, l := range p.lines {
+		own := *l
+		own.notes, own.attempts = slices.Clone(l.notes), slices.Clone(l.attempts)
+		c.lines[at] = &own
+	}
+	return c
+}
+
 // begin begins a step, and puts its answers up.
 func (p *play) begin(n int) {
 	p.mu.Lock()

@@ -100,9 +100,10 @@ func wait(ctx context.Context, turn <-chan *instance, until time.Time) (*instanc
 const patience = 2
 
 // hopeless reports whether all who wait will have had their turns only long after a
-// time. Those who wait hold goroutines that other probes need.
+// time, with as many instances as there may be at most. Those who wait hold goroutines
+// that other probes need.
 func (p *pool) hopeless(until time.Time) bool {
-	turns := time.Duration(p.waiting.Len() / p.most)
+	turns := time.Duration(p.waiting.Len() / p.limit)
 	return !until.IsZero() && turns*p.usual > patience*time.Until(until)
 }
 

@@ -1,0 +1,79 @@
+package command
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A command can open the other end of its output, which is ours, through /proc.
+// What it takes out of the pipe must not make a read of ours wait.
+func TestCommandThatReadsItsOwnOutputHoldsNobodyUp(t *testing.T) {
+	plan := script(t, `for i in 1 2 3 4; do cat </proc/self/fd/1 >/dev/null & done; sleep 0.03; echo x; sleep 20`)
+	for range 8 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		began := time.Now()
+		end, err := plan.Run(ctx, new(Head), new(Head))
+		cancel()
+		if took := time.Since(began); err != nil || !end.Killed || took > patience/2 {
+			t.Fatalf("got %+v, %v after %v", end, err, took)
+		}
+	}
+}
+
+// A command is not started when its descriptors cannot be had, wherever in the
+// start that shows, and is dead when the last one cannot.
+func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	plan, before := planOf(t, Command{Words: []string{"/bin/true"}}), len(files(t))
+	var refused, ran int
+	for number := range uint64(before + 16) {
+		few := unix.Rlimit{Cur: number, Max: limit.Max}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+			t.Fatal(err)
+		}
+		end, err := plan.Run(t.Context(), new(Head), new(Head))
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case err != nil:
+			refused++
+		case end.Status == 0:
+			ran++
+		default:
+			t.Errorf("with %d descriptors: %+v", number, end)
+		}
+		awaitFiles(t, before)
+	}
+	if refused == 0 || ran == 0 {
+		t.Errorf("%d refused, %d ran", refused, ran)
+	}
+	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+		t.Errorf("a child is left: wait4 = %d, %v", pid, err)
+	}
+}
+
+func TestAbandonedCommandIsDead(t *testing.T) {
+	runtime.LockOSThread() // see Attr
+	defer runtime.UnlockOSThread()
+	plan := script(t, `sleep 60`)
+	pid, err := syscall.ForkExec(plan.Path, plan.Words, &syscall.ProcAttr{Sys: Attr(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := abandon(pid, io.EOF); err != io.EOF {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
+		t.Errorf("it is not reaped: %v", err)
+	}
+}

@@ -41,7 +41,8 @@ func (s *slot) workerLane() lane {
 
 // tookLong notes whether an attempt used its time up in vain.
 func (s *slot) tookLong(res *probe.Result) {
-	s.prompt = res.Outcome != probe.Failure || res.Took < s.spec.rule.Timeout/2
+	passed := res.Outcome == probe.Success || res.Outcome == probe.Warning
+	s.prompt = passed || res.Took < s.spec.rule.Timeout/2
 }
 
 // crowd bounds the attempts under way, and holds those that wait for one to end.

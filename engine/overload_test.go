@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -96,10 +97,24 @@ type blocking struct{ *script }
 
 func (blocking) Step(*probe.Attempt) probe.Progress { return probe.StepBlock }
 
+// unable is a handler that learns nothing, and takes its time.
+type unable struct{ *script }
+
+func (u unable) Probe(ctx context.Context, t probe.Target) probe.Result {
+	u.script.Probe(ctx, t)
+	return probe.Broken("test.unable", "nothing was learned")
+}
+
 func TestWhatMightHangLeavesRoomForWhatAnswered(t *testing.T) {
 	for name, handler := range map[string]func(*script) probe.Handler{
 		"goroutines": func(s *script) probe.Handler { return s },
 		"steps":      func(s *script) probe.Handler { return blocking{s} },
+		"unknown": func(s *script) probe.Handler {
+			if s.block > time.Second {
+				return unable{s}
+			}
+			return s
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, engine.Config{Concurrency: 4}, func(t *testing.T, e *engine.Engine) {
@@ -120,7 +135,7 @@ func TestWhatMightHangLeavesRoomForWhatAnswered(t *testing.T) {
 				if n := total(healthy) - before; n < 3*29 {
 					t.Errorf("%d attempts of healthy probes in half a minute, want 90", n)
 				}
-				if n := total(hanging); n < 80 || n > 120 {
+				if n := total(hanging); n < 80 || n > 130 {
 					t.Errorf("%d attempts of those that hang, want 3 at a time", n)
 				}
 			})

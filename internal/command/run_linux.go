@@ -46,7 +46,9 @@ func pidfdsWork() bool {
 	return err == nil
 }
 
-// start starts the command. Nothing is left open after an error.
+// start starts the command. Nothing is left open after an error. A program on a
+// disk that does not answer holds it up beyond any deadline, and all of Go with
+// it: syscall.StartProcess keeps its processor until the new program runs.
 func (p Plan) start(stdout, stderr io.Writer) (*watch, error) {
 	pipes, err := openPipes(stdout == stderr)
 	if err != nil {

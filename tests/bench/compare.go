@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -103,12 +104,27 @@ func measure(ctx context.Context, o options) (lines []line, err error) {
 	}
 	defer target.end()
 	b.target = at.Port
+	fmt.Fprintf(os.Stderr, "bench: %s\n", circumstances(ctx))
 	for _, r := range rows() {
 		if slices.Contains(o.rows, r.name) && ctx.Err() == nil {
 			lines = append(lines, b.lines(ctx, r)...)
 		}
 	}
 	return lines, ctx.Err()
+}
+
+// circumstances says on what is measured, and beside how much else.
+func circumstances(ctx context.Context) string {
+	said := fmt.Sprintf("%s, %d processors", runtime.Version(), runtime.NumCPU())
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		one, _, _ := strings.Cut(string(load), " ")
+		said += ", load " + one
+	}
+	if out, err := exec.CommandContext(ctx, "haproxy", "-v").Output(); err == nil {
+		version, _, _ := strings.Cut(string(out), "\n")
+		said += ", " + version
+	}
+	return said
 }
 
 // lines measures a row.

@@ -40,7 +40,7 @@ func (b *bench) haproxy(kind string) side {
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
-		return &prober{
+		p := &prober{
 			pid:  cmd.Process.Pid,
 			well: func() (string, error) { return "", serversUp(filepath.Join(dir, "admin"), b.probes()) },
 			end: func() {
@@ -48,8 +48,26 @@ func (b *bench) haproxy(kind string) side {
 				cmd.Wait()
 				os.RemoveAll(dir)
 			},
-		}, nil
+		}
+		if err := p.settle(ctx); err != nil {
+			p.end()
+			return nil, fmt.Errorf("%w: %.500s", err, said.Bytes())
+		}
+		return p, nil
 	}}
+}
+
+// settle waits until a prober has found what it should, once.
+func (p *prober) settle(ctx context.Context) error {
+	for end := time.Now().Add(patience); ; {
+		_, err := p.well()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		if err := pass(ctx, patience/1000); err != nil {
+			return err
+		}
+	}
 }
 
 // haproxyConfig has as many servers as our side has probes, at the same addresses,

@@ -5,7 +5,7 @@
 // the same run, the memory of a probe that waits, and how the engine keeps time
 // with a million probes.
 //
-//	go run ./tests/bench                         every row, medians of five rounds
+//	go run ./tests/bench                         every row, medians of five rounds, in ten minutes
 //	go run ./tests/bench -rows tcp-haproxy,exec  some rows
 //	go run ./tests/bench -json                   the same for a program
 //

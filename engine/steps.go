@@ -21,6 +21,7 @@ type steps struct {
 	deadlines timeline.Timeline // by key
 	over      []*flight         // have ended, and are to be landed
 	blocking  []*flight         // cannot be made in steps
+	spares    probe.Spares      // sockets that attempts have left
 }
 
 // stepping is the part of a flight that the loop makes itself.
@@ -44,7 +45,7 @@ func (s *steps) begin(f *flight) {
 func (s *steps) try(f *flight, now int64) {
 	f.tries++
 	f.deadline = now + int64(f.probe.Rule.Timeout)
-	f.attempt = probe.Attempt{Target: f.probe.Target, Buffer: f.attempt.Buffer}
+	f.attempt = probe.Attempt{Target: f.probe.Target, Buffer: f.attempt.Buffer, Spares: &s.spares}
 	s.step(f, probe.StepBegin)
 }
 
@@ -206,6 +207,9 @@ func (s *steps) close() {
 		if f != nil {
 			s.stop(f)
 		}
+	}
+	for fd, ok := s.spares.Take(); ok; fd, ok = s.spares.Take() {
+		_ = poll.CloseDescriptor(fd) // likewise
 	}
 	if s.set != nil {
 		_ = s.set.Close() // the descriptors are gone in any case

@@ -328,3 +328,45 @@ func TestAttemptsThatNeedGoroutinesAfterAllAreBounded(t *testing.T) {
 		h.gate <- struct{}{}
 	}
 }
+
+// leaver leaves a descriptor for the next attempt, and tells which.
+type leaver chan int
+
+func (leaver) Probe(context.Context, probe.Target) probe.Result { return probe.Result{} }
+
+func (l leaver) Step(a *probe.Attempt) probe.Progress {
+	fd, ok := a.Spares.Take()
+	if !ok {
+		var ends [2]int
+		if err := syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err != nil {
+			panic(err)
+		}
+		syscall.Close(ends[1])
+		fd = ends[0]
+	}
+	if !a.Spares.Put(fd) {
+		panic("a single descriptor was not kept")
+	}
+	l <- fd
+	a.Result = probe.Succeed("")
+	return probe.StepDone
+}
+
+func TestWhatAnAttemptLeavesIsForTheNextOneAndIsClosedInTheEnd(t *testing.T) {
+	h := make(leaver, 1000)
+	var first int
+	t.Run("probing", func(t *testing.T) { // its engine ends with it
+		rule := patient
+		rule.Period = 10 * time.Millisecond
+		step(t, h, rule)
+		first = <-h
+		for range 5 {
+			if fd := <-h; fd != first {
+				t.Errorf("an attempt has the descriptor %d, the first one left %d", fd, first)
+			}
+		}
+	})
+	if err := syscall.Fstat(first, new(syscall.Stat_t)); err != syscall.EBADF {
+		t.Errorf("the descriptor was not closed: %v", err)
+	}
+}

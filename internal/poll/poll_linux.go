@@ -52,7 +52,8 @@ func New() (*Set, error) {
 }
 
 // Add begins to wait for changes of a descriptor, under a key below 1<<32 - 1. A
-// descriptor that is closed leaves the set by itself.
+// descriptor that is closed leaves the set by itself; one that is in it already gets
+// another key, and what can be done with it is told again.
 func (s *Set) Add(fd int, key uint32) error { return s.add(fd, key, changes) }
 
 // AddEnd begins to wait for the end of a connection, under a key below 1<<32 - 1: that
@@ -62,14 +63,25 @@ func (s *Set) Add(fd int, key uint32) error { return s.add(fd, key, changes) }
 func (s *Set) AddEnd(fd int, key uint32) error { return s.add(fd, key, end) }
 
 func (s *Set) add(fd int, key, events uint32) error {
-	e := syscall.EpollEvent{Events: events, Fd: int32(key)}
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_CTL,
-		uintptr(s.epoll), syscall.EPOLL_CTL_ADD, uintptr(fd), uintptr(unsafe.Pointer(&e)), 0, 0)
+	errno := s.control(syscall.EPOLL_CTL_ADD, fd, key, events)
+	if errno == syscall.EEXIST {
+		errno = s.control(syscall.EPOLL_CTL_MOD, fd, key, events)
+	}
 	if errno != 0 {
 		return fmt.Errorf("epoll_ctl: %w", errno)
 	}
 	return nil
 }
+
+func (s *Set) control(op, fd int, key, events uint32) syscall.Errno {
+	e := syscall.EpollEvent{Events: events, Fd: int32(key)}
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_CTL,
+		uintptr(s.epoll), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(&e)), 0, 0)
+	return errno
+}
+
+// CloseDescriptor closes a descriptor that somebody has opened for a Set.
+func CloseDescriptor(fd int) error { return syscall.Close(fd) }
 
 // Wait returns when a descriptor has changed, when Wake was called, or when the
 // timeout has passed; a negative one never does. It may return earlier. It has called ready with the key

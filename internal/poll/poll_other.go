@@ -27,3 +27,6 @@ func (*Set) Wake() {}
 
 // Close does nothing.
 func (*Set) Close() error { return nil }
+
+// CloseDescriptor does nothing.
+func CloseDescriptor(fd int) error { return nil }

@@ -137,3 +137,18 @@ func TestTheEndOfAConnectionIsToldAndNothingElse(t *testing.T) {
 		t.Errorf("nothing is new, and it tells of %v", got)
 	}
 }
+
+func TestADescriptorThatIsThereAlreadyGetsAnotherKey(t *testing.T) {
+	s := set(t)
+	r, w := pipe(t, s, 1)
+	w.WriteString("x")
+	if got := wait(t, s, time.Minute); !slices.Equal(got, []uint32{1}) {
+		t.Errorf("got %v", got)
+	}
+	if err := s.Add(int(r.Fd()), 2); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(t, s, time.Minute); !slices.Equal(got, []uint32{2}) {
+		t.Errorf("got %v, want the second key, of what came before it", got)
+	}
+}

@@ -83,19 +83,28 @@ func (s *Set) control(op, fd int, key, events uint32) syscall.Errno {
 // CloseDescriptor closes a descriptor that somebody has opened for a Set.
 func CloseDescriptor(fd int) error { return syscall.Close(fd) }
 
+// maxRounds bounds how many times a Wait asks for more that is ready.
+const maxRounds = 256
+
 // Wait returns when a descriptor has changed, when Wake was called, or when the
-// timeout has passed; a negative one never does. It may return earlier. It has called ready with the key
-// of each descriptor that has changed.
+// timeout has passed; a negative one never does. It may return earlier. It has
+// called ready with the key of each descriptor that has changed, of 32,768 at most.
 func (s *Set) Wait(timeout time.Duration, ready func(key uint32)) error {
-	n, err := s.wait(timeout)
-	for _, e := range s.ready[:n] {
-		if key := uint32(e.Fd); key == wakeKey {
-			s.drain()
-		} else {
-			ready(key)
+	for range maxRounds {
+		n, err := s.wait(timeout)
+		for _, e := range s.ready[:n] {
+			if key := uint32(e.Fd); key == wakeKey {
+				s.drain()
+			} else {
+				ready(key)
+			}
 		}
+		if n < len(s.ready) || err != nil {
+			return err
+		}
+		timeout = 0
 	}
-	return err
+	return nil
 }
 
 func (s *Set) wait(timeout time.Duration) (int, error) {

@@ -152,3 +152,15 @@ func TestADescriptorThatIsThereAlreadyGetsAnotherKey(t *testing.T) {
 		t.Errorf("got %v, want the second key, of what came before it", got)
 	}
 }
+
+func TestManyChangesAreToldOfAtOnce(t *testing.T) {
+	const many = 300
+	s := set(t)
+	for key := range uint32(many) {
+		_, w := pipe(t, s, key)
+		w.WriteString("x")
+	}
+	if got := wait(t, s, 0); len(got) != many {
+		t.Errorf("it tells of %d changes, want %d", len(got), many)
+	}
+}

@@ -4,6 +4,7 @@
 
 GO ?= go
 BENCH ?=
+SEED ?= 1
 FUZZTIME ?= 20s
 
 # The modules beside the product's own, and where plugins are.
@@ -13,7 +14,7 @@ WASM := examples/wasm-probes
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: build plugins ## build everything and run config.hcl
@@ -52,8 +53,14 @@ lint: plugins ## check the layout, and look for common mistakes
 	@$(GO) run ./cmd/engine validate config.hcl
 
 .PHONY: oracle
-oracle: ## compare with the kubelet's own prober (some minutes, the first time ten)
-	cd tests/oracle && $(GO) vet ./... && $(GO) test -short -count=1 -timeout 20m ./...
+# Without a package named go test shows the sums of what was compared.
+oracle: ## compare with the kubelet's own prober, some minutes (SEED=n: other scripts)
+	cd tests/oracle && $(GO) vet ./... && $(GO) test -short -count=1 -parallel 8 -timeout 20m -seed $(SEED)
+	cd tests/oracle && $(GO) test ./pods
+
+.PHONY: oracle-long
+oracle-long: ## the same for an hour, with other scripts each time
+	cd tests/oracle && $(GO) test -count=1 -parallel 8 -timeout 2h -lasting 50m -seed $$(date +%s)
 
 .PHONY: bench
 bench: gobench ## measure beside HAProxy and the kubelet (BENCH="-rows exec" chooses)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 
@@ -40,9 +41,14 @@ type daemon struct {
 	alive    atomic.Bool     // the engine's loop runs
 }
 
+// goThreads is how many threads Go allows a program (see debug.SetMaxThreads), which
+// it ends when there are more. Each command that runs needs one beside them.
+const goThreads = 10_000
+
 // prepare makes everything and opens the listener. It starts no process.
 func (d *daemon) prepare(c *config.Config) (err error) {
 	d.settings = c.Engine
+	debug.SetMaxThreads(goThreads + c.Engine.Concurrency)
 	d.engine = engine.New(engine.Config{
 		Concurrency:   c.Engine.Concurrency,
 		Compatibility: c.Engine.Compatibility,

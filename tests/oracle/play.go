@@ -36,7 +36,8 @@ type line struct {
 	now   byte   // the answer of the latest attempt
 	tries int    // it has had so far; 0 once it needs no more
 	of    int    // its number
-	seen  int    // tcp: how many attempts this step had
+	seen  int    // tcp: how many attempts of this step have found the same in a row
+	same  byte   // what they have found
 	life  int    // the life of which something was published last
 
 	notes    []note
@@ -175,6 +176,9 @@ func (p *play) kernel(at spot, letter byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
+	if l.same != letter { // an attempt can begin just before the step changes what it finds
+		l.seen, l.same = 0, letter
+	}
 	l.seen++
 	l.attempts = append(l.attempts, begun{time.Now(), p.step, l.life, letter})
 	l.note(p.step, "answer "+string(letter))

@@ -149,19 +149,11 @@ func outputBound(kind uint32) int {
 // maxOutput bounds the detail that is looked at; what is beyond abi.MaxDetail is cut.
 const maxOutput = 1 << 20
 
-func blockingRead(c *call, a args) int64 {
-	s, ok := c.sockets[a.i32(0)]
-	if !ok {
-		return i32(0, abi.EBADF)
-	}
-	p, ok := c.bytes(a.u32(1), a.u32(2))
-	if !ok {
-		return i32(0, abi.EFAULT)
-	}
-	return i32(c.read(s, p))
-}
+func blockingRead(c *call, a args) int64  { return c.transfer(a, (*call).read) }
+func blockingWrite(c *call, a args) int64 { return c.transfer(a, (*call).write) }
 
-func blockingWrite(c *call, a args) int64 {
+// transfer moves bytes between a connection and the guest's memory.
+func (c *call) transfer(a args, move func(*call, *socket, []byte) (int, abi.Errno)) int64 {
 	s, ok := c.sockets[a.i32(0)]
 	if !ok {
 		return i32(0, abi.EBADF)
@@ -170,7 +162,7 @@ func blockingWrite(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.EFAULT)
 	}
-	return i32(c.write(s, p))
+	return i32(move(c, s, p))
 }
 
 func setDeadline(c *call, a args) int64 {

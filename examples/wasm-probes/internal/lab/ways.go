@@ -118,7 +118,15 @@ func Build(t testing.TB, pkg string) string {
 // user's cache, since the compiler is slow where the race detector watches it.
 func Load(t testing.TB, path string) *wasmhost.Plugin {
 	t.Helper()
-	p, err := wasmhost.Load(wasmhost.Config{Path: path, AllowUnpinned: true, CacheDir: cacheDir()})
+	return LoadAs(t, wasmhost.Config{Path: path, CacheDir: cacheDir()})
+}
+
+// LoadAs loads a module, which need not be pinned, as a configuration says, and
+// waits until it is compiled.
+func LoadAs(t testing.TB, c wasmhost.Config) *wasmhost.Plugin {
+	t.Helper()
+	c.AllowUnpinned = true
+	p, err := wasmhost.Load(c)
 	if err != nil {
 		t.Fatal(err)
 	}

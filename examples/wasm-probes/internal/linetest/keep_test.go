@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
@@ -140,10 +141,10 @@ func testChange(t *testing.T, p *wasmhost.Plugin) {
 
 // testGrants takes the plugin what it needs.
 func testGrants(t *testing.T, module []byte) {
-	none := load(t, wasmhost.Config{Module: module, Grant: wasmhost.Grant{Dial: []string{}}})
+	none := lab.LoadAs(t, wasmhost.Config{Module: module, Grant: wasmhost.Grant{Dial: []string{}}})
 	target := serve(t, always("+PONG\r\n"))
 	check(t, handler(t, none, settings{"port": "line", "send": "PING"}), target, plenty, want{probe.Unknown, wasmhost.ReasonGrant, "not granted"})
-	few := load(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{BytesIn: 10}})
+	few := lab.LoadAs(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{BytesIn: 10}})
 	long := serve(t, always(strings.Repeat("x", 100)+"\r\n"))
 	check(t, handler(t, few, settings{"port": "line", "send": "PING"}), long, plenty, want{probe.Unknown, wasmhost.ReasonLimit, "bytes_in"})
 }
@@ -151,7 +152,7 @@ func testGrants(t *testing.T, module []byte) {
 // testInstances makes many attempts, good and bad ones, with one instance: nothing
 // of an attempt may be left in the next one, and no memory may leak.
 func testInstances(t *testing.T, module []byte) {
-	p := load(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Instances: 1, Memory: 4 << 20}})
+	p := lab.LoadAs(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Instances: 1, Memory: 4 << 20}})
 	target := serve(t, says("", func(line string) string { return "you said " + line + "\r\n" }))
 	for i := range 200 {
 		said := strings.Repeat("x", 1+i*7%4000)

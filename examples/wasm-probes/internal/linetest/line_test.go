@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
@@ -91,7 +92,7 @@ func TestAssemblyScript(t *testing.T) { testPlugin(t, plugin(t, "line-as", "line
 
 // testPlugin runs all tests on one plugin.
 func testPlugin(t *testing.T, module []byte) {
-	p := load(t, wasmhost.Config{Module: module})
+	p := lab.LoadAs(t, wasmhost.Config{Module: module})
 	t.Run("Answers", func(t *testing.T) { testAnswers(t, p) })
 	t.Run("Trouble", func(t *testing.T) { testTrouble(t, p) })
 	t.Run("TLS", func(t *testing.T) { testTLS(t, p) })
@@ -103,24 +104,6 @@ func testPlugin(t *testing.T, module []byte) {
 	t.Run("Change", func(t *testing.T) { testChange(t, p) })
 	t.Run("Grants", func(t *testing.T) { testGrants(t, module) })
 	t.Run("Instances", func(t *testing.T) { testInstances(t, module) })
-}
-
-func load(t *testing.T, c wasmhost.Config) *wasmhost.Plugin {
-	t.Helper()
-	c.AllowUnpinned = true
-	p, err := wasmhost.Load(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := p.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // settings are those of a handler block.

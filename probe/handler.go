@@ -24,6 +24,19 @@ type WakingHandler interface {
 	ProbeWaking(ctx context.Context, t Target, wake func()) Result
 }
 
+// A StatefulHandler keeps state between the attempts of one probe: a connection,
+// say. Several probes may be configured with the same handler, and must not share
+// its state.
+type StatefulHandler interface {
+	Handler
+
+	// ForProbe returns a Handler with the same configuration and no state. The
+	// engine calls it once for each probe that it adds or whose handler or target
+	// changes, makes that probe's attempts with the result only, and closes the
+	// result, if it is an io.Closer, when the probe no longer has it.
+	ForProbe() Handler
+}
+
 // A PreparingHandler cannot make attempts from the beginning: a plugin is compiled
 // first, say. Until Ready is closed the engine does not call it, and shows that.
 type PreparingHandler interface {

@@ -40,8 +40,10 @@ const applyChunk = 1024
 // until it has (see verdict.Renew); the answer of its attempt under way is
 // dropped, as is a removed probe's.
 //
-// A handler that is an io.Closer is closed when the last probe that has it is
-// gone, and when Run ends.
+// Probes may share a handler. Each probe of a probe.StatefulHandler gets one of its
+// own from ForProbe when it is added or replaced. A handler that is an io.Closer is
+// closed when the last probe that has it is removed or replaced, and when Run ends;
+// a StatefulHandler itself is not closed, only the handlers made from it.
 func (e *Engine) Apply(set probe.Set) (Changes, error) {
 	e.applying.Lock()
 	defer e.applying.Unlock()
@@ -50,6 +52,7 @@ func (e *Engine) Apply(set probe.Set) (Changes, error) {
 	if err != nil {
 		return Changes{}, err
 	}
+	separate(changes)
 	for chunk := range slices.Chunk(changes, applyChunk) {
 		e.changeAll(chunk)
 	}
@@ -133,7 +136,7 @@ func (e *Engine) compare(d *diff, w *wish) error {
 		c.what, c.before = replaced, s.spec
 	case s.spec.rule != p.Rule:
 		d.n.Adjusted++
-		p.Handler = s.spec.handler
+		p.Handler = s.spec.configured
 		c.what, c.before = adjusted, s.spec
 	default:
 		d.n.Kept++
@@ -142,6 +145,20 @@ func (e *Engine) compare(d *diff, w *wish) error {
 	c.spec = e.specs.of(p)
 	d.changes = append(d.changes, c)
 	return nil
+}
+
+// separate gives each probe of a StatefulHandler a handler of its own. A probe that
+// is only adjusted keeps the one that it has.
+func separate(changes []change) {
+	for _, c := range changes {
+		switch {
+		case c.spec == nil || c.spec.handler != nil:
+		case c.what == adjusted:
+			c.spec.use(c.before.handler)
+		default:
+			c.spec.use(c.spec.configured.(probe.StatefulHandler).ForProbe())
+		}
+	}
 }
 
 // unwanted returns the removal of every probe that is not in set.

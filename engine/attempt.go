@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"time"
 
@@ -17,9 +18,16 @@ const maxTries = 3
 // Once makes one attempt at p exactly as a running Engine does: with the rule's
 // timeout for each try, up to three tries in a row while the outcome is unknown,
 // and with a panic turned into an unknown outcome. It returns when the handler
-// has returned.
+// has returned. A probe.StatefulHandler makes the attempt without state from
+// earlier ones.
 func Once(ctx context.Context, p probe.Probe) probe.Result {
 	p.Rule = p.Rule.WithDefaults()
+	if h, ok := p.Handler.(probe.StatefulHandler); ok {
+		p.Handler = h.ForProbe()
+		if c, ok := p.Handler.(io.Closer); ok {
+			defer c.Close()
+		}
+	}
 	res, _ := attempt(ctx, p, func() {})
 	return res
 }

@@ -11,7 +11,8 @@ import (
 // once. It is never written after it was made, but for users.
 type spec struct {
 	rule        probe.Rule
-	handler     probe.Handler
+	configured  probe.Handler // as Apply was given it
+	handler     probe.Handler // makes the attempts: configured, or for one probe what its ForProbe returned
 	handlerName string
 	revision    string
 	target      probe.Target  // without Name and Address, which are the slot's
@@ -37,7 +38,7 @@ func (sp *spec) sameHandler(p *probe.Probe) bool {
 	case sp.revision != "" || p.Revision != "":
 		return sp.revision == p.Revision
 	}
-	return comparable(sp.handler) && comparable(p.Handler) && sp.handler == p.Handler
+	return canCompare(sp.configured) && canCompare(p.Handler) && sp.configured == p.Handler
 }
 
 // isReady reports whether the handler can make attempts.
@@ -60,7 +61,7 @@ func (sp *spec) sameTarget(p *probe.Probe) bool {
 	return t.Equal(p.Target)
 }
 
-func comparable(h probe.Handler) bool { return reflect.ValueOf(h).Comparable() }
+func canCompare(h probe.Handler) bool { return reflect.ValueOf(h).Comparable() }
 
 // specs finds the spec of a template. Those whose handlers cannot be compared
 // are not in it.
@@ -82,16 +83,17 @@ func key(p *probe.Probe) specKey {
 	}
 }
 
-// of returns the spec of a probe, a new one where there is none.
+// of returns the spec of a probe, a new one where there is none. The spec of a
+// StatefulHandler is always new, has no handler yet, and is not shared.
 func (s specs) of(p *probe.Probe) *spec {
 	t := p.Target
 	t.Name, t.Address = "", ""
-	made := &spec{rule: p.Rule, handler: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: t}
-	made.stepper, _ = p.Handler.(probe.Stepper)
-	if h, ok := p.Handler.(probe.PreparingHandler); ok {
-		made.ready = h.Ready()
+	made := &spec{rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: t}
+	if _, ok := p.Handler.(probe.StatefulHandler); ok {
+		return made
 	}
-	if !comparable(p.Handler) {
+	made.use(p.Handler)
+	if !canCompare(p.Handler) {
 		return made
 	}
 	k := key(p)
@@ -100,6 +102,15 @@ func (s specs) of(p *probe.Probe) *spec {
 	}
 	s[k] = made
 	return made
+}
+
+// use makes h the handler that makes the attempts.
+func (sp *spec) use(h probe.Handler) {
+	sp.handler = h
+	sp.stepper, _ = h.(probe.Stepper)
+	if h, ok := h.(probe.PreparingHandler); ok {
+		sp.ready = h.Ready()
+	}
 }
 
 // sweep drops the specs that nobody has.
@@ -141,5 +152,5 @@ func (c closers) close() {
 
 func closer(h probe.Handler) (io.Closer, bool) {
 	x, ok := h.(io.Closer)
-	return x, ok && comparable(h)
+	return x, ok && canCompare(h)
 }

@@ -65,7 +65,7 @@ func TestStateTravelsToTheNextAttempt(t *testing.T) {
 		i32.const 3 i32.const 1024 local.get $n i32.const 1 i32.add call $output drop
 		i32.const 1 i32.const 1024 local.get $n i32.const 1 i32.add call $output drop
 		i32.const 1)`)}), nil)
-	other := h.Fork()
+	other := h.ForProbe()
 	web := probe.Target{Name: "web", Address: "10.0.0.1"}
 	moved := web
 	moved.Address = "10.0.0.2"

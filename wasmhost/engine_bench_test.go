@@ -150,7 +150,7 @@ func BenchmarkEngine(b *testing.B) {
 	plugin := load(b, wasmhost.Config{Module: wat("%s", talk)})
 	base := handler(b, plugin, nil)
 	tcp := builtin(b)
-	makers := []func() probe.Handler{func() probe.Handler { return tcp }, func() probe.Handler { return portable{tcp} }, base.Fork}
+	makers := []func() probe.Handler{func() probe.Handler { return tcp }, func() probe.Handler { return portable{tcp} }, base.ForProbe}
 	names := []string{"steps", "goroutines", "wasm"}
 	var shifts [3][]shift
 	for b.Loop() {

@@ -18,9 +18,9 @@ func TestHostilePluginsLeaveTheVerdictsOfOthersAlone(t *testing.T) {
 	const targets, enough = 100, 5
 	server := serve(t, pong(0))
 	makers := map[string]func() probe.Handler{
-		"good":   handler(t, load(t, wasmhost.Config{Module: wat("%s", talk)}), nil).Fork,
-		"spins":  handler(t, load(t, wasmhost.Config{Module: wat(`(func $run (result i32) ` + spin + ` i32.const 1)`)}), nil).Fork,
-		"nested": handler(t, load(t, wasmhost.Config{Module: wat(`(func $run (result i32) call $run i32.const 1 i32.add)`)}), nil).Fork,
+		"good":   handler(t, load(t, wasmhost.Config{Module: wat("%s", talk)}), nil).ForProbe,
+		"spins":  handler(t, load(t, wasmhost.Config{Module: wat(`(func $run (result i32) ` + spin + ` i32.const 1)`)}), nil).ForProbe,
+		"nested": handler(t, load(t, wasmhost.Config{Module: wat(`(func $run (result i32) call $run i32.const 1 i32.add)`)}), nil).ForProbe,
 	}
 	name := func(i int) string {
 		switch i % 20 {
@@ -74,7 +74,7 @@ func TestAPluginWhoseTargetsHangLeavesGoroutinesToOthers(t *testing.T) {
 		target := server
 		target.Name = strconv.Itoa(i)
 		set[probe.ID{Target: target.Name, Kind: probe.Readiness}] = probe.Probe{
-			Rule: probe.Rule{Period: time.Second, Timeout: time.Second}, Target: target, Handler: base.Fork(), HandlerName: "hangs",
+			Rule: probe.Rule{Period: time.Second, Timeout: time.Second}, Target: target, Handler: base.ForProbe(), HandlerName: "hangs",
 		}
 	}
 	other := make(chan time.Time, enough)

@@ -15,7 +15,7 @@ import (
 // It is safe for use by many goroutines at once.
 //
 // A handler has the state and the held connections of one probe. Where several
-// probes have the same settings, each needs a handler of its own: see Fork.
+// probes have the same settings, each needs a handler of its own: see ForProbe.
 type Handler struct {
 	plugin   *Plugin
 	settings settings
@@ -26,11 +26,12 @@ type Handler struct {
 var (
 	_ probe.WakingHandler    = (*Handler)(nil)
 	_ probe.PreparingHandler = (*Handler)(nil)
+	_ probe.StatefulHandler  = (*Handler)(nil)
 )
 
-// Fork returns a handler with the same settings for another probe. The settings
+// ForProbe returns a handler with the same settings for another probe. The settings
 // are not checked again.
-func (h *Handler) Fork() probe.Handler {
+func (h *Handler) ForProbe() probe.Handler {
 	return &Handler{plugin: h.plugin, settings: h.settings, checked: h.checked}
 }
 

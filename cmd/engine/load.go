@@ -31,9 +31,7 @@ func (in *inputs) load(paths []string, p *plugins) (*config.Config, config.Diagn
 	if diags = append(diags, more...); diags.HasErrors() {
 		return nil, diags
 	}
-	loaded, diags := config.Parse(sources, config.Options{Handlers: handlers(), Plugin: p.open, Vars: in.vars, VarFiles: files})
-	fork(loaded.Set)
-	return loaded, diags
+	return config.Parse(sources, config.Options{Handlers: handlers(), Plugin: p.open, Vars: in.vars, VarFiles: files})
 }
 
 // loadOrTell is load, which shows what is wrong. The error has been told when it

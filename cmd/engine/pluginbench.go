@@ -103,7 +103,7 @@ func measure(ctx context.Context, h *wasmhost.Handler, target probe.Target, b *b
 	began := time.Now()
 	for range b.instances {
 		working.Go(func() {
-			own := h.Fork()
+			own := h.ForProbe()
 			if held, ok := own.(io.Closer); ok {
 				defer held.Close()
 			}

@@ -158,17 +158,6 @@ func pluginHandler(host *wasmhost.Plugin, revision string) config.Handler {
 	}
 }
 
-// fork gives each probe of a plugin a handler of its own, since what a plugin keeps
-// between attempts is the probe's.
-func fork(set probe.Set) {
-	for id, p := range set {
-		if h, ok := p.Handler.(*wasmhost.Handler); ok {
-			p.Handler = h.Fork()
-			set[id] = p
-		}
-	}
-}
-
 // end frees all modules of a program that ends.
 func (p *plugins) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), closing)

@@ -60,19 +60,19 @@ func (v *Verdict) UnmarshalText(b []byte) (err error) {
 }
 
 // Result is the record of one attempt. A handler fills in Outcome, Reason,
-// Detail and the Phases it went through; the engine fills in Took and Tries.
+// Detail and the Timings it knows; the engine fills in Took and Tries.
 type Result struct {
 	Outcome Outcome
 	Reason  Reason        // why, as a stable code; empty for a plain success
 	Detail  string        // for a person, at most MaxDetail bytes
 	Took    time.Duration // the whole attempt, all its tries
 	Tries   uint8         // 1, or up to 3 when a try's outcome was Unknown
-	Phases  Phases
+	Timings Timings
 }
 
-// Phases is where the time of an attempt over the network went. A phase that
-// was not reached, or not needed, is zero.
-type Phases struct {
+// Timings says how long each step of an attempt over the network took. A step
+// that was not reached, or not needed, is zero.
+type Timings struct {
 	Resolve   time.Duration // looking the host's name up
 	Connect   time.Duration // until the transport was connected
 	TLS       time.Duration // the TLS handshake

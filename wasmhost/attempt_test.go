@@ -106,7 +106,7 @@ func TestAFailureWithoutAReasonHasThatOfItsDial(t *testing.T) {
 	listener.Close()
 	got := attempt(t, handler(t, load(t, wasmhost.Config{Module: wat(`%s (func $run (result i32) %s drop i32.const 3)`, importNet, dial)}), nil), target, plenty)
 	wantResult(t, got, probe.Failure, probe.ReasonTCPRefused)
-	if got.Detail == "" || got.Phases.Connect <= 0 {
+	if got.Detail == "" || got.Timings.Connect <= 0 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -39,7 +39,7 @@ type call struct {
 	failures int     // how many did not work
 	refused  string  // the place that is not granted, if one was asked for
 	limit    string  // the limit that was reached, if one was
-	phases   probe.Phases
+	timings  probe.Timings
 	sent     time.Time     // when something was written first, until it is answered
 	over     chan struct{} // closed when the deadline has passed or the attempt was cancelled
 	hard     chan struct{} // closed when the call is stopped

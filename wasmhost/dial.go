@@ -144,7 +144,7 @@ func (c *call) connect(ctx context.Context, p place) (net.Conn, abi.Errno) {
 		if !c.plugin.grants.path(p.host) {
 			return nil, c.refuse(p)
 		}
-		defer since(time.Now(), &c.phases.Connect)
+		defer since(time.Now(), &c.timings.Connect)
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", p.host)
 		if err != nil {
 			return nil, c.fail(explain(unixDialing, err))
@@ -187,7 +187,7 @@ func (c *call) addresses(ctx context.Context, p place) ([]netip.Addr, abi.Errno)
 // lookup asks Go's own resolver: the system's holds a thread for each lookup and does
 // not end it at the deadline.
 func (c *call) lookup(ctx context.Context, name string) ([]netip.Addr, abi.Errno) {
-	defer since(time.Now(), &c.phases.Resolve)
+	defer since(time.Now(), &c.timings.Resolve)
 	all, err := (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name)
 	if err != nil {
 		return nil, c.fail(explain(resolving, err))
@@ -198,7 +198,7 @@ func (c *call) lookup(ctx context.Context, name string) ([]netip.Addr, abi.Errno
 // connectAny tries the addresses one after the other, each with an even share of the
 // time that is left.
 func (c *call) connectAny(ctx context.Context, p place, addresses []netip.Addr) (net.Conn, abi.Errno) {
-	defer since(time.Now(), &c.phases.Connect)
+	defer since(time.Now(), &c.timings.Connect)
 	network := "tcp"
 	if p.network == "udp" {
 		network = "udp"
@@ -227,8 +227,8 @@ func connectOne(ctx context.Context, network string, to netip.AddrPort, shares i
 	return dialer.DialContext(ctx, network, to.String())
 }
 
-// since adds the time since start to a phase.
-func since(start time.Time, phase *time.Duration) { *phase += time.Since(start) }
+// since adds the time since start to a timing.
+func since(start time.Time, timing *time.Duration) { *timing += time.Since(start) }
 
 func resolveName(c *call, a args) int64 {
 	name, errno := c.text(a, 0, abi.MaxAddress)

@@ -72,7 +72,7 @@ func TestTheHostMakesTLSConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := tryDial(t, dialer("tls", ":db", test.options), plain)
 			wantResult(t, got, test.outcome, test.reason)
-			if test.outcome == probe.Success && (got.Detail != "1.3" || got.Phases.TLS <= 0) {
+			if test.outcome == probe.Success && (got.Detail != "1.3" || got.Timings.TLS <= 0) {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -117,8 +117,8 @@ func TestATargetsNameIsResolved(t *testing.T) {
 	target.Address = "localhost"
 	got := tryDial(t, dialer("tcp", "LocalHost:db", ""), target)
 	wantResult(t, got, probe.Success, "")
-	if got.Phases.Resolve <= 0 || got.Phases.Connect <= 0 || got.Phases.FirstByte <= 0 {
-		t.Errorf("got the phases %+v", got.Phases)
+	if got.Timings.Resolve <= 0 || got.Timings.Connect <= 0 || got.Timings.FirstByte <= 0 {
+		t.Errorf("got the timings %+v", got.Timings)
 	}
 }
 

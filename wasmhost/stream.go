@@ -53,8 +53,8 @@ func (c *call) received(n int, err error) (int, abi.Errno) {
 
 // answered notes how long the first answer took.
 func (c *call) answered() {
-	if !c.sent.IsZero() && c.phases.FirstByte == 0 {
-		c.phases.FirstByte = time.Since(c.sent)
+	if !c.sent.IsZero() && c.timings.FirstByte == 0 {
+		c.timings.FirstByte = time.Since(c.sent)
 	}
 }
 

@@ -41,7 +41,7 @@ func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno 
 	if err != nil {
 		return c.failf(abi.EINVAL, "%v", err)
 	}
-	defer since(time.Now(), &c.phases.TLS)
+	defer since(time.Now(), &c.timings.TLS)
 	conn := tls.Client(s.conn, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return c.fail(explain(handshaking, err))

@@ -28,7 +28,7 @@ func judge(c *call, number int32, err error) ending {
 	} else {
 		e.result = returned(c, number)
 	}
-	e.result.Phases = c.phases
+	e.result.Timings = c.timings
 	return e
 }
 

@@ -90,7 +90,7 @@ func shop() *still {
 						Result: probe.Result{
 							Outcome: probe.Failure, Reason: probe.ReasonHTTPStatus, Detail: "status 503, want 200-399",
 							Took: 12300 * time.Microsecond, Tries: 1,
-							Phases: probe.Phases{Connect: time.Millisecond, FirstByte: 11 * time.Millisecond},
+							Timings: probe.Timings{Connect: time.Millisecond, FirstByte: 11 * time.Millisecond},
 						},
 						ResultAt: noon.Add(1234567 * time.Microsecond), Attempts: [4]uint64{1, 20, 3, 4},
 					},

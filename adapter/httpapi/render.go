@@ -77,9 +77,9 @@ func newResult(s engine.Status, text int) *Result {
 	return &Result{
 		Outcome: r.Outcome, Reason: r.Reason, Detail: probe.CleanText(r.Detail, text),
 		At: wall(s.ResultAt), TookSeconds: r.Took.Seconds(), Tries: r.Tries,
-		Phases: Phases{
-			ResolveSeconds: r.Phases.Resolve.Seconds(), ConnectSeconds: r.Phases.Connect.Seconds(),
-			TLSSeconds: r.Phases.TLS.Seconds(), FirstByteSeconds: r.Phases.FirstByte.Seconds(),
+		Timings: Timings{
+			ResolveSeconds: r.Timings.Resolve.Seconds(), ConnectSeconds: r.Timings.Connect.Seconds(),
+			TLSSeconds: r.Timings.TLS.Seconds(), FirstByteSeconds: r.Timings.FirstByte.Seconds(),
 		},
 	}
 }

@@ -84,12 +84,12 @@ type Result struct {
 	At          time.Time     `json:"at,omitzero"` // when it ended
 	TookSeconds float64       `json:"tookSeconds"` // with all its tries
 	Tries       uint8         `json:"tries"`
-	Phases      Phases        `json:"phases,omitzero"`
+	Timings     Timings       `json:"timings,omitzero"`
 }
 
-// Phases is where the time of an attempt over the network went. A phase that was
+// Timings says how long each step of an attempt over the network took. One that was
 // not reached, or not needed, is left out.
-type Phases struct {
+type Timings struct {
 	ResolveSeconds   float64 `json:"resolveSeconds,omitempty"`
 	ConnectSeconds   float64 `json:"connectSeconds,omitempty"`
 	TLSSeconds       float64 `json:"tlsSeconds,omitempty"`

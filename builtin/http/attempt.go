@@ -19,7 +19,7 @@ type attempt struct {
 	host string          // that the probe is for
 
 	mu       sync.Mutex
-	phases   probe.Phases
+	timings  probe.Timings
 	dialing  chan struct{} // closed when the latest dial has ended; nil: there was none
 	failure  error         // of the latest dial
 	http2    bool          // what it made speaks HTTP/2
@@ -49,23 +49,23 @@ func (a *attempt) ask() {
 
 // dial notes that a dial begins, and returns what notes its end. With kept
 // connections several may be under way for one attempt.
-func (a *attempt) dial() (dialled func(probe.Phases, net.Conn, error)) {
+func (a *attempt) dial() (dialled func(probe.Timings, net.Conn, error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	done := make(chan struct{})
 	a.dialing = done
-	return func(took probe.Phases, conn net.Conn, err error) {
+	return func(took probe.Timings, conn net.Conn, err error) {
 		defer close(done)
 		a.dialled(took, conn, err)
 	}
 }
 
-func (a *attempt) dialled(took probe.Phases, conn net.Conn, err error) {
+func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.phases.Resolve += took.Resolve
-	a.phases.Connect += took.Connect
-	a.phases.TLS += took.TLS
+	a.timings.Resolve += took.Resolve
+	a.timings.Connect += took.Connect
+	a.timings.TLS += took.TLS
 	a.failure = err
 	a.asked = time.Now()
 	a.http2 = err == nil && speaksHTTP2(conn)
@@ -83,7 +83,7 @@ func (a *attempt) answer() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.answered = true
-	a.phases.FirstByte += time.Since(a.asked)
+	a.timings.FirstByte += time.Since(a.asked)
 }
 
 func (a *attempt) got(status int) {
@@ -92,11 +92,11 @@ func (a *attempt) got(status int) {
 	a.status = status
 }
 
-// result adds the phases to a result.
+// result adds the timings to a result.
 func (a *attempt) result(r probe.Result) probe.Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r.Phases = a.phases
+	r.Timings = a.timings
 	return r
 }
 

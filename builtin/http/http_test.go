@@ -69,7 +69,7 @@ func TestAnAcceptedStatusIsSuccess(t *testing.T) {
 	if got.Detail != "status 200" {
 		t.Errorf("got the detail %q", got.Detail)
 	}
-	if got.Phases.Connect <= 0 || got.Phases.FirstByte <= 0 || got.Phases.Resolve != 0 || got.Phases.TLS != 0 {
-		t.Errorf("got the phases %+v, want connect and first byte only", got.Phases)
+	if got.Timings.Connect <= 0 || got.Timings.FirstByte <= 0 || got.Timings.Resolve != 0 || got.Timings.TLS != 0 {
+		t.Errorf("got the timings %+v, want connect and first byte only", got.Timings)
 	}
 }

@@ -56,13 +56,13 @@ func TestAKeptConnectionThatTheServerClosedIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestAKeptConnectionSparesItsPhases(t *testing.T) {
+func TestAKeptConnectionHasNoConnectTiming(t *testing.T) {
 	target := serve(t, func(http.ResponseWriter, *http.Request) {})
 	h := handler(t, httpprobe.Config{Port: "web", ReuseConnection: true})
 	h.Probe(t.Context(), target)
 	got := h.Probe(t.Context(), target)
-	if got.Phases.Connect != 0 || got.Phases.FirstByte <= 0 {
-		t.Errorf("got the phases %+v", got.Phases)
+	if got.Timings.Connect != 0 || got.Timings.FirstByte <= 0 {
+		t.Errorf("got the timings %+v", got.Timings)
 	}
 }
 

@@ -62,8 +62,8 @@ func TestCertificatesAreVerified(t *testing.T) {
 			c := httpprobe.Config{Port: "web", Scheme: "HTTPS", TLS: &test.client}
 			got := attempt(t, c, serveTLS(t, test.server, false), plenty)
 			wantResult(t, got, test.outcome, test.reason)
-			if got.Phases.TLS <= 0 {
-				t.Errorf("got the phases %+v, want one for TLS", got.Phases)
+			if got.Timings.TLS <= 0 {
+				t.Errorf("got the timings %+v, want one for TLS", got.Timings)
 			}
 		})
 	}
@@ -81,8 +81,8 @@ func TestHTTP2IsSpokenWhereTheServerOffersIt(t *testing.T) {
 				}
 				got := attempt(t, c, serveTLS(t, serverConfig(cert), http2), plenty)
 				wantResult(t, got, probe.Success, "")
-				if got.Phases.FirstByte <= 0 {
-					t.Errorf("got the phases %+v", got.Phases)
+				if got.Timings.FirstByte <= 0 {
+					t.Errorf("got the timings %+v", got.Timings)
 				}
 			})
 		}

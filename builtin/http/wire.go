@@ -106,7 +106,7 @@ func (b lastBody) Close() error {
 func (w *wire) dial(ctx context.Context, addr string, secure bool) (net.Conn, error) {
 	a := attemptOf(ctx)
 	dialled := a.dial()
-	var took probe.Phases
+	var took probe.Timings
 	conn, err := w.open(a.ctx, addr, secure, a.host, &took)
 	dialled(took, conn, err)
 	if err != nil {
@@ -115,7 +115,7 @@ func (w *wire) dial(ctx context.Context, addr string, secure bool) (net.Conn, er
 	return gated(conn), nil
 }
 
-func (w *wire) open(ctx context.Context, addr string, secure bool, own string, took *probe.Phases) (net.Conn, error) {
+func (w *wire) open(ctx context.Context, addr string, secure bool, own string, took *probe.Timings) (net.Conn, error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err

@@ -68,8 +68,8 @@ func TestAnAnswerIsExpected(t *testing.T) {
 				t.Skip("the server saw its end first")
 			}
 			wantResult(t, got, test.outcome, test.reason)
-			if test.outcome == probe.Success && got.Phases.FirstByte <= 0 {
-				t.Errorf("got the phases %+v", got.Phases)
+			if test.outcome == probe.Success && got.Timings.FirstByte <= 0 {
+				t.Errorf("got the timings %+v", got.Timings)
 			}
 		})
 	}

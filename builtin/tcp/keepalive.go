@@ -73,7 +73,7 @@ func (k KeepAlive) config() net.KeepAliveConfig {
 }
 
 // ask makes an attempt by the connection that is kept, or by a new one.
-func (h *Handler) ask(ctx context.Context, target, host string, port uint16, took *probe.Phases, wake func()) probe.Result {
+func (h *Handler) ask(ctx context.Context, target, host string, port uint16, took *probe.Timings, wake func()) probe.Result {
 	place := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	if result, kept := h.keeper.ask(target, place); kept {
 		return result

@@ -52,13 +52,13 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 
 // ProbeWaking is Probe. It calls wake when a connection that is kept has ended.
 func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
-	var took probe.Phases
+	var took probe.Timings
 	result := h.attempt(ctx, t, &took, wake)
-	result.Phases = took
+	result.Timings = took
 	return result
 }
 
-func (h *Handler) attempt(ctx context.Context, t probe.Target, took *probe.Phases, wake func()) probe.Result {
+func (h *Handler) attempt(ctx context.Context, t probe.Target, took *probe.Timings, wake func()) probe.Result {
 	host, port, err := h.dialer.Place(t)
 	if err != nil {
 		return dial.Result(err)
@@ -74,7 +74,7 @@ func (h *Handler) attempt(ctx context.Context, t probe.Target, took *probe.Phase
 }
 
 // open makes a connection and talks over it.
-func (h *Handler) open(ctx context.Context, host string, port uint16, took *probe.Phases) (net.Conn, probe.Result) {
+func (h *Handler) open(ctx context.Context, host string, port uint16, took *probe.Timings) (net.Conn, probe.Result) {
 	conn, err := h.connect(ctx, host, port, took)
 	if err != nil {
 		return nil, dial.Result(err)
@@ -83,7 +83,7 @@ func (h *Handler) open(ctx context.Context, host string, port uint16, took *prob
 }
 
 // talk sends what there is to send, and waits for what is expected.
-func (h *Handler) talk(ctx context.Context, conn net.Conn, took *probe.Phases) probe.Result {
+func (h *Handler) talk(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
 	defer dial.Bind(ctx, conn)()
 	if len(h.send) > 0 {
 		if _, err := conn.Write(h.send); err != nil {
@@ -96,7 +96,7 @@ func (h *Handler) talk(ctx context.Context, conn net.Conn, took *probe.Phases) p
 	return h.listen(ctx, conn, took)
 }
 
-func (h *Handler) connect(ctx context.Context, host string, port uint16, took *probe.Phases) (net.Conn, error) {
+func (h *Handler) connect(ctx context.Context, host string, port uint16, took *probe.Timings) (net.Conn, error) {
 	conn, err := h.dialer.Open(ctx, host, port, took)
 	if err != nil || h.tls == nil {
 		return conn, err
@@ -109,7 +109,7 @@ func (h *Handler) connect(ctx context.Context, host string, port uint16, took *p
 // otherwise keep a processor busy.
 const maxReads = 1024
 
-func (h *Handler) listen(ctx context.Context, conn net.Conn, took *probe.Phases) probe.Result {
+func (h *Handler) listen(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
 	start := time.Now()
 	answer := make([]byte, 0, probe.MaxDetail)
 	for range maxReads {

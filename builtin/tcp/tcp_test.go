@@ -89,8 +89,8 @@ func TestAConnectionIsEnough(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0") // nobody accepts: the system does
 	got := attempt(t, tcpprobe.Config{Port: "db"}, targetOf(listener.Addr()), plenty)
 	wantResult(t, got, probe.Success, "")
-	if got.Phases.Connect <= 0 || got.Phases.FirstByte != 0 {
-		t.Errorf("got the phases %+v, want connect only", got.Phases)
+	if got.Timings.Connect <= 0 || got.Timings.FirstByte != 0 {
+		t.Errorf("got the timings %+v, want connect only", got.Timings)
 	}
 }
 
@@ -225,8 +225,8 @@ func TestTLSIsSpokenWhereAsked(t *testing.T) {
 				test.reason = got.Reason // a close or a reset, as it happens
 			}
 			wantResult(t, got, test.outcome, test.reason)
-			if got.Phases.TLS <= 0 {
-				t.Errorf("got the phases %+v, want one for TLS", got.Phases)
+			if got.Timings.TLS <= 0 {
+				t.Errorf("got the timings %+v, want one for TLS", got.Timings)
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 		t.Fatalf("the set is %v", all.Set)
 	}
 	made.Target.Name, made.Rule.Kind = id.Target, id.Kind
-	if got := engine.Once(context.Background(), made); got.Outcome != probe.Failure || got.Phases.Connect == 0 {
+	if got := engine.Once(context.Background(), made); got.Outcome != probe.Failure || got.Timings.Connect == 0 {
 		t.Errorf("an attempt is %+v", got)
 	}
 	again := newPlugins(t.Context(), waitForAll, silent) // a reload takes the module over

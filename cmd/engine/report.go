@@ -35,7 +35,7 @@ func (r report) text() string {
 // times returns what is known of where the time went.
 func (r report) times() string {
 	var parts []string
-	for _, p := range phases(r.result.Phases) {
+	for _, p := range timings(r.result.Timings) {
 		if p.took > 0 {
 			parts = append(parts, p.name+" "+round(p.took).String())
 		}
@@ -50,13 +50,13 @@ func (r report) times() string {
 	return times
 }
 
-type phase struct {
+type timing struct {
 	name string
 	took time.Duration
 }
 
-func phases(p probe.Phases) []phase {
-	return []phase{{"resolve", p.Resolve}, {"connect", p.Connect}, {"tls", p.TLS}, {"first byte", p.FirstByte}}
+func timings(p probe.Timings) []timing {
+	return []timing{{"resolve", p.Resolve}, {"connect", p.Connect}, {"tls", p.TLS}, {"first byte", p.FirstByte}}
 }
 
 // round drops the digits that nobody reads.
@@ -69,7 +69,7 @@ func round(d time.Duration) time.Duration {
 
 // MarshalJSON returns the report with the result as the API shows it.
 func (r report) MarshalJSON() ([]byte, error) {
-	p := r.result.Phases
+	p := r.result.Timings
 	return json.Marshal(struct {
 		ID     string         `json:"id"`
 		Target string         `json:"target"`
@@ -81,7 +81,7 @@ func (r report) MarshalJSON() ([]byte, error) {
 		httpapi.Result{
 			Outcome: r.result.Outcome, Reason: r.result.Reason, Detail: r.result.Detail,
 			TookSeconds: r.result.Took.Seconds(), Tries: r.result.Tries,
-			Phases: httpapi.Phases{
+			Timings: httpapi.Timings{
 				ResolveSeconds: p.Resolve.Seconds(), ConnectSeconds: p.Connect.Seconds(),
 				TLSSeconds: p.TLS.Seconds(), FirstByteSeconds: p.FirstByte.Seconds(),
 			},

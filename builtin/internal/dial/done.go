@@ -28,11 +28,11 @@ func Receiving(a *probe.Attempt) bool { return a.State&phaseMask == receiving }
 // enter begins a phase, with nothing counted.
 func enter(a *probe.Attempt, phase int) { a.State = a.State&again | phase }
 
-// Done ends an attempt that has begun, with a result. It adds the phases.
+// Done ends an attempt that has begun, with a result. It adds the timings.
 func (d *Dialer) Done(a *probe.Attempt, r probe.Result) probe.Progress {
-	r.Phases = a.Result.Phases
+	r.Timings = a.Result.Timings
 	if Dialling(a) {
-		since(a.Since, &r.Phases.Connect)
+		since(a.Since, &r.Timings.Connect)
 	}
 	a.Result = r
 	if cap(a.Buffer) > keptRoom {

@@ -20,7 +20,7 @@ const MaxAddresses = 8
 //
 // An IP address is never looked up. The addresses of a name are tried in the
 // resolver's order, each with an even share of the time that is left.
-func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe.Phases) (net.Conn, error) {
+func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe.Timings) (net.Conn, error) {
 	if d.config.UnixSocket != "" {
 		return d.openUnix(ctx, took)
 	}
@@ -34,7 +34,7 @@ func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe
 	return d.connectAny(ctx, ips, port, took)
 }
 
-func (d *Dialer) openUnix(ctx context.Context, took *probe.Phases) (net.Conn, error) {
+func (d *Dialer) openUnix(ctx context.Context, took *probe.Timings) (net.Conn, error) {
 	defer since(time.Now(), &took.Connect)
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.config.UnixSocket)
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *Dialer) openUnix(ctx context.Context, took *probe.Phases) (net.Conn, er
 	return conn, nil
 }
 
-func (d *Dialer) resolve(ctx context.Context, host string, took *probe.Phases) ([]netip.Addr, error) {
+func (d *Dialer) resolve(ctx context.Context, host string, took *probe.Timings) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return d.usable(host, []netip.Addr{ip})
 	}
@@ -79,7 +79,7 @@ func (d *Dialer) usable(host string, ips []netip.Addr) ([]netip.Addr, error) {
 	return nil, failure(probe.ReasonDNSFailed, errors.New(host+" has no address to connect to"))
 }
 
-func (d *Dialer) connectAny(ctx context.Context, ips []netip.Addr, port uint16, took *probe.Phases) (net.Conn, error) {
+func (d *Dialer) connectAny(ctx context.Context, ips []netip.Addr, port uint16, took *probe.Timings) (net.Conn, error) {
 	defer since(time.Now(), &took.Connect)
 	var first *Error
 	for i, ip := range ips {
@@ -112,8 +112,8 @@ func (d *Dialer) connect(ctx context.Context, to netip.AddrPort, n int) (net.Con
 	return dialer.DialContext(ctx, "tcp", to.String())
 }
 
-// since adds the time since start to a phase.
-func since(start time.Time, phase *time.Duration) { *phase += time.Since(start) }
+// since adds the time since start to a timing.
+func since(start time.Time, timing *time.Duration) { *timing += time.Since(start) }
 
 // Bind makes reads and writes of conn fail as soon as ctx is done, until stop is
 // called.

@@ -85,7 +85,7 @@ func TestTheAddressesOfANameAreTriedInOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := dialer(t, Config{SourceAddress: test.source})
 			d.lookup = names{"shop": test.ips}.lookup
-			var took probe.Phases
+			var took probe.Timings
 			conn, err := d.Open(t.Context(), "shop", port, &took)
 			if err == nil {
 				conn.Close()
@@ -97,7 +97,7 @@ func TestTheAddressesOfANameAreTriedInOrder(t *testing.T) {
 				wantError(t, err, test.outcome, test.reason)
 			}
 			if took.Resolve <= 0 {
-				t.Errorf("got the phases %+v", took)
+				t.Errorf("got the timings %+v", took)
 			}
 		})
 	}
@@ -120,14 +120,14 @@ func TestAnAddressIsNotLookedUp(t *testing.T) {
 		t.Error("the resolver was asked")
 		return nil, nil
 	}
-	var took probe.Phases
+	var took probe.Timings
 	conn, err := d.Open(t.Context(), "127.0.0.2", listen(t, "127.0.0.2"), &took)
 	if err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()
 	if took.Resolve != 0 || took.Connect <= 0 {
-		t.Errorf("got the phases %+v", took)
+		t.Errorf("got the timings %+v", took)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestTroubleWithTheResolverHasAReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := dialer(t, Config{})
 			d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return nil, test.err }
-			_, err := d.Open(t.Context(), "shop", 1, new(probe.Phases))
+			_, err := d.Open(t.Context(), "shop", 1, new(probe.Timings))
 			wantError(t, err, probe.Failure, test.reason)
 		})
 	}
@@ -159,15 +159,15 @@ func TestAResolverThatDoesNotAnswerEndsWithTheAttempt(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		var took probe.Phases
+		var took probe.Timings
 		_, err := d.Open(ctx, "shop", 1, &took)
 		wantError(t, err, probe.Failure, probe.ReasonDNSTimeout)
-		if took != (probe.Phases{Resolve: time.Second}) {
-			t.Errorf("got the phases %+v", took)
+		if took != (probe.Timings{Resolve: time.Second}) {
+			t.Errorf("got the timings %+v", took)
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		_, err = d.Open(stopped, "shop", 1, new(probe.Phases))
+		_, err = d.Open(stopped, "shop", 1, new(probe.Timings))
 		wantError(t, err, probe.Unknown, probe.ReasonStopped)
 	})
 }
@@ -184,7 +184,7 @@ func TestAnAddressThatDoesNotAnswerLeavesTimeForTheNext(t *testing.T) {
 	d.lookup = names{"shop": {"127.0.0.3", "127.0.0.2"}}.lookup
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	conn, err := d.Open(ctx, "shop", port, new(probe.Phases))
+	conn, err := d.Open(ctx, "shop", port, new(probe.Timings))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestAnAddressThatDoesNotAnswerLeavesTimeForTheNext(t *testing.T) {
 	d.lookup = names{"shop": {"127.0.0.3"}}.lookup
 	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = d.Open(late, "shop", port, new(probe.Phases))
+	_, err = d.Open(late, "shop", port, new(probe.Timings))
 	wantError(t, err, probe.Failure, probe.ReasonTCPTimeout)
 }
 
@@ -209,7 +209,7 @@ func TestAUnixSocketWithAFullBacklogIsRefused(t *testing.T) {
 	}
 	d := dialer(t, Config{UnixSocket: file})
 	for range 10 {
-		conn, err := d.Open(t.Context(), "", 0, new(probe.Phases))
+		conn, err := d.Open(t.Context(), "", 0, new(probe.Timings))
 		if err != nil {
 			wantError(t, err, probe.Failure, probe.ReasonUnixRefused)
 			return
@@ -220,12 +220,12 @@ func TestAUnixSocketWithAFullBacklogIsRefused(t *testing.T) {
 }
 
 func TestAFileThatIsNoSocketIsRefused(t *testing.T) {
-	_, err := dialer(t, Config{UnixSocket: t.TempDir()}).Open(t.Context(), "", 0, new(probe.Phases))
+	_, err := dialer(t, Config{UnixSocket: t.TempDir()}).Open(t.Context(), "", 0, new(probe.Timings))
 	wantError(t, err, probe.Failure, probe.ReasonUnixRefused)
 }
 
 func TestAnEmptyHostIsNotThisMachine(t *testing.T) {
-	_, err := dialer(t, Config{}).Open(t.Context(), "", listen(t, "127.0.0.1"), new(probe.Phases))
+	_, err := dialer(t, Config{}).Open(t.Context(), "", listen(t, "127.0.0.1"), new(probe.Timings))
 	wantError(t, err, probe.Unknown, probe.ReasonNoAddr)
 }
 

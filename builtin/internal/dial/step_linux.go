@@ -112,7 +112,7 @@ func deliver(a *probe.Attempt, send []byte) (Turn, Fault) {
 		case number != 0:
 			return Broken, Fault{"write", "write", number}
 		case Dialling(a):
-			a.Result.Phases.Connect = now.Sub(a.Since)
+			a.Result.Timings.Connect = now.Sub(a.Since)
 			enter(a, sending)
 		}
 		a.State += n * counted
@@ -145,7 +145,7 @@ func receive(a *probe.Attempt, room int) (Turn, Fault) {
 		return Ended, Fault{}
 	}
 	if len(a.Buffer) == 0 {
-		since(a.Since, &a.Result.Phases.FirstByte)
+		since(a.Since, &a.Result.Timings.FirstByte)
 	}
 	a.Buffer = a.Buffer[:len(a.Buffer)+n]
 	a.State += counted

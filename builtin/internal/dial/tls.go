@@ -155,7 +155,7 @@ func readFile(name string) ([]byte, error) {
 // Handshake speaks TLS over conn as a client and adds the time it took to took.
 // Without a ServerName in config, host is the name. Conn is closed when the
 // handshake does not end well. Every error is an *Error.
-func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host string, took *probe.Phases) (*tls.Conn, error) {
+func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host string, took *probe.Timings) (*tls.Conn, error) {
 	defer since(time.Now(), &took.TLS)
 	if config.ServerName == "" {
 		config = config.Clone()

@@ -101,7 +101,7 @@ func TestAZoneIsNotPartOfTheServersName(t *testing.T) {
 		config := &tls.Config{Certificates: []tls.Certificate{ca.Sign(t, time.Hour, "fe80::1")}}
 		done <- tls.Server(server, config).HandshakeContext(t.Context())
 	}()
-	var took probe.Phases
+	var took probe.Timings
 	conn, err := dial.Handshake(t.Context(), client, config, "fe80::1%eth0", &took)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAZoneIsNotPartOfTheServersName(t *testing.T) {
 	}
 	client.Close()
 	if conn.ConnectionState().PeerCertificates == nil || took.TLS <= 0 {
-		t.Errorf("got the phases %+v", took)
+		t.Errorf("got the timings %+v", took)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestAHandshakeThatIsCancelledClosesTheConnection(t *testing.T) {
 		}
 		read <- err
 	}()
-	_, err = dial.Handshake(ctx, client, config, "shop", new(probe.Phases))
+	_, err = dial.Handshake(ctx, client, config, "shop", new(probe.Timings))
 	if got := dial.Result(err); got.Reason != probe.ReasonStopped || got.Outcome != probe.Unknown {
 		t.Errorf("got %+v", got)
 	}

@@ -22,11 +22,11 @@ func Probe(ctx context.Context, h probe.Stepper, t probe.Target) (r probe.Result
 }
 
 // Told returns what two results of attempts that found the same have in common:
-// not how long the phases took, but which there were, and not this side's port.
+// not how long each timing is, but which there are, and not this side's port.
 func Told(r probe.Result) probe.Result {
-	for _, phase := range []*time.Duration{&r.Phases.Resolve, &r.Phases.Connect, &r.Phases.TLS, &r.Phases.FirstByte} {
-		if *phase > 0 {
-			*phase = 1
+	for _, timing := range []*time.Duration{&r.Timings.Resolve, &r.Timings.Connect, &r.Timings.TLS, &r.Timings.FirstByte} {
+		if *timing > 0 {
+			*timing = 1
 		}
 	}
 	r.Detail = ownPort.ReplaceAllString(r.Detail, ":port->")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -45,7 +46,7 @@ func (l *loader) kind(b *tree.Block) (probe.Kind, bool) {
 		return kind, true
 	}
 	r := report{at: b.LabelRange(0), body: &b.Body, summary: fmt.Sprintf("unknown kind of probe %q", b.Label(0)), hint: "it must be startup, readiness or liveness"}
-	if near := tree.Nearest(b.Label(0), []string{"startup", "readiness", "liveness"}); near != "" {
+	if near := suggest.Nearest(b.Label(0), []string{"startup", "readiness", "liveness"}); near != "" {
 		r.hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	l.add(r)

@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
 )
 
 // hidden stands for what a library says about a value that must not be shown:
@@ -89,7 +90,7 @@ func unknownName(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 			return r
 		}
 	}
-	switch near := tree.Nearest(name, rootNames(ctx)); {
+	switch near := suggest.Nearest(name, rootNames(ctx)); {
 	case name == "each":
 		r.hint = "each is known in a target with for_each only"
 	case near != "":
@@ -135,10 +136,10 @@ func attributeReport(before hcl.Traversal, name string, parent cty.Value, secret
 	for n := range attributeNames(parent) {
 		names = append(names, n)
 	}
-	if near := tree.Nearest(name, names); near != "" {
+	if near := suggest.Nearest(name, names); near != "" {
 		r.hint = fmt.Sprintf("did you mean %s.%s?", traversalText(before), near)
 	} else if len(names) > 0 {
-		r.hint = tree.Known(names)
+		r.hint = suggest.Known(names)
 	} else if before.RootName() == "var" {
 		r.hint = fmt.Sprintf("declare it: variable %q { }", name)
 	}
@@ -158,7 +159,7 @@ func unknownFunction(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 		}
 	}
 	slices.Sort(names)
-	if near := tree.Nearest(name, names); near != "" {
+	if near := suggest.Nearest(name, names); near != "" {
 		r.hint = fmt.Sprintf("did you mean %s()?", near)
 	}
 	return r

@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
 )
 
 // envPrefix begins the names of environment variables that give values.
@@ -48,7 +49,7 @@ func (l *loader) given(declared map[string]*variable) map[string]*givenValue {
 func (l *loader) undeclared(name string, declared map[string]*variable, r report) report {
 	r.summary, r.reference = fmt.Sprintf("there is no variable %q", name), true
 	r.hint = fmt.Sprintf("declare it: variable %q { }", name)
-	if near := tree.Nearest(name, names(declared)); near != "" {
+	if near := suggest.Nearest(name, names(declared)); near != "" {
 		r.hint = fmt.Sprintf("did you mean %s?", near)
 	}
 	return r

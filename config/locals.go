@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
 )
 
 // local is one name in a locals block.
@@ -138,10 +139,10 @@ func (g *localGraph) unknownLocal(n *local, ref reference) {
 	r := report{at: ref.at, body: n.body, summary: "unknown local local." + ref.name, reference: true}
 	if ref.name == "" {
 		r.summary, r.hint = "local must be followed by a name here", "write local.name"
-	} else if near := tree.Nearest(ref.name, names(g.byName)); near != "" {
+	} else if near := suggest.Nearest(ref.name, names(g.byName)); near != "" {
 		r.hint = fmt.Sprintf("did you mean local.%s?", near)
 	} else {
-		r.hint = tree.Known(names(g.byName))
+		r.hint = suggest.Known(names(g.byName))
 	}
 	g.add(r)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -255,9 +256,9 @@ func (l *loader) suggestPort(r *record, path string, at probe.Target) {
 	if _, err := at.Port(given); err == nil {
 		return
 	}
-	if near := tree.Nearest(given, at.PortNames()); near != "" {
+	if near := suggest.Nearest(given, at.PortNames()); near != "" {
 		l.list[last].Hint = fmt.Sprintf("did you mean %q?", near)
-	} else if hint := tree.Known(at.PortNames()); hint != "" {
+	} else if hint := suggest.Known(at.PortNames()); hint != "" {
 		l.list[last].Hint = hint
 	} else {
 		l.list[last].Hint = fmt.Sprintf("name it in the target: ports = { %s = … }", given)

@@ -36,7 +36,7 @@ func newForm(s Schema) *form {
 			continue
 		}
 		f.inside[field.Name] = newForm(*field.Block)
-		f.shape.Blocks = append(f.shape.Blocks, tree.BlockShape{Type: field.Name, Object: field.Type == Object})
+		f.shape.Blocks = append(f.shape.Blocks, tree.BlockShape{Type: field.Name, Object: field.Type == Object, Inside: f.inside[field.Name].shape.Names()})
 	}
 	return f
 }
@@ -80,14 +80,6 @@ func (l *loader) compile() {
 		Arguments: []string{"type", "default", "description", "sensitive"},
 		Blocks:    []tree.BlockShape{{Type: "validation"}},
 	}
-	s.top = tree.Shape{Blocks: []tree.BlockShape{
-		{Type: "engine"},
-		{Type: "variable", Labels: []string{"name"}, Example: `variable "hosts"`},
-		{Type: "locals"},
-		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`},
-		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.rule.shape.Arguments},
-		{Type: "target", Labels: []string{"name"}, Example: `target "web"`},
-	}}
 	l.shapes = s
 	l.shapeProbes()
 }
@@ -96,6 +88,19 @@ func (l *loader) compile() {
 func (l *loader) shapeProbes() {
 	l.shapes.probe = l.probeShape(l.shapes.rule.shape.Arguments)
 	l.shapes.target = targetShape(l.shapes.probe)
+	l.shapes.top = l.topShape()
+}
+
+func (l *loader) topShape() tree.Shape {
+	s := l.shapes
+	return tree.Shape{Blocks: []tree.BlockShape{
+		{Type: "engine", Inside: s.engine.shape.Names()},
+		{Type: "variable", Labels: []string{"name"}, Example: `variable "hosts"`},
+		{Type: "locals"},
+		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`, Inside: s.plugin.shape.Names()},
+		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.rule.shape.Arguments},
+		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
+	}}
 }
 
 // dynamicBlock stands wherever a block may be made in a loop.
@@ -106,7 +111,11 @@ func dynamicBlock() tree.BlockShape {
 func (l *loader) probeShape(rule []string) tree.Shape {
 	s := tree.Shape{Arguments: rule, Unknown: l.missingPlugin}
 	for _, name := range slices.Sorted(maps.Keys(l.handlers)) {
-		s.Blocks = append(s.Blocks, tree.BlockShape{Type: name})
+		block := tree.BlockShape{Type: name}
+		if form := l.handlers[name].form; form != nil {
+			block.Inside = form.shape.Names()
+		}
+		s.Blocks = append(s.Blocks, block)
 	}
 	s.Blocks = append(s.Blocks, dynamicBlock())
 	return s
@@ -114,7 +123,7 @@ func (l *loader) probeShape(rule []string) tree.Shape {
 
 // missingPlugin says what to do about a handler block that nothing has added.
 func (l *loader) missingPlugin(name string) string {
-	hint := fmt.Sprintf("no plugin is called %.80q; add plugin %.80q { source = %.80q }", name, name, name+".wasm")
+	hint := fmt.Sprintf("no handler is called %.80q; to load it as a plugin, add plugin %.80q { source = %.80q }", name, name, name+".wasm")
 	if known := names(l.handlers); len(known) > 0 {
 		hint += "\nhandlers here: " + strings.Join(known, ", ")
 	}
@@ -122,17 +131,13 @@ func (l *loader) missingPlugin(name string) string {
 }
 
 func targetShape(probeShape tree.Shape) tree.Shape {
-	inside := slices.Clone(probeShape.Arguments)
-	for _, b := range probeShape.Blocks {
-		inside = append(inside, b.Type)
-	}
 	return tree.Shape{
 		Arguments: []string{"for_each", "address", "ports", "termination_grace_period", "restart_policy"},
 		Blocks: []tree.BlockShape{
 			{Type: "process"},
 			{Type: "restart"},
 			{Type: "back_off"},
-			{Type: "probe", Labels: []string{"kind", "name"}, Optional: 1, Example: `probe "` + probe.Readiness.String() + `"`, Inside: inside},
+			{Type: "probe", Labels: []string{"kind", "name"}, Optional: 1, Example: `probe "` + probe.Readiness.String() + `"`, Inside: probeShape.Names()},
 			dynamicBlock(),
 		},
 	}

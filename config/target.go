@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -222,7 +223,7 @@ func (l *loader) policy(b *tree.Block, c tree.Content, t *Target) {
 	}
 	if err := t.RestartPolicy.UnmarshalText([]byte(s)); err != nil {
 		r := report{at: arg.Expr.Range(), body: &b.Body, summary: "restart_policy " + err.Error()}
-		if near := tree.Nearest(s, []string{"always", "on_failure", "never"}); near != "" {
+		if near := suggest.Nearest(s, []string{"always", "on_failure", "never"}); near != "" {
 			r.hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		if secret {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/function"
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
 )
 
 // variable is one variable block.
@@ -101,7 +102,7 @@ func (l *loader) variableType(v *variable) {
 	r := report{at: a.Expr.Range(), body: &v.block.Body, summary: "the type is not valid", hint: lower(diags[0].Detail)}
 	if word := hcl.ExprAsKeyword(a.Expr); word != "" {
 		r.summary, r.hint = fmt.Sprintf("%q is not a type", word), "write string, number, bool, list(string), set(string), map(string), object({ … }) or any"
-		if near := tree.Nearest(word, []string{"string", "number", "bool", "list", "set", "map", "object", "tuple", "any"}); near != "" {
+		if near := suggest.Nearest(word, []string{"string", "number", "bool", "list", "set", "map", "object", "tuple", "any"}); near != "" {
 			r.hint = fmt.Sprintf("did you mean %s?", near)
 		}
 	} else if diags[0].Subject != nil {

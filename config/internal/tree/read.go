@@ -127,7 +127,7 @@ func (r *reader) add(b *Block) {
 }
 
 func (r *reader) unknownArgument(a Argument) {
-	r.problem(a.Range, fmt.Sprintf("unknown argument %q", a.Name), r.suggest(a.Name, true))
+	r.problem(a.Range, fmt.Sprintf("unknown argument %q", a.Name), r.shape.hint(a.Name, true))
 }
 
 func (r *reader) unknownBlock(name string, at hcl.Range) {
@@ -135,30 +135,7 @@ func (r *reader) unknownBlock(name string, at hcl.Range) {
 		r.problem(at, fmt.Sprintf("%q is an argument, not a block", name), fmt.Sprintf("write %s = …, with an equals sign", name))
 		return
 	}
-	r.problem(at, fmt.Sprintf("unknown block %q", name), r.suggest(name, false))
-}
-
-// suggest names what an unknown argument or block may be meant to be: one of
-// its own sort first, then one of the other.
-func (r *reader) suggest(name string, argument bool) string {
-	var blocks []string
-	for _, b := range r.shape.Blocks {
-		blocks = append(blocks, b.Type)
-	}
-	first, second := blocks, r.shape.Arguments
-	if argument {
-		first, second = second, first
-	}
-	if s := Nearest(name, first); s != "" {
-		return fmt.Sprintf("did you mean %q?", s)
-	}
-	if s := Nearest(name, second); s != "" {
-		return fmt.Sprintf("did you mean %q?", s)
-	}
-	if !argument && r.shape.Unknown != nil {
-		return r.shape.Unknown(name)
-	}
-	return known(first, second)
+	r.problem(at, fmt.Sprintf("unknown block %q", name), r.shape.hint(name, false))
 }
 
 func (r *reader) problem(at hcl.Range, summary, hint string) {

@@ -8,6 +8,7 @@ package tree
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -62,7 +63,7 @@ type BlockShape struct {
 	Labels   []string // what each label means: "name"
 	Optional int      // how many of the last labels may be left out
 	Example  string   // a header as it should be written: `target "web"`
-	Inside   []string // arguments and blocks in it; needed where labels are optional
+	Inside   []string // names of the arguments and blocks in it, for hints; required where labels are optional
 	Object   bool     // it is written as an argument with an object: `name = { … }`
 }
 
@@ -180,6 +181,15 @@ func (c Content) For(b *Body) Content {
 	return Content{Arguments: c.Arguments, Blocks: blocks}
 }
 
+// Names returns the names of all arguments and blocks.
+func (s Shape) Names() []string {
+	names := slices.Clone(s.Arguments)
+	for _, b := range s.Blocks {
+		names = append(names, b.Type)
+	}
+	return names
+}
+
 func (s Shape) block(name string) (BlockShape, bool) {
 	for _, b := range s.Blocks {
 		if b.Type == name {
@@ -200,22 +210,16 @@ func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element s
 
 // Makes says whether a dynamic block can make blocks of a type.
 func (s Shape) Makes(typ string, at hcl.Range) (Problem, bool) {
-	var names []string
+	blocks := Shape{Unknown: s.Unknown}
 	for _, b := range s.Blocks {
 		if b.Type == typ && !b.Object && typ != "dynamic" {
 			return Problem{}, true
 		}
-		if b.Type != "dynamic" {
-			names = append(names, b.Type)
+		if b.Type != "dynamic" && !b.Object {
+			blocks.Blocks = append(blocks.Blocks, b)
 		}
 	}
-	p := Problem{Range: at, Summary: fmt.Sprintf("unknown block %q", typ), Hint: Known(names)}
-	if near := Nearest(typ, names); near != "" {
-		p.Hint = fmt.Sprintf("did you mean %q?", near)
-	} else if s.Unknown != nil {
-		p.Hint = s.Unknown(typ)
-	}
-	return p, false
+	return Problem{Range: at, Summary: fmt.Sprintf("unknown block %q", typ), Hint: blocks.hint(typ, false)}, false
 }
 
 // Labelled says whether a block has the labels it needs.

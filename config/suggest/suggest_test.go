@@ -1,0 +1,51 @@
+package suggest
+
+import "testing"
+
+func TestTheNearestNameIsSuggested(t *testing.T) {
+	known := []string{"period", "timeout", "initial_delay", "tls", "command"}
+	for wrong, want := range map[string]string{
+		"perod":         "period",
+		"timeot":        "timeout",
+		"initial-delay": "initial_delay",
+		"InitialDelay":  "initial_delay",
+		"TLS":           "tls",
+		"tsl":           "tls", // transposed letters
+		"tlsl":          "tls",
+		"slt":           "",
+		"tl":            "tls",
+		"x":             "",
+		"":              "",
+		"something":     "",
+		"period":        "", // it is correct
+	} {
+		if got := Nearest(wrong, known); got != want {
+			t.Errorf("Nearest(%q) is %q, not %q", wrong, got, want)
+		}
+	}
+}
+
+func TestAHintIsOneNameOrAListOfFew(t *testing.T) {
+	for wrong, want := range map[string]string{"timeot": `did you mean "timeout"?`, "x": "known here: period, timeout"} {
+		if got := Hint(wrong, []string{"timeout", "period"}); got != want {
+			t.Errorf("Hint(%q) is %q, not %q", wrong, got, want)
+		}
+	}
+	if got := Known(make([]string, maxListed+1)); got != "" {
+		t.Errorf("many names are listed as %q", got)
+	}
+}
+
+func TestKubernetesFieldsAreAnsweredWithOurs(t *testing.T) {
+	known := []string{"period", "http"}
+	for name, want := range map[string]string{
+		"httpGet":        `did you mean "http"? Kubernetes' httpGet is written http { … } here`,
+		"period_seconds": `did you mean "period"? Kubernetes' periodSeconds is written period = "10s" here`,
+		"httpHeaders":    `Kubernetes' httpHeaders is written headers = { Host = "example.com" } here, in an http block`,
+		"redis":          "",
+	} {
+		if got := FromKubernetes(name, known); got != want {
+			t.Errorf("FromKubernetes(%q) is %q, not %q", name, got, want)
+		}
+	}
+}

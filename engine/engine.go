@@ -8,7 +8,7 @@
 //
 // A probe that waits costs memory, never a goroutine, a ticker or a timer: one
 // heap says what is due. Attempts run on a bounded number of goroutines or, where
-// the handler is a probe.Stepper, on the one that starts them all.
+// the handler is a nonblock.Stepper, on the one that starts them all.
 //
 // The life of a probe runs through this package's files in this order: apply.go
 // and report.go (what should be probed, and whether it can be), loop.go and
@@ -24,14 +24,14 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/timeline"
-	"github.com/sonde-probe/sonde/internal/poll"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Config is how to make an Engine. The zero Config is usable.
 type Config struct {
 	// Concurrency bounds the attempts under way at once that need a goroutine.
-	// Those of a probe.Stepper, which need a descriptor only, may be 16 times as
+	// Those of a nonblock.Stepper, which need a descriptor only, may be 16 times as
 	// many. What is due beyond it waits in order; the attempts of targets that let
 	// them time out leave a quarter of it to the others. Default 1024.
 	Concurrency int
@@ -76,9 +76,9 @@ type Engine struct {
 	stopped  []*flight // of the loop, to be ended by it
 	spare    []*flight // of the loop, to be used again
 	pace     pace
-	asleep   int64     // the loop sleeps until then; 0 while it is awake
-	polling  *poll.Set // what it sleeps on; nil: on wake
-	began    int64     // when Run began; 0 before
+	asleep   int64         // the loop sleeps until then; 0 while it is awake
+	polling  *nonblock.Set // what it sleeps on; nil: on wake
+	began    int64         // when Run began; 0 before
 	run      context.Context
 	counters counters
 	subs     map[*Subscription]struct{}

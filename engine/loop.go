@@ -34,7 +34,7 @@ func (e *Engine) begin(ctx context.Context) error {
 }
 
 // loop is the goroutine that starts what is due. It makes the attempts of
-// probe.Steppers itself, and gives the others to goroutines of their own.
+// nonblock.Steppers itself, and gives the others to goroutines of their own.
 type loop struct {
 	*Engine
 	workers sync.WaitGroup
@@ -49,7 +49,7 @@ const (
 
 	// ahead is how much earlier than due an attempt may begin, so that those
 	// which are due close together begin together: waking up costs as much as such
-	// an attempt. It is for attempts of probe.Steppers at their turns. Beside
+	// an attempt. It is for attempts of nonblock.Steppers at their turns. Beside
 	// HAProxy's checks at 2,000 a second 5 ms came to 1.13 of their CPU, 10 ms to
 	// 1.05 and 20 ms to 0.95.
 	ahead = int64(20 * time.Millisecond)

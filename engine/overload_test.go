@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -95,7 +96,7 @@ func TestTargetsThatHangLeaveRoomForTheOthers(t *testing.T) {
 // blocking is a handler that never can make an attempt in steps.
 type blocking struct{ *script }
 
-func (blocking) Step(*probe.Attempt) probe.Progress { return probe.StepBlock }
+func (blocking) Step(*nonblock.Attempt) nonblock.Progress { return nonblock.StepBlock }
 
 // unable is a handler that learns nothing, and takes its time.
 type unable struct{ *script }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -161,7 +162,7 @@ func (e *Engine) sheds(s *slot, late int64) bool {
 
 // newFlight returns a flight that the loop makes, or, without a stepper, that a
 // goroutine makes.
-func (e *Engine) newFlight(stepper probe.Stepper) *flight {
+func (e *Engine) newFlight(stepper nonblock.Stepper) *flight {
 	n := len(e.spare)
 	if stepper == nil || n == 0 {
 		return &flight{stepper: stepper}

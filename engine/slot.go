@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -72,7 +73,7 @@ type flight struct {
 	lane     lane
 
 	// The loop makes it, where the handler can be driven so.
-	stepper probe.Stepper
+	stepper nonblock.Stepper
 	stepping
 	stopped bool // nobody wants it any more; guarded by Engine.mu
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"reflect"
 
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -15,8 +16,8 @@ type spec struct {
 	handler     probe.Handler // makes the attempts: configured, or for one probe what its ForProbe returned
 	handlerName string
 	revision    string
-	target      probe.Target  // without Name and Address, which are the slot's
-	stepper     probe.Stepper // the handler, or nil if it needs a goroutine
+	target      probe.Target     // without Name and Address, which are the slot's
+	stepper     nonblock.Stepper // the handler, or nil if it needs a goroutine
 
 	ready <-chan struct{} // closed when the handler can make attempts; nil: it always can
 
@@ -107,7 +108,7 @@ func (s specs) of(p *probe.Probe) *spec {
 // use makes h the handler that makes the attempts.
 func (sp *spec) use(h probe.Handler) {
 	sp.handler = h
-	sp.stepper, _ = h.(probe.Stepper)
+	sp.stepper, _ = h.(nonblock.Stepper)
 	if h, ok := h.(probe.PreparingHandler); ok {
 		sp.ready = h.Ready()
 	}

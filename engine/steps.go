@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/timeline"
-	"github.com/sonde-probe/sonde/internal/poll"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// steps makes the attempts of probe.Steppers. Only the loop's goroutine uses it.
+// steps makes the attempts of nonblock.Steppers. Only the loop's goroutine uses it.
 type steps struct {
 	clock     *clock
-	set       *poll.Set         // nil until the first attempt waits
+	set       *nonblock.Set     // nil until the first attempt waits
 	broken    bool              // there can be no set
 	flights   []*flight         // that wait, by key; nil for a free key
 	free      []uint32          // keys
@@ -21,12 +21,12 @@ type steps struct {
 	deadlines timeline.Timeline // by key
 	over      []*flight         // have ended, and are to be landed
 	blocking  []*flight         // cannot be made in steps
-	spares    probe.Spares      // sockets that attempts have left
+	spares    nonblock.Spares   // sockets that attempts have left
 }
 
 // stepping is the part of a flight that the loop makes itself.
 type stepping struct {
-	attempt  probe.Attempt
+	attempt  nonblock.Attempt
 	start    int64 // of the whole attempt
 	deadline int64 // of this try
 	key      uint32
@@ -45,25 +45,25 @@ func (s *steps) begin(f *flight) {
 func (s *steps) try(f *flight, now int64) {
 	f.tries++
 	f.deadline = now + int64(f.probe.Rule.Timeout)
-	f.attempt = probe.Attempt{Target: f.probe.Target, Buffer: f.attempt.Buffer, Spares: &s.spares}
-	s.step(f, probe.StepBegin)
+	f.attempt = nonblock.Attempt{Target: f.probe.Target, Buffer: f.attempt.Buffer, Spares: &s.spares}
+	s.step(f, nonblock.StepBegin)
 }
 
 // step lets a handler go on.
-func (s *steps) step(f *flight, ev probe.Event) {
+func (s *steps) step(f *flight, ev nonblock.Event) {
 	progress := f.call(ev)
-	if progress == probe.StepWait && ev <= probe.StepReady && s.watch(f) {
+	if progress == nonblock.StepWait && ev <= nonblock.StepReady && s.watch(f) {
 		return
 	}
-	if progress == probe.StepWait { // it cannot be waited for, or should have ended
-		f.call(probe.StepStop)
-		progress = probe.StepBlock
+	if progress == nonblock.StepWait { // it cannot be waited for, or should have ended
+		f.call(nonblock.StepStop)
+		progress = nonblock.StepBlock
 	}
 	s.forget(f)
 	switch {
-	case ev == probe.StepStop:
+	case ev == nonblock.StepStop:
 		s.over = append(s.over, f)
-	case progress == probe.StepBlock && ev != probe.StepLate:
+	case progress == nonblock.StepBlock && ev != nonblock.StepLate:
 		s.blocking = append(s.blocking, f)
 	default:
 		s.end(f)
@@ -71,12 +71,12 @@ func (s *steps) step(f *flight, ev probe.Event) {
 }
 
 // call calls the handler.
-func (f *flight) call(ev probe.Event) (progress probe.Progress) {
+func (f *flight) call(ev nonblock.Event) (progress nonblock.Progress) {
 	defer func() {
 		if r := recover(); r != nil {
 			f.panics++
 			f.attempt.Result = probe.Broken(probe.ReasonPanic, "handler panicked: %v\n%s", r, debug.Stack())
-			progress = probe.StepDone
+			progress = nonblock.StepDone
 		}
 	}()
 	f.attempt.Event = ev
@@ -99,7 +99,7 @@ func (s *steps) watch(f *flight) bool {
 }
 
 func (s *steps) open() bool {
-	set, err := poll.New()
+	set, err := nonblock.NewSet()
 	s.broken = err != nil
 	if !s.broken {
 		s.set = set
@@ -155,7 +155,7 @@ func (s *steps) end(f *flight) {
 // stop ends an attempt that nobody wants any more, if it waits.
 func (s *steps) stop(f *flight) {
 	if f.waits {
-		s.step(f, probe.StepStop)
+		s.step(f, nonblock.StepStop)
 	}
 }
 
@@ -174,7 +174,7 @@ func (s *steps) await(until int64) {
 
 func (s *steps) ready(key uint32) {
 	if f := s.flights[key]; f != nil {
-		s.step(f, probe.StepReady)
+		s.step(f, nonblock.StepReady)
 	}
 }
 
@@ -185,7 +185,7 @@ func (s *steps) expire(now int64) {
 		if !ok || due > now {
 			return
 		}
-		s.step(s.flights[key], probe.StepLate)
+		s.step(s.flights[key], nonblock.StepLate)
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *steps) giveUp() {
 	s.broken = true
 	for _, f := range s.flights {
 		if f != nil {
-			f.call(probe.StepStop)
+			f.call(nonblock.StepStop)
 			s.forget(f)
 			s.blocking = append(s.blocking, f)
 		}
@@ -209,7 +209,7 @@ func (s *steps) close() {
 		}
 	}
 	for fd, ok := s.spares.Take(); ok; fd, ok = s.spares.Take() {
-		_ = poll.CloseDescriptor(fd) // likewise
+		_ = nonblock.CloseDescriptor(fd) // likewise
 	}
 	if s.set != nil {
 		_ = s.set.Close() // the descriptors are gone in any case

@@ -11,18 +11,19 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // stepper is a handler whose attempts wait for somebody to write into a pipe.
 type stepper struct {
 	t       *testing.T
-	instant bool             // there is no waiting
-	blocks  bool             // it asks for a goroutine
-	panics  bool             // it panics when it is ready
-	answer  probe.Result     // of a step, and of Probe
-	writers chan int         // the writing ends, as attempts begin to wait
-	events  chan probe.Event // as they come
+	instant bool                // there is no waiting
+	blocks  bool                // it asks for a goroutine
+	panics  bool                // it panics when it is ready
+	answer  probe.Result        // of a step, and of Probe
+	writers chan int            // the writing ends, as attempts begin to wait
+	events  chan nonblock.Event // as they come
 
 	gate  chan struct{} // nil: Probe does not wait for it
 	under chan int      // how many Probes there are, with each that comes
@@ -35,7 +36,7 @@ type stepper struct {
 func newStepper(t *testing.T, answer probe.Outcome) *stepper {
 	s := &stepper{
 		t: t, answer: probe.Result{Outcome: answer},
-		writers: make(chan int, 1000), events: make(chan probe.Event, 1000), open: map[int]bool{},
+		writers: make(chan int, 1000), events: make(chan nonblock.Event, 1000), open: map[int]bool{},
 	}
 	t.Cleanup(s.check)
 	return s
@@ -62,30 +63,30 @@ func (s *stepper) Probe(context.Context, probe.Target) probe.Result {
 	return s.answer
 }
 
-func (s *stepper) Step(a *probe.Attempt) probe.Progress {
+func (s *stepper) Step(a *nonblock.Attempt) nonblock.Progress {
 	s.events <- a.Event
 	switch {
-	case a.Event == probe.StepBegin && s.instant:
+	case a.Event == nonblock.StepBegin && s.instant:
 		a.Result = s.answer
-		return probe.StepDone
-	case a.Event == probe.StepBegin:
+		return nonblock.StepDone
+	case a.Event == nonblock.StepBegin:
 		return s.wait(a)
 	}
 	s.close(a.FD)
 	switch {
-	case a.Event == probe.StepLate:
+	case a.Event == nonblock.StepLate:
 		a.Result = probe.Fail("pipe.timeout", "nobody wrote")
 	case s.blocks:
-		return probe.StepBlock
+		return nonblock.StepBlock
 	case s.panics:
 		panic("the pipe has burst")
 	default:
 		a.Result = s.answer
 	}
-	return probe.StepDone
+	return nonblock.StepDone
 }
 
-func (s *stepper) wait(a *probe.Attempt) probe.Progress {
+func (s *stepper) wait(a *nonblock.Attempt) nonblock.Progress {
 	var ends [2]int
 	if err := syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err != nil {
 		s.t.Error(err)
@@ -95,7 +96,7 @@ func (s *stepper) wait(a *probe.Attempt) probe.Progress {
 	s.open[a.FD] = true
 	s.mu.Unlock()
 	s.writers <- ends[1]
-	return probe.StepWait
+	return nonblock.StepWait
 }
 
 func (s *stepper) close(fd int) {
@@ -191,7 +192,7 @@ func TestAnAttemptInStepsCanEndAtOnce(t *testing.T) {
 	e := step(t, h, rule)
 	e.becomes(probe.Passing)
 	for range 10 {
-		if ev := <-h.events; ev != probe.StepBegin {
+		if ev := <-h.events; ev != nonblock.StepBegin {
 			t.Errorf("got event %d", ev)
 		}
 	}
@@ -248,7 +249,7 @@ func TestARemovedProbesAttemptIsStopped(t *testing.T) {
 	if _, err := e.Apply(probe.Set{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []probe.Event{probe.StepBegin, probe.StepStop} {
+	for _, want := range []nonblock.Event{nonblock.StepBegin, nonblock.StepStop} {
 		if got := <-h.events; got != want {
 			t.Errorf("got event %d, want %d", got, want)
 		}
@@ -334,7 +335,7 @@ type leaver chan int
 
 func (leaver) Probe(context.Context, probe.Target) probe.Result { return probe.Result{} }
 
-func (l leaver) Step(a *probe.Attempt) probe.Progress {
+func (l leaver) Step(a *nonblock.Attempt) nonblock.Progress {
 	fd, ok := a.Spares.Take()
 	if !ok {
 		var ends [2]int
@@ -349,7 +350,7 @@ func (l leaver) Step(a *probe.Attempt) probe.Progress {
 	}
 	l <- fd
 	a.Result = probe.Succeed("")
-	return probe.StepDone
+	return nonblock.StepDone
 }
 
 func TestWhatAnAttemptLeavesIsForTheNextOneAndIsClosedInTheEnd(t *testing.T) {

@@ -44,7 +44,7 @@ func TestTheCheckerFindsWhatIsForbidden(t *testing.T) {
 		{"another house on the same floor", at("adapter/restart/process", "~adapter/prom"), "not lower"},
 		{"up the steps of a house", at("adapter/restart", "~adapter/restart/process"), "not lower"},
 		{"a neighbour on the same step", at("config/internal/tree", "~config/internal/function"), "not lower"},
-		{"engine knows builtin", at("engine", "~builtin/internal/dial"), "must not know"},
+		{"engine knows builtin", at("engine", "~builtin/exec"), "must not know"},
 		{"builtin knows engine", at("builtin/tcp", "~engine/verdict"), "must not know"},
 		{"an adapter knows config", at("adapter/kube", "~config"), "must not know"},
 		{"config knows a handler", at("config", "~builtin/http"), "must not know"},

@@ -6,15 +6,15 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/sonde-probe/sonde/internal/poll"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 )
 
 // lookout wakes the probes whose held connections end between two attempts. One
 // goroutine waits for all connections of a plugin, and reads nothing from them. Where
-// there is no poll.Set the next attempt finds out.
+// there is no nonblock.Set the next attempt finds out.
 type lookout struct {
 	mu      sync.Mutex
-	set     *poll.Set     // nil before the first connection is held
+	set     *nonblock.Set // nil before the first connection is held
 	done    chan struct{} // closed when the goroutine has ended
 	closed  bool          // nothing more is watched
 	last    uint32        // the key that was given last
@@ -92,7 +92,7 @@ func (l *lookout) open() bool {
 	if l.closed || l.set != nil {
 		return !l.closed
 	}
-	set, err := poll.New()
+	set, err := nonblock.NewSet()
 	if err != nil {
 		l.closed = true
 		return false

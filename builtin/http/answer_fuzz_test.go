@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/builtin/internal/dial"
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -67,12 +68,12 @@ func FuzzAnswersAreToldAsNetHTTPTellsThem(f *testing.F) {
 		bare := p.method == http.MethodHead
 		want := model(p, response)
 		got, progress := p.decide(tell(bytes.Clone(response), true, bare), true)
-		if progress == probe.StepWait || progress == probe.StepDone && got != want {
+		if progress == nonblock.StepWait || progress == nonblock.StepDone && got != want {
 			t.Fatalf("told %d %+v, by net/http %+v", progress, got, want)
 		}
 		for n := 0; n < len(response); n += 1 + len(response)/256 {
 			got, progress := p.decide(tell(bytes.Clone(response[:n]), false, bare), false)
-			if progress == probe.StepDone && got != want {
+			if progress == nonblock.StepDone && got != want {
 				t.Fatalf("after %d bytes told %+v, by net/http %+v", n, got, want)
 			}
 		}

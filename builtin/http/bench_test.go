@@ -7,7 +7,7 @@ import (
 	"time"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
-	"github.com/sonde-probe/sonde/builtin/internal/dial/dialtest"
+	"github.com/sonde-probe/sonde/internal/dial/dialtest"
 	"github.com/sonde-probe/sonde/probe"
 )
 

@@ -5,11 +5,12 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/sonde-probe/sonde/builtin/internal/dial"
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-var _ probe.Stepper = (*Handler)(nil)
+var _ nonblock.Stepper = (*Handler)(nil)
 
 const (
 	// maxAnswer bounds what is read of a response in steps, in bytes: the body as
@@ -23,90 +24,90 @@ const (
 
 // Step makes an attempt without a goroutine, on Linux, where that takes no more
 // than one connection to an IP address, one short request and its plain answer.
-func (h *Handler) Step(a *probe.Attempt) probe.Progress {
+func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress {
 	switch a.Event {
-	case probe.StepBegin:
+	case nonblock.StepBegin:
 		return h.begin(a)
-	case probe.StepLate:
+	case nonblock.StepLate:
 		return h.wire.dialer.Done(a, h.late(a))
-	case probe.StepStop:
+	case nonblock.StepStop:
 		return h.wire.dialer.Done(a, dial.Result(dial.Stopped()))
 	}
 	return h.advance(a)
 }
 
-func (h *Handler) begin(a *probe.Attempt) probe.Progress {
+func (h *Handler) begin(a *nonblock.Attempt) nonblock.Progress {
 	a.FD = -1
 	if h.script == nil {
-		return probe.StepBlock
+		return nonblock.StepBlock
 	}
 	host, at, ok := h.wire.dialer.Spot(&a.Target)
 	if !ok || h.odd.Has(at) {
-		return probe.StepBlock
+		return nonblock.StepBlock
 	}
 	a.Buffer = h.script.appendTo(a.Buffer[:0], host, at.Port())
 	switch turn, fault := h.wire.dialer.Begin(a, at); turn {
 	case dial.Broken:
 		return h.wire.dialer.Done(a, h.wire.dialer.Fault(a, fault))
 	case dial.Odd:
-		return probe.StepBlock
+		return nonblock.StepBlock
 	}
 	return h.advance(a)
 }
 
 // advance takes an attempt as far as it goes without waiting.
-func (h *Handler) advance(a *probe.Attempt) probe.Progress {
+func (h *Handler) advance(a *nonblock.Attempt) nonblock.Progress {
 	for {
 		switch turn, fault := h.wire.dialer.Advance(a, a.Buffer, maxAnswer); turn {
 		case dial.Waits:
-			return probe.StepWait
+			return nonblock.StepWait
 		case dial.Broken:
 			return h.broken(a, fault)
 		case dial.Odd:
 			return h.leave(a)
 		case dial.Heard, dial.Ended:
-			if progress := h.hear(a, turn == dial.Ended); progress != probe.StepWait {
+			if progress := h.hear(a, turn == dial.Ended); progress != nonblock.StepWait {
 				return progress
 			}
 		}
 	}
 }
 
-// hear judges an answer as far as it has come, or returns probe.StepWait when that
+// hear judges an answer as far as it has come, or returns nonblock.StepWait when that
 // takes more of it.
-func (h *Handler) hear(a *probe.Attempt, ended bool) probe.Progress {
+func (h *Handler) hear(a *nonblock.Attempt, ended bool) nonblock.Progress {
 	switch result, progress := h.plan.decide(h.tell(a, ended), ended); progress {
-	case probe.StepDone:
+	case nonblock.StepDone:
 		return h.wire.dialer.Finish(a, result)
-	case probe.StepBlock:
+	case nonblock.StepBlock:
 		return h.leave(a)
 	}
-	return probe.StepWait
+	return nonblock.StepWait
 }
 
 // decide says what an answer means, and what has to happen next.
-func (p *plan) decide(got answer, ended bool) (probe.Result, probe.Progress) {
+func (p *plan) decide(got answer, ended bool) (probe.Result, nonblock.Progress) {
 	switch {
 	case got.odd, isRedirect(got.status), p.regex != nil && len(got.body) > maxSlow:
-		return probe.Result{}, probe.StepBlock
+		return probe.Result{}, nonblock.StepBlock
 	case got.status != 0 && !p.looks(got.status):
-		return p.unaccepted(describeStatus(got.status)), probe.StepDone
+		return p.unaccepted(describeStatus(got.status)), nonblock.StepDone
 	case got.whole:
-		return p.weigh(got.status, describeStatus(got.status), got.body), probe.StepDone
+		return p.weigh(got.status, describeStatus(got.status), got.body), nonblock.StepDone
 	case !ended:
-		return probe.Result{}, probe.StepWait
+		return probe.Result{}, nonblock.StepWait
 	case got.status == 0:
-		return dial.Result(dial.Broke(context.Background(), io.EOF)), probe.StepDone
+		return dial.Result(dial.Broke(context.Background(), io.EOF)), nonblock.StepDone
 	}
-	return p.brokenBody(context.Background(), got.status, io.EOF), probe.StepDone
+	return p.brokenBody(context.Background(), got.status, io.EOF), nonblock.StepDone
 }
 
-func (h *Handler) tell(a *probe.Attempt, ended bool) answer {
+func (h *Handler) tell(a *nonblock.Attempt, ended bool) answer {
 	return tell(a.Buffer, ended, h.plan.method == http.MethodHead)
 }
 
 // broken ends an attempt whose connection could not be made, or broke.
-func (h *Handler) broken(a *probe.Attempt, fault dial.Fault) probe.Progress {
+func (h *Handler) broken(a *nonblock.Attempt, fault dial.Fault) nonblock.Progress {
 	if dial.Dialling(a) {
 		return h.wire.dialer.Done(a, h.wire.dialer.Fault(a, fault))
 	}
@@ -121,7 +122,7 @@ func (h *Handler) broken(a *probe.Attempt, fault dial.Fault) probe.Progress {
 }
 
 // leave gives an attempt, and for a while those at the same place, up to Probe.
-func (h *Handler) leave(a *probe.Attempt) probe.Progress {
+func (h *Handler) leave(a *nonblock.Attempt) nonblock.Progress {
 	if _, at, ok := h.wire.dialer.Spot(&a.Target); ok {
 		h.odd.Add(at)
 	}
@@ -129,7 +130,7 @@ func (h *Handler) leave(a *probe.Attempt) probe.Progress {
 }
 
 // late is the result of an attempt whose time is over.
-func (h *Handler) late(a *probe.Attempt) probe.Result {
+func (h *Handler) late(a *nonblock.Attempt) probe.Result {
 	if dial.Dialling(a) {
 		return h.wire.dialer.Late(a)
 	}

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
-	"github.com/sonde-probe/sonde/builtin/internal/steptest"
-	"github.com/sonde-probe/sonde/internal/poll"
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/internal/nonblock/nonblocktest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -27,7 +27,7 @@ func TestConnectionsThatAreNotMadeAreToldInSteps(t *testing.T) {
 	}
 	nobody := targetOf(listener.Addr())
 	listener.Close()
-	full := targetOf(net.TCPAddrFromAddrPort(steptest.FullListener(t, "127.0.0.1")))
+	full := targetOf(net.TCPAddrFromAddrPort(nonblocktest.FullListener(t, "127.0.0.1")))
 	tests := map[string]struct {
 		config  httpprobe.Config
 		target  probe.Target
@@ -59,7 +59,7 @@ func sameBothWays(t *testing.T, c httpprobe.Config, target probe.Target, timeout
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		want = h.Probe(ctx, target)
 		cancel()
-		if got, want = steptest.Told(got), steptest.Told(want); got == want || timeout == plenty {
+		if got, want = nonblocktest.Told(got), nonblocktest.Told(want); got == want || timeout == plenty {
 			break
 		}
 	}
@@ -69,10 +69,10 @@ func sameBothWays(t *testing.T, c httpprobe.Config, target probe.Target, timeout
 }
 
 // inTime makes an attempt in steps.
-func inTime(t *testing.T, timeout time.Duration, h probe.Stepper, target probe.Target) (r probe.Result, stepped bool) {
+func inTime(t *testing.T, timeout time.Duration, h nonblock.Stepper, target probe.Target) (r probe.Result, stepped bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	return steptest.Probe(ctx, h, target)
+	return nonblocktest.Probe(ctx, h, target)
 }
 
 func TestTheRequestIsTheSameBothWays(t *testing.T) {
@@ -159,13 +159,13 @@ func TestWhatStepsCannotTellIsLeftToProbe(t *testing.T) {
 			test.config.Port = "web"
 			target := serveRaw(t, test.serve)
 			h := handler(t, test.config).Handler
-			before := steptest.Descriptors(t)
+			before := nonblocktest.Descriptors(t)
 			got, stepped := inTime(t, 5*short, h, target)
 			if stepped {
 				t.Errorf("it was made in steps, and found %+v", got)
 			}
 			h.Close()
-			steptest.WaitForDescriptors(t, before)
+			nonblocktest.WaitForDescriptors(t, before)
 		})
 	}
 }
@@ -220,47 +220,47 @@ func TestWhereStepsCannotTellIsRemembered(t *testing.T) {
 
 func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 	silent := serveRaw(t, hang)
-	full := targetOf(net.TCPAddrFromAddrPort(steptest.FullListener(t, "127.0.0.1")))
-	before := steptest.Descriptors(t)
+	full := targetOf(net.TCPAddrFromAddrPort(nonblocktest.FullListener(t, "127.0.0.1")))
+	before := nonblocktest.Descriptors(t)
 	for name, test := range map[string]struct {
 		target probe.Target
-		ends   probe.Event // by which event
+		ends   nonblock.Event // by which event
 		reason probe.Reason
 	}{
-		"late to connect":    {full, probe.StepLate, probe.ReasonTCPTimeout},
-		"late to answer":     {silent, probe.StepLate, probe.ReasonHTTPTimeout},
-		"stopped to connect": {full, probe.StepStop, probe.ReasonStopped},
-		"stopped to answer":  {silent, probe.StepStop, probe.ReasonStopped},
+		"late to connect":    {full, nonblock.StepLate, probe.ReasonTCPTimeout},
+		"late to answer":     {silent, nonblock.StepLate, probe.ReasonHTTPTimeout},
+		"stopped to connect": {full, nonblock.StepStop, probe.ReasonStopped},
+		"stopped to answer":  {silent, nonblock.StepStop, probe.ReasonStopped},
 	} {
 		h := handler(t, httpprobe.Config{Port: "web"}).Handler
 		for range 20 {
-			a := probe.Attempt{Target: test.target}
-			if progress := h.Step(&a); progress != probe.StepWait {
+			a := nonblock.Attempt{Target: test.target}
+			if progress := h.Step(&a); progress != nonblock.StepWait {
 				t.Fatalf("%s: the beginning came to %d", name, progress)
 			}
 			a.Event = test.ends
-			if progress := h.Step(&a); progress != probe.StepDone || a.FD != -1 || a.Result.Reason != test.reason {
+			if progress := h.Step(&a); progress != nonblock.StepDone || a.FD != -1 || a.Result.Reason != test.reason {
 				t.Errorf("%s: it came to %d with the descriptor %d and the reason %q", name, progress, a.FD, a.Result.Reason)
 			}
 		}
 	}
-	steptest.WaitForDescriptors(t, before)
+	nonblocktest.WaitForDescriptors(t, before)
 }
 
 func TestASocketIsLeftWhereTheServerHasEndedTheConnection(t *testing.T) {
 	target := serveRaw(t, answer(okHead+"\r\nok")) // its end is the connection's
 	h := handler(t, httpprobe.Config{Port: "web", BodyContains: "ok"}).Handler
-	before := steptest.Descriptors(t)
-	spares, first := new(probe.Spares), 0
+	before := nonblocktest.Descriptors(t)
+	spares, first := new(nonblock.Spares), 0
 	for i := range 100 {
-		wantResult(t, steptest.Step(t, h, target, spares), probe.Success, "")
+		wantResult(t, nonblocktest.Step(t, h, target, spares), probe.Success, "")
 		fd, ok := spares.Take()
 		if first = cmp.Or(first, fd); !ok || fd != first || !spares.Put(fd) {
 			t.Fatalf("attempt %d left the socket %d, %v, the first one left %d", i, fd, ok, first)
 		}
 	}
-	steptest.Close(spares)
-	steptest.WaitForDescriptors(t, before)
+	nonblocktest.Close(spares)
+	nonblocktest.WaitForDescriptors(t, before)
 }
 
 func TestAServerThatHasNotEndedTheConnectionSeesAnOrderlyEnd(t *testing.T) {
@@ -269,8 +269,8 @@ func TestAServerThatHasNotEndedTheConnectionSeesAnOrderlyEnd(t *testing.T) {
 		_, err := conn.Read(make([]byte, 1))
 		ends <- err
 	}))
-	spares := new(probe.Spares)
-	wantResult(t, steptest.Step(t, handler(t, httpprobe.Config{Port: "web"}).Handler, target, spares), probe.Success, "")
+	spares := new(nonblock.Spares)
+	wantResult(t, nonblocktest.Step(t, handler(t, httpprobe.Config{Port: "web"}).Handler, target, spares), probe.Success, "")
 	if err := <-ends; err != io.EOF {
 		t.Errorf("the server saw %v, want an orderly end", err)
 	}
@@ -282,30 +282,30 @@ func TestAServerThatHasNotEndedTheConnectionSeesAnOrderlyEnd(t *testing.T) {
 func BenchmarkStep(b *testing.B) {
 	const text = okHead + "Date: Sat, 21 Nov 2026 08:00:00 GMT\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
 	target := serveRaw(b, answer(text))
-	set, err := poll.New()
+	set, err := nonblock.NewSet()
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer set.Close()
 	h := handler(b, httpprobe.Config{Port: "web"})
-	var a probe.Attempt
-	var spares probe.Spares
-	defer steptest.Close(&spares)
+	var a nonblock.Attempt
+	var spares nonblock.Spares
+	defer nonblocktest.Close(&spares)
 	b.ReportAllocs()
 	for b.Loop() {
-		a = probe.Attempt{Target: target, Buffer: a.Buffer, Spares: &spares}
+		a = nonblock.Attempt{Target: target, Buffer: a.Buffer, Spares: &spares}
 		progress := h.Step(&a)
-		if progress == probe.StepWait {
+		if progress == nonblock.StepWait {
 			if err := set.Add(a.FD, 1); err != nil && !errors.Is(err, syscall.EEXIST) {
 				b.Fatal(err)
 			}
 		}
-		for a.Event = probe.StepReady; progress == probe.StepWait; {
+		for a.Event = nonblock.StepReady; progress == nonblock.StepWait; {
 			if err := set.Wait(-1, func(uint32) { progress = h.Step(&a) }); err != nil {
 				b.Fatal(err)
 			}
 		}
-		if progress != probe.StepDone || a.Result.Outcome != probe.Success {
+		if progress != nonblock.StepDone || a.Result.Outcome != probe.Success {
 			b.Fatal(progress, a.Result)
 		}
 	}

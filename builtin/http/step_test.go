@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
-	"github.com/sonde-probe/sonde/builtin/internal/steptest"
+	"github.com/sonde-probe/sonde/internal/nonblock/nonblocktest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -20,7 +20,7 @@ func (p prober) Probe(ctx context.Context, target probe.Target) probe.Result {
 	if !p.steps {
 		return p.Handler.Probe(ctx, target)
 	}
-	result, _ := steptest.Probe(ctx, p.Handler, target)
+	result, _ := nonblocktest.Probe(ctx, p.Handler, target)
 	return result
 }
 

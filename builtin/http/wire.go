@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sonde-probe/sonde/builtin/internal/dial"
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 )
 

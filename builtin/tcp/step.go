@@ -5,11 +5,12 @@ import (
 	"io"
 	"os"
 
-	"github.com/sonde-probe/sonde/builtin/internal/dial"
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-var _ probe.Stepper = (*Handler)(nil)
+var _ nonblock.Stepper = (*Handler)(nil)
 
 // maxSlow bounds how much of an answer an expression is matched with in a step, in
 // bytes. With most expressions that takes less than 50 µs.
@@ -17,23 +18,23 @@ const maxSlow = 1 << 10
 
 // Step makes an attempt without a goroutine, on Linux, where that takes no more
 // than one connection to an IP address.
-func (h *Handler) Step(a *probe.Attempt) probe.Progress {
+func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress {
 	switch a.Event {
-	case probe.StepBegin:
+	case nonblock.StepBegin:
 		return h.begin(a)
-	case probe.StepLate:
+	case nonblock.StepLate:
 		return h.dialer.Done(a, h.late(a))
-	case probe.StepStop:
+	case nonblock.StepStop:
 		return h.dialer.Done(a, dial.Result(dial.Stopped()))
 	}
 	return h.advance(a)
 }
 
-func (h *Handler) begin(a *probe.Attempt) probe.Progress {
+func (h *Handler) begin(a *nonblock.Attempt) nonblock.Progress {
 	a.FD = -1
 	_, at, ok := h.dialer.Spot(&a.Target)
 	if !ok || h.tls != nil || h.keeper != nil || h.odd.Has(at) {
-		return probe.StepBlock
+		return nonblock.StepBlock
 	}
 	switch turn, fault := h.dialer.Begin(a, at); {
 	case turn == dial.Broken:
@@ -45,12 +46,12 @@ func (h *Handler) begin(a *probe.Attempt) probe.Progress {
 }
 
 // advance takes an attempt as far as it goes without waiting.
-func (h *Handler) advance(a *probe.Attempt) probe.Progress {
+func (h *Handler) advance(a *nonblock.Attempt) nonblock.Progress {
 	for {
 		turn, fault := h.dialer.Advance(a, h.send, probe.MaxDetail)
 		switch {
 		case turn == dial.Waits:
-			return probe.StepWait
+			return nonblock.StepWait
 		case turn == dial.Broken:
 			return h.dialer.Done(a, h.dialer.Fault(a, fault))
 		case turn == dial.Stands && len(h.send) == 0 && h.met == nil:
@@ -70,14 +71,14 @@ func (h *Handler) advance(a *probe.Attempt) probe.Progress {
 }
 
 // leave gives an attempt, and for a while those at the same place, up to Probe.
-func (h *Handler) leave(a *probe.Attempt) probe.Progress {
+func (h *Handler) leave(a *nonblock.Attempt) nonblock.Progress {
 	if _, at, ok := h.dialer.Spot(&a.Target); ok {
 		h.odd.Add(at)
 	}
 	return h.dialer.Leave(a)
 }
 
-func (h *Handler) late(a *probe.Attempt) probe.Result {
+func (h *Handler) late(a *nonblock.Attempt) probe.Result {
 	if !dial.Receiving(a) {
 		return h.dialer.Late(a)
 	}

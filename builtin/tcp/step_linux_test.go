@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/builtin/internal/steptest"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/internal/nonblock/nonblocktest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -62,7 +63,7 @@ func TestStepsAndProbeSayTheSame(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
 			defer cancel()
-			if got, want := steptest.Told(got), steptest.Told(h.Probe(ctx, test.target)); got != want {
+			if got, want := nonblocktest.Told(got), nonblocktest.Told(h.Probe(ctx, test.target)); got != want {
 				t.Errorf("in steps  %+v\nby Probe  %+v", got, want)
 			}
 		})
@@ -70,15 +71,15 @@ func TestStepsAndProbeSayTheSame(t *testing.T) {
 }
 
 // inTime makes an attempt in steps.
-func inTime(t *testing.T, timeout time.Duration, h probe.Stepper, target probe.Target) (r probe.Result, stepped bool) {
+func inTime(t *testing.T, timeout time.Duration, h nonblock.Stepper, target probe.Target) (r probe.Result, stepped bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	return steptest.Probe(ctx, h, target)
+	return nonblocktest.Probe(ctx, h, target)
 }
 
 // fullTarget answers no handshake.
 func fullTarget(t *testing.T) probe.Target {
-	at := steptest.FullListener(t, "127.0.0.1")
+	at := nonblocktest.FullListener(t, "127.0.0.1")
 	return targetOf(net.TCPAddrFromAddrPort(at))
 }
 
@@ -157,36 +158,36 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 	listener.Close()
 	silent, garrulous := serveTCP(t, stay), serveTCP(t, send(strings.Repeat("x", 2000)))
 	full := fullTarget(t)
-	before := steptest.Descriptors(t)
+	before := nonblocktest.Descriptors(t)
 	for name, test := range map[string]struct {
 		config tcpprobe.Config
 		target probe.Target
-		ends   probe.Event // by which event
+		ends   nonblock.Event // by which event
 	}{
-		"done":               {tcpprobe.Config{}, silent, probe.StepBegin},
-		"refused":            {tcpprobe.Config{}, nobody, probe.StepBegin},
-		"a strange source":   {tcpprobe.Config{SourceAddress: "192.0.2.1"}, silent, probe.StepBegin},
-		"late to connect":    {tcpprobe.Config{}, full, probe.StepLate},
-		"late to answer":     {tcpprobe.Config{Expect: "x"}, silent, probe.StepLate},
-		"stopped to connect": {tcpprobe.Config{}, full, probe.StepStop},
-		"stopped to answer":  {tcpprobe.Config{Expect: "x"}, silent, probe.StepStop},
-		"answered":           {tcpprobe.Config{Expect: "x"}, garrulous, probe.StepReady},
-		"left to Probe":      {tcpprobe.Config{ExpectRegex: "y"}, garrulous, probe.StepReady},
+		"done":               {tcpprobe.Config{}, silent, nonblock.StepBegin},
+		"refused":            {tcpprobe.Config{}, nobody, nonblock.StepBegin},
+		"a strange source":   {tcpprobe.Config{SourceAddress: "192.0.2.1"}, silent, nonblock.StepBegin},
+		"late to connect":    {tcpprobe.Config{}, full, nonblock.StepLate},
+		"late to answer":     {tcpprobe.Config{Expect: "x"}, silent, nonblock.StepLate},
+		"stopped to connect": {tcpprobe.Config{}, full, nonblock.StepStop},
+		"stopped to answer":  {tcpprobe.Config{Expect: "x"}, silent, nonblock.StepStop},
+		"answered":           {tcpprobe.Config{Expect: "x"}, garrulous, nonblock.StepReady},
+		"left to Probe":      {tcpprobe.Config{ExpectRegex: "y"}, garrulous, nonblock.StepReady},
 	} {
 		test.config.Port = "db"
 		h := handler(t, test.config).Handler
 		for range 20 {
-			a := probe.Attempt{Target: test.target}
+			a := nonblock.Attempt{Target: test.target}
 			progress := h.Step(&a)
-			for end := time.Now().Add(plenty); progress == probe.StepWait && time.Now().Before(end); progress = h.Step(&a) {
+			for end := time.Now().Add(plenty); progress == nonblock.StepWait && time.Now().Before(end); progress = h.Step(&a) {
 				a.Event = test.ends
 			}
-			if progress == probe.StepWait || a.FD != -1 {
+			if progress == nonblock.StepWait || a.FD != -1 {
 				t.Errorf("%s: it came to %d with the descriptor %d", name, progress, a.FD)
 			}
 		}
 	}
-	steptest.WaitForDescriptors(t, before)
+	nonblocktest.WaitForDescriptors(t, before)
 }
 
 func TestWithoutADescriptorAnAttemptIsUnknown(t *testing.T) {
@@ -201,23 +202,23 @@ func TestWithoutADescriptorAnAttemptIsUnknown(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
 		t.Fatal(err)
 	}
-	a := probe.Attempt{Target: target}
+	a := nonblock.Attempt{Target: target}
 	progress, byProbe := h.Step(&a), h.Probe(t.Context(), target)
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
 	wantResult(t, a.Result, probe.Unknown, probe.ReasonTCPSource)
-	if got, want := steptest.Told(a.Result), steptest.Told(byProbe); progress != probe.StepDone || got != want {
+	if got, want := nonblocktest.Told(a.Result), nonblocktest.Told(byProbe); progress != nonblock.StepDone || got != want {
 		t.Errorf("in steps  %d %+v\nby Probe  %+v", progress, got, want)
 	}
 }
 
 func TestALargeAnswerLeavesNoLargeBuffer(t *testing.T) {
-	a := probe.Attempt{Target: serveTCP(t, send(strings.Repeat("x", probe.MaxDetail)))}
+	a := nonblock.Attempt{Target: serveTCP(t, send(strings.Repeat("x", probe.MaxDetail)))}
 	h := handler(t, tcpprobe.Config{Port: "db", Expect: "y"}).Handler
 	progress := h.Step(&a)
-	for end := time.Now().Add(plenty); progress == probe.StepWait && time.Now().Before(end); progress = h.Step(&a) {
-		a.Event = probe.StepReady
+	for end := time.Now().Add(plenty); progress == nonblock.StepWait && time.Now().Before(end); progress = h.Step(&a) {
+		a.Event = nonblock.StepReady
 	}
 	wantResult(t, a.Result, probe.Failure, probe.ReasonTCPExpect)
 	if cap(a.Buffer) > 4<<10 {
@@ -231,11 +232,11 @@ func TestAHalfOpenAttemptLeavesItsSocket(t *testing.T) {
 	nobody := targetOf(closed.Addr())
 	closed.Close()
 	h := handler(t, tcpprobe.Config{Port: "db", HalfOpen: true}).Handler
-	before := steptest.Descriptors(t)
-	spares, first, slow := new(probe.Spares), 0, 0
+	before := nonblocktest.Descriptors(t)
+	spares, first, slow := new(nonblock.Spares), 0, 0
 	for i := range 100 {
 		start := time.Now()
-		result := steptest.Step(t, h, targetOf(listener.Addr()), spares)
+		result := nonblocktest.Step(t, h, targetOf(listener.Addr()), spares)
 		wantResult(t, result, probe.Success, "")
 		if time.Since(start) > 30*time.Millisecond {
 			slow++
@@ -248,18 +249,18 @@ func TestAHalfOpenAttemptLeavesItsSocket(t *testing.T) {
 	if got := accepted(t, listener); got > slow {
 		t.Errorf("%d of 100 attempts were accepted, and %d were slow enough for it", got, slow)
 	}
-	wantResult(t, steptest.Step(t, h, nobody, spares), probe.Failure, probe.ReasonTCPRefused)
+	wantResult(t, nonblocktest.Step(t, h, nobody, spares), probe.Failure, probe.ReasonTCPRefused)
 	if fd, ok := spares.Take(); ok {
 		t.Errorf("a connection that was refused left the socket %d", fd)
 	}
-	steptest.WaitForDescriptors(t, before)
+	nonblocktest.WaitForDescriptors(t, before)
 }
 
 func TestAPlainAttemptLeavesNoSocket(t *testing.T) {
-	spares := new(probe.Spares)
+	spares := new(nonblock.Spares)
 	for _, c := range []tcpprobe.Config{{}, {Send: "PING"}, {Send: "PING", Expect: "PONG"}, {HalfOpen: true, SourceAddress: "127.0.0.9"}} {
 		c.Port = "db"
-		wantResult(t, steptest.Step(t, handler(t, c).Handler, serveTCP(t, after("PONG", stay)), spares), probe.Success, "")
+		wantResult(t, nonblocktest.Step(t, handler(t, c).Handler, serveTCP(t, after("PONG", stay)), spares), probe.Success, "")
 		if fd, ok := spares.Take(); ok {
 			t.Errorf("%+v left the socket %d", c, fd)
 		}
@@ -279,13 +280,13 @@ func BenchmarkStep(b *testing.B) {
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			h := handler(b, bench.config)
-			var a probe.Attempt
-			var spares probe.Spares
-			defer steptest.Close(&spares)
+			var a nonblock.Attempt
+			var spares nonblock.Spares
+			defer nonblocktest.Close(&spares)
 			b.ReportAllocs()
 			for b.Loop() {
-				a = probe.Attempt{Target: bench.target, Buffer: a.Buffer, Spares: &spares}
-				if h.Step(&a) != probe.StepDone || a.Result.Outcome != probe.Success {
+				a = nonblock.Attempt{Target: bench.target, Buffer: a.Buffer, Spares: &spares}
+				if h.Step(&a) != nonblock.StepDone || a.Result.Outcome != probe.Success {
 					b.Fatal(a.Result)
 				}
 			}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/builtin/internal/steptest"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/internal/nonblock/nonblocktest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -20,7 +20,7 @@ func (p prober) Probe(ctx context.Context, target probe.Target) probe.Result {
 	if !p.steps {
 		return p.Handler.Probe(ctx, target)
 	}
-	result, _ := steptest.Probe(ctx, p.Handler, target)
+	result, _ := nonblocktest.Probe(ctx, p.Handler, target)
 	return result
 }
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/builtin/internal/dial/dialtest"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/internal/dial/dialtest"
 	"github.com/sonde-probe/sonde/probe"
 )
 

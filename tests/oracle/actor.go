@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -17,7 +18,7 @@ type actor struct {
 	given   atomic.Bool // this try has its answer, though it has to be made again by Probe
 }
 
-var _ probe.Stepper = (*actor)(nil)
+var _ nonblock.Stepper = (*actor)(nil)
 
 // Probe makes a try.
 func (a *actor) Probe(ctx context.Context, t probe.Target) probe.Result {
@@ -30,24 +31,24 @@ func (a *actor) Probe(ctx context.Context, t probe.Target) probe.Result {
 }
 
 // Step makes a try in steps.
-func (a *actor) Step(attempt *probe.Attempt) probe.Progress {
-	stepper, ok := a.handler.(probe.Stepper)
+func (a *actor) Step(attempt *nonblock.Attempt) nonblock.Progress {
+	stepper, ok := a.handler.(nonblock.Stepper)
 	if !ok {
-		return probe.StepBlock
+		return nonblock.StepBlock
 	}
-	if attempt.Event == probe.StepBegin {
+	if attempt.Event == nonblock.StepBegin {
 		a.given.Store(false)
 		if !a.begin() {
 			attempt.Result = a.unanswered()
-			return probe.StepDone
+			return nonblock.StepDone
 		}
 	}
 	progress := stepper.Step(attempt)
 	switch {
-	case attempt.Event == probe.StepStop:
-	case progress == probe.StepBlock:
+	case attempt.Event == nonblock.StepStop:
+	case progress == nonblock.StepBlock:
 		a.given.Store(true)
-	case progress == probe.StepDone:
+	case progress == nonblock.StepDone:
 		a.end(attempt.Result)
 	}
 	return progress

@@ -1,6 +1,9 @@
 package dial
 
-import "github.com/sonde-probe/sonde/probe"
+import (
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+)
 
 // An attempt's State has its phase in the lowest bits, then whether its socket may be
 // used again, and above them how many bytes are sent, or how many pieces have come.
@@ -20,16 +23,16 @@ const (
 const keptRoom = 4 << 10
 
 // Dialling reports whether the connection of an attempt does not stand yet.
-func Dialling(a *probe.Attempt) bool { return a.State&phaseMask == dialling }
+func Dialling(a *nonblock.Attempt) bool { return a.State&phaseMask == dialling }
 
 // Receiving reports whether everything is sent, and an answer is waited for.
-func Receiving(a *probe.Attempt) bool { return a.State&phaseMask == receiving }
+func Receiving(a *nonblock.Attempt) bool { return a.State&phaseMask == receiving }
 
 // enter begins a phase, with nothing counted.
-func enter(a *probe.Attempt, phase int) { a.State = a.State&again | phase }
+func enter(a *nonblock.Attempt, phase int) { a.State = a.State&again | phase }
 
 // Done ends an attempt that has begun, with a result. It adds the timings.
-func (d *Dialer) Done(a *probe.Attempt, r probe.Result) probe.Progress {
+func (d *Dialer) Done(a *nonblock.Attempt, r probe.Result) nonblock.Progress {
 	r.Timings = a.Result.Timings
 	if Dialling(a) {
 		since(a.Since, &r.Timings.Connect)
@@ -39,11 +42,11 @@ func (d *Dialer) Done(a *probe.Attempt, r probe.Result) probe.Progress {
 		a.Buffer = nil
 	}
 	d.hangUp(a)
-	return probe.StepDone
+	return nonblock.StepDone
 }
 
 // Leave ends an attempt that has begun and cannot be made in steps.
-func (d *Dialer) Leave(a *probe.Attempt) probe.Progress {
+func (d *Dialer) Leave(a *nonblock.Attempt) nonblock.Progress {
 	d.hangUp(a)
-	return probe.StepBlock
+	return nonblock.StepBlock
 }

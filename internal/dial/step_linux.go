@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -27,7 +28,7 @@ const firstRoom = 1 << 10
 
 // Begin begins to connect an attempt to an address, which Spot has returned. It
 // returns Waits, or Broken when there is nothing to be closed.
-func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort) (Turn, Fault) {
+func (d *Dialer) Begin(a *nonblock.Attempt, at netip.AddrPort) (Turn, Fault) {
 	a.FD, a.State, a.Result, a.Since = -1, dialling, probe.Result{}, time.Now()
 	fd, number := d.takeSocket(a, at)
 	if number != 0 {
@@ -42,7 +43,7 @@ func (d *Dialer) Begin(a *probe.Attempt, at netip.AddrPort) (Turn, Fault) {
 }
 
 // takeSocket returns one of the spare sockets, or a new one.
-func (d *Dialer) takeSocket(a *probe.Attempt, at netip.AddrPort) (fd int, number syscall.Errno) {
+func (d *Dialer) takeSocket(a *nonblock.Attempt, at netip.AddrPort) (fd int, number syscall.Errno) {
 	if a.Spares == nil || !d.config.HalfOpen && !d.config.Talks || d.source.IsValid() || !at.Addr().Is4() {
 		return openSocket(at)
 	}
@@ -84,14 +85,14 @@ func (d *Dialer) prepareSocket(fd int) syscall.Errno {
 
 // ToItself reports whether an attempt that has begun connects a socket with itself:
 // nobody listens at the address, and the system has chosen its port for this side.
-func ToItself(a *probe.Attempt, at netip.AddrPort) bool { return localAddress(a.FD) == at }
+func ToItself(a *nonblock.Attempt, at netip.AddrPort) bool { return localAddress(a.FD) == at }
 
 // Advance takes an attempt that has begun as far as it goes without waiting: until
 // the connection stands and what there is to send is sent, and then, call by call,
 // until more of an answer has come. The Buffer holds at most room bytes of it. Send
 // must be the same each time until it is sent; it may be the Buffer, which is
 // emptied then.
-func (d *Dialer) Advance(a *probe.Attempt, send []byte, room int) (Turn, Fault) {
+func (d *Dialer) Advance(a *nonblock.Attempt, send []byte, room int) (Turn, Fault) {
 	if a.State&phaseMask == receiving {
 		return receive(a, room)
 	}
@@ -100,7 +101,7 @@ func (d *Dialer) Advance(a *probe.Attempt, send []byte, room int) (Turn, Fault) 
 
 // deliver sends. Nothing can be sent before the connection stands, so that the
 // first success, be it with no byte at all, tells of that too.
-func deliver(a *probe.Attempt, send []byte) (Turn, Fault) {
+func deliver(a *nonblock.Attempt, send []byte) (Turn, Fault) {
 	for Dialling(a) || a.State>>countShift < len(send) {
 		now := time.Now()
 		n, number := sendTo(a.FD, send[a.State>>countShift:])
@@ -126,7 +127,7 @@ func deliver(a *probe.Attempt, send []byte) (Turn, Fault) {
 }
 
 // receive reads some of the answer, but for what is in the Buffer already.
-func receive(a *probe.Attempt, room int) (Turn, Fault) {
+func receive(a *nonblock.Attempt, room int) (Turn, Fault) {
 	if a.State>>countShift >= maxPieces || len(a.Buffer) >= room {
 		return Odd, Fault{}
 	}
@@ -155,7 +156,7 @@ func receive(a *probe.Attempt, room int) (Turn, Fault) {
 // Finish is Done for an attempt over a connection that is of no use any more. Where
 // that is half open, or the peer has ended it, a reset dissolves it, which leaves
 // the peer no connection to remember and this side a socket to use again.
-func (d *Dialer) Finish(a *probe.Attempt, r probe.Result) probe.Progress {
+func (d *Dialer) Finish(a *nonblock.Attempt, r probe.Result) nonblock.Progress {
 	if a.State&again != 0 && (d.config.HalfOpen || ended(a.FD)) && disconnect(a.FD) == 0 && a.Spares.Put(a.FD) {
 		a.FD = -1
 	}
@@ -170,7 +171,7 @@ func ended(fd int) bool {
 	return n == 0 && number == 0
 }
 
-func (d *Dialer) hangUp(a *probe.Attempt) {
+func (d *Dialer) hangUp(a *nonblock.Attempt) {
 	if a.FD < 0 {
 		return
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/builtin/internal/dial"
-	"github.com/sonde-probe/sonde/builtin/internal/dial/dialtest"
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/dial/dialtest"
 	"github.com/sonde-probe/sonde/probe"
 )
 

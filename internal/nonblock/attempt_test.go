@@ -1,29 +1,29 @@
-package probe_test
+package nonblock_test
 
 import (
 	"testing"
 
-	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 )
 
 func TestSparesKeepAFewSocketsAndGiveTheLastOne(t *testing.T) {
-	var none *probe.Spares
+	var none *nonblock.Spares
 	if _, ok := none.Take(); ok || none.Put(1) {
 		t.Error("where none are kept, one was")
 	}
-	var s probe.Spares
+	var s nonblock.Spares
 	if _, ok := s.Take(); ok {
 		t.Error("there is one from the beginning")
 	}
-	for fd := range probe.MaxSpares {
+	for fd := range nonblock.MaxSpares {
 		if !s.Put(fd) {
 			t.Fatalf("socket %d was not kept", fd)
 		}
 	}
 	if s.Put(1000) {
-		t.Errorf("more than %d sockets are kept", probe.MaxSpares)
+		t.Errorf("more than %d sockets are kept", nonblock.MaxSpares)
 	}
-	for want := probe.MaxSpares - 1; want >= 0; want-- {
+	for want := nonblock.MaxSpares - 1; want >= 0; want-- {
 		if fd, ok := s.Take(); !ok || fd != want {
 			t.Fatalf("got %d, %v, want %d", fd, ok, want)
 		}

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sonde-probe/sonde/builtin/internal/steptest"
+	"github.com/sonde-probe/sonde/internal/nonblock/nonblocktest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -173,7 +173,7 @@ func TestAResolverThatDoesNotAnswerEndsWithTheAttempt(t *testing.T) {
 }
 
 func TestAnAddressThatDoesNotAnswerLeavesTimeForTheNext(t *testing.T) {
-	full := steptest.FullListener(t, "127.0.0.3")
+	full := nonblocktest.FullListener(t, "127.0.0.3")
 	port := full.Port()
 	taker, err := net.Listen("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), port).String())
 	if err != nil {

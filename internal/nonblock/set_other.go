@@ -1,6 +1,6 @@
 //go:build !linux
 
-package poll
+package nonblock
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 // Set is a set of descriptors to wait for. There is none on this system.
 type Set struct{}
 
-// New returns errors.ErrUnsupported.
-func New() (*Set, error) { return nil, errors.ErrUnsupported }
+// NewSet returns errors.ErrUnsupported.
+func NewSet() (*Set, error) { return nil, errors.ErrUnsupported }
 
 // Add does nothing.
 func (*Set) Add(fd int, key uint32) error { return errors.ErrUnsupported }

@@ -1,18 +1,19 @@
-// Package steptest makes attempts of handlers in steps, as the engine does, for
+// Package nonblocktest makes attempts of handlers in steps, as the engine does, for
 // the tests of the built-in handlers.
-package steptest
+package nonblocktest
 
 import (
 	"context"
 	"regexp"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Probe makes an attempt in steps as far as they go, and by h.Probe from there. It
 // reports whether it was made in steps to its end.
-func Probe(ctx context.Context, h probe.Stepper, t probe.Target) (r probe.Result, stepped bool) {
+func Probe(ctx context.Context, h nonblock.Stepper, t probe.Target) (r probe.Result, stepped bool) {
 	if ctx.Err() == nil {
 		if r, ok := steps(ctx, h, t); ok {
 			return r, true

@@ -1,12 +1,16 @@
-package probe
+package nonblock
 
-import "time"
+import (
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
 
 // A Stepper is a Handler whose attempts need no goroutine while they wait: it
 // works on a descriptor that does not block, and the engine calls it whenever
 // there is something to be done. It must find what Probe finds.
 type Stepper interface {
-	Handler
+	probe.Handler
 
 	// Step takes an attempt as far as it goes without waiting, and says what has
 	// to happen next. It is called from one goroutine at a time for each attempt,
@@ -17,12 +21,12 @@ type Stepper interface {
 // Attempt is one attempt of a Stepper. The engine makes it, and uses it for
 // another attempt when it is over.
 type Attempt struct {
-	Target Target
-	Event  Event  // why Step is called
-	FD     int    // the descriptor to wait for; it is the Stepper's to open and to close
-	State  int    // the Stepper's own; 0 when an attempt begins
-	Buffer []byte // likewise; it may be kept for another attempt, whoever makes that
-	Result Result // to be filled in before StepDone
+	Target probe.Target
+	Event  Event        // why Step is called
+	FD     int          // the descriptor to wait for; it is the Stepper's to open and to close
+	State  int          // the Stepper's own; 0 when an attempt begins
+	Buffer []byte       // likewise; it may be kept for another attempt, whoever makes that
+	Result probe.Result // to be filled in before StepDone
 
 	// Since is the Stepper's own too: when what it waits for has begun.
 	Since time.Time

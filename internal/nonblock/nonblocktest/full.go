@@ -1,6 +1,6 @@
 //go:build unix
 
-package steptest
+package nonblocktest
 
 import (
 	"errors"

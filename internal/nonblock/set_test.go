@@ -1,6 +1,6 @@
 //go:build linux
 
-package poll_test
+package nonblock_test
 
 import (
 	"os"
@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/poll"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 )
 
-func set(t *testing.T) *poll.Set {
+func set(t *testing.T) *nonblock.Set {
 	t.Helper()
-	s, err := poll.New()
+	s, err := nonblock.NewSet()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func set(t *testing.T) *poll.Set {
 	return s
 }
 
-func wait(t *testing.T, s *poll.Set, timeout time.Duration) (keys []uint32) {
+func wait(t *testing.T, s *nonblock.Set, timeout time.Duration) (keys []uint32) {
 	t.Helper()
 	if err := s.Wait(timeout, func(key uint32) { keys = append(keys, key) }); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func wait(t *testing.T, s *poll.Set, timeout time.Duration) (keys []uint32) {
 }
 
 // pipe returns a pipe whose reading end is watched under a key.
-func pipe(t *testing.T, s *poll.Set, key uint32) (r, w *os.File) {
+func pipe(t *testing.T, s *nonblock.Set, key uint32) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -1,4 +1,4 @@
-package poll
+package nonblock
 
 import (
 	"encoding/binary"
@@ -34,8 +34,8 @@ const edge = 1 << 31 // syscall.EPOLLET, which is negative
 // architectures that Go knows; Linux has it since 5.11.
 const sysEpollPwait2 = 441
 
-// New returns an empty Set. Close it.
-func New() (*Set, error) {
+// NewSet returns an empty Set. Close it.
+func NewSet() (*Set, error) {
 	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)

@@ -1,4 +1,4 @@
-package steptest
+package nonblocktest
 
 import (
 	"context"
@@ -9,27 +9,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // steps makes an attempt in steps, and reports whether they have led to a result.
-func steps(ctx context.Context, h probe.Stepper, t probe.Target) (r probe.Result, ok bool) {
+func steps(ctx context.Context, h nonblock.Stepper, t probe.Target) (r probe.Result, ok bool) {
 	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		panic(err)
 	}
 	defer syscall.Close(epoll)
-	spares := new(probe.Spares)
+	spares := new(nonblock.Spares)
 	defer Close(spares)
 	watched := -1
-	for a := (probe.Attempt{Target: t, Spares: spares}); ; a.Event = next(ctx, epoll) {
+	for a := (nonblock.Attempt{Target: t, Spares: spares}); ; a.Event = next(ctx, epoll) {
 		switch h.Step(&a) {
-		case probe.StepDone:
+		case nonblock.StepDone:
 			return a.Result, true
-		case probe.StepBlock:
+		case nonblock.StepBlock:
 			return probe.Result{}, false
 		}
-		if a.Event > probe.StepReady {
+		if a.Event > nonblock.StepReady {
 			panic(fmt.Sprintf("the handler goes on after the event %d", a.Event))
 		}
 		if watched != a.FD {
@@ -40,21 +41,21 @@ func steps(ctx context.Context, h probe.Stepper, t probe.Target) (r probe.Result
 }
 
 // Step makes an attempt in steps to its end, with spare sockets.
-func Step(t testing.TB, h probe.Stepper, target probe.Target, spares *probe.Spares) probe.Result {
+func Step(t testing.TB, h nonblock.Stepper, target probe.Target, spares *nonblock.Spares) probe.Result {
 	t.Helper()
-	a := probe.Attempt{Target: target, Spares: spares}
+	a := nonblock.Attempt{Target: target, Spares: spares}
 	progress := h.Step(&a)
-	for end := time.Now().Add(10 * time.Second); progress == probe.StepWait && time.Now().Before(end); progress = h.Step(&a) {
-		a.Event = probe.StepReady
+	for end := time.Now().Add(10 * time.Second); progress == nonblock.StepWait && time.Now().Before(end); progress = h.Step(&a) {
+		a.Event = nonblock.StepReady
 	}
-	if progress != probe.StepDone {
+	if progress != nonblock.StepDone {
 		t.Fatalf("the attempt came to %d", progress)
 	}
 	return a.Result
 }
 
 // Close closes what attempts have left.
-func Close(s *probe.Spares) {
+func Close(s *nonblock.Spares) {
 	for fd, ok := s.Take(); ok; fd, ok = s.Take() {
 		syscall.Close(fd)
 	}
@@ -71,19 +72,19 @@ func watch(epoll, fd int) {
 }
 
 // next waits for the next event of an attempt.
-func next(ctx context.Context, epoll int) probe.Event {
+func next(ctx context.Context, epoll int) nonblock.Event {
 	var events [1]syscall.EpollEvent
 	for {
 		switch err := ctx.Err(); {
 		case errors.Is(err, context.DeadlineExceeded):
-			return probe.StepLate
+			return nonblock.StepLate
 		case err != nil:
-			return probe.StepStop
+			return nonblock.StepStop
 		}
 		n, err := syscall.EpollWait(epoll, events[:], 1) // so long may the end of ctx wait, in ms
 		switch {
 		case n > 0:
-			return probe.StepReady
+			return nonblock.StepReady
 		case err != nil && err != syscall.EINTR:
 			panic(err)
 		}

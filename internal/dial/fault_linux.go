@@ -5,12 +5,13 @@ package dial
 import (
 	"net/netip"
 
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Fault returns the result of an attempt that a fault has ended. It is the same as
 // that of a connection from Open.
-func (d *Dialer) Fault(a *probe.Attempt, f Fault) probe.Result {
+func (d *Dialer) Fault(a *nonblock.Attempt, f Fault) probe.Result {
 	outcome, why := ofNumber(f.number)
 	switch {
 	case why != "":
@@ -29,7 +30,7 @@ func (d *Dialer) Fault(a *probe.Attempt, f Fault) probe.Result {
 
 // Late returns the result of an attempt whose deadline has passed before the
 // connection stood and everything was sent.
-func (d *Dialer) Late(a *probe.Attempt) probe.Result {
+func (d *Dialer) Late(a *nonblock.Attempt) probe.Result {
 	op := "write"
 	if Dialling(a) {
 		op = "dial"
@@ -40,7 +41,7 @@ func (d *Dialer) Late(a *probe.Attempt) probe.Result {
 
 // where begins an error's text as package net does: "read tcp ", both addresses,
 // as far as they are known, and a colon.
-func (d *Dialer) where(a *probe.Attempt, op string) []byte {
+func (d *Dialer) where(a *nonblock.Attempt, op string) []byte {
 	var from netip.AddrPort
 	switch {
 	case op != "dial":

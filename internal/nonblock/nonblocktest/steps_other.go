@@ -1,14 +1,15 @@
 //go:build !linux
 
-package steptest
+package nonblocktest
 
 import (
 	"context"
 
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // steps makes no attempt: on this system there is no engine that would.
-func steps(context.Context, probe.Stepper, probe.Target) (probe.Result, bool) {
+func steps(context.Context, nonblock.Stepper, probe.Target) (probe.Result, bool) {
 	return probe.Result{}, false
 }

@@ -53,7 +53,7 @@ func (p *Plugin) borrow(ctx context.Context) (*instance, error) {
 
 // turn takes an instance out of the pool, or starts one.
 func (p *Plugin) turn(ctx context.Context) (*instance, error) {
-	i, waited, err := p.pool.take(ctx)
+	i, waited, err := p.pool.Get(ctx)
 	if waited {
 		p.counters.waits.Add(1)
 	}
@@ -65,14 +65,14 @@ func (p *Plugin) turn(ctx context.Context) (*instance, error) {
 	case errors.Is(err, context.Canceled):
 		return nil, &fault{probe.ReasonStopped, errCancelled}
 	case err != nil:
-		return nil, &fault{ReasonBusy, errBusy}
+		return nil, &fault{ReasonBusy, err}
 	}
 	if i, err = p.start(ctx); err == nil {
 		i.taken = time.Now()
 		return i, nil
 	}
-	p.pool.used(time.Since(began))
-	p.pool.give(nil)
+	p.pool.Observe(time.Since(began))
+	p.pool.Put(nil)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, &fault{probe.ReasonStopped, errCancelled}
 	}
@@ -82,11 +82,11 @@ func (p *Plugin) turn(ctx context.Context) (*instance, error) {
 // release gives an instance back after a call that ended with err. One whose call did
 // not return is never used again: its memory and its stack may be in any state.
 func (p *Plugin) release(i *instance, err error) {
-	p.pool.used(time.Since(i.taken))
+	p.pool.Observe(time.Since(i.taken))
 	if err != nil || i.tired() {
 		i.close()
 		i = nil
 	}
-	p.pool.give(i)
+	p.pool.Put(i)
 	p.use.RUnlock()
 }

@@ -316,11 +316,11 @@ func TestAPluginChecksItsSettings(t *testing.T) {
 func TestSettingsAreHeldToTheManifest(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(idle)})
 	for want, settings := range map[string]map[string]any{
-		"txt is not a setting":               {"txt": "x"},
-		"text must be of the type string":    {"text": int64(1)},
-		"tls must be a block":                {"tls": "x"},
-		"tls.name is not a setting":          {"tls": map[string]any{"name": "x"}},
-		"tls.server_name must be of the typ": {"tls": map[string]any{"server_name": true}},
+		"txt is not a setting":           {"txt": "x"},
+		"text must be of type string":    {"text": int64(1)},
+		"tls must be a block":            {"tls": "x"},
+		"tls.name is not a setting":      {"tls": map[string]any{"name": "x"}},
+		"tls.server_name must be of typ": {"tls": map[string]any{"server_name": true}},
 	} {
 		var wrong *probe.FieldError
 		if _, err := p.New(settings); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {

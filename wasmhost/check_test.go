@@ -19,7 +19,7 @@ import (
 
 const idle = `(func $run (result i32) i32.const 1)`
 
-func TestUnfitModulesAreRefused(t *testing.T) {
+func TestModulesThatBreakTheABIAreRefused(t *testing.T) {
 	raw := func(text string) []byte { return withManifest(assemble(text)) }
 	exports := `(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`
 	tests := map[string]struct {
@@ -29,25 +29,25 @@ func TestUnfitModulesAreRefused(t *testing.T) {
 		"a text":                  {[]byte("#!/bin/sh"), "not a WebAssembly module"},
 		"a component":             {[]byte("\x00asm\x0d\x00\x01\x00"), "a core module is needed"},
 		"no manifest":             {assemble(idle + `(memory 1)` + exports), "no section sonde.plugin"},
-		"an unknown function":     {wat(`(import "sonde_v1" "fork" (func (param i32)))` + idle), `imports the function "sonde_v1.fork", which this host does not know`},
-		"an unknown module":       {wat(`(import "env" "abort" (func))` + idle), `imports the function "env.abort"`},
-		"other parameters":        {wat(`(import "sonde_v1" "close" (func (param i64) (result i32)))` + idle), `"sonde_v1.close" with other parameters`},
+		"an unknown function":     {wat(`(import "sonde_v1" "fork" (func (param i32)))` + idle), `imports unknown function "sonde_v1.fork"`},
+		"an unknown module":       {wat(`(import "env" "abort" (func))` + idle), `imports unknown function "env.abort"`},
+		"other parameters":        {wat(`(import "sonde_v1" "close" (func (param i64) (result i32)))` + idle), `imports function "sonde_v1.close" with wrong parameters`},
 		"an imported memory":      {wat(`(import "sonde_v1" "memory" (memory 1))` + idle), `imports "sonde_v1.memory", which is not a function`},
 		"no marker":               {raw(idle + `(memory 1) (export "memory" (memory 0)) (export "sonde_run" (func $run))`), "does not export sonde_abi_v1"},
-		"a marker that is memory": {raw(idle + `(memory 1) (export "memory" (memory 0)) (export "sonde_run" (func $run)) (export "sonde_abi_v1" (memory 0))`), "neither a function nor a global"},
-		"no run":                  {raw(idle + `(memory 1) (export "memory" (memory 0)) (export "sonde_abi_v1" (func $run))`), "does not export the function sonde_run"},
-		"a run with parameters":   {wat(`(func $run (param i32) (result i32) i32.const 1)`), "exports sonde_run, which is not"},
-		"a run of two words":      {wat(`(func $run (result i64) i64.const 1)`), "exports sonde_run, which is not"},
+		"a marker that is memory": {raw(idle + `(memory 1) (export "memory" (memory 0)) (export "sonde_run" (func $run)) (export "sonde_abi_v1" (memory 0))`), "must be a function or a global"},
+		"no run":                  {raw(idle + `(memory 1) (export "memory" (memory 0)) (export "sonde_abi_v1" (func $run))`), "does not export function sonde_run"},
+		"a run with parameters":   {wat(`(func $run (param i32) (result i32) i32.const 1)`), "exports sonde_run, which must be a function with"},
+		"a run of two words":      {wat(`(func $run (result i64) i64.const 1)`), "exports sonde_run, which must be a function with"},
 		"no memory":               {raw(idle + `(export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`), `does not export its memory as "memory"`},
 		"two memories":            {wat(`(memory 1) (memory 1)` + idle), "has 2 memories"},
 		"too much memory":         {wat(`(memory 513)` + idle), "needs 33619968 bytes of memory to start"},
 		"a table too large":       {wat(`(table 10000000)` + idle), "has a table of 10000000 elements"},
-		"too many tables":         {wat("%s", strings.Repeat(`(table 1)`, 5)+idle), "section 4: it has 5 elements, at most 4 are allowed"},
+		"too many tables":         {wat("%s", strings.Repeat(`(table 1)`, 5)+idle), "section 4: 5 entries, at most 4 are allowed"},
 		"a shared memory":         {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 3, 1, 1}, 1), "shared between threads"},
 		"a memory of 64 bits":     {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 5, 1, 1}, 1), "64 bits"},
-		"too many exports":        {wat("%s", strings.Repeat(`(export "x" (memory 0))`, 5000)+idle), "section 7: it has 5003 elements, at most 4096 are allowed"},
-		"a section twice":         {append(wat(idle), 1, 1, 0), "section 1 is there twice"},
-		"a section that breaks":   {append(wat(idle), 3, 2, 1), "it ends too early"},
+		"too many exports":        {wat("%s", strings.Repeat(`(export "x" (memory 0))`, 5000)+idle), "section 7: 5003 entries, at most 4096 are allowed"},
+		"a section twice":         {append(wat(idle), 1, 1, 0), "section 1 occurs twice"},
+		"a section that breaks":   {append(wat(idle), 3, 2, 1), "ends too early"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func withManifest(module []byte) []byte {
 	return module
 }
 
-func TestCodeThatIsNoneIsToldOnceItIsCompiled(t *testing.T) {
+func TestInvalidCodeIsReportedByWait(t *testing.T) {
 	p, err := wasmhost.Load(wasmhost.Config{Module: wat(`(func $run (result i32) i32.add)`), AllowUnpinned: true})
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestCodeThatIsNoneIsToldOnceItIsCompiled(t *testing.T) {
 	}
 }
 
-func TestAWrongFieldIsNamed(t *testing.T) {
+func TestErrorsNameTheField(t *testing.T) {
 	module := wat(idle)
 	file := filepath.Join(t.TempDir(), "test.wasm")
 	if err := os.WriteFile(file, module, 0o600); err != nil {
@@ -156,15 +156,15 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-func TestAModuleIsLookedAtWithoutRunningIt(t *testing.T) {
-	got, err := wasmhost.Look(wat(`(import "env" "abort" (func)) (import "sonde_v1" "close" (func (param i32) (result i32))) (memory 1 3)` + idle))
-	want := wasmhost.Outline{
+func TestInspectDescribesAModule(t *testing.T) {
+	got, err := wasmhost.Inspect(wat(`(import "env" "abort" (func)) (import "sonde_v1" "close" (func (param i32) (result i32))) (memory 1 3)` + idle))
+	want := wasmhost.ModuleInfo{
 		Imports: []string{"env.abort", "sonde_v1.close"}, Exports: []string{"memory", "sonde_abi_v1", "sonde_run"}, Memory: 64 << 10, MaxMemory: 192 << 10,
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
-	if _, err := wasmhost.Look([]byte("#!/bin/sh")); !errors.Is(err, abi.ErrNotWasm) {
+	if _, err := wasmhost.Inspect([]byte("#!/bin/sh")); !errors.Is(err, abi.ErrNotWasm) {
 		t.Errorf("a text gives %v", err)
 	}
 }

@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"syscall"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 // Config says which module to load and what it may do. The zero value of a field
@@ -117,8 +117,7 @@ const DefaultCacheSize = 1 << 30
 
 // Bounds of Limits that are not bounded by being a number alone.
 const (
-	pageSize     = 64 << 10 // of a module's memory
-	maxMemory    = 4<<30 - pageSize
+	maxMemory    = 4<<30 - module.PageSize
 	maxModule    = 1 << 30
 	maxInstances = 1 << 16
 )
@@ -144,7 +143,7 @@ func (l Limits) check() error {
 		field             string
 		value, least, max int64
 	}{
-		{"memory", l.Memory, pageSize, maxMemory},
+		{"memory", l.Memory, module.PageSize, maxMemory},
 		{"module_size", l.ModuleSize, 1, maxModule},
 		{"instances", int64(l.Instances), 1, maxInstances},
 		{"held", int64(l.Held), 1, 1 << 20},
@@ -189,42 +188,25 @@ func (c Config) check() error {
 
 // read returns the module's bytes once their length and hash are right.
 func (c Config) read() ([]byte, error) {
-	module := c.Module
+	wasm, err := c.Module, error(nil)
 	if c.Path != "" {
-		var err error
-		if module, err = readFile(c.Path, c.Limits.ModuleSize); err != nil {
-			return nil, field("source", "cannot be read: %v", err)
-		}
+		wasm, err = files.ReadRegular(c.Path, c.Limits.ModuleSize)
 	}
-	if int64(len(module)) > c.Limits.ModuleSize {
-		return nil, field("source", "is longer than the %d bytes that limits.module_size allows", c.Limits.ModuleSize)
+	switch {
+	case errors.Is(err, files.ErrTooLarge), int64(len(wasm)) > c.Limits.ModuleSize:
+		return nil, field("source", "is larger than the %d bytes that limits.module_size allows", c.Limits.ModuleSize)
+	case err != nil:
+		return nil, field("source", "cannot be read: %v", err)
 	}
-	sum := sha256.Sum256(module)
+	sum := sha256.Sum256(wasm)
 	want, err := hex.DecodeString(c.SHA256)
 	if c.SHA256 != "" && (err != nil || len(want) != len(sum)) {
 		return nil, field("sha256", "must be %d hexadecimal digits", 2*len(sum))
 	}
 	if c.SHA256 != "" && [sha256.Size]byte(want) != sum {
-		return nil, field("sha256", "does not fit: that of the module is %x", sum)
+		return nil, field("sha256", "does not match the module, whose SHA-256 is %x", sum)
 	}
-	return module, nil
-}
-
-// readFile reads a regular file, and one byte more than most if there is as much.
-func readFile(path string, most int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // to open a pipe may take for ever
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	return io.ReadAll(io.LimitReader(f, most+1))
+	return wasm, nil
 }
 
 func field(name, format string, a ...any) error {

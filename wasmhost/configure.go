@@ -8,6 +8,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
 // configured tells whether a module takes a handler's settings. Handlers with the
@@ -41,7 +42,7 @@ func (c *configured) state() error {
 // its refusal makes each attempt Unknown with ReasonSettings. Call Wait before New to
 // have it as an error here.
 func (p *Plugin) New(values map[string]any) (*Handler, error) {
-	s, err := makeSettings(p.manifest.Settings, values)
+	s, err := settings.New(p.manifest.Settings, values)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func (c *call) describe() string {
 		line(&b, "port", strconv.Itoa(int(c.target.Ports[name]))+" "+name)
 	}
 	if c.handler != nil {
-		line(&b, "revision", c.handler.settings.revision)
+		line(&b, "revision", c.handler.settings.Revision)
 	}
 	return b.String()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
 // maxAddresses is how many addresses of one name are tried. They share the time that
@@ -31,7 +32,7 @@ func dialPlace(c *call, a args) int64 {
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	p, errno := c.place(network, address)
+	d, errno := c.dest(network, address)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
@@ -40,7 +41,7 @@ func dialPlace(c *call, a args) int64 {
 	}
 	ctx, cancel := c.timeout(time.Duration(a.u32(7)) * time.Millisecond)
 	defer cancel()
-	s, errno := c.dial(ctx, p, options)
+	s, errno := c.dial(ctx, d, options)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
@@ -48,38 +49,38 @@ func dialPlace(c *call, a args) int64 {
 	return i32(c.add(s), abi.OK)
 }
 
-// place reads the address that a guest wants to connect to.
-func (c *call) place(network, address string) (place, abi.Errno) {
+// dest reads the address that a guest wants to connect to.
+func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 	if strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return place{}, c.failf(abi.EINVAL, "the address %q has white space or control characters", address)
+		return grant.Dest{}, c.failf(abi.EINVAL, "the address %q has white space or control characters", address)
 	}
 	switch network {
 	case "unix":
 		if strings.HasPrefix(address, "/") && path.Clean(address) != address {
-			return place{}, c.failf(abi.EINVAL, "the path %q is %s in short", address, path.Clean(address))
+			return grant.Dest{}, c.failf(abi.EINVAL, "path %q is not canonical, write %s", address, path.Clean(address))
 		}
-		return place{network: network, host: address}, abi.OK
+		return grant.Dest{Network: network, Host: address}, abi.OK
 	case "tcp", "tls", "udp":
 	default:
-		return place{}, c.failf(abi.EPROTONOSUPPORT, "the network %q is none of tcp, tls, udp, unix", network)
+		return grant.Dest{}, c.failf(abi.EPROTONOSUPPORT, "the network %q is none of tcp, tls, udp, unix", network)
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return place{}, c.failf(abi.EINVAL, "the address %q is not host:port", address)
+		return grant.Dest{}, c.failf(abi.EINVAL, "the address %q is not host:port", address)
 	}
 	if host == "" {
 		host = c.target.Address
 	}
-	if _, err := netip.ParseAddr(host); err != nil && !isHostName(host) {
-		return place{}, c.fail(trouble{abi.EINVAL, probe.ReasonNoAddr, "the host " + strconv.Quote(host) + " is neither an address nor a name"})
+	if _, err := netip.ParseAddr(host); err != nil && !grant.IsHostName(host) {
+		return grant.Dest{}, c.fail(trouble{abi.EINVAL, probe.ReasonNoAddr, "the host " + strconv.Quote(host) + " is neither an address nor a name"})
 	}
 	number, err := c.target.Port(port)
 	if err != nil || number == 0 {
-		return place{}, c.fail(trouble{abi.EINVAL, probe.ReasonNoPort, "the port " + strconv.Quote(port) + " is neither a number nor a port of the target"})
+		return grant.Dest{}, c.fail(trouble{abi.EINVAL, probe.ReasonNoPort, "the port " + strconv.Quote(port) + " is neither a number nor a port of the target"})
 	}
-	p := place{network: network, host: host, port: number}
-	p.own = own(c.target, c.ownPort(), host, number)
-	return p, abi.OK
+	d := grant.Dest{Network: network, Host: host, Port: number}
+	d.Target = grant.IsTarget(c.target, c.ownPort(), host, number)
+	return d, abi.OK
 }
 
 // ownPort returns the port that the operator has given in the settings, or 0.
@@ -87,7 +88,7 @@ func (c *call) ownPort() uint16 {
 	if c.handler == nil {
 		return 0
 	}
-	return c.handler.settings.port
+	return c.handler.settings.Port
 }
 
 // mayDial counts a dial or a lookup.
@@ -117,19 +118,19 @@ func (c *call) timeout(d time.Duration) (context.Context, context.CancelFunc) {
 }
 
 // refuse notes that a place is not granted.
-func (c *call) refuse(p place) abi.Errno {
-	c.refused = p.String()
-	c.plugin.refuse(p, c.target.Name)
-	return c.failf(abi.ENOTCAPABLE, "%s is not granted", p)
+func (c *call) refuse(d grant.Dest) abi.Errno {
+	c.refused = d.String()
+	c.plugin.refuse(d, c.target.Name)
+	return c.failf(abi.ENOTCAPABLE, "%s is not granted", d)
 }
 
-func (c *call) dial(ctx context.Context, p place, options string) (*socket, abi.Errno) {
-	conn, errno := c.connect(ctx, p)
+func (c *call) dial(ctx context.Context, d grant.Dest, options string) (*socket, abi.Errno) {
+	conn, errno := c.connect(ctx, d)
 	if errno != abi.OK {
 		return nil, errno
 	}
-	s := &socket{conn: conn, place: p}
-	if p.network != "tls" {
+	s := &socket{conn: conn, dest: d}
+	if d.Network != "tls" {
 		return s, abi.OK
 	}
 	if errno := c.secure(ctx, s, options); errno != abi.OK {
@@ -139,47 +140,47 @@ func (c *call) dial(ctx context.Context, p place, options string) (*socket, abi.
 	return s, abi.OK
 }
 
-func (c *call) connect(ctx context.Context, p place) (net.Conn, abi.Errno) {
-	if p.network == "unix" {
-		if !c.plugin.grants.path(p.host) {
-			return nil, c.refuse(p)
+func (c *call) connect(ctx context.Context, d grant.Dest) (net.Conn, abi.Errno) {
+	if d.Network == "unix" {
+		if !c.plugin.grants.AllowsPath(d.Host) {
+			return nil, c.refuse(d)
 		}
 		defer since(time.Now(), &c.timings.Connect)
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", p.host)
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", d.Host)
 		if err != nil {
 			return nil, c.fail(explain(unixDialing, err))
 		}
 		return conn, abi.OK
 	}
-	addresses, errno := c.addresses(ctx, p)
+	addresses, errno := c.addresses(ctx, d)
 	if errno != abi.OK {
 		return nil, errno
 	}
-	return c.connectAny(ctx, p, addresses)
+	return c.connectAny(ctx, d, addresses)
 }
 
 // addresses returns the addresses of a place that are granted.
-func (c *call) addresses(ctx context.Context, p place) ([]netip.Addr, abi.Errno) {
+func (c *call) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, abi.Errno) {
 	all := []netip.Addr{{}}
-	if ip, err := netip.ParseAddr(p.host); err == nil {
+	if ip, err := netip.ParseAddr(d.Host); err == nil {
 		all[0] = ip
 	} else {
-		if !c.plugin.grants.lookup(p) {
-			return nil, c.refuse(p)
+		if !c.plugin.grants.AllowsLookup(d) {
+			return nil, c.refuse(d)
 		}
 		var errno abi.Errno
-		if all, errno = c.lookup(ctx, p.host); errno != abi.OK {
+		if all, errno = c.lookup(ctx, d.Host); errno != abi.OK {
 			return nil, errno
 		}
 	}
 	var granted []netip.Addr
 	for _, ip := range all {
-		if len(granted) < maxAddresses && c.plugin.grants.address(p, ip) {
+		if len(granted) < maxAddresses && c.plugin.grants.AllowsAddr(d, ip) {
 			granted = append(granted, ip)
 		}
 	}
 	if len(granted) == 0 {
-		return nil, c.refuse(p)
+		return nil, c.refuse(d)
 	}
 	return granted, abi.OK
 }
@@ -197,16 +198,16 @@ func (c *call) lookup(ctx context.Context, name string) ([]netip.Addr, abi.Errno
 
 // connectAny tries the addresses one after the other, each with an even share of the
 // time that is left.
-func (c *call) connectAny(ctx context.Context, p place, addresses []netip.Addr) (net.Conn, abi.Errno) {
+func (c *call) connectAny(ctx context.Context, d grant.Dest, addresses []netip.Addr) (net.Conn, abi.Errno) {
 	defer since(time.Now(), &c.timings.Connect)
 	network := "tcp"
-	if p.network == "udp" {
+	if d.Network == "udp" {
 		network = "udp"
 	}
 	err := errors.New("no address")
 	for i, ip := range addresses {
 		var conn net.Conn
-		conn, err = connectOne(ctx, network, netip.AddrPortFrom(ip, p.port), len(addresses)-i)
+		conn, err = connectOne(ctx, network, netip.AddrPortFrom(ip, d.Port), len(addresses)-i)
 		if err == nil {
 			return conn, abi.OK
 		}
@@ -235,14 +236,14 @@ func resolveName(c *call, a args) int64 {
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	if !isHostName(name) {
+	if !grant.IsHostName(name) {
 		return i32(0, c.failf(abi.EINVAL, "%q is not a host name", name))
 	}
 	if errno := c.mayDial(); errno != abi.OK {
 		return i32(0, errno)
 	}
-	if !c.plugin.grants.resolve(name) {
-		return i32(0, c.refuse(place{network: "dns", host: name}))
+	if !c.plugin.grants.AllowsResolve(name) {
+		return i32(0, c.refuse(grant.Dest{Network: "dns", Host: name}))
 	}
 	all, errno := c.lookup(c.ctx, name)
 	if errno != abi.OK {

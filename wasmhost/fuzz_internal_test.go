@@ -1,7 +1,6 @@
 package wasmhost
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -17,6 +16,9 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
+	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
 // smallest is a module of one page that returns 1.
@@ -28,17 +30,17 @@ func smallest(tb testing.TB) []byte {
 		"\x05\x03\x01\x00\x01" + // memory: 1 page
 		"\x07\x25\x03\x06memory\x02\x00\x0csonde_abi_v1\x00\x00\x09sonde_run\x00\x00" + // exports
 		"\x0a\x06\x01\x04\x00\x41\x01\x0b" // code: i32.const 1
-	module, err := abi.WriteManifest([]byte(body), abi.Manifest{Name: "smallest", ABI: 1})
+	wasm, err := abi.WriteManifest([]byte(body), abi.Manifest{Name: "smallest", ABI: 1})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return module
+	return wasm
 }
 
 // patient is a plugin whose host functions are called by tests, with an instance.
 func patient(tb testing.TB) (*Plugin, *instance) {
 	tb.Helper()
-	p, err := Load(Config{Module: smallest(tb), AllowUnpinned: true, Limits: Limits{Memory: pageSize}})
+	p, err := Load(Config{Module: smallest(tb), AllowUnpinned: true, Limits: Limits{Memory: module.PageSize}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -64,11 +66,11 @@ func lastCall(p *Plugin, i *instance) *call {
 	c := &call{
 		ctx: ctx, plugin: p, instance: i, memory: i.module.Memory(), canDial: true, over: closed, hard: closed,
 		target:  probe.Target{Name: "web", Address: "127.0.0.1", Ports: map[string]uint16{"http": 80}},
-		handler: &Handler{plugin: p, settings: settings{json: "{}"}, checked: &configured{done: closed}},
+		handler: &Handler{plugin: p, settings: settings.Settings{JSON: "{}"}, checked: &configured{done: closed}},
 	}
 	ours, theirs := net.Pipe()
 	theirs.Close()
-	c.add(&socket{conn: ours, place: place{network: "tcp", host: "127.0.0.1", port: 80}, data: []byte("answer"), err: io.EOF})
+	c.add(&socket{conn: ours, dest: grant.Dest{Network: "tcp", Host: "127.0.0.1", Port: 80}, data: []byte("answer"), err: io.EOF})
 	return c
 }
 
@@ -90,7 +92,7 @@ func FuzzHostFunctions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, memory []byte, a, b, c, d int32) {
 		call := lastCall(p, i)
 		defer call.finish()
-		call.memory.Write(0, memory[:min(len(memory), pageSize)])
+		call.memory.Write(0, memory[:min(len(memory), module.PageSize)])
 		stack := args{uint64(uint32(a)), uint64(uint32(b)), uint64(uint32(c)), uint64(uint32(d)), uint64(uint32(a)), uint64(uint32(b)), uint64(uint32(c)), uint64(uint32(d))}
 		defer func() {
 			var exit *sys.ExitError
@@ -112,17 +114,17 @@ func FuzzPlace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, network, address string) {
 		c := lastCall(p, i)
 		defer c.finish()
-		to, errno := c.place(network, address)
+		to, errno := c.dest(network, address)
 		if errno != abi.OK {
 			return
 		}
-		_, notIP := netip.ParseAddr(to.host)
+		_, notIP := netip.ParseAddr(to.Host)
 		switch {
-		case strings.ContainsAny(to.host, "\x00\n /") && network != "unix", strings.ContainsAny(to.host, "\x00\n "):
-			t.Errorf("%q of %q", to.host, address)
-		case network == "unix" && strings.HasPrefix(to.host, "/") && path.Clean(to.host) != to.host:
-			t.Errorf("the path %q is taken", to.host)
-		case network != "unix" && (to.port == 0 || notIP != nil && !isHostName(to.host)):
+		case strings.ContainsAny(to.Host, "\x00\n /") && network != "unix", strings.ContainsAny(to.Host, "\x00\n "):
+			t.Errorf("%q of %q", to.Host, address)
+		case network == "unix" && strings.HasPrefix(to.Host, "/") && path.Clean(to.Host) != to.Host:
+			t.Errorf("the path %q is taken", to.Host)
+		case network != "unix" && (to.Port == 0 || notIP != nil && !grant.IsHostName(to.Host)):
 			t.Errorf("%q is taken as %+v", address, to)
 		}
 	})
@@ -134,7 +136,7 @@ func FuzzTLSOptions(f *testing.F) {
 	f.Add("ca_pem=-----BEGIN CERTIFICATE-----\\n", "")
 	f.Add("key_pem=x\ncert_pem=\\\\\\n", "10.0.0.1")
 	f.Fuzz(func(t *testing.T, options, host string) {
-		config, err := tlsConfig(options, place{network: "tls", host: host})
+		config, err := tlsConfig(options, grant.Dest{Network: "tls", Host: host})
 		if err != nil {
 			return
 		}
@@ -157,47 +159,21 @@ func lastOption(options, name string) (value string) {
 	return value
 }
 
-// FuzzCheck holds a module that is taken to be one whose tables are bounded, and to stay
-// taken when they are.
-func FuzzCheck(f *testing.F) {
-	f.Add(smallest(f))
-	f.Add(bytes.Replace(smallest(f), []byte("\x05\x03\x01"), []byte("\x04\x04\x01\x70\x00\x01\x05\x03\x01"), 1))
-	most := Limits{}.withDefaults()
-	f.Fuzz(func(t *testing.T, module []byte) {
-		if check(module, most) != nil {
-			return
-		}
-		bounded, err := boundTables(module)
-		if err != nil {
-			t.Fatalf("it is taken, and then: %v", err)
-		}
-		o, err := read(bounded)
-		if err != nil || check(bounded, most) != nil {
-			t.Fatalf("with bounds: %v, %v", err, check(bounded, most))
-		}
-		for _, table := range o.tables {
-			if !table.bounded || table.most > maxTable {
-				t.Errorf("a table may grow to %d elements", table.most)
-			}
-		}
-	})
-}
-
 func TestAHugeKeyIsRefused(t *testing.T) {
-	_, err := tlsConfig("key_pem="+strings.Repeat("x", maxKeyPEM+1), place{host: "db"})
+	_, err := tlsConfig("key_pem="+strings.Repeat("x", maxKeyPEM+1), grant.Dest{Host: "db"})
 	if err == nil || !strings.Contains(err.Error(), "key_pem is 8193 bytes long") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestMemoryGrowsWithinItsLimit(t *testing.T) {
-	const limit = 3 * pageSize
+	const limit = 3 * module.PageSize
 	m := &memory{limit: limit}
-	m.Allocate(pageSize, limit)
-	first := m.Reallocate(pageSize)
+	m.Allocate(module.PageSize, limit)
+	first := m.Reallocate(module.PageSize)
 	first[7] = 1
 	for _, pages := range []uint64{2, 3} {
-		if got := m.Reallocate(pages * pageSize); uint64(len(got)) != pages*pageSize || got[7] != 1 || got[len(got)-1] != 0 {
+		if got := m.Reallocate(pages * module.PageSize); uint64(len(got)) != pages*module.PageSize || got[7] != 1 || got[len(got)-1] != 0 {
 			t.Errorf("%d pages are %d bytes", pages, len(got))
 		}
 	}
@@ -215,7 +191,7 @@ func TestAVectorIsWrittenInBoundedPieces(t *testing.T) {
 	defer c.finish()
 	for n := range uint32(100) { // each is the whole memory
 		c.memory.WriteUint32Le(8*n, 0)
-		c.memory.WriteUint32Le(8*n+4, pageSize)
+		c.memory.WriteUint32Le(8*n+4, module.PageSize)
 	}
 	if all, errno := c.gather(0, 100); errno != abi.OK || len(all) != maxGather {
 		t.Errorf("%d bytes, %v", len(all), errno)

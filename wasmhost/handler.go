@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
 // Handler makes attempts by a plugin with one set of settings. Plugin.New makes it.
@@ -18,7 +19,7 @@ import (
 // probes have the same settings, each needs a handler of its own: see ForProbe.
 type Handler struct {
 	plugin   *Plugin
-	settings settings
+	settings settings.Settings
 	checked  *configured
 	kept     kept
 }
@@ -43,7 +44,7 @@ func (h *Handler) Ready() <-chan struct{} { return h.checked.done }
 // Check says what a target lacks for this handler, or nil: a port that the setting
 // called port names. The error is a *probe.FieldError.
 func (h *Handler) Check(t probe.Target) error {
-	name := h.settings.portName
+	name := h.settings.PortName
 	if name == "" {
 		return nil
 	}
@@ -93,7 +94,7 @@ func (h *Handler) unready() error {
 	if err := h.checked.state(); err != nil {
 		return &fault{ReasonSettings, err}
 	}
-	if left := h.plugin.breaker.suspended(time.Now()); left > 0 {
+	if left := h.plugin.breaker.Remaining(time.Now()); left > 0 {
 		return &fault{ReasonSuspended, fmt.Errorf("the plugin trapped too often, and is suspended for another %v", left.Round(time.Second))}
 	}
 	return nil

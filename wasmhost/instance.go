@@ -21,7 +21,6 @@ type instance struct {
 	nextFD    int32
 	stack     [1]uint64
 	taken     time.Time // when it was given out last
-	used      time.Time // when it was given back last
 }
 
 // maxFD is where an instance is retired, since a descriptor is never used twice.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
 // journal bounds what a plugin writes to the log, over all attempts, and remembers
@@ -106,10 +107,10 @@ func (c *call) print(text []byte) {
 }
 
 // refuse counts a dial that is not granted, and logs the first one.
-func (p *Plugin) refuse(to place, target string) {
+func (p *Plugin) refuse(to grant.Dest, target string) {
 	p.counters.refused.Add(1)
 	if p.journal.first() {
-		p.logger.Warn("refused to dial; later refusals are counted only", "target", target, "place", to.String())
+		p.logger.Warn("refused to dial; later refusals are counted only", "target", target, "destination", to.String())
 	}
 }
 
@@ -119,12 +120,12 @@ func (p *Plugin) note(e ending, t probe.Target) {
 	if e.trapped {
 		p.logger.Warn("trapped", "target", t.Name, "reason", string(e.result.Reason), "detail", e.result.Detail)
 	} else {
-		p.pool.widen()
+		p.pool.Grow()
 	}
 	if e.result.Reason == ReasonStack {
-		p.pool.narrow()
+		p.pool.Shrink()
 	}
-	if d := p.breaker.count(e.trapped, time.Now()); d > 0 {
+	if d := p.breaker.Count(e.trapped, time.Now()); d > 0 {
 		p.logger.Error("suspended", "for", d)
 	}
 }

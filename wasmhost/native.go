@@ -80,7 +80,7 @@ func input(c *call, a args) int64 {
 	switch a.u32(0) {
 	case abi.InputSettings:
 		if c.handler != nil {
-			text = c.handler.settings.json
+			text = c.handler.settings.JSON
 		}
 	case abi.InputTarget:
 		text = c.describe()

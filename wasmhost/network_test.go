@@ -175,7 +175,7 @@ func TestStrangeAddressesAreRefused(t *testing.T) {
 		{"tcp", ":0", "neither a number nor a port of the target"},
 		{"tcp", "a b:80", "white space"},
 		{"tcp", "a/b:80", "neither an address nor a name"},
-		{"unix", "/run/../a", "in short"},
+		{"unix", "/run/../a", "is not canonical"},
 		{"tcp", strings.Repeat("x", 600) + ":1", "600"},
 	} {
 		got := tryDial(t, dialer(test.network, test.address, ""), target)

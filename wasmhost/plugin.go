@@ -15,6 +15,11 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
+	"github.com/sonde-probe/sonde/wasmhost/internal/codecache"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
+	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 )
 
 // Plugin is a loaded module. Load makes it. It is safe for use by many goroutines at
@@ -23,7 +28,7 @@ type Plugin struct {
 	name     string
 	manifest abi.Manifest
 	limits   Limits
-	grants   grants
+	grants   grant.Rules
 	env      []string // "NAME=value"
 	onTrap   probe.Outcome
 	logger   *slog.Logger
@@ -44,8 +49,8 @@ type Plugin struct {
 	use    sync.RWMutex // read-locked by those that use an instance, locked for ever by Close
 	closed atomic.Bool
 
-	pool     *pool
-	breaker  breaker
+	pool     *pool.Pool[instance]
+	breaker  breaker.Breaker
 	held     atomic.Int64 // connections
 	lookout  lookout
 	counters counters
@@ -66,7 +71,7 @@ func Load(c Config) (*Plugin, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	module, err := c.read()
+	wasm, err := c.read()
 	if err != nil {
 		return nil, err
 	}
@@ -74,19 +79,20 @@ func Load(c Config) (*Plugin, error) {
 		name: c.Name, limits: c.Limits, env: environment(c.Grant.Env), onTrap: c.OnTrap, logger: c.Logger, trace: c.Trace,
 		guard: closing{}, began: time.Now().Add(-time.Second), ready: make(chan struct{}),
 	}
-	p.pool = newPool(c.Limits.Instances)
-	if p.grants, err = parseGrants(c.Grant); err != nil {
+	p.pool = pool.New(c.Limits.Instances, (*instance).close)
+	if p.grants, err = grant.Parse(c.Grant.Dial, c.Grant.DNS); err != nil {
 		return nil, err
 	}
-	if err := p.inspect(module); err != nil {
+	m, err := p.inspect(wasm)
+	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
 	}
 	p.logger = p.logger.With("plugin", p.name)
-	store, err := openStore(c, module)
+	entry, err := codecache.Open(c.CacheDir, c.CacheSize, wasm)
 	if err != nil {
 		return nil, err
 	}
-	go p.prepare(module, store)
+	go p.prepare(m, entry)
 	return p, nil
 }
 
@@ -102,34 +108,29 @@ func environment(names []string) []string {
 }
 
 // inspect checks the module and reads its manifest.
-func (p *Plugin) inspect(module []byte) error {
-	var err error
-	if p.manifest, err = abi.ReadManifest(module); p.name == "" {
+func (p *Plugin) inspect(wasm []byte) (m *module.Module, err error) {
+	if p.manifest, err = abi.ReadManifest(wasm); p.name == "" {
 		p.name = p.manifest.Name
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := check(module, p.limits); err != nil {
-		return err
+	if m, err = module.Parse(wasm); err != nil {
+		return nil, err
 	}
-	o, err := read(module)
-	if err != nil {
-		return err
-	}
-	_, p.configures = o.exports[abi.ExportConfigure]
-	return nil
+	p.configures = m.HasExport(abi.ExportConfigure)
+	return m, m.Check(p.limits.Memory)
 }
 
 // prepare compiles the module and checks the settings that wait for it.
-func (p *Plugin) prepare(module []byte, s *store) {
+func (p *Plugin) prepare(m *module.Module, code *codecache.Entry) {
 	began := time.Now()
-	if err := p.compile(module, s); err != nil {
+	if err := p.compile(m, code); err != nil {
 		p.broken = fmt.Errorf("plugin %s: %w", p.name, err)
 		p.logger.Error("compile", "error", err)
 	}
 	p.counters.compile.Store(int64(time.Since(began)))
-	p.counters.cacheHit.Store(s.hit)
+	p.counters.cacheHit.Store(code.Hit())
 	p.mu.Lock()
 	pending := p.pending
 	p.pending = nil
@@ -142,26 +143,27 @@ func (p *Plugin) prepare(module []byte, s *store) {
 
 // compile makes the module ready to run. The compiler reads what a stranger has
 // written: if that makes it panic, it is an error like others.
-func (p *Plugin) compile(module []byte, s *store) (err error) {
+func (p *Plugin) compile(m *module.Module, code *codecache.Entry) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("compile: panic: %v", r)
 		}
 	}()
-	if module, err = boundTables(module); err != nil {
+	wasm, err := m.BoundTables()
+	if err != nil {
 		return err
 	}
-	if err = p.build(module, s.open()); err != nil && s.dir != "" {
-		s.discard() // it may be the cache that is broken
-		err = p.build(module, s.open())
+	if err = p.build(wasm, code.Cache()); err != nil && code.Enabled() {
+		code.Discard() // it may be damaged
+		err = p.build(wasm, code.Cache())
 	}
-	s.finish()
+	code.Finish()
 	return err
 }
 
 // build compiles by one goroutine: of several, wazero would let a panic end the
 // process, and probes need the processors too.
-func (p *Plugin) build(module []byte, cache wazero.CompilationCache) error {
+func (p *Plugin) build(wasm []byte, cache wazero.CompilationCache) error {
 	ctx := context.Background() // compiling cannot be stopped
 	config := p.guard.configure(wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2))
 	if cache != nil {
@@ -171,7 +173,7 @@ func (p *Plugin) build(module []byte, cache wazero.CompilationCache) error {
 	err := p.link(ctx, r)
 	var compiled wazero.CompiledModule
 	if err == nil {
-		compiled, err = r.CompileModule(ctx, module)
+		compiled, err = r.CompileModule(ctx, wasm)
 	}
 	if err != nil {
 		err = fmt.Errorf("compile: %w", err)
@@ -239,7 +241,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 func (p *Plugin) free() error {
 	<-p.ready
 	p.use.Lock() // and never unlocked: nothing may be used any more
-	p.pool.drain()
+	p.pool.CloseIdle()
 	p.lookout.close()
 	if p.runtime == nil {
 		return nil

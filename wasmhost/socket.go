@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
 // socket is a connection as a guest sees it: a descriptor that can be polled. Only
 // the goroutine of the call that has it uses it, and for a while its pump.
 type socket struct {
 	conn     net.Conn
-	place    place
+	dest     grant.Dest
 	nonblock bool
 	watched  *watched // nil until it is held
 
@@ -34,7 +35,7 @@ const (
 	datagramBuffer = 1<<16 - 1
 )
 
-func (s *socket) datagram() bool { return s.place.network == "udp" }
+func (s *socket) datagram() bool { return s.dest.Network == "udp" }
 
 // readable reports whether a read would not have to wait, and how much there is.
 func (s *socket) readable() (n int, ok bool) {

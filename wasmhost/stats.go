@@ -85,8 +85,8 @@ func (p *Plugin) Stats() Stats {
 		Attempts: c.attempts.Load(), Waits: c.waits.Load(), Faults: c.faultsNow(),
 		Refused: c.refused.Load(), Held: int(p.held.Load()), Dropped: c.dropped.Load(), Metrics: p.gauges.now(),
 	}
-	s.Idle, s.Instances, s.Waiting = p.pool.sizes()
-	s.Suspended, s.Suspends = p.breaker.now()
+	s.Idle, s.Instances, s.Waiting = p.pool.Counts()
+	s.Suspended, s.Suspends = p.breaker.Remaining(time.Now()), p.breaker.Suspensions()
 	return s
 }
 
@@ -97,14 +97,6 @@ func (p *Plugin) hold() bool {
 		return false
 	}
 	return true
-}
-
-// now returns for how long the plugin is suspended, and how often it was.
-func (b *breaker) now() (time.Duration, uint64) {
-	left := b.suspended(time.Now())
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return left, b.times
 }
 
 // gauges are the metrics of a plugin.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
 func startTLS(c *call, a args) int64 {
@@ -26,7 +27,7 @@ func startTLS(c *call, a args) int64 {
 		return i32(0, abi.EBADF)
 	}
 	s.rest()
-	if n, _ := s.readable(); n > 0 || s.datagram() || s.place.network == "tls" {
+	if n, _ := s.readable(); n > 0 || s.datagram() || s.dest.Network == "tls" {
 		return i32(0, c.failf(abi.EINVAL, "the descriptor carries TLS already, is not a stream, or has unread bytes"))
 	}
 	if c.isOver() {
@@ -37,7 +38,7 @@ func startTLS(c *call, a args) int64 {
 
 // secure makes the handshake of a client, and the connection carry what is inside.
 func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno {
-	config, err := tlsConfig(options, s.place)
+	config, err := tlsConfig(options, s.dest)
 	if err != nil {
 		return c.failf(abi.EINVAL, "%v", err)
 	}
@@ -48,15 +49,15 @@ func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.conn, s.place.network = conn, "tls"
+	s.conn, s.dest.Network = conn, "tls"
 	return abi.OK
 }
 
 // tlsConfig reads the options of start_tls.
-func tlsConfig(options string, p place) (*tls.Config, error) {
+func tlsConfig(options string, d grant.Dest) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if p.network != "unix" {
-		config.ServerName = strings.TrimSuffix(p.host, ".")
+	if d.Network != "unix" {
+		config.ServerName = strings.TrimSuffix(d.Host, ".")
 	}
 	var cert, key string
 	for text := range strings.Lines(options) {

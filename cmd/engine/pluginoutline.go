@@ -28,7 +28,7 @@ var sectionNames = [...]string{
 
 // outlineOf looks at a module.
 func outlineOf(module []byte) (outline, error) {
-	seen, err := wasmhost.Look(module)
+	seen, err := wasmhost.Inspect(module)
 	if err != nil {
 		return outline{}, err
 	}

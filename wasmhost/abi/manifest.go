@@ -236,7 +236,7 @@ func (s Setting) Value() (any, error) {
 	}
 	v, err := s.Type.decode(s.Default)
 	if err != nil {
-		return nil, fmt.Errorf("default must be of the type %s: %w", s.Type, err)
+		return nil, fmt.Errorf("default must be of type %s: %w", s.Type, err)
 	}
 	return v, nil
 }

@@ -92,7 +92,7 @@ func nextSection(b []byte) (s Section, rest []byte, err error) {
 	return s, rest, nil
 }
 
-var errShort = errors.New("it ends too early")
+var errShort = errors.New("ends too early")
 
 // Uint32 reads a number in LEB128 as a module's binary format has them, and returns
 // what comes after it.

@@ -40,11 +40,11 @@ func TestWhatIsNoModuleIsNamed(t *testing.T) {
 		"a text":                 {"(module)", "not a WebAssembly module"},
 		"half a header":          {head[:6], "not a WebAssembly module"},
 		"a component":            {"\x00asm\x0d\x00\x01\x00", "a core module is needed"},
-		"a section alone":        {head + "\x01", "section at byte 8: it ends too early"},
-		"a section too long":     {head + "\x01\x05\x00", "section at byte 8: it ends too early"},
+		"a section alone":        {head + "\x01", "section at byte 8: ends too early"},
+		"a section too long":     {head + "\x01\x05\x00", "section at byte 8: ends too early"},
 		"a length without end":   {head + "\x01\xff\xff\xff\xff\xff\x00", "section at byte 8: a number has more than 32 bits"},
 		"a length of 35 bits":    {head + "\x01\xff\xff\xff\xff\x7f", "section at byte 8: a number has more than 32 bits"},
-		"a name out of its body": {head + "\x00\x02\x05a", "section at byte 8: name: it ends too early"},
+		"a name out of its body": {head + "\x00\x02\x05a", "section at byte 8: name: ends too early"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

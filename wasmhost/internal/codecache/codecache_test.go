@@ -1,4 +1,4 @@
-package wasmhost
+package codecache
 
 import (
 	"os"
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-func TestCodeThatWasUsedLongestAgoGoesFirst(t *testing.T) {
+func TestTheLeastRecentlyUsedEntryIsRemovedFirst(t *testing.T) {
 	root := t.TempDir()
-	dir := func(digit string) string { return filepath.Join(root, strings.Repeat(digit, storeName)) }
+	dir := func(digit string) string { return filepath.Join(root, strings.Repeat(digit, nameLength)) }
 	for i, digit := range []string{"a", "b", "c"} {
 		if err := os.Mkdir(dir(digit), 0o700); err != nil {
 			t.Fatal(err)
@@ -23,12 +23,12 @@ func TestCodeThatWasUsedLongestAgoGoesFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other := filepath.Join(root, "somebody's")
+	other := filepath.Join(root, "unrelated")
 	if err := os.Mkdir(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s := store{root: root, dir: dir("a"), size: 250}
-	s.finish() // a was used now
+	e := Entry{root: root, dir: dir("a"), maxSize: 250}
+	e.Finish() // a was used now
 	for path, want := range map[string]bool{dir("a"): true, dir("b"): false, dir("c"): true, other: true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: %v", filepath.Base(path), err)

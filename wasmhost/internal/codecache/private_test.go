@@ -1,6 +1,6 @@
 //go:build unix
 
-package wasmhost
+package codecache
 
 import (
 	"os"
@@ -9,18 +9,18 @@ import (
 	"testing"
 )
 
-func TestOnlyAPrivateDirectoryHoldsCode(t *testing.T) {
+func TestOnlyAPrivateDirectoryIsUsed(t *testing.T) {
 	root := t.TempDir()
 	tests := map[string]struct {
 		above, mode os.FileMode
 		want        string // of the error; empty for none
 	}{
-		"mine alone":              {0o755, 0o700, ""},
-		"others may read":         {0o755, 0o750, "others must have no rights"},
-		"others may put one":      {0o777, 0o700, "others must not write there"},
-		"others may put theirs":   {0o777 | os.ModeSticky, 0o700, ""},
-		"a group may, by itself":  {0o775, 0o700, ""},
-		"others may write to all": {0o777, 0o777, "others must have no rights"},
+		"private":                             {0o755, 0o700, ""},
+		"others may read":                     {0o755, 0o750, "other users must have no access"},
+		"others may replace it":               {0o777, 0o700, "other users must not write to it"},
+		"others may write to a sticky parent": {0o777 | os.ModeSticky, 0o700, ""},
+		"a group may write to the parent":     {0o775, 0o700, ""},
+		"others may write to both":            {0o777, 0o777, "other users must have no access"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestOnlyAPrivateDirectoryHoldsCode(t *testing.T) {
 	}
 }
 
-func TestALinkIsNoDirectoryForCode(t *testing.T) {
+func TestASymbolicLinkIsRefused(t *testing.T) {
 	root := t.TempDir()
 	real, link := filepath.Join(root, "real"), filepath.Join(root, "link")
 	if err := os.Mkdir(real, 0o700); err != nil {
@@ -57,14 +57,14 @@ func TestALinkIsNoDirectoryForCode(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(real, "cache"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkPrivate(filepath.Join(link, "cache")); err != nil { // the way to it may have links
+	if err := checkPrivate(filepath.Join(link, "cache")); err != nil { // its path may contain links
 		t.Error(err)
 	}
 }
 
-func TestAnothersDirectoryHoldsNoCode(t *testing.T) {
+func TestADirectoryOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give a directory away")
+		t.Skip("changing the owner of a directory needs root")
 	}
 	above := filepath.Join(t.TempDir(), "theirs")
 	dir := filepath.Join(above, "cache")
@@ -75,7 +75,7 @@ func TestAnothersDirectoryHoldsNoCode(t *testing.T) {
 	if err := os.Chown(above, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkPrivate(dir); err == nil || !strings.Contains(err.Error(), "above it belongs to another user") {
+	if err := checkPrivate(dir); err == nil || !strings.Contains(err.Error(), "parent directory "+above+" belongs to another user") {
 		t.Errorf("got %v", err)
 	}
 	if err := os.Chown(dir, nobody, nobody); err != nil {

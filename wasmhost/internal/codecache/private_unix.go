@@ -1,6 +1,6 @@
 //go:build unix
 
-package wasmhost
+package codecache
 
 import (
 	"fmt"
@@ -9,14 +9,13 @@ import (
 	"syscall"
 )
 
-// The mode bits of a directory that others may change.
 const (
-	othersAny   = 0o077 // any right of group and others
-	othersWrite = 0o002 // others may rename what is in it, unless it is sticky
+	othersAny   = 0o077 // any permission of group and others
+	othersWrite = 0o002 // others may replace what is in a directory, unless it is sticky
 )
 
-// checkPrivate refuses a directory that is not this user's alone, or that somebody else
-// could put another one in the place of.
+// checkPrivate returns an error when other users can read or write a directory, or could
+// replace it by another one.
 func checkPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -26,18 +25,18 @@ func checkPrivate(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory", dir)
 	case info.Mode().Perm()&othersAny != 0:
-		return fmt.Errorf("%s has the mode %o, others must have no rights: chmod 700", dir, info.Mode().Perm())
+		return fmt.Errorf("%s has mode %o and other users must have no access, run chmod 700", dir, info.Mode().Perm())
 	case !belongs(info, os.Geteuid()):
 		return fmt.Errorf("%s belongs to another user", dir)
 	}
-	whole, err := filepath.Abs(dir)
+	path, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	if whole, err = filepath.EvalSymlinks(whole); err != nil {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return err
 	}
-	return checkParents(whole)
+	return checkParents(path)
 }
 
 // checkParents checks the directories above one, up to the root.
@@ -48,9 +47,9 @@ func checkParents(dir string) error {
 		case err != nil:
 			return err
 		case !belongs(info, os.Geteuid()) && !belongs(info, 0):
-			return fmt.Errorf("%s above it belongs to another user", parent)
+			return fmt.Errorf("parent directory %s belongs to another user", parent)
 		case info.Mode().Perm()&othersWrite != 0 && info.Mode()&os.ModeSticky == 0:
-			return fmt.Errorf("%s above it has the mode %o, others must not write there", parent, info.Mode().Perm())
+			return fmt.Errorf("parent directory %s has mode %o and other users must not write to it, run chmod o-w", parent, info.Mode().Perm())
 		case parent == filepath.Dir(parent):
 			return nil
 		}

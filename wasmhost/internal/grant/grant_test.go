@@ -1,4 +1,4 @@
-package wasmhost
+package grant
 
 import (
 	"errors"
@@ -19,13 +19,13 @@ func TestGrantsAreParsed(t *testing.T) {
 		"tcp://[fd00::1]", "tcp://[fe80::1%eth0]:80", "tcp://[::ffff:10.0.0.0]/104:80", "unix://run/x", "unix:///run/../x", "unix:///run/[", "tcp://..:80",
 	}
 	for _, entry := range good {
-		if _, err := parseGrants(Grant{Dial: []string{entry}}); err != nil {
+		if _, err := Parse([]string{entry}, nil); err != nil {
 			t.Errorf("%q is refused: %v", entry, err)
 		}
 	}
 	for _, entry := range bad {
 		var wrong *probe.FieldError
-		if _, err := parseGrants(Grant{Dial: []string{entry}}); !errors.As(err, &wrong) || wrong.Field != "grant.dial" {
+		if _, err := Parse([]string{entry}, nil); !errors.As(err, &wrong) || wrong.Field != "grant.dial" {
 			t.Errorf("%q gives the error %v", entry, err)
 		}
 	}
@@ -57,10 +57,10 @@ func TestAddressesAreGranted(t *testing.T) {
 		{"a pattern", []string{"tcp://*.internal:80"}, "tcp", "a.b.Internal.", 80, "10.0.0.1", true},
 		{"a pattern's suffix alone", []string{"tcp://*.internal:80"}, "tcp", "internal", 80, "10.0.0.1", false},
 		{"a name that ends like it", []string{"tcp://*.internal:80"}, "tcp", "evilinternal", 80, "10.0.0.1", false},
-		{"a pattern that leads home", []string{"tcp://*.internal:80"}, "tcp", "a.internal", 80, "127.0.0.1", false},
-		{"a name that leads home", []string{"tcp://db:80"}, "tcp", "db", 80, "127.0.0.1", true},
-		{"a pattern that leads to metadata", []string{"tcp://*.internal:80"}, "tcp", "a.internal", 80, "169.254.169.254", false},
-		{"a name that leads to metadata", []string{"tcp://db:80"}, "tcp", "db", 80, "169.254.169.254", false},
+		{"a pattern that resolves to loopback", []string{"tcp://*.internal:80"}, "tcp", "a.internal", 80, "127.0.0.1", false},
+		{"a name that resolves to loopback", []string{"tcp://db:80"}, "tcp", "db", 80, "127.0.0.1", true},
+		{"a pattern that resolves to metadata", []string{"tcp://*.internal:80"}, "tcp", "a.internal", 80, "169.254.169.254", false},
+		{"a name that resolves to metadata", []string{"tcp://db:80"}, "tcp", "db", 80, "169.254.169.254", false},
 		{"metadata in a block", []string{"tcp://0.0.0.0/0:80"}, "tcp", "169.254.169.254", 80, "169.254.169.254", false},
 		{"metadata as itself", []string{"tcp://169.254.169.254:80"}, "tcp", "169.254.169.254", 80, "169.254.169.254", true},
 		{"metadata, mapped", []string{"tcp://::/0:80"}, "tcp", "::ffff:169.254.169.254", 80, "::ffff:169.254.169.254", false},
@@ -79,69 +79,69 @@ func TestAddressesAreGranted(t *testing.T) {
 		{"loopback over IPv6 in everything", []string{"tcp://::/0:80"}, "tcp", "::1", 80, "::1", false},
 		{"loopback in its block", []string{"tcp://127.0.0.0/8:80"}, "tcp", "127.0.0.2", 80, "127.0.0.2", true},
 		{"loopback as itself", []string{"tcp://[::1]:80"}, "tcp", "::1", 80, "::1", true},
-		{"a name that leads home, in everything", []string{"tcp://0.0.0.0/0:80"}, "tcp", "db", 80, "127.0.0.1", false},
-		{"this machine", []string{"tcp://0.0.0.0/0:80"}, "tcp", "0.0.0.0", 80, "0.0.0.0", false},
-		{"this machine over IPv6", []string{"tcp://::/0:80"}, "tcp", "::", 80, "::", false},
-		{"this machine, mapped", []string{"tcp://0.0.0.0/0:80"}, "tcp", "::ffff:0.0.0.0", 80, "::ffff:0.0.0.0", false},
-		{"this machine as itself", []string{"tcp://0.0.0.0:80"}, "tcp", "0.0.0.0", 80, "0.0.0.0", false},
+		{"a name that resolves to loopback, in everything", []string{"tcp://0.0.0.0/0:80"}, "tcp", "db", 80, "127.0.0.1", false},
+		{"the unspecified address", []string{"tcp://0.0.0.0/0:80"}, "tcp", "0.0.0.0", 80, "0.0.0.0", false},
+		{"the unspecified address over IPv6", []string{"tcp://::/0:80"}, "tcp", "::", 80, "::", false},
+		{"the unspecified address, mapped", []string{"tcp://0.0.0.0/0:80"}, "tcp", "::ffff:0.0.0.0", 80, "::ffff:0.0.0.0", false},
+		{"the unspecified address as itself", []string{"tcp://0.0.0.0:80"}, "tcp", "0.0.0.0", 80, "0.0.0.0", false},
 	}
 	target := probe.Target{Name: "web", Address: "10.0.0.7", Ports: map[string]uint16{"http": 8080}}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			g, err := parseGrants(Grant{Dial: test.dial})
+			g, err := Parse(test.dial, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := place{test.network, test.host, test.port, own(target, 0, test.host, test.port)}
-			if got := g.address(p, netip.MustParseAddr(test.ip)); got != test.want {
-				t.Errorf("%v at %s: got %v", p, test.ip, got)
+			d := Dest{test.network, test.host, test.port, IsTarget(target, 0, test.host, test.port)}
+			if got := g.AllowsAddr(d, netip.MustParseAddr(test.ip)); got != test.want {
+				t.Errorf("%v at %s: got %v", d, test.ip, got)
 			}
 		})
 	}
 }
 
-func TestATargetsNameNeverLeadsToMetadata(t *testing.T) {
-	g, _ := parseGrants(Grant{})
+func TestATargetsNameNeverGrantsMetadata(t *testing.T) {
+	g, _ := Parse(nil, nil)
 	target := probe.Target{Address: "web.internal", Ports: map[string]uint16{"http": 80}}
-	p := place{"tcp", "WEB.internal.", 80, own(target, 0, "WEB.internal.", 80)}
+	d := Dest{"tcp", "WEB.internal.", 80, IsTarget(target, 0, "WEB.internal.", 80)}
 	for ip, want := range map[string]bool{"10.0.0.1": true, "127.0.0.1": true, "169.254.169.254": false, "0.0.0.0": false, "fe80::1": false} {
-		if got := g.address(p, netip.MustParseAddr(ip)); got != want {
+		if got := g.AllowsAddr(d, netip.MustParseAddr(ip)); got != want {
 			t.Errorf("%s: got %v", ip, got)
 		}
 	}
 	literal := probe.Target{Address: "169.254.0.7", Ports: map[string]uint16{"http": 80}}
-	p = place{"tcp", "169.254.0.7", 80, own(literal, 0, "169.254.0.7", 80)}
-	if !g.address(p, netip.MustParseAddr("169.254.0.7")) {
+	d = Dest{"tcp", "169.254.0.7", 80, IsTarget(literal, 0, "169.254.0.7", 80)}
+	if !g.AllowsAddr(d, netip.MustParseAddr("169.254.0.7")) {
 		t.Error("a target that is given by a link-local address is refused")
 	}
 	zoned := probe.Target{Address: "fe80::1%eth0", Ports: map[string]uint16{"http": 80}}
 	for host, want := range map[string]bool{"fe80::1%eth0": true, "fe80::1%eth1": false, "fe80::1": false} {
-		p = place{"tcp", host, 80, own(zoned, 0, host, 80)}
-		if got := g.address(p, netip.MustParseAddr(host)); got != want {
+		d = Dest{"tcp", host, 80, IsTarget(zoned, 0, host, 80)}
+		if got := g.AllowsAddr(d, netip.MustParseAddr(host)); got != want {
 			t.Errorf("a target on a link: %s is granted: %v", host, got)
 		}
 	}
 }
 
 func TestNamesAreLookedUpOnlyWhenGranted(t *testing.T) {
-	g, err := parseGrants(Grant{Dial: []string{"target", "tcp://*.internal:80"}, DNS: []string{"*.example.org"}})
+	g, err := Parse([]string{"target", "tcp://*.internal:80"}, []string{"*.example.org"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"a.internal": true, "a.example.org": true, "A.Example.Org.": true, "secret.evil.org": false, "example.org": false} {
-		if got := g.lookup(place{network: "tcp", host: name, port: 80}); got != want {
+		if got := g.AllowsLookup(Dest{Network: "tcp", Host: name, Port: 80}); got != want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
-	if g.resolve("a.internal") {
-		t.Error("a name that may be dialled may be looked up for itself")
+	if g.AllowsResolve("a.internal") {
+		t.Error("a name that may be dialled may be resolved for any purpose")
 	}
 }
 
 func TestPathsAreGranted(t *testing.T) {
-	g, _ := parseGrants(Grant{Dial: []string{"unix:///run/x/*.sock", "unix://@y"}})
+	g, _ := Parse([]string{"unix:///run/x/*.sock", "unix://@y"}, nil)
 	for name, want := range map[string]bool{"/run/x/a.sock": true, "@y": true, "/run/x/b/a.sock": false, "/run/x/a": false, "": false} {
-		if got := g.path(name); got != want {
+		if got := g.AllowsPath(name); got != want {
 			t.Errorf("%q: got %v", name, got)
 		}
 	}
@@ -151,13 +151,13 @@ func FuzzParseRule(f *testing.F) {
 	f.Add("tcp://10.0.0.0/8:6379", "169.254.169.254")
 	f.Add("tls://*.internal:1-2", "::1")
 	f.Fuzz(func(t *testing.T, entry, address string) {
-		g, err := parseGrants(Grant{Dial: []string{entry}})
+		g, err := Parse([]string{entry}, nil)
 		ip, ipErr := netip.ParseAddr(address)
 		if err != nil || ipErr != nil || entry == "target" {
 			return
 		}
-		p := place{network: g.rules[0].scheme, host: "name.internal", port: g.rules[0].first}
-		if ip = ip.Unmap(); special(ip) && g.address(p, ip) && !(g.rules[0].prefix.IsSingleIP() && g.rules[0].prefix.Addr() == ip.WithZone("")) {
+		d := Dest{Network: g.dial[0].scheme, Host: "name.internal", Port: g.dial[0].minPort}
+		if ip = ip.Unmap(); needsOwnEntry(ip) && g.AllowsAddr(d, ip) && !(g.dial[0].prefix.IsSingleIP() && g.dial[0].prefix.Addr() == ip.WithZone("")) {
 			t.Errorf("%q grants %s by a name", entry, ip)
 		}
 	})

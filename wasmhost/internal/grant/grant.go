@@ -1,0 +1,169 @@
+// Package grant decides which addresses a plugin may connect to and which names it may
+// look up.
+//
+// # Files
+//
+//	grant.go    Rules: the decisions about one destination
+//	parse.go    Parse: the entries that an operator writes
+//	address.go  addresses that only an entry of their own grants
+package grant
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Rules are the grants of one plugin. The zero value grants nothing.
+type Rules struct {
+	target bool // the probe's own target
+	dial   []rule
+	lookup []string // patterns of host names
+}
+
+// rule is one URL of Grant.Dial.
+type rule struct {
+	scheme           string
+	prefix           netip.Prefix // if it is not valid, name counts
+	name             string       // a host name or a pattern; for unix, a path or a pattern
+	minPort, maxPort uint16
+}
+
+// Dest is a destination that a plugin wants to reach.
+type Dest struct {
+	Network string // tcp, tls, udp or unix; dns for a lookup
+	Host    string // address or name; for unix, the path
+	Port    uint16
+	Target  bool // it is the probe's own target: see IsTarget
+}
+
+// String returns the destination as a URL.
+func (d Dest) String() string {
+	if d.Port == 0 { // a path, or a name to look up
+		return d.Network + "://" + d.Host
+	}
+	if strings.Contains(d.Host, ":") {
+		return fmt.Sprintf("%s://[%s]:%d", d.Network, d.Host, d.Port)
+	}
+	return fmt.Sprintf("%s://%s:%d", d.Network, d.Host, d.Port)
+}
+
+// IsTarget reports whether a host and a port are the target's own: its address as it is
+// written, and one of its ports or extraPort, unless that is 0.
+func IsTarget(t probe.Target, extraPort uint16, host string, port uint16) bool {
+	if port == 0 || !sameHost(t.Address, host) {
+		return false
+	}
+	if port == extraPort {
+		return true
+	}
+	for _, p := range t.Ports {
+		if p == port {
+			return true
+		}
+	}
+	return false
+}
+
+func sameHost(a, b string) bool {
+	x, err1 := netip.ParseAddr(a)
+	y, err2 := netip.ParseAddr(b)
+	if err1 == nil && err2 == nil {
+		return x.Unmap() == y.Unmap()
+	}
+	return a != "" && canonicalName(a) == canonicalName(b)
+}
+
+// AllowsPath reports whether a Unix socket may be dialled.
+func (r Rules) AllowsPath(name string) bool {
+	for _, rule := range r.dial {
+		if rule.scheme != "unix" {
+			continue
+		}
+		if ok, err := path.Match(rule.name, name); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// AllowsLookup reports whether the host of a destination may be looked up. Granting every
+// lookup would let a plugin send secrets to a name server.
+func (r Rules) AllowsLookup(d Dest) bool {
+	return r.target && d.Target || r.namesHost(d, false) || r.AllowsResolve(d.Host)
+}
+
+// AllowsResolve reports whether a name may be looked up for any purpose.
+func (r Rules) AllowsResolve(name string) bool {
+	name = canonicalName(name)
+	for _, pattern := range r.lookup {
+		if matchName(pattern, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// AllowsAddr reports whether a destination may be dialled at an address: its own, or one
+// that its name resolves to. It is asked right before each address is dialled, so that a
+// name server's answer cannot lead where no rule does.
+func (r Rules) AllowsAddr(d Dest, ip netip.Addr) bool {
+	isLiteral := sameHost(d.Host, ip.String())
+	ip = ip.Unmap().WithZone("")
+	switch {
+	case ip.IsUnspecified():
+		return false // it would be this machine
+	case r.namesAddr(d, ip):
+		return true
+	case needsOwnEntry(ip):
+		return isLiteral && r.target && d.Target
+	case r.target && d.Target:
+		return true
+	case !isLiteral && ip.IsLoopback():
+		return r.namesHost(d, true)
+	}
+	return r.containsAddr(d, ip) || !isLiteral && r.namesHost(d, false)
+}
+
+// namesHost reports whether a rule has the destination's host name; with exact, as a name
+// and not by a pattern.
+func (r Rules) namesHost(d Dest, exact bool) bool {
+	name := canonicalName(d.Host)
+	for _, rule := range r.dial {
+		isPattern := strings.HasPrefix(rule.name, "*")
+		if !rule.prefix.IsValid() && rule.covers(d) && matchName(rule.name, name) && !(exact && isPattern) {
+			return true
+		}
+	}
+	return false
+}
+
+// namesAddr reports whether a rule has this very address.
+func (r Rules) namesAddr(d Dest, ip netip.Addr) bool {
+	for _, rule := range r.dial {
+		if rule.covers(d) && rule.prefix.IsSingleIP() && rule.prefix.Addr() == ip {
+			return true
+		}
+	}
+	return false
+}
+
+// containsAddr reports whether a rule has a block that contains an address. Loopback
+// addresses are only in blocks of loopback addresses: 0.0.0.0/0 is meant for others.
+func (r Rules) containsAddr(d Dest, ip netip.Addr) bool {
+	for _, rule := range r.dial {
+		loopbackOK := !ip.IsLoopback() || rule.prefix.Addr().IsLoopback()
+		if rule.covers(d) && rule.prefix.IsValid() && rule.prefix.Contains(ip) && loopbackOK {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether the rule is for the destination's network and port.
+func (r rule) covers(d Dest) bool {
+	return r.scheme == d.Network && r.minPort <= d.Port && d.Port <= r.maxPort
+}

@@ -1,0 +1,152 @@
+package grant
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Parse reads the entries of wasmhost.Grant's Dial and DNS. An error is a
+// *probe.FieldError.
+func Parse(dial, dns []string) (Rules, error) {
+	if dial == nil {
+		dial = []string{"target"}
+	}
+	var rules Rules
+	for _, entry := range dial {
+		if entry == "target" {
+			rules.target = true
+			continue
+		}
+		r, err := parseRule(entry)
+		if err != nil {
+			return Rules{}, &probe.FieldError{Field: "grant.dial", Problem: fmt.Sprintf(
+				`has invalid entry %q: %v; write "target", or a URL such as "tcp://10.0.0.0/8:6379"`, entry, err)}
+		}
+		rules.dial = append(rules.dial, r)
+	}
+	for _, name := range dns {
+		name = canonicalName(name)
+		if err := checkPattern(name); err != nil {
+			return Rules{}, &probe.FieldError{Field: "grant.dns", Problem: fmt.Sprintf("has invalid entry %q: %v", name, err)}
+		}
+		rules.lookup = append(rules.lookup, name)
+	}
+	return rules, nil
+}
+
+func parseRule(entry string) (rule, error) {
+	scheme, rest, ok := strings.Cut(entry, "://")
+	if !ok {
+		return rule{}, errors.New("scheme is missing")
+	}
+	r := rule{scheme: scheme}
+	switch scheme {
+	case "unix":
+		r.name = rest
+		return r, checkPath(rest)
+	case "tcp", "tls", "udp":
+	default:
+		return rule{}, errors.New("scheme must be tcp, tls, udp or unix")
+	}
+	colon := strings.LastIndexByte(rest, ':')
+	if colon < 0 || strings.HasSuffix(rest, "]") {
+		return rule{}, errors.New("port is missing")
+	}
+	var err error
+	if r.minPort, r.maxPort, err = parsePorts(rest[colon+1:]); err != nil {
+		return rule{}, err
+	}
+	return r, r.setHost(rest[:colon])
+}
+
+func checkPath(pattern string) error {
+	if !strings.HasPrefix(pattern, "/") && !strings.HasPrefix(pattern, "@") {
+		return errors.New("path must begin with a slash")
+	}
+	if clean := path.Clean(pattern); strings.HasPrefix(pattern, "/") && clean != pattern {
+		return fmt.Errorf("path is not canonical, write %s", clean)
+	}
+	if _, err := path.Match(pattern, ""); err != nil {
+		return errors.New("path is not a valid pattern")
+	}
+	return nil
+}
+
+// parsePorts reads "80", "8000-8999" or "*".
+func parsePorts(s string) (minPort, maxPort uint16, err error) {
+	if s == "*" {
+		return 1, 65535, nil
+	}
+	from, to, isRange := strings.Cut(s, "-")
+	if !isRange {
+		to = from
+	}
+	a, err1 := strconv.ParseUint(from, 10, 16)
+	b, err2 := strconv.ParseUint(to, 10, 16)
+	if err1 != nil || err2 != nil || a == 0 || a > b {
+		return 0, 0, errors.New("port must be a number from 1 to 65535, a range such as 8000-8999, or *")
+	}
+	return uint16(a), uint16(b), nil
+}
+
+// setHost reads an address, a CIDR block (either with or without brackets), a host name
+// or a pattern.
+func (r *rule) setHost(host string) error {
+	literal := strings.NewReplacer("[", "", "]", "").Replace(host)
+	if ip, err := netip.ParseAddr(literal); err == nil {
+		if ip.Zone() != "" {
+			return errors.New("address must not have a zone")
+		}
+		ip = ip.Unmap()
+		r.prefix = netip.PrefixFrom(ip, ip.BitLen())
+		return nil
+	}
+	if p, err := netip.ParsePrefix(literal); err == nil {
+		if p.Masked() != p {
+			return fmt.Errorf("CIDR block is not canonical, write %s", p.Masked())
+		}
+		if p.Addr().Is4In6() {
+			return errors.New("CIDR block is one of IPv4, write it as 10.0.0.0/8")
+		}
+		r.prefix = p
+		return nil
+	}
+	r.name = canonicalName(host)
+	return checkPattern(r.name)
+}
+
+// checkPattern accepts a host name, or one whose first label is a * that stands for one
+// or more labels.
+func checkPattern(s string) error {
+	rest := strings.TrimPrefix(s, "*.")
+	if !IsHostName(rest) || rest == "*" {
+		return errors.New("host must be an IP address, a CIDR block, a name or a pattern such as *.internal")
+	}
+	return nil
+}
+
+// canonicalName writes a host name in one way: lower case, without a trailing dot.
+func canonicalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
+
+// maxHostName is how long a host name may be, in bytes (RFC 1035, section 2.3.4).
+const maxHostName = 253
+
+// IsHostName reports whether s can be the name of a host.
+func IsHostName(s string) bool {
+	return s != "" && len(s) <= maxHostName && !strings.HasPrefix(s, ".") && !strings.Contains(s, "..") &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
+}
+
+// matchName reports whether a canonical name matches a pattern.
+func matchName(pattern, name string) bool {
+	if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
+		return len(name) > len(suffix) && strings.HasSuffix(name, suffix)
+	}
+	return pattern == name
+}

@@ -1,0 +1,140 @@
+package module
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// maxTable bounds the elements of a table. The largest Go plugins have some 30,000.
+const maxTable = 1 << 16
+
+// Check returns an error when the module does not follow package abi, or needs more than
+// maxMemory bytes of memory to start.
+func (m *Module) Check(maxMemory int64) error {
+	return errors.Join(m.checkImports(), m.checkExports(), m.checkMemory(maxMemory), m.checkTables())
+}
+
+// maxImportErrors bounds how many wrong imports an error lists.
+const maxImportErrors = 8
+
+func (m *Module) checkImports() error {
+	known := hostFunctions()
+	var errs []error
+	for _, i := range m.imports {
+		f, ok := known[i.name]
+		switch {
+		case i.kind != kindFunction:
+			errs = append(errs, fmt.Errorf("imports %.160q, which is not a function: only functions can be imported", i.name))
+		case !ok:
+			errs = append(errs, fmt.Errorf("imports unknown function %.160q: rebuild the plugin without it, or upgrade Sonde", i.name))
+		case m.signature(i.functionType) != f.Params+":"+f.Results:
+			errs = append(errs, fmt.Errorf("imports function %q with wrong parameters or results: rebuild the plugin with a current SDK", i.name))
+		}
+		if len(errs) == maxImportErrors {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hostFunctions returns the functions that a module may import, by "module.name".
+func hostFunctions() map[string]abi.Function {
+	all := make(map[string]abi.Function)
+	for module, functions := range map[string][]abi.Function{
+		abi.HostModule: abi.Functions(),
+		abi.WASIModule: slices.Concat(abi.WASI(), abi.WASIRefused()),
+	} {
+		for _, f := range functions {
+			all[module+"."+f.Name] = f
+		}
+	}
+	return all
+}
+
+// signature returns a function type as "parameters:results", or ? when there is none.
+func (m *Module) signature(index uint32) string {
+	if int64(index) >= int64(len(m.types)) {
+		return "?"
+	}
+	return m.types[index].Params + ":" + m.types[index].Results
+}
+
+func (m *Module) checkExports() error {
+	marker, ok := m.exports[abi.ExportMarker]
+	switch {
+	case !ok:
+		return fmt.Errorf("does not export %s: the module is not a Sonde plugin, or one for another version of the ABI", abi.ExportMarker)
+	case marker.kind != kindFunction && marker.kind != kindGlobal:
+		return fmt.Errorf("exports %s, which must be a function or a global", abi.ExportMarker)
+	}
+	if e, ok := m.exports[abi.ExportMemory]; !ok || e.kind != kindMemory {
+		return fmt.Errorf("does not export its memory as %q", abi.ExportMemory)
+	}
+	if !m.HasExport(abi.ExportRun) {
+		return fmt.Errorf("does not export function %s", abi.ExportRun)
+	}
+	want := map[string]string{abi.ExportRun: ":i", abi.ExportConfigure: ":i", abi.ExportInitialize: ":"}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if e, ok := m.exports[name]; ok && m.exportSignature(e) != want[name] {
+			return fmt.Errorf("exports %s, which must be a function with the parameters and results of the ABI", name)
+		}
+	}
+	return nil
+}
+
+func (m *Module) exportSignature(e exportEntry) string {
+	if e.kind != kindFunction || int64(e.index) >= int64(len(m.functions)) {
+		return "?"
+	}
+	return m.signature(m.functions[e.index])
+}
+
+func (m *Module) checkMemory(max int64) error {
+	if len(m.memories) != 1 {
+		return fmt.Errorf("has %d memories, must have exactly one", len(m.memories))
+	}
+	if initial, _ := m.Memory(); initial > max {
+		return fmt.Errorf("needs %d bytes of memory to start, limits.memory allows %d", initial, max)
+	}
+	return nil
+}
+
+func (m *Module) checkTables() error {
+	for _, t := range m.tables {
+		if t.min > maxTable {
+			return fmt.Errorf("has a table of %d elements, at most %d are allowed", t.min, maxTable)
+		}
+	}
+	return nil
+}
+
+// BoundTables returns the module's bytes with tables that cannot grow above a maximum,
+// because the runtime enforces none. The module must have passed Check.
+func (m *Module) BoundTables() ([]byte, error) {
+	if !slices.ContainsFunc(m.tables, func(t limits) bool { return !t.hasMax || t.max > maxTable }) {
+		return m.wasm, nil
+	}
+	return abi.ReplaceSection(m.wasm, abi.SectionTable, boundTableSection)
+}
+
+// boundTableSection returns the body of a table section with maximums.
+func boundTableSection(body []byte) ([]byte, error) {
+	r := &reader{rest: body}
+	var out []byte
+	count := uint32(0)
+	r.each(maxTables, func() {
+		count++
+		out = append(out, r.peek(), limitHasMax)
+		t := r.table()
+		max := uint32(maxTable)
+		if t.hasMax {
+			max = min(max, t.max)
+		}
+		out = abi.AppendUint32(abi.AppendUint32(out, t.min), max)
+	})
+	return append(abi.AppendUint32(nil, count), out...), r.err
+}

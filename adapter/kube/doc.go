@@ -12,5 +12,5 @@
 // who calls it hands constructors in (Handlers).
 //
 // Numbers such as K113 in the comments and tests stand for a behaviour of the
-// kubelet or the API server, version 1.36, that is kept or left on purpose.
+// kubelet or the API server; docs/kubelet.md lists them.
 package kube

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -63,6 +64,10 @@ func (l *loader) field(r *record, f *Field, c tree.Content) {
 			r.ok = false
 			return
 		case given:
+			if f.NonZero && reflect.ValueOf(v).IsZero() {
+				l.zero(r, f)
+				return
+			}
 			r.values[f.Name] = v
 			return
 		}
@@ -74,6 +79,16 @@ func (l *loader) field(r *record, f *Field, c tree.Content) {
 	case f.Default != nil:
 		r.values[f.Name] = f.Default
 	}
+}
+
+// zero reports a 0 that would stand for the default.
+func (l *loader) zero(r *record, f *Field) {
+	hint := "leave it out for the default"
+	if f.zeroMeans != "" && f.zeroMeans != "0" && f.zeroMeans != "0s" {
+		hint += ", " + f.zeroMeans
+	}
+	r.ok = false
+	l.add(report{at: r.places[f.Name].value, body: &r.block.Body, summary: f.Name + " must be more than 0", hint: hint})
 }
 
 func (l *loader) missing(b *tree.Block, f *Field) {
@@ -141,16 +156,6 @@ func (v Values) at(path string) any {
 		return inner.at(rest)
 	}
 	return v[name]
-}
-
-// drop takes out the value at a path.
-func (v Values) drop(path string) {
-	name, rest, nested := strings.Cut(path, ".")
-	if inner, ok := v[name].(Values); ok && nested {
-		inner.drop(rest)
-		return
-	}
-	delete(v, name)
 }
 
 func appendTexts(to []string, v any) []string {

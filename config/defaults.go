@@ -1,23 +1,19 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"math"
-	"time"
+	"reflect"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// layers are the rules that hold where a probe says nothing: by kind, and for
-// kind 0 those of defaults without a label.
-type layers map[probe.Kind]*record
-
 // defaults decodes the defaults blocks.
 func (l *loader) defaults() {
-	l.rules = make(layers)
+	l.rules = make(map[probe.Kind]*record)
 	for _, b := range l.blocks["defaults"] {
 		var kind probe.Kind
 		if len(b.Labels) > 0 {
@@ -34,7 +30,6 @@ func (l *loader) defaults() {
 			continue
 		}
 		r := l.record(b, l.shapes.rule)
-		l.zeros(r)
 		l.rules[kind] = r
 	}
 }
@@ -53,161 +48,69 @@ func (l *loader) kind(b *tree.Block) (probe.Kind, bool) {
 	return 0, false
 }
 
-// zeros reports fields that are 0 where that would mean nothing. In a
-// probe.Rule a zero stands for the default.
-func (l *loader) zeros(r *record) {
-	for _, f := range []struct{ name, rest string }{
-		{"period", "10s"}, {"timeout", "1s"}, {"success_threshold", "1"}, {"failure_threshold", "3"},
-		{"termination_grace_period", "that of the target"},
-	} {
-		if v, ok := r.values[f.name]; !ok || v != time.Duration(0) && v != int64(0) {
-			continue
-		}
-		l.add(report{
-			at: r.places[f.name].value, body: &r.block.Body, summary: f.name + " must be more than 0",
-			hint: fmt.Sprintf("leave it out for the default, %s", f.rest),
-		})
-		delete(r.values, f.name)
-		r.ok = false
-	}
-}
-
-// rule makes the rule of a probe out of its own fields and the defaults.
+// rule returns the rule of a probe: its own arguments before those of the defaults
+// block of its kind, and these before those of the defaults block of all kinds.
 func (l *loader) rule(kind probe.Kind, own *record) (probe.Rule, bool) {
-	chosen := map[string]*record{}
-	for _, layer := range []*record{l.rules[0], l.rules[kind], own} {
-		if layer == nil {
+	values, from := Values{}, map[string]*record{} // from: the block that has the argument
+	for _, block := range []*record{l.rules[0], l.rules[kind], own} {
+		if block == nil {
 			continue
 		}
-		for name := range layer.values {
-			chosen[name] = layer
+		for name, v := range block.values {
+			values[name], from[name] = v, block
 		}
 	}
-	if kind == probe.Readiness {
-		l.graceOfReadiness(chosen, own)
+	if kind == probe.Readiness && from[gracePeriod] != nil {
+		l.graceOfReadiness(from[gracePeriod])
+		delete(values, gracePeriod)
 	}
-	rule := probe.Rule{Kind: kind, Compatibility: l.config.Engine.Compatibility}
-	ok := l.setRule(&rule, chosen)
+	rule := probe.Rule{Kind: kind}
+	var wrong probe.FieldErrors
+	fill(reflect.ValueOf(&rule).Elem(), values, l.context(), "", &wrong)
 	rule = rule.WithDefaults()
-	if !l.checkRule(rule, chosen, own) || !ok {
-		return rule, false
+	var more probe.FieldErrors
+	errors.As(rule.Check(), &more)
+	wrong = append(wrong, more...)
+	for _, field := range wrong {
+		block := cmp.Or(from[field.Field], own)
+		r := l.fieldReport(block, field)
+		if field.Field == "success_threshold" && kind != probe.Readiness && block == l.rules[0] {
+			r.hint = `write it in defaults "readiness" { … }`
+		}
+		l.add(r)
 	}
-	l.warnTimeout(rule, chosen)
-	return rule, true
+	if len(wrong) == 0 {
+		l.warnTimeout(rule, from)
+	}
+	return rule, len(wrong) == 0
 }
 
-// graceOfReadiness refuses a termination grace period where nothing is ended.
-// In defaults for all kinds it is meant for the other two.
-func (l *loader) graceOfReadiness(chosen map[string]*record, own *record) {
-	const name = "termination_grace_period"
-	from := chosen[name]
-	delete(chosen, name)
-	if from == nil || from == l.rules[0] {
+const gracePeriod = "termination_grace_period"
+
+// graceOfReadiness reports a termination grace period of a readiness probe. One for
+// all kinds is meant for the other two.
+func (l *loader) graceOfReadiness(from *record) {
+	if from == l.rules[0] {
 		return
 	}
 	l.add(report{
-		at: from.places[name].name, body: &from.block.Body, summary: name + " has no meaning for a readiness probe",
-		hint: "a readiness probe ends nothing; leave it out",
+		at: from.places[gracePeriod].name, body: &from.block.Body, summary: "a readiness probe cannot have a " + gracePeriod,
+		hint: "leave it out: a failing readiness probe does not restart its target",
 	})
 }
 
-func (l *loader) setRule(rule *probe.Rule, chosen map[string]*record) bool {
-	ok := true
-	number := func(name string) int32 {
-		n, _ := value[int64](chosen, name)
-		if n > math.MaxInt32 || n < math.MinInt32 {
-			l.refuse(chosen[name], name, "is too large")
-			ok = false
-		}
-		return int32(n)
-	}
-	rule.InitialDelay, _ = value[time.Duration](chosen, "initial_delay")
-	rule.Period, _ = value[time.Duration](chosen, "period")
-	rule.Timeout, _ = value[time.Duration](chosen, "timeout")
-	rule.TerminationGracePeriod, _ = value[time.Duration](chosen, "termination_grace_period")
-	rule.SuccessThreshold = number("success_threshold")
-	rule.FailureThreshold = number("failure_threshold")
-	if s, given := value[string](chosen, "on_error"); given {
-		if err := rule.OnError.UnmarshalText([]byte(s)); err != nil {
-			l.fieldError(chosen["on_error"], err)
-			ok = false
-		}
-	}
-	return ok
-}
-
-// value returns a field of the layer that was chosen for it.
-func value[T any](chosen map[string]*record, name string) (T, bool) {
-	var zero T
-	r := chosen[name]
-	if r == nil {
-		return zero, false
-	}
-	v, ok := r.values[name].(T)
-	return v, ok
-}
-
-// checkRule reports every field of a rule that is wrong. Check tells one at a
-// time, so what was told is made right and Check is asked again.
-func (l *loader) checkRule(rule probe.Rule, chosen map[string]*record, own *record) bool {
-	for asked := range 8 {
-		err := rule.Check()
-		var field *probe.FieldError
-		if !errors.As(err, &field) {
-			return asked == 0
-		}
-		from := chosen[field.Field]
-		if from == nil {
-			from = own
-		}
-		p, _ := from.at(field.Field)
-		l.add(report{at: p.value, body: &from.block.Body, summary: err.Error(), hint: ruleHint(field, rule, from == l.rules[0])})
-		mend(&rule, field.Field)
-	}
-	return false
-}
-
-func ruleHint(f *probe.FieldError, rule probe.Rule, shared bool) string {
-	if f.Field == "success_threshold" && rule.Kind != probe.Readiness && shared {
-		return `write it in defaults "readiness" { … }`
-	}
-	return ""
-}
-
-// mend sets a wrong field to its default.
-func mend(r *probe.Rule, field string) {
-	good := probe.Rule{}.WithDefaults()
-	switch field {
-	case "initial_delay":
-		r.InitialDelay = 0
-	case "period":
-		r.Period = good.Period
-	case "timeout":
-		r.Timeout = good.Timeout
-	case "termination_grace_period":
-		r.TerminationGracePeriod = 0
-	case "success_threshold":
-		r.SuccessThreshold = good.SuccessThreshold
-	case "failure_threshold":
-		r.FailureThreshold = good.FailureThreshold
-	}
-}
-
-// warnTimeout tells of attempts that may last longer than the time between two.
-func (l *loader) warnTimeout(rule probe.Rule, chosen map[string]*record) {
+// warnTimeout warns of a timeout that is longer than the period.
+func (l *loader) warnTimeout(rule probe.Rule, from map[string]*record) {
 	if rule.Timeout <= rule.Period {
 		return
 	}
 	name, hint := "timeout", "make the timeout shorter or the period longer: attempts must not overlap"
-	if chosen[name] == nil {
+	if from[name] == nil {
 		name, hint = "period", fmt.Sprintf("write timeout = %q, or less", rule.Period.String())
 	}
-	from := chosen[name]
-	if from == nil {
-		return
-	}
+	block := from[name]
 	l.add(report{
-		severity: Warning, at: from.places[name].value, body: &from.block.Body,
+		severity: Warning, at: block.places[name].value, body: &block.block.Body,
 		summary: fmt.Sprintf("timeout (%v) is longer than period (%v)", rule.Timeout, rule.Period),
 		hint:    hint,
 	})

@@ -33,17 +33,15 @@ func (l *loader) engine() {
 
 // fill sets a struct from a record, and reports what does not fit into it.
 func (l *loader) fill(r *record, to any) {
-	for range len(r.values) {
-		err := fill(reflect.ValueOf(to).Elem(), r.values, Context{}, "")
-		var field *probe.FieldError
-		if !errors.As(err, &field) {
-			return
-		}
-		l.fieldError(r, err)
+	var wrong probe.FieldErrors
+	fill(reflect.ValueOf(to).Elem(), r.values, l.context(), "", &wrong)
+	for _, field := range wrong {
+		l.add(l.fieldReport(r, field))
 		r.ok = false
-		r.values.drop(field.Field) // and see what else there is
 	}
 }
+
+func (l *loader) context() Context { return Context{Compatibility: l.config.Engine.Compatibility} }
 
 func (l *loader) engineLimits(r *record) {
 	if n, ok := r.values["concurrency"].(int64); ok && (n < 1 || n > MaxConcurrency) {
@@ -119,12 +117,18 @@ func (l *loader) fieldError(r *record, err error) {
 		l.add(report{at: r.block.Header, body: &r.block.Body, summary: l.unsecret(r, place{}, err.Error())})
 		return
 	}
+	l.add(l.fieldReport(r, field))
+}
+
+// fieldReport returns what is to be reported about a field: at its value, or at the
+// block it would be in.
+func (l *loader) fieldReport(r *record, field *probe.FieldError) report {
 	p, exact := r.at(field.Field)
 	at := p.value
 	if !exact {
 		at = p.name
 	}
-	l.add(report{at: at, body: &r.block.Body, summary: field.Field + " " + l.unsecret(r, p, field.Problem)})
+	return report{at: at, body: &r.block.Body, summary: field.Field + " " + l.unsecret(r, p, field.Problem)}
 }
 
 // unsecret returns a problem's text, or another one when it may hold a value

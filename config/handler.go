@@ -42,8 +42,11 @@ type Field struct {
 	Required  bool
 	Default   any     // its value when it is not given, as in Values; nil for none
 	Sensitive bool    // its value is never shown
+	NonZero   bool    // 0 is refused, since in Go it stands for the default
 	Doc       string  // one sentence
 	Block     *Schema // what is inside, for Type Block and Object
+
+	zeroMeans string // the default that 0 stands for, as text; empty when that is not known
 }
 
 // Type is what a Field holds.

@@ -80,7 +80,7 @@ type loader struct {
 	unknown bool // a value was not known, for a reason that was told
 
 	handlers map[string]*handlerBlock
-	rules    layers
+	rules    map[probe.Kind]*record // the defaults blocks by kind; 0 is the one for all kinds
 	shapes   shapes
 	made     map[string]*madeHandler
 	ports    map[string]map[string]uint16

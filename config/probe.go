@@ -153,7 +153,6 @@ func (l *loader) newPlan(b *tree.Block, kind probe.Kind) *plan {
 	content, problems := b.Body.Read(l.shapes.probe)
 	l.problems(&b.Body, problems)
 	own := l.fields(b, content, l.shapes.rule)
-	l.zeros(own)
 	rule, ok := l.rule(kind, own)
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.shapes.probe)
 	p := &plan{rule: rule, ok: ok && own.ok}
@@ -210,8 +209,7 @@ type madeHandler struct {
 }
 
 func (l *loader) make(h *handlerBlock, r *record) *madeHandler {
-	compatibility := l.config.Engine.Compatibility
-	key, err := json.Marshal([]any{h.name, h.Revision, compatibility, r.values}) // it sorts the keys of maps
+	key, err := json.Marshal([]any{h.name, h.Revision, l.context(), r.values}) // it sorts the keys of maps
 	if err != nil {
 		return &madeHandler{err: err}
 	}
@@ -220,7 +218,7 @@ func (l *loader) make(h *handlerBlock, r *record) *madeHandler {
 	}
 	sum := sha256.Sum256(key)
 	m := &madeHandler{revision: hex.EncodeToString(sum[:])}
-	m.handler, m.err = h.Make(r.values, Context{Compatibility: compatibility})
+	m.handler, m.err = h.Make(r.values, l.context())
 	l.made[string(key)] = m
 	return m
 }

@@ -18,6 +18,7 @@ import (
 //	Path string      `hcl:"path"`              // required
 //	Port string      `hcl:"port,optional"`
 //	Key  string      `hcl:"key,optional,sensitive"`
+//	Wait time.Duration `hcl:"wait,optional,nonzero"` // 0 is an error in HCL
 //	TLS  *TLS        `hcl:"tls,block"`         // a struct with such tags
 //	Made string      `hcl:"-"`                 // not in HCL
 //
@@ -30,8 +31,9 @@ func Of[C any, H probe.Handler](build func(C) (H, error)) Handler {
 		Schema: schemaOf(reflect.TypeFor[C]()),
 		Make: func(v Values, c Context) (probe.Handler, error) {
 			var config C
-			if err := fill(reflect.ValueOf(&config).Elem(), v, c, ""); err != nil {
-				return nil, err
+			var wrong probe.FieldErrors
+			if fill(reflect.ValueOf(&config).Elem(), v, c, "", &wrong); len(wrong) > 0 {
+				return nil, wrong
 			}
 			h, err := build(config)
 			if err != nil {
@@ -61,12 +63,13 @@ func (t tag) has(option string) bool { return slices.Contains(t.options, option)
 
 func schemaOf(t reflect.Type) Schema {
 	var s Schema
+	defaults := defaultsOf(t)
 	for f := range t.Fields() {
 		tag, ok := tagOf(f)
 		if !ok {
 			continue
 		}
-		field := Field{Name: tag.name, Required: !tag.has("optional"), Sensitive: tag.has("sensitive"), Doc: f.Tag.Get("doc")}
+		field := Field{Name: tag.name, Required: !tag.has("optional"), Sensitive: tag.has("sensitive"), NonZero: tag.has("nonzero"), Doc: f.Tag.Get("doc")}
 		if tag.has("block") || tag.has("object") {
 			inside := schemaOf(pointed(f.Type))
 			field.Type, field.Block, field.Required = Block, &inside, false
@@ -76,9 +79,22 @@ func schemaOf(t reflect.Type) Schema {
 		} else {
 			field.Type = typeOf(f)
 		}
+		if defaults.IsValid() {
+			field.zeroMeans = fmt.Sprint(defaults.FieldByIndex(f.Index).Interface())
+		}
 		s.Fields = append(s.Fields, field)
 	}
 	return s
+}
+
+// defaultsOf returns the zero struct with its defaults, if its type has a method
+// WithDefaults.
+func defaultsOf(t reflect.Type) reflect.Value {
+	m, ok := t.MethodByName("WithDefaults")
+	if !ok || m.Type.NumIn() != 1 || m.Type.NumOut() != 1 || m.Type.Out(0) != t {
+		return reflect.Value{}
+	}
+	return m.Func.Call([]reflect.Value{reflect.Zero(t)})[0]
 }
 
 func pointed(t reflect.Type) reflect.Type {
@@ -118,9 +134,10 @@ func typeOf(f reflect.StructField) Type {
 	panic(fmt.Sprintf("config: field %s has type %v, which HCL cannot fill", f.Name, f.Type))
 }
 
-// fill sets the fields of a struct. Path is the HCL name of the block the
-// struct stands for, with a dot at its end.
-func fill(to reflect.Value, v Values, c Context, path string) error {
+// fill sets the tagged fields of a struct to the values of a block, and adds every
+// value that does not fit to wrong. Path is the HCL name of the block the struct
+// stands for, with a dot at its end.
+func fill(to reflect.Value, v Values, c Context, path string, wrong *probe.FieldErrors) {
 	for f := range to.Type().Fields() {
 		field := to.FieldByIndex(f.Index)
 		tag, ok := tagOf(f)
@@ -131,41 +148,38 @@ func fill(to reflect.Value, v Values, c Context, path string) error {
 			continue
 		}
 		if given, ok := v[tag.name]; ok {
-			if err := set(field, given, c, path+tag.name); err != nil {
-				return err
-			}
+			set(field, given, c, path+tag.name, wrong)
 		}
 	}
-	return nil
 }
 
-func set(to reflect.Value, given any, c Context, name string) error {
+func set(to reflect.Value, given any, c Context, name string, wrong *probe.FieldErrors) {
 	if to.Kind() == reflect.Pointer {
 		to.Set(reflect.New(to.Type().Elem()))
 		to = to.Elem()
 	}
 	if inside, ok := given.(Values); ok {
-		return fill(to, inside, c, name+".")
+		fill(to, inside, c, name+".", wrong)
+		return
 	}
 	if u, ok := to.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		return renamed(u.UnmarshalText([]byte(given.(string))), name)
+		if err := u.UnmarshalText([]byte(given.(string))); err != nil {
+			wrong.Add(name, "%s", problemOf(err))
+		}
+		return
 	}
-	from := reflect.ValueOf(given)
 	if n, ok := given.(int64); ok && to.OverflowInt(n) {
-		return &probe.FieldError{Field: name, Problem: "is too large"}
+		wrong.Add(name, "is too large")
+		return
 	}
-	to.Set(from.Convert(to.Type()))
-	return nil
+	to.Set(reflect.ValueOf(given).Convert(to.Type()))
 }
 
-// renamed returns an error of a field's own text as one of the field.
-func renamed(err error, name string) error {
+// problemOf returns an error's text without the field that it may name itself.
+func problemOf(err error) string {
 	var field *probe.FieldError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &field):
-		return &probe.FieldError{Field: name, Problem: field.Problem}
+	if errors.As(err, &field) {
+		return field.Problem
 	}
-	return &probe.FieldError{Field: name, Problem: err.Error()}
+	return err.Error()
 }

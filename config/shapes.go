@@ -48,20 +48,6 @@ type handlerBlock struct {
 	form *form
 }
 
-// ruleSchema is the part of a probe block, and of defaults, that is the same
-// for all handlers.
-func ruleSchema() Schema {
-	return Schema{Fields: []Field{
-		{Name: "initial_delay", Type: Duration},
-		{Name: "period", Type: Duration},
-		{Name: "timeout", Type: Duration},
-		{Name: "success_threshold", Type: Int},
-		{Name: "failure_threshold", Type: Int},
-		{Name: "termination_grace_period", Type: Duration},
-		{Name: "on_error", Type: String},
-	}}
-}
-
 func formOf[T any]() *form { return newForm(schemaOf(reflect.TypeFor[T]())) }
 
 // compile makes everything ready that is the same for all blocks.
@@ -71,7 +57,7 @@ func (l *loader) compile() {
 		l.handlers[name] = &handlerBlock{h, name, newForm(h.Schema)}
 	}
 	s := shapes{
-		engine: formOf[Engine](), plugin: formOf[Plugin](), rule: newForm(ruleSchema()),
+		engine: formOf[Engine](), plugin: formOf[Plugin](), rule: formOf[probe.Rule](),
 		process: formOf[Process](), restart: formOf[Restart](), backOff: formOf[BackOff](),
 		validation: tree.Shape{Arguments: []string{"condition", "error_message"}},
 		dynamic:    tree.Shape{Arguments: []string{"for_each", "iterator", "labels"}, Blocks: []tree.BlockShape{{Type: "content"}}},

@@ -33,13 +33,3 @@ func (n names[T]) list() string {
 	}
 	return strings.Join(known, ", ")
 }
-
-// FieldError says which field of a configuration is wrong, and how. Package
-// config turns it into a diagnostic that points at the field in the file.
-type FieldError struct {
-	Field   string // as HCL writes it: "failure_threshold", "tls.ca_file"
-	Problem string // follows the field's name in a sentence: "must be 1 or more"
-}
-
-// Error returns the field and the problem: "failure_threshold must be 1 or more".
-func (e *FieldError) Error() string { return e.Field + " " + e.Problem }

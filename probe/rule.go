@@ -2,26 +2,29 @@ package probe
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 )
 
-// Rule is when to attempt and how many attempts decide. Rules are comparable.
-// The zero value of a field stands for its default, which is the kubelet's.
+// Rule says when a probe makes its attempts, and how many of them decide. Rules
+// are comparable. The zero value of a field stands for its default, which is
+// Kubernetes' own.
+//
+// The hcl tags name the arguments of probe and defaults blocks; package config
+// reads them. With the option nonzero a 0 that is written in HCL is an error.
 type Rule struct {
-	Kind Kind // as in the probe's ID; Apply fills it in
+	Kind Kind // the kind in the probe's ID; Engine.Apply sets it
 
-	InitialDelay     time.Duration // from the instance's start to the first attempt; default 0
-	Period           time.Duration // from one attempt to the next; default 10s, at least MinPeriod
-	Timeout          time.Duration // for each try of an attempt; default 1s
-	SuccessThreshold int32         // successes in a row that pass; default 1, and 1 for startup and liveness
-	FailureThreshold int32         // failures in a row that fail; default 3
+	InitialDelay     time.Duration `hcl:"initial_delay,optional"`             // from the instance's start to the first attempt; default 0
+	Period           time.Duration `hcl:"period,optional,nonzero"`            // from one attempt to the next; default 10s, at least MinPeriod
+	Timeout          time.Duration `hcl:"timeout,optional,nonzero"`           // for each try of an attempt; default 1s
+	SuccessThreshold int32         `hcl:"success_threshold,optional,nonzero"` // consecutive successes until the probe passes; default 1, always 1 for startup and liveness
+	FailureThreshold int32         `hcl:"failure_threshold,optional,nonzero"` // consecutive failures until the probe fails; default 3
 
-	// TerminationGracePeriod is how long an instance may take to end when this
-	// probe's failing ends it. Default: the target's own.
-	TerminationGracePeriod time.Duration
+	// TerminationGracePeriod is how long an instance may take to exit when the
+	// engine ends it because this probe fails. Default: the target's own.
+	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero"`
 
-	OnError       OnError
+	OnError       OnError       `hcl:"on_error,optional"` // what an attempt with outcome unknown counts as; default: nothing
 	Compatibility Compatibility // default: the engine's
 }
 
@@ -33,8 +36,8 @@ const (
 	DefaultSuccessThreshold = 1
 	DefaultFailureThreshold = 3
 
-	MinPeriod   = 10 * time.Millisecond // below it an engine is a load generator
-	MaxDuration = 366 * 24 * time.Hour  // of any duration in a Rule
+	MinPeriod   = 10 * time.Millisecond // with shorter periods an engine would be a load generator
+	MaxDuration = 366 * 24 * time.Hour  // bounds every duration in a Rule
 )
 
 // WithDefaults returns r with every zero field that has a default set to it.
@@ -46,47 +49,45 @@ func (r Rule) WithDefaults() Rule {
 	return r
 }
 
-// Check says what is wrong with a rule that has its defaults, or nil. The error
-// is a *FieldError whose Field is the HCL name.
+// Check returns what is wrong with a rule whose defaults are set: FieldErrors
+// with every wrong field under its HCL name, or nil.
 func (r Rule) Check() error {
-	durations := []struct {
-		field string
-		value time.Duration
-		least time.Duration
-	}{
-		{"initial_delay", r.InitialDelay, 0},
-		{"period", r.Period, MinPeriod},
-		{"timeout", r.Timeout, time.Millisecond},
-		{"termination_grace_period", r.TerminationGracePeriod, 0},
-	}
-	for _, d := range durations {
-		if d.value < d.least || d.value > MaxDuration {
-			return &FieldError{Field: d.field, Problem: fmt.Sprintf("is %v, it must be from %v to %v", d.value, d.least, MaxDuration)}
+	var wrong FieldErrors
+	duration := func(field string, d, least time.Duration) {
+		if d < least || d > MaxDuration {
+			wrong.Add(field, "is %v, it must be from %v to %v", d, least, MaxDuration)
 		}
 	}
+	duration("initial_delay", r.InitialDelay, 0)
+	duration("period", r.Period, MinPeriod)
+	duration("timeout", r.Timeout, time.Millisecond)
+	duration("termination_grace_period", r.TerminationGracePeriod, 0)
 	switch {
 	case r.SuccessThreshold < 1:
-		return &FieldError{Field: "success_threshold", Problem: "must be 1 or more"}
-	case r.FailureThreshold < 1:
-		return &FieldError{Field: "failure_threshold", Problem: "must be 1 or more"}
+		wrong.Add("success_threshold", "must be 1 or more")
 	case r.SuccessThreshold > 1 && r.Kind != Readiness:
-		return &FieldError{Field: "success_threshold", Problem: fmt.Sprintf("must be 1 for a %v probe", r.Kind)}
-	case r.OnError > ErrorFails:
-		return &FieldError{Field: "on_error", Problem: "must be ignore or fail"}
-	case r.Compatibility > Kubelet:
-		return &FieldError{Field: "compatibility", Problem: "must be none or kubelet"}
+		wrong.Add("success_threshold", "must be 1 for a %v probe", r.Kind)
 	}
-	return nil
+	if r.FailureThreshold < 1 {
+		wrong.Add("failure_threshold", "must be 1 or more")
+	}
+	if r.OnError > ErrorFails {
+		wrong.Add("on_error", "must be ignore or fail")
+	}
+	if r.Compatibility > Kubelet {
+		wrong.Add("compatibility", "must be none or kubelet")
+	}
+	return wrong.Err()
 }
 
-// OnError says what an attempt that could not be made (outcome unknown) does to
-// the thresholds.
+// OnError says how an attempt that could not be made (outcome unknown) counts
+// towards the thresholds.
 type OnError uint8
 
-// What an unknown outcome counts as.
+// How an unknown outcome counts.
 const (
-	ErrorIgnored OnError = iota // nothing; it is shown and counted on its own
-	ErrorFails                  // a failure
+	ErrorIgnored OnError = iota // as nothing; status and metrics still show it
+	ErrorFails                  // as a failure
 )
 
 var onErrorNames = names[OnError]{"ignore", "fail"}
@@ -103,14 +104,14 @@ func (o *OnError) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Compatibility chooses between the kubelet's documented semantics with its
-// known accidents mended, and the accidents too.
+// Compatibility chooses between the documented semantics of Kubernetes' probes and
+// what the kubelet does, including its known bugs.
 type Compatibility uint8
 
 // The compatibilities.
 const (
 	Mended  Compatibility = iota // the documented semantics
-	Kubelet                      // runs outlive the instance, what does not run fails, a broken body is an error
+	Kubelet                      // runs outlive their instance, an instance that is not running fails, a truncated body is an error
 )
 
 var compatibilityNames = names[Compatibility]{"none", "kubelet"}

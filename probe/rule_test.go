@@ -1,13 +1,16 @@
 package probe_test
 
 import (
+	"errors"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestDefaultsAreTheKubelets(t *testing.T) {
+func TestDefaultsAreThoseOfKubernetes(t *testing.T) {
 	got := probe.Rule{Kind: probe.Liveness}.WithDefaults()
 	want := probe.Rule{
 		Kind:             probe.Liveness,
@@ -24,7 +27,7 @@ func TestDefaultsAreTheKubelets(t *testing.T) {
 	}
 }
 
-func TestDefaultsReplaceZeroOnly(t *testing.T) {
+func TestDefaultsReplaceOnlyZeroFields(t *testing.T) {
 	full := probe.Rule{
 		Kind:                   probe.Readiness,
 		InitialDelay:           time.Minute,
@@ -45,7 +48,7 @@ func TestDefaultsReplaceZeroOnly(t *testing.T) {
 	}
 }
 
-func TestARuleIsChecked(t *testing.T) {
+func TestRuleCheckNamesTheWrongField(t *testing.T) {
 	cases := []struct {
 		name   string
 		change func(*probe.Rule)
@@ -63,15 +66,15 @@ func TestARuleIsChecked(t *testing.T) {
 		{"a negative delay", func(r *probe.Rule) { r.InitialDelay = -1 }, "initial_delay"},
 		{"a delay too long", func(r *probe.Rule) { r.InitialDelay = probe.MaxDuration + 1 }, "initial_delay"},
 		{"a negative grace", func(r *probe.Rule) { r.TerminationGracePeriod = -1 }, "termination_grace_period"},
-		{"no success threshold", func(r *probe.Rule) { r.SuccessThreshold = 0 }, "success_threshold"},
+		{"a success threshold of 0", func(r *probe.Rule) { r.SuccessThreshold = 0 }, "success_threshold"},
 		{"a negative failure threshold", func(r *probe.Rule) { r.FailureThreshold = -1 }, "failure_threshold"},
 		{"two successes for readiness", func(r *probe.Rule) { r.SuccessThreshold = 2 }, ""},
 		{"two successes for liveness", func(r *probe.Rule) { r.Kind, r.SuccessThreshold = probe.Liveness, 2 }, "success_threshold"},
 		{"two successes for startup", func(r *probe.Rule) { r.Kind, r.SuccessThreshold = probe.Startup, 2 }, "success_threshold"},
-		{"errors that fail", func(r *probe.Rule) { r.OnError = probe.ErrorFails }, ""},
-		{"errors that do neither", func(r *probe.Rule) { r.OnError = 2 }, "on_error"},
-		{"the kubelet's accidents", func(r *probe.Rule) { r.Compatibility = probe.Kubelet }, ""},
-		{"the accidents of another", func(r *probe.Rule) { r.Compatibility = 2 }, "compatibility"},
+		{"on_error = fail", func(r *probe.Rule) { r.OnError = probe.ErrorFails }, ""},
+		{"an invalid on_error", func(r *probe.Rule) { r.OnError = 2 }, "on_error"},
+		{"compatibility with the kubelet", func(r *probe.Rule) { r.Compatibility = probe.Kubelet }, ""},
+		{"an invalid compatibility", func(r *probe.Rule) { r.Compatibility = 2 }, "compatibility"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,5 +82,40 @@ func TestARuleIsChecked(t *testing.T) {
 			c.change(&r)
 			checkField(t, r.Check(), c.field)
 		})
+	}
+}
+
+func TestRuleCheckReturnsEveryWrongField(t *testing.T) {
+	r := probe.Rule{Kind: probe.Liveness, InitialDelay: -1, Timeout: -1, SuccessThreshold: 2, FailureThreshold: -1, OnError: 9}.WithDefaults()
+	var wrong probe.FieldErrors
+	if !errors.As(r.Check(), &wrong) {
+		t.Fatalf("the error is %v", r.Check())
+	}
+	var fields []string
+	for _, err := range wrong {
+		fields = append(fields, err.Field)
+	}
+	if got := strings.Join(fields, " "); got != "initial_delay timeout success_threshold failure_threshold on_error" {
+		t.Errorf("the wrong fields are %s", got)
+	}
+	if got, want := wrong[2:4].Error(), "success_threshold must be 1 for a liveness probe; failure_threshold must be 1 or more"; got != want {
+		t.Errorf("the text is %q, want %q", got, want)
+	}
+}
+
+// A new field of Rule needs a bound in Check: this test sets each to an invalid value.
+func TestRuleCheckKnowsEachField(t *testing.T) {
+	for f := range reflect.TypeFor[probe.Rule]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("hcl"), ",")
+		if name == "" {
+			continue
+		}
+		r := probe.Rule{Kind: probe.Readiness}.WithDefaults()
+		if v := reflect.ValueOf(&r).Elem().FieldByIndex(f.Index); v.CanInt() {
+			v.SetInt(-1)
+		} else {
+			v.SetUint(255)
+		}
+		checkField(t, r.Check(), name)
 	}
 }

@@ -1,0 +1,50 @@
+package probe
+
+import (
+	"fmt"
+	"strings"
+)
+
+// FieldError says which field of a configuration is wrong, and how. Package
+// config turns it into a diagnostic that points at the field in the file.
+type FieldError struct {
+	Field   string // its HCL name: "failure_threshold", "tls.ca_file"
+	Problem string // completes a sentence that starts with the field's name: "must be 1 or more"
+}
+
+// Error returns the field and the problem: "failure_threshold must be 1 or more".
+func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
+
+// FieldErrors collects every wrong field of a configuration.
+type FieldErrors []*FieldError
+
+// Add adds an error. The problem is formatted as by fmt.Sprintf.
+func (e *FieldErrors) Add(field, problem string, a ...any) {
+	*e = append(*e, &FieldError{Field: field, Problem: fmt.Sprintf(problem, a...)})
+}
+
+// Err returns the collection as an error, or nil if it is empty.
+func (e FieldErrors) Err() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Error returns the errors in one line, separated by semicolons.
+func (e FieldErrors) Error() string {
+	texts := make([]string, len(e))
+	for i, one := range e {
+		texts[i] = one.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns each error on its own, for errors.Is and errors.As.
+func (e FieldErrors) Unwrap() []error {
+	out := make([]error, len(e))
+	for i, one := range e {
+		out[i] = one
+	}
+	return out
+}

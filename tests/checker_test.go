@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// at is a made-up package of ours. Imports that begin with "~" are ours too.
+// at returns a package of this module. "~" in imports stands for the module's path.
 func at(path string, imports ...string) pkg {
 	return pkg{ImportPath: module + "/" + path, Imports: own(imports)}
 }
@@ -22,7 +22,7 @@ func own(imports []string) []string {
 	return full
 }
 
-// tested is a made-up package whose tests import something.
+// tested returns a package of this module whose tests have these imports.
 func tested(path string, imports ...string) pkg {
 	p := at(path)
 	p.TestImports, p.XTestImports = own(imports[:1]), own(imports[1:])
@@ -35,27 +35,27 @@ func TestTheCheckerFindsWhatIsForbidden(t *testing.T) {
 		pkg  pkg
 		want string // part of the only problem
 	}{
-		{"no floor", at("utils"), "utils is on no floor"},
-		{"no floor for the root", pkg{ImportPath: module}, "is on no floor"},
+		{"no floor", at("utils"), "utils has no floor"},
+		{"no floor for the root", pkg{ImportPath: module}, "has no floor"},
 		{"upward", at("probe", "~engine/verdict"), "not lower"},
 		{"upward to a far floor", at("engine", "~adapter/prom"), "not lower"},
 		{"a sibling", at("builtin/http", "~builtin/tcp"), "not lower"},
-		{"siblings without a house", at("adapter/prom", "~adapter/httpapi"), "not lower"},
-		{"another house on the same floor", at("adapter/restart/process", "~adapter/prom"), "not lower"},
-		{"up the steps of a house", at("adapter/restart", "~adapter/restart/process"), "not lower"},
-		{"a neighbour on the same step", at("config/internal/tree", "~config/internal/function"), "not lower"},
-		{"engine knows builtin", at("engine", "~builtin/exec"), "must not know"},
-		{"builtin knows engine", at("builtin/tcp", "~engine/verdict"), "must not know"},
-		{"an adapter knows config", at("adapter/kube", "~config"), "must not know"},
-		{"config knows a handler", at("config", "~builtin/http"), "must not know"},
-		{"a module outside its place", at("engine", "github.com/tetratelabs/wazero/api"), "belongs to wasmhost"},
-		{"a module nobody knows", at("cmd/engine", "example.com/thing"), "has no place"},
-		{"a module whose name only begins alike", at("config", "github.com/zclconf/go-cty-debug"), "has no place"},
-		{"x/sync on floor 1", at("engine/verdict", "golang.org/x/sync/errgroup"), "belongs to engine"},
-		{"a test's module in code", at("cmd/engine", "github.com/rogpeppe/go-internal/testscript"), "belongs to cmd"},
-		{"a test with a misplaced module", tested("probe", "testing", "github.com/spf13/cobra"), "belongs to cmd"},
+		{"siblings without a group", at("adapter/prom", "~adapter/httpapi"), "not lower"},
+		{"another group on the same floor", at("adapter/restart/process", "~adapter/prom"), "not lower"},
+		{"a higher order of the group", at("adapter/restart", "~adapter/restart/process"), "not lower"},
+		{"a neighbour of the same order", at("config/internal/tree", "~config/internal/function"), "not lower"},
+		{"engine imports builtin", at("engine", "~builtin/exec"), "must not import"},
+		{"builtin imports engine", at("builtin/tcp", "~engine/verdict"), "must not import"},
+		{"an adapter imports config", at("adapter/kube", "~config"), "must not import"},
+		{"config imports a handler", at("config", "~builtin/http"), "must not import"},
+		{"a module in another package", at("engine", "github.com/tetratelabs/wazero/api"), "which only wasmhost"},
+		{"an unlisted module", at("cmd/engine", "example.com/thing"), "not in thirdParty"},
+		{"a module whose name only begins alike", at("config", "github.com/zclconf/go-cty-debug"), "not in thirdParty"},
+		{"x/sync on floor 1", at("engine/verdict", "golang.org/x/sync/errgroup"), "which only engine"},
+		{"a test's module in code", at("cmd/engine", "github.com/rogpeppe/go-internal/testscript"), "which only cmd"},
+		{"a test with a module of another package", tested("probe", "testing", "github.com/spf13/cobra"), "which only cmd"},
 		{"a lock in a pure package", at("engine/internal/slots", "sync/atomic"), "is pure and imports sync/atomic"},
-		{"chance in a pure package", at("engine/verdict", "math/rand/v2"), "is pure and imports math/rand/v2"},
+		{"random numbers in a pure package", at("engine/verdict", "math/rand/v2"), "is pure and imports math/rand/v2"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,10 +72,10 @@ func TestTheCheckerAllowsWhatIsAllowed(t *testing.T) {
 		"the standard library":            at("probe", "context", "fmt"),
 		"a lower floor":                   at("engine", "~engine/verdict", "~engine/internal/timeline", "~probe", "sync"),
 		"a floor far below":               at("cmd/engine", "~probe", "github.com/spf13/cobra", "golang.org/x/sync/errgroup"),
-		"down the steps of a house":       at("adapter/restart/process", "~adapter/restart", "golang.org/x/sys/unix"),
-		"the house of config":             at("config/format", "~config", "~config/internal/tree", "github.com/hashicorp/hcl/v2/hclwrite"),
+		"a lower order of the group":      at("adapter/restart/process", "~adapter/restart", "golang.org/x/sys/unix"),
+		"the group of config":             at("config/format", "~config", "~config/internal/tree", "github.com/hashicorp/hcl/v2/hclwrite"),
 		"arithmetic in a pure package":    at("engine/verdict", "math", "math/bits", "time", "fmt"),
-		"a test that looks upward":        tested("probe", "~engine", "~adapter/prom"),
+		"a test that imports upward":      tested("probe", "~engine", "~adapter/prom"),
 		"a test's module in a test":       tested("cmd/engine", "testing", "github.com/rogpeppe/go-internal/testscript"),
 		"a test that needs a lock":        tested("engine/verdict", "sync", "os"),
 		"a name that begins like another": at("engine/internal/osmosis", "iter"),

@@ -1,5 +1,5 @@
-// Package tests holds what no single package can: who may import whom, and, in
-// folders of their own, how the whole behaves.
+// Package tests checks rules that concern all packages: which package may import
+// which. Tests of the whole program are in its folders.
 package tests
 
 import (
@@ -22,49 +22,50 @@ import (
 
 const module = "github.com/sonde-probe/sonde"
 
-// The go command's cache does not see a new import in another package: run
-// these tests with -count=1.
+// Run these tests with -count=1: the go command's test cache does not notice that
+// another package has a new import.
 
-// place is where packages stand. A package imports packages of lower floors
-// only; on one floor, only those of its own house that stand a step lower.
-type place struct {
-	path  string // in this module; "x/..." is x and all below it
+// rule assigns packages to a floor. A package may import packages of lower floors,
+// and packages of its own floor that have the same group and a lower order.
+type rule struct {
+	path  string // below the module's root; "x/..." is x and everything below it
 	floor int
-	house string // empty: it has no neighbours that it may import
-	step  int
+	group string // empty: no import within the floor
+	order int    // within the group
 }
 
-// places is the plan of the house. The first entry that matches counts.
-var places = []place{
+// rules covers all packages of the module. The first match counts.
+var rules = []rule{
 	{path: "probe", floor: 0},
+	{path: "internal/testsync", floor: 0},
 	{path: "wasmhost/abi/...", floor: 0},
 	{path: "guest/...", floor: 0},
 	{path: "engine/verdict", floor: 1},
 	{path: "engine/internal/...", floor: 1},
 	{path: "internal/command", floor: 1},
 	{path: "internal/files", floor: 1},
-	{path: "internal/nonblock", floor: 1, house: "network"},
-	{path: "internal/nonblock/nonblocktest", floor: 1, house: "network", step: 1},
-	{path: "internal/dial/...", floor: 1, house: "network", step: 1},
+	{path: "internal/nonblock", floor: 1, group: "network"},
+	{path: "internal/nonblock/nonblocktest", floor: 1, group: "network", order: 1},
+	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
 	{path: "engine", floor: 2},
 	{path: "builtin/...", floor: 2},
-	{path: "wasmhost/internal/...", floor: 2, house: "wasmhost"},
-	{path: "wasmhost", floor: 2, house: "wasmhost", step: 2},
-	{path: "wasmhost/tck/...", floor: 2, house: "wasmhost", step: 3},
-	{path: "config/suggest", floor: 3, house: "config"},
-	{path: "config/internal/...", floor: 3, house: "config", step: 1},
-	{path: "config", floor: 3, house: "config", step: 2},
-	{path: "config/format", floor: 3, house: "config", step: 3},
-	{path: "adapter/restart", floor: 4, house: "restart"},
-	{path: "adapter/restart/...", floor: 4, house: "restart", step: 1},
+	{path: "wasmhost/internal/...", floor: 2, group: "wasmhost"},
+	{path: "wasmhost", floor: 2, group: "wasmhost", order: 2},
+	{path: "wasmhost/tck/...", floor: 2, group: "wasmhost", order: 3},
+	{path: "config/suggest", floor: 3, group: "config"},
+	{path: "config/internal/...", floor: 3, group: "config", order: 1},
+	{path: "config", floor: 3, group: "config", order: 2},
+	{path: "config/format", floor: 3, group: "config", order: 3},
+	{path: "adapter/restart", floor: 4, group: "restart"},
+	{path: "adapter/restart/...", floor: 4, group: "restart", order: 1},
 	{path: "adapter/...", floor: 4},
 	{path: "cmd/...", floor: 5},
 	{path: "tests/...", floor: 5},
 	{path: "examples/...", floor: 5},
 }
 
-// strangers are packages that must not know each other, whatever their floors.
-var strangers = []struct{ from, to string }{
+// forbidden lists imports that the floors would allow.
+var forbidden = []struct{ from, to string }{
 	{"engine/...", "builtin/..."},
 	{"builtin/...", "engine/..."},
 	{"config/...", "builtin/..."},
@@ -72,40 +73,40 @@ var strangers = []struct{ from, to string }{
 	{"adapter/...", "config/..."},
 }
 
-// guests are the modules of others and the places that may import them.
-var guests = []struct {
-	module    string // with all below it
-	at        []string
+// thirdParty lists the modules that may be imported at all, and by which packages.
+var thirdParty = []struct {
+	module    string   // or a path prefix of several modules
+	in        []string // packages, as in rule.path
 	testsOnly bool
 }{
-	{module: "github.com/tetratelabs/wazero", at: []string{"wasmhost/..."}},
-	{module: "github.com/hashicorp/hcl/v2", at: []string{"config/..."}},
-	{module: "github.com/zclconf/go-cty", at: []string{"config/..."}},
-	{module: "github.com/zclconf/go-cty-yaml", at: []string{"config/..."}},
-	{module: "github.com/apparentlymart/go-cidr", at: []string{"config/..."}},
-	{module: "github.com/agext/levenshtein", at: []string{"config/..."}},
-	{module: "github.com/prometheus/client_golang", at: []string{"adapter/prom/..."}},
-	{module: "k8s.io", at: []string{"adapter/kube/..."}},
-	{module: "sigs.k8s.io/yaml", at: []string{"adapter/kube/..."}},
-	{module: "github.com/spf13/cobra", at: []string{"cmd/..."}},
-	{module: "golang.org/x/term", at: []string{"cmd/..."}},
-	{module: "golang.org/x/sys", at: []string{"internal/command", "adapter/restart/process", "cmd/..."}},
-	{module: "golang.org/x/sync", at: []string{
+	{module: "github.com/tetratelabs/wazero", in: []string{"wasmhost/..."}},
+	{module: "github.com/hashicorp/hcl/v2", in: []string{"config/..."}},
+	{module: "github.com/zclconf/go-cty", in: []string{"config/..."}},
+	{module: "github.com/zclconf/go-cty-yaml", in: []string{"config/..."}},
+	{module: "github.com/apparentlymart/go-cidr", in: []string{"config/..."}},
+	{module: "github.com/agext/levenshtein", in: []string{"config/..."}},
+	{module: "github.com/prometheus/client_golang", in: []string{"adapter/prom/..."}},
+	{module: "k8s.io", in: []string{"adapter/kube/..."}},
+	{module: "sigs.k8s.io/yaml", in: []string{"adapter/kube/..."}},
+	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
+	{module: "golang.org/x/term", in: []string{"cmd/..."}},
+	{module: "golang.org/x/sys", in: []string{"internal/command", "adapter/restart/process", "cmd/..."}},
+	{module: "golang.org/x/sync", in: []string{
 		"engine", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
-	{module: "github.com/rogpeppe/go-internal", at: []string{"cmd/...", "tests/..."}, testsOnly: true},
+	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},
 }
 
-// pure are the packages that decide and remember, and do nothing else.
+// pure lists the packages without clock, I/O, and concurrency.
 var pure = []string{"engine/verdict", "engine/internal/..."}
 
-// impure are the parts of the standard library that pure packages do without,
-// each with all below it.
+// impure lists the parts of the standard library that pure packages must not
+// import, each with everything below it.
 var impure = []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "syscall"}
 
-// clocks are the functions of package time that ask what time it is, or wait.
+// clocks lists the functions of package time that read the clock or wait.
 var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
-// pkg is what "go list -json" says about a package.
+// pkg holds the fields of "go list -json" that the tests need.
 type pkg struct {
 	ImportPath   string
 	Dir          string
@@ -126,7 +127,7 @@ func TestPackagesImportLowerFloorsOnly(t *testing.T) {
 	}
 }
 
-func TestPurePackagesNeverAskWhatTimeItIs(t *testing.T) {
+func TestPurePackagesNeverReadTheClock(t *testing.T) {
 	for _, system := range systems {
 		for _, p := range list(t, system, "./engine/...") {
 			if !matchesAny(pure, local(p.ImportPath)) {
@@ -153,7 +154,7 @@ func checkClocks(t *testing.T, file string) {
 	}
 }
 
-func TestAnEmbedderLinksNoForeignCode(t *testing.T) {
+func TestAnEmbedderLinksNoThirdPartyCode(t *testing.T) {
 	for _, system := range systems {
 		for _, p := range list(t, system, "-deps", "./engine", "./builtin/...") {
 			if !p.Standard && foreign(p.ImportPath) && !within("golang.org/x", p.ImportPath) {
@@ -163,11 +164,11 @@ func TestAnEmbedderLinksNoForeignCode(t *testing.T) {
 	}
 }
 
-// systems are those whose files are looked at, by GOOS.
+// systems are the values of GOOS whose files are checked.
 var systems = []string{"linux", "darwin", "windows"}
 
-// list returns what "go list" says about packages of this module on a system. A
-// package is listed even where it does not build, since only its imports count.
+// list returns the packages of this module that match args, with the files that
+// system builds. Packages that do not build there are listed too (go list -e).
 func list(t *testing.T, system string, args ...string) []pkg {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"list", "-e", "-json"}, args...)...)
@@ -193,64 +194,65 @@ func list(t *testing.T, system string, args ...string) []pkg {
 	return all
 }
 
-// problems says what is wrong with a package's imports.
+// problems returns which imports of a package break a rule.
 func problems(p pkg) []string {
 	path := local(p.ImportPath)
-	from, ok := placeOf(path)
+	from, ok := ruleOf(path)
 	if !ok {
-		return []string{path + " is on no floor"}
+		return []string{path + " has no floor: add it to rules"}
 	}
 	var found []string
 	for _, to := range p.Imports {
 		switch {
 		case ours(to):
-			found = append(found, upward(path, from, local(to))...)
+			found = append(found, notLower(path, from, local(to))...)
 		case foreign(to):
-			found = append(found, misplaced(path, to, false)...)
+			found = append(found, notAllowed(path, to, false)...)
 		case matchesAny(pure, path) && matchesBelow(impure, to):
 			found = append(found, path+" is pure and imports "+to)
 		}
 	}
 	for _, to := range slices.Concat(p.TestImports, p.XTestImports) {
-		if foreign(to) { // tests may look at any floor of ours
-			found = append(found, misplaced(path, to, true)...)
+		if foreign(to) { // tests may import any package of this module
+			found = append(found, notAllowed(path, to, true)...)
 		}
 	}
 	return found
 }
 
-// upward says what is wrong with an import within this module.
-func upward(path string, from place, to string) []string {
-	for _, s := range strangers {
+// notLower returns what is wrong with an import within this module.
+func notLower(path string, from rule, to string) []string {
+	for _, s := range forbidden {
 		if matches(s.from, path) && matches(s.to, to) {
-			return []string{path + " must not know " + to}
+			return []string{path + " must not import " + to}
 		}
 	}
-	if at, ok := placeOf(to); ok && !at.below(from) {
+	if at, ok := ruleOf(to); ok && !at.below(from) {
 		return []string{fmt.Sprintf("%s (floor %d) imports %s (floor %d), which is not lower", path, from.floor, to, at.floor)}
 	}
 	return nil
 }
 
-func (p place) below(q place) bool {
-	if p.floor != q.floor {
-		return p.floor < q.floor
+// below reports whether packages of q may import those of r.
+func (r rule) below(q rule) bool {
+	if r.floor != q.floor {
+		return r.floor < q.floor
 	}
-	return p.house != "" && p.house == q.house && p.step < q.step
+	return r.group != "" && r.group == q.group && r.order < q.order
 }
 
-// misplaced says what is wrong with an import of another's module.
-func misplaced(path, to string, test bool) []string {
-	for _, g := range guests {
+// notAllowed returns what is wrong with an import of a third-party package.
+func notAllowed(path, to string, test bool) []string {
+	for _, g := range thirdParty {
 		if !within(g.module, to) {
 			continue
 		}
-		if matchesAny(g.at, path) && (test || !g.testsOnly) {
+		if matchesAny(g.in, path) && (test || !g.testsOnly) {
 			return nil
 		}
-		return []string{fmt.Sprintf("%s imports %s, which belongs to %s", path, to, strings.Join(g.at, ", "))}
+		return []string{fmt.Sprintf("%s imports %s, which only %s may", path, to, strings.Join(g.in, ", "))}
 	}
-	return []string{path + " imports " + to + ", which has no place"}
+	return []string{path + " imports " + to + ", which is not in thirdParty"}
 }
 
 // clocksIn returns each use of a clock in a Go file.
@@ -276,8 +278,7 @@ func clocksIn(source []byte) ([]string, error) {
 	return found, nil
 }
 
-// timeName returns what a file calls package time, or "" when it does not
-// import it.
+// timeName returns the name under which a file imports package time, or "".
 func timeName(file *ast.File) string {
 	for _, s := range file.Imports {
 		if path, _ := strconv.Unquote(s.Path.Value); path != "time" {
@@ -291,12 +292,12 @@ func timeName(file *ast.File) string {
 	return ""
 }
 
-func placeOf(path string) (place, bool) {
-	i := slices.IndexFunc(places, func(p place) bool { return matches(p.path, path) })
+func ruleOf(path string) (rule, bool) {
+	i := slices.IndexFunc(rules, func(r rule) bool { return matches(r.path, path) })
 	if i < 0 {
-		return place{}, false
+		return rule{}, false
 	}
-	return places[i], true
+	return rules[i], true
 }
 
 func matches(pattern, path string) bool {
@@ -319,8 +320,8 @@ func within(root, path string) bool { return path == root || strings.HasPrefix(p
 func ours(path string) bool    { return within(module, path) }
 func local(path string) string { return strings.TrimPrefix(path, module+"/") }
 
-// foreign reports whether a path is neither ours nor of the standard library,
-// whose first elements have no dot.
+// foreign reports whether a path is of a third-party module. The standard
+// library's first elements have no dot.
 func foreign(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return strings.Contains(first, ".") && !ours(path)

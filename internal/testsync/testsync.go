@@ -1,0 +1,59 @@
+// Package testsync has what tests of concurrent code need: waiting for a condition
+// or a value with a limit, and a log that may be read while it is written.
+package testsync
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Timeout is when a test gives up waiting. It is never reached by a test that
+// passes, however slow the machine.
+const Timeout = 20 * time.Second
+
+// interval is the time between two calls of a condition.
+const interval = time.Millisecond
+
+// Until calls a condition until it is true. It is for what no channel reports, such
+// as the end of another process. What completes the sentence "timed out waiting for".
+func Until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for end := time.Now().Add(Timeout); !condition(); <-ticker.C {
+		if time.Now().After(end) {
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+// Receive returns the next value of a channel.
+func Receive[T any](t testing.TB, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(Timeout):
+		t.Fatalf("timed out waiting for %s", what)
+	}
+	return v
+}
+
+// Buffer is a bytes.Buffer for concurrent use. The zero Buffer is empty.
+type Buffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/format"
 )
@@ -50,28 +51,25 @@ func (f *formatter) run(paths []string) error {
 			return err
 		}
 	}
-	if err := tell(f.command, f.diags); err != nil {
+	if err := cli.ShowDiagnostics(f.command, f.diags); err != nil {
 		return err
 	}
 	if f.diags.HasErrors() || f.check && f.changed > 0 {
-		return told(exitFailed)
+		return cli.ErrReported(cli.ExitFailed)
 	}
 	return nil
 }
-
-// stdinName names standard input, as an argument and in diagnostics.
-const stdinName = "-"
 
 func (f *formatter) sources(paths []string) ([]config.Source, error) {
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
-	if len(paths) == 1 && paths[0] == stdinName {
+	if len(paths) == 1 && paths[0] == cli.Stdin {
 		text, err := io.ReadAll(io.LimitReader(f.command.InOrStdin(), config.MaxSourceBytes+1))
 		if err == nil && len(text) > config.MaxSourceBytes {
 			err = fmt.Errorf("standard input is longer than %d bytes", config.MaxSourceBytes)
 		}
-		return []config.Source{{Name: stdinName, Bytes: text}}, err
+		return []config.Source{{Name: cli.Stdin, Bytes: text}}, err
 	}
 	sources, diags := config.Read(paths)
 	f.diags = diags
@@ -88,7 +86,7 @@ func (f *formatter) format(s config.Source) error {
 	if !same {
 		f.changed++
 	}
-	if s.Name == stdinName && !f.check {
+	if s.Name == cli.Stdin && !f.check {
 		_, err := f.command.OutOrStdout().Write(text)
 		return err
 	}
@@ -107,5 +105,5 @@ func rewrite(name string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(name, text, info.Mode().Perm())
+	return cli.ReplaceFile(name, text, info.Mode().Perm())
 }

@@ -1,6 +1,16 @@
 // Command engine is the binary sonde: it runs probes, and helps to write their
-// configuration. It only wires the other packages together: flags, signals,
-// files.
+// configuration.
+//
+//	main.go       the root command and exit codes
+//	validate.go   sonde validate
+//	fmt.go        sonde fmt
+//	probe.go      sonde probe
+//	version.go    sonde version
+//
+// The other commands are packages in internal: daemon is sonde run, status is
+// sonde status, kubeimport is sonde import, and plugindev is sonde plugin. They
+// share cli (output, files, exit codes), handlers (handlers and plugins of a
+// configuration), manifests (Kubernetes manifests) and staticpods (sonde run --pods).
 package main
 
 import (
@@ -12,37 +22,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/kubeimport"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 )
 
 func main() {
 	process.Guard()
 	os.Exit(execute(os.Args[1:], os.Stderr))
 }
-
-// Exit codes that several commands share.
-const (
-	exitFailed = 1
-	exitUsage  = 2 // as the shell's own commands; 64 for sonde probe, whose 2 is an outcome
-)
-
-// exitError ends the program with a code. Err may be nil when everything has
-// been said.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
-
-// told is an error whose cause has been shown already.
-func told(code int) error { return &exitError{code: code} }
 
 // execute runs the command that the arguments name and returns its exit code.
 func execute(args []string, stderr io.Writer) int {
@@ -54,19 +44,19 @@ func execute(args []string, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	code := exitFailed
+	code := cli.ExitFailed
 	if !running {
-		code = exitUsage
+		code = cli.ExitUsage
 		err = fmt.Errorf("%w\nRun '%s --help' for usage", err, command.CommandPath())
 	}
 	if command.Name() == probeName {
-		code = exitNoAttempt // the others are outcomes
+		code = cli.ExitNoAttempt // the other codes are outcomes
 	}
-	var exit *exitError
+	var exit *cli.ExitError
 	if errors.As(err, &exit) {
-		code = exit.code
+		code = exit.Code
 	}
-	if exit == nil || exit.err != nil {
+	if exit == nil || exit.Err != nil {
 		fmt.Fprintf(stderr, "sonde: %v\n", err)
 	}
 	return code
@@ -76,12 +66,13 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "sonde",
 		Short:         "Probe services as the kubelet probes containers, anywhere",
-		Long:          "Sonde probes services as the kubelet probes containers, restarts those that fail,\nand shows how they are.",
+		Long:          "Sonde probes services as the kubelet probes containers, restarts those that fail,\nand shows their status.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
-	root.AddCommand(runCommand(), validateCommand(), fmtCommand(), probeCommand(), pluginCommand(), statusCommand(), importCommand(), versionCommand())
+	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(),
+		plugindev.Command(), status.Command(), kubeimport.Command(), versionCommand())
 	return root
 }

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -20,84 +22,75 @@ import (
 
 const probeName = "probe"
 
-// Exit codes of sonde probe.
-const (
-	exitSuccess   = 0
-	exitWarning   = 1
-	exitFailure   = 2
-	exitUnknown   = 3
-	exitNoAttempt = 64 // EX_USAGE in sysexits(3): no attempt was made
-)
-
-// probeCommand is sonde probe. Its exit code is that of the worst outcome.
+// probeCommand returns sonde probe. Its exit code is that of the worst outcome.
 func probeCommand() *cobra.Command {
-	var in inputs
+	var in handlers.Inputs
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   probeName + " CONFIG TARGET [KIND[/NAME]]",
 		Short: "Make one attempt, exactly as a running engine would",
-		Long: "Probe makes one attempt with each probe of a target, or with those of one kind (startup, readiness\n" +
-			"or liveness), or with one of that kind, and shows what it found and where the time went.\n" +
-			"It starts no process and restarts nothing.\n\n" +
+		Long: "Probe makes one attempt with each probe of a target, with each of one kind (startup, readiness or\n" +
+			"liveness), or with the named one of that kind. It shows the result and the timings. It starts no\n" +
+			"process and restarts nothing.\n\n" +
 			"The exit code is that of the worst outcome: 0 success, 1 warning, 3 unknown, 2 failure, in this\n" +
-			"order. It is 64 when no attempt was made: the configuration is wrong, or has no such target.",
+			"order. It is 64 when no attempt was made: the configuration is invalid, or has no such target.",
 		Example: "  sonde probe config.hcl shop/web liveness\n  sonde probe config.hcl 'web[\"a\"]' readiness/db --json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 || len(args) > 3 {
-				return errors.New("a CONFIG and a TARGET are needed, and at most one KIND")
+				return errors.New("CONFIG and TARGET are required, and at most one KIND")
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			reports, err := attempts(c, &in, args)
+			reports, err := attempt(c, &in, args)
 			if err != nil {
 				return err
 			}
-			if err := show(c, reports, asJSON); err != nil {
+			if err := writeReports(c, reports, asJSON); err != nil {
 				return err
 			}
-			return worst(reports)
+			return cli.Worst(reports)
 		},
 	}
-	in.flags(c)
+	in.Register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write a list of results as JSON")
 	return c
 }
 
-// attempts makes the attempts that the arguments ask for, one after another.
-func attempts(c *cobra.Command, in *inputs, args []string) ([]report, error) {
-	p := newPlugins(c.Context(), waitForAll, warnings(c))
-	defer p.end()
-	loaded, err := in.loadOrTell(c, args[:1], p, exitNoAttempt)
+// attempt makes the attempts that the arguments ask for, one after another.
+func attempt(c *cobra.Command, in *handlers.Inputs, args []string) ([]cli.Report, error) {
+	p := handlers.NewPlugins(c.Context(), handlers.WaitForAll, handlers.Warnings(c))
+	defer p.Close()
+	loaded, err := in.LoadOrReport(c, args[:1], p, cli.ExitNoAttempt)
 	if err != nil {
 		return nil, err
 	}
 	ids, err := choose(loaded, args[1], args[2:])
 	if err != nil {
-		return nil, &exitError{exitNoAttempt, err}
+		return nil, &cli.ExitError{Code: cli.ExitNoAttempt, Err: err}
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var reports []report
+	var reports []cli.Report
 	for _, id := range ids {
-		reports = append(reports, once(ctx, id, loaded))
+		reports = append(reports, cli.Report{ID: id, Result: once(ctx, id, loaded)})
 	}
 	return reports, nil
 }
 
-func once(ctx context.Context, id probe.ID, c *config.Config) report {
+func once(ctx context.Context, id probe.ID, c *config.Config) probe.Result {
 	p := c.Set[id]
 	p.Target.Name, p.Rule.Kind = id.Target, id.Kind
 	if p.Rule.Compatibility == probe.Mended {
 		p.Rule.Compatibility = c.Engine.Compatibility
 	}
-	return report{id, engine.Once(ctx, p)}
+	return engine.Once(ctx, p)
 }
 
-// choose returns the probes that the arguments mean, in order.
+// choose returns the probes that the arguments select, sorted.
 func choose(c *config.Config, target string, which []string) ([]probe.ID, error) {
 	if _, found := c.Targets[target]; !found {
-		return nil, fmt.Errorf("there is no target %q%s", target, didYouMean(target, targets(c)))
+		return nil, fmt.Errorf("there is no target %q%s", target, cli.DidYouMean(target, slices.Sorted(maps.Keys(c.Targets))))
 	}
 	var all, chosen []probe.ID
 	for id := range c.Set {
@@ -118,7 +111,7 @@ func choose(c *config.Config, target string, which []string) ([]probe.ID, error)
 }
 
 // matches reports whether an argument such as "readiness" or "readiness/db"
-// means a probe.
+// selects a probe.
 func matches(id probe.ID, which string) bool {
 	kind, name, named := strings.Cut(which, "/")
 	return id.Kind.String() == kind && (!named || id.Name == name)
@@ -135,28 +128,9 @@ func noProbe(target string, which []string, all []probe.ID) error {
 	return fmt.Errorf("target %q has no probe %q, it has %s", target, which[0], strings.Join(has, ", "))
 }
 
-func targets(c *config.Config) []string {
-	var names []string
-	for name := range c.Targets {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// report is what one attempt found.
-type report struct {
-	id     probe.ID
-	result probe.Result
-}
-
-// show writes the reports.
-func show(c *cobra.Command, reports []report, asJSON bool) error {
+func writeReports(c *cobra.Command, reports []cli.Report, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(c.OutOrStdout())
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(reports)
+		return cli.WriteJSON(c.OutOrStdout(), reports)
 	}
 	for _, r := range reports {
 		if _, err := fmt.Fprint(c.OutOrStdout(), r); err != nil {
@@ -164,19 +138,4 @@ func show(c *cobra.Command, reports []report, asJSON bool) error {
 		}
 	}
 	return nil
-}
-
-// worst returns the exit code of the worst outcome as an error, or nil. A
-// failure is worse than an attempt that could not be made.
-func worst(reports []report) error {
-	order := []probe.Outcome{probe.Success, probe.Warning, probe.Unknown, probe.Failure}
-	codes := []int{exitSuccess, exitWarning, exitUnknown, exitFailure}
-	most := 0
-	for _, r := range reports {
-		most = max(most, slices.Index(order, r.result.Outcome))
-	}
-	if most == 0 {
-		return nil
-	}
-	return told(codes[most])
 }

@@ -5,17 +5,20 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 )
 
 // validateCommand is sonde validate. Its exit code is 0 for a configuration that
 // can be used, and 1 for any other.
 func validateCommand() *cobra.Command {
-	var in inputs
+	var in handlers.Inputs
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "validate [CONFIG...]",
 		Short: "Check a configuration and start nothing",
-		Long: "Validate checks files, or directories of *.hcl and *.hcl.json files; default " + defaultConfig + ".\n" +
+		Long: "Validate checks files, or directories of *.hcl and *.hcl.json files; default " + handlers.DefaultConfig + ".\n" +
 			"It shows every mistake, and exits with 1 when there is one. Warnings are no mistakes.\n\n" +
 			"A plugin's settings are checked by its manifest, and by the plugin itself where it does so, which\n" +
 			"can reach nothing meanwhile.",
@@ -27,28 +30,28 @@ func validateCommand() *cobra.Command {
 			return validate(c, &in, paths)
 		},
 	}
-	in.flags(c)
+	in.Register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write the diagnostics as JSON to standard output")
 	return c
 }
 
-func validate(c *cobra.Command, in *inputs, paths []string) error {
-	loaded, err := in.loadOrTell(c, paths, newPlugins(c.Context(), waitToCheck, silent), exitFailed)
+func validate(c *cobra.Command, in *handlers.Inputs, paths []string) error {
+	loaded, err := in.LoadOrReport(c, paths, handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent), cli.ExitFailed)
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: valid, %s, %s\n",
-		strings.Join(orDefault(paths), ", "), count(len(loaded.Targets), "target"), count(len(loaded.Set), "probe"))
+		strings.Join(handlers.OrDefault(paths), ", "), cli.Plural(len(loaded.Targets), "target"), cli.Plural(len(loaded.Set), "probe"))
 	return err
 }
 
-func validateJSON(c *cobra.Command, in *inputs, paths []string) error {
-	_, diags := in.load(paths, newPlugins(c.Context(), waitToCheck, silent))
+func validateJSON(c *cobra.Command, in *handlers.Inputs, paths []string) error {
+	_, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent))
 	if err := diags.WriteJSON(c.OutOrStdout()); err != nil {
 		return err
 	}
 	if diags.HasErrors() {
-		return told(exitFailed)
+		return cli.ErrReported(cli.ExitFailed)
 	}
 	return nil
 }

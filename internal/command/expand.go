@@ -39,3 +39,26 @@ func reference(s string, env map[string]string) (text string, used int) {
 	}
 	return "$" + s[:used], used
 }
+
+// Escape returns a word that Expand turns into s, when known reports the names in
+// its environment. References to other names need no escaping.
+func Escape(s string, known func(name string) bool) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "$")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteByte('$')
+		s = after
+		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
+		switch {
+		case strings.HasPrefix(after, "$"), closed && strings.HasPrefix(after, "(") && known(name):
+			b.WriteByte('$')
+		case closed && strings.HasPrefix(after, "("):
+			b.WriteString("(" + name + ")") // Expand leaves all of it as it is
+			s = rest
+		}
+	}
+}

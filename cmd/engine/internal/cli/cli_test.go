@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestWorstOutcomeGivesTheExitCode(t *testing.T) {
+	for _, test := range []struct {
+		found []probe.Outcome
+		code  int
+	}{
+		{[]probe.Outcome{probe.Success, probe.Success}, ExitSuccess},
+		{[]probe.Outcome{probe.Success, probe.Warning}, ExitWarning},
+		{[]probe.Outcome{probe.Unknown, probe.Warning}, ExitUnknown},
+		{[]probe.Outcome{probe.Failure, probe.Unknown}, ExitFailure},
+	} {
+		var reports []Report
+		for _, o := range test.found {
+			reports = append(reports, Report{Result: probe.Result{Outcome: o}})
+		}
+		code := ExitSuccess
+		if err := Worst(reports); err != nil {
+			code = err.(*ExitError).Code
+		}
+		if code != test.code {
+			t.Errorf("exit code of %v is %d, want %d", test.found, code, test.code)
+		}
+	}
+}
+
+func TestReplacingAFileKeepsNothingOfTheOldOne(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "file")
+	for _, text := range []string{"a long text", "short"} {
+		if err := ReplaceFile(name, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(name); err != nil || string(got) != text {
+			t.Errorf("the file has %q, %v, want %q", got, err, text)
+		}
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("mode is %v, %v", info.Mode(), err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("the directory has %v, %v", left, err)
+	}
+}
+
+func TestAFileThatCannotBeReplacedLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "sub")
+	if err := os.MkdirAll(filepath.Join(name, "not empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceFile(name, []byte("text"), 0o644); err == nil {
+		t.Error("a directory was replaced")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("the directory has %v, %v", left, err)
+	}
+}
+
+func TestALogThatIsNoTerminalIsJSONWithReadableDurations(t *testing.T) {
+	var out bytes.Buffer
+	level := &slog.LevelVar{}
+	log := NewLogger(&out, "auto", level)
+	log.Debug("hidden")
+	level.Set(LogLevel("debug"))
+	log.Debug("shown", "took", 1500*time.Millisecond)
+	if got := out.String(); !strings.Contains(got, `"msg":"shown","took":"1.5s"}`) || strings.Contains(got, "hidden") {
+		t.Errorf("the log is %s", got)
+	}
+}
+
+func TestATokenIsAFilesTextWithoutTheSpaceAround(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "token")
+	for text, want := range map[string]string{" abc \n": "abc", "\n": "", "": ""} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadToken(name)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("token of %q is %q, %v, want %q", text, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Exit codes that several commands share.
+const (
+	ExitFailed = 1
+	ExitUsage  = 2 // as the shell's own commands; 64 where 2 is an outcome
+)
+
+// Exit codes of commands that make attempts: that of the worst outcome.
+const (
+	ExitSuccess   = 0
+	ExitWarning   = 1
+	ExitFailure   = 2
+	ExitUnknown   = 3
+	ExitNoAttempt = 64 // EX_USAGE in sysexits(3): no attempt was made
+)
+
+// ExitError ends the program with an exit code. Err is printed before; nil means
+// that the command has reported the error already.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+// Error returns the text of Err.
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// ErrReported returns an error that ends the program with an exit code and prints
+// nothing, because the command has reported the cause already.
+func ErrReported(code int) error { return &ExitError{Code: code} }
+
+// UsageError returns an error about the arguments or flags of a command.
+func UsageError(format string, a ...any) error {
+	return &ExitError{ExitUsage, fmt.Errorf(format, a...)}
+}
+
+// Worst returns the exit code of the worst outcome as an error, or nil for
+// success. A failure is worse than an unknown outcome.
+func Worst(reports []Report) error {
+	order := []probe.Outcome{probe.Success, probe.Warning, probe.Unknown, probe.Failure}
+	codes := []int{ExitSuccess, ExitWarning, ExitUnknown, ExitFailure}
+	worst := 0
+	for _, r := range reports {
+		worst = max(worst, slices.Index(order, r.Result.Outcome))
+	}
+	if worst == 0 {
+		return nil
+	}
+	return ErrReported(codes[worst])
+}

@@ -1,0 +1,158 @@
+// Package daemon is sonde run: an engine, the processes and restarts that it
+// controls, and the API that shows it.
+//
+//	command.go  the command and its flags
+//	daemon.go   assembles the parts, and runs them
+//	reload.go   applies a new configuration and new pods
+//	signals.go  the loop that handles signals
+//	restarts.go the drivers of targets
+//	plugins.go  statistics of plugins for /metrics
+package daemon
+
+import (
+	"context"
+	"encoding"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/config"
+)
+
+// flags are the flags of sonde run. Those that are given override the engine block.
+type flags struct {
+	inputs handlers.Inputs
+
+	listen      string
+	listenGiven bool
+	level       config.LogLevel
+	format      config.LogFormat
+	addressFile string
+	pods        staticpods.Flags
+}
+
+// Command returns sonde run. The version is shown in /metrics.
+func Command(version string) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "run [CONFIG...]",
+		Short: "Run the probes of a configuration, and restart targets that fail",
+		Long: "Run reads files, or directories of *.hcl and *.hcl.json files; default " + handlers.DefaultConfig + ".\n\n" +
+			"SIGHUP reloads them: probes and processes that have not changed go on as they are, and a\n" +
+			"configuration with errors is refused. SIGTERM and SIGINT stop all processes within their grace\n" +
+			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
+			"plus the signal's number.",
+		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
+		RunE: func(c *cobra.Command, paths []string) error {
+			f.listenGiven = c.Flags().Changed("listen")
+			return run(c, &f, paths, version)
+		},
+	}
+	f.inputs.Register(c)
+	c.Flags().StringVar(&f.listen, "listen", "", "`address` of the status page, the API and /metrics, or \"\" for none")
+	c.Flags().Var(&textFlag{to: &f.level, kind: "level"}, "log-level", "debug, info, warn or error")
+	c.Flags().Var(&textFlag{to: &f.format, kind: "format"}, "log-format", "auto (text on a terminal, JSON otherwise), text or json")
+	c.Flags().StringVar(&f.addressFile, "address-file", "", "write the address of the listener to a `file`")
+	f.pods.Register(c)
+	return c
+}
+
+// run runs the engine until a signal stops it.
+func run(c *cobra.Command, f *flags, paths []string, version string) (err error) {
+	level := &slog.LevelVar{}
+	logger := f.logger(c.ErrOrStderr(), level)
+	plugins := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
+	loaded, diags := f.load(paths, plugins)
+	if diags.HasErrors() {
+		if err := cli.ShowDiagnostics(c, diags); err != nil {
+			return err
+		}
+		return cli.ErrReported(cli.ExitFailed)
+	}
+	log := logger(loaded.Engine)
+	f.override(&loaded.Engine)
+	slog.SetDefault(log) // for packages without a logger of their own
+	cli.LogDiagnostics(log, diags)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, signals: signals}
+	if d.pods, err = f.pods.Open(log); err != nil {
+		return err
+	}
+	d.plugins.Store(plugins)
+	defer func() { d.plugins.Load().Close() }()
+	if err := d.prepare(loaded); err != nil {
+		return err
+	}
+	return d.run(context.WithoutCancel(c.Context()))
+}
+
+// load reads the configuration. With a directory of pods none is needed.
+func (f *flags) load(paths []string, p *handlers.Plugins) (loaded *config.Config, diags config.Diagnostics) {
+	if f.pods.Path == "" || len(paths) > 0 {
+		loaded, diags = f.inputs.Load(paths, p)
+	} else {
+		loaded, diags = f.inputs.Parse(nil, nil, p)
+	}
+	if diags.HasErrors() {
+		return loaded, diags
+	}
+	if err := f.pods.GRPC.Load(loaded.Engine, p); err != nil {
+		diags = append(diags, config.Diagnostic{Summary: err.Error()})
+	}
+	return loaded, diags
+}
+
+// logger returns a function that returns the log. The first engine block that it is
+// called with sets the format and the level.
+func (f *flags) logger(w io.Writer, level *slog.LevelVar) func(config.Engine) *slog.Logger {
+	var log *slog.Logger
+	return func(e config.Engine) *slog.Logger {
+		if log == nil {
+			f.override(&e)
+			level.Set(cli.LogLevel(e.LogLevel))
+			log = cli.NewLogger(w, e.LogFormat, level)
+		}
+		return log
+	}
+}
+
+// override replaces settings of the engine block by the flags that are given.
+func (f *flags) override(e *config.Engine) {
+	if f.listenGiven {
+		e.Listen = f.listen
+	}
+	if f.level != "" {
+		e.LogLevel = f.level
+	}
+	if f.format != "" {
+		e.LogFormat = f.format
+	}
+}
+
+// textFlag is a flag whose value is one word of a list.
+type textFlag struct {
+	to   encoding.TextUnmarshaler
+	kind string
+	text string
+}
+
+// Set refuses words that are not in the list.
+func (t *textFlag) Set(s string) error {
+	t.text = s
+	return t.to.UnmarshalText([]byte(s))
+}
+
+// String returns the word.
+func (t *textFlag) String() string { return t.text }
+
+// Type returns the placeholder for the word in the help.
+func (t *textFlag) Type() string { return t.kind }

@@ -1,0 +1,180 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+)
+
+// daemon is a running sonde: an engine, the controller that restarts its targets,
+// and the server that shows them.
+type daemon struct {
+	flags   *flags
+	paths   []string
+	version string
+	level   *slog.LevelVar
+	log     *slog.Logger
+
+	signals <-chan os.Signal
+
+	pods     *staticpods.Dir // nil for none
+	config   *config.Config  // the configuration in use, without the pods
+	targets  int             // in use, with the pods
+	plugins  atomic.Pointer[handlers.Plugins]
+	settings config.Engine // those in use
+	engine   *engine.Engine
+	restarts *restart.Controller
+	api      *httpapi.Server // nil for none
+	listener net.Listener    // nil for none
+	running  atomic.Bool     // the engine's loop runs
+}
+
+// goThreads is Go's own limit of threads, at which it ends a program (see
+// debug.SetMaxThreads). Each command that runs needs a thread beside them.
+const goThreads = 10_000
+
+// prepare makes all parts, opens the listener and applies the configuration. It
+// starts no process.
+func (d *daemon) prepare(c *config.Config) (err error) {
+	d.settings = c.Engine
+	debug.SetMaxThreads(goThreads + c.Engine.Concurrency)
+	d.engine = engine.New(engine.Config{
+		Concurrency:   c.Engine.Concurrency,
+		Compatibility: c.Engine.Compatibility,
+		Logger:        d.log,
+	})
+	d.restarts, err = restart.New(restart.Config{Engine: d.engine, Budget: budget(c.Engine.RestartBudget), Logger: d.log})
+	if err != nil {
+		return err
+	}
+	if err := d.listen(); err != nil {
+		return err
+	}
+	changes, err := d.apply(c)
+	if err != nil {
+		return errors.Join(err, d.closeListener())
+	}
+	d.logChanges("configuration applied", changes)
+	return nil
+}
+
+// apply puts a configuration into use, with the pods: all of it, or nothing. The
+// last step can fail only for settings that package config has checked before.
+func (d *daemon) apply(c *config.Config) (engine.Changes, error) {
+	all := d.pods.Add(c)
+	units, err := d.units(all)
+	if err != nil {
+		return engine.Changes{}, err
+	}
+	changes, err := d.engine.Apply(all.Set)
+	if err != nil {
+		return engine.Changes{}, err
+	}
+	d.config, d.targets = c, len(all.Targets)
+	return changes, d.restarts.Apply(units)
+}
+
+// listen opens the listener, if one is configured, and writes --address-file.
+func (d *daemon) listen() (err error) {
+	if d.settings.Listen == "" {
+		return nil
+	}
+	token, err := cli.ReadToken(d.settings.TokenFile)
+	if err != nil {
+		return err
+	}
+	d.api, err = httpapi.New(httpapi.Config{
+		Engine: d.engine,
+		Metrics: prom.New(prom.Config{
+			Engine: d.engine, Plugins: d.pluginStats, Version: d.version, Compatibility: d.settings.Compatibility,
+		}).Handler(),
+		Alive:  d.ready,
+		Ready:  d.ready,
+		Listen: d.settings.Listen,
+		Token:  token,
+		TLS:    tlsConfig(d.settings.TLS),
+		Logger: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	if d.listener, err = d.api.Listen(context.Background()); err != nil {
+		return err
+	}
+	address := d.listener.Addr().String()
+	d.log.Info("listening", "url", url(address, d.settings.TLS != nil))
+	if d.flags.addressFile == "" {
+		return nil
+	}
+	return cli.ReplaceFile(d.flags.addressFile, []byte(address+"\n"), 0o644)
+}
+
+func url(address string, tls bool) string {
+	if tls {
+		return "https://" + address + "/"
+	}
+	return "http://" + address + "/"
+}
+
+func (d *daemon) closeListener() error {
+	if d.listener == nil {
+		return nil
+	}
+	return d.listener.Close()
+}
+
+// ready returns why the engine does not make attempts, or nil.
+func (d *daemon) ready() error {
+	if !d.running.Load() {
+		return errors.New("the engine is not running")
+	}
+	return nil
+}
+
+// run runs all parts until a signal stops them or one of them fails. Processes stop
+// first, while the engine and the API still run and show it.
+func (d *daemon) run(ctx context.Context) error {
+	parts, ctx := errgroup.WithContext(ctx)
+	running, shutdown := context.WithCancel(ctx)
+	defer shutdown()
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	parts.Go(func() error {
+		defer stopServing()
+		return d.restarts.Run(running)
+	})
+	parts.Go(func() error {
+		d.running.Store(true)
+		defer d.running.Store(false)
+		return d.engine.Run(serving)
+	})
+	if d.listener != nil {
+		parts.Go(func() error { return d.api.Serve(serving, d.listener) })
+	}
+	parts.Go(func() error { return d.handleSignals(serving, shutdown) })
+	err := parts.Wait()
+	d.log.Info("stopped")
+	return err
+}
+
+func tlsConfig(t *config.TLS) httpapi.TLS {
+	if t == nil {
+		return httpapi.TLS{}
+	}
+	return httpapi.TLS{CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCAFile: t.ClientCAFile}
+}

@@ -1,0 +1,93 @@
+package daemon
+
+import "net"
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// grpcModule returns the file of the grpc plugin, which is built on its own.
+func grpcModule(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join("..", "..", "..", "..", "examples", "wasm-probes", "grpc", "grpc.wasm")
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("the grpc plugin has not been built: ", err)
+	}
+	return file
+}
+
+// hangUp listens on a port and closes every connection.
+func hangUp(t *testing.T) (port string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
+	f := flags{pods: staticpods.Flags{Path: t.TempDir(), GRPC: manifests.GRPCPlugin{File: grpcModule(t)}}}
+	manifest := "{apiVersion: v1, kind: Pod, metadata: {name: rpc}, spec: {containers: [{name: app, command: [sleep, '600'], livenessProbe: {grpc: {port: " + hangUp(t) + ", service: x}}}]}}"
+	if err := os.WriteFile(filepath.Join(f.pods.Path, "rpc.yaml"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	logger := func(config.Engine) *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) }
+	p := handlers.NewPlugins(t.Context(), handlers.WaitForAll, logger)
+	defer p.Close()
+	loaded, diags := f.load(nil, p)
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	pods, err := f.pods.Open(handlers.Silent(config.Engine{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := pods.Add(loaded)
+	id := probe.ID{Target: "default/rpc/app", Kind: probe.Liveness}
+	made, there := all.Set[id]
+	if !there {
+		t.Fatalf("the set is %v", all.Set)
+	}
+	made.Target.Name, made.Rule.Kind = id.Target, id.Kind
+	if got := engine.Once(context.Background(), made); got.Outcome != probe.Failure || got.Timings.Connect == 0 {
+		t.Errorf("an attempt is %+v", got)
+	}
+	again := handlers.NewPlugins(t.Context(), handlers.WaitForAll, logger) // a reload takes the module over
+	again.Previous = p
+	if _, diags := f.load(nil, again); diags.HasErrors() || strings.Count(log.String(), "plugin loaded") != 1 {
+		t.Errorf("a reload has %v, and the log is %s", diags, log.String())
+	}
+}
+
+func TestAPluginThatIsNotThereIsRefused(t *testing.T) {
+	f := flags{pods: staticpods.Flags{Path: t.TempDir(), GRPC: manifests.GRPCPlugin{File: "none.wasm"}}}
+	_, diags := f.load(nil, handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
+	if err := diags.Err(); err == nil || !strings.Contains(err.Error(), "--grpc-plugin: there is no file none.wasm") {
+		t.Errorf("the error is %v", err)
+	}
+}

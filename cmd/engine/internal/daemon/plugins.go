@@ -1,0 +1,34 @@
+package daemon
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// pluginStats returns the statistics of the plugins in use, sorted by name.
+func (d *daemon) pluginStats() []prom.Plugin {
+	var all []prom.Plugin
+	for name, stats := range d.plugins.Load().Stats() {
+		all = append(all, promPlugin(name, stats))
+	}
+	slices.SortFunc(all, func(a, b prom.Plugin) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+func promPlugin(name string, s wasmhost.Stats) prom.Plugin {
+	p := prom.Plugin{
+		Name: name, Ready: s.Compiled, Compile: s.Compile, CacheHit: s.CacheHit, Suspended: s.Suspended > 0, Suspends: s.Suspends,
+		Instances: s.Instances, Idle: s.Idle, Waiting: s.Waiting, Waits: s.Waits, Started: s.Started, Start: s.Start,
+		Faults: make(map[string]uint64, len(s.Faults)), Refused: s.Refused, Held: s.Held, Dropped: s.Dropped,
+	}
+	for reason, n := range s.Faults {
+		p.Faults[string(reason)] = n
+	}
+	for _, m := range s.Metrics {
+		p.Values = append(p.Values, prom.PluginValue(m))
+	}
+	return p
+}

@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+)
+
+// loader loads the configuration in the background: compiling a plugin takes
+// seconds.
+type loader struct {
+	daemon  *daemon
+	done    chan loadResult
+	loading bool
+	stale   bool // another reload was asked for since loading began
+}
+
+// loadResult is a configuration that was loaded for a reload.
+type loadResult struct {
+	config  *config.Config
+	diags   config.Diagnostics
+	plugins *handlers.Plugins
+}
+
+// start starts to load, or marks what is being loaded as stale.
+func (l *loader) start(ctx context.Context) {
+	l.stale = l.loading
+	if l.loading {
+		return
+	}
+	d := l.daemon
+	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
+	p.Previous = d.plugins.Load()
+	l.loading = true
+	go func() {
+		loaded, diags := d.flags.load(d.paths, p)
+		l.done <- loadResult{loaded, diags, p}
+	}()
+}
+
+// stop waits for what is being loaded, and discards it.
+func (l *loader) stop() {
+	if l.loading {
+		(<-l.done).plugins.Release(l.daemon.plugins.Load())
+	}
+}
+
+// reload applies a configuration that was loaded again. An invalid one is logged and
+// changes nothing.
+func (d *daemon) reload(r loadResult) {
+	current := d.plugins.Load()
+	cli.LogDiagnostics(d.log, r.diags)
+	if r.diags.HasErrors() {
+		r.plugins.Release(current)
+		errs, _ := r.diags.Count()
+		d.log.Error("configuration refused, keeping the current one", "errors", errs)
+		return
+	}
+	d.flags.override(&r.config.Engine)
+	changes, err := d.apply(r.config)
+	if err != nil {
+		r.plugins.Release(current)
+		d.log.Error("configuration refused, keeping the current one", "err", err)
+		return
+	}
+	r.plugins.Previous = nil
+	d.plugins.Store(r.plugins)
+	current.Release(r.plugins)
+	d.level.Set(cli.LogLevel(r.config.Engine.LogLevel))
+	d.logChanges("configuration applied", changes)
+	for _, name := range restartRequired(d.settings, r.config.Engine) {
+		d.log.Warn("engine setting changed, restart required", "setting", name)
+	}
+}
+
+// refreshPods applies what has changed in the directory of pods.
+func (d *daemon) refreshPods() {
+	changed, err := d.pods.Refresh(time.Now())
+	if err != nil || !changed {
+		return // Refresh has logged the error
+	}
+	changes, err := d.apply(d.config)
+	if err != nil {
+		d.log.Error("pods refused, keeping the current ones", "err", err)
+		return
+	}
+	d.logChanges("pods applied", changes)
+}
+
+func (d *daemon) logChanges(message string, c engine.Changes) {
+	d.log.Info(message, "targets", d.targets, "added", c.Added, "adjusted", c.Adjusted,
+		"replaced", c.Replaced, "removed", c.Removed, "kept", c.Kept)
+}
+
+// restartRequired returns the settings that differ and cannot change while the
+// engine runs.
+func restartRequired(before, after config.Engine) []string {
+	var names []string
+	for _, setting := range []struct {
+		name          string
+		before, after any
+	}{
+		{"listen", before.Listen, after.Listen},
+		{"concurrency", before.Concurrency, after.Concurrency},
+		{"compatibility", before.Compatibility, after.Compatibility},
+		{"restart_budget", before.RestartBudget, after.RestartBudget},
+		{"token_file", before.TokenFile, after.TokenFile},
+		{"tls", before.TLS, after.TLS},
+		{"log_format", before.LogFormat, after.LogFormat},
+	} {
+		if !reflect.DeepEqual(setting.before, setting.after) {
+			names = append(names, setting.name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,20 @@
+package daemon
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sonde-probe/sonde/config"
+)
+
+func TestSettingsThatNeedAnotherStartAreNamed(t *testing.T) {
+	was := config.Engine{Listen: "a", RestartBudget: &config.Budget{Max: 3}, LogLevel: "info"}
+	same := config.Engine{Listen: "a", RestartBudget: &config.Budget{Max: 3}, LogLevel: "debug"}
+	if got := restartRequired(was, same); len(got) != 0 {
+		t.Errorf("equal settings need another start: %q", got)
+	}
+	other := config.Engine{Listen: "b", RestartBudget: &config.Budget{Max: 4}, TLS: &config.TLS{}}
+	if got, want := restartRequired(was, other), []string{"listen", "restart_budget", "tls"}; !slices.Equal(got, want) {
+		t.Errorf("settings that need another start are %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,33 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+)
+
+// A reload that is under way when the daemon is told to stop must not keep it.
+func TestShutdownDiscardsAReloadUnderWay(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal, 2)
+		d := &daemon{flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), signals: signals}
+		d.plugins.Store(handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		signals <- syscall.SIGHUP
+		signals <- syscall.SIGTERM
+		returned := make(chan error, 1)
+		go func() { returned <- d.handleSignals(ctx, func() {}) }()
+		synctest.Wait() // both signals are handled, and the configuration is loaded
+		cancel()
+		if err := <-returned; err != nil {
+			t.Error(err)
+		}
+	})
+}

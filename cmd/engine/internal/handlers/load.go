@@ -1,0 +1,87 @@
+package handlers
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/config"
+)
+
+// DefaultConfig is read when no configuration is named.
+const DefaultConfig = "config.hcl"
+
+// Inputs are the flags that give values to a configuration's variables.
+type Inputs struct {
+	vars  variables
+	files []string
+}
+
+// Register adds the flags to a command.
+func (in *Inputs) Register(c *cobra.Command) {
+	c.Flags().Var(&in.vars, "var", "set a variable, `name=value`; can be repeated")
+	c.Flags().StringArrayVar(&in.files, "var-file", nil, "read variables from a `file`; can be repeated")
+}
+
+// Load reads a configuration and loads its plugins. It starts nothing.
+func (in *Inputs) Load(paths []string, p *Plugins) (*config.Config, config.Diagnostics) {
+	sources, diags := config.Read(OrDefault(paths))
+	files, more := config.Read(in.files)
+	if diags = append(diags, more...); diags.HasErrors() {
+		return nil, diags
+	}
+	return in.Parse(sources, files, p)
+}
+
+// Parse parses sources that have been read.
+func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {
+	return config.Parse(sources, config.Options{Handlers: Builtin(), Plugin: p.open, Vars: in.vars, VarFiles: files})
+}
+
+// LoadOrReport is Load for a command that ends with an exit code when the
+// configuration has errors. It shows the diagnostics.
+func (in *Inputs) LoadOrReport(c *cobra.Command, paths []string, p *Plugins, code int) (*config.Config, error) {
+	loaded, diags := in.Load(paths, p)
+	if err := cli.ShowDiagnostics(c, diags); err != nil {
+		return nil, err
+	}
+	if diags.HasErrors() {
+		return nil, cli.ErrReported(code)
+	}
+	return loaded, nil
+}
+
+// OrDefault returns the paths of a configuration, or the default path for none.
+func OrDefault(paths []string) []string {
+	if len(paths) == 0 {
+		return []string{DefaultConfig}
+	}
+	return paths
+}
+
+// variables is the flag --var.
+type variables []config.Var
+
+// Set adds name=value.
+func (v *variables) Set(s string) error {
+	name, value, found := strings.Cut(s, "=")
+	if !found || name == "" {
+		return errors.New("must be name=value")
+	}
+	*v = append(*v, config.Var{Name: name, Value: value, From: "--var " + name})
+	return nil
+}
+
+// String returns the names only: values may be secrets.
+func (v *variables) String() string {
+	var names []string
+	for _, one := range *v {
+		names = append(names, one.Name)
+	}
+	return strings.Join(names, ",")
+}
+
+// Type returns the placeholder for a value in the help.
+func (v *variables) Type() string { return "name=value" }

@@ -1,0 +1,258 @@
+package handlers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// Plugins are the modules that a configuration has loaded. It belongs to one
+// goroutine while the configuration is loaded, and does not change afterwards.
+type Plugins struct {
+	// Previous are the modules of the configuration that is in use; nil for none. A
+	// module with the same bytes, grants and limits is reused.
+	Previous *Plugins
+
+	ctx    context.Context // ends the wait for the compiler
+	wait   Wait
+	logger func(config.Engine) *slog.Logger
+	loaded map[string]module // by key
+}
+
+// Wait says for which modules loading waits until they are compiled.
+type Wait uint8
+
+const (
+	WaitForNone      Wait = iota // settings that only the module can check are checked later
+	WaitForConfigure             // modules that check their settings
+	WaitForAll                   // all modules
+)
+
+// module is a module that the host has loaded, and the name of its plugin block.
+type module struct {
+	name string
+	host *wasmhost.Plugin
+}
+
+// NewPlugins returns the plugins of a configuration that is about to be loaded.
+// The logger is asked for with the engine block of the configuration.
+func NewPlugins(ctx context.Context, wait Wait, logger func(config.Engine) *slog.Logger) *Plugins {
+	return &Plugins{ctx: ctx, wait: wait, logger: logger, loaded: make(map[string]module)}
+}
+
+// Silent is the logger of a command that does not show what plugins log.
+func Silent(config.Engine) *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// Warnings returns the logger of a command that shows the warnings of plugins.
+func Warnings(c *cobra.Command) func(config.Engine) *slog.Logger {
+	level := &slog.LevelVar{}
+	level.Set(slog.LevelWarn)
+	log := cli.NewLogger(c.ErrOrStderr(), "text", level)
+	return func(config.Engine) *slog.Logger { return log }
+}
+
+// open is config.Options.Plugin.
+func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, error) {
+	limit := cmp.Or(int64(block.Limits.ModuleSize), wasmhost.DefaultModuleSize)
+	bytes, err := cli.ReadFile(block.Source, limit)
+	if err != nil {
+		return config.Module{}, sourceError("cannot be read: %v", err)
+	}
+	return config.Module{SHA256: cli.SHA256(bytes), Load: func() (config.Handler, error) { return p.Handler(e, block, bytes) }}, nil
+}
+
+func sourceError(format string, a ...any) error {
+	return &probe.FieldError{Field: "source", Problem: fmt.Sprintf(format, a...)}
+}
+
+// Handler loads a module and returns the handler block that it adds.
+func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (config.Handler, error) {
+	key, err := pluginKey(block, cli.SHA256(bytes))
+	if err != nil {
+		return config.Handler{}, err
+	}
+	host, err := p.load(key, e, block, bytes)
+	if err != nil {
+		return config.Handler{}, err
+	}
+	if p.wait == WaitForAll || p.wait == WaitForConfigure && configures(bytes) {
+		if err := host.Wait(p.ctx); err != nil {
+			return config.Handler{}, sourceError("cannot be used: %v", err)
+		}
+	}
+	return pluginHandler(host, key), nil
+}
+
+// pluginKey is equal for blocks with the same module, grants and limits.
+func pluginKey(p config.Plugin, sha256 string) (string, error) {
+	text, err := json.Marshal([]any{p.Name, sha256, p.OnTrap, p.Grant, p.Limits})
+	return cli.SHA256(text), err
+}
+
+// configures reports whether a module checks its settings.
+func configures(bytes []byte) bool {
+	seen, err := wasmhost.Inspect(bytes)
+	return err == nil && slices.Contains(seen.Exports, abi.ExportConfigure)
+}
+
+// load returns a module that is loaded already, or loads it.
+func (p *Plugins) load(key string, e config.Engine, block config.Plugin, bytes []byte) (*wasmhost.Plugin, error) {
+	one, found := p.loaded[key]
+	if !found && p.Previous != nil {
+		one, found = p.Previous.loaded[key]
+	}
+	if found {
+		p.loaded[key] = one
+		return one.host, nil
+	}
+	c := hostConfig(block, bytes)
+	c.Logger = p.logger(e)
+	host, err := LoadModule(c, e.PluginCache)
+	if err != nil {
+		return nil, err
+	}
+	p.loaded[key] = module{block.Name, host}
+	c.Logger.Info("plugin loaded", "plugin", block.Name, "source", block.Source, "sha256", cli.SHA256(bytes))
+	return host, nil
+}
+
+// LoadModule loads a module and caches its compiled code in a directory: the one
+// that a configuration names, which must be usable, or else the user's, which need
+// not be.
+func LoadModule(c wasmhost.Config, dir *string) (*wasmhost.Plugin, error) {
+	c.CacheDir = cacheDir(dir)
+	host, err := wasmhost.Load(c)
+	var wrong *probe.FieldError
+	if !errors.As(err, &wrong) || wrong.Field != "cache_dir" {
+		return host, err
+	}
+	if dir != nil {
+		return nil, errors.New("the engine's plugin_cache " + wrong.Problem)
+	}
+	c.Logger.Warn("plugin cache disabled", "dir", c.CacheDir, "reason", wrong.Problem)
+	c.CacheDir = ""
+	return wasmhost.Load(c)
+}
+
+// cacheDir returns the directory for compiled code, or "" for none.
+func cacheDir(configured *string) string {
+	if configured != nil {
+		return *configured
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "sonde", "plugins")
+}
+
+// pluginHandler is the handler block that a module adds.
+func pluginHandler(host *wasmhost.Plugin, revision string) config.Handler {
+	m := host.Manifest()
+	return config.Handler{
+		Schema:   schema(m.Doc, m.Settings),
+		Revision: revision,
+		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
+			h, err := host.New(v)
+			if err != nil {
+				return nil, err
+			}
+			return h, nil
+		},
+	}
+}
+
+// closeTimeout bounds how long a program that ends waits for its modules.
+const closeTimeout = 2 * time.Second
+
+// Close closes all modules of a program that ends. It waits for attempts and the
+// compiler, but not for long.
+func (p *Plugins) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	p.closeUnused(ctx, nil)
+}
+
+// Release closes the modules that other plugins do not use, without waiting for
+// attempts and the compiler.
+func (p *Plugins) Release(others *Plugins) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.closeUnused(ctx, others)
+}
+
+func (p *Plugins) closeUnused(ctx context.Context, others *Plugins) {
+	for key, one := range p.loaded {
+		if others != nil {
+			if _, used := others.loaded[key]; used {
+				continue
+			}
+		}
+		_ = one.host.Close(ctx) // frees memory only: there is no error to report
+	}
+}
+
+// Stats returns the statistics of each module with the name of its plugin block.
+func (p *Plugins) Stats() iter.Seq2[string, wasmhost.Stats] {
+	return func(yield func(string, wasmhost.Stats) bool) {
+		for _, one := range p.loaded {
+			if !yield(one.name, one.host.Stats()) {
+				return
+			}
+		}
+	}
+}
+
+// schema returns a manifest's settings as the fields of a block. The manifest has
+// been checked.
+func schema(doc string, settings []abi.Setting) config.Schema {
+	types := map[abi.Type]config.Type{
+		abi.TypeString: config.String, abi.TypeInt: config.Int, abi.TypeNumber: config.Float, abi.TypeBool: config.Bool,
+		abi.TypeDuration: config.Duration, abi.TypeStrings: config.Strings, abi.TypeMap: config.StringMap, abi.TypeBlock: config.Block,
+	}
+	s := config.Schema{Doc: doc}
+	for _, one := range settings {
+		f := config.Field{Name: one.Name, Type: types[one.Type], Required: one.Required, Sensitive: one.Sensitive, Doc: one.Doc}
+		f.Default, _ = one.Value() // Check has called it
+		if one.Type == abi.TypeBlock {
+			inside := schema(one.Doc, one.Block)
+			f.Block = &inside
+		}
+		s.Fields = append(s.Fields, f)
+	}
+	return s
+}
+
+// hostConfig returns what the host grants a module, and its limits.
+func hostConfig(p config.Plugin, module []byte) wasmhost.Config {
+	l := p.Limits
+	outcomes := map[config.OnTrap]probe.Outcome{"failure": probe.Failure} // unknown is zero
+	return wasmhost.Config{
+		Name:          p.Name,
+		Module:        module,
+		AllowUnpinned: true, // config has compared the hash
+		OnTrap:        outcomes[p.OnTrap],
+		Grant:         wasmhost.Grant{Dial: p.Grant.Dial, Env: p.Grant.Env, DNS: p.Grant.DNS},
+		Limits: wasmhost.Limits{
+			Memory: int64(l.Memory), ModuleSize: int64(l.ModuleSize), Instances: l.Instances, Held: l.Held,
+			Connections: l.Connections, Dials: l.Dials, BytesIn: int64(l.BytesIn), BytesOut: int64(l.BytesOut),
+			HostCalls: l.HostCalls, Log: int(l.Log), Metrics: l.Metrics, Start: l.Start,
+		},
+	}
+}

@@ -1,0 +1,45 @@
+package kubeimport
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// grpcModule returns the file of the grpc plugin, which is built on its own.
+func grpcModule(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join("..", "..", "..", "..", "examples", "wasm-probes", "grpc", "grpc.wasm")
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("the grpc plugin has not been built: ", err)
+	}
+	return file
+}
+
+func TestAnImportWithThePluginHasItsBlock(t *testing.T) {
+	name := filepath.Join("testdata", "grpc-service.yaml")
+	out, complaints, err := runImport(nil, "--grpc-plugin", grpcModule(t), name)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, complaints)
+	}
+	for _, want := range []string{"plugin \"grpc\" {\n", "  probe \"liveness\" {\n    grpc { port = 9000 }\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("there is no %q in\n%s", want, out)
+		}
+	}
+	if strings.Contains(complaints, "left out") {
+		t.Errorf("it says\n%s", complaints)
+	}
+	web, _, err := runImport(nil, "--grpc-plugin", grpcModule(t), filepath.Join("testdata", "nginx-deployment.yaml"))
+	if err != nil || strings.Contains(web, "plugin") {
+		t.Errorf("a manifest without grpc is imported as %v\n%s", err, web)
+	}
+}
+
+func TestAPluginFileThatDoesNotExistIsRefused(t *testing.T) {
+	_, _, err := runImport(nil, "--grpc-plugin", "none.wasm", filepath.Join("testdata", "grpc-service.yaml"))
+	if err == nil || !strings.Contains(err.Error(), "--grpc-plugin: there is no file none.wasm") {
+		t.Errorf("the error is %v", err)
+	}
+}

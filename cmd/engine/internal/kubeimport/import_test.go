@@ -1,0 +1,316 @@
+package kubeimport
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+	execprobe "github.com/sonde-probe/sonde/builtin/exec"
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+var rewriteGolden = flag.Bool("rewrite", false, "write the golden files anew")
+
+// shapes returns the manifests of testdata/import.
+func shapes(t *testing.T) []string {
+	t.Helper()
+	names, err := manifests.Files("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// flagsOf returns the flags that a manifest is imported with.
+func flagsOf(name string) []string {
+	if base := filepath.Base(name); strings.HasPrefix(base, "tutorial-") {
+		return []string{"--entrypoint", "busybox=", "--entrypoint", "e2e-test-images/agnhost=/agnhost", "--entrypoint", "goproxy=/goproxy"}
+	}
+	return nil
+}
+
+// runImport runs sonde import in this process.
+func runImport(stdin io.Reader, args ...string) (stdout, stderr string, err error) {
+	var out, complaints bytes.Buffer
+	c := Command()
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetIn(stdin)
+	c.SetOut(&out)
+	c.SetErr(&complaints)
+	c.SetArgs(args)
+	err = c.Execute()
+	return out.String(), complaints.String(), err
+}
+
+// TestManifestsBecomeReadableHCL compares what sonde import writes, and what it
+// says beside, with golden files that people have read.
+func TestManifestsBecomeReadableHCL(t *testing.T) {
+	for _, name := range shapes(t) {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			out, complaints, err := runImport(nil, append(flagsOf(name), name)...)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, complaints)
+			}
+			got := filepath.ToSlash(out + beside(complaints))
+			golden := name + ".golden"
+			if *rewriteGolden {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("what is written differs from %s:\n%s", golden, got)
+			}
+			laid, _ := format.Source(config.Source{Name: "x.hcl", Bytes: []byte(out)})
+			if string(laid) != out {
+				t.Error("it is not in the canonical style")
+			}
+		})
+	}
+}
+
+// beside returns what was said beside a configuration, as it stands in its golden
+// file.
+func beside(complaints string) string {
+	var s strings.Builder
+	for line := range strings.Lines(complaints) {
+		if s.Len() == 0 {
+			s.WriteString("\n# Told beside it:\n#\n")
+		}
+		s.WriteString(strings.TrimRight("# "+line, " \n") + "\n")
+	}
+	return s.String()
+}
+
+// recorded is a handler that remembers its configuration.
+type recorded[C any] struct {
+	probe.Handler
+	config C
+}
+
+func record[C any](c C) (*recorded[C], error) { return &recorded[C]{config: c}, nil }
+
+// recorders are handlers() that remember.
+func recorders() map[string]config.Handler {
+	return map[string]config.Handler{
+		"exec": config.Of(record[execprobe.Config]),
+		"http": config.Of(record[httpprobe.Config]),
+		"tcp":  config.Of(record[tcpprobe.Config]),
+	}
+}
+
+// TestManifestsMeanTheSameAsHCL compares what the configuration says, once it is
+// read, with what the manifest says.
+func TestManifestsMeanTheSameAsHCL(t *testing.T) {
+	for _, name := range shapes(t) {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			out, complaints, err := runImport(nil, append(flagsOf(name), name)...)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, complaints)
+			}
+			loaded, diags := config.Parse([]config.Source{{Name: "x.hcl", Bytes: []byte(out)}}, config.Options{Handlers: recorders()})
+			if err := diags.Err(); err != nil {
+				t.Fatalf("%v in\n%s", err, out)
+			}
+			all, errs := manifests.Read(nil, []string{name})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			compared := 0
+			for _, m := range all {
+				containers, err := m.Containers()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range containers {
+					compared += compareContainer(t, c, loaded, complaints)
+				}
+			}
+			if compared != len(loaded.Set) {
+				t.Errorf("the configuration has %d probes, the manifest accounts for %d", len(loaded.Set), compared)
+			}
+		})
+	}
+}
+
+// compareContainer compares a container with its target, and returns how many
+// probes they have in common.
+func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, complaints string) int {
+	t.Helper()
+	target, there := loaded.Targets[c.Target.Name]
+	if !there {
+		if !strings.Contains(complaints, "container "+c.Name+": Container \""+c.Name+"\" makes no target") {
+			t.Errorf("container %s is dropped in silence", c.Name)
+		}
+		return 0
+	}
+	if target.Process == nil {
+		if !strings.Contains(complaints, "container "+c.Name+": It is only probed") {
+			t.Errorf("the process of container %s is dropped in silence", c.Name)
+		}
+	} else {
+		compareProcess(t, c, target)
+	}
+	compared := 0
+	for _, p := range c.Probes {
+		got, there := loaded.Set[probe.ID{Target: c.Target.Name, Kind: p.Rule.Kind}]
+		if !there {
+			if !strings.Contains(complaints, "container "+c.Name+": The "+p.Rule.Kind.String()+" probe is left out") {
+				t.Errorf("the %v probe of container %s is dropped in silence", p.Rule.Kind, c.Name)
+			}
+			continue
+		}
+		compared++
+		compareProbe(t, p, got)
+		if !reflect.DeepEqual(got.Target.Ports, c.Target.Ports) {
+			t.Errorf("ports of %s are %v, want %v", c.Target.Name, got.Target.Ports, c.Target.Ports)
+		}
+	}
+	return compared
+}
+
+func compareProcess(t *testing.T, c kube.Container, target config.Target) {
+	t.Helper()
+	p := target.Process
+	words, err := c.Words(map[string][]string{"busybox": {}, "agnhost": {"/agnhost"}, "goproxy": {"/goproxy"}})
+	if err != nil || len(c.Obstacles) > 0 {
+		t.Errorf("container %s runs in spite of %v, %q", c.Name, err, c.Obstacles)
+	}
+	want := config.Process{Command: words, Env: c.Target.Env, Dir: c.Target.Dir, User: c.Target.User}
+	if len(want.Env) == 0 {
+		want.Env = nil
+	}
+	if !reflect.DeepEqual(*p, want) {
+		t.Errorf("the process of %s is %+q, want %+q", c.Name, *p, want)
+	}
+	if target.TerminationGracePeriod != c.TerminationGracePeriod || target.RestartPolicy != manifests.RestartPolicy(c) {
+		t.Errorf("the target of %s is %+v", c.Name, target)
+	}
+}
+
+func compareProbe(t *testing.T, p kube.Probe, got probe.Probe) {
+	t.Helper()
+	if got.Rule != p.Rule {
+		t.Errorf("the rule is %+v, want %+v", got.Rule, p.Rule)
+	}
+	var is, want any
+	switch h := got.Handler.(type) {
+	case *recorded[execprobe.Config]:
+		words := slices.Clone(h.config.Command)
+		for i, word := range words {
+			words[i] = command.Expand(word, got.Target.Env)
+		}
+		is = execprobe.Config{Command: words}
+		want = execprobe.Config{Command: p.Exec.Command}
+	case *recorded[httpprobe.Config]:
+		is, want = h.config, manifests.HTTPConfig(*p.HTTP)
+	case *recorded[tcpprobe.Config]:
+		is, want = h.config, manifests.TCPConfig(*p.TCP)
+	}
+	if !reflect.DeepEqual(is, want) {
+		t.Errorf("the handler is made of %+q, want %+q", is, want)
+	}
+}
+
+func TestAllManifestsOfADirectoryAreOneConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.yaml": "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, command: [x]}]}}",
+		"b.yml":  "{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, command: [x]}]}}",
+		"c.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "c"}, "spec": {"containers": [{"name": "c", "command": ["x"]}]}}`,
+		"d.txt":  "no manifest", ".e.yaml": "no manifest",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: stdin}, spec: {containers: [{name: c, command: [x]}]}}")
+	out, complaints, err := runImport(in, dir, "-")
+	if err != nil || complaints != "" {
+		t.Fatalf("%v\n%s", err, complaints)
+	}
+	var found []string
+	for line := range strings.Lines(out) {
+		if name, ok := strings.CutPrefix(line, "target "); ok {
+			found = append(found, strings.Trim(name, "\" {\n"))
+		}
+	}
+	if want := []string{"default/a/c", "default/b/c", "default/c/c", "default/stdin/c"}; !slices.Equal(found, want) {
+		t.Errorf("targets are %q, want %q", found, want)
+	}
+}
+
+func TestWhatCannotBeReadWritesNothing(t *testing.T) {
+	pod := func(spec string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [" + spec + "]}}\n"
+	}
+	for _, test := range []struct{ name, text, want string }{
+		{"nothing", "# a\n---\n", "error: there is no manifest in -\n"},
+		{"several mistakes", pod("{name: A, livenessProbe: {}}"), "a-z0-9]([-a-z0-9]*[a-z0-9])?')\nerror: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type\n\n2 errors"},
+		{"no YAML", "a: [", "error: -:1: line 1: did not find expected node content"},
+		{"no object", "- a", "error: -:1: it is no object"},
+		{"no kind", "a: b", "error: -:1: kind is missing"},
+		{"a field twice", "a: 1\n---\nkind: Pod\nkind: Pod", `error: -:3: line 4: key "kind" already set in map`},
+		{"an invalid probe", pod("{name: a, livenessProbe: {}}"), "error: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type"},
+		{"a target twice", pod("{name: a, command: [x]}") + "---\n" + pod("{name: a, command: [x]}"), `error: -:3: Pod default/a: container a: target "default/a/a" is there already, from -:1: Pod default/a: container a`},
+		{"a wrong type", pod("{name: a, ports: x}"), "error: -:1: Pod a: spec.containers.ports is of type string, it must be a list"},
+		{"a zero byte", pod(`{name: a, command: ["a\0"]}`), "must not hold a zero byte"},
+		{"a policy that the object cannot have", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {containers: [{name: a}]}}}}",
+			`error: -:1: Job j: spec.template.spec.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never"`},
+		{"paths of templates", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: j}, spec: {template: {spec: {}}}}",
+			"error: -:1: Deployment default/j: spec.template.spec.containers: Required value"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out, complaints, err := runImport(strings.NewReader(test.text), "-")
+			if err == nil || out != "" {
+				t.Errorf("import = %q, %v", out, err)
+			}
+			if !strings.Contains(complaints+err.Error(), test.want) {
+				t.Errorf("it says\n%s%v\nwant\n%s", complaints, err, test.want)
+			}
+		})
+	}
+}
+
+func TestNothingIsStartedOfWhatRunsElsewhere(t *testing.T) {
+	in := "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, command: [x], env: [{name: A, value: b}], readinessProbe: {exec: {command: ['$(A)$(B)']}}}]}}"
+	out, complaints, err := runImport(strings.NewReader(in), "--address", "db.example.com", "-")
+	if err != nil || strings.Contains(out, "process") {
+		t.Fatalf("%v\n%s%s", err, complaints, out)
+	}
+	for _, want := range []string{`address = "db.example.com"`, `exec { command = ["b$(B)"] }`, "runs on the engine's machine"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("there is no %s in\n%s", want, out)
+		}
+	}
+}
+
+func TestNothingInAManifestReachesTheTerminalAsAControlCharacter(t *testing.T) {
+	for _, text := range []string{
+		`{kind: "A\e[31m\u202e\nb", metadata: {name: "x\e[2J"}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: "x\e[2J"}, spec: {containers: [{name: "c\e"}]}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {"y\e[2J\n": 1, containers: [{name: c, image: "i\e[2J\nbad", "k\e": 1, readinessProbe: {httpGet: {port: 1, host: "h\e[2J"}}}]}}`,
+	} {
+		out, complaints, _ := runImport(strings.NewReader(text), "-")
+		if all := out + complaints; strings.ContainsAny(all, "\x1b\u202e") || strings.Contains(all, "\nb") || all == "" {
+			t.Errorf("%s is written as %q", text, all)
+		}
+	}
+}

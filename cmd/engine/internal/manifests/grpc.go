@@ -1,0 +1,78 @@
+package manifests
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// GRPCPlugin is the flag --grpc-plugin: the module with the handler of grpc probes.
+// It is read once, so that every configuration of a running engine has the same.
+type GRPCPlugin struct {
+	File string // empty: the flag is not given
+
+	module []byte
+	make   func(config.Values, config.Context) (probe.Handler, error)
+	fields []config.Field
+}
+
+// Register adds the flag to a command.
+func (g *GRPCPlugin) Register(c *cobra.Command) {
+	c.Flags().StringVar(&g.File, "grpc-plugin", "", "the `file` of the plugin for grpc probes, which need one")
+}
+
+// Block returns the plugin block for the module. It may dial the probed target only.
+func (g *GRPCPlugin) Block() config.Plugin {
+	return config.Plugin{Name: "grpc", Source: g.File, SHA256: cli.SHA256(g.module), Grant: config.PluginGrant{Dial: []string{"target"}}}
+}
+
+// Read reads the module, once.
+func (g *GRPCPlugin) Read() (err error) {
+	if g.File == "" || g.module != nil {
+		return nil
+	}
+	if g.module, err = cli.ReadFile(g.File, wasmhost.DefaultModuleSize); err != nil {
+		return fmt.Errorf("--grpc-plugin: %w", err)
+	}
+	return nil
+}
+
+// Load loads the module with the plugins of a configuration, so that it stays
+// loaded as long as they do. A module that is loaded already is reused.
+func (g *GRPCPlugin) Load(e config.Engine, p *handlers.Plugins) error {
+	if g.File == "" {
+		return nil
+	}
+	if err := g.Read(); err != nil {
+		return err
+	}
+	h, err := p.Handler(e, g.Block(), g.module)
+	if err != nil {
+		return fmt.Errorf("--grpc-plugin: %w", err)
+	}
+	if g.make == nil {
+		g.make, g.fields = h.Make, h.Schema.Fields
+	}
+	return nil
+}
+
+// handler makes the handler of a grpc probe, with the plugin's own defaults.
+func (g *GRPCPlugin) handler(action kube.GRPC) (probe.Handler, error) {
+	values := config.Values{"port": action.Port}
+	if action.Service != "" {
+		values["service"] = action.Service
+	}
+	for _, f := range g.fields {
+		if _, given := values[f.Name]; !given && f.Default != nil {
+			values[f.Name] = f.Default
+		}
+	}
+	return g.make(values, config.Context{})
+}

@@ -1,0 +1,67 @@
+package manifests
+
+import (
+	"github.com/sonde-probe/sonde/adapter/kube"
+	execprobe "github.com/sonde-probe/sonde/builtin/exec"
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Handlers returns what makes the handlers of the probes in manifests. Grpc probes
+// need a plugin that is loaded.
+func Handlers(grpc *GRPCPlugin) kube.Handlers {
+	h := kube.Handlers{
+		Exec: func(e kube.Exec) (probe.Handler, error) { return nonNil(execprobe.New(execConfig(e))) },
+		HTTP: func(h kube.HTTP) (probe.Handler, error) { return nonNil(httpprobe.New(HTTPConfig(h))) },
+		TCP:  func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(TCPConfig(t))) },
+	}
+	if grpc != nil && grpc.make != nil {
+		h.GRPC = grpc.handler
+	}
+	return h
+}
+
+// nonNil returns no handler with an error: a nil *Handler in the interface would
+// not be nil.
+func nonNil[H probe.Handler](h H, err error) (probe.Handler, error) {
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// Check returns why a probe cannot be used on a target, or nil.
+func Check(h kube.Handlers, p kube.Probe, t probe.Target) error {
+	handler, err := h.Make(p.Action)
+	if err != nil {
+		return err
+	}
+	if c, ok := handler.(interface{ Check(probe.Target) error }); ok {
+		return c.Check(t)
+	}
+	return nil
+}
+
+// execConfig takes the words as package kube has expanded them: no $ in them is a
+// reference.
+func execConfig(e kube.Exec) execprobe.Config {
+	words := make([]string, len(e.Command))
+	for i, word := range e.Command {
+		words[i] = command.Escape(word, func(string) bool { return true })
+	}
+	return execprobe.Config{Command: words}
+}
+
+// HTTPConfig returns the settings of an http handler that does what a probe says.
+func HTTPConfig(h kube.HTTP) httpprobe.Config {
+	c := httpprobe.Config{Path: h.Path, Port: h.Port, Host: h.Host, Headers: h.Headers}
+	if h.Scheme == "HTTPS" {
+		c.Scheme, c.TLS = "https", &httpprobe.TLS{Verify: new(bool)} // the kubelet verifies nothing
+	}
+	return c
+}
+
+// TCPConfig returns the settings of a tcp handler that does what a probe says.
+func TCPConfig(t kube.TCP) tcpprobe.Config { return tcpprobe.Config{Port: t.Port, Host: t.Host} }

@@ -1,0 +1,115 @@
+// Package manifests reads Kubernetes manifests and says how their containers become
+// targets. It is what sonde run --pods and sonde import share.
+//
+//	manifests.go   reads files, directories and standard input
+//	entrypoints.go the flag --entrypoint: programs that only an image knows
+//	grpc.go        the flag --grpc-plugin: handlers of grpc probes
+//	handlers.go    handlers of exec, http and tcp probes
+//	ports.go       finds ports that several processes of this machine use
+//	fields.go      lists fields that are not supported
+package manifests
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/config"
+)
+
+// Loopback is the address of the containers of a pod for each other, and for
+// probes of a pod that runs as processes.
+const Loopback = "127.0.0.1"
+
+// Read reads the manifests of files, directories and standard input.
+func Read(stdin io.Reader, paths []string) (all []kube.Manifest, errs []error) {
+	for _, path := range paths {
+		names, err := Files(path)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, name := range names {
+			text, err := ReadFile(stdin, name)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			found, wrong := kube.Read(name, text)
+			all, errs = append(all, found...), append(errs, wrong...)
+		}
+	}
+	return all, errs
+}
+
+// Files returns a file, or the manifest files of a directory, sorted by name.
+func Files(path string) ([]string, error) {
+	if path == cli.Stdin {
+		return []string{path}, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path) // sorted by name
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && IsManifest(e.Name()) {
+			names = append(names, filepath.Join(path, e.Name()))
+		}
+	}
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s has no *.yaml, *.yml or *.json file", path)
+	}
+	return names, err
+}
+
+// IsManifest reports whether a file of a directory is taken for a manifest.
+func IsManifest(name string) bool {
+	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
+// ReadFile reads a file, or standard input. It reads one byte more than package
+// kube accepts, so that kube refuses what is too long.
+func ReadFile(stdin io.Reader, name string) ([]byte, error) {
+	if name == cli.Stdin {
+		return io.ReadAll(io.LimitReader(stdin, kube.MaxManifestBytes+1))
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, kube.MaxManifestBytes+1))
+}
+
+// RestartPolicy returns a container's restart policy as a configuration names it.
+func RestartPolicy(c kube.Container) config.RestartPolicy {
+	switch c.RestartPolicy {
+	case "OnFailure":
+		return config.RestartOnFailure
+	case "Never":
+		return config.RestartNever
+	}
+	return config.RestartAlways
+}
+
+// Unjoin returns the errors that errors.Join has joined.
+func Unjoin(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, Unjoin(err)...)
+	}
+	return all
+}

@@ -1,0 +1,48 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+)
+
+// Ports finds containers that use the same port of this machine. In a cluster each
+// pod has its own ports; processes here share them. The keys are ports, the values
+// names of targets.
+type Ports map[uint16]string
+
+// Add adds the ports of a container that runs as a process. It returns a sentence
+// about a port that another container uses, too, or "".
+func (p Ports) Add(c kube.Container) (conflict string) {
+	for _, port := range portsOf(c) {
+		if other, used := p[port]; used && other != c.Target.Name {
+			conflict = fmt.Sprintf("port %d is also used by %s, and processes share the ports of this machine", port, other)
+		}
+		p[port] = c.Target.Name
+	}
+	return conflict
+}
+
+// portsOf returns the ports that a container listens on according to its manifest:
+// those with names, and those that its probes connect to. They are sorted.
+func portsOf(c kube.Container) []uint16 {
+	ports := slices.Collect(maps.Values(c.Target.Ports))
+	for _, p := range c.Probes {
+		text, host := "", ""
+		switch {
+		case p.HTTP != nil:
+			text, host = p.HTTP.Port, p.HTTP.Host
+		case p.TCP != nil:
+			text, host = p.TCP.Port, p.TCP.Host
+		case p.GRPC != nil:
+			text = p.GRPC.Port
+		}
+		if port, err := c.Target.Port(text); err == nil && host == "" {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}

@@ -1,0 +1,157 @@
+package plugindev
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// benchFlags are the flags of sonde plugin bench beside those of a trial.
+type benchFlags struct {
+	trial
+	lasts     time.Duration
+	instances int
+}
+
+func benchCommand() *cobra.Command {
+	var b benchFlags
+	c := &cobra.Command{
+		Use:     "bench FILE.wasm [HOST:PORT]",
+		Short:   "Measure how fast a plugin is, and what memory it takes",
+		Example: "  sonde plugin bench redis.wasm 127.0.0.1:6379 --instances 16",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE:    func(c *cobra.Command, args []string) error { return pluginBench(c, &b, args) },
+	}
+	b.flags(c)
+	c.Flags().DurationVar(&b.lasts, "for", 3*time.Second, "measure for a `time`")
+	c.Flags().IntVar(&b.instances, "instances", runtime.GOMAXPROCS(0), "make a `number` of attempts at once")
+	return c
+}
+
+func pluginBench(c *cobra.Command, b *benchFlags, args []string) error {
+	end, err := b.begin(args)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if b.instances < 1 || b.instances > 1<<16 || b.lasts < time.Millisecond {
+		return cli.UsageError("--instances must be from 1 to %d, and --for 1ms or more", 1<<16)
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	host, err := b.config(c)
+	if err != nil {
+		return err
+	}
+	host.Limits.Instances = b.instances
+	began := time.Now()
+	p, err := b.open(ctx, host)
+	if err != nil {
+		return err
+	}
+	defer p.Close(ctx)
+	compiled := time.Since(began)
+	h, target, err := b.handler(p)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	before := heap()
+	m := measure(ctx, h, target, b)
+	m.compiled, m.stats, m.memory = compiled, p.Stats(), int64(heap())-int64(before)
+	return m.write(c.OutOrStdout())
+}
+
+// heap returns the memory in use, once what is not in use is gone.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// measured is what came of a measurement.
+type measured struct {
+	took     []time.Duration
+	outcomes [4]int // by probe.Outcome
+	example  probe.Result
+	lasted   time.Duration
+	compiled time.Duration
+	memory   int64
+	stats    wasmhost.Stats
+}
+
+// measure makes attempts, each instance's one after another, until the time is over.
+func measure(ctx context.Context, h *wasmhost.Handler, target probe.Target, b *benchFlags) measured {
+	ctx, cancel := context.WithTimeout(ctx, b.lasts)
+	defer cancel()
+	var m measured
+	var mu sync.Mutex
+	var working sync.WaitGroup
+	began := time.Now()
+	for range b.instances {
+		working.Go(func() {
+			own := h.ForProbe()
+			if held, ok := own.(io.Closer); ok {
+				defer held.Close()
+			}
+			for ctx.Err() == nil {
+				r := attemptOnce(context.WithoutCancel(ctx), own, target, b.timeout)
+				mu.Lock()
+				m.add(r)
+				mu.Unlock()
+			}
+		})
+	}
+	working.Wait()
+	m.lasted = time.Since(began)
+	return m
+}
+
+func (m *measured) add(r probe.Result) {
+	m.took = append(m.took, r.Took)
+	m.outcomes[r.Outcome]++
+	if r.Outcome != probe.Success {
+		m.example = r
+	}
+}
+
+func (m *measured) write(w io.Writer) error {
+	slices.Sort(m.took)
+	how := "compiled"
+	if m.stats.CacheHit {
+		how = "read from the cache"
+	}
+	fmt.Fprintf(w, "%-10s %.0f/s, %d in %v\n", "attempts", float64(len(m.took))/m.lasted.Seconds(), len(m.took), cli.Round(m.lasted))
+	fmt.Fprintf(w, "%-10s %v median, %v at 99 %%, %v at most\n", "took", cli.Round(m.at(0.5)), cli.Round(m.at(0.99)), cli.Round(m.at(1)))
+	fmt.Fprintf(w, "%-10s %d success, %d warning, %d failure, %d unknown\n", "outcomes",
+		m.outcomes[probe.Success], m.outcomes[probe.Warning], m.outcomes[probe.Failure], m.outcomes[probe.Unknown])
+	if m.example.Reason != "" || m.example.Detail != "" {
+		fmt.Fprintf(w, "%-10s %s\n", "", cli.OneLine(string(m.example.Reason)+": "+m.example.Detail, 200))
+	}
+	each := config.Bytes(max(m.memory, 0) / int64(max(m.stats.Instances, 1)))
+	fmt.Fprintf(w, "%-10s %d of about %s each\n", "instances", m.stats.Instances, formatSize(each))
+	_, err := fmt.Fprintf(w, "%-10s %v (%s)\n", "ready in", cli.Round(m.compiled), how)
+	return err
+}
+
+// at returns the time below which a share of the attempts took.
+func (m *measured) at(share float64) time.Duration {
+	if len(m.took) == 0 {
+		return 0
+	}
+	return m.took[min(int(share*float64(len(m.took))), len(m.took)-1)]
+}

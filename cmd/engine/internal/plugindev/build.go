@@ -1,0 +1,167 @@
+package plugindev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// manifestFile is what a plugin says of itself, in languages whose tools cannot.
+const manifestFile = "manifest.json"
+
+func buildCommand() *cobra.Command {
+	var out, module string
+	c := &cobra.Command{
+		Use:   "build [DIR]",
+		Short: "Build a plugin and put its manifest into it",
+		Long: "Build compiles the plugin in DIR (default: this one) with the tools of its language, puts " + manifestFile + "\n" +
+			"into it, and checks that a host takes it. A Go plugin brings its manifest itself.\n\n" +
+			"The languages are those of sonde plugin new. For any other, compile the module, and give it\n" +
+			"with --module: then only the manifest is put in.",
+		Example: "  sonde plugin build\n  sonde plugin build --module target/release/ping.wasm -o ping.wasm",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			return build(c, dir, module, out)
+		},
+	}
+	c.Flags().StringVarP(&out, "output", "o", "", "write the plugin to a `file`; default: its name in DIR")
+	c.Flags().StringVar(&module, "module", "", "do not compile: take this `file`")
+	return c
+}
+
+// build compiles a plugin, adds its manifest, checks the module and only then
+// writes the file.
+func build(c *cobra.Command, dir, module, out string) error {
+	temp, err := os.MkdirTemp("", "sonde-build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	if module == "" {
+		module = filepath.Join(temp, "module.wasm")
+		if err := Compile(c.Context(), dir, module, c.ErrOrStderr()); err != nil {
+			return err
+		}
+	}
+	packed, m, err := addManifest(dir, module)
+	if err != nil {
+		return err
+	}
+	if err := loadable(c.Context(), packed); err != nil {
+		return fmt.Errorf("the engine would refuse the plugin: %w", err)
+	}
+	if out == "" {
+		out = filepath.Join(dir, m.Name+".wasm")
+	}
+	if err := cli.ReplaceFile(out, packed, 0o644); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, sha256 %s\n", out, formatSize(config.Bytes(len(packed))), cli.SHA256(packed))
+	return err
+}
+
+// Compile compiles the plugin in a folder into the module named output, with the
+// tools of its language, whose output goes to log.
+func Compile(ctx context.Context, dir, output string, log io.Writer) error {
+	temp, err := os.MkdirTemp("", "sonde-compile-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	c := &compiler{ctx: ctx, dir: dir, temp: temp, log: log}
+	for _, l := range languages() {
+		if found, err := filepath.Glob(filepath.Join(dir, l.pattern)); err == nil && len(found) > 0 {
+			fmt.Fprintf(log, "compiling with the tools of %s; the first time may take a while\n", l.name)
+			return l.compile(c, found[0], output)
+		}
+	}
+	return fmt.Errorf("%s has no plugin source: no go.mod, *.c, *.rs or *.ts", dir)
+}
+
+// addManifest returns a module with its manifest. That of the folder's manifest
+// file, if there is one, replaces the module's own.
+func addManifest(dir, file string) ([]byte, abi.Manifest, error) {
+	module, err := cli.ReadFile(file, maxModule)
+	if err != nil {
+		return nil, abi.Manifest{}, err
+	}
+	name := filepath.Join(dir, manifestFile)
+	text, err := cli.ReadFile(name, abi.MaxManifest)
+	if err != nil {
+		m, missing := abi.ReadManifest(module)
+		if errors.Is(missing, abi.ErrNoManifest) {
+			missing = err
+		}
+		return module, m, missing
+	}
+	m, err := abi.ParseManifest(text)
+	if err != nil {
+		return nil, m, fmt.Errorf("%s: %w", name, err)
+	}
+	packed, err := abi.WriteManifest(module, m)
+	return packed, m, err
+}
+
+// loadable returns why a host would not load a module, or nil. It leaves the compiled
+// code in the cache, where the other commands find it.
+func loadable(ctx context.Context, module []byte) error {
+	p, err := handlers.LoadModule(wasmhost.Config{Module: module, AllowUnpinned: true, Logger: handlers.Silent(config.Engine{})}, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.Wait(ctx), p.Close(ctx))
+}
+
+// compiler compiles one plugin.
+type compiler struct {
+	ctx  context.Context
+	dir  string
+	temp string    // a folder for intermediate files
+	log  io.Writer // of the tools
+}
+
+// run runs a tool in the plugin's folder, with more environment variables than this program's.
+func (c *compiler) run(env []string, name string, args ...string) error {
+	tool := exec.CommandContext(c.ctx, name, args...)
+	tool.Dir, tool.Env = c.dir, append(os.Environ(), env...)
+	tool.Stdout, tool.Stderr = c.log, c.log
+	if err := tool.Run(); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return nil
+}
+
+// output returns what a tool says, or "" when it does not work.
+func (c *compiler) output(name string, args ...string) string {
+	text, _ := exec.CommandContext(c.ctx, name, args...).Output()
+	return string(text)
+}
+
+// candidates returns the programs to try, in order: the one that a variable names alone,
+// if it names one.
+func candidates(variable string, names ...string) []string {
+	if given := os.Getenv(variable); given != "" {
+		return []string{given}
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, err := exec.LookPath(name)
+		return err != nil
+	})
+}

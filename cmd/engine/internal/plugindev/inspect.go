@@ -1,0 +1,218 @@
+package plugindev
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// maxModule bounds a module that is only looked at.
+const maxModule = 1 << 30
+
+func inspectCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "inspect FILE.wasm",
+		Short: "Show what a plugin is and wants, without running it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			one, err := inspect(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.WriteJSON(c.OutOrStdout(), one)
+			}
+			return one.write(c.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return c
+}
+
+// inspected is what can be said of a file without running it.
+type inspected struct {
+	File     string        `json:"file"`
+	Size     config.Bytes  `json:"size"`
+	SHA256   string        `json:"sha256"`
+	Manifest *abi.Manifest `json:"manifest"` // nil when it has none
+	outline
+}
+
+func inspect(name string) (inspected, error) {
+	b, err := cli.ReadFile(name, maxModule)
+	if err != nil {
+		return inspected{}, err
+	}
+	one := inspected{File: name, Size: config.Bytes(len(b)), SHA256: cli.SHA256(b)}
+	if one.outline, err = outlineOf(b); err != nil {
+		return one, fmt.Errorf("%s: %w", name, err)
+	}
+	m, err := abi.ReadManifest(b)
+	switch {
+	case err == nil:
+		one.Manifest = &m
+	case !errors.Is(err, abi.ErrNoManifest):
+		return one, fmt.Errorf("%s: %w", name, err)
+	}
+	return one, nil
+}
+
+// write writes the report for a person.
+func (i inspected) write(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	i.head(t)
+	i.memory(t)
+	i.calls(t)
+	if err := t.Flush(); err != nil || i.Manifest == nil {
+		return err
+	}
+	if err := writeSettings(w, i.Manifest.Settings); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\nIn a configuration:\n\n"+i.block())
+	return err
+}
+
+func (i inspected) head(w io.Writer) {
+	m := i.Manifest
+	if m == nil {
+		fmt.Fprintf(w, "plugin\t- (%v: see sonde plugin build --help)\n", abi.ErrNoManifest)
+	} else {
+		fmt.Fprintf(w, "plugin\t%s\n", strings.TrimSpace(m.Name+" "+m.Version))
+		line(w, "about", m.Doc)
+		line(w, "sdk", m.SDK)
+		fmt.Fprintf(w, "abi\t%d\n", m.ABI)
+		line(w, "wants", wants(m.Grants))
+	}
+	fmt.Fprintf(w, "file\t%s, %s\n", i.File, formatSize(i.Size))
+	fmt.Fprintf(w, "sha256\t%s\n", i.SHA256)
+}
+
+// line writes what is known, and nothing for what is not.
+func line(w io.Writer, name, value string) {
+	if value != "" {
+		fmt.Fprintf(w, "%s\t%s\n", name, value)
+	}
+}
+
+// about returns a size in the largest unit, with one digit after the point.
+func formatSize(b config.Bytes) string {
+	for _, u := range []struct {
+		name string
+		size config.Bytes
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if b >= u.size {
+			return fmt.Sprintf("%.1f %s", float64(b)/float64(u.size), u.name)
+		}
+	}
+	return fmt.Sprintf("%d B", b)
+}
+
+func (i inspected) memory(w io.Writer) {
+	most := "the limit"
+	if i.Memory.Most > 0 {
+		most = config.Bytes(i.Memory.Most).String()
+	}
+	fmt.Fprintf(w, "memory\t%s to start, at most %s\n", config.Bytes(i.Memory.Least), most)
+}
+
+func (i inspected) calls(w io.Writer) {
+	byModule := make(map[string][]string)
+	for _, one := range i.Imports {
+		module, name, _ := strings.Cut(one, ".")
+		byModule[module] = append(byModule[module], name)
+	}
+	for _, module := range slices.Sorted(maps.Keys(byModule)) {
+		slices.Sort(byModule[module])
+		fmt.Fprintf(w, "imports\t%s: %s\n", module, strings.Join(slices.Compact(byModule[module]), ", "))
+	}
+	fmt.Fprintf(w, "exports\t%s\n", strings.Join(i.Exports, ", "))
+	var sizes []string
+	for _, name := range slices.Sorted(maps.Keys(i.Sections)) {
+		sizes = append(sizes, fmt.Sprintf("%s %s", name, formatSize(config.Bytes(i.Sections[name]))))
+	}
+	fmt.Fprintf(w, "sections\t%s\n", strings.Join(sizes, ", "))
+}
+
+// wants returns what a plugin would like to be granted, as a grant block has it.
+func wants(g abi.Grants) string {
+	var parts []string
+	for _, one := range []struct {
+		name string
+		list []string
+	}{{"dial", g.Dial}, {"env", g.Env}, {"dns", g.DNS}} {
+		if len(one.list) > 0 {
+			parts = append(parts, fmt.Sprintf("%s = %s", one.name, hclList(one.list)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func hclList(list []string) string {
+	quoted := make([]string, len(list))
+	for i, s := range list {
+		quoted[i] = hclString(s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// hclString quotes a text that has been checked to be free of control characters.
+func hclString(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "${", "$${", "%{", "%%{").Replace(s) + `"`
+}
+
+// writeSettings writes a table of what the handler block takes.
+func writeSettings(w io.Writer, settings []abi.Setting) error {
+	if len(settings) == 0 {
+		_, err := fmt.Fprintln(w, "\nIts handler block takes no settings.")
+		return err
+	}
+	if _, err := fmt.Fprintln(w, "\nIts handler block takes:"); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	settingLines(t, settings, "  ")
+	return t.Flush()
+}
+
+func settingLines(w io.Writer, settings []abi.Setting, indent string) {
+	for _, s := range settings {
+		note := "optional"
+		switch {
+		case s.Required:
+			note = "required"
+		case s.Default != nil && s.Sensitive:
+			note = "default hidden"
+		case s.Default != nil:
+			note = "default " + cli.OneLine(string(s.Default), 80)
+		}
+		if s.Sensitive {
+			note += ", sensitive"
+		}
+		fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\n", indent, s.Name, s.Type, note, s.Doc)
+		settingLines(w, s.Block, indent+"  ")
+	}
+}
+
+// block returns the plugin block for the file, ready to be copied.
+func (i inspected) block() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "plugin %q {\n  source = %s\n  sha256 = %q\n", i.Manifest.Name, hclString(filepath.Base(i.File)), i.SHA256)
+	if wanted := wants(i.Manifest.Grants); wanted != "" {
+		fmt.Fprintf(&s, "  grant {\n    %s\n  }\n", strings.ReplaceAll(wanted, "], ", "]\n    "))
+	}
+	s.WriteString("}\n")
+	return s.String()
+}

@@ -1,0 +1,119 @@
+package plugindev
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// language is one that sonde plugin knows how to begin a plugin in, and to build it.
+type language struct {
+	name    string
+	pattern string // of the files by which a folder of this language is known
+	source  string // what an author changes; __NAME__ is the plugin's name
+	needs   string // the tools
+	testing string // more for the README.md
+	compile func(c *compiler, source, to string) error
+}
+
+// languages is a table. The first whose pattern matches counts.
+func languages() []language {
+	return []language{
+		{
+			name: "go", pattern: "go.mod", source: "main.go", needs: "nothing but Go", compile: compileGo,
+			testing: "`go test` tests its logic without WebAssembly. ",
+		},
+		{name: "rust", pattern: "*.rs", source: "__NAME__.rs", needs: "rustc with the target wasm32-unknown-unknown", compile: compileRust},
+		{name: "c", pattern: "*.c", source: "__NAME__.c", needs: "clang and its wasm-ld", compile: compileC},
+		{name: "as", pattern: "*.ts", source: "__NAME__.ts", needs: "npm install", compile: compileAS},
+	}
+}
+
+// compileGo has the plugin build itself: its own program knows its manifest.
+func compileGo(c *compiler, _, to string) error {
+	return c.run([]string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "run", ".", "-o", to)
+}
+
+// compileC needs no libc: the SDK is one header.
+func compileC(c *compiler, source, to string) error {
+	for _, clang := range candidates("CLANG", "clang", "clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14") {
+		linker := strings.TrimSpace(c.output(clang, "--print-prog-name=wasm-ld"))
+		if !strings.Contains(c.output(clang, "--print-targets"), "wasm32") || !executable(linker) {
+			continue
+		}
+		return c.run(nil, clang, "--target=wasm32", "-std=c11", "-Wall", "-Wextra", "-Os", "-mbulk-memory", "-ffreestanding", "-nostdlib",
+			"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=32768", "-I", "sonde", "-o", to, filepath.Base(source))
+	}
+	return missing("clang for wasm32 with wasm-ld", "apt-get install clang lld", "CLANG")
+}
+
+func executable(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
+}
+
+// ErrNoTool is wrapped by the errors of Compile about a missing tool.
+var ErrNoTool = errors.New("a tool is missing")
+
+func missing(tool, install, variable string) error {
+	return fmt.Errorf("%w: no %s was found; try %s, or name one with %s=…", ErrNoTool, tool, install, variable)
+}
+
+// rustTarget is that of modules without WASI, which every Rust since 1.30 knows.
+const rustTarget = "wasm32-unknown-unknown"
+
+// compileRust calls rustc itself: there is nothing for cargo to fetch.
+func compileRust(c *compiler, source, to string) error {
+	for _, rustc := range candidates("RUSTC", "rustc", "/usr/bin/rustc") {
+		lib := strings.TrimSpace(c.output(rustc, "--print", "target-libdir", "--target", rustTarget))
+		if found, err := filepath.Glob(filepath.Join(lib, "libcore-*.rlib")); lib == "" || err != nil || len(found) == 0 {
+			continue
+		}
+		flags := []string{"--edition", "2021", "--target", rustTarget, "-C", "opt-level=s", "-C", "panic=abort", "-C", "lto", "-C", "strip=symbols", "-C", "link-arg=-zstack-size=131072"}
+		if linker := c.rustLinker(rustc); linker != "" {
+			flags = append(flags, "-C", "linker="+linker)
+		}
+		sdk := filepath.Join(c.temp, "libsonde.rlib")
+		if err := c.run(nil, rustc, append(flags, "--crate-type", "rlib", "--crate-name", "sonde", "-C", "embed-bitcode", "-o", sdk, filepath.Join("sonde", "lib.rs"))...); err != nil {
+			return err
+		}
+		return c.run(nil, rustc, append(flags, "--crate-type", "cdylib", "--crate-name", "plugin", "--extern", "sonde="+sdk, "-o", to, filepath.Base(source))...)
+	}
+	return missing("rustc with the target "+rustTarget, "apt-get install rustc libstd-rust-dev-wasm32 lld-14", "RUSTC")
+}
+
+// rustLinker returns the linker that a compiler lacks, or "": Debian's has none of its
+// own and needs the one of its LLVM.
+func (c *compiler) rustLinker(rustc string) string {
+	root := strings.TrimSpace(c.output(rustc, "--print", "sysroot"))
+	if own, err := filepath.Glob(filepath.Join(root, "lib", "rustlib", "*", "bin", "rust-lld*")); err == nil && len(own) > 0 {
+		return ""
+	}
+	for _, name := range []string{"wasm-ld-14", "wasm-ld"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// compileAS calls the compiler that npm has put into the plugin's folder, or another.
+func compileAS(c *compiler, source, to string) error {
+	asc := filepath.Join("node_modules", ".bin", "asc")
+	if _, err := os.Stat(filepath.Join(c.dir, asc)); err != nil {
+		found := candidates("ASC", "asc")
+		if len(found) == 0 {
+			return missing("AssemblyScript compiler", "npm install in "+c.dir, "ASC")
+		}
+		asc = found[0]
+	} else if abs, err := filepath.Abs(filepath.Join(c.dir, asc)); err == nil {
+		asc = abs
+	}
+	return c.run(nil, asc, filepath.Base(source), "--baseDir", ".", "-O3", "--shrinkLevel", "1", "--runtime", "minimal",
+		"--exportStart", abi.ExportInitialize, "--use", "abort=sonde/sonde/abort", "--outFile", to)
+}

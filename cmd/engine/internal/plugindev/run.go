@@ -1,0 +1,196 @@
+package plugindev
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+func runCommand() *cobra.Command {
+	var t trial
+	var attempts int
+	var asJSON, quiet bool
+	c := &cobra.Command{
+		Use:   "run FILE.wasm [HOST:PORT]",
+		Short: "Make one attempt with a plugin, and show each call of the host",
+		Long: "Run makes an attempt at a server and shows what the plugin asked the host for, how long that took,\n" +
+			"and what it found. A setting called port is set to PORT unless --set gives it.\n\n" +
+			"The exit code is that of sonde probe: 0 success, 1 warning, 2 failure, 3 unknown, and 64 when\n" +
+			"no attempt was made.",
+		Example: "  sonde plugin run redis.wasm 127.0.0.1:6379 --set password=secret",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			reports, err := pluginRun(c, &t, args, attempts, quiet)
+			if err != nil {
+				return unattempted(err)
+			}
+			if err := t.show(c.OutOrStdout(), reports, asJSON); err != nil {
+				return err
+			}
+			return cli.Worst(reports)
+		},
+	}
+	t.flags(c)
+	c.Flags().IntVar(&attempts, "attempts", 1, "make a `number` of attempts of the same probe, one after another")
+	c.Flags().BoolVar(&asJSON, "json", false, "write a list of results as JSON")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show the calls of the host")
+	return c
+}
+
+// unattempted gives an error the exit code that says that no attempt was made.
+func unattempted(err error) error { return &cli.ExitError{Code: cli.ExitNoAttempt, Err: err} }
+
+// pluginRun makes the attempts that the arguments ask for.
+func pluginRun(c *cobra.Command, t *trial, args []string, attempts int, quiet bool) ([]cli.Report, error) {
+	end, err := t.begin(args)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	host, err := t.config(c)
+	if err != nil {
+		return nil, err
+	}
+	calls := &callLog{}
+	if !quiet {
+		host.Trace = calls.add
+	}
+	p, err := t.open(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close(ctx)
+	h, target, err := t.handler(p)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	id := probe.ID{Target: target.Name, Kind: probe.Readiness, Name: p.Manifest().Name}
+	var reports []cli.Report
+	for range attempts {
+		calls.reset()
+		result := attemptOnce(ctx, h, target, t.timeout)
+		if err := calls.write(c.ErrOrStderr()); err != nil {
+			return nil, err
+		}
+		reports = append(reports, cli.Report{ID: id, Result: result})
+	}
+	return reports, nil
+}
+
+// attemptOnce makes one attempt, without the tries that an engine makes.
+func attemptOnce(ctx context.Context, h probe.Handler, target probe.Target, timeout time.Duration) probe.Result {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	began := time.Now()
+	r := h.Probe(ctx, target)
+	r.Took, r.Tries = time.Since(began), 1
+	return r
+}
+
+func (t *trial) show(w io.Writer, reports []cli.Report, asJSON bool) error {
+	if asJSON {
+		return cli.WriteJSON(w, reports)
+	}
+	for _, r := range reports {
+		if _, err := fmt.Fprintf(w, "%s: %s", r.ID.Name, r.Text()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// callLog gathers the calls of the host by one attempt.
+type callLog struct {
+	mu    sync.Mutex
+	began time.Time
+	calls []tracedCall
+	more  int // calls that were not kept
+}
+
+// tracedCall is a call, and when it ended.
+type tracedCall struct {
+	wasmhost.HostCall
+	at time.Duration
+}
+
+// maxTraced bounds the calls that are shown of an attempt.
+const maxTraced = 1000
+
+func (l *callLog) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.began, l.calls, l.more = time.Now(), nil, 0
+}
+
+// add is wasmhost.Config.Trace. Calls while an instance starts have no target.
+func (l *callLog) add(c wasmhost.HostCall) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case c.Target == "":
+	case len(l.calls) == maxTraced:
+		l.more++
+	default:
+		l.calls = append(l.calls, tracedCall{c, time.Since(l.began)})
+	}
+}
+
+// write writes a line for each call:
+//
+//	1.2ms  dial(65536, 3, 65539, 5, 0, 0, 0, 0) = 1000              took 85µs
+//	1.3ms  read(1000, 66000, 512)               = timed out (73)    took 1s
+func (l *callLog) write(w io.Writer) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, c := range l.calls {
+		name := strings.TrimPrefix(c.Function, abi.HostModule+".")
+		name = strings.TrimPrefix(name, abi.WASIModule+".")
+		took := "took " + cli.Round(c.Took).String()
+		if c.Detail != "" {
+			took += ": " + cli.OneLine(c.Detail, 200)
+		}
+		fmt.Fprintf(t, "%v\t%s(%s)\t= %s\t%s\n", cli.Round(c.at), name, numbers(c.Args), resultText(c.HostCall), took)
+	}
+	if l.more > 0 {
+		fmt.Fprintf(t, "… and %d more\n", l.more)
+	}
+	return t.Flush()
+}
+
+func numbers(args []uint64) string {
+	texts := make([]string, len(args))
+	for i, a := range args {
+		texts[i] = fmt.Sprint(int32(uint32(a)))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// resultText names errors. Functions of WASI return them as they are, the others with
+// their sign turned.
+func resultText(c wasmhost.HostCall) string {
+	n := c.Result
+	if strings.HasPrefix(c.Function, abi.WASIModule+".") {
+		n = -n
+	}
+	if n >= 0 || n < -1000 {
+		return fmt.Sprint(c.Result)
+	}
+	return fmt.Sprintf("%v (%d)", abi.Errno(-n), -n)
+}

@@ -1,0 +1,94 @@
+package plugindev
+
+import (
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/wasmhost/tck"
+)
+
+func testCommand() *cobra.Command {
+	var t trial
+	var shallow bool
+	c := &cobra.Command{
+		Use:   "test FILE.wasm [HOST:PORT]",
+		Short: "Hold a plugin to what every plugin has to do",
+		Long: "Test makes attempts at a server that is well, which it gets to know as HOST:PORT, and at servers of its\n" +
+			"own that are not: they refuse, close, keep silent, talk nonsense or without end. It stands between\n" +
+			"the plugin and the good server to make its answers late, broken off or slow.\n\n" +
+			"A setting called port is set by the test. The exit code is 1 when the plugin has not kept a rule.",
+		Example: "  sonde plugin test redis.wasm 127.0.0.1:6379 --set password=secret",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return pluginTest(c, &t, args, shallow)
+		},
+	}
+	t.flags(c)
+	c.Flags().BoolVar(&shallow, "shallow", false, "the plugin asks for a connection only, and may like any server")
+	return c
+}
+
+func pluginTest(c *cobra.Command, t *trial, args []string, shallow bool) error {
+	end, err := t.begin(args)
+	if err != nil {
+		return err
+	}
+	defer end()
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	host, err := t.config(c)
+	if err != nil {
+		return err
+	}
+	one, err := inspect(t.file)
+	if err != nil {
+		return err
+	}
+	kit := tck.Config{
+		Plugin: host, Address: t.address, Port: t.port, Timeout: t.timeout, Shallow: shallow,
+		Report: func(done tck.Check) { writeCheck(c.OutOrStdout(), done) },
+	}
+	if one.Manifest != nil {
+		if kit.Settings, err = t.values(one.Manifest.Settings); err != nil {
+			return err
+		}
+	}
+	checks, err := tck.Run(ctx, kit)
+	if err != nil {
+		return err
+	}
+	return tallyChecks(c.OutOrStdout(), checks)
+}
+
+func writeCheck(w io.Writer, c tck.Check) {
+	switch {
+	case c.Skipped != "":
+		fmt.Fprintf(w, "skip  %s: %s\n", c.Name, c.Skipped)
+	case c.Err != nil:
+		fmt.Fprintf(w, "FAIL  %s\n      %s\n", c.Name, cli.OneLine(c.Err.Error(), 1000))
+	default:
+		fmt.Fprintf(w, "ok    %s (%v)\n", c.Name, cli.Round(c.Took))
+	}
+}
+
+func tallyChecks(w io.Writer, checks []tck.Check) error {
+	failed, skipped := 0, 0
+	for _, c := range checks {
+		if c.Err != nil {
+			failed++
+		}
+		if c.Skipped != "" {
+			skipped++
+		}
+	}
+	fmt.Fprintf(w, "\n%d kept, %d not kept, %d skipped\n", len(checks)-failed-skipped, failed, skipped)
+	if failed > 0 {
+		return cli.ErrReported(cli.ExitFailed)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package plugindev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/tck"
+)
+
+// trial are the arguments and flags of the commands that try a plugin.
+type trial struct {
+	file    string
+	address string // empty: none was named
+	port    uint16
+	echo    bool // the server is one that echoes
+
+	settings []string // name=value
+	timeout  time.Duration
+	dial     []string
+	env      []string
+	dns      []string
+	verbose  bool
+}
+
+func (t *trial) flags(c *cobra.Command) {
+	c.Flags().StringArrayVar(&t.settings, "set", nil, "give a setting, `name=value`; can be repeated. A list is a,b; a map is a=1,b=2; what is in a block is block.name")
+	c.Flags().BoolVar(&t.echo, "echo", false, "instead of HOST:PORT, use a server that sends back what it gets")
+	c.Flags().DurationVar(&t.timeout, "timeout", tck.DefaultTimeout, "`time` for each attempt")
+	c.Flags().StringArrayVar(&t.dial, "grant-dial", nil, "grant a `place` as a grant block does, instead of \"target\"; can be repeated")
+	c.Flags().StringArrayVar(&t.env, "grant-env", nil, "grant an environment `variable`; can be repeated")
+	c.Flags().StringArrayVar(&t.dns, "grant-dns", nil, "grant a host `name` to be looked up; can be repeated")
+	c.Flags().BoolVarP(&t.verbose, "verbose", "v", false, "show what the plugin logs")
+}
+
+// begin takes FILE.wasm and, perhaps, HOST:PORT. The caller ends with end.
+func (t *trial) begin(args []string) (end func(), err error) {
+	t.file, end = args[0], func() {}
+	switch {
+	case t.timeout < time.Millisecond || t.timeout > probe.MaxDuration:
+		return nil, cli.UsageError("--timeout must be from 1ms to %v", probe.MaxDuration)
+	case t.echo && len(args) > 1:
+		return nil, cli.UsageError("--echo takes no HOST:PORT")
+	case t.echo:
+		t.address = tck.Loopback
+		t.port, end, err = tck.Echo()
+	case len(args) > 1:
+		t.address, t.port, err = hostPort(args[1])
+	}
+	return end, err
+}
+
+// hostPort reads HOST:PORT.
+func hostPort(s string) (host string, port uint16, err error) {
+	host, text, err := net.SplitHostPort(s)
+	n, portErr := strconv.ParseUint(text, 10, 16)
+	if err != nil || portErr != nil || host == "" || n == 0 {
+		return "", 0, cli.UsageError("%q is not HOST:PORT", s)
+	}
+	return host, uint16(n), nil
+}
+
+// config returns what the plugin may do.
+func (t *trial) config(c *cobra.Command) (wasmhost.Config, error) {
+	bytes, err := cli.ReadFile(t.file, wasmhost.DefaultModuleSize)
+	if err != nil {
+		return wasmhost.Config{}, err
+	}
+	level := new(slog.LevelVar)
+	if !t.verbose {
+		level.Set(slog.LevelError) // what a plugin says in its last breath
+	}
+	return wasmhost.Config{
+		Module: bytes, AllowUnpinned: true, Logger: cli.NewLogger(c.ErrOrStderr(), "text", level),
+		Grant: wasmhost.Grant{Dial: t.dial, Env: t.env, DNS: t.dns},
+	}, nil
+}
+
+// open loads the plugin and waits until it is compiled. The caller closes it.
+func (t *trial) open(ctx context.Context, c wasmhost.Config) (*wasmhost.Plugin, error) {
+	p, err := handlers.LoadModule(c, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return nil, errors.Join(err, p.Close(ctx))
+	}
+	return p, nil
+}
+
+// handler makes a handler and the target that it is for.
+func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Target, error) {
+	values, err := t.values(p.Manifest().Settings)
+	if err != nil {
+		return nil, probe.Target{}, err
+	}
+	target := probe.Target{Name: "try"}
+	if t.address != "" {
+		aimed := values["port"] != nil
+		given := values
+		values, target = tck.Aim(p.Manifest(), values, t.address, t.port)
+		if aimed {
+			values = given
+		}
+	}
+	h, err := p.New(values)
+	var wrong *probe.FieldError
+	switch {
+	case !errors.As(err, &wrong):
+	case wrong.Field == "port" && t.address == "":
+		err = fmt.Errorf("%w: name a server as HOST:PORT, or give --set port=…", err)
+	default:
+		err = fmt.Errorf("%w: give --set %s=…", err, wrong.Field)
+	}
+	return h, target, err
+}
+
+// values reads the settings by the types of a manifest.
+func (t *trial) values(schema []abi.Setting) (map[string]any, error) {
+	values := make(map[string]any)
+	for _, one := range t.settings {
+		name, text, ok := strings.Cut(one, "=")
+		if !ok {
+			return nil, cli.UsageError("--set %s must be name=value", name)
+		}
+		if err := give(values, schema, "", name, text); err != nil {
+			return nil, cli.UsageError("--set %w", err)
+		}
+	}
+	return values, nil
+}
+
+// give sets one value, in its block.
+func give(values map[string]any, schema []abi.Setting, block, name, text string) error {
+	first, rest, inside := strings.Cut(name, ".")
+	var names []string
+	for _, s := range schema {
+		names = append(names, s.Name)
+		if s.Name != first {
+			continue
+		}
+		if s.Type == abi.TypeBlock && inside {
+			inner, _ := values[first].(map[string]any)
+			if inner == nil {
+				inner = make(map[string]any)
+			}
+			values[first] = inner
+			return give(inner, s.Block, block+first+".", rest, text)
+		}
+		v, err := settingValue(s.Type, text)
+		if err != nil {
+			return fmt.Errorf("%s%s: %w", block, name, err)
+		}
+		values[first] = v
+		return nil
+	}
+	return fmt.Errorf("%s%s: the plugin has no such setting%s", block, name, cli.DidYouMean(first, names))
+}
+
+// settingValue reads a text as a setting's type.
+func settingValue(t abi.Type, text string) (any, error) {
+	switch t {
+	case abi.TypeInt:
+		return parsed(strconv.ParseInt(text, 10, 64))
+	case abi.TypeNumber:
+		return parsed(strconv.ParseFloat(text, 64))
+	case abi.TypeBool:
+		return parsed(strconv.ParseBool(text))
+	case abi.TypeDuration:
+		return parsed(time.ParseDuration(text))
+	case abi.TypeStrings:
+		return strings.Split(text, ","), nil
+	case abi.TypeMap:
+		m := make(map[string]string)
+		for _, pair := range strings.Split(text, ",") {
+			k, v, _ := strings.Cut(pair, "=")
+			m[k] = v
+		}
+		return m, nil
+	case abi.TypeBlock:
+		if text == "" {
+			return map[string]any{}, nil
+		}
+		return nil, errors.New("it is a block: write block.name=value")
+	}
+	return text, nil
+}
+
+func parsed[T any](v T, err error) (any, error) {
+	var numeric *strconv.NumError
+	if errors.As(err, &numeric) {
+		err = fmt.Errorf("%q is not of its type", numeric.Num)
+	}
+	return v, err
+}

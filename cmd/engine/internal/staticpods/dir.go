@@ -1,0 +1,161 @@
+package staticpods
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
+)
+
+// Dir is a directory of pod manifests, as it was read last. It belongs to one
+// goroutine.
+type Dir struct {
+	path      string
+	reader    reader
+	log       *slog.Logger
+	files     map[string]*file // by name
+	lastError string           // of reading the directory, as it was logged; empty: it was read
+}
+
+// file is a manifest file of the directory.
+type file struct {
+	info    os.FileInfo // from before it was read
+	read    time.Time
+	sum     [sha256.Size]byte
+	targets []target // of its latest valid content
+}
+
+// Bounds on a directory of pods. The kubelet's default is 110 pods.
+const (
+	maxFiles = 1000
+	maxBytes = 32 << 20 // of all files
+)
+
+// Refresh reads the files that have changed, and reports whether the targets have.
+// The targets of an invalid file stay as they are, and so do all while the directory
+// cannot be read; both are logged once.
+func (d *Dir) Refresh(now time.Time) (changed bool, err error) {
+	files, err := d.list()
+	if err != nil {
+		if text := err.Error(); text != d.lastError {
+			d.lastError = text
+			d.log.Error("pods directory unreadable, keeping the current pods", "err", err)
+		}
+		return false, err
+	}
+	d.lastError = ""
+	for name := range d.files {
+		if _, there := files[name]; !there {
+			changed = changed || len(d.files[name].targets) > 0
+			delete(d.files, name)
+		}
+	}
+	for name, info := range files {
+		changed = d.refreshFile(name, info, now) || changed
+	}
+	return changed, nil
+}
+
+// list returns the manifest files of the directory.
+func (d *Dir) list() (map[string]os.FileInfo, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]os.FileInfo{}
+	for _, e := range entries {
+		if !manifests.IsManifest(e.Name()) {
+			continue
+		}
+		info, err := os.Stat(filepath.Join(d.path, e.Name())) // follows links
+		if errors.Is(err, os.ErrNotExist) {
+			continue // removed since ReadDir
+		}
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode().IsRegular() {
+			files[filepath.Join(d.path, e.Name())] = info
+		}
+	}
+	return files, d.checkSize(files)
+}
+
+func (d *Dir) checkSize(files map[string]os.FileInfo) error {
+	size := int64(0)
+	for _, info := range files {
+		size += info.Size()
+	}
+	switch {
+	case len(files) > maxFiles:
+		return fmt.Errorf("%s has %d files, at most %d are allowed", d.path, len(files), maxFiles)
+	case size > maxBytes:
+		return fmt.Errorf("the files of %s have %d bytes, at most %d are allowed", d.path, size, maxBytes)
+	}
+	return nil
+}
+
+// refreshFile reads a file that may have changed, and reports whether its targets
+// have.
+func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
+	old := d.files[name]
+	if old != nil && old.unchanged(info) {
+		return false
+	}
+	text, err := manifests.ReadFile(nil, name)
+	if err != nil {
+		text = []byte(err.Error()) // so that the sum below tells a new error from the last one
+	}
+	f := &file{info: info, read: now, sum: sha256.Sum256(text)}
+	d.files[name] = f
+	if old != nil {
+		f.targets = old.targets
+		if f.sum == old.sum {
+			return false
+		}
+	}
+	errs := []error{err}
+	if err == nil {
+		f.targets, errs = d.reader.read(name, text, f.targets)
+	}
+	for _, err := range errs {
+		d.log.Error("manifest refused, keeping the pods of its last valid content", "file", name, "err", err)
+	}
+	if len(errs) == 0 {
+		d.warnOfPorts(f)
+	}
+	return len(errs) == 0
+}
+
+// warnOfPorts logs the ports of a file's containers that others use, too.
+func (d *Dir) warnOfPorts(f *file) {
+	used := manifests.Ports{}
+	for _, other := range d.files {
+		if other == f {
+			continue
+		}
+		for _, t := range other.targets {
+			used.Add(t.container)
+		}
+	}
+	for _, t := range f.targets {
+		if conflict := used.Add(t.container); conflict != "" {
+			d.log.Warn("port conflict", "target", t.name, "detail", conflict)
+		}
+	}
+}
+
+// settleTime is how old a change must be when a file is read, so that a later change
+// has another modification time: some file systems round it to two seconds.
+const settleTime = 2 * time.Second
+
+// unchanged reports whether a file need not be read again.
+func (f *file) unchanged(info os.FileInfo) bool {
+	same := os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
+	return same && f.read.Sub(info.ModTime()) > settleTime
+}

@@ -1,0 +1,235 @@
+package staticpods
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// podsAt is a directory of pods under test.
+type podsAt struct {
+	*Dir
+	log bytes.Buffer
+	now time.Time
+}
+
+func newPodsAt(t *testing.T) *podsAt {
+	p := &podsAt{now: time.Now()}
+	log := slog.New(slog.NewTextHandler(&p.log, nil))
+	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(nil), log: log}, log: log, files: map[string]*file{}}
+	return p
+}
+
+// write writes a file and says how long ago that was.
+func (p *podsAt) write(t *testing.T, name, text string, ago time.Duration) {
+	t.Helper()
+	name = filepath.Join(p.path, name)
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(name, p.now, p.now.Add(-ago)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// see looks at the directory and returns the commands that run, or "-" when
+// nothing has changed.
+func (p *podsAt) see(t *testing.T) string {
+	t.Helper()
+	changed, err := p.Refresh(p.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !changed {
+		return "-"
+	}
+	var all []string
+	for _, one := range p.targets() {
+		all = append(all, one.name+"="+one.target.Process.Command[0])
+	}
+	return strings.Join(all, " ")
+}
+
+func pod(name, command string) string {
+	return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, command: [%s]}]}}\n", name, command)
+}
+
+func TestTheDirectoryOfPodsIsFollowed(t *testing.T) {
+	p := newPodsAt(t)
+	expect := func(what, want string) {
+		t.Helper()
+		if got := p.see(t); got != want {
+			t.Errorf("%s: there is %q, want %q", what, got, want)
+		}
+	}
+	expect("empty", "-")
+	p.write(t, "b.yaml", pod("b", "one"), time.Hour)
+	p.write(t, "a.json", pod("a", "one"), time.Hour)
+	p.write(t, "c.txt", pod("c", "one"), time.Hour)
+	p.write(t, ".d.yaml", pod("d", "one"), time.Hour)
+	expect("added", "default/a/c=one default/b/c=one")
+	expect("the same", "-")
+	p.write(t, "a.json", pod("a", "two"), time.Minute)
+	expect("another time", "default/a/c=two default/b/c=one")
+	p.write(t, "a.json", pod("a", "two"), time.Second)
+	expect("another time, the same text", "-")
+	p.write(t, "a.json", pod("a", "six"), time.Second)
+	expect("the same time and length, another text", "default/a/c=six default/b/c=one")
+	p.write(t, "a.json", pod("a", "seven")+"---\n"+pod("e", "one"), time.Minute)
+	expect("two pods", "default/a/c=seven default/e/c=one default/b/c=one")
+	p.write(t, "a.json", "kind: [", 50*time.Second)
+	expect("wrong", "-")
+	expect("still wrong", "-")
+	if n := strings.Count(p.log.String(), "manifest refused"); n != 1 {
+		t.Errorf("it was told %d times", n)
+	}
+	if got := len(p.targets()); got != 3 {
+		t.Errorf("a wrong file leaves %d targets, want 3", got)
+	}
+	if err := os.Remove(filepath.Join(p.path, "a.json")); err != nil {
+		t.Fatal(err)
+	}
+	expect("removed", "default/b/c=one")
+}
+
+func TestALinkIsWhatItLeadsTo(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "one.text", pod("a", "one"), time.Hour)
+	p.write(t, "two.text", pod("a", "two"), time.Hour) // of the same length and time
+	link := filepath.Join(p.path, "pod.yaml")
+	for _, to := range []string{"one", "two"} {
+		_ = os.Remove(link)
+		if err := os.Symlink(to+".text", link); err != nil {
+			t.Skip("there are no links here: ", err)
+		}
+		if got := p.see(t); got != "default/a/c="+to {
+			t.Errorf("a link to %s is %q", to, got)
+		}
+	}
+}
+
+func TestADirectoryThatCannotBeReadKeepsItsPods(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", pod("a", "one"), time.Hour)
+	p.see(t)
+	elsewhere := p.path
+	p.path = filepath.Join(p.path, "none")
+	for range 3 {
+		if changed, err := p.Refresh(p.now); changed || err == nil {
+			t.Errorf("look = %v, %v", changed, err)
+		}
+	}
+	if n := strings.Count(p.log.String(), "pods directory unreadable"); n != 1 || len(p.targets()) != 1 {
+		t.Errorf("it was told %d times, and %d targets are left", n, len(p.targets()))
+	}
+	p.path = elsewhere
+	if got := p.see(t); got != "-" || len(p.targets()) != 1 {
+		t.Errorf("when it is back there is %q", got)
+	}
+}
+
+func TestADirectoryThatIsTooLargeIsRefused(t *testing.T) {
+	many := newPodsAt(t)
+	for i := range maxFiles + 1 {
+		many.write(t, fmt.Sprintf("%d.yaml", i), "", time.Hour)
+	}
+	large := newPodsAt(t)
+	for i := range maxBytes/kube.MaxManifestBytes + 1 {
+		large.write(t, fmt.Sprintf("%d.yaml", i), "", time.Hour)
+		if err := os.Truncate(filepath.Join(large.path, fmt.Sprintf("%d.yaml", i)), kube.MaxManifestBytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, p := range map[string]*podsAt{"has 1001 files, at most 1000 are allowed": many, "bytes, at most 33554432 are allowed": large} {
+		if _, err := p.Refresh(p.now); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+}
+
+func TestContainersThatCannotBeProcessesAreRefusedWithTheReason(t *testing.T) {
+	for _, test := range []struct{ name, container, want string }{
+		{"an image", "image: nginx", `it has no command, and only its image \"nginx\" knows what runs; give it with --entrypoint nginx=PROGRAM`},
+		{"a volume", "command: [x], volumeMounts: [{name: v, mountPath: /v}]", `volume \"v\" is mounted at /v`},
+		{"secrets", "command: [x], envFrom: [{secretRef: {name: s}}], env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
+			"variable A has its value from elsewhere (valueFrom); it has variables from elsewhere (envFrom)"},
+		{"grpc", "command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: grpc probes need a plugin: give its file with --grpc-plugin"},
+		{"a port that there is not", "command: [x], readinessProbe: {tcpSocket: {port: http}}", `readinessProbe: port is \"http\"`},
+		{"a zero byte", `command: ["x\0"]`, "NUL byte"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newPodsAt(t)
+			p.write(t, "a.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, "+test.container+"}, {name: good, command: [x]}]}}", time.Hour)
+			if got := p.see(t); got != "default/a/good=x" {
+				t.Errorf("there is %q", got)
+			}
+			if log := p.log.String(); !strings.Contains(log, `msg="container refused" target=default/a/c reason=`) || !strings.Contains(log, test.want) {
+				t.Errorf("the log is %s, want %s", log, test.want)
+			}
+		})
+	}
+}
+
+func TestPortsThatPodsShareAreTold(t *testing.T) {
+	listening := func(name, probe string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, command: [x], ports: [{name: web, containerPort: 80}], livenessProbe: {" + probe + "}}]}}"
+	}
+	p := newPodsAt(t)
+	p.write(t, "1.yaml", listening("a", "httpGet: {port: web}"), time.Hour)
+	p.write(t, "2.yaml", strings.Replace(listening("b", "tcpSocket: {port: 80, host: h}"), "containerPort: 80", "containerPort: 81", 1), time.Hour)
+	p.see(t)
+	if log := p.log.String(); log != "" {
+		t.Errorf("the log is %s", log)
+	}
+	p.write(t, "3.yaml", listening("d", "tcpSocket: {port: 8080}"), time.Hour)
+	p.see(t)
+	const want = `level=WARN msg="port conflict" target=default/d/c detail="port 80 is also used by default/a/c, and processes share the ports of this machine"`
+	if log := p.log.String(); strings.Count(log, "WARN") != 1 || !strings.Contains(log, want) {
+		t.Errorf("the log is %s, want %s", log, want)
+	}
+}
+
+func TestPodsAreProbedOnThisMachine(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {restartPolicy: OnFailure, terminationGracePeriodSeconds: 7, containers: [
+		{name: c, command: [x], env: [{name: A, value: b}], workingDir: /srv, ports: [{name: http, containerPort: 80}], livenessProbe: {httpGet: {port: http}, periodSeconds: 3}}]}}`, time.Hour)
+	p.see(t)
+	was := &config.Config{Set: probe.Set{}, Targets: map[string]config.Target{"other": {}}}
+	all := p.Add(was)
+	made, there := all.Set[probe.ID{Target: "default/a/c", Kind: probe.Liveness}]
+	if !there || made.Target.Address != "127.0.0.1" || made.Target.Ports["http"] != 80 || made.Target.Env["A"] != "b" || made.Rule.Period != 3*time.Second {
+		t.Errorf("the probe is %+v", made)
+	}
+	target := all.Targets["default/a/c"]
+	if target.RestartPolicy != config.RestartOnFailure || target.TerminationGracePeriod != 7*time.Second || target.Process.Dir != "/srv" || target.Process.Env["A"] != "b" {
+		t.Errorf("the target is %+v", target)
+	}
+	if len(all.Targets) != 2 || len(was.Targets) != 1 || len(was.Set) != 0 {
+		t.Errorf("there are %d targets, and %d in what was given", len(all.Targets), len(was.Targets))
+	}
+}
+
+func TestTheFirstTargetOfANameKeepsIt(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "1.yaml", pod("a", "first"), time.Hour)
+	p.write(t, "2.yaml", pod("a", "second"), time.Hour)
+	p.see(t)
+	got := p.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}})
+	if command := got.Targets["default/a/c"].Process.Command; !slices.Equal(command, []string{"first"}) {
+		t.Errorf("the pod runs %q", command)
+	}
+	if !strings.Contains(p.log.String(), "there is another target") {
+		t.Errorf("the log is %s", p.log.String())
+	}
+}

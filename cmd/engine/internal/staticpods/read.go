@@ -1,0 +1,103 @@
+package staticpods
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
+	"github.com/sonde-probe/sonde/config"
+)
+
+// reader turns pod manifests into targets that run as processes.
+type reader struct {
+	entrypoints manifests.Entrypoints
+	handlers    kube.Handlers
+	log         *slog.Logger
+}
+
+// read returns the containers of a file that can run as processes. It logs why
+// others cannot, and which fields are not supported. When the file has errors, it
+// returns them with the targets from before.
+func (r *reader) read(name string, text []byte, before []target) ([]target, []error) {
+	all, errs := kube.Read(name, text)
+	var targets []target
+	for _, m := range all {
+		found, err := r.manifest(m)
+		if err != nil {
+			for _, err := range manifests.Unjoin(err) {
+				errs = append(errs, fmt.Errorf("%s: %s: %w", m.Place, m, err))
+			}
+		}
+		targets = append(targets, found...)
+	}
+	if len(errs) > 0 {
+		return before, errs
+	}
+	return targets, nil
+}
+
+func (r *reader) manifest(m kube.Manifest) ([]target, error) {
+	if m.Kind != "Pod" || m.Pod == nil {
+		return nil, errors.New("only a Pod can run as processes; use sonde import for other kinds")
+	}
+	m.Pod.Status.PodIP = manifests.Loopback
+	containers, err := m.Containers()
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Left) > 0 {
+		r.log.Warn("unsupported fields ignored", "pod", m.Namespace+"/"+m.Name, "fields", manifests.ListFields(m.Left))
+	}
+	var targets []target
+	for _, c := range containers {
+		t, err := r.container(c)
+		if err != nil {
+			r.log.Error("container refused", "target", c.Target.Name, "reason", err)
+			continue
+		}
+		if left := m.LeftOf[c.Name]; len(left) > 0 {
+			r.log.Warn("unsupported fields ignored", "target", c.Target.Name, "fields", manifests.ListFields(left))
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// container returns a container as a target, or why it cannot run as a process.
+func (r *reader) container(c kube.Container) (target, error) {
+	words, err := r.entrypoints.Command(c)
+	if err != nil {
+		return target{}, err
+	}
+	if len(c.Obstacles) > 0 {
+		return target{}, errors.New(strings.Join(c.Obstacles, "; "))
+	}
+	for _, p := range c.Probes {
+		if p.GRPC != nil && r.handlers.GRPC == nil {
+			return target{}, fmt.Errorf("%s: grpc probes need a plugin: give its file with --grpc-plugin", p.Field)
+		}
+		if err := manifests.Check(r.handlers, p, c.Target); err != nil {
+			return target{}, fmt.Errorf("%s: %w", p.Field, err)
+		}
+	}
+	probes, err := c.Set(r.handlers)
+	if err != nil {
+		return target{}, err
+	}
+	p := &config.Process{Command: words, Env: c.Target.Env, Dir: c.Target.Dir, User: c.Target.User}
+	if _, err := process.New(process.Config{Target: c.Target.Name, Command: p.Command, Env: p.Env, Dir: p.Dir, User: p.User}); err != nil {
+		return target{}, err
+	}
+	return target{
+		name:      c.Target.Name,
+		container: c,
+		probes:    probes,
+		target: config.Target{
+			Process: p, RestartPolicy: manifests.RestartPolicy(c), TerminationGracePeriod: c.TerminationGracePeriod, BackOff: config.DefaultBackOff(),
+		},
+	}, nil
+}

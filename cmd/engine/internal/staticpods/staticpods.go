@@ -1,0 +1,101 @@
+// Package staticpods runs the pods of a directory of Kubernetes manifests as
+// processes, as the kubelet runs its static pods.
+//
+//	staticpods.go the flags, and how the pods are added to a configuration
+//	dir.go        follows the files of the directory
+//	read.go       turns the containers of a manifest into targets
+package staticpods
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Flags are the flags of sonde run about static pods.
+type Flags struct {
+	Path string // of the directory; empty: there are no static pods
+	GRPC manifests.GRPCPlugin
+
+	entrypoints manifests.Entrypoints
+}
+
+// Register adds the flags to a command.
+func (f *Flags) Register(c *cobra.Command) {
+	f.entrypoints = manifests.Entrypoints{}
+	c.Flags().StringVar(&f.Path, "pods", "", "also run the pods of a `directory` of Kubernetes manifests, as processes")
+	f.entrypoints.Register(c)
+	f.GRPC.Register(c)
+}
+
+// Open reads the directory for the first time. It returns nil when none is named.
+func (f *Flags) Open(log *slog.Logger) (*Dir, error) {
+	if f.Path == "" {
+		return nil, nil
+	}
+	d := &Dir{path: f.Path, reader: reader{entrypoints: f.entrypoints, handlers: manifests.Handlers(&f.GRPC), log: log}, log: log, files: map[string]*file{}}
+	_, err := d.Refresh(time.Now())
+	return d, err
+}
+
+// pollPeriod is how often the directory is read. The kubelet reads every 20 seconds,
+// and is notified of changes by the system in between.
+const pollPeriod = time.Second
+
+// Ticks returns a channel that says when to call Refresh. A nil Dir has a channel
+// that never does.
+func (d *Dir) Ticks() (ticks <-chan time.Time, stop func()) {
+	if d == nil {
+		return nil, func() {}
+	}
+	t := time.NewTicker(pollPeriod)
+	return t.C, t.Stop
+}
+
+// target is a container that runs as a process.
+type target struct {
+	name      string
+	container kube.Container
+	target    config.Target
+	probes    probe.Set
+}
+
+// targets returns the containers of all files, sorted by file and then in the order
+// of the file. A nil Dir has none.
+func (d *Dir) targets() []target {
+	if d == nil {
+		return nil
+	}
+	var all []target
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
+		all = append(all, d.files[name].targets...)
+	}
+	return all
+}
+
+// Add returns a configuration with the pods added to it. A container with the name
+// of another target is refused. A nil Dir adds nothing.
+func (d *Dir) Add(c *config.Config) *config.Config {
+	if d == nil {
+		return c
+	}
+	all := &config.Config{Engine: c.Engine, Set: maps.Clone(c.Set), Targets: maps.Clone(c.Targets)}
+	for _, t := range d.targets() {
+		if _, taken := all.Targets[t.name]; taken {
+			d.log.Error("container refused", "target", t.name, "reason", fmt.Sprintf("there is another target %q", t.name))
+			continue
+		}
+		all.Targets[t.name] = t.target
+		maps.Copy(all.Set, t.probes)
+	}
+	return all
+}

@@ -1,0 +1,216 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/config"
+)
+
+// exitFailing is the exit code of sonde status --exit-code while something
+// fails.
+const exitFailing = 3
+
+// statusFlags are the flags of sonde status.
+type statusFlags struct {
+	address   string
+	tokenFile string
+	tls       tlsFlags
+	watch     bool
+	asJSON    bool
+	exitCode  bool
+}
+
+// Command returns sonde status.
+func Command() *cobra.Command {
+	var f statusFlags
+	c := &cobra.Command{
+		Use:   "status [TARGET]",
+		Short: "Show the targets and probes of a running engine",
+		Long: "Status shows each probe's verdict, how far the current run of outcomes has come (\"2/3 failure\"), when\n" +
+			"the next attempt is due, and what the latest one found.",
+		Example: "  sonde status --watch\n  sonde status shop/web --json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return status(ctx, c.OutOrStdout(), f, strings.Join(args, ""))
+		},
+	}
+	c.Flags().StringVar(&f.address, "address", "http://"+config.DefaultListen, "`URL` of the engine")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "show the token in a `file` to the engine")
+	f.tls.flags(c)
+	c.Flags().BoolVar(&f.watch, "watch", false, "go on: redraw a terminal, otherwise write a line for each probe and each change")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "write JSON, as the API does")
+	c.Flags().BoolVar(&f.exitCode, "exit-code", false, fmt.Sprintf("exit with %d when the verdict of a probe is failing", exitFailing))
+	return c
+}
+
+func status(ctx context.Context, w io.Writer, f statusFlags, target string) error {
+	client, err := f.client()
+	if err != nil {
+		return err
+	}
+	s := shower{client: client, out: w, target: target}
+	switch {
+	case f.watch && !f.asJSON && cli.IsTerminal(w):
+		return s.redraw(ctx)
+	case f.watch:
+		return s.follow(ctx, f.asJSON)
+	}
+	return s.once(ctx, f)
+}
+
+func (f statusFlags) client() (*httpapi.Client, error) {
+	token, err := cli.ReadToken(f.tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	trust, err := f.tls.client()
+	return &httpapi.Client{Base: f.address, Token: token, HTTP: trust}, err
+}
+
+// shower shows a running engine.
+type shower struct {
+	client *httpapi.Client
+	out    io.Writer
+	target string // the only one to show; default: all
+}
+
+// once shows how things are now.
+func (s shower) once(ctx context.Context, f statusFlags) error {
+	all, err := s.targets(ctx)
+	if err != nil {
+		return s.plain(err)
+	}
+	if err := s.write(ctx, all, f.asJSON); err != nil {
+		return err
+	}
+	for _, t := range all {
+		if f.exitCode && t.Summary.Failing > 0 {
+			return cli.ErrReported(exitFailing)
+		}
+	}
+	return nil
+}
+
+func (s shower) write(ctx context.Context, all []httpapi.Target, asJSON bool) error {
+	if !asJSON {
+		_, err := io.WriteString(s.out, table(all, time.Now(), defaultWidth)+s.shed(ctx))
+		return err
+	}
+	var v any = httpapi.Targets{Targets: all, Total: len(all)}
+	if s.target != "" {
+		v = all[0]
+	}
+	return cli.WriteJSON(s.out, v)
+}
+
+// askTimeout bounds the time for an engine's answer.
+const askTimeout = 30 * time.Second
+
+// targets returns what is to be shown, with the probes.
+func (s shower) targets(ctx context.Context) ([]httpapi.Target, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if s.target != "" {
+		t, err := s.client.Target(ctx, s.target)
+		return []httpapi.Target{t}, err
+	}
+	var all []httpapi.Target
+	for q := (httpapi.Query{Probes: true}); ; {
+		page, err := s.client.Targets(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Targets...)
+		if page.Next == "" {
+			return all, nil
+		}
+		q.After = page.Next
+	}
+}
+
+// redrawPeriod is the time from one look at the engine to the next.
+const redrawPeriod = time.Second
+
+// redraw shows the table on a terminal until ctx is done. An engine that does not
+// answer may come back.
+func (s shower) redraw(ctx context.Context) error {
+	tick := time.NewTicker(redrawPeriod)
+	defer tick.Stop()
+	for {
+		text := ""
+		if all, err := s.targets(ctx); err != nil {
+			text = s.plain(err).Error() + "\n"
+		} else {
+			width, height := size(s.out)
+			text = head(table(all, time.Now(), width), height-2) + s.shed(ctx)
+		}
+		if _, err := io.WriteString(s.out, "\x1b[H\x1b[J"+text); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// follow writes a line for each probe, and then one for each change, until ctx
+// is done.
+func (s shower) follow(ctx context.Context, asJSON bool) error {
+	for event, err := range s.client.Events(ctx, httpapi.Follow{Target: s.target, Snapshot: true}) {
+		if err != nil {
+			return s.plain(err)
+		}
+		if err := s.line(event, asJSON); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shed says that the engine was late, or nothing.
+func (s shower) shed(ctx context.Context) string {
+	stats, err := s.client.Stats(ctx)
+	if err != nil || stats.Shed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the engine was late: turns of passing probes given up: %d\n", stats.Shed)
+}
+
+// plain says in plain words that there is no engine.
+func (s shower) plain(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("no engine listens on %s: %w", s.client.Base, syscall.ECONNREFUSED)
+	}
+	return err
+}
+
+func (s shower) line(e httpapi.Event, asJSON bool) error {
+	p := e.Probe
+	if asJSON {
+		return json.NewEncoder(s.out).Encode(p)
+	}
+	verdict := p.Verdict.String()
+	if e.Type == httpapi.RemovedEvent {
+		verdict = "removed"
+	}
+	line := fmt.Sprintf("%s %s %s %s", p.Since.Local().Format(time.RFC3339), cli.OneLine(p.ID, maxID), verdict, found(p))
+	_, err := fmt.Fprintln(s.out, strings.TrimRight(line, " "))
+	return err
+}

@@ -1,0 +1,151 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// defaultWidth is the table's width where there is no terminal.
+const defaultWidth = 160
+
+// size returns the columns and lines of a terminal.
+func size(w io.Writer) (width, height int) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return defaultWidth, 1 << 20
+	}
+	width, height, err := term.GetSize(int(f.Fd()))
+	if err != nil || width <= 0 || height <= 1 {
+		return defaultWidth, 1 << 20
+	}
+	return width, height
+}
+
+// table returns the targets as text, a line for each probe. A target that is not
+// well has one more line, that says why.
+//
+//	TARGET  STATE  RESTARTS  PROBE     VERDICT  RUN          NEXT  FOUND
+//	demo    ready  1         startup   passing  1/1 success  held  exec: started
+//	                         liveness  passing  2/3 failure  400ms http.status: the status is 503
+func table(all []httpapi.Target, now time.Time, width int) string {
+	var s strings.Builder
+	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TARGET\tSTATE\tRESTARTS\tPROBE\tVERDICT\tRUN\tNEXT\tFOUND")
+	for _, t := range all {
+		for _, line := range lines(t, now) {
+			fmt.Fprintln(w, strings.Join(line, "\t"))
+		}
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	var cut strings.Builder
+	for line := range strings.Lines(s.String()) {
+		cut.WriteString(shorten(strings.TrimRight(line, " \n"), width) + "\n")
+	}
+	return cut.String()
+}
+
+// lines returns the cells of one target.
+func lines(t httpapi.Target, now time.Time) [][]string {
+	first := []string{cli.OneLine(t.Name, probe.MaxTargetName), state(t), fmt.Sprint(t.Instance.Restarts)}
+	var all [][]string
+	if in := t.Instance; in.Reason != "" {
+		all = append(all, []string{"", "", "", "-", "", "", "", join(string(in.Reason), in.Detail)})
+	}
+	for _, p := range t.Probes {
+		name := strings.TrimPrefix(p.ID, p.Target+":")
+		all = append(all, []string{"", "", "", cli.OneLine(name, maxID), p.Verdict.String(), progress(p), due(p, now), found(p)})
+	}
+	if len(all) == 0 {
+		all = append(all, []string{"", "", "", "-"})
+	}
+	copy(all[0], first)
+	return all
+}
+
+// state says in a word how a target is.
+func state(t httpapi.Target) string {
+	switch {
+	case t.Instance.Phase != probe.Running:
+		return t.Instance.Phase.String()
+	case !t.Live:
+		return "failing"
+	case !t.Started:
+		return "starting"
+	case !t.Ready:
+		return "not ready"
+	}
+	return "ready"
+}
+
+// progress says how far the current run of outcomes has come.
+func progress(p httpapi.Probe) string {
+	switch {
+	case p.Errors > 0:
+		return fmt.Sprintf("%d unknown", p.Errors)
+	case p.Run == 0:
+		return "-"
+	}
+	return p.Progress + " " + p.Last.String()
+}
+
+// due says when the next attempt comes, or why none does.
+func due(p httpapi.Probe, now time.Time) string {
+	switch {
+	case p.Rest != verdict.NotResting:
+		return strings.ReplaceAll(p.Rest.String(), "_", " ")
+	case p.Attempting:
+		return "now"
+	case p.Next.IsZero():
+		return "-"
+	}
+	return max(p.Next.Sub(now), 0).Round(100 * time.Millisecond).String()
+}
+
+// found says what the latest attempt has found.
+func found(p httpapi.Probe) string {
+	if p.Result == nil {
+		return ""
+	}
+	return join(string(p.Result.Reason), p.Result.Detail)
+}
+
+func join(reason, detail string) string {
+	text := cli.OneLine(reason, 64)
+	if detail != "" {
+		text = strings.TrimPrefix(text+": ", ": ") + cli.OneLine(detail, probe.MaxDetail)
+	}
+	return text
+}
+
+// maxID bounds a probe's ID, with its kind, in bytes.
+const maxID = probe.MaxTargetName + probe.MaxProbeName + 16
+
+// shorten cuts a line to a number of characters.
+func shorten(s string, most int) string {
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:max(most-1, 0)]) + "…"
+}
+
+// head returns the first lines of a text, and says how many were left out.
+func head(s string, most int) string {
+	all := strings.SplitAfter(strings.TrimSuffix(s, "\n"), "\n")
+	if len(all) <= most {
+		return s
+	}
+	kept := max(most-1, 0)
+	return strings.Join(all[:kept], "") + fmt.Sprintf("… and %d more lines", len(all)-kept)
+}

@@ -1,0 +1,83 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestTableShowsEachProbeOnALine(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	target := httpapi.Target{
+		Name: "shop/web", Live: true, Started: true,
+		Instance: httpapi.Instance{Phase: probe.Running, Restarts: 2, Reason: probe.ReasonBudget, Detail: "exit status 1:\n bad"},
+		Probes: []httpapi.Probe{
+			{ID: "shop/web:startup", Target: "shop/web", Verdict: probe.Passing, Last: probe.Success, Rest: verdict.Held},
+			{ID: "shop/web:readiness/db", Target: "shop/web", Verdict: probe.Failing, Errors: 4, Attempting: true,
+				Result: &httpapi.Result{Reason: probe.ReasonExecStart, Detail: "no such file"}},
+			{ID: "shop/web:liveness", Target: "shop/web", Verdict: probe.Passing, Last: probe.Failure, Run: 2, Progress: "2/3",
+				Next: now.Add(1250 * time.Millisecond), Result: &httpapi.Result{Reason: probe.ReasonHTTPStatus, Detail: "status 503"}},
+		},
+	}
+	want := `
+TARGET    STATE      RESTARTS  PROBE         VERDICT  RUN          NEXT  FOUND
+shop/web  not ready  2         -                                         restart.budget: exit status 1: bad
+                               startup       passing  -            hold
+                               readiness/db  failing  4 unknown    now   exec.start: no such file
+                               liveness      passing  2/3 failure  1.3s  http.status: status 503
+`
+	if got := "\n" + table([]httpapi.Target{target}, now, defaultWidth); got != want {
+		t.Errorf("table is:%s\nwant:%s", got, want)
+	}
+}
+
+func TestTableFitsItsWidth(t *testing.T) {
+	wide := httpapi.Target{Name: strings.Repeat("é", 300)}
+	for line := range strings.Lines(table([]httpapi.Target{wide}, time.Time{}, 20)) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 20 {
+			t.Errorf("a line has %d characters: %q", n, line)
+		}
+	}
+}
+
+func TestTableCannotMoveTheCursor(t *testing.T) {
+	rude := httpapi.Target{Name: "a\x1b[2J", Probes: []httpapi.Probe{{ID: "\x1b[31mx", Result: &httpapi.Result{Reason: "\x1b]0;x\a", Detail: "a\r\x1b[1Ab\tc"}}}}
+	if got := table([]httpapi.Target{rude}, time.Time{}, defaultWidth); strings.ContainsAny(got, "\x1b\a\r\t") {
+		t.Errorf("the table has control characters: %q", got)
+	}
+}
+
+func TestStateIsTheFirstThingThatIsNotWell(t *testing.T) {
+	running := httpapi.Instance{Phase: probe.Running}
+	for want, target := range map[string]httpapi.Target{
+		"ended":     {Instance: httpapi.Instance{Phase: probe.Ended}, Live: true},
+		"failing":   {Instance: running, Started: true, Ready: true},
+		"starting":  {Instance: running, Live: true},
+		"not ready": {Instance: running, Live: true, Started: true},
+		"ready":     {Instance: running, Live: true, Started: true, Ready: true},
+	} {
+		if got := state(target); got != want {
+			t.Errorf("state of %+v is %q, want %q", target, got, want)
+		}
+	}
+}
+
+func TestHeadSaysHowMuchItLeftOut(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"a\nb\nc\n", 3, "a\nb\nc\n"},
+		{"a\nb\nc\n", 2, "a\n… and 2 more lines"},
+		{"a\nb\n", 0, "… and 2 more lines"},
+	} {
+		if got := head(test.text, test.most); got != test.want {
+			t.Errorf("head(%q, %d) is %q, want %q", test.text, test.most, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package status
+
+import (
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAnEngineIsTrustedByItsAuthority(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(authority, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		flags tlsFlags
+		want  string // of the error
+	}{
+		{tlsFlags{caFile: authority}, ""},
+		{tlsFlags{}, "certificate"},
+	} {
+		client, err := test.flags.client()
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Get(server.URL)
+		if err == nil {
+			answer.Body.Close()
+		}
+		client.CloseIdleConnections()
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v gives the error %v, want %q", test.flags, err, test.want)
+		}
+	}
+}
+
+func TestFilesThatDoNotHoldWhatTheyShouldAreNamed(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, d := range map[string]tlsFlags{
+		"--ca-file: open":                 {caFile: empty + "x"},
+		"--ca-file: " + empty:             {caFile: empty},
+		"--cert-file and --key-file: tls": {certFile: empty, keyFile: empty},
+	} {
+		if _, err := d.client(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%+v gives the error %v, want %q", d, err, want)
+		}
+	}
+}

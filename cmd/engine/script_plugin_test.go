@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
+	"github.com/sonde-probe/sonde/wasmhost/tck"
+)
+
+// linePlugin is a module without a manifest, which scripts pack one into. It sends
+// PING to the target's port line and takes any answer. It refuses settings whose JSON
+// is longer than 999 bytes, and says that the one called say is at fault. It is this
+// text, assembled:
+//
+//	(module
+//	  (import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+//	  (import "sonde_v1" "write" (func $write (param i32 i32 i32) (result i32)))
+//	  (import "sonde_v1" "read" (func $read (param i32 i32 i32) (result i32)))
+//	  (import "sonde_v1" "output" (func $output (param i32 i32 i32) (result i32)))
+//	  (import "sonde_v1" "input" (func $input (param i32 i32 i32) (result i32)))
+//	  (memory (export "memory") 1)
+//	  (global (export "sonde_abi_v1") i32 (i32.const 1))
+//	  (data (i32.const 0) "tcp:lineunused.sayPING\0Amust be shorter")
+//	  (func (export "sonde_configure") (result i32)
+//	    (if (i32.le_s (call $input (i32.const 1) (i32.const 100) (i32.const 9999)) (i32.const 999))
+//	      (then (return (i32.const 0))))
+//	    (drop (call $output (i32.const 4) (i32.const 15) (i32.const 3)))
+//	    (drop (call $output (i32.const 1) (i32.const 23) (i32.const 15)))
+//	    (i32.const 1))
+//	  (func (export "sonde_run") (result i32)
+//	    (local $fd i32) (local $n i32)
+//	    (local.set $fd (call $dial (i32.const 0) (i32.const 3) (i32.const 3) (i32.const 5)
+//	      (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))
+//	    (if (i32.lt_s (local.get $fd) (i32.const 0)) (then (return (i32.const 3))))
+//	    (drop (call $write (local.get $fd) (i32.const 18) (i32.const 5)))
+//	    (local.set $n (call $read (local.get $fd) (i32.const 100) (i32.const 100)))
+//	    (if (i32.le_s (local.get $n) (i32.const 0)) (then (return (i32.const 3))))
+//	    (drop (call $output (i32.const 1) (i32.const 100) (local.get $n)))
+//	    (i32.const 1)))
+const linePlugin = "" +
+	"AGFzbQEAAAABGANgCH9/f39/f39/AX9gA39/fwF/YAABfwJVBQhzb25kZV92MQRkaWFsAAAIc29uZGVfdjEFd3JpdGUAAQhzb25k" +
+	"ZV92MQRyZWFkAAEIc29uZGVfdjEGb3V0cHV0AAEIc29uZGVfdjEFaW5wdXQAAQMDAgICBQMBAAEGBgF/AEEBCwc3BAZtZW1vcnkC" +
+	"AAxzb25kZV9hYmlfdjEDAA9zb25kZV9jb25maWd1cmUABQlzb25kZV9ydW4ABgp9AisAQQFB5ABBj84AEARB5wdMBEBBAA8LQQRB" +
+	"D0EDEAMaQQFBF0EPEAMaQQELTwECf0EAQQNBA0EFQQBBAEEAQQAQACEAIABBAEgEQEEDDwsgAEESQQUQARogAEHkAEHkABACIQEg" +
+	"AUEATARAQQMPC0EBQeQAIAEQAxpBAQsLLAEAQQALJnRjcDpsaW5ldW51c2VkLnNheVBJTkcKbXVzdCBiZSBzaG9ydGVy"
+
+// pluginEnv gives a script what it needs for plugins: the file line.module, a server
+// that echoes, a place for compiled code, and a go command that works.
+func pluginEnv(e *testscript.Env, cache string) error {
+	module, err := base64.StdEncoding.DecodeString(linePlugin)
+	if err != nil {
+		return err
+	}
+	port, stop, err := tck.Echo()
+	if err != nil {
+		return err
+	}
+	e.Defer(stop)
+	e.Setenv("ECHO", fmt.Sprint(port))
+	e.Setenv("ECHO_ADDRESS", net.JoinHostPort(tck.Loopback, fmt.Sprint(port)))
+	e.Setenv("XDG_CACHE_HOME", cache)
+	e.Setenv("LF", "\n")
+	for _, tool := range []string{"ASC", "CLANG", "RUSTC"} {
+		e.Setenv(tool, os.Getenv(tool))
+	}
+	return errors.Join(goEnv(e), os.WriteFile(filepath.Join(e.WorkDir, "line.module"), module, 0o644))
+}
+
+// goEnv lets scripts use this machine's own caches of Go.
+func goEnv(e *testscript.Env) error {
+	names := []string{"GOCACHE", "GOMODCACHE", "GOFLAGS", "GOTOOLCHAIN"}
+	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	if err != nil {
+		return err
+	}
+	values := strings.Split(string(out), "\n")
+	for i, name := range names {
+		e.Setenv(name, values[i])
+	}
+	e.Setenv("GOPROXY", "off") // what a new plugin needs comes with it
+	return nil
+}
+
+// canBuild is the script condition [build:LANG]: the tools of a language are there.
+func canBuild(t *testing.T, lang string) (bool, error) {
+	dir := filepath.Join(t.TempDir(), "try")
+	if err := plugindev.New("try", lang, dir); err != nil {
+		return false, err
+	}
+	err := plugindev.Compile(t.Context(), dir, filepath.Join(dir, "module.wasm"), t.Output())
+	if errors.Is(err, plugindev.ErrNoTool) {
+		t.Logf("skipped: %v", err)
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -78,9 +78,13 @@ func ExampleManager() {
 	}}
 	m.UpdatePodStatus(pod, &pod.Status)
 	readiness, _ := e.Watch(probe.ID{Target: "shop/web/app", Kind: probe.Readiness})
+	changes := e.Subscribe()
 	for !readiness.Passing() {
-		time.Sleep(time.Millisecond) // or e.Subscribe()
+		if _, err := changes.Next(ctx); err != nil {
+			fmt.Println(err)
+		}
 	}
+	changes.Close()
 	pod.Status = kube.PodStatus(pod, e, time.Now())
 	for _, c := range pod.Status.Conditions {
 		fmt.Println(c.Type, c.Status)

@@ -3,6 +3,7 @@ package restart_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -125,7 +127,7 @@ type house struct {
 	control *restart.Controller
 	stop    context.CancelFunc
 	ended   chan error
-	log     *record
+	log     *testsync.Buffer
 }
 
 // inHouse runs a test in a bubble, and afterwards ends everything in it. The
@@ -148,9 +150,9 @@ func inHouse(t *testing.T, budget restart.Budget, test func(h *house)) {
 }
 
 func newHouse(t *testing.T, budget restart.Budget) *house {
-	h := &house{T: t, engine: engine.New(engine.Config{}), ended: make(chan error, 1), log: new(record)}
+	h := &house{T: t, engine: engine.New(engine.Config{}), ended: make(chan error, 1), log: new(testsync.Buffer)}
 	var err error
-	h.control, err = restart.New(restart.Config{Engine: h.engine, Budget: budget, Logger: h.log.logger()})
+	h.control, err = restart.New(restart.Config{Engine: h.engine, Budget: budget, Logger: slog.New(slog.NewTextHandler(h.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -39,7 +40,13 @@ func TestRealProcessIsEndedAndBegunAgain(t *testing.T) {
 	go func() { _ = h.engine.Run(t.Context()) }()
 	go func() { h.ended <- h.control.Run(ctx) }()
 
-	await(t, h, "a second life", func(in probe.Instance) bool {
+	defer func() {
+		if t.Failed() {
+			t.Logf("%+v\n%s", h.instance("web"), h.log)
+		}
+	}()
+	testsync.Until(t, "a second instance", func() bool {
+		in := h.instance("web")
 		web.turn(in.Restarts == 0 && in.Phase == probe.Running)
 		return in.Restarts == 1 && in.Phase == probe.Running && in.Reason == ""
 	})
@@ -47,17 +54,8 @@ func TestRealProcessIsEndedAndBegunAgain(t *testing.T) {
 		t.Errorf("got %+v", in)
 	}
 	stop()
-	await(t, h, "the end", func(in probe.Instance) bool { return in.Phase == probe.Gone })
+	testsync.Until(t, "the end", func() bool { return h.instance("web").Phase == probe.Gone })
 	if err := <-h.ended; err != nil {
 		t.Error(err)
-	}
-}
-
-func await(t *testing.T, h *house, what string, done func(probe.Instance) bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(h.instance("web")); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s: %+v\n%s", what, h.instance("web"), h.log)
-		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -104,16 +105,16 @@ func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *te
 		own := filepath.Join(t.TempDir(), "own")
 		config.Env = map[string]string{"OWN": own}
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			defer cancel()
-			for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-				pid, _ := os.ReadFile(own)
-				if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); len(pid) > 1 && err != nil {
-					return
-				}
-			}
-		}()
-		if r := handler(t, run, config).Probe(ctx, probe.Target{}); r.Outcome != probe.Success {
+		result := make(chan probe.Result, 1)
+		h := handler(t, run, config)
+		go func() { result <- h.Probe(ctx, probe.Target{}) }()
+		testsync.Until(t, "the command's end", func() bool {
+			pid, _ := os.ReadFile(own)
+			_, err := os.Stat("/proc/" + strings.TrimSpace(string(pid)))
+			return len(pid) > 1 && err != nil
+		})
+		cancel()
+		if r := testsync.Receive(t, "the result", result); r.Outcome != probe.Success {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 		}
 	})
@@ -136,16 +137,15 @@ func TestCancelKillsAndCountsForNothing(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run way) {
 		pids := filepath.Join(t.TempDir(), "pids")
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			defer cancel()
-			for range int(patience / time.Millisecond) {
-				if b, _ := os.ReadFile(pids); strings.HasSuffix(string(b), "\n") {
-					return
-				}
-				time.Sleep(time.Millisecond)
-			}
-		}()
-		r := handler(t, run, sh(`echo $$$$ >`+pids+`; sleep 60`)).Probe(ctx, probe.Target{})
+		result := make(chan probe.Result, 1)
+		h := handler(t, run, sh(`echo $$$$ >`+pids+`; sleep 60`))
+		go func() { result <- h.Probe(ctx, probe.Target{}) }()
+		testsync.Until(t, "the command's process ID", func() bool {
+			b, _ := os.ReadFile(pids)
+			return strings.HasSuffix(string(b), "\n")
+		})
+		cancel()
+		r := testsync.Receive(t, "the result", result)
 		if r.Outcome != probe.Unknown || r.Reason != probe.ReasonStopped {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 		}
@@ -263,7 +263,7 @@ func TestManyAttemptsLeaveNothingBehind(t *testing.T) {
 		for range 50 {
 			round()
 		}
-		await(t, "descriptors and goroutines to be as before", func() bool {
+		testsync.Until(t, "descriptors and goroutines to be as before", func() bool {
 			return countFiles(t) <= descriptors && runtime.NumGoroutine() <= goroutines
 		})
 		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {

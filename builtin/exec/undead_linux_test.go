@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -21,7 +22,7 @@ func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
 		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
 	close(dead)
-	await(t, "the dead to be forgotten", func() bool { return h.undead.Load() == 0 })
+	testsync.Until(t, "the dead to be forgotten", func() bool { return h.undead.Load() == 0 })
 	if r := h.Probe(t.Context(), probe.Target{}); r.Outcome != probe.Success {
 		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
@@ -39,8 +40,8 @@ func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
 		h := handler(t, run, sh(`echo $$$$ >`+freezer+`/cgroup.procs; echo FROZEN >`+state+`; sleep 60`))
 		defer func() {
 			_ = os.WriteFile(state, []byte("THAWED"), 0)
-			await(t, "the death of the command", func() bool { return h.undead.Load() == 0 })
-			await(t, "the removal of its cgroup", func() bool { return os.Remove(freezer) == nil })
+			testsync.Until(t, "the death of the command", func() bool { return h.undead.Load() == 0 })
+			testsync.Until(t, "the removal of its cgroup", func() bool { return os.Remove(freezer) == nil })
 		}()
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

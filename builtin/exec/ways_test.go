@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -85,19 +86,10 @@ func readPids(t *testing.T, file string) (pids []int) {
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	needProc(t)
-	await(t, "the end of process "+strconv.Itoa(pid), func() bool {
+	testsync.Until(t, "the end of process "+strconv.Itoa(pid), func() bool {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		return err != nil || strings.Contains(string(b), ") Z ")
 	})
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 func countFiles(t *testing.T) int {

@@ -13,6 +13,7 @@ import (
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/internal/dial/dialtest"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -132,10 +133,11 @@ func hang(conn *net.TCPConn) { io.Copy(io.Discard, conn) }
 // connection end soon after it, the server's too.
 func waitForGoroutines(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(plenty); runtime.NumGoroutine() > n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
+	defer func() {
+		if t.Failed() {
 			stacks := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines are left over\n%s", runtime.NumGoroutine()-n, stacks[:runtime.Stack(stacks, true)])
+			t.Logf("%s", stacks[:runtime.Stack(stacks, true)])
 		}
-	}
+	}()
+	testsync.Until(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= n })
 }

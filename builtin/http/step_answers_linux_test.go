@@ -19,7 +19,7 @@ func answer(pieces ...string) func(*net.TCPConn) {
 		skip(conn)
 		for i, piece := range pieces {
 			if i > 0 {
-				time.Sleep(time.Millisecond) // so that they do not come as one, most often
+				time.Sleep(time.Millisecond) // a slow server, so that the pieces arrive one by one
 			}
 			io.WriteString(conn, piece)
 		}

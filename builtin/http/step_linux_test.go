@@ -194,7 +194,7 @@ func drip(conn *net.TCPConn, text string) {
 		if _, err := io.WriteString(conn, text[i:i+1]); err != nil {
 			return
 		}
-		time.Sleep(10 * time.Microsecond)
+		time.Sleep(10 * time.Microsecond) // a slow server
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sonde-probe/sonde/internal/testsync"
 )
 
 // patience bounds what should take no time at all, on a machine that is busy.
@@ -133,9 +135,5 @@ func files(t *testing.T) (numbers []uint64) {
 // awaitFiles waits until no more descriptors are open than n.
 func awaitFiles(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(patience); len(files(t)) > n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d descriptors are open, %d were", len(files(t)), n)
-		}
-	}
+	testsync.Until(t, strconv.Itoa(n)+" open descriptors at most", func() bool { return len(files(t)) <= n })
 }

@@ -48,7 +48,7 @@ func newStage(t *testing.T) *stage {
 	var keeping sync.WaitGroup
 	keeping.Go(func() { s.time.keep(t.Context()) })
 	t.Cleanup(keeping.Wait)
-	time.Sleep(settling) // the kubelet must be so old; there is nothing to wait on
+	time.Sleep(settling) // a kubelet so old adds no random delay; no event reports its age
 	return s
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -44,16 +45,11 @@ func inSteps(t *testing.T, p probe.Probe) (result probe.Result) {
 	})
 	defer running.Wait()
 	defer cancel()
-	ended := func() bool {
+	testsync.Until(t, "an attempt of "+id.String(), func() bool {
 		st, _ := e.Status(id)
 		result = st.Result
 		return !st.ResultAt.IsZero()
-	}
-	for end := time.Now().Add(patience); !ended(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%v was not attempted", id)
-		}
-	}
+	})
 	return result
 }
 

@@ -1,17 +1,17 @@
 package command_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -109,7 +109,7 @@ type running struct {
 	id     string
 	end    chan time.Duration
 	cancel func()
-	log    *record
+	log    *testsync.Buffer
 	ended  chan restart.Exit
 }
 
@@ -117,7 +117,7 @@ type running struct {
 func begin(t *testing.T, c command.Config) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &running{end: make(chan time.Duration), cancel: cancel, log: new(record), ended: make(chan restart.Exit, 1)}
+	l := &running{end: make(chan time.Duration), cancel: cancel, log: new(testsync.Buffer), ended: make(chan restart.Exit, 1)}
 	c.Target, c.Log = "web", slog.New(slog.NewTextHandler(l.log, nil))
 	d, err := command.New(c)
 	if err != nil {
@@ -125,50 +125,18 @@ func begin(t *testing.T, c command.Config) *running {
 	}
 	began := make(chan string, 1)
 	go func() { l.ended <- d.Run(ctx, func(id string) { began <- id }, l.end) }()
-	l.id = receive(t, "the beginning", began)
+	l.id = testsync.Receive(t, "the beginning", began)
 	return l
 }
 
 func (l *running) exit(t *testing.T) restart.Exit {
 	t.Helper()
 	defer l.cancel()
-	return receive(t, "the end", l.ended)
+	return testsync.Receive(t, "the end", l.ended)
 }
 
 // await waits until the log has a text.
 func (l *running) await(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(patience); !strings.Contains(l.log.String(), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %q in %q", text, l.log)
-		}
-	}
-}
-
-func receive[T any](t *testing.T, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
-	}
-	return v
-}
-
-// record is a log that may be read while it is written.
-type record struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
+	testsync.Until(t, strconv.Quote(text)+" in the log", func() bool { return strings.Contains(l.log.String(), text) })
 }

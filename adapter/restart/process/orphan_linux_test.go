@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sonde-probe/sonde/internal/testsync"
 )
 
 // Each test is run with a cgroup, where one can be made, and without.
@@ -64,7 +66,7 @@ func TestNothingSurvivesAnEngineThatIsKilled(t *testing.T) {
 		if err := engine.Start(); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "the command's family", func() bool { _, err := os.Stat(ready); return err == nil })
+		testsync.Until(t, "the command's family", func() bool { _, err := os.Stat(ready); return err == nil })
 		guard := parentOf(pids()[0])
 		_ = engine.Process.Kill()
 		_ = engine.Wait()
@@ -119,9 +121,9 @@ func TestGuardOutlivesTheSignalsThatEndEngines(t *testing.T) {
 func TestOrphansAreReapedWhileTheCommandRuns(t *testing.T) {
 	needLinux(t)
 	l := begin(t, sh(`for i in 1 2 3 4 5; do sh -c 'sh -c "sleep 0.01; echo orphan" &'; done; sleep 60`))
-	await(t, "five orphans", func() bool { return strings.Count(l.log.String(), "orphan") == 5 })
+	testsync.Until(t, "five orphans", func() bool { return strings.Count(l.log.String(), "orphan") == 5 })
 	guard := parentOf(l.pid(t))
-	await(t, "their reaping", func() bool {
+	testsync.Until(t, "their reaping", func() bool {
 		text, _ := os.ReadFile("/proc/" + strconv.Itoa(guard) + "/task/" + strconv.Itoa(guard) + "/children")
 		return len(strings.Fields(string(text))) <= 1
 	})
@@ -158,7 +160,7 @@ func mustBeGone(t *testing.T, pids []int) {
 func awaitGone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		await(t, "the end of process "+strconv.Itoa(pid), func() bool { return !alive(pid) })
+		testsync.Until(t, "the end of process "+strconv.Itoa(pid), func() bool { return !alive(pid) })
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -273,7 +274,7 @@ func TestManyLivesLeaveNothingBehind(t *testing.T) {
 			t.Fatalf("got %+v", exit)
 		}
 	}
-	await(t, "descriptors and goroutines to be as before", func() bool {
+	testsync.Until(t, "descriptors and goroutines to be as before", func() bool {
 		return countFiles(t) <= descriptors && runtime.NumGoroutine() <= goroutines
 	})
 	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"os"
@@ -10,11 +9,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/internal/testsync"
 )
 
 func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }
@@ -37,13 +36,13 @@ type running struct {
 	id     string
 	end    chan time.Duration
 	cancel func()
-	log    *record
+	log    *testsync.Buffer
 	ended  chan restart.Exit
 }
 
 func begin(t *testing.T, c Config) *running {
 	t.Helper()
-	log := new(record)
+	log := new(testsync.Buffer)
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(log, nil))
 	}
@@ -72,19 +71,13 @@ func run(t *testing.T, d *Driver) *running {
 func (l *running) exit(t *testing.T) restart.Exit {
 	t.Helper()
 	defer l.cancel()
-	select {
-	case exit := <-l.ended:
-		return exit
-	case <-time.After(patience):
-		t.Fatal("it did not end")
-		return restart.Exit{}
-	}
+	return testsync.Receive(t, "the end", l.ended)
 }
 
 // await waits until the command has written a text.
 func (l *running) await(t *testing.T, text string) {
 	t.Helper()
-	await(t, "the output "+text, func() bool { return strings.Contains(l.log.String(), text) })
+	testsync.Until(t, "the output "+text, func() bool { return strings.Contains(l.log.String(), text) })
 }
 
 // pid is the command's process ID.
@@ -96,33 +89,6 @@ func (l *running) pid(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return pid
-}
-
-// record is a log that may be read while it is written.
-type record struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 func countFiles(t *testing.T) int {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -22,7 +23,7 @@ func TestTheEndOfTheConnectionIsSeenAtOnce(t *testing.T) {
 	target := probe.Target{Name: "demo", Address: "127.0.0.1"}
 	rule := probe.Rule{Kind: probe.Liveness, Period: time.Hour, Timeout: lab.Timeout, FailureThreshold: 1}
 	p := probe.Probe{Rule: rule, Target: target, Handler: h, HandlerName: "heartbeat"}
-	until(t, "the service", func() bool { return engine.Once(t.Context(), p).Outcome == probe.Success })
+	testsync.Until(t, "the service", func() bool { return engine.Once(t.Context(), p).Outcome == probe.Success })
 	id := probe.ID{Target: target.Name, Kind: rule.Kind}
 	e := engine.New(engine.Config{})
 	if _, err := e.Apply(probe.Set{id: p}); err != nil {
@@ -33,23 +34,13 @@ func TestTheEndOfTheConnectionIsSeenAtOnce(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
 	status := func() engine.Status { s, _ := e.Status(id); return s }
-	until(t, "the first beat", func() bool { return status().Attempts[probe.Success] > 0 })
+	testsync.Until(t, "the first beat", func() bool { return status().Attempts[probe.Success] > 0 })
 	killed := time.Now()
 	demo.Kill()
-	until(t, "the failure", func() bool { return status().Verdict == probe.Failing })
+	testsync.Until(t, "the failure", func() bool { return status().Verdict == probe.Failing })
 	t.Logf("%v after the service was killed: %s", status().Since.Sub(killed), status().Result.Detail)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
-	}
-}
-
-// until polls, since what it waits for is in another process.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * lab.Timeout); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not come", what)
-		}
 	}
 }

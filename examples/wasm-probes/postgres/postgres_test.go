@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/internal/testsync"
 )
 
 func TestPostgres(t *testing.T) {
@@ -185,12 +186,13 @@ func fails(t *testing.T, a lab.Attempt, reason string) {
 // notYet is what a tcp probe cannot see: the port is open, and nobody is served.
 func notYet(t *testing.T, way lab.Way, first cluster) {
 	cold := standbyOf(t, first, "hot_standby=off").asks(t, way, "")
-	var r guest.Result
-	for deadline := time.Now().Add(30 * time.Second); r.Reason != "postgres.starting"; time.Sleep(20 * time.Millisecond) {
-		if r = cold(lab.Timeout); r.Outcome != guest.Failure || time.Now().After(deadline) {
-			t.Fatalf("a server that takes nobody: %+v", r)
+	testsync.Until(t, "the failure of a server that is starting", func() bool {
+		r := cold(lab.Timeout)
+		if r.Outcome != guest.Failure {
+			t.Fatalf("a server that is starting: %+v", r)
 		}
-	}
+		return r.Reason == "postgres.starting"
+	})
 }
 
 func overTLS(t *testing.T, way lab.Way, c cluster, authority string) {

@@ -49,6 +49,7 @@ var rules = []rule{
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
 	{path: "engine", floor: 2},
 	{path: "builtin/...", floor: 2},
+	{path: "wasmhost/internal/sandbox", floor: 2, group: "wasmhost", order: 1},
 	{path: "wasmhost/internal/...", floor: 2, group: "wasmhost"},
 	{path: "wasmhost", floor: 2, group: "wasmhost", order: 2},
 	{path: "wasmhost/tck/...", floor: 2, group: "wasmhost", order: 3},

@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
+	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
 // Config says which module to load and what it may do. The zero value of a field
@@ -52,6 +53,24 @@ type Config struct {
 	// Trace is told of each call of the host by the plugin, for development. It is
 	// called from the goroutines of all attempts at once. Default: nobody is told.
 	Trace func(HostCall)
+}
+
+// HostCall is one call of a host function by a plugin.
+type HostCall struct {
+	Target   string        // the target's name; empty while an instance starts
+	Function string        // "sonde_v1.dial"
+	Args     []uint64      // as on the stack: of an i32, only the low half is defined
+	Result   int64         // what the plugin received; 0 if the function returns nothing
+	Detail   string        // what went wrong; empty if nothing did
+	Took     time.Duration // including the time that was waited
+}
+
+// trace returns Trace for the sandbox.
+func (c Config) trace() func(sandbox.HostCall) {
+	if c.Trace == nil {
+		return nil
+	}
+	return func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
 }
 
 // Grant is what a plugin may reach. The zero value is "target" alone.

@@ -8,23 +8,24 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
-// configured tells whether a module takes a handler's settings. Handlers with the
-// same settings share it.
-type configured struct {
+// settingsCheck is the module's own check of a handler's settings. Handlers with the same
+// settings share it.
+type settingsCheck struct {
 	done chan struct{}
 	err  error // set before done is closed
 }
 
-func (c *configured) end(err error) {
+func (c *settingsCheck) end(err error) {
 	c.err = err
 	close(c.done)
 }
 
-// state returns errCompiling while it is not known.
-func (c *configured) state() error {
+// state returns errCompiling until the check has ended.
+func (c *settingsCheck) state() error {
 	select {
 	case <-c.done:
 		return c.err
@@ -33,21 +34,21 @@ func (c *configured) state() error {
 	}
 }
 
-// New makes a handler. Its settings have the names and types of the manifest:
-// string, int64, float64, bool, time.Duration, []string, map[string]string, and
-// map[string]any for a block; those that are not given have their defaults. A setting
-// that is wrong is a *probe.FieldError with its name.
+// New makes a handler. Its settings have the names and types of the manifest: string,
+// int64, float64, bool, time.Duration, []string, map[string]string, and map[string]any
+// for a block; those that are absent have their defaults. An error about one setting is a
+// *probe.FieldError.
 //
-// A module that checks settings by itself does so at once, or once it is compiled: then
-// its refusal makes each attempt Unknown with ReasonSettings. Call Wait before New to
-// have it as an error here.
+// A module that exports sonde_configure checks settings itself, as soon as it is compiled.
+// If it refuses them after New has returned, each attempt is Unknown with ReasonSettings;
+// to get that error from New, call Wait first.
 func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	s, err := settings.New(p.manifest.Settings, values)
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{plugin: p, settings: s, checked: &configured{done: make(chan struct{})}}
-	if p.postpone(h) {
+	h := &Handler{plugin: p, settings: &s, checked: &settingsCheck{done: make(chan struct{})}, state: p.sandbox.NewState()}
+	if p.checkLater(h) {
 		return h, nil
 	}
 	err = p.configure(h)
@@ -58,10 +59,11 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	return h, nil
 }
 
-// postpone has the settings checked later, if the module is not compiled yet.
-func (p *Plugin) postpone(h *Handler) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// checkLater leaves the check of a handler's settings to prepare, and reports whether the
+// module is still being compiled.
+func (p *Plugin) checkLater(h *Handler) bool {
+	p.pendings.Lock()
+	defer p.pendings.Unlock()
 	select {
 	case <-p.ready:
 		return false
@@ -71,34 +73,32 @@ func (p *Plugin) postpone(h *Handler) bool {
 	}
 }
 
-// configure asks the module whether it takes the settings of a handler.
+// configure asks the module whether it accepts the settings of a handler.
 func (p *Plugin) configure(h *Handler) error {
 	if err := p.state(); err != nil || !p.configures {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.limits.Start)
 	defer cancel()
-	i, err := p.borrow(ctx)
+	l, err := p.borrow(ctx)
 	if err != nil {
 		return fmt.Errorf("plugin %s: %s", p.name, firstLine(err))
 	}
-	c := &call{ctx: ctx, plugin: p, instance: i, memory: i.module.Memory(), handler: h}
-	number, err := c.run(i.configure)
-	c.finish()
-	p.release(i, err)
+	r := l.Configure(ctx, h.settings)
+	p.release(l, r.Ending == sandbox.Returned)
 	switch {
-	case err != nil:
-		return fmt.Errorf("plugin %s: %s: %s", p.name, abi.ExportConfigure, firstLine(err))
-	case number == 0:
+	case r.Err != nil:
+		return fmt.Errorf("plugin %s: %s: %s", p.name, abi.ExportConfigure, firstLine(r.Err))
+	case r.Value == 0:
 		return nil
 	}
-	return refusal(p.manifest.Settings, c.field, probe.CleanText(c.detail, abi.MaxDetail))
+	return refusal(p.manifest.Settings, r.Field, probe.CleanText(r.Detail, abi.MaxDetail))
 }
 
-// refusal is the error for settings that a module does not take.
+// refusal is the error for settings that a module does not accept.
 func refusal(schema []abi.Setting, name, problem string) error {
 	if problem == "" {
-		problem = "is refused by the plugin"
+		problem = "is not accepted by the plugin"
 	}
 	if hasSetting(schema, name) {
 		return &probe.FieldError{Field: name, Problem: problem}
@@ -108,10 +108,10 @@ func refusal(schema []abi.Setting, name, problem string) error {
 
 // hasSetting reports whether a name such as "tls.server_name" is in a schema.
 func hasSetting(schema []abi.Setting, name string) bool {
-	first, rest, inside := strings.Cut(name, ".")
+	first, rest, inBlock := strings.Cut(name, ".")
 	for _, s := range schema {
 		if s.Name == first {
-			return !inside || hasSetting(s.Block, rest)
+			return !inBlock || hasSetting(s.Block, rest)
 		}
 	}
 	return false

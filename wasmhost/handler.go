@@ -2,26 +2,26 @@ package wasmhost
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
 // Handler makes attempts by a plugin with one set of settings. Plugin.New makes it.
 // It is safe for use by many goroutines at once.
 //
-// A handler has the state and the held connections of one probe. Where several
-// probes have the same settings, each needs a handler of its own: see ForProbe.
+// A handler has the state and the held connections of one probe. Where several probes
+// have the same settings, each needs a handler of its own: see ForProbe.
 type Handler struct {
 	plugin   *Plugin
-	settings settings.Settings
-	checked  *configured
-	kept     kept
+	settings *settings.Settings
+	checked  *settingsCheck
+	state    *sandbox.State
 }
 
 var (
@@ -33,16 +33,15 @@ var (
 // ForProbe returns a handler with the same settings for another probe. The settings
 // are not checked again.
 func (h *Handler) ForProbe() probe.Handler {
-	return &Handler{plugin: h.plugin, settings: h.settings, checked: h.checked}
+	return &Handler{plugin: h.plugin, settings: h.settings, checked: h.checked, state: h.plugin.sandbox.NewState()}
 }
 
-// Ready is closed once the plugin is compiled and has checked the settings, or
-// cannot be. Until then Probe returns Unknown with ReasonCompiling at once, and is
-// better not called.
+// Ready is closed when the plugin is compiled and has checked the settings, or one of them
+// has failed. Until then Probe returns Unknown with ReasonCompiling at once.
 func (h *Handler) Ready() <-chan struct{} { return h.checked.done }
 
-// Check says what a target lacks for this handler, or nil: a port that the setting
-// called port names. The error is a *probe.FieldError.
+// Check returns an error when a target lacks the port that the setting called port names.
+// The error is a *probe.FieldError.
 func (h *Handler) Check(t probe.Target) error {
 	name := h.settings.PortName
 	if name == "" {
@@ -58,180 +57,96 @@ func (h *Handler) Check(t probe.Target) error {
 	return field("port", "is %q, which target %s lacks; %s", name, t.Name, known)
 }
 
-// Close closes the connections that are held for the probe. Attempts that run go on,
-// and those that come later hold nothing. It never returns an error.
+// Close closes the connections that are held for the probe. Attempts that are running go
+// on, and later attempts hold no connections. It never returns an error.
 func (h *Handler) Close() error {
-	h.kept.close(h.plugin)
+	h.state.Close()
 	return nil
 }
 
-// Probe makes one attempt. It returns at most abi.Grace after ctx is done, but for
-// what the package's documentation calls a hole.
+// Probe makes one attempt. It returns at most abi.Grace after ctx is done, except as the
+// package's documentation says under "Known limitation".
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return h.ProbeWaking(ctx, t, nil)
 }
 
-// ProbeWaking is Probe. It calls wake, once for each connection, when one that is held
-// for the probe has ended, and at most once in a second. That works on Linux; elsewhere
-// the next attempt finds out.
+// ProbeWaking is Probe. It also calls wake when a connection that is held for the probe
+// has ended: once for each connection, and at most once in a second. That works on Linux;
+// on other systems the next attempt finds the connection closed.
 func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
+	p := h.plugin
 	if err := h.unready(); err != nil {
-		return h.plugin.unavailable(err)
+		return p.notAttempted(err)
 	}
-	h.kept.moved(t, h.plugin)
-	i, err := h.plugin.borrow(ctx)
+	l, err := p.borrow(ctx)
 	if err != nil {
-		return h.plugin.unavailable(err)
+		return p.notAttempted(err)
 	}
-	return h.attempt(ctx, t, i, wake)
+	r := l.Run(ctx, sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Wake: wake})
+	p.release(l, r.Ending == sandbox.Returned)
+	result, pluginFault := p.resultOf(ctx, r)
+	p.counters.attempts.Add(1)
+	p.record(result, pluginFault, t.Name)
+	return result
 }
 
-// unready says why no attempt can be made now, or nil.
+// attemptError is why an attempt could not be made.
+type attemptError struct {
+	reason probe.Reason
+	err    error
+}
+
+func (e *attemptError) Error() string { return e.err.Error() }
+func (e *attemptError) Unwrap() error { return e.err }
+
+var errCancelled = errors.New("the attempt was cancelled")
+
+// unready returns the reason why no attempt can be made now, or nil.
 func (h *Handler) unready() error {
 	if err := h.plugin.state(); err != nil {
-		return &fault{ReasonBroken, err}
+		return &attemptError{ReasonBroken, err}
 	}
 	if err := h.checked.state(); err != nil {
-		return &fault{ReasonSettings, err}
+		return &attemptError{ReasonSettings, err}
 	}
 	if left := h.plugin.breaker.Remaining(time.Now()); left > 0 {
-		return &fault{ReasonSuspended, fmt.Errorf("the plugin trapped too often, and is suspended for another %v", left.Round(time.Second))}
+		return &attemptError{ReasonSuspended, fmt.Errorf("plugin is suspended for another %v because it trapped too often", left.Round(time.Second))}
 	}
 	return nil
 }
 
-// attempt runs an instance and gives it back.
-func (h *Handler) attempt(ctx context.Context, t probe.Target, i *instance, wake func()) probe.Result {
-	c := &call{
-		ctx: ctx, plugin: h.plugin, instance: i, memory: i.module.Memory(), handler: h, target: t, canDial: true, wakeProbe: wake,
-	}
-	number, err := c.run(i.run)
-	c.finish()
-	h.plugin.release(i, err)
-	end := judge(c, number, err)
-	if end.lost {
-		h.kept.drop(h.plugin)
-	} else if c.stateSet {
-		h.kept.remember(c.state)
-	}
-	h.plugin.counters.attempts.Add(1)
-	h.plugin.note(end, t)
-	return end.result
-}
-
-// kept is what a plugin keeps from one attempt of a probe to the next.
-type kept struct {
-	mu     sync.Mutex
-	place  string // the target it is about
-	state  string
-	held   map[string]*socket
-	woken  time.Time // when the end of a connection woke the probe last
-	closed bool
-}
-
-// wakeGap is how far apart wakes of one probe are at least. A server that closes each
-// connection would otherwise be asked without end by a plugin that makes it anew.
-const wakeGap = time.Second
-
-// bell returns a function that calls wake, but for a while after it has. It returns nil
-// for nil.
-func (k *kept) bell(wake func()) func() {
-	if wake == nil {
-		return nil
-	}
-	return func() {
-		now := time.Now()
-		k.mu.Lock()
-		soon := now.Sub(k.woken) < wakeGap
-		if !soon {
-			k.woken = now
-		}
-		k.mu.Unlock()
-		if !soon {
-			wake()
-		}
-	}
-}
-
-// moved forgets everything when the target is another one, or somewhere else.
-func (k *kept) moved(t probe.Target, p *Plugin) {
-	place := t.Name + "\x00" + t.Address
-	k.mu.Lock()
-	same := k.place == place
-	k.mu.Unlock()
-	if same {
-		return
-	}
-	k.drop(p)
-	k.mu.Lock()
-	k.place, k.state = place, ""
-	k.mu.Unlock()
-}
-
-func (k *kept) recall() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.state
-}
-
-func (k *kept) remember(state string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.state = state
-}
-
-// hold keeps a connection under a key, or closes it when the plugin holds too many
-// or the probe is gone.
-func (k *kept) hold(key string, s *socket, p *Plugin) abi.Errno {
-	k.mu.Lock()
-	before := k.held[key]
+// notAttempted returns the result of an attempt that could not be made.
+func (p *Plugin) notAttempted(err error) probe.Result {
+	why := &attemptError{ReasonBroken, err}
+	errors.As(err, &why)
 	switch {
-	case k.closed:
-		k.mu.Unlock()
-		s.close()
-		return abi.OK
-	case before == nil && !p.hold():
-		k.mu.Unlock()
-		return abi.EMFILE
+	case errors.Is(err, errCompiling):
+		return probe.Broken(ReasonCompiling, "%v", err)
+	case errors.Is(err, errClosed):
+		return probe.Broken(ReasonClosed, "%v", err)
 	}
-	if k.held == nil {
-		k.held = make(map[string]*socket)
+	result := probe.Broken(why.reason, "%s", firstLine(err))
+	if why.reason == ReasonStart {
+		p.record(result, true, "")
+	} else {
+		p.counters.fault(why.reason) // ignores the reason of a cancelled attempt
 	}
-	k.held[key] = s
-	k.mu.Unlock()
-	if before != nil {
-		before.close()
-	}
-	return abi.OK
+	return result
 }
 
-// release gives a held connection out.
-func (k *kept) release(key string, p *Plugin) (*socket, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s, ok := k.held[key]
-	if ok {
-		delete(k.held, key)
-		p.held.Add(-1)
+// record counts the result of an attempt, adapts the number of instances, and suspends the
+// plugin if it is at fault too often.
+func (p *Plugin) record(r probe.Result, pluginFault bool, target string) {
+	p.counters.fault(r.Reason)
+	if pluginFault {
+		p.logger.Warn("plugin failed", "target", target, "reason", string(r.Reason), "detail", r.Detail)
+	} else {
+		p.pool.Grow()
 	}
-	return s, ok
-}
-
-// drop closes all held connections.
-func (k *kept) drop(p *Plugin) {
-	k.mu.Lock()
-	all := k.held
-	k.held = nil
-	k.mu.Unlock()
-	for _, s := range all {
-		s.close()
-		p.held.Add(-1)
+	if r.Reason == ReasonStack {
+		p.pool.Shrink()
 	}
-}
-
-func (k *kept) close(p *Plugin) {
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	k.drop(p)
+	if d := p.breaker.Count(pluginFault, time.Now()); d > 0 {
+		p.logger.Error("plugin suspended because it trapped too often", "for", d)
+	}
 }

@@ -10,9 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
-
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
@@ -20,52 +17,40 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
+	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
 // Plugin is a loaded module. Load makes it. It is safe for use by many goroutines at
 // once.
 type Plugin struct {
-	name     string
-	manifest abi.Manifest
-	limits   Limits
-	grants   grant.Rules
-	env      []string // "NAME=value"
-	onTrap   probe.Outcome
-	logger   *slog.Logger
-	trace    func(HostCall)
-	guard    guard
-	began    time.Time // a second before it was loaded: the monotonic clock must not be 0
+	name       string
+	manifest   abi.Manifest
+	limits     Limits
+	onTrap     probe.Outcome
+	logger     *slog.Logger
+	configures bool // the module checks settings itself
+
+	sandbox  *sandbox.Sandbox
+	pool     *pool.Pool[sandbox.Instance]
+	breaker  breaker.Breaker
+	counters counters
 
 	ready    chan struct{} // closed when compiling has ended
 	broken   error         // why it failed; set before ready is closed
-	runtime  wazero.Runtime
-	compiled wazero.CompiledModule
-	cache    wazero.CompilationCache // nil: none
-
-	configures bool // the module checks settings
-	mu         sync.Mutex
-	pending    []*Handler // whose settings are checked once the module is compiled
-
-	use    sync.RWMutex // read-locked by those that use an instance, locked for ever by Close
-	closed atomic.Bool
-
-	pool     *pool.Pool[instance]
-	breaker  breaker.Breaker
-	held     atomic.Int64 // connections
-	lookout  lookout
-	counters counters
-	journal  journal
-	gauges   gauges
+	closed   atomic.Bool
+	inUse    sync.RWMutex // read-locked while an instance is in use; Close locks it for good
+	pendings sync.Mutex   // guards pending
+	pending  []*Handler   // whose settings are checked once the module is compiled
 }
 
 var (
-	errCompiling = errors.New("the plugin is being compiled")
-	errClosed    = errors.New("the plugin was unloaded")
+	errCompiling = errors.New("plugin is being compiled")
+	errClosed    = errors.New("plugin was unloaded")
 )
 
-// Load reads and checks a module and begins to compile it. It returns without waiting
-// for that: see Wait. What is wrong with c is a *probe.FieldError, what is wrong with
-// the module another error. Close frees what Load has taken.
+// Load reads and checks a module, and starts to compile it in the background: see Wait.
+// An error about a field of c is a *probe.FieldError; other errors are about the module.
+// Close frees what Load has taken.
 func Load(c Config) (*Plugin, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
@@ -75,24 +60,25 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{
-		name: c.Name, limits: c.Limits, env: environment(c.Grant.Env), onTrap: c.OnTrap, logger: c.Logger, trace: c.Trace,
-		guard: closing{}, began: time.Now().Add(-time.Second), ready: make(chan struct{}),
-	}
-	p.pool = pool.New(c.Limits.Instances, (*instance).close)
-	if p.grants, err = grant.Parse(c.Grant.Dial, c.Grant.DNS); err != nil {
+	grants, err := grant.Parse(c.Grant.Dial, c.Grant.DNS)
+	if err != nil {
 		return nil, err
 	}
+	p := &Plugin{name: c.Name, limits: c.Limits, onTrap: c.OnTrap, ready: make(chan struct{})}
 	m, err := p.inspect(wasm)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
 	}
-	p.logger = p.logger.With("plugin", p.name)
-	entry, err := codecache.Open(c.CacheDir, c.CacheSize, wasm)
+	code, err := codecache.Open(c.CacheDir, c.CacheSize, wasm)
 	if err != nil {
 		return nil, err
 	}
-	go p.prepare(m, entry)
+	p.logger = c.Logger.With("plugin", p.name)
+	p.pool = pool.New(c.Limits.Instances, (*sandbox.Instance).Close)
+	p.sandbox = sandbox.New(sandbox.Config{
+		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger, Trace: c.trace(),
+	})
+	go p.prepare(m, code)
 	return p, nil
 }
 
@@ -122,27 +108,27 @@ func (p *Plugin) inspect(wasm []byte) (m *module.Module, err error) {
 	return m, m.Check(p.limits.Memory)
 }
 
-// prepare compiles the module and checks the settings that wait for it.
+// prepare compiles the module and checks the settings of the handlers made meanwhile.
 func (p *Plugin) prepare(m *module.Module, code *codecache.Entry) {
-	began := time.Now()
+	start := time.Now()
 	if err := p.compile(m, code); err != nil {
 		p.broken = fmt.Errorf("plugin %s: %w", p.name, err)
-		p.logger.Error("compile", "error", err)
+		p.logger.Error("plugin cannot be compiled", "error", err)
 	}
-	p.counters.compile.Store(int64(time.Since(began)))
+	p.counters.compile.Store(int64(time.Since(start)))
 	p.counters.cacheHit.Store(code.Hit())
-	p.mu.Lock()
+	p.pendings.Lock()
 	pending := p.pending
 	p.pending = nil
 	close(p.ready)
-	p.mu.Unlock()
+	p.pendings.Unlock()
 	for _, h := range pending {
 		h.checked.end(p.configure(h))
 	}
 }
 
-// compile makes the module ready to run. The compiler reads what a stranger has
-// written: if that makes it panic, it is an error like others.
+// compile makes the module ready to run. The compiler reads untrusted input: if that makes
+// it panic, compile returns an error.
 func (p *Plugin) compile(m *module.Module, code *codecache.Entry) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -153,48 +139,18 @@ func (p *Plugin) compile(m *module.Module, code *codecache.Entry) (err error) {
 	if err != nil {
 		return err
 	}
-	if err = p.build(wasm, code.Cache()); err != nil && code.Enabled() {
+	if err = p.sandbox.Compile(wasm, code.Cache()); err != nil && code.Enabled() {
 		code.Discard() // it may be damaged
-		err = p.build(wasm, code.Cache())
+		err = p.sandbox.Compile(wasm, code.Cache())
 	}
 	code.Finish()
 	return err
 }
 
-// build compiles by one goroutine: of several, wazero would let a panic end the
-// process, and probes need the processors too.
-func (p *Plugin) build(wasm []byte, cache wazero.CompilationCache) error {
-	ctx := context.Background() // compiling cannot be stopped
-	config := p.guard.configure(wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2))
-	if cache != nil {
-		config = config.WithCompilationCache(cache)
-	}
-	r := wazero.NewRuntimeWithConfig(ctx, config)
-	err := p.link(ctx, r)
-	var compiled wazero.CompiledModule
-	if err == nil {
-		compiled, err = r.CompileModule(ctx, wasm)
-	}
-	if err != nil {
-		err = fmt.Errorf("compile: %w", err)
-		return errors.Join(err, shut(ctx, r, cache))
-	}
-	p.runtime, p.compiled, p.cache = r, compiled, cache
-	return nil
-}
-
-func shut(ctx context.Context, r wazero.Runtime, cache wazero.CompilationCache) error {
-	err := r.Close(ctx)
-	if cache != nil {
-		err = errors.Join(err, cache.Close(ctx))
-	}
-	return err
-}
-
-// Manifest returns what the module says of itself. It must not be changed.
+// Manifest returns the module's manifest. It must not be changed.
 func (p *Plugin) Manifest() abi.Manifest { return p.manifest }
 
-// Ready is closed once the module is compiled, or cannot be.
+// Ready is closed when the module is compiled, or cannot be.
 func (p *Plugin) Ready() <-chan struct{} { return p.ready }
 
 // Wait returns when the module is compiled, with an error if it cannot be, or when
@@ -208,7 +164,7 @@ func (p *Plugin) Wait(ctx context.Context) error {
 	}
 }
 
-// state says why no attempt can be made, or nil.
+// state returns nil when attempts can be made, and the reason why not otherwise.
 func (p *Plugin) state() error {
 	select {
 	case <-p.ready:
@@ -221,9 +177,9 @@ func (p *Plugin) state() error {
 	return p.broken
 }
 
-// Close frees everything the plugin has, once its attempts have ended and the compiler
-// has. Attempts that come later are Unknown. It returns before that when ctx is done;
-// the rest is done later then. Handlers must be closed for themselves.
+// Close frees what the plugin uses, after its attempts and the compiler have ended. Later
+// attempts are Unknown. When ctx is done, Close returns early and the rest is freed in the
+// background. Handlers must be closed separately.
 func (p *Plugin) Close(ctx context.Context) error {
 	if p.closed.Swap(true) {
 		return nil
@@ -240,11 +196,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 
 func (p *Plugin) free() error {
 	<-p.ready
-	p.use.Lock() // and never unlocked: nothing may be used any more
+	p.inUse.Lock() // never unlocked: no instance may be used any more
 	p.pool.CloseIdle()
-	p.lookout.close()
-	if p.runtime == nil {
-		return nil
-	}
-	return shut(context.Background(), p.runtime, p.cache)
+	return p.sandbox.Close()
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
 // Stats are a plugin's numbers at one time, for metrics. Counts only grow.
@@ -50,8 +49,6 @@ type counters struct {
 	startNS  atomic.Int64
 	attempts atomic.Uint64
 	waits    atomic.Uint64
-	refused  atomic.Uint64
-	dropped  atomic.Uint64
 
 	mu     sync.Mutex
 	faults map[probe.Reason]uint64
@@ -78,61 +75,17 @@ func (c *counters) faultsNow() map[probe.Reason]uint64 {
 
 // Stats returns the plugin's numbers.
 func (p *Plugin) Stats() Stats {
-	c := &p.counters
+	c, box := &p.counters, p.sandbox.Stats()
 	s := Stats{
 		Compiled: p.state() == nil, Compile: time.Duration(c.compile.Load()), CacheHit: c.cacheHit.Load(),
 		Started: c.started.Load(), Start: time.Duration(c.startNS.Load()),
 		Attempts: c.attempts.Load(), Waits: c.waits.Load(), Faults: c.faultsNow(),
-		Refused: c.refused.Load(), Held: int(p.held.Load()), Dropped: c.dropped.Load(), Metrics: p.gauges.now(),
+		Refused: box.Refused, Held: box.Held, Dropped: box.Dropped,
+		Suspended: p.breaker.Remaining(time.Now()), Suspends: p.breaker.Suspensions(),
 	}
 	s.Idle, s.Instances, s.Waiting = p.pool.Counts()
-	s.Suspended, s.Suspends = p.breaker.Remaining(time.Now()), p.breaker.Suspensions()
+	for _, m := range box.Metrics {
+		s.Metrics = append(s.Metrics, Metric(m))
+	}
 	return s
-}
-
-// hold counts a connection that is to be held, unless there are too many.
-func (p *Plugin) hold() bool {
-	if p.held.Add(1) > int64(p.limits.Held) {
-		p.held.Add(-1)
-		return false
-	}
-	return true
-}
-
-// gauges are the metrics of a plugin.
-type gauges struct {
-	mu    sync.Mutex
-	index map[string]int
-	all   []Metric
-}
-
-func (g *gauges) now() []Metric {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return append([]Metric(nil), g.all...)
-}
-
-// set sets a gauge or adds to a counter.
-func (g *gauges) set(name string, counter bool, v float64, most int) abi.Errno {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	i, ok := g.index[name]
-	switch {
-	case !ok && len(g.all) >= most:
-		return abi.ENOSPC
-	case !ok:
-		if g.index == nil {
-			g.index = make(map[string]int)
-		}
-		i = len(g.all)
-		g.index[name] = i
-		g.all = append(g.all, Metric{Name: name, Counter: counter})
-	case g.all[i].Counter != counter:
-		return abi.EINVAL
-	}
-	if counter {
-		v += g.all[i].Value
-	}
-	g.all[i].Value = v
-	return abi.OK
 }

@@ -1,6 +1,7 @@
-package wasmhost
+package sandbox
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -9,16 +10,16 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// native returns the functions of sonde_v1, by name. Their results are those of the
-// contract: a negative one is an error.
-func native() map[string]func(*call, args) int64 {
+// nativeFunctions returns the functions of sonde_v1, by name. Their results are those of
+// package abi: a negative one is an error.
+func nativeFunctions() map[string]func(*call, args) int64 {
 	return map[string]func(*call, args) int64{
 		"input":     input,
 		"output":    output,
 		"log":       logRecord,
-		"log_level": func(c *call, _ args) int64 { return c.plugin.logLevel() },
-		"metric":    metric,
-		"clock":     func(c *call, a args) int64 { ns, _ := c.plugin.clock(a.u32(0), time.Now()); return ns },
+		"log_level": logLevel,
+		"metric":    setMetric,
+		"clock":     func(c *call, a args) int64 { ns, _ := c.sandbox.clock(a.u32(0), time.Now()); return ns },
 		"remaining": func(c *call, _ args) int64 { return int64(c.remaining()) },
 		"random":    func(c *call, a args) int64 { return i32(0, c.random(a.u32(0), a.u32(1))) },
 		"resolve":   resolveName,
@@ -40,15 +41,6 @@ func i32(n int, errno abi.Errno) int64 {
 		return int64(api.EncodeI32(-int32(errno)))
 	}
 	return int64(api.EncodeI32(int32(n)))
-}
-
-// remaining returns the time to the deadline, at least 0.
-func (c *call) remaining() time.Duration {
-	end, ok := c.ctx.Deadline()
-	if !ok {
-		return probeForever
-	}
-	return max(time.Until(end), 0)
 }
 
 // text returns the guest's bytes at two arguments, as long as they are not too long.
@@ -79,14 +71,14 @@ func input(c *call, a args) int64 {
 	var text string
 	switch a.u32(0) {
 	case abi.InputSettings:
-		if c.handler != nil {
-			text = c.handler.settings.JSON
+		if c.settings != nil {
+			text = c.settings.JSON
 		}
 	case abi.InputTarget:
-		text = c.describe()
+		text = c.targetLines()
 	case abi.InputState:
-		if c.handler != nil {
-			text = c.handler.kept.recall()
+		if c.state != nil {
+			text = c.state.getText()
 		}
 	case abi.InputError:
 		text = c.last.lines()
@@ -96,11 +88,27 @@ func input(c *call, a args) int64 {
 	return c.give(text, a.u32(1), a.u32(2))
 }
 
-// lines returns a trouble as InputError tells it.
-func (t trouble) lines() string {
+// targetLines returns the target as InputTarget has it.
+func (c *call) targetLines() string {
 	var b strings.Builder
-	line(&b, "reason", string(t.reason))
-	line(&b, "detail", t.detail)
+	line(&b, "name", c.target.Name)
+	if c.target.Address != "" {
+		line(&b, "address", c.target.Address)
+	}
+	for _, name := range c.target.PortNames() {
+		line(&b, "port", strconv.Itoa(int(c.target.Ports[name]))+" "+name)
+	}
+	if c.settings != nil {
+		line(&b, "revision", c.settings.Revision)
+	}
+	return b.String()
+}
+
+// lines returns the error as InputError has it.
+func (e HostError) lines() string {
+	var b strings.Builder
+	line(&b, "reason", string(e.Reason))
+	line(&b, "detail", e.Detail)
 	return b.String()
 }
 
@@ -123,7 +131,7 @@ func output(c *call, a args) int64 {
 		}
 		c.reason = text
 	case abi.OutputState:
-		c.state, c.stateSet = text, true
+		c.newState, c.stateSet = text, true
 	case abi.OutputField:
 		c.field = text
 	}
@@ -188,7 +196,7 @@ func holdSocket(c *call, a args) int64 {
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	if c.handler == nil || !c.canDial {
+	if c.state == nil {
 		return i32(0, c.failf(abi.ENOTCAPABLE, "a connection can only be held in an attempt"))
 	}
 	fd := a.i32(0)
@@ -198,12 +206,11 @@ func holdSocket(c *call, a args) int64 {
 	}
 	s.rest()
 	_ = s.conn.SetDeadline(time.Time{}) // an error says that it is closed, as its use will
-	c.plugin.lookout.hold(s, c.handler.kept.bell(c.wakeProbe))
-	if errno := c.handler.kept.hold(key, s, c.plugin); errno != abi.OK {
+	c.sandbox.lookout.hold(s, c.state.limitWakes(c.wakeProbe))
+	if errno := c.state.hold(key, s); errno != abi.OK {
 		s.watched.rest()
-		c.restore(fd, s)
-		c.limit = "held"
-		return i32(0, c.failf(errno, "the limit held was reached"))
+		c.addAs(fd, s)
+		return i32(0, c.reachLimit("held", errno))
 	}
 	return 0
 }
@@ -213,14 +220,13 @@ func heldSocket(c *call, a args) int64 {
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	if c.handler == nil {
+	if c.state == nil {
 		return i32(0, abi.ENOENT)
 	}
-	if len(c.sockets) >= c.plugin.limits.Connections {
-		c.limit = "connections"
-		return i32(0, c.failf(abi.EMFILE, "the limit connections was reached"))
+	if len(c.sockets) >= c.sandbox.config.Limits.Connections {
+		return i32(0, c.reachLimit("connections", abi.EMFILE))
 	}
-	s, ok := c.handler.kept.release(key, c.plugin)
+	s, ok := c.state.takeConn(key)
 	if !ok {
 		return i32(0, abi.ENOENT)
 	}

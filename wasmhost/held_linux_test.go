@@ -161,7 +161,7 @@ func TestNobodyIsWokenByWhatTheHostCloses(t *testing.T) {
 	wantResult(t, waking(t, h, target, wake), probe.Success, "")
 	h.Close()
 	within(t, "the end", ended)
-	if err := p.Close(t.Context()); err != nil { // ends the lookout
+	if err := p.Close(t.Context()); err != nil { // ends the watcher
 		t.Fatal(err)
 	}
 	if len(rung) != 0 {

@@ -1,4 +1,4 @@
-package wasmhost
+package sandbox
 
 import (
 	"encoding/binary"
@@ -105,9 +105,9 @@ func subscribed(sub []byte) int32 {
 // clockEnd returns when a clock that is waited for comes.
 func (c *call) clockEnd(sub []byte, now time.Time) (time.Time, bool) {
 	ns := binary.LittleEndian.Uint64(sub[clockTimeout:])
-	wait := time.Duration(min(ns, uint64(probeForever)))
+	wait := time.Duration(min(ns, uint64(forever)))
 	if binary.LittleEndian.Uint16(sub[clockFlags:])&clockAbsolute != 0 {
-		have, ok := c.plugin.clock(binary.LittleEndian.Uint32(sub[clockID:]), now)
+		have, ok := c.sandbox.clock(binary.LittleEndian.Uint32(sub[clockID:]), now)
 		if !ok {
 			return now, false
 		}
@@ -115,9 +115,6 @@ func (c *call) clockEnd(sub []byte, now time.Time) (time.Time, bool) {
 	}
 	return now.Add(wait), true
 }
-
-// probeForever is longer than any attempt.
-const probeForever = 1 << 62
 
 // collect writes an event for each descriptor that is ready.
 func (p *oneoff) collect() {
@@ -185,6 +182,6 @@ func (p *oneoff) sleep() {
 	select {
 	case <-passed:
 	case <-p.call.hard:
-		p.call.stopHere()
+		p.call.stopIfDue()
 	}
 }

@@ -1,4 +1,4 @@
-package wasmhost
+package sandbox
 
 import (
 	"time"
@@ -9,9 +9,9 @@ import (
 // read reads into the guest's memory; 0 says that the peer has closed. It waits if
 // it must.
 func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
-	left := c.plugin.limits.BytesIn - c.bytesIn
+	left := c.sandbox.config.Limits.BytesIn - c.bytesIn
 	if left <= 0 {
-		return 0, c.exhaust("bytes_in")
+		return 0, c.reachLimit("bytes_in", abi.ENOSPC)
 	}
 	if p = p[:min(int64(len(p)), left)]; len(p) == 0 {
 		return 0, abi.OK
@@ -22,19 +22,19 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 			return c.received(n, err)
 		}
 		if c.isOver() {
-			return 0, c.fail(c.late())
+			return 0, c.fail(c.overError())
 		}
 		if s.pumping() {
 			if !c.await([]*socket{s}, s.readBy) && !c.isOver() {
-				return 0, c.fail(trouble{errno: abi.ETIMEDOUT, reason: using.late, detail: "the deadline of the descriptor has passed"})
+				return 0, c.fail(HostError{Errno: abi.ETIMEDOUT, Reason: using.late, Detail: "the deadline of the descriptor has passed"})
 			}
 			continue
 		}
-		c.unlessOver(func() error { return s.conn.SetReadDeadline(s.readBy) })
+		c.setDeadline(func() error { return s.conn.SetReadDeadline(s.readBy) })
 		n, err = s.conn.Read(p)
 		s.keep(n, err)
 		if c.isOver() && isTimeout(err) {
-			return 0, c.fail(c.late())
+			return 0, c.fail(c.overError())
 		}
 		return c.received(n, err)
 	}
@@ -60,21 +60,21 @@ func (c *call) answered() {
 
 // write writes all of p. It waits if it must.
 func (c *call) write(s *socket, p []byte) (int, abi.Errno) {
-	if int64(len(p)) > c.plugin.limits.BytesOut-c.bytesOut {
-		return 0, c.exhaust("bytes_out")
+	if int64(len(p)) > c.sandbox.config.Limits.BytesOut-c.bytesOut {
+		return 0, c.reachLimit("bytes_out", abi.ENOSPC)
 	}
 	c.bytesOut += int64(len(p))
 	if c.isOver() {
-		return 0, c.fail(c.late())
+		return 0, c.fail(c.overError())
 	}
-	c.unlessOver(func() error { return s.conn.SetWriteDeadline(s.writeBy) })
+	c.setDeadline(func() error { return s.conn.SetWriteDeadline(s.writeBy) })
 	n, err := s.conn.Write(p)
 	c.sent = time.Now()
 	if err == nil {
 		return n, abi.OK
 	}
 	if c.isOver() && isTimeout(err) {
-		return 0, c.fail(c.late())
+		return 0, c.fail(c.overError())
 	}
 	return 0, c.fail(explain(using, err))
 }
@@ -93,7 +93,7 @@ func (c *call) await(sockets []*socket, until time.Time) bool {
 
 // awaitOne reads in this goroutine: the common case, and the cheap one.
 func (c *call) awaitOne(s *socket, until time.Time) bool {
-	c.unlessOver(func() error { return s.conn.SetReadDeadline(until) })
+	c.setDeadline(func() error { return s.conn.SetReadDeadline(until) })
 	s.fill()
 	_, ok := s.readable()
 	return ok
@@ -105,7 +105,7 @@ func (c *call) awaitAny(sockets []*socket, until time.Time) bool {
 	}
 	for _, s := range sockets {
 		if !s.pumping() {
-			c.unlessOver(func() error { return s.conn.SetReadDeadline(time.Time{}) })
+			c.setDeadline(func() error { return s.conn.SetReadDeadline(time.Time{}) })
 			s.start(c.wake)
 		}
 	}

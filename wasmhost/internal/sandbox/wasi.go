@@ -1,4 +1,4 @@
-package wasmhost
+package sandbox
 
 import (
 	"crypto/rand"
@@ -27,8 +27,8 @@ const (
 	flagNonblock    = 4
 )
 
-// wasi returns the functions of WASI that work, by name.
-func wasi() map[string]func(*call, args) abi.Errno {
+// wasiFunctions returns the functions of WASI that work, by name.
+func wasiFunctions() map[string]func(*call, args) abi.Errno {
 	none := func(c *call, a args) abi.Errno { return c.put2(a.u32(0), a.u32(1), 0, 0) }
 	nothing := func(*call, args) abi.Errno { return abi.OK }
 	noDirectory := func(*call, args) abi.Errno { return abi.EBADF }
@@ -65,7 +65,7 @@ func (c *call) put2(at1, at2, n1, n2 uint32) abi.Errno {
 }
 
 func clockRes(c *call, a args) abi.Errno {
-	if _, ok := c.plugin.clock(a.u32(0), time.Now()); !ok {
+	if _, ok := c.sandbox.clock(a.u32(0), time.Now()); !ok {
 		return abi.EINVAL
 	}
 	if !c.memory.WriteUint64Le(a.u32(1), 1) {
@@ -75,7 +75,7 @@ func clockRes(c *call, a args) abi.Errno {
 }
 
 func clockTime(c *call, a args) abi.Errno {
-	ns, ok := c.plugin.clock(a.u32(0), time.Now())
+	ns, ok := c.sandbox.clock(a.u32(0), time.Now())
 	switch {
 	case !ok:
 		return abi.EINVAL
@@ -86,12 +86,12 @@ func clockTime(c *call, a args) abi.Errno {
 }
 
 // clock returns the nanoseconds of a clock.
-func (p *Plugin) clock(id uint32, now time.Time) (int64, bool) {
+func (s *Sandbox) clock(id uint32, now time.Time) (int64, bool) {
 	switch id {
 	case abi.ClockReal:
 		return now.UnixNano(), true
 	case abi.ClockMonotonic:
-		return int64(now.Sub(p.began)), true
+		return int64(now.Sub(s.epoch)), true
 	}
 	return 0, false
 }
@@ -111,15 +111,15 @@ func (c *call) random(at, length uint32) abi.Errno {
 
 func environSizes(c *call, a args) abi.Errno {
 	n := 0
-	for _, v := range c.plugin.env {
+	for _, v := range c.sandbox.config.Env {
 		n += len(v) + 1
 	}
-	return c.put2(a.u32(0), a.u32(1), uint32(len(c.plugin.env)), uint32(n))
+	return c.put2(a.u32(0), a.u32(1), uint32(len(c.sandbox.config.Env)), uint32(n))
 }
 
 func environGet(c *call, a args) abi.Errno {
 	at, text := a.u32(0), a.u32(1)
-	for i, v := range c.plugin.env {
+	for i, v := range c.sandbox.config.Env {
 		ok := c.memory.WriteUint32Le(at+4*uint32(i), text) && c.memory.WriteString(text, v+"\x00")
 		if !ok {
 			return abi.EFAULT
@@ -253,7 +253,7 @@ func (c *call) writeVector(a args, result uint32) abi.Errno {
 	if ok {
 		written, errno = c.write(s, all)
 	} else {
-		c.print(all)
+		c.logOutput(all)
 	}
 	if errno != abi.OK {
 		return errno

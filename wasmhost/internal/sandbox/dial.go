@@ -1,4 +1,4 @@
-package wasmhost
+package sandbox
 
 import (
 	"context"
@@ -72,11 +72,11 @@ func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 		host = c.target.Address
 	}
 	if _, err := netip.ParseAddr(host); err != nil && !grant.IsHostName(host) {
-		return grant.Dest{}, c.fail(trouble{abi.EINVAL, probe.ReasonNoAddr, "the host " + strconv.Quote(host) + " is neither an address nor a name"})
+		return grant.Dest{}, c.fail(HostError{abi.EINVAL, probe.ReasonNoAddr, "the host " + strconv.Quote(host) + " is neither an address nor a name"})
 	}
 	number, err := c.target.Port(port)
 	if err != nil || number == 0 {
-		return grant.Dest{}, c.fail(trouble{abi.EINVAL, probe.ReasonNoPort, "the port " + strconv.Quote(port) + " is neither a number nor a port of the target"})
+		return grant.Dest{}, c.fail(HostError{abi.EINVAL, probe.ReasonNoPort, "the port " + strconv.Quote(port) + " is neither a number nor a port of the target"})
 	}
 	d := grant.Dest{Network: network, Host: host, Port: number}
 	d.Target = grant.IsTarget(c.target, c.ownPort(), host, number)
@@ -85,28 +85,26 @@ func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 
 // ownPort returns the port that the operator has given in the settings, or 0.
 func (c *call) ownPort() uint16 {
-	if c.handler == nil {
+	if c.settings == nil {
 		return 0
 	}
-	return c.handler.settings.Port
+	return c.settings.Port
 }
 
 // mayDial counts a dial or a lookup.
 func (c *call) mayDial() abi.Errno {
 	switch {
-	case !c.canDial:
+	case c.state == nil:
 		return c.failf(abi.ENOTCAPABLE, "nothing can be dialled but in an attempt")
 	case c.isOver():
-		return c.fail(c.late())
-	case len(c.sockets) >= c.plugin.limits.Connections:
-		c.limit = "connections"
-	case c.dials >= c.plugin.limits.Dials:
-		c.limit = "dials"
-	default:
-		c.dials++
-		return abi.OK
+		return c.fail(c.overError())
+	case len(c.sockets) >= c.sandbox.config.Limits.Connections:
+		return c.reachLimit("connections", abi.EMFILE)
+	case c.dials >= c.sandbox.config.Limits.Dials:
+		return c.reachLimit("dials", abi.EMFILE)
 	}
-	return c.failf(abi.EMFILE, "the limit %s was reached", c.limit)
+	c.dials++
+	return abi.OK
 }
 
 // timeout returns the attempt's context with a timeout, which is none when it is 0.
@@ -115,13 +113,6 @@ func (c *call) timeout(d time.Duration) (context.Context, context.CancelFunc) {
 		return c.ctx, func() {}
 	}
 	return context.WithTimeout(c.ctx, d)
-}
-
-// refuse notes that a place is not granted.
-func (c *call) refuse(d grant.Dest) abi.Errno {
-	c.refused = d.String()
-	c.plugin.refuse(d, c.target.Name)
-	return c.failf(abi.ENOTCAPABLE, "%s is not granted", d)
 }
 
 func (c *call) dial(ctx context.Context, d grant.Dest, options string) (*socket, abi.Errno) {
@@ -142,7 +133,7 @@ func (c *call) dial(ctx context.Context, d grant.Dest, options string) (*socket,
 
 func (c *call) connect(ctx context.Context, d grant.Dest) (net.Conn, abi.Errno) {
 	if d.Network == "unix" {
-		if !c.plugin.grants.AllowsPath(d.Host) {
+		if !c.sandbox.config.Grants.AllowsPath(d.Host) {
 			return nil, c.refuse(d)
 		}
 		defer since(time.Now(), &c.timings.Connect)
@@ -165,7 +156,7 @@ func (c *call) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, abi.E
 	if ip, err := netip.ParseAddr(d.Host); err == nil {
 		all[0] = ip
 	} else {
-		if !c.plugin.grants.AllowsLookup(d) {
+		if !c.sandbox.config.Grants.AllowsLookup(d) {
 			return nil, c.refuse(d)
 		}
 		var errno abi.Errno
@@ -175,7 +166,7 @@ func (c *call) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, abi.E
 	}
 	var granted []netip.Addr
 	for _, ip := range all {
-		if len(granted) < maxAddresses && c.plugin.grants.AllowsAddr(d, ip) {
+		if len(granted) < maxAddresses && c.sandbox.config.Grants.AllowsAddr(d, ip) {
 			granted = append(granted, ip)
 		}
 	}
@@ -242,7 +233,7 @@ func resolveName(c *call, a args) int64 {
 	if errno := c.mayDial(); errno != abi.OK {
 		return i32(0, errno)
 	}
-	if !c.plugin.grants.AllowsResolve(name) {
+	if !c.sandbox.config.Grants.AllowsResolve(name) {
 		return i32(0, c.refuse(grant.Dest{Network: "dns", Host: name}))
 	}
 	all, errno := c.lookup(c.ctx, name)

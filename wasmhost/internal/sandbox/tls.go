@@ -1,4 +1,4 @@
-package wasmhost
+package sandbox
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func startTLS(c *call, a args) int64 {
 		return i32(0, c.failf(abi.EINVAL, "the descriptor carries TLS already, is not a stream, or has unread bytes"))
 	}
 	if c.isOver() {
-		return i32(0, c.fail(c.late()))
+		return i32(0, c.fail(c.overError()))
 	}
 	return i32(0, c.secure(c.ctx, s, options))
 }

@@ -1,4 +1,4 @@
-package wasmhost
+package sandbox
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// trouble is why a call of the host did not work: a number for the plugin, and a
-// reason and a sentence that it may ask for.
-type trouble struct {
-	errno  abi.Errno
-	reason probe.Reason // empty when the plugin itself is at fault
-	detail string
+// HostError is why a host call failed: a number for the plugin, and a reason and a text
+// that it may ask for.
+type HostError struct {
+	Errno  abi.Errno
+	Reason probe.Reason // empty when the plugin itself is at fault
+	Detail string
 }
 
 // step is what was being done when an error came. It says what lateness, and
-// trouble without a reason of its own, is.
+// HostError without a reason of its own, is.
 type step struct {
 	late  probe.Reason
 	other probe.Reason
@@ -39,16 +39,16 @@ var (
 )
 
 // explain finds out what an error of package net or crypto/tls means.
-func explain(s step, err error) trouble {
+func explain(s step, err error) HostError {
 	t := classify(s, err)
-	t.detail = probe.CleanText(err.Error(), abi.MaxDetail)
+	t.Detail = probe.CleanText(err.Error(), abi.MaxDetail)
 	return t
 }
 
-func classify(s step, err error) trouble {
+func classify(s step, err error) HostError {
 	var number syscall.Errno
 	if errors.As(err, &number) {
-		if t := byNumber(s, number); t.errno != abi.OK {
+		if t := byNumber(s, number); t.Errno != abi.OK {
 			return t
 		}
 	}
@@ -58,52 +58,52 @@ func classify(s step, err error) trouble {
 	)
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return trouble{errno: abi.ENOENT, reason: probe.ReasonDNSNotFound}
+		return HostError{Errno: abi.ENOENT, Reason: probe.ReasonDNSNotFound}
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return trouble{errno: abi.ETIMEDOUT, reason: s.late}
+		return HostError{Errno: abi.ETIMEDOUT, Reason: s.late}
 	case errors.Is(err, context.Canceled):
-		return trouble{errno: abi.ECONNABORTED, reason: probe.ReasonStopped}
+		return HostError{Errno: abi.ECONNABORTED, Reason: probe.ReasonStopped}
 	case s != handshaking && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
-		return trouble{errno: abi.ECONNRESET, reason: probe.ReasonTCPClosed}
+		return HostError{Errno: abi.ECONNRESET, Reason: probe.ReasonTCPClosed}
 	}
 	if reason := certificateReason(err); reason != "" {
-		return trouble{errno: abi.EPROTO, reason: reason}
+		return HostError{Errno: abi.EPROTO, Reason: reason}
 	}
-	return trouble{errno: s.errno, reason: s.other}
+	return HostError{Errno: s.errno, Reason: s.other}
 }
 
-func byNumber(s step, number syscall.Errno) trouble {
+func byNumber(s step, number syscall.Errno) HostError {
 	if s == unixDialing {
 		return byUnixNumber(number)
 	}
 	switch number {
 	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EAFNOSUPPORT, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
 		syscall.ENOMEM, syscall.EACCES, syscall.EPERM:
-		return trouble{errno: abi.EADDRNOTAVAIL, reason: probe.ReasonTCPSource}
+		return HostError{Errno: abi.EADDRNOTAVAIL, Reason: probe.ReasonTCPSource}
 	case syscall.ECONNREFUSED:
-		return trouble{errno: abi.ECONNREFUSED, reason: probe.ReasonTCPRefused}
+		return HostError{Errno: abi.ECONNREFUSED, Reason: probe.ReasonTCPRefused}
 	case syscall.EPIPE:
-		return trouble{errno: abi.EPIPE, reason: probe.ReasonTCPReset}
+		return HostError{Errno: abi.EPIPE, Reason: probe.ReasonTCPReset}
 	case syscall.ECONNRESET, syscall.ECONNABORTED:
-		return trouble{errno: abi.ECONNRESET, reason: probe.ReasonTCPReset}
+		return HostError{Errno: abi.ECONNRESET, Reason: probe.ReasonTCPReset}
 	case syscall.EHOSTUNREACH, syscall.EHOSTDOWN:
-		return trouble{errno: abi.EHOSTUNREACH, reason: probe.ReasonTCPUnreachable}
+		return HostError{Errno: abi.EHOSTUNREACH, Reason: probe.ReasonTCPUnreachable}
 	case syscall.ENETUNREACH, syscall.ENETDOWN:
-		return trouble{errno: abi.ENETUNREACH, reason: probe.ReasonTCPUnreachable}
+		return HostError{Errno: abi.ENETUNREACH, Reason: probe.ReasonTCPUnreachable}
 	}
-	return trouble{}
+	return HostError{}
 }
 
-func byUnixNumber(number syscall.Errno) trouble {
+func byUnixNumber(number syscall.Errno) HostError {
 	switch number {
 	case syscall.ENOENT:
-		return trouble{errno: abi.ENOENT, reason: probe.ReasonUnixMissing}
+		return HostError{Errno: abi.ENOENT, Reason: probe.ReasonUnixMissing}
 	case syscall.ECONNREFUSED, syscall.EAGAIN: // EAGAIN: the backlog is full
-		return trouble{errno: abi.ECONNREFUSED, reason: probe.ReasonUnixRefused}
+		return HostError{Errno: abi.ECONNREFUSED, Reason: probe.ReasonUnixRefused}
 	case syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM:
-		return trouble{errno: abi.EADDRNOTAVAIL, reason: probe.ReasonTCPSource}
+		return HostError{Errno: abi.EADDRNOTAVAIL, Reason: probe.ReasonTCPSource}
 	}
-	return trouble{}
+	return HostError{}
 }
 
 func certificateReason(err error) probe.Reason {

@@ -1,4 +1,4 @@
-package wasmhost
+package sandbox
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// memory is the linear memory of one instance. It grows up to a limit and remembers
-// that it was asked for more.
+// memory is the linear memory of one instance. It grows up to a limit and records whether
+// it was refused more.
 type memory struct {
-	limit  uint64
-	bytes  []byte
-	denied bool
+	limit   uint64
+	bytes   []byte
+	refused bool
 }
 
 // with returns a context for the start of an instance that has this memory.
@@ -25,10 +25,10 @@ func (m *memory) Allocate(size, _ uint64) experimental.LinearMemory {
 	return m
 }
 
-// Reallocate returns the memory with another size, or nil when that is too much.
+// Reallocate returns the memory with another size, or nil when that is above the limit.
 func (m *memory) Reallocate(size uint64) []byte {
 	if size > m.limit {
-		m.denied = true
+		m.refused = true
 		return nil
 	}
 	if size > uint64(cap(m.bytes)) {
@@ -40,5 +40,5 @@ func (m *memory) Reallocate(size uint64) []byte {
 	return m.bytes[:size:size]
 }
 
-// Free gives the memory up.
+// Free releases the memory.
 func (m *memory) Free() { m.bytes = nil }

@@ -1,4 +1,4 @@
-package wasmhost
+package sandbox
 
 import (
 	"crypto/tls"
@@ -25,7 +25,7 @@ type socket struct {
 	mu   sync.Mutex
 	buf  []byte // room for what is read before the guest asks for it
 	data []byte // the part of buf that the guest has not read yet
-	err  error  // why nothing more will come: io.EOF or trouble; data comes first
+	err  error  // why nothing more will come: io.EOF or HostError; data comes first
 	pump chan struct{}
 }
 
@@ -144,7 +144,7 @@ const farewell = 10 * time.Millisecond
 func past() time.Time { return time.Unix(1, 0) }
 
 // outcome turns the result of a read into what a guest gets.
-func outcome(n int, err error) (int, *trouble) {
+func outcome(n int, err error) (int, *HostError) {
 	switch {
 	case n > 0 || err == nil || err == io.EOF:
 		return n, nil

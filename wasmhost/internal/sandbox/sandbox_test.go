@@ -1,9 +1,10 @@
-package wasmhost
+package sandbox
 
 import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tetratelabs/wazero/sys"
 
@@ -21,52 +23,44 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
-// smallest is a module of one page that returns 1.
-func smallest(tb testing.TB) []byte {
+// smallest is a module of one page whose sonde_run returns 1.
+const smallest = "\x00asm\x01\x00\x00\x00" +
+	"\x01\x05\x01\x60\x00\x01\x7f" + // type: () -> i32
+	"\x03\x02\x01\x00" + // function: of that type
+	"\x05\x03\x01\x00\x01" + // memory: 1 page
+	"\x07\x25\x03\x06memory\x02\x00\x0csonde_abi_v1\x00\x00\x09sonde_run\x00\x00" + // exports
+	"\x0a\x06\x01\x04\x00\x41\x01\x0b" // code: i32.const 1
+
+// newInstance returns an instance of the smallest module, whose host functions tests call.
+func newInstance(tb testing.TB) *Instance {
 	tb.Helper()
-	const body = "\x00asm\x01\x00\x00\x00" +
-		"\x01\x05\x01\x60\x00\x01\x7f" + // type: () -> i32
-		"\x03\x02\x01\x00" + // function: of that type
-		"\x05\x03\x01\x00\x01" + // memory: 1 page
-		"\x07\x25\x03\x06memory\x02\x00\x0csonde_abi_v1\x00\x00\x09sonde_run\x00\x00" + // exports
-		"\x0a\x06\x01\x04\x00\x41\x01\x0b" // code: i32.const 1
-	wasm, err := abi.WriteManifest([]byte(body), abi.Manifest{Name: "smallest", ABI: 1})
+	sandbox := New(Config{
+		Limits: Limits{Memory: module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
+		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err := sandbox.Compile([]byte(smallest), nil); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { sandbox.Close() })
+	i, err := sandbox.Start(context.Background())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return wasm
+	return i
 }
 
-// patient is a plugin whose host functions are called by tests, with an instance.
-func patient(tb testing.TB) (*Plugin, *instance) {
-	tb.Helper()
-	p, err := Load(Config{Module: smallest(tb), AllowUnpinned: true, Limits: Limits{Memory: module.PageSize}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { p.Close(context.Background()) })
-	if err := p.Wait(context.Background()); err != nil {
-		tb.Fatal(err)
-	}
-	i, err := p.start(context.Background())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return p, i
-}
-
-// lastCall returns a call that is over and was stopped, so that nothing waits, with a
-// connection over which something has come.
-func lastCall(p *Plugin, i *instance) *call {
+// endedCall returns a call that is over and was stopped, so that nothing waits, with a
+// connection on which bytes have arrived.
+func endedCall(i *Instance) *call {
 	closed := make(chan struct{})
 	close(closed)
 	ctx, cancel := context.WithDeadline(context.Background(), past())
 	cancel()
 	i.nextFD = abi.FirstFD
 	c := &call{
-		ctx: ctx, plugin: p, instance: i, memory: i.module.Memory(), canDial: true, over: closed, hard: closed,
-		target:  probe.Target{Name: "web", Address: "127.0.0.1", Ports: map[string]uint16{"http": 80}},
-		handler: &Handler{plugin: p, settings: settings.Settings{JSON: "{}"}, checked: &configured{done: closed}},
+		ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory(), over: closed, hard: closed,
+		target:   probe.Target{Name: "web", Address: "127.0.0.1", Ports: map[string]uint16{"http": 80}},
+		settings: &settings.Settings{JSON: "{}"}, state: i.sandbox.NewState(),
 	}
 	ours, theirs := net.Pipe()
 	theirs.Close()
@@ -77,12 +71,12 @@ func lastCall(p *Plugin, i *instance) *call {
 // FuzzHostFunctions calls one function with any arguments, and any bytes in the memory
 // that they may point to.
 func FuzzHostFunctions(f *testing.F) {
-	p, i := patient(f)
+	i := newInstance(f)
 	functions := make(map[string]func(*call, args))
-	for name, f := range native() {
+	for name, f := range nativeFunctions() {
 		functions[name] = func(c *call, a args) { f(c, a) }
 	}
-	for name, f := range wasi() {
+	for name, f := range wasiFunctions() {
 		functions[name] = func(c *call, a args) { f(c, a) }
 	}
 	names := slices.Sorted(maps.Keys(functions))
@@ -90,7 +84,7 @@ func FuzzHostFunctions(f *testing.F) {
 		f.Add(uint8(n), []byte("\x20\x00\x00\x00\x08\x00\x00\x00"), int32(1000), int32(0), int32(1), int32(64))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, memory []byte, a, b, c, d int32) {
-		call := lastCall(p, i)
+		call := endedCall(i)
 		defer call.finish()
 		call.memory.Write(0, memory[:min(len(memory), module.PageSize)])
 		stack := args{uint64(uint32(a)), uint64(uint32(b)), uint64(uint32(c)), uint64(uint32(d)), uint64(uint32(a)), uint64(uint32(b)), uint64(uint32(c)), uint64(uint32(d))}
@@ -104,15 +98,15 @@ func FuzzHostFunctions(f *testing.F) {
 	})
 }
 
-// FuzzPlace holds every address that is taken to be one that can be told without doubt.
-func FuzzPlace(f *testing.F) {
-	p, i := patient(f)
+// FuzzDest verifies that every accepted address is written in one way only.
+func FuzzDest(f *testing.F) {
+	i := newInstance(f)
 	for _, address := range []string{":http", "[::1]:80", "db.internal.:5432", "/run/x/../a.sock", "@name", "fe80::1%eth0:80", "127.1:80"} {
 		f.Add("tcp", address)
 		f.Add("unix", address)
 	}
 	f.Fuzz(func(t *testing.T, network, address string) {
-		c := lastCall(p, i)
+		c := endedCall(i)
 		defer c.finish()
 		to, errno := c.dest(network, address)
 		if errno != abi.OK {
@@ -123,14 +117,14 @@ func FuzzPlace(f *testing.F) {
 		case strings.ContainsAny(to.Host, "\x00\n /") && network != "unix", strings.ContainsAny(to.Host, "\x00\n "):
 			t.Errorf("%q of %q", to.Host, address)
 		case network == "unix" && strings.HasPrefix(to.Host, "/") && path.Clean(to.Host) != to.Host:
-			t.Errorf("the path %q is taken", to.Host)
+			t.Errorf("path %q is accepted", to.Host)
 		case network != "unix" && (to.Port == 0 || notIP != nil && !grant.IsHostName(to.Host)):
-			t.Errorf("%q is taken as %+v", address, to)
+			t.Errorf("%q is accepted as %+v", address, to)
 		}
 	})
 }
 
-// FuzzTLSOptions holds options to never leaving a peer unverified but by one word.
+// FuzzTLSOptions verifies that only verify=none leaves a peer unverified.
 func FuzzTLSOptions(f *testing.F) {
 	f.Add("server_name=a\nalpn=h2\nverify=none\n", "db")
 	f.Add("ca_pem=-----BEGIN CERTIFICATE-----\\n", "")
@@ -159,7 +153,7 @@ func lastOption(options, name string) (value string) {
 	return value
 }
 
-func TestAHugeKeyIsRefused(t *testing.T) {
+func TestATLSKeyIsBounded(t *testing.T) {
 	_, err := tlsConfig("key_pem="+strings.Repeat("x", maxKeyPEM+1), grant.Dest{Host: "db"})
 	if err == nil || !strings.Contains(err.Error(), "key_pem is 8193 bytes long") {
 		t.Errorf("got %v", err)
@@ -180,14 +174,14 @@ func TestMemoryGrowsWithinItsLimit(t *testing.T) {
 	if cap(m.bytes) > limit {
 		t.Errorf("it has %d bytes, at most %d are allowed", cap(m.bytes), limit)
 	}
-	if m.Reallocate(limit+1) != nil || !m.denied {
+	if m.Reallocate(limit+1) != nil || !m.refused {
 		t.Error("it grew beyond its limit")
 	}
 }
 
 func TestAVectorIsWrittenInBoundedPieces(t *testing.T) {
-	p, i := patient(t)
-	c := lastCall(p, i)
+	i := newInstance(t)
+	c := endedCall(i)
 	defer c.finish()
 	for n := range uint32(100) { // each is the whole memory
 		c.memory.WriteUint32Le(8*n, 0)

@@ -1,4 +1,4 @@
-package wasmhost
+package sandbox
 
 import (
 	"crypto/tls"

@@ -1,0 +1,255 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
+)
+
+// call is one call of a guest: its input, its usage, and its output. Its methods run on
+// the goroutine that calls the guest, except interrupt.
+type call struct {
+	ctx       context.Context
+	sandbox   *Sandbox
+	instance  *Instance
+	memory    api.Memory
+	settings  *settings.Settings // nil while an instance starts
+	state     *State             // nil except in an attempt
+	target    probe.Target       // empty except in an attempt
+	wakeProbe func()             // asks for the probe's next attempt; may be nil
+
+	// Usage, for the limits.
+	hostCalls, dials  int
+	bytesIn, bytesOut int64
+	logged            int
+
+	// The plugin's output.
+	detail, reason, field string
+	newState              string
+	stateSet              bool
+
+	last     HostError // of the host call that failed last
+	failures int       // host calls that failed
+	refused  string    // a destination that is not granted
+	limit    string    // the limit that was reached
+	timings  probe.Timings
+	sent     time.Time     // of the last write, until it is answered
+	over     chan struct{} // closed when the deadline has passed or the attempt was cancelled
+	hard     chan struct{} // closed when the call is stopped
+	wake     chan struct{} // signalled by sockets' readers; made when there is one
+
+	mu       sync.Mutex // guards what follows, and the deadlines of sockets
+	sockets  map[int32]*socket
+	stopping *time.Timer // closes hard
+}
+
+// callKey is the context key under which host functions find their call.
+type callKey struct{}
+
+// callContext is the context of a guest's call. It is done when the guest is stopped, and
+// finds the call without walking a chain of contexts.
+type callContext struct{ call *call }
+
+// Deadline returns none: the attempt's deadline is not when the guest is stopped.
+func (c callContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done is closed when the guest is stopped.
+func (c callContext) Done() <-chan struct{} { return c.call.hard }
+
+// Err returns context.Canceled once the guest is stopped.
+func (c callContext) Err() error {
+	if isClosed(c.call.hard) {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Value returns the call for callKey.
+func (c callContext) Value(key any) any {
+	if _, ok := key.(callKey); ok {
+		return c.call
+	}
+	return c.call.ctx.Value(key)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// run calls a function of the guest, closes the connections it leaves open, and reports
+// how the call ended.
+func (c *call) run(f api.Function) Report {
+	stack := c.instance.stack[:]
+	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
+	c.finish()
+	return c.report(api.DecodeI32(stack[0]), err)
+}
+
+// guard calls do, which runs the guest. When c.ctx is done, waits of the guest end;
+// abi.Grace later the guest is stopped. It is called once per call.
+func (c *call) guard(do func(context.Context) error) error {
+	c.over, c.hard = make(chan struct{}), make(chan struct{})
+	release := context.AfterFunc(c.ctx, c.interrupt)
+	defer func() {
+		if !release() {
+			c.cancelStop()
+		}
+	}()
+	err := do(callContext{c})
+	if err == nil && isClosed(c.hard) {
+		err = errStopped // the runtime is closing the instance
+	}
+	return err
+}
+
+// cancelStop cancels the stop that interrupt has scheduled.
+func (c *call) cancelStop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping != nil {
+		c.stopping.Stop()
+	}
+}
+
+// interrupt ends each wait of the call, and schedules the stop of the call itself.
+func (c *call) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.over)
+	c.stopping = time.AfterFunc(abi.Grace, func() { close(c.hard) })
+	for _, s := range c.sockets {
+		_ = s.conn.SetDeadline(past()) // an error means that it is closed
+	}
+}
+
+// isOver reports whether the deadline has passed, or the attempt was cancelled.
+func (c *call) isOver() bool { return isClosed(c.over) }
+
+// remaining returns the time to the deadline, at least 0.
+func (c *call) remaining() time.Duration {
+	end, ok := c.ctx.Deadline()
+	if !ok {
+		return forever
+	}
+	return max(time.Until(end), 0)
+}
+
+// forever is longer than any attempt.
+const forever time.Duration = 1 << 62
+
+// overError is the error of a host call that is made when the call is over.
+func (c *call) overError() HostError {
+	if errors.Is(c.ctx.Err(), context.Canceled) {
+		return HostError{abi.ECONNABORTED, probe.ReasonStopped, "the attempt was cancelled"}
+	}
+	return HostError{abi.ETIMEDOUT, probe.ReasonTCPTimeout, "the deadline has passed"}
+}
+
+// fail records an error for InputError and returns its number.
+func (c *call) fail(e HostError) abi.Errno {
+	c.last = e
+	c.failures++
+	return e.Errno
+}
+
+// failf is fail for an error of the plugin's own making.
+func (c *call) failf(errno abi.Errno, format string, a ...any) abi.Errno {
+	return c.fail(HostError{Errno: errno, Detail: fmt.Sprintf(format, a...)})
+}
+
+// Panics that end a guest which goes on after a limit was reached, or after it was stopped.
+var (
+	errLimit   = errors.New("limit reached")
+	errStopped = errors.New("stopped")
+)
+
+// reachLimit records that a limit was reached.
+func (c *call) reachLimit(limit string, errno abi.Errno) abi.Errno {
+	c.limit = limit
+	return c.failf(errno, "limit %s was reached", limit)
+}
+
+// count counts a host call, and stops the guest after the last one that is allowed.
+func (c *call) count() {
+	c.stopIfDue()
+	if c.hostCalls++; c.hostCalls > c.sandbox.config.Limits.HostCalls {
+		c.reachLimit("host_calls", abi.ENOSPC)
+		panic(errLimit)
+	}
+}
+
+// stopIfDue ends a guest that was stopped.
+func (c *call) stopIfDue() {
+	if isClosed(c.hard) {
+		panic(errStopped)
+	}
+}
+
+// bytes returns the guest's memory at an address.
+func (c *call) bytes(address, length uint32) ([]byte, bool) { return c.memory.Read(address, length) }
+
+// add gives a connection a new descriptor.
+func (c *call) add(s *socket) int {
+	fd := c.instance.nextFD
+	c.instance.nextFD++
+	c.addAs(fd, s)
+	return int(fd)
+}
+
+// addAs gives a connection a descriptor that it had before.
+func (c *call) addAs(fd int32, s *socket) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sockets == nil {
+		c.sockets = make(map[int32]*socket)
+	}
+	c.sockets[fd] = s
+	if c.isOver() {
+		_ = s.conn.SetDeadline(past()) // an error means that it is closed
+	}
+}
+
+// remove takes a connection from the guest.
+func (c *call) remove(fd int32) (*socket, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.sockets[fd]
+	delete(c.sockets, fd)
+	return s, ok
+}
+
+// finish closes the connections that the guest has left open.
+func (c *call) finish() {
+	c.mu.Lock()
+	open := c.sockets
+	c.sockets = nil
+	c.mu.Unlock()
+	for _, s := range open {
+		s.close()
+	}
+}
+
+// setDeadline calls set, which sets a deadline of a connection, unless the call is over:
+// then interrupt has set them all. An error of set means that the connection is closed.
+func (c *call) setDeadline(set func() error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isOver() {
+		_ = set()
+	}
+}

@@ -1,0 +1,115 @@
+package sandbox
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// HostCall is documented at wasmhost.HostCall, which it converts into.
+type HostCall struct {
+	Target   string
+	Function string
+	Args     []uint64
+	Result   int64
+	Detail   string
+	Took     time.Duration
+}
+
+// args are the arguments of a host function. Of an i32 only half of the bits are defined.
+type args []uint64
+
+func (a args) u32(i int) uint32 { return api.DecodeU32(a[i]) }
+func (a args) i32(i int) int32  { return api.DecodeI32(a[i]) }
+
+// hostFunction is a host function that returns its result encoded.
+type hostFunction func(*call, args) uint64
+
+// link gives a runtime the modules that a plugin may import.
+func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
+	native := make(map[string]hostFunction)
+	for name, f := range nativeFunctions() {
+		native[name] = func(c *call, a args) uint64 { return uint64(f(c, a)) }
+	}
+	if err := s.linkModule(ctx, r, abi.HostModule, abi.Functions(), native); err != nil {
+		return err
+	}
+	wasi := make(map[string]hostFunction)
+	for name, f := range wasiFunctions() {
+		wasi[name] = func(c *call, a args) uint64 { return uint64(f(c, a)) }
+	}
+	for _, f := range abi.WASIRefused() {
+		wasi[f.Name] = func(*call, args) uint64 { return uint64(abi.ENOSYS) }
+	}
+	return s.linkModule(ctx, r, abi.WASIModule, slices.Concat(abi.WASI(), abi.WASIRefused()), wasi)
+}
+
+func (s *Sandbox) linkModule(ctx context.Context, r wazero.Runtime, module string, types []abi.Function, functions map[string]hostFunction) error {
+	b := r.NewHostModuleBuilder(module)
+	for _, t := range types {
+		f := s.wrap(module+"."+t.Name, t, functions[t.Name])
+		b.NewFunctionBuilder().WithGoModuleFunction(f, valueTypes(t.Params), valueTypes(t.Results)).Export(t.Name)
+	}
+	_, err := b.Instantiate(ctx)
+	return err
+}
+
+// wrap returns a function that the runtime can call. It counts calls and, if Config.Trace
+// is set, reports them.
+func (s *Sandbox) wrap(name string, t abi.Function, f hostFunction) api.GoModuleFunction {
+	hasResult := t.Results != ""
+	plain := func(ctx context.Context, guest api.Module, stack []uint64) {
+		c := callOf(ctx)
+		if c.memory == nil { // called by the module's start function
+			c.memory = guest.Memory()
+		}
+		c.count()
+		if result := f(c, stack); hasResult {
+			stack[0] = result
+		}
+	}
+	if s.config.Trace == nil {
+		return api.GoModuleFunc(plain)
+	}
+	return api.GoModuleFunc(func(ctx context.Context, guest api.Module, stack []uint64) {
+		c, start := callOf(ctx), time.Now()
+		traced := HostCall{Target: c.target.Name, Function: name, Args: append([]uint64{}, stack[:len(t.Params)]...)}
+		failures := c.failures
+		plain(ctx, guest, stack)
+		traced.Took = time.Since(start)
+		if hasResult {
+			traced.Result = decodeResult(t.Results, stack[0])
+		}
+		if c.failures > failures {
+			traced.Detail = c.last.Detail
+		}
+		s.config.Trace(traced)
+	})
+}
+
+func decodeResult(kind string, v uint64) int64 {
+	if kind == "i" {
+		return int64(api.DecodeI32(v))
+	}
+	return int64(v)
+}
+
+func valueTypes(letters string) []api.ValueType {
+	var types []api.ValueType
+	for _, l := range letters {
+		switch l {
+		case 'i':
+			types = append(types, api.ValueTypeI32)
+		case 'l':
+			types = append(types, api.ValueTypeI64)
+		case 'd':
+			types = append(types, api.ValueTypeF64)
+		}
+	}
+	return types
+}

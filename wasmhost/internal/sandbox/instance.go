@@ -1,0 +1,178 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
+)
+
+// Instance is one running copy of a module, with a memory of its own. One call at a time
+// uses it.
+type Instance struct {
+	sandbox   *Sandbox
+	module    api.Module
+	memory    *memory
+	run       api.Function
+	configure api.Function // nil: the module does not export it
+	nextFD    int32
+	stack     [1]uint64
+}
+
+// Start makes an instance. It returns when the module has initialised itself, or soon
+// after ctx is done or Limits.Start has passed.
+func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Start)
+	defer cancel()
+	i := &Instance{sandbox: s, memory: &memory{limit: uint64(s.config.Limits.Memory)}, nextFD: abi.FirstFD}
+	if err := i.instantiate(ctx); err != nil {
+		i.Close()
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	if err := i.initialize(ctx); err != nil {
+		i.Close()
+		return nil, fmt.Errorf("%s: %w", abi.ExportInitialize, err)
+	}
+	return i, nil
+}
+
+// instantiate makes the instance's memory and runs the module's start function.
+func (i *Instance) instantiate(ctx context.Context) error {
+	c := &call{ctx: ctx, sandbox: i.sandbox, instance: i}
+	defer c.finish()
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
+	return c.guard(func(ctx context.Context) error {
+		module, err := i.sandbox.runtime.InstantiateModule(i.memory.with(ctx), i.sandbox.compiled, config)
+		if err != nil {
+			return err
+		}
+		i.module = module
+		i.run, i.configure = module.ExportedFunction(abi.ExportRun), module.ExportedFunction(abi.ExportConfigure)
+		return nil
+	})
+}
+
+func (i *Instance) initialize(ctx context.Context) error {
+	f := i.module.ExportedFunction(abi.ExportInitialize)
+	if f == nil {
+		return nil
+	}
+	c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory()}
+	return c.run(f).Err
+}
+
+// Attempt is the input of one attempt.
+type Attempt struct {
+	Target   probe.Target
+	Settings *settings.Settings
+	State    *State
+	Wake     func() // asks for the probe's next attempt; nil if that is not possible
+}
+
+// Run makes an attempt. It returns at most abi.Grace after ctx is done, except as package
+// wasmhost documents. A call that does not return closes the connections that State holds.
+func (i *Instance) Run(ctx context.Context, a Attempt) Report {
+	a.State.bind(a.Target)
+	c := &call{
+		ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory(),
+		settings: a.Settings, target: a.Target, state: a.State, wakeProbe: a.Wake,
+	}
+	r := c.run(i.run)
+	if r.Ending != Returned {
+		a.State.closeConns()
+	} else if c.stateSet {
+		a.State.setText(c.newState)
+	}
+	return r
+}
+
+// Configure asks the module whether it accepts settings: it does if Report.Value is 0.
+// The module must export sonde_configure.
+func (i *Instance) Configure(ctx context.Context, s *settings.Settings) Report {
+	c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory(), settings: s}
+	return c.run(i.configure)
+}
+
+// Close frees the instance. It must not be running.
+func (i *Instance) Close() {
+	if i.module != nil {
+		_ = i.module.Close(context.Background()) // frees memory only, which cannot fail
+	}
+}
+
+// maxFD is where an instance is retired, because it never uses a descriptor twice.
+const maxFD = 1 << 30
+
+// Spent reports whether the instance should not be used again.
+func (i *Instance) Spent() bool { return i.nextFD > maxFD }
+
+// Ending is how a call ended.
+type Ending int
+
+// The endings.
+const (
+	Returned      Ending = iota
+	Stopped              // by the host, abi.Grace after the deadline
+	LimitReached         // and the plugin went on
+	OutOfMemory          // the plugin trapped after it was refused more memory
+	StackOverflow        // the plugin's calls nested too deep
+	Exited               // the plugin ended its instance
+	Trapped              // any other trap
+)
+
+// Report is what is known of a call that has ended.
+type Report struct {
+	Ending Ending
+	Value  int32 // what the function returned
+	Err    error // why the call did not return; nil when it did
+
+	Detail string // what the plugin reported
+	Reason string // likewise
+	Field  string // likewise
+
+	Late    bool          // the deadline had passed, or nearly
+	Refused string        // a destination that is not granted; empty if there was none
+	Limit   string        // the name of the limit that was reached, if one was
+	Last    HostError     // of the host call that failed last
+	Timings probe.Timings // of the attempt
+}
+
+// almostLate is how long before the deadline a plugin may report that it has passed: it
+// has clocks of its own.
+const almostLate = 10 * time.Millisecond
+
+func (c *call) report(value int32, err error) Report {
+	return Report{
+		Ending: c.ending(err), Value: value, Err: err,
+		Detail: c.detail, Reason: c.reason, Field: c.field,
+		Late: c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
+	}
+}
+
+func (c *call) ending(err error) Ending {
+	var exit *sys.ExitError
+	switch {
+	case err == nil:
+		return Returned
+	case isClosed(c.hard):
+		return Stopped
+	case errors.Is(err, errLimit):
+		return LimitReached
+	case c.instance.memory.refused:
+		return OutOfMemory
+	case strings.Contains(err.Error(), "stack overflow"): // wazero does not export this error
+		return StackOverflow
+	case errors.As(err, &exit):
+		return Exited
+	}
+	return Trapped
+}

@@ -1,0 +1,115 @@
+package sandbox
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+)
+
+// logLimiter bounds what all attempts of a plugin log together.
+type logLimiter struct {
+	mu            sync.Mutex
+	windowStart   time.Time
+	bytes         int  // in the window
+	loggedRefusal bool // a refused dial was logged
+}
+
+const (
+	maxLogPerWindow = 256 << 10 // bytes
+	logWindow       = time.Minute
+)
+
+// allow reports whether n more bytes may be logged.
+func (l *logLimiter) allow(n int, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.windowStart) >= logWindow {
+		l.windowStart, l.bytes = now, 0
+	}
+	l.bytes += n
+	return l.bytes <= maxLogPerWindow
+}
+
+// allowRefusal reports whether a refused dial may be logged: the first one.
+func (l *logLimiter) allowRefusal() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := !l.loggedRefusal
+	l.loggedRefusal = true
+	return first
+}
+
+// slogLevel returns a level of package abi as one of package slog.
+func slogLevel(level uint32) slog.Level {
+	switch level {
+	case abi.LogDebug:
+		return slog.LevelDebug
+	case abi.LogInfo:
+		return slog.LevelInfo
+	case abi.LogWarn:
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
+
+// logLevel returns the lowest level that is logged.
+func logLevel(c *call, _ args) int64 {
+	for level := uint32(abi.LogDebug); level < abi.LogError; level++ {
+		if c.sandbox.config.Logger.Enabled(context.Background(), slogLevel(level)) {
+			return int64(level)
+		}
+	}
+	return abi.LogError
+}
+
+func logRecord(c *call, a args) int64 {
+	level := a.u32(0)
+	if level < abi.LogDebug || level > abi.LogError {
+		return i32(0, abi.EINVAL)
+	}
+	b, ok := c.bytes(a.u32(1), a.u32(2))
+	if !ok {
+		return i32(0, abi.EFAULT)
+	}
+	c.logText(slogLevel(level), b)
+	return 0
+}
+
+// logText writes one record within the limits, and counts it as dropped otherwise.
+func (c *call) logText(level slog.Level, text []byte) {
+	ctx, config := context.Background(), &c.sandbox.config
+	if !config.Logger.Enabled(ctx, level) {
+		return
+	}
+	text = text[:min(len(text), abi.MaxLog)]
+	c.logged += len(text)
+	if c.logged > config.Limits.Log || !c.sandbox.log.allow(len(text), time.Now()) {
+		c.sandbox.dropped.Add(1)
+		return
+	}
+	config.Logger.Log(ctx, level, "plugin log", "target", c.target.Name, "text", probe.CleanText(string(text), abi.MaxLog))
+}
+
+// logOutput logs what the plugin writes to standard output or standard error: a runtime
+// that panics explains it there.
+func (c *call) logOutput(text []byte) {
+	if strings.TrimSpace(string(text[:min(len(text), abi.MaxLog)])) != "" {
+		c.logText(slog.LevelInfo, text)
+	}
+}
+
+// refuse records that a destination is not granted, and logs the first one.
+func (c *call) refuse(d grant.Dest) abi.Errno {
+	c.refused = d.String()
+	c.sandbox.refused.Add(1)
+	if c.sandbox.log.allowRefusal() {
+		c.sandbox.config.Logger.Warn("plugin dial refused: not granted; further refusals are only counted", "target", c.target.Name, "destination", c.refused)
+	}
+	return c.failf(abi.ENOTCAPABLE, "%s is not granted", d)
+}

@@ -1,0 +1,79 @@
+package sandbox
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// Metric is documented at wasmhost.Metric, which it converts into.
+type Metric struct {
+	Name    string
+	Counter bool
+	Value   float64
+}
+
+func setMetric(c *call, a args) int64 {
+	name, errno := c.text(a, 1, abi.MaxMetricName)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	kind, v := a.u32(0), api.DecodeF64(a[3])
+	counter := kind == abi.MetricCounter
+	switch {
+	case kind != abi.MetricGauge && !counter:
+		return i32(0, abi.ENOTSUP)
+	case !isMetricName(name):
+		return i32(0, c.failf(abi.EINVAL, "metric name %q is invalid: use letters a-z, digits and underscores", name))
+	case counter && !(v >= 0 && v <= math.MaxFloat64):
+		return i32(0, c.failf(abi.EINVAL, "counter %s cannot be decreased", name))
+	}
+	return i32(0, c.sandbox.metrics.set(name, counter, v, c.sandbox.config.Limits.Metrics))
+}
+
+func isMetricName(s string) bool {
+	return s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}
+
+// metrics are what the instances of a plugin have set.
+type metrics struct {
+	mu    sync.Mutex
+	index map[string]int // by name, into list
+	list  []Metric
+}
+
+func (m *metrics) all() []Metric {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.list)
+}
+
+// set sets a gauge or adds to a counter. ENOSPC means that there are max names already.
+func (m *metrics) set(name string, counter bool, v float64, max int) abi.Errno {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i, ok := m.index[name]
+	switch {
+	case !ok && len(m.list) >= max:
+		return abi.ENOSPC
+	case !ok:
+		if m.index == nil {
+			m.index = make(map[string]int)
+		}
+		i = len(m.list)
+		m.index[name] = i
+		m.list = append(m.list, Metric{Name: name, Counter: counter})
+	case m.list[i].Counter != counter:
+		return abi.EINVAL
+	}
+	if counter {
+		v += m.list[i].Value
+	}
+	m.list[i].Value = v
+	return abi.OK
+}

@@ -1,0 +1,143 @@
+// Package sandbox runs the instances of one plugin and gives them what they are granted
+// of the outside world, within limits.
+//
+// It knows how a call ended, not what that means for a probe: package wasmhost makes
+// results of it.
+//
+// # Files
+//
+//	sandbox.go    Sandbox: a compiled plugin, and what its instances share
+//	instance.go   Instance: starting it, calling it; Report: how a call ended
+//	memory.go     the linear memory of an instance, up to its limit
+//	call.go       one call: its deadlines, its usage, its connections
+//	state.go      State: what a probe keeps from one attempt to the next
+//	host.go       how the runtime reaches host functions; tracing
+//	native.go     the functions of module sonde_v1
+//	wasi.go       the functions of module wasi_snapshot_preview1
+//	poll.go       WASI's poll_oneoff
+//	dial.go       dial and resolve
+//	tls.go        start_tls and conn_info
+//	socket.go     a connection as a plugin sees it
+//	stream.go     reads, writes and waits on sockets
+//	lookout.go    watches held connections and wakes their probes
+//	hosterror.go  what an error of the network means to a plugin
+//	log.go        the plugin's log, with its limits
+//	metric.go     the plugin's metrics
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+)
+
+// Config says what the instances of a plugin may do.
+type Config struct {
+	Limits Limits
+	Grants grant.Rules
+	Env    []string // "NAME=value"
+	Logger *slog.Logger
+	Trace  func(HostCall) // may be nil
+}
+
+// Limits are documented at wasmhost.Limits, which converts into them.
+type Limits struct {
+	Memory      int64
+	ModuleSize  int64
+	Instances   int
+	Held        int
+	Connections int
+	Dials       int
+	BytesIn     int64
+	BytesOut    int64
+	HostCalls   int
+	Log         int
+	Metrics     int
+	Start       time.Duration
+}
+
+// Sandbox is a plugin and what its instances share.
+type Sandbox struct {
+	config Config
+	epoch  time.Time // where the plugin's monotonic clock is 0
+
+	runtime  wazero.Runtime
+	compiled wazero.CompiledModule
+	cache    wazero.CompilationCache // nil: none
+
+	held    atomic.Int64 // connections
+	lookout lookout
+	log     logLimiter
+	metrics metrics
+	refused atomic.Uint64 // dials and lookups that are not granted
+	dropped atomic.Uint64 // log records above a limit
+}
+
+// New returns a sandbox. Compile must have returned without an error before instances are
+// started.
+func New(c Config) *Sandbox {
+	return &Sandbox{config: c, epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
+}
+
+// Compile compiles a module that has passed module.Check. It cannot be cancelled, and uses
+// one goroutine: with several, wazero would let a panic end the process, and probes need
+// the processors too. Compile takes over cache, which may be nil.
+func (s *Sandbox) Compile(wasm []byte, cache wazero.CompilationCache) error {
+	ctx := context.Background()
+	// WithCloseOnContextDone checks the context wherever a loop begins and closes the
+	// instance. Loops are some 10 times slower with it, and code without loops is not
+	// stopped.
+	config := wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2).WithCloseOnContextDone(true)
+	if cache != nil {
+		config = config.WithCompilationCache(cache)
+	}
+	r := wazero.NewRuntimeWithConfig(ctx, config)
+	err := s.link(ctx, r)
+	var compiled wazero.CompiledModule
+	if err == nil {
+		compiled, err = r.CompileModule(ctx, wasm)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("compile: %w", err), closeRuntime(ctx, r, cache))
+	}
+	s.runtime, s.compiled, s.cache = r, compiled, cache
+	return nil
+}
+
+func closeRuntime(ctx context.Context, r wazero.Runtime, cache wazero.CompilationCache) error {
+	err := r.Close(ctx)
+	if cache != nil {
+		err = errors.Join(err, cache.Close(ctx))
+	}
+	return err
+}
+
+// Close frees the compiled code. All instances must have been closed.
+func (s *Sandbox) Close() error {
+	s.lookout.close()
+	if s.runtime == nil {
+		return nil
+	}
+	return closeRuntime(context.Background(), s.runtime, s.cache)
+}
+
+// Stats are the counts of a sandbox since it was made.
+type Stats struct {
+	Refused uint64 // dials and lookups that are not granted
+	Dropped uint64 // log records above a limit
+	Held    int    // connections that are held now
+	Metrics []Metric
+}
+
+// Stats returns the counts of now.
+func (s *Sandbox) Stats() Stats {
+	return Stats{Refused: s.refused.Load(), Dropped: s.dropped.Load(), Held: int(s.held.Load()), Metrics: s.metrics.all()}
+}

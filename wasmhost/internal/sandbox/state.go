@@ -1,0 +1,145 @@
+package sandbox
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// State is what a plugin keeps from one attempt of a probe to the next: a text, and
+// connections that it holds. It is safe for use by many goroutines at once.
+type State struct {
+	sandbox *Sandbox
+
+	mu       sync.Mutex
+	target   string // name and address of the target that the state is about
+	text     string
+	conns    map[string]*socket // by key
+	lastWake time.Time
+	closed   bool
+}
+
+// NewState returns the state of a probe before its first attempt.
+func (s *Sandbox) NewState() *State { return &State{sandbox: s} }
+
+// Close closes the held connections. Attempts that are running go on, and no attempt
+// holds a connection any more.
+func (s *State) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.closeConns()
+}
+
+// minWakeGap is the minimum time between two wakes of one probe. Otherwise a server that
+// closes each connection, and a plugin that reconnects, would keep each other busy.
+const minWakeGap = time.Second
+
+// limitWakes returns a function that calls wake, unless it has called it within
+// minWakeGap. It returns nil for nil.
+func (s *State) limitWakes(wake func()) func() {
+	if wake == nil {
+		return nil
+	}
+	return func() {
+		now := time.Now()
+		s.mu.Lock()
+		tooSoon := now.Sub(s.lastWake) < minWakeGap
+		if !tooSoon {
+			s.lastWake = now
+		}
+		s.mu.Unlock()
+		if !tooSoon {
+			wake()
+		}
+	}
+}
+
+// bind clears the state when the target is another one than before, or has another
+// address.
+func (s *State) bind(t probe.Target) {
+	target := t.Name + "\x00" + t.Address
+	s.mu.Lock()
+	same := s.target == target
+	s.mu.Unlock()
+	if same {
+		return
+	}
+	s.closeConns()
+	s.mu.Lock()
+	s.target, s.text = target, ""
+	s.mu.Unlock()
+}
+
+func (s *State) getText() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
+}
+
+func (s *State) setText(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = text
+}
+
+// hold keeps a connection under a key. It closes the connection that was held under the
+// key before; it closes conn instead when the state is closed. EMFILE means that the
+// plugin holds too many.
+func (s *State) hold(key string, conn *socket) abi.Errno {
+	s.mu.Lock()
+	before := s.conns[key]
+	switch {
+	case s.closed:
+		s.mu.Unlock()
+		conn.close()
+		return abi.OK
+	case before == nil && !s.sandbox.countHeld():
+		s.mu.Unlock()
+		return abi.EMFILE
+	}
+	if s.conns == nil {
+		s.conns = make(map[string]*socket)
+	}
+	s.conns[key] = conn
+	s.mu.Unlock()
+	if before != nil {
+		before.close()
+	}
+	return abi.OK
+}
+
+// takeConn removes and returns a held connection.
+func (s *State) takeConn(key string) (*socket, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	conn, ok := s.conns[key]
+	if ok {
+		delete(s.conns, key)
+		s.sandbox.held.Add(-1)
+	}
+	return conn, ok
+}
+
+func (s *State) closeConns() {
+	s.mu.Lock()
+	all := s.conns
+	s.conns = nil
+	s.mu.Unlock()
+	for _, conn := range all {
+		conn.close()
+		s.sandbox.held.Add(-1)
+	}
+}
+
+// countHeld counts one more held connection, and returns false when that is above the
+// limit.
+func (s *Sandbox) countHeld() bool {
+	if s.held.Add(1) > int64(s.config.Limits.Held) {
+		s.held.Add(-1)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,101 @@
+package wasmhost
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
+)
+
+// resultOf returns what a call of sonde_run means for the probe. PluginFault reports that
+// the call did not return and the plugin is to blame.
+func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.Result, pluginFault bool) {
+	cancelled := errors.Is(ctx.Err(), context.Canceled)
+	switch {
+	case r.Ending == sandbox.Returned:
+		result = returnedResult(r, cancelled)
+	case r.Ending == sandbox.Stopped && cancelled:
+		result = probe.Broken(probe.ReasonStopped, "%v", errCancelled)
+	case r.Ending == sandbox.Stopped:
+		result, pluginFault = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace), true
+	default:
+		result, pluginFault = p.trapResult(r), true
+	}
+	result.Timings = r.Timings
+	return result, pluginFault
+}
+
+// returnedResult is the result of a call that returned.
+func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
+	if r.Value < int32(abi.Unknown) || r.Value > int32(abi.Failure) {
+		return probe.Broken(ReasonOutcome, "plugin returned %d, which is not an outcome", r.Value)
+	}
+	result := probe.Result{
+		Outcome: probe.Outcome(r.Value),
+		Reason:  probe.Reason(r.Reason),
+		Detail:  probe.CleanText(r.Detail, abi.MaxDetail),
+	}
+	if result.Outcome == probe.Success || result.Outcome == probe.Warning {
+		return result
+	}
+	switch {
+	case cancelled:
+		return probe.Broken(probe.ReasonStopped, "%v", errCancelled)
+	case r.Refused != "":
+		return probe.Broken(ReasonGrant, "%s is not granted%s", r.Refused, afterColon(result.Detail))
+	case r.Limit != "":
+		return probe.Broken(ReasonLimit, "limit %s was reached%s", r.Limit, afterColon(result.Detail))
+	}
+	result.Reason = cmp.Or(result.Reason, defaultReason(r, result.Outcome))
+	result.Detail = cmp.Or(result.Detail, r.Last.Detail)
+	return result
+}
+
+// defaultReason is the reason of a result without one from the plugin: that of the host
+// call that failed last.
+func defaultReason(r sandbox.Report, o probe.Outcome) probe.Reason {
+	switch {
+	case r.Last.Reason != "":
+		return r.Last.Reason
+	case o == probe.Unknown:
+		return ""
+	case r.Late:
+		return probe.ReasonTimeout
+	}
+	return ReasonFailure
+}
+
+// trapResult is the result of a call that ended without returning.
+func (p *Plugin) trapResult(r sandbox.Report) probe.Result {
+	reason, detail := ReasonTrap, firstLine(r.Err)
+	switch r.Ending {
+	case sandbox.LimitReached:
+		reason, detail = ReasonLimit, "limit "+r.Limit+" was reached"
+	case sandbox.OutOfMemory:
+		reason, detail = ReasonMemory, "plugin trapped at its memory limit: "+detail
+	case sandbox.StackOverflow:
+		reason, detail = ReasonStack, "stack overflow in the plugin"
+	case sandbox.Exited:
+		reason, detail = ReasonExit, "plugin exited: "+detail
+	}
+	result := probe.Broken(reason, "%s%s", detail, afterColon(probe.CleanText(r.Detail, abi.MaxDetail)))
+	result.Outcome = p.onTrap
+	return result
+}
+
+func afterColon(detail string) string {
+	if detail == "" {
+		return ""
+	}
+	return ": " + detail
+}
+
+// firstLine returns an error's text without the stack trace of the plugin.
+func firstLine(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return probe.CleanText(text, abi.MaxDetail)
+}

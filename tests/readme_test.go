@@ -1,0 +1,317 @@
+package tests
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// guides are the documents whose console blocks are run, line by line.
+var guides = []string{"../README.md", "../docs/plugins.md"}
+
+// notRun are beginnings of commands that need more than this repository.
+var notRun = []string{"kubectl ", "sonde run --pods /etc/", "export PATH="}
+
+// block is a fenced block of a document.
+type block struct {
+	lang   string
+	before string // the line of text before it
+	lines  []string
+}
+
+func TestTheGuidesCommandsWorkAsTheyStand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command and a plugin")
+	}
+	for _, guide := range guides {
+		t.Run(filepath.Base(guide), func(t *testing.T) {
+			r := newReader(t)
+			for _, b := range blocksOf(readText(t, guide)) {
+				switch b.lang {
+				case "hcl":
+					r.configuration(b)
+				case "console":
+					r.console(b)
+				}
+			}
+		})
+	}
+}
+
+func TestTheReadmeShowsTheExampleOfPackageEngine(t *testing.T) {
+	example := strings.Split(readText(t, "../engine/example_gateway_test.go"), "\n")
+	shown := false
+	for _, b := range blocksOf(readText(t, "../README.md")) {
+		if b.lang != "go" || !strings.HasPrefix(b.lines[0], "import") {
+			continue
+		}
+		shown = true
+		for _, line := range b.lines {
+			i := slices.Index(example, line)
+			if i < 0 {
+				t.Fatalf("README.md: engine/example_gateway_test.go lacks this line, or has it earlier: %s", line)
+			}
+			example = example[i+1:]
+		}
+	}
+	if !shown {
+		t.Error("README.md has no Go block that begins with its imports")
+	}
+}
+
+func TestTheMakeTargetsThatDocumentsNameExist(t *testing.T) {
+	makefile := readText(t, "../Makefile")
+	named := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
+	for _, path := range []string{"../README.md", "../CONTRIBUTING.md", "../docs/benchmarks.md", "../docs/kubelet.md"} {
+		for _, m := range named.FindAllStringSubmatch(readText(t, path), -1) {
+			if !strings.Contains(makefile, "\n"+m[1]+":") {
+				t.Errorf("%s: the Makefile has no target %s", path, m[1])
+			}
+		}
+	}
+}
+
+// blocksOf returns the fenced blocks of a document.
+func blocksOf(text string) []block {
+	var all []block
+	var open *block
+	before := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		fence, isFence := strings.CutPrefix(line, "```")
+		switch {
+		case isFence && open == nil:
+			open = &block{lang: fence, before: before}
+		case isFence:
+			all = append(all, *open)
+			open = nil
+		case open != nil:
+			open.lines = append(open.lines, line)
+		case line != "":
+			before = line
+		}
+	}
+	return all
+}
+
+// reader does what a document says, in a folder of its own. Ports that the document names
+// are replaced by free ones.
+type reader struct {
+	t     *testing.T
+	dir   string
+	env   []string
+	ports *strings.Replacer
+}
+
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	dir, bin := t.TempDir(), t.TempDir()
+	for name, pkg := range map[string]string{"sonde": "../cmd/engine", "demo": "../examples/demo"} {
+		if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, name), pkg).CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", name, err, out)
+		}
+	}
+	demo, listen := freePort(t), freePort(t)
+	startDemo(t, filepath.Join(bin, "demo"), demo)
+	deployment := filepath.Join(dir, "deploy", "web.yaml")
+	if err := os.MkdirAll(filepath.Dir(deployment), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(deployment, []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return &reader{
+		t: t, dir: dir,
+		env:   append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH")),
+		ports: strings.NewReplacer("9651", demo, "9660", listen, "7777", startPong(t)),
+	}
+}
+
+const manifest = `apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - {name: web, image: web, readinessProbe: {httpGet: {port: 80, host: 10.0.0.7}}}
+`
+
+// configuration saves a block under the name that the text before it gives, or checks it.
+// A plugin that has just been built has no known hash.
+func (r *reader) configuration(b block) {
+	r.t.Helper()
+	text := r.ports.Replace(strings.Join(b.lines, "\n") + "\n")
+	text = regexp.MustCompile(`sha256 = "[0-9a-f]*…"`).ReplaceAllString(text, "allow_unpinned = true")
+	name, isFile := "block.hcl", false
+	if m := regexp.MustCompile("[Ss]ave this as `([a-z.]+)`").FindStringSubmatch(b.before); m != nil {
+		name, isFile = m[1], true
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+	if !isFile {
+		r.run("sonde validate "+name, nil)
+	}
+}
+
+// console runs the commands of a block and compares what they print with the lines that
+// follow them.
+func (r *reader) console(b block) {
+	r.t.Helper()
+	for i, line := range b.lines {
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		if !isCommand {
+			continue
+		}
+		rest := b.lines[i+1:]
+		if end := slices.IndexFunc(rest, func(s string) bool { return strings.HasPrefix(s, "$ ") }); end >= 0 {
+			rest = rest[:end]
+		}
+		switch dir, isCD := strings.CutPrefix(command, "cd "); {
+		case isCD:
+			r.dir = filepath.Join(r.dir, dir)
+		case slices.ContainsFunc(notRun, func(s string) bool { return strings.HasPrefix(command, s) }):
+		case strings.HasPrefix(command, "sonde run "):
+			r.runUntilApplied(r.ports.Replace(command))
+		default:
+			r.run(r.ports.Replace(command), rest)
+		}
+	}
+}
+
+func (r *reader) command(line string) *exec.Cmd {
+	c := exec.Command("sh", "-c", "exec "+line)
+	if strings.Contains(line, "|") {
+		c = exec.Command("sh", "-c", line)
+	}
+	c.Dir, c.Env = r.dir, r.env
+	return c
+}
+
+// run runs a command. It must succeed, unless it is shown to print an error.
+func (r *reader) run(line string, shown []string) {
+	r.t.Helper()
+	var stdout, stderr bytes.Buffer
+	c := r.command(line)
+	c.Stdout, c.Stderr = &stdout, &stderr
+	err := c.Run()
+	fails := len(shown) > 0 && strings.HasPrefix(shown[0], "error:")
+	if (err != nil) != fails {
+		r.t.Fatalf("$ %s\n%s%s%v", line, &stdout, &stderr, err)
+	}
+	got := stdout.String()
+	if fails {
+		got = stderr.String()
+	}
+	if len(shown) > 0 && !matchesShown(r.ports.Replace(strings.Join(shown, "\n")), got) {
+		r.t.Errorf("$ %s\nprints\n%s\nbut shown is\n%s", line, got, strings.Join(shown, "\n"))
+	}
+}
+
+// runUntilApplied runs an engine until it has applied its configuration.
+func (r *reader) runUntilApplied(line string) {
+	r.t.Helper()
+	c := r.command(line)
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	var seen strings.Builder
+	lines := bufio.NewScanner(stderr)
+	applied := false
+	for !applied && lines.Scan() {
+		fmt.Fprintln(&seen, lines.Text())
+		applied = strings.Contains(lines.Text(), "configuration applied")
+	}
+	_ = c.Process.Signal(syscall.SIGTERM)
+	_, _ = io.Copy(&seen, stderr)
+	if err := c.Wait(); err != nil || !applied {
+		r.t.Fatalf("$ %s\n%s%v", line, &seen, err)
+	}
+}
+
+// variable are the parts of an output that differ from run to run.
+var variable = regexp.MustCompile(`[0-9][0-9.]*(ns|µs|ms|s| MiB)\b|\b[0-9a-f]{8}[0-9a-f]*…?`)
+
+// matchesShown reports whether an output is what a document shows. A line with an ellipsis
+// alone stands for any number of lines.
+func matchesShown(shown, got string) bool {
+	normal := func(s string) string { return strings.TrimSpace(variable.ReplaceAllString(s, "~")) }
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(normal(shown)), "\n…\n", "\n(?:.*\n)*")
+	return regexp.MustCompile("^" + pattern + "$").MatchString(normal(got))
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// startDemo runs the demo service, and returns when it has started.
+func startDemo(t *testing.T, program, port string) {
+	t.Helper()
+	c := exec.Command(program, "-listen", "127.0.0.1:"+port, "-slow-start", "0s")
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		if strings.Contains(lines.Text(), "started, serving") {
+			go func() { _, _ = io.Copy(io.Discard, stderr) }()
+			return
+		}
+	}
+	t.Fatal("the demo service did not start")
+}
+
+// startPong serves a line protocol that answers each connection with PONG.
+func startPong(t *testing.T) (port string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(conn).ReadString('\n')
+			_, _ = conn.Write([]byte("PONG\n"))
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-served
+	})
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	return port
+}

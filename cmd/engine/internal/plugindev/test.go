@@ -21,7 +21,7 @@ func testCommand() *cobra.Command {
 		Long: "Test makes attempts at a server that is well, which it gets to know as HOST:PORT, and at servers of its\n" +
 			"own that are not: they refuse, close, keep silent, talk nonsense or without end. It stands between\n" +
 			"the plugin and the good server to make its answers late, broken off or slow.\n\n" +
-			"A setting called port is set by the test. The exit code is 1 when the plugin has not kept a rule.",
+			"A setting called port is set by the test. The exit code is 1 when the plugin has broken a rule.",
 		Example: "  sonde plugin test redis.wasm 127.0.0.1:6379 --set password=secret",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -86,7 +86,7 @@ func tallyChecks(w io.Writer, checks []tck.Check) error {
 			skipped++
 		}
 	}
-	fmt.Fprintf(w, "\n%d kept, %d not kept, %d skipped\n", len(checks)-failed-skipped, failed, skipped)
+	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", len(checks)-failed-skipped, failed, skipped)
 	if failed > 0 {
 		return cli.ErrReported(cli.ExitFailed)
 	}

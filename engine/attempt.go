@@ -8,10 +8,32 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine/internal/schedule"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// maxTries is how often an attempt is tried that could not be made
+// attempt is an attempt in flight. It holds all that the attempt needs, so that the
+// slot can go on to another handler or instance without waiting for it.
+type attempt struct {
+	slot     *slot
+	probe    probe.Probe
+	instance string        // its ID
+	next     int64         // the probe's regular time after it
+	lane     schedule.Lane // that it has a place in
+
+	// The loop makes it, if stepper is not nil.
+	stepper nonblock.Stepper
+	exchange
+	canceled bool // guarded by scheduler.mu
+
+	// A worker makes it, otherwise.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wake   func() // nil unless the handler is a probe.WakingHandler
+}
+
+// maxTries is how many times an attempt is tried while its outcome is unknown
 // (maxProbeRetries in k8s.io/kubernetes/pkg/kubelet/prober).
 const maxTries = 3
 
@@ -28,18 +50,18 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 			defer c.Close()
 		}
 	}
-	res, _ := attempt(ctx, p, func() {})
+	res, _ := makeAttempt(ctx, p, func() {})
 	return res
 }
 
-// attempt tries p, and reports how many tries panicked.
-func attempt(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, panics int) {
+// makeAttempt tries p, and returns how many tries panicked.
+func makeAttempt(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, panics int) {
 	start := time.Now()
 	for n := uint8(1); n <= maxTries; n++ {
-		panicked := false
-		res, panicked = try(ctx, p, wake)
+		hasPanicked := false
+		res, hasPanicked = try(ctx, p, wake)
 		res.Tries = n
-		if panicked {
+		if hasPanicked {
 			panics++
 		}
 		if res.Outcome != probe.Unknown || ctx.Err() != nil {
@@ -51,14 +73,13 @@ func attempt(ctx context.Context, p probe.Probe, wake func()) (res probe.Result,
 	return res, panics
 }
 
-// try calls the handler once. A good answer that comes after the deadline is a
-// failure: the handler should have said so itself.
-func try(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, panicked bool) {
+// try calls the handler once.
+func try(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, hasPanicked bool) {
 	ctx, cancel := context.WithTimeout(ctx, p.Rule.Timeout)
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
-			res, panicked = probe.Broken(probe.ReasonPanic, "handler panicked: %v\n%s", r, debug.Stack()), true
+			res, hasPanicked = panicked(r, debug.Stack()), true
 		}
 	}()
 	if h, ok := p.Handler.(probe.WakingHandler); ok {
@@ -66,25 +87,21 @@ func try(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, pan
 	} else {
 		res = p.Handler.Probe(ctx, p.Target)
 	}
-	good := res.Outcome == probe.Success || res.Outcome == probe.Warning
-	if good && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return tooLate(p.Rule.Timeout, res.Detail), false
-	}
-	if res.Outcome > probe.Failure {
-		return probe.Broken(probe.ReasonPanic, "handler returned the outcome %s", fmt.Sprint(res.Outcome)), false
-	}
-	return res, false
+	return checked(res, p.Rule.Timeout, errors.Is(ctx.Err(), context.DeadlineExceeded)), false
 }
 
-func tooLate(timeout time.Duration, detail string) probe.Result {
-	return probe.Fail(probe.ReasonTimeout, "answered after the timeout of %v: %s", timeout, detail)
+// checked returns the result of a try. A success after the deadline is a failure: the
+// handler should have said so itself.
+func checked(res probe.Result, timeout time.Duration, late bool) probe.Result {
+	switch {
+	case late && passed(&res):
+		return probe.Fail(probe.ReasonTimeout, "answered after the timeout of %v: %s", timeout, res.Detail)
+	case res.Outcome > probe.Failure:
+		return probe.Broken(probe.ReasonPanic, "handler returned the outcome %s", fmt.Sprint(res.Outcome))
+	}
+	return res
 }
 
-// work makes attempts for as long as others wait for a worker.
-func (e *Engine) work(f *flight) {
-	for f != nil {
-		res, panics := attempt(f.ctx, f.probe, f.wake)
-		f.cancel()
-		f = e.land(f, &res, panics)
-	}
+func panicked(value any, stack []byte) probe.Result {
+	return probe.Broken(probe.ReasonPanic, "handler panicked: %v\n%s", value, stack)
 }

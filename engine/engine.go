@@ -1,51 +1,69 @@
-// Package engine probes targets on time and publishes what it decided.
+// Package engine probes targets on time and publishes verdicts.
 //
-// An Engine is given a desired set of probes (Apply) and told about the lives of
-// targets (Report). It calls handlers, folds what they found through package
-// verdict, and publishes verdicts to readers (Status, Target, Watch) and to
-// subscribers (Subscribe). It acts on nothing: who restarts an instance reads
-// what is published.
+// An Engine runs a desired set of probes (Apply) against the instances of targets
+// that drivers report (Report). It calls handlers, decides with package verdict,
+// and publishes to readers (Status, Target, Watch) and subscribers (Subscribe). It
+// takes no action itself: a driver that restarts instances reads what is
+// published.
 //
-// A probe that waits costs memory, never a goroutine, a ticker or a timer: one
-// heap says what is due. Attempts run on a bounded number of goroutines or, where
-// the handler is a nonblock.Stepper, on the one that starts them all.
+// A probe that waits costs memory, but no goroutine, ticker or timer: one heap holds
+// what is due. Attempts run on a limited number of goroutines or, where the handler
+// is a nonblock.Stepper, on the loop's own.
 //
-// The life of a probe runs through this package's files in this order: apply.go
-// and report.go (what should be probed, and whether it can be), loop.go and
-// schedule.go (what is due, and how much of it may begin), attempt.go or steps.go
-// (the handler's call), judge.go (what follows), read.go and subscribe.go (who is
-// told).
+// The files, in the order of a probe's life:
+//
+//	engine.go       Config, New and Run
+//	apply.go        Apply: compares the desired set with what exists
+//	spec.go         what probes share: rule, handler, target settings
+//	report.go       Report and Trigger: what drivers and users tell the engine
+//	registry.go     the targets and their probes, by name
+//	slot.go         one probe: its published status and its attempt in flight
+//	scheduler.go    starts due attempts, takes their results, publishes changes
+//	loop.go         the goroutine that starts what is due
+//	nonblocking.go  attempts that the loop makes without blocking
+//	worker.go       attempts that need a goroutine each
+//	attempt.go      one attempt, and Once
+//	read.go         Status, Target, Watch: what readers get
+//	subscribe.go    Subscribe: what subscribers get
+//	status.go       the types Status, TargetStatus and Changes
+//	stats.go        Stats and histograms
+//	log.go          the log lines
+//	unreported.go   the warning about targets without an instance
+//	clock.go        times as integers
+//
+// Package engine/internal/schedule has the policy: when attempts start, and how many.
 package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
-	"time"
 
-	"github.com/sonde-probe/sonde/engine/internal/timeline"
-	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config is how to make an Engine. The zero Config is usable.
+// Config configures an Engine. The zero Config is usable.
 type Config struct {
-	// Concurrency bounds the attempts under way at once that need a goroutine.
-	// Those of a nonblock.Stepper, which need a descriptor only, may be 16 times as
-	// many. What is due beyond it waits in order; the attempts of targets that let
-	// them time out leave a quarter of it to the others. Default 1024.
+	// Concurrency limits the attempts in flight that need a goroutine. Attempts of
+	// non-blocking handlers, which need a descriptor only, are limited to 16 times
+	// as many. Attempts beyond the limit queue in the order in which they are due.
+	// A quarter of the goroutines is reserved for probes whose latest attempt did
+	// not use up its timeout. Default 1024.
 	Concurrency int
 
-	// StartRate paces the first attempts of instances, per second, when very
-	// many start together. None waits longer than until its probe's first turn.
+	// StartRate limits the first attempts on new instances, per second, while very
+	// many start together. It delays a first attempt by at most one period.
 	// Default 2000.
 	StartRate int
 
-	// Compatibility is that of rules that choose none. Default probe.Mended.
+	// Compatibility applies to rules that do not set their own. Default
+	// probe.Mended.
 	Compatibility probe.Compatibility
 
-	// Logger gets one line for each verdict that an attempt has changed, at
-	// level Info, or Warn when it fails. Default: none.
+	// Logger gets a line for each verdict that an attempt has changed, at level
+	// Info, or Warn if the probe fails, and warnings about targets without an
+	// instance (see Report). Default: no log.
 	Logger *slog.Logger
 }
 
@@ -55,46 +73,22 @@ const (
 	DefaultStartRate   = 2000
 )
 
-// Engine runs probes. Make one with New, and call Run once. All its methods may
-// be called at any time, by many goroutines at once.
-//
-// Locks are taken in the order applying, mu, board, then a target's or a slot's.
+// Engine runs probes. Make one with New, and call Run once. All methods may be
+// called at any time and by several goroutines at once.
 type Engine struct {
-	conf  Config
-	clock clock
-	wake  chan struct{} // capacity 1: the heap's head has changed
+	conf      Config
+	registry  *registry
+	scheduler *scheduler
 
-	applying sync.Mutex // one Apply at a time; guards slot.spec against other writers
-	specs    specs      // guarded by applying
-	closers  closers    // guarded by applying
-
-	mu       sync.Mutex // guards the schedule: all below, and the slots' own schedule
-	slots    []*slot    // by heap key
-	free     []uint32   // keys of nil slots
-	heap     timeline.Timeline
-	crowd    crowd     // under way, and due while too many are
-	stopped  []*flight // of the loop, to be ended by it
-	spare    []*flight // of the loop, to be used again
-	pace     pace
-	asleep   int64         // the loop sleeps until then; 0 while it is awake
-	polling  *nonblock.Set // what it sleeps on; nil: on wake
-	began    int64         // when Run began; 0 before
-	run      context.Context
-	counters counters
-	subs     map[*Subscription]struct{}
-	news     []news // to be logged once mu is free
-
-	board board
+	// applyMu lets one Apply run at a time, and guards the fields below. Apply may
+	// take the other locks while it holds it: applyMu, scheduler.mu, registry.mu,
+	// slot.mu is the order.
+	applyMu sync.Mutex
+	specs   specs
+	closers closers
 }
 
-// board is what readers look things up in.
-type board struct {
-	sync.RWMutex
-	targets map[string]*target
-	probes  int // how many there are
-}
-
-// New returns an Engine that probes nothing yet.
+// New returns an Engine without probes.
 func New(c Config) *Engine {
 	if c.Concurrency <= 0 {
 		c.Concurrency = DefaultConcurrency
@@ -105,27 +99,20 @@ func New(c Config) *Engine {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Engine{
-		conf:     c,
-		clock:    newClock(),
-		wake:     make(chan struct{}, 1),
-		specs:    specs{},
-		closers:  closers{},
-		crowd:    crowd{concurrency: c.Concurrency},
-		pace:     pace{every: int64(time.Second) / int64(c.StartRate), burst: int64(paceBurst)},
-		counters: newCounters(),
-		subs:     map[*Subscription]struct{}{},
-		board:    board{targets: map[string]*target{}},
-	}
+	r := &registry{targets: map[string]*target{}}
+	return &Engine{conf: c, registry: r, scheduler: newScheduler(c, r), specs: specs{}, closers: closers{}}
 }
 
-// unlock frees mu and then logs what happened while it was held, since a logger
-// is foreign code.
-func (e *Engine) unlock() {
-	pending := e.news
-	e.news = nil
-	e.mu.Unlock()
-	for _, n := range pending {
-		n.log(e.conf.Logger)
+// Run makes the attempts until ctx is done. Then it cancels the attempts in flight,
+// drops their results, closes the handlers, and returns nil when every goroutine
+// that it started has ended. A second call returns an error at once.
+func (e *Engine) Run(ctx context.Context) error {
+	if !e.scheduler.begin(ctx) {
+		return errors.New("engine: Run was called before")
 	}
+	newLoop(e.scheduler).run(ctx)
+	e.applyMu.Lock()
+	defer e.applyMu.Unlock()
+	e.closers.closeAll()
+	return nil
 }

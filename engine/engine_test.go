@@ -86,18 +86,23 @@ func instance(id string) probe.Instance {
 // bubble runs f beside a running engine, in virtual time.
 func bubble(t *testing.T, c engine.Config, f func(t *testing.T, e *engine.Engine)) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
 		e := engine.New(c)
-		done := make(chan error)
-		go func() { done <- e.Run(ctx) }()
-		defer func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("Run: %v", err)
-			}
-		}()
-		f(t, e)
+		running(t, e, func() { f(t, e) })
 	})
+}
+
+// running runs f beside e, and then ends e.
+func running(t *testing.T, e *engine.Engine, f func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	f()
 }
 
 func pass(d time.Duration) {

@@ -2,109 +2,82 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"time"
+
+	"github.com/sonde-probe/sonde/engine/internal/schedule"
 )
 
-// Run probes until ctx is done. Then it cancels the attempts under way, drops
-// their answers, and returns nil when every goroutine that it started has ended.
-// A second call returns an error at once.
-func (e *Engine) Run(ctx context.Context) error {
-	if err := e.begin(ctx); err != nil {
-		return err
-	}
-	l := &loop{Engine: e, steps: steps{clock: &e.clock}}
-	l.run(ctx)
-	l.workers.Wait()
-	e.applying.Lock()
-	defer e.applying.Unlock()
-	e.closers.close()
-	return nil
-}
-
-func (e *Engine) begin(ctx context.Context) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.run != nil {
-		return errors.New("engine: Run was called before")
-	}
-	e.run, e.began = ctx, e.clock.now()
-	return nil
-}
-
-// loop is the goroutine that starts what is due. It makes the attempts of
-// nonblock.Steppers itself, and gives the others to goroutines of their own.
+// loop is Run's goroutine. It starts the attempts that are due: it makes those of
+// non-blocking handlers itself, and gives the others to workers.
 type loop struct {
-	*Engine
-	workers sync.WaitGroup
-	begun   []*flight // launched, to be started once mu is free
-	steps   steps
-	awake   int64 // since then
+	scheduler   *scheduler
+	workers     workers
+	nonBlocking nonBlocking
+	started     []*attempt // by the scheduler, to be made once its lock is free
+	awakeSince  int64
 }
 
 const (
-	// loopChunk is how many due probes are started before others may have the lock.
+	// loopChunk is how many due probes are started before other goroutines may have
+	// the lock.
 	loopChunk = 256
 
-	// ahead is how much earlier than due an attempt may begin, so that those
-	// which are due close together begin together: waking up costs as much as such
-	// an attempt. It is for attempts of nonblock.Steppers at their turns. Beside
-	// HAProxy's checks at 2,000 a second 5 ms came to 1.13 of their CPU, 10 ms to
-	// 1.05 and 20 ms to 0.95.
-	ahead = int64(20 * time.Millisecond)
-
-	// aheadShare is the part of a period, one in so many, that ahead is at most.
-	aheadShare = 50
-
-	// never is when the loop wakes by itself if nothing is due.
+	// never is when the loop wakes up if nothing is due.
 	never = 1<<63 - 1
 )
 
+func newLoop(sc *scheduler) *loop {
+	return &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{clock: &sc.clock}}
+}
+
+// run returns when ctx is done and the workers have ended.
 func (l *loop) run(ctx context.Context) {
+	defer l.workers.running.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	defer context.AfterFunc(ctx, l.stopPolling)()
+	defer context.AfterFunc(ctx, l.stopSleeping)()
 	for ctx.Err() == nil {
-		l.awake = l.clock.now()
-		due := l.turns(ctx)
-		if l.steps.waiting > 0 {
-			l.steps.await(due)
+		l.awakeSince = l.scheduler.clock.now()
+		due := l.poll(ctx)
+		if l.nonBlocking.waiting > 0 {
+			l.nonBlocking.wait(due)
 			continue
 		}
 		timer.Stop()
 		if due != never {
-			timer.Reset(l.clock.until(due))
+			timer.Reset(l.scheduler.clock.until(due))
 		}
 		select {
 		case <-ctx.Done():
-		case <-l.wake:
+		case <-l.scheduler.sleep.wake:
 		case <-timer.C:
 		}
 	}
-	l.stopPolling()
-	l.steps.close()
+	l.stopSleeping()
+	l.nonBlocking.close()
 }
 
-// stopPolling wakes the loop if it sleeps on its descriptors.
-func (l *loop) stopPolling() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.polling != nil {
-		l.polling.Wake()
-		l.polling = nil
+// stopSleeping wakes the loop if it waits for descriptors, and keeps others from
+// doing so.
+func (l *loop) stopSleeping() {
+	sc := l.scheduler
+	sc.mu.Lock()
+	defer sc.unlock()
+	if sc.sleep.set != nil {
+		sc.sleep.set.Wake()
+		sc.sleep.set = nil
 	}
 }
 
-// turns starts everything that is due and takes in what has ended, until there is
-// no more of either. It returns when the next probe will be due.
-func (l *loop) turns(ctx context.Context) (due int64) {
+// poll starts everything that is due and completes what has ended, until there is no
+// more of either. It returns when to poll again.
+func (l *loop) poll(ctx context.Context) (due int64) {
 	for ctx.Err() == nil {
-		stopped, due := l.turn()
-		for _, f := range stopped {
-			l.steps.stop(f)
+		canceled, due := l.pollOnce()
+		for _, a := range canceled {
+			l.nonBlocking.cancel(a)
 		}
-		l.start()
+		l.makeStarted()
 		if due != 0 {
 			return due
 		}
@@ -112,105 +85,90 @@ func (l *loop) turns(ctx context.Context) (due int64) {
 	return never
 }
 
-// turn is what turns does with the lock held: it lands, launches, and says which
-// attempts of the loop nobody wants any more. Due is when the loop has to turn
-// again; 0 stands for now.
-func (l *loop) turn() (stopped []*flight, due int64) {
-	l.mu.Lock()
-	defer l.unlock()
-	l.asleep, l.polling = 0, nil
-	l.landAll()
-	all := l.launchDue()
-	stopped, l.stopped = l.stopped, nil
-	if !all || len(l.begun)+len(stopped) > 0 {
-		return stopped, 0
+// pollOnce makes one pass with the scheduler's lock held: it completes the
+// non-blocking attempts that have ended, starts some that are due, and returns those
+// that were canceled. Due is when to poll again; 0 means now.
+func (l *loop) pollOnce() (canceled []*attempt, due int64) {
+	sc := l.scheduler
+	sc.mu.Lock()
+	defer sc.unlock()
+	sc.sleep.until, sc.sleep.set = 0, nil
+	l.completeDone()
+	all := l.startDue()
+	canceled, sc.canceled = sc.canceled, nil
+	if !all || len(l.started)+len(canceled) > 0 {
+		return canceled, 0
 	}
-	if l.steps.waiting > 0 {
-		l.polling = l.steps.set
+	now := sc.clock.now()
+	if line := sc.unreported.check(sc.registry, now); line != nil {
+		sc.lines = append(sc.lines, line)
 	}
-	l.counters.busy += time.Duration(l.clock.now() - l.awake)
-	l.asleep = never
-	if _, due, ok := l.heap.First(); ok {
-		l.asleep = due
+	sc.counters.busy += time.Duration(now - l.awakeSince)
+	due = sc.nextDue()
+	sc.sleep.until = due
+	if l.nonBlocking.waiting > 0 {
+		sc.sleep.set = l.nonBlocking.set
 	}
-	return nil, l.asleep
+	return nil, due
 }
 
-// launchDue launches some of what is due, and reports whether it was all.
-func (l *loop) launchDue() bool {
-	now := l.clock.now()
+// startDue starts some of what is due, and reports whether it was all.
+func (l *loop) startDue() bool {
+	sc := l.scheduler
+	now := sc.clock.now()
 	for range loopChunk {
-		key, due, ok := l.heap.First()
-		if !ok || due > now && !l.early(l.slots[key], due, now) {
+		key, due, ok := sc.schedule.Pop(now)
+		if !ok {
 			return true
 		}
-		l.heap.Remove(key)
-		if f := l.dispatch(l.slots[key], due, now); f != nil {
-			l.begun = append(l.begun, f)
+		if a := sc.tryStart(sc.slots[key], due, now); a != nil {
+			l.started = append(l.started, a)
 		}
 	}
 	return false
 }
 
-// early reports whether a probe may be attempted before it is due.
-func (l *loop) early(s *slot, due, now int64) bool {
-	return s.spec.stepper != nil && !s.soon && due <= now+min(ahead, int64(s.spec.rule.Period)/aheadShare)
+// completeDone completes the non-blocking attempts that have ended, and starts those
+// that have waited for them.
+func (l *loop) completeDone() {
+	sc := l.scheduler
+	now := sc.clock.now()
+	for _, a := range l.nonBlocking.done {
+		sc.complete(a, &a.Result, a.panics, now)
+		if !a.canceled { // otherwise sc.canceled may still hold it
+			sc.recycled = append(sc.recycled, a)
+		}
+	}
+	l.nonBlocking.done = reset(l.nonBlocking.done)
+	for a := sc.nextQueued(schedule.NonBlocking, now); a != nil; a = sc.nextQueued(schedule.NonBlocking, now) {
+		l.started = append(l.started, a)
+	}
 }
 
-// start begins what was launched, and gives to goroutines what cannot be made in
-// steps.
-func (l *loop) start() {
-	for _, f := range l.begun {
-		if f.stepper == nil {
-			l.workers.Go(func() { l.work(f) })
+// makeStarted makes the attempts that were started, and gives those to workers that
+// need one.
+func (l *loop) makeStarted() {
+	for _, a := range l.started {
+		if a.stepper == nil {
+			l.workers.start(a)
 		} else {
-			l.steps.begin(f)
+			l.nonBlocking.start(a)
 		}
 	}
-	clear(l.begun)
-	l.begun = l.begun[:0]
-	for _, f := range l.steps.blocking {
-		if l.toWorker(f) {
-			l.workers.Go(func() { l.work(f) })
+	l.started = reset(l.started)
+	for _, a := range l.nonBlocking.blocking {
+		switch now, canceled := l.scheduler.handOff(a); {
+		case canceled:
+			l.nonBlocking.done = append(l.nonBlocking.done, a)
+		case now:
+			l.workers.start(a)
 		}
 	}
-	clear(l.steps.blocking)
-	l.steps.blocking = l.steps.blocking[:0]
+	l.nonBlocking.blocking = reset(l.nonBlocking.blocking)
 }
 
-// toWorker makes an attempt one that a goroutine makes, and reports whether that
-// can begin now.
-func (l *loop) toWorker(f *flight) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if f.stopped {
-		l.steps.over = append(l.steps.over, f)
-		return false
-	}
-	l.crowd.leave(stepped)
-	f.lane = f.slot.workerLane()
-	if !l.crowd.admits(f.lane) {
-		l.crowd.blocked[f.lane].push(f)
-		return false
-	}
-	l.crowd.enter(f.lane)
-	l.bind(f)
-	return true
-}
-
-// landAll takes the answers of the loop's attempts in, and launches what has
-// waited for them.
-func (l *loop) landAll() {
-	now := l.clock.now()
-	for _, f := range l.steps.over {
-		l.take(f, &f.attempt.Result, f.panics, now)
-		if !f.stopped { // else somebody may still point to it
-			l.spare = append(l.spare, f)
-		}
-	}
-	clear(l.steps.over)
-	l.steps.over = l.steps.over[:0]
-	for f := l.relaunchIn(stepped, now); f != nil; f = l.relaunchIn(stepped, now) {
-		l.begun = append(l.begun, f)
-	}
+// reset empties a list so that it can be filled again.
+func reset(list []*attempt) []*attempt {
+	clear(list)
+	return list[:0]
 }

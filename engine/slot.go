@@ -1,14 +1,11 @@
 package engine
 
 import (
-	"cmp"
-	"context"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 
+	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/verdict"
-	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -16,174 +13,109 @@ import (
 // are nanoseconds on the engine's clock, with 0 for none, and what many probes
 // share, or few have, is behind a pointer.
 type slot struct {
-	target *target
-	name   string // of the probe's ID
-	key    uint32 // in the heap
-	kind   probe.Kind
+	target   *target
+	name     string               // of the probe's ID
+	key      uint32               // in the schedule
+	kind     probe.Kind           // of the probe's ID
+	inflight *attempt             // the attempt whose result counts, or nil; guarded by scheduler.mu
+	spec     atomic.Pointer[spec] // the scheduler replaces it for Apply
 
-	// The schedule, guarded by Engine.mu.
-	soon   bool    // the next attempt is out of turn, and paced
-	paced  bool    // due is the time that the pace has given
-	again  bool    // another attempt was asked for while one was under way
-	queued bool    // in Engine.crowd
-	prompt bool    // there was an attempt, and the last one did not use its time up in vain
-	shed   bool    // the last turn was given up
-	due    int64   // when the attempt under way, or the next, was or is due
-	flight *flight // the attempt under way whose answer counts, or nil
-
-	mu      sync.Mutex // guards what follows, which is written with Engine.mu held too
-	removed bool
-	spec    *spec
-	address string
-	record  record
-	gauge   *Gauge     // nil until somebody watches
-	took    *histogram // durations of successes, in the kubelet's compatibility only
+	mu sync.Mutex // guards status
+	status
 }
 
-// record is what is published about a probe.
-type record struct {
-	rest     verdict.Rest
-	flying   bool // an attempt is under way
-	changes  uint64
-	state    verdict.State
-	since    int64
-	next     int64         // when the next attempt is due; 0 when none is
-	result   *probe.Result // nil before the first; read and written in place
-	resultAt int64
-	attempts [4]uint64
+// status is what is published about a probe.
+type status struct {
+	removed    bool
+	attempting bool // an attempt is in flight
+	rest       verdict.Rest
+	address    string // of the target
+	changes    uint64
+	state      verdict.State
+	since      int64         // when the verdict was published
+	next       int64         // when the next attempt is due; 0 when none is
+	result     *probe.Result // nil before the first; read and written in place
+	resultAt   int64
+	attempts   [4]uint64
+	gauge      *Gauge     // nil until Watch asks for it
+	took       *histogram // durations of successes; nil except in the kubelet's compatibility
 }
 
-func (s *slot) id() probe.ID             { return probe.ID{Target: s.target.name, Kind: s.kind, Name: s.name} }
-func (s *slot) probe() probe.Probe       { return s.spec.probe(s.target.name, s.address) }
-func (s *slot) turn(at int64) int64      { return turn(s.id(), s.spec.rule.Period, at) }
-func (s *slot) nextTurn(now int64) int64 { return s.turn(now + int64(s.spec.rule.Period)/2) }
+func (s *slot) id() probe.ID { return probe.ID{Target: s.target.name, Kind: s.kind, Name: s.name} }
 
-// compare orders the slots of a target.
-func (s *slot) compare(id probe.ID) int {
-	return cmp.Or(cmp.Compare(s.kind, id.Kind), strings.Compare(s.name, id.Name))
+// times returns the probe's regular times.
+func (s *slot) times() schedule.Times { return schedule.TimesOf(s.id(), s.spec.Load().rule.Period) }
+
+// setNext publishes when the next attempt is due.
+func (s *slot) setNext(at int64) {
+	s.mu.Lock()
+	s.next = at
+	s.mu.Unlock()
 }
 
-// flight is an attempt under way. It holds all the attempt needs, so that the
-// slot can go on to another probe or instance without waiting for it.
-type flight struct {
-	slot     *slot
-	probe    probe.Probe
-	instance string // its ID
-	next     int64  // the probe's turn after it
-	lane     lane
-
-	// The loop makes it, where the handler can be driven so.
-	stepper nonblock.Stepper
-	stepping
-	stopped bool // nobody wants it any more; guarded by Engine.mu
-
-	// A goroutine makes it, else.
-	ctx    context.Context
-	cancel context.CancelFunc
-	wake   func() // for a handler that wakes its probe; else nil
-}
-
-// target is what is known about a target's instance.
-type target struct {
-	name  string
-	slots []*slot  // sorted; guarded by Engine.board, replaced and never written
-	only  [1]*slot // what slots begins as: most targets have one probe, and need no other memory
-
-	mu       sync.Mutex // guards what follows, which is written with Engine.mu held too
-	instance life
-	started  bool // the instance has started
-}
-
-// life is a probe.Instance, made small.
-type life struct {
-	id       string
-	since    int64 // 0 for the zero time
-	restarts int32
-	phase    probe.Phase
-	managed  bool
-	leaving  bool
-	told     *told // nil where nothing is told
-}
-
-// told is what a driver says about an instance to people.
-type told struct {
-	reason probe.Reason
-	detail string
-}
-
-func lifeOf(in probe.Instance, c *clock) life {
-	l := life{
-		id: in.ID, since: c.at(in.Since), restarts: in.Restarts,
-		phase: in.Phase, managed: in.Managed, leaving: in.Leaving,
+// setInflight makes a the attempt whose result counts, or with nil none, and returns
+// the target's address.
+func (s *slot) setInflight(a *attempt) (address string) {
+	s.inflight = a
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attempting = a != nil; s.attempting {
+		s.next = 0
 	}
-	if in.Reason != "" || in.Detail != "" {
-		l.told = &told{in.Reason, in.Detail}
-	}
-	return l
+	return s.address
 }
 
-func (t *target) life(c *clock) probe.Instance {
-	l := &t.instance
-	in := probe.Instance{
-		Target: t.name, ID: l.id, Phase: l.phase, Managed: l.managed, Leaving: l.leaving, Restarts: l.restarts,
-		Since: c.time(l.since),
-	}
-	if l.told != nil {
-		in.Reason, in.Detail = l.told.reason, l.told.detail
-	}
-	return in
+// currentAddress returns the address of the probe's target.
+func (s *slot) currentAddress() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.address
 }
 
-// slot returns a probe of the target and its place among the others.
-func (t *target) slot(id probe.ID) (s *slot, at int) {
-	if len(t.slots) == 1 && t.slots[0].kind == id.Kind && t.slots[0].name == id.Name {
-		return t.slots[0], 0
-	}
-	at, found := slices.BinarySearchFunc(t.slots, id, (*slot).compare)
-	if found {
-		s = t.slots[at]
-	}
-	return s, at
+// currentRest returns why the probe makes no attempt now.
+func (s *slot) currentRest() verdict.Rest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rest
 }
 
-// insert puts a probe at its place. Whoever reads the slots that were there may go
-// on.
-func (t *target) insert(at int, s *slot) {
-	if len(t.slots) == 0 && t.only[0] == nil {
-		t.only[0] = s
-		t.slots = t.only[:]
-		return
-	}
-	t.slots = slices.Insert(slices.Clone(t.slots), at, s)
+// hasPassed reports whether the probe passes on an instance.
+func (s *slot) hasPassed(instance string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Instance == instance && s.state.Verdict == probe.Passing
 }
 
-// hasStarted reports whether the target's instance runs and has started.
-func (t *target) hasStarted() bool { return t.instance.phase == probe.Running && t.started }
-
-// become makes in the target's instance.
-func (t *target) become(in probe.Instance, c *clock) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.started = t.started && t.instance.id == in.ID
-	t.instance = lifeOf(in, c)
+// record publishes the result of an attempt. It needs mu.
+func (s *status) record(res *probe.Result, now int64) {
+	if s.result == nil {
+		s.result = new(probe.Result)
+	}
+	*s.result, s.resultAt = *res, now
+	s.attempts[res.Outcome]++
+	if s.took != nil && passed(res) {
+		s.took.add(res.Took)
+	}
 }
 
-// start marks a running instance as started once all its startup probes have
-// passed, and reports whether that is news. An instance that has started stays
-// so, whatever probes it gets later; but one without any probe may have been
-// reported before its probes were applied.
-func (t *target) start() bool {
-	if t.instance.phase != probe.Running || t.started || len(t.slots) == 0 {
-		return false
+// passed reports whether an attempt found that all is well.
+func passed(res *probe.Result) bool {
+	return res.Outcome == probe.Success || res.Outcome == probe.Warning
+}
+
+// fill copies what is known about a probe to the zero Status.
+func (s *slot) fill(st *Status, c *clock) {
+	st.ID.Target, st.ID.Kind, st.ID.Name = s.target.name, s.kind, s.name
+	sp := s.spec.Load()
+	st.Rule, st.HandlerName = sp.rule, sp.handlerName
+	s.mu.Lock()
+	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
+	st.Run, st.Errors, st.OnHold, st.Rest = s.state.Run, s.state.Errors, s.state.OnHold, s.rest
+	st.Changes, st.Attempts, st.Attempting = s.changes, s.attempts, s.attempting
+	if s.result != nil {
+		st.Result = *s.result
 	}
-	for _, s := range t.slots {
-		st := s.record.state
-		if s.kind == probe.Startup && (st.Instance != t.instance.id || st.Verdict != probe.Passing) {
-			return false
-		}
-	}
-	t.mu.Lock()
-	t.started = true
-	t.mu.Unlock()
-	return true
+	since, next, resultAt := s.since, s.next, s.resultAt
+	s.mu.Unlock()
+	st.Since, st.Next, st.ResultAt = c.time(since), c.time(next), c.time(resultAt)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// spec is what probes of one template have in common: a million of them hold it
-// once. It is never written after it was made, but for users.
+// spec is what probes with the same rule, handler and target settings share: a
+// million of them hold it once. Only users changes after it was made.
 type spec struct {
 	rule        probe.Rule
 	configured  probe.Handler // as Apply was given it
@@ -21,17 +21,17 @@ type spec struct {
 
 	ready <-chan struct{} // closed when the handler can make attempts; nil: it always can
 
-	users int // how many slots have it; guarded by Engine.applying
+	users int // how many probes have it; guarded by Engine.applyMu
 }
 
-// probe returns the probe of a slot with this spec.
+// probe returns the probe with this spec of a target.
 func (sp *spec) probe(name, address string) probe.Probe {
 	t := sp.target
 	t.Name, t.Address = name, address
 	return probe.Probe{Rule: sp.rule, Target: t, Handler: sp.handler, HandlerName: sp.handlerName, Revision: sp.revision}
 }
 
-// sameHandler reports whether p does in an attempt what sp does.
+// sameHandler reports whether p has the handler that sp has.
 func (sp *spec) sameHandler(p *probe.Probe) bool {
 	switch {
 	case sp.handlerName != p.HandlerName:
@@ -55,7 +55,7 @@ func (sp *spec) isReady() bool {
 	}
 }
 
-// sameTarget reports whether p's target is sp's, but for name and address.
+// sameTarget reports whether p's target is sp's, apart from name and address.
 func (sp *spec) sameTarget(p *probe.Probe) bool {
 	t := sp.target
 	t.Name, t.Address = p.Target.Name, p.Target.Address
@@ -64,11 +64,12 @@ func (sp *spec) sameTarget(p *probe.Probe) bool {
 
 func canCompare(h probe.Handler) bool { return reflect.ValueOf(h).Comparable() }
 
-// specs finds the spec of a template. Those whose handlers cannot be compared
+// specs finds the spec that a probe can share. Specs whose handlers cannot be compared
 // are not in it.
 type specs map[specKey]*spec
 
-// specKey is a template. Maps are the same when they are one and the same.
+// specKey is equal for probes that can share a spec. Two maps are equal here only if
+// they are the same map.
 type specKey struct {
 	rule           probe.Rule
 	handler        probe.Handler
@@ -84,7 +85,7 @@ func key(p *probe.Probe) specKey {
 	}
 }
 
-// of returns the spec of a probe, a new one where there is none. The spec of a
+// of returns the spec of a probe, and makes it if there is none. The spec of a
 // StatefulHandler is always new, has no handler yet, and is not shared.
 func (s specs) of(p *probe.Probe) *spec {
 	t := p.Target
@@ -114,7 +115,7 @@ func (sp *spec) use(h probe.Handler) {
 	}
 }
 
-// sweep drops the specs that nobody has.
+// sweep drops the specs that no probe has.
 func (s specs) sweep() {
 	for k, sp := range s {
 		if sp.users == 0 {
@@ -123,28 +124,29 @@ func (s specs) sweep() {
 	}
 }
 
-// closers counts the specs that have a handler, so that the last one closes it.
+// closers counts the specs that have a handler. The handler is closed when there is
+// none left.
 type closers map[io.Closer]int
 
-func (c closers) join(h probe.Handler) {
+func (c closers) retain(h probe.Handler) {
 	if x, ok := closer(h); ok {
 		c[x]++
 	}
 }
 
-func (c closers) leave(h probe.Handler) {
+func (c closers) release(h probe.Handler) {
 	x, ok := closer(h)
 	if !ok {
 		return
 	}
 	if c[x]--; c[x] == 0 {
 		delete(c, x)
-		_ = x.Close() // there is nobody to tell, and nothing to be done
+		_ = x.Close() // the handler's own problem: its probes are gone
 	}
 }
 
-// close closes every handler.
-func (c closers) close() {
+// closeAll closes every handler.
+func (c closers) closeAll() {
 	for x := range c {
 		_ = x.Close()
 	}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -9,16 +11,16 @@ import (
 // Stats is a copy of an engine's counters since New.
 type Stats struct {
 	Attempts []AttemptStats // one for each kind, handler name and outcome seen, in that order
-	Lateness Histogram      // from when an attempt was due to its start
-	Probes   int            // how many there are
-	InFlight int            // attempts under way
-	Queued   int            // attempts that are due and wait for one under way to end
-	Overrun  uint64         // turns skipped because the probe's attempt before was still under way
-	Late     uint64         // turns skipped because the engine was too late for them
-	Shed     uint64         // turns of passing probes given up because the engine was late
+	Lateness Histogram      // from when an attempt was due until it started
+	Probes   int            // how many probes there are
+	InFlight int            // attempts in flight
+	Queued   int            // attempts that are due and wait for one in flight to end
+	Overrun  uint64         // attempts skipped because the probe's attempt before was still in flight
+	Late     uint64         // attempts skipped because the engine was more than a period late
+	Shed     uint64         // attempts of passing probes skipped because the engine was late
 	Busy     time.Duration  // how long the goroutine that starts attempts was awake
 	Panics   uint64         // handlers that panicked
-	Dropped  uint64         // answers about an earlier instance or a replaced probe
+	Dropped  uint64         // results about an earlier instance or a replaced probe
 }
 
 // AttemptStats counts and times the attempts of a kind, handler and outcome.
@@ -31,7 +33,7 @@ type AttemptStats struct {
 
 // Histogram counts durations.
 type Histogram struct {
-	Bounds []time.Duration // upper bounds, inclusive and rising; shared, read-only
+	Bounds []time.Duration // upper bounds, inclusive and ascending; shared, read-only
 	Counts []uint64        // by bound, and one more for what is above the last
 	Sum    time.Duration
 }
@@ -43,4 +45,82 @@ func (h Histogram) Count() uint64 {
 		n += c
 	}
 	return n
+}
+
+// Stats returns a copy of the engine's counters.
+func (e *Engine) Stats() Stats {
+	probes, sc := e.registry.count(), e.scheduler
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	c, s := &sc.counters, sc.schedule
+	st := Stats{
+		Lateness: c.lateness.copy(), Probes: probes, InFlight: s.InFlight(), Queued: s.Queued(),
+		Overrun: s.Overrun, Late: s.Late, Shed: s.Shed, Busy: c.busy, Panics: c.panics, Dropped: c.dropped,
+	}
+	for k, h := range c.attempts {
+		st.Attempts = append(st.Attempts, AttemptStats{k.kind, k.handler, k.outcome, h.copy()})
+	}
+	slices.SortFunc(st.Attempts, func(a, b AttemptStats) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.HandlerName, b.HandlerName), cmp.Compare(a.Outcome, b.Outcome))
+	})
+	return st
+}
+
+// counters are what Stats shows, beside the schedule's own.
+type counters struct {
+	attempts map[attemptKey]*histogram
+	lateness *histogram
+	busy     time.Duration
+	panics   uint64
+	dropped  uint64
+}
+
+type attemptKey struct {
+	kind    probe.Kind
+	handler string
+	outcome probe.Outcome
+}
+
+func newCounters() counters {
+	return counters{attempts: map[attemptKey]*histogram{}, lateness: newHistogram()}
+}
+
+// attempt counts an attempt. The counters of a removed probe stay, so that they never
+// decrease; there is one for each handler name, of which there are few.
+func (c *counters) attempt(kind probe.Kind, handler string, res *probe.Result) {
+	key := attemptKey{kind, handler, res.Outcome}
+	h := c.attempts[key]
+	if h == nil {
+		h = newHistogram()
+		c.attempts[key] = h
+	}
+	h.add(res.Took)
+}
+
+// bounds are those of every histogram: the kubelet's for durations of probes,
+// which are Prometheus' defaults, and finer ones below.
+var bounds = []time.Duration{
+	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
+	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
+}
+
+// histogram counts durations by bounds.
+type histogram struct {
+	counts []uint64
+	sum    time.Duration
+}
+
+func newHistogram() *histogram { return &histogram{counts: make([]uint64, len(bounds)+1)} }
+
+func (h *histogram) add(d time.Duration) {
+	at, _ := slices.BinarySearch(bounds, d)
+	h.counts[at]++
+	h.sum += d
+}
+
+func (h *histogram) copy() Histogram {
+	return Histogram{Bounds: bounds, Counts: slices.Clone(h.counts), Sum: h.sum}
 }

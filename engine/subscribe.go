@@ -7,42 +7,45 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Subscription hands out the statuses of probes whose verdict or instance has
-// changed, the latest one for each probe, in the order in which they changed. A
-// slow reader sees fewer changes and always the last; it never slows probing, and
-// holds at most one entry for each probe.
+// Subscription delivers the status of each probe whose verdict or instance has
+// changed, in the order in which they changed. If a probe changes again before its
+// status is delivered, only the latest status is: a slow reader sees fewer changes,
+// but always the last one. It never slows probing, and its queue holds at most one
+// entry for each probe.
 type Subscription struct {
 	engine *Engine
 	wake   chan struct{} // capacity 1: queue is not empty
 
-	mu    sync.Mutex
+	mu    sync.Mutex        // guards the queue: all below
 	dirty map[probe.ID]bool // is in queue
 	queue []probe.ID
 }
 
-// Subscribe begins a Subscription; Close ends it. Every probe there is comes once
-// at first, sorted by ID, so that a subscriber needs no snapshot of its own.
+// Subscribe begins a Subscription; Close ends it. Next returns every existing probe
+// once at first, sorted by ID, so that a subscriber needs no snapshot of its own.
 func (e *Engine) Subscribe() *Subscription {
 	sub := &Subscription{engine: e, wake: make(chan struct{}, 1), dirty: map[probe.ID]bool{}}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, id := range e.board.ids() {
+	sc := e.scheduler
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for _, id := range e.registry.ids() {
 		sub.mark(id)
 	}
-	e.subs[sub] = struct{}{}
+	sc.subs[sub] = struct{}{}
 	return sub
 }
 
 // Close ends the delivery. A Next that waits goes on waiting for its context.
 func (s *Subscription) Close() {
-	s.engine.mu.Lock()
-	defer s.engine.mu.Unlock()
-	delete(s.engine.subs, s)
+	sc := s.engine.scheduler
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	delete(sc.subs, s)
 }
 
-// markAll notes for every subscriber that a probe has changed. It holds mu.
-func (e *Engine) markAll(id probe.ID) {
-	for sub := range e.subs {
+// notify tells every subscriber that a probe has changed.
+func (sc *scheduler) notify(id probe.ID) {
+	for sub := range sc.subs {
 		sub.mark(id)
 	}
 }

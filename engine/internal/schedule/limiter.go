@@ -1,0 +1,88 @@
+package schedule
+
+// Lane is what an attempt needs while it is in flight.
+type Lane uint8
+
+const (
+	NonBlocking Lane = iota // a descriptor and some hundred bytes
+	Fast                    // a goroutine
+	Slow                    // a goroutine, probably until its timeout
+	lanes
+)
+
+const (
+	// nonBlockingPerWorker is how many non-blocking attempts may be in flight for
+	// each one that needs a goroutine: they cost that much less.
+	nonBlockingPerWorker = 16
+
+	// slowShare is the part of the goroutines, one in so many, that slow attempts
+	// leave to fast ones: when half of the targets hang, the other half must not
+	// wait for them. First attempts are slow, since they may hang.
+	slowShare = 4
+)
+
+// limiter caps concurrent attempts and queues the rest, one FIFO per lane.
+type limiter[A any] struct {
+	concurrency int                  // limit of workers
+	workers     int                  // in flight in the lanes Fast and Slow
+	nonBlocking int                  // in flight in the lane NonBlocking
+	queues      [lanes]queue[uint32] // keys of probes that are due
+	handoffs    [lanes]queue[A]      // attempts that turned out to need a goroutine
+}
+
+// admits reports whether an attempt in a lane may start now.
+func (c *limiter[A]) admits(l Lane) bool {
+	switch l {
+	case NonBlocking:
+		return c.nonBlocking < c.concurrency*nonBlockingPerWorker
+	case Slow:
+		return c.workers < c.concurrency-c.concurrency/slowShare
+	}
+	return c.workers < c.concurrency
+}
+
+func (c *limiter[A]) take(l Lane)    { c.count(l, 1) }
+func (c *limiter[A]) release(l Lane) { c.count(l, -1) }
+
+func (c *limiter[A]) count(l Lane, n int) {
+	if l == NonBlocking {
+		c.nonBlocking += n
+	} else {
+		c.workers += n
+	}
+}
+
+// queued returns how many attempts wait.
+func (c *limiter[A]) queued() int {
+	n := 0
+	for l := range lanes {
+		n += c.queues[l].len() + c.handoffs[l].len()
+	}
+	return n
+}
+
+// queue is a FIFO.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+
+func (q *queue[T]) push(item T) {
+	if q.head > 64 && q.head > len(q.items)/2 {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, item)
+}
+
+func (q *queue[T]) pop() (item T, ok bool) {
+	if q.len() == 0 {
+		return item, false
+	}
+	item, q.items[q.head] = q.items[q.head], item
+	q.head++
+	return item, true
+}

@@ -1,0 +1,264 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// model is the obvious slow Schedule: it keeps lists, and searches them for
+// everything that it is asked.
+type model struct {
+	Counters
+	concurrency int
+	interval    int64
+	began       int64
+	probes      []*modelProbe
+	granted     []int64 // when the pacer was asked by the attempts that it gave a time
+	waiting     []*modelWait
+	places      []Lane // of the attempts in flight
+}
+
+type modelProbe struct {
+	key         uint32
+	period      int64
+	nonBlocking bool
+	at          int64 // when it is due; none where it is not
+	isExtra     bool
+	isPaced     bool
+	due         int64
+	inflight    bool
+	again       bool
+	fast        bool
+	shed        bool
+}
+
+// modelWait waits for a place in a lane: a probe that is due, or an attempt.
+type modelWait struct {
+	lane    Lane
+	probe   *modelProbe
+	attempt int
+}
+
+const none = -1 << 62
+
+func (m *model) find(key uint32) *modelProbe {
+	for _, p := range m.probes {
+		if p.key == key {
+			return p
+		}
+	}
+	return nil
+}
+
+func (m *model) remove(key uint32) {
+	m.probes = slices.DeleteFunc(m.probes, func(p *modelProbe) bool { return p.key == key })
+}
+
+func (m *model) isQueued(p *modelProbe) bool {
+	return slices.ContainsFunc(m.waiting, func(w *modelWait) bool { return w.probe == p })
+}
+
+func (p *modelProbe) lane() Lane {
+	if p.nonBlocking {
+		return NonBlocking
+	}
+	return p.workerLane()
+}
+
+func (p *modelProbe) workerLane() Lane {
+	if p.fast {
+		return Fast
+	}
+	return Slow
+}
+
+func (m *model) admits(l Lane) bool {
+	workers, others := 0, 0
+	for _, place := range m.places {
+		if place == NonBlocking {
+			others++
+		} else {
+			workers++
+		}
+	}
+	switch l {
+	case NonBlocking:
+		return others < 16*m.concurrency
+	case Fast:
+		return workers < m.concurrency
+	}
+	return workers < m.concurrency-m.concurrency/4
+}
+
+// first returns the probe that is due first, the one with the lowest key of several.
+func (m *model) first() (first *modelProbe) {
+	for _, p := range m.probes {
+		if p.at != none && (first == nil || p.at < first.at || p.at == first.at && p.key < first.key) {
+			first = p
+		}
+	}
+	return first
+}
+
+func (m *model) pop(now int64) (*modelProbe, int64) {
+	p := m.first()
+	if p == nil {
+		return nil, 0
+	}
+	early := int64(0)
+	if p.nonBlocking && !p.isExtra {
+		early = min(int64(20*time.Millisecond), p.period/50)
+	}
+	due := p.at
+	if due > now+early {
+		return nil, 0
+	}
+	p.at = none
+	return p, due
+}
+
+func (m *model) admit(p *modelProbe, due int64, times Times, now int64) (start bool, at int64) {
+	if p.isExtra && !p.isPaced {
+		p.isPaced = true
+		if at := m.pace(now, times); at > now {
+			p.at = at
+			return false, at
+		}
+	}
+	p.due = max(due, m.began)
+	if m.isQueued(p) {
+		return false, 0
+	}
+	if !m.admits(p.lane()) {
+		m.waiting = append(m.waiting, &modelWait{lane: p.lane(), probe: p})
+		return false, 0
+	}
+	return true, 0
+}
+
+// pace counts all attempts that were given a time at the rate, from the first one.
+func (m *model) pace(now int64, times Times) int64 {
+	ideal := int64(0)
+	for _, asked := range m.granted {
+		ideal = max(ideal, asked) + m.interval
+	}
+	at := max(now, ideal-int64(50*time.Millisecond))
+	if regular := m.regular(now, times); regular <= at {
+		return regular
+	}
+	m.granted = append(m.granted, now)
+	return at
+}
+
+// regular returns the first regular time at or after at, by counting.
+func (m *model) regular(at int64, times Times) int64 {
+	t := at - at%times.Period - times.Period + times.Offset
+	for t < at {
+		t += times.Period
+	}
+	return t
+}
+
+func (m *model) start(p *modelProbe, times Times, now int64, mayShed bool) (st Started, ok bool) {
+	late := max(0, now-p.due)
+	if mayShed && late > int64(100*time.Millisecond) && !p.shed && !p.isExtra {
+		p.shed = true
+		m.Shed++
+		p.at, p.isExtra, p.isPaced = m.regular(now+times.Period/2, times), false, false
+		return Started{Next: p.at}, false
+	}
+	for skipped := p.due + times.Period; skipped <= now; skipped += times.Period {
+		m.Late++
+	}
+	p.at, p.isExtra, p.isPaced, p.shed, p.again, p.inflight = none, false, false, false, false, true
+	m.places = append(m.places, p.lane())
+	return Started{p.lane(), time.Duration(late), m.regular(max(now, p.due)+times.Period/2, times)}, true
+}
+
+func (m *model) release(l Lane) {
+	for i, place := range m.places {
+		if place == l || l != NonBlocking && place != NonBlocking {
+			m.places = slices.Delete(m.places, i, i+1)
+			return
+		}
+	}
+}
+
+func (m *model) next(p *modelProbe, times Times, planned, now int64) int64 {
+	if p.again {
+		p.again, p.isExtra, p.isPaced = false, true, false
+		p.at = max(now, p.due+int64(probe.MinPeriod))
+		return p.at
+	}
+	for planned < now {
+		planned += times.Period
+		m.Overrun++
+	}
+	p.at, p.isExtra, p.isPaced = planned, false, false
+	return p.at
+}
+
+func (m *model) trigger(p *modelProbe, now int64, spaced bool) int64 {
+	if p.inflight {
+		p.again = true
+		return 0
+	}
+	if m.isQueued(p) {
+		return 0
+	}
+	if spaced {
+		now = max(now, p.due+int64(probe.MinPeriod))
+	}
+	p.at, p.isExtra, p.isPaced = now, true, false
+	return now
+}
+
+// take takes the first that waits in a lane, an attempt or else a probe.
+func (m *model) take(l Lane, attempt bool) *modelWait {
+	if !m.admits(l) {
+		return nil
+	}
+	for i, w := range m.waiting {
+		if w.lane == l && (w.probe == nil) == attempt {
+			m.waiting = slices.Delete(m.waiting, i, i+1)
+			return w
+		}
+	}
+	return nil
+}
+
+func (m *model) nextQueued(l Lane, now int64) *modelProbe {
+	for w := m.take(l, false); w != nil; w = m.take(l, false) {
+		p := w.probe
+		switch {
+		case m.find(p.key) != p || p.inflight:
+		case p.lane() != l:
+			p.at = now
+		default:
+			return p
+		}
+	}
+	return nil
+}
+
+func (m *model) handoff(p *modelProbe, attempt int) (Lane, bool) {
+	m.release(NonBlocking)
+	l := p.workerLane()
+	if !m.admits(l) {
+		m.waiting = append(m.waiting, &modelWait{lane: l, attempt: attempt})
+		return l, false
+	}
+	m.places = append(m.places, l)
+	return l, true
+}
+
+func (m *model) nextHandoff(l Lane) (int, bool) {
+	w := m.take(l, true)
+	if w == nil {
+		return 0, false
+	}
+	m.places = append(m.places, l)
+	return w.attempt, true
+}

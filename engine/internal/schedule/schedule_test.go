@@ -1,0 +1,322 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// pair drives a Schedule and the model with the same calls. It stands for an engine
+// with a virtual clock.
+type pair struct {
+	t        testing.TB
+	rng      *rand.Rand
+	s        *Schedule[int]
+	m        *model
+	now      int64
+	keys     []uint32
+	flights  []flight
+	attempts int
+}
+
+// flight is an attempt in flight.
+type flight struct {
+	key     uint32
+	id      int
+	lane    Lane
+	next    int64
+	counts  bool // its probe waits for its result
+	waiting bool // for NextHandoff
+}
+
+func newPair(t testing.TB, seed uint64, concurrency, startRate int) *pair {
+	return &pair{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), s: New[int](concurrency, startRate),
+		m: &model{concurrency: concurrency, interval: int64(time.Second) / int64(startRate)},
+	}
+}
+
+// same fails unless both have answered the same.
+func (p *pair) same(call string, got, want any) {
+	p.t.Helper()
+	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+		p.t.Fatalf("at %v: %s = %s, the model says %s", time.Duration(p.now), call, g, w)
+	}
+}
+
+// key returns a random probe's.
+func (p *pair) key() uint32 { return p.keys[p.rng.IntN(len(p.keys))] }
+
+func (p *pair) times(key uint32) Times {
+	return TimesOf(probe.ID{Target: fmt.Sprint(key)}, time.Duration(p.m.find(key).period))
+}
+
+func (p *pair) params() (period time.Duration, nonBlocking bool) {
+	return time.Duration(1+p.rng.IntN(50)) * 50 * time.Millisecond, p.rng.IntN(2) == 0
+}
+
+func (p *pair) add() {
+	period, nonBlocking := p.params()
+	key := p.s.Add(period, nonBlocking)
+	if p.m.find(key) != nil {
+		p.t.Fatalf("Add returned the key %d twice", key)
+	}
+	p.m.probes = append(p.m.probes, &modelProbe{key: key, period: int64(period), nonBlocking: nonBlocking, at: none})
+	p.keys = append(p.keys, key)
+}
+
+func (p *pair) remove() {
+	i := p.rng.IntN(len(p.keys))
+	key := p.keys[i]
+	p.drop(key)
+	p.s.Remove(key)
+	p.m.remove(key)
+	p.keys = append(p.keys[:i], p.keys[i+1:]...)
+}
+
+// drop gives up a probe's attempt in flight.
+func (p *pair) drop(key uint32) {
+	for i := range p.flights {
+		if f := &p.flights[i]; f.counts && f.key == key {
+			f.counts = false
+			p.s.Drop(key)
+			p.m.find(key).inflight = false
+		}
+	}
+}
+
+// start starts an admitted probe.
+func (p *pair) start(key uint32) {
+	if p.rng.IntN(8) == 0 { // its state does not allow an attempt
+		return
+	}
+	mayShed := p.rng.IntN(2) == 0
+	got, ok := p.s.Start(key, p.times(key), p.now, mayShed)
+	want, wantOK := p.m.start(p.m.find(key), p.times(key), p.now, mayShed)
+	p.same("Start", []any{got, ok}, []any{want, wantOK})
+	if ok {
+		p.attempts++
+		p.flights = append(p.flights, flight{key: key, id: p.attempts, lane: got.Lane, next: got.Next, counts: true})
+	}
+}
+
+func (p *pair) pop() bool {
+	key, due, ok := p.s.Pop(p.now)
+	want, wantDue := p.m.pop(p.now)
+	p.same("Pop", ok, want != nil)
+	if !ok {
+		return false
+	}
+	p.same("Pop", []any{key, due}, []any{want.key, wantDue})
+	if p.rng.IntN(10) == 0 { // its handler is not ready
+		p.extra(key, p.now+int64(100*time.Millisecond))
+		return true
+	}
+	start, at := p.s.Admit(key, due, p.times(key), p.now)
+	wantStart, wantAt := p.m.admit(want, wantDue, p.times(key), p.now)
+	p.same("Admit", []any{start, at}, []any{wantStart, wantAt})
+	if start && !want.inflight {
+		p.start(key)
+	}
+	return true
+}
+
+func (p *pair) at(key uint32, at int64) {
+	p.s.At(key, at)
+	m := p.m.find(key)
+	m.at, m.isExtra, m.isPaced = at, false, false
+}
+
+func (p *pair) extra(key uint32, at int64) {
+	p.s.Extra(key, at)
+	m := p.m.find(key)
+	m.at, m.isExtra, m.isPaced = at, true, false
+}
+
+// end ends an attempt in flight, and starts what has waited for it.
+func (p *pair) end() {
+	if len(p.flights) == 0 {
+		return
+	}
+	i := p.rng.IntN(len(p.flights))
+	f := p.flights[i]
+	if f.waiting {
+		return
+	}
+	p.flights = append(p.flights[:i], p.flights[i+1:]...)
+	p.s.Release(f.lane)
+	p.m.release(f.lane)
+	if f.counts {
+		fast, m := p.rng.IntN(2) == 0, p.m.find(f.key)
+		p.s.Finish(f.key, fast)
+		m.inflight, m.fast = false, fast
+		if p.rng.IntN(4) > 0 {
+			p.same("Next", p.s.Next(f.key, p.times(f.key), f.next, p.now), p.m.next(m, p.times(f.key), f.next, p.now))
+		}
+	}
+	for l := range lanes {
+		p.startWaiting(l)
+	}
+}
+
+// startWaiting starts what waits for a place in a lane.
+func (p *pair) startWaiting(l Lane) {
+	for {
+		id, ok := p.s.NextHandoff(l)
+		want, wantOK := p.m.nextHandoff(l)
+		p.same("NextHandoff", []any{id, ok}, []any{want, wantOK})
+		if !ok {
+			break
+		}
+		for i := range p.flights {
+			if p.flights[i].id == id {
+				p.flights[i].lane, p.flights[i].waiting = l, false
+			}
+		}
+	}
+	for {
+		key, ok := p.s.NextQueued(l, p.now)
+		want := p.m.nextQueued(l, p.now)
+		p.same("NextQueued", ok, want != nil)
+		if !ok {
+			return
+		}
+		p.same("NextQueued", key, want.key)
+		p.start(key)
+	}
+}
+
+// handoff makes an attempt in flight one that needs a goroutine.
+func (p *pair) handoff() {
+	for i := range p.flights {
+		if f := &p.flights[i]; f.lane == NonBlocking && f.counts && !f.waiting {
+			l, ok := p.s.Handoff(f.key, f.id)
+			want, wantOK := p.m.handoff(p.m.find(f.key), f.id)
+			p.same("Handoff", []any{l, ok}, []any{want, wantOK})
+			f.lane, f.waiting = l, !ok
+			return
+		}
+	}
+}
+
+// call makes one random call.
+func (p *pair) call() {
+	if len(p.keys) == 0 {
+		p.add()
+	}
+	key := p.key()
+	switch p.rng.IntN(16) {
+	case 0:
+		p.add()
+	case 1:
+		p.remove()
+	case 2:
+		period, nonBlocking := p.params()
+		p.s.Configure(key, period, nonBlocking)
+		m := p.m.find(key)
+		m.period, m.nonBlocking = int64(period), nonBlocking
+		for i := range p.flights {
+			if f := &p.flights[i]; f.counts && f.key == key {
+				f.next = p.times(key).After(p.now)
+			}
+		}
+	case 3:
+		p.at(key, p.times(key).After(p.now))
+	case 4:
+		p.drop(key) // another instance
+		p.extra(key, p.now+p.rng.Int64N(int64(time.Second)))
+	case 5:
+		p.drop(key)
+		p.s.Cancel(key)
+		p.m.find(key).at = none
+	case 6:
+		spaced := p.rng.IntN(2) == 0
+		p.same("Trigger", p.s.Trigger(key, p.now, spaced), p.m.trigger(p.m.find(key), p.now, spaced))
+	case 7:
+		p.handoff()
+	case 8, 9, 10:
+		p.end()
+	default:
+		p.now += p.rng.Int64N(int64(80 * time.Millisecond))
+		for p.pop() {
+		}
+	}
+	p.compare()
+}
+
+// compare compares what both say without being changed.
+func (p *pair) compare() {
+	first, wantAt := p.m.first(), int64(0)
+	if first != nil {
+		wantAt = first.at
+	}
+	at, ok := p.s.First()
+	p.same("First", []any{at, ok}, []any{wantAt, first != nil})
+	for _, m := range p.m.probes {
+		p.same("IsDue", p.s.IsDue(m.key), m.at != none)
+	}
+	p.same("InFlight", p.s.InFlight(), len(p.m.places))
+	p.same("Counters", p.s.Counters, p.m.Counters)
+}
+
+func TestRandomCallsAgreeWithTheModel(t *testing.T) {
+	for seed := range uint64(60) {
+		p := newPair(t, seed, 1+int(seed%9), 5+int(seed)*3)
+		if seed%2 == 0 {
+			p.m.began = int64(5 * time.Second)
+			p.s.Begin(p.m.began)
+		}
+		for range 1500 {
+			p.call()
+		}
+	}
+}
+
+func TestTimesAreSpreadAndNeverChange(t *testing.T) {
+	const period = 10 * time.Second
+	times := TimesOf(probe.ID{Target: "shop/web", Kind: probe.Readiness}, period)
+	if want := (Times{int64(period), 5822863250}); times != want {
+		t.Errorf("got %v, want %v: every probe would move after an update of the engine", times, want)
+	}
+	for _, at := range []int64{0, 1, times.Offset, times.Offset + 1, 1e18} {
+		from := times.From(at)
+		if from < at || from-at >= times.Period || from%times.Period != times.Offset {
+			t.Errorf("From(%d) = %d", at, from)
+		}
+		if after := times.After(at); after-at < times.Period/2 || after-at >= times.Period*3/2 {
+			t.Errorf("After(%d) = %d", at, after)
+		}
+	}
+}
+
+func TestAKeyIsReusedOnlyWhenItLeavesTheQueue(t *testing.T) {
+	s := New[int](1, 1000)
+	start := func(key uint32) (Started, bool) {
+		s.At(key, 0)
+		times := Times{Period: int64(time.Second)}
+		_, due, _ := s.Pop(0)
+		if ok, _ := s.Admit(key, due, times, 0); !ok {
+			return Started{}, false
+		}
+		return s.Start(key, times, 0, false)
+	}
+	a, b := s.Add(time.Second, false), s.Add(time.Second, false)
+	running, ok := start(a)
+	if _, queued := start(b); !ok || queued || s.Queued() != 1 {
+		t.Fatal("one attempt should be in flight, and one should wait")
+	}
+	s.Remove(b)
+	if c := s.Add(time.Second, false); c == b {
+		t.Error("a key was used again while it was queued")
+	}
+	s.Release(running.Lane)
+	if key, ok := s.NextQueued(Slow, 0); ok {
+		t.Errorf("the removed probe %d left the queue", key)
+	}
+	if c := s.Add(time.Second, false); c != b {
+		t.Errorf("Add returned %d, want the free key %d", c, b)
+	}
+}

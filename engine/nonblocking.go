@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"runtime/debug"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/internal/timeline"
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// nonBlocking makes the attempts of nonblock.Steppers. The loop owns it: only its
+// goroutine uses it.
+type nonBlocking struct {
+	clock     *clock
+	set       *nonblock.Set     // nil until the first attempt waits
+	broken    bool              // the system has refused a set
+	attempts  []*attempt        // that wait, by key; nil for a free key
+	free      []uint32          // keys
+	waiting   int               // how many attempts wait
+	deadlines timeline.Timeline // by key
+	done      []*attempt        // have ended, and are to be completed
+	blocking  []*attempt        // need a worker
+	spares    nonblock.Spares
+}
+
+// exchange is the part of an attempt that only the loop uses.
+type exchange struct {
+	nonblock.Attempt
+	start    int64 // of the whole attempt
+	deadline int64 // of this try
+	key      uint32
+	waits    bool // it has a key
+	tries    uint8
+	panics   int
+	watched  int // the descriptor that it waits for
+}
+
+// start starts an attempt.
+func (n *nonBlocking) start(a *attempt) {
+	a.start, a.tries, a.panics = n.clock.now(), 0, 0
+	n.try(a, a.start)
+}
+
+func (n *nonBlocking) try(a *attempt, now int64) {
+	a.tries++
+	a.deadline = now + int64(a.probe.Rule.Timeout)
+	a.Attempt = nonblock.Attempt{Target: a.probe.Target, Buffer: a.Buffer, Spares: &n.spares}
+	n.step(a, nonblock.StepBegin)
+}
+
+// step calls the handler for an event, and does what it asks for.
+func (n *nonBlocking) step(a *attempt, ev nonblock.Event) {
+	progress := a.step(ev)
+	if progress == nonblock.StepWait && ev <= nonblock.StepReady && n.await(a) {
+		return
+	}
+	if progress == nonblock.StepWait { // it cannot be waited for, or should have ended
+		a.step(nonblock.StepStop)
+		progress = nonblock.StepBlock
+	}
+	n.unregister(a)
+	switch {
+	case ev == nonblock.StepStop:
+		n.done = append(n.done, a)
+	case progress == nonblock.StepBlock && ev != nonblock.StepLate:
+		n.blocking = append(n.blocking, a)
+	default:
+		n.endTry(a)
+	}
+}
+
+// step calls the handler. A panic ends the try.
+func (a *attempt) step(ev nonblock.Event) (progress nonblock.Progress) {
+	defer func() {
+		if r := recover(); r != nil {
+			a.panics++
+			a.Result = panicked(r, debug.Stack())
+			progress = nonblock.StepDone
+		}
+	}()
+	a.Event = ev
+	return a.stepper.Step(&a.Attempt)
+}
+
+// await waits for an attempt's descriptor, and reports whether that is possible.
+func (n *nonBlocking) await(a *attempt) bool {
+	if a.waits && a.watched == a.FD {
+		return true
+	}
+	if n.broken || n.set == nil && !n.open() {
+		return false
+	}
+	if !a.waits {
+		n.register(a)
+	}
+	a.watched = a.FD
+	return n.set.Add(a.watched, a.key) == nil
+}
+
+func (n *nonBlocking) open() bool {
+	set, err := nonblock.NewSet()
+	n.broken = err != nil
+	if !n.broken {
+		n.set = set
+	}
+	return !n.broken
+}
+
+// register gives an attempt a key, and ends it at its deadline.
+func (n *nonBlocking) register(a *attempt) {
+	if last := len(n.free) - 1; last >= 0 {
+		a.key, n.free = n.free[last], n.free[:last]
+	} else {
+		a.key = uint32(len(n.attempts))
+		n.attempts = append(n.attempts, nil)
+	}
+	n.attempts[a.key] = a
+	n.deadlines.Set(a.key, a.deadline)
+	a.waits = true
+	n.waiting++
+}
+
+// unregister takes an attempt's key back. Its descriptor is closed.
+func (n *nonBlocking) unregister(a *attempt) {
+	if !a.waits {
+		return
+	}
+	n.attempts[a.key] = nil
+	n.free = append(n.free, a.key)
+	n.deadlines.Remove(a.key)
+	a.waits = false
+	n.waiting--
+}
+
+// endTry ends a try, and the attempt unless it is tried again.
+func (n *nonBlocking) endTry(a *attempt) {
+	res, now := &a.Result, n.clock.now()
+	*res = checked(*res, a.probe.Rule.Timeout, now > a.deadline)
+	if res.Outcome == probe.Unknown && a.tries < maxTries {
+		n.try(a, now)
+		return
+	}
+	res.Took, res.Tries = time.Duration(now-a.start), a.tries
+	if res.Detail != "" {
+		res.Detail = probe.CleanText(res.Detail, probe.MaxDetail)
+	}
+	n.done = append(n.done, a)
+}
+
+// cancel ends an attempt whose result is not needed any more, if it waits.
+func (n *nonBlocking) cancel(a *attempt) {
+	if a.waits {
+		n.step(a, nonblock.StepStop)
+	}
+}
+
+// wait returns when descriptors were ready, an attempt's deadline has passed, the
+// loop was woken, or at a time.
+func (n *nonBlocking) wait(until int64) {
+	if _, deadline, ok := n.deadlines.First(); ok {
+		until = min(until, deadline)
+	}
+	if err := n.set.Wait(max(0, n.clock.until(until)), n.ready); err != nil {
+		n.fallBack()
+		return
+	}
+	n.expire(n.clock.now())
+}
+
+func (n *nonBlocking) ready(key uint32) {
+	if a := n.attempts[key]; a != nil {
+		n.step(a, nonblock.StepReady)
+	}
+}
+
+// expire ends the attempts whose deadlines have passed.
+func (n *nonBlocking) expire(now int64) {
+	for {
+		key, due, ok := n.deadlines.First()
+		if !ok || due > now {
+			return
+		}
+		n.step(n.attempts[key], nonblock.StepLate)
+	}
+}
+
+// fallBack gives all attempts to workers from now on, since the system cannot wait
+// for descriptors.
+func (n *nonBlocking) fallBack() {
+	n.broken = true
+	for _, a := range n.attempts {
+		if a != nil {
+			a.step(nonblock.StepStop)
+			n.unregister(a)
+			n.blocking = append(n.blocking, a)
+		}
+	}
+}
+
+// close ends all attempts, and closes the descriptors.
+func (n *nonBlocking) close() {
+	for _, a := range n.attempts {
+		if a != nil {
+			n.cancel(a)
+		}
+	}
+	for fd, ok := n.spares.Take(); ok; fd, ok = n.spares.Take() {
+		_ = nonblock.CloseDescriptor(fd) // it is closed even if that fails
+	}
+	if n.set != nil {
+		_ = n.set.Close() // likewise
+		n.set = nil
+	}
+}

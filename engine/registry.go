@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// registry finds targets and their probes by name.
+type registry struct {
+	mu      sync.RWMutex // guards all below, and target.slots
+	targets map[string]*target
+	probes  int // how many there are
+}
+
+// target is a target that has probes, or an instance that a driver has reported.
+type target struct {
+	name  string
+	slots []*slot  // sorted; guarded by registry.mu; replaced and never written, so a copy stays valid
+	only  [1]*slot // what slots is at first: most targets have one probe, and need no more memory
+
+	// instance is nil until the first Report. The scheduler replaces it, and never
+	// changes what it points to.
+	instance atomic.Pointer[instance]
+}
+
+// instance is a probe.Instance in less memory, and whether it has started.
+type instance struct {
+	id       string
+	since    int64 // 0 for the zero time
+	restarts int32
+	phase    probe.Phase
+	managed  bool
+	leaving  bool
+	started  bool  // all startup probes have passed
+	note     *note // nil if it is empty
+}
+
+// note is the reason and detail that the driver reported.
+type note struct {
+	reason probe.Reason
+	detail string
+}
+
+func newInstance(in probe.Instance, c *clock) *instance {
+	i := &instance{
+		id: in.ID, since: c.at(in.Since), restarts: in.Restarts,
+		phase: in.Phase, managed: in.Managed, leaving: in.Leaving,
+	}
+	if in.Reason != "" || in.Detail != "" {
+		i.note = &note{in.Reason, in.Detail}
+	}
+	return i
+}
+
+// hasStarted reports whether the instance runs and has started.
+func (i *instance) hasStarted() bool { return i.phase == probe.Running && i.started }
+
+// noInstance stands for the instance of a target before the first Report.
+var noInstance instance
+
+// current returns the target's instance. Do not change it.
+func (t *target) current() *instance {
+	if i := t.instance.Load(); i != nil {
+		return i
+	}
+	return &noInstance
+}
+
+// public returns an instance of the target as drivers report it.
+func (t *target) public(i *instance, c *clock) probe.Instance {
+	in := probe.Instance{
+		Target: t.name, ID: i.id, Phase: i.phase, Managed: i.managed, Leaving: i.leaving, Restarts: i.restarts,
+		Since: c.time(i.since),
+	}
+	if i.note != nil {
+		in.Reason, in.Detail = i.note.reason, i.note.detail
+	}
+	return in
+}
+
+// probe returns a probe, or nil.
+func (r *registry) probe(id probe.ID) *slot {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	t := r.targets[id.Target]
+	if t == nil {
+		return nil
+	}
+	s, _ := t.find(id)
+	return s
+}
+
+// find returns a probe of the target, or nil, and its index.
+func (t *target) find(id probe.ID) (s *slot, at int) {
+	if len(t.slots) == 1 && t.slots[0].kind == id.Kind && t.slots[0].name == id.Name {
+		return t.slots[0], 0
+	}
+	at, found := slices.BinarySearchFunc(t.slots, id, func(s *slot, id probe.ID) int {
+		return cmp.Or(cmp.Compare(s.kind, id.Kind), strings.Compare(s.name, id.Name))
+	})
+	if found {
+		s = t.slots[at]
+	}
+	return s, at
+}
+
+// target returns a target and its probes, or nil.
+func (r *registry) target(name string) (*target, []*slot) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	t := r.targets[name]
+	if t == nil {
+		return nil, nil
+	}
+	return t, t.slots
+}
+
+// probesOf returns the probes of a target.
+func (r *registry) probesOf(t *target) []*slot {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return t.slots
+}
+
+// count returns how many probes there are.
+func (r *registry) count() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.probes
+}
+
+// names returns the names of all targets, sorted.
+func (r *registry) names() []string {
+	r.mu.RLock()
+	names := slices.AppendSeq(make([]string, 0, len(r.targets)), maps.Keys(r.targets))
+	r.mu.RUnlock()
+	slices.Sort(names)
+	return names
+}
+
+// all returns all targets.
+func (r *registry) all() []*target {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.AppendSeq(make([]*target, 0, len(r.targets)), maps.Values(r.targets))
+}
+
+// ids returns the IDs of all probes, sorted.
+func (r *registry) ids() []probe.ID {
+	r.mu.RLock()
+	ids := make([]probe.ID, 0, r.probes)
+	for _, t := range r.targets {
+		for _, s := range t.slots {
+			ids = append(ids, s.id())
+		}
+	}
+	r.mu.RUnlock()
+	slices.SortFunc(ids, probe.ID.Compare)
+	return ids
+}
+
+// insert makes the target's record, if there is none. It needs mu.
+func (r *registry) insert(name string) *target {
+	t := r.targets[name]
+	if t == nil {
+		t = &target{name: name}
+		r.targets[name] = t
+	}
+	return t
+}
+
+// add adds a probe, and reports whether it is its target's first.
+func (r *registry) add(s *slot, id probe.ID) (first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.probes++
+	t := r.insert(id.Target)
+	s.target = t
+	if first = len(t.slots) == 0; first && t.only[0] == nil {
+		t.only[0] = s
+		t.slots = t.only[:]
+		return true
+	}
+	_, at := t.find(id)
+	t.slots = slices.Insert(slices.Clone(t.slots), at, s)
+	return first
+}
+
+// remove removes a probe, and its target too if that has no other probe and no
+// driver that manages its instance.
+func (r *registry) remove(s *slot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.probes--
+	t := s.target
+	t.slots = slices.DeleteFunc(slices.Clone(t.slots), func(o *slot) bool { return o == s })
+	if len(t.slots) == 0 && !t.current().managed {
+		delete(r.targets, t.name)
+	}
+}
+
+// reported returns the target of an instance, or nil if nothing is to be
+// remembered of it: it has no probes, and its instance is over.
+func (r *registry) reported(in probe.Instance) *target {
+	over := in.Phase == probe.Absent || in.Phase == probe.Gone
+	if t, slots := r.target(in.Target); t == nil && over || len(slots) > 0 {
+		return t
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.insert(in.Target)
+	if over && len(t.slots) == 0 {
+		delete(r.targets, in.Target)
+		return nil
+	}
+	return t
+}
+
+// lookUp finds the slots of wishes.
+func (r *registry) lookUp(wishes []wish) {
+	var targets [compareChunk]*target
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for i := range wishes {
+		targets[i] = r.targets[wishes[i].id.Target]
+	}
+	for i := range wishes {
+		if t := targets[i]; t != nil {
+			wishes[i].slot, _ = t.find(wishes[i].id)
+		}
+	}
+}

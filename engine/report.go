@@ -38,9 +38,9 @@ func (sc *scheduler) report(in probe.Instance) {
 		return
 	}
 	before, now := t.current(), newInstance(in, &sc.clock)
-	now.started = before.started && before.id == now.id
+	// An instance that has started stays so, whatever probes it gets later.
+	now.started = before.started && before.id == now.id || sc.startupPassed(t, now)
 	t.instance.Store(now)
-	sc.markStarted(t)
 	sc.lookAll(t)
 	sc.wakeIfEarlier()
 }

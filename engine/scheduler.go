@@ -180,13 +180,25 @@ func (sc *scheduler) lookAll(t *target) {
 	}
 }
 
-// markStarted marks a running instance as started once all its startup probes have
-// passed, and reports whether it has. An instance that has started stays so,
-// whatever probes it gets later; but an instance without probes may have been
-// reported before its probes were applied.
+// markStarted marks the target's instance as started if it has started now, and
+// reports whether it has.
 func (sc *scheduler) markStarted(t *target) bool {
-	in, slots := t.current(), sc.registry.probesOf(t)
-	if in.phase != probe.Running || in.started || len(slots) == 0 {
+	in := t.current()
+	if in.started || !sc.startupPassed(t, in) {
+		return false
+	}
+	started := *in
+	started.started = true
+	t.instance.Store(&started)
+	return true
+}
+
+// startupPassed reports whether an instance runs and all startup probes of its target
+// have passed. An instance without probes may have been reported before its probes
+// were applied: nothing is known about it.
+func (sc *scheduler) startupPassed(t *target, in *instance) bool {
+	slots := sc.registry.probesOf(t)
+	if in.phase != probe.Running || len(slots) == 0 {
 		return false
 	}
 	for _, s := range slots {
@@ -194,9 +206,6 @@ func (sc *scheduler) markStarted(t *target) bool {
 			return false
 		}
 	}
-	started := *in
-	started.started = true
-	t.instance.Store(&started)
 	return true
 }
 

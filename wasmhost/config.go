@@ -15,43 +15,43 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// Config says which module to load and what it may do. The zero value of a field
-// stands for its default.
+// Config selects the module to load and what it may do. The zero value of a field means
+// its default.
 type Config struct {
-	Name string // what the plugin is called in logs and errors; default: its manifest's name
+	Name string // the plugin's name in logs and errors; default: the name in its manifest
 
-	// Path is the module's file, and Module its bytes, which are not written.
-	// Exactly one is set.
+	// Path is the module's file; Module its bytes, which are not modified. Exactly one
+	// must be set.
 	Path   string
 	Module []byte
 
-	// SHA256 is what the module's bytes must have, as 64 hexadecimal digits. It is
-	// required unless AllowUnpinned is set: whoever can write the file could
-	// otherwise change what the engine runs.
+	// SHA256 is the hash that the module must have, as 64 hexadecimal digits. It is
+	// required unless AllowUnpinned is set: without it, write access to the file is
+	// enough to change what the engine runs.
 	SHA256        string
 	AllowUnpinned bool
 
 	Grant  Grant
 	Limits Limits
 
-	// OnTrap says what an attempt is that the plugin did not end: probe.Unknown
-	// (the default) or probe.Failure.
+	// OnTrap is the outcome of an attempt in which the plugin traps: probe.Unknown (the
+	// default) or probe.Failure.
 	OnTrap probe.Outcome
 
-	// CacheDir is a directory for compiled code, which is made with mode 0700. It
-	// must belong to the user that the process runs as, nobody else may be able to
-	// read or write it, and those above it must belong to that user or root and not
-	// be writable by everybody: its content is run. Default: nothing is kept.
+	// CacheDir is a directory for compiled code, created with mode 0700. It must belong
+	// to the user that the process runs as and be inaccessible to others. The
+	// directories above it must belong to that user or root and not be writable by
+	// others: what CacheDir holds is run. Default: no cache.
 	CacheDir string
 
-	// CacheSize bounds what CacheDir holds of all plugins, in bytes: the ones that
-	// were used longest ago go first. Default 1 GiB.
+	// CacheSize is the maximum size of CacheDir, for all plugins together, in bytes: the
+	// least recently used code is removed first. Default 1 GiB.
 	CacheSize int64
 
-	Logger *slog.Logger // default: nothing is logged
+	Logger *slog.Logger // default: no logging
 
-	// Trace is told of each call of the host by the plugin, for development. It is
-	// called from the goroutines of all attempts at once. Default: nobody is told.
+	// Trace is called after each host call of the plugin, for development, concurrently
+	// from all attempts. Default: no tracing.
 	Trace func(HostCall)
 }
 
@@ -73,46 +73,46 @@ func (c Config) trace() func(sandbox.HostCall) {
 	return func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
 }
 
-// Grant is what a plugin may reach. The zero value is "target" alone.
+// Grant is what a plugin may reach. The zero value grants the probe's target only.
 type Grant struct {
-	// Dial is where it may connect to. Each entry is "target", which is the
-	// probed target's own address and ports (those it names, and that of a
-	// setting called port), or a URL: a scheme (tcp, tls, udp or unix), a host (an
-	// IP address, a CIDR block, a name or a pattern such as *.internal) and a port
-	// (a number, a range 8000-8999, or *); for unix, a path or a pattern.
+	// Dial lists the destinations that the plugin may connect to. Each entry is
+	// "target", the probed target's own address and ports (those it names, and the
+	// setting called port), or a URL: a scheme (tcp, tls, udp or unix), a host (an IP
+	// address, a CIDR block, a name or a pattern such as *.internal) and a port (a
+	// number, a range 8000-8999, or *); for unix, a path or a pattern.
 	//
 	//	tcp://10.0.0.0/8:6379   tls://*.internal:6380   unix:///run/x/*.sock
 	//
-	// Link-local addresses, among them those of the clouds' metadata services,
-	// and multicast are only reached by an entry with that very address, and this
-	// machine's loopback addresses by one that is about them. Nil stands for
-	// "target"; an empty list for nothing.
+	// Link-local addresses, cloud metadata services and multicast need an entry with
+	// that very address. Loopback addresses need an entry with a loopback address or
+	// block, or with the exact host name. Nil means "target"; an empty list means
+	// nothing.
 	Dial []string
 
-	// Env are names of environment variables of this process that the plugin
-	// sees. Default: none.
+	// Env lists the environment variables of this process that the plugin sees.
+	// Default: none.
 	Env []string
 
-	// DNS are host names, or patterns such as *.internal, that it may look up, to
-	// see their addresses or to connect to what Dial allows by address.
+	// DNS lists host names, or patterns such as *.internal, that the plugin may look
+	// up, to see their addresses or to connect to what Dial allows by address.
 	// Default: none.
 	DNS []string
 }
 
-// Limits are what a plugin may use. Limits on an attempt count from its start.
+// Limits bound what a plugin may use. A zero field means its default.
 type Limits struct {
-	Memory      int64         // bytes of an instance's memory; default 32 MiB, from 64 KiB to 4 GiB
+	Memory      int64         // bytes of memory per instance; default 32 MiB, from 64 KiB to 4 GiB
 	ModuleSize  int64         // bytes of the module; default 64 MiB
-	Instances   int           // instances, and so attempts, at once; default 64
-	Held        int           // connections held for later attempts, of all probes; default 1024
-	Connections int           // open connections of an attempt; default 8
-	Dials       int           // dials and lookups of an attempt; default 16
-	BytesIn     int64         // bytes read in an attempt; default 1 MiB
-	BytesOut    int64         // bytes written in an attempt; default 256 KiB
-	HostCalls   int           // calls of the host in an attempt; default 100000
-	Log         int           // bytes logged in an attempt, the rest is dropped; default 4 KiB
+	Instances   int           // concurrent instances, and thus attempts; default 64
+	Held        int           // connections held for later attempts of all probes; default 1024
+	Connections int           // open connections per attempt; default 8
+	Dials       int           // dials and lookups per attempt; default 16
+	BytesIn     int64         // bytes read per attempt; default 1 MiB
+	BytesOut    int64         // bytes written per attempt; default 256 KiB
+	HostCalls   int           // host calls per attempt; default 100000
+	Log         int           // bytes logged per attempt, the rest is dropped; default 4 KiB
 	Metrics     int           // names of metrics; default 32
-	Start       time.Duration // for an instance to start, and for checking settings; default 10s
+	Start       time.Duration // time for an instance to start, and for a check of settings; default 10s
 }
 
 // The defaults of Limits.
@@ -134,7 +134,7 @@ const (
 // DefaultCacheSize is the default of Config.CacheSize.
 const DefaultCacheSize = 1 << 30
 
-// Bounds of Limits that are not bounded by being a number alone.
+// The maximums of some limits.
 const (
 	maxMemory    = 4<<30 - module.PageSize
 	maxModule    = 1 << 30
@@ -193,8 +193,10 @@ func (c Config) withDefaults() Config {
 
 func (c Config) check() error {
 	switch {
-	case (c.Path == "") == (c.Module == nil):
+	case c.Path == "" && c.Module == nil:
 		return field("source", "must be set")
+	case c.Path != "" && c.Module != nil:
+		return field("source", "must be either a path or a module, not both")
 	case c.SHA256 == "" && !c.AllowUnpinned:
 		return field("sha256", "must be set, unless allow_unpinned is true")
 	case c.OnTrap != probe.Unknown && c.OnTrap != probe.Failure:
@@ -205,7 +207,7 @@ func (c Config) check() error {
 	return c.Limits.check()
 }
 
-// read returns the module's bytes once their length and hash are right.
+// read returns the module's bytes after checking their length and hash.
 func (c Config) read() ([]byte, error) {
 	wasm, err := c.Module, error(nil)
 	if c.Path != "" {

@@ -1,45 +1,63 @@
-// Package wasmhost makes handlers from WebAssembly modules: a plugin is one file,
-// in whatever language, that follows package abi.
+// Package wasmhost runs plugins: probe handlers that are WebAssembly modules. A plugin is
+// one file, written in any language, that follows package abi.
 //
-// Load checks a module and compiles it in the background; Plugin.New makes a
-// handler for one set of settings. All handlers of a plugin share its instances,
-// of which there is a bounded number. An attempt takes one, runs it and gives it
-// back; when all are busy, attempts wait in the order in which they came, for half of
-// their time at most: an attempt that got its instance too late would blame the target.
+// Load checks a module and compiles it in the background; Plugin.New makes a handler for
+// one set of settings. All handlers of a plugin share its instances, whose number is
+// bounded. An attempt borrows an instance, runs it and returns it. When all are busy,
+// attempts wait in order of arrival, for at most half of their timeout: an attempt that
+// got its instance too late would blame the target.
 //
 // # What a plugin can do
 //
-// It can do nothing but compute until it is granted more. By default it may
-// connect to the probe's own target and to nothing else. It sees no files, no
-// environment, no names and no other plugin, and its memory, time, traffic, log and
-// calls of the host are bounded: see Grant and Limits. The host makes its
-// connections and its TLS handshakes, and looks names up.
+// By default a plugin can compute, and connect to the probe's own target. Grant allows
+// more: other destinations, DNS lookups, environment variables. A plugin never sees files
+// or other plugins. Limits bound its memory, time, traffic, log and host calls. The host
+// dials, makes TLS handshakes and resolves names on its behalf.
 //
-// A connection that it holds between two attempts is watched: when it ends, its probe is
-// woken and need not wait for its turn (Handler.ProbeWaking). One goroutine watches all
-// of a plugin's, of which there are at most Limits.Held.
+// A plugin can hold connections between attempts. When a held connection ends, its probe
+// is attempted again at once (Handler.ProbeWaking). One goroutine watches all of a
+// plugin's held connections; Limits.Held bounds their number.
 //
-// # What becomes of its faults
+// # Errors
 //
-// What the plugin does wrong is never held against the target: a trap, an exit, a
-// limit or a grant that stood in the way make the attempt Unknown, with a reason
-// that begins with "plugin.". Lateness is a Failure, as it is for other handlers.
-// An instance whose call did not return is thrown away. A plugin that does nothing
-// else is suspended for a while.
+// A fault of the plugin never counts as a failure of the target: after a trap, an exit, or
+// a denied grant or limit, the attempt is Unknown, with a reason that begins with
+// "plugin.". A plugin that exceeds the timeout is a Failure, as with other handlers. An
+// instance whose call did not return is discarded, and a plugin that mostly traps is
+// suspended for a while.
 //
-// # A hole
+// # Known limitation
 //
-// A call that goes on abi.Grace after its deadline is stopped where it next begins
-// a loop or calls the host. Code that does neither is not stopped before it ends by
-// itself: functions that call themselves often without being deep, say, as the
-// plainest computation of Fibonacci numbers does. Such code takes a processor as
-// long as it likes, and the Go garbage collector waits for it, and everything else
-// for the collector. Only run modules from people who would not do that, until
-// calls are metered.
+// A call that is still running abi.Grace after its deadline is stopped at the next loop
+// iteration or host call. Code that has neither cannot be stopped, such as a naive
+// recursive Fibonacci. It occupies a processor until it returns, and because Go's garbage
+// collector waits for it, it can stall the whole process. Only run modules from authors
+// you trust not to do that.
 //
-// Code that calls itself without end is stopped when its stack is full. That takes
-// about a tenth of a second and 150 MB for each call that does it. A plugin has few
-// instances until its calls return, and again after such a call, and one that does
-// little else is suspended; but one that means harm can do it in all instances at
-// once. Limits.Instances bounds that.
+// Unbounded recursion is stopped by a stack overflow, after about a tenth of a second and
+// 150 MB for each call. A plugin starts with few instances, gets more as calls return, and
+// is suspended if most overflow; but a hostile one can overflow in all instances at once.
+// Limits.Instances bounds that.
+//
+// # Files
+//
+//	config.go     Config, Grant and Limits, with their defaults and bounds
+//	plugin.go     Plugin: Load, compiling, Close
+//	configure.go  Plugin.New, and the module's own check of settings
+//	handler.go    Handler: one attempt
+//	instances.go  borrowing instances from the pool
+//	result.go     what the end of a call means for the probe
+//	reason.go     the reasons that begin with "plugin."
+//	stats.go      Stats, for metrics
+//	inspect.go    ModuleInfo: describing a module without running it
+//
+// # Internal packages
+//
+//	module     reads a module's binary and checks it against package abi
+//	grant      decides which addresses and names a plugin may reach
+//	codecache  keeps compiled code in a private directory
+//	settings   checks a handler's settings and writes them as JSON
+//	pool       hands out a bounded number of instances in order of arrival
+//	breaker    suspends plugins that trap too often
+//	sandbox    runs instances and provides their host functions
 package wasmhost

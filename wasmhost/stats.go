@@ -10,38 +10,38 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Stats are a plugin's numbers at one time, for metrics. Counts only grow.
+// Stats are a plugin's numbers at one moment, for metrics. Fields of type uint64 only grow.
 type Stats struct {
-	Compiled bool          // it is ready to run
-	Compile  time.Duration // what compiling, or reading compiled code, has taken
-	CacheHit bool          // compiled code was read
+	Compiled bool          // the plugin is ready to run
+	Compile  time.Duration // time to compile, or to load compiled code from the cache
+	CacheHit bool          // compiled code was found in the cache
 
-	Instances int           // that run or are idle
-	Idle      int           // of those
-	Waiting   int           // attempts that wait for an instance now
-	Started   uint64        // instances started
-	Start     time.Duration // what all starts have taken together
+	Instances int           // live instances, running or idle
+	Idle      int           // idle instances
+	Waiting   int           // attempts that are waiting for an instance
+	Started   uint64        // instances that were started
+	Start     time.Duration // total time of all starts
 
-	Attempts  uint64                  // that were made: an instance was called
+	Attempts  uint64                  // attempts that called an instance
 	Waits     uint64                  // attempts that had to wait for an instance
-	Faults    map[probe.Reason]uint64 // attempts that the plugin, or the lack of it, has spoilt, by the reason plugin.…
+	Faults    map[probe.Reason]uint64 // attempts that failed because of the plugin, by reason (plugin.…)
 	Refused   uint64                  // dials and lookups that are not granted
 	Held      int                     // connections that are held now
-	Dropped   uint64                  // log records that were too many
-	Suspended time.Duration           // for how long it is suspended still; 0 when it is not
-	Suspends  uint64                  // how often it was suspended
+	Dropped   uint64                  // log records above a limit
+	Suspended time.Duration           // remaining time of the suspension; 0 when not suspended
+	Suspends  uint64                  // suspensions
 
-	Metrics []Metric // that the plugin has set
+	Metrics []Metric // set by the plugin
 }
 
-// Metric is a number that a plugin has set.
+// Metric is a metric that a plugin has set.
 type Metric struct {
 	Name    string
-	Counter bool // it only grows; else it is a gauge
+	Counter bool // false: a gauge
 	Value   float64
 }
 
-// counters are what Stats is made from.
+// counters are the counts of the plugin itself; its sandbox, pool and breaker have others.
 type counters struct {
 	compile  atomic.Int64
 	cacheHit atomic.Bool
@@ -54,9 +54,9 @@ type counters struct {
 	faults map[probe.Reason]uint64
 }
 
-// fault counts an attempt that ended with a reason, if it is one of the host's.
-func (c *counters) fault(why probe.Reason) {
-	if why == ReasonFailure || !strings.HasPrefix(string(why), "plugin.") {
+// fault counts an attempt by its reason, if that reason means a fault of the plugin.
+func (c *counters) fault(reason probe.Reason) {
+	if reason == ReasonFailure || !strings.HasPrefix(string(reason), "plugin.") {
 		return
 	}
 	c.mu.Lock()
@@ -64,7 +64,7 @@ func (c *counters) fault(why probe.Reason) {
 	if c.faults == nil {
 		c.faults = make(map[probe.Reason]uint64)
 	}
-	c.faults[why]++
+	c.faults[reason]++
 }
 
 func (c *counters) faultsNow() map[probe.Reason]uint64 {

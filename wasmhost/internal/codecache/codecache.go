@@ -24,7 +24,7 @@ import (
 )
 
 // Entry is the compiled code of one module: a directory of its own inside of the cache's
-// directory. What it holds is run, so nobody else may write to it.
+// directory. What it holds is run, so other users must not be able to write to it.
 type Entry struct {
 	root    string
 	dir     string // empty: the cache is disabled

@@ -28,7 +28,7 @@ const (
 	eventWrite = 2
 )
 
-// maxSubscriptions bounds what one poll may wait for.
+// maxSubscriptions bounds the subscriptions of one poll.
 const maxSubscriptions = 1024
 
 // oneoff is one call of poll_oneoff.
@@ -37,8 +37,8 @@ type oneoff struct {
 	in, out []byte
 	events  int
 
-	sockets []*socket // to read from
-	until   time.Time // the first clock; zero for none
+	sockets []*socket // subscribed for reading
+	until   time.Time // the earliest time of a clock; zero for none
 	clock   []byte    // the subscription of that clock
 }
 
@@ -73,7 +73,7 @@ func (p *oneoff) each(f func(sub []byte)) {
 	}
 }
 
-// read finds out what is waited for.
+// read reads the subscriptions.
 func (p *oneoff) read() (errno abi.Errno) {
 	now := time.Now()
 	p.each(func(sub []byte) {
@@ -102,7 +102,7 @@ func subscribed(sub []byte) int32 {
 	return int32(binary.LittleEndian.Uint32(sub[subscriptionFD:]))
 }
 
-// clockEnd returns when a clock that is waited for comes.
+// clockEnd returns when the time of a subscribed clock is reached.
 func (c *call) clockEnd(sub []byte, now time.Time) (time.Time, bool) {
 	ns := binary.LittleEndian.Uint64(sub[clockTimeout:])
 	wait := time.Duration(min(ns, uint64(forever)))
@@ -126,7 +126,7 @@ func (p *oneoff) collect() {
 		}
 		s, ok := p.call.sockets[subscribed(sub)]
 		switch {
-		case !ok && subscribed(sub) <= stderr: // the log is always ready, and standard input at its end
+		case !ok && subscribed(sub) <= stderr: // the log is always ready, and standard input is at its end
 			p.emit(sub, abi.OK, 0)
 		case !ok:
 			p.emit(sub, abi.EBADF, 0)
@@ -154,8 +154,8 @@ func (p *oneoff) emit(sub []byte, errno abi.Errno, n int) {
 }
 
 // wait waits for the first descriptor or clock. When the call is over, all descriptors
-// are ready, so that the guest comes to use them and learns of it; a guest that
-// waits for a clock alone goes on waiting, and is stopped.
+// are ready, so that the guest uses them and gets the error; a guest that waits for
+// clocks only keeps waiting, and is stopped.
 func (p *oneoff) wait() {
 	if len(p.sockets) > 0 {
 		ready := p.call.await(p.sockets, p.until)

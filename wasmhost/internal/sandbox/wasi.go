@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// The descriptors that are not dialled.
+// The standard descriptors.
 const (
 	stdin  = 0
 	stdout = 1
@@ -29,12 +29,12 @@ const (
 
 // wasiFunctions returns the functions of WASI that work, by name.
 func wasiFunctions() map[string]func(*call, args) abi.Errno {
-	none := func(c *call, a args) abi.Errno { return c.put2(a.u32(0), a.u32(1), 0, 0) }
-	nothing := func(*call, args) abi.Errno { return abi.OK }
+	noArgs := func(c *call, a args) abi.Errno { return c.put2(a.u32(0), a.u32(1), 0, 0) }
+	success := func(*call, args) abi.Errno { return abi.OK }
 	noDirectory := func(*call, args) abi.Errno { return abi.EBADF }
 	return map[string]func(*call, args) abi.Errno{
-		"args_get":            nothing,
-		"args_sizes_get":      none,
+		"args_get":            success,
+		"args_sizes_get":      noArgs,
 		"clock_res_get":       clockRes,
 		"clock_time_get":      clockTime,
 		"environ_get":         environGet,
@@ -85,7 +85,7 @@ func clockTime(c *call, a args) abi.Errno {
 	return abi.OK
 }
 
-// clock returns the nanoseconds of a clock.
+// clock returns the time of a clock in nanoseconds. False means that there is no such clock.
 func (s *Sandbox) clock(id uint32, now time.Time) (int64, bool) {
 	switch id {
 	case abi.ClockReal:
@@ -184,7 +184,7 @@ func (c *call) put(at, n uint32) abi.Errno {
 }
 
 func sockRecv(c *call, a args) abi.Errno {
-	if a.u32(3) != 0 { // peeking and waiting for all are not offered
+	if a.u32(3) != 0 { // MSG_PEEK and MSG_WAITALL are not supported
 		return abi.ENOTSUP
 	}
 	n, errno := c.readVector(a.i32(0), a.u32(1), a.u32(2))
@@ -194,7 +194,7 @@ func sockRecv(c *call, a args) abi.Errno {
 	return c.put2(a.u32(4), a.u32(5), uint32(n), 0)
 }
 
-// readVector reads into the first part of a vector that has room.
+// readVector reads into the first part of a vector that is not empty.
 func (c *call) readVector(fd int32, at, n uint32) (int, abi.Errno) {
 	s, ok := c.sockets[fd]
 	if !ok {
@@ -216,7 +216,7 @@ func (c *call) readVector(fd int32, at, n uint32) (int, abi.Errno) {
 	return 0, abi.OK
 }
 
-// maxVector bounds the parts of one read or write that are looked at.
+// maxVector bounds the parts of a vector that one read or write uses.
 const maxVector = 1024
 
 // part returns one part of a vector.
@@ -237,8 +237,7 @@ func fdWrite(c *call, a args) abi.Errno { return c.writeVector(a, a.u32(3)) }
 
 func sockSend(c *call, a args) abi.Errno { return c.writeVector(a, a.u32(4)) }
 
-// writeVector writes the parts of a vector as one piece, and how much that was to
-// result.
+// writeVector writes the parts of a vector as one piece, and its length to result.
 func (c *call) writeVector(a args, result uint32) abi.Errno {
 	fd, at, n := a.i32(0), a.u32(1), a.u32(2)
 	s, ok := c.sockets[fd]
@@ -261,11 +260,12 @@ func (c *call) writeVector(a args, result uint32) abi.Errno {
 	return c.put(result, uint32(written))
 }
 
-// maxGather bounds what is written of a vector at once, since its parts may be the same
-// bytes again and again. A guest writes the rest by itself.
+// maxGather bounds the bytes that are written of a vector at once: its parts may overlap
+// and add up to far more than the memory. As with any short write, the guest writes the
+// rest.
 const maxGather = 1 << 20
 
-// gather returns the parts of a vector in one piece, as far as it goes.
+// gather returns up to maxGather bytes of a vector in one piece.
 func (c *call) gather(at, n uint32) ([]byte, abi.Errno) {
 	if n > maxVector {
 		return nil, abi.EINVAL

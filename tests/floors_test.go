@@ -37,6 +37,7 @@ type rule struct {
 // rules covers all packages of the module. The first match counts.
 var rules = []rule{
 	{path: "probe", floor: 0},
+	{path: "internal/files", floor: 0},
 	{path: "internal/testsync", floor: 0},
 	{path: "wasmhost/abi/...", floor: 0},
 	{path: "guest/...", floor: 0},
@@ -44,7 +45,6 @@ var rules = []rule{
 	{path: "engine/internal/timeline", floor: 1, group: "schedule"},
 	{path: "engine/internal/...", floor: 1, group: "schedule", order: 1},
 	{path: "internal/command", floor: 1},
-	{path: "internal/files", floor: 1},
 	{path: "internal/nonblock", floor: 1, group: "network"},
 	{path: "internal/nonblock/nonblocktest", floor: 1, group: "network", order: 1},
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},

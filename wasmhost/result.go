@@ -50,6 +50,9 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 	case r.Limit != "":
 		return probe.Broken(ReasonLimit, "limit %s was reached%s", r.Limit, afterColon(result.Detail))
 	}
+	if r.Last.Local && cmp.Or(result.Reason, r.Last.Reason) == r.Last.Reason {
+		result.Outcome = probe.Unknown
+	}
 	result.Reason = cmp.Or(result.Reason, defaultReason(r, result.Outcome))
 	result.Detail = cmp.Or(result.Detail, r.Last.Detail)
 	return result

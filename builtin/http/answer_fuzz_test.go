@@ -24,7 +24,7 @@ func model(p *plan, response []byte) probe.Result {
 		r, err := http.ReadResponse(reader, request)
 		switch {
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return dial.Result(dial.Broke(context.Background(), err))
+			return dial.Result(dial.Classify(context.Background(), dial.Transferring, err))
 		case err != nil:
 			return (&attempt{ctx: context.Background(), answered: true}).broke(err)
 		case r.StatusCode/100 != 1 || r.StatusCode == http.StatusSwitchingProtocols:

@@ -119,7 +119,7 @@ func (a *attempt) failed(err error) probe.Result {
 	var dialling *dial.Error
 	switch {
 	case errors.Is(a.ctx.Err(), context.Canceled):
-		return dial.Result(dial.Stopped())
+		return dial.Result(dial.Cancelled())
 	case errors.As(err, &dialling), a.ctx.Err() != nil && errors.As(a.failure, &dialling):
 		return dial.Result(dialling)
 	case a.ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
@@ -141,7 +141,7 @@ func (a *attempt) broke(err error) probe.Result {
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		err = op
 	}
-	known := dial.Broke(a.ctx, err)
+	known := dial.Classify(a.ctx, dial.Transferring, err)
 	switch {
 	case known.Reason != probe.ReasonTCPFailed:
 		return dial.Result(known)

@@ -57,7 +57,7 @@ func (p *plan) brokenBody(ctx context.Context, status int, err error) probe.Resu
 	says := "broke off"
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return dial.Result(dial.Stopped())
+		return dial.Result(dial.Cancelled())
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		says = "did not end in time"
 	}

@@ -31,7 +31,7 @@ func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress {
 	case nonblock.StepLate:
 		return h.wire.dialer.Done(a, h.late(a))
 	case nonblock.StepStop:
-		return h.wire.dialer.Done(a, dial.Result(dial.Stopped()))
+		return h.wire.dialer.Done(a, dial.Result(dial.Cancelled()))
 	}
 	return h.advance(a)
 }
@@ -97,7 +97,7 @@ func (p *plan) decide(got answer, ended bool) (probe.Result, nonblock.Progress) 
 	case !ended:
 		return probe.Result{}, nonblock.StepWait
 	case got.status == 0:
-		return dial.Result(dial.Broke(context.Background(), io.EOF)), nonblock.StepDone
+		return dial.Result(dial.Classify(context.Background(), dial.Transferring, io.EOF)), nonblock.StepDone
 	}
 	return p.brokenBody(context.Background(), got.status, io.EOF), nonblock.StepDone
 }

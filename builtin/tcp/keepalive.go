@@ -88,7 +88,7 @@ func (h *Handler) ask(ctx context.Context, target, host string, port uint16, too
 	}
 	if err := h.keeper.keep(target, place, conn, wake); err != nil {
 		conn.Close()
-		return dial.Result(dial.Broke(ctx, err))
+		return dial.Result(dial.Classify(ctx, dial.Transferring, err))
 	}
 	return result
 }
@@ -129,7 +129,7 @@ func (k *keeper) ask(target, place string) (probe.Result, bool) {
 		return probe.Result{}, false
 	case c.over:
 		delete(k.kept, target)
-		broke := dial.Broke(context.Background(), c.err)
+		broke := dial.Classify(context.Background(), dial.Transferring, c.err)
 		return probe.Fail(broke.Reason, "the connection stood for %v, then: %v", time.Since(c.since).Round(time.Millisecond), broke), true
 	case c.place != place:
 		k.drop(target, c)

@@ -25,7 +25,7 @@ func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress {
 	case nonblock.StepLate:
 		return h.dialer.Done(a, h.late(a))
 	case nonblock.StepStop:
-		return h.dialer.Done(a, dial.Result(dial.Stopped()))
+		return h.dialer.Done(a, dial.Result(dial.Cancelled()))
 	}
 	return h.advance(a)
 }

@@ -87,7 +87,7 @@ func (h *Handler) talk(ctx context.Context, conn net.Conn, took *probe.Timings) 
 	defer dial.Bind(ctx, conn)()
 	if len(h.send) > 0 {
 		if _, err := conn.Write(h.send); err != nil {
-			return dial.Result(dial.Broke(ctx, err))
+			return dial.Result(dial.Classify(ctx, dial.Transferring, err))
 		}
 	}
 	if h.met == nil {
@@ -138,7 +138,7 @@ func unmetByAll(n int) probe.Result {
 
 // unmet is the result of an answer that broke off after n bytes.
 func unmet(ctx context.Context, n int, err error) probe.Result {
-	broke := dial.Broke(ctx, err)
+	broke := dial.Classify(ctx, dial.Transferring, err)
 	switch {
 	case errors.Is(err, io.EOF) && n > 0:
 		return probe.Fail(probe.ReasonTCPExpect, "the answer of %d bytes is not what was expected", n)

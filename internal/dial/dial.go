@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -37,23 +36,21 @@ type Config struct {
 	Talks bool
 }
 
-// Dialer opens connections to one place. It is safe for use by many
-// goroutines at once and holds nothing that must be closed.
+// Dialer opens connections to one place. The zero value resolves and connects to any
+// address. It is safe for use by many goroutines at once and holds nothing that must
+// be closed.
 type Dialer struct {
 	config Config
-	source netip.Addr // not valid: the system chooses
-	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	source netip.Addr                                                   // not valid: the system chooses
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error) // nil: lookupIP
 }
 
 // New checks c. An error is a *probe.FieldError with the HCL name of the field.
-//
-// Names are looked up by Go's own resolver. The system's one holds a thread for
-// each lookup and does not end it at the deadline.
 func New(c Config) (*Dialer, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	d := &Dialer{config: c, lookup: (&net.Resolver{PreferGo: true}).LookupNetIP}
+	d := &Dialer{config: c}
 	if c.SourceAddress == "" {
 		return d, nil
 	}
@@ -66,7 +63,7 @@ func New(c Config) (*Dialer, error) {
 }
 
 func (c Config) check() error {
-	if problem := hostProblem(c.Host); c.Host != "" && problem != "" {
+	if problem := HostProblem(c.Host); c.Host != "" && problem != "" {
 		return field("host", "is %q, %s", c.Host, problem)
 	}
 	switch {
@@ -146,7 +143,7 @@ func checkAddress(t probe.Target) error {
 	if t.Address == "" {
 		return field("host", "must be set, since target %s has no address", t.Name)
 	}
-	if problem := hostProblem(t.Address); problem != "" {
+	if problem := HostProblem(t.Address); problem != "" {
 		return field("host", "must be set, since the address of target %s is %q, %s", t.Name, t.Address, problem)
 	}
 	return nil

@@ -12,9 +12,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Error says why a connection could not be opened or used.
+// Error is a classified network error. Every error of this package's methods that
+// use the network is one.
 type Error struct {
-	Outcome probe.Outcome // Failure, or Unknown when the target has no part in it
+	Outcome probe.Outcome // Failure, or Unknown where the error says nothing about the target
 	Reason  probe.Reason
 	Err     error
 }
@@ -25,11 +26,12 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// maxText bounds what an error says, in bytes. A certificate's names come from a
-// stranger and may be long.
+// maxText bounds the text of an error in a result, in bytes. The names in a
+// certificate come from the peer and may be long.
 const maxText = 1 << 10
 
-// Result makes the result of an attempt that ended with an error of this package.
+// Result returns the result of an attempt that ended with err. An error that is not
+// an *Error gives Unknown.
 func Result(err error) probe.Result {
 	known := unknown(probe.ReasonTCPFailed, err)
 	errors.As(err, &known)
@@ -44,75 +46,76 @@ func unknown(why probe.Reason, err error) *Error {
 	return &Error{Outcome: probe.Unknown, Reason: why, Err: err}
 }
 
-// step is what was being done when an error came. It says which reason lateness
-// and trouble without a reason of its own have.
-type step struct {
-	late  probe.Reason
-	other probe.Reason
-}
+// Stage is what was being done when an error occurred.
+type Stage uint8
 
-var (
-	resolveStep = step{probe.ReasonDNSTimeout, probe.ReasonDNSFailed}
-	connectStep = step{probe.ReasonTCPTimeout, probe.ReasonTCPFailed}
-	unixStep    = step{probe.ReasonTCPTimeout, probe.ReasonUnixFailed}
-	tlsStep     = step{probe.ReasonTLSTimeout, probe.ReasonTLSFailed}
-	useStep     = step{probe.ReasonTCPTimeout, probe.ReasonTCPFailed}
+// The stages of a connection.
+const (
+	Resolving      Stage = iota // a name is looked up
+	Connecting                  // to an IP address
+	ConnectingUnix              // to a unix socket
+	Handshaking                 // TLS
+	Transferring                // reading and writing
 )
 
-// Broke classifies an error of a connection that stood, while it was read from or
-// written to. The deadline is that of ctx.
-func Broke(ctx context.Context, err error) *Error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return classify(ctx, step{probe.ReasonTCPTimeout, probe.ReasonTCPClosed}, errors.New("the peer closed the connection"))
-	}
-	return classify(ctx, useStep, err)
+// timeout is the reason when the deadline passes in a stage.
+func (s Stage) timeout() probe.Reason {
+	return [...]probe.Reason{
+		Resolving: probe.ReasonDNSTimeout, Connecting: probe.ReasonTCPTimeout, ConnectingUnix: probe.ReasonTCPTimeout,
+		Handshaking: probe.ReasonTLSTimeout, Transferring: probe.ReasonTCPTimeout,
+	}[s]
 }
 
-func classify(ctx context.Context, s step, err error) *Error {
+// other is the reason of an error in a stage that has no reason of its own.
+func (s Stage) other() probe.Reason {
+	return [...]probe.Reason{
+		Resolving: probe.ReasonDNSFailed, Connecting: probe.ReasonTCPFailed, ConnectingUnix: probe.ReasonUnixFailed,
+		Handshaking: probe.ReasonTLSFailed, Transferring: probe.ReasonTCPFailed,
+	}[s]
+}
+
+// Classify returns err with its outcome and reason. The deadline is that of ctx. It
+// is the only place that decides them: built-in handlers and plugins agree.
+func Classify(ctx context.Context, s Stage, err error) *Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return Stopped()
+		return Cancelled()
 	}
-	if known := byNumber(s, err); known != nil {
-		return known
-	}
-	if known := byType(err); known != nil {
-		return known
-	}
-	if late(ctx, err) {
-		return failure(s.late, err)
-	}
-	return failure(s.other, err)
-}
-
-// Stopped is the error of an attempt that was cancelled.
-func Stopped() *Error { return unknown(probe.ReasonStopped, errors.New("the attempt was cancelled")) }
-
-func late(ctx context.Context, err error) bool {
-	var n net.Error
-	return ctx.Err() != nil || errors.As(err, &n) && n.Timeout()
-}
-
-// byNumber classifies the errors that the system has numbers for, or returns nil.
-func byNumber(s step, err error) *Error {
 	var number syscall.Errno
-	if !errors.As(err, &number) {
-		return nil
+	if errors.As(err, &number) {
+		if outcome, why := classifyErrno(s, number); why != "" {
+			return &Error{Outcome: outcome, Reason: why, Err: err}
+		}
 	}
-	if s == unixStep && !noMeans(number) {
-		return byUnixNumber(number, err)
+	if why := reasonByType(err); why != "" {
+		return failure(why, err)
 	}
-	outcome, why := ofNumber(number)
-	if why == "" {
-		return nil
+	other := s.other()
+	if s == Transferring && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		other, err = probe.ReasonTCPClosed, errors.New("the peer closed the connection")
 	}
-	return &Error{Outcome: outcome, Reason: why, Err: err}
+	if timeout := net.Error(nil); ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
+		return failure(s.timeout(), err)
+	}
+	return failure(other, err)
 }
 
-// ofNumber classifies an error number of a TCP connection. The reason is empty
-// where it depends on what was being done.
-func ofNumber(number syscall.Errno) (probe.Outcome, probe.Reason) {
+// Cancelled is the error of an attempt whose context was cancelled.
+func Cancelled() *Error { return unknown(probe.ReasonStopped, errors.New("the attempt was cancelled")) }
+
+// classifyErrno classifies an error number of the operating system. The reason is
+// empty for a timeout, and where the number has no reason of its own.
+func classifyErrno(s Stage, number syscall.Errno) (probe.Outcome, probe.Reason) {
+	if lacksResource(number) {
+		return probe.Unknown, probe.ReasonTCPSource
+	}
+	switch {
+	case s == ConnectingUnix:
+		return probe.Failure, unixReason(number)
+	case s == Connecting && number == syscall.EAGAIN: // no local port, or no entry in the routing cache
+		return probe.Unknown, probe.ReasonTCPSource
+	}
 	switch number {
-	case syscall.EINVAL, syscall.EACCES, syscall.EPERM: // the source address cannot go there, or a firewall here forbids it
+	case syscall.EINVAL, syscall.EACCES, syscall.EPERM: // the source address cannot reach the peer, or a local firewall forbids it
 		return probe.Unknown, probe.ReasonTCPSource
 	case syscall.ECONNREFUSED:
 		return probe.Failure, probe.ReasonTCPRefused
@@ -121,35 +124,33 @@ func ofNumber(number syscall.Errno) (probe.Outcome, probe.Reason) {
 	case syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN:
 		return probe.Failure, probe.ReasonTCPUnreachable
 	}
-	if noMeans(number) {
-		return probe.Unknown, probe.ReasonTCPSource
-	}
 	return probe.Failure, ""
 }
 
-func byUnixNumber(number syscall.Errno, err error) *Error {
+func unixReason(number syscall.Errno) probe.Reason {
 	switch number {
 	case syscall.ENOENT:
-		return failure(probe.ReasonUnixMissing, err)
+		return probe.ReasonUnixMissing
 	case syscall.ECONNREFUSED, syscall.EAGAIN: // EAGAIN: the backlog is full
-		return failure(probe.ReasonUnixRefused, err)
+		return probe.ReasonUnixRefused
 	}
-	return failure(probe.ReasonUnixFailed, err)
+	return probe.ReasonUnixFailed
 }
 
-// noMeans reports whether this machine lacked something to connect with.
-func noMeans(number syscall.Errno) bool {
+// lacksResource reports whether an error number says that this machine lacks what a
+// connection takes: a descriptor, memory, a port, or the address family.
+func lacksResource(number syscall.Errno) bool {
 	switch number {
-	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EAFNOSUPPORT, // addresses, ports, no IPv6
+	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT,
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM:
 		return true
 	}
 	return false
 }
 
-// byType classifies the errors of the resolver and of the TLS handshake, or
-// returns nil.
-func byType(err error) *Error {
+// reasonByType returns the reason of an error of the resolver or of a TLS handshake
+// by its type, or "".
+func reasonByType(err error) probe.Reason {
 	var (
 		dns     *net.DNSError
 		invalid x509.CertificateInvalidError
@@ -159,15 +160,15 @@ func byType(err error) *Error {
 	)
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return failure(probe.ReasonDNSNotFound, err)
+		return probe.ReasonDNSNotFound
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return failure(probe.ReasonTLSExpired, err)
+		return probe.ReasonTLSExpired
 	case errors.As(err, &name):
-		return failure(probe.ReasonTLSName, err)
+		return probe.ReasonTLSName
 	case errors.As(err, &cert):
-		return failure(probe.ReasonTLSUntrusted, err)
+		return probe.ReasonTLSUntrusted
 	case errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error"): // how crypto/tls marks alerts
-		return failure(probe.ReasonTLSFailed, err)
+		return probe.ReasonTLSFailed
 	}
-	return nil
+	return ""
 }

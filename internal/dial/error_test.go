@@ -26,33 +26,33 @@ func TestErrorsHaveReasons(t *testing.T) {
 	}
 	tests := []struct {
 		name    string
-		step    step
+		stage   Stage
 		err     error
 		outcome probe.Outcome
 		reason  probe.Reason
 	}{
-		{"no descriptors", connectStep, during("socket", syscall.EMFILE), probe.Unknown, probe.ReasonTCPSource},
-		{"no descriptors in the system", unixStep, during("socket", syscall.ENFILE), probe.Unknown, probe.ReasonTCPSource},
-		{"no free port", connectStep, during("connect", syscall.EADDRNOTAVAIL), probe.Unknown, probe.ReasonTCPSource},
-		{"no memory", connectStep, during("connect", syscall.ENOBUFS), probe.Unknown, probe.ReasonTCPSource},
-		{"a source that cannot go there", connectStep, during("connect", syscall.EINVAL), probe.Unknown, probe.ReasonTCPSource},
-		{"a firewall here", connectStep, during("connect", syscall.EPERM), probe.Unknown, probe.ReasonTCPSource},
-		{"refused", connectStep, during("connect", syscall.ECONNREFUSED), probe.Failure, probe.ReasonTCPRefused},
-		{"reset", connectStep, during("connect", syscall.ECONNRESET), probe.Failure, probe.ReasonTCPReset},
-		{"no route to the host", connectStep, during("connect", syscall.EHOSTUNREACH), probe.Failure, probe.ReasonTCPUnreachable},
-		{"no route to the network", connectStep, during("connect", syscall.ENETUNREACH), probe.Failure, probe.ReasonTCPUnreachable},
-		{"given up by the system", connectStep, during("connect", syscall.ETIMEDOUT), probe.Failure, probe.ReasonTCPTimeout},
-		{"something else", connectStep, during("connect", syscall.EIO), probe.Failure, probe.ReasonTCPFailed},
-		{"no socket", unixStep, during("connect", syscall.ENOENT), probe.Failure, probe.ReasonUnixMissing},
-		{"not allowed", unixStep, during("connect", syscall.EACCES), probe.Failure, probe.ReasonUnixFailed},
-		{"expired", tlsStep, invalid(x509.Expired), probe.Failure, probe.ReasonTLSExpired},
-		{"not for servers", tlsStep, invalid(x509.IncompatibleUsage), probe.Failure, probe.ReasonTLSUntrusted},
-		{"closed in the handshake", tlsStep, io.EOF, probe.Failure, probe.ReasonTLSFailed},
-		{"late in the handshake", tlsStep, context.DeadlineExceeded, probe.Failure, probe.ReasonTLSTimeout},
+		{"no descriptors", Connecting, during("socket", syscall.EMFILE), probe.Unknown, probe.ReasonTCPSource},
+		{"no descriptors in the system", ConnectingUnix, during("socket", syscall.ENFILE), probe.Unknown, probe.ReasonTCPSource},
+		{"no free port", Connecting, during("connect", syscall.EADDRNOTAVAIL), probe.Unknown, probe.ReasonTCPSource},
+		{"no memory", Connecting, during("connect", syscall.ENOBUFS), probe.Unknown, probe.ReasonTCPSource},
+		{"a source that cannot go there", Connecting, during("connect", syscall.EINVAL), probe.Unknown, probe.ReasonTCPSource},
+		{"a firewall here", Connecting, during("connect", syscall.EPERM), probe.Unknown, probe.ReasonTCPSource},
+		{"refused", Connecting, during("connect", syscall.ECONNREFUSED), probe.Failure, probe.ReasonTCPRefused},
+		{"reset", Connecting, during("connect", syscall.ECONNRESET), probe.Failure, probe.ReasonTCPReset},
+		{"no route to the host", Connecting, during("connect", syscall.EHOSTUNREACH), probe.Failure, probe.ReasonTCPUnreachable},
+		{"no route to the network", Connecting, during("connect", syscall.ENETUNREACH), probe.Failure, probe.ReasonTCPUnreachable},
+		{"given up by the system", Connecting, during("connect", syscall.ETIMEDOUT), probe.Failure, probe.ReasonTCPTimeout},
+		{"something else", Connecting, during("connect", syscall.EIO), probe.Failure, probe.ReasonTCPFailed},
+		{"no socket", ConnectingUnix, during("connect", syscall.ENOENT), probe.Failure, probe.ReasonUnixMissing},
+		{"not allowed", ConnectingUnix, during("connect", syscall.EACCES), probe.Failure, probe.ReasonUnixFailed},
+		{"expired", Handshaking, invalid(x509.Expired), probe.Failure, probe.ReasonTLSExpired},
+		{"not for servers", Handshaking, invalid(x509.IncompatibleUsage), probe.Failure, probe.ReasonTLSUntrusted},
+		{"closed in the handshake", Handshaking, io.EOF, probe.Failure, probe.ReasonTLSFailed},
+		{"late in the handshake", Handshaking, context.DeadlineExceeded, probe.Failure, probe.ReasonTLSTimeout},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			wantError(t, classify(t.Context(), test.step, test.err), test.outcome, test.reason)
+			wantError(t, Classify(t.Context(), test.stage, test.err), test.outcome, test.reason)
 		})
 	}
 }
@@ -65,11 +65,11 @@ func TestABrokenConnectionHasAReason(t *testing.T) {
 		probe.ReasonTCPFailed:  net.ErrClosed,
 		probe.ReasonTLSFailed:  &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")},
 	} {
-		wantError(t, Broke(t.Context(), err), probe.Failure, reason)
+		wantError(t, Classify(t.Context(), Transferring, err), probe.Failure, reason)
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	wantError(t, Broke(stopped, io.EOF), probe.Unknown, probe.ReasonStopped)
+	wantError(t, Classify(stopped, Transferring, io.EOF), probe.Unknown, probe.ReasonStopped)
 }
 
 func TestAResultIsBoundedAndClean(t *testing.T) {

@@ -12,13 +12,17 @@ import (
 // Fault returns the result of an attempt that a fault has ended. It is the same as
 // that of a connection from Open.
 func (d *Dialer) Fault(a *nonblock.Attempt, f Fault) probe.Result {
-	outcome, why := ofNumber(f.number)
+	stage := Transferring
+	if f.op == "dial" {
+		stage = Connecting
+	}
+	outcome, why := classifyErrno(stage, f.number)
 	switch {
 	case why != "":
 	case f.number.Timeout():
-		why = connectStep.late
+		why = stage.timeout()
 	default:
-		why = connectStep.other
+		why = stage.other()
 	}
 	text := d.where(a, f.op)
 	if f.call != "" {

@@ -6,12 +6,11 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -57,7 +56,7 @@ func (t *TLS) Load() (*tls.Config, error) {
 	if config.InsecureSkipVerify = t.Verify != nil && !*t.Verify; config.InsecureSkipVerify && t.CAFile != "" {
 		return nil, field("tls.ca_file", "has no use when tls.verify is false")
 	}
-	if problem := hostProblem(t.ServerName); t.ServerName != "" && problem != "" {
+	if problem := HostProblem(t.ServerName); t.ServerName != "" && problem != "" {
 		return nil, field("tls.server_name", "is %q, %s", t.ServerName, problem)
 	}
 	if config.RootCAs, err = loadAuthorities(t.CAFile); err != nil {
@@ -124,7 +123,7 @@ func loadPair(certFile, keyFile string) ([]tls.Certificate, error) {
 
 // readPEM reads a file that must have a block of a type that ends with kind.
 func readPEM(name, file, kind string) ([]byte, error) {
-	text, err := readFile(file)
+	text, err := files.Read(file, maxFile)
 	if err != nil {
 		return nil, field(name, "cannot be read: %v", err)
 	}
@@ -139,19 +138,6 @@ func readPEM(name, file, kind string) ([]byte, error) {
 	}
 }
 
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxFile)
-	}
-	return text, err
-}
-
 // Handshake speaks TLS over conn as a client and adds the time it took to took.
 // Without a ServerName in config, host is the name. Conn is closed when the
 // handshake does not end well. Every error is an *Error.
@@ -159,12 +145,19 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host stri
 	defer since(time.Now(), &took.TLS)
 	if config.ServerName == "" {
 		config = config.Clone()
-		config.ServerName, _, _ = strings.Cut(host, "%") // a zone is of no concern to the server
+		config.ServerName = ServerName(host)
 	}
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, classify(ctx, tlsStep, fmt.Errorf("tls handshake: %w", err))
+		return nil, Classify(ctx, Handshaking, fmt.Errorf("tls handshake: %w", err))
 	}
 	return secure, nil
+}
+
+// ServerName returns the name to verify the certificate of a host with: the host
+// without the zone of an IPv6 address, which means nothing to the server.
+func ServerName(host string) string {
+	name, _, _ := strings.Cut(host, "%")
+	return name
 }

@@ -8,17 +8,18 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Parse reads the entries of wasmhost.Grant's Dial and DNS. An error is a
 // *probe.FieldError.
-func Parse(dial, dns []string) (Rules, error) {
-	if dial == nil {
-		dial = []string{"target"}
+func Parse(dialEntries, dns []string) (Rules, error) {
+	if dialEntries == nil {
+		dialEntries = []string{"target"}
 	}
 	var rules Rules
-	for _, entry := range dial {
+	for _, entry := range dialEntries {
 		if entry == "target" {
 			rules.target = true
 			continue
@@ -125,7 +126,7 @@ func (r *rule) setHost(host string) error {
 // or more labels.
 func checkPattern(s string) error {
 	rest := strings.TrimPrefix(s, "*.")
-	if !IsHostName(rest) || rest == "*" {
+	if !dial.IsHostName(rest) || rest == "*" {
 		return errors.New("host must be an IP address, a CIDR block, a name or a pattern such as *.internal")
 	}
 	return nil
@@ -133,15 +134,6 @@ func checkPattern(s string) error {
 
 // canonicalName writes a host name in one way: lower case, without a trailing dot.
 func canonicalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
-
-// maxHostName is how long a host name may be, in bytes (RFC 1035, section 2.3.4).
-const maxHostName = 253
-
-// IsHostName reports whether s can be the name of a host.
-func IsHostName(s string) bool {
-	return s != "" && len(s) <= maxHostName && !strings.HasPrefix(s, ".") && !strings.Contains(s, "..") &&
-		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
-}
 
 // matchName reports whether a canonical name matches a pattern.
 func matchName(pattern, name string) bool {

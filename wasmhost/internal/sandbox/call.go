@@ -9,6 +9,7 @@ import (
 
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
@@ -155,9 +156,9 @@ const forever time.Duration = 1 << 62
 // overError is the error of a host call that is made when the call is over.
 func (c *call) overError() HostError {
 	if errors.Is(c.ctx.Err(), context.Canceled) {
-		return HostError{abi.ECONNABORTED, probe.ReasonStopped, "the attempt was cancelled"}
+		return networkError(dial.Cancelled())
 	}
-	return HostError{abi.ETIMEDOUT, probe.ReasonTCPTimeout, "the deadline has passed"}
+	return HostError{Errno: abi.ETIMEDOUT, Reason: probe.ReasonTCPTimeout, Detail: "the deadline has passed"}
 }
 
 // fail records an error for InputError and returns its number.

@@ -2,22 +2,18 @@ package sandbox
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
-
-// maxAddresses is how many addresses of one name are tried. They share the time that
-// is left.
-const maxAddresses = 8
 
 func dialPlace(c *call, a args) int64 {
 	network, errno := c.text(a, 0, 8)
@@ -71,12 +67,16 @@ func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 	if host == "" {
 		host = c.target.Address
 	}
-	if _, err := netip.ParseAddr(host); err != nil && !grant.IsHostName(host) {
-		return grant.Dest{}, c.fail(HostError{abi.EINVAL, probe.ReasonNoAddr, "the host " + strconv.Quote(host) + " is neither an address nor a name"})
+	if _, err := netip.ParseAddr(host); err != nil && !dial.IsHostName(host) {
+		return grant.Dest{}, c.fail(HostError{
+			Errno: abi.EINVAL, Reason: probe.ReasonNoAddr, Detail: fmt.Sprintf("the host %q is neither an address nor a name", host),
+		})
 	}
 	number, err := c.target.Port(port)
 	if err != nil || number == 0 {
-		return grant.Dest{}, c.fail(HostError{abi.EINVAL, probe.ReasonNoPort, "the port " + strconv.Quote(port) + " is neither a number nor a port of the target"})
+		return grant.Dest{}, c.fail(HostError{
+			Errno: abi.EINVAL, Reason: probe.ReasonNoPort, Detail: fmt.Sprintf("the port %q is neither a number nor a port of the target", port),
+		})
 	}
 	d := grant.Dest{Network: network, Host: host, Port: number}
 	d.Target = grant.IsTarget(c.target, c.ownPort(), host, number)
@@ -132,41 +132,43 @@ func (c *call) dial(ctx context.Context, d grant.Dest, options string) (*socket,
 }
 
 func (c *call) connect(ctx context.Context, d grant.Dest) (net.Conn, abi.Errno) {
-	if d.Network == "unix" {
+	var conn net.Conn
+	var err error
+	switch d.Network {
+	case "unix":
 		if !c.sandbox.config.Grants.AllowsPath(d.Host) {
 			return nil, c.refuse(d)
 		}
-		defer since(time.Now(), &c.timings.Connect)
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", d.Host)
-		if err != nil {
-			return nil, c.fail(explain(unixDialing, err))
-		}
-		return conn, abi.OK
-	}
-	addresses, errno := c.addresses(ctx, d)
-	if errno != abi.OK {
-		return nil, errno
-	}
-	return c.connectAny(ctx, d, addresses)
-}
-
-// addresses returns the addresses of a place that are granted.
-func (c *call) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, abi.Errno) {
-	all := []netip.Addr{{}}
-	if ip, err := netip.ParseAddr(d.Host); err == nil {
-		all[0] = ip
-	} else {
-		if !c.sandbox.config.Grants.AllowsLookup(d) {
-			return nil, c.refuse(d)
-		}
-		var errno abi.Errno
-		if all, errno = c.lookup(ctx, d.Host); errno != abi.OK {
+		conn, err = c.sandbox.dialer.ConnectUnix(ctx, d.Host, &c.timings)
+	default:
+		addresses, errno := c.addresses(ctx, d)
+		if errno != abi.OK {
 			return nil, errno
 		}
+		network := "tcp"
+		if d.Network == "udp" {
+			network = "udp"
+		}
+		conn, err = c.sandbox.dialer.Connect(ctx, network, addresses, d.Port, &c.timings)
+	}
+	if err != nil {
+		return nil, c.fail(networkError(err))
+	}
+	return conn, abi.OK
+}
+
+// addresses returns the addresses of a destination that are granted.
+func (c *call) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, abi.Errno) {
+	if _, err := netip.ParseAddr(d.Host); err != nil && !c.sandbox.config.Grants.AllowsLookup(d) {
+		return nil, c.refuse(d)
+	}
+	all, err := c.sandbox.dialer.Resolve(ctx, d.Host, &c.timings)
+	if err != nil {
+		return nil, c.fail(networkError(err))
 	}
 	var granted []netip.Addr
 	for _, ip := range all {
-		if len(granted) < maxAddresses && c.sandbox.config.Grants.AllowsAddr(d, ip) {
+		if len(granted) < dial.MaxAddresses && c.sandbox.config.Grants.AllowsAddr(d, ip) {
 			granted = append(granted, ip)
 		}
 	}
@@ -176,58 +178,12 @@ func (c *call) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, abi.E
 	return granted, abi.OK
 }
 
-// lookup asks Go's own resolver: the system's holds a thread for each lookup and does
-// not end it at the deadline.
-func (c *call) lookup(ctx context.Context, name string) ([]netip.Addr, abi.Errno) {
-	defer since(time.Now(), &c.timings.Resolve)
-	all, err := (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name)
-	if err != nil {
-		return nil, c.fail(explain(resolving, err))
-	}
-	return all, abi.OK
-}
-
-// connectAny tries the addresses one after the other, each with an even share of the
-// time that is left.
-func (c *call) connectAny(ctx context.Context, d grant.Dest, addresses []netip.Addr) (net.Conn, abi.Errno) {
-	defer since(time.Now(), &c.timings.Connect)
-	network := "tcp"
-	if d.Network == "udp" {
-		network = "udp"
-	}
-	err := errors.New("no address")
-	for i, ip := range addresses {
-		var conn net.Conn
-		conn, err = connectOne(ctx, network, netip.AddrPortFrom(ip, d.Port), len(addresses)-i)
-		if err == nil {
-			return conn, abi.OK
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, c.fail(explain(connecting, err))
-}
-
-func connectOne(ctx context.Context, network string, to netip.AddrPort, shares int) (net.Conn, error) {
-	if end, ok := ctx.Deadline(); ok && shares > 1 {
-		share, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(shares))
-		defer cancel()
-		ctx = share
-	}
-	dialer := net.Dialer{KeepAlive: -1}
-	return dialer.DialContext(ctx, network, to.String())
-}
-
-// since adds the time since start to a timing.
-func since(start time.Time, timing *time.Duration) { *timing += time.Since(start) }
-
 func resolveName(c *call, a args) int64 {
 	name, errno := c.text(a, 0, abi.MaxAddress)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	if !grant.IsHostName(name) {
+	if !dial.IsHostName(name) {
 		return i32(0, c.failf(abi.EINVAL, "%q is not a host name", name))
 	}
 	if errno := c.mayDial(); errno != abi.OK {
@@ -236,13 +192,13 @@ func resolveName(c *call, a args) int64 {
 	if !c.sandbox.config.Grants.AllowsResolve(name) {
 		return i32(0, c.refuse(grant.Dest{Network: "dns", Host: name}))
 	}
-	all, errno := c.lookup(c.ctx, name)
-	if errno != abi.OK {
-		return i32(0, errno)
+	all, err := c.sandbox.dialer.Resolve(c.ctx, name, &c.timings)
+	if err != nil {
+		return i32(0, c.fail(networkError(err)))
 	}
 	var b strings.Builder
 	for _, ip := range all[:min(len(all), 64)] {
-		b.WriteString(ip.Unmap().String() + "\n")
+		b.WriteString(ip.String() + "\n")
 	}
 	return c.give(b.String(), a.u32(2), a.u32(3))
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
@@ -73,6 +74,7 @@ type Sandbox struct {
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache // nil: none
 
+	dialer  dial.Dialer
 	held    atomic.Int64 // connections
 	lookout lookout
 	log     logLimiter

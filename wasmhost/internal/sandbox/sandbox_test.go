@@ -16,6 +16,7 @@ import (
 
 	"github.com/tetratelabs/wazero/sys"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
@@ -118,7 +119,7 @@ func FuzzDest(f *testing.F) {
 			t.Errorf("%q of %q", to.Host, address)
 		case network == "unix" && strings.HasPrefix(to.Host, "/") && path.Clean(to.Host) != to.Host:
 			t.Errorf("path %q is accepted", to.Host)
-		case network != "unix" && (to.Port == 0 || notIP != nil && !grant.IsHostName(to.Host)):
+		case network != "unix" && (to.Port == 0 || notIP != nil && !dial.IsHostName(to.Host)):
 			t.Errorf("%q is accepted as %+v", address, to)
 		}
 	})

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"crypto/tls"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -142,16 +141,6 @@ const farewell = 10 * time.Millisecond
 
 // past is a time that has passed.
 func past() time.Time { return time.Unix(1, 0) }
-
-// outcome turns the result of a read into what a guest gets.
-func outcome(n int, err error) (int, *HostError) {
-	switch {
-	case n > 0 || err == nil || err == io.EOF:
-		return n, nil
-	}
-	t := explain(using, err)
-	return 0, &t
-}
 
 // shutdown tells the peer that nothing more will be sent.
 func (s *socket) shutdown(how uint32) abi.Errno {

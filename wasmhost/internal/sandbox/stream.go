@@ -1,8 +1,11 @@
 package sandbox
 
 import (
+	"io"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
@@ -26,7 +29,7 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 		}
 		if s.pumping() {
 			if !c.await([]*socket{s}, s.readBy) && !c.isOver() {
-				return 0, c.fail(HostError{Errno: abi.ETIMEDOUT, Reason: using.late, Detail: "the deadline of the descriptor has passed"})
+				return 0, c.fail(HostError{Errno: abi.ETIMEDOUT, Reason: probe.ReasonTCPTimeout, Detail: "the deadline of the descriptor has passed"})
 			}
 			continue
 		}
@@ -43,9 +46,8 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 // received counts what the guest has got.
 func (c *call) received(n int, err error) (int, abi.Errno) {
 	c.bytesIn += int64(n)
-	n, wrong := outcome(n, err)
-	if wrong != nil {
-		return 0, c.fail(*wrong)
+	if n <= 0 && err != nil && err != io.EOF {
+		return 0, c.failNetwork(c.ctx, dial.Transferring, err)
 	}
 	c.answered()
 	return n, abi.OK
@@ -76,7 +78,7 @@ func (c *call) write(s *socket, p []byte) (int, abi.Errno) {
 	if c.isOver() && isTimeout(err) {
 		return 0, c.fail(c.overError())
 	}
-	return 0, c.fail(explain(using, err))
+	return 0, c.failNetwork(c.ctx, dial.Transferring, err)
 }
 
 // await returns true as soon as one of the sockets can be read, and false when until

@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
@@ -42,10 +42,9 @@ func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno 
 	if err != nil {
 		return c.failf(abi.EINVAL, "%v", err)
 	}
-	defer since(time.Now(), &c.timings.TLS)
-	conn := tls.Client(s.conn, config)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return c.fail(explain(handshaking, err))
+	conn, err := dial.Handshake(ctx, s.conn, config, config.ServerName, &c.timings)
+	if err != nil {
+		return c.fail(networkError(err))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +56,7 @@ func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno 
 func tlsConfig(options string, d grant.Dest) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if d.Network != "unix" {
-		config.ServerName = strings.TrimSuffix(d.Host, ".")
+		config.ServerName = dial.ServerName(d.Host)
 	}
 	var cert, key string
 	for text := range strings.Lines(options) {

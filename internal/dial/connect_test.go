@@ -20,7 +20,7 @@ import (
 // names is a resolver that knows a few names.
 type names map[string][]string
 
-func (n names) lookup(_ context.Context, _, host string) ([]netip.Addr, error) {
+func (n names) lookup(_ context.Context, host string) ([]netip.Addr, error) {
 	texts, ok := n[host]
 	if !ok {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
@@ -116,7 +116,7 @@ func TestOnlySomeAddressesAreTried(t *testing.T) {
 
 func TestAnAddressIsNotLookedUp(t *testing.T) {
 	d := dialer(t, Config{})
-	d.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+	d.lookup = func(context.Context, string) ([]netip.Addr, error) {
 		t.Error("the resolver was asked")
 		return nil, nil
 	}
@@ -143,7 +143,7 @@ func TestTroubleWithTheResolverHasAReason(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := dialer(t, Config{})
-			d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return nil, test.err }
+			d.lookup = func(context.Context, string) ([]netip.Addr, error) { return nil, test.err }
 			_, err := d.Open(t.Context(), "shop", 1, new(probe.Timings))
 			wantError(t, err, probe.Failure, test.reason)
 		})
@@ -153,7 +153,7 @@ func TestTroubleWithTheResolverHasAReason(t *testing.T) {
 func TestAResolverThatDoesNotAnswerEndsWithTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dialer(t, Config{})
-		d.lookup = func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
+		d.lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -232,13 +232,13 @@ func TestAnEmptyHostIsNotThisMachine(t *testing.T) {
 func TestHostsAreCheckedBeforeTheyAreUsed(t *testing.T) {
 	good := []string{"127.0.0.1", "::1", "fe80::1%eth0", "shop", "shop.example", "shop.example.", "_dns.shop", "xn--bcher-kva.example"}
 	for _, host := range good {
-		if problem := hostProblem(host); problem != "" {
+		if problem := HostProblem(host); problem != "" {
 			t.Errorf("%q %s", host, problem)
 		}
 	}
 	bad := []string{"", ".", "..", "a..b", ".a", "a b", "a/b", "a@b", "a:1", "[::1]", "http://a", "0.0.0.0", "::", "bücher.example", "a\x00", strings.Repeat("a", 254)}
 	for _, host := range bad {
-		if hostProblem(host) == "" {
+		if HostProblem(host) == "" {
 			t.Errorf("there is nothing wrong with %q", host)
 		}
 	}

@@ -1,0 +1,97 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// MaxAddresses is how many addresses of one name are tried. They share the time that
+// is left, so with more of them none would get enough.
+const MaxAddresses = 8
+
+// Open connects to host and port, or to the configured unix socket, and adds the time
+// it took to took. It returns soon after ctx is done. Every error is an *Error.
+func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe.Timings) (net.Conn, error) {
+	if d.config.UnixSocket != "" {
+		return d.ConnectUnix(ctx, d.config.UnixSocket, took)
+	}
+	if host == "" {
+		return nil, unknown(probe.ReasonNoAddr, errors.New("there is no host to connect to"))
+	}
+	ips, err := d.Resolve(ctx, host, took)
+	if err != nil {
+		return nil, err
+	}
+	if ips, err = d.usable(host, ips); err != nil {
+		return nil, err
+	}
+	return d.Connect(ctx, "tcp", ips, port, took)
+}
+
+// ConnectUnix connects to the unix socket with a path, and adds the time it took to
+// took. Every error is an *Error.
+func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timings) (net.Conn, error) {
+	defer since(time.Now(), &took.Connect)
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, Classify(ctx, ConnectingUnix, err)
+	}
+	return conn, nil
+}
+
+// Connect connects to the first of the addresses that accepts, over tcp or udp, and
+// adds the time it took to took. The addresses are tried in order, each with an even
+// share of the time that is left.
+//
+// Every error is an *Error: that of the first address, as in package net, or of the
+// first whose outcome is Failure, since an error that is Unknown says nothing about
+// the target. Where ctx has ended it is that of the address tried last.
+func (d *Dialer) Connect(ctx context.Context, network string, ips []netip.Addr, port uint16, took *probe.Timings) (net.Conn, error) {
+	defer since(time.Now(), &took.Connect)
+	var first *Error
+	for i, ip := range ips {
+		conn, err := d.connectOne(ctx, network, netip.AddrPortFrom(ip, port), len(ips)-i)
+		if err == nil {
+			return conn, nil
+		}
+		known := Classify(ctx, Connecting, err)
+		if ctx.Err() != nil {
+			return nil, known
+		}
+		if first == nil || first.Outcome == probe.Unknown && known.Outcome == probe.Failure {
+			first = known
+		}
+	}
+	return nil, first
+}
+
+// connectOne tries one address with one of n even shares of the time that is left.
+func (d *Dialer) connectOne(ctx context.Context, network string, to netip.AddrPort, n int) (net.Conn, error) {
+	if end, ok := ctx.Deadline(); ok && n > 1 {
+		share, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
+		defer cancel()
+		ctx = share
+	}
+	dialer := net.Dialer{KeepAlive: -1, Control: d.config.prepare()}
+	if d.source.IsValid() {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.source, 0))
+	}
+	return dialer.DialContext(ctx, network, to.String())
+}
+
+// since adds the time since start to a timing.
+func since(start time.Time, timing *time.Duration) { *timing += time.Since(start) }
+
+// Bind makes reads and writes of conn fail as soon as ctx is done, until stop is
+// called.
+func Bind(ctx context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		// The only possible error says that conn is closed already.
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	})
+}

@@ -1,0 +1,87 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Resolve returns the IP addresses of a host in the resolver's order, and adds the
+// time it took to took. An IP address is not looked up. Every error is an *Error.
+//
+// Go's own resolver looks names up: the system's keeps a thread busy for each lookup
+// and does not end it at the deadline.
+func (d *Dialer) Resolve(ctx context.Context, host string, took *probe.Timings) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip.Unmap()}, nil
+	}
+	defer since(time.Now(), &took.Resolve)
+	lookup := d.lookup
+	if lookup == nil {
+		lookup = lookupIP
+	}
+	ips, err := lookup(ctx, host)
+	if err != nil {
+		return nil, Classify(ctx, Resolving, err)
+	}
+	for i, ip := range ips {
+		ips[i] = ip.Unmap()
+	}
+	return ips, nil
+}
+
+// localError is the error of a lookup that failed because this machine lacks a
+// resource. Package net keeps the text of the cause only.
+type localError struct {
+	error
+	cause syscall.Errno
+}
+
+func (e localError) Unwrap() []error { return []error{e.error, e.cause} }
+
+func lookupIP(ctx context.Context, host string) ([]netip.Addr, error) {
+	var cause atomic.Uintptr
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		var number syscall.Errno
+		if errors.As(err, &number) && lacksResource(number) {
+			cause.Store(uintptr(number))
+		}
+		return conn, err
+	}}
+	ips, err := resolver.LookupNetIP(ctx, "ip", host)
+	if number := syscall.Errno(cause.Load()); err != nil && number != 0 {
+		err = localError{err, number}
+	}
+	return ips, err
+}
+
+// usable returns the addresses that can be connected to, at most MaxAddresses of
+// them. Those are not 0.0.0.0 and ::, which would be this machine, nor those of
+// another family than the source address.
+func (d *Dialer) usable(host string, ips []netip.Addr) ([]netip.Addr, error) {
+	var usable []netip.Addr
+	otherFamily := false
+	for _, ip := range ips {
+		switch {
+		case ip.IsUnspecified():
+		case d.source.IsValid() && d.source.Is4() != ip.Is4():
+			otherFamily = true
+		case len(usable) < MaxAddresses:
+			usable = append(usable, ip)
+		}
+	}
+	switch {
+	case len(usable) > 0:
+		return usable, nil
+	case otherFamily:
+		return nil, unknown(probe.ReasonTCPSource, errors.New(host+" has no address of the source address's family"))
+	}
+	return nil, failure(probe.ReasonDNSFailed, errors.New(host+" has no address to connect to"))
+}

@@ -1,0 +1,55 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// The built-in handlers make results of the same errors with dial.Result.
+func TestPluginsGetTheReasonOfEveryErrorNumber(t *testing.T) {
+	for stage, op := range map[dial.Stage]string{
+		dial.Resolving: "dial", dial.Connecting: "connect", dial.ConnectingUnix: "connect", dial.Handshaking: "read", dial.Transferring: "write",
+	} {
+		for number := syscall.Errno(1); number < 134; number++ {
+			err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError(op, number)}
+			c := new(call)
+			errno := c.failNetwork(t.Context(), stage, err)
+			want := dial.Result(dial.Classify(t.Context(), stage, err))
+			if c.last.Reason != want.Reason || c.last.Detail != want.Detail || c.last.Local != (want.Outcome == probe.Unknown) {
+				t.Errorf("stage %d, %v: a plugin gets %+v, a built-in handler finds %+v", stage, number, c.last, want)
+			}
+			if errno == abi.OK || c.last.Local != (errno == abi.EADDRNOTAVAIL) {
+				t.Errorf("stage %d, %v: a plugin gets the number %v and %+v", stage, number, errno, c.last)
+			}
+		}
+	}
+}
+
+func TestErrorsHaveTheNumbersThatPluginsExpect(t *testing.T) {
+	for err, want := range map[error]abi.Errno{
+		syscall.EMFILE:                        abi.EADDRNOTAVAIL,
+		syscall.EINVAL:                        abi.EADDRNOTAVAIL,
+		syscall.ECONNREFUSED:                  abi.ECONNREFUSED,
+		syscall.ECONNRESET:                    abi.ECONNRESET,
+		syscall.EPIPE:                         abi.EPIPE,
+		syscall.EHOSTUNREACH:                  abi.EHOSTUNREACH,
+		syscall.ENETUNREACH:                   abi.ENETUNREACH,
+		syscall.ETIMEDOUT:                     abi.ETIMEDOUT,
+		syscall.EIO:                           abi.EIO,
+		context.DeadlineExceeded:              abi.ETIMEDOUT,
+		&net.DNSError{IsNotFound: true}:       abi.ENOENT,
+		fmt.Errorf("read: %w", net.ErrClosed): abi.EIO,
+	} {
+		if got := networkError(dial.Classify(t.Context(), dial.Connecting, err)); got.Errno != want {
+			t.Errorf("%v: got %v, want %v", err, got.Errno, want)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -154,9 +155,6 @@ func (l *loader) address(b *tree.Block, c tree.Content) (address string, sound b
 	return s, true
 }
 
-// maxHostName is the longest name that DNS allows, in bytes (RFC 1035).
-const maxHostName = 253
-
 // badAddress says why a text is neither an IP address nor a host name.
 func badAddress(s string) (problem, hint string) {
 	if _, err := netip.ParseAddr(s); err == nil {
@@ -166,8 +164,8 @@ func badAddress(s string) (problem, hint string) {
 	switch {
 	case s == "":
 		return "must not be empty", "leave it out when no probe needs one"
-	case len(s) > maxHostName:
-		return fmt.Sprintf("is longer than %d bytes", maxHostName), ""
+	case len(s) > dial.MaxHostName:
+		return fmt.Sprintf("is longer than %d bytes", dial.MaxHostName), ""
 	case strings.Contains(s, "://"):
 		return "must be an IP address or a host name, this is a URL", "write the host only; the port stands in ports"
 	case strings.HasPrefix(s, "["):

@@ -57,6 +57,7 @@ var rules = []rule{
 	{path: "config/suggest", floor: 3, group: "config"},
 	{path: "config/internal/...", floor: 3, group: "config", order: 1},
 	{path: "config", floor: 3, group: "config", order: 2},
+	{path: "config/document", floor: 3, group: "config"},
 	{path: "config/format", floor: 3, group: "config", order: 3},
 	{path: "adapter/restart", floor: 4, group: "restart"},
 	{path: "adapter/restart/...", floor: 4, group: "restart", order: 1},

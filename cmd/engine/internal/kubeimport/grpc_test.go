@@ -17,19 +17,19 @@ func grpcModule(t *testing.T) string {
 	return file
 }
 
-func TestAnImportWithThePluginHasItsBlock(t *testing.T) {
+func TestTheGRPCPluginIsImportedAsABlock(t *testing.T) {
 	name := filepath.Join("testdata", "grpc-service.yaml")
-	out, complaints, err := runImport(nil, "--grpc-plugin", grpcModule(t), name)
+	out, stderr, err := runImport(nil, "--grpc-plugin", grpcModule(t), name)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, complaints)
+		t.Fatalf("%v\n%s", err, stderr)
 	}
 	for _, want := range []string{"plugin \"grpc\" {\n", "  probe \"liveness\" {\n    grpc { port = 9000 }\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("there is no %q in\n%s", want, out)
 		}
 	}
-	if strings.Contains(complaints, "left out") {
-		t.Errorf("it says\n%s", complaints)
+	if strings.Contains(stderr, "left out") {
+		t.Errorf("stderr is\n%s", stderr)
 	}
 	web, _, err := runImport(nil, "--grpc-plugin", grpcModule(t), filepath.Join("testdata", "nginx-deployment.yaml"))
 	if err != nil || strings.Contains(web, "plugin") {

@@ -24,8 +24,8 @@ import (
 
 var rewriteGolden = flag.Bool("rewrite", false, "write the golden files anew")
 
-// shapes returns the manifests of testdata/import.
-func shapes(t *testing.T) []string {
+// testManifests returns the manifests of testdata.
+func testManifests(t *testing.T) []string {
 	t.Helper()
 	names, err := manifests.Files("testdata")
 	if err != nil {
@@ -44,27 +44,27 @@ func flagsOf(name string) []string {
 
 // runImport runs sonde import in this process.
 func runImport(stdin io.Reader, args ...string) (stdout, stderr string, err error) {
-	var out, complaints bytes.Buffer
+	var outBuf, errBuf bytes.Buffer
 	c := Command()
 	c.SilenceUsage, c.SilenceErrors = true, true
 	c.SetIn(stdin)
-	c.SetOut(&out)
-	c.SetErr(&complaints)
+	c.SetOut(&outBuf)
+	c.SetErr(&errBuf)
 	c.SetArgs(args)
 	err = c.Execute()
-	return out.String(), complaints.String(), err
+	return outBuf.String(), errBuf.String(), err
 }
 
-// TestManifestsBecomeReadableHCL compares what sonde import writes, and what it
-// says beside, with golden files that people have read.
+// TestManifestsBecomeReadableHCL compares what sonde import writes, and its warnings,
+// with golden files that were reviewed.
 func TestManifestsBecomeReadableHCL(t *testing.T) {
-	for _, name := range shapes(t) {
+	for _, name := range testManifests(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			out, complaints, err := runImport(nil, append(flagsOf(name), name)...)
+			out, stderr, err := runImport(nil, append(flagsOf(name), name)...)
 			if err != nil {
-				t.Fatalf("%v\n%s", err, complaints)
+				t.Fatalf("%v\n%s", err, stderr)
 			}
-			got := filepath.ToSlash(out + beside(complaints))
+			got := filepath.ToSlash(out + warningLines(stderr))
 			golden := name + ".golden"
 			if *rewriteGolden {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
@@ -76,30 +76,29 @@ func TestManifestsBecomeReadableHCL(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != string(want) {
-				t.Errorf("what is written differs from %s:\n%s", golden, got)
+				t.Errorf("the output differs from %s:\n%s", golden, got)
 			}
 			laid, _ := format.Source(config.Source{Name: "x.hcl", Bytes: []byte(out)})
 			if string(laid) != out {
-				t.Error("it is not in the canonical style")
+				t.Error("the output is not in the canonical style")
 			}
 		})
 	}
 }
 
-// beside returns what was said beside a configuration, as it stands in its golden
-// file.
-func beside(complaints string) string {
+// warningLines returns warnings as comments, as a golden file has them.
+func warningLines(stderr string) string {
 	var s strings.Builder
-	for line := range strings.Lines(complaints) {
+	for line := range strings.Lines(stderr) {
 		if s.Len() == 0 {
-			s.WriteString("\n# Told beside it:\n#\n")
+			s.WriteString("\n# Warnings:\n#\n")
 		}
 		s.WriteString(strings.TrimRight("# "+line, " \n") + "\n")
 	}
 	return s.String()
 }
 
-// recorded is a handler that remembers its configuration.
+// recorded is a handler that keeps its configuration.
 type recorded[C any] struct {
 	probe.Handler
 	config C
@@ -107,7 +106,7 @@ type recorded[C any] struct {
 
 func record[C any](c C) (*recorded[C], error) { return &recorded[C]{config: c}, nil }
 
-// recorders are handlers() that remember.
+// recorders are the built-in handlers, as handlers that keep their configuration.
 func recorders() map[string]config.Handler {
 	return map[string]config.Handler{
 		"exec": config.Of(record[execprobe.Config]),
@@ -116,14 +115,14 @@ func recorders() map[string]config.Handler {
 	}
 }
 
-// TestManifestsMeanTheSameAsHCL compares what the configuration says, once it is
-// read, with what the manifest says.
+// TestManifestsMeanTheSameAsHCL compares the configuration, as it is parsed, with the
+// manifest.
 func TestManifestsMeanTheSameAsHCL(t *testing.T) {
-	for _, name := range shapes(t) {
+	for _, name := range testManifests(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			out, complaints, err := runImport(nil, append(flagsOf(name), name)...)
+			out, stderr, err := runImport(nil, append(flagsOf(name), name)...)
 			if err != nil {
-				t.Fatalf("%v\n%s", err, complaints)
+				t.Fatalf("%v\n%s", err, stderr)
 			}
 			loaded, diags := config.Parse([]config.Source{{Name: "x.hcl", Bytes: []byte(out)}}, config.Options{Handlers: recorders()})
 			if err := diags.Err(); err != nil {
@@ -140,7 +139,7 @@ func TestManifestsMeanTheSameAsHCL(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, c := range containers {
-					compared += compareContainer(t, c, loaded, complaints)
+					compared += compareContainer(t, c, loaded, stderr)
 				}
 			}
 			if compared != len(loaded.Set) {
@@ -152,18 +151,18 @@ func TestManifestsMeanTheSameAsHCL(t *testing.T) {
 
 // compareContainer compares a container with its target, and returns how many
 // probes they have in common.
-func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, complaints string) int {
+func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, stderr string) int {
 	t.Helper()
 	target, there := loaded.Targets[c.Target.Name]
 	if !there {
-		if !strings.Contains(complaints, "container "+c.Name+": Container \""+c.Name+"\" makes no target") {
-			t.Errorf("container %s is dropped in silence", c.Name)
+		if !strings.Contains(stderr, "container "+c.Name+": Container \""+c.Name+"\" is left out") {
+			t.Errorf("container %s is dropped without a warning", c.Name)
 		}
 		return 0
 	}
 	if target.Process == nil {
-		if !strings.Contains(complaints, "container "+c.Name+": It is only probed") {
-			t.Errorf("the process of container %s is dropped in silence", c.Name)
+		if !strings.Contains(stderr, "container "+c.Name+": It is only probed") {
+			t.Errorf("the process of container %s is dropped without a warning", c.Name)
 		}
 	} else {
 		compareProcess(t, c, target)
@@ -172,8 +171,8 @@ func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, com
 	for _, p := range c.Probes {
 		got, there := loaded.Set[probe.ID{Target: c.Target.Name, Kind: p.Rule.Kind}]
 		if !there {
-			if !strings.Contains(complaints, "container "+c.Name+": The "+p.Rule.Kind.String()+" probe is left out") {
-				t.Errorf("the %v probe of container %s is dropped in silence", p.Rule.Kind, c.Name)
+			if !strings.Contains(stderr, "container "+c.Name+": The "+p.Rule.Kind.String()+" probe is left out") {
+				t.Errorf("the %v probe of container %s is dropped without a warning", p.Rule.Kind, c.Name)
 			}
 			continue
 		}
@@ -191,7 +190,7 @@ func compareProcess(t *testing.T, c kube.Container, target config.Target) {
 	p := target.Process
 	words, err := c.Words(map[string][]string{"busybox": {}, "agnhost": {"/agnhost"}, "goproxy": {"/goproxy"}})
 	if err != nil || len(c.Obstacles) > 0 {
-		t.Errorf("container %s runs in spite of %v, %q", c.Name, err, c.Obstacles)
+		t.Errorf("container %s runs despite %v, %q", c.Name, err, c.Obstacles)
 	}
 	want := config.Process{Command: words, Env: c.Target.Env, Dir: c.Target.Dir, User: c.Target.User}
 	if len(want.Env) == 0 {
@@ -242,9 +241,9 @@ func TestAllManifestsOfADirectoryAreOneConfiguration(t *testing.T) {
 		}
 	}
 	in := strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: stdin}, spec: {containers: [{name: c, command: [x]}]}}")
-	out, complaints, err := runImport(in, dir, "-")
-	if err != nil || complaints != "" {
-		t.Fatalf("%v\n%s", err, complaints)
+	out, stderr, err := runImport(in, dir, "-")
+	if err != nil || stderr != "" {
+		t.Fatalf("%v\n%s", err, stderr)
 	}
 	var found []string
 	for line := range strings.Lines(out) {
@@ -257,19 +256,19 @@ func TestAllManifestsOfADirectoryAreOneConfiguration(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadWritesNothing(t *testing.T) {
+func TestInvalidManifestsWriteNothing(t *testing.T) {
 	pod := func(spec string) string {
 		return "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [" + spec + "]}}\n"
 	}
 	for _, test := range []struct{ name, text, want string }{
 		{"nothing", "# a\n---\n", "error: there is no manifest in -\n"},
-		{"several mistakes", pod("{name: A, livenessProbe: {}}"), "a-z0-9]([-a-z0-9]*[a-z0-9])?')\nerror: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type\n\n2 errors"},
+		{"several errors", pod("{name: A, livenessProbe: {}}"), "a-z0-9]([-a-z0-9]*[a-z0-9])?')\nerror: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type\n\n2 errors"},
 		{"no YAML", "a: [", "error: -:1: line 1: did not find expected node content"},
 		{"no object", "- a", "error: -:1: it is no object"},
 		{"no kind", "a: b", "error: -:1: kind is missing"},
 		{"a field twice", "a: 1\n---\nkind: Pod\nkind: Pod", `error: -:3: line 4: key "kind" already set in map`},
 		{"an invalid probe", pod("{name: a, livenessProbe: {}}"), "error: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type"},
-		{"a target twice", pod("{name: a, command: [x]}") + "---\n" + pod("{name: a, command: [x]}"), `error: -:3: Pod default/a: container a: target "default/a/a" is there already, from -:1: Pod default/a: container a`},
+		{"a target twice", pod("{name: a, command: [x]}") + "---\n" + pod("{name: a, command: [x]}"), `error: -:3: Pod default/a: container a: target "default/a/a" is defined already by -:1: Pod default/a: container a`},
 		{"a wrong type", pod("{name: a, ports: x}"), "error: -:1: Pod a: spec.containers.ports is of type string, it must be a list"},
 		{"a zero byte", pod(`{name: a, command: ["a\0"]}`), "must not hold a zero byte"},
 		{"a policy that the object cannot have", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {containers: [{name: a}]}}}}",
@@ -278,22 +277,22 @@ func TestWhatCannotBeReadWritesNothing(t *testing.T) {
 			"error: -:1: Deployment default/j: spec.template.spec.containers: Required value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			out, complaints, err := runImport(strings.NewReader(test.text), "-")
+			out, stderr, err := runImport(strings.NewReader(test.text), "-")
 			if err == nil || out != "" {
 				t.Errorf("import = %q, %v", out, err)
 			}
-			if !strings.Contains(complaints+err.Error(), test.want) {
-				t.Errorf("it says\n%s%v\nwant\n%s", complaints, err, test.want)
+			if !strings.Contains(stderr+err.Error(), test.want) {
+				t.Errorf("the errors are\n%s%v\nwant\n%s", stderr, err, test.want)
 			}
 		})
 	}
 }
 
-func TestNothingIsStartedOfWhatRunsElsewhere(t *testing.T) {
+func TestContainersThatRunElsewhereStartNoProcess(t *testing.T) {
 	in := "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, command: [x], env: [{name: A, value: b}], readinessProbe: {exec: {command: ['$(A)$(B)']}}}]}}"
-	out, complaints, err := runImport(strings.NewReader(in), "--address", "db.example.com", "-")
+	out, stderr, err := runImport(strings.NewReader(in), "--address", "db.example.com", "-")
 	if err != nil || strings.Contains(out, "process") {
-		t.Fatalf("%v\n%s%s", err, complaints, out)
+		t.Fatalf("%v\n%s%s", err, stderr, out)
 	}
 	for _, want := range []string{`address = "db.example.com"`, `exec { command = ["b$(B)"] }`, "runs on the engine's machine"} {
 		if !strings.Contains(out, want) {
@@ -302,14 +301,14 @@ func TestNothingIsStartedOfWhatRunsElsewhere(t *testing.T) {
 	}
 }
 
-func TestNothingInAManifestReachesTheTerminalAsAControlCharacter(t *testing.T) {
+func TestControlCharactersOfAManifestAreNotWritten(t *testing.T) {
 	for _, text := range []string{
 		`{kind: "A\e[31m\u202e\nb", metadata: {name: "x\e[2J"}}`,
 		`{apiVersion: v1, kind: Pod, metadata: {name: "x\e[2J"}, spec: {containers: [{name: "c\e"}]}}`,
 		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {"y\e[2J\n": 1, containers: [{name: c, image: "i\e[2J\nbad", "k\e": 1, readinessProbe: {httpGet: {port: 1, host: "h\e[2J"}}}]}}`,
 	} {
-		out, complaints, _ := runImport(strings.NewReader(text), "-")
-		if all := out + complaints; strings.ContainsAny(all, "\x1b\u202e") || strings.Contains(all, "\nb") || all == "" {
+		out, stderr, _ := runImport(strings.NewReader(text), "-")
+		if all := out + stderr; strings.ContainsAny(all, "\x1b\u202e") || strings.Contains(all, "\nb") || all == "" {
 			t.Errorf("%s is written as %q", text, all)
 		}
 	}

@@ -5,76 +5,77 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// importer writes manifests as a configuration. It stands in this package since
-// no other may know both Kubernetes and HCL.
+// importer writes manifests as a configuration.
 type importer struct {
-	flags    *importFlags
+	flags    *flags
 	handlers kube.Handlers
-	out      hclText
-	places   map[string]string // where each target comes from
+	doc      *document.Document
+	sources  map[string]string // by target: the container that it was made of
 	ports    manifests.Ports
 	warnings []string
 	errs     []error
 
-	grpc bool   // a grpc probe was written, which needs the plugin
-	from string // what is being written, for warnings: "web.yaml:1: Deployment shop/web"
+	first bool   // no manifest has been written
+	grpc  bool   // a grpc probe was written, which needs the plugin
+	from  string // the manifest or container that is being written: "web.yaml:1: Deployment shop/web"
 }
 
-func newImporter(f *importFlags) *importer {
-	im := &importer{flags: f, handlers: manifests.Handlers(nil), places: map[string]string{}, ports: manifests.Ports{}}
+func newImporter(f *flags) *importer {
+	im := &importer{flags: f, handlers: manifests.Handlers(nil), doc: document.New(), sources: map[string]string{}, ports: manifests.Ports{}, first: true}
 	if f.grpc.File != "" {
 		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) {
 			im.grpc = true
-			return probe.HandlerFunc(nil), nil // the plugin looks at it when all is written
+			return probe.HandlerFunc(nil), nil // the plugin checks it when the configuration is checked
 		}
 	}
 	return im
 }
 
 // plugin returns the block of the plugin that grpc probes need, if there are any.
-func (im *importer) plugin() (string, error) {
+func (im *importer) plugin() (*document.Document, error) {
+	doc := document.New()
 	if !im.grpc {
-		return "", nil
+		return doc, nil
 	}
-	file, err := filepath.Abs(im.flags.grpc.File) // nobody knows yet where the configuration will lie
+	file, err := filepath.Abs(im.flags.grpc.File) // the configuration can be moved anywhere
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	block := im.flags.grpc.Block()
-	var out hclText
-	out.open("plugin", block.Name)
-	out.set("source", quote(file))
-	out.set("sha256", quote(block.SHA256))
-	out.block("grant", []argument{{"dial", list(block.Grant.Dial)}})
-	out.close()
-	out.line("")
-	return out.String(), nil
+	body := doc.Block("plugin", block.Name)
+	body.Set("source", file)
+	body.Set("sha256", block.SHA256)
+	body.BlockOf("grant", document.Argument{Name: "dial", Value: block.Grant.Dial})
+	doc.Newline()
+	return doc, nil
 }
 
-// tell writes a comment, and warns of the same.
-func (im *importer) tell(format string, a ...any) {
-	im.out.comment(format, a...)
-	im.warnings = append(im.warnings, printable(im.from+": "+fmt.Sprintf(format, a...)))
+// warn writes a comment, and adds it to the warnings.
+func (im *importer) warn(body *document.Body, format string, a ...any) {
+	body.Comment(format, a...)
+	im.warnings = append(im.warnings, document.Printable(im.from+": "+fmt.Sprintf(format, a...)))
 }
 
 // manifest writes the targets of one manifest.
 func (im *importer) manifest(m kube.Manifest) {
 	im.from = m.Place + ": " + m.String()
-	if im.out.Len() > 0 {
-		im.out.line("")
+	if !im.first {
+		im.doc.Newline()
 	}
-	im.out.comment("%s, from %s", m, m.Place)
+	im.first = false
+	im.doc.Comment("%s, from %s", m, m.Place)
 	if m.Pod == nil {
-		im.tell("It is not carried over: it is none of the kinds whose pods are read.")
+		im.warn(&im.doc.Body, "Ignored: objects of this kind are not imported.")
 		return
 	}
 	containers, err := m.Containers()
@@ -84,139 +85,128 @@ func (im *importer) manifest(m kube.Manifest) {
 		}
 		return
 	}
-	if len(m.Left) > 0 {
-		im.tell("Not carried over: %s.", manifests.ListFields(m.Left))
+	im.unsupported(&im.doc.Body, m.Left)
+	for _, init := range m.Pod.Spec.InitContainers {
+		if !slices.ContainsFunc(containers, func(c kube.Container) bool { return c.Name == init.Name }) {
+			im.warn(&im.doc.Body, "Init container %q is not run.", init.Name)
+		}
 	}
-	im.initContainers(m, containers)
 	for _, c := range containers {
 		im.from = m.Place + ": " + m.String() + ": container " + c.Name
 		im.container(c, m.LeftOf[c.Name])
 	}
 }
 
-func (im *importer) initContainers(m kube.Manifest, containers []kube.Container) {
-	for _, init := range m.Pod.Spec.InitContainers {
-		if !slices.ContainsFunc(containers, func(c kube.Container) bool { return c.Name == init.Name }) {
-			im.tell("Init container %q is not run.", init.Name)
-		}
+func (im *importer) unsupported(body *document.Body, fields []string) {
+	if len(fields) > 0 {
+		im.warn(body, "Ignored fields: %s.", manifests.ListFields(fields))
 	}
 }
 
 // container writes the target of a container.
-func (im *importer) container(c kube.Container, left []string) {
-	im.out.line("")
+func (im *importer) container(c kube.Container, unsupported []string) {
+	im.doc.Newline()
 	if len(c.Target.Name) > probe.MaxTargetName {
 		im.errs = append(im.errs, fmt.Errorf("%s: its target's name is longer than %d bytes", im.from, probe.MaxTargetName))
 		return
 	}
-	if first, twice := im.places[c.Target.Name]; twice {
-		im.errs = append(im.errs, fmt.Errorf("%s: target %q is there already, from %s", im.from, c.Target.Name, first))
+	if first, twice := im.sources[c.Target.Name]; twice {
+		im.errs = append(im.errs, fmt.Errorf("%s: target %q is defined already by %s", im.from, c.Target.Name, first))
 		return
 	}
-	im.places[c.Target.Name] = im.from
-	life := im.life(c)
-	if len(c.Probes) == 0 && life.words == nil {
-		im.tell("Container %q makes no target: it has no probes, and %s.", c.Name, life.why)
+	im.sources[c.Target.Name] = im.from
+	place := im.placement(c)
+	if len(c.Probes) == 0 && place.command == nil {
+		im.warn(&im.doc.Body, "Container %q is left out: it has no probes, and %s.", c.Name, place.reason)
 		return
 	}
 	if c.Sidecar {
-		im.tell("A sidecar: in a pod it begins before the others, here it does not.")
+		im.warn(&im.doc.Body, "This sidecar does not start before the other containers, as it would in a pod.")
 	}
-	im.out.open("target", c.Target.Name)
-	im.site(&c, life)
-	if len(left) > 0 {
-		im.tell("Not carried over: %s.", manifests.ListFields(left))
-	}
-	if life.words != nil {
-		if problem := im.ports.Add(c); problem != "" {
-			im.tell("%s.", problem)
+	target := im.doc.Block("target", c.Target.Name)
+	im.address(target, &c, place)
+	im.unsupported(target, unsupported)
+	if place.command != nil {
+		if conflict := im.ports.Add(c); conflict != "" {
+			im.warn(target, "%s.", conflict)
 		}
-		im.process(c, life.words)
+		writeProcess(target, c, place.command)
 	}
 	for _, p := range c.Probes {
-		im.out.line("")
-		im.probe(c, p, life)
+		target.Newline()
+		im.probe(target, c, p, place)
 	}
-	im.out.close()
 }
 
-// life says who runs a container.
-type life struct {
-	words   []string // as a process of the engine; nil when it is not
-	why     string   // the engine does not run it; follows "and" in a sentence
-	address string   // where it is reached; empty for a process
-	guessed bool     // nobody knows the address
+// placement says where a container runs.
+type placement struct {
+	command []string // as a process of the engine; nil: elsewhere
+	reason  string   // why the engine does not run it, to follow "and" in a sentence
+	address string   // where it runs elsewhere
+	guessed bool     // the address is not known
 }
 
-func (im *importer) life(c kube.Container) life {
+func (im *importer) placement(c kube.Container) placement {
 	if address := cmp.Or(im.flags.address, c.Target.Address); address != "" {
-		return life{why: "it runs elsewhere", address: address}
+		return placement{reason: "it runs elsewhere", address: address}
 	}
-	words, err := im.flags.entrypoints.Command(c)
-	problems := c.Obstacles
+	command, err := im.flags.entrypoints.Command(c)
+	obstacles := c.Obstacles
 	if err != nil {
-		problems = append([]string{err.Error()}, problems...)
+		obstacles = append([]string{err.Error()}, obstacles...)
 	}
-	if len(problems) > 0 {
-		return life{why: "the engine cannot start it: " + strings.Join(problems, "; "), address: manifests.Loopback, guessed: true}
+	if len(obstacles) > 0 {
+		return placement{reason: "the engine cannot start it: " + strings.Join(obstacles, "; "), address: manifests.Loopback, guessed: true}
 	}
-	return life{words: words}
+	return placement{command: command}
 }
 
-// site writes where a container is reached. It puts the address into its target.
-func (im *importer) site(c *kube.Container, l life) {
-	im.out.comment("Image %s", c.Image)
-	c.Target.Address = cmp.Or(l.address, c.Target.Address, manifests.Loopback)
-	if l.words == nil {
-		c.Target.Env = nil // they are the process's
-	}
+// address writes the address and the ports of a container, and puts the address into
+// its target.
+func (im *importer) address(body *document.Body, c *kube.Container, place placement) {
+	body.Comment("Image %s", c.Image)
+	c.Target.Address = cmp.Or(place.address, c.Target.Address, manifests.Loopback)
 	switch {
-	case l.guessed:
-		im.tell("It is only probed, since %s.", l.why)
-	case l.words == nil:
-		im.tell("It is only probed, since %s: command, variables, user and policies are not carried over.", l.why)
+	case place.guessed:
+		im.warn(body, "It is only probed, since %s.", place.reason)
+		body.SetWithComment("address", place.address, "a guess: write where it runs")
+	case place.command == nil:
+		im.warn(body, "It is only probed, since %s: its command, variables, user and policies are ignored.", place.reason)
+		body.Set("address", place.address)
 	}
-	switch {
-	case l.guessed:
-		im.out.set("address", quote(l.address)+" # a guess: write where it runs")
-	case l.words == nil:
-		im.out.set("address", quote(l.address))
+	if place.command == nil {
+		c.Target.Env = nil // the variables are those of its process
 	}
 	if len(c.Target.Ports) > 0 {
-		ports := map[string]string{}
+		ports := map[string]any{}
 		for name, n := range c.Target.Ports {
-			ports[name] = strconv.Itoa(int(n))
+			ports[name] = int(n)
 		}
-		im.out.set("ports", object(ports))
+		body.Set("ports", ports)
 	}
 }
 
-// process writes how the engine runs a container.
-func (im *importer) process(c kube.Container, words []string) {
+// writeProcess writes how the engine runs a container.
+func writeProcess(body *document.Body, c kube.Container, command []string) {
 	if policy := manifests.RestartPolicy(c); policy != config.RestartAlways {
-		im.out.set("restart_policy", quote(string(policy)))
+		body.Set("restart_policy", string(policy))
 	}
 	if c.TerminationGracePeriod != config.DefaultTerminationGracePeriod {
-		im.out.set("termination_grace_period", seconds(c.TerminationGracePeriod))
+		body.Set("termination_grace_period", seconds(c.TerminationGracePeriod))
 	}
-	arguments := []argument{{"command", list(words)}}
+	arguments := []document.Argument{{Name: "command", Value: command}}
 	if len(c.Target.Env) > 0 {
-		arguments = append(arguments, argument{"env", object(quoted(c.Target.Env))})
+		arguments = append(arguments, document.Argument{Name: "env", Value: c.Target.Env})
 	}
 	if c.Target.Dir != "" {
-		arguments = append(arguments, argument{"dir", quote(c.Target.Dir)})
+		arguments = append(arguments, document.Argument{Name: "dir", Value: c.Target.Dir})
 	}
 	if c.Target.User != "" {
-		arguments = append(arguments, argument{"user", quote(c.Target.User)})
+		arguments = append(arguments, document.Argument{Name: "user", Value: c.Target.User})
 	}
-	im.out.line("")
-	im.out.block("process", arguments)
+	body.Newline()
+	body.BlockOf("process", arguments...)
 }
 
-func quoted(values map[string]string) map[string]string {
-	out := make(map[string]string, len(values))
-	for name, value := range values {
-		out[name] = quote(value)
-	}
-	return out
-}
+// seconds returns a duration of whole seconds as text.
+func seconds(d time.Duration) string { return fmt.Sprintf("%ds", d/time.Second) }

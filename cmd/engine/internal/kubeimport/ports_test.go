@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPortsThatImportedProcessesShareAreTold(t *testing.T) {
+func TestPortConflictsOfImportedProcessesAreWarnings(t *testing.T) {
 	in := func() *strings.Reader {
 		return strings.NewReader(`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, command: [x], livenessProbe: {httpGet: {port: 80}}}]}}
 ---
@@ -13,11 +13,11 @@ func TestPortsThatImportedProcessesShareAreTold(t *testing.T) {
 `)
 	}
 	const want = "port 80 is also used by default/a/c, and processes share the ports of this machine."
-	out, complaints, err := runImport(in(), "-")
-	if err != nil || !strings.Contains(complaints, "Pod default/b: container c: "+want) || !strings.Contains(strings.ReplaceAll(out, "\n  # ", " "), want) {
-		t.Errorf("%v\n%s\n%s", err, complaints, out)
+	out, stderr, err := runImport(in(), "-")
+	if err != nil || !strings.Contains(stderr, "Pod default/b: container c: "+want) || !strings.Contains(strings.ReplaceAll(out, "\n  # ", " "), want) {
+		t.Errorf("%v\n%s\n%s", err, stderr, out)
 	}
-	if _, complaints, err := runImport(in(), "--address", "10.0.0.7", "-"); err != nil || strings.Contains(complaints, "share the ports") {
-		t.Errorf("of what runs elsewhere it says: %v\n%s", err, complaints)
+	if _, stderr, err := runImport(in(), "--address", "10.0.0.7", "-"); err != nil || strings.Contains(stderr, "share the ports") {
+		t.Errorf("with --address: %v\n%s", err, stderr)
 	}
 }

@@ -19,35 +19,35 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// benchFlags are the flags of sonde plugin bench beside those of a trial.
-type benchFlags struct {
+// bench holds the arguments and flags of sonde plugin bench.
+type bench struct {
 	trial
-	lasts     time.Duration
+	duration  time.Duration
 	instances int
 }
 
 func benchCommand() *cobra.Command {
-	var b benchFlags
+	var b bench
 	c := &cobra.Command{
 		Use:     "bench FILE.wasm [HOST:PORT]",
-		Short:   "Measure how fast a plugin is, and what memory it takes",
+		Short:   "Measure the speed and the memory of a plugin",
 		Example: "  sonde plugin bench redis.wasm 127.0.0.1:6379 --instances 16",
 		Args:    cobra.RangeArgs(1, 2),
-		RunE:    func(c *cobra.Command, args []string) error { return pluginBench(c, &b, args) },
+		RunE:    func(c *cobra.Command, args []string) error { return runBench(c, &b, args) },
 	}
 	b.flags(c)
-	c.Flags().DurationVar(&b.lasts, "for", 3*time.Second, "measure for a `time`")
-	c.Flags().IntVar(&b.instances, "instances", runtime.GOMAXPROCS(0), "make a `number` of attempts at once")
+	c.Flags().DurationVar(&b.duration, "for", 3*time.Second, "`time` to measure")
+	c.Flags().IntVar(&b.instances, "instances", runtime.GOMAXPROCS(0), "`number` of concurrent attempts")
 	return c
 }
 
-func pluginBench(c *cobra.Command, b *benchFlags, args []string) error {
+func runBench(c *cobra.Command, b *bench, args []string) error {
 	end, err := b.begin(args)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if b.instances < 1 || b.instances > 1<<16 || b.lasts < time.Millisecond {
+	if b.instances < 1 || b.instances > 1<<16 || b.duration < time.Millisecond {
 		return cli.UsageError("--instances must be from 1 to %d, and --for 1ms or more", 1<<16)
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -75,7 +75,7 @@ func pluginBench(c *cobra.Command, b *benchFlags, args []string) error {
 	return m.write(c.OutOrStdout())
 }
 
-// heap returns the memory in use, once what is not in use is gone.
+// heap returns the size of the heap in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -83,20 +83,21 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// measured is what came of a measurement.
+// measured holds the results of a measurement.
 type measured struct {
 	took     []time.Duration
-	outcomes [4]int // by probe.Outcome
-	example  probe.Result
+	outcomes [4]int       // by probe.Outcome
+	example  probe.Result // of an attempt without success
 	lasted   time.Duration
 	compiled time.Duration
 	memory   int64
 	stats    wasmhost.Stats
 }
 
-// measure makes attempts, each instance's one after another, until the time is over.
-func measure(ctx context.Context, h *wasmhost.Handler, target probe.Target, b *benchFlags) measured {
-	ctx, cancel := context.WithTimeout(ctx, b.lasts)
+// measure makes attempts until the time is over, with one goroutine and one handler
+// for each instance.
+func measure(ctx context.Context, h *wasmhost.Handler, target probe.Target, b *bench) measured {
+	ctx, cancel := context.WithTimeout(ctx, b.duration)
 	defer cancel()
 	var m measured
 	var mu sync.Mutex
@@ -131,12 +132,12 @@ func (m *measured) add(r probe.Result) {
 
 func (m *measured) write(w io.Writer) error {
 	slices.Sort(m.took)
-	how := "compiled"
+	source := "compiled"
 	if m.stats.CacheHit {
-		how = "read from the cache"
+		source = "from the cache"
 	}
 	fmt.Fprintf(w, "%-10s %.0f/s, %d in %v\n", "attempts", float64(len(m.took))/m.lasted.Seconds(), len(m.took), cli.Round(m.lasted))
-	fmt.Fprintf(w, "%-10s %v median, %v at 99 %%, %v at most\n", "took", cli.Round(m.at(0.5)), cli.Round(m.at(0.99)), cli.Round(m.at(1)))
+	fmt.Fprintf(w, "%-10s %v median, %v 99th percentile, %v maximum\n", "took", cli.Round(m.at(0.5)), cli.Round(m.at(0.99)), cli.Round(m.at(1)))
 	fmt.Fprintf(w, "%-10s %d success, %d warning, %d failure, %d unknown\n", "outcomes",
 		m.outcomes[probe.Success], m.outcomes[probe.Warning], m.outcomes[probe.Failure], m.outcomes[probe.Unknown])
 	if m.example.Reason != "" || m.example.Detail != "" {
@@ -144,11 +145,11 @@ func (m *measured) write(w io.Writer) error {
 	}
 	each := config.Bytes(max(m.memory, 0) / int64(max(m.stats.Instances, 1)))
 	fmt.Fprintf(w, "%-10s %d of about %s each\n", "instances", m.stats.Instances, formatSize(each))
-	_, err := fmt.Fprintf(w, "%-10s %v (%s)\n", "ready in", cli.Round(m.compiled), how)
+	_, err := fmt.Fprintf(w, "%-10s %v (%s)\n", "ready in", cli.Round(m.compiled), source)
 	return err
 }
 
-// at returns the time below which a share of the attempts took.
+// at returns a quantile of the durations.
 func (m *measured) at(share float64) time.Duration {
 	if len(m.took) == 0 {
 		return 0

@@ -19,18 +19,18 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// manifestFile is what a plugin says of itself, in languages whose tools cannot.
+// manifestFile is the manifest of a plugin in a language whose tools cannot add one.
 const manifestFile = "manifest.json"
 
 func buildCommand() *cobra.Command {
 	var out, module string
 	c := &cobra.Command{
 		Use:   "build [DIR]",
-		Short: "Build a plugin and put its manifest into it",
-		Long: "Build compiles the plugin in DIR (default: this one) with the tools of its language, puts " + manifestFile + "\n" +
-			"into it, and checks that a host takes it. A Go plugin brings its manifest itself.\n\n" +
-			"The languages are those of sonde plugin new. For any other, compile the module, and give it\n" +
-			"with --module: then only the manifest is put in.",
+		Short: "Build a plugin and add its manifest",
+		Long: "Build compiles the plugin in DIR (default: the current directory) with the tools of its language, adds\n" +
+			manifestFile + ", and checks that an engine loads the result. A Go plugin adds its manifest itself.\n\n" +
+			"The languages are those of sonde plugin new. For any other language, compile the module yourself and\n" +
+			"name it with --module: then only the manifest is added.",
 		Example: "  sonde plugin build\n  sonde plugin build --module target/release/ping.wasm -o ping.wasm",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -41,8 +41,8 @@ func buildCommand() *cobra.Command {
 			return build(c, dir, module, out)
 		},
 	}
-	c.Flags().StringVarP(&out, "output", "o", "", "write the plugin to a `file`; default: its name in DIR")
-	c.Flags().StringVar(&module, "module", "", "do not compile: take this `file`")
+	c.Flags().StringVarP(&out, "output", "o", "", "write the plugin to a `file`; default: NAME.wasm in DIR")
+	c.Flags().StringVar(&module, "module", "", "do not compile, use this module `file`")
 	return c
 }
 
@@ -137,7 +137,7 @@ type compiler struct {
 	log  io.Writer // of the tools
 }
 
-// run runs a tool in the plugin's folder, with more environment variables than this program's.
+// run runs a tool in the plugin's folder, with additional environment variables.
 func (c *compiler) run(env []string, name string, args ...string) error {
 	tool := exec.CommandContext(c.ctx, name, args...)
 	tool.Dir, tool.Env = c.dir, append(os.Environ(), env...)
@@ -148,14 +148,14 @@ func (c *compiler) run(env []string, name string, args ...string) error {
 	return nil
 }
 
-// output returns what a tool says, or "" when it does not work.
+// output returns what a tool prints, or "" when it fails.
 func (c *compiler) output(name string, args ...string) string {
 	text, _ := exec.CommandContext(c.ctx, name, args...).Output()
 	return string(text)
 }
 
-// candidates returns the programs to try, in order: the one that a variable names alone,
-// if it names one.
+// candidates returns the programs to try, in order: only the one that an environment
+// variable names, if it is set.
 func candidates(variable string, names ...string) []string {
 	if given := os.Getenv(variable); given != "" {
 		return []string{given}

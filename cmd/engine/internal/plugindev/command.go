@@ -1,3 +1,15 @@
+// Package plugindev is sonde plugin: the tools of plugin authors.
+//
+//	command.go   the command
+//	new.go       new: a folder with a plugin that works, from scaffold and sdk
+//	build.go     build: compile, add the manifest, check
+//	languages.go the compilers of the languages
+//	inspect.go   inspect: what a module is and needs, without running it
+//	module.go    imports, exports and sections of a module
+//	trial.go     the arguments, flags and settings of run, test and bench
+//	run.go       run: attempts, with the calls of the host
+//	test.go      test: the conformance kit of package tck
+//	bench.go     bench: attempts per second, and memory
 package plugindev
 
 import (
@@ -8,9 +20,9 @@ import (
 func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plugin",
-		Short: "Make, look at and try plugins",
-		Long: "A plugin is one WebAssembly module that adds a handler. These commands make one, look at one and\n" +
-			"try one; plugin blocks in a configuration use it.",
+		Short: "Create, inspect and test plugins",
+		Long: "A plugin is a WebAssembly module that adds a handler. These commands create, build, inspect, run,\n" +
+			"test and measure one. A plugin block in a configuration loads it.",
 	}
 	c.AddCommand(newCommand(), buildCommand(), inspectCommand(), runCommand(), testCommand(), benchCommand())
 	return c

@@ -14,17 +14,21 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// maxModule bounds a module that is only looked at.
+// maxModule bounds a module that is inspected or built, in bytes.
 const maxModule = 1 << 30
+
+// maxGrantText bounds what is shown of one kind of grant, in bytes.
+const maxGrantText = 1000
 
 func inspectCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "inspect FILE.wasm",
-		Short: "Show what a plugin is and wants, without running it",
+		Short: "Show a plugin's manifest, imports and settings, without running it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			one, err := inspect(args[0])
@@ -41,13 +45,13 @@ func inspectCommand() *cobra.Command {
 	return c
 }
 
-// inspected is what can be said of a file without running it.
+// inspected is what sonde plugin inspect shows of a file.
 type inspected struct {
 	File     string        `json:"file"`
 	Size     config.Bytes  `json:"size"`
 	SHA256   string        `json:"sha256"`
 	Manifest *abi.Manifest `json:"manifest"` // nil when it has none
-	outline
+	moduleInfo
 }
 
 func inspect(name string) (inspected, error) {
@@ -56,7 +60,7 @@ func inspect(name string) (inspected, error) {
 		return inspected{}, err
 	}
 	one := inspected{File: name, Size: config.Bytes(len(b)), SHA256: cli.SHA256(b)}
-	if one.outline, err = outlineOf(b); err != nil {
+	if one.moduleInfo, err = infoOf(b); err != nil {
 		return one, fmt.Errorf("%s: %w", name, err)
 	}
 	m, err := abi.ReadManifest(b)
@@ -69,7 +73,7 @@ func inspect(name string) (inspected, error) {
 	return one, nil
 }
 
-// write writes the report for a person.
+// write writes the report as text.
 func (i inspected) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	i.head(t)
@@ -81,7 +85,7 @@ func (i inspected) write(w io.Writer) error {
 	if err := writeSettings(w, i.Manifest.Settings); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, "\nIn a configuration:\n\n"+i.block())
+	_, err := fmt.Fprintf(w, "\nIn a configuration:\n\n%s", i.block())
 	return err
 }
 
@@ -94,20 +98,22 @@ func (i inspected) head(w io.Writer) {
 		line(w, "about", m.Doc)
 		line(w, "sdk", m.SDK)
 		fmt.Fprintf(w, "abi\t%d\n", m.ABI)
-		line(w, "wants", wants(m.Grants))
+		for _, grant := range wants(m.Grants) {
+			line(w, "wants", grant.Name+" = "+cli.OneLine(document.Expression(grant.Value), maxGrantText))
+		}
 	}
 	fmt.Fprintf(w, "file\t%s, %s\n", i.File, formatSize(i.Size))
 	fmt.Fprintf(w, "sha256\t%s\n", i.SHA256)
 }
 
-// line writes what is known, and nothing for what is not.
+// line writes a name and its value, or nothing without a value.
 func line(w io.Writer, name, value string) {
 	if value != "" {
 		fmt.Fprintf(w, "%s\t%s\n", name, value)
 	}
 }
 
-// about returns a size in the largest unit, with one digit after the point.
+// formatSize returns a size in the largest unit, with one digit after the point.
 func formatSize(b config.Bytes) string {
 	for _, u := range []struct {
 		name string
@@ -146,40 +152,27 @@ func (i inspected) calls(w io.Writer) {
 	fmt.Fprintf(w, "sections\t%s\n", strings.Join(sizes, ", "))
 }
 
-// wants returns what a plugin would like to be granted, as a grant block has it.
-func wants(g abi.Grants) string {
-	var parts []string
-	for _, one := range []struct {
+// wants returns the grants that a plugin asks for, as arguments of a grant block.
+func wants(g abi.Grants) []document.Argument {
+	var arguments []document.Argument
+	for _, grant := range []struct {
 		name string
 		list []string
 	}{{"dial", g.Dial}, {"env", g.Env}, {"dns", g.DNS}} {
-		if len(one.list) > 0 {
-			parts = append(parts, fmt.Sprintf("%s = %s", one.name, hclList(one.list)))
+		if len(grant.list) > 0 {
+			arguments = append(arguments, document.Argument{Name: grant.name, Value: grant.list})
 		}
 	}
-	return strings.Join(parts, ", ")
+	return arguments
 }
 
-func hclList(list []string) string {
-	quoted := make([]string, len(list))
-	for i, s := range list {
-		quoted[i] = hclString(s)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
-}
-
-// hclString quotes a text that has been checked to be free of control characters.
-func hclString(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "${", "$${", "%{", "%%{").Replace(s) + `"`
-}
-
-// writeSettings writes a table of what the handler block takes.
+// writeSettings writes a table of the handler block's settings.
 func writeSettings(w io.Writer, settings []abi.Setting) error {
 	if len(settings) == 0 {
-		_, err := fmt.Fprintln(w, "\nIts handler block takes no settings.")
+		_, err := fmt.Fprintln(w, "\nIts handler block has no settings.")
 		return err
 	}
-	if _, err := fmt.Fprintln(w, "\nIts handler block takes:"); err != nil {
+	if _, err := fmt.Fprintln(w, "\nIts handler block has:"); err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -206,13 +199,14 @@ func settingLines(w io.Writer, settings []abi.Setting, indent string) {
 	}
 }
 
-// block returns the plugin block for the file, ready to be copied.
-func (i inspected) block() string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "plugin %q {\n  source = %s\n  sha256 = %q\n", i.Manifest.Name, hclString(filepath.Base(i.File)), i.SHA256)
-	if wanted := wants(i.Manifest.Grants); wanted != "" {
-		fmt.Fprintf(&s, "  grant {\n    %s\n  }\n", strings.ReplaceAll(wanted, "], ", "]\n    "))
+// block returns a plugin block for the file, to be copied into a configuration.
+func (i inspected) block() []byte {
+	d := document.New()
+	body := d.Block("plugin", i.Manifest.Name)
+	body.Set("source", filepath.Base(i.File))
+	body.Set("sha256", i.SHA256)
+	if grants := wants(i.Manifest.Grants); len(grants) > 0 {
+		body.BlockOf("grant", grants...)
 	}
-	s.WriteString("}\n")
-	return s.String()
+	return d.Bytes()
 }

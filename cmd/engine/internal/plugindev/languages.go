@@ -11,21 +11,21 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// language is one that sonde plugin knows how to begin a plugin in, and to build it.
+// language is one in which sonde plugin can create and build plugins.
 type language struct {
 	name    string
-	pattern string // of the files by which a folder of this language is known
-	source  string // what an author changes; __NAME__ is the plugin's name
-	needs   string // the tools
-	testing string // more for the README.md
+	pattern string // of files that show that a folder has a plugin in this language
+	source  string // the file that an author edits; __NAME__ is the plugin's name
+	needs   string // the tools to build it, for the README.md
+	testing string // how to test it, for the README.md
 	compile func(c *compiler, source, to string) error
 }
 
-// languages is a table. The first whose pattern matches counts.
+// languages returns all languages. The first whose pattern matches a folder counts.
 func languages() []language {
 	return []language{
 		{
-			name: "go", pattern: "go.mod", source: "main.go", needs: "nothing but Go", compile: compileGo,
+			name: "go", pattern: "go.mod", source: "main.go", needs: "no other tool than Go", compile: compileGo,
 			testing: "`go test` tests its logic without WebAssembly. ",
 		},
 		{name: "rust", pattern: "*.rs", source: "__NAME__.rs", needs: "rustc with the target wasm32-unknown-unknown", compile: compileRust},
@@ -34,7 +34,7 @@ func languages() []language {
 	}
 }
 
-// compileGo has the plugin build itself: its own program knows its manifest.
+// compileGo runs the plugin as a program, which builds the module with its manifest.
 func compileGo(c *compiler, _, to string) error {
 	return c.run([]string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "run", ".", "-o", to)
 }
@@ -61,13 +61,13 @@ func executable(name string) bool {
 var ErrNoTool = errors.New("a tool is missing")
 
 func missing(tool, install, variable string) error {
-	return fmt.Errorf("%w: no %s was found; try %s, or name one with %s=…", ErrNoTool, tool, install, variable)
+	return fmt.Errorf("%w: %s not found; try %s, or set %s to its path", ErrNoTool, tool, install, variable)
 }
 
-// rustTarget is that of modules without WASI, which every Rust since 1.30 knows.
+// rustTarget is the target for modules without WASI. All Rust versions since 1.30 have it.
 const rustTarget = "wasm32-unknown-unknown"
 
-// compileRust calls rustc itself: there is nothing for cargo to fetch.
+// compileRust calls rustc instead of cargo: there are no dependencies.
 func compileRust(c *compiler, source, to string) error {
 	for _, rustc := range candidates("RUSTC", "rustc", "/usr/bin/rustc") {
 		lib := strings.TrimSpace(c.output(rustc, "--print", "target-libdir", "--target", rustTarget))
@@ -87,8 +87,8 @@ func compileRust(c *compiler, source, to string) error {
 	return missing("rustc with the target "+rustTarget, "apt-get install rustc libstd-rust-dev-wasm32 lld-14", "RUSTC")
 }
 
-// rustLinker returns the linker that a compiler lacks, or "": Debian's has none of its
-// own and needs the one of its LLVM.
+// rustLinker returns the linker to use, or "" for a compiler that has its own. Debian's
+// has none, and needs that of LLVM.
 func (c *compiler) rustLinker(rustc string) string {
 	root := strings.TrimSpace(c.output(rustc, "--print", "sysroot"))
 	if own, err := filepath.Glob(filepath.Join(root, "lib", "rustlib", "*", "bin", "rust-lld*")); err == nil && len(own) > 0 {
@@ -102,7 +102,8 @@ func (c *compiler) rustLinker(rustc string) string {
 	return ""
 }
 
-// compileAS calls the compiler that npm has put into the plugin's folder, or another.
+// compileAS calls the compiler that npm has installed in the plugin's folder, or else
+// that of ASC or the PATH.
 func compileAS(c *compiler, source, to string) error {
 	asc := filepath.Join("node_modules", ".bin", "asc")
 	if _, err := os.Stat(filepath.Join(c.dir, asc)); err != nil {

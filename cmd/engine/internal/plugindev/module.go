@@ -8,8 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// outline is what is shown of a module that is not run.
-type outline struct {
+// moduleInfo is what inspect shows of a module itself.
+type moduleInfo struct {
 	Imports  []string       `json:"imports"` // "sonde_v1.dial"
 	Exports  []string       `json:"exports"`
 	Memory   memoryLimits   `json:"memory"`
@@ -27,15 +27,15 @@ var sectionNames = [...]string{
 	"custom", "type", "import", "function", "table", "memory", "global", "export", "start", "element", "code", "data", "data count",
 }
 
-// outlineOf looks at a module.
-func outlineOf(module []byte) (outline, error) {
-	seen, err := wasmhost.Inspect(module)
+// infoOf reads a module without running it.
+func infoOf(module []byte) (moduleInfo, error) {
+	info, err := wasmhost.Inspect(module)
 	if err != nil {
-		return outline{}, err
+		return moduleInfo{}, err
 	}
-	return outline{
-		Imports: cleanAll(seen.Imports), Exports: cleanAll(seen.Exports),
-		Memory: memoryLimits{seen.Memory, seen.MaxMemory}, Sections: sectionSizes(module),
+	return moduleInfo{
+		Imports: cleanAll(info.Imports), Exports: cleanAll(info.Exports),
+		Memory: memoryLimits{info.Memory, info.MaxMemory}, Sections: sectionSizes(module),
 	}, nil
 }
 
@@ -44,7 +44,7 @@ func sectionSizes(module []byte) map[string]int {
 	sizes := make(map[string]int)
 	for s, err := range abi.Sections(module) {
 		if err != nil {
-			return sizes // Look has told of it
+			return sizes // Inspect has returned an error
 		}
 		name := fmt.Sprintf("section %d", s.ID)
 		if int(s.ID) < len(sectionNames) {
@@ -58,7 +58,7 @@ func sectionSizes(module []byte) map[string]int {
 	return sizes
 }
 
-// clean makes a name from a stranger fit to be shown.
+// clean makes a name of a module fit for a terminal.
 func clean(s string) string { return cli.OneLine(s, abi.MaxName*2) }
 
 func cleanAll(names []string) []string {

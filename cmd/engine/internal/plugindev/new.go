@@ -9,18 +9,18 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// scaffold are the beginnings of plugins: a folder for each language, and one for all.
-// Sdk are copies of what each language's SDK consists of, since a new plugin is to build
-// where nothing can be fetched. The names end in .txt, so that nobody compiles them.
+// scaffold holds the files of new plugins: a folder for each language, and one for all
+// languages. Sdk holds copies of the SDKs in guest, so that a new plugin builds without
+// downloads. The names end in .txt, so that no tool takes them for source files.
 //
 //go:embed all:scaffold all:sdk
 var scaffold embed.FS
@@ -29,10 +29,10 @@ func newCommand() *cobra.Command {
 	var lang, dir string
 	c := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Begin a plugin",
-		Long: "New makes a folder with a plugin that builds and works: its source, a configuration that uses it,\n" +
-			"and the SDK, so that nothing has to be fetched. README.md in it says how to go on.\n\n" +
-			"The languages are go, c, rust and as (AssemblyScript). Go needs no other tools than Go.",
+		Short: "Create a plugin",
+		Long: "New creates a folder with a plugin that builds and works: its source, a configuration that uses it,\n" +
+			"and the SDK, so that it builds without downloads. Its README.md describes the next steps.\n\n" +
+			"The languages are go, c, rust and as (AssemblyScript). Go needs no other tool than Go.",
 		Example: "  sonde plugin new --lang go ping",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -40,42 +40,42 @@ func newCommand() *cobra.Command {
 			if err := New(args[0], lang, to); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "%s: read README.md, change it, and build it with sonde plugin build %s\n", to, to)
+			_, err := fmt.Fprintf(c.OutOrStdout(), "%s: see README.md; build it with sonde plugin build %s\n", to, to)
 			return err
 		},
 	}
 	c.Flags().StringVar(&lang, "lang", "go", "the `language`: go, c, rust or as")
-	c.Flags().StringVar(&dir, "dir", "", "make this `folder`; default NAME")
+	c.Flags().StringVar(&dir, "dir", "", "create this `folder`; default NAME")
 	return c
 }
 
-// New makes a folder with a plugin in one of the languages. The folder must be empty
+// New creates a folder with a plugin in one of the languages. The folder must be empty
 // or not exist.
 func New(name, lang, dir string) error {
 	if err := (abi.Manifest{Name: name, ABI: abi.Version}).Check(); err != nil {
-		return cli.UsageError("%q cannot be a plugin's name: write a letter a-z, then letters, digits or underscores", name)
+		return cli.UsageError("%q is not a valid plugin name: use a letter a-z, then letters a-z, digits or underscores", name)
 	}
-	if slices.Contains([]string{"exec", "http", "tcp"}, name) {
-		return cli.UsageError("a handler named %q is built in", name)
+	if _, builtin := handlers.Builtin()[name]; builtin {
+		return cli.UsageError("plugin name %q is taken: a handler with this name is built in", name)
 	}
 	var names []string
 	for _, l := range languages() {
 		if l.name == lang {
-			return begin(l, name, dir)
+			return create(l, name, dir)
 		}
 		names = append(names, l.name)
 	}
-	return cli.UsageError("there is no language %q%s", lang, cli.DidYouMean(lang, names))
+	return cli.UsageError("unknown language %q%s", lang, cli.DidYouMean(lang, names))
 }
 
-// begin writes a plugin in one language to a folder that must not have anything in it.
-func begin(l language, name, dir string) error {
+// create writes a plugin in one language to a folder, which must be empty or not exist.
+func create(l language, name, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%s is there already, and not empty", dir)
+		return fmt.Errorf("%s exists already and is not empty", dir)
 	}
 	words := strings.NewReplacer("__LANG__", l.name, "__SOURCE__", strings.ReplaceAll(l.source, "__NAME__", name),
 		"__NEEDS__", l.needs, "__TESTING__", l.testing, "__NAME__", name)
@@ -90,7 +90,7 @@ func begin(l language, name, dir string) error {
 
 func none(string) bool { return false }
 
-// writeFiles writes the files of an embedded folder, without the .txt at their names' ends.
+// writeFiles writes the files of an embedded folder, without the .txt of their names.
 func writeFiles(from, dir string, words *strings.Replacer, skip func(file string) bool) error {
 	entries, err := scaffold.ReadDir(from)
 	if err != nil {

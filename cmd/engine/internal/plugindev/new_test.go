@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-var rewriteSDK = flag.Bool("rewrite-sdk", false, "copy the SDKs that sonde plugin new hands out from guest")
+var rewriteSDK = flag.Bool("rewrite-sdk", false, "copy the SDKs of guest for sonde plugin new")
 
-// sdks says which files of guest a language's SDK consists of, without tests.
+// sdks lists the files of guest that are the SDK of each language, without tests.
 var sdks = map[string][]string{
 	"go":   {"go.mod", "*.go"},
 	"c":    {"c/*.h"},
@@ -20,7 +20,7 @@ var sdks = map[string][]string{
 	"as":   {"as/*.ts"},
 }
 
-func TestTheSDKsThatAreHandedOutAreThoseOfGuest(t *testing.T) {
+func TestSDKCopiesEqualGuest(t *testing.T) {
 	for lang, patterns := range sdks {
 		dir := filepath.Join("sdk", lang)
 		want := sdkFiles(t, patterns)
@@ -56,7 +56,7 @@ func sdkFiles(t *testing.T, patterns []string) map[string][]byte {
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "guest", filepath.FromSlash(pattern)))
 		if err != nil || len(found) == 0 {
-			t.Fatalf("guest/%s: nothing is there (%v)", pattern, err)
+			t.Fatalf("guest/%s: no files (%v)", pattern, err)
 		}
 		for _, name := range found {
 			if strings.HasSuffix(name, "_test.go") {

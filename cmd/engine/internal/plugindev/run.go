@@ -25,15 +25,15 @@ func runCommand() *cobra.Command {
 	var asJSON, quiet bool
 	c := &cobra.Command{
 		Use:   "run FILE.wasm [HOST:PORT]",
-		Short: "Make one attempt with a plugin, and show each call of the host",
-		Long: "Run makes an attempt at a server and shows what the plugin asked the host for, how long that took,\n" +
-			"and what it found. A setting called port is set to PORT unless --set gives it.\n\n" +
+		Short: "Make one attempt with a plugin, and show its host calls",
+		Long: "Run makes an attempt against a server, and shows the host functions that the plugin called, how long\n" +
+			"each took, and the result. A setting named port is set to PORT unless --set gives it.\n\n" +
 			"The exit code is that of sonde probe: 0 success, 1 warning, 2 failure, 3 unknown, and 64 when\n" +
 			"no attempt was made.",
 		Example: "  sonde plugin run redis.wasm 127.0.0.1:6379 --set password=secret",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
-			reports, err := pluginRun(c, &t, args, attempts, quiet)
+			reports, err := runAttempts(c, &t, args, attempts, quiet)
 			if err != nil {
 				return unattempted(err)
 			}
@@ -46,15 +46,15 @@ func runCommand() *cobra.Command {
 	t.flags(c)
 	c.Flags().IntVar(&attempts, "attempts", 1, "make a `number` of attempts of the same probe, one after another")
 	c.Flags().BoolVar(&asJSON, "json", false, "write a list of results as JSON")
-	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show the calls of the host")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show the host calls")
 	return c
 }
 
-// unattempted gives an error the exit code that says that no attempt was made.
+// unattempted gives an error the exit code for "no attempt was made".
 func unattempted(err error) error { return &cli.ExitError{Code: cli.ExitNoAttempt, Err: err} }
 
-// pluginRun makes the attempts that the arguments ask for.
-func pluginRun(c *cobra.Command, t *trial, args []string, attempts int, quiet bool) ([]cli.Report, error) {
+// runAttempts makes the attempts that the arguments ask for.
+func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) ([]cli.Report, error) {
 	end, err := t.begin(args)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func pluginRun(c *cobra.Command, t *trial, args []string, attempts int, quiet bo
 	defer h.Close()
 	id := probe.ID{Target: target.Name, Kind: probe.Readiness, Name: p.Manifest().Name}
 	var reports []cli.Report
-	for range attempts {
+	for range n {
 		calls.reset()
 		result := attemptOnce(ctx, h, target, t.timeout)
 		if err := calls.write(c.ErrOrStderr()); err != nil {
@@ -115,12 +115,12 @@ func (t *trial) show(w io.Writer, reports []cli.Report, asJSON bool) error {
 	return nil
 }
 
-// callLog gathers the calls of the host by one attempt.
+// callLog records the host calls of one attempt.
 type callLog struct {
 	mu    sync.Mutex
 	began time.Time
 	calls []tracedCall
-	more  int // calls that were not kept
+	more  int // calls beyond maxCalls
 }
 
 // tracedCall is a call, and when it ended.
@@ -129,8 +129,8 @@ type tracedCall struct {
 	at time.Duration
 }
 
-// maxTraced bounds the calls that are shown of an attempt.
-const maxTraced = 1000
+// maxCalls bounds the calls that are shown of an attempt.
+const maxCalls = 1000
 
 func (l *callLog) reset() {
 	l.mu.Lock()
@@ -144,7 +144,7 @@ func (l *callLog) add(c wasmhost.HostCall) {
 	defer l.mu.Unlock()
 	switch {
 	case c.Target == "":
-	case len(l.calls) == maxTraced:
+	case len(l.calls) == maxCalls:
 		l.more++
 	default:
 		l.calls = append(l.calls, tracedCall{c, time.Since(l.began)})
@@ -182,8 +182,8 @@ func numbers(args []uint64) string {
 	return strings.Join(texts, ", ")
 }
 
-// resultText names errors. Functions of WASI return them as they are, the others with
-// their sign turned.
+// resultText returns the result of a call, with the names of errors. WASI functions
+// return error numbers, the others negative ones.
 func resultText(c wasmhost.HostCall) string {
 	n := c.Result
 	if strings.HasPrefix(c.Function, abi.WASIModule+".") {

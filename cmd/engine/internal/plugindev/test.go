@@ -17,23 +17,23 @@ func testCommand() *cobra.Command {
 	var shallow bool
 	c := &cobra.Command{
 		Use:   "test FILE.wasm [HOST:PORT]",
-		Short: "Hold a plugin to what every plugin has to do",
-		Long: "Test makes attempts at a server that is well, which it gets to know as HOST:PORT, and at servers of its\n" +
-			"own that are not: they refuse, close, keep silent, talk nonsense or without end. It stands between\n" +
-			"the plugin and the good server to make its answers late, broken off or slow.\n\n" +
-			"A setting called port is set by the test. The exit code is 1 when the plugin has broken a rule.",
+		Short: "Check that a plugin keeps the rules for plugins",
+		Long: "Test makes attempts against a healthy server, HOST:PORT, and against faulty servers of its own, which\n" +
+			"refuse or close connections, send nothing, send random bytes, or never stop sending. Through a proxy,\n" +
+			"it also delays, truncates and slows the answers of the healthy server.\n\n" +
+			"Test sets the setting named port. The exit code is 1 when a check fails.",
 		Example: "  sonde plugin test redis.wasm 127.0.0.1:6379 --set password=secret",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return pluginTest(c, &t, args, shallow)
+			return runTest(c, &t, args, shallow)
 		},
 	}
 	t.flags(c)
-	c.Flags().BoolVar(&shallow, "shallow", false, "the plugin asks for a connection only, and may like any server")
+	c.Flags().BoolVar(&shallow, "shallow", false, "the plugin checks connections only: any answer may be a success")
 	return c
 }
 
-func pluginTest(c *cobra.Command, t *trial, args []string, shallow bool) error {
+func runTest(c *cobra.Command, t *trial, args []string, shallow bool) error {
 	end, err := t.begin(args)
 	if err != nil {
 		return err

@@ -20,12 +20,12 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
 
-// trial are the arguments and flags of the commands that try a plugin.
+// trial holds the arguments and flags that run, test and bench share.
 type trial struct {
 	file    string
-	address string // empty: none was named
+	address string // empty: no HOST:PORT is given
 	port    uint16
-	echo    bool // the server is one that echoes
+	echo    bool // use an echo server
 
 	settings []string // name=value
 	timeout  time.Duration
@@ -36,16 +36,17 @@ type trial struct {
 }
 
 func (t *trial) flags(c *cobra.Command) {
-	c.Flags().StringArrayVar(&t.settings, "set", nil, "give a setting, `name=value`; can be repeated. A list is a,b; a map is a=1,b=2; what is in a block is block.name")
-	c.Flags().BoolVar(&t.echo, "echo", false, "instead of HOST:PORT, use a server that sends back what it gets")
+	c.Flags().StringArrayVar(&t.settings, "set", nil, "set a setting, `name=value`; can be repeated. A list is a,b; a map is a=1,b=2; a setting in a block is block.name")
+	c.Flags().BoolVar(&t.echo, "echo", false, "use an echo server instead of HOST:PORT")
 	c.Flags().DurationVar(&t.timeout, "timeout", tck.DefaultTimeout, "`time` for each attempt")
-	c.Flags().StringArrayVar(&t.dial, "grant-dial", nil, "grant a `place` as a grant block does, instead of \"target\"; can be repeated")
+	c.Flags().StringArrayVar(&t.dial, "grant-dial", nil, "grant connections to a `place`, as in a grant block, instead of \"target\"; can be repeated")
 	c.Flags().StringArrayVar(&t.env, "grant-env", nil, "grant an environment `variable`; can be repeated")
-	c.Flags().StringArrayVar(&t.dns, "grant-dns", nil, "grant a host `name` to be looked up; can be repeated")
-	c.Flags().BoolVarP(&t.verbose, "verbose", "v", false, "show what the plugin logs")
+	c.Flags().StringArrayVar(&t.dns, "grant-dns", nil, "grant lookups of a host `name`; can be repeated")
+	c.Flags().BoolVarP(&t.verbose, "verbose", "v", false, "show the plugin's log")
 }
 
-// begin takes FILE.wasm and, perhaps, HOST:PORT. The caller ends with end.
+// begin checks the arguments FILE.wasm and HOST:PORT, and starts the echo server. The
+// caller must call end.
 func (t *trial) begin(args []string) (end func(), err error) {
 	t.file, end = args[0], func() {}
 	switch {
@@ -72,7 +73,7 @@ func hostPort(s string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// config returns what the plugin may do.
+// config returns the module, its grants and its log.
 func (t *trial) config(c *cobra.Command) (wasmhost.Config, error) {
 	bytes, err := cli.ReadFile(t.file, wasmhost.DefaultModuleSize)
 	if err != nil {
@@ -80,7 +81,7 @@ func (t *trial) config(c *cobra.Command) (wasmhost.Config, error) {
 	}
 	level := new(slog.LevelVar)
 	if !t.verbose {
-		level.Set(slog.LevelError) // what a plugin says in its last breath
+		level.Set(slog.LevelError) // such as the message of a panic
 	}
 	return wasmhost.Config{
 		Module: bytes, AllowUnpinned: true, Logger: cli.NewLogger(c.ErrOrStderr(), "text", level),
@@ -100,7 +101,7 @@ func (t *trial) open(ctx context.Context, c wasmhost.Config) (*wasmhost.Plugin, 
 	return p, nil
 }
 
-// handler makes a handler and the target that it is for.
+// handler makes a handler and its target.
 func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Target, error) {
 	values, err := t.values(p.Manifest().Settings)
 	if err != nil {
@@ -120,14 +121,14 @@ func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Target, er
 	switch {
 	case !errors.As(err, &wrong):
 	case wrong.Field == "port" && t.address == "":
-		err = fmt.Errorf("%w: name a server as HOST:PORT, or give --set port=…", err)
+		err = fmt.Errorf("%w: add HOST:PORT, or --set port=…", err)
 	default:
-		err = fmt.Errorf("%w: give --set %s=…", err, wrong.Field)
+		err = fmt.Errorf("%w: add --set %s=…", err, wrong.Field)
 	}
 	return h, target, err
 }
 
-// values reads the settings by the types of a manifest.
+// values parses the settings by their types in a manifest.
 func (t *trial) values(schema []abi.Setting) (map[string]any, error) {
 	values := make(map[string]any)
 	for _, one := range t.settings {
@@ -135,15 +136,15 @@ func (t *trial) values(schema []abi.Setting) (map[string]any, error) {
 		if !ok {
 			return nil, cli.UsageError("--set %s must be name=value", name)
 		}
-		if err := give(values, schema, "", name, text); err != nil {
+		if err := setValue(values, schema, "", name, text); err != nil {
 			return nil, cli.UsageError("--set %w", err)
 		}
 	}
 	return values, nil
 }
 
-// give sets one value, in its block.
-func give(values map[string]any, schema []abi.Setting, block, name, text string) error {
+// setValue sets one value, in its block.
+func setValue(values map[string]any, schema []abi.Setting, block, name, text string) error {
 	first, rest, inside := strings.Cut(name, ".")
 	var names []string
 	for _, s := range schema {
@@ -157,7 +158,7 @@ func give(values map[string]any, schema []abi.Setting, block, name, text string)
 				inner = make(map[string]any)
 			}
 			values[first] = inner
-			return give(inner, s.Block, block+first+".", rest, text)
+			return setValue(inner, s.Block, block+first+".", rest, text)
 		}
 		v, err := settingValue(s.Type, text)
 		if err != nil {
@@ -166,10 +167,10 @@ func give(values map[string]any, schema []abi.Setting, block, name, text string)
 		values[first] = v
 		return nil
 	}
-	return fmt.Errorf("%s%s: the plugin has no such setting%s", block, name, cli.DidYouMean(first, names))
+	return fmt.Errorf("%s%s: unknown setting%s", block, name, cli.DidYouMean(first, names))
 }
 
-// settingValue reads a text as a setting's type.
+// settingValue parses a text as a setting's type.
 func settingValue(t abi.Type, text string) (any, error) {
 	switch t {
 	case abi.TypeInt:
@@ -193,7 +194,7 @@ func settingValue(t abi.Type, text string) (any, error) {
 		if text == "" {
 			return map[string]any{}, nil
 		}
-		return nil, errors.New("it is a block: write block.name=value")
+		return nil, errors.New("is a block: write block.name=value")
 	}
 	return text, nil
 }
@@ -201,7 +202,7 @@ func settingValue(t abi.Type, text string) (any, error) {
 func parsed[T any](v T, err error) (any, error) {
 	var numeric *strconv.NumError
 	if errors.As(err, &numeric) {
-		err = fmt.Errorf("%q is not of its type", numeric.Num)
+		err = fmt.Errorf("%q is not a valid value", numeric.Num)
 	}
 	return v, err
 }

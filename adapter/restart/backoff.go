@@ -7,14 +7,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// BackOff is how long to wait between the end of one life and the next: not at
-// all the first time, then Initial, then twice as long with each life, up to Max.
-// It begins again after a life that was longer than Reset. A zero field stands
-// for its default.
+// BackOff is how long to wait before a restart: not at all the first time, then
+// Initial, then twice as long with each restart, up to Max. It starts over after an
+// instance that ran longer than Reset. A zero field stands for its default.
 //
-// It makes no difference whether a life ended by itself, was ended since a probe
-// failed, or could not begin. The kubelet looks at an older life when a probe is
-// the cause, and so restarts twice at once (K148); that accident is not copied.
+// It does not matter whether the instance exited, was ended because a probe failed,
+// or failed to start. After a failed probe the kubelet uses the finish time of an
+// older container, and so restarts twice without delay (K148); that is not copied.
 type BackOff struct {
 	Initial time.Duration // default 10s
 	Max     time.Duration // default 5m; Initial, where that is longer
@@ -48,8 +47,8 @@ func (b BackOff) check() error {
 	return nil
 }
 
-// wait returns how long to wait after that many ends in a row. It has its
-// defaults.
+// wait returns how long to wait after that many ends in a row. Defaults must have
+// been set.
 func (b BackOff) wait(ends int) time.Duration {
 	if ends < 2 {
 		return 0
@@ -64,7 +63,7 @@ func (b BackOff) wait(ends int) time.Duration {
 	return min(d, b.Max)
 }
 
-// count adds an end to those in a row: the end of a life that lasted so long.
+// count returns the number of ends in a row after an instance that lasted so long.
 func (b BackOff) count(ends int, lasted time.Duration) int {
 	if lasted > b.Reset {
 		return 1

@@ -6,13 +6,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Budget bounds how many instances are ended since their probes fail, so that an
-// overloaded network or machine does not restart everything at once. The zero
+// Budget limits how many instances are restarted because their probes fail, so that
+// an overloaded network or machine does not restart everything at once. The zero
 // Budget is unlimited.
 type Budget struct {
-	Max   int           // ends within Per; default: no such bound
-	Share float64       // likewise, as a part of all units with a driver, above 0 to 1, but at least one end; default: no such bound
-	Per   time.Duration // how long an end counts; required with Max or Share
+	Max   int           // restarts within Per; default: unlimited
+	Share float64       // the same as a share of all units with a driver, above 0 to 1, but at least one restart; default: unlimited
+	Per   time.Duration // how long a restart counts; required with Max or Share
 }
 
 func (b Budget) check() error {
@@ -28,8 +28,8 @@ func (b Budget) check() error {
 	return nil
 }
 
-// limit returns how many ends are allowed within Per, at least 1, or 0 for any
-// number. Of Max and Share the smaller counts.
+// limit returns how many restarts are allowed within Per: the smaller of Max and
+// Share, or 0 for any number.
 func (b Budget) limit(units int) int {
 	if b.Share <= 0 {
 		return b.Max
@@ -41,12 +41,11 @@ func (b Budget) limit(units int) int {
 	return share
 }
 
-// account is what was taken from a budget: the times of the ends, in order, that
-// still count.
+// account holds the times of the restarts that still count, in order.
 type account []time.Time
 
-// take takes one end from the budget at now and returns true, or false and when to
-// ask again. Now never runs backwards.
+// take takes one restart from the budget at now and returns true, or false and when
+// to ask again. Calls must not go back in time.
 func (a account) take(b Budget, units int, now time.Time) (account, time.Time, bool) {
 	limit := b.limit(units)
 	if limit == 0 {

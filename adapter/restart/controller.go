@@ -14,31 +14,32 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config is how to make a Controller.
+// Config configures a Controller.
 type Config struct {
-	Engine *engine.Engine // required; it is told of each life, and says which probes fail
+	Engine *engine.Engine // required; gets a Report for each instance, and has the probes' verdicts
 	Budget Budget         // default: unlimited
-	Logger *slog.Logger   // one Info line for each event in a life; default: none
+	Logger *slog.Logger   // one Info line when an instance starts, fails, recovers or ends; default: none
 }
 
-// Controller keeps the lives of units. Its methods may be called from several
-// goroutines at once. A unit with a driver costs one goroutine, one more while it
-// lives, and what its driver needs; a unit without costs none.
+// Controller runs the instances of units, and restarts them. Its methods may be
+// called from several goroutines at once. A unit with a driver costs one goroutine,
+// one more while an instance runs, and what its driver needs; a unit without a
+// driver costs none.
 type Controller struct {
 	config  Config
-	killed  context.Context // done: end everything by force
-	kill    context.CancelFunc
-	changed chan struct{} // capacity 1: reconcile
+	forced  context.Context // done: end all instances by force
+	force   context.CancelFunc
+	changed chan struct{} // capacity 1: units or supervisors have changed, reconcile
 
-	mu      sync.Mutex
-	run     bool            // Run was called
-	closing bool            // nothing is wanted any more
-	wanted  map[string]Unit // with their defaults
-	driven  int             // how many of wanted have a driver
-	keepers map[string]*keeper
-	spent   account
+	unitsMu     sync.Mutex      // guards the fields below
+	running     bool            // Run was called
+	stopping    bool            // Run is about to return: no unit is wanted any more
+	units       map[string]Unit // by target, with defaults
+	driven      int             // number of units with a driver
+	supervisors map[string]*supervisor
+	spent       account
 
-	static map[string]bool // targets reported as static; Run's own
+	static map[string]bool // targets reported as static instances; used by Run only
 }
 
 // New returns a Controller without units, or a *probe.FieldError about the
@@ -54,45 +55,45 @@ func New(c Config) (*Controller, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Controller{
-		config:  c,
-		changed: make(chan struct{}, 1),
-		keepers: map[string]*keeper{},
-		static:  map[string]bool{},
+		config:      c,
+		changed:     make(chan struct{}, 1),
+		supervisors: map[string]*supervisor{},
+		static:      map[string]bool{},
 	}
-	r.killed, r.kill = context.WithCancel(context.Background())
+	r.forced, r.force = context.WithCancel(context.Background())
 	return r, nil
 }
 
-// Apply says which units there should be, by the names of their targets: all of
-// them, or none when one is wrong. It returns at once; Run does the work, also
-// when it is called later.
+// Apply replaces the units, by the names of their targets: all of them, or none
+// when one is invalid. It returns at once; Run does the work. Apply may be called
+// before Run.
 //
-// A unit that is no longer wanted is reported as leaving and ends within its
-// grace period. So does one whose driver has changed; its next life begins as soon
-// as the old one has ended. Anything else that has changed counts from now on, and
-// the life goes on.
+// The instance of a removed unit is reported as leaving, and ends within its grace
+// period. So does an instance whose driver has changed; the next one starts as soon
+// as it has ended. Any other change takes effect at once, and the instance keeps
+// running.
 //
 // The errors are *probe.FieldErrors that name the target, joined. Once Run has
 // ended Apply has no effect.
 func (c *Controller) Apply(units map[string]Unit) error {
-	wanted, err := complete(units)
+	complete, err := withDefaults(units)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.wanted, c.driven = wanted, 0
-	for _, u := range wanted {
+	c.unitsMu.Lock()
+	c.units, c.driven = complete, 0
+	for _, u := range complete {
 		if u.Driver != nil {
 			c.driven++
 		}
 	}
-	c.mu.Unlock()
-	poke(c.changed)
+	c.unitsMu.Unlock()
+	notify(c.changed)
 	return nil
 }
 
-func complete(units map[string]Unit) (map[string]Unit, error) {
-	wanted := make(map[string]Unit, len(units))
+func withDefaults(units map[string]Unit) (map[string]Unit, error) {
+	complete := make(map[string]Unit, len(units))
 	var errs []error
 	for _, target := range slices.Sorted(maps.Keys(units)) {
 		if err := (probe.ID{Target: target, Kind: probe.Liveness}).Check(); err != nil {
@@ -101,173 +102,174 @@ func complete(units map[string]Unit) (map[string]Unit, error) {
 		if err := units[target].check(); err != nil {
 			errs = append(errs, fmt.Errorf("target %q: %w", target, err))
 		}
-		wanted[target] = units[target].withDefaults()
+		complete[target] = units[target].withDefaults()
 	}
-	return wanted, errors.Join(errs...)
+	return complete, errors.Join(errs...)
 }
 
-// Kill ends every life by force, and begins no other. A Run that waits for lives
-// to end within their grace periods then returns as soon as they have; one that
-// has not seen its ctx done returns, too.
+// Kill ends all instances by force, and starts no others. A Run that is waiting for
+// instances to end within their grace periods returns as soon as they have; a Run
+// whose ctx is not done returns too.
 func (c *Controller) Kill() {
-	c.close()
-	c.kill()
+	c.stop()
+	c.force()
 }
 
-// Run keeps the units alive until ctx is done. Then every life is reported as
-// leaving, which stops its startup and liveness probes while readiness goes on, and
-// all end within their grace periods, side by side; Kill makes that short. Run
-// returns nil when every life has ended and every goroutine it started, too. The
-// engine should run until then. Lives of an External driver, and units without
-// driver, are left as they are.
+// Run runs the units' instances until ctx is done. Then it reports all instances as
+// leaving, which stops their startup and liveness probes while readiness goes on,
+// and ends all of them at once, each within its grace period; Kill cuts that short.
+// Run returns nil when all instances and all goroutines it started have ended. The
+// engine should run until then. Instances of an External driver, and units without
+// a driver, are left running.
 //
 // A second call returns an error at once.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.begin(); err != nil {
+	if err := c.start(); err != nil {
 		return err
 	}
-	var keepers, watcher sync.WaitGroup
-	watching, blind := context.WithCancel(ctx)
-	watcher.Go(func() { c.watch(watching) })
-	for ctx.Err() == nil && c.killed.Err() == nil {
-		c.reconcile(&keepers)
+	var supervisors, watcher sync.WaitGroup
+	watching, stopWatching := context.WithCancel(ctx)
+	watcher.Go(func() { c.watchVerdicts(watching) })
+	for ctx.Err() == nil && c.forced.Err() == nil {
+		c.reconcile(&supervisors)
 		select {
 		case <-c.changed:
 		case <-ctx.Done():
-		case <-c.killed.Done():
+		case <-c.forced.Done():
 		}
 	}
-	c.close()
-	blind()
+	c.stop()
+	stopWatching()
 	watcher.Wait()
-	keepers.Wait()
+	supervisors.Wait()
 	return nil
 }
 
-func (c *Controller) begin() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.run {
+func (c *Controller) start() error {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	if c.running {
 		return errors.New("restart: Run was called before")
 	}
-	c.run = true
+	c.running = true
 	return nil
 }
 
-// close has every keeper end its life.
-func (c *Controller) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closing = true
-	for _, k := range c.keepers {
-		poke(k.wake)
+// stop makes every supervisor end its instance.
+func (c *Controller) stop() {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	c.stopping = true
+	for _, s := range c.supervisors {
+		notify(s.wake)
 	}
 }
 
-// watch wakes the keeper of each target that has news.
-func (c *Controller) watch(ctx context.Context) {
-	news := c.config.Engine.Subscribe()
-	defer news.Close()
+// watchVerdicts wakes the supervisor of each target with a changed startup or
+// liveness verdict.
+func (c *Controller) watchVerdicts(ctx context.Context) {
+	changes := c.config.Engine.Subscribe()
+	defer changes.Close()
 	for {
-		status, err := news.Next(ctx)
+		status, err := changes.Next(ctx)
 		if err != nil {
 			return
 		}
 		if status.ID.Kind == probe.Readiness {
 			continue
 		}
-		c.mu.Lock()
-		if k := c.keepers[status.ID.Target]; k != nil {
-			poke(k.wake)
+		c.unitsMu.Lock()
+		if s := c.supervisors[status.ID.Target]; s != nil {
+			notify(s.wake)
 		}
-		c.mu.Unlock()
+		c.unitsMu.Unlock()
 	}
 }
 
-// reconcile gives every wanted unit with a driver a keeper, wakes the keepers
-// there are, and reports the units without a driver.
+// reconcile starts a supervisor for each unit with a driver that has none, wakes
+// the others, and reports the units without a driver.
 func (c *Controller) reconcile(running *sync.WaitGroup) {
-	appeared, vanished := c.assign(running)
-	for _, target := range vanished {
+	added, removed := c.superviseAll(running)
+	for _, target := range removed {
 		delete(c.static, target)
 		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Gone, Since: time.Now()})
 	}
-	for _, target := range appeared {
+	for _, target := range added {
 		c.static[target] = true
 		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Running, Since: time.Now()})
 	}
 }
 
-// staticID is the one instance of a unit without a driver.
+// staticID is the ID of the only instance of a unit without a driver.
 const staticID = "static"
 
-// assign starts and wakes keepers, and returns which units without a driver are
-// new and which ones are not wanted any more. One that has a keeper still is left
-// until that is done.
-func (c *Controller) assign(running *sync.WaitGroup) (appeared, vanished []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, k := range c.keepers {
-		poke(k.wake)
+// superviseAll starts and wakes supervisors. It returns which units without a
+// driver are new, and which ones were removed; a unit whose supervisor has not
+// ended yet is left for the next call.
+func (c *Controller) superviseAll(running *sync.WaitGroup) (added, removed []string) {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	for _, s := range c.supervisors {
+		notify(s.wake)
 	}
-	for target, u := range c.wanted {
+	for target, u := range c.units {
 		switch {
-		case c.keepers[target] != nil:
+		case c.supervisors[target] != nil:
 		case u.Driver == nil && !c.static[target]:
-			appeared = append(appeared, target)
+			added = append(added, target)
 		case u.Driver != nil:
-			delete(c.static, target) // its lives replace the static one
-			k := c.newKeeper(target)
-			c.keepers[target] = k
-			running.Go(k.keep)
+			delete(c.static, target) // the driver's instances replace the static one
+			s := c.newSupervisor(target)
+			c.supervisors[target] = s
+			running.Go(s.run)
 		}
 	}
 	for target := range c.static {
-		if _, wanted := c.wanted[target]; !wanted {
-			vanished = append(vanished, target)
+		if _, wanted := c.units[target]; !wanted {
+			removed = append(removed, target)
 		}
 	}
-	return appeared, vanished
+	return added, removed
 }
 
-// unit returns the unit that a target's keeper should care for, and whether there
-// is one.
+// unit returns the unit of a target, and whether there is one to supervise.
 func (c *Controller) unit(target string) (Unit, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	u := c.wanted[target]
-	return u, u.Driver != nil && !c.closing
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	u := c.units[target]
+	return u, u.Driver != nil && !c.stopping
 }
 
-// isClosing reports whether Run is about to end.
-func (c *Controller) isClosing() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closing
+// isStopping reports whether Run is about to return.
+func (c *Controller) isStopping() bool {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	return c.stopping
 }
 
-// dismiss forgets a keeper that has nothing to do, and reports whether it may go.
-func (c *Controller) dismiss(target string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wanted[target].Driver != nil && !c.closing {
+// release removes a target's supervisor, and reports whether the supervisor may
+// end: not when Apply has brought a unit for it meanwhile.
+func (c *Controller) release(target string) bool {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	if c.units[target].Driver != nil && !c.stopping {
 		return false
 	}
-	delete(c.keepers, target)
-	poke(c.changed)
+	delete(c.supervisors, target)
+	notify(c.changed)
 	return true
 }
 
-// spend takes one end from the budget, or says when to ask again.
+// spend takes one restart from the budget, or returns when to ask again.
 func (c *Controller) spend(now time.Time) (again time.Time, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
 	c.spent, again, ok = c.spent.take(c.config.Budget, c.driven, now)
 	return again, ok
 }
 
-// poke leaves word in a channel of capacity 1.
-func poke(c chan<- struct{}) {
+// notify sends to a channel of capacity 1, unless it is full.
+func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

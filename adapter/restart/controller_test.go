@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestWrongUnitIsRefusedWithAllTheOthers(t *testing.T) {
+func TestInvalidUnitIsRefusedWithAllOthers(t *testing.T) {
 	for field, u := range map[string]restart.Unit{
 		"restart_policy":           {Policy: 9},
 		"termination_grace_period": {TerminationGracePeriod: -1},
@@ -19,8 +19,8 @@ func TestWrongUnitIsRefusedWithAllTheOthers(t *testing.T) {
 		"back_off.reset":           {BackOff: restart.BackOff{Reset: 10 * probe.MaxDuration}},
 	} {
 		t.Run(field, func(t *testing.T) {
-			inHouse(t, restart.Budget{}, func(h *house) {
-				good := newActor("good", healthy)
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				good := newDriver("good", healthy)
 				err := h.control.Apply(map[string]restart.Unit{"bad": u, "good": {Driver: good}})
 				if wrong := (*probe.FieldError)(nil); !errors.As(err, &wrong) || wrong.Field != field {
 					t.Errorf("got %v, want an error about %s", err, field)
@@ -33,15 +33,15 @@ func TestWrongUnitIsRefusedWithAllTheOthers(t *testing.T) {
 	}
 }
 
-func TestUnitNeedsATargetsName(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
+func TestUnitNeedsAValidTargetName(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
 		if err := h.control.Apply(map[string]restart.Unit{"": {}}); err == nil {
 			t.Error("no error")
 		}
 	})
 }
 
-func TestWrongBudgetIsRefused(t *testing.T) {
+func TestInvalidBudgetIsRefused(t *testing.T) {
 	for field, b := range map[string]restart.Budget{
 		"restart_budget.max":   {Max: -1, Per: time.Minute},
 		"restart_budget.share": {Share: 1.5, Per: time.Minute},
@@ -61,7 +61,7 @@ func TestControllerNeedsAnEngine(t *testing.T) {
 }
 
 func TestRunIsCalledOnce(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
 		h.sleep(time.Second)
 		if err := h.control.Run(t.Context()); err == nil {
 			t.Error("no error")
@@ -69,7 +69,7 @@ func TestRunIsCalledOnce(t *testing.T) {
 	})
 }
 
-func TestPolicyHasTheWordsOfHCL(t *testing.T) {
+func TestPolicyTextRoundTrips(t *testing.T) {
 	for _, p := range []restart.Policy{restart.Always, restart.OnFailure, restart.Never} {
 		text, _ := p.MarshalText()
 		var back restart.Policy
@@ -78,7 +78,7 @@ func TestPolicyHasTheWordsOfHCL(t *testing.T) {
 		}
 	}
 	err := new(restart.Policy).UnmarshalText([]byte("sometimes"))
-	if err == nil || err.Error() != `restart_policy is "sometimes", it must be one of always, on_failure, never` {
+	if err == nil || err.Error() != `restart_policy is "sometimes", use always, on_failure or never` {
 		t.Errorf("got %v", err)
 	}
 }

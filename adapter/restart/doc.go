@@ -1,13 +1,16 @@
-// Package restart keeps targets alive: it starts an instance of each, ends the
-// one whose startup or liveness probe fails, and starts another with a back-off
-// between them.
+// Package restart runs an instance of each target and restarts the ones whose
+// startup or liveness probe fails, with a back-off between instances.
 //
-// It is level-triggered. A change of a verdict only makes it look; it acts on
-// what the engine says of the present instance at that moment. So nothing is
-// ended for a verdict that has been mended meanwhile, and nothing is forgotten
-// when a change was missed.
+// It is level-triggered: a change of a verdict only makes a supervisor look, and
+// the supervisor acts on the instance's current status. An instance whose probe
+// has recovered meanwhile is not restarted, and a missed change has no effect.
 //
-// What makes and ends lives is a Driver: package process runs a command, package
-// command has something else restarted by a command. A target without a driver
-// is reported as an instance that always runs.
+// Instances are started and ended by a Driver: package process runs a command as
+// a child process, package command restarts something else by a command. A target
+// without a driver is reported as one instance that always runs.
+//
+// Files: controller.go holds the units and starts a supervisor for each;
+// supervisor.go runs one target's instances one after another; instance.go watches
+// the probes of one instance and ends it; unit.go, backoff.go and budget.go are
+// what a unit may set.
 package restart

@@ -5,32 +5,37 @@ import (
 	"time"
 )
 
-// Driver makes the lives of one target, one after another.
+// Driver starts and ends the instances of one target.
+//
+// A panic in Run is not recovered: it ends the program, as in any goroutine. A
+// driver that calls code it does not trust recovers it there, and returns an Exit
+// with Err.
 type Driver interface {
-	// Run makes one life and returns when it has ended, or could not begin.
+	// Run starts one instance, and returns when the instance has ended or failed
+	// to start.
 	//
-	// It calls began once, as soon as the life runs, with an ID that no other
-	// life of the target has. A grace period that arrives on end asks it to end
-	// the life: politely first, by force when the grace period is over. More
-	// may arrive, and each may only shorten what is left. When ctx is done the
-	// life is ended by force at once. A driver that was asked to end a life and
-	// could not goes on, and is asked again.
+	// Run calls began once, as soon as the instance runs, with an ID that no other
+	// instance of the target has. A grace period received from end asks Run to end
+	// the instance: by a request first, by force when the grace period is over.
+	// Further grace periods may arrive, and each may only shorten the time that is
+	// left. When ctx is done Run ends the instance by force at once. A driver that
+	// fails to end the instance keeps running, and is asked again.
 	Run(ctx context.Context, began func(id string), end <-chan time.Duration) Exit
 }
 
-// External is a Driver of lives that something else runs, and goes on running
-// without the engine. Such a driver is asked on end only because a probe fails.
-// When its unit is removed or changed, or the controller ends, the life is let
-// go: ctx is done, and Run returns without touching it. The next life begins as
-// soon as one has ended; it is the ends that are kept apart by the back-off.
+// External is a Driver whose instances run outside the engine, and outlive it. It
+// is asked to end an instance only because a probe fails. When its unit is removed
+// or changed, or the controller stops, the instance is released: ctx is done, and
+// Run returns without touching it. The next instance counts as started as soon as
+// one has ended; the back-off is kept between requests to end.
 type External interface {
 	Driver
-	External() // does nothing; it tells what kind of driver this is
+	External() // marks the driver, does nothing
 }
 
-// Exit says how a life ended.
+// Exit describes how an instance ended.
 type Exit struct {
-	Code      int    // exit status; 128 plus the signal's number for a signal; -1 when Err is set
-	Err       error  // why the life could not begin or be watched; nil once it had begun
-	LastWords string // the end of what it wrote, at most 4 KiB; may be empty
+	Code   int    // exit status; 128 plus the signal's number for a signal; -1 when Err is set
+	Err    error  // why the instance failed to start, or could not be watched; nil otherwise
+	Output string // the end of its output, at most 4 KiB; may be empty
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 )
 
-// A program that keeps one command alive until it is told to end.
+// A program that runs and restarts one command until it gets SIGTERM.
 func Example() {
-	process.Guard() // first of all: this program guards its own processes, too
+	process.Guard() // must be the first call: this program is also the guard of its processes
 	worker, err := process.New(process.Config{Target: "worker", Command: []string{"./bin/worker", "-v"}})
 	if err != nil {
 		log.Fatal(err)
@@ -32,9 +32,9 @@ func Example() {
 	defer end() // the engine ends after the worker
 	go func() { _ = e.Run(running) }()
 
-	untilTold, stop := signal.NotifyContext(running, syscall.SIGTERM)
+	terminated, stop := signal.NotifyContext(running, syscall.SIGTERM)
 	defer stop()
-	if err := c.Run(untilTold); err != nil {
+	if err := c.Run(terminated); err != nil {
 		log.Print(err)
 	}
 }

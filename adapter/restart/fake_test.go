@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,112 +17,112 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// actor is a driver whose lives do as they are told. It notes what happens.
-type actor struct {
-	name  string
-	lives func(n int) script // n counts from 0
+// fakeDriver is a driver whose instances behave as a test wants.
+type fakeDriver struct {
+	name   string
+	behave func(n int) behavior // of the n-th instance, from 0
+	zero   time.Time            // start of the test
 
-	mu     sync.Mutex
-	n      int
-	began  []time.Duration // since the bubble's start
-	graces []time.Duration
-	zero   time.Time
+	callsMu sync.Mutex // guards the fields below
+	started []time.Duration
+	ends    []time.Duration // grace periods
 }
 
-// script is one life of an actor.
-type script struct {
-	err   error         // it cannot begin
-	lasts time.Duration // until it ends by itself; 0: it does not
-	code  int           // exit status when it ends by itself
-	dying time.Duration // from being asked to its end
-	deaf  bool          // it does not end when it is asked
+// behavior is what one instance does.
+type behavior struct {
+	err        error         // it fails to start
+	exitsAfter time.Duration // 0: it never exits
+	code       int           // exit status
+	endsAfter  time.Duration // from a request to end
+	ignoresEnd bool
 }
 
-func newActor(name string, lives func(n int) script) *actor {
-	return &actor{name: name, lives: lives, zero: time.Now()}
+func newDriver(name string, behave func(n int) behavior) *fakeDriver {
+	return &fakeDriver{name: name, behave: behave, zero: time.Now()}
 }
 
-// healthy lives until it is asked to end.
-func healthy(int) script { return script{} }
+// healthy runs until it is asked to end.
+func healthy(int) behavior { return behavior{} }
 
-func (a *actor) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
-	a.mu.Lock()
-	n := a.n
-	a.n++
-	a.began = append(a.began, time.Since(a.zero))
-	a.mu.Unlock()
-	s := a.lives(n)
-	if s.err != nil {
-		return restart.Exit{Code: -1, Err: s.err}
+func (d *fakeDriver) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	d.callsMu.Lock()
+	n := len(d.started)
+	d.started = append(d.started, time.Since(d.zero))
+	d.callsMu.Unlock()
+	b := d.behave(n)
+	if b.err != nil {
+		return restart.Exit{Code: -1, Err: b.err}
 	}
-	began(fmt.Sprintf("%s-%d", a.name, n))
-	return a.live(ctx, s, end)
+	began(fmt.Sprintf("%s-%d", d.name, n))
+	return d.wait(ctx, b, end)
 }
 
-func (a *actor) live(ctx context.Context, s script, end <-chan time.Duration) restart.Exit {
-	var own, dead <-chan time.Time
-	if s.lasts > 0 {
-		own = time.After(s.lasts)
+func (d *fakeDriver) wait(ctx context.Context, b behavior, end <-chan time.Duration) restart.Exit {
+	var exited, ended <-chan time.Time
+	if b.exitsAfter > 0 {
+		exited = time.After(b.exitsAfter)
 	}
 	for {
 		select {
 		case grace := <-end:
-			a.mu.Lock()
-			a.graces = append(a.graces, grace)
-			a.mu.Unlock()
-			if !s.deaf {
-				dead = time.After(min(s.dying, grace))
+			d.callsMu.Lock()
+			d.ends = append(d.ends, grace)
+			d.callsMu.Unlock()
+			if !b.ignoresEnd {
+				ended = time.After(min(b.endsAfter, grace))
 			}
-		case <-dead:
-			return restart.Exit{Code: 143, LastWords: "bye"}
-		case <-own:
-			return restart.Exit{Code: s.code, LastWords: "oops"}
+		case <-ended:
+			return restart.Exit{Code: 143, Output: "bye"}
+		case <-exited:
+			return restart.Exit{Code: b.code, Output: "oops"}
 		case <-ctx.Done():
 			return restart.Exit{Code: 137}
 		}
 	}
 }
 
-func (a *actor) starts() []time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return append([]time.Duration(nil), a.began...)
+// starts returns when instances were started, since the start of the test.
+func (d *fakeDriver) starts() []time.Duration {
+	d.callsMu.Lock()
+	defer d.callsMu.Unlock()
+	return slices.Clone(d.started)
 }
 
-func (a *actor) asked() []time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return append([]time.Duration(nil), a.graces...)
+// graces returns the grace periods of requests to end.
+func (d *fakeDriver) graces() []time.Duration {
+	d.callsMu.Lock()
+	defer d.callsMu.Unlock()
+	return slices.Clone(d.ends)
 }
 
-// foreign is an actor whose lives something else runs.
-type foreign struct{ *actor }
+// external is a fakeDriver whose instances run outside the engine.
+type external struct{ *fakeDriver }
 
-func (foreign) External() {}
+func (external) External() {}
 
-// health is a handler that a test can turn.
-type health struct {
-	mu  sync.Mutex
-	bad bool
+// fakeHandler succeeds, or fails when a test wants it.
+type fakeHandler struct {
+	failingMu sync.Mutex
+	failing   bool
 }
 
-func (h *health) turn(bad bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.bad = bad
+func (h *fakeHandler) setFailing(failing bool) {
+	h.failingMu.Lock()
+	defer h.failingMu.Unlock()
+	h.failing = failing
 }
 
-func (h *health) Probe(context.Context, probe.Target) probe.Result {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.bad {
-		return probe.Fail("test.bad", "it is bad")
+func (h *fakeHandler) Probe(context.Context, probe.Target) probe.Result {
+	h.failingMu.Lock()
+	defer h.failingMu.Unlock()
+	if h.failing {
+		return probe.Fail("test.failing", "it fails")
 	}
 	return probe.Succeed("")
 }
 
-// house is an engine and a controller that run.
-type house struct {
+// harness is a running engine with a controller.
+type harness struct {
 	*testing.T
 	engine  *engine.Engine
 	control *restart.Controller
@@ -130,11 +131,11 @@ type house struct {
 	log     *testsync.Buffer
 }
 
-// inHouse runs a test in a bubble, and afterwards ends everything in it. The
-// bubble itself sees to it that no goroutine is left.
-func inHouse(t *testing.T, budget restart.Budget, test func(h *house)) {
+// inBubble runs a test in a synctest bubble, and stops engine and controller after
+// it. The bubble fails the test when a goroutine is left.
+func inBubble(t *testing.T, budget restart.Budget, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, budget)
+		h := newHarness(t, budget)
 		engineCtx, endEngine := context.WithCancel(t.Context())
 		ctx, stop := context.WithCancel(t.Context())
 		h.stop = stop
@@ -149,8 +150,8 @@ func inHouse(t *testing.T, budget restart.Budget, test func(h *house)) {
 	})
 }
 
-func newHouse(t *testing.T, budget restart.Budget) *house {
-	h := &house{T: t, engine: engine.New(engine.Config{}), ended: make(chan error, 1), log: new(testsync.Buffer)}
+func newHarness(t *testing.T, budget restart.Budget) *harness {
+	h := &harness{T: t, engine: engine.New(engine.Config{}), ended: make(chan error, 1), log: new(testsync.Buffer)}
 	var err error
 	h.control, err = restart.New(restart.Config{Engine: h.engine, Budget: budget, Logger: slog.New(slog.NewTextHandler(h.log, nil))})
 	if err != nil {
@@ -159,8 +160,8 @@ func newHouse(t *testing.T, budget restart.Budget) *house {
 	return h
 }
 
-// apply makes units the wanted ones, and waits until that has been seen to.
-func (h *house) apply(units map[string]restart.Unit) {
+// apply applies units, and waits until the controller has acted on them.
+func (h *harness) apply(units map[string]restart.Unit) {
 	h.Helper()
 	if err := h.control.Apply(units); err != nil {
 		h.Fatal(err)
@@ -168,9 +169,9 @@ func (h *house) apply(units map[string]restart.Unit) {
 	synctest.Wait()
 }
 
-// probes gives each target a liveness probe, each second, with one failure
-// that decides.
-func (h *house) probes(handlers map[string]probe.Handler) {
+// probes gives each target a liveness probe, with a period of one second and a
+// failure threshold of 1.
+func (h *harness) probes(handlers map[string]probe.Handler) {
 	h.Helper()
 	set := probe.Set{}
 	for target, handler := range handlers {
@@ -183,20 +184,20 @@ func (h *house) probes(handlers map[string]probe.Handler) {
 
 func liveness(target string) probe.ID { return probe.ID{Target: target, Kind: probe.Liveness} }
 
-// sleep lets time pass in the bubble.
-func (h *house) sleep(d time.Duration) {
+// sleep advances the time of the bubble.
+func (h *harness) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (h *house) instance(target string) probe.Instance {
+func (h *harness) instance(target string) probe.Instance {
 	h.Helper()
 	status, _ := h.engine.Target(target)
 	return status.Instance
 }
 
-// expect compares the instance that the engine knows of.
-func (h *house) expect(target, id string, phase probe.Phase, reason probe.Reason) probe.Instance {
+// expect compares the instance that the engine has.
+func (h *harness) expect(target, id string, phase probe.Phase, reason probe.Reason) probe.Instance {
 	h.Helper()
 	in := h.instance(target)
 	if in.ID != id || in.Phase != phase || in.Reason != reason {
@@ -205,7 +206,7 @@ func (h *house) expect(target, id string, phase probe.Phase, reason probe.Reason
 	return in
 }
 
-func (h *house) expectTimes(what string, got []time.Duration, want ...time.Duration) {
+func (h *harness) expectTimes(what string, got []time.Duration, want ...time.Duration) {
 	h.Helper()
 	same := len(got) == len(want)
 	for i := range want {
@@ -216,10 +217,10 @@ func (h *house) expectTimes(what string, got []time.Duration, want ...time.Durat
 	}
 }
 
-func (h *house) expectText(text, part string) {
+func (h *harness) expectText(text, part string) {
 	h.Helper()
 	if !strings.Contains(text, part) {
-		h.Fatalf("%q does not say %q", text, part)
+		h.Fatalf("%q does not contain %q", text, part)
 	}
 }
 

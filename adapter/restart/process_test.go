@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestRealProcessIsEndedAndBegunAgain(t *testing.T) {
+func TestRealProcessIsRestarted(t *testing.T) {
 	d, err := process.New(process.Config{
 		Target:  "web",
 		Command: []string{"/bin/sh", "-c", `trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done`},
@@ -29,8 +29,8 @@ func TestRealProcessIsEndedAndBegunAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHouse(t, restart.Budget{})
-	web := &health{bad: true}
+	h := newHarness(t, restart.Budget{})
+	web := &fakeHandler{failing: true}
 	h.probes(map[string]probe.Handler{"web": web})
 	if err := h.control.Apply(only(d)); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestRealProcessIsEndedAndBegunAgain(t *testing.T) {
 	}()
 	testsync.Until(t, "a second instance", func() bool {
 		in := h.instance("web")
-		web.turn(in.Restarts == 0 && in.Phase == probe.Running)
+		web.setFailing(in.Restarts == 0 && in.Phase == probe.Running)
 		return in.Restarts == 1 && in.Phase == probe.Running && in.Reason == ""
 	})
 	if in := h.instance("web"); !strings.HasPrefix(in.Detail, "exit status") {

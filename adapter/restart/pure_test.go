@@ -29,7 +29,7 @@ func TestBackOffDoublesUpToItsMaximum(t *testing.T) {
 	}
 }
 
-func TestBackOffBeginsAgainAfterALongLife(t *testing.T) {
+func TestBackOffResetsAfterALongRun(t *testing.T) {
 	b := BackOff{}.withDefaults()
 	for name, c := range map[string]struct {
 		ends   int
@@ -63,7 +63,7 @@ func FuzzBackOffKeepsItsBounds(f *testing.F) {
 	})
 }
 
-func TestBudgetsSmallerBoundCounts(t *testing.T) {
+func TestSmallerLimitOfTheBudgetCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		b     Budget
 		units int
@@ -99,7 +99,7 @@ func TestBudgetIsASlidingWindow(t *testing.T) {
 	}
 }
 
-func TestSmallerBudgetCountsWhatWasSpentBefore(t *testing.T) {
+func TestSmallerBudgetCountsEarlierRestarts(t *testing.T) {
 	b := Budget{Share: 0.5, Per: 60 * time.Second}
 	var spent account
 	for at := range 4 {
@@ -128,7 +128,7 @@ func FuzzBudgetIsNeverExceeded(f *testing.F) {
 			if ok {
 				ends = append(ends, now)
 			} else if !again.After(now) {
-				t.Fatalf("told at %v to ask again at %v", now, again)
+				t.Fatalf("refused at %v until at %v", now, again)
 			}
 			if n := len(ends) - most - 1; n >= 0 && ends[len(ends)-1].Sub(ends[n]) < b.Per {
 				t.Fatalf("%d ends within %v: %v", most+1, b.Per, ends[n:])

@@ -11,38 +11,38 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// states bring a unit into each state it can be in.
+// states are the behaviors and probes that bring a unit into each state.
 var states = map[string]struct {
-	script script
-	policy restart.Policy
-	sick   bool
-	budget restart.Budget
-	after  time.Duration // the state is reached
-	ends   time.Duration // from being told to leave
-	gone   probe.Reason
+	behavior behavior
+	policy   restart.Policy
+	failing  bool
+	budget   restart.Budget
+	after    time.Duration // the state is reached
+	ends     time.Duration // from its removal
+	gone     probe.Reason
 }{
-	"running":                {script: script{dying: 3 * s}, after: s, ends: 3 * s, gone: probe.ReasonEnded},
-	"deaf":                   {script: script{deaf: true}, after: s, ends: -1},
-	"being ended by a probe": {script: script{dying: 10 * s}, sick: true, after: 2 * s, ends: 5 * s},
-	"waiting for its end":    {script: script{deaf: true}, sick: true, after: 70 * s, ends: -1},
-	"waiting for the budget": {script: script{dying: s}, sick: true, budget: restart.Budget{Max: 1, Per: 10 * time.Hour}, after: 20 * s, ends: s},
-	"back-off":               {script: script{lasts: s, code: 1}, after: 5 * s, gone: probe.ReasonExited},
-	"not begun":              {script: script{err: errors.New("no such file")}, after: 5 * s, gone: probe.ReasonNoStart},
-	"gone":                   {script: script{lasts: s}, policy: restart.Never, after: 5 * s},
+	"running":                {behavior: behavior{endsAfter: 3 * s}, after: s, ends: 3 * s, gone: probe.ReasonEnded},
+	"ignoring the end":       {behavior: behavior{ignoresEnd: true}, after: s, ends: -1},
+	"being ended by a probe": {behavior: behavior{endsAfter: 10 * s}, failing: true, after: 2 * s, ends: 5 * s},
+	"waiting for its end":    {behavior: behavior{ignoresEnd: true}, failing: true, after: 70 * s, ends: -1},
+	"waiting for the budget": {behavior: behavior{endsAfter: s}, failing: true, budget: restart.Budget{Max: 1, Per: 10 * time.Hour}, after: 20 * s, ends: s},
+	"back-off":               {behavior: behavior{exitsAfter: s, code: 1}, after: 5 * s, gone: probe.ReasonExited},
+	"failing to start":       {behavior: behavior{err: errors.New("no such file")}, after: 5 * s, gone: probe.ReasonNoStart},
+	"gone":                   {behavior: behavior{exitsAfter: s}, policy: restart.Never, after: 5 * s},
 }
 
-func TestUnitEndsInEachState(t *testing.T) {
-	leave := map[string]func(h *house){
-		"removed": func(h *house) { h.apply(nil) },
-		"stopped": func(h *house) { h.stop(); synctest.Wait() },
-		"killed":  func(h *house) { h.control.Kill(); synctest.Wait() },
+func TestRemovedUnitEndsInEachState(t *testing.T) {
+	leave := map[string]func(h *harness){
+		"removed": func(h *harness) { h.apply(nil) },
+		"stopped": func(h *harness) { h.stop(); synctest.Wait() },
+		"killed":  func(h *harness) { h.control.Kill(); synctest.Wait() },
 	}
 	for how, leave := range leave {
 		for name, c := range states {
 			t.Run(how+" while "+name, func(t *testing.T) {
-				inHouse(t, c.budget, func(h *house) {
-					a := newActor("web", func(int) script { return c.script })
-					h.probes(map[string]probe.Handler{"web": &health{bad: c.sick}})
+				inBubble(t, c.budget, func(h *harness) {
+					a := newDriver("web", func(int) behavior { return c.behavior })
+					h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: c.failing}})
 					unit := restart.Unit{Driver: a, Policy: c.policy, TerminationGracePeriod: 5 * s}
 					h.apply(map[string]restart.Unit{"web": unit})
 					h.sleep(c.after)
@@ -62,7 +62,7 @@ func TestUnitEndsInEachState(t *testing.T) {
 					}
 					if in := h.instance("web"); in.Phase != probe.Gone {
 						t.Errorf("got %+v\n%s", in, h.log)
-					} else if c.gone != "" && (in.Reason != c.gone || strings.Contains(in.Detail, "begins")) {
+					} else if c.gone != "" && (in.Reason != c.gone || strings.Contains(in.Detail, "restarting")) {
 						t.Errorf("got %+v, want it gone for %s", in, c.gone)
 					}
 					h.expectEnd(how != "removed")
@@ -72,15 +72,15 @@ func TestUnitEndsInEachState(t *testing.T) {
 	}
 }
 
-func (h *house) expectLeaving() {
+func (h *harness) expectLeaving() {
 	h.Helper()
 	if in := h.instance("web"); !in.Leaving || in.Phase != probe.Running {
 		h.Fatalf("got %+v, want it leaving\n%s", in, h.log)
 	}
 }
 
-// expectEnd says whether Run has ended; killed, it has in any case.
-func (h *house) expectEnd(want bool) {
+// expectEnd checks that Run has ended; with want false, after Kill.
+func (h *harness) expectEnd(want bool) {
 	h.Helper()
 	if !want {
 		h.control.Kill()
@@ -97,11 +97,11 @@ func (h *house) expectEnd(want bool) {
 	}
 }
 
-func TestUnitsEndSideBySide(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
+func TestUnitsEndConcurrently(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
 		units := map[string]restart.Unit{}
 		for _, name := range []string{"a", "b", "c"} {
-			units[name] = restart.Unit{Driver: newActor(name, func(int) script { return script{dying: 20 * s} })}
+			units[name] = restart.Unit{Driver: newDriver(name, func(int) behavior { return behavior{endsAfter: 20 * s} })}
 		}
 		h.apply(units)
 		h.stop()
@@ -116,18 +116,18 @@ func TestUnitsEndSideBySide(t *testing.T) {
 	})
 }
 
-func TestReadinessGoesOnWhileAnInstanceLeaves(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) { // K158
-		web, ready := new(health), probe.ID{Target: "web", Kind: probe.Readiness}
+func TestReadinessIsProbedWhileAnInstanceLeaves(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) { // K158
+		web, ready := new(fakeHandler), probe.ID{Target: "web", Kind: probe.Readiness}
 		rule := probe.Rule{Period: s, FailureThreshold: 1}
 		if _, err := h.engine.Apply(probe.Set{ready: {Rule: rule, Handler: web}, liveness("web"): {Rule: rule, Handler: web}}); err != nil {
 			t.Fatal(err)
 		}
-		a := newActor("web", func(int) script { return script{dying: 20 * s} })
+		a := newDriver("web", func(int) behavior { return behavior{endsAfter: 20 * s} })
 		h.apply(only(a))
 		h.sleep(2 * s)
 		h.stop()
-		web.turn(true)
+		web.setFailing(true)
 		h.sleep(5 * s)
 		if st, _ := h.engine.Status(ready); st.Verdict != probe.Failing {
 			t.Errorf("readiness is %v", st.Verdict)
@@ -135,14 +135,14 @@ func TestReadinessGoesOnWhileAnInstanceLeaves(t *testing.T) {
 		if st, _ := h.engine.Status(liveness("web")); st.Verdict != probe.Passing {
 			t.Errorf("liveness is %v", st.Verdict)
 		}
-		h.expectTimes("asked to end within", a.asked(), 30*s)
+		h.expectTimes("asked to end within", a.graces(), 30*s)
 	})
 }
 
-func TestChangedUnitEndsAndBeginsAgainWithoutBackOff(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		v1 := newActor("v1", func(int) script { return script{dying: 3 * s} })
-		v2 := newActor("v2", healthy)
+func TestChangedUnitRestartsWithoutBackOff(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		v1 := newDriver("v1", func(int) behavior { return behavior{endsAfter: 3 * s} })
+		v2 := newDriver("v2", healthy)
 		h.apply(map[string]restart.Unit{"web": {Driver: v1, Revision: "1"}})
 		h.sleep(s)
 		h.apply(map[string]restart.Unit{"web": {Driver: v2, Revision: "2"}})
@@ -158,10 +158,10 @@ func TestChangedUnitEndsAndBeginsAgainWithoutBackOff(t *testing.T) {
 	})
 }
 
-func TestChangedUnitLeavesTheBackOff(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) { // K145
-		v1 := newActor("v1", func(int) script { return script{lasts: s} })
-		v2 := newActor("v2", healthy)
+func TestChangedUnitSkipsTheBackOff(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) { // K145
+		v1 := newDriver("v1", func(int) behavior { return behavior{exitsAfter: s} })
+		v2 := newDriver("v2", healthy)
 		h.apply(only(v1))
 		h.sleep(5 * s)
 		h.apply(only(v2))
@@ -169,27 +169,27 @@ func TestChangedUnitLeavesTheBackOff(t *testing.T) {
 	})
 }
 
-func TestEqualRevisionKeepsTheInstanceAndAdjustsTheRest(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		web, a := new(health), newActor("web", func(int) script { return script{dying: time.Hour} })
+func TestEqualRevisionKeepsTheInstanceAndUpdatesTheRest(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		web, a := new(fakeHandler), newDriver("web", func(int) behavior { return behavior{endsAfter: time.Hour} })
 		h.probes(map[string]probe.Handler{"web": web})
 		h.apply(map[string]restart.Unit{"web": {Driver: a, Revision: "1"}})
 		h.sleep(s)
-		other := newActor("other", healthy)
+		other := newDriver("other", healthy)
 		h.apply(map[string]restart.Unit{"web": {Driver: other, Revision: "1", TerminationGracePeriod: 7 * s}})
 		h.expect("web", "web-0", probe.Running, "")
-		web.turn(true)
+		web.setFailing(true)
 		h.sleep(2 * s)
-		h.expectTimes("asked to end within", a.asked(), 7*s)
-		web.turn(false)
+		h.expectTimes("asked to end within", a.graces(), 7*s)
+		web.setFailing(false)
 		h.sleep(8 * s)
 		h.expect("web", "other-0", probe.Running, "")
 	})
 }
 
-func TestUnitThatIsWantedAgainBeginsAgain(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		a := newActor("web", func(int) script { return script{dying: 3 * s} })
+func TestUnitAddedAgainStartsAgain(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		a := newDriver("web", func(int) behavior { return behavior{endsAfter: 3 * s} })
 		h.apply(only(a))
 		h.apply(nil)
 		h.apply(only(a))
@@ -198,25 +198,25 @@ func TestUnitThatIsWantedAgainBeginsAgain(t *testing.T) {
 	})
 }
 
-func TestExternalLifeIsLetGo(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		a := newActor("web", healthy)
-		h.apply(only(foreign{a}))
+func TestExternalInstanceIsReleased(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		a := newDriver("web", healthy)
+		h.apply(only(external{a}))
 		h.stop()
 		synctest.Wait()
 		if in := h.expect("web", "web-0", probe.Running, ""); in.Managed || in.Leaving {
 			t.Errorf("got %+v, want it to go on unmanaged", in)
 		}
-		h.expectTimes("asked to end within", a.asked())
+		h.expectTimes("asked to end within", a.graces())
 		h.expectEnd(true)
 	})
 }
 
-func TestExternalLifeIsNotLetGoInTheMiddleOfARestart(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		a := newActor("web", func(int) script { return script{dying: 8 * s} })
-		h.probes(map[string]probe.Handler{"web": &health{bad: true}})
-		h.apply(only(foreign{a}))
+func TestExternalInstanceIsNotReleasedDuringARestart(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		a := newDriver("web", func(int) behavior { return behavior{endsAfter: 8 * s} })
+		h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
+		h.apply(only(external{a}))
 		h.sleep(2 * s)
 		h.stop()
 		began := time.Now()
@@ -225,7 +225,7 @@ func TestExternalLifeIsNotLetGoInTheMiddleOfARestart(t *testing.T) {
 		}
 		h.ended <- nil
 		if took := time.Since(began); took < 5*s || took > 8*s {
-			t.Errorf("let go after %v", took)
+			t.Errorf("released after %v", took)
 		}
 	})
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Unit is a target that a Controller cares for. Who made it must not change it
-// once it was handed over.
+// Unit is a target that a Controller supervises. It must not be changed after it
+// was passed to Apply.
 type Unit struct {
-	// Driver makes the target's lives. Nil is a target that nobody restarts: it
-	// is reported as running for as long as it is wanted, and its probes are
-	// never held.
+	// Driver starts and ends the target's instances. A target without a driver
+	// (nil) is never restarted: it is reported as running until its unit is
+	// removed, and its probes are never held.
 	Driver Driver
 
-	Policy                 Policy        // which ends are followed by another life; default Always
-	TerminationGracePeriod time.Duration // how long a life may take to end; a failing probe's own comes first; default 30s
-	BackOff                BackOff       // how long to wait between two lives
+	Policy                 Policy        // which ends are followed by a restart; default Always
+	TerminationGracePeriod time.Duration // how long an instance may take to end; a failing probe's own comes first; default 30s
+	BackOff                BackOff       // how long to wait between two instances
 
-	// Revision says whether Driver is still the same: units of a target with
-	// equal, non-empty revisions have drivers that do the same, and the life
-	// goes on. Without a revision the drivers themselves are compared.
+	// Revision identifies what Driver does: when a target's new unit has the same
+	// non-empty revision as the old one, the instance keeps running. Without a
+	// revision the drivers themselves are compared.
 	Revision string
 }
 
@@ -41,14 +41,14 @@ func (u Unit) withDefaults() Unit {
 func (u Unit) check() error {
 	switch {
 	case u.Policy > Never:
-		return &probe.FieldError{Field: "restart_policy", Problem: "must be one of " + policies()}
+		return &probe.FieldError{Field: "restart_policy", Problem: "must be " + policies()}
 	case u.TerminationGracePeriod < 0 || u.TerminationGracePeriod > probe.MaxDuration:
 		return &probe.FieldError{Field: "termination_grace_period", Problem: "must be from 0 to " + probe.MaxDuration.String()}
 	}
 	return u.BackOff.check()
 }
 
-// continues reports whether a life of before may go on under u.
+// continues reports whether an instance of before may keep running under u.
 func (u Unit) continues(before Unit) bool {
 	if u.Driver == nil || before.Driver == nil || u.Revision != before.Revision {
 		return false
@@ -63,25 +63,25 @@ func (u Unit) external() bool {
 	return external
 }
 
-// heeds reports whether a failing probe ends the unit's lives. For what something
-// else runs, to end it is to restart it, which Never forbids.
-func (u Unit) heeds() bool { return !u.external() || u.Policy != Never }
+// restartsOnFailure reports whether a failing probe ends the unit's instances. To
+// end an External instance is to restart it, which Never forbids.
+func (u Unit) restartsOnFailure() bool { return !u.external() || u.Policy != Never }
 
-// Policy says which ends of a life are followed by another life. The words mean
-// what they mean in Kubernetes.
+// Policy is which ends of an instance are followed by a restart, as restartPolicy
+// is in Kubernetes.
 type Policy uint8
 
-// The policies. An end that a failing probe has caused is followed by another
-// life under Always and OnFailure alike, and under Never by none (K136).
+// The policies. After an end because of a failing probe, Always and OnFailure
+// restart, and Never does not (K136).
 const (
 	Always    Policy = iota
-	OnFailure        // only an end with another exit status than 0
+	OnFailure        // only after an exit status other than 0
 	Never
 )
 
 var policyNames = [...]string{"always", "on_failure", "never"}
 
-func policies() string { return strings.Join(policyNames[:], ", ") }
+func policies() string { return strings.Join(policyNames[:Never], ", ") + " or " + Never.String() }
 
 // String returns the policy as HCL writes it: "on_failure".
 func (p Policy) String() string {
@@ -102,12 +102,12 @@ func (p *Policy) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return &probe.FieldError{Field: "restart_policy", Problem: fmt.Sprintf("is %q, it must be one of %s", b, policies())}
+	return &probe.FieldError{Field: "restart_policy", Problem: fmt.Sprintf("is %q, use %s", b, policies())}
 }
 
-// follows reports whether another life follows one that ended with this exit
-// status (K142).
-func (p Policy) follows(code int, failing bool) bool {
+// restarts reports whether a restart follows an end with this exit status, because
+// of a failing probe or not (K142).
+func (p Policy) restarts(code int, failing bool) bool {
 	switch p {
 	case Always:
 		return true

@@ -1,5 +1,5 @@
-// Package command restarts what something else runs, by a command: "systemctl
-// restart web". It does not watch the thing itself; probes do.
+// Package command restarts what runs outside the engine by a command, such as
+// "systemctl restart web". It does not watch the service itself; probes do.
 package command
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config says which command restarts the target.
+// Config configures a Driver: the command that restarts the target.
 //
 // The command's environment is a base of PATH, LANG, LC_ALL and TZ of the engine
 // and HOME, USER and LOGNAME of the user it runs as, with Env on top.
@@ -26,9 +26,9 @@ type Config struct {
 	Target string // the target's name, for log records
 
 	// Command is the program and its arguments; required. A program without a
-	// slash is looked for in the command's PATH. $(NAME) in a word gives the
-	// value that Env has for it, and $$ gives a single $. There is no shell
-	// unless Command names one.
+	// slash is searched in the command's PATH. $(NAME) in a word is replaced by
+	// the value of NAME in Env, and $$ by $. No shell is used unless Command names
+	// one.
 	Command []string `hcl:"command"`
 
 	Timeout time.Duration     `hcl:"timeout,optional"` // after which the command is killed; default 90s, at most probe.MaxDuration
@@ -36,18 +36,18 @@ type Config struct {
 	Dir     string            `hcl:"dir,optional"`     // default: the engine's
 	User    string            `hcl:"user,optional"`    // "name", "uid", "user:group"; default: the engine's
 
-	Log *slog.Logger // one Warn line for each command that has failed, with its output; default: none
+	Log *slog.Logger // one Warn line for each failed command, with its output; default: none
 }
 
 // DefaultTimeout is the default of Config.Timeout: systemd's own
 // DefaultTimeoutStartSec.
 const DefaultTimeout = 90 * time.Second
 
-// maxOutput bounds what is kept of a command's output, in bytes.
+// maxOutput limits the part of a command's output that is kept, in bytes.
 const maxOutput = 4 << 10
 
-// Driver lets the lives of one target be restarted by a command. It is a
-// restart.External. While the command does not run it costs nothing.
+// Driver restarts one target by a command. It is a restart.External. While the
+// command does not run it costs one goroutine.
 type Driver struct {
 	command run.Command
 	timeout time.Duration
@@ -55,7 +55,7 @@ type Driver struct {
 }
 
 // New returns a driver, or a *probe.FieldError that names the wrong field.
-// Whether program, directory and user exist is found out by each restart.
+// Whether program, directory and user exist is checked by each restart.
 func New(c Config) (*Driver, error) {
 	command := run.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	if err := command.Check(); err != nil {
@@ -70,18 +70,18 @@ func New(c Config) (*Driver, error) {
 	return &Driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: c.Log.With("target", c.Target)}, nil
 }
 
-// External says that the lives are not the engine's.
+// External marks the driver: its instances run outside the engine.
 func (d *Driver) External() {}
 
-// Run takes the target as it is for a life that has begun, and runs the command
-// when it is asked to end it. The life has ended when the command's exit status is
-// 0; its output are the last words. Any other status is logged, and the life goes
-// on. The grace period is not used: how to end is the command's own affair.
+// Run takes the target as an instance that runs already, and runs the command when
+// it is asked to end it. When the command's exit status is 0 the instance has ended,
+// with the command's output. Any other status is logged, and the instance goes on.
+// The grace period is not used: the command itself decides how to end the service.
 //
-// When ctx is done a command under way is killed, and Run returns.
+// When ctx is done a running command is killed, and Run returns.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
 	began(newID(time.Now()))
-	var undead <-chan struct{} // a command that was killed and has not died
+	var undead <-chan struct{} // closed when a killed command has ended; nil without one
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,62 +94,62 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 				end = nil
 				continue
 			case undead != nil:
-				d.log.Warn("the restart command was killed and has not died")
+				d.log.Warn("restart skipped: the previous command was killed and has not ended")
 				continue
 			}
-			outcome := d.restart(ctx)
-			if outcome.err == nil || ctx.Err() != nil {
-				return restart.Exit{LastWords: outcome.output}
+			r := d.restart(ctx)
+			if r.err == nil || ctx.Err() != nil {
+				return restart.Exit{Output: r.output}
 			}
-			undead = outcome.undead
-			d.log.Warn("the restart command did not succeed", "error", outcome.err, "output", outcome.output)
-			forget(end)
+			undead = r.undead
+			d.log.Warn("restart command failed", "error", r.err, "output", r.output)
+			drain(end)
 		}
 	}
 }
 
-// newID returns an ID that no other life has, not even one of an earlier engine.
+// newID returns an ID that no other instance has, not even one of an earlier engine.
 func newID(now time.Time) string {
 	return now.UTC().Format("20060102T150405Z") + "-" + strings.ToLower(rand.Text()[:10])
 }
 
-// forget drops what was asked while the command ran.
-func forget(end <-chan time.Duration) {
+// drain drops a request to end that arrived while the command ran.
+func drain(end <-chan time.Duration) {
 	select {
 	case <-end:
 	default:
 	}
 }
 
-// outcome is how a command has ended.
-type outcome struct {
+// result is how a command has ended.
+type result struct {
 	output string
 	err    error // nil for exit status 0
 	undead <-chan struct{}
 }
 
-func (d *Driver) restart(ctx context.Context) outcome {
+func (d *Driver) restart(ctx context.Context) result {
 	plan, err := d.command.Plan()
 	if err != nil {
-		return outcome{err: err}
+		return result{err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	words := &run.Tail{Max: maxOutput}
-	end, err := plan.Run(ctx, words, words)
+	tail := &run.Tail{Max: maxOutput}
+	end, err := plan.Run(ctx, tail, tail)
 	if err == nil {
-		err = d.problem(end)
+		err = d.exitError(end)
 	}
-	return outcome{output: probe.CleanText(words.String(), maxOutput), err: err, undead: end.Undead}
+	return result{output: probe.CleanText(tail.String(), maxOutput), err: err, undead: end.Undead}
 }
 
-// problem says what is wrong with how the command has ended, or nil.
-func (d *Driver) problem(end run.End) error {
+// exitError returns nil for exit status 0.
+func (d *Driver) exitError(end run.End) error {
 	switch {
 	case end.Killed:
-		return fmt.Errorf("killed, it must end within %v", d.timeout)
+		return fmt.Errorf("killed after %v (timeout)", d.timeout)
 	case end.Status.Signaled():
-		return fmt.Errorf("ended by signal: %v", end.Status.Signal())
+		return fmt.Errorf("killed by signal: %v", end.Status.Signal())
 	case end.Status.ExitStatus() != 0:
 		return fmt.Errorf("exit status %d", end.Status.ExitStatus())
 	}

@@ -22,7 +22,7 @@ func TestDriverIsExternal(t *testing.T) {
 	var _ restart.External = new(command.Driver)
 }
 
-func TestWrongFieldsAreNamed(t *testing.T) {
+func TestInvalidFieldsAreNamed(t *testing.T) {
 	for field, c := range map[string]command.Config{
 		"command": {},
 		"timeout": {Command: []string{"true"}, Timeout: -1},
@@ -36,15 +36,15 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 	}
 }
 
-func TestLifeBeginsAtOnceAndEndsWithTheCommand(t *testing.T) {
+func TestInstanceStartsAtOnceAndEndsWithTheCommand(t *testing.T) {
 	l := begin(t, sh(`echo restarted by $NAME`, map[string]string{"NAME": "sonde"}))
 	l.end <- time.Second
-	if exit := l.exit(t); exit.Code != 0 || exit.Err != nil || exit.LastWords != "restarted by sonde" {
+	if exit := l.exit(t); exit.Code != 0 || exit.Err != nil || exit.Output != "restarted by sonde" {
 		t.Errorf("got %+v", exit)
 	}
 }
 
-func TestEachLifeHasAnIDOfItsOwn(t *testing.T) {
+func TestEachInstanceHasItsOwnID(t *testing.T) {
 	seen := map[string]bool{}
 	for range 5 {
 		l := begin(t, sh(`exit 0`, nil))
@@ -57,20 +57,20 @@ func TestEachLifeHasAnIDOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestFailedCommandIsToldAndTheLifeGoesOn(t *testing.T) {
+func TestFailedCommandIsLoggedAndTheInstanceGoesOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		config command.Config
-		told   string
+		logged string
 	}{
 		"exit status": {sh(`echo no such unit >&2; exit 5`, nil), "exit status 5"},
 		"signal":      {sh(`kill -KILL $$$$`, nil), "signal"},
-		"timeout":     {command.Config{Command: []string{"/bin/sleep", "60"}, Timeout: 50 * time.Millisecond}, "within 50ms"},
+		"timeout":     {command.Config{Command: []string{"/bin/sleep", "60"}, Timeout: 50 * time.Millisecond}, "killed after 50ms"},
 		"no program":  {command.Config{Command: []string{"/no/such/program"}}, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := begin(t, c.config)
 			l.end <- time.Second
-			l.await(t, c.told)
+			l.await(t, c.logged)
 			l.end <- time.Second // asked again, it tries again
 			l.cancel()
 			if exit := l.exit(t); exit.Err != nil || exit.Code != 0 {
@@ -89,7 +89,7 @@ func TestOutputOfAFailedCommandIsLogged(t *testing.T) {
 	l.exit(t)
 }
 
-func TestDoneContextLetsTheLifeGoAndKillsTheCommand(t *testing.T) {
+func TestDoneContextReleasesTheInstanceAndKillsTheCommand(t *testing.T) {
 	l := begin(t, command.Config{Command: []string{"/bin/sleep", "60"}})
 	l.end <- time.Second
 	began := time.Now()
@@ -104,7 +104,7 @@ func sh(script string, env map[string]string) command.Config {
 	return command.Config{Command: []string{"/bin/sh", "-c", script}, Env: env}
 }
 
-// running is a life in a test.
+// running is an instance of a test.
 type running struct {
 	id     string
 	end    chan time.Duration
@@ -113,7 +113,7 @@ type running struct {
 	ended  chan restart.Exit
 }
 
-// begin returns when the life has begun.
+// begin returns when the instance has started.
 func begin(t *testing.T, c command.Config) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// cgroup is the directory of a cgroup (version 2) that holds one life. The empty
-// one is none, and doing anything with it does nothing.
+// cgroup is the directory of an instance's cgroup (version 2). The methods of the
+// empty cgroup do nothing.
 type cgroup string
 
-// newCgroup makes a cgroup below this process's own, so that the limits of that
-// one hold for it. It has no controllers: it is there for its kill. It returns
-// the empty cgroup where none can be made.
+// newCgroup creates a cgroup below this process's own, whose limits so apply to it.
+// It has no controllers: only its cgroup.kill is used. When no cgroup can be created
+// it returns the empty one.
 func newCgroup() cgroup {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -37,8 +37,8 @@ func newCgroup() cgroup {
 	return cgroup(dir)
 }
 
-// ownCgroup finds the directory of this process's cgroup, or "". Mounts is
-// /proc/self/mountinfo, membership is /proc/self/cgroup: see proc(5), cgroups(7).
+// ownCgroup returns the directory of this process's cgroup, or "". The arguments are
+// the contents of /proc/self/mountinfo and /proc/self/cgroup: see proc(5), cgroups(7).
 func ownCgroup(mounts, membership string) string {
 	path, member := "", false
 	for line := range strings.Lines(membership) {
@@ -46,7 +46,7 @@ func ownCgroup(mounts, membership string) string {
 			path, member = rest, true
 		}
 	}
-	if !member || strings.HasPrefix(path, "/..") { // /..: outside of what can be seen here
+	if !member || strings.HasPrefix(path, "/..") { // /..: outside the cgroup namespace
 		return ""
 	}
 	for line := range strings.Lines(mounts) {
@@ -55,7 +55,7 @@ func ownCgroup(mounts, membership string) string {
 		if len(fields) < 5 || !strings.HasPrefix(super, "cgroup2 ") {
 			continue
 		}
-		// A container may see only a part of the hierarchy, which begins at root.
+		// A container may see only the part of the hierarchy below root.
 		root, at := fields[3], fields[4]
 		if below, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(below) {
 			return filepath.Join(at, below)
@@ -64,7 +64,7 @@ func ownCgroup(mounts, membership string) string {
 	return ""
 }
 
-// enter has a new process start in the cgroup. The caller calls leave when it has
+// enter makes a new process start in the cgroup. The caller calls leave when it has
 // started.
 func (c cgroup) enter(attr *syscall.SysProcAttr) (leave func(), err error) {
 	if c == "" {
@@ -78,16 +78,16 @@ func (c cgroup) enter(attr *syscall.SysProcAttr) (leave func(), err error) {
 	return func() { _ = dir.Close() }, nil
 }
 
-// kill kills every process in the cgroup and below. That it could not is seen by
-// what is left.
+// kill kills all processes in the cgroup and below. An error shows in the processes
+// that are left.
 func (c cgroup) kill() {
 	if c != "" {
 		_ = os.WriteFile(filepath.Join(string(c), "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
-// remove removes the cgroup and what the command may have made below it. The
-// kernel may need a moment until it agrees that they are empty.
+// remove removes the cgroup and those that the command has created below it. It
+// tries for a while: the kernel reports them as empty with a delay.
 func (c cgroup) remove() {
 	if c == "" {
 		return

@@ -34,7 +34,7 @@ func TestOwnCgroupIsFound(t *testing.T) {
 	}
 }
 
-func TestParentIsReadWhateverTheNameIs(t *testing.T) {
+func TestParentIsParsedForAnyProcessName(t *testing.T) {
 	for stat, want := range map[string]int{
 		"12 (sh) S 34 12 12 0":          34,
 		"12 (a) R 99 (b) S 34 12 12":    34,

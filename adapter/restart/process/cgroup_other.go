@@ -4,7 +4,7 @@ package process
 
 import "syscall"
 
-// cgroup is the empty one always: only Linux has others.
+// cgroup is always empty: only Linux has cgroups.
 type cgroup string
 
 func newCgroup() cgroup { return "" }

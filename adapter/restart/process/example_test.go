@@ -12,7 +12,7 @@ import (
 
 // A program that supervises one command for a minute.
 func Example() {
-	process.Guard() // first of all: this program guards its own processes, too
+	process.Guard() // must be the first call: this program is also the guard of its processes
 	d, err := process.New(process.Config{Target: "worker", Command: []string{"./bin/worker", "-v"}})
 	if err != nil {
 		log.Fatal(err)
@@ -20,6 +20,6 @@ func Example() {
 	end := make(chan time.Duration, 1)
 	time.AfterFunc(time.Minute, func() { end <- 30 * time.Second })
 	exit := d.Run(context.Background(), func(id string) { fmt.Println("runs as", id) }, end)
-	fmt.Println("ended with", exit.Code, exit.LastWords)
+	fmt.Println("ended with", exit.Code, exit.Output)
 	os.Exit(exit.Code)
 }

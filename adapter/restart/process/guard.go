@@ -14,25 +14,24 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 )
 
-// guardName is a guard's argv[0], in the process list and for Guard.
+// guardName is the argv[0] of a guard.
 const guardName = "sonde-guard"
 
-// hooked says that main has called Guard. It is a fact about the whole program,
-// like its arguments.
-var hooked atomic.Bool
+// guardCalled is whether main has called Guard. It is global, as os.Args is.
+var guardCalled atomic.Bool
 
 // Guard must be the first call in the main function of a program that uses this
-// package, and in its TestMain. It returns at once, except in a guard: then it
-// watches one life of a command, and ends the program instead of returning.
+// package, and in its TestMain. It returns at once, except in a guard: there it
+// runs and watches a command, and ends the program instead of returning.
 func Guard() {
-	hooked.Store(true)
+	guardCalled.Store(true)
 	if len(os.Args) == 0 || os.Args[0] != guardName {
 		return
 	}
 	// The kernel kills the command when the thread that started it ends
-	// (PR_SET_PDEATHSIG). This one is kept until the guard itself ends.
+	// (PR_SET_PDEATHSIG). This thread lives as long as the guard.
 	runtime.LockOSThread()
-	keepFiles()
+	closeFilesOnExec()
 	err := watch(os.NewFile(ordersFile, "orders"), os.NewFile(reportsFile, "reports"))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", guardName, err)
@@ -41,18 +40,18 @@ func Guard() {
 	os.Exit(0)
 }
 
-// keepFiles keeps the guard's descriptors from the command, and those too that
-// the engine's own parent has left open by mistake.
-func keepFiles() {
+// closeFilesOnExec keeps the command from inheriting the guard's descriptors, and
+// descriptors that the engine's parent has left open by mistake.
+func closeFilesOnExec() {
 	syscall.CloseOnExec(ordersFile)
 	syscall.CloseOnExec(reportsFile)
 	closeRestOnExec()
 }
 
-// guard watches one life. Only one goroutine starts, kills and reaps, so that
-// the number of a child that is not reaped yet is never another's.
+// guard runs one command. Only one goroutine starts, kills and reaps processes, so
+// that the ID of a child that is not reaped yet is never another process's.
 type guard struct {
-	orders   <-chan order // closed when the engine is no more
+	orders   <-chan order // closed when the engine has ended
 	children chan os.Signal
 
 	command int // the command's process ID
@@ -61,44 +60,44 @@ type guard struct {
 	status  syscall.WaitStatus // once ended
 }
 
-// watch does all that a guard does. An error says that the engine's first order
-// is not to be had.
+// watch runs the command of the first order, and returns when it and all its
+// descendants have ended. It returns an error when there is no first order.
 func watch(orders io.Reader, reports io.Writer) error {
 	g := guard{children: make(chan os.Signal, 1)}
 	ossignal.Notify(g.children, syscall.SIGCHLD)
-	g.outlive()
-	if err := adopt(); err != nil {
+	g.catchSignals()
+	if err := becomeSubreaper(); err != nil {
 		return err
 	}
 	decoder := json.NewDecoder(orders)
 	var first order
 	if err := decoder.Decode(&first); err != nil || first.Start == nil {
-		return fmt.Errorf("no order to start: %w", err)
+		return fmt.Errorf("read the order to start: %w", err)
 	}
-	out := json.NewEncoder(reports) // what cannot be told to the engine can be told to nobody
+	out := json.NewEncoder(reports) // errors are ignored: without the engine there is no one to report them to
 	if err := g.start(*first.Start); err != nil {
 		_ = out.Encode(report{Error: err.Error()})
 		return nil
 	}
 	_ = out.Encode(report{Pid: g.command, Cgroup: g.cgroup})
-	g.orders = follow(decoder)
+	g.orders = readOrders(decoder)
 	g.serve()
-	g.sweep()
+	g.killAll()
 	g.cgroup.remove()
 	_ = out.Encode(report{Ended: true, Code: code(g.status)})
 	return nil
 }
 
-// outlive keeps the signals that end engines from ending the guard. They are
-// caught and not ignored, because the command would inherit the latter.
-func (g *guard) outlive() {
+// catchSignals keeps the signals that end engines from ending the guard. They are
+// caught, not ignored, because the command would inherit ignored signals.
+func (g *guard) catchSignals() {
 	ossignal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 		syscall.SIGUSR1, syscall.SIGUSR2)
 }
 
-// follow returns the orders as they come. The channel is closed when there can
-// be no more of them.
-func follow(d *json.Decoder) <-chan order {
+// readOrders returns the orders as they arrive. The channel is closed at the end of
+// the lifeline.
+func readOrders(d *json.Decoder) <-chan order {
 	orders := make(chan order)
 	go func() {
 		defer close(orders)
@@ -113,7 +112,7 @@ func follow(d *json.Decoder) <-chan order {
 	return orders
 }
 
-// start runs the command, in a cgroup of its own if it may and can.
+// start starts the command, in a cgroup of its own if allowed and possible.
 func (g *guard) start(s start) (err error) {
 	if s.Cgroup {
 		g.cgroup = newCgroup()
@@ -129,7 +128,7 @@ func (g *guard) start(s start) (err error) {
 	return err
 }
 
-// spawn starts a command with the guard's own standard files.
+// spawn starts a command with the guard's standard input, output and error.
 func spawn(p command.Plan, in cgroup) (pid int, err error) {
 	attr := command.Attr(p.Credential)
 	leave, err := in.enter(attr)
@@ -156,7 +155,7 @@ func (g *guard) serve() {
 		case <-g.children:
 			g.reap()
 		case o, alive := <-g.orders:
-			if !alive || o.Signal == byForce {
+			if !alive || o.Signal == kill {
 				return
 			}
 			_ = syscall.Kill(-g.command, syscall.SIGTERM)
@@ -164,15 +163,15 @@ func (g *guard) serve() {
 	}
 }
 
-// sweepPause bounds the time between two looks at what is left, when what was
-// killed does not die: it is stuck in the kernel, or another user's.
-const sweepPause = 100 * time.Millisecond
+// maxKillInterval limits the time between two kills of descendants that do not die:
+// processes stuck in the kernel, or of another user.
+const maxKillInterval = 100 * time.Millisecond
 
-// sweep kills and reaps until nothing is left. Killing the guard's own children
-// is enough: theirs become the guard's when they die.
-func (g *guard) sweep() {
-	for pause := time.Millisecond; ; pause = min(2*pause, sweepPause) {
-		g.kill()
+// killAll kills and reaps until no descendant is left. Killing the guard's children
+// is enough: when they die their children become the guard's.
+func (g *guard) killAll() {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxKillInterval) {
+		g.killOnce()
 		if !g.reap() {
 			return
 		}
@@ -183,9 +182,9 @@ func (g *guard) sweep() {
 	}
 }
 
-func (g *guard) kill() {
+func (g *guard) killOnce() {
 	g.cgroup.kill()
-	if !g.ended || !adopts {
+	if !g.ended || !isSubreaper {
 		command.KillGroup(g.command)
 	}
 	for _, pid := range children() {
@@ -193,8 +192,7 @@ func (g *guard) kill() {
 	}
 }
 
-// reap takes the status of every child that has ended. It reports whether there
-// are others.
+// reap waits for each child that has ended, and reports whether others are left.
 func (g *guard) reap() (others bool) {
 	for {
 		var status syscall.WaitStatus

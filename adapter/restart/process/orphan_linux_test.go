@@ -19,7 +19,7 @@ func withAndWithoutCgroup(t *testing.T, test func(t *testing.T, noCgroup bool)) 
 	t.Run("no cgroup", func(t *testing.T) { test(t, true) })
 }
 
-func TestNothingSurvivesAnEndThatWasAskedFor(t *testing.T) {
+func TestNoDescendantSurvivesARequestedEnd(t *testing.T) {
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
 		config, pids := family(t, `wait`)
 		config.NoCgroup = noCgroup
@@ -33,7 +33,7 @@ func TestNothingSurvivesAnEndThatWasAskedFor(t *testing.T) {
 	})
 }
 
-func TestNothingSurvivesACommandThatEndsByItself(t *testing.T) {
+func TestNoDescendantSurvivesTheCommandsExit(t *testing.T) {
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
 		config, pids := family(t, `exit 5`)
 		config.NoCgroup = noCgroup
@@ -44,7 +44,7 @@ func TestNothingSurvivesACommandThatEndsByItself(t *testing.T) {
 	})
 }
 
-func TestNothingSurvivesACancel(t *testing.T) {
+func TestNoDescendantSurvivesACancelledContext(t *testing.T) {
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
 		config, pids := family(t, `wait`)
 		config.NoCgroup = noCgroup
@@ -56,10 +56,10 @@ func TestNothingSurvivesACancel(t *testing.T) {
 	})
 }
 
-func TestNothingSurvivesAnEngineThatIsKilled(t *testing.T) {
+func TestNoDescendantSurvivesAKilledEngine(t *testing.T) {
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
 		config, pids := family(t, `echo >>$FILE; wait`)
-		engine := exec.Command(self(), append([]string{engineRole, strconv.FormatBool(noCgroup)}, config.Command...)...)
+		engine := exec.Command(executable(), append([]string{engineRole, strconv.FormatBool(noCgroup)}, config.Command...)...)
 		ready := filepath.Join(t.TempDir(), "ready")
 		engine.Args[len(engine.Args)-1] = strings.Replace(config.Command[2], "echo ready", "echo ready >"+ready, 1)
 		engine.Stderr = os.Stderr
@@ -74,7 +74,7 @@ func TestNothingSurvivesAnEngineThatIsKilled(t *testing.T) {
 	})
 }
 
-func TestNothingSurvivesAGuardThatIsKilled(t *testing.T) {
+func TestNoDescendantSurvivesAKilledGuard(t *testing.T) {
 	config, pids := family(t, `wait`)
 	dirs := cgroups(t)
 	l := begin(t, config)
@@ -102,7 +102,7 @@ func TestCommandDiesWithItsGuardWithoutACgroupToo(t *testing.T) {
 	awaitGone(t, []int{l.pid(t)})
 }
 
-func TestGuardOutlivesTheSignalsThatEndEngines(t *testing.T) {
+func TestGuardSurvivesTheSignalsThatEndEngines(t *testing.T) {
 	needLinux(t)
 	l := begin(t, sh(`echo ready; read x; sleep 60`))
 	l.await(t, "ready")
@@ -146,12 +146,12 @@ func TestCgroupsAreRemoved(t *testing.T) {
 	}
 }
 
-// mustBeGone fails when a process exists: a life's end promises that none does.
+// mustBeGone fails when a process exists.
 func mustBeGone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
 		if alive(pid) {
-			t.Errorf("process %d lives", pid)
+			t.Errorf("process %d is running", pid)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestCommandThatCannotBeKilledIsLeftToItsGuard(t *testing.T) {
 	l := begin(t, deaf())
 	l.await(t, "ready")
 	guard := parentOf(l.pid(t))
-	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil { // who is stopped kills nobody
+	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil { // a stopped guard kills no process
 		t.Fatal(err)
 	}
 	l.cancel()

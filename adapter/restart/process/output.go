@@ -11,34 +11,34 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// maxLine bounds the text of one log record, in bytes. The rest of a longer line
-// is dropped; the record tells how much that was.
+// maxLine limits the text of one log record, in bytes. The rest of a longer line is
+// dropped; the record has its length as attribute cut.
 const maxLine = 4 << 10
 
-// lines turns a stream of a command's output into log records, one for each line
-// and not more than perSecond in a second.
-type lines struct {
+// lineLogger logs a stream of a command's output, one record for each line and at
+// most perSecond in a second.
+type lineLogger struct {
 	log       *slog.Logger
-	words     *command.Tail // gets everything
+	tail      *command.Tail // gets everything
 	perSecond int
 
-	mu         sync.Mutex
-	line       []byte // what has come of the current line, at most maxLine
-	cut        int    // how many bytes of it were dropped
-	window     time.Time
-	said       int         // records since window
-	suppressed int         // lines since the last record that told of them
-	tell       *time.Timer // tells of them when the window is over; nil when there is nothing to tell
-	over       bool
+	lineMu  sync.Mutex  // guards the fields below
+	line    []byte      // the current line so far, at most maxLine
+	cut     int         // number of its bytes that were dropped
+	window  time.Time   // start of the current second
+	records int         // in the window
+	dropped int         // lines since the last record about dropped lines
+	timer   *time.Timer // logs dropped lines at the end of the window; nil when there are none
+	ended   bool
 }
 
-// ReadFrom copies r until it ends, in pieces that are small enough to have one
-// for each stream of each process.
-func (l *lines) ReadFrom(r io.Reader) (total int64, err error) {
-	piece := make([]byte, 4<<10)
+// ReadFrom copies r until it ends, with a smaller buffer than io.Copy's: there is
+// one for each stream of each process.
+func (l *lineLogger) ReadFrom(r io.Reader) (total int64, err error) {
+	buf := make([]byte, 4<<10)
 	for {
-		n, err := r.Read(piece)
-		_, _ = l.Write(piece[:n])
+		n, err := r.Read(buf)
+		_, _ = l.Write(buf[:n])
 		total += int64(n)
 		if err == io.EOF {
 			return total, nil
@@ -49,11 +49,11 @@ func (l *lines) ReadFrom(r io.Reader) (total int64, err error) {
 	}
 }
 
-// Write takes the next bytes of the stream. It returns len(p) and no error.
-func (l *lines) Write(p []byte) (int, error) {
-	_, _ = l.words.Write(p)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// Write takes the next bytes of the stream. It never returns an error.
+func (l *lineLogger) Write(p []byte) (int, error) {
+	_, _ = l.tail.Write(p)
+	l.lineMu.Lock()
+	defer l.lineMu.Unlock()
 	n := len(p)
 	for {
 		before, after, found := bytes.Cut(p, []byte{'\n'})
@@ -66,39 +66,39 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// end logs what is left when the stream has ended.
-func (l *lines) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// end logs the unfinished line and the number of dropped lines.
+func (l *lineLogger) end() {
+	l.lineMu.Lock()
+	defer l.lineMu.Unlock()
 	if len(l.line) > 0 {
 		l.flush()
 	}
-	l.tellSuppressed()
-	l.over = true
+	l.logDropped()
+	l.ended = true
 }
 
-func (l *lines) add(p []byte) {
+func (l *lineLogger) add(p []byte) {
 	room := min(maxLine-len(l.line), len(p))
 	l.line = append(l.line, p[:room]...)
 	l.cut += len(p) - room
 }
 
-// flush logs the current line, or counts it when too many came before.
-func (l *lines) flush() {
+// flush logs the current line, or counts it as dropped.
+func (l *lineLogger) flush() {
 	text, cut := probe.CleanText(string(l.line), maxLine), l.cut
 	l.line, l.cut = l.line[:0], 0
-	if l.over {
+	if l.ended {
 		return
 	}
 	if now := time.Now(); now.Sub(l.window) >= time.Second {
-		l.tellSuppressed()
-		l.window, l.said = now, 0
+		l.logDropped()
+		l.window, l.records = now, 0
 	}
-	if l.said >= l.perSecond {
-		l.suppress()
+	if l.records >= l.perSecond {
+		l.drop()
 		return
 	}
-	l.said++
+	l.records++
 	if cut > 0 {
 		l.log.Info(text, "cut", cut)
 		return
@@ -106,23 +106,23 @@ func (l *lines) flush() {
 	l.log.Info(text)
 }
 
-func (l *lines) suppress() {
-	l.suppressed++
-	if l.tell == nil {
-		l.tell = time.AfterFunc(time.Second-time.Since(l.window), func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.tellSuppressed()
+func (l *lineLogger) drop() {
+	l.dropped++
+	if l.timer == nil {
+		l.timer = time.AfterFunc(time.Second-time.Since(l.window), func() {
+			l.lineMu.Lock()
+			defer l.lineMu.Unlock()
+			l.logDropped()
 		})
 	}
 }
 
-func (l *lines) tellSuppressed() {
-	if l.tell == nil {
+func (l *lineLogger) logDropped() {
+	if l.timer == nil {
 		return
 	}
-	l.tell.Stop()
-	l.tell = nil
-	l.log.Warn("too many lines, some were dropped", "suppressed", l.suppressed)
-	l.suppressed = 0
+	l.timer.Stop()
+	l.timer = nil
+	l.log.Warn("output too fast, lines dropped", "dropped", l.dropped)
+	l.dropped = 0
 }

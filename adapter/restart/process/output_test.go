@@ -39,9 +39,9 @@ func (s *said) all() string {
 	return strings.Join(s.lines, "|")
 }
 
-func stream(perSecond int) (*lines, *said) {
+func stream(perSecond int) (*lineLogger, *said) {
 	s := new(said)
-	return &lines{log: slog.New(s), words: &command.Tail{Max: maxLastWords}, perSecond: perSecond}, s
+	return &lineLogger{log: slog.New(s), tail: &command.Tail{Max: maxOutput}, perSecond: perSecond}, s
 }
 
 func TestLinesAreLoggedOneByOne(t *testing.T) {
@@ -56,12 +56,12 @@ func TestLinesAreLoggedOneByOne(t *testing.T) {
 	if got := log.all(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := l.words.String(); got != "one\ntwo\n\nbell\a\r\nlast" {
+	if got := l.tail.String(); got != "one\ntwo\n\nbell\a\r\nlast" {
 		t.Errorf("last words %q", got)
 	}
 }
 
-func TestLongLineIsCutAndTold(t *testing.T) {
+func TestLongLineIsTruncatedAndLogged(t *testing.T) {
 	l, log := stream(10)
 	for range 100 {
 		_, _ = l.Write([]byte(strings.Repeat("x", 1000)))
@@ -76,7 +76,7 @@ func TestLongLineIsCutAndTold(t *testing.T) {
 	}
 }
 
-func TestTooManyLinesAreCountedAndTold(t *testing.T) {
+func TestDroppedLinesAreCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := stream(2)
 		_, _ = l.Write([]byte(strings.Repeat("x\n", 10)))
@@ -88,7 +88,7 @@ func TestTooManyLinesAreCountedAndTold(t *testing.T) {
 		_, _ = l.Write([]byte("y\ny\ny\n"))
 		l.end()
 		time.Sleep(time.Minute)
-		want := "INFO x|INFO x|WARN too many lines, some were dropped suppressed=8|INFO y|INFO y|WARN too many lines, some were dropped suppressed=1"
+		want := "INFO x|INFO x|WARN output too fast, lines dropped dropped=8|INFO y|INFO y|WARN output too fast, lines dropped dropped=1"
 		if got := log.all(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -110,7 +110,7 @@ func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
 	})
 }
 
-func TestLinesOfALifeNameTargetAndStream(t *testing.T) {
+func TestLinesNameTargetAndStream(t *testing.T) {
 	l := begin(t, sh(`echo one; echo two >&2`))
 	l.exit(t)
 	for _, want := range []string{"msg=one target=test stream=stdout", "msg=two target=test stream=stderr"} {
@@ -120,10 +120,10 @@ func TestLinesOfALifeNameTargetAndStream(t *testing.T) {
 	}
 }
 
-func TestLastWordsAreTheLastFourKiB(t *testing.T) {
+func TestOutputIsTheLastFourKiB(t *testing.T) {
 	exit := begin(t, sh(`i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done`)).exit(t)
-	if n := len(exit.LastWords); n > maxLastWords || n < maxLastWords-10 || !strings.HasSuffix(exit.LastWords, "line 1999") {
-		t.Errorf("%d bytes ending %q", n, exit.LastWords[max(0, n-20):])
+	if n := len(exit.Output); n > maxOutput || n < maxOutput-10 || !strings.HasSuffix(exit.Output, "line 1999") {
+		t.Errorf("%d bytes ending %q", n, exit.Output[max(0, n-20):])
 	}
 }
 

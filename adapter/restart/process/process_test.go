@@ -45,7 +45,7 @@ func TestDriverIsARestartDriver(t *testing.T) {
 	var _ restart.Driver = new(Driver)
 }
 
-func TestExitTellsHowTheCommandEnded(t *testing.T) {
+func TestExitHasTheCommandsStatus(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		code   int
@@ -61,14 +61,14 @@ func TestExitTellsHowTheCommandEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			exit := begin(t, sh(c.script)).exit(t)
-			if exit.Code != c.code || exit.Err != nil || !strings.Contains(exit.LastWords, c.words) {
+			if exit.Code != c.code || exit.Err != nil || !strings.Contains(exit.Output, c.words) {
 				t.Errorf("got %+v, want code %d with %q", exit, c.code, c.words)
 			}
 		})
 	}
 }
 
-func TestLifeThatCannotBeginIsAnError(t *testing.T) {
+func TestCommandThatFailsToStartIsAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		config Config
 		text   string
@@ -89,7 +89,7 @@ func TestLifeThatCannotBeginIsAnError(t *testing.T) {
 	}
 }
 
-func TestEachLifeHasAnIDOfItsOwn(t *testing.T) {
+func TestEachInstanceHasItsOwnID(t *testing.T) {
 	d, seen := driver(t, sh(`exit 0`)), map[string]bool{}
 	for range 5 {
 		l := run(t, d)
@@ -101,11 +101,11 @@ func TestEachLifeHasAnIDOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestTermIsHonoured(t *testing.T) {
+func TestTermEndsTheCommand(t *testing.T) {
 	l := begin(t, sh(`trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.01; done`))
 	l.await(t, "ready")
 	l.end <- patience
-	if exit := l.exit(t); exit.Code != 7 || !strings.Contains(exit.LastWords, "bye") {
+	if exit := l.exit(t); exit.Code != 7 || !strings.Contains(exit.Output, "bye") {
 		t.Errorf("got %+v", exit)
 	}
 }
@@ -114,7 +114,7 @@ func TestTermReachesTheWholeGroup(t *testing.T) {
 	l := begin(t, sh(`(trap 'echo child bye; exit' TERM; echo ready; while :; do sleep 0.01; done) & trap 'wait; exit' TERM; wait; wait`))
 	l.await(t, "ready")
 	l.end <- patience
-	if exit := l.exit(t); !strings.Contains(exit.LastWords, "child bye") {
+	if exit := l.exit(t); !strings.Contains(exit.Output, "child bye") {
 		t.Errorf("got %+v", exit)
 	}
 }
@@ -180,7 +180,7 @@ func TestEnvDirAndWords(t *testing.T) {
 	config := sh(`echo "$A [$SECRET_TOKEN] [$GOMAXPROCS] $(A) $1"; pwd; sed 's/^/stdin: /'`)
 	config.Command = append(config.Command, "sh", "$$(A)")
 	config.Env, config.Dir = map[string]string{"A": "value"}, t.TempDir()
-	if got, want := begin(t, config).exit(t).LastWords, "value [] [] value $(A)\n"+config.Dir; got != want {
+	if got, want := begin(t, config).exit(t).Output, "value [] [] value $(A)\n"+config.Dir; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -197,7 +197,7 @@ func TestAProcessStartsInTheDirectoryOfTheEngine(t *testing.T) {
 	for dir, want := range map[string]string{"": here, "below": filepath.Join(here, "below")} {
 		config := sh("pwd")
 		config.Dir = dir
-		if got := begin(t, config).exit(t).LastWords; got != want {
+		if got := begin(t, config).exit(t).Output; got != want {
 			t.Errorf("dir %q: the process runs in %q, want %q", dir, got, want)
 		}
 	}
@@ -209,7 +209,7 @@ func TestUserIsSwitched(t *testing.T) {
 	}
 	config := sh(`id -u; id -g; id -G`)
 	config.User = "424242:4242"
-	if got := begin(t, config).exit(t).LastWords; got != "424242\n4242\n4242" {
+	if got := begin(t, config).exit(t).Output; got != "424242\n4242\n4242" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -221,7 +221,7 @@ func TestCommandGetsNoDescriptorsOfTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Close(leak)
-	got := begin(t, Config{Command: []string{"/bin/ls", "/proc/self/fd"}}).exit(t).LastWords
+	got := begin(t, Config{Command: []string{"/bin/ls", "/proc/self/fd"}}).exit(t).Output
 	if got != "0\n1\n2\n3" { // 3 is the directory itself
 		t.Errorf("descriptors %q", got)
 	}
@@ -229,7 +229,7 @@ func TestCommandGetsNoDescriptorsOfTheEngine(t *testing.T) {
 
 func TestCommandNeitherIgnoresNorBlocksTerm(t *testing.T) {
 	needLinux(t)
-	status := begin(t, Config{Command: []string{"/bin/sh", "-c", `grep -E '^Sig(Ign|Blk)' /proc/self/status`}}).exit(t).LastWords
+	status := begin(t, Config{Command: []string{"/bin/sh", "-c", `grep -E '^Sig(Ign|Blk)' /proc/self/status`}}).exit(t).Output
 	for line := range strings.Lines(status) {
 		name, mask, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err != nil || bits&(1<<(syscall.SIGTERM-1)) != 0 {
@@ -257,14 +257,14 @@ func TestNewNamesTheWrongField(t *testing.T) {
 }
 
 func TestNewRefusesAProgramWithoutAGuard(t *testing.T) {
-	hooked.Store(false)
-	defer hooked.Store(true)
+	guardCalled.Store(false)
+	defer guardCalled.Store(true)
 	if _, err := New(sh(`exit 0`)); !errors.Is(err, ErrNoGuard) {
 		t.Errorf("New() = %v", err)
 	}
 }
 
-func TestManyLivesLeaveNothingBehind(t *testing.T) {
+func TestManyInstancesLeakNothing(t *testing.T) {
 	needLinux(t)
 	d := driver(t, sh(`echo hello; exit 0`))
 	run(t, d).exit(t)

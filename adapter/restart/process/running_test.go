@@ -31,7 +31,7 @@ func driver(t *testing.T, c Config) *Driver {
 	return d
 }
 
-// running is a life in a test.
+// running is an instance of a test.
 type running struct {
 	id     string
 	end    chan time.Duration
@@ -51,7 +51,7 @@ func begin(t *testing.T, c Config) *running {
 	return l
 }
 
-// run returns when the life has begun.
+// run returns when the instance has started.
 func run(t *testing.T, d *Driver) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

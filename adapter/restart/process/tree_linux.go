@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopts says that adopt makes orphans children of the guard.
-const adopts = true
+// isSubreaper is whether becomeSubreaper has an effect on this system.
+const isSubreaper = true
 
-// adopt makes this process the parent of every descendant whose own parent ends.
-func adopt() error {
+// becomeSubreaper makes this process the parent of descendants whose parent ends.
+func becomeSubreaper() error {
 	return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// closeRestOnExec marks every descriptor but the standard ones. Kernels before
-// 5.11 cannot; there, what was left open by mistake stays so.
+// closeRestOnExec marks all descriptors but the standard ones as close-on-exec.
+// Before Linux 5.11 it has no effect.
 func closeRestOnExec() {
 	_ = unix.CloseRange(ordersFile, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
-// children returns the children of this process, of all its threads. It may miss
-// one that has just come: the caller asks again until wait4 knows of none.
+// children returns the children of all threads of this process. It may miss a new
+// one: the caller repeats it until wait4 returns ECHILD.
 func children() (pids []int) {
 	files, _ := filepath.Glob("/proc/self/task/*/children")
 	if len(files) == 0 {
@@ -42,7 +42,7 @@ func children() (pids []int) {
 	return pids
 }
 
-// childrenByParent looks at all processes of the system.
+// childrenByParent finds the children among all processes of the system.
 func childrenByParent() (pids []int) {
 	stats, _ := filepath.Glob("/proc/[1-9]*/stat")
 	for _, file := range stats {
@@ -55,8 +55,8 @@ func childrenByParent() (pids []int) {
 	return pids
 }
 
-// parent reads the parent's ID from /proc/<pid>/stat: "1 (name) S 0 …". The name
-// may hold anything, parentheses included.
+// parent returns the parent's ID from /proc/<pid>/stat: "1 (name) S 0 …". The name
+// may contain any character, parentheses too.
 func parent(stat []byte) int {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 2 {

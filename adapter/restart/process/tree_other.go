@@ -2,14 +2,14 @@
 
 package process
 
-// adopts says that adopt makes orphans children of the guard.
-const adopts = false
+// isSubreaper is whether becomeSubreaper has an effect on this system.
+const isSubreaper = false
 
-// adopt does nothing: only Linux lets a process adopt orphans.
-func adopt() error { return nil }
+// becomeSubreaper does nothing: only Linux has subreapers.
+func becomeSubreaper() error { return nil }
 
-// children knows of none: the command's group is all that can be killed.
+// children returns nil: only the command's process group can be killed.
 func children() []int { return nil }
 
-// closeRestOnExec does nothing: there is no portable way to do it.
+// closeRestOnExec does nothing: there is no portable way.
 func closeRestOnExec() {}

@@ -2,34 +2,34 @@ package process
 
 import "github.com/sonde-probe/sonde/internal/command"
 
-// The engine and a guard speak JSON over two pipes: orders go down the lifeline,
-// reports come up. Both are the same program, so that there is nothing to keep
-// compatible.
+// The engine and a guard exchange JSON over two pipes: the engine sends orders over
+// the lifeline, the guard sends reports. Both are the same program, so the format
+// may change at any time.
 
-// order is what the engine tells a guard. The first one has Start, the others
-// have Signal.
+// order is a message of the engine. The first one has Start, the others have
+// Signal.
 type order struct {
 	Start  *start `json:",omitempty"`
 	Signal signal `json:",omitempty"`
 }
 
-// start says what to run.
+// start is the command to run.
 type start struct {
 	Plan   command.Plan
-	Cgroup bool // make a cgroup for it, if that can be done
+	Cgroup bool // create a cgroup for it, if possible
 }
 
-// signal is how to end what runs.
+// signal is how to end the command.
 type signal string
 
 const (
-	politely signal = "term" // ask the command's process group
-	byForce  signal = "kill" // kill everything
+	terminate signal = "term" // SIGTERM to the command's process group
+	kill      signal = "kill" // SIGKILL to all descendants
 )
 
-// report is what a guard tells the engine: that the command could not be
-// started (Error, the last report), that it runs (Pid), or that it has ended and
-// nothing is left of it (Ended, the last report).
+// report is a message of a guard: the command failed to start (Error, the last
+// report), it runs (Pid), or it has ended with all descendants (Ended, the last
+// report).
 type report struct {
 	Error  string `json:",omitempty"`
 	Pid    int    `json:",omitempty"` // of the command; its process group has the same number
@@ -38,7 +38,7 @@ type report struct {
 	Code   int    `json:",omitempty"` // as in restart.Exit
 }
 
-// The descriptors of a guard, beside the command's standard three.
+// File descriptors of a guard, after the three standard ones.
 const (
 	ordersFile  = 3
 	reportsFile = 4

@@ -28,15 +28,14 @@ func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
 	if err != nil {
 		return restart.Unit{}, err
 	}
-	policies := map[config.RestartPolicy]restart.Policy{
-		config.RestartAlways:    restart.Always,
-		config.RestartOnFailure: restart.OnFailure,
-		config.RestartNever:     restart.Never,
+	var policy restart.Policy
+	if err := policy.UnmarshalText([]byte(t.RestartPolicy)); err != nil {
+		return restart.Unit{}, err
 	}
 	revision, err := json.Marshal([]any{t.Process, t.Restart})
 	return restart.Unit{
 		Driver:                 driver,
-		Policy:                 policies[t.RestartPolicy],
+		Policy:                 policy,
 		TerminationGracePeriod: t.TerminationGracePeriod,
 		BackOff:                restart.BackOff(t.BackOff),
 		Revision:               string(revision),

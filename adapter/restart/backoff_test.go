@@ -11,9 +11,9 @@ import (
 
 const s = time.Second
 
-func TestCrashLoopWaitsTwiceAsLongEachTime(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		a := newActor("web", func(int) script { return script{lasts: s, code: 1} })
+func TestCrashLoopDoublesTheBackOff(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		a := newDriver("web", func(int) behavior { return behavior{exitsAfter: s, code: 1} })
 		h.apply(only(a))
 		h.sleep(1500 * time.Millisecond)
 		if in := h.expect("web", "web-1", probe.Running, ""); in.Restarts != 1 || !in.Managed {
@@ -21,20 +21,21 @@ func TestCrashLoopWaitsTwiceAsLongEachTime(t *testing.T) {
 		}
 		h.sleep(s)
 		in := h.expect("web", "web-1", probe.Ended, probe.ReasonBackOff)
-		h.expectText(in.Detail, "after 10s; exit status 1: oops")
+		h.expectText(in.Detail, "restarting in 10s (back-off), next at")
+		h.expectText(in.Detail, "; exit status 1: oops")
 		h.sleep(1000 * s)
-		// 1 s of life between waits of 0, 10, 20, 40, 80, 160, 300 and 300 seconds
+		// instances of 1 s between back-offs of 0, 10, 20, 40, 80, 160, 300 and 300 seconds
 		h.expectTimes("began at", a.starts(), 0, 1*s, 12*s, 33*s, 74*s, 155*s, 316*s, 617*s, 918*s)
 	})
 }
 
-func TestLongLifeEndsTheBackOff(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		a := newActor("web", func(n int) script {
+func TestLongRunningInstanceResetsTheBackOff(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		a := newDriver("web", func(n int) behavior {
 			if n == 2 {
-				return script{lasts: 601 * s}
+				return behavior{exitsAfter: 601 * s}
 			}
-			return script{lasts: s}
+			return behavior{exitsAfter: s}
 		})
 		h.apply(only(a))
 		h.sleep(630 * s)
@@ -42,22 +43,22 @@ func TestLongLifeEndsTheBackOff(t *testing.T) {
 	})
 }
 
-func TestUnitsBackOffCanBeChosen(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		a := newActor("web", func(int) script { return script{lasts: s} })
+func TestUnitBackOffOverridesTheDefault(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		a := newDriver("web", func(int) behavior { return behavior{exitsAfter: s} })
 		h.apply(map[string]restart.Unit{"web": {Driver: a, BackOff: restart.BackOff{Initial: 2 * s, Max: 3 * s}}})
 		h.sleep(14 * s)
 		h.expectTimes("began at", a.starts(), 0, 1*s, 4*s, 8*s, 12*s)
 	})
 }
 
-func TestLifeThatCannotBeginIsTriedAgain(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		a := newActor("web", func(n int) script {
+func TestInstanceThatFailsToStartIsRetried(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		a := newDriver("web", func(n int) behavior {
 			if n < 3 {
-				return script{err: errors.New("no such file")}
+				return behavior{err: errors.New("no such file")}
 			}
-			return script{}
+			return behavior{}
 		})
 		h.apply(only(a))
 		in := h.expect("web", "none", probe.Waiting, probe.ReasonNoStart)
@@ -70,7 +71,7 @@ func TestLifeThatCannotBeginIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestPolicySaysWhatFollows(t *testing.T) {
+func TestPolicyDecidesAboutRestarts(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy restart.Policy
 		code   int
@@ -84,9 +85,9 @@ func TestPolicySaysWhatFollows(t *testing.T) {
 		"never, 1":      {restart.Never, 1, probe.Gone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, restart.Budget{}, func(h *house) {
-				a := newActor("web", func(n int) script { return script{lasts: time.Duration(1-n) * s, code: c.code} })
-				h.probes(map[string]probe.Handler{"web": new(health)})
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				a := newDriver("web", func(n int) behavior { return behavior{exitsAfter: time.Duration(1-n) * s, code: c.code} })
+				h.probes(map[string]probe.Handler{"web": new(fakeHandler)})
 				h.apply(map[string]restart.Unit{"web": {Driver: a, Policy: c.policy}})
 				h.sleep(2 * s)
 				if in := h.instance("web"); in.Phase != c.phase {
@@ -97,10 +98,10 @@ func TestPolicySaysWhatFollows(t *testing.T) {
 	}
 }
 
-func TestAnotherPolicyRevivesWhatIsGone(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		a := newActor("web", func(n int) script { return script{lasts: time.Duration(1-n) * s, code: 1} })
-		h.probes(map[string]probe.Handler{"web": new(health)})
+func TestChangedPolicyRestartsAGoneTarget(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		a := newDriver("web", func(n int) behavior { return behavior{exitsAfter: time.Duration(1-n) * s, code: 1} })
+		h.probes(map[string]probe.Handler{"web": new(fakeHandler)})
 		h.apply(map[string]restart.Unit{"web": {Driver: a, Policy: restart.Never}})
 		h.sleep(2 * s)
 		h.expect("web", "web-0", probe.Gone, probe.ReasonExited)
@@ -110,9 +111,9 @@ func TestAnotherPolicyRevivesWhatIsGone(t *testing.T) {
 	})
 }
 
-func TestUnitWithoutDriverAlwaysRuns(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		h.probes(map[string]probe.Handler{"web": new(health)})
+func TestUnitWithoutDriverIsReportedAsRunning(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		h.probes(map[string]probe.Handler{"web": new(fakeHandler)})
 		h.apply(map[string]restart.Unit{"web": {}})
 		h.sleep(s)
 		h.apply(map[string]restart.Unit{"web": {}})
@@ -124,10 +125,10 @@ func TestUnitWithoutDriverAlwaysRuns(t *testing.T) {
 	})
 }
 
-func TestDriverCanComeAndGo(t *testing.T) {
-	inHouse(t, restart.Budget{}, func(h *house) {
-		h.probes(map[string]probe.Handler{"web": new(health)})
-		a := newActor("web", func(int) script { return script{dying: 5 * s} })
+func TestDriverCanBeAddedAndRemoved(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		h.probes(map[string]probe.Handler{"web": new(fakeHandler)})
+		a := newDriver("web", func(int) behavior { return behavior{endsAfter: 5 * s} })
 		h.apply(map[string]restart.Unit{"web": {}})
 		h.apply(only(a))
 		h.expect("web", "web-0", probe.Running, "")

@@ -1,0 +1,263 @@
+package restart
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// instance is one call of a driver's Run, from start to return. It belongs to its
+// supervisor's goroutine.
+type instance struct {
+	*supervisor
+	cancel  context.CancelFunc
+	began   chan string        // capacity 1
+	end     chan time.Duration // capacity 1
+	exit    chan Exit          // capacity 1
+	recheck *time.Timer        // when to check the probes again
+
+	id        string    // empty until it has started
+	since     time.Time // when it started
+	notBefore time.Time // earliest time of the next request to end; while leaving, of the release
+	requests  int       // requests to end, since a probe fails
+	budgeted  bool      // the budget has allowed the restart
+	leaving   bool      // it is ending because the unit was removed or its driver has changed
+}
+
+// runInstance starts an instance and returns how it ended. An External instance is
+// not asked to end earlier than notBefore.
+func (s *supervisor) runInstance(notBefore time.Time) termination {
+	ctx, cancel := context.WithCancel(s.control.forced)
+	defer cancel()
+	i := &instance{
+		supervisor: s, cancel: cancel, notBefore: notBefore,
+		began: make(chan string, 1), end: make(chan time.Duration, 1), exit: make(chan Exit, 1),
+		recheck: time.NewTimer(0),
+	}
+	defer i.recheck.Stop()
+	driver := s.unit.Driver
+	go func() { i.exit <- driver.Run(ctx, i.onBegan, i.end) }()
+	for {
+		select {
+		case id := <-i.began:
+			i.reportStarted(id)
+		case exit := <-i.exit:
+			return i.finish(exit)
+		case <-i.wake:
+		case <-i.recheck.C:
+		}
+		i.check()
+	}
+}
+
+// onBegan is the function that the driver calls with the instance's ID.
+func (i *instance) onBegan(id string) {
+	select {
+	case i.began <- id:
+	default: // the driver has called it before
+	}
+}
+
+func (i *instance) reportStarted(id string) {
+	if i.id != "" || id == "" {
+		return
+	}
+	i.id, i.since = id, time.Now()
+	in := probe.Instance{
+		Target: i.target, ID: id, Phase: probe.Running, Since: i.since,
+		Managed: i.unit.restartsOnFailure(), Leaving: i.leaving, Restarts: i.started, Detail: i.lastExit,
+	}
+	i.started++
+	i.report(in)
+	i.log.Info("instance started", "instance", id, "restarts", in.Restarts)
+}
+
+// check compares the instance with its unit and its probes, and acts on it.
+func (i *instance) check() {
+	now := time.Now()
+	switch {
+	case i.leaving && i.unit.external() && !now.Before(i.notBefore):
+		i.cancel()
+	case i.leaving:
+	case !i.refresh():
+		i.leave(now)
+	case i.id == "":
+	case i.unit.restartsOnFailure():
+		i.checkProbes(now)
+	default:
+		i.setManaged(false, "")
+	}
+}
+
+// checkProbes asks for the instance's end when a probe fails, and back-off and
+// budget allow it. Until they do the instance is reported as not managed, so that
+// its probes go on and may recover.
+func (i *instance) checkProbes(now time.Time) {
+	failing, fails := i.failingProbe()
+	switch {
+	case i.ending() && now.Before(i.notBefore):
+		i.recheck.Reset(i.notBefore.Sub(now)) // its grace period is not over
+	case !fails:
+		i.clearFailure()
+	case i.ending(): // the driver did not end it in time
+		i.requests++
+		i.postpone(now, now.Add(i.unit.BackOff.wait(i.requests)), probe.ReasonEnding, failing)
+	case now.Before(i.notBefore):
+		reason := probe.ReasonBackOff
+		if i.requests > 0 {
+			reason = probe.ReasonEnding
+		}
+		i.postpone(now, i.notBefore, reason, failing)
+	case !i.takeBudget(now, failing):
+	default:
+		i.requestEnd(now, failing)
+	}
+}
+
+// failingProbe returns the first startup or liveness probe that fails this
+// instance. Readiness never restarts (K137), and verdicts about other instances do
+// not count.
+func (i *instance) failingProbe() (engine.Status, bool) {
+	target, _ := i.control.config.Engine.Target(i.target)
+	for _, p := range target.Probes {
+		if p.Verdict == probe.Failing && p.Instance == i.id && p.ID.Kind != probe.Readiness {
+			return p, true
+		}
+	}
+	return engine.Status{}, false
+}
+
+// takeBudget takes the restart from the budget, once, or postpones it.
+func (i *instance) takeBudget(now time.Time, failing engine.Status) bool {
+	if i.budgeted {
+		return true
+	}
+	again, ok := i.control.spend(now)
+	if !ok {
+		i.postpone(now, again, probe.ReasonBudget, failing)
+	}
+	i.budgeted = ok
+	return ok
+}
+
+// postpone delays the request to end until a time, and reports the reason.
+func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing engine.Status) {
+	if reason != probe.ReasonBudget {
+		i.notBefore = until
+	}
+	i.recheck.Reset(until.Sub(now))
+	if !i.setManaged(false, reason) {
+		return
+	}
+	i.log.Info("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", reason, "delay", until.Sub(now).Round(time.Millisecond))
+}
+
+// ending reports whether the driver was asked to end the instance, and has time
+// left to do it.
+func (i *instance) ending() bool { return i.requests > 0 && i.reported.Managed }
+
+// forceTimeout is how long a driver may take to end an instance by force, after
+// the grace period.
+const forceTimeout = 5 * time.Second
+
+// requestEnd asks the driver to end the instance within the grace period of the
+// failing probe, or else the unit's (K139).
+func (i *instance) requestEnd(now time.Time, failing engine.Status) {
+	grace := cmp.Or(failing.Rule.TerminationGracePeriod, i.unit.TerminationGracePeriod)
+	i.requests = max(i.requests, 1)
+	i.notBefore = now.Add(grace + forceTimeout)
+	i.recheck.Reset(i.notBefore.Sub(now))
+	i.setManaged(true, probe.ReasonEnding)
+	i.log.Info("probe failing, ending instance", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "grace", grace)
+	i.sendGrace(grace)
+}
+
+// clearFailure withdraws what was reported while a probe failed.
+func (i *instance) clearFailure() {
+	if !i.setManaged(true, "") {
+		return
+	}
+	i.requests, i.budgeted = 0, false
+	i.log.Info("instance recovered", "instance", i.id)
+}
+
+// setManaged reports the instance as managed or not, for a reason. It returns
+// false when that was reported before.
+func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
+	in := i.reported
+	in.Managed, in.Reason = managed, reason
+	if in == i.reported {
+		return false
+	}
+	i.report(in)
+	return true
+}
+
+// leave ends the instance because its unit was removed or its driver has changed.
+// An External instance is released instead, after the grace period of a request to
+// end that is under way: half a restart could leave nothing running.
+func (i *instance) leave(now time.Time) {
+	message, grace, underWay := "stopping instance", i.unit.TerminationGracePeriod, i.ending()
+	i.leaving = true
+	in := i.reported
+	switch {
+	case i.unit.external():
+		message = "releasing instance, it goes on without the engine"
+		if !underWay {
+			grace = 0
+		}
+		i.notBefore = now.Add(grace)
+		i.recheck.Reset(grace)
+		in.Managed, in.Reason = false, ""
+	default:
+		i.sendGrace(grace)
+		in.Leaving = true
+	}
+	if i.id == "" {
+		return
+	}
+	i.report(in)
+	i.log.Info(message, "instance", i.id, "grace", grace)
+}
+
+// sendGrace asks the driver to end the instance. It replaces a grace period that
+// the driver has not received yet.
+func (i *instance) sendGrace(grace time.Duration) {
+	select {
+	case <-i.end:
+	default:
+	}
+	i.end <- grace // never blocks: this goroutine is the only sender
+}
+
+// finish records that the driver's Run has returned.
+func (i *instance) finish(exit Exit) termination {
+	select {
+	case id := <-i.began:
+		i.reportStarted(id)
+	default:
+	}
+	if !i.leaving && !i.refresh() {
+		i.leave(time.Now())
+	}
+	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, leaving: i.leaving}
+	if end.started {
+		end.lasted = time.Since(i.since)
+	}
+	if end.leaving {
+		i.reportLeft(end)
+	}
+	return end
+}
+
+// reportLeft reports the end of an instance that was leaving. An External instance
+// has not ended when the controller stops: it goes on without the engine.
+func (i *instance) reportLeft(end termination) {
+	if i.id == "" || i.unit.external() && i.control.isStopping() {
+		return
+	}
+	i.reportEnd(end, probe.Ended, time.Time{})
+}

@@ -1,0 +1,189 @@
+package restart
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// supervisor runs the instances of one target, one after another. Its fields
+// belong to the goroutine of run; other goroutines only send to wake.
+type supervisor struct {
+	control *Controller
+	target  string
+	log     *slog.Logger
+	wake    chan struct{} // capacity 1: check the unit and the probes
+
+	unit       Unit           // the settings in effect
+	reported   probe.Instance // the last Report; ID is empty before the first
+	started    int32          // number of instances started
+	ends       int            // number of ends in a row, for the back-off
+	lastExit   string         // how the previous instance ended, and its output; empty without one
+	lastReason probe.Reason   // the same as a code
+}
+
+func (c *Controller) newSupervisor(target string) *supervisor {
+	return &supervisor{control: c, target: target, log: c.config.Logger.With("target", target), wake: make(chan struct{}, 1)}
+}
+
+// run supervises the target until its unit is removed. The last report comes before
+// the release, so that no report of a later supervisor can precede it.
+func (s *supervisor) run() {
+	for released := false; !released; released = s.control.release(s.target) {
+		for s.reset() {
+			s.supervise()
+		}
+		s.reportGone()
+	}
+}
+
+// reset starts over with the target's current unit, if it has one.
+func (s *supervisor) reset() (wanted bool) {
+	s.unit, wanted = s.control.unit(s.target)
+	s.started, s.ends = 0, 0
+	return wanted
+}
+
+// reportGone reports that no instance follows. An External instance that is still
+// running stays reported as it is.
+func (s *supervisor) reportGone() {
+	if s.reported.ID == "" || s.reported.Phase == probe.Running || s.reported.Phase == probe.Gone {
+		return
+	}
+	in := s.reported
+	in.Phase, in.Since, in.Reason, in.Detail = probe.Gone, time.Now(), s.lastReason, s.lastExit
+	s.report(in)
+}
+
+// refresh takes over settings that Apply has changed. It returns false when the
+// unit was removed or its driver has changed, so that the instance must end.
+func (s *supervisor) refresh() (same bool) {
+	u, wanted := s.control.unit(s.target)
+	if !wanted || !u.continues(s.unit) {
+		return false
+	}
+	s.unit = u
+	return true
+}
+
+// supervise runs instances until the unit is removed or its driver has changed.
+func (s *supervisor) supervise() {
+	var notBefore time.Time
+	for s.refresh() {
+		end := s.runInstance(notBefore)
+		if end.leaving {
+			return
+		}
+		s.ends = s.unit.BackOff.count(s.ends, end.lasted)
+		notBefore = time.Now().Add(s.unit.BackOff.wait(s.ends))
+		switch {
+		case !s.unit.Policy.restarts(end.exit.Code, end.requested):
+			s.reportEnd(end, probe.Gone, time.Time{})
+			s.waitForPolicy(end)
+		case s.unit.external() && end.exit.Err == nil:
+			s.reportEnd(end, probe.Ended, time.Time{})
+		default:
+			s.reportEnd(end, probe.Ended, notBefore)
+			s.waitUntil(notBefore)
+		}
+	}
+}
+
+// waitUntil returns at a time, or when refresh returns false.
+func (s *supervisor) waitUntil(at time.Time) {
+	t := time.NewTimer(time.Until(at))
+	defer t.Stop()
+	for s.refresh() {
+		select {
+		case <-t.C:
+			return
+		case <-s.wake:
+		}
+	}
+}
+
+// waitForPolicy returns when the unit's policy asks for a restart after that end,
+// or when refresh returns false.
+func (s *supervisor) waitForPolicy(end termination) {
+	for s.refresh() && !s.unit.Policy.restarts(end.exit.Code, end.requested) {
+		<-s.wake
+	}
+}
+
+// noID is the instance ID of a target whose first instance failed to start.
+const noID = "none"
+
+// reportEnd reports that an instance has ended or failed to start. A notBefore in
+// the future is the time of the next start.
+func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore time.Time) {
+	now := time.Now()
+	wait := max(notBefore.Sub(now), 0)
+	s.lastExit, s.lastReason = end.detail(), end.reason()
+	in := s.reported
+	in.Target, in.Phase, in.Since, in.Managed, in.Leaving = s.target, phase, now, false, false
+	in.Reason, in.Detail = s.lastReason, s.lastExit
+	if wait > 0 {
+		in.Detail = fmt.Sprintf("restarting in %v (back-off), next at %s; %s", wait.Round(time.Second), notBefore.UTC().Format(time.RFC3339), s.lastExit)
+	}
+	if wait > 0 && in.Reason != probe.ReasonNoStart {
+		in.Reason = probe.ReasonBackOff
+	}
+	if in.ID == "" || in.ID == noID {
+		in.ID = noID
+		if phase == probe.Ended {
+			in.Phase = probe.Waiting
+		}
+	}
+	s.report(in)
+	s.log.Info(end.event(), "instance", in.ID, "reason", s.lastReason, "restarts", in.Restarts, "exit", end.status(), "phase", in.Phase, "back_off", wait.Round(time.Millisecond))
+}
+
+func (s *supervisor) report(in probe.Instance) {
+	s.reported = in
+	s.control.config.Engine.Report(in)
+}
+
+// termination describes the end of an instance, or its failure to start.
+type termination struct {
+	exit      Exit
+	started   bool
+	requested bool          // because a probe failed
+	leaving   bool          // because the unit was removed or its driver has changed
+	lasted    time.Duration // 0 when it failed to start
+}
+
+func (t termination) reason() probe.Reason {
+	switch {
+	case !t.started && t.exit.Err != nil:
+		return probe.ReasonNoStart
+	case t.requested || t.leaving:
+		return probe.ReasonEnded
+	}
+	return probe.ReasonExited
+}
+
+// event returns the log message.
+func (t termination) event() string {
+	if t.reason() == probe.ReasonNoStart {
+		return "instance failed to start"
+	}
+	return "instance ended"
+}
+
+// status returns the error or the exit status, for operators.
+func (t termination) status() string {
+	if t.exit.Err != nil {
+		return t.exit.Err.Error()
+	}
+	return fmt.Sprintf("exit status %d", t.exit.Code)
+}
+
+// detail returns the status and the end of the output.
+func (t termination) detail() string {
+	if t.exit.Output == "" {
+		return t.status()
+	}
+	return t.status() + ": " + t.exit.Output
+}

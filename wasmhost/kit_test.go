@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
 
-// These are the parts of plugins that the conformance kit is tried with. They send PING
+// These are the parts of plugins that the conformance kit is tested with. They send PING
 // to the target's port "port" and expect it back.
 const (
 	kitImports = `(import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
@@ -26,7 +26,7 @@ const (
 
 	ask = `local.get $fd i32.const 32 i32.const 5 call $write i32.const 5 i32.ne if i32.const 3 return end `
 
-	// listen reads five bytes, in as many pieces as they come.
+	// listen reads five bytes, in any number of pieces.
 	listen = `loop
 			local.get $fd i32.const 64 local.get $got i32.add i32.const 5 local.get $got i32.sub call $read local.tee $n
 			i32.const 1 i32.lt_s if i32.const 3 return end
@@ -41,41 +41,41 @@ const (
 	kitLocal = `(func $talk (param $fd i32) (result i32) (local $n i32) (local $got i32) `
 )
 
-func TestTheKitFindsWhatAPluginDoesWrong(t *testing.T) {
+func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 	const (
-		bytewise = "an answer that comes a byte at a time is a success"
-		late     = "an answer that comes too late is a failure"
-		ended    = "a connection that has ended is made anew"
-		nobody   = "a port where nobody listens is a failure"
-		closes   = "a server that closes at once is a failure"
-		silent   = "a server that never answers is a failure, in time"
+		bytewise = "a response that is sent byte by byte is a success"
+		late     = "a late response is a failure"
+		ended    = "a closed connection is replaced"
+		refused  = "a refused connection is a failure"
+		closes   = "a connection that is closed at once is a failure"
+		silent   = "a server that never responds is a failure, within the timeout"
 		random   = "random bytes are a failure"
 		other    = "another protocol is a failure"
-		flood    = "an answer without end is a failure"
-		granted  = "what is not granted is not dialled"
-		grease   = "settings and ports that are not known are skipped"
-		again    = "attempts of one probe find the same again and again"
-		nothing  = "nothing is left of what went wrong before"
+		flood    = "an endless response is a failure"
+		granted  = "a destination that is not granted is not reached"
+		unknown  = "unknown settings and ports are ignored"
+		again    = "repeated attempts of a probe agree"
+		after    = "a healthy server is a success after the failures above"
 	)
 	talk := kitLocal + ask + listen + judge + `)`
 	tests := map[string]struct {
-		wat     string
-		notKept []string
+		wat    string
+		failed []string
 	}{
-		"a good one": {talk + kitRun, nil},
-		"one that asks nobody": {`(func $run (result i32) i32.const 1)`,
-			[]string{late, nobody, closes, silent, random, other, flood, granted}},
-		"one that likes any answer":       {kitLocal + ask + listen + content + `)` + kitRun, []string{random, other, flood}},
-		"one that reads once":             {kitLocal + ask + listenOnce + judge + `)` + kitRun, []string{bytewise}},
-		"one that minds unknown settings": {talk + `(func $run (result i32) i32.const 1 i32.const 0 i32.const 0 call $input i32.const 20 i32.gt_s if i32.const 3 return end call $open call $talk)`, []string{grease}},
+		"a conforming plugin": {talk + kitRun, nil},
+		"one that never connects": {`(func $run (result i32) i32.const 1)`,
+			[]string{late, refused, closes, silent, random, other, flood, granted}},
+		"one that accepts any response":        {kitLocal + ask + listen + content + `)` + kitRun, []string{random, other, flood}},
+		"one that reads once":                  {kitLocal + ask + listenOnce + judge + `)` + kitRun, []string{bytewise}},
+		"one that fails with unknown settings": {talk + `(func $run (result i32) i32.const 1 i32.const 0 i32.const 0 call $input i32.const 20 i32.gt_s if i32.const 3 return end call $open call $talk)`, []string{unknown}},
 		"one that fails now and then": {talk + `(global $n (mut i32) 0) (func $run (result i32)
 			global.get $n i32.const 1 i32.add global.set $n global.get $n i32.const 7 i32.eq if i32.const 3 return end call $open call $talk)`,
 			[]string{again}},
-		"one that bears a grudge": {talk + `(global $bad (mut i32) 0) (func $run (result i32)
+		"one that keeps failing after failures": {talk + `(global $bad (mut i32) 0) (func $run (result i32)
 			global.get $bad i32.const 3 i32.gt_s if i32.const 3 return end
 			call $open call $talk i32.const 1 i32.ne if global.get $bad i32.const 1 i32.add global.set $bad i32.const 3 return end i32.const 1)`,
-			[]string{nothing}},
-		"one that clings to its connection": {talk + `(func $run (result i32) (local $fd i32) (local $found i32)
+			[]string{after}},
+		"one that never replaces its connection": {talk + `(func $run (result i32) (local $fd i32) (local $found i32)
 			i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s if call $open local.set $fd end
 			local.get $fd call $talk local.set $found
 			local.get $fd i32.const 32 i32.const 1 call $hold drop local.get $found)`,
@@ -99,15 +99,15 @@ func TestTheKitFindsWhatAPluginDoesWrong(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var notKept []string
+			var failed []string
 			for _, c := range checks {
 				if c.Err != nil {
-					notKept = append(notKept, c.Name)
+					failed = append(failed, c.Name)
 					t.Logf("%s: %v", c.Name, c.Err)
 				}
 			}
-			if !slices.Equal(notKept, test.notKept) {
-				t.Errorf("not kept:\n%s\nwant:\n%s", strings.Join(notKept, "\n"), strings.Join(test.notKept, "\n"))
+			if !slices.Equal(failed, test.failed) {
+				t.Errorf("failed:\n%s\nwant:\n%s", strings.Join(failed, "\n"), strings.Join(test.failed, "\n"))
 			}
 		})
 	}

@@ -14,8 +14,8 @@ import (
 // loopback is where the kit's own servers listen.
 const loopback = "127.0.0.1"
 
-// behaviour is how a server treats one connection, or one datagram: conn returns
-// datagrams that are written to the one who has sent the first.
+// behaviour handles one connection, or one datagram: what is written to its conn is sent
+// back to the sender.
 type behaviour func(ctx context.Context, conn net.Conn)
 
 // server listens on one port, for TCP and UDP.
@@ -23,72 +23,72 @@ type server struct {
 	port    uint16
 	tcp     net.Listener
 	udp     net.PacketConn
-	treat   behaviour
+	handle  behaviour
 	ctx     context.Context
 	cancel  context.CancelFunc
-	working sync.WaitGroup // of what listens
+	working sync.WaitGroup // accept and receive
 
-	mu  sync.Mutex
-	now *lines
+	mu    sync.Mutex
+	conns *connGroup
 }
 
-// lines are the connections that a server has had since it hung up last.
-type lines struct {
+// connGroup is the connections of a server since it last closed all of them.
+type connGroup struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 }
 
-func (s *server) newLines() *lines {
-	l := &lines{}
-	l.ctx, l.cancel = context.WithCancel(s.ctx)
-	return l
+func (s *server) newConnGroup() *connGroup {
+	g := &connGroup{}
+	g.ctx, g.cancel = context.WithCancel(s.ctx)
+	return g
 }
 
-// end closes the connections and waits for what they do.
-func (l *lines) end() {
-	l.cancel()
-	l.working.Wait()
+// close closes the connections and waits for their handlers.
+func (g *connGroup) close() {
+	g.cancel()
+	g.working.Wait()
 }
 
-// serve starts a server on a port that is free for both.
+// serve starts a server on a port that is free for both TCP and UDP.
 func serve(b behaviour) (*server, error) {
 	for range 10 {
 		tcp, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("conformance kit: %w", err)
 		}
 		udp, err := net.ListenPacket("udp", tcp.Addr().String())
 		if err != nil {
 			_ = tcp.Close() // another port is tried
 			continue
 		}
-		s := &server{port: uint16(tcp.Addr().(*net.TCPAddr).Port), tcp: tcp, udp: udp, treat: b}
+		s := &server{port: uint16(tcp.Addr().(*net.TCPAddr).Port), tcp: tcp, udp: udp, handle: b}
 		s.ctx, s.cancel = context.WithCancel(context.Background())
-		s.now = s.newLines()
+		s.conns = s.newConnGroup()
 		s.working.Go(s.accept)
 		s.working.Go(s.receive)
 		return s, nil
 	}
-	return nil, errors.New("no port is free for TCP and UDP")
+	return nil, errors.New("conformance kit: no port is free for both TCP and UDP")
 }
 
-// stop ends the server and waits for what it does.
+// stop ends the server and waits for its goroutines.
 func (s *server) stop() {
 	s.cancel()
-	_ = s.tcp.Close() // nobody is connected to it any more
+	_ = s.tcp.Close()
 	_ = s.udp.Close()
 	s.working.Wait()
-	s.now.end()
+	s.conns.close()
 }
 
-// hangUp closes all connections, and goes on with new ones.
-func (s *server) hangUp() {
+// closeConns closes all connections, and goes on accepting new ones.
+func (s *server) closeConns() {
 	s.mu.Lock()
-	before := s.now
-	s.now = s.newLines()
+	before := s.conns
+	s.conns = s.newConnGroup()
 	s.mu.Unlock()
-	before.end()
+	before.close()
 }
 
 func (s *server) accept() {
@@ -97,11 +97,11 @@ func (s *server) accept() {
 		if err != nil {
 			return
 		}
-		s.work(conn)
+		s.start(conn)
 	}
 }
 
-// receive treats each datagram as a connection of its own.
+// receive handles each datagram as a connection of its own.
 func (s *server) receive() {
 	b := make([]byte, 64<<10)
 	for {
@@ -109,23 +109,23 @@ func (s *server) receive() {
 		if err != nil {
 			return
 		}
-		s.work(&datagram{PacketConn: s.udp, from: from, first: append([]byte{}, b[:n]...), over: s.ctx.Done()})
+		s.start(&datagram{PacketConn: s.udp, from: from, first: append([]byte{}, b[:n]...), over: s.ctx.Done()})
 	}
 }
 
-func (s *server) work(conn net.Conn) {
+func (s *server) start(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.now
-	l.working.Go(func() {
+	g := s.conns
+	g.working.Go(func() {
 		defer conn.Close()
-		stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() }) // which ends reads and writes
+		stop := context.AfterFunc(g.ctx, func() { _ = conn.Close() }) // which ends reads and writes
 		defer stop()
-		s.treat(l.ctx, conn)
+		s.handle(g.ctx, conn)
 	})
 }
 
-// datagram is one datagram from somebody, and the way back.
+// datagram is one received datagram as a connection to its sender.
 type datagram struct {
 	net.PacketConn
 	from  net.Addr
@@ -147,21 +147,21 @@ func (d *datagram) Read(b []byte) (int, error) {
 // Write sends a datagram back.
 func (d *datagram) Write(b []byte) (int, error) { return d.WriteTo(b, d.from) }
 
-// RemoteAddr returns who has sent the datagram.
+// RemoteAddr returns the sender's address.
 func (d *datagram) RemoteAddr() net.Addr { return d.from }
 
-// Close leaves the server's socket open, which is everybody's.
+// Close does nothing, because the socket is shared.
 func (d *datagram) Close() error { return nil }
 
-// SetDeadline does nothing, since the socket is everybody's.
+// SetDeadline does nothing, because the socket is shared.
 func (d *datagram) SetDeadline(time.Time) error { return nil }
 
 // Loopback is the address of Echo's server.
 const Loopback = loopback
 
-// Echo starts a server, for TCP and UDP, that sends back what it gets: one that is
-// well for plugins whose settings can expect that. Stop ends it, and returns when
-// nothing of it is left.
+// Echo starts a server, for TCP and UDP, that sends back what it receives: a healthy
+// server for plugins whose settings can expect that. Stop ends it and waits for its
+// goroutines.
 func Echo() (port uint16, stop func(), err error) {
 	s, err := serve(echo)
 	if err != nil {
@@ -174,19 +174,19 @@ func echo(_ context.Context, conn net.Conn) {
 	_, _ = io.Copy(conn, conn) // until the other side or the kit ends it
 }
 
-// closing closes at once.
-func closing(context.Context, net.Conn) {}
+// closeAtOnce closes the connection at once.
+func closeAtOnce(context.Context, net.Conn) {}
 
-// silent reads everything and says nothing.
+// silent reads everything and sends nothing.
 func silent(_ context.Context, conn net.Conn) { drain(conn) }
 
 func drain(conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn) // until the other side or the kit ends it
 }
 
-// garbage answers with bytes that look random and are always the same.
+// garbage responds with random bytes, which are always the same.
 func garbage(_ context.Context, conn net.Conn) {
-	hear(conn)
+	awaitRequest(conn)
 	random := rand.NewChaCha8([32]byte{1})
 	b := make([]byte, 1024)
 	_, _ = random.Read(b) // never fails
@@ -195,15 +195,15 @@ func garbage(_ context.Context, conn net.Conn) {
 	}
 }
 
-// otherProtocol answers as a web server does to what it cannot read.
+// otherProtocol responds as a web server does to a malformed request.
 func otherProtocol(_ context.Context, conn net.Conn) {
-	hear(conn)
+	awaitRequest(conn)
 	fmt.Fprint(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 }
 
-// hear waits for the other side to say something, though not for long: in some
-// protocols the server speaks first.
-func hear(conn net.Conn) {
+// awaitRequest waits for the other side to send something, but not for long: in some
+// protocols the server sends first.
+func awaitRequest(conn net.Conn) {
 	if d, ok := conn.(*datagram); ok {
 		_, _ = d.Read(make([]byte, 64<<10))
 		return
@@ -213,12 +213,12 @@ func hear(conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Time{})
 }
 
-// maxDatagrams bounds a flood over UDP, which nothing holds back.
+// maxDatagrams bounds a flood over UDP, which has no flow control.
 const maxDatagrams = 100
 
-// flood answers without end.
+// flood sends an endless response.
 func flood(ctx context.Context, conn net.Conn) {
-	hear(conn)
+	awaitRequest(conn)
 	b := make([]byte, 1024)
 	for i := range b {
 		b[i] = "0123456789abcde\n"[i%16]
@@ -231,14 +231,14 @@ func flood(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// relay says what happens to what a real server answers.
+// relay is what happens to the response of a real server.
 type relay struct {
 	bytewise bool          // each byte is sent on its own
 	delay    time.Duration // before the first byte
-	most     int           // bytes until it breaks off; 0 for all
+	max      int           // bytes until it is truncated; 0 for all
 }
 
-// relayTo returns a server that stands before a real one.
+// relayTo relays connections to a real server.
 func relayTo(address string, r relay) behaviour {
 	return func(ctx context.Context, conn net.Conn) {
 		network := "tcp"
@@ -256,28 +256,28 @@ func relayTo(address string, r relay) behaviour {
 		var asking sync.WaitGroup
 		asking.Go(func() {
 			_, _ = io.Copy(real, conn) // until one side ends it
-			half(real)
+			closeWrite(real)
 		})
-		r.answer(ctx, conn, real)
+		r.respond(ctx, conn, real)
 		_ = conn.Close()
 		_ = real.Close() // which ends the copying
 		asking.Wait()
 	}
 }
 
-// half tells the real server that nothing more comes.
-func half(conn net.Conn) {
+// closeWrite signals the end of the request to the real server.
+func closeWrite(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.CloseWrite() // it may be closed already
 	}
 }
 
-func (r relay) answer(ctx context.Context, conn, real net.Conn) {
+func (r relay) respond(ctx context.Context, conn, real net.Conn) {
 	b := make([]byte, 64<<10)
-	for sent := 0; r.most == 0 || sent < r.most; {
+	for sent := 0; r.max == 0 || sent < r.max; {
 		n, err := real.Read(b)
-		if r.most > 0 {
-			n = min(n, r.most-sent)
+		if r.max > 0 {
+			n = min(n, r.max-sent)
 		}
 		if sent == 0 && !wait(ctx, r.delay) {
 			return
@@ -289,8 +289,8 @@ func (r relay) answer(ctx context.Context, conn, real net.Conn) {
 	}
 }
 
-// Between the first bytes of those that are sent one by one is a pause: they would
-// arrive together otherwise.
+// There is a pause between the first bytes that are sent one by one, or they would arrive
+// together.
 const (
 	pause  = 2 * time.Millisecond
 	pauses = 20
@@ -310,7 +310,7 @@ func (r relay) send(ctx context.Context, conn net.Conn, b []byte) bool {
 	return true
 }
 
-// wait returns false when ctx was done before.
+// wait waits for d, and returns false if ctx is done before.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -1,10 +1,10 @@
-// Package tck holds a plugin to what every plugin has to do: it makes attempts at
-// a server that is well and at servers that are not, and looks at what becomes of
-// them.
+// Package tck is the conformance kit for plugins: it attempts probes against a healthy
+// server and against faulty ones, and checks that the results are what package abi asks of
+// every plugin.
 //
-// It needs a real server of the protocol that the plugin speaks, since it knows none
-// itself. That server is also what answers too late, a byte at a time, or half: the
-// kit stands between it and the plugin.
+// It needs a real server of the protocol that the plugin speaks, because the kit knows no
+// protocol itself. The kit also relays that server's responses late, byte by byte, or
+// truncated.
 package tck
 
 import (
@@ -20,43 +20,41 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// Config says what to hold to the rules. The zero value of a field stands for its
-// default.
+// Config selects the plugin to check. The zero value of a field means its default.
 type Config struct {
-	// Plugin is the module and what it may do. Its cache, by default, is one of the
-	// kit's own, and Instances is 1, so that each attempt finds what the one before
-	// has left.
+	// Plugin is the module and what it may do. Its cache defaults to a temporary one,
+	// and Instances is always 1, so that each attempt runs in the instance of the one
+	// before.
 	Plugin wasmhost.Config
 
-	Settings map[string]any // of its handler block, as wasmhost.Plugin.New takes them
-	Address  string         // host or IP address of a server that is well; without it, what needs one is skipped
-	Port     uint16         // of that server
+	Settings map[string]any // of the handler block, as wasmhost.Plugin.New takes them
+	Address  string         // host or IP address of a healthy server; without it, rules that need one are skipped
+	Port     uint16         // port of that server
 	Timeout  time.Duration  // of each attempt; default 1s
 
-	// Shallow says that a connection is all that the plugin asks for, so that it
-	// may find success at servers that answer nonsense or nothing.
+	// Shallow is set for a plugin that only connects, and so may succeed at servers that
+	// respond with garbage or not at all.
 	Shallow bool
 
-	// Report is told of each check when it is done. Default: nobody is told.
+	// Report is called after each check. May be nil.
 	Report func(Check)
 }
 
-// Check is one rule, and how the plugin has kept it.
+// Check is the result of one rule.
 type Check struct {
-	Name    string // what has to be, as a sentence
-	Err     error  // how it was not; nil when it was
-	Skipped string // why it was not looked at; empty when it was
-	Result  probe.Result
-	Took    time.Duration // of the attempts
+	Name    string        // the rule, as a sentence
+	Err     error         // why the rule failed; nil when it passed
+	Skipped string        // why the rule was skipped; empty when it was not
+	Result  probe.Result  // of the last attempt
+	Took    time.Duration // of all attempts
 }
 
 // DefaultTimeout is the default of Config.Timeout: that of a probe.
 const DefaultTimeout = probe.DefaultTimeout
 
-// Run loads the plugin and makes all checks, one after another. It returns them when
-// all are done or ctx is, after which nothing that it has started is left. An error
-// says that the plugin could not be loaded, or that the kit itself could not do its
-// work.
+// Run loads the plugin and checks all rules, one after another. It returns when all are
+// done or ctx is, and leaves nothing running. An error means that the plugin could not be
+// loaded, or that the kit itself failed.
 func Run(ctx context.Context, c Config) (checks []Check, err error) {
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.Plugin.Limits.Instances = 1
@@ -73,7 +71,7 @@ func Run(ctx context.Context, c Config) (checks []Check, err error) {
 	defer unload(k.plugin)
 	for _, r := range rules() {
 		done := k.check(ctx, r)
-		if ctx.Err() != nil { // this check is not to be believed
+		if ctx.Err() != nil { // the check was cut short
 			return checks, ctx.Err()
 		}
 		checks = append(checks, done)
@@ -102,23 +100,23 @@ func (k *kit) load(ctx context.Context, c wasmhost.Config) (*wasmhost.Plugin, er
 	return p, nil
 }
 
-// unload waits for what the plugin does, which is bounded by its deadlines.
-func unload(p *wasmhost.Plugin) { _ = p.Close(context.Background()) } // memory alone
+// unload waits for the plugin's attempts, which end at their deadlines.
+func unload(p *wasmhost.Plugin) { _ = p.Close(context.Background()) } // frees memory only
 
-// check holds the plugin to one rule.
+// check checks one rule.
 func (k *kit) check(ctx context.Context, r rule) Check {
 	done := Check{Name: r.name}
-	if r.real && k.config.Address == "" {
-		done.Skipped = "no server that is well was named"
+	if r.needsServer && k.config.Address == "" {
+		done.Skipped = "no server was given"
 		return done
 	}
 	t := &trial{kit: k, ctx: ctx}
-	done.Err = r.keep(t)
+	done.Err = r.check(t)
 	done.Result, done.Took = t.last, t.took
 	return done
 }
 
-// trial is one rule being looked at.
+// trial is the check of one rule.
 type trial struct {
 	kit  *kit
 	ctx  context.Context
@@ -138,26 +136,27 @@ func (t *trial) attempt(p *wasmhost.Plugin, name, address string, port uint16) (
 	return t.probe(h, target)
 }
 
-// slack is how much later than its deadline an attempt may end on a busy machine.
+// slack is how late an attempt may end on a busy machine.
 const slack = time.Second
 
-// probe makes an attempt and holds it to its deadline.
+// probe makes an attempt, and returns an error when it ends too late.
 func (t *trial) probe(h probe.Handler, target probe.Target) (probe.Result, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.kit.config.Timeout)
 	defer cancel()
-	began := time.Now()
+	start := time.Now()
 	t.last = h.Probe(ctx, target)
-	took := time.Since(began)
+	took := time.Since(start)
 	t.took += took
-	if most := t.kit.config.Timeout + abi.Grace + slack; took > most {
-		return t.last, fmt.Errorf("the attempt took %v, its timeout is %v", took.Round(time.Millisecond), t.kit.config.Timeout)
+	if took > t.kit.config.Timeout+abi.Grace+slack {
+		return t.last, fmt.Errorf("attempt took %v, its timeout is %v", took.Round(time.Millisecond), t.kit.config.Timeout)
 	}
 	return t.last, nil
 }
 
-// Aim returns settings and a target for attempts at one port of an address. A setting
-// called port is set to it; a plugin without one finds it under whatever name it asks
-// the target for, as far as the manifest can tell.
+// Aim returns settings and a target for attempts at one port of an address. It sets the
+// setting called port, if the plugin has one. Otherwise the target has the port under the
+// names "port" and that of the plugin, because a manifest does not say which one the
+// plugin asks for.
 func Aim(m abi.Manifest, settings map[string]any, address string, port uint16) (map[string]any, probe.Target) {
 	target := probe.Target{Name: address, Address: address, Ports: map[string]uint16{"port": port, m.Name: port}}
 	for _, s := range m.Settings {

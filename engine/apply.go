@@ -243,7 +243,7 @@ func (sc *scheduler) apply(changes []change) {
 func (sc *scheduler) add(c change) *slot {
 	s := &slot{
 		key: sc.schedule.Add(c.spec.rule.Period, c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
-		status: status{address: c.address, rest: verdict.NoInstance},
+		status: status{address: c.address, waitReason: verdict.NoInstance},
 	}
 	s.spec.Store(c.spec)
 	if c.spec.rule.Compatibility == probe.Kubelet {
@@ -281,7 +281,7 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 	times, now := s.times(), sc.clock.now()
 	if s.inflight != nil {
 		s.inflight.next = times.After(now)
-	} else if moved && sc.schedule.IsDue(s.key) && s.currentRest() == verdict.NotResting {
+	} else if moved && sc.schedule.IsDue(s.key) && s.currentWaitReason() == verdict.NotWaiting {
 		sc.at(s, times.From(now))
 	}
 }
@@ -293,7 +293,7 @@ func (sc *scheduler) replace(s *slot, sp *spec, address string) {
 	s.mu.Lock()
 	s.address = address
 	s.state = verdict.Renew(s.kind, s.state)
-	s.result, s.resultAt, s.rest = nil, 0, verdict.NoInstance
+	s.result, s.resultAt, s.waitReason = nil, 0, verdict.NoInstance
 	s.mu.Unlock()
 	sc.idle(s)
 }

@@ -62,7 +62,7 @@ func TestAllMethodsMayBeCalledAtOnce(t *testing.T) {
 			if g, ok := e.Watch(id(i)); ok {
 				g.Passing()
 			}
-			e.SuccessTimes(id(i))
+			e.SuccessDurations(id(i))
 		}
 	})
 	call(func(int) {

@@ -145,7 +145,7 @@ func TestLivenessFailsAtItsThresholdAndIsHeldUntilAnotherInstance(t *testing.T) 
 		want(t, e, liveness, probe.Passing)
 		pass(time.Hour)
 		want(t, e, liveness, probe.Failing)
-		if st := status(t, e, liveness); !st.OnHold || st.Rest != verdict.Held || !st.Next.IsZero() {
+		if st := status(t, e, liveness); !st.OnHold || st.WaitReason != verdict.Held || !st.Next.IsZero() {
 			t.Errorf("not on hold: %+v", st)
 		}
 		if n := len(h.attempts()); n != 3 {
@@ -169,7 +169,7 @@ func TestTheFirstAttemptComesAtStartPlusDelayAndTheOthersOnThePhase(t *testing.T
 		start := time.Now()
 		e.Report(instance("a"))
 		pass(2 * time.Second)
-		if st := status(t, e, readiness); st.Rest != verdict.InitialDelay || !st.Next.Equal(start.Add(3*time.Second)) {
+		if st := status(t, e, readiness); st.WaitReason != verdict.InitialDelay || !st.Next.Equal(start.Add(3*time.Second)) {
 			t.Errorf("in the initial delay: %+v", st)
 		}
 		pass(time.Minute)
@@ -223,7 +223,7 @@ func TestStartupGatesTheOthersAndWakesThemAtOnce(t *testing.T) {
 		if tg, _ := e.Target("web"); tg.Started || tg.Ready || !tg.Live {
 			t.Errorf("before the start: %+v", tg)
 		}
-		if st := status(t, e, readiness); st.Rest != verdict.NotStarted || st.Verdict != probe.Failing {
+		if st := status(t, e, readiness); st.WaitReason != verdict.NotStarted || st.Verdict != probe.Failing {
 			t.Errorf("before the start: %+v", st)
 		}
 		s1.say(probe.Success)
@@ -380,7 +380,7 @@ func TestAnInstanceThatEndsIsNotReady(t *testing.T) {
 		}
 		in.Phase = probe.Gone
 		e.Report(in)
-		if st := status(t, e, liveness); st.Rest != verdict.Finished {
+		if st := status(t, e, liveness); st.WaitReason != verdict.Finished {
 			t.Errorf("after its last end: %+v", st)
 		}
 	})

@@ -51,7 +51,7 @@ func TestTheKubeletsAccidentsAreCopiedOnRequestOnly(t *testing.T) {
 	}
 }
 
-func TestSuccessTimesAreKeptForTheKubeletsMetricsOnly(t *testing.T) {
+func TestSuccessDurationsAreKeptForTheKubeletsMetricsOnly(t *testing.T) {
 	for _, c := range []struct {
 		compatibility probe.Compatibility
 		kept          bool
@@ -62,7 +62,7 @@ func TestSuccessTimesAreKeptForTheKubeletsMetricsOnly(t *testing.T) {
 			apply(t, e, probe.Set{liveness: with(h)})
 			e.Report(instance("a"))
 			pass(time.Minute)
-			times, ok := e.SuccessTimes(liveness)
+			times, ok := e.SuccessDurations(liveness)
 			if ok != c.kept || (c.kept && times.Count() != uint64(len(h.attempts()))) {
 				t.Errorf("%v: got %+v, %v", c.compatibility, times, ok)
 			}

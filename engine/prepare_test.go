@@ -23,12 +23,12 @@ func TestAHandlerThatIsNotReadyIsNotCalled(t *testing.T) {
 		apply(t, e, probe.Set{readiness: with(h)})
 		e.Report(instance("a"))
 		pass(time.Minute)
-		if st := status(t, e, readiness); st.Rest != verdict.Preparing || st.Verdict != probe.Failing || len(h.attempts()) != 0 {
+		if st := status(t, e, readiness); st.WaitReason != verdict.Preparing || st.Verdict != probe.Failing || len(h.attempts()) != 0 {
 			t.Errorf("%d attempts, %+v", len(h.attempts()), st)
 		}
 		close(h.ready)
 		pass(200 * time.Millisecond)
-		if st := status(t, e, readiness); st.Rest != verdict.NotResting || st.Verdict != probe.Passing || len(h.attempts()) != 1 {
+		if st := status(t, e, readiness); st.WaitReason != verdict.NotWaiting || st.Verdict != probe.Passing || len(h.attempts()) != 1 {
 			t.Errorf("%d attempts, %+v", len(h.attempts()), st)
 		}
 		pass(time.Minute)

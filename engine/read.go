@@ -107,10 +107,10 @@ func (e *Engine) Watch(id probe.ID) (*Gauge, bool) {
 	return s.gauge, true
 }
 
-// SuccessTimes returns the durations of a probe's successful attempts. It returns
+// SuccessDurations returns the durations of a probe's successful attempts. It returns
 // false if there is no such probe, or if its rule does not have the kubelet's
 // compatibility: only then durations are kept for each probe.
-func (e *Engine) SuccessTimes(id probe.ID) (Histogram, bool) {
+func (e *Engine) SuccessDurations(id probe.ID) (Histogram, bool) {
 	s := e.registry.probe(id)
 	if s == nil {
 		return Histogram{}, false

@@ -50,7 +50,7 @@ type note struct {
 func newInstance(in probe.Instance, c *clock) *instance {
 	i := &instance{
 		id: in.ID, since: c.at(in.Since), restarts: in.Restarts,
-		phase: in.Phase, managed: in.Managed, leaving: in.Leaving,
+		phase: in.Phase, managed: in.Managed, leaving: in.Terminating,
 	}
 	if in.Reason != "" || in.Detail != "" {
 		i.note = &note{in.Reason, in.Detail}
@@ -75,7 +75,7 @@ func (t *target) current() *instance {
 // public returns an instance of the target as drivers report it.
 func (t *target) public(i *instance, c *clock) probe.Instance {
 	in := probe.Instance{
-		Target: t.name, ID: i.id, Phase: i.phase, Managed: i.managed, Leaving: i.leaving, Restarts: i.restarts,
+		Target: t.name, ID: i.id, Phase: i.phase, Managed: i.managed, Terminating: i.leaving, Restarts: i.restarts,
 		Since: c.time(i.since),
 	}
 	if i.note != nil {

@@ -94,7 +94,7 @@ func (sc *scheduler) idle(s *slot) {
 type folded struct {
 	verdict.Next
 	state  verdict.State
-	before verdict.Rest // of the probe, before the event
+	before verdict.WaitReason // of the probe, before the event
 }
 
 // step folds an event into a probe's state and publishes what has changed. Res is
@@ -106,9 +106,9 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		s.record(res, now)
 	}
 	before := s.state
-	f := folded{before: s.rest}
+	f := folded{before: s.waitReason}
 	f.state, f.Next = verdict.Step(sp.rule, before, ev, at)
-	s.state, s.rest = f.state, f.Rest
+	s.state, s.waitReason = f.state, f.WaitReason
 	if f.state.Instance != before.Instance {
 		s.result, s.resultAt = nil, 0
 	}
@@ -147,7 +147,7 @@ func (sc *scheduler) check(s *slot, now int64) folded {
 func (sc *scheduler) look(s *slot) {
 	now := sc.clock.now()
 	next := sc.check(s, now)
-	rested := next.before != verdict.NotResting
+	rested := next.before != verdict.NotWaiting
 	if a := s.inflight; a != nil && (next.Do != verdict.Attempt || a.instance != s.target.current().id) {
 		sc.drop(s)
 		rested = true
@@ -234,7 +234,7 @@ const preparePeriod = 100 * time.Millisecond
 func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
 	if !s.spec.Load().isReady() {
 		s.mu.Lock()
-		s.rest = verdict.Preparing
+		s.waitReason = verdict.Preparing
 		s.mu.Unlock()
 		sc.extra(s, now+int64(preparePeriod))
 		return nil
@@ -404,7 +404,7 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 // trigger makes a probe due at once, or after its attempt in flight, unless it
 // rests.
 func (sc *scheduler) trigger(s *slot, spaced bool) {
-	if sc.slots[s.key] != s || s.currentRest() != verdict.NotResting {
+	if sc.slots[s.key] != s || s.currentWaitReason() != verdict.NotWaiting {
 		return
 	}
 	if at := sc.schedule.Trigger(s.key, sc.clock.now(), spaced); at != 0 {

@@ -28,7 +28,7 @@ type slot struct {
 type status struct {
 	removed    bool
 	attempting bool // an attempt is in flight
-	rest       verdict.Rest
+	waitReason verdict.WaitReason
 	address    string // of the target
 	changes    uint64
 	state      verdict.State
@@ -72,11 +72,11 @@ func (s *slot) currentAddress() string {
 	return s.address
 }
 
-// currentRest returns why the probe makes no attempt now.
-func (s *slot) currentRest() verdict.Rest {
+// currentWaitReason returns why the probe makes no attempt now.
+func (s *slot) currentWaitReason() verdict.WaitReason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rest
+	return s.waitReason
 }
 
 // hasPassed reports whether the probe passes on an instance.
@@ -110,7 +110,7 @@ func (s *slot) fill(st *Status, c *clock) {
 	st.Rule, st.HandlerName = sp.rule, sp.handlerName
 	s.mu.Lock()
 	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
-	st.Run, st.Errors, st.OnHold, st.Rest = s.state.Run, s.state.Errors, s.state.OnHold, s.rest
+	st.Run, st.Errors, st.OnHold, st.WaitReason = s.state.Run, s.state.Errors, s.state.OnHold, s.waitReason
 	st.Changes, st.Attempts, st.Attempting = s.changes, s.attempts, s.attempting
 	if s.result != nil {
 		st.Result = *s.result

@@ -18,11 +18,11 @@ type Status struct {
 	Since    time.Time     // when Verdict was published
 	Changes  uint64        // how often Verdict or Instance have changed; a gap means that some were skipped
 
-	Last   probe.Outcome // Success or Failure: the outcome of the current run
-	Run    int32         // how many times in a row Last was seen
-	Errors int32         // how many attempts in a row could not be made
-	OnHold bool          // no attempts until another instance
-	Rest   verdict.Rest  // why the probe makes no attempt, if it makes none
+	Last       probe.Outcome      // Success or Failure: the outcome of the current run
+	Run        int32              // how many times in a row Last was seen
+	Errors     int32              // how many attempts in a row could not be made
+	OnHold     bool               // no attempts until another instance
+	WaitReason verdict.WaitReason // why the probe makes no attempt, if it makes none
 
 	Result     probe.Result // the latest attempt on Instance
 	ResultAt   time.Time    // when it ended; zero before the first

@@ -58,7 +58,7 @@ type Instance struct {
 	// instance. Without a driver a failing probe goes on and can recover.
 	Managed bool
 
-	Leaving bool // it is ending because its deletion was asked for: nothing will follow it
+	Terminating bool // it is ending because its deletion was asked for: nothing will follow it
 
 	Restarts int32  // how many instances came before this one in the driver's time
 	Reason   Reason // why Phase is what it is: ReasonBackOff, say; may be empty

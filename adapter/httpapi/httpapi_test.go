@@ -97,7 +97,7 @@ func shop() *still {
 					{
 						ID: webID(probe.Liveness, ""), Rule: rule(probe.Liveness), HandlerName: "exec",
 						Instance: "7", Verdict: probe.Failing, Since: noon, Changes: 2,
-						Last: probe.Failure, Run: 17, OnHold: true, Rest: verdict.Held,
+						Last: probe.Failure, Run: 17, OnHold: true, WaitReason: verdict.Held,
 						Result:   probe.Fail(probe.ReasonExecExit, "%s", strings.Repeat("no ", 1000)),
 						ResultAt: noon, Attempts: [4]uint64{probe.Failure: 17},
 					},

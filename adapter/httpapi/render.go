@@ -54,7 +54,7 @@ func newProbe(s engine.Status, text int) Probe {
 	p.Instance, p.Verdict, p.Since, p.Changes = s.Instance, s.Verdict, wall(s.Since), s.Changes
 	p.Last, p.Run, p.Threshold = s.Last, s.Run, s.Threshold()
 	p.Progress = fmt.Sprintf("%d/%d", min(p.Run, p.Threshold), p.Threshold)
-	p.Errors, p.OnHold, p.Rest, p.Attempting, p.Next = s.Errors, s.OnHold, s.Rest, s.Attempting, wall(s.Next)
+	p.Errors, p.OnHold, p.WaitReason, p.Attempting, p.Next = s.Errors, s.OnHold, s.WaitReason, s.Attempting, wall(s.Next)
 	p.Result = newResult(s, text)
 	p.Attempts = Attempts{
 		Success: s.Attempts[probe.Success], Warning: s.Attempts[probe.Warning],

@@ -61,15 +61,15 @@ type Probe struct {
 	Since    time.Time     `json:"since,omitzero"` // when Verdict was published
 	Changes  uint64        `json:"changes"`        // how often Verdict or Instance have changed
 
-	Last       probe.Outcome `json:"last"`           // success or failure: the outcome of the current run; unknown before the first
-	Run        int32         `json:"run"`            // how many times in a row Last was seen
-	Threshold  int32         `json:"threshold"`      // how long Run must become to decide
-	Progress   string        `json:"progress"`       // Run of Threshold: "2/3"; "3/3" also when Run is longer
-	Errors     int32         `json:"errors"`         // how many attempts in a row could not be made
-	OnHold     bool          `json:"onHold"`         // no attempts until another instance
-	Rest       verdict.Rest  `json:"rest,omitempty"` // why no attempt is made, if none is
-	Attempting bool          `json:"attempting"`     // an attempt is under way
-	Next       time.Time     `json:"next,omitzero"`  // when the next attempt is due
+	Last       probe.Outcome      `json:"last"`                 // success or failure: the outcome of the current run; unknown before the first
+	Run        int32              `json:"run"`                  // how many times in a row Last was seen
+	Threshold  int32              `json:"threshold"`            // how long Run must become to decide
+	Progress   string             `json:"progress"`             // Run of Threshold: "2/3"; "3/3" also when Run is longer
+	Errors     int32              `json:"errors"`               // how many attempts in a row could not be made
+	OnHold     bool               `json:"onHold"`               // no attempts until another instance
+	WaitReason verdict.WaitReason `json:"waitReason,omitempty"` // why no attempt is made, if none is
+	Attempting bool               `json:"attempting"`           // an attempt is under way
+	Next       time.Time          `json:"next,omitzero"`        // when the next attempt is due
 
 	Result   *Result  `json:"result,omitempty"` // the latest attempt; nil before the first
 	Attempts Attempts `json:"attempts"`

@@ -39,7 +39,7 @@ func instance(pod *v1.Pod, c v1.Container) probe.Instance {
 	}
 	in := probe.Instance{
 		Target: target, ID: status.ContainerID, Phase: probe.Waiting,
-		Managed: true, Leaving: pod.DeletionTimestamp != nil, Restarts: status.RestartCount,
+		Managed: true, Terminating: pod.DeletionTimestamp != nil, Restarts: status.RestartCount,
 	}
 	switch state := status.State; {
 	case state.Running != nil:

@@ -139,7 +139,7 @@ func TestNothingFollowsInAPodThatIsOver(t *testing.T) {
 func TestAPodToBeDeletedIsLeaving(t *testing.T) {
 	pod := podIn(t, running(), "")
 	pod.DeletionTimestamp = &t0
-	if got := kube.Instances(pod)[0]; !got.Leaving || got.Phase != probe.Running {
+	if got := kube.Instances(pod)[0]; !got.Terminating || got.Phase != probe.Running {
 		t.Errorf("K38: the instance is %+v", got)
 	}
 }

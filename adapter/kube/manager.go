@@ -163,7 +163,7 @@ func (m *Manager) report(k *known, status *v1.PodStatus) {
 		_ = m.apply() // only addresses differ from what was applied before
 	}
 	for _, in := range Instances(k.pod) {
-		in.Leaving = in.Leaving || k.ending
+		in.Terminating = in.Terminating || k.ending
 		m.engine.Report(in)
 	}
 }

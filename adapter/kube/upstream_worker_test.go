@@ -185,11 +185,11 @@ func TestUpstreamShouldContainerBeRestarted(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for i, policy := range policies {
 				pod := withHistory(t, policy, test.id, test.state)
-				if got := kube.Instances(pod)[0]; got.Phase != test.want[i] || got.Leaving {
-					t.Errorf("under the policy %s it is %v, leaving: %v, want %v", policy, got.Phase, got.Leaving, test.want[i])
+				if got := kube.Instances(pod)[0]; got.Phase != test.want[i] || got.Terminating {
+					t.Errorf("under the policy %s it is %v, leaving: %v, want %v", policy, got.Phase, got.Terminating, test.want[i])
 				}
 				pod.DeletionTimestamp = &t0
-				if got := kube.Instances(pod)[0]; test.id != "" && !got.Leaving {
+				if got := kube.Instances(pod)[0]; test.id != "" && !got.Terminating {
 					t.Errorf("under the policy %s, in a pod to be deleted, it does not leave: %+v", policy, got)
 				}
 			}

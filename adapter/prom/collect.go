@@ -30,7 +30,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	for t := range c.engine.Targets() {
 		s.target(t)
 		if c.kubelet {
-			kubelet.add(t, c.engine.SuccessTimes)
+			kubelet.add(t, c.engine.SuccessDurations)
 		}
 	}
 	for _, p := range c.plugins() {

@@ -22,7 +22,7 @@ const MaxScrapes = 4
 type Engine interface {
 	Targets() iter.Seq[engine.TargetStatus]
 	Stats() engine.Stats
-	SuccessTimes(id probe.ID) (engine.Histogram, bool)
+	SuccessDurations(id probe.ID) (engine.Histogram, bool)
 }
 
 // Config is what to show.

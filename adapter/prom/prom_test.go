@@ -27,7 +27,7 @@ type fake struct {
 
 func (f *fake) Targets() iter.Seq[engine.TargetStatus] { return slices.Values(f.targets) }
 func (f *fake) Stats() engine.Stats                    { return f.stats }
-func (f *fake) SuccessTimes(id probe.ID) (engine.Histogram, bool) {
+func (f *fake) SuccessDurations(id probe.ID) (engine.Histogram, bool) {
 	h, ok := f.times[id]
 	return h, ok
 }

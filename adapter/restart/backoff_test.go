@@ -133,7 +133,7 @@ func TestDriverCanBeAddedAndRemoved(t *testing.T) {
 		h.apply(only(a))
 		h.expect("web", "web-0", probe.Running, "")
 		h.apply(map[string]restart.Unit{"web": {}})
-		if in := h.expect("web", "web-0", probe.Running, ""); !in.Leaving {
+		if in := h.expect("web", "web-0", probe.Running, ""); !in.Terminating {
 			t.Errorf("got %+v, want it leaving", in)
 		}
 		h.sleep(6 * s)

@@ -68,7 +68,7 @@ func (i *instance) reportStarted(id string) {
 	i.id, i.since = id, time.Now()
 	in := probe.Instance{
 		Target: i.target, ID: id, Phase: probe.Running, Since: i.since,
-		Managed: i.unit.restartsOnFailure(), Leaving: i.leaving, Restarts: i.started, Detail: i.lastExit,
+		Managed: i.unit.restartsOnFailure(), Terminating: i.leaving, Restarts: i.started, Detail: i.lastExit,
 	}
 	i.started++
 	i.report(in)
@@ -214,7 +214,7 @@ func (i *instance) leave(now time.Time) {
 		in.Managed, in.Reason = false, ""
 	default:
 		i.sendGrace(grace)
-		in.Leaving = true
+		in.Terminating = true
 	}
 	if i.id == "" {
 		return

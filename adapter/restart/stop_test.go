@@ -74,7 +74,7 @@ func TestRemovedUnitEndsInEachState(t *testing.T) {
 
 func (h *harness) expectLeaving() {
 	h.Helper()
-	if in := h.instance("web"); !in.Leaving || in.Phase != probe.Running {
+	if in := h.instance("web"); !in.Terminating || in.Phase != probe.Running {
 		h.Fatalf("got %+v, want it leaving\n%s", in, h.log)
 	}
 }
@@ -146,12 +146,12 @@ func TestChangedUnitRestartsWithoutBackOff(t *testing.T) {
 		h.apply(map[string]restart.Unit{"web": {Driver: v1, Revision: "1"}})
 		h.sleep(s)
 		h.apply(map[string]restart.Unit{"web": {Driver: v2, Revision: "2"}})
-		if in := h.expect("web", "v1-0", probe.Running, ""); !in.Leaving {
+		if in := h.expect("web", "v1-0", probe.Running, ""); !in.Terminating {
 			t.Errorf("got %+v", in)
 		}
 		h.sleep(4 * s)
 		in := h.expect("web", "v2-0", probe.Running, "")
-		if in.Leaving || in.Restarts != 0 {
+		if in.Terminating || in.Restarts != 0 {
 			t.Errorf("got %+v", in)
 		}
 		h.expectTimes("v2 began at", v2.starts(), 4*s)
@@ -204,7 +204,7 @@ func TestExternalInstanceIsReleased(t *testing.T) {
 		h.apply(only(external{a}))
 		h.stop()
 		synctest.Wait()
-		if in := h.expect("web", "web-0", probe.Running, ""); in.Managed || in.Leaving {
+		if in := h.expect("web", "web-0", probe.Running, ""); in.Managed || in.Terminating {
 			t.Errorf("got %+v, want it to go on unmanaged", in)
 		}
 		h.expectTimes("asked to end within", a.graces())

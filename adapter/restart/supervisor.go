@@ -122,7 +122,7 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 	wait := max(notBefore.Sub(now), 0)
 	s.lastExit, s.lastReason = end.detail(), end.reason()
 	in := s.reported
-	in.Target, in.Phase, in.Since, in.Managed, in.Leaving = s.target, phase, now, false, false
+	in.Target, in.Phase, in.Since, in.Managed, in.Terminating = s.target, phase, now, false, false
 	in.Reason, in.Detail = s.lastReason, s.lastExit
 	if wait > 0 {
 		in.Detail = fmt.Sprintf("restarting in %v (back-off), next at %s; %s", wait.Round(time.Second), notBefore.UTC().Format(time.RFC3339), s.lastExit)

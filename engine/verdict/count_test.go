@@ -22,14 +22,14 @@ func TestAnAttemptThatCouldNotBeMadeCountsForNothing(t *testing.T) {
 	two := after(probe.Passing, probe.Failure, 2)
 	unknown := attempted(running("a"), probe.Unknown)
 	runSteps(t, []stepCase{
-		{"K41 only errors are counted", liveness, two, unknown, broken(two, 1), turn},
-		{"K41 however many", liveness, broken(two, 41), unknown, broken(two, 42), turn},
-		{"K41 up to a bound", liveness, broken(two, math.MaxInt32), unknown, broken(two, math.MaxInt32), turn},
-		{"K41 kubelet: the same", kubelet(liveness), two, unknown, broken(two, 1), turn},
+		{"K41 only errors are counted", liveness, two, unknown, broken(two, 1), goOn},
+		{"K41 however many", liveness, broken(two, 41), unknown, broken(two, 42), goOn},
+		{"K41 up to a bound", liveness, broken(two, math.MaxInt32), unknown, broken(two, math.MaxInt32), goOn},
+		{"K41 kubelet: the same", kubelet(liveness), two, unknown, broken(two, 1), goOn},
 		{"K47 an error neither extends nor breaks a run", liveness, broken(two, 1), attempted(running("a"), probe.Failure),
 			onHold(after(probe.Failing, probe.Failure, 0)), news(held)},
 		{"a success ends the row of errors", liveness, broken(two, 3), attempted(running("a"), probe.Success),
-			after(probe.Passing, probe.Success, 1), turn},
+			after(probe.Passing, probe.Success, 1), goOn},
 	})
 }
 
@@ -37,29 +37,29 @@ func TestAnAttemptThatCouldNotBeMadeCanCountAsAFailure(t *testing.T) {
 	unknown := attempted(running("a"), probe.Unknown)
 	runSteps(t, []stepCase{
 		{"it extends a run of failures", errorsFail(readiness), after(probe.Passing, probe.Failure, 1), unknown,
-			broken(after(probe.Passing, probe.Failure, 2), 1), turn},
+			broken(after(probe.Passing, probe.Failure, 2), 1), goOn},
 		{"it breaks a run of successes", errorsFail(readiness), after(probe.Passing, probe.Success, 7), unknown,
-			broken(after(probe.Passing, probe.Failure, 1), 1), turn},
+			broken(after(probe.Passing, probe.Failure, 1), 1), goOn},
 		{"it meets the threshold", errorsFail(readiness), broken(after(probe.Passing, probe.Failure, 2), 2), unknown,
-			broken(after(probe.Failing, probe.Failure, 3), 3), news(turn)},
+			broken(after(probe.Failing, probe.Failure, 3), 3), news(goOn)},
 		{"it ends an instance", errorsFail(liveness), broken(after(probe.Passing, probe.Failure, 2), 2), unknown,
 			onHold(broken(after(probe.Failing, probe.Failure, 0), 3)), news(held)},
 		{"a failure ends the row of errors", errorsFail(readiness), broken(after(probe.Passing, probe.Failure, 1), 1),
-			attempted(running("a"), probe.Failure), after(probe.Passing, probe.Failure, 2), turn},
+			attempted(running("a"), probe.Failure), after(probe.Passing, probe.Failure, 2), goOn},
 	})
 }
 
 func TestEqualOutcomesInARowMakeARun(t *testing.T) {
 	success, failure := attempted(running("a"), probe.Success), attempted(running("a"), probe.Failure)
 	runSteps(t, []stepCase{
-		{"K45 the first success", readiness, after(probe.Failing, probe.Unknown, 0), success, after(probe.Failing, probe.Success, 1), turn},
-		{"K45 the first failure", readiness, after(probe.Failing, probe.Unknown, 0), failure, after(probe.Failing, probe.Failure, 1), turn},
-		{"K45 an equal outcome", readiness, after(probe.Passing, probe.Success, 8), success, after(probe.Passing, probe.Success, 9), turn},
-		{"K45 a different outcome", readiness, after(probe.Passing, probe.Success, 8), failure, after(probe.Passing, probe.Failure, 1), turn},
+		{"K45 the first success", readiness, after(probe.Failing, probe.Unknown, 0), success, after(probe.Failing, probe.Success, 1), goOn},
+		{"K45 the first failure", readiness, after(probe.Failing, probe.Unknown, 0), failure, after(probe.Failing, probe.Failure, 1), goOn},
+		{"K45 an equal outcome", readiness, after(probe.Passing, probe.Success, 8), success, after(probe.Passing, probe.Success, 9), goOn},
+		{"K45 a different outcome", readiness, after(probe.Passing, probe.Success, 8), failure, after(probe.Passing, probe.Failure, 1), goOn},
 		{"K45 a warning is a success", readiness, after(probe.Failing, probe.Success, 1), attempted(running("a"), probe.Warning),
-			after(probe.Passing, probe.Success, 2), news(turn)},
+			after(probe.Passing, probe.Success, 2), news(goOn)},
 		{"K45 a run has a bound", readiness, after(probe.Passing, probe.Success, math.MaxInt32), success,
-			after(probe.Passing, probe.Success, math.MaxInt32), turn},
+			after(probe.Passing, probe.Success, math.MaxInt32), goOn},
 	})
 }
 
@@ -67,13 +67,13 @@ func TestTheThresholdDecides(t *testing.T) {
 	success, failure := attempted(running("a"), probe.Success), attempted(running("a"), probe.Failure)
 	careless := probe.Rule{Kind: probe.Readiness}
 	runSteps(t, []stepCase{
-		{"K46 below the success threshold", readiness, after(probe.Failing, probe.Failure, 3), success, after(probe.Failing, probe.Success, 1), turn},
-		{"K46 at the success threshold", readiness, after(probe.Failing, probe.Success, 1), success, after(probe.Passing, probe.Success, 2), news(turn)},
-		{"K46 above it nothing is news", readiness, after(probe.Passing, probe.Success, 2), success, after(probe.Passing, probe.Success, 3), turn},
-		{"K46 below the failure threshold", readiness, after(probe.Passing, probe.Failure, 1), failure, after(probe.Passing, probe.Failure, 2), turn},
-		{"K46 at the failure threshold", readiness, after(probe.Passing, probe.Failure, 2), failure, after(probe.Failing, probe.Failure, 3), news(turn)},
-		{"K46 a threshold of 0 acts like 1", careless, after(probe.Failing, probe.Failure, 1), success, after(probe.Passing, probe.Success, 1), news(turn)},
-		{"K46 for failures too", careless, after(probe.Passing, probe.Success, 1), failure, after(probe.Failing, probe.Failure, 1), news(turn)},
+		{"K46 below the success threshold", readiness, after(probe.Failing, probe.Failure, 3), success, after(probe.Failing, probe.Success, 1), goOn},
+		{"K46 at the success threshold", readiness, after(probe.Failing, probe.Success, 1), success, after(probe.Passing, probe.Success, 2), news(goOn)},
+		{"K46 above it nothing is news", readiness, after(probe.Passing, probe.Success, 2), success, after(probe.Passing, probe.Success, 3), goOn},
+		{"K46 below the failure threshold", readiness, after(probe.Passing, probe.Failure, 1), failure, after(probe.Passing, probe.Failure, 2), goOn},
+		{"K46 at the failure threshold", readiness, after(probe.Passing, probe.Failure, 2), failure, after(probe.Failing, probe.Failure, 3), news(goOn)},
+		{"K46 a threshold of 0 acts like 1", careless, after(probe.Failing, probe.Failure, 1), success, after(probe.Passing, probe.Success, 1), news(goOn)},
+		{"K46 for failures too", careless, after(probe.Passing, probe.Success, 1), failure, after(probe.Failing, probe.Failure, 1), news(goOn)},
 	})
 }
 
@@ -90,19 +90,19 @@ func TestADecisionIsHeldWhereNothingIsLeftToDecide(t *testing.T) {
 		{"K49 startup passes where nobody restarts", startup, after(probe.Undecided, failure, 2), attempted(alone, success),
 			onHold(after(probe.Passing, success, 0)), news(held)},
 		{"K49 liveness passes and goes on", liveness, after(probe.Passing, failure, 2), attempted(running("a"), success),
-			after(probe.Passing, success, 1), turn},
+			after(probe.Passing, success, 1), goOn},
 		{"liveness fails where nobody restarts and goes on", liveness, after(probe.Passing, failure, 2), attempted(alone, failure),
-			after(probe.Failing, failure, 3), news(turn)},
+			after(probe.Failing, failure, 3), news(goOn)},
 		{"liveness recovers where nobody restarts", liveness, after(probe.Failing, failure, 9), attempted(alone, success),
-			after(probe.Passing, success, 1), news(turn)},
+			after(probe.Passing, success, 1), news(goOn)},
 		{"startup fails where nobody restarts and goes on", startup, after(probe.Undecided, failure, 2), attempted(alone, failure),
-			after(probe.Failing, failure, 3), news(turn)},
+			after(probe.Failing, failure, 3), news(goOn)},
 		{"a failing instance that gets a driver is held at its next failure", liveness, after(probe.Failing, failure, 5),
 			attempted(running("a"), failure), onHold(after(probe.Failing, failure, 0)), held},
 		{"K51 readiness fails and goes on", readiness, after(probe.Passing, failure, 2), attempted(running("a"), failure),
-			after(probe.Failing, failure, 3), news(turn)},
+			after(probe.Failing, failure, 3), news(goOn)},
 		{"K51 kubelet: readiness fails and goes on", kubelet(readiness), after(probe.Passing, failure, 2), attempted(running("a"), failure),
-			after(probe.Failing, failure, 3), news(turn)},
+			after(probe.Failing, failure, 3), news(goOn)},
 		{"K49 kubelet: liveness fails", kubelet(liveness), after(probe.Passing, failure, 2), attempted(running("a"), failure),
 			onHold(after(probe.Failing, failure, 0)), news(held)},
 	})
@@ -114,13 +114,13 @@ func TestAnAnswerThatComesTooLateIsDropped(t *testing.T) {
 	down.Down = true
 	kept := onHold(after(probe.Failing, probe.Failure, 0))
 	runSteps(t, []stepCase{
-		{"about an earlier instance", liveness, one, attempted(running("z"), probe.Failure), one, turn},
-		{"unknown, about an earlier instance", liveness, one, attempted(running("z"), probe.Unknown), one, turn},
-		{"after the decision", liveness, kept, attempted(running("a"), probe.Success), kept, turn},
-		{"unknown, after the decision", liveness, kept, attempted(running("a"), probe.Unknown), kept, turn},
-		{"about what does not run any more", readiness, down, attempted(running("a"), probe.Success), down, turn},
-		{"about what is leaving", liveness, one, attempted(leaving(running("a")), probe.Failure), one, turn},
+		{"about an earlier instance", liveness, one, attempted(running("z"), probe.Failure), one, goOn},
+		{"unknown, about an earlier instance", liveness, one, attempted(running("z"), probe.Unknown), one, goOn},
+		{"after the decision", liveness, kept, attempted(running("a"), probe.Success), kept, goOn},
+		{"unknown, after the decision", liveness, kept, attempted(running("a"), probe.Unknown), kept, goOn},
+		{"about what does not run any more", readiness, down, attempted(running("a"), probe.Success), down, goOn},
+		{"about what is leaving", liveness, one, attempted(leaving(running("a")), probe.Failure), one, goOn},
 		{"but readiness of what is leaving counts", readiness, one, attempted(leaving(running("a")), probe.Failure),
-			after(probe.Failing, probe.Failure, 3), news(turn)},
+			after(probe.Failing, probe.Failure, 3), news(goOn)},
 	})
 }

@@ -61,11 +61,11 @@ func ruleFrom(b []byte) probe.Rule {
 // eventFrom makes an event of the bits of what and how.
 func eventFrom(what, how byte, now time.Time) verdict.Event {
 	in := probe.Instance{
-		ID:      []string{"a", "b", "c", ""}[what>>1&3],
-		Phase:   probe.Phase(what>>3) % (probe.Gone + 1),
-		Since:   now.Add(-time.Duration(what>>6) * 5 * time.Second),
-		Managed: how&0x10 != 0,
-		Leaving: how&0xc0 == 0xc0,
+		ID:          []string{"a", "b", "c", ""}[what>>1&3],
+		Phase:       probe.Phase(what>>3) % (probe.Gone + 1),
+		Since:       now.Add(-time.Duration(what>>6) * 5 * time.Second),
+		Managed:     how&0x10 != 0,
+		Terminating: how&0xc0 == 0xc0,
 	}
 	if what&1 == 0 {
 		return verdict.Event{Type: verdict.Looked, Instance: in, Started: how&0x20 != 0}
@@ -125,7 +125,7 @@ func (w *walk) remember(s *step) {
 // counted returns what an outcome counts as, and whether it counts at all.
 func counted(s *step) (probe.Outcome, bool) {
 	o, in := s.event.Outcome, s.event.Instance
-	leaves := in.Leaving && s.rule.Kind != probe.Readiness
+	leaves := in.Terminating && s.rule.Kind != probe.Readiness
 	switch {
 	case s.event.Type != verdict.Attempted, in.ID == "", in.ID != s.before.Instance:
 		return o, false
@@ -156,7 +156,7 @@ var laws = map[string]func(step) bool{
 	},
 	"a hold that ends leaves the verdict as it is": func(s step) bool {
 		same := s.before.Instance == s.after.Instance
-		return !s.before.OnHold || !same || s.event.Instance.Phase != probe.Running || s.event.Instance.Leaving ||
+		return !s.before.OnHold || !same || s.event.Instance.Phase != probe.Running || s.event.Instance.Terminating ||
 			s.before.Verdict == s.after.Verdict
 	},
 	"an attempt turns the verdict only after as many equal outcomes as the threshold": func(s step) bool {
@@ -222,11 +222,11 @@ var laws = map[string]func(step) bool{
 			s.now.Sub(in.Since) >= s.rule.InitialDelay
 	},
 	"a time to look again is in the future, and only for the initial delay": func(s step) bool {
-		return s.next.At.IsZero() == (s.next.Rest != verdict.InitialDelay) && (s.next.At.IsZero() || s.next.At.After(s.now))
+		return s.next.At.IsZero() == (s.next.WaitReason != verdict.InitialDelay) && (s.next.At.IsZero() || s.next.At.After(s.now))
 	},
 	"a rest has a reason, and nothing else has": func(s step) bool {
 		rests := s.next.Do == verdict.Wait || s.next.Do == verdict.Stop
-		return rests == (s.next.Rest != verdict.NotResting)
+		return rests == (s.next.WaitReason != verdict.NotWaiting)
 	},
 	"no count is negative": func(s step) bool {
 		return s.after.Run >= 0 && s.after.Errors >= 0

@@ -18,7 +18,7 @@ func TestNothingHappensWithoutAnInstance(t *testing.T) {
 		{"K33 an instance without an ID", readiness, passing,
 			looked(running("")), passing, rest(verdict.NoInstance)},
 		{"an answer before the first look", readiness, verdict.State{},
-			attempted(running(""), probe.Success), verdict.State{}, turn},
+			attempted(running(""), probe.Success), verdict.State{}, goOn},
 	})
 }
 
@@ -60,7 +60,7 @@ func TestRunsOutliveAnInstanceInTheKubeletsCompatibilityOnly(t *testing.T) {
 			verdict.State{Instance: "b", Verdict: probe.Failing, Last: probe.Failure, OnHold: true}, news(held)},
 		{"K48 kubelet: a successor is ready after one success", kubelet(readiness),
 			verdict.State{Instance: "b", Verdict: probe.Failing, Last: probe.Success, Run: 2}, attempted(running("b"), probe.Success),
-			verdict.State{Instance: "b", Verdict: probe.Passing, Last: probe.Success, Run: 3}, news(turn)},
+			verdict.State{Instance: "b", Verdict: probe.Passing, Last: probe.Success, Run: 3}, news(goOn)},
 		{"K50 kubelet: after a kill the successor has the full threshold", kubelet(liveness), killed, lookedStarted(running("b")),
 			verdict.State{Instance: "b", Verdict: probe.Passing, Last: probe.Failure}, news(attempt)},
 	})
@@ -122,7 +122,7 @@ func TestAnInstanceThatRunsAgainIsJudgedFromTheInitialVerdict(t *testing.T) {
 		{"startup is undecided", startup, down(probe.Failing), looked(running("a")), up(probe.Undecided), news(attempt)},
 		{"readiness fails", readiness, down(probe.Failing), lookedStarted(running("a")), up(probe.Failing), attempt},
 		{"liveness before its delay passes too", delayed(liveness, time.Second), down(probe.Undecided), lookedStarted(running("a")),
-			up(probe.Passing), news(verdict.Next{Rest: verdict.InitialDelay, At: t0.Add(time.Second)})},
+			up(probe.Passing), news(verdict.Next{WaitReason: verdict.InitialDelay, At: t0.Add(time.Second)})},
 		{"a leaving instance is not down any more", startup, down(probe.Failing), looked(leaving(running("a"))), up(probe.Undecided), news(finished)},
 		{"K143 kubelet: liveness still fails", kubelet(liveness), up(probe.Failing), lookedStarted(running("a")), up(probe.Failing), attempt},
 	})
@@ -154,7 +154,7 @@ func TestTheInitialDelayCountsFromTheInstancesStart(t *testing.T) {
 		return lookedStarted(i)
 	}
 	delay := func(left time.Duration) verdict.Next {
-		return verdict.Next{Rest: verdict.InitialDelay, At: t0.Add(left)}
+		return verdict.Next{WaitReason: verdict.InitialDelay, At: t0.Add(left)}
 	}
 	five := delayed(readiness, 5*time.Second)
 	runSteps(t, []stepCase{

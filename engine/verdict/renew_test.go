@@ -38,17 +38,17 @@ func TestARenewedProbeJudgesAfreshAndKeepsItsVerdict(t *testing.T) {
 }
 
 func TestRestTextsAreReadBack(t *testing.T) {
-	for r := verdict.NotResting; r <= verdict.Preparing; r++ {
+	for r := verdict.NotWaiting; r <= verdict.Preparing; r++ {
 		text, _ := r.MarshalText()
-		back := verdict.Rest(99)
+		back := verdict.WaitReason(99)
 		if err := back.UnmarshalText(text); err != nil || back != r {
 			t.Errorf("%q was read back as %v, %v", text, back, err)
 		}
 	}
-	if got := verdict.Rest(99).String(); got != "invalid(99)" {
+	if got := verdict.WaitReason(99).String(); got != "invalid(99)" {
 		t.Errorf("Rest(99).String() = %q", got)
 	}
-	if err := new(verdict.Rest).UnmarshalText([]byte("nap")); err == nil {
+	if err := new(verdict.WaitReason).UnmarshalText([]byte("nap")); err == nil {
 		t.Error("rest \"nap\" was accepted")
 	}
 }

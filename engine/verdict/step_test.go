@@ -55,7 +55,7 @@ func running(id string) probe.Instance {
 }
 
 func in(p probe.Phase, i probe.Instance) probe.Instance { i.Phase = p; return i }
-func leaving(i probe.Instance) probe.Instance           { i.Leaving = true; return i }
+func leaving(i probe.Instance) probe.Instance           { i.Terminating = true; return i }
 func unmanaged(i probe.Instance) probe.Instance         { i.Managed = false; return i }
 
 func looked(i probe.Instance) verdict.Event {
@@ -73,12 +73,12 @@ func attempted(i probe.Instance, o probe.Outcome) verdict.Event {
 // The most frequent answers.
 var (
 	attempt  = verdict.Next{Do: verdict.Attempt}
-	turn     = verdict.Next{Do: verdict.Turn}
-	held     = verdict.Next{Rest: verdict.Held}
-	finished = verdict.Next{Do: verdict.Stop, Rest: verdict.Finished}
+	goOn     = verdict.Next{Do: verdict.Continue}
+	held     = verdict.Next{WaitReason: verdict.Held}
+	finished = verdict.Next{Do: verdict.Stop, WaitReason: verdict.Finished}
 )
 
-func rest(why verdict.Rest) verdict.Next { return verdict.Next{Rest: why} }
+func rest(why verdict.WaitReason) verdict.Next { return verdict.Next{WaitReason: why} }
 
 // news returns n with Changed set.
 func news(n verdict.Next) verdict.Next { n.Changed = true; return n }

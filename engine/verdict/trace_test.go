@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "write the expected lines of testdata 
 // some events, a line of dashes, and one line of expectation for each event:
 //
 //	rule KIND [success=N] [failure=N] [delay=D] [on_error=fail] [compatibility=kubelet]
-//	AT look ID PHASE [since=AT] [started] [managed] [leaving]
+//	AT look ID PHASE [since=AT] [started] [managed] [terminating]
 //	AT attempt OUTCOME [of=ID]
 //	AT renew
 //
@@ -129,7 +129,7 @@ func (p *player) event(now time.Time, name string, words []string) (string, erro
 	return " -> " + nextText(next), nil
 }
 
-// look reads "ID PHASE [since=AT] [started] [managed] [leaving]". A phase goes on
+// look reads "ID PHASE [since=AT] [started] [managed] [terminating]". A phase goes on
 // from when it was first seen, unless since says otherwise.
 func (p *player) look(now time.Time, words []string) (verdict.Event, error) {
 	in, e := probe.Instance{Target: "web", Since: now}, verdict.Event{}
@@ -145,8 +145,8 @@ func (p *player) look(now time.Time, words []string) (verdict.Event, error) {
 			e.Started = true
 		case key == "managed":
 			in.Managed = true
-		case key == "leaving":
-			in.Leaving = true
+		case key == "terminating":
+			in.Terminating = true
 		default:
 			err = fmt.Errorf("word %q is not known", key)
 		}
@@ -242,12 +242,12 @@ func stateText(s verdict.State) string {
 
 // nextText is what follows as a trace has it: "wait until 5s: initial_delay (changed)".
 func nextText(n verdict.Next) string {
-	text := [...]string{"wait", "turn", "attempt", "stop"}[n.Do]
+	text := [...]string{"wait", "continue", "attempt", "stop"}[n.Do]
 	if !n.At.IsZero() {
 		text += " until " + n.At.Sub(t0).String()
 	}
-	if n.Rest != verdict.NotResting {
-		text += ": " + n.Rest.String()
+	if n.WaitReason != verdict.NotWaiting {
+		text += ": " + n.WaitReason.String()
 	}
 	if n.Changed {
 		text += " (changed)"

@@ -46,10 +46,10 @@ const (
 
 // Next is what follows from an event.
 type Next struct {
-	Do      Do
-	At      time.Time // Rest: look again at this time; zero: only when the instance changes
-	Rest    Rest      // why there is no attempt now
-	Changed bool      // State's instance or verdict is news, to be published
+	Do         Do
+	At         time.Time  // WaitReason: look again at this time; zero: only when the instance changes
+	WaitReason WaitReason // why there is no attempt now
+	Changed    bool       // State's instance or verdict is news, to be published
 }
 
 // Do is the one thing to do next.
@@ -57,10 +57,10 @@ type Do uint8
 
 // What to do next.
 const (
-	Wait    Do = iota // look again at Next.At, or when the instance changes
-	Turn              // look again at the probe's next turn
-	Attempt           // call the handler now
-	Stop              // nothing is left to do for this instance
+	Wait     Do = iota // look again at Next.At, or when the instance changes
+	Continue           // look again at the probe's next turn
+	Attempt            // call the handler now
+	Stop               // nothing is left to do for this instance
 )
 
 // Step folds one event into s. Equal arguments give equal answers.
@@ -96,17 +96,17 @@ func Renew(k probe.Kind, s State) State {
 func look(r *probe.Rule, s *State, e *Event, now time.Time) Next {
 	in := &e.Instance
 	if in.Phase == probe.Absent || in.ID == "" {
-		return Next{Rest: NoInstance}
+		return Next{WaitReason: NoInstance}
 	}
 	before := s.Verdict
 	adopted := s.adopt(r, in)
 	var next Next
 	switch {
 	case s.OnHold && in.Phase != probe.Gone:
-		next.Rest = Held
+		next.WaitReason = Held
 	case in.Phase != probe.Running:
 		next = s.notRunning(r, in)
-	case in.Leaving && r.Kind != probe.Readiness:
+	case in.Terminating && r.Kind != probe.Readiness:
 		next = s.leave(r)
 	default:
 		next = s.running(r, e, now)
@@ -144,9 +144,9 @@ func (s *State) notRunning(r *probe.Rule, in *probe.Instance) Next {
 		s.Verdict, s.Down = probe.Failing, true
 	}
 	if in.Phase == probe.Gone {
-		return Next{Do: Stop, Rest: Finished}
+		return Next{Do: Stop, WaitReason: Finished}
 	}
-	return Next{Rest: NotRunning}
+	return Next{WaitReason: NotRunning}
 }
 
 // revive takes back what notRunning has published, since the instance runs
@@ -165,7 +165,7 @@ func (s *State) leave(r *probe.Rule) Next {
 	if r.Kind == probe.Liveness || r.Compatibility == probe.Kubelet {
 		s.Verdict = probe.Passing
 	}
-	return Next{Do: Stop, Rest: Finished}
+	return Next{Do: Stop, WaitReason: Finished}
 }
 
 // running applies the initial delay (K39) and the gate between startup and the
@@ -175,11 +175,11 @@ func (s *State) running(r *probe.Rule, e *Event, now time.Time) Next {
 	begin := e.Instance.Since.Add(r.InitialDelay)
 	switch {
 	case now.Before(begin):
-		return Next{Rest: InitialDelay, At: begin}
+		return Next{WaitReason: InitialDelay, At: begin}
 	case r.Kind == probe.Startup && e.Started:
-		return Next{Rest: Started}
+		return Next{WaitReason: Started}
 	case r.Kind != probe.Startup && !e.Started:
-		return Next{Rest: NotStarted}
+		return Next{WaitReason: NotStarted}
 	}
 	return Next{Do: Attempt}
 }
@@ -188,24 +188,24 @@ func (s *State) running(r *probe.Rule, e *Event, now time.Time) Next {
 // threshold (K41 to K51).
 func count(r *probe.Rule, s *State, e *Event) Next {
 	if s.late(r, &e.Instance) {
-		return Next{Do: Turn}
+		return Next{Do: Continue}
 	}
 	if e.Outcome == probe.Unknown {
 		s.Errors = up(s.Errors)
 		if r.OnError == probe.ErrorIgnored {
-			return Next{Do: Turn} // K41
+			return Next{Do: Continue} // K41
 		}
 	} else {
 		s.Errors = 0
 	}
 	s.extend(e.Outcome)
 	if !s.decided(r) {
-		return Next{Do: Turn}
+		return Next{Do: Continue}
 	}
-	next := Next{Do: Turn, Changed: s.publish()}
+	next := Next{Do: Continue, Changed: s.publish()}
 	if holds(r, s.Verdict, &e.Instance) {
 		s.OnHold, s.Run = true, 0 // K49
-		next.Do, next.Rest = Wait, Held
+		next.Do, next.WaitReason = Wait, Held
 	}
 	return next
 }
@@ -215,7 +215,7 @@ func count(r *probe.Rule, s *State, e *Event) Next {
 // instance stopped running or began to leave.
 func (s *State) late(r *probe.Rule, in *probe.Instance) bool {
 	other := s.Instance == "" || s.Instance != in.ID
-	return other || s.OnHold || s.Down || in.Leaving && r.Kind != probe.Readiness
+	return other || s.OnHold || s.Down || in.Terminating && r.Kind != probe.Readiness
 }
 
 // extend makes the run of equal outcomes longer or begins another (K45).

@@ -61,7 +61,7 @@ func faults() []fault {
 		{name: "warnings that are not counted", file: "adapter/prom/kubelet.go",
 			old: "p.Attempts[probe.Success] + p.Attempts[probe.Warning]", new: "p.Attempts[probe.Success]"},
 		{name: "a deletion that pods do not tell", file: "adapter/kube/instances.go",
-			old: "Leaving: pod.DeletionTimestamp != nil", new: "Leaving: false"},
+			old: "Terminating: pod.DeletionTimestamp != nil", new: "Terminating: false"},
 		{name: "pods that are ready before they have started", file: "adapter/kube/status.go",
 			old: "s.Ready = started && findings", new: "s.Ready = findings"},
 		{name: "turns at twice the period", file: "engine/clock.go",

@@ -229,7 +229,7 @@ func (p *sondePod) report(container string) {
 	l := p.lives[container]
 	in := probe.Instance{
 		Target: targetOf(p.play.script.Name, container), Phase: l.phase, Since: l.since, Managed: true,
-		Leaving: p.leaving || p.play.script.Deleting,
+		Terminating: p.leaving || p.play.script.Deleting,
 	}
 	if l.number > 0 && !l.lost {
 		in.ID = l.id(p.play.script.Name, container)

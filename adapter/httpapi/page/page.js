@@ -67,7 +67,7 @@ function probeCells(probe) {
 
   const run = cell("Run", probe.run ? probe.progress + " " + probe.last : "");
   if (probe.onHold) run.append(element("span", "on hold until a new instance", "soft"));
-  else if (probe.rest) run.append(element("span", "rests: " + probe.rest.replaceAll("_", " "), "soft"));
+  else if (probe.waitReason) run.append(element("span", "waiting: " + probe.waitReason.replaceAll("_", " "), "soft"));
   if (probe.errors) run.append(element("span", probe.errors + " in a row could not be made", "soft"));
 
   return [kind, verdict, run, troubleCell(probe.result)];

@@ -217,7 +217,7 @@ func TestUpstreamProbingContainerThatTerminates(t *testing.T) {
 				}
 				h.apply(nil) // the pod is deleted; its files vanish
 				h.wait(5 * s)
-				if in, _ := h.engine.Target("default/web/app"); h.ready() || in.Instance.Phase != probe.Running || !in.Instance.Leaving {
+				if in, _ := h.engine.Target("default/web/app"); h.ready() || in.Instance.Phase != probe.Running || !in.Instance.Terminating {
 					h.Errorf("it is ready: %v, and %+v", h.ready(), in.Instance)
 				}
 				h.wait(time.Minute)

@@ -103,8 +103,8 @@ func progress(p httpapi.Probe) string {
 // due says when the next attempt comes, or why none does.
 func due(p httpapi.Probe, now time.Time) string {
 	switch {
-	case p.Rest != verdict.NotResting:
-		return strings.ReplaceAll(p.Rest.String(), "_", " ")
+	case p.WaitReason != verdict.NotWaiting:
+		return strings.ReplaceAll(p.WaitReason.String(), "_", " ")
 	case p.Attempting:
 		return "now"
 	case p.Next.IsZero():

@@ -16,7 +16,7 @@ func TestTableShowsEachProbeOnALine(t *testing.T) {
 		Name: "shop/web", Live: true, Started: true,
 		Instance: httpapi.Instance{Phase: probe.Running, Restarts: 2, Reason: probe.ReasonBudget, Detail: "exit status 1:\n bad"},
 		Probes: []httpapi.Probe{
-			{ID: "shop/web:startup", Target: "shop/web", Verdict: probe.Passing, Last: probe.Success, Rest: verdict.Held},
+			{ID: "shop/web:startup", Target: "shop/web", Verdict: probe.Passing, Last: probe.Success, WaitReason: verdict.Held},
 			{ID: "shop/web:readiness/db", Target: "shop/web", Verdict: probe.Failing, Errors: 4, Attempting: true,
 				Result: &httpapi.Result{Reason: probe.ReasonExecStart, Detail: "no such file"}},
 			{ID: "shop/web:liveness", Target: "shop/web", Verdict: probe.Passing, Last: probe.Failure, Run: 2, Progress: "2/3",

@@ -44,8 +44,8 @@ func parseBytes(s string) (Bytes, bool) {
 	return 0, false
 }
 
-func decodeSize(v cty.Value, name string, secret bool) (any, *fault) {
-	p := &fault{summary: fmt.Sprintf("%s is not a size", name), hint: `write it like "512B", "64KiB", "32MiB" or "1GiB"`}
+func decodeSize(v cty.Value, name string, secret bool) (any, *valueError) {
+	p := &valueError{summary: fmt.Sprintf("%s is not a size", name), hint: `write it like "512B", "64KiB", "32MiB" or "1GiB"`}
 	switch v.Type() {
 	case cty.Number:
 		p.summary = fmt.Sprintf("%s has no unit", name)

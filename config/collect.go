@@ -13,12 +13,12 @@ import (
 // collector gathers diagnostics. The same mistake found for many elements of a
 // for_each becomes one.
 type collector struct {
-	list    []Diagnostic
-	seen    map[mistake]int // index in list
-	beyond  int             // mistakes that were not kept
-	texts   map[string][]byte
-	secrets map[hcl.Range]bool // parts of the texts that are never shown
-	broken  map[string][]span  // the parts of files that could not be read
+	list     []Diagnostic
+	seen     map[mistake]int // index in list
+	beyond   int             // mistakes that were not kept
+	texts    map[string][]byte
+	secrets  map[hcl.Range]bool // parts of the texts that are never shown
+	unparsed map[string][]span  // the parts of files that could not be parsed
 }
 
 // span is a part of a file, in bytes.
@@ -31,7 +31,7 @@ type mistake struct {
 }
 
 func newCollector() *collector {
-	return &collector{seen: make(map[mistake]int), texts: make(map[string][]byte), secrets: make(map[hcl.Range]bool), broken: make(map[string][]span)}
+	return &collector{seen: make(map[mistake]int), texts: make(map[string][]byte), secrets: make(map[hcl.Range]bool), unparsed: make(map[string][]span)}
 }
 
 // Bounds on what is gathered of a text that is wrong from end to end.
@@ -83,8 +83,8 @@ func (c *collector) add(r report) {
 }
 
 func (c *collector) followsSyntaxError(r report) bool {
-	return r.reference && len(c.broken) > 0 ||
-		slices.ContainsFunc(c.broken[r.at.Filename], func(s span) bool { return s.from <= r.at.Start.Byte && r.at.Start.Byte < s.to })
+	return r.reference && len(c.unparsed) > 0 ||
+		slices.ContainsFunc(c.unparsed[r.at.Filename], func(s span) bool { return s.from <= r.at.Start.Byte && r.at.Start.Byte < s.to })
 }
 
 func (c *collector) note(text string, at hcl.Range) Note { return Note{Text: text, Range: rangeOf(at)} }

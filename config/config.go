@@ -2,9 +2,8 @@ package config
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -20,18 +19,20 @@ type Config struct {
 // Engine is the engine block.
 type Engine struct {
 	Listen        string              `hcl:"listen,optional"`        // address of page, API and /metrics; default DefaultListen; "" for none
-	Concurrency   int                 `hcl:"concurrency,optional"`   // attempts at once, 1 to MaxConcurrency; default: the engine's own
+	Concurrency   int                 `hcl:"concurrency,optional"`   // concurrent attempts, 1 to MaxConcurrency; default: the engine's own
 	Compatibility probe.Compatibility `hcl:"compatibility,optional"` // none or kubelet; default none
-	RestartBudget *Budget             `hcl:"restart_budget,object"`  // how many restarts liveness may cause; default: any number
-	TokenFile     string              `hcl:"token_file,optional"`    // a file whose text the API asks of its callers; default: none asked
+	TokenFile     string              `hcl:"token_file,optional"`    // file with the bearer token that API clients must send; default: no token
 	TLS           *TLS                `hcl:"tls,block"`              // default: plain HTTP
-	LogLevel      LogLevel            `hcl:"log_level,optional"`     // debug, info, warn or error; default info
-	LogFormat     LogFormat           `hcl:"log_format,optional"`    // auto, text or json; default auto: text on a terminal
+	LogLevel      LogLevel            `hcl:"log_level,optional"`     // default info
+	LogFormat     LogFormat           `hcl:"log_format,optional"`    // default auto: text on a terminal, else JSON
 
 	// PluginCache is a directory for the compiled code of plugins, "" for none.
-	// Default: sonde/plugins in the user's own cache directory. It is made, and
-	// nobody else may be able to write to it: its content is run.
+	// Default: sonde/plugins in the user's own cache directory. It is created if
+	// missing; only the engine's user may be able to write to it, since the engine
+	// runs its content.
 	PluginCache *string `hcl:"plugin_cache,optional"`
+
+	Settings any // what Options.EngineSettings made of the block's other arguments
 }
 
 // Defaults and bounds of the engine block.
@@ -40,25 +41,29 @@ const (
 	MaxConcurrency = 1 << 20
 )
 
-// Budget bounds the restarts that failing liveness probes cause. Where both Max
-// and Share are given, the smaller number counts.
-type Budget struct {
-	Max   int           `hcl:"max,optional"`   // restarts in each Per, 1 or more; 0 when only Share is given
-	Share Share         `hcl:"share,optional"` // of all targets in each Per, written "10%"; 0 when only Max is given
-	Per   time.Duration `hcl:"per"`            // more than 0
-}
+// LogLevel is the lowest level that is logged: debug, info, warn or error.
+type LogLevel string
 
-// Share is a part of a whole, from 0 to 1.
-type Share float64
+// Words returns the allowed levels.
+func (LogLevel) Words() []string { return []string{"debug", "info", "warn", "error"} }
 
-// UnmarshalText reads "10%".
-func (s *Share) UnmarshalText(b []byte) error {
-	number, percent := strings.CutSuffix(string(b), "%")
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !percent || !(n > 0 && n <= 100) {
-		return fmt.Errorf(`must be a share from above 0%% to 100%%, written "10%%"`)
+// UnmarshalText refuses other words.
+func (l *LogLevel) UnmarshalText(b []byte) error { return oneOf((*string)(l), b, l.Words()) }
+
+// LogFormat is the format of log records: auto, text or json.
+type LogFormat string
+
+// Words returns the allowed formats.
+func (LogFormat) Words() []string { return []string{"auto", "text", "json"} }
+
+// UnmarshalText refuses other words.
+func (l *LogFormat) UnmarshalText(b []byte) error { return oneOf((*string)(l), b, l.Words()) }
+
+func oneOf(to *string, b []byte, words []string) error {
+	if !slices.Contains(words, string(b)) {
+		return fmt.Errorf("is %q, it must be one of %s", b, strings.Join(words, ", "))
 	}
-	*s = Share(n / 100)
+	*to = string(b)
 	return nil
 }
 
@@ -66,98 +71,85 @@ func (s *Share) UnmarshalText(b []byte) error {
 type TLS struct {
 	CertFile     string `hcl:"cert_file"`               // PEM, with the intermediate certificates
 	KeyFile      string `hcl:"key_file"`                // PEM
-	ClientCAFile string `hcl:"client_ca_file,optional"` // PEM; callers need a certificate signed by one of these; default: they need none
+	ClientCAFile string `hcl:"client_ca_file,optional"` // PEM; clients need a certificate signed by one of these CAs; default: no client certificates
 }
 
-// LogLevel is the least level that is logged: debug, info, warn or error.
-type LogLevel string
-
-// UnmarshalText refuses other words.
-func (l *LogLevel) UnmarshalText(b []byte) error {
-	return oneOf((*string)(l), b, "debug", "info", "warn", "error")
-}
-
-// LogFormat is how log lines look: auto, text or json.
-type LogFormat string
-
-// UnmarshalText refuses other words.
-func (l *LogFormat) UnmarshalText(b []byte) error {
-	return oneOf((*string)(l), b, "auto", "text", "json")
-}
-
-// Target is what has to be known of a target beside its probes: who restarts
-// it, and how.
+// Target is what a target block says about the lifecycle of its target.
 type Target struct {
-	Process                *Process      // the engine starts it; nil when something else does
-	Restart                *Restart      // how to restart what something else runs; nil for never
-	TerminationGracePeriod time.Duration // default DefaultTerminationGracePeriod
-	RestartPolicy          RestartPolicy // default always
-	BackOff                BackOff
+	Driver   any // what the Driver of the target's process or restart block made of it; nil without such a block
+	Settings any // what Options.TargetSettings made of restart_policy, back_off and the like
 }
 
-// DefaultTerminationGracePeriod is that of the Kubernetes API server.
-const DefaultTerminationGracePeriod = 30 * time.Second
+// Plugin is a plugin block: a WebAssembly module that adds a handler block.
+type Plugin struct {
+	Name          string `hcl:"-"`                       // the block's label, and the name of the handler block that it adds
+	Source        string `hcl:"source"`                  // the module's file; a relative path starts at the folder of the configuration file
+	SHA256        string `hcl:"sha256,optional"`         // of the file, 64 hexadecimal digits; required unless the file is below the configuration's folder
+	AllowUnpinned bool   `hcl:"allow_unpinned,optional"` // SHA256 is not required; default false
 
-// Process is the process {} block: a command that the engine starts, watches
-// and restarts. Exec probes of the target inherit Env, Dir and User.
-type Process struct {
-	Command []string          `hcl:"command"`       // program and arguments; no shell
-	Env     map[string]string `hcl:"env,optional"`  // added to the engine's own
-	Dir     string            `hcl:"dir,optional"`  // default: the engine's own
-	User    string            `hcl:"user,optional"` // name or number; default: the engine's own
+	Settings any `hcl:"-"` // what Options.PluginSettings made of grant, limits and the like
 }
 
-// Restart is the restart {} block: a command that restarts what something else
-// runs, such as systemctl restart web.
-type Restart struct {
-	Command []string          `hcl:"command"`          // program and arguments; no shell
-	Timeout time.Duration     `hcl:"timeout,optional"` // default DefaultRestartTimeout
-	Env     map[string]string `hcl:"env,optional"`     // added to the engine's own
-	Dir     string            `hcl:"dir,optional"`     // default: the engine's own
-	User    string            `hcl:"user,optional"`    // name or number; default: the engine's own
+// Module is a plugin's file.
+type Module struct {
+	SHA256 string // of the file, 64 lower-case hexadecimal digits
+
+	// Load returns the plugin's handler block. It is only called when the
+	// configuration permits this file.
+	Load func() (Handler, error)
 }
 
-// DefaultRestartTimeout is how long a restart command may take: systemd's
-// own DefaultTimeoutStartSec.
-const DefaultRestartTimeout = 90 * time.Second
+// Options are what the meaning of a configuration depends on besides its text. The
+// zero value is valid.
+//
+// The value of a variable is that of the last of Vars with its name, else that of
+// the last of VarFiles, else that of SONDE_VAR_name in the environment, else its
+// default.
+type Options struct {
+	Handlers map[string]Handler // blocks of a probe that make its attempts, by name
+	Drivers  map[string]Driver  // blocks of a target that say what starts or restarts it, by name
 
-// RestartPolicy says which ends of a target's life are followed by another
-// life. The words mean what they mean in Kubernetes.
-type RestartPolicy string
+	EngineSettings Settings // further arguments and blocks of the engine block
+	TargetSettings Settings // of a target block
+	PluginSettings Settings // of a plugin block
 
-// The restart policies.
+	// Plugin reads a plugin's file. Its errors are reported as those of
+	// Handler.Make. Default: plugin blocks are errors.
+	Plugin func(Engine, Plugin) (Module, error)
+
+	Vars     []Var                                     // --var, in order
+	VarFiles []Source                                  // --var-file, in order; each line is name = value, or a JSON object
+	Env      func(name string) (value string, ok bool) // default os.LookupEnv
+}
+
+// Var is the value of a variable as text. A variable whose type is string takes it
+// literally; for any other type it is parsed as HCL: ["a", "b"].
+type Var struct {
+	Name  string
+	Value string
+	From  string // where it was given, for messages; default "--var"
+}
+
+// Bounds on how much a configuration may ask for.
 const (
-	RestartAlways    RestartPolicy = "always"
-	RestartOnFailure RestartPolicy = "on_failure"
-	RestartNever     RestartPolicy = "never"
+	MaxForEach = 200_000   // elements of one for_each
+	MaxDynamic = 1_000     // elements of one dynamic block
+	MaxProbes  = 1_000_000 // in total
+	MaxPorts   = 1_000     // named ports of one target
 )
 
-// UnmarshalText refuses other words.
-func (r *RestartPolicy) UnmarshalText(b []byte) error {
-	return oneOf((*string)(r), b, string(RestartAlways), string(RestartOnFailure), string(RestartNever))
-}
+// Bounds on the text of a configuration, since HCL's parsers recurse, and a stack
+// overflow ends the process. HCL takes about 1 KiB of memory per byte of the worst
+// text.
+const (
+	MaxSourceBytes  = 2 << 20  // of one file
+	MaxSourcesBytes = 32 << 20 // of all files
+	MaxNesting      = 100      // brackets in brackets
+	MaxChain        = 1000     // operators in one argument
+)
 
-// BackOff is how long to wait before the next life. It doubles from Initial to
-// Max with each life that ends, and begins again after one that lasted Reset.
-type BackOff struct {
-	Initial time.Duration `hcl:"initial,optional"` // default 10s
-	Max     time.Duration `hcl:"max,optional"`     // default 5m; at least Initial
-	Reset   time.Duration `hcl:"reset,optional"`   // default 10m
-}
-
-// DefaultBackOff returns the kubelet's own (MaxContainerBackOff and
-// backOffPeriod in k8s.io/kubernetes/pkg/kubelet).
-func DefaultBackOff() BackOff {
-	return BackOff{Initial: 10 * time.Second, Max: 5 * time.Minute, Reset: 10 * time.Minute}
-}
-
-// oneOf sets a word that is one of those known.
-func oneOf(to *string, b []byte, known ...string) error {
-	for _, k := range known {
-		if k == string(b) {
-			*to = k
-			return nil
-		}
-	}
-	return fmt.Errorf("is %q, it must be one of %s", b, strings.Join(known, ", "))
-}
+// Bounds on one value.
+const (
+	MaxTextBytes = 4 << 20 // of a string
+	MaxElements  = 1 << 20 // of a list, set or map
+)

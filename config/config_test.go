@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,9 +112,156 @@ func newTCP(c tcpConfig) (*fake, error) {
 	return &fake{config: c, port: c.Port}, nil
 }
 
-// testHandlers are what the tests' configurations can use.
-func testHandlers() map[string]Handler {
-	return map[string]Handler{"exec": Of(newExec), "http": Of(newHTTP), "tcp": Of(newTCP)}
+// The settings of the tests have the fields of package restart's and wasmhost's.
+
+type budgetConfig struct {
+	Budget struct {
+		Max   int           `hcl:"max,optional,nonzero"`
+		Share share         `hcl:"share,optional"`
+		Per   time.Duration `hcl:"per,nonzero"`
+	} `hcl:"restart_budget,object"`
+}
+
+// share is a percentage.
+type share float64
+
+func (s *share) UnmarshalText(b []byte) error {
+	if !strings.HasSuffix(string(b), "%") {
+		return errors.New("must be a percentage")
+	}
+	_, err := fmt.Sscanf(string(b), "%g%%", (*float64)(s))
+	*s /= 100
+	return err
+}
+
+func (c budgetConfig) check() error {
+	var wrong probe.FieldErrors
+	if c.Budget.Max < 0 {
+		wrong.Add("restart_budget.max", "must be 1 or more")
+	}
+	if c.Budget.Per < 0 {
+		wrong.Add("restart_budget.per", "must be more than 0")
+	}
+	if c.Budget.Per > 0 && c.Budget.Max == 0 && c.Budget.Share == 0 {
+		wrong.Add("restart_budget", "needs max or share")
+	}
+	return wrong.Err()
+}
+
+type unitConfig struct {
+	Policy                 policy        `hcl:"restart_policy,optional"`
+	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero"`
+	BackOff                backOffConfig `hcl:"back_off,block"`
+}
+
+type backOffConfig struct {
+	Initial time.Duration `hcl:"initial,optional,nonzero"`
+	Max     time.Duration `hcl:"max,optional,nonzero"`
+	Reset   time.Duration `hcl:"reset,optional,nonzero"`
+}
+
+func (u unitConfig) WithDefaults() unitConfig {
+	u.TerminationGracePeriod = cmp.Or(u.TerminationGracePeriod, 30*time.Second)
+	return u
+}
+
+func (u unitConfig) check() error {
+	var wrong probe.FieldErrors
+	if u.TerminationGracePeriod < 0 {
+		wrong.Add("termination_grace_period", "is %v, it must be from 0s", u.TerminationGracePeriod)
+	}
+	if u.BackOff.Max > 0 && u.BackOff.Initial > u.BackOff.Max {
+		wrong.Add("back_off.max", "is %v, it must not be less than initial (%v)", u.BackOff.Max, u.BackOff.Initial)
+	}
+	return wrong.Err()
+}
+
+// policy is an enumeration with text methods.
+type policy uint8
+
+var policyWords = []string{"always", "on_failure", "never"}
+
+func (p policy) MarshalText() ([]byte, error) {
+	if int(p) >= len(policyWords) {
+		return nil, errors.New("invalid")
+	}
+	return []byte(policyWords[p]), nil
+}
+
+func (p *policy) UnmarshalText(b []byte) error {
+	i := slices.Index(policyWords, string(b))
+	*p = policy(max(i, 0))
+	if i < 0 {
+		return errors.New("is wrong")
+	}
+	return nil
+}
+
+type processConfig execConfig
+
+type restartConfig struct {
+	Command []string      `hcl:"command"`
+	Timeout time.Duration `hcl:"timeout,optional,nonzero"`
+}
+
+func (c processConfig) check() error {
+	var wrong probe.FieldErrors
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		wrong.Add("command", "must name a program")
+	}
+	if slices.ContainsFunc(c.Command, func(s string) bool { return strings.Contains(s, "\x00") }) {
+		wrong.Add("command", "has a NUL byte in word 1")
+	}
+	for name := range c.Env {
+		if strings.Contains(name, "=") {
+			wrong.Add("env", "has the name %q, a name must not contain =", name)
+		}
+	}
+	return wrong.Err()
+}
+
+func (c processConfig) target() probe.Target {
+	return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User}
+}
+
+type pluginConfig struct {
+	OnTrap probe.Outcome `hcl:"on_trap,optional" oneof:"unknown failure"`
+	Grant  grantConfig   `hcl:"grant,block"`
+	Limits limitsConfig  `hcl:"limits,block"`
+}
+
+type grantConfig struct {
+	Dial []string `hcl:"dial,optional"`
+	Env  []string `hcl:"env,optional"`
+	DNS  []string `hcl:"dns,optional"`
+}
+
+type limitsConfig struct {
+	Memory      int64         `hcl:"memory,optional,nonzero,bytes"`
+	ModuleSize  int64         `hcl:"module_size,optional,nonzero,bytes"`
+	Instances   int           `hcl:"instances,optional,nonzero"`
+	Connections int           `hcl:"connections,optional,nonzero"`
+	Dials       int           `hcl:"dials,optional,nonzero"`
+	BytesIn     int64         `hcl:"bytes_in,optional,nonzero,bytes"`
+	BytesOut    int64         `hcl:"bytes_out,optional,nonzero,bytes"`
+	Log         int           `hcl:"log,optional,nonzero,bytes"`
+	Start       time.Duration `hcl:"start,optional,nonzero"`
+}
+
+// testOptions are what the tests' configurations can use.
+func testOptions() Options {
+	return Options{
+		Handlers: map[string]Handler{"exec": Of(newExec), "http": Of(newHTTP), "tcp": Of(newTCP)},
+		Drivers: map[string]Driver{
+			"process": DriverOf(processConfig.check, processConfig.target),
+			"restart": DriverOf[restartConfig](nil, nil),
+		},
+		EngineSettings: SettingsOf(budgetConfig.check),
+		TargetSettings: SettingsOf(unitConfig.check),
+		PluginSettings: SettingsOf[pluginConfig](nil),
+		Plugin:         testPlugin,
+		Env:            noEnv,
+	}
 }
 
 // noEnv is an empty environment.

@@ -1,94 +1,100 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/probe"
 )
 
-// record is one block, decoded with a form.
-type record struct {
-	block  *tree.Block
-	values Values
-	places map[string]place // by path: "tls.ca_file"
-	ok     bool             // no field was wrong
+// decodedBlock is one block, decoded with a schema.
+type decodedBlock struct {
+	block   *tree.Block
+	values  Values
+	sources map[string]fieldSource // by path: "tls.ca_file"
+	blocks  map[string]*decodedBlock
+	ok      bool // no error was reported
 }
 
-// place is where a field was given.
-type place struct {
+// fieldSource is where a field is set.
+type fieldSource struct {
 	name, value hcl.Range
 	secret      bool // its value must not be shown
 }
 
-// record decodes a block.
-func (l *loader) record(b *tree.Block, f *form) *record {
-	content, problems := b.Body.Read(f.shape)
+// decodeBlock decodes a block.
+func (l *loader) decodeBlock(b *tree.Block, s *compiledSchema) *decodedBlock {
+	content, problems := b.Body.Read(s.body)
 	l.problems(&b.Body, problems)
-	r := l.fields(b, content, f)
-	r.ok = r.ok && len(problems) == 0
-	return r
+	d := l.decodeContent(b, content, s)
+	d.ok = d.ok && len(problems) == 0
+	return d
 }
 
-// fields decodes what was read of a block.
-func (l *loader) fields(b *tree.Block, c tree.Content, f *form) *record {
-	r := &record{block: b, values: make(Values, len(c.Arguments)), places: make(map[string]place, len(c.Arguments)), ok: true}
+// decodeContent decodes those arguments and nested blocks of a block that the schema
+// has.
+func (l *loader) decodeContent(b *tree.Block, c tree.Content, s *compiledSchema) *decodedBlock {
+	d := &decodedBlock{block: b, values: make(Values, len(c.Arguments)), sources: make(map[string]fieldSource, len(c.Arguments)), ok: true}
 	for _, inner := range c.Blocks {
-		if form, ok := f.inside[inner.Type]; ok {
-			l.inner(r, inner, form)
+		if schema, ok := s.inside[inner.Type]; ok {
+			l.decodeInner(d, inner, schema)
 		}
 	}
-	for i := range f.schema.Fields {
-		field := &f.schema.Fields[i]
-		switch {
+	for i := range s.schema.Fields {
+		switch field := &s.schema.Fields[i]; {
 		case field.Type != Block && field.Type != Object:
-			l.field(r, field, c)
-		case field.Required && r.values[field.Name] == nil:
-			r.ok = false
+			l.decodeArgument(d, field, c)
+		case field.Required && d.values[field.Name] == nil:
+			d.ok = false
 			l.missing(b, field)
 		}
 	}
-	return r
+	return d
 }
 
-func (l *loader) field(r *record, f *Field, c tree.Content) {
+func (l *loader) decodeArgument(d *decodedBlock, f *Field, c tree.Content) {
 	arg, there := c.Arguments[f.Name]
 	if there {
-		v, secret, state := l.value(&r.block.Body, f, arg)
-		r.places[f.Name] = place{arg.Range, arg.Expr.Range(), secret || f.Sensitive}
+		v, secret, state := l.value(&d.block.Body, f, arg)
+		d.sources[f.Name] = fieldSource{arg.Range, arg.Expr.Range(), secret || f.Sensitive}
 		switch state {
 		case wrong:
-			r.ok = false
+			d.ok = false
 			return
 		case given:
 			if f.NonZero && reflect.ValueOf(v).IsZero() {
-				l.zero(r, f)
+				l.reportZero(d, f)
 				return
 			}
-			r.values[f.Name] = v
+			d.values[f.Name] = v
 			return
 		}
 	}
 	switch {
 	case f.Required:
-		r.ok = false
-		l.missing(r.block, f)
+		d.ok = false
+		l.missing(d.block, f)
 	case f.Default != nil:
-		r.values[f.Name] = f.Default
+		d.values[f.Name] = f.Default
 	}
 }
 
-// zero reports a 0 that would stand for the default.
-func (l *loader) zero(r *record, f *Field) {
+// reportZero reports a 0 that would stand for the default.
+func (l *loader) reportZero(d *decodedBlock, f *Field) {
 	hint := "leave it out for the default"
-	if f.zeroMeans != "" && f.zeroMeans != "0" && f.zeroMeans != "0s" {
+	if f.Required {
+		hint = ""
+	} else if f.zeroMeans != "" && f.zeroMeans != "0" && f.zeroMeans != "0s" {
 		hint += ", " + f.zeroMeans
 	}
-	r.ok = false
-	l.add(report{at: r.places[f.Name].value, body: &r.block.Body, summary: f.Name + " must be more than 0", hint: hint})
+	d.ok = false
+	l.add(report{at: d.sources[f.Name].value, body: &d.block.Body, summary: f.Name + " must be more than 0", hint: hint})
 }
 
 func (l *loader) missing(b *tree.Block, f *Field) {
@@ -106,47 +112,121 @@ func exampleOf(t Type) string {
 	}[t]
 }
 
-// inner decodes a block in a block into its field.
-func (l *loader) inner(r *record, b *tree.Block, f *form) {
-	if _, twice := r.values[b.Type]; twice {
+// decodeInner decodes a nested block into its field.
+func (l *loader) decodeInner(d *decodedBlock, b *tree.Block, s *compiledSchema) {
+	if _, twice := d.values[b.Type]; twice {
 		l.add(report{
-			at: b.Header, body: &r.block.Body, summary: fmt.Sprintf("there are two %s blocks", b.Type), hint: "keep one of them",
-			notes: []Note{l.note("the first is here", r.places[b.Type].name)},
+			at: b.Header, body: &d.block.Body, summary: fmt.Sprintf("there are two %s blocks", b.Type), hint: "keep one of them",
+			notes: []Note{l.note("the first is here", d.sources[b.Type].name)},
 		})
 		return
 	}
-	in := l.record(b, f)
-	r.ok = r.ok && in.ok
-	r.values[b.Type] = in.values
-	r.places[b.Type] = place{name: b.Header, value: b.Header}
-	for path, p := range in.places {
-		r.places[b.Type+"."+path] = p
+	inner := l.decodeBlock(b, s)
+	d.ok = d.ok && inner.ok
+	if d.blocks == nil {
+		d.blocks = make(map[string]*decodedBlock)
+	}
+	d.values[b.Type], d.blocks[b.Type] = inner.values, inner
+	d.sources[b.Type] = fieldSource{name: b.Header, value: b.Header}
+	for path, source := range inner.sources {
+		d.sources[b.Type+"."+path] = source
 	}
 }
 
-// at returns the place of a field, or the nearest that there is: that of the
-// block it would be in.
-func (r *record) at(path string) (place, bool) {
-	if p, ok := r.places[path]; ok {
-		return p, true
+// source returns where a field is set or, if it is not set, where the block is that
+// it would be in.
+func (d *decodedBlock) source(path string) (s fieldSource, exact bool) {
+	if s, ok := d.sources[path]; ok {
+		return s, true
 	}
 	for i := len(path) - 1; i > 0; i-- {
-		if p, ok := r.places[path[:i]]; ok && path[i] == '.' {
-			return p, false
+		if s, ok := d.sources[path[:i]]; ok && path[i] == '.' {
+			return s, false
 		}
 	}
-	return place{name: r.block.Header, value: r.block.Header}, false
+	return fieldSource{name: d.block.Header, value: d.block.Header}, false
 }
 
-// secrets returns the texts in a record that must not be shown.
-func (r *record) secrets() []string {
+// secrets returns the texts in a block that must not be shown.
+func (d *decodedBlock) secrets() []string {
 	var out []string
-	for path, p := range r.places {
-		if p.secret {
-			out = appendTexts(out, r.values.at(path))
+	for path, s := range d.sources {
+		if s.secret {
+			out = appendTexts(out, d.values.at(path))
 		}
 	}
 	return out
+}
+
+// fill sets a struct to the values of a block, and reports each that does not fit.
+func (l *loader) fill(d *decodedBlock, to any) {
+	l.reportErrors(d, fill(to, d.values, l.context()).Err())
+}
+
+// settings decodes what another package has declared of a block.
+func (l *loader) settings(d *decodedBlock, s Settings) any {
+	if s.decode == nil {
+		return nil
+	}
+	settings, err := s.decode(d.values, l.context())
+	l.reportErrors(d, err)
+	return settings
+}
+
+func (l *loader) context() Context { return Context{Compatibility: l.config.Engine.Compatibility} }
+
+// refuse reports that a field's value cannot be used.
+func (l *loader) refuse(d *decodedBlock, path, problem string) {
+	l.reportErrors(d, &probe.FieldError{Field: path, Problem: problem})
+}
+
+// reportErrors reports an error about a block: at the field that it names, or at the
+// block, and each of several joined errors on its own. Nil is no error.
+func (l *loader) reportErrors(d *decodedBlock, err error) {
+	for _, one := range separate(err) {
+		var field *probe.FieldError
+		if !errors.As(one, &field) {
+			l.add(report{at: d.block.Header, body: &d.block.Body, summary: l.withoutSecrets(d, fieldSource{}, one.Error())})
+		} else if d.ok || d.values.at(field.Field) != nil { // else its value is missing or wrong, which was reported
+			l.add(l.fieldReport(d, field))
+		}
+	}
+	d.ok = d.ok && err == nil
+}
+
+// separate takes joined errors apart.
+func separate(err error) (out []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case ok:
+		for _, one := range joined.Unwrap() {
+			out = append(out, separate(one)...)
+		}
+	case err != nil:
+		out = append(out, err)
+	}
+	return out
+}
+
+// fieldReport returns the report of a field's error: at its value, or at the block
+// it would be in.
+func (l *loader) fieldReport(d *decodedBlock, field *probe.FieldError) report {
+	source, exact := d.source(field.Field)
+	at := source.value
+	if !exact {
+		at = source.name
+	}
+	return report{at: at, body: &d.block.Body, summary: field.Field + " " + l.withoutSecrets(d, source, field.Problem)}
+}
+
+// withoutSecrets returns a problem's text, or another one if it may hold a value that
+// must not be shown.
+func (l *loader) withoutSecrets(d *decodedBlock, s fieldSource, problem string) string {
+	contained := func(secret string) bool { return strings.Contains(problem, secret) }
+	if s.secret || slices.ContainsFunc(d.secrets(), contained) {
+		return "is not valid; " + hidden
+	}
+	return problem
 }
 
 // at returns the value at a path: "tls.ca_file".

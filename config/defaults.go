@@ -7,13 +7,12 @@ import (
 	"reflect"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
-	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // defaults decodes the defaults blocks.
 func (l *loader) defaults() {
-	l.rules = make(map[probe.Kind]*record)
+	l.rules = make(map[probe.Kind]*decodedBlock)
 	for _, b := range l.blocks["defaults"] {
 		var kind probe.Kind
 		if len(b.Labels) > 0 {
@@ -29,30 +28,25 @@ func (l *loader) defaults() {
 			})
 			continue
 		}
-		r := l.record(b, l.shapes.rule)
-		l.rules[kind] = r
+		l.rules[kind] = l.decodeBlock(b, l.schemas.rule)
 	}
 }
 
-// kind reads the kind of probes in a block's first label.
+// kind returns the kind of probe in a block's first label.
 func (l *loader) kind(b *tree.Block) (probe.Kind, bool) {
 	var kind probe.Kind
 	if kind.UnmarshalText([]byte(b.Label(0))) == nil {
 		return kind, true
 	}
-	r := report{at: b.LabelRange(0), body: &b.Body, summary: fmt.Sprintf("unknown kind of probe %q", b.Label(0)), hint: "it must be startup, readiness or liveness"}
-	if near := suggest.Nearest(b.Label(0), []string{"startup", "readiness", "liveness"}); near != "" {
-		r.hint = fmt.Sprintf("did you mean %q?", near)
-	}
-	l.add(r)
+	l.add(report{at: b.LabelRange(0), body: &b.Body, summary: fmt.Sprintf("unknown kind of probe %q", b.Label(0)), hint: wordHint(b.Label(0), enumeration(reflect.TypeFor[probe.Kind]()))})
 	return 0, false
 }
 
 // rule returns the rule of a probe: its own arguments before those of the defaults
 // block of its kind, and these before those of the defaults block of all kinds.
-func (l *loader) rule(kind probe.Kind, own *record) (probe.Rule, bool) {
-	values, from := Values{}, map[string]*record{} // from: the block that has the argument
-	for _, block := range []*record{l.rules[0], l.rules[kind], own} {
+func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
+	values, from := Values{}, map[string]*decodedBlock{} // from: the block that has the argument
+	for _, block := range []*decodedBlock{l.rules[0], l.rules[kind], own} {
 		if block == nil {
 			continue
 		}
@@ -65,13 +59,12 @@ func (l *loader) rule(kind probe.Kind, own *record) (probe.Rule, bool) {
 		delete(values, gracePeriod)
 	}
 	rule := probe.Rule{Kind: kind}
-	var wrong probe.FieldErrors
-	fill(reflect.ValueOf(&rule).Elem(), values, l.context(), "", &wrong)
+	err := fill(&rule, values, l.context()).Err()
 	rule = rule.WithDefaults()
-	var more probe.FieldErrors
-	errors.As(rule.Check(), &more)
-	wrong = append(wrong, more...)
-	for _, field := range wrong {
+	err = errors.Join(err, rule.Check())
+	for _, one := range separate(err) {
+		var field *probe.FieldError
+		errors.As(one, &field)
 		block := cmp.Or(from[field.Field], own)
 		r := l.fieldReport(block, field)
 		if field.Field == "success_threshold" && kind != probe.Readiness && block == l.rules[0] {
@@ -79,28 +72,28 @@ func (l *loader) rule(kind probe.Kind, own *record) (probe.Rule, bool) {
 		}
 		l.add(r)
 	}
-	if len(wrong) == 0 {
+	if err == nil {
 		l.warnTimeout(rule, from)
 	}
-	return rule, len(wrong) == 0
+	return rule, err == nil
 }
 
 const gracePeriod = "termination_grace_period"
 
 // graceOfReadiness reports a termination grace period of a readiness probe. One for
 // all kinds is meant for the other two.
-func (l *loader) graceOfReadiness(from *record) {
+func (l *loader) graceOfReadiness(from *decodedBlock) {
 	if from == l.rules[0] {
 		return
 	}
 	l.add(report{
-		at: from.places[gracePeriod].name, body: &from.block.Body, summary: "a readiness probe cannot have a " + gracePeriod,
+		at: from.sources[gracePeriod].name, body: &from.block.Body, summary: "a readiness probe cannot have a " + gracePeriod,
 		hint: "leave it out: a failing readiness probe does not restart its target",
 	})
 }
 
 // warnTimeout warns of a timeout that is longer than the period.
-func (l *loader) warnTimeout(rule probe.Rule, from map[string]*record) {
+func (l *loader) warnTimeout(rule probe.Rule, from map[string]*decodedBlock) {
 	if rule.Timeout <= rule.Period {
 		return
 	}
@@ -110,7 +103,7 @@ func (l *loader) warnTimeout(rule probe.Rule, from map[string]*record) {
 	}
 	block := from[name]
 	l.add(report{
-		severity: Warning, at: block.places[name].value, body: &block.block.Body,
+		severity: Warning, at: block.sources[name].value, body: &block.block.Body,
 		summary: fmt.Sprintf("timeout (%v) is longer than period (%v)", rule.Timeout, rule.Period),
 		hint:    hint,
 	})

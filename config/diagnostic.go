@@ -36,7 +36,7 @@ type Diagnostic struct {
 	Where    string // the blocks around it: `target "web", probe "readiness"`; may be empty
 	With     string // the element of for_each or dynamic it was found for, and how many more; may be empty
 	Range    Range  // the text at fault; zero when it is not in a file
-	Notes    []Note // other places that have to do with it
+	Notes    []Note // other sources that have to do with it
 
 	source   line
 	elements int // how many elements of for_each it was found for

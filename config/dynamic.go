@@ -13,7 +13,7 @@ import (
 
 // expand replaces the dynamic blocks in a body by the blocks they make. It says
 // whether it could do so for each.
-func (l *loader) expand(b *tree.Body, blocks []*tree.Block, s tree.Shape) (out []*tree.Block, whole bool) {
+func (l *loader) expand(b *tree.Body, blocks []*tree.Block, s tree.BodySchema) (out []*tree.Block, whole bool) {
 	whole = true
 	for i, block := range blocks {
 		if block.Type != "dynamic" {
@@ -44,13 +44,13 @@ type loop struct {
 	labels   []hcl.Expression
 }
 
-func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.Shape) (out []*tree.Block, whole bool) {
+func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (out []*tree.Block, whole bool) {
 	lp := &loop{block: block, made: block.Label(0), iterator: block.Label(0)}
 	if p, ok := s.Makes(lp.made, block.LabelRange(0)); !ok {
 		l.problems(&block.Body, []tree.Problem{p})
 		return nil, false
 	}
-	c, problems := block.Body.Read(l.shapes.dynamic)
+	c, problems := block.Body.Read(l.schemas.dynamic)
 	l.problems(&block.Body, problems)
 	each, ok := c.Arguments["for_each"]
 	if !ok {
@@ -66,7 +66,7 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.Shape) (out []*
 	whole = true
 	for it := v.ElementIterator(); it.Next(); {
 		key, value := it.Element()
-		made, ok := l.turn(lp, key, value, s)
+		made, ok := l.dynamicElement(lp, key, value, s)
 		if ok {
 			out = append(out, made)
 		}
@@ -138,7 +138,7 @@ func (l *loader) loopValue(b *tree.Block, arg tree.Argument) (cty.Value, bool) {
 }
 
 // turn makes the block of one element.
-func (l *loader) turn(lp *loop, key, value cty.Value, s tree.Shape) (*tree.Block, bool) {
+func (l *loader) dynamicElement(lp *loop, key, value cty.Value, s tree.BodySchema) (*tree.Block, bool) {
 	ctx := lp.block.Body.Ctx.NewChild()
 	ctx.Variables = map[string]cty.Value{lp.iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
 	made := lp.block.Make(lp.made, lp.content, ctx, elementText(lp.iterator, key))
@@ -175,7 +175,7 @@ func (l *loader) labelText(b *tree.Body, e hcl.Expression) (string, bool) {
 
 // elementText names an element for messages: `probe.key = "a"`.
 func elementText(iterator string, key cty.Value) string {
-	if key, _ = bare(key); key.Type() == cty.String {
+	if key, _ = unmark(key); key.Type() == cty.String {
 		return iterator + ".key = " + strconv.Quote(key.AsString())
 	}
 	s, _ := text(key)

@@ -12,12 +12,6 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// Bounds on one value.
-const (
-	MaxTextBytes = 4 << 20 // of a text
-	MaxElements  = 1 << 20 // of a list, set or map
-)
-
 // eval returns the value of an expression, wholly known. When it has none,
 // that was reported here or where the value should have come from.
 func (l *loader) eval(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
@@ -29,7 +23,7 @@ func (l *loader) eval(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
 		known = &evaluated{constant: tree.Constant(e)}
 		l.evaluated[e] = known
 		if known.constant {
-			known.value, known.ok = l.evalOnce(b.Still(), e)
+			known.value, known.ok = l.evalOnce(b.OutsideLoop(), e)
 		}
 	}
 	if known.constant {
@@ -123,7 +117,7 @@ func prefix(t hcl.Traversal, ctx *hcl.EvalContext) cty.Value {
 func hasMarks(v cty.Value) bool { return v.ContainsMarked() }
 
 // bare takes the marks off a value, and says whether there were any.
-func bare(v cty.Value) (cty.Value, bool) {
+func unmark(v cty.Value) (cty.Value, bool) {
 	out, marks := v.UnmarkDeep()
 	_, secret := marks[function.Sensitive]
 	return out, secret

@@ -32,14 +32,14 @@ func (l *loader) explain(b *tree.Body, e hcl.Expression, diags hcl.Diagnostics) 
 			continue // a warning, or a follow-up of what was told
 		}
 		told = append(told, at)
-		r := l.word(d, b.Ctx, secret)
+		r := l.reword(d, b.Ctx, secret)
 		r.at, r.body = at, b
 		l.add(r)
 	}
 }
 
 // word puts one of HCL's diagnostics in our words.
-func (l *loader) word(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) report {
+func (l *loader) reword(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) report {
 	if d.EvalContext != nil {
 		ctx = d.EvalContext
 	}
@@ -56,7 +56,7 @@ func (l *loader) word(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) repo
 	case "Call to unknown function":
 		return unknownFunction(d, ctx)
 	case "Invalid function argument", "Error in function call":
-		return brokenCall(d, secret)
+		return failedCall(d, secret)
 	}
 	if secret {
 		return report{summary: lower(d.Summary), hint: hidden}
@@ -165,8 +165,8 @@ func unknownFunction(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 	return r
 }
 
-// brokenCall is told for a function that could not do its work.
-func brokenCall(d *hcl.Diagnostic, secret bool) report {
+// failedCall is told for a function that could not do its work.
+func failedCall(d *hcl.Diagnostic, secret bool) report {
 	name := "the function"
 	var cause error
 	if extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d); ok {

@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 			s.Name = "fuzz.hcl.json"
 		}
 		begin := time.Now()
-		o := Options{Handlers: testHandlers(), Plugin: testPlugin, Env: noEnv}
+		o := testOptions()
 		c, diags := Parse([]Source{s}, o)
 		again, diagsAgain := Parse([]Source{s}, o)
 		if c == nil || len(again.Set) != len(c.Set) || len(again.Targets) != len(c.Targets) {

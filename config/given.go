@@ -79,7 +79,7 @@ func (l *loader) varFile(s Source, declared map[string]*variable, out map[string
 
 func (l *loader) varBody(s Source) (tree.Body, bool) {
 	l.texts[s.Name] = s.Bytes
-	if p, ok := tooDeep(s); !ok {
+	if p, ok := checkBounds(s); !ok {
 		l.add(report{at: p.Range, summary: p.Summary, hint: p.Hint})
 		return tree.Body{}, false
 	}
@@ -135,7 +135,7 @@ func (l *loader) parseGiven(v *variable, g *givenValue) (hcl.Expression, bool) {
 	if v.sensitive {
 		l.secret(hcl.Range{Filename: g.what, End: hcl.Pos{Byte: len(g.text)}})
 	}
-	if p, ok := tooDeep(source); !ok {
+	if p, ok := checkBounds(source); !ok {
 		l.add(report{at: p.Range, summary: p.Summary})
 		return nil, true
 	}

@@ -52,7 +52,7 @@ func configurations(t testing.TB, pattern string) []Source {
 func TestEachMistakeIsToldWithItsPlaceAndItsCure(t *testing.T) {
 	for _, s := range configurations(t, "testdata/bad/*") {
 		t.Run(filepath.Base(s.Name), func(t *testing.T) {
-			_, diags := Parse([]Source{s}, Options{Handlers: testHandlers(), Plugin: testPlugin, Env: noEnv})
+			_, diags := Parse([]Source{s}, testOptions())
 			if len(diags) == 0 {
 				t.Error("nothing was told")
 			}

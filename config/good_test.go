@@ -19,7 +19,9 @@ func testEnv(name string) (string, bool) {
 func TestGoodConfigurationsGiveTheseProbes(t *testing.T) {
 	for _, s := range configurations(t, "testdata/good/*") {
 		t.Run(filepath.Base(s.Name), func(t *testing.T) {
-			c, diags := Parse([]Source{s}, Options{Handlers: testHandlers(), Plugin: testPlugin, Env: testEnv})
+			o := testOptions()
+			o.Env = testEnv
+			c, diags := Parse([]Source{s}, o)
 			var text bytes.Buffer
 			if err := diags.WriteText(&text, false); err != nil {
 				t.Fatal(err)

@@ -116,7 +116,7 @@ func (g *localGraph) visit(n *local, path []*local) {
 			whole = false
 			continue
 		case to.state == open:
-			g.circle(append(path, n), to)
+			g.cycle(append(path, n), to)
 			whole = false
 			continue
 		}
@@ -149,7 +149,7 @@ func (g *localGraph) unknownLocal(n *local, ref reference) {
 
 // circle reports locals that refer to each other in a circle, with the place of
 // each reference.
-func (g *localGraph) circle(path []*local, to *local) {
+func (g *localGraph) cycle(path []*local, to *local) {
 	path = path[slices.Index(path, to):]
 	var trail []string
 	var notes []Note
@@ -165,8 +165,8 @@ func (g *localGraph) circle(path []*local, to *local) {
 	}
 	r := report{
 		at: to.arg.Range, body: to.body, notes: notes,
-		summary: fmt.Sprintf("locals refer to each other in a circle: %s -> local.%s", strings.Join(trail, " -> "), to.name),
-		hint:    "break the circle at one of these places",
+		summary: fmt.Sprintf("locals refer to each other in a cycle: %s -> local.%s", strings.Join(trail, " -> "), to.name),
+		hint:    "remove one of these references",
 	}
 	if len(path) == 1 {
 		r.summary, r.hint = fmt.Sprintf("local.%s refers to itself", to.name), ""

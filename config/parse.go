@@ -17,34 +17,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Options are what a configuration's meaning depends on beside its text. The
-// zero value is valid.
+// Parse returns what the sources ask for, and every error in them. The Config is
+// complete only if the diagnostics have no errors.
 //
-// A variable has the value of the last of Vars with its name, else that of the
-// last of VarFiles, else that of SONDE_VAR_name in the environment, else its
-// default.
-type Options struct {
-	Handlers map[string]Handler                        // by the name of their block
-	Plugin   func(Engine, Plugin) (Module, error)      // reads a plugin's file; errors are shown as those of Handler.Make; default: plugins are refused
-	Vars     []Var                                     // --var, in order
-	VarFiles []Source                                  // --var-file, in order; each line is name = value, or a JSON object
-	Env      func(name string) (value string, ok bool) // default os.LookupEnv
-}
-
-// Var is a value for a variable that was given as text. A variable that is a
-// text takes it as it is; for any other it is read as HCL: ["a", "b"].
-type Var struct {
-	Name  string
-	Value string
-	From  string // where it was given, for messages; default "--var"
-}
-
-// Parse returns what the sources ask for, and every mistake in them. The Config
-// is complete only when the diagnostics have no errors.
-//
-// It reads files and the environment where the text calls for it, nothing else,
-// and starts nothing. Equal input gives equal output. It may be called from many
-// goroutines at once.
+// It reads the files and environment variables that functions in the text name, and
+// plugins by Options.Plugin; it starts nothing. Equal input gives equal output.
+// It may be called from several goroutines at once.
 func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	if o.Env == nil {
 		o.Env = os.LookupEnv
@@ -53,7 +31,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	for _, s := range sources {
 		l.source(s)
 	}
-	l.sort()
+	l.collectBlocks()
 	l.variables()
 	l.locals()
 	l.engine()
@@ -61,7 +39,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.defaults()
 	l.targets()
 	if l.unknown && !l.hasErrors() {
-		l.add(report{summary: "a value is not known"}) // cannot happen: what made it unknown was told
+		l.add(report{summary: "a value is unknown"}) // cannot happen: its cause was reported
 	}
 	return l.config, l.diagnostics()
 }
@@ -71,22 +49,23 @@ type loader struct {
 	*collector
 	options Options
 	config  *Config
-	root    *hcl.EvalContext
+	root    *hcl.EvalContext // var, local and the functions
 	pure    map[string]ctyfunction.Function
 	files   []*tree.Body
 	blocks  map[string][]*tree.Block // of all files, by type
-	names   map[string]*tree.Block   // the block that made a target
+	names   map[string]*tree.Block   // the target blocks, by the target's name
 
-	unknown bool // a value was not known, for a reason that was told
+	unknown bool // a value is unknown; its cause was reported
 
-	handlers map[string]*handlerBlock
-	rules    map[probe.Kind]*record // the defaults blocks by kind; 0 is the one for all kinds
-	shapes   shapes
-	made     map[string]*madeHandler
-	ports    map[string]map[string]uint16
-	plans    map[planKey]*plan
-	still    map[*hclsyntax.Body]bool // bodies that are known to be constant, or not
+	schemas  schemas
+	handlers map[string]*handlerBlock     // by the name of their block
+	rules    map[probe.Kind]*decodedBlock // the defaults blocks, by kind; 0 is the one for all kinds
 
+	// What equal blocks share.
+	made      map[string]*madeHandler
+	ports     map[string]map[string]uint16
+	compiled  map[probeKey]*compiledProbe
+	constant  map[*hclsyntax.Body]bool // whether a body depends on no loop
 	evaluated map[hcl.Expression]*evaluated
 }
 
@@ -95,28 +74,31 @@ func newLoader(o Options) *loader {
 	l := &loader{
 		collector: newCollector(),
 		options:   o,
-		config:    &Config{Engine: Engine{Listen: DefaultListen, LogLevel: "info", LogFormat: "auto"}, Set: probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}},
+		config: &Config{
+			Engine: Engine{Listen: DefaultListen, LogLevel: "info", LogFormat: "auto"},
+			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{},
+		},
 		pure:      pure,
 		root:      &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},
 		blocks:    make(map[string][]*tree.Block),
 		names:     make(map[string]*tree.Block),
 		made:      make(map[string]*madeHandler),
 		ports:     make(map[string]map[string]uint16),
-		plans:     make(map[planKey]*plan),
-		still:     make(map[*hclsyntax.Body]bool),
+		compiled:  make(map[probeKey]*compiledProbe),
+		constant:  make(map[*hclsyntax.Body]bool),
 		evaluated: make(map[hcl.Expression]*evaluated),
 	}
 	l.compile()
 	return l
 }
 
-// source parses one file. What can be read of a file with syntax errors is
-// read, so that more mistakes can be told at once.
+// source parses one file. Of a file with syntax errors it keeps what can be parsed,
+// so that more errors are reported at once.
 func (l *loader) source(s Source) {
 	l.texts[s.Name] = s.Bytes
-	if p, ok := tooDeep(s); !ok {
+	if p, ok := checkBounds(s); !ok {
 		l.add(report{at: p.Range, summary: p.Summary, hint: p.Hint})
-		l.broken[s.Name] = []span{{0, math.MaxInt}}
+		l.unparsed[s.Name] = []span{{0, math.MaxInt}}
 		return
 	}
 	if s.JSON() {
@@ -127,7 +109,7 @@ func (l *loader) source(s Source) {
 	native := file.Body.(*hclsyntax.Body)
 	l.syntax(s.Name, diags, native.Blocks)
 	l.literalSecrets(native)
-	body := tree.Native(native, l.inFile(s.Name))
+	body := tree.Native(native, l.fileContext(s.Name))
 	l.files = append(l.files, &body)
 }
 
@@ -138,23 +120,23 @@ func (l *loader) json(s Source) {
 	if diags.HasErrors() {
 		return
 	}
-	body, problems := tree.JSON(e, l.inFile(s.Name))
+	body, problems := tree.JSON(e, l.fileContext(s.Name))
 	l.problems(&body, problems)
 	l.files = append(l.files, &body)
 }
 
-// inFile returns the context of a file: everyone's variables, and functions
-// that read files next to it.
-func (l *loader) inFile(name string) *hcl.EvalContext {
+// fileContext returns the evaluation context of a file: the variables of all files,
+// and functions whose relative paths start at the file's folder.
+func (l *loader) fileContext(name string) *hcl.EvalContext {
 	ctx := l.root.NewChild()
 	ctx.Functions = function.Reader{Dir: filepath.Dir(name), Env: l.options.Env, Pure: l.pure}.Table()
 	return ctx
 }
 
 // sort reads the top of each file and puts its blocks together by type.
-func (l *loader) sort() {
+func (l *loader) collectBlocks() {
 	for _, f := range l.files {
-		content, problems := f.Read(l.shapes.top)
+		content, problems := f.Read(l.schemas.top)
 		l.problems(f, problems)
 		for _, b := range content.Blocks {
 			l.blocks[b.Type] = append(l.blocks[b.Type], b)
@@ -163,7 +145,7 @@ func (l *loader) sort() {
 }
 
 // only returns the single block of a type, and reports further ones.
-func (l *loader) only(kind string) *tree.Block {
+func (l *loader) singleBlock(kind string) *tree.Block {
 	blocks := l.blocks[kind]
 	if len(blocks) == 0 {
 		return nil
@@ -177,7 +159,7 @@ func (l *loader) only(kind string) *tree.Block {
 	return blocks[0]
 }
 
-// Syntax returns the syntax errors of one source, without asking what it means.
+// Syntax returns the syntax errors of one source. It does not look at its meaning.
 func Syntax(s Source) Diagnostics {
 	l := newLoader(Options{})
 	l.source(s)

@@ -15,12 +15,14 @@ import (
 
 func parse(t testing.TB, text string, o Options) (*Config, Diagnostics) {
 	t.Helper()
+	test := testOptions()
 	if o.Handlers == nil {
-		o.Handlers = testHandlers()
+		o.Handlers = test.Handlers
 	}
 	if o.Env == nil {
-		o.Env = noEnv
+		o.Env = test.Env
 	}
+	o.Drivers, o.EngineSettings, o.TargetSettings, o.PluginSettings = test.Drivers, test.EngineSettings, test.TargetSettings, test.PluginSettings
 	return Parse([]Source{{"config.hcl", []byte(text)}}, o)
 }
 
@@ -62,7 +64,7 @@ target "x" {
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			got := parseGood(t, source, c.o)
-			if command := got.Targets["x"].Process.Command[0]; command != c.want {
+			if command := got.Targets["x"].Driver.(processConfig).Command[0]; command != c.want {
 				t.Errorf("the value is %q", command)
 			}
 		})
@@ -82,7 +84,7 @@ func TestAGivenValueIsReadAsTheVariablesType(t *testing.T) {
 		t.Run(c.block+" "+c.given, func(t *testing.T) {
 			source := fmt.Sprintf("variable \"v\" {\n%s\n}\ntarget \"x\" {\nprocess { command = [try(join(\",\", var.v), var.v)] }\n}", c.block)
 			got := parseGood(t, source, Options{Vars: []Var{{Name: "v", Value: c.given}}})
-			if command := got.Targets["x"].Process.Command[0]; command != c.want {
+			if command := got.Targets["x"].Driver.(processConfig).Command[0]; command != c.want {
 				t.Errorf("the value is %q, not %q", command, c.want)
 			}
 		})
@@ -154,7 +156,7 @@ func TestFilesAreOneConfiguration(t *testing.T) {
 		{"a.hcl", []byte(`locals { port = 80 }`)},
 		{"b.hcl.json", []byte(`{"target": {"x": {"address": "10.0.0.1", "ports": {"http": "${local.port}"}, "probe": {"readiness": {"http": {"port": "http"}}}}}}`)},
 		{"c.hcl", []byte(`target "x" {}`)},
-	}, Options{Handlers: testHandlers(), Env: noEnv})
+	}, testOptions())
 	if len(c.Set) != 1 {
 		t.Errorf("the set has %d probes", len(c.Set))
 	}

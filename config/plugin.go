@@ -5,65 +5,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// Plugin is a plugin block: a WebAssembly module that adds a handler block.
-type Plugin struct {
-	Name          string       `hcl:"-"`                       // the block's label, and the name of the handler block that it adds
-	Source        string       `hcl:"source"`                  // the module's file; a relative path starts at the folder of the configuration file
-	SHA256        string       `hcl:"sha256,optional"`         // of the file, 64 hexadecimal digits; needed unless the file lies beside the configuration
-	AllowUnpinned bool         `hcl:"allow_unpinned,optional"` // no SHA256 is needed; default false
-	OnTrap        OnTrap       `hcl:"on_trap,optional"`        // what an attempt is that the plugin did not end; default unknown
-	Grant         PluginGrant  `hcl:"grant,block"`
-	Limits        PluginLimits `hcl:"limits,block"`
-}
-
-// PluginGrant is what a plugin may reach: see Grant in package wasmhost.
-type PluginGrant struct {
-	Dial []string `hcl:"dial,optional"` // "target" or URLs such as "tcp://10.0.0.0/8:6379"; default "target"
-	Env  []string `hcl:"env,optional"`  // names of the engine's environment variables; default none
-	DNS  []string `hcl:"dns,optional"`  // host names, or patterns such as "*.internal"; default none
-}
-
-// PluginLimits are what a plugin may use: see Limits in package wasmhost, which
-// has the ranges. A limit of 0 was not given and is the host's default.
-type PluginLimits struct {
-	Memory      Bytes         `hcl:"memory,optional"`      // of an instance; default 32MiB
-	ModuleSize  Bytes         `hcl:"module_size,optional"` // of the file; default 64MiB
-	Instances   int           `hcl:"instances,optional"`   // attempts at once; default 64
-	Held        int           `hcl:"held,optional"`        // connections kept between attempts, of all probes; default 1024
-	Connections int           `hcl:"connections,optional"` // of an attempt; default 8
-	Dials       int           `hcl:"dials,optional"`       // dials and lookups of an attempt; default 16
-	BytesIn     Bytes         `hcl:"bytes_in,optional"`    // read in an attempt; default 1MiB
-	BytesOut    Bytes         `hcl:"bytes_out,optional"`   // written in an attempt; default 256KiB
-	HostCalls   int           `hcl:"host_calls,optional"`  // of an attempt; default 100000
-	Log         Bytes         `hcl:"log,optional"`         // logged in an attempt; default 4KiB
-	Metrics     int           `hcl:"metrics,optional"`     // names of metrics; default 32
-	Start       time.Duration `hcl:"start,optional"`       // for an instance to start; default 10s
-}
-
-// OnTrap is what an attempt is that the plugin did not end: unknown or failure.
-type OnTrap string
-
-// UnmarshalText refuses other words.
-func (o *OnTrap) UnmarshalText(b []byte) error {
-	return oneOf((*string)(o), b, "unknown", "failure")
-}
-
-// Module is a plugin's file.
-type Module struct {
-	SHA256 string // of the file, 64 hexadecimal digits in small letters
-
-	// Load returns what the plugin's handler block takes and makes. It is only
-	// called for a file that may be used.
-	Load func() (Handler, error)
-}
-
-// plugins decodes the plugin blocks, and takes their handler blocks into the
-// language.
+// plugins decodes the plugin blocks, and adds their handler blocks to the language.
 func (l *loader) plugins() {
 	first := make(map[string]*tree.Block)
 	for _, b := range l.blocks["plugin"] {
@@ -76,25 +22,25 @@ func (l *loader) plugins() {
 			continue
 		}
 		first[name] = b
-		if l.goodPluginName(b, name) {
+		if l.validPluginName(b, name) {
 			l.plugin(b, name)
 		}
 	}
-	l.shapeProbes()
+	l.compileProbeSchemas()
 }
 
-// goodPluginName reports a name that a handler block cannot have.
-func (l *loader) goodPluginName(b *tree.Block, name string) bool {
-	r := report{at: b.LabelRange(0), body: &b.Body, hint: "give it another name: its handler block has the same"}
+// validPluginName reports a name that a handler block cannot have.
+func (l *loader) validPluginName(b *tree.Block, name string) bool {
+	r := report{at: b.LabelRange(0), body: &b.Body, hint: "give it another name: the plugin's name is that of its handler block"}
 	_, builtin := l.handlers[name]
 	switch {
 	case builtin:
-		r.summary = fmt.Sprintf("a handler named %q is built in", name)
+		r.summary = fmt.Sprintf("a built-in handler is named %q", name)
 	case !isPluginName(name):
 		r.summary = fmt.Sprintf("a plugin cannot be named %.80q", name)
-		r.hint = fmt.Sprintf("write a letter a-z, then letters, digits or underscores, %d at most", maxPluginName)
-	case slices.Contains(l.shapes.rule.shape.Arguments, name), name == "dynamic":
-		r.summary = fmt.Sprintf("a plugin cannot be named %q, which means something else in a probe", name)
+		r.hint = fmt.Sprintf("start with a letter a-z, then use letters, digits and underscores; at most %d characters", maxPluginName)
+	case slices.Contains(l.schemas.rule.body.Arguments, name), name == "dynamic":
+		r.summary = fmt.Sprintf("a plugin cannot be named %q, which has another meaning in a probe block", name)
 	default:
 		return true
 	}
@@ -102,7 +48,7 @@ func (l *loader) goodPluginName(b *tree.Block, name string) bool {
 	return false
 }
 
-// maxPluginName bounds a plugin's name, since metrics have it as a label.
+// maxPluginName bounds a plugin's name, since it is a label of metrics.
 const maxPluginName = 63
 
 func isPluginName(s string) bool {
@@ -110,57 +56,35 @@ func isPluginName(s string) bool {
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// plugin decodes one plugin block. Whatever is wrong with it, its handler block
-// is known from then on.
+// plugin decodes one plugin block. Even if it has errors, its handler block is known
+// afterwards.
 func (l *loader) plugin(b *tree.Block, name string) {
 	l.handlers[name] = &handlerBlock{name: name}
-	r := l.record(b, l.shapes.plugin)
-	p := Plugin{Name: name, OnTrap: "unknown"}
-	l.fill(r, &p)
-	l.pluginZeros(r, "limits")
-	if !r.ok {
-		return
+	d := l.decodeBlock(b, l.schemas.plugin)
+	p := Plugin{Name: name}
+	l.fill(d, &p)
+	p.Settings = l.settings(d, l.options.PluginSettings)
+	if d.ok && p.Source == "" {
+		l.refuse(d, "source", "must not be empty")
 	}
-	if p.Source == "" {
-		l.refuse(r, "source", "must not be empty")
+	if !d.ok {
 		return
 	}
 	if !filepath.IsAbs(p.Source) {
 		p.Source = filepath.Join(filepath.Dir(b.Header.Filename), filepath.FromSlash(p.Source))
 	}
 	l.config.Plugins[name] = p
-	l.module(r, p)
+	l.module(d, p)
 }
 
-// pluginZeros reports limits that are 0 or less. In PluginLimits a zero stands
-// for the default.
-func (l *loader) pluginZeros(r *record, block string) {
-	limits, _ := r.values[block].(Values)
-	for _, name := range names(limits) {
-		switch v := limits[name].(type) {
-		case int64:
-			if v > 0 {
-				continue
-			}
-		case time.Duration:
-			if v > 0 {
-				continue
-			}
-		}
-		path := block + "." + name
-		l.add(report{at: r.places[path].value, body: &r.block.Body, summary: path + " must be more than 0", hint: "leave it out for the default"})
-		r.ok = false
-	}
-}
-
-// module asks what a plugin's file holds.
-func (l *loader) module(r *record, p Plugin) {
+// module loads a plugin's file, if the configuration permits it.
+func (l *loader) module(d *decodedBlock, p Plugin) {
 	if l.options.Plugin == nil {
-		l.add(report{at: r.block.Header, summary: "plugins cannot be used here"})
+		l.add(report{at: d.block.Header, summary: "plugins cannot be used here"})
 		return
 	}
 	m, err := l.options.Plugin(l.config.Engine, p)
-	if err == nil && !l.pinned(r, p, m.SHA256) {
+	if err == nil && !l.pinned(d, p, m.SHA256) {
 		return
 	}
 	var h Handler
@@ -168,45 +92,45 @@ func (l *loader) module(r *record, p Plugin) {
 		h, err = m.Load()
 	}
 	if err != nil {
-		l.fieldError(r, err)
+		l.reportErrors(d, err)
 		return
 	}
 	h.Revision += m.SHA256
-	l.handlers[p.Name] = &handlerBlock{h, p.Name, newForm(h.Schema)}
+	l.handlers[p.Name] = &handlerBlock{h, p.Name, compileSchema(h.Schema)}
 }
 
-// pinned reports a module that is not the one that was meant, or may be another
-// one tomorrow.
-func (l *loader) pinned(r *record, p Plugin, sum string) bool {
+// pinned reports a file whose hash is another than that in the configuration, or
+// that has none there.
+func (l *loader) pinned(d *decodedBlock, p Plugin, sum string) bool {
 	file := filepath.Base(p.Source)
-	m := report{at: r.places["source"].value, body: &r.block.Body, hint: fmt.Sprintf("write sha256 = %q", sum)}
+	r := report{at: d.sources["source"].value, body: &d.block.Body, hint: fmt.Sprintf("write sha256 = %q", sum)}
 	switch {
 	case p.SHA256 != "" && !isSHA256(p.SHA256):
-		l.refuse(r, "sha256", "must be 64 hexadecimal digits")
+		l.refuse(d, "sha256", "must be 64 hexadecimal digits")
 		return false
 	case p.SHA256 != "" && strings.ToLower(p.SHA256) != sum:
-		m.at = r.places["sha256"].value
-		m.summary = fmt.Sprintf("sha256 is not that of %s", file)
-		m.hint = fmt.Sprintf("if you trust the file, write sha256 = %q", sum)
+		r.at = d.sources["sha256"].value
+		r.summary = fmt.Sprintf("sha256 does not match %s", file)
+		r.hint = fmt.Sprintf("if you trust the file, write sha256 = %q", sum)
 	case p.SHA256 != "" || p.AllowUnpinned:
 		return true
-	case beside(r.block.Header.Filename, p.Source):
-		m.severity = Warning
-		m.summary = fmt.Sprintf("plugin %q has no sha256: whoever can write %s decides what is run", p.Name, file)
+	case below(r.at.Filename, p.Source):
+		r.severity = Warning
+		r.summary = fmt.Sprintf("plugin %q has no sha256: anyone who can write %s decides what the engine runs", p.Name, file)
 	default:
-		m.summary = fmt.Sprintf("plugin %q has no sha256, and does not lie beside this file", p.Name)
-		m.hint += ", or allow_unpinned = true"
+		r.summary = fmt.Sprintf("plugin %q has no sha256, and its file is outside the configuration's folder", p.Name)
+		r.hint += ", or allow_unpinned = true"
 	}
-	l.add(m)
-	return m.severity == Warning
+	l.add(r)
+	return r.severity == Warning
 }
 
 func isSHA256(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdefABCDEF") == ""
 }
 
-// beside reports whether a file lies in the folder of another, or below it.
-func beside(other, file string) bool {
+// below reports whether a file is in the folder of another, or in a folder inside it.
+func below(other, file string) bool {
 	dir, err := filepath.Abs(filepath.Dir(other))
 	if err != nil {
 		return false

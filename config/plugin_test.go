@@ -107,9 +107,12 @@ plugin "grpc" {
   }
 }`, Options{Plugin: testPlugin})
 	want := Plugin{
-		Name: "grpc", Source: filepath.Join("plugins", "grpc.wasm"), SHA256: strings.ToUpper(testSum), OnTrap: "failure",
-		Grant:  PluginGrant{Dial: []string{}, Env: []string{"TOKEN"}, DNS: []string{"*.internal"}},
-		Limits: PluginLimits{Memory: 64 << 20, ModuleSize: 1 << 30, Instances: 8, BytesIn: 100, Start: time.Minute},
+		Name: "grpc", Source: filepath.Join("plugins", "grpc.wasm"), SHA256: strings.ToUpper(testSum),
+		Settings: pluginConfig{
+			OnTrap: probe.Failure,
+			Grant:  grantConfig{Dial: []string{}, Env: []string{"TOKEN"}, DNS: []string{"*.internal"}},
+			Limits: limitsConfig{Memory: 64 << 20, ModuleSize: 1 << 30, Instances: 8, BytesIn: 100, Start: time.Minute},
+		},
 	}
 	if got := c.Plugins["grpc"]; !reflect.DeepEqual(got, want) {
 		t.Errorf("the plugin is\n%#v, not\n%#v", got, want)

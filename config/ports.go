@@ -11,12 +11,9 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// MaxPorts bounds the named ports of one target.
-const MaxPorts = 1000
-
 // portMap decodes ports = { name = number }. Targets with the same ports share
 // one map.
-func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16, sound bool) {
+func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16, valid bool) {
 	arg, given := c.Arguments["ports"]
 	if !given {
 		return nil, true
@@ -32,7 +29,7 @@ func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16
 		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports cannot be sensitive", hint: "their names are shown"})
 		return nil, false
 	}
-	v, _ = bare(v)
+	v, _ = unmark(v)
 	if v.IsNull() {
 		return nil, true
 	}
@@ -44,16 +41,16 @@ func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16
 		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("ports has more than %d names", MaxPorts)})
 		return nil, false
 	}
-	ports, sound = l.readPorts(b, arg, v)
+	ports, valid = l.readPorts(b, arg, v)
 	ports = l.sharedPorts(ports)
-	if known := l.evaluated[arg.Expr]; known != nil && sound {
+	if known := l.evaluated[arg.Expr]; known != nil && valid {
 		known.ports = ports
 	}
-	return ports, sound
+	return ports, valid
 }
 
-func (l *loader) readPorts(b *tree.Block, arg tree.Argument, v cty.Value) (ports map[string]uint16, sound bool) {
-	ports, sound = make(map[string]uint16, v.LengthInt()), true
+func (l *loader) readPorts(b *tree.Block, arg tree.Argument, v cty.Value) (ports map[string]uint16, valid bool) {
+	ports, valid = make(map[string]uint16, v.LengthInt()), true
 	for it := v.ElementIterator(); it.Next(); {
 		k, e := it.Element()
 		name := k.AsString()
@@ -68,11 +65,11 @@ func (l *loader) readPorts(b *tree.Block, arg tree.Argument, v cty.Value) (ports
 			ports[name] = n
 			continue
 		}
-		sound = false
+		valid = false
 		r.at = entryRange(arg.Expr, name)
 		l.add(r)
 	}
-	return ports, sound
+	return ports, valid
 }
 
 func portNumber(v cty.Value) (uint16, bool) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,8 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// probes decodes the probes of a target, and says whether there were any.
-func (l *loader) probes(blocks []*tree.Block, at site) bool {
+// probes decodes the probes of a target, and reports whether there are any.
+func (l *loader) probes(blocks []*tree.Block, spec targetSpec) bool {
 	seen := siblings{byID: make(map[probe.ID]*tree.Block), byKind: make(map[probe.Kind]*tree.Block)}
 	some := false
 	for _, b := range blocks {
@@ -28,22 +29,22 @@ func (l *loader) probes(blocks []*tree.Block, at site) bool {
 		if !ok {
 			continue
 		}
-		id := probe.ID{Target: at.target.Name, Kind: kind, Name: b.Label(1)}
-		if l.goodProbeName(b, id) && l.distinct(b, seen.add(id, b)) {
-			l.probe(b, id, at)
+		id := probe.ID{Target: spec.target.Name, Kind: kind, Name: b.Label(1)}
+		if l.validProbeName(b, id) && l.distinct(b, seen.add(id, b)) {
+			l.probe(b, id, spec)
 		}
 	}
 	return some
 }
 
-// siblings are the probes of one target.
+// siblings are the probes of one target that have been decoded.
 type siblings struct {
 	byID   map[probe.ID]*tree.Block
 	byKind map[probe.Kind]*tree.Block // the first of each kind
 }
 
-// add takes a probe in. It returns one that it cannot stand beside, or nil: of
-// the same kind and name, or of the same kind when one of the two has no name.
+// add adds a probe. It returns the probe that it conflicts with, or nil: one of the
+// same kind and name, or of the same kind if one of the two has no name.
 func (s siblings) add(id probe.ID, b *tree.Block) *tree.Block {
 	other := s.byID[id]
 	if other == nil && id.Name == "" {
@@ -61,14 +62,14 @@ func (s siblings) add(id probe.ID, b *tree.Block) *tree.Block {
 	return other
 }
 
-// distinct reports a probe that cannot stand beside another.
+// distinct reports a probe that conflicts with another.
 func (l *loader) distinct(b, other *tree.Block) bool {
 	if other == nil {
 		return true
 	}
 	r := report{
 		at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are two blocks %s", b),
-		hint:  fmt.Sprintf("several probes of a kind need a name each: probe %q \"db\" { … }", b.Label(0)),
+		hint:  fmt.Sprintf("probes of the same kind need different names: probe %q \"db\" { … }", b.Label(0)),
 		notes: []Note{l.note("another is here", other.Header)},
 	}
 	if other.String() != b.String() {
@@ -78,15 +79,15 @@ func (l *loader) distinct(b, other *tree.Block) bool {
 	return false
 }
 
-// goodProbeName reports a name that is given and cannot be one.
-func (l *loader) goodProbeName(b *tree.Block, id probe.ID) bool {
+// validProbeName reports a name that is not allowed.
+func (l *loader) validProbeName(b *tree.Block, id probe.ID) bool {
 	if len(b.Labels) < 2 {
 		return true
 	}
 	problem := "must not be empty"
 	if id.Name != "" {
 		var field *probe.FieldError
-		id.Target = "any" // it was checked, or comes from for_each
+		id.Target = "any" // it was checked already
 		if !errors.As(id.Check(), &field) {
 			return true
 		}
@@ -96,75 +97,75 @@ func (l *loader) goodProbeName(b *tree.Block, id probe.ID) bool {
 	return false
 }
 
-func (l *loader) probe(b *tree.Block, id probe.ID, at site) {
-	p := l.plan(b, id.Kind)
-	if p.handler == nil || at.sound && !l.checked(p, b, at.target) || at.ghost || !p.ok {
+func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) {
+	p := l.compiledProbe(b, id.Kind)
+	if p.handler == nil || spec.valid && !l.supportsTarget(p, b, spec.target) || spec.dryRun || !p.ok {
 		return
 	}
 	if len(l.config.Set) >= MaxProbes {
 		l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probes", MaxProbes)})
 		return
 	}
-	l.config.Set[id] = probe.Probe{Rule: p.rule, Target: at.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision}
+	l.config.Set[id] = probe.Probe{Rule: p.rule, Target: spec.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision}
 }
 
-// plan is a probe without its target. Probes in a loop share one when nothing in
-// their text depends on the loop.
-type plan struct {
+// compiledProbe is a probe without its target. The probes of a loop share one if
+// nothing in their text depends on the loop.
+type compiledProbe struct {
 	rule     probe.Rule
-	ok       bool          // nothing was wrong with the rule
+	ok       bool          // the rule has no errors
 	name     string        // of the handler
-	handler  probe.Handler // nil when something was wrong with it
+	handler  probe.Handler // nil if it has errors
 	revision string
-	record   *record // of the handler's block
+	block    *decodedBlock // the handler block
 }
 
-type planKey struct {
+type probeKey struct {
 	text *hclsyntax.Body
 	kind probe.Kind
 }
 
-func (l *loader) plan(b *tree.Block, kind probe.Kind) *plan {
-	if b.Body.Iteration() == "" || !l.constant(b.Body.Text()) {
-		return l.newPlan(b, kind)
+func (l *loader) compiledProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
+	if b.Body.Iteration() == "" || !l.isConstant(b.Body.Text()) {
+		return l.compileProbe(b, kind)
 	}
-	key := planKey{b.Body.Text(), kind}
-	p, ok := l.plans[key]
+	key := probeKey{b.Body.Text(), kind}
+	p, ok := l.compiled[key]
 	if !ok {
-		p = l.newPlan(b.Body.Still().Block, kind)
-		l.plans[key] = p
+		p = l.compileProbe(b.Body.OutsideLoop().Block, kind)
+		l.compiled[key] = p
 	}
 	return p
 }
 
-func (l *loader) constant(text *hclsyntax.Body) bool {
+func (l *loader) isConstant(text *hclsyntax.Body) bool {
 	if text == nil {
 		return false
 	}
-	constant, ok := l.still[text]
+	constant, ok := l.constant[text]
 	if !ok {
 		constant = tree.ConstantText(text)
-		l.still[text] = constant
+		l.constant[text] = constant
 	}
 	return constant
 }
 
-func (l *loader) newPlan(b *tree.Block, kind probe.Kind) *plan {
-	content, problems := b.Body.Read(l.shapes.probe)
+func (l *loader) compileProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
+	content, problems := b.Body.Read(l.schemas.probe)
 	l.problems(&b.Body, problems)
-	own := l.fields(b, content, l.shapes.rule)
+	own := l.decodeContent(b, content, l.schemas.rule)
 	rule, ok := l.rule(kind, own)
-	blocks, whole := l.expand(&b.Body, content.Blocks, l.shapes.probe)
-	p := &plan{rule: rule, ok: ok && own.ok}
-	l.handler(p, b, blocks, !whole || len(problems) > 0)
+	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.probe)
+	p := &compiledProbe{rule: rule, ok: ok && own.ok}
+	l.handler(p, b, blocks, whole && len(problems) == 0)
 	return p
 }
 
-// handler decodes the one handler block of a probe. A probe with other problems
-// may have meant one of them to be its handler.
-func (l *loader) handler(p *plan, b *tree.Block, blocks []*tree.Block, troubled bool) {
+// handler decodes the handler block of a probe. Complete says that all blocks of the
+// probe could be read, so that a missing handler is an error of its own.
+func (l *loader) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, complete bool) {
 	if len(blocks) == 0 {
-		if !troubled {
+		if complete {
 			l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s has no handler", b), hint: l.knownHandlers()})
 		}
 		return
@@ -172,24 +173,24 @@ func (l *loader) handler(p *plan, b *tree.Block, blocks []*tree.Block, troubled 
 	for _, other := range blocks[1:] {
 		l.add(report{
 			at: other.Name, body: &b.Body, summary: fmt.Sprintf("a probe has one handler, %s is a second one", other.Type),
-			hint:  "write a probe of its own for it",
+			hint:  "write another probe block for it",
 			notes: []Note{l.note(blocks[0].Type+" is here", blocks[0].Name)},
 		})
 	}
 	h := l.handlers[blocks[0].Type]
-	if h.form == nil {
-		return // its plugin has been told of
+	if h.schema == nil {
+		return // its plugin could not be loaded, which was reported
 	}
-	r := l.record(blocks[0], h.form)
-	if !r.ok || len(blocks) > 1 {
+	d := l.decodeBlock(blocks[0], h.schema)
+	if !d.ok || len(blocks) > 1 {
 		return
 	}
-	made := l.make(h, r)
+	made := l.make(h, d)
 	if made.err != nil {
-		l.fieldError(r, made.err)
+		l.reportErrors(d, made.err)
 		return
 	}
-	p.name, p.handler, p.revision, p.record = h.name, made.handler, made.revision, r
+	p.name, p.handler, p.revision, p.block = h.name, made.handler, made.revision, d
 }
 
 func (l *loader) knownHandlers() string {
@@ -200,7 +201,7 @@ func (l *loader) knownHandlers() string {
 	return "add one of the blocks " + strings.Join(known, ", ")
 }
 
-// madeHandler is a handler and what it was made of. All blocks with equal values
+// madeHandler is a handler, or why it could not be made. All blocks with equal values
 // share one.
 type madeHandler struct {
 	handler  probe.Handler
@@ -208,8 +209,8 @@ type madeHandler struct {
 	err      error
 }
 
-func (l *loader) make(h *handlerBlock, r *record) *madeHandler {
-	key, err := json.Marshal([]any{h.name, h.Revision, l.context(), r.values}) // it sorts the keys of maps
+func (l *loader) make(h *handlerBlock, d *decodedBlock) *madeHandler {
+	key, err := json.Marshal([]any{h.name, h.Revision, l.context(), d.values}) // it sorts the keys of maps
 	if err != nil {
 		return &madeHandler{err: err}
 	}
@@ -218,47 +219,45 @@ func (l *loader) make(h *handlerBlock, r *record) *madeHandler {
 	}
 	sum := sha256.Sum256(key)
 	m := &madeHandler{revision: hex.EncodeToString(sum[:])}
-	m.handler, m.err = h.Make(r.values, l.context())
+	m.handler, m.err = h.Make(d.values, l.context())
 	l.made[string(key)] = m
 	return m
 }
 
-// checked asks a handler whether it can probe a target.
-func (l *loader) checked(p *plan, b *tree.Block, at probe.Target) bool {
+// supportsTarget asks a handler whether it can probe a target, and reports why not.
+func (l *loader) supportsTarget(p *compiledProbe, b *tree.Block, t probe.Target) bool {
 	c, ok := p.handler.(checker)
 	if !ok {
 		return true
 	}
-	err := c.Check(at)
+	err := c.Check(t)
 	if err == nil {
 		return true
 	}
-	r := *p.record
-	r.block = r.block.Under(&b.Body)
-	l.fieldError(&r, err)
-	var field *probe.FieldError
-	if errors.As(err, &field) {
-		l.suggestPort(&r, field.Field, at)
+	d := *p.block
+	d.block = d.block.Under(&b.Body)
+	for _, one := range separate(err) {
+		var field *probe.FieldError
+		if !errors.As(one, &field) {
+			l.reportErrors(&d, one)
+			continue
+		}
+		r := l.fieldReport(&d, field)
+		r.hint = portHint(&d, field.Field, t)
+		l.add(r)
 	}
 	return false
 }
 
-// suggestPort adds the target's ports to what was reported of a field that may
-// name one.
-func (l *loader) suggestPort(r *record, path string, at probe.Target) {
-	given, ok := r.values[path].(string)
-	last := len(l.list) - 1
-	if !ok || last < 0 || l.list[last].Hint != "" || r.places[path].secret {
-		return
+// portHint returns the hint for a field that names a port that the target does not
+// have, or "".
+func portHint(d *decodedBlock, path string, t probe.Target) string {
+	given, ok := d.values[path].(string)
+	if !ok || d.sources[path].secret {
+		return ""
 	}
-	if _, err := at.Port(given); err == nil {
-		return
+	if _, err := t.Port(given); err == nil {
+		return ""
 	}
-	if near := suggest.Nearest(given, at.PortNames()); near != "" {
-		l.list[last].Hint = fmt.Sprintf("did you mean %q?", near)
-	} else if hint := suggest.Known(at.PortNames()); hint != "" {
-		l.list[last].Hint = hint
-	} else {
-		l.list[last].Hint = fmt.Sprintf("name it in the target: ports = { %s = … }", given)
-	}
+	return cmp.Or(suggest.Hint(given, t.PortNames()), fmt.Sprintf("name it in the target: ports = { %s = … }", given))
 }

@@ -10,13 +10,6 @@ import (
 	"strings"
 )
 
-// Bounds on what is read. HCL takes about 1 KiB of memory for a byte of the worst
-// text.
-const (
-	MaxSourceBytes  = 2 << 20  // of one file
-	MaxSourcesBytes = 32 << 20 // of all files
-)
-
 // Source is the text of a configuration file. Its name decides the syntax: JSON
 // when it ends in .json, else native. Relative paths in it start at its folder.
 type Source struct {

@@ -16,20 +16,15 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// Bounds on the text itself. HCL's parsers recurse, and a stack that overflows
-// ends the process.
-const (
-	MaxNesting  = 100  // brackets in brackets
-	MaxChain    = 1000 // operators in one argument
-	maxExponent = 4    // digits in the exponent of a number
-)
+// maxExponent bounds the digits in the exponent of a number.
+const maxExponent = 4
 
 var redefined = regexp.MustCompile(`^The argument "([^"]*)" was already set at`)
 
 // syntax takes in what a parser says about a file. After the first error on a
 // line, the others on it are its echoes.
 func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blocks) {
-	var broken []span
+	var unparsed []span
 	lines := make(map[int]bool)
 	for _, d := range inOrder(diags) {
 		at := *d.Subject
@@ -43,14 +38,14 @@ func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blo
 		}
 		if d.Summary == "Invalid multi-line string" {
 			l.add(l.unclosed(d))
-			broken = append(broken, span{outermost(blocks, at.Start.Byte).from, math.MaxInt})
+			unparsed = append(unparsed, span{outermost(blocks, at.Start.Byte).from, math.MaxInt})
 			break // from here on HCL takes text for strings and strings for text
 		}
 		l.add(report{at: at, summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, "."))})
-		broken = append(broken, outermost(blocks, at.Start.Byte))
+		unparsed = append(unparsed, outermost(blocks, at.Start.Byte))
 	}
-	if broken != nil {
-		l.broken[file] = broken
+	if unparsed != nil {
+		l.unparsed[file] = unparsed
 	}
 }
 
@@ -92,13 +87,13 @@ func outermost(blocks hclsyntax.Blocks, at int) span {
 	return span{at, next}
 }
 
-// tooDeep looks for what the parsers cannot bear.
-func tooDeep(s Source) (tree.Problem, bool) {
+// checkBounds looks for what the parsers cannot bear.
+func checkBounds(s Source) (tree.Problem, bool) {
 	if len(s.Bytes) > MaxSourceBytes {
 		return tree.Problem{Range: hcl.Range{Filename: s.Name}, Summary: fmt.Sprintf("the file is longer than %d bytes", MaxSourceBytes), Hint: "split it into several files"}, false
 	}
 	if s.JSON() {
-		return deepJSON(s)
+		return checkJSONNesting(s)
 	}
 	tokens, _ := hclsyntax.LexConfig(s.Bytes, s.Name, hcl.InitialPos)
 	depth, chain := 0, 0
@@ -135,8 +130,8 @@ func hugeNumber(b []byte) bool {
 	return ok && len(strings.TrimLeft(exponent, "+-0")) >= maxExponent
 }
 
-// deepJSON counts brackets outside strings.
-func deepJSON(s Source) (tree.Problem, bool) {
+// checkJSONNesting counts brackets outside strings.
+func checkJSONNesting(s Source) (tree.Problem, bool) {
 	depth, line, start, quoted := 0, 1, 0, false
 	for i := 0; i < len(s.Bytes); i++ {
 		switch c := s.Bytes[i]; {

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
 )
 
 // state says what came of decoding an argument.
@@ -31,11 +33,14 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 	if !ok {
 		return nil, false, wrong
 	}
-	raw, secret = bare(raw)
+	raw, secret = unmark(raw)
 	if raw.IsNull() {
 		return nil, secret, null
 	}
 	v, p := decode(raw, f.Type, arg.Name, secret || f.Sensitive)
+	if word, ok := v.(string); ok && f.OneOf != nil && !slices.Contains(f.OneOf, word) {
+		p = unknownWord(f, word, secret || f.Sensitive)
+	}
 	if p != nil {
 		l.add(report{at: p.at(arg.Expr), body: b, summary: p.summary, hint: p.hint})
 		return nil, secret, wrong
@@ -44,13 +49,28 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 }
 
 // fault says why a value does not fit a field.
-type fault struct {
+type valueError struct {
 	summary, hint string
 	key           string // of the entry at fault, in a map
 }
 
+func unknownWord(f *Field, word string, secret bool) *valueError {
+	if secret {
+		return &valueError{summary: f.Name + " is not valid", hint: hidden}
+	}
+	return &valueError{summary: fmt.Sprintf("unknown %s %q", f.Name, word), hint: wordHint(word, f.OneOf)}
+}
+
+// wordHint returns which of the allowed words was meant, or all of them.
+func wordHint(wrong string, words []string) string {
+	if near := suggest.Nearest(wrong, words); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "write one of " + strings.Join(words, ", ")
+}
+
 // at returns where the fault is in an argument.
-func (f *fault) at(e hcl.Expression) hcl.Range {
+func (f *valueError) at(e hcl.Expression) hcl.Range {
 	if f.key == "" {
 		return e.Range()
 	}
@@ -58,7 +78,7 @@ func (f *fault) at(e hcl.Expression) hcl.Range {
 }
 
 // decode turns a value into what Values holds for a type.
-func decode(v cty.Value, t Type, name string, secret bool) (any, *fault) {
+func decode(v cty.Value, t Type, name string, secret bool) (any, *valueError) {
 	switch t {
 	case Duration:
 		return decodeDuration(v, name, secret)
@@ -99,8 +119,8 @@ func text(v cty.Value) (string, bool) {
 	return s.AsString(), true
 }
 
-func mismatch(v cty.Value, name, want string) *fault {
-	return &fault{summary: fmt.Sprintf("%s must be %s, this is %s", name, want, kindOf(v))}
+func mismatch(v cty.Value, name, want string) *valueError {
+	return &valueError{summary: fmt.Sprintf("%s must be %s, this is %s", name, want, kindOf(v))}
 }
 
 // kindOf says in a few words what a value is.
@@ -126,9 +146,9 @@ func kindOf(v cty.Value) string {
 	return "something else"
 }
 
-func decodeDuration(v cty.Value, name string, secret bool) (any, *fault) {
+func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
 	if v.Type() == cty.Number {
-		p := &fault{summary: fmt.Sprintf("%s has no unit", name), hint: fmt.Sprintf(`write %s = "10s"`, name)}
+		p := &valueError{summary: fmt.Sprintf("%s has no unit", name), hint: fmt.Sprintf(`write %s = "10s"`, name)}
 		if n, ok := text(v); ok && !secret && len(n) < 10 {
 			p.hint = fmt.Sprintf(`write %s = "%ss"`, name, n)
 		}
@@ -143,7 +163,7 @@ func decodeDuration(v cty.Value, name string, secret bool) (any, *fault) {
 	if err == nil {
 		return d, nil
 	}
-	p := &fault{summary: fmt.Sprintf("%s is not a duration", name), hint: `write it like "250ms", "5s", "1m" or "1h30m"`}
+	p := &valueError{summary: fmt.Sprintf("%s is not a duration", name), hint: `write it like "250ms", "5s", "1m" or "1h30m"`}
 	if !secret {
 		p.summary = fmt.Sprintf("%s is %.40q, which is not a duration", name, v.AsString())
 		if days, ok := strings.CutSuffix(v.AsString(), "d"); ok && isDigits(days) {
@@ -159,19 +179,19 @@ func isDigits(s string) bool {
 	return s != "" && len(s) < 10 && strings.Trim(s, "0123456789") == ""
 }
 
-func decodeInt(v cty.Value, name string) (any, *fault) {
+func decodeInt(v cty.Value, name string) (any, *valueError) {
 	n, err := convert.Convert(v, cty.Number)
 	if err != nil || n.IsNull() {
 		return nil, mismatch(v, name, "a whole number")
 	}
 	i, accuracy := n.AsBigFloat().Int64()
 	if accuracy != big.Exact {
-		return nil, &fault{summary: fmt.Sprintf("%s must be a whole number", name)}
+		return nil, &valueError{summary: fmt.Sprintf("%s must be a whole number", name)}
 	}
 	return i, nil
 }
 
-func decodeStrings(v cty.Value, name string) (any, *fault) {
+func decodeStrings(v cty.Value, name string) (any, *valueError) {
 	ty := v.Type()
 	if !ty.IsListType() && !ty.IsTupleType() && !ty.IsSetType() {
 		p := mismatch(v, name, "a list of strings")
@@ -185,14 +205,14 @@ func decodeStrings(v cty.Value, name string) (any, *fault) {
 		_, e := it.Element()
 		s, ok := text(e)
 		if !ok {
-			return nil, &fault{summary: fmt.Sprintf("%s must be a list of strings, element %d is %s", name, len(out), kindOf(e))}
+			return nil, &valueError{summary: fmt.Sprintf("%s must be a list of strings, element %d is %s", name, len(out), kindOf(e))}
 		}
 		out = append(out, s)
 	}
 	return out, nil
 }
 
-func decodeMap(v cty.Value, name string) (any, *fault) {
+func decodeMap(v cty.Value, name string) (any, *valueError) {
 	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
 		return nil, withHint(mismatch(v, name, "a map of strings"), fmt.Sprintf(`write %s = { name = "…" }`, name))
 	}
@@ -201,14 +221,14 @@ func decodeMap(v cty.Value, name string) (any, *fault) {
 		k, e := it.Element()
 		s, ok := text(e)
 		if !ok {
-			return nil, &fault{summary: fmt.Sprintf("%s must be a map of strings, one entry is %s", name, kindOf(e)), key: k.AsString()}
+			return nil, &valueError{summary: fmt.Sprintf("%s must be a map of strings, one entry is %s", name, kindOf(e)), key: k.AsString()}
 		}
 		out[k.AsString()] = s
 	}
 	return out, nil
 }
 
-func decodeListMap(v cty.Value, name string) (any, *fault) {
+func decodeListMap(v cty.Value, name string) (any, *valueError) {
 	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
 		return nil, withHint(mismatch(v, name, "a map of lists of strings"), fmt.Sprintf(`write %s = { name = ["…"] }`, name))
 	}
@@ -229,7 +249,7 @@ func decodeListMap(v cty.Value, name string) (any, *fault) {
 	return out, nil
 }
 
-func withHint(p *fault, hint string) *fault {
+func withHint(p *valueError, hint string) *valueError {
 	p.hint = hint
 	return p
 }

@@ -55,7 +55,7 @@ func (l *loader) variables() {
 }
 
 func (l *loader) variable(b *tree.Block) *variable {
-	content, problems := b.Body.Read(l.shapes.variable)
+	content, problems := b.Body.Read(l.schemas.variable)
 	l.problems(&b.Body, problems)
 	v := &variable{name: b.Label(0), block: b, content: content, typ: cty.DynamicPseudoType}
 	if !hclsyntax.ValidIdentifier(v.name) {
@@ -176,7 +176,7 @@ func (l *loader) variableValue(v *variable, given *givenValue) cty.Value {
 // validate asks a variable's validation blocks about its value.
 func (l *loader) validate(v *variable) {
 	for _, b := range v.content.Blocks {
-		content, problems := b.Body.Read(l.shapes.validation)
+		content, problems := b.Body.Read(l.schemas.validation)
 		l.problems(&b.Body, problems)
 		condition, ok := content.Arguments["condition"]
 		if !ok {
@@ -187,7 +187,7 @@ func (l *loader) validate(v *variable) {
 		if !ok {
 			continue
 		}
-		value, _ = bare(value)
+		value, _ = unmark(value)
 		yes, err := convert.Convert(value, cty.Bool)
 		if err != nil || yes.IsNull() {
 			l.add(report{at: condition.Expr.Range(), body: &b.Body, summary: "the condition must be true or false, this is " + kindOf(value)})

@@ -31,12 +31,12 @@ type Config struct {
 	SHA256        string
 	AllowUnpinned bool
 
-	Grant  Grant
-	Limits Limits
+	Grant  Grant  `hcl:"grant,block"`
+	Limits Limits `hcl:"limits,block"`
 
 	// OnTrap is the outcome of an attempt in which the plugin traps: probe.Unknown (the
 	// default) or probe.Failure.
-	OnTrap probe.Outcome
+	OnTrap probe.Outcome `hcl:"on_trap,optional" oneof:"unknown failure"`
 
 	// CacheDir is a directory for compiled code, created with mode 0700. It must belong
 	// to the user that the process runs as and be inaccessible to others. The
@@ -87,32 +87,32 @@ type Grant struct {
 	// that very address. Loopback addresses need an entry with a loopback address or
 	// block, or with the exact host name. Nil means "target"; an empty list means
 	// nothing.
-	Dial []string
+	Dial []string `hcl:"dial,optional"`
 
 	// Env lists the environment variables of this process that the plugin sees.
 	// Default: none.
-	Env []string
+	Env []string `hcl:"env,optional"`
 
 	// DNS lists host names, or patterns such as *.internal, that the plugin may look
 	// up, to see their addresses or to connect to what Dial allows by address.
 	// Default: none.
-	DNS []string
+	DNS []string `hcl:"dns,optional"`
 }
 
 // Limits bound what a plugin may use. A zero field means its default.
 type Limits struct {
-	Memory      int64         // bytes of memory per instance; default 32 MiB, from 64 KiB to 4 GiB
-	ModuleSize  int64         // bytes of the module; default 64 MiB
-	Instances   int           // concurrent instances, and thus attempts; default 64
-	Held        int           // connections held for later attempts of all probes; default 1024
-	Connections int           // open connections per attempt; default 8
-	Dials       int           // dials and lookups per attempt; default 16
-	BytesIn     int64         // bytes read per attempt; default 1 MiB
-	BytesOut    int64         // bytes written per attempt; default 256 KiB
-	HostCalls   int           // host calls per attempt; default 100000
-	Log         int           // bytes logged per attempt, the rest is dropped; default 4 KiB
-	Metrics     int           // names of metrics; default 32
-	Start       time.Duration // time for an instance to start, and for a check of settings; default 10s
+	Memory      int64         `hcl:"memory,optional,nonzero,bytes"`      // bytes of memory per instance; default 32 MiB, from 64 KiB to 4 GiB
+	ModuleSize  int64         `hcl:"module_size,optional,nonzero,bytes"` // bytes of the module; default 64 MiB
+	Instances   int           `hcl:"instances,optional,nonzero"`         // concurrent instances, and thus attempts; default 64
+	Held        int           `hcl:"held,optional,nonzero"`              // connections held for later attempts of all probes; default 1024
+	Connections int           `hcl:"connections,optional,nonzero"`       // open connections per attempt; default 8
+	Dials       int           `hcl:"dials,optional,nonzero"`             // dials and lookups per attempt; default 16
+	BytesIn     int64         `hcl:"bytes_in,optional,nonzero,bytes"`    // bytes read per attempt; default 1 MiB
+	BytesOut    int64         `hcl:"bytes_out,optional,nonzero,bytes"`   // bytes written per attempt; default 256 KiB
+	HostCalls   int           `hcl:"host_calls,optional,nonzero"`        // host calls per attempt; default 100000
+	Log         int           `hcl:"log,optional,nonzero,bytes"`         // bytes logged per attempt, the rest is dropped; default 4 KiB
+	Metrics     int           `hcl:"metrics,optional,nonzero"`           // names of metrics; default 32
+	Start       time.Duration `hcl:"start,optional,nonzero"`             // time for an instance to start, and for a check of settings; default 10s
 }
 
 // The defaults of Limits.
@@ -158,6 +158,7 @@ func (l Limits) withDefaults() Limits {
 }
 
 func (l Limits) check() error {
+	var wrong probe.FieldErrors
 	for _, limit := range []struct {
 		field             string
 		value, least, max int64
@@ -176,10 +177,10 @@ func (l Limits) check() error {
 		{"start", int64(l.Start), int64(time.Millisecond), int64(time.Hour)},
 	} {
 		if limit.value < limit.least || limit.value > limit.max {
-			return field("limits."+limit.field, "is %d, it must be from %d to %d", limit.value, limit.least, limit.max)
+			wrong.Add("limits."+limit.field, "is %d, it must be from %d to %d", limit.value, limit.least, limit.max)
 		}
 	}
-	return nil
+	return wrong.Err()
 }
 
 func (c Config) withDefaults() Config {

@@ -3,8 +3,6 @@ package restart
 import (
 	"cmp"
 	"time"
-
-	"github.com/sonde-probe/sonde/probe"
 )
 
 // BackOff is how long to wait before a restart: not at all the first time, then
@@ -15,9 +13,9 @@ import (
 // or failed to start. After a failed probe the kubelet uses the finish time of an
 // older container, and so restarts twice without delay (K148); that is not copied.
 type BackOff struct {
-	Initial time.Duration // default 10s
-	Max     time.Duration // default 5m; Initial, where that is longer
-	Reset   time.Duration // default 10m
+	Initial time.Duration `hcl:"initial,optional,nonzero"` // default 10s
+	Max     time.Duration `hcl:"max,optional,nonzero"`     // default 5m; Initial, where that is longer
+	Reset   time.Duration `hcl:"reset,optional,nonzero"`   // default 10m
 }
 
 // Defaults of a BackOff. They are the kubelet's (MaxContainerBackOff and
@@ -28,23 +26,12 @@ const (
 	DefaultBackOffReset   = 10 * time.Minute
 )
 
-func (b BackOff) withDefaults() BackOff {
+// WithDefaults returns b with every zero field set to its default.
+func (b BackOff) WithDefaults() BackOff {
 	b.Initial = cmp.Or(b.Initial, DefaultInitialBackOff)
 	b.Max = max(cmp.Or(b.Max, DefaultMaxBackOff), b.Initial)
 	b.Reset = cmp.Or(b.Reset, DefaultBackOffReset)
 	return b
-}
-
-func (b BackOff) check() error {
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{{"back_off.initial", b.Initial}, {"back_off.max", b.Max}, {"back_off.reset", b.Reset}} {
-		if f.value < 0 || f.value > probe.MaxDuration {
-			return &probe.FieldError{Field: f.name, Problem: "must be from 0 to " + probe.MaxDuration.String()}
-		}
-	}
-	return nil
 }
 
 // wait returns how long to wait after that many ends in a row. Defaults must have

@@ -1,6 +1,9 @@
 package restart
 
 import (
+	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -10,22 +13,41 @@ import (
 // an overloaded network or machine does not restart everything at once. The zero
 // Budget is unlimited.
 type Budget struct {
-	Max   int           // restarts within Per; default: unlimited
-	Share float64       // the same as a share of all units with a driver, above 0 to 1, but at least one restart; default: unlimited
-	Per   time.Duration // how long a restart counts; required with Max or Share
+	Max   int           `hcl:"max,optional,nonzero"` // restarts within Per; default: unlimited
+	Share Share         `hcl:"share,optional"`       // the same as a share of all units with a driver, but at least one restart; default: unlimited
+	Per   time.Duration `hcl:"per,nonzero"`          // how long a restart counts; required with Max or Share
+}
+
+// Share is a part of a whole, above 0 to 1. Its text is a percentage: "10%".
+type Share float64
+
+// UnmarshalText reads "10%".
+func (s *Share) UnmarshalText(b []byte) error {
+	number, percent := strings.CutSuffix(string(b), "%")
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !percent || !(n > 0 && n <= 100) {
+		return errors.New(`must be a percentage above 0% and up to 100%, written "10%"`)
+	}
+	*s = Share(n / 100)
+	return nil
 }
 
 func (b Budget) check() error {
-	limited := b.Max > 0 || b.Share > 0
-	switch {
-	case b.Max < 0:
-		return &probe.FieldError{Field: "restart_budget.max", Problem: "must be 0 or more"}
-	case !(b.Share >= 0 && b.Share <= 1):
-		return &probe.FieldError{Field: "restart_budget.share", Problem: "must be from 0 to 1"}
-	case b.Per < 0 || limited && b.Per == 0:
-		return &probe.FieldError{Field: "restart_budget.per", Problem: "must be more than 0"}
+	var wrong probe.FieldErrors
+	limited := b.Max != 0 || b.Share != 0
+	if b.Max < 0 {
+		wrong.Add("restart_budget.max", "must be 1 or more")
 	}
-	return nil
+	if !(b.Share >= 0 && b.Share <= 1) {
+		wrong.Add("restart_budget.share", "must be from 0 to 1")
+	}
+	if b.Per < 0 || limited && b.Per == 0 {
+		wrong.Add("restart_budget.per", "must be more than 0")
+	}
+	if b.Per > 0 && !limited {
+		wrong.Add("restart_budget", `needs max or share: { max = 3, per = "1m" } or { share = "10%%", per = "1m" }`)
+	}
+	return wrong.Err()
 }
 
 // limit returns how many restarts are allowed within Per: the smaller of Max and
@@ -34,7 +56,7 @@ func (b Budget) limit(units int) int {
 	if b.Share <= 0 {
 		return b.Max
 	}
-	share := max(1, int(b.Share*float64(units)))
+	share := max(1, int(float64(b.Share)*float64(units)))
 	if b.Max > 0 {
 		return min(share, b.Max)
 	}

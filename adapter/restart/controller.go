@@ -17,7 +17,7 @@ import (
 // Config configures a Controller.
 type Config struct {
 	Engine *engine.Engine // required; gets a Report for each instance, and has the probes' verdicts
-	Budget Budget         // default: unlimited
+	Budget Budget         `hcl:"restart_budget,object"` // default: unlimited
 	Logger *slog.Logger   // one Info line when an instance starts, fails, recovers or ends; default: none
 }
 
@@ -42,13 +42,16 @@ type Controller struct {
 	static map[string]bool // targets reported as static instances; used by Run only
 }
 
+// Check returns what is wrong with the budget: probe.FieldErrors, or nil.
+func (c Config) Check() error { return c.Budget.check() }
+
 // New returns a Controller without units, or a *probe.FieldError about the
 // budget.
 func New(c Config) (*Controller, error) {
 	if c.Engine == nil {
 		return nil, errors.New("restart: Config.Engine is nil")
 	}
-	if err := c.Budget.check(); err != nil {
+	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	if c.Logger == nil {
@@ -99,10 +102,10 @@ func withDefaults(units map[string]Unit) (map[string]Unit, error) {
 		if err := (probe.ID{Target: target, Kind: probe.Liveness}).Check(); err != nil {
 			errs = append(errs, fmt.Errorf("target %q: %w", target, err))
 		}
-		if err := units[target].check(); err != nil {
+		if err := units[target].Check(); err != nil {
 			errs = append(errs, fmt.Errorf("target %q: %w", target, err))
 		}
-		complete[target] = units[target].withDefaults()
+		complete[target] = units[target].WithDefaults()
 	}
 	return complete, errors.Join(errs...)
 }

@@ -20,7 +20,7 @@ func TestBackOffDoublesUpToItsMaximum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []time.Duration
 			for ends := range c.want {
-				got = append(got, c.b.withDefaults().wait(ends))
+				got = append(got, c.b.WithDefaults().wait(ends))
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
@@ -30,7 +30,7 @@ func TestBackOffDoublesUpToItsMaximum(t *testing.T) {
 }
 
 func TestBackOffResetsAfterALongRun(t *testing.T) {
-	b := BackOff{}.withDefaults()
+	b := BackOff{}.WithDefaults()
 	for name, c := range map[string]struct {
 		ends   int
 		lasted time.Duration
@@ -52,10 +52,10 @@ func FuzzBackOffKeepsItsBounds(f *testing.F) {
 	f.Add(int64(1), int64(1<<62), 1<<30)
 	f.Fuzz(func(t *testing.T, initial, most int64, ends int) {
 		b := BackOff{Initial: time.Duration(initial), Max: time.Duration(most)}
-		if b.check() != nil || ends < 0 {
+		if (Unit{BackOff: b}).Check() != nil || ends < 0 {
 			t.Skip()
 		}
-		b = b.withDefaults()
+		b = b.WithDefaults()
 		now, next := b.wait(ends), b.wait(ends+1)
 		if now < 0 || now > b.Max || next < now || ends >= 2 && now < b.Initial {
 			t.Errorf("%+v waits %v after %d ends, then %v", b, now, ends, next)

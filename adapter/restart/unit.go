@@ -18,9 +18,9 @@ type Unit struct {
 	// removed, and its probes are never held.
 	Driver Driver
 
-	Policy                 Policy        // which ends are followed by a restart; default Always
-	TerminationGracePeriod time.Duration // how long an instance may take to end; a failing probe's own comes first; default 30s
-	BackOff                BackOff       // how long to wait between two instances
+	Policy                 Policy        `hcl:"restart_policy,optional"`                   // which ends are followed by a restart; default Always
+	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero"` // how long an instance may take to end; a failing probe's own comes first; default 30s
+	BackOff                BackOff       `hcl:"back_off,block"`                            // how long to wait between two instances
 
 	// Revision identifies what Driver does: when a target's new unit has the same
 	// non-empty revision as the old one, the instance keeps running. Without a
@@ -32,20 +32,33 @@ type Unit struct {
 // (DefaultTerminationGracePeriodSeconds in k8s.io/api/core/v1).
 const DefaultTerminationGracePeriod = 30 * time.Second
 
-func (u Unit) withDefaults() Unit {
+// WithDefaults returns u with every zero field that has a default set to it.
+func (u Unit) WithDefaults() Unit {
 	u.TerminationGracePeriod = cmp.Or(u.TerminationGracePeriod, DefaultTerminationGracePeriod)
-	u.BackOff = u.BackOff.withDefaults()
+	u.BackOff = u.BackOff.WithDefaults()
 	return u
 }
 
-func (u Unit) check() error {
-	switch {
-	case u.Policy > Never:
-		return &probe.FieldError{Field: "restart_policy", Problem: "must be " + policies()}
-	case u.TerminationGracePeriod < 0 || u.TerminationGracePeriod > probe.MaxDuration:
-		return &probe.FieldError{Field: "termination_grace_period", Problem: "must be from 0 to " + probe.MaxDuration.String()}
+// Check returns what is wrong with a unit: probe.FieldErrors with every wrong field
+// under its HCL name, or nil.
+func (u Unit) Check() error {
+	var wrong probe.FieldErrors
+	if u.Policy > Never {
+		wrong.Add("restart_policy", "must be %s", policies())
 	}
-	return u.BackOff.check()
+	duration := func(field string, d time.Duration) {
+		if d < 0 || d > probe.MaxDuration {
+			wrong.Add(field, "is %v, it must be from 0s to %v", d, probe.MaxDuration)
+		}
+	}
+	duration("termination_grace_period", u.TerminationGracePeriod)
+	duration("back_off.initial", u.BackOff.Initial)
+	duration("back_off.max", u.BackOff.Max)
+	duration("back_off.reset", u.BackOff.Reset)
+	if u.BackOff.Max > 0 && u.BackOff.Initial > u.BackOff.Max {
+		wrong.Add("back_off.max", "is %v, it must not be less than initial (%v)", u.BackOff.Max, u.BackOff.Initial)
+	}
+	return wrong.Err()
 }
 
 // continues reports whether an instance of before may keep running under u.

@@ -22,32 +22,34 @@ type Command struct {
 	User  string            // "name", "uid", "user:group" or "uid:gid"; default: the engine's own user
 }
 
-// Check says what is wrong with a command's text, or nil. The error is a
-// *probe.FieldError. Whether program, directory and user exist is not looked
-// at: that may change before the command is run.
+// Check returns what is wrong with a command's text: probe.FieldErrors with every
+// wrong field, or nil. It does not look for the program, the directory and the user,
+// which may change before the command is run.
 func (c Command) Check() error {
+	var wrong probe.FieldErrors
 	if len(c.Words) == 0 || c.Words[0] == "" {
-		return &probe.FieldError{Field: "command", Problem: "must name a program"}
+		wrong.Add("command", "must name a program")
 	}
 	for i, word := range c.Words {
 		if strings.Contains(word, "\x00") {
-			return &probe.FieldError{Field: "command", Problem: fmt.Sprintf("has a NUL byte in word %d", i+1)}
+			wrong.Add("command", "has a NUL byte in word %d", i+1)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return &probe.FieldError{Field: "env", Problem: fmt.Sprintf("has the name %q, a name must not be empty nor hold = or NUL", name)}
+			wrong.Add("env", "has the name %q, a name must not be empty or contain = or NUL", name)
 		}
 		if strings.Contains(c.Env[name], "\x00") {
-			return &probe.FieldError{Field: "env", Problem: fmt.Sprintf("has a NUL byte in the value of %s", name)}
+			wrong.Add("env", "has a NUL byte in the value of %s", name)
 		}
 	}
-	for field, text := range map[string]string{"dir": c.Dir, "user": c.User} {
-		if strings.Contains(text, "\x00") {
-			return &probe.FieldError{Field: field, Problem: "has a NUL byte"}
-		}
+	if strings.Contains(c.Dir, "\x00") {
+		wrong.Add("dir", "has a NUL byte")
 	}
-	return nil
+	if strings.Contains(c.User, "\x00") {
+		wrong.Add("user", "has a NUL byte")
+	}
+	return wrong.Err()
 }
 
 // Plan is a command that is ready to start: nothing is left to look up. It is

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -31,10 +32,10 @@ type Config struct {
 	// one.
 	Command []string `hcl:"command"`
 
-	Timeout time.Duration     `hcl:"timeout,optional"` // after which the command is killed; default 90s, at most probe.MaxDuration
-	Env     map[string]string `hcl:"env,optional"`     // default: empty
-	Dir     string            `hcl:"dir,optional"`     // default: the engine's
-	User    string            `hcl:"user,optional"`    // "name", "uid", "user:group"; default: the engine's
+	Timeout time.Duration     `hcl:"timeout,optional,nonzero"` // after which the command is killed; default 90s, at most probe.MaxDuration
+	Env     map[string]string `hcl:"env,optional"`             // default: empty
+	Dir     string            `hcl:"dir,optional"`             // default: the engine's
+	User    string            `hcl:"user,optional"`            // "name", "uid", "user:group"; default: the engine's
 
 	Log *slog.Logger // one Warn line for each failed command, with its output; default: none
 }
@@ -54,16 +55,23 @@ type Driver struct {
 	log     *slog.Logger
 }
 
+// Check returns what is wrong with the configuration's text: a *probe.FieldError, or
+// several, or nil.
+func (c Config) Check() error {
+	var wrong probe.FieldErrors
+	if c.Timeout < 0 || c.Timeout > probe.MaxDuration {
+		wrong.Add("timeout", "is %v, it must be from 0s to %v", c.Timeout, probe.MaxDuration)
+	}
+	return errors.Join(run.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
+}
+
 // New returns a driver, or a *probe.FieldError that names the wrong field.
 // Whether program, directory and user exist is checked by each restart.
 func New(c Config) (*Driver, error) {
-	command := run.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
-	if err := command.Check(); err != nil {
+	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if c.Timeout < 0 || c.Timeout > probe.MaxDuration {
-		return nil, &probe.FieldError{Field: "timeout", Problem: "must be from 0 to " + probe.MaxDuration.String()}
-	}
+	command := run.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

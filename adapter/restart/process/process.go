@@ -56,7 +56,7 @@ type Config struct {
 
 	// LinesPerSecond limits the records of each stream. A record of its own counts
 	// the lines that were dropped. Default 100; at least 1.
-	LinesPerSecond int `hcl:"lines_per_second,optional"`
+	LinesPerSecond int `hcl:"lines_per_second,optional,nonzero"`
 }
 
 // DefaultLinesPerSecond is the default of Config.LinesPerSecond.
@@ -73,19 +73,26 @@ type Driver struct {
 	command command.Command
 }
 
+// Check returns what is wrong with the configuration's text: a *probe.FieldError, or
+// several, or nil.
+func (c Config) Check() error {
+	var wrong probe.FieldErrors
+	if c.LinesPerSecond < 0 {
+		wrong.Add("lines_per_second", "must be 1 or more")
+	}
+	return errors.Join(command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
+}
+
 // New returns a driver, a *probe.FieldError that names the wrong field, or
 // ErrNoGuard. Whether program, directory and user exist is checked by Run.
 func New(c Config) (*Driver, error) {
 	if !guardCalled.Load() {
 		return nil, ErrNoGuard
 	}
-	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
-	if err := run.Check(); err != nil {
+	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if c.LinesPerSecond < 0 {
-		return nil, &probe.FieldError{Field: "lines_per_second", Problem: "must be 1 or more"}
-	}
+	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	if c.LinesPerSecond == 0 {
 		c.LinesPerSecond = DefaultLinesPerSecond
 	}

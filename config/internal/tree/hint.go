@@ -11,7 +11,7 @@ import (
 
 // hint says what to write instead of an argument or a block that the shape does
 // not have.
-func (s Shape) hint(name string, argument bool) string {
+func (s BodySchema) hint(name string, argument bool) string {
 	arguments, blocks := slices.Clone(s.Arguments), []string(nil)
 	for _, b := range s.Blocks {
 		if b.Object {
@@ -51,7 +51,7 @@ func known(sort string, names []string) string {
 
 // owners returns the blocks of the shape that have an argument or a block of this
 // name inside: "http { … }".
-func (s Shape) owners(name string) []string {
+func (s BodySchema) owners(name string) []string {
 	var out []string
 	for _, b := range s.Blocks {
 		if slices.Contains(b.Inside, name) {

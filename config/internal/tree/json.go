@@ -28,7 +28,7 @@ func JSON(whole hcl.Expression, ctx *hcl.EvalContext) (Body, []Problem) {
 
 func (r *reader) json() {
 	for _, p := range r.body.pairs {
-		s, ok := r.shape.block(p.name)
+		s, ok := r.schema.block(p.name)
 		if !ok || s.Object {
 			r.argument(Argument{Name: p.name, Range: p.at, Expr: p.value})
 			continue
@@ -39,7 +39,7 @@ func (r *reader) json() {
 
 // jsonBlock takes the labels off a block, one object for each, until only the
 // body is left.
-func (r *reader) jsonBlock(b *Block, s BlockShape, value hcl.Expression) {
+func (r *reader) jsonBlock(b *Block, s BlockSchema, value hcl.Expression) {
 	if isNull(value) { // the JSON syntax's way of leaving a block out
 		return
 	}
@@ -75,7 +75,7 @@ func (b *Block) with(l Label) *Block {
 
 // insideOf reports whether an object is the body of a block rather than names
 // for its optional label: it is empty, or has a name that only the body has.
-func insideOf(s BlockShape, pairs []pair) bool {
+func insideOf(s BlockSchema, pairs []pair) bool {
 	return len(pairs) == 0 || slices.ContainsFunc(pairs, func(p pair) bool { return slices.Contains(s.Inside, p.name) })
 }
 

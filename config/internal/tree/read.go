@@ -14,8 +14,8 @@ import (
 func Native(b *hclsyntax.Body, ctx *hcl.EvalContext) Body { return Body{native: b, Ctx: ctx} }
 
 // Read returns what the body holds of a shape, and what it holds beside it.
-func (b *Body) Read(s Shape) (Content, []Problem) {
-	r := reader{body: b, shape: s, out: Content{Arguments: make(map[string]Argument)}}
+func (b *Body) Read(s BodySchema) (Content, []Problem) {
+	r := reader{body: b, schema: s, out: Content{Arguments: make(map[string]Argument)}}
 	if b.native != nil {
 		r.native()
 	} else {
@@ -27,7 +27,7 @@ func (b *Body) Read(s Shape) (Content, []Problem) {
 // reader is one call of Read.
 type reader struct {
 	body     *Body
-	shape    Shape
+	schema   BodySchema
 	out      Content
 	problems []Problem
 }
@@ -49,11 +49,11 @@ func inOrder(attrs hclsyntax.Attributes) []*hclsyntax.Attribute {
 }
 
 func (r *reader) argument(a Argument) {
-	if s, ok := r.shape.block(a.Name); ok {
+	if s, ok := r.schema.block(a.Name); ok {
 		r.object(a, s)
 		return
 	}
-	if !slices.Contains(r.shape.Arguments, a.Name) {
+	if !slices.Contains(r.schema.Arguments, a.Name) {
 		r.unknownArgument(a)
 		return
 	}
@@ -65,7 +65,7 @@ func (r *reader) argument(a Argument) {
 }
 
 // object reads a block that is written as an argument with an object.
-func (r *reader) object(a Argument, s BlockShape) {
+func (r *reader) object(a Argument, s BlockSchema) {
 	if !s.Object {
 		r.problem(a.Range, fmt.Sprintf("%q is a block, not an argument", a.Name),
 			fmt.Sprintf("write %s { … }, without the equals sign", cmp.Or(s.Example, a.Name)))
@@ -81,7 +81,7 @@ func (r *reader) object(a Argument, s BlockShape) {
 }
 
 func (r *reader) nativeBlock(n *hclsyntax.Block) {
-	s, ok := r.shape.block(n.Type)
+	s, ok := r.schema.block(n.Type)
 	if !ok {
 		r.unknownBlock(n.Type, n.TypeRange)
 		return
@@ -101,7 +101,7 @@ func (r *reader) nativeBlock(n *hclsyntax.Block) {
 }
 
 // labels says whether a block has the right number of labels.
-func (r *reader) labels(b *Block, s BlockShape) bool {
+func (r *reader) labels(b *Block, s BlockSchema) bool {
 	switch n := len(b.Labels); {
 	case n > len(s.Labels) && len(s.Labels) == 0:
 		r.problem(b.Labels[0].Range, fmt.Sprintf("%s takes no label", b.Type), fmt.Sprintf("write %s { … }", b.Type))
@@ -115,7 +115,7 @@ func (r *reader) labels(b *Block, s BlockShape) bool {
 	return false
 }
 
-func example(s BlockShape) string {
+func example(s BlockSchema) string {
 	return fmt.Sprintf("write %s { … }", cmp.Or(s.Example, s.Type))
 }
 
@@ -127,15 +127,15 @@ func (r *reader) add(b *Block) {
 }
 
 func (r *reader) unknownArgument(a Argument) {
-	r.problem(a.Range, fmt.Sprintf("unknown argument %q", a.Name), r.shape.hint(a.Name, true))
+	r.problem(a.Range, fmt.Sprintf("unknown argument %q", a.Name), r.schema.hint(a.Name, true))
 }
 
 func (r *reader) unknownBlock(name string, at hcl.Range) {
-	if slices.Contains(r.shape.Arguments, name) {
+	if slices.Contains(r.schema.Arguments, name) {
 		r.problem(at, fmt.Sprintf("%q is an argument, not a block", name), fmt.Sprintf("write %s = …, with an equals sign", name))
 		return
 	}
-	r.problem(at, fmt.Sprintf("unknown block %q", name), r.shape.hint(name, false))
+	r.problem(at, fmt.Sprintf("unknown block %q", name), r.schema.hint(name, false))
 }
 
 func (r *reader) problem(at hcl.Range, summary, hint string) {

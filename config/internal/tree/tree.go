@@ -50,15 +50,15 @@ type Argument struct {
 	Expr  hcl.Expression
 }
 
-// Shape says what a body may hold.
-type Shape struct {
+// BodySchema says what a body may hold.
+type BodySchema struct {
 	Arguments []string
-	Blocks    []BlockShape
+	Blocks    []BlockSchema
 	Unknown   func(name string) string // the hint for a block that is like none of these; default: their names
 }
 
-// BlockShape says how a block looks from outside.
-type BlockShape struct {
+// BlockSchema says how a block looks from outside.
+type BlockSchema struct {
 	Type     string
 	Labels   []string // what each label means: "name"
 	Optional int      // how many of the last labels may be left out
@@ -67,13 +67,13 @@ type BlockShape struct {
 	Object   bool     // it is written as an argument with an object: `name = { … }`
 }
 
-// Content is what a body holds of a Shape.
+// Content is what a body holds of a BodySchema.
 type Content struct {
 	Arguments map[string]Argument
 	Blocks    []*Block
 }
 
-// Problem is something in a body that its Shape does not allow.
+// Problem is something in a body that its BodySchema does not allow.
 type Problem struct {
 	Range   hcl.Range
 	Summary string
@@ -157,15 +157,15 @@ func (b *Block) Under(parent *Body) *Block {
 	return &one
 }
 
-// Still returns the body as it is outside loops: messages about it name no
+// OutsideLoop returns the body as it is outside loops: messages about it name no
 // element.
-func (b *Body) Still() *Body {
+func (b *Body) OutsideLoop() *Body {
 	still := *b
 	still.Element = ""
 	if b.Block != nil {
 		block := *b.Block
 		if block.Parent != nil {
-			block.Parent = block.Parent.Still()
+			block.Parent = block.Parent.OutsideLoop()
 		}
 		still.Block = &block
 	}
@@ -182,7 +182,7 @@ func (c Content) For(b *Body) Content {
 }
 
 // Names returns the names of all arguments and blocks.
-func (s Shape) Names() []string {
+func (s BodySchema) Names() []string {
 	names := slices.Clone(s.Arguments)
 	for _, b := range s.Blocks {
 		names = append(names, b.Type)
@@ -190,13 +190,13 @@ func (s Shape) Names() []string {
 	return names
 }
 
-func (s Shape) block(name string) (BlockShape, bool) {
+func (s BodySchema) block(name string) (BlockSchema, bool) {
 	for _, b := range s.Blocks {
 		if b.Type == name {
 			return b, true
 		}
 	}
-	return BlockShape{}, false
+	return BlockSchema{}, false
 }
 
 // Make returns a block of another type in place of a dynamic block: with the
@@ -209,8 +209,8 @@ func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element s
 }
 
 // Makes says whether a dynamic block can make blocks of a type.
-func (s Shape) Makes(typ string, at hcl.Range) (Problem, bool) {
-	blocks := Shape{Unknown: s.Unknown}
+func (s BodySchema) Makes(typ string, at hcl.Range) (Problem, bool) {
+	blocks := BodySchema{Unknown: s.Unknown}
 	for _, b := range s.Blocks {
 		if b.Type == typ && !b.Object && typ != "dynamic" {
 			return Problem{}, true
@@ -223,7 +223,7 @@ func (s Shape) Makes(typ string, at hcl.Range) (Problem, bool) {
 }
 
 // Labelled says whether a block has the labels it needs.
-func (s Shape) Labelled(b *Block) (Problem, bool) {
+func (s BodySchema) Labelled(b *Block) (Problem, bool) {
 	shape, _ := s.block(b.Type)
 	r := reader{}
 	if r.labels(b, shape) {

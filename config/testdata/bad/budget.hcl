@@ -1,5 +1,5 @@
 engine {
-  restart_budget = { per = "0s" }
+  restart_budget = { max = 1, per = "0s" }
   token_file     = ""
 }
 engine {

@@ -58,7 +58,9 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		Compatibility: c.Engine.Compatibility,
 		Logger:        d.log,
 	})
-	d.restarts, err = restart.New(restart.Config{Engine: d.engine, Budget: budget(c.Engine.RestartBudget), Logger: d.log})
+	restarts, _ := c.Engine.Settings.(restart.Config)
+	restarts.Engine, restarts.Logger = d.engine, d.log
+	d.restarts, err = restart.New(restarts)
 	if err != nil {
 		return err
 	}

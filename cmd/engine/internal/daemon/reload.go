@@ -109,7 +109,7 @@ func restartRequired(before, after config.Engine) []string {
 		{"listen", before.Listen, after.Listen},
 		{"concurrency", before.Concurrency, after.Concurrency},
 		{"compatibility", before.Compatibility, after.Compatibility},
-		{"restart_budget", before.RestartBudget, after.RestartBudget},
+		{"restart_budget", before.Settings, after.Settings},
 		{"token_file", before.TokenFile, after.TokenFile},
 		{"tls", before.TLS, after.TLS},
 		{"log_format", before.LogFormat, after.LogFormat},

@@ -4,16 +4,17 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
 )
 
 func TestSettingsThatNeedAnotherStartAreNamed(t *testing.T) {
-	was := config.Engine{Listen: "a", RestartBudget: &config.Budget{Max: 3}, LogLevel: "info"}
-	same := config.Engine{Listen: "a", RestartBudget: &config.Budget{Max: 3}, LogLevel: "debug"}
+	was := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: "info"}
+	same := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: "debug"}
 	if got := restartRequired(was, same); len(got) != 0 {
 		t.Errorf("equal settings need another start: %q", got)
 	}
-	other := config.Engine{Listen: "b", RestartBudget: &config.Budget{Max: 4}, TLS: &config.TLS{}}
+	other := config.Engine{Listen: "b", Settings: restart.Config{Budget: restart.Budget{Max: 4}}, TLS: &config.TLS{}}
 	if got, want := restartRequired(was, other), []string{"listen", "restart_budget", "tls"}; !slices.Equal(got, want) {
 		t.Errorf("settings that need another start are %q, want %q", got, want)
 	}

@@ -24,45 +24,26 @@ func (d *daemon) units(c *config.Config) (map[string]restart.Unit, error) {
 }
 
 func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
+	unit, _ := t.Settings.(restart.Unit)
 	driver, err := d.driver(name, t)
 	if err != nil {
-		return restart.Unit{}, err
+		return unit, err
 	}
-	var policy restart.Policy
-	if err := policy.UnmarshalText([]byte(t.RestartPolicy)); err != nil {
-		return restart.Unit{}, err
-	}
-	revision, err := json.Marshal([]any{t.Process, t.Restart})
-	return restart.Unit{
-		Driver:                 driver,
-		Policy:                 policy,
-		TerminationGracePeriod: t.TerminationGracePeriod,
-		BackOff:                restart.BackOff(t.BackOff),
-		Revision:               string(revision),
-	}, err
+	revision, err := json.Marshal([]any{fmt.Sprintf("%T", t.Driver), t.Driver})
+	unit.Driver, unit.Revision = driver, string(revision)
+	return unit, err
 }
 
 // driver returns what starts and ends the instances of a target, or nil for a target
 // that the engine only probes.
 func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
-	switch {
-	case t.Process != nil:
-		p := t.Process
-		return process.New(process.Config{
-			Target: name, Command: p.Command, Env: p.Env, Dir: p.Dir, User: p.User, Log: d.log,
-		})
-	case t.Restart != nil:
-		r := t.Restart
-		return command.New(command.Config{
-			Target: name, Command: r.Command, Timeout: r.Timeout, Env: r.Env, Dir: r.Dir, User: r.User, Log: d.log,
-		})
+	switch c := t.Driver.(type) {
+	case process.Config:
+		c.Target, c.Log = name, d.log
+		return process.New(c)
+	case command.Config:
+		c.Target, c.Log = name, d.log
+		return command.New(c)
 	}
 	return nil, nil
-}
-
-func budget(b *config.Budget) restart.Budget {
-	if b == nil {
-		return restart.Budget{}
-	}
-	return restart.Budget{Max: b.Max, Share: float64(b.Share), Per: b.Per}
 }

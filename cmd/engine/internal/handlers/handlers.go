@@ -7,11 +7,37 @@
 package handlers
 
 import (
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/command"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
 )
+
+// Options returns what a configuration can contain without plugins: the handler
+// blocks of a probe, the blocks process and restart of a target, and the arguments
+// that packages restart and wasmhost declare.
+func Options() config.Options {
+	return config.Options{
+		Handlers: Builtin(),
+		Drivers: map[string]config.Driver{
+			"process": config.DriverOf(process.Config.Check, onThisMachine),
+			"restart": config.DriverOf(command.Config.Check, nil),
+		},
+		EngineSettings: config.SettingsOf(restart.Config.Check),
+		TargetSettings: config.SettingsOf(restart.Unit.Check),
+		PluginSettings: config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load checks them
+	}
+}
+
+// onThisMachine returns how probes reach a process that the engine starts.
+func onThisMachine(c process.Config) probe.Target {
+	return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User}
+}
 
 // Builtin returns the built-in handler blocks by name.
 func Builtin() map[string]config.Handler {

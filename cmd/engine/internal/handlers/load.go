@@ -37,7 +37,9 @@ func (in *Inputs) Load(paths []string, p *Plugins) (*config.Config, config.Diagn
 
 // Parse parses sources that have been read.
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {
-	return config.Parse(sources, config.Options{Handlers: Builtin(), Plugin: p.open, Vars: in.vars, VarFiles: files})
+	o := Options()
+	o.Plugin, o.Vars, o.VarFiles = p.open, in.vars, files
+	return config.Parse(sources, o)
 }
 
 // LoadOrReport is Load for a command that ends with an exit code when the

@@ -69,7 +69,7 @@ func Warnings(c *cobra.Command) func(config.Engine) *slog.Logger {
 
 // open is config.Options.Plugin.
 func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, error) {
-	limit := cmp.Or(int64(block.Limits.ModuleSize), wasmhost.DefaultModuleSize)
+	limit := cmp.Or(hostConfig(block, nil).Limits.ModuleSize, wasmhost.DefaultModuleSize)
 	bytes, err := cli.ReadFile(block.Source, limit)
 	if err != nil {
 		return config.Module{}, sourceError("cannot be read: %v", err)
@@ -101,7 +101,8 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 
 // pluginKey is equal for blocks with the same module, grants and limits.
 func pluginKey(p config.Plugin, sha256 string) (string, error) {
-	text, err := json.Marshal([]any{p.Name, sha256, p.OnTrap, p.Grant, p.Limits})
+	c := hostConfig(p, nil)
+	text, err := json.Marshal([]any{p.Name, sha256, c.OnTrap, c.Grant, c.Limits})
 	return cli.SHA256(text), err
 }
 
@@ -241,18 +242,7 @@ func schema(doc string, settings []abi.Setting) config.Schema {
 
 // hostConfig returns what the host grants a module, and its limits.
 func hostConfig(p config.Plugin, module []byte) wasmhost.Config {
-	l := p.Limits
-	outcomes := map[config.OnTrap]probe.Outcome{"failure": probe.Failure} // unknown is zero
-	return wasmhost.Config{
-		Name:          p.Name,
-		Module:        module,
-		AllowUnpinned: true, // config has compared the hash
-		OnTrap:        outcomes[p.OnTrap],
-		Grant:         wasmhost.Grant{Dial: p.Grant.Dial, Env: p.Grant.Env, DNS: p.Grant.DNS},
-		Limits: wasmhost.Limits{
-			Memory: int64(l.Memory), ModuleSize: int64(l.ModuleSize), Instances: l.Instances, Held: l.Held,
-			Connections: l.Connections, Dials: l.Dials, BytesIn: int64(l.BytesIn), BytesOut: int64(l.BytesOut),
-			HostCalls: l.HostCalls, Log: int(l.Log), Metrics: l.Metrics, Start: l.Start,
-		},
-	}
+	c, _ := p.Settings.(wasmhost.Config)
+	c.Name, c.Module, c.AllowUnpinned = p.Name, module, true // config has compared the hash
+	return c
 }

@@ -12,9 +12,12 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/format"
@@ -106,6 +109,13 @@ type recorded[C any] struct {
 
 func record[C any](c C) (*recorded[C], error) { return &recorded[C]{config: c}, nil }
 
+// withHandlers returns the options of the command, with other handlers.
+func withHandlers(h map[string]config.Handler) config.Options {
+	o := handlers.Options()
+	o.Handlers = h
+	return o
+}
+
 // recorders are the built-in handlers, as handlers that keep their configuration.
 func recorders() map[string]config.Handler {
 	return map[string]config.Handler{
@@ -124,7 +134,7 @@ func TestManifestsMeanTheSameAsHCL(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, stderr)
 			}
-			loaded, diags := config.Parse([]config.Source{{Name: "x.hcl", Bytes: []byte(out)}}, config.Options{Handlers: recorders()})
+			loaded, diags := config.Parse([]config.Source{{Name: "x.hcl", Bytes: []byte(out)}}, withHandlers(recorders()))
 			if err := diags.Err(); err != nil {
 				t.Fatalf("%v in\n%s", err, out)
 			}
@@ -160,7 +170,7 @@ func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, std
 		}
 		return 0
 	}
-	if target.Process == nil {
+	if target.Driver == nil {
 		if !strings.Contains(stderr, "container "+c.Name+": It is only probed") {
 			t.Errorf("the process of container %s is dropped without a warning", c.Name)
 		}
@@ -187,19 +197,20 @@ func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, std
 
 func compareProcess(t *testing.T, c kube.Container, target config.Target) {
 	t.Helper()
-	p := target.Process
+	p := target.Driver.(process.Config)
 	words, err := c.Words(map[string][]string{"busybox": {}, "agnhost": {"/agnhost"}, "goproxy": {"/goproxy"}})
 	if err != nil || len(c.Obstacles) > 0 {
 		t.Errorf("container %s runs despite %v, %q", c.Name, err, c.Obstacles)
 	}
-	want := config.Process{Command: words, Env: c.Target.Env, Dir: c.Target.Dir, User: c.Target.User}
+	want := process.Config{Command: words, Env: c.Target.Env, Dir: c.Target.Dir, User: c.Target.User}
 	if len(want.Env) == 0 {
 		want.Env = nil
 	}
-	if !reflect.DeepEqual(*p, want) {
-		t.Errorf("the process of %s is %+q, want %+q", c.Name, *p, want)
+	if !reflect.DeepEqual(p, want) {
+		t.Errorf("the process of %s is %+v, want %+v", c.Name, p, want)
 	}
-	if target.TerminationGracePeriod != c.TerminationGracePeriod || target.RestartPolicy != manifests.RestartPolicy(c) {
+	unit := target.Settings.(restart.Unit).WithDefaults()
+	if unit.TerminationGracePeriod != c.TerminationGracePeriod || unit.Policy != manifests.RestartPolicy(c) {
 		t.Errorf("the target of %s is %+v", c.Name, target)
 	}
 }
@@ -270,7 +281,7 @@ func TestInvalidManifestsWriteNothing(t *testing.T) {
 		{"an invalid probe", pod("{name: a, livenessProbe: {}}"), "error: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type"},
 		{"a target twice", pod("{name: a, command: [x]}") + "---\n" + pod("{name: a, command: [x]}"), `error: -:3: Pod default/a: container a: target "default/a/a" is defined already by -:1: Pod default/a: container a`},
 		{"a wrong type", pod("{name: a, ports: x}"), "error: -:1: Pod a: spec.containers.ports is of type string, it must be a list"},
-		{"a zero byte", pod(`{name: a, command: ["a\0"]}`), "must not hold a zero byte"},
+		{"a zero byte", pod(`{name: a, command: ["a\0"]}`), "has a NUL byte"},
 		{"a policy that the object cannot have", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {containers: [{name: a}]}}}}",
 			`error: -:1: Job j: spec.template.spec.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never"`},
 		{"paths of templates", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: j}, spec: {template: {spec: {}}}}",

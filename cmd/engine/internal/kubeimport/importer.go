@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
-	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -55,7 +55,7 @@ func (im *importer) plugin() (*document.Document, error) {
 	body := doc.Block("plugin", block.Name)
 	body.Set("source", file)
 	body.Set("sha256", block.SHA256)
-	body.BlockOf("grant", document.Argument{Name: "dial", Value: block.Grant.Dial})
+	body.BlockOf("grant", document.Argument{Name: "dial", Value: []string{"target"}})
 	doc.Newline()
 	return doc, nil
 }
@@ -188,10 +188,10 @@ func (im *importer) address(body *document.Body, c *kube.Container, place placem
 
 // writeProcess writes how the engine runs a container.
 func writeProcess(body *document.Body, c kube.Container, command []string) {
-	if policy := manifests.RestartPolicy(c); policy != config.RestartAlways {
-		body.Set("restart_policy", string(policy))
+	if policy := manifests.RestartPolicy(c); policy != restart.Always {
+		body.Set("restart_policy", policy.String())
 	}
-	if c.TerminationGracePeriod != config.DefaultTerminationGracePeriod {
+	if c.TerminationGracePeriod != restart.DefaultTerminationGracePeriod {
 		body.Set("termination_grace_period", seconds(c.TerminationGracePeriod))
 	}
 	arguments := []document.Argument{{Name: "command", Value: command}}

@@ -30,7 +30,7 @@ func (g *GRPCPlugin) Register(c *cobra.Command) {
 
 // Block returns the plugin block for the module. It may dial the probed target only.
 func (g *GRPCPlugin) Block() config.Plugin {
-	return config.Plugin{Name: "grpc", Source: g.File, SHA256: cli.SHA256(g.module), Grant: config.PluginGrant{Dial: []string{"target"}}}
+	return config.Plugin{Name: "grpc", Source: g.File, SHA256: cli.SHA256(g.module), Settings: wasmhost.Config{Grant: wasmhost.Grant{Dial: []string{"target"}}}}
 }
 
 // Read reads the module, once.

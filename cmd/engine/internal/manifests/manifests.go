@@ -18,8 +18,8 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/config"
 )
 
 // Loopback is the address of the containers of a pod for each other, and for
@@ -90,15 +90,15 @@ func ReadFile(stdin io.Reader, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, kube.MaxManifestBytes+1))
 }
 
-// RestartPolicy returns a container's restart policy as a configuration names it.
-func RestartPolicy(c kube.Container) config.RestartPolicy {
+// RestartPolicy returns a container's restart policy.
+func RestartPolicy(c kube.Container) restart.Policy {
 	switch c.RestartPolicy {
 	case "OnFailure":
-		return config.RestartOnFailure
+		return restart.OnFailure
 	case "Never":
-		return config.RestartNever
+		return restart.Never
 	}
-	return config.RestartAlways
+	return restart.Always
 }
 
 // Unjoin returns the errors that errors.Join has joined.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
@@ -56,7 +58,7 @@ func (p *podsAt) see(t *testing.T) string {
 	}
 	var all []string
 	for _, one := range p.targets() {
-		all = append(all, one.name+"="+one.target.Process.Command[0])
+		all = append(all, one.name+"="+one.target.Driver.(process.Config).Command[0])
 	}
 	return strings.Join(all, " ")
 }
@@ -212,7 +214,8 @@ func TestPodsAreProbedOnThisMachine(t *testing.T) {
 		t.Errorf("the probe is %+v", made)
 	}
 	target := all.Targets["default/a/c"]
-	if target.RestartPolicy != config.RestartOnFailure || target.TerminationGracePeriod != 7*time.Second || target.Process.Dir != "/srv" || target.Process.Env["A"] != "b" {
+	unit, driver := target.Settings.(restart.Unit), target.Driver.(process.Config)
+	if unit.Policy != restart.OnFailure || unit.TerminationGracePeriod != 7*time.Second || driver.Dir != "/srv" || driver.Env["A"] != "b" {
 		t.Errorf("the target is %+v", target)
 	}
 	if len(all.Targets) != 2 || len(was.Targets) != 1 || len(was.Set) != 0 {
@@ -226,7 +229,7 @@ func TestTheFirstTargetOfANameKeepsIt(t *testing.T) {
 	p.write(t, "2.yaml", pod("a", "second"), time.Hour)
 	p.see(t)
 	got := p.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}})
-	if command := got.Targets["default/a/c"].Process.Command; !slices.Equal(command, []string{"first"}) {
+	if command := got.Targets["default/a/c"].Driver.(process.Config).Command; !slices.Equal(command, []string{"first"}) {
 		t.Errorf("the pod runs %q", command)
 	}
 	if !strings.Contains(p.log.String(), "there is another target") {

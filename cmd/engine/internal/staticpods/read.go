@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
@@ -88,8 +89,8 @@ func (r *reader) container(c kube.Container) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	p := &config.Process{Command: words, Env: c.Target.Env, Dir: c.Target.Dir, User: c.Target.User}
-	if _, err := process.New(process.Config{Target: c.Target.Name, Command: p.Command, Env: p.Env, Dir: p.Dir, User: p.User}); err != nil {
+	p := process.Config{Command: words, Env: c.Target.Env, Dir: c.Target.Dir, User: c.Target.User}
+	if err := p.Check(); err != nil {
 		return target{}, err
 	}
 	return target{
@@ -97,7 +98,8 @@ func (r *reader) container(c kube.Container) (target, error) {
 		container: c,
 		probes:    probes,
 		target: config.Target{
-			Process: p, RestartPolicy: manifests.RestartPolicy(c), TerminationGracePeriod: c.TerminationGracePeriod, BackOff: config.DefaultBackOff(),
+			Driver:   p,
+			Settings: restart.Unit{Policy: manifests.RestartPolicy(c), TerminationGracePeriod: c.TerminationGracePeriod},
 		},
 	}, nil
 }

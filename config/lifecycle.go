@@ -1,0 +1,54 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// lifecycle decodes what a target block says about starting and restarting its
+// target, and what its probes take from that.
+func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) (Target, probe.Target) {
+	d := l.decodeContent(b, tree.Content{Arguments: c.Arguments, Blocks: blocks}, l.schemas.lifecycle)
+	t := Target{Settings: l.settings(d, l.options.TargetSettings)}
+	var inherited probe.Target
+	var first *tree.Block
+	for _, name := range names(l.options.Drivers) {
+		block := d.blocks[name]
+		if block == nil {
+			continue
+		}
+		if first != nil {
+			l.add(report{
+				at: block.block.Header, body: &b.Body, summary: fmt.Sprintf("a target cannot have both %s and %s", first.Type, name),
+				hint:  "keep one of them; the engine restarts what process starts without a restart block",
+				notes: []Note{l.note(first.Type+" is here", first.Header)},
+			})
+			continue
+		}
+		first = block.block
+		driver := l.options.Drivers[name]
+		t.Driver = l.settings(block, driver.Settings)
+		if driver.target != nil {
+			inherited = driver.target(t.Driver)
+		}
+	}
+	if first == nil && len(l.options.Drivers) > 0 {
+		l.warnNoDriver(d)
+	}
+	return t, inherited
+}
+
+// warnNoDriver warns of arguments that have no effect on a target that is not
+// restarted.
+func (l *loader) warnNoDriver(d *decodedBlock) {
+	for _, field := range l.options.TargetSettings.schema.Fields {
+		if d.values[field.Name] != nil {
+			l.add(report{
+				severity: Warning, at: d.sources[field.Name].name, body: &d.block.Body, summary: field.Name + " has no effect",
+				hint: "this target is not restarted: add process { … } or restart { … }",
+			})
+		}
+	}
+}

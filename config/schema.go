@@ -1,0 +1,92 @@
+package config
+
+import "github.com/sonde-probe/sonde/probe"
+
+// Handler declares a handler block, such as http { … }, and makes handlers from it.
+type Handler struct {
+	Schema Schema
+
+	// Revision identifies everything that decides what the handler does besides
+	// the values of its block: a probe keeps its state over a reload only if both
+	// are unchanged. Empty for a handler that is compiled in.
+	Revision string
+
+	// Make makes a handler from the values of a block that matches Schema. It is
+	// called once for all blocks with equal values. A *probe.FieldError is
+	// reported at the field it names, any other error at the block, and each of
+	// several joined errors on its own. Each Parse calls Make from one goroutine.
+	// Make must not change Values.
+	//
+	// A handler with a method Check(probe.Target) error is asked whether it can
+	// probe each of its targets; its error is reported in the same way.
+	Make func(Values, Context) (probe.Handler, error)
+}
+
+// checker is the optional interface of a handler that checks its targets.
+type checker interface {
+	Check(t probe.Target) error
+}
+
+// Settings are arguments and blocks that another package declares, as a struct with
+// hcl tags: see SettingsOf. The zero value declares none.
+type Settings struct {
+	schema Schema
+	decode func(Values, Context) (any, error)
+}
+
+// Driver is a block of a target that says what starts or restarts it, such as
+// process { … }: see DriverOf. A target has at most one.
+type Driver struct {
+	Settings
+
+	// target returns what probes of the target take from the block where the target
+	// block does not say otherwise: Address, Env, Dir and User. Nil for nothing.
+	target func(settings any) probe.Target
+}
+
+// Context is what a handler may have to know besides its own block.
+type Context struct {
+	Compatibility probe.Compatibility // of the engine block
+}
+
+// Schema declares the fields of a block.
+type Schema struct {
+	Doc    string
+	Fields []Field
+}
+
+// Field is one argument, or one nested block.
+type Field struct {
+	Name      string
+	Type      Type
+	Required  bool
+	Default   any      // its value when it is not given, as in Values; nil for none
+	Sensitive bool     // its value is never shown
+	NonZero   bool     // 0 is an error, since the zero value of the Go field stands for the default
+	OneOf     []string // the allowed words of a String; nil for any text
+	Doc       string   // one sentence
+	Block     *Schema  // the fields inside, for Type Block and Object
+
+	zeroMeans string // the default that 0 stands for, as text; empty when not known
+}
+
+// Type is the type of a Field.
+type Type uint8
+
+// The types, and the Go types that Values hold for them.
+const (
+	String     Type = iota + 1 // string; numbers and bools are converted
+	Bool                       // bool
+	Int                        // int64
+	Float                      // float64
+	Duration                   // time.Duration; written "500ms"
+	Strings                    // []string
+	StringMap                  // map[string]string
+	StringsMap                 // map[string][]string; a single string becomes a list of one
+	Block                      // Values; a nested block
+	Object                     // Values; written as an argument: name = { … }
+	Size                       // int64, in bytes; written "32MiB"
+)
+
+// Values are the fields of one block that are given or have a default, by name.
+type Values map[string]any

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// schemas say what each block of the language may contain.
+type schemas struct {
+	top, variable, validation, target, probe, dynamic tree.BodySchema
+
+	engine, plugin, rule *compiledSchema
+	lifecycle            *compiledSchema // of a target block: its settings and drivers
+}
+
+// compiledSchema is a Schema, prepared to decode many blocks.
+type compiledSchema struct {
+	schema Schema
+	body   tree.BodySchema
+	inside map[string]*compiledSchema // of nested blocks, by name
+}
+
+func compileSchema(s Schema) *compiledSchema {
+	c := &compiledSchema{schema: s, inside: make(map[string]*compiledSchema)}
+	for i := range s.Fields {
+		field := &s.Fields[i]
+		if field.Type != Block && field.Type != Object {
+			c.body.Arguments = append(c.body.Arguments, field.Name)
+			continue
+		}
+		inside := compileSchema(*field.Block)
+		c.inside[field.Name] = inside
+		c.body.Blocks = append(c.body.Blocks, tree.BlockSchema{Type: field.Name, Object: field.Type == Object, Inside: inside.body.Names()})
+	}
+	return c
+}
+
+// compileStruct compiles the schema of a struct, and of settings beside it.
+func compileStruct[T any](more Schema) *compiledSchema {
+	s := schemaOf(reflect.TypeFor[T]())
+	s.Fields = append(s.Fields, more.Fields...)
+	return compileSchema(s)
+}
+
+// handlerBlock is a handler with its compiled schema.
+type handlerBlock struct {
+	Handler
+	name   string
+	schema *compiledSchema // nil for a plugin that could not be loaded
+}
+
+// compile prepares everything that is the same for all blocks.
+func (l *loader) compile() {
+	l.handlers = make(map[string]*handlerBlock)
+	for name, h := range l.options.Handlers {
+		l.handlers[name] = &handlerBlock{h, name, compileSchema(h.Schema)}
+	}
+	lifecycle := Schema{Fields: slices.Clone(l.options.TargetSettings.schema.Fields)}
+	for _, name := range names(l.options.Drivers) {
+		driver := l.options.Drivers[name].schema
+		lifecycle.Fields = append(lifecycle.Fields, Field{Name: name, Type: Block, Block: &driver})
+	}
+	l.schemas = schemas{
+		engine:     compileStruct[Engine](l.options.EngineSettings.schema),
+		plugin:     compileStruct[Plugin](l.options.PluginSettings.schema),
+		rule:       compileStruct[probe.Rule](Schema{}),
+		lifecycle:  compileSchema(lifecycle),
+		variable:   tree.BodySchema{Arguments: []string{"type", "default", "description", "sensitive"}, Blocks: []tree.BlockSchema{{Type: "validation"}}},
+		validation: tree.BodySchema{Arguments: []string{"condition", "error_message"}},
+		dynamic:    tree.BodySchema{Arguments: []string{"for_each", "iterator", "labels"}, Blocks: []tree.BlockSchema{{Type: "content"}}},
+	}
+	l.compileProbeSchemas()
+}
+
+// compileProbeSchemas compiles the schemas that depend on which handlers there are.
+func (l *loader) compileProbeSchemas() {
+	l.schemas.probe = l.probeSchema()
+	l.schemas.target = l.targetSchema()
+	l.schemas.top = l.topSchema()
+}
+
+func (l *loader) topSchema() tree.BodySchema {
+	s := l.schemas
+	return tree.BodySchema{Blocks: []tree.BlockSchema{
+		{Type: "engine", Inside: s.engine.body.Names()},
+		{Type: "variable", Labels: []string{"name"}, Example: `variable "hosts"`},
+		{Type: "locals"},
+		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`, Inside: s.plugin.body.Names()},
+		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.rule.body.Arguments},
+		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
+	}}
+}
+
+func (l *loader) targetSchema() tree.BodySchema {
+	lifecycle := l.schemas.lifecycle.body
+	return tree.BodySchema{
+		Arguments: append([]string{"for_each", "address", "ports"}, lifecycle.Arguments...),
+		Blocks: append(slices.Clone(lifecycle.Blocks),
+			tree.BlockSchema{Type: "probe", Labels: []string{"kind", "name"}, Optional: 1, Example: `probe "readiness"`, Inside: l.schemas.probe.Names()},
+			dynamicBlock),
+	}
+}
+
+func (l *loader) probeSchema() tree.BodySchema {
+	s := tree.BodySchema{Arguments: l.schemas.rule.body.Arguments, Unknown: l.missingPlugin}
+	for _, name := range slices.Sorted(maps.Keys(l.handlers)) {
+		block := tree.BlockSchema{Type: name}
+		if schema := l.handlers[name].schema; schema != nil {
+			block.Inside = schema.body.Names()
+		}
+		s.Blocks = append(s.Blocks, block)
+	}
+	s.Blocks = append(s.Blocks, dynamicBlock)
+	return s
+}
+
+// dynamicBlock is allowed in target and probe blocks.
+var dynamicBlock = tree.BlockSchema{Type: "dynamic", Labels: []string{"block"}, Example: `dynamic "probe"`}
+
+// missingPlugin is the hint for an unknown handler block.
+func (l *loader) missingPlugin(name string) string {
+	hint := fmt.Sprintf("no handler is called %.80q; to load it as a plugin, add plugin %.80q { source = %.80q }", name, name, name+".wasm")
+	if known := names(l.handlers); len(known) > 0 {
+		hint += "\nhandlers here: " + strings.Join(known, ", ")
+	}
+	return hint
+}

@@ -1,0 +1,256 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Of returns the Handler for a constructor that takes a struct. Each of the
+// struct's fields that can be set in HCL has a tag:
+//
+//	Path  string        `hcl:"path"`                        // required
+//	Port  string        `hcl:"port,optional"`
+//	Key   string        `hcl:"key,optional,sensitive"`      // its value is never shown
+//	Wait  time.Duration `hcl:"wait,optional,nonzero"`       // 0 is an error: in Go it stands for the default
+//	Size  int64         `hcl:"size,optional,bytes"`         // written "32MiB"
+//	Mode  string        `hcl:"mode,optional" oneof:"a b"`   // one of these words
+//	TLS   *TLS          `hcl:"tls,block"`                   // a struct with such tags
+//	Retry Retry         `hcl:"retry,object"`                // likewise, written retry = { … }
+//	Made  string        `hcl:"-"`                           // not in HCL
+//
+// A field may be a string, bool, int, int32, int64, float64, time.Duration,
+// []string, map[string]string, map[string][]string, a type with text methods
+// (encoding.TextUnmarshaler), or a pointer to one of them. A field of type
+// probe.Compatibility without a tag is set to that of the engine. Of panics if a
+// field has another type.
+func Of[C any, H probe.Handler](build func(C) (H, error)) Handler {
+	return Handler{
+		Schema: schemaOf(reflect.TypeFor[C]()),
+		Make: func(v Values, c Context) (probe.Handler, error) {
+			var config C
+			if err := fill(&config, v, c).Err(); err != nil {
+				return nil, err
+			}
+			h, err := build(config)
+			if err != nil {
+				return nil, err
+			}
+			return h, nil
+		},
+	}
+}
+
+// SettingsOf returns the Settings for a struct with tags as those of Of. What is
+// decoded has type T. Check returns what else is wrong with it: a
+// *probe.FieldError, or several; it may be nil.
+func SettingsOf[T any](check func(T) error) Settings {
+	return Settings{
+		schema: schemaOf(reflect.TypeFor[T]()),
+		decode: func(v Values, c Context) (any, error) {
+			var settings T
+			err := fill(&settings, v, c).Err()
+			if check != nil {
+				err = errors.Join(err, check(settings))
+			}
+			return settings, err
+		},
+	}
+}
+
+// DriverOf returns the Driver for a struct as SettingsOf takes it. Target returns
+// what probes of the target take from the block: its Address, Env, Dir and User; it
+// may be nil.
+func DriverOf[T any](check func(T) error, target func(T) probe.Target) Driver {
+	d := Driver{Settings: SettingsOf(check)}
+	if target != nil {
+		d.target = func(settings any) probe.Target { return target(settings.(T)) }
+	}
+	return d
+}
+
+// tag is the content of `hcl:"name,option"`.
+type tag struct {
+	name    string
+	options []string
+}
+
+func tagOf(f reflect.StructField) (tag, bool) {
+	text, ok := f.Tag.Lookup("hcl")
+	if !ok || text == "-" {
+		return tag{}, false
+	}
+	parts := strings.Split(text, ",")
+	return tag{parts[0], parts[1:]}, true
+}
+
+func (t tag) has(option string) bool { return slices.Contains(t.options, option) }
+
+// schemaOf returns the schema of a struct.
+func schemaOf(t reflect.Type) Schema {
+	var s Schema
+	defaults := defaultsOf(t)
+	for f := range t.Fields() {
+		tag, ok := tagOf(f)
+		if !ok {
+			continue
+		}
+		field := Field{Name: tag.name, Required: !tag.has("optional"), Sensitive: tag.has("sensitive"), NonZero: tag.has("nonzero"), Doc: f.Tag.Get("doc")}
+		switch {
+		case tag.has("block"), tag.has("object"):
+			inside := schemaOf(pointed(f.Type))
+			field.Type, field.Block, field.Required = Block, &inside, false
+			if tag.has("object") {
+				field.Type = Object
+			}
+		case tag.has("bytes"):
+			field.Type = Size
+		default:
+			field.Type = typeOf(f)
+			field.OneOf = wordsOf(f)
+		}
+		if defaults.IsValid() {
+			field.zeroMeans = fmt.Sprint(defaults.FieldByIndex(f.Index).Interface())
+		}
+		s.Fields = append(s.Fields, field)
+	}
+	return s
+}
+
+// defaultsOf returns the zero struct with its defaults, if its type has a method
+// WithDefaults.
+func defaultsOf(t reflect.Type) reflect.Value {
+	m, ok := t.MethodByName("WithDefaults")
+	if !ok || m.Type.NumIn() != 1 || m.Type.NumOut() != 1 || m.Type.Out(0) != t {
+		return reflect.Value{}
+	}
+	return m.Func.Call([]reflect.Value{reflect.Zero(t)})[0]
+}
+
+func pointed(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+func typeOf(f reflect.StructField) Type {
+	t := pointed(f.Type)
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return String
+	}
+	switch t {
+	case reflect.TypeFor[time.Duration]():
+		return Duration
+	case reflect.TypeFor[[]string]():
+		return Strings
+	case reflect.TypeFor[map[string]string]():
+		return StringMap
+	case reflect.TypeFor[map[string][]string]():
+		return StringsMap
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return String
+	case reflect.Bool:
+		return Bool
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return Int
+	case reflect.Float64:
+		return Float
+	}
+	panic(fmt.Sprintf("config: field %s has type %v, which HCL cannot fill", f.Name, f.Type))
+}
+
+// wordsOf returns the allowed words of a field: those of its oneof tag, or those of
+// its type, if that has a method Words or is an enumeration with text methods.
+func wordsOf(f reflect.StructField) []string {
+	if words, ok := f.Tag.Lookup("oneof"); ok {
+		return strings.Fields(words)
+	}
+	t := pointed(f.Type)
+	if w, ok := reflect.Zero(t).Interface().(interface{ Words() []string }); ok {
+		return w.Words()
+	}
+	return enumeration(t)
+}
+
+// enumeration returns the words of an integer type with text methods, by value.
+func enumeration(t reflect.Type) (words []string) {
+	const maxWords = 16
+	v := reflect.New(t)
+	in, reads := v.Interface().(encoding.TextUnmarshaler)
+	out, writes := v.Interface().(encoding.TextMarshaler)
+	if t.Kind() != reflect.Uint8 || !reads || !writes {
+		return nil
+	}
+	for i := range uint64(maxWords) {
+		v.Elem().SetUint(i)
+		if word, err := out.MarshalText(); err == nil && in.UnmarshalText(word) == nil {
+			words = append(words, string(word))
+		}
+	}
+	return words
+}
+
+// fill sets the tagged fields of a struct to the values of a block, and returns
+// every value that does not fit.
+func fill(to any, v Values, c Context) probe.FieldErrors {
+	var wrong probe.FieldErrors
+	fillStruct(reflect.ValueOf(to).Elem(), v, c, "", &wrong)
+	return wrong
+}
+
+// fillStruct is fill for the block whose name is path, with a dot at its end.
+func fillStruct(to reflect.Value, v Values, c Context, path string, wrong *probe.FieldErrors) {
+	for f := range to.Type().Fields() {
+		field := to.FieldByIndex(f.Index)
+		tag, ok := tagOf(f)
+		if !ok {
+			if f.Type == reflect.TypeFor[probe.Compatibility]() {
+				field.Set(reflect.ValueOf(c.Compatibility))
+			}
+			continue
+		}
+		if given, ok := v[tag.name]; ok {
+			fillField(field, given, c, path+tag.name, wrong)
+		}
+	}
+}
+
+func fillField(to reflect.Value, given any, c Context, name string, wrong *probe.FieldErrors) {
+	if to.Kind() == reflect.Pointer {
+		to.Set(reflect.New(to.Type().Elem()))
+		to = to.Elem()
+	}
+	if inside, ok := given.(Values); ok {
+		fillStruct(to, inside, c, name+".", wrong)
+		return
+	}
+	if u, ok := to.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if err := u.UnmarshalText([]byte(given.(string))); err != nil {
+			wrong.Add(name, "%s", problemOf(err))
+		}
+		return
+	}
+	if n, ok := given.(int64); ok && to.OverflowInt(n) {
+		wrong.Add(name, "is too large")
+		return
+	}
+	to.Set(reflect.ValueOf(given).Convert(to.Type()))
+}
+
+// problemOf returns an error's text without the field that it may name itself.
+func problemOf(err error) string {
+	var field *probe.FieldError
+	if errors.As(err, &field) {
+		return field.Problem
+	}
+	return err.Error()
+}

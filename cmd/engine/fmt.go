@@ -13,26 +13,26 @@ import (
 	"github.com/sonde-probe/sonde/config/format"
 )
 
-// fmtCommand is sonde fmt. Its exit code is 1 when a file cannot be parsed, and
+// fmtCommand returns sonde fmt. Its exit code is 1 when a file cannot be parsed, and
 // with --check also when a file is not in the canonical style.
 func fmtCommand() *cobra.Command {
 	var f formatter
 	c := &cobra.Command{
 		Use:   "fmt [FILE...]",
-		Short: "Lay configuration files out in the canonical style",
-		Long: "Fmt rewrites files, or the *.hcl files of directories, in the canonical style and lists those it\n" +
-			"has changed. Default is the current directory; - reads standard input and writes standard output.\n" +
-			"A file that cannot be parsed is left alone. JSON has no canonical style.",
+		Short: "Format configuration files in the canonical style",
+		Long: "Fmt rewrites files, or the *.hcl files of directories, in the canonical style, and lists the files that\n" +
+			"it changed. The default is the current directory; - reads standard input and writes standard output.\n" +
+			"Files that cannot be parsed are not changed. JSON has no canonical style.",
 		RunE: func(c *cobra.Command, paths []string) error {
 			f.command = c
 			return f.run(paths)
 		},
 	}
-	c.Flags().BoolVar(&f.check, "check", false, "change nothing, list what would change, and exit with 1 if there is any")
+	c.Flags().BoolVar(&f.check, "check", false, "only list files that would change, and exit with 1 if there are any")
 	return c
 }
 
-// formatter formats sources and remembers what it found.
+// formatter formats sources, and collects diagnostics.
 type formatter struct {
 	command *cobra.Command
 	check   bool

@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 )
 
-// validateCommand is sonde validate. Its exit code is 0 for a configuration that
-// can be used, and 1 for any other.
+// validateCommand returns sonde validate. Its exit code is 0 for a valid configuration,
+// and 1 for any other.
 func validateCommand() *cobra.Command {
 	var in handlers.Inputs
 	var asJSON bool
@@ -19,9 +19,9 @@ func validateCommand() *cobra.Command {
 		Use:   "validate [CONFIG...]",
 		Short: "Check a configuration and start nothing",
 		Long: "Validate checks files, or directories of *.hcl and *.hcl.json files; default " + handlers.DefaultConfig + ".\n" +
-			"It shows every mistake, and exits with 1 when there is one. Warnings are no mistakes.\n\n" +
-			"A plugin's settings are checked by its manifest, and by the plugin itself where it does so, which\n" +
-			"can reach nothing meanwhile.",
+			"It shows all errors and warnings, and exits with 1 if there are errors.\n\n" +
+			"The settings of a plugin are checked against its manifest, and by the plugin itself if it has such a\n" +
+			"check, which runs without any grant.",
 		Example: "  sonde validate --var env=prod /etc/sonde",
 		RunE: func(c *cobra.Command, paths []string) error {
 			if asJSON {

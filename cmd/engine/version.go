@@ -12,7 +12,7 @@ import (
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Say which build this is",
+		Short: "Show the version of this build",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "sonde %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -22,7 +22,7 @@ func versionCommand() *cobra.Command {
 }
 
 // version returns the module's version, with the commit of a build from a
-// checkout, as the Go command has stamped them: "v1.2.3", "devel 1850e75+dirty".
+// checkout, as the go command records them: "v1.2.3", "devel 1850e75+dirty".
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

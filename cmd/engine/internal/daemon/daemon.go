@@ -3,11 +3,13 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -115,7 +117,11 @@ func (d *daemon) listen() (err error) {
 	if err != nil {
 		return err
 	}
-	if d.listener, err = d.api.Listen(context.Background()); err != nil {
+	d.listener, err = d.api.Listen(context.Background())
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w; choose another address with --listen", err)
+	}
+	if err != nil {
 		return err
 	}
 	address := d.listener.Addr().String()

@@ -1,3 +1,9 @@
+// Package status is sonde status, which shows the targets and probes of a running
+// engine.
+//
+//	status.go the command, and the three ways to show: once, as a table on a terminal, as events
+//	table.go  the table
+//	tls.go    flags of an HTTPS connection
 package status
 
 import (
@@ -19,12 +25,10 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// exitFailing is the exit code of sonde status --exit-code while something
-// fails.
+// exitFailing is the exit code of sonde status --exit-code while a verdict is failing.
 const exitFailing = 3
 
-// statusFlags are the flags of sonde status.
-type statusFlags struct {
+type flags struct {
 	address   string
 	tokenFile string
 	tls       tlsFlags
@@ -35,35 +39,35 @@ type statusFlags struct {
 
 // Command returns sonde status.
 func Command() *cobra.Command {
-	var f statusFlags
+	var f flags
 	c := &cobra.Command{
 		Use:   "status [TARGET]",
 		Short: "Show the targets and probes of a running engine",
-		Long: "Status shows each probe's verdict, how far the current run of outcomes has come (\"2/3 failure\"), when\n" +
-			"the next attempt is due, and what the latest one found.",
+		Long: "Status shows for each probe its verdict, the current run of equal outcomes towards its threshold\n" +
+			"(\"2/3 failure\"), the time until the next attempt, and the result of the last one.",
 		Example: "  sonde status --watch\n  sonde status shop/web --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return status(ctx, c.OutOrStdout(), f, strings.Join(args, ""))
+			return run(ctx, c.OutOrStdout(), f, strings.Join(args, ""))
 		},
 	}
 	c.Flags().StringVar(&f.address, "address", "http://"+config.DefaultListen, "`URL` of the engine")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "show the token in a `file` to the engine")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in a `file`")
 	f.tls.flags(c)
-	c.Flags().BoolVar(&f.watch, "watch", false, "go on: redraw a terminal, otherwise write a line for each probe and each change")
+	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "write JSON, as the API does")
-	c.Flags().BoolVar(&f.exitCode, "exit-code", false, fmt.Sprintf("exit with %d when the verdict of a probe is failing", exitFailing))
+	c.Flags().BoolVar(&f.exitCode, "exit-code", false, fmt.Sprintf("exit with code %d when the verdict of a probe is failing", exitFailing))
 	return c
 }
 
-func status(ctx context.Context, w io.Writer, f statusFlags, target string) error {
+func run(ctx context.Context, w io.Writer, f flags, target string) error {
 	client, err := f.client()
 	if err != nil {
 		return err
 	}
-	s := shower{client: client, out: w, target: target}
+	s := viewer{client: client, out: w, target: target}
 	switch {
 	case f.watch && !f.asJSON && cli.IsTerminal(w):
 		return s.redraw(ctx)
@@ -73,7 +77,7 @@ func status(ctx context.Context, w io.Writer, f statusFlags, target string) erro
 	return s.once(ctx, f)
 }
 
-func (f statusFlags) client() (*httpapi.Client, error) {
+func (f flags) client() (*httpapi.Client, error) {
 	token, err := cli.ReadToken(f.tokenFile)
 	if err != nil {
 		return nil, err
@@ -82,18 +86,18 @@ func (f statusFlags) client() (*httpapi.Client, error) {
 	return &httpapi.Client{Base: f.address, Token: token, HTTP: trust}, err
 }
 
-// shower shows a running engine.
-type shower struct {
+// viewer shows a running engine.
+type viewer struct {
 	client *httpapi.Client
 	out    io.Writer
 	target string // the only one to show; default: all
 }
 
-// once shows how things are now.
-func (s shower) once(ctx context.Context, f statusFlags) error {
+// once shows the current status.
+func (s viewer) once(ctx context.Context, f flags) error {
 	all, err := s.targets(ctx)
 	if err != nil {
-		return s.plain(err)
+		return s.explain(err)
 	}
 	if err := s.write(ctx, all, f.asJSON); err != nil {
 		return err
@@ -106,9 +110,9 @@ func (s shower) once(ctx context.Context, f statusFlags) error {
 	return nil
 }
 
-func (s shower) write(ctx context.Context, all []httpapi.Target, asJSON bool) error {
+func (s viewer) write(ctx context.Context, all []httpapi.Target, asJSON bool) error {
 	if !asJSON {
-		_, err := io.WriteString(s.out, table(all, time.Now(), defaultWidth)+s.shed(ctx))
+		_, err := io.WriteString(s.out, table(all, time.Now(), defaultWidth)+s.overload(ctx))
 		return err
 	}
 	var v any = httpapi.Targets{Targets: all, Total: len(all)}
@@ -118,12 +122,12 @@ func (s shower) write(ctx context.Context, all []httpapi.Target, asJSON bool) er
 	return cli.WriteJSON(s.out, v)
 }
 
-// askTimeout bounds the time for an engine's answer.
-const askTimeout = 30 * time.Second
+// requestTimeout bounds the time for an engine's answer.
+const requestTimeout = 30 * time.Second
 
-// targets returns what is to be shown, with the probes.
-func (s shower) targets(ctx context.Context) ([]httpapi.Target, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// targets returns the targets to show, with their probes.
+func (s viewer) targets(ctx context.Context) ([]httpapi.Target, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if s.target != "" {
 		t, err := s.client.Target(ctx, s.target)
@@ -143,21 +147,21 @@ func (s shower) targets(ctx context.Context) ([]httpapi.Target, error) {
 	}
 }
 
-// redrawPeriod is the time from one look at the engine to the next.
+// redrawPeriod is the time between two requests to the engine.
 const redrawPeriod = time.Second
 
-// redraw shows the table on a terminal until ctx is done. An engine that does not
-// answer may come back.
-func (s shower) redraw(ctx context.Context) error {
+// redraw shows the table on a terminal until ctx is done. It shows errors in its place,
+// since the engine may come back.
+func (s viewer) redraw(ctx context.Context) error {
 	tick := time.NewTicker(redrawPeriod)
 	defer tick.Stop()
 	for {
 		text := ""
 		if all, err := s.targets(ctx); err != nil {
-			text = s.plain(err).Error() + "\n"
+			text = s.explain(err).Error() + "\n"
 		} else {
 			width, height := size(s.out)
-			text = head(table(all, time.Now(), width), height-2) + s.shed(ctx)
+			text = head(table(all, time.Now(), width), height-2) + s.overload(ctx)
 		}
 		if _, err := io.WriteString(s.out, "\x1b[H\x1b[J"+text); err != nil {
 			return err
@@ -172,10 +176,10 @@ func (s shower) redraw(ctx context.Context) error {
 
 // follow writes a line for each probe, and then one for each change, until ctx
 // is done.
-func (s shower) follow(ctx context.Context, asJSON bool) error {
+func (s viewer) follow(ctx context.Context, asJSON bool) error {
 	for event, err := range s.client.Events(ctx, httpapi.Follow{Target: s.target, Snapshot: true}) {
 		if err != nil {
-			return s.plain(err)
+			return s.explain(err)
 		}
 		if err := s.line(event, asJSON); err != nil {
 			return err
@@ -184,24 +188,24 @@ func (s shower) follow(ctx context.Context, asJSON bool) error {
 	return nil
 }
 
-// shed says that the engine was late, or nothing.
-func (s shower) shed(ctx context.Context) string {
+// overload returns a line about skipped attempts, or "" if there are none.
+func (s viewer) overload(ctx context.Context) string {
 	stats, err := s.client.Stats(ctx)
 	if err != nil || stats.Shed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the engine was late: turns of passing probes given up: %d\n", stats.Shed)
+	return fmt.Sprintf("overloaded: skipped %d attempts of passing probes\n", stats.Shed)
 }
 
-// plain says in plain words that there is no engine.
-func (s shower) plain(err error) error {
+// explain replaces the error of a refused connection by one that names a cure.
+func (s viewer) explain(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("no engine listens on %s: %w", s.client.Base, syscall.ECONNREFUSED)
+		return fmt.Errorf("no engine listens on %s: %w; give the URL of the engine with --address", s.client.Base, syscall.ECONNREFUSED)
 	}
 	return err
 }
 
-func (s shower) line(e httpapi.Event, asJSON bool) error {
+func (s viewer) line(e httpapi.Event, asJSON bool) error {
 	p := e.Probe
 	if asJSON {
 		return json.NewEncoder(s.out).Encode(p)
@@ -210,7 +214,7 @@ func (s shower) line(e httpapi.Event, asJSON bool) error {
 	if e.Type == httpapi.RemovedEvent {
 		verdict = "removed"
 	}
-	line := fmt.Sprintf("%s %s %s %s", p.Since.Local().Format(time.RFC3339), cli.OneLine(p.ID, maxID), verdict, found(p))
+	line := fmt.Sprintf("%s %s %s %s", p.Since.Local().Format(time.RFC3339), cli.OneLine(p.ID, maxID), verdict, result(p))
 	_, err := fmt.Fprintln(s.out, strings.TrimRight(line, " "))
 	return err
 }

@@ -33,16 +33,16 @@ func size(w io.Writer) (width, height int) {
 	return width, height
 }
 
-// table returns the targets as text, a line for each probe. A target that is not
-// well has one more line, that says why.
+// table returns the targets as text, with a line for each probe, and one more for the
+// reason why a target is not running.
 //
-//	TARGET  STATE  RESTARTS  PROBE     VERDICT  RUN          NEXT  FOUND
-//	demo    ready  1         startup   passing  1/1 success  held  exec: started
-//	                         liveness  passing  2/3 failure  400ms http.status: the status is 503
+//	TARGET  STATE  RESTARTS  PROBE     VERDICT  RUN          NEXT  RESULT
+//	demo    ready  1         startup   passing  1/1 success  hold  exit status 0
+//	                         liveness  passing  2/3 failure  400ms http.status: status 503
 func table(all []httpapi.Target, now time.Time, width int) string {
 	var s strings.Builder
 	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TARGET\tSTATE\tRESTARTS\tPROBE\tVERDICT\tRUN\tNEXT\tFOUND")
+	fmt.Fprintln(w, "TARGET\tSTATE\tRESTARTS\tPROBE\tVERDICT\tRUN\tNEXT\tRESULT")
 	for _, t := range all {
 		for _, line := range lines(t, now) {
 			fmt.Fprintln(w, strings.Join(line, "\t"))
@@ -65,7 +65,7 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	}
 	for _, p := range t.Probes {
 		name := strings.TrimPrefix(p.ID, p.Target+":")
-		all = append(all, []string{"", "", "", cli.OneLine(name, maxID), p.Verdict.String(), progress(p), due(p, now), found(p)})
+		all = append(all, []string{"", "", "", cli.OneLine(name, maxID), p.Verdict.String(), progress(p), due(p, now), result(p)})
 	}
 	if len(all) == 0 {
 		all = append(all, []string{"", "", "", "-"})
@@ -74,7 +74,7 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	return all
 }
 
-// state says in a word how a target is.
+// state returns the first thing that keeps a target from being ready, or "ready".
 func state(t httpapi.Target) string {
 	switch {
 	case t.Instance.Phase != probe.Running:
@@ -89,7 +89,7 @@ func state(t httpapi.Target) string {
 	return "ready"
 }
 
-// progress says how far the current run of outcomes has come.
+// progress returns the current run of equal outcomes.
 func progress(p httpapi.Probe) string {
 	switch {
 	case p.Errors > 0:
@@ -100,7 +100,7 @@ func progress(p httpapi.Probe) string {
 	return p.Progress + " " + p.Last.String()
 }
 
-// due says when the next attempt comes, or why none does.
+// due returns the time until the next attempt, or why none is due.
 func due(p httpapi.Probe, now time.Time) string {
 	switch {
 	case p.WaitReason != verdict.NotWaiting:
@@ -113,8 +113,8 @@ func due(p httpapi.Probe, now time.Time) string {
 	return max(p.Next.Sub(now), 0).Round(100 * time.Millisecond).String()
 }
 
-// found says what the latest attempt has found.
-func found(p httpapi.Probe) string {
+// result returns the reason and the detail of the last result.
+func result(p httpapi.Probe) string {
 	if p.Result == nil {
 		return ""
 	}
@@ -133,19 +133,19 @@ func join(reason, detail string) string {
 const maxID = probe.MaxTargetName + probe.MaxProbeName + 16
 
 // shorten cuts a line to a number of characters.
-func shorten(s string, most int) string {
-	if utf8.RuneCountInString(s) <= most {
+func shorten(s string, limit int) string {
+	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	return string([]rune(s)[:max(most-1, 0)]) + "…"
+	return string([]rune(s)[:max(limit-1, 0)]) + "…"
 }
 
-// head returns the first lines of a text, and says how many were left out.
-func head(s string, most int) string {
+// head returns the first lines of a text, and the number of lines left out.
+func head(s string, limit int) string {
 	all := strings.SplitAfter(strings.TrimSuffix(s, "\n"), "\n")
-	if len(all) <= most {
+	if len(all) <= limit {
 		return s
 	}
-	kept := max(most-1, 0)
+	kept := max(limit-1, 0)
 	return strings.Join(all[:kept], "") + fmt.Sprintf("… and %d more lines", len(all)-kept)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestTableShowsEachProbeOnALine(t *testing.T) {
+func TestTableHasALineForEachProbe(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	target := httpapi.Target{
 		Name: "shop/web", Live: true, Started: true,
@@ -24,7 +24,7 @@ func TestTableShowsEachProbeOnALine(t *testing.T) {
 		},
 	}
 	want := `
-TARGET    STATE      RESTARTS  PROBE         VERDICT  RUN          NEXT  FOUND
+TARGET    STATE      RESTARTS  PROBE         VERDICT  RUN          NEXT  RESULT
 shop/web  not ready  2         -                                         restart.budget: exit status 1: bad
                                startup       passing  -            hold
                                readiness/db  failing  4 unknown    now   exec.start: no such file
@@ -44,14 +44,14 @@ func TestTableFitsItsWidth(t *testing.T) {
 	}
 }
 
-func TestTableCannotMoveTheCursor(t *testing.T) {
+func TestTableHasNoControlCharacters(t *testing.T) {
 	rude := httpapi.Target{Name: "a\x1b[2J", Probes: []httpapi.Probe{{ID: "\x1b[31mx", Result: &httpapi.Result{Reason: "\x1b]0;x\a", Detail: "a\r\x1b[1Ab\tc"}}}}
 	if got := table([]httpapi.Target{rude}, time.Time{}, defaultWidth); strings.ContainsAny(got, "\x1b\a\r\t") {
 		t.Errorf("the table has control characters: %q", got)
 	}
 }
 
-func TestStateIsTheFirstThingThatIsNotWell(t *testing.T) {
+func TestStateIsTheFirstThingThatIsNotReady(t *testing.T) {
 	running := httpapi.Instance{Phase: probe.Running}
 	for want, target := range map[string]httpapi.Target{
 		"ended":     {Instance: httpapi.Instance{Phase: probe.Ended}, Live: true},
@@ -66,7 +66,7 @@ func TestStateIsTheFirstThingThatIsNotWell(t *testing.T) {
 	}
 }
 
-func TestHeadSaysHowMuchItLeftOut(t *testing.T) {
+func TestHeadCountsTheLinesLeftOut(t *testing.T) {
 	for _, test := range []struct {
 		text string
 		most int

@@ -12,20 +12,20 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// tlsFlags are the flags that say how to connect to an engine over HTTPS.
+// tlsFlags are the flags of an HTTPS connection to an engine.
 type tlsFlags struct {
 	caFile, certFile, keyFile string
 }
 
 func (d *tlsFlags) flags(c *cobra.Command) {
-	c.Flags().StringVar(&d.caFile, "ca-file", "", "trust the authorities in a PEM `file` instead of the system's")
-	c.Flags().StringVar(&d.certFile, "cert-file", "", "show a client certificate, a PEM `file`")
-	c.Flags().StringVar(&d.keyFile, "key-file", "", "the certificate's key, a PEM `file`")
+	c.Flags().StringVar(&d.caFile, "ca-file", "", "trust the certificate authorities in a PEM `file` instead of the system's")
+	c.Flags().StringVar(&d.certFile, "cert-file", "", "authenticate with a client certificate, a PEM `file`")
+	c.Flags().StringVar(&d.keyFile, "key-file", "", "key of the client certificate, a PEM `file`")
 }
 
 func (d *tlsFlags) client() (*http.Client, error) {
 	if (d.certFile == "") != (d.keyFile == "") {
-		return nil, cli.UsageError("--cert-file and --key-file need each other")
+		return nil, cli.UsageError("--cert-file and --key-file must be given together")
 	}
 	c := &tls.Config{}
 	if d.caFile != "" {
@@ -35,7 +35,7 @@ func (d *tlsFlags) client() (*http.Client, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca-file: %s holds no certificate", d.caFile)
+			return nil, fmt.Errorf("--ca-file: %s has no certificate", d.caFile)
 		}
 	}
 	if d.certFile != "" {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestAnEngineIsTrustedByItsAuthority(t *testing.T) {
+func TestAnEngineIsTrustedByItsCertificateAuthority(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
@@ -44,7 +44,7 @@ func TestAnEngineIsTrustedByItsAuthority(t *testing.T) {
 	}
 }
 
-func TestFilesThatDoNotHoldWhatTheyShouldAreNamed(t *testing.T) {
+func TestErrorsNameTheFlagOfAnInvalidFile(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// commands are the commands that scripts have beside testscript's own.
+// commands returns the commands that scripts have in addition to testscript's own.
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"freeport":   freePort,
@@ -33,15 +33,14 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 	}
 }
 
-// Bounds of waiting for a condition: what is right is seen at once, what is wrong
-// must not hang the tests.
+// Bounds on waiting for a condition, so that a failing test does not hang.
 const (
-	waitMost = 30 * time.Second
-	waitStep = 10 * time.Millisecond
+	waitTimeout = 30 * time.Second
+	waitStep    = 10 * time.Millisecond
 )
 
-// background is the running engine of a script: sonde run, with its log in the file
-// log and its address in the file address.
+// background is the running engine of a script: sonde run, which writes its log to the
+// file log and its address to the file address.
 type background struct {
 	process *exec.Cmd
 	exited  chan struct{} // closed when it has ended
@@ -53,10 +52,10 @@ func backgroundOf(ts *testscript.TestScript) *background {
 	return ts.Value(backgroundKey{}).(*background)
 }
 
-// startDaemon is: daemon ARG... It starts sonde run and sets ADDRESS to where it
-// listens.
+// startDaemon is: daemon ARG... It starts sonde run and sets ADDRESS to its
+// address.
 func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, !neg, "daemon [ARG...]")
+	usage(ts, !neg, "daemon [ARG...]")
 	ts.Check(os.RemoveAll(ts.MkAbs("address"))) // an earlier daemon's
 	log, err := os.Create(ts.MkAbs("log"))
 	ts.Check(err)
@@ -70,7 +69,7 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	d.exited = make(chan struct{})
 	go func() {
 		defer close(d.exited)
-		_ = d.process.Wait() // its state is looked at
+		_ = d.process.Wait() // exits checks ProcessState
 	}()
 	ts.Defer(func() {
 		_ = d.process.Process.Kill()
@@ -88,17 +87,17 @@ func environ() []string { return append(os.Environ(), "GORACE="+noRaceSleep) }
 // signalDaemon is: signal HUP|TERM|INT|KILL.
 func signalDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]os.Signal{"HUP": syscall.SIGHUP, "TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
-	want(ts, !neg && len(args) == 1 && signals[args[0]] != nil, "signal HUP|TERM|INT|KILL")
+	usage(ts, !neg && len(args) == 1 && signals[args[0]] != nil, "signal HUP|TERM|INT|KILL")
 	ts.Check(backgroundOf(ts).process.Process.Signal(signals[args[0]]))
 }
 
-// daemonEnded is: ended CODE. It waits for the daemon's end.
+// daemonEnded is: ended CODE. It waits until the daemon has ended.
 func daemonEnded(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, !neg && len(args) == 1, "ended CODE")
+	usage(ts, !neg && len(args) == 1, "ended CODE")
 	d := backgroundOf(ts)
 	select {
 	case <-d.exited:
-	case <-time.After(waitMost):
+	case <-time.After(waitTimeout):
 		ts.Fatalf("the daemon has not ended; its log:\n%s", logEnd(ts))
 	}
 	if code := strconv.Itoa(d.process.ProcessState.ExitCode()); code != args[0] {
@@ -109,14 +108,13 @@ func daemonEnded(ts *testscript.TestScript, neg bool, args []string) {
 // waitLog is: waitlog REGEXP... It waits until the daemon's log has lines for all
 // expressions, one after another.
 func waitLog(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, !neg && len(args) > 0, "waitlog REGEXP...")
+	usage(ts, !neg && len(args) > 0, "waitlog REGEXP...")
 	waitFile(ts, neg, append([]string{"log"}, args...))
 }
 
-// waitFile is: waitfile FILE REGEXP... It does for any file what waitlog does for
-// the log.
+// waitFile is: waitfile FILE REGEXP... It is waitlog for any file.
 func waitFile(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, !neg && len(args) > 1, "waitfile FILE REGEXP...")
+	usage(ts, !neg && len(args) > 1, "waitfile FILE REGEXP...")
 	re, err := regexp.Compile("(?m)" + strings.Join(args[1:], "(?s:.*)^.*"))
 	ts.Check(err)
 	wait(ts, args[0]+" to have "+strings.Join(args[1:], ", then "), func() bool {
@@ -127,7 +125,7 @@ func waitFile(ts *testscript.TestScript, neg bool, args []string) {
 
 // waitGet is: waitget URL REGEXP. It waits until the answer matches.
 func waitGet(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, len(args) == 2, "waitget URL REGEXP")
+	usage(ts, len(args) == 2, "waitget URL REGEXP")
 	re, err := regexp.Compile(args[1])
 	ts.Check(err)
 	body := ""
@@ -141,7 +139,7 @@ func waitGet(ts *testscript.TestScript, neg bool, args []string) {
 // waitRun is: waitrun REGEXP PROGRAM [ARG...]. It runs the program again and
 // again until its output matches.
 func waitRun(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, len(args) >= 2, "waitrun REGEXP PROGRAM [ARG...]")
+	usage(ts, len(args) >= 2, "waitrun REGEXP PROGRAM [ARG...]")
 	re, err := regexp.Compile(args[0])
 	ts.Check(err)
 	output := ""
@@ -149,16 +147,16 @@ func waitRun(ts *testscript.TestScript, neg bool, args []string) {
 	wait(ts, "the output of "+strings.Join(args[1:], " "), func() bool {
 		c := exec.Command(args[1], args[2:]...)
 		c.Dir, c.Env = ts.MkAbs("."), environ()
-		b, _ := c.CombinedOutput() // an exit code that is not 0 is no mistake
+		b, _ := c.CombinedOutput() // the exit code does not matter
 		output = string(b)
 		return re.MatchString(output) != neg
 	})
 }
 
-// waitGone is: waitgone FILE. It waits until the process whose number stands in
-// the file is no more.
+// waitGone is: waitgone FILE. It waits until the process with the ID in the file has
+// ended.
 func waitGone(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, !neg && len(args) == 1, "waitgone FILE")
+	usage(ts, !neg && len(args) == 1, "waitgone FILE")
 	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
 	ts.Check(err)
 	waitFor(ts, nil, "process "+strconv.Itoa(pid)+" to end", func() bool {
@@ -166,27 +164,27 @@ func waitGone(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// post is: post URL. It does not look at the answer.
+// post is: post URL. It ignores the response.
 func post(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, !neg && len(args) == 1, "post URL")
+	usage(ts, !neg && len(args) == 1, "post URL")
 	_, err := get(http.MethodPost, args[0])
 	ts.Check(err)
 }
 
-// get returns an answer's body after its status.
+// get returns the status and the body of a response.
 func get(method, url string) (string, error) {
 	r, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		return "", err
 	}
-	client := http.Client{Timeout: waitMost}
-	answer, err := client.Do(r)
+	client := http.Client{Timeout: waitTimeout}
+	response, err := client.Do(r)
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return answer.Status + "\n" + string(body), err
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.Status + "\n" + string(body), err
 }
 
 // wait waits until a condition holds. It gives up when the daemon has ended and
@@ -195,29 +193,29 @@ func wait(ts *testscript.TestScript, what string, holds func() bool) {
 	waitFor(ts, backgroundOf(ts).exited, what, holds)
 }
 
-// waitFor waits until a condition holds. It gives up when there is no hope.
-func waitFor(ts *testscript.TestScript, hopeless <-chan struct{}, what string, holds func() bool) {
-	deadline := time.Now().Add(waitMost)
+// waitFor waits until a condition holds, or until the channel is closed.
+func waitFor(ts *testscript.TestScript, ended <-chan struct{}, what string, holds func() bool) {
+	deadline := time.Now().Add(waitTimeout)
 	for !holds() {
 		over := time.Now().After(deadline)
 		select {
-		case <-hopeless:
+		case <-ended:
 			over = !holds()
 		case <-time.After(waitStep):
 		}
 		if over {
-			ts.Fatalf("waited in vain for %s; the daemon's log:\n%s", what, logEnd(ts))
+			ts.Fatalf("timeout waiting for %s; the daemon's log:\n%s", what, logEnd(ts))
 		}
 	}
 }
 
 // logEnd returns the last lines of the daemon's log.
 func logEnd(ts *testscript.TestScript) string {
-	const most = 40
+	const limit = 40
 	text, err := os.ReadFile(ts.MkAbs("log"))
 	if err != nil {
 		return err.Error()
 	}
 	lines := strings.SplitAfter(string(text), "\n")
-	return strings.Join(lines[max(len(lines)-most, 0):], "")
+	return strings.Join(lines[max(len(lines)-limit, 0):], "")
 }

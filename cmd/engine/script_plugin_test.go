@@ -17,10 +17,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
 
-// linePlugin is a module without a manifest, which scripts pack one into. It sends
-// PING to the target's port line and takes any answer. It refuses settings whose JSON
-// is longer than 999 bytes, and says that the one called say is at fault. It is this
-// text, assembled:
+// linePlugin is a module without a manifest, to which scripts add one. It sends PING to
+// the target's port line and accepts any answer. It refuses settings whose JSON is
+// longer than 999 bytes, with an error for the setting say. It is assembled from:
 //
 //	(module
 //	  (import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
@@ -54,8 +53,8 @@ const linePlugin = "" +
 	"D0EDEAMaQQFBF0EPEAMaQQELTwECf0EAQQNBA0EFQQBBAEEAQQAQACEAIABBAEgEQEEDDwsgAEESQQUQARogAEHkAEHkABACIQEg" +
 	"AUEATARAQQMPC0EBQeQAIAEQAxpBAQsLLAEAQQALJnRjcDpsaW5ldW51c2VkLnNheVBJTkcKbXVzdCBiZSBzaG9ydGVy"
 
-// pluginEnv gives a script what it needs for plugins: the file line.module, a server
-// that echoes, a place for compiled code, and a go command that works.
+// pluginEnv prepares a script for plugins: the file line.module, an echo server, a
+// folder for compiled code, and the environment of the go command.
 func pluginEnv(e *testscript.Env, cache string) error {
 	module, err := base64.StdEncoding.DecodeString(linePlugin)
 	if err != nil {
@@ -76,7 +75,7 @@ func pluginEnv(e *testscript.Env, cache string) error {
 	return errors.Join(goEnv(e), os.WriteFile(filepath.Join(e.WorkDir, "line.module"), module, 0o644))
 }
 
-// goEnv lets scripts use this machine's own caches of Go.
+// goEnv lets scripts use the Go caches of this machine.
 func goEnv(e *testscript.Env) error {
 	names := []string{"GOCACHE", "GOMODCACHE", "GOFLAGS", "GOTOOLCHAIN"}
 	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
@@ -87,11 +86,11 @@ func goEnv(e *testscript.Env) error {
 	for i, name := range names {
 		e.Setenv(name, values[i])
 	}
-	e.Setenv("GOPROXY", "off") // what a new plugin needs comes with it
+	e.Setenv("GOPROXY", "off") // a new plugin has no dependencies to download
 	return nil
 }
 
-// canBuild is the script condition [build:LANG]: the tools of a language are there.
+// canBuild is the script condition [build:LANG]: the tools of a language are installed.
 func canBuild(t *testing.T, lang string) (bool, error) {
 	dir := filepath.Join(t.TempDir(), "try")
 	if err := plugindev.New("try", lang, dir); err != nil {

@@ -21,21 +21,20 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.Guard() // sonde is this test's own program, and so are its guards
+	process.Guard() // the test's program is also sonde and its guards
 	testscript.Main(m, map[string]func(){"sonde": main})
 }
 
-// TestScripts runs the scripts of tests/scripts. Beside testscript's own, they
-// have the commands of commands, and these variables:
+// TestScripts runs the scripts of tests/scripts. They have additional commands, see
+// commands, and these variables:
 //
 //	HTTP    address of a web server: /status/503 answers with 503, /hang does not answer
 //	DEMO    the demo service's program
-//	CLOSED  address where nobody listens
-//	ECHO    port of a server that sends back what it gets; ECHO_ADDRESS is its address
-//	PLUGINS folder of the example plugins; [plugin:NAME] says whether one has been built
+//	CLOSED  address without a listener
+//	ECHO    port of an echo server; ECHO_ADDRESS is its address
+//	PLUGINS folder of the example plugins; the condition [plugin:NAME] holds if one has been built
 //
-// The files cert.pem and key.pem hold a certificate for 127.0.0.1 that is its own
-// authority.
+// The files cert.pem and key.pem have a self-signed certificate for 127.0.0.1.
 func TestScripts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(answer))
 	t.Cleanup(server.Close)
@@ -76,8 +75,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// noRaceSleep is GORACE for a program that ends at once: else it waits a second
-// for reports of races when it is built to look for them.
+// noRaceSleep is GORACE for a program that ends at once: a program built with -race
+// sleeps a second at its end otherwise.
 const noRaceSleep = "atexit_sleep_ms=0"
 
 // buildDemo builds examples/demo once for all scripts.
@@ -114,8 +113,8 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, http.StatusText(status))
 }
 
-// freeAddress returns a loopback address where nobody listens now. The system
-// gives its port to others last of all.
+// freeAddress returns a loopback address without a listener. The system does not reuse
+// its port soon.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -126,7 +125,7 @@ func freeAddress() (string, error) {
 
 // freePort is the script command that sets a variable to a free port.
 func freePort(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, !neg && len(args) == 1, "freeport VARIABLE")
+	usage(ts, !neg && len(args) == 1, "freeport VARIABLE")
 	address, err := freeAddress()
 	ts.Check(err)
 	_, port, err := net.SplitHostPort(address)
@@ -136,7 +135,7 @@ func freePort(ts *testscript.TestScript, neg bool, args []string) {
 
 // substitute is the script command that replaces ${VARIABLE} in files.
 func substitute(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, !neg && len(args) > 0, "substitute FILE...")
+	usage(ts, !neg && len(args) > 0, "substitute FILE...")
 	for _, name := range args {
 		text := os.Expand(ts.ReadFile(name), ts.Getenv)
 		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o644))
@@ -145,13 +144,13 @@ func substitute(ts *testscript.TestScript, neg bool, args []string) {
 
 // exitsWith is the script command that runs a program and expects an exit code.
 func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, !neg && len(args) >= 2, "exits CODE PROGRAM [ARG...]")
+	usage(ts, !neg && len(args) >= 2, "exits CODE PROGRAM [ARG...]")
 	code, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
 	if err := ts.Exec(args[1], args[2:]...); err != nil {
 		exit, ok := err.(*exec.ExitError)
-		want(ts, ok, err.Error())
+		usage(ts, ok, err.Error())
 		got = exit.ExitCode()
 	}
 	if got != code {
@@ -159,8 +158,8 @@ func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func want(ts *testscript.TestScript, ok bool, usage string) {
+func usage(ts *testscript.TestScript, ok bool, text string) {
 	if !ok {
-		ts.Fatalf("usage: %s", usage)
+		ts.Fatalf("usage: %s", text)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestWorstOutcomeGivesTheExitCode(t *testing.T) {
+func TestExitCodeIsThatOfTheWorstOutcome(t *testing.T) {
 	for _, test := range []struct {
 		found []probe.Outcome
 		code  int
@@ -36,7 +36,7 @@ func TestWorstOutcomeGivesTheExitCode(t *testing.T) {
 	}
 }
 
-func TestReplacingAFileKeepsNothingOfTheOldOne(t *testing.T) {
+func TestReplaceFileReplacesTheWholeFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")
 	for _, text := range []string{"a long text", "short"} {
@@ -55,7 +55,7 @@ func TestReplacingAFileKeepsNothingOfTheOldOne(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeReplacedLeavesNothingBehind(t *testing.T) {
+func TestFailedReplaceFileLeavesNoTemporaryFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "sub")
 	if err := os.MkdirAll(filepath.Join(name, "not empty"), 0o755); err != nil {
@@ -69,7 +69,7 @@ func TestAFileThatCannotBeReplacedLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestALogThatIsNoTerminalIsJSONWithReadableDurations(t *testing.T) {
+func TestLogIsJSONWithoutATerminalAndHasDurationsAsText(t *testing.T) {
 	var out bytes.Buffer
 	level := &slog.LevelVar{}
 	log := NewLogger(&out, "auto", level)
@@ -81,7 +81,7 @@ func TestALogThatIsNoTerminalIsJSONWithReadableDurations(t *testing.T) {
 	}
 }
 
-func TestATokenIsAFilesTextWithoutTheSpaceAround(t *testing.T) {
+func TestTokenIsTrimmedAndNotEmpty(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "token")
 	for text, want := range map[string]string{" abc \n": "abc", "\n": "", "": ""} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

@@ -12,6 +12,7 @@ package daemon
 import (
 	"context"
 	"encoding"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -57,8 +58,8 @@ func Command(version string) *cobra.Command {
 	}
 	f.inputs.Register(c)
 	c.Flags().StringVar(&f.listen, "listen", "", "`address` of the status page, the API and /metrics, or \"\" for none")
-	c.Flags().Var(&textFlag{to: &f.level, kind: "level"}, "log-level", "debug, info, warn or error")
-	c.Flags().Var(&textFlag{to: &f.format, kind: "format"}, "log-format", "auto (text on a terminal, JSON otherwise), text or json")
+	c.Flags().Var(&textFlag{to: &f.level, kind: "level", words: "debug, info, warn or error"}, "log-level", "debug, info, warn or error")
+	c.Flags().Var(&textFlag{to: &f.format, kind: "format", words: "auto, text or json"}, "log-format", "auto (text on a terminal, JSON otherwise), text or json")
 	c.Flags().StringVar(&f.addressFile, "address-file", "", "write the address of the listener to a `file`")
 	f.pods.Register(c)
 	return c
@@ -140,15 +141,19 @@ func (f *flags) override(e *config.Engine) {
 
 // textFlag is a flag whose value is one word of a list.
 type textFlag struct {
-	to   encoding.TextUnmarshaler
-	kind string
-	text string
+	to    encoding.TextUnmarshaler
+	kind  string
+	words string // the list: "auto, text or json"
+	text  string
 }
 
 // Set refuses words that are not in the list.
 func (t *textFlag) Set(s string) error {
+	if t.to.UnmarshalText([]byte(s)) != nil {
+		return errors.New("use " + t.words)
+	}
 	t.text = s
-	return t.to.UnmarshalText([]byte(s))
+	return nil
 }
 
 // String returns the word.

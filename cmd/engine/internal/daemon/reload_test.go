@@ -8,14 +8,14 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-func TestSettingsThatNeedAnotherStartAreNamed(t *testing.T) {
+func TestSettingsThatRequireARestartAreNamed(t *testing.T) {
 	was := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: "info"}
 	same := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: "debug"}
 	if got := restartRequired(was, same); len(got) != 0 {
-		t.Errorf("equal settings need another start: %q", got)
+		t.Errorf("equal settings require a restart: %q", got)
 	}
 	other := config.Engine{Listen: "b", Settings: restart.Config{Budget: restart.Budget{Max: 4}}, TLS: &config.TLS{}}
 	if got, want := restartRequired(was, other), []string{"listen", "restart_budget", "tls"}; !slices.Equal(got, want) {
-		t.Errorf("settings that need another start are %q, want %q", got, want)
+		t.Errorf("settings that require a restart are %q, want %q", got, want)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 )
 
-// A reload that is under way when the daemon is told to stop must not keep it.
 func TestShutdownDiscardsAReloadUnderWay(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

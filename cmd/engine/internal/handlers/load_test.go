@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestValuesOfVariablesAreNotShown(t *testing.T) {
+func TestStringOfVariablesHidesTheirValues(t *testing.T) {
 	var v variables
 	for _, s := range []string{"a=secret", "b=x=y"} {
 		if err := v.Set(s); err != nil {
@@ -15,6 +15,6 @@ func TestValuesOfVariablesAreNotShown(t *testing.T) {
 		t.Errorf("variables are %q, %+v", v.String(), v)
 	}
 	if v.Set("=x") == nil {
-		t.Error("a variable without a name was taken")
+		t.Error("a variable without a name was accepted")
 	}
 }

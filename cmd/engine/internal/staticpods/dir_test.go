@@ -33,7 +33,7 @@ func newPodsAt(t *testing.T) *podsAt {
 	return p
 }
 
-// write writes a file and says how long ago that was.
+// write writes a file with a modification time some time ago.
 func (p *podsAt) write(t *testing.T, name, text string, ago time.Duration) {
 	t.Helper()
 	name = filepath.Join(p.path, name)
@@ -45,9 +45,9 @@ func (p *podsAt) write(t *testing.T, name, text string, ago time.Duration) {
 	}
 }
 
-// see looks at the directory and returns the commands that run, or "-" when
-// nothing has changed.
-func (p *podsAt) see(t *testing.T) string {
+// refresh returns the commands that run after Refresh, or "-" when nothing has
+// changed.
+func (p *podsAt) refresh(t *testing.T) string {
 	t.Helper()
 	changed, err := p.Refresh(p.now)
 	if err != nil {
@@ -67,11 +67,11 @@ func pod(name, command string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, command: [%s]}]}}\n", name, command)
 }
 
-func TestTheDirectoryOfPodsIsFollowed(t *testing.T) {
+func TestChangedFilesAreApplied(t *testing.T) {
 	p := newPodsAt(t)
 	expect := func(what, want string) {
 		t.Helper()
-		if got := p.see(t); got != want {
+		if got := p.refresh(t); got != want {
 			t.Errorf("%s: there is %q, want %q", what, got, want)
 		}
 	}
@@ -94,10 +94,10 @@ func TestTheDirectoryOfPodsIsFollowed(t *testing.T) {
 	expect("wrong", "-")
 	expect("still wrong", "-")
 	if n := strings.Count(p.log.String(), "manifest refused"); n != 1 {
-		t.Errorf("it was told %d times", n)
+		t.Errorf("the error was logged %d times", n)
 	}
 	if got := len(p.targets()); got != 3 {
-		t.Errorf("a wrong file leaves %d targets, want 3", got)
+		t.Errorf("an invalid file leaves %d targets, want 3", got)
 	}
 	if err := os.Remove(filepath.Join(p.path, "a.json")); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestTheDirectoryOfPodsIsFollowed(t *testing.T) {
 	expect("removed", "default/b/c=one")
 }
 
-func TestALinkIsWhatItLeadsTo(t *testing.T) {
+func TestALinkIsFollowed(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "one.text", pod("a", "one"), time.Hour)
 	p.write(t, "two.text", pod("a", "two"), time.Hour) // of the same length and time
@@ -115,16 +115,16 @@ func TestALinkIsWhatItLeadsTo(t *testing.T) {
 		if err := os.Symlink(to+".text", link); err != nil {
 			t.Skip("there are no links here: ", err)
 		}
-		if got := p.see(t); got != "default/a/c="+to {
+		if got := p.refresh(t); got != "default/a/c="+to {
 			t.Errorf("a link to %s is %q", to, got)
 		}
 	}
 }
 
-func TestADirectoryThatCannotBeReadKeepsItsPods(t *testing.T) {
+func TestAnUnreadableDirectoryKeepsItsPods(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "a.yaml", pod("a", "one"), time.Hour)
-	p.see(t)
+	p.refresh(t)
 	elsewhere := p.path
 	p.path = filepath.Join(p.path, "none")
 	for range 3 {
@@ -133,15 +133,15 @@ func TestADirectoryThatCannotBeReadKeepsItsPods(t *testing.T) {
 		}
 	}
 	if n := strings.Count(p.log.String(), "pods directory unreadable"); n != 1 || len(p.targets()) != 1 {
-		t.Errorf("it was told %d times, and %d targets are left", n, len(p.targets()))
+		t.Errorf("the error was logged %d times, and %d targets are left", n, len(p.targets()))
 	}
 	p.path = elsewhere
-	if got := p.see(t); got != "-" || len(p.targets()) != 1 {
+	if got := p.refresh(t); got != "-" || len(p.targets()) != 1 {
 		t.Errorf("when it is back there is %q", got)
 	}
 }
 
-func TestADirectoryThatIsTooLargeIsRefused(t *testing.T) {
+func TestATooLargeDirectoryIsRefused(t *testing.T) {
 	many := newPodsAt(t)
 	for i := range maxFiles + 1 {
 		many.write(t, fmt.Sprintf("%d.yaml", i), "", time.Hour)
@@ -160,7 +160,7 @@ func TestADirectoryThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-func TestContainersThatCannotBeProcessesAreRefusedWithTheReason(t *testing.T) {
+func TestContainersThatCannotRunAsProcessesAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, container, want string }{
 		{"an image", "image: nginx", `it has no command, and only its image \"nginx\" knows what runs; give it with --entrypoint nginx=PROGRAM`},
 		{"a volume", "command: [x], volumeMounts: [{name: v, mountPath: /v}]", `volume \"v\" is mounted at /v`},
@@ -173,7 +173,7 @@ func TestContainersThatCannotBeProcessesAreRefusedWithTheReason(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPodsAt(t)
 			p.write(t, "a.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, "+test.container+"}, {name: good, command: [x]}]}}", time.Hour)
-			if got := p.see(t); got != "default/a/good=x" {
+			if got := p.refresh(t); got != "default/a/good=x" {
 				t.Errorf("there is %q", got)
 			}
 			if log := p.log.String(); !strings.Contains(log, `msg="container refused" target=default/a/c reason=`) || !strings.Contains(log, test.want) {
@@ -183,30 +183,30 @@ func TestContainersThatCannotBeProcessesAreRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-func TestPortsThatPodsShareAreTold(t *testing.T) {
+func TestPortConflictsAreLogged(t *testing.T) {
 	listening := func(name, probe string) string {
 		return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, command: [x], ports: [{name: web, containerPort: 80}], livenessProbe: {" + probe + "}}]}}"
 	}
 	p := newPodsAt(t)
 	p.write(t, "1.yaml", listening("a", "httpGet: {port: web}"), time.Hour)
 	p.write(t, "2.yaml", strings.Replace(listening("b", "tcpSocket: {port: 80, host: h}"), "containerPort: 80", "containerPort: 81", 1), time.Hour)
-	p.see(t)
+	p.refresh(t)
 	if log := p.log.String(); log != "" {
 		t.Errorf("the log is %s", log)
 	}
 	p.write(t, "3.yaml", listening("d", "tcpSocket: {port: 8080}"), time.Hour)
-	p.see(t)
+	p.refresh(t)
 	const want = `level=WARN msg="port conflict" target=default/d/c detail="port 80 is also used by default/a/c, and processes share the ports of this machine"`
 	if log := p.log.String(); strings.Count(log, "WARN") != 1 || !strings.Contains(log, want) {
 		t.Errorf("the log is %s, want %s", log, want)
 	}
 }
 
-func TestPodsAreProbedOnThisMachine(t *testing.T) {
+func TestPodsAreProbedOnLoopback(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {restartPolicy: OnFailure, terminationGracePeriodSeconds: 7, containers: [
 		{name: c, command: [x], env: [{name: A, value: b}], workingDir: /srv, ports: [{name: http, containerPort: 80}], livenessProbe: {httpGet: {port: http}, periodSeconds: 3}}]}}`, time.Hour)
-	p.see(t)
+	p.refresh(t)
 	was := &config.Config{Set: probe.Set{}, Targets: map[string]config.Target{"other": {}}}
 	all := p.Add(was)
 	made, there := all.Set[probe.ID{Target: "default/a/c", Kind: probe.Liveness}]
@@ -223,11 +223,11 @@ func TestPodsAreProbedOnThisMachine(t *testing.T) {
 	}
 }
 
-func TestTheFirstTargetOfANameKeepsIt(t *testing.T) {
+func TestTheFirstTargetKeepsItsName(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "1.yaml", pod("a", "first"), time.Hour)
 	p.write(t, "2.yaml", pod("a", "second"), time.Hour)
-	p.see(t)
+	p.refresh(t)
 	got := p.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}})
 	if command := got.Targets["default/a/c"].Driver.(process.Config).Command; !slices.Equal(command, []string{"first"}) {
 		t.Errorf("the pod runs %q", command)

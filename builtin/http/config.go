@@ -87,7 +87,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	dialer, err := dial.New(dial.Config{
-		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, Talks: true,
+		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, ClientFirst: true,
 	})
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (h *Handler) Close() error {
 
 // Probe makes one attempt.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
-	host, port, err := h.wire.dialer.Place(t)
+	host, port, err := h.wire.dialer.HostPort(t)
 	if err != nil {
 		return dial.Result(err)
 	}

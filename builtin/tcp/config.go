@@ -56,42 +56,40 @@ type Config struct {
 	// only. Default false.
 	HalfOpen bool `hcl:"half_open,optional"`
 
-	// KeepAlive keeps the connection between attempts: an attempt fails when it
-	// has ended, and is made as soon as it ends; the one after it opens another.
-	// What there is to send and to expect is so once for each connection. It
-	// does not go with HalfOpen, and a handler that has it is for one probe, to
-	// be closed with it. Default: a connection for each attempt.
+	// KeepAlive keeps the connection between attempts. When the connection ends, an
+	// attempt is made at once and fails; the next one opens another connection.
+	// Send and the expects apply once to each connection. KeepAlive excludes
+	// HalfOpen. Default: a connection for each attempt.
 	KeepAlive *KeepAlive `hcl:"keepalive,block"`
 }
 
-// New makes a handler. An error is a *probe.FieldError with the HCL name of the
-// field.
-func New(c Config) (*Handler, error) {
+// New makes a handler: a *Handler or, with KeepAlive, a probe.StatefulHandler. An error
+// is a *probe.FieldError with the HCL name of the field.
+func New(c Config) (probe.Handler, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	dialer, err := dial.New(dial.Config{
 		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress,
-		HalfOpen: c.HalfOpen, Talks: c.Send+c.SendHex != "",
+		HalfOpen: c.HalfOpen, ClientFirst: c.Send+c.SendHex != "",
 	})
 	if err != nil {
 		return nil, err
 	}
 	h := &Handler{dialer: dialer, slow: c.ExpectRegex != ""}
-	if c.KeepAlive != nil {
-		h.keeper = newKeeper(*c.KeepAlive)
-	}
-	if h.send, err = c.sent(); err != nil {
+	if h.request, err = c.request(); err != nil {
 		return nil, err
 	}
-	if h.met, err = c.expectation(); err != nil {
+	if h.matches, err = c.expectation(); err != nil {
 		return nil, err
 	}
 	if c.TLS != nil {
-		h.tls, err = c.TLS.Load()
+		if h.tls, err = c.TLS.Load(); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
+	if c.KeepAlive != nil {
+		return &keepAliveHandler{opener: h, config: c.KeepAlive.config()}, nil
 	}
 	return h, nil
 }
@@ -124,7 +122,7 @@ func (c Config) check() error {
 
 func verifies(t *TLS) bool { return t.Verify == nil || *t.Verify }
 
-func (c Config) sent() ([]byte, error) {
+func (c Config) request() ([]byte, error) {
 	if c.SendHex == "" {
 		return []byte(c.Send), nil
 	}

@@ -43,5 +43,5 @@ func ExampleNew() {
 		Ports:   map[string]uint16{"redis": at.Port()},
 	})
 	fmt.Println(result.Outcome, result.Reason, result.Detail)
-	// Output: failure tcp.expect the answer of 10 bytes is not what was expected
+	// Output: failure tcp.expect the response of 10 bytes is not what was expected
 }

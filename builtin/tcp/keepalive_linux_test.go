@@ -1,6 +1,7 @@
 package tcpprobe
 
 import (
+	"io"
 	"net"
 	"syscall"
 	"testing"
@@ -20,11 +21,11 @@ func TestTheSystemIsAskedToKeepTheConnectionAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	defer h.(io.Closer).Close()
 	if got := h.Probe(t.Context(), probe.Target{Name: "web", Address: "127.0.0.1"}); got.Outcome != probe.Success {
 		t.Fatalf("got %+v", got)
 	}
-	raw, err := h.keeper.kept["web"].conn.(*net.TCPConn).SyscallConn()
+	raw, err := h.(*keepAliveHandler).conn.conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

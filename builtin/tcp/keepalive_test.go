@@ -10,6 +10,7 @@ import (
 	"time"
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -37,9 +38,9 @@ func newPeers(t *testing.T) *peers {
 
 // keepAlive makes attempts that keep their connection, and counts the wakes.
 type keepAlive struct {
-	*tcpprobe.Handler
-	target probe.Target
-	wakes  chan struct{}
+	handler probe.WakingHandler
+	target  probe.Target
+	wakes   chan struct{}
 }
 
 func newKeepAlive(t *testing.T, c tcpprobe.Config, target probe.Target) *keepAlive {
@@ -47,16 +48,29 @@ func newKeepAlive(t *testing.T, c tcpprobe.Config, target probe.Target) *keepAli
 	if c.KeepAlive == nil {
 		c.KeepAlive = &tcpprobe.KeepAlive{}
 	}
-	k := &keepAlive{handler(t, c).Handler, target, make(chan struct{}, 100)}
-	t.Cleanup(func() { k.Close() })
+	h, err := tcpprobe.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := h.(nonblock.Stepper); ok {
+		t.Error("attempts over a kept connection are made in steps")
+	}
+	return keepAliveOf(t, h, target)
+}
+
+func keepAliveOf(t *testing.T, h probe.Handler, target probe.Target) *keepAlive {
+	k := &keepAlive{h.(probe.WakingHandler), target, make(chan struct{}, 100)}
+	t.Cleanup(k.close)
 	return k
 }
+
+func (k *keepAlive) close() { k.handler.(io.Closer).Close() }
 
 func (k *keepAlive) attempt(t *testing.T) probe.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), plenty)
 	defer cancel()
-	return k.ProbeWaking(ctx, k.target, func() { k.wakes <- struct{}{} })
+	return k.handler.ProbeWaking(ctx, k.target, func() { k.wakes <- struct{}{} })
 }
 
 func (k *keepAlive) woken(t *testing.T) {
@@ -83,14 +97,36 @@ func TestAConnectionIsKeptAndItsEndWakesTheProbe(t *testing.T) {
 	k.woken(t)
 	got := k.attempt(t)
 	wantResult(t, got, probe.Failure, probe.ReasonTCPClosed)
-	if !strings.Contains(got.Detail, "the connection stood for") {
+	if !strings.Contains(got.Detail, "the connection was open for") {
 		t.Errorf("it says %q", got.Detail)
 	}
 	wantResult(t, k.attempt(t), probe.Success, "") // by another connection
 	(<-server.conns).(*net.TCPConn).SetLinger(0)
 }
 
-func TestAResetIsTold(t *testing.T) {
+func TestEachProbeKeepsAConnectionOfItsOwn(t *testing.T) {
+	server := newPeers(t)
+	readiness := newKeepAlive(t, tcpprobe.Config{}, targetOf(server.listener.Addr()))
+	liveness := keepAliveOf(t, readiness.handler.(probe.StatefulHandler).ForProbe(), readiness.target)
+	for _, k := range []*keepAlive{readiness, liveness} {
+		wantResult(t, k.attempt(t), probe.Success, "")
+	}
+	for range 2 {
+		(<-server.conns).Close()
+	}
+	for _, k := range []*keepAlive{readiness, liveness} {
+		k.woken(t)
+		wantResult(t, k.attempt(t), probe.Failure, probe.ReasonTCPClosed)
+		wantResult(t, k.attempt(t), probe.Success, "")
+	}
+	readiness.close()
+	wantResult(t, liveness.attempt(t), probe.Success, "")
+	if got := server.accepted.Load(); got != 4 {
+		t.Errorf("%d connections, want 4", got)
+	}
+}
+
+func TestTheReasonOfAResetIsReported(t *testing.T) {
 	server := newPeers(t)
 	k := newKeepAlive(t, tcpprobe.Config{}, targetOf(server.listener.Addr()))
 	wantResult(t, k.attempt(t), probe.Success, "")
@@ -120,11 +156,11 @@ func wantEnd(t *testing.T, conn net.Conn) {
 	}
 }
 
-func TestCloseEndsKeptConnectionsAndWakesNobody(t *testing.T) {
+func TestCloseEndsAKeptConnectionWithoutAWake(t *testing.T) {
 	server := newPeers(t)
 	k := newKeepAlive(t, tcpprobe.Config{}, targetOf(server.listener.Addr()))
 	wantResult(t, k.attempt(t), probe.Success, "")
-	k.Close()
+	k.close()
 	wantEnd(t, <-server.conns)
 	wantResult(t, k.attempt(t), probe.Success, "") // one that was under way
 	wantEnd(t, <-server.conns)

@@ -12,7 +12,7 @@ import (
 
 var _ nonblock.Stepper = (*Handler)(nil)
 
-// maxSlow bounds how much of an answer an expression is matched with in a step, in
+// maxSlow bounds how much of an response an expression is matched with in a step, in
 // bytes. With most expressions that takes less than 50 µs.
 const maxSlow = 1 << 10
 
@@ -33,7 +33,7 @@ func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress {
 func (h *Handler) begin(a *nonblock.Attempt) nonblock.Progress {
 	a.FD = -1
 	_, at, ok := h.dialer.Spot(&a.Target)
-	if !ok || h.tls != nil || h.keeper != nil || h.odd.Has(at) {
+	if !ok || h.tls != nil || h.odd.Has(at) {
 		return nonblock.StepBlock
 	}
 	switch turn, fault := h.dialer.Begin(a, at); {
@@ -48,19 +48,19 @@ func (h *Handler) begin(a *nonblock.Attempt) nonblock.Progress {
 // advance takes an attempt as far as it goes without waiting.
 func (h *Handler) advance(a *nonblock.Attempt) nonblock.Progress {
 	for {
-		turn, fault := h.dialer.Advance(a, h.send, probe.MaxDetail)
+		turn, fault := h.dialer.Advance(a, h.request, probe.MaxDetail)
 		switch {
 		case turn == dial.Waits:
 			return nonblock.StepWait
 		case turn == dial.Broken:
 			return h.dialer.Done(a, h.dialer.Fault(a, fault))
-		case turn == dial.Stands && len(h.send) == 0 && h.met == nil:
+		case turn == dial.Stands && len(h.request) == 0 && h.matches == nil:
 			return h.dialer.Finish(a, probe.Succeed(""))
-		case turn == dial.Stands && h.met == nil: // what is sent must not be reset
+		case turn == dial.Stands && h.matches == nil: // what is sent must not be reset
 			return h.dialer.Done(a, probe.Succeed(""))
 		case turn == dial.Odd, turn == dial.Heard && h.slow && len(a.Buffer) > maxSlow:
 			return h.leave(a)
-		case turn == dial.Heard && h.met(a.Buffer):
+		case turn == dial.Heard && h.matches(a.Buffer):
 			return h.dialer.Done(a, probe.Succeed(""))
 		case turn == dial.Heard && len(a.Buffer) == probe.MaxDetail:
 			return h.dialer.Done(a, unmetByAll(len(a.Buffer)))

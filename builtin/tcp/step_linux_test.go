@@ -92,7 +92,6 @@ func TestWhatStepsCannotTellIsLeftToProbe(t *testing.T) {
 		"a name":                 {tcpprobe.Config{Port: "db", Host: "localhost"}, serveTCP(t, stay)},
 		"tls":                    {tcpprobe.Config{Port: "db", TLS: &tcpprobe.TLS{Verify: &no}}, serveTCP(t, stay)},
 		"a unix socket":          {tcpprobe.Config{UnixSocket: "/nowhere"}, probe.Target{}},
-		"a kept connection":      {tcpprobe.Config{Port: "db", KeepAlive: &tcpprobe.KeepAlive{}}, serveTCP(t, stay)},
 		"no address":             {tcpprobe.Config{Port: "db"}, probe.Target{}},
 		"another family":         {tcpprobe.Config{Port: "db", SourceAddress: "::1"}, serveTCP(t, stay)},
 		"very many pieces":       {tcpprobe.Config{Port: "db", Expect: "no"}, serveTCP(t, drip)},
@@ -103,7 +102,6 @@ func TestWhatStepsCannotTellIsLeftToProbe(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := handler(t, test.config).Handler
-			defer h.Close()
 			if got, stepped := inTime(t, short, h, test.target); stepped {
 				t.Errorf("it was made in steps, and found %+v", got)
 			}

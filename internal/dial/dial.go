@@ -31,9 +31,9 @@ type Config struct {
 	// server's Accept could see it. Linux only.
 	HalfOpen bool
 
-	// Talks says that something is sent as soon as a connection stands. Attempts in
+	// ClientFirst says that something is sent as soon as a connection stands. Attempts in
 	// steps are cheaper then.
-	Talks bool
+	ClientFirst bool
 }
 
 // Dialer opens connections to one place. The zero value resolves and connects to any
@@ -100,17 +100,17 @@ func (c Config) checkUnix() error {
 // Check says what a target lacks for this dialer to reach it, or nil. An error
 // is a *probe.FieldError for the field "host" or "port".
 func (d *Dialer) Check(t probe.Target) error {
-	_, _, err := d.Place(t)
+	_, _, err := d.HostPort(t)
 	if missing := (*Error)(nil); errors.As(err, &missing) {
 		return missing.Err
 	}
 	return nil
 }
 
-// Place returns the host and the port to connect to for a target. It returns the
+// HostPort returns the host and the port to connect to for a target. It returns the
 // configured host and no port for a unix socket. An error is an *Error with outcome
 // Unknown. An empty host is one: it would be this machine.
-func (d *Dialer) Place(t probe.Target) (host string, port uint16, err error) {
+func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) {
 	if d.config.UnixSocket != "" {
 		return d.config.Host, 0, nil
 	}

@@ -44,7 +44,7 @@ func (d *Dialer) Begin(a *nonblock.Attempt, at netip.AddrPort) (Turn, Fault) {
 
 // takeSocket returns one of the spare sockets, or a new one.
 func (d *Dialer) takeSocket(a *nonblock.Attempt, at netip.AddrPort) (fd int, number syscall.Errno) {
-	if a.Spares == nil || !d.config.HalfOpen && !d.config.Talks || d.source.IsValid() || !at.Addr().Is4() {
+	if a.Spares == nil || !d.config.HalfOpen && !d.config.ClientFirst || d.source.IsValid() || !at.Addr().Is4() {
 		return openSocket(at)
 	}
 	a.State |= again
@@ -77,7 +77,7 @@ func (d *Dialer) prepareSocket(fd int) syscall.Errno {
 	if d.source.IsValid() {
 		_ = setOption(fd, syscall.IPPROTO_IP, bindAddressNoPort, 1)
 	}
-	if d.config.HalfOpen || d.config.Talks {
+	if d.config.HalfOpen || d.config.ClientFirst {
 		return setOption(fd, syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 0)
 	}
 	return 0

@@ -21,12 +21,12 @@ const (
 
 // Spot returns the host and the address to connect to for a target, and false
 // where that takes more than a connection to one address: a name has to be looked
-// up, or Place or Open has an error to tell.
+// up, or HostPort or Open has an error to tell.
 func (d *Dialer) Spot(t *probe.Target) (host string, at netip.AddrPort, ok bool) {
 	if d.config.UnixSocket != "" {
 		return "", netip.AddrPort{}, false
 	}
-	host, port, err := d.Place(*t)
+	host, port, err := d.HostPort(*t)
 	if err != nil {
 		return "", netip.AddrPort{}, false
 	}

@@ -174,3 +174,12 @@ func (s *Set) drain() {
 
 // Close frees what the Set has of the system.
 func (s *Set) Close() error { return errors.Join(syscall.Close(s.event), syscall.Close(s.epoll)) }
+
+func unread(fd int) int {
+	var n int32
+	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}

@@ -206,9 +206,14 @@ func holdSocket(c *call, a args) int64 {
 	}
 	s.rest()
 	_ = s.conn.SetDeadline(time.Time{}) // an error says that it is closed, as its use will
-	c.sandbox.lookout.hold(s, c.state.limitWakes(c.wakeProbe))
+	if wake := c.state.limitWakes(c.wakeProbe); wake != nil {
+		if s.watch == nil {
+			s.watch = c.sandbox.watcher.Watch(s.conn)
+		}
+		s.watch.Arm(wake)
+	}
 	if errno := c.state.hold(key, s); errno != abi.OK {
-		s.watched.rest()
+		s.watch.Disarm()
 		c.addAs(fd, s)
 		return i32(0, c.reachLimit("held", errno))
 	}
@@ -230,7 +235,7 @@ func heldSocket(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.ENOENT)
 	}
-	s.watched.rest()
+	s.watch.Disarm()
 	s.nonblock = a.u32(2)&abi.FlagNonblock != 0
 	s.readBy, s.writeBy = time.Time{}, time.Time{}
 	return i32(c.add(s), abi.OK)

@@ -19,7 +19,6 @@
 //	tls.go        start_tls and conn_info
 //	socket.go     a connection as a plugin sees it
 //	stream.go     reads, writes and waits on sockets
-//	lookout.go    watches held connections and wakes their probes
 //	hosterror.go  what an error of the network means to a plugin
 //	log.go        the plugin's log, with its limits
 //	metric.go     the plugin's metrics
@@ -37,6 +36,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
@@ -75,8 +75,8 @@ type Sandbox struct {
 	cache    wazero.CompilationCache // nil: none
 
 	dialer  dial.Dialer
-	held    atomic.Int64 // connections
-	lookout lookout
+	held    atomic.Int64     // connections
+	watcher nonblock.Watcher // of held connections
 	log     logLimiter
 	metrics metrics
 	refused atomic.Uint64 // dials and lookups that are not granted
@@ -124,7 +124,6 @@ func closeRuntime(ctx context.Context, r wazero.Runtime, cache wazero.Compilatio
 
 // Close frees the compiled code. All instances must have been closed.
 func (s *Sandbox) Close() error {
-	s.lookout.close()
 	if s.runtime == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
@@ -17,7 +18,7 @@ type socket struct {
 	conn     net.Conn
 	dest     grant.Dest
 	nonblock bool
-	watched  *watched // nil until it is held
+	watch    *nonblock.Watch // nil until it is held
 
 	readBy, writeBy time.Time // the guest's own deadlines; zero for none
 
@@ -126,7 +127,7 @@ func (s *socket) rest() {
 
 // close closes the connection and waits for its pump.
 func (s *socket) close() {
-	s.watched.forget()
+	s.watch.Remove()
 	if secure, ok := s.conn.(*tls.Conn); ok {
 		// It tells the peer, which may not listen.
 		impatient := time.AfterFunc(farewell, func() { _ = secure.NetConn().Close() })

@@ -1,0 +1,241 @@
+package tcpprobe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// keepAliveHandler makes attempts over a connection that it keeps between them. The
+// connection belongs to one probe: see ForProbe.
+type keepAliveHandler struct {
+	opener *Handler // opens connections
+	config net.KeepAliveConfig
+
+	mu     sync.Mutex // guards what follows
+	conn   *keptConn  // nil: none is kept
+	closed bool
+}
+
+var (
+	_ probe.WakingHandler   = (*keepAliveHandler)(nil)
+	_ probe.StatefulHandler = (*keepAliveHandler)(nil)
+	_ io.Closer             = (*keepAliveHandler)(nil)
+)
+
+// ForProbe returns a handler that keeps a connection of its own.
+func (h *keepAliveHandler) ForProbe() probe.Handler {
+	return &keepAliveHandler{opener: h.opener, config: h.config}
+}
+
+// Check is Handler.Check.
+func (h *keepAliveHandler) Check(t probe.Target) error { return h.opener.Check(t) }
+
+// Close closes the connection. Attempts that are made later keep none.
+func (h *keepAliveHandler) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	h.drop()
+	return nil
+}
+
+// drop closes the connection that is kept, if there is one.
+func (h *keepAliveHandler) drop() {
+	if h.conn != nil {
+		h.conn.close()
+		h.conn = nil
+	}
+}
+
+// Probe makes one attempt.
+func (h *keepAliveHandler) Probe(ctx context.Context, t probe.Target) probe.Result {
+	return h.ProbeWaking(ctx, t, func() {})
+}
+
+// ProbeWaking is Probe. It calls wake when the connection ends that the attempt keeps.
+func (h *keepAliveHandler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
+	var took probe.Timings
+	result := h.attempt(ctx, t, &took, wake)
+	result.Timings = took
+	return result
+}
+
+func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *probe.Timings, wake func()) probe.Result {
+	host, port, err := h.opener.dialer.HostPort(t)
+	if err != nil {
+		return dial.Result(err)
+	}
+	addr := net.JoinHostPort(host, strconv.Itoa(int(port)))
+	if result, kept := h.check(addr); kept {
+		return result
+	}
+	conn, result := h.opener.open(ctx, host, port, took)
+	if conn == nil {
+		return result
+	}
+	if result.Outcome != probe.Success || ctx.Err() != nil { // the deadline of ctx was set on conn too
+		conn.Close()
+		return result
+	}
+	if err := h.keep(conn, addr, wake); err != nil {
+		conn.Close()
+		return dial.Result(dial.Classify(ctx, dial.Transferring, err))
+	}
+	return result
+}
+
+// check returns the result of an attempt over the connection to addr that is kept, and
+// false if there is none. The end of a connection is the result of one attempt.
+func (h *keepAliveHandler) check(addr string) (probe.Result, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.conn
+	if c == nil {
+		return probe.Result{}, false
+	}
+	if err := c.endError(); err != nil {
+		h.drop()
+		known := dial.Classify(context.Background(), dial.Transferring, err)
+		return probe.Fail(known.Reason, "the connection was open for %v, then: %v", time.Since(c.since).Round(time.Millisecond), known), true
+	}
+	if c.addr != addr {
+		h.drop()
+		return probe.Result{}, false
+	}
+	return probe.Succeed("connected for " + time.Since(c.since).Round(time.Second).String()), true
+}
+
+// keep keeps a connection until it ends or Close is called.
+func (h *keepAliveHandler) keep(conn net.Conn, addr string, wake func()) error {
+	if tcp, ok := inner(conn).(*net.TCPConn); ok {
+		if err := tcp.SetKeepAliveConfig(h.config); err != nil {
+			return err
+		}
+	}
+	h.mu.Lock()
+	if h.closed || h.conn != nil { // the probe was removed, or a concurrent attempt was faster
+		h.mu.Unlock()
+		return conn.Close()
+	}
+	c := keepConn(conn, addr)
+	h.conn = c
+	h.mu.Unlock()
+	c.reportEnd(wake)
+	return nil
+}
+
+// watcher watches the kept connections of all handlers: one goroutine, while there are
+// any.
+var watcher nonblock.Watcher
+
+// keptConn is a connection that is kept between attempts.
+type keptConn struct {
+	conn  net.Conn
+	addr  string // host and port
+	since time.Time
+	watch *nonblock.Watch // nil where the system has none
+	ended chan error      // without a watch: receives why the connection ended
+}
+
+func keepConn(conn net.Conn, addr string) *keptConn {
+	return &keptConn{conn: conn, addr: addr, since: time.Now(), watch: watcher.Watch(conn), ended: make(chan error, 1)}
+}
+
+// reportEnd has wake called when the connection ends, unless it is closed before.
+func (c *keptConn) reportEnd(wake func()) {
+	if c.watch == nil {
+		go c.readUntilEnd(wake)
+		return
+	}
+	c.watch.Arm(wake)
+}
+
+// endError returns why the connection has ended, or nil while it is open.
+func (c *keptConn) endError() error {
+	if c.watch != nil {
+		return c.discardUnread()
+	}
+	select {
+	case err := <-c.ended:
+		return err
+	default:
+		return nil
+	}
+}
+
+const (
+	// maxDiscard bounds what one attempt discards of an open connection, in bytes.
+	maxDiscard = 1 << 20
+
+	// discardTimeout bounds the wait for the rest of a TLS record on an open connection,
+	// endTimeout the wait for the error of one that has ended, which is there already.
+	discardTimeout = time.Millisecond
+	endTimeout     = time.Second
+)
+
+// discardUnread discards what the peer has sent, so that the end of the connection can
+// arrive behind it. It returns why the connection has ended, or nil while it is open.
+func (c *keptConn) discardUnread() error {
+	ended, timeout := c.watch.Ended(), discardTimeout
+	switch {
+	case ended:
+		timeout = endTimeout
+	case nonblock.Unread(c.conn) == 0:
+		return nil
+	}
+	b := make([]byte, 16<<10)
+	for n := 0; ended || n < maxDiscard && nonblock.Unread(c.conn) > 0; {
+		_ = c.conn.SetReadDeadline(time.Now().Add(timeout)) // an error means that Read returns one too
+		read, err := c.conn.Read(b)
+		n += read
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded) && ended:
+			return io.ErrUnexpectedEOF
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// readPause limits the rate at which readUntilEnd reads.
+const readPause = 10 * time.Millisecond
+
+// readUntilEnd discards what the peer sends until the connection ends.
+func (c *keptConn) readUntilEnd(wake func()) {
+	b := make([]byte, 4<<10)
+	_, err := c.conn.Read(b)
+	for err == nil {
+		time.Sleep(readPause)
+		_, err = c.conn.Read(b)
+	}
+	c.ended <- err
+	if !errors.Is(err, net.ErrClosed) {
+		wake()
+	}
+}
+
+func (c *keptConn) close() {
+	c.watch.Remove()
+	_ = c.conn.Close() // the connection is gone in any case
+}
+
+// inner returns the connection that TLS runs over, or conn itself.
+func inner(conn net.Conn) net.Conn {
+	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		return outer.NetConn()
+	}
+	return conn
+}

@@ -1,0 +1,155 @@
+package tcpprobe
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/dial/dialtest"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+const plenty = 10 * time.Second
+
+// pair returns both ends of a connection.
+func pair(t *testing.T, network, address string) (client, server net.Conn) {
+	t.Helper()
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err = net.Dial(network, listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err = listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+// secured returns both ends of a TLS connection over others.
+func secured(t *testing.T, client, server net.Conn) (*tls.Conn, *tls.Conn) {
+	t.Helper()
+	authority := dialtest.NewAuthority(t)
+	outside := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{authority.Sign(t, time.Hour, "db")}})
+	inside := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
+	done := make(chan error)
+	go func() { done <- outside.Handshake() }()
+	if err := inside.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return inside, outside
+}
+
+func kept(t *testing.T, conn net.Conn) (c *keptConn, woken chan struct{}) {
+	c, woken = keepConn(conn, ""), make(chan struct{}, 10)
+	t.Cleanup(c.close)
+	c.reportEnd(func() { woken <- struct{}{} })
+	return c, woken
+}
+
+func await(t *testing.T, woken <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-woken:
+	case <-time.After(plenty):
+		t.Fatal("the end was not reported")
+	}
+}
+
+func TestTheEndOfAKeptConnectionIsReportedWithItsReason(t *testing.T) {
+	tests := map[string]struct {
+		open func(t *testing.T) (client, server net.Conn)
+		want []probe.Reason // by close, and by a reset
+	}{
+		"tcp": {func(t *testing.T) (net.Conn, net.Conn) { return pair(t, "tcp", "127.0.0.1:0") },
+			[]probe.Reason{probe.ReasonTCPClosed, probe.ReasonTCPReset}},
+		"tls": {func(t *testing.T) (net.Conn, net.Conn) {
+			client, server := pair(t, "tcp", "127.0.0.1:0")
+			return secured(t, client, server)
+		}, []probe.Reason{probe.ReasonTCPClosed, probe.ReasonTCPReset}},
+		"unix": {func(t *testing.T) (net.Conn, net.Conn) { return pair(t, "unix", filepath.Join(t.TempDir(), "s")) },
+			[]probe.Reason{probe.ReasonTCPClosed}},
+	}
+	for name, test := range tests {
+		for i, want := range test.want {
+			t.Run(name+" "+string(want), func(t *testing.T) {
+				client, server := test.open(t)
+				c, woken := kept(t, client)
+				if _, err := io.WriteString(server, "chatter"); err != nil {
+					t.Fatal(err)
+				}
+				for range 3 {
+					if err := c.endError(); err != nil {
+						t.Fatalf("while it is open: %v", err)
+					}
+				}
+				if i == 1 {
+					inner(server).(*net.TCPConn).SetLinger(0)
+					server = inner(server) // without TLS's farewell
+				}
+				server.Close()
+				await(t, woken)
+				if known := dial.Classify(t.Context(), dial.Transferring, c.endError()); known.Reason != want {
+					t.Errorf("got %q, %v, want %q", known.Reason, known, want)
+				}
+				if len(woken) != 0 {
+					t.Error("the end was reported twice")
+				}
+			})
+		}
+	}
+}
+
+// A peer that sends without end fills this side's buffers only, until they are emptied
+// by an attempt. Its end comes behind what it has sent.
+func TestAPeerThatSendsWithoutEndIsReadFromByAttemptsOnly(t *testing.T) {
+	client, server := pair(t, "tcp", "127.0.0.1:0")
+	c, woken := kept(t, client)
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		defer server.Close()
+		server.Write(slices.Repeat([]byte("chatter\n"), 1<<20))
+	}()
+	err := c.endError()
+	for end := time.Now().Add(plenty); err == nil && time.Now().Before(end); err = c.endError() {
+	}
+	<-sent
+	if err != io.EOF {
+		t.Errorf("got %v, want the end", err)
+	}
+	await(t, woken)
+}
+
+func TestWithoutAWatchTheEndIsRead(t *testing.T) {
+	client, server := pair(t, "tcp", "127.0.0.1:0")
+	c := keepConn(client, "")
+	c.watch.Remove()
+	c.watch = nil
+	woken := make(chan struct{}, 10)
+	c.reportEnd(func() { woken <- struct{}{} })
+	if _, err := io.WriteString(server, "chatter"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.endError(); err != nil {
+		t.Fatalf("while it is open: %v", err)
+	}
+	server.Close()
+	await(t, woken)
+	if err := c.endError(); err != io.EOF {
+		t.Errorf("got %v", err)
+	}
+}

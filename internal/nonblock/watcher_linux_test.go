@@ -1,0 +1,155 @@
+package nonblock
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// connected returns both ends of a TCP connection.
+func connected(t *testing.T) (client, server net.Conn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if client, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+// counted returns a function that can be waited for.
+func counted() (onEnd func(), calls chan struct{}) {
+	calls = make(chan struct{}, 100)
+	return func() { calls <- struct{}{} }, calls
+}
+
+func receive(t *testing.T, calls <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-calls:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the end was not reported")
+	}
+}
+
+func TestTheEndsOfWatchedConnectionsAreReportedOnce(t *testing.T) {
+	var w Watcher
+	for range 3 { // each round starts the goroutine anew
+		const many = 50
+		var servers []net.Conn
+		var watches []*Watch
+		onEnd, calls := counted()
+		for range many {
+			client, server := connected(t)
+			watch := w.Watch(client)
+			watch.Arm(onEnd)
+			servers, watches = append(servers, server), append(watches, watch)
+		}
+		for i, server := range servers {
+			if watches[i].Ended() {
+				t.Fatalf("connection %d has ended", i)
+			}
+			server.Close()
+			receive(t, calls)
+			if !watches[i].Ended() {
+				t.Errorf("connection %d has not ended", i)
+			}
+		}
+		for _, watch := range watches {
+			watch.Arm(onEnd)
+			watch.Remove()
+			watch.Remove()
+		}
+		if len(calls) != 0 {
+			t.Errorf("%d ends were reported twice", len(calls))
+		}
+		w.mu.Lock()
+		if w.set != nil {
+			t.Error("the goroutine runs although nothing is watched")
+		}
+		w.mu.Unlock()
+	}
+}
+
+func TestAnEndIsReportedWhenTheWatchIsArmed(t *testing.T) {
+	var w Watcher
+	client, server := connected(t)
+	other, otherServer := connected(t)
+	onEnd, calls := counted()
+	watch := w.Watch(client)
+	watch.Arm(onEnd)
+	watch.Disarm()
+	last := w.Watch(other)
+	onLast, lastCalls := counted()
+	last.Arm(onLast)
+	server.Close()
+	otherServer.Close()
+	receive(t, lastCalls)
+	for end := time.Now().Add(10 * time.Second); !watch.Ended() && time.Now().Before(end); {
+	}
+	if len(calls) != 0 {
+		t.Fatal("the end of a connection was reported to a watch that is not armed")
+	}
+	watch.Arm(onEnd)
+	receive(t, calls)
+	watch.Remove()
+	last.Remove()
+}
+
+func TestARemovedWatchReportsNothing(t *testing.T) {
+	var w Watcher
+	removed, removedServer := connected(t)
+	client, server := connected(t)
+	onEnd, calls := counted()
+	watch, other := w.Watch(removed), w.Watch(client)
+	watch.Arm(onEnd)
+	watch.Remove()
+	onOther, otherCalls := counted()
+	other.Arm(onOther)
+	removedServer.Close()
+	server.Close()
+	receive(t, otherCalls)
+	if len(calls) != 0 {
+		t.Error("the end of a connection was reported to a watch that was removed")
+	}
+	other.Remove()
+}
+
+func TestANilWatchDoesNothing(t *testing.T) {
+	near, _ := net.Pipe()
+	var w Watcher
+	watch := w.Watch(near)
+	if watch != nil || watch.Ended() {
+		t.Errorf("a pipe has the watch %+v", watch)
+	}
+	watch.Arm(func() { t.Error("an end was reported") })
+	watch.Disarm()
+	watch.Remove()
+}
+
+func TestUnreadCountsWhatHasArrived(t *testing.T) {
+	client, server := connected(t)
+	if n := Unread(client); n != 0 {
+		t.Errorf("%d bytes are unread", n)
+	}
+	if _, err := io.WriteString(server, "12345"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); Unread(client) != 5; {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes are unread, want 5", Unread(client))
+		}
+	}
+	client.Close()
+	if n := Unread(client); n != 0 {
+		t.Errorf("%d bytes are unread of a closed connection", n)
+	}
+}

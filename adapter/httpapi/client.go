@@ -14,22 +14,22 @@ import (
 	"strings"
 )
 
-// Bounds on what a Client takes from a server, in bytes.
+// Limits of a Client on what it reads, in bytes.
 const (
-	MaxAnswer = 64 << 20
-	MaxLine   = 1 << 20 // of a stream of events
+	MaxResponse = 64 << 20
+	MaxLine     = 1 << 20 // of an event stream
 )
 
-// Client asks a running engine. It may be used by any number of goroutines at
+// Client reads the API of a running engine. It may be used by several goroutines at
 // once.
 type Client struct {
-	Base  string       // where the engine listens: "http://127.0.0.1:9650"; default that
+	Base  string       // URL of the engine; default "http://127.0.0.1:9650"
 	Token string       // default: none
-	HTTP  *http.Client // has client certificates and time limits; default http.DefaultClient
+	HTTP  *http.Client // for client certificates and timeouts; default http.DefaultClient
 }
 
-// Targets returns the targets that q asks for. An answer that is not 200 is an
-// *Error; so it is for the other methods.
+// Targets returns the targets that match q. Like the other methods, it returns an
+// *Error when the response's status is not 200.
 func (c *Client) Targets(ctx context.Context, q Query) (Targets, error) {
 	return get[Targets](ctx, c, "/v1/targets", q.values())
 }
@@ -44,51 +44,50 @@ func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return get[Stats](ctx, c, "/v1/stats", nil)
 }
 
-// Follow says which events to get.
-type Follow struct {
-	Target   string // only of its probes; default: of all
-	Snapshot bool   // begin with the state of each probe
+// EventOptions selects the events of a stream.
+type EventOptions struct {
+	Target   string // only events of this target; default: of all targets
+	Snapshot bool   // start with the state of each probe
 }
 
-// Events yields events as they come. It ends when ctx is done, without an error,
-// or with the error that ended the stream; a server that ends is
-// io.ErrUnexpectedEOF. The HTTP client must have no Timeout, which would end the
-// stream.
-func (c *Client) Events(ctx context.Context, f Follow) iter.Seq2[Event, error] {
+// Events yields events as they arrive. It ends without an error when ctx is done, or
+// with the error that ended the stream: io.ErrUnexpectedEOF when the server stopped.
+// The HTTP client must have no Timeout, which would end the stream.
+func (c *Client) Events(ctx context.Context, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		query := url.Values{}
-		if f.Target != "" {
-			query.Set("target", f.Target)
+		if o.Target != "" {
+			query.Set("target", o.Target)
 		}
-		if f.Snapshot {
+		if o.Snapshot {
 			query.Set("snapshot", "true")
 		}
-		err := c.follow(ctx, query, func(e Event) bool { return yield(e, nil) })
+		err := c.stream(ctx, query, func(e Event) bool { return yield(e, nil) })
 		if err != nil && ctx.Err() == nil {
 			yield(Event{}, err)
 		}
 	}
 }
 
-// follow calls yield for each event until it returns false.
-func (c *Client) follow(ctx context.Context, query url.Values, yield func(Event) bool) error {
-	answer, err := c.ask(ctx, "/v1/events", query)
+// stream calls yield for each event until it returns false.
+func (c *Client) stream(ctx context.Context, query url.Values, yield func(Event) bool) error {
+	response, err := c.do(ctx, "/v1/events", query)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	lines := bufio.NewScanner(answer.Body)
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, MaxLine)
 	var e Event
 	for lines.Scan() {
-		if lines.Text() == "" { // the end of an event, or of a comment
+		if lines.Text() == "" { // ends an event or a comment
 			if e.Type != "" && !yield(e) {
 				return nil
 			}
 			e = Event{}
 			continue
 		}
-		if err := e.read(lines.Text()); err != nil {
+		if err := e.parseLine(lines.Text()); err != nil {
 			return fmt.Errorf("/v1/events: %w", err)
 		}
 	}
@@ -98,8 +97,8 @@ func (c *Client) follow(ctx context.Context, query url.Values, yield func(Event)
 	return fmt.Errorf("/v1/events: %w", io.ErrUnexpectedEOF)
 }
 
-// read takes one line of an event.
-func (e *Event) read(line string) (err error) {
+// parseLine sets the field of one line of an event.
+func (e *Event) parseLine(line string) (err error) {
 	field, value, _ := strings.Cut(line, ":")
 	value = strings.TrimPrefix(value, " ")
 	switch field {
@@ -114,19 +113,19 @@ func (e *Event) read(line string) (err error) {
 }
 
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (v T, err error) {
-	answer, err := c.ask(ctx, path, query)
+	response, err := c.do(ctx, path, query)
 	if err != nil {
 		return v, err
 	}
-	defer answer.Body.Close()
-	if err := decode(answer.Body, &v); err != nil {
+	defer response.Body.Close()
+	if err := decode(response.Body, &v); err != nil {
 		return v, fmt.Errorf("%s: %w", path, err)
 	}
 	return v, nil
 }
 
-// ask sends a request. The caller closes the answer's body.
-func (c *Client) ask(ctx context.Context, path string, query url.Values) (*http.Response, error) {
+// do sends a request. The caller closes the response's body.
+func (c *Client) do(ctx context.Context, path string, query url.Values) (*http.Response, error) {
 	base := c.Base
 	if base == "" {
 		base = "http://" + DefaultListen
@@ -146,39 +145,39 @@ func (c *Client) ask(ctx context.Context, path string, query url.Values) (*http.
 	if client == nil {
 		client = http.DefaultClient
 	}
-	answer, err := client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode != http.StatusOK {
-		defer answer.Body.Close()
-		return nil, refusal(answer)
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		return nil, responseError(response)
 	}
-	return answer, nil
+	return response, nil
 }
 
-// refusal returns an answer that is not 200 as an *Error.
-func refusal(answer *http.Response) error {
-	var f failure
-	if decode(answer.Body, &f) != nil || f.Error.Message == "" {
-		return &Error{Status: answer.StatusCode, Message: "the answer is not from this API: " + answer.Status}
+// responseError returns a response whose status is not 200 as an *Error.
+func responseError(response *http.Response) error {
+	var body errorBody
+	if decode(response.Body, &body) != nil || body.Error.Message == "" {
+		return &Error{Status: response.StatusCode, Message: "not a response of Sonde's API: " + response.Status}
 	}
-	f.Error.Status = answer.StatusCode
-	return &f.Error
+	body.Error.Status = response.StatusCode
+	return &body.Error
 }
 
-// decode reads JSON of at most MaxAnswer bytes.
+// decode reads JSON of at most MaxResponse bytes.
 func decode(r io.Reader, into any) error {
-	limited := &io.LimitedReader{R: r, N: MaxAnswer}
+	limited := &io.LimitedReader{R: r, N: MaxResponse}
 	err := json.NewDecoder(limited).Decode(into)
 	if err != nil && limited.N <= 0 {
-		return errors.New("the answer is longer than 64 MiB")
+		return errors.New("response is larger than 64 MiB")
 	}
 	return err
 }
 
-// escape writes a target's name as one part of a path. A name of dots must not
-// be taken for the folder above.
+// escape returns a target's name as one element of a path. A name of dots only must
+// not be taken for the parent directory.
 func escape(name string) string {
 	escaped := url.PathEscape(name)
 	if strings.Trim(name, ".") == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestTheClientGivesWhatTheServerHas(t *testing.T) {
+func TestClientReturnsTheServersData(t *testing.T) {
 	c := client(t, server(t, httpapi.Config{Token: token}))
 	c.Token = token
 	list, err := c.Targets(t.Context(), httpapi.Query{Verdict: "failing", Kind: probe.Liveness, After: "shop/db", Limit: 7, Probes: true})
@@ -33,7 +33,7 @@ func TestTheClientGivesWhatTheServerHas(t *testing.T) {
 	}
 }
 
-func TestTheClientReturnsWhatTheServerRefuses(t *testing.T) {
+func TestClientReturnsTheServersErrors(t *testing.T) {
 	c := client(t, server(t, httpapi.Config{Token: token}))
 	_, err := c.Targets(t.Context(), httpapi.Query{})
 	if refused, ok := errors.AsType[*httpapi.Error](err); !ok || refused.Status != http.StatusUnauthorized {
@@ -46,14 +46,14 @@ func TestTheClientReturnsWhatTheServerRefuses(t *testing.T) {
 	}
 }
 
-func TestTheClientTellsAServerOfAnotherKind(t *testing.T) {
+func TestClientRejectsResponsesOfOtherServers(t *testing.T) {
 	for _, a := range []struct {
 		name   string
 		status int
 		body   string
 		want   string
 	}{
-		{"another server's error", 502, "<html>Bad Gateway", "502: the answer is not from this API: 502 Bad Gateway"},
+		{"another server's error", 502, "<html>Bad Gateway", "502: not a response of Sonde's API: 502 Bad Gateway"},
 		{"an error that lies about its status", 503, `{"error":{"status":200,"message":"m"}}`, "503: m"},
 		{"not JSON", 200, "<html>", "/v1/targets: invalid character '<' looking for beginning of value"},
 		{"half an answer", 200, `{"targets":[`, "/v1/targets: unexpected EOF"},
@@ -69,12 +69,12 @@ func TestTheClientTellsAServerOfAnotherKind(t *testing.T) {
 	}
 }
 
-func TestTheClientReadsNoEventWithoutEnd(t *testing.T) {
+func TestClientLimitsTheLengthOfAnEvent(t *testing.T) {
 	endless := strings.Repeat("a", httpapi.MaxLine+1)
 	for _, text := range []string{"data: " + endless, "id: one\n\n", "data: {\n\n", ""} {
 		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }))
 		var got error
-		for _, err := range c.Events(t.Context(), httpapi.Follow{}) {
+		for _, err := range c.Events(t.Context(), httpapi.EventOptions{}) {
 			got = err
 		}
 		if got == nil || !strings.HasPrefix(got.Error(), "/v1/events: ") || len(got.Error()) > 100 {

@@ -12,30 +12,30 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// events serves /v1/events. It returns when the caller has gone, is too slow to
-// be written to, or the server ends.
+// events serves /v1/events. It returns when the client has gone or does not read, or
+// when the server stops.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	target, snapshot, err := parseEvents(r.URL.RawQuery)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "%v", err)
+		respondError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	if !s.streams.take() {
+	if !s.streams.acquire() {
 		w.Header().Set("Retry-After", "5")
-		refuse(w, http.StatusServiceUnavailable, "%d streams of events are open, which is the limit", MaxSubscribers)
+		respondError(w, http.StatusServiceUnavailable, "too many event streams: the limit is %d", MaxSubscribers)
 		return
 	}
-	defer s.streams.giveBack()
+	defer s.streams.release()
 
-	out := stream{w: w, control: http.NewResponseController(w)}
-	if err := out.begin(); err != nil || r.Method == http.MethodHead {
+	out := eventWriter{w: w, control: http.NewResponseController(w)}
+	if err := out.start(); err != nil || r.Method == http.MethodHead {
 		return
 	}
-	news := news{since: time.Now(), target: target, snapshot: snapshot, told: map[probe.ID]probe.Verdict{}}
+	filter := eventFilter{since: time.Now(), target: target, snapshot: snapshot, sent: map[probe.ID]probe.Verdict{}}
 	sub := s.config.Engine.Subscribe()
 	defer sub.Close()
 	for r.Context().Err() == nil {
-		if err := pass(r.Context(), sub, &news, &out); err != nil {
+		if err := forward(r.Context(), sub, &filter, &out); err != nil {
 			return
 		}
 	}
@@ -44,83 +44,83 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 func parseEvents(query string) (target string, snapshot bool, err error) {
 	v, err := url.ParseQuery(query)
 	if err != nil {
-		return "", false, fmt.Errorf("the query cannot be read: %w", err)
+		return "", false, fmt.Errorf("invalid query: %w", err)
 	}
-	if err := known(v, "target", "snapshot"); err != nil {
+	if err := checkFields(v, "target", "snapshot"); err != nil {
 		return "", false, err
 	}
-	snapshot, err = flag(v, "snapshot")
+	snapshot, err = parseFlag(v, "snapshot")
 	return v.Get("target"), snapshot, err
 }
 
-// pass waits for one status and passes it on if it is news, or sends a heartbeat
-// when none came. Its error is that of the connection.
-func pass(ctx context.Context, sub *engine.Subscription, n *news, out *stream) error {
+// forward waits for one status and sends it if it is an event, or sends a heartbeat
+// when there was none. It returns errors of the connection.
+func forward(ctx context.Context, sub *engine.Subscription, filter *eventFilter, out *eventWriter) error {
 	until, cancel := context.WithDeadline(ctx, out.last.Add(Heartbeat))
 	defer cancel()
 	status, err := sub.Next(until)
 	if err != nil {
-		return out.beat()
+		return out.heartbeat()
 	}
-	if kind := n.kind(status); kind != "" {
+	if kind := filter.eventType(status); kind != "" {
 		return out.send(kind, status)
 	}
-	if time.Since(out.last) >= Heartbeat { // much has changed that is not asked for
-		return out.beat()
+	if time.Since(out.last) >= Heartbeat { // only changes that are not events of this stream
+		return out.heartbeat()
 	}
 	return nil
 }
 
-// news tells which statuses are events of a stream.
-type news struct {
-	since    time.Time // when the stream began
-	target   string    // whose probes are asked for; empty: all
+// eventFilter decides which statuses are events of a stream.
+type eventFilter struct {
+	since    time.Time // start of the stream
+	target   string    // only probes of this target; empty: of all
 	snapshot bool
-	told     map[probe.ID]probe.Verdict // what the caller knows, a few bytes a probe
+	sent     map[probe.ID]probe.Verdict // the last verdict sent, a few bytes for each probe
 }
 
-// kind returns the type of the event that s is, or "" if it is none: an instance
-// that changed and left the verdict as it was, say.
-func (n *news) kind(s engine.Status) EventType {
-	if n.target != "" && s.ID.Target != n.target {
+// eventType returns the type of the event for a status, or "" for none, such as
+// when the instance has changed and the verdict has not.
+func (f *eventFilter) eventType(s engine.Status) EventType {
+	if f.target != "" && s.ID.Target != f.target {
 		return ""
 	}
-	before, known := n.told[s.ID]
+	before, known := f.sent[s.ID]
 	if s.Removed {
-		delete(n.told, s.ID)
+		delete(f.sent, s.ID)
 		return RemovedEvent
 	}
-	n.told[s.ID] = s.Verdict
+	f.sent[s.ID] = s.Verdict
 	switch {
 	case known && before == s.Verdict:
 		return ""
-	case known || s.Since.After(n.since):
+	case known || s.Since.After(f.since):
 		return VerdictEvent
-	case n.snapshot:
+	case f.snapshot:
 		return SnapshotEvent
 	}
 	return ""
 }
 
-// stream writes server-sent events.
-type stream struct {
+// eventWriter writes server-sent events.
+type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	id      uint64    // of the last event
-	last    time.Time // when something was written last
+	id      uint64    // of the previous event
+	last    time.Time // time of the last write
 }
 
-func (s *stream) begin() error {
+func (s *eventWriter) start() error {
 	h := s.w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Accel-Buffering", "no") // nginx buffers events otherwise
 	return s.write(": sonde\n\n")
 }
 
-func (s *stream) beat() error { return s.write(": still here\n\n") }
+func (s *eventWriter) heartbeat() error { return s.write(": heartbeat\n\n") }
 
-func (s *stream) send(kind EventType, status engine.Status) error {
-	p := named(status.ID)
+func (s *eventWriter) send(kind EventType, status engine.Status) error {
+	p := newProbeID(status.ID)
 	if kind != RemovedEvent {
 		p = newProbe(status, probe.MaxDetail)
 	}
@@ -132,11 +132,11 @@ func (s *stream) send(kind EventType, status engine.Status) error {
 	return s.write(fmt.Sprintf("event: %s\nid: %d\ndata: %s\n\n", kind, s.id, data))
 }
 
-// write sends text at once. The caller has WriteTimeout to take it, so that one
-// who does not read frees the stream.
-func (s *stream) write(text string) error {
+// write sends text at once. A client that does not read for WriteTimeout is
+// disconnected.
+func (s *eventWriter) write(text string) error {
 	s.last = time.Now()
-	s.control.SetWriteDeadline(s.last.Add(WriteTimeout)) // not every ResponseWriter can
+	s.control.SetWriteDeadline(s.last.Add(WriteTimeout)) // an error means that the ResponseWriter has no deadlines
 	if _, err := s.w.Write([]byte(text)); err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (b *bubble) settle() {
 
 // follow begins a stream of events. What it returns gives the next event, and
 // ends the stream.
-func (b *bubble) follow(f httpapi.Follow) (next func() string, end func()) {
+func (b *bubble) follow(f httpapi.EventOptions) (next func() string, end func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	pull, stop := iter.Pull2(b.client.Events(ctx, f))
 	next = func() string {
@@ -154,10 +154,10 @@ var (
 	dbReady  = probe.ID{Target: "shop/db", Kind: probe.Readiness}
 )
 
-func TestAnEventComesWhenAVerdictChangesOnly(t *testing.T) {
+func TestEventIsSentOnlyWhenTheVerdictChanges(t *testing.T) {
 	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
 		b.settle()
-		next, end := b.follow(httpapi.Follow{})
+		next, end := b.follow(httpapi.EventOptions{})
 		defer end()
 		go func() {
 			b.settle() // nothing changes: no event
@@ -169,10 +169,10 @@ func TestAnEventComesWhenAVerdictChangesOnly(t *testing.T) {
 	})
 }
 
-func TestASnapshotComesFirst(t *testing.T) {
+func TestSnapshotIsSentFirst(t *testing.T) {
 	inBubble(t, []probe.ID{webReady, webLive, dbReady}, func(b *bubble) {
 		b.settle()
-		next, end := b.follow(httpapi.Follow{Snapshot: true})
+		next, end := b.follow(httpapi.EventOptions{Snapshot: true})
 		defer end()
 		b.expect(next, "1 snapshot shop/db:readiness passing", "2 snapshot shop/web:readiness passing", "3 snapshot shop/web:liveness passing")
 		b.remove(dbReady)
@@ -180,10 +180,10 @@ func TestASnapshotComesFirst(t *testing.T) {
 	})
 }
 
-func TestAProbeThatIsAddedIsToldOnceItHasAVerdict(t *testing.T) {
+func TestAddedProbeIsAnEventOnceItHasAVerdict(t *testing.T) {
 	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
 		b.settle()
-		next, end := b.follow(httpapi.Follow{})
+		next, end := b.follow(httpapi.EventOptions{})
 		defer end()
 		go func() {
 			b.settle()
@@ -194,10 +194,10 @@ func TestAProbeThatIsAddedIsToldOnceItHasAVerdict(t *testing.T) {
 	})
 }
 
-func TestEventsOfOneTargetHoldNoOther(t *testing.T) {
+func TestEventsCanBeLimitedToOneTarget(t *testing.T) {
 	inBubble(t, []probe.ID{webReady, dbReady}, func(b *bubble) {
 		b.settle()
-		next, end := b.follow(httpapi.Follow{Target: "shop/web", Snapshot: true})
+		next, end := b.follow(httpapi.EventOptions{Target: "shop/web", Snapshot: true})
 		defer end()
 		b.expect(next, "1 snapshot shop/web:readiness passing")
 		b.remove(dbReady)
@@ -206,10 +206,10 @@ func TestEventsOfOneTargetHoldNoOther(t *testing.T) {
 	})
 }
 
-func TestANewInstanceThatLeavesTheVerdictAsItWasIsNoEvent(t *testing.T) {
+func TestNewInstanceWithTheSameVerdictIsNoEvent(t *testing.T) {
 	inBubble(t, []probe.ID{webLive}, func(b *bubble) {
 		b.settle()
-		next, end := b.follow(httpapi.Follow{})
+		next, end := b.follow(httpapi.EventOptions{})
 		defer end()
 		go func() {
 			b.settle()
@@ -221,7 +221,7 @@ func TestANewInstanceThatLeavesTheVerdictAsItWasIsNoEvent(t *testing.T) {
 	})
 }
 
-func TestAStreamShowsThatItLives(t *testing.T) {
+func TestIdleStreamSendsHeartbeats(t *testing.T) {
 	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
 		b.settle()
 		r, _ := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+httpapi.DefaultListen+"/v1/events", nil)
@@ -231,8 +231,8 @@ func TestAStreamShowsThatItLives(t *testing.T) {
 		}
 		defer answer.Body.Close()
 		began := time.Now()
-		text := make([]byte, len(": sonde\n\n: still here\n\n: still here\n\n"))
-		if _, err := io.ReadFull(answer.Body, text); err != nil || strings.Count(string(text), "still here") != 2 {
+		text := make([]byte, len(": sonde\n\n: heartbeat\n\n: heartbeat\n\n"))
+		if _, err := io.ReadFull(answer.Body, text); err != nil || strings.Count(string(text), "heartbeat") != 2 {
 			t.Errorf("got %q, %v", text, err)
 		}
 		if took := time.Since(began); took != 2*httpapi.Heartbeat {
@@ -246,24 +246,24 @@ func TestStreamsBeyondTheLimitAreRefused(t *testing.T) {
 		b.settle()
 		var ends []func()
 		for range httpapi.MaxSubscribers {
-			next, end := b.follow(httpapi.Follow{Snapshot: true})
+			next, end := b.follow(httpapi.EventOptions{Snapshot: true})
 			b.expect(next, "1 snapshot shop/web:readiness passing")
 			ends = append(ends, end)
 		}
-		next, end := b.follow(httpapi.Follow{})
-		b.expect(next, "ended: 503: 32 streams of events are open, which is the limit")
+		next, end := b.follow(httpapi.EventOptions{})
+		b.expect(next, "ended: 503: too many event streams: the limit is 32")
 		end()
 		for _, end := range ends {
 			end()
 		}
 		synctest.Wait()
-		next, end = b.follow(httpapi.Follow{Snapshot: true})
+		next, end = b.follow(httpapi.EventOptions{Snapshot: true})
 		defer end()
 		b.expect(next, "1 snapshot shop/web:readiness passing")
 	})
 }
 
-func TestACallerWhoDoesNotReadIsLeftAndSlowsNobody(t *testing.T) {
+func TestClientThatDoesNotReadIsDisconnectedAndSlowsNoOther(t *testing.T) {
 	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
 		b.settle()
 		conn, err := b.client.HTTP.Transport.(*http.Transport).DialContext(b.t.Context(), "", "")
@@ -288,14 +288,14 @@ func TestACallerWhoDoesNotReadIsLeftAndSlowsNobody(t *testing.T) {
 	})
 }
 
-func TestAStreamEndsForTheReaderWhenTheServerEnds(t *testing.T) {
+func TestStreamEndsWhenTheServerStops(t *testing.T) {
 	e := engine.New(engine.Config{})
 	if _, err := e.Apply(probe.Set{webReady: {Handler: probe.HandlerFunc(nil)}}); err != nil {
 		t.Fatal(err)
 	}
 	address, end := serve(t, server(t, httpapi.Config{Listen: "127.0.0.1:0", Engine: e}))
 	c := &httpapi.Client{Base: "http://" + address}
-	next, stop := iter.Pull2(c.Events(t.Context(), httpapi.Follow{Snapshot: true}))
+	next, stop := iter.Pull2(c.Events(t.Context(), httpapi.EventOptions{Snapshot: true}))
 	defer stop()
 	if e, err, _ := next(); err != nil || e.Type != httpapi.SnapshotEvent {
 		t.Errorf("got %+v, %v", e, err)

@@ -12,21 +12,20 @@ import (
 	"strings"
 )
 
-// CheckListen says why a Server must not listen on address, or nil. Guarded says
-// that callers need a token or a client certificate: without either only
-// loopback addresses will do, since what is probed, and what it answers, is not
-// for every neighbour to read.
+// CheckListen returns why a Server must not listen on address, or nil. Guarded is
+// whether clients need a token or a certificate: without either only loopback
+// addresses are allowed, because other machines must not read what is probed.
 func CheckListen(address string, guarded bool) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("listen is %q, it must be an address and a port number such as %q", address, DefaultListen)
+		return fmt.Errorf("listen is %q: write an address and a port number, such as %q", address, DefaultListen)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("listen is %q, its port must be a number from 0 to 65535", address)
+		return fmt.Errorf("listen is %q: the port must be a number from 0 to 65535", address)
 	}
 	if !guarded && !loopback(host) {
-		return fmt.Errorf("listen is %q, which is open to other machines, and nothing asks callers who they are: "+
-			"give a token or client certificates, or listen on %s", address, DefaultListen)
+		return fmt.Errorf("listen is %q, which other machines can reach without authentication: "+
+			"set a token or client certificates, or listen on %s", address, DefaultListen)
 	}
 	return nil
 }
@@ -36,7 +35,7 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// guarded reports whether callers have to say who they are.
+// guarded reports whether clients need a token or a certificate.
 func (c Config) guarded() bool { return c.Token != "" || c.TLS.ClientCAFile != "" }
 
 func checkToken(token string) error {
@@ -44,7 +43,7 @@ func checkToken(token string) error {
 		return nil
 	}
 	if len(token) < MinToken {
-		return fmt.Errorf("token is %d bytes long, it must be %d or more", len(token), MinToken)
+		return fmt.Errorf("token has %d bytes, it needs %d or more", len(token), MinToken)
 	}
 	for _, c := range []byte(token) {
 		if c <= ' ' || c > '~' {
@@ -54,29 +53,29 @@ func checkToken(token string) error {
 	return nil
 }
 
-// guard answers only those requests that may be answered.
+// guard passes allowed requests to next, and refuses the others.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		secure(w.Header())
+		setSecurityHeaders(w.Header())
 		switch {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
-			refuse(w, http.StatusMethodNotAllowed, "only GET and HEAD are served here")
+			respondError(w, http.StatusMethodNotAllowed, "method not allowed: use GET or HEAD")
 		case !s.config.guarded() && !loopback(hostname(r.Host)):
-			refuse(w, http.StatusForbidden, "the host is %q, without a token it must be localhost or a loopback address", r.Host)
-		case foreign(r):
-			refuse(w, http.StatusForbidden, "pages of other sites are not answered")
-		case !open(r.URL.Path) && !s.knows(r):
+			respondError(w, http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
+		case crossSite(r):
+			respondError(w, http.StatusForbidden, "cross-site request refused")
+		case !public(r.URL.Path) && !s.hasToken(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sonde"`)
-			refuse(w, http.StatusUnauthorized, "this needs the header Authorization: Bearer <token>")
+			respondError(w, http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>")
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// secure sets the headers that every answer has.
-func secure(h http.Header) {
+// setSecurityHeaders sets the headers that every response has.
+func setSecurityHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "+
 		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -92,9 +91,9 @@ func hostname(host string) string {
 	return u.Hostname()
 }
 
-// foreign reports whether a browser makes r for another site's page. A link
-// that somebody follows to here is not foreign.
-func foreign(r *http.Request) bool {
+// crossSite reports whether a browser sends r for another site's page. A link to this
+// site that a user follows is not cross-site.
+func crossSite(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)
 		return err != nil || !strings.EqualFold(u.Host, r.Host)
@@ -106,9 +105,9 @@ func foreign(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// knows reports whether the caller has shown the token, if there is one. It
-// takes as long for a token that is nearly right as for any other.
-func (s *Server) knows(r *http.Request) bool {
+// hasToken reports whether r has the configured token, if there is one. It compares
+// in constant time.
+func (s *Server) hasToken(r *http.Request) bool {
 	if s.config.Token == "" {
 		return true
 	}

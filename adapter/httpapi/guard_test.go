@@ -12,7 +12,7 @@ import (
 
 const token = "correct-horse-battery"
 
-func TestAListenerThatIsOpenToOthersNeedsToKnowItsCallers(t *testing.T) {
+func TestNonLoopbackListenerNeedsAuthentication(t *testing.T) {
 	for _, c := range []struct {
 		address string
 		guarded bool
@@ -24,11 +24,11 @@ func TestAListenerThatIsOpenToOthersNeedsToKnowItsCallers(t *testing.T) {
 		{address: "[::ffff:127.0.0.1]:9650"},
 		{address: "localhost:9650"},
 		{address: "0.0.0.0:9650", guarded: true},
-		{address: ":9650", want: "nothing asks callers who they are"},
-		{address: "0.0.0.0:9650", want: "nothing asks callers who they are"},
-		{address: "[::]:9650", want: "nothing asks callers who they are"},
-		{address: "localhost.example:9650", want: "nothing asks callers who they are"},
-		{address: "127.0.0.1", want: "must be an address and a port number"},
+		{address: ":9650", want: "without authentication"},
+		{address: "0.0.0.0:9650", want: "without authentication"},
+		{address: "[::]:9650", want: "without authentication"},
+		{address: "localhost.example:9650", want: "without authentication"},
+		{address: "127.0.0.1", want: "write an address and a port number"},
 		{address: "127.0.0.1:http", want: "must be a number from 0 to 65535"},
 		{address: "127.0.0.1:65536", want: "must be a number from 0 to 65535"},
 	} {
@@ -39,17 +39,17 @@ func TestAListenerThatIsOpenToOthersNeedsToKnowItsCallers(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatCannotBeServedSafely(t *testing.T) {
+func TestNewRefusesUnsafeConfigurations(t *testing.T) {
 	e := engine.New(engine.Config{})
 	for _, c := range []struct {
 		config httpapi.Config
 		want   string
 	}{
-		{httpapi.Config{}, "no engine"},
-		{httpapi.Config{Engine: e, Listen: "0.0.0.0:0"}, "open to other machines"},
-		{httpapi.Config{Engine: e, Token: "short"}, "token is 5 bytes long, it must be 16 or more"},
+		{httpapi.Config{}, "Config.Engine is nil"},
+		{httpapi.Config{Engine: e, Listen: "0.0.0.0:0"}, "without authentication"},
+		{httpapi.Config{Engine: e, Token: "short"}, "token has 5 bytes, it needs 16 or more"},
 		{httpapi.Config{Engine: e, Token: "sixteen bytes or so"}, "without spaces"},
-		{httpapi.Config{Engine: e, TLS: httpapi.TLS{CertFile: "x"}}, "needs both"},
+		{httpapi.Config{Engine: e, TLS: httpapi.TLS{CertFile: "x"}}, "set both"},
 		{httpapi.Config{Engine: e, TLS: httpapi.TLS{CertFile: "x", KeyFile: "y"}}, "no such file"},
 	} {
 		if _, err := httpapi.New(c.config); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -58,8 +58,8 @@ func TestNewRefusesWhatCannotBeServedSafely(t *testing.T) {
 	}
 }
 
-// asked is a request that a test makes.
-type asked struct {
+// request is a request that a test makes.
+type request struct {
 	name    string
 	method  string // default GET
 	path    string // default /v1/targets
@@ -68,7 +68,7 @@ type asked struct {
 	want    int
 }
 
-func (a asked) do(h http.Handler) *httptest.ResponseRecorder {
+func (a request) do(h http.Handler) *httptest.ResponseRecorder {
 	method, path := a.method, a.path
 	if method == "" {
 		method = http.MethodGet
@@ -89,9 +89,9 @@ func (a asked) do(h http.Handler) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestWithoutATokenOnlyCallersOnThisMachineAreAnswered(t *testing.T) {
+func TestWithoutATokenOnlyLoopbackHostsAreServed(t *testing.T) {
 	s := server(t, httpapi.Config{})
-	for _, a := range []asked{
+	for _, a := range []request{
 		{name: "the address", want: 200},
 		{name: "another loopback address", host: "[::1]:80", want: 200},
 		{name: "without a port", host: "127.0.0.1", want: 200},
@@ -116,11 +116,11 @@ func TestWithoutATokenOnlyCallersOnThisMachineAreAnswered(t *testing.T) {
 	}
 }
 
-func TestATokenIsNeededForAllButHealthAndThePage(t *testing.T) {
+func TestTokenIsRequiredExceptForHealthAndPage(t *testing.T) {
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("up 1\n")) })
 	s := server(t, httpapi.Config{Token: token, Listen: "0.0.0.0:0", Metrics: metrics})
 	with := func(header string) map[string]string { return map[string]string{"Authorization": header} }
-	for _, a := range []asked{
+	for _, a := range []request{
 		{name: "nothing shown", want: 401},
 		{name: "the token", headers: with("Bearer " + token), want: 200},
 		{name: "the scheme in other case", headers: with("bearer  " + token), want: 200},
@@ -154,9 +154,9 @@ func TestATokenIsNeededForAllButHealthAndThePage(t *testing.T) {
 	}
 }
 
-func TestEveryAnswerIsNeitherKeptNorFramedNorGuessedAt(t *testing.T) {
+func TestEveryResponseHasTheSecurityHeaders(t *testing.T) {
 	s := server(t, httpapi.Config{})
-	for _, a := range []asked{{path: "/"}, {path: "/v1/targets"}, {path: "/nothing"}, {host: "evil.example"}, {method: "POST"}} {
+	for _, a := range []request{{path: "/"}, {path: "/v1/targets"}, {path: "/nothing"}, {host: "evil.example"}, {method: "POST"}} {
 		h := a.do(s).Header()
 		for name, want := range map[string]string{
 			"Cache-Control":           "no-store",

@@ -12,28 +12,27 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 )
 
-// DefaultListen is where a Server listens unless told otherwise.
+// DefaultListen is the default of Config.Listen.
 const DefaultListen = "127.0.0.1:9650"
 
-// Bounds on what callers can make a Server do.
+// Limits of a Server.
 const (
-	MaxConnections = 256              // open at once; further ones are closed
-	MaxRequests    = 16               // answered at once under /v1 and not events; the next gets 503
-	MaxSubscribers = 32               // streams of events at once; the next gets 503
-	MaxListed      = 5000             // targets in one answer
-	MaxListText    = 512              // bytes of a detail in a list
+	MaxConnections = 256              // open at once; any more are closed
+	MaxRequests    = 16               // in progress at once under /v1, except event streams; any more get status 503
+	MaxSubscribers = 32               // event streams at once; any more get status 503
+	MaxListed      = 5000             // targets in one response
+	MaxListText    = 512              // bytes of each detail in a list
 	MaxHeaderBytes = 16 << 10         // of a request
-	WriteTimeout   = 30 * time.Second // to write an answer, or one event
-	Heartbeat      = 15 * time.Second // from an event to the comment that shows that the stream lives
-	ShutdownGrace  = 5 * time.Second  // to end requests when the server ends
+	WriteTimeout   = 30 * time.Second // to write a response, or one event
+	Heartbeat      = 15 * time.Second // between events or comments of a stream
+	ShutdownGrace  = 5 * time.Second  // for requests in progress when the server stops
 )
 
-// MinToken is the least length of a token in bytes. A shorter one could be
-// guessed.
+// MinToken is the minimum length of a token in bytes.
 const MinToken = 16
 
-// Engine is the part of *engine.Engine that is shown. Its methods are called
-// from many goroutines at once.
+// Engine is the part of *engine.Engine that a Server reads. Its methods are called
+// from several goroutines at once.
 type Engine interface {
 	Targets() iter.Seq[engine.TargetStatus]
 	Target(name string) (engine.TargetStatus, bool)
@@ -41,46 +40,45 @@ type Engine interface {
 	Subscribe() *engine.Subscription
 }
 
-// Config is what to show, and to whom.
+// Config configures a Server: what it serves, and to whom.
 type Config struct {
 	Engine  Engine       // required
 	Metrics http.Handler // serves /metrics; default: 404
 
-	// Alive and Ready say what is wrong, or nil: that the engine's loop does not
-	// run, and that the engine does not do its work yet. They must return at
-	// once, and are called from many goroutines at once. Default: nothing is
-	// wrong.
+	// Alive and Ready return an error while the engine does not run, or does not
+	// make attempts yet. They must return at once, and are called from several
+	// goroutines at once. Default: never an error.
 	Alive func() error
 	Ready func() error
 
-	Listen string // host:port, where port 0 is one that the system chooses; default DefaultListen
-	Token  string // callers must show it; MinToken bytes or more of printable ASCII; default: none
+	Listen string // host:port; port 0 lets the system choose; default DefaultListen
+	Token  string // required of clients; printable ASCII of at least MinToken bytes; default: none
 	TLS    TLS    // default: plain HTTP
 
-	Logger *slog.Logger // for connections that went wrong; default: none
+	Logger *slog.Logger // one Warn line for each failed connection; default: none
 }
 
-// Server is an http.Handler that serves the API, and what listens for it.
+// Server serves the API. It is an http.Handler, and can listen itself.
 type Server struct {
 	config   Config
 	tls      *tls.Config // nil: plain HTTP
 	handler  http.Handler
-	requests slots
-	streams  slots
+	requests semaphore
+	streams  semaphore
 }
 
-// New returns a Server. It is an error if c.Listen is open to other machines
-// while nothing asks callers who they are, if the token is too short, or if a
-// file that c.TLS names cannot be used.
+// New returns a Server. It is an error when other machines can reach c.Listen
+// without authentication, when the token is too short, or when a file of c.TLS is
+// missing or invalid.
 func New(c Config) (*Server, error) {
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
 	if c.Engine == nil {
-		return nil, errors.New("the API has no engine to show")
+		return nil, errors.New("httpapi: Config.Engine is nil")
 	}
 	if err := checkToken(c.Token); err != nil {
 		return nil, err
 	}
-	secured, err := c.TLS.load()
+	tlsConfig, err := c.TLS.load()
 	if err != nil {
 		return nil, err
 	}
@@ -89,15 +87,15 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		config:   c,
-		tls:      secured,
-		requests: make(slots, MaxRequests),
-		streams:  make(slots, MaxSubscribers),
+		tls:      tlsConfig,
+		requests: make(semaphore, MaxRequests),
+		streams:  make(semaphore, MaxSubscribers),
 	}
 	s.handler = s.guard(s.routes())
 	return s, nil
 }
 
-// ServeHTTP answers one request. It may be called by many goroutines at once.
+// ServeHTTP serves one request. It may be called by several goroutines at once.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 func (s *Server) routes() http.Handler {
@@ -115,17 +113,17 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// open says which paths are served without a token.
-func open(path string) bool {
+// public reports whether a path is served without a token.
+func public(path string) bool {
 	file, _ := pageFile(path)
 	return file != "" || path == "/healthz" || path == "/readyz"
 }
 
-// slots counts what is under way, up to its capacity.
-type slots chan struct{}
+// semaphore limits how many requests are in progress.
+type semaphore chan struct{}
 
-// take reports whether there was a slot left. If so, it must be given back.
-func (s slots) take() bool {
+// acquire returns false when the semaphore is full. Otherwise the caller releases it.
+func (s semaphore) acquire() bool {
 	select {
 	case s <- struct{}{}:
 		return true
@@ -134,17 +132,17 @@ func (s slots) take() bool {
 	}
 }
 
-func (s slots) giveBack() { <-s }
+func (s semaphore) release() { <-s }
 
-// limited serves at most MaxRequests at once.
+// limited serves at most MaxRequests requests at once.
 func (s *Server) limited(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !s.requests.take() {
+		if !s.requests.acquire() {
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "%d requests are under way, which is the limit", MaxRequests)
+			respondError(w, http.StatusServiceUnavailable, "too many requests: the limit is %d at once", MaxRequests)
 			return
 		}
-		defer s.requests.giveBack()
+		defer s.requests.release()
 		serve(w, r)
 	}
 }

@@ -25,16 +25,16 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// still is an engine that stands still.
-type still struct {
+// idleEngine is an engine whose state does not change.
+type idleEngine struct {
 	*engine.Engine // for Subscribe
 	targets        []engine.TargetStatus
 	stats          engine.Stats
 }
 
-func (s *still) Targets() iter.Seq[engine.TargetStatus] { return slices.Values(s.targets) }
-func (s *still) Stats() engine.Stats                    { return s.stats }
-func (s *still) Target(name string) (engine.TargetStatus, bool) {
+func (s *idleEngine) Targets() iter.Seq[engine.TargetStatus] { return slices.Values(s.targets) }
+func (s *idleEngine) Stats() engine.Stats                    { return s.stats }
+func (s *idleEngine) Target(name string) (engine.TargetStatus, bool) {
 	for _, t := range s.targets {
 		if t.Target == name {
 			return t, true
@@ -60,12 +60,12 @@ var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // shop has a target with a failing probe, one that has not started, and one
 // with a difficult name and nothing but a name.
-func shop() *still {
+func shop() *idleEngine {
 	rule := func(k probe.Kind) probe.Rule { return probe.Rule{Kind: k}.WithDefaults() }
 	webID := func(k probe.Kind, name string) probe.ID {
 		return probe.ID{Target: "shop/web", Kind: k, Name: name}
 	}
-	return &still{
+	return &idleEngine{
 		Engine: engine.New(engine.Config{}),
 		targets: []engine.TargetStatus{
 			{
@@ -116,7 +116,7 @@ func shop() *still {
 	}
 }
 
-func TestAnswersAreAsTheGoldenFilesHaveThem(t *testing.T) {
+func TestResponsesMatchTheGoldenFiles(t *testing.T) {
 	s := server(t, httpapi.Config{Ready: func() error { return errors.New("the configuration is being read") }})
 	for name, path := range map[string]string{
 		"targets":        "/v1/targets",
@@ -127,7 +127,7 @@ func TestAnswersAreAsTheGoldenFilesHaveThem(t *testing.T) {
 		"readyz":         "/readyz",
 		"not_found":      "/v1/targets/web",
 	} {
-		w := asked{path: path}.do(s)
+		w := request{path: path}.do(s)
 		golden(t, name, w.Body.Bytes())
 		if got := w.Header().Get("Content-Type"); got != "application/json" {
 			t.Errorf("%s: content type %q", path, got)
@@ -153,7 +153,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func TestATargetIsFoundByEveryNameThatItMayHave(t *testing.T) {
+func TestTargetIsFoundByAnyValidName(t *testing.T) {
 	e := shop()
 	names := []string{"shop/web", `web["a"]`, "a//b", "/a/", "..", "a/../b", "a?b#c", "50%", "%2F", "ö ü", "+", "."}
 	for _, name := range names {
@@ -167,7 +167,7 @@ func TestATargetIsFoundByEveryNameThatItMayHave(t *testing.T) {
 	}
 }
 
-func TestListsHoldWhatWasAskedFor(t *testing.T) {
+func TestQuerySelectsTargets(t *testing.T) {
 	s := server(t, httpapi.Config{})
 	for query, want := range map[string]string{
 		"":                                "shop/db shop/web web[\"a\"] of 3",
@@ -182,7 +182,7 @@ func TestListsHoldWhatWasAskedFor(t *testing.T) {
 		"?after=zzz":                      "of 0",
 	} {
 		var list httpapi.Targets
-		w := asked{path: "/v1/targets" + query}.do(s)
+		w := request{path: "/v1/targets" + query}.do(s)
 		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func describe(list httpapi.Targets) string {
 	return s
 }
 
-func TestQueriesThatAreWrongAreRefusedWithTheReason(t *testing.T) {
+func TestInvalidQueriesAreRefusedWithTheReason(t *testing.T) {
 	s := server(t, httpapi.Config{})
 	for path, want := range map[string]string{
 		"/v1/targets?verdict=bad":          `verdict is \"bad\", it must be one of undecided, passing, failing`,
@@ -215,23 +215,23 @@ func TestQueriesThatAreWrongAreRefusedWithTheReason(t *testing.T) {
 		"/v1/targets?limit=many":           "limit is",
 		"/v1/targets?limit=1&limit=2":      "limit is given 2 times",
 		"/v1/targets?probes=yes":           "must be true or false",
-		"/v1/targets?verdikt=failing":      "unknown field",
-		"/v1/targets?a=%zz":                "cannot be read",
+		"/v1/targets?verdikt=failing":      "unknown query field",
+		"/v1/targets?a=%zz":                "invalid query",
 		"/v1/events?snapshot=1":            "must be true or false",
-		"/v1/events?name=web":              "unknown field",
+		"/v1/events?name=web":              "unknown query field",
 		"/v1/events?target=a&target=b":     "target is given 2 times",
-		"/v1/events?snapshot=true;target=": "cannot be read",
+		"/v1/events?snapshot=true;target=": "invalid query",
 	} {
-		w := asked{path: path}.do(s)
+		w := request{path: path}.do(s)
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: status %d, want 400 with %q: %s", path, w.Code, want, w.Body)
 		}
 	}
 }
 
-func TestWhatIsNotServedIsRefusedAsJSON(t *testing.T) {
+func TestUnknownPathsAndMethodsAreRefusedAsJSON(t *testing.T) {
 	s := server(t, httpapi.Config{})
-	for _, a := range []asked{
+	for _, a := range []request{
 		{path: "/nothing", want: 404},
 		{path: "/v1", want: 404},
 		{path: "/v1/targets/", want: 404},
@@ -253,31 +253,31 @@ func TestWhatIsNotServedIsRefusedAsJSON(t *testing.T) {
 	}
 }
 
-// stuck is an engine whose targets are told only when free is closed.
-type stuck struct {
-	*still
+// stuck is an engine whose Targets blocks until free is closed.
+type blockedEngine struct {
+	*idleEngine
 	free chan struct{}
 }
 
-func (s *stuck) Targets() iter.Seq[engine.TargetStatus] {
+func (s *blockedEngine) Targets() iter.Seq[engine.TargetStatus] {
 	<-s.free
-	return s.still.Targets()
+	return s.idleEngine.Targets()
 }
 
 func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &stuck{still: shop(), free: make(chan struct{})}
+		e := &blockedEngine{idleEngine: shop(), free: make(chan struct{})}
 		s := server(t, httpapi.Config{Engine: e})
 		answered := make(chan int)
 		for range httpapi.MaxRequests {
-			go func() { answered <- asked{}.do(s).Code }()
+			go func() { answered <- request{}.do(s).Code }()
 		}
 		synctest.Wait()
-		w := asked{path: "/v1/stats"}.do(s)
+		w := request{path: "/v1/stats"}.do(s)
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 			t.Errorf("status %d: %s", w.Code, w.Body)
 		}
-		if w := (asked{path: "/healthz"}).do(s); w.Code != http.StatusOK {
+		if w := (request{path: "/healthz"}).do(s); w.Code != http.StatusOK {
 			t.Errorf("health has status %d", w.Code)
 		}
 		close(e.free)
@@ -286,24 +286,24 @@ func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
 				t.Errorf("a request within the limit has status %d", status)
 			}
 		}
-		if w := (asked{}).do(s); w.Code != http.StatusOK {
+		if w := (request{}).do(s); w.Code != http.StatusOK {
 			t.Errorf("afterwards: status %d", w.Code)
 		}
 	})
 }
 
 func TestHEADOfAStreamEndsAtOnce(t *testing.T) {
-	w := asked{method: http.MethodHead, path: "/v1/events"}.do(server(t, httpapi.Config{}))
+	w := request{method: http.MethodHead, path: "/v1/events"}.do(server(t, httpapi.Config{}))
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" {
 		t.Errorf("status %d, %v", w.Code, w.Header())
 	}
 }
 
-func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
+func TestPageLoadsNothingFromOtherHosts(t *testing.T) {
 	s := server(t, httpapi.Config{})
 	types := map[string]string{"/": "text/html", "/page.js": "text/javascript", "/page.css": "text/css"}
 	for _, path := range slices.Sorted(maps.Keys(types)) {
-		w := asked{path: path}.do(s)
+		w := request{path: path}.do(s)
 		body := w.Body.String()
 		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), types[path]) {
 			t.Errorf("%s: status %d, %s", path, w.Code, w.Header().Get("Content-Type"))

@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// pageFS holds the status page. It is read-only.
+// pageFS holds the files of the status page.
 //
 //go:embed page
 var pageFS embed.FS
 
-// pageFile returns the file that path serves and its type, or "".
+// pageFile returns the file of a path and its content type, or "".
 func pageFile(path string) (file, contentType string) {
 	switch path {
 	case "/":
@@ -23,18 +23,18 @@ func pageFile(path string) (file, contentType string) {
 	return "", ""
 }
 
-// page serves the status page, and 404 for every other path.
+// page serves the status page, and status 404 for any other path.
 func page(w http.ResponseWriter, r *http.Request) {
 	file, contentType := pageFile(r.URL.Path)
 	if file == "" {
-		refuse(w, http.StatusNotFound, "there is nothing at %s", r.URL.Path)
+		respondError(w, http.StatusNotFound, "unknown path %s", r.URL.Path)
 		return
 	}
 	body, err := pageFS.ReadFile(file)
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, "%v", err)
+		respondError(w, http.StatusInternalServerError, "%v", err)
 		return
 	}
 	w.Header().Set("Content-Type", contentType)
-	w.Write(body) // an error here is the caller's connection
+	w.Write(body) // an error means that the client has gone
 }

@@ -5,22 +5,23 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// DefaultListed is how many targets are listed unless more are asked for.
+// DefaultListed is the default of Query.Limit.
 const DefaultListed = 1000
 
-// Query says which targets to list. The zero Query asks for all, as far as
-// DefaultListed goes.
+// Query selects the targets of a list. The zero Query selects the first
+// DefaultListed targets.
 type Query struct {
-	Verdict string     // "passing", "failing" or "undecided": targets with such a probe; default: any
-	Kind    probe.Kind // targets with a probe of this kind, and of Verdict; default: any
-	After   string     // targets whose names come after this one; default: from the first
-	Limit   int        // how many, 1 to MaxListed; default DefaultListed
-	Probes  bool       // give each target's probes too
+	Verdict string     // "passing", "failing" or "undecided": targets with a probe of this verdict; default: any
+	Kind    probe.Kind // targets with a probe of this kind, which has Verdict if that is set; default: any
+	After   string     // targets whose names sort after this one; default: from the first
+	Limit   int        // number of targets, 1 to MaxListed; default DefaultListed
+	Probes  bool       // with each target's probes
 }
 
 // values is the reverse of parseQuery.
@@ -42,68 +43,68 @@ func (q Query) values() url.Values {
 // parseQuery reads the query of /v1/targets.
 func parseQuery(v url.Values) (Query, error) {
 	q := Query{Verdict: v.Get("verdict"), After: v.Get("after"), Limit: DefaultListed}
-	if err := known(v, "verdict", "kind", "after", "limit", "probes"); err != nil {
+	if err := checkFields(v, "verdict", "kind", "after", "limit", "probes"); err != nil {
 		return q, err
 	}
-	if err := text(v, "verdict", new(probe.Verdict)); err != nil {
+	if err := parseText(v, "verdict", new(probe.Verdict)); err != nil {
 		return q, err
 	}
-	if err := text(v, "kind", &q.Kind); err != nil {
+	if err := parseText(v, "kind", &q.Kind); err != nil {
 		return q, err
 	}
 	if s := v.Get("limit"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 || n > MaxListed {
-			return q, fmt.Errorf("limit is %q, it must be from 1 to %d", s, MaxListed)
+			return q, fmt.Errorf("limit is %q: it must be from 1 to %d", s, MaxListed)
 		}
 		q.Limit = n
 	}
 	var err error
-	q.Probes, err = flag(v, "probes")
+	q.Probes, err = parseFlag(v, "probes")
 	return q, err
 }
 
-// known refuses a query with other fields than these, or with a field twice: a
-// typo must not show everything.
-func known(v url.Values, fields ...string) error {
+// checkFields returns an error for a query with an unknown or repeated field: with a
+// typo in a filter the query would match everything.
+func checkFields(v url.Values, fields ...string) error {
 	given := 0
 	for _, f := range fields {
 		if len(v[f]) > 1 {
-			return fmt.Errorf("%s is given %d times", f, len(v[f]))
+			return fmt.Errorf("query field %s is given %d times", f, len(v[f]))
 		}
 		if v.Has(f) {
 			given++
 		}
 	}
 	if given != len(v) {
-		return fmt.Errorf("the query has an unknown field, known are %q", fields)
+		return fmt.Errorf("unknown query field: use %s", strings.Join(fields, ", "))
 	}
 	return nil
 }
 
-// text reads an enumeration that may be left out.
-func text(v url.Values, field string, into encoding.TextUnmarshaler) error {
+// parseText parses an optional enumeration.
+func parseText(v url.Values, field string, into encoding.TextUnmarshaler) error {
 	if !v.Has(field) {
 		return nil
 	}
 	if err := into.UnmarshalText([]byte(v.Get(field))); err != nil {
-		return fmt.Errorf("the query is wrong: %w", err)
+		return fmt.Errorf("invalid query: %w", err)
 	}
 	return nil
 }
 
-func flag(v url.Values, field string) (bool, error) {
+func parseFlag(v url.Values, field string) (bool, error) {
 	switch s := v.Get(field); {
 	case !v.Has(field) || s == "false":
 		return false, nil
 	case s == "true":
 		return true, nil
 	default:
-		return false, fmt.Errorf("%s is %q, it must be true or false", field, s)
+		return false, fmt.Errorf("%s is %q: it must be true or false", field, s)
 	}
 }
 
-// matches reports whether t is asked for.
+// matches reports whether the query selects t.
 func (q Query) matches(t engine.TargetStatus) bool {
 	if t.Target <= q.After && q.After != "" {
 		return false

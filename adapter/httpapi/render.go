@@ -8,13 +8,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// newTarget renders t without its probes.
+// newTarget returns the JSON of t without its probes, with details of at most text
+// bytes.
 func newTarget(t engine.TargetStatus, text int) Target {
 	in := t.Instance
 	return Target{
 		Name: t.Target, Address: t.Address, Started: t.Started, Ready: t.Ready, Live: t.Live,
 		Instance: Instance{
-			ID: in.ID, Phase: in.Phase, Since: wall(in.Since), Restarts: in.Restarts,
+			ID: in.ID, Phase: in.Phase, Since: utc(in.Since), Restarts: in.Restarts,
 			Reason: in.Reason, Detail: probe.CleanText(in.Detail, text),
 		},
 		Summary: newSummary(t.Probes),
@@ -39,7 +40,7 @@ func newSummary(probes []engine.Status) Summary {
 	return s
 }
 
-// newProbes renders each status, with texts of at most text bytes.
+// newProbes returns the JSON of statuses, with details of at most text bytes.
 func newProbes(all []engine.Status, text int) []Probe {
 	probes := make([]Probe, 0, len(all))
 	for _, s := range all {
@@ -49,12 +50,12 @@ func newProbes(all []engine.Status, text int) []Probe {
 }
 
 func newProbe(s engine.Status, text int) Probe {
-	p := named(s.ID)
+	p := newProbeID(s.ID)
 	p.Handler = s.HandlerName
-	p.Instance, p.Verdict, p.Since, p.Changes = s.Instance, s.Verdict, wall(s.Since), s.Changes
+	p.Instance, p.Verdict, p.Since, p.Changes = s.Instance, s.Verdict, utc(s.Since), s.Changes
 	p.Last, p.Run, p.Threshold = s.Last, s.Run, s.Threshold()
 	p.Progress = fmt.Sprintf("%d/%d", min(p.Run, p.Threshold), p.Threshold)
-	p.Errors, p.OnHold, p.WaitReason, p.Attempting, p.Next = s.Errors, s.OnHold, s.WaitReason, s.Attempting, wall(s.Next)
+	p.Errors, p.OnHold, p.WaitReason, p.Attempting, p.Next = s.Errors, s.OnHold, s.WaitReason, s.Attempting, utc(s.Next)
 	p.Result = newResult(s, text)
 	p.Attempts = Attempts{
 		Success: s.Attempts[probe.Success], Warning: s.Attempts[probe.Warning],
@@ -64,8 +65,8 @@ func newProbe(s engine.Status, text int) Probe {
 	return p
 }
 
-// named returns a Probe that has only what names it.
-func named(id probe.ID) Probe {
+// newProbeID returns a Probe that only identifies it.
+func newProbeID(id probe.ID) Probe {
 	return Probe{ID: id.String(), Target: id.Target, Kind: id.Kind, Name: id.Name}
 }
 
@@ -76,7 +77,7 @@ func newResult(s engine.Status, text int) *Result {
 	r := s.Result
 	return &Result{
 		Outcome: r.Outcome, Reason: r.Reason, Detail: probe.CleanText(r.Detail, text),
-		At: wall(s.ResultAt), TookSeconds: r.Took.Seconds(), Tries: r.Tries,
+		At: utc(s.ResultAt), DurationSeconds: r.Took.Seconds(), Tries: r.Tries,
 		Timings: Timings{
 			ResolveSeconds: r.Timings.Resolve.Seconds(), ConnectSeconds: r.Timings.Connect.Seconds(),
 			TLSSeconds: r.Timings.TLS.Seconds(), FirstByteSeconds: r.Timings.FirstByte.Seconds(),
@@ -97,12 +98,12 @@ func newRule(r probe.Rule) Rule {
 func newStats(s engine.Stats) Stats {
 	stats := Stats{
 		Probes: s.Probes, InFlight: s.InFlight, Queued: s.Queued, Overrun: s.Overrun, Late: s.Late,
-		Shed: s.Shed, Busy: s.Busy.Seconds(), Panics: s.Panics, Dropped: s.Dropped, Lateness: newHistogram(s.Lateness),
+		Shed: s.Shed, BusySeconds: s.Busy.Seconds(), Panics: s.Panics, Dropped: s.Dropped, Lateness: newHistogram(s.Lateness),
 		Attempts: make([]AttemptStats, 0, len(s.Attempts)),
 	}
 	for _, a := range s.Attempts {
 		stats.Attempts = append(stats.Attempts, AttemptStats{
-			Kind: a.Kind, Handler: a.HandlerName, Outcome: a.Outcome, Took: newHistogram(a.Took),
+			Kind: a.Kind, Handler: a.HandlerName, Outcome: a.Outcome, Durations: newHistogram(a.Took),
 		})
 	}
 	return stats
@@ -120,5 +121,5 @@ func newHistogram(h engine.Histogram) Histogram {
 	return Histogram{BoundsSeconds: bounds, Counts: counts, SumSeconds: h.Sum.Seconds()}
 }
 
-// wall returns t in UTC, as every reader of the API gets it, to the microsecond.
-func wall(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+// utc returns t in UTC, to the microsecond.
+func utc(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Listen opens Config.Listen. The listener is for Serve, and tells the port that
+// Listen opens Config.Listen. The listener is for Serve; its Addr has the port that
 // the system chose.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.Listen)
@@ -21,10 +21,10 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve answers the requests that come to l until ctx is done, and closes l.
-// Streams of events end at once then, other requests have ShutdownGrace. It
-// returns when every goroutine that it started has ended: nil after ctx, else
-// what is wrong with l. Each Server may serve several listeners.
+// Serve serves the requests that arrive at l until ctx is done, and closes l. Then
+// event streams end at once, and other requests within ShutdownGrace. It returns
+// when all goroutines it started have ended: nil after ctx is done, else the
+// listener's error. A Server may serve several listeners.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := CheckListen(l.Addr().String(), s.config.guarded()); err != nil {
 		l.Close()
@@ -34,7 +34,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer stop()
 	var conns connections
 	server := s.server(ctx)
-	server.ConnState = conns.follow
+	server.ConnState = conns.onState
 	served := make(chan error, 1)
 	go func() { served <- s.accept(server, l) }()
 
@@ -51,7 +51,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// server returns what speaks HTTP. Requests see ctx.
+// server returns the HTTP server of a listener. ctx is the parent of the requests'
+// contexts.
 func (s *Server) server(ctx context.Context) *http.Server {
 	logger := s.config.Logger
 	if logger == nil {
@@ -64,8 +65,8 @@ func (s *Server) server(ctx context.Context) *http.Server {
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		MaxHeaderBytes:    MaxHeaderBytes,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // a request has no body that we read
-		WriteTimeout:      WriteTimeout,     // events set their own
+		ReadTimeout:       10 * time.Second, // bodies of requests are not read
+		WriteTimeout:      WriteTimeout,     // event streams extend it
 		IdleTimeout:       2 * time.Minute,
 	}
 }
@@ -77,7 +78,7 @@ func (s *Server) accept(server *http.Server, l net.Listener) error {
 	return server.Serve(l)
 }
 
-// shutDown ends server within ShutdownGrace.
+// shutDown stops server within ShutdownGrace.
 func shutDown(ctx context.Context, server *http.Server) {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), ShutdownGrace)
 	defer cancel()
@@ -86,16 +87,16 @@ func shutDown(ctx context.Context, server *http.Server) {
 	}
 }
 
-// connections bounds how many connections are open, and waits for them. A
-// connection's goroutine ends soon after it is closed.
+// connections limits how many connections are open, and waits until their
+// goroutines have ended, which is soon after they are closed.
 type connections struct {
 	group sync.WaitGroup
 	open  atomic.Int32
 }
 
-// follow is called by http.Server: with StateNew before a connection has a
-// goroutine, and with StateClosed at its goroutine's end.
-func (c *connections) follow(conn net.Conn, state http.ConnState) {
+// onState is http.Server.ConnState: it is called with StateNew before a connection
+// has a goroutine, and with StateClosed at the goroutine's end.
+func (c *connections) onState(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		c.group.Add(1)

@@ -83,7 +83,7 @@ func TestServeRefusesAListenerThatIsOpenToOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = server(t, httpapi.Config{}).Serve(t.Context(), l)
-	if err == nil || !strings.Contains(err.Error(), "open to other machines") {
+	if err == nil || !strings.Contains(err.Error(), "without authentication") {
 		t.Errorf("Serve returned %v", err)
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
@@ -91,7 +91,7 @@ func TestServeRefusesAListenerThatIsOpenToOthers(t *testing.T) {
 	}
 }
 
-func TestServeReturnsWhatIsWrongWithItsListener(t *testing.T) {
+func TestServeReturnsTheListenersError(t *testing.T) {
 	s := server(t, httpapi.Config{Listen: "127.0.0.1:0"})
 	l, err := s.Listen(t.Context())
 	if err != nil {
@@ -103,7 +103,7 @@ func TestServeReturnsWhatIsWrongWithItsListener(t *testing.T) {
 	}
 }
 
-func TestAPortThatIsTakenIsNamed(t *testing.T) {
+func TestPortInUseIsNamed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
 	}
 }
 
-func TestHeadersThatAreTooLongAreRefused(t *testing.T) {
+func TestTooLongHeadersAreRefused(t *testing.T) {
 	address, _ := serve(t, server(t, httpapi.Config{Listen: "127.0.0.1:0"}))
 	r, err := http.NewRequest(http.MethodGet, "http://"+address+"/healthz", nil)
 	if err != nil {
@@ -161,7 +161,7 @@ func TestHeadersThatAreTooLongAreRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyCallersWithACertificateAreAnswered(t *testing.T) {
+func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
 	files, pair, roots := certificates(t)
 	address, _ := serve(t, server(t, httpapi.Config{Listen: "127.0.0.1:0", TLS: files, Engine: engine.New(engine.Config{})}))
 	get := func(c *tls.Config) (*http.Response, error) {

@@ -11,19 +11,19 @@ import (
 func (s *Server) targets(w http.ResponseWriter, r *http.Request) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "the query cannot be read: %v", err)
+		respondError(w, http.StatusBadRequest, "invalid query: %v", err)
 		return
 	}
 	q, err := parseQuery(values)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "%v", err)
+		respondError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	answer(w, s.list(q))
+	respond(w, s.list(q))
 }
 
-// list collects what is asked for. The engine is read before the caller is
-// written to, so that a slow caller holds nothing.
+// list returns the targets that match q. The engine is read before the response is
+// written, so that a slow client keeps nothing locked.
 func (s *Server) list(q Query) Targets {
 	list := Targets{Targets: []Target{}}
 	for t := range s.config.Engine.Targets() {
@@ -49,15 +49,15 @@ func (s *Server) target(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	t, ok := s.config.Engine.Target(name)
 	if !ok {
-		refuse(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
+		respondError(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 		return
 	}
 	target := newTarget(t, probe.MaxDetail)
 	target.Probes = newProbes(t.Probes, probe.MaxDetail)
-	answer(w, target)
+	respond(w, target)
 }
 
 // stats serves /v1/stats.
 func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
-	answer(w, newStats(s.config.Engine.Stats()))
+	respond(w, newStats(s.config.Engine.Stats()))
 }

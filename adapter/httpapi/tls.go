@@ -8,12 +8,12 @@ import (
 	"os"
 )
 
-// TLS says how the API is served over HTTPS. The zero TLS stands for plain
-// HTTP. The files are PEM and are read once, by New.
+// TLS configures HTTPS. The zero TLS is plain HTTP. The files are PEM, and New reads
+// them once.
 type TLS struct {
 	CertFile     string // with the intermediate certificates
 	KeyFile      string
-	ClientCAFile string // callers need a certificate that one of these has signed; default: they need none
+	ClientCAFile string // clients need a certificate that one of these has signed; default: they need none
 }
 
 // load returns nil for plain HTTP.
@@ -22,7 +22,7 @@ func (t TLS) load() (*tls.Config, error) {
 		return nil, nil
 	}
 	if t.CertFile == "" || t.KeyFile == "" {
-		return nil, errors.New("tls needs both cert_file and key_file")
+		return nil, errors.New("tls: set both cert_file and key_file")
 	}
 	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
@@ -38,7 +38,7 @@ func (t TLS) load() (*tls.Config, error) {
 	}
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("tls.client_ca_file: %s holds no certificate", t.ClientCAFile)
+		return nil, fmt.Errorf("tls.client_ca_file: no certificate in %s", t.ClientCAFile)
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
 	return c, nil

@@ -8,36 +8,36 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Targets is the answer of /v1/targets.
+// Targets is the response of /v1/targets.
 type Targets struct {
 	Targets []Target `json:"targets"`        // sorted by name
-	Total   int      `json:"total"`          // how many match, from After on; more than are given when Next is set
-	Next    string   `json:"next,omitempty"` // the After that gives those which follow
+	Total   int      `json:"total"`          // number of targets that match, from After on; more than in Targets when Next is set
+	Next    string   `json:"next,omitempty"` // the value of After for the following targets
 }
 
-// Target is a target and what its probes add up to.
+// Target is a target and the result of its probes.
 type Target struct {
 	Name     string   `json:"name"`
 	Address  string   `json:"address,omitempty"`
 	Instance Instance `json:"instance"`
-	Started  bool     `json:"started"` // the instance runs, and its startup probes passed or there are none
-	Ready    bool     `json:"ready"`   // it has started, and its readiness probes pass or there are none
-	Live     bool     `json:"live"`    // none of its startup and liveness probes fails
+	Started  bool     `json:"started"` // the instance runs, and its startup probes, if any, have passed
+	Ready    bool     `json:"ready"`   // it has started, and its readiness probes, if any, are passing
+	Live     bool     `json:"live"`    // no startup or liveness probe is failing
 	Summary  Summary  `json:"summary"`
 
-	// Probes are sorted by kind and name. /v1/targets has them with
-	// ?probes=true only, with texts cut to MaxListText bytes.
+	// Probes are sorted by kind and name. /v1/targets has them only with
+	// ?probes=true, and truncates each detail to MaxListText bytes.
 	Probes []Probe `json:"probes,omitempty"`
 }
 
-// Instance is the present life of a target.
+// Instance is the current instance of a target.
 type Instance struct {
 	ID       string       `json:"id,omitempty"`
 	Phase    probe.Phase  `json:"phase"`
 	Since    time.Time    `json:"since,omitzero"` // when Phase began
 	Restarts int32        `json:"restarts"`
 	Reason   probe.Reason `json:"reason,omitempty"` // why Phase is what it is
-	Detail   string       `json:"detail,omitempty"` // how the life before ended, and its last words
+	Detail   string       `json:"detail,omitempty"` // how the previous instance ended, with the end of its output
 }
 
 // Summary counts a target's probes by their verdict.
@@ -45,21 +45,21 @@ type Summary struct {
 	Passing   int `json:"passing"`
 	Failing   int `json:"failing"`
 	Undecided int `json:"undecided"`
-	OnHold    int `json:"onHold"` // of all these, those that make no attempts until another instance
+	OnHold    int `json:"onHold"` // of all these, the probes without attempts until the next instance
 }
 
-// Probe is what is known about one probe. The data of an Event is one as well.
+// Probe is the state of one probe. It is the data of an Event too.
 type Probe struct {
 	ID      string     `json:"id"` // "shop/web:readiness/db"
 	Target  string     `json:"target"`
 	Kind    probe.Kind `json:"kind"`
-	Name    string     `json:"name,omitempty"`    // empty for a kind's only probe
-	Handler string     `json:"handler,omitempty"` // its name: "http"
+	Name    string     `json:"name,omitempty"`    // empty for the only probe of its kind
+	Handler string     `json:"handler,omitempty"` // name of the handler: "http"
 
-	Instance string        `json:"instance,omitempty"` // the life that Verdict is about
+	Instance string        `json:"instance,omitempty"` // ID of the instance that Verdict is about
 	Verdict  probe.Verdict `json:"verdict"`
 	Since    time.Time     `json:"since,omitzero"` // when Verdict was published
-	Changes  uint64        `json:"changes"`        // how often Verdict or Instance have changed
+	Changes  uint64        `json:"changes"`        // number of changes of Verdict or Instance
 
 	Last       probe.Outcome      `json:"last"`                 // success or failure: the outcome of the current run; unknown before the first
 	Run        int32              `json:"run"`                  // how many times in a row Last was seen
@@ -78,13 +78,13 @@ type Probe struct {
 
 // Result is the record of one attempt.
 type Result struct {
-	Outcome     probe.Outcome `json:"outcome"`
-	Reason      probe.Reason  `json:"reason,omitempty"`
-	Detail      string        `json:"detail,omitempty"`
-	At          time.Time     `json:"at,omitzero"` // when it ended
-	TookSeconds float64       `json:"tookSeconds"` // with all its tries
-	Tries       uint8         `json:"tries"`
-	Timings     Timings       `json:"timings,omitzero"`
+	Outcome         probe.Outcome `json:"outcome"`
+	Reason          probe.Reason  `json:"reason,omitempty"`
+	Detail          string        `json:"detail,omitempty"`
+	At              time.Time     `json:"at,omitzero"`     // when the attempt ended
+	DurationSeconds float64       `json:"durationSeconds"` // of all its tries
+	Tries           uint8         `json:"tries"`
+	Timings         Timings       `json:"timings,omitzero"`
 }
 
 // Timings says how long each step of an attempt over the network took. One that was
@@ -104,7 +104,7 @@ type Attempts struct {
 	Unknown uint64 `json:"unknown"`
 }
 
-// Rule is when attempts are made and how many of them decide.
+// Rule is the timing and the thresholds of a probe.
 type Rule struct {
 	InitialDelaySeconds float64 `json:"initialDelaySeconds"`
 	PeriodSeconds       float64 `json:"periodSeconds"`
@@ -120,48 +120,48 @@ type Event struct {
 	Probe Probe  // of a removed probe: ID, Target, Kind and Name only
 }
 
-// EventType says what an Event tells.
+// EventType is the kind of change that an Event reports.
 type EventType string
 
 // The types of events.
 const (
-	VerdictEvent  EventType = "verdict"  // the probe's verdict has changed, or a new probe has one
-	SnapshotEvent EventType = "snapshot" // the probe's state when the stream began
-	RemovedEvent  EventType = "removed"  // the probe is not there any more
+	VerdictEvent  EventType = "verdict"  // the verdict has changed, or a new probe has its first one
+	SnapshotEvent EventType = "snapshot" // the probe's state at the start of the stream
+	RemovedEvent  EventType = "removed"  // the probe was removed
 )
 
-// Stats is the answer of /v1/stats: an engine's counters since it began.
+// Stats is the response of /v1/stats: the engine's counters since its start.
 type Stats struct {
-	Probes   int            `json:"probes"`
-	InFlight int            `json:"inFlight"`    // attempts under way
-	Queued   int            `json:"queued"`      // attempts that are due and wait for one under way to end
-	Overrun  uint64         `json:"overrun"`     // turns skipped, since the attempt before was still under way
-	Late     uint64         `json:"late"`        // turns skipped, since the engine was too late for them
-	Shed     uint64         `json:"shed"`        // turns of passing probes given up, since the engine was late
-	Busy     float64        `json:"busySeconds"` // how long the goroutine that starts attempts was awake
-	Panics   uint64         `json:"panics"`      // handlers that panicked
-	Dropped  uint64         `json:"dropped"`     // answers about an earlier instance or a replaced probe
-	Lateness Histogram      `json:"lateness"`    // from when an attempt was due to its start
-	Attempts []AttemptStats `json:"attempts"`
+	Probes      int            `json:"probes"`
+	InFlight    int            `json:"inFlight"`    // attempts in progress
+	Queued      int            `json:"queued"`      // attempts that are due and wait for a free slot
+	Overrun     uint64         `json:"overrun"`     // attempts skipped because the probe's previous one was in progress
+	Late        uint64         `json:"late"`        // attempts skipped because the engine was late by a period or more
+	Shed        uint64         `json:"shed"`        // attempts of passing probes skipped because the engine was overloaded
+	BusySeconds float64        `json:"busySeconds"` // time that the scheduling goroutine was not idle
+	Panics      uint64         `json:"panics"`      // panics of handlers
+	Dropped     uint64         `json:"dropped"`     // results dropped because the instance or the probe was replaced meanwhile
+	Lateness    Histogram      `json:"lateness"`    // from an attempt's due time to its start
+	Attempts    []AttemptStats `json:"attempts"`
 }
 
-// AttemptStats counts and times the attempts of a kind, handler and outcome.
+// AttemptStats counts the attempts of a kind, handler and outcome, by duration.
 type AttemptStats struct {
-	Kind    probe.Kind    `json:"kind"`
-	Handler string        `json:"handler"`
-	Outcome probe.Outcome `json:"outcome"`
-	Took    Histogram     `json:"took"`
+	Kind      probe.Kind    `json:"kind"`
+	Handler   string        `json:"handler"`
+	Outcome   probe.Outcome `json:"outcome"`
+	Durations Histogram     `json:"durations"`
 }
 
-// Histogram counts durations.
+// Histogram counts durations by bucket.
 type Histogram struct {
-	BoundsSeconds []float64 `json:"boundsSeconds"` // upper bounds, inclusive and rising
-	Counts        []uint64  `json:"counts"`        // by bound, and one more for what is above the last
+	BoundsSeconds []float64 `json:"boundsSeconds"` // inclusive upper bounds in ascending order
+	Counts        []uint64  `json:"counts"`        // one for each bound, and one for durations above the last
 	SumSeconds    float64   `json:"sumSeconds"`
 }
 
-// Error is an answer that is not 200. It has the status and says, for a person,
-// what is wrong. A Client returns it as an error.
+// Error is the body of a response whose status is not 200. A Client returns it as an
+// error.
 type Error struct {
 	Status  int    `json:"status"`
 	Message string `json:"message"`

@@ -1,30 +1,30 @@
-// The status page. It asks /v1/targets for everything, and /v1/events for when
-// to ask again. All text from elsewhere goes through textContent.
+// The status page. It gets the data from /v1/targets, again after each event of
+// /v1/events. All data is shown through textContent, never as HTML.
 "use strict";
 
-const pollEvery = 10000; // ms; runs and restarts change without an event
+const pollEvery = 10000; // ms; runs and restarts change without events
 const retryAfter = 3000; // ms
-const settle = 250; // ms; many events at once are one question
+const debounce = 250; // ms; one request for many events
 const signs = { passing: "✓", failing: "✗", undecided: "?" };
 
 const at = (id) => document.getElementById(id);
-let asked = 0; // the timer of the next question
-let asking = false;
+let timer = 0; // of the next request
+let loading = false;
 let list = { targets: [], total: 0 };
 
-class Refused extends Error {}
+class Unauthorized extends Error {}
 
 async function get(path, signal) {
   const headers = {};
   const token = sessionStorage.getItem("token");
   if (token) headers.Authorization = "Bearer " + token;
   const answer = await fetch(path, { headers, signal, cache: "no-store" });
-  if (answer.status === 401) throw new Refused();
-  if (!answer.ok) throw new Error(path + " answers with status " + answer.status);
+  if (answer.status === 401) throw new Unauthorized();
+  if (!answer.ok) throw new Error(path + ": status " + answer.status);
   return answer;
 }
 
-// element makes an element with a text and classes.
+// element creates an element with text and classes.
 function element(name, text, classes) {
   const e = document.createElement(name);
   if (text) e.textContent = text;
@@ -32,7 +32,7 @@ function element(name, text, classes) {
   return e;
 }
 
-// cell makes a td that says on a narrow screen what it holds.
+// cell creates a td. On a narrow screen the label is its column title.
 function cell(label, text, classes) {
   const td = element("td", text, classes);
   td.dataset.label = label;
@@ -42,15 +42,15 @@ function cell(label, text, classes) {
 function targetCells(target, rows) {
   const name = element("th", target.name);
   name.scope = "rowgroup";
-  if (target.address) name.append(element("span", target.address, "soft"));
+  if (target.address) name.append(element("span", target.address, "muted"));
 
   const words = [target.instance.phase];
   if (target.instance.phase === "running") words.push(target.started ? "started" : "not started");
   words.push(target.ready ? "ready" : "not ready");
   if (!target.live) words.push("not live");
   const state = cell("State", words.join(", "));
-  if (target.instance.reason) state.append(element("span", target.instance.reason, "soft"));
-  if (target.instance.detail) state.append(element("span", target.instance.detail, "soft detail"));
+  if (target.instance.reason) state.append(element("span", target.instance.reason, "muted"));
+  if (target.instance.detail) state.append(element("span", target.instance.detail, "muted detail"));
 
   const cells = [name, state, cell("Restarts", String(target.instance.restarts))];
   for (const c of cells) c.rowSpan = rows;
@@ -59,28 +59,28 @@ function targetCells(target, rows) {
 
 function probeCells(probe) {
   const kind = cell("Probe", probe.name ? probe.kind + " " + probe.name : probe.kind);
-  if (probe.handler) kind.append(element("span", probe.handler, "soft"));
+  if (probe.handler) kind.append(element("span", probe.handler, "muted"));
 
   const verdict = cell("Verdict", (signs[probe.verdict] || "") + " " + probe.verdict, probe.verdict);
   const since = probe.since ? "since " + new Date(probe.since).toLocaleString() : "";
-  if (since) verdict.append(element("span", since, "soft"));
+  if (since) verdict.append(element("span", since, "muted"));
 
   const run = cell("Run", probe.run ? probe.progress + " " + probe.last : "");
-  if (probe.onHold) run.append(element("span", "on hold until a new instance", "soft"));
-  else if (probe.waitReason) run.append(element("span", "waiting: " + probe.waitReason.replaceAll("_", " "), "soft"));
-  if (probe.errors) run.append(element("span", probe.errors + " in a row could not be made", "soft"));
+  if (probe.onHold) run.append(element("span", "on hold until the next instance", "muted"));
+  else if (probe.waitReason) run.append(element("span", "waiting: " + probe.waitReason.replaceAll("_", " "), "muted"));
+  if (probe.errors) run.append(element("span", probe.errors + (probe.errors === 1 ? " error" : " errors in a row"), "muted"));
 
-  return [kind, verdict, run, troubleCell(probe.result)];
+  return [kind, verdict, run, failureCell(probe.result)];
 }
 
-function troubleCell(result) {
-  if (!result || result.outcome === "success") return cell("Last trouble", "");
-  const trouble = cell("Last trouble", result.outcome + (result.reason ? " " + result.reason : ""));
-  if (result.detail) trouble.append(element("span", result.detail, "soft detail"));
-  return trouble;
+function failureCell(result) {
+  if (!result || result.outcome === "success") return cell("Last failure", "");
+  const failure = cell("Last failure", result.outcome + (result.reason ? " " + result.reason : ""));
+  if (result.detail) failure.append(element("span", result.detail, "muted detail"));
+  return failure;
 }
 
-// group makes the rows of a target: one for each probe.
+// group creates the rows of a target: one for each probe.
 function group(target) {
   const body = element("tbody");
   const probes = target.probes || [];
@@ -95,8 +95,8 @@ function group(target) {
 }
 
 function show() {
-  const troubled = at("troubled").checked;
-  const targets = list.targets.filter((t) => !troubled || t.summary.failing > 0);
+  const failingOnly = at("failing-only").checked;
+  const targets = list.targets.filter((t) => !failingOnly || t.summary.failing > 0);
   const table = at("targets").parentNode;
   const fresh = targets.map(group);
   if (fresh.length === 0) fresh.push(element("tbody"));
@@ -105,58 +105,58 @@ function show() {
   table.append(...fresh);
 
   const failing = list.targets.filter((t) => t.summary.failing > 0).length;
-  say("summary", "Targets: " + list.total + ", with a probe that fails: " + failing);
-  say("more", list.next ? "Only the first " + list.targets.length + " are shown." : "");
+  setText("summary", "Targets: " + list.total + ", failing: " + failing);
+  setText("more", list.next ? "The first " + list.targets.length + " targets are shown." : "");
 }
 
-// say sets a text, and leaves it alone where it is the same: a screen reader
-// reads each change aloud.
-function say(id, text) {
+// setText changes the text of an element. It does not set an equal text, because a
+// screen reader reads each change aloud.
+function setText(id, text) {
   if (at(id).textContent !== text) at(id).textContent = text;
 }
 
-async function ask() {
-  clearTimeout(asked);
-  if (asking) return askSoon();
-  asking = true;
+async function load() {
+  clearTimeout(timer);
+  if (loading) return loadSoon();
+  loading = true;
   try {
     list = await (await get("/v1/targets?probes=true")).json();
     at("login").hidden = true;
     show();
   } catch (err) {
-    if (err instanceof Refused) login();
-    else say("summary", "The engine does not answer.");
+    if (err instanceof Unauthorized) login();
+    else setText("summary", "Engine not reachable.");
   } finally {
-    asking = false;
+    loading = false;
   }
-  clearTimeout(asked);
-  asked = setTimeout(ask, pollEvery);
+  clearTimeout(timer);
+  timer = setTimeout(load, pollEvery);
 }
 
-function askSoon() {
-  clearTimeout(asked);
-  asked = setTimeout(ask, settle);
+function loadSoon() {
+  clearTimeout(timer);
+  timer = setTimeout(load, debounce);
 }
 
 function login() {
   if (sessionStorage.getItem("token")) {
     sessionStorage.removeItem("token");
-    say("refused", "The token is not right.");
+    setText("login-error", "Wrong token.");
   }
   if (!at("login").hidden) return;
   at("login").hidden = false;
-  say("summary", "A token is needed.");
+  setText("summary", "Token required.");
   at("token").focus();
 }
 
-// follow reads /v1/events for ever. EventSource cannot send a token, so the
-// stream is read by hand: every event is a reason to ask again.
+// follow reads /v1/events for ever, and loads the data again after each event.
+// EventSource cannot send a token, so the stream is read by fetch.
 async function follow() {
   for (;;) {
     try {
       const reader = (await get("/v1/events")).body.getReader();
-      say("connection", "live");
-      askSoon();
+      setText("connection", "live");
+      loadSoon();
       const decoder = new TextDecoder();
       let rest = "";
       for (;;) {
@@ -164,23 +164,23 @@ async function follow() {
         if (done) break;
         const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
         rest = lines.pop();
-        if (lines.some((line) => line.startsWith("event:"))) askSoon();
+        if (lines.some((line) => line.startsWith("event:"))) loadSoon();
       }
     } catch {
-      // said below
+      // shown below
     }
-    say("connection", "not connected, trying again");
+    setText("connection", "disconnected, retrying");
     await new Promise((resolve) => setTimeout(resolve, retryAfter));
   }
 }
 
-at("troubled").addEventListener("change", show);
+at("failing-only").addEventListener("change", show);
 at("login").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("token", at("token").value.trim());
   at("token").value = "";
-  say("refused", "");
-  ask();
+  setText("login-error", "");
+  load();
 });
-ask();
+load();
 follow();

@@ -78,7 +78,7 @@ func (r Report) MarshalJSON() ([]byte, error) {
 		r.ID.String(), r.ID.Target, r.ID.Kind, r.ID.Name,
 		httpapi.Result{
 			Outcome: r.Result.Outcome, Reason: r.Result.Reason, Detail: r.Result.Detail,
-			TookSeconds: r.Result.Took.Seconds(), Tries: r.Result.Tries,
+			DurationSeconds: r.Result.Took.Seconds(), Tries: r.Result.Tries,
 			Timings: httpapi.Timings{
 				ResolveSeconds: p.Resolve.Seconds(), ConnectSeconds: p.Connect.Seconds(),
 				TLSSeconds: p.TLS.Seconds(), FirstByteSeconds: p.FirstByte.Seconds(),

@@ -177,7 +177,7 @@ func (s viewer) redraw(ctx context.Context) error {
 // follow writes a line for each probe, and then one for each change, until ctx
 // is done.
 func (s viewer) follow(ctx context.Context, asJSON bool) error {
-	for event, err := range s.client.Events(ctx, httpapi.Follow{Target: s.target, Snapshot: true}) {
+	for event, err := range s.client.Events(ctx, httpapi.EventOptions{Target: s.target, Snapshot: true}) {
 		if err != nil {
 			return s.explain(err)
 		}

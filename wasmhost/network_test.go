@@ -169,12 +169,12 @@ func TestDatagramsAreSent(t *testing.T) {
 func TestStrangeAddressesAreRefused(t *testing.T) {
 	target := serve(t, echoBack)
 	for _, test := range []struct{ network, address, want string }{
-		{"sctp", ":db", "none of tcp, tls, udp, unix"},
-		{"tcp", "db", "not host:port"},
+		{"sctp", ":db", "use tcp, tls, udp or unix"},
+		{"tcp", "db", "not of the form host:port"},
 		{"tcp", ":http", "neither a number nor a port of the target"},
 		{"tcp", ":0", "neither a number nor a port of the target"},
 		{"tcp", "a b:80", "white space"},
-		{"tcp", "a/b:80", "neither an address nor a name"},
+		{"tcp", "a/b:80", "neither an IP address nor a host name"},
 		{"unix", "/run/../a", "is not canonical"},
 		{"tcp", strings.Repeat("x", 600) + ":1", "600"},
 	} {

@@ -48,7 +48,7 @@ func dialPlace(c *call, a args) int64 {
 // dest reads the address that a guest wants to connect to.
 func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 	if strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return grant.Dest{}, c.failf(abi.EINVAL, "the address %q has white space or control characters", address)
+		return grant.Dest{}, c.failf(abi.EINVAL, "address %q contains white space or control characters", address)
 	}
 	switch network {
 	case "unix":
@@ -58,24 +58,24 @@ func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 		return grant.Dest{Network: network, Host: address}, abi.OK
 	case "tcp", "tls", "udp":
 	default:
-		return grant.Dest{}, c.failf(abi.EPROTONOSUPPORT, "the network %q is none of tcp, tls, udp, unix", network)
+		return grant.Dest{}, c.failf(abi.EPROTONOSUPPORT, "network %q is unknown: use tcp, tls, udp or unix", network)
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return grant.Dest{}, c.failf(abi.EINVAL, "the address %q is not host:port", address)
+		return grant.Dest{}, c.failf(abi.EINVAL, "address %q is not of the form host:port", address)
 	}
 	if host == "" {
 		host = c.target.Address
 	}
 	if _, err := netip.ParseAddr(host); err != nil && !dial.IsHostName(host) {
 		return grant.Dest{}, c.fail(HostError{
-			Errno: abi.EINVAL, Reason: probe.ReasonNoAddr, Detail: fmt.Sprintf("the host %q is neither an address nor a name", host),
+			Errno: abi.EINVAL, Reason: probe.ReasonNoAddr, Detail: fmt.Sprintf("host %q is neither an IP address nor a host name", host),
 		})
 	}
 	number, err := c.target.Port(port)
 	if err != nil || number == 0 {
 		return grant.Dest{}, c.fail(HostError{
-			Errno: abi.EINVAL, Reason: probe.ReasonNoPort, Detail: fmt.Sprintf("the port %q is neither a number nor a port of the target", port),
+			Errno: abi.EINVAL, Reason: probe.ReasonNoPort, Detail: fmt.Sprintf("port %q is neither a number nor a port of the target", port),
 		})
 	}
 	d := grant.Dest{Network: network, Host: host, Port: number}
@@ -83,7 +83,7 @@ func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 	return d, abi.OK
 }
 
-// ownPort returns the port that the operator has given in the settings, or 0.
+// ownPort returns the port in the handler's settings, or 0.
 func (c *call) ownPort() uint16 {
 	if c.settings == nil {
 		return 0
@@ -95,7 +95,7 @@ func (c *call) ownPort() uint16 {
 func (c *call) mayDial() abi.Errno {
 	switch {
 	case c.state == nil:
-		return c.failf(abi.ENOTCAPABLE, "nothing can be dialled but in an attempt")
+		return c.failf(abi.ENOTCAPABLE, "connections and lookups are allowed in an attempt only")
 	case c.isOver():
 		return c.fail(c.overError())
 	case len(c.sockets) >= c.sandbox.config.Limits.Connections:
@@ -107,7 +107,7 @@ func (c *call) mayDial() abi.Errno {
 	return abi.OK
 }
 
-// timeout returns the attempt's context with a timeout, which is none when it is 0.
+// timeout returns the attempt's context with a timeout; 0 means none.
 func (c *call) timeout(d time.Duration) (context.Context, context.CancelFunc) {
 	if d <= 0 {
 		return c.ctx, func() {}

@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// read reads into the guest's memory; 0 says that the peer has closed. It waits if
-// it must.
+// read reads into the guest's memory and waits if necessary. 0 means that the peer has
+// closed the connection.
 func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 	left := c.sandbox.config.Limits.BytesIn - c.bytesIn
 	if left <= 0 {
@@ -29,7 +29,7 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 		}
 		if s.pumping() {
 			if !c.await([]*socket{s}, s.readBy) && !c.isOver() {
-				return 0, c.fail(HostError{Errno: abi.ETIMEDOUT, Reason: probe.ReasonTCPTimeout, Detail: "the deadline of the descriptor has passed"})
+				return 0, c.fail(HostError{Errno: abi.ETIMEDOUT, Reason: probe.ReasonTCPTimeout, Detail: "the descriptor's read deadline has passed"})
 			}
 			continue
 		}
@@ -43,24 +43,24 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 	}
 }
 
-// received counts what the guest has got.
+// received counts what the guest has read.
 func (c *call) received(n int, err error) (int, abi.Errno) {
 	c.bytesIn += int64(n)
 	if n <= 0 && err != nil && err != io.EOF {
 		return 0, c.failNetwork(c.ctx, dial.Transferring, err)
 	}
-	c.answered()
+	c.recordFirstByte()
 	return n, abi.OK
 }
 
-// answered notes how long the first answer took.
-func (c *call) answered() {
+// recordFirstByte records the time from the last write to the first read after it.
+func (c *call) recordFirstByte() {
 	if !c.sent.IsZero() && c.timings.FirstByte == 0 {
 		c.timings.FirstByte = time.Since(c.sent)
 	}
 }
 
-// write writes all of p. It waits if it must.
+// write writes all of p, and waits if necessary.
 func (c *call) write(s *socket, p []byte) (int, abi.Errno) {
 	if int64(len(p)) > c.sandbox.config.Limits.BytesOut-c.bytesOut {
 		return 0, c.reachLimit("bytes_out", abi.ENOSPC)
@@ -93,7 +93,7 @@ func (c *call) await(sockets []*socket, until time.Time) bool {
 	return c.awaitAny(sockets, until)
 }
 
-// awaitOne reads in this goroutine: the common case, and the cheap one.
+// awaitOne reads on this goroutine: the common case, and the cheap one.
 func (c *call) awaitOne(s *socket, until time.Time) bool {
 	c.setDeadline(func() error { return s.conn.SetReadDeadline(until) })
 	s.fill()
@@ -101,6 +101,7 @@ func (c *call) awaitOne(s *socket, until time.Time) bool {
 	return ok
 }
 
+// awaitAny reads from each socket on a goroutine of its own.
 func (c *call) awaitAny(sockets []*socket, until time.Time) bool {
 	if c.wake == nil {
 		c.wake = make(chan struct{}, 1)
@@ -130,7 +131,7 @@ func (c *call) awaitAny(sockets []*socket, until time.Time) bool {
 	}
 }
 
-// alarm returns a channel that tells when a time has come; never for the zero time.
+// alarm returns a channel that receives at a time; nil for the zero time.
 func alarm(at time.Time) (passed <-chan time.Time, stop func() bool) {
 	if at.IsZero() {
 		return nil, func() bool { return false }

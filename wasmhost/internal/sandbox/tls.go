@@ -28,7 +28,7 @@ func startTLS(c *call, a args) int64 {
 	}
 	s.rest()
 	if n, _ := s.readable(); n > 0 || s.datagram() || s.dest.Network == "tls" {
-		return i32(0, c.failf(abi.EINVAL, "the descriptor carries TLS already, is not a stream, or has unread bytes"))
+		return i32(0, c.failf(abi.EINVAL, "TLS cannot start: the descriptor uses TLS already, is not a stream, or has unread bytes"))
 	}
 	if c.isOver() {
 		return i32(0, c.fail(c.overError()))
@@ -36,7 +36,7 @@ func startTLS(c *call, a args) int64 {
 	return i32(0, c.secure(c.ctx, s, options))
 }
 
-// secure makes the handshake of a client, and the connection carry what is inside.
+// secure makes a client's TLS handshake, after which the socket transfers plaintext over TLS.
 func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno {
 	config, err := tlsConfig(options, s.dest)
 	if err != nil {
@@ -62,7 +62,7 @@ func tlsConfig(options string, d grant.Dest) (*tls.Config, error) {
 	for text := range strings.Lines(options) {
 		name, value, ok := strings.Cut(strings.TrimSuffix(text, "\n"), "=")
 		if !ok {
-			return nil, errors.New("a TLS option has no =")
+			return nil, errors.New("TLS option has no =")
 		}
 		switch value = unescape(value); name {
 		case "cert_pem":
@@ -76,7 +76,7 @@ func tlsConfig(options string, d grant.Dest) (*tls.Config, error) {
 		}
 	}
 	if config.ServerName == "" && !config.InsecureSkipVerify {
-		return nil, errors.New("the TLS option server_name must be set, since there is no host name to verify")
+		return nil, errors.New("TLS option server_name must be set: there is no host name to verify")
 	}
 	return config, tlsKey(config, cert, key)
 }
@@ -92,14 +92,14 @@ func tlsOption(config *tls.Config, name, value string) error {
 	case "ca_pem":
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM([]byte(value)) {
-			return errors.New("the TLS option ca_pem holds no certificate")
+			return errors.New("TLS option ca_pem contains no certificate")
 		}
 	}
 	return nil
 }
 
-// maxKeyPEM bounds key_pem, in bytes: to sign with a key of very many bits takes so long
-// that no deadline would hold. A key of 8192 bits fits.
+// maxKeyPEM bounds key_pem, in bytes: signing with a huge key takes so long that the
+// attempt would exceed its deadline. A key of 8192 bits fits.
 const maxKeyPEM = 8 << 10
 
 func tlsKey(config *tls.Config, cert, key string) error {
@@ -107,11 +107,11 @@ func tlsKey(config *tls.Config, cert, key string) error {
 	case cert+key == "":
 		return nil
 	case len(key) > maxKeyPEM:
-		return fmt.Errorf("the TLS option key_pem is %d bytes long, at most %d are allowed", len(key), maxKeyPEM)
+		return fmt.Errorf("TLS option key_pem is %d bytes long, at most %d are allowed", len(key), maxKeyPEM)
 	}
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
 	if err != nil {
-		return errors.New("the TLS options cert_pem and key_pem do not fit") // the error may show the key
+		return errors.New("TLS options cert_pem and key_pem are not a valid pair") // the error of crypto/tls may contain the key
 	}
 	config.Certificates = []tls.Certificate{pair}
 	return nil
@@ -139,17 +139,18 @@ func connInfo(c *call, a args) int64 {
 			text = strings.TrimPrefix(tls.VersionName(state.Version), "TLS ")
 		}
 	case abi.InfoCertificate:
-		text = describeCertificate(state.PeerCertificates)
+		text = certificateLines(state.PeerCertificates)
 	default:
 		return i32(0, abi.ENOTSUP)
 	}
 	return c.give(text, a.u32(2), a.u32(3))
 }
 
-// maxNames bounds how many names of a certificate are told.
+// maxNames bounds the DNS names of a certificate that conn_info returns.
 const maxNames = 100
 
-func describeCertificate(chain []*x509.Certificate) string {
+// certificateLines returns the peer's certificate as InfoCertificate has it.
+func certificateLines(chain []*x509.Certificate) string {
 	if len(chain) == 0 {
 		return ""
 	}
@@ -165,17 +166,4 @@ func describeCertificate(chain []*x509.Certificate) string {
 		line(&b, "dns", probe.CleanText(name, abi.MaxAddress))
 	}
 	return b.String()
-}
-
-// line writes a line of a key and a value as package abi says.
-func line(b *strings.Builder, key, value string) {
-	fmt.Fprintf(b, "%s=%s\n", key, escape(value))
-}
-
-func escape(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(s)
-}
-
-func unescape(s string) string {
-	return strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r").Replace(s)
 }

@@ -19,59 +19,59 @@ const (
 	ManifestSection = "sonde.plugin"
 )
 
-// Outcome is what sonde_run returns. Any other number is a mistake of the plugin's
-// and makes the attempt Unknown.
+// Outcome is what sonde_run returns. Any other number is a fault of the plugin and makes
+// the attempt Unknown.
 type Outcome int32
 
 // The outcomes. The numbers are those of probe.Outcome.
 const (
-	Unknown Outcome = 0 // the attempt could not be made, through no fault of the target
+	Unknown Outcome = 0 // the attempt could not be made, and the target is not to blame
 	Success Outcome = 1
-	Warning Outcome = 2 // counts as Success; OutputDetail says what to look at
+	Warning Outcome = 2 // counts as Success; OutputDetail describes the problem
 	Failure Outcome = 3
 )
 
-// Grace is how long after the attempt's deadline a call may go on, so that the
-// plugin can say what it was waiting for.
+// Grace is how long after the attempt's deadline a call may continue, so that the plugin
+// can report what it was waiting for.
 const Grace = 100 * time.Millisecond
 
 // The kinds of input.
 const (
-	// InputSettings is the settings of the probe's handler block as one JSON
-	// object. It has every setting that was given or has a default, by name.
-	// Durations are whole numbers of nanoseconds, lists are arrays, maps and
-	// blocks are objects. A setting that the plugin does not know is to be ignored.
+	// InputSettings is the settings of the probe's handler block as one JSON object. It
+	// has every setting that was given or has a default, by name. Durations are whole
+	// numbers of nanoseconds, lists are arrays, maps and blocks are objects. Plugins must
+	// ignore unknown settings.
 	InputSettings = 1
 
-	// InputTarget is what is probed, as lines. A line is a key, =, and a value in
-	// which a backslash is written as \\, a line feed as \n and a carriage return
-	// as \r. Keys that the plugin does not know are to be skipped.
+	// InputTarget is the probed target, as lines. A line is a key, =, and a value in
+	// which a backslash is written as \\, a line feed as \n and a carriage return as \r.
+	// Plugins must ignore unknown keys.
 	//
-	//	name=shop/web         always there
-	//	address=10.0.0.7      IP address or host name; missing when it has none
+	//	name=shop/web         always present
+	//	address=10.0.0.7      IP address or host name; absent if the target has none
 	//	port=8080 http        once for each named port: number, space, name
-	//	revision=7f3a…        of the settings: hexadecimal digits, others for other settings
+	//	revision=7f3a…        of the settings, in hexadecimal; differs if the settings differ
 	//
-	// The revision lets an instance keep settings that it has decoded: JSON is
-	// slow to read once for each attempt.
+	// The revision lets an instance keep decoded settings, because decoding JSON in every
+	// attempt is slow.
 	InputTarget = 2
 
-	// InputState is what the last attempt of the same probe gave as OutputState;
-	// empty for the first one, and after a restart.
+	// InputState is the OutputState of the same probe's previous attempt; empty for the
+	// first one, and after a restart.
 	InputState = 3
 
-	// InputError is more about the call that failed last, as lines like those of
-	// InputTarget: a reason (a stable code, as "tcp.refused") and a detail (a
+	// InputError describes the host call that failed last, as lines like those of
+	// InputTarget: a reason (a stable code such as "tcp.refused") and a detail (a
 	// sentence). Empty when none has failed.
 	InputError = 4
 )
 
 // The kinds of output.
 const (
-	OutputDetail = 1 // a text for a person; what is beyond MaxDetail bytes is cut
+	OutputDetail = 1 // a text for people; cut at MaxDetail bytes
 	OutputReason = 2 // a stable code such as "redis.loading": see CheckReason
-	OutputState  = 3 // at most MaxState bytes for the probe's next attempt; kept only if the call returns
-	OutputField  = 4 // in sonde_configure: the setting at fault, as "tls.server_name"
+	OutputState  = 3 // at most MaxState bytes for the probe's next attempt; ignored if the call does not return
+	OutputField  = 4 // in sonde_configure: the wrong setting, such as "tls.server_name"
 )
 
 // The levels of log and log_level.
@@ -84,7 +84,7 @@ const (
 
 // The kinds of metrics.
 const (
-	MetricGauge   = 1 // the value replaces the last one
+	MetricGauge   = 1 // the value replaces the previous one
 	MetricCounter = 2 // the value, 0 or more, is added
 )
 
@@ -96,31 +96,30 @@ const (
 
 // The flags of dial and held.
 const (
-	FlagNonblock = 1 // WASI calls answer EAGAIN instead of waiting; read and write of sonde_v1 wait all the same
+	FlagNonblock = 1 // WASI calls return EAGAIN instead of waiting; read and write of sonde_v1 wait nevertheless
 )
 
-// What conn_info can tell. An answer that is not known is empty.
+// The properties of conn_info. A property without a value is empty.
 const (
 	InfoRemote      = 1 // the peer's address as "10.0.0.7:8080", or a path
-	InfoLocal       = 2 // this side's
-	InfoALPN        = 3 // the protocol that TLS agreed on, "h2"
-	InfoTLS         = 4 // the version of TLS, "1.3"
+	InfoLocal       = 2 // the local address
+	InfoALPN        = 3 // the protocol negotiated by TLS, "h2"
+	InfoTLS         = 4 // the TLS version, "1.3"
 	InfoCertificate = 5 // of the peer, as lines like those of InputTarget: sha256 (hexadecimal), not_before, not_after (seconds since 1970), subject, issuer, dns (once for each name)
 )
 
-// Which operations deadline is for; they may be added up.
+// The operations that a deadline is for; they may be combined.
 const (
 	DeadlineRead  = 1
 	DeadlineWrite = 2
 )
 
-// FirstFD is the least descriptor of a connection. 0 to 2 are as everywhere; those
-// between are left to libraries that count on small ones being files.
+// FirstFD is the lowest descriptor of a connection. 0 to 2 are the standard descriptors;
+// those between are unused, for libraries that expect low ones to be files.
 const FirstFD = 1000
 
-// Bounds, in bytes. They are part of the contract: they may grow within a version,
-// never shrink. How much memory, time and traffic a plugin may use is up to its
-// operator.
+// Limits in bytes. They are part of the contract: within a version they may grow but not
+// shrink. The operator limits memory, time and traffic of a plugin.
 const (
 	MaxDetail     = 4 << 10 // of OutputDetail
 	MaxReason     = 63      // of OutputReason
@@ -134,9 +133,9 @@ const (
 	MaxRandom     = 1 << 16 // of one call of random, and of WASI's random_get
 )
 
-// CheckReason reports whether s is fit for OutputReason: a layer and a cause, both
-// of letters a-z, digits and underscores, joined by a dot. The layers plugin,
-// engine, handler, target and restart are the host's own.
+// CheckReason reports whether s is valid as OutputReason: a layer and a cause, both of
+// letters a-z, digits and underscores, joined by a dot. The layers plugin, engine,
+// handler, target and restart are reserved for the host.
 func CheckReason(s string) bool {
 	dot := -1
 	for i := range len(s) {
@@ -158,8 +157,8 @@ func CheckReason(s string) bool {
 	return true
 }
 
-// Function is the type of a function that a host offers: a letter for each
-// parameter and result, i for i32, l for i64 and d for f64.
+// Function is the type of a host function: a letter for each parameter and result, i for
+// i32, l for i64 and d for f64.
 type Function struct {
 	Name    string
 	Params  string

@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-func TestOutcomesAreThoseOfTheProbe(t *testing.T) {
+func TestOutcomesEqualThoseOfPackageProbe(t *testing.T) {
 	for plugin, host := range map[abi.Outcome]probe.Outcome{
 		abi.Unknown: probe.Unknown, abi.Success: probe.Success, abi.Warning: probe.Warning, abi.Failure: probe.Failure,
 	} {

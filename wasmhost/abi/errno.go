@@ -10,32 +10,32 @@ type Errno uint16
 const (
 	OK              Errno = 0
 	E2BIG           Errno = 1  // longer than its kind allows
-	EADDRNOTAVAIL   Errno = 4  // this machine has no free port or no such address
-	EAGAIN          Errno = 6  // nothing yet, and the descriptor does not wait
+	EADDRNOTAVAIL   Errno = 4  // no local address or port to dial from
+	EAGAIN          Errno = 6  // not ready, and the descriptor has the NONBLOCK flag
 	EBADF           Errno = 8  // no such descriptor
 	ECONNABORTED    Errno = 13 // the attempt was cancelled
 	ECONNREFUSED    Errno = 14
 	ECONNRESET      Errno = 15
-	EFAULT          Errno = 21 // an address outside of the memory
+	EFAULT          Errno = 21 // address outside of the memory
 	EHOSTUNREACH    Errno = 23
 	EINVAL          Errno = 28
-	EIO             Errno = 29 // any other trouble; InputError says more
+	EIO             Errno = 29 // any other error; InputError describes it
 	EMFILE          Errno = 33 // more connections or dials than the limits allow
 	ENETUNREACH     Errno = 40
-	ENOENT          Errno = 44 // no such host name, no such socket, nothing held
-	ENOSPC          Errno = 51 // a limit of the plugin: bytes, names of metrics
-	ENOSYS          Errno = 52 // not offered
+	ENOENT          Errno = 44 // no such host name or Unix socket, or no connection held
+	ENOSPC          Errno = 51 // a limit was reached: bytes, names of metrics
+	ENOSYS          Errno = 52 // not implemented
 	ENOTCONN        Errno = 53
 	ENOTSOCK        Errno = 57 // not a connection
-	ENOTSUP         Errno = 58 // not known to this host
+	ENOTSUP         Errno = 58 // not supported by this host
 	EPIPE           Errno = 64
-	EPROTO          Errno = 65 // the TLS handshake was refused
-	EPROTONOSUPPORT Errno = 66 // no such network
+	EPROTO          Errno = 65 // the TLS handshake failed
+	EPROTONOSUPPORT Errno = 66 // unknown network
 	ETIMEDOUT       Errno = 73 // a deadline has passed
 	ENOTCAPABLE     Errno = 76 // not granted
 )
 
-// Error returns a text for a person.
+// Error returns a text for people.
 func (e Errno) Error() string {
 	if s := e.text(); s != "" {
 		return s
@@ -50,7 +50,7 @@ func (e Errno) text() string {
 	case E2BIG:
 		return "too long"
 	case EADDRNOTAVAIL:
-		return "no address or port to dial from"
+		return "no local address or port to dial from"
 	case EAGAIN:
 		return "not ready"
 	case EBADF:
@@ -62,11 +62,11 @@ func (e Errno) text() string {
 	case ECONNRESET:
 		return "connection reset"
 	case EFAULT:
-		return "an address outside of the memory"
+		return "address outside of the memory"
 	case EHOSTUNREACH:
 		return "host unreachable"
 	case EINVAL:
-		return "not a valid argument"
+		return "invalid argument"
 	case EIO:
 		return "input or output error"
 	case EMFILE:
@@ -78,19 +78,19 @@ func (e Errno) text() string {
 	case ENOSPC:
 		return "a limit was reached"
 	case ENOSYS:
-		return "not offered"
+		return "not implemented"
 	case ENOTCONN:
 		return "not connected"
 	case ENOTSOCK:
 		return "not a connection"
 	case ENOTSUP:
-		return "not known to this host"
+		return "not supported by this host"
 	case EPIPE:
 		return "connection closed"
 	case EPROTO:
-		return "handshake refused"
+		return "TLS handshake failed"
 	case EPROTONOSUPPORT:
-		return "no such network"
+		return "unknown network"
 	case ETIMEDOUT:
 		return "timed out"
 	case ENOTCAPABLE:

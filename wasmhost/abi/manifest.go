@@ -14,24 +14,24 @@ import (
 	"unicode/utf8"
 )
 
-// Manifest says what a plugin is and which settings its handler block takes. Fields
-// of its JSON that are not known are skipped, so that later versions can add some.
+// Manifest describes a plugin and the settings of its handler block. Unknown fields of its
+// JSON are ignored, so that later versions can add some.
 type Manifest struct {
-	Name     string    `json:"name"`               // what it is called: letters a-z, digits, underscores; required
-	Version  string    `json:"version,omitempty"`  // of the plugin, as "1.4.2"
-	ABI      int       `json:"abi"`                // of this contract: 1; required
-	SDK      string    `json:"sdk,omitempty"`      // what it was made with, as "go 1.0"
+	Name     string    `json:"name"`               // letters a-z, digits, underscores; required
+	Version  string    `json:"version,omitempty"`  // of the plugin, such as "1.4.2"
+	ABI      int       `json:"abi"`                // version of package abi: 1; required
+	SDK      string    `json:"sdk,omitempty"`      // what the plugin was built with, such as "go 1.0"
 	Doc      string    `json:"doc,omitempty"`      // one sentence: what it probes
-	Grants   Grants    `json:"grants,omitzero"`    // what it would like to be granted; shown to the operator, never given by itself
-	Settings []Setting `json:"settings,omitempty"` // in the order in which they are shown
+	Grants   Grants    `json:"grants,omitzero"`    // what the plugin needs; shown to the operator, never granted automatically
+	Settings []Setting `json:"settings,omitempty"` // in the order in which they are documented
 }
 
-// Grants are what a plugin may reach, in the language of a grant block:
+// Grants are what a plugin needs to reach, as written in a grant block:
 // "target", "tcp://10.0.0.0/8:6379", "tls://*.internal:6380".
 type Grants struct {
-	Dial []string `json:"dial,omitempty"` // where it connects to
+	Dial []string `json:"dial,omitempty"` // destinations of connections
 	Env  []string `json:"env,omitempty"`  // names of the engine's environment variables
-	DNS  []string `json:"dns,omitempty"`  // host names that it looks up by itself
+	DNS  []string `json:"dns,omitempty"`  // host names to look up
 }
 
 // Setting is one argument, or one block, of a plugin's handler block.
@@ -39,25 +39,25 @@ type Setting struct {
 	Name      string          `json:"name"` // letters a-z, digits, underscores; required
 	Type      Type            `json:"type"` // required
 	Required  bool            `json:"required,omitempty"`
-	Default   json.RawMessage `json:"default,omitempty"`   // of the setting's type, a duration as "1.5s"; not for blocks
+	Default   json.RawMessage `json:"default,omitempty"`   // of the setting's type, a duration as in "1.5s"; not for blocks
 	Sensitive bool            `json:"sensitive,omitempty"` // its value is never shown
 	Doc       string          `json:"doc,omitempty"`       // one sentence: meaning, unit, range
-	Block     []Setting       `json:"block,omitempty"`     // what is inside, for TypeBlock
+	Block     []Setting       `json:"block,omitempty"`     // settings inside, for TypeBlock
 }
 
-// Type is what a setting holds.
+// Type is the type of a setting.
 type Type string
 
-// The types of settings. InputSettings has them as JSON.
+// The types of settings.
 const (
 	TypeString   Type = "string"
 	TypeInt      Type = "int"      // a whole number of 64 bits
 	TypeNumber   Type = "number"   // a floating-point number of 64 bits
 	TypeBool     Type = "bool"     //
-	TypeDuration Type = "duration" // written "1.5s"; InputSettings has nanoseconds
+	TypeDuration Type = "duration" // written "1.5s"; in InputSettings, nanoseconds
 	TypeStrings  Type = "list(string)"
 	TypeMap      Type = "map(string)"
-	TypeBlock    Type = "block" // a block, at most one; an object in JSON
+	TypeBlock    Type = "block" // at most one block; an object in JSON
 )
 
 // Types returns all types.
@@ -71,8 +71,8 @@ const (
 	MaxName     = 63       // bytes of a plugin's or a setting's name
 	MaxVersion  = 63       // bytes of Version, and of SDK
 	MaxDoc      = 1 << 10  // bytes of each Doc
-	MaxSettings = 256      // settings, with those in blocks
-	MaxDepth    = 3        // of blocks in blocks
+	MaxSettings = 256      // settings, including those in blocks
+	MaxDepth    = 3        // of nested blocks
 	MaxGrants   = 64       // of each kind
 	MaxGrant    = 512      // bytes of each
 )
@@ -80,7 +80,7 @@ const (
 // ParseManifest reads the JSON of a manifest and checks it.
 func ParseManifest(text []byte) (Manifest, error) {
 	if len(text) > MaxManifest {
-		return Manifest{}, fmt.Errorf("manifest: it is %d bytes long, at most %d are allowed", len(text), MaxManifest)
+		return Manifest{}, fmt.Errorf("manifest is %d bytes long, at most %d are allowed", len(text), MaxManifest)
 	}
 	var m Manifest
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -88,7 +88,7 @@ func ParseManifest(text []byte) (Manifest, error) {
 		return Manifest{}, fmt.Errorf("manifest: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Manifest{}, errors.New("manifest: something stands behind it")
+		return Manifest{}, errors.New("manifest: unexpected text after the JSON object")
 	}
 	return m, m.Check()
 }
@@ -99,12 +99,12 @@ func (m Manifest) encode() ([]byte, error) {
 	}
 	text, err := json.Marshal(m)
 	if err == nil && len(text) > MaxManifest {
-		err = fmt.Errorf("manifest: it is %d bytes long, at most %d are allowed", len(text), MaxManifest)
+		err = fmt.Errorf("manifest is %d bytes long, at most %d are allowed", len(text), MaxManifest)
 	}
 	return text, err
 }
 
-// Check says what is wrong with a manifest, by the field's name, or nil.
+// Check returns an error that names the first wrong field of a manifest, or nil.
 func (m Manifest) Check() error {
 	if err := m.check(); err != nil {
 		return fmt.Errorf("manifest: %w", err)
@@ -114,7 +114,7 @@ func (m Manifest) Check() error {
 
 func (m Manifest) check() error {
 	if m.ABI != Version {
-		return fmt.Errorf("abi is %d, this host knows %d", m.ABI, Version)
+		return fmt.Errorf("abi is %d, this host supports %d", m.ABI, Version)
 	}
 	if err := checkName(m.Name); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (m Manifest) check() error {
 	return checkSettings(m.Settings, 0, &left)
 }
 
-// checkName says what is wrong with the name of a plugin or a setting.
+// checkName checks the name of a plugin or a setting.
 func checkName(s string) error {
 	switch {
 	case s == "":
@@ -142,26 +142,25 @@ func checkName(s string) error {
 	case len(s) > MaxName:
 		return fmt.Errorf("name is %d bytes long, at most %d are allowed", len(s), MaxName)
 	case s[0] < 'a' || s[0] > 'z' || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") != "":
-		return fmt.Errorf("name is %.80q, it must be a letter a-z, then letters, digits or underscores", s)
+		return fmt.Errorf("name %.80q is invalid: write a letter a-z, then letters, digits or underscores", s)
 	}
 	return nil
 }
 
-// checkText says what is wrong with a text that people will see, in words that
-// follow its name.
+// checkText checks a text that is shown to people. The error's text follows the name of
+// the field.
 func checkText(s string, most int) error {
 	switch {
 	case len(s) > most:
 		return fmt.Errorf("is %d bytes long, at most %d are allowed", len(s), most)
-	case !utf8.ValidString(s) || strings.ContainsFunc(s, unsightly):
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, isControl):
 		return errors.New("must be UTF-8 without control characters")
 	}
 	return nil
 }
 
-// unsightly reports what a terminal would act on, or what turns the direction of
-// writing.
-func unsightly(r rune) bool {
+// isControl reports whether r controls a terminal, or changes the direction of text.
+func isControl(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
@@ -182,14 +181,14 @@ func (g Grants) check() error {
 	return nil
 }
 
-// checkSettings checks the settings of one block and those inside; left is how
-// many there may still be.
+// checkSettings checks the settings of one block and those inside; left is how many more
+// are allowed.
 func checkSettings(settings []Setting, depth int, left *int) error {
 	if *left -= len(settings); *left < 0 {
-		return fmt.Errorf("there are more than %d settings", MaxSettings)
+		return fmt.Errorf("more than %d settings", MaxSettings)
 	}
 	if depth > MaxDepth && len(settings) > 0 {
-		return fmt.Errorf("blocks stand in blocks more than %d deep", MaxDepth)
+		return fmt.Errorf("blocks are nested more than %d deep", MaxDepth)
 	}
 	seen := make(map[string]bool)
 	for i, s := range settings {
@@ -197,7 +196,7 @@ func checkSettings(settings []Setting, depth int, left *int) error {
 			return fmt.Errorf("setting %d (%.80q): %w", i, s.Name, err)
 		}
 		if seen[s.Name] {
-			return fmt.Errorf("setting %d (%q) is there twice", i, s.Name)
+			return fmt.Errorf("setting %d (%q) is declared twice", i, s.Name)
 		}
 		seen[s.Name] = true
 	}
@@ -214,13 +213,13 @@ func (s Setting) check(depth int, left *int) error {
 	isBlock := s.Type == TypeBlock
 	switch {
 	case !slices.Contains(Types(), s.Type):
-		return fmt.Errorf("type is %.40q, it must be one of %v", s.Type, Types())
+		return fmt.Errorf("type %.40q is unknown: use one of %v", s.Type, Types())
 	case !isBlock && len(s.Block) > 0:
-		return fmt.Errorf("block does not go with the type %s", s.Type)
+		return fmt.Errorf("block is not allowed with type %s", s.Type)
 	case s.Default != nil && s.Required:
-		return errors.New("default does not go with required")
+		return errors.New("default is not allowed with required")
 	case s.Default != nil && isBlock:
-		return errors.New("default does not go with a block")
+		return errors.New("default is not allowed with a block")
 	}
 	if _, err := s.Value(); s.Default != nil && err != nil {
 		return err
@@ -228,8 +227,8 @@ func (s Setting) check(depth int, left *int) error {
 	return checkSettings(s.Block, depth+1, left)
 }
 
-// Value returns the default: nil when there is none, else a string, int64, float64,
-// bool, time.Duration, []string or map[string]string by the setting's type.
+// Value returns the default as a string, int64, float64, bool, time.Duration, []string or
+// map[string]string, depending on the setting's type; nil if there is none.
 func (s Setting) Value() (any, error) {
 	if s.Default == nil {
 		return nil, nil
@@ -243,7 +242,7 @@ func (s Setting) Value() (any, error) {
 
 func (t Type) decode(text json.RawMessage) (any, error) {
 	if string(text) == "null" {
-		return nil, errors.New("it is null")
+		return nil, errors.New("must not be null")
 	}
 	switch t {
 	case TypeString:
@@ -253,7 +252,7 @@ func (t Type) decode(text json.RawMessage) (any, error) {
 	case TypeNumber:
 		n, err := decode[float64](text)
 		if err == nil && math.IsInf(n, 0) {
-			return nil, errors.New("it is too large")
+			return nil, errors.New("number is too large")
 		}
 		return n, err
 	case TypeBool:
@@ -269,7 +268,7 @@ func (t Type) decode(text json.RawMessage) (any, error) {
 	case TypeMap:
 		return decode[map[string]string](text)
 	}
-	return nil, errors.New("a block has none")
+	return nil, errors.New("blocks have no default")
 }
 
 func decode[T any](text json.RawMessage) (T, error) {

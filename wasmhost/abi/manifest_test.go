@@ -54,7 +54,7 @@ func TestDefaultsHaveTheirTypes(t *testing.T) {
 	}
 }
 
-func TestWhatLaterVersionsAddIsSkipped(t *testing.T) {
+func TestUnknownManifestFieldsAreIgnored(t *testing.T) {
 	got, err := abi.ParseManifest([]byte(`{"name":"x","abi":1,"licence":"MIT","settings":[{"name":"a","type":"int","unit":"ms"}]}`))
 	if err != nil || got.Settings[0].Name != "a" {
 		t.Errorf("got %+v, %v", got, err)
@@ -70,31 +70,31 @@ func TestAManifestIsChecked(t *testing.T) {
 		change func(*abi.Manifest)
 		want   string // empty: nothing is wrong
 	}{
-		"nothing":                {func(*abi.Manifest) {}, ""},
-		"another version":        {func(m *abi.Manifest) { m.ABI = 2 }, "abi is 2"},
-		"no name":                {func(m *abi.Manifest) { m.Name = "" }, "name must not be empty"},
-		"a name with a dash":     {func(m *abi.Manifest) { m.Name = "my-redis" }, `name is "my-redis"`},
-		"a name that is a digit": {func(m *abi.Manifest) { m.Name = "0" }, `name is "0"`},
-		"a name too long":        {func(m *abi.Manifest) { m.Name = long }, "name is 2000 bytes long"},
-		"a coloured version":     {func(m *abi.Manifest) { m.Version = "\x1b[31m1" }, "version must be UTF-8"},
-		"an SDK too long":        {func(m *abi.Manifest) { m.SDK = long }, "sdk is 2000 bytes long"},
-		"a turned doc":           {func(m *abi.Manifest) { m.Doc = "\u202eabc" }, "doc must be UTF-8"},
+		"nothing":                           {func(*abi.Manifest) {}, ""},
+		"another version":                   {func(m *abi.Manifest) { m.ABI = 2 }, "abi is 2"},
+		"no name":                           {func(m *abi.Manifest) { m.Name = "" }, "name must not be empty"},
+		"a name with a dash":                {func(m *abi.Manifest) { m.Name = "my-redis" }, `name "my-redis"`},
+		"a name that is a digit":            {func(m *abi.Manifest) { m.Name = "0" }, `name "0"`},
+		"a name too long":                   {func(m *abi.Manifest) { m.Name = long }, "name is 2000 bytes long"},
+		"a version with an escape sequence": {func(m *abi.Manifest) { m.Version = "\x1b[31m1" }, "version must be UTF-8"},
+		"an SDK too long":                   {func(m *abi.Manifest) { m.SDK = long }, "sdk is 2000 bytes long"},
+		"a doc with bidirectional control characters": {func(m *abi.Manifest) { m.Doc = "\u202eabc" }, "doc must be UTF-8"},
 		"an empty grant":         {func(m *abi.Manifest) { m.Grants.Dial = []string{""} }, "grants: dial has an empty entry"},
 		"a grant too long":       {func(m *abi.Manifest) { m.Grants.DNS = []string{long} }, "grants: an entry of dns is 2000 bytes"},
 		"too many grants":        {func(m *abi.Manifest) { m.Grants.Env = make([]string, 65) }, "grants: env has 65 entries"},
 		"too many settings":      {func(m *abi.Manifest) { m.Settings = make([]abi.Setting, 257) }, "more than 256 settings"},
-		"a setting twice":        {func(m *abi.Manifest) { m.Settings = append(m.Settings, m.Settings[0]) }, `setting 10 ("port") is there twice`},
-		"no type":                {setting(abi.Setting{Name: "a"}), `setting 0 ("a"): type is ""`},
-		"a type that is none":    {setting(abi.Setting{Name: "a", Type: "integer"}), `type is "integer"`},
-		"a name that is a block": {setting(abi.Setting{Name: "a.b", Type: abi.TypeInt}), `name is "a.b"`},
-		"a string that is none":  {setting(abi.Setting{Name: "a", Type: abi.TypeString, Default: raw("1")}), "default must be of type string"},
+		"a setting twice":        {func(m *abi.Manifest) { m.Settings = append(m.Settings, m.Settings[0]) }, `setting 10 ("port") is declared twice`},
+		"no type":                {setting(abi.Setting{Name: "a"}), `setting 0 ("a"): type ""`},
+		"an unknown type":        {setting(abi.Setting{Name: "a", Type: "integer"}), `type "integer"`},
+		"a name that is a block": {setting(abi.Setting{Name: "a.b", Type: abi.TypeInt}), `name "a.b"`},
+		"a number for a string":  {setting(abi.Setting{Name: "a", Type: abi.TypeString, Default: raw("1")}), "default must be of type string"},
 		"half an int":            {setting(abi.Setting{Name: "a", Type: abi.TypeInt, Default: raw("1.5")}), "default must be of type int"},
 		"a duration of numbers":  {setting(abi.Setting{Name: "a", Type: abi.TypeDuration, Default: raw("1")}), "default must be of type duration"},
-		"a null":                 {setting(abi.Setting{Name: "a", Type: abi.TypeBool, Default: raw("null")}), "it is null"},
-		"a required default":     {setting(abi.Setting{Name: "a", Type: abi.TypeBool, Default: raw("true"), Required: true}), "does not go with required"},
-		"a block's default":      {setting(abi.Setting{Name: "a", Type: abi.TypeBlock, Default: raw("{}")}), "does not go with a block"},
-		"a block in a string":    {setting(abi.Setting{Name: "a", Type: abi.TypeString, Block: make([]abi.Setting, 1)}), "block does not go with"},
-		"blocks without end":     {setting(nested(abi.MaxDepth + 1)), "more than 3 deep"},
+		"a null":                 {setting(abi.Setting{Name: "a", Type: abi.TypeBool, Default: raw("null")}), "must not be null"},
+		"a required default":     {setting(abi.Setting{Name: "a", Type: abi.TypeBool, Default: raw("true"), Required: true}), "is not allowed with required"},
+		"a block's default":      {setting(abi.Setting{Name: "a", Type: abi.TypeBlock, Default: raw("{}")}), "is not allowed with a block"},
+		"a block in a string":    {setting(abi.Setting{Name: "a", Type: abi.TypeString, Block: make([]abi.Setting, 1)}), "block is not allowed with"},
+		"blocks nested too deep": {setting(nested(abi.MaxDepth + 1)), "more than 3 deep"},
 		"the deepest blocks":     {setting(nested(abi.MaxDepth)), ""},
 	}
 	for name, test := range tests {
@@ -117,12 +117,12 @@ func nested(n int) abi.Setting {
 	return abi.Setting{Name: "block", Type: abi.TypeBlock, Block: []abi.Setting{nested(n - 1)}}
 }
 
-func TestAManifestThatIsNoJSONIsRefused(t *testing.T) {
+func TestInvalidManifestJSONIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                  "manifest: EOF",
 		"[]":                                "cannot unmarshal",
-		`{"name":"a","abi":1} {}`:           "something stands behind it",
-		strings.Repeat(" ", 1+64<<10):       "it is 65537 bytes long",
+		`{"name":"a","abi":1} {}`:           "unexpected text after",
+		strings.Repeat(" ", 1+64<<10):       "is 65537 bytes long",
 		strings.Repeat("[", abi.MaxVersion): "manifest:",
 	} {
 		if _, err := abi.ParseManifest([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -33,17 +33,17 @@ const header = "\x00asm\x01\x00\x00\x00"
 // component model's binary format: version 13, layer 1).
 const componentVersion = "\x0d\x00\x01\x00"
 
-// The errors of a file that is no module.
+// The errors of a file that is not a core module.
 var (
 	ErrNotWasm   = errors.New("not a WebAssembly module")
-	ErrComponent = errors.New("a WebAssembly component, which cannot be run: a core module is needed (target wasip1, or wasm32-unknown-unknown)")
+	ErrComponent = errors.New("a WebAssembly component, which is not supported: a core module is needed, build for wasip1 or wasm32-unknown-unknown")
 )
 
-// ErrNoManifest says that a module has no section sonde.plugin.
+// ErrNoManifest means that a module has no section sonde.plugin.
 var ErrNoManifest = errors.New("no section " + ManifestSection)
 
-// Sections walks over the sections of a module in their order. It looks at their
-// headers only. A section that does not fit is an error, after which the walk ends.
+// Sections iterates over the sections of a module in order. It reads their headers only.
+// It ends after the first error.
 func Sections(module []byte) iter.Seq2[Section, error] {
 	return func(yield func(Section, error) bool) {
 		if err := checkHeader(module); err != nil {
@@ -94,8 +94,8 @@ func nextSection(b []byte) (s Section, rest []byte, err error) {
 
 var errShort = errors.New("ends too early")
 
-// Uint32 reads a number in LEB128 as a module's binary format has them, and returns
-// what comes after it.
+// Uint32 reads a number in LEB128, the encoding of a module's binary format, and returns
+// the bytes after it.
 func Uint32(b []byte) (n uint32, rest []byte, err error) {
 	for i := range min(len(b), 5) {
 		n |= uint32(b[i]&0x7f) << (7 * i)
@@ -110,11 +110,11 @@ func Uint32(b []byte) (n uint32, rest []byte, err error) {
 	if len(b) < 5 {
 		return 0, nil, errShort
 	}
-	return 0, nil, errors.New("a number has more than 32 bits")
+	return 0, nil, errors.New("number has more than 32 bits")
 }
 
-// Bytes reads bytes that stand behind their length, and returns what comes after
-// them. Both share b's memory.
+// Bytes reads a length and as many bytes, and returns them and the bytes after them. Both
+// share b's memory.
 func Bytes(b []byte) (body, rest []byte, err error) {
 	n, rest, err := Uint32(b)
 	if err != nil {
@@ -126,8 +126,8 @@ func Bytes(b []byte) (body, rest []byte, err error) {
 	return rest[:n], rest[n:], nil
 }
 
-// ReadManifest reads and checks the manifest in a module, without running anything.
-// A module without one is ErrNoManifest, one with two is an error.
+// ReadManifest reads and checks the manifest in a module, without running it. The error is
+// ErrNoManifest if there is none; more than one is an error, too.
 func ReadManifest(module []byte) (Manifest, error) {
 	var found []byte
 	for s, err := range Sections(module) {
@@ -138,7 +138,7 @@ func ReadManifest(module []byte) (Manifest, error) {
 			continue
 		}
 		if found != nil {
-			return Manifest{}, errors.New("there is more than one section " + ManifestSection)
+			return Manifest{}, errors.New("more than one section " + ManifestSection)
 		}
 		found = append([]byte{}, s.Body...)
 	}
@@ -148,8 +148,8 @@ func ReadManifest(module []byte) (Manifest, error) {
 	return ParseManifest(found)
 }
 
-// WriteManifest returns a copy of a module with a manifest in place of the one it
-// had, if any. It checks the manifest first.
+// WriteManifest returns a copy of a module with a manifest that replaces the one it has,
+// if any. It checks the manifest first.
 func WriteManifest(module []byte, m Manifest) ([]byte, error) {
 	text, err := m.encode()
 	if err != nil {
@@ -168,8 +168,8 @@ func WriteManifest(module []byte, m Manifest) ([]byte, error) {
 	return appendSection(out, Section{Name: ManifestSection, Body: text}), nil
 }
 
-// ReplaceSection returns a copy of a module in which the sections with an id have
-// the bodies that body makes of theirs.
+// ReplaceSection returns a copy of a module in which body has replaced the body of each
+// section with an id.
 func ReplaceSection(module []byte, id byte, body func([]byte) ([]byte, error)) ([]byte, error) {
 	out := append(make([]byte, 0, len(module)+64), header...)
 	for s, err := range Sections(module) {

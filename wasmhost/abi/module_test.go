@@ -17,7 +17,7 @@ func custom(name, body string) string {
 	return "\x00" + string(rune(1+len(name)+len(body))) + string(rune(len(name))) + name + body
 }
 
-func TestSectionsAreWalked(t *testing.T) {
+func TestSectionsAreIterated(t *testing.T) {
 	module := head + custom("a", "first") + "\x01\x01\x00" + custom("", "") + "\x03\x81\x00\x00"
 	var got []string
 	for s, err := range abi.Sections([]byte(module)) {
@@ -31,20 +31,20 @@ func TestSectionsAreWalked(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoModuleIsNamed(t *testing.T) {
+func TestInvalidModulesAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		module string
 		want   string
 	}{
-		"nothing":                {"", "not a WebAssembly module"},
-		"a text":                 {"(module)", "not a WebAssembly module"},
-		"half a header":          {head[:6], "not a WebAssembly module"},
-		"a component":            {"\x00asm\x0d\x00\x01\x00", "a core module is needed"},
-		"a section alone":        {head + "\x01", "section at byte 8: ends too early"},
-		"a section too long":     {head + "\x01\x05\x00", "section at byte 8: ends too early"},
-		"a length without end":   {head + "\x01\xff\xff\xff\xff\xff\x00", "section at byte 8: a number has more than 32 bits"},
-		"a length of 35 bits":    {head + "\x01\xff\xff\xff\xff\x7f", "section at byte 8: a number has more than 32 bits"},
-		"a name out of its body": {head + "\x00\x02\x05a", "section at byte 8: name: ends too early"},
+		"nothing":                     {"", "not a WebAssembly module"},
+		"a text":                      {"(module)", "not a WebAssembly module"},
+		"half a header":               {head[:6], "not a WebAssembly module"},
+		"a component":                 {"\x00asm\x0d\x00\x01\x00", "a core module is needed"},
+		"a section alone":             {head + "\x01", "section at byte 8: ends too early"},
+		"a section too long":          {head + "\x01\x05\x00", "section at byte 8: ends too early"},
+		"an endless length":           {head + "\x01\xff\xff\xff\xff\xff\x00", "section at byte 8: number has more than 32 bits"},
+		"a length of 35 bits":         {head + "\x01\xff\xff\xff\xff\x7f", "section at byte 8: number has more than 32 bits"},
+		"a name longer than its body": {head + "\x00\x02\x05a", "section at byte 8: name: ends too early"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestWhatIsNoModuleIsNamed(t *testing.T) {
 	}
 }
 
-func TestAWalkCanBeLeft(t *testing.T) {
+func TestIteratingSectionsCanStopEarly(t *testing.T) {
 	for range abi.Sections([]byte(head + custom("a", "") + "\x01")) {
 		return
 	}

@@ -13,7 +13,7 @@ func WASI() []Function {
 		{"fd_fdstat_get", "ii", "i"},
 		{"fd_fdstat_set_flags", "ii", "i"}, // NONBLOCK
 		{"fd_prestat_dir_name", "iii", "i"},
-		{"fd_prestat_get", "ii", "i"}, // EBADF: there are no directories
+		{"fd_prestat_get", "ii", "i"}, // returns EBADF: there are no directories
 		{"fd_read", "iiii", "i"},
 		{"fd_write", "iiii", "i"},
 		{"poll_oneoff", "iiii", "i"},
@@ -26,8 +26,8 @@ func WASI() []Function {
 	}
 }
 
-// WASIRefused returns the functions of WASI preview 1 that may be imported, since
-// libraries do, and return ENOSYS.
+// WASIRefused returns the functions of WASI preview 1 that may be imported, because
+// libraries do, but return ENOSYS.
 func WASIRefused() []Function {
 	return []Function{
 		{"fd_advise", "illi", "i"},

@@ -14,8 +14,8 @@ import (
 //
 // An unchanged probe keeps its state, its offset and its attempt in flight. A probe
 // with another rule keeps its state and its run of equal outcomes. A probe with
-// another handler or target is judged afresh, and what it had published stands until
-// its first new verdict (see verdict.Renew); the result of its attempt in flight is
+// another handler or target starts a new run, and what it had published stands until
+// its next verdict (see verdict.Renew); the result of its attempt in flight is
 // dropped, and so is that of a removed probe.
 //
 // A probe is attempted once Report has been called for its target.
@@ -216,8 +216,8 @@ func (p *plan) closeUnused() {
 	}
 }
 
-// apply makes changes, which are sorted, and looks at each target once its probes
-// are what they shall be. It locks mu.
+// apply makes changes, which are sorted, and reconciles each target once all its
+// probes are changed. It locks mu.
 func (sc *scheduler) apply(changes []change) {
 	sc.mu.Lock()
 	defer sc.unlock()
@@ -234,7 +234,7 @@ func (sc *scheduler) apply(changes []change) {
 		}
 		if i+1 == len(changes) || changes[i+1].id.Target != c.id.Target {
 			sc.markStarted(c.slot.target)
-			sc.lookAll(c.slot.target)
+			sc.reconcileAll(c.slot.target)
 		}
 	}
 	sc.wakeIfEarlier()

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestAnUnchangedProbeDoesNotNoticeAnApply(t *testing.T) {
+func TestApplyLeavesAnUnchangedProbeAlone(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Failure)
 		set := probe.Set{readiness: with(h), liveness: with(h)}
@@ -49,7 +49,7 @@ func TestEqualRevisionsAreTheSameHandler(t *testing.T) {
 	})
 }
 
-func TestAnotherThresholdKeepsTheStreak(t *testing.T) {
+func TestAnotherThresholdKeepsTheRun(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		p := with(says(probe.Failure))
 		p.Rule.FailureThreshold = 100
@@ -70,7 +70,7 @@ func TestAnotherThresholdKeepsTheStreak(t *testing.T) {
 	})
 }
 
-func TestAnotherPeriodMovesTheNextTurn(t *testing.T) {
+func TestAnotherPeriodMovesTheNextAttempt(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Success)
 		p := with(h)
@@ -88,7 +88,7 @@ func TestAnotherPeriodMovesTheNextTurn(t *testing.T) {
 	})
 }
 
-func TestAReplacedProbeJudgesAfreshAndKeepsWhatItPublished(t *testing.T) {
+func TestAReplacedProbeStartsAgainAndKeepsItsVerdict(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		old := says(probe.Success)
 		p := with(old)
@@ -114,7 +114,7 @@ func TestAReplacedProbeJudgesAfreshAndKeepsWhatItPublished(t *testing.T) {
 	})
 }
 
-func TestTheAnswerOfARemovedOrReplacedProbeIsDropped(t *testing.T) {
+func TestTheResultOfARemovedOrReplacedProbeIsDropped(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		slow := says(probe.Success)
 		slow.take(time.Hour)
@@ -140,7 +140,7 @@ func TestTheAnswerOfARemovedOrReplacedProbeIsDropped(t *testing.T) {
 	})
 }
 
-func TestATargetWithoutProbesIsForgotten(t *testing.T) {
+func TestATargetWithoutProbesIsRemoved(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		in := instance("a")
 		in.Managed = false
@@ -163,7 +163,7 @@ func TestATargetWithoutProbesIsForgotten(t *testing.T) {
 	})
 }
 
-func TestRemovingTheLastStartupProbeOpensTheGate(t *testing.T) {
+func TestRemovingTheLastStartupProbeStartsTheInstance(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		r := says(probe.Success)
 		apply(t, e, probe.Set{startup: with(says(probe.Unknown)), readiness: with(r)})

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// script is a handler that answers as it is told and notes when it was asked.
+// script is a handler that gives a set answer and notes when it was called.
 type script struct {
 	mu     sync.Mutex
 	answer probe.Result
@@ -160,7 +160,7 @@ func TestLivenessFailsAtItsThresholdAndIsHeldUntilAnotherInstance(t *testing.T) 
 	})
 }
 
-func TestTheFirstAttemptComesAtStartPlusDelayAndTheOthersOnThePhase(t *testing.T) {
+func TestTheFirstAttemptComesAfterTheInitialDelayAndTheOthersAtTheOffset(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Success)
 		p := with(h)
@@ -191,8 +191,8 @@ func TestTheFirstAttemptComesAtStartPlusDelayAndTheOthersOnThePhase(t *testing.T
 	})
 }
 
-func TestThePhaseIsTheSameInAnotherEngine(t *testing.T) {
-	phase := func() (at time.Time) {
+func TestTheOffsetIsTheSameInAnotherEngine(t *testing.T) {
+	offset := func() (at time.Time) {
 		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 			time.Sleep(1234 * time.Millisecond) // another start
 			h := says(probe.Success)
@@ -203,13 +203,13 @@ func TestThePhaseIsTheSameInAnotherEngine(t *testing.T) {
 		})
 		return at
 	}
-	a, b := phase(), phase()
+	a, b := offset(), offset()
 	if a.Sub(b)%(10*time.Second) != 0 {
-		t.Errorf("phases differ: %v and %v", a, b)
+		t.Errorf("offsets differ: %v and %v", a, b)
 	}
 }
 
-func TestStartupGatesTheOthersAndWakesThemAtOnce(t *testing.T) {
+func TestOtherProbesWaitForStartupProbesAndFollowAtOnce(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		s1, s2, r, l := says(probe.Failure), says(probe.Success), says(probe.Success), says(probe.Success)
 		up := with(s1)
@@ -277,7 +277,7 @@ func TestProbesReportedBeforeTheyAreAppliedStartAsUsual(t *testing.T) {
 	})
 }
 
-func TestAnAttemptThatCannotBeMadeIsTriedThreeTimesAndCountsForNothing(t *testing.T) {
+func TestAnUnknownOutcomeIsTriedThreeTimesAndDoesNotCount(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		ignore, fail := says(probe.Unknown), says(probe.Unknown)
 		strict := with(fail)
@@ -289,7 +289,7 @@ func TestAnAttemptThatCannotBeMadeIsTriedThreeTimesAndCountsForNothing(t *testin
 		want(t, e, named(liveness, "fail"), probe.Failing)
 		st := status(t, e, named(liveness, "ignore"))
 		if st.Errors < 300 || st.Attempts[probe.Unknown] != uint64(st.Errors) || st.Result.Tries != 3 {
-			t.Errorf("errors are not told: %+v", st)
+			t.Errorf("errors are not published: %+v", st)
 		}
 		if n := len(fail.attempts()); n != 9 {
 			t.Errorf("%d tries, want three attempts of three", n)
@@ -297,7 +297,7 @@ func TestAnAttemptThatCannotBeMadeIsTriedThreeTimesAndCountsForNothing(t *testin
 	})
 }
 
-func TestAPanicIsEatenAndCounted(t *testing.T) {
+func TestAPanicIsAnUnknownOutcomeAndIsCounted(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, probe.Set{liveness: with(probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { panic("ouch") }))})
 		e.Report(instance("a"))
@@ -324,7 +324,7 @@ func TestAnAnswerAfterTheTimeoutFails(t *testing.T) {
 	})
 }
 
-func TestATargetThatNobodyRestartsIsNeverHeld(t *testing.T) {
+func TestAnUnmanagedTargetIsNeverHeld(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Failure)
 		apply(t, e, probe.Set{liveness: with(h)})
@@ -339,7 +339,7 @@ func TestATargetThatNobodyRestartsIsNeverHeld(t *testing.T) {
 	})
 }
 
-func TestAHoldEndsWhenTheDriverLetsGo(t *testing.T) {
+func TestAHoldEndsWhenTheInstanceIsNoLongerManaged(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Failure)
 		apply(t, e, probe.Set{liveness: with(h)})
@@ -408,7 +408,7 @@ func TestARestartDuringAnAttemptDoesNotLoseTheProbe(t *testing.T) {
 	})
 }
 
-func TestAttemptsThatOverrunSkipTurns(t *testing.T) {
+func TestAttemptsThatOverrunSkipRegularTimes(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Success)
 		h.take(15 * time.Second)
@@ -420,16 +420,16 @@ func TestAttemptsThatOverrunSkipTurns(t *testing.T) {
 		at := h.attempts()
 		for i := range at[2:] {
 			if gap := at[i+2].Sub(at[i+1]); gap != 20*time.Second {
-				t.Errorf("attempts %v apart, want every second turn", gap)
+				t.Errorf("attempts %v apart, want every second regular time", gap)
 			}
 		}
 		if n := e.Stats().Overrun; n < 25 {
-			t.Errorf("%d turns skipped", n)
+			t.Errorf("%d attempts skipped", n)
 		}
 	})
 }
 
-func TestTriggerAttemptsOutOfTurn(t *testing.T) {
+func TestTriggerMakesAnExtraAttempt(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Success)
 		apply(t, e, probe.Set{readiness: with(h)})
@@ -443,15 +443,15 @@ func TestTriggerAttemptsOutOfTurn(t *testing.T) {
 		}
 		e.Report(instance("a"))
 		pass(time.Minute)
-		turn := status(t, e, readiness).Next
+		regular := status(t, e, readiness).Next
 		e.Trigger(readiness)
 		synctest.Wait()
 		at := h.attempts()
 		if !at[len(at)-1].Equal(time.Now()) {
 			t.Error("no attempt at once")
 		}
-		if next := status(t, e, readiness).Next; next.Sub(turn)%(10*time.Second) != 0 {
-			t.Errorf("the phase moved from %v to %v", turn, next)
+		if next := status(t, e, readiness).Next; next.Sub(regular)%(10*time.Second) != 0 {
+			t.Errorf("the offset moved from %v to %v", regular, next)
 		}
 	})
 }
@@ -474,12 +474,12 @@ func TestAnotherInstanceBeginsWithoutAResult(t *testing.T) {
 	})
 }
 
-func TestABusyEngineServesInOrderAndStarvesNobody(t *testing.T) {
+func TestABusyEngineServesProbesInOrder(t *testing.T) {
 	bubble(t, engine.Config{Concurrency: 2}, func(t *testing.T, e *engine.Engine) {
 		set := probe.Set{}
 		var all []*script
 		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
-			h := says(probe.Failure) // passing probes would give turns up
+			h := says(probe.Failure) // attempts of passing probes would be shed
 			h.take(400 * time.Millisecond)
 			all = append(all, h)
 			p := with(h)

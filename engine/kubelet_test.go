@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// ended is the life of "web" with this ID, once it is over.
+// ended is the instance of "web" with this ID after its end.
 func ended(id string) probe.Instance {
 	in := instance(id)
 	in.Phase = probe.Ended

@@ -34,7 +34,7 @@ func total(all []*script) (n int) {
 	return n
 }
 
-func TestAnEngineThatIsLateStretchesWhatPasses(t *testing.T) {
+func TestALateEngineShedsAttemptsOfPassingProbes(t *testing.T) {
 	// One goroutine has time for 10 attempts of 100 ms in a second.
 	bubble(t, engine.Config{Concurrency: 1}, func(t *testing.T, e *engine.Engine) {
 		set, passing := several(8, "p", probe.Success, 100*time.Millisecond, time.Second)
@@ -60,19 +60,19 @@ func TestAnEngineThatIsLateStretchesWhatPasses(t *testing.T) {
 	})
 }
 
-func TestAnEngineThatIsInTimeStretchesNothing(t *testing.T) {
+func TestAnEngineThatIsOnTimeShedsNothing(t *testing.T) {
 	bubble(t, engine.Config{Concurrency: 1}, func(t *testing.T, e *engine.Engine) {
 		set, passing := several(4, "p", probe.Success, 10*time.Millisecond, time.Second)
 		apply(t, e, set)
 		e.Report(instance("a"))
 		pass(time.Minute)
 		if n := total(passing); n < 4*59 || e.Stats().Shed != 0 {
-			t.Errorf("%d attempts, and %d turns given up", n, e.Stats().Shed)
+			t.Errorf("%d attempts, %d shed", n, e.Stats().Shed)
 		}
 	})
 }
 
-func TestTargetsThatHangLeaveRoomForTheOthers(t *testing.T) {
+func TestHangingTargetsDoNotDelayOthers(t *testing.T) {
 	bubble(t, engine.Config{Concurrency: 4}, func(t *testing.T, e *engine.Engine) {
 		set, hanging := several(20, "h", probe.Success, time.Hour, 900*time.Millisecond)
 		more, healthy := several(3, "z", probe.Success, time.Millisecond, 900*time.Millisecond)
@@ -88,25 +88,25 @@ func TestTargetsThatHangLeaveRoomForTheOthers(t *testing.T) {
 			t.Errorf("%d attempts of healthy probes in a minute, want 180", n)
 		}
 		if total(hanging) == 0 || late.Shed != e.Stats().Shed {
-			t.Errorf("%d turns of healthy probes were given up", e.Stats().Shed-late.Shed)
+			t.Errorf("%d attempts of healthy probes were shed", e.Stats().Shed-late.Shed)
 		}
 	})
 }
 
-// blocking is a handler that never can make an attempt in steps.
+// blocking is a non-blocking handler whose attempts need a goroutine after all.
 type blocking struct{ *script }
 
 func (blocking) Step(*nonblock.Attempt) nonblock.Progress { return nonblock.StepBlock }
 
-// unable is a handler that learns nothing, and takes its time.
+// unable is a slow handler whose outcome is unknown.
 type unable struct{ *script }
 
 func (u unable) Probe(ctx context.Context, t probe.Target) probe.Result {
 	u.script.Probe(ctx, t)
-	return probe.Broken("test.unable", "nothing was learned")
+	return probe.Broken("test.unable", "the attempt could not be made")
 }
 
-func TestWhatMightHangLeavesRoomForWhatAnswered(t *testing.T) {
+func TestUnprovenTargetsDoNotDelayThoseThatAnswer(t *testing.T) {
 	for name, handler := range map[string]func(*script) probe.Handler{
 		"goroutines": func(s *script) probe.Handler { return s },
 		"steps":      func(s *script) probe.Handler { return blocking{s} },

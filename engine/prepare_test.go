@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// preparing is a script that cannot be asked from the beginning.
+// preparing is a script that is not ready at first.
 type preparing struct {
 	*script
 	ready chan struct{}
@@ -17,7 +17,7 @@ type preparing struct {
 
 func (p preparing) Ready() <-chan struct{} { return p.ready }
 
-func TestAHandlerThatIsNotReadyIsNotCalled(t *testing.T) {
+func TestAHandlerIsNotCalledUntilItIsReady(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := preparing{says(probe.Success), make(chan struct{})}
 		apply(t, e, probe.Set{readiness: with(h)})

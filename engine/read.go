@@ -30,8 +30,8 @@ func (e *Engine) All() iter.Seq[Status] {
 	}
 }
 
-// Target returns what the probes of a target add up to, and whether there is such
-// a target: one that has probes, or an instance that was reported.
+// Target returns a summary of a target's probes, and whether there is such a target:
+// one that has probes, or an instance that was reported.
 func (e *Engine) Target(name string) (TargetStatus, bool) {
 	t, slots := e.registry.target(name)
 	if t == nil {
@@ -51,7 +51,7 @@ func (e *Engine) Targets() iter.Seq[TargetStatus] {
 	}
 }
 
-// status adds the target's probes up.
+// status summarizes the target's probes.
 func (t *target) status(slots []*slot, c *clock) TargetStatus {
 	in := t.current()
 	st := TargetStatus{Target: t.name, Instance: t.public(in, c), Started: in.hasStarted(), Live: true}

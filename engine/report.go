@@ -41,12 +41,13 @@ func (sc *scheduler) report(in probe.Instance) {
 	// An instance that has started stays so, whatever probes it gets later.
 	now.started = before.started && before.id == now.id || sc.startupPassed(t, now)
 	t.instance.Store(now)
-	sc.lookAll(t)
+	sc.reconcileAll(t)
 	sc.wakeIfEarlier()
 }
 
 // Trigger asks for an attempt of a probe as soon as it may be made: not while the
-// probe rests, and after its attempt in flight, if there is one. Its regular times
+// probe waits for something else (see Status.WaitReason), and after its attempt in
+// flight, if there is one. Its regular times
 // stay as they are. It reports whether there is such a probe.
 func (e *Engine) Trigger(id probe.ID) bool {
 	s := e.registry.probe(id)

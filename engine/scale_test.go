@@ -33,7 +33,7 @@ func (b *beat) Probe(context.Context, probe.Target) probe.Result {
 	return probe.Result{Outcome: probe.Success}
 }
 
-func TestAHundredThousandProbesKeepTheirPhases(t *testing.T) {
+func TestAHundredThousandProbesKeepTheirOffsets(t *testing.T) {
 	const (
 		probes = 100_000
 		period = 100 * time.Second
@@ -52,20 +52,20 @@ func TestAHundredThousandProbesKeepTheirPhases(t *testing.T) {
 		}
 		pass(0)
 		if idle := runtime.NumGoroutine(); idle > 10 {
-			t.Errorf("%d goroutines while nothing is under way", idle)
+			t.Errorf("%d goroutines while nothing is in flight", idle)
 		}
 		pass(time.Second)
 		checkPace(t, e, rate)
 		pass(3*period + period/2 - time.Second)
 		checkBeats(t, beats)
 		if st := e.Stats(); st.Overrun+st.Late != 0 {
-			t.Errorf("%d turns were overrun and %d skipped", st.Overrun, st.Late)
+			t.Errorf("%d attempts were overrun and %d late", st.Overrun, st.Late)
 		}
 	})
 }
 
 // checkPace holds a first second of first attempts to the rate and its burst,
-// and the few whose own turn came first.
+// and the few whose regular time came first.
 func checkPace(t *testing.T, e *engine.Engine, rate int) {
 	t.Helper()
 	made := 0

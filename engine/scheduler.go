@@ -133,29 +133,29 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	return f
 }
 
-// check folds the instance's present phase into a probe's state: may it be
-// attempted now?
-func (sc *scheduler) check(s *slot, now int64) folded {
+// look folds the instance's present phase into a probe's state: may it be attempted
+// now?
+func (sc *scheduler) look(s *slot, now int64) folded {
 	in := s.target.current()
 	ev := verdict.Event{Type: verdict.Looked, Instance: s.target.public(in, &sc.clock), Started: in.hasStarted()}
 	return sc.step(s, ev, nil, now)
 }
 
-// look checks a probe after its instance or its spec has changed, and makes it due.
-// A probe that rested and need not any more is attempted at once; another one keeps
-// its regular times.
-func (sc *scheduler) look(s *slot) {
+// reconcile makes a probe due after its instance or its spec has changed. A probe that
+// has waited and need not wait any more is attempted at once; another one keeps its
+// regular times.
+func (sc *scheduler) reconcile(s *slot) {
 	now := sc.clock.now()
-	next := sc.check(s, now)
-	rested := next.before != verdict.NotWaiting
+	next := sc.look(s, now)
+	waited := next.before != verdict.NotWaiting
 	if a := s.inflight; a != nil && (next.Do != verdict.Attempt || a.instance != s.target.current().id) {
 		sc.drop(s)
-		rested = true
+		waited = true
 	}
 	switch {
 	case next.Do != verdict.Attempt:
 		sc.wait(s, next.At)
-	case rested || next.Changed:
+	case waited || next.Changed:
 		sc.extra(s, now)
 	}
 }
@@ -169,14 +169,14 @@ func (sc *scheduler) wait(s *slot, until time.Time) {
 	}
 }
 
-// lookAll looks at every probe of a target, startup probes first, and once more
-// when the last startup probe that the others waited for has passed.
-func (sc *scheduler) lookAll(t *target) {
+// reconcileAll reconciles every probe of a target, startup probes first, and again if
+// the instance has started by that.
+func (sc *scheduler) reconcileAll(t *target) {
 	for _, s := range sc.registry.probesOf(t) {
-		sc.look(s)
+		sc.reconcile(s)
 	}
 	if sc.markStarted(t) {
-		sc.lookAll(t)
+		sc.reconcileAll(t)
 	}
 }
 
@@ -251,7 +251,7 @@ func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
 
 // start starts the attempt of an admitted probe, if its state still allows one.
 func (sc *scheduler) start(s *slot, now int64) *attempt {
-	next := sc.check(s, now)
+	next := sc.look(s, now)
 	if next.Do != verdict.Attempt {
 		sc.wait(s, next.At)
 		return nil
@@ -397,12 +397,12 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 		s.setNext(sc.schedule.Next(s.key, s.times(), a.next, now))
 	}
 	if s.kind == probe.Startup && sc.markStarted(s.target) {
-		sc.lookAll(s.target)
+		sc.reconcileAll(s.target)
 	}
 }
 
 // trigger makes a probe due at once, or after its attempt in flight, unless it
-// rests.
+// waits for something else.
 func (sc *scheduler) trigger(s *slot, spaced bool) {
 	if sc.slots[s.key] != s || s.currentWaitReason() != verdict.NotWaiting {
 		return

@@ -13,28 +13,28 @@ type Status struct {
 	Rule        probe.Rule // with its defaults filled in
 	HandlerName string
 
-	Instance string        // the life Verdict is about; empty before the first
+	Instance string        // the ID of the instance that Verdict is about; empty before the first
 	Verdict  probe.Verdict // what is published
 	Since    time.Time     // when Verdict was published
-	Changes  uint64        // how often Verdict or Instance have changed; a gap means that some were skipped
+	Changes  uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
 
 	Last       probe.Outcome      // Success or Failure: the outcome of the current run
-	Run        int32              // how many times in a row Last was seen
-	Errors     int32              // how many attempts in a row could not be made
-	OnHold     bool               // no attempts until another instance
-	WaitReason verdict.WaitReason // why the probe makes no attempt, if it makes none
+	Run        int32              // how many attempts in a row had the outcome Last
+	Errors     int32              // how many attempts in a row had the outcome Unknown
+	OnHold     bool               // no attempts until there is another instance
+	WaitReason verdict.WaitReason // why the probe makes no attempts; NotWaiting if it does
 
 	Result     probe.Result // the latest attempt on Instance
 	ResultAt   time.Time    // when it ended; zero before the first
-	Next       time.Time    // when the next attempt is due; zero when none is, or one is under way
+	Next       time.Time    // when the next attempt is due; zero if none is due, or one is in flight
 	Attempts   [4]uint64    // attempts so far, by outcome
-	Attempting bool         // an attempt is under way
+	Attempting bool         // an attempt is in flight
 
-	Removed bool // Apply has removed the probe; only a Subscription says so
+	Removed bool // Apply has removed the probe; only Subscription.Next sets it
 }
 
-// Threshold returns how long Run must become to turn the verdict, or to confirm
-// it: together they are the "2/3" of a status table.
+// Threshold returns how long Run has to be for a verdict: Run and Threshold are the
+// "2/3" of a status table.
 func (s Status) Threshold() int32 {
 	if s.Last == probe.Failure {
 		return s.Rule.FailureThreshold
@@ -42,11 +42,11 @@ func (s Status) Threshold() int32 {
 	return s.Rule.SuccessThreshold
 }
 
-// TargetStatus is what the probes of a target add up to.
+// TargetStatus summarizes the probes of a target.
 type TargetStatus struct {
 	Target   string
 	Address  string         // as in the probes' Target
-	Instance probe.Instance // as its driver reported it last
+	Instance probe.Instance // as its driver has reported it
 
 	Started bool // the instance runs, and its startup probes passed or there are none
 	Ready   bool // it has started, and its readiness probes pass or there are none
@@ -55,11 +55,11 @@ type TargetStatus struct {
 	Probes []Status // sorted by ID
 }
 
-// Changes says what an Apply did, in numbers of probes.
+// Changes counts the probes that an Apply has changed.
 type Changes struct {
-	Added    int // were not there before
+	Added    int // are new
 	Adjusted int // have another rule, and keep their state
-	Replaced int // have another handler or target, and judge afresh
+	Replaced int // have another handler or target, and start a new run
 	Removed  int
-	Kept     int // did not notice
+	Kept     int // have not changed
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// stepper is a handler whose attempts wait for somebody to write into a pipe.
+// stepper is a handler whose attempts wait until the test writes into a pipe.
 type stepper struct {
 	t       *testing.T
 	instant bool                // there is no waiting
@@ -75,7 +75,7 @@ func (s *stepper) Step(a *nonblock.Attempt) nonblock.Progress {
 	s.close(a.FD)
 	switch {
 	case a.Event == nonblock.StepLate:
-		a.Result = probe.Fail("pipe.timeout", "nobody wrote")
+		a.Result = probe.Fail("pipe.timeout", "nothing was written")
 	case s.blocks:
 		return nonblock.StepBlock
 	case s.panics:
@@ -175,7 +175,7 @@ var strict = probe.Rule{
 	Kind: probe.Liveness, Period: time.Minute, Timeout: time.Minute, FailureThreshold: 1, OnError: probe.ErrorFails,
 }
 
-func TestAnAttemptInStepsNeedsNoGoroutine(t *testing.T) {
+func TestANonBlockingAttemptNeedsNoGoroutine(t *testing.T) {
 	h := newStepper(t, probe.Success)
 	e := step(t, h, patient)
 	h.ready()
@@ -184,7 +184,7 @@ func TestAnAttemptInStepsNeedsNoGoroutine(t *testing.T) {
 	}
 }
 
-func TestAnAttemptInStepsCanEndAtOnce(t *testing.T) {
+func TestANonBlockingAttemptCanEndAtOnce(t *testing.T) {
 	h := newStepper(t, probe.Success)
 	h.instant = true
 	rule := patient
@@ -198,7 +198,7 @@ func TestAnAttemptInStepsCanEndAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnAttemptInStepsIsLateAtItsTimeout(t *testing.T) {
+func TestANonBlockingAttemptEndsAtItsTimeout(t *testing.T) {
 	h := newStepper(t, probe.Success)
 	h.answer.Outcome = probe.Success
 	e := step(t, h, probe.Rule{
@@ -219,7 +219,7 @@ func TestAnAttemptThatNeedsAGoroutineGetsOne(t *testing.T) {
 	e.becomes(probe.Passing)
 }
 
-func TestAnAttemptInStepsThatCannotBeMadeIsTriedThreeTimes(t *testing.T) {
+func TestANonBlockingAttemptIsTriedThreeTimes(t *testing.T) {
 	h := newStepper(t, probe.Unknown)
 	e := step(t, h, strict)
 	for range 3 {
@@ -230,7 +230,7 @@ func TestAnAttemptInStepsThatCannotBeMadeIsTriedThreeTimes(t *testing.T) {
 	}
 }
 
-func TestAPanicInAStepIsEatenAndCounted(t *testing.T) {
+func TestAPanicInAStepIsAnUnknownOutcomeAndIsCounted(t *testing.T) {
 	h := newStepper(t, probe.Success)
 	h.panics = true
 	e := step(t, h, strict)
@@ -242,7 +242,7 @@ func TestAPanicInAStepIsEatenAndCounted(t *testing.T) {
 	}
 }
 
-func TestARemovedProbesAttemptIsStopped(t *testing.T) {
+func TestARemovedProbesAttemptIsCanceled(t *testing.T) {
 	h := newStepper(t, probe.Success)
 	e := step(t, h, patient)
 	defer syscall.Close(<-h.writers)
@@ -256,7 +256,7 @@ func TestARemovedProbesAttemptIsStopped(t *testing.T) {
 	}
 }
 
-func TestAnotherInstanceStopsTheAttemptAndBeginsItsOwn(t *testing.T) {
+func TestAnotherInstanceCancelsTheAttemptAndStartsItsOwn(t *testing.T) {
 	h := newStepper(t, probe.Success)
 	e := step(t, h, patient)
 	old := <-h.writers
@@ -268,7 +268,7 @@ func TestAnotherInstanceStopsTheAttemptAndBeginsItsOwn(t *testing.T) {
 	}
 }
 
-func TestManyAttemptsInStepsAreUnderWayAtOnce(t *testing.T) {
+func TestManyNonBlockingAttemptsAreInFlightAtOnce(t *testing.T) {
 	const probes = 200
 	h := newStepper(t, probe.Success)
 	e := step(t, h, patient)
@@ -296,7 +296,7 @@ func TestManyAttemptsInStepsAreUnderWayAtOnce(t *testing.T) {
 	}
 }
 
-func TestAttemptsThatNeedGoroutinesAfterAllAreBounded(t *testing.T) {
+func TestAttemptsHandedToWorkersAreLimited(t *testing.T) {
 	const probes, concurrency = 10, 2
 	h := newStepper(t, probe.Success)
 	h.blocks = true
@@ -315,7 +315,7 @@ func TestAttemptsThatNeedGoroutinesAfterAllAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ends []int
-	for range probes { // all wait at once, in steps
+	for range probes { // all wait at once
 		ends = append(ends, <-h.writers)
 	}
 	for _, w := range ends {
@@ -330,12 +330,12 @@ func TestAttemptsThatNeedGoroutinesAfterAllAreBounded(t *testing.T) {
 	}
 }
 
-// leaver leaves a descriptor for the next attempt, and tells which.
-type leaver chan int
+// reuser puts a descriptor into the spares for the next attempt, and reports which.
+type reuser chan int
 
-func (leaver) Probe(context.Context, probe.Target) probe.Result { return probe.Result{} }
+func (reuser) Probe(context.Context, probe.Target) probe.Result { return probe.Result{} }
 
-func (l leaver) Step(a *nonblock.Attempt) nonblock.Progress {
+func (l reuser) Step(a *nonblock.Attempt) nonblock.Progress {
 	fd, ok := a.Spares.Take()
 	if !ok {
 		var ends [2]int
@@ -353,8 +353,8 @@ func (l leaver) Step(a *nonblock.Attempt) nonblock.Progress {
 	return nonblock.StepDone
 }
 
-func TestWhatAnAttemptLeavesIsForTheNextOneAndIsClosedInTheEnd(t *testing.T) {
-	h := make(leaver, 1000)
+func TestSpareDescriptorsAreReusedAndClosedWhenRunEnds(t *testing.T) {
+	h := make(reuser, 1000)
 	var first int
 	t.Run("probing", func(t *testing.T) { // its engine ends with it
 		rule := patient

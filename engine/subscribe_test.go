@@ -19,7 +19,7 @@ func next(t *testing.T, sub *engine.Subscription) engine.Status {
 	return st
 }
 
-func TestASubscriberGetsWhatIsThereAndThenWhatChanges(t *testing.T) {
+func TestASubscriberGetsExistingProbesAndThenChanges(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, probe.Set{liveness: with(says(probe.Success)), readiness: with(says(probe.Success))})
 		sub := e.Subscribe()
@@ -41,7 +41,7 @@ func TestASubscriberGetsWhatIsThereAndThenWhatChanges(t *testing.T) {
 			seen[st.ID] = st.Removed
 		}
 		if !seen[liveness] {
-			t.Errorf("the removal was not told: %v", seen)
+			t.Errorf("the removal was not delivered: %v", seen)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()

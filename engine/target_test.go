@@ -11,7 +11,7 @@ import (
 // sums is what a target's probes add up to.
 type sums struct{ started, ready, live bool }
 
-func TestATargetAddsItsProbesUp(t *testing.T) {
+func TestATargetSummarizesItsProbes(t *testing.T) {
 	const yes, no, open = probe.Success, probe.Failure, probe.Unknown
 	other := named(readiness, "other")
 	cases := []struct {

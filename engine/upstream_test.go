@@ -48,7 +48,7 @@ func TestUpstreamCleanUp(t *testing.T) {
 func TestUpstreamCacheOperations(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		if st, ok := e.Status(liveness); ok {
-			t.Errorf("a probe that nobody asked for is %+v", st)
+			t.Errorf("a probe that was not applied is %+v", st)
 		}
 		apply(t, e, probe.Set{liveness: each(says(probe.Success))})
 		e.Report(instance("a"))

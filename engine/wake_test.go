@@ -25,21 +25,21 @@ func (w *waking) ProbeWaking(ctx context.Context, t probe.Target, wake func()) p
 	return w.Probe(ctx, t)
 }
 
-func TestAHandlerCanWakeItsProbe(t *testing.T) {
+func TestAWakingHandlerCanAskForAnAttempt(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := &waking{script: says(probe.Success)}
 		apply(t, e, probe.Set{readiness: with(h)})
 		e.Report(instance("a"))
 		pass(30 * time.Second)
-		turn, before := status(t, e, readiness).Next, len(h.attempts())
-		pass(time.Until(turn) - 2*time.Second) // far enough from both its turns
+		regular, before := status(t, e, readiness).Next, len(h.attempts())
+		pass(time.Until(regular) - 2*time.Second) // far from both regular times
 		h.wake()
 		synctest.Wait()
 		if got := len(h.attempts()); got != before+1 {
 			t.Errorf("%d attempts, want one more than %d", got, before)
 		}
-		if next := status(t, e, readiness).Next; next.Sub(turn)%(10*time.Second) != 0 {
-			t.Errorf("the phase moved from %v to %v", turn, next)
+		if next := status(t, e, readiness).Next; next.Sub(regular)%(10*time.Second) != 0 {
+			t.Errorf("the offset moved from %v to %v", regular, next)
 		}
 		apply(t, e, probe.Set{})
 		h.wake() // it is gone: nothing happens
@@ -50,7 +50,7 @@ func TestAHandlerCanWakeItsProbe(t *testing.T) {
 	})
 }
 
-func TestAnEagerHandlerIsBounded(t *testing.T) {
+func TestAWakingHandlerIsRateLimited(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := &waking{script: says(probe.Success), eager: true}
 		apply(t, e, probe.Set{readiness: with(h)})

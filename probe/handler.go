@@ -4,46 +4,47 @@ import "context"
 
 // A Handler makes one attempt at a target.
 //
-// Probe must return soon after ctx is done. Ctx carries the deadline that
-// Rule.Timeout sets; a deadline that passes before the target has answered is a
-// Failure, since it is the target that was late. Only an attempt that could not be
-// made at all is Unknown. Probe is called from many goroutines at once.
+// Probe must return soon after ctx is done. Ctx has the deadline that Rule.Timeout
+// sets. If the target has not answered by then, the outcome is Failure; Unknown is
+// for an attempt that could not be made. Probe is called by several goroutines at
+// once.
 type Handler interface {
 	Probe(ctx context.Context, t Target) Result
 }
 
-// A WakingHandler learns between two attempts that the next one should not wait
-// for its turn: that a connection which it keeps has ended, say.
+// A WakingHandler can ask for an attempt between two regular ones, for example when a
+// connection that it keeps has ended.
 type WakingHandler interface {
 	Handler
 
 	// ProbeWaking is called instead of Probe. Wake asks for another attempt of
-	// the same probe as soon as it may be made. It may be called at any time,
-	// also after the attempt and when the probe is gone, by many goroutines at
-	// once, and returns at once.
+	// the same probe as soon as the engine allows one. It does not block. It may be
+	// called at any time, even when the attempt has ended or the probe was removed,
+	// and by several goroutines at once.
 	ProbeWaking(ctx context.Context, t Target, wake func()) Result
 }
 
-// A StatefulHandler keeps state between the attempts of one probe: a connection,
-// say. Several probes may be configured with the same handler, and must not share
-// its state.
+// A StatefulHandler keeps state between the attempts of a probe, for example a
+// connection. Several probes may be configured with the same handler; each gets a
+// handler of its own, so that they do not share its state.
 type StatefulHandler interface {
 	Handler
 
 	// ForProbe returns a Handler with the same configuration and no state. The
 	// engine calls it once for each probe that it adds or whose handler or target
-	// changes, makes that probe's attempts with the result only, and closes the
-	// result, if it is an io.Closer, when the probe no longer has it.
+	// changes. It makes the probe's attempts with the returned handler only, and
+	// closes that, if it is an io.Closer, when the probe no longer needs it.
 	ForProbe() Handler
 }
 
-// A PreparingHandler cannot make attempts from the beginning: a plugin is compiled
-// first, say. Until Ready is closed the engine does not call it, and shows that.
+// A PreparingHandler is not ready when it is made, for example because a plugin is
+// compiled first. The engine does not call it until Ready is closed, and
+// publishes that the probe waits for it.
 type PreparingHandler interface {
 	Handler
 
-	// Ready returns the same channel each time, which is closed when the handler
-	// can make attempts, or never will and says so in its results.
+	// Ready returns the same channel each time. It is closed when the handler can
+	// make attempts, or has failed to become ready and returns that as its results.
 	Ready() <-chan struct{}
 }
 

@@ -11,7 +11,7 @@ type Kind uint8
 
 // The kinds of probes. They mean what they mean in Kubernetes.
 const (
-	Startup   Kind = iota + 1 // has the instance started? Until then the other two rest.
+	Startup   Kind = iota + 1 // has the instance started? The other kinds wait until it has.
 	Readiness                 // may it get traffic?
 	Liveness                  // must it be restarted?
 )
@@ -60,19 +60,18 @@ type Probe struct {
 	Target  Target
 	Handler Handler
 
-	// HandlerName is what the handler is called in metrics and in the API:
-	// "http", or a plugin's name. It must be one of few, since metrics have a
-	// series for each.
+	// HandlerName names the handler in metrics and in the API: "http", or a
+	// plugin's name. Use few names, since metrics have a series for each.
 	HandlerName string
 
-	// Revision says whether Handler is still the same: two probes with equal,
-	// non-empty revisions have handlers that do the same. Without a revision
-	// the handlers themselves are compared, so that a handler that is not
-	// comparable (a HandlerFunc, say) counts as changed by each Apply.
+	// Revision identifies the handler's configuration: if it is not empty and
+	// equal to the revision before, Apply treats the handler as unchanged.
+	// Without a revision Apply compares the handlers themselves, and treats one
+	// that cannot be compared, such as a HandlerFunc, as changed each time.
 	Revision string
 }
 
-// Set is a whole desired state: every probe that should exist.
+// Set is the desired state of an engine: every probe that should exist.
 type Set map[ID]Probe
 
 // Bounds on names, in bytes.
@@ -81,7 +80,7 @@ const (
 	MaxProbeName  = 63
 )
 
-// Check says what is wrong with an ID, or nil.
+// Check returns a FieldError that says what is wrong with the ID, or nil.
 func (id ID) Check() error {
 	if err := checkName("target", id.Target, MaxTargetName); err != nil {
 		return err

@@ -1,56 +1,55 @@
 package probe
 
-// Reason is a stable code for why an attempt ended as it did, fit for alerts
-// and metric labels: "tcp.refused". The part before the dot is the layer that
-// answered. Plugins add reasons of their own; these are the engine's and the
-// built-in handlers'.
+// Reason is a stable code for the cause of an attempt's outcome, or of an instance's
+// phase, for alerts and metric labels: "tcp.refused". The part before the dot is the
+// layer that the cause lies in. Plugins add reasons of their own.
 type Reason string
 
 // The reasons of the engine itself.
 const (
 	ReasonPanic   Reason = "handler.panic"   // the handler panicked
-	ReasonStopped Reason = "engine.stopped"  // the attempt was cancelled, since the probe was changed or the engine ended
-	ReasonNoPort  Reason = "target.port"     // the target lacks the named port
+	ReasonStopped Reason = "engine.stopped"  // the attempt was cancelled: the probe was changed, or the engine ended
+	ReasonNoPort  Reason = "target.port"     // the target has no port of that name
 	ReasonNoAddr  Reason = "target.address"  // the target has no address
-	ReasonTimeout Reason = "handler.timeout" // the handler outlived its deadline
+	ReasonTimeout Reason = "handler.timeout" // the handler returned after its deadline
 )
 
-// The reasons of a connection that could not be made.
+// The reasons of a connection that failed.
 const (
 	ReasonDNSNotFound Reason = "dns.nxdomain" // the name does not exist
 	ReasonDNSTimeout  Reason = "dns.timeout"  // the resolver did not answer in time
 	ReasonDNSFailed   Reason = "dns.failed"   // the resolver answered with an error
 
-	ReasonTCPRefused     Reason = "tcp.refused"     // nobody listens there
+	ReasonTCPRefused     Reason = "tcp.refused"     // no process listens on the port
 	ReasonTCPTimeout     Reason = "tcp.timeout"     // no answer before the deadline
-	ReasonTCPReset       Reason = "tcp.reset"       // the peer broke the connection off
+	ReasonTCPReset       Reason = "tcp.reset"       // the peer reset the connection
 	ReasonTCPUnreachable Reason = "tcp.unreachable" // no route to the host or network
-	ReasonTCPClosed      Reason = "tcp.closed"      // the peer closed before it had answered
-	ReasonTCPFailed      Reason = "tcp.failed"      // any other trouble with the connection
-	ReasonTCPSource      Reason = "tcp.source"      // this machine could not dial: source address, ports, descriptors
+	ReasonTCPClosed      Reason = "tcp.closed"      // the peer closed the connection before it answered
+	ReasonTCPFailed      Reason = "tcp.failed"      // any other error of the connection
+	ReasonTCPSource      Reason = "tcp.source"      // this machine could not connect: source address, ports or descriptors
 
-	ReasonUnixMissing Reason = "unix.missing" // there is no such socket
-	ReasonUnixRefused Reason = "unix.refused" // nobody listens on the socket
-	ReasonUnixFailed  Reason = "unix.failed"  // any other trouble with the socket
+	ReasonUnixMissing Reason = "unix.missing" // the socket does not exist
+	ReasonUnixRefused Reason = "unix.refused" // no process listens on the socket
+	ReasonUnixFailed  Reason = "unix.failed"  // any other error of the socket
 
 	ReasonTLSExpired   Reason = "tls.expired"   // a certificate is not valid now
-	ReasonTLSUntrusted Reason = "tls.untrusted" // no known authority has signed the certificate
+	ReasonTLSUntrusted Reason = "tls.untrusted" // the certificate is not signed by a trusted authority
 	ReasonTLSName      Reason = "tls.name"      // the certificate is for another name
 	ReasonTLSTimeout   Reason = "tls.timeout"   // the handshake did not end before the deadline
-	ReasonTLSFailed    Reason = "tls.failed"    // any other trouble with the handshake
+	ReasonTLSFailed    Reason = "tls.failed"    // any other error of the handshake
 )
 
 // The reasons of the built-in handlers.
 const (
-	ReasonHTTPStatus   Reason = "http.status"   // the status is not an accepted one
-	ReasonHTTPRedirect Reason = "http.redirect" // a redirect that is not followed, or too many
-	ReasonHTTPTimeout  Reason = "http.timeout"  // no response head before the deadline
-	ReasonHTTPProtocol Reason = "http.protocol" // the answer is not HTTP
-	ReasonHTTPBody     Reason = "http.body"     // the body stalled or broke off
+	ReasonHTTPStatus   Reason = "http.status"   // the status is not one of the expected
+	ReasonHTTPRedirect Reason = "http.redirect" // a redirect that is not followed, or too many redirects
+	ReasonHTTPTimeout  Reason = "http.timeout"  // no response header before the deadline
+	ReasonHTTPProtocol Reason = "http.protocol" // the response is not HTTP
+	ReasonHTTPBody     Reason = "http.body"     // the body could not be read to its end
 	ReasonHTTPAssert   Reason = "http.assert"   // the body is not what was expected
-	ReasonHTTPRequest  Reason = "http.request"  // the request could not be made
+	ReasonHTTPRequest  Reason = "http.request"  // the request could not be built
 
-	ReasonTCPExpect Reason = "tcp.expect" // the answer is not what was expected
+	ReasonTCPExpect Reason = "tcp.expect" // the response is not what was expected
 
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
 	ReasonExecSignal  Reason = "exec.signal"  // a signal ended the command
@@ -60,10 +59,10 @@ const (
 
 // The reasons of an instance's phase.
 const (
-	ReasonBackOff Reason = "restart.back_off" // the last one ended; the next one waits, since they ended too often
-	ReasonBudget  Reason = "restart.budget"   // it fails, and waits for the restart budget to allow its end
-	ReasonEnding  Reason = "restart.ending"   // it fails and is being ended
-	ReasonEnded   Reason = "restart.ended"    // it was ended, since it failed or was no longer wanted
-	ReasonExited  Reason = "restart.exited"   // it ended by itself
-	ReasonNoStart Reason = "restart.no_start" // it could not be started
+	ReasonBackOff Reason = "restart.back_off" // the previous instance ended; the next one waits for its back-off
+	ReasonBudget  Reason = "restart.budget"   // the instance fails, and waits until the restart budget allows a restart
+	ReasonEnding  Reason = "restart.ending"   // the instance fails and is being stopped
+	ReasonEnded   Reason = "restart.ended"    // the instance was stopped because it failed or was no longer configured
+	ReasonExited  Reason = "restart.exited"   // the instance exited on its own
+	ReasonNoStart Reason = "restart.no_start" // the instance could not be started
 )

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// Outcome classifies one attempt. The zero Outcome is Unknown, so a forgotten
-// assignment never reads as good health.
+// Outcome is what one attempt found. The zero Outcome is Unknown, so that a forgotten
+// assignment never means healthy.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Unknown Outcome = iota // the attempt could not be made, through no fault of the target
+	Unknown Outcome = iota // the attempt could not be made, for a reason that is not the target's
 	Success
-	Warning // counts as Success; the result's Detail says what to look at
+	Warning // counts as Success; the result's Detail says what is wrong
 	Failure
 )
 
@@ -34,8 +34,8 @@ func (o *Outcome) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Verdict is what is published about a probe after its thresholds. The zero
-// Verdict is Undecided.
+// Verdict is what is published about a probe once a run of equal outcomes has reached
+// its threshold. The zero Verdict is Undecided.
 type Verdict uint8
 
 // The verdicts.
@@ -63,8 +63,8 @@ func (v *Verdict) UnmarshalText(b []byte) (err error) {
 // Detail and the Timings it knows; the engine fills in Took and Tries.
 type Result struct {
 	Outcome Outcome
-	Reason  Reason        // why, as a stable code; empty for a plain success
-	Detail  string        // for a person, at most MaxDetail bytes
+	Reason  Reason        // the cause as a stable code; empty for a plain success
+	Detail  string        // the cause in words, at most MaxDetail bytes
 	Took    time.Duration // the whole attempt, all its tries
 	Tries   uint8         // 1, or up to 3 when a try's outcome was Unknown
 	Timings Timings
@@ -97,16 +97,16 @@ func Fail(why Reason, format string, a ...any) Result {
 	return Result{Outcome: Failure, Reason: why, Detail: fmt.Sprintf(format, a...)}
 }
 
-// Broken returns a Result with Outcome Unknown: the attempt could not be made,
-// through no fault of the target.
+// Broken returns a Result with Outcome Unknown: the attempt could not be made, for a
+// reason that is not the target's.
 func Broken(why Reason, format string, a ...any) Result {
 	return Result{Reason: why, Detail: fmt.Sprintf(format, a...)}
 }
 
-// CleanText makes text from a stranger fit to log and to show on a terminal:
-// what is not UTF-8, control characters but newline and tab, and characters that
-// turn the direction of writing become U+FFFD, white space at the end goes, and
-// it is cut to most bytes at a character's start.
+// CleanText makes untrusted text safe to log and to show on a terminal. It replaces
+// invalid UTF-8, control characters except newline and tab, and bidirectional
+// controls by U+FFFD, removes trailing white space, and truncates the text to most
+// bytes between two characters.
 func CleanText(s string, most int) string {
 	s = clean(strings.TrimRightFunc(s, unicode.IsSpace), true)
 	if len(s) <= most {

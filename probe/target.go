@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Target is what is probed and where it is.
+// Target is what is probed: its name, where it is reached, and its environment.
 type Target struct {
 	Name    string            // a unique path, "shop/web"; Apply fills it in from the ID
 	Address string            // IP address or host name; empty for a target that only exec probes reach
-	Ports   map[string]uint16 // named ports; shared by all copies, never written
+	Ports   map[string]uint16 // named ports; all copies share it, do not write
 
-	// Env, Dir and User are those of the process that the target is. Commands
-	// that are run for the target (exec probes) have them too, as they would in
-	// a container. All are empty for a target that is not a process of ours.
-	Env  map[string]string // shared by all copies, never written
+	// Env, Dir and User are those of the process that the engine runs for the
+	// target. Exec probes run their commands with them, as in a container. They are
+	// empty for a target that is not such a process.
+	Env  map[string]string // all copies share it, do not write
 	Dir  string
 	User string
 }
@@ -44,37 +44,37 @@ func (t Target) Equal(u Target) bool {
 		maps.Equal(t.Ports, u.Ports) && maps.Equal(t.Env, u.Env)
 }
 
-// Instance is one life of a target: a container, a process, or "static" for an
-// endpoint whose restarts nobody reports. Who starts and ends the target's
-// lives, its driver, reports them to the engine.
+// Instance is one run of a target from start to end: a container, a process, or
+// "static" for an endpoint whose restarts are not observed. The driver of a target
+// starts and ends its instances, and reports them to the engine.
 type Instance struct {
 	Target string
-	ID     string // another for each life; must not be empty unless Phase is Absent
+	ID     string // unique for each instance; empty only if Phase is Absent
 	Phase  Phase
-	Since  time.Time // when Phase began; initial delays count from here while Running
+	Since  time.Time // when Phase began; initial delays count from when it was Running
 
-	// Managed says that the driver ends this instance when a startup or
-	// liveness probe fails, and that such a probe is then held until the next
-	// instance. Without a driver a failing probe goes on and can recover.
+	// Managed is true if the driver replaces this instance when a startup or
+	// liveness probe fails. Such a probe is then on hold until the next instance.
+	// Otherwise a failing probe goes on and can recover.
 	Managed bool
 
-	Terminating bool // it is ending because its deletion was asked for: nothing will follow it
+	Terminating bool // it is being deleted, and there will be no next instance
 
-	Restarts int32  // how many instances came before this one in the driver's time
-	Reason   Reason // why Phase is what it is: ReasonBackOff, say; may be empty
-	Detail   string // more about it for a person: how the previous life ended and its last words
+	Restarts int32  // how many instances the driver has seen before this one
+	Reason   Reason // the cause of Phase, such as ReasonBackOff; may be empty
+	Detail   string // the cause in words: how the previous instance ended, and its last output
 }
 
-// Phase is where an Instance is in its life.
+// Phase says whether an Instance runs.
 type Phase uint8
 
 // The phases of an instance.
 const (
-	Absent  Phase = iota // nothing is known of the target
-	Waiting              // there is an instance, but it does not run yet
+	Absent  Phase = iota // there is no instance
+	Waiting              // it does not run yet
 	Running
-	Ended // it does not run any more, and another will follow
-	Gone  // it does not run any more, and nothing will follow: its probes are finished
+	Ended // it does not run any more, and a next instance will follow
+	Gone  // it does not run any more, and there will be no next instance
 )
 
 var phaseNames = names[Phase]{"absent", "waiting", "running", "ended", "gone"}
@@ -91,5 +91,5 @@ func (p *Phase) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// PortNames returns the names of t.Ports in order, for messages.
+// PortNames returns the names of t.Ports, sorted.
 func (t Target) PortNames() []string { return slices.Sorted(maps.Keys(t.Ports)) }

@@ -58,7 +58,7 @@ func ruleFrom(b []byte) probe.Rule {
 	return r
 }
 
-// eventFrom makes an event of the bits of what and how.
+// eventFrom makes an event of the bits of two bytes.
 func eventFrom(what, how byte, now time.Time) verdict.Event {
 	in := probe.Instance{
 		ID:          []string{"a", "b", "c", ""}[what>>1&3],
@@ -125,11 +125,11 @@ func (w *walk) remember(s *step) {
 // counted returns what an outcome counts as, and whether it counts at all.
 func counted(s *step) (probe.Outcome, bool) {
 	o, in := s.event.Outcome, s.event.Instance
-	leaves := in.Terminating && s.rule.Kind != probe.Readiness
+	terminating := in.Terminating && s.rule.Kind != probe.Readiness
 	switch {
 	case s.event.Type != verdict.Attempted, in.ID == "", in.ID != s.before.Instance:
 		return o, false
-	case s.before.OnHold, s.before.Down, leaves:
+	case s.before.OnHold, s.before.Down, terminating:
 		return o, false
 	case o == probe.Unknown:
 		return probe.Failure, s.rule.OnError == probe.ErrorFails
@@ -139,7 +139,7 @@ func counted(s *step) (probe.Outcome, bool) {
 	return o, true
 }
 
-// laws hold for every step. Each is told as what it forbids or demands.
+// laws hold for every step. Each name says what the law forbids or demands.
 var laws = map[string]func(step) bool{
 	"an unknown outcome changes nothing but the errors": func(s step) bool {
 		if s.event.Type != verdict.Attempted || s.event.Outcome != probe.Unknown || s.rule.OnError == probe.ErrorFails {
@@ -159,7 +159,7 @@ var laws = map[string]func(step) bool{
 		return !s.before.OnHold || !same || s.event.Instance.Phase != probe.Running || s.event.Instance.Terminating ||
 			s.before.Verdict == s.after.Verdict
 	},
-	"an attempt turns the verdict only after as many equal outcomes as the threshold": func(s step) bool {
+	"an attempt changes the verdict only after as many equal outcomes as the threshold": func(s step) bool {
 		if s.event.Type != verdict.Attempted || s.before.Verdict == s.after.Verdict {
 			return true
 		}
@@ -168,7 +168,7 @@ var laws = map[string]func(step) bool{
 		}
 		return s.after.Verdict == probe.Failing && endsWith(s.seen, probe.Failure, s.rule.FailureThreshold)
 	},
-	"as many equal outcomes as the threshold turn the verdict": func(s step) bool {
+	"as many equal outcomes as the threshold change the verdict": func(s step) bool {
 		if _, counts := counted(&s); !counts {
 			return true
 		}
@@ -176,7 +176,7 @@ var laws = map[string]func(step) bool{
 		fails := endsWith(s.seen, probe.Failure, s.rule.FailureThreshold)
 		return (!passes || s.after.Verdict == probe.Passing) && (!fails || s.after.Verdict == probe.Failing)
 	},
-	"changed is told exactly when instance or verdict differ": func(s step) bool {
+	"Changed is set exactly when instance or verdict differ": func(s step) bool {
 		differ := s.before.Instance != s.after.Instance || s.before.Verdict != s.after.Verdict
 		return s.next.Changed == differ
 	},
@@ -224,9 +224,9 @@ var laws = map[string]func(step) bool{
 	"a time to look again is in the future, and only for the initial delay": func(s step) bool {
 		return s.next.At.IsZero() == (s.next.WaitReason != verdict.InitialDelay) && (s.next.At.IsZero() || s.next.At.After(s.now))
 	},
-	"a rest has a reason, and nothing else has": func(s step) bool {
-		rests := s.next.Do == verdict.Wait || s.next.Do == verdict.Stop
-		return rests == (s.next.WaitReason != verdict.NotWaiting)
+	"waiting has a reason, and nothing else has": func(s step) bool {
+		waits := s.next.Do == verdict.Wait || s.next.Do == verdict.Stop
+		return waits == (s.next.WaitReason != verdict.NotWaiting)
 	},
 	"no count is negative": func(s step) bool {
 		return s.after.Run >= 0 && s.after.Errors >= 0

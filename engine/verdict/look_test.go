@@ -12,13 +12,13 @@ func TestNothingHappensWithoutAnInstance(t *testing.T) {
 	passing := verdict.State{Instance: "a", Verdict: probe.Passing, Last: probe.Success, Run: 2}
 	runSteps(t, []stepCase{
 		{"K31 nothing is known of the target", readiness, verdict.State{},
-			looked(probe.Instance{}), verdict.State{}, rest(verdict.NoInstance)},
+			looked(probe.Instance{}), verdict.State{}, waits(verdict.NoInstance)},
 		{"K31 what was known stands", readiness, passing,
-			looked(in(probe.Absent, running("b"))), passing, rest(verdict.NoInstance)},
+			looked(in(probe.Absent, running("b"))), passing, waits(verdict.NoInstance)},
 		{"K33 an instance without an ID", readiness, passing,
-			looked(running("")), passing, rest(verdict.NoInstance)},
+			looked(running("")), passing, waits(verdict.NoInstance)},
 		{"an answer before the first look", readiness, verdict.State{},
-			attempted(running(""), probe.Success), verdict.State{}, goOn},
+			attempted(running(""), probe.Success), verdict.State{}, again},
 	})
 }
 
@@ -28,20 +28,20 @@ func TestAnInstanceIsAdoptedWithTheKindsInitialVerdict(t *testing.T) {
 	}
 	runSteps(t, []stepCase{
 		{"K34 startup is undecided", startup, verdict.State{}, looked(running("a")),
-			verdict.State{Instance: "a"}, news(attempt)},
+			verdict.State{Instance: "a"}, changed(attempt)},
 		{"K34 readiness fails", readiness, verdict.State{}, lookedStarted(running("a")),
-			verdict.State{Instance: "a", Verdict: probe.Failing}, news(attempt)},
+			verdict.State{Instance: "a", Verdict: probe.Failing}, changed(attempt)},
 		{"K34 liveness passes", liveness, verdict.State{}, lookedStarted(running("a")),
-			verdict.State{Instance: "a", Verdict: probe.Passing}, news(attempt)},
-		{"K34 the same verdict for another instance is news", readiness, old(probe.Failing, false), lookedStarted(running("b")),
-			verdict.State{Instance: "b", Verdict: probe.Failing}, news(attempt)},
+			verdict.State{Instance: "a", Verdict: probe.Passing}, changed(attempt)},
+		{"K34 the same verdict for another instance is a change", readiness, old(probe.Failing, false), lookedStarted(running("b")),
+			verdict.State{Instance: "b", Verdict: probe.Failing}, changed(attempt)},
 		{"K34 another instance lifts a hold", liveness, old(probe.Failing, true), lookedStarted(running("b")),
-			verdict.State{Instance: "b", Verdict: probe.Passing}, news(attempt)},
+			verdict.State{Instance: "b", Verdict: probe.Passing}, changed(attempt)},
 		{"K34 another instance that has to wait lifts a hold too", startup, old(probe.Passing, true), looked(in(probe.Waiting, running("b"))),
-			verdict.State{Instance: "b", Verdict: probe.Failing, Down: true}, news(rest(verdict.NotRunning))},
+			verdict.State{Instance: "b", Verdict: probe.Failing, Down: true}, changed(waits(verdict.NotRunning))},
 		{"another instance is not down for its predecessor", readiness,
 			verdict.State{Instance: "a", Verdict: probe.Failing, Down: true}, lookedStarted(running("b")),
-			verdict.State{Instance: "b", Verdict: probe.Failing}, news(attempt)},
+			verdict.State{Instance: "b", Verdict: probe.Failing}, changed(attempt)},
 		{"the same instance keeps everything", readiness, old(probe.Passing, false), lookedStarted(running("a")),
 			old(probe.Passing, false), attempt},
 	})
@@ -53,16 +53,16 @@ func TestRunsOutliveAnInstanceInTheKubeletsCompatibilityOnly(t *testing.T) {
 	killed := verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Failure, OnHold: true}
 	runSteps(t, []stepCase{
 		{"K48 mended: two failures are forgotten", liveness, two, lookedStarted(running("b")),
-			verdict.State{Instance: "b", Verdict: probe.Passing}, news(attempt)},
+			verdict.State{Instance: "b", Verdict: probe.Passing}, changed(attempt)},
 		{"K48 kubelet: two failures count against the successor", kubelet(liveness), two, lookedStarted(running("b")),
-			carried, news(attempt)},
+			carried, changed(attempt)},
 		{"K48 kubelet: one more kills the successor", kubelet(liveness), carried, attempted(running("b"), probe.Failure),
-			verdict.State{Instance: "b", Verdict: probe.Failing, Last: probe.Failure, OnHold: true}, news(held)},
+			verdict.State{Instance: "b", Verdict: probe.Failing, Last: probe.Failure, OnHold: true}, changed(held)},
 		{"K48 kubelet: a successor is ready after one success", kubelet(readiness),
 			verdict.State{Instance: "b", Verdict: probe.Failing, Last: probe.Success, Run: 2}, attempted(running("b"), probe.Success),
-			verdict.State{Instance: "b", Verdict: probe.Passing, Last: probe.Success, Run: 3}, news(goOn)},
+			verdict.State{Instance: "b", Verdict: probe.Passing, Last: probe.Success, Run: 3}, changed(again)},
 		{"K50 kubelet: after a kill the successor has the full threshold", kubelet(liveness), killed, lookedStarted(running("b")),
-			verdict.State{Instance: "b", Verdict: probe.Passing, Last: probe.Failure}, news(attempt)},
+			verdict.State{Instance: "b", Verdict: probe.Passing, Last: probe.Failure}, changed(attempt)},
 	})
 }
 
@@ -76,7 +76,7 @@ func TestAProbeOnHoldMakesNoAttempt(t *testing.T) {
 		{"K36 startup that failed", startup, failed, looked(running("a")), failed, held},
 		{"K36 startup that passed", startup, passed, lookedStarted(running("a")), passed, held},
 		{"K36 comes before K37", liveness, failed, looked(in(probe.Ended, running("a"))), failed, held},
-		{"K36 comes before K38", liveness, failed, looked(leaving(running("a"))), failed, held},
+		{"K36 comes before K38", liveness, failed, looked(terminating(running("a"))), failed, held},
 		{"K36 nor in the kubelet's compatibility", kubelet(startup), passed, looked(in(probe.Waiting, running("a"))), passed, held},
 		{"a gone instance ends a failed probe", liveness, failed, looked(in(probe.Gone, running("a"))), failed, finished},
 		{"a gone instance ends a passed probe", startup, passed, looked(in(probe.Gone, running("a"))), passed, finished},
@@ -88,7 +88,7 @@ func TestAProbeOnHoldMakesNoAttempt(t *testing.T) {
 	})
 }
 
-func TestWhatDoesNotRunIsNotWell(t *testing.T) {
+func TestAnInstanceThatDoesNotRunIsNotHealthy(t *testing.T) {
 	before := func(v probe.Verdict) verdict.State {
 		return verdict.State{Instance: "a", Verdict: v, Last: probe.Success, Run: 4, Errors: 1}
 	}
@@ -96,53 +96,53 @@ func TestWhatDoesNotRunIsNotWell(t *testing.T) {
 	waiting, ended := in(probe.Waiting, running("a")), in(probe.Ended, running("a"))
 	gone := in(probe.Gone, running("a"))
 	runSteps(t, []stepCase{
-		{"K37 startup fails", startup, before(probe.Undecided), looked(waiting), down(probe.Failing), news(rest(verdict.NotRunning))},
-		{"K37 readiness fails", readiness, before(probe.Passing), looked(ended), down(probe.Failing), news(rest(verdict.NotRunning))},
-		{"K37 mended: liveness is undecided", liveness, before(probe.Passing), looked(ended), down(probe.Undecided), news(rest(verdict.NotRunning))},
-		{"K37 kubelet: liveness fails", kubelet(liveness), before(probe.Passing), looked(ended), before(probe.Failing), news(rest(verdict.NotRunning))},
-		{"K37 kubelet: startup fails", kubelet(startup), before(probe.Undecided), looked(waiting), before(probe.Failing), news(rest(verdict.NotRunning))},
-		{"K37 kubelet: readiness fails", kubelet(readiness), before(probe.Passing), looked(waiting), before(probe.Failing), news(rest(verdict.NotRunning))},
-		{"K37 is no news twice", readiness, down(probe.Failing), looked(ended), down(probe.Failing), rest(verdict.NotRunning)},
+		{"K37 startup fails", startup, before(probe.Undecided), looked(waiting), down(probe.Failing), changed(waits(verdict.NotRunning))},
+		{"K37 readiness fails", readiness, before(probe.Passing), looked(ended), down(probe.Failing), changed(waits(verdict.NotRunning))},
+		{"K37 mended: liveness is undecided", liveness, before(probe.Passing), looked(ended), down(probe.Undecided), changed(waits(verdict.NotRunning))},
+		{"K37 kubelet: liveness fails", kubelet(liveness), before(probe.Passing), looked(ended), before(probe.Failing), changed(waits(verdict.NotRunning))},
+		{"K37 kubelet: startup fails", kubelet(startup), before(probe.Undecided), looked(waiting), before(probe.Failing), changed(waits(verdict.NotRunning))},
+		{"K37 kubelet: readiness fails", kubelet(readiness), before(probe.Passing), looked(waiting), before(probe.Failing), changed(waits(verdict.NotRunning))},
+		{"K37 is published once", readiness, down(probe.Failing), looked(ended), down(probe.Failing), waits(verdict.NotRunning)},
 		{"K37 at the first look", liveness, verdict.State{}, looked(waiting),
-			verdict.State{Instance: "a", Down: true}, news(rest(verdict.NotRunning))},
-		{"K37 a gone instance finishes readiness", readiness, before(probe.Passing), looked(gone), down(probe.Failing), news(finished)},
-		{"K37 a gone instance finishes liveness", liveness, before(probe.Passing), looked(gone), down(probe.Undecided), news(finished)},
-		{"K37 kubelet: a gone instance finishes liveness", kubelet(liveness), before(probe.Passing), looked(gone), before(probe.Failing), news(finished)},
-		{"K37 comes before K38", liveness, before(probe.Passing), looked(leaving(waiting)), down(probe.Undecided), news(rest(verdict.NotRunning))},
+			verdict.State{Instance: "a", Down: true}, changed(waits(verdict.NotRunning))},
+		{"K37 a gone instance finishes readiness", readiness, before(probe.Passing), looked(gone), down(probe.Failing), changed(finished)},
+		{"K37 a gone instance finishes liveness", liveness, before(probe.Passing), looked(gone), down(probe.Undecided), changed(finished)},
+		{"K37 kubelet: a gone instance finishes liveness", kubelet(liveness), before(probe.Passing), looked(gone), before(probe.Failing), changed(finished)},
+		{"K37 comes before K38", liveness, before(probe.Passing), looked(terminating(waiting)), down(probe.Undecided), changed(waits(verdict.NotRunning))},
 	})
 }
 
-func TestAnInstanceThatRunsAgainIsJudgedFromTheInitialVerdict(t *testing.T) {
+func TestAnInstanceThatRunsAgainStartsWithTheInitialVerdict(t *testing.T) {
 	down := func(v probe.Verdict) verdict.State {
 		return verdict.State{Instance: "a", Verdict: v, Last: probe.Success, Run: 4, Down: true}
 	}
 	up := func(v probe.Verdict) verdict.State { s := down(v); s.Down = false; return s }
 	runSteps(t, []stepCase{
-		{"liveness passes", liveness, down(probe.Undecided), lookedStarted(running("a")), up(probe.Passing), news(attempt)},
-		{"startup is undecided", startup, down(probe.Failing), looked(running("a")), up(probe.Undecided), news(attempt)},
+		{"liveness passes", liveness, down(probe.Undecided), lookedStarted(running("a")), up(probe.Passing), changed(attempt)},
+		{"startup is undecided", startup, down(probe.Failing), looked(running("a")), up(probe.Undecided), changed(attempt)},
 		{"readiness fails", readiness, down(probe.Failing), lookedStarted(running("a")), up(probe.Failing), attempt},
 		{"liveness before its delay passes too", delayed(liveness, time.Second), down(probe.Undecided), lookedStarted(running("a")),
-			up(probe.Passing), news(verdict.Next{WaitReason: verdict.InitialDelay, At: t0.Add(time.Second)})},
-		{"a leaving instance is not down any more", startup, down(probe.Failing), looked(leaving(running("a"))), up(probe.Undecided), news(finished)},
+			up(probe.Passing), changed(verdict.Next{WaitReason: verdict.InitialDelay, At: t0.Add(time.Second)})},
+		{"a terminating instance is not down any more", startup, down(probe.Failing), looked(terminating(running("a"))), up(probe.Undecided), changed(finished)},
 		{"K143 kubelet: liveness still fails", kubelet(liveness), up(probe.Failing), lookedStarted(running("a")), up(probe.Failing), attempt},
 	})
 }
 
-func TestALeavingInstanceIsLeftInPeace(t *testing.T) {
+func TestATerminatingInstanceIsNotRestarted(t *testing.T) {
 	failing := verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Failure, Run: 2}
 	passing := failing
 	passing.Verdict = probe.Passing
 	runSteps(t, []stepCase{
-		{"K38 liveness passes and ends", liveness, failing, lookedStarted(leaving(running("a"))), passing, news(finished)},
-		{"K38 liveness at the first look", liveness, verdict.State{}, looked(leaving(running("a"))),
-			verdict.State{Instance: "a", Verdict: probe.Passing}, news(finished)},
-		{"K38 mended: startup ends as it is", startup, verdict.State{Instance: "a"}, looked(leaving(running("a"))),
+		{"K38 liveness passes and ends", liveness, failing, lookedStarted(terminating(running("a"))), passing, changed(finished)},
+		{"K38 liveness at the first look", liveness, verdict.State{}, looked(terminating(running("a"))),
+			verdict.State{Instance: "a", Verdict: probe.Passing}, changed(finished)},
+		{"K38 mended: startup ends as it is", startup, verdict.State{Instance: "a"}, looked(terminating(running("a"))),
 			verdict.State{Instance: "a"}, finished},
-		{"K38 kubelet: startup passes and ends", kubelet(startup), verdict.State{Instance: "a"}, looked(leaving(running("a"))),
-			verdict.State{Instance: "a", Verdict: probe.Passing}, news(finished)},
-		{"K38 comes before K39", delayed(liveness, time.Hour), failing, looked(leaving(running("a"))), passing, news(finished)},
-		{"K51 readiness goes on", readiness, failing, lookedStarted(leaving(running("a"))), failing, attempt},
-		{"K51 kubelet: readiness goes on", kubelet(readiness), failing, lookedStarted(leaving(running("a"))), failing, attempt},
+		{"K38 kubelet: startup passes and ends", kubelet(startup), verdict.State{Instance: "a"}, looked(terminating(running("a"))),
+			verdict.State{Instance: "a", Verdict: probe.Passing}, changed(finished)},
+		{"K38 comes before K39", delayed(liveness, time.Hour), failing, looked(terminating(running("a"))), passing, changed(finished)},
+		{"K51 readiness goes on", readiness, failing, lookedStarted(terminating(running("a"))), failing, attempt},
+		{"K51 kubelet: readiness goes on", kubelet(readiness), failing, lookedStarted(terminating(running("a"))), failing, attempt},
 	})
 }
 
@@ -173,9 +173,9 @@ func TestStartupComesFirstAndOnlyOnce(t *testing.T) {
 	s := verdict.State{Instance: "a"}
 	var cases []stepCase
 	for name, r := range kinds {
-		closed, open := rest(verdict.NotStarted), attempt
+		closed, open := waits(verdict.NotStarted), attempt
 		if r.Kind == probe.Startup {
-			closed, open = attempt, rest(verdict.Started)
+			closed, open = attempt, waits(verdict.Started)
 		}
 		cases = append(cases,
 			stepCase{"K40 " + name + " before the start", r, s, looked(running("a")), s, closed},

@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestARenewedProbeJudgesAfreshAndKeepsItsVerdict(t *testing.T) {
+func TestARenewedProbeStartsAgainAndKeepsItsVerdict(t *testing.T) {
 	down := after(probe.Failing, probe.Success, 1)
 	down.Down = true
 	stillDown := after(probe.Failing, probe.Unknown, 0)
@@ -37,7 +37,7 @@ func TestARenewedProbeJudgesAfreshAndKeepsItsVerdict(t *testing.T) {
 	}
 }
 
-func TestRestTextsAreReadBack(t *testing.T) {
+func TestWaitReasonsAreReadBack(t *testing.T) {
 	for r := verdict.NotWaiting; r <= verdict.Preparing; r++ {
 		text, _ := r.MarshalText()
 		back := verdict.WaitReason(99)
@@ -46,9 +46,9 @@ func TestRestTextsAreReadBack(t *testing.T) {
 		}
 	}
 	if got := verdict.WaitReason(99).String(); got != "invalid(99)" {
-		t.Errorf("Rest(99).String() = %q", got)
+		t.Errorf("WaitReason(99).String() = %q", got)
 	}
 	if err := new(verdict.WaitReason).UnmarshalText([]byte("nap")); err == nil {
-		t.Error("rest \"nap\" was accepted")
+		t.Error("wait reason \"nap\" was accepted")
 	}
 }

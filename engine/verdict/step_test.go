@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The tests live at t0 and shortly after it.
+// t0 is the time of the events, or shortly before them.
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // stepCase is one call of Step.
@@ -49,13 +49,13 @@ func kubelet(r probe.Rule) probe.Rule                  { r.Compatibility = probe
 func errorsFail(r probe.Rule) probe.Rule               { r.OnError = probe.ErrorFails; return r }
 func delayed(r probe.Rule, d time.Duration) probe.Rule { r.InitialDelay = d; return r }
 
-// running returns a managed instance that began at t0.
+// running returns a managed instance that started at t0.
 func running(id string) probe.Instance {
 	return probe.Instance{Target: "web", ID: id, Phase: probe.Running, Since: t0, Managed: true}
 }
 
 func in(p probe.Phase, i probe.Instance) probe.Instance { i.Phase = p; return i }
-func leaving(i probe.Instance) probe.Instance           { i.Terminating = true; return i }
+func terminating(i probe.Instance) probe.Instance       { i.Terminating = true; return i }
 func unmanaged(i probe.Instance) probe.Instance         { i.Managed = false; return i }
 
 func looked(i probe.Instance) verdict.Event {
@@ -70,15 +70,15 @@ func attempted(i probe.Instance, o probe.Outcome) verdict.Event {
 	return verdict.Event{Type: verdict.Attempted, Instance: i, Outcome: o}
 }
 
-// The most frequent answers.
+// What follows from most events.
 var (
 	attempt  = verdict.Next{Do: verdict.Attempt}
-	goOn     = verdict.Next{Do: verdict.Continue}
+	again    = verdict.Next{Do: verdict.Continue}
 	held     = verdict.Next{WaitReason: verdict.Held}
 	finished = verdict.Next{Do: verdict.Stop, WaitReason: verdict.Finished}
 )
 
-func rest(why verdict.WaitReason) verdict.Next { return verdict.Next{WaitReason: why} }
+func waits(why verdict.WaitReason) verdict.Next { return verdict.Next{WaitReason: why} }
 
-// news returns n with Changed set.
-func news(n verdict.Next) verdict.Next { n.Changed = true; return n }
+// changed returns n with Changed set.
+func changed(n verdict.Next) verdict.Next { n.Changed = true; return n }

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the expected lines of testdata anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected lines of testdata")
 
 // TestTraces plays the files of testdata. A file is a list of blocks; a block is
 // some events, a line of dashes, and one line of expectation for each event:
@@ -24,9 +24,8 @@ var rewrite = flag.Bool("rewrite", false, "write the expected lines of testdata 
 //	AT attempt OUTCOME [of=ID]
 //	AT renew
 //
-// A rule begins another probe. AT is how long after the beginning the event
-// is. An attempt is at the instance last looked at. Lines that begin with # are
-// for the reader.
+// A rule starts another probe. AT is the time of the event, counted from t0. An
+// attempt is at the instance last looked at. Lines that begin with # are comments.
 func TestTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -58,7 +57,7 @@ func playFile(t *testing.T, file string) {
 	t.Errorf("%s expects something else (run the test with -rewrite and look at the difference):\n%s", file, got)
 }
 
-// play returns the trace with the expectations as they turned out.
+// play returns the trace with the expectations that the events have.
 func play(text string) (string, error) {
 	var p player
 	blocks := strings.Split(strings.TrimSpace(text), "\n\n")
@@ -255,7 +254,7 @@ func nextText(n verdict.Next) string {
 	return text
 }
 
-func TestATraceThatCannotBeReadIsToldAbout(t *testing.T) {
+func TestAWrongTraceIsAnError(t *testing.T) {
 	for _, text := range []string{
 		"rule likeness", "rule readiness failure=x", "rule liveness success=2", "rule startup delay=5",
 		"0s", "soon look a running", "0s nap", "0s look a strolling", "0s look a running slowly", "0s attempt nothing",

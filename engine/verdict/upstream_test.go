@@ -12,7 +12,7 @@ import (
 // tests/upstream.md sets both side by side. What the two compatibilities do alike is
 // tested in both.
 
-// worker takes one turn after another, as the engine does: a look and, where one is
+// worker does what the engine does, one attempt after another: a look and, where one is
 // due, an attempt.
 type worker struct {
 	*testing.T
@@ -20,8 +20,8 @@ type worker struct {
 	state verdict.State
 }
 
-// turn takes a turn whose attempt, if there is one, has this outcome.
-func (w *worker) turn(look verdict.Event, o probe.Outcome, now time.Time) verdict.Next {
+// attempt looks, and makes an attempt with this outcome if it may.
+func (w *worker) attempt(look verdict.Event, o probe.Outcome, now time.Time) verdict.Next {
 	state, next := verdict.Step(w.rule, w.state, look, now)
 	if next.Do == verdict.Attempt {
 		state, next = verdict.Step(w.rule, state, attempted(look.Instance, o), now)
@@ -30,10 +30,10 @@ func (w *worker) turn(look verdict.Event, o probe.Outcome, now time.Time) verdic
 	return next
 }
 
-// expect takes a turn at t0 and compares what is published after it.
+// expect makes an attempt at t0 and compares what is published after it.
 func (w *worker) expect(step string, look verdict.Event, o probe.Outcome, want probe.Verdict) {
 	w.Helper()
-	next := w.turn(look, o, t0)
+	next := w.attempt(look, o, t0)
 	if next.Do == verdict.Stop {
 		w.Errorf("%s: the probe has ended", step)
 	}
@@ -205,7 +205,7 @@ func TestUpstreamStartupProbeDisabledByStarted(t *testing.T) {
 	})
 }
 
-// An engine has no memory of a life that began before it did. It begins with the
+// An engine knows nothing of an instance that started before it did. It begins with the
 // kind's initial verdict, as the kubelet does with its gate
 // ChangeContainerStatusOnKubeletRestart on; with the gate off, which is its
 // default, the kubelet publishes nothing yet.

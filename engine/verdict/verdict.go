@@ -1,10 +1,14 @@
-// Package verdict decides. Step is everything the kubelet's probe worker does
-// before an attempt (the look) and after it (the count), minus the doing: a pure
-// function of rule, state, event and now. It starts nothing, logs nothing and
-// asks no clock, so that it can be tested, replayed, and shipped to another
-// machine.
+// Package verdict decides whether a probe passes, and whether to attempt it now.
 //
-// The K numbers in comments count behaviours of the kubelet v1.36 as
+// Step does what the kubelet's probe worker does before an attempt (the look) and
+// after it (the count), without the attempt itself. It is a pure function of rule,
+// state, event and time: it has no I/O and reads no clock, so that decisions can
+// be tested, replayed, and moved to another machine.
+//
+//	verdict.go  State, Event, Next and Step
+//	wait.go     WaitReason: why a probe makes no attempt
+//
+// The K numbers in comments name behaviours of the kubelet v1.36 as
 // RATIONALE.md lists them.
 package verdict
 
@@ -18,16 +22,16 @@ import (
 // State is all that is remembered about one probe between two events. It is a
 // comparable value of fixed size; the zero State has seen nothing.
 type State struct {
-	Instance string        // the life being judged; empty before the first
-	Verdict  probe.Verdict // what was published last
+	Instance string        // the ID of the instance being judged; empty before the first
+	Verdict  probe.Verdict // what is published
 	Last     probe.Outcome // Success or Failure; Unknown before the first
-	Run      int32         // how many times in a row Last was seen
-	Errors   int32         // how many attempts in a row could not be made
-	OnHold   bool          // no attempts until another instance
-	Down     bool          // Verdict says that the instance does not run, not what a probe found
+	Run      int32         // how many attempts in a row had the outcome Last
+	Errors   int32         // how many attempts in a row had the outcome Unknown
+	OnHold   bool          // no attempts until there is another instance
+	Down     bool          // Verdict was published because the instance does not run, not by attempts
 }
 
-// Event is what happened: somebody looked at the instance, or an attempt ended.
+// Event is what happened: the instance was looked at, or an attempt has ended.
 type Event struct {
 	Type     EventType
 	Instance probe.Instance // the instance looked at, or attempted
@@ -35,7 +39,7 @@ type Event struct {
 	Outcome  probe.Outcome  // Attempted: what the attempt found
 }
 
-// EventType says which of its fields an Event uses.
+// EventType is the type of an Event, which decides the fields that it uses.
 type EventType uint8
 
 // The types of events.
@@ -47,9 +51,9 @@ const (
 // Next is what follows from an event.
 type Next struct {
 	Do         Do
-	At         time.Time  // WaitReason: look again at this time; zero: only when the instance changes
+	At         time.Time  // when to look again, if Do is Wait; zero: when the instance changes
 	WaitReason WaitReason // why there is no attempt now
-	Changed    bool       // State's instance or verdict is news, to be published
+	Changed    bool       // the instance or the verdict has changed, and must be published
 }
 
 // Do is the one thing to do next.
@@ -58,7 +62,7 @@ type Do uint8
 // What to do next.
 const (
 	Wait     Do = iota // look again at Next.At, or when the instance changes
-	Continue           // look again at the probe's next turn
+	Continue           // look again at the probe's next regular time
 	Attempt            // call the handler now
 	Stop               // nothing is left to do for this instance
 )
@@ -73,7 +77,7 @@ func Step(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
 	return s, next
 }
 
-// Initial returns the verdict published when an instance is first seen (K34).
+// Initial returns the verdict published before the first attempt on an instance (K34).
 func Initial(k probe.Kind) probe.Verdict {
 	switch k {
 	case probe.Readiness:
@@ -84,15 +88,15 @@ func Initial(k probe.Kind) probe.Verdict {
 	return probe.Undecided
 }
 
-// Renew returns the state of a probe whose handler or target was replaced: it
-// judges afresh. What it had published stands until it decides again, and an
-// instance that has started stays started.
+// Renew returns the state of a probe whose handler or target was replaced: its run
+// starts again. What it had published stands until the next verdict, and an instance
+// that has started stays started.
 func Renew(k probe.Kind, s State) State {
 	held := s.OnHold && k == probe.Startup && s.Verdict == probe.Passing
 	return State{Instance: s.Instance, Verdict: s.Verdict, Down: s.Down, OnHold: held}
 }
 
-// look asks in the kubelet's order (K31 to K40) whether an attempt is due.
+// look decides in the kubelet's order (K31 to K40) whether to make an attempt.
 func look(r *probe.Rule, s *State, e *Event, now time.Time) Next {
 	in := &e.Instance
 	if in.Phase == probe.Absent || in.ID == "" {
@@ -107,7 +111,7 @@ func look(r *probe.Rule, s *State, e *Event, now time.Time) Next {
 	case in.Phase != probe.Running:
 		next = s.notRunning(r, in)
 	case in.Terminating && r.Kind != probe.Readiness:
-		next = s.leave(r)
+		next = s.terminating(r)
 	default:
 		next = s.running(r, e, now)
 	}
@@ -115,8 +119,8 @@ func look(r *probe.Rule, s *State, e *Event, now time.Time) Next {
 	return next
 }
 
-// adopt begins the judging of another life (K34) and reports whether it did. It
-// lifts a hold that nobody would ever end.
+// adopt starts again for another instance (K34), and reports whether it is another
+// one. It ends a hold if the driver will not replace the instance any more.
 func (s *State) adopt(r *probe.Rule, in *probe.Instance) bool {
 	if s.Instance == in.ID {
 		s.OnHold = s.OnHold && holds(r, s.Verdict, in)
@@ -130,12 +134,12 @@ func (s *State) adopt(r *probe.Rule, in *probe.Instance) bool {
 	return true
 }
 
-// notRunning publishes that nothing can be well with what does not run (K37).
-// The kubelet fails liveness too, which can end an instance that runs again by
-// then (K143); only its compatibility does.
+// notRunning publishes that an instance which does not run is not healthy (K37).
+// The kubelet fails liveness too, which can restart an instance that runs again by
+// then (K143); the engine does so in its compatibility only.
 func (s *State) notRunning(r *probe.Rule, in *probe.Instance) Next {
 	switch {
-	case s.OnHold: // and gone: what was decided stands
+	case s.OnHold: // and Gone: the verdict stands
 	case r.Compatibility == probe.Kubelet:
 		s.Verdict = probe.Failing
 	case r.Kind == probe.Liveness:
@@ -149,18 +153,17 @@ func (s *State) notRunning(r *probe.Rule, in *probe.Instance) Next {
 	return Next{WaitReason: NotRunning}
 }
 
-// revive takes back what notRunning has published, since the instance runs
-// again.
+// revive takes back what notRunning has published, when the instance runs again.
 func (s *State) revive(r *probe.Rule) {
 	if s.Down {
 		s.Verdict, s.Down = Initial(r.Kind), false
 	}
 }
 
-// leave ends startup and liveness probes of an instance that is being deleted,
-// so that nobody restarts it (K38). The kubelet also calls it started, which it
-// may never have been (K99); only its compatibility does.
-func (s *State) leave(r *probe.Rule) Next {
+// terminating stops the startup and liveness probes of an instance that is being
+// deleted, so that they do not restart it (K38). The kubelet also calls it started,
+// even if it never has (K99); the engine does so in its compatibility only.
+func (s *State) terminating(r *probe.Rule) Next {
 	s.revive(r)
 	if r.Kind == probe.Liveness || r.Compatibility == probe.Kubelet {
 		s.Verdict = probe.Passing
@@ -168,14 +171,14 @@ func (s *State) leave(r *probe.Rule) Next {
 	return Next{Do: Stop, WaitReason: Finished}
 }
 
-// running applies the initial delay (K39) and the gate between startup and the
-// other kinds (K40).
+// running applies the initial delay (K39), and lets the other kinds wait for the
+// startup probes (K40).
 func (s *State) running(r *probe.Rule, e *Event, now time.Time) Next {
 	s.revive(r)
-	begin := e.Instance.Since.Add(r.InitialDelay)
+	start := e.Instance.Since.Add(r.InitialDelay)
 	switch {
-	case now.Before(begin):
-		return Next{WaitReason: InitialDelay, At: begin}
+	case now.Before(start):
+		return Next{WaitReason: InitialDelay, At: start}
 	case r.Kind == probe.Startup && e.Started:
 		return Next{WaitReason: Started}
 	case r.Kind != probe.Startup && !e.Started:
@@ -191,7 +194,7 @@ func count(r *probe.Rule, s *State, e *Event) Next {
 		return Next{Do: Continue}
 	}
 	if e.Outcome == probe.Unknown {
-		s.Errors = up(s.Errors)
+		s.Errors = increment(s.Errors)
 		if r.OnError == probe.ErrorIgnored {
 			return Next{Do: Continue} // K41
 		}
@@ -210,15 +213,15 @@ func count(r *probe.Rule, s *State, e *Event) Next {
 	return next
 }
 
-// late reports whether an answer comes too late to count: it is about another
-// life, or the probe was decided while the attempt was under way, or the
-// instance stopped running or began to leave.
+// late reports whether a result comes too late to count: it is about another
+// instance, or while the attempt was in flight the probe was put on hold, or the
+// instance stopped running or began to terminate.
 func (s *State) late(r *probe.Rule, in *probe.Instance) bool {
 	other := s.Instance == "" || s.Instance != in.ID
 	return other || s.OnHold || s.Down || in.Terminating && r.Kind != probe.Readiness
 }
 
-// extend makes the run of equal outcomes longer or begins another (K45).
+// extend makes the run of equal outcomes longer, or starts another one (K45).
 func (s *State) extend(o probe.Outcome) {
 	switch o {
 	case probe.Warning:
@@ -229,10 +232,10 @@ func (s *State) extend(o probe.Outcome) {
 	if s.Last != o {
 		s.Last, s.Run = o, 0
 	}
-	s.Run = up(s.Run)
+	s.Run = increment(s.Run)
 }
 
-// decided reports whether the run has met its threshold (K46).
+// decided reports whether the run has reached its threshold (K46).
 func (s *State) decided(r *probe.Rule) bool {
 	if s.Last == probe.Success {
 		return s.Run >= r.SuccessThreshold
@@ -240,7 +243,7 @@ func (s *State) decided(r *probe.Rule) bool {
 	return s.Run >= r.FailureThreshold
 }
 
-// publish turns the run into a verdict and reports whether it is another one.
+// publish makes the run's outcome the verdict, and reports whether it has changed.
 func (s *State) publish() bool {
 	before := s.Verdict
 	s.Verdict = probe.Failing
@@ -250,9 +253,9 @@ func (s *State) publish() bool {
 	return s.Verdict != before
 }
 
-// holds reports whether verdict v ends the attempts on an instance (K49): a
-// startup probe that has passed has done its work; a startup or liveness probe
-// that fails waits for the instance's end, where somebody brings it about.
+// holds reports whether verdict v ends the attempts on an instance (K49): a startup
+// probe that has passed is finished; a startup or liveness probe that fails waits
+// until the driver has replaced the instance, if one manages it.
 func holds(r *probe.Rule, v probe.Verdict, in *probe.Instance) bool {
 	switch {
 	case r.Kind == probe.Startup && v == probe.Passing:
@@ -263,4 +266,5 @@ func holds(r *probe.Rule, v probe.Verdict, in *probe.Instance) bool {
 	return false
 }
 
-func up(n int32) int32 { return min(n, math.MaxInt32-1) + 1 }
+// increment adds 1, up to the greatest int32.
+func increment(n int32) int32 { return min(n, math.MaxInt32-1) + 1 }

@@ -35,8 +35,8 @@ target "web" {
 }
 `
 
-// BenchmarkTenThousandTargets makes 30,000 probes. The figure kept-MB is what
-// the Config holds on to.
+// BenchmarkTenThousandTargets parses a configuration of 30,000 probes. The metric
+// kept-MB is the memory that the Config keeps.
 func BenchmarkTenThousandTargets(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

@@ -12,7 +12,7 @@ import (
 // Bytes is a number of bytes, written "32MiB".
 type Bytes int64
 
-// units are what a size can be written in, the largest first.
+// units are the units of a size, the largest first.
 var units = [...]struct {
 	name  string
 	shift uint
@@ -28,7 +28,7 @@ func (b Bytes) String() string {
 	return "0B"
 }
 
-// parseBytes reads a whole number and a unit.
+// parseBytes parses a whole number and a unit.
 func parseBytes(s string) (Bytes, bool) {
 	for _, u := range units {
 		digits, ok := strings.CutSuffix(s, u.name)
@@ -45,7 +45,7 @@ func parseBytes(s string) (Bytes, bool) {
 }
 
 func decodeSize(v cty.Value, name string, secret bool) (any, *valueError) {
-	p := &valueError{summary: fmt.Sprintf("%s is not a size", name), hint: `write it like "512B", "64KiB", "32MiB" or "1GiB"`}
+	p := &valueError{summary: fmt.Sprintf("%s is not a size", name), hint: `write a whole number with a unit: "512B", "64KiB", "32MiB" or "1GiB"`}
 	switch v.Type() {
 	case cty.Number:
 		p.summary = fmt.Sprintf("%s has no unit", name)
@@ -72,7 +72,7 @@ func decodeSize(v cty.Value, name string, secret bool) (any, *valueError) {
 	return nil, p
 }
 
-// binary returns what is meant by "32M", "32mb" or "32 MB", or "".
+// binary returns the size that "32M", "32mb" or "32 MB" is meant to be, or "".
 func binary(s string) string {
 	unit := strings.ToLower(strings.TrimLeft(s, "0123456789 "))
 	digits := strings.TrimSpace(s[:len(s)-len(unit)])

@@ -10,12 +10,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// collector gathers diagnostics. The same mistake found for many elements of a
-// for_each becomes one.
+// collector collects diagnostics. Equal ones of several elements of a for_each become
+// one.
 type collector struct {
 	list     []Diagnostic
-	seen     map[mistake]int // index in list
-	beyond   int             // mistakes that were not kept
+	seen     map[diagnosticKey]int // index in list
+	dropped  int                   // number of diagnostics beyond maxCollected
 	texts    map[string][]byte
 	secrets  map[hcl.Range]bool // parts of the texts that are never shown
 	unparsed map[string][]span  // the parts of files that could not be parsed
@@ -24,20 +24,21 @@ type collector struct {
 // span is a part of a file, in bytes.
 type span struct{ from, to int }
 
-type mistake struct {
+// diagnosticKey is what equal diagnostics have in common.
+type diagnosticKey struct {
 	file       string
 	start, end int
 	summary    string
 }
 
 func newCollector() *collector {
-	return &collector{seen: make(map[mistake]int), texts: make(map[string][]byte), secrets: make(map[hcl.Range]bool), unparsed: make(map[string][]span)}
+	return &collector{seen: make(map[diagnosticKey]int), texts: make(map[string][]byte), secrets: make(map[hcl.Range]bool), unparsed: make(map[string][]span)}
 }
 
-// Bounds on what is gathered of a text that is wrong from end to end.
+// Bounds of a collector.
 const (
-	maxGathered = 10_000 // diagnostics
-	maxMessage  = 1_000  // bytes of one text in a diagnostic
+	maxCollected = 10_000 // diagnostics
+	maxMessage   = 1_000  // bytes of one text in a diagnostic
 )
 
 func clip(s string) string {
@@ -47,31 +48,30 @@ func clip(s string) string {
 	return probe.CleanText(s, maxMessage) + "…"
 }
 
-// report is one mistake on its way into a collector.
+// report is an error or a warning for a collector.
 type report struct {
 	severity Severity
 	at       hcl.Range
-	body     *tree.Body // the block it is in; may be nil
+	body     *tree.Body // the enclosing block; may be nil
 	summary  string
 	hint     string
 	notes    []Note
 
-	reference bool // it may be due to a part of a file that could not be read
+	reference bool // it may be the consequence of a syntax error elsewhere
 }
 
-// add takes a mistake in, unless what follows from a syntax error may be the
-// reason for it.
+// add adds a report, unless it may be the consequence of a syntax error.
 func (c *collector) add(r report) {
 	if c.followsSyntaxError(r) {
 		return
 	}
-	key := mistake{r.at.Filename, r.at.Start.Byte, r.at.End.Byte, r.summary}
+	key := diagnosticKey{r.at.Filename, r.at.Start.Byte, r.at.End.Byte, r.summary}
 	if i, ok := c.seen[key]; ok {
 		c.list[i].elements++
 		return
 	}
-	if len(c.list) >= maxGathered {
-		c.beyond++
+	if len(c.list) >= maxCollected {
+		c.dropped++
 		return
 	}
 	c.seen[key] = len(c.list)
@@ -89,16 +89,16 @@ func (c *collector) followsSyntaxError(r report) bool {
 
 func (c *collector) note(text string, at hcl.Range) Note { return Note{Text: text, Range: rangeOf(at)} }
 
-// problems takes in what a body's shape does not allow.
+// problems adds what a body contains against its schema.
 func (c *collector) problems(b *tree.Body, problems []tree.Problem) {
 	for _, p := range problems {
 		c.add(report{at: p.Range, body: b, summary: p.Summary, hint: p.Hint})
 	}
 }
 
-// diagnostics returns everything that was gathered, ready to be shown.
+// diagnostics returns the diagnostics with their source lines, sorted.
 func (c *collector) diagnostics() Diagnostics {
-	out := Diagnostics(c.list).sorted(c.beyond)
+	out := Diagnostics(c.list).sorted(c.dropped)
 	for i := range out {
 		d := &out[i]
 		d.source = c.line(d.Range)
@@ -112,15 +112,15 @@ func (c *collector) diagnostics() Diagnostics {
 	return out
 }
 
-func (c *collector) line(r Range) line {
+func (c *collector) line(r Range) sourceLine {
 	text, ok := c.texts[r.File]
 	if !ok || r.Start.Line == 0 {
-		return line{}
+		return sourceLine{}
 	}
 	return lineOf(text, r, c.secrets)
 }
 
-// secret says that a part of a text is never shown.
+// secret masks a part of a source text in all diagnostics.
 func (c *collector) secret(r hcl.Range) { c.secrets[r] = true }
 
 func (c *collector) hasErrors() bool { return Diagnostics(c.list).HasErrors() }

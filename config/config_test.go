@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The handlers of the tests have the shapes of the built-in ones.
+// The handlers of the tests have the fields of the built-in ones.
 
 type execConfig struct {
 	Command []string          `hcl:"command"`
@@ -57,7 +57,7 @@ type tcpConfig struct {
 	Token  string        `hcl:"token,optional,sensitive"`
 }
 
-// fake is a handler that remembers what it was made of.
+// fake is a handler that keeps its configuration.
 type fake struct {
 	config any
 	port   string
@@ -248,7 +248,7 @@ type limitsConfig struct {
 	Start       time.Duration `hcl:"start,optional,nonzero"`
 }
 
-// testOptions are what the tests' configurations can use.
+// testOptions returns what the configurations of the tests can use.
 func testOptions() Options {
 	return Options{
 		Handlers: map[string]Handler{"exec": Of(newExec), "http": Of(newHTTP), "tcp": Of(newTCP)},

@@ -186,7 +186,11 @@ func (l *loader) reportErrors(d *decodedBlock, err error) {
 	for _, one := range separate(err) {
 		var field *probe.FieldError
 		if !errors.As(one, &field) {
-			l.add(report{at: d.block.Header, body: &d.block.Body, summary: l.withoutSecrets(d, fieldSource{}, one.Error())})
+			r := report{at: d.block.Header, body: &d.block.Body, summary: one.Error()}
+			if d.exposed(fieldSource{}, one.Error()) {
+				r.summary, r.hint = d.block.Type+" is not valid", hidden
+			}
+			l.add(r)
 		} else if d.ok || d.values.at(field.Field) != nil { // else its value is missing or wrong, which was reported
 			l.add(l.fieldReport(d, field))
 		}
@@ -216,17 +220,17 @@ func (l *loader) fieldReport(d *decodedBlock, field *probe.FieldError) report {
 	if !exact {
 		at = source.name
 	}
-	return report{at: at, body: &d.block.Body, summary: field.Field + " " + l.withoutSecrets(d, source, field.Problem)}
+	r := report{at: at, body: &d.block.Body, summary: field.Error()}
+	if d.exposed(source, field.Problem) {
+		r.summary, r.hint = field.Field+" is not valid", hidden
+	}
+	return r
 }
 
-// withoutSecrets returns a problem's text, or another one if it may hold a value that
-// must not be shown.
-func (l *loader) withoutSecrets(d *decodedBlock, s fieldSource, problem string) string {
+// exposed reports whether a problem's text may contain a value that must not be shown.
+func (d *decodedBlock) exposed(s fieldSource, problem string) bool {
 	contained := func(secret string) bool { return strings.Contains(problem, secret) }
-	if s.secret || slices.ContainsFunc(d.secrets(), contained) {
-		return "is not valid; " + hidden
-	}
-	return problem
+	return s.secret || slices.ContainsFunc(d.secrets(), contained)
 }
 
 // at returns the value at a path: "tls.ca_file".

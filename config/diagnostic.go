@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// MaxDiagnostics bounds what Parse returns; one more says how many there were
-// beside them.
+// MaxDiagnostics bounds what Parse returns; one more diagnostic says how many were
+// left out.
 const MaxDiagnostics = 50
 
-// Severity says whether a configuration with a diagnostic can be used.
+// Severity says whether a configuration with this diagnostic can be used.
 type Severity uint8
 
 // The severities. The zero Severity is Error.
 const (
-	Error   Severity = iota // it cannot
-	Warning                 // it can, but it is probably not what is meant
+	Error   Severity = iota // it cannot be used
+	Warning                 // it can be used, but is probably not what was meant
 )
 
 // String returns "error" or "warning".
@@ -28,26 +28,26 @@ func (s Severity) String() string {
 	return "error"
 }
 
-// Diagnostic is one mistake in a configuration.
+// Diagnostic is one error or warning about a configuration.
 type Diagnostic struct {
 	Severity Severity
 	Summary  string // what is wrong: `unknown argument "intervall"`
 	Hint     string // what to write instead: `did you mean "period"?`; may be empty
-	Where    string // the blocks around it: `target "web", probe "readiness"`; may be empty
-	With     string // the element of for_each or dynamic it was found for, and how many more; may be empty
-	Range    Range  // the text at fault; zero when it is not in a file
-	Notes    []Note // other sources that have to do with it
+	Where    string // the enclosing blocks: `target "web", probe "readiness"`; may be empty
+	With     string // the element of for_each or dynamic that has it, and the number of others; may be empty
+	Range    Range  // the text that is wrong; zero if that is not in a file
+	Notes    []Note // related places
 
-	source   line
-	elements int // how many elements of for_each it was found for
+	source   sourceLine
+	elements int // number of elements of for_each that have it
 }
 
-// Note is another place that has to do with a Diagnostic.
+// Note is a place that is related to a Diagnostic.
 type Note struct {
 	Text  string
 	Range Range
 
-	source line
+	source sourceLine
 }
 
 // Range is a part of a file.
@@ -56,10 +56,10 @@ type Range struct {
 	Start, End Position // End is just after the last character
 }
 
-// Position is a place in a file.
+// Position is a position in a file.
 type Position struct {
-	Line   int // from 1; 0 when there is no such place
-	Column int // from 1, in characters as a person counts them
+	Line   int // from 1; 0 if the position is unknown
+	Column int // from 1, in characters (grapheme clusters)
 	Byte   int // from 0
 }
 
@@ -71,7 +71,8 @@ func (r Range) String() string {
 	return fmt.Sprintf("%s:%d:%d", r.File, r.Start.Line, r.Start.Column)
 }
 
-// Diagnostics are all mistakes in a configuration, sorted by file and position.
+// Diagnostics are all errors and warnings about a configuration, sorted by file and
+// position.
 type Diagnostics []Diagnostic
 
 // HasErrors reports whether the configuration cannot be used.
@@ -79,7 +80,7 @@ func (d Diagnostics) HasErrors() bool {
 	return slices.ContainsFunc(d, func(one Diagnostic) bool { return one.Severity == Error })
 }
 
-// Count returns how many errors and warnings there are.
+// Count returns the number of errors and warnings.
 func (d Diagnostics) Count() (errors, warnings int) {
 	for _, one := range d {
 		if one.Severity == Error {
@@ -91,8 +92,8 @@ func (d Diagnostics) Count() (errors, warnings int) {
 	return errors, warnings
 }
 
-// Err returns the errors as one error, a line for each, or nil when there are
-// only warnings.
+// Err returns the errors as one error with a line for each, or nil if there are only
+// warnings.
 func (d Diagnostics) Err() error {
 	var lines []string
 	for _, one := range d {
@@ -106,7 +107,7 @@ func (d Diagnostics) Err() error {
 	return fmt.Errorf("%s", strings.Join(lines, "\n"))
 }
 
-// String returns the diagnostic in one line, as compilers write it:
+// String returns the diagnostic in one line, as compilers do:
 // `config.hcl:12:5: error: unknown argument "intervall"; did you mean "period"?`
 func (d Diagnostic) String() string {
 	var s strings.Builder
@@ -120,9 +121,9 @@ func (d Diagnostic) String() string {
 	return s.String()
 }
 
-// sorted returns the diagnostics in the order in which they are shown, at most
-// MaxDiagnostics and one that counts the rest. Beyond is how many were not kept.
-func (d Diagnostics) sorted(beyond int) Diagnostics {
+// sorted returns the diagnostics by file and position: at most MaxDiagnostics, and one
+// with the number of the rest, to which dropped is added.
+func (d Diagnostics) sorted(dropped int) Diagnostics {
 	slices.SortStableFunc(d, func(a, b Diagnostic) int {
 		return cmp.Or(
 			strings.Compare(a.Range.File, b.Range.File),
@@ -135,11 +136,11 @@ func (d Diagnostics) sorted(beyond int) Diagnostics {
 	if len(d) <= MaxDiagnostics {
 		return d
 	}
-	return d.capped(beyond)
+	return d.capped(dropped)
 }
 
-// capped drops what is too much: warnings before errors.
-func (d Diagnostics) capped(beyond int) Diagnostics {
+// capped keeps MaxDiagnostics, errors before warnings.
+func (d Diagnostics) capped(dropped int) Diagnostics {
 	errors, _ := d.Count()
 	var kept, rest Diagnostics
 	for _, one := range d {
@@ -149,7 +150,7 @@ func (d Diagnostics) capped(beyond int) Diagnostics {
 			rest = append(rest, one)
 		}
 	}
-	more := Diagnostic{Severity: Warning, Summary: fmt.Sprintf("… and %d more", len(rest)+beyond)}
+	more := Diagnostic{Severity: Warning, Summary: fmt.Sprintf("… and %d more", len(rest)+dropped)}
 	if rest.HasErrors() {
 		more.Severity = Error
 	}

@@ -1,22 +1,23 @@
 // Package config turns HCL text into a desired set of probes.
 //
-// Read collects files, Parse turns them into a Config. Parse starts nothing,
-// never panics and never stops at the first mistake: it returns every one as a
-// Diagnostic that says what is wrong, where, and what to write instead.
+// Read collects files, Parse turns them into a Config. Parse starts nothing and
+// does not stop at the first error: it returns every error as a Diagnostic that says
+// what is wrong, where, and what to write instead.
 //
-// The package knows no handler. What a handler block takes is data, a Schema:
-// Of derives it from a Go struct; a plugin's manifest declares it.
+// The package imports no handler, and nothing else that it configures. What a block
+// takes is declared by the package that uses it: a Go struct with tags (see Of,
+// SettingsOf and DriverOf), or a plugin's manifest.
 //
 // # The language
 //
 // All files are one configuration, in HCL's native syntax or, in files that end
-// in .json, in its JSON syntax. These blocks can stand in them:
+// in .json, in its JSON syntax. It consists of these blocks:
 //
 //	engine { … }                    once; see Engine
 //	variable "name" { … }           type, default, description, sensitive, validation
-//	locals { name = value }         may refer to each other, but not in a circle
-//	defaults { … }                  what probes say of themselves when they say nothing
-//	defaults "readiness" { … }      the same, for one kind; it comes before the other
+//	locals { name = value }         may refer to each other, but not in a cycle
+//	defaults { … }                  arguments of all probes that do not set them
+//	defaults "readiness" { … }      the same for one kind; takes precedence
 //	plugin "name" { … }             a module that adds the handler block name; see Plugin
 //	target "name" { … }             what is probed
 //
@@ -39,12 +40,12 @@
 //	}
 //
 // Its elements are the targets web["10.0.0.7"] and web["10.0.0.8"]. Several
-// probes of one kind have a name each: probe "readiness" "db". Startup and liveness
-// probes can have a termination_grace_period of their own. A dynamic block makes
-// process, restart, back_off, probe and handler blocks in a loop.
+// probes of one kind need different names: probe "readiness" "db". Startup and
+// liveness probes can have a termination_grace_period of their own. A dynamic block
+// makes nested blocks of a target or a probe in a loop, as in Terraform.
 //
-// A target can be restarted. With process the engine starts it, and its address
-// is 127.0.0.1 unless it has another; with restart something else does:
+// A target can be restarted. With a process block the engine starts it, and its
+// address is 127.0.0.1 by default; with a restart block a command restarts it:
 //
 //	target "worker" {
 //	  process {                         # or: restart { command = […] }
@@ -62,8 +63,8 @@
 //	  }
 //	}
 //
-// A plugin is one file. Its manifest says which fields its handler block takes, so
-// that mistakes in it are told as those of any other block:
+// A plugin is one file. Its manifest declares the fields of its handler block, so
+// errors in that block are reported like those in any other:
 //
 //	plugin "grpc" {
 //	  source = "plugins/grpc.wasm"    # relative to the folder of this file
@@ -72,6 +73,54 @@
 //	  limits { memory = "32MiB" }
 //	}
 //
-// A value that is sensitive, by its variable or by sensitive(…), never stands in a
-// diagnostic. It cannot be a name.
+// A value that is sensitive, by its variable or by sensitive(…), is never shown in a
+// diagnostic. It cannot be part of a name.
+//
+// # Files
+//
+// The interface:
+//
+//	config.go      Config, Options, and the bounds on a configuration
+//	schema.go      Handler, Driver, Settings and Schema: what others declare of the language
+//	structs.go     schemas and values of Go structs with tags
+//	parse.go       Parse: the order in which blocks are decoded
+//	source.go      Read: files and directories
+//	diagnostic.go  Diagnostic and its parts
+//	text.go        diagnostics as text for a terminal
+//	json.go        diagnostics as JSON
+//
+// The blocks:
+//
+//	schemas.go     what each block may contain
+//	decode.go      decodes a block by its schema, and reports errors at its fields
+//	engine.go      the engine block
+//	plugin.go      plugin blocks
+//	defaults.go    defaults blocks, and the rule of a probe
+//	target.go      target blocks
+//	foreach.go     the elements of for_each
+//	dynamic.go     dynamic blocks
+//	lifecycle.go   what starts and restarts a target
+//	ports.go       the ports of a target
+//	probe.go       probe blocks and their handlers
+//
+// The values:
+//
+//	variable.go    variable blocks
+//	given.go       values of variables from flags, files and the environment
+//	locals.go      locals blocks, in the order of their references
+//	eval.go        evaluates expressions
+//	value.go       converts values to the types of fields
+//	bytes.go       sizes such as "32MiB"
+//
+// The errors:
+//
+//	syntax.go      bounds on the text, and syntax errors
+//	explain.go     rewords HCL's errors about expressions
+//	traversal.go   references such as var.hosts["a"]
+//	collect.go     collects diagnostics, and merges equal ones
+//	sourceline.go  the source line of a diagnostic, with secrets masked
+//
+// It is one package because these files share the state of one Parse. Package
+// internal/tree reads blocks in both syntaxes, internal/function has the functions,
+// suggest finds misspelt names, format and document write configurations.
 package config

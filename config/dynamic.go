@@ -11,8 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// expand replaces the dynamic blocks in a body by the blocks they make. It says
-// whether it could do so for each.
+// expand replaces dynamic blocks by the blocks that they make. It reports whether it
+// succeeded for all of them.
 func (l *loader) expand(b *tree.Body, blocks []*tree.Block, s tree.BodySchema) (out []*tree.Block, whole bool) {
 	whole = true
 	for i, block := range blocks {
@@ -35,8 +35,8 @@ func (l *loader) expand(b *tree.Body, blocks []*tree.Block, s tree.BodySchema) (
 	return out, whole
 }
 
-// loop is one dynamic block.
-type loop struct {
+// dynamicLoop is one dynamic block.
+type dynamicLoop struct {
 	block    *tree.Block
 	content  *tree.Block
 	made     string // the type of the blocks it makes
@@ -45,7 +45,7 @@ type loop struct {
 }
 
 func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (out []*tree.Block, whole bool) {
-	lp := &loop{block: block, made: block.Label(0), iterator: block.Label(0)}
+	lp := &dynamicLoop{block: block, made: block.Label(0), iterator: block.Label(0)}
 	if p, ok := s.Makes(lp.made, block.LabelRange(0)); !ok {
 		l.problems(&block.Body, []tree.Problem{p})
 		return nil, false
@@ -75,16 +75,16 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (ou
 	return out, whole
 }
 
-func (l *loader) loopContent(lp *loop, c tree.Content) bool {
+func (l *loader) loopContent(lp *dynamicLoop, c tree.Content) bool {
 	if len(c.Blocks) != 1 {
-		l.add(report{at: lp.block.Header, body: &lp.block.Body, summary: "dynamic needs one content block", hint: fmt.Sprintf("write what stands in each %s into content { … }", lp.made)})
+		l.add(report{at: lp.block.Header, body: &lp.block.Body, summary: "dynamic needs one content block", hint: fmt.Sprintf("write the body of each %s block inside content { … }", lp.made)})
 		return false
 	}
 	lp.content = c.Blocks[0]
 	return true
 }
 
-func (l *loader) loopIterator(lp *loop, c tree.Content) bool {
+func (l *loader) loopIterator(lp *dynamicLoop, c tree.Content) bool {
 	arg, given := c.Arguments["iterator"]
 	if !given {
 		return true
@@ -95,7 +95,7 @@ func (l *loader) loopIterator(lp *loop, c tree.Content) bool {
 	case !hclsyntax.ValidIdentifier(lp.iterator):
 		r.summary, r.hint = "iterator must be one word", "write iterator = name, without quotes"
 	case lp.iterator == "var" || lp.iterator == "local":
-		r.summary = fmt.Sprintf("iterator cannot be %s, which has a meaning already", lp.iterator)
+		r.summary = fmt.Sprintf("iterator cannot be %s, which is a reserved name", lp.iterator)
 	default:
 		return true
 	}
@@ -103,14 +103,14 @@ func (l *loader) loopIterator(lp *loop, c tree.Content) bool {
 	return false
 }
 
-func (l *loader) loopLabels(lp *loop, c tree.Content) bool {
+func (l *loader) loopLabels(lp *dynamicLoop, c tree.Content) bool {
 	arg, given := c.Arguments["labels"]
 	if !given {
 		return true
 	}
 	list, diags := hcl.ExprList(arg.Expr)
 	if diags.HasErrors() {
-		l.add(report{at: arg.Expr.Range(), body: &lp.block.Body, summary: "labels must be written as a list", hint: `write labels = ["readiness", …]`})
+		l.add(report{at: arg.Expr.Range(), body: &lp.block.Body, summary: "labels must be a list in brackets", hint: `write labels = ["readiness", …]`})
 		return false
 	}
 	lp.labels = list
@@ -130,15 +130,15 @@ func (l *loader) loopValue(b *tree.Block, arg tree.Argument) (cty.Value, bool) {
 	case v.IsMarked():
 		return refuse("for_each cannot use a sensitive value")
 	case v.IsNull() || !v.CanIterateElements():
-		return refuse("for_each must be a list, a set or a map, this is " + kindOf(v))
+		return refuse("for_each must be a list, a set or a map, not " + kindOf(v))
 	case v.LengthInt() > MaxDynamic:
 		return refuse(fmt.Sprintf("for_each has %d elements, at most %d are allowed in a dynamic block", v.LengthInt(), MaxDynamic))
 	}
 	return v, true
 }
 
-// turn makes the block of one element.
-func (l *loader) dynamicElement(lp *loop, key, value cty.Value, s tree.BodySchema) (*tree.Block, bool) {
+// dynamicElement returns the block of one element.
+func (l *loader) dynamicElement(lp *dynamicLoop, key, value cty.Value, s tree.BodySchema) (*tree.Block, bool) {
 	ctx := lp.block.Body.Ctx.NewChild()
 	ctx.Variables = map[string]cty.Value{lp.iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
 	made := lp.block.Make(lp.made, lp.content, ctx, elementText(lp.iterator, key))
@@ -163,12 +163,12 @@ func (l *loader) labelText(b *tree.Body, e hcl.Expression) (string, bool) {
 		return "", false
 	}
 	if hasMarks(v) {
-		l.add(report{at: e.Range(), body: b, summary: "a label cannot be a sensitive value", hint: "labels are names, which are shown"})
+		l.add(report{at: e.Range(), body: b, summary: "a label cannot be a sensitive value", hint: "labels are part of names, which are shown"})
 		return "", false
 	}
 	s, ok := text(v)
 	if !ok {
-		l.add(report{at: e.Range(), body: b, summary: "a label must be a string, this is " + kindOf(v)})
+		l.add(report{at: e.Range(), body: b, summary: "a label must be a string, not " + kindOf(v)})
 	}
 	return s, ok
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// eval returns the value of an expression, wholly known. When it has none,
-// that was reported here or where the value should have come from.
+// eval returns the value of an expression, which is wholly known. If there is none,
+// the cause has been reported.
 func (l *loader) eval(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
 	if _, ok := e.(hclsyntax.Expression); !ok || b.Iteration() == "" {
 		return l.evalOnce(b, e)
@@ -32,8 +32,8 @@ func (l *loader) eval(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
 	return l.evalOnce(b, e)
 }
 
-// evaluated is what is known of an expression in a loop. One that is constant
-// is evaluated once for all turns.
+// evaluated is an expression in a loop. A constant one is evaluated once for all
+// elements.
 type evaluated struct {
 	constant bool
 	value    cty.Value
@@ -52,21 +52,21 @@ func (l *loader) evalOnce(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
 		return cty.DynamicVal, false
 	}
 	if tooLarge(v) {
-		l.add(report{at: e.Range(), body: b, summary: fmt.Sprintf("the value is too large: a text has at most %d bytes, a collection at most %d elements", MaxTextBytes, MaxElements)})
+		l.add(report{at: e.Range(), body: b, summary: fmt.Sprintf("the value is too large: at most %d bytes are allowed in a string, and %d elements in a collection", MaxTextBytes, MaxElements)})
 		return cty.DynamicVal, false
 	}
 	return v, true
 }
 
-// protected evaluates. HCL and cty panic on some values (a marked key of an
-// object in the JSON syntax, say); a configuration must not end the engine.
+// protected evaluates an expression. HCL and cty panic on some values, for example on
+// a marked key of an object in the JSON syntax.
 func protected(e hcl.Expression, ctx *hcl.EvalContext) (v cty.Value, diags hcl.Diagnostics) {
 	defer func() {
-		if recover() != nil { // its text may hold a sensitive value
+		if recover() != nil { // the text of the panic may contain a sensitive value
 			at := e.Range()
 			v, diags = cty.DynamicVal, hcl.Diagnostics{{
 				Severity: hcl.DiagError, Summary: "the expression cannot be evaluated",
-				Detail: "it uses a value where HCL does not support it; a sensitive value as a key, perhaps", Subject: &at,
+				Detail: "it may use a sensitive value as a key, which is not supported", Subject: &at,
 			}}
 		}
 	}()
@@ -88,8 +88,7 @@ func tooLarge(v cty.Value) bool {
 
 var callsSensitive = regexp.MustCompile(`(^|[^a-z])sensitive\s*\(`)
 
-// isSensitive reports whether a value that must not be shown takes part in an
-// expression.
+// isSensitive reports whether an expression uses a sensitive value.
 func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
 	at := e.Range()
 	text := l.texts[at.Filename]
@@ -104,7 +103,7 @@ func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
 	return false
 }
 
-// prefix returns the value of the longest part of a traversal that has one.
+// prefix returns the value of the longest prefix of a traversal that has one.
 func prefix(t hcl.Traversal, ctx *hcl.EvalContext) cty.Value {
 	for n := len(t); n > 0; n-- {
 		if v, diags := t[:n].TraverseAbs(ctx); !diags.HasErrors() {
@@ -116,7 +115,7 @@ func prefix(t hcl.Traversal, ctx *hcl.EvalContext) cty.Value {
 
 func hasMarks(v cty.Value) bool { return v.ContainsMarked() }
 
-// bare takes the marks off a value, and says whether there were any.
+// unmark removes the marks of a value, and reports whether it was sensitive.
 func unmark(v cty.Value) (cty.Value, bool) {
 	out, marks := v.UnmarkDeep()
 	_, secret := marks[function.Sensitive]

@@ -15,30 +15,30 @@ import (
 	"github.com/sonde-probe/sonde/config/suggest"
 )
 
-// hidden stands for what a library says about a value that must not be shown:
-// even an error's text can hold a part of it.
-const hidden = "the reason is not shown, since a value in it is sensitive"
+// hidden is the hint of an error about a sensitive value, whose text could contain a
+// part of the value.
+const hidden = "the reason is not shown because it may contain a sensitive value"
 
-// explain takes in what HCL says about an expression, in our words.
+// explain reports HCL's errors about an expression, reworded.
 func (l *loader) explain(b *tree.Body, e hcl.Expression, diags hcl.Diagnostics) {
 	secret := l.isSensitive(e, b.Ctx)
-	var told []hcl.Range
+	var reported []hcl.Range
 	for _, d := range diags {
 		at := e.Range()
 		if d.Subject != nil {
 			at = *d.Subject
 		}
-		if d.Severity != hcl.DiagError || slices.ContainsFunc(told, func(r hcl.Range) bool { return overlap(r, at) }) {
-			continue // a warning, or a follow-up of what was told
+		if d.Severity != hcl.DiagError || slices.ContainsFunc(reported, func(r hcl.Range) bool { return overlap(r, at) }) {
+			continue // a warning, or a consequence of an error that was reported
 		}
-		told = append(told, at)
+		reported = append(reported, at)
 		r := l.reword(d, b.Ctx, secret)
 		r.at, r.body = at, b
 		l.add(r)
 	}
 }
 
-// word puts one of HCL's diagnostics in our words.
+// reword returns the report for one of HCL's diagnostics.
 func (l *loader) reword(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) report {
 	if d.EvalContext != nil {
 		ctx = d.EvalContext
@@ -62,21 +62,21 @@ func (l *loader) reword(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) re
 		return report{summary: lower(d.Summary), hint: hidden}
 	}
 	if d.Summary == "Operation failed" || d.Summary == "Invalid operand" {
-		return report{summary: lower(strings.TrimSuffix(d.Detail, "."))} // the summary says nothing
+		return report{summary: lower(strings.TrimSuffix(d.Detail, "."))} // the summary adds nothing
 	}
 	return report{summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, "."))}
 }
 
-// lower makes HCL's sentence begin as ours do.
+// lower makes the first letter of HCL's sentences lower case, except in abbreviations.
 func lower(s string) string {
 	r, n := utf8.DecodeRuneInString(s)
 	if next, _ := utf8.DecodeRuneInString(s[n:]); unicode.IsUpper(next) {
-		return s // an abbreviation
+		return s
 	}
 	return string(unicode.ToLower(r)) + s[n:]
 }
 
-// unknownName is told for a word that is no variable: most often a string
+// unknownName returns the report of a word that is not a variable: usually a string
 // without quotes, or a variable without var.
 func unknownName(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 	name := ""
@@ -92,16 +92,16 @@ func unknownName(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 	}
 	switch near := suggest.Nearest(name, rootNames(ctx)); {
 	case name == "each":
-		r.hint = "each is known in a target with for_each only"
+		r.hint = "each exists only in a target with for_each"
 	case near != "":
 		r.hint = fmt.Sprintf("did you mean %q?", near)
 	default:
-		r.hint = fmt.Sprintf("a text needs quotes: %q; a variable is written var.%s", name, name)
+		r.hint = fmt.Sprintf("a string needs quotes: %q; a variable is written var.%s", name, name)
 	}
 	return r
 }
 
-// unknownAttribute is told for a name after a dot, or in brackets, that the
+// unknownAttribute returns the report of a name after a dot, or in brackets, that the
 // value before it does not have.
 func unknownAttribute(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) (report, bool) {
 	t := traversalAt(d)
@@ -165,7 +165,7 @@ func unknownFunction(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 	return r
 }
 
-// failedCall is told for a function that could not do its work.
+// failedCall returns the report of a function call that failed.
 func failedCall(d *hcl.Diagnostic, secret bool) report {
 	name := "the function"
 	var cause error
@@ -174,7 +174,7 @@ func failedCall(d *hcl.Diagnostic, secret bool) report {
 	}
 	switch {
 	case secret:
-		return report{summary: fmt.Sprintf("%s does not work for these arguments", name), hint: hidden}
+		return report{summary: fmt.Sprintf("%s failed for these arguments", name), hint: hidden}
 	case cause != nil:
 		return report{summary: fmt.Sprintf("%s: %s", name, cause)}
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// element is one turn of a loop.
+// element is one element of a for_each.
 type element struct {
 	key  string
 	text string // for messages: `each.key = "a"`
 	ctx  *hcl.EvalContext
 }
 
-// elements are the turns of a target's for_each: none when it is wrong.
+// elements returns the elements of a target's for_each: none if it is invalid.
 func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 	v, ok := l.eval(&b.Body, arg.Expr)
 	if ok {
@@ -31,36 +31,36 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 	return eachElement(b, v)
 }
 
-// eachOf returns what a for_each goes through, or reports why it cannot.
+// eachOf returns the collection of a for_each, or reports why it is not allowed.
 func (l *loader) eachOf(b *tree.Block, arg tree.Argument, v cty.Value) (cty.Value, bool) {
 	refuse := func(summary, hint string) (cty.Value, bool) {
 		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: summary, hint: hint})
 		return v, false
 	}
 	if namesMarked(v) {
-		return refuse("for_each cannot use a sensitive value", "its elements are the names of targets, which are shown; take the sensitive part out")
+		return refuse("for_each cannot use a sensitive value", "the elements become names of targets, which are shown: use a set or map whose keys are not sensitive")
 	}
 	switch ty := v.Type(); {
 	case v.IsNull():
-		return refuse("for_each must be a set of strings or a map, this is null", "")
+		return refuse("for_each must be a set of strings or a map, not null", "")
 	case ty.IsListType() || ty.IsTupleType():
-		return refuse("for_each must be a set of strings or a map, this is a list", fmt.Sprintf("write for_each = toset(%s)", l.textAt(arg.Expr.Range(), "…")))
+		return refuse("for_each must be a set of strings or a map, not a list", fmt.Sprintf("write for_each = toset(%s)", l.textAt(arg.Expr.Range(), "…")))
 	case !ty.IsSetType() && !ty.IsMapType() && !ty.IsObjectType():
-		return refuse("for_each must be a set of strings or a map, this is "+kindOf(v), "")
+		return refuse("for_each must be a set of strings or a map, not "+kindOf(v), "")
 	case v.LengthInt() > MaxForEach:
 		return refuse(fmt.Sprintf("for_each has %d elements, at most %d are allowed", v.LengthInt(), MaxForEach), "")
 	case ty.IsSetType():
 		set, ok := stringSet(v)
 		if !ok {
-			return refuse("for_each must be a set of strings, this is a set of something else", "")
+			return refuse("for_each must be a set of strings", "")
 		}
 		return set, true
 	}
 	return v, true
 }
 
-// namesMarked reports whether what decides the names of elements is sensitive:
-// a set itself, but only the keys of a map.
+// namesMarked reports whether the names of elements are sensitive: those are all values
+// of a set, but only the keys of a map.
 func namesMarked(v cty.Value) bool {
 	return v.IsMarked() || !v.Type().IsMapType() && !v.Type().IsObjectType() && v.ContainsMarked()
 }
@@ -92,7 +92,7 @@ func eachElement(b *tree.Block, v cty.Value) iter.Seq[element] {
 	}
 }
 
-// textAt returns the text of a range that is short and on one line.
+// textAt returns the text of a range if it is short and in one line.
 func (l *loader) textAt(r hcl.Range, otherwise string) string {
 	const most = 60
 	b := l.texts[r.Filename]

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FuzzParse holds Parse to its promises for any text: it does not panic, it
-// ends, equal input gives equal output, and what it tells can be shown.
+// FuzzParse checks for any text that Parse does not panic, that it returns, that equal
+// input gives equal output, and that diagnostics have no control characters.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/bad/*", "testdata/good/*"} {
 		for _, s := range configurations(f, pattern) {
@@ -17,7 +17,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, isJSON bool) {
 		if bytes.Count(b, []byte("for")) > 8 || bytes.Contains(b, []byte("file")) {
-			t.Skip("loops in loops take the time they take, and files are not ours to read")
+			t.Skip("nested loops take long, and no files must be read")
 		}
 		s := Source{Name: "fuzz.hcl", Bytes: b}
 		if isJSON {
@@ -31,7 +31,7 @@ func FuzzParse(f *testing.F) {
 			t.Error("two runs give two configurations")
 		}
 		if text := written(t, diags, false); text != written(t, diagsAgain, false) || strings.ContainsRune(text, '\x1b') {
-			t.Errorf("two runs tell two things, or one that cannot be shown:\n%s", text)
+			t.Errorf("two runs differ, or a diagnostic has control characters:\n%s", text)
 		}
 		if took := time.Since(begin); took > 20*time.Second {
 			t.Errorf("it took %v", took)

@@ -13,18 +13,19 @@ import (
 	"github.com/sonde-probe/sonde/config/suggest"
 )
 
-// envPrefix begins the names of environment variables that give values.
+// envPrefix is the prefix of environment variables that set variables.
 const envPrefix = "SONDE_VAR_"
 
-// givenValue is a value that was given to a variable from outside.
+// givenValue is the value of a variable from a flag, a file or the environment.
 type givenValue struct {
 	what string         // for messages: `--var hosts`
-	text string         // what was given as text
-	expr hcl.Expression // what stands in a --var-file; else nil
+	text string         // the value as text
+	expr hcl.Expression // the value in a --var-file; else nil
 	body *tree.Body
 }
 
-// given collects the values that were given, each variable's foremost one.
+// given returns the values from outside by variable: of several the one with the highest
+// precedence.
 func (l *loader) given(declared map[string]*variable) map[string]*givenValue {
 	out := make(map[string]*givenValue)
 	for name := range declared {
@@ -47,7 +48,7 @@ func (l *loader) given(declared map[string]*variable) map[string]*givenValue {
 }
 
 func (l *loader) undeclared(name string, declared map[string]*variable, r report) report {
-	r.summary, r.reference = fmt.Sprintf("there is no variable %q", name), true
+	r.summary, r.reference = fmt.Sprintf("unknown variable %q", name), true
 	r.hint = fmt.Sprintf("declare it: variable %q { }", name)
 	if near := suggest.Nearest(name, names(declared)); near != "" {
 		r.hint = fmt.Sprintf("did you mean %s?", near)
@@ -66,7 +67,7 @@ func (l *loader) varFile(s Source, declared map[string]*variable, out map[string
 		v := declared[a.Name]
 		if v == nil {
 			r := l.undeclared(a.Name, declared, report{at: a.Range})
-			r.severity = Warning // files of values are shared by configurations
+			r.severity = Warning // several configurations can share a file
 			l.add(r)
 			continue
 		}
@@ -99,7 +100,7 @@ func (l *loader) varBody(s Source) (tree.Body, bool) {
 	return tree.Native(file.Body.(*hclsyntax.Body), ctx), !diags.HasErrors()
 }
 
-// read returns a given value as the variable's type has it.
+// read returns a value converted to the variable's type.
 func (l *loader) read(v *variable, g *givenValue) (value cty.Value, broken bool) {
 	r := report{at: hcl.Range{Filename: g.what}}
 	expr, body := g.expr, g.body
@@ -119,8 +120,8 @@ func (l *loader) read(v *variable, g *givenValue) (value cty.Value, broken bool)
 	return l.fit(v, value, r, "the value")
 }
 
-// takesText reports whether a variable takes a value's text as it is: it is
-// declared as a string, number or bool, or has such a default, or says nothing.
+// takesText reports whether a variable takes a value's text literally: if its type or
+// its default is a string, number or bool, or if it has neither.
 func takesText(v *variable) bool {
 	if v.typ != cty.DynamicPseudoType {
 		return v.typ.IsPrimitiveType()
@@ -128,7 +129,7 @@ func takesText(v *variable) bool {
 	return v.def == cty.NilVal || v.def.IsNull() || v.def.Type().IsPrimitiveType()
 }
 
-// parseGiven reads a value's text as HCL.
+// parseGiven parses a value's text as HCL.
 func (l *loader) parseGiven(v *variable, g *givenValue) (hcl.Expression, bool) {
 	source := Source{Name: g.what, Bytes: []byte(g.text)}
 	l.texts[g.what] = source.Bytes
@@ -143,7 +144,7 @@ func (l *loader) parseGiven(v *variable, g *givenValue) (hcl.Expression, bool) {
 	if !diags.HasErrors() {
 		return expr, false
 	}
-	r := report{at: *diags[0].Subject, summary: fmt.Sprintf("the value of variable %q cannot be read", v.name), hint: lower(diags[0].Detail)}
+	r := report{at: *diags[0].Subject, summary: fmt.Sprintf("the value of variable %q is not a valid expression", v.name), hint: lower(diags[0].Detail)}
 	if v.sensitive {
 		r.hint = hidden
 	}

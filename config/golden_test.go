@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "write the golden files")
 
-// golden compares a text with a file, or writes the file.
+// golden compares a text with a golden file, or writes the file.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *rewrite {
@@ -25,11 +25,11 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is out of date (run the test with -rewrite and look at the difference):\n%s", path, got)
+		t.Errorf("%s is out of date (run the test with -rewrite and review the diff):\n%s", path, got)
 	}
 }
 
-// configurations returns the HCL files of a folder, as Parse wants them.
+// configurations returns the HCL files of a folder as sources.
 func configurations(t testing.TB, pattern string) []Source {
 	t.Helper()
 	var out []Source
@@ -49,12 +49,12 @@ func configurations(t testing.TB, pattern string) []Source {
 	return out
 }
 
-func TestEachMistakeIsToldWithItsPlaceAndItsCure(t *testing.T) {
+func TestErrorsShowWhereTheyAreAndHowToFixThem(t *testing.T) {
 	for _, s := range configurations(t, "testdata/bad/*") {
 		t.Run(filepath.Base(s.Name), func(t *testing.T) {
 			_, diags := Parse([]Source{s}, testOptions())
 			if len(diags) == 0 {
-				t.Error("nothing was told")
+				t.Error("there are no diagnostics")
 			}
 			var text bytes.Buffer
 			if err := diags.WriteText(&text, false); err != nil {

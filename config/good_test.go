@@ -16,7 +16,7 @@ func testEnv(name string) (string, bool) {
 	return "/home/sonde", name == "SONDE_TEST_HOME"
 }
 
-func TestGoodConfigurationsGiveTheseProbes(t *testing.T) {
+func TestValidConfigurationsAreDecoded(t *testing.T) {
 	for _, s := range configurations(t, "testdata/good/*") {
 		t.Run(filepath.Base(s.Name), func(t *testing.T) {
 			o := testOptions()
@@ -31,7 +31,7 @@ func TestGoodConfigurationsGiveTheseProbes(t *testing.T) {
 	}
 }
 
-// dump writes a Config so that a person can compare it with its HCL.
+// dump writes a Config as text that can be compared with its HCL.
 func dump(t *testing.T, c *Config) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "engine %s\n", asJSON(t, c.Engine))

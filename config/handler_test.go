@@ -9,8 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// declared is a handler whose fields are known at run time only, as a plugin's
-// are.
+// declared is a handler whose fields are known only at run time, like a plugin's.
 func declared(got *Values) Handler {
 	return Handler{
 		Schema: Schema{Fields: []Field{
@@ -36,7 +35,7 @@ func declared(got *Values) Handler {
 	}
 }
 
-func TestAHandlerCanDeclareItsFieldsAtRunTime(t *testing.T) {
+func TestHandlersCanDeclareTheirFieldsAtRunTime(t *testing.T) {
 	var got Values
 	o := Options{Handlers: map[string]Handler{"sql": declared(&got)}}
 	parseGood(t, `
@@ -66,7 +65,7 @@ target "db" {
 	}
 }
 
-func TestAHandlersErrorNeverShowsASensitiveField(t *testing.T) {
+func TestErrorsOfHandlersDoNotShowSensitiveValues(t *testing.T) {
 	var got Values
 	_, diags := parse(t, `
 target "db" {
@@ -83,7 +82,7 @@ target "db" {
 	}
 }
 
-func TestWarningsAloneAreNoError(t *testing.T) {
+func TestWarningsAreNotErrors(t *testing.T) {
 	_, diags := parse(t, `target "x" {}`, Options{})
 	if len(diags) != 1 || diags.HasErrors() || diags.Err() != nil {
 		t.Errorf("the diagnostics are %v", diags)

@@ -29,17 +29,17 @@ type reference struct {
 	at   hcl.Range
 }
 
-// visit is how far the search through the locals has come with one of them.
+// visit is the state of a local in the depth-first search.
 type visit uint8
 
 const (
 	unseen visit = iota
-	open         // what it refers to is being evaluated
+	open         // its references are being evaluated
 	done
 )
 
-// locals gives every local its value, as local. They may refer to each other in
-// any order, but not in a circle.
+// locals evaluates the locals and sets the variable local. They may refer to each
+// other in any order, but not in a cycle.
 func (l *loader) locals() {
 	g := &localGraph{loader: l, byName: make(map[string]*local)}
 	for _, b := range l.blocks["locals"] {
@@ -73,7 +73,7 @@ func (g *localGraph) block(b *tree.Block) {
 			continue
 		}
 		if !hclsyntax.ValidIdentifier(a.Name) { // in the JSON syntax only
-			g.add(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("%q cannot be a local's name", a.Name), hint: "use letters, digits, _ and -, and begin with a letter"})
+			g.add(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("%q is not a valid name", a.Name), hint: "use letters, digits, _ and -, and start with a letter"})
 			continue
 		}
 		n := &local{name: a.Name, arg: a, body: &b.Body, refs: references(a.Expr), value: cty.DynamicVal}
@@ -98,8 +98,8 @@ func references(e hcl.Expression) []reference {
 	return out
 }
 
-// visit evaluates what a local refers to, then the local. Path is how the search
-// came to it.
+// visit evaluates the locals that a local refers to, then the local. Path are the
+// locals whose references led to it.
 func (g *localGraph) visit(n *local, path []*local) {
 	if n.state != unseen {
 		return
@@ -138,7 +138,7 @@ func (g *localGraph) visit(n *local, path []*local) {
 func (g *localGraph) unknownLocal(n *local, ref reference) {
 	r := report{at: ref.at, body: n.body, summary: "unknown local local." + ref.name, reference: true}
 	if ref.name == "" {
-		r.summary, r.hint = "local must be followed by a name here", "write local.name"
+		r.summary, r.hint = "local needs the name of a local value", "write local.name"
 	} else if near := suggest.Nearest(ref.name, names(g.byName)); near != "" {
 		r.hint = fmt.Sprintf("did you mean local.%s?", near)
 	} else {
@@ -147,8 +147,8 @@ func (g *localGraph) unknownLocal(n *local, ref reference) {
 	g.add(r)
 }
 
-// circle reports locals that refer to each other in a circle, with the place of
-// each reference.
+// cycle reports locals that refer to each other in a cycle, with a note for each
+// reference.
 func (g *localGraph) cycle(path []*local, to *local) {
 	path = path[slices.Index(path, to):]
 	var trail []string

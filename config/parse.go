@@ -133,7 +133,7 @@ func (l *loader) fileContext(name string) *hcl.EvalContext {
 	return ctx
 }
 
-// sort reads the top of each file and puts its blocks together by type.
+// collectBlocks collects the blocks of all files by type.
 func (l *loader) collectBlocks() {
 	for _, f := range l.files {
 		content, problems := f.Read(l.schemas.top)
@@ -144,7 +144,7 @@ func (l *loader) collectBlocks() {
 	}
 }
 
-// only returns the single block of a type, and reports further ones.
+// singleBlock returns the only block of a type, or nil, and reports further ones.
 func (l *loader) singleBlock(kind string) *tree.Block {
 	blocks := l.blocks[kind]
 	if len(blocks) == 0 {

@@ -44,7 +44,7 @@ func written(t testing.TB, d Diagnostics, color bool) string {
 	return b.String()
 }
 
-func TestAVariableTakesTheForemostOfItsValues(t *testing.T) {
+func TestVariablesTakeTheValueWithTheHighestPrecedence(t *testing.T) {
 	const source = `
 variable "name" { default = "default" }
 target "x" {
@@ -71,7 +71,7 @@ target "x" {
 	}
 }
 
-func TestAGivenValueIsReadAsTheVariablesType(t *testing.T) {
+func TestGivenValuesAreConvertedToTheVariablesType(t *testing.T) {
 	for _, c := range []struct{ block, given, want string }{
 		{`type = string`, `["a"]`, `["a"]`},
 		{`type = number`, `7`, `7`},
@@ -91,7 +91,7 @@ func TestAGivenValueIsReadAsTheVariablesType(t *testing.T) {
 	}
 }
 
-func TestAWrongGivenValueIsToldWithWhereItCameFrom(t *testing.T) {
+func TestErrorsInGivenValuesNameTheirSource(t *testing.T) {
 	const source = `
 variable "count" { type = number }
 variable "hosts" { type = list(string) }
@@ -108,7 +108,7 @@ variable "secret" {
 	golden(t, "testdata/given.golden", written(t, diags, false))
 }
 
-func TestAnUnchangedHandlerKeepsItsRevisionAndIsShared(t *testing.T) {
+func TestEqualHandlerBlocksShareAHandlerAndItsRevision(t *testing.T) {
 	const source = `
 target "web" {
   for_each = toset(["a", "b"])
@@ -163,7 +163,7 @@ func TestFilesAreOneConfiguration(t *testing.T) {
 	golden(t, "testdata/files.golden", written(t, diags, false))
 }
 
-func TestMistakesBeyondTheBoundAreCounted(t *testing.T) {
+func TestDiagnosticsBeyondTheMaximumAreCounted(t *testing.T) {
 	_, diags := parse(t, strings.Repeat("wrong {}\n", 70), Options{})
 	if len(diags) != MaxDiagnostics+1 {
 		t.Fatalf("there are %d diagnostics", len(diags))
@@ -173,7 +173,7 @@ func TestMistakesBeyondTheBoundAreCounted(t *testing.T) {
 	}
 }
 
-func TestDiagnosticsAreWrittenAsTerraformDoes(t *testing.T) {
+func TestJSONDiagnosticsHaveTerraformsFormat(t *testing.T) {
 	_, diags := parse(t, "engine {\n\tconcurency = 1\n}\nlocals {\n  a = local.b\n  b = local.a\n}\n", Options{})
 	var b bytes.Buffer
 	if err := diags.WriteJSON(&b); err != nil {
@@ -185,7 +185,7 @@ func TestDiagnosticsAreWrittenAsTerraformDoes(t *testing.T) {
 	golden(t, "testdata/diagnostics.json.golden", b.String())
 }
 
-func TestColourIsUsedWhenAskedFor(t *testing.T) {
+func TestColorIsOptional(t *testing.T) {
 	_, diags := parse(t, "wrong {}\n", Options{})
 	if s := written(t, diags, true); !strings.Contains(s, "\x1b[31merror:\x1b[0m") {
 		t.Errorf("there is no red in %q", s)
@@ -195,7 +195,7 @@ func TestColourIsUsedWhenAskedFor(t *testing.T) {
 	}
 }
 
-func TestControlCharactersOfASourceNeverReachATerminal(t *testing.T) {
+func TestControlCharactersAreReplacedInText(t *testing.T) {
 	_, diags := parse(t, "wr\x1b[31mong {}\nengine { # \x1b[2J\u202e\n x = 1 # \x1b[2J\n}\n", Options{})
 	if s := written(t, diags, false); strings.ContainsAny(s, "\x1b\u202e") {
 		t.Errorf("they did: %q", s)
@@ -228,10 +228,10 @@ func TestReadTakesFilesAndDirectories(t *testing.T) {
 	golden(t, "testdata/read.golden", strings.ReplaceAll(written(t, diags, false), dir, "DIR"))
 }
 
-func TestAStructsFieldsMustHaveTypesThatHCLCanFill(t *testing.T) {
+func TestOfPanicsOnFieldsThatHCLCannotSet(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a channel was taken for a field")
+			t.Error("a channel is accepted as a field")
 		}
 	}()
 	Of(func(struct {

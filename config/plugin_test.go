@@ -15,7 +15,7 @@ import (
 // testSum is the hash of each plugin of the tests.
 const testSum = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
-// testPlugin knows the files grpc.wasm and strange.wasm.
+// testPlugin loads the files grpc.wasm, strange.wasm and greedy.wasm.
 func testPlugin(_ Engine, p Plugin) (Module, error) {
 	var h Handler
 	var err error
@@ -67,7 +67,7 @@ target "shop" {
   ports   = { grpc = 9000 }
 `
 
-func TestAPluginAddsAHandlerBlock(t *testing.T) {
+func TestPluginsAddHandlerBlocks(t *testing.T) {
 	c := parseGood(t, pluginHeader+`
   probe "liveness" {
     grpc {
@@ -87,7 +87,7 @@ func TestAPluginAddsAHandlerBlock(t *testing.T) {
 	}
 }
 
-func TestAPluginBlockSaysWhatToLoadAndWhatItMayDo(t *testing.T) {
+func TestPluginBlocksAreDecoded(t *testing.T) {
 	c := parseGood(t, `
 plugin "grpc" {
   source  = "plugins/grpc.wasm"
@@ -119,7 +119,7 @@ plugin "grpc" {
 	}
 }
 
-func TestASourceStartsAtTheFolderOfItsFile(t *testing.T) {
+func TestRelativeSourcesStartAtTheFolderOfTheirFile(t *testing.T) {
 	var got []string
 	o := Options{Plugin: func(e Engine, p Plugin) (Module, error) {
 		got = append(got, filepath.ToSlash(p.Source))
@@ -135,7 +135,7 @@ func TestASourceStartsAtTheFolderOfItsFile(t *testing.T) {
 	}
 }
 
-func TestOnlyAModuleBesideTheConfigurationNeedsNoHash(t *testing.T) {
+func TestModulesOutsideTheConfigurationsFolderNeedAHash(t *testing.T) {
 	cases := map[string]string{ // by source: the severity, empty for no diagnostic
 		"grpc.wasm":               "warning",
 		"plugins/grpc.wasm":       "warning",
@@ -153,7 +153,7 @@ func TestOnlyAModuleBesideTheConfigurationNeedsNoHash(t *testing.T) {
 	}
 }
 
-func TestAnotherModuleMakesAnotherRevision(t *testing.T) {
+func TestRevisionsChangeWithTheModule(t *testing.T) {
 	revision := func(sum, manifest string) string {
 		o := Options{Plugin: func(Engine, Plugin) (Module, error) {
 			h := grpcHandler()
@@ -169,7 +169,7 @@ func TestAnotherModuleMakesAnotherRevision(t *testing.T) {
 	}
 }
 
-func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
+func TestSizesAreParsedAndFormatted(t *testing.T) {
 	for text, want := range map[string]Bytes{"0B": 0, "512B": 512, "64KiB": 64 << 10, "32MiB": 32 << 20, "4GiB": 4 << 30, "1025KiB": 1025 << 10} {
 		if got, ok := parseBytes(text); !ok || got != want || got.String() != text {
 			t.Errorf("%q is read as %d, %v and written as %q", text, got, ok, got)
@@ -182,7 +182,7 @@ func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
 	}
 }
 
-func TestAModuleThatIsNotPinnedIsNotLoaded(t *testing.T) {
+func TestModulesThatAreNotPinnedAreNotLoaded(t *testing.T) {
 	o := Options{Plugin: func(Engine, Plugin) (Module, error) {
 		return Module{SHA256: testSum, Load: func() (Handler, error) {
 			t.Error("it was loaded")
@@ -197,12 +197,12 @@ func TestAModuleThatIsNotPinnedIsNotLoaded(t *testing.T) {
 		}`,
 	} {
 		if _, diags := parse(t, text, o); !diags.HasErrors() {
-			t.Errorf("%s: nothing was told", text)
+			t.Errorf("%s: there is no error", text)
 		}
 	}
 }
 
-func TestPluginsAreRefusedWhereNobodyLoadsThem(t *testing.T) {
+func TestPluginsAreRefusedWithoutALoader(t *testing.T) {
 	_, diags := parse(t, `plugin "grpc" { source = "grpc.wasm" }`, Options{})
 	if err := diags.Err(); err == nil || !strings.Contains(err.Error(), "plugins cannot be used here") {
 		t.Errorf("the error is %v", err)

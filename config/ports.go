@@ -11,8 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// portMap decodes ports = { name = number }. Targets with the same ports share
-// one map.
+// portMap decodes ports = { name = number }. Targets with equal ports share a map.
 func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16, valid bool) {
 	arg, given := c.Arguments["ports"]
 	if !given {
@@ -25,7 +24,7 @@ func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16
 	if !ok {
 		return nil, false
 	}
-	if v.IsMarked() { // a name in it is sensitive
+	if v.IsMarked() { // a name is sensitive
 		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports cannot be sensitive", hint: "their names are shown"})
 		return nil, false
 	}
@@ -34,7 +33,7 @@ func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16
 		return nil, true
 	}
 	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports must be a map of numbers, this is " + kindOf(v), hint: "write ports = { http = 8080 }"})
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports must be a map of numbers, not " + kindOf(v), hint: "write ports = { http = 8080 }"})
 		return nil, false
 	}
 	if v.LengthInt() > MaxPorts {
@@ -60,7 +59,7 @@ func (l *loader) readPorts(b *tree.Block, arg tree.Argument, v cty.Value) (ports
 		case !ok:
 			r.summary = fmt.Sprintf("port %q must be a whole number from 1 to 65535", name)
 		case name == "" || isDigits(name):
-			r.summary, r.hint = fmt.Sprintf("%q cannot be a port's name", name), "a name is not a number"
+			r.summary, r.hint = fmt.Sprintf("%q is not a valid name of a port", name), "a name must not be a number"
 		default:
 			ports[name] = n
 			continue
@@ -82,8 +81,8 @@ func portNumber(v cty.Value) (uint16, bool) {
 	return uint16(i), f.IsInt() && i >= 1 && i <= 65535
 }
 
-// entryRange returns where the value of a name stands in an object that is
-// written out, else the whole expression.
+// entryRange returns the range of a key's value in an object expression, or that of the
+// whole expression if it has another form.
 func entryRange(e hcl.Expression, name string) hcl.Range {
 	pairs, diags := hcl.ExprMap(e)
 	if diags.HasErrors() {

@@ -243,7 +243,7 @@ func (l *loader) supportsTarget(p *compiledProbe, b *tree.Block, t probe.Target)
 			continue
 		}
 		r := l.fieldReport(&d, field)
-		r.hint = portHint(&d, field.Field, t)
+		r.hint = cmp.Or(r.hint, portHint(&d, field.Field, t))
 		l.add(r)
 	}
 	return false

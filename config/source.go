@@ -3,15 +3,16 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// Source is the text of a configuration file. Its name decides the syntax: JSON
-// when it ends in .json, else native. Relative paths in it start at its folder.
+// Source is the text of a configuration file. Its name decides the syntax: JSON if it
+// ends in .json, otherwise native. Relative paths in the text start at its folder.
 type Source struct {
 	Name  string
 	Bytes []byte
@@ -20,9 +21,9 @@ type Source struct {
 // JSON reports whether the source is in the JSON syntax.
 func (s Source) JSON() bool { return strings.HasSuffix(s.Name, ".json") }
 
-// Read reads files, and of directories every *.hcl and *.hcl.json in them, in
-// the order of their names. It does not descend into further directories. What
-// cannot be read is in the diagnostics, and the rest is returned.
+// Read reads files, and every *.hcl and *.hcl.json file in directories, by name. It
+// does not read subdirectories. It returns what it can read, and a diagnostic for each
+// file that it cannot.
 func Read(paths []string) ([]Source, Diagnostics) {
 	var r sourceReader
 	for _, p := range paths {
@@ -64,7 +65,7 @@ func (r *sourceReader) dir(path string) {
 		}
 	}
 	if len(r.sources)+len(r.diags) == before {
-		r.refuse(path, errors.New("the directory has no *.hcl and no *.hcl.json file"))
+		r.refuse(path, errors.New("the directory has no *.hcl or *.hcl.json file"))
 	}
 }
 
@@ -72,7 +73,7 @@ func (r *sourceReader) file(path string) {
 	if slices.ContainsFunc(r.sources, func(s Source) bool { return s.Name == path }) {
 		return
 	}
-	b, err := readBounded(path)
+	b, err := files.Read(path, MaxSourceBytes)
 	if err != nil {
 		r.refuse(path, err)
 		return
@@ -84,24 +85,15 @@ func (r *sourceReader) file(path string) {
 	r.sources = append(r.sources, Source{path, b})
 }
 
-func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, MaxSourceBytes+1))
-	if err == nil && len(b) > MaxSourceBytes {
-		err = fmt.Errorf("the file is longer than %d bytes", MaxSourceBytes)
-	}
-	return b, err
-}
-
 func (r *sourceReader) refuse(path string, err error) {
 	var hint string
-	if errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		hint = "name a file or a directory that exists"
-		err = errors.New("there is no such file")
+		err = errors.New("no such file or directory")
+	case errors.Is(err, files.ErrTooLarge):
+		hint = "split it into several files"
+		err = fmt.Errorf("the file is longer than %d bytes", MaxSourceBytes)
 	}
 	var pathErr *os.PathError
 	if errors.As(err, &pathErr) {

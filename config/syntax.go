@@ -21,8 +21,8 @@ const maxExponent = 4
 
 var redefined = regexp.MustCompile(`^The argument "([^"]*)" was already set at`)
 
-// syntax takes in what a parser says about a file. After the first error on a
-// line, the others on it are its echoes.
+// syntax reports a parser's errors about a file: of each line the first, since the
+// others are its consequences.
 func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blocks) {
 	var unparsed []span
 	lines := make(map[int]bool)
@@ -39,7 +39,7 @@ func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blo
 		if d.Summary == "Invalid multi-line string" {
 			l.add(l.unclosed(d))
 			unparsed = append(unparsed, span{outermost(blocks, at.Start.Byte).from, math.MaxInt})
-			break // from here on HCL takes text for strings and strings for text
+			break // from here on HCL confuses text and strings
 		}
 		l.add(report{at: at, summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, "."))})
 		unparsed = append(unparsed, outermost(blocks, at.Start.Byte))
@@ -49,7 +49,7 @@ func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blo
 	}
 }
 
-// inOrder returns the errors that have a place, by their place.
+// inOrder returns the errors that have a position, sorted by it.
 func inOrder(diags hcl.Diagnostics) hcl.Diagnostics {
 	placed := slices.DeleteFunc(slices.Clone(diags), func(d *hcl.Diagnostic) bool {
 		return d.Subject == nil || d.Severity != hcl.DiagError
@@ -58,7 +58,8 @@ func inOrder(diags hcl.Diagnostics) hcl.Diagnostics {
 	return placed
 }
 
-// unclosed is told for a string without its closing quote.
+// unclosed returns the report of a string without a closing quote: at its opening
+// quote.
 func (l *loader) unclosed(d *hcl.Diagnostic) report {
 	at := *d.Subject
 	source := lineOf(l.texts[at.Filename], rangeOf(at), nil)
@@ -68,11 +69,11 @@ func (l *loader) unclosed(d *hcl.Diagnostic) report {
 		at.Start.Column -= utf8.RuneCountInString(before[i:])
 		at.Start.Byte = source.start + i
 	}
-	return report{at: at, summary: "the string has no closing quote", hint: `end it with a " on the same line, or write a text of several lines as <<END`}
+	return report{at: at, summary: "the string has no closing quote", hint: `end it with a " on the same line, or use a heredoc, <<END, for several lines`}
 }
 
-// outermost returns where the block that holds a byte is, or else what lies
-// between the byte and the next block.
+// outermost returns the extent of the top-level block that contains a byte, or the
+// text from the byte to the next block.
 func outermost(blocks hclsyntax.Blocks, at int) span {
 	next := math.MaxInt
 	for _, b := range blocks {
@@ -87,7 +88,7 @@ func outermost(blocks hclsyntax.Blocks, at int) span {
 	return span{at, next}
 }
 
-// checkBounds looks for what the parsers cannot bear.
+// checkBounds checks the bounds within which HCL's parsers are safe.
 func checkBounds(s Source) (tree.Problem, bool) {
 	if len(s.Bytes) > MaxSourceBytes {
 		return tree.Problem{Range: hcl.Range{Filename: s.Name}, Summary: fmt.Sprintf("the file is longer than %d bytes", MaxSourceBytes), Hint: "split it into several files"}, false
@@ -109,7 +110,7 @@ func checkBounds(s Source) (tree.Problem, bool) {
 			chain = 0
 		case hclsyntax.TokenNumberLit:
 			if hugeNumber(t.Bytes) {
-				return tree.Problem{Range: t.Range, Summary: "the number is too large", Hint: fmt.Sprintf("an exponent has fewer than %d digits", maxExponent)}, false
+				return tree.Problem{Range: t.Range, Summary: "the number is too large", Hint: fmt.Sprintf("its exponent must have fewer than %d digits", maxExponent)}, false
 			}
 		case hclsyntax.TokenIdent, hclsyntax.TokenQuotedLit, hclsyntax.TokenStringLit:
 		default:
@@ -157,8 +158,7 @@ func checkJSONNesting(s Source) (tree.Problem, bool) {
 	return tree.Problem{}, true
 }
 
-// literalSecrets hides the arguments of sensitive(…), so that a shown source
-// line does not give them away.
+// literalSecrets masks the arguments of sensitive(…) in source lines.
 func (l *loader) literalSecrets(b *hclsyntax.Body) {
 	hclsyntax.VisitAll(b, func(n hclsyntax.Node) hcl.Diagnostics {
 		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && call.Name == "sensitive" {
@@ -170,7 +170,7 @@ func (l *loader) literalSecrets(b *hclsyntax.Body) {
 	})
 }
 
-// textSecrets does the same for the JSON syntax, where calls stand in strings.
+// textSecrets is literalSecrets for the JSON syntax, where calls are inside strings.
 func (l *loader) textSecrets(s Source) {
 	for _, at := range callsSensitive.FindAllIndex(s.Bytes, -1) {
 		end := bytes.IndexByte(s.Bytes[at[1]:], ')')

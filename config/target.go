@@ -151,7 +151,7 @@ func addressProblem(s string) (problem, hint string) {
 	case len(s) > dial.MaxHostName:
 		return fmt.Sprintf("is longer than %d bytes", dial.MaxHostName), ""
 	case strings.Contains(s, "://"):
-		return "must be an IP address or a host name, this is a URL", "write only the host; port numbers go into ports"
+		return "must be an IP address or a host name, not a URL", "write only the host; port numbers go into ports"
 	case strings.HasPrefix(s, "["):
 		return "must be an IP address without brackets", ""
 	case colon && isDigits(port):

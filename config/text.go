@@ -19,14 +19,14 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// tabWidth is how many columns a tab takes in shown source lines.
+// tabWidth is the number of columns of a tab in source lines.
 const tabWidth = 4
 
-// maxShown bounds a shown source line, in columns.
+// maxShown is the largest number of columns of a source line.
 const maxShown = 160
 
-// WriteText writes the diagnostics for a person: what is wrong, where, the line
-// with the fault underlined, and what to write instead.
+// WriteText writes the diagnostics for people: what is wrong, where, the source line
+// with the error underlined, and what to write instead.
 //
 //	error: unknown argument "timeot"
 //	  config.hcl:12:5, in target "web", probe "readiness"
@@ -34,7 +34,7 @@ const maxShown = 160
 //	      |     ^^^^^^
 //	  did you mean "timeout"?
 //
-// Values that are sensitive are never in it.
+// It never contains a sensitive value.
 func (d Diagnostics) WriteText(w io.Writer, color bool) error {
 	for i, one := range d {
 		if i > 0 {
@@ -49,7 +49,7 @@ func (d Diagnostics) WriteText(w io.Writer, color bool) error {
 	return nil
 }
 
-// paint says whether text is coloured.
+// paint reports whether text is coloured.
 type paint bool
 
 func (p paint) in(color, s string) string {
@@ -67,7 +67,7 @@ func (d Diagnostic) text(p paint) string {
 	}
 	fmt.Fprintf(&s, "%s %s\n", p.in(color, d.Severity.String()+":"), p.in(bold, shown(d.Summary)))
 	if d.Range.File != "" {
-		fmt.Fprintf(&s, "  %s\n", d.place())
+		fmt.Fprintf(&s, "  %s\n", d.location())
 		d.source.write(&s, d.Range, p, color)
 	}
 	for _, n := range d.Notes {
@@ -80,9 +80,9 @@ func (d Diagnostic) text(p paint) string {
 	return s.String()
 }
 
-// place says where it is: file, line and column, the blocks around it and the
-// element it was found for.
-func (d Diagnostic) place() string {
+// location returns file, line and column, the enclosing blocks and the element of
+// for_each.
+func (d Diagnostic) location() string {
 	s := shown(d.Range.String())
 	if d.Where != "" {
 		s += ", in " + shown(d.Where)
@@ -94,7 +94,7 @@ func (d Diagnostic) place() string {
 }
 
 // write writes the source line and underlines the range in it.
-func (l line) write(s *strings.Builder, r Range, p paint, color string) {
+func (l sourceLine) write(s *strings.Builder, r Range, p paint, color string) {
 	from, to := l.cut(r)
 	indent := width(l.text[:from])
 	if l.text == "" || indent >= maxShown {
@@ -117,14 +117,14 @@ func crop(s string) string {
 	return s
 }
 
-// expand writes tabs as spaces, and what a terminal would act on as U+FFFD.
+// expand replaces tabs by spaces, and control characters by U+FFFD.
 func expand(line string) string {
 	return strings.ReplaceAll(shown(strings.ReplaceAll(line, "\t", strings.Repeat(" ", tabWidth))), "\n", " ")
 }
 
 func shown(s string) string { return probe.CleanText(s, len(s)*utf8.UTFMax) }
 
-// width returns how many columns a text takes on a terminal.
+// width returns the number of columns of a text on a terminal.
 func width(s string) int {
 	n := 0
 	for _, r := range s {
@@ -145,8 +145,8 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// wide reports whether a rune outside the East Asian scripts takes two columns:
-// full-width forms and emoji.
+// wide reports whether a rune is a full-width form or an emoji, which takes two
+// columns.
 func wide(r rune) bool {
 	return r >= 0xff01 && r <= 0xff60 || r >= 0x1f300 && r <= 0x1faff
 }

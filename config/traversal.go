@@ -26,13 +26,12 @@ func traversalAt(d *hcl.Diagnostic) hcl.Traversal {
 	return nil
 }
 
-// overlap reports whether two ranges share a character, or are the same place.
+// overlap reports whether two ranges share a character, or start at the same one.
 func overlap(a, b hcl.Range) bool {
 	return a.Start.Byte < b.End.Byte && b.Start.Byte < a.End.Byte || a.Start.Byte == b.Start.Byte
 }
 
-// stepName returns the name that a step of a traversal asks for: b in .b and in
-// ["b"].
+// stepName returns the name in a step of a traversal: b in .b and in ["b"].
 func stepName(step hcl.Traverser) (string, bool) {
 	switch s := step.(type) {
 	case hcl.TraverseAttr:
@@ -45,7 +44,7 @@ func stepName(step hcl.Traverser) (string, bool) {
 	return "", false
 }
 
-// traversalText returns a traversal as it is written: var.hosts["a"].
+// traversalText returns the text of a traversal: var.hosts.a.
 func traversalText(t hcl.Traversal) string {
 	var s strings.Builder
 	for _, step := range t {
@@ -61,7 +60,7 @@ func traversalText(t hcl.Traversal) string {
 	return s.String()
 }
 
-// lookup returns what a name stands for in a context.
+// lookup returns the value of a variable in a context.
 func lookup(ctx *hcl.EvalContext, name string) cty.Value {
 	for ; ctx != nil; ctx = ctx.Parent() {
 		if v, ok := ctx.Variables[name]; ok {
@@ -80,7 +79,7 @@ func rootNames(ctx *hcl.EvalContext) []string {
 	return names
 }
 
-// attributeNames returns the names that can follow a value after a dot.
+// attributeNames returns the attributes of an object, or the keys of a map.
 func attributeNames(v cty.Value) map[string]bool {
 	v, _ = v.Unmark()
 	names := make(map[string]bool)

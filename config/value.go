@@ -15,16 +15,16 @@ import (
 	"github.com/sonde-probe/sonde/config/suggest"
 )
 
-// state says what came of decoding an argument.
+// state is the result of decoding an argument.
 type state uint8
 
 const (
-	wrong state = iota // it was reported
-	null               // as if it were not given
+	wrong state = iota // an error was reported
+	null               // the same as not set
 	given
 )
 
-// value decodes an argument into what Values holds for its field.
+// value decodes an argument into the Go type that Values hold for its field.
 func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret bool, s state) {
 	if f.Sensitive {
 		l.secret(arg.Expr.Range())
@@ -48,10 +48,10 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 	return v, secret, given
 }
 
-// fault says why a value does not fit a field.
+// valueError is why a value does not fit a field.
 type valueError struct {
 	summary, hint string
-	key           string // of the entry at fault, in a map
+	key           string // of the entry that is wrong, in a map
 }
 
 func unknownWord(f *Field, word string, secret bool) *valueError {
@@ -69,7 +69,7 @@ func wordHint(wrong string, words []string) string {
 	return "write one of " + strings.Join(words, ", ")
 }
 
-// at returns where the fault is in an argument.
+// at returns the range of the error in an argument.
 func (f *valueError) at(e hcl.Expression) hcl.Range {
 	if f.key == "" {
 		return e.Range()
@@ -77,7 +77,7 @@ func (f *valueError) at(e hcl.Expression) hcl.Range {
 	return entryRange(e, f.key)
 }
 
-// decode turns a value into what Values holds for a type.
+// decode converts a value to the Go type that Values hold for a type.
 func decode(v cty.Value, t Type, name string, secret bool) (any, *valueError) {
 	switch t {
 	case Duration:
@@ -110,7 +110,7 @@ func decode(v cty.Value, t Type, name string, secret bool) (any, *valueError) {
 	return nil, mismatch(v, name, "a string")
 }
 
-// text returns a string, or the text of a number or a bool.
+// text returns a string, or a number or a bool converted to one.
 func text(v cty.Value) (string, bool) {
 	s, err := convert.Convert(v, cty.String)
 	if err != nil || s.IsNull() {
@@ -120,10 +120,10 @@ func text(v cty.Value) (string, bool) {
 }
 
 func mismatch(v cty.Value, name, want string) *valueError {
-	return &valueError{summary: fmt.Sprintf("%s must be %s, this is %s", name, want, kindOf(v))}
+	return &valueError{summary: fmt.Sprintf("%s must be %s, not %s", name, want, kindOf(v))}
 }
 
-// kindOf says in a few words what a value is.
+// kindOf returns the type of a value for messages.
 func kindOf(v cty.Value) string {
 	switch ty := v.Type(); {
 	case v.IsNull():
@@ -143,7 +143,7 @@ func kindOf(v cty.Value) string {
 	case ty.IsObjectType():
 		return "an object"
 	}
-	return "something else"
+	return "a value of another type"
 }
 
 func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
@@ -163,11 +163,11 @@ func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
 	if err == nil {
 		return d, nil
 	}
-	p := &valueError{summary: fmt.Sprintf("%s is not a duration", name), hint: `write it like "250ms", "5s", "1m" or "1h30m"`}
+	p := &valueError{summary: fmt.Sprintf("%s is not a duration", name), hint: `write a number with a unit: "250ms", "5s", "1m" or "1h30m"`}
 	if !secret {
 		p.summary = fmt.Sprintf("%s is %.40q, which is not a duration", name, v.AsString())
 		if days, ok := strings.CutSuffix(v.AsString(), "d"); ok && isDigits(days) {
-			p.hint = "a day is not a unit; write it in hours: \"24h\""
+			p.hint = "there is no unit for days; use hours: \"24h\""
 		} else if isDigits(v.AsString()) {
 			p.hint = fmt.Sprintf("write %s = %q", name, v.AsString()+"s")
 		}

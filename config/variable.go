@@ -20,14 +20,14 @@ type variable struct {
 	name      string
 	block     *tree.Block
 	content   tree.Content
-	typ       cty.Type           // cty.DynamicPseudoType when any will do
+	typ       cty.Type           // cty.DynamicPseudoType for any
 	optional  *typeexpr.Defaults // of optional attributes in typ
 	def       cty.Value          // cty.NilVal without a default
 	sensitive bool
-	broken    bool // it was reported that there is no telling its value
+	broken    bool // its value is unknown; the cause was reported
 }
 
-// variables gives every declared variable its value, as var.
+// variables evaluates the variables and sets the variable var.
 func (l *loader) variables() {
 	declared := make(map[string]*variable)
 	var order []*variable
@@ -59,7 +59,7 @@ func (l *loader) variable(b *tree.Block) *variable {
 	l.problems(&b.Body, problems)
 	v := &variable{name: b.Label(0), block: b, content: content, typ: cty.DynamicPseudoType}
 	if !hclsyntax.ValidIdentifier(v.name) {
-		l.add(report{at: b.LabelRange(0), summary: fmt.Sprintf("%q cannot be a variable's name", v.name), hint: "use letters, digits, _ and -, and begin with a letter"})
+		l.add(report{at: b.LabelRange(0), summary: fmt.Sprintf("%q is not a valid name", v.name), hint: "use letters, digits, _ and -, and start with a letter"})
 	}
 	v.sensitive = l.isTrue(b, content, "sensitive")
 	if a, ok := content.Arguments["default"]; ok && v.sensitive {
@@ -71,7 +71,7 @@ func (l *loader) variable(b *tree.Block) *variable {
 	return v
 }
 
-// isTrue decodes a bool argument that is false when it is not given.
+// isTrue decodes a bool argument whose default is false.
 func (l *loader) isTrue(b *tree.Block, c tree.Content, name string) bool {
 	a, ok := c.Arguments[name]
 	if !ok {
@@ -118,7 +118,7 @@ func (l *loader) variableDefault(v *variable) {
 	}
 	if t := a.Expr.Variables(); len(t) > 0 {
 		v.broken = true
-		l.add(report{at: t[0].SourceRange(), body: &v.block.Body, summary: "a default cannot refer to anything", hint: "write a plain value here, or use locals"})
+		l.add(report{at: t[0].SourceRange(), body: &v.block.Body, summary: "a default cannot contain references", hint: "write a constant value, or use locals instead of the variable"})
 		return
 	}
 	def, ok := l.eval(&v.block.Body, a.Expr)
@@ -129,8 +129,8 @@ func (l *loader) variableDefault(v *variable) {
 	v.def, v.broken = l.fit(v, def, report{at: a.Expr.Range(), body: &v.block.Body}, "the default")
 }
 
-// fit converts a value to a variable's type. It reports a value that does not
-// fit, at r, and then says that it is broken.
+// fit converts a value to a variable's type, and reports a value that does not fit
+// at r.
 func (l *loader) fit(v *variable, value cty.Value, r report, what string) (cty.Value, bool) {
 	if v.optional != nil && !value.IsNull() {
 		value = v.optional.Apply(value)
@@ -149,7 +149,7 @@ func (l *loader) fit(v *variable, value cty.Value, r report, what string) (cty.V
 	return cty.DynamicVal, true
 }
 
-// variableValue returns what a variable stands for.
+// variableValue returns the value of a variable.
 func (l *loader) variableValue(v *variable, given *givenValue) cty.Value {
 	value, broken := v.def, v.broken
 	switch {
@@ -160,7 +160,7 @@ func (l *loader) variableValue(v *variable, given *givenValue) cty.Value {
 		broken = true
 		l.add(report{
 			at: v.block.Header, summary: fmt.Sprintf("variable %q has no value", v.name),
-			hint: fmt.Sprintf("give it with --var %s=…, or %s%s in the environment, or add default = …", v.name, envPrefix, v.name),
+			hint: fmt.Sprintf("set it with --var %s=… or the environment variable %s%s, or add default = …", v.name, envPrefix, v.name),
 		})
 	}
 	if broken {
@@ -173,7 +173,7 @@ func (l *loader) variableValue(v *variable, given *givenValue) cty.Value {
 	return value
 }
 
-// validate asks a variable's validation blocks about its value.
+// validate checks a variable's value by its validation blocks.
 func (l *loader) validate(v *variable) {
 	for _, b := range v.content.Blocks {
 		content, problems := b.Body.Read(l.schemas.validation)
@@ -190,7 +190,7 @@ func (l *loader) validate(v *variable) {
 		value, _ = unmark(value)
 		yes, err := convert.Convert(value, cty.Bool)
 		if err != nil || yes.IsNull() {
-			l.add(report{at: condition.Expr.Range(), body: &b.Body, summary: "the condition must be true or false, this is " + kindOf(value)})
+			l.add(report{at: condition.Expr.Range(), body: &b.Body, summary: "the condition must be true or false, not " + kindOf(value)})
 		} else if yes.False() {
 			l.add(report{at: condition.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("variable %q has a value that is not allowed", v.name), hint: l.validationText(b, content)})
 		}

@@ -1,8 +1,8 @@
-// Package format lays HCL out in the canonical style: indents of two spaces,
-// equals signs and comments in a line.
+// Package format formats HCL in the canonical style: indents of two spaces, aligned
+// equals signs and comments.
 //
-// It is a package of its own, so that only sonde fmt links the code that edits
-// HCL.
+// It is a separate package so that programs that only read configurations do not link
+// the code that writes them.
 package format
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// Source returns a source's text in the canonical style. Only white space
-// changes. A source with errors is returned as it is, with them, and so is one in
-// the JSON syntax, which has no canonical style.
+// Source returns the text of a source in the canonical style, which differs only in
+// white space. It returns the text of a source with syntax errors unchanged, with the
+// errors, and the text of one in the JSON syntax unchanged.
 func Source(s config.Source) ([]byte, config.Diagnostics) {
 	if diags := config.Syntax(s); diags.HasErrors() || s.JSON() {
 		return s.Bytes, diags

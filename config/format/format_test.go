@@ -21,7 +21,7 @@ func Example() {
 	// }
 }
 
-func TestFormattingTwiceIsFormattingOnce(t *testing.T) {
+func TestFormattingIsIdempotent(t *testing.T) {
 	paths, err := filepath.Glob("../testdata/*/*.hcl")
 	if err != nil || len(paths) == 0 {
 		t.Fatal("there are no configurations", err)
@@ -39,12 +39,12 @@ func TestFormattingTwiceIsFormattingOnce(t *testing.T) {
 			continue
 		}
 		if twice, _ := format.Source(config.Source{Name: path, Bytes: once}); !bytes.Equal(once, twice) {
-			t.Errorf("%s is formatted in two ways", path)
+			t.Errorf("%s changes when it is formatted again", path)
 		}
 	}
 }
 
-func TestJSONIsLeftAsItIs(t *testing.T) {
+func TestJSONIsNotFormatted(t *testing.T) {
 	text := []byte("{ \"engine\":{} }")
 	if got, diags := format.Source(config.Source{Name: "a.json", Bytes: text}); !bytes.Equal(got, text) || len(diags) != 0 {
 		t.Errorf("it became %s, with %v", got, diags)

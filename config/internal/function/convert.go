@@ -22,8 +22,7 @@ func conversions() map[string]function.Function {
 	}
 }
 
-// one returns the element of a collection that has one, and null for an empty
-// one.
+// one returns the only element of a collection, or null for an empty one.
 func one() function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
@@ -55,10 +54,10 @@ func only(v cty.Value) (cty.Value, error) {
 		_, element := it.Element()
 		return element, nil
 	}
-	return cty.NilVal, function.NewArgErrorf(0, "it must have no element or one, it has %d", v.LengthInt())
+	return cty.NilVal, function.NewArgErrorf(0, "it must have at most one element, not %d", v.LengthInt())
 }
 
-// index returns where a value first stands in a list; the first place is 0.
+// index returns the index of the first element that is equal to a value, from 0.
 func index() function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType}},
@@ -73,7 +72,7 @@ func index() function.Function {
 					return i, nil
 				}
 			}
-			return cty.NilVal, errors.New("the list does not hold the value")
+			return cty.NilVal, errors.New("the list does not contain the value")
 		},
 	})
 }
@@ -84,11 +83,11 @@ func sensitive() function.Function {
 
 func nonsensitive() function.Function {
 	return marking(func(v cty.Value) (cty.Value, error) {
-		bare, marks := v.Unmark()
+		unmarked, marks := v.Unmark()
 		if len(marks) == 0 {
 			return cty.NilVal, errors.New("the value is not sensitive")
 		}
-		return bare, nil
+		return unmarked, nil
 	})
 }
 

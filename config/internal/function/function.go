@@ -1,7 +1,13 @@
-// Package function holds the functions that a configuration can call.
+// Package function provides the functions that a configuration can call.
 //
-// Most are those of cty's standard library under the names that Terraform's
-// users know. The package reads files and the environment only through Reader.
+// Most are those of cty's standard library, under their names in Terraform. Only the
+// functions of Reader read files and the environment.
+//
+//	function.go  the functions of cty, with bounds on their results
+//	convert.go   conversions of types, sensitive and nonsensitive
+//	text.go      encodings and hashes
+//	network.go   addresses and networks
+//	reader.go    files and the environment
 package function
 
 import (
@@ -16,20 +22,20 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// Bounds on what one call may make. cty itself bounds range to 1,024 elements.
+// Bounds on the result of one call. cty itself bounds range to 1,024 elements.
 const (
 	MaxProduct  = 100_000 // elements of a setproduct
 	MaxWidth    = 9_999   // width and precision in a format
 	MaxFileSize = 1 << 20 // bytes of a file that a configuration reads
 )
 
-// Sensitive marks a value that must not be shown.
+// Sensitive is the mark of a value that must not be shown.
 const Sensitive mark = "sensitive"
 
 type mark string
 
-// Table returns the functions that need nothing but their arguments. It makes
-// another map each time.
+// Table returns the functions whose results depend only on their arguments, in a new
+// map.
 func Table() map[string]function.Function {
 	t := standard()
 	maps.Copy(t, conversions())

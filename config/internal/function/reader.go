@@ -3,7 +3,6 @@ package function
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,13 +14,15 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// Reader makes the functions that read what is outside the configuration.
+// Reader provides the functions that read files and the environment.
 type Reader struct {
-	Dir  string                           // relative paths start here: where the calling file is
+	Dir  string                           // the folder of the calling file, where relative paths start
 	Env  func(name string) (string, bool) // never nil
-	Pure map[string]function.Function     // what a template can call, beside file, fileexists and env
+	Pure map[string]function.Function     // what a template can call besides file, fileexists and env
 }
 
 // Table returns file, fileexists, templatefile, abspath and env.
@@ -44,26 +45,12 @@ func (r Reader) path(p string) string {
 
 func (r Reader) read(name string) (string, error) {
 	path := r.path(name)
-	info, err := os.Stat(path)
+	b, err := files.ReadRegular(path, MaxFileSize)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("there is no file %s", path)
 	case err != nil:
 		return "", err
-	case !info.Mode().IsRegular(): // a pipe or a device may never end
-		return "", fmt.Errorf("%s is not a file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	switch {
-	case err != nil:
-		return "", err
-	case len(b) > MaxFileSize:
-		return "", fmt.Errorf("%s is longer than %d bytes", path, MaxFileSize)
 	case !utf8.Valid(b):
 		return "", fmt.Errorf("%s is not UTF-8 text", path)
 	}
@@ -88,7 +75,7 @@ func (r Reader) env() function.Function {
 		Type:     function.StaticReturnType(cty.String),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			if len(args) > 2 {
-				return cty.NilVal, errors.New("it takes a name and a default, nothing more")
+				return cty.NilVal, errors.New("it takes a name and a default")
 			}
 			name := args[0].AsString()
 			if v, ok := r.Env(name); ok {
@@ -97,13 +84,13 @@ func (r Reader) env() function.Function {
 			if len(args) == 2 {
 				return args[1], nil
 			}
-			return cty.NilVal, fmt.Errorf("the environment has no %s; give a default: env(%q, \"…\")", name, name)
+			return cty.NilVal, fmt.Errorf("the environment variable %s is not set; set it, or give a default: env(%q, \"…\")", name, name)
 		},
 	})
 }
 
-// template returns templatefile(path, vars): the file's text with what stands
-// in ${…} and %{…} filled in. A template cannot call templatefile.
+// template returns templatefile(path, vars), which renders the template in a file. A
+// template cannot call templatefile.
 func (r Reader) template() function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "vars", Type: cty.DynamicPseudoType}},
@@ -132,7 +119,7 @@ func (r Reader) render(name string, vars cty.Value) (cty.Value, error) {
 	}
 	s, err := convert.Convert(v, cty.String)
 	if err != nil || s.IsNull() {
-		return cty.NilVal, fmt.Errorf("the template %s does not make a text", r.path(name))
+		return cty.NilVal, fmt.Errorf("the result of the template %s is not a string", r.path(name))
 	}
 	return s, nil
 }
@@ -157,5 +144,5 @@ func templateError(diags hcl.Diagnostics) error {
 			return fmt.Errorf("%s:%d:%d: %s", at.Filename, at.Start.Line, at.Start.Column, strings.TrimSuffix(d.Detail, "."))
 		}
 	}
-	return errors.New("the template is wrong")
+	return errors.New("the template is invalid")
 }

@@ -15,7 +15,7 @@ func call(t *testing.T, dir, name string, args ...cty.Value) (cty.Value, error) 
 	return r.Table()[name].Call(args)
 }
 
-func TestAFileIsLookedForWhereTheCallerIs(t *testing.T) {
+func TestRelativePathsStartAtTheFolderOfTheCaller(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
@@ -28,21 +28,21 @@ func TestAFileIsLookedForWhereTheCallerIs(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeATextIsRefused(t *testing.T) {
+func TestFilesThatAreNotShortTextsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"long": strings.Repeat("x", MaxFileSize+1), "binary": "\xff\xfe"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]string{"long": "longer than", "binary": "not UTF-8", "none": "no file", ".": "not a file"} {
+	for name, want := range map[string]string{"long": "too large", "binary": "not UTF-8", "none": "no file", ".": "not a regular file"} {
 		if _, err := call(t, dir, "file", cty.StringVal(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error of %q is %v", name, err)
 		}
 	}
 }
 
-func TestATemplateSeesItsVariablesOnly(t *testing.T) {
+func TestTemplatesSeeOnlyTheirVariables(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "t"), []byte("${a} ${upper(a)}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestATemplateSeesItsVariablesOnly(t *testing.T) {
 		t.Errorf("it is %#v, %v", v, err)
 	}
 	if _, err := call(t, dir, "templatefile", cty.StringVal("t"), cty.EmptyObjectVal); err == nil {
-		t.Error("a variable that is missing was not told")
+		t.Error("a missing variable is no error")
 	}
 }
 

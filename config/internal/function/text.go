@@ -40,7 +40,7 @@ func decodeBase64(s string) (string, error) {
 	return string(b), nil
 }
 
-// text makes a function of one string.
+// text returns a function with one string as its argument.
 func text(f func(string) (string, error)) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "text", Type: cty.String}},

@@ -5,8 +5,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Constant reports whether an expression means the same in each turn of every
-// loop: it refers to nothing but var and local.
+// Constant reports whether an expression has the same value for each element of every
+// loop: whether it refers only to var and local.
 func Constant(e hcl.Expression) bool {
 	for _, t := range e.Variables() {
 		if root := t.RootName(); root != "var" && root != "local" {
@@ -16,8 +16,8 @@ func Constant(e hcl.Expression) bool {
 	return true
 }
 
-// Text identifies the text of a body in the native syntax: two bodies with
-// equal, non-nil texts differ at most in the turn of a loop.
+// Text identifies the text of a body in the native syntax: two bodies with equal,
+// non-nil texts differ at most in the element of a loop.
 func (b *Body) Text() *hclsyntax.Body { return b.native }
 
 // ConstantText reports whether everything in a body is constant.

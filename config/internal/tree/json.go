@@ -8,15 +8,14 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// pair is one property of an object whose names stand in the text.
+// pair is one property of an object with a constant name.
 type pair struct {
 	name  string
 	at    hcl.Range
 	value hcl.Expression
 }
 
-// JSON returns the body of a file in the JSON syntax. Its whole text is the
-// expression.
+// JSON returns the body of a file in the JSON syntax, given as one expression.
 func JSON(whole hcl.Expression, ctx *hcl.EvalContext) (Body, []Problem) {
 	r := reader{}
 	pairs, ok := r.pairs(whole)
@@ -37,10 +36,9 @@ func (r *reader) json() {
 	}
 }
 
-// jsonBlock takes the labels off a block, one object for each, until only the
-// body is left.
+// jsonBlock reads a block, whose labels are nested objects around its body.
 func (r *reader) jsonBlock(b *Block, s BlockSchema, value hcl.Expression) {
-	if isNull(value) { // the JSON syntax's way of leaving a block out
+	if isNull(value) { // in the JSON syntax, null means that the block is not set
 		return
 	}
 	if list, diags := hcl.ExprList(value); !diags.HasErrors() {
@@ -73,13 +71,13 @@ func (b *Block) with(l Label) *Block {
 	return &next
 }
 
-// insideOf reports whether an object is the body of a block rather than names
-// for its optional label: it is empty, or has a name that only the body has.
+// insideOf reports whether an object is the body of a block, rather than an object of
+// optional labels: if it is empty, or has a name that only the body has.
 func insideOf(s BlockSchema, pairs []pair) bool {
 	return len(pairs) == 0 || slices.ContainsFunc(pairs, func(p pair) bool { return slices.Contains(s.Inside, p.name) })
 }
 
-// pairs returns the properties of an object whose names stand in the text.
+// pairs returns the properties of an object, which must have constant names.
 func (r *reader) pairs(e hcl.Expression) ([]pair, bool) {
 	m, diags := hcl.ExprMap(e)
 	if diags.HasErrors() {
@@ -89,7 +87,7 @@ func (r *reader) pairs(e hcl.Expression) ([]pair, bool) {
 	for _, kv := range m {
 		name, ok := keyText(kv.Key)
 		if !ok {
-			r.problem(kv.Key.Range(), "this name must stand in the text", "write it as a plain word")
+			r.problem(kv.Key.Range(), "a name must be constant here", "write it without ${…}")
 			continue
 		}
 		if name != "//" { // a comment, in the JSON syntax
@@ -99,7 +97,7 @@ func (r *reader) pairs(e hcl.Expression) ([]pair, bool) {
 	return out, true
 }
 
-// keyText returns the text of an object's key, when it is a word or a string.
+// keyText returns the text of an object's key, if it is a word or a string.
 func keyText(e hcl.Expression) (string, bool) {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.String {

@@ -13,7 +13,7 @@ import (
 // Native returns the body of a file in the native syntax.
 func Native(b *hclsyntax.Body, ctx *hcl.EvalContext) Body { return Body{native: b, Ctx: ctx} }
 
-// Read returns what the body holds of a shape, and what it holds beside it.
+// Read returns what the body contains of a schema, and errors about everything else.
 func (b *Body) Read(s BodySchema) (Content, []Problem) {
 	r := reader{body: b, schema: s, out: Content{Arguments: make(map[string]Argument)}}
 	if b.native != nil {
@@ -64,7 +64,7 @@ func (r *reader) argument(a Argument) {
 	r.out.Arguments[a.Name] = a
 }
 
-// object reads a block that is written as an argument with an object.
+// object reads a nested block that is written as an argument with an object.
 func (r *reader) object(a Argument, s BlockSchema) {
 	if !s.Object {
 		r.problem(a.Range, fmt.Sprintf("%q is a block, not an argument", a.Name),
@@ -73,7 +73,7 @@ func (r *reader) object(a Argument, s BlockSchema) {
 	}
 	pairs, ok := r.pairs(a.Expr)
 	if !ok {
-		r.problem(a.Expr.Range(), fmt.Sprintf("%s must be written as an object", a.Name),
+		r.problem(a.Expr.Range(), fmt.Sprintf("%s must be an object in braces", a.Name),
 			fmt.Sprintf("write %s", cmp.Or(s.Example, a.Name+" = { … }")))
 		return
 	}
@@ -100,7 +100,7 @@ func (r *reader) nativeBlock(n *hclsyntax.Block) {
 	}
 }
 
-// labels says whether a block has the right number of labels.
+// labels reports whether a block has the right number of labels.
 func (r *reader) labels(b *Block, s BlockSchema) bool {
 	switch n := len(b.Labels); {
 	case n > len(s.Labels) && len(s.Labels) == 0:
@@ -142,7 +142,7 @@ func (r *reader) problem(at hcl.Range, summary, hint string) {
 	r.problems = append(r.problems, Problem{at, summary, hint})
 }
 
-// All returns every argument of a body that holds arguments only.
+// All returns every argument of a body that has no blocks.
 func (b *Body) All() ([]Argument, []Problem) {
 	r := reader{body: b}
 	var out []Argument
@@ -162,7 +162,7 @@ func (b *Body) All() ([]Argument, []Problem) {
 		out = append(out, Argument{a.Name, a.NameRange, a.Expr})
 	}
 	for _, n := range b.native.Blocks {
-		r.problem(n.TypeRange, fmt.Sprintf("a block %q cannot stand here", n.Type), fmt.Sprintf("write %s = { … }, with an equals sign", n.Type))
+		r.problem(n.TypeRange, fmt.Sprintf("a block %q is not allowed here", n.Type), fmt.Sprintf("write %s = { … }, with an equals sign", n.Type))
 	}
 	return out, r.problems
 }

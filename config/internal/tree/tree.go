@@ -1,9 +1,15 @@
-// Package tree reads blocks and arguments, in HCL's native syntax and in its
-// JSON syntax, into one shape.
+// Package tree reads blocks and arguments in HCL's native syntax and in its JSON
+// syntax.
 //
-// HCL's own reader drops a block with a wrong number of labels, has no optional
-// labels and words its errors in its own way. This one keeps what it can, knows
-// for every block which blocks it stands in, and leaves the words to us.
+// HCL's own reader, Body.Content, drops a block with a wrong number of labels and has
+// no optional labels. This one reports the number and knows the enclosing blocks of
+// each block, for messages.
+//
+//	tree.go     Body, Block and BodySchema
+//	read.go     reads a body in the native syntax by its schema
+//	json.go     reads a body in the JSON syntax
+//	hint.go     what to write instead of an unknown argument or block
+//	constant.go whether a body depends on a loop
 package tree
 
 import (
@@ -20,7 +26,7 @@ import (
 type Body struct {
 	Ctx     *hcl.EvalContext // what the expressions in it can refer to
 	Block   *Block           // the block it belongs to; nil for a file
-	Element string           // the iteration it was made in: `each.key = "a"`; mostly empty
+	Element string           // the element of a loop that it was made for: `each.key = "a"`; empty outside loops
 
 	native *hclsyntax.Body
 	pairs  []pair // of a JSON object, or of an object in native syntax
@@ -50,37 +56,37 @@ type Argument struct {
 	Expr  hcl.Expression
 }
 
-// BodySchema says what a body may hold.
+// BodySchema declares what a body may contain.
 type BodySchema struct {
 	Arguments []string
 	Blocks    []BlockSchema
-	Unknown   func(name string) string // the hint for a block that is like none of these; default: their names
+	Unknown   func(name string) string // returns the hint for a block with another name; default: a list of the names
 }
 
-// BlockSchema says how a block looks from outside.
+// BlockSchema declares a nested block.
 type BlockSchema struct {
 	Type     string
-	Labels   []string // what each label means: "name"
-	Optional int      // how many of the last labels may be left out
-	Example  string   // a header as it should be written: `target "web"`
+	Labels   []string // the meaning of each label: "name"
+	Optional int      // number of optional labels, the last ones
+	Example  string   // an example of a header: `target "web"`
 	Inside   []string // names of the arguments and blocks in it, for hints; required where labels are optional
 	Object   bool     // it is written as an argument with an object: `name = { … }`
 }
 
-// Content is what a body holds of a BodySchema.
+// Content is what a body contains of its BodySchema.
 type Content struct {
 	Arguments map[string]Argument
 	Blocks    []*Block
 }
 
-// Problem is something in a body that its BodySchema does not allow.
+// Problem is an error in a body that its BodySchema does not allow.
 type Problem struct {
 	Range   hcl.Range
 	Summary string
 	Hint    string
 }
 
-// Path returns where the body is, as a person would say it:
+// Path returns the block of the body and those around it, for messages:
 // `target "web", probe "readiness"`. A file's path is empty.
 func (b *Body) Path() string {
 	if b.Block == nil {
@@ -93,8 +99,7 @@ func (b *Body) Path() string {
 	return own
 }
 
-// Iteration returns the element of the innermost loop that the body was made
-// in, or "".
+// Iteration returns the element of the innermost loop around the body, or "".
 func (b *Body) Iteration() string {
 	for at := b; at != nil; at = at.Block.Parent {
 		if at.Element != "" {
@@ -117,7 +122,7 @@ func (b *Block) String() string {
 	return s.String()
 }
 
-// Label returns the text of label i, or "" when there is none.
+// Label returns the text of label i, or "" if there is none.
 func (b *Block) Label(i int) string {
 	if i < len(b.Labels) {
 		return b.Labels[i].Text
@@ -125,7 +130,7 @@ func (b *Block) Label(i int) string {
 	return ""
 }
 
-// LabelRange returns where label i stands, or the header when there is none.
+// LabelRange returns the range of label i, or that of the header if there is none.
 func (b *Block) LabelRange(i int) hcl.Range {
 	if i < len(b.Labels) {
 		return b.Labels[i].Range
@@ -133,14 +138,14 @@ func (b *Block) LabelRange(i int) hcl.Range {
 	return b.Header
 }
 
-// In returns the body as one iteration sees it: with the iteration's variables
-// and its name for messages.
+// In returns the body for one element of a loop: with the element's variables, and its
+// name for messages.
 func (b Body) In(ctx *hcl.EvalContext, element string) Body {
 	b.Ctx, b.Element = ctx, element
 	return b
 }
 
-// In returns the block with its body as one iteration sees it.
+// In returns the block for one element of a loop.
 func (b *Block) In(ctx *hcl.EvalContext, element string) *Block {
 	one := *b
 	one.Body = b.Body.In(ctx, element)
@@ -148,7 +153,7 @@ func (b *Block) In(ctx *hcl.EvalContext, element string) *Block {
 	return &one
 }
 
-// Under returns the block as a part of another body of the same text.
+// Under returns the block as a part of another body with the same text.
 func (b *Block) Under(parent *Body) *Block {
 	one := *b
 	one.Parent = parent
@@ -157,22 +162,21 @@ func (b *Block) Under(parent *Body) *Block {
 	return &one
 }
 
-// OutsideLoop returns the body as it is outside loops: messages about it name no
-// element.
+// OutsideLoop returns the body without the elements of loops in messages.
 func (b *Body) OutsideLoop() *Body {
-	still := *b
-	still.Element = ""
+	out := *b
+	out.Element = ""
 	if b.Block != nil {
 		block := *b.Block
 		if block.Parent != nil {
 			block.Parent = block.Parent.OutsideLoop()
 		}
-		still.Block = &block
+		out.Block = &block
 	}
-	return &still
+	return &out
 }
 
-// For returns the content of one body as that of another of the same text.
+// For returns the content of one body as that of another with the same text.
 func (c Content) For(b *Body) Content {
 	blocks := make([]*Block, len(c.Blocks))
 	for i, inner := range c.Blocks {
@@ -199,8 +203,8 @@ func (s BodySchema) block(name string) (BlockSchema, bool) {
 	return BlockSchema{}, false
 }
 
-// Make returns a block of another type in place of a dynamic block: with the
-// body of its content block, as one element sees it.
+// Make returns the block that a dynamic block makes for one element: its body is that
+// of the content block.
 func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element string) *Block {
 	made := &Block{Type: typ, Name: b.Name, Header: b.Header, Range: b.Range, Parent: b.Parent}
 	made.Body = content.Body.In(ctx, element)
@@ -208,7 +212,7 @@ func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element s
 	return made
 }
 
-// Makes says whether a dynamic block can make blocks of a type.
+// Makes reports whether a dynamic block can make blocks of a type, or why not.
 func (s BodySchema) Makes(typ string, at hcl.Range) (Problem, bool) {
 	blocks := BodySchema{Unknown: s.Unknown}
 	for _, b := range s.Blocks {
@@ -222,11 +226,11 @@ func (s BodySchema) Makes(typ string, at hcl.Range) (Problem, bool) {
 	return Problem{Range: at, Summary: fmt.Sprintf("unknown block %q", typ), Hint: blocks.hint(typ, false)}, false
 }
 
-// Labelled says whether a block has the labels it needs.
+// Labelled reports whether a block has the labels that it needs, or why not.
 func (s BodySchema) Labelled(b *Block) (Problem, bool) {
-	shape, _ := s.block(b.Type)
+	schema, _ := s.block(b.Type)
 	r := reader{}
-	if r.labels(b, shape) {
+	if r.labels(b, schema) {
 		return Problem{}, true
 	}
 	return r.problems[0], false

@@ -1,13 +1,13 @@
-# What there is to do, in the order in which a newcomer needs it. Nothing but Go,
-# gcc (for the race detector) and make is needed; `make wasm` builds the plugins in
-# other languages where their compilers are found.
+# The targets, in the order in which a newcomer needs them. Go, gcc (for the race
+# detector) and make are enough; `make wasm` builds the plugins in other languages
+# whose compilers are installed.
 
 GO ?= go
 BENCH ?=
 SEED ?= 1
 FUZZTIME ?= 20s
 
-# The modules beside the product's own, and where plugins are.
+# The folder of the example plugins.
 WASM := examples/wasm-probes
 
 .DEFAULT_GOAL := help
@@ -26,16 +26,16 @@ build: ## build bin/sonde and bin/demo
 	$(GO) build -o bin/demo ./examples/demo
 
 .PHONY: plugins
-plugins: # those that config.hcl names
+plugins: # the ones that config.hcl loads
 	@GO=$(GO) $(WASM)/build.sh grpc heartbeat
 
 .PHONY: wasm
-wasm: ## build the example plugins, in each language whose compiler is found
+wasm: ## build the example plugins, in each language whose compiler is installed
 	@GO=$(GO) $(WASM)/build.sh
 
 .PHONY: test
-# The cache of test results does not know which files ./tests reads.
-test: lint ## run everything that must pass, with the race detector
+# go test caches results without noticing the files that ./tests reads: -count=1.
+test: lint ## run all checks and tests, with the race detector
 	$(GO) test -race $$($(GO) list ./... | grep -v '/tests$$')
 	$(GO) test -count=1 ./tests
 	cd guest && $(GO) test -race ./...
@@ -43,7 +43,7 @@ test: lint ## run everything that must pass, with the race detector
 	@echo "all tests passed"
 
 .PHONY: lint
-lint: plugins ## check the layout, and look for common mistakes
+lint: plugins ## check formatting, go vet, staticcheck, and config.hcl
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w is needed for:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	cd guest && $(GO) vet ./...
@@ -53,25 +53,25 @@ lint: plugins ## check the layout, and look for common mistakes
 	@$(GO) run ./cmd/engine validate config.hcl
 
 .PHONY: oracle
-# Without a package named go test shows the sums of what was compared.
-oracle: ## compare with the kubelet's own prober, some minutes (SEED=n: other scripts)
+# Without a package argument, go test prints the summary of what was compared.
+oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other scripts)
 	cd tests/oracle && $(GO) vet ./... && $(GO) test -short -count=1 -parallel 8 -timeout 20m -seed $(SEED)
 	cd tests/oracle && $(GO) test ./pods
 
 .PHONY: oracle-long
-oracle-long: ## the same for an hour, with other scripts each time
+oracle-long: ## the same for an hour, with new scripts each time
 	cd tests/oracle && $(GO) test -count=1 -parallel 8 -timeout 2h -lasting 50m -seed $$(date +%s)
 
 .PHONY: bench
-# In a network of its own, where that may be had, others' connections do not count.
-bench: gobench ## run the Go benchmarks, and measure beside HAProxy and the kubelet
+# In a network namespace of its own, if permitted, so that no other connections count.
+bench: gobench ## run the Go benchmarks, and compare with HAProxy and the kubelet
 	$(GO) build -o bin/bench ./tests/bench
 	-cd tests/oracle && $(GO) build -o ../../bin/benchprober ./benchprober
 	@alone=; if unshare -rn ip link set lo up 2>/dev/null; then alone="unshare -rn"; fi; \
 	$$alone sh -c 'ip link set lo up 2>/dev/null; exec ./bin/bench -kubelet ./bin/benchprober $(BENCH)'
 
 .PHONY: gobench
-gobench: ## run the Go benchmarks, as benchstat reads them
+gobench: ## run the Go benchmarks, in the format of benchstat
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: fuzz
@@ -84,5 +84,5 @@ fuzz: ## run each fuzz target for FUZZTIME
 	done
 
 .PHONY: clean
-clean: ## remove what make has built
+clean: ## remove everything that make has built
 	rm -rf bin $(WASM)/*/*.wasm

@@ -11,12 +11,12 @@ import (
 	"net"
 )
 
-// Conn is a connection that the host has made. It is a net.Conn. While it waits, all
-// goroutines of a plugin wait, so that it is for one goroutine at a time.
+// Conn is a connection made by the host. It is a net.Conn. While it waits, all goroutines
+// of a plugin wait. Use it on one goroutine at a time.
 type Conn struct {
 	net.Conn
-	host string // that was dialled, with the port
-	gone bool   // closed, held, or a net.Conn now
+	host string // that was dialled, with its port
+	gone bool   // closed, held, or turned into a net.Conn
 }
 
 // Close closes the connection. After the first call, and after Hold and NetConn, it
@@ -29,10 +29,10 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// StartTLS makes the handshake of a TLS client. Nothing may be left unread.
+// StartTLS makes a TLS client's handshake. All bytes received before must have been read.
 func (c *Conn) StartTLS(t TLS) error {
 	if err := c.handshake(context.Background(), t.options()); err != nil {
-		return reached("tls", err)
+		return connError("tls", err)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (c *Conn) config(options string) (*tls.Config, error) {
 	return config, err
 }
 
-// Info returns what is known of the connection, or "".
+// Info returns a property of the connection, or "".
 func (c *Conn) Info(what Info) string {
 	switch what {
 	case InfoRemote:
@@ -114,8 +114,8 @@ func certificateLines(c *x509.Certificate) string {
 	return string(b)
 }
 
-// NetConn turns the connection into one for libraries: while it waits, other
-// goroutines run. The Conn must not be used any more.
+// NetConn turns the connection into one for libraries: while it waits, other goroutines
+// run. The Conn must not be used afterwards.
 func (c *Conn) NetConn() (net.Conn, error) {
 	c.gone = true
 	return c.Conn, nil

@@ -9,16 +9,16 @@ import (
 	"unsafe"
 )
 
-// Conn is a connection that the host has made. It is a net.Conn. While it waits, all
-// goroutines wait, so that it is for one goroutine at a time.
+// Conn is a connection made by the host. It is a net.Conn. While it waits, all goroutines
+// wait. Use it on one goroutine at a time.
 type Conn struct {
 	fd       int32
 	network  string
 	nonblock bool
-	gone     bool // closed, held, or a net.Conn now
+	gone     bool // closed, held, or turned into a net.Conn
 }
 
-// Read reads what has come, and waits until something has.
+// Read waits for bytes and reads them.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -26,7 +26,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	n := hostRead(c.fd, unsafe.SliceData(p), int32(len(p)))
 	switch {
 	case n < 0:
-		return 0, trouble("read", n)
+		return 0, hostError("read", n)
 	case n == 0 && c.network != "udp":
 		return 0, io.EOF
 	}
@@ -37,7 +37,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 func (c *Conn) Write(p []byte) (int, error) {
 	n := hostWrite(c.fd, unsafe.SliceData(p), int32(len(p)))
 	if n < 0 {
-		return 0, trouble("write", n)
+		return 0, hostError("write", n)
 	}
 	return int(n), nil
 }
@@ -50,13 +50,13 @@ func (c *Conn) Close() error {
 	}
 	c.gone = true
 	if n := hostClose(c.fd); n < 0 {
-		return trouble("close", n)
+		return hostError("close", n)
 	}
 	return nil
 }
 
-// SetDeadline lets reads and writes fail at a time. The attempt's own deadline
-// stands all the same, and is the only one for the zero time.
+// SetDeadline makes reads and writes fail at a time; the zero time removes that deadline.
+// The attempt's own deadline always applies.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadline(deadlineRead|deadlineWrite, t) }
 
 // SetReadDeadline is SetDeadline for reads.
@@ -71,20 +71,20 @@ func (c *Conn) setDeadline(which int32, t time.Time) error {
 		ns = max(int64(time.Until(t)), 1)
 	}
 	if n := hostDeadline(c.fd, which, ns); n < 0 {
-		return trouble("deadline", n)
+		return hostError("deadline", n)
 	}
 	return nil
 }
 
-// StartTLS makes the handshake of a TLS client. Nothing may be left unread.
+// StartTLS makes a TLS client's handshake. All bytes received before must have been read.
 func (c *Conn) StartTLS(t TLS) error {
 	if n := hostStartTLS(c.fd, t.options()); n < 0 {
-		return trouble("tls", n)
+		return hostError("tls", n)
 	}
 	return nil
 }
 
-// Info returns what is known of the connection, or "".
+// Info returns a property of the connection, or "".
 func (c *Conn) Info(what Info) string {
 	b, _ := ask(func(buf *byte, limit int32) int32 { return hostConnInfo(c.fd, uint32(what), buf, limit) })
 	return string(b)
@@ -93,11 +93,11 @@ func (c *Conn) Info(what Info) string {
 // RemoteAddr returns the peer's address.
 func (c *Conn) RemoteAddr() net.Addr { return addr{c.network, c.Info(InfoRemote)} }
 
-// LocalAddr returns this side's address.
+// LocalAddr returns the local address.
 func (c *Conn) LocalAddr() net.Addr { return addr{c.network, c.Info(InfoLocal)} }
 
-// NetConn turns the connection into one for libraries: while it waits, other
-// goroutines run. The Conn must not be used any more.
+// NetConn turns the connection into one for libraries: while it waits, other goroutines
+// run. The Conn must not be used afterwards.
 func (c *Conn) NetConn() (net.Conn, error) {
 	local, remote := c.LocalAddr(), c.RemoteAddr()
 	if !c.nonblock {
@@ -115,7 +115,7 @@ func (c *Conn) NetConn() (net.Conn, error) {
 	return addressed{polled, local, remote}, nil
 }
 
-// addressed is a connection that knows its addresses: the system does not.
+// addressed is a connection that knows its addresses, unlike those of package net on WASI.
 type addressed struct {
 	net.Conn
 	local, remote net.Addr
@@ -124,7 +124,7 @@ type addressed struct {
 func (a addressed) LocalAddr() net.Addr  { return a.local }
 func (a addressed) RemoteAddr() net.Addr { return a.remote }
 
-// addr is an address as net.Conn tells it.
+// addr is a net.Addr.
 type addr struct{ network, text string }
 
 func (a addr) Network() string { return a.network }

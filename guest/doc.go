@@ -1,6 +1,6 @@
-// Package guest is the Go SDK for plugins of Sonde: one WebAssembly file that
-// makes probe attempts in a sandbox. It has no dependencies, and plugins need no
-// tool but Go.
+// Package guest is the Go SDK for Sonde plugins. A plugin is one WebAssembly file that
+// makes probe attempts in a sandbox. The SDK has no dependencies, and the Go toolchain is
+// enough to build a plugin.
 //
 // # A plugin
 //
@@ -16,7 +16,7 @@
 //
 //	type settings struct {
 //		Port  string `sonde:"port,required" doc:"a number, or the name of one of the target's ports"`
-//		Greet string `sonde:"greet" default:"HELO" doc:"what to say first"`
+//		Greet string `sonde:"greet" default:"HELO" doc:"the line to send"`
 //	}
 //
 //	func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
@@ -25,14 +25,14 @@
 //			return guest.FailWith("line.dial", err)
 //		}
 //		defer c.Close()
-//		answer := make([]byte, 64)
+//		response := make([]byte, 64)
 //		if _, err = c.Write([]byte(t.Settings.Greet + "\n")); err == nil {
-//			_, err = c.Read(answer)
+//			_, err = c.Read(response)
 //		}
 //		if err != nil {
 //			return guest.FailWith("line.broken", err)
 //		}
-//		return guest.Succeed("it answers")
+//		return guest.Succeed("the server responds")
 //	}
 //
 //	func init() {
@@ -41,27 +41,26 @@
 //
 //	func main() { guest.Main() }
 //
-// It is built by running it, which needs nothing but Go:
+// To build it, run it:
 //
 //	go run . -o line.wasm
 //
-// That compiles the package for WebAssembly and writes the manifest into the file:
-// the plugin's name, and the schema of its settings, by which Sonde checks what
-// operators write. Without -o the manifest is printed.
+// That compiles the package for WebAssembly and adds the manifest to the file: the
+// plugin's name, and the schema of its settings, which Sonde uses to check configurations.
+// Without -o it prints the manifest.
 //
-// A plugin has no main that runs and ends: a host starts it once and calls it for
-// each attempt. That is why init registers, and why Main does nothing in a host.
+// A host starts a plugin once and calls it for each attempt, instead of running main.
+// That is why the plugin registers in init, and why Main does nothing in a host.
 //
 // # Connections
 //
-// Target.Dial returns a connection for those who speak a protocol themselves: it is
-// cheap, and while it waits the whole plugin waits. Target.DialContext is for
-// libraries that have goroutines of their own, such as clients of databases: it fits
-// the hooks that they have for dialing. A plugin reaches what its operator grants
-// and nothing else; by default that is the probe's own target.
+// Target.Dial returns a connection for plugins that implement a protocol themselves. It is
+// cheap, but while it waits the whole plugin waits. Target.DialContext is for libraries
+// with goroutines of their own, such as database clients, and fits their dial hooks. A
+// plugin can only reach what its operator grants; by default that is the probe's target.
 //
 // # Testing
 //
-// Outside of WebAssembly the package stands on the operating system, so that a
-// plugin's logic is tested by plain go test against a real server: see Trial.
+// Outside of WebAssembly the package uses the operating system's network, so that go test
+// can test a plugin's logic against a real server: see Trial.
 package guest

@@ -11,14 +11,14 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// settings are what an operator writes in the plugin's handler block.
+// settings are the fields of the plugin's handler block.
 type settings struct {
 	Port string        `sonde:"port,required" doc:"a number, or the name of one of the target's ports"`
-	Say  string        `sonde:"say" default:"PING" doc:"what to say first"`
-	Slow time.Duration `sonde:"slow" default:"500ms" doc:"an answer that takes longer is a warning"`
+	Say  string        `sonde:"say" default:"PING" doc:"the line to send"`
+	Slow time.Duration `sonde:"slow" default:"500ms" doc:"a response that takes longer is a warning"`
 }
 
-// Prepare checks what a type cannot say. It is optional.
+// Prepare checks more than the types. It is optional.
 func (s *settings) Prepare() error {
 	if s.Slow <= 0 {
 		return &guest.FieldError{Field: "slow", Problem: "must be more than 0"}
@@ -28,27 +28,27 @@ func (s *settings) Prepare() error {
 
 // attempt makes one attempt.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
-	began := time.Now()
+	start := time.Now()
 	c, err := t.Dial(ctx, "tcp", ":"+t.Settings.Port)
 	if err != nil {
 		return guest.FailWith("line.dial", err)
 	}
 	defer c.Close()
-	answer := make([]byte, 64)
+	response := make([]byte, 64)
 	n := 0
 	if _, err = c.Write([]byte(t.Settings.Say + "\n")); err == nil {
-		n, err = c.Read(answer)
+		n, err = c.Read(response)
 	}
-	switch took := time.Since(began); {
+	switch took := time.Since(start); {
 	case err != nil:
 		return guest.FailWith("line.broken", err)
 	case took > t.Settings.Slow:
 		return guest.Warn("line.slow", took.String())
 	}
-	return guest.Succeed(string(answer[:n]))
+	return guest.Succeed(string(response[:n]))
 }
 
-// A plugin registers in init. Its main is func main() { guest.Main() }.
+// A plugin registers itself in init. Its main function is func main() { guest.Main() }.
 func Example() {
 	guest.Register(guest.Plugin{Name: "line", Version: "1.0.0", Doc: "asks for a line"}, attempt)
 }

@@ -30,12 +30,12 @@ func configure() int32 {
 
 //go:wasmexport sonde_run
 func run() int32 {
-	current, err := recall(input(inputTarget))
+	current, err := decodeAttempt(input(inputTarget))
 	if err != nil {
 		hostOutput(outputDetail, err.Error())
 		return int32(Unknown)
 	}
-	ctx := &lazy{deadline: time.Now().Add(time.Duration(hostRemaining()))}
+	ctx := &lazyContext{deadline: time.Now().Add(time.Duration(hostRemaining()))}
 	defer ctx.end()
 	r := registered.attempt(ctx, current.host, current.settings)
 	if r.Reason != "" {
@@ -47,22 +47,22 @@ func run() int32 {
 	return int32(r.Outcome)
 }
 
-// memo is what this instance has read of targets and settings. An instance serves
-// many probes, and most of them again and again.
-type memo struct {
+// decoded caches what an instance has decoded of targets and settings: it serves the same
+// probes repeatedly.
+type decoded struct {
 	host     *host
 	settings any
-	text     []byte         // of the target of the last attempt
+	text     []byte         // of the last attempt's target
 	known    map[string]any // settings by revision
 }
 
-// mostKnown bounds memo.known: beyond it everything is read again.
-const mostKnown = 1024
+// maxKnown bounds decoded.known, which is cleared when it is full.
+const maxKnown = 1024
 
-var last = memo{known: make(map[string]any)}
+var last = decoded{known: make(map[string]any)}
 
-// recall returns the target and the settings of the attempt.
-func recall(text []byte) (*memo, error) {
+// decodeAttempt returns the target and the settings of an attempt.
+func decodeAttempt(text []byte) (*decoded, error) {
 	if last.host != nil && bytes.Equal(text, last.text) {
 		return &last, nil
 	}
@@ -75,7 +75,7 @@ func recall(text []byte) (*memo, error) {
 		if settings, err = registered.prepare(input(inputSettings)); err != nil {
 			return nil, err
 		}
-		if len(last.known) >= mostKnown {
+		if len(last.known) >= maxKnown {
 			clear(last.known)
 		}
 		last.known[revision] = settings

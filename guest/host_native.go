@@ -15,11 +15,11 @@ import (
 	"syscall"
 )
 
-// ours are the errors that say nothing about a target: this machine could not dial.
-var ours = []syscall.Errno{syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS}
+// localErrors say nothing about a target: this machine could not dial.
+var localErrors = []syscall.Errno{syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS}
 
-// explain returns the reason of an error that only this system has.
-func explain(err error) string {
+// systemReason returns the reason of an error that only occurs outside of WebAssembly.
+func systemReason(err error) string {
 	var (
 		dns     *net.DNSError
 		invalid x509.CertificateInvalidError
@@ -44,8 +44,7 @@ func explain(err error) string {
 	return ""
 }
 
-// host stands in for a host: it remembers what one probe has told it. Only one
-// attempt at a time uses it.
+// host simulates a host for one probe. One attempt at a time uses it.
 type host struct {
 	endpoint
 	open    []*Conn // of this attempt
@@ -56,34 +55,34 @@ type host struct {
 
 func (h *host) dial(ctx context.Context, network, address, options string, _ bool) (*Conn, error) {
 	op := "dial " + network + " " + address
-	system, full, err := h.place(network, address)
+	system, full, err := h.resolveAddress(network, address)
 	if err != nil {
 		return nil, &Error{Op: op, Err: err}
 	}
 	var d net.Dialer
 	raw, err := d.DialContext(ctx, system, full)
 	if err != nil {
-		return nil, reached(op, err)
+		return nil, connError(op, err)
 	}
 	c := &Conn{Conn: raw, host: full}
 	if network == "tls" {
 		if err := c.handshake(ctx, options); err != nil {
 			raw.Close()
-			return nil, reached(op, err)
+			return nil, connError(op, err)
 		}
 	}
 	h.open = append(h.open, c)
 	return c, nil
 }
 
-// place returns what package net dials.
-func (h *host) place(network, address string) (system, full string, err error) {
+// resolveAddress returns the network and the address for package net.
+func (h *host) resolveAddress(network, address string) (system, full string, err error) {
 	switch network {
 	case "unix":
 		return network, address, nil
 	case "tcp", "tls", "udp":
 	default:
-		return "", "", fmt.Errorf("the network must be tcp, tls, udp or unix")
+		return "", "", fmt.Errorf("network %q is unknown: use tcp, tls, udp or unix", network)
 	}
 	name, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -101,10 +100,10 @@ func (h *host) place(network, address string) (system, full string, err error) {
 	return network, net.JoinHostPort(name, port), nil
 }
 
-// reached returns the error of a try to reach the target.
-func reached(op string, err error) error {
+// connError returns an error of connecting to the target.
+func connError(op string, err error) error {
 	e := &Error{Op: op, Reason: reasonOf(err), Err: err}
-	if e.Reason == "" && !unable(err) {
+	if e.Reason == "" && !notTarget(err) {
 		e.Reason = "tcp.failed"
 	}
 	return e
@@ -113,14 +112,14 @@ func reached(op string, err error) error {
 func (h *host) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 	if err != nil {
-		return nil, reached("resolve "+name, err)
+		return nil, connError("resolve "+name, err)
 	}
 	return found, nil
 }
 
 func (h *host) hold(key string, c *Conn) error {
 	if key == "" || len(key) > MaxKey {
-		return fmt.Errorf("hold: the key is %d bytes long, it must be from 1 to %d", len(key), MaxKey)
+		return fmt.Errorf("hold: key is %d bytes long, must be from 1 to %d", len(key), MaxKey)
 	}
 	if c.gone {
 		return &Error{Op: "hold " + key, Err: net.ErrClosed}
@@ -146,7 +145,7 @@ func (h *host) held(key string) (*Conn, bool) {
 	return c, true
 }
 
-// end closes what the attempt has left open.
+// end closes the connections that the attempt has left open.
 func (h *host) end() {
 	for _, c := range h.open {
 		c.Close()

@@ -75,11 +75,11 @@ const (
 	deadlineWrite = 2
 )
 
-// scratch is where the host writes. One call at a time does so.
+// scratch is the buffer that the host writes to, for one call at a time.
 var scratch = make([]byte, 4<<10)
 
-// ask calls f with a buffer until its answer fits. The answer is good until the
-// next call.
+// ask calls f with larger and larger buffers until its answer fits. The answer is valid
+// until the next call.
 func ask(f func(buf *byte, limit int32) int32) ([]byte, int32) {
 	for {
 		n := f(unsafe.SliceData(scratch), int32(len(scratch)))
@@ -95,9 +95,8 @@ func input(kind int32) []byte {
 	return b
 }
 
-// trouble returns the error for a negative result, with what the host has to say
-// about it.
-func trouble(op string, result int32) error {
+// hostError returns the error of a negative result, with the host's description.
+func hostError(op string, result int32) error {
 	e := &Error{Op: op, Err: syscall.Errno(-result)}
 	if e.Err == syscall.ETIMEDOUT {
 		e.Err = os.ErrDeadlineExceeded
@@ -113,14 +112,13 @@ func trouble(op string, result int32) error {
 	return e
 }
 
-// ours are the errors that say nothing about a target: a grant is missing, or a
-// limit was reached.
-var ours = []syscall.Errno{syscall.Errno(76), syscall.EMFILE, syscall.ENOSPC, syscall.ECONNABORTED}
+// localErrors say nothing about a target: a grant is missing, or a limit was reached.
+var localErrors = []syscall.Errno{syscall.Errno(76), syscall.EMFILE, syscall.ENOSPC, syscall.ECONNABORTED}
 
-// explain returns the reason of an error that only this system has.
-func explain(error) string { return "" }
+// systemReason returns the reason of an error that only occurs outside of WebAssembly.
+func systemReason(error) string { return "" }
 
-// host is the way to the outside.
+// host calls the host's functions.
 type host struct{ endpoint }
 
 func (*host) dial(ctx context.Context, network, address, options string, nonblock bool) (*Conn, error) {
@@ -135,13 +133,13 @@ func (*host) dial(ctx context.Context, network, address, options string, nonbloc
 	}
 	fd := hostDial(network, address, options, flags, wait)
 	if fd < 0 {
-		return nil, trouble(op, fd)
+		return nil, hostError(op, fd)
 	}
 	return &Conn{fd: fd, network: network, nonblock: nonblock}, nil
 }
 
-// millisecondsOf returns what is left of ctx as dial wants it: 0 for the attempt's own
-// deadline.
+// millisecondsOf returns the time that ctx leaves, as the timeout of dial: 0 means the
+// attempt's own deadline.
 func millisecondsOf(ctx context.Context) (int32, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -157,7 +155,7 @@ func millisecondsOf(ctx context.Context) (int32, error) {
 func (*host) resolve(_ context.Context, name string) ([]netip.Addr, error) {
 	b, n := ask(func(buf *byte, limit int32) int32 { return hostResolve(name, buf, limit) })
 	if n < 0 {
-		return nil, trouble("resolve "+name, n)
+		return nil, hostError("resolve "+name, n)
 	}
 	var found []netip.Addr
 	for line := range strings.Lines(string(b)) {
@@ -170,7 +168,7 @@ func (*host) resolve(_ context.Context, name string) ([]netip.Addr, error) {
 
 func (*host) hold(key string, c *Conn) error {
 	if n := hostHold(c.fd, key); n < 0 {
-		return trouble("hold "+key, n)
+		return hostError("hold "+key, n)
 	}
 	c.gone = true
 	return nil
@@ -185,7 +183,7 @@ func (*host) state() []byte { return append([]byte{}, input(inputState)...) }
 
 func (*host) setState(b []byte) error {
 	if n := hostOutput(outputState, unsafe.String(unsafe.SliceData(b), len(b))); n < 0 {
-		return trouble("state", n)
+		return hostError("state", n)
 	}
 	return nil
 }

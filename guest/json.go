@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// reader reads JSON. Package encoding/json would make a plugin a third larger, and
-// slower to load by as much.
+// reader reads JSON. With package encoding/json a plugin would be a third larger, and a
+// third slower to load.
 type reader struct {
 	text []byte
 	at   int
@@ -16,8 +16,8 @@ type reader struct {
 
 var errJSON = errors.New("not JSON")
 
-// deepest is how deep what is skipped may be nested.
-const deepest = 32
+// maxDepth bounds the nesting of skipped values.
+const maxDepth = 32
 
 func (r *reader) space() {
 	for r.at < len(r.text) {
@@ -30,7 +30,7 @@ func (r *reader) space() {
 	}
 }
 
-// next reports whether c comes next, and steps over it.
+// next skips c and returns true if it comes next.
 func (r *reader) next(c byte) bool {
 	r.space()
 	if r.at < len(r.text) && r.text[r.at] == c {
@@ -40,7 +40,7 @@ func (r *reader) next(c byte) bool {
 	return false
 }
 
-// word reports whether a word comes next, and steps over it.
+// word skips a word and returns true if it comes next.
 func (r *reader) word(w string) bool {
 	r.space()
 	if rest := r.text[r.at:]; len(rest) >= len(w) && string(rest[:len(w)]) == w {
@@ -157,7 +157,7 @@ func (r *reader) string() (string, error) {
 	return "", errJSON
 }
 
-// escape reads what stands behind a backslash.
+// escape reads an escape sequence after its backslash.
 func (r *reader) escape(b []byte) []byte {
 	if r.at == len(r.text) {
 		return b
@@ -181,7 +181,7 @@ func (r *reader) escape(b []byte) []byte {
 	return append(b, c)
 }
 
-// unicode reads the four digits behind \u, and the second half of a pair.
+// unicode reads the four digits after \u, and the second half of a surrogate pair.
 func (r *reader) unicode() rune {
 	first := r.digits()
 	if utf16.IsSurrogate(first) && r.word(`\u`) {
@@ -200,8 +200,8 @@ func (r *reader) digits() rune {
 	return rune(n)
 }
 
-// skip steps over a value of any kind.
-func (r *reader) skip() error { return r.skipTo(deepest) }
+// skip skips a value of any kind.
+func (r *reader) skip() error { return r.skipTo(maxDepth) }
 
 func (r *reader) skipTo(depth int) error {
 	if depth == 0 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// appendLine adds a line of the ABI: a key, =, and a value whose line ends are
-// escaped. An empty value is left out.
+// appendLine appends a line as wasmhost/abi describes: a key, =, and a value with escaped
+// line ends. It omits an empty value.
 func appendLine(b []byte, key, value string) []byte {
 	if value == "" {
 		return b

@@ -11,9 +11,8 @@ import (
 	"runtime/debug"
 )
 
-// Main is what a plugin's main calls. Outside of a host it prints the plugin's
-// manifest as JSON or, with -o, builds the plugin: go run . -o redis.wasm. In a host
-// it is never called.
+// Main is called by a plugin's main function. It prints the plugin's manifest as JSON or,
+// with -o, builds the plugin: go run . -o redis.wasm. A host never calls it.
 func Main() {
 	out := flag.String("o", "", "compile the plugin to this `file`")
 	flag.Parse()
@@ -39,11 +38,11 @@ func write(out string) error {
 	return os.WriteFile(out, withManifest(module, text), 0o644)
 }
 
-// compile builds the running program once more, for WebAssembly. The same sources
-// give the same bytes wherever they lie.
+// compile builds the running program again, for WebAssembly. The same sources give the
+// same bytes in any directory.
 func compile() ([]byte, error) {
-	// A folder of its own: go build leaves a file alone that it takes for up to
-	// date, and with it the manifest of an earlier build.
+	// A new directory: go build does not rewrite a file that is up to date, and that one
+	// would have the manifest of an earlier build.
 	dir, err := os.MkdirTemp("", "sonde-guest-")
 	if err != nil {
 		return nil, err

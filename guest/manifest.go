@@ -52,23 +52,22 @@ func manifestOf(p plugin) ([]byte, error) {
 // sdkVersion is the version of this package, in manifests.
 const sdkVersion = "1.0"
 
-// withManifest returns a module with a manifest behind its last section, as a custom
-// section named sonde.plugin.
+// withManifest appends a manifest to a module as a custom section named sonde.plugin.
 func withManifest(module, manifest []byte) []byte {
 	const name = "sonde.plugin"
 	body := append([]byte{byte(len(name))}, name...)
 	body = append(body, manifest...)
-	module = append(module, 0) // the kind of a custom section
+	module = append(module, 0) // the id of a custom section
 	module = binary.AppendUvarint(module, uint64(len(body)))
 	return append(module, body...)
 }
 
-// schemaOf returns the settings of a struct. It panics when a field is no setting.
+// schemaOf returns the settings of a struct. It panics if a field cannot be a setting.
 func schemaOf[S any]() []setting { return settingsOf(reflect.TypeFor[S]()) }
 
 func settingsOf(t reflect.Type) []setting {
 	if t.Kind() != reflect.Struct {
-		panic(fmt.Sprintf("guest: settings are a %v, they must be a struct", t))
+		panic(fmt.Sprintf("guest: settings are of type %v, must be a struct", t))
 	}
 	var all []setting
 	for f := range t.Fields() {
@@ -86,7 +85,7 @@ func settingsOf(t reflect.Type) []setting {
 func settingOf(f reflect.StructField, t tag) (setting, error) {
 	s := setting{Name: t.name, Required: t.required, Sensitive: t.sensitive, Doc: f.Tag.Get("doc")}
 	if !f.IsExported() {
-		return s, fmt.Errorf("it must begin with a capital letter")
+		return s, fmt.Errorf("field must be exported")
 	}
 	kind := f.Type
 	if kind.Kind() == reflect.Pointer {
@@ -98,7 +97,7 @@ func settingOf(f reflect.StructField, t tag) (setting, error) {
 	}
 	s.Type = typeOf(kind)
 	if s.Type == "" {
-		return s, fmt.Errorf("the type %v is none of those that settings have", f.Type)
+		return s, fmt.Errorf("type %v is not supported for settings", f.Type)
 	}
 	text, ok := f.Tag.Lookup("default")
 	if !ok {
@@ -109,7 +108,7 @@ func settingOf(f reflect.StructField, t tag) (setting, error) {
 	return s, err
 }
 
-// typeOf returns what the manifest calls a type, or "".
+// typeOf returns the manifest's name of a type, or "".
 func typeOf(t reflect.Type) string {
 	switch {
 	case t == durationType:
@@ -132,7 +131,7 @@ func typeOf(t reflect.Type) string {
 	return ""
 }
 
-// defaultOf reads a default as its tag has it: as in HCL, text without quotes.
+// defaultOf parses the default in a tag: as in HCL, strings without quotes.
 func defaultOf(kind, text string) (any, error) {
 	switch kind {
 	case "string":
@@ -154,7 +153,7 @@ func defaultOf(kind, text string) (any, error) {
 	return m, json.Unmarshal([]byte(text), &m)
 }
 
-// check says which of the settings in values is wrong.
+// check returns an error about the first wrong setting in values, and adds the defaults.
 func check(values map[string]any, schema []setting, path string) error {
 	known := make(map[string]bool)
 	for _, s := range schema {
@@ -185,7 +184,7 @@ func check(values map[string]any, schema []setting, path string) error {
 	return nil
 }
 
-// nanoseconds turns a duration that is written as text into a number.
+// nanoseconds replaces the text of a duration by its number of nanoseconds.
 func nanoseconds(values map[string]any, name string) error {
 	text, ok := values[name].(string)
 	if !ok {

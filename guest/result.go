@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// Outcome is what one attempt found.
+// Outcome is the outcome of one attempt.
 type Outcome int32
 
-// The outcomes. The zero value never means health.
+// The outcomes. The zero value never means healthy.
 const (
-	Unknown Outcome = iota // the attempt could not be made, through no fault of the target
+	Unknown Outcome = iota // the attempt could not be made, and the target is not to blame
 	Success
-	Warning // counts as Success; the detail says what to look at
+	Warning // counts as Success; the detail describes the problem
 	Failure
 )
 
@@ -33,17 +33,17 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Result is what an attempt found and why.
+// Result is the result of an attempt.
 type Result struct {
 	Outcome Outcome
 
-	// Reason is a stable code for alerts and metrics: a layer and a cause, as
-	// "redis.loading", both of letters a-z, digits and underscores, at most 63
-	// bytes. The layers plugin, engine, handler, target and restart are taken. A
-	// Success needs none.
+	// Reason is a stable code for alerts and metrics: a layer and a cause such as
+	// "redis.loading", both of letters a-z, digits and underscores, at most 63 bytes.
+	// The layers plugin, engine, handler, target and restart are reserved. A Success
+	// needs no reason.
 	Reason string
 
-	// Detail is a text for a person, at most 4 KiB of UTF-8; the rest is cut.
+	// Detail is a text for people, at most 4 KiB of UTF-8; the rest is cut.
 	Detail string
 }
 
@@ -56,34 +56,35 @@ func Warn(reason, detail string) Result { return Result{Warning, reason, detail}
 // Fail returns a Failure.
 func Fail(reason, detail string) Result { return Result{Failure, reason, detail} }
 
-// FailWith returns what an attempt is that an error has ended. Trouble with the
-// connection has its own reasons, such as "tcp.refused" and "tcp.timeout"; any other
-// error has the reason given here. It is a Failure, but Unknown when the attempt
-// could not be made: when a grant is missing or a limit was reached, say.
+// FailWith returns the result of an attempt that ended with an error. Errors of the
+// connection have reasons of their own, such as "tcp.refused" and "tcp.timeout"; for any
+// other error the result has the given reason. The result is a Failure, or Unknown when
+// the attempt could not be made, for example because a grant is missing or a limit was
+// reached.
 func FailWith(reason string, err error) Result {
 	r := Result{Failure, reason, err.Error()}
 	if known := reasonOf(err); known != "" {
 		r.Reason = known
 	}
-	if unable(err) {
+	if notTarget(err) {
 		r.Outcome = Unknown
 	}
 	return r
 }
 
-// Error is trouble with a connection. It is a net.Error.
+// Error is an error of a connection. It is a net.Error.
 type Error struct {
-	Op     string // what was being done: "dial tcp :6379"
+	Op     string // the operation: "dial tcp :6379"
 	Reason string // a stable code: "tcp.refused"; empty when the plugin itself is at fault
-	Err    error  // a syscall.Errno, os.ErrDeadlineExceeded or what a library said
-	detail string // what the host said
+	Err    error  // a syscall.Errno, os.ErrDeadlineExceeded or an error of a library
+	detail string // the host's description
 }
 
-// Error returns what was being done, and a sentence.
+// Error returns the operation and a description.
 func (e *Error) Error() string {
 	verb, _, _ := strings.Cut(e.Op, " ")
 	switch {
-	case strings.HasPrefix(e.detail, verb+" "): // it says by itself what was being done
+	case strings.HasPrefix(e.detail, verb+" "): // it names the operation already
 		return e.detail
 	case e.detail != "":
 		return e.Op + ": " + e.detail
@@ -97,7 +98,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Timeout reports whether a deadline has passed.
 func (e *Error) Timeout() bool { return timedOut(e.Err) }
 
-// Temporary returns false: an attempt is not repeated by itself.
+// Temporary returns false: an attempt is not retried automatically.
 func (e *Error) Temporary() bool { return false }
 
 func timedOut(err error) bool {
@@ -106,13 +107,13 @@ func timedOut(err error) bool {
 		errors.As(err, &late) && late.Timeout()
 }
 
-// reasonOf returns the reason that an error has by itself, or "". The codes are
-// those of the built-in handlers.
+// reasonOf returns the reason of an error of the connection, or "". The codes are those of
+// the built-in handlers.
 func reasonOf(err error) string {
-	var told *Error
+	var known *Error
 	switch {
-	case errors.As(err, &told) && told.Reason != "":
-		return told.Reason
+	case errors.As(err, &known) && known.Reason != "":
+		return known.Reason
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "tcp.refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
@@ -124,16 +125,16 @@ func reasonOf(err error) string {
 	case timedOut(err):
 		return "tcp.timeout"
 	}
-	return explain(err)
+	return systemReason(err)
 }
 
-// unable reports whether an error says nothing about the target.
-func unable(err error) bool {
-	var told *Error
-	if errors.As(err, &told) {
-		return told.Reason == "" || told.Reason == "tcp.source" || told.Reason == "engine.stopped"
+// notTarget reports whether an error says nothing about the target.
+func notTarget(err error) bool {
+	var known *Error
+	if errors.As(err, &known) {
+		return known.Reason == "" || known.Reason == "tcp.source" || known.Reason == "engine.stopped"
 	}
-	for _, number := range ours {
+	for _, number := range localErrors {
 		if errors.Is(err, number) {
 			return true
 		}

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// tag is what stands in `sonde:"name,option"`.
+// tag is a parsed tag `sonde:"name,option"`.
 type tag struct {
 	name                string
 	required, sensitive bool
 }
 
-// tagOf returns the tag of a field. It returns false when the field is no setting.
+// tagOf returns the tag of a field, or false if the field is not a setting.
 func tagOf(f reflect.StructField) (tag, bool) {
 	text, ok := f.Tag.Lookup("sonde")
 	if !ok || text == "-" {
@@ -42,16 +42,16 @@ func fieldOf(v reflect.Value, name string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
-// decode reads the JSON of settings into a struct. Settings that it does not have
-// are skipped. The host has checked them by the schema, so that an error means that
-// the manifest is not that of this program.
+// decode reads the JSON of settings into a struct and ignores unknown settings. The host
+// has checked them against the schema, so that an error means that the manifest does not
+// belong to this program.
 func decode(text []byte, into any) error {
 	r := reader{text: text}
 	if err := r.object(reflect.ValueOf(into).Elem(), ""); err != nil {
 		return err
 	}
 	if r.space(); r.at < len(r.text) {
-		return &FieldError{"settings", "have something behind them"}
+		return &FieldError{"settings", "have unexpected text after the JSON object"}
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (r *reader) setting(v reflect.Value, name string) (err error) {
 		return r.object(v, name+".")
 	}
 	if err != nil {
-		return &FieldError{name, "has another type than the plugin: " + err.Error()}
+		return &FieldError{name, "does not have the type that the plugin expects: " + err.Error()}
 	}
 	return nil
 }

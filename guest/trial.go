@@ -9,20 +9,19 @@ import (
 	"strings"
 )
 
-// Trial is one probe of a plugin outside of WebAssembly, for tests of the plugin's
-// logic against a real server. Its connections are those of the operating system. It
-// keeps state and held connections between attempts, and closes what an attempt has
-// left open, as a host does; it knows no grants and no limits. A Trial is for one
-// goroutine.
+// Trial runs one probe of a plugin outside of WebAssembly, to test the plugin's logic
+// against a real server. It uses the operating system's network. Like a host, it keeps
+// state and held connections between attempts, and closes the connections that an attempt
+// leaves open; it has no grants and no limits. Use a Trial on one goroutine.
 type Trial[S any] struct {
 	attempt  func(context.Context, Target[S]) Result
 	settings *S
 	host     host
 }
 
-// NewTrial returns a probe of a target. Settings are a JSON object of what an operator
-// would write, with durations as "1.5s"; they get their defaults, and are checked, as
-// in a host: an error is a *FieldError.
+// NewTrial returns a probe of a target. Settings are a JSON object with durations as in
+// "1.5s"; they are checked and completed with defaults as in a host. An error about a
+// setting is a *FieldError.
 func NewTrial[S any](attempt func(context.Context, Target[S]) Result, address, settings string) (*Trial[S], error) {
 	values := make(map[string]any)
 	d := json.NewDecoder(strings.NewReader(settings))
@@ -44,7 +43,7 @@ func NewTrial[S any](attempt func(context.Context, Target[S]) Result, address, s
 	return &Trial[S]{attempt, s, host{endpoint: endpoint{name: "trial", address: address}}}, nil
 }
 
-// Port gives one of the target's ports a name.
+// Port adds a named port to the target.
 func (t *Trial[S]) Port(name string, number uint16) { t.host.setPort(name, number) }
 
 // Attempt makes one attempt.
@@ -53,10 +52,10 @@ func (t *Trial[S]) Attempt(ctx context.Context) Result {
 	return t.attempt(ctx, targetOf(&t.host, t.settings))
 }
 
-// Metric returns a metric that the attempts have set or added to.
+// Metric returns the value of a metric.
 func (t *Trial[S]) Metric(name string) float64 { return t.host.metrics[name] }
 
-// Close closes what is held.
+// Close closes the held connections.
 func (t *Trial[S]) Close() {
 	for _, c := range t.host.kept {
 		c.Close()

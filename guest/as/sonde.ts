@@ -1,22 +1,22 @@
-// sonde.ts: write a plugin for Sonde in AssemblyScript. README.md shows how; the contract itself is the Go
-// package wasmhost/abi. An i32 that is returned is negative, an error of WASI's, when a call did not work.
+// sonde.ts: the AssemblyScript SDK for Sonde plugins. README.md shows how to use it; the Go package
+// wasmhost/abi is the specification. A function that returns an i32 returns a negative error number on error.
 
-/** What an attempt found. UNKNOWN: it could not be made, through no fault of the target. */
+/** The outcome of an attempt. UNKNOWN: it could not be made, and the target is not to blame. */
 export const UNKNOWN: i32 = 0;
 export const SUCCESS: i32 = 1;
-export const WARNING: i32 = 2; // counts as a success; the detail says what to look at
+export const WARNING: i32 = 2; // counts as a success; the detail describes the problem
 export const FAILURE: i32 = 3;
 
 export const E2BIG: i32 = 1;
 export const ENOENT: i32 = 44;
 export const ETIMEDOUT: i32 = 73;
 
-export const DEBUG: i32 = 1; // the levels of log
-export const INFO: i32 = 2;
-export const WARN: i32 = 3;
-export const ALARM: i32 = 4;
+export const LOG_DEBUG: i32 = 1; // the levels of log
+export const LOG_INFO: i32 = 2;
+export const LOG_WARN: i32 = 3;
+export const LOG_ERROR: i32 = 4;
 
-// The functions of the host, for what has no shorter form below.
+// The host's functions, for uses that the functions below do not cover.
 @external("sonde_v1", "input")
 export declare function hostInput(kind: i32, buf: usize, limit: i32): i32;
 @external("sonde_v1", "output")
@@ -56,16 +56,16 @@ export declare function hostHold(fd: i32, key: usize, n: i32): i32;
 @external("sonde_v1", "held")
 export declare function hostHeld(key: usize, n: i32, flags: i32): i32;
 
-/** The mark of this contract's version: export it from the plugin, with sonde_run and sonde_configure. */
+/** Marks the version of the ABI: export it from the plugin, with sonde_run and sonde_configure. */
 export const sonde_abi_v1: i32 = 1;
 
 const QUOTE: i32 = 0x22;
 const BACKSLASH: i32 = 0x5c;
-const PLAIN: i32 = 0x10000; // marks a character that no backslash stands before
+const PLAIN: i32 = 0x10000; // marks a character that is not escaped
 
 let settings: string = "";
 
-/** Runs a plugin's attempt or its check of the settings: what sonde_run and sonde_configure return. */
+/** Runs an attempt or a check of the settings. Return its result from sonde_run or sonde_configure. */
 export function run(body: () => i32): i32 {
   settings = input(1);
   const result = body();
@@ -79,7 +79,7 @@ export function bytes(s: string): ArrayBuffer {
   return String.UTF8.encode(s, false, String.UTF8.ErrorMode.REPLACE);
 }
 
-/** The text of bytes; what is no UTF-8 in it is replaced. */
+/** The text of bytes; invalid UTF-8 is replaced. */
 export function decode(b: Uint8Array, begin: i32, end: i32): string {
   return String.UTF8.decodeUnsafe(b.dataStart + begin, end - begin);
 }
@@ -102,7 +102,7 @@ function output(kind: i32, text: string): void {
   const b = bytes(text);
   hostOutput(kind, at(b), b.byteLength);
 }
-/** Ends an attempt: return what it returns. A reason is a stable code, "redis.loading", or empty. */
+/** Reports the result of an attempt: return what it returns. A reason is a stable code such as "redis.loading", or empty. */
 export function end(outcome: i32, reason: string, detail: string): i32 {
   output(1, detail);
   if (reason.length > 0) output(2, reason);
@@ -113,22 +113,22 @@ export function warning(reason: string, detail: string): i32 { return end(WARNIN
 export function fail(reason: string, detail: string): i32 { return end(FAILURE, reason, detail); }
 export function unknown(reason: string, detail: string): i32 { return end(UNKNOWN, reason, detail); }
 
-/** Ends an attempt in which a call did not work: as a failure, if the target is at fault. The host knows the reason. */
-export function trouble(doing: string, error: i32): i32 {
+/** Reports an attempt that ended with an error of a host call: a failure if the target is to blame, else unknown. */
+export function failWith(operation: string, error: i32): i32 {
   const targets: StaticArray<i32> = [14, 15, 23, 29, 40, 44, 64, 65, 73];
   let detail = line(4, "detail", 0);
   if (detail.length == 0) detail = "error " + (-error).toString();
-  return end(targets.includes(-error) ? FAILURE : UNKNOWN, "", doing + ": " + detail);
+  return end(targets.includes(-error) ? FAILURE : UNKNOWN, "", operation + ": " + detail);
 }
 
-/** Says which setting is wrong, and how: "must not be empty". */
+/** Reports a wrong setting and its problem, such as "must not be empty". */
 export function refuse(setting: string, problem: string): i32 {
   output(4, setting);
   output(1, problem);
   return 1;
 }
 
-/** A value of what is known of the target: "name", "address", or "port" ("8080 http"), of which there are several. */
+/** A property of the target: "name", "address", or the nth "port" ("8080 http"). */
 export function target(key: string, nth: i32 = 0): string { return line(2, key, nth); }
 
 function line(kind: i32, key: string, nth: i32): string {
@@ -138,7 +138,7 @@ function line(kind: i32, key: string, nth: i32): string {
   return "";
 }
 
-/** What the last attempt of the same probe has kept with setState. */
+/** What the same probe's previous attempt passed to setState. */
 export function state(): string { return input(3); }
 export function setState(s: string): void { output(3, s); }
 
@@ -153,18 +153,18 @@ export function dial(network: string, address: string, options: string = ""): i3
 }
 export function startTLS(fd: i32, options: string = ""): i32 { const b = bytes(options); return hostStartTLS(fd, at(b), b.byteLength); }
 
-/** Waits for bytes and writes them to buf from begin on. It returns how many, 0 when the peer has closed. */
+/** Waits for bytes and writes them to buf from begin on. Returns their number, or 0 when the peer has closed the connection. */
 export function read(fd: i32, buf: Uint8Array, begin: i32 = 0): i32 { return hostRead(fd, buf.dataStart + begin, buf.length - begin); }
 export function write(fd: i32, s: string): i32 { const b = bytes(s); return hostWrite(fd, at(b), b.byteLength); }
 
-/** Lets reads fail with ETIMEDOUT in ns nanoseconds; 0: when the attempt is over. */
+/** Makes reads fail with ETIMEDOUT ns nanoseconds from now; 0: at the attempt's deadline. */
 export function readDeadline(fd: i32, ns: i64): i32 { return hostDeadline(fd, 1, ns); }
 
-/** Gives a connection to the host to keep for the probe's next attempt, which takes it back with held. */
+/** Hands a connection to the host, which keeps it for the probe's next attempt: see held. */
 export function hold(fd: i32, key: string): i32 { const b = bytes(key); return hostHold(fd, at(b), b.byteLength); }
 export function held(key: string): i32 { const b = bytes(key); return hostHeld(at(b), b.byteLength, 0); }
 
-/** The JSON of a setting, empty when it was not given: "port", "tls.name" in a block, "names.0" in a list. */
+/** The JSON of a setting, empty if it is not set: "port", "tls.name" in a block, "names.0" in a list. */
 export function json(path: string): string {
   const names = path.split(".");
   let s = settings;
@@ -174,18 +174,18 @@ export function json(path: string): string {
 
 export function flag(path: string): bool { return json(path) == "true"; }
 
-/** A whole number, or a duration in nanoseconds; 0 when it was not given. */
+/** A whole number, or a duration in nanoseconds; 0 if it is not set. */
 export function int(path: string): i64 {
   return I64.parseInt(json(path));
 }
 
-/** A text, empty when it was not given. */
+/** A string, empty if it is not set. */
 export function text(path: string): string {
   const s = json(path);
   return s.startsWith('"') ? unescape(s.substring(1, s.length - 1)) : s;
 }
 
-// skip returns where the value that begins at i ends: at the next comma, colon or bracket that is not inside it.
+// skip returns the end of the value that begins at i: the next comma, colon or bracket outside of it.
 function skip(s: string, i: i32): i32 {
   for (let depth = 0, quoted = false; i < s.length; i++) {
     const c = s.charCodeAt(i);
@@ -218,7 +218,7 @@ function member(s: string, name: string): string {
   return "";
 }
 
-// unescape undoes the backslashes of JSON, and those of lines.
+// unescape decodes the escape sequences of JSON and of lines.
 function unescape(s: string): string {
   const out = new StaticArray<u16>(s.length);
   let n = 0;
@@ -237,11 +237,11 @@ function unescape(s: string): string {
   return String.UTF16.decodeUnsafe(changetype<usize>(out), n << 1);
 }
 
-/** What a failed check or an access out of bounds calls: `asc --use abort=sonde/abort`. */
+/** Called after a failed check or an access out of bounds: `asc --use abort=sonde/abort`. */
 export function abort(message: string | null, file: string | null, at: u32, column: u32): void {
-  if (!aborted) { // telling of it may fail too, where there is no memory
+  if (!aborted) { // logging may abort too, if no memory is left
     aborted = true;
-    log(ALARM, (message ? message : "abort") + " in " + (file ? file : "?") + ":" + at.toString());
+    log(LOG_ERROR, (message ? message : "abort") + " in " + (file ? file : "?") + ":" + at.toString());
   }
   unreachable();
 }

@@ -1,18 +1,18 @@
-// sonde.h: write a plugin for Sonde in C, with wasi-libc or without any libc. README.md shows how. Include
-// it in one source file. Texts end with a zero byte. A function that returns an int returns a negative
-// SONDE_E… when it could not do its work. The contract itself is the Go package wasmhost/abi.
+// sonde.h: the C SDK for Sonde plugins, with wasi-libc or without any libc. README.md shows how to use it.
+// Include it in one source file. Strings end with a zero byte. A function that returns an int returns a
+// negative SONDE_E… on error. The Go package wasmhost/abi is the specification.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef SONDE_MAX_INPUT // bytes that there is room for: of the settings, and of the target
+#ifndef SONDE_MAX_INPUT // maximum bytes of the settings, and of the target
 #define SONDE_MAX_INPUT 16384
 #endif
 
-// An attempt is unknown when it could not be made, through no fault of the target. A warning counts
-// as a success; its detail says what to look at.
+// An attempt is unknown when it could not be made and the target is not to blame. A warning counts as a
+// success; its detail describes the problem.
 typedef enum { SONDE_UNKNOWN = 0, SONDE_SUCCESS = 1, SONDE_WARNING = 2, SONDE_FAILURE = 3 } sonde_outcome;
 
 enum {
@@ -23,11 +23,11 @@ enum {
 };
 enum { SONDE_SETTINGS = 1, SONDE_TARGET = 2, SONDE_STATE = 3, SONDE_ERROR = 4 };    // of sonde_input
 enum { SONDE_DETAIL = 1, SONDE_REASON = 2, SONDE_NEXT_STATE = 3, SONDE_FIELD = 4 }; // of sonde_output
-enum { SONDE_DEBUG = 1, SONDE_INFO = 2, SONDE_WARN = 3, SONDE_ALARM = 4 };          // of sonde_log
+enum { SONDE_LOG_DEBUG = 1, SONDE_LOG_INFO = 2, SONDE_LOG_WARN = 3, SONDE_LOG_ERROR = 4 };          // of sonde_log
 enum { SONDE_GAUGE = 1, SONDE_COUNTER = 2, SONDE_REAL = 0, SONDE_MONOTONIC = 1 };   // of metric, clock
 enum { SONDE_READ = 1, SONDE_WRITE = 2 };                                           // of sonde_deadline
 enum { SONDE_REMOTE = 1, SONDE_LOCAL = 2, SONDE_ALPN = 3, SONDE_TLS = 4, SONDE_CERTIFICATE = 5 };
-// The functions of the host. Those whose names end in _ have a shorter form below.
+// The host's functions. Those whose names end in _ have a shorter form below.
 #define SONDE_HOST(name) __attribute__((import_module("sonde_v1"), import_name(#name)))
 SONDE_HOST(input) int sonde_input(int kind, void *buf, int limit);
 SONDE_HOST(output) int sonde_output(int kind, const void *p, int n);
@@ -49,8 +49,8 @@ SONDE_HOST(close) int sonde_close(int fd);
 SONDE_HOST(hold) int sonde_hold_(int fd, const char *key, int n);
 SONDE_HOST(held) int sonde_held_(const char *key, int n, int flags);
 
-// SONDE_PLUGIN makes a function the plugin's attempt. SONDE_CONFIGURE makes another one the check of
-// a probe's settings: it returns 0, or what sonde_refuse returns.
+// SONDE_PLUGIN exports the function that makes an attempt. SONDE_CONFIGURE exports the function that checks
+// a probe's settings: it returns 0, or the result of sonde_refuse.
 #define SONDE_EXPORT(name) __attribute__((export_name(#name)))
 #define SONDE_PLUGIN(attempt) \
   SONDE_EXPORT(sonde_abi_v1) void sonde_abi_v1(void) {} \
@@ -67,8 +67,8 @@ static inline bool sonde_same_(const char *a, const char *b, int n) {
   return n == 0;
 }
 
-// sonde_join writes texts one after the other to buf and returns their length. What does not fit is
-// cut, and the result is -SONDE_E2BIG.
+// sonde_join writes the concatenation of strings to buf and returns its length. If it does not fit, it is
+// truncated and the result is -SONDE_E2BIG.
 #define sonde_join(buf, size, ...) sonde_join_(buf, size, (const char *[]){__VA_ARGS__, 0})
 static inline int sonde_join_(char *buf, int size, const char **parts) {
   int n = 0;
@@ -79,7 +79,7 @@ static inline int sonde_join_(char *buf, int size, const char **parts) {
   return n < size ? n : -SONDE_E2BIG;
 }
 
-// sonde_decimal writes a number to buf and returns where it begins there.
+// sonde_decimal writes a number to the end of buf and returns its first digit.
 static inline const char *sonde_decimal(int64_t n, char buf[21]) {
   uint64_t rest = n < 0 ? -(uint64_t)n : (uint64_t)n;
   char *p = buf + 20;
@@ -88,8 +88,9 @@ static inline const char *sonde_decimal(int64_t n, char buf[21]) {
   return p;
 }
 
-// sonde_success, sonde_warning, sonde_fail and sonde_unknown end an attempt: return what they return.
-// A reason is a stable code, "redis.loading". The detail is the texts that follow, joined.
+// sonde_success, sonde_warning, sonde_fail and sonde_unknown report the result of an attempt: return what
+// they return. A reason is a stable code such as "redis.loading". The detail is the concatenation of the
+// other arguments.
 #define sonde_success(...) sonde_end_(SONDE_SUCCESS, "", (const char *[]){__VA_ARGS__, 0})
 #define sonde_warning(reason, ...) sonde_end_(SONDE_WARNING, reason, (const char *[]){__VA_ARGS__, 0})
 #define sonde_fail(reason, ...) sonde_end_(SONDE_FAILURE, reason, (const char *[]){__VA_ARGS__, 0})
@@ -102,7 +103,7 @@ static inline sonde_outcome sonde_end_(sonde_outcome outcome, const char *reason
   return outcome;
 }
 
-// sonde_refuse says which setting is wrong, and how: "must not be empty".
+// sonde_refuse reports a wrong setting and its problem, such as "must not be empty".
 static inline int sonde_refuse(const char *setting, const char *problem) {
   sonde_output(SONDE_FIELD, setting, sonde_length(setting));
   return sonde_unknown("", problem), 1;
@@ -114,7 +115,7 @@ static sonde_span sonde_settings_;
 static inline bool sonde_begin_(void) {
   int n = sonde_input(SONDE_SETTINGS, sonde_json_, SONDE_MAX_INPUT);
   sonde_settings_ = (sonde_span){sonde_json_, sonde_json_ + (n < 0 || n > SONDE_MAX_INPUT ? 0 : n)};
-  if (sonde_settings_.p == sonde_settings_.end) sonde_unknown("", "there is no room for the settings");
+  if (sonde_settings_.p == sonde_settings_.end) sonde_unknown("", "the settings are larger than SONDE_MAX_INPUT");
   return sonde_settings_.p < sonde_settings_.end;
 }
 
@@ -123,7 +124,7 @@ static inline bool sonde_take_(sonde_span *s, char c) {
   return s->p < s->end && *s->p == c && s->p++;
 }
 
-static inline sonde_span sonde_quoted_(sonde_span *s) { // s is behind the first quote
+static inline sonde_span sonde_quoted_(sonde_span *s) { // s starts after the first quote
   const char *begin = s->p;
   while (s->p < s->end && *s->p != '"') s->p += *s->p == '\\' && s->p + 1 < s->end ? 2 : 1;
   return (sonde_span){begin, s->p < s->end ? s->p++ : s->p};
@@ -180,14 +181,14 @@ static inline int sonde_character_(sonde_span *s, char *out) { // at most 4 byte
   uint32_t r = sonde_hex_(s);
   if (r >> 10 == 0x36 && s->end - s->p >= 6 && s->p[0] == '\\' && s->p[1] == 'u')
     s->p += 2, r = 0x10000 + ((r & 0x3ff) << 10) + (sonde_hex_(s) & 0x3ff);
-  if (r >> 11 == 0x1b) r = 0xfffd; // half of a pair
+  if (r >> 11 == 0x1b) r = 0xfffd; // half of a surrogate pair
   int n = r < 0x80 ? 1 : r < 0x800 ? 2 : r < 0x10000 ? 3 : 4;
   for (int i = n - 1; i > 0; i--, r >>= 6) out[i] = (char)(0x80 | (r & 0x3f));
   out[0] = (char)(n == 1 ? r : (0xf00u >> n) | r);
   return n;
 }
 
-// sonde_text writes a setting to buf and returns its length; 0 when it was not given.
+// sonde_text writes a setting to buf and returns its length; 0 if it is not set.
 static inline int sonde_text(const char *path, char *buf, int size) {
   sonde_span s = sonde_find(path);
   int n = 0, k = 0;
@@ -200,7 +201,7 @@ static inline int sonde_text(const char *path, char *buf, int size) {
   return n;
 }
 
-// sonde_int returns a whole number, or a duration in nanoseconds; 0 when it was not given.
+// sonde_int returns a whole number, or a duration in nanoseconds; 0 if it is not set.
 static inline int64_t sonde_int(const char *path) {
   sonde_span s = sonde_find(path);
   uint64_t n = 0;
@@ -211,8 +212,8 @@ static inline int64_t sonde_int(const char *path) {
 
 static inline bool sonde_bool(const char *path) { return sonde_take_((sonde_span[]){sonde_find(path)}, 't'); }
 
-// sonde_line writes to buf, cut to its size, a value of what is there as lines: of SONDE_TARGET "name",
-// "address" and "port" ("8080 http"), of SONDE_ERROR "reason" and "detail". Nth counts from 0.
+// sonde_line writes a value of an input that consists of lines to buf, truncated to its size. SONDE_TARGET
+// has "name", "address" and "port" ("8080 http"), SONDE_ERROR has "reason" and "detail". Nth counts from 0.
 static inline int sonde_line(int kind, const char *key, int nth, char *buf, int size) {
   int n = 0, length = sonde_input(kind, sonde_lines_, SONDE_MAX_INPUT), key_n = sonde_length(key);
   const char *p = sonde_lines_, *end = p + (length < 0 || length > SONDE_MAX_INPUT ? 0 : length);
@@ -227,19 +228,19 @@ static inline int sonde_line(int kind, const char *key, int nth, char *buf, int 
   return -SONDE_ENOENT;
 }
 
-// sonde_trouble ends an attempt in which a call did not work: as a failure, if the target is at fault.
-// The host knows the reason.
-static inline sonde_outcome sonde_trouble(const char *doing, int error) {
+// sonde_fail_with reports an attempt that ended with an error of a host call: a failure if the target is to
+// blame, else unknown. The host adds the reason.
+static inline sonde_outcome sonde_fail_with(const char *operation, int error) {
   char detail[1024], digits[21];
   bool target = -error == SONDE_ECONNREFUSED || -error == SONDE_ECONNRESET || -error == SONDE_EHOSTUNREACH ||
       -error == SONDE_ENETUNREACH || -error == SONDE_EIO || -error == SONDE_ENOENT || -error == SONDE_EPIPE ||
       -error == SONDE_EPROTO || -error == SONDE_ETIMEDOUT;
   if (sonde_line(SONDE_ERROR, "detail", 0, detail, sizeof detail) <= 0)
     sonde_join(detail, sizeof detail, "error ", sonde_decimal(-error, digits));
-  return target ? sonde_fail("", doing, ": ", detail) : sonde_unknown("", doing, ": ", detail);
+  return target ? sonde_fail("", operation, ": ", detail) : sonde_unknown("", operation, ": ", detail);
 }
 
-// sonde_dial connects; options are for TLS, "server_name=example.org\n". The rest is as in the contract.
+// sonde_dial connects; options are for TLS, "server_name=example.org\n". See dial in wasmhost/abi.
 static inline int sonde_dial(const char *net, const char *address, const char *options) {
   return sonde_dial_(net, sonde_length(net), address, sonde_length(address), options, sonde_length(options), 0, 0);
 }

@@ -74,7 +74,7 @@ class Reader {
     if (n == 0) this.end = sonde.fail("tcp.closed", "the server closed before it had answered");
     else if (n == -sonde.E2BIG) this.end = sonde.fail("line.long", `the server sent a line of more than ${MAX_LINE} bytes`);
     else if (n == -sonde.ETIMEDOUT) this.end = sonde.fail("line.timeout", "the server sent no line in time");
-    else this.end = sonde.trouble("read", n);
+    else this.end = sonde.failWith("read", n);
     return false;
   }
 }
@@ -100,7 +100,7 @@ function talk(r: Reader, fresh: bool): i32 {
   }
   if (send.length == 0) return sonde.success(r.line.length > 0 ? r.line : "connected");
   const n = sonde.write(r.fd, send + "\r\n");
-  if (n < 0) return sonde.trouble("write", n);
+  if (n < 0) return sonde.failWith("write", n);
   return r.next() ? judge(r.line) : r.end;
 }
 
@@ -115,14 +115,14 @@ function attempt(): i32 {
   let fd = keep ? sonde.held(KEY) : -sonde.ENOENT;
   const fresh = fd < 0;
   if (fresh) fd = connect();
-  if (fd < 0) return sonde.trouble("connect", fd);
+  if (fd < 0) return sonde.failWith("connect", fd);
   const r = new Reader(fd);
   const end = talk(r, fresh);
   const good = end == sonde.SUCCESS || end == sonde.WARNING;
   if (good && keep && r.empty) sonde.hold(fd, KEY);
   else sonde.close(fd);
   sonde.count(good ? "answers" : "misses", 1);
-  sonde.log(sonde.DEBUG, good ? "answered" : "not answered");
+  sonde.log(sonde.LOG_DEBUG, good ? "answered" : "not answered");
   return end;
 }
 

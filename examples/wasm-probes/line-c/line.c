@@ -95,7 +95,7 @@ static sonde_outcome late(int n) {
   case -SONDE_ETIMEDOUT:
     return sonde_fail("line.timeout", "the server sent no line in time");
   }
-  return sonde_trouble("read", n);
+  return sonde_fail_with("read", n);
 }
 
 // next waits for a line. Without one, *end says how the attempt ends.
@@ -147,7 +147,7 @@ static sonde_outcome talk(reader *r, bool fresh) {
   if (!*send) return sonde_success(*line ? line : "connected");
   char out[MAX_LINE + 2];
   int n = sonde_write(r->fd, out, sonde_join(out, sizeof out, send, "\r\n"));
-  if (n < 0) return sonde_trouble("write", n);
+  if (n < 0) return sonde_fail_with("write", n);
   line = next(r, &end);
   return line ? judge(line) : end;
 }
@@ -164,13 +164,13 @@ static sonde_outcome attempt(void) {
   load();
   int kept = sonde_bool("keep") ? sonde_held(KEY) : -SONDE_ENOENT;
   r = (reader){.fd = kept < 0 ? connect() : kept};
-  if (r.fd < 0) return sonde_trouble("connect", r.fd);
+  if (r.fd < 0) return sonde_fail_with("connect", r.fd);
   sonde_outcome end = talk(&r, kept < 0);
   bool good = end == SONDE_SUCCESS || end == SONDE_WARNING;
   if (good && sonde_bool("keep") && r.used == r.filled) sonde_hold(r.fd, KEY);
   else sonde_close(r.fd);
   sonde_metric(SONDE_COUNTER, good ? "answers" : "misses", 1);
-  sonde_log(SONDE_DEBUG, good ? "answered" : "not answered");
+  sonde_log(SONDE_LOG_DEBUG, good ? "answered" : "not answered");
   return end;
 }
 

@@ -1,9 +1,9 @@
-//! Connections that the host makes.
+//! Connections made by the host.
 use crate::host::{self, done, Error};
 use crate::Text;
 use core::fmt;
 
-/// A connection. It is closed when it is dropped. With `std` it is also a `Read` and a `Write`, and can be made
+/// A connection, closed when it is dropped. With `std` it also implements `Read` and `Write`, and converts into
 /// a `TcpStream`.
 pub struct Conn(i32);
 
@@ -29,7 +29,7 @@ pub fn dial(
     done(fd).map(|fd| Conn(fd as i32))
 }
 
-/// Takes back a connection that was held under a key.
+/// Returns the connection that was held under a key.
 pub fn held(key: &str) -> Result<Conn, Error> {
     done(unsafe { host::held(key.as_ptr(), key.len(), 0) }).map(|fd| Conn(fd as i32))
 }
@@ -38,11 +38,11 @@ impl Conn {
     pub fn fd(&self) -> i32 {
         self.0
     }
-    /// Lets reads fail with ETIMEDOUT in ns nanoseconds; 0: when the attempt is over.
+    /// Makes reads fail with ETIMEDOUT ns nanoseconds from now; 0: at the attempt's deadline.
     pub fn read_deadline(&mut self, ns: i64) {
         unsafe { host::deadline(self.0, 1, ns) };
     }
-    /// Waits for bytes; 0 of them: the peer has closed.
+    /// Waits for bytes; 0 means that the peer has closed the connection.
     pub fn recv(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
         done(unsafe { host::read(self.0, buf.as_mut_ptr(), buf.len()) })
     }
@@ -53,7 +53,7 @@ impl Conn {
         let o = Text::new(options);
         done(unsafe { host::start_tls(self.0, o.buf.as_ptr(), o.len) }).map(drop)
     }
-    /// Gives the connection to the host to keep for the probe's next attempt.
+    /// Hands the connection to the host, which keeps it for the probe's next attempt.
     pub fn hold(self, key: &str) -> Result<(), Error> {
         done(unsafe { host::hold(self.0, key.as_ptr(), key.len()) })?;
         core::mem::forget(self);

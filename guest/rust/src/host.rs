@@ -1,4 +1,4 @@
-//! The functions of the host, for what has no safer form in this crate, and their errors.
+//! The host's functions, for uses that the rest of the crate does not cover, and their errors.
 
 #[link(wasm_import_module = "sonde_v1")]
 extern "C" {
@@ -31,7 +31,7 @@ extern "C" {
     pub fn held(key: *const u8, n: usize, flags: i32) -> i32;
 }
 
-/// What the host returned for a call that did not work, by its number in WASI.
+/// An error of a host call, by its number in WASI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error(pub i32);
 pub const E2BIG: Error = Error(1);
@@ -40,7 +40,7 @@ pub const ENOENT: Error = Error(44);
 pub const EIO: Error = Error(29);
 pub const ETIMEDOUT: Error = Error(73);
 
-/// Tells an error from a result.
+/// Converts a result of a host call.
 pub(crate) fn done(result: i32) -> Result<usize, Error> {
     if result < 0 {
         Err(Error(-result))

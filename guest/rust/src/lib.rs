@@ -1,5 +1,5 @@
-//! Write a plugin for Sonde in Rust, with `std` or without it. README.md shows how; the contract itself is
-//! the Go package wasmhost/abi.
+//! The Rust SDK for Sonde plugins, with or without `std`. README.md shows how to use it; the Go package
+//! wasmhost/abi is the specification.
 #![cfg_attr(not(feature = "std"), no_std)]
 use core::fmt::{self, Write};
 
@@ -11,12 +11,13 @@ use host::done;
 pub use host::{Error, E2BIG, EINVAL, EIO, ENOENT, ETIMEDOUT};
 pub use settings::Settings;
 
-/// Bytes that there is room for: of the settings, of the target, and of each text.
+/// Maximum bytes of the settings, and of the target.
 pub const MAX_INPUT: usize = 16384;
+/// Maximum bytes of a `Text`.
 pub const MAX_TEXT: usize = 8192;
 
-/// What an attempt found. Unknown: it could not be made, through no fault of the target. A warning counts as
-/// a success; its detail says what to look at.
+/// The outcome of an attempt. Unknown: it could not be made, and the target is not to blame. A warning counts as
+/// a success; its detail describes the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Unknown = 0,
@@ -25,7 +26,7 @@ pub enum Outcome {
     Failure = 3,
 }
 
-/// An attempt that ended early is an `Err`, so that `?` ends one.
+/// The end of an attempt. An early end is an `Err`, so that `?` can end an attempt.
 pub type Attempt = Result<Outcome, Outcome>;
 
 pub const LOG_DEBUG: i32 = 1;
@@ -35,7 +36,7 @@ pub const LOG_ERROR: i32 = 4;
 const TARGET: i32 = 2;
 const ERROR: i32 = 4;
 
-/// Makes a function the plugin's attempt, and another one the check of a probe's settings.
+/// Exports the function that makes an attempt and, optionally, the one that checks a probe's settings.
 #[macro_export]
 macro_rules! plugin {
     ($attempt:path) => {
@@ -73,10 +74,10 @@ pub fn configure(check: fn(&Settings) -> Result<(), Refused>) -> i32 {
     }
 }
 
-/// A setting is wrong. Only `refuse` makes one.
+/// The error of a check of settings. `refuse` makes it.
 pub struct Refused(());
 
-/// Says which setting is wrong, and how: "must not be empty".
+/// Reports a wrong setting and its problem, such as "must not be empty".
 pub fn refuse(setting: &str, problem: &str) -> Refused {
     output(4, setting.as_bytes());
     output(1, problem.as_bytes());
@@ -87,7 +88,7 @@ fn output(kind: i32, b: &[u8]) {
     unsafe { host::output(kind, b.as_ptr(), b.len()) };
 }
 
-/// Ends an attempt. A reason is a stable code, "redis.loading", or empty.
+/// Reports the result of an attempt. A reason is a stable code such as "redis.loading", or empty.
 pub fn end(outcome: Outcome, reason: &str, detail: fmt::Arguments) -> Outcome {
     output(1, Text::new(detail).as_bytes());
     if !reason.is_empty() {
@@ -109,9 +110,9 @@ pub fn unknown(reason: &str, detail: fmt::Arguments) -> Outcome {
 }
 
 impl Error {
-    /// Ends an attempt in which a call did not work: as a failure, if the target is at fault. The host knows
-    /// the reason.
-    pub fn during(self, doing: &str) -> Outcome {
+    /// Reports an attempt that ended with this error of an operation: a failure if the target is to blame, else
+    /// unknown. The host adds the reason.
+    pub fn during(self, operation: &str) -> Outcome {
         let mut buf = [0; 1024];
         let outcome = match self.0 {
             14 | 15 | 23 | 29 | 40 | 44 | 64 | 65 | 73 => Outcome::Failure,
@@ -119,14 +120,14 @@ impl Error {
         };
         match line(ERROR, "detail", 0, &mut buf) {
             Some(detail) if !detail.is_empty() => {
-                end(outcome, "", format_args!("{}: {}", doing, detail))
+                end(outcome, "", format_args!("{}: {}", operation, detail))
             }
-            _ => end(outcome, "", format_args!("{}: error {}", doing, self.0)),
+            _ => end(outcome, "", format_args!("{}: error {}", operation, self.0)),
         }
     }
 }
 
-/// A text of at most MAX_TEXT bytes, without an allocator. What is beyond that is cut.
+/// A string of at most MAX_TEXT bytes, without an allocator. Longer ones are truncated.
 pub struct Text {
     buf: [u8; MAX_TEXT],
     len: usize,
@@ -155,8 +156,8 @@ impl Write for Text {
     }
 }
 
-/// Writes a value of what is known of the target to buf, cut to its length: "name", "address", or "port"
-/// ("8080 http"), of which there are several: nth counts from 0.
+/// Writes a property of the target to buf, truncated to its length: "name", "address", or the nth "port"
+/// ("8080 http"), counted from 0.
 pub fn target<'b>(key: &str, nth: usize, buf: &'b mut [u8]) -> Option<&'b str> {
     line(TARGET, key, nth, buf)
 }
@@ -188,7 +189,7 @@ fn line<'b>(kind: i32, key: &str, nth: usize, buf: &'b mut [u8]) -> Option<&'b s
     core::str::from_utf8(&buf[..n]).ok()
 }
 
-/// What the last attempt of the same probe has kept with set_state.
+/// What the same probe's previous attempt passed to set_state.
 pub fn state(buf: &mut [u8]) -> Result<&[u8], Error> {
     let n = done(unsafe { host::input(3, buf.as_mut_ptr(), buf.len()) })?;
     buf.get(..n).ok_or(E2BIG)

@@ -1,4 +1,4 @@
-//! The settings of a probe, read out of their JSON without an allocator.
+//! The settings of a probe, decoded from JSON without an allocator.
 use crate::host::{self, done, Error, E2BIG, EINVAL};
 use crate::MAX_INPUT;
 
@@ -19,26 +19,26 @@ impl Settings {
             Ok(Settings { json, len })
         }
     }
-    /// The setting's JSON, empty when it was not given.
+    /// The setting's JSON, empty if it is not set.
     pub fn json(&self, path: &str) -> &[u8] {
         path.split('.').fold(&self.json[..self.len], member)
     }
     pub fn bool(&self, path: &str) -> bool {
         self.json(path).starts_with(b"true")
     }
-    /// A whole number, or a duration in nanoseconds; 0 when it was not given.
+    /// A whole number, or a duration in nanoseconds; 0 if it is not set.
     pub fn int(&self, path: &str) -> i64 {
         core::str::from_utf8(self.json(path))
             .ok()
             .and_then(|s| s.trim().parse().ok())
             .unwrap_or(0)
     }
-    /// A text; empty when it was not given.
+    /// A string, empty if it is not set.
     #[cfg(feature = "std")]
     pub fn string(&self, path: &str) -> Result<String, Error> {
         self.text(path, &mut [0; MAX_INPUT]).map(String::from)
     }
-    /// Writes a text to buf; it is empty when it was not given.
+    /// Writes a string to buf; it is empty if the setting is not set.
     pub fn text<'b>(&self, path: &str, buf: &'b mut [u8]) -> Result<&'b str, Error> {
         let (mut s, mut n) = (self.json(path), 0);
         if take(&mut s, b'"') {
@@ -66,7 +66,7 @@ fn take(s: &mut &[u8], c: u8) -> bool {
 }
 
 fn quoted<'a>(s: &mut &'a [u8]) -> &'a [u8] {
-    // s is behind the first quote
+    // s starts after the first quote
     let (all, mut n) = (*s, 0);
     while n < all.len() && all[n] != b'"' {
         n += if all[n] == b'\\' { 2 } else { 1 };

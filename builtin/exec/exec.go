@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
@@ -63,7 +62,7 @@ func New(c Config) (*Handler, error) {
 }
 
 // Probe runs the command and returns when it has ended, or soon after ctx is
-// done (2*command.Linger at most). Its whole process group is killed then. The
+// done (2*command.WaitDelay at most). Its whole process group is killed then. The
 // result's Detail is the command's standard output followed by its standard
 // error, at most probe.MaxDetail bytes in all; before a failure's output stands
 // how the command ended.
@@ -84,14 +83,14 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if err != nil {
 		return probe.Broken(probe.ReasonExecStart, "%v", err)
 	}
-	if end.Undead != nil {
-		h.leave(end.Undead)
+	if end.Stuck != nil {
+		h.leave(end.Stuck)
 	}
 	output := stdout.String() + stderr.String()
 	if end.Killed {
 		return killed(ctx, time.Since(began), output)
 	}
-	return ended(end.Status, output)
+	return exited(end, output)
 }
 
 // leave counts a command until it is dead. Nobody can wait for that: it may never
@@ -127,12 +126,12 @@ func killed(ctx context.Context, after time.Duration, output string) probe.Resul
 	return probe.Broken(probe.ReasonStopped, "the command was killed before it had ended")
 }
 
-func ended(status syscall.WaitStatus, output string) probe.Result {
+func exited(end command.End, output string) probe.Result {
 	switch {
-	case status.Signaled():
-		return probe.Fail(probe.ReasonExecSignal, "%s", detail("ended by signal: "+status.Signal().String(), output))
-	case status.ExitStatus() != 0:
-		return probe.Fail(probe.ReasonExecExit, "%s", detail(fmt.Sprintf("exit status %d", status.ExitStatus()), output))
+	case end.Status.Signaled():
+		return probe.Fail(probe.ReasonExecSignal, "%s", detail(end.String(), output))
+	case end.Status != 0:
+		return probe.Fail(probe.ReasonExecExit, "%s", detail(end.String(), output))
 	}
 	return probe.Succeed(detail("", output))
 }

@@ -35,7 +35,7 @@ func TestProbeTellsHowTheCommandEnded(t *testing.T) {
 			"exit 3":           {sh(`exit 3`), probe.Failure, probe.ReasonExecExit, "exit status 3"},
 			"exit 3 talking":   {sh(`echo broken; exit 3`), probe.Failure, probe.ReasonExecExit, "exit status 3: broken"},
 			"stderr after":     {sh(`echo e >&2; echo o; exit 1`), probe.Failure, probe.ReasonExecExit, "exit status 1: o\ne"},
-			"signal":           {sh(`kill -9 $$$$`), probe.Failure, probe.ReasonExecSignal, "ended by signal: killed"},
+			"signal":           {sh(`kill -9 $$$$`), probe.Failure, probe.ReasonExecSignal, "killed by signal: killed"},
 			"hostile output":   {sh(`printf 'a\033[2Jb'`), probe.Success, "", "a�[2Jb"},
 			"stdin is empty":   {sh(`cat`), probe.Success, "", ""},
 			"missing program":  {Config{Command: []string{"no-such-program"}}, probe.Unknown, probe.ReasonExecStart, "no-such-program"},

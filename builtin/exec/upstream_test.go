@@ -58,7 +58,7 @@ func TestUpstreamNewExecInContainer(t *testing.T) {
 		}{
 			{"both outputs", "echo foo; echo bar >&2", "foo\nbar"},
 			{"the output of one that fails is kept", "echo foo; exit 2", "exit status 2: foo"},
-			{"the output of one that is killed is kept", "echo foo; kill -9 $$$$", "ended by signal: killed: foo"},
+			{"the output of one that is killed is kept", "echo foo; kill -9 $$$$", "killed by signal: killed: foo"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				if r := attempt(t, run, sh(test.script), probe.Target{}, patience); r.Detail != test.want {

@@ -60,7 +60,7 @@ func attempt(t *testing.T, run way, c Config, target probe.Target, timeout time.
 func atMost(t *testing.T, began time.Time, deadline time.Duration) {
 	t.Helper()
 	const delay = 1500 * time.Millisecond // well below the pipe holders' 60 s and the 3 s of a naive wait
-	if took := time.Since(began); took > deadline+2*command.Linger+delay {
+	if took := time.Since(began); took > deadline+2*command.WaitDelay+delay {
 		t.Errorf("took %v", took)
 	}
 }

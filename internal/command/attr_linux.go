@@ -7,21 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attr puts a new process into a group of its own, and has the kernel kill it
-// when the thread that starts it ends. The caller keeps that thread locked.
-func Attr(who *syscall.Credential) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: who}
+// Attr returns the attributes of a process in its own group, which the kernel kills when
+// the thread that started it ends. The caller must keep that thread locked.
+func Attr(credential *syscall.Credential) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: credential}
 }
 
-// reap waits for the command's end, kills what is left of its group while the
-// group's number is still its own, and only then lets go of the number.
+// reap waits until the command has exited, kills the rest of its group, and then reaps
+// it: before that the ID of the group cannot be reused.
 func (c *child) reap() error {
 	awaitExit(c.cmd.Process.Pid)
-	c.end()
-	return c.lost(c.cmd.Wait())
+	c.exited()
+	return c.statusError(c.cmd.Wait())
 }
 
-// awaitExit returns when a child of ours has ended, and leaves it unreaped.
+// awaitExit returns when a child has exited, and does not reap it.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

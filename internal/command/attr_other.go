@@ -8,20 +8,20 @@ import (
 	"syscall"
 )
 
-// Attr puts a new process into a group of its own. Nothing kills it when the
-// engine is killed: only Linux can do that.
-func Attr(who *syscall.Credential) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Credential: who}
+// Attr returns the attributes of a process in its own group. It goes on when the engine
+// is killed: only Linux can prevent that.
+func Attr(credential *syscall.Credential) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Credential: credential}
 }
 
 func (p Plan) run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	return p.RunPortably(ctx, stdout, stderr)
 }
 
-// reap waits for the command's end and kills what is left of its group. Here the
-// number is let go first, since there is no portable way to wait without that.
+// reap waits for the command, which reaps it, and then kills the rest of its group:
+// there is no portable way to wait without reaping.
 func (c *child) reap() error {
 	err := c.cmd.Wait()
-	c.end()
-	return c.lost(err)
+	c.exited()
+	return c.statusError(err)
 }

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Head keeps the first Max bytes that are written to it and drops the rest. It
-// never refuses a write, so that who writes is never stopped by it. Its methods
-// may be called from several goroutines at once.
+// Head keeps the first Max bytes that are written to it and drops the rest. Write never
+// fails, so that the writing process is not stopped. Its methods may be called
+// concurrently.
 type Head struct {
 	Max int // bytes
 
@@ -15,7 +15,7 @@ type Head struct {
 	kept []byte
 }
 
-// Write keeps what still fits. It returns len(p) and no error.
+// Write returns len(p) and no error.
 func (h *Head) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -24,32 +24,21 @@ func (h *Head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ReadFrom copies r until it ends. It is there to read in small pieces: io.Copy
-// would take 32 KiB for each command's output, which is mostly empty.
-func (h *Head) ReadFrom(r io.Reader) (total int64, err error) {
-	piece := make([]byte, 1<<10)
-	for {
-		n, err := r.Read(piece)
-		_, _ = h.Write(piece[:n])
-		total += int64(n)
-		if err == io.EOF {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
-	}
+// ReadFrom copies r until it ends, with a small buffer: io.Copy would allocate 32 KiB for
+// the output of each command, most of which is empty.
+func (h *Head) ReadFrom(r io.Reader) (int64, error) {
+	return CopySmall(h, r, 1<<10)
 }
 
-// String returns what was kept.
+// String returns the first Max bytes.
 func (h *Head) String() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return string(h.kept)
 }
 
-// Tail keeps the last Max bytes that are written to it. Its methods may be
-// called from several goroutines at once.
+// Tail keeps the last Max bytes that are written to it. Its methods may be called
+// concurrently.
 type Tail struct {
 	Max int // bytes
 
@@ -57,7 +46,7 @@ type Tail struct {
 	kept []byte // at most twice Max, so that most writes move nothing
 }
 
-// Write keeps p and forgets what is too old. It returns len(p) and no error.
+// Write returns len(p) and no error.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,3 +67,9 @@ func (t *Tail) String() string {
 }
 
 func (t *Tail) last() []byte { return t.kept[max(len(t.kept)-t.Max, 0):] }
+
+// CopySmall copies r to w until r ends, with a buffer of size bytes. It calls neither
+// w.ReadFrom nor r.WriteTo.
+func CopySmall(w io.Writer, r io.Reader, size int) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, size))
+}

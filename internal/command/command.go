@@ -1,6 +1,18 @@
-// Package command runs a command in a group of its own that dies as a whole,
-// and whose output is bounded. It is what exec probes and supervised processes
-// share: words, environment, user, and the kill.
+// Package command runs a command in its own process group, which is killed as a
+// whole, and bounds its output. Exec probes, supervised processes and restart commands
+// share it.
+//
+//	command.go          Command, its checks, and its Plan
+//	expand.go           references $(NAME) to variables
+//	env.go, user.go     the environment, the program in PATH, the user
+//	buffer.go           the first and the last bytes of an output
+//	run.go              Run and its result
+//	run_linux.go        Run on Linux: one thread waits in poll(2)
+//	wait_linux.go         for the exit, the output and the context of a command
+//	pipes_linux.go        opens the descriptors of a command
+//	cancel_linux.go       turns the end of a context into a descriptor
+//	portable.go         Run on other systems: os/exec and goroutines
+//	attr_*.go           attributes of the new process
 package command
 
 import (
@@ -18,8 +30,8 @@ import (
 type Command struct {
 	Words []string          // the program and its arguments; $(NAME) in them stands for a variable of Env
 	Env   map[string]string // on top of the base environment
-	Dir   string            // where it runs; default: the engine's own directory
-	User  string            // "name", "uid", "user:group" or "uid:gid"; default: the engine's own user
+	Dir   string            // working directory; default: the engine's
+	User  string            // "name", "uid", "user:group" or "uid:gid"; default: the engine's user
 }
 
 // Check returns what is wrong with a command's text: probe.FieldErrors with every
@@ -52,44 +64,43 @@ func (c Command) Check() error {
 	return wrong.Err()
 }
 
-// Plan is a command that is ready to start: nothing is left to look up. It is
-// plain data, so that it can be handed to another process.
+// Plan is a command whose program, directory and user have been looked up. It is plain
+// data, which can be sent to another process.
 type Plan struct {
-	Path       string   // the program's file; relative to Dir unless it begins with a slash
+	Path       string   // file of the program; relative to Dir unless it begins with a slash
 	Words      []string // the program and its arguments, expanded
-	Env        []string // the whole environment, NAME=value, sorted by name
+	Env        []string // the complete environment, NAME=value, sorted by name
 	Dir        string
-	Credential *syscall.Credential // nil: the engine's own user
+	Credential *syscall.Credential // nil: the engine's user
 }
 
-// Plan expands the words, builds the environment and looks up the program, the
-// directory and the user as they are now. The error is Check's, or says what there
-// is not.
+// Plan expands the words, builds the environment, and looks up the program, the
+// directory and the user. The error is Check's, or that of a lookup.
 func (c Command) Plan() (Plan, error) {
 	if err := c.Check(); err != nil {
 		return Plan{}, err
 	}
-	who, err := lookUser(c.User)
+	acct, err := lookupUser(c.User)
 	if err != nil {
 		return Plan{}, err
 	}
 	if err := checkDir(c.Dir); err != nil {
 		return Plan{}, err
 	}
-	env := environment(who, c.Env)
+	env := environment(acct, c.Env)
 	words := make([]string, len(c.Words))
 	for i, word := range c.Words {
 		words[i] = Expand(word, c.Env)
 	}
-	path, err := lookProgram(words[0], env["PATH"])
+	path, err := lookupProgram(words[0], env["PATH"])
 	if err != nil {
 		return Plan{}, err
 	}
-	return Plan{Path: path, Words: words, Env: list(env), Dir: c.Dir, Credential: who.credential}, nil
+	return Plan{Path: path, Words: words, Env: list(env), Dir: c.Dir, Credential: acct.credential}, nil
 }
 
-// checkDir is there for the message alone: the kernel's does not name the
-// directory that is missing, but the program.
+// checkDir returns an error that names a missing directory. The kernel's error would
+// name the program.
 func checkDir(dir string) error {
 	if dir == "" {
 		return nil

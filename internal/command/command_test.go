@@ -39,7 +39,7 @@ func TestCheckNamesTheWrongField(t *testing.T) {
 	}
 }
 
-func TestEnvironmentHidesTheEnginesOwn(t *testing.T) {
+func TestEnvironmentHidesTheEnginesVariables(t *testing.T) {
 	t.Setenv("SECRET_TOKEN", "s3cret")
 	t.Setenv("LANG", "C.UTF-8")
 	t.Setenv("TZ", "")
@@ -56,7 +56,7 @@ func TestEnvironmentHidesTheEnginesOwn(t *testing.T) {
 	}
 }
 
-func TestEnvironmentHasAPathWhenTheEngineHasNone(t *testing.T) {
+func TestEnvironmentHasADefaultPath(t *testing.T) {
 	t.Setenv("PATH", "")
 	plan := planOf(t, Command{Words: []string{"sh"}})
 	if !slices.Contains(plan.Env, "PATH="+defaultPath) {
@@ -64,7 +64,7 @@ func TestEnvironmentHasAPathWhenTheEngineHasNone(t *testing.T) {
 	}
 }
 
-func TestProgramIsLookedForInTheCommandsOwnPath(t *testing.T) {
+func TestProgramIsSearchedInTheCommandsPath(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "only-here")
 	if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -93,7 +93,7 @@ func TestProgramIsLookedForInTheCommandsOwnPath(t *testing.T) {
 
 func TestUserIsLookedUp(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("another user's credential is made up as root only")
+		t.Skip("only root can look up other users' credentials")
 	}
 	nobody, err := user.Lookup("nobody")
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// defaultPath is the PATH of commands when the engine has none itself: the one
-// that Linux distributions give to services.
+// defaultPath is the PATH of commands when the engine has none: that of services on
+// Linux distributions.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// inherited are the only variables of the engine that commands see. The rest of
-// its environment may hold secrets, which are not theirs.
+// inherited are the variables that commands inherit from the engine. Others can be
+// secrets of the engine.
 var inherited = [...]string{"LANG", "LC_ALL", "TZ"}
 
 // environment returns the base environment with env on top. The base is PATH,
 // LANG, LC_ALL and TZ of the engine, and HOME, USER and LOGNAME of the user
 // the command runs as.
-func environment(who account, env map[string]string) map[string]string {
+func environment(acct account, env map[string]string) map[string]string {
 	all := map[string]string{
 		"PATH":    cmp.Or(os.Getenv("PATH"), defaultPath),
-		"HOME":    who.home,
-		"USER":    who.name,
-		"LOGNAME": who.name,
+		"HOME":    acct.home,
+		"USER":    acct.name,
+		"LOGNAME": acct.name,
 	}
 	for _, name := range inherited {
 		all[name] = os.Getenv(name)
@@ -45,11 +45,10 @@ func list(env map[string]string) []string {
 	return out
 }
 
-// lookProgram finds the file of a program. A name with a slash is taken as it
-// is. Another is looked for in path, which is the command's own PATH; entries
-// that are not absolute are passed over, since they would mean the engine's
-// directory.
-func lookProgram(name, path string) (string, error) {
+// lookupProgram finds the file of a program. A name with a slash is the file. Other
+// names are searched in path, the PATH of the command. Relative entries of it are
+// skipped: they would be relative to the engine's directory.
+func lookupProgram(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}

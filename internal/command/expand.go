@@ -20,8 +20,8 @@ func Expand(s string, env map[string]string) string {
 	}
 }
 
-// reference returns what a $ with s behind it stands for, and how many bytes of
-// s belong to it.
+// reference returns the text for a $ that is followed by s, and the number of bytes of s
+// that belong to the reference.
 func reference(s string, env map[string]string) (text string, used int) {
 	if strings.HasPrefix(s, "$") {
 		return "$", 1

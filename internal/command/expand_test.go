@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestExpandDoesWhatKubernetesDoes(t *testing.T) {
+func TestExpandFollowsKubernetes(t *testing.T) {
 	env := map[string]string{"A": "1", "B": "$(A)", "EMPTY": "", "with space": "x"}
 	for in, want := range map[string]string{
 		"":                 "",
@@ -35,7 +35,7 @@ func TestExpandDoesWhatKubernetesDoes(t *testing.T) {
 	}
 }
 
-func FuzzExpandOfTextWithoutADollarIsTheText(f *testing.F) {
+func FuzzExpandKeepsTextWithoutADollar(f *testing.F) {
 	f.Add("plain", "A")
 	f.Add("$(A)", "A")
 	f.Fuzz(func(t *testing.T, word, name string) {

@@ -10,28 +10,31 @@ import (
 	"time"
 )
 
-// RunPortably is Run as it is done where a thread cannot wait for a process, its
-// output and a context in one call: with os/exec, goroutines that copy, and a
-// thread that waits. The outcome is the same.
+// RunPortably is Run for systems on which a thread cannot wait for a process, its output
+// and a context in one call. It uses os/exec, goroutines that copy, and a thread that
+// waits. The result is the same.
 func (p Plan) RunPortably(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	if ctx.Err() != nil {
 		return End{Killed: true}, nil
 	}
 	c := &child{cmd: p.cmd(stdout, stderr), done: make(chan struct{})}
-	go c.live()
+	go c.run()
 	select {
 	case <-c.done:
 		return End{Status: c.status()}, c.err
 	case <-ctx.Done():
 	}
-	killed := c.kill()
-	timer := time.NewTimer(2 * Linger)
+	if !c.kill() { // it has exited: Wait returns after WaitDelay at the latest
+		<-c.done
+		return End{Status: c.status()}, c.err
+	}
+	timer := time.NewTimer(2 * WaitDelay)
 	defer timer.Stop()
 	select {
 	case <-c.done:
-		return End{Status: c.status(), Killed: killed}, c.err
+		return End{Status: c.status(), Killed: true}, c.err
 	case <-timer.C:
-		return End{Killed: true, Undead: c.done}, nil
+		return End{Killed: true, Stuck: c.done}, nil
 	}
 }
 
@@ -44,19 +47,19 @@ func (p Plan) cmd(stdout, stderr io.Writer) *exec.Cmd {
 		Stdout:      stdout,
 		Stderr:      stderr,
 		SysProcAttr: Attr(p.Credential),
-		WaitDelay:   Linger,
+		WaitDelay:   WaitDelay,
 	}
 }
 
-// child is one command from its start to its end.
+// child is a command that RunPortably runs.
 type child struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when cmd was reaped, or could not be started
-	err  error         // why it could not be started or has no status; to be read after done
+	done chan struct{} // closed when cmd is reaped, or could not be started
+	err  error         // why it could not be started or has no status; set before done is closed
 
-	mu    sync.Mutex
-	state childState
-	doom  bool // it must die as soon as it runs
+	mu     sync.Mutex
+	state  childState
+	doomed bool // kill it as soon as it runs
 }
 
 type childState uint8
@@ -64,57 +67,54 @@ type childState uint8
 const (
 	starting childState = iota
 	running
-	ended // the group's number may be another's
+	exited // its ID may belong to another process
 )
 
-// live starts the command and reaps it.
-//
-// The kernel kills the command when the thread that started it ends
-// (PR_SET_PDEATHSIG). That is meant for the end of the whole engine, but Go ends
-// a thread alone, too, when a goroutine that has locked it returns. So this
-// goroutine keeps the thread for itself until the command is dead. It costs
-// nothing: to wait for a process occupies a thread anyway.
-func (c *child) live() {
+// run starts the command and reaps it. It locks its thread until then, because the
+// kernel kills the command when the thread ends that started it (see Attr), and Go ends
+// a thread when a goroutine that has locked it returns. Waiting for a process occupies a
+// thread anyway.
+func (c *child) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(c.done)
 	if c.err = c.cmd.Start(); c.err != nil {
 		return
 	}
-	c.begin()
+	c.started()
 	c.err = c.reap()
 }
 
-func (c *child) begin() {
+func (c *child) started() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state = running
-	if c.doom {
+	if c.doomed {
 		KillGroup(c.cmd.Process.Pid)
 	}
 }
 
-// end kills what is left of the group.
-func (c *child) end() {
+// exited kills the rest of the group.
+func (c *child) exited() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state = ended
+	c.state = exited
 	KillGroup(c.cmd.Process.Pid)
 }
 
-// kill kills the group now, or once it runs. It reports whether the command had
-// not ended by itself before.
+// kill kills the group now, or as soon as it runs. It returns false if the command had
+// exited before.
 func (c *child) kill() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.doom = true
+	c.doomed = true
 	if c.state == running {
 		KillGroup(c.cmd.Process.Pid)
 	}
-	return c.state != ended
+	return c.state != exited
 }
 
-// status may be called after done only.
+// status may be called only after done is closed.
 func (c *child) status() syscall.WaitStatus {
 	if c.cmd.ProcessState == nil {
 		return 0
@@ -123,11 +123,11 @@ func (c *child) status() syscall.WaitStatus {
 	return status
 }
 
-// lost returns why there is no status, or nil when there is one. That a
-// descendant holds a pipe open is no error of ours.
-func (c *child) lost(err error) error {
+// statusError returns why there is no status, or nil if there is one: an output pipe
+// that a descendant keeps open is not an error.
+func (c *child) statusError(err error) error {
 	if c.cmd.ProcessState != nil {
 		return nil
 	}
-	return lost(err)
+	return statusLost(err)
 }

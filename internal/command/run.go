@@ -8,29 +8,36 @@ import (
 	"time"
 )
 
-// Linger bounds what Run waits for beyond the command's end or ctx's: for the
-// death of a command that was killed, and for the output pipes when a
-// daemonised descendant holds them open.
-const Linger = 100 * time.Millisecond
+// WaitDelay bounds how long Run waits after the command has exited or ctx is done: for a
+// killed command to exit, and for output pipes that a descendant keeps open.
+const WaitDelay = 100 * time.Millisecond
 
-// End is how a command ended.
+// End is the result of a command.
 type End struct {
 	Status syscall.WaitStatus
-	Killed bool // ctx was done first and the group was killed; Status may be missing
+	Killed bool // ctx was done first and the group was killed; Status may be zero
 
-	// Undead is set when the command was killed and has not died: it is another
-	// user's, or stuck in the kernel. It is closed when the command is dead.
-	Undead <-chan struct{}
+	// Stuck is set when the command was killed and has not exited: it belongs to
+	// another user, or hangs in the kernel. It is closed when the command exits.
+	Stuck <-chan struct{}
 }
 
-// Run starts the command in a process group of its own, copies its output to
-// stdout and stderr, and returns when it has ended or ctx is done, at most
-// 2*Linger later. Whatever is left of the group is killed in both cases. What
-// has left the group (setsid) lives on, but is not waited for.
+// String returns "exit status 7" or "killed by signal: terminated".
+func (e End) String() string {
+	if e.Status.Signaled() {
+		return "killed by signal: " + e.Status.Signal().String()
+	}
+	return fmt.Sprintf("exit status %d", e.Status.ExitStatus())
+}
+
+// Run starts the command in its own process group, copies its output to stdout and
+// stderr, and returns when the command has exited or ctx is done, at most 2*WaitDelay
+// later. In both cases it kills the rest of the group. Descendants that have left the
+// group (setsid) go on, but Run does not wait for them.
 //
-// An error says that the command could not be started, or that its status was
-// lost. The writers must neither refuse nor hold up a write, and must bear writes
-// after Run has returned. They are written to at once unless they are the same.
+// An error says that the command could not be started, or that its status is lost. The
+// writers must not fail or block, and must accept writes after Run has returned. Unless
+// they are equal, Run writes to them concurrently.
 func (p Plan) Run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	if ctx.Err() != nil {
 		return End{Killed: true}, nil
@@ -38,10 +45,10 @@ func (p Plan) Run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	return p.run(ctx, stdout, stderr)
 }
 
-// lost is the error of a command that somebody else has reaped: a program that
-// waits for any child, or that ignores SIGCHLD. To guess its status would be worse.
-func lost(err error) error { return fmt.Errorf("exit status is lost: %w", err) }
+// statusLost is the error for a command that was reaped by another part of the program,
+// which waits for any child or ignores SIGCHLD.
+func statusLost(err error) error { return fmt.Errorf("exit status is lost: %w", err) }
 
-// KillGroup sends SIGKILL to every process of a group. The caller knows that
-// the group's leader is not reaped yet: its number is still its own.
+// KillGroup sends SIGKILL to all processes of a group. The leader of the group must not
+// be reaped yet: its ID could belong to another process afterwards.
 func KillGroup(leader int) { _ = syscall.Kill(-leader, syscall.SIGKILL) }

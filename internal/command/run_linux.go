@@ -10,55 +10,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run starts the command and waits for its end, its output and ctx in one poll(2)
-// of the caller's own thread.
+// run starts the command and waits for its exit, its output and ctx in one poll(2) on
+// the caller's thread. It locks the thread until the command has exited or was killed,
+// because the kernel kills the command when the thread ends that started it (see Attr).
 //
-// The kernel kills the command when the thread that started it ends
-// (PR_SET_PDEATHSIG). That is meant for the end of the whole engine, but Go ends
-// a thread alone, too, when a goroutine that has locked it returns. So the caller
-// keeps its thread for itself until the command is dead or doomed. A command that
-// sleeps costs the engine 28 KB so, thread and stack and all (41 KB the portable
-// way, which needs the thread as well), and the system another 150 KB at least.
+// A command that sleeps costs the engine 28 KB, with thread and stack (RunPortably: 41
+// KB, also with a thread), and the system at least another 150 KB.
 func (p Plan) run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	if !pidfdsWork() {
 		return p.RunPortably(ctx, stdout, stderr)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	b, err := newBell(ctx)
+	cancel, err := newCancelEvent(ctx)
 	if err != nil {
 		return End{}, err
 	}
-	defer b.close()
+	defer cancel.close()
 	w, err := p.start(stdout, stderr)
 	if err != nil {
 		return End{}, err
 	}
 	defer w.close()
-	return w.wait(b)
+	return w.wait(cancel)
 }
 
-// pidfdsWork reports whether the kernel has pidfds and lets us use them: Linux 5.3
-// has, some sandboxes do not.
+// pidfdsWork reports whether the kernel has pidfds, which are new in Linux 5.3, and this
+// process may use them, which some sandboxes forbid.
 func pidfdsWork() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	shut(fd)
+	closeFD(fd)
 	return err == nil
 }
 
-// start starts the command. Nothing is left open after an error. A program on a
-// disk that does not answer holds it up beyond any deadline, and all of Go with
-// it: syscall.StartProcess keeps its processor until the new program runs.
-func (p Plan) start(stdout, stderr io.Writer) (*watch, error) {
+// start starts the command. After an error no descriptor is left open. A program on a
+// disk that hangs blocks start beyond any deadline, and other goroutines too:
+// syscall.StartProcess keeps its P until the new program runs.
+func (p Plan) start(stdout, stderr io.Writer) (*waiter, error) {
 	pipes, err := openPipes(stdout == stderr)
 	if err != nil {
 		return nil, err
 	}
-	defer pipes.closeTheirs()
+	defer pipes.closeCommandEnds()
 	pid, _, err := syscall.StartProcess(p.Path, p.Words, &syscall.ProcAttr{
 		Dir:   p.Dir,
 		Env:   p.Env,
-		Files: []uintptr{uintptr(pipes.theirs[0]), uintptr(pipes.theirs[1]), uintptr(pipes.theirs[2])},
+		Files: []uintptr{uintptr(pipes.command[0]), uintptr(pipes.command[1]), uintptr(pipes.command[2])},
 		Sys:   Attr(p.Credential),
 	})
 	if err != nil {
@@ -70,10 +67,10 @@ func (p Plan) start(stdout, stderr io.Writer) (*watch, error) {
 		pipes.close()
 		return nil, abandon(pid, os.NewSyscallError("pidfd_open", err))
 	}
-	return newWatch(pid, pidfd, pipes.ours, stdout, stderr), nil
+	return newWaiter(pid, pidfd, pipes.engine, stdout, stderr), nil
 }
 
-// abandon kills and reaps a command that cannot be waited for, and returns why.
+// abandon kills and reaps a command that cannot be waited for, and returns the reason.
 func abandon(pid int, why error) error {
 	KillGroup(pid)
 	if _, err := reap(pid); err != nil {

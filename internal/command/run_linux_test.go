@@ -11,23 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command can open the other end of its output, which is ours, through /proc.
-// What it takes out of the pipe must not make a read of ours wait.
-func TestCommandThatReadsItsOwnOutputHoldsNobodyUp(t *testing.T) {
+// A command can open the read end of its output through /proc, and read first. The
+// engine's read must not block then.
+func TestCommandThatReadsItsOwnOutputDoesNotBlockTheEngine(t *testing.T) {
 	plan := script(t, `for i in 1 2 3 4; do cat </proc/self/fd/1 >/dev/null & done; sleep 0.03; echo x; sleep 20`)
 	for range 8 {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		began := time.Now()
 		end, err := plan.Run(ctx, new(Head), new(Head))
 		cancel()
-		if took := time.Since(began); err != nil || !end.Killed || took > patience/2 {
+		if took := time.Since(began); err != nil || !end.Killed || took > timeLimit/2 {
 			t.Fatalf("got %+v, %v after %v", end, err, took)
 		}
 	}
 }
 
-// A command is not started when its descriptors cannot be had, wherever in the
-// start that shows, and is dead when the last one cannot.
+// When a descriptor of a command cannot be opened, at any step of the start, the command
+// is not started, or killed and reaped.
 func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -62,7 +62,7 @@ func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestAbandonedCommandIsDead(t *testing.T) {
+func TestAbandonedCommandIsReaped(t *testing.T) {
 	runtime.LockOSThread() // see Attr
 	defer runtime.UnlockOSThread()
 	plan := script(t, `sleep 60`)

@@ -16,18 +16,17 @@ import (
 	"github.com/sonde-probe/sonde/internal/testsync"
 )
 
-// patience bounds what should take no time at all, on a machine that is busy.
-const patience = 10 * time.Second
+// timeLimit is the time limit for operations that take no time on an idle machine.
+const timeLimit = 10 * time.Second
 
-// way is Plan.Run or Plan.RunPortably.
-type way func(Plan, context.Context, io.Writer, io.Writer) (End, error)
+// runFunc is Plan.Run or Plan.RunPortably.
+type runFunc func(Plan, context.Context, io.Writer, io.Writer) (End, error)
 
-// inEachWay runs a test once in the way of this system, and once in the way that
-// all systems have.
-func inEachWay(t *testing.T, test func(*testing.T, way)) {
+// runBoth runs a test with Run and with RunPortably.
+func runBoth(t *testing.T, test func(*testing.T, runFunc)) {
 	t.Helper()
-	t.Run("as here", func(t *testing.T) { test(t, Plan.Run) })
-	t.Run("portably", func(t *testing.T) { test(t, Plan.RunPortably) })
+	t.Run("Run", func(t *testing.T) { test(t, Plan.Run) })
+	t.Run("RunPortably", func(t *testing.T) { test(t, Plan.RunPortably) })
 }
 
 func script(t *testing.T, text string) Plan {
@@ -36,7 +35,7 @@ func script(t *testing.T, text string) Plan {
 }
 
 func TestOutputsOfOneWriterKeepTheirOrder(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	runBoth(t, func(t *testing.T, run runFunc) {
 		tail := &Tail{Max: 1000}
 		end, err := run(script(t, `for i in 1 2 3 4 5 6 7 8 9; do echo o; echo e >&2; done`), t.Context(), tail, tail)
 		if got := tail.String(); err != nil || end.Status != 0 || got != strings.Repeat("o\ne\n", 9) {
@@ -45,8 +44,8 @@ func TestOutputsOfOneWriterKeepTheirOrder(t *testing.T) {
 	})
 }
 
-func TestCommandThatHasClosedItsOutputsIsWaitedFor(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+func TestCommandThatClosesItsOutputsIsWaitedFor(t *testing.T) {
+	runBoth(t, func(t *testing.T, run runFunc) {
 		end, err := run(script(t, `exec >&- 2>&-; sleep 0.1; exit 7`), t.Context(), new(Head), new(Head))
 		if err != nil || end.Status.ExitStatus() != 7 || end.Killed {
 			t.Errorf("got %+v, %v", end, err)
@@ -55,7 +54,7 @@ func TestCommandThatHasClosedItsOutputsIsWaitedFor(t *testing.T) {
 }
 
 func TestOutputAfterALongSilenceIsRead(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	runBoth(t, func(t *testing.T, run runFunc) {
 		stdout, stderr := &Head{Max: 10}, &Head{Max: 10}
 		_, err := run(script(t, `exec >&-; sleep 0.1; echo e >&2`), context.Background(), stdout, stderr)
 		if err != nil || stdout.String() != "" || stderr.String() != "e\n" {
@@ -65,7 +64,7 @@ func TestOutputAfterALongSilenceIsRead(t *testing.T) {
 }
 
 func TestStoppedCommandIsKilledInTime(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	runBoth(t, func(t *testing.T, run runFunc) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		stdout := &Head{Max: 10}
@@ -76,13 +75,13 @@ func TestStoppedCommandIsKilledInTime(t *testing.T) {
 	})
 }
 
-func TestStatusThatSomebodyElseHasTakenIsAnError(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+func TestStatusThatWasReapedElsewhereIsAnError(t *testing.T) {
+	runBoth(t, func(t *testing.T, run runFunc) {
 		signal.Ignore(syscall.SIGCHLD) // the kernel reaps then
 		defer func() {
-			heeded := make(chan os.Signal, 1)
-			signal.Notify(heeded, syscall.SIGCHLD) // Reset alone would leave it ignored
-			signal.Stop(heeded)
+			received := make(chan os.Signal, 1)
+			signal.Notify(received, syscall.SIGCHLD) // Reset alone would leave it ignored
+			signal.Stop(received)
 		}()
 		end, err := run(script(t, `exit 0`), t.Context(), new(Head), new(Head))
 		if err == nil || !strings.Contains(err.Error(), "exit status is lost") {
@@ -91,10 +90,10 @@ func TestStatusThatSomebodyElseHasTakenIsAnError(t *testing.T) {
 	})
 }
 
-// The moment is drawn, since none can be held still: before the start, between
-// the command's end and the reaping, while the pipes are closed.
-func TestRunThatIsCancelledAtAnyMomentLeavesNothingBehind(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+// The random time of the cancellation is before the start, between exit and reaping,
+// while the pipes are closed, and so on.
+func TestRunThatIsCancelledAtAnyTimeLeavesNothingBehind(t *testing.T) {
+	runBoth(t, func(t *testing.T, run runFunc) {
 		plan, before := planOf(t, Command{Words: []string{"/bin/true"}}), len(files(t))
 		var all sync.WaitGroup
 		for range 8 {

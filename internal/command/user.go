@@ -9,38 +9,38 @@ import (
 	"syscall"
 )
 
-// account is whom a command runs as.
+// account is the user that a command runs as.
 type account struct {
 	name, home string
-	credential *syscall.Credential // nil: the engine's own user and groups
+	credential *syscall.Credential // nil: the engine's user and groups
 }
 
-// lookUser reads "", "name", "uid", "user:group" or "uid:gid". A user that the
-// system knows gets the supplementary groups it has there. A number that is
-// unknown needs a group, because there is none that could be guessed safely.
-func lookUser(text string) (account, error) {
+// lookupUser reads "", "name", "uid", "user:group" or "uid:gid". A user of the system
+// gets its supplementary groups. A number without a user needs a group: guessing one
+// would not be safe.
+func lookupUser(text string) (account, error) {
 	if text == "" {
 		return account{name: os.Getenv("USER"), home: os.Getenv("HOME")}, nil
 	}
 	name, group, grouped := strings.Cut(text, ":")
-	who, known, err := find(name)
+	acct, known, err := lookupAccount(name)
 	if err != nil {
 		return account{}, err
 	}
 	if grouped {
-		who.credential.Gid, err = findGroup(group)
+		acct.credential.Gid, err = lookupGroup(group)
 	} else if !known {
-		err = fmt.Errorf("user %s is not known to the system, so its group must be given: \"%s:gid\"", name, name)
+		err = fmt.Errorf("there is no user %s on this system, so its group is required: write \"%s:gid\"", name, name)
 	}
 	if err != nil {
 		return account{}, err
 	}
-	who.dropOwn()
-	return who, nil
+	acct.dropOwnCredential()
+	return acct, nil
 }
 
-// find looks a user up by name, then by number. A number need not be known.
-func find(name string) (who account, known bool, err error) {
+// lookupAccount looks up a user by name, then by number. A number need not be known.
+func lookupAccount(name string) (acct account, known bool, err error) {
 	uid, numberErr := number(name)
 	u, err := user.Lookup(name)
 	if err != nil && numberErr == nil {
@@ -48,15 +48,15 @@ func find(name string) (who account, known bool, err error) {
 	}
 	switch {
 	case err == nil:
-		who, err = accountOf(u)
-		return who, true, err
+		acct, err = accountOf(u)
+		return acct, true, err
 	case numberErr == nil:
 		return account{name: name, credential: &syscall.Credential{Uid: uid}}, false, nil
 	}
-	return account{}, false, fmt.Errorf("user %q is not known to the system", name)
+	return account{}, false, fmt.Errorf("there is no user %q on this system", name)
 }
 
-// accountOf reads the numbers of a user that the system knows.
+// accountOf reads the numbers of a user of the system.
 func accountOf(u *user.User) (account, error) {
 	uid, err := number(u.Uid)
 	if err != nil {
@@ -79,13 +79,13 @@ func accountOf(u *user.User) (account, error) {
 	return account{u.Username, u.HomeDir, &syscall.Credential{Uid: uid, Gid: gid, Groups: groups}}, nil
 }
 
-func findGroup(name string) (uint32, error) {
+func lookupGroup(name string) (uint32, error) {
 	if g, err := user.LookupGroup(name); err == nil {
 		return number(g.Gid)
 	}
 	gid, err := number(name)
 	if err != nil {
-		return 0, fmt.Errorf("group %q is not known to the system", name)
+		return 0, fmt.Errorf("there is no group %q on this system", name)
 	}
 	return gid, nil
 }
@@ -95,9 +95,9 @@ func number(s string) (uint32, error) {
 	return uint32(n), err
 }
 
-// dropOwn forgets the credential of an engine that is that user already and not
-// root: to change nothing needs no privilege, to set groups does.
-func (a *account) dropOwn() {
+// dropOwnCredential clears the credential if the engine runs as that user already and is
+// not root: setting the same user and groups would need privileges.
+func (a *account) dropOwnCredential() {
 	euid := os.Geteuid()
 	if euid != 0 && int(a.credential.Uid) == euid && int(a.credential.Gid) == os.Getegid() {
 		a.credential = nil

@@ -69,7 +69,7 @@ func meant(r probe.Result) string {
 		return "closed"
 	case probe.ReasonExecExit, probe.ReasonExecSignal:
 		how, output, _ := strings.Cut(r.Detail, ": ")
-		if how == "ended by signal" {
+		if how == "killed by signal" {
 			_, output, _ = strings.Cut(output, ": ")
 		}
 		return output

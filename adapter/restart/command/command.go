@@ -148,7 +148,7 @@ func (d *Driver) restart(ctx context.Context) result {
 	if err == nil {
 		err = d.exitError(end)
 	}
-	return result{output: probe.CleanText(tail.String(), maxOutput), err: err, undead: end.Undead}
+	return result{output: probe.CleanText(tail.String(), maxOutput), err: err, undead: end.Stuck}
 }
 
 // exitError returns nil for exit status 0.
@@ -156,10 +156,8 @@ func (d *Driver) exitError(end run.End) error {
 	switch {
 	case end.Killed:
 		return fmt.Errorf("killed after %v (timeout)", d.timeout)
-	case end.Status.Signaled():
-		return fmt.Errorf("killed by signal: %v", end.Status.Signal())
-	case end.Status.ExitStatus() != 0:
-		return fmt.Errorf("exit status %d", end.Status.ExitStatus())
+	case end.Status != 0:
+		return errors.New(end.String())
 	}
 	return nil
 }

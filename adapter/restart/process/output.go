@@ -34,20 +34,7 @@ type lineLogger struct {
 
 // ReadFrom copies r until it ends, with a smaller buffer than io.Copy's: there is
 // one for each stream of each process.
-func (l *lineLogger) ReadFrom(r io.Reader) (total int64, err error) {
-	buf := make([]byte, 4<<10)
-	for {
-		n, err := r.Read(buf)
-		_, _ = l.Write(buf[:n])
-		total += int64(n)
-		if err == io.EOF {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
-	}
-}
+func (l *lineLogger) ReadFrom(r io.Reader) (int64, error) { return command.CopySmall(l, r, 4<<10) }
 
 // Write takes the next bytes of the stream. It never returns an error.
 func (l *lineLogger) Write(p []byte) (int, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -242,12 +243,12 @@ func (sc *scheduler) apply(changes []change) {
 
 func (sc *scheduler) add(c change) *slot {
 	s := &slot{
-		key: sc.schedule.Add(c.spec.rule.Period, c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
+		key: sc.schedule.Add(schedule.TimesOf(c.id, c.spec.rule.Period), c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
 		status: status{address: c.address, waitReason: verdict.NoInstance},
 	}
 	s.spec.Store(c.spec)
 	if c.spec.rule.Compatibility == probe.Kubelet {
-		s.took = newHistogram()
+		s.rare = &rare{took: newHistogram()}
 	}
 	if int(s.key) == len(sc.slots) {
 		sc.slots = append(sc.slots, nil)
@@ -267,8 +268,8 @@ func (sc *scheduler) remove(s *slot) {
 	sc.registry.remove(s)
 	s.mu.Lock()
 	s.removed, s.next = true, 0
-	if s.gauge != nil {
-		s.gauge.set(probe.Undecided)
+	if s.rare != nil {
+		s.rare.gauge.set(probe.Undecided)
 	}
 	s.mu.Unlock()
 	sc.notify(s.id())
@@ -278,7 +279,7 @@ func (sc *scheduler) remove(s *slot) {
 func (sc *scheduler) adjust(s *slot, sp *spec) {
 	moved := s.spec.Load().rule.Period != sp.rule.Period
 	sc.setSpec(s, sp)
-	times, now := s.times(), sc.clock.now()
+	times, now := sc.schedule.Times(s.key), sc.clock.now()
 	if s.inflight != nil {
 		s.inflight.next = times.After(now)
 	} else if moved && sc.schedule.IsDue(s.key) && s.currentWaitReason() == verdict.NotWaiting {
@@ -300,5 +301,5 @@ func (sc *scheduler) replace(s *slot, sp *spec, address string) {
 
 func (sc *scheduler) setSpec(s *slot, sp *spec) {
 	s.spec.Store(sp)
-	sc.schedule.Configure(s.key, sp.rule.Period, sp.stepper != nil)
+	sc.schedule.Configure(s.key, schedule.TimesOf(s.id(), sp.rule.Period), sp.stepper != nil)
 }

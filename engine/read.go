@@ -98,13 +98,13 @@ func (e *Engine) Watch(id probe.ID) (*Gauge, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gauge == nil {
-		s.gauge = new(Gauge)
+	if s.rare == nil {
+		s.rare = new(rare)
 		if !s.removed {
-			s.gauge.set(s.state.Verdict)
+			s.rare.gauge.set(s.state.Verdict)
 		}
 	}
-	return s.gauge, true
+	return &s.rare.gauge, true
 }
 
 // SuccessDurations returns the durations of a probe's successful attempts. It returns
@@ -117,8 +117,8 @@ func (e *Engine) SuccessDurations(id probe.ID) (Histogram, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.took == nil {
+	if s.rare == nil || s.rare.took == nil {
 		return Histogram{}, false
 	}
-	return s.took.copy(), true
+	return s.rare.took.copy(), true
 }

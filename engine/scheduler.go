@@ -116,8 +116,8 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	if f.Changed {
 		s.since = now
 		s.changes++
-		if s.gauge != nil {
-			s.gauge.set(f.state.Verdict)
+		if s.rare != nil {
+			s.rare.gauge.set(f.state.Verdict)
 		}
 		if ev.Type == verdict.Attempted || f.state.Instance == before.Instance {
 			line = newVerdictLine(s, before.Verdict, ev.Type)
@@ -239,7 +239,7 @@ func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
 		sc.extra(s, now+int64(preparePeriod))
 		return nil
 	}
-	start, at := sc.schedule.Admit(s.key, due, s.times(), now)
+	start, at := sc.schedule.Admit(s.key, due, now)
 	if start {
 		return sc.start(s, now)
 	}
@@ -256,7 +256,7 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 		sc.wait(s, next.At)
 		return nil
 	}
-	st, ok := sc.schedule.Start(s.key, s.times(), now, mayShed(s.kind, &next.state))
+	st, ok := sc.schedule.Start(s.key, now, mayShed(s.kind, &next.state))
 	if !ok {
 		s.setNext(st.Next)
 		return nil
@@ -394,7 +394,7 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
 	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome}
 	if next := sc.step(s, ev, res, now); next.Do != verdict.Wait {
-		s.setNext(sc.schedule.Next(s.key, s.times(), a.next, now))
+		s.setNext(sc.schedule.Next(s.key, a.next, now))
 	}
 	if s.kind == probe.Startup && sc.markStarted(s.target) {
 		sc.reconcileAll(s.target)

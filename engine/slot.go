@@ -4,7 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -37,14 +36,16 @@ type status struct {
 	result     *probe.Result // nil before the first; read and written in place
 	resultAt   int64
 	attempts   [4]uint64
-	gauge      *Gauge     // nil until Watch asks for it
-	took       *histogram // durations of successes; nil except in the kubelet's compatibility
+	rare       *rare // nil if the probe has none of it
+}
+
+// rare is what few probes have.
+type rare struct {
+	gauge Gauge      // for Watch
+	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 }
 
 func (s *slot) id() probe.ID { return probe.ID{Target: s.target.name, Kind: s.kind, Name: s.name} }
-
-// times returns the probe's regular times.
-func (s *slot) times() schedule.Times { return schedule.TimesOf(s.id(), s.spec.Load().rule.Period) }
 
 // setNext publishes when the next attempt is due.
 func (s *slot) setNext(at int64) {
@@ -93,8 +94,8 @@ func (s *status) record(res *probe.Result, now int64) {
 	}
 	*s.result, s.resultAt = *res, now
 	s.attempts[res.Outcome]++
-	if s.took != nil && passed(res) {
-		s.took.add(res.Took)
+	if s.rare != nil && s.rare.took != nil && passed(res) {
+		s.rare.took.add(res.Took)
 	}
 }
 

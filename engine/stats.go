@@ -68,8 +68,8 @@ func (e *Engine) Stats() Stats {
 
 // counters are what Stats shows, beside the schedule's own.
 type counters struct {
-	attempts map[attemptKey]*histogram
-	lateness *histogram
+	attempts map[attemptKey]*Histogram
+	lateness *Histogram
 	busy     time.Duration
 	panics   uint64
 	dropped  uint64
@@ -82,7 +82,7 @@ type attemptKey struct {
 }
 
 func newCounters() counters {
-	return counters{attempts: map[attemptKey]*histogram{}, lateness: newHistogram()}
+	return counters{attempts: map[attemptKey]*Histogram{}, lateness: newHistogram()}
 }
 
 // attempt counts an attempt. The counters of a removed probe stay, so that they never
@@ -107,20 +107,16 @@ var bounds = []time.Duration{
 	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 }
 
-// histogram counts durations by bounds.
-type histogram struct {
-	counts []uint64
-	sum    time.Duration
+func newHistogram() *Histogram {
+	return &Histogram{Bounds: bounds, Counts: make([]uint64, len(bounds)+1)}
 }
 
-func newHistogram() *histogram { return &histogram{counts: make([]uint64, len(bounds)+1)} }
-
-func (h *histogram) add(d time.Duration) {
-	at, _ := slices.BinarySearch(bounds, d)
-	h.counts[at]++
-	h.sum += d
+func (h *Histogram) add(d time.Duration) {
+	at, _ := slices.BinarySearch(h.Bounds, d)
+	h.Counts[at]++
+	h.Sum += d
 }
 
-func (h *histogram) copy() Histogram {
-	return Histogram{Bounds: bounds, Counts: slices.Clone(h.counts), Sum: h.sum}
+func (h *Histogram) copy() Histogram {
+	return Histogram{Bounds: h.Bounds, Counts: slices.Clone(h.Counts), Sum: h.Sum}
 }

@@ -9,10 +9,7 @@ import (
 const (
 	// reportGrace is how long a target may have probes without a reported instance
 	// before the engine warns about it.
-	reportGrace = int64(10 * time.Second)
-
-	// reportFold is the time within which targets share a warning.
-	reportFold = int64(time.Second)
+	reportGrace = 10 * time.Second
 
 	// maxUnreportedNames bounds the names in a warning.
 	maxUnreportedNames = 3
@@ -30,18 +27,18 @@ type unreportedTargets struct {
 
 type unreportedTarget struct {
 	target *target
-	warnAt int64
+	warnAt int64 // a whole second, so that targets which are added together share a line
 }
 
 // add waits for the first report about a target.
 func (u *unreportedTargets) add(t *target, now int64) {
 	if t.instance.Load() == nil {
-		u.queue = append(u.queue, unreportedTarget{t, now + reportGrace})
+		at := now + int64(reportGrace+time.Second)
+		u.queue = append(u.queue, unreportedTarget{t, at - at%int64(time.Second)})
 	}
 }
 
-// next returns when check has to be called again; never if there is nothing to wait
-// for.
+// next returns when check has to be called; never if there is nothing to wait for.
 func (u *unreportedTargets) next() int64 {
 	if len(u.queue) == 0 {
 		return never
@@ -49,11 +46,12 @@ func (u *unreportedTargets) next() int64 {
 	return u.queue[0].warnAt
 }
 
-// check takes targets off the queue whose time has come. It returns a warning about
-// those of them that still have probes and no instance, or nil.
+// check takes targets off the queue whose time has come. When it has taken all of
+// them, it returns a warning about those that have probes and no instance, or nil if
+// there are none.
 func (u *unreportedTargets) check(r *registry, now int64) logLine {
 	for range unreportedChunk {
-		if u.next() > now && (u.line.targets == 0 || u.next() > now+reportFold) {
+		if u.next() > now {
 			break
 		}
 		t := u.queue[0].target
@@ -64,7 +62,7 @@ func (u *unreportedTargets) check(r *registry, now int64) logLine {
 			u.line.add(t.name)
 		}
 	}
-	if u.line.targets == 0 || u.next() <= now+reportFold {
+	if u.line.targets == 0 || u.next() <= now {
 		return nil
 	}
 	line := u.line

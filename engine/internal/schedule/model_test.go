@@ -22,7 +22,7 @@ type model struct {
 
 type modelProbe struct {
 	key         uint32
-	period      int64
+	times       Times
 	nonBlocking bool
 	at          int64 // when it is due; none where it is not
 	isExtra     bool
@@ -109,7 +109,7 @@ func (m *model) pop(now int64) (*modelProbe, int64) {
 	}
 	early := int64(0)
 	if p.nonBlocking && !p.isExtra {
-		early = min(int64(20*time.Millisecond), p.period/50)
+		early = min(int64(20*time.Millisecond), p.times.Period/50)
 	}
 	due := p.at
 	if due > now+early {
@@ -119,10 +119,10 @@ func (m *model) pop(now int64) (*modelProbe, int64) {
 	return p, due
 }
 
-func (m *model) admit(p *modelProbe, due int64, times Times, now int64) (start bool, at int64) {
+func (m *model) admit(p *modelProbe, due, now int64) (start bool, at int64) {
 	if p.isExtra && !p.isPaced {
 		p.isPaced = true
-		if at := m.pace(now, times); at > now {
+		if at := m.pace(now, p.times); at > now {
 			p.at = at
 			return false, at
 		}
@@ -161,20 +161,20 @@ func (m *model) regular(at int64, times Times) int64 {
 	return t
 }
 
-func (m *model) start(p *modelProbe, times Times, now int64, mayShed bool) (st Started, ok bool) {
+func (m *model) start(p *modelProbe, now int64, mayShed bool) (st Started, ok bool) {
 	late := max(0, now-p.due)
 	if mayShed && late > int64(100*time.Millisecond) && !p.shed && !p.isExtra {
 		p.shed = true
 		m.Shed++
-		p.at, p.isExtra, p.isPaced = m.regular(now+times.Period/2, times), false, false
+		p.at, p.isExtra, p.isPaced = m.regular(now+p.times.Period/2, p.times), false, false
 		return Started{Next: p.at}, false
 	}
-	for skipped := p.due + times.Period; skipped <= now; skipped += times.Period {
+	for skipped := p.due + p.times.Period; skipped <= now; skipped += p.times.Period {
 		m.Late++
 	}
 	p.at, p.isExtra, p.isPaced, p.shed, p.again, p.inflight = none, false, false, false, false, true
 	m.places = append(m.places, p.lane())
-	return Started{p.lane(), time.Duration(late), m.regular(max(now, p.due)+times.Period/2, times)}, true
+	return Started{p.lane(), time.Duration(late), m.regular(max(now, p.due)+p.times.Period/2, p.times)}, true
 }
 
 func (m *model) release(l Lane) {
@@ -186,14 +186,14 @@ func (m *model) release(l Lane) {
 	}
 }
 
-func (m *model) next(p *modelProbe, times Times, planned, now int64) int64 {
+func (m *model) next(p *modelProbe, planned, now int64) int64 {
 	if p.again {
 		p.again, p.isExtra, p.isPaced = false, true, false
 		p.at = max(now, p.due+int64(probe.MinPeriod))
 		return p.at
 	}
 	for planned < now {
-		planned += times.Period
+		planned += p.times.Period
 		m.Overrun++
 	}
 	p.at, p.isExtra, p.isPaced = planned, false, false

@@ -60,8 +60,8 @@ type Counters struct {
 
 // entry is what the schedule knows about one probe.
 type entry struct {
+	times Times
 	due   int64 // of the attempt in flight, or of the latest one
-	early int32 // how much earlier than due an attempt may start, in nanoseconds
 	flags flags
 }
 
@@ -87,6 +87,14 @@ func (e *entry) set(f flags, on bool) {
 	} else {
 		e.flags &^= f
 	}
+}
+
+// mayStart reports whether an attempt that is due at a time may start now.
+func (e *entry) mayStart(due, now int64) bool {
+	if due > now && e.is(nonBlocking) && !e.is(extra) {
+		now += min(int64(maxEarly), e.times.Period/earlyShare)
+	}
+	return due <= now
 }
 
 // lane returns the lane of the probe's attempts.
@@ -119,7 +127,7 @@ func New[A any](concurrency, startRate int) *Schedule[A] {
 func (s *Schedule[A]) Begin(now int64) { s.began = now }
 
 // Add adds a probe and returns its key. It is not due.
-func (s *Schedule[A]) Add(period time.Duration, withoutBlocking bool) (key uint32) {
+func (s *Schedule[A]) Add(times Times, withoutBlocking bool) (key uint32) {
 	if n := len(s.free); n > 0 {
 		key, s.free = s.free[n-1], s.free[:n-1]
 		s.entries[key] = entry{}
@@ -127,20 +135,20 @@ func (s *Schedule[A]) Add(period time.Duration, withoutBlocking bool) (key uint3
 		key = uint32(len(s.entries))
 		s.entries = append(s.entries, entry{})
 	}
-	s.Configure(key, period, withoutBlocking)
+	s.Configure(key, times, withoutBlocking)
 	return key
 }
 
-// Configure changes a probe's period, and whether its attempts need no goroutine. It
-// does not change when it is due.
-func (s *Schedule[A]) Configure(key uint32, period time.Duration, withoutBlocking bool) {
+// Configure changes a probe's regular times, and whether its attempts need no
+// goroutine. It does not change when it is due.
+func (s *Schedule[A]) Configure(key uint32, times Times, withoutBlocking bool) {
 	e := &s.entries[key]
+	e.times = times
 	e.set(nonBlocking, withoutBlocking)
-	e.early = 0
-	if withoutBlocking {
-		e.early = int32(min(maxEarly, period/earlyShare))
-	}
 }
+
+// Times returns a probe's regular times.
+func (s *Schedule[A]) Times(key uint32) Times { return s.entries[key].times }
 
 // Remove removes a probe. Its key may be returned by Add later.
 func (s *Schedule[A]) Remove(key uint32) {
@@ -186,10 +194,7 @@ func (s *Schedule[A]) First() (at int64, ok bool) {
 // soon that its attempt may start early. It is not due any more.
 func (s *Schedule[A]) Pop(now int64) (key uint32, due int64, ok bool) {
 	key, due, ok = s.timeline.First()
-	if !ok {
-		return 0, 0, false
-	}
-	if e := &s.entries[key]; due > now && (e.is(extra) || due > now+int64(e.early)) {
+	if !ok || !s.entries[key].mayStart(due, now) {
 		return 0, 0, false
 	}
 	s.timeline.Remove(key)
@@ -199,11 +204,11 @@ func (s *Schedule[A]) Pop(now int64) (key uint32, due int64, ok bool) {
 // Admit decides about a probe that Pop has returned. Start means that its attempt
 // may start now. Otherwise it waits for a free place in its lane, or, when at is
 // not 0, it is due again at that time, which the pacer has given.
-func (s *Schedule[A]) Admit(key uint32, due int64, times Times, now int64) (start bool, at int64) {
+func (s *Schedule[A]) Admit(key uint32, due, now int64) (start bool, at int64) {
 	e := &s.entries[key]
 	if e.is(extra) && !e.is(paced) {
 		e.set(paced, true)
-		if at := s.pacer.next(now, times.From(now)); at > now {
+		if at := s.pacer.next(now, e.times.From(now)); at > now {
 			s.timeline.Set(key, at)
 			return false, at
 		}
@@ -232,22 +237,22 @@ type Started struct {
 // may be shed: so an engine that has too much to do keeps its time with the others.
 // It never sheds extra attempts, nor two in a row: a probe's period is doubled at
 // most.
-func (s *Schedule[A]) Start(key uint32, times Times, now int64, mayShed bool) (st Started, ok bool) {
+func (s *Schedule[A]) Start(key uint32, now int64, mayShed bool) (st Started, ok bool) {
 	e := &s.entries[key]
 	late := max(0, now-e.due)
 	if late > shedAfter && mayShed && !e.is(shed|extra) {
 		e.set(shed, true)
 		s.Shed++
-		st.Next = times.After(now)
+		st.Next = e.times.After(now)
 		s.At(key, st.Next)
 		return st, false
 	}
 	s.timeline.Remove(key)
-	s.Late += uint64(late / times.Period)
+	s.Late += uint64(late / e.times.Period)
 	e.set(shed|extra|paced|again, false)
 	e.set(inflight, true)
 	s.limiter.take(e.lane())
-	return Started{Lane: e.lane(), Lateness: time.Duration(late), Next: times.After(max(now, e.due))}, true
+	return Started{Lane: e.lane(), Lateness: time.Duration(late), Next: e.times.After(max(now, e.due))}, true
 }
 
 // Release frees an attempt's place in a lane. It is called once for each Start,
@@ -269,7 +274,7 @@ func (s *Schedule[A]) Finish(key uint32, wasFast bool) {
 // Next makes a probe due after an attempt that has ended, and returns when: at the
 // regular time that Start has returned, or, when that has passed, at the next one; at
 // once, when Trigger has asked for it.
-func (s *Schedule[A]) Next(key uint32, times Times, planned, now int64) (at int64) {
+func (s *Schedule[A]) Next(key uint32, planned, now int64) (at int64) {
 	e := &s.entries[key]
 	if e.is(again) {
 		e.set(again, false)
@@ -278,8 +283,8 @@ func (s *Schedule[A]) Next(key uint32, times Times, planned, now int64) (at int6
 		return at
 	}
 	if at = planned; at < now {
-		at = times.From(now)
-		s.Overrun += uint64((at - planned) / times.Period)
+		at = e.times.From(now)
+		s.Overrun += uint64((at - planned) / e.times.Period)
 	}
 	s.At(key, at)
 	return at

@@ -50,21 +50,20 @@ func (p *pair) same(call string, got, want any) {
 // key returns a random probe's.
 func (p *pair) key() uint32 { return p.keys[p.rng.IntN(len(p.keys))] }
 
-func (p *pair) times(key uint32) Times {
-	return TimesOf(probe.ID{Target: fmt.Sprint(key)}, time.Duration(p.m.find(key).period))
-}
+func (p *pair) times(key uint32) Times { return p.m.find(key).times }
 
-func (p *pair) params() (period time.Duration, nonBlocking bool) {
-	return time.Duration(1+p.rng.IntN(50)) * 50 * time.Millisecond, p.rng.IntN(2) == 0
+func (p *pair) params() (times Times, nonBlocking bool) {
+	id := probe.ID{Target: fmt.Sprint(p.rng.IntN(1000))}
+	return TimesOf(id, time.Duration(1+p.rng.IntN(50))*50*time.Millisecond), p.rng.IntN(2) == 0
 }
 
 func (p *pair) add() {
-	period, nonBlocking := p.params()
-	key := p.s.Add(period, nonBlocking)
+	times, nonBlocking := p.params()
+	key := p.s.Add(times, nonBlocking)
 	if p.m.find(key) != nil {
 		p.t.Fatalf("Add returned the key %d twice", key)
 	}
-	p.m.probes = append(p.m.probes, &modelProbe{key: key, period: int64(period), nonBlocking: nonBlocking, at: none})
+	p.m.probes = append(p.m.probes, &modelProbe{key: key, times: times, nonBlocking: nonBlocking, at: none})
 	p.keys = append(p.keys, key)
 }
 
@@ -94,8 +93,8 @@ func (p *pair) start(key uint32) {
 		return
 	}
 	mayShed := p.rng.IntN(2) == 0
-	got, ok := p.s.Start(key, p.times(key), p.now, mayShed)
-	want, wantOK := p.m.start(p.m.find(key), p.times(key), p.now, mayShed)
+	got, ok := p.s.Start(key, p.now, mayShed)
+	want, wantOK := p.m.start(p.m.find(key), p.now, mayShed)
 	p.same("Start", []any{got, ok}, []any{want, wantOK})
 	if ok {
 		p.attempts++
@@ -115,8 +114,8 @@ func (p *pair) pop() bool {
 		p.extra(key, p.now+int64(100*time.Millisecond))
 		return true
 	}
-	start, at := p.s.Admit(key, due, p.times(key), p.now)
-	wantStart, wantAt := p.m.admit(want, wantDue, p.times(key), p.now)
+	start, at := p.s.Admit(key, due, p.now)
+	wantStart, wantAt := p.m.admit(want, wantDue, p.now)
 	p.same("Admit", []any{start, at}, []any{wantStart, wantAt})
 	if start && !want.inflight {
 		p.start(key)
@@ -154,7 +153,7 @@ func (p *pair) end() {
 		p.s.Finish(f.key, fast)
 		m.inflight, m.fast = false, fast
 		if p.rng.IntN(4) > 0 {
-			p.same("Next", p.s.Next(f.key, p.times(f.key), f.next, p.now), p.m.next(m, p.times(f.key), f.next, p.now))
+			p.same("Next", p.s.Next(f.key, f.next, p.now), p.m.next(m, f.next, p.now))
 		}
 	}
 	for l := range lanes {
@@ -214,17 +213,17 @@ func (p *pair) call() {
 	case 1:
 		p.remove()
 	case 2:
-		period, nonBlocking := p.params()
-		p.s.Configure(key, period, nonBlocking)
+		times, nonBlocking := p.params()
+		p.s.Configure(key, times, nonBlocking)
 		m := p.m.find(key)
-		m.period, m.nonBlocking = int64(period), nonBlocking
+		m.times, m.nonBlocking = times, nonBlocking
 		for i := range p.flights {
 			if f := &p.flights[i]; f.counts && f.key == key {
 				f.next = p.times(key).After(p.now)
 			}
 		}
 	case 3:
-		p.at(key, p.times(key).After(p.now))
+		p.at(key, p.s.Times(key).After(p.now))
 	case 4:
 		p.drop(key) // another instance
 		p.extra(key, p.now+p.rng.Int64N(int64(time.Second)))
@@ -296,27 +295,27 @@ func TestAKeyIsReusedOnlyWhenItLeavesTheQueue(t *testing.T) {
 	s := New[int](1, 1000)
 	start := func(key uint32) (Started, bool) {
 		s.At(key, 0)
-		times := Times{Period: int64(time.Second)}
 		_, due, _ := s.Pop(0)
-		if ok, _ := s.Admit(key, due, times, 0); !ok {
+		if ok, _ := s.Admit(key, due, 0); !ok {
 			return Started{}, false
 		}
-		return s.Start(key, times, 0, false)
+		return s.Start(key, 0, false)
 	}
-	a, b := s.Add(time.Second, false), s.Add(time.Second, false)
+	times := Times{Period: int64(time.Second)}
+	a, b := s.Add(times, false), s.Add(times, false)
 	running, ok := start(a)
 	if _, queued := start(b); !ok || queued || s.Queued() != 1 {
 		t.Fatal("one attempt should be in flight, and one should wait")
 	}
 	s.Remove(b)
-	if c := s.Add(time.Second, false); c == b {
+	if c := s.Add(times, false); c == b {
 		t.Error("a key was used again while it was queued")
 	}
 	s.Release(running.Lane)
 	if key, ok := s.NextQueued(Slow, 0); ok {
 		t.Errorf("the removed probe %d left the queue", key)
 	}
-	if c := s.Add(time.Second, false); c != b {
+	if c := s.Add(times, false); c != b {
 		t.Errorf("Add returned %d, want the free key %d", c, b)
 	}
 }

@@ -7,7 +7,7 @@ package timeline
 // fine. Of keys with equal dues the lowest key is first, so that equal calls
 // give equal answers.
 //
-// Set, Remove and Pop take O(log n), the others O(1). Keys are slot numbers: the
+// Set and Remove take O(log n), the others O(1). Keys are slot numbers: the
 // memory used grows with the highest key ever set, 4 bytes for each, and with
 // the most keys ever held at once, 16 bytes for each.
 //
@@ -54,9 +54,6 @@ func (tl *Timeline) Remove(key uint32) {
 	}
 }
 
-// Len returns how many keys have a due time.
-func (tl *Timeline) Len() int { return len(tl.heap) }
-
 // First returns the key that is due first and its due time; ok is false when there
 // is none.
 func (tl *Timeline) First() (key uint32, due int64, ok bool) {
@@ -72,17 +69,6 @@ func (tl *Timeline) Due(key uint32) (due int64, ok bool) {
 		return 0, false
 	}
 	return tl.heap[tl.pos[key]-1].due, true
-}
-
-// Pop removes the first key that is due at or before now and returns it with
-// its due time; ok is false when none is.
-func (tl *Timeline) Pop(now int64) (key uint32, due int64, ok bool) {
-	if len(tl.heap) == 0 || tl.heap[0].due > now {
-		return 0, 0, false
-	}
-	first := tl.heap[0]
-	tl.Remove(first.key)
-	return first.key, first.due, true
 }
 
 // settle puts e where it belongs on the path through index i, whose entry it

@@ -19,8 +19,8 @@ import (
 // guides are the documents whose console blocks are run, line by line.
 var guides = []string{"../README.md", "../docs/plugins.md"}
 
-// notRun are beginnings of commands that need more than this repository.
-var notRun = []string{"kubectl ", "sonde run --pods /etc/", "export PATH="}
+// notRunnable are beginnings of commands that need more than this repository.
+var notRunnable = []string{"kubectl ", "sonde run --pods /etc/", "export PATH="}
 
 // block is a fenced block of a document.
 type block struct {
@@ -179,7 +179,7 @@ func (r *reader) console(b block) {
 		switch dir, isCD := strings.CutPrefix(command, "cd "); {
 		case isCD:
 			r.dir = filepath.Join(r.dir, dir)
-		case slices.ContainsFunc(notRun, func(s string) bool { return strings.HasPrefix(command, s) }):
+		case slices.ContainsFunc(notRunnable, func(s string) bool { return strings.HasPrefix(command, s) }):
 		case strings.HasPrefix(command, "sonde run "):
 			r.runUntilApplied(r.ports.Replace(command))
 		default:

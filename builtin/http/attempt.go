@@ -12,20 +12,20 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// attempt notes how one attempt goes. Net/http calls its methods from
-// goroutines of its own, some of which outlive the request.
+// attempt records the course of one attempt. Net/http calls its methods from its own
+// goroutines, some of which outlive the request.
 type attempt struct {
 	ctx  context.Context // of the whole attempt, with its deadline
-	host string          // that the probe is for
+	host string          // as configured
 
-	mu       sync.Mutex
-	timings  probe.Timings
-	dialing  chan struct{} // closed when the latest dial has ended; nil: there was none
-	failure  error         // of the latest dial
-	http2    bool          // what it made speaks HTTP/2
-	asked    time.Time     // when the latest request was sent, as far as it is known
-	answered bool          // a byte of the answer to it has come
-	status   int           // of that answer; 0: its head has not come
+	mu        sync.Mutex
+	timings   probe.Timings
+	dialing   chan struct{} // closed when the latest dial has ended; nil: none has begun
+	failure   error         // of the latest dial
+	http2     bool          // what it made speaks HTTP/2
+	asked     time.Time     // when the latest request was sent, or begun
+	responded bool          // a byte of the response to it was received
+	status    int           // of that response; 0: its head is incomplete
 }
 
 type attemptKey struct{}
@@ -34,21 +34,21 @@ type attemptKey struct{}
 func (a *attempt) begin() context.Context {
 	return httptrace.WithClientTrace(context.WithValue(a.ctx, attemptKey{}, a), &httptrace.ClientTrace{
 		WroteRequest:         func(httptrace.WroteRequestInfo) { a.sent() },
-		GotFirstResponseByte: a.answer,
+		GotFirstResponseByte: a.responding,
 	})
 }
 
 func attemptOf(ctx context.Context) *attempt { return ctx.Value(attemptKey{}).(*attempt) }
 
-// ask notes that a request begins: the first, or the one after a redirect.
+// ask records that a request begins: the first, or the one after a redirect.
 func (a *attempt) ask() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked, a.answered, a.status, a.failure = time.Now(), false, 0, nil
+	a.asked, a.responded, a.status, a.failure = time.Now(), false, 0, nil
 }
 
-// dial notes that a dial begins, and returns what notes its end. With kept
-// connections several may be under way for one attempt.
+// dial records that a dial begins, and returns a function that records its end. With kept
+// connections an attempt may have several at once.
 func (a *attempt) dial() (dialled func(probe.Timings, net.Conn, error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,15 +74,15 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
 func (a *attempt) sent() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.answered { // net/http may tell of the answer first
+	if !a.responded { // net/http may report the response first
 		a.asked = time.Now()
 	}
 }
 
-func (a *attempt) answer() {
+func (a *attempt) responding() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.answered = true
+	a.responded = true
 	a.timings.FirstByte += time.Since(a.asked)
 }
 
@@ -100,8 +100,8 @@ func (a *attempt) result(r probe.Result) probe.Result {
 	return r
 }
 
-// settle waits for a dial that is still being ended by the end of the attempt's
-// context, since it knows best what the attempt was waiting for.
+// settle waits for a dial that the end of the attempt's context is ending: its error says
+// what the attempt was waiting for.
 func (a *attempt) settle() {
 	a.mu.Lock()
 	dialing := a.dialing
@@ -123,21 +123,20 @@ func (a *attempt) failed(err error) probe.Result {
 	case errors.As(err, &dialling), a.ctx.Err() != nil && errors.As(a.failure, &dialling):
 		return dial.Result(dialling)
 	case a.ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
-		return lateHead()
+		return noHeadInTime()
 	case a.status != 0:
 		return probe.Fail(probe.ReasonHTTPRedirect, "status %d: %s", a.status, cause(err))
 	}
-	return a.broke(err)
+	return a.headFailed(err)
 }
 
-func lateHead() probe.Result {
+func noHeadInTime() probe.Result {
 	return probe.Fail(probe.ReasonHTTPTimeout, "no response head came in time")
 }
 
-// broke classifies an error between the request and the end of the response's
-// head. What does not look like HTTP is not told: it may be a secret. The
-// request's URL is neither.
-func (a *attempt) broke(err error) probe.Result {
+// headFailed classifies an error between the request and the end of the response's head.
+// The result contains neither what is not HTTP, which may be a secret, nor the URL.
+func (a *attempt) headFailed(err error) probe.Result {
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		err = op
 	}
@@ -145,18 +144,18 @@ func (a *attempt) broke(err error) probe.Result {
 	switch {
 	case known.Reason != probe.ReasonTCPFailed:
 		return dial.Result(known)
-	case a.answered, a.http2: // HTTP/2 breaks without the first byte of an answer
-		return probe.Fail(probe.ReasonHTTPProtocol, "the answer is not HTTP, or its head is larger than %d bytes", maxHead)
+	case a.responded, a.http2: // HTTP/2 fails before the first byte of a response
+		return probe.Fail(probe.ReasonHTTPProtocol, "the response is not HTTP, or its head is larger than %d bytes", maxHead)
 	}
-	return probe.Fail(probe.ReasonTCPClosed, "the peer closed the connection without an answer")
+	return probe.Fail(probe.ReasonTCPClosed, "the peer closed the connection without a response")
 }
 
-// maxCause bounds what is told of a redirect that was not followed, in bytes: its
-// address comes from a stranger.
+// maxCause bounds the text about a redirect that was not followed, in bytes: its address
+// comes from the server.
 const maxCause = 256
 
-// cause is the text of an error without what http.Client puts around it: the
-// URL may hold a password.
+// cause returns the text of an error without what http.Client puts around it: the URL may
+// contain a password.
 func cause(err error) string {
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner

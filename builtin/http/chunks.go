@@ -6,54 +6,54 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// chunks reads what has come of a body in chunks (RFC 9112, section 7.1), and puts
-// them together when nothing more has to come.
-func (a answer) chunks(b []byte) answer {
+// parseChunks parses the beginning of a body in chunks (RFC 9112, section 7.1), and joins
+// them when nothing more is needed.
+func (r response) parseChunks(b []byte) response {
 	const most = probe.MaxDetail
-	for at, n := 0, 0; ; {
-		size, line, ok := readChunk(b[at:])
-		data := b[at+line:]
+	for offset, n := 0, 0; ; {
+		size, line, ok := readChunk(b[offset:])
+		data := b[offset+line:]
 		switch {
 		case !ok, n+size == most && size > 0: // what follows may be looked at by net/http, or not
-			return oddAnswer
+			return unsupported
 		case line == 0:
-			return a
+			return r
 		case size == 0:
-			return a.end(b, data)
+			return r.endChunks(b, data)
 		case n+size > most:
-			if a.whole = n+len(data) >= most; a.whole {
-				a.body = join(b)
+			if r.complete = n+len(data) >= most; r.complete {
+				r.body = joinChunks(b)
 			}
-			return a
+			return r
 		case len(data) == size+1 && data[size] != '\r':
-			return oddAnswer
+			return unsupported
 		case len(data) < size+2:
-			return a
+			return r
 		case string(data[size:size+2]) != "\r\n":
-			return oddAnswer
+			return unsupported
 		}
-		n, at = n+size, at+line+size+2
+		n, offset = n+size, offset+line+size+2
 	}
 }
 
-// end reads what follows the last chunk, which is empty: an empty line. Trailers
-// are odd.
-func (a answer) end(b, rest []byte) answer {
+// endChunks parses what follows the last chunk, which is empty: an empty line. Trailers
+// are unsupported.
+func (r response) endChunks(b, rest []byte) response {
 	n := min(len(rest), 2)
 	if string(rest[:n]) != "\r\n"[:n] {
-		return oddAnswer
+		return unsupported
 	}
-	if a.whole = n == 2; a.whole {
-		a.body = join(b)
+	if r.complete = n == 2; r.complete {
+		r.body = joinChunks(b)
 	}
-	return a
+	return r
 }
 
 // maxChunkLine bounds the line before a chunk, in bytes: seven digits and its end.
 const maxChunkLine = 7 + 2
 
-// readChunk reads the size of a chunk, and returns the length of the line that it
-// stands on: 0 when that has not wholly come.
+// readChunk parses the line with the size of a chunk, and returns the length of the
+// line: 0 when it is incomplete.
 func readChunk(b []byte) (size, line int, ok bool) {
 	i := bytes.IndexByte(b, '\n')
 	if i < 0 {
@@ -82,8 +82,8 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// join moves the chunks that b begins with together, as far as they are looked at.
-func join(b []byte) []byte {
+// joinChunks moves the data of the chunks in b together, up to probe.MaxDetail bytes.
+func joinChunks(b []byte) []byte {
 	n := 0
 	for rest := b; n < probe.MaxDetail; {
 		size, line, _ := readChunk(rest)

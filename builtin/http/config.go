@@ -96,7 +96,7 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newHandler(p, newWire(dialer, config, p, c.ReuseConnection)), nil
+	return newHandler(p, newTransport(dialer, config, p, c.ReuseConnection)), nil
 }
 
 // check finds fields that do not go together.

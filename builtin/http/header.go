@@ -21,9 +21,9 @@ func (p *plan) setHeaders(given map[string][]string) error {
 		key := http.CanonicalHeaderKey(name)
 		p.header[key] = append(p.header[key], given[name]...)
 	}
-	p.asked = p.header.Get("Host")
-	if strings.ContainsFunc(p.asked, notIn(hostBytes)) {
-		return field("headers", "has a Host that is no host: %q", p.asked)
+	p.hostHeader = p.header.Get("Host")
+	if strings.ContainsFunc(p.hostHeader, notIn(hostBytes)) {
+		return field("headers", "has a Host that is no host: %q", p.hostHeader)
 	}
 	delete(p.header, "Host")
 	for name := range p.header {

@@ -1,10 +1,27 @@
-// Package httpprobe is the http handler: an attempt succeeds when the target
-// answers a request with an accepted status and, where asked, an expected body.
+// Package httpprobe is the http handler: an attempt succeeds when the target's response
+// to a request has an accepted status and, if configured, an expected body.
 //
-// It asks as the kubelet does, with a new connection for each attempt and
-// without the proxies of the environment, but verifies certificates unless told
-// otherwise. No byte of a body stands in a result: whoever may point a probe
-// at something must not be able to read it that way.
+// It sends the request as the kubelet does, with a new connection for each attempt and
+// without the proxies of the environment, but verifies certificates by default. A result
+// never contains a body, which could be a secret that the author of the configuration
+// must not read.
+//
+// # Files
+//
+//	config.go      Config and New
+//	http.go        Handler: attempts by net/http
+//	plan.go        a checked configuration: URL and request
+//	header.go      the request's headers
+//	redirect.go    which redirects are followed
+//	status.go      which statuses are accepted
+//	judge.go       the result of a response
+//	attempt.go     the course of one attempt by net/http, and the result of its error
+//	transport.go   an http.RoundTripper over the connections of package dial
+//	writefirst.go  a connection that is read from only after the request is sent
+//	step.go        attempts without a goroutine: what is sent and how it is judged
+//	template.go    the bytes of the request
+//	response.go    parsing a response
+//	chunks.go      parsing a body in chunks
 package httpprobe
 
 import (
@@ -13,17 +30,18 @@ import (
 	"net/http"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Handler makes attempts over HTTP. New makes it. It is safe for use by many
 // goroutines at once.
 type Handler struct {
-	plan   *plan
-	wire   *wire
-	client *http.Client
-	script *script        // nil: attempts cannot be made in steps
-	odd    dial.OddPlaces // nor can those at these places
+	plan      *plan
+	transport *transport
+	client    *http.Client
+	template  *requestTemplate // nil: attempts cannot be made in steps
+	exchange  *nonblock.Exchange
 }
 
 var (
@@ -31,28 +49,29 @@ var (
 	_ io.Closer     = (*Handler)(nil)
 )
 
-func newHandler(p *plan, w *wire) *Handler {
-	h := &Handler{plan: p, wire: w, client: &http.Client{Transport: w, CheckRedirect: p.redirect}}
-	if !w.reuse {
-		h.script = p.script()
+func newHandler(p *plan, t *transport) *Handler {
+	h := &Handler{plan: p, transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}
+	if !t.reuse {
+		h.template = p.template()
 	}
+	h.exchange = h.newExchange()
 	return h
 }
 
-// Check says what a target lacks for this handler, or nil. An error is a
+// Check returns what a target lacks for this handler, or nil. An error is a
 // *probe.FieldError for the field "host" or "port".
-func (h *Handler) Check(t probe.Target) error { return h.wire.dialer.Check(t) }
+func (h *Handler) Check(t probe.Target) error { return h.transport.dialer.Check(t) }
 
-// Close closes the connections that ReuseConnection has kept. The handler can be
-// used on. It returns nil.
+// Close closes the connections that are kept for ReuseConnection. The handler can still
+// be used. Close returns nil.
 func (h *Handler) Close() error {
-	h.wire.transport.CloseIdleConnections()
+	h.transport.http.CloseIdleConnections()
 	return nil
 }
 
 // Probe makes one attempt.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
-	host, port, err := h.wire.dialer.HostPort(t)
+	host, port, err := h.transport.dialer.HostPort(t)
 	if err != nil {
 		return dial.Result(err)
 	}

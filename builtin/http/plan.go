@@ -14,21 +14,21 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// plan is a checked configuration: everything about an attempt that does not
-// depend on the target. It is never written to.
+// plan is a checked configuration: the part of an attempt that does not depend on the
+// target. It is read-only.
 type plan struct {
-	method    string
-	ref       url.URL // without its host
-	host      string  // for a unix socket
-	asked     string  // the Host header; empty: the host of the URL
-	header    http.Header
-	private   []string // the names of the headers that another host must not get
-	body      string
-	accept    statuses
-	contains  []byte
-	regex     *regexp.Regexp // nil: none
-	redirects redirects
-	kubelet   bool
+	method     string
+	ref        url.URL // without its host
+	host       string  // for a unix socket
+	hostHeader string  // empty: the host of the URL
+	header     http.Header
+	private    []string // headers that are not sent to another host
+	body       string
+	accept     statuses
+	contains   []byte
+	regex      *regexp.Regexp // nil: none
+	redirects  redirects
+	kubelet    bool
 }
 
 func newPlan(c Config) (p *plan, err error) {
@@ -108,7 +108,7 @@ func (p *plan) url(host string, port uint16) *url.URL {
 }
 
 func (p *plan) request(ctx context.Context, u *url.URL) *http.Request {
-	r := &http.Request{Method: p.method, URL: u, Host: p.asked, Header: p.header}
+	r := &http.Request{Method: p.method, URL: u, Host: p.hostHeader, Header: p.header}
 	if p.body != "" {
 		r.ContentLength = int64(len(p.body))
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(p.body)), nil }

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// statusRange is a range of statuses, both ends in it.
+// statusRange is a range of statuses, including both ends.
 type statusRange struct{ from, to int }
 
-// statuses are ranges of statuses and the text to name them by.
+// statuses are ranges of statuses, and their text for messages.
 type statuses struct {
 	ranges []statusRange
 	text   string
 }
 
-// parseStatuses parses "204" and "200-399". Without any, the kubelet's range is
-// meant.
+// parseStatuses parses "204" and "200-399". The default is the kubelet's
+// range.
 func parseStatuses(texts []string) (statuses, error) {
 	if len(texts) == 0 {
 		texts = []string{"200-399"}
@@ -44,14 +44,14 @@ func parseStatusRange(text string) (statusRange, bool) {
 	return statusRange{from, to}, err == nil && 100 <= from && from <= to && to <= 599
 }
 
-// has reports whether a status is accepted, and whether somebody who wrote a
-// range down had redirects in mind: those of a range that begins with them.
-func (s statuses) has(status int) (accepted, meant bool) {
+// has reports whether a status is accepted, and whether the range that accepts it
+// starts at 300 or above, so that redirects are accepted explicitly.
+func (s statuses) has(status int) (accepted, explicit bool) {
 	for _, r := range s.ranges {
 		if r.from <= status && status <= r.to {
 			accepted = true
-			meant = meant || r.from >= 300
+			explicit = explicit || r.from >= 300
 		}
 	}
-	return accepted, meant
+	return accepted, explicit
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/netip"
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
@@ -13,129 +14,78 @@ import (
 var _ nonblock.Stepper = (*Handler)(nil)
 
 const (
-	// maxAnswer bounds what is read of a response in steps, in bytes: the body as
-	// far as it is looked at, and a head of 6 KiB.
-	maxAnswer = probe.MaxDetail + 6<<10
+	// maxResponse bounds how much of a response is read in steps, in bytes: the part of
+	// the body that is checked, and a head of 6 KiB.
+	maxResponse = probe.MaxDetail + 6<<10
 
-	// maxSlow bounds how much of a body an expression is matched with in a step, in
-	// bytes. With most expressions that takes less than 50 µs.
+	// maxSlow bounds how much of a body a regular expression is matched with in a step,
+	// in bytes. With most expressions that takes less than 50 µs.
 	maxSlow = 1 << 10
 )
 
-// Step makes an attempt without a goroutine, on Linux, where that takes no more
-// than one connection to an IP address, one short request and its plain answer.
-func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress {
-	switch a.Event {
-	case nonblock.StepBegin:
-		return h.begin(a)
-	case nonblock.StepLate:
-		return h.wire.dialer.Done(a, h.late(a))
-	case nonblock.StepStop:
-		return h.wire.dialer.Done(a, dial.Result(dial.Cancelled()))
-	}
-	return h.advance(a)
-}
+// Step makes an attempt without a goroutine, on Linux, if it takes no more than one
+// connection to an IP address, one short request and its plain response.
+func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress { return h.exchange.Step(a) }
 
-func (h *Handler) begin(a *nonblock.Attempt) nonblock.Progress {
-	a.FD = -1
-	if h.script == nil {
-		return nonblock.StepBlock
-	}
-	host, at, ok := h.wire.dialer.Spot(&a.Target)
-	if !ok || h.odd.Has(at) {
-		return nonblock.StepBlock
-	}
-	a.Buffer = h.script.appendTo(a.Buffer[:0], host, at.Port())
-	switch turn, fault := h.wire.dialer.Begin(a, at); turn {
-	case dial.Broken:
-		return h.wire.dialer.Done(a, h.wire.dialer.Fault(a, fault))
-	case dial.Odd:
-		return nonblock.StepBlock
-	}
-	return h.advance(a)
-}
-
-// advance takes an attempt as far as it goes without waiting.
-func (h *Handler) advance(a *nonblock.Attempt) nonblock.Progress {
-	for {
-		switch turn, fault := h.wire.dialer.Advance(a, a.Buffer, maxAnswer); turn {
-		case dial.Waits:
-			return nonblock.StepWait
-		case dial.Broken:
-			return h.broken(a, fault)
-		case dial.Odd:
-			return h.leave(a)
-		case dial.Heard, dial.Ended:
-			if progress := h.hear(a, turn == dial.Ended); progress != nonblock.StepWait {
-				return progress
-			}
-		}
+// newExchange returns what makes the attempts of h in steps.
+func (h *Handler) newExchange() *nonblock.Exchange {
+	return &nonblock.Exchange{
+		Protocol: protocol{h}, Socket: h.transport.dialer.SocketOptions(), MaxResponse: maxResponse, ReuseSocket: true,
 	}
 }
 
-// hear judges an answer as far as it has come, or returns nonblock.StepWait when that
-// takes more of it.
-func (h *Handler) hear(a *nonblock.Attempt, ended bool) nonblock.Progress {
-	switch result, progress := h.plan.decide(h.tell(a, ended), ended); progress {
-	case nonblock.StepDone:
-		return h.wire.dialer.Finish(a, result)
-	case nonblock.StepBlock:
-		return h.leave(a)
+// protocol is the nonblock.Protocol of a handler.
+type protocol struct{ *Handler }
+
+func (h protocol) Request(a *nonblock.Attempt) (to netip.AddrPort, request []byte, ok bool) {
+	if h.template == nil {
+		return netip.AddrPort{}, nil, false
 	}
-	return nonblock.StepWait
+	host, to, ok := h.transport.dialer.LiteralAddr(&a.Target)
+	if ok {
+		a.Buffer = h.template.appendTo(a.Buffer, host, to.Port())
+	}
+	return to, a.Buffer, ok
 }
 
-// decide says what an answer means, and what has to happen next.
-func (p *plan) decide(got answer, ended bool) (probe.Result, nonblock.Progress) {
+func (h protocol) Judge(response []byte, eof bool) (probe.Result, nonblock.Progress) {
+	return h.plan.decide(h.parse(response, eof), eof)
+}
+
+func (h protocol) parse(b []byte, eof bool) response {
+	return parseResponse(b, eof, h.plan.method == http.MethodHead)
+}
+
+// decide returns the result of a response, and what has to happen next.
+func (p *plan) decide(r response, eof bool) (probe.Result, nonblock.Progress) {
 	switch {
-	case got.odd, isRedirect(got.status), p.regex != nil && len(got.body) > maxSlow:
+	case r.unsupported, isRedirect(r.status), p.regex != nil && len(r.body) > maxSlow:
 		return probe.Result{}, nonblock.StepBlock
-	case got.status != 0 && !p.looks(got.status):
-		return p.unaccepted(describeStatus(got.status)), nonblock.StepDone
-	case got.whole:
-		return p.weigh(got.status, describeStatus(got.status), got.body), nonblock.StepDone
-	case !ended:
+	case r.status != 0 && !p.checksBody(r.status):
+		return p.wrongStatus(describeStatus(r.status)), nonblock.StepDone
+	case r.complete:
+		return p.check(r.status, describeStatus(r.status), r.body), nonblock.StepDone
+	case !eof:
 		return probe.Result{}, nonblock.StepWait
-	case got.status == 0:
+	case r.status == 0:
 		return dial.Result(dial.Classify(context.Background(), dial.Transferring, io.EOF)), nonblock.StepDone
 	}
-	return p.brokenBody(context.Background(), got.status, io.EOF), nonblock.StepDone
+	return p.incompleteBody(context.Background(), r.status, io.EOF), nonblock.StepDone
 }
 
-func (h *Handler) tell(a *nonblock.Attempt, ended bool) answer {
-	return tell(a.Buffer, ended, h.plan.method == http.MethodHead)
-}
-
-// broken ends an attempt whose connection could not be made, or broke.
-func (h *Handler) broken(a *nonblock.Attempt, fault dial.Fault) nonblock.Progress {
-	if dial.Dialling(a) {
-		return h.wire.dialer.Done(a, h.wire.dialer.Fault(a, fault))
-	}
-	got := h.tell(a, false)
+func (h protocol) Fail(b []byte, f nonblock.Fault) (probe.Result, nonblock.Progress) {
+	status := h.parse(b, false).status
 	switch {
-	case dial.Receiving(a) && len(a.Buffer) == 0:
-		return h.wire.dialer.Done(a, h.wire.dialer.Fault(a, fault))
-	case !dial.Receiving(a) || got.status == 0: // net/http tells a reset amid the head from an end by chance
-		return h.leave(a)
+	case f.Phase == nonblock.Connecting:
+		return dial.FaultResult(f), nonblock.StepDone
+	case f.Timeout() && status != 0:
+		return h.plan.incompleteBody(context.Background(), status, context.DeadlineExceeded), nonblock.StepDone
+	case f.Timeout():
+		return noHeadInTime(), nonblock.StepDone
+	case f.Phase == nonblock.Receiving && len(b) == 0:
+		return dial.FaultResult(f), nonblock.StepDone
+	case status == 0: // for a reset within the head, net/http returns a reset or an end, by chance
+		return probe.Result{}, nonblock.StepBlock
 	}
-	return h.wire.dialer.Done(a, h.plan.brokenBody(context.Background(), got.status, io.ErrUnexpectedEOF))
-}
-
-// leave gives an attempt, and for a while those at the same place, up to Probe.
-func (h *Handler) leave(a *nonblock.Attempt) nonblock.Progress {
-	if _, at, ok := h.wire.dialer.Spot(&a.Target); ok {
-		h.odd.Add(at)
-	}
-	return h.wire.dialer.Leave(a)
-}
-
-// late is the result of an attempt whose time is over.
-func (h *Handler) late(a *nonblock.Attempt) probe.Result {
-	if dial.Dialling(a) {
-		return h.wire.dialer.Late(a)
-	}
-	if got := h.tell(a, false); dial.Receiving(a) && got.status != 0 {
-		return h.plan.brokenBody(context.Background(), got.status, context.DeadlineExceeded)
-	}
-	return lateHead()
+	return h.plan.incompleteBody(context.Background(), status, io.ErrUnexpectedEOF), nonblock.StepDone
 }

@@ -88,6 +88,7 @@ func New(c Config) (probe.Handler, error) {
 			return nil, err
 		}
 	}
+	h.exchange = h.newExchange()
 	if c.KeepAlive != nil {
 		return &keepAliveHandler{opener: h, config: c.KeepAlive.config()}, nil
 	}

@@ -121,6 +121,9 @@ func TestEachProbeKeepsAConnectionOfItsOwn(t *testing.T) {
 	}
 	readiness.close()
 	wantResult(t, liveness.attempt(t), probe.Success, "")
+	for range 2 {
+		<-server.conns
+	}
 	if got := server.accepted.Load(); got != 4 {
 		t.Errorf("%d connections, want 4", got)
 	}

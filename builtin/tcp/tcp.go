@@ -15,18 +15,19 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Handler makes attempts over TCP, each with a connection of its own. It is safe for
 // use by many goroutines at once.
 type Handler struct {
-	dialer  *dial.Dialer
-	tls     *tls.Config // nil: none
-	request []byte
-	matches func(response []byte) bool // nil: no response is expected
-	slow    bool                       // matches takes longer than a search for bytes
-	odd     dial.OddPlaces             // where attempts cannot be made in steps
+	dialer   *dial.Dialer
+	tls      *tls.Config // nil: none
+	request  []byte
+	matches  func(response []byte) bool // nil: no response is expected
+	slow     bool                       // matches takes longer than a search for bytes
+	exchange *nonblock.Exchange
 }
 
 // Check returns what a target lacks for this handler, or nil. An error is a
@@ -55,10 +56,10 @@ func (h *Handler) open(ctx context.Context, host string, port uint16, took *prob
 	if err != nil {
 		return nil, dial.Result(err)
 	}
-	return conn, h.exchange(ctx, conn, took)
+	return conn, h.converse(ctx, conn, took)
 }
 
-func (h *Handler) exchange(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
+func (h *Handler) converse(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
 	defer dial.Bind(ctx, conn)()
 	if len(h.request) > 0 {
 		if _, err := conn.Write(h.request); err != nil {
@@ -97,22 +98,22 @@ func (h *Handler) receive(ctx context.Context, conn net.Conn, took *probe.Timing
 		case n > 0 && h.matches(response):
 			return probe.Succeed("")
 		case err != nil:
-			return unmet(ctx, len(response), err)
+			return mismatch(ctx, len(response), err)
 		case len(response) == cap(response):
-			return unmetByAll(len(response))
+			return fullMismatch(len(response))
 		}
 	}
 	return probe.Fail(probe.ReasonTCPExpect, "the response came in more than %d pieces and is not what was expected", maxReads)
 }
 
-// unmetByAll is the result of an response of which all n bytes are seen that are
+// fullMismatch is the result of an response of which all n bytes are seen that are
 // looked at.
-func unmetByAll(n int) probe.Result {
+func fullMismatch(n int) probe.Result {
 	return probe.Fail(probe.ReasonTCPExpect, "the first %d bytes of the response are not what was expected", n)
 }
 
-// unmet is the result of an response that broke off after n bytes.
-func unmet(ctx context.Context, n int, err error) probe.Result {
+// mismatch is the result of an response that broke off after n bytes.
+func mismatch(ctx context.Context, n int, err error) probe.Result {
 	broke := dial.Classify(ctx, dial.Transferring, err)
 	switch {
 	case errors.Is(err, io.EOF) && n > 0:

@@ -62,11 +62,11 @@ func lookupIP(ctx context.Context, host string) ([]netip.Addr, error) {
 	return ips, err
 }
 
-// usable returns the addresses that can be connected to, at most MaxAddresses of
-// them. Those are not 0.0.0.0 and ::, which would be this machine, nor those of
-// another family than the source address.
+// usable filters the addresses of a host, in place, and returns at most MaxAddresses of
+// them: not 0.0.0.0 and ::, which would be this machine, nor those of another family than
+// the source address.
 func (d *Dialer) usable(host string, ips []netip.Addr) ([]netip.Addr, error) {
-	var usable []netip.Addr
+	usable := ips[:0]
 	otherFamily := false
 	for _, ip := range ips {
 		switch {

@@ -1,13 +1,12 @@
 package dial
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/sonde-probe/sonde/internal/nonblock"
+)
 
 const halfOpenWorks = true
-
-// bindAddressNoPort is IP_BIND_ADDRESS_NO_PORT of linux/in.h: a source address
-// alone does not take a port until connect, so that one port serves
-// connections to several places.
-const bindAddressNoPort = 24
 
 // prepare returns what is done to a socket before it connects, or nil.
 func (c Config) prepare() func(network, address string, s syscall.RawConn) error {
@@ -26,8 +25,8 @@ func (c Config) prepare() func(network, address string, s syscall.RawConn) error
 
 func (c Config) setOptions(fd int) error {
 	if c.SourceAddress != "" {
-		// An old kernel does not know it, and does without.
-		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, bindAddressNoPort, 1)
+		// Linux knows the option since 4.2, and works without it.
+		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, nonblock.BindAddressNoPort, 1)
 	}
 	if !c.HalfOpen {
 		return nil

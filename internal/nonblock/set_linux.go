@@ -18,6 +18,11 @@ type Set struct {
 	coarse bool // the kernel has no epoll_pwait2
 }
 
+// BindAddressNoPort is IP_BIND_ADDRESS_NO_PORT of linux/in.h: binding a source address
+// does not take a port until connect, so that one port serves connections to several
+// addresses.
+const BindAddressNoPort = 24
+
 // wakeKey is the key of the eventfd.
 const wakeKey = 1<<32 - 1
 
@@ -116,7 +121,7 @@ func (s *Set) wait(timeout time.Duration) (int, error) {
 			n, errno = s.pwait2(timeout)
 		}
 		if errno != syscall.ENOSYS {
-			return n, failed(errno)
+			return n, waitError(errno)
 		}
 		s.coarse = true
 	}
@@ -129,11 +134,11 @@ func (s *Set) wait(timeout time.Duration) (int, error) {
 		return n, nil
 	}
 	errno, _ := err.(syscall.Errno)
-	return 0, failed(errno)
+	return 0, waitError(errno)
 }
 
-// failed returns an error of a wait. A signal is none.
-func failed(errno syscall.Errno) error {
+// waitError returns the error of a wait. Being interrupted by a signal is none.
+func waitError(errno syscall.Errno) error {
 	if errno == 0 || errno == syscall.EINTR {
 		return nil
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// model says what net/http and Probe make of a response after which the connection
-// ends.
+// model returns the result of Probe, by net/http, for a response after which the
+// connection ends.
 func model(p *plan, response []byte) probe.Result {
 	reader := bufio.NewReader(bytes.NewReader(response))
 	request := &http.Request{Method: p.method, URL: &p.ref}
@@ -26,16 +26,16 @@ func model(p *plan, response []byte) probe.Result {
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return dial.Result(dial.Classify(context.Background(), dial.Transferring, err))
 		case err != nil:
-			return (&attempt{ctx: context.Background(), answered: true}).broke(err)
+			return (&attempt{ctx: context.Background(), responded: true}).headFailed(err)
 		case r.StatusCode/100 != 1 || r.StatusCode == http.StatusSwitchingProtocols:
 			return p.judge(context.Background(), r)
 		}
 	}
 }
 
-// Where an answer is told in steps, net/http tells the same, however much of it has
-// come; where net/http refuses one, none is told.
-func FuzzAnswersAreToldAsNetHTTPTellsThem(f *testing.F) {
+// However much of a response has come, the result in steps is that by net/http, or more
+// of the response is needed, or Probe has to make the attempt.
+func FuzzResponsesAreParsedAsByNetHTTP(f *testing.F) {
 	const head, chunked = "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for _, response := range []string{
 		"",
@@ -65,14 +65,14 @@ func FuzzAnswersAreToldAsNetHTTPTellsThem(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, response []byte, way byte) {
 		p := planOf(t, way)
-		bare := p.method == http.MethodHead
+		headOnly := p.method == http.MethodHead
 		want := model(p, response)
-		got, progress := p.decide(tell(bytes.Clone(response), true, bare), true)
+		got, progress := p.decide(parseResponse(bytes.Clone(response), true, headOnly), true)
 		if progress == nonblock.StepWait || progress == nonblock.StepDone && got != want {
 			t.Fatalf("told %d %+v, by net/http %+v", progress, got, want)
 		}
 		for n := 0; n < len(response); n += 1 + len(response)/256 {
-			got, progress := p.decide(tell(bytes.Clone(response[:n]), false, bare), false)
+			got, progress := p.decide(parseResponse(bytes.Clone(response[:n]), false, headOnly), false)
 			if progress == nonblock.StepDone && got != want {
 				t.Fatalf("after %d bytes told %+v, by net/http %+v", n, got, want)
 			}

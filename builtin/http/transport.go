@@ -14,36 +14,36 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Bounds on what a connection may take.
+// Limits of a connection.
 const (
 	maxHead     = 64 << 10         // of a response's head, in bytes
 	maxIdle     = 16               // connections kept for the next attempts of one handler
 	idleTimeout = 90 * time.Second // how long one is kept; longer than most periods
 )
 
-// wire is an http.RoundTripper over the connections of package dial. It needs an
-// attempt in the request's context.
-type wire struct {
-	dialer    *dial.Dialer
-	own       *tls.Config // for the host that the probe is for
-	foreign   *tls.Config // for the host of a redirect: it is not shown our certificate
-	transport *http.Transport
-	reuse     bool
+// transport is an http.RoundTripper over the connections of package dial. The request's
+// context has the attempt.
+type transport struct {
+	dialer  *dial.Dialer
+	own     *tls.Config // for the configured host
+	foreign *tls.Config // for the host of a redirect, which does not get our certificate
+	http    *http.Transport
+	reuse   bool
 }
 
-func newWire(dialer *dial.Dialer, config *tls.Config, p *plan, reuse bool) *wire {
+func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, reuse bool) *transport {
 	config.NextProtos = []string{"h2", "http/1.1"}
 	if p.header.Get("Upgrade") != "" || p.header.Get("Connection") != "" {
 		config.NextProtos = []string{"http/1.1"} // HTTP/2 has no such headers
 	}
-	w := &wire{dialer: dialer, own: config, foreign: config.Clone(), reuse: reuse}
-	w.foreign.ServerName, w.foreign.Certificates = "", nil
-	w.transport = &http.Transport{
+	t := &transport{dialer: dialer, own: config, foreign: config.Clone(), reuse: reuse}
+	t.foreign.ServerName, t.foreign.Certificates = "", nil
+	t.http = &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			return w.dial(ctx, addr, false)
+			return t.dial(ctx, addr, false)
 		},
 		DialTLSContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			return w.dial(ctx, addr, true)
+			return t.dial(ctx, addr, true)
 		},
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
@@ -53,16 +53,16 @@ func newWire(dialer *dial.Dialer, config *tls.Config, p *plan, reuse bool) *wire
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHead,
 	}
-	return w
+	return t
 }
 
-// RoundTrip makes one request and tells the attempt how it went.
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip makes one request and records its course in the attempt.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := attemptOf(r.Context())
 	a.ask()
-	send := w.sendAlone
-	if w.reuse {
-		send = w.transport.RoundTrip
+	send := t.sendAlone
+	if t.reuse {
+		send = t.http.RoundTrip
 	}
 	response, err := send(r)
 	if err == nil {
@@ -71,10 +71,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// sendAlone makes a connection for one request only, which ends with the
-// response's body.
-func (w *wire) sendAlone(r *http.Request) (*http.Response, error) {
-	conn, err := w.transport.NewClientConn(r.Context(), r.URL.Scheme, address(r))
+// sendAlone makes a connection for one request. It is closed with the response's body.
+func (t *transport) sendAlone(r *http.Request) (*http.Response, error) {
+	conn, err := t.http.NewClientConn(r.Context(), r.URL.Scheme, address(r))
 	if err != nil {
 		return nil, err
 	}
@@ -100,22 +99,21 @@ func (b lastBody) Close() error {
 	return b.conn.Close()
 }
 
-// dial makes the connection that an attempt needs. It ends when the attempt
-// does, unlike what http.Transport asks for: a connection that comes too late
-// would be kept for later.
-func (w *wire) dial(ctx context.Context, addr string, secure bool) (net.Conn, error) {
+// dial makes a connection for an attempt. It ends when the attempt ends: http.Transport
+// would go on, and keep the connection for later.
+func (t *transport) dial(ctx context.Context, addr string, secure bool) (net.Conn, error) {
 	a := attemptOf(ctx)
 	dialled := a.dial()
 	var took probe.Timings
-	conn, err := w.open(a.ctx, addr, secure, a.host, &took)
+	conn, err := t.open(a.ctx, addr, secure, a.host, &took)
 	dialled(took, conn, err)
 	if err != nil {
 		return nil, err
 	}
-	return gated(conn), nil
+	return writeFirst(conn), nil
 }
 
-func (w *wire) open(ctx context.Context, addr string, secure bool, own string, took *probe.Timings) (net.Conn, error) {
+func (t *transport) open(ctx context.Context, addr string, secure bool, own string, took *probe.Timings) (net.Conn, error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -124,13 +122,13 @@ func (w *wire) open(ctx context.Context, addr string, secure bool, own string, t
 	if err != nil {
 		return nil, err
 	}
-	conn, err := w.dialer.Open(ctx, host, uint16(port), took)
+	conn, err := t.dialer.Open(ctx, host, uint16(port), took)
 	if err != nil || !secure {
 		return conn, err
 	}
-	config := w.own
+	config := t.own
 	if !strings.EqualFold(host, own) {
-		config = w.foreign
+		config = t.foreign
 	}
 	return dial.Handshake(ctx, conn, config, host, took)
 }

@@ -7,40 +7,39 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// answer is what a response comes to as far as it has come. It is told only where
-// net/http would tell the same: whatever is not common, and not written as the
-// standard's authors would write it, is odd.
-type answer struct {
-	status int    // 0: the head has not come yet
-	body   []byte // as far as it is looked at
-	whole  bool   // nothing more has to come
-	odd    bool   // net/http has to tell
+// response is a parsed response, or the beginning of one. It is the one that net/http
+// would return: whatever is not common, and not written as in the standard's examples,
+// is unsupported.
+type response struct {
+	status      int    // 0: the head is incomplete
+	body        []byte // the part of it that is checked, or the beginning of that
+	complete    bool   // nothing more is needed
+	unsupported bool   // net/http has to parse it
 }
 
-// oddAnswer is what has to be told by net/http.
-var oddAnswer = answer{odd: true}
+var unsupported = response{unsupported: true}
 
-// tell reads what has come of a response. Ended says that no more will come, and
-// bare that there is no body whatever the head says, since it was asked for alone.
-// It may move the body within b when it is whole.
-func tell(b []byte, ended, bare bool) answer {
+// parseResponse parses a response, or the beginning of one. Eof says that no more will
+// come, headOnly that there is no body because the request was HEAD. It may move a
+// complete body within b.
+func parseResponse(b []byte, eof, headOnly bool) response {
 	for {
 		h, n, ok := readHead(b)
 		switch {
-		case !ok, n == 0 && ended && len(b) > 0 && b[len(b)-1] != '\n':
-			return oddAnswer
+		case !ok, n == 0 && eof && len(b) > 0 && b[len(b)-1] != '\n':
+			return unsupported
 		case n == 0:
-			return answer{}
+			return response{}
 		case h.status == 101, h.status < 200 && h.framed():
-			return oddAnswer
+			return unsupported
 		case h.status >= 200:
-			return h.tell(b[n:], ended, bare)
+			return h.parseBody(b[n:], eof, headOnly)
 		}
 		b = b[n:]
 	}
 }
 
-// head is what is looked at of a response's head.
+// head is the part of a response's head that is needed.
 type head struct {
 	status  int
 	minor   byte // the version's second digit
@@ -48,33 +47,33 @@ type head struct {
 	chunked bool
 }
 
-// framed reports whether a head says something about a body.
+// framed reports whether a head has a length or a coding of the body.
 func (h *head) framed() bool { return h.length >= 0 || h.chunked }
 
-// tell reads what has come of a body.
-func (h *head) tell(b []byte, ended, bare bool) answer {
-	a := answer{status: h.status}
+// parseBody parses the beginning of a body.
+func (h *head) parseBody(b []byte, eof, headOnly bool) response {
+	r := response{status: h.status}
 	switch {
 	case h.chunked && (h.length >= 0 || h.minor == '0'):
-		return oddAnswer
-	case bare, h.status == 204, h.status == 304:
-		a.whole = true
+		return unsupported
+	case headOnly, h.status == 204, h.status == 304:
+		r.complete = true
 	case h.chunked:
-		return a.chunks(b)
+		return r.parseChunks(b)
 	case h.length >= 0:
 		want := min(h.length, probe.MaxDetail)
-		a.body, a.whole = b[:min(len(b), want)], len(b) >= want
+		r.body, r.complete = b[:min(len(b), want)], len(b) >= want
 	default:
-		a.body, a.whole = b[:min(len(b), probe.MaxDetail)], ended || len(b) >= probe.MaxDetail
+		r.body, r.complete = b[:min(len(b), probe.MaxDetail)], eof || len(b) >= probe.MaxDetail
 	}
-	return a
+	return r
 }
 
-// readHead reads a head, and returns its length: 0 when it has not wholly come.
+// readHead parses a head and returns its length: 0 when it is incomplete.
 func readHead(b []byte) (h head, n int, ok bool) {
 	line, n := readLine(b)
 	if n == 0 {
-		return head{}, 0, likeStatus(b)
+		return head{}, 0, beginsStatusLine(b)
 	}
 	h = head{length: -1}
 	if !h.readStatus(line) {
@@ -94,8 +93,8 @@ func readHead(b []byte) (h head, n int, ok bool) {
 	}
 }
 
-// readLine returns a line without its end, and its length with it: 0 when it has
-// not wholly come.
+// readLine returns a line without its end, and its length with it: 0 when it is
+// incomplete.
 func readLine(b []byte) (line []byte, n int) {
 	i := bytes.IndexByte(b, '\n')
 	if i < 0 {
@@ -107,15 +106,15 @@ func readLine(b []byte) (line []byte, n int) {
 
 const version = "HTTP/1."
 
-// likeStatus reports whether a response may begin so.
-func likeStatus(b []byte) bool {
+// beginsStatusLine reports whether b can be the beginning of a status line.
+func beginsStatusLine(b []byte) bool {
 	n := min(len(b), len(version))
 	return string(b[:n]) == version[:n]
 }
 
-// readStatus reads a status line: "HTTP/1.1 200 OK".
+// readStatus parses a status line: "HTTP/1.1 200 OK".
 func (h *head) readStatus(line []byte) bool {
-	const digits = len(version) + 2 // where they are
+	const digits = len(version) + 2 // offset of the status code
 	if len(line) < digits+3 || string(line[:len(version)]) != version || line[digits-1] != ' ' {
 		return false
 	}
@@ -148,7 +147,7 @@ func (h *head) readField(line []byte) bool {
 	return ok
 }
 
-// number reads up to nine digits, or returns -1.
+// number parses up to nine digits, or returns -1.
 func number(b []byte) int {
 	if len(b) == 0 || len(b) > 9 {
 		return -1

@@ -1,6 +1,6 @@
 //go:build !386 && !s390x
 
-package dial
+package nonblock
 
 import (
 	"encoding/binary"
@@ -9,79 +9,79 @@ import (
 	"unsafe"
 )
 
-// These system calls are made on sockets that do not block, so that the scheduler
-// need not know of them. What they return is an error number, or 0.
+// The system calls of this file are made on non-blocking sockets, so that the scheduler
+// does not have to know of them. They return an error number, or 0.
 
 // openSocket makes a TCP socket for the family of an address.
-func openSocket(at netip.AddrPort) (fd int, number syscall.Errno) {
+func openSocket(at netip.AddrPort) (fd int, errno syscall.Errno) {
 	family := uintptr(syscall.AF_INET6)
 	if at.Addr().Is4() {
 		family = syscall.AF_INET
 	}
-	n, _, number := syscall.RawSyscall(syscall.SYS_SOCKET, family,
+	n, _, errno := syscall.RawSyscall(syscall.SYS_SOCKET, family,
 		syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, syscall.IPPROTO_TCP)
-	return int(n), number
+	return int(n), errno
 }
 
 func closeSocket(fd int) {
-	// There is nothing to be done about an error.
+	// The descriptor is gone even if there is an error.
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0)
 }
 
 func setOption(fd, level, option int, value ...int32) syscall.Errno {
-	_, _, number := syscall.RawSyscall6(syscall.SYS_SETSOCKOPT, uintptr(fd), uintptr(level), uintptr(option),
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_SETSOCKOPT, uintptr(fd), uintptr(level), uintptr(option),
 		uintptr(unsafe.Pointer(unsafe.SliceData(value))), uintptr(4*len(value)), 0)
-	return number
+	return errno
 }
 
 func bindSocket(fd int, at netip.AddrPort) syscall.Errno {
 	a, n := sockaddr(at)
-	_, _, number := syscall.RawSyscall(syscall.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&a)), n)
-	return number
+	_, _, errno := syscall.RawSyscall(syscall.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&a)), n)
+	return errno
 }
 
 func connectSocket(fd int, at netip.AddrPort) syscall.Errno {
 	a, n := sockaddr(at)
-	_, _, number := syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&a)), n)
-	return number
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&a)), n)
+	return errno
 }
 
-// disconnect dissolves a connection, by a reset if it stands, or what has come of
-// it. The socket is as new then but for its options.
+// disconnect ends a connection, or the attempt to make one, by a reset. The socket is as
+// new then, except for its options.
 func disconnect(fd int) syscall.Errno {
 	var nowhere rawAddress // its family is AF_UNSPEC
-	_, _, number := syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&nowhere)), syscall.SizeofSockaddrInet4)
-	return number
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&nowhere)), syscall.SizeofSockaddrInet4)
+	return errno
 }
 
-// sendTo sends what goes without waiting. Sending nothing tells whether the
-// connection stands, without a byte on the wire.
+// sendTo sends what it can without waiting. Sending nothing succeeds if the connection
+// is open, without a byte on the wire.
 func sendTo(fd int, b []byte) (int, syscall.Errno) {
-	n, _, number := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd),
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), syscall.MSG_NOSIGNAL, 0, 0)
-	if number != 0 {
-		return 0, number
+	if errno != 0 {
+		return 0, errno
 	}
 	return int(n), 0
 }
 
 func receiveFrom(fd int, b []byte) (int, syscall.Errno) {
-	n, _, number := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd),
+	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-	if number != 0 {
-		return 0, number
+	if errno != 0 {
+		return 0, errno
 	}
 	return int(n), 0
 }
 
-// localAddress returns the address of this side, which is not valid where the
-// system does not say.
+// localAddress returns the local address of a socket, which is not valid if there is an
+// error.
 func localAddress(fd int) netip.AddrPort {
 	var a rawAddress
 	n := uint32(len(a))
-	_, _, number := syscall.RawSyscall(syscall.SYS_GETSOCKNAME, uintptr(fd),
+	_, _, errno := syscall.RawSyscall(syscall.SYS_GETSOCKNAME, uintptr(fd),
 		uintptr(unsafe.Pointer(&a)), uintptr(unsafe.Pointer(&n)))
-	if number != 0 {
+	if errno != 0 {
 		return netip.AddrPort{}
 	}
 	port := binary.BigEndian.Uint16(a[2:])

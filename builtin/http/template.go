@@ -1,0 +1,68 @@
+package httpprobe
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// requestTemplate is the bytes of a request, except for its host.
+type requestTemplate struct {
+	before []byte
+	after  []byte
+	host   bool // the host that the attempt connects to comes between them
+}
+
+// maxTemplate bounds the requests that are sent in steps, in bytes.
+const maxTemplate = 8 << 10
+
+// template returns the request as net/http writes it, or nil if Probe has to send it. An
+// attempt in steps may have to be made again by Probe, so that a method which may change
+// something is left to Probe from the beginning.
+func (p *plan) template() *requestTemplate {
+	safe := p.method == http.MethodGet || p.method == http.MethodHead || p.method == http.MethodOptions
+	if !safe || p.body != "" || p.ref.Scheme != "http" {
+		return nil
+	}
+	for _, name := range []string{"Connection", "Upgrade", "Expect"} {
+		if _, given := p.header[name]; given {
+			return nil
+		}
+	}
+	return p.render()
+}
+
+func (p *plan) render() *requestTemplate {
+	const closes = "Connection: close\r\n\r\n"
+	u := p.ref
+	u.Host = "host"
+	r := &http.Request{Method: p.method, URL: &u, Host: p.hostHeader, Header: p.header.Clone()}
+	if password, _ := u.User.Password(); u.User != nil && r.Header.Get("Authorization") == "" {
+		r.SetBasicAuth(u.User.Username(), password)
+	}
+	var b bytes.Buffer
+	if err := r.Write(&b); err != nil || b.Len() > maxTemplate {
+		return nil
+	}
+	text := append(bytes.TrimSuffix(b.Bytes(), []byte("\r\n")), closes...)
+	if p.hostHeader != "" {
+		return &requestTemplate{before: text}
+	}
+	before, after, _ := bytes.Cut(text, []byte("\r\nHost: host\r\n"))
+	return &requestTemplate{append(before, "\r\nHost: "...), append([]byte("\r\n"), after...), true}
+}
+
+// appendTo appends the request for a host and a port to b.
+func (t *requestTemplate) appendTo(b []byte, host string, port uint16) []byte {
+	b = append(b, t.before...)
+	if t.host && strings.Contains(host, ":") {
+		b = append(append(append(b, '['), host...), ']')
+	} else if t.host {
+		b = append(b, host...)
+	}
+	if t.host {
+		b = strconv.AppendUint(append(b, ':'), uint64(port), 10)
+	}
+	return append(b, t.after...)
+}

@@ -1,0 +1,58 @@
+package dial
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// FaultResult returns the result of a non-blocking attempt that a fault has ended. It is
+// the same as that of an error from Open or from a connection that Open returned.
+func FaultResult(f nonblock.Fault) probe.Result {
+	stage, op := Transferring, "read"
+	switch f.Phase {
+	case nonblock.Connecting:
+		stage, op = Connecting, "dial"
+	case nonblock.Sending:
+		op = "write"
+	}
+	err := &net.OpError{Op: op, Net: "tcp", Addr: net.TCPAddrFromAddrPort(f.Remote), Err: os.ErrDeadlineExceeded}
+	if !f.Timeout() {
+		err.Err = os.NewSyscallError(f.Call, f.Errno)
+	}
+	if f.Local.IsValid() {
+		err.Source = net.TCPAddrFromAddrPort(f.Local)
+	}
+	return Result(Classify(context.Background(), stage, err))
+}
+
+// SocketOptions returns the options of this dialer's sockets for non-blocking attempts.
+func (d *Dialer) SocketOptions() nonblock.SocketOptions {
+	return nonblock.SocketOptions{Source: d.source, HalfOpen: d.config.HalfOpen, ClientFirst: d.config.ClientFirst}
+}
+
+// LiteralAddr returns the host of a target and its address, if a connection to one
+// address is all it takes. It returns false if a name has to be looked up, and if
+// HostPort or Open returns an error.
+func (d *Dialer) LiteralAddr(t *probe.Target) (host string, addr netip.AddrPort, ok bool) {
+	if d.config.UnixSocket != "" {
+		return "", netip.AddrPort{}, false
+	}
+	host, port, err := d.HostPort(*t)
+	if err != nil {
+		return "", netip.AddrPort{}, false
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil || ip.Zone() != "" {
+		return "", netip.AddrPort{}, false
+	}
+	ip = ip.Unmap()
+	if ip.IsUnspecified() || d.source.IsValid() && d.source.Is4() != ip.Is4() {
+		return "", netip.AddrPort{}, false
+	}
+	return host, netip.AddrPortFrom(ip, port), true
+}

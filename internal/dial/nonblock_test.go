@@ -1,0 +1,35 @@
+package dial
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/sonde-probe/sonde/internal/nonblock"
+)
+
+func TestFaultsHaveTheResultsOfPackageNetsErrors(t *testing.T) {
+	local, remote := netip.MustParseAddrPort("127.0.0.9:1234"), netip.MustParseAddrPort("127.0.0.1:80")
+	for _, test := range []struct {
+		phase    nonblock.Phase
+		stage    Stage
+		op, call string
+	}{
+		{nonblock.Connecting, Connecting, "dial", "connect"},
+		{nonblock.Sending, Transferring, "write", "write"},
+		{nonblock.Receiving, Transferring, "read", "read"},
+	} {
+		for number := syscall.Errno(1); number < 134; number++ {
+			err := &net.OpError{
+				Op: test.op, Net: "tcp", Source: net.TCPAddrFromAddrPort(local), Addr: net.TCPAddrFromAddrPort(remote),
+				Err: os.NewSyscallError(test.call, number),
+			}
+			got := FaultResult(nonblock.Fault{Phase: test.phase, Call: test.call, Errno: number, Local: local, Remote: remote})
+			if want := Result(Classify(t.Context(), test.stage, err)); got != want {
+				t.Errorf("%s, %v: got %+v, want %+v", test.op, number, got, want)
+			}
+		}
+	}
+}

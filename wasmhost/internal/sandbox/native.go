@@ -35,7 +35,7 @@ func nativeFunctions() map[string]func(*call, args) int64 {
 	}
 }
 
-// i32 returns a result, or an error with its sign turned.
+// i32 returns a result, or an error as a negative number.
 func i32(n int, errno abi.Errno) int64 {
 	if errno != abi.OK {
 		return int64(api.EncodeI32(-int32(errno)))
@@ -43,28 +43,26 @@ func i32(n int, errno abi.Errno) int64 {
 	return int64(api.EncodeI32(int32(n)))
 }
 
-// text returns the guest's bytes at two arguments, as long as they are not too long.
-func (c *call) text(a args, i, most int) (string, abi.Errno) {
+// text returns the guest's bytes whose address and length are arguments i and i+1. Longer
+// ones than max are an error.
+func (c *call) text(a args, i, max int) (string, abi.Errno) {
 	at, length := a.u32(i), a.u32(i+1)
-	if length > uint32(most) {
-		return "", c.failf(abi.E2BIG, "%d bytes, at most %d are allowed", length, most)
+	if length > uint32(max) {
+		return "", c.failf(abi.E2BIG, "text of %d bytes is too long, at most %d are allowed", length, max)
 	}
 	b, ok := c.bytes(at, length)
 	if !ok {
-		return "", c.failf(abi.EFAULT, "%d bytes at %d are not in the memory", length, at)
+		return "", c.failf(abi.EFAULT, "%d bytes at address %d are outside of the memory", length, at)
 	}
 	return string(b), abi.OK
 }
 
-// give writes what a guest has asked for, if there is room, and returns its length.
-func (c *call) give(b string, at, room uint32) int64 {
-	if len(b) > int(room) {
-		return i32(len(b), abi.OK)
-	}
-	if !c.memory.WriteString(at, b) {
+// give writes text to the guest's memory, if there is room, and returns its length.
+func (c *call) give(text string, at, room uint32) int64 {
+	if len(text) <= int(room) && !c.memory.WriteString(at, text) {
 		return i32(0, abi.EFAULT)
 	}
-	return i32(len(b), abi.OK)
+	return i32(len(text), abi.OK)
 }
 
 func input(c *call, a args) int64 {
@@ -114,11 +112,11 @@ func (e HostError) lines() string {
 
 func output(c *call, a args) int64 {
 	kind := a.u32(0)
-	most := outputBound(kind)
-	if most == 0 {
+	max := maxOutput(kind)
+	if max == 0 {
 		return i32(0, abi.ENOTSUP)
 	}
-	text, errno := c.text(a, 1, most)
+	text, errno := c.text(a, 1, max)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
@@ -127,7 +125,7 @@ func output(c *call, a args) int64 {
 		c.detail = text[:min(len(text), abi.MaxDetail)]
 	case abi.OutputReason:
 		if !abi.CheckReason(text) {
-			return i32(0, c.failf(abi.EINVAL, "%.80q is not a reason such as redis.loading", text))
+			return i32(0, c.failf(abi.EINVAL, "reason %.80q is invalid: write a layer and a cause, such as redis.loading", text))
 		}
 		c.reason = text
 	case abi.OutputState:
@@ -138,12 +136,12 @@ func output(c *call, a args) int64 {
 	return 0
 }
 
-// outputBound returns how long an output of a kind may be; 0 when there is no such
+// maxOutput returns the maximum length of an output of a kind; 0 when there is no such
 // kind.
-func outputBound(kind uint32) int {
+func maxOutput(kind uint32) int {
 	switch kind {
 	case abi.OutputDetail:
-		return maxOutput
+		return maxDetail
 	case abi.OutputReason:
 		return abi.MaxReason
 	case abi.OutputState:
@@ -154,8 +152,8 @@ func outputBound(kind uint32) int {
 	return 0
 }
 
-// maxOutput bounds the detail that is looked at; what is beyond abi.MaxDetail is cut.
-const maxOutput = 1 << 20
+// maxDetail is the maximum length of a detail; what is beyond abi.MaxDetail is cut.
+const maxDetail = 1 << 20
 
 func blockingRead(c *call, a args) int64  { return c.transfer(a, (*call).read) }
 func blockingWrite(c *call, a args) int64 { return c.transfer(a, (*call).write) }
@@ -197,15 +195,15 @@ func holdSocket(c *call, a args) int64 {
 		return i32(0, errno)
 	}
 	if c.state == nil {
-		return i32(0, c.failf(abi.ENOTCAPABLE, "a connection can only be held in an attempt"))
+		return i32(0, c.failf(abi.ENOTCAPABLE, "connections can be held in an attempt only"))
 	}
 	fd := a.i32(0)
 	s, ok := c.remove(fd)
 	if !ok {
 		return i32(0, abi.EBADF)
 	}
-	s.rest()
-	_ = s.conn.SetDeadline(time.Time{}) // an error says that it is closed, as its use will
+	s.stopReader()
+	_ = s.conn.SetDeadline(time.Time{}) // an error means that it is closed, as its next use finds
 	if wake := c.state.limitWakes(c.wakeProbe); wake != nil {
 		if s.watch == nil {
 			s.watch = c.sandbox.watcher.Watch(s.conn)
@@ -244,7 +242,7 @@ func heldSocket(c *call, a args) int64 {
 func (c *call) key(a args, i int) (string, abi.Errno) {
 	key, errno := c.text(a, i, abi.MaxKey)
 	if errno == abi.OK && key == "" {
-		errno = c.failf(abi.EINVAL, "a key must not be empty")
+		errno = c.failf(abi.EINVAL, "key must not be empty")
 	}
 	return key, errno
 }

@@ -17,6 +17,7 @@
 //	poll.go       WASI's poll_oneoff
 //	dial.go       dial and resolve
 //	tls.go        start_tls and conn_info
+//	lines.go      the lines of keys and values that some functions return
 //	socket.go     a connection as a plugin sees it
 //	stream.go     reads, writes and waits on sockets
 //	hosterror.go  what an error of the network means to a plugin

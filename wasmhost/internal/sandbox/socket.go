@@ -12,21 +12,21 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
-// socket is a connection as a guest sees it: a descriptor that can be polled. Only
-// the goroutine of the call that has it uses it, and for a while its pump.
+// socket is a connection as a guest sees it: a descriptor that can be polled. Only the
+// goroutine of the call that owns it uses it, and for a while its reader.
 type socket struct {
 	conn     net.Conn
 	dest     grant.Dest
 	nonblock bool
 	watch    *nonblock.Watch // nil until it is held
+	reader   chan struct{}   // closed when the reader has ended; nil without one
 
 	readBy, writeBy time.Time // the guest's own deadlines; zero for none
 
-	mu   sync.Mutex
-	buf  []byte // room for what is read before the guest asks for it
-	data []byte // the part of buf that the guest has not read yet
-	err  error  // why nothing more will come: io.EOF or HostError; data comes first
-	pump chan struct{}
+	mu   sync.Mutex // guards buf, data and err
+	buf  []byte     // buffer for bytes that the guest has not read yet
+	data []byte     // the bytes in buf
+	err  error      // of the read after data; io.EOF when the peer has closed the connection
 }
 
 // Sizes of socket.buf.
@@ -37,15 +37,15 @@ const (
 
 func (s *socket) datagram() bool { return s.dest.Network == "udp" }
 
-// readable reports whether a read would not have to wait, and how much there is.
+// readable reports whether a read would return at once, and the number of bytes.
 func (s *socket) readable() (n int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.data), len(s.data) > 0 || s.err != nil
 }
 
-// take copies what has been read already. It returns false when that is nothing.
-func (s *socket) take(p []byte) (n int, err error, ok bool) {
+// readBuffered reads from the buffer. False means that the connection must be read.
+func (s *socket) readBuffered(p []byte) (n int, err error, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.data) == 0 {
@@ -53,13 +53,12 @@ func (s *socket) take(p []byte) (n int, err error, ok bool) {
 	}
 	n = copy(p, s.data)
 	if s.data = s.data[n:]; s.datagram() {
-		s.data = nil // what does not fit of a datagram is lost
+		s.data = nil // the rest of a datagram is lost
 	}
 	return n, nil, true
 }
 
-// fill waits for the connection and keeps what comes. A deadline that passes leaves
-// no trace.
+// fill reads from the connection into the buffer. A deadline that passes is not an error.
 func (s *socket) fill() {
 	if s.buf == nil {
 		s.buf = make([]byte, streamBuffer)
@@ -71,11 +70,11 @@ func (s *socket) fill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.data = s.buf[:n]
-	s.keep(n, err)
+	s.recordError(n, err)
 }
 
-// keep remembers an error after which nothing will come.
-func (s *socket) keep(n int, err error) {
+// recordError records an error that all later reads return.
+func (s *socket) recordError(n int, err error) {
 	if n == 0 && err != nil && !isTimeout(err) {
 		s.err = err
 	}
@@ -86,16 +85,16 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || err == os.ErrDeadlineExceeded
 }
 
-// pumping reports whether a goroutine reads from the connection.
-func (s *socket) pumping() bool { return s.pump != nil }
+// hasReader reports whether a goroutine is reading from the connection.
+func (s *socket) hasReader() bool { return s.reader != nil }
 
-// start lets a goroutine read from the connection once; it tells wake when it has.
-func (s *socket) start(wake chan<- struct{}) {
-	if s.pumping() {
+// startReader starts a goroutine that fills the buffer once, and then signals wake.
+func (s *socket) startReader(wake chan<- struct{}) {
+	if s.hasReader() {
 		return
 	}
 	done := make(chan struct{})
-	s.pump = done
+	s.reader = done
 	go func() {
 		s.fill()
 		close(done)
@@ -106,44 +105,44 @@ func (s *socket) start(wake chan<- struct{}) {
 	}()
 }
 
-// settle notices that the pump has ended.
-func (s *socket) settle() {
+// pollReader checks whether the reader has ended.
+func (s *socket) pollReader() {
 	select {
-	case <-s.pump: // nil blocks
-		s.pump = nil
+	case <-s.reader: // nil blocks
+		s.reader = nil
 	default:
 	}
 }
 
-// rest ends the pump, if there is one, without losing what it has read.
-func (s *socket) rest() {
-	if !s.pumping() {
+// stopReader ends the reader, if there is one, and keeps what it has read.
+func (s *socket) stopReader() {
+	if !s.hasReader() {
 		return
 	}
-	_ = s.conn.SetReadDeadline(past()) // an error says that it is closed, which ends it too
-	<-s.pump
-	s.pump = nil
+	_ = s.conn.SetReadDeadline(past()) // an error means that it is closed, which ends the reader too
+	<-s.reader
+	s.reader = nil
 }
 
-// close closes the connection and waits for its pump.
+// close closes the connection and waits for its reader.
 func (s *socket) close() {
 	s.watch.Remove()
 	if secure, ok := s.conn.(*tls.Conn); ok {
-		// It tells the peer, which may not listen.
-		impatient := time.AfterFunc(farewell, func() { _ = secure.NetConn().Close() })
-		defer impatient.Stop()
+		// Close sends a close_notify alert, which waits if the peer does not read.
+		timer := time.AfterFunc(maxCloseNotify, func() { _ = secure.NetConn().Close() })
+		defer timer.Stop()
 	}
-	_ = s.conn.Close() // there is nothing to be done about an error
-	s.rest()
+	_ = s.conn.Close() // there is nothing to do about an error
+	s.stopReader()
 }
 
-// farewell is how long a TLS connection may take to say that it ends.
-const farewell = 10 * time.Millisecond
+// maxCloseNotify is how long closing a TLS connection may take.
+const maxCloseNotify = 10 * time.Millisecond
 
-// past is a time that has passed.
+// past returns a time that has passed.
 func past() time.Time { return time.Unix(1, 0) }
 
-// shutdown tells the peer that nothing more will be sent.
+// shutdown ends writing, if how includes it.
 func (s *socket) shutdown(how uint32) abi.Errno {
 	const write = 2
 	if how&write == 0 {

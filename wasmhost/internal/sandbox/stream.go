@@ -20,14 +20,14 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 		return 0, abi.OK
 	}
 	for {
-		n, err, ok := s.take(p)
+		n, err, ok := s.readBuffered(p)
 		if ok {
 			return c.received(n, err)
 		}
 		if c.isOver() {
 			return 0, c.fail(c.overError())
 		}
-		if s.pumping() {
+		if s.hasReader() {
 			if !c.await([]*socket{s}, s.readBy) && !c.isOver() {
 				return 0, c.fail(HostError{Errno: abi.ETIMEDOUT, Reason: probe.ReasonTCPTimeout, Detail: "the descriptor's read deadline has passed"})
 			}
@@ -35,7 +35,7 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 		}
 		c.setDeadline(func() error { return s.conn.SetReadDeadline(s.readBy) })
 		n, err = s.conn.Read(p)
-		s.keep(n, err)
+		s.recordError(n, err)
 		if c.isOver() && isTimeout(err) {
 			return 0, c.fail(c.overError())
 		}
@@ -87,7 +87,7 @@ func (c *call) await(sockets []*socket, until time.Time) bool {
 	if anyReadable(sockets) {
 		return true
 	}
-	if len(sockets) == 1 && !sockets[0].pumping() {
+	if len(sockets) == 1 && !sockets[0].hasReader() {
 		return c.awaitOne(sockets[0], until)
 	}
 	return c.awaitAny(sockets, until)
@@ -107,9 +107,9 @@ func (c *call) awaitAny(sockets []*socket, until time.Time) bool {
 		c.wake = make(chan struct{}, 1)
 	}
 	for _, s := range sockets {
-		if !s.pumping() {
+		if !s.hasReader() {
 			c.setDeadline(func() error { return s.conn.SetReadDeadline(time.Time{}) })
-			s.start(c.wake)
+			s.startReader(c.wake)
 		}
 	}
 	passed, stop := alarm(until)
@@ -123,7 +123,7 @@ func (c *call) awaitAny(sockets []*socket, until time.Time) bool {
 			return false
 		}
 		for _, s := range sockets {
-			s.settle()
+			s.pollReader()
 		}
 		if anyReadable(sockets) {
 			return true
@@ -142,7 +142,7 @@ func alarm(at time.Time) (passed <-chan time.Time, stop func() bool) {
 
 func anyReadable(sockets []*socket) bool {
 	for _, s := range sockets {
-		s.settle()
+		s.pollReader()
 		if _, ok := s.readable(); ok {
 			return true
 		}

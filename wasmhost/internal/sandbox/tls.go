@@ -26,7 +26,7 @@ func startTLS(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.EBADF)
 	}
-	s.rest()
+	s.stopReader()
 	if n, _ := s.readable(); n > 0 || s.datagram() || s.dest.Network == "tls" {
 		return i32(0, c.failf(abi.EINVAL, "TLS cannot start: the descriptor uses TLS already, is not a stream, or has unread bytes"))
 	}

@@ -25,12 +25,12 @@ const (
 		(import "sonde_v1" "output" (func $output (param i32 i32 i32) (result i32)))`
 	importHold = `(import "sonde_v1" "hold" (func $hold (param i32 i32 i32) (result i32)))
 		(import "sonde_v1" "held" (func $held (param i32 i32 i32) (result i32)))`
-	// echo tells what an input holds as the detail.
+	// echo returns an input as the detail.
 	echo = `(func $run (result i32) i32.const 1 i32.const 1024 i32.const %d i32.const 1024 i32.const 8192 call $input call $output drop i32.const 1)`
 )
 
-// says returns what a module tells about an input.
-func says(t *testing.T, kind int, settings map[string]any, target probe.Target) string {
+// inputOf returns an input as a module reads it.
+func inputOf(t *testing.T, kind int, settings map[string]any, target probe.Target) string {
 	t.Helper()
 	h := handler(t, load(t, wasmhost.Config{Module: wat(importIO+echo, kind)}), settings)
 	got := attempt(t, h, target, plenty)
@@ -38,27 +38,27 @@ func says(t *testing.T, kind int, settings map[string]any, target probe.Target) 
 	return got.Detail
 }
 
-func TestAPluginSeesItsTarget(t *testing.T) {
+func TestAPluginReadsItsTarget(t *testing.T) {
 	target := probe.Target{Name: "shop/web", Address: "10.0.0.7", Ports: map[string]uint16{"http": 8080, "a b": 1}, Env: map[string]string{"SECRET": "x"}}
-	got := says(t, abi.InputTarget, nil, target)
+	got := inputOf(t, abi.InputTarget, nil, target)
 	const want = "name=shop/web\naddress=10.0.0.7\nport=1 a b\nport=8080 http\nrevision="
 	if !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 4 {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := says(t, abi.InputTarget, nil, probe.Target{Name: `a\b`}); !strings.HasPrefix(got, "name=a\\\\b\nrevision=") {
+	if got := inputOf(t, abi.InputTarget, nil, probe.Target{Name: `a\b`}); !strings.HasPrefix(got, "name=a\\\\b\nrevision=") {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestAPluginSeesItsSettings(t *testing.T) {
-	got := says(t, abi.InputSettings, map[string]any{"text": "é\n", "tls": map[string]any{"server_name": "web"}}, probe.Target{Name: "web"})
+func TestAPluginReadsItsSettings(t *testing.T) {
+	got := inputOf(t, abi.InputSettings, map[string]any{"text": "é\n", "tls": map[string]any{"server_name": "web"}}, probe.Target{Name: "web"})
 	if want := `{"text":"é\n","tls":{"server_name":"web"}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-func TestStateTravelsToTheNextAttempt(t *testing.T) {
-	// Each attempt adds an x to what it has been given, and tells it.
+func TestStateIsKeptForTheNextAttempt(t *testing.T) {
+	// Each attempt appends an x to its state, and returns it as the detail.
 	h := handler(t, load(t, wasmhost.Config{Module: wat(importIO + `(data 8 "x") (func $run (result i32) (local $n i32)
 		i32.const 3 i32.const 1024 i32.const 100 call $input local.set $n
 		i32.const 1024 local.get $n i32.add i32.const 0x78 i32.store8
@@ -87,7 +87,7 @@ func TestStateIsBounded(t *testing.T) {
 	wantResult(t, got, probe.Success, "")
 }
 
-func TestWhatAPluginSaysIsCleaned(t *testing.T) {
+func TestOutputOfAPluginIsCleaned(t *testing.T) {
 	got := try(t, wat(`%s (data 0 "\x1b[31mred") (data 64 "redis.loading") (func $run (result i32)
 		i32.const 1 i32.const 0 i32.const 8 call $output drop i32.const 2 i32.const 64 i32.const 13 call $output drop i32.const 3)`, importIO))
 	if got.Reason != "redis.loading" || got.Detail != "\ufffd[31mred" {
@@ -97,7 +97,7 @@ func TestWhatAPluginSaysIsCleaned(t *testing.T) {
 	wantResult(t, got, probe.Success, "")
 }
 
-func TestAFailureWithoutAReasonHasThatOfItsDial(t *testing.T) {
+func TestAFailureWithoutAReasonGetsThatOfItsDial(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAFailureWithoutAReasonHasThatOfItsDial(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotGrantedIsTold(t *testing.T) {
+func TestARefusedDialIsReported(t *testing.T) {
 	var log buffer
 	p := load(t, wasmhost.Config{
 		Module: wat(`%s (func $run (result i32) %s drop i32.const 3)`, importNet, dial),
@@ -150,7 +150,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-func TestOnlyTheTargetsPortsAreItsOwn(t *testing.T) {
+func TestOnlyTheTargetsPortsAreGrantedByDefault(t *testing.T) {
 	elsewhere := serve(t, mute)
 	literal := `(data 0 "tcp%s") (import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
 		(func $run (result i32) i32.const 0 i32.const 3 i32.const 3 i32.const %d i32.const 0 i32.const 0 i32.const 0 i32.const 0 call $dial i32.const 0 i32.lt_s
@@ -168,7 +168,7 @@ func port(t probe.Target) string {
 	return string(b)
 }
 
-func TestATrapIsAFailureWhereAskedFor(t *testing.T) {
+func TestOnTrapMakesATrapAFailure(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) unreachable)`), OnTrap: probe.Failure})
 	wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Failure, wasmhost.ReasonTrap)
 }
@@ -189,7 +189,7 @@ func TestAPluginThatTrapsTooOftenIsSuspended(t *testing.T) {
 	}
 }
 
-func TestMetricsAreKept(t *testing.T) {
+func TestPluginsSetMetrics(t *testing.T) {
 	p := load(t, wasmhost.Config{Limits: wasmhost.Limits{Metrics: 2}, Module: wat(`
 		(import "sonde_v1" "metric" (func $metric (param i32 i32 i32 f64) (result i32))) (data 0 "lagbeatsBAD") (func $run (result i32)
 		i32.const 1 i32.const 0 i32.const 3 f64.const 2.5 call $metric drop
@@ -207,7 +207,7 @@ func TestMetricsAreKept(t *testing.T) {
 	}
 }
 
-func TestCallsAreTraced(t *testing.T) {
+func TestHostCallsAreTraced(t *testing.T) {
 	var calls []wasmhost.HostCall
 	p := load(t, wasmhost.Config{
 		Module: wat(`%s (func $run (result i32) %s drop i32.const 99 call $close drop i32.const 1)`, importNet, dial),
@@ -220,7 +220,7 @@ func TestCallsAreTraced(t *testing.T) {
 	}
 }
 
-func TestCompiledCodeIsKept(t *testing.T) {
+func TestCompiledCodeIsCached(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "cache")
 	for i, want := range []bool{false, true, true} {
 		p := load(t, wasmhost.Config{Module: wat(idle), CacheDir: dir})
@@ -231,7 +231,7 @@ func TestCompiledCodeIsKept(t *testing.T) {
 	}
 }
 
-func TestBrokenCodeIsCompiledAgain(t *testing.T) {
+func TestDamagedCacheEntriesAreCompiledAgain(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "cache")
 	for range 2 {
 		p, err := wasmhost.Load(wasmhost.Config{Module: wat(idle), AllowUnpinned: true, CacheDir: root})
@@ -244,15 +244,15 @@ func TestBrokenCodeIsCompiledAgain(t *testing.T) {
 		if err := p.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		spoil(t, root)
+		damage(t, root)
 	}
 }
 
-// spoil breaks each file below a directory.
-func spoil(t *testing.T, root string) {
+// damage changes each file below a directory.
+func damage(t *testing.T, root string) {
 	files, _ := filepath.Glob(filepath.Join(root, "*", "*", "*"))
 	if len(files) == 0 {
-		t.Fatal("nothing was kept")
+		t.Fatal("nothing was cached")
 	}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
@@ -278,7 +278,7 @@ func TestAClosedPluginMakesNoAttempts(t *testing.T) {
 	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonClosed)
 }
 
-func TestAttemptsWaitForTheirTurn(t *testing.T) {
+func TestAttemptsWaitForAnInstance(t *testing.T) {
 	p := load(t, wasmhost.Config{Limits: wasmhost.Limits{Instances: 1}, Module: wat(`%s (func $run (result i32) %s i32.const 64 i32.const 1 call $read)`, importNet, dial)})
 	h := handler(t, p, nil)
 	reached, answer := make(chan struct{}, 2), make(chan struct{})
@@ -313,7 +313,7 @@ func TestAPluginChecksItsSettings(t *testing.T) {
 	wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Success, "")
 }
 
-func TestSettingsAreHeldToTheManifest(t *testing.T) {
+func TestSettingsAreCheckedAgainstTheManifest(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(idle)})
 	for want, settings := range map[string]map[string]any{
 		"txt is not a setting":           {"txt": "x"},

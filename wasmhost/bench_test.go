@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// talk is a module that sends PING and expects five bytes, as the built-in handler does
-// beside it.
+// talk is a module that sends PING and expects five bytes, like the built-in handler in
+// the same benchmark.
 const talk = importNet + `(data 32 "PING\n") (func $run (result i32) (local $fd i32) ` + dial + ` local.set $fd
 	local.get $fd i32.const 32 i32.const 5 call $write drop
 	local.get $fd i32.const 64 i32.const 16 call $read i32.const 5 i32.ne if i32.const 3 return end
@@ -24,7 +24,7 @@ func builtin(b *testing.B) probe.Handler {
 	return h
 }
 
-// handlers are those that are compared.
+// handlers are the handlers to compare.
 func handlers(b *testing.B) map[string]func(*testing.B) probe.Handler {
 	return map[string]func(*testing.B) probe.Handler{
 		"builtin": builtin,
@@ -37,7 +37,7 @@ func handlers(b *testing.B) map[string]func(*testing.B) probe.Handler {
 	}
 }
 
-// BenchmarkAttempt makes one attempt after the other.
+// BenchmarkAttempt makes one attempt after another.
 func BenchmarkAttempt(b *testing.B) {
 	target := serve(b, pong(0))
 	all := handlers(b)
@@ -53,7 +53,7 @@ func BenchmarkAttempt(b *testing.B) {
 	}
 }
 
-// BenchmarkNothing is the cost of a call alone.
+// BenchmarkNothing measures the cost of a call that does nothing.
 func BenchmarkNothing(b *testing.B) {
 	h := handler(b, load(b, wasmhost.Config{Module: wat(idle)}), nil)
 	b.ReportAllocs()

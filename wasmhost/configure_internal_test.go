@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestNothingIsAttemptedBeforeAPluginIsCompiled(t *testing.T) {
+func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
 	p := &Plugin{ready: make(chan struct{})}
 	h, err := p.New(nil)
 	if err != nil {

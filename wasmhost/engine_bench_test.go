@@ -21,7 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// serveApart returns a target that a process of its own serves.
+// serveApart returns a target that another process serves.
 func serveApart(b *testing.B) probe.Target {
 	b.Helper()
 	program, err := os.Executable()
@@ -56,18 +56,18 @@ func serveApart(b *testing.B) probe.Target {
 	return targetOf(address)
 }
 
-// crew is an engine with many targets that has more to do than it can.
-type crew struct {
+// overloaded is an engine with more attempts due than it can make.
+type overloaded struct {
 	engine *engine.Engine
 	stop   func()
 }
 
-// atOnce is how many attempts may be under way that need a goroutine or an instance.
-const atOnce = wasmhost.DefaultInstances
+// concurrency is how many concurrent attempts may need a goroutine or an instance.
+const concurrency = wasmhost.DefaultInstances
 
-// man starts an engine that probes count targets of one address, each by the next
-// handler.
-func man(b *testing.B, count int, server probe.Target, next func() probe.Handler) *crew {
+// startEngine starts an engine that probes count targets of one address, each with a
+// handler from next.
+func startEngine(b *testing.B, count int, server probe.Target, next func() probe.Handler) *overloaded {
 	b.Helper()
 	set := make(probe.Set, count)
 	for i := range count {
@@ -77,12 +77,12 @@ func man(b *testing.B, count int, server probe.Target, next func() probe.Handler
 			Rule: probe.Rule{Period: 10 * probe.MinPeriod, Timeout: plenty}, Target: target, Handler: next(), HandlerName: "bench",
 		}
 	}
-	e := engine.New(engine.Config{StartRate: 1 << 20, Concurrency: atOnce})
-	return &crew{engine: e, stop: run(b, e, set)}
+	e := engine.New(engine.Config{StartRate: 1 << 20, Concurrency: concurrency})
+	return &overloaded{engine: e, stop: run(b, e, set)}
 }
 
-// attempts returns how many were made, and how many of them did not succeed.
-func (c *crew) attempts() (all, bad uint64) {
+// attempts returns the number of attempts, and of those that did not succeed.
+func (c *overloaded) attempts() (all, bad uint64) {
 	for _, a := range c.engine.Stats().Attempts {
 		all += a.Took.Count()
 		if a.Outcome != probe.Success {
@@ -92,39 +92,39 @@ func (c *crew) attempts() (all, bad uint64) {
 	return all, bad
 }
 
-// shift is what an engine did in a while.
-type shift struct {
-	round    int
+// sample is what an engine did in one measurement.
+type sample struct {
+	round    int     // of the measurement
 	rate     float64 // attempts per second
 	cost     float64 // microseconds of processor time for each
 	resident float64 // MB at the end, of the process
 }
 
-// work lets an engine run for a while, after another while to get into its stride.
-func (c *crew) work(b *testing.B, while time.Duration) shift {
+// measure lets an engine run for d, after a warm-up.
+func (c *overloaded) measure(b *testing.B, d time.Duration) sample {
 	b.Helper()
-	time.Sleep(while / 4)
+	time.Sleep(d / 4)
 	first, _ := c.attempts()
-	cpu, began := processor(), time.Now()
-	time.Sleep(while)
+	cpu, start := cpuTime(), time.Now()
+	time.Sleep(d)
 	last, bad := c.attempts()
 	n := float64(last - first)
 	if bad > 0 || n == 0 {
 		b.Errorf("%d of %d attempts did not succeed", bad, last)
 	}
-	return shift{
-		rate: n / time.Since(began).Seconds(), cost: float64((processor() - cpu).Microseconds()) / n, resident: resident(),
+	return sample{
+		rate: n / time.Since(start).Seconds(), cost: float64((cpuTime() - cpu).Microseconds()) / n, resident: resident(),
 	}
 }
 
-// processor returns the processor time that this process has used.
-func processor() time.Duration {
+// cpuTime returns the CPU time that this process has used.
+func cpuTime() time.Duration {
 	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// resident returns this process' resident memory in MB; 0 where that is not known.
+// resident returns this process's resident memory in MB; 0 where it is not known.
 func resident() float64 {
 	text, _ := os.ReadFile("/proc/self/statm")
 	fields := strings.Fields(string(text))
@@ -135,50 +135,50 @@ func resident() float64 {
 	return float64(pages*os.Getpagesize()) / (1 << 20)
 }
 
-// portable hides that a handler can be driven in steps, as where there is no epoll.
+// portable hides a handler's non-blocking attempts, as on systems without epoll.
 type portable struct{ probe.Handler }
 
-// BenchmarkEngine compares a small plugin with the built-in handler that does the same,
-// in steps and by goroutines, each in an engine of its own with 10,000 targets that are
-// due ten times a second, which is more than can be done, and 64 goroutines, as many as
-// the plugin may have instances. They take turns, so that whatever else the machine
-// does counts for both. The memory is what the process has grown by, idle instances
-// and the engine's own included.
+// BenchmarkEngine compares a small plugin with the built-in handler that does the same, in
+// non-blocking steps and on goroutines. Each has an engine with 10,000 targets that are due
+// ten times a second, which is more than it can attempt, and 64 goroutines, as many as the
+// plugin has instances. They are measured in turn, so that other load on the machine
+// affects all. The memory is what the process has grown by, including idle instances and
+// the engine itself.
 func BenchmarkEngine(b *testing.B) {
-	const targets, while = 10000, time.Second
+	const targets, duration = 10000, time.Second
 	server := serveApart(b)
 	plugin := load(b, wasmhost.Config{Module: wat("%s", talk)})
 	base := handler(b, plugin, nil)
 	tcp := builtin(b)
 	makers := []func() probe.Handler{func() probe.Handler { return tcp }, func() probe.Handler { return portable{tcp} }, base.ForProbe}
 	names := []string{"steps", "goroutines", "wasm"}
-	var shifts [3][]shift
+	var samples [3][]sample
 	for b.Loop() {
 		for i, next := range makers {
 			debug.FreeOSMemory()
 			before := resident()
-			c := man(b, targets, server, next)
-			s := c.work(b, while)
+			c := startEngine(b, targets, server, next)
+			s := c.measure(b, duration)
 			s.resident -= before
-			s.round = len(shifts[i])
+			s.round = len(samples[i])
 			c.stop()
-			shifts[i] = append(shifts[i], s)
+			samples[i] = append(samples[i], s)
 			runtime.KeepAlive(c)
 		}
 	}
 	for i, name := range names {
-		b.ReportMetric(median(shifts[i], func(s shift) float64 { return s.rate }), name+"/s")
-		b.ReportMetric(median(shifts[i], func(s shift) float64 { return s.cost }), name+"-µs-cpu")
-		b.ReportMetric(median(shifts[i], func(s shift) float64 { return s.resident }), name+"-MB-RSS")
-		b.ReportMetric(100*median(shifts[2], func(s shift) float64 { return s.rate / shifts[i][s.round].rate }), "%-of-"+name)
+		b.ReportMetric(median(samples[i], func(s sample) float64 { return s.rate }), name+"/s")
+		b.ReportMetric(median(samples[i], func(s sample) float64 { return s.cost }), name+"-µs-cpu")
+		b.ReportMetric(median(samples[i], func(s sample) float64 { return s.resident }), name+"-MB-RSS")
+		b.ReportMetric(100*median(samples[2], func(s sample) float64 { return s.rate / samples[i][s.round].rate }), "%-of-"+name)
 	}
 	b.ReportMetric(float64(plugin.Stats().Instances), "instances")
 	b.ReportMetric(0, "ns/op")
 }
 
-func median(shifts []shift, of func(shift) float64) float64 {
-	values := make([]float64, len(shifts))
-	for i, s := range shifts {
+func median(samples []sample, of func(sample) float64) float64 {
+	values := make([]float64, len(samples))
+	for i, s := range samples {
 		values[i] = of(s)
 	}
 	slices.Sort(values)

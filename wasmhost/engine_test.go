@@ -13,9 +13,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// TestHostilePluginsLeaveTheVerdictsOfOthersAlone has one target in ten probed by a
-// plugin that never ends, in one way or another.
-func TestHostilePluginsLeaveTheVerdictsOfOthersAlone(t *testing.T) {
+// TestHostilePluginsDoNotChangeVerdictsOfOtherProbes probes one target in ten with a
+// plugin that never returns, in one way or another.
+func TestHostilePluginsDoNotChangeVerdictsOfOtherProbes(t *testing.T) {
 	const targets, enough = 100, 5
 	server := serve(t, pong(0))
 	makers := map[string]func() probe.Handler{
@@ -60,9 +60,9 @@ func TestHostilePluginsLeaveTheVerdictsOfOthersAlone(t *testing.T) {
 	t.Logf("attempts began at most %v late", latest(t, e.Stats().Lateness))
 }
 
-// TestAPluginWhoseTargetsHangLeavesGoroutinesToOthers has so many targets of a plugin hang
-// that most attempts would wait for an instance until their time is over.
-func TestAPluginWhoseTargetsHangLeavesGoroutinesToOthers(t *testing.T) {
+// TestAPluginWithHangingTargetsDoesNotStarveOtherProbes has so many hanging targets that
+// most attempts of the plugin would wait for an instance until their deadline.
+func TestAPluginWithHangingTargetsDoesNotStarveOtherProbes(t *testing.T) {
 	const hanging, atOnce, enough = 500, 32, 10
 	server := serve(t, mute)
 	plugin := load(t, wasmhost.Config{Module: wat("%s", talk), Limits: wasmhost.Limits{Instances: 4}})
@@ -91,7 +91,7 @@ func TestAPluginWhoseTargetsHangLeavesGoroutinesToOthers(t *testing.T) {
 		<-other
 	}
 	took := time.Since(began)
-	t.Logf("%d attempts of another probe took %v, and %d of the plugin's were given up at once", enough, took, plugin.Stats().Faults[wasmhost.ReasonBusy])
+	t.Logf("%d attempts of another probe took %v, and %d of the plugin's were refused at once", enough, took, plugin.Stats().Faults[wasmhost.ReasonBusy])
 	if took > plenty {
 		t.Error("another probe was starved")
 	}

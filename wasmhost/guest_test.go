@@ -81,7 +81,7 @@ func buildGuest() (*wasmhost.Plugin, error) {
 	return wasmhost.Load(wasmhost.Config{Module: module, AllowUnpinned: true, Grant: wasmhost.Grant{Env: []string{"SONDE_TEST"}}})
 }
 
-// pong answers each line after a while.
+// pong responds to each line after a delay.
 func pong(delay time.Duration) func(net.Conn) {
 	return func(conn net.Conn) {
 		for in := bufio.NewScanner(conn); in.Scan(); {
@@ -92,12 +92,12 @@ func pong(delay time.Duration) func(net.Conn) {
 	}
 }
 
-// mute never answers.
+// mute never responds.
 func mute(conn net.Conn) { io.Copy(io.Discard, conn) }
 
 func TestAGoGuestUsesOrdinaryConnections(t *testing.T) {
-	nobody := serve(t, mute)
-	nobody.Ports = map[string]uint16{"db": 1}
+	refusing := serve(t, mute)
+	refusing.Ports = map[string]uint16{"db": 1}
 	tests := map[string]struct {
 		target  probe.Target
 		outcome probe.Outcome
@@ -114,11 +114,11 @@ func TestAGoGuestUsesOrdinaryConnections(t *testing.T) {
 			wantResult(t, got, test.outcome, test.reason)
 		})
 	}
-	got := attempt(t, handler(t, shared.load(t), map[string]any{"text": "line"}), nobody, plenty)
+	got := attempt(t, handler(t, shared.load(t), map[string]any{"text": "line"}), refusing, plenty)
 	wantResult(t, got, probe.Failure, probe.ReasonTCPRefused)
 }
 
-func TestAGoGuestThatWaitsEndsByItselfAtTheDeadline(t *testing.T) {
+func TestAWaitingGoGuestReturnsAtTheDeadline(t *testing.T) {
 	p := shared.load(t)
 	before := p.Stats().Started
 	for _, name := range []string{"line", "two"} {
@@ -136,7 +136,7 @@ func TestAGoGuestThatWaitsEndsByItselfAtTheDeadline(t *testing.T) {
 	}
 }
 
-func TestAGoGuestsFaultsAreItsOwn(t *testing.T) {
+func TestFaultsOfAGoGuestHavePluginReasons(t *testing.T) {
 	tests := map[string]struct {
 		outcome probe.Outcome
 		reason  probe.Reason

@@ -26,13 +26,13 @@ func keeps(network, address, options string) []byte {
 		importNet, importHold, network, address, options, len(network), len(address), len(options))
 }
 
-// bell is a wake function that can be waited for.
+// bell returns a wake function whose calls can be awaited.
 func bell() (wake func(), rung <-chan struct{}) {
 	c := make(chan struct{}, 100)
 	return func() { c <- struct{}{} }, c
 }
 
-// waking makes an attempt of which wake is told.
+// waking makes an attempt that calls wake when a held connection ends.
 func waking(t *testing.T, h *wasmhost.Handler, target probe.Target, wake func()) probe.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), plenty)
@@ -50,7 +50,7 @@ func within(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
-func TestAHeldConnectionThatEndsWakesItsProbeOnce(t *testing.T) {
+func TestTheEndOfAHeldConnectionWakesItsProbeOnce(t *testing.T) {
 	ends := make(chan net.Conn, 1)
 	over := make(chan struct{})
 	defer close(over)
@@ -75,7 +75,7 @@ func TestAHeldConnectionThatEndsWakesItsProbeOnce(t *testing.T) {
 	}
 }
 
-func TestAnEndThatCameDuringTheAttemptWakesWhenItIsHeld(t *testing.T) {
+func TestAConnectionThatEndedDuringTheAttemptWakesWhenItIsHeld(t *testing.T) {
 	closed := make(chan struct{})
 	target := serve(t, func(conn net.Conn) { conn.Close(); closed <- struct{}{} })
 	h := handler(t, load(t, wasmhost.Config{Module: keeps("tcp", ":db", "")}), nil)
@@ -85,7 +85,7 @@ func TestAnEndThatCameDuringTheAttemptWakesWhenItIsHeld(t *testing.T) {
 	within(t, "the wake", rung)
 }
 
-func TestAServerThatClosesEachConnectionIsNotAskedWithoutEnd(t *testing.T) {
+func TestAServerThatClosesEachConnectionIsNotProbedInALoop(t *testing.T) {
 	target := serve(t, func(net.Conn) {})
 	h := handler(t, load(t, wasmhost.Config{Module: wat(`%s %s (data 32 "k") (func $run (result i32) (local $fd i32)
 		%s local.tee $fd i32.const 64 i32.const 1 call $read drop
@@ -101,7 +101,7 @@ func TestAServerThatClosesEachConnectionIsNotAskedWithoutEnd(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAnyNetworksConnectionWakes(t *testing.T) {
+func TestTheEndOfAConnectionWakesOnEachNetwork(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil) // for its certificate
 	server.StartTLS()
 	server.Close()
@@ -152,7 +152,7 @@ func accept(l net.Listener) <-chan net.Conn {
 	return accepted
 }
 
-func TestNobodyIsWokenByWhatTheHostCloses(t *testing.T) {
+func TestClosingAHeldConnectionDoesNotWakeItsProbe(t *testing.T) {
 	ended := make(chan struct{}, 1)
 	target := serve(t, func(conn net.Conn) { mute(conn); ended <- struct{}{} })
 	p := load(t, wasmhost.Config{Module: keeps("tcp", ":db", "")})
@@ -169,7 +169,7 @@ func TestNobodyIsWokenByWhatTheHostCloses(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAHeldConnectionTurnsTheVerdictBetweenTwoTurns(t *testing.T) {
+func TestTheEndOfAHeldConnectionChangesTheVerdictBeforeTheNextPeriod(t *testing.T) {
 	ends := make(chan net.Conn, 8)
 	target := serve(t, func(conn net.Conn) { ends <- conn; mute(conn) })
 	id := probe.ID{Target: target.Name, Kind: probe.Liveness}

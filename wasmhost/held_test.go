@@ -10,8 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// echoes is a module that holds a connection, and sends a byte over it that must come
-// back.
+// echoes is a module that holds a connection, sends a byte over it and expects it back.
 func echoes() []byte {
 	return wat(`%s %s (data 32 "k") (func $run (result i32) (local $fd i32)
 		i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s if %s local.set $fd end
@@ -63,7 +62,7 @@ func TestHeldConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestALostAttemptLosesWhatIsHeld(t *testing.T) {
+func TestATrapClosesHeldConnections(t *testing.T) {
 	module := wat(`%s %s (global $n (mut i32) 0) (func $run (result i32)
 		%s i32.const 0 i32.const 1 call $hold drop unreachable)`, importNet, importHold, dial)
 	p := load(t, wasmhost.Config{Module: module})
@@ -76,7 +75,7 @@ func TestALostAttemptLosesWhatIsHeld(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldIsOfOnePlaceOnly(t *testing.T) {
+func TestHeldConnectionsBelongToOneAddress(t *testing.T) {
 	ended := make(chan string, 8)
 	at := func(name string) probe.Target {
 		target := serve(t, func(conn net.Conn) { io.Copy(conn, conn); ended <- name })

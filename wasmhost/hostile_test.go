@@ -30,7 +30,7 @@ const (
 	dial = `i32.const 0 i32.const 3 i32.const 3 i32.const 3 i32.const 0 i32.const 0 i32.const 0 i32.const 0 call $dial`
 )
 
-func TestHostileModulesEndInTheirNamedErrors(t *testing.T) {
+func TestHostileModulesEndWithTheirReason(t *testing.T) {
 	tests := map[string]struct {
 		wat     string
 		outcome probe.Outcome
@@ -43,28 +43,28 @@ func TestHostileModulesEndInTheirNamedErrors(t *testing.T) {
 		"a start that sleeps": {`(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
 			(func $sleep i32.const 24 i64.const 0x0fffffffffffffff i64.store i32.const 0 i32.const 64 i32.const 1 i32.const 128 call $poll drop)
 			(start $sleep) (func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
-		"a start that asks the host": {`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
+		"a start that calls the host": {`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
 			(func $ask i32.const 0 i32.const 8 call $random drop) (start $ask)
 			(func $run (result i32) i32.const 0 i64.load i64.eqz i32.eqz)`, probe.Success, ""},
 		"endless recursion": {`(func $run (result i32) call $run i32.const 1 i32.add)`, probe.Unknown, wasmhost.ReasonStack},
-		"endless recursion that has a stack in memory": {`(global $sp (mut i32) 65536)
+		"endless recursion with a stack in memory": {`(global $sp (mut i32) 65536)
 			(func $run (result i32) global.get $sp i32.const 64 i32.sub global.set $sp
 				global.get $sp i32.const 7 i32.store call $run)`, probe.Unknown, wasmhost.ReasonTrap},
-		"memory without end": {`(func $run (result i32) block loop i32.const 1 memory.grow i32.const -1 i32.eq br_if 1 br 0 end end unreachable)`,
+		"endless memory growth": {`(func $run (result i32) block loop i32.const 1 memory.grow i32.const -1 i32.eq br_if 1 br 0 end end unreachable)`,
 			probe.Unknown, wasmhost.ReasonMemory},
 		"much memory at once": {`(func $run (result i32) i32.const 65535 memory.grow i32.const -1 i32.eq if unreachable end i32.const 1)`,
 			probe.Unknown, wasmhost.ReasonMemory},
-		"a table without end": {`(table 1) (func $run (result i32)
+		"endless table growth": {`(table 1) (func $run (result i32)
 			block loop ref.null func i32.const 1000 table.grow 0 i32.const -1 i32.eq br_if 1 br 0 end end i32.const 1)`, probe.Success, ""},
-		"a division by zero":    {`(func $run (result i32) i32.const 1 i32.const 0 i32.div_s)`, probe.Unknown, wasmhost.ReasonTrap},
-		"an address out of all": {`(func $run (result i32) i32.const -4 i32.load)`, probe.Unknown, wasmhost.ReasonTrap},
+		"a division by zero":       {`(func $run (result i32) i32.const 1 i32.const 0 i32.div_s)`, probe.Unknown, wasmhost.ReasonTrap},
+		"an address out of bounds": {`(func $run (result i32) i32.const -4 i32.load)`, probe.Unknown, wasmhost.ReasonTrap},
 		"an exit": {`(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
 			(func $run (result i32) i32.const 0 call $exit i32.const 1)`, probe.Unknown, wasmhost.ReasonExit},
-		"a log without end": {importLog + `(func $run (result i32)
+		"endless logging": {importLog + `(func $run (result i32)
 			loop i32.const 2 i32.const 0 i32.const 4096 call $log drop br 0 end i32.const 1)`, probe.Unknown, wasmhost.ReasonLimit},
-		"dials without end": {importNet + `(func $run (result i32)
+		"endless dials": {importNet + `(func $run (result i32)
 			loop ` + dial + ` call $close drop br 0 end i32.const 1)`, probe.Unknown, wasmhost.ReasonLimit},
-		"writes without end": {importNet + `(func $run (result i32) (local $fd i32) ` + dial + ` local.set $fd
+		"endless writes": {importNet + `(func $run (result i32) (local $fd i32) ` + dial + ` local.set $fd
 			loop local.get $fd i32.const 0 i32.const 65536 call $write drop br 0 end i32.const 1)`, probe.Unknown, wasmhost.ReasonLimit},
 	}
 	var logged, dialled, received atomic.Int64
@@ -113,7 +113,7 @@ func (w countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestMemoryIsGivenBack(t *testing.T) {
+func TestMemoryIsReleased(t *testing.T) {
 	hoard := `(func $run (result i32) (local $at i32)
 		i32.const 511 memory.grow drop
 		loop local.get $at i32.const 1 i32.store local.get $at i32.const 4096 i32.add local.tee $at i32.const 33554432 i32.lt_s br_if 0 end
@@ -139,7 +139,7 @@ func TestLoopFreeCodeIsStopped(t *testing.T) {
 	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, 50*time.Millisecond), probe.Failure, wasmhost.ReasonTimeout)
 }
 
-func TestWildArgumentsAreSurvived(t *testing.T) {
+func TestInvalidArgumentsAreHandled(t *testing.T) {
 	target := serve(t, func(net.Conn) {}) // so that no read waits
 	for module, functions := range map[string][]abi.Function{
 		abi.HostModule: abi.Functions(),
@@ -150,7 +150,7 @@ func TestWildArgumentsAreSurvived(t *testing.T) {
 				continue
 			}
 			t.Run(f.Name, func(t *testing.T) {
-				got := attempt(t, handler(t, load(t, wasmhost.Config{Module: wildly(module, f)}), nil), target, plenty)
+				got := attempt(t, handler(t, load(t, wasmhost.Config{Module: callInvalid(module, f)}), nil), target, plenty)
 				if got.Outcome != probe.Success {
 					t.Errorf("got %v %q: %s", got.Outcome, got.Reason, got.Detail)
 				}
@@ -159,9 +159,9 @@ func TestWildArgumentsAreSurvived(t *testing.T) {
 	}
 }
 
-// wildly calls a function with wild arguments, first of a dialled descriptor, then of
-// other ones.
-func wildly(module string, f abi.Function) []byte {
+// callInvalid returns a module that calls a function with invalid arguments, first for a
+// descriptor of dial, then for others.
+func callInvalid(module string, f abi.Function) []byte {
 	types := strings.NewReplacer("i", "i32 ", "l", "i64 ", "d", "f64 ")
 	var calls strings.Builder
 	for _, first := range []string{"local.get $fd", "i32.const 1", "i32.const 999", "i32.const 1002", "i32.const -1"} {
@@ -191,7 +191,7 @@ func wildly(module string, f abi.Function) []byte {
 		importNet, module, f.Name, types.Replace(f.Params), result, dial, calls.String())
 }
 
-func TestForeignDescriptorsAreRefused(t *testing.T) {
+func TestUnknownDescriptorsAreRefused(t *testing.T) {
 	// The first attempt returns its descriptor as an unknown outcome; the second one
 	// reads from it, and from others that are not its own.
 	first := load(t, wasmhost.Config{Module: wat(`%s (func $run (result i32) %s i32.const 1000 i32.sub i32.const 3 i32.add)`, importNet, dial)})
@@ -218,7 +218,7 @@ func TestADescriptorIsNeverUsedTwice(t *testing.T) {
 	}
 }
 
-func TestOtherProbesGoOnBesideHostilePlugins(t *testing.T) {
+func TestOtherProbesRunBesideHostilePlugins(t *testing.T) {
 	good := handler(t, load(t, wasmhost.Config{Module: wat("(func $run (result i32) i32.const 1)")}), nil)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)
@@ -246,7 +246,7 @@ func TestOtherProbesGoOnBesideHostilePlugins(t *testing.T) {
 	t.Logf("the good plugin's slowest attempt took %v", worst)
 }
 
-func TestACancelledAttemptSaysNothingOfTheTarget(t *testing.T) {
+func TestACancelledAttemptIsUnknown(t *testing.T) {
 	for name, code := range map[string]string{"in a loop": spin, "in a read": dial + ` i32.const 64 i32.const 8 call $read drop`} {
 		t.Run(name, func(t *testing.T) {
 			h := handler(t, load(t, wasmhost.Config{Module: wat(`%s (func $run (result i32) %s i32.const 3)`, importNet, code)}), nil)

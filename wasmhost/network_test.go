@@ -41,7 +41,7 @@ func tryDial(t *testing.T, module []byte, target probe.Target, grant ...string) 
 
 func echoBack(conn net.Conn) { io.Copy(conn, conn) }
 
-func TestTheHostMakesTLSConnections(t *testing.T) {
+func TestTheHostMakesTLSHandshakes(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil) // for its certificate, which is for example.com
 	server.StartTLS()
 	server.Close()
@@ -57,16 +57,16 @@ func TestTheHostMakesTLSConnections(t *testing.T) {
 		outcome probe.Outcome
 		reason  probe.Reason
 	}{
-		"nobody trusts it":       {"", probe.Failure, probe.ReasonTLSUntrusted},
-		"it need not be trusted": {"verify=none\n", probe.Success, ""},
-		"it is trusted":          {trust, probe.Success, ""},
-		"it has the right name":  {trust + "server_name=example.com\nalpn=y\nalpn=x\n", probe.Success, ""},
-		"it has another name":    {trust + "server_name=example.org\n", probe.Failure, probe.ReasonTLSName},
-		"there is no protocol":   {"verify=none\nalpn=y\n", probe.Failure, probe.ReasonTLSFailed},
-		"an option without end":  {"alpn", probe.Failure, wasmhost.ReasonFailure},
-		"no certificate":         {"ca_pem=x", probe.Failure, wasmhost.ReasonFailure},
-		"half a key":             {"key_pem=x", probe.Failure, wasmhost.ReasonFailure},
-		"an option of tomorrow":  {"verify=none\nquantum=yes\n", probe.Success, ""},
+		"an untrusted certificate":          {"", probe.Failure, probe.ReasonTLSUntrusted},
+		"without verification":              {"verify=none\n", probe.Success, ""},
+		"a trusted certificate":             {trust, probe.Success, ""},
+		"a certificate with the right name": {trust + "server_name=example.com\nalpn=y\nalpn=x\n", probe.Success, ""},
+		"a certificate with another name":   {trust + "server_name=example.org\n", probe.Failure, probe.ReasonTLSName},
+		"no common ALPN protocol":           {"verify=none\nalpn=y\n", probe.Failure, probe.ReasonTLSFailed},
+		"an option without =":               {"alpn", probe.Failure, wasmhost.ReasonFailure},
+		"a CA without a certificate":        {"ca_pem=x", probe.Failure, wasmhost.ReasonFailure},
+		"a key without a certificate":       {"key_pem=x", probe.Failure, wasmhost.ReasonFailure},
+		"an unknown option":                 {"verify=none\nquantum=yes\n", probe.Success, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestTheHostMakesTLSConnections(t *testing.T) {
 	}
 }
 
-func TestAConnectionTurnsToTLS(t *testing.T) {
+func TestAConnectionIsUpgradedToTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.StartTLS()
 	server.Close()
@@ -106,7 +106,7 @@ func TestAConnectionTurnsToTLS(t *testing.T) {
 	}
 }
 
-func TestTLSWithAPeerThatIsSilentIsLate(t *testing.T) {
+func TestATLSHandshakeWithASilentPeerTimesOut(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: dialer("tls", ":db", "")})
 	got := attempt(t, handler(t, p, nil), serve(t, mute), 50*time.Millisecond)
 	wantResult(t, got, probe.Failure, probe.ReasonTLSTimeout)
@@ -166,7 +166,7 @@ func TestDatagramsAreSent(t *testing.T) {
 	wantResult(t, tryDial(t, dialer("udp", ":db", ""), targetOf(conn.LocalAddr())), probe.Success, "")
 }
 
-func TestStrangeAddressesAreRefused(t *testing.T) {
+func TestInvalidAddressesAreRefused(t *testing.T) {
 	target := serve(t, echoBack)
 	for _, test := range []struct{ network, address, want string }{
 		{"sctp", ":db", "use tcp, tls, udp or unix"},
@@ -185,7 +185,7 @@ func TestStrangeAddressesAreRefused(t *testing.T) {
 	}
 }
 
-func TestADescriptorsOwnDeadlinePasses(t *testing.T) {
+func TestADescriptorHasItsOwnDeadline(t *testing.T) {
 	module := wat(`%s (import "sonde_v1" "deadline" (func $deadline (param i32 i32 i64) (result i32)))
 		(func $run (result i32) (local $fd i32) %s local.set $fd
 			local.get $fd i32.const 1 i64.const 10000000 call $deadline drop
@@ -193,7 +193,7 @@ func TestADescriptorsOwnDeadlinePasses(t *testing.T) {
 	wantResult(t, tryDial(t, module, serve(t, mute)), probe.Success, "")
 }
 
-func TestNamesAreLookedUpForAPlugin(t *testing.T) {
+func TestTheHostResolvesNamesForAPlugin(t *testing.T) {
 	module := wat(`(import "sonde_v1" "resolve" (func $resolve (param i32 i32 i32 i32) (result i32)))
 		(import "sonde_v1" "output" (func $output (param i32 i32 i32) (result i32))) (data 0 "localhost")
 		(func $run (result i32) (local $n i32) i32.const 0 i32.const 9 i32.const 1024 i32.const 1024 call $resolve
@@ -208,7 +208,7 @@ func TestNamesAreLookedUpForAPlugin(t *testing.T) {
 	wantResult(t, tryDial(t, module, probe.Target{Name: "web"}), probe.Unknown, wasmhost.ReasonGrant)
 }
 
-func TestAPluginLearnsWhyADialDidNotWork(t *testing.T) {
+func TestAPluginReadsTheErrorOfADial(t *testing.T) {
 	module := wat(`%s %s (func $run (result i32) %s drop
 		i32.const 1 i32.const 1024 i32.const 4 i32.const 1024 i32.const 4096 call $input call $output drop i32.const 2)`, importNet, importIO, dial)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

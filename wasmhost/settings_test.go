@@ -12,14 +12,14 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// declaring returns a module that tells its settings, with a schema.
+// declaring returns a module with a schema that returns its settings as the detail.
 func declaring(schema ...abi.Setting) []byte {
 	module, err := abi.WriteManifest(wat(importIO+echo, abi.InputSettings), abi.Manifest{Name: "test", ABI: 1, Settings: schema})
 	check(err)
 	return module
 }
 
-// values is a type of another package that holds a block, as package config has one.
+// values is a named map type of a block, like that of package config.
 type values map[string]any
 
 func TestSettingsBecomeJSON(t *testing.T) {
@@ -67,7 +67,7 @@ func TestSettingsAreBounded(t *testing.T) {
 	}
 }
 
-func TestARevisionStandsForSettings(t *testing.T) {
+func TestTheRevisionIdentifiesSettings(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(importIO+echo, abi.InputTarget)})
 	seen := func(text string) string {
 		return attempt(t, handler(t, p, map[string]any{"text": text}), probe.Target{Name: "web"}, plenty).Detail

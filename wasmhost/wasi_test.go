@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-func TestWASIHasTheTypesOfTheStandard(t *testing.T) {
+func TestWASIFunctionsHaveTheStandardTypes(t *testing.T) {
 	r := wazero.NewRuntime(t.Context())
 	defer r.Close(t.Context())
 	b := r.NewHostModuleBuilder(abi.WASIModule)

@@ -11,10 +11,10 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// plenty is more time than anything takes that ends by itself.
+// plenty is more time than any operation takes that ends at all.
 const plenty = 10 * time.Second
 
-// load loads a module and waits until it can be used.
+// load loads a module and waits until it is compiled.
 func load(tb testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	tb.Helper()
 	c.AllowUnpinned = true
@@ -51,7 +51,7 @@ func attempt(tb testing.TB, h probe.Handler, t probe.Target, timeout time.Durati
 	return h.Probe(ctx, t)
 }
 
-// try makes one attempt by a module that the target does not matter to.
+// try makes one attempt by a module that ignores its target.
 func try(tb testing.TB, module []byte) probe.Result {
 	tb.Helper()
 	return attempt(tb, handler(tb, load(tb, wasmhost.Config{Module: module}), nil), probe.Target{Name: "web"}, plenty)

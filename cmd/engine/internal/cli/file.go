@@ -5,42 +5,18 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
-	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
 )
 
 // Stdin names standard input as an argument and in diagnostics.
 const Stdin = "-"
 
-// ReadFile reads a regular file of at most limit bytes.
-func ReadFile(name string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a named pipe would block
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no file %s", name)
-	case err != nil:
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s is longer than the limit of %v", filepath.Base(name), config.Bytes(limit))
-	}
-	return b, err
-}
+// maxToken bounds the file of a token, in bytes.
+const maxToken = 64 << 10
 
 // ReadToken returns a file's text without the white space around it, which must
 // not be empty. Without a file there is no token.
@@ -48,13 +24,13 @@ func ReadToken(name string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(name)
+	text, err := files.Read(name, maxToken)
 	if err != nil {
-		return "", fmt.Errorf("token_file: %w", err)
+		return "", fmt.Errorf("token file: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", fmt.Errorf("token_file: %s is empty", name)
+		return "", fmt.Errorf("token file: %s is empty", name)
 	}
 	return token, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -70,7 +71,7 @@ func Warnings(c *cobra.Command) func(config.Engine) *slog.Logger {
 // open is config.Options.Plugin.
 func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, error) {
 	limit := cmp.Or(hostConfig(block, nil).Limits.ModuleSize, wasmhost.DefaultModuleSize)
-	bytes, err := cli.ReadFile(block.Source, limit)
+	bytes, err := files.ReadRegular(block.Source, limit)
 	if err != nil {
 		return config.Module{}, sourceError("cannot be read: %v", err)
 	}

@@ -39,7 +39,7 @@ func TestTheGRPCPluginIsImportedAsABlock(t *testing.T) {
 
 func TestAPluginFileThatDoesNotExistIsRefused(t *testing.T) {
 	_, _, err := runImport(nil, "--grpc-plugin", "none.wasm", filepath.Join("testdata", "grpc-service.yaml"))
-	if err == nil || !strings.Contains(err.Error(), "--grpc-plugin: there is no file none.wasm") {
+	if err == nil || !strings.Contains(err.Error(), "--grpc-plugin: open none.wasm: no such file or directory") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
@@ -38,7 +39,7 @@ func (g *GRPCPlugin) Read() (err error) {
 	if g.File == "" || g.module != nil {
 		return nil
 	}
-	if g.module, err = cli.ReadFile(g.File, wasmhost.DefaultModuleSize); err != nil {
+	if g.module, err = files.ReadRegular(g.File, wasmhost.DefaultModuleSize); err != nil {
 		return fmt.Errorf("--grpc-plugin: %w", err)
 	}
 	return nil

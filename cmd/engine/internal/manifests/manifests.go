@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/internal/files"
 )
 
 // Loopback is the address of the containers of a pod for each other, and for
@@ -76,18 +77,13 @@ func IsManifest(name string) bool {
 	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// ReadFile reads a file, or standard input. It reads one byte more than package
-// kube accepts, so that kube refuses what is too long.
+// ReadFile reads a file, or standard input. It reads one byte more than package kube
+// accepts from standard input, so that kube refuses what is too long.
 func ReadFile(stdin io.Reader, name string) ([]byte, error) {
 	if name == cli.Stdin {
 		return io.ReadAll(io.LimitReader(stdin, kube.MaxManifestBytes+1))
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, kube.MaxManifestBytes+1))
+	return files.Read(name, kube.MaxManifestBytes)
 }
 
 // RestartPolicy returns a container's restart policy.

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -98,12 +99,12 @@ func Compile(ctx context.Context, dir, output string, log io.Writer) error {
 // addManifest returns a module with its manifest. That of the folder's manifest
 // file, if there is one, replaces the module's own.
 func addManifest(dir, file string) ([]byte, abi.Manifest, error) {
-	module, err := cli.ReadFile(file, maxModule)
+	module, err := files.ReadRegular(file, maxModule)
 	if err != nil {
 		return nil, abi.Manifest{}, err
 	}
 	name := filepath.Join(dir, manifestFile)
-	text, err := cli.ReadFile(name, abi.MaxManifest)
+	text, err := files.ReadRegular(name, abi.MaxManifest)
 	if err != nil {
 		m, missing := abi.ReadManifest(module)
 		if errors.Is(missing, abi.ErrNoManifest) {

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
@@ -55,7 +56,7 @@ type inspected struct {
 }
 
 func inspect(name string) (inspected, error) {
-	b, err := cli.ReadFile(name, maxModule)
+	b, err := files.ReadRegular(name, maxModule)
 	if err != nil {
 		return inspected{}, err
 	}

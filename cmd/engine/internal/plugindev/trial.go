@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -75,7 +76,7 @@ func hostPort(s string) (host string, port uint16, err error) {
 
 // config returns the module, its grants and its log.
 func (t *trial) config(c *cobra.Command) (wasmhost.Config, error) {
-	bytes, err := cli.ReadFile(t.file, wasmhost.DefaultModuleSize)
+	bytes, err := files.ReadRegular(t.file, wasmhost.DefaultModuleSize)
 	if err != nil {
 		return wasmhost.Config{}, err
 	}

@@ -71,7 +71,7 @@ type plan struct {
 	counts  Changes
 }
 
-// wish is one probe that shall exist, and its slot if it exists already.
+// wish is one desired probe, and its slot if it exists already.
 type wish struct {
 	id    probe.ID
 	probe probe.Probe
@@ -79,7 +79,7 @@ type wish struct {
 }
 
 // compareChunk is how many probes are looked up at once. Each lookup waits for memory
-// several times; those of a chunk wait side by side.
+// several times; the lookups of a chunk wait at the same time.
 const compareChunk = 128
 
 // compareAll checks set and compares it with what exists.
@@ -217,8 +217,8 @@ func (p *plan) closeUnused() {
 	}
 }
 
-// apply makes changes, which are sorted, and reconciles each target once all its
-// probes are changed. It locks mu.
+// apply makes changes, which are sorted, and reconciles each target when all its
+// probes have changed. It locks mu.
 func (sc *scheduler) apply(changes []change) {
 	sc.mu.Lock()
 	defer sc.unlock()

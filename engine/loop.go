@@ -39,6 +39,9 @@ func (l *loop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.awakeSince = l.scheduler.clock.now()
 		due := l.poll(ctx)
+		if ctx.Err() != nil {
+			break
+		}
 		if l.nonBlocking.waiting > 0 {
 			l.nonBlocking.wait(due)
 			continue
@@ -96,7 +99,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	l.completeDone()
 	all := l.startDue()
 	canceled, sc.canceled = sc.canceled, nil
-	if !all || len(l.started)+len(canceled) > 0 {
+	if !all || len(l.started)+len(canceled) > 0 || sc.ctx.Err() != nil { // stopSleeping may have come already
 		return canceled, 0
 	}
 	now := sc.clock.now()

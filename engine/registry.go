@@ -165,7 +165,7 @@ func (r *registry) ids() []probe.ID {
 	return ids
 }
 
-// insert makes the target's record, if there is none. It needs mu.
+// insert returns a target, and adds it if there is none. It needs mu.
 func (r *registry) insert(name string) *target {
 	t := r.targets[name]
 	if t == nil {
@@ -205,8 +205,8 @@ func (r *registry) remove(s *slot) {
 	}
 }
 
-// reported returns the target of an instance, or nil if nothing is to be
-// remembered of it: it has no probes, and its instance is over.
+// reported returns the target of an instance. It adds it if necessary. If the instance
+// is over and the target has no probes, it removes the target and returns nil.
 func (r *registry) reported(in probe.Instance) *target {
 	over := in.Phase == probe.Absent || in.Phase == probe.Gone
 	if t, slots := r.target(in.Target); t == nil && over || len(slots) > 0 {

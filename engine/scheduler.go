@@ -13,8 +13,8 @@ import (
 )
 
 // scheduler starts the attempts of probes that are due, and folds their results into
-// verdicts. Apply, Report and Trigger, the loop and the workers call it. All methods
-// but those that lock mu themselves need it.
+// verdicts. Apply, Report, Trigger, the loop and the workers call it. Its methods need
+// mu, except for those whose comments say that they lock it.
 type scheduler struct {
 	clock    clock
 	registry *registry
@@ -45,7 +45,8 @@ func newScheduler(c Config, r *registry) *scheduler {
 	}
 }
 
-// begin says that Run was called, and reports whether it is the first call.
+// begin starts the schedule for Run, and reports whether it is the first Run. It
+// locks mu.
 func (sc *scheduler) begin(ctx context.Context) bool {
 	sc.mu.Lock()
 	defer sc.unlock()
@@ -169,8 +170,9 @@ func (sc *scheduler) wait(s *slot, until time.Time) {
 	}
 }
 
-// reconcileAll reconciles every probe of a target, startup probes first, and again if
-// the instance has started by that.
+// reconcileAll reconciles every probe of a target, startup probes first. If the
+// instance has started then, it does so again, since the other probes have waited for
+// that.
 func (sc *scheduler) reconcileAll(t *target) {
 	for _, s := range sc.registry.probesOf(t) {
 		sc.reconcile(s)
@@ -272,8 +274,8 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	return a
 }
 
-// mayShed reports whether an overloaded engine may skip an attempt of a probe: it
-// passes, and nothing says that it will not.
+// mayShed reports whether an overloaded engine may skip an attempt of a probe: if it
+// passes, and its latest attempt has not failed.
 func mayShed(k probe.Kind, st *verdict.State) bool {
 	return k != probe.Startup && st.Verdict == probe.Passing && st.Last != probe.Failure
 }
@@ -441,7 +443,7 @@ func (sc *scheduler) nextDue() int64 {
 type sleep struct {
 	until int64         // when the loop wakes up; 0 while it is awake
 	set   *nonblock.Set // what it waits for; nil: for wake
-	wake  chan struct{} // capacity 1
+	wake  chan struct{} // capacity 1; never replaced
 }
 
 // wakeNow wakes the loop if it sleeps.

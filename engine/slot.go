@@ -8,9 +8,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// slot is one probe that exists. There may be a million of them, so that times
-// are nanoseconds on the engine's clock, with 0 for none, and what many probes
-// share, or few have, is behind a pointer.
+// slot is one probe that exists. There may be a million of them, so it is small: times
+// are nanoseconds on the engine's clock, with 0 for none, and what many probes share,
+// or few have, is behind a pointer.
 type slot struct {
 	target   *target
 	name     string               // of the probe's ID
@@ -32,7 +32,7 @@ type status struct {
 	changes    uint64
 	state      verdict.State
 	since      int64         // when the verdict was published
-	next       int64         // when the next attempt is due; 0 when none is
+	next       int64         // when the next attempt is due; 0 if none is
 	result     *probe.Result // nil before the first; read and written in place
 	resultAt   int64
 	attempts   [4]uint64

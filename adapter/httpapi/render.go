@@ -74,10 +74,16 @@ func newResult(s engine.Status, text int) *Result {
 	if s.ResultAt.IsZero() {
 		return nil
 	}
-	r := s.Result
-	return &Result{
-		Outcome: r.Outcome, Reason: r.Reason, Detail: probe.CleanText(r.Detail, text),
-		At: utc(s.ResultAt), DurationSeconds: r.Took.Seconds(), Tries: r.Tries,
+	r := NewResult(s.Result)
+	r.Detail, r.At = probe.CleanText(r.Detail, text), utc(s.ResultAt)
+	return &r
+}
+
+// NewResult returns a result as the API shows it, without the time of the attempt.
+func NewResult(r probe.Result) Result {
+	return Result{
+		Outcome: r.Outcome, Reason: r.Reason, Detail: r.Detail,
+		DurationSeconds: r.Took.Seconds(), Tries: r.Tries,
 		Timings: Timings{
 			ResolveSeconds: r.Timings.Resolve.Seconds(), ConnectSeconds: r.Timings.Connect.Seconds(),
 			TLSSeconds: r.Timings.TLS.Seconds(), FirstByteSeconds: r.Timings.FirstByte.Seconds(),

@@ -38,12 +38,16 @@ func (r Report) Text() string {
 	return s.String()
 }
 
-// times returns what is known of where the time went.
+// times returns the timings of the attempt that are known.
 func (r Report) times() string {
 	var parts []string
-	for _, p := range timings(r.Result.Timings) {
-		if p.took > 0 {
-			parts = append(parts, p.name+" "+Round(p.took).String())
+	t := r.Result.Timings
+	for _, step := range []struct {
+		name string
+		took time.Duration
+	}{{"resolve", t.Resolve}, {"connect", t.Connect}, {"tls", t.TLS}, {"first byte", t.FirstByte}} {
+		if step.took > 0 {
+			parts = append(parts, step.name+" "+Round(step.took).String())
 		}
 	}
 	times := ""
@@ -56,33 +60,13 @@ func (r Report) times() string {
 	return times
 }
 
-type timing struct {
-	name string
-	took time.Duration
-}
-
-func timings(p probe.Timings) []timing {
-	return []timing{{"resolve", p.Resolve}, {"connect", p.Connect}, {"tls", p.TLS}, {"first byte", p.FirstByte}}
-}
-
 // MarshalJSON returns the report with the result as the API shows it.
 func (r Report) MarshalJSON() ([]byte, error) {
-	p := r.Result.Timings
 	return json.Marshal(struct {
 		ID     string         `json:"id"`
 		Target string         `json:"target"`
 		Kind   probe.Kind     `json:"kind"`
 		Name   string         `json:"name,omitempty"`
 		Result httpapi.Result `json:"result"`
-	}{
-		r.ID.String(), r.ID.Target, r.ID.Kind, r.ID.Name,
-		httpapi.Result{
-			Outcome: r.Result.Outcome, Reason: r.Result.Reason, Detail: r.Result.Detail,
-			DurationSeconds: r.Result.Took.Seconds(), Tries: r.Result.Tries,
-			Timings: httpapi.Timings{
-				ResolveSeconds: p.Resolve.Seconds(), ConnectSeconds: p.Connect.Seconds(),
-				TLSSeconds: p.TLS.Seconds(), FirstByteSeconds: p.FirstByte.Seconds(),
-			},
-		},
-	})
+	}{r.ID.String(), r.ID.Target, r.ID.Kind, r.ID.Name, httpapi.NewResult(r.Result)})
 }

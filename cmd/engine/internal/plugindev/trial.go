@@ -110,11 +110,9 @@ func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Target, er
 	}
 	target := probe.Target{Name: "try"}
 	if t.address != "" {
-		aimed := values["port"] != nil
-		given := values
-		values, target = tck.Aim(p.Manifest(), values, t.address, t.port)
-		if aimed {
-			values = given
+		aimed, at := tck.Aim(p.Manifest(), values, t.address, t.port)
+		if target = at; values["port"] == nil {
+			values = aimed
 		}
 	}
 	h, err := p.New(values)

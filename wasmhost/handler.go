@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
@@ -43,18 +43,11 @@ func (h *Handler) Ready() <-chan struct{} { return h.checked.done }
 // Check returns an error when a target lacks the port that the setting called port names.
 // The error is a *probe.FieldError.
 func (h *Handler) Check(t probe.Target) error {
-	name := h.settings.PortName
-	if name == "" {
+	if h.settings.PortName == "" {
 		return nil
 	}
-	if _, err := t.Port(name); err == nil {
-		return nil
-	}
-	known := "it has no ports"
-	if names := t.PortNames(); len(names) > 0 {
-		known = "its ports are " + strings.Join(names, ", ")
-	}
-	return field("port", "is %q, which target %s lacks; %s", name, t.Name, known)
+	_, err := dial.Port(t, h.settings.PortName)
+	return err
 }
 
 // Close closes the connections that are held for the probe. Attempts that are running go

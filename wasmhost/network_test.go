@@ -171,8 +171,8 @@ func TestInvalidAddressesAreRefused(t *testing.T) {
 	for _, test := range []struct{ network, address, want string }{
 		{"sctp", ":db", "use tcp, tls, udp or unix"},
 		{"tcp", "db", "not of the form host:port"},
-		{"tcp", ":http", "neither a number nor a port of the target"},
-		{"tcp", ":0", "neither a number nor a port of the target"},
+		{"tcp", ":http", "which target shop/db lacks; its ports are db"},
+		{"tcp", ":0", "which target shop/db lacks"},
 		{"tcp", "a b:80", "white space"},
 		{"tcp", "a/b:80", "neither an IP address nor a host name"},
 		{"unix", "/run/../a", "is not canonical"},

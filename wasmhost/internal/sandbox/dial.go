@@ -72,11 +72,9 @@ func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 			Errno: abi.EINVAL, Reason: probe.ReasonNoAddr, Detail: fmt.Sprintf("host %q is neither an IP address nor a host name", host),
 		})
 	}
-	number, err := c.target.Port(port)
-	if err != nil || number == 0 {
-		return grant.Dest{}, c.fail(HostError{
-			Errno: abi.EINVAL, Reason: probe.ReasonNoPort, Detail: fmt.Sprintf("port %q is neither a number nor a port of the target", port),
-		})
+	number, err := dial.Port(c.target, port)
+	if err != nil {
+		return grant.Dest{}, c.fail(HostError{Errno: abi.EINVAL, Reason: probe.ReasonNoPort, Detail: err.Error()})
 	}
 	d := grant.Dest{Network: network, Host: host, Port: number}
 	d.Target = grant.IsTarget(c.target, c.ownPort(), host, number)

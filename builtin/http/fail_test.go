@@ -153,7 +153,7 @@ func TestWhatTheTargetLacksIsUnknown(t *testing.T) {
 		},
 		"the address of no machine": {
 			httpprobe.Config{Port: "80"}, probe.Target{Name: "shop", Address: "0.0.0.0"},
-			probe.ReasonNoAddr, `host must be set, since the address of target shop is "0.0.0.0", which is no address to connect to`,
+			probe.ReasonNoAddr, `host must be set, since the address of target shop is "0.0.0.0", which is not an address to connect to`,
 		},
 		"no ports": {
 			httpprobe.Config{Port: "web"}, probe.Target{Name: "shop", Address: "127.0.0.1"},

@@ -59,7 +59,7 @@ func sameBothWays(t *testing.T, c httpprobe.Config, target probe.Target, timeout
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		want = h.Probe(ctx, target)
 		cancel()
-		if got, want = nonblocktest.Told(got), nonblocktest.Told(want); got == want || timeout == plenty {
+		if got, want = nonblocktest.Normalize(got), nonblocktest.Normalize(want); got == want || timeout == plenty {
 			break
 		}
 	}

@@ -63,7 +63,7 @@ func TestStepsAndProbeSayTheSame(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
 			defer cancel()
-			if got, want := nonblocktest.Told(got), nonblocktest.Told(h.Probe(ctx, test.target)); got != want {
+			if got, want := nonblocktest.Normalize(got), nonblocktest.Normalize(h.Probe(ctx, test.target)); got != want {
 				t.Errorf("in steps  %+v\nby Probe  %+v", got, want)
 			}
 		})
@@ -206,7 +206,7 @@ func TestWithoutADescriptorAnAttemptIsUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantResult(t, a.Result, probe.Unknown, probe.ReasonTCPSource)
-	if got, want := nonblocktest.Told(a.Result), nonblocktest.Told(byProbe); progress != nonblock.StepDone || got != want {
+	if got, want := nonblocktest.Normalize(a.Result), nonblocktest.Normalize(byProbe); progress != nonblock.StepDone || got != want {
 		t.Errorf("in steps  %d %+v\nby Probe  %+v", progress, got, want)
 	}
 }

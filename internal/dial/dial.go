@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config says where a handler connects to. The fields have the names and the
-// meaning that the handlers' own configurations give them.
+// Config says where a handler connects to. The fields have the names and meanings of the
+// handlers' own configurations.
 type Config struct {
 	Host string // IP address or host name; default: the target's address
 	Port string // 1 to 65535, or the name of one of the target's ports; required without UnixSocket
@@ -26,17 +26,16 @@ type Config struct {
 	// the system chooses.
 	SourceAddress string
 
-	// HalfOpen keeps the last step of the handshake from being made: a
-	// connection that is closed at once is answered by a reset before the
-	// server's Accept could see it. Linux only.
+	// HalfOpen withholds the last packet of the handshake: a reset ends the connection
+	// before the server's Accept returns it. Linux only.
 	HalfOpen bool
 
-	// ClientFirst says that something is sent as soon as a connection stands. Attempts in
-	// steps are cheaper then.
+	// ClientFirst says that the client sends first. In non-blocking attempts the last
+	// packet of the handshake then carries the data.
 	ClientFirst bool
 }
 
-// Dialer opens connections to one place. The zero value resolves and connects to any
+// Dialer opens connections as a Config says. The zero value resolves and connects to any
 // address. It is safe for use by many goroutines at once and holds nothing that must
 // be closed.
 type Dialer struct {
@@ -97,8 +96,8 @@ func (c Config) checkUnix() error {
 	return nil
 }
 
-// Check says what a target lacks for this dialer to reach it, or nil. An error
-// is a *probe.FieldError for the field "host" or "port".
+// Check returns what a target lacks for this dialer to reach it, or nil. An error is a
+// *probe.FieldError for the field "host" or "port".
 func (d *Dialer) Check(t probe.Target) error {
 	_, _, err := d.HostPort(t)
 	if missing := (*Error)(nil); errors.As(err, &missing) {
@@ -109,7 +108,7 @@ func (d *Dialer) Check(t probe.Target) error {
 
 // HostPort returns the host and the port to connect to for a target. It returns the
 // configured host and no port for a unix socket. An error is an *Error with outcome
-// Unknown. An empty host is one: it would be this machine.
+// Unknown. An empty host is an error: it would be this machine.
 func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) {
 	if d.config.UnixSocket != "" {
 		return d.config.Host, 0, nil

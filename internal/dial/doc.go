@@ -1,7 +1,19 @@
-// Package dial opens the connections of the built-in handlers. It says how long
-// each step took (probe.Timings) and which reason a failure has (probe.Reason).
+// Package dial resolves names, connects and makes TLS handshakes, for the built-in
+// handlers and for plugins, and decides what network errors mean.
 //
-// A connection that the target did not take, or took too late, is a Failure. What this
-// machine could not do (no free port, no descriptor, a bad source address) is
-// Unknown: it says nothing about the target.
+// It measures each phase (probe.Timings) and gives each error an outcome and a reason
+// (probe.Reason). An error of the target or of the network, including a timeout, is a
+// Failure. An error of this machine, such as too many open files, no free port or a wrong
+// source address, is Unknown: it says nothing about the target.
+//
+// # Files
+//
+//	dial.go      Config and Dialer: where a handler connects to
+//	hostname.go  which host names are valid
+//	resolve.go   the addresses of a name
+//	connect.go   connections to addresses and unix sockets
+//	tls.go       the tls block of a handler, and handshakes
+//	error.go     Classify: the outcome and reason of an error
+//	nonblock.go  the same for the attempts of package nonblock
+//	socket_*.go  socket options
 package dial

@@ -24,7 +24,7 @@ func IsHostName(s string) bool {
 func HostProblem(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.IsUnspecified() {
-			return "which is no address to connect to"
+			return "which is not an address to connect to"
 		}
 		return ""
 	}
@@ -32,9 +32,9 @@ func HostProblem(host string) string {
 	case strings.HasPrefix(host, "["):
 		return "it must be written without brackets"
 	case strings.Contains(host, "://"):
-		return "it must be a host alone, not a URL"
+		return "it must be a host, not a URL"
 	case strings.Contains(host, ":"):
-		return "it must be a host alone, without a port"
+		return "it must be a host without a port"
 	case !IsHostName(host):
 		return "it must be an IP address or a host name"
 	}

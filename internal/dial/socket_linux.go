@@ -8,7 +8,7 @@ import (
 
 const halfOpenWorks = true
 
-// prepare returns what is done to a socket before it connects, or nil.
+// prepare returns a net.Dialer's Control, which sets a socket's options, or nil.
 func (c Config) prepare() func(network, address string, s syscall.RawConn) error {
 	if !c.HalfOpen && c.SourceAddress == "" {
 		return nil
@@ -31,8 +31,8 @@ func (c Config) setOptions(fd int) error {
 	if !c.HalfOpen {
 		return nil
 	}
-	// Without quick acknowledgements the kernel holds the last ACK of the
-	// handshake back for up to 200 ms, to send it with the first data.
+	// Without quick acknowledgements the kernel delays the last ACK of the handshake for
+	// up to 200 ms, to send it with the first data.
 	if err := syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 0); err != nil {
 		return err
 	}

@@ -6,5 +6,5 @@ import "syscall"
 
 const halfOpenWorks = false
 
-// prepare returns what is done to a socket before it connects, or nil.
+// prepare returns a net.Dialer's Control, or nil.
 func (c Config) prepare() func(network, address string, s syscall.RawConn) error { return nil }

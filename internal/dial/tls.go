@@ -16,8 +16,8 @@ import (
 
 // TLS is the tls block of a handler. Its files are read when the handler is made.
 type TLS struct {
-	// Verify says whether the server's certificate must be valid now, for the
-	// server's name and by a known authority. Default true.
+	// Verify says whether the server's certificate must be valid now, match the
+	// server's name, and be signed by a trusted authority. Default true.
 	Verify *bool `hcl:"verify,optional"`
 
 	// CAFile is a PEM file with the authorities to trust. Default: the
@@ -29,21 +29,21 @@ type TLS struct {
 	CertFile string `hcl:"cert_file,optional"`
 	KeyFile  string `hcl:"key_file,optional"`
 
-	// ServerName is asked for (SNI) and must be in the server's certificate.
-	// Default: the host that is connected to.
+	// ServerName is sent to the server (SNI) and must match its certificate. Default:
+	// the host that the handler connects to.
 	ServerName string `hcl:"server_name,optional"`
 
-	// MinVersion is the oldest version of TLS to speak: "1.0", "1.1", "1.2" or
+	// MinVersion is the minimum version of TLS: "1.0", "1.1", "1.2" or
 	// "1.3". Default "1.2".
 	MinVersion string `hcl:"min_version,optional"`
 }
 
-// maxFile bounds a PEM file, in bytes. A system's whole list of authorities takes
-// about 250 KB.
+// maxFile bounds a PEM file, in bytes. A system's list of all authorities takes about
+// 250 KB.
 const maxFile = 4 << 20
 
-// Load reads the files and makes the configuration of a handshake. A nil t stands
-// for the defaults. An error is a *probe.FieldError for a field such as "tls.ca_file".
+// Load reads the files and returns the configuration of a handshake. A nil t means the
+// defaults. An error is a *probe.FieldError for a field such as "tls.ca_file".
 func (t *TLS) Load() (*tls.Config, error) {
 	if t == nil {
 		t = new(TLS)
@@ -54,7 +54,7 @@ func (t *TLS) Load() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: version, ServerName: t.ServerName}
 	if config.InsecureSkipVerify = t.Verify != nil && !*t.Verify; config.InsecureSkipVerify && t.CAFile != "" {
-		return nil, field("tls.ca_file", "has no use when tls.verify is false")
+		return nil, field("tls.ca_file", "has no effect when tls.verify is false")
 	}
 	if problem := HostProblem(t.ServerName); t.ServerName != "" && problem != "" {
 		return nil, field("tls.server_name", "is %q, %s", t.ServerName, problem)
@@ -92,7 +92,7 @@ func loadAuthorities(file string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, field("tls.ca_file", "has no certificate in %s that can be read", file)
+		return nil, field("tls.ca_file", "has no valid certificate in %s", file)
 	}
 	return pool, nil
 }
@@ -138,9 +138,9 @@ func readPEM(name, file, kind string) ([]byte, error) {
 	}
 }
 
-// Handshake speaks TLS over conn as a client and adds the time it took to took.
-// Without a ServerName in config, host is the name. Conn is closed when the
-// handshake does not end well. Every error is an *Error.
+// Handshake makes a client's TLS handshake over conn and adds the time it took to took.
+// If config has no ServerName, host is the name. If the handshake fails, conn is closed.
+// Every error is an *Error.
 func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host string, took *probe.Timings) (*tls.Conn, error) {
 	defer since(time.Now(), &took.TLS)
 	if config.ServerName == "" {

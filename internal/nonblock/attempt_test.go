@@ -6,14 +6,14 @@ import (
 	"github.com/sonde-probe/sonde/internal/nonblock"
 )
 
-func TestSparesKeepAFewSocketsAndGiveTheLastOne(t *testing.T) {
+func TestSparesReturnTheSocketThatWasAddedLast(t *testing.T) {
 	var none *nonblock.Spares
 	if _, ok := none.Take(); ok || none.Put(1) {
-		t.Error("where none are kept, one was")
+		t.Error("nil Spares have kept a socket")
 	}
 	var s nonblock.Spares
 	if _, ok := s.Take(); ok {
-		t.Error("there is one from the beginning")
+		t.Error("new Spares have a socket")
 	}
 	for fd := range nonblock.MaxSpares {
 		if !s.Put(fd) {
@@ -29,6 +29,6 @@ func TestSparesKeepAFewSocketsAndGiveTheLastOne(t *testing.T) {
 		}
 	}
 	if fd, ok := s.Take(); ok {
-		t.Errorf("%d was given twice", fd)
+		t.Errorf("%d was returned twice", fd)
 	}
 }

@@ -1,7 +1,20 @@
-// Package nonblock makes attempts on descriptors that do not block: one goroutine
-// drives any number of them (Stepper, Attempt) and waits for all their
-// descriptors at once (Set).
+// Package nonblock makes attempts and watches connections on non-blocking descriptors:
+// one goroutine serves any number of them.
 //
-// It works on Linux. Elsewhere NewSet returns errors.ErrUnsupported, and every
-// attempt needs a goroutine.
+// The engine makes the attempts of a Stepper on its own goroutine. A Stepper for
+// connections is built from an Exchange and a Protocol. Handlers that keep connections
+// between attempts share a Watcher.
+//
+// It works on Linux. On other systems NewSet returns errors.ErrUnsupported, a Watcher
+// watches nothing, and an Exchange leaves every attempt to the handler's Probe.
+//
+// # Files
+//
+//	attempt.go         Stepper, Attempt and Spares: what the engine and handlers agree on
+//	exchange.go        Exchange, Protocol and Fault
+//	exchange_linux.go  connects, sends and reads without waiting
+//	fallback.go        FallbackSet: addresses that need Probe
+//	set_linux.go       Set: an epoll set
+//	socket_linux.go    system calls on sockets
+//	watcher.go         Watcher: reports the end of connections
 package nonblock

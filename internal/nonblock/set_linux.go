@@ -9,11 +9,11 @@ import (
 	"unsafe"
 )
 
-// Set is a set of descriptors to wait for. AddEnd and Wake may be called at any time,
-// by many goroutines at once, until Close; all else by one goroutine.
+// Set is a set of descriptors to wait for: an epoll set. AddEnd and Wake may be called by
+// many goroutines at once until Close, the other methods by one goroutine only.
 type Set struct {
 	epoll  int
-	event  int // an eventfd, for Wake
+	event  int // an eventfd that Wake writes to
 	ready  [128]syscall.EpollEvent
 	coarse bool // the kernel has no epoll_pwait2
 }
@@ -26,17 +26,17 @@ const BindAddressNoPort = 24
 // wakeKey is the key of the eventfd.
 const wakeKey = 1<<32 - 1
 
-// changes is what a descriptor is waited for: any change of what can be done with
-// it. Once is enough for its whole life.
-const changes = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | edge
+// anyChange are the events of Add. They are edge-triggered, so that a descriptor is added
+// once.
+const anyChange = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | edge
 
-// end is a connection's: that it failed is told of in any case.
-const end = syscall.EPOLLRDHUP | edge
+// endOnly are the events of AddEnd. EPOLLERR and EPOLLHUP are always reported.
+const endOnly = syscall.EPOLLRDHUP | edge
 
 const edge = 1 << 31 // syscall.EPOLLET, which is negative
 
-// sysEpollPwait2 is epoll_pwait2's number, the same on all of Linux's
-// architectures that Go knows; Linux has it since 5.11.
+// sysEpollPwait2 is the number of epoll_pwait2 on all of Go's architectures. Linux has it
+// since 5.11.
 const sysEpollPwait2 = 441
 
 // NewSet returns an empty Set. Close it.
@@ -56,16 +56,15 @@ func NewSet() (*Set, error) {
 	return s, nil
 }
 
-// Add begins to wait for changes of a descriptor, under a key below 1<<32 - 1. A
-// descriptor that is closed leaves the set by itself; one that is in it already gets
-// another key, and what can be done with it is told again.
-func (s *Set) Add(fd int, key uint32) error { return s.add(fd, key, changes) }
+// Add waits for changes of a descriptor, under a key below 1<<32 - 1. Closing the
+// descriptor removes it. One that is in the set already gets the new key, and its present
+// state is reported again.
+func (s *Set) Add(fd int, key uint32) error { return s.add(fd, key, anyChange) }
 
-// AddEnd begins to wait for the end of a connection, under a key below 1<<32 - 1: that
-// its peer has closed it or broken it off, or that it has failed. What comes over it
-// is not told of. Once is enough for its whole life. A descriptor that is closed
-// leaves the set by itself.
-func (s *Set) AddEnd(fd int, key uint32) error { return s.add(fd, key, end) }
+// AddEnd waits for the end of a connection, under a key below 1<<32 - 1: its peer closes
+// or resets it, or it fails. Data that arrives is not reported. Closing the descriptor
+// removes it.
+func (s *Set) AddEnd(fd int, key uint32) error { return s.add(fd, key, endOnly) }
 
 func (s *Set) add(fd int, key, events uint32) error {
 	errno := s.control(syscall.EPOLL_CTL_ADD, fd, key, events)
@@ -85,15 +84,15 @@ func (s *Set) control(op, fd int, key, events uint32) syscall.Errno {
 	return errno
 }
 
-// CloseDescriptor closes a descriptor that somebody has opened for a Set.
+// CloseDescriptor closes a descriptor.
 func CloseDescriptor(fd int) error { return syscall.Close(fd) }
 
-// maxRounds bounds how many times a Wait asks for more that is ready.
+// maxRounds bounds how many times a Wait asks for more events.
 const maxRounds = 256
 
-// Wait returns when a descriptor has changed, when Wake was called, or when the
-// timeout has passed; a negative one never does. It may return earlier. It has
-// called ready with the key of each descriptor that has changed, of 32,768 at most.
+// Wait calls ready with the key of each descriptor that has changed, for at most 32,768
+// of them. It returns when there was one, when Wake was called, or when the timeout has
+// passed, and may return earlier. A negative timeout never passes.
 func (s *Set) Wait(timeout time.Duration, ready func(key uint32)) error {
 	for range maxRounds {
 		n, err := s.wait(timeout)
@@ -114,8 +113,8 @@ func (s *Set) Wait(timeout time.Duration, ready func(key uint32)) error {
 
 func (s *Set) wait(timeout time.Duration) (int, error) {
 	if !s.coarse {
-		// On a machine or in its network answers are there at once more often than
-		// not, and a call that cannot block costs the scheduler nothing.
+		// On a machine and in its network most responses arrive at once, and a call that
+		// cannot block costs the scheduler nothing.
 		n, errno := s.pwait2(0)
 		if n == 0 && errno == 0 && timeout != 0 {
 			n, errno = s.pwait2(timeout)
@@ -145,8 +144,8 @@ func waitError(errno syscall.Errno) error {
 	return fmt.Errorf("epoll_wait: %w", errno)
 }
 
-// pwait2 waits by nanoseconds. A wait for nothing needs no other thread to step in
-// meanwhile.
+// pwait2 waits with a timeout in nanoseconds. With a timeout of 0 the scheduler does not
+// have to know of the call.
 func (s *Set) pwait2(timeout time.Duration) (int, syscall.Errno) {
 	call := syscall.Syscall6
 	var limit *syscall.Timespec
@@ -169,7 +168,7 @@ func (s *Set) pwait2(timeout time.Duration) (int, syscall.Errno) {
 func (s *Set) Wake() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = syscall.Write(s.event, one[:]) // it fails only when somebody else has woken it
+	_, _ = syscall.Write(s.event, one[:]) // it fails only if the set was woken 1<<64 times
 }
 
 func (s *Set) drain() {
@@ -177,7 +176,7 @@ func (s *Set) drain() {
 	_, _ = syscall.Read(s.event, count[:])
 }
 
-// Close frees what the Set has of the system.
+// Close closes the set, but not the descriptors in it.
 func (s *Set) Close() error { return errors.Join(syscall.Close(s.event), syscall.Close(s.epoll)) }
 
 func unread(fd int) int {

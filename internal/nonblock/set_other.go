@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Set is a set of descriptors to wait for. There is none on this system.
+// Set is a set of descriptors to wait for. This system has none.
 type Set struct{}
 
 // NewSet returns errors.ErrUnsupported.

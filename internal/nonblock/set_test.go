@@ -49,12 +49,12 @@ func pipe(t *testing.T, s *nonblock.Set, key uint32) (r, w *os.File) {
 	return r, w
 }
 
-func TestChangesAreToldByTheirKeysOnce(t *testing.T) {
+func TestChangesAreReportedByKeyOnce(t *testing.T) {
 	s := set(t)
 	_, a := pipe(t, s, 1)
 	_, b := pipe(t, s, 1<<31)
 	if got := wait(t, s, 0); len(got) != 0 {
-		t.Errorf("nothing has changed, and it tells of %v", got)
+		t.Errorf("nothing has changed, and %v is reported", got)
 	}
 	a.WriteString("x")
 	b.WriteString("x")
@@ -62,7 +62,7 @@ func TestChangesAreToldByTheirKeysOnce(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if got := wait(t, s, 0); len(got) != 0 {
-		t.Errorf("nothing is new, and it tells of %v", got)
+		t.Errorf("nothing is new, and %v is reported", got)
 	}
 	b.Close()
 	if got := wait(t, s, time.Minute); !slices.Equal(got, []uint32{1 << 31}) {
@@ -70,7 +70,7 @@ func TestChangesAreToldByTheirKeysOnce(t *testing.T) {
 	}
 }
 
-func TestAClosedDescriptorLeaves(t *testing.T) {
+func TestAClosedDescriptorIsRemoved(t *testing.T) {
 	s := set(t)
 	r, w := pipe(t, s, 1)
 	w.WriteString("x")
@@ -80,7 +80,7 @@ func TestAClosedDescriptorLeaves(t *testing.T) {
 	}
 }
 
-func TestWakeEndsAWaitOrTheNextOne(t *testing.T) {
+func TestWakeEndsTheCurrentOrTheNextWait(t *testing.T) {
 	s := set(t)
 	s.Wake()
 	s.Wake()
@@ -97,7 +97,7 @@ func TestWakeEndsAWaitOrTheNextOne(t *testing.T) {
 	}
 }
 
-func TestATimeoutPasses(t *testing.T) {
+func TestAWaitEndsAtItsTimeout(t *testing.T) {
 	s := set(t)
 	const timeout = 1500 * time.Microsecond
 	waits := 0
@@ -111,7 +111,7 @@ func TestATimeoutPasses(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAConnectionIsToldAndNothingElse(t *testing.T) {
+func TestOnlyTheEndOfAConnectionIsReported(t *testing.T) {
 	s := set(t)
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -125,7 +125,7 @@ func TestTheEndOfAConnectionIsToldAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := wait(t, s, 0); len(got) != 0 {
-		t.Errorf("a byte has come, and it tells of %v", got)
+		t.Errorf("a byte has arrived, and %v is reported", got)
 	}
 	if err := syscall.Close(ends[1]); err != nil {
 		t.Fatal(err)
@@ -134,11 +134,11 @@ func TestTheEndOfAConnectionIsToldAndNothingElse(t *testing.T) {
 		t.Errorf("got %v, want the end", got)
 	}
 	if got := wait(t, s, 0); len(got) != 0 {
-		t.Errorf("nothing is new, and it tells of %v", got)
+		t.Errorf("nothing is new, and %v is reported", got)
 	}
 }
 
-func TestADescriptorThatIsThereAlreadyGetsAnotherKey(t *testing.T) {
+func TestAddingADescriptorAgainChangesItsKey(t *testing.T) {
 	s := set(t)
 	r, w := pipe(t, s, 1)
 	w.WriteString("x")
@@ -153,7 +153,7 @@ func TestADescriptorThatIsThereAlreadyGetsAnotherKey(t *testing.T) {
 	}
 }
 
-func TestManyChangesAreToldOfAtOnce(t *testing.T) {
+func TestOneWaitReportsManyChanges(t *testing.T) {
 	const many = 300
 	s := set(t)
 	for key := range uint32(many) {
@@ -161,6 +161,6 @@ func TestManyChangesAreToldOfAtOnce(t *testing.T) {
 		w.WriteString("x")
 	}
 	if got := wait(t, s, 0); len(got) != many {
-		t.Errorf("it tells of %d changes, want %d", len(got), many)
+		t.Errorf("%d changes are reported, want %d", len(got), many)
 	}
 }

@@ -24,7 +24,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority that nobody but its File knows.
+// NewAuthority makes an authority that is trusted only by its File.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	key := newKey(t)

@@ -61,7 +61,7 @@ func Close(s *nonblock.Spares) {
 	}
 }
 
-// changes are all that may happen to a socket; each is told once.
+// changes are all events of a socket, edge-triggered.
 const changes = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | 1<<31 // syscall.EPOLLET is negative
 
 func watch(epoll, fd int) {

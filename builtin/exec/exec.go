@@ -19,18 +19,17 @@ import (
 
 // Config says which command to run.
 //
-// The command's environment is a base of PATH, LANG, LC_ALL and TZ of the engine
-// and HOME, USER and LOGNAME of the user it runs as, then the target's
-// environment, then Env. Nothing else of the engine's environment is passed on,
-// since it may hold secrets.
+// The command's environment has PATH, LANG, LC_ALL and TZ of the engine, HOME, USER and
+// LOGNAME of the user it runs as, then the target's environment, then Env. Nothing else
+// of the engine's environment is passed on, because it may contain secrets.
 type Config struct {
 	// Command is the program and its arguments; required. A program without a
-	// slash is looked for in the command's PATH. $(NAME) in a word gives the
-	// variable's value when the target's environment or Env has it, and $$ gives
-	// a single $. There is no shell unless Command names one.
+	// slash is looked up in the command's PATH. $(NAME) in a word is replaced by
+	// the variable's value if the target's environment or Env has it, and $$ by a
+	// single $. There is no shell unless Command names one.
 	Command []string `hcl:"command"`
 
-	Env  map[string]string `hcl:"env,optional"`  // on top of the target's environment; default: empty
+	Env  map[string]string `hcl:"env,optional"`  // in addition to the target's environment; default: empty
 	Dir  string            `hcl:"dir,optional"`  // default: the target's, else the engine's
 	User string            `hcl:"user,optional"` // "name", "uid", "user:group"; default: the target's, else the engine's
 }
@@ -39,17 +38,16 @@ type Config struct {
 // goroutines at once.
 type Handler struct {
 	config Config
-	run    way
-	undead atomic.Int32 // commands of earlier attempts that were killed and have not died
+	run    runFunc
+	stuck  atomic.Int32 // commands of earlier attempts that were killed and have not ended
 }
 
-// way is how a command is run: command.Plan.Run, or RunPortably in tests, which go
-// over both.
-type way func(command.Plan, context.Context, io.Writer, io.Writer) (command.End, error)
+// runFunc runs a command: command.Plan.Run, or RunPortably in tests of both.
+type runFunc func(command.Plan, context.Context, io.Writer, io.Writer) (command.End, error)
 
-// maxUndead bounds the commands that a handler has lost its power over, and with
-// them what they cost: a thread each.
-const maxUndead = 4
+// maxStuck bounds the commands of a handler that cannot be killed. Each of them occupies
+// a thread.
+const maxStuck = 4
 
 // New returns a handler, or a *probe.FieldError that names the wrong field.
 func New(c Config) (*Handler, error) {
@@ -61,17 +59,16 @@ func New(c Config) (*Handler, error) {
 	return &Handler{config: c, run: command.Plan.Run}, nil
 }
 
-// Probe runs the command and returns when it has ended, or soon after ctx is
-// done (2*command.WaitDelay at most). Its whole process group is killed then. The
-// result's Detail is the command's standard output followed by its standard
-// error, at most probe.MaxDetail bytes in all; before a failure's output stands
-// how the command ended.
+// Probe runs the command and returns when it has ended, or at most 2*command.WaitDelay
+// after ctx is done: its whole process group is killed then. The result's Detail is how
+// the command ended, unless it succeeded, its standard output and its standard error, at
+// most probe.MaxDetail bytes in all.
 //
-// A command that cannot be killed, since it is another user's or stuck in the
-// kernel, is left alone. While there are four of them each attempt is a failure.
+// A command that cannot be killed, because it is another user's or blocks in the kernel,
+// is left running. While there are four of them each attempt is a failure.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
-	if h.undead.Load() >= maxUndead {
-		return probe.Fail(probe.ReasonExecTimeout, "%d commands of earlier attempts were killed and have not died", maxUndead)
+	if h.stuck.Load() >= maxStuck {
+		return probe.Fail(probe.ReasonExecTimeout, "%d commands of earlier attempts were killed and have not ended", maxStuck)
 	}
 	plan, err := h.command(t).Plan()
 	if err != nil {
@@ -84,7 +81,7 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 		return probe.Broken(probe.ReasonExecStart, "%v", err)
 	}
 	if end.Stuck != nil {
-		h.leave(end.Stuck)
+		h.countStuck(end.Stuck)
 	}
 	output := stdout.String() + stderr.String()
 	if end.Killed {
@@ -93,13 +90,13 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return exited(end, output)
 }
 
-// leave counts a command until it is dead. Nobody can wait for that: it may never
-// come.
-func (h *Handler) leave(dead <-chan struct{}) {
-	h.undead.Add(1)
+// countStuck counts a command until it ends. Its goroutine is not waited for: the command
+// may never end.
+func (h *Handler) countStuck(dead <-chan struct{}) {
+	h.stuck.Add(1)
 	go func() {
 		<-dead
-		h.undead.Add(-1)
+		h.stuck.Add(-1)
 	}()
 }
 
@@ -117,8 +114,8 @@ func (h *Handler) command(t probe.Target) command.Command {
 	}
 }
 
-// killed tells a command that was late from one that nobody wants to know about
-// any more.
+// killed is the result of a command that was killed: at the deadline, or because the
+// attempt was cancelled.
 func killed(ctx context.Context, after time.Duration, output string) probe.Result {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return probe.Fail(probe.ReasonExecTimeout, "%s", detail(fmt.Sprintf("killed after %v", after.Round(time.Millisecond)), output))

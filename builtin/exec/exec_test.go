@@ -20,8 +20,8 @@ import (
 // patience bounds what should take no time at all, on a machine that is busy.
 const patience = 10 * time.Second
 
-func TestProbeTellsHowTheCommandEnded(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+func TestTheResultSaysHowTheCommandEnded(t *testing.T) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		noShebang := write(t, "garbage", "\x01\x02", 0o755)
 		notExecutable := write(t, "plain", "#!/bin/sh\n", 0o644)
 		for name, c := range map[string]struct {
@@ -60,7 +60,7 @@ func TestProbeTellsHowTheCommandEnded(t *testing.T) {
 }
 
 func TestDeadlineIsAFailureAndKillsTheWholeGroup(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		pids := filepath.Join(t.TempDir(), "pids")
 		began := time.Now()
 		r := attempt(t, run, sh(`sleep 60 & echo $$$$ $! >`+pids+`; echo waiting; wait`), probe.Target{}, 300*time.Millisecond)
@@ -75,7 +75,7 @@ func TestDeadlineIsAFailureAndKillsTheWholeGroup(t *testing.T) {
 }
 
 func TestDeadlineHoldsWhenADaemonKeepsThePipeOpen(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		needSetsid(t)
 		began := time.Now()
 		r := attempt(t, run, daemon(t, "wait"), probe.Target{}, 300*time.Millisecond)
@@ -86,8 +86,8 @@ func TestDeadlineHoldsWhenADaemonKeepsThePipeOpen(t *testing.T) {
 	})
 }
 
-func TestDaemonThatKeepsThePipeOpenIsNotWaitedFor(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+func TestProbeDoesNotWaitForADaemonThatKeepsThePipeOpen(t *testing.T) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		needSetsid(t)
 		began := time.Now()
 		r := attempt(t, run, daemon(t, "exit 0"), probe.Target{}, patience)
@@ -99,7 +99,7 @@ func TestDaemonThatKeepsThePipeOpenIsNotWaitedFor(t *testing.T) {
 }
 
 func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		needSetsid(t)
 		config := daemon(t, "echo $$$$ >$OWN")
 		own := filepath.Join(t.TempDir(), "own")
@@ -121,7 +121,7 @@ func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *te
 }
 
 func TestWhatACommandLeavesInItsGroupIsKilled(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		began := time.Now()
 		r := attempt(t, run, sh(`sleep 60 & echo $!`), probe.Target{}, patience)
 		atMost(t, began, 0)
@@ -134,7 +134,7 @@ func TestWhatACommandLeavesInItsGroupIsKilled(t *testing.T) {
 }
 
 func TestCancelKillsAndCountsForNothing(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		pids := filepath.Join(t.TempDir(), "pids")
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan probe.Result, 1)
@@ -156,7 +156,7 @@ func TestCancelKillsAndCountsForNothing(t *testing.T) {
 }
 
 func TestNothingIsStartedWhenTheTimeIsOver(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		file := filepath.Join(t.TempDir(), "ran")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -170,7 +170,7 @@ func TestNothingIsStartedWhenTheTimeIsOver(t *testing.T) {
 }
 
 func TestOutputIsBounded(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		for name, script := range map[string]string{
 			"stdout":      `head -c 1000000 /dev/zero | tr '\0' o`,
 			"stderr":      `head -c 1000000 /dev/zero | tr '\0' e >&2`,
@@ -189,7 +189,7 @@ func TestOutputIsBounded(t *testing.T) {
 }
 
 func TestEnvDirAndWordsComeFromTheTargetToo(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		t.Setenv("SECRET_TOKEN", "s3cret")
 		dir, other := t.TempDir(), t.TempDir()
 		target := probe.Target{Env: map[string]string{"A": "target", "B": "target"}, Dir: dir}
@@ -213,7 +213,7 @@ func TestEnvDirAndWordsComeFromTheTargetToo(t *testing.T) {
 }
 
 func TestUserIsTheProbesElseTheTargets(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		if os.Geteuid() != 0 {
 			t.Skip("only root can run commands as another user")
 		}
@@ -248,7 +248,7 @@ func TestNewNamesTheWrongField(t *testing.T) {
 }
 
 func TestManyAttemptsLeaveNothingBehind(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		needProc(t)
 		h := handler(t, run, sh(`sleep 60 & exit 0`))
 		late := handler(t, run, Config{Command: []string{"/bin/sleep", "60"}})
@@ -273,7 +273,7 @@ func TestManyAttemptsLeaveNothingBehind(t *testing.T) {
 }
 
 func BenchmarkProbeOfTrue(b *testing.B) {
-	for name, run := range map[string]way{"as here": command.Plan.Run, "portably": command.Plan.RunPortably} {
+	for name, run := range map[string]runFunc{"as here": command.Plan.Run, "portably": command.Plan.RunPortably} {
 		b.Run(name, func(b *testing.B) {
 			h, err := New(Config{Command: []string{"/bin/true"}})
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 const logs = `i=0; while [ $i -lt $N ]; do printf logs-123; i=$((i+1)); done; `
 
 func TestUpstreamExec(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		for _, test := range []struct {
 			name    string
 			config  Config
@@ -50,7 +50,7 @@ func TestUpstreamExec(t *testing.T) {
 }
 
 func TestUpstreamNewExecInContainer(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		for _, test := range []struct {
 			name   string
 			script string

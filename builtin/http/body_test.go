@@ -41,7 +41,7 @@ func status(r *http.Request) int {
 	return 200
 }
 
-func TestABrokenBodyIsAFailureUnlessTheKubeletIsMeant(t *testing.T) {
+func TestABrokenBodyIsAFailureExceptInKubeletCompatibility(t *testing.T) {
 	tests := []struct {
 		path          string
 		compatibility probe.Compatibility
@@ -77,7 +77,7 @@ func TestAnUnacceptedStatusDoesNotWaitForTheBody(t *testing.T) {
 	wantResult(t, got, probe.Failure, probe.ReasonHTTPStatus)
 }
 
-func TestTheBodyIsReadUpToItsBound(t *testing.T) {
+func TestTheBodyIsReadUpToItsMaximum(t *testing.T) {
 	tests := map[string]struct {
 		size    int
 		stalls  bool
@@ -101,7 +101,7 @@ func TestTheBodyIsReadUpToItsBound(t *testing.T) {
 	}
 }
 
-func TestAssertionsLookAtTheBodyUpToItsBound(t *testing.T) {
+func TestAssertionsSearchTheBodyUpToItsMaximum(t *testing.T) {
 	const at = probe.MaxDetail
 	tests := map[string]struct {
 		config  httpprobe.Config
@@ -131,7 +131,7 @@ func TestAssertionsLookAtTheBodyUpToItsBound(t *testing.T) {
 	}
 }
 
-func TestNoResultTellsTheBody(t *testing.T) {
+func TestNoResultContainsTheBody(t *testing.T) {
 	const secret = "hunter2"
 	tests := map[string]httpprobe.Config{
 		"accepted":   {},

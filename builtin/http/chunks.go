@@ -14,7 +14,7 @@ func (r response) parseChunks(b []byte) response {
 		size, line, ok := readChunk(b[offset:])
 		data := b[offset+line:]
 		switch {
-		case !ok, n+size == most && size > 0: // what follows may be looked at by net/http, or not
+		case !ok, n+size == most && size > 0: // net/http may read what follows, or not
 			return unsupported
 		case line == 0:
 			return r

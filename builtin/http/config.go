@@ -12,12 +12,12 @@ import (
 // TLS is the tls block: what to demand of the server and what to show to it.
 type TLS = dial.TLS
 
-// Config is an http block. The zero value of a field stands for its default.
+// Config is an http block. The zero value of a field means its default.
 type Config struct {
 	// Method is the request's method, in upper or lower case. Default GET.
 	Method string `hcl:"method,optional"`
 
-	// Path is the path with its query, as in a link: "/healthz?full=1". What
+	// Path is the path with its query, as in a link: "/healthz?full=1". A path that
 	// cannot be parsed is escaped. Default "/".
 	Path string `hcl:"path,optional"`
 
@@ -25,16 +25,16 @@ type Config struct {
 	// ports. It is required without UnixSocket.
 	Port string `hcl:"port,optional"`
 
-	// Host is the IP address or host name to connect to and to ask for.
-	// Default: the target's address; "localhost" with UnixSocket.
+	// Host is the IP address or host name to connect to, and of the URL. Default: the
+	// target's address; "localhost" with UnixSocket.
 	Host string `hcl:"host,optional"`
 
 	// Scheme is http or https, in upper or lower case. Default http.
 	Scheme string `hcl:"scheme,optional"`
 
-	// Headers are sent along. Host replaces the host that is asked for, not the
-	// one that is connected to. User-Agent is sonde-probe and Accept is */*
-	// unless given here; given but empty, they are left out.
+	// Headers are the request's headers. Host replaces the host of the request, not
+	// the one to connect to. The defaults of User-Agent and Accept are sonde-probe and
+	// */*; an empty value omits them.
 	Headers map[string][]string `hcl:"headers,optional"`
 
 	// Body is the request's body. Default: none.
@@ -44,20 +44,19 @@ type Config struct {
 	// ("200-399"), from 100 to 599. Default 200-399.
 	Status []string `hcl:"status,optional"`
 
-	// BodyContains must be in the body, and BodyRegex (Go's syntax, RE2) must
-	// match in it. Only the first probe.MaxDetail bytes are looked at. Default:
-	// every body will do.
+	// BodyContains must be in the body, and BodyRegex (Go's syntax, RE2) must match in
+	// it. Only the first probe.MaxDetail bytes are searched. Default: any body.
 	BodyContains string `hcl:"body_contains,optional"`
 	BodyRegex    string `hcl:"body_regex,optional"`
 
-	// Redirects says which redirects are followed, up to 10 of them: local
-	// (those to the same host, any port and scheme), none, or all. A redirect
-	// that is not followed is judged by its status; it is a Warning when only
-	// a range that begins below 300 accepts it. Default local.
+	// Redirects says which redirects are followed, up to 10 of them: local (those to
+	// the same host, with any port and scheme), none, or all. The status of a redirect
+	// that is not followed decides; if the range that accepts it starts below 300, the
+	// outcome is Warning. Default local.
 	Redirects string `hcl:"redirects,optional"`
 
-	// TLS says how https is spoken. Default: the server is verified by the
-	// system's authorities. HTTP/2 is spoken where the server offers it.
+	// TLS configures https. Default: the server is verified with the system's
+	// authorities. HTTP/2 is used if the server offers it.
 	TLS *TLS `hcl:"tls,block"`
 
 	// UnixSocket is the path of a socket to connect to instead of a host and a
@@ -68,14 +67,14 @@ type Config struct {
 	// the system chooses.
 	SourceAddress string `hcl:"source_address,optional"`
 
-	// ReuseConnection keeps the connection for the next attempt. It is cheaper,
-	// and does not notice a server that takes no new connections. Default
-	// false: each attempt makes a connection of its own.
+	// ReuseConnection keeps the connection for the next attempt. That is cheaper, and
+	// does not notice a server that accepts no new connections. Default false: each
+	// attempt makes a new connection.
 	ReuseConnection bool `hcl:"reuse_connection,optional"`
 
-	// Compatibility with probe.Kubelet makes a body that stalls or breaks off
-	// Unknown instead of a Failure. It is not a field of the block: the engine's or
-	// the probe's own is put here.
+	// Compatibility with probe.Kubelet gives a body that stalls or breaks off the
+	// outcome Unknown instead of Failure. It is not a field of the block: it comes from
+	// the engine or the probe.
 	Compatibility probe.Compatibility `hcl:"-"`
 }
 
@@ -99,17 +98,17 @@ func New(c Config) (*Handler, error) {
 	return newHandler(p, newTransport(dialer, config, p, c.ReuseConnection)), nil
 }
 
-// check finds fields that do not go together.
+// check returns an error for fields that exclude each other.
 func (c Config) check() error {
 	switch {
 	case c.TLS != nil && c.Scheme == "":
 		return field("scheme", `must be set: "https", since there is a tls block`)
 	case c.UnixSocket != "" && c.Redirects == "all":
-		return field("redirects", "must be local or none with unix_socket, behind which there is one host only")
+		return field("redirects", "must be local or none with unix_socket")
 	case c.BodyContains+c.BodyRegex != "" && strings.EqualFold(c.Method, "HEAD"):
-		return field("method", "must not be HEAD when the body is looked at")
+		return field("method", "must not be HEAD when body_contains or body_regex is set")
 	case len(c.BodyContains) > probe.MaxDetail:
-		return field("body_contains", "is %d bytes long, only the first %d of a body are looked at", len(c.BodyContains), probe.MaxDetail)
+		return field("body_contains", "is %d bytes long, but only the first %d bytes of a body are searched", len(c.BodyContains), probe.MaxDetail)
 	case c.Compatibility > probe.Kubelet:
 		return field("compatibility", "must be none or kubelet")
 	}

@@ -44,7 +44,7 @@ func serveRaw(t testing.TB, f func(conn *net.TCPConn)) probe.Target {
 // skip reads the request's head.
 func skip(conn net.Conn) { conn.Read(make([]byte, 4096)) }
 
-func TestTroubleWithTheAnswerHasAReason(t *testing.T) {
+func TestInvalidResponsesHaveReasons(t *testing.T) {
 	tests := map[string]struct {
 		serve  func(conn *net.TCPConn)
 		reason probe.Reason
@@ -87,7 +87,7 @@ func TestTroubleWithTheAnswerHasAReason(t *testing.T) {
 	}
 }
 
-func TestAServerThatSpeaksFirstIsJudgedAndNotLogged(t *testing.T) {
+func TestBytesBeforeTheRequestAreJudgedAndNotLogged(t *testing.T) {
 	var logged bytes.Buffer
 	log.SetOutput(&logged)
 	defer log.SetOutput(os.Stderr)
@@ -106,7 +106,7 @@ func TestAServerThatSpeaksFirstIsJudgedAndNotLogged(t *testing.T) {
 	}
 }
 
-func TestLatenessIsTheTargetsFault(t *testing.T) {
+func TestATimeoutIsAFailure(t *testing.T) {
 	silent := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, reuse := range map[string]bool{"alone": false, "reused": true} {
 		t.Run(name+", before the head", func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestLatenessIsTheTargetsFault(t *testing.T) {
 	}
 }
 
-func TestNobodyListening(t *testing.T) {
+func TestAClosedPortIsRefused(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestWhatTheTargetLacksIsUnknown(t *testing.T) {
 	}
 }
 
-func TestATargetThatHasEverythingIsInOrder(t *testing.T) {
+func TestACompleteTargetPassesCheck(t *testing.T) {
 	h := handler(t, httpprobe.Config{Port: "web"})
 	if err := h.Check(probe.Target{Address: "shop.example", Ports: map[string]uint16{"web": 1}}); err != nil {
 		t.Error(err)
@@ -247,7 +247,7 @@ func TestAnIPv6AddressIsProbed(t *testing.T) {
 	}
 }
 
-func TestAnAttemptWithoutTimeIsLate(t *testing.T) {
+func TestAnAttemptAfterItsDeadlineIsATimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), -time.Second)
 	defer cancel()
 	target := probe.Target{Address: "127.0.0.1"}

@@ -23,7 +23,7 @@ func (p *plan) setHeaders(given map[string][]string) error {
 	}
 	p.hostHeader = p.header.Get("Host")
 	if strings.ContainsFunc(p.hostHeader, notIn(hostBytes)) {
-		return field("headers", "has a Host that is no host: %q", p.hostHeader)
+		return field("headers", "has an invalid Host: %q", p.hostHeader)
 	}
 	delete(p.header, "Host")
 	for name := range p.header {
@@ -49,7 +49,7 @@ func setDefault(h http.Header, name string, values ...string) {
 
 func checkHeader(name string, values []string) error {
 	if !isToken(name) {
-		return field("headers", "has the name %q, which is no header's name", name)
+		return field("headers", "has an invalid name: %q", name)
 	}
 	switch http.CanonicalHeaderKey(name) {
 	case "Content-Length", "Transfer-Encoding", "Trailer":

@@ -77,7 +77,7 @@ func newPlan(c Config) (p *plan, err error) {
 // fragment. What is no link is a path to be escaped.
 func parsePath(path string) url.URL {
 	if path == "*" {
-		path = "/*" // alone it is parsed as the whole server, and escaped when it gets its slash
+		path = "/*" // a single * is parsed as the whole server, and escaped when it gets its slash
 	}
 	u, err := url.Parse(cmp.Or(path, "/"))
 	if err != nil || u.Opaque != "" {
@@ -93,7 +93,7 @@ func parsePath(path string) url.URL {
 
 func rooted(path string) string { return "/" + strings.TrimPrefix(path, "/") }
 
-// url is the URL to ask at a host; port 0 stands for no port.
+// url returns the URL of the request; port 0 means no port.
 func (p *plan) url(host string, port uint16) *url.URL {
 	u := p.ref
 	switch {

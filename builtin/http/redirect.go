@@ -40,7 +40,7 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	case next.URL.Scheme != "http" && next.URL.Scheme != "https", next.URL.Hostname() == "":
-		return errors.New("the redirect is not to an http URL with a host")
+		return errors.New("the redirect is not to an http or https URL with a host")
 	}
 	if !local {
 		next.Header.Del("Referer") // our path may hold a secret

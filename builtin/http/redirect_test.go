@@ -32,7 +32,7 @@ func bounce(t *testing.T) probe.Target {
 	})
 }
 
-func TestRedirectsAreFollowedAsTold(t *testing.T) {
+func TestRedirectsAreFollowedAsConfigured(t *testing.T) {
 	target := bounce(t)
 	otherPort := "127.0.0.1:" + strconv.Itoa(int(bounce(t).Ports["web"]))
 	otherHost := "localhost:" + strconv.Itoa(int(target.Ports["web"]))

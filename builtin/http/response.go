@@ -127,7 +127,7 @@ func (h *head) readStatus(line []byte) bool {
 	return status >= 0 && (len(rest) == 0 || rest[0] == ' ') && isText(rest)
 }
 
-// readField reads a line of a head, and looks at what tells the body's length.
+// readField parses a line of a head, and keeps the length and coding of the body.
 func (h *head) readField(line []byte) bool {
 	name, value, ok := bytes.Cut(line, []byte(":"))
 	if !ok || !isName(name) || !isText(value) {

@@ -32,7 +32,7 @@ func serveCounted(t *testing.T, f http.HandlerFunc) (probe.Target, *httptest.Ser
 	return targetOf(s.Listener.Addr()), s, conns
 }
 
-func TestAConnectionIsKeptOnlyWhenAsked(t *testing.T) {
+func TestAConnectionIsReusedOnlyIfConfigured(t *testing.T) {
 	for reuse, want := range map[bool]int32{false: 5, true: 1} {
 		target, _, conns := serveCounted(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
 		h := handler(t, httpprobe.Config{Port: "web", ReuseConnection: reuse})

@@ -20,7 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestConnectionsThatAreNotMadeAreToldInSteps(t *testing.T) {
+func TestStepsReportFailedConnections(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestTheRequestIsTheSameBothWays(t *testing.T) {
 	}
 }
 
-func TestWhatStepsCannotTellIsLeftToProbe(t *testing.T) {
+func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
 	ok := answer(okHead + "Content-Length: 2\r\n\r\nok")
 	tests := map[string]struct {
 		config httpprobe.Config
@@ -198,7 +198,7 @@ func drip(conn *net.TCPConn, text string) {
 	}
 }
 
-func TestWhereStepsCannotTellIsRemembered(t *testing.T) {
+func TestAddressesThatNeedProbeAreRemembered(t *testing.T) {
 	var requests atomic.Int32
 	moved := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
@@ -247,7 +247,7 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 	nonblocktest.WaitForDescriptors(t, before)
 }
 
-func TestASocketIsLeftWhereTheServerHasEndedTheConnection(t *testing.T) {
+func TestASocketIsReusedAfterTheServerClosedTheConnection(t *testing.T) {
 	target := serveRaw(t, answer(okHead+"\r\nok")) // its end is the connection's
 	h := handler(t, httpprobe.Config{Port: "web", BodyContains: "ok"}).Handler
 	before := nonblocktest.Descriptors(t)
@@ -263,7 +263,7 @@ func TestASocketIsLeftWhereTheServerHasEndedTheConnection(t *testing.T) {
 	nonblocktest.WaitForDescriptors(t, before)
 }
 
-func TestAServerThatHasNotEndedTheConnectionSeesAnOrderlyEnd(t *testing.T) {
+func TestAServerThatKeepsTheConnectionOpenGetsAnOrderlyClose(t *testing.T) {
 	ends := make(chan error, 1)
 	target := serveRaw(t, then(answer(okHead+"Content-Length: 2\r\n\r\nok"), func(conn *net.TCPConn) {
 		_, err := conn.Read(make([]byte, 1))

@@ -44,8 +44,8 @@ const (
 	most   = probe.MaxDetail
 )
 
-// plainAnswers are told in steps.
-var plainAnswers = map[string]struct {
+// plainResponses are told in steps.
+var plainResponses = map[string]struct {
 	config httpprobe.Config
 	serve  func(*net.TCPConn)
 	late   bool
@@ -105,8 +105,8 @@ var plainAnswers = map[string]struct {
 	"reset":                        {serve: then(answer(), reset)},
 }
 
-func TestPlainAnswersAreToldInSteps(t *testing.T) {
-	for name, test := range plainAnswers {
+func TestPlainResponsesAreJudgedInSteps(t *testing.T) {
+	for name, test := range plainResponses {
 		for _, compatibility := range []probe.Compatibility{probe.Mended, probe.Kubelet} {
 			t.Run(name+" "+compatibility.String(), func(t *testing.T) {
 				test.config.Compatibility = compatibility

@@ -25,29 +25,31 @@ func (p prober) Probe(ctx context.Context, target probe.Target) probe.Result {
 }
 
 // inSteps reports whether a test's attempts are to be made in steps.
-func inSteps(t testing.TB) bool { return strings.HasPrefix(t.Name(), "TestStepsFindWhatProbeFinds/") }
+func inSteps(t testing.TB) bool {
+	return strings.HasPrefix(t.Name(), "TestTheTestsOfProbeHoldForSteps/")
+}
 
 // The tests of attempts hold whichever way they are made. Those are not here that
 // count the requests before a redirect: the first of them is made twice.
-func TestStepsFindWhatProbeFinds(t *testing.T) {
+func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"success":              TestAnAcceptedStatusIsSuccess,
-		"broken bodies":        TestABrokenBodyIsAFailureUnlessTheKubeletIsMeant,
+		"broken bodies":        TestABrokenBodyIsAFailureExceptInKubeletCompatibility,
 		"no body to wait for":  TestAnUnacceptedStatusDoesNotWaitForTheBody,
-		"large bodies":         TestTheBodyIsReadUpToItsBound,
-		"assertions":           TestAssertionsLookAtTheBodyUpToItsBound,
-		"secret":               TestNoResultTellsTheBody,
+		"large bodies":         TestTheBodyIsReadUpToItsMaximum,
+		"assertions":           TestAssertionsSearchTheBodyUpToItsMaximum,
+		"secret":               TestNoResultContainsTheBody,
 		"cancelled":            TestACancelledAttemptIsUnknown,
-		"trouble":              TestTroubleWithTheAnswerHasAReason,
-		"speaks first":         TestAServerThatSpeaksFirstIsJudgedAndNotLogged,
-		"late":                 TestLatenessIsTheTargetsFault,
-		"nobody listens":       TestNobodyListening,
+		"trouble":              TestInvalidResponsesHaveReasons,
+		"speaks first":         TestBytesBeforeTheRequestAreJudgedAndNotLogged,
+		"late":                 TestATimeoutIsAFailure,
+		"nobody listens":       TestAClosedPortIsRefused,
 		"lacks":                TestWhatTheTargetLacksIsUnknown,
 		"source":               TestASourceAddressIsUsed,
 		"unix":                 TestAUnixSocketIsProbed,
 		"IPv6":                 TestAnIPv6AddressIsProbed,
-		"without time":         TestAnAttemptWithoutTimeIsLate,
-		"redirects":            TestRedirectsAreFollowedAsTold,
+		"without time":         TestAnAttemptAfterItsDeadlineIsATimeout,
+		"redirects":            TestRedirectsAreFollowedAsConfigured,
 		"redirects' hosts":     TestARedirectThatIsNotFollowedNamesTheHost,
 		"headers of redirects": TestAnotherHostDoesNotGetTheHeaders,
 		"bodies of redirects":  TestABodyIsSentAgainAfterATemporaryRedirect,
@@ -57,16 +59,16 @@ func TestStepsFindWhatProbeFinds(t *testing.T) {
 		"method and body":      TestMethodAndBodyAreSent,
 		"head":                 TestAHeadRequestHasNoBodyToWaitFor,
 		"many at once":         TestAHandlerServesManyTargetsAtOnce,
-		"kept":                 TestAConnectionIsKeptOnlyWhenAsked,
+		"kept":                 TestAConnectionIsReusedOnlyIfConfigured,
 		"kept and closed":      TestAKeptConnectionThatTheServerClosedIsNoFailure,
 		"goroutines":           TestAttemptsLeaveNoGoroutineBehind,
 		"statuses":             TestStatusesAreAcceptedByRange,
 		"a switch":             TestASwitchOfProtocolsCanBeAccepted,
 		"certificates":         TestCertificatesAreVerified,
-		"HTTP/2":               TestHTTP2IsSpokenWhereTheServerOffersIt,
-		"upgrade":              TestAnUpgradeKeepsFromHTTP2,
-		"client certificates":  TestACertificateIsShownToTheServer,
-		"wrong scheme":         TestTheWrongSchemeIsTold,
+		"HTTP/2":               TestHTTP2IsUsedIfTheServerOffersIt,
+		"upgrade":              TestAnUpgradeHeaderDisablesHTTP2,
+		"client certificates":  TestTheClientCertificateIsSent,
+		"wrong scheme":         TestTheWrongSchemeIsReported,
 		"broken HTTP/2":        TestBrokenHTTP2IsNotHTTP,
 		"upstream":             TestUpstreamHTTPProbeChecker,
 		"upstream's headers":   TestUpstreamHTTPProbeCheckerSendsHeaders,

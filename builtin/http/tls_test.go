@@ -69,7 +69,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 	}
 }
 
-func TestHTTP2IsSpokenWhereTheServerOffersIt(t *testing.T) {
+func TestHTTP2IsUsedIfTheServerOffersIt(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	cert := ca.Sign(t, time.Hour, "127.0.0.1")
 	for name, reuse := range map[string]bool{"alone": false, "reused": true} {
@@ -89,7 +89,7 @@ func TestHTTP2IsSpokenWhereTheServerOffersIt(t *testing.T) {
 	}
 }
 
-func TestAnUpgradeKeepsFromHTTP2(t *testing.T) {
+func TestAnUpgradeHeaderDisablesHTTP2(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	target := serveTLS(t, serverConfig(ca.Sign(t, time.Hour, "127.0.0.1")), true)
 	c := httpprobe.Config{
@@ -99,7 +99,7 @@ func TestAnUpgradeKeepsFromHTTP2(t *testing.T) {
 	wantResult(t, attempt(t, c, target, plenty), probe.Success, "")
 }
 
-func TestACertificateIsShownToTheServer(t *testing.T) {
+func TestTheClientCertificateIsSent(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	config := serverConfig(ca.Sign(t, time.Hour, "127.0.0.1"))
 	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
@@ -110,7 +110,7 @@ func TestACertificateIsShownToTheServer(t *testing.T) {
 	wantResult(t, attempt(t, c, target, plenty), probe.Success, "")
 }
 
-func TestAnotherHostIsNotShownTheCertificate(t *testing.T) {
+func TestAnotherHostDoesNotGetTheCertificate(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	shown := make(chan int, 1)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -132,7 +132,7 @@ func TestAnotherHostIsNotShownTheCertificate(t *testing.T) {
 	}
 }
 
-func TestTheWrongSchemeIsTold(t *testing.T) {
+func TestTheWrongSchemeIsReported(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	secure := serveTLS(t, serverConfig(ca.Sign(t, time.Hour, "127.0.0.1")), false)
 	wantResult(t, attempt(t, httpprobe.Config{Port: "web"}, secure, plenty), probe.Failure, probe.ReasonHTTPStatus)

@@ -14,7 +14,7 @@ import (
 // TLS is the tls block: what to demand of the server and what to show to it.
 type TLS = dial.TLS
 
-// Config is a tcp block. The zero value of a field stands for its default.
+// Config is a tcp block. The zero value of a field means its default.
 type Config struct {
 	// Port is a number from 1 to 65535 or the name of one of the target's
 	// ports. It is required without UnixSocket.
@@ -24,9 +24,9 @@ type Config struct {
 	// address.
 	Host string `hcl:"host,optional"`
 
-	// TLS asks for a TLS handshake after the connection stands. Default: none.
-	// A server that speaks TLS 1.3 and refuses this side's certificate says so
-	// after the handshake only: expect an answer to notice it.
+	// TLS adds a TLS handshake after the connection is open. Default: none. A TLS 1.3
+	// server that rejects the client certificate reports it after the handshake:
+	// expect a response to notice it.
 	TLS *TLS `hcl:"tls,block"`
 
 	// UnixSocket is the path of a socket to connect to instead of a host and a
@@ -37,23 +37,23 @@ type Config struct {
 	// the system chooses.
 	SourceAddress string `hcl:"source_address,optional"`
 
-	// Send is what to send first, as text, and SendHex the same as hexadecimal
-	// digits, with spaces where you like. At most one is set. Default: nothing.
+	// Send is the text to send first, and SendHex the same as hexadecimal digits, in
+	// which spaces are ignored. At most one is set. Default: nothing is sent.
 	Send    string `hcl:"send,optional"`
 	SendHex string `hcl:"send_hex,optional"`
 
-	// Expect is text that the answer must contain, ExpectRegex an expression
-	// (Go's syntax, RE2) that must match in it, ExpectHex bytes that it must
-	// contain. At most one is set. Only the answer's first probe.MaxDetail
-	// bytes are looked at. Default: an answer is not waited for.
+	// Expect is text that the response must contain, ExpectRegex a regular expression
+	// (Go's syntax, RE2) that must match in it, ExpectHex bytes that it must contain.
+	// At most one is set. Only the first probe.MaxDetail bytes of the response are
+	// searched. Default: the attempt does not wait for a response.
 	Expect      string `hcl:"expect,optional"`
 	ExpectRegex string `hcl:"expect_regex,optional"`
 	ExpectHex   string `hcl:"expect_hex,optional"`
 
-	// HalfOpen ends the attempt with a reset as soon as the server's system has
-	// answered, so that the server itself never sees a connection. It goes with
-	// none of TLS, UnixSocket, the sends and the expects, and works on Linux
-	// only. Default false.
+	// HalfOpen ends the attempt with a reset as soon as the server's operating system
+	// has answered, so that the server program never sees a connection. It excludes
+	// TLS, UnixSocket, KeepAlive, the sends and the expects, and works on Linux only.
+	// Default false.
 	HalfOpen bool `hcl:"half_open,optional"`
 
 	// KeepAlive keeps the connection between attempts. When the connection ends, an
@@ -95,26 +95,26 @@ func New(c Config) (probe.Handler, error) {
 	return h, nil
 }
 
-// check finds fields that do not go together.
+// check returns an error for fields that exclude each other.
 func (c Config) check() error {
-	talks := c.Send + c.SendHex + c.Expect + c.ExpectRegex + c.ExpectHex
+	text := c.Send + c.SendHex + c.Expect + c.ExpectRegex + c.ExpectHex
 	switch {
 	case c.HalfOpen && c.TLS != nil:
-		return field("half_open", "does not go with a tls block")
-	case c.HalfOpen && talks != "":
-		return field("half_open", "does not go with send or expect")
+		return field("half_open", "cannot be combined with a tls block")
+	case c.HalfOpen && text != "":
+		return field("half_open", "cannot be combined with send or expect")
 	case c.HalfOpen && c.KeepAlive != nil:
-		return field("half_open", "does not go with a keepalive block")
+		return field("half_open", "cannot be combined with a keepalive block")
 	case c.UnixSocket != "" && c.Host != "":
-		return field("host", "does not go with unix_socket")
+		return field("host", "cannot be combined with unix_socket")
 	case c.UnixSocket != "" && c.TLS != nil && c.TLS.ServerName == "" && verifies(c.TLS):
 		return field("tls.server_name", "must be set, since a unix socket has no host name to verify")
 	case c.Send != "" && c.SendHex != "":
-		return field("send_hex", "does not go with send")
+		return field("send_hex", "cannot be combined with send")
 	case c.Expect != "" && c.ExpectRegex != "":
-		return field("expect_regex", "does not go with expect")
+		return field("expect_regex", "cannot be combined with expect")
 	case c.ExpectHex != "" && c.Expect+c.ExpectRegex != "":
-		return field("expect_hex", "does not go with expect or expect_regex")
+		return field("expect_hex", "cannot be combined with expect or expect_regex")
 	case c.KeepAlive != nil:
 		return c.KeepAlive.check()
 	}
@@ -130,9 +130,9 @@ func (c Config) request() ([]byte, error) {
 	return parseHex("send_hex", c.SendHex)
 }
 
-// expectation returns what tells whether an answer, as far as it has come, is
-// the expected one, or nil.
-func (c Config) expectation() (func(answer []byte) bool, error) {
+// expectation returns a function that reports whether the beginning of a response is the
+// expected one, or nil if none is expected.
+func (c Config) expectation() (func(response []byte) bool, error) {
 	if c.ExpectRegex != "" {
 		re, err := regexp.Compile(c.ExpectRegex)
 		if err != nil {
@@ -152,9 +152,9 @@ func (c Config) expectation() (func(answer []byte) bool, error) {
 	case len(want) == 0:
 		return nil, nil
 	case len(want) > probe.MaxDetail:
-		return nil, field(name, "is %d bytes long, only the first %d of an answer are looked at", len(want), probe.MaxDetail)
+		return nil, field(name, "is %d bytes long, but only the first %d bytes of a response are searched", len(want), probe.MaxDetail)
 	}
-	return func(answer []byte) bool { return bytes.Contains(answer, want) }, nil
+	return func(response []byte) bool { return bytes.Contains(response, want) }, nil
 }
 
 func parseHex(name, s string) ([]byte, error) {

@@ -38,7 +38,7 @@ func drip(conn net.Conn) {
 	}
 }
 
-func TestAnAnswerIsExpected(t *testing.T) {
+func TestTheResponseMustMatch(t *testing.T) {
 	const most = probe.MaxDetail
 	tests := map[string]struct {
 		config  tcpprobe.Config
@@ -75,7 +75,7 @@ func TestAnAnswerIsExpected(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsLate(t *testing.T) {
+func TestALateResponseIsATimeout(t *testing.T) {
 	tests := map[string]func(net.Conn){
 		"nothing comes":   after("", stay),
 		"a part of it":    after("+PO", stay),
@@ -89,7 +89,7 @@ func TestAnAnswerThatIsLate(t *testing.T) {
 	}
 }
 
-func TestBytesAreSentAsTold(t *testing.T) {
+func TestTheConfiguredBytesAreSent(t *testing.T) {
 	for want, c := range map[string]tcpprobe.Config{
 		"PING\r\n":     {Send: "PING\r\n"},
 		"\x00\x01\xff": {SendHex: "00 01 FF"},
@@ -107,13 +107,13 @@ func TestBytesAreSentAsTold(t *testing.T) {
 	}
 }
 
-func TestSendingThatGetsStuckIsLate(t *testing.T) {
+func TestSendingThatBlocksIsATimeout(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0") // nobody reads
 	c := tcpprobe.Config{Port: "db", Send: strings.Repeat("x", 64<<20)}
 	wantResult(t, attempt(t, c, targetOf(listener.Addr()), short), probe.Failure, probe.ReasonTCPTimeout)
 }
 
-func TestNoResultTellsTheAnswer(t *testing.T) {
+func TestNoResultContainsTheResponse(t *testing.T) {
 	got := attempt(t, tcpprobe.Config{Port: "db", Send: "x", Expect: "PONG"}, serveTCP(t, after("hunter2")), plenty)
 	if strings.Contains(got.Detail, "hunter2") {
 		t.Errorf("the detail tells the answer: %q", got.Detail)

@@ -54,7 +54,7 @@ func accepted(t *testing.T, listener *net.TCPListener) int {
 	}
 }
 
-func TestAHalfOpenAttemptFindsNobodyListening(t *testing.T) {
+func TestAHalfOpenAttemptIsRefusedAtAClosedPort(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("half_open works on Linux only")
 	}

@@ -7,7 +7,7 @@ import (
 
 // KeepAlive is the keepalive block: the handler opens one connection and keeps it, and
 // an attempt succeeds while it is open. The system sends TCP keepalive packets
-// (SO_KEEPALIVE). The zero value of a field stands for its default.
+// (SO_KEEPALIVE). The zero value of a field means its default.
 type KeepAlive struct {
 	// Idle is how long the connection is idle before the system sends a packet.
 	// Default 60s; whole seconds, 1s to 32767s.

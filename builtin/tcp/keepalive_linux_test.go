@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestTheSystemIsAskedToKeepTheConnectionAlive(t *testing.T) {
+func TestKeepAliveSetsTheSocketOptions(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

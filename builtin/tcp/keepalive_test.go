@@ -172,7 +172,7 @@ func TestCloseEndsAKeptConnectionWithoutAWake(t *testing.T) {
 	}
 }
 
-func TestAKeptConnectionTalksOnce(t *testing.T) {
+func TestSendAndExpectApplyOnceToAKeptConnection(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0")
 	var greeted atomic.Int32
 	serve(t, listener, func(conn net.Conn) {
@@ -195,7 +195,7 @@ func TestAKeptConnectionTalksOnce(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatDisappointsIsNotKept(t *testing.T) {
+func TestAConnectionWithAnUnexpectedResponseIsNotKept(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0")
 	serve(t, listener, func(conn net.Conn) { conn.Write([]byte("sorry")) })
 	k := newKeepAlive(t, tcpprobe.Config{Expect: "ready"}, targetOf(listener.Addr()))

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestStepsAndProbeSayTheSame(t *testing.T) {
+func TestStepsAndProbeHaveEqualResults(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0")
 	nobody := targetOf(listener.Addr())
 	listener.Close()
@@ -83,7 +83,7 @@ func fullTarget(t *testing.T) probe.Target {
 	return targetOf(net.TCPAddrFromAddrPort(at))
 }
 
-func TestWhatStepsCannotTellIsLeftToProbe(t *testing.T) {
+func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
 	no := false
 	tests := map[string]struct {
 		config tcpprobe.Config
@@ -109,7 +109,7 @@ func TestWhatStepsCannotTellIsLeftToProbe(t *testing.T) {
 	}
 }
 
-func TestWhereStepsCannotTellIsRemembered(t *testing.T) {
+func TestAddressesThatNeedProbeAreRemembered(t *testing.T) {
 	var conns atomic.Int32
 	long := serveTCP(t, func(conn net.Conn) {
 		conns.Add(1)
@@ -130,7 +130,7 @@ func TestWhereStepsCannotTellIsRemembered(t *testing.T) {
 	}
 }
 
-func TestMuchIsSentByAndBy(t *testing.T) {
+func TestALargeRequestIsSentInPieces(t *testing.T) {
 	sent := strings.Repeat("0123456789abcdef", 1<<20) // more than a socket takes at once
 	got := make(chan string, 1)
 	target := serveTCP(t, func(conn net.Conn) {
@@ -211,7 +211,7 @@ func TestWithoutADescriptorAnAttemptIsUnknown(t *testing.T) {
 	}
 }
 
-func TestALargeAnswerLeavesNoLargeBuffer(t *testing.T) {
+func TestALargeResponseLeavesNoLargeBuffer(t *testing.T) {
 	a := nonblock.Attempt{Target: serveTCP(t, send(strings.Repeat("x", probe.MaxDetail)))}
 	h := handler(t, tcpprobe.Config{Port: "db", Expect: "y"}).Handler
 	progress := h.Step(&a)
@@ -224,7 +224,7 @@ func TestALargeAnswerLeavesNoLargeBuffer(t *testing.T) {
 	}
 }
 
-func TestAHalfOpenAttemptLeavesItsSocket(t *testing.T) {
+func TestAHalfOpenAttemptReturnsItsSocketToTheSpares(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0").(*net.TCPListener)
 	closed := listen(t, "tcp", "127.0.0.1:0")
 	nobody := targetOf(closed.Addr())
@@ -254,7 +254,7 @@ func TestAHalfOpenAttemptLeavesItsSocket(t *testing.T) {
 	nonblocktest.WaitForDescriptors(t, before)
 }
 
-func TestAPlainAttemptLeavesNoSocket(t *testing.T) {
+func TestAPlainAttemptReturnsNoSocketToTheSpares(t *testing.T) {
 	spares := new(nonblock.Spares)
 	for _, c := range []tcpprobe.Config{{}, {Send: "PING"}, {Send: "PING", Expect: "PONG"}, {HalfOpen: true, SourceAddress: "127.0.0.9"}} {
 		c.Port = "db"

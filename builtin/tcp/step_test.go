@@ -25,29 +25,31 @@ func (p prober) Probe(ctx context.Context, target probe.Target) probe.Result {
 }
 
 // inSteps reports whether a test's attempts are to be made in steps.
-func inSteps(t testing.TB) bool { return strings.HasPrefix(t.Name(), "TestStepsFindWhatProbeFinds/") }
+func inSteps(t testing.TB) bool {
+	return strings.HasPrefix(t.Name(), "TestTheTestsOfProbeHoldForSteps/")
+}
 
 // The tests of attempts hold whichever way they are made.
-func TestStepsFindWhatProbeFinds(t *testing.T) {
+func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"a connection":         TestAConnectionIsEnough,
 		"plain":                TestAPlainAttemptSendsNothingAndCloses,
-		"nobody listens":       TestNobodyListening,
+		"nobody listens":       TestAClosedPortIsRefused,
 		"source":               TestASourceAddressIsUsed,
 		"this machine":         TestWhatThisMachineCannotDoIsUnknown,
 		"lacks":                TestWhatTheTargetLacksIsUnknown,
 		"cancelled":            TestACancelledAttemptIsUnknown,
 		"unix":                 TestAUnixSocketIsProbed,
 		"IPv6":                 TestAnIPv6AddressIsProbed,
-		"tls":                  TestTLSIsSpokenWhereAsked,
-		"client certificate":   TestARefusedClientCertificateShowsWhenAnAnswerIsExpected,
+		"tls":                  TestTLSIsUsedIfConfigured,
+		"client certificate":   TestARejectedClientCertificateIsNoticedIfAResponseIsExpected,
 		"half open":            TestAHalfOpenAttemptIsNeverAccepted,
-		"half open, to nobody": TestAHalfOpenAttemptFindsNobodyListening,
-		"expected":             TestAnAnswerIsExpected,
-		"late":                 TestAnAnswerThatIsLate,
-		"sent":                 TestBytesAreSentAsTold,
-		"stuck":                TestSendingThatGetsStuckIsLate,
-		"secret":               TestNoResultTellsTheAnswer,
+		"half open, to nobody": TestAHalfOpenAttemptIsRefusedAtAClosedPort,
+		"expected":             TestTheResponseMustMatch,
+		"late":                 TestALateResponseIsATimeout,
+		"sent":                 TestTheConfiguredBytesAreSent,
+		"stuck":                TestSendingThatBlocksIsATimeout,
+		"secret":               TestNoResultContainsTheResponse,
 	} {
 		t.Run(name, test)
 	}

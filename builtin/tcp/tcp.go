@@ -1,9 +1,17 @@
-// Package tcpprobe is the tcp handler: an attempt succeeds when the target takes
-// a connection and, where asked, responses what is expected.
+// Package tcpprobe is the tcp handler: an attempt succeeds when the target accepts a
+// connection and, if configured, sends the expected response.
 //
-// A connection is made for each attempt and closed at once, unless it is to be
-// kept (Config.KeepAlive). That the target takes it says that its system does: a
-// program that hangs still passes, unless an response is expected.
+// Each attempt makes a connection and closes it at once, unless connections are kept
+// (Config.KeepAlive). The target's operating system accepts connections even if the
+// program hangs: expect a response to notice that.
+//
+// # Files
+//
+//	config.go     Config and New
+//	tcp.go        Handler: attempts by package net
+//	step.go       attempts without a goroutine: what is sent and how it is judged
+//	keepalive.go  the keepalive block
+//	keptconn.go   attempts over a connection that is kept
 package tcpprobe
 
 import (
@@ -80,9 +88,9 @@ func (h *Handler) connect(ctx context.Context, host string, port uint16, took *p
 	return dial.Handshake(ctx, conn, h.tls, host, took)
 }
 
-// maxReads bounds in how many pieces an response may come. Each piece has the
-// whole response searched again, so a stranger that sends single bytes could
-// otherwise keep a processor busy.
+// maxReads bounds in how many pieces a response may come. The whole response is searched
+// again after each piece, so a peer that sends single bytes could otherwise keep a
+// processor busy.
 const maxReads = 1024
 
 func (h *Handler) receive(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
@@ -106,20 +114,20 @@ func (h *Handler) receive(ctx context.Context, conn net.Conn, took *probe.Timing
 	return probe.Fail(probe.ReasonTCPExpect, "the response came in more than %d pieces and is not what was expected", maxReads)
 }
 
-// fullMismatch is the result of an response of which all n bytes are seen that are
-// looked at.
+// fullMismatch is the result of a response that is longer than the n bytes which are
+// searched.
 func fullMismatch(n int) probe.Result {
 	return probe.Fail(probe.ReasonTCPExpect, "the first %d bytes of the response are not what was expected", n)
 }
 
-// mismatch is the result of an response that broke off after n bytes.
+// mismatch is the result of a response that ended with err after n bytes.
 func mismatch(ctx context.Context, n int, err error) probe.Result {
-	broke := dial.Classify(ctx, dial.Transferring, err)
+	known := dial.Classify(ctx, dial.Transferring, err)
 	switch {
 	case errors.Is(err, io.EOF) && n > 0:
 		return probe.Fail(probe.ReasonTCPExpect, "the response of %d bytes is not what was expected", n)
-	case broke.Reason == probe.ReasonTCPTimeout:
-		return probe.Fail(broke.Reason, "the expected response did not come in time; %d bytes came", n)
+	case known.Reason == probe.ReasonTCPTimeout:
+		return probe.Fail(known.Reason, "no expected response in time; %d bytes were received", n)
 	}
-	return dial.Result(broke)
+	return dial.Result(known)
 }

@@ -110,7 +110,7 @@ func TestAPlainAttemptSendsNothingAndCloses(t *testing.T) {
 	}
 }
 
-func TestNobodyListening(t *testing.T) {
+func TestAClosedPortIsRefused(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0")
 	target := targetOf(listener.Addr())
 	listener.Close()
@@ -194,7 +194,7 @@ func TestAnIPv6AddressIsProbed(t *testing.T) {
 	wantResult(t, attempt(t, tcpprobe.Config{Port: "db"}, targetOf(listener.Addr()), plenty), probe.Success, "")
 }
 
-func TestTLSIsSpokenWhereAsked(t *testing.T) {
+func TestTLSIsUsedIfConfigured(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	no := false
 	good, expired := ca.Sign(t, time.Hour, "127.0.0.1", "db.example"), ca.Sign(t, -time.Hour, "127.0.0.1")
@@ -240,7 +240,7 @@ func serveHTTP(t *testing.T) probe.Target {
 	return targetOf(listener.Addr())
 }
 
-func TestARefusedClientCertificateShowsWhenAnAnswerIsExpected(t *testing.T) {
+func TestARejectedClientCertificateIsNoticedIfAResponseIsExpected(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	listener := tls.NewListener(listen(t, "tcp", "127.0.0.1:0"), &tls.Config{
 		Certificates: []tls.Certificate{ca.Sign(t, time.Hour, "127.0.0.1")},

@@ -114,7 +114,7 @@ func TestOnlySomeAddressesAreTried(t *testing.T) {
 	}
 }
 
-func TestAnAddressIsNotLookedUp(t *testing.T) {
+func TestAnIPAddressIsNotLookedUp(t *testing.T) {
 	d := dialer(t, Config{})
 	d.lookup = func(context.Context, string) ([]netip.Addr, error) {
 		t.Error("the resolver was asked")
@@ -131,7 +131,7 @@ func TestAnAddressIsNotLookedUp(t *testing.T) {
 	}
 }
 
-func TestTroubleWithTheResolverHasAReason(t *testing.T) {
+func TestResolverErrorsHaveReasons(t *testing.T) {
 	tests := map[string]struct {
 		err    error
 		reason probe.Reason
@@ -150,7 +150,7 @@ func TestTroubleWithTheResolverHasAReason(t *testing.T) {
 	}
 }
 
-func TestAResolverThatDoesNotAnswerEndsWithTheAttempt(t *testing.T) {
+func TestALookupEndsAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dialer(t, Config{})
 		d.lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) {
@@ -172,7 +172,7 @@ func TestAResolverThatDoesNotAnswerEndsWithTheAttempt(t *testing.T) {
 	})
 }
 
-func TestAnAddressThatDoesNotAnswerLeavesTimeForTheNext(t *testing.T) {
+func TestASilentAddressLeavesTimeForTheNext(t *testing.T) {
 	full := nonblocktest.FullListener(t, "127.0.0.3")
 	port := full.Port()
 	taker, err := net.Listen("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), port).String())
@@ -224,7 +224,7 @@ func TestAFileThatIsNoSocketIsRefused(t *testing.T) {
 	wantError(t, err, probe.Failure, probe.ReasonUnixRefused)
 }
 
-func TestAnEmptyHostIsNotThisMachine(t *testing.T) {
+func TestAnEmptyHostIsAnError(t *testing.T) {
 	_, err := dialer(t, Config{}).Open(t.Context(), "", listen(t, "127.0.0.1"), new(probe.Timings))
 	wantError(t, err, probe.Unknown, probe.ReasonNoAddr)
 }

@@ -83,11 +83,11 @@ func (c Config) checkUnix() error {
 	most := len(syscall.RawSockaddrUnix{}.Path) - 1
 	switch {
 	case c.HalfOpen:
-		return field("half_open", "does not go with unix_socket")
+		return field("half_open", "cannot be combined with unix_socket")
 	case c.Port != "":
-		return field("port", "does not go with unix_socket")
+		return field("port", "cannot be combined with unix_socket")
 	case c.SourceAddress != "":
-		return field("source_address", "does not go with unix_socket")
+		return field("source_address", "cannot be combined with unix_socket")
 	case len(c.UnixSocket) > most:
 		return field("unix_socket", "is %d bytes long, at most %d are allowed", len(c.UnixSocket), most)
 	case strings.ContainsRune(c.UnixSocket, 0):

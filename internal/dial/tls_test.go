@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestATLSBlockThatIsWrongNamesTheField(t *testing.T) {
+func TestErrorsOfATLSBlockNameTheField(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	certFile, keyFile := dialtest.Files(t, ca.Sign(t, time.Hour, "client"))
 	_, otherKey := dialtest.Files(t, ca.Sign(t, time.Hour, "other"))

@@ -15,14 +15,14 @@ import (
 func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
 	h := handler(t, command.Plan.Run, sh(`exit 0`))
 	dead := make(chan struct{})
-	for range maxUndead {
-		h.leave(dead)
+	for range maxStuck {
+		h.countStuck(dead)
 	}
 	if r := h.Probe(t.Context(), probe.Target{}); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
 		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
 	close(dead)
-	testsync.Until(t, "the dead to be forgotten", func() bool { return h.undead.Load() == 0 })
+	testsync.Until(t, "the dead to be forgotten", func() bool { return h.stuck.Load() == 0 })
 	if r := h.Probe(t.Context(), probe.Target{}); r.Outcome != probe.Success {
 		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
@@ -31,7 +31,7 @@ func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
 // A process in a frozen cgroup of version 1 is as deaf to SIGKILL as one that is
 // stuck in the kernel.
 func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
-	inEachWay(t, func(t *testing.T, run way) {
+	inEachWay(t, func(t *testing.T, run runFunc) {
 		freezer, err := os.MkdirTemp("/sys/fs/cgroup/freezer", "sonde-test-")
 		if err != nil {
 			t.Skip("no freezer cgroup can be made here: ", err)
@@ -40,7 +40,7 @@ func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
 		h := handler(t, run, sh(`echo $$$$ >`+freezer+`/cgroup.procs; echo FROZEN >`+state+`; sleep 60`))
 		defer func() {
 			_ = os.WriteFile(state, []byte("THAWED"), 0)
-			testsync.Until(t, "the death of the command", func() bool { return h.undead.Load() == 0 })
+			testsync.Until(t, "the death of the command", func() bool { return h.stuck.Load() == 0 })
 			testsync.Until(t, "the removal of its cgroup", func() bool { return os.Remove(freezer) == nil })
 		}()
 		began := time.Now()
@@ -51,7 +51,7 @@ func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
 		if r.Reason != probe.ReasonExecTimeout {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 		}
-		if h.undead.Load() != 1 {
+		if h.stuck.Load() != 1 {
 			t.Error("the command was killed, so this test shows nothing")
 		}
 	})

@@ -30,15 +30,15 @@ func daemon(t *testing.T, then string) Config {
 	return sh(`setsid sh -c 'echo $$$$ >` + pids + `; exec sleep 60' & while ! [ -s ` + pids + ` ]; do sleep 0.01; done; echo ready; ` + then)
 }
 
-// inEachWay runs a test once in the way of this system, and once in the way that
+// inEachWay runs a test with the run function of this system, and with the one that
 // all systems have.
-func inEachWay(t *testing.T, test func(*testing.T, way)) {
+func inEachWay(t *testing.T, test func(*testing.T, runFunc)) {
 	t.Helper()
 	t.Run("as here", func(t *testing.T) { test(t, command.Plan.Run) })
 	t.Run("portably", func(t *testing.T) { test(t, command.Plan.RunPortably) })
 }
 
-func handler(t *testing.T, run way, c Config) *Handler {
+func handler(t *testing.T, run runFunc, c Config) *Handler {
 	t.Helper()
 	h, err := New(c)
 	if err != nil {
@@ -48,7 +48,7 @@ func handler(t *testing.T, run way, c Config) *Handler {
 	return h
 }
 
-func attempt(t *testing.T, run way, c Config, target probe.Target, timeout time.Duration) probe.Result {
+func attempt(t *testing.T, run runFunc, c Config, target probe.Target, timeout time.Duration) probe.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()

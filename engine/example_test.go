@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// A gateway probes its backends and asks, for each request, whether one passes.
+// A gateway probes its backends, and asks for each request whether a backend passes.
 func Example() {
 	id := probe.ID{Target: "web", Kind: probe.Readiness}
 	e := engine.New(engine.Config{})
@@ -24,6 +24,7 @@ func Example() {
 	if err != nil {
 		fmt.Println(err) // names the probe and the field; nothing was applied
 	}
+	// Without a report there is no attempt: the engine does not know that web runs.
 	e.Report(probe.Instance{Target: "web", ID: "static", Phase: probe.Running, Since: time.Now()})
 
 	changes := e.Subscribe()

@@ -1,10 +1,10 @@
 package engine_test
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,10 +13,28 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// lockedBuffer may be read while a logger writes to it.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
 // warned returns a Config whose log is kept, and a function that returns the lines
 // about targets without an instance.
 func warned() (engine.Config, func() []string) {
-	var text bytes.Buffer
+	var text lockedBuffer
 	c := engine.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}
 	return c, func() (lines []string) {
 		for line := range strings.Lines(text.String()) {

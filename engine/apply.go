@@ -10,8 +10,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Apply makes set the probes that exist: all of it, or, with an error that names
-// the probe and the field, nothing of it. The engine does not keep set.
+// Apply changes the engine's probes to those of set. If it returns an error, which
+// names the probe and the field that are wrong, it has changed nothing. The engine
+// does not keep set.
 //
 // An unchanged probe keeps its state, its offset and its attempt in flight. A probe
 // with another rule keeps its state and its run of equal outcomes. A probe with

@@ -61,8 +61,8 @@ type Config struct {
 	// probe.Mended.
 	Compatibility probe.Compatibility
 
-	// Logger gets a line for each verdict that an attempt has changed, at level
-	// Info, or Warn if the probe fails, and warnings about targets without an
+	// Logger gets a line for each change of a verdict on an instance, at level Warn
+	// if the probe fails and Info otherwise, and warnings about targets without an
 	// instance (see Report). Default: no log.
 	Logger *slog.Logger
 }

@@ -48,12 +48,12 @@ func (l *verdictLine) write(to *slog.Logger) {
 	attrs = append(attrs,
 		slog.String("instance", l.state.Instance),
 		slog.String("verdict", l.state.Verdict.String()),
-		slog.String("was", l.before.String()),
+		slog.String("previous", l.before.String()),
 	)
 	if l.cause == verdict.Attempted {
 		attrs = append(attrs, l.attempt()...)
 	}
-	to.LogAttrs(context.Background(), level, "verdict", attrs...)
+	to.LogAttrs(context.Background(), level, "verdict changed", attrs...)
 }
 
 // attempt returns the attributes of the attempt that changed the verdict.

@@ -5,10 +5,10 @@ import "github.com/sonde-probe/sonde/probe"
 // maxInstanceText bounds the text of a reported instance, in bytes.
 const maxInstanceText = 5 << 10
 
-// Report tells the engine about the instance of a target: the driver, which starts
-// and ends the target's instances, calls it whenever the instance or its phase
-// changes. Something that is always there has one instance, which is reported once.
-// Report may be called before or after the Apply that names the target. A repeated
+// Report tells the engine about the instance of a target. The target's driver, which
+// starts and ends its instances, calls it whenever the instance or its phase changes.
+// For a target whose restarts are not observed, such as a network endpoint, call it
+// once with a running instance. Report may be called before or after the Apply that names the target. A repeated
 // report changes nothing. A report without a target is ignored; one without an ID
 // means that the target is absent.
 //

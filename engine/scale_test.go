@@ -70,7 +70,7 @@ func checkPace(t *testing.T, e *engine.Engine, rate int) {
 	t.Helper()
 	made := 0
 	for _, a := range e.Stats().Attempts {
-		made += int(a.Took.Count())
+		made += int(a.Durations.Count())
 	}
 	if most := rate + rate/20 + 1000 + 100; made < rate || made > most {
 		t.Errorf("%d attempts in the first second, want from %d to %d", made, rate, most)

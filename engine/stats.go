@@ -28,7 +28,7 @@ type AttemptStats struct {
 	Kind        probe.Kind
 	HandlerName string
 	Outcome     probe.Outcome
-	Took        Histogram
+	Durations   Histogram
 }
 
 // Histogram counts durations.

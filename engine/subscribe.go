@@ -21,7 +21,7 @@ type Subscription struct {
 	queue []probe.ID
 }
 
-// Subscribe begins a Subscription; Close ends it. Next returns every existing probe
+// Subscribe starts a Subscription; Close ends it. Next returns every existing probe
 // once at first, sorted by ID, so that a subscriber needs no snapshot of its own.
 func (e *Engine) Subscribe() *Subscription {
 	sub := &Subscription{engine: e, wake: make(chan struct{}, 1), dirty: map[probe.ID]bool{}}
@@ -35,7 +35,8 @@ func (e *Engine) Subscribe() *Subscription {
 	return sub
 }
 
-// Close ends the delivery. A Next that waits goes on waiting for its context.
+// Close ends the subscription. A call of Next that waits returns when its context is
+// done.
 func (s *Subscription) Close() {
 	sc := s.engine.scheduler
 	sc.mu.Lock()

@@ -84,9 +84,9 @@ func startEngine(b *testing.B, count int, server probe.Target, next func() probe
 // attempts returns the number of attempts, and of those that did not succeed.
 func (c *overloaded) attempts() (all, bad uint64) {
 	for _, a := range c.engine.Stats().Attempts {
-		all += a.Took.Count()
+		all += a.Durations.Count()
 		if a.Outcome != probe.Success {
-			bad += a.Took.Count()
+			bad += a.Durations.Count()
 		}
 	}
 	return all, bad

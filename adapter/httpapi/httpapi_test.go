@@ -110,7 +110,7 @@ func shop() *idleEngine {
 			Lateness: engine.Histogram{Bounds: []time.Duration{time.Millisecond}, Counts: []uint64{7, 1}, Sum: 9 * time.Millisecond},
 			Attempts: []engine.AttemptStats{{
 				Kind: probe.Readiness, HandlerName: "http", Outcome: probe.Failure,
-				Took: engine.Histogram{Bounds: []time.Duration{time.Second}, Counts: []uint64{4, 0}, Sum: 2 * time.Second},
+				Durations: engine.Histogram{Bounds: []time.Duration{time.Second}, Counts: []uint64{4, 0}, Sum: 2 * time.Second},
 			}},
 		},
 	}

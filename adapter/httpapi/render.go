@@ -109,7 +109,7 @@ func newStats(s engine.Stats) Stats {
 	}
 	for _, a := range s.Attempts {
 		stats.Attempts = append(stats.Attempts, AttemptStats{
-			Kind: a.Kind, Handler: a.HandlerName, Outcome: a.Outcome, Durations: newHistogram(a.Took),
+			Kind: a.Kind, Handler: a.HandlerName, Outcome: a.Outcome, Durations: newHistogram(a.Durations),
 		})
 	}
 	return stats

@@ -49,8 +49,8 @@ type scrape struct {
 func (s scrape) stats(st engine.Stats) {
 	for _, a := range st.Attempts {
 		labels := []string{a.Kind.String(), a.HandlerName, a.Outcome.String()}
-		s.counter(s.desc.attempts, float64(a.Took.Count()), labels...)
-		s.histogram(s.desc.duration, a.Took, labels...)
+		s.counter(s.desc.attempts, float64(a.Durations.Count()), labels...)
+		s.histogram(s.desc.duration, a.Durations, labels...)
 	}
 	s.histogram(s.desc.lateness, st.Lateness)
 	s.gauge(s.desc.probes, float64(st.Probes))

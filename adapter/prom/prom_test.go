@@ -57,8 +57,8 @@ func shop() *fake {
 		}},
 		stats: engine.Stats{
 			Attempts: []engine.AttemptStats{
-				{Kind: probe.Startup, HandlerName: "http", Outcome: probe.Success, Took: counted(20*time.Millisecond, 0, 1, 0)},
-				{Kind: probe.Readiness, HandlerName: "tcp", Outcome: probe.Failure, Took: counted(9*time.Second, 1, 2, 4)},
+				{Kind: probe.Startup, HandlerName: "http", Outcome: probe.Success, Durations: counted(20*time.Millisecond, 0, 1, 0)},
+				{Kind: probe.Readiness, HandlerName: "tcp", Outcome: probe.Failure, Durations: counted(9*time.Second, 1, 2, 4)},
 			},
 			Lateness: counted(time.Millisecond, 8, 0, 0),
 			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6,

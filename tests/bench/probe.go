@@ -237,7 +237,7 @@ func count(e *engine.Engine, w *witness) counts {
 		Allocations: m.Mallocs, Allocated: m.TotalAlloc,
 	}
 	for _, a := range st.Attempts {
-		n := a.Took.Count()
+		n := a.Durations.Count()
 		c.Attempts += n
 		if a.Outcome != probe.Success {
 			c.Failures += n

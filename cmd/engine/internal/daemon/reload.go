@@ -94,8 +94,8 @@ func (d *daemon) refreshPods() {
 }
 
 func (d *daemon) logChanges(message string, c engine.Changes) {
-	d.log.Info(message, "targets", d.targets, "added", c.Added, "adjusted", c.Adjusted,
-		"replaced", c.Replaced, "removed", c.Removed, "kept", c.Kept)
+	d.log.Info(message, "targets", d.targets, slog.Group("probes", "added", c.Added, "adjusted", c.Adjusted,
+		"replaced", c.Replaced, "removed", c.Removed, "kept", c.Kept))
 }
 
 // restartRequired returns the settings that differ and cannot change while the

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // kubeletTable explains the numbers by which comments and tests cite the kubelet.
@@ -85,4 +86,47 @@ func readText(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+var (
+	docLink    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
+	docHeading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+)
+
+func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
+	for path := range textFiles(t) {
+		if filepath.Ext(path) != ".md" {
+			continue
+		}
+		for _, link := range docLink.FindAllStringSubmatch(readText(t, path), -1) {
+			to, anchor := link[1], link[2]
+			if strings.Contains(to, ":") {
+				continue // on another host
+			}
+			file := path
+			if to != "" {
+				file = filepath.Join(filepath.Dir(path), to)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s has a link to %s, which does not exist", path, to)
+			} else if anchor != "" && !slices.Contains(anchorsOf(readText(t, file)), anchor) {
+				t.Errorf("%s has a link to #%s, which %s does not have", path, anchor, file)
+			}
+		}
+	}
+}
+
+// anchorsOf returns the anchors of a document's headings, as GitHub makes them.
+func anchorsOf(text string) []string {
+	var all []string
+	for _, h := range docHeading.FindAllStringSubmatch(text, -1) {
+		words := strings.Map(func(r rune) rune {
+			if unicode.IsLetter(r) || unicode.IsDigit(r) || r == ' ' || r == '-' || r == '_' {
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, h[1])
+		all = append(all, strings.ReplaceAll(words, " ", "-"))
+	}
+	return all
 }

@@ -1,10 +1,10 @@
-# A configuration to begin with. `make run` builds everything and runs it:
+# An example configuration. `make run` builds everything and runs it:
 #
-#   http://127.0.0.1:9650/         the status page; ./bin/sonde status is the same in a terminal
-#   curl -X POST 127.0.0.1:9651/break    break the demo service, and see it restarted
-#   curl -X POST 127.0.0.1:9651/hang     the same for a service that does not end when asked
+#   http://127.0.0.1:9650/               the status page; `./bin/sonde status` shows the same in a terminal
+#   curl -X POST 127.0.0.1:9651/break    makes the demo service fail its probes, so that it is restarted
+#   curl -X POST 127.0.0.1:9651/hang     the same, and the service ignores SIGTERM
 #
-# `sonde validate` checks what you change, and SIGHUP makes a running engine read it.
+# `sonde validate` checks a changed configuration, and SIGHUP makes a running engine reload it.
 
 engine {
   listen = "127.0.0.1:9650" # status page, API and /metrics
@@ -16,14 +16,14 @@ variable "slow_start" {
 }
 
 locals {
-  started = "bin/demo.started" # the demo service writes this file when it has started
+  started = "bin/demo.started" # the demo service creates this file when it has started
 }
 
-# Plugins add handlers. `make wasm` builds these two from their source, beside this
-# file; they can reach the probed target and nothing else.
+# Plugins add handlers. `make wasm` builds these two from source. They can connect to the
+# probed target and nothing else.
 plugin "grpc" {
   source         = "examples/wasm-probes/grpc/grpc.wasm"
-  allow_unpinned = true # what is not built here needs its sha256: see sonde plugin inspect
+  allow_unpinned = true # a plugin from elsewhere needs its sha256, which `sonde plugin inspect` shows
 }
 
 plugin "heartbeat" {
@@ -38,7 +38,7 @@ plugin "heartbeat" {
 
 # A process that the engine starts, watches and restarts.
 target "demo" {
-  ports = { http = 9651, beats = 9652 } # probes can call ports by their names
+  ports = { http = 9651, beats = 9652 } # probes can refer to ports by name
 
   process {
     command = [
@@ -47,21 +47,20 @@ target "demo" {
     ]
   }
 
-  # When a probe ends it, it gets SIGTERM, and SIGKILL after this time.
+  # To restart it, the engine sends SIGTERM, and after this time SIGKILL.
   termination_grace_period = "5s"
 
-  # The wait before another life: none the first time, then initial, and twice as
-  # long with each life that ends, up to max. A life that lasted reset makes it
-  # begin again.
+  # The delay before a restart: none the first time, then initial, then twice as long with
+  # each restart, up to max. It starts over after the process has run for longer than reset.
   back_off {
     initial = "2s"
     max     = "30s"
     reset   = "1m"
   }
 
-  # Has it started? The other probes wait until this one passes. It may fail 20
-  # times, so that the service has 10 seconds to start. The delay gives the service
-  # time to remove the file of a life that was killed.
+  # Has it started? The other probes wait until this one passes. With 20 failures at a
+  # period of 500ms, the service has 10 seconds to start. The delay gives it time to remove
+  # the file of a previous process that was killed.
   probe "startup" {
     exec { command = ["cat", local.started] }
     initial_delay     = "500ms"
@@ -70,7 +69,7 @@ target "demo" {
     failure_threshold = 20
   }
 
-  # May it get traffic? Here several probes have to pass, so that each has a name.
+  # Can it serve traffic? Here several probes must pass, so each has a name.
   probe "readiness" "answers" {
     http {
       path = "/ready"
@@ -87,7 +86,7 @@ target "demo" {
     timeout = "500ms"
   }
 
-  # The handlers of plugins look like the others: this one calls grpc.health.v1 …
+  # Handlers of plugins are used like built-in ones: this one calls grpc.health.v1 …
   probe "readiness" "serves" {
     grpc {
       port    = "http"
@@ -97,7 +96,7 @@ target "demo" {
     timeout = "500ms"
   }
 
-  # … and this one keeps one connection, and has each beat answered over it.
+  # … and this one keeps a connection open, and expects an answer to each heartbeat.
   probe "readiness" "beats" {
     heartbeat {
       port   = "beats"
@@ -107,7 +106,7 @@ target "demo" {
     timeout = "400ms"
   }
 
-  # Must it be restarted? Three failures in a row end this life.
+  # Must it be restarted? After three consecutive failures the engine restarts it.
   probe "liveness" {
     http {
       path          = "/healthz"
@@ -120,8 +119,8 @@ target "demo" {
   }
 }
 
-# Something that others run: it is probed, and nobody restarts it. This is the
-# engine itself; one target is made for each element of for_each.
+# A target without process or restart is only probed. This one is the engine itself. Each
+# element of for_each is a target.
 target "sonde" {
   for_each = { health = "/healthz", ready = "/readyz" }
   address  = "127.0.0.1"
@@ -131,6 +130,6 @@ target "sonde" {
       path = each.value
       port = 9650
     }
-    period = "5s" # timeout is 1s, and the thresholds are 1 success and 3 failures
+    period = "5s" # the defaults: a timeout of 1s, 1 success to pass, 3 failures to fail
   }
 }

@@ -98,11 +98,11 @@ func (l *loader) reportZero(d *decodedBlock, f *Field) {
 }
 
 func (l *loader) missing(b *tree.Block, f *Field) {
-	hint := fmt.Sprintf("add %s = %s", f.Name, exampleOf(f.Type))
+	r := report{at: b.Header, body: &b.Body, summary: fmt.Sprintf("missing argument %q", f.Name), hint: fmt.Sprintf("add %s = %s", f.Name, exampleOf(f.Type))}
 	if f.Type == Block {
-		hint = fmt.Sprintf("add %s { … }", f.Name)
+		r.summary, r.hint = fmt.Sprintf("missing block %q", f.Name), fmt.Sprintf("add %s { … }", f.Name)
 	}
-	l.add(report{at: b.Header, body: &b.Body, summary: fmt.Sprintf("%s has no %s", b.Type, f.Name), hint: hint})
+	l.add(r)
 }
 
 func exampleOf(t Type) string {

@@ -54,7 +54,7 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (ou
 	l.problems(&block.Body, problems)
 	each, ok := c.Arguments["for_each"]
 	if !ok {
-		l.add(report{at: block.Header, body: b, summary: "dynamic has no for_each", hint: "add for_each = …, with a list, a set or a map"})
+		l.add(report{at: block.Header, body: b, summary: `missing argument "for_each"`, hint: "add for_each = …, with a list, a set or a map"})
 	}
 	if !l.loopContent(lp, c) || !l.loopIterator(lp, c) || !l.loopLabels(lp, c) || !ok {
 		return nil, false
@@ -77,7 +77,7 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (ou
 
 func (l *loader) loopContent(lp *dynamicLoop, c tree.Content) bool {
 	if len(c.Blocks) != 1 {
-		l.add(report{at: lp.block.Header, body: &lp.block.Body, summary: "dynamic needs one content block", hint: fmt.Sprintf("write the body of each %s block inside content { … }", lp.made)})
+		l.add(report{at: lp.block.Header, body: &lp.block.Body, summary: "a dynamic block needs one content block", hint: fmt.Sprintf("write the body of each %s block inside content { … }", lp.made)})
 		return false
 	}
 	lp.content = c.Blocks[0]

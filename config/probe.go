@@ -172,7 +172,7 @@ func (l *loader) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, 
 	}
 	for _, other := range blocks[1:] {
 		l.add(report{
-			at: other.Name, body: &b.Body, summary: fmt.Sprintf("a probe has one handler, %s is a second one", other.Type),
+			at: other.Name, body: &b.Body, summary: fmt.Sprintf("a probe can have only one handler, %s is a second one", other.Type),
 			hint:  "write another probe block for it",
 			notes: []Note{l.note(blocks[0].Type+" is here", blocks[0].Name)},
 		})

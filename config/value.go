@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func unknownWord(f *Field, word string, secret bool) *valueError {
 	if secret {
 		return &valueError{summary: f.Name + " is not valid", hint: hidden}
 	}
-	return &valueError{summary: fmt.Sprintf("unknown %s %q", f.Name, word), hint: wordHint(word, f.OneOf)}
+	return &valueError{summary: fmt.Sprintf("invalid %s %q", f.Name, word), hint: wordHint(word, f.OneOf)}
 }
 
 // wordHint returns which of the allowed words was meant, or all of them.
@@ -66,7 +67,12 @@ func wordHint(wrong string, words []string) string {
 	if near := suggest.Nearest(wrong, words); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
-	return "write one of " + strings.Join(words, ", ")
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = strconv.Quote(word)
+	}
+	last := len(quoted) - 1
+	return "write " + strings.Join(quoted[:last], ", ") + " or " + quoted[last]
 }
 
 // at returns the range of the error in an argument.

@@ -139,7 +139,7 @@ func (l *loader) fit(v *variable, value cty.Value, r report, what string) (cty.V
 	if err == nil {
 		return out, false
 	}
-	r.summary = fmt.Sprintf("%s of variable %q does not fit its type %s", what, v.name, typeexpr.TypeString(v.typ))
+	r.summary = fmt.Sprintf("%s of variable %q must be of type %s", what, v.name, typeexpr.TypeString(v.typ))
 	if v.sensitive || hasMarks(value) {
 		r.hint = hidden
 	} else {
@@ -192,7 +192,7 @@ func (l *loader) validate(v *variable) {
 		if err != nil || yes.IsNull() {
 			l.add(report{at: condition.Expr.Range(), body: &b.Body, summary: "the condition must be true or false, not " + kindOf(value)})
 		} else if yes.False() {
-			l.add(report{at: condition.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("variable %q has a value that is not allowed", v.name), hint: l.validationText(b, content)})
+			l.add(report{at: condition.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("the value of variable %q is not allowed", v.name), hint: l.validationText(b, content)})
 		}
 	}
 }

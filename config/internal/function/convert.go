@@ -43,7 +43,7 @@ func only(v cty.Value) (cty.Value, error) {
 		return cty.DynamicVal, nil
 	}
 	if !ty.IsListType() && !ty.IsSetType() && !ty.IsTupleType() {
-		return cty.NilVal, function.NewArgErrorf(0, "it must be a list, a set or a tuple")
+		return cty.NilVal, function.NewArgErrorf(0, "the argument must be a list, a set or a tuple")
 	}
 	switch v.LengthInt() {
 	case 0:
@@ -54,7 +54,7 @@ func only(v cty.Value) (cty.Value, error) {
 		_, element := it.Element()
 		return element, nil
 	}
-	return cty.NilVal, function.NewArgErrorf(0, "it must have at most one element, not %d", v.LengthInt())
+	return cty.NilVal, function.NewArgErrorf(0, "the list must have at most one element, not %d", v.LengthInt())
 }
 
 // index returns the index of the first element that is equal to a value, from 0.
@@ -64,7 +64,7 @@ func index() function.Function {
 		Type:   function.StaticReturnType(cty.Number),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			if ty := args[0].Type(); !ty.IsListType() && !ty.IsTupleType() {
-				return cty.NilVal, function.NewArgErrorf(0, "it must be a list")
+				return cty.NilVal, function.NewArgErrorf(0, "the first argument must be a list")
 			}
 			for it := args[0].ElementIterator(); it.Next(); {
 				i, element := it.Element()

@@ -57,7 +57,7 @@ func cidrSubnet() function.Function {
 			}
 			var bits int
 			if gocty.FromCtyValue(args[1], &bits) != nil || bits < 0 || bits > 128 {
-				return cty.NilVal, function.NewArgErrorf(1, "it must be a whole number from 0 to 128")
+				return cty.NilVal, function.NewArgErrorf(1, "bits must be a whole number from 0 to 128")
 			}
 			number, err := whole(args, 2)
 			if err != nil {
@@ -86,7 +86,7 @@ const maxBits = 128
 func whole(args []cty.Value, i int) (*big.Int, error) {
 	f := args[i].AsBigFloat()
 	if !f.IsInt() || f.MantExp(nil) > maxBits {
-		return nil, function.NewArgErrorf(i, "it must be a whole number of at most %d bits", maxBits)
+		return nil, function.NewArgErrorf(i, "number must be a whole number of at most %d bits", maxBits)
 	}
 	n, _ := f.Int(nil)
 	return n, nil

@@ -75,7 +75,7 @@ func (r Reader) env() function.Function {
 		Type:     function.StaticReturnType(cty.String),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			if len(args) > 2 {
-				return cty.NilVal, errors.New("it takes a name and a default")
+				return cty.NilVal, errors.New("only a name and a default are allowed")
 			}
 			name := args[0].AsString()
 			if v, ok := r.Env(name); ok {
@@ -103,7 +103,7 @@ func (r Reader) template() function.Function {
 
 func (r Reader) render(name string, vars cty.Value) (cty.Value, error) {
 	if ty := vars.Type(); !ty.IsObjectType() && !ty.IsMapType() {
-		return cty.NilVal, function.NewArgErrorf(1, "it must be an object: { name = value }")
+		return cty.NilVal, function.NewArgErrorf(1, "vars must be an object: { name = value }")
 	}
 	body, err := r.read(name)
 	if err != nil {

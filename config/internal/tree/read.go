@@ -104,11 +104,11 @@ func (r *reader) nativeBlock(n *hclsyntax.Block) {
 func (r *reader) labels(b *Block, s BlockSchema) bool {
 	switch n := len(b.Labels); {
 	case n > len(s.Labels) && len(s.Labels) == 0:
-		r.problem(b.Labels[0].Range, fmt.Sprintf("%s takes no label", b.Type), fmt.Sprintf("write %s { … }", b.Type))
+		r.problem(b.Labels[0].Range, fmt.Sprintf("%s takes no labels", b.Type), fmt.Sprintf("write %s { … }", b.Type))
 	case n > len(s.Labels):
 		r.problem(b.Labels[len(s.Labels)].Range, fmt.Sprintf("%s has too many labels", b.Type), example(s))
 	case n < len(s.Labels)-s.Optional:
-		r.problem(b.Header, fmt.Sprintf("%s has no %s", b.Type, s.Labels[n]), example(s))
+		r.problem(b.Header, fmt.Sprintf("%s needs a label: its %s", b.Type, s.Labels[n]), example(s))
 	default:
 		return true
 	}

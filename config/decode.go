@@ -98,9 +98,9 @@ func (l *loader) reportZero(d *decodedBlock, f *Field) {
 }
 
 func (l *loader) missing(b *tree.Block, f *Field) {
-	r := report{at: b.Header, body: &b.Body, summary: fmt.Sprintf("missing argument %q", f.Name), hint: fmt.Sprintf("add %s = %s", f.Name, exampleOf(f.Type))}
+	r := report{at: b.Header, body: &b.Body, summary: fmt.Sprintf("%s lacks the required argument %q", b.Type, f.Name), hint: fmt.Sprintf("add %s = %s", f.Name, exampleOf(f.Type))}
 	if f.Type == Block {
-		r.summary, r.hint = fmt.Sprintf("missing block %q", f.Name), fmt.Sprintf("add %s { … }", f.Name)
+		r.summary, r.hint = fmt.Sprintf("%s lacks the required block %q", b.Type, f.Name), fmt.Sprintf("add %s { … }", f.Name)
 	}
 	l.add(r)
 }

@@ -110,7 +110,6 @@
 //	locals.go      locals blocks, in the order of their references
 //	eval.go        evaluates expressions
 //	value.go       converts values to the types of fields
-//	bytes.go       sizes such as "32MiB"
 //
 // The errors:
 //

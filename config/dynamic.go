@@ -54,7 +54,7 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (ou
 	l.problems(&block.Body, problems)
 	each, ok := c.Arguments["for_each"]
 	if !ok {
-		l.add(report{at: block.Header, body: b, summary: `missing argument "for_each"`, hint: "add for_each = …, with a list, a set or a map"})
+		l.add(report{at: block.Header, body: b, summary: `dynamic lacks the required argument "for_each"`, hint: "add for_each = …, with a list, a set or a map"})
 	}
 	if !l.loopContent(lp, c) || !l.loopIterator(lp, c) || !l.loopLabels(lp, c) || !ok {
 		return nil, false

@@ -70,7 +70,7 @@ target "web" {
 	//       |   ^^^^^^
 	//   did you mean "address"?
 	//
-	// error: greet has no text
+	// error: greet lacks the required argument "text"
 	//   config.hcl:6:5, in target "web", probe "readiness", greet
 	//     6 |     greet {}
 	//       |     ^^^^^

@@ -169,19 +169,6 @@ func TestRevisionsChangeWithTheModule(t *testing.T) {
 	}
 }
 
-func TestSizesAreParsedAndFormatted(t *testing.T) {
-	for text, want := range map[string]Bytes{"0B": 0, "512B": 512, "64KiB": 64 << 10, "32MiB": 32 << 20, "4GiB": 4 << 30, "1025KiB": 1025 << 10} {
-		if got, ok := parseBytes(text); !ok || got != want || got.String() != text {
-			t.Errorf("%q is read as %d, %v and written as %q", text, got, ok, got)
-		}
-	}
-	for _, text := range []string{"", "1", "B", "-1B", "+1B", "1.5MiB", "1 M", "9223372036854775807GiB", "8589934592GiB", "99999999999999999999B"} {
-		if got, ok := parseBytes(text); ok {
-			t.Errorf("%q is read as %d", text, got)
-		}
-	}
-}
-
 func TestModulesThatAreNotPinnedAreNotLoaded(t *testing.T) {
 	o := Options{Plugin: func(Engine, Plugin) (Module, error) {
 		return Module{SHA256: testSum, Load: func() (Handler, error) {

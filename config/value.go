@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/internal/bytesize"
 )
 
 // state is the result of decoding an argument.
@@ -183,6 +184,34 @@ func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
 
 func isDigits(s string) bool {
 	return s != "" && len(s) < 10 && strings.Trim(s, "0123456789") == ""
+}
+
+func decodeSize(v cty.Value, name string, secret bool) (any, *valueError) {
+	p := &valueError{summary: fmt.Sprintf("%s is not a size", name), hint: `write a whole number with a unit: "512B", "64KiB", "32MiB" or "1GiB"`}
+	switch v.Type() {
+	case cty.Number:
+		p.summary = fmt.Sprintf("%s has no unit", name)
+		if n, ok := text(v); ok && !secret && isDigits(n) {
+			p.hint = fmt.Sprintf(`write %s = "%sB" for bytes, or "%sMiB"`, name, n, n)
+		}
+		return nil, p
+	case cty.String:
+	default:
+		p.summary = mismatch(v, name, "a size").summary
+		return nil, p
+	}
+	given := v.AsString()
+	if n, ok := bytesize.Parse(given); ok {
+		return int64(n), nil
+	}
+	if secret {
+		return nil, p
+	}
+	p.summary = fmt.Sprintf("%s is %.40q, which is not a size", name, given)
+	if meant := bytesize.Meant(given); meant != "" {
+		p.hint = fmt.Sprintf("write %s = %q", name, meant)
+	}
+	return nil, p
 }
 
 func decodeInt(v cty.Value, name string) (any, *valueError) {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
@@ -159,28 +160,26 @@ func (l Limits) withDefaults() Limits {
 
 func (l Limits) check() error {
 	var wrong probe.FieldErrors
-	for _, limit := range []struct {
-		field             string
-		value, least, max int64
-	}{
-		{"memory", l.Memory, module.PageSize, maxMemory},
-		{"module_size", l.ModuleSize, 1, maxModule},
-		{"instances", int64(l.Instances), 1, maxInstances},
-		{"held", int64(l.Held), 1, 1 << 20},
-		{"connections", int64(l.Connections), 1, 1 << 16},
-		{"dials", int64(l.Dials), 1, 1 << 16},
-		{"bytes_in", l.BytesIn, 1, 1 << 40},
-		{"bytes_out", l.BytesOut, 1, 1 << 40},
-		{"host_calls", int64(l.HostCalls), 1, 1 << 40},
-		{"log", int64(l.Log), 1, 1 << 30},
-		{"metrics", int64(l.Metrics), 1, 1 << 16},
-		{"start", int64(l.Start), int64(time.Millisecond), int64(time.Hour)},
-	} {
-		if limit.value < limit.least || limit.value > limit.max {
-			wrong.Add("limits."+limit.field, "is %d, it must be from %d to %d", limit.value, limit.least, limit.max)
-		}
-	}
+	within(&wrong, "memory", bytesize.Size(l.Memory), module.PageSize, maxMemory)
+	within(&wrong, "module_size", bytesize.Size(l.ModuleSize), 1, maxModule)
+	within(&wrong, "instances", l.Instances, 1, maxInstances)
+	within(&wrong, "held", l.Held, 1, 1<<20)
+	within(&wrong, "connections", l.Connections, 1, 1<<16)
+	within(&wrong, "dials", l.Dials, 1, 1<<16)
+	within(&wrong, "bytes_in", bytesize.Size(l.BytesIn), 1, 1<<40)
+	within(&wrong, "bytes_out", bytesize.Size(l.BytesOut), 1, 1<<40)
+	within(&wrong, "host_calls", int64(l.HostCalls), 1, 1<<40)
+	within(&wrong, "log", bytesize.Size(l.Log), 1, 1<<30)
+	within(&wrong, "metrics", l.Metrics, 1, 1<<16)
+	within(&wrong, "start", l.Start, time.Millisecond, time.Hour)
 	return wrong.Err()
+}
+
+// within adds an error about a limit that is not in its range.
+func within[T cmp.Ordered](wrong *probe.FieldErrors, limit string, v, least, most T) {
+	if v < least || v > most {
+		wrong.Add("limits."+limit, "is %v, it must be from %v to %v", v, least, most)
+	}
 }
 
 func (c Config) withDefaults() Config {
@@ -216,7 +215,7 @@ func (c Config) read() ([]byte, error) {
 	}
 	switch {
 	case errors.Is(err, files.ErrTooLarge), int64(len(wasm)) > c.Limits.ModuleSize:
-		return nil, field("source", "is larger than the %d bytes that limits.module_size allows", c.Limits.ModuleSize)
+		return nil, field("source", "is larger than limits.module_size, %v", bytesize.Size(c.Limits.ModuleSize))
 	case err != nil:
 		return nil, field("source", "cannot be read: %v", err)
 	}

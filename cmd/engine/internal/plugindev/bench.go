@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
@@ -143,8 +143,8 @@ func (m *measured) write(w io.Writer) error {
 	if m.example.Reason != "" || m.example.Detail != "" {
 		fmt.Fprintf(w, "%-10s %s\n", "", cli.OneLine(string(m.example.Reason)+": "+m.example.Detail, 200))
 	}
-	each := config.Bytes(max(m.memory, 0) / int64(max(m.stats.Instances, 1)))
-	fmt.Fprintf(w, "%-10s %d of about %s each\n", "instances", m.stats.Instances, formatSize(each))
+	each := bytesize.Size(max(m.memory, 0) / int64(max(m.stats.Instances, 1)))
+	fmt.Fprintf(w, "%-10s %d of about %s each\n", "instances", m.stats.Instances, each.Rounded())
 	_, err := fmt.Fprintf(w, "%-10s %v (%s)\n", "ready in", cli.Round(m.compiled), source)
 	return err
 }

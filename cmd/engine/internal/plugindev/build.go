@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -74,7 +75,7 @@ func build(c *cobra.Command, dir, module, out string) error {
 	if err := cli.ReplaceFile(out, packed, 0o644); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, sha256 %s\n", out, formatSize(config.Bytes(len(packed))), cli.SHA256(packed))
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, sha256 %s\n", out, bytesize.Size(len(packed)).Rounded(), cli.SHA256(packed))
 	return err
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -49,7 +49,7 @@ func inspectCommand() *cobra.Command {
 // inspected is what sonde plugin inspect shows of a file.
 type inspected struct {
 	File     string        `json:"file"`
-	Size     config.Bytes  `json:"size"`
+	Size     bytesize.Size `json:"size"`
 	SHA256   string        `json:"sha256"`
 	Manifest *abi.Manifest `json:"manifest"` // nil when it has none
 	moduleInfo
@@ -60,7 +60,7 @@ func inspect(name string) (inspected, error) {
 	if err != nil {
 		return inspected{}, err
 	}
-	one := inspected{File: name, Size: config.Bytes(len(b)), SHA256: cli.SHA256(b)}
+	one := inspected{File: name, Size: bytesize.Size(len(b)), SHA256: cli.SHA256(b)}
 	if one.moduleInfo, err = infoOf(b); err != nil {
 		return one, fmt.Errorf("%s: %w", name, err)
 	}
@@ -103,7 +103,7 @@ func (i inspected) head(w io.Writer) {
 			line(w, "wants", grant.Name+" = "+cli.OneLine(document.Expression(grant.Value), maxGrantText))
 		}
 	}
-	fmt.Fprintf(w, "file\t%s, %s\n", i.File, formatSize(i.Size))
+	fmt.Fprintf(w, "file\t%s, %s\n", i.File, i.Size.Rounded())
 	fmt.Fprintf(w, "sha256\t%s\n", i.SHA256)
 }
 
@@ -114,25 +114,12 @@ func line(w io.Writer, name, value string) {
 	}
 }
 
-// formatSize returns a size in the largest unit, with one digit after the point.
-func formatSize(b config.Bytes) string {
-	for _, u := range []struct {
-		name string
-		size config.Bytes
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if b >= u.size {
-			return fmt.Sprintf("%.1f %s", float64(b)/float64(u.size), u.name)
-		}
-	}
-	return fmt.Sprintf("%d B", b)
-}
-
 func (i inspected) memory(w io.Writer) {
 	most := "the limit"
 	if i.Memory.Most > 0 {
-		most = config.Bytes(i.Memory.Most).String()
+		most = bytesize.Size(i.Memory.Most).String()
 	}
-	fmt.Fprintf(w, "memory\t%s to start, at most %s\n", config.Bytes(i.Memory.Least), most)
+	fmt.Fprintf(w, "memory\t%s to start, at most %s\n", bytesize.Size(i.Memory.Least), most)
 }
 
 func (i inspected) calls(w io.Writer) {
@@ -148,7 +135,7 @@ func (i inspected) calls(w io.Writer) {
 	fmt.Fprintf(w, "exports\t%s\n", strings.Join(i.Exports, ", "))
 	var sizes []string
 	for _, name := range slices.Sorted(maps.Keys(i.Sections)) {
-		sizes = append(sizes, fmt.Sprintf("%s %s", name, formatSize(config.Bytes(i.Sections[name]))))
+		sizes = append(sizes, fmt.Sprintf("%s %s", name, bytesize.Size(i.Sections[name]).Rounded()))
 	}
 	fmt.Fprintf(w, "sections\t%s\n", strings.Join(sizes, ", "))
 }

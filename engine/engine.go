@@ -18,7 +18,8 @@
 //	report.go       Report and Trigger: what drivers and users tell the engine
 //	registry.go     the targets and their probes, by name
 //	slot.go         one probe: its published status and its attempt in flight
-//	scheduler.go    starts due attempts, takes their results, publishes changes
+//	scheduler.go    what is due, and what follows from events: status, subscribers, log
+//	start.go        starts attempts, and takes their results
 //	loop.go         the goroutine that starts what is due
 //	nonblocking.go  attempts that the loop makes without blocking
 //	worker.go       attempts that need a goroutine each

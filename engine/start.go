@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/internal/schedule"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// drop cancels a probe's attempt in flight. Its result will not count.
+func (sc *scheduler) drop(s *slot) {
+	a := s.inflight
+	if a == nil {
+		return
+	}
+	s.setInflight(nil)
+	sc.schedule.Drop(s.key)
+	if a.cancel != nil {
+		a.cancel()
+		return
+	}
+	a.canceled = true
+	sc.canceled = append(sc.canceled, a)
+	sc.sleep.wakeNow()
+}
+
+// preparePeriod is how often the engine checks whether a handler is ready.
+const preparePeriod = 100 * time.Millisecond
+
+// tryStart starts the attempt of a probe that is due, unless its handler is not
+// ready, or it has to wait for the pacer or for a free place.
+func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
+	if !s.spec.Load().isReady() {
+		s.mu.Lock()
+		s.waitReason = verdict.Preparing
+		s.mu.Unlock()
+		sc.extra(s, now+int64(preparePeriod))
+		return nil
+	}
+	start, at := sc.schedule.Admit(s.key, due, now)
+	if start {
+		return sc.start(s, now)
+	}
+	if at != 0 {
+		s.setNext(at)
+	}
+	return nil
+}
+
+// start starts the attempt of an admitted probe, if its state still allows one.
+func (sc *scheduler) start(s *slot, now int64) *attempt {
+	next := sc.look(s, now)
+	if next.Do != verdict.Attempt {
+		sc.wait(s, next.At)
+		return nil
+	}
+	st, ok := sc.schedule.Start(s.key, now, mayShed(s.kind, &next.state))
+	if !ok {
+		s.setNext(st.Next)
+		return nil
+	}
+	sc.counters.lateness.add(st.Lateness)
+	sp := s.spec.Load()
+	a := sc.newAttempt(sp.stepper)
+	a.slot, a.instance, a.next, a.lane = s, s.target.current().id, st.Next, st.Lane
+	a.probe = sp.probe(s.target.name, s.setInflight(a))
+	if a.stepper == nil {
+		sc.attachContext(a)
+	}
+	return a
+}
+
+// mayShed reports whether an overloaded engine may skip an attempt of a probe: if it
+// passes, and its latest attempt has not failed.
+func mayShed(k probe.Kind, st *verdict.State) bool {
+	return k != probe.Startup && st.Verdict == probe.Passing && st.Last != probe.Failure
+}
+
+// newAttempt returns an attempt that the loop makes, or, without a stepper, a worker.
+func (sc *scheduler) newAttempt(stepper nonblock.Stepper) *attempt {
+	n := len(sc.recycled)
+	if stepper == nil || n == 0 {
+		return &attempt{stepper: stepper}
+	}
+	a := sc.recycled[n-1]
+	sc.recycled[n-1] = nil
+	sc.recycled = sc.recycled[:n-1]
+	a.stepper = stepper
+	return a
+}
+
+// attachContext gives an attempt what its worker needs.
+func (sc *scheduler) attachContext(a *attempt) {
+	a.stepper = nil
+	a.ctx, a.cancel = context.WithCancel(sc.ctx)
+	if _, ok := a.probe.Handler.(probe.WakingHandler); ok {
+		s := a.slot
+		a.wake = func() { sc.wakeProbe(s) }
+	}
+}
+
+// handOff makes a non-blocking attempt one for a worker, and reports whether that
+// can start now. It locks mu.
+func (sc *scheduler) handOff(a *attempt) (now, canceled bool) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if a.canceled {
+		return false, true
+	}
+	if a.lane, now = sc.schedule.Handoff(a.slot.key, a); now {
+		sc.attachContext(a)
+	}
+	return now, false
+}
+
+// nextForWorker starts the attempt that has waited longest for a worker.
+func (sc *scheduler) nextForWorker(now int64) *attempt {
+	for _, lane := range [...]schedule.Lane{schedule.Fast, schedule.Slow} {
+		if a := sc.nextHandedOff(lane); a != nil {
+			return a
+		}
+		if a := sc.nextQueued(lane, now); a != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// nextHandedOff starts the attempt that has waited longest since handOff.
+func (sc *scheduler) nextHandedOff(lane schedule.Lane) *attempt {
+	for {
+		a, ok := sc.schedule.NextHandoff(lane)
+		switch {
+		case !ok:
+			return nil
+		case a.canceled:
+			sc.schedule.Release(lane)
+			sc.counters.dropped++
+		default:
+			sc.attachContext(a)
+			return a
+		}
+	}
+}
+
+// nextQueued starts the attempt of the probe that has waited longest in a lane.
+func (sc *scheduler) nextQueued(lane schedule.Lane, now int64) *attempt {
+	for {
+		key, ok := sc.schedule.NextQueued(lane, now)
+		if !ok {
+			return nil
+		}
+		if a := sc.start(sc.slots[key], now); a != nil {
+			return a
+		}
+	}
+}
+
+// completeOnWorker takes the result of a worker's attempt, and returns another
+// attempt for the worker. It locks mu.
+func (sc *scheduler) completeOnWorker(a *attempt, res *probe.Result, panics int) *attempt {
+	sc.mu.Lock()
+	defer sc.unlock()
+	now := sc.clock.now()
+	if sc.complete(a, res, panics, now); sc.ctx.Err() != nil {
+		return nil
+	}
+	next := sc.nextForWorker(now)
+	sc.wakeIfEarlier()
+	return next
+}
+
+// complete takes the result of an attempt that has ended. It counts if the probe
+// still waits for it.
+func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int64) {
+	sc.schedule.Release(a.lane)
+	sc.counters.panics += uint64(panics)
+	switch {
+	case sc.ctx.Err() != nil:
+	case a.slot.inflight != a:
+		sc.counters.dropped++
+	default:
+		sc.count(a, res, now)
+	}
+}
+
+// count folds a result into its probe's state, and makes the probe due again.
+func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
+	s, sp := a.slot, a.slot.spec.Load()
+	s.setInflight(nil)
+	sc.counters.attempt(s.kind, sp.handlerName, res)
+	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
+	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome}
+	if next := sc.step(s, ev, res, now); next.Do != verdict.Wait {
+		s.setNext(sc.schedule.Next(s.key, a.next, now))
+	}
+	if s.kind == probe.Startup && sc.markStarted(s.target) {
+		sc.reconcileAll(s.target)
+	}
+}

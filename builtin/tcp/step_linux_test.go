@@ -94,7 +94,6 @@ func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
 		"a unix socket":          {tcpprobe.Config{UnixSocket: "/nowhere"}, probe.Target{}},
 		"no address":             {tcpprobe.Config{Port: "db"}, probe.Target{}},
 		"another family":         {tcpprobe.Config{Port: "db", SourceAddress: "::1"}, serveTCP(t, stay)},
-		"very many pieces":       {tcpprobe.Config{Port: "db", Expect: "no"}, serveTCP(t, drip)},
 		"a large expression":     {tcpprobe.Config{Port: "db", ExpectRegex: "no"}, serveTCP(t, send(strings.Repeat("x", 2000)))},
 		"no machine":             {tcpprobe.Config{Port: "db"}, probe.Target{Address: "0.0.0.0", Ports: map[string]uint16{"db": 1}}},
 		"an address with a zone": {tcpprobe.Config{Port: "db", Host: "fe80::1%lo"}, serveTCP(t, stay)},

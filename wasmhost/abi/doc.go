@@ -92,7 +92,8 @@
 // host:port or, for unix, a path. An empty host is the target's own address; a port is a
 // number or the name of one of the target's ports. Options are those of start_tls for
 // tls, and empty otherwise. A timeout of 0 means the attempt's deadline. A destination
-// that is not granted is -ENOTCAPABLE.
+// that is not granted is -ENOTCAPABLE. At most 8 addresses of a name are tried, in order;
+// the error is that of the first one which says something about the target.
 //
 //	start_tls(fd, opts_ptr, opts_len) -> 0
 //

@@ -85,7 +85,7 @@ func TestUserinfoInThePathBecomesBasicAuth(t *testing.T) {
 func TestHeadersAreTheKubelets(t *testing.T) {
 	tests := map[string]struct {
 		given map[string][]string
-		want  []string // HOST stands for the target's address
+		want  []string // HOST means the target's address
 	}{
 		"a plain probe has the host and three headers": {
 			nil,

@@ -69,12 +69,12 @@ func FuzzResponsesAreParsedAsByNetHTTP(f *testing.F) {
 		want := model(p, response)
 		got, progress := p.decide(parseResponse(bytes.Clone(response), true, headOnly), true)
 		if progress == nonblock.StepWait || progress == nonblock.StepDone && got != want {
-			t.Fatalf("told %d %+v, by net/http %+v", progress, got, want)
+			t.Fatalf("in steps %d %+v, by net/http %+v", progress, got, want)
 		}
 		for n := 0; n < len(response); n += 1 + len(response)/256 {
 			got, progress := p.decide(parseResponse(bytes.Clone(response[:n]), false, headOnly), false)
 			if progress == nonblock.StepDone && got != want {
-				t.Fatalf("after %d bytes told %+v, by net/http %+v", n, got, want)
+				t.Fatalf("after %d bytes in steps %+v, by net/http %+v", n, got, want)
 			}
 		}
 	})

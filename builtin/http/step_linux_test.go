@@ -25,7 +25,7 @@ func TestStepsReportFailedConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := targetOf(listener.Addr())
+	closedPort := targetOf(listener.Addr())
 	listener.Close()
 	full := targetOf(net.TCPAddrFromAddrPort(nonblocktest.FullListener(t, "127.0.0.1")))
 	tests := map[string]struct {
@@ -33,8 +33,8 @@ func TestStepsReportFailedConnections(t *testing.T) {
 		target  probe.Target
 		timeout time.Duration
 	}{
-		"nobody listens":            {httpprobe.Config{}, nobody, plenty},
-		"a source that is not ours": {httpprobe.Config{SourceAddress: "192.0.2.1"}, nobody, plenty},
+		"a closed port":             {httpprobe.Config{}, closedPort, plenty},
+		"a source that is not ours": {httpprobe.Config{SourceAddress: "192.0.2.1"}, closedPort, plenty},
 		"no handshake":              {httpprobe.Config{}, full, short},
 	}
 	for name, test := range tests {
@@ -130,7 +130,7 @@ func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
 		"chunks of an older version":   {httpprobe.Config{}, answer("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")},
 		"chunks in another encoding":   {httpprobe.Config{}, answer(okHead + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n")},
 		"trailers":                     {httpprobe.Config{}, answer(okHead + "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n\r\n")},
-		"trailers that are told":       {httpprobe.Config{}, answer(okHead + "Trailer: A\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")},
+		"trailers that are announced":  {httpprobe.Config{}, answer(okHead + "Trailer: A\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")},
 		"extensions of chunks":         {httpprobe.Config{}, answer(okHead + "Transfer-Encoding: chunked\r\n\r\n1;x=y\r\nk\r\n0\r\n\r\n")},
 		"a chunk that ends badly":      {httpprobe.Config{}, answer(okHead + "Transfer-Encoding: chunked\r\n\r\n1\r\nokay\r\n0\r\n\r\n")},
 		"a chunk at the bound":         {httpprobe.Config{}, answer(okHead + "Transfer-Encoding: chunked\r\n\r\n2800\r\n" + letters(most) + "\r\n0\r\n\r\n")},

@@ -44,7 +44,7 @@ const (
 	most   = probe.MaxDetail
 )
 
-// plainResponses are told in steps.
+// plainResponses are judged in steps.
 var plainResponses = map[string]struct {
 	config httpprobe.Config
 	serve  func(*net.TCPConn)

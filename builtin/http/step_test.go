@@ -43,7 +43,7 @@ func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
 		"trouble":              TestInvalidResponsesHaveReasons,
 		"speaks first":         TestBytesBeforeTheRequestAreJudgedAndNotLogged,
 		"late":                 TestATimeoutIsAFailure,
-		"nobody listens":       TestAClosedPortIsRefused,
+		"a closed port":        TestAClosedPortIsRefused,
 		"lacks":                TestWhatTheTargetLacksIsUnknown,
 		"source":               TestASourceAddressIsUsed,
 		"unix":                 TestAUnixSocketIsProbed,

@@ -101,7 +101,7 @@ func TestUpstreamHTTPProbeChecker(t *testing.T) {
 			io.WriteString(w, body)
 		}
 	}
-	// leads redirects from / to /new, which then does as told.
+	// leads redirects from / to /new, which then answers as configured.
 	leads := func(status int, then http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/" {
@@ -259,7 +259,7 @@ func TestUpstreamHeaderConversion(t *testing.T) {
 		given map[string][]string
 		want  []string
 	}{
-		"as it stands":     {map[string][]string{"Accept": {"application/json"}}, []string{"Accept: application/json"}},
+		"unchanged":        {map[string][]string{"Accept": {"application/json"}}, []string{"Accept: application/json"}},
 		"in small letters": {map[string][]string{"accept": {"application/json"}}, []string{"Accept: application/json"}},
 		"in two spellings": {
 			map[string][]string{"Accept": {"application/json"}, "accept": {"*/*"}, "pragma": {"no-cache"}, "X-forwarded-for": {"username"}},

@@ -108,7 +108,7 @@ func TestTheConfiguredBytesAreSent(t *testing.T) {
 }
 
 func TestSendingThatBlocksIsATimeout(t *testing.T) {
-	listener := listen(t, "tcp", "127.0.0.1:0") // nobody reads
+	listener := listen(t, "tcp", "127.0.0.1:0") // which reads nothing
 	c := tcpprobe.Config{Port: "db", Send: strings.Repeat("x", 64<<20)}
 	wantResult(t, attempt(t, c, targetOf(listener.Addr()), short), probe.Failure, probe.ReasonTCPTimeout)
 }

@@ -11,10 +11,9 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/dial/dialtest"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
-
-const plenty = 10 * time.Second
 
 // pair returns both ends of a connection.
 func pair(t *testing.T, network, address string) (client, server net.Conn) {
@@ -60,15 +59,6 @@ func kept(t *testing.T, conn net.Conn) (c *keptConn, woken chan struct{}) {
 	return c, woken
 }
 
-func await(t *testing.T, woken <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-woken:
-	case <-time.After(plenty):
-		t.Fatal("the end was not reported")
-	}
-}
-
 func TestTheEndOfAKeptConnectionIsReportedWithItsReason(t *testing.T) {
 	tests := map[string]struct {
 		open func(t *testing.T) (client, server net.Conn)
@@ -101,7 +91,7 @@ func TestTheEndOfAKeptConnectionIsReportedWithItsReason(t *testing.T) {
 					server = inner(server) // without TLS's farewell
 				}
 				server.Close()
-				await(t, woken)
+				testsync.Receive(t, "the end", woken)
 				if known := dial.Classify(t.Context(), dial.Transferring, c.endError()); known.Reason != want {
 					t.Errorf("got %q, %v, want %q", known.Reason, known, want)
 				}
@@ -124,14 +114,16 @@ func TestAPeerThatSendsWithoutEndIsReadFromByAttemptsOnly(t *testing.T) {
 		defer server.Close()
 		server.Write(slices.Repeat([]byte("chatter\n"), 1<<20))
 	}()
-	err := c.endError()
-	for end := time.Now().Add(plenty); err == nil && time.Now().Before(end); err = c.endError() {
-	}
+	var err error
+	testsync.Until(t, "the end", func() bool {
+		err = c.endError()
+		return err != nil
+	})
 	<-sent
 	if err != io.EOF {
 		t.Errorf("got %v, want the end", err)
 	}
-	await(t, woken)
+	testsync.Receive(t, "the end", woken)
 }
 
 func TestWithoutAWatchTheEndIsRead(t *testing.T) {
@@ -148,7 +140,7 @@ func TestWithoutAWatchTheEndIsRead(t *testing.T) {
 		t.Fatalf("while it is open: %v", err)
 	}
 	server.Close()
-	await(t, woken)
+	testsync.Receive(t, "the end", woken)
 	if err := c.endError(); err != io.EOF {
 		t.Errorf("got %v", err)
 	}

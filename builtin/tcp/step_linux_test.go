@@ -21,7 +21,7 @@ import (
 
 func TestStepsAndProbeHaveEqualResults(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0")
-	nobody := targetOf(listener.Addr())
+	closedPort := targetOf(listener.Addr())
 	listener.Close()
 	const most = probe.MaxDetail
 	tests := map[string]struct {
@@ -32,14 +32,14 @@ func TestStepsAndProbeHaveEqualResults(t *testing.T) {
 		"connected":                  {tcpprobe.Config{}, serveTCP(t, stay), plenty},
 		"half open":                  {tcpprobe.Config{HalfOpen: true}, serveTCP(t, stay), plenty},
 		"a source":                   {tcpprobe.Config{SourceAddress: "127.0.0.9"}, serveTCP(t, stay), plenty},
-		"nobody listens":             {tcpprobe.Config{}, nobody, plenty},
-		"a source, nobody listens":   {tcpprobe.Config{SourceAddress: "127.0.0.9"}, nobody, plenty},
-		"a source that is not ours":  {tcpprobe.Config{SourceAddress: "192.0.2.1"}, nobody, plenty},
-		"an address like IPv4":       {tcpprobe.Config{Host: "::ffff:127.0.0.1"}, nobody, plenty},
-		"an IPv6 address":            {tcpprobe.Config{Host: "::1"}, nobody, plenty},
-		"a multicast address":        {tcpprobe.Config{Host: "224.0.0.1"}, nobody, plenty},
-		"the broadcast address":      {tcpprobe.Config{Host: "255.255.255.255"}, nobody, plenty},
-		"reserved addresses":         {tcpprobe.Config{Host: "240.0.0.1"}, nobody, short},
+		"a closed port":              {tcpprobe.Config{}, closedPort, plenty},
+		"a source, a closed port":    {tcpprobe.Config{SourceAddress: "127.0.0.9"}, closedPort, plenty},
+		"a source that is not ours":  {tcpprobe.Config{SourceAddress: "192.0.2.1"}, closedPort, plenty},
+		"an address like IPv4":       {tcpprobe.Config{Host: "::ffff:127.0.0.1"}, closedPort, plenty},
+		"an IPv6 address":            {tcpprobe.Config{Host: "::1"}, closedPort, plenty},
+		"a multicast address":        {tcpprobe.Config{Host: "224.0.0.1"}, closedPort, plenty},
+		"the broadcast address":      {tcpprobe.Config{Host: "255.255.255.255"}, closedPort, plenty},
+		"reserved addresses":         {tcpprobe.Config{Host: "240.0.0.1"}, closedPort, short},
 		"no handshake":               {tcpprobe.Config{}, fullTarget(t), short},
 		"no handshake to talk after": {tcpprobe.Config{Send: "PING"}, fullTarget(t), short},
 		"expected":                   {tcpprobe.Config{Send: "PING", Expect: "PONG"}, serveTCP(t, after("PONG", stay)), plenty},
@@ -151,7 +151,7 @@ func TestALargeRequestIsSentInPieces(t *testing.T) {
 
 func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0")
-	nobody := targetOf(listener.Addr())
+	closedPort := targetOf(listener.Addr())
 	listener.Close()
 	silent, garrulous := serveTCP(t, stay), serveTCP(t, send(strings.Repeat("x", 2000)))
 	full := fullTarget(t)
@@ -162,7 +162,7 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 		ends   nonblock.Event // by which event
 	}{
 		"done":               {tcpprobe.Config{}, silent, nonblock.StepBegin},
-		"refused":            {tcpprobe.Config{}, nobody, nonblock.StepBegin},
+		"refused":            {tcpprobe.Config{}, closedPort, nonblock.StepBegin},
 		"a strange source":   {tcpprobe.Config{SourceAddress: "192.0.2.1"}, silent, nonblock.StepBegin},
 		"late to connect":    {tcpprobe.Config{}, full, nonblock.StepLate},
 		"late to answer":     {tcpprobe.Config{Expect: "x"}, silent, nonblock.StepLate},
@@ -226,7 +226,7 @@ func TestALargeResponseLeavesNoLargeBuffer(t *testing.T) {
 func TestAHalfOpenAttemptReturnsItsSocketToTheSpares(t *testing.T) {
 	listener := listen(t, "tcp", "127.0.0.1:0").(*net.TCPListener)
 	closed := listen(t, "tcp", "127.0.0.1:0")
-	nobody := targetOf(closed.Addr())
+	closedPort := targetOf(closed.Addr())
 	closed.Close()
 	h := handler(t, tcpprobe.Config{Port: "db", HalfOpen: true}).Handler
 	before := nonblocktest.Descriptors(t)
@@ -246,7 +246,7 @@ func TestAHalfOpenAttemptReturnsItsSocketToTheSpares(t *testing.T) {
 	if got := accepted(t, listener); got > slow {
 		t.Errorf("%d of 100 attempts were accepted, and %d were slow enough for it", got, slow)
 	}
-	wantResult(t, nonblocktest.Step(t, h, nobody, spares), probe.Failure, probe.ReasonTCPRefused)
+	wantResult(t, nonblocktest.Step(t, h, closedPort, spares), probe.Failure, probe.ReasonTCPRefused)
 	if fd, ok := spares.Take(); ok {
 		t.Errorf("a connection that was refused left the socket %d", fd)
 	}

@@ -86,7 +86,7 @@ func serveTCP(t testing.TB, f func(conn net.Conn)) probe.Target {
 }
 
 func TestAConnectionIsEnough(t *testing.T) {
-	listener := listen(t, "tcp", "127.0.0.1:0") // nobody accepts: the system does
+	listener := listen(t, "tcp", "127.0.0.1:0") // the system accepts, not the program
 	got := attempt(t, tcpprobe.Config{Port: "db"}, targetOf(listener.Addr()), plenty)
 	wantResult(t, got, probe.Success, "")
 	if got.Timings.Connect <= 0 || got.Timings.FirstByte != 0 {

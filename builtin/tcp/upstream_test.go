@@ -67,7 +67,7 @@ func TestUpstreamTCPPortExhaustion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target := targetOf(listen(t, "tcp", "127.0.0.1:0").Addr())
 			if waiting(t, target) != 0 {
-				t.Skip("somebody has used this port just now")
+				t.Skip("another process has used this port")
 			}
 			h, err := tcpprobe.New(test.config)
 			if err != nil {

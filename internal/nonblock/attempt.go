@@ -8,7 +8,7 @@ import "github.com/sonde-probe/sonde/probe"
 type Stepper interface {
 	probe.Handler
 
-	// Step takes an attempt as far as it goes without waiting, and returns what has to
+	// Step continues an attempt until it would have to wait, and returns what has to
 	// happen next. It returns within microseconds. Calls for one attempt are never
 	// concurrent.
 	Step(a *Attempt) Progress

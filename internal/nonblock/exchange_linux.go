@@ -35,7 +35,7 @@ const (
 	maxKeptBuffer = 4 << 10
 )
 
-// status is how far a call has taken an attempt.
+// status is how far an attempt has come.
 type status uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 	unsupported               // the attempt has to be made by Probe
 )
 
-// Step takes an attempt as far as it goes without waiting.
+// Step continues an attempt until it would have to wait.
 func (x *Exchange) Step(a *Attempt) Progress {
 	switch a.Event {
 	case StepBegin:
@@ -114,7 +114,7 @@ func (x *Exchange) takeSocket(a *Attempt) (fd int, errno syscall.Errno) {
 	return openSocket(to)
 }
 
-// advance takes an attempt that has begun as far as it goes without waiting.
+// advance continues an attempt that has begun until it would have to wait.
 func (x *Exchange) advance(a *Attempt) Progress {
 	for {
 		status, fault := x.transfer(a)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -92,13 +93,12 @@ func (a *attempt) write(piece string) Progress {
 // until steps until the attempt is over or arrived returns true.
 func (a *attempt) until(arrived func() bool) Progress {
 	a.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		if progress := a.step(StepReady); progress != StepWait || arrived() {
-			return progress
-		}
-	}
-	a.Fatal("nothing has arrived")
-	return 0
+	var progress Progress
+	testsync.Until(a, "a piece of the response", func() bool {
+		progress = a.step(StepReady)
+		return progress != StepWait || arrived()
+	})
+	return progress
 }
 
 func never() bool { return false }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FallbackSet has the addresses where attempts need Probe, for ten minutes, so that a
-// non-blocking attempt is not begun in vain each time. The zero value is empty. It is
+// FallbackSet has the addresses where attempts need Probe, for ten minutes, so that not
+// each of them is begun twice. The zero value is empty. It is
 // safe for use by many goroutines at once.
 //
 // It is a hash table without collision handling: an address may be in it because of

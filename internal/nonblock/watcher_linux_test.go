@@ -4,7 +4,8 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
+
+	"github.com/sonde-probe/sonde/internal/testsync"
 )
 
 // connected returns both ends of a TCP connection.
@@ -31,15 +32,6 @@ func counted() (onEnd func(), calls chan struct{}) {
 	return func() { calls <- struct{}{} }, calls
 }
 
-func receive(t *testing.T, calls <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-calls:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the end was not reported")
-	}
-}
-
 func TestTheEndsOfWatchedConnectionsAreReportedOnce(t *testing.T) {
 	var w Watcher
 	for range 3 { // each round starts the goroutine anew
@@ -58,7 +50,7 @@ func TestTheEndsOfWatchedConnectionsAreReportedOnce(t *testing.T) {
 				t.Fatalf("connection %d has ended", i)
 			}
 			server.Close()
-			receive(t, calls)
+			testsync.Receive(t, "the end", calls)
 			if !watches[i].Ended() {
 				t.Errorf("connection %d has not ended", i)
 			}
@@ -92,14 +84,13 @@ func TestAnEndIsReportedWhenTheWatchIsArmed(t *testing.T) {
 	last.Arm(onLast)
 	server.Close()
 	otherServer.Close()
-	receive(t, lastCalls)
-	for end := time.Now().Add(10 * time.Second); !watch.Ended() && time.Now().Before(end); {
-	}
+	testsync.Receive(t, "the end", lastCalls)
+	testsync.Until(t, "the end", watch.Ended)
 	if len(calls) != 0 {
 		t.Fatal("the end of a connection was reported to a watch that is not armed")
 	}
 	watch.Arm(onEnd)
-	receive(t, calls)
+	testsync.Receive(t, "the end", calls)
 	watch.Remove()
 	last.Remove()
 }
@@ -116,7 +107,7 @@ func TestARemovedWatchReportsNothing(t *testing.T) {
 	other.Arm(onOther)
 	removedServer.Close()
 	server.Close()
-	receive(t, otherCalls)
+	testsync.Receive(t, "the end", otherCalls)
 	if len(calls) != 0 {
 		t.Error("the end of a connection was reported to a watch that was removed")
 	}
@@ -143,11 +134,7 @@ func TestUnreadCountsWhatHasArrived(t *testing.T) {
 	if _, err := io.WriteString(server, "12345"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); Unread(client) != 5; {
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes are unread, want 5", Unread(client))
-		}
-	}
+	testsync.Until(t, "5 unread bytes", func() bool { return Unread(client) == 5 })
 	client.Close()
 	if n := Unread(client); n != 0 {
 		t.Errorf("%d bytes are unread of a closed connection", n)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -105,9 +106,5 @@ func Descriptors(t testing.TB) int {
 // soon after an attempt has ended.
 func WaitForDescriptors(t testing.TB, n int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); Descriptors(t) > n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d descriptors are left over", Descriptors(t)-n)
-		}
-	}
+	testsync.Until(t, "descriptors to be closed", func() bool { return Descriptors(t) <= n })
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// Bounds of what a server sends.
+// Limits on what a server sends.
 const (
 	maxDatagram = 64 << 10 // a message is never longer, by its format
-	maxRecords  = 256      // that are looked at
-	maxStrays   = 100      // datagrams that are no answer to the question
+	maxRecords  = 256      // that are read
+	maxStrays   = 100      // datagrams that do not answer the question
 )
 
-// answer is what a server has said to the question.
+// answer is a server's answer to the question.
 type answer struct {
 	rcode         dnsmessage.RCode
 	authoritative bool
@@ -30,8 +30,8 @@ type answer struct {
 	records       []string // those of the type that was asked for
 }
 
-// errStray says that a message is no answer to the question: a late one to an earlier
-// question, or a forged one.
+// errStray means that a message does not answer the question: it is a late answer to an
+// earlier question, or a forged one.
 var errStray = errors.New("the answer is to another question")
 
 // ask sends the question and reads the answer.
@@ -43,7 +43,7 @@ func ask(ctx context.Context, t guest.Target[settings], network string) (answer,
 	}
 	defer c.Close()
 	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows itself with the first read.
+		// An error shows in the first read.
 		_ = c.SetDeadline(deadline)
 	}
 	id := newID()
@@ -64,10 +64,10 @@ func dial(ctx context.Context, t guest.Target[settings], network string) (net.Co
 	return t.Dial(ctx, network, ":"+t.Settings.Port)
 }
 
-// newID returns a number that others cannot guess.
+// newID returns an unpredictable number.
 func newID() uint16 {
 	var b [2]byte
-	rand.Read(b[:]) // it never fails
+	rand.Read(b[:]) // never fails
 	return binary.BigEndian.Uint16(b[:])
 }
 
@@ -80,7 +80,7 @@ func (s *settings) query(id uint16) ([]byte, error) {
 	return m.Pack()
 }
 
-// overUDP sends a datagram and waits for the one that answers it.
+// overUDP sends a datagram and waits for its answer.
 func (s *settings) overUDP(c net.Conn, id uint16, query []byte) (answer, error) {
 	if _, err := c.Write(query); err != nil {
 		return answer{}, err
@@ -98,8 +98,7 @@ func (s *settings) overUDP(c net.Conn, id uint16, query []byte) (answer, error) 
 	return answer{}, fmt.Errorf("%w, as were %d before it", errStray, maxStrays)
 }
 
-// overTCP sends a message behind its length and reads one that is sent so (RFC 1035,
-// section 4.2.2).
+// overTCP sends and reads messages with their length in front (RFC 1035, section 4.2.2).
 func (s *settings) overTCP(c net.Conn, id uint16, query []byte) (answer, error) {
 	if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...)); err != nil {
 		return answer{}, err
@@ -127,13 +126,13 @@ func (s *settings) read(b []byte, id uint16) (answer, error) {
 	}
 	a := answer{rcode: head.RCode, authoritative: head.Authoritative, truncated: head.Truncated}
 	if a.truncated {
-		return a, nil // what is there may end anywhere
+		return a, nil // it may be truncated anywhere
 	}
 	a.records, err = s.records(&p)
 	return a, err
 }
 
-// sameQuestion holds a message to repeating the question. A server that cannot read a
+// sameQuestion checks that a message repeats the question. A server that cannot parse a
 // question need not repeat it.
 func (s *settings) sameQuestion(p *dnsmessage.Parser, code dnsmessage.RCode) error {
 	all, err := p.AllQuestions()
@@ -150,8 +149,8 @@ func (s *settings) sameQuestion(p *dnsmessage.Parser, code dnsmessage.RCode) err
 	return nil
 }
 
-// records returns the records of the type that was asked for. Those on the way to them,
-// of the type CNAME, are passed by.
+// records returns the records of the requested type. It skips the CNAME records that lead
+// to them.
 func (s *settings) records(p *dnsmessage.Parser) ([]string, error) {
 	var all []string
 	for range maxRecords {

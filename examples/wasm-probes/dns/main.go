@@ -1,5 +1,4 @@
-// Dns is a plugin that asks a DNS server a question, over UDP, TCP or TLS, and looks
-// at the answer.
+// Dns is a plugin that queries a DNS server over UDP, TCP or TLS and checks the answer.
 package main
 
 import (
@@ -15,22 +14,22 @@ import (
 
 type settings struct {
 	Port          string     `sonde:"port" default:"53" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
-	Network       string     `sonde:"network" default:"udp" doc:"udp, with tcp for what is truncated; or tcp"`
-	Name          string     `sonde:"name,required" doc:"what to ask for: a domain name"`
-	Type          string     `sonde:"type" default:"A" doc:"the type of the records to ask for: A, AAAA, CNAME, MX, NS, PTR, SOA, SRV or TXT"`
-	Rcode         string     `sonde:"rcode" default:"NOERROR" doc:"what the server must answer with: NOERROR, NXDOMAIN, SERVFAIL, REFUSED, …"`
-	Answers       []string   `sonde:"answers" doc:"records that must be there, each as text: 192.0.2.7, or 10 mail.example.org"`
-	Least         int        `sonde:"least" default:"1" doc:"how many records of the type must be there, where rcode is NOERROR"`
-	Recursion     bool       `sonde:"recursion" default:"true" doc:"whether to ask for recursion; false asks what the server knows itself"`
+	Network       string     `sonde:"network" default:"udp" doc:"udp, with tcp for truncated answers; or tcp"`
+	Name          string     `sonde:"name,required" doc:"the domain name to query"`
+	Type          string     `sonde:"type" default:"A" doc:"the record type to query: A, AAAA, CNAME, MX, NS, PTR, SOA, SRV or TXT"`
+	Rcode         string     `sonde:"rcode" default:"NOERROR" doc:"the response code that the server must return: NOERROR, NXDOMAIN, SERVFAIL, REFUSED, …"`
+	Answers       []string   `sonde:"answers" doc:"records that the answer must have, each as text: 192.0.2.7, or 10 mail.example.org"`
+	Least         int        `sonde:"least" default:"1" doc:"the minimum number of records of the type, if rcode is NOERROR"`
+	Recursion     bool       `sonde:"recursion" default:"true" doc:"whether to ask for recursion; false asks for the server's own data"`
 	Authoritative bool       `sonde:"authoritative" doc:"whether the answer must be authoritative"`
-	TLS           *guest.TLS `sonde:"tls" doc:"asks over TLS; needs network = \"tcp\""`
+	TLS           *guest.TLS `sonde:"tls" doc:"query over TLS; needs network = \"tcp\""`
 
 	question dnsmessage.Question
 	rcode    dnsmessage.RCode
 	answers  []string // as record writes them
 }
 
-// Prepare makes the question.
+// Prepare encodes the question.
 func (s *settings) Prepare() error {
 	name := s.Name
 	if !strings.HasSuffix(name, ".") {
@@ -62,7 +61,7 @@ func (s *settings) Prepare() error {
 	return s.expect()
 }
 
-// expect reads the records that are expected.
+// expect parses the expected records.
 func (s *settings) expect() error {
 	for _, a := range s.Answers {
 		text, err := normal(a, s.question.Type)
@@ -74,7 +73,7 @@ func (s *settings) expect() error {
 	return nil
 }
 
-// attempt asks once.
+// attempt makes one query.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
 	a, err := ask(ctx, t, s.Network)
@@ -87,38 +86,38 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return s.judge(a)
 }
 
-// judge says what an answer means.
+// judge returns the result of an answer.
 func (s *settings) judge(a answer) guest.Result {
-	told := s.told(a)
+	summary := s.summary(a)
 	switch {
 	case a.rcode != s.rcode:
-		return guest.Fail("dns.rcode", fmt.Sprintf("%s, want %s", told, s.Rcode))
+		return guest.Fail("dns.rcode", fmt.Sprintf("%s, want %s", summary, s.Rcode))
 	case s.Authoritative && !a.authoritative:
-		return guest.Fail("dns.authoritative", told+", not authoritative")
+		return guest.Fail("dns.authoritative", summary+", not authoritative")
 	case s.rcode == dnsmessage.RCodeSuccess && len(a.records) < s.Least:
-		return guest.Fail("dns.records", fmt.Sprintf("%s, want %d or more", told, s.Least))
+		return guest.Fail("dns.records", fmt.Sprintf("%s, want %d or more", summary, s.Least))
 	}
 	for i, want := range s.answers {
 		if !slices.Contains(a.records, want) {
-			return guest.Fail("dns.records", fmt.Sprintf("%s; %.300q is not among them", told, s.Answers[i]))
+			return guest.Fail("dns.records", fmt.Sprintf("%s; %.300q is not among them", summary, s.Answers[i]))
 		}
 	}
-	return guest.Succeed(told)
+	return guest.Succeed(summary)
 }
 
-// maxTold bounds how many records people are shown.
-const maxTold = 10
+// maxShown bounds the records in the detail.
+const maxShown = 10
 
-// told tells people what came back.
-func (s *settings) told(a answer) string {
+// summary describes an answer for the detail.
+func (s *settings) summary(a answer) string {
 	text := fmt.Sprintf("%s %s: %s", s.Name, s.Type, codeName(a.rcode))
 	if len(a.records) == 0 {
 		return text + ", no records"
 	}
-	for _, r := range a.records[:min(len(a.records), maxTold)] {
+	for _, r := range a.records[:min(len(a.records), maxShown)] {
 		text += fmt.Sprintf(", %.300q", r)
 	}
-	if more := len(a.records) - maxTold; more > 0 {
+	if more := len(a.records) - maxShown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// types are the types of records that can be asked for, by name.
+// types are the record types that can be queried, by name.
 func types() map[string]dnsmessage.Type {
 	return map[string]dnsmessage.Type{
 		"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX, "NS": dnsmessage.TypeNS,
@@ -20,7 +20,7 @@ func types() map[string]dnsmessage.Type {
 }
 
 // rcodes are the codes of an answer by name (IANA's registry, DNS RCODEs; those above
-// 15 need EDNS, which is not asked for).
+// 15 need EDNS, which is not used).
 func rcodes() map[string]dnsmessage.RCode {
 	return map[string]dnsmessage.RCode{
 		"NOERROR": 0, "FORMERR": 1, "SERVFAIL": 2, "NXDOMAIN": 3, "NOTIMP": 4, "REFUSED": 5,
@@ -28,7 +28,7 @@ func rcodes() map[string]dnsmessage.RCode {
 	}
 }
 
-// names lists what may be written, in order.
+// names lists the names of a table, sorted.
 func names[T any](m map[string]T) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
 func codeName(code dnsmessage.RCode) string {
@@ -55,8 +55,8 @@ func packName(name string) (dnsmessage.Name, error) {
 	return dnsmessage.NewName(name)
 }
 
-// record writes a record's data as people do, names without the last dot. It returns
-// false for a record of a type that is not known.
+// record formats a record's data in the usual way, names without the final dot. It returns
+// false for an unknown record type.
 func record(body dnsmessage.ResourceBody) (text string, ok bool) {
 	switch r := body.(type) {
 	case *dnsmessage.AResource:
@@ -81,16 +81,16 @@ func record(body dnsmessage.ResourceBody) (text string, ok bool) {
 	return "", false
 }
 
-// host returns a domain name in the way in which names are compared.
+// host returns a domain name in canonical form, for comparisons.
 func host(n dnsmessage.Name) string { return strings.ToLower(strings.TrimSuffix(n.String(), ".")) }
 
-// normal writes what an operator expects as record would.
+// normal formats an expected record as record does.
 func normal(text string, kind dnsmessage.Type) (string, error) {
 	switch kind {
 	case dnsmessage.TypeA, dnsmessage.TypeAAAA:
 		ip, err := netip.ParseAddr(text)
 		if err != nil || ip.Is4() != (kind == dnsmessage.TypeA) || ip.Zone() != "" {
-			return "", errors.New("that is no address of the type")
+			return "", errors.New("not an address of this type")
 		}
 		return ip.String(), nil
 	case dnsmessage.TypeTXT:

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// preface is what a client says first (RFC 9113, section 3.4), with SETTINGS that
-// turn pushing off and bound the headers.
+// preface is what a client sends first (RFC 9113, section 3.4), with SETTINGS that disable
+// server push and limit the headers.
 var preface = appendFrame([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frameSettings, 0, 0, []byte{
 	0, 2, 0, 0, 0, 0, // ENABLE_PUSH
 	0, 6, 0, 0, maxHeaders >> 8, maxHeaders & 0xff, // MAX_HEADER_LIST_SIZE
@@ -25,8 +25,8 @@ const (
 	callStream = 1
 )
 
-// requestHead returns the header block of a call of Check. Fields are written out,
-// without the tables that a single request has no use for.
+// requestHead returns the header block of a call of Check. It does not use HPACK's tables,
+// which a single request does not need.
 func requestHead(ctx context.Context, secure bool, authority string, metadata []byte) []byte {
 	scheme := "http"
 	if secure {
@@ -52,7 +52,7 @@ func appendField(b []byte, name, value string) []byte {
 	return appendText(appendText(append(b, 0), name), value)
 }
 
-// appendText adds a length of 7 bits and more, and a text.
+// appendText appends a string with its length in HPACK's encoding.
 func appendText(b []byte, s string) []byte {
 	if len(s) < 127 {
 		return append(append(b, byte(len(s))), s...)
@@ -61,7 +61,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// message returns the request for a service's health, behind its length.
+// message returns the request for a service's health, with its length in front.
 func message(service string) []byte {
 	var m []byte
 	if service != "" {
@@ -71,7 +71,7 @@ func message(service string) []byte {
 	return append(b, m...)
 }
 
-// answer is what a call has come to.
+// answer is what a call has received.
 type answer struct {
 	httpStatus  string
 	contentType string
@@ -89,7 +89,7 @@ type exchange struct {
 	answer  answer
 }
 
-// call sends a request and returns what the server says to it.
+// call sends a request and returns the server's answer.
 func call(conn io.ReadWriter, head, message []byte) (answer, error) {
 	x := &exchange{framer: newFramer(conn)}
 	x.decoder = hpack.NewDecoder(4096, x.field)
@@ -109,7 +109,7 @@ func call(conn io.ReadWriter, head, message []byte) (answer, error) {
 	}
 }
 
-// field notes a header field of the answer.
+// field records a header field of the answer.
 func (x *exchange) field(f hpack.HeaderField) {
 	switch f.Name {
 	case ":status":
@@ -125,7 +125,7 @@ func (x *exchange) field(f hpack.HeaderField) {
 
 var errContinuation = errors.New("a header block is not continued")
 
-// frame acts on a frame. It returns true when the answer is complete.
+// frame handles a frame. It returns true when the answer is complete.
 func (x *exchange) frame(f frame) (done bool, err error) {
 	if (x.block != nil) != (f.kind == frameContinuation) {
 		return false, errContinuation
@@ -149,10 +149,10 @@ func (x *exchange) frame(f frame) (done bool, err error) {
 		}
 		return x.streamFrame(f)
 	}
-	return false, nil // of other frames nothing has to be known: RFC 9113, section 4.1
+	return false, nil // unknown frames must be ignored: RFC 9113, section 4.1
 }
 
-// streamFrame acts on a frame of the call.
+// streamFrame handles a frame of the call.
 func (x *exchange) streamFrame(f frame) (done bool, err error) {
 	switch f.kind {
 	case frameReset:
@@ -175,7 +175,7 @@ func (x *exchange) streamFrame(f frame) (done bool, err error) {
 	return f.has(flagEndStream), nil
 }
 
-// headers collects a header block, and reads it at its end.
+// headers collects a header block, and decodes it when it is complete.
 func (x *exchange) headers(b []byte, end bool) (done bool, err error) {
 	if len(x.block)+len(b) > maxHeaders {
 		return false, errors.New("the server sends headers without end")

@@ -32,14 +32,14 @@ const (
 
 const (
 	frameHead = 9       // bytes before a frame's payload
-	maxFrame  = 1 << 14 // bytes of a payload, which is what servers may send unless told otherwise
+	maxFrame  = 1 << 14 // bytes of a payload: the maximum that servers may send by default
 	maxFrames = 256     // in one call: an honest server sends about ten
 )
 
 type frame struct {
 	kind, flags byte
 	stream      uint32
-	payload     []byte // good until the next read
+	payload     []byte // valid until the next read
 }
 
 func (f frame) has(flag byte) bool { return f.flags&flag != 0 }
@@ -52,13 +52,13 @@ func appendFrame(b []byte, kind, flags byte, stream uint32, payload []byte) []by
 	return append(b, payload...)
 }
 
-// framer reads frames, and sends what there is to send before it waits for more.
+// framer reads frames, and sends pending output before it waits.
 type framer struct {
 	conn io.ReadWriter
-	in   []byte // what was read
-	used int    // of it
-	out  []byte // what is to be sent
-	left int    // frames that may still come
+	in   []byte // bytes that were read
+	used int    // number of those that were used
+	out  []byte // pending output
+	left int    // frames that may still be read
 }
 
 func newFramer(conn io.ReadWriter) *framer {
@@ -66,7 +66,7 @@ func newFramer(conn io.ReadWriter) *framer {
 }
 
 var (
-	errTooMany = errors.New("the server sends frames without end")
+	errTooMany = errors.New("the server sends too many frames")
 	errLarge   = errors.New("the server sends a frame that is larger than 16 KiB")
 	errNotHTTP = errors.New("the server does not speak HTTP/2")
 	errHTTP1   = errors.New("the server answers in HTTP/1, not in HTTP/2")
@@ -93,7 +93,7 @@ func (f *framer) next() (frame, error) {
 	return got, err
 }
 
-// tooLarge tells a large frame from other protocols.
+// tooLarge distinguishes a large frame from other protocols.
 func tooLarge(head []byte) error {
 	switch text := string(head); {
 	case strings.HasPrefix(text, "HTTP/"):
@@ -104,7 +104,7 @@ func tooLarge(head []byte) error {
 	return errLarge
 }
 
-// take returns the next n bytes, which are good until the next call.
+// take returns the next n bytes, which are valid until the next call.
 func (f *framer) take(n int) ([]byte, error) {
 	for len(f.in)-f.used < n {
 		if err := f.fill(); err != nil {

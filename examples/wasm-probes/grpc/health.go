@@ -20,7 +20,7 @@ const (
 
 var states = []string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"}
 
-// result says what an answer means.
+// result returns the result of an answer.
 func (a answer) result() guest.Result {
 	switch {
 	case a.httpStatus != "200" && a.grpcStatus == "":
@@ -59,8 +59,8 @@ func (a answer) refusal() guest.Result {
 	return guest.Fail("grpc.status", fmt.Sprintf("the call ended with status %.10s: %s", a.grpcStatus, text))
 }
 
-// stateOf reads the message of an answer: five bytes of which the first says whether
-// it is compressed and the others how long it is, and then fields.
+// stateOf decodes the message of an answer: a byte that is 1 if it is compressed, its
+// length in four bytes, and its fields.
 func stateOf(b []byte) (state uint64, ok bool) {
 	if len(b) < 5 || b[0] != 0 || uint64(binary.BigEndian.Uint32(b[1:])) != uint64(len(b)-5) {
 		return 0, false
@@ -83,7 +83,7 @@ func stateOf(b []byte) (state uint64, ok bool) {
 	return state, true
 }
 
-// skipField steps over a field's value. It returns false when that does not fit.
+// skipField skips a field's value. It returns false if the value is truncated.
 func skipField(b []byte, wire uint64) (rest []byte, ok bool) {
 	var length uint64
 	switch wire {

@@ -1,5 +1,5 @@
-// Grpc is a plugin that calls Check of grpc.health.v1, as the kubelet's grpc probes
-// do, and takes metadata and TLS besides.
+// Grpc is a plugin that calls Check of grpc.health.v1, as the kubelet's grpc probes do. In
+// addition it supports metadata and TLS.
 package main
 
 import (
@@ -13,10 +13,10 @@ import (
 
 type settings struct {
 	Port      string            `sonde:"port,required" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
-	Service   string            `sonde:"service" doc:"which service to ask for; without it the server as a whole"`
+	Service   string            `sonde:"service" doc:"the service to check; default: the server as a whole"`
 	Authority string            `sonde:"authority" doc:"the :authority of the call; default: the address that is dialled"`
-	Metadata  map[string]string `sonde:"metadata,sensitive" doc:"sent with the call; the value of a name that ends in -bin is base64"`
-	TLS       *guest.TLS        `sonde:"tls" doc:"makes the call over TLS"`
+	Metadata  map[string]string `sonde:"metadata,sensitive" doc:"metadata of the call; values of names that end in -bin are base64"`
+	TLS       *guest.TLS        `sonde:"tls" doc:"call over TLS"`
 
 	metadata []byte // as header fields
 	message  []byte // the request's
@@ -25,7 +25,7 @@ type settings struct {
 // maxService bounds the name of a service, in bytes.
 const maxService = 1 << 10
 
-// Prepare makes what is the same in each call.
+// Prepare encodes what is the same in each call.
 func (s *settings) Prepare() error {
 	if len(s.Service) > maxService {
 		return &guest.FieldError{Field: "service", Problem: "is longer than " + strconv.Itoa(maxService) + " bytes"}
@@ -40,7 +40,7 @@ func (s *settings) Prepare() error {
 	return nil
 }
 
-// wrongField says what is wrong with a field of the metadata, or "".
+// wrongField returns the problem with a metadata field, or "".
 func wrongField(name, value string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 	switch {
@@ -54,7 +54,7 @@ func wrongField(name, value string) string {
 	return ""
 }
 
-// reserved are the fields that HTTP/2 or gRPC set.
+// reserved are the fields that HTTP/2 or gRPC sets.
 var reserved = map[string]bool{
 	"content-type": true, "te": true, "user-agent": true, "connection": true, "host": true,
 	"content-length": true, "transfer-encoding": true, "upgrade": true, "keep-alive": true,
@@ -69,7 +69,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	}
 	defer c.Close()
 	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows itself with the first read.
+		// An error shows in the first read.
 		_ = c.SetDeadline(deadline)
 	}
 	authority := s.Authority

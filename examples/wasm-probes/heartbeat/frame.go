@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// number says how a frame writes the number of a beat.
+// number is how a frame encodes the number of a beat.
 type number int
 
 const (
@@ -23,7 +23,7 @@ const (
 
 var placeholders = map[number]string{decimal: "{seq}", bits32: "{seq32}", bits64: "{seq64}"}
 
-// frame is a beat or an answer: bytes with at most one number in them.
+// frame is a beat or a response: bytes with at most one number.
 type frame struct {
 	before []byte
 	number number
@@ -35,7 +35,7 @@ const maxFrame = 1 << 10
 
 func (f frame) empty() bool { return f.number == none && len(f.before) == 0 }
 
-// parseFrame reads a frame as a setting has it. An error is a *guest.FieldError.
+// parseFrame parses the setting of a frame. An error is a *guest.FieldError.
 func parseFrame(field, text, format string) (f frame, err error) {
 	if strings.Count(text, "{seq") > 1 {
 		return f, &guest.FieldError{Field: field, Problem: "has more than one number"}
@@ -54,7 +54,7 @@ func parseFrame(field, text, format string) (f frame, err error) {
 	return f, err
 }
 
-// parseText reads bytes as a setting has them.
+// parseText parses the bytes in a setting.
 func parseText(field, text, format string) ([]byte, error) {
 	b := []byte(text)
 	switch format {
@@ -73,7 +73,7 @@ func parseText(field, text, format string) ([]byte, error) {
 	return b, nil
 }
 
-// append adds the frame of a beat.
+// append appends the frame of a beat.
 func (f frame) append(b []byte, seq uint64) []byte {
 	b = append(b, f.before...)
 	switch f.number {
@@ -112,8 +112,8 @@ func mismatch(b []byte, soFar bool) error {
 	return fmt.Errorf("the answer begins with %q, which was not expected", b[:min(len(b), 64)])
 }
 
-// cutPrefix returns what is behind a prefix: nil when b ends too early to know. It
-// returns false when b has another prefix.
+// cutPrefix returns the bytes after a prefix: nil if b is too short to tell. It returns
+// false if b has another prefix.
 func cutPrefix(b, prefix []byte) (rest []byte, ok bool) {
 	if len(b) < len(prefix) {
 		return nil, bytes.HasPrefix(prefix, b)
@@ -127,8 +127,8 @@ func cutPrefix(b, prefix []byte) (rest []byte, ok bool) {
 // digits bounds a decimal number.
 const digits = 20
 
-// readNumber reads the number of a beat and returns its length: -1 when b ends too
-// early to know. It returns false when there is none.
+// readNumber reads the number of a beat and returns its length: -1 if b is too short to
+// tell. It returns false if there is none.
 func (f frame) readNumber(b []byte) (seq uint64, used int, ok bool) {
 	switch f.number {
 	case none:

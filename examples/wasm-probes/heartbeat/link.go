@@ -12,15 +12,15 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// link is the connection, and what is known of its beats. Beats are numbered from 1
-// on each connection.
+// link is the connection and the state of its beats, which are numbered from 1 on each
+// connection.
 type link struct {
 	conn           *guest.Conn
-	sent, answered uint64 // the numbers of the last ones
-	rest           []byte // read, but not a whole answer
+	sent, answered uint64 // the last beat that was sent, and the last one that was answered
+	rest           []byte // an incomplete answer
 }
 
-// open takes the connection that is held, or makes one.
+// open returns the held connection, or a new one.
 func open(ctx context.Context, t guest.Target[settings]) (*link, error) {
 	if conn, ok := t.Held(heldKey); ok {
 		l := &link{conn: conn}
@@ -49,7 +49,7 @@ func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
 	return t.DialTLS(ctx, ":"+s.Port, *s.TLS)
 }
 
-// greet says what comes first on a connection, and expects what does.
+// greet sends hello and expects welcome on a new connection.
 func (l *link) greet(ctx context.Context, s *settings) error {
 	if len(s.hello)+len(s.welcome) == 0 {
 		return nil
@@ -74,10 +74,10 @@ func (l *link) greet(ctx context.Context, s *settings) error {
 	return nil
 }
 
-// readSize is how much is read at once, at least.
+// readSize is the minimum size of a read.
 const readSize = 256
 
-// beat sends a beat, and reads until it is answered.
+// beat sends a beat and reads until it is answered.
 func (l *link) beat(s *settings, deadline time.Time) error {
 	if err := l.conn.SetDeadline(deadline); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (l *link) beat(s *settings, deadline time.Time) error {
 	}
 }
 
-// take reads the answers that have come.
+// take parses the answers that were received.
 func (l *link) take(expect frame) error {
 	for len(l.rest) > 0 {
 		seq, n, err := expect.match(l.rest)
@@ -111,7 +111,7 @@ func (l *link) take(expect frame) error {
 		case none:
 			seq = l.answered + 1
 		case bits32:
-			seq = l.sent - uint64(uint32(l.sent)-uint32(seq)) // only the lowest bits travel
+			seq = l.sent - uint64(uint32(l.sent)-uint32(seq)) // only the lowest bits are sent
 		}
 		if seq <= l.answered || seq > l.sent {
 			return fmt.Errorf("an answer to beat %d came, but %d beats wait for one, up to beat %d", seq, l.missed(), l.sent)
@@ -121,14 +121,14 @@ func (l *link) take(expect frame) error {
 	return nil
 }
 
-// missed returns how many beats have not been answered.
+// missed returns the number of unanswered beats.
 func (l *link) missed() uint64 { return l.sent - l.answered }
 
 // late is the result of a beat that was not answered in time.
 func (l *link) late(s *settings, took time.Duration) guest.Result {
 	detail := fmt.Sprintf("beat %d was not answered in %v, as the %d before it; the last answer was to beat %d",
 		l.sent, took.Round(time.Millisecond), l.missed()-1, l.answered)
-	// Who has not answered the first one has never been seen alive.
+	// A target that has not answered the first beat was never alive.
 	if l.answered > 0 && l.missed() < uint64(s.Missed) {
 		return guest.Warn("heartbeat.late", detail)
 	}
@@ -145,7 +145,7 @@ func (l *link) keep(t guest.Target[settings]) error {
 	return t.Hold(heldKey, l.conn)
 }
 
-// remember reads what keep has written.
+// remember decodes what keep has encoded.
 func (l *link) remember(state []byte) bool {
 	if len(state) < 16 {
 		return false

@@ -1,5 +1,5 @@
-// Heartbeat is a plugin that keeps one connection to its target and sends a beat in
-// each attempt, which the target has to answer.
+// Heartbeat is a plugin that keeps one connection to its target and sends a beat in each
+// attempt, which the target must answer.
 package main
 
 import (
@@ -14,21 +14,21 @@ import (
 
 type settings struct {
 	Port    string        `sonde:"port,required" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
-	Send    string        `sonde:"send" default:"PING {seq}\n" doc:"the beat; {seq} is its number in decimal, {seq32} and {seq64} in bytes, the highest first"`
-	Expect  string        `sonde:"expect" default:"PONG {seq}\n" doc:"the answer to it, with the number of the beat that it answers, if it has one"`
-	Hello   string        `sonde:"hello" doc:"what to send first on each connection"`
-	Welcome string        `sonde:"welcome" doc:"what must come first on each connection, before or after hello"`
-	Format  string        `sonde:"format" default:"text" doc:"how send, expect, hello and welcome are written: text, or hex"`
-	Wait    time.Duration `sonde:"wait" doc:"how long an answer may take; default: nearly the probe's timeout"`
+	Send    string        `sonde:"send" default:"PING {seq}\n" doc:"the beat; {seq} is its number in decimal, {seq32} and {seq64} in bytes, big-endian"`
+	Expect  string        `sonde:"expect" default:"PONG {seq}\n" doc:"the answer, with the number of the beat that it answers, if it has one"`
+	Hello   string        `sonde:"hello" doc:"text to send first on each connection"`
+	Welcome string        `sonde:"welcome" doc:"text that the target must send first on each connection, before or after hello"`
+	Format  string        `sonde:"format" default:"text" doc:"format of send, expect, hello and welcome: text or hex"`
+	Wait    time.Duration `sonde:"wait" doc:"the maximum time for an answer; default: slightly less than the probe's timeout"`
 	Slow    time.Duration `sonde:"slow" doc:"an answer that takes longer is a warning; default: none"`
 	Missed  int           `sonde:"missed" default:"1" doc:"how many beats in a row without an answer are a failure; fewer are a warning"`
-	TLS     *guest.TLS    `sonde:"tls" doc:"makes the connection over TLS"`
+	TLS     *guest.TLS    `sonde:"tls" doc:"connect over TLS"`
 
 	send, expect   frame
 	hello, welcome []byte
 }
 
-// Prepare reads the frames.
+// Prepare parses the frames.
 func (s *settings) Prepare() (err error) {
 	if s.send, err = parseFrame("send", s.Send, s.Format); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// heldKey is what the connection is held under.
+// heldKey is the key of the held connection.
 const heldKey = "heartbeat"
 
 // attempt sends one beat and waits for its answer.
@@ -96,8 +96,8 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return guest.Succeed(detail)
 }
 
-// deadlineOf returns when to stop waiting for an answer: a little before the attempt
-// ends, so that there is time to hold the connection.
+// deadlineOf returns when to stop waiting for an answer: shortly before the attempt ends,
+// so that there is time to hold the connection.
 func deadlineOf(ctx context.Context, now time.Time, wait time.Duration) time.Time {
 	end, ok := ctx.Deadline()
 	if !ok {

@@ -1,11 +1,11 @@
-// A probe of servers that speak in lines: it connects, reads a greeting, sends a line and looks at the
-// answer. README.md says which settings it takes.
+// A probe of servers with a line protocol: it connects, reads a greeting, sends a line and checks the
+// answer. README.md lists its settings.
 import * as sonde from "../../../guest/as/sonde";
 
 export { sonde_abi_v1 } from "../../../guest/as/sonde";
 
 const MAX_LINE: i32 = 4096; // bytes of one line, and of each setting
-const KEY: string = "line"; // of the connection that is kept
+const KEY: string = "line"; // of the held connection
 
 /** Says what is wrong with the settings, before anything is dialled. */
 function check(): i32 {
@@ -33,7 +33,7 @@ class Reader {
   private used: i32 = 0;
   private filled: i32 = 0;
   line: string = ""; // the last one, without its end
-  end: i32 = 0; // what the attempt ends with when there is no line
+  end: i32 = 0; // the outcome of the attempt if there is no line
 
   constructor(readonly fd: i32) {}
 

@@ -1,5 +1,5 @@
-// A probe of servers that speak in lines: it connects, reads a greeting, sends a line and looks at
-// the answer. README.md says which settings it takes.
+// A probe of servers with a line protocol: it connects, reads a greeting, sends a line and checks
+// the answer. README.md lists its settings.
 #include "sonde.h"
 
 #ifdef __wasi__ // with wasi-libc, the connection is an ordinary socket
@@ -9,12 +9,12 @@
 #endif
 
 #define MAX_LINE 4096 // bytes of one line, and of each setting
-#define KEY "line"    // of the connection that is kept
+#define KEY "line"    // of the held connection
 
 typedef struct {
   int fd;
-  int64_t until;    // when to give up, by the monotonic clock; 0: when the attempt is over
-  int used, filled; // what has been taken out of buf, and what is in it
+  int64_t until;    // deadline by the monotonic clock; 0: that of the attempt
+  int used, filled; // bytes of buf that were consumed, and that were received
   char buf[MAX_LINE];
 } reader;
 
@@ -29,7 +29,7 @@ static const struct {
     {"send", send}, {"expect", expect}, {"contains", contains},
 };
 
-// load reads the settings. It returns the name of one that does not fit, or 0.
+// load reads the settings. It returns the name of one that is too long, or 0.
 static const char *load(void) {
   for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++)
     if (sonde_text(texts[i].name, texts[i].text, MAX_LINE) < 0) return texts[i].name;
@@ -41,7 +41,7 @@ static bool one_line(const char *s) {
   return !*s;
 }
 
-// check says what is wrong with the settings, before anything is dialled.
+// check checks the settings when the configuration is loaded.
 static int check(void) {
   const char *wrong = load();
   if (wrong) return sonde_refuse(wrong, "must not be longer than 4095 bytes");
@@ -54,7 +54,7 @@ static int check(void) {
   return 0;
 }
 
-// receive waits for bytes. It returns how many have come, 0 when the server has closed.
+// receive waits for bytes. It returns their number, or 0 when the server has closed the connection.
 static int receive(reader *r) {
   int room = MAX_LINE - r->filled;
   if (room == 0) return -SONDE_E2BIG;
@@ -70,7 +70,7 @@ static int receive(reader *r) {
 #endif
 }
 
-// take returns the next line that is there as a whole, without its end, or 0.
+// take returns the next complete line, without its end, or 0.
 static const char *take(reader *r) {
   for (int i = r->used; i < r->filled; i++) {
     if (r->buf[i] != '\n') continue;
@@ -85,7 +85,7 @@ static const char *take(reader *r) {
   return 0;
 }
 
-// late is the end of an attempt for which no line has come.
+// late reports an attempt that has received no line.
 static sonde_outcome late(int n) {
   switch (n) {
   case 0:
@@ -98,7 +98,7 @@ static sonde_outcome late(int n) {
   return sonde_fail_with("read", n);
 }
 
-// next waits for a line. Without one, *end says how the attempt ends.
+// next waits for a line. If there is none, *end is the outcome of the attempt.
 static const char *next(reader *r, sonde_outcome *end) {
   int64_t patience = sonde_int("answer_timeout");
   r->until = patience ? sonde_clock(SONDE_MONOTONIC) + patience : 0;
@@ -123,7 +123,7 @@ static bool has(const char *s, const char *text) {
   return !*text;
 }
 
-// judge compares the answer with what is expected, and with the last one.
+// judge compares the answer with the expected one, and with the previous one.
 static sonde_outcome judge(const char *answer) {
   static char before[MAX_LINE];
   if (!begins(answer, expect)) return sonde_fail("line.expect", "got ", answer, ", which does not begin with ", expect);
@@ -136,7 +136,7 @@ static sonde_outcome judge(const char *answer) {
   return sonde_success("got ", answer);
 }
 
-// talk sends the line and reads what comes back.
+// talk sends the line and reads the answer.
 static sonde_outcome talk(reader *r, bool fresh) {
   sonde_outcome end = SONDE_UNKNOWN;
   const char *line = "";

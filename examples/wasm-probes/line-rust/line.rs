@@ -1,14 +1,14 @@
-//! A probe of servers that speak in lines: it connects, reads a greeting, sends a line and looks at the
-//! answer. README.md says which settings it takes.
+//! A probe of servers with a line protocol: it connects, reads a greeting, sends a line and checks the
+//! answer. README.md lists its settings.
 #![cfg_attr(not(feature = "std"), no_std)]
 use sonde::{fail, Attempt, Conn, Error, Outcome, Refused, Settings};
 
 const MAX_LINE: usize = 4096; // bytes of one line, and of each setting
-const KEY: &str = "line"; // of the connection that is kept
+const KEY: &str = "line"; // of the held connection
 
 type Line = [u8; MAX_LINE];
 
-/// Says what is wrong with the settings, before anything is dialled.
+/// Checks the settings when the configuration is loaded.
 fn check(s: &Settings) -> Result<(), Refused> {
     for name in [
         "port",
@@ -44,7 +44,7 @@ fn check(s: &Settings) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A connection, and what has come over it and was not taken yet.
+/// A connection, and received bytes that were not consumed yet.
 struct Reader {
     conn: Conn,
     buf: Line,
@@ -107,7 +107,7 @@ fn receive(conn: &mut Conn, room: &mut [u8]) -> Result<usize, Error> {
     n.map_err(|e| Error(e.raw_os_error().unwrap_or(sonde::EIO.0)))
 }
 
-/// The end of an attempt for which no line has come.
+/// Reports an attempt that has received no line.
 fn late(e: Error) -> Outcome {
     match e {
         sonde::E2BIG => fail(
@@ -130,7 +130,7 @@ fn has(line: &[u8], text: &str) -> bool {
     text.is_empty() || line.windows(text.len()).any(|w| w == text.as_bytes())
 }
 
-/// Bytes of a server as text, as far as they are some.
+/// The bytes of a server up to the first invalid UTF-8, as text.
 fn text(line: &[u8]) -> &str {
     match core::str::from_utf8(line) {
         Ok(s) => s,
@@ -138,7 +138,7 @@ fn text(line: &[u8]) -> &str {
     }
 }
 
-/// Compares the answer with what is expected, and with the last one.
+/// Compares the answer with the expected one, and with the previous one.
 fn judge(s: &Settings, answer: &[u8]) -> Attempt {
     let (mut a, mut b, mut c) = ([0; MAX_LINE], [0; MAX_LINE], [0; MAX_LINE]);
     let expect = setting(s, "expect", &mut a)?;
@@ -172,7 +172,7 @@ fn setting<'b>(s: &Settings, name: &str, buf: &'b mut [u8]) -> Result<&'b str, O
     s.text(name, buf).map_err(|e| e.during(name))
 }
 
-/// Sends the line and reads what comes back.
+/// Sends the line and reads the answer.
 fn talk(s: &Settings, r: &mut Reader, fresh: bool) -> Attempt {
     let (mut a, mut b) = ([0; MAX_LINE], [0; MAX_LINE]);
     let greeting = setting(s, "greeting", &mut a)?;

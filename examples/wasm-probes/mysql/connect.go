@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// session is a login. It is used without database/sql, which is for many connections
-// and tries again by itself.
+// session is a login. It does not use database/sql, which is for connection pools and
+// retries automatically.
 type session struct {
 	driver.Conn
 	wire *wire
@@ -26,7 +26,7 @@ func login(ctx context.Context, t guest.Target[settings]) (*session, error) {
 	config := mysql.NewConfig()
 	config.User, config.Passwd, config.DBName = s.User, s.Password, s.Database
 	config.Net, config.Addr = "tcp", ":"+s.Port
-	config.Logger = silent{} // what it would say comes as an error, too
+	config.Logger = silent{} // what it logs is also returned as an error
 	config.DialFunc = func(ctx context.Context, network, address string) (_ net.Conn, err error) {
 		c.wire.Conn, err = t.DialContext(ctx, network, address)
 		return c.wire, err
@@ -51,8 +51,8 @@ type silent struct{}
 
 func (silent) Print(...any) {}
 
-// reasons are those of the server's errors, by their numbers: those of both servers,
-// which are the same below 1900.
+// reasons are those of the server's errors, by number: of MySQL and of MariaDB, whose
+// numbers are equal below 1900.
 var reasons = map[uint16]string{
 	1040: "mysql.full", // too many connections
 	1203: "mysql.full", // of this user
@@ -62,7 +62,7 @@ var reasons = map[uint16]string{
 	1143: "mysql.denied", // a column
 	1227: "mysql.denied", // a privilege of the whole server
 	1045: "mysql.auth",
-	1698: "mysql.auth", // not by a password
+	1698: "mysql.auth", // another authentication than by password
 	1820: "mysql.auth", // the password has expired
 	1862: "mysql.auth", // the same
 	3118: "mysql.auth", // locked, MySQL

@@ -1,6 +1,5 @@
-// Mysql is a plugin that logs in to a MySQL or MariaDB server and asks it something,
-// by the ordinary client library go-sql-driver/mysql: that a port is open does not
-// say that the database behind it serves.
+// Mysql is a plugin that logs in to a MySQL or MariaDB server and runs a query, with the
+// client library go-sql-driver/mysql: an open port does not mean that the database works.
 package main
 
 import (
@@ -16,10 +15,10 @@ type settings struct {
 	Password string        `sonde:"password,sensitive" doc:"its password; default: none"`
 	Database string        `sonde:"database" doc:"the database to use; default: none"`
 	Query    string        `sonde:"query" default:"SELECT 1" doc:"a query that must return a row"`
-	Expect   string        `sonde:"expect" doc:"what the first column of its first row must be, as text; default: anything"`
-	Role     string        `sonde:"role" doc:"what the server must be: primary, which takes writes, or replica, whose replication runs; default: either"`
-	MaxLag   time.Duration `sonde:"max_lag" doc:"how far a replica may be behind its primary, in whole seconds; default: any time"`
-	TLS      *guest.TLS    `sonde:"tls" doc:"makes the connection over TLS; ca_pem must be set, unless verify is false"`
+	Expect   string        `sonde:"expect" doc:"the expected first column of the first row, as text; default: any value"`
+	Role     string        `sonde:"role" doc:"the expected role: primary, which accepts writes, or replica, whose replication runs; default: either"`
+	MaxLag   time.Duration `sonde:"max_lag" doc:"the maximum lag of a replica, in whole seconds; default: unlimited"`
+	TLS      *guest.TLS    `sonde:"tls" doc:"connect over TLS; ca_pem must be set, unless verify is false"`
 }
 
 // The roles.
@@ -28,7 +27,7 @@ const (
 	replica = "replica"
 )
 
-// Prepare checks what goes with what.
+// Prepare checks combinations of settings.
 func (s *settings) Prepare() error {
 	switch {
 	case s.User == "":
@@ -48,7 +47,7 @@ func (s *settings) Prepare() error {
 	return err
 }
 
-// attempt logs in, and asks what there is to ask.
+// attempt logs in and runs the queries.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
 	c, err := login(ctx, t)

@@ -14,10 +14,9 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// limit lets the server end by itself, shortly before the attempt ends, what the
-// attempt asks. It would wait for a lock, say, long after the attempt had given up,
-// and the attempts of an hour would take all its connections. Each of the two
-// servers reads one of the comments.
+// limit makes the server end queries shortly before the attempt ends. Otherwise it could
+// wait for a lock long after the attempt, and abandoned queries would use up all of its
+// connections. Each of the two servers understands one of the comments.
 func (c *session) limit(ctx context.Context) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -30,14 +29,14 @@ func (c *session) limit(ctx context.Context) error {
 	var said *mysql.MySQLError
 	switch {
 	case errors.As(err, &said):
-		return nil // another server, or one in between, which does not know how
+		return nil // another server, or a proxy, that does not support this
 	case err != nil:
 		return err
 	}
 	return c.call(rows.Close)
 }
 
-// query asks the operator's query. What is already known comes with the result.
+// query runs the operator's query. Known starts the detail of the result.
 func (c *session) query(ctx context.Context, s *settings, known string) guest.Result {
 	rows, err := c.rows(ctx, s.Query)
 	if err != nil {
@@ -56,7 +55,7 @@ func (c *session) query(ctx context.Context, s *settings, known string) guest.Re
 	return guest.Succeed(fmt.Sprintf("%s; the query returns %.200q", known, row[0]))
 }
 
-// rows asks a query. While there are rows left, nothing else can be asked.
+// rows runs a query. All rows must be read before the next query.
 func (c *session) rows(ctx context.Context, sql string) (rows driver.Rows, err error) {
 	q, ok := c.Conn.(driver.QueryerContext)
 	if !ok {
@@ -85,21 +84,21 @@ func (c *session) next(rows driver.Rows) ([]string, error) {
 	return row, nil
 }
 
-// maxRows is how many rows are read of one query, for whatever it asks.
+// maxRows bounds the rows that are read of a query.
 const maxRows = 64
 
-// end reads what a query has left. It leaves what is too much: the server then
-// notes that the connection broke.
+// end reads the remaining rows, up to maxRows: beyond that the connection is closed, which
+// the server logs.
 func (c *session) end(rows driver.Rows) {
 	for range maxRows {
 		if _, err := c.next(rows); err != nil {
-			_ = c.call(rows.Close) // there is nothing left to go wrong
+			_ = c.call(rows.Close) // no error is possible
 			return
 		}
 	}
 }
 
-// text returns a value as the server wrote it, and nothing for NULL.
+// text returns a value as the server sent it, and "" for NULL.
 func text(v driver.Value) string {
 	switch v := v.(type) {
 	case nil:

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// takesWrites holds the server to being a primary.
+// takesWrites checks that the server is a primary.
 func (c *session) takesWrites(ctx context.Context) guest.Result {
 	all, err := c.all(ctx, "SELECT @@global.read_only AS read_only")
 	switch {
@@ -27,7 +27,7 @@ func (c *session) takesWrites(ctx context.Context) guest.Result {
 	return guest.Succeed("primary")
 }
 
-// replicates holds the server to being a replica.
+// replicates checks that the server is a replica.
 func (c *session) replicates(ctx context.Context, most time.Duration) guest.Result {
 	channels, err := c.all(ctx, "SHOW REPLICA STATUS")
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *session) replicates(ctx context.Context, most time.Duration) guest.Resu
 	return r
 }
 
-// judgeChannel says what the state of one replication is.
+// judgeChannel returns the result of one replication channel.
 func judgeChannel(status row, most time.Duration) guest.Result {
 	if status["io_running"] != "Yes" {
 		return guest.Fail("mysql.link", fmt.Sprintf("the replica has no connection to its primary: %.300q", status["last_io_error"]))
@@ -66,7 +66,7 @@ func judgeChannel(status row, most time.Duration) guest.Result {
 	return guest.Succeed(fmt.Sprintf("replica whose lag is %v", lag))
 }
 
-// row is a row by the names of its columns, see plainName.
+// row is a row, by column names: see plainName.
 type row map[string]string
 
 // all returns the rows of a query.
@@ -94,7 +94,7 @@ func (c *session) all(ctx context.Context, sql string) ([]row, error) {
 	return all, nil
 }
 
-// plainName returns a name that a column of SHOW REPLICA STATUS has in all versions of
+// plainName returns the same name for a column of SHOW REPLICA STATUS in all versions of
 // both servers: io_running for Replica_IO_Running and Slave_IO_Running, and
 // seconds_behind for Seconds_Behind_Source and Seconds_Behind_Master.
 func plainName(name string) string {

@@ -8,9 +8,9 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// tlsConfig returns the configuration of a handshake that is made here: in this
-// protocol it comes in the middle of the login, where the host cannot make it. A
-// sandbox knows no authorities.
+// tlsConfig returns the configuration of a handshake that the plugin makes itself: this
+// protocol starts TLS during the login, where the host cannot. A sandbox has no certificate
+// authorities.
 func tlsConfig(t guest.TLS, host string) (*tls.Config, error) {
 	config := &tls.Config{ServerName: t.ServerName}
 	if config.ServerName == "" {

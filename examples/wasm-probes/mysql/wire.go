@@ -11,19 +11,19 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// wire is the connection under a session. It remembers why it broke, which the library
-// does not tell, and bounds packets, for which the library takes as much memory as
-// their first bytes ask for.
+// wire is the connection of a session. It records its first error, which the library does
+// not return, and limits packets, for which the library allocates as much memory as their
+// first bytes declare.
 type wire struct {
 	net.Conn
-	secure bool // after the first packet comes TLS
+	secure bool // TLS follows after the first packet
 	broken atomic.Pointer[error]
-	head   []byte // of the next packet, as much as has come
+	head   []byte // received part of the next packet's header
 	left   int    // of the packet
-	blind  bool   // packets cannot be seen any more
+	blind  bool   // packets are encrypted
 }
 
-// Read reads, and remembers an error.
+// Read reads, and records an error.
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if n > 0 && !w.blind {
@@ -34,7 +34,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, w.remember(err)
 }
 
-// Write writes, and remembers an error.
+// Write writes, and records an error.
 func (w *wire) Write(p []byte) (int, error) {
 	n, err := w.Conn.Write(p)
 	return n, w.remember(err)
@@ -53,7 +53,7 @@ const (
 	maxPacket  = 256 << 10 // as letters, the three bytes are more
 )
 
-// look follows the packets.
+// look tracks the packets.
 func (w *wire) look(p []byte) error {
 	for len(p) > 0 {
 		if w.left > 0 {
@@ -81,8 +81,8 @@ func (w *wire) look(p []byte) error {
 
 var errGarbage = errors.New("the answer is none of MySQL")
 
-// call calls the library. It panics when a server says what it does not expect, and
-// does not tell why a connection broke.
+// call calls the library, which panics on unexpected packets and hides why a connection
+// broke.
 func (c *session) call(library func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// maxMessage bounds what the server may say at once, in bytes: a row, say.
+// maxMessage bounds one message of the server, such as a row, in bytes.
 const maxMessage = 64 << 10
 
 // session is a login.
@@ -21,8 +21,8 @@ type session struct {
 	conn net.Conn // which it uses
 }
 
-// options returns what the library is told in each attempt. All that matters is set
-// here: what it would find in the environment or in files is not there in a sandbox.
+// options returns the library's configuration for an attempt. It sets everything: a sandbox
+// has no environment and no files.
 func (s *settings) options() (*pgconn.Config, error) {
 	config, err := pgconn.ParseConfig("postgres://target:1/?sslmode=disable")
 	if err != nil {
@@ -54,19 +54,19 @@ func login(ctx context.Context, t guest.Target[settings]) (session, error) {
 	return session{c, conn}, nil
 }
 
-// errSecond is what the library gets when it connects once more in the background, to
-// cancel a query. The server does that by itself: see limited.
+// errSecond refuses the second connection that the library makes to cancel a query. The
+// server ends queries itself: see limited.
 var errSecond = errors.New("a second connection is not wanted")
 
-// end ends the session, and returns when nothing of it runs any more.
+// end ends the session and waits for its goroutines.
 func (s session) end(ctx context.Context) {
-	_ = s.Close(ctx) // of errors there is nothing to say: the attempt is over
+	_ = s.Close(ctx) // errors do not matter: the attempt is over
 	_ = s.conn.Close()
 	<-s.CleanupDone()
 }
 
-// dial connects to the target, and has the host make the handshake of TLS where it is
-// asked for: that is much faster than crypto/tls in the sandbox.
+// dial connects to the target. If TLS is configured, the host makes the handshake, which is
+// much faster than crypto/tls in the sandbox.
 func dial(ctx context.Context, t guest.Target[settings]) (net.Conn, error) {
 	address := ":" + t.Settings.Port
 	if t.Settings.TLS == nil {
@@ -83,14 +83,14 @@ func dial(ctx context.Context, t guest.Target[settings]) (net.Conn, error) {
 	return c.NetConn()
 }
 
-// errNoTLS says that the server goes on without TLS, which it was not asked to.
+// errNoTLS means that the server does not support TLS.
 var errNoTLS = errors.New("the server does not offer TLS")
 
 // startTLS asks the server for TLS (PostgreSQL's documentation, "SSL Session
 // Encryption" in the chapter on the protocol).
 func startTLS(ctx context.Context, c *guest.Conn, config guest.TLS) error {
 	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows itself with the first read.
+		// An error shows in the first read.
 		_ = c.SetDeadline(deadline)
 	}
 	if _, err := c.Write([]byte{0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f}); err != nil {
@@ -133,7 +133,7 @@ func failed(err error) guest.Result {
 	}
 	r := guest.FailWith("postgres.protocol", err)
 	if _, inner, ok := strings.Cut(r.Detail, " (target): "); ok {
-		r.Detail = inner // without what the library thinks of the address
+		r.Detail = inner // without the library's description of the address
 	}
 	return r
 }

@@ -8,21 +8,20 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// door is the connection that the library gets. It answers by itself when the server
-// asks for SCRAM, for which the password is hashed some thousand times: 70 ms of
-// computing in a sandbox, that need not be done in each attempt. The library sees a
-// server that has let it in.
+// door is the connection that the library uses. It handles SCRAM authentication itself, for
+// which the password is hashed some thousand times: 70 ms of computing in a sandbox, which
+// need not be repeated in each attempt. The library sees a server without authentication.
 type door struct {
 	net.Conn
 	password string
-	known    key                // what the last attempt has found out
+	known    key                // of the previous attempt
 	keep     func([]byte) error // for the next one
-	passed   bool               // the library reads by itself
+	passed   bool               // the library reads from the connection directly
 	read     []byte
 }
 
-// The kinds of the server's messages that are looked at, and of what an authentication
-// message is about (PostgreSQL's documentation, "Message Formats").
+// The types of the server's messages that door handles, and of authentication requests
+// (PostgreSQL's documentation, "Message Formats").
 const (
 	kindError          = 'E'
 	kindAuthentication = 'R'
@@ -31,7 +30,7 @@ const (
 	askSASLFinal       = 12
 )
 
-// Read reads what is left of the last message, or the next one.
+// Read reads the rest of the last message, or the next one.
 func (d *door) Read(p []byte) (int, error) {
 	if len(d.read) == 0 && !d.passed {
 		if err := d.next(); err != nil {
@@ -46,7 +45,7 @@ func (d *door) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a message for the library, and does what is to be done before.
+// next handles authentication and reads the next message for the library.
 func (d *door) next() error {
 	m, err := d.message()
 	if err != nil {
@@ -62,12 +61,12 @@ func (d *door) next() error {
 	return nil
 }
 
-// message is one message of the server: its kind, its length, and what it says.
+// message is one message of the server: its type, its length, and its content.
 type message []byte
 
 const messageHead = 5
 
-// message reads a message, or as much of it as says that it is none.
+// message reads a message, or enough of it to see that it is invalid.
 func (d *door) message() (message, error) {
 	m := make(message, messageHead)
 	if _, err := io.ReadFull(d.Conn, m); err != nil {
@@ -75,7 +74,7 @@ func (d *door) message() (message, error) {
 	}
 	n := binary.BigEndian.Uint32(m[1:])
 	if n < 4 || n > 4+maxMessage {
-		d.passed = true // the library complains
+		d.passed = true // the library returns the error
 		return m, nil
 	}
 	m = append(m, make([]byte, n-4)...)
@@ -86,15 +85,15 @@ func (d *door) message() (message, error) {
 	return m, err
 }
 
-// asks reports whether the message asks for a step of the authentication.
+// asks reports whether the message is an authentication request of a type.
 func (m message) asks(what uint32) bool {
 	return m[0] == kindAuthentication && len(m) >= messageHead+4 && binary.BigEndian.Uint32(m[messageHead:]) == what
 }
 
-// step returns what a message says about a step of the authentication.
+// step returns the data of an authentication request.
 func (m message) step() string { return string(m[messageHead+4:]) }
 
-// say sends a message and returns the server's answer.
+// say sends a message and returns the server's response.
 func (d *door) say(m pgproto3.FrontendMessage) (message, error) {
 	b, err := m.Encode(nil)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Postgres is a plugin that logs in to a PostgreSQL server and asks it something, by
-// the ordinary client library: pgconn, which is what pgx speaks with.
+// Postgres is a plugin that logs in to a PostgreSQL server and runs a query, with pgconn,
+// the lower layer of the client library pgx.
 package main
 
 import (
@@ -17,10 +17,10 @@ type settings struct {
 	Password string        `sonde:"password,sensitive" doc:"its password; default: none"`
 	Database string        `sonde:"database" default:"postgres" doc:"the database to connect to"`
 	Query    string        `sonde:"query" doc:"a query that must return a row; default: login is enough"`
-	Expect   string        `sonde:"expect" doc:"what the first column of its first row must be, as text; default: anything"`
-	Role     string        `sonde:"role" doc:"what the server must be: primary, or standby, which is in recovery; default: either"`
-	MaxLag   time.Duration `sonde:"max_lag" doc:"how old the last change may be that a standby has, unless it has all that its primary has sent; default: any age"`
-	TLS      *guest.TLS    `sonde:"tls" doc:"makes the connection over TLS"`
+	Expect   string        `sonde:"expect" doc:"the expected first column of the first row, as text; default: any value"`
+	Role     string        `sonde:"role" doc:"the expected role: primary, or standby, which is in recovery; default: either"`
+	MaxLag   time.Duration `sonde:"max_lag" doc:"the maximum age of the last change that a standby has, unless it has everything that its primary has sent; default: unlimited"`
+	TLS      *guest.TLS    `sonde:"tls" doc:"connect over TLS"`
 
 	config *pgconn.Config
 }
@@ -31,7 +31,7 @@ const (
 	standby = "standby"
 )
 
-// Prepare checks what goes with what, and tells the library.
+// Prepare checks combinations of settings, and configures the library.
 func (s *settings) Prepare() (err error) {
 	switch {
 	case s.User == "":
@@ -51,7 +51,7 @@ func (s *settings) Prepare() (err error) {
 	return err
 }
 
-// attempt logs in, and asks what there is to ask.
+// attempt logs in and runs the queries.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
 	c, err := login(ctx, t)

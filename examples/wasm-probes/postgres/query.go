@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// query asks the operator's query. What is already known comes with the result.
+// query runs the operator's query. Known starts the detail of the result.
 func query(ctx context.Context, c session, s *settings, known string) guest.Result {
 	got, err := first(ctx, c, limited(ctx, s.Query))
 	switch {
@@ -28,11 +28,11 @@ func query(ctx context.Context, c session, s *settings, known string) guest.Resu
 
 var errNoRow = errors.New("the query returns no row")
 
-// maxRows is how many rows are read, for whatever a query asks.
+// maxRows bounds the rows that are read of a query.
 const maxRows = 64
 
-// first returns the first column of the first row that a query returns, as text. It
-// leaves what is too much: the server then notes that the connection broke.
+// first returns the first column of the first row that a query returns, as text. Beyond
+// maxRows the connection is closed, which the server logs.
 func first(ctx context.Context, c session, sql string) (text string, err error) {
 	answer := c.Exec(ctx, sql)
 	for answer.NextResult() {
@@ -56,10 +56,9 @@ func first(ctx context.Context, c session, sql string) (text string, err error) 
 	return "", errNoRow
 }
 
-// limited returns a query that the server ends by itself shortly before the attempt
-// ends. It would wait for a lock, say, long after the attempt had given up, and the
-// attempts of an hour would take all its connections. LOCAL is for poolers, behind
-// which the next client gets the same connection.
+// limited returns a query that the server ends shortly before the attempt ends. Otherwise
+// it could wait for a lock long after the attempt, and abandoned queries would use up all
+// of its connections. LOCAL is for poolers, which give the connection to other clients.
 func limited(ctx context.Context, sql string) string {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -70,18 +69,18 @@ func limited(ctx context.Context, sql string) string {
 	return fmt.Sprintf("SET LOCAL statement_timeout = %d; %s", max(left.Milliseconds(), 1), sql)
 }
 
-// askRecovery asks whether the server is a standby and, if so, how many seconds ago
-// the last change was made that it has: 0 when it hears from its primary and has all
-// that it has heard of, and nothing when it has not seen a change since its start.
+// askRecovery queries whether the server is a standby and, if so, the age of its last
+// change in seconds: 0 if it is connected to its primary and has replayed everything it has
+// received, and NULL if it has seen no change since its start.
 const askRecovery = `SELECT pg_is_in_recovery(), CASE
 	WHEN NOT pg_is_in_recovery() THEN 0
 	WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() AND EXISTS (SELECT FROM pg_stat_wal_receiver) THEN 0
 	ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END`
 
-// unknown is the lag of a standby that cannot tell it.
+// unknown is the lag of a standby that does not know it.
 const unknown time.Duration = -1
 
-// recovery asks for the server's role and judges it.
+// recovery queries and checks the server's role.
 func recovery(ctx context.Context, c session, s *settings) guest.Result {
 	results, err := c.Exec(ctx, limited(ctx, askRecovery)).ReadAll()
 	if err != nil {
@@ -105,7 +104,7 @@ func recovery(ctx context.Context, c session, s *settings) guest.Result {
 	return guest.Succeed(fmt.Sprintf("standby whose lag is %v", lag))
 }
 
-// parseRecovery reads the answer to askRecovery, which comes last.
+// parseRecovery parses the result of askRecovery, which is the last one.
 func parseRecovery(results []*pgconn.Result) (role string, lag time.Duration, ok bool) {
 	if len(results) == 0 {
 		return "", 0, false
@@ -121,7 +120,7 @@ func parseRecovery(results []*pgconn.Result) (role string, lag time.Duration, ok
 	return role, lag, ok
 }
 
-// parseSeconds reads a number of seconds. It is below 0 where the primary's clock is
+// parseSeconds parses a number of seconds, which is negative if the primary's clock is
 // ahead.
 func parseSeconds(text string) (time.Duration, bool) {
 	if text == "" {

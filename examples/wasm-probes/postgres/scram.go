@@ -21,19 +21,19 @@ import (
 // mechanism is RFC 7677, without channel binding: the host makes TLS.
 const mechanism = "SCRAM-SHA-256"
 
-// maxIterations bounds how often a server may have the password hashed. PostgreSQL's
+// maxIterations bounds the iterations of hashing that a server can ask for. PostgreSQL's
 // default is 4096; more than this many would take longer than an attempt.
 const maxIterations = 1 << 17
 
 var errSCRAM = errors.New("the server does not log in as " + mechanism + " says")
 
-// plain reports whether a password is printable ASCII, of which RFC 4013 changes
-// nothing. Others are left to the library.
+// plain reports whether a password is printable ASCII, which RFC 4013 does not change. The
+// library handles others.
 func plain(password string) bool {
 	return password != "" && !strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// scram logs in, and returns the message that comes behind that: of an error, say.
+// scram logs in, and returns the message after the login, which may be an error.
 func (d *door) scram(offer message) (message, error) {
 	if !slices.Contains(strings.Split(offer.step(), "\x00"), mechanism) {
 		return offer, nil
@@ -49,7 +49,7 @@ func (d *door) scram(offer message) (message, error) {
 	if d.known, err = e.keyOf(d.password, d.known); err != nil {
 		return nil, err
 	}
-	_ = d.keep(d.known.bytes()) // at once: there may be no time left for more
+	_ = d.keep(d.known.bytes()) // now: there may be no time left later
 	client, server := e.proofs(d.known.salted[:])
 	m, err = d.say(&pgproto3.SASLResponse{Data: []byte(e.final + ",p=" + encode(client))})
 	if err != nil || !m.asks(askSASLFinal) {
@@ -63,26 +63,26 @@ func (d *door) scram(offer message) (message, error) {
 
 func nonce() string {
 	b := make([]byte, 18)
-	rand.Read(b) // it never fails
+	rand.Read(b) // never fails
 	return encode(b)
 }
 
 func encode(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
-// exchange is what both sides have said.
+// exchange is the messages of both sides.
 type exchange struct {
-	first, answer, final string // the client's first words, the server's, and the client's last without the proof
+	first, answer, final string // the client-first, server-first and client-final messages, without the proof
 	salt                 []byte
 	iterations           int
 }
 
-// challenge reads the server's answer: "r=…,s=…,i=4096".
+// challenge parses the server-first message: "r=…,s=…,i=4096".
 func (e *exchange) challenge(answer string) (err error) {
 	parts := strings.Split(answer, ",")
 	if len(parts) < 3 || !strings.HasPrefix(parts[1], "s=") || !strings.HasPrefix(parts[2], "i=") {
 		return errSCRAM
 	}
-	_, mine, _ := strings.Cut(e.first, ",") // behind the user's name
+	_, mine, _ := strings.Cut(e.first, ",") // after the user name
 	if !strings.HasPrefix(parts[0], mine) || parts[0] == mine {
 		return fmt.Errorf("%w: its nonce is not behind the client's", errSCRAM)
 	}
@@ -97,7 +97,7 @@ func (e *exchange) challenge(answer string) (err error) {
 	return nil
 }
 
-// proofs returns what shows each side that the other one knows the password.
+// proofs returns the proofs by which each side shows that it knows the password.
 func (e *exchange) proofs(salted []byte) (client, server []byte) {
 	all := e.first + "," + e.answer + "," + e.final
 	client = sign(salted, "Client Key")
@@ -112,14 +112,13 @@ func sign(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// key is a hashed password, and what it was made of. It is kept from attempt to
-// attempt as it lies here.
+// key is a hashed password and its inputs. It is kept between attempts.
 type key struct {
 	of     [sha256.Size]byte // the hash of the password, the salt and the number
 	salted [sha256.Size]byte
 }
 
-// keyOf returns the key that the exchange needs: the known one, if it fits.
+// keyOf returns the key of an exchange: the known one, if its inputs are the same.
 func (e *exchange) keyOf(password string, known key) (key, error) {
 	of := binary.BigEndian.AppendUint32([]byte(password+"\x00"), uint32(e.iterations))
 	k := key{of: sha256.Sum256(append(of, e.salt...))}
@@ -134,12 +133,12 @@ func (e *exchange) keyOf(password string, known key) (key, error) {
 	return k, nil
 }
 
-// bytes and parseKey write a key for the next attempt, and read it.
+// bytes and parseKey encode and decode a key.
 func (k key) bytes() []byte { return slices.Concat(k.of[:], k.salted[:]) }
 
 func parseKey(b []byte) (k key) {
 	in := bytes.NewReader(b)
-	_, _ = in.Read(k.of[:]) // what is missing stays empty, and fits nothing
+	_, _ = in.Read(k.of[:]) // missing bytes stay 0, and match no inputs
 	_, _ = in.Read(k.salted[:])
 	return k
 }

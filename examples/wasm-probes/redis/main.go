@@ -1,5 +1,5 @@
-// Redis is a plugin that asks a Redis or Valkey server whether it serves, and what
-// its replication is like.
+// Redis is a plugin that checks whether a Redis or Valkey server serves, and the state of
+// its replication.
 package main
 
 import (
@@ -15,21 +15,21 @@ type settings struct {
 	Port        string        `sonde:"port" default:"6379" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
 	Username    string        `sonde:"username" doc:"the user to log in as; default: the default user"`
 	Password    string        `sonde:"password,sensitive" doc:"its password; default: no login"`
-	Role        string        `sonde:"role" doc:"what the server must be: primary or replica; default: either"`
-	MaxLag      time.Duration `sonde:"max_lag" doc:"how long ago a replica may have heard from its primary, in whole seconds; default: any time"`
-	MinReplicas int           `sonde:"min_replicas" doc:"how many replicas a primary must have that are no later than max_lag; default 0"`
-	TLS         *guest.TLS    `sonde:"tls" doc:"makes the connection over TLS"`
+	Role        string        `sonde:"role" doc:"the expected role: primary or replica; default: either"`
+	MaxLag      time.Duration `sonde:"max_lag" doc:"the maximum time since a replica has heard from its primary, in whole seconds; default: unlimited"`
+	MinReplicas int           `sonde:"min_replicas" doc:"the minimum number of replicas of a primary whose lag is at most max_lag; default 0"`
+	TLS         *guest.TLS    `sonde:"tls" doc:"connect over TLS"`
 
-	commands []byte // all of them, to be sent at once
+	commands []byte // sent at once
 }
 
-// The roles, and what Redis calls them.
+// The roles, and Redis' names for them.
 const (
 	primary = "primary"
 	replica = "replica"
 )
 
-// Prepare writes the commands.
+// Prepare encodes the commands.
 func (s *settings) Prepare() error {
 	switch {
 	case s.Role != "" && s.Role != primary && s.Role != replica:
@@ -60,10 +60,10 @@ func (s *settings) login() []string {
 	return []string{"AUTH", s.Username, s.Password}
 }
 
-// replication reports whether anything is asked of it.
+// replication reports whether the settings are about replication.
 func (s *settings) replication() bool { return s.Role != "" || s.MaxLag > 0 || s.MinReplicas > 0 }
 
-// attempt asks once.
+// attempt makes one attempt.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
 	c, err := dial(ctx, t)
@@ -72,7 +72,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	}
 	defer c.Close()
 	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows itself with the first read.
+		// An error shows in the first read.
 		_ = c.SetDeadline(deadline)
 	}
 	if _, err := c.Write(s.commands); err != nil {
@@ -104,7 +104,7 @@ func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
 	return t.Dial(ctx, "tcp", ":"+t.Settings.Port)
 }
 
-// expect reads a reply, and returns what the attempt is when it is another one.
+// expect reads a reply, and returns the attempt's result if it is another one.
 func expect(in *bufio.Reader, want string) (r guest.Result, ok bool) {
 	text, r, ok := read(in)
 	if ok && text != want {
@@ -113,7 +113,7 @@ func expect(in *bufio.Reader, want string) (r guest.Result, ok bool) {
 	return r, ok
 }
 
-// read reads a reply, and returns what the attempt is when there is none, or an
+// read reads a reply, and returns the attempt's result if that fails or the reply is an
 // error.
 func read(in *bufio.Reader) (text string, r guest.Result, ok bool) {
 	reply, err := readReply(in)
@@ -126,7 +126,7 @@ func read(in *bufio.Reader) (text string, r guest.Result, ok bool) {
 	return reply.text, r, true
 }
 
-// reasons are those of the errors that have a word of their own.
+// reasons are those of the errors with a code of their own.
 var reasons = map[string]string{
 	"LOADING":    "redis.loading",
 	"NOAUTH":     "redis.auth",

@@ -9,16 +9,16 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// replication is what INFO replication says.
+// replication is the reply of INFO replication.
 type replication struct {
 	role     string
 	linkUp   bool
 	syncing  bool
-	heard    time.Duration   // since a replica heard from its primary; negative when it never has
-	replicas []time.Duration // since a primary heard from each replica that is online
+	heard    time.Duration   // since a replica has heard from its primary; negative if it never has
+	replicas []time.Duration // since a primary has heard from each online replica
 }
 
-// parseReplication reads lines of a name, a colon and a value.
+// parseReplication parses lines of a name, a colon and a value.
 func parseReplication(text string) replication {
 	r := replication{heard: -1}
 	for line := range strings.Lines(text) {
@@ -70,7 +70,7 @@ func seconds(text string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// judge says whether the replication is what the settings ask for.
+// judge checks the replication against the settings.
 func (r replication) judge(s *settings) guest.Result {
 	switch {
 	case r.role == "":

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Bounds on replies, in bytes.
+// Limits of replies, in bytes.
 const (
 	maxLine = 1 << 10
 	maxBulk = 64 << 10 // INFO replication of 500 replicas
 )
 
-// reply is one reply of RESP2, the protocol that connections begin with.
+// reply is one reply of RESP2, the initial protocol of a connection.
 type reply struct {
 	text   string
 	failed bool // it is an error
 }
 
-// appendCommand adds a command.
+// appendCommand appends a command.
 func appendCommand(b []byte, words ...string) []byte {
 	b = append(strconv.AppendInt(append(b, '*'), int64(len(words)), 10), "\r\n"...)
 	for _, w := range words {
@@ -35,7 +35,7 @@ var (
 	errBulk = errors.New("the answer is longer than it may be")
 )
 
-// readReply reads a line, or what a line announces.
+// readReply reads a reply.
 func readReply(in *bufio.Reader) (reply, error) {
 	line, err := readLine(in)
 	if err != nil {
@@ -77,5 +77,5 @@ func readBulk(in *bufio.Reader, length string) (string, error) {
 	return string(b[:n]), nil
 }
 
-// quote shows what a stranger says, and not too much of it.
+// quote returns a text from outside for the detail, truncated.
 func quote(s string) string { return strconv.QuoteToASCII(s[:min(len(s), 200)]) }

@@ -1,5 +1,5 @@
-// Thrift is a plugin that calls a method without arguments of a Thrift service, in
-// the binary protocol, framed or not, and looks at what comes back.
+// Thrift is a plugin that calls a method without arguments of a Thrift service, in the
+// binary protocol, framed or not, and checks its result.
 package main
 
 import (
@@ -19,15 +19,15 @@ type settings struct {
 	Method          string     `sonde:"method" default:"ping" doc:"the method to call; it has no arguments"`
 	Service         string     `sonde:"service" doc:"the service that has the method, where one port serves several (TMultiplexedProcessor)"`
 	Transport       string     `sonde:"transport" default:"framed" doc:"framed (TFramedTransport), or unframed (TBufferedTransport, TSocket)"`
-	Expect          string     `sonde:"expect" doc:"what the method must return: a text, a whole number, true or false; default: anything, or nothing"`
-	UnknownMethodOK bool       `sonde:"unknown_method_ok" doc:"whether it is enough that the server says that it has no such method"`
-	TLS             *guest.TLS `sonde:"tls" doc:"makes the call over TLS"`
+	Expect          string     `sonde:"expect" doc:"the expected return value: a string, a whole number, true or false; default: any value, or none"`
+	UnknownMethodOK bool       `sonde:"unknown_method_ok" doc:"whether the answer that the method does not exist is a success"`
+	TLS             *guest.TLS `sonde:"tls" doc:"call over TLS"`
 }
 
 // maxName bounds the names of the method and of the service, in bytes.
 const maxName = 255
 
-// Prepare checks what the types do not say.
+// Prepare checks more than the types.
 func (s *settings) Prepare() error {
 	switch {
 	case s.Method == "":
@@ -51,7 +51,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	}
 	defer c.Close()
 	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows itself with the first read.
+		// An error shows in the first read.
 		_ = c.SetDeadline(deadline)
 	}
 	sequence := newSequence()
@@ -72,14 +72,14 @@ func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
 	return t.Dial(ctx, "tcp", ":"+t.Settings.Port)
 }
 
-// newSequence returns a number that an answer to another call would not have.
+// newSequence returns a number that identifies the call.
 func newSequence() uint32 {
 	var b [4]byte
-	rand.Read(b[:]) // it never fails
+	rand.Read(b[:]) // never fails
 	return binary.BigEndian.Uint32(b[:]) &^ (1 << 31)
 }
 
-// judge says what a reply means.
+// judge returns the result of a reply.
 func (s *settings) judge(r reply) guest.Result {
 	switch {
 	case r.failed && r.code == unknownMethod && s.UnknownMethodOK:
@@ -96,7 +96,7 @@ func (s *settings) judge(r reply) guest.Result {
 	return guest.Succeed(fmt.Sprintf("%s returned %s", s.Method, quoted(r)))
 }
 
-// quoted returns a value for people.
+// quoted returns a value for the detail.
 func quoted(r reply) string {
 	switch {
 	case !r.returned:
@@ -107,7 +107,7 @@ func quoted(r reply) string {
 	return fmt.Sprintf("%.200q", r.value)
 }
 
-// hint adds to an error what may be behind it.
+// hint adds the likely cause to an error.
 func (s *settings) hint(err error, head []byte) error {
 	var wrong *headError
 	if !errors.As(err, &wrong) {

@@ -37,11 +37,11 @@ const (
 	typeUUID   = 16
 )
 
-// Bounds of an answer.
+// Limits of an answer.
 const (
-	maxMessage = 64 << 10 // bytes of it all
-	maxText    = 4 << 10  // bytes of a text that is looked at
-	maxDepth   = 16       // of values in values
+	maxMessage = 64 << 10 // bytes of the whole
+	maxText    = 4 << 10  // bytes of a string; the rest is dropped
+	maxDepth   = 16       // of nested values
 )
 
 // request returns the call as bytes.
@@ -61,18 +61,18 @@ func (s *settings) request(sequence uint32) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
-// reply is what the server has answered.
+// reply is the server's reply.
 type reply struct {
-	failed bool   // with an exception of the framework's
+	failed bool   // with an exception of the framework
 	code   int32  // of that exception
 	text   string // of that exception
 
 	returned bool   // the method has returned a value
-	value    string // which is this, if it is a text, a whole number or a bool
+	value    string // the value, if it is a string, a whole number or a bool
 	declared int16  // the number of the declared exception that it has thrown, or 0
 }
 
-// headError says that an answer does not begin like one.
+// headError is the error of an answer with an invalid header.
 type headError struct{ problem string }
 
 func (e *headError) Error() string { return e.problem }
@@ -108,7 +108,7 @@ func frame(in io.Reader) (int64, error) {
 	return int64(n), nil
 }
 
-// decoder reads values. After an error it returns zeros.
+// decoder reads values. After an error it returns zero values.
 type decoder struct {
 	in   io.Reader
 	left int64 // bytes that may still be read
@@ -129,7 +129,7 @@ func (d *decoder) bytes(n int64) []byte {
 	return b
 }
 
-// number returns the next n bytes as a number with a sign.
+// number returns the next n bytes as a signed number.
 func (d *decoder) number(n int64) int64 {
 	var v int64
 	for i, c := range d.bytes(n) {
@@ -142,13 +142,13 @@ func (d *decoder) number(n int64) int64 {
 	return v
 }
 
-// text returns the next text; what is beyond maxText is left away.
+// text returns the next string, truncated to maxText.
 func (d *decoder) text() string {
 	b := d.bytes(d.number(4))
 	return string(b[:min(len(b), maxText)])
 }
 
-// message reads the head of a message and what is in it.
+// message reads a message.
 func (d *decoder) message(s *settings, sequence uint32) (reply, error) {
 	word := uint32(d.number(4))
 	if d.err != nil {
@@ -173,7 +173,7 @@ func (d *decoder) message(s *settings, sequence uint32) (reply, error) {
 	return reply{}, fmt.Errorf("the answer is a message of the type %d", word&0xff)
 }
 
-// result reads what a method has returned: field 0, or a declared exception.
+// result reads the result of a method: field 0 is the value, others declared exceptions.
 func (d *decoder) result() reply {
 	var r reply
 	d.fields(func(kind byte, id int16) bool {
@@ -206,7 +206,7 @@ func (d *decoder) exception() reply {
 	return r
 }
 
-// fields calls take for each field of a struct, and skips those that it does not take.
+// fields calls take for each field of a struct, and skips the field if take returns false.
 func (d *decoder) fields(take func(kind byte, id int16) bool) {
 	for d.err == nil {
 		kind := byte(d.number(1))
@@ -219,7 +219,7 @@ func (d *decoder) fields(take func(kind byte, id int16) bool) {
 	}
 }
 
-// simple reads a value that a text can be compared with.
+// simple reads a value that can be compared with a string.
 func (d *decoder) simple(kind byte) (value string, ok bool) {
 	switch kind {
 	case typeBool:
@@ -232,7 +232,7 @@ func (d *decoder) simple(kind byte) (value string, ok bool) {
 	return "", false
 }
 
-// size returns the bytes of a value of a type that has always the same, or 0.
+// size returns the size of a type with values of a fixed size, or 0.
 func size(kind byte) int64 {
 	switch kind {
 	case typeBool, typeByte:
@@ -249,7 +249,7 @@ func size(kind byte) int64 {
 	return 0
 }
 
-// skip reads a value that nobody looks at.
+// skip skips a value.
 func (d *decoder) skip(kind byte, depth int) {
 	if depth > maxDepth && d.err == nil {
 		d.err = fmt.Errorf("the answer has values in values more than %d deep", maxDepth)
@@ -276,8 +276,8 @@ func (d *decoder) skip(kind byte, depth int) {
 	}
 }
 
-// elements skips those of a map, a set or a list. Each takes a byte or more, which
-// bounds them.
+// elements skips the elements of a map, a set or a list. Each has at least one byte, which
+// bounds their number.
 func (d *decoder) elements(depth int, kinds ...byte) {
 	for n := d.number(4); n > 0 && d.err == nil; n-- {
 		for _, kind := range kinds {

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// Bounds of what a server sends after the handshake, in bytes.
+// Limits on what a server sends after the handshake, in bytes.
 const (
-	maxKept    = 64 << 10 // of one message; the rest is passed by
+	maxKept    = 64 << 10 // of one message; the rest is ignored
 	maxRead    = 1 << 20  // of all messages in one attempt
 	maxControl = 125      // of a close, ping or pong (RFC 6455, section 5.5)
-	perFrame   = 64       // what a frame counts besides its payload
+	perFrame   = 64       // what a frame counts in addition to its payload
 )
 
 // The kinds of frames (RFC 6455, section 11.8).
@@ -30,27 +30,27 @@ const (
 	opPong         = 10
 )
 
-// conversation is what goes on after the handshake.
+// conversation is the exchange of frames after the handshake.
 type conversation struct {
 	to   io.Writer
 	from *bufio.Reader
 	left int // bytes that may still be read
 
-	ping   []byte // whose pong is awaited; nil when none is
-	expect string // what a message must have in it; empty when none must
+	ping   []byte // whose pong is awaited; nil if none is
+	expect string // text that a message must contain; empty if none is expected
 
-	message  bytes.Buffer // what has come of one
-	open     bool         // whether there is more of it to come
-	messages int          // how many have come
-	last     string       // the last of them
-	said     string       // the one that was expected
+	message  bytes.Buffer // received part of a message
+	open     bool         // whether the message continues
+	messages int          // messages received
+	last     string       // the last message
+	said     string       // the expected message
 }
 
-// ask sends what is to be answered.
+// ask sends the ping and the message.
 func (v *conversation) ask(ping bool, send string) error {
 	if ping {
 		v.ping = make([]byte, 8)
-		rand.Read(v.ping) // it never fails
+		rand.Read(v.ping) // never fails
 		if err := v.write(opPing, v.ping); err != nil {
 			return err
 		}
@@ -61,10 +61,10 @@ func (v *conversation) ask(ping bool, send string) error {
 	return v.write(opText, []byte(send))
 }
 
-// leave says goodbye. It does not wait for the answer.
+// leave sends a close frame. It does not wait for the response.
 func (v *conversation) leave() {
 	const normal = 1000
-	_ = v.write(opClose, binary.BigEndian.AppendUint16(nil, normal)) // all is known by now
+	_ = v.write(opClose, binary.BigEndian.AppendUint16(nil, normal)) // an error does not matter any more
 }
 
 // write sends a whole message in one frame.
@@ -80,7 +80,7 @@ func (v *conversation) write(kind byte, payload []byte) error {
 		b = binary.BigEndian.AppendUint64(append(b, masked|127), uint64(n))
 	}
 	var mask [4]byte
-	rand.Read(mask[:]) // it never fails
+	rand.Read(mask[:]) // never fails
 	b = append(b, mask[:]...)
 	for i, c := range payload {
 		b = append(b, c^mask[i%4])
@@ -89,7 +89,7 @@ func (v *conversation) write(kind byte, payload []byte) error {
 	return err
 }
 
-// await reads until all that is awaited has come.
+// await reads until everything expected was received.
 func (v *conversation) await() error {
 	for v.ping != nil || v.expect != "" {
 		if err := v.next(); err != nil {
@@ -99,11 +99,11 @@ func (v *conversation) await() error {
 	return nil
 }
 
-// errTooMuch says that a server sends and sends, and never what is awaited.
+// errTooMuch means that a server sends too much without the expected frames.
 var errTooMuch = fmt.Errorf("more than %d bytes came", maxRead)
 
-// missing adds to an error what was awaited. A server that talks and does not say what
-// it should is told from one that is silent.
+// missing adds to an error what was expected. It distinguishes a server that sends other
+// messages from one that is silent.
 func (v *conversation) missing(err error) error {
 	awaited, reason := "the pong", "websocket.pong"
 	if v.ping == nil {
@@ -117,7 +117,7 @@ func (v *conversation) missing(err error) error {
 	return fmt.Errorf("waiting for %s: %w", awaited, err)
 }
 
-// next reads a frame and does what it asks for.
+// next reads and handles a frame.
 func (v *conversation) next() error {
 	f, err := readHead(v.from)
 	if err != nil {
@@ -137,14 +137,14 @@ func (v *conversation) next() error {
 	return v.control(f.kind, payload)
 }
 
-// head is what stands before a frame's payload.
+// head is the header of a frame.
 type head struct {
 	final  bool
 	kind   byte
 	length uint64
 }
 
-// readHead reads a server's head of a frame (RFC 6455, section 5.2).
+// readHead reads the header of a server's frame (RFC 6455, section 5.2).
 func readHead(r io.Reader) (head, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(r, b[:2]); err != nil {
@@ -185,7 +185,7 @@ func longHead(r io.Reader, f head) (head, error) {
 	return f, nil
 }
 
-// data reads a message's part, and looks at the message when that was the last one.
+// data reads a part of a message, and checks the message after the last part.
 func (v *conversation) data(f head) error {
 	if (f.kind == opContinuation) != v.open {
 		return faultf("websocket.protocol", "a message's parts are mixed with others")
@@ -209,7 +209,7 @@ func (v *conversation) data(f head) error {
 	return nil
 }
 
-// control does what a frame between messages asks for.
+// control handles a control frame.
 func (v *conversation) control(kind byte, payload []byte) error {
 	switch kind {
 	case opPing:
@@ -223,7 +223,7 @@ func (v *conversation) control(kind byte, payload []byte) error {
 	return closed(payload)
 }
 
-// closed says why the server closes.
+// closed returns the error for a close frame.
 func closed(payload []byte) error {
 	if len(payload) < 2 {
 		return faultf("websocket.closed", "the server closes the connection")

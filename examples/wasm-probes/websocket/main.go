@@ -1,5 +1,5 @@
-// Websocket is a plugin that makes the handshake of a WebSocket (RFC 6455), sends a
-// ping or a message, and waits for what must come back.
+// Websocket is a plugin that makes a WebSocket handshake (RFC 6455), sends a ping or a
+// message, and waits for the response.
 package main
 
 import (
@@ -13,23 +13,23 @@ import (
 
 type settings struct {
 	Port        string            `sonde:"port,required" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
-	Path        string            `sonde:"path" default:"/" doc:"what to ask for; it begins with / and may have a query"`
+	Path        string            `sonde:"path" default:"/" doc:"the path to request; begins with / and may have a query"`
 	Host        string            `sonde:"host" doc:"the Host header; default: the address that is dialled, and its port"`
-	Headers     map[string]string `sonde:"headers,sensitive" doc:"sent with the handshake, such as Origin or Authorization"`
-	Subprotocol string            `sonde:"subprotocol" doc:"is offered, and the server must take it; default: none is offered"`
+	Headers     map[string]string `sonde:"headers,sensitive" doc:"headers of the handshake, such as Origin or Authorization"`
+	Subprotocol string            `sonde:"subprotocol" doc:"the subprotocol to offer, which the server must accept; default: none"`
 	Ping        bool              `sonde:"ping" default:"true" doc:"whether to send a ping, which must be answered"`
 	Send        string            `sonde:"send" doc:"a text message to send after the handshake"`
-	Expect      string            `sonde:"expect" doc:"what one of the server's messages must have in it; others are passed by"`
-	TLS         *guest.TLS        `sonde:"tls" doc:"makes the handshake over TLS (wss)"`
+	Expect      string            `sonde:"expect" doc:"text that one of the server's messages must contain; others are ignored"`
+	TLS         *guest.TLS        `sonde:"tls" doc:"connect over TLS (wss)"`
 }
 
-// Bounds of what an operator may write, in bytes.
+// Limits of settings, in bytes.
 const (
 	maxPath = 4 << 10
 	maxSend = 16 << 10
 )
 
-// Prepare checks what the types do not say.
+// Prepare checks more than the types.
 func (s *settings) Prepare() error {
 	switch {
 	case !strings.HasPrefix(s.Path, "/") || strings.ContainsFunc(s.Path, notVisible):
@@ -53,7 +53,7 @@ func (s *settings) Prepare() error {
 	return nil
 }
 
-// attempt makes the handshake and asks.
+// attempt makes the handshake and sends the ping and the message.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	c, err := dial(ctx, t)
 	if err != nil {
@@ -61,7 +61,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	}
 	defer c.Close()
 	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows itself with the first read.
+		// An error shows in the first read.
 		_ = c.SetDeadline(deadline)
 	}
 	s := t.Settings
@@ -77,7 +77,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return judge(err)
 	}
 	v.leave()
-	return guest.Succeed(s.told(v))
+	return guest.Succeed(s.summary(v))
 }
 
 func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
@@ -86,11 +86,11 @@ func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
 		return t.Dial(ctx, "tcp", ":"+s.Port)
 	}
 	secure := *s.TLS
-	secure.ALPN = []string{"http/1.1"} // over HTTP/2 the handshake is another
+	secure.ALPN = []string{"http/1.1"} // HTTP/2 has another handshake
 	return t.DialTLS(ctx, ":"+s.Port, secure)
 }
 
-// host returns the Host header: without the port where that is the scheme's own.
+// host returns the Host header, without the scheme's default port.
 func (s *settings) host(t guest.Target[settings]) string {
 	if s.Host != "" {
 		return s.Host
@@ -109,8 +109,8 @@ func (s *settings) host(t guest.Target[settings]) string {
 	return host
 }
 
-// told tells people what came back.
-func (s *settings) told(v *conversation) string {
+// summary describes what was received, for the detail.
+func (s *settings) summary(v *conversation) string {
 	text := "the handshake was answered"
 	if s.Ping {
 		text += ", and the ping"

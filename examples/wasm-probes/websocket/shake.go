@@ -15,13 +15,13 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// Bounds of the head of the server's answer.
+// Limits of the server's response header.
 const (
 	maxLine = 8 << 10 // bytes in one line
 	maxHead = 64 << 10
 )
 
-// fault is what a server does wrong: a reason, and a text for people.
+// fault is an error of the server: a reason and a text.
 type fault struct{ reason, text string }
 
 func (f *fault) Error() string { return f.text }
@@ -30,7 +30,7 @@ func faultf(reason, format string, a ...any) error {
 	return &fault{reason, fmt.Sprintf(format, a...)}
 }
 
-// judge says what an error means.
+// judge returns the result for an error.
 func judge(err error) guest.Result {
 	var f *fault
 	if errors.As(err, &f) {
@@ -39,8 +39,7 @@ func judge(err error) guest.Result {
 	return guest.FailWith("websocket.protocol", err)
 }
 
-// shake makes the handshake of RFC 6455, section 4.1, and returns what frames are read
-// from.
+// shake makes the handshake of RFC 6455, section 4.1, and returns the reader of frames.
 func (s *settings) shake(c io.ReadWriter, host string) (*bufio.Reader, error) {
 	key := newKey()
 	if _, err := io.WriteString(c, s.request(host, key)); err != nil {
@@ -54,14 +53,14 @@ func (s *settings) shake(c io.ReadWriter, host string) (*bufio.Reader, error) {
 	return r, s.check(a, key)
 }
 
-// newKey returns 16 bytes that others cannot guess.
+// newKey returns 16 unpredictable bytes.
 func newKey() string {
 	var b [16]byte
-	rand.Read(b[:]) // it never fails
+	rand.Read(b[:]) // never fails
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// acceptOf returns what a server that speaks the protocol makes of a key.
+// acceptOf returns the Sec-WebSocket-Accept value for a key.
 func acceptOf(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])
@@ -87,13 +86,13 @@ func (s *settings) request(host, key string) string {
 	return b.String()
 }
 
-// answer is the head of the server's half.
+// answer is the header of the server's handshake.
 type answer struct {
 	status string            // "101 Switching Protocols"
-	fields map[string]string // by names in small letters; of several the values with commas
+	fields map[string]string // by lower-case name; several values are joined by commas
 }
 
-// readAnswer reads the head of the server's half.
+// readAnswer reads the header of the server's handshake.
 func readAnswer(r *bufio.Reader) (answer, error) {
 	a := answer{fields: make(map[string]string)}
 	line, err := readLine(r)
@@ -114,7 +113,7 @@ func readAnswer(r *bufio.Reader) (answer, error) {
 	return a, faultf("websocket.handshake", "the head of the answer is longer than %d bytes", maxHead)
 }
 
-// add adds a line of the head.
+// add parses a line of the header.
 func (a *answer) add(line string) {
 	name, value, _ := strings.Cut(line, ":")
 	name, value = strings.ToLower(name), strings.TrimSpace(value)
@@ -138,7 +137,7 @@ func readLine(r *bufio.Reader) (string, error) {
 	return strings.TrimRight(string(line), "\r\n"), nil
 }
 
-// check holds the server's half to the client's.
+// check checks the server's handshake against the client's.
 func (s *settings) check(a answer, key string) error {
 	status, _, _ := strings.Cut(a.status, " ")
 	taken := a.fields["sec-websocket-protocol"]
@@ -158,7 +157,7 @@ func (s *settings) check(a answer, key string) error {
 	return nil
 }
 
-// hasWord reports whether a list with commas has a word.
+// hasWord reports whether a comma-separated list has a word.
 func hasWord(list, word string) bool {
 	for each := range strings.SplitSeq(list, ",") {
 		if strings.EqualFold(strings.TrimSpace(each), word) {
@@ -168,7 +167,7 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// wrongHeader says what is wrong with a header, or "".
+// wrongHeader returns the problem with a header, or "".
 func wrongHeader(name, value string) string {
 	lower := strings.ToLower(name)
 	switch {
@@ -184,7 +183,7 @@ func wrongHeader(name, value string) string {
 	return ""
 }
 
-// reserved reports whether a header is the handshake's own, or would change its length.
+// reserved reports whether a header belongs to the handshake, or would change its length.
 func reserved(name string) bool {
 	switch name {
 	case "upgrade", "connection", "content-length", "transfer-encoding", "te", "trailer", "expect":
@@ -193,7 +192,7 @@ func reserved(name string) bool {
 	return strings.HasPrefix(name, "sec-websocket-")
 }
 
-// isToken reports whether a text is what HTTP calls a token (RFC 9110, section 5.6.2).
+// isToken reports whether a text is a token of HTTP (RFC 9110, section 5.6.2).
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return notVisible(r) || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
@@ -202,5 +201,5 @@ func isToken(text string) bool {
 
 func notVisible(r rune) bool { return r <= ' ' || r > '~' }
 
-// quote returns a text from outside for people.
+// quote returns a text from outside for the detail.
 func quote(text string) string { return fmt.Sprintf("%.200q", text) }

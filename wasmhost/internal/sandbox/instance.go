@@ -159,10 +159,11 @@ func (c *call) report(value int32, err error) Report {
 }
 
 func (c *call) ending(err error) Ending {
+	if err == nil {
+		return Returned
+	}
 	var exit *sys.ExitError
 	switch {
-	case err == nil:
-		return Returned
 	case isClosed(c.hard):
 		return Stopped
 	case errors.Is(err, errLimit):

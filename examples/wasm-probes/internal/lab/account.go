@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// Account returns the user that a server runs as which refuses to be root's. It is
-// nil, which is the user of the test, unless that is root. It skips the test when
-// there is no such user.
+// Account returns a user for servers that refuse to run as root: nil, which means the
+// test's user, unless that is root. It skips the test if the user does not exist.
 func Account(t testing.TB, name string) *syscall.Credential {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -32,8 +31,8 @@ func Account(t testing.TB, name string) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-// Dir returns a directory of an account, which is removed when the test ends. Those
-// of testing.T can only be entered by the test's user.
+// Dir returns a directory of an account, which is removed when the test ends. Only the
+// test's user can enter those of testing.T.
 func Dir(t testing.TB, owner *syscall.Credential) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sonde-lab-")
@@ -49,7 +48,7 @@ func Dir(t testing.TB, owner *syscall.Credential) string {
 	return dir
 }
 
-// File writes a file that an account alone may read.
+// File writes a file that only an account can read.
 func File(t testing.TB, owner *syscall.Credential, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -68,8 +67,7 @@ func give(t testing.TB, owner *syscall.Credential, path string) {
 	}
 }
 
-// Run runs a program of an account to its end. It skips the test when the program is
-// missing.
+// Run runs a program as an account. It skips the test if the program is missing.
 func Run(t testing.TB, owner *syscall.Credential, name string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {

@@ -1,3 +1,3 @@
-// Package lab tests plugins in two ways with the same words: as a function in this
-// process, and as a module in the host; and it starts the servers that they probe.
+// Package lab runs the same test of a plugin in two ways: as a function in this process,
+// and as a module in the host. It also starts the servers that plugins probe.
 package lab

@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
 
-// Conforms holds a module to the conformance kit, beside a server that is well, on a
-// port of 127.0.0.1.
+// Conforms runs the conformance kit for a module, with a healthy server on a port of
+// 127.0.0.1.
 func Conforms(t *testing.T, module, port, settings string) {
 	t.Helper()
 	code, err := os.ReadFile(module)

@@ -82,8 +82,8 @@ func Demo(t testing.TB, args ...string) *Server {
 	return Start(t, &Server{Name: program, Args: args})
 }
 
-// Certificate returns a certificate of 127.0.0.1 that signs itself, for a server, and
-// the same as PEM, for a client that is to trust it.
+// Certificate returns a self-signed certificate of 127.0.0.1 for a server, and the same as
+// PEM for a client that trusts it.
 func Certificate(t testing.TB) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// Server is a real server, in a process of its own that ends with the test.
+// Server is a real server in another process, which ends with the test.
 type Server struct {
 	Name string   // the program
 	Args []string // and its arguments
@@ -26,7 +26,7 @@ type Server struct {
 	output bytes.Buffer
 }
 
-// Start starts a server. It skips the test when the program is missing.
+// Start starts a server. It skips the test if the program is missing.
 func Start(t testing.TB, s *Server) *Server {
 	t.Helper()
 	if _, err := exec.LookPath(s.Name); err != nil {
@@ -43,7 +43,7 @@ func Start(t testing.TB, s *Server) *Server {
 	return s
 }
 
-// Restart starts the server once more after Kill. It returns before it is ready.
+// Restart starts the server again after Kill. It returns before it is ready.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.cmd = exec.Command(s.Name, s.Args...)
@@ -54,25 +54,25 @@ func (s *Server) Restart() {
 	}
 }
 
-// Kill ends the server and all that it has started.
+// Kill ends the server and its child processes.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
 	}
 	s.signal(cmp.Or(s.End, syscall.SIGKILL))
-	s.signal(syscall.SIGCONT) // a frozen one would not hear of its end
+	s.signal(syscall.SIGCONT) // a frozen process does not handle signals
 	group := -s.cmd.Process.Pid
 	last := time.AfterFunc(killAfter, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
 	defer last.Stop()
-	_ = s.cmd.Wait() // it says that it was killed
+	_ = s.cmd.Wait() // the error is that it was killed
 	s.cmd = nil
 }
 
-// killAfter is how long a server may take to end by itself.
+// killAfter is how long a server may take to end after its signal.
 const killAfter = 10 * time.Second
 
-// Freeze stops the server from doing anything, and returns when it does nothing. Its
-// connections stay.
+// Freeze stops the server's processes, and returns when they have stopped. Its connections
+// stay open.
 func (s *Server) Freeze() {
 	s.t.Helper()
 	s.signal(syscall.SIGSTOP)
@@ -82,7 +82,7 @@ func (s *Server) Freeze() {
 	}
 }
 
-// Thaw lets a frozen server go on.
+// Thaw continues a frozen server.
 func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(number syscall.Signal) {
@@ -92,7 +92,7 @@ func (s *Server) signal(number syscall.Signal) {
 	}
 }
 
-// FreePort returns a port on 127.0.0.1 that nobody listened on a moment ago.
+// FreePort returns a port on 127.0.0.1 that was free a moment ago.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,7 +103,7 @@ func FreePort(t testing.TB) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// Timeout is that of attempts from which an answer is expected.
+// Timeout is the timeout of attempts that should succeed.
 const Timeout = 5 * time.Second
 
 // Until makes attempts until one has an outcome.
@@ -120,7 +120,7 @@ func Until(t testing.TB, a Attempt, want guest.Outcome) guest.Result {
 	}
 }
 
-// Expect makes an attempt and holds it to an outcome and a reason.
+// Expect makes an attempt and checks its outcome and reason.
 func Expect(t testing.TB, a Attempt, want guest.Outcome, reason string) guest.Result {
 	t.Helper()
 	return expect(t, a(Timeout), want, reason)
@@ -134,8 +134,8 @@ func expect(t testing.TB, r guest.Result, want guest.Outcome, reason string) gue
 	return r
 }
 
-// Turns takes a server through its fates, and holds the attempts to what they must
-// find: it is frozen, goes on, is killed and started again.
+// Turns freezes, continues, kills and restarts a server, and checks the result of attempts
+// in each state.
 func (s *Server) Turns(t testing.TB, a Attempt) {
 	t.Helper()
 	Until(t, a, guest.Success)

@@ -18,20 +18,20 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// Target is where a probe looks.
+// Target is the target of a probe.
 type Target struct {
 	Address string            // default 127.0.0.1
 	Ports   map[string]uint16 // named ports
 }
 
-// Way makes a probe of a target. The settings are a JSON object of what an operator
-// would write, with durations as "1.5s". Wrong ones are an error.
+// Way makes a probe of a target. The settings are a JSON object with durations as in
+// "1.5s". Wrong settings are an error.
 type Way func(t testing.TB, target Target, settings string) (Attempt, error)
 
 // Attempt makes one attempt of a probe.
 type Attempt func(timeout time.Duration) guest.Result
 
-// Must returns a probe of 127.0.0.1 whose settings are right.
+// Must returns a probe of 127.0.0.1 whose settings must be valid.
 func (w Way) Must(t testing.TB, settings string) Attempt {
 	t.Helper()
 	a, err := w(t, Target{}, settings)
@@ -41,7 +41,7 @@ func (w Way) Must(t testing.TB, settings string) Attempt {
 	return a
 }
 
-// Refused holds wrong settings to an error about one field.
+// Refused checks that settings give an error about one field.
 func Refused(t testing.TB, way Way, settings, field string) {
 	t.Helper()
 	_, err := way(t, Target{}, settings)
@@ -65,8 +65,8 @@ func fieldOf(err error) string {
 	return ""
 }
 
-// Both runs a test with the plugin's function, and then with the plugin of the
-// package that is tested: it is built as its author would, and loaded.
+// Both runs a test with the plugin's function, and then with the plugin of the tested
+// package, which it builds as its author would, and loads.
 func Both[S any](t *testing.T, attempt func(context.Context, guest.Target[S]) guest.Result, test func(t *testing.T, way Way)) {
 	t.Helper()
 	t.Run("function", func(t *testing.T) { test(t, function(attempt)) })
@@ -114,15 +114,15 @@ func Build(t testing.TB, pkg string) string {
 	return out
 }
 
-// Load loads a module and waits until it is compiled. Compiled code is kept in the
-// user's cache, since the compiler is slow where the race detector watches it.
+// Load loads a module and waits until it is compiled. Compiled code is kept in the user's
+// cache, because the compiler is slow under the race detector.
 func Load(t testing.TB, path string) *wasmhost.Plugin {
 	t.Helper()
 	return LoadAs(t, wasmhost.Config{Path: path, CacheDir: cacheDir()})
 }
 
-// LoadAs loads a module, which need not be pinned, as a configuration says, and
-// waits until it is compiled.
+// LoadAs loads a module with a configuration, which need not pin it, and waits until it is
+// compiled.
 func LoadAs(t testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	t.Helper()
 	c.AllowUnpinned = true
@@ -141,7 +141,7 @@ func LoadAs(t testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	return p
 }
 
-// cacheDir is where compiled code is kept, or "", which is nowhere.
+// cacheDir returns the directory of compiled code; "" disables the cache.
 func cacheDir() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -172,7 +172,7 @@ func With(p *wasmhost.Plugin) Way {
 	}
 }
 
-// valuesOf reads settings as package config would.
+// valuesOf decodes settings as package config does.
 func valuesOf(schema []abi.Setting, text string) (map[string]any, error) {
 	values := make(map[string]any)
 	d := json.NewDecoder(strings.NewReader(text))
@@ -183,7 +183,7 @@ func valuesOf(schema []abi.Setting, text string) (map[string]any, error) {
 	return values, convert(schema, values)
 }
 
-// convert gives values the types that their settings have.
+// convert converts values to the types of their settings.
 func convert(schema []abi.Setting, values map[string]any) (err error) {
 	for _, s := range schema {
 		v, ok := values[s.Name]

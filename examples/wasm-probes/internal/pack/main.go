@@ -1,5 +1,5 @@
-// Pack puts a plugin's manifest into its module. It is the last step of building a
-// plugin in a language whose tools cannot do it; `sonde plugin build` does the same.
+// Pack adds a plugin's manifest to its module: the last step of building a plugin in a
+// language whose tools cannot do that. `sonde plugin build` does the same.
 //
 //	go run ./internal/pack manifest.json module.wasm plugin.wasm
 package main
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// pack writes a file with the module and its manifest.
+// pack writes the module with its manifest to a file.
 func pack(manifest, module, plugin string) error {
 	text, err := os.ReadFile(manifest)
 	if err != nil {

@@ -85,7 +85,7 @@ func (l *loader) decodeArgument(d *decodedBlock, f *Field, c tree.Content) {
 	}
 }
 
-// reportZero reports a 0 that would stand for the default.
+// reportZero reports a 0 that Go would take for the default.
 func (l *loader) reportZero(d *decodedBlock, f *Field) {
 	hint := "leave it out for the default"
 	if f.Required {
@@ -191,7 +191,7 @@ func (l *loader) reportErrors(d *decodedBlock, err error) {
 				r.summary, r.hint = d.block.Type+" is not valid", hidden
 			}
 			l.add(r)
-		} else if d.ok || d.values.at(field.Field) != nil { // else its value is missing or wrong, which was reported
+		} else if d.ok || d.hasArgument(field.Field) { // else its value is missing or wrong, which was reported
 			l.add(l.fieldReport(d, field))
 		}
 	}
@@ -231,6 +231,13 @@ func (l *loader) fieldReport(d *decodedBlock, field *probe.FieldError) report {
 func (d *decodedBlock) exposed(s fieldSource, problem string) bool {
 	contained := func(secret string) bool { return strings.Contains(problem, secret) }
 	return s.secret || slices.ContainsFunc(d.secrets(), contained)
+}
+
+// hasArgument reports whether an argument has a value.
+func (d *decodedBlock) hasArgument(path string) bool {
+	v := d.values.at(path)
+	_, block := v.(Values)
+	return v != nil && !block
 }
 
 // at returns the value at a path: "tls.ca_file".

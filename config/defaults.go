@@ -80,8 +80,8 @@ func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
 
 const gracePeriod = "termination_grace_period"
 
-// graceOfReadiness reports a termination grace period of a readiness probe. One for
-// all kinds is meant for the other two.
+// graceOfReadiness reports a termination grace period of a readiness probe. One in
+// the defaults of all kinds applies to startup and liveness probes only.
 func (l *loader) graceOfReadiness(from *decodedBlock) {
 	if from == l.rules[0] {
 		return

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// The shape is that of `terraform validate -json`, which editors and CI systems
-// read already. Fields that Terraform does not have are at the end.
+// The format is that of `terraform validate -json`, which editors and CI systems
+// understand. Fields that Terraform does not have come last.
 type (
 	jsonReport struct {
 		FormatVersion string           `json:"format_version"`
@@ -48,7 +48,7 @@ type (
 	}
 )
 
-// WriteJSON writes the diagnostics as one JSON object, in the shape of
+// WriteJSON writes the diagnostics as one JSON object, in the format of
 // `terraform validate -json`.
 func (d Diagnostics) WriteJSON(w io.Writer) error {
 	errors, warnings := d.Count()

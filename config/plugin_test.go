@@ -56,7 +56,7 @@ func grpcHandler() Handler {
 	}
 }
 
-// pluginHeader begins each configuration that is about a plugin's handler block.
+// pluginHeader is the start of configurations with a plugin's handler block.
 const pluginHeader = `
 plugin "grpc" {
   source         = "grpc.wasm"

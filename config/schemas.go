@@ -41,7 +41,7 @@ func compileSchema(s Schema) *compiledSchema {
 	return c
 }
 
-// compileStruct compiles the schema of a struct, and of settings beside it.
+// compileStruct compiles the schema of a struct, extended by more fields.
 func compileStruct[T any](more Schema) *compiledSchema {
 	s := schemaOf(reflect.TypeFor[T]())
 	s.Fields = append(s.Fields, more.Fields...)

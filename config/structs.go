@@ -55,13 +55,27 @@ func SettingsOf[T any](check func(T) error) Settings {
 		schema: schemaOf(reflect.TypeFor[T]()),
 		decode: func(v Values, c Context) (any, error) {
 			var settings T
-			err := fill(&settings, v, c).Err()
+			wrong := fill(&settings, v, c)
+			err := wrong.Err()
 			if check != nil {
-				err = errors.Join(err, check(settings))
+				for _, one := range separate(check(settings)) {
+					if !followsFrom(one, wrong) {
+						err = errors.Join(err, one)
+					}
+				}
 			}
 			return settings, err
 		},
 	}
+}
+
+// followsFrom reports whether an error is about a field that has another error, or
+// about the block of such a field.
+func followsFrom(err error, others probe.FieldErrors) bool {
+	var field *probe.FieldError
+	return errors.As(err, &field) && slices.ContainsFunc(others, func(other *probe.FieldError) bool {
+		return other.Field == field.Field || strings.HasPrefix(other.Field, field.Field+".")
+	})
 }
 
 // DriverOf returns the Driver for a struct as SettingsOf takes it. Target returns

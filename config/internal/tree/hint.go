@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/config/suggest"
 )
 
-// hint says what to write instead of an argument or a block that the shape does
+// hint says what to write instead of an argument or a block that the schema does
 // not have.
 func (s BodySchema) hint(name string, argument bool) string {
 	arguments, blocks := slices.Clone(s.Arguments), []string(nil)
@@ -49,7 +49,7 @@ func known(sort string, names []string) string {
 	return sort + " here: " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
 }
 
-// owners returns the blocks of the shape that have an argument or a block of this
+// owners returns the blocks of the schema that have an argument or a block of this
 // name inside: "http { … }".
 func (s BodySchema) owners(name string) []string {
 	var out []string

@@ -1,0 +1,3 @@
+engine {
+  restart_budget = { share = "half", per = "1m" }
+}

@@ -1,10 +1,10 @@
-// Package cli holds what the commands of sonde share in how they talk with their
-// user: exit codes, diagnostics, logs, reports of attempts, and files.
+// Package cli has the input and output that subcommands share: exit codes, diagnostics,
+// logs, results of attempts, and files.
 //
 //	exit.go        exit codes, and the errors that carry them
 //	diagnostics.go shows diagnostics of a configuration
 //	log.go         makes the log of a command
-//	report.go      shows the result of one attempt
-//	text.go        makes text fit for one line of a terminal
-//	file.go        reads and replaces files
+//	report.go      writes the result of one attempt
+//	text.go        small helpers for text and JSON output
+//	file.go        token files, and replacing files
 package cli

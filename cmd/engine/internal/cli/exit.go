@@ -10,7 +10,7 @@ import (
 // Exit codes that several commands share.
 const (
 	ExitFailed = 1
-	ExitUsage  = 2 // as the shell's own commands; 64 where 2 is an outcome
+	ExitUsage  = 2 // wrong arguments or flags; commands that make attempts use ExitNoAttempt
 )
 
 // Exit codes of commands that make attempts: that of the worst outcome.
@@ -22,8 +22,8 @@ const (
 	ExitNoAttempt = 64 // EX_USAGE in sysexits(3): no attempt was made
 )
 
-// ExitError ends the program with an exit code. Err is printed before; nil means
-// that the command has reported the error already.
+// ExitError is the error of a command that ends with an exit code. Err is printed to
+// standard error; nil means that the command has reported the error already.
 type ExitError struct {
 	Code int
 	Err  error
@@ -40,8 +40,8 @@ func (e *ExitError) Error() string {
 // Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ErrReported returns an error that ends the program with an exit code and prints
-// nothing, because the command has reported the cause already.
+// ErrReported returns the error of a command that ends with an exit code, and has
+// printed the cause already.
 func ErrReported(code int) error { return &ExitError{Code: code} }
 
 // UsageError returns an error about the arguments or flags of a command.

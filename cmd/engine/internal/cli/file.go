@@ -18,8 +18,8 @@ const Stdin = "-"
 // maxToken bounds the file of a token, in bytes.
 const maxToken = 64 << 10
 
-// ReadToken returns a file's text without the white space around it, which must
-// not be empty. Without a file there is no token.
+// ReadToken returns the text of a token file without surrounding white space. It must
+// not be empty. Without a name there is no token.
 func ReadToken(name string) (string, error) {
 	if name == "" {
 		return "", nil

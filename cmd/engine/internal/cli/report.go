@@ -16,7 +16,7 @@ type Report struct {
 	Result probe.Result
 }
 
-// String returns the report for a person:
+// String returns the report as text:
 //
 //	shop/web:readiness: failure http.status
 //	  the status is 503

@@ -10,13 +10,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// OneLine makes text of unknown origin fit for one line of a terminal: without
-// control characters and line breaks, and at most so many bytes long.
+// OneLine returns untrusted text for one line of a terminal: without control characters
+// and line breaks, and with at most limit bytes.
 func OneLine(s string, limit int) string {
 	return strings.Join(strings.Fields(probe.CleanText(s, limit)), " ")
 }
 
-// Round drops digits of a duration that are not worth reading.
+// Round rounds a duration to microseconds below 1ms, else to tenths of a millisecond.
 func Round(d time.Duration) time.Duration {
 	if d < time.Millisecond {
 		return d.Round(time.Microsecond)
@@ -24,8 +24,8 @@ func Round(d time.Duration) time.Duration {
 	return d.Round(100 * time.Microsecond)
 }
 
-// DidYouMean returns the end of a message about an unknown name: a suggestion, or the
-// known names if they are few, or nothing.
+// DidYouMean returns the end of an error message about an unknown name: "; " and a
+// suggestion, or the known names, or "" if there are too many of them.
 func DidYouMean(name string, known []string) string {
 	if hint := suggest.Hint(name, known); hint != "" {
 		return "; " + hint

@@ -66,7 +66,7 @@ func (d *daemon) reload(r loadResult) {
 	changes, err := d.apply(r.config)
 	if err != nil {
 		r.plugins.Release(current)
-		d.log.Error("configuration refused, keeping the current one", "err", err)
+		d.log.Error("configuration refused, keeping the current one", "error", err)
 		return
 	}
 	r.plugins.Previous = nil
@@ -87,7 +87,7 @@ func (d *daemon) refreshPods() {
 	}
 	changes, err := d.apply(d.config)
 	if err != nil {
-		d.log.Error("pods refused, keeping the current ones", "err", err)
+		d.log.Error("pods refused, keeping the current ones", "error", err)
 		return
 	}
 	d.logChanges("pods applied", changes)

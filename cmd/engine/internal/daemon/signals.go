@@ -41,7 +41,7 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 				loads.start(ctx)
 			case s == syscall.SIGHUP: // too late
 			case !stopping:
-				d.log.Info("stopping processes within their grace periods; a second signal kills them", "signal", s.String())
+				d.log.Info("shutting down: processes have their grace periods; a second signal kills them", "signal", s.String())
 				stopping = true
 				shutdown()
 			default:

@@ -1,8 +1,7 @@
-// Package handlers provides the handler blocks of a configuration: those that are
-// built in, and those of its plugins. It loads configurations with them.
+// Package handlers loads configurations, with the built-in handlers and those of plugins.
 //
-//	handlers.go the handlers that are built in
-//	load.go     the flags that give variables, and loading
+//	handlers.go the built-in handlers, drivers and settings
+//	load.go     the flags --var and --var-file, and loading
 //	plugins.go  the modules that a configuration has loaded
 package handlers
 

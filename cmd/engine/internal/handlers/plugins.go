@@ -23,8 +23,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// Plugins are the modules that a configuration has loaded. It belongs to one
-// goroutine while the configuration is loaded, and does not change afterwards.
+// Plugins holds the modules of one configuration. It must not be used concurrently while
+// the configuration is loaded; it does not change afterwards.
 type Plugins struct {
 	// Previous are the modules of the configuration that is in use; nil for none. A
 	// module with the same bytes, grants and limits is reused.
@@ -36,11 +36,11 @@ type Plugins struct {
 	loaded map[string]module // by key
 }
 
-// Wait says for which modules loading waits until they are compiled.
+// Wait selects the modules that must be compiled before a configuration is loaded.
 type Wait uint8
 
 const (
-	WaitForNone      Wait = iota // settings that only the module can check are checked later
+	WaitForNone      Wait = iota // no module; those that check their settings do so later
 	WaitForConfigure             // modules that check their settings
 	WaitForAll                   // all modules
 )
@@ -51,8 +51,8 @@ type module struct {
 	host *wasmhost.Plugin
 }
 
-// NewPlugins returns the plugins of a configuration that is about to be loaded.
-// The logger is asked for with the engine block of the configuration.
+// NewPlugins returns the plugins of a configuration that is about to be loaded. The
+// function logger is called with the engine block of the configuration.
 func NewPlugins(ctx context.Context, wait Wait, logger func(config.Engine) *slog.Logger) *Plugins {
 	return &Plugins{ctx: ctx, wait: wait, logger: logger, loaded: make(map[string]module)}
 }
@@ -134,9 +134,8 @@ func (p *Plugins) load(key string, e config.Engine, block config.Plugin, bytes [
 	return host, nil
 }
 
-// LoadModule loads a module and caches its compiled code in a directory: the one
-// that a configuration names, which must be usable, or else the user's, which need
-// not be.
+// LoadModule loads a module, and caches its compiled code in a directory, by default in
+// the user's cache directory. An unusable default is logged; any other is an error.
 func LoadModule(c wasmhost.Config, dir *string) (*wasmhost.Plugin, error) {
 	c.CacheDir = cacheDir(dir)
 	host, err := wasmhost.Load(c)
@@ -180,11 +179,11 @@ func pluginHandler(host *wasmhost.Plugin, revision string) config.Handler {
 	}
 }
 
-// closeTimeout bounds how long a program that ends waits for its modules.
+// closeTimeout bounds how long Close waits.
 const closeTimeout = 2 * time.Second
 
-// Close closes all modules of a program that ends. It waits for attempts and the
-// compiler, but not for long.
+// Close closes all modules. It waits for attempts and the compiler for closeTimeout at
+// most.
 func (p *Plugins) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Handlers returns what makes the handlers of the probes in manifests. Grpc probes
-// need a plugin that is loaded.
+// Handlers returns the constructors of handlers for probes in manifests. That of grpc
+// probes is nil unless the plugin is loaded.
 func Handlers(grpc *GRPCPlugin) kube.Handlers {
 	h := kube.Handlers{
 		Exec: func(e kube.Exec) (probe.Handler, error) { return nonNil(execprobe.New(execConfig(e))) },
@@ -54,7 +54,7 @@ func execConfig(e kube.Exec) execprobe.Config {
 	return execprobe.Config{Command: words}
 }
 
-// HTTPConfig returns the settings of an http handler that does what a probe says.
+// HTTPConfig converts an httpGet probe.
 func HTTPConfig(h kube.HTTP) httpprobe.Config {
 	c := httpprobe.Config{Path: h.Path, Port: h.Port, Host: h.Host, Headers: h.Headers}
 	if h.Scheme == "HTTPS" {
@@ -63,5 +63,5 @@ func HTTPConfig(h kube.HTTP) httpprobe.Config {
 	return c
 }
 
-// TCPConfig returns the settings of a tcp handler that does what a probe says.
+// TCPConfig converts a tcpSocket probe.
 func TCPConfig(t kube.TCP) tcpprobe.Config { return tcpprobe.Config{Port: t.Port, Host: t.Host} }

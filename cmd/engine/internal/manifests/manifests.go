@@ -1,12 +1,12 @@
-// Package manifests reads Kubernetes manifests and says how their containers become
-// targets. It is what sonde run --pods and sonde import share.
+// Package manifests reads Kubernetes manifests, and maps their containers to targets. It
+// is shared by sonde run --pods and sonde import.
 //
 //	manifests.go   reads files, directories and standard input
-//	entrypoints.go the flag --entrypoint: programs that only an image knows
+//	entrypoints.go the flag --entrypoint: entrypoints of images
 //	grpc.go        the flag --grpc-plugin: handlers of grpc probes
 //	handlers.go    handlers of exec, http and tcp probes
-//	ports.go       finds ports that several processes of this machine use
-//	fields.go      lists fields that are not supported
+//	ports.go       finds port conflicts
+//	fields.go      lists unsupported fields
 package manifests
 
 import (

@@ -44,7 +44,7 @@ func (d *Dir) Refresh(now time.Time) (changed bool, err error) {
 	if err != nil {
 		if text := err.Error(); text != d.lastError {
 			d.lastError = text
-			d.log.Error("pods directory unreadable, keeping the current pods", "err", err)
+			d.log.Error("pods directory unreadable, keeping the current pods", "error", err)
 		}
 		return false, err
 	}
@@ -124,7 +124,7 @@ func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 		f.targets, errs = d.reader.read(name, text, f.targets)
 	}
 	for _, err := range errs {
-		d.log.Error("manifest refused, keeping the pods of its last valid content", "file", name, "err", err)
+		d.log.Error("manifest refused, keeping the pods of its last valid content", "file", name, "error", err)
 	}
 	if len(errs) == 0 {
 		d.warnOfPorts(f)

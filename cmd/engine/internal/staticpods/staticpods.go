@@ -2,7 +2,7 @@
 // processes, as the kubelet runs its static pods.
 //
 //	staticpods.go the flags, and how the pods are added to a configuration
-//	dir.go        follows the files of the directory
+//	dir.go        reads the files that change
 //	read.go       turns the containers of a manifest into targets
 package staticpods
 
@@ -51,8 +51,7 @@ func (f *Flags) Open(log *slog.Logger) (*Dir, error) {
 // and is notified of changes by the system in between.
 const pollPeriod = time.Second
 
-// Ticks returns a channel that says when to call Refresh. A nil Dir has a channel
-// that never does.
+// Ticks returns a channel with the times to call Refresh. A nil Dir has none.
 func (d *Dir) Ticks() (ticks <-chan time.Time, stop func()) {
 	if d == nil {
 		return nil, func() {}

@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Describe sends the descriptions of every metric that Collect may send.
+// Describe implements prometheus.Collector.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range c.desc.all() {
 		out <- d
@@ -20,8 +20,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads the engine and sends what it finds. It returns when everything
-// is sent.
+// Collect implements prometheus.Collector: it reads the engine.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s := scrape{desc: &c.desc, out: out}
 	s.gauge(s.desc.buildInfo, 1, c.version, runtime.Version())
@@ -39,13 +38,13 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s.kubelet(kubelet)
 }
 
-// scrape is one Collect under way.
+// scrape is one call of Collect.
 type scrape struct {
 	desc *descriptions
 	out  chan<- prometheus.Metric
 }
 
-// stats sends what the engine as a whole has counted.
+// stats sends the metrics of the engine.
 func (s scrape) stats(st engine.Stats) {
 	for _, a := range st.Attempts {
 		labels := []string{a.Kind.String(), a.HandlerName, a.Outcome.String()}
@@ -64,7 +63,7 @@ func (s scrape) stats(st engine.Stats) {
 	s.counter(s.desc.dropped, float64(st.Dropped))
 }
 
-// target sends what is known about a target and its probes.
+// target sends the metrics of a target and its probes.
 func (s scrape) target(t engine.TargetStatus) {
 	s.gauge(s.desc.started, number(t.Started), t.Target)
 	s.gauge(s.desc.ready, number(t.Ready), t.Target)
@@ -87,21 +86,21 @@ func (s scrape) counter(d *prometheus.Desc, v float64, labels ...string) {
 	s.send(prometheus.NewConstMetric(d, prometheus.CounterValue, v, labels...))
 }
 
-// histogram sends h as Prometheus writes it: each bucket with all those below.
+// histogram sends h with cumulative buckets, as Prometheus defines them.
 func (s scrape) histogram(d *prometheus.Desc, h engine.Histogram, labels ...string) {
 	buckets := make(map[float64]uint64, len(h.Bounds))
-	var below uint64
+	var cumulative uint64
 	for i, bound := range h.Bounds {
 		if i < len(h.Counts) {
-			below += h.Counts[i]
+			cumulative += h.Counts[i]
 		}
-		buckets[bound.Seconds()] = below
+		buckets[bound.Seconds()] = cumulative
 	}
 	s.send(prometheus.NewConstHistogram(d, h.Count(), h.Sum.Seconds(), buckets, labels...))
 }
 
-// send sends a metric or, where it could not be made, the reason: a label that
-// is not UTF-8 must not end the program.
+// send sends a metric, or the error of creating it: a label that is not UTF-8 must
+// not end the program.
 func (s scrape) send(m prometheus.Metric, err error) {
 	if err != nil {
 		m = prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)

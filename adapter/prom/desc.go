@@ -2,7 +2,7 @@ package prom
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// descriptions are the names, help texts and labels of all metrics.
+// descriptions has a Desc for each metric.
 type descriptions struct {
 	attempts, duration, inFlight, queued, skipped, lateness, busy *prometheus.Desc
 	panics, dropped, probes, buildInfo                            *prometheus.Desc
@@ -13,36 +13,36 @@ type descriptions struct {
 	plugin pluginDescriptions
 }
 
-// newDescriptions is a table.
+// newDescriptions has the names, help texts and labels of all metrics.
 func newDescriptions() descriptions {
 	var (
 		attempt = []string{"kind", "handler", "outcome"}
-		one     = []string{"target", "kind", "probe"}
+		probeID = []string{"target", "kind", "probe"}
 		target  = []string{"target"}
 		none    []string
 	)
 	return descriptions{
-		attempts:  describe("sonde_attempts_total", "Attempts that have ended.", attempt),
-		duration:  describe("sonde_attempt_duration_seconds", "How long an attempt took with all its tries.", attempt),
-		inFlight:  describe("sonde_attempts_in_flight", "Attempts under way.", none),
-		queued:    describe("sonde_attempts_queued", "Attempts that are due and wait for one under way to end.", none),
-		skipped:   describe("sonde_turns_skipped_total", "Turns without an attempt: the one before was still under way (overrun), or the engine was too late (late), or late, and the probe was passing (shed).", []string{"reason"}),
-		busy:      describe("sonde_loop_busy_seconds_total", "How long the goroutine that starts attempts was awake.", none),
-		lateness:  describe("sonde_lateness_seconds", "How long after an attempt was due it began.", none),
-		panics:    describe("sonde_handler_panics_total", "Handlers that panicked.", none),
-		dropped:   describe("sonde_answers_dropped_total", "Answers about an earlier instance or a replaced probe.", none),
-		probes:    describe("sonde_probes", "Probes that there are.", none),
-		buildInfo: describe("sonde_build_info", "Always 1; its labels say what runs.", []string{"version", "goversion"}),
+		attempts:  describe("sonde_attempts_total", "Total number of finished attempts by probe kind, handler and outcome.", attempt),
+		duration:  describe("sonde_attempt_duration_seconds", "Duration of attempts in seconds, including retries.", attempt),
+		inFlight:  describe("sonde_attempts_in_flight", "Number of attempts in progress.", none),
+		queued:    describe("sonde_attempts_queued", "Number of attempts that are due and wait for a free slot.", none),
+		skipped:   describe("sonde_attempts_skipped_total", "Total number of skipped attempts by reason: the previous attempt was in progress (overrun), the engine was late by a period or more (late), or it was overloaded and the probe was passing (shed).", []string{"reason"}),
+		busy:      describe("sonde_scheduler_busy_seconds_total", "Total time in seconds that the scheduler was not idle.", none),
+		lateness:  describe("sonde_attempt_lateness_seconds", "Time in seconds from the due time of an attempt to its start.", none),
+		panics:    describe("sonde_handler_panics_total", "Total number of panics in handlers.", none),
+		dropped:   describe("sonde_results_dropped_total", "Total number of results dropped because the instance or the probe was replaced during the attempt.", none),
+		probes:    describe("sonde_probes", "Number of probes.", none),
+		buildInfo: describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", []string{"version", "goversion"}),
 
-		passing:   describe("sonde_probe_passing", "1 if the probe's verdict is passing, 0 if it is failing or undecided.", one),
-		undecided: describe("sonde_probe_undecided", "1 if the probe has no verdict yet, else 0.", one),
-		errors:    describe("sonde_probe_errors", "How many attempts in a row could not be made.", one),
-		changes:   describe("sonde_probe_changes_total", "How often the probe's verdict, or the instance that it is about, has changed.", one),
+		passing:   describe("sonde_probe_passing", "Whether the probe's verdict is passing (1), or failing or undecided (0).", probeID),
+		undecided: describe("sonde_probe_undecided", "Whether the probe has no verdict yet (1 for yes, 0 for no).", probeID),
+		errors:    describe("sonde_probe_consecutive_errors", "Number of consecutive attempts that ended in an error (outcome unknown).", probeID),
+		changes:   describe("sonde_probe_changes_total", "Total number of changes of the probe's verdict or of the instance it is about.", probeID),
 
-		started:  describe("sonde_target_started", "1 if the target's instance runs and its startup probes passed, else 0.", target),
-		ready:    describe("sonde_target_ready", "1 if the target has started and its readiness probes pass, else 0.", target),
-		live:     describe("sonde_target_live", "1 if none of the target's startup and liveness probes fails, else 0.", target),
-		restarts: describe("sonde_target_restarts_total", "How many instances came before the present one.", target),
+		started:  describe("sonde_target_started", "Whether the target is running and its startup probes have passed (1 for yes, 0 for no).", target),
+		ready:    describe("sonde_target_ready", "Whether the target has started and its readiness probes are passing (1 for yes, 0 for no).", target),
+		live:     describe("sonde_target_live", "Whether no startup or liveness probe of the target is failing (1 for yes, 0 for no).", target),
+		restarts: describe("sonde_target_restarts_total", "Total number of restarts of the target.", target),
 
 		plugin: newPluginDescriptions(),
 
@@ -59,7 +59,7 @@ func describe(name, help string, labels []string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// all returns the descriptions of our own metrics, without the kubelet's.
+// all returns the descriptions of all metrics but the kubelet's.
 func (d *descriptions) all() []*prometheus.Desc {
 	return append(d.plugin.all(),
 		d.attempts, d.duration, d.inFlight, d.queued, d.skipped, d.lateness, d.busy,

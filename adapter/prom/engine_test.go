@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestARunningEngineIsShownAsItIs(t *testing.T) {
+func TestMetricsMatchARunningEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine.New(engine.Config{Compatibility: probe.Kubelet})
 		web := probe.ID{Target: "shop/web/nginx", Kind: probe.Readiness}
@@ -36,13 +36,13 @@ func TestARunningEngineIsShownAsItIs(t *testing.T) {
 # HELP prober_probe_total Cumulative number of a liveness, readiness or startup probe for a container by result.
 # TYPE prober_probe_total counter
 prober_probe_total{container="nginx",namespace="shop",pod="web",pod_uid="",probe_type="Readiness",result="successful"} 1
-# HELP sonde_attempts_total Attempts that have ended.
+# HELP sonde_attempts_total Total number of finished attempts by probe kind, handler and outcome.
 # TYPE sonde_attempts_total counter
 sonde_attempts_total{handler="http",kind="readiness",outcome="success"} 1
-# HELP sonde_probe_passing 1 if the probe's verdict is passing, 0 if it is failing or undecided.
+# HELP sonde_probe_passing Whether the probe's verdict is passing (1), or failing or undecided (0).
 # TYPE sonde_probe_passing gauge
 sonde_probe_passing{kind="readiness",probe="",target="shop/web/nginx"} 1
-# HELP sonde_target_restarts_total How many instances came before the present one.
+# HELP sonde_target_restarts_total Total number of restarts of the target.
 # TYPE sonde_target_restarts_total counter
 sonde_target_restarts_total{target="shop/web/nginx"} 1
 `

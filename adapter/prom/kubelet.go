@@ -13,32 +13,32 @@ type kubeletLabels struct {
 	probeType, container, pod, namespace string
 }
 
-// kubeletCounts is what the kubelet would have counted.
+// kubeletCounts are the values of the kubelet's metrics.
 type kubeletCounts struct {
 	successful, failed uint64
-	took               engine.Histogram // of the successful ones
+	duration           engine.Histogram // of the successful attempts
 }
 
-// kubeletSeries adds probes up by their labels, since equal labels in two
-// series would spoil the whole scrape.
+// kubeletSeries sums up probes by their labels: two series with equal labels would
+// invalidate the scrape.
 type kubeletSeries map[kubeletLabels]kubeletCounts
 
-func (k kubeletSeries) add(t engine.TargetStatus, times func(probe.ID) (engine.Histogram, bool)) {
+func (k kubeletSeries) add(t engine.TargetStatus, durations func(probe.ID) (engine.Histogram, bool)) {
 	namespace, pod, container := split(t.Target)
 	for _, p := range t.Probes {
 		labels := kubeletLabels{probeType: probeType(p.ID.Kind), container: container, pod: pod, namespace: namespace}
 		c := k[labels]
 		c.successful += p.Attempts[probe.Success] + p.Attempts[probe.Warning]
 		c.failed += p.Attempts[probe.Failure]
-		if h, ok := times(p.ID); ok {
-			c.took = sum(c.took, h)
+		if h, ok := durations(p.ID); ok {
+			c.duration = sum(c.duration, h)
 		}
 		k[labels] = c
 	}
 }
 
-// kubelet sends what has been counted. As in the kubelet, a series begins with
-// its first attempt.
+// kubelet sends the kubelet's metrics. As in the kubelet, a series exists from its
+// first attempt on.
 func (s scrape) kubelet(series kubeletSeries) {
 	for l, c := range series {
 		results := []struct {
@@ -50,14 +50,14 @@ func (s scrape) kubelet(series kubeletSeries) {
 				s.counter(s.desc.kubeletTotal, float64(r.count), l.probeType, r.name, l.container, l.pod, l.namespace, "")
 			}
 		}
-		if c.took.Count() > 0 {
-			s.histogram(s.desc.kubeletDuration, c.took, l.probeType, l.container, l.pod, l.namespace)
+		if c.duration.Count() > 0 {
+			s.histogram(s.desc.kubeletDuration, c.duration, l.probeType, l.container, l.pod, l.namespace)
 		}
 	}
 }
 
-// split reads a target's name as "namespace/pod/container", from the right when
-// it is shorter.
+// split splits a target's name "namespace/pod/container". A shorter name has no
+// namespace, or no pod either.
 func split(name string) (namespace, pod, container string) {
 	parts := strings.SplitN(name, "/", 3)
 	switch len(parts) {
@@ -69,7 +69,7 @@ func split(name string) (namespace, pod, container string) {
 	return "", "", name
 }
 
-// probeType returns the kind as the kubelet's label has it.
+// probeType returns the value of the kubelet's label for a kind.
 func probeType(k probe.Kind) string {
 	switch k {
 	case probe.Startup:
@@ -82,7 +82,7 @@ func probeType(k probe.Kind) string {
 	return k.String()
 }
 
-// sum adds two histograms with the same bounds. It writes neither.
+// sum adds two histograms with equal bounds. It modifies neither.
 func sum(a, b engine.Histogram) engine.Histogram {
 	if len(a.Counts) == 0 {
 		return b

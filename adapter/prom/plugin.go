@@ -6,70 +6,70 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Plugin is what a scrape shows of one plugin. It is data, so that who shows
-// metrics need not link what runs plugins. Counts only grow.
+// Plugin has the values of one plugin's metrics. It is plain data, so that this
+// package does not import the plugin host. Counters never decrease.
 type Plugin struct {
-	Name string // another for each plugin
+	Name string // unique
 
-	Ready     bool          // it is compiled
-	Compile   time.Duration // what compiling, or reading compiled code, has taken
-	CacheHit  bool          // compiled code was read
-	Suspended bool          // it traps so often that no attempts are made for a while
-	Suspends  uint64        // how often it was suspended
+	Ready     bool          // whether it is compiled
+	Compile   time.Duration // duration of compiling it, or of loading its code from the cache
+	CacheHit  bool          // whether the code came from the cache
+	Suspended bool          // whether attempts are suspended because it traps too often
+	Suspends  uint64        // number of suspensions
 
-	Instances int           // that run or are idle
-	Idle      int           // of those
-	Waiting   int           // attempts that wait for an instance now
+	Instances int           // busy and idle
+	Idle      int           // of Instances
+	Waiting   int           // attempts waiting for an instance
 	Waits     uint64        // attempts that had to wait
 	Started   uint64        // instances
-	Start     time.Duration // what all starts have taken together
+	Start     time.Duration // total duration of the starts
 
-	Faults  map[string]uint64 // attempts that the plugin has not ended well, by reason: "plugin.trap"
-	Refused uint64            // dials and lookups that are not granted
-	Held    int               // connections that are kept between attempts
-	Dropped uint64            // log records that were too many
+	Errors  map[string]uint64 // attempts that ended in an error of the plugin, by reason: "plugin.trap"
+	Denied  uint64            // dials and lookups denied by the grant
+	Held    int               // connections kept open between attempts
+	Dropped uint64            // log records dropped by the rate limit
 
-	Values []PluginValue // that the plugin has set
+	Values []PluginValue // metrics of the plugin itself
 }
 
-// PluginValue is a gauge or a counter of the plugin's own.
+// PluginValue is a gauge or a counter that a plugin itself maintains.
 type PluginValue struct {
-	Name    string // another for each value
+	Name    string // unique in the plugin
 	Counter bool
 	Value   float64
 }
 
-// pluginDescriptions are the descriptions of plugins' metrics.
+// pluginDescriptions has a Desc for each metric of plugins.
 type pluginDescriptions struct {
 	ready, compile, cacheHit, suspended, suspends *prometheus.Desc
 	instances, waiting, waits, started, start     *prometheus.Desc
-	faults, refused, held, dropped, gauge, count  *prometheus.Desc
+	errors, denied, held, dropped, gauge, count   *prometheus.Desc
 }
 
-// newPluginDescriptions is a table.
+// newPluginDescriptions has the names, help texts and labels.
 func newPluginDescriptions() pluginDescriptions {
-	one := []string{"plugin"}
-	own := []string{"plugin", "name"}
+	plugin := []string{"plugin"}
+	named := []string{"plugin", "name"}
 	return pluginDescriptions{
-		ready:     describe("sonde_plugin_ready", "1 if the plugin is compiled, else 0.", one),
-		compile:   describe("sonde_plugin_compile_seconds", "How long compiling the plugin, or reading its compiled code, has taken.", one),
-		cacheHit:  describe("sonde_plugin_cache_hit", "1 if the plugin's compiled code was read, 0 if it was compiled.", one),
-		suspended: describe("sonde_plugin_suspended", "1 while the plugin is suspended, since it traps too often, else 0.", one),
-		suspends:  describe("sonde_plugin_suspensions_total", "How often the plugin was suspended.", one),
+		ready:     describe("sonde_plugin_ready", "Whether the plugin is compiled (1 for yes, 0 for no).", plugin),
+		compile:   describe("sonde_plugin_compile_duration_seconds", "Duration in seconds of compiling the plugin, or of loading its code from the cache.", plugin),
+		cacheHit:  describe("sonde_plugin_cache_hit", "Whether the plugin's code was loaded from the cache (1) or compiled (0).", plugin),
+		suspended: describe("sonde_plugin_suspended", "Whether the plugin is suspended because it traps too often (1 for yes, 0 for no).", plugin),
+		suspends:  describe("sonde_plugin_suspensions_total", "Total number of suspensions of the plugin.", plugin),
 
-		instances: describe("sonde_plugin_instances", "Instances of the plugin that make an attempt (busy) or wait for one (idle).", []string{"plugin", "state"}),
-		waiting:   describe("sonde_plugin_attempts_waiting", "Attempts that wait for an instance of the plugin.", one),
-		waits:     describe("sonde_plugin_waits_total", "Attempts that had to wait for an instance of the plugin.", one),
-		started:   describe("sonde_plugin_instances_started_total", "Instances of the plugin that were started.", one),
-		start:     describe("sonde_plugin_start_seconds_total", "How long all starts of instances have taken together.", one),
+		instances: describe("sonde_plugin_instances", "Number of instances of the plugin by state: making an attempt (busy) or not (idle).", []string{"plugin", "state"}),
+		waiting:   describe("sonde_plugin_attempts_waiting", "Number of attempts waiting for an instance of the plugin.", plugin),
+		waits:     describe("sonde_plugin_attempts_waited_total", "Total number of attempts that had to wait for an instance of the plugin.", plugin),
+		started:   describe("sonde_plugin_instances_started_total", "Total number of started instances of the plugin.", plugin),
+		start:     describe("sonde_plugin_instance_start_seconds_total", "Total time in seconds spent starting instances of the plugin.", plugin),
 
-		faults:  describe("sonde_plugin_faults_total", "Attempts that the plugin has not ended well, by reason.", []string{"plugin", "reason"}),
-		refused: describe("sonde_plugin_refused_total", "Dials and lookups that the plugin is not granted.", one),
-		held:    describe("sonde_plugin_held_connections", "Connections that the plugin keeps between attempts.", one),
-		dropped: describe("sonde_plugin_log_dropped_total", "Log records of the plugin that were too many.", one),
+		errors:  describe("sonde_plugin_errors_total", "Total number of attempts that ended in an error of the plugin, by reason.", []string{"plugin", "reason"}),
+		denied:  describe("sonde_plugin_denied_total", "Total number of dials and lookups of the plugin denied by its grant.", plugin),
+		held:    describe("sonde_plugin_held_connections", "Number of connections that the plugin keeps open between attempts.", plugin),
+		dropped: describe("sonde_plugin_log_records_dropped_total", "Total number of log records of the plugin dropped by the rate limit.", plugin),
 
-		gauge: describe("sonde_plugin_value", "A gauge that the plugin itself has set.", own),
-		count: describe("sonde_plugin_value_total", "A counter that the plugin itself has added to.", own),
+		gauge: describe("sonde_plugin_value", "Gauge set by the plugin, by name.", named),
+		count: describe("sonde_plugin_value_total", "Counter incremented by the plugin, by name.", named),
 	}
 }
 
@@ -77,11 +77,11 @@ func newPluginDescriptions() pluginDescriptions {
 func (d *pluginDescriptions) all() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		d.ready, d.compile, d.cacheHit, d.suspended, d.suspends, d.instances, d.waiting, d.waits, d.started, d.start,
-		d.faults, d.refused, d.held, d.dropped, d.gauge, d.count,
+		d.errors, d.denied, d.held, d.dropped, d.gauge, d.count,
 	}
 }
 
-// plugin sends what is known of a plugin.
+// plugin sends the metrics of a plugin.
 func (s scrape) plugin(p Plugin) {
 	d := &s.desc.plugin
 	s.gauge(d.ready, number(p.Ready), p.Name)
@@ -95,10 +95,10 @@ func (s scrape) plugin(p Plugin) {
 	s.counter(d.waits, float64(p.Waits), p.Name)
 	s.counter(d.started, float64(p.Started), p.Name)
 	s.counter(d.start, p.Start.Seconds(), p.Name)
-	for reason, n := range p.Faults {
-		s.counter(d.faults, float64(n), p.Name, reason)
+	for reason, n := range p.Errors {
+		s.counter(d.errors, float64(n), p.Name, reason)
 	}
-	s.counter(d.refused, float64(p.Refused), p.Name)
+	s.counter(d.denied, float64(p.Denied), p.Name)
 	s.gauge(d.held, float64(p.Held), p.Name)
 	s.counter(d.dropped, float64(p.Dropped), p.Name)
 	for _, v := range p.Values {

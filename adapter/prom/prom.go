@@ -12,46 +12,44 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaxScrapes bounds how many scrapes of a Handler are served at once. The next
-// one gets status 503.
+// MaxScrapes limits how many scrapes a Handler serves at once. Any more get status
+// 503.
 const MaxScrapes = 4
 
-// Engine is the part of *engine.Engine that a scrape reads. It has three
-// methods, since a scrape shows three things: what is, what happened, and what
-// the kubelet would have measured.
+// Engine is the part of *engine.Engine that a scrape reads: the current states, the
+// counters, and the durations for the kubelet's metrics.
 type Engine interface {
 	Targets() iter.Seq[engine.TargetStatus]
 	Stats() engine.Stats
 	SuccessDurations(id probe.ID) (engine.Histogram, bool)
 }
 
-// Config is what to show.
+// Config configures a Collector.
 type Config struct {
 	Engine  Engine // required
 	Version string // of the program, for sonde_build_info; default "unknown"
 
-	// Plugins returns what is to be shown of plugins. It is called by each
-	// scrape. Default: there are none.
+	// Plugins returns the values of the plugins' metrics. Each scrape calls it.
+	// Default: no plugins.
 	Plugins func() []Plugin
 
-	// Compatibility with probe.Kubelet adds the kubelet's own metrics, so that
-	// dashboards made for it go on working. Default: none.
+	// Compatibility, when it is probe.Kubelet, adds the kubelet's own metrics for
+	// existing dashboards and alerts. Default: without them.
 	//
 	//	prober_probe_total{probe_type,result,container,pod,namespace,pod_uid}
 	//	prober_probe_duration_seconds{probe_type,container,pod,namespace}
 	//
-	// A target's name is read as "namespace/pod/container". What a shorter name
-	// lacks on the left is empty: "web" is a container, "shop/web" a pod and a
-	// container. A longer one leaves its further slashes in the container. The
-	// engine knows no pod_uid, so it is empty. As in the kubelet, a warning is
-	// successful, attempts that could not be made are not counted, and only
-	// successful attempts are timed. Probes with equal labels, such as named
-	// probes of one kind, are added up.
+	// The labels come from a target's name "namespace/pod/container". A shorter
+	// name has empty labels: "web" is a container, "shop/web" a pod and a container.
+	// With more slashes the rest is the container. The label pod_uid is always
+	// empty. As in the kubelet, a warning counts as successful, errors are not
+	// counted, and only successful attempts are timed. Probes with equal labels,
+	// such as named probes of one kind, are summed up.
 	Compatibility probe.Compatibility
 }
 
-// Collector is a prometheus.Collector that reads an engine at each scrape. It
-// may be used by any number of goroutines at once.
+// Collector is a prometheus.Collector that reads an engine at each scrape. It may be
+// used by several goroutines at once.
 type Collector struct {
 	engine  Engine
 	plugins func() []Plugin
@@ -73,9 +71,9 @@ func New(c Config) *Collector {
 	return &Collector{engine: c.Engine, plugins: plugins, version: version, kubelet: c.Compatibility == probe.Kubelet, desc: newDescriptions()}
 }
 
-// Handler returns a handler for /metrics with a registry of its own. It shows
-// the collector's metrics and those of the process and the Go runtime. What
-// cannot be collected is left out; the rest is still shown.
+// Handler returns a handler for /metrics with a registry of its own: the collector's
+// metrics and those of the process and the Go runtime. A metric that cannot be
+// collected is left out.
 func (c *Collector) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// fake is an engine that stands still.
+// fake is an engine whose state does not change.
 type fake struct {
 	targets []engine.TargetStatus
 	stats   engine.Stats
@@ -71,53 +71,53 @@ func shop() *fake {
 	}
 }
 
-func TestEachProbeShowsItsVerdict(t *testing.T) {
+func TestProbeMetrics(t *testing.T) {
 	want := `
-# HELP sonde_probe_changes_total How often the probe's verdict, or the instance that it is about, has changed.
+# HELP sonde_probe_changes_total Total number of changes of the probe's verdict or of the instance it is about.
 # TYPE sonde_probe_changes_total counter
 sonde_probe_changes_total{kind="readiness",probe="db",target="shop/web/nginx"} 3
 sonde_probe_changes_total{kind="readiness",probe="web",target="shop/web/nginx"} 0
 sonde_probe_changes_total{kind="startup",probe="",target="shop/web/nginx"} 2
-# HELP sonde_probe_errors How many attempts in a row could not be made.
-# TYPE sonde_probe_errors gauge
-sonde_probe_errors{kind="readiness",probe="db",target="shop/web/nginx"} 0
-sonde_probe_errors{kind="readiness",probe="web",target="shop/web/nginx"} 9
-sonde_probe_errors{kind="startup",probe="",target="shop/web/nginx"} 0
-# HELP sonde_probe_passing 1 if the probe's verdict is passing, 0 if it is failing or undecided.
+# HELP sonde_probe_consecutive_errors Number of consecutive attempts that ended in an error (outcome unknown).
+# TYPE sonde_probe_consecutive_errors gauge
+sonde_probe_consecutive_errors{kind="readiness",probe="db",target="shop/web/nginx"} 0
+sonde_probe_consecutive_errors{kind="readiness",probe="web",target="shop/web/nginx"} 9
+sonde_probe_consecutive_errors{kind="startup",probe="",target="shop/web/nginx"} 0
+# HELP sonde_probe_passing Whether the probe's verdict is passing (1), or failing or undecided (0).
 # TYPE sonde_probe_passing gauge
 sonde_probe_passing{kind="readiness",probe="db",target="shop/web/nginx"} 0
 sonde_probe_passing{kind="readiness",probe="web",target="shop/web/nginx"} 0
 sonde_probe_passing{kind="startup",probe="",target="shop/web/nginx"} 1
-# HELP sonde_probe_undecided 1 if the probe has no verdict yet, else 0.
+# HELP sonde_probe_undecided Whether the probe has no verdict yet (1 for yes, 0 for no).
 # TYPE sonde_probe_undecided gauge
 sonde_probe_undecided{kind="readiness",probe="db",target="shop/web/nginx"} 0
 sonde_probe_undecided{kind="readiness",probe="web",target="shop/web/nginx"} 1
 sonde_probe_undecided{kind="startup",probe="",target="shop/web/nginx"} 0
 `
-	compare(t, prom.Config{Engine: shop()}, want, "sonde_probe_passing", "sonde_probe_undecided", "sonde_probe_errors", "sonde_probe_changes_total")
+	compare(t, prom.Config{Engine: shop()}, want, "sonde_probe_passing", "sonde_probe_undecided", "sonde_probe_consecutive_errors", "sonde_probe_changes_total")
 }
 
-func TestEachTargetShowsWhatItsProbesAddUpTo(t *testing.T) {
+func TestTargetMetrics(t *testing.T) {
 	want := `
-# HELP sonde_target_live 1 if none of the target's startup and liveness probes fails, else 0.
+# HELP sonde_target_live Whether no startup or liveness probe of the target is failing (1 for yes, 0 for no).
 # TYPE sonde_target_live gauge
 sonde_target_live{target="shop/web/nginx"} 1
-# HELP sonde_target_ready 1 if the target has started and its readiness probes pass, else 0.
+# HELP sonde_target_ready Whether the target has started and its readiness probes are passing (1 for yes, 0 for no).
 # TYPE sonde_target_ready gauge
 sonde_target_ready{target="shop/web/nginx"} 0
-# HELP sonde_target_restarts_total How many instances came before the present one.
+# HELP sonde_target_restarts_total Total number of restarts of the target.
 # TYPE sonde_target_restarts_total counter
 sonde_target_restarts_total{target="shop/web/nginx"} 4
-# HELP sonde_target_started 1 if the target's instance runs and its startup probes passed, else 0.
+# HELP sonde_target_started Whether the target is running and its startup probes have passed (1 for yes, 0 for no).
 # TYPE sonde_target_started gauge
 sonde_target_started{target="shop/web/nginx"} 1
 `
 	compare(t, prom.Config{Engine: shop()}, want, "sonde_target_live", "sonde_target_ready", "sonde_target_restarts_total", "sonde_target_started")
 }
 
-func TestAttemptsAreCountedAndTimedForEachOutcome(t *testing.T) {
+func TestAttemptMetricsByOutcome(t *testing.T) {
 	want := `
-# HELP sonde_attempt_duration_seconds How long an attempt took with all its tries.
+# HELP sonde_attempt_duration_seconds Duration of attempts in seconds, including retries.
 # TYPE sonde_attempt_duration_seconds histogram
 sonde_attempt_duration_seconds_bucket{handler="tcp",kind="readiness",outcome="failure",le="0.01"} 1
 sonde_attempt_duration_seconds_bucket{handler="tcp",kind="readiness",outcome="failure",le="1"} 3
@@ -129,7 +129,7 @@ sonde_attempt_duration_seconds_bucket{handler="http",kind="startup",outcome="suc
 sonde_attempt_duration_seconds_bucket{handler="http",kind="startup",outcome="success",le="+Inf"} 1
 sonde_attempt_duration_seconds_sum{handler="http",kind="startup",outcome="success"} 0.02
 sonde_attempt_duration_seconds_count{handler="http",kind="startup",outcome="success"} 1
-# HELP sonde_attempts_total Attempts that have ended.
+# HELP sonde_attempts_total Total number of finished attempts by probe kind, handler and outcome.
 # TYPE sonde_attempts_total counter
 sonde_attempts_total{handler="http",kind="startup",outcome="success"} 1
 sonde_attempts_total{handler="tcp",kind="readiness",outcome="failure"} 7
@@ -137,41 +137,41 @@ sonde_attempts_total{handler="tcp",kind="readiness",outcome="failure"} 7
 	compare(t, prom.Config{Engine: shop()}, want, "sonde_attempts_total", "sonde_attempt_duration_seconds")
 }
 
-func TestTheEngineShowsHowItKeepsUp(t *testing.T) {
+func TestEngineMetrics(t *testing.T) {
 	want := `
-# HELP sonde_answers_dropped_total Answers about an earlier instance or a replaced probe.
-# TYPE sonde_answers_dropped_total counter
-sonde_answers_dropped_total 6
-# HELP sonde_attempts_in_flight Attempts under way.
+# HELP sonde_results_dropped_total Total number of results dropped because the instance or the probe was replaced during the attempt.
+# TYPE sonde_results_dropped_total counter
+sonde_results_dropped_total 6
+# HELP sonde_attempts_in_flight Number of attempts in progress.
 # TYPE sonde_attempts_in_flight gauge
 sonde_attempts_in_flight 1
-# HELP sonde_attempts_queued Attempts that are due and wait for one under way to end.
+# HELP sonde_attempts_queued Number of attempts that are due and wait for a free slot.
 # TYPE sonde_attempts_queued gauge
 sonde_attempts_queued 2
-# HELP sonde_handler_panics_total Handlers that panicked.
+# HELP sonde_handler_panics_total Total number of panics in handlers.
 # TYPE sonde_handler_panics_total counter
 sonde_handler_panics_total 5
-# HELP sonde_lateness_seconds How long after an attempt was due it began.
-# TYPE sonde_lateness_seconds histogram
-sonde_lateness_seconds_bucket{le="0.01"} 8
-sonde_lateness_seconds_bucket{le="1"} 8
-sonde_lateness_seconds_bucket{le="+Inf"} 8
-sonde_lateness_seconds_sum 0.001
-sonde_lateness_seconds_count 8
-# HELP sonde_probes Probes that there are.
+# HELP sonde_attempt_lateness_seconds Time in seconds from the due time of an attempt to its start.
+# TYPE sonde_attempt_lateness_seconds histogram
+sonde_attempt_lateness_seconds_bucket{le="0.01"} 8
+sonde_attempt_lateness_seconds_bucket{le="1"} 8
+sonde_attempt_lateness_seconds_bucket{le="+Inf"} 8
+sonde_attempt_lateness_seconds_sum 0.001
+sonde_attempt_lateness_seconds_count 8
+# HELP sonde_probes Number of probes.
 # TYPE sonde_probes gauge
 sonde_probes 3
-# HELP sonde_turns_skipped_total Turns without an attempt: the one before was still under way (overrun), or the engine was too late (late), or late, and the probe was passing (shed).
-# TYPE sonde_turns_skipped_total counter
-sonde_turns_skipped_total{reason="late"} 4
-sonde_turns_skipped_total{reason="overrun"} 3
-sonde_turns_skipped_total{reason="shed"} 7
+# HELP sonde_attempts_skipped_total Total number of skipped attempts by reason: the previous attempt was in progress (overrun), the engine was late by a period or more (late), or it was overloaded and the probe was passing (shed).
+# TYPE sonde_attempts_skipped_total counter
+sonde_attempts_skipped_total{reason="late"} 4
+sonde_attempts_skipped_total{reason="overrun"} 3
+sonde_attempts_skipped_total{reason="shed"} 7
 `
-	compare(t, prom.Config{Engine: shop()}, want, "sonde_answers_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
-		"sonde_handler_panics_total", "sonde_lateness_seconds", "sonde_probes", "sonde_turns_skipped_total")
+	compare(t, prom.Config{Engine: shop()}, want, "sonde_results_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
+		"sonde_handler_panics_total", "sonde_attempt_lateness_seconds", "sonde_probes", "sonde_attempts_skipped_total")
 }
 
-func TestTheKubeletsMetricsAddNamedProbesUp(t *testing.T) {
+func TestKubeletMetricsSumUpNamedProbes(t *testing.T) {
 	want := `
 # HELP prober_probe_duration_seconds Duration in seconds for a probe response.
 # TYPE prober_probe_duration_seconds histogram
@@ -192,7 +192,7 @@ prober_probe_total{container="nginx",namespace="shop",pod="web",pod_uid="",probe
 	compare(t, prom.Config{Engine: shop()}, "", kubelet...)
 }
 
-func TestAShorterNameLacksTheNamespaceFirst(t *testing.T) {
+func TestShortTargetNameHasNoNamespace(t *testing.T) {
 	f := &fake{}
 	for _, name := range []string{"web", "shop/web", "eu/shop/web/v2", "/shop/web"} {
 		f.targets = append(f.targets, engine.TargetStatus{Target: name, Probes: []engine.Status{{
@@ -209,7 +209,7 @@ prober_probe_total{container="web/v2",namespace="eu",pod="shop",pod_uid="",probe
 	compare(t, prom.Config{Engine: f, Compatibility: probe.Kubelet}, want, "prober_probe_total")
 }
 
-func TestSeriesVanishWithTheTarget(t *testing.T) {
+func TestSeriesEndWithTheTarget(t *testing.T) {
 	f := shop()
 	c := prom.New(prom.Config{Engine: f, Compatibility: probe.Kubelet})
 	if n := testutil.CollectAndCount(c, "sonde_probe_passing", "sonde_target_ready", "prober_probe_total"); n != 8 {
@@ -221,7 +221,7 @@ func TestSeriesVanishWithTheTarget(t *testing.T) {
 	}
 }
 
-func TestNamesAndHelpTextsAreAsPrometheusWantsThem(t *testing.T) {
+func TestNamesAndHelpTextsPassTheLinter(t *testing.T) {
 	problems, err := testutil.CollectAndLint(prom.New(prom.Config{Engine: shop(), Compatibility: probe.Kubelet}))
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestNamesAndHelpTextsAreAsPrometheusWantsThem(t *testing.T) {
 	}
 }
 
-func TestWhatIsSentIsWhatWasDescribed(t *testing.T) {
+func TestCollectedMetricsAreDescribed(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(prom.New(prom.Config{Engine: shop(), Compatibility: probe.Kubelet}))
 	if _, err := registry.Gather(); err != nil {
@@ -239,7 +239,7 @@ func TestWhatIsSentIsWhatWasDescribed(t *testing.T) {
 	}
 }
 
-func TestTheHandlerShowsTheEngineTheBuildAndTheProcess(t *testing.T) {
+func TestHandlerServesEngineBuildAndProcessMetrics(t *testing.T) {
 	text, status := scrape(prom.New(prom.Config{Engine: shop(), Version: "1.2.3"}).Handler())
 	for _, want := range []string{"sonde_probes 3\n", `sonde_build_info{goversion="go1.`, `version="1.2.3"} 1`, "go_goroutines"} {
 		if !strings.Contains(text, want) {
@@ -248,7 +248,7 @@ func TestTheHandlerShowsTheEngineTheBuildAndTheProcess(t *testing.T) {
 	}
 }
 
-func TestALabelThatIsNotTextSpoilsOnlyItsOwnSeries(t *testing.T) {
+func TestInvalidUTF8LabelOmitsOnlyItsOwnSeries(t *testing.T) {
 	f := shop()
 	f.stats.Attempts[0].HandlerName = "\xff"
 	text, status := scrape(prom.New(prom.Config{Engine: f}).Handler())

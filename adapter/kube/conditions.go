@@ -10,7 +10,7 @@ import (
 
 // Reasons of conditions, as the kubelet gives them (K120 to K122).
 const (
-	ReasonUnknownContainerStatuses = "UnknownContainerStatuses" // there is no status of any container
+	ReasonUnknownContainerStatuses = "UnknownContainerStatuses" // no container has a status
 	ReasonContainersNotReady       = "ContainersNotReady"       // the message lists them
 	ReasonContainersNotInitialized = "ContainersNotInitialized" // the message lists them
 	ReasonReadinessGatesNotReady   = "ReadinessGatesNotReady"   // the message lists them
@@ -18,83 +18,83 @@ const (
 	ReasonPodFailed                = "PodFailed"                // the pod's phase is Failed
 )
 
-// conditions returns the conditions that follow from a status with its containers
-// filled in, in the kubelet's order.
+// conditions returns the conditions of a status whose containers are set, in the
+// kubelet's order.
 func conditions(pod *v1.Pod, status *v1.PodStatus) []v1.PodCondition {
 	ready := containersReady(pod, status)
 	return []v1.PodCondition{initialized(pod, status), podReady(pod, status, ready), ready}
 }
 
-// roll says of a list of containers which are unknown and which are not as they
-// should be.
-type roll struct {
-	unknown, wrong []string
-	word           string // what the wrong ones are called: "unready"
+// checklist collects the containers that have no status, and those with a bad one.
+type checklist struct {
+	unknown, bad []string
+	word         string // for the bad ones: "unready"
 }
 
-func (r *roll) call(status *v1.PodStatus, c v1.Container, good func(v1.ContainerStatus) bool) {
+func (r *checklist) check(status *v1.PodStatus, c v1.Container, good func(v1.ContainerStatus) bool) {
 	switch s, found := statusOf(status, c.Name); {
 	case !found:
 		r.unknown = append(r.unknown, c.Name)
 	case !good(s):
-		r.wrong = append(r.wrong, c.Name)
+		r.bad = append(r.bad, c.Name)
 	}
 }
 
-// message returns the kubelet's words, or nothing when all is well.
-func (r *roll) message() string {
+// message returns the kubelet's message, or "" when no container is listed.
+func (r *checklist) message() string {
 	var parts []string
 	if len(r.unknown) > 0 {
 		parts = append(parts, fmt.Sprintf("containers with unknown status: %s", r.unknown))
 	}
-	if len(r.wrong) > 0 {
-		parts = append(parts, fmt.Sprintf("containers with %s status: %s", r.word, r.wrong))
+	if len(r.bad) > 0 {
+		parts = append(parts, fmt.Sprintf("containers with %s status: %s", r.word, r.bad))
 	}
 	return strings.Join(parts, ", ")
 }
 
-func no(kind v1.PodConditionType, reason, message string) v1.PodCondition {
+func conditionFalse(kind v1.PodConditionType, reason, message string) v1.PodCondition {
 	return v1.PodCondition{Type: kind, Status: v1.ConditionFalse, Reason: reason, Message: message}
 }
 
-func yes(kind v1.PodConditionType) v1.PodCondition {
+func conditionTrue(kind v1.PodConditionType) v1.PodCondition {
 	return v1.PodCondition{Type: kind, Status: v1.ConditionTrue}
 }
 
-// containersReady is K120, with K123: nothing is ready in a pod that is over.
+// containersReady returns the condition ContainersReady (K120). In a pod with a
+// terminal phase it is false (K123).
 func containersReady(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	if isUnknown(status) {
-		return no(v1.ContainersReady, ReasonUnknownContainerStatuses, "")
+		return conditionFalse(v1.ContainersReady, ReasonUnknownContainerStatuses, "")
 	}
-	r := roll{word: "unready"}
+	r := checklist{word: "unready"}
 	ready := func(s v1.ContainerStatus) bool { return s.Ready }
 	for _, c := range pod.Spec.InitContainers {
 		if isSidecar(c) {
-			r.call(status, c, ready)
+			r.check(status, c, ready)
 		}
 	}
 	for _, c := range pod.Spec.Containers {
-		r.call(status, c, ready)
+		r.check(status, c, ready)
 	}
 	switch {
 	case status.Phase == v1.PodSucceeded && len(r.unknown) == 0:
-		return no(v1.ContainersReady, ReasonPodCompleted, "")
+		return conditionFalse(v1.ContainersReady, ReasonPodCompleted, "")
 	case status.Phase == v1.PodFailed:
-		return no(v1.ContainersReady, ReasonPodFailed, "")
+		return conditionFalse(v1.ContainersReady, ReasonPodFailed, "")
 	case r.message() != "":
-		return no(v1.ContainersReady, ReasonContainersNotReady, r.message())
+		return conditionFalse(v1.ContainersReady, ReasonContainersNotReady, r.message())
 	}
-	return yes(v1.ContainersReady)
+	return conditionTrue(v1.ContainersReady)
 }
 
 func isUnknown(status *v1.PodStatus) bool {
 	return len(status.ContainerStatuses)+len(status.InitContainerStatuses) == 0
 }
 
-// podReady is K121.
+// podReady returns the condition Ready (K121).
 func podReady(pod *v1.Pod, status *v1.PodStatus, containers v1.PodCondition) v1.PodCondition {
 	if containers.Status != v1.ConditionTrue {
-		return no(v1.PodReady, containers.Reason, containers.Message)
+		return conditionFalse(v1.PodReady, containers.Reason, containers.Message)
 	}
 	var closed []string
 	for _, gate := range pod.Spec.ReadinessGates {
@@ -103,9 +103,9 @@ func podReady(pod *v1.Pod, status *v1.PodStatus, containers v1.PodCondition) v1.
 		}
 	}
 	if len(closed) > 0 {
-		return no(v1.PodReady, ReasonReadinessGatesNotReady, strings.Join(closed, ", "))
+		return conditionFalse(v1.PodReady, ReasonReadinessGatesNotReady, strings.Join(closed, ", "))
 	}
-	return yes(v1.PodReady)
+	return conditionTrue(v1.PodReady)
 }
 
 func gateProblem(status *v1.PodStatus, gate v1.PodConditionType) string {
@@ -127,15 +127,15 @@ func condition(status *v1.PodStatus, kind v1.PodConditionType) (v1.PodCondition,
 	return status.Conditions[i], true
 }
 
-// initialized is K122. What was true stays true: a pod that begins again is not
-// uninitialized by it.
+// initialized returns the condition Initialized (K122). Once true it stays true, also
+// when the pod restarts.
 func initialized(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	if isUnknown(status) && len(pod.Spec.InitContainers) > 0 {
-		return no(v1.PodInitialized, ReasonUnknownContainerStatuses, "")
+		return conditionFalse(v1.PodInitialized, ReasonUnknownContainerStatuses, "")
 	}
-	r := roll{word: "incomplete"}
+	r := checklist{word: "incomplete"}
 	for _, c := range pod.Spec.InitContainers {
-		r.call(status, c, func(s v1.ContainerStatus) bool {
+		r.check(status, c, func(s v1.ContainerStatus) bool {
 			if isSidecar(c) {
 				return s.Started != nil && *s.Started
 			}
@@ -147,9 +147,9 @@ func initialized(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	case status.Phase == v1.PodSucceeded && len(r.unknown) == 0:
 		return v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue, Reason: ReasonPodCompleted}
 	case r.message() == "", anyStarted(pod, status), was.Status == v1.ConditionTrue:
-		return yes(v1.PodInitialized)
+		return conditionTrue(v1.PodInitialized)
 	}
-	return no(v1.PodInitialized, ReasonContainersNotInitialized, r.message())
+	return conditionFalse(v1.PodInitialized, ReasonContainersNotInitialized, r.message())
 }
 
 // anyStarted reports whether a regular container runs or has run.

@@ -16,46 +16,45 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Container is a container of a pod in the words of this project: a target, its
-// probes, and how it would run as a process.
+// Container is a container of a pod as an engine needs it: a target, its probes, and
+// how it would run as a process.
 type Container struct {
-	// Target is named "namespace/pod/container". Its address is the pod's IP, and
-	// empty as long as there is none. Env, Dir and User are what the manifest
-	// says of the container's process.
+	// Target has the name "namespace/pod/container" and the pod's IP as address, if
+	// it has one. Env, Dir and User are those of the container's process.
 	Target probe.Target
 
 	Name    string // "app"
 	Image   string
 	Sidecar bool    // a restartable init container
-	Probes  []Probe // startup, readiness and liveness, as far as there are
+	Probes  []Probe // at most one for each of startup, readiness and liveness
 
-	// Command and Args are the container's own, with $(NAME) in them. Without
-	// a command the image says what runs.
+	// Command and Args are those of the manifest, with $(NAME) in them. Without a
+	// command the image's entrypoint runs.
 	Command, Args []string
 
-	// Obstacles say why the container cannot run as a process of this machine:
-	// what it needs and would not have. Empty when nothing speaks against it.
+	// Obstacles are the reasons why the container cannot run as a process of this
+	// machine, such as volumes. Empty when it can.
 	Obstacles []string
 
-	RestartPolicy          v1.RestartPolicy // the container's own, else the pod's
-	TerminationGracePeriod time.Duration    // the pod's, at least MinTerminationGracePeriod
+	RestartPolicy          v1.RestartPolicy // of the container, else of the pod
+	TerminationGracePeriod time.Duration    // of the pod, at least MinTerminationGracePeriod
 }
 
-// MinTerminationGracePeriod is how long every container has to end
+// MinTerminationGracePeriod is the shortest grace period of a container
 // (minimumGracePeriodInSeconds in k8s.io/kubernetes/pkg/kubelet/kuberuntime, K138).
 const MinTerminationGracePeriod = 2 * time.Second
 
-// Probe is a probe of a container: when, and what.
+// Probe is a probe of a container: its rule and its action.
 type Probe struct {
 	Field string     // in the manifest: "livenessProbe"
-	Rule  probe.Rule // with its kind, and with the API server's defaults
+	Rule  probe.Rule // with its kind and the API server's defaults
 	Action
 }
 
-// Containers returns the containers of a pod that are probed if they have probes:
-// regular ones, then sidecars, in the order of the manifest (K3). Defaults are
-// filled in, and the pod is not changed. The error joins those of Validate, or names
-// each probe whose numbers are beyond the engine's bounds.
+// Containers returns the containers of a pod that can have probes: regular ones, then
+// sidecars, in the order of the manifest (K3). Defaults are set; the pod itself is
+// not changed. The error joins those of Validate, or names each probe whose numbers
+// exceed the engine's limits.
 func Containers(pod *v1.Pod) ([]Container, error) {
 	return containersAt(pod, field.NewPath("spec"))
 }
@@ -111,7 +110,7 @@ func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
 	}
 	var errs []error
 	if grace > probe.MaxDuration {
-		errs = append(errs, fmt.Errorf("terminationGracePeriodSeconds is %d, at most %v are allowed", *pod.Spec.TerminationGracePeriodSeconds, probe.MaxDuration))
+		errs = append(errs, fmt.Errorf("terminationGracePeriodSeconds is %d: the maximum is %v", *pod.Spec.TerminationGracePeriodSeconds, probe.MaxDuration))
 	}
 	probes := probesOf(c)
 	slices.SortFunc(probes, func(a, b kindProbe) int { return cmp.Compare(a.kind, b.kind) })
@@ -125,8 +124,8 @@ func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
 	return converted, errors.Join(errs...)
 }
 
-// portsOf returns the named ports. The first of a name counts, and its protocol
-// does not (K110).
+// portsOf returns the named ports. For equal names the first one counts; the protocol
+// is ignored (K110).
 func portsOf(c v1.Container) map[string]uint16 {
 	var ports map[string]uint16
 	for _, p := range c.Ports {
@@ -148,7 +147,7 @@ func policyOf(pod *v1.Pod, c v1.Container) v1.RestartPolicy {
 	return pod.Spec.RestartPolicy
 }
 
-// userOf returns "user", "user:group" or, when the image decides, nothing.
+// userOf returns "user" or "user:group", or "" for the user of the image.
 func userOf(pod *v1.Pod, c v1.Container) string {
 	var user, group *int64
 	if s := pod.Spec.SecurityContext; s != nil {
@@ -181,8 +180,8 @@ func ruleOf(p kindProbe) probe.Rule {
 	return r
 }
 
-// duration returns a number of seconds as a duration. One that is too long for a
-// Rule stays too long, and does not overflow.
+// duration returns a number of seconds as a duration. It does not overflow: a number
+// above probe.MaxDuration stays above it.
 func duration(seconds int64) time.Duration {
 	return time.Duration(min(seconds, int64(probe.MaxDuration/time.Second)+1)) * time.Second
 }
@@ -191,10 +190,10 @@ func duration(seconds int64) time.Duration {
 func actionOf(h v1.ProbeHandler, c v1.Container) Action {
 	switch {
 	case h.Exec != nil:
-		known := static(c.Env)
+		env := staticEnv(c.Env)
 		words := make([]string, len(h.Exec.Command))
 		for i, word := range h.Exec.Command {
-			words[i] = command.Expand(word, known)
+			words[i] = command.Expand(word, env)
 		}
 		return Action{Exec: &Exec{Command: words}}
 	case h.HTTPGet != nil:

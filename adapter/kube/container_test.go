@@ -52,7 +52,7 @@ func TestRegularContainersComeBeforeSidecarsAndStartupBeforeTheRest(t *testing.T
 	}
 }
 
-func TestActionsAreCarriedOver(t *testing.T) {
+func TestActionsAreConverted(t *testing.T) {
 	for _, test := range []struct {
 		name, handler string
 		want          kube.Action
@@ -78,7 +78,7 @@ func TestActionsAreCarriedOver(t *testing.T) {
 	}
 }
 
-func TestVariablesInACommandAreReplaced(t *testing.T) {
+func TestVariablesInExecCommandsAreReplaced(t *testing.T) {
 	for word, want := range map[string]string{
 		"$(A)":         "1",
 		"x$(A)$(B)y":   "x1$(A)y", // B's value is not expanded again
@@ -102,19 +102,19 @@ func TestVariablesInACommandAreReplaced(t *testing.T) {
 	}
 }
 
-func TestTheProcessHasTheVariablesThatTheManifestKnows(t *testing.T) {
+func TestProcessHasTheVariablesOfTheManifest(t *testing.T) {
 	c := container(t, `env: [{name: A, value: a}, {name: B, value: "$(A)$(C)$$(A)"}, {name: C, value: c}, {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}},
 		{name: NS, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]`)
 	want := map[string]string{"A": "a", "B": "a$(C)$(A)", "C": "c", "POD": "web", "NS": "default"}
 	if !maps.Equal(c.Target.Env, want) {
 		t.Errorf("the variables are %q, want %q", c.Target.Env, want)
 	}
-	if want := []string{"variable IP has its value from elsewhere (valueFrom)"}; !slices.Equal(c.Obstacles, want) {
+	if want := []string{"variable IP is set by valueFrom"}; !slices.Equal(c.Obstacles, want) {
 		t.Errorf("obstacles are %q, want %q", c.Obstacles, want)
 	}
 }
 
-func TestRulesHaveTheManifestsNumbers(t *testing.T) {
+func TestRulesHaveTheNumbersOfTheManifest(t *testing.T) {
 	c := container(t, `readinessProbe: {tcpSocket: {port: 1}, initialDelaySeconds: 5, periodSeconds: 6, timeoutSeconds: 7, successThreshold: 8, failureThreshold: 9},
 		livenessProbe: {tcpSocket: {port: 1}, terminationGracePeriodSeconds: 60}`)
 	want := []probe.Rule{
@@ -126,7 +126,7 @@ func TestRulesHaveTheManifestsNumbers(t *testing.T) {
 	}
 }
 
-func TestNumbersBeyondTheEnginesBoundsAreRefused(t *testing.T) {
+func TestNumbersAboveTheEnginesLimitsAreRefused(t *testing.T) {
 	for spec, want := range map[string]string{
 		"{containers: [{name: a, livenessProbe: {exec: {command: [x]}, periodSeconds: 2147483647}}]}":                                                        "spec.containers[0].livenessProbe: period is",
 		"{containers: [{name: a, livenessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: 9223372036854775807}}]}":                               "spec.containers[0].livenessProbe: termination_grace_period is",
@@ -140,7 +140,7 @@ func TestNumbersBeyondTheEnginesBoundsAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhereAContainerIsAndAsWhomItRuns(t *testing.T) {
+func TestContainerHasAddressPortsDirAndUser(t *testing.T) {
 	pod := podWith(t, `{securityContext: {runAsUser: 1000, runAsGroup: 2000}, terminationGracePeriodSeconds: 0, restartPolicy: OnFailure, containers: [
 		{name: a, image: nginx, workingDir: /srv, ports: [{name: http, containerPort: 80}, {containerPort: 81}, {name: dns, containerPort: 53, protocol: UDP}]},
 		{name: b, securityContext: {runAsUser: 0}, restartPolicy: Never}]}`)
@@ -164,17 +164,17 @@ func TestWhereAContainerIsAndAsWhomItRuns(t *testing.T) {
 	}
 }
 
-func TestWhatAProcessWouldLackIsAnObstacle(t *testing.T) {
+func TestObstaclesListWhatAProcessCannotHave(t *testing.T) {
 	all := containers(t, `{initContainers: [{name: migrate}], volumes: [{name: pki, hostPath: {path: /etc/pki}}, {name: tmp, emptyDir: {}}], containers: [{name: a,
 		envFrom: [{configMapRef: {name: c}}],
 		volumeMounts: [{name: pki, mountPath: /etc/pki/}, {name: pki, mountPath: /etc/pki/ca, subPath: ca}, {name: pki, mountPath: /pki}, {name: tmp, mountPath: /tmp}],
 		volumeDevices: [{name: raw, devicePath: /dev/x}]}]}`)
 	want := []string{
-		`init container "migrate" has to end before it begins`,
-		"it has variables from elsewhere (envFrom)",
+		`init container "migrate" must run first`,
+		"variables are set by envFrom",
 		`volume "pki" is mounted at /pki`,
 		`volume "tmp" is mounted at /tmp`,
-		`volume "raw" is its device /dev/x`,
+		`volume "raw" is device /dev/x`,
 	}
 	if got := all[0].Obstacles; !slices.Equal(got, want) {
 		t.Errorf("obstacles are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -184,7 +184,7 @@ func TestWhatAProcessWouldLackIsAnObstacle(t *testing.T) {
 	}
 }
 
-func TestTheImageSaysWhatRunsWithoutACommand(t *testing.T) {
+func TestEntrypointOfTheImageRunsWithoutACommand(t *testing.T) {
 	known := map[string][]string{"busybox": {}, "shop/web": {"/web", "-v"}, "localhost:5000/db": {"/db"}}
 	for _, test := range []struct {
 		fields string
@@ -201,14 +201,14 @@ func TestTheImageSaysWhatRunsWithoutACommand(t *testing.T) {
 		{"image: 'localhost:5000/web'", nil},
 		{"image: notbusybox", nil},
 	} {
-		got, err := container(t, test.fields).Words(known)
+		got, err := container(t, test.fields).Argv(known)
 		if !slices.Equal(got, test.want) || (err == nil) != (test.want != nil) {
 			t.Errorf("%s runs %q, %v, want %q", test.fields, got, err, test.want)
 		}
 	}
 }
 
-func TestAnImageIsCalledByTheLastPartOfItsName(t *testing.T) {
+func TestImageNameIsTheLastElement(t *testing.T) {
 	for image, want := range map[string]string{
 		"": "", "busybox": "busybox", "registry.k8s.io/busybox:1.27": "busybox", "localhost:5000/shop/web": "web", "ghcr.io/shop/web@sha256:00": "web",
 	} {

@@ -6,9 +6,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Default returns a copy of a pod with the defaults that the API server fills in,
-// as far as they concern probes (K170): namespace, restart policy, grace period,
-// protocols, and the numbers, paths and schemes of probes.
+// Default returns a copy of a pod with those defaults of the API server that concern
+// probes (K170): namespace, restart policy, grace period, protocols, and the numbers,
+// paths and schemes of probes.
 func Default(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
 	if pod.Namespace == "" {
@@ -22,7 +22,7 @@ func Default(pod *v1.Pod) *v1.Pod {
 		grace = *given
 	}
 	if grace < 0 {
-		grace = 1 // so the API server does
+		grace = 1 // as in the API server
 	}
 	pod.Spec.TerminationGracePeriodSeconds = &grace
 	for i := range pod.Spec.InitContainers {

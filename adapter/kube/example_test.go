@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// handlers are made of the built-in handlers, or of anything else.
+// handlers uses the built-in handlers; any others work too.
 func handlers() kube.Handlers {
 	return kube.Handlers{
 		TCP: func(t kube.TCP) (probe.Handler, error) {
@@ -38,7 +38,7 @@ func web() *v1.Pod {
 	}
 }
 
-// A pod's probes are a set like any other.
+// The probes of a pod are a probe.Set.
 func ExampleSet() {
 	set, err := kube.Set(web(), handlers())
 	if err != nil {
@@ -51,7 +51,7 @@ func ExampleSet() {
 	// Output: {Added:2 Adjusted:0 Replaced:0 Removed:0 Kept:0} <nil>
 }
 
-// What is wrong with a pod is told in the API server's words.
+// Validate returns the API server's errors.
 func ExampleValidate() {
 	pod := web()
 	pod.Spec.Containers[0].LivenessProbe.SuccessThreshold = 2
@@ -59,7 +59,7 @@ func ExampleValidate() {
 	// Output: spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1
 }
 
-// A loop like the kubelet's calls the manager by the kubelet's own verbs.
+// A sync loop like the kubelet's calls the manager's methods.
 func ExampleManager() {
 	e := engine.New(engine.Config{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,7 +98,7 @@ func ExampleManager() {
 	// ContainersReady True
 }
 
-// A manifest's containers, for who knows no Kubernetes.
+// The containers of a manifest as targets and processes.
 func ExampleRead() {
 	manifests, errs := kube.Read("web.yaml", []byte(`
 apiVersion: apps/v1
@@ -117,7 +117,7 @@ spec:
 	fmt.Println(len(errs))
 	for _, m := range manifests {
 		containers, err := m.Containers()
-		fmt.Println(m, err, m.Left)
+		fmt.Println(m, err, m.Ignored)
 		for _, c := range containers {
 			fmt.Println(c.Target.Name, c.Command, c.Probes[0].Rule.Kind, c.Probes[0].HTTP.Path)
 		}

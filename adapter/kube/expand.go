@@ -6,37 +6,36 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 )
 
-// static returns the variables that an exec probe's command knows: as they are
-// written, and empty for one that gets its value from elsewhere (K76).
-func static(env []v1.EnvVar) map[string]string {
-	known := make(map[string]string, len(env))
+// staticEnv returns the variables that $(NAME) in an exec probe's command refers to:
+// the literal values, and an empty one for valueFrom (K76).
+func staticEnv(env []v1.EnvVar) map[string]string {
+	values := make(map[string]string, len(env))
 	for _, e := range env {
-		known[e.Name] = e.Value
+		values[e.Name] = e.Value
 	}
-	return known
+	return values
 }
 
-// environment returns the variables that the container would see, as far as the
-// manifest knows them: references to earlier variables are replaced. Unknown are
-// the names whose values come from elsewhere.
-func environment(pod *v1.Pod, env []v1.EnvVar) (known map[string]string, unknown []string) {
-	known = make(map[string]string, len(env))
+// environment returns the container's variables that the manifest determines, with
+// references to earlier variables replaced, and the names of the others.
+func environment(pod *v1.Pod, env []v1.EnvVar) (values map[string]string, unknown []string) {
+	values = make(map[string]string, len(env))
 	for _, e := range env {
-		value, ok := command.Expand(e.Value, known), true
+		value, ok := command.Expand(e.Value, values), true
 		if e.ValueFrom != nil {
-			value, ok = downward(pod, e.ValueFrom)
+			value, ok = fieldRef(pod, e.ValueFrom)
 		}
 		if !ok {
 			unknown = append(unknown, e.Name)
 			continue
 		}
-		known[e.Name] = value
+		values[e.Name] = value
 	}
-	return known, unknown
+	return values, unknown
 }
 
-// downward returns the pod's own fields that are known before it runs.
-func downward(pod *v1.Pod, from *v1.EnvVarSource) (string, bool) {
+// fieldRef returns the value of a fieldRef that is known before the pod runs.
+func fieldRef(pod *v1.Pod, from *v1.EnvVarSource) (string, bool) {
 	if from.FieldRef == nil {
 		return "", false
 	}

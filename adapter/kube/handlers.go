@@ -11,18 +11,17 @@ import (
 
 // Exec is a probe's exec action.
 type Exec struct {
-	// Command is the program and its arguments. $(NAME) in them has been
-	// replaced already: every byte stands for itself.
+	// Command is the program and its arguments, with $(NAME) already replaced.
 	Command []string
 }
 
 // HTTP is a probe's httpGet action.
 type HTTP struct {
-	Path    string              // with its query; never empty
+	Path    string              // with the query; never empty
 	Port    string              // a number from 1 to 65535, or the name of one of the target's ports
 	Host    string              // empty for the target's address
 	Scheme  string              // "HTTP" or "HTTPS"; the kubelet verifies no certificate (K90)
-	Headers map[string][]string // by canonical name; given but empty, User-Agent and Accept are left out (K87)
+	Headers map[string][]string // by canonical name; an empty User-Agent or Accept omits the header (K87)
 }
 
 // TCP is a probe's tcpSocket action.
@@ -37,9 +36,9 @@ type GRPC struct {
 	Service string // as in grpc.health.v1.HealthCheckRequest; may be empty
 }
 
-// Handlers make the handlers of probes. A pod with a probe whose constructor is
-// nil is refused. The constructors may be called by several goroutines at once,
-// if the functions that take Handlers are.
+// Handlers has a constructor for each action. A pod with a probe whose constructor is
+// nil is refused. Constructors are called by the goroutines that call functions of
+// this package.
 type Handlers struct {
 	Exec func(Exec) (probe.Handler, error)
 	HTTP func(HTTP) (probe.Handler, error)
@@ -47,7 +46,7 @@ type Handlers struct {
 	GRPC func(GRPC) (probe.Handler, error)
 }
 
-// Action is what a probe does. One of its fields is set.
+// Action is what a probe does: exactly one field is set.
 type Action struct {
 	Exec *Exec
 	HTTP *HTTP
@@ -55,7 +54,7 @@ type Action struct {
 	GRPC *GRPC
 }
 
-// Name returns what the action's handler is called in metrics and in the API:
+// Name returns the name of the action's handler in metrics and in the API:
 // "exec", "http", "tcp" or "grpc".
 func (a Action) Name() string {
 	switch {
@@ -71,10 +70,9 @@ func (a Action) Name() string {
 	return ""
 }
 
-// revision returns a text that is the same for equal actions. It shows nothing
-// of them, since headers and arguments can hold secrets.
+// revision returns a hash of the action: headers and arguments may be secret.
 func (a Action) revision() string {
-	text, err := json.Marshal(a) // of texts only, and it sorts the keys of maps
+	text, err := json.Marshal(a) // deterministic: map keys are sorted
 	if err != nil {
 		return ""
 	}
@@ -82,7 +80,7 @@ func (a Action) revision() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Make makes the handler of an action.
+// Make returns the handler of an action.
 func (h Handlers) Make(a Action) (probe.Handler, error) {
 	switch {
 	case a.Exec != nil && h.Exec != nil:
@@ -94,5 +92,5 @@ func (h Handlers) Make(a Action) (probe.Handler, error) {
 	case a.GRPC != nil && h.GRPC != nil:
 		return h.GRPC(*a.GRPC)
 	}
-	return nil, fmt.Errorf("there is no handler for %s", a.Name())
+	return nil, fmt.Errorf("no handler for %s probes", a.Name())
 }

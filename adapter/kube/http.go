@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// httpOf returns an httpGet action. Names of headers are canonical, and repeated
-// ones keep all their values in order; of Host the first counts (K87).
+// httpOf returns an httpGet action. Header names are canonical, repeated headers keep
+// all values in order, and of several Host headers the first one counts (K87).
 func httpOf(get *v1.HTTPGetAction) *HTTP {
 	h := &HTTP{Path: get.Path, Port: get.Port.String(), Host: get.Host, Scheme: string(get.Scheme)}
 	for _, header := range get.HTTPHeaders {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ImageName returns the last part of an image's name, without tag and digest: "busybox"
-// of "registry.k8s.io/busybox:1.27". It is empty when the image is.
+// ImageName returns the last element of an image's name, without tag and digest:
+// "busybox" of "registry.k8s.io/busybox:1.27", or "" of "".
 func ImageName(image string) string {
 	if image == "" {
 		return ""
@@ -14,8 +14,8 @@ func ImageName(image string) string {
 	return path.Base(repository(image))
 }
 
-// entrypointOf looks an image up: its name without tag and digest, then what is
-// left of it when the registry and each further folder are taken away.
+// entrypointOf looks up the image's name without tag and digest, then the name without
+// the registry, and so on without each further element from the left.
 func entrypointOf(image string, entrypoints map[string][]string) ([]string, bool) {
 	for name := repository(image); name != ""; {
 		if words, known := entrypoints[name]; known {

@@ -9,15 +9,15 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Instances returns where the containers of a pod are in their lives, by the
-// pod's status: one instance for each regular container and each sidecar. Report
-// them to the engine whenever the status changes.
+// Instances returns the current instances of a pod's containers from the pod's
+// status: one for each regular container and each sidecar. Report them to the engine
+// whenever the status changes.
 //
 // A container without a status, or without an ID, is Absent (K33). One that has
-// ended is Ended when its restart policy and its restart rules let another follow,
-// else Gone (K37), and so is every one of a pod whose phase is Succeeded or Failed
-// (K32). When the pod's deletion was asked for, they are leaving (K38). All are
-// managed: the kubelet ends what fails.
+// ended is Ended when its restart policy and its restart rules restart it, else Gone
+// (K37); all containers of a pod with phase Succeeded or Failed are Gone (K32). With
+// a deletionTimestamp of the pod they are terminating (K38). All are managed: the
+// kubelet ends containers that fail.
 func Instances(pod *v1.Pod) []probe.Instance {
 	var all []probe.Instance
 	for _, c := range pod.Spec.Containers {
@@ -49,17 +49,17 @@ func instance(pod *v1.Pod, c v1.Container) probe.Instance {
 		if restarts(pod, c, state.Terminated.ExitCode) {
 			in.Phase = probe.Ended
 		}
-		in.Detail = lastWords(state.Terminated)
+		in.Detail = exitDetail(state.Terminated)
 	case state.Waiting != nil:
-		in.Detail = sentence(state.Waiting.Reason, state.Waiting.Message)
+		in.Detail = joinDetail(state.Waiting.Reason, state.Waiting.Message)
 	}
-	if isOver(pod.Status.Phase) {
+	if isTerminal(pod.Status.Phase) {
 		in.Phase = probe.Gone
 	}
 	return in
 }
 
-// statusOf looks a container up by its name: regular ones first (K33).
+// statusOf finds the status of a container by name: regular containers first (K33).
 func statusOf(s *v1.PodStatus, name string) (v1.ContainerStatus, bool) {
 	for _, list := range [][]v1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses} {
 		if i := slices.IndexFunc(list, func(c v1.ContainerStatus) bool { return c.Name == name }); i >= 0 {
@@ -69,18 +69,18 @@ func statusOf(s *v1.PodStatus, name string) (v1.ContainerStatus, bool) {
 	return v1.ContainerStatus{}, false
 }
 
-func isOver(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
+func isTerminal(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
 
-func lastWords(t *v1.ContainerStateTerminated) string {
+func exitDetail(t *v1.ContainerStateTerminated) string {
 	end := fmt.Sprintf("exit status %d", t.ExitCode)
 	if t.Reason != "" {
 		end += ", " + t.Reason
 	}
-	return sentence(end, t.Message)
+	return joinDetail(end, t.Message)
 }
 
-// sentence joins a reason and a message, either of which may be empty.
-func sentence(reason, message string) string {
+// joinDetail joins a reason and a message, either of which may be empty.
+func joinDetail(reason, message string) string {
 	if reason == "" || message == "" {
 		return reason + message
 	}

@@ -34,7 +34,7 @@ func podIn(t *testing.T, state v1.ContainerState, fields string) *v1.Pod {
 	return pod
 }
 
-func TestAContainersStateIsItsPhase(t *testing.T) {
+func TestContainerStateDeterminesThePhase(t *testing.T) {
 	app := probe.Instance{Target: "default/web/app", ID: "cri://1", Managed: true, Restarts: 2}
 	in := func(phase probe.Phase, since time.Time, detail string) probe.Instance {
 		i := app
@@ -59,7 +59,7 @@ func TestAContainersStateIsItsPhase(t *testing.T) {
 	}
 }
 
-func TestAContainerWithoutAnIDIsAbsent(t *testing.T) {
+func TestContainerWithoutAnIDIsAbsent(t *testing.T) {
 	want := probe.Instance{Target: "default/web/app"}
 	unnamed := podIn(t, running(), "")
 	unnamed.Status.ContainerStatuses[0].ContainerID = ""
@@ -72,7 +72,7 @@ func TestAContainerWithoutAnIDIsAbsent(t *testing.T) {
 	}
 }
 
-func TestWhetherAnotherLifeFollows(t *testing.T) {
+func TestRestartPolicyAndRulesDecideBetweenEndedAndGone(t *testing.T) {
 	rules := func(action, operator, values string) string {
 		return ", restartPolicy: Never, restartPolicyRules: [{action: " + action + ", exitCodes: {operator: " + operator + ", values: " + values + "}}]"
 	}
@@ -108,7 +108,7 @@ func TestWhetherAnotherLifeFollows(t *testing.T) {
 	}
 }
 
-func TestAllFollowWhenThePodBeginsAgain(t *testing.T) {
+func TestAllContainersAreEndedWhenThePodRestarts(t *testing.T) {
 	pod := podIn(t, terminated(0), "")
 	pod.Spec.RestartPolicy = v1.RestartPolicyNever
 	pod.Status.Conditions = []v1.PodCondition{{Type: v1.AllContainersRestarting, Status: v1.ConditionTrue}}
@@ -117,7 +117,7 @@ func TestAllFollowWhenThePodBeginsAgain(t *testing.T) {
 	}
 }
 
-func TestASidecarIsRestartedWhateverThePodSays(t *testing.T) {
+func TestSidecarIsRestartedUnderAnyPodPolicy(t *testing.T) {
 	pod := podWith(t, "{restartPolicy: Never, containers: [{name: app}], initContainers: [{name: once}, {name: side, restartPolicy: Always}]}")
 	pod.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "once", ContainerID: "cri://0"}, {Name: "side", ContainerID: "cri://2", State: terminated(0)}}
 	got := kube.Instances(pod)
@@ -126,7 +126,7 @@ func TestASidecarIsRestartedWhateverThePodSays(t *testing.T) {
 	}
 }
 
-func TestNothingFollowsInAPodThatIsOver(t *testing.T) {
+func TestContainersOfATerminalPodAreGone(t *testing.T) {
 	for _, phase := range []v1.PodPhase{v1.PodSucceeded, v1.PodFailed} {
 		pod := podIn(t, running(), "")
 		pod.Status.Phase = phase
@@ -136,7 +136,7 @@ func TestNothingFollowsInAPodThatIsOver(t *testing.T) {
 	}
 }
 
-func TestAPodToBeDeletedIsLeaving(t *testing.T) {
+func TestContainersOfADeletedPodAreTerminating(t *testing.T) {
 	pod := podIn(t, running(), "")
 	pod.DeletionTimestamp = &t0
 	if got := kube.Instances(pod)[0]; !got.Terminating || got.Phase != probe.Running {

@@ -13,44 +13,44 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Manager probes pods by the verbs of the kubelet's prober manager, for who has
-// a loop that calls them. The engine's set is its own: nobody else may call the
-// engine's Apply. Its methods may be called from several goroutines at once, and
-// wait for no attempt. Adding or removing a pod takes time in proportion to the
-// probes of all pods, about a millisecond for a thousand.
+// Manager probes pods. It has the methods of the kubelet's prober manager, for a
+// caller with a sync loop like the kubelet's. Only the manager may call the engine's
+// Apply. Its methods may be called from several goroutines at once, and do not wait
+// for attempts. Adding or removing a pod takes time in proportion to the number of
+// all probes: about a millisecond for a thousand.
 //
-// It differs from the kubelet's where that surprises: a pod is added as a whole or
-// not at all (K5), an attempt in flight is cancelled when its probe is stopped (K9,
-// K10), sidecars are stopped like all others (K7), and stopping a startup probe does
-// not make its container started (K99).
+// It differs from the kubelet's manager in four points: a pod is added completely or
+// not at all (K5), stopping a probe cancels its attempt in flight (K9, K10), sidecars
+// are stopped like other containers (K7), and stopping a startup probe does not make
+// its container started (K99).
 type Manager struct {
 	engine   *engine.Engine
 	handlers Handlers
 
-	mu   sync.Mutex
-	pods map[types.UID]*known
+	podsMu sync.Mutex // guards pods and what they point to
+	pods   map[types.UID]*managedPod
 }
 
-// known is a pod as it was when it was added (K6).
-type known struct {
-	pod    *v1.Pod
-	set    probe.Set
-	ending bool // StopLivenessAndStartup was called
+// managedPod is a pod as it was when it was added (K6).
+type managedPod struct {
+	pod     *v1.Pod
+	set     probe.Set
+	stopped bool // StopLivenessAndStartup was called
 }
 
 // NewManager returns a Manager without pods. The engine is run by the caller.
 func NewManager(e *engine.Engine, h Handlers) *Manager {
-	return &Manager{engine: e, handlers: h, pods: map[types.UID]*known{}}
+	return &Manager{engine: e, handlers: h, pods: map[types.UID]*managedPod{}}
 }
 
-// AddPod adds the probes of a pod. A pod whose UID is known stays as it was when
-// it was added (K4, K6); one that takes the name of another ends that one's
-// probes. The pod's status is reported as UpdatePodStatus would.
+// AddPod adds the probes of a pod. A pod with a known UID stays as it was when it was
+// added (K4, K6). A pod with the name of another one removes that one's probes. The
+// pod's status is reported as by UpdatePodStatus.
 //
-// The error is Set's; then nothing is added.
+// On an error, which is Set's, nothing is added.
 func (m *Manager) AddPod(pod *v1.Pod) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.podsMu.Lock()
+	defer m.podsMu.Unlock()
 	if m.pods[pod.UID] != nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (m *Manager) AddPod(pod *v1.Pod) error {
 			delete(m.pods, uid)
 		}
 	}
-	added := &known{pod: Default(pod), set: set}
+	added := &managedPod{pod: Default(pod), set: set}
 	m.pods[pod.UID] = added
 	if err := m.apply(); err != nil {
 		delete(m.pods, pod.UID)
@@ -73,27 +73,27 @@ func (m *Manager) AddPod(pod *v1.Pod) error {
 	return nil
 }
 
-// apply has the engine probe what all pods ask for.
+// apply applies the probes of all pods to the engine.
 func (m *Manager) apply() error {
 	all := probe.Set{}
-	for _, k := range m.pods {
-		maps.Copy(all, k.set)
+	for _, p := range m.pods {
+		maps.Copy(all, p.set)
 	}
 	_, err := m.engine.Apply(all)
 	return err
 }
 
-// RemovePod removes the probes of a pod. A pod that is not known is no mistake.
+// RemovePod removes the probes of a pod, if it is known.
 func (m *Manager) RemovePod(pod *v1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.podsMu.Lock()
+	defer m.podsMu.Unlock()
 	m.remove(pod.UID)
 }
 
-// CleanupPods removes the probes of every pod that is not in the set.
+// CleanupPods removes the probes of all pods that are not desired.
 func (m *Manager) CleanupPods(desired map[types.UID]sets.Empty) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.podsMu.Lock()
+	defer m.podsMu.Unlock()
 	for uid := range m.pods {
 		if _, wanted := desired[uid]; !wanted {
 			m.remove(uid)
@@ -107,77 +107,76 @@ func (m *Manager) remove(uid types.UID) {
 		return
 	}
 	delete(m.pods, uid)
-	_ = m.apply() // what is left was applied before
+	_ = m.apply() // cannot fail: a subset of what was applied
 	for _, in := range Instances(gone.pod) {
-		m.engine.Report(probe.Instance{Target: in.Target}) // absent: the engine forgets it
+		m.engine.Report(probe.Instance{Target: in.Target}) // phase Absent: the engine removes the instance
 	}
 }
 
-// StopLivenessAndStartup ends the liveness and startup probes of a pod that is
-// about to end, so that none ends a container on its way. Readiness goes on until
-// RemovePod. What had started stays so.
+// StopLivenessAndStartup stops the liveness and startup probes of a terminating pod,
+// so that they do not restart its containers. Readiness is probed until RemovePod. A
+// started container stays started.
 func (m *Manager) StopLivenessAndStartup(pod *v1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	k := m.pods[pod.UID]
-	if k == nil {
+	m.podsMu.Lock()
+	defer m.podsMu.Unlock()
+	p := m.pods[pod.UID]
+	if p == nil {
 		return
 	}
-	k.ending = true
-	m.report(k, &k.pod.Status)
+	p.stopped = true
+	m.report(p, &p.pod.Status)
 }
 
-// UpdatePodStatus tells the engine what a status says of the containers' lives,
-// and sets Started and Ready of each in it (K98, K113). Call it whenever a status
-// was made, and when the engine's Subscribe reports a change. A pod that is not
-// known has no probes: what runs is started and ready.
+// UpdatePodStatus reports the instances of a status to the engine, and sets Started
+// and Ready of each container in the status (K98, K113). Call it whenever a status
+// was generated, and when the engine's Subscribe reports a change. A pod that is not
+// known has no probes: its running containers are started and ready.
 //
-// PodStatus sets the conditions, too.
+// PodStatus sets the conditions too.
 func (m *Manager) UpdatePodStatus(pod *v1.Pod, status *v1.PodStatus) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	k := m.pods[pod.UID]
-	if k == nil {
-		fill(pod, status, nothing{})
+	m.podsMu.Lock()
+	defer m.podsMu.Unlock()
+	p := m.pods[pod.UID]
+	if p == nil {
+		setContainers(pod, status, noTargets{})
 		return
 	}
-	m.report(k, status)
-	fill(k.pod, status, m.engine)
-	m.hurry(k, status)
+	m.report(p, status)
+	setContainers(p.pod, status, m.engine)
+	m.triggerReadiness(p, status)
 }
 
-// nothing knows no target.
-type nothing struct{}
+// noTargets is a Targets without targets.
+type noTargets struct{}
 
-func (nothing) Target(string) (engine.TargetStatus, bool) { return engine.TargetStatus{}, false }
+func (noTargets) Target(string) (engine.TargetStatus, bool) { return engine.TargetStatus{}, false }
 
-// report tells the engine of the pod's address and of its containers' lives.
-func (m *Manager) report(k *known, status *v1.PodStatus) {
-	moved := k.pod.Status.PodIP != status.PodIP
-	k.pod.Status = *status.DeepCopy()
+// report reports the pod's address and its containers' instances to the engine.
+func (m *Manager) report(p *managedPod, status *v1.PodStatus) {
+	moved := p.pod.Status.PodIP != status.PodIP
+	p.pod.Status = *status.DeepCopy()
 	if moved {
-		for id, p := range k.set {
-			p.Target.Address = status.PodIP
-			k.set[id] = p
+		for id, one := range p.set {
+			one.Target.Address = status.PodIP
+			p.set[id] = one
 		}
-		_ = m.apply() // only addresses differ from what was applied before
+		_ = m.apply() // cannot fail: only addresses have changed
 	}
-	for _, in := range Instances(k.pod) {
-		in.Terminating = in.Terminating || k.ending
+	for _, in := range Instances(p.pod) {
+		in.Terminating = in.Terminating || p.stopped
 		m.engine.Report(in)
 	}
 }
 
-// hurry asks for an attempt of each readiness probe whose container has started
-// and is not ready, in the kubelet's compatibility (K96). Else the engine's own
-// turns do.
-func (m *Manager) hurry(k *known, status *v1.PodStatus) {
+// triggerReadiness triggers the readiness probe of each container that has started
+// and is not ready (K96). It does so only for probes with the kubelet's compatibility.
+func (m *Manager) triggerReadiness(p *managedPod, status *v1.PodStatus) {
 	for _, s := range slices.Concat(status.ContainerStatuses, status.InitContainerStatuses) {
-		id := probe.ID{Target: TargetName(k.pod, s.Name), Kind: probe.Readiness}
+		id := probe.ID{Target: TargetName(p.pod, s.Name), Kind: probe.Readiness}
 		if s.Ready || s.Started == nil || !*s.Started {
 			continue
 		}
-		if p, found := m.engine.Status(id); found && p.Rule.Compatibility == probe.Kubelet {
+		if st, found := m.engine.Status(id); found && st.Rule.Compatibility == probe.Kubelet {
 			m.engine.Trigger(id)
 		}
 	}

@@ -19,32 +19,31 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// world is what probes find: an outcome for each kind of action. It notes where
-// they looked.
-type world struct {
+// outcomes has the outcome of each kind of action, and counts the attempts.
+type outcomes struct {
 	mu      sync.Mutex
 	answers map[string]probe.Outcome // by action: "exec"
 	asked   map[string]int
 	at      string // the address that was asked last
 }
 
-func newWorld() *world {
-	return &world{answers: map[string]probe.Outcome{}, asked: map[string]int{}}
+func newWorld() *outcomes {
+	return &outcomes{answers: map[string]probe.Outcome{}, asked: map[string]int{}}
 }
 
-func (w *world) say(action string, o probe.Outcome) {
+func (w *outcomes) say(action string, o probe.Outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answers[action] = o
 }
 
-func (w *world) count(action string) int {
+func (w *outcomes) count(action string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked[action]
 }
 
-func (w *world) handler(action string) probe.Handler {
+func (w *outcomes) handler(action string) probe.Handler {
 	return probe.HandlerFunc(func(_ context.Context, t probe.Target) probe.Result {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -54,7 +53,7 @@ func (w *world) handler(action string) probe.Handler {
 	})
 }
 
-func (w *world) handlers() kube.Handlers {
+func (w *outcomes) handlers() kube.Handlers {
 	return kube.Handlers{
 		Exec: func(kube.Exec) (probe.Handler, error) { return w.handler("exec"), nil },
 		HTTP: func(kube.HTTP) (probe.Handler, error) { return w.handler("http"), nil },
@@ -62,22 +61,22 @@ func (w *world) handlers() kube.Handlers {
 	}
 }
 
-// house is a manager, its engine and the world they look at.
-type house struct {
+// harness is a manager with its engine, and the outcomes of its probes.
+type harness struct {
 	*kube.Manager
-	*world
+	*outcomes
 	engine *engine.Engine
 }
 
-// inHouse runs a test with an engine that runs.
-func inHouse(t *testing.T, c engine.Config, test func(*testing.T, house)) {
+// inBubble runs a test with an engine that runs.
+func inBubble(t *testing.T, c engine.Config, test func(*testing.T, harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		e := engine.New(c)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- e.Run(ctx) }()
-		test(t, house{kube.NewManager(e, w.handlers()), w, e})
+		test(t, harness{kube.NewManager(e, w.handlers()), w, e})
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -95,19 +94,19 @@ func probed(t *testing.T, uid types.UID) *v1.Pod {
 	return pod
 }
 
-// life returns a pod's status in which its containers run.
+// life returns a pod's status with running containers.
 func life(n int) *v1.PodStatus {
 	state := v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.Now()}}
 	return &v1.PodStatus{PodIP: "10.0.0.1", ContainerStatuses: []v1.ContainerStatus{{Name: "app", ContainerID: fmt.Sprintf("cri://%d", n), State: state}}}
 }
 
-// wait lets virtual time pass.
+// wait advances the time of the bubble.
 func wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (h house) add(t *testing.T, pod *v1.Pod) {
+func (h harness) add(t *testing.T, pod *v1.Pod) {
 	t.Helper()
 	if err := h.AddPod(pod); err != nil {
 		t.Fatal(err)
@@ -115,7 +114,7 @@ func (h house) add(t *testing.T, pod *v1.Pod) {
 }
 
 // expect checks what UpdatePodStatus makes of a status.
-func (h house) expect(t *testing.T, pod *v1.Pod, status *v1.PodStatus, started, ready bool) {
+func (h harness) expect(t *testing.T, pod *v1.Pod, status *v1.PodStatus, started, ready bool) {
 	t.Helper()
 	h.UpdatePodStatus(pod, status)
 	if c := status.ContainerStatuses[0]; *c.Started != started || c.Ready != ready {
@@ -123,8 +122,8 @@ func (h house) expect(t *testing.T, pod *v1.Pod, status *v1.PodStatus, started, 
 	}
 }
 
-func TestAPodsLifeByTheKubeletsVerbs(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestManagerProbesAPodFromAddToRemove(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod := probed(t, "1")
 		h.add(t, pod)
 		wait(5 * time.Second)
@@ -164,8 +163,8 @@ func TestAPodsLifeByTheKubeletsVerbs(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsKnownStaysAsItWasAdded(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestKnownPodKeepsItsProbes(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod := probed(t, "1")
 		h.add(t, pod)
 		changed := pod.DeepCopy()
@@ -179,11 +178,11 @@ func TestAPodThatIsKnownStaysAsItWasAdded(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsRefusedAddsNothing(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestRefusedPodAddsNothing(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		h.add(t, probed(t, "1"))
 		bad := podOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: rpc, uid: u2}, spec: {containers: [{name: app, livenessProbe: {grpc: {port: 1}}}]}}")
-		if err := h.AddPod(bad); err == nil || !strings.Contains(err.Error(), "there is no handler for grpc") {
+		if err := h.AddPod(bad); err == nil || !strings.Contains(err.Error(), "no handler for grpc probes") {
 			t.Errorf("AddPod = %v", err)
 		}
 		if n := h.engine.Stats().Probes; n != 3 {
@@ -193,8 +192,8 @@ func TestAPodThatIsRefusedAddsNothing(t *testing.T) {
 	})
 }
 
-func TestAnotherPodOfTheNameTakesOver(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestPodWithTheSameNameReplacesTheOther(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		old, young := probed(t, "1"), probed(t, "2")
 		young.Spec.Containers[0].StartupProbe = nil
 		h.add(t, old)
@@ -206,8 +205,8 @@ func TestAnotherPodOfTheNameTakesOver(t *testing.T) {
 	})
 }
 
-func TestPodsThatAreNotDesiredGo(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestCleanupRemovesUndesiredPods(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		keep, other := probed(t, "1"), probed(t, "2")
 		other.Name = "other"
 		h.add(t, keep)
@@ -223,8 +222,8 @@ func TestPodsThatAreNotDesiredGo(t *testing.T) {
 	})
 }
 
-func TestAPodOnItsWayOutIsLeftInPeace(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestTerminatingPodIsNotRestartedByProbes(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod, status := probed(t, "1"), life(1)
 		h.say("exec", probe.Success)
 		h.say("http", probe.Success)
@@ -247,8 +246,8 @@ func TestAPodOnItsWayOutIsLeftInPeace(t *testing.T) {
 	})
 }
 
-func TestStoppingAStartupProbeStartsNothing(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestStoppedStartupProbeDoesNotStartTheContainer(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod, status := probed(t, "1"), life(1)
 		h.say("exec", probe.Failure)
 		h.add(t, pod)
@@ -260,8 +259,8 @@ func TestStoppingAStartupProbeStartsNothing(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsNotKnownHasNoProbes(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestUnknownPodIsReadyWhenRunning(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod, status := probed(t, "1"), life(1)
 		h.StopLivenessAndStartup(pod)
 		h.RemovePod(pod)
@@ -269,12 +268,12 @@ func TestAPodThatIsNotKnownHasNoProbes(t *testing.T) {
 	})
 }
 
-func TestUnreadyContainersAreHurriedInTheKubeletsCompatibilityOnly(t *testing.T) {
+func TestReadinessIsTriggeredInKubeletCompatibilityOnly(t *testing.T) {
 	for _, test := range []struct {
 		compatibility probe.Compatibility
 		least, most   int
 	}{{probe.Mended, 1, 3}, {probe.Kubelet, 10, 13}} {
-		inHouse(t, engine.Config{Compatibility: test.compatibility}, func(t *testing.T, h house) {
+		inBubble(t, engine.Config{Compatibility: test.compatibility}, func(t *testing.T, h harness) {
 			pod, status := probed(t, "1"), life(1)
 			h.say("exec", probe.Success)
 			h.say("http", probe.Failure)
@@ -293,8 +292,8 @@ func TestUnreadyContainersAreHurriedInTheKubeletsCompatibilityOnly(t *testing.T)
 	}
 }
 
-func TestAddedPodsAreJudgedByTheStatusTheyCameWith(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestAddedPodReportsItsStatus(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod := probed(t, "1")
 		pod.Status = *life(1)
 		h.say("exec", probe.Success)
@@ -306,8 +305,8 @@ func TestAddedPodsAreJudgedByTheStatusTheyCameWith(t *testing.T) {
 	})
 }
 
-func TestTheManagerMayBeCalledByManyAtOnce(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+func TestManagerIsSafeForConcurrentUse(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		var callers sync.WaitGroup
 		for i := range 8 {
 			pod := probed(t, types.UID(fmt.Sprint(i)))

@@ -18,33 +18,32 @@ import (
 
 // Manifest is an object of a manifest file.
 type Manifest struct {
-	Place     string // "web.yaml:12", where its document begins
+	Position  string // of its document: "web.yaml:12"
 	Kind      string // "Deployment"
-	Namespace string // "default" unless it says otherwise
+	Namespace string // default "default"
 	Name      string
 
-	// Pod is the pod, or one as the object makes it of its template, under the
-	// object's own name. Nil for an object that has no pods, such as a Service.
+	// Pod is the pod, or a pod of the object's template with the object's name. Nil
+	// for an object without pods, such as a Service.
 	Pod *v1.Pod
 
-	// Left are the fields that Containers knows nothing of, such as
-	// "spec.replicas", sorted. Those that the API server fills in itself, such
-	// as metadata.uid and status, are not among them.
-	Left []string
+	// Ignored are the paths of fields that Containers does not support, such as
+	// "spec.replicas", sorted. Fields that the API server sets, such as metadata.uid
+	// and status, are not listed.
+	Ignored []string
 
-	// LeftOf are those of single containers, such as "resources", by the
+	// IgnoredOf are the same of single containers, such as "resources", by the
 	// container's name.
-	LeftOf map[string][]string
+	IgnoredOf map[string][]string
 
-	spec *field.Path // where the pod's spec stands
+	spec *field.Path // of the pod's spec
 }
 
 // String returns "Deployment shop/web".
 func (m Manifest) String() string { return m.Kind + " " + m.Namespace + "/" + m.Name }
 
-// Containers returns the containers of the pod, as the function of that name
-// does; errors name the fields by their paths in the manifest. A manifest without
-// a pod has none.
+// Containers returns the containers of the pod, like the function Containers. Errors
+// have the paths of fields in the manifest. Without a pod there are no containers.
 func (m Manifest) Containers() ([]Container, error) {
 	if m.Pod == nil {
 		return nil, nil
@@ -52,36 +51,36 @@ func (m Manifest) Containers() ([]Container, error) {
 	return containersAt(m.Pod, m.spec)
 }
 
-// Bounds on a manifest file.
+// Limits of a manifest file.
 const (
-	MaxManifestBytes = 3 << 20 // of the text; the API server's own limit for a request body
+	MaxManifestBytes = 3 << 20 // the API server's limit for a request body
 	MaxManifests     = 10_000  // objects in one file
 )
 
 // Read reads the objects of a manifest file: one or several documents of YAML or
-// JSON, each an object or a List of objects. Name is the file's, for messages. What
-// cannot be read is in the errors, and the rest is returned. It may be called from
-// many goroutines at once.
+// JSON, each an object or a List of objects. Name is the file's name, for messages.
+// There is an error for each object that cannot be read; the others are returned. It
+// may be called from several goroutines at once.
 func Read(name string, text []byte) ([]Manifest, []error) {
 	if len(text) > MaxManifestBytes {
-		return nil, []error{fmt.Errorf("%s: the file is longer than %d bytes", name, MaxManifestBytes)}
+		return nil, []error{fmt.Errorf("%s: the file is larger than %d bytes", name, MaxManifestBytes)}
 	}
 	var r reader
 	for _, d := range split(text) {
-		r.place = fmt.Sprintf("%s:%d", name, d.line)
+		r.position = fmt.Sprintf("%s:%d", name, d.line)
 		r.document(d)
 	}
 	return r.found, r.errs
 }
 
 type reader struct {
-	place string
-	found []Manifest
-	errs  []error
+	position string
+	found    []Manifest
+	errs     []error
 }
 
 func (r *reader) refuse(format string, a ...any) {
-	r.errs = append(r.errs, fmt.Errorf("%s: %w", r.place, fmt.Errorf(format, a...)))
+	r.errs = append(r.errs, fmt.Errorf("%s: %w", r.position, fmt.Errorf(format, a...)))
 }
 
 func (r *reader) document(d document) {
@@ -92,7 +91,7 @@ func (r *reader) document(d document) {
 	}
 	var o any
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
-	decoder.UseNumber() // a float64 has no place for every int64
+	decoder.UseNumber() // float64 cannot represent all int64
 	if err := decoder.Decode(&o); err != nil {
 		r.refuse("%w", err)
 		return
@@ -102,11 +101,11 @@ func (r *reader) document(d document) {
 	}
 }
 
-// object reads an object. The items of a typed list need not say what they are.
+// object reads an object. Items of a typed list, such as PodList, may omit kind.
 func (r *reader) object(o any, kind string) {
 	fields, ok := o.(map[string]any)
 	if !ok {
-		r.refuse("it is no object")
+		r.refuse("not an object")
 		return
 	}
 	if given, _ := fields["kind"].(string); given != "" {
@@ -117,7 +116,7 @@ func (r *reader) object(o any, kind string) {
 	case kind == "":
 		r.refuse("kind is missing")
 	case len(r.found) >= MaxManifests:
-		r.refuse("there are more than %d objects", MaxManifests)
+		r.refuse("more than %d objects", MaxManifests)
 	case isList && strings.HasSuffix(kind, "List"):
 		for _, item := range items {
 			r.object(item, strings.TrimSuffix(kind, "List"))
@@ -127,10 +126,10 @@ func (r *reader) object(o any, kind string) {
 	}
 }
 
-// one reads an object that is no list.
+// one reads an object that is not a list.
 func (r *reader) one(o map[string]any, kind string) {
 	meta, _ := o["metadata"].(map[string]any)
-	m := Manifest{Place: r.place, Kind: kind, Namespace: v1.NamespaceDefault, Name: strings.TrimSuffix(text(meta, "generateName"), "-")}
+	m := Manifest{Position: r.position, Kind: kind, Namespace: v1.NamespaceDefault, Name: strings.TrimSuffix(text(meta, "generateName"), "-")}
 	for _, name := range []struct {
 		field string
 		to    *string
@@ -139,12 +138,12 @@ func (r *reader) one(o map[string]any, kind string) {
 		case nil:
 		case string:
 			*name.to = cmp.Or(given, *name.to)
-		default: // n and 1 are no text in YAML
-			r.refuse("%s: metadata.%s must be a string, %v is none", kind, name.field, given)
+		default: // such as n and 1, which YAML does not read as strings
+			r.refuse("%s: metadata.%s is %v: it must be a string", kind, name.field, given)
 			return
 		}
 	}
-	if w, known := workloads[kind]; known && w.of(text(o, "apiVersion")) {
+	if w, known := workloads[kind]; known && w.matches(text(o, "apiVersion")) {
 		if err := w.read(o, &m); err != nil {
 			r.refuse("%s %s: %w", kind, m.Name, err)
 			return
@@ -158,35 +157,35 @@ func text(o map[string]any, field string) string {
 	return s
 }
 
-// workload is a kind of object that has pods.
+// workload describes a kind of object that has pods.
 type workload struct {
-	groups   []string // of its apiVersion; "" for the core's
-	template []string // where the pod, or its template, stands
+	groups   []string // of its apiVersion; "" for the core group
+	template []string // path of the pod or its template
 	policies []v1.RestartPolicy
 }
 
 var (
-	steady = workload{groups: []string{"apps", "extensions"}, template: []string{"spec", "template"}, policies: []v1.RestartPolicy{v1.RestartPolicyAlways}}
-	once   = []v1.RestartPolicy{v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
+	controller = workload{groups: []string{"apps", "extensions"}, template: []string{"spec", "template"}, policies: []v1.RestartPolicy{v1.RestartPolicyAlways}}
+	finite     = []v1.RestartPolicy{v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
 )
 
-// workloads are the kinds whose pods are read.
+// workloads are the supported kinds.
 var workloads = map[string]workload{
 	"Pod":                   {groups: []string{""}},
 	"PodTemplate":           {groups: []string{""}, template: []string{"template"}},
-	"ReplicationController": {groups: []string{""}, template: steady.template, policies: steady.policies},
-	"Deployment":            steady,
-	"StatefulSet":           steady,
-	"DaemonSet":             steady,
-	"ReplicaSet":            steady,
-	"Job":                   {groups: []string{"batch"}, template: []string{"spec", "template"}, policies: once},
-	"CronJob":               {groups: []string{"batch"}, template: []string{"spec", "jobTemplate", "spec", "template"}, policies: once},
+	"ReplicationController": {groups: []string{""}, template: controller.template, policies: controller.policies},
+	"Deployment":            controller,
+	"StatefulSet":           controller,
+	"DaemonSet":             controller,
+	"ReplicaSet":            controller,
+	"Job":                   {groups: []string{"batch"}, template: []string{"spec", "template"}, policies: finite},
+	"CronJob":               {groups: []string{"batch"}, template: []string{"spec", "jobTemplate", "spec", "template"}, policies: finite},
 }
 
-func (w workload) of(apiVersion string) bool {
+func (w workload) matches(apiVersion string) bool {
 	group, _, slash := strings.Cut(apiVersion, "/")
 	if !slash {
-		group = "" // v1; a list's items need not have one
+		group = "" // v1; items of a list may omit it
 	}
 	return slices.Contains(w.groups, group) || apiVersion == ""
 }
@@ -203,30 +202,30 @@ func (w workload) read(o map[string]any, m *Manifest) error {
 	}
 	pod := new(v1.Pod)
 	if err := kubejson.Unmarshal(asJSON, pod); err != nil {
-		return misread(err, w.template)
+		return typeError(err, w.template)
 	}
 	pod.Name, pod.Namespace = m.Name, m.Namespace
 	m.Pod, m.spec = pod, field.NewPath("spec")
 	if len(w.template) > 0 {
 		m.spec = field.NewPath(w.template[0], append(slices.Clone(w.template[1:]), "spec")...)
 	}
-	m.leave(o, strings.Join(append(slices.Clone(w.template), "spec"), "."))
+	m.findIgnored(o, strings.Join(append(slices.Clone(w.template), "spec"), "."))
 	return w.checkPolicy(pod, m.spec)
 }
 
-// misread says what is wrong with a pod that cannot be read. Its errors are those of
-// package json, which names types of Go.
-func misread(err error, template []string) error {
+// typeError rewrites an error of package json, which names Go's types, with the names
+// of the manifest.
+func typeError(err error, template []string) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
 		return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	path := strings.Join(append(slices.Clone(template), wrong.Field), ".")
 	is, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
-	return fmt.Errorf("%s is of type %s, it must be %s", path, is, wanted(wrong.Type))
+	return fmt.Errorf("%s has type %s: it must be %s", path, is, wanted(wrong.Type))
 }
 
-// wanted returns what a manifest should have for a type.
+// wanted returns what a manifest must have for a Go type.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -243,8 +242,8 @@ func wanted(t reflect.Type) string {
 	return "an object"
 }
 
-// checkPolicy refuses the restart policies that an object's pods cannot have, in
-// the API server's words.
+// checkPolicy refuses restart policies that the kind does not allow, with the API
+// server's error.
 func (w workload) checkPolicy(pod *v1.Pod, spec *field.Path) error {
 	policy := Default(pod).Spec.RestartPolicy
 	if len(w.policies) == 0 || slices.Contains(w.policies, policy) {

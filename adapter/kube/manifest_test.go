@@ -13,12 +13,12 @@ import (
 func read(text string) (found []string, errs []error) {
 	manifests, errs := kube.Read("f", []byte(text))
 	for _, m := range manifests {
-		found = append(found, fmt.Sprintf("%s %s", m.Place, m))
+		found = append(found, fmt.Sprintf("%s %s", m.Position, m))
 	}
 	return found, errs
 }
 
-func TestAFileHasManyObjects(t *testing.T) {
+func TestFileMayHaveManyObjects(t *testing.T) {
 	const pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c}]}}"
 	for _, test := range []struct {
 		name, text string
@@ -50,26 +50,26 @@ func TestAFileHasManyObjects(t *testing.T) {
 	}
 }
 
-func TestMistakesAreToldWithTheirPlaces(t *testing.T) {
+func TestErrorsHaveThePosition(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: [":                       "f:1: line 1: did not find expected node content",
 		"kind: A\n---\n\nb: c\nb: d": `f:3: line 5: key "b" already set in map`,
 		"--- {a: b, a: c}":           `f:1: line 1: key "a" already set in map`,
-		"just text":                  "f:1: it is no object",
-		"{kind: Pod, metadata: {namespace: n, name: a}}":                                    "f:1: Pod: metadata.namespace must be a string, false is none",
-		"{kind: Pod, metadata: {name: 1}}":                                                  "f:1: Pod: metadata.name must be a string, 1 is none",
+		"just text":                  "f:1: not an object",
+		"{kind: Pod, metadata: {namespace: n, name: a}}":                                    "f:1: Pod: metadata.namespace is false: it must be a string",
+		"{kind: Pod, metadata: {name: 1}}":                                                  "f:1: Pod: metadata.name is 1: it must be a string",
 		"metadata: {name: a}":                                                               "f:1: kind is missing",
-		"{kind: List, items: [1]}":                                                          "f:1: it is no object",
-		"{kind: Pod, spec: {nodeName: 1}, metadata: {name: a}}":                             "f:1: Pod a: spec.nodeName is of type number, it must be a string",
-		"{kind: Pod, spec: {containers: [{name: a, command: sleep}]}, metadata: {name: a}}": "f:1: Pod a: spec.containers.command is of type string, it must be a list",
-		"{kind: Pod, spec: {containers: [{name: a, livenessProbe: {periodSeconds: '5'}}]}, metadata: {name: a}}":          "f:1: Pod a: spec.containers.livenessProbe.periodSeconds is of type string, it must be a whole number",
-		"{kind: Pod, spec: {containers: [{name: a, livenessProbe: {periodSeconds: 1.5}}]}, metadata: {name: a}}":          "f:1: Pod a: spec.containers.livenessProbe.periodSeconds is of type number, it must be a whole number",
-		"{kind: Pod, spec: {containers: {name: a}}, metadata: {name: a}}":                                                 "f:1: Pod a: spec.containers is of type object, it must be a list",
-		"{kind: Pod, spec: {containers: [a]}, metadata: {name: a}}":                                                       "f:1: Pod a: spec.containers is of type string, it must be an object",
-		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: {spec: {hostNetwork: 1}}}}":        "f:1: Deployment a: spec.template.spec.hostNetwork is of type number, it must be true or false",
+		"{kind: List, items: [1]}":                                                          "f:1: not an object",
+		"{kind: Pod, spec: {nodeName: 1}, metadata: {name: a}}":                             "f:1: Pod a: spec.nodeName has type number: it must be a string",
+		"{kind: Pod, spec: {containers: [{name: a, command: sleep}]}, metadata: {name: a}}": "f:1: Pod a: spec.containers.command has type string: it must be a list",
+		"{kind: Pod, spec: {containers: [{name: a, livenessProbe: {periodSeconds: '5'}}]}, metadata: {name: a}}":          "f:1: Pod a: spec.containers.livenessProbe.periodSeconds has type string: it must be a whole number",
+		"{kind: Pod, spec: {containers: [{name: a, livenessProbe: {periodSeconds: 1.5}}]}, metadata: {name: a}}":          "f:1: Pod a: spec.containers.livenessProbe.periodSeconds has type number: it must be a whole number",
+		"{kind: Pod, spec: {containers: {name: a}}, metadata: {name: a}}":                                                 "f:1: Pod a: spec.containers has type object: it must be a list",
+		"{kind: Pod, spec: {containers: [a]}, metadata: {name: a}}":                                                       "f:1: Pod a: spec.containers has type string: it must be an object",
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: {spec: {hostNetwork: 1}}}}":        "f:1: Deployment a: spec.template.spec.hostNetwork has type number: it must be true or false",
 		"{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {schedule: never}}":                             `f:1: CronJob a: spec.jobTemplate.spec.template.spec.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never"`,
 		"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {template: {spec: {restartPolicy: Never}}}}": `f:1: StatefulSet a: spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`,
-		strings.Repeat("x", kube.MaxManifestBytes+1):                                                                      "f: the file is longer than 3145728 bytes",
+		strings.Repeat("x", kube.MaxManifestBytes+1):                                                                      "f: the file is larger than 3145728 bytes",
 	} {
 		_, errs := read(text)
 		if len(errs) != 1 || errs[0].Error() != want {
@@ -78,14 +78,14 @@ func TestMistakesAreToldWithTheirPlaces(t *testing.T) {
 	}
 }
 
-func TestAFileOfTooManyObjectsIsRefused(t *testing.T) {
+func TestTooManyObjectsAreRefused(t *testing.T) {
 	found, errs := read("{kind: PodList, items: [" + strings.Repeat("{},", kube.MaxManifests+1) + "]}")
 	if len(found) != kube.MaxManifests || len(errs) != 1 || !strings.Contains(errs[0].Error(), "more than 10000 objects") {
 		t.Errorf("found %d, %v", len(found), errs)
 	}
 }
 
-func TestAliasesDoNotExplode(t *testing.T) {
+func TestExcessiveAliasesAreRefused(t *testing.T) {
 	text := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'j'; c++ {
 		text += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 10), ","))
@@ -101,7 +101,7 @@ func TestDeepNestingIsRefused(t *testing.T) {
 	}
 }
 
-func TestObjectsWithoutPodsHaveNone(t *testing.T) {
+func TestObjectsWithoutPodsHaveNoPod(t *testing.T) {
 	for _, text := range []string{
 		"{apiVersion: v1, kind: Service, metadata: {name: a}}",
 		"{apiVersion: batch.volcano.sh/v1, kind: Job, metadata: {name: a}, spec: {}}",
@@ -118,7 +118,7 @@ func TestObjectsWithoutPodsHaveNone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotUnderstoodIsLeft(t *testing.T) {
+func TestUnsupportedFieldsAreListed(t *testing.T) {
 	found, errs := kube.Read("f", []byte(strings.ReplaceAll(`
 apiVersion: apps/v1
 kind: Deployment
@@ -158,20 +158,20 @@ spec:
 	m := found[0]
 	want := []string{"extra", "metadata.labels", "spec.paused", "spec.replicas", "spec.template.metadata.labels", "spec.template.spec.affinity",
 		"spec.template.spec.ephemeralContainers", "spec.template.spec.securityContext.fsGroup"}
-	if !slices.Equal(m.Left, want) {
-		t.Errorf("left are %q, want %q", m.Left, want)
+	if !slices.Equal(m.Ignored, want) {
+		t.Errorf("left are %q, want %q", m.Ignored, want)
 	}
 	wantC := []string{"livenessProbe.exec.shell", "livenessProbe.httpGet.https", "livenessProbe.periodSecond", "livenessProbe.sleep", "ports[0].hostPort", "ports[1].hostIP",
 		"readinessprobe", "restartPolicyRules", "securityContext.privileged"}
-	if !slices.Equal(m.LeftOf["c"], wantC) || !slices.Equal(m.LeftOf["i"], []string{"tty"}) || len(m.LeftOf) != 2 {
-		t.Errorf("left of containers are %q", m.LeftOf)
+	if !slices.Equal(m.IgnoredOf["c"], wantC) || !slices.Equal(m.IgnoredOf["i"], []string{"tty"}) || len(m.IgnoredOf) != 2 {
+		t.Errorf("left of containers are %q", m.IgnoredOf)
 	}
 	if m.Pod.Spec.Containers[0].ReadinessProbe != nil {
 		t.Error("a name in another case was understood")
 	}
 }
 
-func TestATemplatesPodHasItsOwnersName(t *testing.T) {
+func TestPodOfATemplateHasTheObjectsName(t *testing.T) {
 	for _, text := range []string{
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: ns}, spec: {template: {metadata: {name: x, labels: {l: m}}, spec: {containers: [{name: c}]}}}}",
 		"{apiVersion: v1, kind: ReplicationController, metadata: {name: a, namespace: ns}, spec: {template: {metadata: {labels: {l: m}}, spec: {containers: [{name: c}]}}}}",

@@ -6,9 +6,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// restarts reports whether another life follows one that ended with this exit
-// code (K37): the container's rules come first, then its own policy, then the
-// pod's; and all follow when the whole pod begins again.
+// restarts reports whether a container that ended with this exit code is restarted
+// (K37): by its restart rules, else by its own policy, else by the pod's, and always
+// when the whole pod restarts.
 func restarts(pod *v1.Pod, c v1.Container, code int32) bool {
 	if allRestart(pod) {
 		return true
@@ -29,8 +29,8 @@ func restarts(pod *v1.Pod, c v1.Container, code int32) bool {
 	return true
 }
 
-// ruleFor returns the action of the first restart rule that an exit code matches,
-// or nothing.
+// ruleFor returns the action of the first restart rule that matches an exit code, or
+// "".
 func ruleFor(c v1.Container, code int32) v1.ContainerRestartRuleAction {
 	for _, r := range c.RestartPolicyRules {
 		if r.ExitCodes == nil {
@@ -45,8 +45,8 @@ func ruleFor(c v1.Container, code int32) v1.ContainerRestartRuleAction {
 	return ""
 }
 
-// allRestart reports whether the whole pod begins again: it says so, or one of
-// its containers has ended in a way that asks for it.
+// allRestart reports whether the whole pod restarts: by its condition, or by a restart
+// rule that matches one of its ended containers.
 func allRestart(pod *v1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.AllContainersRestarting && c.Status == v1.ConditionTrue {

@@ -11,17 +11,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Set returns the probes of a pod: those of its regular containers and of its
-// sidecars. Each has the rule that the API server's defaults give, and the grace
-// period that the kubelet would allow when it ends the container: the probe's own,
-// else the pod's (K139). An exec probe's command has its variables replaced (K76),
-// and every probe without a host is for the pod's IP (K111).
+// Set returns the probes of a pod: of its regular containers and its sidecars. The
+// rules have the API server's defaults, and the grace period with which the kubelet
+// ends the container: the probe's, else the pod's (K139). In the command of an exec
+// probe $(NAME) is replaced (K76); a probe without a host has the pod's IP (K111).
 //
-// A pod without an IP has no address: probes over the network are then Unknown
-// until Set is called again, rather than asking this machine (K112).
+// Without an IP of the pod, network probes are Unknown until Set is called again,
+// instead of probing the local machine (K112).
 //
-// The error names each probe that is refused, by its path in the manifest. The
-// pod is not changed, and not kept.
+// The error has each refused probe by its path in the manifest. The pod is not
+// changed, and not retained.
 func Set(pod *v1.Pod, h Handlers) (probe.Set, error) {
 	containers, err := Containers(pod)
 	if err != nil {
@@ -40,8 +39,7 @@ func Set(pod *v1.Pod, h Handlers) (probe.Set, error) {
 	return set, nil
 }
 
-// Set returns the probes of one container, as the function of that name does for
-// all containers of a pod.
+// Set returns the probes of one container, like the function Set.
 func (c Container) Set(h Handlers) (probe.Set, error) {
 	set := probe.Set{}
 	var errs []error

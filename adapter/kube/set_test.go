@@ -20,7 +20,7 @@ const threeProbes = `{terminationGracePeriodSeconds: 20, containers: [{name: app
 	livenessProbe: {tcpSocket: {port: 81}}}],
 	initContainers: [{name: side, restartPolicy: Always, readinessProbe: {grpc: {port: 1}}}]}`
 
-func TestASetHasAProbeForEachKind(t *testing.T) {
+func TestSetHasAProbeForEachKind(t *testing.T) {
 	pod := podWith(t, strings.Replace(threeProbes, "[true]", "['true']", 1))
 	pod.Status.PodIP = "10.1.2.3"
 	set, err := kube.Set(pod, makers())
@@ -50,26 +50,26 @@ func TestASetHasAProbeForEachKind(t *testing.T) {
 	}
 }
 
-func TestAProbeWithoutAConstructorIsRefusedByName(t *testing.T) {
+func TestProbeWithoutAConstructorIsRefused(t *testing.T) {
 	pod := podWith(t, strings.Replace(threeProbes, "[true]", "['true']", 1))
 	h := makers()
 	h.GRPC = nil
 	h.TCP = func(kube.TCP) (probe.Handler, error) { return nil, errors.New("no sockets left") }
 	set, err := kube.Set(pod, h)
-	want := "container \"app\": livenessProbe: no sockets left\ncontainer \"side\": readinessProbe: there is no handler for grpc"
+	want := "container \"app\": livenessProbe: no sockets left\ncontainer \"side\": readinessProbe: no handler for grpc probes"
 	if set != nil || err == nil || err.Error() != want {
 		t.Errorf("Set = %v, %v, want %s", set, err, want)
 	}
 }
 
-func TestAnInvalidPodMakesNoSet(t *testing.T) {
+func TestInvalidPodHasNoSet(t *testing.T) {
 	_, err := kube.Set(podWith(t, "{containers: [{name: app, livenessProbe: {}}]}"), makers())
 	if want := "spec.containers[0].livenessProbe: Required value: must specify a handler type"; err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
 }
 
-func TestAnEqualPodChangesNothing(t *testing.T) {
+func TestEqualPodKeepsItsProbes(t *testing.T) {
 	e := engine.New(engine.Config{})
 	apply := func(spec string) engine.Changes {
 		t.Helper()
@@ -96,7 +96,7 @@ func TestAnEqualPodChangesNothing(t *testing.T) {
 	}
 }
 
-func TestARevisionShowsNoSecret(t *testing.T) {
+func TestRevisionContainsNoSecret(t *testing.T) {
 	set, err := kube.Set(podWith(t, "{containers: [{name: app, livenessProbe: {httpGet: {port: 1, httpHeaders: [{name: A, value: secret}]}}}]}"), makers())
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestARevisionShowsNoSecret(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutAnIPIsNotLookedForOnThisMachine(t *testing.T) {
+func TestPodWithoutAnIPIsNotProbedOnTheLocalMachine(t *testing.T) {
 	set, err := kube.Set(podWith(t, "{containers: [{name: app, livenessProbe: {tcpSocket: {port: 1}}}]}"), makers())
 	if err != nil {
 		t.Fatal(err)

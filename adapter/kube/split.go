@@ -10,12 +10,12 @@ import (
 
 // document is one document of a YAML file.
 type document struct {
-	line int // where it begins, from 1
+	line int // its first line, from 1
 	text []byte
 }
 
-// split splits a YAML file at its document markers: lines that are --- or begin
-// with it and a space. Documents without text are left out.
+// split splits a YAML file at its document markers: lines that are --- or start with
+// --- and white space. Empty documents are omitted.
 func split(text []byte) []document {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	var all []document
@@ -50,8 +50,8 @@ func appendText(all []document, d document) []document {
 
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
-// yamlProblem returns an error of the YAML parser in one line, with lines counted
-// from the file's first rather than from that of the document.
+// yamlProblem returns an error of the YAML parser in one line, with line numbers of
+// the file instead of the document.
 func yamlProblem(err error, first int) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:")
 	text = strings.Join(strings.Fields(text), " ")

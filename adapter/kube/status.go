@@ -10,40 +10,39 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Targets says what the probes of a target add up to. *engine.Engine does.
+// Targets returns the state of a target. *engine.Engine implements it.
 type Targets interface {
 	Target(name string) (engine.TargetStatus, bool)
 }
 
-// PodStatus returns the status of a pod with what the engine has found: Started
-// and Ready of each container, and the conditions Initialized, ContainersReady and
-// Ready, with the kubelet's own reasons and messages. The instances in pod.Status
-// should have been reported to the engine; what it knows of other lives of
-// a container does not count (K115).
+// PodStatus returns the status of a pod with the results of its probes: Started and
+// Ready of each container, and the conditions Initialized, ContainersReady and Ready,
+// with the kubelet's reasons and messages. The instances in pod.Status should have
+// been reported to the engine; results about other instances do not count (K115).
 //
-// A condition keeps its transition time as long as its status stays, and has now
-// otherwise, in whole seconds (K118). All else in the status stays as it is. The
-// pod is not changed.
+// A condition keeps its transition time while its status is the same; otherwise it
+// gets now in whole seconds (K118). Everything else in the status is unchanged, as is
+// the pod.
 func PodStatus(pod *v1.Pod, t Targets, now time.Time) v1.PodStatus {
 	status := *pod.Status.DeepCopy()
-	fill(pod, &status, t)
+	setContainers(pod, &status, t)
 	at := metav1.NewTime(now).Rfc3339Copy()
 	for _, c := range conditions(pod, &status) {
 		c.ObservedGeneration = pod.Generation
 		c.LastTransitionTime = at
-		put(&status, c)
+		setCondition(&status, c)
 	}
 	return status
 }
 
-// fill sets Started and Ready of each container (K98, K113, K114).
-func fill(pod *v1.Pod, status *v1.PodStatus, t Targets) {
+// setContainers sets Started and Ready of each container (K98, K113, K114).
+func setContainers(pod *v1.Pod, status *v1.PodStatus, t Targets) {
 	for i := range status.ContainerStatuses {
-		fillOne(pod, &status.ContainerStatuses[i], t)
+		setContainer(pod, &status.ContainerStatuses[i], t)
 	}
 	for i := range status.InitContainerStatuses {
 		s := &status.InitContainerStatuses[i]
-		fillOne(pod, s, t)
+		setContainer(pod, s, t)
 		if !hasSidecar(pod, s.Name) {
 			s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 		}
@@ -59,16 +58,16 @@ func hasSidecar(pod *v1.Pod, name string) bool {
 	return false
 }
 
-func fillOne(pod *v1.Pod, s *v1.ContainerStatus, t Targets) {
+func setContainer(pod *v1.Pod, s *v1.ContainerStatus, t Targets) {
 	target, _ := t.Target(TargetName(pod, s.Name))
 	started := isStarted(s, target)
 	s.Started = &started
-	s.Ready = started && findings(target, s.ContainerID, probe.Readiness).passes()
+	s.Ready = started && findings(target, s.ContainerID, probe.Readiness).passing()
 }
 
-// isStarted reports whether a container runs and its startup probe has passed.
-// Where the engine has not seen this life yet, a status that says so already is
-// believed (K98): the engine, not the container, has just begun.
+// isStarted reports whether a container runs and its startup probe has passed. When
+// the engine does not have this instance yet, Started of the status counts (K98): then
+// the engine was restarted, not the container.
 func isStarted(s *v1.ContainerStatus, t engine.TargetStatus) bool {
 	if s.State.Running == nil {
 		return false
@@ -77,33 +76,33 @@ func isStarted(s *v1.ContainerStatus, t engine.TargetStatus) bool {
 	if !f.seen && s.Started != nil && *s.Started {
 		return true
 	}
-	return f.passes()
+	return f.passing()
 }
 
-// finding is what the probes of one kind say about one life.
+// finding is the result of the probes of one kind for one instance.
 type finding struct {
-	seen    bool // one of them knows this life
-	failing bool // one of them does not pass
+	seen    bool // a probe has this instance
+	failing bool // a probe is not passing
 }
 
-func (f finding) passes() bool { return !f.failing }
+func (f finding) passing() bool { return !f.failing }
 
-func findings(t engine.TargetStatus, life string, kind probe.Kind) finding {
+func findings(t engine.TargetStatus, instance string, kind probe.Kind) finding {
 	var f finding
 	for _, p := range t.Probes {
 		if p.ID.Kind != kind {
 			continue
 		}
-		knows := p.Instance == life
-		f.seen = f.seen || knows
-		f.failing = f.failing || !knows || p.Verdict != probe.Passing
+		same := p.Instance == instance
+		f.seen = f.seen || same
+		f.failing = f.failing || !same || p.Verdict != probe.Passing
 	}
 	return f
 }
 
-// put replaces or adds a condition. Its transition time stays when its status
-// does, and so does its probe time, which probes never set (K124).
-func put(status *v1.PodStatus, c v1.PodCondition) {
+// setCondition replaces or adds a condition. The transition time is kept while the
+// status is the same; the probe time is kept always: probes never set it (K124).
+func setCondition(status *v1.PodStatus, c v1.PodCondition) {
 	for i, was := range status.Conditions {
 		if was.Type != c.Type {
 			continue

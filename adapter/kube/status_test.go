@@ -16,7 +16,7 @@ func appStatus(pod *v1.Pod, known targets) v1.ContainerStatus {
 	return kube.PodStatus(pod, known, t0.Time).ContainerStatuses[0]
 }
 
-func TestWhatRunsHasStartedWhenItsStartupProbePasses(t *testing.T) {
+func TestRunningContainerHasStartedWhenItsStartupProbePasses(t *testing.T) {
 	yes, no := true, false
 	for _, test := range []struct {
 		name  string
@@ -46,7 +46,7 @@ func TestWhatRunsHasStartedWhenItsStartupProbePasses(t *testing.T) {
 	}
 }
 
-func TestWhatHasStartedIsReadyWhenItsReadinessProbePasses(t *testing.T) {
+func TestStartedContainerIsReadyWhenItsReadinessProbePasses(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		state v1.ContainerState
@@ -71,7 +71,7 @@ func TestWhatHasStartedIsReadyWhenItsReadinessProbePasses(t *testing.T) {
 	}
 }
 
-func TestInitContainersAreReadyWhenTheyAreDone(t *testing.T) {
+func TestInitContainersAreReadyWhenCompleted(t *testing.T) {
 	pod := podWith(t, "{containers: [{name: app}], initContainers: [{name: a}, {name: b}, {name: c}, {name: side, restartPolicy: Always}]}")
 	pod.Status.InitContainerStatuses = []v1.ContainerStatus{
 		{Name: "a", ContainerID: "cri://a", State: terminated(0)}, {Name: "b", ContainerID: "cri://b", State: terminated(1), Ready: true},
@@ -94,7 +94,7 @@ func conditions(pod *v1.Pod, known targets) map[v1.PodConditionType]string {
 	return all
 }
 
-func TestConditionsSayWhyInTheKubeletsWords(t *testing.T) {
+func TestConditionsHaveTheKubeletsReasonsAndMessages(t *testing.T) {
 	run := func(name string) v1.ContainerStatus {
 		return v1.ContainerStatus{Name: name, ContainerID: "cri://1", State: running()}
 	}
@@ -153,7 +153,7 @@ func TestConditionsSayWhyInTheKubeletsWords(t *testing.T) {
 	}
 }
 
-func TestAConditionKeepsItsTimeAsLongAsItsStatus(t *testing.T) {
+func TestConditionKeepsItsTransitionTimeWithItsStatus(t *testing.T) {
 	pod := podIn(t, running(), "")
 	pod.Generation = 7
 	first := t0.Add(1500 * time.Millisecond)
@@ -179,7 +179,7 @@ func TestAConditionKeepsItsTimeAsLongAsItsStatus(t *testing.T) {
 	}
 }
 
-func TestThePodThatIsGivenStaysAsItIs(t *testing.T) {
+func TestPodArgumentIsNotChanged(t *testing.T) {
 	pod := podIn(t, running(), ", readinessProbe: {tcpSocket: {port: 1}}")
 	before := pod.DeepCopy()
 	kube.PodStatus(pod, targets{}, t0.Time)

@@ -21,7 +21,7 @@ import (
 // order; tests/upstream.md sets both side by side.
 
 // expectProbes compares which probes there are.
-func (h house) expectProbes(t *testing.T, want ...string) {
+func (h harness) expectProbes(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
 	for s := range h.engine.All() {
@@ -47,7 +47,7 @@ func podNamed(t *testing.T, name, spec string) *v1.Pod {
 const check = "{exec: {command: [x]}, periodSeconds: 1}"
 
 func TestUpstreamAddRemovePods(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		plain := podNamed(t, "plain", "{containers: [{name: a}, {name: b}, {name: c}]}")
 		checked := podNamed(t, "checked", "{containers: [{name: a}, {name: r, readinessProbe: "+check+"}, {name: b}, {name: l, livenessProbe: "+check+"}, {name: c}, {name: s, startupProbe: "+check+"}]}")
 		h.expectProbes(t)
@@ -67,7 +67,7 @@ func TestUpstreamAddRemovePods(t *testing.T) {
 
 func TestUpstreamAddRemovePodsWithRestartableInitContainer(t *testing.T) {
 	const probes = "livenessProbe: " + check + ", readinessProbe: " + check + ", startupProbe: " + check
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		sidecar := podNamed(t, "web", "{containers: [{name: main}], initContainers: [{name: init}, {name: side, restartPolicy: Always, "+probes+"}]}")
 		h.add(t, sidecar)
 		h.expectProbes(t, "default/web/side:liveness", "default/web/side:readiness", "default/web/side:startup")
@@ -89,7 +89,7 @@ func TestUpstreamAddRemovePodsWithRestartableInitContainer(t *testing.T) {
 const threeContainers = "{containers: [{name: a, readinessProbe: " + check + "}, {name: b, livenessProbe: " + check + "}, {name: c, startupProbe: " + check + "}]}"
 
 func TestUpstreamCleanupPods(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		h.add(t, podNamed(t, "go", threeContainers))
 		h.add(t, podNamed(t, "stay", threeContainers))
 		h.CleanupPods(map[types.UID]sets.Empty{"stay": {}})
@@ -98,7 +98,7 @@ func TestUpstreamCleanupPods(t *testing.T) {
 }
 
 func TestUpstreamCleanupRepeated(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		for i := range 100 {
 			h.add(t, podNamed(t, fmt.Sprint("pod-", i), threeContainers))
 		}
@@ -181,7 +181,7 @@ func TestUpstreamUpdatePodStatusWithInitContainers(t *testing.T) {
 }
 
 func TestUpstreamUpdateReadiness(t *testing.T) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod := podNamed(t, "web", "{containers: [{name: app, readinessProbe: {exec: {command: [x]}, periodSeconds: 1, failureThreshold: 1}}]}")
 		status := life(1)
 		h.say("exec", probe.Success)

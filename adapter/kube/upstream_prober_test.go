@@ -91,7 +91,7 @@ func TestUpstreamProbe(t *testing.T) {
 // expectOutcome checks what a probe of one attempt, whose handler has one answer,
 // comes to in an engine.
 func expectOutcome(t *testing.T, kind probe.Kind, outcome probe.Outcome, want probe.Verdict) {
-	inHouse(t, engine.Config{}, func(t *testing.T, h house) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod := podNamed(t, "web", "{containers: [{name: app}]}")
 		check := execProbe("x")
 		check.FailureThreshold = 1

@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate returns what the API server would refuse in a pod, in its own words
-// and with its own paths, as far as it concerns probes and what they need: names,
-// ports, variables' names, restart policies, grace periods and the probes
-// themselves (K171 to K174). Defaults are filled in first; the pod is not changed.
+// Validate returns the errors of the API server's validation, with its texts and
+// paths, for the parts of a pod that probes need: names, ports, names of variables,
+// restart policies, grace periods and the probes themselves (K171 to K174). Defaults
+// are set first; the pod itself is not changed.
 func Validate(pod *v1.Pod) field.ErrorList {
 	return validatePod(Default(pod), field.NewPath("spec"))
 }
 
-// validatePod checks a pod that has its defaults, and whose spec stands at path.
+// validatePod checks a pod with defaults. Spec is the path of its spec.
 func validatePod(pod *v1.Pod, spec *field.Path) field.ErrorList {
 	found := validateMeta(pod)
 	found = append(found, validateContainers(pod.Spec.Containers, spec.Child("containers"))...)
@@ -87,12 +87,12 @@ func validateInitContainers(spec *v1.PodSpec, path *field.Path) field.ErrorList 
 	return found
 }
 
-// isSidecar reports whether an init container goes on beside the others.
+// isSidecar reports whether an init container is restartable: a sidecar.
 func isSidecar(c v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// validateContainer checks what containers of all kinds have.
+// validateContainer checks the fields that regular and init containers share.
 func validateContainer(c v1.Container, path *field.Path) field.ErrorList {
 	var found field.ErrorList
 	if c.Name == "" {
@@ -138,7 +138,7 @@ func validatePorts(ports []v1.ContainerPort, path *field.Path) field.ErrorList {
 	return found
 }
 
-// forbidProbes refuses every probe of a container.
+// forbidProbes returns an error for each probe of a container.
 func forbidProbes(c v1.Container, path *field.Path, why string) field.ErrorList {
 	var found field.ErrorList
 	for _, p := range probesOf(c) {

@@ -11,14 +11,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// kindProbe is a probe of a container, and what it is for.
+// kindProbe is a probe of a container with its kind.
 type kindProbe struct {
 	kind  probe.Kind
 	field string
 	spec  *v1.Probe
 }
 
-// probesOf returns the probes that a container has, in the API server's order.
+// probesOf returns the probes of a container in the API server's order.
 func probesOf(c v1.Container) []kindProbe {
 	all := []kindProbe{
 		{probe.Liveness, "livenessProbe", c.LivenessProbe},
@@ -28,7 +28,7 @@ func probesOf(c v1.Container) []kindProbe {
 	return slices.DeleteFunc(all, func(p kindProbe) bool { return p.spec == nil })
 }
 
-// validateProbes checks the probes of a container that may have some.
+// validateProbes checks the probes of a container.
 func validateProbes(c v1.Container, path *field.Path) field.ErrorList {
 	var found field.ErrorList
 	for _, p := range probesOf(c) {
@@ -40,7 +40,7 @@ func validateProbes(c v1.Container, path *field.Path) field.ErrorList {
 	return found
 }
 
-// validateNumbers checks what all kinds have in common (K171).
+// validateNumbers checks the numbers of a probe of any kind (K171).
 func validateNumbers(p *v1.Probe, path *field.Path) field.ErrorList {
 	var found field.ErrorList
 	for _, number := range []struct {
@@ -61,7 +61,7 @@ func validateNumbers(p *v1.Probe, path *field.Path) field.ErrorList {
 	return found
 }
 
-// validateKind checks what is the kind's own (K171).
+// validateKind checks the rules of the probe's kind (K171).
 func validateKind(p kindProbe, path *field.Path) field.ErrorList {
 	grace := p.spec.TerminationGracePeriodSeconds
 	switch {
@@ -73,7 +73,7 @@ func validateKind(p kindProbe, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateAction checks that there is one action, and that one (K172).
+// validateAction checks that there is exactly one action, and the action (K172).
 func validateAction(h v1.ProbeHandler, path *field.Path) field.ErrorList {
 	var found field.ErrorList
 	count := 0

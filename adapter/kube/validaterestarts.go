@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Bounds of the API server's (validateContainerRestartPolicy in
+// Limits of the API server (validateContainerRestartPolicy in
 // k8s.io/kubernetes/pkg/apis/core/validation).
 const (
 	maxRestartRules = 20
 	maxExitCodes    = 255 // of a rule
 )
 
-// The words that restart policies and rules may have, sorted.
+// Valid values of restart policies and rules, sorted.
 var (
 	restartPolicies  = []v1.ContainerRestartPolicy{v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever, v1.ContainerRestartPolicyOnFailure}
 	restartActions   = []v1.ContainerRestartRuleAction{v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers}
@@ -41,7 +41,7 @@ func validateRestarts(c v1.Container, path *field.Path) field.ErrorList {
 }
 
 // validateInitRestarts is validateRestarts for an init container, whose rules are not
-// looked at without a policy.
+// checked without a policy.
 func validateInitRestarts(c v1.Container, path *field.Path) field.ErrorList {
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
 		return field.ErrorList{noPolicy(path)}

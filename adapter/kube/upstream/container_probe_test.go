@@ -14,27 +14,27 @@ import (
 
 // The tests in this file have the cases of upstream's
 // test/e2e/common/node/container_probe.go; tests/upstream.md sets both side by side.
-// Upstream has each twice, for a regular container and for a sidecar. So it is here.
+// Like upstream, each runs twice: for a regular container and for a sidecar.
 
 const s = time.Second
 
-// inEachHouse runs a test with a pod whose container app has these fields, first as a
+// forEachContainerKind runs a test with a pod whose container app has these fields, first as a
 // regular container and then as a sidecar.
-func inEachHouse(t *testing.T, fields, spec string, m func() *machine, test func(h *house)) {
+func forEachContainerKind(t *testing.T, fields, spec string, m func() *fakeRuntime, test func(h *harness)) {
 	t.Helper()
 	for name, containers := range map[string]string{
 		"container": "containers: [{name: app, " + fields + "}]",
 		"sidecar":   "containers: [{name: main}], initContainers: [{name: app, restartPolicy: Always, " + fields + "}]",
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {"+containers+spec+"}}", m(), test)
+			inBubble(t, "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {"+containers+spec+"}}", m(), test)
 		})
 	}
 }
 
-// serve serves what the containers of upstream's tests do: /healthz is well for the
-// first ten seconds of a life, /redirect leads to where its query says.
-func serve(t *testing.T, m *machine) (port string) {
+// serve serves the paths of upstream's test containers: /healthz is healthy for the
+// first ten seconds of a process, /redirect redirects to the location in its query.
+func serve(t *testing.T, m *fakeRuntime) (port string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -52,24 +52,24 @@ func serve(t *testing.T, m *machine) (port string) {
 	return at.Port()
 }
 
-// files returns a machine with these files.
-func files(all map[string][2]time.Duration) func() *machine {
-	return func() *machine { return &machine{files: all, dying: time.Hour} }
+// files returns a fakeRuntime with these files.
+func files(all map[string][2]time.Duration) func() *fakeRuntime {
+	return func() *fakeRuntime { return &fakeRuntime{files: all, endsAfter: time.Hour} }
 }
 
-// life is a container that is probed and restarted, or not.
-type life struct {
+// behaviorCase is a container with probes, and whether they restart it.
+type behaviorCase struct {
 	name     string
 	probes   string
 	files    map[string][2]time.Duration
-	restarts bool // within four minutes, which is how long upstream looks
-	unready  bool // all the time
+	restarts bool // within four minutes, upstream's limit
+	unready  bool // never ready
 }
 
 func TestUpstreamProbingContainer(t *testing.T) {
 	const slow = "initialDelaySeconds: 15, timeoutSeconds: 5, failureThreshold: 1"
 	health := map[string][2]time.Duration{"/tmp/health": {0, 10 * s}}
-	for _, c := range []life{
+	for _, c := range []behaviorCase{
 		{name: "readiness that fails", probes: "readinessProbe: {exec: {command: ['false']}}", unready: true},
 		{name: "a file that vanishes", probes: "livenessProbe: {exec: {command: [cat, /tmp/health]}, " + slow + "}", files: health, restarts: true},
 		{name: "a file that stays", probes: "livenessProbe: {exec: {command: [cat, /tmp/health]}, " + slow + "}"},
@@ -85,22 +85,22 @@ func TestUpstreamProbingContainer(t *testing.T) {
 		{name: "grpc that stays", probes: "livenessProbe: {grpc: {port: 5000}, " + slow + "}"},
 		{name: "grpc that ends", probes: "livenessProbe: {grpc: {port: 2333}, " + slow + "}", files: map[string][2]time.Duration{"/healthz": {0, 10 * s}}, restarts: true},
 	} {
-		t.Run(c.name, func(t *testing.T) { inEachHouse(t, c.probes, "", files(c.files), c.run) })
+		t.Run(c.name, func(t *testing.T) { forEachContainerKind(t, c.probes, "", files(c.files), c.run) })
 	}
 }
 
-// run looks at the pod for four minutes.
-func (l life) run(h *house) {
+// run watches the pod for four minutes.
+func (c behaviorCase) run(h *harness) {
 	was := false
 	for range 240 {
 		h.wait(s)
 		was = was || h.ready()
 	}
-	if was == l.unready {
-		h.Errorf("it was ready: %v, want %v", was, !l.unready)
+	if was == c.unready {
+		h.Errorf("it was ready: %v, want %v", was, !c.unready)
 	}
-	if n := h.restarts(); (n > 0) != l.restarts {
-		h.Errorf("there were %d restarts, want some: %v", n, l.restarts)
+	if n := h.restarts(); (n > 0) != c.restarts {
+		h.Errorf("there were %d restarts, want some: %v", n, c.restarts)
 	}
 }
 
@@ -118,13 +118,13 @@ func TestUpstreamProbingContainerOverHTTPAndTCP(t *testing.T) {
 		{"a redirect to another host", "httpGet: {path: '/redirect?loc=http%3A%2F%2F0.0.0.0%2F', port: PORT}", false, probe.Warning},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := &machine{dying: s}
+			m := &fakeRuntime{endsAfter: s}
 			port := serve(t, m)
 			probes := "livenessProbe: {" + strings.ReplaceAll(c.probe, "PORT", port) + ", " + slow + "}"
-			// A life of its own for each house, and the server's for both.
-			again := func() *machine { m.lives = 0; return m }
-			inEachHouse(t, probes, "", again, func(h *house) {
-				life{restarts: c.restarts}.run(h)
+			// A runtime for each harness, and the server's for both.
+			again := func() *fakeRuntime { m.started = 0; return m }
+			forEachContainerKind(t, probes, "", again, func(h *harness) {
+				behaviorCase{restarts: c.restarts}.run(h)
 				got, _ := h.engine.Status(probe.ID{Target: "default/web/app", Kind: probe.Liveness})
 				if c.outcome != 0 && got.Result.Outcome != c.outcome {
 					h.Errorf("the latest attempt is %+v, want %v", got.Result, c.outcome)
@@ -136,7 +136,7 @@ func TestUpstreamProbingContainerOverHTTPAndTCP(t *testing.T) {
 
 func TestUpstreamProbingContainerIsNotReadyBeforeItsInitialDelay(t *testing.T) {
 	const probes = "readinessProbe: {exec: {command: ['true']}, initialDelaySeconds: 30}"
-	inEachHouse(t, probes, "", files(nil), func(h *house) {
+	forEachContainerKind(t, probes, "", files(nil), func(h *harness) {
 		for at := range 120 {
 			if want := at >= 30; h.ready() != want {
 				h.Errorf("after %d seconds it is ready: %v", at, !want)
@@ -152,7 +152,7 @@ func TestUpstreamProbingContainerIsNotReadyBeforeItsInitialDelay(t *testing.T) {
 func TestUpstreamProbingContainerIsReadyOnceItHasStarted(t *testing.T) {
 	const probes = "readinessProbe: {exec: {command: [cat, /tmp/health]}, periodSeconds: 30}, " +
 		"startupProbe: {exec: {command: [cat, /tmp/startup]}, failureThreshold: 120, periodSeconds: 5}"
-	inEachHouse(t, probes, "", files(map[string][2]time.Duration{"/tmp/startup": {32 * s, 0}}), func(h *house) {
+	forEachContainerKind(t, probes, "", files(map[string][2]time.Duration{"/tmp/startup": {32 * s, 0}}), func(h *harness) {
 		started := 0
 		for at := 1; started == 0 && at <= 60; at++ {
 			h.wait(s)
@@ -171,7 +171,7 @@ func TestUpstreamProbingContainerIsReadyOnceItHasStarted(t *testing.T) {
 
 func TestUpstreamProbingContainerRestartsAgainAndAgain(t *testing.T) {
 	const probes = "livenessProbe: {exec: {command: [cat, /tmp/health]}, initialDelaySeconds: 5, failureThreshold: 1}"
-	inEachHouse(t, probes, "", files(map[string][2]time.Duration{"/tmp/health": {0, 10 * s}}), func(h *house) {
+	forEachContainerKind(t, probes, "", files(map[string][2]time.Duration{"/tmp/health": {0, 10 * s}}), func(h *harness) {
 		before := 0
 		for range 600 {
 			h.wait(s)
@@ -194,7 +194,7 @@ func TestUpstreamProbingContainerGracePeriod(t *testing.T) {
 			"startupProbe: {exec: {command: ['false']}, initialDelaySeconds: 10, failureThreshold: 1, terminationGracePeriodSeconds: 5}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			inEachHouse(t, probes, long, files(nil), func(h *house) {
+			forEachContainerKind(t, probes, long, files(nil), func(h *harness) {
 				h.wait(30 * s)
 				if n := h.restarts(); n != 1 || !slices.Equal(h.graces, []time.Duration{5 * s, 5 * s}[:len(h.graces)]) {
 					h.Errorf("there were %d restarts, within %v", n, h.graces)
@@ -209,8 +209,8 @@ func TestUpstreamProbingContainerThatTerminates(t *testing.T) {
 	const liveness = ", livenessProbe: {exec: {command: [cat, /tmp/liveness]}, failureThreshold: 1, initialDelaySeconds: 5, periodSeconds: 1}"
 	for name, probes := range map[string]string{"readiness": readiness, "readiness and liveness": readiness + liveness} {
 		t.Run(name, func(t *testing.T) {
-			slow := func() *machine { return &machine{dying: 20 * s} }
-			inEachHouse(t, probes, ", terminationGracePeriodSeconds: 30", slow, func(h *house) {
+			slow := func() *fakeRuntime { return &fakeRuntime{endsAfter: 20 * s} }
+			forEachContainerKind(t, probes, ", terminationGracePeriodSeconds: 30", slow, func(h *harness) {
 				h.wait(10 * s)
 				if !h.ready() {
 					h.Error("it is not ready")

@@ -34,7 +34,7 @@ func TestUpstreamProbeStress(t *testing.T) {
 				containers = append(containers, fmt.Sprintf("{name: c%d, livenessProbe: {%s, periodSeconds: 1, timeoutSeconds: 30}}", i, action))
 			}
 			pod := "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {restartPolicy: Never, containers: [" + strings.Join(containers, ", ") + "]}}"
-			inHouse(t, pod, &machine{}, func(h *house) {
+			inBubble(t, pod, &fakeRuntime{}, func(h *harness) {
 				for i := range 50 {
 					target := fmt.Sprint("default/web/c", i)
 					h.engine.Report(probe.Instance{Target: target, ID: "cri://1", Phase: probe.Running, Since: time.Now(), Managed: true})

@@ -198,7 +198,7 @@ func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, std
 func compareProcess(t *testing.T, c kube.Container, target config.Target) {
 	t.Helper()
 	p := target.Driver.(process.Config)
-	words, err := c.Words(map[string][]string{"busybox": {}, "agnhost": {"/agnhost"}, "goproxy": {"/goproxy"}})
+	words, err := c.Argv(map[string][]string{"busybox": {}, "agnhost": {"/agnhost"}, "goproxy": {"/goproxy"}})
 	if err != nil || len(c.Obstacles) > 0 {
 		t.Errorf("container %s runs despite %v, %q", c.Name, err, c.Obstacles)
 	}
@@ -275,12 +275,12 @@ func TestInvalidManifestsWriteNothing(t *testing.T) {
 		{"nothing", "# a\n---\n", "error: there is no manifest in -\n"},
 		{"several errors", pod("{name: A, livenessProbe: {}}"), "a-z0-9]([-a-z0-9]*[a-z0-9])?')\nerror: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type\n\n2 errors"},
 		{"no YAML", "a: [", "error: -:1: line 1: did not find expected node content"},
-		{"no object", "- a", "error: -:1: it is no object"},
+		{"no object", "- a", "error: -:1: not an object"},
 		{"no kind", "a: b", "error: -:1: kind is missing"},
 		{"a field twice", "a: 1\n---\nkind: Pod\nkind: Pod", `error: -:3: line 4: key "kind" already set in map`},
 		{"an invalid probe", pod("{name: a, livenessProbe: {}}"), "error: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type"},
 		{"a target twice", pod("{name: a, command: [x]}") + "---\n" + pod("{name: a, command: [x]}"), `error: -:3: Pod default/a: container a: target "default/a/a" is defined already by -:1: Pod default/a: container a`},
-		{"a wrong type", pod("{name: a, ports: x}"), "error: -:1: Pod a: spec.containers.ports is of type string, it must be a list"},
+		{"a wrong type", pod("{name: a, ports: x}"), "error: -:1: Pod a: spec.containers.ports has type string: it must be a list"},
 		{"a zero byte", pod(`{name: a, command: ["a\0"]}`), "has a NUL byte"},
 		{"a policy that the object cannot have", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {containers: [{name: a}]}}}}",
 			`error: -:1: Job j: spec.template.spec.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never"`},

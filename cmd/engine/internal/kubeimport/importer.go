@@ -68,12 +68,12 @@ func (im *importer) warn(body *document.Body, format string, a ...any) {
 
 // manifest writes the targets of one manifest.
 func (im *importer) manifest(m kube.Manifest) {
-	im.from = m.Place + ": " + m.String()
+	im.from = m.Position + ": " + m.String()
 	if !im.first {
 		im.doc.Newline()
 	}
 	im.first = false
-	im.doc.Comment("%s, from %s", m, m.Place)
+	im.doc.Comment("%s, from %s", m, m.Position)
 	if m.Pod == nil {
 		im.warn(&im.doc.Body, "Ignored: objects of this kind are not imported.")
 		return
@@ -85,15 +85,15 @@ func (im *importer) manifest(m kube.Manifest) {
 		}
 		return
 	}
-	im.unsupported(&im.doc.Body, m.Left)
+	im.unsupported(&im.doc.Body, m.Ignored)
 	for _, init := range m.Pod.Spec.InitContainers {
 		if !slices.ContainsFunc(containers, func(c kube.Container) bool { return c.Name == init.Name }) {
 			im.warn(&im.doc.Body, "Init container %q is not run.", init.Name)
 		}
 	}
 	for _, c := range containers {
-		im.from = m.Place + ": " + m.String() + ": container " + c.Name
-		im.container(c, m.LeftOf[c.Name])
+		im.from = m.Position + ": " + m.String() + ": container " + c.Name
+		im.container(c, m.IgnoredOf[c.Name])
 	}
 }
 

@@ -22,7 +22,7 @@ func (e Entrypoints) Register(c *cobra.Command) {
 // Command returns the program and the arguments of a container. When only the
 // image knows them, and there is no other obstacle, the error names the flag.
 func (e Entrypoints) Command(c kube.Container) ([]string, error) {
-	words, err := c.Words(e)
+	words, err := c.Argv(e)
 	if name := kube.ImageName(c.Image); err != nil && name != "" && len(c.Obstacles) == 0 {
 		err = fmt.Errorf("%w; give it with --entrypoint %s=PROGRAM", err, name)
 	}

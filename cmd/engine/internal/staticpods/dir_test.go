@@ -162,10 +162,10 @@ func TestATooLargeDirectoryIsRefused(t *testing.T) {
 
 func TestContainersThatCannotRunAsProcessesAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, container, want string }{
-		{"an image", "image: nginx", `it has no command, and only its image \"nginx\" knows what runs; give it with --entrypoint nginx=PROGRAM`},
+		{"an image", "image: nginx", `it has no command, and the entrypoint of image \"nginx\" is not known; give it with --entrypoint nginx=PROGRAM`},
 		{"a volume", "command: [x], volumeMounts: [{name: v, mountPath: /v}]", `volume \"v\" is mounted at /v`},
 		{"secrets", "command: [x], envFrom: [{secretRef: {name: s}}], env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
-			"variable A has its value from elsewhere (valueFrom); it has variables from elsewhere (envFrom)"},
+			"variable A is set by valueFrom; variables are set by envFrom"},
 		{"grpc", "command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: grpc probes need a plugin: give its file with --grpc-plugin"},
 		{"a port that there is not", "command: [x], readinessProbe: {tcpSocket: {port: http}}", `readinessProbe: port is \"http\"`},
 		{"a zero byte", `command: ["x\0"]`, "NUL byte"},

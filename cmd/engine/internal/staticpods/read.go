@@ -30,7 +30,7 @@ func (r *reader) read(name string, text []byte, before []target) ([]target, []er
 		found, err := r.manifest(m)
 		if err != nil {
 			for _, err := range manifests.Unjoin(err) {
-				errs = append(errs, fmt.Errorf("%s: %s: %w", m.Place, m, err))
+				errs = append(errs, fmt.Errorf("%s: %s: %w", m.Position, m, err))
 			}
 		}
 		targets = append(targets, found...)
@@ -50,8 +50,8 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(m.Left) > 0 {
-		r.log.Warn("unsupported fields ignored", "pod", m.Namespace+"/"+m.Name, "fields", manifests.ListFields(m.Left))
+	if len(m.Ignored) > 0 {
+		r.log.Warn("unsupported fields ignored", "pod", m.Namespace+"/"+m.Name, "fields", manifests.ListFields(m.Ignored))
 	}
 	var targets []target
 	for _, c := range containers {
@@ -60,7 +60,7 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 			r.log.Error("container refused", "target", c.Target.Name, "reason", err)
 			continue
 		}
-		if left := m.LeftOf[c.Name]; len(left) > 0 {
+		if left := m.IgnoredOf[c.Name]; len(left) > 0 {
 			r.log.Warn("unsupported fields ignored", "target", c.Target.Name, "fields", manifests.ListFields(left))
 		}
 		targets = append(targets, t)

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// fields are the fields of an object that are understood, each with those below
-// it, in lists too; nil for all that stands below.
+// fields are the supported fields of an object, each with its own fields, in lists
+// too; nil supports everything below.
 type fields map[string]fields
 
-// The fields that the API server fills in, or that say only who owns what.
-var filledIn = fields{
+// Fields that the API server sets, and owners: they have no effect on probes.
+var serverFields = fields{
 	"name": nil, "namespace": nil, "generateName": nil, "uid": nil, "resourceVersion": nil,
 	"generation": nil, "creationTimestamp": nil, "managedFields": nil, "selfLink": nil, "ownerReferences": nil,
 }
@@ -29,8 +29,7 @@ var probeFields = fields{
 
 var userFields = fields{"runAsUser": nil, "runAsGroup": nil}
 
-// Variables, mounts and devices that a process would not have are obstacles, and
-// told as such.
+// Variables, mounts and devices that a process cannot have are Obstacles instead.
 var containerFields = fields{
 	"name": nil, "image": nil, "command": nil, "args": nil, "workingDir": nil, "envFrom": nil, "volumeMounts": nil, "volumeDevices": nil,
 	"env":           {"name": nil, "value": nil, "valueFrom": nil},
@@ -39,16 +38,16 @@ var containerFields = fields{
 	"livenessProbe": probeFields, "readinessProbe": probeFields, "startupProbe": probeFields,
 }
 
-// The addresses of a pod's own network are those of its status.
+// hostNetwork has no effect: a pod's address is that of its status.
 var podFields = fields{
 	"containers": nil, "initContainers": nil, "restartPolicy": nil, "terminationGracePeriodSeconds": nil,
 	"hostNetwork": nil, "securityContext": userFields,
 }
 
-// leave notes what of an object is not understood. Spec is the path of the pod's
-// spec, "spec.template.spec".
-func (m *Manifest) leave(o map[string]any, spec string) {
-	known := fields{"apiVersion": nil, "kind": nil, "metadata": filledIn, "status": nil}
+// findIgnored sets Ignored and IgnoredOf. Spec is the path of the pod's spec, such as
+// "spec.template.spec".
+func (m *Manifest) findIgnored(o map[string]any, spec string) {
+	known := fields{"apiVersion": nil, "kind": nil, "metadata": serverFields, "status": nil}
 	below := known
 	path := strings.Split(spec, ".")
 	for _, name := range path[:len(path)-1] {
@@ -56,29 +55,29 @@ func (m *Manifest) leave(o map[string]any, spec string) {
 		below = below[name]
 	}
 	below["spec"] = podFields
-	m.Left = unknown(o, known, "")
-	m.LeftOf = map[string][]string{}
-	pod := dig(o, path)
+	m.Ignored = unknown(o, known, "")
+	m.IgnoredOf = map[string][]string{}
+	pod := lookup(o, path)
 	for _, list := range []string{"containers", "initContainers"} {
 		containers, _ := pod[list].([]any)
 		for _, c := range containers {
 			one, _ := c.(map[string]any)
 			if left := unknown(one, containerFields, ""); len(left) > 0 {
-				m.LeftOf[text(one, "name")] = left
+				m.IgnoredOf[text(one, "name")] = left
 			}
 		}
 	}
 }
 
-func dig(o map[string]any, path []string) map[string]any {
+func lookup(o map[string]any, path []string) map[string]any {
 	for _, name := range path {
 		o, _ = o[name].(map[string]any)
 	}
 	return o
 }
 
-// unknown returns the paths of what an object has beside its known fields, sorted.
-// What is empty says nothing.
+// unknown returns the sorted paths of an object's fields that are not known. Empty
+// fields are skipped.
 func unknown(o map[string]any, known fields, prefix string) []string {
 	var left []string
 	for _, name := range slices.Sorted(maps.Keys(o)) {
@@ -98,7 +97,7 @@ func unknown(o map[string]any, known fields, prefix string) []string {
 	return left
 }
 
-// unknownIn is unknown for the objects of a list.
+// unknownIn is unknown for the objects in a list.
 func unknownIn(list []any, known fields, path string) []string {
 	var left []string
 	for i, e := range list {

@@ -1,6 +1,6 @@
-// Package upstream runs pods as the kubelet's end-to-end tests do, and looks at how
-// often their containers are restarted and when they are ready. Time is virtual.
-// The processes are played, and so are commands; HTTP and TCP are real.
+// Package upstream has the cases of the kubelet's end-to-end tests of probes: how often
+// containers are restarted, and when pods are ready. Time is virtual; processes,
+// commands and gRPC are fakes, HTTP and TCP are real.
 package upstream
 
 import (
@@ -26,38 +26,38 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// machine plays the process of a pod's container app, life after life.
-type machine struct {
-	// files says of a file from which age of a life on it is there, and until when;
-	// 0 is for ever. A file that is not in it is always there. All vanish when the
-	// life is asked to end.
-	files map[string][2]time.Duration
-	dying time.Duration // from being asked to end to the end; as long as is allowed at most
+// fakeRuntime is the driver of the container app, with a fake process.
+type fakeRuntime struct {
+	// files has the ages of the process between which a file exists; 0 as the second
+	// age means for ever. A file without an entry always exists. All files are removed
+	// when the process is asked to end.
+	files     map[string][2]time.Duration
+	endsAfter time.Duration // from a request to end; at most the grace period
 
-	age atomic.Int64 // as it was at the latest attempt, for servers outside of the bubble
+	age atomic.Int64 // of the process at the latest attempt, for servers outside the bubble
 
-	mu     sync.Mutex
-	lives  int
-	since  time.Time // of the present life
-	asked  bool      // the present life is asked to end
-	graces []time.Duration
+	stateMu sync.Mutex
+	started int
+	since   time.Time // start of the process
+	ending  bool      // the process was asked to end
+	graces  []time.Duration
 }
 
-// Run is restart.Driver's.
-func (m *machine) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
-	m.mu.Lock()
-	m.lives++
-	m.since, m.asked = time.Now(), false
-	began(fmt.Sprint("cri://", m.lives))
-	m.mu.Unlock()
+// Run implements restart.Driver.
+func (m *fakeRuntime) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	m.stateMu.Lock()
+	m.started++
+	m.since, m.ending = time.Now(), false
+	began(fmt.Sprint("cri://", m.started))
+	m.stateMu.Unlock()
 	select {
 	case grace := <-end:
-		m.mu.Lock()
-		m.asked = true
+		m.stateMu.Lock()
+		m.ending = true
 		m.graces = append(m.graces, grace)
-		m.mu.Unlock()
+		m.stateMu.Unlock()
 		select {
-		case <-time.After(min(grace, m.dying)):
+		case <-time.After(min(grace, m.endsAfter)):
 		case <-ctx.Done():
 		}
 	case <-ctx.Done():
@@ -65,28 +65,28 @@ func (m *machine) Run(ctx context.Context, began func(string), end <-chan time.D
 	return restart.Exit{Code: 137}
 }
 
-// has reports whether a file is there now.
-func (m *machine) has(file string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// has reports whether a file exists now.
+func (m *fakeRuntime) has(file string) bool {
+	m.stateMu.Lock()
+	defer m.stateMu.Unlock()
 	span, age := m.files[file], time.Since(m.since)
-	return !m.asked && age >= span[0] && (span[1] == 0 || age < span[1])
+	return !m.ending && age >= span[0] && (span[1] == 0 || age < span[1])
 }
 
-func (m *machine) restarts() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.lives - 1
+func (m *fakeRuntime) restarts() int {
+	m.stateMu.Lock()
+	defer m.stateMu.Unlock()
+	return m.started - 1
 }
 
-// exec plays a command.
-func (m *machine) exec(e kube.Exec) (probe.Handler, error) {
+// exec is a fake command.
+func (m *fakeRuntime) exec(e kube.Exec) (probe.Handler, error) {
 	line := strings.Join(e.Command, " ")
 	return probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
 		name, file, _ := strings.Cut(line, " ")
 		switch {
 		case name == "sleep":
-			<-ctx.Done() // each sleeps longer than its probe's timeout
+			<-ctx.Done() // all sleep longer than the timeout
 			return probe.Fail(probe.ReasonExecTimeout, "killed")
 		case name == "true", name == "cat" && m.has(file):
 			return probe.Succeed("")
@@ -95,8 +95,8 @@ func (m *machine) exec(e kube.Exec) (probe.Handler, error) {
 	}), nil
 }
 
-// grpc plays a server that is well for ten seconds.
-func (m *machine) grpc(kube.GRPC) (probe.Handler, error) {
+// grpc is a fake server that is healthy while /healthz exists.
+func (m *fakeRuntime) grpc(kube.GRPC) (probe.Handler, error) {
 	return probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
 		if m.has("/healthz") {
 			return probe.Succeed("")
@@ -105,46 +105,46 @@ func (m *machine) grpc(kube.GRPC) (probe.Handler, error) {
 	}), nil
 }
 
-// noting returns a handler that tells the servers how old the life is. They have no
-// part in the bubble: their time is another.
-func (m *machine) noting(h probe.Handler) probe.Handler {
+// recordAge returns a handler that stores the age of the process for the servers, whose
+// time is not that of the bubble.
+func (m *fakeRuntime) recordAge(h probe.Handler) probe.Handler {
 	return probe.HandlerFunc(func(ctx context.Context, t probe.Target) probe.Result {
-		m.mu.Lock()
+		m.stateMu.Lock()
 		m.age.Store(int64(time.Since(m.since)))
-		m.mu.Unlock()
+		m.stateMu.Unlock()
 		return h.Probe(ctx, t)
 	})
 }
 
-func (m *machine) handlers() kube.Handlers {
+func (m *fakeRuntime) handlers() kube.Handlers {
 	return kube.Handlers{
 		Exec: m.exec,
 		GRPC: m.grpc,
 		HTTP: func(c kube.HTTP) (probe.Handler, error) {
 			h, err := httpprobe.New(httpprobe.Config{Path: c.Path, Port: c.Port, Headers: c.Headers})
-			return m.noting(h), err
+			return m.recordAge(h), err
 		},
 		TCP: func(c kube.TCP) (probe.Handler, error) {
 			h, err := tcpprobe.New(tcpprobe.Config{Port: c.Port})
-			return m.noting(h), err
+			return m.recordAge(h), err
 		},
 	}
 }
 
-// house is a pod that runs.
-type house struct {
+// harness is a running pod.
+type harness struct {
 	*testing.T
-	*machine
+	*fakeRuntime
 	pod     *v1.Pod
 	engine  *engine.Engine
 	control *restart.Controller
 	ended   chan error
 }
 
-// inHouse runs a test beside a pod whose only probed container is app.
-func inHouse(t *testing.T, manifest string, m *machine, test func(h *house)) {
+// inBubble runs a test with a pod whose only probed container is app.
+func inBubble(t *testing.T, manifest string, m *fakeRuntime, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, manifest, m)
+		h := newHarness(t, manifest, m)
 		engineCtx, endEngine := context.WithCancel(t.Context())
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -161,13 +161,13 @@ func inHouse(t *testing.T, manifest string, m *machine, test func(h *house)) {
 	})
 }
 
-func newHouse(t *testing.T, manifest string, m *machine) *house {
+func newHarness(t *testing.T, manifest string, m *fakeRuntime) *harness {
 	t.Helper()
 	found, errs := kube.Read("pod.yaml", []byte(manifest))
 	if len(errs) > 0 || len(found) != 1 {
 		t.Fatalf("the manifest has %v, %v\n%s", found, errs, manifest)
 	}
-	h := &house{T: t, machine: m, pod: found[0].Pod, engine: engine.New(engine.Config{}), ended: make(chan error, 2)}
+	h := &harness{T: t, fakeRuntime: m, pod: found[0].Pod, engine: engine.New(engine.Config{}), ended: make(chan error, 2)}
 	h.pod.Status.PodIP = "127.0.0.1"
 	set, err := kube.Set(h.pod, m.handlers())
 	if err != nil {
@@ -183,8 +183,8 @@ func newHouse(t *testing.T, manifest string, m *machine) *house {
 	return h
 }
 
-// units has the container app kept alive as the pod says.
-func (h *house) units() map[string]restart.Unit {
+// units restarts the container app as the pod specifies.
+func (h *harness) units() map[string]restart.Unit {
 	containers, err := kube.Containers(h.pod)
 	if err != nil {
 		h.Fatal(err)
@@ -194,26 +194,26 @@ func (h *house) units() map[string]restart.Unit {
 	if err := policy.UnmarshalText([]byte(policies[app.RestartPolicy])); err != nil {
 		h.Fatal(err)
 	}
-	return map[string]restart.Unit{app.Target.Name: {Driver: h.machine, Policy: policy, TerminationGracePeriod: app.TerminationGracePeriod}}
+	return map[string]restart.Unit{app.Target.Name: {Driver: h.fakeRuntime, Policy: policy, TerminationGracePeriod: app.TerminationGracePeriod}}
 }
 
 var policies = map[v1.RestartPolicy]string{v1.RestartPolicyAlways: "always", v1.RestartPolicyOnFailure: "on_failure", v1.RestartPolicyNever: "never"}
 
-func (h *house) apply(units map[string]restart.Unit) {
+func (h *harness) apply(units map[string]restart.Unit) {
 	h.Helper()
 	if err := h.control.Apply(units); err != nil {
 		h.Fatal(err)
 	}
 }
 
-// wait lets virtual time pass.
-func (h *house) wait(d time.Duration) {
+// wait advances the time of the bubble.
+func (h *harness) wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// ready reports whether the pod is ready: whether its condition of that name is true.
-func (h *house) ready() bool {
+// ready reports whether the pod's condition Ready is true.
+func (h *harness) ready() bool {
 	h.Helper()
 	target, _ := h.engine.Target("default/web/app")
 	state := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}

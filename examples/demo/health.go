@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// The parts of gRPC's status codes and of grpc.health.v1 that are needed here.
+// The values of gRPC's status codes and of grpc.health.v1 that Check uses.
 const (
 	grpcOK       = "0"
 	grpcNotFound = "5"
@@ -15,11 +15,11 @@ const (
 	notServing   = 2
 )
 
-// maxHealthRequest bounds a request to Check, in bytes.
+// maxHealthRequest limits a request to Check, in bytes.
 const maxHealthRequest = 1 << 10
 
-// check serves Check of grpc.health.v1 without a library: a request is one message,
-// and a message has five bytes before it, the last four of which are its length.
+// check serves Check of grpc.health.v1 without a library. A request is one message with
+// a header of five bytes, the last four of which are the length.
 func (s *service) check(w http.ResponseWriter, r *http.Request) {
 	request, err := io.ReadAll(io.LimitReader(r.Body, maxHealthRequest))
 	if err != nil || len(request) < 5 {
@@ -27,7 +27,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/grpc")
-	if !s.knows(request[5:]) {
+	if !s.isService(request[5:]) {
 		w.Header().Set(http.TrailerPrefix+"Grpc-Status", grpcNotFound)
 		w.Header().Set(http.TrailerPrefix+"Grpc-Message", "unknown service")
 		return
@@ -37,14 +37,14 @@ func (s *service) check(w http.ResponseWriter, r *http.Request) {
 	if s.broken.Load() || !s.started.Load() {
 		state = notServing
 	}
-	message := []byte{1 << 3, state} // field 1, a number
+	message := []byte{1 << 3, state} // field 1, an enum
 	_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...))
 }
 
-// knows reports whether a HealthCheckRequest is about the server as a whole or about
+// isService reports whether a HealthCheckRequest is for the server as a whole or for
 // the service demo.
-func (s *service) knows(message []byte) bool {
+func (s *service) isService(message []byte) bool {
 	const name = "demo"
-	asked := append([]byte{1<<3 | 2, byte(len(name))}, name...) // field 1, a text
-	return len(message) == 0 || bytes.Equal(message, asked)
+	request := append([]byte{1<<3 | 2, byte(len(name))}, name...) // field 1, a string
+	return len(message) == 0 || bytes.Equal(message, request)
 }

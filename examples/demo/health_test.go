@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// check calls Check over HTTP/2 and returns the answer's message and its status.
+// check calls Check over HTTP/2 and returns the response's message and status.
 func check(t *testing.T, s *service, message string) (answer, status string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(s.routes())
@@ -31,7 +31,7 @@ func check(t *testing.T, s *service, message string) (answer, status string) {
 	return string(text), got.Trailer.Get("Grpc-Status")
 }
 
-func TestGRPCTellsTheServicesHealth(t *testing.T) {
+func TestGRPCHealthFollowsTheService(t *testing.T) {
 	const all, demo, other = "\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x06\x0a\x04demo", "\x00\x00\x00\x00\x05\x0a\x03web"
 	s := &service{}
 	for _, step := range []struct {

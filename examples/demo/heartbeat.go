@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Bounds on who talks to the heartbeat's port.
+// Limits of a heartbeat connection.
 const (
-	longestBeat = 64          // bytes of a line
-	betweenBeat = time.Minute // after which a silent connection is closed
+	maxLine     = 64 // bytes
+	idleTimeout = time.Minute
 )
 
-// listenForBeats answers heartbeats on an address, if there is one, until ctx is done
-// or stop is called, which waits for the end.
-func (s *service) listenForBeats(ctx context.Context, address string) (stop func(), err error) {
+// listenForHeartbeats serves heartbeats on an address, unless it is empty, until ctx is
+// done or stop is called, which waits for the end.
+func (s *service) listenForHeartbeats(ctx context.Context, address string) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
@@ -30,14 +30,14 @@ func (s *service) listenForBeats(ctx context.Context, address string) (stop func
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.beat(ctx, l)
+		s.serveHeartbeats(ctx, l)
 	}()
 	return func() { cancel(); <-done }, nil
 }
 
-// beat answers each line "PING x" with "PONG x", on any number of connections, until
-// ctx is done. While the service hangs it answers nothing.
-func (s *service) beat(ctx context.Context, l net.Listener) {
+// serveHeartbeats answers each line "PING x" with "PONG x", on any number of connections, until
+// ctx is done. While the service hangs it does not answer.
+func (s *service) serveHeartbeats(ctx context.Context, l net.Listener) {
 	var connections sync.WaitGroup
 	defer connections.Wait()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
@@ -47,17 +47,17 @@ func (s *service) beat(ctx context.Context, l net.Listener) {
 		if err != nil {
 			return
 		}
-		connections.Go(func() { s.answerBeats(ctx, c) })
+		connections.Go(func() { s.answerHeartbeats(ctx, c) })
 	}
 }
 
-func (s *service) answerBeats(ctx context.Context, c net.Conn) {
+func (s *service) answerHeartbeats(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	lines := bufio.NewScanner(c)
-	lines.Buffer(make([]byte, longestBeat), longestBeat)
-	for c.SetReadDeadline(time.Now().Add(betweenBeat)) == nil && lines.Scan() {
+	lines.Buffer(make([]byte, maxLine), maxLine)
+	for c.SetReadDeadline(time.Now().Add(idleTimeout)) == nil && lines.Scan() {
 		number, ok := strings.CutPrefix(lines.Text(), "PING ")
 		if !ok {
 			return

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestBeatsAreAnsweredUntilTheServiceHangs(t *testing.T) {
+func TestHeartbeatsAreAnsweredUntilTheServiceHangs(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -17,7 +17,7 @@ func TestBeatsAreAnsweredUntilTheServiceHangs(t *testing.T) {
 	s := &service{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { s.beat(ctx, l); close(ended) }()
+	go func() { s.serveHeartbeats(ctx, l); close(ended) }()
 
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -37,17 +37,17 @@ func TestBeatsAreAnsweredUntilTheServiceHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := answers.ReadString('\n'); err == nil {
-		t.Errorf("it hangs, and answers %q", got)
+		t.Errorf("answered %q while hanging", got)
 	}
 	cancel()
 	<-ended
 }
 
-func TestOtherTalkEndsTheConnection(t *testing.T) {
+func TestInvalidHeartbeatClosesTheConnection(t *testing.T) {
 	for _, text := range []string{"GET / HTTP/1.1\r\n", "a line that is much longer than any beat that a client of this service would send\n"} {
 		client, server := net.Pipe()
 		go func() { fmt.Fprint(client, text); client.Close() }()
-		new(service).answerBeats(t.Context(), server)
+		new(service).answerHeartbeats(t.Context(), server)
 		if _, err := server.Write([]byte("x")); err == nil {
 			t.Errorf("after %q the connection is still open", text)
 		}

@@ -1,15 +1,15 @@
-// Command demo is a small web service to try Sonde on. It starts slowly, can be
-// broken on purpose, and needs another life to be well again.
+// Command demo is a small web service to probe with Sonde. It starts slowly, and can
+// be made unhealthy until it is restarted.
 //
-//	GET  /healthz  200 while it is well, 503 once it is broken
+//	GET  /healthz  200 while it is healthy, 503 once it is broken
 //	GET  /ready    503 until it has started, then 200
-//	POST /break    from now on /healthz is 503
-//	POST /hang     from now on nothing is answered, and SIGTERM does nothing
+//	POST /break    makes it unhealthy: /healthz is 503
+//	POST /hang     makes it hang: it answers no requests and ignores SIGTERM
 //
 // On the same port it serves Check of grpc.health.v1, over HTTP/2 without TLS. On the
-// port given with -heartbeat it answers each line "PING x" with "PONG x".
+// address of -heartbeat it answers each line "PING x" with "PONG x".
 //
-// The file given with -started is there while the service has started.
+// The file of -started exists while the service is started.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:9651", "`address` to serve on")
-	slowStart := flag.Duration("slow-start", 3*time.Second, "how long starting takes")
+	slowStart := flag.Duration("slow-start", 3*time.Second, "`duration` of the start")
 	heartbeat := flag.String("heartbeat", "", "`address` to answer heartbeats on")
 	started := flag.String("started", "", "`file` to write when started")
 	flag.Parse()
@@ -39,25 +39,25 @@ func main() {
 	}
 }
 
-// endTime bounds the time for answers under way when the service ends.
-const endTime = 2 * time.Second
+// shutdownTimeout limits the time for requests in progress at the end.
+const shutdownTimeout = 2 * time.Second
 
 // run serves until ctx is done.
 func run(ctx context.Context, listen, heartbeat string, slowStart time.Duration, started string) error {
-	if err := forget(started); err != nil {
+	if err := removeFile(started); err != nil {
 		return err
 	}
 	s := &service{}
-	stop, err := s.listenForBeats(ctx, heartbeat)
+	stop, err := s.listenForHeartbeats(ctx, heartbeat)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	server := &http.Server{Addr: listen, Handler: s.routes(), ReadHeaderTimeout: endTime, Protocols: protocols()}
+	server := &http.Server{Addr: listen, Handler: s.routes(), ReadHeaderTimeout: shutdownTimeout, Protocols: protocols()}
 	served := make(chan error, 1)
 	go func() { served <- server.ListenAndServe() }()
 	start := time.After(slowStart)
-	log.Printf("starting, this takes %v", slowStart)
+	log.Printf("starting, will take %v", slowStart)
 	for {
 		select {
 		case err := <-served:
@@ -69,15 +69,15 @@ func run(ctx context.Context, listen, heartbeat string, slowStart time.Duration,
 			log.Printf("started, serving on %s", listen)
 		case <-ctx.Done():
 			if s.hung.Load() {
-				select {} // only SIGKILL helps
+				select {} // only SIGKILL ends it
 			}
-			log.Print("asked to end")
-			return errors.Join(end(server), forget(started))
+			log.Print("stopping")
+			return errors.Join(shutDown(server), removeFile(started))
 		}
 	}
 }
 
-// protocols are what one port speaks: HTTP/1, and HTTP/2 without TLS for gRPC.
+// protocols returns HTTP/1, and HTTP/2 without TLS for gRPC.
 func protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -85,19 +85,19 @@ func protocols() *http.Protocols {
 	return p
 }
 
-func end(server *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+func shutDown(server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	return server.Shutdown(ctx)
 }
 
-// forget removes what an earlier life may have left.
-func forget(started string) error {
+// removeFile removes the file of -started, which an earlier process may have left.
+func removeFile(started string) error {
 	if started == "" {
 		return nil
 	}
 	if err := os.Remove(started); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the mark of an earlier life: %w", err)
+		return fmt.Errorf("remove the file of an earlier process: %w", err)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// service is what the demo serves. Its methods may be called from many
-// goroutines at once.
+// service is the state of the demo. Its methods may be called from several goroutines
+// at once.
 type service struct {
 	started atomic.Bool
 	broken  atomic.Bool
@@ -21,18 +21,18 @@ func (s *service) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, !s.broken.Load(), "broken") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.started.Load(), "starting") })
 	mux.HandleFunc("POST /grpc.health.v1.Health/Check", s.check)
-	mux.HandleFunc("POST /break", s.doBreak)
-	mux.HandleFunc("POST /hang", s.doHang)
+	mux.HandleFunc("POST /break", s.serveBreak)
+	mux.HandleFunc("POST /hang", s.serveHang)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.hung.Load() {
-			<-r.Context().Done() // until the caller gives up
+			<-r.Context().Done() // until the client gives up
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// start ends the slow start: it writes the file, if there is one to write.
+// start ends the slow start. It writes the file, if one is given.
 func (s *service) start(file string) error {
 	s.started.Store(true)
 	if file == "" {
@@ -41,21 +41,21 @@ func (s *service) start(file string) error {
 	return os.WriteFile(file, []byte("started\n"), 0o644)
 }
 
-func (s *service) doBreak(w http.ResponseWriter, _ *http.Request) {
+func (s *service) serveBreak(w http.ResponseWriter, _ *http.Request) {
 	s.broken.Store(true)
 	log.Print("broken on request")
-	fmt.Fprintln(w, "broken; only another life will help")
+	fmt.Fprintln(w, "broken until the next restart")
 }
 
-func (s *service) doHang(w http.ResponseWriter, _ *http.Request) {
+func (s *service) serveHang(w http.ResponseWriter, _ *http.Request) {
 	s.hung.Store(true)
 	log.Print("hanging on request")
-	fmt.Fprintln(w, "from now on there are no answers")
+	fmt.Fprintln(w, "hanging, no more answers")
 }
 
-func answer(w http.ResponseWriter, well bool, why string) {
-	if !well {
-		http.Error(w, why, http.StatusServiceUnavailable)
+func answer(w http.ResponseWriter, ok bool, problem string) {
+	if !ok {
+		http.Error(w, problem, http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")

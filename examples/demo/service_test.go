@@ -50,7 +50,7 @@ func TestServiceStaysBroken(t *testing.T) {
 	}
 }
 
-func TestServiceThatHangsAnswersNobody(t *testing.T) {
+func TestHangingServiceDoesNotAnswer(t *testing.T) {
 	server := httptest.NewServer(new(service).routes())
 	defer server.Close()
 	if answer, err := http.Post(server.URL+"/hang", "", nil); err != nil {
@@ -65,7 +65,7 @@ func TestServiceThatHangsAnswersNobody(t *testing.T) {
 	}
 }
 
-func TestDemoForgetsItsStartWhenItEnds(t *testing.T) {
+func TestDemoRemovesItsFileWhenItEnds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "started")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -14,23 +14,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// changed is how many probes the second Apply of a round changes.
+// changed is the number of probes that the second Apply of a round changes.
 const changed = 1000
 
-// applied is what a process that applies says of a round.
+// applied is the result of a round of role apply.
 type applied struct {
-	Same, Changed time.Duration // how long Apply took
-	Noticed       int           // probes that should not have noticed and did
+	Same, Changed time.Duration // duration of Apply
+	Noticed       int           // unchanged probes whose next attempt has moved
 }
 
-// applies measures Apply of a set in which nothing has changed, and of one in
-// which a few probes have.
+// applies measures Apply of an unchanged set, and of one with a few changed probes.
 func (b *bench) applies(ctx context.Context) ([]line, error) {
 	same := line{What: fmt.Sprintf("Apply of %d probes, nothing changed", b.million), Unit: "s", Goal: 1}
 	some := line{What: fmt.Sprintf("Apply of %d probes, %d changed", b.million, min(changed, b.million)), Unit: "s", Goal: 1}
 	noticed := line{What: "of these: attempts more or less, elsewhere", Zero: true}
 	var round applied
-	c, err := b.play(ctx, &round, "apply", "-probes", fmt.Sprint(b.million))
+	c, err := b.startRole(ctx, &round, "apply", "-probes", fmt.Sprint(b.million))
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +46,10 @@ func (b *bench) applies(ctx context.Context) ([]line, error) {
 	return []line{same, some, noticed}, nil
 }
 
-// playApply applies a set over and over: for each line of standard input once as
-// it is, and once with some probes' handlers changed. The engine does not run, so
-// that the next attempt of each other probe must stay exactly where it is.
-func playApply(_ context.Context, args []string) error {
+// runApply is role apply. For each line of standard input it applies a set once
+// unchanged, and once with some handlers changed. The engine does not run, so the next
+// attempt of each other probe must not move.
+func runApply(_ context.Context, args []string) error {
 	var l load
 	f := flag.NewFlagSet("apply", flag.ContinueOnError)
 	f.IntVar(&l.probes, "probes", 1_000_000, "how many probes")
@@ -94,7 +93,7 @@ func again(e *engine.Engine, set probe.Set) (round applied, err error) {
 }
 
 func timed(e *engine.Engine, set probe.Set) (time.Duration, error) {
-	runtime.GC() // of what the round before has left
+	runtime.GC() // collect the garbage of the previous round
 	start := time.Now()
 	_, err := e.Apply(set)
 	return time.Since(start), err

@@ -21,7 +21,7 @@ import (
 // TestMain plays a part if it is asked to: the rows start this program again, and
 // in a test this program is the test.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && parts()[os.Args[1]] != nil {
+	if len(os.Args) > 1 && roles()[os.Args[1]] != nil {
 		if err := run(context.Background(), os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -110,14 +110,14 @@ func checkLine(t *testing.T, row string, l line) {
 	}
 }
 
-func TestARowThatIsNotThereIsNamed(t *testing.T) {
+func TestUnknownRowIsNamed(t *testing.T) {
 	_, err := parse([]string{"-rows", "tcp-haproxy,tpc"})
 	if err == nil || !strings.Contains(err.Error(), `"tpc"`) || !strings.Contains(err.Error(), "tcp-kubelet") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestTheTargetAnswersAtEveryAddress(t *testing.T) {
+func TestTargetAnswersAtEveryAddress(t *testing.T) {
 	b := newBench(t)
 	for _, i := range []int{0, 255, 65536, 1_000_000} {
 		response, err := http.Get(fmt.Sprintf("http://%s:%d/", address(i), b.target))
@@ -137,7 +137,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{options: quick(t, ""), self: os.Args[0], dir: t.TempDir()}
 	var at place
-	target, err := b.play(t.Context(), &at, "target")
+	target, err := b.startRole(t.Context(), &at, "target")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func TestABlackHoleNeitherTakesNorRefuses(t *testing.T) {
+func TestBlackHoleNeitherAcceptsNorRefuses(t *testing.T) {
 	hole, err := newBlackHole()
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestABlackHoleNeitherTakesNorRefuses(t *testing.T) {
 	}
 }
 
-func TestWhatAProcessUsesIsRead(t *testing.T) {
+func TestCPUAndMemoryOfAProcessAreRead(t *testing.T) {
 	pid := os.Getpid()
 	before, err := cpu(pid)
 	if err != nil {
@@ -207,7 +207,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-func TestAttemptsOfOthersAreNoticed(t *testing.T) {
+func TestConnectionsOfOtherProcessesAreDetected(t *testing.T) {
 	b := &bench{options: options{rate: 100, window: 2 * time.Second}}
 	for _, c := range []struct {
 		made   uint64
@@ -215,16 +215,16 @@ func TestAttemptsOfOthersAreNoticed(t *testing.T) {
 		wrong  bool
 	}{{49, false, true}, {150, false, false}, {210, false, false}, {300, true, false}} {
 		remark, err := b.plausible(c.made)
-		if strings.Contains(remark, "others") != c.others || (err != nil) != c.wrong {
+		if strings.Contains(remark, "INVALID") != c.others || (err != nil) != c.wrong {
 			t.Errorf("%d attempts of 200: %q, %v", c.made, remark, err)
 		}
 	}
 }
 
-func TestAProcessThatEndsAtOnceIsAnError(t *testing.T) {
+func TestProcessThatExitsAtOnceIsAnError(t *testing.T) {
 	var ready counts
 	_, err := start(t.Context(), "true", exec.Command(program), &ready)
-	if err == nil || !strings.Contains(err.Error(), "true gave no answer") {
+	if err == nil || !strings.Contains(err.Error(), "true: no answer") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// child is a process that the program has started. It prints a JSON value when
-// it is ready and one more for each line it reads, and ends when its standard
-// input does: so it never outlives the program, however that ends.
+// child is a process of a measurement. It prints a JSON value when it is ready, and one
+// for each line of its standard input. It ends with its standard input, so that it never
+// outlives the program.
 type child struct {
 	name   string
 	cmd    *exec.Cmd
@@ -24,12 +24,11 @@ type child struct {
 	answer *json.Decoder
 }
 
-// patience is how long a child may take to end by itself.
+// patience is how long a child may take to exit.
 const patience = 10 * time.Second
 
-// play starts a process of this program that plays a part, and reads its first
-// value into ready.
-func (b *bench) play(ctx context.Context, ready any, part ...string) (*child, error) {
+// startRole starts this program in a role, and reads its first value into ready.
+func (b *bench) startRole(ctx context.Context, ready any, part ...string) (*child, error) {
 	return start(ctx, part[0], exec.CommandContext(ctx, b.self, part...), ready)
 }
 
@@ -57,7 +56,7 @@ func start(ctx context.Context, name string, cmd *exec.Cmd, ready any) (*child, 
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// ask asks for another value.
+// ask sends a line and reads the next value.
 func (c *child) ask(question string, answer any) error {
 	if _, err := fmt.Fprintln(c.in, question); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
@@ -67,21 +66,20 @@ func (c *child) ask(question string, answer any) error {
 
 func (c *child) read(answer any) error {
 	if err := c.answer.Decode(answer); err != nil {
-		return fmt.Errorf("%s gave no answer: %w", c.name, err)
+		return fmt.Errorf("%s: no answer: %w", c.name, err)
 	}
 	return nil
 }
 
-// end ends the process, by force if it does not end by itself.
+// end closes the standard input, and kills the process if it does not exit.
 func (c *child) end() {
 	c.in.Close()
 	late := time.AfterFunc(patience, func() { c.cmd.Process.Signal(syscall.SIGKILL) })
 	defer late.Stop()
-	c.cmd.Wait() // how it ends is of no interest: what it said counts
+	c.cmd.Wait() // the exit status does not matter
 }
 
-// answer is a child's side of a conversation: it says that it is ready, and then
-// one thing for each line it is asked, until there are no more.
+// answer is the child's side: it prints ready, and then a value for each line of in.
 func answer(in io.Reader, out io.Writer, ready any, say func(question string) (any, error)) error {
 	encoder := json.NewEncoder(out)
 	if err := encoder.Encode(ready); err != nil {

@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// goal is a Go benchmark and the time that one operation may take.
+// goal is a Go benchmark and the maximum time of one operation.
 type goal struct {
 	what, pkg, benchmark string
 	nanoseconds          float64
 }
 
-// goals are the operations that must be fast whatever the handler does.
+// goals are the operations whose cost does not depend on the handler.
 func goals() []goal {
 	return []goal{
 		{"verdict.Step", "./engine/verdict", "BenchmarkStep", 100},
@@ -28,7 +28,7 @@ func goals() []goal {
 	}
 }
 
-// code takes the figures of Go benchmarks.
+// code runs Go benchmarks.
 func (b *bench) code(ctx context.Context) ([]line, error) {
 	var lines []line
 	for _, g := range goals() {
@@ -69,7 +69,7 @@ func (b *bench) benchmark(ctx context.Context, g goal) ([]result, error) {
 	return runs, nil
 }
 
-// parseBenchmark reads the lines that go test prints for a benchmark.
+// parseBenchmark parses the output of go test for a benchmark.
 func parseBenchmark(text, name string) (runs []result, err error) {
 	for at := range strings.Lines(text) {
 		words := strings.Fields(at)
@@ -86,12 +86,12 @@ func parseBenchmark(text, name string) (runs []result, err error) {
 		runs = append(runs, r)
 	}
 	if len(runs) == 0 {
-		return nil, errors.New("there is no such benchmark")
+		return nil, errors.New("no such benchmark")
 	}
 	return runs, nil
 }
 
-// before returns the number that stands before a unit.
+// before returns the number in front of a unit.
 func before(words []string, unit string) (float64, error) {
 	at := slices.Index(words, unit)
 	if at < 1 {

@@ -20,7 +20,7 @@ type row struct {
 	measure func(*bench, context.Context) ([]line, error)
 }
 
-// rows are all there are, in the table's order.
+// rows are all rows, in the order of the table.
 func rows() []row {
 	return []row{
 		{"tcp-haproxy", (*bench).tcpBesideHAProxy},
@@ -46,13 +46,13 @@ func rowNames() []string {
 	return names
 }
 
-// bench is what the rows share.
+// bench is shared by the rows.
 type bench struct {
 	options
 	self   string // this program
 	root   string // the product's module
 	dir    string // for files of this run
-	target int    // the port of what is probed
+	target int    // port of the target
 }
 
 // line is one line of the table. A figure is the median of the rounds.
@@ -60,12 +60,12 @@ type line struct {
 	Row      string    `json:"row"`
 	What     string    `json:"what"`
 	Unit     string    `json:"unit,omitempty"` // "×", "ns", "s", "B" …
-	Goal     float64   `json:"goal,omitempty"` // at most; 0: there is none
-	Zero     bool      `json:"zero,omitempty"` // the goal is none at all
+	Goal     float64   `json:"goal,omitempty"` // maximum; 0: no goal
+	Zero     bool      `json:"zero,omitempty"` // the goal is 0
 	Measured float64   `json:"measured"`
 	Rounds   []float64 `json:"rounds,omitempty"`
 	Note     string    `json:"note,omitempty"`
-	Missing  string    `json:"missing,omitempty"` // why it was not measured
+	Missing  string    `json:"missing,omitempty"` // why there is no measurement
 }
 
 // compare measures rows and prints the table.
@@ -82,9 +82,8 @@ func compare(ctx context.Context, args []string) error {
 	return errors.Join(write(os.Stdout, lines), err)
 }
 
-// measure returns the lines of the chosen rows. A row that cannot be measured
-// does not keep the others from it; when ctx is done, those that were are
-// returned with its error.
+// measure returns the lines of the chosen rows. It continues after a row that cannot be
+// measured. When ctx is done it returns the lines so far with ctx's error.
 func measure(ctx context.Context, o options) (lines []line, err error) {
 	b := &bench{options: o}
 	if b.self, err = os.Executable(); err != nil {
@@ -98,7 +97,7 @@ func measure(ctx context.Context, o options) (lines []line, err error) {
 	}
 	defer os.RemoveAll(b.dir)
 	var at place
-	target, err := b.play(ctx, &at, "target")
+	target, err := b.startRole(ctx, &at, "target")
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +112,7 @@ func measure(ctx context.Context, o options) (lines []line, err error) {
 	return lines, ctx.Err()
 }
 
-// circumstances says on what is measured, and beside how much else.
+// circumstances describes the machine and its load.
 func circumstances(ctx context.Context) string {
 	said := fmt.Sprintf("%s, %d processors", runtime.Version(), runtime.NumCPU())
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
@@ -140,7 +139,7 @@ func (b *bench) lines(ctx context.Context, r row) []line {
 	return lines
 }
 
-// moduleRoot returns the folder of the module that the working directory is in.
+// moduleRoot returns the directory of the module of the working directory.
 func moduleRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
@@ -148,7 +147,7 @@ func moduleRoot(ctx context.Context) (string, error) {
 	}
 	file := strings.TrimSpace(string(out))
 	if file == "" || file == os.DevNull {
-		return "", fmt.Errorf("run it within Sonde's module")
+		return "", fmt.Errorf("run it in Sonde's module")
 	}
 	return filepath.Dir(file), nil
 }

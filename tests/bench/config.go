@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// configured measures the command: from its start with a large configuration to
-// the first attempt that somebody sees.
+// configured measures the start of the command with a large configuration, until the
+// target sees the first attempt.
 func (b *bench) configured(ctx context.Context) ([]line, error) {
 	sonde, err := b.build(ctx, b.root, "./cmd/engine")
 	if err != nil {
@@ -37,7 +37,8 @@ func (b *bench) configured(ctx context.Context) ([]line, error) {
 	return []line{began, most}, nil
 }
 
-// largeConfig has edge×edge targets with a probe each, all at one address.
+// largeConfig returns a configuration of edge×edge targets at one address, with a probe
+// each.
 func largeConfig(edge, port int) []byte {
 	return fmt.Appendf(nil, `
 locals {
@@ -56,13 +57,13 @@ target "shop" {
 `, edge, edge, port)
 }
 
-// sighting is what is known when a process makes its first attempt.
+// sighting is the state of a process at its first attempt.
 type sighting struct {
 	after time.Duration
 	peak  float64 // memory in bytes
 }
 
-// firstAttempt starts the command and waits until it connects.
+// firstAttempt starts the command and waits for its first connection.
 func (b *bench) firstAttempt(ctx context.Context, sonde string, edge int) (s sighting, err error) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,7 +92,7 @@ func (b *bench) firstAttempt(ctx context.Context, sonde string, edge int) (s sig
 	return s, err
 }
 
-// taken returns how long after start somebody connects.
+// taken returns the time from start to the first connection.
 func taken(server net.Listener, start time.Time) (time.Duration, error) {
 	server.(*net.TCPListener).SetDeadline(start.Add(time.Minute))
 	conn, err := server.Accept()
@@ -101,7 +102,7 @@ func taken(server net.Listener, start time.Time) (time.Duration, error) {
 	return time.Since(start), conn.Close()
 }
 
-// head keeps the beginning of what a process says.
+// head keeps the start of a process's output.
 type head struct{ text []byte }
 
 func (h *head) Write(b []byte) (int, error) {

@@ -21,13 +21,13 @@ import (
 //go:embed c/spawn.c
 var spawnC []byte
 
-// program is what row exec runs: it does nothing.
+// program is the command of row exec. It does nothing.
 const program = "/bin/true"
 
-// ran is what it took to run some commands, one after the other.
+// ran is the cost of running commands one after the other.
 type ran struct{ CPU, Took time.Duration }
 
-// commands compares the exec handler with a C program that runs the same.
+// commands compares the exec handler with a C program that runs the same command.
 func (b *bench) commands(ctx context.Context) ([]line, error) {
 	spawn, err := b.compile(ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func (b *bench) commands(ctx context.Context) ([]line, error) {
 	}
 	n := fmt.Sprint(b.options.commands)
 	l := line{What: "exec attempt of " + program + " vs posix_spawn and wait in C, CPU", Unit: "×", Goal: 1.3}
-	took := line{What: "of these: time that passes", Unit: "×"}
+	took := line{What: "of these: elapsed time", Unit: "×"}
 	var our, their []float64
 	for range b.rounds {
 		ours, err := once(ctx, exec.CommandContext(ctx, b.self, "exec", "-n", n))
@@ -51,11 +51,11 @@ func (b *bench) commands(ctx context.Context) ([]line, error) {
 		took.Rounds = append(took.Rounds, ours.Took.Seconds()/theirs.Took.Seconds())
 	}
 	l.Measured, took.Measured = median(l.Rounds), median(took.Rounds)
-	l.Note = fmt.Sprintf("sonde %.0f µs, C %.0f µs, with what the command itself uses", median(our), median(their))
+	l.Note = fmt.Sprintf("sonde %.0f µs, C %.0f µs, the command itself included", median(our), median(their))
 	return []line{l, took}, nil
 }
 
-// each returns what one command's part of a time is, in microseconds.
+// each returns the time for one command in microseconds.
 func (b *bench) each(all time.Duration) float64 {
 	return all.Seconds() * 1e6 / float64(b.options.commands)
 }
@@ -64,7 +64,7 @@ func (b *bench) each(all time.Duration) float64 {
 func (b *bench) compile(ctx context.Context) (string, error) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
-		return "", errors.New("there is no gcc on PATH")
+		return "", errors.New("gcc is not on PATH")
 	}
 	source, out := filepath.Join(b.dir, "spawn.c"), filepath.Join(b.dir, "spawn")
 	if err := os.WriteFile(source, spawnC, 0o600); err != nil {
@@ -76,7 +76,7 @@ func (b *bench) compile(ctx context.Context) (string, error) {
 	return out, nil
 }
 
-// once runs a command that prints what it took.
+// once runs a command that prints a ran.
 func once(ctx context.Context, cmd *exec.Cmd) (r ran, err error) {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -86,9 +86,9 @@ func once(ctx context.Context, cmd *exec.Cmd) (r ran, err error) {
 	return r, json.Unmarshal(out, &r)
 }
 
-// playExec runs the program with the exec handler, one attempt after the other,
-// and prints what that took.
-func playExec(ctx context.Context, args []string) error {
+// runExec is role exec. It makes attempts of the exec handler one after the other, and
+// prints a ran.
+func runExec(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("exec", flag.ContinueOnError)
 	n := f.Int("n", 300, "how many attempts")
 	if err := f.Parse(args); err != nil {

@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// haproxy is the side of HAProxy's health checks, of kind tcp or http. One thread
-// is its cheapest way, since an attempt then never changes threads.
+// haproxy is the side of HAProxy's health checks, tcp or http. It has one thread, which
+// is cheapest for HAProxy: a check never moves between threads.
 func (b *bench) haproxy(kind string) side {
 	return side{"haproxy", func(ctx context.Context) (*prober, error) {
 		program, err := exec.LookPath("haproxy")
 		if err != nil {
-			return nil, errors.New("there is no haproxy on PATH")
+			return nil, errors.New("haproxy is not on PATH")
 		}
 		dir, err := os.MkdirTemp(b.dir, "haproxy-")
 		if err != nil {
@@ -57,7 +57,7 @@ func (b *bench) haproxy(kind string) side {
 	}}
 }
 
-// settle waits until a prober has found what it should, once.
+// settle waits until all attempts of a prober have succeeded.
 func (p *prober) settle(ctx context.Context) error {
 	for end := time.Now().Add(patience); ; {
 		_, err := p.well()
@@ -70,9 +70,9 @@ func (p *prober) settle(ctx context.Context) error {
 	}
 }
 
-// haproxyConfig has as many servers as our side has probes, at the same addresses,
-// and a front end that nobody uses: without one HAProxy does not start. The first
-// checks are spread over the interval by HAProxy itself.
+// haproxyConfig has a server for each probe of Sonde's side, at the same address, and an
+// unused frontend, without which HAProxy does not start. HAProxy itself spreads the
+// first checks over the interval.
 func (b *bench) haproxyConfig(kind, dir string) string {
 	var c strings.Builder
 	fmt.Fprintf(&c, "global\n  nbthread 1\n  stats socket %s\n", filepath.Join(dir, "admin"))
@@ -88,7 +88,7 @@ func (b *bench) haproxyConfig(kind, dir string) string {
 	return c.String()
 }
 
-// serversUp asks HAProxy whether n servers are up by their checks.
+// serversUp checks that n servers are up in HAProxy.
 func serversUp(socket string, n int) error {
 	conn, err := net.DialTimeout("unix", socket, time.Second)
 	if err != nil {

@@ -1,30 +1,28 @@
 //go:build linux
 
-// Command bench measures what probing costs and prints it beside its goals: the
-// CPU of an attempt next to HAProxy's and the kubelet's on the same machine in
-// the same run, the memory of a probe that waits, and how the engine keeps time
-// with a million probes.
+// Command bench measures the costs of probing and prints them with their goals: the
+// CPU time of an attempt compared with HAProxy's and the kubelet's on the same machine
+// in the same run, the memory of an idle probe, and the lateness of attempts with a
+// million probes.
 //
 //	go run ./tests/bench                         every row, medians of five rounds, in ten minutes
 //	go run ./tests/bench -rows tcp-haproxy,exec  some rows
-//	go run ./tests/bench -json                   the same for a program
+//	go run ./tests/bench -json                   as JSON
 //
-// A row that this machine cannot measure says why. HAProxy is used where it is on
-// PATH, gcc likewise; the kubelet's prober is built from tests/oracle.
+// A row that cannot be measured on this machine has the reason instead. HAProxy and gcc
+// are used when they are on PATH; the kubelet's prober is built from tests/oracle.
 //
-// Each side of a comparison is a process of its own, and so is what they probe:
-// a server that does as little as it can. The sides take turns within a round,
-// and a round's ratio is taken before the median is, so that a machine which is
-// slow for a minute is slow for both. CPU is the kernel's count for the process,
-// in nanoseconds; attempts are the kernel's count of connections opened
-// (TcpActiveOpens), which counts those of all processes: on a machine where
-// others open connections, run it in a network of its own:
+// Each side of a comparison is a process of its own, and so is the target, a minimal
+// server. The sides alternate within a round, and the result is the median of the
+// rounds' ratios, so that a machine which is slow for a minute is slow for both. CPU is
+// the kernel's count for the process, in nanoseconds. Attempts are the kernel's count
+// of connections opened (TcpActiveOpens) by all processes: when others open
+// connections too, run it in a network namespace:
 //
 //	unshare -rn sh -c 'ip link set lo up && go run ./tests/bench'
 //
-// Given the name of a part as its first word the program plays that part instead:
-// it is how it starts the others. `bench probe -cpuprofile file` shows where an
-// attempt's time goes.
+// With the name of a role as its first argument the program runs as that process of a
+// measurement. `bench probe -cpuprofile file` profiles attempts.
 package main
 
 import (
@@ -50,35 +48,35 @@ func main() {
 	}
 }
 
-// run plays the part that the first word names, or else prints the table.
+// run runs the role of the first argument, or else the rows.
 func run(ctx context.Context, args []string) error {
 	if len(args) > 0 {
-		if part := parts()[args[0]]; part != nil {
+		if part := roles()[args[0]]; part != nil {
 			return part(ctx, args[1:])
 		}
 	}
 	return compare(ctx, args)
 }
 
-// parts are what a process that the program starts may play.
-func parts() map[string]func(context.Context, []string) error {
+// roles returns the roles of the processes that the program starts.
+func roles() map[string]func(context.Context, []string) error {
 	return map[string]func(context.Context, []string) error{
-		"target":  playTarget,
-		"probe":   playProbe,
-		"apply":   playApply,
-		"exec":    playExec,
-		"sleeper": playSleeper,
+		"target":  runTarget,
+		"probe":   runProbe,
+		"apply":   runApply,
+		"exec":    runExec,
+		"sleeper": runSleeper,
 	}
 }
 
-// options are how much to measure. The flags' texts say what each is.
+// options are the values of the flags.
 type options struct {
 	rows     []string
 	json     bool
 	rounds   int
 	rate     int
-	period   time.Duration // of the comparisons and of what is healthy
-	timeout  time.Duration // of what is overloaded, whose period is ten times as long
+	period   time.Duration // of the comparisons and of healthy probes
+	timeout  time.Duration // of the probes that time out; their period is ten times as long
 	window   time.Duration
 	warmup   time.Duration
 	million  int
@@ -96,10 +94,10 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.StringVar(&rows, "rows", "", "the `names` of the rows to measure, with commas; default all:\n"+strings.Join(rowNames(), ", "))
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	f.IntVar(&o.rounds, "rounds", 5, "how often each figure is taken, for its median")
+	f.IntVar(&o.rounds, "rounds", 5, "number of rounds; figures are their medians")
 	f.IntVar(&o.rate, "rate", 2000, "attempts per second of the comparisons: as many probes, with a period of 1s")
-	f.DurationVar(&o.window, "window", 4*time.Second, "how long each side of a comparison is measured in a round")
-	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "how long each side runs before")
+	f.DurationVar(&o.window, "window", 4*time.Second, "`duration` of each side of a comparison in a round")
+	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "`duration` of the warm-up of each side")
 	f.IntVar(&o.million, "million", 1_000_000, "probes of the rows of a million")
 	f.DurationVar(&o.lap, "lap", 100*time.Second, "the period of the probes of row million")
 	f.IntVar(&o.overload, "overload", 100_000, "probes of row overload that time out")
@@ -111,7 +109,7 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	if f.NArg() > 0 {
-		return o, fmt.Errorf("%q is not a part: parts and flags only", f.Arg(0))
+		return o, fmt.Errorf("unknown role %q", f.Arg(0))
 	}
 	if o.rounds < 1 || o.rate < 1 || o.million < 1 || o.overload < 1 || o.files < 1 || o.commands < 1 {
 		return o, errors.New("counts must be 1 or more")
@@ -130,7 +128,7 @@ func chosen(list string) ([]string, error) {
 	names := strings.Split(list, ",")
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no row %q, the rows are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("unknown row %q: use %s", name, strings.Join(known, ", "))
 		}
 	}
 	return names, nil

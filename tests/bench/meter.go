@@ -14,9 +14,8 @@ import (
 	"unsafe"
 )
 
-// cpu returns the processor time that a process has used, in user and system
-// mode, with all its threads that are or were. What /proc/PID/stat says is the
-// same count in steps of 10 ms.
+// cpu returns the user and system time of a process with all its threads, including
+// ended ones. /proc/PID/stat has the same in steps of 10 ms.
 func cpu(pid int) (time.Duration, error) {
 	const scheduler = 2 // CPUCLOCK_SCHED of linux/posix-timers.h
 	clock := int32(^pid<<3 | scheduler)
@@ -27,8 +26,8 @@ func cpu(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// ownCPU returns the processor time of this process and of its children that
-// have ended and were waited for.
+// ownCPU returns the CPU time of this process and of its children that have ended and
+// were waited for.
 func ownCPU() (time.Duration, error) {
 	var all time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
@@ -41,8 +40,7 @@ func ownCPU() (time.Duration, error) {
 	return all, nil
 }
 
-// opened returns how many TCP connections this network's processes have begun to
-// open so far.
+// opened returns the number of TCP connections opened so far in this network namespace.
 func opened() (uint64, error) {
 	const file = "/proc/net/snmp"
 	text, err := os.ReadFile(file)
@@ -63,8 +61,8 @@ func opened() (uint64, error) {
 	return 0, fmt.Errorf("%s has no ActiveOpens", file)
 }
 
-// resident and peak return the memory that a process has, and has had at most,
-// in bytes.
+// resident and peak return the current and the maximum resident memory of a process, in
+// bytes.
 func resident(pid int) (float64, error) { return memory(pid, "VmRSS:") }
 func peak(pid int) (float64, error)     { return memory(pid, "VmHWM:") }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 )
 
-// allocations measures what an attempt allocates in the whole process of an
-// embedder: the handler and the engine's part in it.
+// allocations measures the allocations of an attempt in an embedder's process: by the
+// handler and by the engine.
 func (b *bench) allocations(ctx context.Context) ([]line, error) {
 	var lines []line
 	for _, handler := range []string{"tcp", "half-open", "http"} {
@@ -53,7 +53,7 @@ func (b *bench) allocated(ctx context.Context, handler string) (number, bytes fl
 	return float64(after.Allocations-before.Allocations) / made, float64(after.Allocated-before.Allocated) / made, nil
 }
 
-// after asks a process that probes for its counts, some time from now.
+// after returns the counts of a process of role probe after some time.
 func (c *child) after(ctx context.Context, d time.Duration) (now counts, err error) {
 	if err := pass(ctx, d); err != nil {
 		return now, err
@@ -61,9 +61,9 @@ func (c *child) after(ctx context.Context, d time.Duration) (now counts, err err
 	return now, c.ask("count", &now)
 }
 
-// idleMemory measures what a probe that waits keeps resident, beside an engine
-// with one probe only. Each probe has a target with an address of its own; all
-// share a rule and a handler.
+// idleMemory measures the resident memory of an idle probe, compared with an engine that
+// has one probe. Each probe has a target with its own address; all share a rule and a
+// handler.
 func (b *bench) idleMemory(ctx context.Context) ([]line, error) {
 	l := line{What: fmt.Sprintf("memory of an idle probe, of %d", b.million), Unit: "B", Goal: 512}
 	for range b.rounds {
@@ -81,7 +81,7 @@ func (b *bench) idleMemory(ctx context.Context) ([]line, error) {
 	return []line{l}, nil
 }
 
-// idle returns the memory of an engine that has probes and does not run.
+// idle returns the memory of an engine with probes that does not run.
 func (b *bench) idle(ctx context.Context, flags ...string) (bytes float64, err error) {
 	var ready counts
 	c, err := b.probe(ctx, &ready, append(flags, "-idle")...)
@@ -92,8 +92,8 @@ func (b *bench) idle(ctx context.Context, flags ...string) (bytes float64, err e
 	return resident(c.pid())
 }
 
-// millionProbes measures how the engine keeps time. Nothing is measured before
-// each probe has had its first attempt: the rounds are then stretches of one run.
+// millionProbes measures the lateness of attempts. It starts measuring after the first
+// attempt of each probe; the rounds are intervals of one run.
 func (b *bench) millionProbes(ctx context.Context) ([]line, error) {
 	var ready counts
 	c, err := b.probe(ctx, &ready, "-probes", fmt.Sprint(b.million), "-period", b.lap.String())
@@ -109,11 +109,11 @@ func (b *bench) millionProbes(ctx context.Context) ([]line, error) {
 		return nil, err
 	}
 	kept, err := c.settled(b.million)
-	kept.What = "of these: memory of a probe under way"
+	kept.What = "of these: memory of a running probe"
 	return append(lines, kept), err
 }
 
-// keepsTime measures stretches of a run, beside a process that only sleeps.
+// keepsTime measures intervals of a run, together with a process that only sleeps.
 func (b *bench) keepsTime(ctx context.Context, c *child) ([]line, error) {
 	sleeper, err := b.sleeper(ctx)
 	if err != nil {
@@ -139,12 +139,12 @@ func (b *bench) keepsTime(ctx context.Context, c *child) ([]line, error) {
 		rates, busy, awake = append(rates, s.rate), append(busy, s.busy), append(awake, s.awake)
 	}
 	late.Measured, skipped.Measured = median(late.Rounds), median(skipped.Rounds)
-	late.Note = fmt.Sprintf("an upper bound; tcp, %.0f attempts/s, %d failed in all, %.2f processors busy, the loop awake for %.0f%%",
+	late.Note = fmt.Sprintf("an upper bound; tcp, %.0f attempts/s, %d failed in all, %.2f processors busy, the scheduler busy for %.0f%%",
 		median(rates), failed, median(busy), 100*median(awake))
 	return []line{late, skipped, sleeps}, nil
 }
 
-// stretch is what a while of a run was like.
+// stretch is the result of an interval.
 type stretch struct {
 	p99     time.Duration // of the lateness of attempts: an upper bound
 	skipped uint64
@@ -183,8 +183,8 @@ func (b *bench) stretch(ctx context.Context, c *child) (s stretch, err error) {
 	return s, err
 }
 
-// percentile returns the bound that a share of the durations counted between two
-// histograms does not exceed.
+// percentile returns the bound of a share of the durations that were counted between
+// two histograms.
 func percentile(before, after engine.Histogram, share float64) (time.Duration, error) {
 	n := after.Count() - before.Count()
 	if n == 0 {
@@ -203,7 +203,7 @@ func percentile(before, after engine.Histogram, share float64) (time.Duration, e
 	return 2 * after.Bounds[len(after.Bounds)-1], nil
 }
 
-// settled measures what each of n probes keeps resident when all were attempted.
+// settled measures the resident memory of each of n probes after their first attempts.
 func (c *child) settled(n int) (line, error) {
 	var last counts
 	if err := c.ask("settle", &last); err != nil {

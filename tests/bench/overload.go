@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// healthy is how many probes of something well run beside those of row overload.
+// healthy is the number of healthy probes in row overload.
 const healthy = 100
 
-// overloaded measures what happens to healthy probes when very many others time
-// out all at once, and how much memory these take.
+// overloaded measures the lateness of healthy probes while very many others time out at
+// once, and the memory of those.
 func (b *bench) overloaded(ctx context.Context) ([]line, error) {
 	hole, err := newBlackHole()
 	if err != nil {
@@ -36,21 +36,21 @@ func (b *bench) overloaded(ctx context.Context) ([]line, error) {
 		return nil, err
 	}
 	defer c.end()
-	lines, end, err := b.crowd(ctx, c)
+	lines, end, err := b.healthyLateness(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	most, err := peak(c.pid())
 	grown := line{
 		What: "of these: memory beyond that of an idle engine", Unit: "MB", Measured: (most - empty) / 1e6,
-		Note: fmt.Sprintf("peak, %.1f KB for each attempt under way", (most-empty)/1e3/float64(max(end.InFlight, 1))),
+		Note: fmt.Sprintf("peak, %.1f KB for each attempt in flight", (most-empty)/1e3/float64(max(end.InFlight, 1))),
 	}
 	return append(lines, grown), err
 }
 
-// crowd measures how late the healthy probes of an overloaded engine are, beside a
-// process that only sleeps.
-func (b *bench) crowd(ctx context.Context, c *child) (lines []line, end counts, err error) {
+// healthyLateness measures the lateness of the healthy probes of an overloaded engine,
+// together with a process that only sleeps.
+func (b *bench) healthyLateness(ctx context.Context, c *child) (lines []line, end counts, err error) {
 	sleeper, err := b.sleeper(ctx)
 	if err != nil {
 		return nil, end, err
@@ -84,24 +84,23 @@ func (b *bench) crowd(ctx context.Context, c *child) (lines []line, end counts, 
 	return []line{late, sleeps}, end, err
 }
 
-// pressure says how much an engine has had to do.
+// pressure describes the load of an engine.
 func (b *bench) pressure(begin, end counts) string {
 	took := (time.Duration(b.rounds) * b.window).Seconds()
 	due := healthy/b.period.Seconds() + float64(b.overload)/(10*b.timeout).Seconds()
-	return fmt.Sprintf("%d under way and %d queued in the end; %.0f attempts/s made, %.0f due",
+	return fmt.Sprintf("%d in flight and %d queued at the end; %.0f attempts/s made, %.0f due",
 		end.InFlight, end.Queued, float64(end.Attempts-begin.Attempts)/took, due)
 }
 
-// blackHole is a port at which connections are neither taken nor refused. Nothing
-// but a listener is needed for it: when those who wait to be accepted are as many
-// as it allows, and nobody accepts, Linux drops the first packet of all who come
-// after them.
+// blackHole is a port that neither accepts nor refuses connections: a listener that
+// never accepts. Once its backlog is full, Linux drops the SYN of any further
+// connection.
 type blackHole struct {
 	port    int
 	sockets []int // the listener, and those who wait
 }
 
-// newBlackHole returns a black hole at all addresses of this machine.
+// newBlackHole returns a black hole on all addresses of this machine.
 func newBlackHole() (*blackHole, error) {
 	listener, port, err := listen(0)
 	if err != nil {
@@ -119,11 +118,11 @@ func newBlackHole() (*blackHole, error) {
 		}
 	}
 	h.close()
-	return nil, errors.New("the kernel takes connections beyond a listener's backlog")
+	return nil, errors.New("the kernel accepts connections beyond a listener's backlog")
 }
 
-// knock opens a connection, and reports whether it was taken. Over loopback that
-// is decided before connect returns.
+// knock opens a connection, and reports whether it was accepted. Over loopback that is
+// known when connect returns.
 func (h *blackHole) knock() (taken bool, err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

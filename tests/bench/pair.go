@@ -11,27 +11,27 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 )
 
-// side is one of the two of a comparison.
+// side is one side of a comparison.
 type side struct {
 	name  string
 	start func(context.Context) (*prober, error)
 }
 
-// prober is a process that probes.
+// prober is a running process of a side.
 type prober struct {
 	pid  int
 	well func() (remark string, err error) // an error says that it did not find what it should
 	end  func()
 }
 
-// price is what an attempt of a side costs.
+// price is the cost of an attempt.
 type price struct {
 	cpu      time.Duration // of one attempt
 	attempts uint64        // that were made
 	remark   string        // of the side
 }
 
-// price runs a side alone for a while.
+// price runs a side alone and measures it.
 func (b *bench) price(ctx context.Context, s side) (price, error) {
 	p, err := s.start(ctx)
 	if err != nil {
@@ -64,20 +64,18 @@ func (b *bench) price(ctx context.Context, s side) (price, error) {
 	return price{(after.cpu - before.cpu) / time.Duration(made), made, remark + others}, nil
 }
 
-// plausible compares the attempts that the kernel has counted in a window with
-// those that were due.
+// plausible compares the kernel's number of attempts in a window with the number due.
 func (b *bench) plausible(made uint64) (remark string, err error) {
 	switch due := float64(b.rate) * b.window.Seconds(); {
 	case float64(made) < due/4:
-		return "", fmt.Errorf("%d attempts were made of %.0f that were due", made, due)
+		return "", fmt.Errorf("%d attempts were made, %.0f were due", made, due)
 	case float64(made) > due*1.1:
-		return ", WRONG since others open connections too: run it in a network of its own", nil
+		return ", INVALID: other processes open connections too, run it in a network namespace", nil
 	}
 	return "", nil
 }
 
-// tally reads what a process has used so far, and how many attempts anybody has
-// made.
+// tally reads the CPU time of a process, and the number of attempts of all processes.
 func tally(pid int) (sum price, err error) {
 	if sum.attempts, err = opened(); err != nil {
 		return sum, err
@@ -86,7 +84,7 @@ func tally(pid int) (sum price, err error) {
 	return sum, err
 }
 
-// pass lets time pass.
+// pass waits for a duration.
 func pass(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -96,7 +94,7 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// pair compares two sides, which take turns in who is first.
+// pair compares two sides, which alternate in who is first.
 func (b *bench) pair(ctx context.Context, l line, ours, theirs side) ([]line, error) {
 	var our, their, rates []float64
 	var remark string
@@ -145,7 +143,7 @@ func (b *bench) httpBesideKubelet(ctx context.Context) ([]line, error) {
 	return b.pair(ctx, l, b.sonde("http"), b.kubeletSide("http"))
 }
 
-// sonde is the side of the engine with its built-in handlers.
+// sonde is the side of the engine with a built-in handler.
 func (b *bench) sonde(handler string) side {
 	return side{"sonde", func(ctx context.Context) (*prober, error) {
 		var ready counts
@@ -157,16 +155,15 @@ func (b *bench) sonde(handler string) side {
 	}}
 }
 
-// probe starts an engine of ours that probes the target.
+// probe starts this program in role probe.
 func (b *bench) probe(ctx context.Context, ready *counts, flags ...string) (*child, error) {
-	return b.play(ctx, ready, append([]string{"probe", "-port", fmt.Sprint(b.target)}, flags...)...)
+	return b.startRole(ctx, ready, append([]string{"probe", "-port", fmt.Sprint(b.target)}, flags...)...)
 }
 
-// probes returns how many probes make the attempts of a comparison.
+// probes returns the number of probes of a comparison.
 func (b *bench) probes() int { return max(1, int(float64(b.rate)*b.period.Seconds())) }
 
-// fine asks a process that probes whether all its attempts succeed, and how late
-// they begin.
+// fine checks that all attempts of a prober succeed, and returns their lateness.
 func (c *child) fine() (remark string, err error) {
 	var now counts
 	if err := c.ask("count", &now); err != nil {

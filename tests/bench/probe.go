@@ -20,7 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// load is what a process that plays the part of an embedder is given to probe.
+// load is what a process of role probe probes.
 type load struct {
 	handler     string
 	probes      int
@@ -38,19 +38,19 @@ func parseLoad(args []string) (load, error) {
 	var l load
 	f := flag.NewFlagSet("probe", flag.ContinueOnError)
 	f.StringVar(&l.handler, "handler", "tcp", "tcp, half-open or http")
-	f.IntVar(&l.probes, "probes", 2000, "how many probes, each at an address of its own")
+	f.IntVar(&l.probes, "probes", 2000, "number of probes, each at its own address")
 	f.IntVar(&l.port, "port", 9, "the `port` to probe")
 	f.DurationVar(&l.period, "period", time.Second, "the rule's period")
 	f.DurationVar(&l.timeout, "timeout", probe.DefaultTimeout, "the rule's timeout")
-	f.IntVar(&l.concurrency, "concurrency", 0, "the engine's concurrency; default: its own")
-	f.BoolVar(&l.idle, "idle", false, "never run the engine, so that all probes wait")
-	f.IntVar(&l.black, "black", 0, "how many tcp probes of a black hole there are besides, with a period ten times the timeout")
+	f.IntVar(&l.concurrency, "concurrency", 0, "the engine's concurrency; default: the engine's")
+	f.BoolVar(&l.idle, "idle", false, "do not run the engine: all probes stay idle")
+	f.IntVar(&l.black, "black", 0, "number of further tcp probes of a black hole, with a period of ten timeouts")
 	f.IntVar(&l.blackPort, "black-port", 0, "the black hole's `port`")
 	f.StringVar(&l.profile, "cpuprofile", "", "write a CPU profile to a `file`, from ready to end")
 	return l, f.Parse(args)
 }
 
-// counts is what a process that probes says when asked.
+// counts is the answer of a process of role probe.
 type counts struct {
 	Attempts uint64 // so far
 	Failures uint64 // of them, those that were no success
@@ -69,10 +69,10 @@ type counts struct {
 	Worst time.Duration
 }
 
-// playProbe embeds an engine with the built-in handlers, as a gateway would, and
-// probes. Each line of its standard input is answered by counts; after the line
-// "settle" as much memory as can be is given back to the system first.
-func playProbe(ctx context.Context, args []string) error {
+// runProbe is role probe: an embedded engine with the built-in handlers, as in a
+// gateway. It answers each line of standard input with counts; for the line "settle" it
+// first returns unused memory to the system.
+func runProbe(ctx context.Context, args []string) error {
 	l, err := parseLoad(args)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func playProbe(ctx context.Context, args []string) error {
 	return errors.Join(err, <-ended)
 }
 
-// converse answers until standard input ends.
+// converse answers lines until standard input ends.
 func (l load) converse(ctx context.Context, e *engine.Engine) error {
 	w, stop := l.witness(ctx, e)
 	defer stop()
@@ -115,7 +115,7 @@ func (l load) converse(ctx context.Context, e *engine.Engine) error {
 	})
 }
 
-// witness returns one of the probes of what is well, if there are others too.
+// witness returns a witness of the healthy probes when there are others too.
 func (l load) witness(ctx context.Context, e *engine.Engine) (w *witness, stop func()) {
 	if l.black == 0 {
 		return newWitness(e, nil), func() {}
@@ -144,7 +144,7 @@ func profile(name string) (stop func(), err error) {
 	}, pprof.StartCPUProfile(file)
 }
 
-// engine returns an engine that has the load and all its targets' instances.
+// engine returns an engine with the probes and instances of the load.
 func (l load) engine() (*engine.Engine, error) {
 	set, err := l.set()
 	if err != nil {
@@ -182,7 +182,7 @@ func (l load) set() (probe.Set, error) {
 	return set, l.addBlack(set)
 }
 
-// addBlack adds the probes that time out.
+// addBlack adds the probes of the black hole.
 func (l load) addBlack(set probe.Set) error {
 	h, err := handlerOf("tcp")
 	if err != nil {
@@ -198,7 +198,7 @@ func (l load) addBlack(set probe.Set) error {
 	return nil
 }
 
-// well returns the probes of what is well.
+// well returns the healthy probes.
 func (l load) well() []probe.ID {
 	ids := make([]probe.ID, l.probes)
 	for i := range ids {
@@ -207,7 +207,7 @@ func (l load) well() []probe.ID {
 	return ids
 }
 
-// handlerOf returns a handler by its name; its target's port is called p.
+// handlerOf returns a handler by name, for the target's port p.
 func handlerOf(name string) (probe.Handler, error) {
 	switch name {
 	case "tcp":
@@ -220,14 +220,13 @@ func handlerOf(name string) (probe.Handler, error) {
 	return nil, fmt.Errorf("there is no handler %q", name)
 }
 
-// address returns the address of a probe's target: one of 8 million of this
-// machine that need no interface. A backend that is probed is seldom the same as
-// the next one, and one address would have too few ports for all.
+// address returns the address of a probe's target: one of 8 million loopback addresses.
+// Real targets have different addresses too, and one address has too few ports.
 func address(i int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+i>>16&0x7f, i>>8&0xff, i&0xff)
 }
 
-// count asks the engine what it has done.
+// count reads the engine's counters.
 func count(e *engine.Engine, w *witness) counts {
 	st := e.Stats()
 	var m runtime.MemStats

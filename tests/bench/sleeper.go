@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// sleeper is what a process that only sleeps knows: how much later than asked the
-// machine wakes it. Nothing on the same machine can keep time better than that.
+// sleeper records how late the machine wakes a process that only sleeps: the lower bound
+// of any lateness on that machine.
 type sleeper struct {
 	mu   sync.Mutex
 	late []time.Duration // since last read
 }
 
-// sleeper starts a process that only sleeps.
+// sleeper starts this program in role sleeper.
 func (b *bench) sleeper(ctx context.Context) (*child, error) {
 	var none time.Duration
-	return b.play(ctx, &none, "sleeper")
+	return b.startRole(ctx, &none, "sleeper")
 }
 
-// sleepers is the line of a process that only sleeps.
+// sleepers returns the line for a process that only sleeps.
 func sleepers() line {
 	return line{What: "meanwhile: p99 of lateness of a process that only sleeps", Unit: "ms"}
 }
 
-// sleeps adds how late a sleeper was since it was last asked.
+// sleeps adds a round: the lateness of a sleeper since the previous call.
 func (c *child) sleeps(l *line) error {
 	var late time.Duration
 	if err := c.ask("late", &late); err != nil {
@@ -39,12 +39,12 @@ func (c *child) sleeps(l *line) error {
 	return nil
 }
 
-// nap is how long a sleeper sleeps.
+// nap is the duration of each sleep.
 const nap = 5 * time.Millisecond
 
-// playSleeper sleeps, and says for each line of standard input what the 99th
-// percentile of its lateness was since the one before.
-func playSleeper(ctx context.Context, _ []string) error {
+// runSleeper is role sleeper. For each line of standard input it prints the 99th
+// percentile of its lateness since the previous line.
+func runSleeper(ctx context.Context, _ []string) error {
 	ctx, stop := context.WithCancel(ctx)
 	s := &sleeper{}
 	var sleeping sync.WaitGroup
@@ -54,7 +54,7 @@ func playSleeper(ctx context.Context, _ []string) error {
 	return answer(os.Stdin, os.Stdout, s.read(), func(string) (any, error) { return s.read(), nil })
 }
 
-// sleep sleeps until ctx is done.
+// sleep sleeps again and again until ctx is done.
 func (s *sleeper) sleep(ctx context.Context) {
 	for ctx.Err() == nil {
 		until := time.Now().Add(nap)

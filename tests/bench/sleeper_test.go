@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestASleeperThatIsWokenInTimeIsNotLate(t *testing.T) {
+func TestSleeperWokenOnTimeIsNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		s := &sleeper{}
@@ -24,7 +24,7 @@ func TestASleeperThatIsWokenInTimeIsNotLate(t *testing.T) {
 	})
 }
 
-func TestASleeperForgetsWhatWasRead(t *testing.T) {
+func TestSleeperForgetsWhatWasRead(t *testing.T) {
 	s := &sleeper{}
 	for i := range 100 {
 		s.late = append(s.late, time.Duration(100-i)*time.Millisecond)

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 )
 
-// median returns the middle of some figures, the lower one of two.
+// median returns the median; of an even number of figures the lower one.
 func median[T cmp.Ordered](all []T) T {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[(len(sorted)-1)/2]
@@ -26,8 +26,8 @@ func writeJSON(w io.Writer, lines []line) error {
 	return e.Encode(lines)
 }
 
-// writeTable prints what was measured beside the goal, and what part of the goal
-// that is: 1.00 or less is met.
+// writeTable prints each measurement with its goal, and their ratio: at 1.00 or less the
+// goal is met.
 func writeTable(w io.Writer, lines []line) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "what\tgoal\tmeasured\tof goal\tnote\n")
@@ -68,7 +68,7 @@ func (l line) part() string {
 	return strconv.FormatFloat(l.Measured/l.Goal, 'f', 2, 64)
 }
 
-// note says also how far the rounds were apart.
+// note adds the range of the rounds to a line's note.
 func (l line) note() string {
 	if l.Missing != "" {
 		return "not measured: " + strings.Join(strings.Fields(l.Missing), " ")
@@ -83,7 +83,7 @@ func (l line) note() string {
 	return l.Note + "; " + apart
 }
 
-// figure writes a number with its unit, in three digits or so.
+// figure formats a number with its unit, with about three digits.
 func figure(v float64, unit string) string {
 	digits := 2
 	switch {

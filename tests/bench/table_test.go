@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 )
 
-func TestTheTableSaysWhatIsMet(t *testing.T) {
+func TestTableShowsWhichGoalsAreMet(t *testing.T) {
 	lines := []line{
 		{What: "better", Unit: "×", Goal: 1, Measured: 0.5, Rounds: []float64{0.5, 0.4, 0.6}, Note: "fast"},
 		{What: "worse", Unit: "ms", Goal: 10, Measured: 25},
@@ -38,7 +38,7 @@ absent   ≤ 1      -         -        not measured: there is no haproxy
 	}
 }
 
-func TestTheMedianIsTheMiddle(t *testing.T) {
+func TestMedian(t *testing.T) {
 	for _, c := range []struct {
 		all  []float64
 		want float64
@@ -51,7 +51,7 @@ func TestTheMedianIsTheMiddle(t *testing.T) {
 	}
 }
 
-func TestPercentilesAreOfWhatCameBetween(t *testing.T) {
+func TestPercentileIsOfTheDifference(t *testing.T) {
 	bounds := []time.Duration{1, 2, 3}
 	before := engine.Histogram{Bounds: bounds, Counts: []uint64{1000, 0, 0, 0}}
 	cases := []struct {
@@ -76,7 +76,7 @@ func TestPercentilesAreOfWhatCameBetween(t *testing.T) {
 	}
 }
 
-func TestBenchmarksAreRead(t *testing.T) {
+func TestBenchmarkOutputIsParsed(t *testing.T) {
 	const text = `goos: linux
 BenchmarkStep-2        	27060912	        44.50 ns/op	       0 B/op	       0 allocs/op
 BenchmarkStep-2        	27060912	        46.50 ns/op	       8 B/op	       1 allocs/op

@@ -11,12 +11,12 @@ import (
 	"syscall"
 )
 
-// playTarget is what is probed: it takes connections to every address of this
-// machine, answers whatever comes first with an HTTP response of two bytes, and
-// closes. One thread with one epoll does it, so that it is in nobody's way.
+// runTarget is role target: a server on all addresses of this machine that answers the
+// first bytes of a connection with an HTTP response of two bytes, and closes it. It uses
+// one thread with epoll, to take little CPU from the sides.
 //
-// It prints its port, and ends when its standard input does.
-func playTarget(context.Context, []string) error {
+// It prints its port, and ends with its standard input.
+func runTarget(context.Context, []string) error {
 	s, err := newServer()
 	if err != nil {
 		return err
@@ -28,15 +28,14 @@ func playTarget(context.Context, []string) error {
 	return s.serve()
 }
 
-// place is what a target prints when it serves.
+// place is the value that a target prints when it serves.
 type place struct{ Port int }
 
-// backlog is how many connections may wait until the target has a processor again:
-// more than come in two seconds. The kernel bounds it by net.core.somaxconn, which is
-// 4096 unless somebody has changed it.
+// backlog is the length of the accept queue: more connections than arrive in two
+// seconds. The kernel limits it by net.core.somaxconn, by default 4096.
 const backlog = 4096
 
-// response is all that a target ever says.
+// response is the target's only response.
 const response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
 // server is the state of a target.
@@ -66,8 +65,8 @@ func newServer() (*server, error) {
 	return s, nil
 }
 
-// listen opens a listener on a port that the system gives, on all addresses. It
-// does not block.
+// listen opens a non-blocking listener on all addresses, at a port that the system
+// chooses.
 func listen(backlog int) (fd, port int, err error) {
 	fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -126,7 +125,7 @@ func (s *server) serve() error {
 	}
 }
 
-// accept takes all who wait. Where there are no descriptors left they wait on.
+// accept accepts all waiting connections, until descriptors run out.
 func (s *server) accept() {
 	for {
 		fd, _, err := syscall.Accept4(s.listener, syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
@@ -142,7 +141,7 @@ func (s *server) accept() {
 	}
 }
 
-// answer ends a connection, with a response if something was asked.
+// answer closes a connection, with the response if something was received.
 func (s *server) answer(fd int) {
 	if n, err := syscall.Read(fd, s.request[:]); n > 0 && err == nil {
 		syscall.Write(fd, []byte(response)) // who has left gets none

@@ -12,11 +12,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// witness tells how late the attempts of some probes begin, among many that the
-// engine's own histogram does not tell apart: it reads when each is due before
-// the attempt, and when the attempt began after it. A turn that the engine gives
-// up, since it is late, is no excuse: the attempt at the next turn counts as late
-// by the time from the first.
+// witness measures the lateness of the attempts of some probes, which the engine's
+// histogram does not distinguish from others. It reads the due time of each attempt
+// before it, and the start after it. When the engine skips an attempt because it is
+// late, the next attempt counts as late from the skipped one's due time.
 type witness struct {
 	engine *engine.Engine
 	ids    []probe.ID
@@ -25,21 +24,20 @@ type witness struct {
 	late   []time.Duration // since last read
 }
 
-// sight is what was last seen of a probe.
+// sight is a probe's state when last read.
 type sight struct {
 	attempts uint64
 	due      time.Time // of the attempt that was not made yet
 }
 
-// glance is how often a witness looks. A probe must not have two attempts within
-// it.
+// glance is the interval of reading. It must be shorter than a period.
 const glance = 100 * time.Millisecond
 
 func newWitness(e *engine.Engine, ids []probe.ID) *witness {
 	return &witness{engine: e, ids: ids, seen: make([]sight, len(ids))}
 }
 
-// watch looks until ctx is done.
+// watch reads until ctx is done.
 func (w *witness) watch(ctx context.Context) {
 	look := time.NewTicker(glance)
 	defer look.Stop()
@@ -79,9 +77,9 @@ func (w *witness) see(s *sight, st engine.Status) {
 	}
 }
 
-// read returns how many attempts there were since it was called last, and how
-// late they began. An attempt that is due and has not begun counts as if it began
-// now: what waits for ever must not look well.
+// read returns the number and the lateness of attempts since the previous call. An
+// attempt that is due and has not started counts as started now, so that one which
+// waits for ever counts as late.
 func (w *witness) read(now time.Time) (n int, p99, worst time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestAWitnessSeesHowLateAttemptsAre(t *testing.T) {
+func TestWitnessMeasuresTheLatenessOfAttempts(t *testing.T) {
 	const period = 10 * time.Second
 	cases := []struct {
 		name    string
@@ -24,7 +24,7 @@ func TestAWitnessSeesHowLateAttemptsAre(t *testing.T) {
 		{"in time", probe.Success, 0, time.Second, 0},
 		{"kept waiting", probe.Failure, time.Second, time.Second, time.Second / 2},
 		{"still waiting", probe.Failure, time.Hour, 3 * time.Second, 3 * time.Second},
-		{"a turn given up", probe.Success, time.Second, period + time.Second, period},
+		{"a skipped attempt", probe.Success, time.Second, period + time.Second, period},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAWitnessSeesHowLateAttemptsAre(t *testing.T) {
 	}
 }
 
-// takes is a handler that takes a while.
+// takes is a handler with a duration.
 type takes struct {
 	d       time.Duration
 	outcome probe.Outcome
@@ -72,7 +72,7 @@ func (h takes) Probe(ctx context.Context, _ probe.Target) probe.Result {
 	return probe.Result{Outcome: h.outcome}
 }
 
-// add applies a set with a new probe, whose target lives from now on.
+// add applies a set with a new probe, and reports an instance of its target.
 func add(t *testing.T, e *engine.Engine, set probe.Set, id probe.ID) {
 	t.Helper()
 	if _, err := e.Apply(set); err != nil {

@@ -1,14 +1,13 @@
-// Package oracle compares Sonde with the kubelet. It runs the kubelet's own
-// prober, as the Kubernetes modules publish it, beside an engine of ours, gives
-// both the same scripts of events and answers, and compares what they did.
+// Package oracle compares Sonde with the kubelet. It runs the kubelet's prober, from the
+// Kubernetes modules, beside an engine, gives both the same scripts of events and
+// answers, and compares the results.
 //
-// A Script is the life of one pod, written so that it does not depend on when
-// somebody looks: its answers are handed out in order, one for each attempt, and
-// its next step is taken when each probe has used the answers of the step up or
-// rests. An attempt for which the script has no answer is answered by an error,
-// which counts for nothing on either side (K41). So the two sides may differ in
-// when they attempt, by as much as Timing allows, and must agree in all else.
+// A Script is what happens to one pod. It does not depend on the times of attempts: each
+// attempt takes the next answer, and a step ends when each probe has used its answers or
+// waits. An attempt without an answer gets an error, which counts for nothing on either
+// side (K41). So the sides may differ in the times of attempts, within Timing, and must
+// agree in everything else.
 //
-// The package is a module of its own: nothing of Kubernetes reaches the
-// product's go.mod. The K numbers count behaviours of the kubelet v1.36.3.
+// The package is a module of its own, so that the product's go.mod has no dependency on
+// Kubernetes' code. K numbers identify behaviours of the kubelet v1.36.3 (docs/kubelet.md).
 package oracle

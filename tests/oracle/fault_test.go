@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// fault is a mistake that is planted into the product: a text that stands once in
-// a file, and what stands there instead.
+// fault is a bug that is planted into the product: a text that occurs once in a file,
+// and its replacement.
 type fault struct {
 	name string
 	file string
@@ -22,8 +22,8 @@ type fault struct {
 	main bool // is planted in a short run too
 }
 
-// faults are those that are planted. Main are an off-by-one in a threshold, a hold
-// that is never lifted, a lost reset of a run, and a wrong initial verdict.
+// faults are the bugs to plant, among them an off-by-one in a threshold, a hold that is
+// never lifted, a run that is not reset, and a wrong initial verdict.
 func faults() []fault {
 	const judge = "engine/verdict/verdict.go"
 	return []fault{
@@ -71,9 +71,9 @@ func faults() []fault {
 	}
 }
 
-// TestPlantedFaultsAreFound builds this package against a product with a fault in
-// it, for each fault, and wants the regression scripts to show it. A short run
-// plants a few only, since each costs a build.
+// TestPlantedFaultsAreFound builds this package for each fault against a product with
+// the fault: the regression scripts must find it. A short run plants only a few faults,
+// because each one takes a build.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	binaries := map[fault]string{}
 	for _, f := range faults() {
@@ -96,11 +96,11 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		})
 	}
 	running.Wait()
-	summarise("%d faults were planted into the product: %d were found", len(binaries), found.Load())
+	summarise("planted faults: %d, found: %d", len(binaries), found.Load())
 }
 
-// isFound plays the regression scripts against a product with a fault. They must
-// fail for a difference that comes again, not for anything else.
+// isFound plays the regression scripts against a product with a fault. They must fail
+// because of a recurring difference, and for no other reason.
 func (f fault) isFound(t *testing.T, binary string) bool {
 	out, err := exec.CommandContext(t.Context(), binary, "-test.run=^TestRegressions$", "-trials=2", "-shrink=false").CombinedOutput()
 	differs := bytes.Contains(out, []byte("--- FAIL: TestRegressions")) && bytes.Contains(out, []byte(confirmed))
@@ -112,15 +112,15 @@ func (f fault) isFound(t *testing.T, binary string) bool {
 	return true
 }
 
-// TestFaultsCanBePlanted holds all faults to the product as it is, in a short run
-// too.
+// TestFaultsCanBePlanted checks that all faults match the current source, in a short
+// run too.
 func TestFaultsCanBePlanted(t *testing.T) {
 	for _, f := range faults() {
 		f.plant(t)
 	}
 }
 
-// plant returns the file that has the fault, and its text with the fault.
+// plant returns the file of the fault, and its text with the fault.
 func (f fault) plant(t *testing.T) (file, faulty string) {
 	file, err := filepath.Abs(filepath.Join("..", "..", f.file))
 	if err != nil {

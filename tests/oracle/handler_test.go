@@ -12,35 +12,36 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// handlerRow is a difference between the handlers that is wanted.
+// handlerRow is an intended difference between the handlers.
 type handlerRow struct {
-	kubelet string // the outcome that the kubelet's handler has; empty: any
-	sonde   string // the outcome that ours has, or refused
+	kubelet string // outcome of the kubelet's handler; empty: any
+	sonde   string // outcome of Sonde's handler, or refused
 	why     string
 }
 
-// refused stands for an outcome where New of ours says what is wrong.
+// refused is the outcome when New returns an error.
 const refused = "refused"
 
-// handlerRows are the differences that are wanted, by K number.
+// handlerRows are the intended differences by K number.
 func handlerRows() map[string]handlerRow {
 	return map[string]handlerRow{
-		"K71":  {"unknown", "failure", "a body that breaks off or stalls is a failure, since the target is at fault; with an unaccepted status the body does not matter (not in the kubelet's compatibility)"},
-		"K78":  {"failure", "failure", "how the command ended is told before its output, and counts for the bound on both"},
-		"K85":  {"", refused, "what cannot be a request is refused when the handler is made, and the field is named"},
-		"K86":  {"failure", "success", "what is no link with a path is a path; the kubelet fails it for ever, since it finds no host in it"},
-		"K92":  {"success", "failure", "a head of more than 64 KiB is refused; net/http takes 10 MiB"},
-		"K94":  {"warning", "success", "a host is the same in upper and lower case, as RFC 3986 says"},
-		"K112": {"success", "unknown", "an empty host is no address; it does not mean this machine"},
+		"K71":  {"unknown", "failure", "a response body that is cut short or stalls is a failure of the target; with a failing status the body does not matter (not with the kubelet's compatibility)"},
+		"K78":  {"failure", "failure", "the detail starts with the exit status, which counts towards the limit of the output"},
+		"K85":  {"", refused, "an invalid host, header or path is refused when the handler is created, and the error names the field"},
+		"K110": {"", refused, "an invalid port is refused when the handler is created, and the error names the field"},
+		"K86":  {"failure", "success", "a path that parses as an opaque URL is used as a path; the kubelet always fails it, because the URL has no host"},
+		"K92":  {"success", "failure", "response headers of more than 64 KiB are refused; net/http allows 10 MiB"},
+		"K94":  {"warning", "success", "host names are compared without regard to case (RFC 3986)"},
+		"K112": {"success", "unknown", "an empty host is an error; it does not mean the local machine"},
 	}
 }
 
-// covers reports whether a row is about the difference of two findings.
+// covers reports whether a row explains the difference of two findings.
 func (r handlerRow) covers(kubelet, ours found) bool {
 	return (r.kubelet == "" || r.kubelet == kubelet.outcome) && r.sonde == ours.outcome && !kubelet.equal(ours)
 }
 
-// handlerCase is an attempt that is made by the kubelet's handler and by ours.
+// handlerCase is an attempt by the kubelet's handler and by Sonde's.
 type handlerCase struct {
 	name   string // unique
 	wanted string // the K number of a difference that is wanted, if one is
@@ -80,14 +81,13 @@ func TestHandlersAgree(t *testing.T) {
 			})
 		}
 	})
-	summarise("%d handler cases were compared: %d show a difference that is wanted, %d an unexplained one", len(names), wanted, differ.Load())
+	summarise("%d handler cases: %d expected differences, %d unexpected", len(names), wanted, differ.Load())
 }
 
-// summarise prints a sentence of the summary of a run, whether go test is verbose
-// or not.
+// summarise prints a line of the summary, with and without go test -v.
 func summarise(format string, args ...any) { fmt.Printf("oracle: "+format+"\n", args...) }
 
-// found is what one attempt has found, and what the server has seen of it.
+// found is the result of one attempt, and what the server has received.
 type found struct {
 	outcome  string
 	why      string
@@ -102,7 +102,7 @@ func (f found) equal(o found) bool {
 	return f.outcome == o.outcome && f.why == o.why && slices.Equal(f.requests, o.requests)
 }
 
-// tried makes an attempt as runProbeWithRetries of the kubelet does (K69).
+// tried makes an attempt with retries, as the kubelet's runProbeWithRetries (K69).
 func tried(attempt func() (kubeprobe.Result, string, error)) (result kubeprobe.Result, output string, err error) {
 	for range maxTries {
 		if result, output, err = attempt(); err == nil {
@@ -112,7 +112,7 @@ func tried(attempt func() (kubeprobe.Result, string, error)) (result kubeprobe.R
 	return result, output, err
 }
 
-// kubeletFound names a result of the kubelet's handlers in our words (K70).
+// kubeletFound converts a result of the kubelet's handlers (K70).
 func kubeletFound(result kubeprobe.Result, output string, err error, requests []string) found {
 	switch {
 	case err != nil:
@@ -125,8 +125,7 @@ func kubeletFound(result kubeprobe.Result, output string, err error, requests []
 	return found{probe.Failure.String(), meaning("probe failed: " + output), requests}
 }
 
-// agree holds what ours found to what the kubelet's found or, where a difference
-// is wanted, to a difference.
+// agree compares both findings; where a difference is intended, it must exist.
 func agree(t *testing.T, how, wanted string, kubelet, ours found) {
 	t.Helper()
 	row, isRow := handlerRows()[wanted]

@@ -6,51 +6,48 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Accidents are what the kubelet does that its documents do not say, and that
-// can be seen in what it publishes. Our engine does so for the compatibility
-// with the kubelet only: this is the table of what it mends otherwise.
+// Accidents are undocumented behaviors of the kubelet that show in published results.
+// The engine has them only with the kubelet's compatibility.
 type Accidents struct {
-	CarriesRuns    bool // K48: a run of equal outcomes goes on in the next life
-	FailsIdle      bool // K37: liveness fails while a container does not run, and until a probe says otherwise
-	ForgivesBodies bool // K71: a body that breaks off, or does not end, counts for nothing
+	CarriesRuns    bool // K48: a run continues with the next instance
+	FailsIdle      bool // K37: liveness fails while a container is not running, and until the next success
+	ForgivesBodies bool // K71: a response body that is cut short or stalls counts for nothing
 }
 
-// kubeletsAccidents are all of them.
+// kubeletsAccidents has all accidents.
 var kubeletsAccidents = Accidents{true, true, true}
 
-// MendedRow is an accident of the kubelet that our engine does not have by
-// default.
+// MendedRow is an accident of the kubelet that the engine does not have by default.
 type MendedRow struct {
 	K    string // the kubelet's behaviour
 	Why  string
 	mend func(*Accidents)
 }
 
-// Mended returns the differences from the kubelet that our engine has by default,
-// beside those of Wanted and of the handlers.
+// Mended returns the intended differences with the default compatibility, in addition
+// to those of Wanted and of the handlers.
 func Mended() []MendedRow {
 	return []MendedRow{
-		{"K48", "a run begins anew with a life; the kubelet goes on with the run of the life before", func(a *Accidents) { a.CarriesRuns = false }},
-		{"K37", "a life that does not run leaves liveness undecided, and begins as a new one when it runs again; the kubelet fails it, which can kill what runs again", func(a *Accidents) { a.FailsIdle = false }},
-		{"K71", "a body that breaks off or stalls is a failure; the kubelet tries it three times and counts nothing", func(a *Accidents) { a.ForgivesBodies = false }},
+		{"K48", "a new instance starts a new run; the kubelet continues the run of the previous instance", func(a *Accidents) { a.CarriesRuns = false }},
+		{"K37", "liveness of an instance that is not running is undecided, and starts anew when it runs again; the kubelet publishes a failure, which can kill the container when it runs again", func(a *Accidents) { a.FailsIdle = false }},
+		{"K71", "a response body that is cut short or stalls is a failure; the kubelet retries it three times and counts nothing", func(a *Accidents) { a.ForgivesBodies = false }},
 	}
 }
 
-// model plays scripts by itself, in no time: a third account of the rules, in as
-// few words as they can be written. With all accidents it must do what the
-// kubelet does, and with none what our engine does by default. So every
-// difference between those two is one of the accidents.
+// model is a third, minimal implementation of the rules, which plays scripts without
+// waiting. With all accidents it must agree with the kubelet, and without any with the
+// engine by default: every difference between those two is one of the accidents.
 type model struct {
 	play      *play
 	accidents Accidents
 	lives     map[string]life
 	lines     map[spot]*judged
-	open      map[spot]bool // tcp: what the kernel answers
+	open      map[spot]bool // tcp: whether the port is open
 	leaving   bool
-	gone      bool // the pod was removed, or has ended
+	gone      bool // the pod was removed, or has a terminal phase
 }
 
-// judged is what the model knows about a probe.
+// judged is the model's state of a probe.
 type judged struct {
 	life    int
 	verdict probe.Verdict

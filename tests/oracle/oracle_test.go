@@ -137,7 +137,7 @@ func TestRandomScripts(t *testing.T) {
 			break
 		}
 	}
-	summarise("%d random scripts were compared (seeds %d to %d): %d unexplained differences", last-first, first, last-1, unexplained)
+	summarise("%d random scripts (seeds %d to %d): %d unexpected differences", last-first, first, last-1, unexplained)
 }
 
 // TestRegressions plays the scripts of testdata: one for each behaviour, and for
@@ -146,7 +146,7 @@ func TestRegressions(t *testing.T) {
 	t.Parallel()
 	all := regressions(t)
 	unexplained := newStage(t).hold(t, all)
-	summarise("%d regression scripts were compared: %d unexplained differences", len(all), unexplained)
+	summarise("%d regression scripts: %d unexpected differences", len(all), unexplained)
 }
 
 func regressions(t *testing.T) (all []*Script) {
@@ -171,32 +171,32 @@ func regressions(t *testing.T) (all []*Script) {
 // confirmed begins what is said of a difference that has come again in each trial.
 const confirmed = "unexplained: "
 
-// hold plays scripts, and those that show a difference again. What does not come
-// again is told; what does is made smaller and fails the test. It returns how much
-// did.
+// hold plays scripts, and repeats those with a difference. A difference that does not
+// recur is logged; one that recurs fails the test, and its script is reduced. It returns
+// the number of those.
 func (s *stage) hold(t *testing.T, scripts []*Script) int {
 	t.Helper()
 	all := s.differences(t, scripts)
 	for n := 1; n < *trials && len(all) > 0; n++ {
 		for _, d := range all {
-			t.Logf("seen in trial %d: %v", n, d)
+			t.Logf("trial %d: %v", n, d)
 		}
 		all = s.differences(t, again(scriptsOf(all)))
 	}
-	t.Logf("the machine was late by %v at most", s.time.worst())
+	t.Logf("maximum lateness of the machine: %v", s.time.worst())
 	for _, d := range all {
 		t.Errorf("%s%v\n%v", confirmed, d, d.Script)
 	}
 	if *shrink {
 		guilty := scriptsOf(all)
 		for _, g := range guilty[:min(3, len(guilty))] {
-			t.Logf("%s made smaller:\n%v", g.Name, s.shrink(t, g))
+			t.Logf("%s, reduced:\n%v", g.Name, s.shrink(t, g))
 		}
 	}
 	return len(all)
 }
 
-// scriptsOf returns the scripts that differences are about.
+// scriptsOf returns the scripts of differences.
 func scriptsOf(all []Difference) []*Script {
 	var scripts []*Script
 	for _, d := range all {
@@ -207,7 +207,7 @@ func scriptsOf(all []Difference) []*Script {
 	return scripts
 }
 
-// again gives scripts another name, since a side knows them by it.
+// again returns copies of scripts with other names, by which the sides identify them.
 func again(scripts []*Script) []*Script {
 	var all []*Script
 	for _, s := range scripts {
@@ -218,8 +218,8 @@ func again(scripts []*Script) []*Script {
 	return all
 }
 
-// shrink returns a smaller script that shows a difference too. All that are a
-// little smaller are played at once.
+// shrink returns a smaller script with a difference. It plays all slightly smaller
+// scripts at once.
 func (s *stage) shrink(t *testing.T, guilty *Script) *Script {
 	for range 8 {
 		found := s.differences(t, smaller(guilty))

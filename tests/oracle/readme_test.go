@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTheReadmeTellsWhatIsWanted(t *testing.T) {
+func TestReadmeListsTheIntendedDifferences(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

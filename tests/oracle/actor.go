@@ -8,8 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// actor is a probe's handler: it takes the script's answer for each try, and lets
-// the handler it stands before run into it, in steps where that can.
+// actor is the handler of a scripted probe: for each try it takes the script's answer,
+// and lets the real handler get it, non-blocking where the handler can.
 type actor struct {
 	pod     *sondePod
 	at      spot
@@ -20,7 +20,7 @@ type actor struct {
 
 var _ nonblock.Stepper = (*actor)(nil)
 
-// Probe makes a try.
+// Probe makes a try by Probe.
 func (a *actor) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if !a.given.Swap(false) && !a.begin() {
 		return a.unanswered()
@@ -30,7 +30,7 @@ func (a *actor) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return result
 }
 
-// Step makes a try in steps.
+// Step makes a non-blocking try.
 func (a *actor) Step(attempt *nonblock.Attempt) nonblock.Progress {
 	stepper, ok := a.handler.(nonblock.Stepper)
 	if !ok {
@@ -54,7 +54,7 @@ func (a *actor) Step(attempt *nonblock.Attempt) nonblock.Progress {
 	return progress
 }
 
-// begin takes the answer to a try, and reports whether there is one.
+// begin takes the answer of a try, if there is one.
 func (a *actor) begin() bool {
 	st := a.pod.sample(a.at)
 	if a.check.Via == ViaTCP {
@@ -68,7 +68,7 @@ func (a *actor) unanswered() probe.Result {
 	return probe.Broken(probe.ReasonExecStart, "the script has no answer")
 }
 
-// end notes what a try has found.
+// end records the result of a try.
 func (a *actor) end(r probe.Result) {
 	switch {
 	case a.check.Via == ViaTCP && r.Outcome == probe.Success:
@@ -81,7 +81,7 @@ func (a *actor) end(r probe.Result) {
 	a.pod.play.text(a.at, meant(r))
 }
 
-// execute answers an exec probe, as builtin/exec does.
+// execute returns the result of an exec probe, like builtin/exec.
 func execute(ctx context.Context, letter byte) probe.Result {
 	switch letter {
 	case Success:

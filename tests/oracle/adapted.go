@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// adapted is our side as adapter/kube makes it: it takes pods and their statuses,
-// by the verbs of the kubelet's prober manager.
+// adapted is the side of adapter/kube: an engine with pods and their statuses, through
+// the methods of the kubelet's prober manager.
 type adapted struct {
 	*sonde
 	manager *kube.Manager
@@ -23,7 +23,7 @@ type adapted struct {
 	pods map[string]*adaptedPod
 }
 
-// newAdapted returns our side by its adapter. It goes with the test.
+// newAdapted returns the side of adapter/kube. It ends with the test.
 func newAdapted(t testing.TB) *adapted {
 	a := &adapted{sonde: newSonde(t, probe.Kubelet), pods: map[string]*adaptedPod{}}
 	a.manager = kube.NewManager(a.engine, kube.Handlers{
@@ -62,7 +62,7 @@ func (a *adapted) pod(script string) *adaptedPod {
 	return a.pods[script]
 }
 
-// cast gives a script to the adapter.
+// cast adds a script to the adapter.
 func (a *adapted) cast(t testing.TB, s *Script) side {
 	bare := a.sonde.cast(t, s).(*sondePod)
 	p := &adaptedPod{sondePod: bare, side: a, spec: podSpec(s, a.web, bare.doors)}
@@ -72,7 +72,7 @@ func (a *adapted) cast(t testing.TB, s *Script) side {
 	return p
 }
 
-// handler returns what answers a script's probe.
+// handler returns the handler of a scripted probe.
 func (a *adapted) handler(at spot, ok bool) (probe.Handler, error) {
 	if !ok {
 		return nil, &probe.FieldError{Field: "probe", Problem: "is in no script"}
@@ -153,16 +153,16 @@ func (p *adaptedPod) sync() {
 	p.update()
 }
 
-// update computes the pod's status from its containers and what the engine has
-// found. It holds syncing.
+// update computes the pod's status from its containers and the engine's results. The
+// caller holds syncing.
 func (p *adaptedPod) update() {
 	st := podStatus(p.play.script, p.lives, p.status)
 	p.side.manager.UpdatePodStatus(p.spec, &st)
 	p.status = st
 }
 
-// tell notes what the pod adds up to, and what each probe has published and
-// counted.
+// tell records started and ready of the pod's containers, and the verdicts and counters
+// of its probes.
 func (p *adaptedPod) tell(step Step) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()

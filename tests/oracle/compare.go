@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Difference is one thing in which the sides differ.
+// Difference is a difference between two sides.
 type Difference struct {
 	Script    *Script
 	Container string
@@ -19,7 +19,7 @@ type Difference struct {
 	Sonde     string
 }
 
-// String returns the difference in a line.
+// String returns the difference in one line.
 func (d Difference) String() string {
 	place := d.Container
 	if d.Kind != 0 {
@@ -28,9 +28,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s of %s, step %d:\n  kubelet: %s\n  sonde:   %s", d.Script.Name, d.Field, place, d.Step, d.Kubelet, d.Sonde)
 }
 
-// compare returns how two plays of a script differ where no row of Wanted covers
-// it: for each probe the first difference. Texts are compared where both sides
-// have some.
+// compare returns the first difference of each probe between two plays of a script,
+// without those that a row of Wanted covers. Texts are compared when both sides have one.
 func compare(a, b *play) []Difference {
 	var all []Difference
 	for _, at := range a.spots() {
@@ -43,8 +42,8 @@ func compare(a, b *play) []Difference {
 	return append(all, compareFlags(a, b)...)
 }
 
-// firstDifference compares notes. Where the kernel answers it does not matter in
-// which step something was published.
+// firstDifference compares notes. When the kernel answers, the step of a verdict does
+// not matter.
 func firstDifference(x, y []note, anyStep bool) (Difference, bool) {
 	for i := range max(len(x), len(y)) {
 		m, n := at(x, i), at(y, i)
@@ -58,10 +57,10 @@ func firstDifference(x, y []note, anyStep bool) (Difference, bool) {
 	return Difference{}, false
 }
 
-// untold is the text of a note on a side that has no words.
+// untold is the text of a note on a side without texts.
 const untold = "?"
 
-// past is the note after the last.
+// past stands for the note after the last one.
 var past = note{step: 1 << 30, what: "nothing more"}
 
 func at(notes []note, i int) note {
@@ -71,7 +70,7 @@ func at(notes []note, i int) note {
 	return past
 }
 
-// tell tells the notes up to and with the i-th.
+// tell returns the notes up to the i-th as text.
 func tell(notes []note, i int) string {
 	var b strings.Builder
 	step := -1
@@ -88,9 +87,9 @@ func tell(notes []note, i int) string {
 	return b.String()
 }
 
-// counted returns what counts of a probe's notes. What one look publishes counts
-// once, as it is when the look ends (K60). How many attempts it takes where the
-// kernel answers does not count.
+// counted returns the notes of a probe that are compared. Of several verdicts published
+// in one pass of a worker only the last one is (K60). When the kernel answers, the number
+// of attempts is not.
 func (p *play) counted(at spot) []note {
 	l := p.lines[at]
 	var counted []note
@@ -108,9 +107,9 @@ func (p *play) counted(at spot) []note {
 	return counted
 }
 
-// oneLook reports whether two notes are what a single look at the pod has
-// published: the initial verdict on a new life, and that it does not run or that
-// the pod is being deleted.
+// oneLook reports whether two notes are from a single pass of a worker: the initial
+// verdict of a new instance, and the one because it is not running or the pod is being
+// deleted.
 func oneLook(s *Script, k probe.Kind, a, b note) bool {
 	if a.step != b.step || a.step < 0 || !strings.HasPrefix(a.what, "publish") || !strings.HasPrefix(b.what, "publish") {
 		return false

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// side is one script on one side. Four methods, since a side is done to, waited
-// for, and asked in two ways.
+// side is one script on one side.
 type side interface {
 	played() *play
 	do(Step) error
@@ -20,10 +19,10 @@ type side interface {
 	tell(Step)     // notes what the step has led to
 }
 
-// cast gives a script to a side.
+// cast adds a script to a side.
 type cast func(testing.TB, *Script) side
 
-// patience is how long a step may take beyond what its answers need.
+// patience is how long a step may take in addition to its answers.
 const patience = 30 * time.Second
 
 // perform plays a script on a side to its end.
@@ -44,9 +43,8 @@ func perform(pod side) error {
 	return nil
 }
 
-// await polls until done, and reports whether it was in time. The sides have
-// nothing to wait on: the kubelet tells nobody when it has looked. Nor does either
-// tell of all its changes at one time, so that it must be done for a while.
+// await polls until done returns true for a while, and reports whether that was in time.
+// The sides offer no event to wait for, and publish changes one after the other.
 func await(done func() bool, most time.Duration) bool {
 	const (
 		pause = 20 * time.Millisecond
@@ -65,7 +63,7 @@ func await(done func() bool, most time.Duration) bool {
 	return true
 }
 
-// slowest bounds how long the answers of a step take.
+// slowest returns the maximum duration of the answers of a step.
 func (s *Script) slowest(step Step) (most time.Duration) {
 	for _, a := range step.Answers {
 		k := s.container(a.Container).check(a.Kind)
@@ -75,8 +73,8 @@ func (s *Script) slowest(step Step) (most time.Duration) {
 	return most
 }
 
-// performAll plays scripts on several sides, all at once, and returns each
-// script's play on each side.
+// performAll plays scripts on several sides concurrently, and returns the play of each
+// script on each side.
 func performAll(t testing.TB, scripts []*Script, sides ...cast) [][]*play {
 	plays := make([][]*play, len(scripts))
 	var playing errgroup.Group
@@ -111,7 +109,7 @@ func makeDoors(t testing.TB, s *Script, entered func(spot)) map[spot]*door {
 	return doors
 }
 
-// openDoors opens and closes doors as a step's answers say.
+// openDoors opens and closes doors according to the answers of a step.
 func openDoors(script string, doors map[spot]*door, step Step) error {
 	for _, a := range step.Answers {
 		d := doors[spot{script, a.Container, a.Kind}]
@@ -125,25 +123,25 @@ func openDoors(script string, doors map[spot]*door, step Step) error {
 	return nil
 }
 
-// spots returns the script's probes, those of startup first.
+// spots returns the probes of the script, startup first.
 func (p *play) spots() []spot {
 	return slices.SortedFunc(maps.Keys(p.lines), func(a, b spot) int { return int(a.kind) - int(b.kind) })
 }
 
-// current returns the answer of the attempt under way.
+// current returns the answer of the attempt in progress.
 func (p *play) current(at spot) byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lines[at].now
 }
 
-// missed notes that a side has published more than could be noted.
+// missed records that verdicts of a side were missed.
 func (p *play) missed(at spot, n uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines[at].note(p.step, fmt.Sprintf("missed %d", n))
 }
 
-// settling is how old a kubelet's prober must be before it is given a pod. A
-// younger one waits before each first attempt (K22), at most for a period.
+// settling is the age of a kubelet's prober before it gets a pod. With a younger one
+// each first attempt has a random delay of up to a period (K22).
 const settling = 3 * time.Second

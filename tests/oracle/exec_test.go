@@ -23,7 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// execCase is an exec probe. A command's words may hold variables of Env.
+// execCase is an exec probe. Its command may have variables of Env.
 type execCase struct {
 	name    string
 	command []string
@@ -68,8 +68,8 @@ func execCases() []execCase {
 
 const execTimeout = time.Second
 
-// container runs commands as a container runtime does for the kubelet: it gives
-// standard output and then standard error, and ends what is late (K77, K79).
+// container runs commands like a container runtime: it returns standard output followed
+// by standard error, and kills the command at the timeout (K77, K79).
 type container struct {
 	command []string
 	output  io.Writer
@@ -138,7 +138,7 @@ func (c execCase) sonde(t *testing.T, by way) found {
 	return f
 }
 
-// agrees compares the attempts of both sides.
+// agrees compares the results of both sides.
 func (c execCase) agrees(t *testing.T) {
 	kubelet := c.kubelet()
 	for _, by := range ways() {

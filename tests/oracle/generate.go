@@ -7,8 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Generate returns the script of a seed: a pod that could have been, though not
-// one that anybody would want.
+// Generate returns the script of a seed: a valid, but unusual pod.
 func Generate(seed uint64) *Script {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), lives: map[string]life{}}
 	g.script = &Script{Name: fmt.Sprintf("seed-%d", seed), Policy: g.pick("Always", "Always", "OnFailure", "Never")}
@@ -62,8 +61,8 @@ func (g *generator) check(kind probe.Kind) Check {
 	return k
 }
 
-// steps writes the pod's life: it comes, its containers start, then some rounds
-// of answers and accidents, and perhaps it goes.
+// steps adds the steps: the pod is added, its containers start, rounds of answers and
+// accidents follow, and the pod may be removed.
 func (g *generator) steps() {
 	g.step(Step{Do: Add})
 	for _, c := range g.script.Containers {
@@ -87,7 +86,7 @@ func (g *generator) steps() {
 
 func (g *generator) step(s Step) { g.script.Steps = append(g.script.Steps, s) }
 
-// live makes a step about one container.
+// live adds a step of one container.
 func (g *generator) live(container string, verbs ...Verb) {
 	for _, do := range verbs {
 		step := Step{Do: do, Container: container}
@@ -99,7 +98,7 @@ func (g *generator) live(container string, verbs ...Verb) {
 	}
 }
 
-// accident changes a container's life in a way that its phase allows.
+// accident changes the state of a container.
 func (g *generator) accident(c *Container) {
 	l := g.lives[c.Name]
 	switch {
@@ -137,8 +136,8 @@ func (g *generator) outage(container string) {
 	}
 }
 
-// someGone reports whether some container's probes have ended. To the kubelet a
-// sync brings them back for one look.
+// someGone reports whether the probes of a container have ended. In the kubelet a sync
+// brings them back for one attempt.
 func (g *generator) someGone() bool {
 	for _, l := range g.lives {
 		if l.phase == probe.Gone {
@@ -148,7 +147,7 @@ func (g *generator) someGone() bool {
 	return false
 }
 
-// answers gives answers to most probes of the containers that run.
+// answers adds answers for most probes of the running containers.
 func (g *generator) answers() {
 	step := Step{Do: Answer}
 	for _, c := range g.script.Containers {
@@ -186,7 +185,7 @@ func (g *generator) letters(k Check) string {
 	return string(letters)
 }
 
-// end lets the pod go in one of the ways there are, and perhaps come again.
+// end removes the pod in one of several ways, and may add it again.
 func (g *generator) end() {
 	switch g.IntN(4) {
 	case 0:
@@ -205,7 +204,7 @@ func (g *generator) end() {
 	}
 }
 
-// again lets the pod come again, with new lives.
+// again adds the pod again, with new instances.
 func (g *generator) again() {
 	for _, c := range g.script.Containers {
 		g.live(c.Name, Lose)

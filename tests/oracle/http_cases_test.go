@@ -47,7 +47,7 @@ func redirectCases() (cases []httpCase) {
 	)
 }
 
-// opaque are paths that parse as links without a host and a path.
+// opaque are paths that parse as opaque URLs.
 var opaque = []string{"a:b", "mailto:x", "http:x"}
 
 func pathCases() (cases []httpCase) {

@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// httpCase is an http probe and the server it meets.
+// httpCase is an http probe with its server.
 type httpCase struct {
 	name    string
 	path    string
@@ -50,7 +50,7 @@ func (c httpCase) withDefaults() httpCase {
 	return c
 }
 
-// kubelet makes the attempt as the kubelet does: with up to three tries.
+// kubelet makes the attempt with the kubelet's handler, with up to three tries.
 func (c httpCase) kubelet() found {
 	site := newWebsite(c.server)
 	defer site.close()
@@ -79,7 +79,7 @@ func (c httpCase) portOf(site *website) string {
 	return c.port
 }
 
-// sonde makes the attempt with our handler.
+// sonde makes the attempt with Sonde's handler.
 func (c httpCase) sonde(t *testing.T, by way, compat probe.Compatibility) (found, error) {
 	site := newWebsite(c.server)
 	defer site.close()
@@ -103,7 +103,7 @@ func (c httpCase) sonde(t *testing.T, by way, compat probe.Compatibility) (found
 	return found{result.Outcome.String(), meant(result), site.requests()}, nil
 }
 
-// agrees compares the attempts of both sides.
+// agrees compares the results of both sides.
 func (c httpCase) agrees(t *testing.T) {
 	c = c.withDefaults()
 	kubelet := c.kubelet()
@@ -113,8 +113,8 @@ func (c httpCase) agrees(t *testing.T) {
 	}
 }
 
-// compare holds our handler to the kubelet's, or to a difference where one is
-// wanted.
+// compare compares Sonde's handler with the kubelet's; where a difference is intended,
+// it must exist.
 func (c httpCase) compare(t *testing.T, by way, kubelet found, compat probe.Compatibility, wanted string) {
 	t.Helper()
 	ours, err := c.sonde(t, by, compat)

@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// cache is the kubelet's cache of the results of one kind. It notes what is
-// published before anybody can act on it.
+// cache is the kubelet's results cache of one kind. It records each result before the
+// kubelet can act on it.
 type cache struct {
 	results.Manager
 	kubelet *kubelet
@@ -22,7 +22,7 @@ type cache struct {
 
 func newCache(k *kubelet, kind probe.Kind) *cache { return &cache{results.NewManager(), k, kind} }
 
-// Set notes a result that is news, and passes it on.
+// Set records a changed result, and stores it in the cache.
 func (c *cache) Set(id kubecontainer.ContainerID, r results.Result, pod *v1.Pod) {
 	at, life := c.spot(id)
 	p := c.kubelet.pod(at.script)
@@ -33,7 +33,7 @@ func (c *cache) Set(id kubecontainer.ContainerID, r results.Result, pod *v1.Pod)
 	c.Manager.Set(id, r, pod)
 }
 
-// Remove passes on that a container's result is to be forgotten.
+// Remove removes a container's result from the cache.
 func (c *cache) Remove(id kubecontainer.ContainerID) {
 	at, _ := c.spot(id)
 	c.Manager.Remove(id)
@@ -42,7 +42,7 @@ func (c *cache) Remove(id kubecontainer.ContainerID) {
 	p.unlook()
 }
 
-// unlook forgets that the calling worker has looked: it may be about to leave.
+// unlook forgets that the calling worker has read the status: it may be about to end.
 func (p *kubePod) unlook() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,8 +55,8 @@ func (p *kubePod) cache(at spot, cached bool) {
 	p.cached[at] = cached
 }
 
-// drain hands the updates to the loop. It waits for nothing, since workers wait
-// for it (K59).
+// drain passes the updates to the loop. It never blocks, because workers block on it
+// (K59).
 func (c *cache) drain(ctx context.Context) {
 	for {
 		select {
@@ -69,15 +69,15 @@ func (c *cache) drain(ctx context.Context) {
 	}
 }
 
-// update is a result that has changed.
+// update is a changed result.
 type update struct {
 	at     spot
 	life   int
 	result results.Result
 }
 
-// loop does with updates what the kubelet's sync loop does: it notes whether the
-// container has started, and syncs the pod (K126 to K128).
+// loop handles updates like the kubelet's sync loop: it sets started of the container,
+// and syncs the pod (K126 to K128).
 func (k *kubelet) loop() {
 	for {
 		select {
@@ -93,7 +93,7 @@ func (k *kubelet) loop() {
 	}
 }
 
-// setStarted is what the status manager does with a startup result (K117).
+// setStarted sets started like the status manager (K117).
 func (p *kubePod) setStarted(container string, number int, started bool) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
@@ -114,7 +114,7 @@ func (p *kubePod) setStarted(container string, number int, started bool) {
 	p.status = *st
 }
 
-// spot reads a container ID as life.id writes it.
+// spot parses a container ID of life.id.
 func (c *cache) spot(id kubecontainer.ContainerID) (at spot, life int) {
 	parts := strings.Split(id.ID, ".")
 	life, _ = strconv.Atoi(parts[2])

@@ -23,8 +23,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// kubelet is the kubelet's side: its prober manager, and as much of the kubelet
-// around it as a prober can see.
+// kubelet is the kubelet's side: its prober manager, and the parts of the kubelet that
+// the prober uses.
 type kubelet struct {
 	status.Manager // only GetPodStatus is ever called
 
@@ -56,7 +56,7 @@ type kubePod struct {
 	cached  map[spot]bool // probes with a result in the cache; a worker that has left has none
 }
 
-// newKubelet returns the kubelet's side. It goes with the test.
+// newKubelet returns the kubelet's side. It ends with the test.
 func newKubelet(t testing.TB) *kubelet {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // one that says nothing
 	k := &kubelet{
@@ -82,7 +82,7 @@ func newKubelet(t testing.TB) *kubelet {
 	return k
 }
 
-// cast gives a script to the kubelet.
+// cast adds a script to the kubelet.
 func (k *kubelet) cast(t testing.TB, s *Script) side {
 	p := newPlay(s)
 	doors := makeDoors(t, s, func(at spot) { p.kernel(at, Success) })
@@ -103,8 +103,8 @@ func (k *kubelet) pod(script string) *kubePod {
 	return k.pods[types.UID(script)]
 }
 
-// GetPodStatus is what the workers look at. It counts who has looked since
-// something has moved.
+// GetPodStatus is called by the workers. It records which worker has called it since
+// the last change.
 func (k *kubelet) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 	pod := k.pod(string(uid))
 	pod.mu.Lock()
@@ -115,7 +115,7 @@ func (k *kubelet) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 	return pod.status, pod.known
 }
 
-// goroutine returns the number of the calling goroutine: a worker is one.
+// goroutine returns the ID of the calling goroutine, which identifies a worker.
 func goroutine() int {
 	buffer := make([]byte, 64)
 	buffer = buffer[:runtime.Stack(buffer, false)]
@@ -123,7 +123,7 @@ func goroutine() int {
 	return n
 }
 
-// stir forgets the looks: what they saw is not so any more.
+// stir forgets the recorded calls after a change.
 func (p *kubePod) stir() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (k *kubelet) sync(p *kubePod) {
 	p.status, p.known = st, true
 }
 
-// change makes a step's change to a container's life and syncs the pod.
+// change applies a step to a container and syncs the pod.
 func (k *kubelet) change(p *kubePod, step Step) {
 	p.syncing.Lock()
 	c := p.play.script.container(step.Container)
@@ -156,7 +156,7 @@ func (k *kubelet) change(p *kubePod, step Step) {
 	p.stir()
 }
 
-// delayed returns when the last initial delay of the running containers is over.
+// delayed returns the end of the last initial delay of the running containers.
 func delayed(s *Script, lives map[string]life) (until time.Time) {
 	for _, c := range s.Containers {
 		for _, check := range c.Checks {
@@ -175,9 +175,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// settled reports whether every worker that has not left has looked at the pod
-// since the step began and since the last answer was used: once, or twice where
-// answers are left, since only then can it be told that nobody wants them.
+// settled reports whether each running worker has read the pod's status since the start
+// of the step and since the last used answer: once, or twice when answers are left, which
+// shows that no attempt will use them.
 func (p *kubePod) settled() bool {
 	looks := p.looksNeeded()
 	p.mu.Lock()
@@ -191,7 +191,7 @@ func (p *kubePod) settled() bool {
 	return done >= p.workers()
 }
 
-// workers returns how many have not left, as far as it is known. It holds mu.
+// workers returns the known number of running workers. The caller holds mu.
 func (p *kubePod) workers() int {
 	n := 0
 	for at := range p.play.lines {
@@ -268,7 +268,7 @@ func (s *kubeSide) do(step Step) error {
 	return nil
 }
 
-// come notes that all workers are there.
+// come records that all workers run.
 func (p *kubePod) come() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -276,7 +276,7 @@ func (p *kubePod) come() {
 	clear(p.looks)
 }
 
-// leave notes which workers leave.
+// leave records which workers end.
 func (p *kubePod) leave(leaves func(spot, *Container) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,7 +311,7 @@ func (p *kubePod) succeed() {
 	clear(p.looks)
 }
 
-// tell notes what the pod adds up to and what was counted.
+// tell records started and ready of the pod's containers, and the counters.
 func (s *kubeSide) tell(step Step) {
 	p := s.pod
 	s.kubelet.sync(p)

@@ -14,7 +14,7 @@ import (
 
 const namespace = "oracle"
 
-// podSpec writes a script's pod down as the API server would have it.
+// podSpec returns the pod of a script with the API server's defaults.
 func podSpec(s *Script, web int, doors map[spot]*door) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: namespace, UID: types.UID(s.Name)},
@@ -40,7 +40,7 @@ func podSpec(s *Script, web int, doors map[spot]*door) *v1.Pod {
 	return pod
 }
 
-// command is what a script's exec probe runs: it names the probe.
+// command is the command of a scripted exec probe: it has the name of the probe.
 func command(at spot) []string { return []string{at.script, at.container, at.kind.String()} }
 
 func spotOfCommand(words []string) (at spot, ok bool) {
@@ -78,8 +78,8 @@ func probeSpec(k Check, at spot, web int, d *door) *v1.Probe {
 	return p
 }
 
-// podStatus writes down what the runtime would tell of the containers' lives.
-// Started stays what it was for as long as the same life runs.
+// podStatus returns the pod's status from the states of its containers. Started is kept
+// while the same instance runs.
 func podStatus(s *Script, lives map[string]life, before v1.PodStatus) v1.PodStatus {
 	st := v1.PodStatus{Phase: v1.PodRunning, PodIP: "127.0.0.1"}
 	if before.Phase != "" {
@@ -117,7 +117,7 @@ func statusOf(st v1.PodStatus, name string) *v1.ContainerStatus {
 	return nil
 }
 
-// state cuts its times to whole seconds, as the status manager does (K118).
+// state truncates times to whole seconds, like the status manager (K118).
 func state(l life) v1.ContainerState {
 	since := metav1.NewTime(l.since.Truncate(time.Second))
 	switch {
@@ -129,12 +129,12 @@ func state(l life) v1.ContainerState {
 	return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 }
 
-// flagsOf says what a container's probes add up to.
+// flagsOf returns started and ready of a container.
 func flagsOf(started, ready bool) string {
 	return fmt.Sprintf("started=%v ready=%v", started, ready)
 }
 
-// kubeKind returns a kind as the kubelet's labels and events have it.
+// kubeKind returns the name of a kind in the kubelet's labels and events.
 func kubeKind(k probe.Kind) string {
 	return map[probe.Kind]string{probe.Startup: "Startup", probe.Readiness: "Readiness", probe.Liveness: "Liveness"}[k]
 }

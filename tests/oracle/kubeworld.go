@@ -15,11 +15,10 @@ import (
 	"k8s.io/utils/exec"
 )
 
-// runner is the kubelet's container runtime: commands are answered by the
-// script that they name.
+// runner is a fake container runtime: the script named in a command has the answer.
 type runner struct{ kubelet *kubelet }
 
-// complaint is what a failing command of a script writes.
+// complaint is the output of a failing command.
 const complaint = "not well"
 
 // RunInContainer answers an exec probe.
@@ -43,10 +42,10 @@ func (r runner) RunInContainer(ctx context.Context, _ kubecontainer.ContainerID,
 	return nil, fmt.Errorf("no such container")
 }
 
-// recorder notes the kubelet's events.
+// recorder records the kubelet's events.
 type recorder struct{ kubelet *kubelet }
 
-// Event notes one.
+// Event records an event.
 func (r recorder) Event(object runtime.Object, _, _, message string) {
 	ref, ok := object.(*v1.ObjectReference)
 	if !ok {
@@ -64,18 +63,18 @@ func (r recorder) Event(object runtime.Object, _, _, message string) {
 	p.text(at, meaning(message))
 }
 
-// containerOf reads "spec.containers{web}".
+// containerOf parses "spec.containers{web}".
 func containerOf(fieldPath string) string {
 	_, name, _ := strings.Cut(fieldPath, "{")
 	return strings.TrimSuffix(name, "}")
 }
 
-// Eventf notes one.
+// Eventf records an event.
 func (r recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
 	r.Event(object, kind, reason, fmt.Sprintf(format, args...))
 }
 
-// AnnotatedEventf notes one.
+// AnnotatedEventf records an event.
 func (r recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
 	r.Eventf(object, kind, reason, format, args...)
 }

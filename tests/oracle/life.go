@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// life is where a container is in its lives.
+// life is the current instance of a container.
 type life struct {
 	number int // counts from 1; 0 before the first
 	phase  probe.Phase
@@ -17,12 +17,12 @@ type life struct {
 	ended  bool // an exit code is known
 }
 
-// id names a life on both sides.
+// id is the ID of the instance on both sides.
 func (l life) id(script, container string) string {
 	return fmt.Sprintf("oracle://%s.%s.%d", script, container, l.number)
 }
 
-// after returns the life after a step that is about its container.
+// after returns the life after a step of its container.
 func (l life) after(step Step, follows bool) life {
 	next := life{number: l.number, since: time.Now()}
 	switch step.Do {

@@ -11,12 +11,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// series are the kubelet's two metrics as a side shows them to Prometheus: by
-// metric and labels, in how many attempts. It is not compared how long they took.
+// series are the values of the kubelet's two metrics on a side: the number of attempts
+// by metric and labels. Durations are not compared.
 type series map[string]uint64
 
-// gather reads a side's metrics. The label pod_uid is left out, since an engine
-// does not know it, and so are series without an attempt (K178, K179).
+// gather reads a side's metrics without the label pod_uid, which an engine does not have,
+// and without series that have no attempts (K178, K179).
 func gather(from prometheus.Gatherer) (series, error) {
 	families, err := from.Gather()
 	if err != nil {
@@ -33,7 +33,7 @@ func gather(from prometheus.Gatherer) (series, error) {
 	return all, nil
 }
 
-// attempts is how many a series has counted, or 0 for one of another metric.
+// attempts returns the number of attempts of a series, or 0 for another metric.
 func attempts(f *dto.MetricFamily, m *dto.Metric) uint64 {
 	switch f.GetName() {
 	case "prober_probe_total":
@@ -60,12 +60,11 @@ func seriesName(f *dto.MetricFamily, m *dto.Metric) string {
 	return fmt.Sprint(f.GetName(), " ", f.GetType(), labels, bounds)
 }
 
-// leastBound is the least bound of the kubelet's histogram, in seconds (K179).
-// Ours has bounds below it too, since many attempts are quicker.
+// leastBound is the lowest bucket of the kubelet's histogram, in seconds (K179). Sonde's
+// has lower buckets too.
 const leastBound = 0.005
 
-// compareMetrics compares what two sides show of a probe when its script has
-// ended.
+// compareMetrics compares the metrics of two sides at the end of a script.
 func compareMetrics(s *Script, kubelet, ours series) []Difference {
 	var all []Difference
 	for _, c := range s.Containers {
@@ -93,9 +92,8 @@ func (all series) of(at spot) string {
 	return strings.Join(found, "\n           ")
 }
 
-// keepsSeries reports whether a probe still has a worker when the script ends, so
-// that its series are there (K180), and whether the script knows how often it was
-// attempted.
+// keepsSeries reports whether a probe has a worker at the end of the script, and so its
+// series (K180), and whether the script determines the number of attempts.
 func (s *Script) keepsSeries(c *Container, k Check) bool {
 	last := len(s.Steps) - 1
 	l := s.lifeAt(c, last)

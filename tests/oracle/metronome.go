@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// metronome measures how late the machine is: by how much it oversleeps.
+// metronome measures how late the machine wakes a sleeping goroutine.
 type metronome struct {
 	mu     sync.Mutex
 	stalls []stall
 }
 
-// stall is a time for which the machine was late.
+// stall is an interval in which the machine was late.
 type stall struct {
 	from, to time.Time
 	late     time.Duration
@@ -33,7 +33,7 @@ func (m *metronome) keep(ctx context.Context) {
 	}
 }
 
-// late returns by how much the machine was late between two times.
+// late returns the lateness between two times.
 func (m *metronome) late(from, to time.Time) (sum time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +45,7 @@ func (m *metronome) late(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// worst returns by how much the machine was late at most.
+// worst returns the maximum lateness.
 func (m *metronome) worst() (most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,8 +16,8 @@ type spot struct {
 	kind      probe.Kind
 }
 
-// play is one side's way through a script: it hands out the script's answers and
-// notes what it sees. Its methods may be called by many goroutines at once.
+// play is one side's run of a script: it has the next answers, and records what the side
+// does. Its methods may be called from several goroutines at once.
 type play struct {
 	script *Script
 
@@ -29,7 +29,7 @@ type play struct {
 	moved func() // an answer was used; called with mu held
 }
 
-// line is one probe's part of a play.
+// line is the part of one probe in a play.
 type line struct {
 	check Check
 	left  string // answers of this step that are not used yet
@@ -44,14 +44,14 @@ type line struct {
 	attempts []begun
 }
 
-// sum is what a container's probes add up to after a step.
+// sum is started and ready of a container after a step.
 type sum struct {
 	step      int
 	container string
 	text      string
 }
 
-// note is one thing that a side has done.
+// note is a record of one thing that a side has done.
 type note struct {
 	step int
 	what string // "answer F", "publish web#2 failing"
@@ -59,7 +59,7 @@ type note struct {
 	at   time.Time
 }
 
-// begun is an attempt: when it began, at which life, and how it was answered.
+// begun is an attempt: its start, its instance and its answer.
 type begun struct {
 	at     time.Time
 	step   int
@@ -77,7 +77,7 @@ func newPlay(s *Script) *play {
 	return p
 }
 
-// copy returns the play as it is now. Its sides may go on with it.
+// copy returns a copy of the current play.
 func (p *play) copy() *play {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +90,7 @@ func (p *play) copy() *play {
 	return c
 }
 
-// begin begins a step, and puts its answers up.
+// begin starts a step with its answers.
 func (p *play) begin(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,9 +109,9 @@ func (p *play) begin(n int) {
 	p.moved()
 }
 
-// try returns the answer to one try. Attempt is the number of the attempt that
-// it is part of, or unnumbered on a side that does not know: there an attempt
-// that cannot be made is taken to have maxTries tries.
+// try returns the answer to one try. Attempt is the number of its attempt, or unnumbered
+// on a side that does not have numbers: there an attempt with an error counts as maxTries
+// tries.
 func (p *play) try(at spot, attempt int) byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,22 +131,22 @@ func (p *play) try(at spot, attempt int) byte {
 	return l.now
 }
 
-// unnumbered is the number of every attempt on a side that does not count them.
+// unnumbered is the number of an attempt on a side without numbers.
 const unnumbered = -1
 
-// triedAgain reports whether an attempt with an answer is tried again.
+// triedAgain reports whether an attempt with this answer is retried.
 func triedAgain(letter byte) bool {
 	return letter == Broken || letter == Stalled || letter == Nothing
 }
 
-// over notes that the attempt under way needs no more tries.
+// over records that the attempt in progress needs no more tries.
 func (p *play) over(at spot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines[at].finish(p.step)
 }
 
-// fetch begins an attempt with the next answer.
+// fetch starts an attempt with the next answer.
 func (l *line) fetch(attempt, step int) {
 	l.now, l.tries, l.of = Nothing, 1, attempt
 	if l.left != "" {
@@ -155,7 +155,7 @@ func (l *line) fetch(attempt, step int) {
 	l.attempts = append(l.attempts, begun{time.Now(), step, l.life, l.now})
 }
 
-// finish notes the answer of an attempt that has had its tries.
+// finish records the answer of a finished attempt.
 func (l *line) finish(step int) {
 	switch {
 	case l.tries == 0 || l.now == Nothing:
@@ -171,7 +171,7 @@ func (l *line) note(step int, what string) {
 	l.notes = append(l.notes, note{step: step, what: what, at: time.Now()})
 }
 
-// kernel notes an attempt that the kernel has answered.
+// kernel records an attempt that the kernel has answered.
 func (p *play) kernel(at spot, letter byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +187,7 @@ func (p *play) kernel(at spot, letter byte) {
 	}
 }
 
-// text adds how the side calls what an attempt found.
+// text adds the side's text of a result.
 func (p *play) text(at spot, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +198,7 @@ func (p *play) text(at spot, text string) {
 	}
 }
 
-// publish notes a verdict that a side has published about the n-th life.
+// publish records a verdict about the n-th instance.
 func (p *play) publish(at spot, life int, v probe.Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,15 +207,15 @@ func (p *play) publish(at spot, life int, v probe.Verdict) {
 	l.note(p.step, fmt.Sprintf("publish %v of life %d", v, life))
 }
 
-// add notes what a container's probes add up to.
+// add records started and ready of a container.
 func (p *play) add(container, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.flags = append(p.flags, sum{p.step, container, text})
 }
 
-// count notes the counters of a probe after its container was given answers:
-// then it runs, and there are counters.
+// count records the counters of a probe after a step with answers, when its container
+// runs and there are counters.
 func (p *play) count(at spot, step Step, good, bad uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,8 +225,8 @@ func (p *play) count(at spot, step Step, good, bad uint64) {
 	}
 }
 
-// used reports whether a probe has used the step's answers up. Where the kernel
-// answers, it has when it has had enough of the same to decide.
+// used reports whether a probe has used all answers of the step. When the kernel
+// answers, it has after enough equal answers for a verdict.
 func (p *play) used(at spot) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,5 +237,5 @@ func (p *play) used(at spot) bool {
 	return l.left == ""
 }
 
-// enough is how many equal answers decide whatever came before.
+// enough is the number of equal answers that decide in any state.
 func (l *line) enough() int { return max(l.check.Success, l.check.Failure) }

@@ -23,7 +23,7 @@ type Container struct {
 	Checks  []Check
 }
 
-// Check is one probe of a container. Its numbers are the Kubernetes API's.
+// Check is one probe of a container, with the numbers of the Kubernetes API.
 type Check struct {
 	Kind    probe.Kind
 	Via     Via
@@ -34,18 +34,18 @@ type Check struct {
 	Failure int
 }
 
-// Via is how a probe is made.
+// Via is the handler of a probe.
 type Via string
 
-// The ways. A tcp probe's answers cannot be counted out, since the kernel gives
-// them: one letter stands for as many attempts as it takes to decide.
+// The handlers. The kernel answers tcp probes: one letter stands for as many attempts as
+// it takes to decide.
 const (
 	ViaExec Via = "exec"
 	ViaHTTP Via = "http"
 	ViaTCP  Via = "tcp"
 )
 
-// Step is one thing that happens.
+// Step is one event.
 type Step struct {
 	Do        Verb
 	Container string    // for the verbs about one container
@@ -53,14 +53,14 @@ type Step struct {
 	Answers   []Answers // Answer: one for each probe that gets some
 }
 
-// Answers are those to one probe, a letter for each attempt.
+// Answers are the answers to one probe, a letter for each attempt.
 type Answers struct {
 	Container string
 	Kind      probe.Kind
 	Letters   string
 }
 
-// Verb says what happens in a step.
+// Verb is the kind of a step.
 type Verb string
 
 // The verbs.
@@ -94,7 +94,7 @@ const (
 	maxTries = 3   // of an attempt that could not be made (K69)
 )
 
-// rule is a check as our engine takes it.
+// rule returns the rule of a check.
 func (c Check) rule() probe.Rule {
 	second := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	return probe.Rule{
@@ -122,7 +122,7 @@ func (c *Container) check(k probe.Kind) *Check {
 	return nil
 }
 
-// follows reports whether another life follows one that ended with a code (K37).
+// follows reports whether a container that ended with a code is restarted (K37).
 func (s *Script) follows(c *Container, code int) bool {
 	switch {
 	case c.Sidecar || s.Policy == "Always":
@@ -143,12 +143,12 @@ func (s *Script) lifeAt(c *Container, n int) (l life) {
 	return l
 }
 
-// isLeft reports whether the pod's deletion is ever asked for.
+// isLeft reports whether the pod is ever deleted.
 func (s *Script) isLeft() bool {
 	return s.Deleting || slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Terminate })
 }
 
-// exists reports whether the pod is there, and has not ended, after a step.
+// exists reports whether the pod exists, with no terminal phase, after a step.
 func (s *Script) exists(n int) (there bool) {
 	for _, step := range s.Steps[:n+1] {
 		switch step.Do {

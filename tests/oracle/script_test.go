@@ -8,7 +8,7 @@ import (
 
 const someSeeds = 300
 
-func TestScriptsAreReadBack(t *testing.T) {
+func TestScriptTextRoundTrips(t *testing.T) {
 	for seed := range uint64(someSeeds) {
 		s := Generate(seed)
 		back, err := Parse(s.Name, s.String())
@@ -18,7 +18,7 @@ func TestScriptsAreReadBack(t *testing.T) {
 	}
 }
 
-func TestASeedGivesOneScript(t *testing.T) {
+func TestSeedDeterminesTheScript(t *testing.T) {
 	if a, b := Generate(7), Generate(7); a.String() != b.String() {
 		t.Errorf("one seed gives\n%v\nand\n%v", a, b)
 	}
@@ -27,7 +27,7 @@ func TestASeedGivesOneScript(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoScriptIsRefused(t *testing.T) {
+func TestInvalidScriptsAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"dance", "container", "start web", "liveness exec", "pod Always\ncontainer web\n  liveness",
 		"container web\n  liveness exec period=x", "container web\n  liveness exec pace=1", "container web\nexit web",
@@ -39,7 +39,7 @@ func TestWhatIsNoScriptIsRefused(t *testing.T) {
 	}
 }
 
-func TestSmallerScriptsAreSmaller(t *testing.T) {
+func TestReducedScriptsAreSmaller(t *testing.T) {
 	for seed := range uint64(20) {
 		s := Generate(seed)
 		before := s.String()
@@ -61,7 +61,7 @@ func TestSmallerScriptsAreSmaller(t *testing.T) {
 	}
 }
 
-// A row of a table that makes no difference would hide one that comes later.
+// A row without an effect could hide a later difference.
 func TestEachAccidentMakesADifference(t *testing.T) {
 	for _, row := range Mended() {
 		without, n := kubeletsAccidents, 0
@@ -78,7 +78,7 @@ func TestEachAccidentMakesADifference(t *testing.T) {
 	}
 }
 
-func TestEachWantedDifferenceCoversSomething(t *testing.T) {
+func TestEachIntendedDifferenceOccurs(t *testing.T) {
 	covers := map[string]int{}
 	for seed := range uint64(someSeeds) {
 		s := Generate(seed)
@@ -112,8 +112,8 @@ func placesOf(s *Script, step int) (all []place) {
 	return all
 }
 
-// What is never generated is never compared.
-func TestTheGeneratorLeavesNothingOut(t *testing.T) {
+// Only what is generated is compared.
+func TestGeneratorCoversEverything(t *testing.T) {
 	var all strings.Builder
 	for seed := range uint64(someSeeds) {
 		all.WriteString(Generate(seed).String())

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// path is what a script's http probe asks for: it names the probe.
+// path is the path of a scripted http probe: it has the name of the probe.
 func path(at spot) string {
 	return fmt.Sprintf("/%s/%s/%v", at.script, at.container, at.kind)
 }
@@ -28,8 +28,8 @@ func spotOf(path string) (at spot, ok bool) {
 	return at, true
 }
 
-// serve answers http probes with the letters that answer returns, and returns
-// the port. It ends with the test.
+// serve starts a server that responds with the letters of answer, and returns its port.
+// It ends with the test.
 func serve(t testing.TB, answer func(spot) byte) int {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,8 +49,8 @@ func serve(t testing.TB, answer func(spot) byte) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// reply answers a request with a letter. An answer that the script does not have
-// breaks off, which the kubelet counts for nothing (K71).
+// reply responds to a request according to a letter. Without a letter the body is cut
+// short, which the kubelet does not count (K71).
 func reply(w http.ResponseWriter, r *http.Request, letter byte) {
 	switch letter {
 	case Success:
@@ -78,7 +78,7 @@ func reply(w http.ResponseWriter, r *http.Request, letter byte) {
 	}
 }
 
-// slowness is how long a Slow answer takes: more than the shortest period.
+// slowness is the duration of a Slow answer: more than the shortest period.
 const slowness = 1600 * time.Millisecond
 
 func wait(ctx context.Context, d time.Duration) {
@@ -88,7 +88,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// door is a TCP port that is open or closed. It stays ours while it is closed.
+// door is a TCP port that is open or closed. It is reserved while closed.
 type door struct {
 	addr    *net.TCPAddr
 	reserve int // a socket that is bound to the port and never listens
@@ -99,7 +99,7 @@ type door struct {
 	entered  func() // is called for each connection
 }
 
-// newDoor returns a closed door. It goes with the test.
+// newDoor returns a closed door. It ends with the test.
 func newDoor(t testing.TB, entered func()) *door {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// smaller returns scripts that are a little smaller than s, in which it is looked
-// for whether they still show a difference.
+// smaller returns scripts that are slightly smaller than s.
 func smaller(s *Script) []*Script {
 	var all []*Script
 	try := func(change func(*Script)) {
@@ -39,7 +38,7 @@ func smaller(s *Script) []*Script {
 	return all
 }
 
-// regularWithout reports whether the pod has a regular container but for one.
+// regularWithout reports whether the pod has a regular container besides one.
 func (s *Script) regularWithout(name string) bool {
 	return slices.ContainsFunc(s.Containers, func(c Container) bool { return !c.Sidecar && c.Name != name })
 }
@@ -57,14 +56,14 @@ func (s *Script) clone() *Script {
 	return &c
 }
 
-// drop takes a container out, with all that is about it.
+// drop removes a container with its steps and answers.
 func (s *Script) drop(name string) {
 	s.Containers = slices.DeleteFunc(s.Containers, func(c Container) bool { return c.Name == name })
 	s.Steps = slices.DeleteFunc(s.Steps, func(step Step) bool { return step.Container == name })
 	s.dropAnswers(func(a Answers) bool { return a.Container == name })
 }
 
-// dropCheck takes a probe out, with its answers.
+// dropCheck removes a probe with its answers.
 func (s *Script) dropCheck(name string, k Check) {
 	c := s.container(name)
 	c.Checks = slices.DeleteFunc(c.Checks, func(o Check) bool { return o.Kind == k.Kind })

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// sonde is our side: an engine.
+// sonde is Sonde's side: an engine.
 type sonde struct {
 	engine *engine.Engine
 	compat probe.Compatibility
@@ -28,7 +28,7 @@ type sonde struct {
 	plays map[string]*play
 }
 
-// newSonde returns our side. It goes with the test.
+// newSonde returns Sonde's side. It ends with the test.
 func newSonde(t testing.TB, compat probe.Compatibility) *sonde {
 	s := &sonde{engine: engine.New(engine.Config{Compatibility: compat}), compat: compat, set: probe.Set{}, plays: map[string]*play{}}
 	s.web = serve(t, func(at spot) byte { return s.play(at.script).current(at) })
@@ -59,7 +59,7 @@ func (s *sonde) play(script string) *play {
 	return s.plays[script]
 }
 
-// apply adds probes to the engine's, or takes some away.
+// apply adds probes to the engine, or removes some.
 func (s *sonde) apply(change func(probe.Set)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *sonde) apply(change func(probe.Set)) error {
 	return err
 }
 
-// cast gives a script to the engine.
+// cast adds a script to the engine.
 func (s *sonde) cast(t testing.TB, script *Script) side {
 	p := newPlay(script)
 	s.mu.Lock()
@@ -80,7 +80,7 @@ func (s *sonde) cast(t testing.TB, script *Script) side {
 	return pod
 }
 
-// sondePod is one script on our side.
+// sondePod is one script on Sonde's side.
 type sondePod struct {
 	sonde   *sonde
 	play    *play
@@ -123,7 +123,7 @@ func (p *sondePod) handler(at spot, k Check) (probe.Handler, error) {
 	}), nil
 }
 
-// targetOf names a container as adapter/prom reads it.
+// targetOf returns the name of a target for adapter/prom.
 func targetOf(script, container string) string { return namespace + "/" + script + "/" + container }
 
 // scriptOf is the reverse of targetOf.
@@ -136,9 +136,9 @@ func (p *sondePod) id(at spot) probe.ID {
 	return probe.ID{Target: targetOf(at.script, at.container), Kind: at.kind}
 }
 
-// sample notes what the engine has published about a probe since it was asked
-// last. It is asked before each attempt and after each step, so that it misses
-// nothing; were something missed, it would say so.
+// sample records the verdicts that the engine has published about a probe since the
+// previous call. It is called before each attempt and after each step, so that it misses
+// none; it records if it does.
 func (p *sondePod) sample(at spot) engine.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,8 +210,8 @@ func (p *sondePod) remove() error {
 	return err
 }
 
-// forget begins the counting of changes anew, as the engine does for a probe that
-// comes again.
+// forget resets the count of changes, as the engine does for a probe that is added
+// again.
 func (p *sondePod) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,7 +224,7 @@ func (p *sondePod) reportAll() {
 	}
 }
 
-// report tells the engine about a container's life.
+// report reports a container's instance to the engine.
 func (p *sondePod) report(container string) {
 	l := p.lives[container]
 	in := probe.Instance{
@@ -237,9 +237,9 @@ func (p *sondePod) report(container string) {
 	p.sonde.engine.Report(in)
 }
 
-// settled reports whether each probe has used its answers up or rests, and no
-// attempt is under way. Startup probes are asked first: what ends the rest of
-// the others is counted with the last of their answers.
+// settled reports whether each probe has used its answers or waits, and no attempt is in
+// progress. Startup probes come first: with the last of their answers the others stop
+// waiting.
 func (p *sondePod) settled() bool {
 	for _, at := range p.play.spots() {
 		st, ok := p.sonde.engine.Status(p.id(at))
@@ -251,7 +251,7 @@ func (p *sondePod) settled() bool {
 	return true
 }
 
-// tellProbes notes what the probes have published and what was counted.
+// tellProbes records the verdicts and counters of the probes.
 func (p *sondePod) tellProbes(step Step) {
 	for at := range p.play.lines {
 		st := p.sample(at)
@@ -261,7 +261,7 @@ func (p *sondePod) tellProbes(step Step) {
 	}
 }
 
-// tell notes what tellProbes does, and what the probes add up to.
+// tell records what tellProbes does, and started and ready of the containers.
 func (p *sondePod) tell(step Step) {
 	p.tellProbes(step)
 	for _, c := range p.play.script.Containers {

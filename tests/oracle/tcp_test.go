@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// tcpCase is a tcp probe and what it meets.
+// tcpCase is a tcp probe with its server.
 type tcpCase struct {
 	name   string
 	listen func(t *testing.T) int // returns the port
@@ -83,7 +83,7 @@ func closing(t *testing.T) int {
 	return d.addr.Port
 }
 
-// full returns a port whose server accepts nobody, and whose queue is full.
+// full returns a port whose server does not accept, with a full accept queue.
 func full(t *testing.T) int {
 	d := newDoor(t, func() {})
 	if err := syscall.Listen(d.reserve, 0); err != nil {
@@ -136,7 +136,7 @@ func (c tcpCase) sonde(t *testing.T, by way, port int) found {
 	return found{result.Outcome.String(), meant(result), nil}
 }
 
-// agrees compares the attempts of both sides.
+// agrees compares the results of both sides.
 func (c tcpCase) agrees(t *testing.T) {
 	port := c.listen(t)
 	kubelet := c.kubelet(port)

@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// String returns the script as Parse reads it.
+// String returns the script in the format of Parse.
 func (s *Script) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pod %s", s.Policy)
@@ -33,7 +33,7 @@ func (s *Script) String() string {
 	return b.String()
 }
 
-// String returns the step as Parse reads it.
+// String returns the step in the format of Parse.
 func (s Step) String() string {
 	text := string(s.Do)
 	if s.Container != "" {
@@ -55,7 +55,7 @@ func (a Answers) String() string {
 	return a.Container + "/" + a.Kind.String() + "=" + a.Letters
 }
 
-// Parse reads a script. Empty lines and lines that begin with # are left out.
+// Parse parses a script. Empty lines and lines that start with # are skipped.
 func Parse(name, text string) (*Script, error) {
 	s := &Script{Name: name}
 	for n, line := range strings.Split(text, "\n") {

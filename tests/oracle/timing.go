@@ -7,11 +7,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Timing is when attempts may begin. A life's first attempt, of a probe that
-// nothing gates, begins from Early before to Late after its initial delay is
-// over. Between two attempts lie at least Least and at most Most. All count in
-// periods, but for Early; to each the time that attempts took is added, and a
-// tolerance for a machine that is late.
+// Timing is the limits of the times of attempts. The first attempt of an instance, of a
+// probe that is not gated, starts between Early before and Late after the end of the
+// initial delay. The time between two attempts is from Least to Most. All but Early are
+// in periods; the durations of attempts and a tolerance for a late machine are added.
 type Timing struct {
 	Early time.Duration
 	Late  float64
@@ -19,10 +18,9 @@ type Timing struct {
 	Most  float64
 }
 
-// The sides' timings. The kubelet looks at its ticks only (K25, K27), cuts times
-// to whole seconds (K39), and attempts readiness out of turn while it fails (K96),
-// which can cost it a turn (K97). Ours begins at the delay's end, and its turns lie
-// at a phase of their own.
+// The limits of the sides. The kubelet attempts only at its ticks (K25, K27), truncates
+// times to whole seconds (K39), and triggers readiness while it fails (K96), which can
+// cost a tick (K97). Sonde starts at the end of the delay, and then at the probe's offset.
 func kubeletTiming(kind probe.Kind) Timing {
 	t := Timing{Early: time.Second, Late: 1, Least: 1, Most: 1}
 	if kind == probe.Readiness {
@@ -35,8 +33,8 @@ func sondeTiming(probe.Kind) Timing {
 	return Timing{Early: 10 * time.Millisecond, Late: 0, Least: 0.5, Most: 1.5}
 }
 
-// podTiming is ours where a pod's status says when a container has started, in
-// whole seconds, and readiness is attempted out of turn while it fails (K96).
+// podTiming is for Sonde with pods: the status has the start of a container in whole
+// seconds, and readiness is triggered while it fails (K96).
 func podTiming(kind probe.Kind) Timing {
 	t := sondeTiming(kind)
 	t.Early = time.Second
@@ -46,8 +44,8 @@ func podTiming(kind probe.Kind) Timing {
 	return t
 }
 
-// shedding is a timing of ours on a machine that was so late that turns of passing
-// probes were given up, each at most one in a row.
+// shedding is Sonde's timing on an overloaded machine, where attempts of passing probes
+// are skipped, at most one in a row.
 func shedding(timing func(probe.Kind) Timing) func(probe.Kind) Timing {
 	return func(kind probe.Kind) Timing {
 		t := timing(kind)
@@ -56,10 +54,10 @@ func shedding(timing func(probe.Kind) Timing) func(probe.Kind) Timing {
 	}
 }
 
-// Tolerance is what is allowed to a machine that is not late at all.
+// Tolerance is the tolerance for a machine that is not late.
 const Tolerance = 300 * time.Millisecond
 
-// punctual returns what was not on time in a play.
+// punctual returns the attempts of a play outside the limits.
 func punctual(p *play, timing func(probe.Kind) Timing, machine *metronome) []Difference {
 	var all []Difference
 	for _, at := range p.spots() {
@@ -74,7 +72,7 @@ func punctual(p *play, timing func(probe.Kind) Timing, machine *metronome) []Dif
 	return all
 }
 
-// watch looks at the times of a probe's attempts.
+// watch checks the times of a probe's attempts.
 type watch struct {
 	Timing
 	play      *play
@@ -85,7 +83,7 @@ type watch struct {
 
 func (w *watch) period() time.Duration { return time.Duration(w.line.check.Period) * time.Second }
 
-// problem says what was wrong with when the i-th attempt began.
+// problem returns what is wrong with the time of the i-th attempt.
 func (w *watch) problem(i int) string {
 	if i > 0 && w.line.attempts[i-1].life == w.line.attempts[i].life {
 		return w.gap(i)
@@ -93,8 +91,8 @@ func (w *watch) problem(i int) string {
 	return w.first(i)
 }
 
-// gap looks at the time between two attempts at a life, where nothing but answers
-// has come between.
+// gap checks the time between two attempts of an instance, with only answers in
+// between.
 func (w *watch) gap(i int) string {
 	before, a := w.line.attempts[i-1], w.line.attempts[i]
 	if !w.play.quiet(before.step, a.step) {
@@ -108,7 +106,7 @@ func (w *watch) gap(i int) string {
 	return ""
 }
 
-// first looks at the first attempt at a life that began with Start.
+// first checks the first attempt of an instance that began with Start.
 func (w *watch) first(i int) string {
 	a := w.line.attempts[i]
 	n := w.play.starts(a.step)
@@ -123,8 +121,8 @@ func (w *watch) first(i int) string {
 	return ""
 }
 
-// within reports whether the i-th attempt was in time, on a machine that was as late
-// as this one has been since the period before the attempts before it.
+// within reports whether the i-th attempt was in time, given the machine's lateness
+// since one period before the previous attempts.
 func (w *watch) within(i int, least, most, got time.Duration) bool {
 	from := w.line.attempts[max(0, i-2)].at.Add(-w.period())
 	if delay := time.Duration(w.line.check.Delay) * time.Second; i == 0 {
@@ -134,15 +132,15 @@ func (w *watch) within(i int, least, most, got time.Duration) bool {
 	return least-tolerance <= got && got <= most+tolerance
 }
 
-// isGated reports whether a probe waits for a startup probe, or for what the steps
-// of another container take.
+// isGated reports whether a probe waits for a startup probe, or for the steps of another
+// container.
 func (w *watch) isGated() bool {
 	return w.line.check.Kind != probe.Startup && w.container.check(probe.Startup) != nil || len(w.play.script.Containers) > 1
 }
 
 func scale(f float64, d time.Duration) time.Duration { return time.Duration(f * float64(d)) }
 
-// recent bounds how long the two attempts before the i-th took.
+// recent returns the maximum duration of the two attempts before the i-th.
 func (l *line) recent(i int) (took time.Duration) {
 	for _, a := range l.attempts[max(0, i-2):i] {
 		switch a.letter {
@@ -157,8 +155,7 @@ func (l *line) recent(i int) (took time.Duration) {
 	return took
 }
 
-// quiet reports whether nothing but answers has happened from one step to
-// another.
+// quiet reports whether there are only answers from one step to another.
 func (p *play) quiet(from, to int) bool {
 	for _, step := range p.script.Steps[from+1 : to+1] {
 		if step.Do != Answer {
@@ -168,7 +165,7 @@ func (p *play) quiet(from, to int) bool {
 	return true
 }
 
-// starts returns the latest step up to n that started a life, or -1.
+// starts returns the last step up to n that started an instance, or -1.
 func (p *play) starts(n int) int {
 	for ; n >= 0; n-- {
 		if p.script.Steps[n].Do == Start {

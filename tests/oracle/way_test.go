@@ -11,15 +11,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// way is how our side makes an attempt.
+// way is how Sonde's side makes an attempt.
 type way struct {
 	name    string
 	inSteps bool
 	attempt func(*testing.T, probe.Probe) probe.Result
 }
 
-// ways are both: by a goroutine that calls Probe, and in steps where the handler
-// can be driven so.
+// ways are both: by Probe, and non-blocking where the handler can.
 func ways() []way {
 	return []way{
 		{"by Probe", false, func(_ *testing.T, p probe.Probe) probe.Result { return engine.Once(context.Background(), p) }},
@@ -27,7 +26,7 @@ func ways() []way {
 	}
 }
 
-// inSteps makes an attempt as an engine that runs does.
+// inSteps makes an attempt by a running engine.
 func inSteps(t *testing.T, p probe.Probe) (result probe.Result) {
 	id := probe.ID{Target: p.Target.Name, Kind: probe.Readiness}
 	p.Rule.Period = time.Hour
@@ -53,8 +52,8 @@ func inSteps(t *testing.T, p probe.Probe) (result probe.Result) {
 	return result
 }
 
-// lessOne leaves out the first request where there is one more than wanted: an
-// answer that a handler cannot take in steps it asks for again by Probe.
+// lessOne removes the first request when there is one more than expected: a response
+// that a non-blocking attempt cannot handle is requested again by Probe.
 func lessOne(requests []string, wanted int) []string {
 	if len(requests) == wanted+1 && len(requests) > 1 && requests[0] == requests[1] {
 		return requests[1:]

@@ -18,15 +18,14 @@ import (
 	"time"
 )
 
-// website is a server that does as the path of a request says, and notes what it
-// was asked.
+// website is a server that acts on the path of a request, and records requests.
 type website struct {
 	server *httptest.Server
 	mu     sync.Mutex
 	seen   []string
 }
 
-// scheme says how a website speaks.
+// scheme is the protocol of a website.
 type scheme string
 
 const (
@@ -74,7 +73,7 @@ func (w *website) close() {
 
 func (w *website) port() int { return w.server.Listener.Addr().(*net.TCPAddr).Port }
 
-// ServeHTTP does as the path says. What it is not told to do it answers with 200.
+// ServeHTTP acts on the path. Any other path has status 200.
 func (w *website) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	w.note(r)
 	words := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -106,8 +105,8 @@ func (w *website) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// redirect answers with a status and the location of the query, in which PORT
-// stands for the port of the site.
+// redirect responds with a status and the location of the query, in which PORT is
+// replaced by the port of the site.
 func (w *website) redirect(to http.ResponseWriter, r *http.Request, status int) {
 	if location := r.URL.Query().Get("to"); location != "" {
 		to.Header().Set("Location", strings.ReplaceAll(location, "PORT", strconv.Itoa(w.port())))
@@ -116,7 +115,7 @@ func (w *website) redirect(to http.ResponseWriter, r *http.Request, status int) 
 	io.WriteString(to, r.URL.Query().Get("body"))
 }
 
-// odd does what no good server does.
+// odd responds like a broken server.
 func (w *website) odd(to http.ResponseWriter, r *http.Request, what string, n int) {
 	switch what {
 	case "stall", "short", "late-end":
@@ -141,7 +140,7 @@ func (w *website) odd(to http.ResponseWriter, r *http.Request, what string, n in
 	}
 }
 
-// raw answers with the given bytes and closes.
+// raw responds with the given bytes and closes the connection.
 func (w *website) raw(to http.ResponseWriter, answer string) {
 	conn, buffer, err := http.NewResponseController(to).Hijack()
 	if err != nil {
@@ -156,7 +155,7 @@ func writeRaw(to *bufio.ReadWriter, answer string) {
 	_ = to.Flush()
 }
 
-// note notes a request, without what differs from run to run.
+// note records a request, without the parts that differ between runs.
 func (w *website) note(r *http.Request) {
 	var lines []string
 	for name, values := range r.Header {
@@ -176,7 +175,7 @@ func (w *website) note(r *http.Request) {
 	w.seen = append(w.seen, strings.ReplaceAll(text, port, "PORT"))
 }
 
-// isOwn reports whether a User-Agent is the one that a side sends of its own.
+// isOwn reports whether a User-Agent is the default of a side.
 func isOwn(agent string) bool {
 	return strings.HasPrefix(agent, "kube-probe/") || agent == "sonde-probe"
 }
@@ -194,7 +193,7 @@ func to(status int, location string) string {
 
 func raw(answer string) string { return "/raw?answer=" + url.QueryEscape(answer) }
 
-func TestAWebsiteTellsWhatItWasAsked(t *testing.T) {
+func TestWebsiteRecordsRequests(t *testing.T) {
 	w := newWebsite(plain)
 	defer w.close()
 	response, err := http.Get(w.server.URL + "/status/404?a=b")

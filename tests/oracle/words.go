@@ -6,7 +6,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// words are what parts of the kubelet's texts mean. The first that matches counts.
+// words are the meanings of parts of the kubelet's texts. The first match counts.
 var words = []struct{ part, word string }{
 	{"probe errored", "error"},
 	{"probe warning: Probe terminated redirects", "warning"},
@@ -27,8 +27,7 @@ var words = []struct{ part, word string }{
 	{"EOF", "closed"},
 }
 
-// meaning says what an event of the kubelet means, in words that both sides
-// have.
+// meaning returns the text of a kubelet's event in words that both sides have.
 func meaning(message string) string {
 	if code, ok := strings.CutPrefix(message, "probe failed: HTTP probe failed with statuscode: "); ok {
 		return "status " + code
@@ -41,7 +40,7 @@ func meaning(message string) string {
 	return strings.TrimPrefix(message, "probe failed: ")
 }
 
-// meant says what a result of ours means, in the same words.
+// meant returns the text of Sonde's result in the same words.
 func meant(r probe.Result) string {
 	if r.Outcome == probe.Success {
 		return "" // the kubelet tells nothing of it

@@ -21,7 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// kubelet is the kubelet's prober with as much around it as it needs to probe.
+// kubelet is the kubelet's prober with the parts that it needs.
 type kubelet struct {
 	status.Manager // only GetPodStatus is ever called
 
@@ -33,8 +33,8 @@ type kubelet struct {
 	status map[types.UID]v1.PodStatus
 }
 
-// newKubelet returns a kubelet whose metrics are registered, as they are in a
-// real one: an attempt pays for them.
+// newKubelet returns a kubelet with registered metrics, which are part of the cost of an
+// attempt.
 func newKubelet(ctx context.Context) *kubelet {
 	metrics.NewKubeRegistry().MustRegister(prober.ProberResults, prober.ProberDuration)
 	k := &kubelet{status: map[types.UID]v1.PodStatus{}}
@@ -42,7 +42,7 @@ func newKubelet(ctx context.Context) *kubelet {
 	return k
 }
 
-// drained returns a cache of results whose updates are read and forgotten.
+// drained returns a results cache whose updates are discarded.
 func drained(ctx context.Context) results.Manager {
 	cache := results.NewManager()
 	go func() {
@@ -64,7 +64,7 @@ func (k *kubelet) add(ctx context.Context, pod *v1.Pod, st v1.PodStatus) {
 	k.prober.AddPod(ctx, pod)
 }
 
-// GetPodStatus is what a worker asks for before each attempt.
+// GetPodStatus is called by a worker before each attempt.
 func (k *kubelet) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 	k.looks.Add(1)
 	k.mu.RLock()
@@ -110,7 +110,7 @@ func (l load) pod(i int) *v1.Pod {
 	}
 }
 
-// status returns the status of a pod that runs.
+// status returns the status of a running pod.
 func (l load) status(i int) v1.PodStatus {
 	started := true // what the kubelet says of a container that has no startup probe
 	return v1.PodStatus{
@@ -125,8 +125,8 @@ func (l load) status(i int) v1.PodStatus {
 	}
 }
 
-// address returns the address of a pod: one of this machine's that need no
-// interface. The other sides of tests/bench have the same.
+// address returns the loopback address of a pod, the same as on the other sides of
+// tests/bench.
 func address(i int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+i>>16&0x7f, i>>8&0xff, i&0xff)
 }

@@ -1,10 +1,9 @@
-// Command benchprober runs the kubelet's prober, as the Kubernetes modules publish
-// it, against many pods with one readiness probe each, so that tests/bench can
-// measure what an attempt costs there. Around the prober there is nothing but what
-// it asks for, and that does nothing.
+// Command benchprober runs the kubelet's prober, from the Kubernetes modules, with many
+// pods that have one readiness probe each, so that tests/bench can measure the cost of an
+// attempt. The prober's dependencies are fakes that do nothing.
 //
-// It prints its counts as JSON when all pods were added, and again for each line
-// of its standard input, and ends when that ends.
+// It prints its counts as JSON when all pods are added, and again for each line of its
+// standard input. It ends with its standard input.
 package main
 
 import (
@@ -29,13 +28,13 @@ func main() {
 	}
 }
 
-// load is what to probe.
+// load is the configuration from the flags.
 type load struct {
 	http, tcp  bool
 	pods, port int
 }
 
-// counts are attempts so far, and those of them that did not succeed.
+// counts are the attempts so far, and those that did not succeed.
 type counts struct{ Attempts, Failures uint64 }
 
 func run(l load) error {

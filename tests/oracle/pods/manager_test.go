@@ -21,13 +21,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// silent knows no pod's status, so that the kubelet's workers are there and do
-// nothing.
+// silent has no status of any pod, so that the kubelet's workers do nothing.
 type silent struct{ status.Manager }
 
 func (silent) GetPodStatus(types.UID) (v1.PodStatus, bool) { return v1.PodStatus{}, false }
 
-// found is what the kubelet has cached of one kind of probes.
+// found is the kubelet's cache of one kind.
 type found map[container.ContainerID]results.Result
 
 func (f found) Get(id container.ContainerID) (r results.Result, ok bool) { r, ok = f[id]; return r, ok }
@@ -35,7 +34,7 @@ func (f found) Set(container.ContainerID, results.Result, *v1.Pod)       {}
 func (f found) Remove(container.ContainerID)                             {}
 func (f found) Updates() <-chan results.Update                           { return nil }
 
-// knowledge is what both sides know of the probes: a result, or none yet.
+// knowledge is the results of the probes on both sides.
 type knowledge struct {
 	cached map[probe.Kind]found // the kubelet's
 	ours   map[string]engine.TargetStatus
@@ -46,7 +45,7 @@ func (k knowledge) Target(name string) (engine.TargetStatus, bool) {
 	return t, ok
 }
 
-// note gives both sides a probe of a container, and what it has found.
+// note gives both sides a probe of a container and its result.
 func (k knowledge) note(r *rand.Rand, pod *v1.Pod, name string, kind probe.Kind) {
 	target := kube.TargetName(pod, name)
 	st := engine.Status{ID: probe.ID{Target: target, Kind: kind}, Instance: "cri://" + name}
@@ -67,7 +66,7 @@ func (k knowledge) note(r *rand.Rand, pod *v1.Pod, name string, kind probe.Kind)
 }
 
 func TestTheSameContainersAreStartedAndReady(t *testing.T) {
-	// In a bubble the kubelet's workers end when they are told to.
+	// In the bubble the kubelet's workers must be stopped.
 	synctest.Test(t, func(t *testing.T) {
 		k := knowledge{map[probe.Kind]found{probe.Startup: {}, probe.Readiness: {}, probe.Liveness: {}}, map[string]engine.TargetStatus{}}
 		kubelet := prober.NewManager(silent{}, k.cached[probe.Liveness], k.cached[probe.Readiness], k.cached[probe.Startup], nil, &record.FakeRecorder{})
@@ -94,8 +93,7 @@ func TestTheSameContainersAreStartedAndReady(t *testing.T) {
 	})
 }
 
-// probedPod returns a pod whose containers have just begun, or not, with probes that
-// know something, or not.
+// probedPod returns a random pod with random results of its probes.
 func probedPod(r *rand.Rand, k knowledge) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns"}}
 	for i := range 1 + r.IntN(2) {
@@ -131,7 +129,7 @@ func probedContainer(r *rand.Rand, k knowledge, pod *v1.Pod, name string, probed
 	return c, s
 }
 
-// sums says of each container of a status what its probes add up to.
+// sums returns started and ready of each container of a status.
 func sums(s v1.PodStatus) string {
 	text := ""
 	for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {

@@ -1,6 +1,5 @@
-// Package pods compares what the adapter for Kubernetes makes of pods with what
-// Kubernetes itself makes of them: defaults, validation, conditions, restarts and the
-// variables in commands. The pods are random; a seed gives one pod.
+// Package pods compares adapter/kube with Kubernetes' own code on random pods: defaults,
+// validation, conditions, restarts and the variables in commands. A seed determines a pod.
 package pods
 
 import (
@@ -14,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// seeds calls test with many seeds, and with a source of chance for each.
+// seeds calls test with many seeds and a random source for each.
 func seeds(t *testing.T, test func(r *rand.Rand) (problem string)) {
 	t.Helper()
 	n := uint64(20_000)
@@ -28,7 +27,7 @@ func seeds(t *testing.T, test func(r *rand.Rand) (problem string)) {
 	}
 }
 
-// oneOf returns one of several values, each as likely as the others.
+// oneOf returns one of several values with equal probability.
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 // maybe returns a pointer to one of several values, or nil in two cases of three.
@@ -49,7 +48,7 @@ func several[T any](r *rand.Rand, one func(r *rand.Rand) T) []T {
 	return all
 }
 
-// show returns a pod as it would stand in a file.
+// show returns a pod as YAML.
 func show(pod *v1.Pod) string {
 	text, err := json.Marshal(pod)
 	if err != nil {
@@ -58,7 +57,7 @@ func show(pod *v1.Pod) string {
 	return string(text)
 }
 
-// anyPod returns a pod in which much may be wrong.
+// anyPod returns a pod with random errors.
 func anyPod(r *rand.Rand) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: oneOf(r, "web", "web", "Web", ""), Namespace: oneOf(r, "default", "ns", "N", "")},
@@ -121,7 +120,7 @@ func anyVariable(r *rand.Rand) v1.EnvVar {
 	return v1.EnvVar{Name: oneOf(r, "", "A", "a=b", "x.y", "1"), Value: "v"}
 }
 
-// anyRules returns none mostly, and sometimes too many.
+// anyRules returns no rules mostly, and sometimes too many.
 func anyRules(r *rand.Rand) []v1.ContainerRestartRule {
 	var all []v1.ContainerRestartRule
 	for range oneOf(r, 0, 0, 0, 1, 2, 21) {

@@ -50,7 +50,7 @@ func livingPod(r *rand.Rand) *v1.Pod {
 	return pod
 }
 
-// anyStatus returns a container's status, or none.
+// anyStatus returns a container's status, or nil.
 func anyStatus(r *rand.Rand, name string) []v1.ContainerStatus {
 	states := []v1.ContainerState{
 		{},

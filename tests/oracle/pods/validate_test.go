@@ -32,7 +32,7 @@ func TestTheSamePodsAreRefusedInTheSameWords(t *testing.T) {
 	t.Logf("%d refusals are the same", compared)
 }
 
-// refusals returns what we refuse in a pod, sorted.
+// refusals returns adapter/kube's errors of a pod, sorted.
 func refusals(pod *v1.Pod) []string {
 	var all []string
 	for _, err := range kube.Validate(pod) {
@@ -42,7 +42,7 @@ func refusals(pod *v1.Pod) []string {
 	return all
 }
 
-// apiServers returns what the API server refuses in a pod, sorted.
+// apiServers returns the API server's errors of a pod, sorted.
 func apiServers(t *testing.T, pod *v1.Pod) []string {
 	t.Helper()
 	pod = pod.DeepCopy()

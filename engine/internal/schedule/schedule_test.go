@@ -18,12 +18,12 @@ type pair struct {
 	m        *model
 	now      int64
 	keys     []uint32
-	flights  []flight
-	attempts int
+	attempts []inflightAttempt
+	made     int
 }
 
-// flight is an attempt in flight.
-type flight struct {
+// inflightAttempt is an attempt in flight.
+type inflightAttempt struct {
 	key     uint32
 	id      int
 	lane    Lane
@@ -78,8 +78,8 @@ func (p *pair) remove() {
 
 // drop gives up a probe's attempt in flight.
 func (p *pair) drop(key uint32) {
-	for i := range p.flights {
-		if f := &p.flights[i]; f.counts && f.key == key {
+	for i := range p.attempts {
+		if f := &p.attempts[i]; f.counts && f.key == key {
 			f.counts = false
 			p.s.Drop(key)
 			p.m.find(key).inflight = false
@@ -97,8 +97,8 @@ func (p *pair) start(key uint32) {
 	want, wantOK := p.m.start(p.m.find(key), p.now, mayShed)
 	p.same("Start", []any{got, ok}, []any{want, wantOK})
 	if ok {
-		p.attempts++
-		p.flights = append(p.flights, flight{key: key, id: p.attempts, lane: got.Lane, next: got.Next, counts: true})
+		p.made++
+		p.attempts = append(p.attempts, inflightAttempt{key: key, id: p.made, lane: got.Lane, next: got.Next, counts: true})
 	}
 }
 
@@ -137,15 +137,15 @@ func (p *pair) extra(key uint32, at int64) {
 
 // end ends an attempt in flight, and starts what has waited for it.
 func (p *pair) end() {
-	if len(p.flights) == 0 {
+	if len(p.attempts) == 0 {
 		return
 	}
-	i := p.rng.IntN(len(p.flights))
-	f := p.flights[i]
+	i := p.rng.IntN(len(p.attempts))
+	f := p.attempts[i]
 	if f.waiting {
 		return
 	}
-	p.flights = append(p.flights[:i], p.flights[i+1:]...)
+	p.attempts = append(p.attempts[:i], p.attempts[i+1:]...)
 	p.s.Release(f.lane)
 	p.m.release(f.lane)
 	if f.counts {
@@ -170,9 +170,9 @@ func (p *pair) startWaiting(l Lane) {
 		if !ok {
 			break
 		}
-		for i := range p.flights {
-			if p.flights[i].id == id {
-				p.flights[i].lane, p.flights[i].waiting = l, false
+		for i := range p.attempts {
+			if p.attempts[i].id == id {
+				p.attempts[i].lane, p.attempts[i].waiting = l, false
 			}
 		}
 	}
@@ -190,8 +190,8 @@ func (p *pair) startWaiting(l Lane) {
 
 // handoff makes an attempt in flight one that needs a goroutine.
 func (p *pair) handoff() {
-	for i := range p.flights {
-		if f := &p.flights[i]; f.lane == NonBlocking && f.counts && !f.waiting {
+	for i := range p.attempts {
+		if f := &p.attempts[i]; f.lane == NonBlocking && f.counts && !f.waiting {
 			l, ok := p.s.Handoff(f.key, f.id)
 			want, wantOK := p.m.handoff(p.m.find(f.key), f.id)
 			p.same("Handoff", []any{l, ok}, []any{want, wantOK})
@@ -217,8 +217,8 @@ func (p *pair) call() {
 		p.s.Configure(key, times, nonBlocking)
 		m := p.m.find(key)
 		m.times, m.nonBlocking = times, nonBlocking
-		for i := range p.flights {
-			if f := &p.flights[i]; f.counts && f.key == key {
+		for i := range p.attempts {
+			if f := &p.attempts[i]; f.counts && f.key == key {
 				f.next = p.times(key).After(p.now)
 			}
 		}

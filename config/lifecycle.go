@@ -10,7 +10,11 @@ import (
 // lifecycle decodes what a target block says about starting and restarting its
 // target, and what its probes take from that.
 func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) (Target, probe.Target) {
-	d := l.decodeContent(b, tree.Content{Arguments: c.Arguments, Blocks: blocks}, l.schemas.lifecycle)
+	content := tree.Content{Arguments: c.Arguments, Blocks: blocks}
+	if !l.schemas.lifecycle.appearsIn(content) {
+		return l.noLifecycle, probe.Target{}
+	}
+	d := l.decodeContent(b, content, l.schemas.lifecycle)
 	t := Target{Settings: l.settings(d, l.options.TargetSettings)}
 	var inherited probe.Target
 	var first *tree.Block

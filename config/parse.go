@@ -61,6 +61,8 @@ type loader struct {
 	handlers map[string]*handlerBlock     // by the name of their block
 	rules    map[probe.Kind]*decodedBlock // the defaults blocks, by kind; 0 is the one for all kinds
 
+	noLifecycle Target // of target blocks that say nothing about starting and restarting
+
 	// What equal blocks share.
 	made      map[string]*madeHandler
 	ports     map[string]map[string]uint16

@@ -41,6 +41,12 @@ func compileSchema(s Schema) *compiledSchema {
 	return c
 }
 
+// appearsIn reports whether a body has arguments or blocks of the schema.
+func (s *compiledSchema) appearsIn(c tree.Content) bool {
+	return slices.ContainsFunc(s.body.Arguments, func(name string) bool { _, ok := c.Arguments[name]; return ok }) ||
+		slices.ContainsFunc(c.Blocks, func(b *tree.Block) bool { return s.inside[b.Type] != nil })
+}
+
 // compileStruct compiles the schema of a struct, extended by more fields.
 func compileStruct[T any](more Schema) *compiledSchema {
 	s := schemaOf(reflect.TypeFor[T]())
@@ -74,6 +80,9 @@ func (l *loader) compile() {
 		variable:   tree.BodySchema{Arguments: []string{"type", "default", "description", "sensitive"}, Blocks: []tree.BlockSchema{{Type: "validation"}}},
 		validation: tree.BodySchema{Arguments: []string{"condition", "error_message"}},
 		dynamic:    tree.BodySchema{Arguments: []string{"for_each", "iterator", "labels"}, Blocks: []tree.BlockSchema{{Type: "content"}}},
+	}
+	if decode := l.options.TargetSettings.decode; decode != nil {
+		l.noLifecycle.Settings, _ = decode(nil, Context{})
 	}
 	l.compileProbeSchemas()
 }

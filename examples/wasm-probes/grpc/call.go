@@ -178,7 +178,7 @@ func (x *exchange) streamFrame(f frame) (done bool, err error) {
 // headers collects a header block, and decodes it when it is complete.
 func (x *exchange) headers(b []byte, end bool) (done bool, err error) {
 	if len(x.block)+len(b) > maxHeaders {
-		return false, errors.New("the server sends headers without end")
+		return false, errors.New("the server sends too many headers")
 	}
 	x.block = append(x.block, b...)
 	if !end {

@@ -1,5 +1,5 @@
-// Package wasmprobes holds the folders of plugins to what a newcomer does with them:
-// build the plugin, read its README.md, and check its config.hcl.
+// Package wasmprobes tests each plugin's directory as a newcomer uses it: it builds the
+// plugin, and checks its README.md and its config.hcl.
 package wasmprobes
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-func TestEachFolderIsAsItsReadmeSays(t *testing.T) {
+func TestREADMEsMatchTheirPlugins(t *testing.T) {
 	sonde := command(t)
 	index, err := os.ReadFile("README.md")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestAnotherBuildGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-// folders returns those of plugins that have a configuration.
+// folders returns the directories of plugins with a configuration.
 func folders(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob("*/config.hcl")
@@ -76,8 +76,8 @@ func command(t *testing.T) string {
 	return program
 }
 
-// run runs a command that must succeed. It skips the test when the command says by 77
-// that it misses a tool.
+// run runs a command that must succeed. It skips the test if the command exits with 77,
+// which means that a tool is missing.
 func run(t *testing.T, c *exec.Cmd) {
 	t.Helper()
 	text, err := c.CombinedOutput()
@@ -114,7 +114,7 @@ func build(t *testing.T, folder, dir string) abi.Manifest {
 	return m
 }
 
-// accepted holds a folder's configuration to being right, and well laid out.
+// accepted checks that a directory's configuration is valid and formatted.
 func accepted(t *testing.T, sonde, folder, dir string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "config.hcl"))
@@ -127,14 +127,14 @@ func accepted(t *testing.T, sonde, folder, dir string) {
 	run(t, exec.Command(sonde, "validate", file))
 }
 
-// What a README.md's probe takes from outside of it.
+// Declarations that the probe in a README.md needs.
 var (
 	namedPort = regexp.MustCompile(`\bport\s*=\s*"([a-z]+)"`)
 	variable  = regexp.MustCompile(`\bvar\.([a-z_]+)`)
 )
 
-// shown holds the probe that a README.md shows to being right, in a target that has the
-// ports it names.
+// shown checks that the probe in a README.md is valid for a target with the ports that it
+// names.
 func shown(t *testing.T, sonde, folder, dir string) {
 	t.Helper()
 	probe := block(t, filepath.Join(folder, "README.md"), 0)
@@ -156,7 +156,7 @@ func shown(t *testing.T, sonde, folder, dir string) {
 // row is one row of a README.md's table of settings: | `name` | meaning |
 var row = regexp.MustCompile("(?m)^\\| (`[a-z_`, ]+`) \\| (.+) \\|$")
 
-// documented holds a README.md's table to the settings of the manifest.
+// documented checks a README.md's table against the settings of the manifest.
 func documented(t *testing.T, readme string, settings []abi.Setting) {
 	t.Helper()
 	text, err := os.ReadFile(readme)
@@ -184,7 +184,7 @@ func documented(t *testing.T, readme string, settings []abi.Setting) {
 	}
 }
 
-// agrees holds a setting's row to saying whether it is required, and its default.
+// agrees checks that a setting's row has its default and whether it is required.
 func agrees(t *testing.T, readme string, s abi.Setting, meaning string) {
 	t.Helper()
 	if s.Required != strings.HasSuffix(meaning, "required") {
@@ -200,8 +200,8 @@ func agrees(t *testing.T, readme string, s abi.Setting, meaning string) {
 		}
 	}
 	value = strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(value) // as in HCL
-	_, told, ok := strings.Cut(meaning, "default ")
-	if !ok || strings.Trim(told, "`") != value {
-		t.Errorf("%s, %s: the row says the default %q, it is %s", readme, s.Name, told, value)
+	_, documented, ok := strings.Cut(meaning, "default ")
+	if !ok || strings.Trim(documented, "`") != value {
+		t.Errorf("%s, %s: the row says the default %q, it is %s", readme, s.Name, documented, value)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestThePluginOfEachReadmeBuilds(t *testing.T) {
+func TestThePluginOfEachREADMEBuilds(t *testing.T) {
 	sonde := command(t)
 	asc, err := filepath.Abs("line-as/node_modules/.bin/asc")
 	if err != nil {

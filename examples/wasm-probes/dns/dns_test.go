@@ -30,13 +30,13 @@ func with(port, name string, more settingsOf) string {
 
 func TestThePlugin(t *testing.T) {
 	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
-		t.Run("ItReadsEachTypeOfRecord", func(t *testing.T) { eachType(t, way) })
-		t.Run("ItHoldsAnswersToWhatIsExpected", func(t *testing.T) { answers(t, way) })
-		t.Run("ItAsksOverTLS", func(t *testing.T) { overTLS(t, way) })
-		t.Run("ItFollowsAServersFates", func(t *testing.T) { fates(t, way) })
-		t.Run("ItTakesNoStrangersAnswer", func(t *testing.T) { strangers(t, way) })
-		t.Run("ItStandsHostileAnswers", func(t *testing.T) { hostileAnswers(t, way) })
-		t.Run("ItChecksItsSettings", func(t *testing.T) { checksSettings(t, way) })
+		t.Run("RecordTypes", func(t *testing.T) { eachType(t, way) })
+		t.Run("ExpectedAnswers", func(t *testing.T) { answers(t, way) })
+		t.Run("TLS", func(t *testing.T) { overTLS(t, way) })
+		t.Run("ServerRestarts", func(t *testing.T) { restarts(t, way) })
+		t.Run("ForgedAnswersAreIgnored", func(t *testing.T) { strangers(t, way) })
+		t.Run("HostileAnswers", func(t *testing.T) { hostileAnswers(t, way) })
+		t.Run("WrongSettingsAreNamed", func(t *testing.T) { checksSettings(t, way) })
 	})
 }
 
@@ -106,7 +106,7 @@ func overTLS(t *testing.T, way lab.Way) {
 	lab.Expect(t, way.Must(t, with(port, "www.lab.test", wary)), guest.Failure, "tls.untrusted")
 }
 
-func fates(t *testing.T, way lab.Way) {
+func restarts(t *testing.T, way lab.Way) {
 	for _, network := range []string{"udp", "tcp"} {
 		port := lab.FreePort(t)
 		server := lab.Start(t, &lab.Server{Name: os.Args[0], Args: []string{"serve", port}})
@@ -247,7 +247,7 @@ func checksSettings(t *testing.T, way lab.Way) {
 	}
 }
 
-func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	lab.Conforms(t, lab.Build(t, "."), start(t), `{"network": "tcp", "name": "www.lab.test"}`)
 }
 

@@ -20,14 +20,14 @@ func TestGRPC(t *testing.T) {
 	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
 		t.Run("Etcd", func(t *testing.T) { etcd(t, way) })
 		t.Run("TheDemoService", func(t *testing.T) { demo(t, way) })
-		t.Run("WhatTheServerIsAsked", func(t *testing.T) { asked(t, way) })
+		t.Run("Requests", func(t *testing.T) { asked(t, way) })
 		t.Run("TLS", func(t *testing.T) { overTLS(t, way) })
-		t.Run("OddAnswers", func(t *testing.T) { oddAnswers(t, way) })
+		t.Run("InvalidAnswers", func(t *testing.T) { oddAnswers(t, way) })
 		t.Run("WrongSettingsAreNamed", func(t *testing.T) { wrongSettings(t, way) })
 	})
 }
 
-// etcd takes a real server through its fates.
+// etcd probes a real server that is frozen, killed and restarted.
 func etcd(t *testing.T, way lab.Way) {
 	client, peer := lab.FreePort(t), lab.FreePort(t)
 	at, between := "http://127.0.0.1:"+client, "http://127.0.0.1:"+peer
@@ -53,7 +53,7 @@ func demo(t *testing.T, way lab.Way) {
 	lab.Expect(t, a, guest.Failure, "grpc.not_serving")
 }
 
-// asked looks at the call from the server's side.
+// asked checks the call on the server.
 func asked(t *testing.T, way lab.Way) {
 	calls := make(chan *http.Request, 1)
 	port := serveHealth(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,7 +108,7 @@ func overTLS(t *testing.T, way lab.Way) {
 	lab.Expect(t, with(fmt.Sprintf(`"ca_pem": %q, "server_name": "shop.test"`, authority)), guest.Failure, "tls.name")
 }
 
-// hello is what a server says first: SETTINGS without any.
+// hello is what a server sends first: an empty SETTINGS frame.
 const hello = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
 // frameOf returns a frame of the call's stream.
@@ -131,7 +131,7 @@ var (
 	trailer = fields("grpc-status", "0")
 )
 
-// answers are what a server says, with what comes of it.
+// answers are answers of a server and their results.
 var answers = map[string]struct {
 	says   string
 	reason string // empty: a success
@@ -223,7 +223,7 @@ func wrongSettings(t *testing.T, way lab.Way) {
 	}
 }
 
-func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	lab.Conforms(t, lab.Build(t, "."), serveHealth(t, health{state: serving}, true), "{}")
 }
 
@@ -233,7 +233,7 @@ type says struct {
 	io.Writer
 }
 
-// FuzzAnswer holds reading to ending, whatever a server says.
+// FuzzAnswer verifies that parsing ends, whatever a server sends.
 func FuzzAnswer(f *testing.F) {
 	for _, a := range answers {
 		f.Add([]byte(a.says))

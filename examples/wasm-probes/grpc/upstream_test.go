@@ -13,9 +13,9 @@ import (
 )
 
 // The test in this file has the cases of upstream's pkg/probe/grpc, and those call
-// errors that the kubelet words one by one; tests/upstream.md sets both side by side.
+// errors for which the kubelet has messages; tests/upstream.md compares both.
 
-// health answers calls of Check as told: with a state, or with another status of the
+// health answers calls of Check with a given state, or with another status of the
 // call.
 type health struct {
 	state  byte
@@ -82,8 +82,8 @@ func TestUpstreamGrpcProber(t *testing.T) {
 				}
 			})
 		}
-		t.Run("nobody is there", func(t *testing.T) {
-			// The kubelet tries until its timeout is over; a refusal is an answer here.
+		t.Run("connection refused", func(t *testing.T) {
+			// The kubelet retries until its timeout; here a refusal is a result.
 			if r := way.Must(t, `{"port": "`+lab.FreePort(t)+`"}`)(plenty); r.Outcome != guest.Failure || r.Reason != "tcp.refused" {
 				t.Errorf("got %+v", r)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// TestTheEndOfTheConnectionIsSeenAtOnce kills a service whose next beat is due in an
+// TestTheEndOfTheConnectionIsDetectedAtOnce kills a service whose next beat is due in an
 // hour.
-func TestTheEndOfTheConnectionIsSeenAtOnce(t *testing.T) {
+func TestTheEndOfTheConnectionIsDetectedAtOnce(t *testing.T) {
 	port := lab.FreePort(t)
 	demo := lab.Demo(t, "-listen", "127.0.0.1:0", "-slow-start", "0s", "-heartbeat", "127.0.0.1:"+port)
 	h, err := lab.Load(t, lab.Build(t, ".")).New(map[string]any{"port": port})

@@ -28,7 +28,7 @@ func TestHeartbeats(t *testing.T) {
 	})
 }
 
-// realServer takes the demo service through its fates.
+// realServer probes the demo service, which is frozen, killed and restarted.
 func realServer(t *testing.T, way lab.Way) {
 	port := lab.FreePort(t)
 	demo := lab.Demo(t, "-listen", "127.0.0.1:0", "-slow-start", "0s", "-heartbeat", "127.0.0.1:"+port)
@@ -188,7 +188,7 @@ func overTLS(t *testing.T, way lab.Way) {
 	lab.Expect(t, way.Must(t, fmt.Sprintf(`{"port": %q, "tls": {"verify": false}}`, port)), guest.Success, "")
 }
 
-func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	port := lab.Serve(t, func(c net.Conn) {
 		answerBeats(c, 0, func(_ string, n int) string { return fmt.Sprintf("PONG %d\n", n) })
 	})

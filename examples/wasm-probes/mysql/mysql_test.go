@@ -16,7 +16,7 @@ func TestMySQL(t *testing.T) {
 	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
 		t.Run("AServer", func(t *testing.T) { oneServer(t, way) })
 		t.Run("AReplica", func(t *testing.T) { replicas(t, way) })
-		t.Run("OddAnswers", func(t *testing.T) { oddAnswers(t, way) })
+		t.Run("InvalidAnswers", func(t *testing.T) { oddAnswers(t, way) })
 		t.Run("WrongSettingsAreNamed", func(t *testing.T) { wrongSettings(t, way) })
 	})
 }
@@ -106,7 +106,7 @@ func queries(t *testing.T, way lab.Way, s server) {
 	}
 }
 
-// lockedTables asks for a table that somebody else does not let go of.
+// lockedTables queries a table that another session has locked.
 func lockedTables(t *testing.T, way lab.Way, s server) {
 	other, err := s.open(t).Conn(t.Context())
 	if err != nil {
@@ -222,7 +222,7 @@ func oddAnswers(t *testing.T, way lab.Way) {
 	}
 }
 
-func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	module := lab.Build(t, ".")
 	s := start(t).ready(t, lab.With(lab.Load(t, module)))
 	lab.Conforms(t, module, s.port, `{"user": "root", "role": "primary"}`)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzLook holds following packets to what they are when they come at once.
+// FuzzLook verifies that packets are tracked the same in pieces and at once.
 func FuzzLook(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00x\x02\x00\x00\x01yz\x00\x00\x00\x02"), uint(1), false)
 	f.Add([]byte("\x01\x00\x00\x00xHTTP"), uint(3), false)

@@ -19,7 +19,7 @@ func TestPostgres(t *testing.T) {
 	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
 		t.Run("AServer", func(t *testing.T) { oneServer(t, way) })
 		t.Run("AServerAndItsStandbys", func(t *testing.T) { severalServers(t, way) })
-		t.Run("OddAnswers", func(t *testing.T) { oddAnswers(t, way) })
+		t.Run("InvalidAnswers", func(t *testing.T) { oddAnswers(t, way) })
 		t.Run("WrongSettingsAreNamed", func(t *testing.T) { wrongSettings(t, way) })
 	})
 }
@@ -130,7 +130,7 @@ func queries(t *testing.T, way lab.Way, c cluster) {
 	}
 }
 
-// lockedTables asks for a table that somebody else does not let go of.
+// lockedTables queries a table that another session has locked.
 func lockedTables(t *testing.T, way lab.Way, c cluster) {
 	other := c.login(t)
 	defer other.Close(context.Background())
@@ -183,7 +183,7 @@ func fails(t *testing.T, a lab.Attempt, reason string) {
 	}
 }
 
-// notYet is what a tcp probe cannot see: the port is open, and nobody is served.
+// notYet is what a tcp probe cannot detect: the port is open, but logins are refused.
 func notYet(t *testing.T, way lab.Way, first cluster) {
 	cold := standbyOf(t, first, "hot_standby=off").asks(t, way, "")
 	testsync.Until(t, "the failure of a server that is starting", func() bool {
@@ -239,7 +239,7 @@ func oddAnswers(t *testing.T, way lab.Way) {
 	}
 }
 
-func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	module := lab.Build(t, ".")
 	c := start(t).ready(t, lab.With(lab.Load(t, module)))
 	c.exec(t, `CREATE ROLE clear LOGIN PASSWORD 'geheim'`) // without SCRAM, for attempts of a second on a busy machine

@@ -36,7 +36,7 @@ func TestKeysAreKeptForWhatTheyWereMadeOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := parseKey(k.bytes())
-	kept.salted[0]++ // so that it can be told from a new one
+	kept.salted[0]++ // so that it differs from a new one
 	for _, test := range []struct {
 		what     string
 		exchange exchange
@@ -58,7 +58,7 @@ func TestKeysAreKeptForWhatTheyWereMadeOf(t *testing.T) {
 	}
 }
 
-// asksSCRAM is a server that wants SCRAM, and says what it is told to say.
+// asksSCRAM is a server that asks for SCRAM, and sends the given messages.
 func asksSCRAM(t *testing.T, challenge func(mine string) string, final string) (port string) {
 	t.Helper()
 	return lab.Serve(t, func(c net.Conn) {

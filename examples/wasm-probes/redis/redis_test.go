@@ -22,7 +22,7 @@ func TestRedis(t *testing.T) {
 		t.Run("Replication", func(t *testing.T) { replicas(t, way) })
 		t.Run("AScriptThatDoesNotEnd", func(t *testing.T) { busy(t, way) })
 		t.Run("AConnectionIsNotEnough", func(t *testing.T) { onlyAccepts(t, way) })
-		t.Run("OddAnswers", func(t *testing.T) { oddAnswers(t, way) })
+		t.Run("InvalidAnswers", func(t *testing.T) { oddAnswers(t, way) })
 		t.Run("WrongSettingsAreNamed", func(t *testing.T) { wrongSettings(t, way) })
 	})
 }
@@ -87,16 +87,16 @@ func busy(t *testing.T, way lab.Way) {
 	_, port := server(t, "--busy-reply-threshold", "10")
 	a := way.Must(t, fmt.Sprintf(`{"port": %q}`, port))
 	lab.Until(t, a, guest.Success)
-	tell(t, port, "EVAL", "while true do end", "0")
+	send(t, port, "EVAL", "while true do end", "0")
 	if r := lab.Until(t, a, guest.Failure); r.Reason != "redis.busy" {
 		t.Errorf("got %+v", r)
 	}
-	tell(t, port, "SCRIPT", "KILL")
+	send(t, port, "SCRIPT", "KILL")
 	lab.Until(t, a, guest.Success)
 }
 
-// tell gives the server a command, whose answer nobody waits for.
-func tell(t *testing.T, port string, command ...string) {
+// send sends the server a command and does not wait for its reply.
+func send(t *testing.T, port string, command ...string) {
 	t.Helper()
 	c, err := net.Dial("tcp", "127.0.0.1:"+port)
 	if err != nil {
@@ -185,7 +185,7 @@ func wrongSettings(t *testing.T, way lab.Way) {
 	}
 }
 
-func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	module := lab.Build(t, ".")
 	_, port := server(t)
 	settings := fmt.Sprintf(`{"port": %q, "role": "primary"}`, port)
@@ -222,7 +222,7 @@ func TestReplicationIsRead(t *testing.T) {
 	}
 }
 
-// FuzzReplies holds reading to ending, whatever a server says.
+// FuzzReplies verifies that parsing ends, whatever a server sends.
 func FuzzReplies(f *testing.F) {
 	f.Add("+PONG\r\n")
 	f.Add("-LOADING Redis is loading the dataset in memory\r\n")

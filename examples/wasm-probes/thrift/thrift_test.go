@@ -60,7 +60,7 @@ func nothing(ctx context.Context, out thrift.TProtocol) error {
 	return errors.Join(out.WriteStructBegin(ctx, "result"), out.WriteFieldStop(ctx), out.WriteStructEnd(ctx))
 }
 
-// nested writes lists in lists, as deep as it is told.
+// nested writes nested lists of a depth.
 func nested(depth int) func(context.Context, thrift.TProtocol) error {
 	return func(ctx context.Context, out thrift.TProtocol) error {
 		for range depth {
@@ -162,12 +162,12 @@ func with(port string, more map[string]any) string {
 func TestThePlugin(t *testing.T) {
 	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
 		t.Run("ItSaysWhatAMethodReturned", func(t *testing.T) { answers(t, way) })
-		t.Run("ItFollowsAServersFates", func(t *testing.T) { realServer(t, way) })
+		t.Run("ServerRestarts", func(t *testing.T) { realServer(t, way) })
 		t.Run("ItFindsAServiceAmongSeveral", func(t *testing.T) { amongSeveral(t, way) })
 		t.Run("ItCallsOverTLS", func(t *testing.T) { overTLS(t, way) })
 		t.Run("ItNamesTheWrongTransport", func(t *testing.T) { wrongTransport(t, way) })
 		t.Run("ItIsNotContentWithAConnection", func(t *testing.T) { onlyAccepts(t, way) })
-		t.Run("ItChecksItsSettings", func(t *testing.T) { checksSettings(t, way) })
+		t.Run("WrongSettingsAreNamed", func(t *testing.T) { checksSettings(t, way) })
 	})
 }
 
@@ -258,8 +258,8 @@ func onlyAccepts(t *testing.T, way lab.Way) {
 	}
 	closing := way.Must(t, with(lab.Serve(t, func(c net.Conn) { c.Read(make([]byte, 64)) }), nil))
 	lab.Expect(t, closing, guest.Failure, "tcp.closed")
-	nobody := way.Must(t, with(lab.FreePort(t), nil))
-	lab.Expect(t, nobody, guest.Failure, "tcp.refused")
+	refused := way.Must(t, with(lab.FreePort(t), nil))
+	lab.Expect(t, refused, guest.Failure, "tcp.refused")
 }
 
 func checksSettings(t *testing.T, way lab.Way) {
@@ -275,11 +275,11 @@ func checksSettings(t *testing.T, way lab.Way) {
 	}
 }
 
-func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	lab.Conforms(t, lab.Build(t, "."), start(t, service, true, nil), "{}")
 }
 
-// FuzzAnAnswer holds reading to ending, whatever the server says.
+// FuzzAnAnswer verifies that parsing ends, whatever the server sends.
 func FuzzAnAnswer(f *testing.F) {
 	f.Add([]byte("\x80\x01\x00\x02\x00\x00\x00\x04ping\x00\x00\x00\x01\x00"), false)
 	f.Add([]byte("\x00\x00\x00\x11\x80\x01\x00\x02\x00\x00\x00\x04ping\x00\x00\x00\x01\x00"), true)

@@ -31,11 +31,11 @@ func TestThePlugin(t *testing.T) {
 	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
 		t.Run("ItAsksAndListens", func(t *testing.T) { talks(t, way) })
 		t.Run("ItMakesTheHandshakeOverTLS", func(t *testing.T) { overTLS(t, way) })
-		t.Run("ItFollowsAServersFates", func(t *testing.T) { fates(t, way) })
+		t.Run("ServerRestarts", func(t *testing.T) { restarts(t, way) })
 		t.Run("ItTakesNoOtherHandshake", func(t *testing.T) { handshakes(t, way) })
 		t.Run("ItTakesNoWrongFrames", func(t *testing.T) { frames(t, way) })
 		t.Run("ItTellsASilentServerFromOneThatTalks", func(t *testing.T) { silence(t, way) })
-		t.Run("ItChecksItsSettings", func(t *testing.T) { checksSettings(t, way) })
+		t.Run("WrongSettingsAreNamed", func(t *testing.T) { checksSettings(t, way) })
 	})
 }
 
@@ -80,7 +80,7 @@ func overTLS(t *testing.T, way lab.Way) {
 	lab.Expect(t, way.Must(t, with(port, settingsOf{"tls": settingsOf{}})), guest.Failure, "tls.untrusted")
 }
 
-func fates(t *testing.T, way lab.Way) {
+func restarts(t *testing.T, way lab.Way) {
 	port := lab.FreePort(t)
 	server := lab.Start(t, &lab.Server{Name: os.Args[0], Args: []string{"serve", port}})
 	server.Turns(t, way.Must(t, with(port, settingsOf{"send": "hello", "expect": "hello"})))
@@ -199,7 +199,7 @@ func checksSettings(t *testing.T, way lab.Way) {
 	lab.Refused(t, way, `{}`, "port")
 }
 
-func TestItKeepsTheRulesOfEveryPlugin(t *testing.T) {
+func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	lab.Conforms(t, lab.Build(t, "."), start(t, nil), `{"send": "hello", "expect": "hello"}`)
 }
 

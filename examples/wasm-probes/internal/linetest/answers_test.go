@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// check makes one attempt and holds its result to what is wanted.
+// check makes one attempt and checks its result.
 func check(t *testing.T, h *wasmhost.Handler, target probe.Target, timeout time.Duration, w want) {
 	t.Helper()
 	got := attempt(t, h, target, timeout)
@@ -52,7 +52,7 @@ func testAnswers(t *testing.T, p *wasmhost.Plugin) {
 	}
 }
 
-func testTrouble(t *testing.T, p *wasmhost.Plugin) {
+func testErrors(t *testing.T, p *wasmhost.Plugin) {
 	const soon = 100 * time.Millisecond
 	cases := []struct {
 		name    string
@@ -79,7 +79,7 @@ func testTrouble(t *testing.T, p *wasmhost.Plugin) {
 			}
 		})
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("connection refused", func(t *testing.T) {
 		target := probe.Target{Name: "none", Address: "127.0.0.1", Ports: map[string]uint16{"line": 1}}
 		check(t, handler(t, p, settings{"port": "line"}), target, plenty, want{probe.Failure, probe.ReasonTCPRefused, "connect: "})
 	})

@@ -1,5 +1,5 @@
-// Package linetest holds the line plugins, which are the same probe in several
-// languages, to what their README.md says, against real servers.
+// Package linetest tests the line plugins, which are the same probe in several languages,
+// against real servers.
 package linetest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// plenty is more time than anything takes that ends by itself.
+// plenty is more time than any operation takes that ends at all.
 const plenty = 10 * time.Second
 
 // missingTools is what build.sh exits with when the tools it needs are missing.
@@ -31,10 +31,10 @@ var builds = map[string]func() (string, error){
 	"line-as":   sync.OnceValues(func() (string, error) { return build("line-as") }),
 }
 
-// errSkip wraps what build.sh says when it has not got its tools.
+// errSkip wraps the output of build.sh if a tool is missing.
 var errSkip = errors.New("skipped")
 
-// temp is the folder that everything is built into. TestMain makes and removes it.
+// temp is the directory of all builds. TestMain makes and removes it.
 var temp string
 
 func TestMain(m *testing.M) {
@@ -94,13 +94,13 @@ func TestAssemblyScript(t *testing.T) { testPlugin(t, plugin(t, "line-as", "line
 func testPlugin(t *testing.T, module []byte) {
 	p := lab.LoadAs(t, wasmhost.Config{Module: module})
 	t.Run("Answers", func(t *testing.T) { testAnswers(t, p) })
-	t.Run("Trouble", func(t *testing.T) { testTrouble(t, p) })
+	t.Run("Errors", func(t *testing.T) { testErrors(t, p) })
 	t.Run("TLS", func(t *testing.T) { testTLS(t, p) })
 	t.Run("Settings", func(t *testing.T) { testSettings(t, p) })
 	t.Run("Texts", func(t *testing.T) { testTexts(t, p) })
 	t.Run("Kept", func(t *testing.T) { testKept(t, p) })
 	t.Run("Rules", func(t *testing.T) { testRules(t, module) })
-	t.Run("Fates", func(t *testing.T) { testFates(t, p) })
+	t.Run("Restarts", func(t *testing.T) { testRestarts(t, p) })
 	t.Run("Change", func(t *testing.T) { testChange(t, p) })
 	t.Run("Grants", func(t *testing.T) { testGrants(t, module) })
 	t.Run("Instances", func(t *testing.T) { testInstances(t, module) })

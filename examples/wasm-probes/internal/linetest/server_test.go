@@ -86,7 +86,7 @@ func closes(last string) func(net.Conn) {
 	}
 }
 
-// mute reads and never answers.
+// mute reads and never responds.
 func mute(conn net.Conn) { io.Copy(io.Discard, conn) }
 
 // own is the certificate of this package's servers: for 127.0.0.1 and example.com.

@@ -13,21 +13,21 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// testFates freezes, ends and restarts Redis, which speaks in lines if one does.
-func testFates(t *testing.T, p *wasmhost.Plugin) {
+// testRestarts freezes, ends and restarts Redis, which has a line protocol.
+func testRestarts(t *testing.T, p *wasmhost.Plugin) {
 	port := lab.FreePort(t)
 	server := lab.Start(t, &lab.Server{
 		Name: "redis-server", Dir: t.TempDir(), Args: []string{"--bind", "127.0.0.1", "--port", port, "--save", ""},
 	})
 	ask := fmt.Sprintf(`"port": %q, "send": "PING", "expect": "+PONG"`, port)
 	way := lab.With(p)
-	fates(t, server, way.Must(t, "{"+ask+"}"), "tcp.refused")
-	fates(t, server, way.Must(t, "{"+ask+`, "keep": true}`), "tcp.closed")
+	restarts(t, server, way.Must(t, "{"+ask+"}"), "tcp.refused")
+	restarts(t, server, way.Must(t, "{"+ask+`, "keep": true}`), "tcp.closed")
 }
 
-// fates holds the attempts to what they must find. The first after the server's end has
-// the reason gone: a connection that is kept is closed by then.
-func fates(t *testing.T, server *lab.Server, a lab.Attempt, gone string) {
+// restarts checks the attempts. The first one after the server's end has the reason gone: a
+// held connection is closed by then.
+func restarts(t *testing.T, server *lab.Server, a lab.Attempt, gone string) {
 	t.Helper()
 	lab.Until(t, a, guest.Success)
 	server.Freeze()
@@ -43,7 +43,7 @@ func fates(t *testing.T, server *lab.Server, a lab.Attempt, gone string) {
 	lab.Until(t, a, guest.Success)
 }
 
-// testRules holds a plugin to the conformance kit.
+// testRules runs the conformance kit.
 func testRules(t *testing.T, module []byte) {
 	file := filepath.Join(t.TempDir(), "line.wasm")
 	if err := os.WriteFile(file, module, 0o600); err != nil {

@@ -62,8 +62,8 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 // checkLater leaves the check of a handler's settings to prepare, and reports whether the
 // module is still being compiled.
 func (p *Plugin) checkLater(h *Handler) bool {
-	p.pendings.Lock()
-	defer p.pendings.Unlock()
+	p.pendingMu.Lock()
+	defer p.pendingMu.Unlock()
 	select {
 	case <-p.ready:
 		return false

@@ -35,12 +35,12 @@ type Plugin struct {
 	breaker  breaker.Breaker
 	counters counters
 
-	ready    chan struct{} // closed when compiling has ended
-	broken   error         // why it failed; set before ready is closed
-	closed   atomic.Bool
-	inUse    sync.RWMutex // read-locked while an instance is in use; Close locks it for good
-	pendings sync.Mutex   // guards pending
-	pending  []*Handler   // whose settings are checked once the module is compiled
+	ready     chan struct{} // closed when compiling has ended
+	broken    error         // why it failed; set before ready is closed
+	closed    atomic.Bool
+	inUse     sync.RWMutex // read-locked while an instance is in use; Close locks it for good
+	pendingMu sync.Mutex   // guards pending
+	pending   []*Handler   // whose settings are checked once the module is compiled
 }
 
 var (
@@ -117,11 +117,11 @@ func (p *Plugin) prepare(m *module.Module, code *codecache.Entry) {
 	}
 	p.counters.compile.Store(int64(time.Since(start)))
 	p.counters.cacheHit.Store(code.Hit())
-	p.pendings.Lock()
+	p.pendingMu.Lock()
 	pending := p.pending
 	p.pending = nil
 	close(p.ready)
-	p.pendings.Unlock()
+	p.pendingMu.Unlock()
 	for _, h := range pending {
 		h.checked.end(p.configure(h))
 	}

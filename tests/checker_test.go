@@ -50,7 +50,7 @@ func TestTheCheckerFindsWhatIsForbidden(t *testing.T) {
 		{"config imports a handler", at("config", "~builtin/http"), "must not import"},
 		{"a module in another package", at("engine", "github.com/tetratelabs/wazero/api"), "which only wasmhost"},
 		{"an unlisted module", at("cmd/engine", "example.com/thing"), "not in thirdParty"},
-		{"a module whose name only begins alike", at("config", "github.com/zclconf/go-cty-debug"), "not in thirdParty"},
+		{"a module with a common prefix", at("config", "github.com/zclconf/go-cty-debug"), "not in thirdParty"},
 		{"x/sync on floor 1", at("engine/verdict", "golang.org/x/sync/errgroup"), "which only engine"},
 		{"a test's module in code", at("cmd/engine", "github.com/rogpeppe/go-internal/testscript"), "which only cmd"},
 		{"a test with a module of another package", tested("probe", "testing", "github.com/spf13/cobra"), "which only cmd"},
@@ -69,16 +69,16 @@ func TestTheCheckerFindsWhatIsForbidden(t *testing.T) {
 
 func TestTheCheckerAllowsWhatIsAllowed(t *testing.T) {
 	cases := map[string]pkg{
-		"the standard library":            at("probe", "context", "fmt"),
-		"a lower floor":                   at("engine", "~engine/verdict", "~engine/internal/timeline", "~probe", "sync"),
-		"a floor far below":               at("cmd/engine", "~probe", "github.com/spf13/cobra", "golang.org/x/sync/errgroup"),
-		"a lower order of the group":      at("adapter/restart/process", "~adapter/restart", "golang.org/x/sys/unix"),
-		"the group of config":             at("config/format", "~config", "~config/internal/tree", "github.com/hashicorp/hcl/v2/hclwrite"),
-		"arithmetic in a pure package":    at("engine/verdict", "math", "math/bits", "time", "fmt"),
-		"a test that imports upward":      tested("probe", "~engine", "~adapter/prom"),
-		"a test's module in a test":       tested("cmd/engine", "testing", "github.com/rogpeppe/go-internal/testscript"),
-		"a test that needs a lock":        tested("engine/verdict", "sync", "os"),
-		"a name that begins like another": at("engine/internal/osmosis", "iter"),
+		"the standard library":         at("probe", "context", "fmt"),
+		"a lower floor":                at("engine", "~engine/verdict", "~engine/internal/timeline", "~probe", "sync"),
+		"a floor far below":            at("cmd/engine", "~probe", "github.com/spf13/cobra", "golang.org/x/sync/errgroup"),
+		"a lower order of the group":   at("adapter/restart/process", "~adapter/restart", "golang.org/x/sys/unix"),
+		"the group of config":          at("config/format", "~config", "~config/internal/tree", "github.com/hashicorp/hcl/v2/hclwrite"),
+		"arithmetic in a pure package": at("engine/verdict", "math", "math/bits", "time", "fmt"),
+		"a test that imports upward":   tested("probe", "~engine", "~adapter/prom"),
+		"a test's module in a test":    tested("cmd/engine", "testing", "github.com/rogpeppe/go-internal/testscript"),
+		"a test that needs a lock":     tested("engine/verdict", "sync", "os"),
+		"a name with a common prefix":  at("engine/internal/osmosis", "iter"),
 	}
 	for name, p := range cases {
 		t.Run(name, func(t *testing.T) {

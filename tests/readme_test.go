@@ -65,7 +65,7 @@ func TestTheReadmeShowsTheExampleOfPackageEngine(t *testing.T) {
 		}
 	}
 	if !shown {
-		t.Error("README.md has no Go block that begins with its imports")
+		t.Error("README.md has no Go block that starts with its imports")
 	}
 }
 

@@ -124,8 +124,7 @@ func (b *bubble) settle() {
 	synctest.Wait()
 }
 
-// follow begins a stream of events. What it returns gives the next event, and
-// ends the stream.
+// follow opens an event stream. It returns functions for the next event and for the end.
 func (b *bubble) follow(f httpapi.EventOptions) (next func() string, end func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	pull, stop := iter.Pull2(b.client.Events(ctx, f))

@@ -95,7 +95,7 @@ func TestRestartPolicyAndRulesDecideBetweenEndedAndGone(t *testing.T) {
 		{"K37 when it matches", "Always", rules("Restart", "In", "[42]"), 1, probe.Gone},
 		{"K37 or what it lists does not", "Never", rules("Restart", "NotIn", "[42]"), 1, probe.Ended},
 		{"K37 and not when it does", "Never", rules("Restart", "NotIn", "[42]"), 42, probe.Gone},
-		{"K37 the whole pod begins again", "Never", rules("RestartAllContainers", "In", "[7]"), 7, probe.Ended},
+		{"K37 the whole pod restarts", "Never", rules("RestartAllContainers", "In", "[7]"), 7, probe.Ended},
 		{"K37 rules without a policy do not count", "Never", ", restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]", 1, probe.Gone},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func podWith(t *testing.T, spec string) *v1.Pod {
 	return podOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: web, uid: u1}, spec: "+spec+"}")
 }
 
-// made is a handler that remembers what it was made of.
+// made is a handler that keeps its configuration.
 type made[A any] struct{ action A }
 
 func (made[A]) Probe(context.Context, probe.Target) probe.Result { return probe.Succeed("") }
@@ -41,7 +41,7 @@ func makers() kube.Handlers {
 	return kube.Handlers{Exec: maker[kube.Exec], HTTP: maker[kube.HTTP], TCP: maker[kube.TCP], GRPC: maker[kube.GRPC]}
 }
 
-// targets is an engine that knows what the map says.
+// targets is an engine with the states of the map.
 type targets map[string]engine.TargetStatus
 
 func (t targets) Target(name string) (engine.TargetStatus, bool) {
@@ -50,8 +50,8 @@ func (t targets) Target(name string) (engine.TargetStatus, bool) {
 }
 
 // found returns what an engine knows of target default/web/app: one probe of a
-// kind, about one life.
-func found(kind probe.Kind, life string, v probe.Verdict) targets {
+// kind, about one instance.
+func found(kind probe.Kind, instance string, v probe.Verdict) targets {
 	id := probe.ID{Target: "default/web/app", Kind: kind}
-	return targets{id.Target: {Target: id.Target, Probes: []engine.Status{{ID: id, Instance: life, Verdict: v}}}}
+	return targets{id.Target: {Target: id.Target, Probes: []engine.Status{{ID: id, Instance: instance, Verdict: v}}}}
 }

@@ -94,8 +94,8 @@ func probed(t *testing.T, uid types.UID) *v1.Pod {
 	return pod
 }
 
-// life returns a pod's status with running containers.
-func life(n int) *v1.PodStatus {
+// runningStatus returns a pod's status with running containers.
+func runningStatus(n int) *v1.PodStatus {
 	state := v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.Now()}}
 	return &v1.PodStatus{PodIP: "10.0.0.1", ContainerStatuses: []v1.ContainerStatus{{Name: "app", ContainerID: fmt.Sprintf("cri://%d", n), State: state}}}
 }
@@ -130,7 +130,7 @@ func TestManagerProbesAPodFromAddToRemove(t *testing.T) {
 		if n := h.count("exec"); n != 0 {
 			t.Errorf("without a container there were %d attempts", n)
 		}
-		status := life(1)
+		status := runningStatus(1)
 		h.say("exec", probe.Failure)
 		h.expect(t, pod, status, false, false)
 		wait(1500 * time.Millisecond)
@@ -146,7 +146,7 @@ func TestManagerProbesAPodFromAddToRemove(t *testing.T) {
 		wait(8 * time.Second)
 		h.expect(t, pod, status, true, true)
 		h.say("exec", probe.Failure)
-		next := life(2) // a restarted container is judged afresh (K115)
+		next := runningStatus(2) // earlier results do not count for a restarted container (K115)
 		h.expect(t, pod, next, false, false)
 		h.say("exec", probe.Success)
 		wait(10 * time.Second)
@@ -224,7 +224,7 @@ func TestCleanupRemovesUndesiredPods(t *testing.T) {
 
 func TestTerminatingPodIsNotRestartedByProbes(t *testing.T) {
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
-		pod, status := probed(t, "1"), life(1)
+		pod, status := probed(t, "1"), runningStatus(1)
 		h.say("exec", probe.Success)
 		h.say("http", probe.Success)
 		h.say("tcp", probe.Success)
@@ -248,7 +248,7 @@ func TestTerminatingPodIsNotRestartedByProbes(t *testing.T) {
 
 func TestStoppedStartupProbeDoesNotStartTheContainer(t *testing.T) {
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
-		pod, status := probed(t, "1"), life(1)
+		pod, status := probed(t, "1"), runningStatus(1)
 		h.say("exec", probe.Failure)
 		h.add(t, pod)
 		h.expect(t, pod, status, false, false)
@@ -261,7 +261,7 @@ func TestStoppedStartupProbeDoesNotStartTheContainer(t *testing.T) {
 
 func TestUnknownPodIsReadyWhenRunning(t *testing.T) {
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
-		pod, status := probed(t, "1"), life(1)
+		pod, status := probed(t, "1"), runningStatus(1)
 		h.StopLivenessAndStartup(pod)
 		h.RemovePod(pod)
 		h.expect(t, pod, status, true, true)
@@ -274,7 +274,7 @@ func TestReadinessIsTriggeredInKubeletCompatibilityOnly(t *testing.T) {
 		least, most   int
 	}{{probe.Mended, 1, 3}, {probe.Kubelet, 10, 13}} {
 		inBubble(t, engine.Config{Compatibility: test.compatibility}, func(t *testing.T, h harness) {
-			pod, status := probed(t, "1"), life(1)
+			pod, status := probed(t, "1"), runningStatus(1)
 			h.say("exec", probe.Success)
 			h.say("http", probe.Failure)
 			h.add(t, pod)
@@ -295,7 +295,7 @@ func TestReadinessIsTriggeredInKubeletCompatibilityOnly(t *testing.T) {
 func TestAddedPodReportsItsStatus(t *testing.T) {
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod := probed(t, "1")
-		pod.Status = *life(1)
+		pod.Status = *runningStatus(1)
 		h.say("exec", probe.Success)
 		h.add(t, pod)
 		wait(time.Second)
@@ -316,7 +316,7 @@ func TestManagerIsSafeForConcurrentUse(t *testing.T) {
 					if err := h.AddPod(pod); err != nil {
 						t.Error(err)
 					}
-					h.UpdatePodStatus(pod, life(1))
+					h.UpdatePodStatus(pod, runningStatus(1))
 					h.StopLivenessAndStartup(pod)
 					if i%2 == 0 {
 						h.RemovePod(pod)

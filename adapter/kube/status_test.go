@@ -31,8 +31,8 @@ func TestRunningContainerHasStartedWhenItsStartupProbePasses(t *testing.T) {
 		{"K98 a startup probe passes", running(), &no, found(probe.Startup, "cri://1", probe.Passing), true},
 		{"K98 a startup probe has not decided", running(), &yes, found(probe.Startup, "cri://1", probe.Undecided), false},
 		{"K98 a startup probe fails", running(), &yes, found(probe.Startup, "cri://1", probe.Failing), false},
-		{"K98 the engine has not seen this life, and the status says yes", running(), &yes, found(probe.Startup, "cri://0", probe.Failing), true},
-		{"K98 the engine has not seen this life, and the status says no", running(), &no, found(probe.Startup, "cri://0", probe.Passing), false},
+		{"K98 the engine does not have this instance, and the status says yes", running(), &yes, found(probe.Startup, "cri://0", probe.Failing), true},
+		{"K98 the engine does not have this instance, and the status says no", running(), &no, found(probe.Startup, "cri://0", probe.Passing), false},
 		{"K98 nor has the status anything to say", running(), nil, found(probe.Startup, "", probe.Undecided), false},
 		{"another kind of probe does not matter", running(), nil, found(probe.Liveness, "cri://1", probe.Failing), true},
 	} {
@@ -57,7 +57,7 @@ func TestStartedContainerIsReadyWhenItsReadinessProbePasses(t *testing.T) {
 		{"K113 without a readiness probe it is", running(), nil, true},
 		{"K113 a readiness probe passes", running(), found(probe.Readiness, "cri://1", probe.Passing), true},
 		{"K113 a readiness probe fails", running(), found(probe.Readiness, "cri://1", probe.Failing), false},
-		{"K115 it passed for another life", running(), found(probe.Readiness, "cri://0", probe.Passing), false},
+		{"K115 it passed for another instance", running(), found(probe.Readiness, "cri://0", probe.Passing), false},
 		{"K113 what has not started is not", running(), found(probe.Startup, "cri://1", probe.Undecided), false},
 		{"liveness does not matter", running(), found(probe.Liveness, "cri://1", probe.Failing), true},
 	} {
@@ -131,7 +131,7 @@ func TestConditionsHaveTheKubeletsReasonsAndMessages(t *testing.T) {
 			"True/PodCompleted/", "False/PodCompleted/", "False/PodCompleted/"},
 		{"K120, K123 a pod that has failed, though something runs", two, v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: list(run("app"), run("b")), InitContainerStatuses: list(done("init"), run("side"))},
 			"True//", "False/PodFailed/", "False/PodFailed/"},
-		{"K121 gates that nobody has set", gates, v1.PodStatus{ContainerStatuses: list(run("app"))},
+		{"K121 gates without a condition", gates, v1.PodStatus{ContainerStatuses: list(run("app"))},
 			"True//", `False/ReadinessGatesNotReady/corresponding condition of pod readiness gate "a" does not exist., corresponding condition of pod readiness gate "b" does not exist.`, "True//"},
 		{"K121 a gate that is closed", gates, v1.PodStatus{ContainerStatuses: list(run("app")), Conditions: []v1.PodCondition{{Type: "a", Status: v1.ConditionTrue}, {Type: "b", Status: v1.ConditionFalse}}},
 			"True//", `False/ReadinessGatesNotReady/the status of pod readiness gate "b" is not "True", but False`, "True//"},

@@ -20,7 +20,7 @@ import (
 // The tests in this file have the cases of upstream's prober_manager_test.go, in its
 // order; tests/upstream.md sets both side by side.
 
-// expectProbes compares which probes there are.
+// expectProbes compares the probes of the engine.
 func (h harness) expectProbes(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -43,7 +43,7 @@ func podNamed(t *testing.T, name, spec string) *v1.Pod {
 	return pod
 }
 
-// check is a probe as it stands in a manifest.
+// check is a probe in a manifest.
 const check = "{exec: {command: [x]}, periodSeconds: 1}"
 
 func TestUpstreamAddRemovePods(t *testing.T) {
@@ -76,7 +76,7 @@ func TestUpstreamAddRemovePodsWithRestartableInitContainer(t *testing.T) {
 			h.expectProbes(t)
 		}
 		// The kubelet passes over the probes of an ordinary init container, which
-		// the API server forbids; who hands such a pod in here is told.
+		// the API server forbids; here such a pod is an error.
 		ordinary := podNamed(t, "web", "{containers: [{name: main}], initContainers: [{name: init}, {name: side, "+probes+"}]}")
 		if err := h.AddPod(ordinary); err == nil || !strings.Contains(err.Error(), "may not be set for init containers without restartPolicy=Always") {
 			t.Errorf("AddPod = %v", err)
@@ -110,7 +110,7 @@ func TestUpstreamCleanupRepeated(t *testing.T) {
 }
 
 // judged is what an engine knows of default/web's containers, by container, about
-// the life "cri://<container>": a verdict for a kind of probe.
+// the instance "cri://<container>": a verdict for a kind of probe.
 type judged map[string]struct {
 	kind    probe.Kind
 	verdict probe.Verdict
@@ -183,7 +183,7 @@ func TestUpstreamUpdatePodStatusWithInitContainers(t *testing.T) {
 func TestUpstreamUpdateReadiness(t *testing.T) {
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod := podNamed(t, "web", "{containers: [{name: app, readinessProbe: {exec: {command: [x]}, periodSeconds: 1, failureThreshold: 1}}]}")
-		status := life(1)
+		status := runningStatus(1)
 		h.say("exec", probe.Success)
 		h.add(t, pod)
 		h.UpdatePodStatus(pod, status)

@@ -96,7 +96,7 @@ func expectOutcome(t *testing.T, kind probe.Kind, outcome probe.Outcome, want pr
 		check := execProbe("x")
 		check.FailureThreshold = 1
 		giveProbe(&pod.Spec.Containers[0], kind, check)
-		pod.Status = *life(1)
+		pod.Status = *runningStatus(1)
 		h.say("exec", outcome)
 		h.add(t, pod)
 		wait(2 * time.Second)

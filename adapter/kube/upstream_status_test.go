@@ -16,7 +16,7 @@ import (
 // probes (generate_test.go and status_manager_test.go); tests/upstream.md sets both
 // side by side.
 
-// Statuses of containers that are ready, and that are not.
+// Statuses of ready and unready containers.
 func isReady(name string) v1.ContainerStatus {
 	return v1.ContainerStatus{Name: name, ContainerID: "cri://" + name, State: running()}
 }
@@ -56,7 +56,7 @@ func runConditions(t *testing.T, kind v1.PodConditionType, cases []conditionCase
 	}
 }
 
-// list makes a list of statuses.
+// list returns a list of statuses.
 func list(all ...v1.ContainerStatus) []v1.ContainerStatus { return all }
 
 const (
@@ -66,8 +66,8 @@ const (
 	twoSide = "{containers: [{name: a}], initContainers: [{name: s, restartPolicy: Always}, {name: t, restartPolicy: Always}]}"
 )
 
-// containersReadyCases are those that both conditions have. An empty list of statuses
-// is none here, as it is in JSON: the kubelet's own functions tell them apart.
+// containersReadyCases are the cases of both conditions. An empty list of statuses means
+// none, as in JSON; the kubelet's functions distinguish them.
 var containersReadyCases = []conditionCase{
 	{name: "no statuses", spec: one, want: "False/UnknownContainerStatuses/"},
 	{name: "all are ready", spec: two, regular: list(isReady("a"), isReady("b")), want: "True//"},
@@ -118,7 +118,7 @@ func TestUpstreamGeneratePodInitializedCondition(t *testing.T) {
 		{name: "a sidecar has not started", spec: oneSide, phase: v1.PodPending, init: list(isUnready("s")), want: "False/ContainersNotInitialized/containers with incomplete status: [s]"},
 		{name: "a sidecar has started", spec: oneSide, init: list(isReady("s")), want: "True//"},
 		{name: "a sidecar has not started again, and a regular container runs", spec: oneSide, init: list(isUnready("s")), regular: list(isReady("a")), want: "True//"},
-		{name: "an init container begins again, and a regular container has run", spec: oneInit, init: list(isUnready("i")), regular: list(isDone("a")), want: "True//"},
+		{name: "an init container restarts, and a regular container has run", spec: oneInit, init: list(isUnready("i")), regular: list(isDone("a")), want: "True//"},
 	})
 }
 

@@ -192,7 +192,7 @@ func TestUpstreamValidateInitContainers(t *testing.T) {
 		{"liveness", init("name: init, livenessProbe: {" + tcp + "}"), []string{at + "livenessProbe: " + no}},
 		{"readiness", init("name: init, readinessProbe: {" + tcp + "}"), []string{at + "readinessProbe: " + no}},
 		{"startup", init("name: init, startupProbe: {" + tcp + "}"), []string{at + "startupProbe: " + no}},
-		{"what is wrong in a probe that may not be there is not told", init("name: init, startupProbe: {" + tcp + ", successThreshold: 2}"), []string{at + "startupProbe: " + no}},
+		{"errors in a forbidden probe are not reported", init("name: init, startupProbe: {" + tcp + ", successThreshold: 2}"), []string{at + "startupProbe: " + no}},
 		{"a policy that is none", init("name: init, restartPolicy: Invalid"),
 			[]string{at + `restartPolicy: Unsupported value: "Invalid": supported values: "Always", "Never", "OnFailure"`}},
 		{"rules without a policy are not looked at", init("name: init, restartPolicyRules: [{action: Stop}]"),

@@ -15,10 +15,10 @@ import (
 // a pod's status; those that begin with a verdict's state are in package verdict.
 // tests/upstream.md sets all side by side.
 
-// turn takes the first turn of a probe of default/web's container app, as the engine
-// does: the status says how the container is, and where an attempt is due, it
-// succeeds. It reports whether the probe goes on.
-func turn(pod *v1.Pod, r probe.Rule) (s verdict.State, goesOn bool) {
+// firstStep makes the first step of a probe of default/web's container app, like the
+// engine: it uses the container's status, and an attempt that is due succeeds. It reports
+// whether the probe goes on.
+func firstStep(pod *v1.Pod, r probe.Rule) (s verdict.State, goesOn bool) {
 	now := t0.Add(time.Second)
 	for _, in := range kube.Instances(pod) {
 		if in.Target != "default/web/app" {
@@ -37,12 +37,12 @@ func turn(pod *v1.Pod, r probe.Rule) (s verdict.State, goesOn bool) {
 // allKinds are the kinds of probes.
 var allKinds = []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness}
 
-// once is a rule whose thresholds are 1, as the kubelet has it.
+// once returns a rule with thresholds of 1 and the kubelet's compatibility.
 func once(k probe.Kind) probe.Rule {
 	return probe.Rule{Kind: k, SuccessThreshold: 1, FailureThreshold: 1, Compatibility: probe.Kubelet}
 }
 
-// never returns a pod whose policy is Never, as those of upstream's tests.
+// never returns a pod with the restart policy Never, as in upstream's tests.
 func never(t *testing.T, state v1.ContainerState, fields string) *v1.Pod {
 	t.Helper()
 	pod := podIn(t, state, fields)
@@ -80,7 +80,7 @@ func TestUpstreamDoProbe(t *testing.T) {
 			t.Run(test.name+", "+kind.String(), func(t *testing.T) {
 				r := once(kind)
 				r.InitialDelay = test.delay
-				got, goesOn := turn(test.pod, r)
+				got, goesOn := firstStep(test.pod, r)
 				if goesOn != test.goesOn[kind] || got.Verdict != test.want {
 					t.Errorf("it goes on: %v, and is %v; want %v, %v", goesOn, got.Verdict, test.goesOn[kind], test.want)
 				}
@@ -89,7 +89,7 @@ func TestUpstreamDoProbe(t *testing.T) {
 	}
 }
 
-// restartRule is a container's policy with one rule for an exit code.
+// restartRule returns a restart policy with one rule for an exit code.
 func restartRule(policy, action, code string) string {
 	return ", restartPolicy: " + policy + ", restartPolicyRules: [{action: " + action + ", exitCodes: {operator: In, values: [" + code + "]}}]"
 }
@@ -119,11 +119,11 @@ func TestUpstreamDoProbeWithContainerRestartRules(t *testing.T) {
 	}
 }
 
-// expectGoingOn takes a turn of a container that does not run, whose probes have
-// failed therefore, and go on or not.
+// expectGoingOn makes a step for a container that is not running: its probes have failed,
+// and go on or not.
 func expectGoingOn(t *testing.T, pod *v1.Pod, kind probe.Kind, want bool) {
 	t.Helper()
-	got, goesOn := turn(pod, once(kind))
+	got, goesOn := firstStep(pod, once(kind))
 	if goesOn != want || got.Verdict != probe.Failing {
 		t.Errorf("it goes on: %v, and is %v; want %v, failing", goesOn, got.Verdict, want)
 	}
@@ -158,8 +158,8 @@ func TestUpstreamDoProbeTerminatedContainerWithRestartPolicyNever(t *testing.T) 
 	expectGoingOn(t, never(t, terminated(0), ""), probe.Startup, false)
 }
 
-// withHistory returns a pod whose container app has this status; without an ID there is
-// none yet.
+// withHistory returns a pod whose container app has this status, or none when the ID is
+// empty.
 func withHistory(t *testing.T, policy v1.RestartPolicy, id string, state v1.ContainerState) *v1.Pod {
 	t.Helper()
 	pod := podIn(t, state, "")
@@ -177,7 +177,7 @@ func TestUpstreamShouldContainerBeRestarted(t *testing.T) {
 		want  [3]probe.Phase // by policy
 	}{
 		{"it has not begun yet", "", waiting(""), [3]probe.Phase{probe.Absent, probe.Absent, probe.Absent}},
-		{"it lives", "cri://1", running(), [3]probe.Phase{probe.Running, probe.Running, probe.Running}},
+		{"running", "cri://1", running(), [3]probe.Phase{probe.Running, probe.Running, probe.Running}},
 		{"it has succeeded", "cri://1", terminated(0), [3]probe.Phase{probe.Gone, probe.Gone, probe.Ended}},
 		{"it has failed", "cri://1", terminated(1), [3]probe.Phase{probe.Gone, probe.Ended, probe.Ended}},
 		{"its state is unknown", "cri://1", v1.ContainerState{}, [3]probe.Phase{probe.Waiting, probe.Waiting, probe.Waiting}},
@@ -232,8 +232,8 @@ func TestUpstreamShouldAllContainersRestart(t *testing.T) {
 	}
 }
 
-// rulesOf is a container's policy Never with rules, each an action, an operator and
-// exit codes.
+// rulesOf returns the policy Never with rules: an action, an operator and exit codes
+// each.
 func rulesOf(rules ...[3]string) string {
 	text := ", restartPolicy: Never, restartPolicyRules: ["
 	for _, r := range rules {

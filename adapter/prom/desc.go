@@ -17,7 +17,7 @@ type descriptions struct {
 func newDescriptions() descriptions {
 	var (
 		attempt = []string{"kind", "handler", "outcome"}
-		probeID = []string{"target", "kind", "probe"}
+		probeID = []string{"target", "kind", "name"}
 		target  = []string{"target"}
 		none    []string
 	)

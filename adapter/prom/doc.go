@@ -16,10 +16,10 @@
 //	sonde_handler_panics_total, sonde_results_dropped_total  counters
 //	sonde_probes                                             gauge
 //	sonde_build_info{version,goversion}                      gauge, always 1
-//	sonde_probe_passing{target,kind,probe}                   gauge, 1 or 0
-//	sonde_probe_undecided{target,kind,probe}                 gauge, 1 or 0
-//	sonde_probe_consecutive_errors{target,kind,probe}        gauge
-//	sonde_probe_changes_total{target,kind,probe}             counter
+//	sonde_probe_passing{target,kind,name}                    gauge, 1 or 0
+//	sonde_probe_undecided{target,kind,name}                 gauge, 1 or 0
+//	sonde_probe_consecutive_errors{target,kind,name}         gauge
+//	sonde_probe_changes_total{target,kind,name}              counter
 //	sonde_target_started{target}, and _ready and _live       gauges, 1 or 0
 //	sonde_target_restarts_total{target}                      counter
 //
@@ -38,7 +38,7 @@
 //	sonde_plugin_log_records_dropped_total                   counter
 //	sonde_plugin_value{name}, _value_total{name}             gauges and counters of the plugin itself
 //
-// The label probe is the probe's name; it is empty for the only probe of a kind.
+// The label name is the probe's name; it is empty for the only probe of a kind.
 //
 // For a probe without a verdict sonde_probe_passing is 0 and sonde_probe_undecided
 // is 1. An alert on failing probes only is

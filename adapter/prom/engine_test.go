@@ -41,7 +41,7 @@ prober_probe_total{container="nginx",namespace="shop",pod="web",pod_uid="",probe
 sonde_attempts_total{handler="http",kind="readiness",outcome="success"} 1
 # HELP sonde_probe_passing Whether the probe's verdict is passing (1), or failing or undecided (0).
 # TYPE sonde_probe_passing gauge
-sonde_probe_passing{kind="readiness",probe="",target="shop/web/nginx"} 1
+sonde_probe_passing{kind="readiness",name="",target="shop/web/nginx"} 1
 # HELP sonde_target_restarts_total Total number of restarts of the target.
 # TYPE sonde_target_restarts_total counter
 sonde_target_restarts_total{target="shop/web/nginx"} 1

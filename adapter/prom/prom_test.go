@@ -75,24 +75,24 @@ func TestProbeMetrics(t *testing.T) {
 	want := `
 # HELP sonde_probe_changes_total Total number of changes of the probe's verdict or of the instance it is about.
 # TYPE sonde_probe_changes_total counter
-sonde_probe_changes_total{kind="readiness",probe="db",target="shop/web/nginx"} 3
-sonde_probe_changes_total{kind="readiness",probe="web",target="shop/web/nginx"} 0
-sonde_probe_changes_total{kind="startup",probe="",target="shop/web/nginx"} 2
+sonde_probe_changes_total{kind="readiness",name="db",target="shop/web/nginx"} 3
+sonde_probe_changes_total{kind="readiness",name="web",target="shop/web/nginx"} 0
+sonde_probe_changes_total{kind="startup",name="",target="shop/web/nginx"} 2
 # HELP sonde_probe_consecutive_errors Number of consecutive attempts that ended in an error (outcome unknown).
 # TYPE sonde_probe_consecutive_errors gauge
-sonde_probe_consecutive_errors{kind="readiness",probe="db",target="shop/web/nginx"} 0
-sonde_probe_consecutive_errors{kind="readiness",probe="web",target="shop/web/nginx"} 9
-sonde_probe_consecutive_errors{kind="startup",probe="",target="shop/web/nginx"} 0
+sonde_probe_consecutive_errors{kind="readiness",name="db",target="shop/web/nginx"} 0
+sonde_probe_consecutive_errors{kind="readiness",name="web",target="shop/web/nginx"} 9
+sonde_probe_consecutive_errors{kind="startup",name="",target="shop/web/nginx"} 0
 # HELP sonde_probe_passing Whether the probe's verdict is passing (1), or failing or undecided (0).
 # TYPE sonde_probe_passing gauge
-sonde_probe_passing{kind="readiness",probe="db",target="shop/web/nginx"} 0
-sonde_probe_passing{kind="readiness",probe="web",target="shop/web/nginx"} 0
-sonde_probe_passing{kind="startup",probe="",target="shop/web/nginx"} 1
+sonde_probe_passing{kind="readiness",name="db",target="shop/web/nginx"} 0
+sonde_probe_passing{kind="readiness",name="web",target="shop/web/nginx"} 0
+sonde_probe_passing{kind="startup",name="",target="shop/web/nginx"} 1
 # HELP sonde_probe_undecided Whether the probe has no verdict yet (1 for yes, 0 for no).
 # TYPE sonde_probe_undecided gauge
-sonde_probe_undecided{kind="readiness",probe="db",target="shop/web/nginx"} 0
-sonde_probe_undecided{kind="readiness",probe="web",target="shop/web/nginx"} 1
-sonde_probe_undecided{kind="startup",probe="",target="shop/web/nginx"} 0
+sonde_probe_undecided{kind="readiness",name="db",target="shop/web/nginx"} 0
+sonde_probe_undecided{kind="readiness",name="web",target="shop/web/nginx"} 1
+sonde_probe_undecided{kind="startup",name="",target="shop/web/nginx"} 0
 `
 	compare(t, prom.Config{Engine: shop()}, want, "sonde_probe_passing", "sonde_probe_undecided", "sonde_probe_consecutive_errors", "sonde_probe_changes_total")
 }

@@ -121,7 +121,7 @@ func (b *bench) keepsTime(ctx context.Context, c *child) ([]line, error) {
 	}
 	defer sleeper.end()
 	late := line{What: fmt.Sprintf("%d probes, period %v: p99 of lateness", b.million, b.lap), Unit: "ms", Goal: 10}
-	skipped := line{What: "of these: turns skipped", Zero: true}
+	skipped := line{What: "of these: attempts skipped", Zero: true}
 	sleeps := sleepers()
 	var rates, busy, awake []float64
 	failed := uint64(0)

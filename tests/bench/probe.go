@@ -56,7 +56,7 @@ type counts struct {
 	Failures uint64 // of them, those that were no success
 
 	Lateness engine.Histogram // so far
-	Skipped  uint64           // turns, so far
+	Skipped  uint64           // attempts skipped so far
 	Busy     time.Duration    // the engine's loop, so far
 	InFlight int
 	Queued   int

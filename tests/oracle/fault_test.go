@@ -60,13 +60,13 @@ func faults() []fault {
 			old: "const maxTries = 3", new: "const maxTries = 2"},
 		{name: "warnings that are not counted", file: "adapter/prom/kubelet.go",
 			old: "p.Attempts[probe.Success] + p.Attempts[probe.Warning]", new: "p.Attempts[probe.Success]"},
-		{name: "a deletion that pods do not tell", file: "adapter/kube/instances.go",
+		{name: "a pod deletion that is ignored", file: "adapter/kube/instances.go",
 			old: "Terminating: pod.DeletionTimestamp != nil", new: "Terminating: false"},
 		{name: "pods that are ready before they have started", file: "adapter/kube/status.go",
 			old: "s.Ready = started && findings", new: "s.Ready = findings"},
 		{name: "attempts at twice the period", file: "engine/internal/schedule/times.go",
 			old: "Times{Period: int64(period),", new: "Times{Period: 2 * int64(period),"},
-		{name: "a status that is told wrong", file: "builtin/http/judge.go",
+		{name: "a wrong status in the detail", file: "builtin/http/judge.go",
 			old: `return "status " + strconv.Itoa(status)`, new: `return "status " + strconv.Itoa(status/100*100)`},
 	}
 }

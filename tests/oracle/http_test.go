@@ -35,7 +35,7 @@ func (c httpCase) withDefaults() httpCase {
 	if c.server == "" {
 		c.server = plain
 	}
-	if c.scheme == "" && c.server != plain && c.server != nobody && c.server != mute {
+	if c.scheme == "" && c.server != plain && c.server != noServer && c.server != mute {
 		c.scheme = "HTTPS"
 	}
 	switch c.address {

@@ -29,14 +29,14 @@ type website struct {
 type scheme string
 
 const (
-	plain  scheme = "plain"
-	secure scheme = "tls"
-	old    scheme = "tls 1.1"
-	modern scheme = "tls, http/2"
-	twelve scheme = "tls 1.2"
-	asking scheme = "tls that asks for a certificate"
-	mute   scheme = "says nothing"
-	nobody scheme = "nobody listens"
+	plain    scheme = "plain"
+	secure   scheme = "tls"
+	old      scheme = "tls 1.1"
+	modern   scheme = "tls, http/2"
+	twelve   scheme = "tls 1.2"
+	asking   scheme = "tls that asks for a certificate"
+	mute     scheme = "says nothing"
+	noServer scheme = "no server"
 )
 
 func newWebsite(how scheme) *website {
@@ -53,7 +53,7 @@ func newWebsite(how scheme) *website {
 	case asking:
 		w.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 		w.server.StartTLS()
-	case nobody:
+	case noServer:
 		w.server.Start()
 		w.server.Close()
 	case old:

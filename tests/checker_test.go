@@ -29,7 +29,7 @@ func tested(path string, imports ...string) pkg {
 	return p
 }
 
-func TestTheCheckerFindsWhatIsForbidden(t *testing.T) {
+func TestImportCheckFindsForbiddenImports(t *testing.T) {
 	cases := []struct {
 		name string
 		pkg  pkg
@@ -67,7 +67,7 @@ func TestTheCheckerFindsWhatIsForbidden(t *testing.T) {
 	}
 }
 
-func TestTheCheckerAllowsWhatIsAllowed(t *testing.T) {
+func TestImportCheckAllowsPermittedImports(t *testing.T) {
 	cases := map[string]pkg{
 		"the standard library":         at("probe", "context", "fmt"),
 		"a lower floor":                at("engine", "~engine/verdict", "~engine/internal/timeline", "~probe", "sync"),
@@ -89,7 +89,7 @@ func TestTheCheckerAllowsWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestTheCheckerFindsClocks(t *testing.T) {
+func TestClockCheckFindsClocks(t *testing.T) {
 	cases := []struct {
 		name, source string
 		want         []string

@@ -19,12 +19,12 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/upstream.txt anew from upstream's sources")
 
-// upstreamTests lists the tests of upstream that are set beside ours, one on a line:
-// a file and what the test is called in it.
+// upstreamTests lists upstream's tests that upstream.md must have, one on a line: a file
+// and the name of a test in it.
 const upstreamTests = "testdata/upstream.txt"
 
-// wholes are the files, and the folders with all below them, of which every test is
-// listed. Of other files those are that have to do with probes.
+// wholes are the files and directories whose tests are all listed. Of other files only
+// the tests that concern probes are.
 var wholes = []string{
 	"pkg/kubelet/prober",
 	"pkg/probe",
@@ -34,22 +34,22 @@ var wholes = []string{
 	"client-go/util/flowcontrol/backoff_test.go",
 }
 
-// row is a line of upstream.md: a test of upstream's, and what we have for it.
+// row is a row of upstream.md: a test of upstream with Sonde's tests.
 type row struct {
 	line int
-	test string // the file and the name, as upstreamTests has it
+	test string // file and name, as in upstreamTests
 	ours []ref
-	text string // what stands in the last column
+	text string // the last column
 }
 
-// ref names a test of ours, or a script.
+// ref is one of Sonde's tests, or a script.
 type ref struct {
 	file string
 	test string // empty for a script
 	part string // a subtest, or empty
 }
 
-func TestTheTableHasARowForEachOfUpstreamsTests(t *testing.T) {
+func TestTableHasARowForEachUpstreamTest(t *testing.T) {
 	listed := readList(t)
 	for _, r := range readTable(t) {
 		if !slices.Contains(listed, r.test) {
@@ -62,7 +62,7 @@ func TestTheTableHasARowForEachOfUpstreamsTests(t *testing.T) {
 	}
 }
 
-func TestEachRowOfTheTableHasATestOrAReason(t *testing.T) {
+func TestEachRowHasATestOrAReason(t *testing.T) {
 	for _, r := range readTable(t) {
 		reason, none := strings.CutPrefix(r.text, "none: ")
 		switch {
@@ -74,7 +74,7 @@ func TestEachRowOfTheTableHasATestOrAReason(t *testing.T) {
 	}
 }
 
-func TestEachTestThatTheTableNamesExists(t *testing.T) {
+func TestEachTestOfTheTableExists(t *testing.T) {
 	files := map[string]map[string]*ast.FuncDecl{}
 	for line, text := range readLines(t) {
 		for _, ours := range refsIn(text) {
@@ -85,7 +85,7 @@ func TestEachTestThatTheTableNamesExists(t *testing.T) {
 	}
 }
 
-func TestEachTestThatIsNamedAfterUpstreamIsInTheTable(t *testing.T) {
+func TestEachTestNamedTestUpstreamIsInTheTable(t *testing.T) {
 	table := strings.Join(readLines(t), "\n")
 	for file := range testFiles(t, "..") {
 		if strings.HasPrefix(filepath.ToSlash(file), "../tests/oracle/") {
@@ -99,14 +99,14 @@ func TestEachTestThatIsNamedAfterUpstreamIsInTheTable(t *testing.T) {
 	}
 }
 
-// The list itself is checked where upstream's sources are: they come with the module
-// of tests/oracle.
-func TestTheListHasUpstreamsTests(t *testing.T) {
+// The list is checked only when upstream's sources are on the machine: they are
+// dependencies of tests/oracle.
+func TestListMatchesUpstreamsSources(t *testing.T) {
 	found := findUpstream(t)
 	listed := readList(t)
 	if *update {
-		listed = slices.DeleteFunc(listed, isOfAWhole)
-		listed = append(listed, slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(s string) bool { return !isOfAWhole(s) })...)
+		listed = slices.DeleteFunc(listed, isInWhole)
+		listed = append(listed, slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(s string) bool { return !isInWhole(s) })...)
 		slices.Sort(listed)
 		if err := os.WriteFile(upstreamTests, []byte(strings.Join(listed, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
@@ -118,13 +118,13 @@ func TestTheListHasUpstreamsTests(t *testing.T) {
 		}
 	}
 	for test := range found {
-		if isOfAWhole(test) && !slices.Contains(listed, test) {
+		if isInWhole(test) && !slices.Contains(listed, test) {
 			t.Errorf("%s is not listed", test)
 		}
 	}
 }
 
-func isOfAWhole(test string) bool {
+func isInWhole(test string) bool {
 	file, _, _ := strings.Cut(test, " ")
 	return slices.ContainsFunc(wholes, func(whole string) bool { return within(whole, file) })
 }
@@ -154,7 +154,7 @@ func readLines(t *testing.T) []string {
 	return strings.Split(string(table), "\n")
 }
 
-// refsIn returns the tests and scripts that a text has links to.
+// refsIn returns the tests and scripts that a text links to.
 func refsIn(text string) []ref {
 	var refs []ref
 	for _, l := range link.FindAllStringSubmatch(text, -1) {
@@ -163,7 +163,7 @@ func refsIn(text string) []ref {
 	return refs
 }
 
-// readTable reads the rows of upstream.md. A heading says which file they are about.
+// readTable reads the rows of upstream.md. Headings have the files.
 func readTable(t *testing.T) []row {
 	t.Helper()
 	var rows []row
@@ -188,7 +188,7 @@ func readTable(t *testing.T) []row {
 	return rows
 }
 
-// missing says what is not there of what a row names. It keeps what it has parsed.
+// missing returns what a row links to and does not exist. It caches parsed files.
 func missing(r ref, files map[string]map[string]*ast.FuncDecl) string {
 	path := filepath.Join("..", filepath.FromSlash(r.file))
 	if _, err := os.Stat(path); err != nil {
@@ -207,14 +207,14 @@ func missing(r ref, files map[string]map[string]*ast.FuncDecl) string {
 	switch {
 	case f == nil:
 		return r.file + " has no " + r.test
-	case r.part != "" && !says(f, r.part):
+	case r.part != "" && !contains(f, r.part):
 		return r.test + " in " + r.file + " has no part " + strconv.Quote(r.part)
 	}
 	return ""
 }
 
-// says reports whether a text stands in a function, as a whole.
-func says(f *ast.FuncDecl, text string) bool {
+// contains reports whether a function has a string literal equal to a text.
+func contains(f *ast.FuncDecl, text string) bool {
 	found := false
 	ast.Inspect(f, func(n ast.Node) bool {
 		if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
@@ -226,7 +226,7 @@ func says(f *ast.FuncDecl, text string) bool {
 	return found
 }
 
-// testFiles yields the files below a folder that hold tests.
+// testFiles yields the test files below a directory.
 func testFiles(t *testing.T, root string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -255,7 +255,7 @@ func functions(t *testing.T, file string) map[string]*ast.FuncDecl {
 	return all
 }
 
-// parseFunctions returns the functions of a file, by their names.
+// parseFunctions returns the functions of a file by name.
 func parseFunctions(file string) (map[string]*ast.FuncDecl, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -270,8 +270,7 @@ func parseFunctions(file string) (map[string]*ast.FuncDecl, error) {
 	return all, nil
 }
 
-// findUpstream returns the tests in all files that the list names, and below the
-// folders of wholes.
+// findUpstream returns the tests of all listed files, and of the directories of wholes.
 func findUpstream(t *testing.T) map[string]bool {
 	t.Helper()
 	roots := map[string]string{"": moduleDir(t, "k8s.io/kubernetes"), "client-go/": moduleDir(t, "k8s.io/client-go")}
@@ -306,7 +305,8 @@ func findUpstream(t *testing.T) map[string]bool {
 	return found
 }
 
-// moduleDir returns where a module's sources are, if they are on this machine.
+// moduleDir returns the directory of a module's sources, or "" when they are not on
+// this machine.
 func moduleDir(t *testing.T, path string) string {
 	t.Helper()
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", path)
@@ -320,8 +320,7 @@ func moduleDir(t *testing.T, path string) string {
 	return dir
 }
 
-// upstreamNames returns what the tests of a file are called: functions, or the texts
-// of Ginkgo.
+// upstreamNames returns the names of a file's tests: of functions, or Ginkgo's texts.
 func upstreamNames(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)

@@ -3,8 +3,9 @@ package config
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"strconv"
+
+	"github.com/sonde-probe/sonde/internal/dial"
 )
 
 // engine decodes the engine block.
@@ -38,18 +39,13 @@ func (l *loader) listen(d *decodedBlock, address string) {
 	switch {
 	case err != nil || portErr != nil:
 		r.summary, r.hint = "listen must be an address and a port number", fmt.Sprintf("write listen = %q", DefaultListen)
-	case !loopback(host) && !l.authenticated():
+	case !dial.IsLoopback(host) && !l.authenticated():
 		r.summary = "listen is reachable from other machines, but the API does not authenticate its clients"
 		r.hint = `add token_file = "…", or tls { … } with client_ca_file, or listen on 127.0.0.1`
 	default:
 		return
 	}
 	l.add(r)
-}
-
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // authenticated reports whether clients of the API need a token or a certificate.

@@ -240,3 +240,9 @@ func TestOfPanicsOnFieldsThatHCLCannotSet(t *testing.T) {
 		return nil, nil
 	})
 }
+
+func TestListenOnLoopbackNeedsNoToken(t *testing.T) {
+	for _, address := range []string{"127.8.8.8:0", "[::1]:0", "[::ffff:127.0.0.1]:0", "localhost:0", "LOCALHOST:0"} { // as httpapi.CheckListen
+		parseGood(t, `engine { listen = "`+address+`" }`, Options{})
+	}
+}

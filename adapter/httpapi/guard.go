@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/sonde-probe/sonde/internal/dial"
 )
 
 // CheckListen returns why a Server must not listen on address, or nil. Guarded is
@@ -23,16 +24,11 @@ func CheckListen(address string, guarded bool) error {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("listen is %q: the port must be a number from 0 to 65535", address)
 	}
-	if !guarded && !loopback(host) {
+	if !guarded && !dial.IsLoopback(host) {
 		return fmt.Errorf("listen is %q, which other machines can reach without authentication: "+
 			"set a token or client certificates, or listen on %s", address, DefaultListen)
 	}
 	return nil
-}
-
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 // guarded reports whether clients need a token or a certificate.
@@ -61,7 +57,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			respondError(w, http.StatusMethodNotAllowed, "method not allowed: use GET or HEAD")
-		case !s.config.guarded() && !loopback(hostname(r.Host)):
+		case !s.config.guarded() && !dial.IsLoopback(hostname(r.Host)):
 			respondError(w, http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
 		case crossSite(r):
 			respondError(w, http.StatusForbidden, "cross-site request refused")

@@ -19,6 +19,12 @@ func IsHostName(s string) bool {
 		!strings.HasPrefix(s, ".") && !strings.Contains(s, "..")
 }
 
+// IsLoopback reports whether a host is localhost or a loopback address.
+func IsLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
 // HostProblem says what is wrong with an IP address or a host name to connect to, in
 // words that follow it in a sentence, or returns "".
 func HostProblem(host string) string {

@@ -88,21 +88,21 @@ func key(p *probe.Probe) specKey {
 // of returns the spec of a probe, and makes it if there is none. The spec of a
 // StatefulHandler is always new, has no handler yet, and is not shared.
 func (s specs) of(p *probe.Probe) *spec {
-	t := p.Target
-	t.Name, t.Address = "", ""
-	made := &spec{rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: t}
-	if _, ok := p.Handler.(probe.StatefulHandler); ok {
-		return made
+	_, stateful := p.Handler.(probe.StatefulHandler)
+	shared := !stateful && canCompare(p.Handler)
+	if shared {
+		if known := s[key(p)]; known != nil {
+			return known
+		}
 	}
-	made.use(p.Handler)
-	if !canCompare(p.Handler) {
-		return made
+	made := &spec{rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: p.Target}
+	made.target.Name, made.target.Address = "", ""
+	if !stateful {
+		made.use(p.Handler)
 	}
-	k := key(p)
-	if known := s[k]; known != nil {
-		return known
+	if shared {
+		s[key(p)] = made
 	}
-	s[k] = made
 	return made
 }
 

@@ -2,6 +2,7 @@ package httpprobe
 
 import (
 	"bytes"
+	"strconv"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -62,24 +63,8 @@ func readChunk(b []byte) (size, line int, ok bool) {
 	if i < 2 || i >= maxChunkLine || b[i-1] != '\r' {
 		return 0, 0, false
 	}
-	for _, c := range b[:i-1] {
-		digit := hexDigit(c)
-		if digit < 0 {
-			return 0, 0, false
-		}
-		size = size<<4 | digit
-	}
-	return size, i + 1, true
-}
-
-func hexDigit(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return int(c|0x20-'a') + 10
-	}
-	return -1
+	n, err := strconv.ParseUint(string(b[:i-1]), 16, 31)
+	return int(n), i + 1, err == nil
 }
 
 // joinChunks moves the data of the chunks in b together, up to probe.MaxDetail bytes.

@@ -2,6 +2,7 @@ package httpprobe
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -130,7 +131,7 @@ func (h *head) readStatus(line []byte) bool {
 // readField parses a line of a head, and keeps the length and coding of the body.
 func (h *head) readField(line []byte) bool {
 	name, value, ok := bytes.Cut(line, []byte(":"))
-	if !ok || !isName(name) || !isText(value) {
+	if !ok || !isToken(name) || !isText(value) {
 		return false
 	}
 	switch {
@@ -149,45 +150,17 @@ func (h *head) readField(line []byte) bool {
 
 // number parses up to nine digits, or returns -1.
 func number(b []byte) int {
-	if len(b) == 0 || len(b) > 9 {
+	n, err := strconv.ParseUint(string(b[:min(len(b), 10)]), 10, 31)
+	if err != nil || len(b) > 9 {
 		return -1
 	}
-	n := 0
-	for _, c := range b {
-		if c < '0' || '9' < c {
-			return -1
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n
+	return int(n)
 }
 
-// equalFold reports whether b is lower, which is in lower case, in any case.
-func equalFold(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// isName reports whether b is the name of a header.
-func isName(b []byte) bool {
-	for _, c := range b {
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		digit := '0' <= c && c <= '9'
-		if !letter && !digit && strings.IndexByte(tokenMarks, c) < 0 {
-			return false
-		}
-	}
-	return len(b) > 0
+// equalFold reports whether b is s, in any case. Other letters that fold to ASCII, such
+// as the sign for kelvin, are longer.
+func equalFold(b []byte, s string) bool {
+	return len(b) == len(s) && strings.EqualFold(string(b), s)
 }
 
 // isText reports whether b has no control characters but tabs.

@@ -37,64 +37,36 @@ const (
 
 // Error returns a text for people.
 func (e Errno) Error() string {
-	if s := e.text(); s != "" {
-		return s
+	if text, ok := errnoTexts[e]; ok {
+		return text
 	}
 	return fmt.Sprintf("error %d", uint16(e))
 }
 
-func (e Errno) text() string {
-	switch e {
-	case OK:
-		return "no error"
-	case E2BIG:
-		return "too long"
-	case EADDRNOTAVAIL:
-		return "no local address or port to dial from"
-	case EAGAIN:
-		return "not ready"
-	case EBADF:
-		return "no such descriptor"
-	case ECONNABORTED:
-		return "the attempt was cancelled"
-	case ECONNREFUSED:
-		return "connection refused"
-	case ECONNRESET:
-		return "connection reset"
-	case EFAULT:
-		return "address outside of the memory"
-	case EHOSTUNREACH:
-		return "host unreachable"
-	case EINVAL:
-		return "invalid argument"
-	case EIO:
-		return "input or output error"
-	case EMFILE:
-		return "too many connections"
-	case ENETUNREACH:
-		return "network unreachable"
-	case ENOENT:
-		return "not found"
-	case ENOSPC:
-		return "a limit was reached"
-	case ENOSYS:
-		return "not implemented"
-	case ENOTCONN:
-		return "not connected"
-	case ENOTSOCK:
-		return "not a connection"
-	case ENOTSUP:
-		return "not supported by this host"
-	case EPIPE:
-		return "connection closed"
-	case EPROTO:
-		return "TLS handshake failed"
-	case EPROTONOSUPPORT:
-		return "unknown network"
-	case ETIMEDOUT:
-		return "timed out"
-	case ENOTCAPABLE:
-		return "not granted"
-	}
-	return ""
+var errnoTexts = map[Errno]string{
+	OK:              "no error",
+	E2BIG:           "too long",
+	EADDRNOTAVAIL:   "no local address or port to dial from",
+	EAGAIN:          "not ready",
+	EBADF:           "no such descriptor",
+	ECONNABORTED:    "the attempt was cancelled",
+	ECONNREFUSED:    "connection refused",
+	ECONNRESET:      "connection reset",
+	EFAULT:          "address outside of the memory",
+	EHOSTUNREACH:    "host unreachable",
+	EINVAL:          "invalid argument",
+	EIO:             "input or output error",
+	EMFILE:          "too many connections",
+	ENETUNREACH:     "network unreachable",
+	ENOENT:          "not found",
+	ENOSPC:          "a limit was reached",
+	ENOSYS:          "not implemented",
+	ENOTCONN:        "not connected",
+	ENOTSOCK:        "not a connection",
+	ENOTSUP:         "not supported by this host",
+	EPIPE:           "connection closed",
+	EPROTO:          "TLS handshake failed",
+	EPROTONOSUPPORT: "unknown network",
+	ETIMEDOUT:       "timed out",
+	ENOTCAPABLE:     "not granted",
 }

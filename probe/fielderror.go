@@ -12,6 +12,11 @@ type FieldError struct {
 	Problem string // completes a sentence that starts with the field's name: "must be 1 or more"
 }
 
+// FieldErrorf returns a *FieldError. The problem is formatted as by fmt.Sprintf.
+func FieldErrorf(field, problem string, a ...any) error {
+	return &FieldError{Field: field, Problem: fmt.Sprintf(problem, a...)}
+}
+
 // Error returns the field and the problem: "failure_threshold must be 1 or more".
 func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 )
 
@@ -86,7 +85,7 @@ func (id ID) Check() error {
 		return err
 	}
 	if id.Kind < Startup || id.Kind > Liveness {
-		return &FieldError{Field: "kind", Problem: "must be startup, readiness or liveness"}
+		return FieldErrorf("kind", "must be startup, readiness or liveness")
 	}
 	if id.Name == "" {
 		return nil
@@ -97,11 +96,11 @@ func (id ID) Check() error {
 func checkName(field, s string, most int) error {
 	switch {
 	case s == "":
-		return &FieldError{Field: field, Problem: "must not be empty"}
+		return FieldErrorf(field, "must not be empty")
 	case len(s) > most:
-		return &FieldError{Field: field, Problem: fmt.Sprintf("is %d bytes long, at most %d are allowed", len(s), most)}
+		return FieldErrorf(field, "is %d bytes long, at most %d are allowed", len(s), most)
 	case clean(s, false) != s:
-		return &FieldError{Field: field, Problem: "must be UTF-8 without control characters"}
+		return FieldErrorf(field, "must be UTF-8 without control characters")
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -194,15 +193,15 @@ func (c Config) withDefaults() Config {
 func (c Config) check() error {
 	switch {
 	case c.Path == "" && c.Module == nil:
-		return field("source", "must be set")
+		return probe.FieldErrorf("source", "must be set")
 	case c.Path != "" && c.Module != nil:
-		return field("source", "must be either a path or a module, not both")
+		return probe.FieldErrorf("source", "must be either a path or a module, not both")
 	case c.SHA256 == "" && !c.AllowUnpinned:
-		return field("sha256", "must be set, unless allow_unpinned is true")
+		return probe.FieldErrorf("sha256", "must be set, unless allow_unpinned is true")
 	case c.OnTrap != probe.Unknown && c.OnTrap != probe.Failure:
-		return field("on_trap", "must be unknown or failure")
+		return probe.FieldErrorf("on_trap", "must be unknown or failure")
 	case c.CacheSize < 0:
-		return field("cache_size", "must not be negative")
+		return probe.FieldErrorf("cache_size", "must not be negative")
 	}
 	return c.Limits.check()
 }
@@ -215,21 +214,17 @@ func (c Config) read() ([]byte, error) {
 	}
 	switch {
 	case errors.Is(err, files.ErrTooLarge), int64(len(wasm)) > c.Limits.ModuleSize:
-		return nil, field("source", "is larger than limits.module_size, %v", bytesize.Size(c.Limits.ModuleSize))
+		return nil, probe.FieldErrorf("source", "is larger than limits.module_size, %v", bytesize.Size(c.Limits.ModuleSize))
 	case err != nil:
-		return nil, field("source", "cannot be read: %v", err)
+		return nil, probe.FieldErrorf("source", "cannot be read: %v", err)
 	}
 	sum := sha256.Sum256(wasm)
 	want, err := hex.DecodeString(c.SHA256)
 	if c.SHA256 != "" && (err != nil || len(want) != len(sum)) {
-		return nil, field("sha256", "must be %d hexadecimal digits", 2*len(sum))
+		return nil, probe.FieldErrorf("sha256", "must be %d hexadecimal digits", 2*len(sum))
 	}
 	if c.SHA256 != "" && [sha256.Size]byte(want) != sum {
-		return nil, field("sha256", "does not match the module, whose SHA-256 is %x", sum)
+		return nil, probe.FieldErrorf("sha256", "does not match the module, whose SHA-256 is %x", sum)
 	}
 	return wasm, nil
-}
-
-func field(name, format string, a ...any) error {
-	return &probe.FieldError{Field: name, Problem: fmt.Sprintf(format, a...)}
 }

@@ -115,7 +115,7 @@ func (p *Policy) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return &probe.FieldError{Field: "restart_policy", Problem: fmt.Sprintf("is %q, use %s", b, policies())}
+	return probe.FieldErrorf("restart_policy", "is %q, use %s", b, policies())
 }
 
 // restarts reports whether a restart follows an end with this exit status, because

@@ -2,7 +2,6 @@ package httpprobe
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -102,15 +101,15 @@ func New(c Config) (*Handler, error) {
 func (c Config) check() error {
 	switch {
 	case c.TLS != nil && c.Scheme == "":
-		return field("scheme", `must be set: "https", since there is a tls block`)
+		return probe.FieldErrorf("scheme", `must be set: "https", since there is a tls block`)
 	case c.UnixSocket != "" && c.Redirects == "all":
-		return field("redirects", "must be local or none with unix_socket")
+		return probe.FieldErrorf("redirects", "must be local or none with unix_socket")
 	case c.BodyContains+c.BodyRegex != "" && strings.EqualFold(c.Method, "HEAD"):
-		return field("method", "must not be HEAD when body_contains or body_regex is set")
+		return probe.FieldErrorf("method", "must not be HEAD when body_contains or body_regex is set")
 	case len(c.BodyContains) > probe.MaxDetail:
-		return field("body_contains", "is %d bytes long, but only the first %d bytes of a body are searched", len(c.BodyContains), probe.MaxDetail)
+		return probe.FieldErrorf("body_contains", "is %d bytes long, but only the first %d bytes of a body are searched", len(c.BodyContains), probe.MaxDetail)
 	case c.Compatibility > probe.Kubelet:
-		return field("compatibility", "must be none or kubelet")
+		return probe.FieldErrorf("compatibility", "must be none or kubelet")
 	}
 	return nil
 }
@@ -118,7 +117,7 @@ func (c Config) check() error {
 func (c Config) scheme() (string, error) {
 	scheme := strings.ToLower(cmp.Or(c.Scheme, "http"))
 	if scheme != "http" && scheme != "https" {
-		return "", field("scheme", "is %q, it must be http or https", c.Scheme)
+		return "", probe.FieldErrorf("scheme", "is %q, it must be http or https", c.Scheme)
 	}
 	return scheme, nil
 }
@@ -126,11 +125,7 @@ func (c Config) scheme() (string, error) {
 func (c Config) method() (string, error) {
 	method := strings.ToUpper(cmp.Or(c.Method, "GET"))
 	if !isToken(method) || method == "CONNECT" {
-		return "", field("method", "is %q, it must be one such as GET, HEAD or POST", c.Method)
+		return "", probe.FieldErrorf("method", "is %q, it must be one such as GET, HEAD or POST", c.Method)
 	}
 	return method, nil
-}
-
-func field(name, format string, a ...any) error {
-	return &probe.FieldError{Field: name, Problem: fmt.Sprintf(format, a...)}
 }

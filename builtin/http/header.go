@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // UserAgent is the User-Agent header of an attempt that gives none of its own.
@@ -22,8 +24,8 @@ func (p *plan) setHeaders(given map[string][]string) error {
 		p.header[key] = append(p.header[key], given[name]...)
 	}
 	p.hostHeader = p.header.Get("Host")
-	if strings.ContainsFunc(p.hostHeader, notIn(hostBytes)) {
-		return field("headers", "has an invalid Host: %q", p.hostHeader)
+	if strings.Trim(p.hostHeader, hostBytes) != "" {
+		return probe.FieldErrorf("headers", "has an invalid Host: %q", p.hostHeader)
 	}
 	delete(p.header, "Host")
 	for name := range p.header {
@@ -49,15 +51,15 @@ func setDefault(h http.Header, name string, values ...string) {
 
 func checkHeader(name string, values []string) error {
 	if !isToken(name) {
-		return field("headers", "has an invalid name: %q", name)
+		return probe.FieldErrorf("headers", "has an invalid name: %q", name)
 	}
 	switch http.CanonicalHeaderKey(name) {
 	case "Content-Length", "Transfer-Encoding", "Trailer":
-		return field("headers", "must not have %s: it follows from the body", name)
+		return probe.FieldErrorf("headers", "must not have %s: it follows from the body", name)
 	}
 	for _, value := range values {
 		if strings.ContainsFunc(value, isControl) {
-			return field("headers", "has control characters in %s", name)
+			return probe.FieldErrorf("headers", "has control characters in %s", name)
 		}
 	}
 	return nil
@@ -67,15 +69,15 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // isToken reports whether s is a token of RFC 9110, section 5.6.2, as methods and
 // header names are.
-func isToken(s string) bool { return s != "" && !strings.ContainsFunc(s, notIn(tokenBytes)) }
-
-func notIn(bytes string) func(rune) bool {
-	return func(r rune) bool { return !strings.ContainsRune(bytes, r) }
+func isToken[T string | []byte](s T) bool {
+	for i := range len(s) {
+		letter := 'a' <= s[i]|0x20 && s[i]|0x20 <= 'z'
+		digit := '0' <= s[i] && s[i] <= '9'
+		if !letter && !digit && strings.IndexByte("-!#$%&'*+.^_`|~", s[i]) < 0 {
+			return false
+		}
+	}
+	return len(s) > 0
 }
 
-const (
-	letters    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	tokenMarks = "-!#$%&'*+.^_`|~"
-	tokenBytes = letters + tokenMarks
-	hostBytes  = letters + "-._:[]%"
-)
+const hostBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:[]%"

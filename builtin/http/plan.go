@@ -68,7 +68,7 @@ func newPlan(c Config) (p *plan, err error) {
 		return p, nil
 	}
 	if p.regex, err = regexp.Compile(c.BodyRegex); err != nil {
-		return nil, field("body_regex", "cannot be parsed: %v", err)
+		return nil, probe.FieldErrorf("body_regex", "cannot be parsed: %v", err)
 	}
 	return p, nil
 }

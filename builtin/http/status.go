@@ -3,6 +3,8 @@ package httpprobe
 import (
 	"strconv"
 	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // statusRange is a range of statuses, including both ends.
@@ -24,7 +26,7 @@ func parseStatuses(texts []string) (statuses, error) {
 	for _, text := range texts {
 		r, ok := parseStatusRange(text)
 		if !ok {
-			return statuses{}, field("status", `has %q, it must be a status such as "204" or a range such as "200-399", from 100 to 599`, text)
+			return statuses{}, probe.FieldErrorf("status", `has %q, it must be a status such as "204" or a range such as "200-399", from 100 to 599`, text)
 		}
 		s.ranges = append(s.ranges, r)
 	}

@@ -3,7 +3,6 @@ package tcpprobe
 import (
 	"bytes"
 	"encoding/hex"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -100,21 +99,21 @@ func (c Config) check() error {
 	text := c.Send + c.SendHex + c.Expect + c.ExpectRegex + c.ExpectHex
 	switch {
 	case c.HalfOpen && c.TLS != nil:
-		return field("half_open", "cannot be combined with a tls block")
+		return probe.FieldErrorf("half_open", "cannot be combined with a tls block")
 	case c.HalfOpen && text != "":
-		return field("half_open", "cannot be combined with send or expect")
+		return probe.FieldErrorf("half_open", "cannot be combined with send or expect")
 	case c.HalfOpen && c.KeepAlive != nil:
-		return field("half_open", "cannot be combined with a keepalive block")
+		return probe.FieldErrorf("half_open", "cannot be combined with a keepalive block")
 	case c.UnixSocket != "" && c.Host != "":
-		return field("host", "cannot be combined with unix_socket")
+		return probe.FieldErrorf("host", "cannot be combined with unix_socket")
 	case c.UnixSocket != "" && c.TLS != nil && c.TLS.ServerName == "" && verifies(c.TLS):
-		return field("tls.server_name", "must be set, since a unix socket has no host name to verify")
+		return probe.FieldErrorf("tls.server_name", "must be set, since a unix socket has no host name to verify")
 	case c.Send != "" && c.SendHex != "":
-		return field("send_hex", "cannot be combined with send")
+		return probe.FieldErrorf("send_hex", "cannot be combined with send")
 	case c.Expect != "" && c.ExpectRegex != "":
-		return field("expect_regex", "cannot be combined with expect")
+		return probe.FieldErrorf("expect_regex", "cannot be combined with expect")
 	case c.ExpectHex != "" && c.Expect+c.ExpectRegex != "":
-		return field("expect_hex", "cannot be combined with expect or expect_regex")
+		return probe.FieldErrorf("expect_hex", "cannot be combined with expect or expect_regex")
 	case c.KeepAlive != nil:
 		return c.KeepAlive.check()
 	}
@@ -136,7 +135,7 @@ func (c Config) expectation() (func(response []byte) bool, error) {
 	if c.ExpectRegex != "" {
 		re, err := regexp.Compile(c.ExpectRegex)
 		if err != nil {
-			return nil, field("expect_regex", "cannot be parsed: %v", err)
+			return nil, probe.FieldErrorf("expect_regex", "cannot be parsed: %v", err)
 		}
 		return re.Match, nil
 	}
@@ -152,7 +151,7 @@ func (c Config) expectation() (func(response []byte) bool, error) {
 	case len(want) == 0:
 		return nil, nil
 	case len(want) > probe.MaxDetail:
-		return nil, field(name, "is %d bytes long, but only the first %d bytes of a response are searched", len(want), probe.MaxDetail)
+		return nil, probe.FieldErrorf(name, "is %d bytes long, but only the first %d bytes of a response are searched", len(want), probe.MaxDetail)
 	}
 	return func(response []byte) bool { return bytes.Contains(response, want) }, nil
 }
@@ -160,11 +159,7 @@ func (c Config) expectation() (func(response []byte) bool, error) {
 func parseHex(name, s string) ([]byte, error) {
 	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
 	if err != nil {
-		return nil, field(name, `must be pairs of hexadecimal digits, as in "50 4f 4e 47": %v`, err)
+		return nil, probe.FieldErrorf(name, `must be pairs of hexadecimal digits, as in "50 4f 4e 47": %v`, err)
 	}
 	return b, nil
-}
-
-func field(name, format string, a ...any) error {
-	return &probe.FieldError{Field: name, Problem: fmt.Sprintf(format, a...)}
 }

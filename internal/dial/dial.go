@@ -3,7 +3,6 @@ package dial
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -55,7 +54,7 @@ func New(c Config) (*Dialer, error) {
 	}
 	source, err := netip.ParseAddr(c.SourceAddress)
 	if err != nil {
-		return nil, field("source_address", "is %q, it must be an IP address of this machine", c.SourceAddress)
+		return nil, probe.FieldErrorf("source_address", "is %q, it must be an IP address of this machine", c.SourceAddress)
 	}
 	d.source = source.Unmap()
 	return d, nil
@@ -63,18 +62,18 @@ func New(c Config) (*Dialer, error) {
 
 func (c Config) check() error {
 	if problem := HostProblem(c.Host); c.Host != "" && problem != "" {
-		return field("host", "is %q, %s", c.Host, problem)
+		return probe.FieldErrorf("host", "is %q, %s", c.Host, problem)
 	}
 	switch {
 	case c.HalfOpen && !halfOpenWorks:
-		return field("half_open", "works on Linux only")
+		return probe.FieldErrorf("half_open", "works on Linux only")
 	case c.UnixSocket != "":
 		return c.checkUnix()
 	case c.Port == "":
-		return field("port", "must be set")
+		return probe.FieldErrorf("port", "must be set")
 	}
 	if n, err := strconv.Atoi(c.Port); err == nil && (n < 1 || n > 65535) {
-		return field("port", "is %d, it must be from 1 to 65535", n)
+		return probe.FieldErrorf("port", "is %d, it must be from 1 to 65535", n)
 	}
 	return nil
 }
@@ -83,15 +82,15 @@ func (c Config) checkUnix() error {
 	most := len(syscall.RawSockaddrUnix{}.Path) - 1
 	switch {
 	case c.HalfOpen:
-		return field("half_open", "cannot be combined with unix_socket")
+		return probe.FieldErrorf("half_open", "cannot be combined with unix_socket")
 	case c.Port != "":
-		return field("port", "cannot be combined with unix_socket")
+		return probe.FieldErrorf("port", "cannot be combined with unix_socket")
 	case c.SourceAddress != "":
-		return field("source_address", "cannot be combined with unix_socket")
+		return probe.FieldErrorf("source_address", "cannot be combined with unix_socket")
 	case len(c.UnixSocket) > most:
-		return field("unix_socket", "is %d bytes long, at most %d are allowed", len(c.UnixSocket), most)
+		return probe.FieldErrorf("unix_socket", "is %d bytes long, at most %d are allowed", len(c.UnixSocket), most)
 	case strings.ContainsRune(c.UnixSocket, 0):
-		return field("unix_socket", "must not contain a zero byte")
+		return probe.FieldErrorf("unix_socket", "must not contain a zero byte")
 	}
 	return nil
 }
@@ -134,26 +133,21 @@ func Port(t probe.Target, port string) (uint16, error) {
 		return number, nil
 	}
 	if _, ok := t.Ports[port]; ok {
-		return 0, field("port", "is %q, which is 0 in target %s", port, t.Name)
+		return 0, probe.FieldErrorf("port", "is %q, which is 0 in target %s", port, t.Name)
 	}
 	known := "it has no ports"
 	if names := t.PortNames(); len(names) > 0 {
 		known = "its ports are " + strings.Join(names, ", ")
 	}
-	return 0, field("port", "is %q, which target %s lacks; %s", port, t.Name, known)
+	return 0, probe.FieldErrorf("port", "is %q, which target %s lacks; %s", port, t.Name, known)
 }
 
 func checkAddress(t probe.Target) error {
 	if t.Address == "" {
-		return field("host", "must be set, since target %s has no address", t.Name)
+		return probe.FieldErrorf("host", "must be set, since target %s has no address", t.Name)
 	}
 	if problem := HostProblem(t.Address); problem != "" {
-		return field("host", "must be set, since the address of target %s is %q, %s", t.Name, t.Address, problem)
+		return probe.FieldErrorf("host", "must be set, since the address of target %s is %q, %s", t.Name, t.Address, problem)
 	}
 	return nil
-}
-
-// field makes the error of a configuration's field.
-func field(name, format string, a ...any) error {
-	return &probe.FieldError{Field: name, Problem: fmt.Sprintf(format, a...)}
 }

@@ -54,10 +54,10 @@ func (t *TLS) Load() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: version, ServerName: t.ServerName}
 	if config.InsecureSkipVerify = t.Verify != nil && !*t.Verify; config.InsecureSkipVerify && t.CAFile != "" {
-		return nil, field("tls.ca_file", "has no effect when tls.verify is false")
+		return nil, probe.FieldErrorf("tls.ca_file", "has no effect when tls.verify is false")
 	}
 	if problem := HostProblem(t.ServerName); t.ServerName != "" && problem != "" {
-		return nil, field("tls.server_name", "is %q, %s", t.ServerName, problem)
+		return nil, probe.FieldErrorf("tls.server_name", "is %q, %s", t.ServerName, problem)
 	}
 	if config.RootCAs, err = loadAuthorities(t.CAFile); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (t *TLS) minVersion() (uint16, error) {
 	case "1.3":
 		return tls.VersionTLS13, nil
 	}
-	return 0, field("tls.min_version", `is %q, it must be one of "1.0", "1.1", "1.2", "1.3"`, t.MinVersion)
+	return 0, probe.FieldErrorf("tls.min_version", `is %q, it must be one of "1.0", "1.1", "1.2", "1.3"`, t.MinVersion)
 }
 
 func loadAuthorities(file string) (*x509.CertPool, error) {
@@ -92,7 +92,7 @@ func loadAuthorities(file string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, field("tls.ca_file", "has no valid certificate in %s", file)
+		return nil, probe.FieldErrorf("tls.ca_file", "has no valid certificate in %s", file)
 	}
 	return pool, nil
 }
@@ -102,9 +102,9 @@ func loadPair(certFile, keyFile string) ([]tls.Certificate, error) {
 	case certFile == "" && keyFile == "":
 		return nil, nil
 	case certFile == "":
-		return nil, field("tls.cert_file", "must be set, since tls.key_file is")
+		return nil, probe.FieldErrorf("tls.cert_file", "must be set, since tls.key_file is")
 	case keyFile == "":
-		return nil, field("tls.key_file", "must be set, since tls.cert_file is")
+		return nil, probe.FieldErrorf("tls.key_file", "must be set, since tls.cert_file is")
 	}
 	cert, err := readPEM("tls.cert_file", certFile, "CERTIFICATE")
 	if err != nil {
@@ -116,7 +116,7 @@ func loadPair(certFile, keyFile string) ([]tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, field("tls.key_file", "%s is not the key of %s: %v", keyFile, certFile, err)
+		return nil, probe.FieldErrorf("tls.key_file", "%s is not the key of %s: %v", keyFile, certFile, err)
 	}
 	return []tls.Certificate{pair}, nil
 }
@@ -125,12 +125,12 @@ func loadPair(certFile, keyFile string) ([]tls.Certificate, error) {
 func readPEM(name, file, kind string) ([]byte, error) {
 	text, err := files.Read(file, maxFile)
 	if err != nil {
-		return nil, field(name, "cannot be read: %v", err)
+		return nil, probe.FieldErrorf(name, "cannot be read: %v", err)
 	}
 	for rest := text; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			return nil, field(name, "has no PEM block of type %s in %s", kind, file)
+			return nil, probe.FieldErrorf(name, "has no PEM block of type %s in %s", kind, file)
 		}
 		if strings.HasSuffix(block.Type, kind) {
 			return text, nil

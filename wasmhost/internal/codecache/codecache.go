@@ -44,10 +44,10 @@ func Open(root string, maxSize int64, wasm []byte) (*Entry, error) {
 		return &Entry{}, nil
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
-		return nil, &probe.FieldError{Field: "cache_dir", Problem: "cannot be created: " + err.Error()}
+		return nil, probe.FieldErrorf("cache_dir", "cannot be created: %v", err)
 	}
 	if err := checkPrivate(root); err != nil {
-		return nil, &probe.FieldError{Field: "cache_dir", Problem: "is not safe to run code from: " + err.Error()}
+		return nil, probe.FieldErrorf("cache_dir", "is not safe to run code from: %v", err)
 	}
 	sum := sha256.Sum256(wasm)
 	e := &Entry{root: root, dir: filepath.Join(root, hex.EncodeToString(sum[:])[:nameLength]), maxSize: maxSize}

@@ -26,15 +26,15 @@ func Parse(dialEntries, dns []string) (Rules, error) {
 		}
 		r, err := parseRule(entry)
 		if err != nil {
-			return Rules{}, &probe.FieldError{Field: "grant.dial", Problem: fmt.Sprintf(
-				`has invalid entry %q: %v; write "target", or a URL such as "tcp://10.0.0.0/8:6379"`, entry, err)}
+			return Rules{}, probe.FieldErrorf("grant.dial",
+				`has invalid entry %q: %v; write "target", or a URL such as "tcp://10.0.0.0/8:6379"`, entry, err)
 		}
 		rules.dial = append(rules.dial, r)
 	}
 	for _, name := range dns {
 		name = canonicalName(name)
 		if err := checkPattern(name); err != nil {
-			return Rules{}, &probe.FieldError{Field: "grant.dns", Problem: fmt.Sprintf("has invalid entry %q: %v", name, err)}
+			return Rules{}, probe.FieldErrorf("grant.dns", "has invalid entry %q: %v", name, err)
 		}
 		rules.lookup = append(rules.lookup, name)
 	}

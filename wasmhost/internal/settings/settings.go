@@ -69,7 +69,7 @@ func withDefaults(schema []abi.Setting, values map[string]any, prefix string) (m
 	}
 	for name := range values {
 		if !known[name] {
-			return nil, &probe.FieldError{Field: prefix + name, Problem: "is not a setting of the plugin"}
+			return nil, probe.FieldErrorf(prefix+name, "is not a setting of the plugin")
 		}
 	}
 	return all, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"os"
@@ -73,13 +72,9 @@ func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, err
 	limit := cmp.Or(hostConfig(block, nil).Limits.ModuleSize, wasmhost.DefaultModuleSize)
 	bytes, err := files.ReadRegular(block.Source, limit)
 	if err != nil {
-		return config.Module{}, sourceError("cannot be read: %v", err)
+		return config.Module{}, probe.FieldErrorf("source", "cannot be read: %v", err)
 	}
 	return config.Module{SHA256: cli.SHA256(bytes), Load: func() (config.Handler, error) { return p.Handler(e, block, bytes) }}, nil
-}
-
-func sourceError(format string, a ...any) error {
-	return &probe.FieldError{Field: "source", Problem: fmt.Sprintf(format, a...)}
 }
 
 // Handler loads a module and returns the handler block that it adds.
@@ -94,7 +89,7 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	}
 	if p.wait == WaitForAll || p.wait == WaitForConfigure && configures(bytes) {
 		if err := host.Wait(p.ctx); err != nil {
-			return config.Handler{}, sourceError("cannot be used: %v", err)
+			return config.Handler{}, probe.FieldErrorf("source", "cannot be used: %v", err)
 		}
 	}
 	return pluginHandler(host, key), nil

@@ -18,8 +18,7 @@ type settings struct {
 	Metadata  map[string]string `sonde:"metadata,sensitive" doc:"metadata of the call; values of names that end in -bin are base64"`
 	TLS       *guest.TLS        `sonde:"tls" doc:"call over TLS"`
 
-	metadata []byte // as header fields
-	message  []byte // the request's
+	message []byte // the request's
 }
 
 // maxService bounds the name of a service, in bytes.
@@ -34,7 +33,6 @@ func (s *settings) Prepare() error {
 		if problem := wrongField(name, value); problem != "" {
 			return &guest.FieldError{Field: "metadata", Problem: problem}
 		}
-		s.metadata = appendField(s.metadata, name, value)
 	}
 	s.message = message(s.Service)
 	return nil
@@ -76,7 +74,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	if authority == "" {
 		authority = net.JoinHostPort(t.Address, portOf(t))
 	}
-	head := requestHead(ctx, s.TLS != nil, authority, s.metadata)
+	head := requestHead(ctx, s.TLS != nil, authority, s.Metadata)
 	answer, err := call(c, head, s.message)
 	if err != nil {
 		return guest.FailWith("grpc.protocol", err)

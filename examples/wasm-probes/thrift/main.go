@@ -7,9 +7,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/apache/thrift/lib/go/thrift"
 
 	"github.com/sonde-probe/sonde/guest"
 )
@@ -55,7 +55,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		_ = c.SetDeadline(deadline)
 	}
 	sequence := newSequence()
-	if _, err := c.Write(s.request(sequence)); err != nil {
+	if err := s.request(ctx, c, sequence); err != nil {
 		return guest.FailWith("thrift.write", err)
 	}
 	reply, err := s.read(bufio.NewReader(c), sequence)
@@ -73,19 +73,19 @@ func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
 }
 
 // newSequence returns a number that identifies the call.
-func newSequence() uint32 {
+func newSequence() int32 {
 	var b [4]byte
 	rand.Read(b[:]) // never fails
-	return binary.BigEndian.Uint32(b[:]) &^ (1 << 31)
+	return int32(binary.BigEndian.Uint32(b[:]) >> 1)
 }
 
 // judge returns the result of a reply.
 func (s *settings) judge(r reply) guest.Result {
 	switch {
-	case r.failed && r.code == unknownMethod && s.UnknownMethodOK:
+	case r.failed && r.code == thrift.UNKNOWN_METHOD && s.UnknownMethodOK:
 		return guest.Succeed(fmt.Sprintf("the server answers that it has no method %s", s.Method))
 	case r.failed:
-		return guest.Fail("thrift.exception", fmt.Sprintf("%s: %s: %s", s.Method, exceptionName(r.code), r.text))
+		return guest.Fail("thrift.exception", fmt.Sprintf("%s: %s: %s", s.Method, thrift.NewTApplicationException(r.code, ""), r.text))
 	case r.declared != 0:
 		return guest.Fail("thrift.exception", fmt.Sprintf("%s threw the exception that its definition has as number %d", s.Method, r.declared))
 	case s.Expect != "" && r.value != s.Expect:
@@ -105,24 +105,6 @@ func quoted(r reply) string {
 		return "a value"
 	}
 	return fmt.Sprintf("%.200q", r.value)
-}
-
-// hint adds the likely cause to an error.
-func (s *settings) hint(err error, head []byte) error {
-	var wrong *headError
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	text := string(head)
-	switch {
-	case strings.HasPrefix(text, "HTTP/"):
-		return fmt.Errorf("%w: it speaks HTTP", err)
-	case strings.HasPrefix(text, "\x80\x01\x00") && s.Transport == "framed":
-		return fmt.Errorf("%w: it answers unframed", err)
-	case len(text) >= 6 && text[4:6] == "\x80\x01" && s.Transport == "unframed":
-		return fmt.Errorf("%w: it answers framed", err)
-	}
-	return err
 }
 
 func init() {

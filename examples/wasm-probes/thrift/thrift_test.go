@@ -196,7 +196,7 @@ func answers(t *testing.T, way lab.Way) {
 		{"no such method", settingsOf{"method": "pong"}, guest.Failure, "thrift.exception", "unknown method: Unknown function pong"},
 		{"no such method, which is enough", settingsOf{"method": "pong", "unknown_method_ok": true}, guest.Success, "", "no method pong"},
 		{"values in values", settingsOf{"method": "shallow"}, guest.Success, "", ""},
-		{"too many of them", settingsOf{"method": "deep"}, guest.Failure, "thrift.protocol", "deep"},
+		{"too many of them", settingsOf{"method": "deep"}, guest.Failure, "thrift.protocol", "Depth limit"},
 		{"too long", settingsOf{"method": "long"}, guest.Failure, "thrift.protocol", ""},
 	}
 	for _, c := range cases {
@@ -238,7 +238,7 @@ func wrongTransport(t *testing.T, way lab.Way) {
 		{"unframed", "220 mail.example ESMTP\r\n", "not Thrift's binary protocol"},
 		{"framed", "\xff\xff\xff\xff\xff\xff\xff\xff", "no frame"},
 		{"framed", "\x00\x00\x00\x04\x80\x01\x00\x02", "longer than it says"},
-		{"unframed", "\x80\x01\x00\x02\x7f\xff\xff\xff", "longer"},
+		{"unframed", "\x80\x01\x00\x02\x7f\xff\xff\xff", "exceeded"},
 		{"unframed", answer, "the answer is to call"},
 		{"unframed", "\x80\x01\x00\x02\x00\x00\x00\x04pong\x00\x00\x00\x01\x00", "pong"},
 	}

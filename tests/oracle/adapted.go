@@ -161,13 +161,13 @@ func (p *adaptedPod) update() {
 	p.status = st
 }
 
-// tell records started and ready of the pod's containers, and the verdicts and counters
+// record records started and ready of the pod's containers, and the verdicts and counters
 // of its probes.
-func (p *adaptedPod) tell(step Step) {
+func (p *adaptedPod) record(step Step) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
 	p.update()
-	p.tellProbes(step)
+	p.recordProbes(step)
 	for _, c := range p.play.script.Containers {
 		if s := statusOf(p.status, c.Name); s != nil {
 			p.play.add(c.Name, flagsOf(s.Started != nil && *s.Started, s.Ready))

@@ -48,7 +48,7 @@ func firstDifference(x, y []note, anyStep bool) (Difference, bool) {
 	for i := range max(len(x), len(y)) {
 		m, n := at(x, i), at(y, i)
 		if m.what != n.what || m.step != n.step && !anyStep {
-			return Difference{Step: min(m.step, n.step), Field: "notes", Kubelet: tell(x, i), Sonde: tell(y, i)}, true
+			return Difference{Step: min(m.step, n.step), Field: "notes", Kubelet: notesText(x, i), Sonde: notesText(y, i)}, true
 		}
 		if m.text != n.text && m.text != untold && n.text != untold {
 			return Difference{Step: m.step, Field: "text of " + m.what, Kubelet: m.text, Sonde: n.text}, true
@@ -70,8 +70,8 @@ func at(notes []note, i int) note {
 	return past
 }
 
-// tell returns the notes up to the i-th as text.
-func tell(notes []note, i int) string {
+// notesText returns the notes up to the i-th as text.
+func notesText(notes []note, i int) string {
 	var b strings.Builder
 	step := -1
 	for _, n := range notes[:min(i+1, len(notes))] {
@@ -122,7 +122,7 @@ func oneLook(s *Script, k probe.Kind, a, b note) bool {
 }
 
 func compareFlags(a, b *play) []Difference {
-	x, y := a.told(), b.told()
+	x, y := a.uncovered(), b.uncovered()
 	for i := range max(len(x), len(y)) {
 		m, n := sumAt(x, i), sumAt(y, i)
 		if m != n {
@@ -139,8 +139,8 @@ func sumAt(flags []sum, i int) sum {
 	return sum{past.step, "", past.what}
 }
 
-// told returns the flags that no row covers.
-func (p *play) told() []sum {
+// uncovered returns the flags that no row covers.
+func (p *play) uncovered() []sum {
 	return slices.DeleteFunc(slices.Clone(p.flags), func(f sum) bool {
 		c := p.script.container(f.container)
 		return c != nil && covered(place{p.script, c, 0, f.step, f.text})

@@ -16,7 +16,7 @@ type side interface {
 	played() *play
 	do(Step) error
 	settled() bool // whether the step has had its effects
-	tell(Step)     // notes what the step has led to
+	record(Step)   // records the results of the step
 }
 
 // cast adds a script to a side.
@@ -37,7 +37,7 @@ func perform(pod side) error {
 			p.add("", "stuck")
 		}
 		if p.script.exists(n) {
-			pod.tell(step)
+			pod.record(step)
 		}
 	}
 	return nil

@@ -311,8 +311,8 @@ func (p *kubePod) succeed() {
 	clear(p.looks)
 }
 
-// tell records started and ready of the pod's containers, and the counters.
-func (s *kubeSide) tell(step Step) {
+// record records started and ready of the pod's containers, and the counters.
+func (s *kubeSide) record(step Step) {
 	p := s.pod
 	s.kubelet.sync(p)
 	p.mu.Lock()

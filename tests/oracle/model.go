@@ -67,7 +67,7 @@ func foretell(s *Script, a Accidents) *play {
 		m.do(step)
 		m.settle()
 		if s.exists(n) {
-			m.tell(step)
+			m.record(step)
 		}
 	}
 	for _, l := range m.play.lines {
@@ -249,7 +249,7 @@ func (m *model) count(at spot, good bool) {
 	}
 }
 
-func (m *model) tell(step Step) {
+func (m *model) record(step Step) {
 	for at := range m.lines {
 		m.play.count(at, step, m.lines[at].passed, m.lines[at].failed)
 	}

@@ -251,8 +251,8 @@ func (p *sondePod) settled() bool {
 	return true
 }
 
-// tellProbes records the verdicts and counters of the probes.
-func (p *sondePod) tellProbes(step Step) {
+// recordProbes records the verdicts and counters of the probes.
+func (p *sondePod) recordProbes(step Step) {
 	for at := range p.play.lines {
 		st := p.sample(at)
 		if st.ID.Target != "" {
@@ -261,9 +261,9 @@ func (p *sondePod) tellProbes(step Step) {
 	}
 }
 
-// tell records what tellProbes does, and started and ready of the containers.
-func (p *sondePod) tell(step Step) {
-	p.tellProbes(step)
+// record records what recordProbes does, and started and ready of the containers.
+func (p *sondePod) record(step Step) {
+	p.recordProbes(step)
 	for _, c := range p.play.script.Containers {
 		if p.lives[c.Name].number > 0 {
 			t, _ := p.sonde.engine.Target(targetOf(p.play.script.Name, c.Name))

@@ -43,7 +43,7 @@ func meaning(message string) string {
 // meant returns the text of Sonde's result in the same words.
 func meant(r probe.Result) string {
 	if r.Outcome == probe.Success {
-		return "" // the kubelet tells nothing of it
+		return "" // the kubelet has no event for it
 	}
 	switch r.Reason {
 	case probe.ReasonHTTPStatus:

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -61,18 +62,14 @@ var reserved = map[string]bool{
 // attempt makes one call.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := dial(ctx, t)
+	c, err := connect.Dial(ctx, t, s.Port, s.TLS, "h2")
 	if err != nil {
 		return guest.FailWith("grpc.dial", err)
 	}
 	defer c.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows in the first read.
-		_ = c.SetDeadline(deadline)
-	}
 	authority := s.Authority
 	if authority == "" {
-		authority = net.JoinHostPort(t.Address, portOf(t))
+		authority = net.JoinHostPort(t.Address, connect.Port(t, s.Port))
 	}
 	head := requestHead(ctx, s.TLS != nil, authority, s.Metadata)
 	answer, err := call(c, head, s.message)
@@ -80,24 +77,6 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return guest.FailWith("grpc.protocol", err)
 	}
 	return answer.result()
-}
-
-func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
-	s := t.Settings
-	if s.TLS == nil {
-		return t.Dial(ctx, "tcp", ":"+s.Port)
-	}
-	secure := *s.TLS
-	secure.ALPN = []string{"h2"}
-	return t.DialTLS(ctx, ":"+s.Port, secure)
-}
-
-// portOf returns the number of the port.
-func portOf(t guest.Target[settings]) string {
-	if n, ok := t.Ports[t.Settings.Port]; ok {
-		return strconv.Itoa(int(n))
-	}
-	return t.Settings.Port
 }
 
 func init() {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -29,35 +30,22 @@ func open(ctx context.Context, t guest.Target[settings]) (*link, error) {
 		}
 		conn.Close()
 	}
-	conn, err := dial(ctx, t)
+	conn, err := connect.Dial(ctx, t, t.Settings.Port, t.Settings.TLS)
 	if err != nil {
 		return nil, err
 	}
 	l := &link{conn: conn}
-	if err := l.greet(ctx, t.Settings); err != nil {
+	if err := l.greet(t.Settings); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
-	s := t.Settings
-	if s.TLS == nil {
-		return t.Dial(ctx, "tcp", ":"+s.Port)
-	}
-	return t.DialTLS(ctx, ":"+s.Port, *s.TLS)
-}
-
 // greet sends hello and expects welcome on a new connection.
-func (l *link) greet(ctx context.Context, s *settings) error {
+func (l *link) greet(s *settings) error {
 	if len(s.hello)+len(s.welcome) == 0 {
 		return nil
-	}
-	if end, ok := ctx.Deadline(); ok {
-		if err := l.conn.SetDeadline(end); err != nil {
-			return err
-		}
 	}
 	if len(s.hello) > 0 {
 		if _, err := l.conn.Write(s.hello); err != nil {

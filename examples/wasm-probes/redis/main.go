@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -66,15 +67,11 @@ func (s *settings) replication() bool { return s.Role != "" || s.MaxLag > 0 || s
 // attempt makes one attempt.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := dial(ctx, t)
+	c, err := connect.Dial(ctx, t, s.Port, s.TLS)
 	if err != nil {
 		return guest.FailWith("redis.dial", err)
 	}
 	defer c.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows in the first read.
-		_ = c.SetDeadline(deadline)
-	}
 	if _, err := c.Write(s.commands); err != nil {
 		return guest.FailWith("redis.write", err)
 	}
@@ -95,13 +92,6 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return r
 	}
 	return parseReplication(text).judge(s)
-}
-
-func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
-	if s := t.Settings; s.TLS != nil {
-		return t.DialTLS(ctx, ":"+s.Port, *s.TLS)
-	}
-	return t.Dial(ctx, "tcp", ":"+t.Settings.Port)
 }
 
 // expect reads a reply, and returns the attempt's result if it is another one.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/thrift/lib/go/thrift"
 
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -45,15 +46,11 @@ func (s *settings) Prepare() error {
 // attempt makes one call.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := dial(ctx, t)
+	c, err := connect.Dial(ctx, t, s.Port, s.TLS)
 	if err != nil {
 		return guest.FailWith("thrift.dial", err)
 	}
 	defer c.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows in the first read.
-		_ = c.SetDeadline(deadline)
-	}
 	sequence := newSequence()
 	if err := s.request(ctx, c, sequence); err != nil {
 		return guest.FailWith("thrift.write", err)
@@ -63,13 +60,6 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return guest.FailWith("thrift.protocol", err)
 	}
 	return s.judge(reply)
-}
-
-func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
-	if s := t.Settings; s.TLS != nil {
-		return t.DialTLS(ctx, ":"+s.Port, *s.TLS)
-	}
-	return t.Dial(ctx, "tcp", ":"+t.Settings.Port)
 }
 
 // newSequence returns a number that identifies the call.

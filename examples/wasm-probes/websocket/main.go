@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -55,16 +56,12 @@ func (s *settings) Prepare() error {
 
 // attempt makes the handshake and sends the ping and the message.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
-	c, err := dial(ctx, t)
+	s := t.Settings
+	c, err := connect.Dial(ctx, t, s.Port, s.TLS, "http/1.1") // HTTP/2 has another handshake
 	if err != nil {
 		return guest.FailWith("websocket.dial", err)
 	}
 	defer c.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows in the first read.
-		_ = c.SetDeadline(deadline)
-	}
-	s := t.Settings
 	r, err := s.shake(c, s.host(t))
 	if err != nil {
 		return judge(err)
@@ -80,25 +77,12 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return guest.Succeed(s.summary(v))
 }
 
-func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
-	s := t.Settings
-	if s.TLS == nil {
-		return t.Dial(ctx, "tcp", ":"+s.Port)
-	}
-	secure := *s.TLS
-	secure.ALPN = []string{"http/1.1"} // HTTP/2 has another handshake
-	return t.DialTLS(ctx, ":"+s.Port, secure)
-}
-
 // host returns the Host header, without the scheme's default port.
 func (s *settings) host(t guest.Target[settings]) string {
 	if s.Host != "" {
 		return s.Host
 	}
-	port, usual := s.Port, "80"
-	if n, ok := t.Ports[port]; ok {
-		port = strconv.Itoa(int(n))
-	}
+	port, usual := connect.Port(t, s.Port), "80"
 	if s.TLS != nil {
 		usual = "443"
 	}

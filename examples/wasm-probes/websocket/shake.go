@@ -9,17 +9,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
+	"net/textproto"
 	"slices"
 	"strings"
 
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// Limits of the server's response header.
-const (
-	maxLine = 8 << 10 // bytes in one line
-	maxHead = 64 << 10
-)
+// maxHead limits the header of the server's handshake, in bytes.
+const maxHead = 64 << 10
 
 // fault is an error of the server: a reason and a text.
 type fault struct{ reason, text string }
@@ -45,8 +44,7 @@ func (s *settings) shake(c io.ReadWriter, host string) (*bufio.Reader, error) {
 	if _, err := io.WriteString(c, s.request(host, key)); err != nil {
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
-	r := bufio.NewReaderSize(c, maxLine)
-	a, err := readAnswer(r)
+	a, r, err := readAnswer(c)
 	if err != nil {
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
@@ -88,69 +86,52 @@ func (s *settings) request(host, key string) string {
 
 // answer is the header of the server's handshake.
 type answer struct {
-	status string            // "101 Switching Protocols"
-	fields map[string]string // by lower-case name; several values are joined by commas
+	status string // "101 Switching Protocols"
+	fields textproto.MIMEHeader
 }
 
-// readAnswer reads the header of the server's handshake.
-func readAnswer(r *bufio.Reader) (answer, error) {
-	a := answer{fields: make(map[string]string)}
-	line, err := readLine(r)
-	if err != nil {
-		return a, err
-	}
-	version, status, _ := strings.Cut(line, " ")
-	if version != "HTTP/1.1" && version != "HTTP/1.0" {
-		return a, faultf("websocket.handshake", "the server does not speak HTTP: it says %s", quote(line))
-	}
-	a.status = status
-	for size := 0; size <= maxHead; size += len(line) {
-		if line, err = readLine(r); err != nil || line == "" {
-			return a, err
+// field returns a header field; several values are joined by commas.
+func (a answer) field(name string) string { return strings.Join(a.fields.Values(name), ", ") }
+
+// readAnswer reads the header of the server's handshake, and returns the reader of frames.
+func readAnswer(c io.Reader) (a answer, frames *bufio.Reader, err error) {
+	head := &io.LimitedReader{R: c, N: maxHead}
+	frames = bufio.NewReader(head)
+	in := textproto.NewReader(frames)
+	line, err := in.ReadLine()
+	if err == nil {
+		var version string
+		version, a.status, _ = strings.Cut(line, " ")
+		if version != "HTTP/1.1" && version != "HTTP/1.0" {
+			return a, nil, faultf("websocket.handshake", "the server does not speak HTTP: it says %s", quote(line))
 		}
-		a.add(line)
+		a.fields, err = in.ReadMIMEHeader()
 	}
-	return a, faultf("websocket.handshake", "the head of the answer is longer than %d bytes", maxHead)
-}
-
-// add parses a line of the header.
-func (a *answer) add(line string) {
-	name, value, _ := strings.Cut(line, ":")
-	name, value = strings.ToLower(name), strings.TrimSpace(value)
-	if before, ok := a.fields[name]; ok {
-		value = before + ", " + value
-	}
-	a.fields[name] = value
-}
-
-// readLine returns a line without its end.
-func readLine(r *bufio.Reader) (string, error) {
-	line, err := r.ReadSlice('\n')
+	var malformed textproto.ProtocolError
 	switch {
-	case errors.Is(err, bufio.ErrBufferFull):
-		return "", faultf("websocket.handshake", "the answer has a line of more than %d bytes", maxLine)
-	case errors.Is(err, io.EOF) && len(line) > 0:
-		return "", io.ErrUnexpectedEOF
-	case err != nil:
-		return "", err
+	case err != nil && head.N == 0:
+		err = faultf("websocket.handshake", "the head of the answer is longer than %d bytes", maxHead)
+	case errors.As(err, &malformed):
+		err = faultf("websocket.handshake", "the answer has a malformed header: %s", quote(err.Error()))
 	}
-	return strings.TrimRight(string(line), "\r\n"), nil
+	head.N = math.MaxInt64
+	return a, frames, err
 }
 
 // check checks the server's handshake against the client's.
 func (s *settings) check(a answer, key string) error {
 	status, _, _ := strings.Cut(a.status, " ")
-	taken := a.fields["sec-websocket-protocol"]
+	taken := a.field("Sec-WebSocket-Protocol")
 	switch {
 	case status != "101":
 		return faultf("websocket.status", "the server answers %s, want 101", quote(a.status))
-	case !hasWord(a.fields["upgrade"], "websocket"), !hasWord(a.fields["connection"], "upgrade"):
+	case !hasWord(a.field("Upgrade"), "websocket"), !hasWord(a.field("Connection"), "upgrade"):
 		return faultf("websocket.handshake", "the server switches to another protocol: Upgrade is %s, Connection is %s",
-			quote(a.fields["upgrade"]), quote(a.fields["connection"]))
-	case a.fields["sec-websocket-accept"] != acceptOf(key):
-		return faultf("websocket.handshake", "the server's Sec-WebSocket-Accept is not that of the key: %s", quote(a.fields["sec-websocket-accept"]))
-	case a.fields["sec-websocket-extensions"] != "":
-		return faultf("websocket.handshake", "the server uses an extension that was not offered: %s", quote(a.fields["sec-websocket-extensions"]))
+			quote(a.field("Upgrade")), quote(a.field("Connection")))
+	case a.field("Sec-WebSocket-Accept") != acceptOf(key):
+		return faultf("websocket.handshake", "the server's Sec-WebSocket-Accept is not that of the key: %s", quote(a.field("Sec-WebSocket-Accept")))
+	case a.field("Sec-WebSocket-Extensions") != "":
+		return faultf("websocket.handshake", "the server uses an extension that was not offered: %s", quote(a.field("Sec-WebSocket-Extensions")))
 	case taken != s.Subprotocol:
 		return faultf("websocket.subprotocol", "the server takes the subprotocol %s, want %s", quote(taken), quote(s.Subprotocol))
 	}

@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"os"
+	"strings"
+
+	"github.com/sonde-probe/sonde/internal/dial"
 )
 
 // TLS configures HTTPS. The zero TLS is plain HTTP. The files are PEM, and New reads
@@ -24,22 +24,12 @@ func (t TLS) load() (*tls.Config, error) {
 	if t.CertFile == "" || t.KeyFile == "" {
 		return nil, errors.New("tls: set both cert_file and key_file")
 	}
-	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	c, err := (&dial.TLS{CertFile: t.CertFile, KeyFile: t.KeyFile, CAFile: t.ClientCAFile}).Load()
 	if err != nil {
-		return nil, fmt.Errorf("tls.cert_file and tls.key_file: %w", err)
+		return nil, errors.New(strings.Replace(err.Error(), "tls.ca_file", "tls.client_ca_file", 1))
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	if t.ClientCAFile == "" {
-		return c, nil
+	if c.RootCAs != nil {
+		c.ClientCAs, c.RootCAs, c.ClientAuth = c.RootCAs, nil, tls.RequireAndVerifyClientCert
 	}
-	pem, err := os.ReadFile(t.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("tls.client_ca_file: %w", err)
-	}
-	c.ClientCAs = x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("tls.client_ca_file: no certificate in %s", t.ClientCAFile)
-	}
-	c.ClientAuth = tls.RequireAndVerifyClientCert
 	return c, nil
 }

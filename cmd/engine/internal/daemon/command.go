@@ -31,8 +31,7 @@ import (
 type flags struct {
 	inputs handlers.Inputs
 
-	listen      string
-	listenGiven bool
+	listen      *string
 	level       config.LogLevel
 	format      config.LogFormat
 	addressFile string
@@ -51,15 +50,12 @@ func Command(version string) *cobra.Command {
 			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
 			"plus the signal's number.",
 		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
-		RunE: func(c *cobra.Command, paths []string) error {
-			f.listenGiven = c.Flags().Changed("listen")
-			return run(c, &f, paths, version)
-		},
+		RunE:    func(c *cobra.Command, paths []string) error { return run(c, &f, paths, version) },
 	}
 	f.inputs.Register(c)
-	c.Flags().StringVar(&f.listen, "listen", "", "`address` of the status page, the API and /metrics, or \"\" for none")
-	c.Flags().Var(&textFlag{to: &f.level, kind: "level", words: "debug, info, warn or error"}, "log-level", "debug, info, warn or error")
-	c.Flags().Var(&textFlag{to: &f.format, kind: "format", words: "auto, text or json"}, "log-format", "auto (text on a terminal, JSON otherwise), text or json")
+	c.Flags().Func("listen", "`address` of the status page, the API and /metrics, or \"\" for none", func(s string) error { f.listen = &s; return nil })
+	c.Flags().Func("log-level", "lowest `level` to log: debug, info, warn or error", word(&f.level, "debug, info, warn or error"))
+	c.Flags().Func("log-format", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", word(&f.format, "auto, text or json"))
 	c.Flags().StringVar(&f.addressFile, "address-file", "", "write the address of the listener to a `file`")
 	f.pods.Register(c)
 	return c
@@ -128,8 +124,8 @@ func (f *flags) logger(w io.Writer, level *slog.LevelVar) func(config.Engine) *s
 
 // override replaces settings of the engine block by the flags that are given.
 func (f *flags) override(e *config.Engine) {
-	if f.listenGiven {
-		e.Listen = f.listen
+	if f.listen != nil {
+		e.Listen = *f.listen
 	}
 	if f.level != "" {
 		e.LogLevel = f.level
@@ -139,25 +135,12 @@ func (f *flags) override(e *config.Engine) {
 	}
 }
 
-// textFlag is a flag whose value is one word of a list.
-type textFlag struct {
-	to    encoding.TextUnmarshaler
-	kind  string
-	words string // the list: "auto, text or json"
-	text  string
-}
-
-// Set refuses words that are not in the list.
-func (t *textFlag) Set(s string) error {
-	if t.to.UnmarshalText([]byte(s)) != nil {
-		return errors.New("use " + t.words)
+// word returns the function of a flag whose value is one word of a list.
+func word(to encoding.TextUnmarshaler, list string) func(string) error {
+	return func(s string) error {
+		if to.UnmarshalText([]byte(s)) != nil {
+			return errors.New("use " + list)
+		}
+		return nil
 	}
-	t.text = s
-	return nil
 }
-
-// String returns the word.
-func (t *textFlag) String() string { return t.text }
-
-// Type returns the placeholder for the word in the help.
-func (t *textFlag) Type() string { return t.kind }

@@ -15,13 +15,13 @@ const DefaultConfig = "config.hcl"
 
 // Inputs are the flags that give values to a configuration's variables.
 type Inputs struct {
-	vars  variables
+	vars  []config.Var
 	files []string
 }
 
 // Register adds the flags to a command.
 func (in *Inputs) Register(c *cobra.Command) {
-	c.Flags().Var(&in.vars, "var", "set a variable, `name=value`; can be repeated")
+	c.Flags().Func("var", "set a variable, `name=value`; can be repeated", in.setVar)
 	c.Flags().StringArrayVar(&in.files, "var-file", nil, "read variables from a `file`; can be repeated")
 }
 
@@ -63,27 +63,12 @@ func OrDefault(paths []string) []string {
 	return paths
 }
 
-// variables is the flag --var.
-type variables []config.Var
-
-// Set adds name=value.
-func (v *variables) Set(s string) error {
+// setVar adds name=value.
+func (in *Inputs) setVar(s string) error {
 	name, value, found := strings.Cut(s, "=")
 	if !found || name == "" {
 		return errors.New("must be name=value")
 	}
-	*v = append(*v, config.Var{Name: name, Value: value, From: "--var " + name})
+	in.vars = append(in.vars, config.Var{Name: name, Value: value, From: "--var " + name})
 	return nil
 }
-
-// String returns the names only: values may be secrets.
-func (v *variables) String() string {
-	var names []string
-	for _, one := range *v {
-		names = append(names, one.Name)
-	}
-	return strings.Join(names, ",")
-}
-
-// Type returns the placeholder for a value in the help.
-func (v *variables) Type() string { return "name=value" }

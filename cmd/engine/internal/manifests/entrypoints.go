@@ -16,7 +16,7 @@ type Entrypoints map[string][]string
 
 // Register adds the flag to a command.
 func (e Entrypoints) Register(c *cobra.Command) {
-	c.Flags().Var(e, "entrypoint", "the entrypoint of an image, `image=program arguments…`, for containers without a command; can be repeated")
+	c.Flags().Func("entrypoint", "the entrypoint of an image, `image=program arguments…`, for containers without a command; can be repeated", e.set)
 }
 
 // Command returns the program and the arguments of a container. When only the
@@ -29,8 +29,8 @@ func (e Entrypoints) Command(c kube.Container) ([]string, error) {
 	return words, err
 }
 
-// Set adds image=words. There may be no words.
-func (e Entrypoints) Set(s string) error {
+// set adds image=words. There may be no words.
+func (e Entrypoints) set(s string) error {
 	image, words, found := strings.Cut(s, "=")
 	if !found || image == "" {
 		return errors.New("must be image=program, or image= for an image without an entrypoint")
@@ -38,9 +38,3 @@ func (e Entrypoints) Set(s string) error {
 	e[image] = strings.Fields(words)
 	return nil
 }
-
-// String returns nothing: there is no default to show.
-func (e Entrypoints) String() string { return "" }
-
-// Type returns the placeholder for a value in the help.
-func (e Entrypoints) Type() string { return "image=program" }

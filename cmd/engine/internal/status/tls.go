@@ -1,49 +1,33 @@
 package status
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
+	"errors"
 	"net/http"
-	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/internal/dial"
 )
 
 // tlsFlags are the flags of an HTTPS connection to an engine.
-type tlsFlags struct {
-	caFile, certFile, keyFile string
-}
+type tlsFlags dial.TLS
 
 func (d *tlsFlags) flags(c *cobra.Command) {
-	c.Flags().StringVar(&d.caFile, "ca-file", "", "trust the certificate authorities in a PEM `file` instead of the system's")
-	c.Flags().StringVar(&d.certFile, "cert-file", "", "authenticate with a client certificate, a PEM `file`")
-	c.Flags().StringVar(&d.keyFile, "key-file", "", "key of the client certificate, a PEM `file`")
+	c.Flags().StringVar(&d.CAFile, "ca-file", "", "trust the certificate authorities in a PEM `file` instead of the system's")
+	c.Flags().StringVar(&d.CertFile, "cert-file", "", "authenticate with a client certificate, a PEM `file`")
+	c.Flags().StringVar(&d.KeyFile, "key-file", "", "key of the client certificate, a PEM `file`")
 }
 
 func (d *tlsFlags) client() (*http.Client, error) {
-	if (d.certFile == "") != (d.keyFile == "") {
+	if (d.CertFile == "") != (d.KeyFile == "") {
 		return nil, cli.UsageError("--cert-file and --key-file must be given together")
 	}
-	c := &tls.Config{}
-	if d.caFile != "" {
-		pem, err := os.ReadFile(d.caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca-file: %s has no certificate", d.caFile)
-		}
-	}
-	if d.certFile != "" {
-		pair, err := tls.LoadX509KeyPair(d.certFile, d.keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("--cert-file and --key-file: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
+	c, err := (*dial.TLS)(d).Load()
+	if err != nil {
+		flags := strings.NewReplacer("tls.ca_file", "--ca-file", "tls.cert_file", "--cert-file", "tls.key_file", "--key-file")
+		return nil, errors.New(flags.Replace(err.Error()))
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: c}}, nil
 }

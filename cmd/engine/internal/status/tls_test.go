@@ -26,7 +26,7 @@ func TestAnEngineIsTrustedByItsCertificateAuthority(t *testing.T) {
 		flags tlsFlags
 		want  string // of the error
 	}{
-		{tlsFlags{caFile: authority}, ""},
+		{tlsFlags{CAFile: authority}, ""},
 		{tlsFlags{}, "certificate"},
 	} {
 		client, err := test.flags.client()
@@ -50,9 +50,9 @@ func TestErrorsNameTheFlagOfAnInvalidFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, d := range map[string]tlsFlags{
-		"--ca-file: open":                 {caFile: empty + "x"},
-		"--ca-file: " + empty:             {caFile: empty},
-		"--cert-file and --key-file: tls": {certFile: empty, keyFile: empty},
+		"--ca-file cannot be read: open":                               {CAFile: empty + "x"},
+		"--ca-file has no PEM block of type CERTIFICATE in " + empty:   {CAFile: empty},
+		"--cert-file has no PEM block of type CERTIFICATE in " + empty: {CertFile: empty, KeyFile: empty},
 	} {
 		if _, err := d.client(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%+v gives the error %v, want %q", d, err, want)

@@ -11,70 +11,67 @@ import (
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range c.desc.all() {
+	for _, d := range descriptions {
 		out <- d
 	}
-	if c.kubelet {
-		out <- c.desc.kubeletTotal
-		out <- c.desc.kubeletDuration
+	if c.config.Compatibility == probe.Kubelet {
+		out <- kubeletTotalDesc
+		out <- kubeletDurationDesc
 	}
 }
 
 // Collect implements prometheus.Collector: it reads the engine.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
-	s := scrape{desc: &c.desc, out: out}
-	s.gauge(s.desc.buildInfo, 1, c.version, runtime.Version())
-	s.stats(c.engine.Stats())
+	s := scrape(out)
+	s.gauge(buildInfoDesc, 1, c.config.Version, runtime.Version())
+	s.stats(c.config.Engine.Stats())
 	kubelet := kubeletSeries{}
-	for t := range c.engine.Targets() {
+	for t := range c.config.Engine.Targets() {
 		s.target(t)
-		if c.kubelet {
-			kubelet.add(t, c.engine.SuccessDurations)
+		if c.config.Compatibility == probe.Kubelet {
+			kubelet.add(t, c.config.Engine.SuccessDurations)
 		}
 	}
-	for _, p := range c.plugins() {
+	for _, p := range c.config.Plugins() {
 		s.plugin(p)
 	}
 	s.kubelet(kubelet)
 }
 
 // scrape is one call of Collect.
-type scrape struct {
-	desc *descriptions
-	out  chan<- prometheus.Metric
-}
+type scrape chan<- prometheus.Metric
 
 // stats sends the metrics of the engine.
 func (s scrape) stats(st engine.Stats) {
 	for _, a := range st.Attempts {
 		labels := []string{a.Kind.String(), a.HandlerName, a.Outcome.String()}
-		s.counter(s.desc.attempts, float64(a.Durations.Count()), labels...)
-		s.histogram(s.desc.duration, a.Durations, labels...)
+		s.counter(attemptsDesc, float64(a.Durations.Count()), labels...)
+		s.histogram(durationDesc, a.Durations, labels...)
 	}
-	s.histogram(s.desc.lateness, st.Lateness)
-	s.gauge(s.desc.probes, float64(st.Probes))
-	s.gauge(s.desc.inFlight, float64(st.InFlight))
-	s.gauge(s.desc.queued, float64(st.Queued))
-	s.counter(s.desc.skipped, float64(st.Overrun), "overrun")
-	s.counter(s.desc.skipped, float64(st.Late), "late")
-	s.counter(s.desc.skipped, float64(st.Shed), "shed")
-	s.counter(s.desc.busy, st.Busy.Seconds())
-	s.counter(s.desc.panics, float64(st.Panics))
-	s.counter(s.desc.dropped, float64(st.Dropped))
+	s.histogram(latenessDesc, st.Lateness)
+	s.gauge(probesDesc, float64(st.Probes))
+	s.gauge(inFlightDesc, float64(st.InFlight))
+	s.gauge(queuedDesc, float64(st.Queued))
+	s.counter(skippedDesc, float64(st.Overrun), "overrun")
+	s.counter(skippedDesc, float64(st.Late), "late")
+	s.counter(skippedDesc, float64(st.Shed), "shed")
+	s.counter(busyDesc, st.Busy.Seconds())
+	s.counter(panicsDesc, float64(st.Panics))
+	s.counter(droppedDesc, float64(st.Dropped))
 }
 
 // target sends the metrics of a target and its probes.
 func (s scrape) target(t engine.TargetStatus) {
-	s.gauge(s.desc.started, number(t.Started), t.Target)
-	s.gauge(s.desc.ready, number(t.Ready), t.Target)
-	s.gauge(s.desc.live, number(t.Live), t.Target)
-	s.counter(s.desc.restarts, float64(t.Instance.Restarts), t.Target)
+	s.gauge(targetStartedDesc, number(t.Started), t.Target)
+	s.gauge(targetReadyDesc, number(t.Ready), t.Target)
+	s.gauge(targetLiveDesc, number(t.Live), t.Target)
+	s.counter(targetRestartsDesc, float64(t.Instance.Restarts), t.Target)
 	for _, p := range t.Probes {
 		labels := []string{p.ID.Target, p.ID.Kind.String(), p.ID.Name}
-		s.gauge(s.desc.passing, number(p.Verdict == probe.Passing), labels...)
-		s.gauge(s.desc.undecided, number(p.Verdict == probe.Undecided), labels...)
-		s.gauge(s.desc.errors, float64(p.Errors), labels...)
-		s.counter(s.desc.changes, float64(p.Changes), labels...)
+		s.gauge(probePassingDesc, number(p.Verdict == probe.Passing), labels...)
+		s.gauge(probeUndecidedDesc, number(p.Verdict == probe.Undecided), labels...)
+		s.gauge(probeErrorsDesc, float64(p.Errors), labels...)
+		s.counter(probeChangesDesc, float64(p.Changes), labels...)
 	}
 }
 
@@ -105,7 +102,7 @@ func (s scrape) send(m prometheus.Metric, err error) {
 	if err != nil {
 		m = prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 	}
-	s.out <- m
+	s <- m
 }
 
 func number(b bool) float64 {

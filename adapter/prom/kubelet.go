@@ -47,11 +47,11 @@ func (s scrape) kubelet(series kubeletSeries) {
 		}{{"successful", c.successful}, {"failed", c.failed}}
 		for _, r := range results {
 			if r.count > 0 {
-				s.counter(s.desc.kubeletTotal, float64(r.count), l.probeType, r.name, l.container, l.pod, l.namespace, "")
+				s.counter(kubeletTotalDesc, float64(r.count), l.probeType, r.name, l.container, l.pod, l.namespace, "")
 			}
 		}
 		if c.duration.Count() > 0 {
-			s.histogram(s.desc.kubeletDuration, c.duration, l.probeType, l.container, l.pod, l.namespace)
+			s.histogram(kubeletDurationDesc, c.duration, l.probeType, l.container, l.pod, l.namespace)
 		}
 	}
 }

@@ -1,10 +1,6 @@
 package prom
 
-import (
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "time"
 
 // Plugin has the values of one plugin's metrics. It is plain data, so that this
 // package does not import the plugin host. Counters never decrease.
@@ -39,73 +35,53 @@ type PluginValue struct {
 	Value   float64
 }
 
-// pluginDescriptions has a Desc for each metric of plugins.
-type pluginDescriptions struct {
-	ready, compile, cacheHit, suspended, suspends *prometheus.Desc
-	instances, waiting, waits, started, start     *prometheus.Desc
-	errors, denied, held, dropped, gauge, count   *prometheus.Desc
-}
+// Metrics of each plugin.
+var (
+	pluginReadyDesc     = describe("sonde_plugin_ready", "Whether the plugin is compiled (1 for yes, 0 for no).", pluginLabels)
+	pluginCompileDesc   = describe("sonde_plugin_compile_duration_seconds", "Duration in seconds of compiling the plugin, or of loading its code from the cache.", pluginLabels)
+	pluginCacheHitDesc  = describe("sonde_plugin_cache_hit", "Whether the plugin's code was loaded from the cache (1) or compiled (0).", pluginLabels)
+	pluginSuspendedDesc = describe("sonde_plugin_suspended", "Whether the plugin is suspended because it traps too often (1 for yes, 0 for no).", pluginLabels)
+	pluginSuspendsDesc  = describe("sonde_plugin_suspensions_total", "Total number of suspensions of the plugin.", pluginLabels)
 
-// newPluginDescriptions has the names, help texts and labels.
-func newPluginDescriptions() pluginDescriptions {
-	plugin := []string{"plugin"}
-	named := []string{"plugin", "name"}
-	return pluginDescriptions{
-		ready:     describe("sonde_plugin_ready", "Whether the plugin is compiled (1 for yes, 0 for no).", plugin),
-		compile:   describe("sonde_plugin_compile_duration_seconds", "Duration in seconds of compiling the plugin, or of loading its code from the cache.", plugin),
-		cacheHit:  describe("sonde_plugin_cache_hit", "Whether the plugin's code was loaded from the cache (1) or compiled (0).", plugin),
-		suspended: describe("sonde_plugin_suspended", "Whether the plugin is suspended because it traps too often (1 for yes, 0 for no).", plugin),
-		suspends:  describe("sonde_plugin_suspensions_total", "Total number of suspensions of the plugin.", plugin),
+	pluginInstancesDesc = describe("sonde_plugin_instances", "Number of instances of the plugin by state: making an attempt (busy) or not (idle).", []string{"plugin", "state"})
+	pluginWaitingDesc   = describe("sonde_plugin_attempts_waiting", "Number of attempts waiting for an instance of the plugin.", pluginLabels)
+	pluginWaitsDesc     = describe("sonde_plugin_attempts_waited_total", "Total number of attempts that had to wait for an instance of the plugin.", pluginLabels)
+	pluginStartedDesc   = describe("sonde_plugin_instances_started_total", "Total number of started instances of the plugin.", pluginLabels)
+	pluginStartDesc     = describe("sonde_plugin_instance_start_seconds_total", "Total time in seconds spent starting instances of the plugin.", pluginLabels)
 
-		instances: describe("sonde_plugin_instances", "Number of instances of the plugin by state: making an attempt (busy) or not (idle).", []string{"plugin", "state"}),
-		waiting:   describe("sonde_plugin_attempts_waiting", "Number of attempts waiting for an instance of the plugin.", plugin),
-		waits:     describe("sonde_plugin_attempts_waited_total", "Total number of attempts that had to wait for an instance of the plugin.", plugin),
-		started:   describe("sonde_plugin_instances_started_total", "Total number of started instances of the plugin.", plugin),
-		start:     describe("sonde_plugin_instance_start_seconds_total", "Total time in seconds spent starting instances of the plugin.", plugin),
+	pluginErrorsDesc  = describe("sonde_plugin_errors_total", "Total number of attempts that ended in an error of the plugin, by reason.", []string{"plugin", "reason"})
+	pluginDeniedDesc  = describe("sonde_plugin_denied_total", "Total number of dials and lookups of the plugin denied by its grant.", pluginLabels)
+	pluginHeldDesc    = describe("sonde_plugin_held_connections", "Number of connections that the plugin keeps open between attempts.", pluginLabels)
+	pluginDroppedDesc = describe("sonde_plugin_log_records_dropped_total", "Total number of log records of the plugin dropped by the rate limit.", pluginLabels)
 
-		errors:  describe("sonde_plugin_errors_total", "Total number of attempts that ended in an error of the plugin, by reason.", []string{"plugin", "reason"}),
-		denied:  describe("sonde_plugin_denied_total", "Total number of dials and lookups of the plugin denied by its grant.", plugin),
-		held:    describe("sonde_plugin_held_connections", "Number of connections that the plugin keeps open between attempts.", plugin),
-		dropped: describe("sonde_plugin_log_records_dropped_total", "Total number of log records of the plugin dropped by the rate limit.", plugin),
-
-		gauge: describe("sonde_plugin_value", "Gauge set by the plugin, by name.", named),
-		count: describe("sonde_plugin_value_total", "Counter incremented by the plugin, by name.", named),
-	}
-}
-
-// all returns all descriptions.
-func (d *pluginDescriptions) all() []*prometheus.Desc {
-	return []*prometheus.Desc{
-		d.ready, d.compile, d.cacheHit, d.suspended, d.suspends, d.instances, d.waiting, d.waits, d.started, d.start,
-		d.errors, d.denied, d.held, d.dropped, d.gauge, d.count,
-	}
-}
+	pluginGaugeDesc = describe("sonde_plugin_value", "Gauge set by the plugin, by name.", []string{"plugin", "name"})
+	pluginCountDesc = describe("sonde_plugin_value_total", "Counter incremented by the plugin, by name.", []string{"plugin", "name"})
+)
 
 // plugin sends the metrics of a plugin.
 func (s scrape) plugin(p Plugin) {
-	d := &s.desc.plugin
-	s.gauge(d.ready, number(p.Ready), p.Name)
-	s.gauge(d.compile, p.Compile.Seconds(), p.Name)
-	s.gauge(d.cacheHit, number(p.CacheHit), p.Name)
-	s.gauge(d.suspended, number(p.Suspended), p.Name)
-	s.counter(d.suspends, float64(p.Suspends), p.Name)
-	s.gauge(d.instances, float64(p.Instances-p.Idle), p.Name, "busy")
-	s.gauge(d.instances, float64(p.Idle), p.Name, "idle")
-	s.gauge(d.waiting, float64(p.Waiting), p.Name)
-	s.counter(d.waits, float64(p.Waits), p.Name)
-	s.counter(d.started, float64(p.Started), p.Name)
-	s.counter(d.start, p.Start.Seconds(), p.Name)
+	s.gauge(pluginReadyDesc, number(p.Ready), p.Name)
+	s.gauge(pluginCompileDesc, p.Compile.Seconds(), p.Name)
+	s.gauge(pluginCacheHitDesc, number(p.CacheHit), p.Name)
+	s.gauge(pluginSuspendedDesc, number(p.Suspended), p.Name)
+	s.counter(pluginSuspendsDesc, float64(p.Suspends), p.Name)
+	s.gauge(pluginInstancesDesc, float64(p.Instances-p.Idle), p.Name, "busy")
+	s.gauge(pluginInstancesDesc, float64(p.Idle), p.Name, "idle")
+	s.gauge(pluginWaitingDesc, float64(p.Waiting), p.Name)
+	s.counter(pluginWaitsDesc, float64(p.Waits), p.Name)
+	s.counter(pluginStartedDesc, float64(p.Started), p.Name)
+	s.counter(pluginStartDesc, p.Start.Seconds(), p.Name)
 	for reason, n := range p.Errors {
-		s.counter(d.errors, float64(n), p.Name, reason)
+		s.counter(pluginErrorsDesc, float64(n), p.Name, reason)
 	}
-	s.counter(d.denied, float64(p.Denied), p.Name)
-	s.gauge(d.held, float64(p.Held), p.Name)
-	s.counter(d.dropped, float64(p.Dropped), p.Name)
+	s.counter(pluginDeniedDesc, float64(p.Denied), p.Name)
+	s.gauge(pluginHeldDesc, float64(p.Held), p.Name)
+	s.counter(pluginDroppedDesc, float64(p.Dropped), p.Name)
 	for _, v := range p.Values {
 		if v.Counter {
-			s.counter(d.count, v.Value, p.Name, v.Name)
+			s.counter(pluginCountDesc, v.Value, p.Name, v.Name)
 		} else {
-			s.gauge(d.gauge, v.Value, p.Name, v.Name)
+			s.gauge(pluginGaugeDesc, v.Value, p.Name, v.Name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package prom
 
 import (
+	"cmp"
 	"iter"
 	"net/http"
 
@@ -50,25 +51,15 @@ type Config struct {
 
 // Collector is a prometheus.Collector that reads an engine at each scrape. It may be
 // used by several goroutines at once.
-type Collector struct {
-	engine  Engine
-	plugins func() []Plugin
-	version string
-	kubelet bool
-	desc    descriptions
-}
+type Collector struct{ config Config }
 
 // New returns a Collector for c.Engine.
 func New(c Config) *Collector {
-	version := c.Version
-	if version == "" {
-		version = "unknown"
+	if c.Plugins == nil {
+		c.Plugins = func() []Plugin { return nil }
 	}
-	plugins := c.Plugins
-	if plugins == nil {
-		plugins = func() []Plugin { return nil }
-	}
-	return &Collector{engine: c.Engine, plugins: plugins, version: version, kubelet: c.Compatibility == probe.Kubelet, desc: newDescriptions()}
+	c.Version = cmp.Or(c.Version, "unknown")
+	return &Collector{c}
 }
 
 // Handler returns a handler for /metrics with a registry of its own: the collector's

@@ -46,10 +46,7 @@ func probeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := writeReports(c, reports, asJSON); err != nil {
-				return err
-			}
-			return cli.Worst(reports)
+			return cli.Show(c.OutOrStdout(), reports, asJSON)
 		},
 	}
 	in.Register(c)
@@ -126,16 +123,4 @@ func noProbe(target string, which []string, all []probe.ID) error {
 		has = append(has, strings.TrimPrefix(id.String(), target+":"))
 	}
 	return fmt.Errorf("target %q has no probe %q, it has %s", target, which[0], strings.Join(has, ", "))
-}
-
-func writeReports(c *cobra.Command, reports []cli.Report, asJSON bool) error {
-	if asJSON {
-		return cli.WriteJSON(c.OutOrStdout(), reports)
-	}
-	for _, r := range reports {
-		if _, err := fmt.Fprint(c.OutOrStdout(), r); err != nil {
-			return err
-		}
-	}
-	return nil
 }

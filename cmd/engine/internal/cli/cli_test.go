@@ -27,7 +27,7 @@ func TestExitCodeIsThatOfTheWorstOutcome(t *testing.T) {
 			reports = append(reports, Report{Result: probe.Result{Outcome: o}})
 		}
 		code := ExitSuccess
-		if err := Worst(reports); err != nil {
+		if err := worst(reports); err != nil {
 			code = err.(*ExitError).Code
 		}
 		if code != test.code {

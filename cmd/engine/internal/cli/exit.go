@@ -49,17 +49,17 @@ func UsageError(format string, a ...any) error {
 	return &ExitError{ExitUsage, fmt.Errorf(format, a...)}
 }
 
-// Worst returns the exit code of the worst outcome as an error, or nil for
+// worst returns the exit code of the worst outcome as an error, or nil for
 // success. A failure is worse than an unknown outcome.
-func Worst(reports []Report) error {
+func worst(reports []Report) error {
 	order := []probe.Outcome{probe.Success, probe.Warning, probe.Unknown, probe.Failure}
 	codes := []int{ExitSuccess, ExitWarning, ExitUnknown, ExitFailure}
-	worst := 0
+	last := 0
 	for _, r := range reports {
-		worst = max(worst, slices.Index(order, r.Result.Outcome))
+		last = max(last, slices.Index(order, r.Result.Outcome))
 	}
-	if worst == 0 {
+	if last == 0 {
 		return nil
 	}
-	return ErrReported(codes[worst])
+	return ErrReported(codes[last])
 }

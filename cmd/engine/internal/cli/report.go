@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -13,7 +15,25 @@ import (
 // Report is the result of one attempt.
 type Report struct {
 	ID     probe.ID
+	Label  string // in text instead of the ID; default: the ID
 	Result probe.Result
+}
+
+// Show writes reports as text, or as a list in JSON, and returns the exit code of the
+// worst outcome as an error, or nil for success.
+func Show(w io.Writer, reports []Report, asJSON bool) error {
+	if asJSON {
+		if err := WriteJSON(w, reports); err != nil {
+			return err
+		}
+		return worst(reports)
+	}
+	for _, r := range reports {
+		if _, err := fmt.Fprint(w, r); err != nil {
+			return err
+		}
+	}
+	return worst(reports)
 }
 
 // String returns the report as text:
@@ -21,12 +41,9 @@ type Report struct {
 //	shop/web:readiness: failure http.status
 //	  the status is 503
 //	  took 3.1ms: connect 0.2ms, first byte 2.5ms
-func (r Report) String() string { return r.ID.String() + ": " + r.Text() }
-
-// Text returns the report without the ID of its probe.
-func (r Report) Text() string {
+func (r Report) String() string {
 	var s strings.Builder
-	s.WriteString(r.Result.Outcome.String())
+	fmt.Fprintf(&s, "%s: %s", cmp.Or(r.Label, r.ID.String()), r.Result.Outcome)
 	if r.Result.Reason != "" {
 		fmt.Fprintf(&s, " %s", r.Result.Reason)
 	}

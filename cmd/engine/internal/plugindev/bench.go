@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os/signal"
 	"runtime"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +40,7 @@ func benchCommand() *cobra.Command {
 }
 
 func runBench(c *cobra.Command, b *bench, args []string) error {
-	end, err := b.begin(args)
+	ctx, end, err := b.begin(c, args)
 	if err != nil {
 		return err
 	}
@@ -50,28 +48,16 @@ func runBench(c *cobra.Command, b *bench, args []string) error {
 	if b.instances < 1 || b.instances > 1<<16 || b.duration < time.Millisecond {
 		return cli.UsageError("--instances must be from 1 to %d, and --for 1ms or more", 1<<16)
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	host, err := b.config(c)
-	if err != nil {
-		return err
-	}
-	host.Limits.Instances = b.instances
-	began := time.Now()
-	p, err := b.open(ctx, host)
+	b.host.Limits.Instances = b.instances
+	p, h, target, err := b.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.Close(ctx)
-	compiled := time.Since(began)
-	h, target, err := b.handler(p)
-	if err != nil {
-		return err
-	}
 	defer h.Close()
 	before := heap()
 	m := measure(ctx, h, target, b)
-	m.compiled, m.stats, m.memory = compiled, p.Stats(), int64(heap())-int64(before)
+	m.stats, m.memory = p.Stats(), int64(heap())-int64(before)
 	return m.write(c.OutOrStdout())
 }
 
@@ -89,7 +75,6 @@ type measured struct {
 	outcomes [4]int       // by probe.Outcome
 	example  probe.Result // of an attempt without success
 	lasted   time.Duration
-	compiled time.Duration
 	memory   int64
 	stats    wasmhost.Stats
 }
@@ -145,7 +130,7 @@ func (m *measured) write(w io.Writer) error {
 	}
 	each := bytesize.Size(max(m.memory, 0) / int64(max(m.stats.Instances, 1)))
 	fmt.Fprintf(w, "%-10s %d of about %s each\n", "instances", m.stats.Instances, each.Rounded())
-	_, err := fmt.Fprintf(w, "%-10s %v (%s)\n", "ready in", cli.Round(m.compiled), source)
+	_, err := fmt.Fprintf(w, "%-10s %v (%s)\n", "ready in", cli.Round(m.stats.Compile), source)
 	return err
 }
 

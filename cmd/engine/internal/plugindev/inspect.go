@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
@@ -52,7 +53,17 @@ type inspected struct {
 	Size     bytesize.Size `json:"size"`
 	SHA256   string        `json:"sha256"`
 	Manifest *abi.Manifest `json:"manifest"` // nil when it has none
-	moduleInfo
+
+	Imports  []string       `json:"imports"` // "sonde_v1.dial"
+	Exports  []string       `json:"exports"`
+	Memory   memoryLimits   `json:"memory"`
+	Sections map[string]int `json:"sections"` // their lengths in bytes, by name
+}
+
+// memoryLimits are those of a module's own memory, in bytes.
+type memoryLimits struct {
+	Least int64 `json:"least"`
+	Most  int64 `json:"most,omitempty"` // 0: the module sets no bound
 }
 
 func inspect(name string) (inspected, error) {
@@ -60,9 +71,14 @@ func inspect(name string) (inspected, error) {
 	if err != nil {
 		return inspected{}, err
 	}
-	one := inspected{File: name, Size: bytesize.Size(len(b)), SHA256: cli.SHA256(b)}
-	if one.moduleInfo, err = infoOf(b); err != nil {
-		return one, fmt.Errorf("%s: %w", name, err)
+	module, err := wasmhost.Inspect(b)
+	if err != nil {
+		return inspected{}, fmt.Errorf("%s: %w", name, err)
+	}
+	one := inspected{
+		File: name, Size: bytesize.Size(len(b)), SHA256: cli.SHA256(b),
+		Imports: cleanAll(module.Imports), Exports: cleanAll(module.Exports),
+		Memory: memoryLimits{module.Memory, module.MaxMemory}, Sections: sectionSizes(b),
 	}
 	m, err := abi.ReadManifest(b)
 	switch {

@@ -4,39 +4,12 @@ import (
 	"fmt"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
-
-// moduleInfo is what inspect shows of a module itself.
-type moduleInfo struct {
-	Imports  []string       `json:"imports"` // "sonde_v1.dial"
-	Exports  []string       `json:"exports"`
-	Memory   memoryLimits   `json:"memory"`
-	Sections map[string]int `json:"sections"` // their lengths in bytes, by name
-}
-
-// memoryLimits are those of a module's own memory, in bytes.
-type memoryLimits struct {
-	Least int64 `json:"least"`
-	Most  int64 `json:"most,omitempty"` // 0: the module sets no bound
-}
 
 // sectionNames are those of the WebAssembly core specification, section 5.5.2.
 var sectionNames = [...]string{
 	"custom", "type", "import", "function", "table", "memory", "global", "export", "start", "element", "code", "data", "data count",
-}
-
-// infoOf reads a module without running it.
-func infoOf(module []byte) (moduleInfo, error) {
-	info, err := wasmhost.Inspect(module)
-	if err != nil {
-		return moduleInfo{}, err
-	}
-	return moduleInfo{
-		Imports: cleanAll(info.Imports), Exports: cleanAll(info.Exports),
-		Memory: memoryLimits{info.Memory, info.MaxMemory}, Sections: sectionSizes(module),
-	}, nil
 }
 
 // sectionSizes returns the lengths of a module's sections.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -35,12 +33,9 @@ func runCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			reports, err := runAttempts(c, &t, args, attempts, quiet)
 			if err != nil {
-				return unattempted(err)
+				return &cli.ExitError{Code: cli.ExitNoAttempt, Err: err}
 			}
-			if err := t.show(c.OutOrStdout(), reports, asJSON); err != nil {
-				return err
-			}
-			return cli.Worst(reports)
+			return cli.Show(c.OutOrStdout(), reports, asJSON)
 		},
 	}
 	t.flags(c)
@@ -50,35 +45,22 @@ func runCommand() *cobra.Command {
 	return c
 }
 
-// unattempted gives an error the exit code for "no attempt was made".
-func unattempted(err error) error { return &cli.ExitError{Code: cli.ExitNoAttempt, Err: err} }
-
 // runAttempts makes the attempts that the arguments ask for.
 func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) ([]cli.Report, error) {
-	end, err := t.begin(args)
+	ctx, end, err := t.begin(c, args)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	host, err := t.config(c)
-	if err != nil {
-		return nil, err
-	}
 	calls := &callLog{}
 	if !quiet {
-		host.Trace = calls.add
+		t.host.Trace = calls.add
 	}
-	p, err := t.open(ctx, host)
+	p, h, target, err := t.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close(ctx)
-	h, target, err := t.handler(p)
-	if err != nil {
-		return nil, err
-	}
 	defer h.Close()
 	id := probe.ID{Target: target.Name, Kind: probe.Readiness, Name: p.Manifest().Name}
 	var reports []cli.Report
@@ -88,7 +70,7 @@ func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) (
 		if err := calls.write(c.ErrOrStderr()); err != nil {
 			return nil, err
 		}
-		reports = append(reports, cli.Report{ID: id, Result: result})
+		reports = append(reports, cli.Report{ID: id, Label: id.Name, Result: result})
 	}
 	return reports, nil
 }
@@ -101,18 +83,6 @@ func attemptOnce(ctx context.Context, h probe.Handler, target probe.Target, time
 	r := h.Probe(ctx, target)
 	r.Took, r.Tries = time.Since(began), 1
 	return r
-}
-
-func (t *trial) show(w io.Writer, reports []cli.Report, asJSON bool) error {
-	if asJSON {
-		return cli.WriteJSON(w, reports)
-	}
-	for _, r := range reports {
-		if _, err := fmt.Fprintf(w, "%s: %s", r.ID.Name, r.Text()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // callLog records the host calls of one attempt.

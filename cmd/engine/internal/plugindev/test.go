@@ -3,12 +3,11 @@ package plugindev
 import (
 	"fmt"
 	"io"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
 
@@ -34,27 +33,17 @@ func testCommand() *cobra.Command {
 }
 
 func runTest(c *cobra.Command, t *trial, args []string, shallow bool) error {
-	end, err := t.begin(args)
+	ctx, end, err := t.begin(c, args)
 	if err != nil {
 		return err
 	}
 	defer end()
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	host, err := t.config(c)
-	if err != nil {
-		return err
-	}
-	one, err := inspect(t.file)
-	if err != nil {
-		return err
-	}
 	kit := tck.Config{
-		Plugin: host, Address: t.address, Port: t.port, Timeout: t.timeout, Shallow: shallow,
+		Plugin: t.host, Address: t.address, Port: t.port, Timeout: t.timeout, Shallow: shallow,
 		Report: func(done tck.Check) { writeCheck(c.OutOrStdout(), done) },
 	}
-	if one.Manifest != nil {
-		if kit.Settings, err = t.values(one.Manifest.Settings); err != nil {
+	if m, err := abi.ReadManifest(t.host.Module); err == nil { // of another error tck.Run reports
+		if kit.Settings, err = t.values(m.Settings); err != nil {
 			return err
 		}
 	}

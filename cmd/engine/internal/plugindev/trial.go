@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,8 +25,8 @@ import (
 
 // trial holds the arguments and flags that run, test and bench share.
 type trial struct {
-	file    string
-	address string // empty: no HOST:PORT is given
+	host    wasmhost.Config // the module, its grants and its log
+	address string          // empty: no HOST:PORT is given
 	port    uint16
 	echo    bool // use an echo server
 
@@ -46,22 +48,30 @@ func (t *trial) flags(c *cobra.Command) {
 	c.Flags().BoolVarP(&t.verbose, "verbose", "v", false, "show the plugin's log")
 }
 
-// begin checks the arguments FILE.wasm and HOST:PORT, and starts the echo server. The
-// caller must call end.
-func (t *trial) begin(args []string) (end func(), err error) {
-	t.file, end = args[0], func() {}
+// begin checks the arguments FILE.wasm and HOST:PORT, reads the file, and starts the
+// echo server. The context is done after SIGINT or SIGTERM. The caller must call end.
+func (t *trial) begin(c *cobra.Command, args []string) (ctx context.Context, end func(), err error) {
+	closeEcho := func() {}
 	switch {
 	case t.timeout < time.Millisecond || t.timeout > probe.MaxDuration:
-		return nil, cli.UsageError("--timeout must be from 1ms to %v", probe.MaxDuration)
+		err = cli.UsageError("--timeout must be from 1ms to %v", probe.MaxDuration)
 	case t.echo && len(args) > 1:
-		return nil, cli.UsageError("--echo takes no HOST:PORT")
-	case t.echo:
-		t.address = tck.Loopback
-		t.port, end, err = tck.Echo()
+		err = cli.UsageError("--echo takes no HOST:PORT")
 	case len(args) > 1:
 		t.address, t.port, err = hostPort(args[1])
 	}
-	return end, err
+	if err == nil {
+		t.host, err = t.config(c, args[0])
+	}
+	if err == nil && t.echo {
+		t.address = tck.Loopback
+		t.port, closeEcho, err = tck.Echo()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	return ctx, func() { stop(); closeEcho() }, nil
 }
 
 // hostPort reads HOST:PORT.
@@ -74,9 +84,9 @@ func hostPort(s string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// config returns the module, its grants and its log.
-func (t *trial) config(c *cobra.Command) (wasmhost.Config, error) {
-	bytes, err := files.ReadRegular(t.file, wasmhost.DefaultModuleSize)
+// config returns the module of a file, its grants and its log.
+func (t *trial) config(c *cobra.Command, file string) (wasmhost.Config, error) {
+	bytes, err := files.ReadRegular(file, wasmhost.DefaultModuleSize)
 	if err != nil {
 		return wasmhost.Config{}, err
 	}
@@ -90,16 +100,19 @@ func (t *trial) config(c *cobra.Command) (wasmhost.Config, error) {
 	}, nil
 }
 
-// open loads the plugin and waits until it is compiled. The caller closes it.
-func (t *trial) open(ctx context.Context, c wasmhost.Config) (*wasmhost.Plugin, error) {
-	p, err := handlers.LoadModule(c, nil)
+// open loads the plugin, waits until it is compiled, and makes a handler and its
+// target. The caller closes the plugin and the handler.
+func (t *trial) open(ctx context.Context) (p *wasmhost.Plugin, h *wasmhost.Handler, target probe.Target, err error) {
+	if p, err = handlers.LoadModule(t.host, nil); err != nil {
+		return nil, nil, target, err
+	}
+	if err = p.Wait(ctx); err == nil {
+		h, target, err = t.handler(p)
+	}
 	if err != nil {
-		return nil, err
+		err = errors.Join(err, p.Close(ctx))
 	}
-	if err := p.Wait(ctx); err != nil {
-		return nil, errors.Join(err, p.Close(ctx))
-	}
-	return p, nil
+	return p, h, target, err
 }
 
 // handler makes a handler and its target.

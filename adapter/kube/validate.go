@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
+	validate "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -19,72 +19,69 @@ func Validate(pod *v1.Pod) field.ErrorList {
 
 // validatePod checks a pod with defaults. Spec is the path of its spec.
 func validatePod(pod *v1.Pod, spec *field.Path) field.ErrorList {
-	found := validateMeta(pod)
-	found = append(found, validateContainers(pod.Spec.Containers, spec.Child("containers"))...)
-	found = append(found, validateInitContainers(&pod.Spec, spec.Child("initContainers"))...)
+	var v validation
+	v.meta(pod)
+	v.containers(&pod.Spec, spec)
 	for i, c := range pod.Spec.EphemeralContainers {
-		found = append(found, forbidProbes(v1.Container(c.EphemeralContainerCommon), spec.Child("ephemeralContainers").Index(i),
-			"cannot be set for an Ephemeral Container")...)
+		v.forbidProbes(v1.Container(c.EphemeralContainerCommon), spec.Child("ephemeralContainers").Index(i),
+			"cannot be set for an Ephemeral Container")
 	}
 	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
-	if !slices.Contains(policies, pod.Spec.RestartPolicy) {
-		found = append(found, field.NotSupported(spec.Child("restartPolicy"), pod.Spec.RestartPolicy, policies))
-	}
-	return found
+	oneOf(&v, pod.Spec.RestartPolicy, policies, spec.Child("restartPolicy"))
+	return field.ErrorList(v)
 }
 
-func validateMeta(pod *v1.Pod) field.ErrorList {
-	var found field.ErrorList
+// validation collects errors in the API server's order.
+type validation field.ErrorList
+
+func (v *validation) add(e *field.Error) { *v = append(*v, e) }
+
+// invalid adds an error for each problem of a value.
+func (v *validation) invalid(path *field.Path, value any, problems []string) {
+	for _, problem := range problems {
+		v.add(field.Invalid(path, value, problem))
+	}
+}
+
+// oneOf adds an error for a value that is not in the list of valid ones.
+func oneOf[T ~string](v *validation, value T, valid []T, path *field.Path) {
+	if !slices.Contains(valid, value) {
+		v.add(field.NotSupported(path, value, valid))
+	}
+}
+
+func (v *validation) meta(pod *v1.Pod) {
 	meta := field.NewPath("metadata")
 	if pod.Name == "" && pod.GenerateName == "" {
-		found = append(found, field.Required(meta.Child("name"), "name or generateName is required"))
+		v.add(field.Required(meta.Child("name"), "name or generateName is required"))
 	}
 	if pod.Name != "" {
-		found = append(found, invalid(meta.Child("name"), pod.Name, validation.IsDNS1123Subdomain(pod.Name))...)
+		v.invalid(meta.Child("name"), pod.Name, validate.IsDNS1123Subdomain(pod.Name))
 	}
-	return append(found, invalid(meta.Child("namespace"), pod.Namespace, validation.IsDNS1123Label(pod.Namespace))...)
+	v.invalid(meta.Child("namespace"), pod.Namespace, validate.IsDNS1123Label(pod.Namespace))
 }
 
-func validateContainers(containers []v1.Container, path *field.Path) field.ErrorList {
-	var found field.ErrorList
-	if len(containers) == 0 {
-		return append(found, field.Required(path, ""))
+func (v *validation) containers(spec *v1.PodSpec, path *field.Path) {
+	regular := path.Child("containers")
+	if len(spec.Containers) == 0 {
+		v.add(field.Required(regular, ""))
 	}
 	names := map[string]bool{}
-	for i, c := range containers {
-		at := path.Index(i)
-		found = append(found, validateContainer(c, at)...)
-		found = append(found, validateRestarts(c, at)...)
-		if names[c.Name] {
-			found = append(found, field.Duplicate(at.Child("name"), c.Name))
-		}
+	for i, c := range spec.Containers {
+		v.container(c, regular.Index(i), names, false)
 		names[c.Name] = true
-		found = append(found, validateProbes(c, at)...)
-	}
-	return found
-}
-
-func validateInitContainers(spec *v1.PodSpec, path *field.Path) field.ErrorList {
-	var found field.ErrorList
-	names := map[string]bool{}
-	for _, c := range spec.Containers {
-		names[c.Name] = true
+		v.probes(c, regular.Index(i))
 	}
 	for i, c := range spec.InitContainers {
-		at := path.Index(i)
-		found = append(found, validateContainer(c, at)...)
-		found = append(found, validateInitRestarts(c, at)...)
-		if names[c.Name] {
-			found = append(found, field.Duplicate(at.Child("name"), c.Name))
-		}
+		at := path.Child("initContainers").Index(i)
+		v.container(c, at, names, true)
 		names[c.Name] = names[c.Name] || c.Name != ""
 		if isSidecar(c) {
-			found = append(found, validateProbes(c, at)...)
-			continue
+			v.probes(c, at)
+		} else {
+			v.forbidProbes(c, at, "may not be set for init containers without restartPolicy=Always")
 		}
-		found = append(found, forbidProbes(c, at, "may not be set for init containers without restartPolicy=Always")...)
 	}
-	return found
 }
 
 // isSidecar reports whether an init container is restartable: a sidecar.
@@ -92,81 +89,62 @@ func isSidecar(c v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// validateContainer checks the fields that regular and init containers share.
-func validateContainer(c v1.Container, path *field.Path) field.ErrorList {
-	var found field.ErrorList
-	if c.Name == "" {
-		found = append(found, field.Required(path.Child("name"), ""))
-	} else {
-		found = append(found, invalid(path.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
-	}
-	found = append(found, validatePorts(c.Ports, path.Child("ports"))...)
+// container checks the fields that regular and init containers share. Names are those
+// of the containers before it.
+func (v *validation) container(c v1.Container, path *field.Path, names map[string]bool, init bool) {
+	v.name(c.Name, path.Child("name"), validate.IsDNS1123Label)
+	v.ports(c.Ports, path.Child("ports"))
 	for i, e := range c.Env {
-		at := path.Child("env").Index(i).Child("name")
-		if e.Name == "" {
-			found = append(found, field.Required(at, ""))
-			continue
-		}
-		found = append(found, invalid(at, e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
+		v.name(e.Name, path.Child("env").Index(i).Child("name"), validate.IsRelaxedEnvVarName)
 	}
-	return found
+	v.restarts(c, path, init)
+	if names[c.Name] {
+		v.add(field.Duplicate(path.Child("name"), c.Name))
+	}
 }
 
-func validatePorts(ports []v1.ContainerPort, path *field.Path) field.ErrorList {
-	var found field.ErrorList
+// name checks a name that is required.
+func (v *validation) name(name string, path *field.Path, problems func(string) []string) {
+	if name == "" {
+		v.add(field.Required(path, ""))
+		return
+	}
+	v.invalid(path, name, problems(name))
+}
+
+func (v *validation) ports(ports []v1.ContainerPort, path *field.Path) {
 	names := map[string]bool{}
 	for i, p := range ports {
 		at := path.Index(i)
 		if p.Name != "" {
-			wrong := invalid(at.Child("name"), p.Name, validation.IsValidPortName(p.Name))
-			if len(wrong) == 0 && names[p.Name] {
-				wrong = append(wrong, field.Duplicate(at.Child("name"), p.Name))
+			problems := validate.IsValidPortName(p.Name)
+			v.invalid(at.Child("name"), p.Name, problems)
+			if len(problems) == 0 && names[p.Name] {
+				v.add(field.Duplicate(at.Child("name"), p.Name))
 			}
 			names[p.Name] = true
-			found = append(found, wrong...)
 		}
 		if p.ContainerPort == 0 {
-			found = append(found, field.Required(at.Child("containerPort"), ""))
+			v.add(field.Required(at.Child("containerPort"), ""))
 		} else {
-			found = append(found, invalid(at.Child("containerPort"), p.ContainerPort, validation.IsValidPortNum(int(p.ContainerPort)))...)
+			v.invalid(at.Child("containerPort"), p.ContainerPort, validate.IsValidPortNum(int(p.ContainerPort)))
 		}
-		protocols := []v1.Protocol{v1.ProtocolSCTP, v1.ProtocolTCP, v1.ProtocolUDP}
-		if !slices.Contains(protocols, p.Protocol) {
-			found = append(found, field.NotSupported(at.Child("protocol"), p.Protocol, protocols))
-		}
+		oneOf(v, p.Protocol, []v1.Protocol{v1.ProtocolSCTP, v1.ProtocolTCP, v1.ProtocolUDP}, at.Child("protocol"))
 	}
-	return found
 }
 
-// forbidProbes returns an error for each probe of a container.
-func forbidProbes(c v1.Container, path *field.Path, why string) field.ErrorList {
-	var found field.ErrorList
+// forbidProbes adds an error for each probe of a container.
+func (v *validation) forbidProbes(c v1.Container, path *field.Path, why string) {
 	for _, p := range probesOf(c) {
-		found = append(found, field.Forbidden(path.Child(p.field), why))
+		v.add(field.Forbidden(path.Child(p.field), why))
 	}
-	return found
 }
 
-// validatePort checks a port that is a number or a name (K173).
-func validatePort(port intstr.IntOrString, path *field.Path) field.ErrorList {
+// port checks a port that is a number or a name (K173).
+func (v *validation) port(port intstr.IntOrString, path *field.Path) {
 	if port.Type == intstr.String {
-		return invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
+		v.invalid(path, port.StrVal, validate.IsValidPortName(port.StrVal))
+	} else {
+		v.invalid(path, port.IntValue(), validate.IsValidPortNum(port.IntValue()))
 	}
-	return invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue()))
-}
-
-// invalid returns an error for each problem of a value.
-func invalid(path *field.Path, value any, problems []string) field.ErrorList {
-	var found field.ErrorList
-	for _, problem := range problems {
-		found = append(found, field.Invalid(path, value, problem))
-	}
-	return found
-}
-
-func notNegative(n int64, path *field.Path) field.ErrorList {
-	if n >= 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, n, "must be greater than or equal to 0").WithOrigin("minimum")}
 }

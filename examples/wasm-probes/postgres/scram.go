@@ -38,7 +38,7 @@ func (d *door) scram(offer message) (message, error) {
 	if !slices.Contains(strings.Split(offer.step(), "\x00"), mechanism) {
 		return offer, nil
 	}
-	e := exchange{first: "n=,r=" + nonce()}
+	e := exchange{first: "n=,r=" + rand.Text()}
 	m, err := d.say(&pgproto3.SASLInitialResponse{AuthMechanism: mechanism, Data: []byte("n,," + e.first)})
 	if err != nil || !m.asks(askSASLContinue) {
 		return m, err
@@ -59,12 +59,6 @@ func (d *door) scram(offer message) (message, error) {
 		return nil, fmt.Errorf("%w: it does not know the password itself", errSCRAM)
 	}
 	return d.message()
-}
-
-func nonce() string {
-	b := make([]byte, 18)
-	rand.Read(b) // never fails
-	return encode(b)
 }
 
 func encode(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

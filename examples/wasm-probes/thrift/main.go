@@ -5,9 +5,8 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/apache/thrift/lib/go/thrift"
 
@@ -51,7 +50,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return guest.FailWith("thrift.dial", err)
 	}
 	defer c.Close()
-	sequence := newSequence()
+	sequence := rand.Int32() // identifies the call
 	if err := s.request(ctx, c, sequence); err != nil {
 		return guest.FailWith("thrift.write", err)
 	}
@@ -60,13 +59,6 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return guest.FailWith("thrift.protocol", err)
 	}
 	return s.judge(reply)
-}
-
-// newSequence returns a number that identifies the call.
-func newSequence() int32 {
-	var b [4]byte
-	rand.Read(b[:]) // never fails
-	return int32(binary.BigEndian.Uint32(b[:]) >> 1)
 }
 
 // judge returns the result of a reply.

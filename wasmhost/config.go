@@ -141,56 +141,41 @@ const (
 	maxInstances = 1 << 16
 )
 
-func (l Limits) withDefaults() Limits {
-	l.Memory = cmp.Or(l.Memory, DefaultMemory)
-	l.ModuleSize = cmp.Or(l.ModuleSize, DefaultModuleSize)
-	l.Instances = cmp.Or(l.Instances, DefaultInstances)
-	l.Held = cmp.Or(l.Held, DefaultHeld)
-	l.Connections = cmp.Or(l.Connections, DefaultConnections)
-	l.Dials = cmp.Or(l.Dials, DefaultDials)
-	l.BytesIn = cmp.Or(l.BytesIn, DefaultBytesIn)
-	l.BytesOut = cmp.Or(l.BytesOut, DefaultBytesOut)
-	l.HostCalls = cmp.Or(l.HostCalls, DefaultHostCalls)
-	l.Log = cmp.Or(l.Log, DefaultLog)
-	l.Metrics = cmp.Or(l.Metrics, DefaultMetrics)
-	l.Start = cmp.Or(l.Start, DefaultStart)
-	return l
-}
-
-func (l Limits) check() error {
+// complete sets the fields that are 0 to their defaults, and returns what is wrong with
+// the others.
+func (l *Limits) complete() error {
 	var wrong probe.FieldErrors
-	within(&wrong, "memory", bytesize.Size(l.Memory), module.PageSize, maxMemory)
-	within(&wrong, "module_size", bytesize.Size(l.ModuleSize), 1, maxModule)
-	within(&wrong, "instances", l.Instances, 1, maxInstances)
-	within(&wrong, "held", l.Held, 1, 1<<20)
-	within(&wrong, "connections", l.Connections, 1, 1<<16)
-	within(&wrong, "dials", l.Dials, 1, 1<<16)
-	within(&wrong, "bytes_in", bytesize.Size(l.BytesIn), 1, 1<<40)
-	within(&wrong, "bytes_out", bytesize.Size(l.BytesOut), 1, 1<<40)
-	within(&wrong, "host_calls", int64(l.HostCalls), 1, 1<<40)
-	within(&wrong, "log", bytesize.Size(l.Log), 1, 1<<30)
-	within(&wrong, "metrics", l.Metrics, 1, 1<<16)
-	within(&wrong, "start", l.Start, time.Millisecond, time.Hour)
+	l.Memory = int64(limit(&wrong, "memory", bytesize.Size(l.Memory), DefaultMemory, module.PageSize, maxMemory))
+	l.ModuleSize = int64(limit(&wrong, "module_size", bytesize.Size(l.ModuleSize), DefaultModuleSize, 1, maxModule))
+	l.Instances = limit(&wrong, "instances", l.Instances, DefaultInstances, 1, maxInstances)
+	l.Held = limit(&wrong, "held", l.Held, DefaultHeld, 1, 1<<20)
+	l.Connections = limit(&wrong, "connections", l.Connections, DefaultConnections, 1, 1<<16)
+	l.Dials = limit(&wrong, "dials", l.Dials, DefaultDials, 1, 1<<16)
+	l.BytesIn = int64(limit(&wrong, "bytes_in", bytesize.Size(l.BytesIn), DefaultBytesIn, 1, 1<<40))
+	l.BytesOut = int64(limit(&wrong, "bytes_out", bytesize.Size(l.BytesOut), DefaultBytesOut, 1, 1<<40))
+	l.HostCalls = int(limit(&wrong, "host_calls", int64(l.HostCalls), DefaultHostCalls, 1, 1<<40))
+	l.Log = int(limit(&wrong, "log", bytesize.Size(l.Log), DefaultLog, 1, 1<<30))
+	l.Metrics = limit(&wrong, "metrics", l.Metrics, DefaultMetrics, 1, 1<<16)
+	l.Start = limit(&wrong, "start", l.Start, DefaultStart, time.Millisecond, time.Hour)
 	return wrong.Err()
 }
 
-// within adds an error about a limit that is not in its range.
-func within[T cmp.Ordered](wrong *probe.FieldErrors, limit string, v, least, most T) {
+// limit returns v, or with 0 its default, and adds an error if v is not in its range.
+func limit[T cmp.Ordered](wrong *probe.FieldErrors, name string, v, other, least, most T) T {
+	v = cmp.Or(v, other)
 	if v < least || v > most {
-		wrong.Add("limits."+limit, "is %v, it must be from %v to %v", v, least, most)
+		wrong.Add("limits."+name, "is %v, it must be from %v to %v", v, least, most)
 	}
+	return v
 }
 
-func (c Config) withDefaults() Config {
-	c.Limits = c.Limits.withDefaults()
+// complete sets the fields that are not set to their defaults, and returns what is wrong
+// with the others.
+func (c *Config) complete() error {
 	c.CacheSize = cmp.Or(c.CacheSize, DefaultCacheSize)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return c
-}
-
-func (c Config) check() error {
 	switch {
 	case c.Path == "" && c.Module == nil:
 		return probe.FieldErrorf("source", "must be set")
@@ -203,7 +188,7 @@ func (c Config) check() error {
 	case c.CacheSize < 0:
 		return probe.FieldErrorf("cache_size", "must not be negative")
 	}
-	return c.Limits.check()
+	return c.Limits.complete()
 }
 
 // read returns the module's bytes after checking their length and hash.

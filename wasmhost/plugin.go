@@ -52,8 +52,7 @@ var (
 // An error about a field of c is a *probe.FieldError; other errors are about the module.
 // Close frees what Load has taken.
 func Load(c Config) (*Plugin, error) {
-	c = c.withDefaults()
-	if err := c.check(); err != nil {
+	if err := c.complete(); err != nil {
 		return nil, err
 	}
 	wasm, err := c.read()

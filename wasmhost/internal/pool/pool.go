@@ -6,6 +6,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,46 +64,34 @@ func (p *Pool[T]) Get(ctx context.Context) (i *T, waited bool, err error) {
 		p.mu.Unlock()
 		return nil, false, nil
 	}
-	deadline := halfway(ctx)
-	if p.queueTooLong(deadline) {
+	half, cancel := halfOf(ctx)
+	defer cancel()
+	if p.queueTooLong(half) {
 		p.mu.Unlock()
 		return nil, false, ErrBusy
 	}
 	granted := make(chan *T, 1)
 	e := p.waiting.PushBack(granted)
 	p.mu.Unlock()
-	i, err = wait(ctx, granted, deadline)
-	if err != nil {
-		p.cancelWait(e, granted)
-	}
-	return i, true, err
-}
-
-// halfway returns when half of the time that ctx leaves will have passed, or the zero
-// time when ctx has no deadline.
-func halfway(ctx context.Context) time.Time {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return time.Time{}
-	}
-	return time.Now().Add(time.Until(end) / 2)
-}
-
-func wait[T any](ctx context.Context, granted <-chan *T, deadline time.Time) (*T, error) {
-	var passed <-chan time.Time
-	if !deadline.IsZero() {
-		t := time.NewTimer(time.Until(deadline))
-		defer t.Stop()
-		passed = t.C
-	}
 	select {
 	case i := <-granted:
-		return i, nil
-	case <-passed:
-		return nil, ErrBusy
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		return i, true, nil
+	case <-half.Done():
 	}
+	p.cancelWait(e, granted)
+	if err := half.Err(); errors.Is(err, context.Canceled) {
+		return nil, true, err
+	}
+	return nil, true, ErrBusy
+}
+
+// halfOf returns a context that is done when half of the time that ctx leaves has passed.
+func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
 // maxQueueFactor: a caller is refused at once when its estimated wait exceeds this
@@ -112,9 +101,10 @@ const maxQueueFactor = 2
 // queueTooLong reports whether a new caller would get an instance only long after its
 // deadline, even with as many instances as the limit allows. Callers that wait hold
 // goroutines that other probes need.
-func (p *Pool[T]) queueTooLong(deadline time.Time) bool {
+func (p *Pool[T]) queueTooLong(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
 	rounds := time.Duration(p.waiting.Len() / p.limit)
-	return !deadline.IsZero() && rounds*p.average > maxQueueFactor*time.Until(deadline)
+	return ok && rounds*p.average > maxQueueFactor*time.Until(deadline)
 }
 
 // Observe records how long an instance was lent.
@@ -140,32 +130,30 @@ func (p *Pool[T]) cancelWait(e *list.Element, granted chan *T) {
 
 // Put returns an instance; nil means that it was closed and another may be started.
 func (p *Pool[T]) Put(i *T) {
+	if old := p.put(i); old != nil {
+		p.close(old)
+	}
+}
+
+// put is Put, except that it returns the instance to close, or nil.
+func (p *Pool[T]) put(i *T) (old *T) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.live > p.allowed {
 		p.live--
-		p.mu.Unlock()
-		if i != nil {
-			p.close(i)
-		}
-		return
+		return i
 	}
 	if e := p.waiting.Front(); e != nil {
 		p.waiting.Remove(e).(chan *T) <- i
-		p.mu.Unlock()
-		return
+		return nil
 	}
 	if i == nil {
 		p.live--
-		p.mu.Unlock()
-		return
+		return nil
 	}
 	now := time.Now()
 	p.idle = append(p.idle, idle[T]{i, now})
-	old := p.takeExpired(now)
-	p.mu.Unlock()
-	if old != nil {
-		p.close(old)
-	}
+	return p.takeExpired(now)
 }
 
 // takeExpired removes and returns the instance that was unused for longest, if that is
@@ -175,7 +163,7 @@ func (p *Pool[T]) takeExpired(now time.Time) *T {
 	if now.Sub(oldest.since) < maxIdle {
 		return nil
 	}
-	p.idle = append(p.idle[:0], p.idle[1:]...)
+	p.idle = slices.Delete(p.idle, 0, 1)
 	p.live--
 	return oldest.instance
 }

@@ -1,8 +1,10 @@
 package guest
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -10,8 +12,7 @@ import (
 // reader reads JSON. With package encoding/json a plugin would be a third larger, and a
 // third slower to load.
 type reader struct {
-	text []byte
-	at   int
+	text []byte // that is not read yet
 }
 
 var errJSON = errors.New("not JSON")
@@ -19,35 +20,27 @@ var errJSON = errors.New("not JSON")
 // maxDepth bounds the nesting of skipped values.
 const maxDepth = 32
 
-func (r *reader) space() {
-	for r.at < len(r.text) {
-		switch r.text[r.at] {
-		case ' ', '\t', '\n', '\r':
-			r.at++
-		default:
-			return
-		}
-	}
-}
+func (r *reader) space() { r.text = bytes.TrimLeft(r.text, " \t\r\n") }
 
 // next skips c and returns true if it comes next.
 func (r *reader) next(c byte) bool {
 	r.space()
-	if r.at < len(r.text) && r.text[r.at] == c {
-		r.at++
-		return true
+	if len(r.text) == 0 || r.text[0] != c {
+		return false
 	}
-	return false
+	r.text = r.text[1:]
+	return true
 }
 
 // word skips a word and returns true if it comes next.
 func (r *reader) word(w string) bool {
 	r.space()
-	if rest := r.text[r.at:]; len(rest) >= len(w) && string(rest[:len(w)]) == w {
-		r.at += len(w)
-		return true
-	}
-	return false
+	return r.skipPrefix(w)
+}
+
+func (r *reader) skipPrefix(s string) (ok bool) {
+	r.text, ok = bytes.CutPrefix(r.text, []byte(s))
+	return ok
 }
 
 func (r *reader) null() bool { return r.word("null") }
@@ -89,52 +82,35 @@ func (r *reader) list(open, end byte, f func() error) error {
 	}
 }
 
-func (r *reader) into(set func(string)) error {
-	s, err := r.string()
-	if err == nil {
-		set(s)
+// into returns a function that passes on what was read, unless there is an error.
+func into[T any](set func(T)) func(T, error) error {
+	return func(v T, err error) error {
+		if err == nil {
+			set(v)
+		}
+		return err
 	}
-	return err
 }
 
-func (r *reader) boolean(set func(bool)) error {
+func (r *reader) boolean() (bool, error) {
 	yes := r.word("true")
 	if !yes && !r.word("false") {
-		return errJSON
+		return false, errJSON
 	}
-	set(yes)
-	return nil
+	return yes, nil
 }
 
-func (r *reader) integer(set func(int64)) error {
-	n, err := strconv.ParseInt(r.number(), 10, 64)
-	if err == nil {
-		set(n)
-	}
-	return err
-}
+func (r *reader) integer() (int64, error) { return strconv.ParseInt(r.number(), 10, 64) }
 
-func (r *reader) float(set func(float64)) error {
-	n, err := strconv.ParseFloat(r.number(), 64)
-	if err == nil {
-		set(n)
-	}
-	return err
-}
+func (r *reader) float() (float64, error) { return strconv.ParseFloat(r.number(), 64) }
 
 // number returns the text of a number.
 func (r *reader) number() string {
 	r.space()
-	from := r.at
-	for r.at < len(r.text) {
-		switch c := r.text[r.at]; {
-		case c >= '0' && c <= '9', c == '-', c == '+', c == '.', c == 'e', c == 'E':
-			r.at++
-			continue
-		}
-		break
-	}
-	return string(r.text[from:r.at])
+	rest := bytes.TrimLeft(r.text, "0123456789-+.eE")
+	n := string(r.text[:len(r.text)-len(rest)])
+	r.text = rest
+	return n
 }
 
 func (r *reader) string() (string, error) {
@@ -142,9 +118,9 @@ func (r *reader) string() (string, error) {
 		return "", errJSON
 	}
 	var b []byte
-	for r.at < len(r.text) {
-		c := r.text[r.at]
-		r.at++
+	for len(r.text) > 0 {
+		c := r.text[0]
+		r.text = r.text[1:]
 		switch c {
 		case '"':
 			return string(b), nil
@@ -159,24 +135,16 @@ func (r *reader) string() (string, error) {
 
 // escape reads an escape sequence after its backslash.
 func (r *reader) escape(b []byte) []byte {
-	if r.at == len(r.text) {
+	if len(r.text) == 0 {
 		return b
 	}
-	c := r.text[r.at]
-	r.at++
-	switch c {
-	case 'b':
-		return append(b, '\b')
-	case 'f':
-		return append(b, '\f')
-	case 'n':
-		return append(b, '\n')
-	case 'r':
-		return append(b, '\r')
-	case 't':
-		return append(b, '\t')
-	case 'u':
+	c := r.text[0]
+	r.text = r.text[1:]
+	if c == 'u' {
 		return utf8.AppendRune(b, r.unicode())
+	}
+	if i := strings.IndexByte("bfnrt", c); i >= 0 {
+		c = "\b\f\n\r\t"[i]
 	}
 	return append(b, c)
 }
@@ -184,16 +152,16 @@ func (r *reader) escape(b []byte) []byte {
 // unicode reads the four digits after \u, and the second half of a surrogate pair.
 func (r *reader) unicode() rune {
 	first := r.digits()
-	if utf16.IsSurrogate(first) && r.word(`\u`) {
+	if utf16.IsSurrogate(first) && r.skipPrefix(`\u`) {
 		return utf16.DecodeRune(first, r.digits())
 	}
 	return first
 }
 
 func (r *reader) digits() rune {
-	end := min(r.at+4, len(r.text))
-	n, err := strconv.ParseUint(string(r.text[r.at:end]), 16, 16)
-	r.at = end
+	end := min(4, len(r.text))
+	n, err := strconv.ParseUint(string(r.text[:end]), 16, 16)
+	r.text = r.text[end:]
 	if err != nil {
 		return utf8.RuneError
 	}
@@ -208,10 +176,10 @@ func (r *reader) skipTo(depth int) error {
 		return errJSON
 	}
 	r.space()
-	if r.at == len(r.text) {
+	if len(r.text) == 0 {
 		return errJSON
 	}
-	switch r.text[r.at] {
+	switch r.text[0] {
 	case '"':
 		_, err := r.string()
 		return err

@@ -22,15 +22,10 @@ const (
 
 // String returns the outcome as Sonde writes it: "success".
 func (o Outcome) String() string {
-	switch o {
-	case Success:
-		return "success"
-	case Warning:
-		return "warning"
-	case Failure:
-		return "failure"
+	if o < Unknown || o > Failure {
+		o = Unknown
 	}
-	return "unknown"
+	return [...]string{"unknown", "success", "warning", "failure"}[o]
 }
 
 // Result is the result of an attempt.

@@ -50,7 +50,7 @@ func decode(text []byte, into any) error {
 	if err := r.object(reflect.ValueOf(into).Elem(), ""); err != nil {
 		return err
 	}
-	if r.space(); r.at < len(r.text) {
+	if r.space(); len(r.text) > 0 {
 		return &FieldError{"settings", "have unexpected text after the JSON object"}
 	}
 	return nil
@@ -81,20 +81,20 @@ func (r *reader) setting(v reflect.Value, name string) (err error) {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		err = r.into(v.SetString)
+		err = into(v.SetString)(r.string())
 	case reflect.Bool:
-		err = r.boolean(v.SetBool)
+		err = into(v.SetBool)(r.boolean())
 	case reflect.Int, reflect.Int64:
-		err = r.integer(v.SetInt)
+		err = into(v.SetInt)(r.integer())
 	case reflect.Float64:
-		err = r.float(v.SetFloat)
+		err = into(v.SetFloat)(r.float())
 	case reflect.Slice:
 		var list []string
-		err = r.elements(func() error { return r.into(func(s string) { list = append(list, s) }) })
+		err = r.elements(func() error { return into(func(s string) { list = append(list, s) })(r.string()) })
 		v.Set(reflect.ValueOf(list))
 	case reflect.Map:
 		m := make(map[string]string)
-		err = r.members(func(key string) error { return r.into(func(s string) { m[key] = s }) })
+		err = r.members(func(key string) error { return into(func(s string) { m[key] = s })(r.string()) })
 		v.Set(reflect.ValueOf(m))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))

@@ -123,16 +123,10 @@ const maxValues = 1000
 func (r *reader) valueTypes() string {
 	var letters []byte
 	r.each(maxValues, func() {
+		const first = 0x7c // f64; then f32, i64 and i32
 		letter := byte('?')
-		switch r.byte() {
-		case 0x7f:
-			letter = 'i'
-		case 0x7e:
-			letter = 'l'
-		case 0x7d:
-			letter = 'f'
-		case 0x7c:
-			letter = 'd'
+		if t := r.byte(); t >= first && t <= first+3 {
+			letter = "dfli"[t-first]
 		}
 		letters = append(letters, letter)
 	})

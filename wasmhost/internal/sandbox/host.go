@@ -102,14 +102,7 @@ func decodeResult(kind string, v uint64) int64 {
 func valueTypes(letters string) []api.ValueType {
 	var types []api.ValueType
 	for _, l := range letters {
-		switch l {
-		case 'i':
-			types = append(types, api.ValueTypeI32)
-		case 'l':
-			types = append(types, api.ValueTypeI64)
-		case 'd':
-			types = append(types, api.ValueTypeF64)
-		}
+		types = append(types, map[rune]api.ValueType{'i': api.ValueTypeI32, 'l': api.ValueTypeI64, 'd': api.ValueTypeF64}[l])
 	}
 	return types
 }

@@ -39,7 +39,6 @@ var rules = []rule{
 	{path: "probe", floor: 0},
 	{path: "internal/bytesize", floor: 0},
 	{path: "internal/files", floor: 0},
-	{path: "internal/testsync", floor: 0},
 	{path: "wasmhost/abi/...", floor: 0},
 	{path: "guest/...", floor: 0},
 	{path: "engine/verdict", floor: 1},
@@ -47,7 +46,6 @@ var rules = []rule{
 	{path: "engine/internal/...", floor: 1, group: "schedule", order: 1},
 	{path: "internal/command", floor: 1},
 	{path: "internal/nonblock", floor: 1, group: "network"},
-	{path: "internal/nonblock/nonblocktest", floor: 1, group: "network", order: 1},
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
 	{path: "engine", floor: 2},
 	{path: "builtin/...", floor: 2},
@@ -72,7 +70,8 @@ var rules = []rule{
 	{path: "cmd/engine/internal/staticpods", floor: 5, group: "cmd", order: 3},
 	{path: "cmd/engine/internal/daemon", floor: 5, group: "cmd", order: 4},
 	{path: "cmd/engine", floor: 5, group: "cmd", order: 5},
-	{path: "tests/...", floor: 5},
+	{path: "tests/testsync", floor: 5, group: "tests"},
+	{path: "tests/...", floor: 5, group: "tests", order: 1},
 	{path: "examples/...", floor: 5},
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 

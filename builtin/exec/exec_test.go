@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
-	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // patience bounds what should take no time at all, on a machine that is busy.

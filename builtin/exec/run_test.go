@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
-	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }

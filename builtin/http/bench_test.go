@@ -7,8 +7,8 @@ import (
 	"time"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
-	"github.com/sonde-probe/sonde/internal/dial/dialtest"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
 func BenchmarkProbe(b *testing.B) {

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
-	"github.com/sonde-probe/sonde/internal/dial/dialtest"
-	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // serveCounted counts the connections that a server gets.

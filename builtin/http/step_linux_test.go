@@ -16,8 +16,8 @@ import (
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/internal/nonblock"
-	"github.com/sonde-probe/sonde/internal/nonblock/nonblocktest"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/nonblocktest"
 )
 
 func TestStepsReportFailedConnections(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
-	"github.com/sonde-probe/sonde/internal/nonblock/nonblocktest"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/nonblocktest"
 )
 
 // prober is a handler whose attempts are made one way or the other.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
-	"github.com/sonde-probe/sonde/internal/dial/dialtest"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
 // serveTLS answers with the protocol's version as the status: 211 or 220.

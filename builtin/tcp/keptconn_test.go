@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
-	"github.com/sonde-probe/sonde/internal/dial/dialtest"
-	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // pair returns both ends of a connection.

@@ -15,8 +15,8 @@ import (
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/internal/nonblock"
-	"github.com/sonde-probe/sonde/internal/nonblock/nonblocktest"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/nonblocktest"
 )
 
 func TestStepsAndProbeHaveEqualResults(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
-	"github.com/sonde-probe/sonde/internal/dial/dialtest"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
 // plenty is a timeout that is not meant to pass, and short is one that is.

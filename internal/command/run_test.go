@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/testsync"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // timeLimit is the time limit for operations that take no time on an idle machine.

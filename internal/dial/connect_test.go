@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/nonblock/nonblocktest"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/nonblocktest"
 )
 
 // names is a resolver that knows a few names.

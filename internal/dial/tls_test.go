@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
-	"github.com/sonde-probe/sonde/internal/dial/dialtest"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
 func TestErrorsOfATLSBlockNameTheField(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // untilDot is a Protocol that sends "ping" and succeeds at the first dot of the response.

@@ -5,7 +5,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/sonde-probe/sonde/internal/testsync"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // connected returns both ends of a TCP connection.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // way is how Sonde's side makes an attempt.

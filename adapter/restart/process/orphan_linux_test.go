@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/testsync"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // Each test is run with a cgroup, where one can be made, and without.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/internal/testsync"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
-	"github.com/sonde-probe/sonde/internal/testsync"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // TestTheEndOfTheConnectionIsDetectedAtOnce kills a service whose next beat is due in an

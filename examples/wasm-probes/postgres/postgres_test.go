@@ -12,7 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
-	"github.com/sonde-probe/sonde/internal/testsync"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 func TestPostgres(t *testing.T) {

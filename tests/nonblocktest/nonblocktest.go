@@ -1,0 +1,128 @@
+// Package nonblocktest makes the non-blocking attempts of handlers as the engine does, for
+// tests of the built-in handlers.
+package nonblocktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// Probe makes an attempt in steps, and by h.Probe if the steps return StepBlock. It reports
+// whether the steps returned the result. Where the system has no nonblock.Set, h.Probe
+// makes every attempt.
+func Probe(ctx context.Context, h nonblock.Stepper, t probe.Target) (r probe.Result, stepped bool) {
+	spares := new(nonblock.Spares)
+	defer Close(spares)
+	if set, err := nonblock.NewSet(); err == nil && ctx.Err() == nil {
+		defer set.Close()
+		if r, ok := steps(ctx, h, t, set, spares); ok {
+			return r, true
+		}
+	}
+	return h.Probe(ctx, t), false
+}
+
+// steps makes an attempt in steps, and reports whether they have led to a result.
+func steps(ctx context.Context, h nonblock.Stepper, t probe.Target, set *nonblock.Set, spares *nonblock.Spares) (r probe.Result, ok bool) {
+	defer context.AfterFunc(ctx, set.Wake)()
+	watched := -1
+	for a := (nonblock.Attempt{Target: t, Spares: spares}); ; a.Event = next(ctx, set) {
+		switch h.Step(&a) {
+		case nonblock.StepDone:
+			return a.Result, true
+		case nonblock.StepBlock:
+			return probe.Result{}, false
+		}
+		if a.Event > nonblock.StepReady {
+			panic(fmt.Sprintf("the handler goes on after the event %d", a.Event))
+		}
+		if watched != a.FD {
+			watched = a.FD
+			if err := set.Add(watched, 0); err != nil {
+				panic(err)
+			}
+		}
+	}
+}
+
+// next waits for the next event of an attempt.
+func next(ctx context.Context, set *nonblock.Set) nonblock.Event {
+	for ready := false; ; {
+		switch err := ctx.Err(); {
+		case ready:
+			return nonblock.StepReady
+		case errors.Is(err, context.DeadlineExceeded):
+			return nonblock.StepLate
+		case err != nil:
+			return nonblock.StepStop
+		}
+		if err := set.Wait(-1, func(uint32) { ready = true }); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// Step makes an attempt with spare sockets, whose steps must lead to a result.
+func Step(t testing.TB, h nonblock.Stepper, target probe.Target, spares *nonblock.Spares) probe.Result {
+	t.Helper()
+	set, err := nonblock.NewSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r, ok := steps(ctx, h, target, set, spares)
+	if !ok {
+		t.Fatal("the attempt was left to Probe")
+	}
+	return r
+}
+
+// Close closes what attempts have left.
+func Close(s *nonblock.Spares) {
+	for fd, ok := s.Take(); ok; fd, ok = s.Take() {
+		_ = nonblock.CloseDescriptor(fd) // it is closed even if that fails
+	}
+}
+
+// Normalize returns a result without what differs between equal attempts: the length of
+// each timing that there is, and the local port.
+func Normalize(r probe.Result) probe.Result {
+	for _, timing := range []*time.Duration{&r.Timings.Resolve, &r.Timings.Connect, &r.Timings.TLS, &r.Timings.FirstByte} {
+		if *timing > 0 {
+			*timing = 1
+		}
+	}
+	r.Detail = localPort.ReplaceAllString(r.Detail, ":port->")
+	return r
+}
+
+// localPort is the port before the arrow between both addresses in an error of package net.
+var localPort = regexp.MustCompile(`:\d+->`)
+
+// Descriptors returns how many files and sockets this process has open.
+func Descriptors(t testing.TB) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
+}
+
+// WaitForDescriptors waits until there are at most n open: a server closes its own
+// soon after an attempt has ended.
+func WaitForDescriptors(t testing.TB, n int) {
+	t.Helper()
+	testsync.Until(t, "descriptors to be closed", func() bool { return Descriptors(t) <= n })
+}

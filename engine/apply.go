@@ -99,7 +99,7 @@ func (p *plan) compareAll(set probe.Set) error {
 		return err
 	}
 	n := &p.counts
-	if n.Removed = p.engine.registry.count() - n.Kept - n.Adjusted - n.Replaced; n.Removed > 0 {
+	if n.Removed = p.engine.registry.count() - n.Kept - n.Updated - n.Replaced; n.Removed > 0 {
 		p.removeUnwanted(set)
 	}
 	slices.SortFunc(p.changes, func(a, b change) int { return a.id.Compare(b.id) })
@@ -134,7 +134,7 @@ func (p *plan) compare(w *wish) error {
 		p.counts.Replaced++
 		c.action = replaced
 	case c.before.rule != desired.Rule:
-		p.counts.Adjusted++
+		p.counts.Updated++
 		desired.Handler = c.before.configured
 		c.action = adjusted
 	default:

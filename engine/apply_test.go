@@ -58,7 +58,7 @@ func TestAnotherThresholdKeepsTheRun(t *testing.T) {
 		pass(41 * time.Second)
 		before := status(t, e, liveness)
 		p.Rule.FailureThreshold = 5
-		if n := apply(t, e, probe.Set{liveness: p}); n.Adjusted != 1 {
+		if n := apply(t, e, probe.Set{liveness: p}); n.Updated != 1 {
 			t.Errorf("got %+v", n)
 		}
 		after := status(t, e, liveness)

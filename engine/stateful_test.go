@@ -86,7 +86,7 @@ func TestAStatefulHandlerLivesAsLongAsItsProbe(t *testing.T) {
 		ruled := with(h)
 		ruled.Rule.FailureThreshold = 7
 		set[readiness], set[liveness] = ruled, ruled
-		if n := apply(t, e, set); n.Adjusted != 2 {
+		if n := apply(t, e, set); n.Updated != 2 {
 			t.Errorf("another rule: %+v", n)
 		}
 		check("another rule", 2, 0, 0)

@@ -58,7 +58,7 @@ type TargetStatus struct {
 // Changes counts the probes that an Apply has changed.
 type Changes struct {
 	Added    int // are new
-	Adjusted int // have another rule, and keep their state
+	Updated  int // have another rule, and keep their state
 	Replaced int // have another handler or target, and start a new run
 	Removed  int
 	Kept     int // have not changed

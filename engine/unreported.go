@@ -87,6 +87,6 @@ func (l unreportedLine) write(to *slog.Logger) {
 	if l.targets > len(l.names) {
 		names += ", …"
 	}
-	to.Warn("targets are not probed: they have probes, but no instance was ever reported; call Engine.Report",
-		"targets", l.targets, "names", names)
+	to.Warn("targets not probed: no instance has been reported to the engine (see Engine.Report)",
+		"count", l.targets, "targets", names)
 }

@@ -38,7 +38,7 @@ func warned() (engine.Config, func() []string) {
 	c := engine.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}
 	return c, func() (lines []string) {
 		for line := range strings.Lines(text.String()) {
-			if strings.Contains(line, "call Engine.Report") {
+			if strings.Contains(line, "see Engine.Report") {
 				lines = append(lines, line)
 			}
 		}
@@ -65,12 +65,12 @@ func TestAForgottenReportIsWarnedAboutOnce(t *testing.T) {
 		}
 		pass(time.Hour)
 		lines := warnings()
-		if len(lines) != 1 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "targets=2") {
+		if len(lines) != 1 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "count=2") {
 			t.Fatalf("got %q, want one warning about two targets", lines)
 		}
 		apply(t, e, onTargets("a", "b", "c"))
 		pass(time.Hour)
-		if lines := warnings(); len(lines) != 2 || !strings.Contains(lines[1], "targets=1 names=c") {
+		if lines := warnings(); len(lines) != 2 || !strings.Contains(lines[1], "count=1 targets=c") {
 			t.Errorf("got %q, want a second warning about c", lines)
 		}
 	})
@@ -86,7 +86,7 @@ func TestAWarningNamesAFewTargets(t *testing.T) {
 		apply(t, e, onTargets(names...))
 		pass(time.Minute)
 		lines := warnings()
-		if len(lines) != 1 || !strings.Contains(lines[0], "targets=5000") || strings.Count(lines[0], "target-") > 3 {
+		if len(lines) != 1 || !strings.Contains(lines[0], "count=5000") || strings.Count(lines[0], "target-") > 3 {
 			t.Errorf("got %q", lines)
 		}
 	})
@@ -100,7 +100,7 @@ func TestProbesThatWereAppliedBeforeRunAreWarnedAbout(t *testing.T) {
 		e.Report(probe.Instance{Target: "b", ID: "static", Phase: probe.Running})
 		running(t, e, func() { pass(time.Minute) })
 	})
-	if lines := warnings(); len(lines) != 1 || !strings.Contains(lines[0], "targets=1 names=a") {
+	if lines := warnings(); len(lines) != 1 || !strings.Contains(lines[0], "count=1 targets=a") {
 		t.Errorf("got %q", lines)
 	}
 }

@@ -127,7 +127,7 @@ func TestARefusedDialIsReported(t *testing.T) {
 	if stats.Refused != 3 || stats.Faults[wasmhost.ReasonGrant] != 3 || stats.Suspends != 0 {
 		t.Errorf("got %+v", stats)
 	}
-	if n := strings.Count(log.String(), "plugin dial refused"); n != 1 {
+	if n := strings.Count(log.String(), "plugin connection denied"); n != 1 {
 		t.Errorf("it was logged %d times:\n%s", n, log.String())
 	}
 }

@@ -58,6 +58,6 @@
 //	codecache  keeps compiled code in a private directory
 //	settings   checks a handler's settings and writes them as JSON
 //	pool       hands out a bounded number of instances in order of arrival
-//	breaker    suspends plugins that trap too often
+//	breaker    suspends plugins after too many errors
 //	sandbox    runs instances and provides their host functions
 package wasmhost

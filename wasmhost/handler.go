@@ -103,7 +103,7 @@ func (h *Handler) unready() error {
 		return &attemptError{ReasonSettings, err}
 	}
 	if left := h.plugin.breaker.Remaining(time.Now()); left > 0 {
-		return &attemptError{ReasonSuspended, fmt.Errorf("plugin is suspended for another %v because it trapped too often", left.Round(time.Second))}
+		return &attemptError{ReasonSuspended, fmt.Errorf("plugin is suspended for another %v after too many errors", left.Round(time.Second))}
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (p *Plugin) notAttempted(err error) probe.Result {
 func (p *Plugin) record(r probe.Result, pluginFault bool, target string) {
 	p.counters.fault(r.Reason)
 	if pluginFault {
-		p.logger.Warn("plugin failed", "target", target, "reason", string(r.Reason), "detail", r.Detail)
+		p.logger.Warn("plugin error", "target", target, "reason", string(r.Reason), "detail", r.Detail)
 	} else {
 		p.pool.Grow()
 	}
@@ -140,6 +140,6 @@ func (p *Plugin) record(r probe.Result, pluginFault bool, target string) {
 		p.pool.Shrink()
 	}
 	if d := p.breaker.Count(pluginFault, time.Now()); d > 0 {
-		p.logger.Error("plugin suspended because it trapped too often", "for", d)
+		p.logger.Error("plugin suspended after too many errors", "for", d)
 	}
 }

@@ -10,7 +10,7 @@ const (
 	ReasonSettings  probe.Reason = "plugin.settings"  // the plugin does not accept the probe's settings
 	ReasonStart     probe.Reason = "plugin.start"     // no instance could be started
 	ReasonBusy      probe.Reason = "plugin.busy"      // all instances were busy for half of the attempt's timeout
-	ReasonSuspended probe.Reason = "plugin.suspended" // the plugin is suspended because it trapped too often
+	ReasonSuspended probe.Reason = "plugin.suspended" // the plugin is suspended after too many errors
 
 	ReasonTrap    probe.Reason = "plugin.trap"    // the plugin trapped: a panic, an address out of bounds
 	ReasonMemory  probe.Reason = "plugin.memory"  // the plugin trapped after it was refused more memory

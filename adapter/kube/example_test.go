@@ -48,7 +48,7 @@ func ExampleSet() {
 	e := engine.New(engine.Config{})
 	changes, err := e.Apply(set)
 	fmt.Printf("%+v %v\n", changes, err)
-	// Output: {Added:2 Adjusted:0 Replaced:0 Removed:0 Kept:0} <nil>
+	// Output: {Added:2 Updated:0 Replaced:0 Removed:0 Kept:0} <nil>
 }
 
 // Validate returns the API server's errors.

@@ -91,7 +91,7 @@ func TestEqualPodKeepsItsProbes(t *testing.T) {
 	if got := apply(strings.Replace(spec, "value: x", "value: z", 1)); got != (engine.Changes{Replaced: 1}) {
 		t.Errorf("another header makes the changes %+v", got)
 	}
-	if got := apply(strings.Replace(strings.Replace(spec, "value: x", "value: z", 1), "httpGet", "periodSeconds: 3, httpGet", 1)); got != (engine.Changes{Adjusted: 1}) {
+	if got := apply(strings.Replace(strings.Replace(spec, "value: x", "value: z", 1), "httpGet", "periodSeconds: 3, httpGet", 1)); got != (engine.Changes{Updated: 1}) {
 		t.Errorf("another period makes the changes %+v", got)
 	}
 }

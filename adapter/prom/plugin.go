@@ -10,7 +10,7 @@ type Plugin struct {
 	Ready     bool          // whether it is compiled
 	Compile   time.Duration // duration of compiling it, or of loading its code from the cache
 	CacheHit  bool          // whether the code came from the cache
-	Suspended bool          // whether attempts are suspended because it traps too often
+	Suspended bool          // whether attempts are suspended after too many errors
 	Suspends  uint64        // number of suspensions
 
 	Instances int           // busy and idle
@@ -40,7 +40,7 @@ var (
 	pluginReadyDesc     = describe("sonde_plugin_ready", "Whether the plugin is compiled (1 for yes, 0 for no).", pluginLabels)
 	pluginCompileDesc   = describe("sonde_plugin_compile_duration_seconds", "Duration in seconds of compiling the plugin, or of loading its code from the cache.", pluginLabels)
 	pluginCacheHitDesc  = describe("sonde_plugin_cache_hit", "Whether the plugin's code was loaded from the cache (1) or compiled (0).", pluginLabels)
-	pluginSuspendedDesc = describe("sonde_plugin_suspended", "Whether the plugin is suspended because it traps too often (1 for yes, 0 for no).", pluginLabels)
+	pluginSuspendedDesc = describe("sonde_plugin_suspended", "Whether the plugin is suspended after too many errors (1 for yes, 0 for no).", pluginLabels)
 	pluginSuspendsDesc  = describe("sonde_plugin_suspensions_total", "Total number of suspensions of the plugin.", pluginLabels)
 
 	pluginInstancesDesc = describe("sonde_plugin_instances", "Number of instances of the plugin by state: making an attempt (busy) or not (idle).", []string{"plugin", "state"})

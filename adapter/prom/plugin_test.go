@@ -66,7 +66,7 @@ sonde_plugin_denied_total{plugin="redis"} 0
 # TYPE sonde_plugin_instance_start_seconds_total counter
 sonde_plugin_instance_start_seconds_total{plugin="grpc"} 2
 sonde_plugin_instance_start_seconds_total{plugin="redis"} 0
-# HELP sonde_plugin_suspended Whether the plugin is suspended because it traps too often (1 for yes, 0 for no).
+# HELP sonde_plugin_suspended Whether the plugin is suspended after too many errors (1 for yes, 0 for no).
 # TYPE sonde_plugin_suspended gauge
 sonde_plugin_suspended{plugin="grpc"} 0
 sonde_plugin_suspended{plugin="redis"} 1

@@ -152,7 +152,7 @@ func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing e
 	if !i.setManaged(false, reason) {
 		return
 	}
-	i.log.Info("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", reason, "delay", until.Sub(now).Round(time.Millisecond))
+	i.log.Info("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "delayed_by", reason, "delay", until.Sub(now).Round(time.Millisecond))
 }
 
 // ending reports whether the driver was asked to end the instance, and has time
@@ -171,7 +171,7 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
 	i.setManaged(true, probe.ReasonEnding)
-	i.log.Info("probe failing, ending instance", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "grace", grace)
+	i.log.Info("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "grace_period", grace)
 	i.sendGrace(grace)
 }
 
@@ -181,7 +181,7 @@ func (i *instance) clearFailure() {
 		return
 	}
 	i.requests, i.budgeted = 0, false
-	i.log.Info("instance recovered", "instance", i.id)
+	i.log.Info("probes no longer failing, restart canceled", "instance", i.id)
 }
 
 // setManaged reports the instance as managed or not, for a reason. It returns
@@ -200,12 +200,12 @@ func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
 // An External instance is released instead, after the grace period of a request to
 // end that is under way: half a restart could leave nothing running.
 func (i *instance) leave(now time.Time) {
-	message, grace, underWay := "stopping instance", i.unit.TerminationGracePeriod, i.ending()
+	message, grace, underWay := "terminating instance", i.unit.TerminationGracePeriod, i.ending()
 	i.leaving = true
 	in := i.reported
 	switch {
 	case i.unit.external():
-		message = "releasing instance, it goes on without the engine"
+		message = "releasing instance, it keeps running without the engine"
 		if !underWay {
 			grace = 0
 		}
@@ -220,7 +220,7 @@ func (i *instance) leave(now time.Time) {
 		return
 	}
 	i.report(in)
-	i.log.Info(message, "instance", i.id, "grace", grace)
+	i.log.Info(message, "instance", i.id, "grace_period", grace)
 }
 
 // sendGrace asks the driver to end the instance. It replaces a grace period that

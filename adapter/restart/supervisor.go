@@ -137,7 +137,11 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 		}
 	}
 	s.report(in)
-	s.log.Info(end.event(), "instance", in.ID, "reason", s.lastReason, "restarts", in.Restarts, "exit", end.status(), "phase", in.Phase, "back_off", wait.Round(time.Millisecond))
+	exit := slog.Int("exit_code", end.exit.Code)
+	if end.exit.Err != nil {
+		exit = slog.Any("error", end.exit.Err)
+	}
+	s.log.Info(end.event(), "instance", in.ID, exit, "reason", s.lastReason, "phase", in.Phase, "restarts", in.Restarts, "back_off", wait.Round(time.Millisecond))
 }
 
 func (s *supervisor) report(in probe.Instance) {

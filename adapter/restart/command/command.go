@@ -102,7 +102,7 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 				end = nil
 				continue
 			case undead != nil:
-				d.log.Warn("restart skipped: the previous command was killed and has not ended")
+				d.log.Warn("restart skipped: the previous restart command was killed but has not exited yet")
 				continue
 			}
 			r := d.restart(ctx)

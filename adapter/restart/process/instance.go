@@ -196,7 +196,7 @@ func (i *instance) endWithin(grace time.Duration) {
 func (i *instance) order(o order) {
 	_ = i.lifeline.SetWriteDeadline(time.Now().Add(orderTimeout))
 	if err := i.orders.Encode(o); err != nil && !errors.Is(err, syscall.EPIPE) {
-		i.log.Warn("guard does not read orders", "guard", i.guard.Process.Pid, "error", err)
+		i.log.Warn("signal not delivered: the guard process does not respond", "signal", o.Signal, "guard_pid", i.guard.Process.Pid, "pid", i.pid, "error", err)
 	}
 }
 
@@ -220,14 +220,14 @@ func (i *instance) guardKilled() restart.Exit {
 	command.KillGroup(i.pid)
 	i.cgroup.kill()
 	i.cgroup.remove()
-	i.log.Warn("guard was killed, killing the command", "guard", i.guard.Process.Pid, "pid", i.pid)
+	i.log.Warn("guard process was killed, killing the command it guarded", "guard_pid", i.guard.Process.Pid, "pid", i.pid)
 	return i.exit(128+int(syscall.SIGKILL), nil)
 }
 
 // giveUp returns before the end of a command that cannot be killed. Its guard goes on
 // killing it, because close breaks the lifeline.
 func (i *instance) giveUp() restart.Exit {
-	i.log.Error("process cannot be killed, its guard keeps trying", "guard", i.guard.Process.Pid, "pid", i.pid)
+	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying", "guard_pid", i.guard.Process.Pid, "pid", i.pid)
 	go func() { _ = i.guard.Wait() }() // the one goroutine that may outlive Run
 	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Output: probe.CleanText(i.tail.String(), maxOutput)}
 }

@@ -87,7 +87,7 @@ func (l *lineLogger) flush() {
 	}
 	l.records++
 	if cut > 0 {
-		l.log.Info(text, "cut", cut)
+		l.log.Info(text, "truncated_bytes", cut)
 		return
 	}
 	l.log.Info(text)

@@ -67,7 +67,7 @@ func TestLongLineIsTruncatedAndLogged(t *testing.T) {
 		_, _ = l.Write([]byte(strings.Repeat("x", 1000)))
 	}
 	_, _ = l.Write([]byte("\nnext\n"))
-	want := fmt.Sprintf("INFO %s cut=%d", strings.Repeat("x", maxLine), 100_000-maxLine)
+	want := fmt.Sprintf("INFO %s truncated_bytes=%d", strings.Repeat("x", maxLine), 100_000-maxLine)
 	if got := log.all(); got != want+"|INFO next" {
 		t.Errorf("got %d bytes of records", len(got))
 	}

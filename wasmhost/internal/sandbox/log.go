@@ -109,7 +109,7 @@ func (c *call) refuse(d grant.Dest) abi.Errno {
 	c.refused = d.String()
 	c.sandbox.refused.Add(1)
 	if c.sandbox.log.allowRefusal() {
-		c.sandbox.config.Logger.Warn("plugin dial refused: not granted; further refusals are only counted", "target", c.target.Name, "destination", c.refused)
+		c.sandbox.config.Logger.Warn("plugin connection denied: the destination is not granted; further denials are counted, not logged", "target", c.target.Name, "destination", c.refused)
 	}
 	return c.failf(abi.ENOTCAPABLE, "%s is not granted", d)
 }

@@ -176,7 +176,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	parts.Go(func() error { return d.handleSignals(serving, shutdown) })
 	err := parts.Wait()
-	d.log.Info("stopped")
+	d.log.Info("engine stopped")
 	return err
 }
 

@@ -59,14 +59,14 @@ func (d *daemon) reload(r loadResult) {
 	if r.diags.HasErrors() {
 		r.plugins.Release(current)
 		errs, _ := r.diags.Count()
-		d.log.Error("configuration refused, keeping the current one", "errors", errs)
+		d.log.Error("configuration rejected, keeping the current one", "error_count", errs)
 		return
 	}
 	d.flags.override(&r.config.Engine)
 	changes, err := d.apply(r.config)
 	if err != nil {
 		r.plugins.Release(current)
-		d.log.Error("configuration refused, keeping the current one", "error", err)
+		d.log.Error("configuration rejected, keeping the current one", "error", err)
 		return
 	}
 	r.plugins.Previous = nil
@@ -87,14 +87,14 @@ func (d *daemon) refreshPods() {
 	}
 	changes, err := d.apply(d.config)
 	if err != nil {
-		d.log.Error("pods refused, keeping the current ones", "error", err)
+		d.log.Error("pods directory rejected, keeping the current pods", "error", err)
 		return
 	}
 	d.logChanges("pods applied", changes)
 }
 
 func (d *daemon) logChanges(message string, c engine.Changes) {
-	d.log.Info(message, "targets", d.targets, slog.Group("probes", "added", c.Added, "adjusted", c.Adjusted,
+	d.log.Info(message, "targets", d.targets, slog.Group("probes", "added", c.Added, "updated", c.Updated,
 		"replaced", c.Replaced, "removed", c.Removed, "kept", c.Kept))
 }
 

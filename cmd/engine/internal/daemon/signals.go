@@ -41,11 +41,11 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 				loads.start(ctx)
 			case s == syscall.SIGHUP: // too late
 			case !stopping:
-				d.log.Info("shutting down: processes have their grace periods; a second signal kills them", "signal", s.String())
+				d.log.Info("shutting down: waiting for processes to exit within their grace periods; a second signal kills them", "signal", s.String())
 				stopping = true
 				shutdown()
 			default:
-				d.log.Warn("killing processes", "signal", s.String())
+				d.log.Warn("second signal received, killing processes", "signal", s.String())
 				killed = cli.ErrReported(128 + int(s.(syscall.Signal)))
 				d.restarts.Kill()
 			}

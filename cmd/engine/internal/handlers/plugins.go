@@ -141,7 +141,7 @@ func LoadModule(c wasmhost.Config, dir *string) (*wasmhost.Plugin, error) {
 	if dir != nil {
 		return nil, errors.New("the engine's plugin_cache " + wrong.Problem)
 	}
-	c.Logger.Warn("plugin cache disabled", "dir", c.CacheDir, "reason", wrong.Problem)
+	c.Logger.Warn("plugin cache disabled", "plugin", c.Name, "dir", c.CacheDir, "error", wrong.Problem)
 	c.CacheDir = ""
 	return wasmhost.Load(c)
 }

@@ -124,7 +124,7 @@ func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 		f.targets, errs = d.reader.read(name, text, f.targets)
 	}
 	for _, err := range errs {
-		d.log.Error("manifest refused, keeping the pods of its last valid content", "file", name, "error", err)
+		d.log.Error("manifest rejected, keeping the pods of its last valid version", "file", name, "error", err)
 	}
 	if len(errs) == 0 {
 		d.warnOfPorts(f)

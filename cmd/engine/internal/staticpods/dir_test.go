@@ -93,7 +93,7 @@ func TestChangedFilesAreApplied(t *testing.T) {
 	p.write(t, "a.json", "kind: [", 50*time.Second)
 	expect("wrong", "-")
 	expect("still wrong", "-")
-	if n := strings.Count(p.log.String(), "manifest refused"); n != 1 {
+	if n := strings.Count(p.log.String(), "manifest rejected"); n != 1 {
 		t.Errorf("the error was logged %d times", n)
 	}
 	if got := len(p.targets()); got != 3 {
@@ -176,7 +176,7 @@ func TestContainersThatCannotRunAsProcessesAreRefused(t *testing.T) {
 			if got := p.refresh(t); got != "default/a/good=x" {
 				t.Errorf("there is %q", got)
 			}
-			if log := p.log.String(); !strings.Contains(log, `msg="container refused" target=default/a/c reason=`) || !strings.Contains(log, test.want) {
+			if log := p.log.String(); !strings.Contains(log, `msg="container rejected, neither run nor probed" target=default/a/c error=`) || !strings.Contains(log, test.want) {
 				t.Errorf("the log is %s, want %s", log, test.want)
 			}
 		})

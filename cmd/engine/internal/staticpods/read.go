@@ -57,7 +57,7 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 	for _, c := range containers {
 		t, err := r.container(c)
 		if err != nil {
-			r.log.Error("container refused", "target", c.Target.Name, "reason", err)
+			r.log.Error("container rejected, neither run nor probed", "target", c.Target.Name, "error", err)
 			continue
 		}
 		if left := m.IgnoredOf[c.Name]; len(left) > 0 {

@@ -90,7 +90,7 @@ func (d *Dir) Add(c *config.Config) *config.Config {
 	all := &config.Config{Engine: c.Engine, Set: maps.Clone(c.Set), Targets: maps.Clone(c.Targets)}
 	for _, t := range d.targets() {
 		if _, taken := all.Targets[t.name]; taken {
-			d.log.Error("container refused", "target", t.name, "reason", fmt.Sprintf("there is another target %q", t.name))
+			d.log.Error("container rejected, neither run nor probed", "target", t.name, "error", fmt.Sprintf("there is another target %q", t.name))
 			continue
 		}
 		all.Targets[t.name] = t.target

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,4 +203,21 @@ func actionOf(h v1.ProbeHandler, c v1.Container) Action {
 		return Action{TCP: &TCP{Port: h.TCPSocket.Port.String(), Host: h.TCPSocket.Host}}
 	}
 	return Action{GRPC: &GRPC{Port: strconv.Itoa(int(h.GRPC.Port)), Service: *h.GRPC.Service}}
+}
+
+// httpOf returns an httpGet action. Header names are canonical, repeated headers keep
+// all values in order, and of several Host headers the first one counts (K87).
+func httpOf(get *v1.HTTPGetAction) *HTTP {
+	h := &HTTP{Path: get.Path, Port: get.Port.String(), Host: get.Host, Scheme: string(get.Scheme)}
+	for _, header := range get.HTTPHeaders {
+		name := http.CanonicalHeaderKey(header.Name)
+		if name == "Host" && len(h.Headers[name]) > 0 {
+			continue
+		}
+		if h.Headers == nil {
+			h.Headers = map[string][]string{}
+		}
+		h.Headers[name] = append(h.Headers[name], header.Value)
+	}
+	return h
 }

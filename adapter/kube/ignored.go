@@ -89,20 +89,12 @@ func unknown(o map[string]any, known fields, prefix string) []string {
 		case ok && isObject:
 			left = append(left, unknown(object, below, prefix+name+".")...)
 		case ok && isList:
-			left = append(left, unknownIn(list, below, prefix+name)...)
+			for i, e := range list {
+				object, _ := e.(map[string]any)
+				left = append(left, unknown(object, below, fmt.Sprintf("%s%s[%d].", prefix, name, i))...)
+			}
 		default:
 			left = append(left, prefix+name)
-		}
-	}
-	return left
-}
-
-// unknownIn is unknown for the objects in a list.
-func unknownIn(list []any, known fields, path string) []string {
-	var left []string
-	for i, e := range list {
-		if o, ok := e.(map[string]any); ok {
-			left = append(left, unknown(o, known, fmt.Sprintf("%s[%d].", path, i))...)
 		}
 	}
 	return left

@@ -192,10 +192,7 @@ func (w workload) matches(apiVersion string) bool {
 
 // read reads the pod of an object.
 func (w workload) read(o map[string]any, m *Manifest) error {
-	template := o
-	for _, name := range w.template {
-		template, _ = template[name].(map[string]any)
-	}
+	template := lookup(o, w.template)
 	asJSON, err := json.Marshal(map[string]any{"metadata": template["metadata"], "spec": template["spec"], "status": template["status"]})
 	if err != nil {
 		return err
@@ -210,7 +207,11 @@ func (w workload) read(o map[string]any, m *Manifest) error {
 		m.spec = field.NewPath(w.template[0], append(slices.Clone(w.template[1:]), "spec")...)
 	}
 	m.findIgnored(o, strings.Join(append(slices.Clone(w.template), "spec"), "."))
-	return w.checkPolicy(pod, m.spec)
+	policy := Default(pod).Spec.RestartPolicy
+	if len(w.policies) == 0 || slices.Contains(w.policies, policy) {
+		return nil
+	}
+	return field.NotSupported(m.spec.Child("restartPolicy"), policy, w.policies) // the API server's error
 }
 
 // typeError rewrites an error of package json, which names Go's types, with the names
@@ -240,14 +241,4 @@ func wanted(t reflect.Type) string {
 		return wanted(t.Elem())
 	}
 	return "an object"
-}
-
-// checkPolicy refuses restart policies that the kind does not allow, with the API
-// server's error.
-func (w workload) checkPolicy(pod *v1.Pod, spec *field.Path) error {
-	policy := Default(pod).Spec.RestartPolicy
-	if len(w.policies) == 0 || slices.Contains(w.policies, policy) {
-		return nil
-	}
-	return field.NotSupported(spec.Child("restartPolicy"), policy, w.policies)
 }

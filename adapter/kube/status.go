@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -43,26 +44,17 @@ func setContainers(pod *v1.Pod, status *v1.PodStatus, t Targets) {
 	for i := range status.InitContainerStatuses {
 		s := &status.InitContainerStatuses[i]
 		setContainer(pod, s, t)
-		if !hasSidecar(pod, s.Name) {
+		if !slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == s.Name && isSidecar(c) }) {
 			s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 		}
 	}
-}
-
-func hasSidecar(pod *v1.Pod, name string) bool {
-	for _, c := range pod.Spec.InitContainers {
-		if c.Name == name {
-			return isSidecar(c)
-		}
-	}
-	return false
 }
 
 func setContainer(pod *v1.Pod, s *v1.ContainerStatus, t Targets) {
 	target, _ := t.Target(TargetName(pod, s.Name))
 	started := isStarted(s, target)
 	s.Started = &started
-	s.Ready = started && findings(target, s.ContainerID, probe.Readiness).passing()
+	s.Ready = started && passing(target, s.ContainerID, probe.Readiness)
 }
 
 // isStarted reports whether a container runs and its startup probe has passed. When
@@ -72,32 +64,20 @@ func isStarted(s *v1.ContainerStatus, t engine.TargetStatus) bool {
 	if s.State.Running == nil {
 		return false
 	}
-	f := findings(t, s.ContainerID, probe.Startup)
-	if !f.seen && s.Started != nil && *s.Started {
+	known := slices.ContainsFunc(t.Probes, func(p engine.Status) bool {
+		return p.ID.Kind == probe.Startup && p.Instance == s.ContainerID
+	})
+	if !known && s.Started != nil && *s.Started {
 		return true
 	}
-	return f.passing()
+	return passing(t, s.ContainerID, probe.Startup)
 }
 
-// finding is the result of the probes of one kind for one instance.
-type finding struct {
-	seen    bool // a probe has this instance
-	failing bool // a probe is not passing
-}
-
-func (f finding) passing() bool { return !f.failing }
-
-func findings(t engine.TargetStatus, instance string, kind probe.Kind) finding {
-	var f finding
-	for _, p := range t.Probes {
-		if p.ID.Kind != kind {
-			continue
-		}
-		same := p.Instance == instance
-		f.seen = f.seen || same
-		f.failing = f.failing || !same || p.Verdict != probe.Passing
-	}
-	return f
+// passing reports whether all probes of a kind are passing for an instance.
+func passing(t engine.TargetStatus, instance string, kind probe.Kind) bool {
+	return !slices.ContainsFunc(t.Probes, func(p engine.Status) bool {
+		return p.ID.Kind == kind && (p.Instance != instance || p.Verdict != probe.Passing)
+	})
 }
 
 // setCondition replaces or adds a condition. The transition time is kept while the

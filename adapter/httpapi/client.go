@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,11 +127,7 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 
 // do sends a request. The caller closes the response's body.
 func (c *Client) do(ctx context.Context, path string, query url.Values) (*http.Response, error) {
-	base := c.Base
-	if base == "" {
-		base = "http://" + DefaultListen
-	}
-	address := strings.TrimSuffix(base, "/") + path
+	address := strings.TrimSuffix(cmp.Or(c.Base, "http://"+DefaultListen), "/") + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
@@ -141,11 +138,7 @@ func (c *Client) do(ctx context.Context, path string, query url.Values) (*http.R
 	if c.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	client := c.HTTP
-	if client == nil {
-		client = http.DefaultClient
-	}
-	response, err := client.Do(r)
+	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(r)
 	if err != nil {
 		return nil, err
 	}

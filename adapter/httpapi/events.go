@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -42,11 +41,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 }
 
 func parseEvents(query string) (target string, snapshot bool, err error) {
-	v, err := url.ParseQuery(query)
+	v, err := parseFields(query, "target", "snapshot")
 	if err != nil {
-		return "", false, fmt.Errorf("invalid query: %w", err)
-	}
-	if err := checkFields(v, "target", "snapshot"); err != nil {
 		return "", false, err
 	}
 	snapshot, err = parseFlag(v, "snapshot")

@@ -57,7 +57,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			respondError(w, http.StatusMethodNotAllowed, "method not allowed: use GET or HEAD")
-		case !s.config.guarded() && !dial.IsLoopback(hostname(r.Host)):
+		case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
 			respondError(w, http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
 		case crossSite(r):
 			respondError(w, http.StatusForbidden, "cross-site request refused")
@@ -79,12 +79,6 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-}
-
-// hostname returns the host of a Host header without its port.
-func hostname(host string) string {
-	u := url.URL{Host: host}
-	return u.Hostname()
 }
 
 // crossSite reports whether a browser sends r for another site's page. A link to this

@@ -30,11 +30,6 @@ func page(w http.ResponseWriter, r *http.Request) {
 		respondError(w, http.StatusNotFound, "unknown path %s", r.URL.Path)
 		return
 	}
-	body, err := pageFS.ReadFile(file)
-	if err != nil {
-		respondError(w, http.StatusInternalServerError, "%v", err)
-		return
-	}
 	w.Header().Set("Content-Type", contentType)
-	w.Write(body) // an error means that the client has gone
+	http.ServeFileFS(w, r, pageFS, file)
 }

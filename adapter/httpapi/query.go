@@ -41,11 +41,12 @@ func (q Query) values() url.Values {
 }
 
 // parseQuery reads the query of /v1/targets.
-func parseQuery(v url.Values) (Query, error) {
-	q := Query{Verdict: v.Get("verdict"), After: v.Get("after"), Limit: DefaultListed}
-	if err := checkFields(v, "verdict", "kind", "after", "limit", "probes"); err != nil {
+func parseQuery(query string) (q Query, err error) {
+	v, err := parseFields(query, "verdict", "kind", "after", "limit", "probes")
+	if err != nil {
 		return q, err
 	}
+	q = Query{Verdict: v.Get("verdict"), After: v.Get("after"), Limit: DefaultListed}
 	if err := parseText(v, "verdict", new(probe.Verdict)); err != nil {
 		return q, err
 	}
@@ -59,27 +60,30 @@ func parseQuery(v url.Values) (Query, error) {
 		}
 		q.Limit = n
 	}
-	var err error
 	q.Probes, err = parseFlag(v, "probes")
 	return q, err
 }
 
-// checkFields returns an error for a query with an unknown or repeated field: with a
-// typo in a filter the query would match everything.
-func checkFields(v url.Values, fields ...string) error {
+// parseFields parses a query. An unknown or repeated field is an error: with a typo in
+// a filter the query would match everything.
+func parseFields(query string, fields ...string) (url.Values, error) {
+	v, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("invalid query: %w", err)
+	}
 	given := 0
 	for _, f := range fields {
 		if len(v[f]) > 1 {
-			return fmt.Errorf("query field %s is given %d times", f, len(v[f]))
+			return nil, fmt.Errorf("query field %s is given %d times", f, len(v[f]))
 		}
 		if v.Has(f) {
 			given++
 		}
 	}
 	if given != len(v) {
-		return fmt.Errorf("unknown query field: use %s", strings.Join(fields, ", "))
+		return nil, fmt.Errorf("unknown query field: use %s", strings.Join(fields, ", "))
 	}
-	return nil
+	return v, nil
 }
 
 // parseText parses an optional enumeration.

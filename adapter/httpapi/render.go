@@ -120,11 +120,7 @@ func newHistogram(h engine.Histogram) Histogram {
 	for _, b := range h.Bounds {
 		bounds = append(bounds, b.Seconds())
 	}
-	counts := h.Counts
-	if counts == nil {
-		counts = []uint64{}
-	}
-	return Histogram{BoundsSeconds: bounds, Counts: counts, SumSeconds: h.Sum.Seconds()}
+	return Histogram{BoundsSeconds: bounds, Counts: append([]uint64{}, h.Counts...), SumSeconds: h.Sum.Seconds()}
 }
 
 // utc returns t in UTC, to the microsecond.

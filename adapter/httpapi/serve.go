@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -54,10 +55,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // server returns the HTTP server of a listener. ctx is the parent of the requests'
 // contexts.
 func (s *Server) server(ctx context.Context) *http.Server {
-	logger := s.config.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+	logger := cmp.Or(s.config.Logger, slog.New(slog.DiscardHandler))
 	return &http.Server{
 		Handler:           s,
 		TLSConfig:         s.tls.Clone(),

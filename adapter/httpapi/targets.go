@@ -2,19 +2,13 @@ package httpapi
 
 import (
 	"net/http"
-	"net/url"
 
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // targets serves /v1/targets.
 func (s *Server) targets(w http.ResponseWriter, r *http.Request) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		respondError(w, http.StatusBadRequest, "invalid query: %v", err)
-		return
-	}
-	q, err := parseQuery(values)
+	q, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
 		respondError(w, http.StatusBadRequest, "%v", err)
 		return

@@ -72,10 +72,8 @@ func New(c Config) (*Driver, error) {
 		return nil, err
 	}
 	command := run.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: c.Log.With("target", c.Target)}, nil
+	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
+	return &Driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: log}, nil
 }
 
 // External marks the driver: its instances run outside the engine.

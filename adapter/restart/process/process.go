@@ -19,6 +19,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"maps"
@@ -93,12 +94,7 @@ func New(c Config) (*Driver, error) {
 		return nil, err
 	}
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
-	if c.LinesPerSecond == 0 {
-		c.LinesPerSecond = DefaultLinesPerSecond
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	c.Log = c.Log.With("target", c.Target)
+	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
 	return &Driver{config: c, command: run}, nil
 }

@@ -71,7 +71,10 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	}
 	changes, err := d.apply(c)
 	if err != nil {
-		return errors.Join(err, d.closeListener())
+		if d.listener != nil {
+			err = errors.Join(err, d.listener.Close())
+		}
+		return err
 	}
 	d.logChanges("configuration applied", changes)
 	return nil
@@ -102,7 +105,7 @@ func (d *daemon) listen() (err error) {
 	if err != nil {
 		return err
 	}
-	d.api, err = httpapi.New(httpapi.Config{
+	c := httpapi.Config{
 		Engine: d.engine,
 		Metrics: prom.New(prom.Config{
 			Engine: d.engine, Plugins: d.pluginStats, Version: d.version, Compatibility: d.settings.Compatibility,
@@ -111,10 +114,13 @@ func (d *daemon) listen() (err error) {
 		Ready:  d.ready,
 		Listen: d.settings.Listen,
 		Token:  token,
-		TLS:    tlsConfig(d.settings.TLS),
 		Logger: d.log,
-	})
-	if err != nil {
+	}
+	scheme := "http"
+	if t := d.settings.TLS; t != nil {
+		scheme, c.TLS = "https", httpapi.TLS(*t)
+	}
+	if d.api, err = httpapi.New(c); err != nil {
 		return err
 	}
 	d.listener, err = d.api.Listen(context.Background())
@@ -125,25 +131,11 @@ func (d *daemon) listen() (err error) {
 		return err
 	}
 	address := d.listener.Addr().String()
-	d.log.Info("listening", "url", url(address, d.settings.TLS != nil))
+	d.log.Info("listening", "url", scheme+"://"+address+"/")
 	if d.flags.addressFile == "" {
 		return nil
 	}
 	return cli.ReplaceFile(d.flags.addressFile, []byte(address+"\n"), 0o644)
-}
-
-func url(address string, tls bool) string {
-	if tls {
-		return "https://" + address + "/"
-	}
-	return "http://" + address + "/"
-}
-
-func (d *daemon) closeListener() error {
-	if d.listener == nil {
-		return nil
-	}
-	return d.listener.Close()
 }
 
 // ready returns why the engine does not make attempts, or nil.
@@ -178,11 +170,4 @@ func (d *daemon) run(ctx context.Context) error {
 	err := parts.Wait()
 	d.log.Info("engine stopped")
 	return err
-}
-
-func tlsConfig(t *config.TLS) httpapi.TLS {
-	if t == nil {
-		return httpapi.TLS{}
-	}
-	return httpapi.TLS{CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCAFile: t.ClientCAFile}
 }

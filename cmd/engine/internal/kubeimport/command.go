@@ -70,37 +70,31 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 		im.manifest(m)
 	}
 	if errs = append(errs, im.errs...); len(errs) > 0 {
-		return showErrors(c, errs)
+		show(c, "error", errs)
+		return cli.ErrReported(cli.ExitFailed)
 	}
 	text, err := im.text(c.Context())
 	if err != nil {
 		return err
 	}
-	if err := showWarnings(c, im.warnings); err != nil {
-		return err
-	}
+	show(c, "warning", im.warnings)
 	_, err = c.OutOrStdout().Write(text)
 	return err
 }
 
-// maxError bounds an error that is shown, in bytes: it can quote a manifest.
-const maxError = 16 << 10
+// maxProblem bounds an error or a warning that is shown, in bytes: it can quote a
+// manifest.
+const maxProblem = 16 << 10
 
-// showErrors writes errors, which can quote a manifest, to standard error.
-func showErrors(c *cobra.Command, errs []error) error {
-	for _, err := range errs {
-		fmt.Fprintf(c.ErrOrStderr(), "error: %s\n", probe.CleanText(err.Error(), maxError))
+// show writes errors or warnings, and their number, to standard error.
+func show[T any](c *cobra.Command, kind string, problems []T) {
+	if len(problems) == 0 {
+		return
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "\n%s\n", cli.Plural(len(errs), "error"))
-	return cli.ErrReported(cli.ExitFailed)
-}
-
-func showWarnings(c *cobra.Command, warnings []string) error {
-	if len(warnings) == 0 {
-		return nil
+	for _, problem := range problems {
+		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", kind, probe.CleanText(fmt.Sprint(problem), maxProblem))
 	}
-	_, err := fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n\n%s\n", strings.Join(warnings, "\nwarning: "), cli.Plural(len(warnings), "warning"))
-	return err
+	fmt.Fprintf(c.ErrOrStderr(), "\n%s\n", cli.Plural(len(problems), kind))
 }
 
 // text returns the configuration, once it has passed the checks of sonde validate.

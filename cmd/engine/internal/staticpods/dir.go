@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,9 +14,8 @@ import (
 // Dir is a directory of pod manifests, as it was read last. It belongs to one
 // goroutine.
 type Dir struct {
+	reader
 	path      string
-	reader    reader
-	log       *slog.Logger
 	files     map[string]*file // by name
 	lastError string           // of reading the directory, as it was logged; empty: it was read
 }

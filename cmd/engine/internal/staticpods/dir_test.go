@@ -29,7 +29,7 @@ type podsAt struct {
 func newPodsAt(t *testing.T) *podsAt {
 	p := &podsAt{now: time.Now()}
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
-	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(nil), log: log}, log: log, files: map[string]*file{}}
+	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(nil), log: log}, files: map[string]*file{}}
 	return p
 }
 

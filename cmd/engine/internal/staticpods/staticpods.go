@@ -42,7 +42,7 @@ func (f *Flags) Open(log *slog.Logger) (*Dir, error) {
 	if f.Path == "" {
 		return nil, nil
 	}
-	d := &Dir{path: f.Path, reader: reader{entrypoints: f.entrypoints, handlers: manifests.Handlers(&f.GRPC), log: log}, log: log, files: map[string]*file{}}
+	d := &Dir{path: f.Path, reader: reader{entrypoints: f.entrypoints, handlers: manifests.Handlers(&f.GRPC), log: log}, files: map[string]*file{}}
 	_, err := d.Refresh(time.Now())
 	return d, err
 }
@@ -69,11 +69,8 @@ type target struct {
 }
 
 // targets returns the containers of all files, sorted by file and then in the order
-// of the file. A nil Dir has none.
+// of the file.
 func (d *Dir) targets() []target {
-	if d == nil {
-		return nil
-	}
 	var all []target
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		all = append(all, d.files[name].targets...)

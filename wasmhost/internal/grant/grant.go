@@ -10,8 +10,10 @@ package grant
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -57,15 +59,7 @@ func IsTarget(t probe.Target, extraPort uint16, host string, port uint16) bool {
 	if port == 0 || !sameHost(t.Address, host) {
 		return false
 	}
-	if port == extraPort {
-		return true
-	}
-	for _, p := range t.Ports {
-		if p == port {
-			return true
-		}
-	}
-	return false
+	return port == extraPort || slices.Contains(slices.Collect(maps.Values(t.Ports)), port)
 }
 
 func sameHost(a, b string) bool {
@@ -79,15 +73,10 @@ func sameHost(a, b string) bool {
 
 // AllowsPath reports whether a Unix socket may be dialled.
 func (r Rules) AllowsPath(name string) bool {
-	for _, rule := range r.dial {
-		if rule.scheme != "unix" {
-			continue
-		}
-		if ok, err := path.Match(rule.name, name); ok && err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.dial, func(rule rule) bool {
+		matches, err := path.Match(rule.name, name)
+		return rule.scheme == "unix" && matches && err == nil
+	})
 }
 
 // AllowsLookup reports whether the host of a destination may be looked up. Granting every
@@ -99,12 +88,7 @@ func (r Rules) AllowsLookup(d Dest) bool {
 // AllowsResolve reports whether a name may be looked up for any purpose.
 func (r Rules) AllowsResolve(name string) bool {
 	name = canonicalName(name)
-	for _, pattern := range r.lookup {
-		if matchName(pattern, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.lookup, func(pattern string) bool { return matchName(pattern, name) })
 }
 
 // AllowsAddr reports whether a destination may be dialled at an address: its own, or one
@@ -132,35 +116,26 @@ func (r Rules) AllowsAddr(d Dest, ip netip.Addr) bool {
 // and not by a pattern.
 func (r Rules) namesHost(d Dest, exact bool) bool {
 	name := canonicalName(d.Host)
-	for _, rule := range r.dial {
+	return slices.ContainsFunc(r.dial, func(rule rule) bool {
 		isPattern := strings.HasPrefix(rule.name, "*")
-		if !rule.prefix.IsValid() && rule.covers(d) && matchName(rule.name, name) && !(exact && isPattern) {
-			return true
-		}
-	}
-	return false
+		return !rule.prefix.IsValid() && rule.covers(d) && matchName(rule.name, name) && !(exact && isPattern)
+	})
 }
 
 // namesAddr reports whether a rule has this very address.
 func (r Rules) namesAddr(d Dest, ip netip.Addr) bool {
-	for _, rule := range r.dial {
-		if rule.covers(d) && rule.prefix.IsSingleIP() && rule.prefix.Addr() == ip {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.dial, func(rule rule) bool {
+		return rule.covers(d) && rule.prefix.IsSingleIP() && rule.prefix.Addr() == ip
+	})
 }
 
 // containsAddr reports whether a rule has a block that contains an address. Loopback
 // addresses are only in blocks of loopback addresses: 0.0.0.0/0 is meant for others.
 func (r Rules) containsAddr(d Dest, ip netip.Addr) bool {
-	for _, rule := range r.dial {
+	return slices.ContainsFunc(r.dial, func(rule rule) bool {
 		loopbackOK := !ip.IsLoopback() || rule.prefix.Addr().IsLoopback()
-		if rule.covers(d) && rule.prefix.IsValid() && rule.prefix.Contains(ip) && loopbackOK {
-			return true
-		}
-	}
-	return false
+		return rule.covers(d) && rule.prefix.IsValid() && rule.prefix.Contains(ip) && loopbackOK
+	})
 }
 
 // covers reports whether the rule is for the destination's network and port.

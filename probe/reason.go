@@ -47,7 +47,6 @@ const (
 	ReasonHTTPProtocol Reason = "http.protocol" // the response is not HTTP
 	ReasonHTTPBody     Reason = "http.body"     // the body could not be read to its end
 	ReasonHTTPAssert   Reason = "http.assert"   // the body is not what was expected
-	ReasonHTTPRequest  Reason = "http.request"  // the request could not be built
 
 	ReasonTCPExpect Reason = "tcp.expect" // the response is not what was expected
 

@@ -1,10 +1,10 @@
 package probe
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,19 +23,25 @@ type Target struct {
 }
 
 // Port resolves a port as a handler's configuration writes it: a number from 1
-// to 65535, or a name in t.Ports.
+// to 65535, or a name in t.Ports. An error is a *FieldError for the field "port".
 func (t Target) Port(s string) (uint16, error) {
-	if p, ok := t.Ports[s]; ok {
-		return p, nil
-	}
+	number, named := t.Ports[s]
 	n, err := strconv.Atoi(s)
-	if err != nil {
-		return 0, fmt.Errorf("target %s has no port named %q", t.Name, s)
+	switch {
+	case number != 0:
+		return number, nil
+	case named:
+		return 0, FieldErrorf("port", "is %q, which is 0 in target %s", s, t.Name)
+	case err == nil && n >= 1 && n <= 65535:
+		return uint16(n), nil
+	case err == nil:
+		return 0, FieldErrorf("port", "is %d, it must be from 1 to 65535", n)
 	}
-	if n < 1 || n > 65535 {
-		return 0, fmt.Errorf("port %d is not between 1 and 65535", n)
+	known := "it has no ports"
+	if names := t.PortNames(); len(names) > 0 {
+		known = "its ports are " + strings.Join(names, ", ")
 	}
-	return uint16(n), nil
+	return 0, FieldErrorf("port", "is %q, which target %s lacks; %s", s, t.Name, known)
 }
 
 // Equal reports whether two targets are the same in every field.

@@ -27,8 +27,8 @@ func TestAPortIsANumberOrAName(t *testing.T) {
 
 func TestAMissingPortIsNamed(t *testing.T) {
 	cases := map[string]string{
-		"grpc":  `target web has no port named "grpc"`,
-		"70000": "port 70000 is not between 1 and 65535",
+		"grpc":  `port is "grpc", which target web lacks; it has no ports`,
+		"70000": "port is 70000, it must be from 1 to 65535",
 	}
 	for text, want := range cases {
 		_, err := probe.Target{Name: "web"}.Port(text)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
@@ -46,7 +45,7 @@ func (h *Handler) Check(t probe.Target) error {
 	if h.settings.PortName == "" {
 		return nil
 	}
-	_, err := dial.Port(t, h.settings.PortName)
+	_, err := t.Port(h.settings.PortName)
 	return err
 }
 

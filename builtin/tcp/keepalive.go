@@ -1,6 +1,7 @@
 package tcpprobe
 
 import (
+	"cmp"
 	"net"
 	"time"
 
@@ -52,18 +53,10 @@ func (k KeepAlive) check() error {
 }
 
 func (k KeepAlive) config() net.KeepAliveConfig {
-	c := net.KeepAliveConfig{
-		Enable: true,
-		Idle:   DefaultKeepAliveIdle, Interval: DefaultKeepAliveInterval, Count: DefaultKeepAliveCount,
+	return net.KeepAliveConfig{
+		Enable:   true,
+		Idle:     cmp.Or(k.Idle, DefaultKeepAliveIdle),
+		Interval: cmp.Or(k.Interval, DefaultKeepAliveInterval),
+		Count:    cmp.Or(k.Count, DefaultKeepAliveCount),
 	}
-	if k.Idle != 0 {
-		c.Idle = k.Idle
-	}
-	if k.Interval != 0 {
-		c.Interval = k.Interval
-	}
-	if k.Count != 0 {
-		c.Count = k.Count
-	}
-	return c
 }

@@ -119,27 +119,10 @@ func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) 
 			return "", 0, unknown(probe.ReasonNoAddr, err)
 		}
 	}
-	if port, err = Port(t, d.config.Port); err != nil {
+	if port, err = t.Port(d.config.Port); err != nil {
 		return "", 0, unknown(probe.ReasonNoPort, err)
 	}
 	return host, port, nil
-}
-
-// Port returns the number of a port, which is a number or the name of one of a target's
-// ports. An error is a *probe.FieldError for the field "port".
-func Port(t probe.Target, port string) (uint16, error) {
-	number, err := t.Port(port)
-	if err == nil && number != 0 {
-		return number, nil
-	}
-	if _, ok := t.Ports[port]; ok {
-		return 0, probe.FieldErrorf("port", "is %q, which is 0 in target %s", port, t.Name)
-	}
-	known := "it has no ports"
-	if names := t.PortNames(); len(names) > 0 {
-		known = "its ports are " + strings.Join(names, ", ")
-	}
-	return 0, probe.FieldErrorf("port", "is %q, which target %s lacks; %s", port, t.Name, known)
 }
 
 func checkAddress(t probe.Target) error {

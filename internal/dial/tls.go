@@ -48,9 +48,9 @@ func (t *TLS) Load() (*tls.Config, error) {
 	if t == nil {
 		t = new(TLS)
 	}
-	version, err := t.minVersion()
-	if err != nil {
-		return nil, err
+	version, ok := tlsVersions[t.MinVersion]
+	if !ok {
+		return nil, probe.FieldErrorf("tls.min_version", `is %q, it must be one of "1.0", "1.1", "1.2", "1.3"`, t.MinVersion)
 	}
 	config := &tls.Config{MinVersion: version, ServerName: t.ServerName}
 	if config.InsecureSkipVerify = t.Verify != nil && !*t.Verify; config.InsecureSkipVerify && t.CAFile != "" {
@@ -59,6 +59,7 @@ func (t *TLS) Load() (*tls.Config, error) {
 	if problem := HostProblem(t.ServerName); t.ServerName != "" && problem != "" {
 		return nil, probe.FieldErrorf("tls.server_name", "is %q, %s", t.ServerName, problem)
 	}
+	var err error
 	if config.RootCAs, err = loadAuthorities(t.CAFile); err != nil {
 		return nil, err
 	}
@@ -68,18 +69,8 @@ func (t *TLS) Load() (*tls.Config, error) {
 	return config, nil
 }
 
-func (t *TLS) minVersion() (uint16, error) {
-	switch t.MinVersion {
-	case "1.0":
-		return tls.VersionTLS10, nil
-	case "1.1":
-		return tls.VersionTLS11, nil
-	case "", "1.2":
-		return tls.VersionTLS12, nil
-	case "1.3":
-		return tls.VersionTLS13, nil
-	}
-	return 0, probe.FieldErrorf("tls.min_version", `is %q, it must be one of "1.0", "1.1", "1.2", "1.3"`, t.MinVersion)
+var tlsVersions = map[string]uint16{
+	"": tls.VersionTLS12, "1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13,
 }
 
 func loadAuthorities(file string) (*x509.CertPool, error) {

@@ -39,24 +39,21 @@ func (r *reader) peek() byte {
 	return r.rest[0]
 }
 
-func (r *reader) uint32() uint32 {
-	n, rest, err := abi.Uint32(r.rest)
-	if err != nil {
-		r.fail(err)
-		return 0
-	}
-	r.rest = rest
-	return n
-}
+func (r *reader) uint32() uint32 { return take(r, abi.Uint32) }
 
 func (r *reader) name() string {
-	b, rest, err := abi.Bytes(r.rest)
+	return string(take(r, abi.Bytes))
+}
+
+// take reads what read returns.
+func take[T any](r *reader, read func([]byte) (v T, rest []byte, err error)) (v T) {
+	v, rest, err := read(r.rest)
 	if err != nil {
 		r.fail(err)
-		return ""
+		return v
 	}
 	r.rest = rest
-	return string(b)
+	return v
 }
 
 // each reads a count of at most max and calls f as often. The bound is needed because an

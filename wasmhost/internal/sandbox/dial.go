@@ -72,7 +72,7 @@ func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 			Errno: abi.EINVAL, Reason: probe.ReasonNoAddr, Detail: fmt.Sprintf("host %q is neither an IP address nor a host name", host),
 		})
 	}
-	number, err := dial.Port(c.target, port)
+	number, err := c.target.Port(port)
 	if err != nil {
 		return grant.Dest{}, c.fail(HostError{Errno: abi.EINVAL, Reason: probe.ReasonNoPort, Detail: err.Error()})
 	}

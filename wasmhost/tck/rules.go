@@ -85,7 +85,7 @@ func (t *trial) attemptAt(b behaviour) (probe.Result, error) {
 		return probe.Result{}, err
 	}
 	defer s.stop()
-	return t.attempt(t.kit.plugin, "faulty", loopback, s.port)
+	return t.attempt(t.kit.plugin, "faulty", Loopback, s.port)
 }
 
 func bytewiseSucceeds(t *trial) error {
@@ -117,7 +117,7 @@ func closedIsReplaced(t *trial) error {
 		return err
 	}
 	defer s.stop()
-	settings, target := Aim(t.kit.plugin.Manifest(), t.kit.config.Settings, loopback, s.port)
+	settings, target := Aim(t.kit.plugin.Manifest(), t.kit.config.Settings, Loopback, s.port)
 	h, err := t.kit.plugin.New(settings)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func refusedFails(t *trial) error {
 		return err
 	}
 	s.stop()
-	r, err := t.attempt(t.kit.plugin, "refused", loopback, s.port)
+	r, err := t.attempt(t.kit.plugin, "refused", Loopback, s.port)
 	return cmp.Or(err, mustFailAlways(r))
 }
 
@@ -174,7 +174,7 @@ func grantsHold(t *trial) error {
 		return err
 	}
 	defer s.stop()
-	r, err := t.attempt(p, "refused", loopback, s.port)
+	r, err := t.attempt(p, "refused", Loopback, s.port)
 	switch {
 	case err != nil:
 		return err

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// loopback is where the kit's own servers listen.
-const loopback = "127.0.0.1"
+// Loopback is where the kit's own servers listen.
+const Loopback = "127.0.0.1"
 
 // behaviour handles one connection, or one datagram: what is written to its conn is sent
 // back to the sender.
@@ -54,7 +54,7 @@ func (g *connGroup) close() {
 // serve starts a server on a port that is free for both TCP and UDP.
 func serve(b behaviour) (*server, error) {
 	for range 10 {
-		tcp, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+		tcp, err := net.Listen("tcp", net.JoinHostPort(Loopback, "0"))
 		if err != nil {
 			return nil, fmt.Errorf("conformance kit: %w", err)
 		}
@@ -156,9 +156,6 @@ func (d *datagram) Close() error { return nil }
 // SetDeadline does nothing, because the socket is shared.
 func (d *datagram) SetDeadline(time.Time) error { return nil }
 
-// Loopback is the address of Echo's server.
-const Loopback = loopback
-
 // Echo starts a server, for TCP and UDP, that sends back what it receives: a healthy
 // server for plugins whose settings can expect that. Stop ends it and waits for its
 // goroutines.
@@ -178,20 +175,18 @@ func echo(_ context.Context, conn net.Conn) {
 func closeAtOnce(context.Context, net.Conn) {}
 
 // silent reads everything and sends nothing.
-func silent(_ context.Context, conn net.Conn) { drain(conn) }
-
-func drain(conn net.Conn) {
+func silent(_ context.Context, conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn) // until the other side or the kit ends it
 }
 
 // garbage responds with random bytes, which are always the same.
-func garbage(_ context.Context, conn net.Conn) {
+func garbage(ctx context.Context, conn net.Conn) {
 	awaitRequest(conn)
 	random := rand.NewChaCha8([32]byte{1})
 	b := make([]byte, 1024)
 	_, _ = random.Read(b) // never fails
 	if _, err := conn.Write(b); err == nil {
-		drain(conn)
+		silent(ctx, conn)
 	}
 }
 

@@ -45,23 +45,15 @@ func (l *logLimiter) allowRefusal() bool {
 	return first
 }
 
-// slogLevel returns a level of package abi as one of package slog.
-func slogLevel(level uint32) slog.Level {
-	switch level {
-	case abi.LogDebug:
-		return slog.LevelDebug
-	case abi.LogInfo:
-		return slog.LevelInfo
-	case abi.LogWarn:
-		return slog.LevelWarn
-	}
-	return slog.LevelError
+// slogLevels are the levels of package abi as those of package slog.
+var slogLevels = [...]slog.Level{
+	abi.LogDebug: slog.LevelDebug, abi.LogInfo: slog.LevelInfo, abi.LogWarn: slog.LevelWarn, abi.LogError: slog.LevelError,
 }
 
 // logLevel returns the lowest level that is logged.
 func logLevel(c *call, _ args) int64 {
 	for level := uint32(abi.LogDebug); level < abi.LogError; level++ {
-		if c.sandbox.config.Logger.Enabled(context.Background(), slogLevel(level)) {
+		if c.sandbox.config.Logger.Enabled(context.Background(), slogLevels[level]) {
 			return int64(level)
 		}
 	}
@@ -77,7 +69,7 @@ func logRecord(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.EFAULT)
 	}
-	c.logText(slogLevel(level), b)
+	c.logText(slogLevels[level], b)
 	return 0
 }
 

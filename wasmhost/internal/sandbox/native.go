@@ -27,8 +27,8 @@ func nativeFunctions() map[string]func(*call, args) int64 {
 		"start_tls": startTLS,
 		"conn_info": connInfo,
 		"deadline":  setDeadline,
-		"read":      blockingRead,
-		"write":     blockingWrite,
+		"read":      func(c *call, a args) int64 { return c.transfer(a, (*call).read) },
+		"write":     func(c *call, a args) int64 { return c.transfer(a, (*call).write) },
 		"close":     func(c *call, a args) int64 { return i32(0, c.close(a.i32(0))) },
 		"hold":      holdSocket,
 		"held":      heldSocket,
@@ -112,8 +112,8 @@ func (e HostError) lines() string {
 
 func output(c *call, a args) int64 {
 	kind := a.u32(0)
-	max := maxOutput(kind)
-	if max == 0 {
+	max, ok := maxOutput[kind]
+	if !ok {
 		return i32(0, abi.ENOTSUP)
 	}
 	text, errno := c.text(a, 1, max)
@@ -136,27 +136,16 @@ func output(c *call, a args) int64 {
 	return 0
 }
 
-// maxOutput returns the maximum length of an output of a kind; 0 when there is no such
-// kind.
-func maxOutput(kind uint32) int {
-	switch kind {
-	case abi.OutputDetail:
-		return maxDetail
-	case abi.OutputReason:
-		return abi.MaxReason
-	case abi.OutputState:
-		return abi.MaxState
-	case abi.OutputField:
-		return abi.MaxField
-	}
-	return 0
+// maxOutput is the maximum length of each kind of output.
+var maxOutput = map[uint32]int{
+	abi.OutputDetail: maxDetail,
+	abi.OutputReason: abi.MaxReason,
+	abi.OutputState:  abi.MaxState,
+	abi.OutputField:  abi.MaxField,
 }
 
 // maxDetail is the maximum length of a detail; what is beyond abi.MaxDetail is cut.
 const maxDetail = 1 << 20
-
-func blockingRead(c *call, a args) int64  { return c.transfer(a, (*call).read) }
-func blockingWrite(c *call, a args) int64 { return c.transfer(a, (*call).write) }
 
 // transfer moves bytes between a connection and the guest's memory.
 func (c *call) transfer(a args, move func(*call, *socket, []byte) (int, abi.Errno)) int64 {

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"cmp"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -11,12 +13,8 @@ import (
 // paths and schemes of probes.
 func Default(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
-	if pod.Namespace == "" {
-		pod.Namespace = v1.NamespaceDefault
-	}
-	if pod.Spec.RestartPolicy == "" {
-		pod.Spec.RestartPolicy = v1.RestartPolicyAlways
-	}
+	pod.Namespace = cmp.Or(pod.Namespace, v1.NamespaceDefault)
+	pod.Spec.RestartPolicy = cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways)
 	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
 	if given := pod.Spec.TerminationGracePeriodSeconds; given != nil {
 		grace = *given
@@ -36,9 +34,7 @@ func Default(pod *v1.Pod) *v1.Pod {
 
 func defaultContainer(c *v1.Container) {
 	for i := range c.Ports {
-		if c.Ports[i].Protocol == "" {
-			c.Ports[i].Protocol = v1.ProtocolTCP
-		}
+		c.Ports[i].Protocol = cmp.Or(c.Ports[i].Protocol, v1.ProtocolTCP)
 	}
 	for _, p := range []*v1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
 		if p != nil {
@@ -48,22 +44,15 @@ func defaultContainer(c *v1.Container) {
 }
 
 func defaultProbe(p *v1.Probe) {
-	orDefault(&p.TimeoutSeconds, int32(probe.DefaultTimeout.Seconds()))
-	orDefault(&p.PeriodSeconds, int32(probe.DefaultPeriod.Seconds()))
-	orDefault(&p.SuccessThreshold, probe.DefaultSuccessThreshold)
-	orDefault(&p.FailureThreshold, probe.DefaultFailureThreshold)
+	p.TimeoutSeconds = cmp.Or(p.TimeoutSeconds, int32(probe.DefaultTimeout.Seconds()))
+	p.PeriodSeconds = cmp.Or(p.PeriodSeconds, int32(probe.DefaultPeriod.Seconds()))
+	p.SuccessThreshold = cmp.Or(p.SuccessThreshold, probe.DefaultSuccessThreshold)
+	p.FailureThreshold = cmp.Or(p.FailureThreshold, probe.DefaultFailureThreshold)
 	if h := p.HTTPGet; h != nil {
-		orDefault(&h.Path, "/")
-		orDefault(&h.Scheme, v1.URISchemeHTTP)
+		h.Path = cmp.Or(h.Path, "/")
+		h.Scheme = cmp.Or(h.Scheme, v1.URISchemeHTTP)
 	}
 	if p.GRPC != nil && p.GRPC.Service == nil {
 		p.GRPC.Service = new(string)
-	}
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }

@@ -60,26 +60,14 @@ func (s scrape) kubelet(series kubeletSeries) {
 // namespace, or no pod either.
 func split(name string) (namespace, pod, container string) {
 	parts := strings.SplitN(name, "/", 3)
-	switch len(parts) {
-	case 3:
-		return parts[0], parts[1], parts[2]
-	case 2:
-		return "", parts[0], parts[1]
-	}
-	return "", "", name
+	parts = append(make([]string, 3-len(parts)), parts...)
+	return parts[0], parts[1], parts[2]
 }
 
-// probeType returns the value of the kubelet's label for a kind.
+// probeType returns the value of the kubelet's label for a kind: "Startup".
 func probeType(k probe.Kind) string {
-	switch k {
-	case probe.Startup:
-		return "Startup"
-	case probe.Readiness:
-		return "Readiness"
-	case probe.Liveness:
-		return "Liveness"
-	}
-	return k.String()
+	name := k.String()
+	return strings.ToUpper(name[:1]) + name[1:]
 }
 
 // sum adds two histograms with equal bounds. It modifies neither.

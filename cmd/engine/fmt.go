@@ -51,10 +51,10 @@ func (f *formatter) run(paths []string) error {
 			return err
 		}
 	}
-	if err := cli.ShowDiagnostics(f.command, f.diags); err != nil {
+	if err := cli.ShowDiagnostics(f.command, f.diags, cli.ExitFailed); err != nil {
 		return err
 	}
-	if f.diags.HasErrors() || f.check && f.changed > 0 {
+	if f.check && f.changed > 0 {
 		return cli.ErrReported(cli.ExitFailed)
 	}
 	return nil

@@ -58,8 +58,8 @@ func probeCommand() *cobra.Command {
 func attempt(c *cobra.Command, in *handlers.Inputs, args []string) ([]cli.Report, error) {
 	p := handlers.NewPlugins(c.Context(), handlers.WaitForAll, handlers.Warnings(c))
 	defer p.Close()
-	loaded, err := in.LoadOrReport(c, args[:1], p, cli.ExitNoAttempt)
-	if err != nil {
+	loaded, diags := in.Load(args[:1], p)
+	if err := cli.ShowDiagnostics(c, diags, cli.ExitNoAttempt); err != nil {
 		return nil, err
 	}
 	ids, err := choose(loaded, args[1], args[2:])

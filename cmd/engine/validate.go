@@ -23,35 +23,25 @@ func validateCommand() *cobra.Command {
 			"The settings of a plugin are checked against its manifest, and by the plugin itself if it has such a\n" +
 			"check, which runs without any grant.",
 		Example: "  sonde validate --var env=prod /etc/sonde",
-		RunE: func(c *cobra.Command, paths []string) error {
-			if asJSON {
-				return validateJSON(c, &in, paths)
-			}
-			return validate(c, &in, paths)
-		},
+		RunE:    func(c *cobra.Command, paths []string) error { return validate(c, &in, paths, asJSON) },
 	}
 	in.Register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write the diagnostics as JSON to standard output")
 	return c
 }
 
-func validate(c *cobra.Command, in *handlers.Inputs, paths []string) error {
-	loaded, err := in.LoadOrReport(c, paths, handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent), cli.ExitFailed)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: valid, %s, %s\n",
-		strings.Join(handlers.OrDefault(paths), ", "), cli.Plural(len(loaded.Targets), "target"), cli.Plural(len(loaded.Set), "probe"))
-	return err
-}
-
-func validateJSON(c *cobra.Command, in *handlers.Inputs, paths []string) error {
-	_, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent))
-	if err := diags.WriteJSON(c.OutOrStdout()); err != nil {
-		return err
-	}
-	if diags.HasErrors() {
+func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON bool) error {
+	loaded, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent))
+	if asJSON {
+		if err := diags.WriteJSON(c.OutOrStdout()); err != nil || !diags.HasErrors() {
+			return err
+		}
 		return cli.ErrReported(cli.ExitFailed)
 	}
-	return nil
+	if err := cli.ShowDiagnostics(c, diags, cli.ExitFailed); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: valid, %s, %s\n",
+		strings.Join(handlers.OrDefault(paths), ", "), cli.Plural(len(loaded.Targets), "target"), cli.Plural(len(loaded.Set), "probe"))
+	return err
 }

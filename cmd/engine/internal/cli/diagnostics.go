@@ -12,9 +12,9 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// ShowDiagnostics writes diagnostics and their number to a command's standard
-// error.
-func ShowDiagnostics(c *cobra.Command, diags config.Diagnostics) error {
+// ShowDiagnostics writes diagnostics and their number to a command's standard error.
+// If there are errors it returns the error with the exit code.
+func ShowDiagnostics(c *cobra.Command, diags config.Diagnostics, code int) error {
 	if len(diags) == 0 {
 		return nil
 	}
@@ -22,8 +22,10 @@ func ShowDiagnostics(c *cobra.Command, diags config.Diagnostics) error {
 	if err := diags.WriteText(w, colored(w)); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", tally(diags))
-	return err
+	if _, err := fmt.Fprintf(w, "\n%s\n", tally(diags)); err != nil || !diags.HasErrors() {
+		return err
+	}
+	return ErrReported(code)
 }
 
 // tally returns "2 errors, 1 warning".

@@ -68,10 +68,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	plugins := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
 	loaded, diags := f.load(paths, plugins)
 	if diags.HasErrors() {
-		if err := cli.ShowDiagnostics(c, diags); err != nil {
-			return err
-		}
-		return cli.ErrReported(cli.ExitFailed)
+		return cli.ShowDiagnostics(c, diags, cli.ExitFailed)
 	}
 	log := logger(loaded.Engine)
 	f.override(&loaded.Engine)

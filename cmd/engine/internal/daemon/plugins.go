@@ -1,7 +1,7 @@
 package daemon
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/sonde-probe/sonde/adapter/prom"
@@ -11,10 +11,10 @@ import (
 // pluginStats returns the statistics of the plugins in use, sorted by name.
 func (d *daemon) pluginStats() []prom.Plugin {
 	var all []prom.Plugin
-	for name, stats := range d.plugins.Load().Stats() {
-		all = append(all, promPlugin(name, stats))
+	stats := d.plugins.Load().Stats()
+	for _, name := range slices.Sorted(maps.Keys(stats)) {
+		all = append(all, promPlugin(name, stats[name]))
 	}
-	slices.SortFunc(all, func(a, b prom.Plugin) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 

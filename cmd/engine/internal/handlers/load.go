@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -40,19 +39,6 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Con
 	o := Options()
 	o.Plugin, o.Vars, o.VarFiles = p.open, in.vars, files
 	return config.Parse(sources, o)
-}
-
-// LoadOrReport is Load for a command that ends with an exit code when the
-// configuration has errors. It shows the diagnostics.
-func (in *Inputs) LoadOrReport(c *cobra.Command, paths []string, p *Plugins, code int) (*config.Config, error) {
-	loaded, diags := in.Load(paths, p)
-	if err := cli.ShowDiagnostics(c, diags); err != nil {
-		return nil, err
-	}
-	if diags.HasErrors() {
-		return nil, cli.ErrReported(code)
-	}
-	return loaded, nil
 }
 
 // OrDefault returns the paths of a configuration, or the default path for none.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -204,15 +203,13 @@ func (p *Plugins) closeUnused(ctx context.Context, others *Plugins) {
 	}
 }
 
-// Stats returns the statistics of each module with the name of its plugin block.
-func (p *Plugins) Stats() iter.Seq2[string, wasmhost.Stats] {
-	return func(yield func(string, wasmhost.Stats) bool) {
-		for _, one := range p.loaded {
-			if !yield(one.name, one.host.Stats()) {
-				return
-			}
-		}
+// Stats returns the statistics of each module by the name of its plugin block.
+func (p *Plugins) Stats() map[string]wasmhost.Stats {
+	all := make(map[string]wasmhost.Stats, len(p.loaded))
+	for _, one := range p.loaded {
+		all[one.name] = one.host.Stats()
 	}
+	return all
 }
 
 // schema returns a manifest's settings as the fields of a block. The manifest has

@@ -143,7 +143,7 @@ func (d *Dir) warnOfPorts(f *file) {
 	}
 	for _, t := range f.targets {
 		if conflict := used.Add(t.container); conflict != "" {
-			d.log.Warn("port conflict", "target", t.name, "detail", conflict)
+			d.log.Warn("port conflict", "target", t.container.Target.Name, "detail", conflict)
 		}
 	}
 }

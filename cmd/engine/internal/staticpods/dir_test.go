@@ -58,7 +58,7 @@ func (p *podsAt) refresh(t *testing.T) string {
 	}
 	var all []string
 	for _, one := range p.targets() {
-		all = append(all, one.name+"="+one.target.Driver.(process.Config).Command[0])
+		all = append(all, one.container.Target.Name+"="+one.target.Driver.(process.Config).Command[0])
 	}
 	return strings.Join(all, " ")
 }

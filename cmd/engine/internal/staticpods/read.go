@@ -94,7 +94,6 @@ func (r *reader) container(c kube.Container) (target, error) {
 		return target{}, err
 	}
 	return target{
-		name:      c.Target.Name,
 		container: c,
 		probes:    probes,
 		target: config.Target{

@@ -62,7 +62,6 @@ func (d *Dir) Ticks() (ticks <-chan time.Time, stop func()) {
 
 // target is a container that runs as a process.
 type target struct {
-	name      string
 	container kube.Container
 	target    config.Target
 	probes    probe.Set
@@ -86,11 +85,12 @@ func (d *Dir) Add(c *config.Config) *config.Config {
 	}
 	all := &config.Config{Engine: c.Engine, Set: maps.Clone(c.Set), Targets: maps.Clone(c.Targets)}
 	for _, t := range d.targets() {
-		if _, taken := all.Targets[t.name]; taken {
-			d.log.Error("container rejected, neither run nor probed", "target", t.name, "error", fmt.Sprintf("there is another target %q", t.name))
+		name := t.container.Target.Name
+		if _, taken := all.Targets[name]; taken {
+			d.log.Error("container rejected, neither run nor probed", "target", name, "error", fmt.Sprintf("there is another target %q", name))
 			continue
 		}
-		all.Targets[t.name] = t.target
+		all.Targets[name] = t.target
 		maps.Copy(all.Set, t.probes)
 	}
 	return all

@@ -7,6 +7,8 @@ package document
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -46,9 +48,13 @@ type Argument struct {
 	Value any
 }
 
-// BlockOf adds a block of arguments, which is written in one line if it has only one.
-// It returns the body of a block that is not.
+// BlockOf adds a block of arguments without those that are an empty string or map. It is
+// written in one line if it has only one. It returns the body of a block that is not.
 func (b *Body) BlockOf(kind string, arguments ...Argument) *Body {
+	arguments = slices.DeleteFunc(arguments, func(a Argument) bool {
+		v := reflect.ValueOf(a.Value)
+		return (v.Kind() == reflect.String || v.Kind() == reflect.Map) && v.Len() == 0
+	})
 	if len(arguments) == 1 {
 		if value := expression(arguments[0].Value); !strings.Contains(string(value.Bytes()), "\n") {
 			line := hclwrite.Tokens{identifier(kind), token(hclsyntax.TokenOBrace, "{"), identifier(arguments[0].Name), token(hclsyntax.TokenEqual, "=")}

@@ -27,12 +27,9 @@ func (s *service) listenForHeartbeats(ctx context.Context, address string) (stop
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.serveHeartbeats(ctx, l)
-	}()
-	return func() { cancel(); <-done }, nil
+	var serving sync.WaitGroup
+	serving.Go(func() { s.serveHeartbeats(ctx, l) })
+	return func() { cancel(); serving.Wait() }, nil
 }
 
 // serveHeartbeats answers each line "PING x" with "PONG x", on any number of connections, until

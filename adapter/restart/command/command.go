@@ -19,19 +19,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config configures a Driver: the command that restarts the target.
-//
-// The command's environment is a base of PATH, LANG, LC_ALL and TZ of the engine
-// and HOME, USER and LOGNAME of the user it runs as, with Env on top.
+// Config configures a Driver: the command that restarts the target. Command, Env, Dir
+// and User have the meaning that they have in process.Config.
 type Config struct {
 	Target string // the target's name, for log records
 
-	// Command is the program and its arguments; required. A program without a
-	// slash is searched in the command's PATH. $(NAME) in a word is replaced by
-	// the value of NAME in Env, and $$ by $. No shell is used unless Command names
-	// one.
-	Command []string `hcl:"command"`
-
+	Command []string          `hcl:"command"`                  // the program and its arguments; required
 	Timeout time.Duration     `hcl:"timeout,optional,nonzero"` // after which the command is killed; default 90s, at most probe.MaxDuration
 	Env     map[string]string `hcl:"env,optional"`             // default: empty
 	Dir     string            `hcl:"dir,optional"`             // default: the engine's

@@ -2,6 +2,8 @@
 
 package process
 
+import "syscall"
+
 // isSubreaper is whether becomeSubreaper has an effect on this system.
 const isSubreaper = false
 
@@ -13,3 +15,14 @@ func children() []int { return nil }
 
 // closeRestOnExec does nothing: there is no portable way.
 func closeRestOnExec() {}
+
+// cgroup is always empty: only Linux has cgroups.
+type cgroup string
+
+func newCgroup() cgroup { return "" }
+
+func (c cgroup) enter(*syscall.SysProcAttr) (leave func(), err error) { return func() {}, nil }
+
+func (c cgroup) kill() {}
+
+func (c cgroup) remove() {}

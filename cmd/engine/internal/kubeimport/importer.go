@@ -194,18 +194,13 @@ func writeProcess(body *document.Body, c kube.Container, command []string) {
 	if c.TerminationGracePeriod != restart.DefaultTerminationGracePeriod {
 		body.Set("termination_grace_period", seconds(c.TerminationGracePeriod))
 	}
-	arguments := []document.Argument{{Name: "command", Value: command}}
-	if len(c.Target.Env) > 0 {
-		arguments = append(arguments, document.Argument{Name: "env", Value: c.Target.Env})
-	}
-	if c.Target.Dir != "" {
-		arguments = append(arguments, document.Argument{Name: "dir", Value: c.Target.Dir})
-	}
-	if c.Target.User != "" {
-		arguments = append(arguments, document.Argument{Name: "user", Value: c.Target.User})
-	}
 	body.Newline()
-	body.BlockOf("process", arguments...)
+	body.BlockOf("process", []document.Argument{
+		{Name: "command", Value: command},
+		{Name: "env", Value: c.Target.Env},
+		{Name: "dir", Value: c.Target.Dir},
+		{Name: "user", Value: c.Target.User},
+	}...)
 }
 
 // seconds returns a duration of whole seconds as text.

@@ -60,9 +60,7 @@ func writeProbe(target *document.Body, p kube.Probe, env map[string]string) {
 func writeHandler(body *document.Body, p kube.Probe, env map[string]string) {
 	var arguments []document.Argument
 	add := func(name string, value any) {
-		if value != "" {
-			arguments = append(arguments, document.Argument{Name: name, Value: value})
-		}
+		arguments = append(arguments, document.Argument{Name: name, Value: value})
 	}
 	switch {
 	case p.Exec != nil:
@@ -73,12 +71,10 @@ func writeHandler(body *document.Body, p kube.Probe, env map[string]string) {
 		}
 		add("command", words)
 	case p.HTTP != nil:
-		arguments = append(arguments, document.Argument{Name: "path", Value: p.HTTP.Path})
+		add("path", p.HTTP.Path)
 		add("port", port(p.HTTP.Port))
 		add("host", p.HTTP.Host)
-		if len(p.HTTP.Headers) > 0 {
-			add("headers", headers(p.HTTP.Headers))
-		}
+		add("headers", headers(p.HTTP.Headers))
 		if p.HTTP.Scheme == "HTTPS" {
 			add("scheme", "https")
 		}

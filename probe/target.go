@@ -26,10 +26,11 @@ type Target struct {
 // to 65535, or a name in t.Ports. An error is a *FieldError for the field "port".
 func (t Target) Port(s string) (uint16, error) {
 	number, named := t.Ports[s]
+	if number != 0 {
+		return number, nil
+	}
 	n, err := strconv.Atoi(s)
 	switch {
-	case number != 0:
-		return number, nil
 	case named:
 		return 0, FieldErrorf("port", "is %q, which is 0 in target %s", s, t.Name)
 	case err == nil && n >= 1 && n <= 65535:

@@ -10,7 +10,6 @@ package grant
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -59,7 +58,12 @@ func IsTarget(t probe.Target, extraPort uint16, host string, port uint16) bool {
 	if port == 0 || !sameHost(t.Address, host) {
 		return false
 	}
-	return port == extraPort || slices.Contains(slices.Collect(maps.Values(t.Ports)), port)
+	for _, p := range t.Ports {
+		if p == port {
+			return true
+		}
+	}
+	return port == extraPort
 }
 
 func sameHost(a, b string) bool {

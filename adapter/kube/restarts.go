@@ -13,14 +13,11 @@ func restarts(pod *v1.Pod, c v1.Container, code int32) bool {
 	if allRestart(pod) {
 		return true
 	}
-	policy := pod.Spec.RestartPolicy
-	if c.RestartPolicy != nil {
-		if action := ruleFor(c, code); action == v1.ContainerRestartRuleActionRestart || action == v1.ContainerRestartRuleActionRestartAllContainers {
-			return true
-		}
-		policy = v1.RestartPolicy(*c.RestartPolicy)
+	action := ruleFor(c, code)
+	if c.RestartPolicy != nil && (action == v1.ContainerRestartRuleActionRestart || action == v1.ContainerRestartRuleActionRestartAllContainers) {
+		return true
 	}
-	switch policy {
+	switch policyOf(pod, c) {
 	case v1.RestartPolicyNever:
 		return false
 	case v1.RestartPolicyOnFailure:
@@ -48,10 +45,8 @@ func ruleFor(c v1.Container, code int32) v1.ContainerRestartRuleAction {
 // allRestart reports whether the whole pod restarts: by its condition, or by a restart
 // rule that matches one of its ended containers.
 func allRestart(pod *v1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.AllContainersRestarting && c.Status == v1.ConditionTrue {
-			return true
-		}
+	if c, _ := condition(&pod.Status, v1.AllContainersRestarting); c.Status == v1.ConditionTrue {
+		return true
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		status, _ := statusOf(&pod.Status, c.Name)

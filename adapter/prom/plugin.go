@@ -1,6 +1,10 @@
 package prom
 
-import "time"
+import (
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
 
 // Plugin has the values of one plugin's metrics. It is plain data, so that this
 // package does not import the plugin host. Counters never decrease.
@@ -20,10 +24,10 @@ type Plugin struct {
 	Started   uint64        // instances
 	Start     time.Duration // total duration of the starts
 
-	Errors  map[string]uint64 // attempts that ended in an error of the plugin, by reason: "plugin.trap"
-	Denied  uint64            // dials and lookups denied by the grant
-	Held    int               // connections kept open between attempts
-	Dropped uint64            // log records dropped by the rate limit
+	Errors  map[probe.Reason]uint64 // attempts that ended in an error of the plugin, by reason: "plugin.trap"
+	Denied  uint64                  // dials and lookups denied by the grant
+	Held    int                     // connections kept open between attempts
+	Dropped uint64                  // log records dropped by the rate limit
 
 	Values []PluginValue // metrics of the plugin itself
 }
@@ -72,7 +76,7 @@ func (s scrape) plugin(p Plugin) {
 	s.counter(pluginStartedDesc, float64(p.Started), p.Name)
 	s.counter(pluginStartDesc, p.Start.Seconds(), p.Name)
 	for reason, n := range p.Errors {
-		s.counter(pluginErrorsDesc, float64(n), p.Name, reason)
+		s.counter(pluginErrorsDesc, float64(n), p.Name, string(reason))
 	}
 	s.counter(pluginDeniedDesc, float64(p.Denied), p.Name)
 	s.gauge(pluginHeldDesc, float64(p.Held), p.Name)

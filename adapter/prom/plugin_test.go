@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 func TestPluginMetrics(t *testing.T) {
@@ -13,7 +14,7 @@ func TestPluginMetrics(t *testing.T) {
 			{
 				Name: "grpc", Ready: true, Compile: 1500 * time.Millisecond, CacheHit: true,
 				Instances: 5, Idle: 3, Waiting: 7, Waits: 11, Started: 13, Start: 2 * time.Second,
-				Errors: map[string]uint64{"plugin.trap": 2, "plugin.grant": 4}, Denied: 4, Held: 6, Dropped: 8,
+				Errors: map[probe.Reason]uint64{"plugin.trap": 2, "plugin.grant": 4}, Denied: 4, Held: 6, Dropped: 8,
 				Values: []prom.PluginValue{{Name: "lag_seconds", Value: 0.5}, {Name: "frames", Counter: true, Value: 9}},
 			},
 			{Name: "redis", Suspended: true, Suspends: 3},

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -11,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/internal/files"
 )
 
 // fmtCommand returns sonde fmt. Its exit code is 1 when a file cannot be parsed, and
@@ -65,10 +65,7 @@ func (f *formatter) sources(paths []string) ([]config.Source, error) {
 		paths = []string{"."}
 	}
 	if len(paths) == 1 && paths[0] == cli.Stdin {
-		text, err := io.ReadAll(io.LimitReader(f.command.InOrStdin(), config.MaxSourceBytes+1))
-		if err == nil && len(text) > config.MaxSourceBytes {
-			err = fmt.Errorf("standard input is longer than %d bytes", config.MaxSourceBytes)
-		}
+		text, err := files.ReadFrom(f.command.InOrStdin(), "standard input", config.MaxSourceBytes)
 		return []config.Source{{Name: cli.Stdin, Bytes: text}}, err
 	}
 	sources, diags := config.Read(paths)

@@ -20,7 +20,7 @@ func Read(name string, max int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return read(f, max)
+	return ReadFrom(f, name, max)
 }
 
 // ReadRegular is Read for regular files only: it refuses a directory, a device or a pipe
@@ -38,13 +38,14 @@ func ReadRegular(name string, max int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	return read(f, max)
+	return ReadFrom(f, name, max)
 }
 
-func read(f *os.File, max int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(f, max+1))
+// ReadFrom returns what is left of r, at most max bytes. The name is for errors.
+func ReadFrom(r io.Reader, name string, max int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, max+1))
 	if err == nil && int64(len(b)) > max {
-		return nil, fmt.Errorf("%s: %w, at most %d bytes are allowed", f.Name(), ErrTooLarge, max)
+		return nil, fmt.Errorf("%s: %w, at most %d bytes are allowed", name, ErrTooLarge, max)
 	}
 	return b, err
 }

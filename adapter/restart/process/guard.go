@@ -117,14 +117,11 @@ func (g *guard) start(s start) (err error) {
 	if s.Cgroup {
 		g.cgroup = newCgroup()
 	}
-	if g.cgroup != "" {
-		if g.command, err = spawn(s.Plan, g.cgroup); err == nil {
-			return nil
-		}
+	if g.command, err = spawn(s.Plan, g.cgroup); err != nil && g.cgroup != "" {
 		g.cgroup.remove()
 		g.cgroup = ""
+		g.command, err = spawn(s.Plan, "")
 	}
-	g.command, err = spawn(s.Plan, "")
 	return err
 }
 

@@ -22,10 +22,7 @@ func promPlugin(name string, s wasmhost.Stats) prom.Plugin {
 	p := prom.Plugin{
 		Name: name, Ready: s.Compiled, Compile: s.Compile, CacheHit: s.CacheHit, Suspended: s.Suspended > 0, Suspends: s.Suspends,
 		Instances: s.Instances, Idle: s.Idle, Waiting: s.Waiting, Waits: s.Waits, Started: s.Started, Start: s.Start,
-		Errors: make(map[string]uint64, len(s.Faults)), Denied: s.Refused, Held: s.Held, Dropped: s.Dropped,
-	}
-	for reason, n := range s.Faults {
-		p.Errors[string(reason)] = n
+		Errors: s.Faults, Denied: s.Refused, Held: s.Held, Dropped: s.Dropped,
 	}
 	for _, m := range s.Metrics {
 		p.Values = append(p.Values, prom.PluginValue(m))

@@ -77,24 +77,18 @@ func IsManifest(name string) bool {
 	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// ReadFile reads a file, or standard input. It reads one byte more than package kube
-// accepts from standard input, so that kube refuses what is too long.
+// ReadFile reads a file, or standard input.
 func ReadFile(stdin io.Reader, name string) ([]byte, error) {
 	if name == cli.Stdin {
-		return io.ReadAll(io.LimitReader(stdin, kube.MaxManifestBytes+1))
+		return files.ReadFrom(stdin, "standard input", kube.MaxManifestBytes)
 	}
 	return files.Read(name, kube.MaxManifestBytes)
 }
 
 // RestartPolicy returns a container's restart policy.
 func RestartPolicy(c kube.Container) restart.Policy {
-	switch c.RestartPolicy {
-	case "OnFailure":
-		return restart.OnFailure
-	case "Never":
-		return restart.Never
-	}
-	return restart.Always
+	policies := map[string]restart.Policy{"Always": restart.Always, "OnFailure": restart.OnFailure, "Never": restart.Never}
+	return policies[string(c.RestartPolicy)]
 }
 
 // Unjoin returns the errors that errors.Join has joined.

@@ -68,12 +68,7 @@ func containersReady(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	}
 	r := checklist{word: "unready"}
 	ready := func(s v1.ContainerStatus) bool { return s.Ready }
-	for _, c := range pod.Spec.InitContainers {
-		if isSidecar(c) {
-			r.check(status, c, ready)
-		}
-	}
-	for _, c := range pod.Spec.Containers {
+	for _, c := range slices.Concat(sidecars(pod), pod.Spec.Containers) {
 		r.check(status, c, ready)
 	}
 	switch {

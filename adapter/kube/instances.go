@@ -20,15 +20,14 @@ import (
 // kubelet ends containers that fail.
 func Instances(pod *v1.Pod) []probe.Instance {
 	var all []probe.Instance
-	for _, c := range pod.Spec.Containers {
+	for _, c := range slices.Concat(pod.Spec.Containers, sidecars(pod)) {
 		all = append(all, instance(pod, c))
 	}
-	for _, c := range pod.Spec.InitContainers {
-		if isSidecar(c) {
-			all = append(all, instance(pod, c))
-		}
-	}
 	return all
+}
+
+func sidecars(pod *v1.Pod) []v1.Container {
+	return slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c v1.Container) bool { return !isSidecar(c) })
 }
 
 func instance(pod *v1.Pod, c v1.Container) probe.Instance {

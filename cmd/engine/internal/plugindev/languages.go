@@ -43,18 +43,13 @@ func compileGo(c *compiler, _, to string) error {
 func compileC(c *compiler, source, to string) error {
 	for _, clang := range candidates("CLANG", "clang", "clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14") {
 		linker := strings.TrimSpace(c.output(clang, "--print-prog-name=wasm-ld"))
-		if !strings.Contains(c.output(clang, "--print-targets"), "wasm32") || !executable(linker) {
+		if _, err := exec.LookPath(linker); err != nil || !strings.Contains(c.output(clang, "--print-targets"), "wasm32") {
 			continue
 		}
 		return c.run(nil, clang, "--target=wasm32", "-std=c11", "-Wall", "-Wextra", "-Os", "-mbulk-memory", "-ffreestanding", "-nostdlib",
 			"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=32768", "-I", "sonde", "-o", to, filepath.Base(source))
 	}
 	return missing("clang for wasm32 with wasm-ld", "apt-get install clang lld", "CLANG")
-}
-
-func executable(name string) bool {
-	_, err := exec.LookPath(name)
-	return err == nil
 }
 
 // ErrNoTool is wrapped by the errors of Compile about a missing tool.

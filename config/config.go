@@ -16,7 +16,7 @@ type Config struct {
 	Plugins map[string]Plugin // by name
 }
 
-// Engine is the engine block.
+// Engine is the engine block of a configuration.
 type Engine struct {
 	Listen        string              `hcl:"listen,optional"`        // address of page, API and /metrics; default DefaultListen; "" for none
 	Concurrency   int                 `hcl:"concurrency,optional"`   // concurrent attempts, 1 to MaxConcurrency; default: the engine's own
@@ -47,7 +47,8 @@ type LogLevel string
 // Words returns the allowed levels.
 func (LogLevel) Words() []string { return []string{"debug", "info", "warn", "error"} }
 
-// UnmarshalText refuses other words.
+// UnmarshalText implements encoding.TextUnmarshaler. It returns an error for any
+// other word.
 func (l *LogLevel) UnmarshalText(b []byte) error { return oneOf((*string)(l), b, l.Words()) }
 
 // LogFormat is the format of log records: auto, text or json.
@@ -56,7 +57,8 @@ type LogFormat string
 // Words returns the allowed formats.
 func (LogFormat) Words() []string { return []string{"auto", "text", "json"} }
 
-// UnmarshalText refuses other words.
+// UnmarshalText implements encoding.TextUnmarshaler. It returns an error for any
+// other word.
 func (l *LogFormat) UnmarshalText(b []byte) error { return oneOf((*string)(l), b, l.Words()) }
 
 func oneOf(to *string, b []byte, words []string) error {

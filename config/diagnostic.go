@@ -63,7 +63,8 @@ type Position struct {
 	Byte   int // from 0
 }
 
-// String returns "config.hcl:12:5".
+// String returns where the range starts, as file:line:column, such as
+// "config.hcl:12:5".
 func (r Range) String() string {
 	if r.Start.Line == 0 {
 		return r.File
@@ -107,8 +108,8 @@ func (d Diagnostics) Err() error {
 	return fmt.Errorf("%s", strings.Join(lines, "\n"))
 }
 
-// String returns the diagnostic in one line, as compilers do:
-// `config.hcl:12:5: error: unknown argument "intervall"; did you mean "period"?`
+// String returns the diagnostic on one line, as compilers do: `config.hcl:12:5:
+// error: unknown argument "intervall"; did you mean "period"?`
 func (d Diagnostic) String() string {
 	var s strings.Builder
 	if d.Range.File != "" {

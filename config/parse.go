@@ -21,8 +21,8 @@ import (
 // complete only if the diagnostics have no errors.
 //
 // It reads the files and environment variables that functions in the text name, and
-// plugins by Options.Plugin; it starts nothing. Equal input gives equal output.
-// It may be called from several goroutines at once.
+// plugins by Options.Plugin; it starts nothing. Equal input gives equal output. It
+// is safe for concurrent use by multiple goroutines.
 func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	if o.Env == nil {
 		o.Env = os.LookupEnv

@@ -70,7 +70,7 @@ type Field struct {
 	zeroMeans string // the default that 0 stands for, as text; empty when not known
 }
 
-// Type is the type of a Field.
+// Type is the type of the value of a Field.
 type Type uint8
 
 // The types, and the Go types that Values hold for them.

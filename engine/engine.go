@@ -74,8 +74,9 @@ const (
 	DefaultStartRate   = 2000
 )
 
-// Engine runs probes. Make one with New, and call Run once. All methods may be
-// called at any time and by several goroutines at once.
+// Engine runs probes. Create one with New, and call Run once. The other methods
+// may be called at any time, also before Run. All methods are safe for
+// concurrent use by multiple goroutines.
 type Engine struct {
 	conf      Config
 	registry  *registry

@@ -6,11 +6,11 @@ import "github.com/sonde-probe/sonde/probe"
 const maxInstanceText = 5 << 10
 
 // Report tells the engine about the instance of a target. The target's driver, which
-// starts and ends its instances, calls it whenever the instance or its phase changes.
-// For a target whose restarts are not observed, such as a network endpoint, call it
-// once with a running instance. Report may be called before or after the Apply that names the target. A repeated
-// report changes nothing. A report without a target is ignored; one without an ID
-// means that the target is absent.
+// starts and terminates its instances, calls it whenever the instance or its phase
+// changes. For a target whose restarts are not observed, such as a network endpoint, call
+// it once with a running instance. Report may be called before or after the Apply that
+// names the target. A repeated report changes nothing. A report without a target is
+// ignored; one without an ID means that the target is absent.
 //
 // A running instance gets its first attempts at Since plus each rule's initial
 // delay. An attempt in flight on an earlier instance is cancelled, and its result

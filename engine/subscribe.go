@@ -65,8 +65,9 @@ func (s *Subscription) mark(id probe.ID) {
 }
 
 // Next waits for a change and returns the probe's status as it is now, or the
-// error of ctx. The status of a removed probe has only ID and Removed. It may be
-// called by several goroutines at once; each change goes to one of them.
+// error of ctx. The status of a removed probe has only ID and Removed. It is
+// safe for concurrent use by multiple goroutines; each change goes to one of
+// them.
 func (s *Subscription) Next(ctx context.Context) (Status, error) {
 	for {
 		if id, ok := s.take(); ok {

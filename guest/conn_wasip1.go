@@ -90,10 +90,10 @@ func (c *Conn) Info(what Info) string {
 	return string(b)
 }
 
-// RemoteAddr returns the peer's address.
+// RemoteAddr returns the peer's network address.
 func (c *Conn) RemoteAddr() net.Addr { return addr{c.network, c.Info(InfoRemote)} }
 
-// LocalAddr returns the local address.
+// LocalAddr returns the local network address.
 func (c *Conn) LocalAddr() net.Addr { return addr{c.network, c.Info(InfoLocal)} }
 
 // NetConn turns the connection into one for libraries: while it waits, other goroutines

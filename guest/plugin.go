@@ -2,7 +2,8 @@ package guest
 
 import "context"
 
-// Plugin describes a plugin. Operators see the description before they run the plugin.
+// Plugin describes a plugin. Operators can read the description with sonde plugin
+// inspect, without running the plugin.
 type Plugin struct {
 	Name    string // of its handler block: letters a-z, digits, underscores; required
 	Version string // such as "1.4.2"

@@ -20,7 +20,8 @@ const (
 	Failure
 )
 
-// String returns the outcome as Sonde writes it: "success".
+// String returns the outcome as Sonde writes it in JSON and metrics, such as
+// "success".
 func (o Outcome) String() string {
 	if o < Unknown || o > Failure {
 		o = Unknown

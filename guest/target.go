@@ -66,16 +66,17 @@ func (t Target[S]) Resolve(ctx context.Context, name string) ([]netip.Addr, erro
 	return t.connection().resolve(ctx, name)
 }
 
-// Hold hands a connection to the host, which keeps it for the probe's next attempt under
-// a key of 1 to MaxKey bytes. The connection cannot be used any more in this attempt, and
-// one that was held under the key before is closed. Buffers should hold no unprocessed
-// bytes of the connection. If the connection ends, the host starts the next attempt at
-// once. Held connections are closed when the probe is changed or removed, and when an
-// attempt panics.
+// Hold hands c to the host, which keeps it open for the probe's next attempt, under a key
+// of 1 to MaxKey bytes: see Held. After that this attempt cannot use c any more. Another
+// connection that was held under key before is closed. No unprocessed bytes of c should
+// be left in buffers. If the connection ends, the host starts the next attempt at once.
+// Held connections are closed when the probe is changed or removed, and when an attempt
+// panics.
 func (t Target[S]) Hold(key string, c *Conn) error { return t.connection().hold(key, c) }
 
-// Held returns the connection that was held under a key, or false if there is none. It is
-// closed at the end of the attempt unless it is held again.
+// Held returns the connection that an earlier attempt kept open under key by calling
+// Hold, and whether there is one. The connection is closed when the attempt ends, unless
+// Hold is called for it again.
 func (t Target[S]) Held(key string) (*Conn, bool) { return t.connection().held(key) }
 
 // State returns what the probe's previous attempt passed to SetState. It is empty in the
@@ -152,7 +153,8 @@ func (c TLS) options() string {
 	return string(b)
 }
 
-// Info is a property of a connection.
+// Info identifies a property of a connection, such as its local address, for
+// Conn.Info.
 type Info uint32
 
 // The properties that Conn.Info returns.

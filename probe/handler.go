@@ -6,8 +6,8 @@ import "context"
 //
 // Probe must return soon after ctx is done. Ctx has the deadline that Rule.Timeout
 // sets. If the target has not answered by then, the outcome is Failure; Unknown is
-// for an attempt that could not be made. Probe is called by several goroutines at
-// once.
+// for an attempt that could not be made. Probe must be safe for concurrent use by
+// multiple goroutines.
 type Handler interface {
 	Probe(ctx context.Context, t Target) Result
 }
@@ -17,10 +17,10 @@ type Handler interface {
 type WakingHandler interface {
 	Handler
 
-	// ProbeWaking is called instead of Probe. Wake asks for another attempt of
-	// the same probe as soon as the engine allows one. It does not block. It may be
-	// called at any time, even when the attempt has ended or the probe was removed,
-	// and by several goroutines at once.
+	// ProbeWaking is called instead of Probe. Wake asks for another attempt of the
+	// same probe as soon as the engine allows one. It does not block, and is safe
+	// for concurrent use by multiple goroutines. It may be called at any time, even
+	// after the attempt has ended or the probe was removed.
 	ProbeWaking(ctx context.Context, t Target, wake func()) Result
 }
 

@@ -17,13 +17,14 @@ const (
 
 var kindNames = names[Kind]{"", "startup", "readiness", "liveness"}
 
-// String returns the kind as HCL, JSON and metrics write it: "readiness".
+// String returns the kind as it is written in HCL, JSON and metrics, such as
+// "readiness".
 func (k Kind) String() string { return kindNames.text(k) }
 
-// MarshalText returns String.
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText is the reverse of MarshalText.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (k *Kind) UnmarshalText(b []byte) (err error) { *k, err = kindNames.parse("kind", b); return err }
 
 // ID names one probe: a target, what the probe is for and, where a target has

@@ -8,7 +8,7 @@ type Reason string
 // The reasons of the engine itself.
 const (
 	ReasonPanic   Reason = "handler.panic"   // the handler panicked
-	ReasonStopped Reason = "engine.stopped"  // the attempt was cancelled: the probe was changed, or the engine ended
+	ReasonStopped Reason = "engine.stopped"  // the attempt was cancelled: the probe was changed, or the engine stopped
 	ReasonNoPort  Reason = "target.port"     // the target has no port of that name
 	ReasonNoAddr  Reason = "target.address"  // the target has no address
 	ReasonTimeout Reason = "handler.timeout" // the handler returned after its deadline
@@ -35,7 +35,7 @@ const (
 	ReasonTLSExpired   Reason = "tls.expired"   // a certificate is not valid now
 	ReasonTLSUntrusted Reason = "tls.untrusted" // the certificate is not signed by a trusted authority
 	ReasonTLSName      Reason = "tls.name"      // the certificate is for another name
-	ReasonTLSTimeout   Reason = "tls.timeout"   // the handshake did not end before the deadline
+	ReasonTLSTimeout   Reason = "tls.timeout"   // the handshake did not finish before the deadline
 	ReasonTLSFailed    Reason = "tls.failed"    // any other error of the handshake
 )
 
@@ -51,17 +51,17 @@ const (
 	ReasonTCPExpect Reason = "tcp.expect" // the response is not what was expected
 
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
-	ReasonExecSignal  Reason = "exec.signal"  // a signal ended the command
+	ReasonExecSignal  Reason = "exec.signal"  // a signal killed the command
 	ReasonExecStart   Reason = "exec.start"   // the command could not be started
-	ReasonExecTimeout Reason = "exec.timeout" // the command did not end before the deadline
+	ReasonExecTimeout Reason = "exec.timeout" // the command did not exit before the deadline
 )
 
 // The reasons of an instance's phase.
 const (
-	ReasonBackOff Reason = "restart.back_off" // the previous instance ended; the next one waits for its back-off
+	ReasonBackOff Reason = "restart.back_off" // the previous instance exited; the next one waits for its back-off
 	ReasonBudget  Reason = "restart.budget"   // the instance fails, and waits until the restart budget allows a restart
-	ReasonEnding  Reason = "restart.ending"   // the instance fails and is being stopped
-	ReasonEnded   Reason = "restart.ended"    // the instance was stopped because it failed or was no longer configured
+	ReasonEnding  Reason = "restart.ending"   // the instance fails and is being terminated
+	ReasonEnded   Reason = "restart.ended"    // the instance was terminated because it failed or was no longer configured
 	ReasonExited  Reason = "restart.exited"   // the instance exited on its own
 	ReasonNoStart Reason = "restart.no_start" // the instance could not be started
 )

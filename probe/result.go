@@ -22,13 +22,14 @@ const (
 
 var outcomeNames = names[Outcome]{"unknown", "success", "warning", "failure"}
 
-// String returns the outcome as JSON and metrics write it: "success".
+// String returns the outcome as it is written in JSON and metrics, such as
+// "success".
 func (o Outcome) String() string { return outcomeNames.text(o) }
 
-// MarshalText returns String.
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText is the reverse of MarshalText.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (o *Outcome) UnmarshalText(b []byte) (err error) {
 	*o, err = outcomeNames.parse("outcome", b)
 	return err
@@ -47,13 +48,14 @@ const (
 
 var verdictNames = names[Verdict]{"undecided", "passing", "failing"}
 
-// String returns the verdict as JSON and metrics write it: "passing".
+// String returns the verdict as it is written in JSON and metrics, such as
+// "passing".
 func (v Verdict) String() string { return verdictNames.text(v) }
 
-// MarshalText returns String.
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// UnmarshalText is the reverse of MarshalText.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (v *Verdict) UnmarshalText(b []byte) (err error) {
 	*v, err = verdictNames.parse("verdict", b)
 	return err
@@ -103,19 +105,19 @@ func Broken(why Reason, format string, a ...any) Result {
 	return Result{Reason: why, Detail: fmt.Sprintf(format, a...)}
 }
 
-// CleanText makes untrusted text safe to log and to show on a terminal. It replaces
-// invalid UTF-8, control characters except newline and tab, and bidirectional
-// controls by U+FFFD, removes trailing white space, and truncates the text to most
-// bytes between two characters.
-func CleanText(s string, most int) string {
+// CleanText makes untrusted text safe to log and to print to a terminal. It
+// replaces invalid UTF-8, control characters other than newline and tab, and
+// bidirectional controls with U+FFFD, removes trailing white space, and truncates
+// the text to at most limit bytes without splitting a character.
+func CleanText(s string, limit int) string {
 	s = clean(strings.TrimRightFunc(s, unicode.IsSpace), true)
-	if len(s) <= most {
+	if len(s) <= limit {
 		return s
 	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return strings.TrimRightFunc(s[:most], unicode.IsSpace)
+	return strings.TrimRightFunc(s[:limit], unicode.IsSpace)
 }
 
 func clean(s string, lines bool) string {

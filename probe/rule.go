@@ -6,7 +6,7 @@ import (
 )
 
 // Rule says when a probe makes its attempts, and how many of them decide. Rules
-// are comparable. The zero value of a field stands for its default, which is
+// are comparable. The zero value of a field means its default, which is
 // Kubernetes' own.
 //
 // The hcl tags name the arguments of probe and defaults blocks; package config
@@ -21,7 +21,7 @@ type Rule struct {
 	FailureThreshold int32         `hcl:"failure_threshold,optional,nonzero"` // consecutive failures until the probe fails; default 3
 
 	// TerminationGracePeriod is how long an instance may take to exit when the
-	// engine ends it because this probe fails. Default: the target's own.
+	// engine terminates it because this probe fails. Default: the target's own.
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero"`
 
 	OnError       OnError       `hcl:"on_error,optional"` // what an attempt with outcome unknown counts as; default: nothing
@@ -95,10 +95,10 @@ var onErrorNames = names[OnError]{"ignore", "fail"}
 // String returns "ignore" or "fail".
 func (o OnError) String() string { return onErrorNames.text(o) }
 
-// MarshalText returns String.
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
 func (o OnError) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText is the reverse of MarshalText.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (o *OnError) UnmarshalText(b []byte) (err error) {
 	*o, err = onErrorNames.parse("on_error", b)
 	return err
@@ -119,10 +119,10 @@ var compatibilityNames = names[Compatibility]{"none", "kubelet"}
 // String returns "none" or "kubelet".
 func (c Compatibility) String() string { return compatibilityNames.text(c) }
 
-// MarshalText returns String.
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
 func (c Compatibility) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText is the reverse of MarshalText.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (c *Compatibility) UnmarshalText(b []byte) (err error) {
 	*c, err = compatibilityNames.parse("compatibility", b)
 	return err

@@ -51,9 +51,10 @@ func (t Target) Equal(u Target) bool {
 		maps.Equal(t.Ports, u.Ports) && maps.Equal(t.Env, u.Env)
 }
 
-// Instance is one run of a target from start to end: a container, a process, or
-// "static" for an endpoint whose restarts are not observed. The driver of a target
-// starts and ends its instances, and reports them to the engine.
+// Instance is one execution of a target, from its start to its termination: a
+// container, a process, or "static" for an endpoint whose restarts are not
+// observed. The driver of a target starts and terminates its instances, and
+// reports them to the engine.
 type Instance struct {
 	Target string
 	ID     string // unique for each instance; empty only if Phase is Absent
@@ -69,7 +70,7 @@ type Instance struct {
 
 	Restarts int32  // how many instances the driver has seen before this one
 	Reason   Reason // the cause of Phase, such as ReasonBackOff; may be empty
-	Detail   string // the cause in words: how the previous instance ended, and its last output
+	Detail   string // the cause in words: how the previous instance exited, and its last output
 }
 
 // Phase says whether an Instance runs.
@@ -86,13 +87,13 @@ const (
 
 var phaseNames = names[Phase]{"absent", "waiting", "running", "ended", "gone"}
 
-// String returns the phase as JSON writes it: "running".
+// String returns the phase as it is written in JSON, such as "running".
 func (p Phase) String() string { return phaseNames.text(p) }
 
-// MarshalText returns String.
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
 func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText is the reverse of MarshalText.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (p *Phase) UnmarshalText(b []byte) (err error) {
 	*p, err = phaseNames.parse("phase", b)
 	return err

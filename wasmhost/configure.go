@@ -40,7 +40,7 @@ func (c *settingsCheck) state() error {
 // *probe.FieldError.
 //
 // A module that exports sonde_configure checks settings itself, as soon as it is compiled.
-// If it refuses them after New has returned, each attempt is Unknown with ReasonSettings;
+// If it rejects them after New has returned, each attempt is Unknown with ReasonSettings;
 // to get that error from New, call Wait first.
 func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	s, err := settings.New(p.manifest.Settings, values)

@@ -12,7 +12,7 @@ import (
 )
 
 // Handler makes attempts by a plugin with one set of settings. Plugin.New makes it.
-// It is safe for use by many goroutines at once.
+// It is safe for concurrent use by multiple goroutines.
 //
 // A handler has the state and the held connections of one probe. Where several probes
 // have the same settings, each needs a handler of its own: see ForProbe.

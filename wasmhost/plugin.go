@@ -20,8 +20,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// Plugin is a loaded module. Load makes it. It is safe for use by many goroutines at
-// once.
+// Plugin is a loaded module. Load makes it. It is safe for concurrent use by
+// multiple goroutines.
 type Plugin struct {
 	name       string
 	manifest   abi.Manifest

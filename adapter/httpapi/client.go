@@ -21,8 +21,8 @@ const (
 	MaxLine     = 1 << 20 // of an event stream
 )
 
-// Client reads the API of a running engine. It may be used by several goroutines at
-// once.
+// Client reads the API of a running engine. It is safe for concurrent use by
+// multiple goroutines.
 type Client struct {
 	Base  string       // URL of the engine; default "http://127.0.0.1:9650"
 	Token string       // default: none

@@ -31,8 +31,8 @@ const (
 // MinToken is the minimum length of a token in bytes.
 const MinToken = 16
 
-// Engine is the part of *engine.Engine that a Server reads. Its methods are called
-// from several goroutines at once.
+// Engine is the subset of *engine.Engine that a Server uses. Its methods must be
+// safe for concurrent use by multiple goroutines.
 type Engine interface {
 	Targets() iter.Seq[engine.TargetStatus]
 	Target(name string) (engine.TargetStatus, bool)
@@ -46,8 +46,8 @@ type Config struct {
 	Metrics http.Handler // serves /metrics; default: 404
 
 	// Alive and Ready return an error while the engine does not run, or does not
-	// make attempts yet. They must return at once, and are called from several
-	// goroutines at once. Default: never an error.
+	// make attempts yet. They must not block, and must be safe for concurrent
+	// use by multiple goroutines. Default: never an error.
 	Alive func() error
 	Ready func() error
 
@@ -95,7 +95,8 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// ServeHTTP serves one request. It may be called by several goroutines at once.
+// ServeHTTP implements http.Handler. It is safe for concurrent use by multiple
+// goroutines.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 func (s *Server) routes() http.Handler {

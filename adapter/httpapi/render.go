@@ -79,7 +79,8 @@ func newResult(s engine.Status, text int) *Result {
 	return &r
 }
 
-// NewResult returns a result as the API shows it, without the time of the attempt.
+// NewResult converts r to its form in the API. It leaves the field At unset,
+// because r does not have the time of the attempt.
 func NewResult(r probe.Result) Result {
 	return Result{
 		Outcome: r.Outcome, Reason: r.Reason, Detail: r.Detail,

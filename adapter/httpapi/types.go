@@ -8,7 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Targets is the response of /v1/targets.
+// Targets is the response of /v1/targets: the targets that match the query,
+// sorted by name.
 type Targets struct {
 	Targets []Target `json:"targets"`        // sorted by name
 	Total   int      `json:"total"`          // number of targets that match, from After on; more than in Targets when Next is set
@@ -37,7 +38,7 @@ type Instance struct {
 	Since    time.Time    `json:"since,omitzero"` // when Phase began
 	Restarts int32        `json:"restarts"`
 	Reason   probe.Reason `json:"reason,omitempty"` // why Phase is what it is
-	Detail   string       `json:"detail,omitempty"` // how the previous instance ended, with the end of its output
+	Detail   string       `json:"detail,omitempty"` // how the previous instance exited, with the end of its output
 }
 
 // Summary counts a target's probes by their verdict.
@@ -130,7 +131,7 @@ const (
 	RemovedEvent  EventType = "removed"  // the probe was removed
 )
 
-// Stats is the response of /v1/stats: the engine's counters since its start.
+// Stats is the response of /v1/stats: the engine's counters since it started.
 type Stats struct {
 	Probes      int            `json:"probes"`
 	InFlight    int            `json:"inFlight"`    // attempts in progress

@@ -8,7 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Reasons of conditions, as the kubelet gives them (K120 to K122).
+// Reasons of conditions, as the kubelet gives them (K120 to K122 in
+// docs/kubelet.md).
 const (
 	ReasonUnknownContainerStatuses = "UnknownContainerStatuses" // no container has a status
 	ReasonContainersNotReady       = "ContainersNotReady"       // the message lists them

@@ -42,7 +42,8 @@ type Container struct {
 }
 
 // MinTerminationGracePeriod is the shortest grace period of a container
-// (minimumGracePeriodInSeconds in k8s.io/kubernetes/pkg/kubelet/kuberuntime, K138).
+// (minimumGracePeriodInSeconds in k8s.io/kubernetes/pkg/kubelet/kuberuntime; K138
+// in docs/kubelet.md).
 const MinTerminationGracePeriod = 2 * time.Second
 
 // Probe is a probe of a container: its rule and its action.
@@ -53,9 +54,9 @@ type Probe struct {
 }
 
 // Containers returns the containers of a pod that can have probes: regular ones, then
-// sidecars, in the order of the manifest (K3). Defaults are set; the pod itself is
-// not changed. The error joins those of Validate, or names each probe whose numbers
-// exceed the engine's limits.
+// sidecars, in the order of the manifest (K3 in docs/kubelet.md). Defaults are set;
+// the pod itself is not changed. The error joins those of Validate, or names each
+// probe whose numbers exceed the engine's limits.
 func Containers(pod *v1.Pod) ([]Container, error) {
 	return containersAt(pod, field.NewPath("spec"))
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Default returns a copy of a pod with those defaults of the API server that concern
-// probes (K170): namespace, restart policy, grace period, protocols, and the numbers,
-// paths and schemes of probes.
+// Default returns a copy of pod in which those defaults of the API server are set
+// that concern probes (K170 in docs/kubelet.md): the namespace, restart policy, grace
+// period and protocols, and the numeric fields, paths and schemes of probes.
 func Default(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.Namespace = cmp.Or(pod.Namespace, v1.NamespaceDefault)

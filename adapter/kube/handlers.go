@@ -37,7 +37,7 @@ type GRPC struct {
 }
 
 // Handlers has a constructor for each action. A pod with a probe whose constructor is
-// nil is refused. Constructors are called by the goroutines that call functions of
+// nil is rejected. Constructors are called by the goroutines that call functions of
 // this package.
 type Handlers struct {
 	Exec func(Exec) (probe.Handler, error)

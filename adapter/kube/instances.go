@@ -13,11 +13,11 @@ import (
 // status: one for each regular container and each sidecar. Report them to the engine
 // whenever the status changes.
 //
-// A container without a status, or without an ID, is Absent (K33). One that has
-// ended is Ended when its restart policy and its restart rules restart it, else Gone
-// (K37); all containers of a pod with phase Succeeded or Failed are Gone (K32). With
-// a deletionTimestamp of the pod they are terminating (K38). All are managed: the
-// kubelet ends containers that fail.
+// A container without a status, or without an ID, is Absent (K33 in
+// docs/kubelet.md). One that has terminated is Ended when its restart policy and its
+// restart rules restart it, else Gone (K37); all containers of a pod with phase
+// Succeeded or Failed are Gone (K32). With a deletionTimestamp of the pod they are
+// terminating (K38). All are managed: the kubelet kills containers that fail.
 func Instances(pod *v1.Pod) []probe.Instance {
 	var all []probe.Instance
 	for _, c := range slices.Concat(pod.Spec.Containers, sidecars(pod)) {

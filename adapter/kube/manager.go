@@ -15,14 +15,14 @@ import (
 
 // Manager probes pods. It has the methods of the kubelet's prober manager, for a
 // caller with a sync loop like the kubelet's. Only the manager may call the engine's
-// Apply. Its methods may be called from several goroutines at once, and do not wait
-// for attempts. Adding or removing a pod takes time in proportion to the number of
-// all probes: about a millisecond for a thousand.
+// Apply. Its methods are safe for concurrent use by multiple goroutines, and do not
+// wait for attempts. Adding or removing a pod takes time in proportion to the number
+// of all probes: about a millisecond for a thousand.
 //
 // It differs from the kubelet's manager in four points: a pod is added completely or
-// not at all (K5), stopping a probe cancels its attempt in flight (K9, K10), sidecars
-// are stopped like other containers (K7), and stopping a startup probe does not make
-// its container started (K99).
+// not at all (K5 in docs/kubelet.md), stopping a probe cancels its attempt in flight
+// (K9, K10), sidecars are stopped like other containers (K7), and stopping a startup
+// probe does not make its container started (K99).
 type Manager struct {
 	engine   *engine.Engine
 	handlers Handlers
@@ -44,8 +44,8 @@ func NewManager(e *engine.Engine, h Handlers) *Manager {
 }
 
 // AddPod adds the probes of a pod. A pod with a known UID stays as it was when it was
-// added (K4, K6). A pod with the name of another one removes that one's probes. The
-// pod's status is reported as by UpdatePodStatus.
+// added (K4 and K6 in docs/kubelet.md). A pod with the name of another one removes
+// that one's probes. The pod's status is reported as by UpdatePodStatus.
 //
 // On an error, which is Set's, nothing is added.
 func (m *Manager) AddPod(pod *v1.Pod) error {
@@ -128,9 +128,10 @@ func (m *Manager) StopLivenessAndStartup(pod *v1.Pod) {
 }
 
 // UpdatePodStatus reports the instances of a status to the engine, and sets Started
-// and Ready of each container in the status (K98, K113). Call it whenever a status
-// was generated, and when the engine's Subscribe reports a change. A pod that is not
-// known has no probes: its running containers are started and ready.
+// and Ready of each container in the status (K98 and K113 in docs/kubelet.md). Call
+// it whenever a status was generated, and when the engine's Subscribe reports a
+// change. A pod that is not known has no probes: its running containers are started
+// and ready.
 //
 // PodStatus sets the conditions too.
 func (m *Manager) UpdatePodStatus(pod *v1.Pod, status *v1.PodStatus) {

@@ -39,7 +39,7 @@ type Manifest struct {
 	spec *field.Path // of the pod's spec
 }
 
-// String returns "Deployment shop/web".
+// String returns the kind, namespace and name, such as "Deployment shop/web".
 func (m Manifest) String() string { return m.Kind + " " + m.Namespace + "/" + m.Name }
 
 // Containers returns the containers of the pod, like the function Containers. Errors
@@ -60,7 +60,7 @@ const (
 // Read reads the objects of a manifest file: one or several documents of YAML or
 // JSON, each an object or a List of objects. Name is the file's name, for messages.
 // There is an error for each object that cannot be read; the others are returned. It
-// may be called from several goroutines at once.
+// is safe for concurrent use by multiple goroutines.
 func Read(name string, text []byte) ([]Manifest, []error) {
 	if len(text) > MaxManifestBytes {
 		return nil, []error{fmt.Errorf("%s: the file is larger than %d bytes", name, MaxManifestBytes)}

@@ -13,14 +13,15 @@ import (
 
 // Set returns the probes of a pod: of its regular containers and its sidecars. The
 // rules have the API server's defaults, and the grace period with which the kubelet
-// ends the container: the probe's, else the pod's (K139). In the command of an exec
-// probe $(NAME) is replaced (K76); a probe without a host has the pod's IP (K111).
+// kills the container: the probe's, else the pod's (K139 in docs/kubelet.md). In
+// the command of an exec probe $(NAME) is replaced (K76); a probe without a host
+// has the pod's IP (K111).
 //
 // Without an IP of the pod, network probes are Unknown until Set is called again,
 // instead of probing the local machine (K112).
 //
-// The error has each refused probe by its path in the manifest. The pod is not
-// changed, and not retained.
+// The error names each rejected probe by its path in the manifest. The pod is
+// not changed, and not retained.
 func Set(pod *v1.Pod, h Handlers) (probe.Set, error) {
 	containers, err := Containers(pod)
 	if err != nil {

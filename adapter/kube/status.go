@@ -19,7 +19,8 @@ type Targets interface {
 // PodStatus returns the status of a pod with the results of its probes: Started and
 // Ready of each container, and the conditions Initialized, ContainersReady and Ready,
 // with the kubelet's reasons and messages. The instances in pod.Status should have
-// been reported to the engine; results about other instances do not count (K115).
+// been reported to the engine; results about other instances do not count (K115 in
+// docs/kubelet.md).
 //
 // A condition keeps its transition time while its status is the same; otherwise it
 // gets now in whole seconds (K118). Everything else in the status is unchanged, as is

@@ -11,8 +11,8 @@ import (
 
 // Validate returns the errors of the API server's validation, with its texts and
 // paths, for the parts of a pod that probes need: names, ports, names of variables,
-// restart policies, grace periods and the probes themselves (K171 to K174). Defaults
-// are set first; the pod itself is not changed.
+// restart policies, grace periods and the probes themselves (K171 to K174 in
+// docs/kubelet.md). Defaults are set first; the pod itself is not changed.
 func Validate(pod *v1.Pod) field.ErrorList {
 	return validatePod(Default(pod), field.NewPath("spec"))
 }

@@ -17,8 +17,8 @@ import (
 // 503.
 const MaxScrapes = 4
 
-// Engine is the part of *engine.Engine that a scrape reads: the current states, the
-// counters, and the durations for the kubelet's metrics.
+// Engine is the subset of *engine.Engine that a scrape uses: the current states,
+// the counters, and the durations for the kubelet's metrics.
 type Engine interface {
 	Targets() iter.Seq[engine.TargetStatus]
 	Stats() engine.Stats
@@ -49,8 +49,8 @@ type Config struct {
 	Compatibility probe.Compatibility
 }
 
-// Collector is a prometheus.Collector that reads an engine at each scrape. It may be
-// used by several goroutines at once.
+// Collector is a prometheus.Collector that reads an engine at each scrape. It is
+// safe for concurrent use by multiple goroutines.
 type Collector struct{ config Config }
 
 // New returns a Collector for c.Engine.

@@ -7,11 +7,12 @@ import (
 
 // BackOff is how long to wait before a restart: not at all the first time, then
 // Initial, then twice as long with each restart, up to Max. It starts over after an
-// instance that ran longer than Reset. A zero field stands for its default.
+// instance that ran longer than Reset. A zero field means its default.
 //
-// It does not matter whether the instance exited, was ended because a probe failed,
-// or failed to start. After a failed probe the kubelet uses the finish time of an
-// older container, and so restarts twice without delay (K148); that is not copied.
+// It does not matter whether the instance exited, was terminated because a probe
+// failed, or failed to start. After a failed probe the kubelet measures the
+// back-off from the finish time of an older container, and so restarts twice
+// without delay (K148 in docs/kubelet.md). BackOff does not do that.
 type BackOff struct {
 	Initial time.Duration `hcl:"initial,optional,nonzero"` // default 10s
 	Max     time.Duration `hcl:"max,optional,nonzero"`     // default 5m; Initial, where that is longer
@@ -19,7 +20,8 @@ type BackOff struct {
 }
 
 // Defaults of a BackOff. They are the kubelet's (MaxContainerBackOff and
-// containerBackOffPeriod in k8s.io/kubernetes/pkg/kubelet, K145 and K147).
+// containerBackOffPeriod in k8s.io/kubernetes/pkg/kubelet; K145 and K147 in
+// docs/kubelet.md).
 const (
 	DefaultInitialBackOff = 10 * time.Second
 	DefaultMaxBackOff     = 5 * time.Minute
@@ -34,8 +36,8 @@ func (b BackOff) WithDefaults() BackOff {
 	return b
 }
 
-// wait returns how long to wait after that many ends in a row. Defaults must have
-// been set.
+// wait returns how long to wait after that many exits in a row. Defaults must
+// have been set.
 func (b BackOff) wait(ends int) time.Duration {
 	if ends < 2 {
 		return 0
@@ -50,7 +52,8 @@ func (b BackOff) wait(ends int) time.Duration {
 	return min(d, b.Max)
 }
 
-// count returns the number of ends in a row after an instance that lasted so long.
+// count returns the number of exits in a row after an instance that lasted so
+// long.
 func (b BackOff) count(ends int, lasted time.Duration) int {
 	if lasted > b.Reset {
 		return 1

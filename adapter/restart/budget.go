@@ -21,7 +21,8 @@ type Budget struct {
 // Share is a part of a whole, above 0 to 1. Its text is a percentage: "10%".
 type Share float64
 
-// UnmarshalText reads "10%".
+// UnmarshalText implements encoding.TextUnmarshaler. It reads a percentage such
+// as "10%".
 func (s *Share) UnmarshalText(b []byte) error {
 	number, percent := strings.CutSuffix(string(b), "%")
 	n, err := strconv.ParseFloat(number, 64)

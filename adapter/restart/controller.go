@@ -19,16 +19,16 @@ import (
 type Config struct {
 	Engine *engine.Engine // required; gets a Report for each instance, and has the probes' verdicts
 	Budget Budget         `hcl:"restart_budget,object"` // default: unlimited
-	Logger *slog.Logger   // one Info line when an instance starts, fails, recovers or ends; default: none
+	Logger *slog.Logger   // one Info line when an instance starts, fails, no longer fails or exits; default: none
 }
 
-// Controller runs the instances of units, and restarts them. Its methods may be
-// called from several goroutines at once. A unit with a driver costs one goroutine,
-// one more while an instance runs, and what its driver needs; a unit without a
-// driver costs none.
+// Controller runs the instances of units, and restarts them. Its methods are safe
+// for concurrent use by multiple goroutines. A unit with a driver costs one
+// goroutine, one more while an instance runs, and what its driver needs; a unit
+// without a driver costs none.
 type Controller struct {
 	config  Config
-	forced  context.Context // done: end all instances by force
+	forced  context.Context // done: kill all instances
 	force   context.CancelFunc
 	changed chan struct{} // capacity 1: units or supervisors have changed, reconcile
 
@@ -70,13 +70,13 @@ func New(c Config) (*Controller, error) {
 // when one is invalid. It returns at once; Run does the work. Apply may be called
 // before Run.
 //
-// The instance of a removed unit is reported as leaving, and ends within its grace
-// period. So does an instance whose driver has changed; the next one starts as soon
-// as it has ended. Any other change takes effect at once, and the instance keeps
-// running.
+// The instance of a removed unit is reported as terminating, and is terminated
+// within its grace period. So is an instance whose driver has changed; the next one
+// starts as soon as it has terminated. Any other change takes effect at once, and
+// the instance keeps running.
 //
 // The errors are *probe.FieldErrors that name the target, joined. Once Run has
-// ended Apply has no effect.
+// returned Apply has no effect.
 func (c *Controller) Apply(units map[string]Unit) error {
 	complete, err := withDefaults(units)
 	if err != nil {
@@ -109,20 +109,20 @@ func withDefaults(units map[string]Unit) (map[string]Unit, error) {
 	return complete, errors.Join(errs...)
 }
 
-// Kill ends all instances by force, and starts no others. A Run that is waiting for
-// instances to end within their grace periods returns as soon as they have; a Run
-// whose ctx is not done returns too.
+// Kill kills all instances, and starts no others. A Run that is waiting for
+// instances to terminate within their grace periods returns as soon as they have; a
+// Run whose ctx is not done returns too.
 func (c *Controller) Kill() {
 	c.stop()
 	c.force()
 }
 
 // Run runs the units' instances until ctx is done. Then it reports all instances as
-// leaving, which stops their startup and liveness probes while readiness goes on,
-// and ends all of them at once, each within its grace period; Kill cuts that short.
-// Run returns nil when all instances and all goroutines it started have ended. The
-// engine should run until then. Instances of an External driver, and units without
-// a driver, are left running.
+// terminating, which stops their startup and liveness probes while readiness goes
+// on, and terminates all of them at the same time, each within its grace period;
+// Kill cuts that short. Run returns nil when all instances have terminated and all
+// goroutines that it started have returned. The engine should run until then.
+// Instances of an External driver, and units without a driver, are left running.
 //
 // A second call returns an error at once.
 func (c *Controller) Run(ctx context.Context) error {

@@ -5,12 +5,13 @@
 // the supervisor acts on the instance's current status. An instance whose probe
 // has recovered meanwhile is not restarted, and a missed change has no effect.
 //
-// Instances are started and ended by a Driver: package process runs a command as
-// a child process, package command restarts something else by a command. A target
-// without a driver is reported as one instance that always runs.
+// Instances are started and terminated by a Driver: package process runs a
+// command as a child process, package command restarts something else by a
+// command. A target without a driver is reported as one instance that always
+// runs.
 //
 // Files: controller.go holds the units and starts a supervisor for each;
 // supervisor.go runs one target's instances one after another; instance.go watches
-// the probes of one instance and ends it; unit.go, backoff.go and budget.go are
-// what a unit may set.
+// the probes of one instance and terminates it; unit.go, backoff.go and budget.go
+// are what a unit may set.
 package restart

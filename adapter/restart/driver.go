@@ -5,35 +5,36 @@ import (
 	"time"
 )
 
-// Driver starts and ends the instances of one target.
+// Driver starts and terminates the instances of one target.
 //
-// A panic in Run is not recovered: it ends the program, as in any goroutine. A
+// A panic in Run is not recovered: it crashes the program, as in any goroutine. A
 // driver that calls code it does not trust recovers it there, and returns an Exit
 // with Err.
 type Driver interface {
-	// Run starts one instance, and returns when the instance has ended or failed
-	// to start.
+	// Run starts one instance, and returns when the instance has terminated or
+	// failed to start.
 	//
 	// Run calls began once, as soon as the instance runs, with an ID that no other
-	// instance of the target has. A grace period received from end asks Run to end
-	// the instance: by a request first, by force when the grace period is over.
-	// Further grace periods may arrive, and each may only shorten the time that is
-	// left. When ctx is done Run ends the instance by force at once. A driver that
-	// fails to end the instance keeps running, and is asked again.
+	// instance of the target has. A grace period received from end asks Run to
+	// terminate the instance: by a request first, by force when the grace period
+	// is over. Further grace periods may arrive, and each may only shorten the
+	// time that is left. When ctx is done Run kills the instance at once. A driver
+	// that fails to terminate the instance keeps running, and is asked again.
 	Run(ctx context.Context, began func(id string), end <-chan time.Duration) Exit
 }
 
 // External is a Driver whose instances run outside the engine, and outlive it. It
-// is asked to end an instance only because a probe fails. When its unit is removed
-// or changed, or the controller stops, the instance is released: ctx is done, and
-// Run returns without touching it. The next instance counts as started as soon as
-// one has ended; the back-off is kept between requests to end.
+// is asked to terminate an instance only because a probe fails. When its unit is
+// removed or changed, or the controller stops, the instance is released: ctx is
+// done, and Run returns without touching it. The next instance counts as started
+// as soon as one has terminated; the back-off is kept between requests to
+// terminate.
 type External interface {
 	Driver
 	External() // marks the driver, does nothing
 }
 
-// Exit describes how an instance ended.
+// Exit describes how an instance exited.
 type Exit struct {
 	Code   int    // exit status; 128 plus the signal's number for a signal; -1 when Err is set
 	Err    error  // why the instance failed to start, or could not be watched; nil otherwise

@@ -21,14 +21,14 @@ type instance struct {
 
 	id        string    // empty until it has started
 	since     time.Time // when it started
-	notBefore time.Time // earliest time of the next request to end; while leaving, of the release
-	requests  int       // requests to end, since a probe fails
+	notBefore time.Time // earliest time of the next request to terminate; while leaving, of the release
+	requests  int       // requests to terminate, since a probe fails
 	budgeted  bool      // the budget has allowed the restart
-	leaving   bool      // it is ending because the unit was removed or its driver has changed
+	leaving   bool      // it is terminating because the unit was removed or its driver has changed
 }
 
-// runInstance starts an instance and returns how it ended. An External instance is
-// not asked to end earlier than notBefore.
+// runInstance starts an instance and returns how it exited. An External instance
+// is not asked to terminate earlier than notBefore.
 func (s *supervisor) runInstance(notBefore time.Time) termination {
 	ctx, cancel := context.WithCancel(s.control.forced)
 	defer cancel()
@@ -92,9 +92,9 @@ func (i *instance) check() {
 	}
 }
 
-// checkProbes asks for the instance's end when a probe fails, and back-off and
-// budget allow it. Until they do the instance is reported as not managed, so that
-// its probes go on and may recover.
+// checkProbes asks the driver to terminate the instance when a probe fails, and
+// back-off and budget allow it. Until they do the instance is reported as not
+// managed, so that its probes go on and may recover.
 func (i *instance) checkProbes(now time.Time) {
 	failing, fails := i.failingProbe()
 	switch {
@@ -102,7 +102,7 @@ func (i *instance) checkProbes(now time.Time) {
 		i.recheck.Reset(i.notBefore.Sub(now)) // its grace period is not over
 	case !fails:
 		i.clearFailure()
-	case i.ending(): // the driver did not end it in time
+	case i.ending(): // the driver did not terminate it in time
 		i.requests++
 		i.postpone(now, now.Add(i.unit.BackOff.wait(i.requests)), probe.ReasonEnding, failing)
 	case now.Before(i.notBefore):
@@ -143,7 +143,7 @@ func (i *instance) takeBudget(now time.Time, failing engine.Status) bool {
 	return ok
 }
 
-// postpone delays the request to end until a time, and reports the reason.
+// postpone delays the request to terminate until a time, and reports the reason.
 func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing engine.Status) {
 	if reason != probe.ReasonBudget {
 		i.notBefore = until
@@ -155,16 +155,16 @@ func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing e
 	i.log.Info("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "delayed_by", reason, "delay", until.Sub(now).Round(time.Millisecond))
 }
 
-// ending reports whether the driver was asked to end the instance, and has time
-// left to do it.
+// ending reports whether the driver was asked to terminate the instance, and has
+// time left to do it.
 func (i *instance) ending() bool { return i.requests > 0 && i.reported.Managed }
 
-// forceTimeout is how long a driver may take to end an instance by force, after
-// the grace period.
+// forceTimeout is how long a driver may take to kill an instance, after the
+// grace period.
 const forceTimeout = 5 * time.Second
 
-// requestEnd asks the driver to end the instance within the grace period of the
-// failing probe, or else the unit's (K139).
+// requestEnd asks the driver to terminate the instance within the grace period
+// of the failing probe, or else the unit's (K139).
 func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 	grace := cmp.Or(failing.Rule.TerminationGracePeriod, i.unit.TerminationGracePeriod)
 	i.requests = max(i.requests, 1)
@@ -196,9 +196,9 @@ func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
 	return true
 }
 
-// leave ends the instance because its unit was removed or its driver has changed.
-// An External instance is released instead, after the grace period of a request to
-// end that is under way: half a restart could leave nothing running.
+// leave terminates the instance because its unit was removed or its driver has
+// changed. An External instance is released instead, after the grace period of a
+// request to end that is under way: half a restart could leave nothing running.
 func (i *instance) leave(now time.Time) {
 	message, grace, underWay := "terminating instance", i.unit.TerminationGracePeriod, i.ending()
 	i.leaving = true
@@ -223,8 +223,8 @@ func (i *instance) leave(now time.Time) {
 	i.log.Info(message, "instance", i.id, "grace_period", grace)
 }
 
-// sendGrace asks the driver to end the instance. It replaces a grace period that
-// the driver has not received yet.
+// sendGrace asks the driver to terminate the instance. It replaces a grace
+// period that the driver has not received yet.
 func (i *instance) sendGrace(grace time.Duration) {
 	select {
 	case <-i.end:
@@ -254,7 +254,7 @@ func (i *instance) finish(exit Exit) termination {
 }
 
 // reportLeft reports the end of an instance that was leaving. An External instance
-// has not ended when the controller stops: it goes on without the engine.
+// keeps running without the engine when the controller stops.
 func (i *instance) reportLeft(end termination) {
 	if i.id == "" || i.unit.external() && i.control.isStopping() {
 		return

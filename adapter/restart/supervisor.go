@@ -19,8 +19,8 @@ type supervisor struct {
 	unit       Unit           // the settings in effect
 	reported   probe.Instance // the last Report; ID is empty before the first
 	started    int32          // number of instances started
-	ends       int            // number of ends in a row, for the back-off
-	lastExit   string         // how the previous instance ended, and its output; empty without one
+	ends       int            // number of exits in a row, for the back-off
+	lastExit   string         // how the previous instance exited, and its output; empty without one
 	lastReason probe.Reason   // the same as a code
 }
 
@@ -58,7 +58,8 @@ func (s *supervisor) reportGone() {
 }
 
 // refresh takes over settings that Apply has changed. It returns false when the
-// unit was removed or its driver has changed, so that the instance must end.
+// unit was removed or its driver has changed, so that the instance must be
+// terminated.
 func (s *supervisor) refresh() (same bool) {
 	u, wanted := s.control.unit(s.target)
 	if !wanted || !u.continues(s.unit) {
@@ -104,8 +105,8 @@ func (s *supervisor) waitUntil(at time.Time) {
 	}
 }
 
-// waitForPolicy returns when the unit's policy asks for a restart after that end,
-// or when refresh returns false.
+// waitForPolicy returns when the unit's policy asks for a restart after that
+// exit, or when refresh returns false.
 func (s *supervisor) waitForPolicy(end termination) {
 	for s.refresh() && !s.unit.Policy.restarts(end.exit.Code, end.requested) {
 		<-s.wake
@@ -115,8 +116,8 @@ func (s *supervisor) waitForPolicy(end termination) {
 // noID is the instance ID of a target whose first instance failed to start.
 const noID = "none"
 
-// reportEnd reports that an instance has ended or failed to start. A notBefore in
-// the future is the time of the next start.
+// reportEnd reports that an instance has exited or failed to start. A notBefore
+// in the future is the time of the next start.
 func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore time.Time) {
 	now := time.Now()
 	wait := max(notBefore.Sub(now), 0)
@@ -149,7 +150,7 @@ func (s *supervisor) report(in probe.Instance) {
 	s.control.config.Engine.Report(in)
 }
 
-// termination describes the end of an instance, or its failure to start.
+// termination describes the exit of an instance, or its failure to start.
 type termination struct {
 	exit      Exit
 	started   bool
@@ -173,7 +174,7 @@ func (t termination) event() string {
 	if t.reason() == probe.ReasonNoStart {
 		return "instance failed to start"
 	}
-	return "instance ended"
+	return "instance exited"
 }
 
 // status returns the error or the exit status, for operators.

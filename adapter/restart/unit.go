@@ -13,13 +13,13 @@ import (
 // Unit is a target that a Controller supervises. It must not be changed after it
 // was passed to Apply.
 type Unit struct {
-	// Driver starts and ends the target's instances. A target without a driver
-	// (nil) is never restarted: it is reported as running until its unit is
-	// removed, and its probes are never held.
+	// Driver starts and terminates the target's instances. A target without a
+	// driver (nil) is never restarted: it is reported as running until its unit
+	// is removed, and its probes are never held.
 	Driver Driver
 
-	Policy                 Policy        `hcl:"restart_policy,optional"`                   // which ends are followed by a restart; default Always
-	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero"` // how long an instance may take to end; a failing probe's own comes first; default 30s
+	Policy                 Policy        `hcl:"restart_policy,optional"`                   // after which exits an instance is restarted; default Always
+	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero"` // how long an instance may take to exit; a failing probe's own comes first; default 30s
 	BackOff                BackOff       `hcl:"back_off,block"`                            // how long to wait between two instances
 
 	// Revision identifies what Driver does: when a target's new unit has the same
@@ -76,16 +76,17 @@ func (u Unit) external() bool {
 	return external
 }
 
-// restartsOnFailure reports whether a failing probe ends the unit's instances. To
-// end an External instance is to restart it, which Never forbids.
+// restartsOnFailure reports whether a failing probe terminates the unit's
+// instances. To terminate an External instance is to restart it, which Never
+// forbids.
 func (u Unit) restartsOnFailure() bool { return !u.external() || u.Policy != Never }
 
-// Policy is which ends of an instance are followed by a restart, as restartPolicy
-// is in Kubernetes.
+// Policy says after which exits an instance is restarted, like restartPolicy in
+// Kubernetes.
 type Policy uint8
 
-// The policies. After an end because of a failing probe, Always and OnFailure
-// restart, and Never does not (K136).
+// The policies. Always and OnFailure restart an instance that was terminated
+// because a probe failed; Never does not (K136 in docs/kubelet.md).
 const (
 	Always    Policy = iota
 	OnFailure        // only after an exit status other than 0
@@ -96,7 +97,7 @@ var policyNames = [...]string{"always", "on_failure", "never"}
 
 func policies() string { return strings.Join(policyNames[:Never], ", ") + " or " + Never.String() }
 
-// String returns the policy as HCL writes it: "on_failure".
+// String returns the policy as it is written in HCL, such as "on_failure".
 func (p Policy) String() string {
 	if int(p) < len(policyNames) {
 		return policyNames[p]
@@ -104,10 +105,11 @@ func (p Policy) String() string {
 	return fmt.Sprintf("invalid(%d)", uint8(p))
 }
 
-// MarshalText returns String.
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText is the reverse of MarshalText. An error is a *probe.FieldError.
+// UnmarshalText implements encoding.TextUnmarshaler. An error is a
+// *probe.FieldError.
 func (p *Policy) UnmarshalText(b []byte) error {
 	for i, name := range policyNames {
 		if name == string(b) {
@@ -118,8 +120,8 @@ func (p *Policy) UnmarshalText(b []byte) error {
 	return probe.FieldErrorf("restart_policy", "is %q, use %s", b, policies())
 }
 
-// restarts reports whether a restart follows an end with this exit status, because
-// of a failing probe or not (K142).
+// restarts reports whether a restart follows an exit with this status, because of
+// a failing probe or not (K142).
 func (p Policy) restarts(code int, failing bool) bool {
 	switch p {
 	case Always:

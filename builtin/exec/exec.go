@@ -19,9 +19,11 @@ import (
 
 // Config says which command to run.
 //
-// The command's environment has PATH, LANG, LC_ALL and TZ of the engine, HOME, USER and
-// LOGNAME of the user it runs as, then the target's environment, then Env. Nothing else
-// of the engine's environment is passed on, because it may contain secrets.
+// The command's environment has PATH, LANG, LC_ALL and TZ from the engine's
+// environment, HOME, USER and LOGNAME of the user that the command runs as, the
+// target's environment, and Env. Of variables with the same name the last one counts.
+// Nothing else of the engine's environment is passed on, because it may contain
+// secrets.
 type Config struct {
 	// Command is the program and its arguments; required. A program without a
 	// slash is looked up in the command's PATH. $(NAME) in a word is replaced by
@@ -34,8 +36,8 @@ type Config struct {
 	User string            `hcl:"user,optional"` // "name", "uid", "user:group"; default: the target's, else the engine's
 }
 
-// Handler runs a command for each attempt. Its method may be called from many
-// goroutines at once.
+// Handler runs a command for each attempt. It is safe for concurrent use by
+// multiple goroutines.
 type Handler struct {
 	config Config
 	run    runFunc
@@ -59,10 +61,10 @@ func New(c Config) (*Handler, error) {
 	return &Handler{config: c, run: command.Plan.Run}, nil
 }
 
-// Probe runs the command and returns when it has ended, or at most 2*command.WaitDelay
+// Probe runs the command and returns when it has exited, or at most 2*command.WaitDelay
 // after ctx is done: its whole process group is killed then. The result's Detail is how
-// the command ended, unless it succeeded, its standard output and its standard error, at
-// most probe.MaxDetail bytes in all.
+// the command exited, unless it succeeded, its standard output and its standard error,
+// at most probe.MaxDetail bytes in all.
 //
 // A command that cannot be killed, because it is another user's or blocks in the kernel,
 // is left running. While there are four of them each attempt is a failure.

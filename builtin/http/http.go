@@ -34,8 +34,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Handler makes attempts over HTTP. New makes it. It is safe for use by many
-// goroutines at once.
+// Handler makes attempts over HTTP. New makes it. It is safe for concurrent use
+// by multiple goroutines.
 type Handler struct {
 	plan      *plan
 	transport *transport

@@ -10,7 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// TLS is the tls block: what to demand of the server and what to show to it.
+// TLS is the tls block: how to verify the server, and which client certificate
+// to present to it.
 type TLS = dial.TLS
 
 // Config is a tcp block. The zero value of a field means its default.

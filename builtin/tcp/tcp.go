@@ -28,7 +28,7 @@ import (
 )
 
 // Handler makes attempts over TCP, each with a connection of its own. It is safe for
-// use by many goroutines at once.
+// concurrent use by multiple goroutines.
 type Handler struct {
 	dialer   *dial.Dialer
 	tls      *tls.Config // nil: none

@@ -11,9 +11,9 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// Source returns the text of a source in the canonical style, which differs only in
-// white space. It returns the text of a source with syntax errors unchanged, with the
-// errors, and the text of one in the JSON syntax unchanged.
+// Source formats s in the canonical style, which changes only white space. If s has
+// syntax errors, Source returns its text unchanged, with the errors. If s is in the
+// JSON syntax, Source returns its text unchanged.
 func Source(s config.Source) ([]byte, config.Diagnostics) {
 	if diags := config.Syntax(s); diags.HasErrors() || s.JSON() {
 		return s.Bytes, diags

@@ -77,7 +77,8 @@ func Step(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
 	return s, next
 }
 
-// Initial returns the verdict published before the first attempt on an instance (K34).
+// Initial returns the verdict published before the first attempt on an instance (K34
+// in docs/kubelet.md).
 func Initial(k probe.Kind) probe.Verdict {
 	switch k {
 	case probe.Readiness:

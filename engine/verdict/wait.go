@@ -21,7 +21,8 @@ const (
 
 var waitReasonNames = [...]string{"", "no_instance", "not_running", "initial_delay", "not_started", "started", "hold", "finished", "preparing"}
 
-// String returns the text that JSON has: "initial_delay", or "" for NotWaiting.
+// String returns the reason as it is written in JSON, such as "initial_delay",
+// or "" for NotWaiting.
 func (r WaitReason) String() string {
 	if int(r) < len(waitReasonNames) {
 		return waitReasonNames[r]
@@ -29,10 +30,10 @@ func (r WaitReason) String() string {
 	return fmt.Sprintf("invalid(%d)", uint8(r))
 }
 
-// MarshalText returns String.
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
 func (r WaitReason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText is the reverse of MarshalText.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (r *WaitReason) UnmarshalText(b []byte) error {
 	for i, name := range waitReasonNames {
 		if name == string(b) {

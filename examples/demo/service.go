@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// service is the state of the demo. Its methods may be called from several goroutines
-// at once.
+// service is the state of the demo. Its methods are safe for concurrent use by
+// multiple goroutines.
 type service struct {
 	started atomic.Bool
 	broken  atomic.Bool

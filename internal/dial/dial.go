@@ -35,8 +35,8 @@ type Config struct {
 }
 
 // Dialer opens connections as a Config says. The zero value resolves and connects to any
-// address. It is safe for use by many goroutines at once and holds nothing that must
-// be closed.
+// address. It is safe for concurrent use by multiple goroutines and holds nothing that
+// must be closed.
 type Dialer struct {
 	config Config
 	source netip.Addr                                                   // not valid: the system chooses

@@ -9,8 +9,8 @@ import (
 
 // Exchange makes attempts that connect to an IP address, send a request and judge the
 // response, without a goroutine. Its Step is that of a Stepper. It works on Linux;
-// elsewhere every attempt is left to Probe. It is safe for use by many goroutines at
-// once.
+// elsewhere every attempt is left to Probe. It is safe for concurrent use by multiple
+// goroutines.
 type Exchange struct {
 	Protocol Protocol
 	Socket   SocketOptions

@@ -8,8 +8,8 @@ import (
 )
 
 // FallbackSet has the addresses where attempts need Probe, for ten minutes, so that not
-// each of them is begun twice. The zero value is empty. It is
-// safe for use by many goroutines at once.
+// each of them is begun twice. The zero value is empty. It is safe for concurrent use
+// by multiple goroutines.
 //
 // It is a hash table without collision handling: an address may be in it because of
 // another one.

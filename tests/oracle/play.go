@@ -17,7 +17,7 @@ type spot struct {
 }
 
 // play is one side's run of a script: it has the next answers, and records what the side
-// does. Its methods may be called from several goroutines at once.
+// does. Its methods are safe for concurrent use by multiple goroutines.
 type play struct {
 	script *Script
 

@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Manifest describes a plugin and the settings of its handler block. Unknown fields of its
-// JSON are ignored, so that later versions can add some.
+// Manifest describes a plugin and the settings that its handler block accepts. Unknown
+// JSON fields are ignored, so that later versions can add fields.
 type Manifest struct {
 	Name     string    `json:"name"`               // letters a-z, digits, underscores; required
 	Version  string    `json:"version,omitempty"`  // of the plugin, such as "1.4.2"
@@ -104,7 +104,7 @@ func (m Manifest) encode() ([]byte, error) {
 	return text, err
 }
 
-// Check returns an error that names the first wrong field of a manifest, or nil.
+// Check returns an error that names the first invalid field of m, or nil.
 func (m Manifest) Check() error {
 	if err := m.check(); err != nil {
 		return fmt.Errorf("manifest: %w", err)

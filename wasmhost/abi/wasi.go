@@ -26,8 +26,8 @@ func WASI() []Function {
 	}
 }
 
-// WASIRefused returns the functions of WASI preview 1 that may be imported, because
-// libraries do, but return ENOSYS.
+// WASIRefused returns the functions of WASI preview 1 that a plugin may import,
+// because libraries import them, but that always return ENOSYS.
 func WASIRefused() []Function {
 	return []Function{
 		{"fd_advise", "illi", "i"},

@@ -32,8 +32,8 @@ type Config struct {
 	Port     uint16         // port of that server
 	Timeout  time.Duration  // of each attempt; default 1s
 
-	// Shallow is set for a plugin that only connects, and so may succeed at servers that
-	// respond with garbage or not at all.
+	// Shallow says that the plugin only connects, and so may succeed against a server
+	// that responds with garbage or not at all.
 	Shallow bool
 
 	// Report is called after each check. May be nil.

@@ -73,9 +73,10 @@ func New(c Config) (*Driver, error) {
 func (d *Driver) External() {}
 
 // Run takes the target as an instance that runs already, and runs the command when
-// it is asked to end it. When the command's exit status is 0 the instance has ended,
-// with the command's output. Any other status is logged, and the instance goes on.
-// The grace period is not used: the command itself decides how to end the service.
+// it is asked to terminate it. When the command exits with status 0 the instance has
+// terminated, with the command's output. Any other status is logged, and the
+// instance keeps running. The grace period is not used: the command itself decides
+// how to stop the service.
 //
 // When ctx is done a running command is killed, and Run returns.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {

@@ -22,7 +22,7 @@ var guardCalled atomic.Bool
 
 // Guard must be the first call in the main function of a program that uses this
 // package, and in its TestMain. It returns at once, except in a guard: there it
-// runs and watches a command, and ends the program instead of returning.
+// runs and watches a command, and exits the program instead of returning.
 func Guard() {
 	guardCalled.Store(true)
 	if len(os.Args) == 0 || os.Args[0] != guardName {
@@ -88,8 +88,9 @@ func watch(orders io.Reader, reports io.Writer) error {
 	return nil
 }
 
-// catchSignals keeps the signals that end engines from ending the guard. They are
-// caught, not ignored, because the command would inherit ignored signals.
+// catchSignals keeps the signals that terminate engines from terminating the
+// guard. They are caught, not ignored, because the command would inherit ignored
+// signals.
 func (g *guard) catchSignals() {
 	ossignal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 		syscall.SIGUSR1, syscall.SIGUSR2)
@@ -145,7 +146,7 @@ func spawn(p command.Plan, in cgroup) (pid int, err error) {
 	return pid, nil
 }
 
-// serve returns when the command has ended or must be killed.
+// serve returns when the command has exited or must be killed.
 func (g *guard) serve() {
 	for !g.ended {
 		select {
@@ -189,7 +190,8 @@ func (g *guard) killOnce() {
 	}
 }
 
-// reap waits for each child that has ended, and reports whether others are left.
+// reap waits for each child that has exited, and reports whether others are
+// left.
 func (g *guard) reap() (others bool) {
 	for {
 		var status syscall.WaitStatus

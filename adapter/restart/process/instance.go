@@ -30,11 +30,12 @@ const (
 	killTimeout  = 5 * time.Second        // for a command to die when ctx is done
 )
 
-// Run runs the command, and returns when it and all its descendants have ended. The
-// ID is the process ID and a random text: "4711-k5zq2m7xwa".
+// Run runs the command, and returns when it and all its descendants have exited.
+// The ID is the process ID and a random text: "4711-k5zq2m7xwa".
 //
-// For a process that cannot be killed Run waits until ctx is done, and five seconds
-// more; then it leaves the process to its guard, which goes on killing it.
+// For a process that does not exit after SIGKILL Run waits until ctx is done, and
+// five seconds more; then it leaves the process to its guard, which goes on killing
+// it.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
 	i, err := d.start()
 	if err != nil {
@@ -191,7 +192,7 @@ func (i *instance) endWithin(grace time.Duration) {
 	i.force.Reset(max(time.Until(i.endBy), 0))
 }
 
-// order sends an order to the guard. A guard that does not read has ended, which
+// order sends an order to the guard. A guard that does not read has exited, which
 // closes its reports, or was stopped (SIGSTOP), and will find the lifeline closed.
 func (i *instance) order(o order) {
 	_ = i.lifeline.SetWriteDeadline(time.Now().Add(orderTimeout))
@@ -209,8 +210,8 @@ func (i *instance) exit(code int, err error) restart.Exit {
 	return restart.Exit{Code: code, Err: err, Output: probe.CleanText(i.tail.String(), maxOutput)}
 }
 
-// guardKilled ends an instance whose guard was killed before the command ended. The
-// kernel then kills the command; this kills its process group and its cgroup.
+// guardKilled kills an instance whose guard was killed before the command exited.
+// The kernel then kills the command; this kills its process group and its cgroup.
 func (i *instance) guardKilled() restart.Exit {
 	if i.pid == 0 {
 		exit := i.exit(-1, nil)
@@ -224,8 +225,8 @@ func (i *instance) guardKilled() restart.Exit {
 	return i.exit(128+int(syscall.SIGKILL), nil)
 }
 
-// giveUp returns before the end of a command that cannot be killed. Its guard goes on
-// killing it, because close breaks the lifeline.
+// giveUp returns before the exit of a command that has not exited after SIGKILL. Its
+// guard goes on killing it, because close breaks the lifeline.
 func (i *instance) giveUp() restart.Exit {
 	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying", "guard_pid", i.guard.Process.Pid, "pid", i.pid)
 	go func() { _ = i.guard.Wait() }() // the one goroutine that may outlive Run

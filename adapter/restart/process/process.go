@@ -1,11 +1,11 @@
-// Package process runs a command as a child process, and ends it together with all
-// its descendants.
+// Package process runs a command as a child process, and terminates it together
+// with all its descendants.
 //
 // Between the engine and each instance of a command there is a guard: the engine's
 // own program, started again, which only watches the command. The guard is the
 // subreaper of the command's descendants (PR_SET_CHILD_SUBREAPER), and a pipe, the
-// lifeline, joins it to the engine. When the command ends, when the engine orders
-// it, and when the lifeline breaks because the engine has ended in any way, the
+// lifeline, joins it to the engine. When the command exits, when the engine orders
+// it, and when the lifeline breaks because the engine has exited in any way, the
 // guard kills all descendants, even those with sessions of their own. That needs
 // neither root nor cgroups. Where the guard can create a cgroup it runs the command
 // in it: killing a cgroup is faster, and works even when the guard was killed.
@@ -31,9 +31,10 @@ import (
 
 // Config configures a Driver: the command, and where its output goes.
 //
-// The command's environment is a base of PATH, LANG, LC_ALL and TZ of the engine
-// and HOME, USER and LOGNAME of the user it runs as, with Env on top. Nothing
-// else of the engine's environment is passed on, since it may hold secrets.
+// The command's environment has PATH, LANG, LC_ALL and TZ from the engine's
+// environment, and HOME, USER and LOGNAME of the user that the command runs as.
+// Variables in Env are added to these and override them. Nothing else of the
+// engine's environment is passed on, since it may hold secrets.
 type Config struct {
 	Target string // the target's name, for log records and the process list
 

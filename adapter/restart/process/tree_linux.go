@@ -13,7 +13,8 @@ import (
 // isSubreaper is whether becomeSubreaper has an effect on this system.
 const isSubreaper = true
 
-// becomeSubreaper makes this process the parent of descendants whose parent ends.
+// becomeSubreaper makes this process the parent of descendants whose parent
+// exits.
 func becomeSubreaper() error {
 	return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // State is what a plugin keeps from one attempt of a probe to the next: a text, and
-// connections that it holds. It is safe for use by many goroutines at once.
+// connections that it holds. It is safe for concurrent use by multiple goroutines.
 type State struct {
 	sandbox *Sandbox
 

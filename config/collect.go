@@ -106,7 +106,7 @@ func (c *collector) diagnostics() Diagnostics {
 			d.Notes[j].source = c.line(d.Notes[j].Range)
 		}
 		if d.With != "" && d.elements > 1 {
-			d.With += fmt.Sprintf(" and %d more", d.elements-1)
+			d.With += fmt.Sprintf(" (the first of %d such elements)", d.elements)
 		}
 	}
 	return out

@@ -140,7 +140,7 @@ func (c budgetConfig) check() error {
 		wrong.Add("restart_budget.max", "must be 1 or more")
 	}
 	if c.Budget.Per < 0 {
-		wrong.Add("restart_budget.per", "must be more than 0")
+		wrong.Add("restart_budget.per", "must be greater than 0")
 	}
 	if c.Budget.Per > 0 && c.Budget.Max == 0 && c.Budget.Share == 0 {
 		wrong.Add("restart_budget", "needs max or share")

@@ -89,12 +89,12 @@ func (l *loader) decodeArgument(d *decodedBlock, f *Field, c tree.Content) {
 func (l *loader) reportZero(d *decodedBlock, f *Field) {
 	hint := "leave it out for the default"
 	if f.Required {
-		hint = ""
+		hint = fmt.Sprintf("write %s = %s", f.Name, exampleOf(f.Type))
 	} else if f.zeroMeans != "" && f.zeroMeans != "0" && f.zeroMeans != "0s" {
 		hint += ", " + f.zeroMeans
 	}
 	d.ok = false
-	l.add(report{at: d.sources[f.Name].value, body: &d.block.Body, summary: f.Name + " must be more than 0", hint: hint})
+	l.add(report{at: d.sources[f.Name].value, body: &d.block.Body, summary: f.Name + " must be greater than 0", hint: hint})
 }
 
 func (l *loader) missing(b *tree.Block, f *Field) {

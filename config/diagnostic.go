@@ -108,8 +108,9 @@ func (d Diagnostics) Err() error {
 	return fmt.Errorf("%s", strings.Join(lines, "\n"))
 }
 
-// String returns the diagnostic on one line, as compilers do: `config.hcl:12:5:
-// error: unknown argument "intervall"; did you mean "period"?`
+// String returns the diagnostic on one line, as file:line:column: severity: message:
+//
+//	config.hcl:12:5: error: unknown argument "peroid"; did you mean "period"?
 func (d Diagnostic) String() string {
 	var s strings.Builder
 	if d.Range.File != "" {

@@ -163,7 +163,7 @@ func (l *loader) labelText(b *tree.Body, e hcl.Expression) (string, bool) {
 		return "", false
 	}
 	if hasMarks(v) {
-		l.add(report{at: e.Range(), body: b, summary: "a label cannot be a sensitive value", hint: "labels are part of names, which are shown"})
+		l.add(report{at: e.Range(), body: b, summary: "a label cannot be a sensitive value", hint: "labels are part of a probe's name, which is shown in logs, metrics and the API"})
 		return "", false
 	}
 	s, ok := text(v)

@@ -38,7 +38,7 @@ func (l *loader) eachOf(b *tree.Block, arg tree.Argument, v cty.Value) (cty.Valu
 		return v, false
 	}
 	if namesMarked(v) {
-		return refuse("for_each cannot use a sensitive value", "the elements become names of targets, which are shown: use a set or map whose keys are not sensitive")
+		return refuse("for_each cannot use a sensitive value", "the elements become names of targets, which are shown in logs, metrics and the API: use a set or map whose keys are not sensitive")
 	}
 	switch ty := v.Type(); {
 	case v.IsNull():

@@ -51,7 +51,7 @@ func (l *loader) warnNoDriver(d *decodedBlock) {
 		if d.values[field.Name] != nil {
 			l.add(report{
 				severity: Warning, at: d.sources[field.Name].name, body: &d.block.Body, summary: field.Name + " has no effect",
-				hint: "this target is not restarted: add process { … } or restart { … }",
+				hint: "nothing restarts this target: add process { … } or restart { … }",
 			})
 		}
 	}

@@ -103,7 +103,7 @@ func (l *loader) module(d *decodedBlock, p Plugin) {
 // that has none there.
 func (l *loader) pinned(d *decodedBlock, p Plugin, sum string) bool {
 	file := filepath.Base(p.Source)
-	r := report{at: d.sources["source"].value, body: &d.block.Body, hint: fmt.Sprintf("write sha256 = %q", sum)}
+	r := report{at: d.sources["source"].value, body: &d.block.Body, hint: fmt.Sprintf("if you trust the file, write its current hash: sha256 = %q", sum)}
 	switch {
 	case p.SHA256 != "" && !isSHA256(p.SHA256):
 		l.refuse(d, "sha256", "must be 64 hexadecimal digits")
@@ -111,7 +111,6 @@ func (l *loader) pinned(d *decodedBlock, p Plugin, sum string) bool {
 	case p.SHA256 != "" && strings.ToLower(p.SHA256) != sum:
 		r.at = d.sources["sha256"].value
 		r.summary = fmt.Sprintf("sha256 does not match %s", file)
-		r.hint = fmt.Sprintf("if you trust the file, write sha256 = %q", sum)
 	case p.SHA256 != "" || p.AllowUnpinned:
 		return true
 	case below(r.at.Filename, p.Source):
@@ -119,7 +118,7 @@ func (l *loader) pinned(d *decodedBlock, p Plugin, sum string) bool {
 		r.summary = fmt.Sprintf("plugin %q has no sha256: anyone who can write %s decides what the engine runs", p.Name, file)
 	default:
 		r.summary = fmt.Sprintf("plugin %q has no sha256, and its file is outside the configuration's folder", p.Name)
-		r.hint += ", or allow_unpinned = true"
+		r.hint += ", or set allow_unpinned = true"
 	}
 	l.add(r)
 	return r.severity == Warning

@@ -25,7 +25,7 @@ func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16
 		return nil, false
 	}
 	if v.IsMarked() { // a name is sensitive
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports cannot be sensitive", hint: "their names are shown"})
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "the names of ports cannot be sensitive", hint: "they are shown in error messages, logs and the API"})
 		return nil, false
 	}
 	v, _ = unmark(v)
@@ -57,7 +57,7 @@ func (l *loader) readPorts(b *tree.Block, arg tree.Argument, v cty.Value) (ports
 		r := report{body: &b.Body}
 		switch {
 		case !ok:
-			r.summary = fmt.Sprintf("port %q must be a whole number from 1 to 65535", name)
+			r.summary = fmt.Sprintf("the port named %q must be a whole number from 1 to 65535", name)
 		case name == "" || isDigits(name):
 			r.summary, r.hint = fmt.Sprintf("%q is not a valid name of a port", name), "a name must not be a number"
 		default:

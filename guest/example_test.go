@@ -21,7 +21,7 @@ type settings struct {
 // Prepare checks more than the types. It is optional.
 func (s *settings) Prepare() error {
 	if s.Slow <= 0 {
-		return &guest.FieldError{Field: "slow", Problem: "must be more than 0"}
+		return &guest.FieldError{Field: "slow", Problem: "must be greater than 0"}
 	}
 	return nil
 }
@@ -78,5 +78,5 @@ func ExampleTrial() {
 	fmt.Println(err)
 	// Output:
 	// {Outcome:success Reason: Detail:PONG}
-	// slow must be more than 0
+	// slow must be greater than 0
 }

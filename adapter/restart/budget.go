@@ -43,7 +43,7 @@ func (b Budget) check() error {
 		wrong.Add("restart_budget.share", "must be from 0 to 1")
 	}
 	if b.Per < 0 || limited && b.Per == 0 {
-		wrong.Add("restart_budget.per", "must be more than 0")
+		wrong.Add("restart_budget.per", "must be greater than 0")
 	}
 	if b.Per > 0 && !limited {
 		wrong.Add("restart_budget", `needs max or share: { max = 3, per = "1m" } or { share = "10%%", per = "1m" }`)

@@ -131,7 +131,7 @@ func (r Reader) inTemplate() map[string]function.Function {
 		VarParam: &function.Parameter{Name: "arguments", Type: cty.DynamicPseudoType},
 		Type:     function.StaticReturnType(cty.String),
 		Impl: func([]cty.Value, cty.Type) (cty.Value, error) {
-			return cty.NilVal, errors.New("a template cannot call templatefile")
+			return cty.NilVal, errors.New("cannot be called in a template")
 		},
 	})
 	return t
@@ -140,8 +140,12 @@ func (r Reader) inTemplate() map[string]function.Function {
 func templateError(diags hcl.Diagnostics) error {
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError {
-			at := d.Subject
-			return fmt.Errorf("%s:%d:%d: %s", at.Filename, at.Start.Line, at.Start.Column, strings.TrimSuffix(d.Detail, "."))
+			at, text := d.Subject, strings.TrimSuffix(d.Detail, ".")
+			if call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d); ok && call.FunctionCallError() != nil {
+				text = fmt.Sprintf("%s(): %v", call.CalledFunctionName(), call.FunctionCallError())
+			}
+			first := min(1, len(text)) // HCL begins with a capital letter
+			return fmt.Errorf("%s:%d:%d: %s", at.Filename, at.Start.Line, at.Start.Column, strings.ToLower(text[:first])+text[first:])
 		}
 	}
 	return errors.New("the template is invalid")

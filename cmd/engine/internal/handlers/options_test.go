@@ -95,7 +95,7 @@ target "worker" {
 }`)}}, Options())
 	text := diags.Err().Error()
 	for _, want := range []string{
-		"restart_budget.max must be 1 or more", "restart_budget.per must be more than 0",
+		"restart_budget.max must be 1 or more", "restart_budget.per must be greater than 0",
 		"command must name a program", "command has a NUL byte in word 2", `env has the name "A=B"`,
 		`invalid restart_policy "OnFailure"; did you mean "on_failure"?`,
 		"back_off.max is 1m0s, it must not be less than initial (10m0s)", "back_off.reset is -1s",

@@ -33,11 +33,11 @@
 // Without a token and without client certificates the server listens on a loopback
 // address only, and the Host header must name a loopback address too: that prevents
 // DNS rebinding, by which a web page could reach 127.0.0.1 under a name of its own.
-// Cross-site requests of browsers are always refused.
+// Cross-site requests of browsers are always rejected.
 //
 // With a token every request needs "Authorization: Bearer <token>", except requests
 // for /healthz, /readyz and the page. The page itself has no data; it asks for the
-// token and keeps it until its tab is closed. A token in the query is refused,
+// token and keeps it until its tab is closed. A token in the query is rejected,
 // because queries are logged. With client certificates a connection needs one. When
 // both are configured, both are needed.
 //

@@ -49,7 +49,7 @@ func checkToken(token string) error {
 	return nil
 }
 
-// guard passes allowed requests to next, and refuses the others.
+// guard passes allowed requests to next, and rejects the others.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSecurityHeaders(w.Header())
@@ -60,7 +60,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
 			respondError(w, http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
 		case crossSite(r):
-			respondError(w, http.StatusForbidden, "cross-site request refused")
+			respondError(w, http.StatusForbidden, "cross-site request rejected")
 		case !public(r.URL.Path) && !s.hasToken(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sonde"`)
 			respondError(w, http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>")

@@ -23,7 +23,7 @@ func Read(name string, max int64) ([]byte, error) {
 	return ReadFrom(f, name, max)
 }
 
-// ReadRegular is Read for regular files only: it refuses a directory, a device or a pipe
+// ReadRegular is Read for regular files only: it rejects a directory, a device or a pipe
 // without waiting for it.
 func ReadRegular(name string, max int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would wait for its writer

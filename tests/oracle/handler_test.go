@@ -27,10 +27,10 @@ func handlerRows() map[string]handlerRow {
 	return map[string]handlerRow{
 		"K71":  {"unknown", "failure", "a response body that is cut short or stalls is a failure of the target; with a failing status the body does not matter (not with the kubelet's compatibility)"},
 		"K78":  {"failure", "failure", "the detail starts with the exit status, which counts towards the limit of the output"},
-		"K85":  {"", refused, "an invalid host, header or path is refused when the handler is created, and the error names the field"},
-		"K110": {"", refused, "an invalid port is refused when the handler is created, and the error names the field"},
+		"K85":  {"", refused, "an invalid host, header or path is rejected when the handler is created, and the error names the field"},
+		"K110": {"", refused, "an invalid port is rejected when the handler is created, and the error names the field"},
 		"K86":  {"failure", "success", "a path that parses as an opaque URL is used as a path; the kubelet always fails it, because the URL has no host"},
-		"K92":  {"success", "failure", "response headers of more than 64 KiB are refused; net/http allows 10 MiB"},
+		"K92":  {"success", "failure", "response headers of more than 64 KiB are rejected; net/http allows 10 MiB"},
 		"K94":  {"warning", "success", "host names are compared without regard to case (RFC 3986)"},
 		"K112": {"success", "unknown", "an empty host is an error; it does not mean the local machine"},
 	}

@@ -21,7 +21,7 @@
 //     else. It cannot dial.
 //
 // and imports functions only, from the two modules described below. A module that imports
-// a function that its host does not have is refused when it is loaded, by the function's
+// a function that its host does not have is rejected when it is loaded, by the function's
 // name. Within a version functions are only added; a change of meaning is a new version
 // with a new marker.
 //

@@ -1,4 +1,4 @@
-// Package module reads a plugin's binary without running it, and refuses one that does
+// Package module reads a plugin's binary without running it, and rejects one that does
 // not follow package abi.
 //
 // The binary comes from outside: every count in it is bounded before memory is taken for

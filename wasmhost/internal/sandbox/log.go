@@ -14,10 +14,10 @@ import (
 
 // logLimiter bounds what all attempts of a plugin log together.
 type logLimiter struct {
-	mu            sync.Mutex
-	windowStart   time.Time
-	bytes         int  // in the window
-	loggedRefusal bool // a refused dial was logged
+	mu           sync.Mutex
+	windowStart  time.Time
+	bytes        int  // in the window
+	loggedDenial bool // a denied connection was logged
 }
 
 const (
@@ -36,12 +36,12 @@ func (l *logLimiter) allow(n int, now time.Time) bool {
 	return l.bytes <= maxLogPerWindow
 }
 
-// allowRefusal reports whether a refused dial may be logged: the first one.
-func (l *logLimiter) allowRefusal() bool {
+// allowDenial reports whether a denied connection may be logged: the first one.
+func (l *logLimiter) allowDenial() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := !l.loggedRefusal
-	l.loggedRefusal = true
+	first := !l.loggedDenial
+	l.loggedDenial = true
 	return first
 }
 
@@ -100,7 +100,7 @@ func (c *call) logOutput(text []byte) {
 func (c *call) refuse(d grant.Dest) abi.Errno {
 	c.refused = d.String()
 	c.sandbox.refused.Add(1)
-	if c.sandbox.log.allowRefusal() {
+	if c.sandbox.log.allowDenial() {
 		c.sandbox.config.Logger.Warn("plugin connection denied: the destination is not granted; further denials are counted, not logged", "target", c.target.Name, "destination", c.refused)
 	}
 	return c.failf(abi.ENOTCAPABLE, "%s is not granted", d)

@@ -46,7 +46,7 @@ func Command(version string) *cobra.Command {
 		Short: "Run the probes of a configuration, and restart targets that fail",
 		Long: "Run reads files, or directories of *.hcl and *.hcl.json files; default " + handlers.DefaultConfig + ".\n\n" +
 			"SIGHUP reloads them: probes and processes that have not changed go on as they are, and a\n" +
-			"configuration with errors is refused. SIGTERM and SIGINT stop all processes within their grace\n" +
+			"configuration with errors is rejected. SIGTERM and SIGINT stop all processes within their grace\n" +
 			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
 			"plus the signal's number.",
 		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",

@@ -67,7 +67,7 @@ func build(c *cobra.Command, dir, module, out string) error {
 		return err
 	}
 	if err := loadable(c.Context(), packed); err != nil {
-		return fmt.Errorf("the engine would refuse the plugin: %w", err)
+		return fmt.Errorf("the engine would reject the plugin: %w", err)
 	}
 	if out == "" {
 		out = filepath.Join(dir, m.Name+".wasm")

@@ -78,7 +78,7 @@ func (d *Dir) targets() []target {
 }
 
 // Add returns a configuration with the pods added to it. A container with the name
-// of another target is refused. A nil Dir adds nothing.
+// of another target is rejected. A nil Dir adds nothing.
 func (d *Dir) Add(c *config.Config) *config.Config {
 	if d == nil {
 		return c

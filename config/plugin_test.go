@@ -189,7 +189,7 @@ func TestModulesThatAreNotPinnedAreNotLoaded(t *testing.T) {
 	}
 }
 
-func TestPluginsAreRefusedWithoutALoader(t *testing.T) {
+func TestPluginsAreRejectedWithoutALoader(t *testing.T) {
 	_, diags := parse(t, `plugin "grpc" { source = "grpc.wasm" }`, Options{})
 	if err := diags.Err(); err == nil || !strings.Contains(err.Error(), "plugins cannot be used here") {
 		t.Errorf("the error is %v", err)

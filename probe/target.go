@@ -40,7 +40,7 @@ func (t Target) Port(s string) (uint16, error) {
 	}
 	known := "it has no ports"
 	if names := t.PortNames(); len(names) > 0 {
-		known = "its ports are " + strings.Join(names, ", ")
+		known = "its ports: " + strings.Join(names, ", ")
 	}
 	return 0, FieldErrorf("port", "is %q, which target %s lacks; %s", s, t.Name, known)
 }

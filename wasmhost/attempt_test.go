@@ -111,7 +111,7 @@ func TestAFailureWithoutAReasonGetsThatOfItsDial(t *testing.T) {
 	}
 }
 
-func TestARefusedDialIsReported(t *testing.T) {
+func TestADeniedConnectionIsReported(t *testing.T) {
 	var log buffer
 	p := load(t, wasmhost.Config{
 		Module: wat(`%s (func $run (result i32) %s drop i32.const 3)`, importNet, dial),

@@ -19,7 +19,7 @@ import (
 
 const idle = `(func $run (result i32) i32.const 1)`
 
-func TestModulesThatBreakTheABIAreRefused(t *testing.T) {
+func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
 	raw := func(text string) []byte { return withManifest(assemble(text)) }
 	exports := `(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`
 	tests := map[string]struct {

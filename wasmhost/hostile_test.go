@@ -191,7 +191,7 @@ func callInvalid(module string, f abi.Function) []byte {
 		importNet, module, f.Name, types.Replace(f.Params), result, dial, calls.String())
 }
 
-func TestUnknownDescriptorsAreRefused(t *testing.T) {
+func TestUnknownDescriptorsAreRejected(t *testing.T) {
 	// The first attempt returns its descriptor as an unknown outcome; the second one
 	// reads from it, and from others that are not its own.
 	first := load(t, wasmhost.Config{Module: wat(`%s (func $run (result i32) %s i32.const 1000 i32.sub i32.const 3 i32.add)`, importNet, dial)})

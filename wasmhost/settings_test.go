@@ -48,7 +48,7 @@ func TestSettingsBecomeJSON(t *testing.T) {
 	}
 }
 
-func TestSettingsOfOtherTypesAreRefused(t *testing.T) {
+func TestSettingsOfOtherTypesAreRejected(t *testing.T) {
 	for _, kind := range abi.Types() {
 		p := load(t, wasmhost.Config{Module: declaring(abi.Setting{Name: "x", Type: kind, Required: true})})
 		for _, v := range []any{nil, struct{}{}, []int{1}, map[int]string{}, float32(1)} {

@@ -240,7 +240,7 @@ func TestIdleStreamSendsHeartbeats(t *testing.T) {
 	})
 }
 
-func TestStreamsBeyondTheLimitAreRefused(t *testing.T) {
+func TestStreamsBeyondTheLimitAreRejected(t *testing.T) {
 	inBubble(t, []probe.ID{webReady}, func(b *bubble) {
 		b.settle()
 		var ends []func()

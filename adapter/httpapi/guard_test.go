@@ -39,7 +39,7 @@ func TestNonLoopbackListenerNeedsAuthentication(t *testing.T) {
 	}
 }
 
-func TestNewRefusesUnsafeConfigurations(t *testing.T) {
+func TestNewRejectsUnsafeConfigurations(t *testing.T) {
 	e := engine.New(engine.Config{})
 	for _, c := range []struct {
 		config httpapi.Config

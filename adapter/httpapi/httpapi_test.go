@@ -204,7 +204,7 @@ func describe(list httpapi.Targets) string {
 	return s
 }
 
-func TestInvalidQueriesAreRefusedWithTheReason(t *testing.T) {
+func TestInvalidQueriesAreRejectedWithTheReason(t *testing.T) {
 	s := server(t, httpapi.Config{})
 	for path, want := range map[string]string{
 		"/v1/targets?verdict=bad":          `verdict is \"bad\", it must be one of undecided, passing, failing`,
@@ -229,7 +229,7 @@ func TestInvalidQueriesAreRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-func TestUnknownPathsAndMethodsAreRefusedAsJSON(t *testing.T) {
+func TestUnknownPathsAndMethodsAreRejectedAsJSON(t *testing.T) {
 	s := server(t, httpapi.Config{})
 	for _, a := range []request{
 		{path: "/nothing", want: 404},
@@ -264,7 +264,7 @@ func (s *blockedEngine) Targets() iter.Seq[engine.TargetStatus] {
 	return s.idleEngine.Targets()
 }
 
-func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
+func TestRequestsBeyondTheLimitAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &blockedEngine{idleEngine: shop(), free: make(chan struct{})}
 		s := server(t, httpapi.Config{Engine: e})

@@ -77,7 +77,7 @@ func TestServeEndsStreamsAndReturnsWhenItsContextIsDone(t *testing.T) {
 	}
 }
 
-func TestServeRefusesAListenerThatIsOpenToOthers(t *testing.T) {
+func TestServeRejectsAListenerThatIsOpenToOthers(t *testing.T) {
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
 	}
 }
 
-func TestTooLongHeadersAreRefused(t *testing.T) {
+func TestTooLongHeadersAreRejected(t *testing.T) {
 	address, _ := serve(t, server(t, httpapi.Config{Listen: "127.0.0.1:0"}))
 	r, err := http.NewRequest(http.MethodGet, "http://"+address+"/healthz", nil)
 	if err != nil {

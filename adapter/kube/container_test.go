@@ -126,7 +126,7 @@ func TestRulesHaveTheNumbersOfTheManifest(t *testing.T) {
 	}
 }
 
-func TestNumbersAboveTheEnginesLimitsAreRefused(t *testing.T) {
+func TestNumbersAboveTheEnginesLimitsAreRejected(t *testing.T) {
 	for spec, want := range map[string]string{
 		"{containers: [{name: a, livenessProbe: {exec: {command: [x]}, periodSeconds: 2147483647}}]}":                                                        "spec.containers[0].livenessProbe: period is",
 		"{containers: [{name: a, livenessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: 9223372036854775807}}]}":                               "spec.containers[0].livenessProbe: termination_grace_period is",

@@ -178,7 +178,7 @@ func TestKnownPodKeepsItsProbes(t *testing.T) {
 	})
 }
 
-func TestRefusedPodAddsNothing(t *testing.T) {
+func TestRejectedPodAddsNothing(t *testing.T) {
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		h.add(t, probed(t, "1"))
 		bad := podOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: rpc, uid: u2}, spec: {containers: [{name: app, livenessProbe: {grpc: {port: 1}}}]}}")

@@ -78,14 +78,14 @@ func TestErrorsHaveThePosition(t *testing.T) {
 	}
 }
 
-func TestTooManyObjectsAreRefused(t *testing.T) {
+func TestTooManyObjectsAreRejected(t *testing.T) {
 	found, errs := read("{kind: PodList, items: [" + strings.Repeat("{},", kube.MaxManifests+1) + "]}")
 	if len(found) != kube.MaxManifests || len(errs) != 1 || !strings.Contains(errs[0].Error(), "more than 10000 objects") {
 		t.Errorf("found %d, %v", len(found), errs)
 	}
 }
 
-func TestExcessiveAliasesAreRefused(t *testing.T) {
+func TestExcessiveAliasesAreRejected(t *testing.T) {
 	text := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'j'; c++ {
 		text += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 10), ","))
@@ -95,7 +95,7 @@ func TestExcessiveAliasesAreRefused(t *testing.T) {
 	}
 }
 
-func TestDeepNestingIsRefused(t *testing.T) {
+func TestDeepNestingIsRejected(t *testing.T) {
 	if _, errs := read("{kind: Pod, spec: " + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}"); len(errs) != 1 {
 		t.Errorf("errors are %.200v", errs)
 	}

@@ -50,7 +50,7 @@ func TestSetHasAProbeForEachKind(t *testing.T) {
 	}
 }
 
-func TestProbeWithoutAConstructorIsRefused(t *testing.T) {
+func TestProbeWithoutAConstructorIsRejected(t *testing.T) {
 	pod := podWith(t, strings.Replace(threeProbes, "[true]", "['true']", 1))
 	h := makers()
 	h.GRPC = nil

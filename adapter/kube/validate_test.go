@@ -20,7 +20,7 @@ func problems(pod *v1.Pod) []string {
 	return all
 }
 
-func TestProbesAreRefusedInTheAPIServersWords(t *testing.T) {
+func TestProbesAreRejectedInTheAPIServersWords(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		probe string // the container's probes, as YAML
@@ -95,7 +95,7 @@ func TestProbesAreRefusedInTheAPIServersWords(t *testing.T) {
 	}
 }
 
-func TestPodsAreRefusedInTheAPIServersWords(t *testing.T) {
+func TestPodsAreRejectedInTheAPIServersWords(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		spec string

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func TestInvalidUnitIsRefusedWithAllOthers(t *testing.T) {
+func TestInvalidUnitIsRejectedWithAllOthers(t *testing.T) {
 	for field, u := range map[string]restart.Unit{
 		"restart_policy":           {Policy: 9},
 		"termination_grace_period": {TerminationGracePeriod: -1},
@@ -41,7 +41,7 @@ func TestUnitNeedsAValidTargetName(t *testing.T) {
 	})
 }
 
-func TestInvalidBudgetIsRefused(t *testing.T) {
+func TestInvalidBudgetIsRejected(t *testing.T) {
 	for field, b := range map[string]restart.Budget{
 		"restart_budget.max":   {Max: -1, Per: time.Minute},
 		"restart_budget.share": {Share: 1.5, Per: time.Minute},

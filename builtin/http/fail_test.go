@@ -161,7 +161,7 @@ func TestWhatTheTargetLacksIsUnknown(t *testing.T) {
 		},
 		"another port": {
 			httpprobe.Config{Port: "wbe"}, probe.Target{Name: "shop", Address: "127.0.0.1", Ports: map[string]uint16{"web": 1, "admin": 2}},
-			probe.ReasonNoPort, `port is "wbe", which target shop lacks; its ports are admin, web`,
+			probe.ReasonNoPort, `port is "wbe", which target shop lacks; its ports: admin, web`,
 		},
 		"a port that is 0": {
 			httpprobe.Config{Port: "web"}, probe.Target{Name: "shop", Address: "127.0.0.1", Ports: map[string]uint16{"web": 0}},

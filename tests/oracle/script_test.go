@@ -27,7 +27,7 @@ func TestSeedDeterminesTheScript(t *testing.T) {
 	}
 }
 
-func TestInvalidScriptsAreRefused(t *testing.T) {
+func TestInvalidScriptsAreRejected(t *testing.T) {
 	for _, text := range []string{
 		"dance", "container", "start web", "liveness exec", "pod Always\ncontainer web\n  liveness",
 		"container web\n  liveness exec period=x", "container web\n  liveness exec pace=1", "container web\nexit web",

@@ -117,7 +117,7 @@ func nested(n int) abi.Setting {
 	return abi.Setting{Name: "block", Type: abi.TypeBlock, Block: []abi.Setting{nested(n - 1)}}
 }
 
-func TestInvalidManifestJSONIsRefused(t *testing.T) {
+func TestInvalidManifestJSONIsRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                  "manifest: EOF",
 		"[]":                                "cannot unmarshal",

@@ -31,7 +31,7 @@ func TestSectionsAreIterated(t *testing.T) {
 	}
 }
 
-func TestInvalidModulesAreRefused(t *testing.T) {
+func TestInvalidModulesAreRejected(t *testing.T) {
 	tests := map[string]struct {
 		module string
 		want   string
@@ -90,7 +90,7 @@ func TestAManifestIsWrittenAndReadBack(t *testing.T) {
 	}
 }
 
-func TestTwoManifestsAreRefused(t *testing.T) {
+func TestTwoManifestsAreRejected(t *testing.T) {
 	one := custom(abi.ManifestSection, `{"name":"a","abi":1}`)
 	if _, err := abi.ReadManifest([]byte(head + one)); err != nil {
 		t.Fatal(err)

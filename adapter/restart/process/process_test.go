@@ -256,7 +256,7 @@ func TestNewNamesTheWrongField(t *testing.T) {
 	}
 }
 
-func TestNewRefusesAProgramWithoutAGuard(t *testing.T) {
+func TestNewRejectsAProgramWithoutAGuard(t *testing.T) {
 	guardCalled.Store(false)
 	defer guardCalled.Store(true)
 	if _, err := New(sh(`exit 0`)); !errors.Is(err, ErrNoGuard) {

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/kube"
 )
 
-func TestTheSamePodsAreRefusedInTheSameWords(t *testing.T) {
+func TestTheSamePodsAreRejectedInTheSameWords(t *testing.T) {
 	compared := 0
 	seeds(t, func(r *rand.Rand) string {
 		pod := anyPod(r)

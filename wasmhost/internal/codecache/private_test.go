@@ -42,7 +42,7 @@ func TestOnlyAPrivateDirectoryIsUsed(t *testing.T) {
 	}
 }
 
-func TestASymbolicLinkIsRefused(t *testing.T) {
+func TestASymbolicLinkIsRejected(t *testing.T) {
 	root := t.TempDir()
 	real, link := filepath.Join(root, "real"), filepath.Join(root, "link")
 	if err := os.Mkdir(real, 0o700); err != nil {
@@ -62,7 +62,7 @@ func TestASymbolicLinkIsRefused(t *testing.T) {
 	}
 }
 
-func TestADirectoryOfAnotherUserIsRefused(t *testing.T) {
+func TestADirectoryOfAnotherUserIsRejected(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("changing the owner of a directory needs root")
 	}

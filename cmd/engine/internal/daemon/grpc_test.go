@@ -84,7 +84,7 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	}
 }
 
-func TestAPluginThatIsNotThereIsRefused(t *testing.T) {
+func TestAPluginThatIsNotThereIsRejected(t *testing.T) {
 	f := flags{pods: staticpods.Flags{Path: t.TempDir(), GRPC: manifests.GRPCPlugin{File: "none.wasm"}}}
 	_, diags := f.load(nil, handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
 	if err := diags.Err(); err == nil || !strings.Contains(err.Error(), "--grpc-plugin: open none.wasm: no such file or directory") {

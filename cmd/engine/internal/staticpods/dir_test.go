@@ -141,7 +141,7 @@ func TestAnUnreadableDirectoryKeepsItsPods(t *testing.T) {
 	}
 }
 
-func TestATooLargeDirectoryIsRefused(t *testing.T) {
+func TestATooLargeDirectoryIsRejected(t *testing.T) {
 	many := newPodsAt(t)
 	for i := range maxFiles + 1 {
 		many.write(t, fmt.Sprintf("%d.yaml", i), "", time.Hour)
@@ -160,7 +160,7 @@ func TestATooLargeDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-func TestContainersThatCannotRunAsProcessesAreRefused(t *testing.T) {
+func TestContainersThatCannotRunAsProcessesAreRejected(t *testing.T) {
 	for _, test := range []struct{ name, container, want string }{
 		{"an image", "image: nginx", `it has no command, and the entrypoint of image \"nginx\" is not known; give it with --entrypoint nginx=PROGRAM`},
 		{"a volume", "command: [x], volumeMounts: [{name: v, mountPath: /v}]", `volume \"v\" is mounted at /v`},

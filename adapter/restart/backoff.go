@@ -14,8 +14,8 @@ import (
 // back-off from the finish time of an older container, and so restarts twice
 // without delay (K148 in docs/kubelet.md). BackOff does not do that.
 type BackOff struct {
-	Initial time.Duration `hcl:"initial,optional,nonzero"` // default 10s
-	Max     time.Duration `hcl:"max,optional,nonzero"`     // default 5m; Initial, where that is longer
+	Initial time.Duration `hcl:"initial,optional,nonzero"` // default 10s; Max, if that is shorter
+	Max     time.Duration `hcl:"max,optional,nonzero"`     // default 5m; Initial, if that is longer
 	Reset   time.Duration `hcl:"reset,optional,nonzero"`   // default 10m
 }
 
@@ -30,7 +30,9 @@ const (
 
 // WithDefaults returns b with every zero field set to its default.
 func (b BackOff) WithDefaults() BackOff {
-	b.Initial = cmp.Or(b.Initial, DefaultInitialBackOff)
+	if b.Initial == 0 {
+		b.Initial = min(DefaultInitialBackOff, cmp.Or(b.Max, DefaultMaxBackOff))
+	}
 	b.Max = max(cmp.Or(b.Max, DefaultMaxBackOff), b.Initial)
 	b.Reset = cmp.Or(b.Reset, DefaultBackOffReset)
 	return b

@@ -15,6 +15,7 @@ func TestBackOffDoublesUpToItsMaximum(t *testing.T) {
 		"chosen":              {BackOff{Initial: time.Second, Max: 3 * time.Second}, seconds(0, 0, 1, 2, 3, 3)},
 		"maximum is initial":  {BackOff{Initial: time.Second, Max: time.Second}, seconds(0, 0, 1, 1)},
 		"maximum too small":   {BackOff{Initial: 9 * time.Second, Max: time.Second}, seconds(0, 0, 9, 9)},
+		"below the default":   {BackOff{Max: 3 * time.Second}, seconds(0, 0, 3, 3)},
 		"longer than default": {BackOff{Initial: 400 * time.Second}, seconds(0, 0, 400, 400)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -259,5 +259,12 @@ func portHint(d *decodedBlock, path string, t probe.Target) string {
 	if _, err := t.Port(given); err == nil {
 		return ""
 	}
-	return cmp.Or(suggest.Hint(given, t.PortNames()), fmt.Sprintf("name it in the target: ports = { %s = … }", given))
+	names := t.PortNames()
+	if near := suggest.Nearest(given, names); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	if len(names) > 0 {
+		return "" // the error lists them
+	}
+	return fmt.Sprintf("name it in the target: ports = { %s = … }", given)
 }

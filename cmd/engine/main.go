@@ -44,22 +44,14 @@ func execute(args []string, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	code := cli.ExitFailed
 	if !running {
-		code = cli.ExitUsage
 		err = fmt.Errorf("%w\nRun '%s --help' for usage", err, command.CommandPath())
 	}
-	if command.Name() == probeName {
-		code = cli.ExitNoAttempt // the other codes are outcomes
-	}
 	var exit *cli.ExitError
-	if errors.As(err, &exit) {
-		code = exit.Code
-	}
-	if exit == nil || exit.Err != nil {
+	if !errors.As(err, &exit) || exit.Err != nil {
 		fmt.Fprintf(stderr, "sonde: %v\n", err)
 	}
-	return code
+	return cli.ExitCode(command, err, running)
 }
 
 func newRoot() *cobra.Command {

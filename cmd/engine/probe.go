@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -20,14 +19,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-const probeName = "probe"
-
 // probeCommand returns sonde probe. Its exit code is that of the worst outcome.
 func probeCommand() *cobra.Command {
 	var in handlers.Inputs
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   probeName + " CONFIG TARGET [KIND[/NAME]]",
+		Use:   "probe CONFIG TARGET [KIND[/NAME]]",
 		Short: "Make one attempt, exactly as a running engine would",
 		Long: "Probe makes one attempt with each probe of a target, with each of one kind (startup, readiness or\n" +
 			"liveness), or with the named one of that kind. It shows the result and the timings. It starts no\n" +
@@ -35,12 +32,7 @@ func probeCommand() *cobra.Command {
 			"The exit code is that of the worst outcome: 0 success, 1 warning, 3 unknown, 2 failure, in this\n" +
 			"order. It is 64 when no attempt was made: the configuration is invalid, or has no such target.",
 		Example: "  sonde probe config.hcl shop/web liveness\n  sonde probe config.hcl 'web[\"a\"]' readiness/db --json",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 || len(args) > 3 {
-				return errors.New("CONFIG and TARGET are required, and at most one KIND")
-			}
-			return nil
-		},
+		Args:    cli.Args(2, 3, "CONFIG and TARGET are required, and at most one KIND"),
 		RunE: func(c *cobra.Command, args []string) error {
 			reports, err := attempt(c, &in, args)
 			if err != nil {
@@ -49,6 +41,7 @@ func probeCommand() *cobra.Command {
 			return cli.Show(c.OutOrStdout(), reports, asJSON)
 		},
 	}
+	cli.MarkAttempts(c)
 	in.Register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write a list of results as JSON")
 	return c
@@ -87,6 +80,11 @@ func once(ctx context.Context, id probe.ID, c *config.Config) probe.Result {
 // choose returns the probes that the arguments select, sorted.
 func choose(c *config.Config, target string, which []string) ([]probe.ID, error) {
 	if _, found := c.Targets[target]; !found {
+		if i := strings.LastIndex(target, ":"); i >= 0 { // an ID from the output, such as web:liveness
+			if _, found := c.Targets[target[:i]]; found {
+				return nil, fmt.Errorf("there is no target %q; target and probe are two arguments: %s %s", target, target[:i], target[i+1:])
+			}
+		}
 		return nil, fmt.Errorf("there is no target %q%s", target, cli.DidYouMean(target, slices.Sorted(maps.Keys(c.Targets))))
 	}
 	var all, chosen []probe.ID

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -47,6 +50,40 @@ func ErrReported(code int) error { return &ExitError{Code: code} }
 // UsageError returns an error about the arguments or flags of a command.
 func UsageError(format string, a ...any) error {
 	return &ExitError{ExitUsage, fmt.Errorf(format, a...)}
+}
+
+// makesAttempts marks a command whose other exit codes are outcomes.
+const makesAttempts = "makes attempts"
+
+// MarkAttempts marks a command that makes attempts: its exit code is ExitNoAttempt if
+// its arguments or flags are wrong.
+func MarkAttempts(c *cobra.Command) { c.Annotations = map[string]string{makesAttempts: ""} }
+
+// ExitCode returns the exit code of a command that ended with an error. Ran reports
+// whether its arguments and flags were valid.
+func ExitCode(c *cobra.Command, err error, ran bool) int {
+	var exit *ExitError
+	_, attempts := c.Annotations[makesAttempts]
+	switch {
+	case errors.As(err, &exit):
+		return exit.Code
+	case attempts:
+		return ExitNoAttempt
+	case !ran:
+		return ExitUsage
+	}
+	return ExitFailed
+}
+
+// Args accepts from least to most arguments. Otherwise its error is required, a
+// sentence that says which arguments there must be.
+func Args(least, most int, required string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return errors.New(required)
+		}
+		return nil
+	}
 }
 
 // worst returns the exit code of the worst outcome as an error, or nil for

@@ -8,8 +8,8 @@ package kubeimport
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,12 +43,7 @@ func Command() *cobra.Command {
 		Example: "  sonde import deploy/ > config.hcl\n" +
 			"  kubectl get deployment web -o yaml | sonde import --address 10.0.0.7 -\n" +
 			"  sonde import --entrypoint busybox= --entrypoint agnhost=/agnhost probes.yaml",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("a MANIFEST is required, or - for standard input")
-			}
-			return nil
-		},
+		Args: cli.Args(1, math.MaxInt, "a MANIFEST is required, or - for standard input"),
 		RunE: func(c *cobra.Command, paths []string) error { return run(c, &f, paths) },
 	}
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")

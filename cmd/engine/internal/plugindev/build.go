@@ -34,7 +34,7 @@ func buildCommand() *cobra.Command {
 			"The languages are those of sonde plugin new. For any other language, compile the module yourself and\n" +
 			"name it with --module: then only the manifest is added.",
 		Example: "  sonde plugin build\n  sonde plugin build --module target/release/ping.wasm -o ping.wasm",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Args(0, 1, "at most one DIR is allowed"),
 		RunE: func(c *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) > 0 {

@@ -31,7 +31,7 @@ func inspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE.wasm",
 		Short: "Show a plugin's manifest, imports and settings, without running it",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.Args(1, 1, "one FILE.wasm is required"),
 		RunE: func(c *cobra.Command, args []string) error {
 			one, err := inspect(args[0])
 			if err != nil {

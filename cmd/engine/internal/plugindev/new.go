@@ -34,7 +34,7 @@ func newCommand() *cobra.Command {
 			"and the SDK, so that it builds without downloads. Its README.md describes the next steps.\n\n" +
 			"The languages are go, c, rust and as (AssemblyScript). Go needs no other tool than Go.",
 		Example: "  sonde plugin new --lang go ping",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Args(1, 1, "one NAME is required"),
 		RunE: func(c *cobra.Command, args []string) error {
 			to := cmp.Or(dir, args[0])
 			if err := New(args[0], lang, to); err != nil {

@@ -29,7 +29,7 @@ func runCommand() *cobra.Command {
 			"The exit code is that of sonde probe: 0 success, 1 warning, 2 failure, 3 unknown, and 64 when\n" +
 			"no attempt was made.",
 		Example: "  sonde plugin run redis.wasm 127.0.0.1:6379 --set password=secret",
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    cli.Args(1, 2, "FILE.wasm is required, and at most one HOST:PORT"),
 		RunE: func(c *cobra.Command, args []string) error {
 			reports, err := runAttempts(c, &t, args, attempts, quiet)
 			if err != nil {
@@ -38,6 +38,7 @@ func runCommand() *cobra.Command {
 			return cli.Show(c.OutOrStdout(), reports, asJSON)
 		},
 	}
+	cli.MarkAttempts(c)
 	t.flags(c)
 	c.Flags().IntVar(&attempts, "attempts", 1, "make a `number` of attempts of the same probe, one after another")
 	c.Flags().BoolVar(&asJSON, "json", false, "write a list of results as JSON")

@@ -22,7 +22,7 @@ func testCommand() *cobra.Command {
 			"it also delays, truncates and slows the answers of the healthy server.\n\n" +
 			"Test sets the setting named port. The exit code is 1 when a check fails.",
 		Example: "  sonde plugin test redis.wasm 127.0.0.1:6379 --set password=secret",
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    cli.Args(1, 2, "FILE.wasm is required, and at most one HOST:PORT"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return runTest(c, &t, args, shallow)
 		},

@@ -46,7 +46,7 @@ func Command() *cobra.Command {
 		Long: "Status shows for each probe its verdict, the current run of equal outcomes towards its threshold\n" +
 			"(\"2/3 failure\"), the time until the next attempt, and the result of the last one.",
 		Example: "  sonde status --watch\n  sonde status shop/web --json",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Args(0, 1, "at most one TARGET is allowed"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()

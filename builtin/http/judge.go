@@ -43,7 +43,7 @@ func (p *plan) check(status int, description string, body []byte) probe.Result {
 	case p.regex != nil && !p.regex.Match(body):
 		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but body_regex does not match in the body's first %d bytes", status, len(body))
 	case isRedirect(status) && !explicit:
-		return probe.Warn(probe.ReasonHTTPRedirect, "%s is not followed", description)
+		return probe.Warn(probe.ReasonHTTPRedirect, "%s: redirect not followed", description)
 	}
 	return probe.Succeed(description)
 }

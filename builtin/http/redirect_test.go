@@ -73,7 +73,7 @@ func TestRedirectsAreFollowedAsConfigured(t *testing.T) {
 func TestARedirectThatIsNotFollowedNamesTheHost(t *testing.T) {
 	target := bounce(t)
 	c := httpprobe.Config{Port: "web", Path: "/to?location=http://login.example/"}
-	if got := attempt(t, c, target, plenty); got.Detail != `status 302 to host "login.example" is not followed` {
+	if got := attempt(t, c, target, plenty); got.Detail != `status 302 to host "login.example": redirect not followed` {
 		t.Errorf("got the detail %q", got.Detail)
 	}
 	c.Status = []string{"200-299"}

@@ -19,8 +19,8 @@ func TestStatusesAreAcceptedByRange(t *testing.T) {
 	}{
 		{nil, 200, probe.Success, "", "status 200"},
 		{nil, 299, probe.Success, "", "status 299"},
-		{nil, 300, probe.Warning, probe.ReasonHTTPRedirect, "status 300 is not followed"},
-		{nil, 304, probe.Warning, probe.ReasonHTTPRedirect, "status 304 is not followed"},
+		{nil, 300, probe.Warning, probe.ReasonHTTPRedirect, "status 300: redirect not followed"},
+		{nil, 304, probe.Warning, probe.ReasonHTTPRedirect, "status 304: redirect not followed"},
 		{nil, 400, probe.Failure, probe.ReasonHTTPStatus, "status 400, want 200-399"},
 		{nil, 503, probe.Failure, probe.ReasonHTTPStatus, "status 503, want 200-399"},
 		{[]string{"204"}, 204, probe.Success, "", "status 204"},

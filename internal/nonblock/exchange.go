@@ -30,8 +30,8 @@ type Exchange struct {
 	fallback FallbackSet
 }
 
-// Protocol says what an Exchange sends and what the response means. Its methods return
-// within microseconds and are called by many goroutines at once.
+// Protocol says what an Exchange sends and what the response means. Its methods must
+// return within microseconds and be safe for concurrent use by multiple goroutines.
 type Protocol interface {
 	// Request returns the address to connect to and what to send, which may be appended
 	// to a.Buffer, and false if the attempt has to be made by Probe.

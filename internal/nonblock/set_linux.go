@@ -9,8 +9,9 @@ import (
 	"unsafe"
 )
 
-// Set is a set of descriptors to wait for: an epoll set. AddEnd and Wake may be called by
-// many goroutines at once until Close, the other methods by one goroutine only.
+// Set is a set of descriptors to wait for: an epoll set. AddEnd and Wake are safe for
+// concurrent use by multiple goroutines until Close; the other methods must be called by
+// one goroutine only.
 type Set struct {
 	epoll  int
 	event  int // an eventfd that Wake writes to

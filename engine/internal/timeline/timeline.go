@@ -11,8 +11,8 @@ package timeline
 // memory used grows with the highest key ever set, 4 bytes for each, and with
 // the most keys ever held at once, 16 bytes for each.
 //
-// The zero Timeline is empty and ready for use. It must not be used from two
-// goroutines at once.
+// The zero Timeline is empty and ready for use. It is not safe for concurrent
+// use by multiple goroutines.
 type Timeline struct {
 	heap []entry
 	pos  []uint32 // pos[key] is one more than key's index in heap; 0 means absent

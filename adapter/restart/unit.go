@@ -48,7 +48,7 @@ func (u Unit) Check() error {
 	}
 	duration := func(field string, d time.Duration) {
 		if d < 0 || d > probe.MaxDuration {
-			wrong.Add(field, "is %v, it must be more than 0 and at most %v", d, probe.MaxDuration)
+			wrong.Add(field, "is %v, it must be greater than 0 and at most %v", d, probe.MaxDuration)
 		}
 	}
 	duration("termination_grace_period", u.TerminationGracePeriod)

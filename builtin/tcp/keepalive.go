@@ -14,15 +14,15 @@ import (
 type KeepAlive struct {
 	// Idle is how long the connection is idle before the system sends a packet.
 	// Default 60s; whole seconds, 1s to 32767s.
-	Idle time.Duration `hcl:"idle,optional"`
+	Idle time.Duration `hcl:"idle,optional,nonzero"`
 
 	// Interval is the time between two packets without a response. Default 5s; whole
 	// seconds, 1s to 32767s.
-	Interval time.Duration `hcl:"interval,optional"`
+	Interval time.Duration `hcl:"interval,optional,nonzero"`
 
 	// Count is how many packets without a response end the connection. Default 3; 1
 	// to 127.
-	Count int `hcl:"count,optional"`
+	Count int `hcl:"count,optional,nonzero"`
 }
 
 // Defaults and bounds of a KeepAlive. The bounds are Linux's (MAX_TCP_KEEPIDLE and

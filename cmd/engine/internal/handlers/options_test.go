@@ -87,6 +87,12 @@ target "worker" {
     env     = { "A=B" = "x" }
   }
   restart_policy = "OnFailure"
+  probe "liveness" {
+    tcp {
+      port = 80
+      keepalive { count = 0 }
+    }
+  }
   back_off {
     initial = "10m"
     max     = "1m"
@@ -99,6 +105,7 @@ target "worker" {
 		"command must name a program", "command has a NUL byte in word 2", `env has the name "A=B"`,
 		`invalid restart_policy "OnFailure"; did you mean "on_failure"?`,
 		"back_off.max is 1m0s, it must not be less than initial (10m0s)", "back_off.reset is -1s",
+		"count must be greater than 0",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)

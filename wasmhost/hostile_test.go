@@ -86,6 +86,9 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 			began := time.Now()
 			got := attempt(t, handler(t, p, nil), target, timeout)
 			wantResult(t, got, test.outcome, test.reason)
+			if late := "still ran 100ms after the deadline"; test.reason == wasmhost.ReasonStart && !strings.Contains(got.Detail, late) {
+				t.Errorf("the detail is %q, it should contain %q", got.Detail, late)
+			}
 			if took := time.Since(began); took > plenty {
 				t.Errorf("it took %v", took)
 			}

@@ -112,8 +112,8 @@ func (c *call) guard(do func(context.Context) error) error {
 		}
 	}()
 	err := do(callContext{c})
-	if err == nil && isClosed(c.hard) {
-		err = errStopped // the runtime is closing the instance
+	if isClosed(c.hard) { // the runtime closes the instance, whatever do returned
+		err = errStopped
 	}
 	return err
 }
@@ -176,7 +176,7 @@ func (c *call) failf(errno abi.Errno, format string, a ...any) abi.Errno {
 // Panics that end a guest which goes on after a limit was reached, or after it was stopped.
 var (
 	errLimit   = errors.New("limit reached")
-	errStopped = errors.New("stopped")
+	errStopped = fmt.Errorf("stopped: it still ran %v after the deadline", abi.Grace)
 )
 
 // reachLimit records that a limit was reached.

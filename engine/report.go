@@ -12,6 +12,9 @@ const maxInstanceText = 5 << 10
 // names the target. A repeated report changes nothing. A report without a target is
 // ignored; one without an ID means that the target is absent.
 //
+// When Apply removes the last probe of a target, the engine forgets an instance that is
+// not Managed. If the target gets probes again, report the instance again.
+//
 // A running instance gets its first attempts at Since plus each rule's initial
 // delay. An attempt in flight on an earlier instance is cancelled, and its result
 // dropped.

@@ -125,6 +125,26 @@ func TestUnitWithoutDriverIsReportedAsRunning(t *testing.T) {
 	})
 }
 
+func TestTargetWhoseProbesWereRemovedIsProbedAgainWhenTheyAreBack(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		probes := map[string]probe.Handler{"static": new(fakeHandler), "unmanaged": new(fakeHandler)}
+		a := newDriver("unmanaged", func(int) behavior { return behavior{} })
+		units := map[string]restart.Unit{"static": {}, "unmanaged": {Driver: external{a}, Policy: restart.Never}}
+		h.probes(probes)
+		h.apply(units)
+		h.sleep(s)
+		h.probes(nil)
+		h.apply(units)
+		h.sleep(s)
+		h.probes(probes)
+		h.apply(units)
+		if in := h.expect("static", "static", probe.Running, ""); time.Since(in.Since) != 2*s {
+			t.Errorf("got %+v", in)
+		}
+		h.expect("unmanaged", "unmanaged-0", probe.Running, "")
+	})
+}
+
 func TestDriverCanBeAddedAndRemoved(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		h.probes(map[string]probe.Handler{"web": new(fakeHandler)})

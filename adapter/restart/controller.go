@@ -40,7 +40,7 @@ type Controller struct {
 	supervisors map[string]*supervisor
 	spent       account
 
-	static map[string]bool // targets reported as static instances; used by Run only
+	static map[string]time.Time // targets reported as static instances, and since when; used by Run only
 }
 
 // Check returns what is wrong with the budget: probe.FieldErrors, or nil.
@@ -60,7 +60,7 @@ func New(c Config) (*Controller, error) {
 		config:      c,
 		changed:     make(chan struct{}, 1),
 		supervisors: map[string]*supervisor{},
-		static:      map[string]bool{},
+		static:      map[string]time.Time{},
 	}
 	r.forced, r.force = context.WithCancel(context.Background())
 	return r, nil
@@ -197,8 +197,10 @@ func (c *Controller) reconcile(running *sync.WaitGroup) {
 		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Gone, Since: time.Now()})
 	}
 	for _, target := range added {
-		c.static[target] = true
-		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Running, Since: time.Now()})
+		c.static[target] = time.Now()
+	}
+	for target, since := range c.static { // also the known ones: see Engine.Report
+		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Running, Since: since})
 	}
 }
 
@@ -217,9 +219,11 @@ func (c *Controller) superviseAll(running *sync.WaitGroup) (added, removed []str
 	for target, u := range c.units {
 		switch {
 		case c.supervisors[target] != nil:
-		case u.Driver == nil && !c.static[target]:
-			added = append(added, target)
-		case u.Driver != nil:
+		case u.Driver == nil:
+			if _, known := c.static[target]; !known {
+				added = append(added, target)
+			}
+		default:
 			delete(c.static, target) // the driver's instances replace the static one
 			s := c.newSupervisor(target)
 			c.supervisors[target] = s

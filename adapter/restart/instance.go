@@ -78,6 +78,9 @@ func (i *instance) reportStarted(id string) {
 // check compares the instance with its unit and its probes, and acts on it.
 func (i *instance) check() {
 	now := time.Now()
+	if i.id != "" {
+		i.report(i.reported) // its probes may be new: see Engine.Report
+	}
 	switch {
 	case i.leaving && i.unit.external() && !now.Before(i.notBefore):
 		i.cancel()

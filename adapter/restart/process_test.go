@@ -5,16 +5,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
-
-// patience bounds what should take no time at all, on a machine that is busy.
-const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	process.Guard()

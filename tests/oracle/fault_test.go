@@ -63,7 +63,7 @@ func faults() []fault {
 		{name: "a pod deletion that is ignored", file: "adapter/kube/instances.go",
 			old: "Terminating: pod.DeletionTimestamp != nil", new: "Terminating: false"},
 		{name: "pods that are ready before they have started", file: "adapter/kube/status.go",
-			old: "s.Ready = started && findings", new: "s.Ready = findings"},
+			old: "s.Ready = started && passing(", new: "s.Ready = passing("},
 		{name: "attempts at twice the period", file: "engine/internal/schedule/times.go",
 			old: "Times{Period: int64(period),", new: "Times{Period: 2 * int64(period),"},
 		{name: "a wrong status in the detail", file: "builtin/http/judge.go",

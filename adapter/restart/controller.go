@@ -39,8 +39,11 @@ type Controller struct {
 	driven      int             // number of units with a driver
 	supervisors map[string]*supervisor
 	spent       account
+	applies     int // number of calls of Apply
 
-	static map[string]time.Time // targets reported as static instances, and since when; used by Run only
+	// Used by Run only.
+	static   map[string]time.Time // targets reported as static instances, and since when
+	reported int                  // the value of applies when all of them were reported
 }
 
 // Check returns what is wrong with the budget: probe.FieldErrors, or nil.
@@ -84,6 +87,7 @@ func (c *Controller) Apply(units map[string]Unit) error {
 	}
 	c.unitsMu.Lock()
 	c.units, c.driven = complete, 0
+	c.applies++
 	for _, u := range complete {
 		if u.Driver != nil {
 			c.driven++
@@ -199,9 +203,22 @@ func (c *Controller) reconcile(running *sync.WaitGroup) {
 	for _, target := range added {
 		c.static[target] = time.Now()
 	}
-	for target, since := range c.static { // also the known ones: see Engine.Report
-		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Running, Since: since})
+	if c.appliedSince(&c.reported) { // the known ones may have new probes: see Engine.Report
+		added = slices.Collect(maps.Keys(c.static))
 	}
+	for _, target := range added {
+		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Running, Since: c.static[target]})
+	}
+}
+
+// appliedSince reports whether Apply was called since the last call with the same
+// counter.
+func (c *Controller) appliedSince(counter *int) bool {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	before := *counter
+	*counter = c.applies
+	return before != c.applies
 }
 
 // staticID is the ID of the only instance of a unit without a driver.

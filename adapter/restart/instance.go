@@ -25,6 +25,7 @@ type instance struct {
 	requests  int       // requests to terminate, since a probe fails
 	budgeted  bool      // the budget has allowed the restart
 	leaving   bool      // it is terminating because the unit was removed or its driver has changed
+	applies   int       // for appliedSince
 }
 
 // runInstance starts an instance and returns how it exited. An External instance
@@ -78,7 +79,7 @@ func (i *instance) reportStarted(id string) {
 // check compares the instance with its unit and its probes, and acts on it.
 func (i *instance) check() {
 	now := time.Now()
-	if i.id != "" {
+	if i.id != "" && i.control.appliedSince(&i.applies) {
 		i.report(i.reported) // its probes may be new: see Engine.Report
 	}
 	switch {

@@ -1,10 +1,10 @@
 package daemon
 
-import "net"
 import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"

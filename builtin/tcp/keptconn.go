@@ -117,7 +117,7 @@ func (h *keepAliveHandler) check(addr string) (probe.Result, bool) {
 
 // keep keeps a connection until it ends or Close is called.
 func (h *keepAliveHandler) keep(conn net.Conn, addr string, wake func()) error {
-	if tcp, ok := inner(conn).(*net.TCPConn); ok {
+	if tcp, ok := nonblock.Transport(conn).(*net.TCPConn); ok {
 		if err := tcp.SetKeepAliveConfig(h.config); err != nil {
 			return err
 		}
@@ -230,12 +230,4 @@ func (c *keptConn) readUntilEnd(wake func()) {
 func (c *keptConn) close() {
 	c.watch.Remove()
 	_ = c.conn.Close() // the connection is gone in any case
-}
-
-// inner returns the connection that TLS runs over, or conn itself.
-func inner(conn net.Conn) net.Conn {
-	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		return outer.NetConn()
-	}
-	return conn
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -87,8 +88,8 @@ func TestTheEndOfAKeptConnectionIsReportedWithItsReason(t *testing.T) {
 					}
 				}
 				if i == 1 {
-					inner(server).(*net.TCPConn).SetLinger(0)
-					server = inner(server) // without TLS's farewell
+					nonblock.Transport(server).(*net.TCPConn).SetLinger(0)
+					server = nonblock.Transport(server) // without TLS's farewell
 				}
 				server.Close()
 				testsync.Receive(t, "the end", woken)

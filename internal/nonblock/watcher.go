@@ -179,12 +179,18 @@ func Unread(conn net.Conn) int {
 	return n
 }
 
-// rawConn returns the system's side of a connection, or of the one that TLS runs over.
-func rawConn(conn net.Conn) (syscall.RawConn, bool) {
+// Transport returns the connection that TLS runs over, or conn itself if it is not a
+// *tls.Conn.
+func Transport(conn net.Conn) net.Conn {
 	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = outer.NetConn()
+		return outer.NetConn()
 	}
-	system, ok := conn.(syscall.Conn)
+	return conn
+}
+
+// rawConn returns the system's side of a connection's transport.
+func rawConn(conn net.Conn) (syscall.RawConn, bool) {
+	system, ok := Transport(conn).(syscall.Conn)
 	if !ok {
 		return nil, false
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -31,10 +32,6 @@ type diagnosticKey struct {
 	summary    string
 }
 
-func newCollector() *collector {
-	return &collector{seen: make(map[diagnosticKey]int), texts: make(map[string][]byte), secrets: make(map[hcl.Range]bool), unparsed: make(map[string][]span)}
-}
-
 // Bounds of a collector.
 const (
 	maxCollected = 10_000 // diagnostics
@@ -62,7 +59,8 @@ type report struct {
 
 // add adds a report, unless it may be the consequence of a syntax error.
 func (c *collector) add(r report) {
-	if c.followsSyntaxError(r) {
+	inUnparsed := func(s span) bool { return s.from <= r.at.Start.Byte && r.at.Start.Byte < s.to }
+	if r.reference && len(c.unparsed) > 0 || slices.ContainsFunc(c.unparsed[r.at.Filename], inUnparsed) {
 		return
 	}
 	key := diagnosticKey{r.at.Filename, r.at.Start.Byte, r.at.End.Byte, r.summary}
@@ -82,9 +80,12 @@ func (c *collector) add(r report) {
 	c.list = append(c.list, d)
 }
 
-func (c *collector) followsSyntaxError(r report) bool {
-	return r.reference && len(c.unparsed) > 0 ||
-		slices.ContainsFunc(c.unparsed[r.at.Filename], func(s span) bool { return s.from <= r.at.Start.Byte && r.at.Start.Byte < s.to })
+// addTwice adds the report of a second one where only one is allowed. First is where the
+// first one is.
+func (c *collector) addTwice(r report, first hcl.Range) {
+	r.hint = cmp.Or(r.hint, "keep one of them")
+	r.notes = []Note{c.note("the first is here", first)}
+	c.add(r)
 }
 
 func (c *collector) note(text string, at hcl.Range) Note { return Note{Text: text, Range: rangeOf(at)} }
@@ -122,5 +123,3 @@ func (c *collector) line(r Range) sourceLine {
 
 // secret masks a part of a source text in all diagnostics.
 func (c *collector) secret(r hcl.Range) { c.secrets[r] = true }
-
-func (c *collector) hasErrors() bool { return Diagnostics(c.list).HasErrors() }

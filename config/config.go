@@ -1,9 +1,7 @@
 package config
 
 import (
-	"fmt"
-	"slices"
-	"strings"
+	"log/slog"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -18,13 +16,13 @@ type Config struct {
 
 // Engine is the engine block of a configuration.
 type Engine struct {
-	Listen        string              `hcl:"listen,optional"`        // address of page, API and /metrics; default DefaultListen; "" for none
-	Concurrency   int                 `hcl:"concurrency,optional"`   // concurrent attempts, 1 to MaxConcurrency; default: the engine's own
-	Compatibility probe.Compatibility `hcl:"compatibility,optional"` // none or kubelet; default none
-	TokenFile     string              `hcl:"token_file,optional"`    // file with the bearer token that API clients must send; default: no token
-	TLS           *TLS                `hcl:"tls,block"`              // default: plain HTTP
-	LogLevel      LogLevel            `hcl:"log_level,optional"`     // default info
-	LogFormat     LogFormat           `hcl:"log_format,optional"`    // default auto: text on a terminal, else JSON
+	Listen        string              `hcl:"listen,optional"`                                  // address of page, API and /metrics; default DefaultListen; "" for none
+	Concurrency   int                 `hcl:"concurrency,optional"`                             // concurrent attempts, 1 to MaxConcurrency; default: the engine's own
+	Compatibility probe.Compatibility `hcl:"compatibility,optional"`                           // none or kubelet; default none
+	TokenFile     string              `hcl:"token_file,optional"`                              // file with the bearer token that API clients must send; default: no token
+	TLS           *TLS                `hcl:"tls,block"`                                        // default: plain HTTP
+	LogLevel      slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error"` // default info
+	LogFormat     string              `hcl:"log_format,optional" oneof:"auto text json"`       // default auto: text on a terminal, else JSON
 
 	// PluginCache is a directory for the compiled code of plugins, "" for none.
 	// Default: sonde/plugins in the user's own cache directory. It is created if
@@ -40,34 +38,6 @@ const (
 	DefaultListen  = "127.0.0.1:9650"
 	MaxConcurrency = 1 << 20
 )
-
-// LogLevel is the lowest level that is logged: debug, info, warn or error.
-type LogLevel string
-
-// Words returns the allowed levels.
-func (LogLevel) Words() []string { return []string{"debug", "info", "warn", "error"} }
-
-// UnmarshalText implements encoding.TextUnmarshaler. It returns an error for any
-// other word.
-func (l *LogLevel) UnmarshalText(b []byte) error { return oneOf((*string)(l), b, l.Words()) }
-
-// LogFormat is the format of log records: auto, text or json.
-type LogFormat string
-
-// Words returns the allowed formats.
-func (LogFormat) Words() []string { return []string{"auto", "text", "json"} }
-
-// UnmarshalText implements encoding.TextUnmarshaler. It returns an error for any
-// other word.
-func (l *LogFormat) UnmarshalText(b []byte) error { return oneOf((*string)(l), b, l.Words()) }
-
-func oneOf(to *string, b []byte, words []string) error {
-	if !slices.Contains(words, string(b)) {
-		return fmt.Errorf("is %q, it must be one of %s", b, strings.Join(words, ", "))
-	}
-	*to = string(b)
-	return nil
-}
 
 // TLS is how the API is served. Relative paths start at the working directory.
 type TLS struct {

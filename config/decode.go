@@ -115,10 +115,7 @@ func exampleOf(t Type) string {
 // decodeInner decodes a nested block into its field.
 func (l *loader) decodeInner(d *decodedBlock, b *tree.Block, s *compiledSchema) {
 	if _, twice := d.values[b.Type]; twice {
-		l.add(report{
-			at: b.Header, body: &d.block.Body, summary: fmt.Sprintf("there are two %s blocks", b.Type), hint: "keep one of them",
-			notes: []Note{l.note("the first is here", d.sources[b.Type].name)},
-		})
+		l.addTwice(report{at: b.Header, body: &d.block.Body, summary: fmt.Sprintf("there are two %s blocks", b.Type)}, d.sources[b.Type].name)
 		return
 	}
 	inner := l.decodeBlock(b, s)
@@ -191,7 +188,10 @@ func (l *loader) reportErrors(d *decodedBlock, err error) {
 				r.summary, r.hint = d.block.Type+" is not valid", hidden
 			}
 			l.add(r)
-		} else if d.ok || d.hasArgument(field.Field) { // else its value is missing or wrong, which was reported
+			continue
+		}
+		value := d.values.at(field.Field)
+		if _, block := value.(Values); d.ok || value != nil && !block { // else it is missing or wrong, which was reported
 			l.add(l.fieldReport(d, field))
 		}
 	}
@@ -231,13 +231,6 @@ func (l *loader) fieldReport(d *decodedBlock, field *probe.FieldError) report {
 func (d *decodedBlock) exposed(s fieldSource, problem string) bool {
 	contained := func(secret string) bool { return strings.Contains(problem, secret) }
 	return s.secret || slices.ContainsFunc(d.secrets(), contained)
-}
-
-// hasArgument reports whether an argument has a value.
-func (d *decodedBlock) hasArgument(path string) bool {
-	v := d.values.at(path)
-	_, block := v.(Values)
-	return v != nil && !block
 }
 
 // at returns the value at a path: "tls.ca_file".

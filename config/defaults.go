@@ -22,10 +22,7 @@ func (l *loader) defaults() {
 			}
 		}
 		if first, twice := l.rules[kind]; twice {
-			l.add(report{
-				at: b.Header, summary: fmt.Sprintf("there are two blocks %s", b), hint: "keep one of them",
-				notes: []Note{l.note("the first is here", first.block.Header)},
-			})
+			l.addTwice(report{at: b.Header, summary: fmt.Sprintf("there are two blocks %s", b)}, first.block.Header)
 			continue
 		}
 		l.rules[kind] = l.decodeBlock(b, l.schemas.rule)
@@ -54,8 +51,14 @@ func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
 			values[name], from[name] = v, block
 		}
 	}
-	if kind == probe.Readiness && from[gracePeriod] != nil {
-		l.graceOfReadiness(from[gracePeriod])
+	const gracePeriod = "termination_grace_period"
+	if block := from[gracePeriod]; block != nil && kind == probe.Readiness {
+		if block != l.rules[0] { // those of all kinds are for startup and liveness probes only
+			l.add(report{
+				at: block.sources[gracePeriod].name, body: &block.block.Body, summary: "a readiness probe cannot have a " + gracePeriod,
+				hint: "leave it out: a failing readiness probe does not restart its target",
+			})
+		}
 		delete(values, gracePeriod)
 	}
 	rule := probe.Rule{Kind: kind}
@@ -76,20 +79,6 @@ func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
 		l.warnTimeout(rule, from)
 	}
 	return rule, err == nil
-}
-
-const gracePeriod = "termination_grace_period"
-
-// graceOfReadiness reports a termination grace period of a readiness probe. One in
-// the defaults of all kinds applies to startup and liveness probes only.
-func (l *loader) graceOfReadiness(from *decodedBlock) {
-	if from == l.rules[0] {
-		return
-	}
-	l.add(report{
-		at: from.sources[gracePeriod].name, body: &from.block.Body, summary: "a readiness probe cannot have a " + gracePeriod,
-		hint: "leave it out: a failing readiness probe does not restart its target",
-	})
 }
 
 // warnTimeout warns of a timeout that is longer than the period.

@@ -44,23 +44,24 @@ type Diagnostic struct {
 
 // Note is a place that is related to a Diagnostic.
 type Note struct {
-	Text  string
-	Range Range
+	Text  string `json:"text"`
+	Range Range  `json:"range"`
 
 	source sourceLine
 }
 
 // Range is a part of a file.
 type Range struct {
-	File       string
-	Start, End Position // End is just after the last character
+	File  string   `json:"filename"`
+	Start Position `json:"start"`
+	End   Position `json:"end"` // just after the last character
 }
 
 // Position is a position in a file.
 type Position struct {
-	Line   int // from 1; 0 if the position is unknown
-	Column int // from 1, in characters (grapheme clusters)
-	Byte   int // from 0
+	Line   int `json:"line"`   // from 1; 0 if the position is unknown
+	Column int `json:"column"` // from 1, in characters (grapheme clusters)
+	Byte   int `json:"byte"`   // from 0
 }
 
 // String returns where the range starts, as file:line:column, such as
@@ -123,8 +124,8 @@ func (d Diagnostic) String() string {
 	return s.String()
 }
 
-// sorted returns the diagnostics by file and position: at most MaxDiagnostics, and one
-// with the number of the rest, to which dropped is added.
+// sorted returns the diagnostics by file and position: at most MaxDiagnostics, errors
+// before warnings, and one with the number of the rest, to which dropped is added.
 func (d Diagnostics) sorted(dropped int) Diagnostics {
 	slices.SortStableFunc(d, func(a, b Diagnostic) int {
 		return cmp.Or(
@@ -138,11 +139,6 @@ func (d Diagnostics) sorted(dropped int) Diagnostics {
 	if len(d) <= MaxDiagnostics {
 		return d
 	}
-	return d.capped(dropped)
-}
-
-// capped keeps MaxDiagnostics, errors before warnings.
-func (d Diagnostics) capped(dropped int) Diagnostics {
 	errors, _ := d.Count()
 	var kept, rest Diagnostics
 	for _, one := range d {

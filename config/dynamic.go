@@ -56,7 +56,12 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (ou
 	if !ok {
 		l.add(report{at: block.Header, body: b, summary: `dynamic lacks the required argument "for_each"`, hint: "add for_each = …, with a list, a set or a map"})
 	}
-	if !l.loopContent(lp, c) || !l.loopIterator(lp, c) || !l.loopLabels(lp, c) || !ok {
+	if len(c.Blocks) != 1 {
+		l.add(report{at: block.Header, body: &block.Body, summary: "a dynamic block needs one content block", hint: fmt.Sprintf("write the body of each %s block inside content { … }", lp.made)})
+		return nil, false
+	}
+	lp.content = c.Blocks[0]
+	if !l.loopIterator(lp, c) || !l.loopLabels(lp, c) || !ok {
 		return nil, false
 	}
 	v, ok := l.loopValue(block, each)
@@ -73,15 +78,6 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (ou
 		whole = whole && ok
 	}
 	return out, whole
-}
-
-func (l *loader) loopContent(lp *dynamicLoop, c tree.Content) bool {
-	if len(c.Blocks) != 1 {
-		l.add(report{at: lp.block.Header, body: &lp.block.Body, summary: "a dynamic block needs one content block", hint: fmt.Sprintf("write the body of each %s block inside content { … }", lp.made)})
-		return false
-	}
-	lp.content = c.Blocks[0]
-	return true
 }
 
 func (l *loader) loopIterator(lp *dynamicLoop, c tree.Content) bool {
@@ -143,11 +139,20 @@ func (l *loader) dynamicElement(lp *dynamicLoop, key, value cty.Value, s tree.Bo
 	ctx.Variables = map[string]cty.Value{lp.iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
 	made := lp.block.Make(lp.made, lp.content, ctx, elementText(lp.iterator, key))
 	for _, e := range lp.labels {
-		text, ok := l.labelText(&made.Body, e)
+		v, ok := l.eval(&made.Body, e)
 		if !ok {
 			return nil, false
 		}
-		made.Labels = append(made.Labels, tree.Label{Text: text, Range: e.Range()})
+		if v.ContainsMarked() {
+			l.add(report{at: e.Range(), body: &made.Body, summary: "a label cannot be a sensitive value", hint: "labels are part of a probe's name, which is shown in logs, metrics and the API"})
+			return nil, false
+		}
+		label, ok := text(v)
+		if !ok {
+			l.add(report{at: e.Range(), body: &made.Body, summary: "a label must be a string, not " + kindOf(v)})
+			return nil, false
+		}
+		made.Labels = append(made.Labels, tree.Label{Text: label, Range: e.Range()})
 	}
 	if p, ok := s.Labelled(made); !ok {
 		p.Hint = `write labels = ["readiness", "a name"]`
@@ -155,22 +160,6 @@ func (l *loader) dynamicElement(lp *dynamicLoop, key, value cty.Value, s tree.Bo
 		return nil, false
 	}
 	return made, true
-}
-
-func (l *loader) labelText(b *tree.Body, e hcl.Expression) (string, bool) {
-	v, ok := l.eval(b, e)
-	if !ok {
-		return "", false
-	}
-	if hasMarks(v) {
-		l.add(report{at: e.Range(), body: b, summary: "a label cannot be a sensitive value", hint: "labels are part of a probe's name, which is shown in logs, metrics and the API"})
-		return "", false
-	}
-	s, ok := text(v)
-	if !ok {
-		l.add(report{at: e.Range(), body: b, summary: "a label must be a string, not " + kindOf(v)})
-	}
-	return s, ok
 }
 
 // elementText names an element for messages: `probe.key = "a"`.

@@ -10,11 +10,14 @@ import (
 
 // engine decodes the engine block.
 func (l *loader) engine() {
-	b := l.singleBlock("engine")
-	if b == nil {
+	blocks := l.blocks["engine"]
+	if len(blocks) == 0 {
 		return
 	}
-	d := l.decodeBlock(b, l.schemas.engine)
+	for _, b := range blocks[1:] {
+		l.addTwice(report{at: b.Header, summary: "there are two engine blocks"}, blocks[0].Header)
+	}
+	d := l.decodeBlock(blocks[0], l.schemas.engine)
 	e := &l.config.Engine
 	l.fill(d, e)
 	e.Settings = l.settings(d, l.options.EngineSettings)
@@ -35,21 +38,17 @@ func (l *loader) listen(d *decodedBlock, address string) {
 	}
 	host, port, err := net.SplitHostPort(address)
 	_, portErr := strconv.ParseUint(port, 10, 16) // port 0: the system chooses one
+	e := l.config.Engine
+	authenticated := e.TokenFile != "" || e.TLS != nil && e.TLS.ClientCAFile != ""
 	r := report{at: d.sources["listen"].value, body: &d.block.Body}
 	switch {
 	case err != nil || portErr != nil:
 		r.summary, r.hint = "listen must be an address and a port number", fmt.Sprintf("write an IP address and a number, for example listen = %q", DefaultListen)
-	case !dial.IsLoopback(host) && !l.authenticated():
+	case !dial.IsLoopback(host) && !authenticated:
 		r.summary = "listen is reachable from other machines, but the API does not authenticate its clients"
 		r.hint = `add token_file = "…", or tls { … } with client_ca_file, or listen on 127.0.0.1`
 	default:
 		return
 	}
 	l.add(r)
-}
-
-// authenticated reports whether clients of the API need a token or a certificate.
-func (l *loader) authenticated() bool {
-	e := l.config.Engine
-	return e.TokenFile != "" || e.TLS != nil && e.TLS.ClientCAFile != ""
 }

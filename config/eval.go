@@ -96,24 +96,17 @@ func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
 		return true
 	}
 	for _, t := range e.Variables() {
-		if hasMarks(prefix(t, ctx)) {
-			return true
+		for n := len(t); n > 0; n-- { // the longest prefix that has a value
+			if v, diags := t[:n].TraverseAbs(ctx); !diags.HasErrors() {
+				if v.ContainsMarked() {
+					return true
+				}
+				break
+			}
 		}
 	}
 	return false
 }
-
-// prefix returns the value of the longest prefix of a traversal that has one.
-func prefix(t hcl.Traversal, ctx *hcl.EvalContext) cty.Value {
-	for n := len(t); n > 0; n-- {
-		if v, diags := t[:n].TraverseAbs(ctx); !diags.HasErrors() {
-			return v
-		}
-	}
-	return cty.DynamicVal
-}
-
-func hasMarks(v cty.Value) bool { return v.ContainsMarked() }
 
 // unmark removes the marks of a value, and reports whether it was sensitive.
 func unmark(v cty.Value) (cty.Value, bool) {

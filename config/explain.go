@@ -85,7 +85,7 @@ func unknownName(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 	}
 	r := report{summary: fmt.Sprintf("unknown name %q", name), reference: true}
 	for _, root := range []string{"var", "local", "each"} {
-		if attributeNames(lookup(ctx, root))[name] {
+		if slices.Contains(attributeNames(lookup(ctx, root)), name) {
 			r.hint = fmt.Sprintf("did you mean %s.%s?", root, name)
 			return r
 		}
@@ -129,13 +129,10 @@ func attributeReport(before hcl.Traversal, name string, parent cty.Value, secret
 			r.summary = fmt.Sprintf("unknown local local.%s", name)
 		}
 	}
-	if secret && hasMarks(parent) {
+	if secret && parent.ContainsMarked() {
 		return r
 	}
-	var names []string
-	for n := range attributeNames(parent) {
-		names = append(names, n)
-	}
+	names := attributeNames(parent)
 	if near := suggest.Nearest(name, names); near != "" {
 		r.hint = fmt.Sprintf("did you mean %s.%s?", traversalText(before), near)
 	} else if len(names) > 0 {

@@ -25,61 +25,10 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 	if ok {
 		v, ok = l.eachOf(b, arg, v)
 	}
-	if !ok {
-		return func(func(element) bool) {}
-	}
-	return eachElement(b, v)
-}
-
-// eachOf returns the collection of a for_each, or reports why it is not allowed.
-func (l *loader) eachOf(b *tree.Block, arg tree.Argument, v cty.Value) (cty.Value, bool) {
-	refuse := func(summary, hint string) (cty.Value, bool) {
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: summary, hint: hint})
-		return v, false
-	}
-	if namesMarked(v) {
-		return refuse("for_each cannot use a sensitive value", "the elements become names of targets, which are shown in logs, metrics and the API: use a set or map whose keys are not sensitive")
-	}
-	switch ty := v.Type(); {
-	case v.IsNull():
-		return refuse("for_each must be a set of strings or a map, not null", "")
-	case ty.IsListType() || ty.IsTupleType():
-		return refuse("for_each must be a set of strings or a map, not a list", fmt.Sprintf("write for_each = toset(%s)", l.textAt(arg.Expr.Range(), "…")))
-	case !ty.IsSetType() && !ty.IsMapType() && !ty.IsObjectType():
-		return refuse("for_each must be a set of strings or a map, not "+kindOf(v), "")
-	case v.LengthInt() > MaxForEach:
-		return refuse(fmt.Sprintf("for_each has %d elements, at most %d are allowed", v.LengthInt(), MaxForEach), "")
-	case ty.IsSetType():
-		set, ok := stringSet(v)
-		if !ok {
-			return refuse("for_each must be a set of strings", "")
-		}
-		return set, true
-	}
-	return v, true
-}
-
-// namesMarked reports whether the names of elements are sensitive: those are all values
-// of a set, but only the keys of a map.
-func namesMarked(v cty.Value) bool {
-	return v.IsMarked() || !v.Type().IsMapType() && !v.Type().IsObjectType() && v.ContainsMarked()
-}
-
-func stringSet(v cty.Value) (cty.Value, bool) {
-	out, err := convert.Convert(v, cty.Set(cty.String))
-	if err != nil {
-		return v, false
-	}
-	for it := out.ElementIterator(); it.Next(); {
-		if _, e := it.Element(); e.IsNull() {
-			return v, false
-		}
-	}
-	return out, true
-}
-
-func eachElement(b *tree.Block, v cty.Value) iter.Seq[element] {
 	return func(yield func(element) bool) {
+		if !ok {
+			return
+		}
 		for it := v.ElementIterator(); it.Next(); {
 			key, value := it.Element()
 			ctx := b.Body.Ctx.NewChild()
@@ -90,6 +39,36 @@ func eachElement(b *tree.Block, v cty.Value) iter.Seq[element] {
 			}
 		}
 	}
+}
+
+// eachOf returns the collection of a for_each, or reports why it is not allowed.
+func (l *loader) eachOf(b *tree.Block, arg tree.Argument, v cty.Value) (cty.Value, bool) {
+	refuse := func(summary, hint string) (cty.Value, bool) {
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: summary, hint: hint})
+		return v, false
+	}
+	ty := v.Type()
+	// All values of a set become names, but only the keys of a map.
+	if v.IsMarked() || !ty.IsMapType() && !ty.IsObjectType() && v.ContainsMarked() {
+		return refuse("for_each cannot use a sensitive value", "the elements become names of targets, which are shown in logs, metrics and the API: use a set or map whose keys are not sensitive")
+	}
+	switch {
+	case v.IsNull():
+		return refuse("for_each must be a set of strings or a map, not null", "")
+	case ty.IsListType() || ty.IsTupleType():
+		return refuse("for_each must be a set of strings or a map, not a list", fmt.Sprintf("write for_each = toset(%s)", l.textAt(arg.Expr.Range(), "…")))
+	case !ty.IsSetType() && !ty.IsMapType() && !ty.IsObjectType():
+		return refuse("for_each must be a set of strings or a map, not "+kindOf(v), "")
+	case v.LengthInt() > MaxForEach:
+		return refuse(fmt.Sprintf("for_each has %d elements, at most %d are allowed", v.LengthInt(), MaxForEach), "")
+	case ty.IsSetType():
+		set, err := convert.Convert(v, cty.Set(cty.String))
+		if err != nil || set.HasElement(cty.NullVal(cty.String)).True() {
+			return refuse("for_each must be a set of strings", "")
+		}
+		return set, true
+	}
+	return v, true
 }
 
 // textAt returns the text of a range if it is short and in one line.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -57,7 +56,7 @@ func (l *loader) undeclared(name string, declared map[string]*variable, r report
 }
 
 func (l *loader) varFile(s Source, declared map[string]*variable, out map[string]*givenValue) {
-	body, ok := l.varBody(s)
+	body, ok := l.body(s, &hcl.EvalContext{})
 	if !ok {
 		return
 	}
@@ -76,28 +75,6 @@ func (l *loader) varFile(s Source, declared map[string]*variable, out map[string
 		}
 		out[a.Name] = &givenValue{what: s.Name, expr: a.Expr, body: &body}
 	}
-}
-
-func (l *loader) varBody(s Source) (tree.Body, bool) {
-	l.texts[s.Name] = s.Bytes
-	if p, ok := checkBounds(s); !ok {
-		l.add(report{at: p.Range, summary: p.Summary, hint: p.Hint})
-		return tree.Body{}, false
-	}
-	ctx := &hcl.EvalContext{}
-	if s.JSON() {
-		e, diags := json.ParseExpression(s.Bytes, s.Name)
-		l.syntax(s.Name, diags, nil)
-		if diags.HasErrors() {
-			return tree.Body{}, false
-		}
-		body, problems := tree.JSON(e, ctx)
-		l.problems(&body, problems)
-		return body, true
-	}
-	file, diags := hclsyntax.ParseConfig(s.Bytes, s.Name, hcl.InitialPos)
-	l.syntax(s.Name, diags, nil)
-	return tree.Native(file.Body.(*hclsyntax.Body), ctx), !diags.HasErrors()
 }
 
 // read returns a value converted to the variable's type.

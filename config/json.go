@@ -19,24 +19,10 @@ type (
 		Severity string       `json:"severity"`
 		Summary  string       `json:"summary"`
 		Detail   string       `json:"detail"`
-		Range    *jsonRange   `json:"range,omitempty"`
+		Range    *Range       `json:"range,omitempty"`
 		Snippet  *jsonSnippet `json:"snippet,omitempty"`
 		With     string       `json:"with,omitempty"`
-		Notes    []jsonNote   `json:"notes,omitempty"`
-	}
-	jsonNote struct {
-		Text  string    `json:"text"`
-		Range jsonRange `json:"range"`
-	}
-	jsonRange struct {
-		Filename string       `json:"filename"`
-		Start    jsonPosition `json:"start"`
-		End      jsonPosition `json:"end"`
-	}
-	jsonPosition struct {
-		Line   int `json:"line"`
-		Column int `json:"column"`
-		Byte   int `json:"byte"`
+		Notes    []Note       `json:"notes,omitempty"`
 	}
 	jsonSnippet struct {
 		Context        *string    `json:"context"`
@@ -63,15 +49,11 @@ func (d Diagnostics) WriteJSON(w io.Writer) error {
 }
 
 func (d Diagnostic) json() jsonDiagnostic {
-	out := jsonDiagnostic{Severity: d.Severity.String(), Summary: d.Summary, Detail: d.Hint, With: d.With}
-	for _, n := range d.Notes {
-		out.Notes = append(out.Notes, jsonNote{n.Text, n.Range.json()})
-	}
+	out := jsonDiagnostic{Severity: d.Severity.String(), Summary: d.Summary, Detail: d.Hint, With: d.With, Notes: d.Notes}
 	if d.Range.File == "" || d.Range.Start.Line == 0 {
 		return out
 	}
-	at := d.Range.json()
-	out.Range = &at
+	out.Range = &d.Range
 	from, to := d.source.cut(d.Range)
 	out.Snippet = &jsonSnippet{
 		Code: d.source.text, StartLine: d.Range.Start.Line,
@@ -81,8 +63,4 @@ func (d Diagnostic) json() jsonDiagnostic {
 		out.Snippet.Context = &d.Where
 	}
 	return out
-}
-
-func (r Range) json() jsonRange {
-	return jsonRange{r.File, jsonPosition(r.Start), jsonPosition(r.End)}
 }

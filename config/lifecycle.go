@@ -38,21 +38,13 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 			inherited = driver.target(t.Driver)
 		}
 	}
-	if first == nil && len(l.options.Drivers) > 0 {
-		l.warnNoDriver(d)
-	}
-	return t, inherited
-}
-
-// warnNoDriver warns of arguments that have no effect on a target that is not
-// restarted.
-func (l *loader) warnNoDriver(d *decodedBlock) {
 	for _, field := range l.options.TargetSettings.schema.Fields {
-		if d.values[field.Name] != nil {
+		if first == nil && len(l.options.Drivers) > 0 && d.values[field.Name] != nil {
 			l.add(report{
 				severity: Warning, at: d.sources[field.Name].name, body: &d.block.Body, summary: field.Name + " has no effect",
 				hint: "nothing restarts this target: add process { … } or restart { … }",
 			})
 		}
 	}
+	return t, inherited
 }

@@ -66,10 +66,7 @@ func (g *localGraph) block(b *tree.Block) {
 	g.problems(&b.Body, problems)
 	for _, a := range args {
 		if first, twice := g.byName[a.Name]; twice {
-			g.add(report{
-				at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name), hint: "keep one of the two",
-				notes: []Note{g.note("the first is here", first.arg.Range)},
-			})
+			g.addTwice(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name)}, first.arg.Range)
 			continue
 		}
 		if !hclsyntax.ValidIdentifier(a.Name) { // in the JSON syntax only

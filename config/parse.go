@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,16 +28,20 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	}
 	l := newLoader(o)
 	for _, s := range sources {
-		l.source(s)
+		body, _ := l.body(s, l.fileContext(s.Name))
+		content, problems := body.Read(l.schemas.top)
+		l.problems(&body, problems)
+		for _, b := range content.Blocks {
+			l.blocks[b.Type] = append(l.blocks[b.Type], b)
+		}
 	}
-	l.collectBlocks()
 	l.variables()
 	l.locals()
 	l.engine()
 	l.plugins()
 	l.defaults()
 	l.targets()
-	if l.unknown && !l.hasErrors() {
+	if l.unknown && !Diagnostics(l.list).HasErrors() {
 		l.add(report{summary: "a value is unknown"}) // cannot happen: its cause was reported
 	}
 	return l.config, l.diagnostics()
@@ -51,7 +54,6 @@ type loader struct {
 	config  *Config
 	root    *hcl.EvalContext // var, local and the functions
 	pure    map[string]ctyfunction.Function
-	files   []*tree.Body
 	blocks  map[string][]*tree.Block // of all files, by type
 	names   map[string]*tree.Block   // the target blocks, by the target's name
 
@@ -74,10 +76,13 @@ type loader struct {
 func newLoader(o Options) *loader {
 	pure := function.Table()
 	l := &loader{
-		collector: newCollector(),
-		options:   o,
+		collector: &collector{
+			seen: make(map[diagnosticKey]int), texts: make(map[string][]byte),
+			secrets: make(map[hcl.Range]bool), unparsed: make(map[string][]span),
+		},
+		options: o,
 		config: &Config{
-			Engine: Engine{Listen: DefaultListen, LogLevel: "info", LogFormat: "auto"},
+			Engine: Engine{Listen: DefaultListen, LogFormat: "auto"},
 			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{},
 		},
 		pure:      pure,
@@ -94,37 +99,31 @@ func newLoader(o Options) *loader {
 	return l
 }
 
-// source parses one file. Of a file with syntax errors it keeps what can be parsed,
-// so that more errors are reported at once.
-func (l *loader) source(s Source) {
+// body parses one file, and reports whether there are no syntax errors. Of a file with
+// syntax errors it returns what can be parsed, so that more errors are reported at once.
+func (l *loader) body(s Source, ctx *hcl.EvalContext) (body tree.Body, whole bool) {
 	l.texts[s.Name] = s.Bytes
 	if p, ok := checkBounds(s); !ok {
-		l.add(report{at: p.Range, summary: p.Summary, hint: p.Hint})
+		l.problems(nil, []tree.Problem{p})
 		l.unparsed[s.Name] = []span{{0, math.MaxInt}}
-		return
+		return tree.Body{}, false
 	}
 	if s.JSON() {
-		l.json(s)
-		return
+		l.textSecrets(s)
+		e, diags := json.ParseExpression(s.Bytes, s.Name)
+		l.syntax(s.Name, diags, nil)
+		if diags.HasErrors() {
+			return tree.Body{}, false
+		}
+		body, problems := tree.JSON(e, ctx)
+		l.problems(&body, problems)
+		return body, true
 	}
 	file, diags := hclsyntax.ParseConfig(s.Bytes, s.Name, hcl.InitialPos)
 	native := file.Body.(*hclsyntax.Body)
 	l.syntax(s.Name, diags, native.Blocks)
 	l.literalSecrets(native)
-	body := tree.Native(native, l.fileContext(s.Name))
-	l.files = append(l.files, &body)
-}
-
-func (l *loader) json(s Source) {
-	l.textSecrets(s)
-	e, diags := json.ParseExpression(s.Bytes, s.Name)
-	l.syntax(s.Name, diags, nil)
-	if diags.HasErrors() {
-		return
-	}
-	body, problems := tree.JSON(e, l.fileContext(s.Name))
-	l.problems(&body, problems)
-	l.files = append(l.files, &body)
+	return tree.Native(native, ctx), !diags.HasErrors()
 }
 
 // fileContext returns the evaluation context of a file: the variables of all files,
@@ -135,35 +134,9 @@ func (l *loader) fileContext(name string) *hcl.EvalContext {
 	return ctx
 }
 
-// collectBlocks collects the blocks of all files by type.
-func (l *loader) collectBlocks() {
-	for _, f := range l.files {
-		content, problems := f.Read(l.schemas.top)
-		l.problems(f, problems)
-		for _, b := range content.Blocks {
-			l.blocks[b.Type] = append(l.blocks[b.Type], b)
-		}
-	}
-}
-
-// singleBlock returns the only block of a type, or nil, and reports further ones.
-func (l *loader) singleBlock(kind string) *tree.Block {
-	blocks := l.blocks[kind]
-	if len(blocks) == 0 {
-		return nil
-	}
-	for _, b := range blocks[1:] {
-		l.add(report{
-			at: b.Header, summary: fmt.Sprintf("there are two %s blocks", kind), hint: "keep one of them",
-			notes: []Note{l.note("the first is here", blocks[0].Header)},
-		})
-	}
-	return blocks[0]
-}
-
 // Syntax returns the syntax errors of one source. It does not look at its meaning.
 func Syntax(s Source) Diagnostics {
 	l := newLoader(Options{})
-	l.source(s)
+	l.body(s, l.root)
 	return l.diagnostics()
 }

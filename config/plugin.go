@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,10 +16,7 @@ func (l *loader) plugins() {
 	for _, b := range l.blocks["plugin"] {
 		name := b.Label(0)
 		if other, twice := first[name]; twice {
-			l.add(report{
-				at: b.Header, summary: fmt.Sprintf("there are two plugins named %q", name), hint: "give one of them another name",
-				notes: []Note{l.note("the first is here", other.Header)},
-			})
+			l.addTwice(report{at: b.Header, summary: fmt.Sprintf("there are two plugins named %q", name), hint: "give one of them another name"}, other.Header)
 			continue
 		}
 		first[name] = b
@@ -29,6 +27,10 @@ func (l *loader) plugins() {
 	l.compileProbeSchemas()
 }
 
+// pluginName matches the names that a plugin can have. Its length is bounded because it is
+// a label of metrics.
+var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+
 // validPluginName reports a name that a handler block cannot have.
 func (l *loader) validPluginName(b *tree.Block, name string) bool {
 	r := report{at: b.LabelRange(0), body: &b.Body, hint: "give it another name: the plugin's name is that of its handler block"}
@@ -36,9 +38,9 @@ func (l *loader) validPluginName(b *tree.Block, name string) bool {
 	switch {
 	case builtin:
 		r.summary = fmt.Sprintf("a built-in handler is named %q", name)
-	case !isPluginName(name):
+	case !pluginName.MatchString(name):
 		r.summary = fmt.Sprintf("a plugin cannot be named %.80q", name)
-		r.hint = fmt.Sprintf("start with a letter a-z, then use letters, digits and underscores; at most %d characters", maxPluginName)
+		r.hint = "start with a letter a-z, then use letters, digits and underscores; at most 63 characters"
 	case slices.Contains(l.schemas.rule.body.Arguments, name), name == "dynamic":
 		r.summary = fmt.Sprintf("a plugin cannot be named %q, which has another meaning in a probe block", name)
 	default:
@@ -46,14 +48,6 @@ func (l *loader) validPluginName(b *tree.Block, name string) bool {
 	}
 	l.add(r)
 	return false
-}
-
-// maxPluginName bounds a plugin's name, since it is a label of metrics.
-const maxPluginName = 63
-
-func isPluginName(s string) bool {
-	return s != "" && len(s) <= maxPluginName && s[0] >= 'a' && s[0] <= 'z' &&
-		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
 // plugin decodes one plugin block. Even if it has errors, its handler block is known
@@ -105,7 +99,7 @@ func (l *loader) pinned(d *decodedBlock, p Plugin, sum string) bool {
 	file := filepath.Base(p.Source)
 	r := report{at: d.sources["source"].value, body: &d.block.Body, hint: fmt.Sprintf("if you trust the file, write its current hash: sha256 = %q", sum)}
 	switch {
-	case p.SHA256 != "" && !isSHA256(p.SHA256):
+	case p.SHA256 != "" && (len(p.SHA256) != len(sum) || strings.Trim(p.SHA256, "0123456789abcdefABCDEF") != ""):
 		l.refuse(d, "sha256", "must be 64 hexadecimal digits")
 		return false
 	case p.SHA256 != "" && strings.ToLower(p.SHA256) != sum:
@@ -122,10 +116,6 @@ func (l *loader) pinned(d *decodedBlock, p Plugin, sum string) bool {
 	}
 	l.add(r)
 	return r.severity == Warning
-}
-
-func isSHA256(s string) bool {
-	return len(s) == 64 && strings.Trim(s, "0123456789abcdefABCDEF") == ""
 }
 
 // below reports whether a file is in the folder of another, or in a folder inside it.

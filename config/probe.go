@@ -166,7 +166,11 @@ func (l *loader) compileProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
 func (l *loader) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, complete bool) {
 	if len(blocks) == 0 {
 		if complete {
-			l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s has no handler", b), hint: l.knownHandlers()})
+			r := report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s has no handler", b)}
+			if len(l.handlers) > 0 {
+				r.hint = "add one of the blocks " + strings.Join(names(l.handlers), ", ")
+			}
+			l.add(r)
 		}
 		return
 	}
@@ -191,14 +195,6 @@ func (l *loader) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, 
 		return
 	}
 	p.name, p.handler, p.revision, p.block = h.name, made.handler, made.revision, d
-}
-
-func (l *loader) knownHandlers() string {
-	known := names(l.handlers)
-	if len(known) == 0 {
-		return ""
-	}
-	return "add one of the blocks " + strings.Join(known, ", ")
 }
 
 // madeHandler is a handler, or why it could not be made. All blocks with equal values

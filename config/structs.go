@@ -127,7 +127,11 @@ func schemaOf(t reflect.Type) Schema {
 			field.Type = Size
 		default:
 			field.Type = typeOf(f)
-			field.OneOf = wordsOf(f)
+			if words, ok := f.Tag.Lookup("oneof"); ok {
+				field.OneOf = strings.Fields(words)
+			} else {
+				field.OneOf = enumeration(pointed(f.Type))
+			}
 		}
 		if defaults.IsValid() {
 			field.zeroMeans = fmt.Sprint(defaults.FieldByIndex(f.Index).Interface())
@@ -180,19 +184,6 @@ func typeOf(f reflect.StructField) Type {
 		return Float
 	}
 	panic(fmt.Sprintf("config: field %s has type %v, which HCL cannot fill", f.Name, f.Type))
-}
-
-// wordsOf returns the allowed words of a field: those of its oneof tag, or those of
-// its type, if that has a method Words or is an enumeration with text methods.
-func wordsOf(f reflect.StructField) []string {
-	if words, ok := f.Tag.Lookup("oneof"); ok {
-		return strings.Fields(words)
-	}
-	t := pointed(f.Type)
-	if w, ok := reflect.Zero(t).Interface().(interface{ Words() []string }); ok {
-		return w.Words()
-	}
-	return enumeration(t)
 }
 
 // enumeration returns the words of an integer type with text methods, by value.
@@ -248,8 +239,11 @@ func fillField(to reflect.Value, given any, c Context, name string, wrong *probe
 		return
 	}
 	if u, ok := to.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		if err := u.UnmarshalText([]byte(given.(string))); err != nil {
-			wrong.Add(name, "%s", problemOf(err))
+		var named *probe.FieldError
+		if err := u.UnmarshalText([]byte(given.(string))); errors.As(err, &named) {
+			wrong.Add(name, "%s", named.Problem)
+		} else if err != nil {
+			wrong.Add(name, "%v", err)
 		}
 		return
 	}
@@ -258,13 +252,4 @@ func fillField(to reflect.Value, given any, c Context, name string, wrong *probe
 		return
 	}
 	to.Set(reflect.ValueOf(given).Convert(to.Type()))
-}
-
-// problemOf returns an error's text without the field that it may name itself.
-func problemOf(err error) string {
-	var field *probe.FieldError
-	if errors.As(err, &field) {
-		return field.Problem
-	}
-	return err.Error()
 }

@@ -80,18 +80,21 @@ type targetSpec struct {
 func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	name := spec.target.Name
 	if first, twice := l.names[name]; twice {
-		l.add(report{
+		l.addTwice(report{
 			at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two targets named %s", quoted(name)),
-			hint:  "give one of them another name",
-			notes: []Note{l.note("the first is here", first.Header)},
-		})
+			hint: "give one of them another name",
+		}, first.Header)
 	} else if !spec.dryRun {
 		l.names[name] = b
 	}
 	content := c.For(&b.Body)
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target)
 	target, inherited := l.lifecycle(b, content, blocks)
-	l.locate(b, content, inherited, &spec)
+	address, validAddress := l.address(b, content)
+	ports, validPorts := l.portMap(b, content)
+	spec.valid = spec.valid && validAddress && validPorts
+	spec.target.Address, spec.target.Ports = cmp.Or(address, inherited.Address), ports
+	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
 	probes := l.probes(blocks, spec)
 	if !spec.dryRun {
 		l.config.Targets[name] = target
@@ -107,16 +110,6 @@ func quoted(name string) string {
 		return name
 	}
 	return strconv.Quote(name)
-}
-
-// locate decodes where a target is.
-func (l *loader) locate(b *tree.Block, c tree.Content, inherited probe.Target, spec *targetSpec) {
-	address, validAddress := l.address(b, c)
-	ports, validPorts := l.portMap(b, c)
-	spec.valid = spec.valid && validAddress && validPorts
-	t := &spec.target
-	t.Address, t.Ports = cmp.Or(address, inherited.Address), ports
-	t.Env, t.Dir, t.User = inherited.Env, inherited.Dir, inherited.User
 }
 
 func (l *loader) address(b *tree.Block, c tree.Content) (address string, valid bool) {

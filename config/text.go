@@ -67,7 +67,14 @@ func (d Diagnostic) text(p paint) string {
 	}
 	fmt.Fprintf(&s, "%s %s\n", p.in(color, d.Severity.String()+":"), p.in(bold, shown(d.Summary)))
 	if d.Range.File != "" {
-		fmt.Fprintf(&s, "  %s\n", d.location())
+		fmt.Fprintf(&s, "  %s", shown(d.Range.String()))
+		if d.Where != "" {
+			fmt.Fprintf(&s, ", in %s", shown(d.Where))
+		}
+		if d.With != "" {
+			fmt.Fprintf(&s, ", with %s", shown(d.With))
+		}
+		s.WriteString("\n")
 		d.source.write(&s, d.Range, p, color)
 	}
 	for _, n := range d.Notes {
@@ -78,19 +85,6 @@ func (d Diagnostic) text(p paint) string {
 		fmt.Fprintf(&s, "  %s\n", shown(strings.TrimRight(line, "\n")))
 	}
 	return s.String()
-}
-
-// location returns file, line and column, the enclosing blocks and the element of
-// for_each.
-func (d Diagnostic) location() string {
-	s := shown(d.Range.String())
-	if d.Where != "" {
-		s += ", in " + shown(d.Where)
-	}
-	if d.With != "" {
-		s += ", with " + shown(d.With)
-	}
-	return s
 }
 
 // write writes the source line and underlines the range in it.
@@ -139,14 +133,9 @@ func runeWidth(r rune) int {
 		return tabWidth
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
 		return 0
-	case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana), wide(r):
+	case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana),
+		r >= 0xff01 && r <= 0xff60, r >= 0x1f300 && r <= 0x1faff: // full-width forms, emoji
 		return 2
 	}
 	return 1
-}
-
-// wide reports whether a rune is a full-width form or an emoji, which takes two
-// columns.
-func wide(r rune) bool {
-	return r >= 0xff01 && r <= 0xff60 || r >= 0x1f300 && r <= 0x1faff
 }

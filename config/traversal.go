@@ -80,18 +80,13 @@ func rootNames(ctx *hcl.EvalContext) []string {
 }
 
 // attributeNames returns the attributes of an object, or the keys of a map.
-func attributeNames(v cty.Value) map[string]bool {
+func attributeNames(v cty.Value) []string {
 	v, _ = v.Unmark()
-	names := make(map[string]bool)
 	switch ty := v.Type(); {
 	case ty.IsObjectType():
-		for name := range ty.AttributeTypes() {
-			names[name] = true
-		}
+		return names(ty.AttributeTypes())
 	case ty.IsMapType() && v.IsKnown() && !v.IsNull():
-		for name := range v.AsValueMap() {
-			names[name] = true
-		}
+		return names(v.AsValueMap())
 	}
-	return names
+	return nil
 }

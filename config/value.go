@@ -98,23 +98,38 @@ func decode(v cty.Value, t Type, name string, secret bool) (any, *valueError) {
 			f, _ := n.AsBigFloat().Float64()
 			return f, nil
 		}
-		return nil, mismatch(v, name, "a number")
+		return nil, mismatch(v, name, "a number", "")
 	case Bool:
 		if b, err := convert.Convert(v, cty.Bool); err == nil && !b.IsNull() {
 			return b.True(), nil
 		}
-		return nil, mismatch(v, name, "true or false")
+		return nil, mismatch(v, name, "true or false", "")
 	case Strings:
 		return decodeStrings(v, name)
 	case StringMap:
-		return decodeMap(v, name)
+		return decodeMap(v, mismatch(v, name, "a map of strings", fmt.Sprintf(`write %s = { name = "…" }`, name)), func(e cty.Value) (string, *valueError) {
+			s, ok := text(e)
+			if !ok {
+				return "", &valueError{summary: fmt.Sprintf("%s must be a map of strings, one entry is %s", name, kindOf(e))}
+			}
+			return s, nil
+		})
 	case StringsMap:
-		return decodeListMap(v, name)
+		return decodeMap(v, mismatch(v, name, "a map of lists of strings", fmt.Sprintf(`write %s = { name = ["…"] }`, name)), func(e cty.Value) ([]string, *valueError) {
+			if s, ok := text(e); ok {
+				return []string{s}, nil
+			}
+			list, p := decodeStrings(e, "each entry of "+name)
+			if p != nil {
+				p.hint = ""
+			}
+			return list, p
+		})
 	}
 	if s, ok := text(v); ok {
 		return s, nil
 	}
-	return nil, mismatch(v, name, "a string")
+	return nil, mismatch(v, name, "a string", "")
 }
 
 // text returns a string, or a number or a bool converted to one.
@@ -126,8 +141,8 @@ func text(v cty.Value) (string, bool) {
 	return s.AsString(), true
 }
 
-func mismatch(v cty.Value, name, want string) *valueError {
-	return &valueError{summary: fmt.Sprintf("%s must be %s, not %s", name, want, kindOf(v))}
+func mismatch(v cty.Value, name, want, hint string) *valueError {
+	return &valueError{summary: fmt.Sprintf("%s must be %s, not %s", name, want, kindOf(v)), hint: hint}
 }
 
 // kindOf returns the type of a value for messages.
@@ -162,9 +177,7 @@ func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
 		return nil, p
 	}
 	if v.Type() != cty.String {
-		p := mismatch(v, name, "a duration")
-		p.hint = fmt.Sprintf(`write %s = "10s"`, name)
-		return nil, p
+		return nil, mismatch(v, name, "a duration", fmt.Sprintf(`write %s = "10s"`, name))
 	}
 	d, err := time.ParseDuration(v.AsString())
 	if err == nil {
@@ -197,8 +210,7 @@ func decodeSize(v cty.Value, name string, secret bool) (any, *valueError) {
 		return nil, p
 	case cty.String:
 	default:
-		p.summary = mismatch(v, name, "a size").summary
-		return nil, p
+		return nil, mismatch(v, name, "a size", p.hint)
 	}
 	given := v.AsString()
 	if n, ok := bytesize.Parse(given); ok {
@@ -217,7 +229,7 @@ func decodeSize(v cty.Value, name string, secret bool) (any, *valueError) {
 func decodeInt(v cty.Value, name string) (any, *valueError) {
 	n, err := convert.Convert(v, cty.Number)
 	if err != nil || n.IsNull() {
-		return nil, mismatch(v, name, "a whole number")
+		return nil, mismatch(v, name, "a whole number", "")
 	}
 	i, accuracy := n.AsBigFloat().Int64()
 	if accuracy != big.Exact {
@@ -226,10 +238,10 @@ func decodeInt(v cty.Value, name string) (any, *valueError) {
 	return i, nil
 }
 
-func decodeStrings(v cty.Value, name string) (any, *valueError) {
+func decodeStrings(v cty.Value, name string) ([]string, *valueError) {
 	ty := v.Type()
 	if !ty.IsListType() && !ty.IsTupleType() && !ty.IsSetType() {
-		p := mismatch(v, name, "a list of strings")
+		p := mismatch(v, name, "a list of strings", "")
 		if s, ok := text(v); ok && ty == cty.String && !strings.ContainsAny(s, "\"\\\n") {
 			p.hint = fmt.Sprintf(`put it in brackets: %s = ["…"]`, name)
 		}
@@ -247,44 +259,20 @@ func decodeStrings(v cty.Value, name string) (any, *valueError) {
 	return out, nil
 }
 
-func decodeMap(v cty.Value, name string) (any, *valueError) {
+// decodeMap decodes each entry of a map. NoMap is the error for any other value.
+func decodeMap[T any](v cty.Value, noMap *valueError, decodeEntry func(cty.Value) (T, *valueError)) (any, *valueError) {
 	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
-		return nil, withHint(mismatch(v, name, "a map of strings"), fmt.Sprintf(`write %s = { name = "…" }`, name))
+		return nil, noMap
 	}
-	out := make(map[string]string, v.LengthInt())
+	out := make(map[string]T, v.LengthInt())
 	for it := v.ElementIterator(); it.Next(); {
 		k, e := it.Element()
-		s, ok := text(e)
-		if !ok {
-			return nil, &valueError{summary: fmt.Sprintf("%s must be a map of strings, one entry is %s", name, kindOf(e)), key: k.AsString()}
-		}
-		out[k.AsString()] = s
-	}
-	return out, nil
-}
-
-func decodeListMap(v cty.Value, name string) (any, *valueError) {
-	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
-		return nil, withHint(mismatch(v, name, "a map of lists of strings"), fmt.Sprintf(`write %s = { name = ["…"] }`, name))
-	}
-	out := make(map[string][]string, v.LengthInt())
-	for it := v.ElementIterator(); it.Next(); {
-		k, e := it.Element()
-		if s, ok := text(e); ok {
-			out[k.AsString()] = []string{s}
-			continue
-		}
-		list, p := decodeStrings(e, "each entry of "+name)
+		one, p := decodeEntry(e)
 		if p != nil {
-			p.key, p.hint = k.AsString(), ""
+			p.key = k.AsString()
 			return nil, p
 		}
-		out[k.AsString()] = list.([]string)
+		out[k.AsString()] = one
 	}
 	return out, nil
-}
-
-func withHint(p *valueError, hint string) *valueError {
-	p.hint = hint
-	return p
 }

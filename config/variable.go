@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -34,10 +35,7 @@ func (l *loader) variables() {
 	for _, b := range l.blocks["variable"] {
 		v := l.variable(b)
 		if first, twice := declared[v.name]; twice {
-			l.add(report{
-				at: b.LabelRange(0), summary: fmt.Sprintf("variable %q is declared twice", v.name), hint: "keep one of the two",
-				notes: []Note{l.note("the first is here", first.block.Header)},
-			})
+			l.addTwice(report{at: b.LabelRange(0), summary: fmt.Sprintf("variable %q is declared twice", v.name)}, first.block.Header)
 			continue
 		}
 		declared[v.name] = v
@@ -61,31 +59,19 @@ func (l *loader) variable(b *tree.Block) *variable {
 	if !hclsyntax.ValidIdentifier(v.name) {
 		l.add(report{at: b.LabelRange(0), summary: fmt.Sprintf("%q is not a valid name", v.name), hint: "use letters, digits, _ and -, and start with a letter"})
 	}
-	v.sensitive = l.isTrue(b, content, "sensitive")
+	if a, ok := content.Arguments["sensitive"]; ok {
+		secret, _, _ := l.value(&b.Body, &Field{Name: a.Name, Type: Bool}, a)
+		v.sensitive, _ = secret.(bool)
+	}
 	if a, ok := content.Arguments["default"]; ok && v.sensitive {
 		l.secret(a.Expr.Range())
 	}
-	l.isText(b, content, "description")
+	if a, ok := content.Arguments["description"]; ok {
+		l.value(&b.Body, &Field{Name: a.Name, Type: String}, a) // reports another type
+	}
 	l.variableType(v)
 	l.variableDefault(v)
 	return v
-}
-
-// isTrue decodes a bool argument whose default is false.
-func (l *loader) isTrue(b *tree.Block, c tree.Content, name string) bool {
-	a, ok := c.Arguments[name]
-	if !ok {
-		return false
-	}
-	v, _, _ := l.value(&b.Body, &Field{Name: name, Type: Bool}, a)
-	yes, _ := v.(bool)
-	return yes
-}
-
-func (l *loader) isText(b *tree.Block, c tree.Content, name string) {
-	if a, ok := c.Arguments[name]; ok {
-		l.value(&b.Body, &Field{Name: name, Type: String}, a)
-	}
 }
 
 func (l *loader) variableType(v *variable) {
@@ -140,7 +126,7 @@ func (l *loader) fit(v *variable, value cty.Value, r report, what string) (cty.V
 		return out, false
 	}
 	r.summary = fmt.Sprintf("%s of variable %q must be of type %s", what, v.name, typeexpr.TypeString(v.typ))
-	if v.sensitive || hasMarks(value) {
+	if v.sensitive || value.ContainsMarked() {
 		r.hint = hidden
 	} else {
 		r.hint = err.Error()
@@ -209,11 +195,5 @@ func (l *loader) validationText(b *tree.Block, c tree.Content) string {
 	return hidden
 }
 
-func names[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for n := range m {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out
-}
+// names returns the keys of a map, sorted.
+func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,6 +1,7 @@
 package wasmhost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,16 +93,9 @@ func (p *Plugin) configure(h *Handler) error {
 	case r.Value == 0:
 		return nil
 	}
-	return refusal(p.manifest.Settings, r.Field, probe.CleanText(r.Detail, abi.MaxDetail))
-}
-
-// refusal is the error for settings that a module does not accept.
-func refusal(schema []abi.Setting, name, problem string) error {
-	if problem == "" {
-		problem = "is not accepted by the plugin"
-	}
-	if hasSetting(schema, name) {
-		return &probe.FieldError{Field: name, Problem: problem}
+	problem := cmp.Or(probe.CleanText(r.Detail, abi.MaxDetail), "is not accepted by the plugin")
+	if hasSetting(p.manifest.Settings, r.Field) {
+		return &probe.FieldError{Field: r.Field, Problem: problem}
 	}
 	return errors.New(problem)
 }

@@ -184,18 +184,16 @@ func (p *Plugin) Close(ctx context.Context) error {
 		return nil
 	}
 	done := make(chan error, 1)
-	go func() { done <- p.free() }()
+	go func() {
+		<-p.ready
+		p.inUse.Lock() // never unlocked: no instance may be used any more
+		p.pool.CloseIdle()
+		done <- p.sandbox.Close()
+	}()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-func (p *Plugin) free() error {
-	<-p.ready
-	p.inUse.Lock() // never unlocked: no instance may be used any more
-	p.pool.CloseIdle()
-	return p.sandbox.Close()
 }

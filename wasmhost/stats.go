@@ -67,19 +67,16 @@ func (c *counters) fault(reason probe.Reason) {
 	c.faults[reason]++
 }
 
-func (c *counters) faultsNow() map[probe.Reason]uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.faults)
-}
-
 // Stats returns the plugin's numbers.
 func (p *Plugin) Stats() Stats {
 	c, box := &p.counters, p.sandbox.Stats()
+	c.mu.Lock()
+	faults := maps.Clone(c.faults)
+	c.mu.Unlock()
 	s := Stats{
 		Compiled: p.state() == nil, Compile: time.Duration(c.compile.Load()), CacheHit: c.cacheHit.Load(),
 		Started: c.started.Load(), Start: time.Duration(c.startNS.Load()),
-		Attempts: c.attempts.Load(), Waits: c.waits.Load(), Faults: c.faultsNow(),
+		Attempts: c.attempts.Load(), Waits: c.waits.Load(), Faults: faults,
 		Refused: box.Refused, Held: box.Held, Dropped: box.Dropped,
 		Suspended: p.breaker.Remaining(time.Now()), Suspends: p.breaker.Suspensions(),
 	}

@@ -141,10 +141,17 @@ func checkName(s string) error {
 		return errors.New("name must not be empty")
 	case len(s) > MaxName:
 		return fmt.Errorf("name is %d bytes long, at most %d are allowed", len(s), MaxName)
-	case s[0] < 'a' || s[0] > 'z' || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") != "":
+	case !IsName(s):
 		return fmt.Errorf("name %.80q is invalid: write a letter a-z, then letters, digits or underscores", s)
 	}
 	return nil
+}
+
+// IsName reports whether s is a valid name of a plugin, a setting or a metric: a letter a-z,
+// then letters, digits and underscores; at most MaxName bytes.
+func IsName(s string) bool {
+	return s != "" && len(s) <= MaxName && s[0] >= 'a' && s[0] <= 'z' &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
 // checkText checks a text that is shown to people. The error's text follows the name of
@@ -153,15 +160,12 @@ func checkText(s string, most int) error {
 	switch {
 	case len(s) > most:
 		return fmt.Errorf("is %d bytes long, at most %d are allowed", len(s), most)
-	case !utf8.ValidString(s) || strings.ContainsFunc(s, isControl):
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
+	}):
 		return errors.New("must be UTF-8 without control characters")
 	}
 	return nil
-}
-
-// isControl reports whether r controls a terminal, or changes the direction of text.
-func isControl(r rune) bool {
-	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
 func (g Grants) check() error {

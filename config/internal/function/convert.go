@@ -17,8 +17,8 @@ func conversions() map[string]function.Function {
 		"toset":        stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),
 		"tostring":     stdlib.MakeToFunc(cty.String),
 		"one":          one(),
-		"sensitive":    sensitive(),
-		"nonsensitive": nonsensitive(),
+		"sensitive":    marking(func(v cty.Value) (cty.Value, error) { return v.Mark(Sensitive), nil }),
+		"nonsensitive": marking(unmark),
 	}
 }
 
@@ -58,37 +58,25 @@ func only(v cty.Value) (cty.Value, error) {
 }
 
 // index returns the index of the first element that is equal to a value, from 0.
-func index() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}, {Name: "value", Type: cty.DynamicPseudoType}},
-		Type:   function.StaticReturnType(cty.Number),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			if ty := args[0].Type(); !ty.IsListType() && !ty.IsTupleType() {
-				return cty.NilVal, function.NewArgErrorf(0, "the first argument must be a list")
-			}
-			for it := args[0].ElementIterator(); it.Next(); {
-				i, element := it.Element()
-				if same := element.Equals(args[1]); same.IsKnown() && same.True() {
-					return i, nil
-				}
-			}
-			return cty.NilVal, errors.New("the list does not contain the value")
-		},
-	})
-}
-
-func sensitive() function.Function {
-	return marking(func(v cty.Value) (cty.Value, error) { return v.Mark(Sensitive), nil })
-}
-
-func nonsensitive() function.Function {
-	return marking(func(v cty.Value) (cty.Value, error) {
-		unmarked, marks := v.Unmark()
-		if len(marks) == 0 {
-			return cty.NilVal, errors.New("the value is not sensitive")
+func index(args []cty.Value) (cty.Value, error) {
+	if ty := args[0].Type(); !ty.IsListType() && !ty.IsTupleType() {
+		return cty.NilVal, function.NewArgErrorf(0, "the first argument must be a list")
+	}
+	for it := args[0].ElementIterator(); it.Next(); {
+		i, element := it.Element()
+		if same := element.Equals(args[1]); same.IsKnown() && same.True() {
+			return i, nil
 		}
-		return unmarked, nil
-	})
+	}
+	return cty.NilVal, errors.New("the list does not contain the value")
+}
+
+func unmark(v cty.Value) (cty.Value, error) {
+	unmarked, marks := v.Unmark()
+	if len(marks) == 0 {
+		return cty.NilVal, errors.New("the value is not sensitive")
+	}
+	return unmarked, nil
 }
 
 func marking(change func(cty.Value) (cty.Value, error)) function.Function {

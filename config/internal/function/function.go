@@ -64,7 +64,7 @@ func standard() map[string]function.Function {
 		"distinct":        stdlib.DistinctFunc,
 		"element":         stdlib.ElementFunc,
 		"flatten":         stdlib.FlattenFunc,
-		"index":           index(),
+		"index":           define(index, cty.Number, parameter("list", cty.DynamicPseudoType), parameter("value", cty.DynamicPseudoType)),
 		"keys":            stdlib.KeysFunc,
 		"length":          stdlib.LengthFunc,
 		"lookup":          stdlib.LookupFunc,
@@ -109,6 +109,19 @@ func standard() map[string]function.Function {
 		"can":             tryfunc.CanFunc,
 		"try":             tryfunc.TryFunc,
 	}
+}
+
+// define returns a function with a result of one type.
+func define(call func(args []cty.Value) (cty.Value, error), result cty.Type, parameters ...function.Parameter) function.Function {
+	return function.New(&function.Spec{
+		Params: parameters,
+		Type:   function.StaticReturnType(result),
+		Impl:   func(args []cty.Value, _ cty.Type) (cty.Value, error) { return call(args) },
+	})
+}
+
+func parameter(name string, t cty.Type) function.Parameter {
+	return function.Parameter{Name: name, Type: t}
 }
 
 // guarded returns a function that checks its arguments before f is called.

@@ -13,63 +13,49 @@ import (
 
 func networks() map[string]function.Function {
 	return map[string]function.Function{
-		"cidrhost":   cidrHost(),
-		"cidrsubnet": cidrSubnet(),
+		"cidrhost":   define(cidrHost, cty.String, parameter("prefix", cty.String), parameter("number", cty.Number)),
+		"cidrsubnet": define(cidrSubnet, cty.String, parameter("prefix", cty.String), parameter("bits", cty.Number), parameter("number", cty.Number)),
 	}
 }
 
 // cidrHost returns the address with a number in a network:
 // cidrhost("10.0.0.0/24", 5) is "10.0.0.5".
-func cidrHost() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "prefix", Type: cty.String}, {Name: "number", Type: cty.Number}},
-		Type:   function.StaticReturnType(cty.String),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			network, err := parsePrefix(args[0])
-			if err != nil {
-				return cty.NilVal, err
-			}
-			number, err := whole(args, 1)
-			if err != nil {
-				return cty.NilVal, err
-			}
-			ip, err := cidr.HostBig(network, number)
-			if err != nil {
-				return cty.NilVal, function.NewArgError(1, err)
-			}
-			return cty.StringVal(ip.String()), nil
-		},
-	})
+func cidrHost(args []cty.Value) (cty.Value, error) {
+	network, err := parsePrefix(args[0])
+	if err != nil {
+		return cty.NilVal, err
+	}
+	number, err := whole(args, 1)
+	if err != nil {
+		return cty.NilVal, err
+	}
+	ip, err := cidr.HostBig(network, number)
+	if err != nil {
+		return cty.NilVal, function.NewArgError(1, err)
+	}
+	return cty.StringVal(ip.String()), nil
 }
 
 // cidrSubnet returns a part of a network:
 // cidrsubnet("10.0.0.0/8", 8, 2) is "10.2.0.0/16".
-func cidrSubnet() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{
-			{Name: "prefix", Type: cty.String}, {Name: "bits", Type: cty.Number}, {Name: "number", Type: cty.Number},
-		},
-		Type: function.StaticReturnType(cty.String),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			network, err := parsePrefix(args[0])
-			if err != nil {
-				return cty.NilVal, err
-			}
-			var bits int
-			if gocty.FromCtyValue(args[1], &bits) != nil || bits < 0 || bits > 128 {
-				return cty.NilVal, function.NewArgErrorf(1, "bits must be a whole number from 0 to 128")
-			}
-			number, err := whole(args, 2)
-			if err != nil {
-				return cty.NilVal, err
-			}
-			part, err := cidr.SubnetBig(network, bits, number)
-			if err != nil {
-				return cty.NilVal, function.NewArgError(2, err)
-			}
-			return cty.StringVal(part.String()), nil
-		},
-	})
+func cidrSubnet(args []cty.Value) (cty.Value, error) {
+	network, err := parsePrefix(args[0])
+	if err != nil {
+		return cty.NilVal, err
+	}
+	var bits int
+	if gocty.FromCtyValue(args[1], &bits) != nil || bits < 0 || bits > 128 {
+		return cty.NilVal, function.NewArgErrorf(1, "bits must be a whole number from 0 to 128")
+	}
+	number, err := whole(args, 2)
+	if err != nil {
+		return cty.NilVal, err
+	}
+	part, err := cidr.SubnetBig(network, bits, number)
+	if err != nil {
+		return cty.NilVal, function.NewArgError(2, err)
+	}
+	return cty.StringVal(part.String()), nil
 }
 
 func parsePrefix(v cty.Value) (*net.IPNet, error) {

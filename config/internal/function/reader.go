@@ -31,8 +31,8 @@ func (r Reader) Table() map[string]function.Function {
 		"abspath":      text(func(path string) (string, error) { return filepath.Abs(r.path(path)) }),
 		"env":          r.env(),
 		"file":         text(r.read),
-		"fileexists":   r.exists(),
-		"templatefile": r.template(),
+		"fileexists":   define(r.exists, cty.Bool, parameter("path", cty.String)),
+		"templatefile": define(r.template, cty.String, parameter("path", cty.String), parameter("vars", cty.DynamicPseudoType)),
 	}
 }
 
@@ -57,15 +57,9 @@ func (r Reader) read(name string) (string, error) {
 	return string(b), nil
 }
 
-func (r Reader) exists() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "path", Type: cty.String}},
-		Type:   function.StaticReturnType(cty.Bool),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			info, err := os.Stat(r.path(args[0].AsString()))
-			return cty.BoolVal(err == nil && info.Mode().IsRegular()), nil
-		},
-	})
+func (r Reader) exists(args []cty.Value) (cty.Value, error) {
+	info, err := os.Stat(r.path(args[0].AsString()))
+	return cty.BoolVal(err == nil && info.Mode().IsRegular()), nil
 }
 
 func (r Reader) env() function.Function {
@@ -89,19 +83,10 @@ func (r Reader) env() function.Function {
 	})
 }
 
-// template returns templatefile(path, vars), which renders the template in a file. A
-// template cannot call templatefile.
-func (r Reader) template() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "vars", Type: cty.DynamicPseudoType}},
-		Type:   function.StaticReturnType(cty.String),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			return r.render(args[0].AsString(), args[1])
-		},
-	})
-}
-
-func (r Reader) render(name string, vars cty.Value) (cty.Value, error) {
+// template is templatefile(path, vars), which renders the template in a file. A template
+// cannot call templatefile.
+func (r Reader) template(args []cty.Value) (cty.Value, error) {
+	name, vars := args[0].AsString(), args[1]
 	if ty := vars.Type(); !ty.IsObjectType() && !ty.IsMapType() {
 		return cty.NilVal, function.NewArgErrorf(1, "vars must be an object: { name = value }")
 	}

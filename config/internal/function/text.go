@@ -42,17 +42,13 @@ func decodeBase64(s string) (string, error) {
 
 // text returns a function with one string as its argument.
 func text(f func(string) (string, error)) function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "text", Type: cty.String}},
-		Type:   function.StaticReturnType(cty.String),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			s, err := f(args[0].AsString())
-			if err != nil {
-				return cty.NilVal, function.NewArgError(0, err)
-			}
-			return cty.StringVal(s), nil
-		},
-	})
+	return define(func(args []cty.Value) (cty.Value, error) {
+		s, err := f(args[0].AsString())
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		return cty.StringVal(s), nil
+	}, cty.String, parameter("text", cty.String))
 }
 
 func plain(f func(string) string) function.Function {
@@ -60,11 +56,7 @@ func plain(f func(string) string) function.Function {
 }
 
 func compare(name string, f func(s, part string) bool) function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "text", Type: cty.String}, {Name: name, Type: cty.String}},
-		Type:   function.StaticReturnType(cty.Bool),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			return cty.BoolVal(f(args[0].AsString(), args[1].AsString())), nil
-		},
-	})
+	return define(func(args []cty.Value) (cty.Value, error) {
+		return cty.BoolVal(f(args[0].AsString(), args[1].AsString())), nil
+	}, cty.Bool, parameter("text", cty.String), parameter(name, cty.String))
 }

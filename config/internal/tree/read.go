@@ -54,7 +54,7 @@ func (r *reader) argument(a Argument) {
 		return
 	}
 	if !slices.Contains(r.schema.Arguments, a.Name) {
-		r.unknownArgument(a)
+		r.problem(a.Range, fmt.Sprintf("unknown argument %q", a.Name), r.schema.hint(a.Name, true))
 		return
 	}
 	if _, twice := r.out.Arguments[a.Name]; twice {
@@ -83,7 +83,11 @@ func (r *reader) object(a Argument, s BlockSchema) {
 func (r *reader) nativeBlock(n *hclsyntax.Block) {
 	s, ok := r.schema.block(n.Type)
 	if !ok {
-		r.unknownBlock(n.Type, n.TypeRange)
+		if slices.Contains(r.schema.Arguments, n.Type) {
+			r.problem(n.TypeRange, fmt.Sprintf("%q is an argument, not a block", n.Type), fmt.Sprintf("write %s = …, with an equals sign", n.Type))
+		} else {
+			r.problem(n.TypeRange, fmt.Sprintf("unknown block %q", n.Type), r.schema.hint(n.Type, false))
+		}
 		return
 	}
 	b := &Block{Type: n.Type, Name: n.TypeRange, Header: n.DefRange(), Range: n.Range(), Body: Body{native: n.Body}}
@@ -124,18 +128,6 @@ func (r *reader) add(b *Block) {
 	b.Body.Ctx = r.body.Ctx
 	b.Body.Block = b
 	r.out.Blocks = append(r.out.Blocks, b)
-}
-
-func (r *reader) unknownArgument(a Argument) {
-	r.problem(a.Range, fmt.Sprintf("unknown argument %q", a.Name), r.schema.hint(a.Name, true))
-}
-
-func (r *reader) unknownBlock(name string, at hcl.Range) {
-	if slices.Contains(r.schema.Arguments, name) {
-		r.problem(at, fmt.Sprintf("%q is an argument, not a block", name), fmt.Sprintf("write %s = …, with an equals sign", name))
-		return
-	}
-	r.problem(at, fmt.Sprintf("unknown block %q", name), r.schema.hint(name, false))
 }
 
 func (r *reader) problem(at hcl.Range, summary, hint string) {

@@ -15,7 +15,19 @@ const maxTable = 1 << 16
 // Check returns an error when the module does not follow package abi, or needs more than
 // maxMemory bytes of memory to start.
 func (m *Module) Check(maxMemory int64) error {
-	return errors.Join(m.checkImports(), m.checkExports(), m.checkMemory(maxMemory), m.checkTables())
+	errs := []error{m.checkImports(), m.checkExports()}
+	if initial, _ := m.Memory(); len(m.memories) != 1 {
+		errs = append(errs, fmt.Errorf("has %d memories, must have exactly one", len(m.memories)))
+	} else if initial > maxMemory {
+		errs = append(errs, fmt.Errorf("needs %d bytes of memory to start, limits.memory allows %d", initial, maxMemory))
+	}
+	for _, t := range m.tables {
+		if t.min > maxTable {
+			errs = append(errs, fmt.Errorf("has a table of %d elements, at most %d are allowed", t.min, maxTable))
+			break
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // maxImportErrors bounds how many wrong imports an error lists.
@@ -91,25 +103,6 @@ func (m *Module) exportSignature(e exportEntry) string {
 		return "?"
 	}
 	return m.signature(m.functions[e.index])
-}
-
-func (m *Module) checkMemory(max int64) error {
-	if len(m.memories) != 1 {
-		return fmt.Errorf("has %d memories, must have exactly one", len(m.memories))
-	}
-	if initial, _ := m.Memory(); initial > max {
-		return fmt.Errorf("needs %d bytes of memory to start, limits.memory allows %d", initial, max)
-	}
-	return nil
-}
-
-func (m *Module) checkTables() error {
-	for _, t := range m.tables {
-		if t.min > maxTable {
-			return fmt.Errorf("has a table of %d elements, at most %d are allowed", t.min, maxTable)
-		}
-	}
-	return nil
 }
 
 // BoundTables returns the module's bytes with tables that cannot grow above a maximum,

@@ -98,7 +98,11 @@ func (c *call) run(f api.Function) Report {
 	stack := c.instance.stack[:]
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
-	return c.report(api.DecodeI32(stack[0]), err)
+	return Report{
+		Ending: c.ending(err), Value: api.DecodeI32(stack[0]), Err: err,
+		Detail: c.detail, Reason: c.reason, Field: c.field,
+		Late: c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
+	}
 }
 
 // guard calls do, which runs the guest. When c.ctx is done, waits of the guest end;
@@ -107,8 +111,13 @@ func (c *call) guard(do func(context.Context) error) error {
 	c.over, c.hard = make(chan struct{}), make(chan struct{})
 	release := context.AfterFunc(c.ctx, c.interrupt)
 	defer func() {
-		if !release() {
-			c.cancelStop()
+		if release() {
+			return
+		}
+		c.mu.Lock() // interrupt was called, or is running
+		defer c.mu.Unlock()
+		if c.stopping != nil {
+			c.stopping.Stop()
 		}
 	}()
 	err := do(callContext{c})
@@ -116,15 +125,6 @@ func (c *call) guard(do func(context.Context) error) error {
 		err = errStopped
 	}
 	return err
-}
-
-// cancelStop cancels the stop that interrupt has scheduled.
-func (c *call) cancelStop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopping != nil {
-		c.stopping.Stop()
-	}
 }
 
 // interrupt ends each wait of the call, and schedules the stop of the call itself.

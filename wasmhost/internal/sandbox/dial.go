@@ -76,17 +76,11 @@ func (c *call) dest(network, address string) (grant.Dest, abi.Errno) {
 	if err != nil {
 		return grant.Dest{}, c.fail(HostError{Errno: abi.EINVAL, Reason: probe.ReasonNoPort, Detail: err.Error()})
 	}
-	d := grant.Dest{Network: network, Host: host, Port: number}
-	d.Target = grant.IsTarget(c.target, c.ownPort(), host, number)
-	return d, abi.OK
-}
-
-// ownPort returns the port in the handler's settings, or 0.
-func (c *call) ownPort() uint16 {
-	if c.settings == nil {
-		return 0
+	var ownPort uint16 // in the handler's settings
+	if c.settings != nil {
+		ownPort = c.settings.Port
 	}
-	return c.settings.Port
+	return grant.Dest{Network: network, Host: host, Port: number, Target: grant.IsTarget(c.target, ownPort, host, number)}, abi.OK
 }
 
 // mayDial counts a dial or a lookup.

@@ -82,21 +82,17 @@ func (s *Sandbox) wrap(name string, t abi.Function, f hostFunction) api.GoModule
 		failures := c.failures
 		plain(ctx, guest, stack)
 		traced.Took = time.Since(start)
-		if hasResult {
-			traced.Result = decodeResult(t.Results, stack[0])
+		switch t.Results {
+		case "i":
+			traced.Result = int64(api.DecodeI32(stack[0]))
+		case "l":
+			traced.Result = int64(stack[0])
 		}
 		if c.failures > failures {
 			traced.Detail = c.last.Detail
 		}
 		s.config.Trace(traced)
 	})
-}
-
-func decodeResult(kind string, v uint64) int64 {
-	if kind == "i" {
-		return int64(api.DecodeI32(v))
-	}
-	return int64(v)
 }
 
 func valueTypes(letters string) []api.ValueType {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -38,9 +39,12 @@ func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
 		i.Close()
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	if err := i.initialize(ctx); err != nil {
-		i.Close()
-		return nil, fmt.Errorf("%s: %w", abi.ExportInitialize, err)
+	if f := i.module.ExportedFunction(abi.ExportInitialize); f != nil {
+		c := &call{ctx: ctx, sandbox: s, instance: i, memory: i.module.Memory()}
+		if err := c.run(f).Err; err != nil {
+			i.Close()
+			return nil, fmt.Errorf("%s: %w", abi.ExportInitialize, err)
+		}
 	}
 	return i, nil
 }
@@ -51,7 +55,8 @@ func (i *Instance) instantiate(ctx context.Context) error {
 	defer c.finish()
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
 	return c.guard(func(ctx context.Context) error {
-		module, err := i.sandbox.runtime.InstantiateModule(i.memory.with(ctx), i.sandbox.compiled, config)
+		ctx = experimental.WithMemoryAllocator(ctx, i.memory)
+		module, err := i.sandbox.runtime.InstantiateModule(ctx, i.sandbox.compiled, config)
 		if err != nil {
 			return err
 		}
@@ -59,15 +64,6 @@ func (i *Instance) instantiate(ctx context.Context) error {
 		i.run, i.configure = module.ExportedFunction(abi.ExportRun), module.ExportedFunction(abi.ExportConfigure)
 		return nil
 	})
-}
-
-func (i *Instance) initialize(ctx context.Context) error {
-	f := i.module.ExportedFunction(abi.ExportInitialize)
-	if f == nil {
-		return nil
-	}
-	c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory()}
-	return c.run(f).Err
 }
 
 // Attempt is the input of one attempt.
@@ -149,14 +145,6 @@ type Report struct {
 // almostLate is how long before the deadline a plugin may report that it has passed: it
 // has clocks of its own.
 const almostLate = 10 * time.Millisecond
-
-func (c *call) report(value int32, err error) Report {
-	return Report{
-		Ending: c.ending(err), Value: value, Err: err,
-		Detail: c.detail, Reason: c.reason, Field: c.field,
-		Late: c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
-	}
-}
 
 func (c *call) ending(err error) Ending {
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -14,10 +15,11 @@ import (
 
 // logLimiter bounds what all attempts of a plugin log together.
 type logLimiter struct {
-	mu           sync.Mutex
-	windowStart  time.Time
-	bytes        int  // in the window
-	loggedDenial bool // a denied connection was logged
+	mu          sync.Mutex
+	windowStart time.Time
+	bytes       int // in the window
+
+	loggedDenial atomic.Bool // a denied connection was logged
 }
 
 const (
@@ -34,15 +36,6 @@ func (l *logLimiter) allow(n int, now time.Time) bool {
 	}
 	l.bytes += n
 	return l.bytes <= maxLogPerWindow
-}
-
-// allowDenial reports whether a denied connection may be logged: the first one.
-func (l *logLimiter) allowDenial() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	first := !l.loggedDenial
-	l.loggedDenial = true
-	return first
 }
 
 // slogLevels are the levels of package abi as those of package slog.
@@ -100,7 +93,7 @@ func (c *call) logOutput(text []byte) {
 func (c *call) refuse(d grant.Dest) abi.Errno {
 	c.refused = d.String()
 	c.sandbox.refused.Add(1)
-	if c.sandbox.log.allowDenial() {
+	if !c.sandbox.log.loggedDenial.Swap(true) {
 		c.sandbox.config.Logger.Warn("plugin connection denied: the destination is not granted; further denials are counted, not logged", "target", c.target.Name, "destination", c.refused)
 	}
 	return c.failf(abi.ENOTCAPABLE, "%s is not granted", d)

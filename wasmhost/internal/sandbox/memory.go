@@ -1,10 +1,6 @@
 package sandbox
 
-import (
-	"context"
-
-	"github.com/tetratelabs/wazero/experimental"
-)
+import "github.com/tetratelabs/wazero/experimental"
 
 // memory is the linear memory of one instance. It grows up to a limit and records whether
 // it was refused more.
@@ -12,11 +8,6 @@ type memory struct {
 	limit   uint64
 	bytes   []byte
 	refused bool
-}
-
-// with returns a context for the start of an instance that has this memory.
-func (m *memory) with(ctx context.Context) context.Context {
-	return experimental.WithMemoryAllocator(ctx, m)
 }
 
 // Allocate is called once, when the instance is made.

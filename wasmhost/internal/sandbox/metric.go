@@ -3,7 +3,6 @@ package sandbox
 import (
 	"math"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/tetratelabs/wazero/api"
@@ -28,16 +27,12 @@ func setMetric(c *call, a args) int64 {
 	switch {
 	case kind != abi.MetricGauge && !counter:
 		return i32(0, abi.ENOTSUP)
-	case !isMetricName(name):
+	case !abi.IsName(name):
 		return i32(0, c.failf(abi.EINVAL, "metric name %q is invalid: use letters a-z, digits and underscores", name))
 	case counter && !(v >= 0 && v <= math.MaxFloat64):
 		return i32(0, c.failf(abi.EINVAL, "counter %s cannot be decreased", name))
 	}
 	return i32(0, c.sandbox.metrics.set(name, counter, v, c.sandbox.config.Limits.Metrics))
-}
-
-func isMetricName(s string) bool {
-	return s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
 // metrics are what the instances of a plugin have set.

@@ -60,10 +60,7 @@ func pollOneoff(c *call, a args) abi.Errno {
 	if p.events == 0 {
 		p.wait()
 	}
-	if !c.memory.WriteUint32Le(a.u32(3), uint32(p.events)) {
-		return abi.EFAULT
-	}
-	return abi.OK
+	return c.put(a.u32(3), uint32(p.events))
 }
 
 // each calls f for each subscription.

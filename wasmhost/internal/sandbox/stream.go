@@ -49,15 +49,10 @@ func (c *call) received(n int, err error) (int, abi.Errno) {
 	if n <= 0 && err != nil && err != io.EOF {
 		return 0, c.failNetwork(c.ctx, dial.Transferring, err)
 	}
-	c.recordFirstByte()
-	return n, abi.OK
-}
-
-// recordFirstByte records the time from the last write to the first read after it.
-func (c *call) recordFirstByte() {
 	if !c.sent.IsZero() && c.timings.FirstByte == 0 {
 		c.timings.FirstByte = time.Since(c.sent)
 	}
+	return n, abi.OK
 }
 
 // write writes all of p, and waits if necessary.
@@ -87,14 +82,10 @@ func (c *call) await(sockets []*socket, until time.Time) bool {
 	if anyReadable(sockets) {
 		return true
 	}
-	if len(sockets) == 1 && !sockets[0].hasReader() {
-		return c.awaitOne(sockets[0], until)
+	if len(sockets) > 1 || sockets[0].hasReader() {
+		return c.awaitAny(sockets, until)
 	}
-	return c.awaitAny(sockets, until)
-}
-
-// awaitOne reads on this goroutine: the common case, and the cheap one.
-func (c *call) awaitOne(s *socket, until time.Time) bool {
+	s := sockets[0] // the common case is the cheap one: it reads on this goroutine
 	c.setDeadline(func() error { return s.conn.SetReadDeadline(until) })
 	s.fill()
 	_, ok := s.readable()

@@ -65,37 +65,27 @@ func tlsConfig(options string, d grant.Dest) (*tls.Config, error) {
 			return nil, errors.New("TLS option has no =")
 		}
 		switch value = unescape(value); name {
+		case "server_name":
+			config.ServerName = value
+		case "alpn":
+			config.NextProtos = append(config.NextProtos, value)
+		case "verify":
+			config.InsecureSkipVerify = value == "none"
+		case "ca_pem":
+			config.RootCAs = x509.NewCertPool()
+			if !config.RootCAs.AppendCertsFromPEM([]byte(value)) {
+				return nil, errors.New("TLS option ca_pem contains no certificate")
+			}
 		case "cert_pem":
 			cert = value
 		case "key_pem":
 			key = value
-		default:
-			if err := tlsOption(config, name, value); err != nil {
-				return nil, err
-			}
 		}
 	}
 	if config.ServerName == "" && !config.InsecureSkipVerify {
 		return nil, errors.New("TLS option server_name must be set: there is no host name to verify")
 	}
 	return config, tlsKey(config, cert, key)
-}
-
-func tlsOption(config *tls.Config, name, value string) error {
-	switch name {
-	case "server_name":
-		config.ServerName = value
-	case "alpn":
-		config.NextProtos = append(config.NextProtos, value)
-	case "verify":
-		config.InsecureSkipVerify = value == "none"
-	case "ca_pem":
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM([]byte(value)) {
-			return errors.New("TLS option ca_pem contains no certificate")
-		}
-	}
-	return nil
 }
 
 // maxKeyPEM bounds key_pem, in bytes: signing with a huge key takes so long that the

@@ -45,13 +45,13 @@ func wasiFunctions() map[string]func(*call, args) abi.Errno {
 		"fd_prestat_dir_name": noDirectory,
 		"fd_prestat_get":      noDirectory,
 		"fd_read":             fdRead,
-		"fd_write":            fdWrite,
+		"fd_write":            func(c *call, a args) abi.Errno { return c.writeVector(a, a.u32(3)) },
 		"poll_oneoff":         pollOneoff,
 		"proc_exit":           func(_ *call, a args) abi.Errno { panic(sys.NewExitError(a.u32(0))) },
 		"random_get":          func(c *call, a args) abi.Errno { return c.random(a.u32(0), a.u32(1)) },
 		"sched_yield":         func(*call, args) abi.Errno { runtime.Gosched(); return abi.OK },
 		"sock_recv":           sockRecv,
-		"sock_send":           sockSend,
+		"sock_send":           func(c *call, a args) abi.Errno { return c.writeVector(a, a.u32(4)) },
 		"sock_shutdown":       sockShutdown,
 	}
 }
@@ -232,10 +232,6 @@ func (c *call) part(at, i uint32) ([]byte, abi.Errno) {
 	}
 	return b, abi.OK
 }
-
-func fdWrite(c *call, a args) abi.Errno { return c.writeVector(a, a.u32(3)) }
-
-func sockSend(c *call, a args) abi.Errno { return c.writeVector(a, a.u32(4)) }
 
 // writeVector writes the parts of a vector as one piece, and its length to result.
 func (c *call) writeVector(a args, result uint32) abi.Errno {

@@ -74,7 +74,7 @@ func TestLogIsJSONWithoutATerminalAndHasDurationsAsText(t *testing.T) {
 	level := &slog.LevelVar{}
 	log := NewLogger(&out, "auto", level)
 	log.Debug("hidden")
-	level.Set(LogLevel("debug"))
+	level.Set(slog.LevelDebug)
 	log.Debug("shown", "took", 1500*time.Millisecond)
 	if got := out.String(); !strings.Contains(got, `"msg":"shown","took":"1.5s"}`) || strings.Contains(got, "hidden") {
 		t.Errorf("the log is %s", got)

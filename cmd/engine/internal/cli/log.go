@@ -7,15 +7,9 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// LogLevel returns the level that a configuration names. The default is info.
-func LogLevel(l config.LogLevel) slog.Level {
-	levels := map[config.LogLevel]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}
-	return levels[l] // info is zero
-}
-
 // NewLogger returns a logger in the format that an engine block asks for. The
 // caller can change its level later.
-func NewLogger(w io.Writer, format config.LogFormat, level *slog.LevelVar) *slog.Logger {
+func NewLogger(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: durationText}
 	if format == "json" || format != "text" && !IsTerminal(w) {
 		return slog.New(slog.NewJSONHandler(w, options))

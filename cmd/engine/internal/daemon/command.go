@@ -11,12 +11,13 @@ package daemon
 
 import (
 	"context"
-	"encoding"
-	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,8 +33,8 @@ type flags struct {
 	inputs handlers.Inputs
 
 	listen      *string
-	level       config.LogLevel
-	format      config.LogFormat
+	level       string
+	format      string
 	addressFile string
 	pods        staticpods.Flags
 }
@@ -54,8 +55,8 @@ func Command(version string) *cobra.Command {
 	}
 	f.inputs.Register(c)
 	c.Flags().Func("listen", "`address` of the status page, the API and /metrics, or \"\" for none", func(s string) error { f.listen = &s; return nil })
-	c.Flags().Func("log-level", "lowest `level` to log: debug, info, warn or error", word(&f.level, "debug, info, warn or error"))
-	c.Flags().Func("log-format", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", word(&f.format, "auto, text or json"))
+	c.Flags().Func("log-level", "lowest `level` to log: debug, info, warn or error", word(&f.level, "debug", "info", "warn", "error"))
+	c.Flags().Func("log-format", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", word(&f.format, "auto", "text", "json"))
 	c.Flags().StringVar(&f.addressFile, "address-file", "", "write the address of the listener to a `file`")
 	f.pods.Register(c)
 	return c
@@ -112,7 +113,7 @@ func (f *flags) logger(w io.Writer, level *slog.LevelVar) func(config.Engine) *s
 	return func(e config.Engine) *slog.Logger {
 		if log == nil {
 			f.override(&e)
-			level.Set(cli.LogLevel(e.LogLevel))
+			level.Set(e.LogLevel)
 			log = cli.NewLogger(w, e.LogFormat, level)
 		}
 		return log
@@ -125,19 +126,20 @@ func (f *flags) override(e *config.Engine) {
 		e.Listen = *f.listen
 	}
 	if f.level != "" {
-		e.LogLevel = f.level
+		_ = e.LogLevel.UnmarshalText([]byte(f.level)) // the flag allows no other words
 	}
 	if f.format != "" {
 		e.LogFormat = f.format
 	}
 }
 
-// word returns the function of a flag whose value is one word of a list.
-func word(to encoding.TextUnmarshaler, list string) func(string) error {
+// word returns the function of a flag whose value is one of several words.
+func word(to *string, words ...string) func(string) error {
 	return func(s string) error {
-		if to.UnmarshalText([]byte(s)) != nil {
-			return errors.New("use " + list)
+		if *to = s; slices.Contains(words, s) {
+			return nil
 		}
-		return nil
+		last := len(words) - 1
+		return fmt.Errorf("use %s or %s", strings.Join(words[:last], ", "), words[last])
 	}
 }

@@ -72,7 +72,7 @@ func (d *daemon) reload(r loadResult) {
 	r.plugins.Previous = nil
 	d.plugins.Store(r.plugins)
 	current.Release(r.plugins)
-	d.level.Set(cli.LogLevel(r.config.Engine.LogLevel))
+	d.level.Set(r.config.Engine.LogLevel)
 	d.logChanges("configuration applied", changes)
 	for _, name := range restartRequired(d.settings, r.config.Engine) {
 		d.log.Warn("engine setting changed, restart required", "setting", name)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"log/slog"
 	"slices"
 	"testing"
 
@@ -9,8 +10,8 @@ import (
 )
 
 func TestSettingsThatRequireARestartAreNamed(t *testing.T) {
-	was := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: "info"}
-	same := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: "debug"}
+	was := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: slog.LevelInfo}
+	same := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: slog.LevelDebug}
 	if got := restartRequired(was, same); len(got) != 0 {
 		t.Errorf("equal settings require a restart: %q", got)
 	}

@@ -1,54 +1,74 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
-	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
-// Limits of an answer, in bytes.
+// preface is what a client sends first (RFC 9113, section 3.4), with SETTINGS that disable
+// server push and limit the headers.
+var preface = appendFrame([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frameSettings, 0, 0, []byte{
+	0, 2, 0, 0, 0, 0, // ENABLE_PUSH
+	0, 6, 0, 0, maxHeaders >> 8, maxHeaders & 0xff, // MAX_HEADER_LIST_SIZE
+})
+
 const (
-	maxAnswer  = 64 << 10 // of the whole
-	maxFrame   = 1 << 14  // of a frame's payload, by default
-	maxHeaders = 8 << 10  // of a header block, and of the fields in it
-	maxMessage = 1 << 10  // of the answer's message: a valid one has 2
+	maxHeaders = 8 << 10 // bytes of a header block, and of the fields in it
+	maxMessage = 1 << 10 // bytes of the answer's message: an honest one has 2
+	callStream = 1
 )
 
-const callStream = 1
-
-// requestHead returns the header block of a call of Check.
-func requestHead(ctx context.Context, secure bool, authority string, metadata map[string]string) []byte {
+// requestHead returns the header block of a call of Check. It does not use HPACK's tables,
+// which a single request does not need.
+func requestHead(ctx context.Context, secure bool, authority string, metadata []byte) []byte {
 	scheme := "http"
 	if secure {
 		scheme = "https"
 	}
-	var b bytes.Buffer
-	e := hpack.NewEncoder(&b)
-	field := func(name, value string) {
-		_ = e.WriteField(hpack.HeaderField{Name: name, Value: value}) // a Buffer never fails
-	}
-	field(":method", "POST")
-	field(":scheme", scheme)
-	field(":path", "/grpc.health.v1.Health/Check")
-	field(":authority", authority)
+	b := appendField(nil, ":method", "POST")
+	b = appendField(b, ":scheme", scheme)
+	b = appendField(b, ":path", "/grpc.health.v1.Health/Check")
+	b = appendField(b, ":authority", authority)
 	if deadline, ok := ctx.Deadline(); ok {
 		left := max(time.Until(deadline).Milliseconds(), 1)
-		field("grpc-timeout", fmt.Sprint(min(left, 99999999), "m")) // at most 8 digits
+		b = appendField(b, "grpc-timeout", fmt.Sprint(min(left, 99999999), "m")) // at most 8 digits
 	}
-	field("content-type", "application/grpc")
-	field("te", "trailers")
-	field("user-agent", "sonde-grpc/1.0")
-	for name, value := range metadata {
-		field(name, value)
+	b = appendField(b, "content-type", "application/grpc")
+	b = appendField(b, "te", "trailers")
+	b = appendField(b, "user-agent", "sonde-grpc/1.0")
+	return append(b, metadata...)
+}
+
+// appendField adds a header field: a literal without indexing (RFC 7541, section
+// 6.2.2).
+func appendField(b []byte, name, value string) []byte {
+	return appendText(appendText(append(b, 0), name), value)
+}
+
+// appendText appends a string with its length in HPACK's encoding.
+func appendText(b []byte, s string) []byte {
+	if len(s) < 127 {
+		return append(append(b, byte(len(s))), s...)
 	}
-	return b.Bytes()
+	b = binary.AppendUvarint(append(b, 127), uint64(len(s)-127))
+	return append(b, s...)
+}
+
+// message returns the request for a service's health, with its length in front.
+func message(service string) []byte {
+	var m []byte
+	if service != "" {
+		m = append(binary.AppendUvarint([]byte{1<<3 | 2}, uint64(len(service))), service...)
+	}
+	b := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m)))
+	return append(b, m...)
 }
 
 // answer is what a call has received.
@@ -62,97 +82,70 @@ type answer struct {
 
 // exchange is one call.
 type exchange struct {
-	*http2.Framer
-	answer answer
+	*framer
+	decoder *hpack.Decoder
+	block   []byte // of headers that continue
+	ends    bool   // the stream ends with the block
+	answer  answer
 }
-
-var (
-	errTooMuch = errors.New("the server sends too many frames")
-	errNotHTTP = errors.New("the server does not speak HTTP/2")
-)
 
 // call sends a request and returns the server's answer.
 func call(conn io.ReadWriter, head, message []byte) (answer, error) {
-	out := bufio.NewWriter(conn)
-	x := &exchange{Framer: http2.NewFramer(out, bufio.NewReader(&flusher{conn, out, maxAnswer}))}
-	x.SetMaxReadFrameSize(maxFrame)
-	x.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	x.MaxHeaderListSize = maxHeaders
-	if err := x.request(out, head, message); err != nil {
-		return answer{}, err
-	}
-	f, err := x.next()
-	settings, ok := f.(*http2.SettingsFrame)
-	if errors.Is(err, http2.ErrFrameTooLarge) {
-		return answer{}, fmt.Errorf("%w: %w", errNotHTTP, err)
-	}
-	if err == nil && (!ok || settings.IsAck()) {
-		return answer{}, errNotHTTP // the first frame must be SETTINGS: RFC 9113, section 3.4
-	}
-	for err == nil {
-		var done bool
-		if done, err = x.frame(f); done || err != nil {
-			break
+	x := &exchange{framer: newFramer(conn)}
+	x.decoder = hpack.NewDecoder(4096, x.field)
+	x.decoder.SetMaxStringLength(maxHeaders)
+	x.out = append(x.out, preface...)
+	x.out = appendFrame(x.out, frameHeaders, flagEndHeaders, callStream, head)
+	x.out = appendFrame(x.out, frameData, flagEndStream, callStream, message)
+	for {
+		f, err := x.next()
+		if err != nil {
+			return x.answer, err
 		}
-		f, err = x.next()
+		done, err := x.frame(f)
+		if done || err != nil {
+			return x.answer, err
+		}
 	}
-	return x.answer, err
 }
 
-// flusher flushes the output before it reads.
-type flusher struct {
-	conn io.Reader
-	out  *bufio.Writer
-	left int // bytes that may still be read
+// field records a header field of the answer.
+func (x *exchange) field(f hpack.HeaderField) {
+	switch f.Name {
+	case ":status":
+		x.answer.httpStatus = f.Value
+	case "content-type":
+		x.answer.contentType = f.Value
+	case "grpc-status":
+		x.answer.grpcStatus = f.Value
+	case "grpc-message":
+		x.answer.grpcMessage = f.Value
+	}
 }
 
-func (f *flusher) Read(p []byte) (int, error) {
-	if err := f.out.Flush(); err != nil {
-		return 0, err
-	}
-	if f.left == 0 {
-		return 0, errTooMuch
-	}
-	n, err := f.conn.Read(p[:min(len(p), f.left)])
-	f.left -= n
-	return n, err
-}
-
-func (x *exchange) request(out io.Writer, head, message []byte) error {
-	_, err := io.WriteString(out, http2.ClientPreface)
-	return errors.Join(err,
-		x.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0}, http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: maxHeaders}),
-		x.WriteHeaders(http2.HeadersFrameParam{StreamID: callStream, BlockFragment: head, EndHeaders: true}),
-		x.WriteData(callStream, true, message))
-}
-
-// next returns the next frame. A HEADERS frame comes with its CONTINUATION frames.
-func (x *exchange) next() (http2.Frame, error) {
-	f, err := x.ReadFrame()
-	if detail := x.ErrorDetail(); err != nil && detail != nil {
-		return nil, fmt.Errorf("%w: %w", err, detail)
-	}
-	return f, err
-}
+var errContinuation = errors.New("a header block is not continued")
 
 // frame handles a frame. It returns true when the answer is complete.
-func (x *exchange) frame(f http2.Frame) (done bool, err error) {
-	switch f := f.(type) {
-	case *http2.SettingsFrame:
-		if !f.IsAck() {
-			return false, x.WriteSettingsAck()
+func (x *exchange) frame(f frame) (done bool, err error) {
+	if (x.block != nil) != (f.kind == frameContinuation) {
+		return false, errContinuation
+	}
+	switch f.kind {
+	case frameSettings:
+		if !f.has(flagAck) {
+			x.out = appendFrame(x.out, frameSettings, flagAck, 0, nil)
 		}
-	case *http2.PingFrame:
-		if !f.IsAck() {
-			return false, x.WritePing(true, f.Data)
+	case framePing:
+		if !f.has(flagAck) && len(f.payload) == 8 {
+			x.out = appendFrame(x.out, framePing, flagAck, 0, f.payload)
 		}
-	case *http2.GoAwayFrame:
-		return false, goAway(f)
-	case *http2.PushPromiseFrame:
+	case frameGoAway:
+		return false, goAway(f.payload)
+	case framePush:
 		return false, errors.New("the server pushes, though that is turned off")
-	case *http2.DataFrame, *http2.MetaHeadersFrame, *http2.RSTStreamFrame:
-		if stream := f.Header().StreamID; stream != callStream {
-			return false, fmt.Errorf("a frame is for stream %d, which does not exist", stream)
+	case frameData, frameHeaders, frameContinuation, frameReset:
+		if f.stream != callStream {
+			return false, fmt.Errorf("a frame is for stream %d, which does not exist", f.stream)
 		}
 		return x.streamFrame(f)
 	}
@@ -160,50 +153,74 @@ func (x *exchange) frame(f http2.Frame) (done bool, err error) {
 }
 
 // streamFrame handles a frame of the call.
-func (x *exchange) streamFrame(f http2.Frame) (done bool, err error) {
-	switch f := f.(type) {
-	case *http2.RSTStreamFrame:
-		return false, fmt.Errorf("the server has reset the call: %v", f.ErrCode)
-	case *http2.MetaHeadersFrame:
-		if f.Truncated {
-			return false, fmt.Errorf("the server sends too many headers: more than %d bytes", maxHeaders)
-		}
-		x.headers(f.Fields)
-		return f.StreamEnded(), nil
-	case *http2.DataFrame:
-		if len(x.answer.message)+len(f.Data()) > 5+maxMessage {
-			return false, errors.New("the answer is longer than a state of health is")
-		}
-		x.answer.message = append(x.answer.message, f.Data()...)
-		return f.StreamEnded(), nil
+func (x *exchange) streamFrame(f frame) (done bool, err error) {
+	switch f.kind {
+	case frameReset:
+		return false, fmt.Errorf("the server has reset the call: %s", errorCode(f.payload))
+	case frameContinuation:
+		return x.headers(f.payload, f.has(flagEndHeaders))
 	}
-	return false, nil
+	b, err := f.content()
+	if err != nil {
+		return false, err
+	}
+	if f.kind == frameHeaders {
+		x.ends = f.has(flagEndStream)
+		return x.headers(b, f.has(flagEndHeaders))
+	}
+	if len(x.answer.message)+len(b) > 5+maxMessage {
+		return false, errors.New("the answer is longer than a state of health is")
+	}
+	x.answer.message = append(x.answer.message, b...)
+	return f.has(flagEndStream), nil
 }
 
-// headers records header fields of the answer.
-func (x *exchange) headers(fields []hpack.HeaderField) {
-	for _, f := range fields {
-		switch f.Name {
-		case ":status":
-			x.answer.httpStatus = f.Value
-		case "content-type":
-			x.answer.contentType = f.Value
-		case "grpc-status":
-			x.answer.grpcStatus = f.Value
-		case "grpc-message":
-			x.answer.grpcMessage = f.Value
-		}
+// headers collects a header block, and decodes it when it is complete.
+func (x *exchange) headers(b []byte, end bool) (done bool, err error) {
+	if len(x.block)+len(b) > maxHeaders {
+		return false, errors.New("the server sends too many headers")
 	}
+	x.block = append(x.block, b...)
+	if !end {
+		if x.block == nil {
+			x.block = []byte{}
+		}
+		return false, nil
+	}
+	if _, err := x.decoder.Write(x.block); err != nil {
+		return false, err
+	}
+	x.block = nil
+	return x.ends, x.decoder.Close()
 }
 
 // goAway returns the error for a GOAWAY frame, or nil when the server still answers.
-func goAway(f *http2.GoAwayFrame) error {
-	if f.LastStreamID >= callStream && f.ErrCode == http2.ErrCodeNo {
+func goAway(b []byte) error {
+	if len(b) < 8 {
+		return errors.New("a GOAWAY frame is too short")
+	}
+	last := binary.BigEndian.Uint32(b) &^ (1 << 31)
+	if last >= callStream && binary.BigEndian.Uint32(b[4:]) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("the server goes away: %v", f.ErrCode)
-	if debug := f.DebugData(); len(debug) > 0 {
+	text := fmt.Sprintf("the server goes away: %s", errorCode(b[4:]))
+	if debug := b[8:]; len(debug) > 0 {
 		text += fmt.Sprintf(": %q", debug[:min(len(debug), 100)])
 	}
 	return errors.New(text)
+}
+
+// errorCodes are the names of RFC 9113, section 7.
+const errorCodes = "NO_ERROR PROTOCOL_ERROR INTERNAL_ERROR FLOW_CONTROL_ERROR SETTINGS_TIMEOUT STREAM_CLOSED FRAME_SIZE_ERROR " +
+	"REFUSED_STREAM CANCEL COMPRESSION_ERROR CONNECT_ERROR ENHANCE_YOUR_CALM INADEQUATE_SECURITY HTTP_1_1_REQUIRED"
+
+func errorCode(b []byte) string {
+	if len(b) < 4 {
+		return "no code"
+	}
+	code := binary.BigEndian.Uint32(b)
+	if names := strings.Fields(errorCodes); code < uint32(len(names)) {
+		return names[code]
+	}
+	return fmt.Sprintf("code %d", code)
 }

@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
-
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
 )
@@ -114,28 +111,18 @@ func overTLS(t *testing.T, way lab.Way) {
 // hello is what a server sends first: an empty SETTINGS frame.
 const hello = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// frameOn returns a frame of a stream.
-func frameOn(stream uint32, kind http2.FrameType, flags http2.Flags, payload string) string {
-	var b bytes.Buffer
-	f := http2.NewFramer(&b, nil)
-	f.AllowIllegalWrites = true
-	_ = f.WriteRawFrame(kind, flags, stream, []byte(payload)) // a Buffer never fails
-	return b.String()
-}
-
 // frameOf returns a frame of the call's stream.
-func frameOf(kind http2.FrameType, flags http2.Flags, payload string) string {
-	return frameOn(callStream, kind, flags, payload)
+func frameOf(kind, flags byte, payload string) string {
+	return string(appendFrame(nil, kind, flags, callStream, []byte(payload)))
 }
 
 // fields returns a header block of pairs of names and values.
 func fields(pairs ...string) string {
-	var b bytes.Buffer
-	e := hpack.NewEncoder(&b)
+	var b []byte
 	for i := 0; i < len(pairs); i += 2 {
-		_ = e.WriteField(hpack.HeaderField{Name: pairs[i], Value: pairs[i+1]}) // a Buffer never fails
+		b = appendField(b, pairs[i], pairs[i+1])
 	}
-	return b.String()
+	return string(b)
 }
 
 var (
@@ -150,55 +137,54 @@ var answers = map[string]struct {
 	reason string // empty: a success
 	detail string // what it contains
 }{
-	"a plain answer": {hello + frameOf(http2.FrameHeaders, 4, head) + frameOf(http2.FrameData, 0, body) + frameOf(http2.FrameHeaders, 5, trailer), "", "SERVING"},
-	"an answer in pieces": {hello + frameOf(http2.FrameHeaders, 0, head[:3]) + frameOf(http2.FrameContinuation, 0, head[3:9]) + frameOf(http2.FrameContinuation, 4, head[9:]) +
-		frameOf(http2.FrameData, 0, body[:1]) + frameOf(http2.FrameData, 0, "") + frameOf(http2.FrameData, 0, body[1:]) + frameOf(http2.FrameHeaders, 5, trailer), "", "SERVING"},
-	"padding and priority": {hello + frameOf(http2.FrameHeaders, 4|8|0x20, "\x02\x00\x00\x00\x00\x00"+head+"\x00\x00") +
-		frameOf(http2.FrameData, 8, "\x03"+body+"\x00\x00\x00") + frameOf(http2.FrameHeaders, 5, trailer), "", "SERVING"},
-	"frames in between": {hello + frameOn(0, http2.FramePing, 0, "12345678") + frameOf(http2.FrameWindowUpdate, 0, "\x00\x00\x00\x01") + frameOf(0x42, 0xff, "grease") +
-		frameOn(0, http2.FrameGoAway, 0, "\x00\x00\x00\x01\x00\x00\x00\x00") + // which still lets the call end
-		frameOf(http2.FrameHeaders, 4, head) + frameOf(http2.FrameData, 0, body) + frameOf(http2.FrameHeaders, 5, trailer), "", "SERVING"},
-	"fields of a later version": {hello + frameOf(http2.FrameHeaders, 4, head) + frameOf(http2.FrameData, 0, "\x00\x00\x00\x00\x07\x12\x01x\x18\x05\x08\x01") +
-		frameOf(http2.FrameHeaders, 5, trailer), "", "SERVING"},
-	"a message that breaks off": {hello + frameOf(http2.FrameHeaders, 4, head) + frameOf(http2.FrameData, 0, "\x00\x00\x00\x00\x03\x08\x01\x18") +
-		frameOf(http2.FrameHeaders, 5, trailer), "grpc.protocol", "no state"},
-	"no state, which is the state 0": {hello + frameOf(http2.FrameHeaders, 4, head) + frameOf(http2.FrameData, 0, "\x00\x00\x00\x00\x00") + frameOf(http2.FrameHeaders, 5, trailer), "grpc.not_serving", "UNKNOWN"},
-	"a state of a later version":     {hello + frameOf(http2.FrameHeaders, 4, head) + frameOf(http2.FrameData, 0, "\x00\x00\x00\x00\x02\x08\x07") + frameOf(http2.FrameHeaders, 5, trailer), "grpc.not_serving", "7"},
-	"a compressed message":           {hello + frameOf(http2.FrameHeaders, 4, head) + frameOf(http2.FrameData, 0, "\x01\x00\x00\x00\x02\x08\x01") + frameOf(http2.FrameHeaders, 5, trailer), "grpc.protocol", "no state"},
-	"no message":                     {hello + frameOf(http2.FrameHeaders, 4, head) + frameOf(http2.FrameHeaders, 5, trailer), "grpc.protocol", "no state"},
-	"no trailers":                    {hello + frameOf(http2.FrameHeaders, 4, head) + frameOf(http2.FrameData, 1, body), "grpc.protocol", "no grpc-status"},
-	"a message that was escaped": {hello + frameOf(http2.FrameHeaders, 5, fields(":status", "200", "content-type", "application/grpc", "grpc-status", "14", "grpc-message", "too%20busy%E2%80%A6")),
+	"a plain answer": {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, body) + frameOf(frameHeaders, 5, trailer), "", "SERVING"},
+	"an answer in pieces": {hello + frameOf(frameHeaders, 0, head[:3]) + frameOf(frameContinuation, 0, head[3:9]) + frameOf(frameContinuation, 4, head[9:]) +
+		frameOf(frameData, 0, body[:1]) + frameOf(frameData, 0, "") + frameOf(frameData, 0, body[1:]) + frameOf(frameHeaders, 5, trailer), "", "SERVING"},
+	"padding and priority": {hello + frameOf(frameHeaders, 4|8|0x20, "\x02\x00\x00\x00\x00\x00"+head+"\x00\x00") +
+		frameOf(frameData, 8, "\x03"+body+"\x00\x00\x00") + frameOf(frameHeaders, 5, trailer), "", "SERVING"},
+	"frames in between": {hello + string(appendFrame(nil, framePing, 0, 0, []byte("12345678"))) + frameOf(frameWindow, 0, "\x00\x00\x00\x01") + frameOf(0x42, 0xff, "grease") +
+		string(appendFrame(nil, frameGoAway, 0, 0, []byte("\x00\x00\x00\x01\x00\x00\x00\x00"))) + // which still lets the call end
+		frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, body) + frameOf(frameHeaders, 5, trailer), "", "SERVING"},
+	"fields of a later version": {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x00\x00\x00\x00\x07\x12\x01x\x18\x05\x08\x01") +
+		frameOf(frameHeaders, 5, trailer), "", "SERVING"},
+	"a message that breaks off": {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x00\x00\x00\x00\x03\x08\x01\x18") +
+		frameOf(frameHeaders, 5, trailer), "grpc.protocol", "no state"},
+	"no state, which is the state 0": {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x00\x00\x00\x00\x00") + frameOf(frameHeaders, 5, trailer), "grpc.not_serving", "UNKNOWN"},
+	"a state of a later version":     {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x00\x00\x00\x00\x02\x08\x07") + frameOf(frameHeaders, 5, trailer), "grpc.not_serving", "7"},
+	"a compressed message":           {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x01\x00\x00\x00\x02\x08\x01") + frameOf(frameHeaders, 5, trailer), "grpc.protocol", "no state"},
+	"no message":                     {hello + frameOf(frameHeaders, 4, head) + frameOf(frameHeaders, 5, trailer), "grpc.protocol", "no state"},
+	"no trailers":                    {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 1, body), "grpc.protocol", "no grpc-status"},
+	"a message that was escaped": {hello + frameOf(frameHeaders, 5, fields(":status", "200", "content-type", "application/grpc", "grpc-status", "14", "grpc-message", "too%20busy%E2%80%A6")),
 		"grpc.status", "status 14: too busy…"},
-	"another status of HTTP":   {hello + frameOf(http2.FrameHeaders, 5, fields(":status", "503", "content-type", "text/html")), "grpc.http", "503"},
-	"another type":             {hello + frameOf(http2.FrameHeaders, 5, fields(":status", "200", "content-type", "text/html", "grpc-status", "0")), "grpc.protocol", "text/html"},
+	"another status of HTTP":   {hello + frameOf(frameHeaders, 5, fields(":status", "503", "content-type", "text/html")), "grpc.http", "503"},
+	"another type":             {hello + frameOf(frameHeaders, 5, fields(":status", "200", "content-type", "text/html", "grpc-status", "0")), "grpc.protocol", "text/html"},
 	"nothing":                  {"", "tcp.closed", ""},
 	"only settings":            {hello, "tcp.closed", ""},
-	"half a frame":             {hello + frameOf(http2.FrameHeaders, 5, head)[:12], "tcp.closed", ""},
+	"half a frame":             {hello + frameOf(frameHeaders, 5, head)[:12], "tcp.closed", ""},
 	"another protocol":         {"220 mail.test ESMTP\r\n", "grpc.protocol", "does not speak HTTP/2"},
 	"HTTP/1":                   {"HTTP/1.1 400 Bad Request\r\n\r\n", "grpc.protocol", "HTTP/1"},
-	"no settings first":        {frameOf(http2.FrameHeaders, 4, head), "grpc.protocol", "does not speak HTTP/2"},
-	"a frame that is large":    {hello + "\x00\x40\x01\x00\x00\x00\x00\x00\x01", "grpc.protocol", "too large"},
-	"frames without end":       {hello + strings.Repeat(frameOf(http2.FrameWindowUpdate, 0, "\x00\x00\x00\x01"), maxAnswer/13+1), "grpc.protocol", "too many frames"},
-	"headers without end":      {hello + frameOf(http2.FrameHeaders, 0, "") + strings.Repeat(frameOf(http2.FrameContinuation, 0, strings.Repeat("\x00", 1000)), 20), "grpc.protocol", "PROTOCOL_ERROR"},
-	"large headers":            {hello + frameOf(http2.FrameHeaders, 5, fields("a", strings.Repeat("y", 5000), "b", strings.Repeat("y", 5000))), "grpc.protocol", "too many headers"},
-	"a header bomb":            {hello + frameOf(http2.FrameHeaders, 5, "\x40\x01x\x7f\x81\x3e"+strings.Repeat("y", 8000)+strings.Repeat("\xbe", 100)), "grpc.", ""},
-	"a message without end":    {hello + frameOf(http2.FrameHeaders, 4, head) + strings.Repeat(frameOf(http2.FrameData, 0, strings.Repeat("\x00", 500)), 20), "grpc.protocol", "longer"},
-	"a block that is broken":   {hello + frameOf(http2.FrameHeaders, 5, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), "grpc.protocol", ""},
-	"a block left off":         {hello + frameOf(http2.FrameHeaders, 0, head) + frameOf(http2.FrameData, 1, body), "grpc.protocol", "expected CONTINUATION"},
-	"a continuation of none":   {hello + frameOf(http2.FrameContinuation, 4, head), "grpc.protocol", "unexpected CONTINUATION"},
-	"another stream":           {hello + frameOn(3, http2.FrameData, 0, body), "grpc.protocol", "stream 3"},
-	"a push":                   {hello + frameOf(http2.FramePushPromise, 4, "\x00\x00\x00\x02"), "grpc.protocol", "pushes"},
-	"a reset":                  {hello + frameOf(http2.FrameRSTStream, 0, "\x00\x00\x00\x07"), "grpc.protocol", "REFUSED_STREAM"},
-	"a reset of a later code":  {hello + frameOf(http2.FrameRSTStream, 0, "\x00\x00\x01\x07"), "grpc.protocol", "0x107"},
-	"a reset without a code":   {hello + frameOf(http2.FrameRSTStream, 0, "\x00"), "grpc.protocol", "FRAME_SIZE_ERROR"},
-	"padding that is too long": {hello + frameOf(http2.FrameHeaders, 4|8, "\x7f"+head), "grpc.protocol", "PROTOCOL_ERROR"},
-	"a server that goes away":  {hello + frameOn(0, http2.FrameGoAway, 0, "\x00\x00\x00\x00\x00\x00\x00\x0btoo many pings"), "grpc.protocol", "ENHANCE_YOUR_CALM"},
+	"no settings first":        {frameOf(frameHeaders, 4, head), "grpc.protocol", "does not speak HTTP/2"},
+	"a frame that is large":    {hello + "\x00\x40\x01\x00\x00\x00\x00\x00\x01", "grpc.protocol", "larger than 16 KiB"},
+	"frames without end":       {hello + strings.Repeat(frameOf(frameWindow, 0, "\x00\x00\x00\x01"), 2*maxFrames), "grpc.protocol", "too many frames"},
+	"headers without end":      {hello + frameOf(frameHeaders, 0, "") + strings.Repeat(frameOf(frameContinuation, 0, strings.Repeat("\x00", 1000)), 20), "grpc.protocol", "too many headers"},
+	"a header bomb":            {hello + frameOf(frameHeaders, 5, "\x40\x01x\x7f\x81\x3e"+strings.Repeat("y", 8000)+strings.Repeat("\xbe", 100)), "grpc.", ""},
+	"a message without end":    {hello + frameOf(frameHeaders, 4, head) + strings.Repeat(frameOf(frameData, 0, strings.Repeat("\x00", 500)), 20), "grpc.protocol", "longer"},
+	"a block that is broken":   {hello + frameOf(frameHeaders, 5, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), "grpc.protocol", ""},
+	"a block left off":         {hello + frameOf(frameHeaders, 0, head) + frameOf(frameData, 1, body), "grpc.protocol", "not continued"},
+	"a continuation of none":   {hello + frameOf(frameContinuation, 4, head), "grpc.protocol", "not continued"},
+	"another stream":           {hello + string(appendFrame(nil, frameData, 0, 3, []byte(body))), "grpc.protocol", "stream 3"},
+	"a push":                   {hello + frameOf(framePush, 4, "\x00\x00\x00\x02"), "grpc.protocol", "pushes"},
+	"a reset":                  {hello + frameOf(frameReset, 0, "\x00\x00\x00\x07"), "grpc.protocol", "REFUSED_STREAM"},
+	"a reset of a later code":  {hello + frameOf(frameReset, 0, "\x00\x00\x01\x07"), "grpc.protocol", "code 263"},
+	"a reset without a code":   {hello + frameOf(frameReset, 0, "\x00"), "grpc.protocol", "no code"},
+	"padding that is too long": {hello + frameOf(frameHeaders, 4|8, "\x7f"+head), "grpc.protocol", "padding"},
+	"a server that goes away":  {hello + string(appendFrame(nil, frameGoAway, 0, 0, []byte("\x00\x00\x00\x00\x00\x00\x00\x0btoo many pings"))), "grpc.protocol", "ENHANCE_YOUR_CALM"},
 }
 
 func oddAnswers(t *testing.T, way lab.Way) {
 	for name, test := range answers {
 		port := lab.Serve(t, func(c net.Conn) {
-			if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+			if _, err := io.ReadFull(c, make([]byte, len(preface))); err != nil {
 				return
 			}
 			_, _ = io.WriteString(c, test.says)

@@ -6,19 +6,16 @@ import (
 	"net/url"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/sonde-probe/sonde/guest"
 )
 
 // The states of grpc.health.v1.HealthCheckResponse.
 const (
-	serving       = 1
-	statusOK      = "0"
-	notFound      = "5"
-	unimplemented = "12"
-
-	requestService, responseStatus = 1, 1 // the numbers of the messages' fields
+	serving        = 1
+	statusOK       = "0"
+	notFound       = "5"
+	unimplemented  = "12"
+	responseStatus = 1 // the number of the message's field
 )
 
 var states = []string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"}
@@ -62,31 +59,55 @@ func (a answer) refusal() guest.Result {
 	return guest.Fail("grpc.status", fmt.Sprintf("the call ended with status %.10s: %s", a.grpcStatus, text))
 }
 
-// message returns the request for a service's health: a byte that is 1 if it is compressed,
-// its length in four bytes, and its fields.
-func message(service string) []byte {
-	var m []byte
-	if service != "" {
-		m = protowire.AppendString(protowire.AppendTag(m, requestService, protowire.BytesType), service)
-	}
-	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m))), m...)
-}
-
-// stateOf decodes the message of an answer, which has the form of a request.
+// stateOf decodes the message of an answer: a byte that is 1 if it is compressed, its
+// length in four bytes, and its fields.
 func stateOf(b []byte) (state uint64, ok bool) {
 	if len(b) < 5 || b[0] != 0 || uint64(binary.BigEndian.Uint32(b[1:])) != uint64(len(b)-5) {
 		return 0, false
 	}
 	for b = b[5:]; len(b) > 0; {
-		number, kind, n := protowire.ConsumeField(b)
-		if n < 0 {
+		key, n := binary.Uvarint(b)
+		if n <= 0 {
 			return 0, false
 		}
-		if number == responseStatus && kind == protowire.VarintType {
-			_, _, tag := protowire.ConsumeTag(b)
-			state, _ = protowire.ConsumeVarint(b[tag:])
-		}
 		b = b[n:]
+		if key == responseStatus<<3 {
+			if state, n = binary.Uvarint(b); n <= 0 {
+				return 0, false
+			}
+		}
+		if b, ok = skipField(b, key&7); !ok {
+			return 0, false
+		}
 	}
 	return state, true
+}
+
+// skipField skips a field's value. It returns false if the value is truncated.
+func skipField(b []byte, wire uint64) (rest []byte, ok bool) {
+	var length uint64
+	switch wire {
+	case 0:
+		_, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, false
+		}
+		length = uint64(n)
+	case 1:
+		length = 8
+	case 2:
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)) {
+			return nil, false
+		}
+		length = n + uint64(used)
+	case 5:
+		length = 4
+	default:
+		return nil, false
+	}
+	if length > uint64(len(b)) {
+		return nil, false
+	}
+	return b[length:], true
 }

@@ -19,7 +19,8 @@ type settings struct {
 	Metadata  map[string]string `sonde:"metadata,sensitive" doc:"metadata of the call; values of names that end in -bin are base64"`
 	TLS       *guest.TLS        `sonde:"tls" doc:"call over TLS"`
 
-	message []byte // the request's
+	metadata []byte // as header fields
+	message  []byte // the request's
 }
 
 // maxService bounds the name of a service, in bytes.
@@ -34,6 +35,7 @@ func (s *settings) Prepare() error {
 		if problem := wrongField(name, value); problem != "" {
 			return &guest.FieldError{Field: "metadata", Problem: problem}
 		}
+		s.metadata = appendField(s.metadata, name, value)
 	}
 	s.message = message(s.Service)
 	return nil
@@ -71,7 +73,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	if authority == "" {
 		authority = net.JoinHostPort(t.Address, connect.Port(t, s.Port))
 	}
-	head := requestHead(ctx, s.TLS != nil, authority, s.Metadata)
+	head := requestHead(ctx, s.TLS != nil, authority, s.metadata)
 	answer, err := call(c, head, s.message)
 	if err != nil {
 		return guest.FailWith("grpc.protocol", err)

@@ -27,13 +27,25 @@ import (
 // closed when the last probe that has it is removed or replaced, and when Run ends;
 // a StatefulHandler itself is not closed, only the handlers made from it.
 func (e *Engine) Apply(set probe.Set) (Changes, error) {
+	return e.change(func(p *plan) error {
+		if err := p.compareSet(set); err != nil {
+			return err
+		}
+		p.removeUnwanted(set)
+		return nil
+	})
+}
+
+// change makes the changes that draw plans, or none if it returns an error.
+func (e *Engine) change(draw func(p *plan) error) (Changes, error) {
 	e.applyMu.Lock()
 	defer e.applyMu.Unlock()
 	defer e.specs.sweep()
 	p := plan{engine: e}
-	if err := p.compareAll(set); err != nil {
+	if err := draw(&p); err != nil {
 		return Changes{}, err
 	}
+	slices.SortFunc(p.changes, func(a, b change) int { return a.id.Compare(b.id) })
 	p.separate()
 	for chunk := range slices.Chunk(p.changes, applyChunk) {
 		e.scheduler.apply(chunk)
@@ -49,10 +61,11 @@ const applyChunk = 1024
 type change struct {
 	action  action
 	id      probe.ID
-	slot    *slot  // nil to add a probe
-	spec    *spec  // the new one; nil to remove a probe
-	before  *spec  // the old one; nil to add a probe
-	address string // of the target
+	slot    *slot   // nil to add a probe
+	spec    *spec   // the new one; nil to remove a probe
+	before  *spec   // the old one; nil to add a probe
+	address string  // of the target
+	memory  *Memory // to go on with; nil without, and unless a probe is added
 }
 
 type action uint8
@@ -64,12 +77,13 @@ const (
 	removed
 )
 
-// plan is what an Apply is about to do. It needs Engine.applyMu: only Apply changes
+// plan is what Apply or Change is about to do. It needs Engine.applyMu: only they change
 // which probes there are, and their specs and addresses.
 type plan struct {
-	engine  *Engine
-	changes []change // sorted by ID
-	counts  Changes
+	engine   *Engine
+	memories map[probe.ID]Memory
+	changes  []change
+	counts   Changes
 }
 
 // wish is one desired probe, and its slot if it exists already.
@@ -83,8 +97,8 @@ type wish struct {
 // several times; the lookups of a chunk wait at the same time.
 const compareChunk = 128
 
-// compareAll checks set and compares it with what exists.
-func (p *plan) compareAll(set probe.Set) error {
+// compareSet checks set, and plans what has to be added and changed.
+func (p *plan) compareSet(set probe.Set) error {
 	chunk := make([]wish, 0, min(len(set), compareChunk))
 	for id, desired := range set {
 		if chunk = append(chunk, wish{id: id, probe: desired}); len(chunk) < compareChunk {
@@ -95,15 +109,7 @@ func (p *plan) compareAll(set probe.Set) error {
 		}
 		chunk = chunk[:0]
 	}
-	if err := p.compareChunk(chunk); err != nil {
-		return err
-	}
-	n := &p.counts
-	if n.Removed = p.engine.registry.count() - n.Kept - n.Updated - n.Replaced; n.Removed > 0 {
-		p.removeUnwanted(set)
-	}
-	slices.SortFunc(p.changes, func(a, b change) int { return a.id.Compare(b.id) })
-	return nil
+	return p.compareChunk(chunk)
 }
 
 func (p *plan) compareChunk(wishes []wish) error {
@@ -130,6 +136,10 @@ func (p *plan) compare(w *wish) error {
 	case s == nil:
 		p.counts.Added++
 		c.action = added
+		var err error
+		if c.memory, err = p.recall(w.id, desired.Rule); err != nil {
+			return err
+		}
 	case !c.before.sameHandler(desired) || !c.before.sameTarget(desired) || s.currentAddress() != c.address:
 		p.counts.Replaced++
 		c.action = replaced
@@ -172,8 +182,12 @@ func (p *plan) complete(id probe.ID, desired *probe.Probe, isNew bool) error {
 	return r.Check()
 }
 
-// removeUnwanted plans the removal of every probe that is not in set.
+// removeUnwanted plans the removal of every probe that is not in set, which was compared.
 func (p *plan) removeUnwanted(set probe.Set) {
+	n := &p.counts
+	if n.Removed = p.engine.registry.count() - n.Kept - n.Updated - n.Replaced; n.Removed == 0 {
+		return
+	}
 	for _, t := range p.engine.registry.all() {
 		for _, s := range p.engine.registry.probesOf(t) {
 			if _, ok := set[s.id()]; !ok {
@@ -251,11 +265,14 @@ func (sc *scheduler) add(c change) *slot {
 	if c.spec.rule.Compatibility == probe.Kubelet {
 		s.rare = &rare{took: newHistogram()}
 	}
+	if c.memory != nil {
+		s.recall(c.memory, &sc.clock)
+	}
 	if int(s.key) == len(sc.slots) {
 		sc.slots = append(sc.slots, nil)
 	}
 	sc.slots[s.key] = s
-	if sc.registry.add(s, c.id) && sc.ctx != nil {
+	if sc.registry.add(s, c.id, c.memory, &sc.clock) && sc.ctx != nil {
 		sc.unreported.add(s.target, sc.clock.now())
 	}
 	sc.notify(c.id)
@@ -297,6 +314,7 @@ func (sc *scheduler) replace(s *slot, sp *spec, address string) {
 	s.state = verdict.Renew(s.kind, s.state)
 	s.result, s.resultAt, s.waitReason = nil, 0, verdict.NoInstance
 	s.mu.Unlock()
+	sc.notifyMemory(s.id())
 	sc.idle(s)
 }
 

@@ -14,6 +14,9 @@
 //
 //	engine.go       Config, New and Run
 //	apply.go        Apply: compares the desired set with what exists
+//	change.go       Change: a part of the probes, with their memories
+//	memory.go       Memory: what is remembered about a probe, and its binary form
+//	snapshot.go     Snapshot and Memories
 //	spec.go         what probes share: rule, handler, target settings
 //	report.go       Report and Trigger: what drivers and users tell the engine
 //	registry.go     the targets and their probes, by name
@@ -82,8 +85,8 @@ type Engine struct {
 	registry  *registry
 	scheduler *scheduler
 
-	// applyMu lets one Apply run at a time, and guards the fields below. Apply may
-	// take the other locks while it holds it: applyMu, scheduler.mu, registry.mu,
+	// applyMu lets one Apply or Change run at a time, and guards the fields below. They may
+	// take the other locks while they hold it: applyMu, scheduler.mu, registry.mu,
 	// slot.mu is the order.
 	applyMu sync.Mutex
 	specs   specs

@@ -38,6 +38,7 @@ type instance struct {
 	managed  bool
 	leaving  bool
 	started  bool  // all startup probes have passed
+	recalled bool  // known from a Memory only, not reported
 	note     *note // nil if it is empty
 }
 
@@ -63,6 +64,12 @@ func (i *instance) hasStarted() bool { return i.phase == probe.Running && i.star
 
 // noInstance stands for the instance of a target before the first Report.
 var noInstance instance
+
+// isReported reports whether a driver has reported the target's instance.
+func (t *target) isReported() bool {
+	i := t.instance.Load()
+	return i != nil && !i.recalled
+}
 
 // current returns the target's instance. Do not change it.
 func (t *target) current() *instance {
@@ -175,13 +182,17 @@ func (r *registry) insert(name string) *target {
 	return t
 }
 
-// add adds a probe, and reports whether it is its target's first.
-func (r *registry) add(s *slot, id probe.ID) (first bool) {
+// add adds a probe, with its memory if it has one, and reports whether it is its
+// target's first.
+func (r *registry) add(s *slot, id probe.ID, m *Memory, c *clock) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.probes++
 	t := r.insert(id.Target)
 	s.target = t
+	if m != nil {
+		t.recall(m, c)
+	}
 	if first = len(t.slots) == 0; first && t.only[0] == nil {
 		t.only[0] = s
 		t.slots = t.only[:]

@@ -29,19 +29,21 @@ type scheduler struct {
 	recycled   []*attempt // non-blocking ones, to be used again
 	counters   counters
 	subs       map[*Subscription]struct{}
-	lines      []logLine // to be written by unlock
+	memorySubs map[*Subscription]struct{} // those of subs that deliver changes of memories too
+	lines      []logLine                  // to be written by unlock
 	unreported unreportedTargets
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
 	return &scheduler{
-		clock:    newClock(),
-		registry: r,
-		logger:   c.Logger,
-		schedule: schedule.New[*attempt](c.Concurrency, c.StartRate),
-		sleep:    sleep{wake: make(chan struct{}, 1)},
-		counters: newCounters(),
-		subs:     map[*Subscription]struct{}{},
+		clock:      newClock(),
+		registry:   r,
+		logger:     c.Logger,
+		schedule:   schedule.New[*attempt](c.Concurrency, c.StartRate),
+		sleep:      sleep{wake: make(chan struct{}, 1)},
+		counters:   newCounters(),
+		subs:       map[*Subscription]struct{}{},
+		memorySubs: map[*Subscription]struct{}{},
 	}
 }
 
@@ -125,8 +127,11 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		}
 	}
 	s.mu.Unlock()
-	if f.Changed {
+	switch {
+	case f.Changed:
 		sc.notify(s.id())
+	case len(sc.memorySubs) > 0 && verdict.Settled(sp.rule, f.state) != verdict.Settled(sp.rule, before):
+		sc.notifyMemory(s.id())
 	}
 	if line != nil {
 		sc.lines = append(sc.lines, line)
@@ -143,8 +148,8 @@ func (sc *scheduler) look(s *slot, now int64) folded {
 }
 
 // reconcile makes a probe due after its instance or its spec has changed. A probe that
-// has waited and need not wait any more is attempted at once; another one keeps its
-// regular times.
+// has waited and need not wait any more is attempted at once; another one, and one that
+// goes on with a run from before, keeps its regular times.
 func (sc *scheduler) reconcile(s *slot) {
 	now := sc.clock.now()
 	next := sc.look(s, now)
@@ -153,9 +158,13 @@ func (sc *scheduler) reconcile(s *slot) {
 		sc.drop(s)
 		waited = true
 	}
+	resumed := s.resumed && !next.Changed
+	s.resumed = s.resumed && next.WaitReason == verdict.NoInstance
 	switch {
 	case next.Do != verdict.Attempt:
 		sc.wait(s, next.At)
+	case resumed:
+		sc.at(s, sc.schedule.Times(s.key).From(now))
 	case waited || next.Changed:
 		sc.extra(s, now)
 	}

@@ -23,7 +23,15 @@ type Subscription struct {
 
 // Subscribe starts a Subscription; Close ends it. Next returns every existing probe
 // once at first, sorted by ID, so that a subscriber needs no snapshot of its own.
-func (e *Engine) Subscribe() *Subscription {
+func (e *Engine) Subscribe() *Subscription { return e.subscribe(false) }
+
+// SubscribeMemories starts a Subscription that also delivers a probe when a part of its
+// Memory (see Snapshot) has changed that later verdicts depend on: its run of equal
+// outcomes, while that is below its threshold. A probe whose attempts confirm its
+// verdict is not delivered.
+func (e *Engine) SubscribeMemories() *Subscription { return e.subscribe(true) }
+
+func (e *Engine) subscribe(memories bool) *Subscription {
 	sub := &Subscription{engine: e, wake: make(chan struct{}, 1), dirty: map[probe.ID]bool{}}
 	sc := e.scheduler
 	sc.mu.Lock()
@@ -32,6 +40,9 @@ func (e *Engine) Subscribe() *Subscription {
 		sub.mark(id)
 	}
 	sc.subs[sub] = struct{}{}
+	if memories {
+		sc.memorySubs[sub] = struct{}{}
+	}
 	return sub
 }
 
@@ -42,11 +53,19 @@ func (s *Subscription) Close() {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	delete(sc.subs, s)
+	delete(sc.memorySubs, s)
 }
 
 // notify tells every subscriber that a probe has changed.
 func (sc *scheduler) notify(id probe.ID) {
 	for sub := range sc.subs {
+		sub.mark(id)
+	}
+}
+
+// notifyMemory tells the subscribers to memories that a probe's memory has changed.
+func (sc *scheduler) notifyMemory(id probe.ID) {
+	for sub := range sc.memorySubs {
 		sub.mark(id)
 	}
 }

@@ -32,7 +32,7 @@ type unreportedTarget struct {
 
 // add waits for the first report about a target.
 func (u *unreportedTargets) add(t *target, now int64) {
-	if t.instance.Load() == nil {
+	if !t.isReported() {
 		at := now + int64(reportGrace+time.Second)
 		u.queue = append(u.queue, unreportedTarget{t, at - at%int64(time.Second)})
 	}
@@ -58,7 +58,7 @@ func (u *unreportedTargets) check(r *registry, now int64) logLine {
 		if u.queue = u.queue[1:]; len(u.queue) == 0 {
 			u.queue = nil
 		}
-		if t.instance.Load() == nil && len(r.probesOf(t)) > 0 {
+		if !t.isReported() && len(r.probesOf(t)) > 0 {
 			u.line.add(t.name)
 		}
 	}

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Change is a partial change of an engine's probes.
+type Change struct {
+	// Set has the probes to add or to change. All others stay as they are.
+	Set probe.Set
+
+	// Remove has the probes to remove. Probes that do not exist are ignored.
+	Remove []probe.ID
+
+	// Memories has the memories of some probes of Set. A probe that the change adds
+	// goes on with its memory: no reader and no subscriber ever sees it without.
+	// A probe that exists already keeps its own state, which is newer.
+	//
+	// With a run of equal outcomes in its memory a probe keeps its regular times.
+	// Without one (see Memory.Renewed) it is attempted at once, as on a new
+	// instance. A memory about another instance than the one that is reported
+	// starts again, as for any new instance.
+	Memories map[probe.ID]Memory
+}
+
+// Change makes a partial change: all of it or, if it returns an error, which names the
+// probe and the field that are wrong, none. What it says about added, changed and
+// removed probes is what Apply does; Changes.Kept counts probes of Set only.
+func (e *Engine) Change(c Change) (Changes, error) {
+	return e.change(func(p *plan) error {
+		if err := p.checkMemories(&c); err != nil {
+			return err
+		}
+		p.memories = c.Memories
+		if err := p.compareSet(c.Set); err != nil {
+			return err
+		}
+		return p.removeListed(&c)
+	})
+}
+
+// checkMemories checks that each memory belongs to a probe of the change.
+func (p *plan) checkMemories(c *Change) error {
+	for id := range c.Memories {
+		if _, ok := c.Set[id]; !ok {
+			return fmt.Errorf("memory of probe %q: the probe is not in the set", id)
+		}
+	}
+	return nil
+}
+
+// removeListed plans the removal of the probes in c.Remove.
+func (p *plan) removeListed(c *Change) error {
+	listed := make(map[probe.ID]bool, len(c.Remove))
+	for _, id := range c.Remove {
+		if _, ok := c.Set[id]; ok {
+			return fmt.Errorf("probe %q: is in the set, and is to be removed", id)
+		}
+		if s := p.engine.registry.probe(id); s != nil && !listed[id] {
+			listed[id] = true
+			p.counts.Removed++
+			p.changes = append(p.changes, change{action: removed, id: id, slot: s, before: s.spec.Load()})
+		}
+	}
+	return nil
+}
+
+// recall returns the memory with which a new probe goes on, or nil.
+func (p *plan) recall(id probe.ID, r probe.Rule) (*Memory, error) {
+	m, ok := p.memories[id]
+	if !ok || m.State == (verdict.State{}) {
+		return nil, nil
+	}
+	var err error
+	m.State, err = verdict.Restore(r, m.State)
+	return &m, err
+}
+
+// recall makes a new probe go on with its memory. Nobody reads the probe yet.
+func (s *slot) recall(m *Memory, c *clock) {
+	now := c.now()
+	s.state, s.changes = m.State, m.Changes
+	if s.since = c.at(m.Since); s.since == 0 || s.since > now {
+		s.since = now
+	}
+	if s.rare != nil {
+		s.rare.gauge.set(m.State.Verdict)
+	}
+	s.resumed = m.State.Last != probe.Unknown || m.State.OnHold
+}
+
+// recall makes an instance started that had started when a memory of it was taken,
+// whether its driver has reported it yet or not.
+func (t *target) recall(m *Memory, c *clock) {
+	in := t.current()
+	switch {
+	case in == &noInstance:
+		t.instance.Store(&instance{id: m.State.Instance, since: c.at(m.InstanceSince), started: m.Started, recalled: true})
+	case m.Started && in.id == m.State.Instance && !in.started:
+		started := *in
+		started.started = true
+		t.instance.Store(&started)
+	}
+}

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Memory is what an engine remembers about one probe, for another engine to go on with:
+// after a restart, or on another machine. Engine.Snapshot returns it, and Change gives
+// it to an engine together with the probe. The zero Memory has seen nothing.
+type Memory struct {
+	State   verdict.State
+	Since   time.Time // when State.Verdict was published
+	Changes uint64    // how often State.Verdict or State.Instance has changed
+
+	Started       bool      // the instance State.Instance has started: its startup probes have passed
+	InstanceSince time.Time // when that instance began to run; zero if it is not known
+}
+
+// Check returns an error if m is no memory of a probe with rule r: no probe of that
+// kind can have such a state.
+func (m Memory) Check(r probe.Rule) error {
+	_, err := verdict.Restore(r, m.State)
+	return err
+}
+
+// Renewed returns the memory for a probe of a kind that goes on with its verdict, and
+// starts a new run of equal outcomes: its first attempt is made at once, and not at its
+// regular time. A failed startup or liveness probe is not on hold any more.
+func (m Memory) Renewed(k probe.Kind) Memory {
+	m.State = verdict.Renew(k, m.State)
+	return m
+}
+
+// The binary form of a Memory: a version, flags, and numbers as varints, 12 to 40 bytes
+// with a short instance ID.
+//
+//	version  1
+//	flags    bits 0 and 1: verdict; 2 and 3: last outcome; 4: on hold; 5: down; 6: started
+//	uvarint  run, errors, changes
+//	varint   since, instance since, in nanoseconds since 1970; 0 for the zero time
+//	string   instance: the rest
+const memoryVersion = 1
+
+const (
+	flagOnHold  = 1 << 4
+	flagDown    = 1 << 5
+	flagStarted = 1 << 6
+	flagsKnown  = 1<<7 - 1
+)
+
+// MarshalBinary implements encoding.BinaryMarshaler. The form has a version, and is
+// read by later releases.
+func (m Memory) MarshalBinary() ([]byte, error) { return m.AppendBinary(nil) }
+
+// AppendBinary implements encoding.BinaryAppender. It returns an error for a State that
+// verdict.Step never returns, and for a time that is not from 1678 to 2262.
+func (m Memory) AppendBinary(b []byte) ([]byte, error) {
+	s := &m.State
+	if s.Verdict > probe.Failing || s.Last > probe.Failure || s.Run < 0 || s.Errors < 0 {
+		return b, fmt.Errorf("memory: invalid state %+v", *s)
+	}
+	since, err := nanoseconds(m.Since)
+	instanceSince, instanceErr := nanoseconds(m.InstanceSince)
+	if err := errors.Join(err, instanceErr); err != nil {
+		return b, err
+	}
+	flags := byte(s.Verdict) | byte(s.Last)<<2
+	flags |= bit(s.OnHold, flagOnHold) | bit(s.Down, flagDown) | bit(m.Started, flagStarted)
+	b = append(b, memoryVersion, flags)
+	b = binary.AppendUvarint(b, uint64(s.Run))
+	b = binary.AppendUvarint(b, uint64(s.Errors))
+	b = binary.AppendUvarint(b, m.Changes)
+	b = binary.AppendVarint(b, since)
+	b = binary.AppendVarint(b, instanceSince)
+	return append(b, s.Instance...), nil
+}
+
+func bit(set bool, flag byte) byte {
+	if set {
+		return flag
+	}
+	return 0
+}
+
+// nanoseconds returns t as nanoseconds since 1970, and 0 for the zero time.
+func nanoseconds(t time.Time) (int64, error) {
+	if t.IsZero() {
+		return 0, nil
+	}
+	n := t.UnixNano()
+	if !time.Unix(0, n).Equal(t) {
+		return 0, fmt.Errorf("memory: time %v is out of range", t)
+	}
+	return n, nil
+}
+
+// UnmarshalBinary implements encoding.BinaryUnmarshaler. If it returns an error, it has
+// not changed m. Whether the state is one of a probe's kind is for Check to say.
+func (m *Memory) UnmarshalBinary(b []byte) error {
+	if len(b) < 2 {
+		return errors.New("memory: truncated")
+	}
+	if b[0] != memoryVersion {
+		return fmt.Errorf("memory: version %d is not supported, this is version %d", b[0], memoryVersion)
+	}
+	flags := b[1]
+	d := decoder{rest: b[2:]}
+	read := Memory{Started: flags&flagStarted != 0}
+	s := &read.State
+	s.Verdict, s.Last = probe.Verdict(flags&3), probe.Outcome(flags>>2&3)
+	s.OnHold, s.Down = flags&flagOnHold != 0, flags&flagDown != 0
+	s.Run, s.Errors, read.Changes = d.count(), d.count(), d.uvarint()
+	read.Since, read.InstanceSince = d.time(), d.time()
+	s.Instance = string(d.rest)
+	if d.err == nil && (flags&^flagsKnown != 0 || s.Verdict > probe.Failing) {
+		d.err = fmt.Errorf("memory: flags %#x are not known", flags)
+	}
+	if d.err != nil {
+		return d.err
+	}
+	*m = read
+	return nil
+}
+
+// decoder reads varints until there is an error.
+type decoder struct {
+	rest []byte
+	err  error
+}
+
+func (d *decoder) uvarint() uint64 {
+	n, size := binary.Uvarint(d.rest)
+	d.advance(size)
+	return n
+}
+
+// count reads a number of attempts.
+func (d *decoder) count() int32 {
+	n := d.uvarint()
+	if n > math.MaxInt32 && d.err == nil {
+		d.err = fmt.Errorf("memory: %d attempts are too many", n)
+	}
+	return int32(n)
+}
+
+func (d *decoder) time() time.Time {
+	n, size := binary.Varint(d.rest)
+	d.advance(size)
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
+}
+
+func (d *decoder) advance(size int) {
+	if size > 0 {
+		d.rest = d.rest[size:]
+		return
+	}
+	d.rest = nil
+	if d.err == nil {
+		d.err = errors.New("memory: truncated")
+	}
+}

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"iter"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Snapshot returns what the engine remembers about a probe, and whether there is such a
+// probe. It never waits for the scheduler.
+func (e *Engine) Snapshot(id probe.ID) (Memory, bool) {
+	s := e.registry.probe(id)
+	if s == nil {
+		return Memory{}, false
+	}
+	return s.memory(&e.scheduler.clock), true
+}
+
+// Memories yields what the engine remembers about every probe, in no order. It holds no
+// lock while it yields.
+func (e *Engine) Memories() iter.Seq2[probe.ID, Memory] {
+	return func(yield func(probe.ID, Memory) bool) {
+		for _, t := range e.registry.all() {
+			for _, s := range e.registry.probesOf(t) {
+				if !yield(s.id(), s.memory(&e.scheduler.clock)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s *slot) memory(c *clock) Memory {
+	in := s.target.current()
+	s.mu.Lock()
+	m := Memory{State: s.state, Since: c.time(s.since), Changes: s.changes}
+	s.mu.Unlock()
+	if in.id == m.State.Instance {
+		m.Started, m.InstanceSince = in.started, c.time(in.since)
+	}
+	return m
+}

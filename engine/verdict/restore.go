@@ -1,0 +1,81 @@
+package verdict
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Restore returns a state that was saved, for a probe that goes on with it under rule
+// r. The rule may have other thresholds than the one under which the state was saved:
+// a run that they would have ended is one attempt short of them, so that the next
+// equal outcome decides, as it does after a change of a running probe's rule.
+//
+// It returns an error if s is not a state that Step returns for this kind of probe.
+func Restore(r probe.Rule, s State) (State, error) {
+	if err := s.check(r.Kind); err != nil {
+		return State{}, err
+	}
+	if s.Run == 0 || s.agrees() {
+		return s, nil
+	}
+	if s.Run = min(s.Run, s.threshold(&r)-1); s.Run <= 0 {
+		s.Run, s.Last = 0, probe.Unknown
+	}
+	return s, nil
+}
+
+// Settled returns s without what has no effect on later verdicts: the count of unknown
+// outcomes, and how much longer a run is than its threshold.
+func Settled(r probe.Rule, s State) State {
+	s.Errors = 0
+	if s.agrees() {
+		s.Run = min(s.Run, s.threshold(&r))
+	}
+	return s
+}
+
+// agrees reports whether the run has the outcome that is published.
+func (s *State) agrees() bool {
+	switch s.Last {
+	case probe.Success:
+		return s.Verdict == probe.Passing
+	case probe.Failure:
+		return s.Verdict == probe.Failing
+	}
+	return false
+}
+
+// threshold returns how long the run has to be for a verdict. Less than 1 acts like 1.
+func (s *State) threshold(r *probe.Rule) int32 {
+	if s.Last == probe.Success {
+		return max(1, r.SuccessThreshold)
+	}
+	return max(1, r.FailureThreshold)
+}
+
+// check returns why Step cannot have returned s for a probe of a kind, or nil. It
+// allows for all rules of that kind, since the rule of a probe may change.
+func (s *State) check(k probe.Kind) error {
+	held := k == probe.Startup && s.Verdict != probe.Undecided || k == probe.Liveness && s.Verdict == probe.Failing
+	switch {
+	case s.Verdict > probe.Failing:
+		return fmt.Errorf("state: verdict %v", s.Verdict)
+	case s.Last != probe.Unknown && s.Last != probe.Success && s.Last != probe.Failure:
+		return fmt.Errorf("state: run of the outcome %v", s.Last)
+	case s.Run < 0 || s.Errors < 0:
+		return errors.New("state: negative count")
+	case s.Instance == "" && *s != (State{}):
+		return errors.New("state: verdict without an instance")
+	case s.Last == probe.Unknown && s.Run > 0:
+		return errors.New("state: run without an outcome")
+	case s.Last != probe.Unknown && s.Run == 0 && k == probe.Readiness:
+		return errors.New("state: outcome without a run")
+	case s.OnHold && (!held || s.Run > 0 || s.Down):
+		return fmt.Errorf("state: %v probe on hold with verdict %v and a run of %d", k, s.Verdict, s.Run)
+	case s.Down && s.Verdict == probe.Passing:
+		return errors.New("state: passes on an instance that does not run")
+	}
+	return nil
+}

@@ -44,27 +44,30 @@ const maxTries = 3
 // earlier ones.
 func Once(ctx context.Context, p probe.Probe) probe.Result {
 	p.Rule = p.Rule.WithDefaults()
+	clock := newClock()
 	if h, ok := p.Handler.(probe.StatefulHandler); ok {
 		p.Handler = h.ForProbe()
 		if c, ok := p.Handler.(io.Closer); ok {
 			defer c.Close()
 		}
 	}
-	res, _ := makeAttempt(ctx, p, func() {})
+	res, _ := makeAttempt(ctx, p, func() {}, &monitor{clock: &clock})
 	return res
 }
 
 // makeAttempt tries p, and returns how many tries panicked.
-func makeAttempt(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, panics int) {
-	start := time.Now()
+func makeAttempt(ctx context.Context, p probe.Probe, wake func(), m *monitor) (res probe.Result, panics int) {
+	start, timeout := time.Now(), m.timeout(&p.Rule)
 	for n := uint8(1); n <= maxTries; n++ {
-		hasPanicked := false
-		res, hasPanicked = try(ctx, p, wake)
+		lost, late, hasPanicked := m.lost(), false, false
+		res, late, hasPanicked = try(ctx, p, timeout, wake)
+		lost = m.lost() - lost
+		res = excuse(checked(res, timeout, late && !notable(lost, timeout)), lost, timeout)
 		res.Tries = n
 		if hasPanicked {
 			panics++
 		}
-		if res.Outcome != probe.Unknown || ctx.Err() != nil {
+		if res.Outcome != probe.Unknown || ctx.Err() != nil || !m.maySucceedNow(&res) {
 			break
 		}
 	}
@@ -73,9 +76,10 @@ func makeAttempt(ctx context.Context, p probe.Probe, wake func()) (res probe.Res
 	return res, panics
 }
 
-// try calls the handler once.
-func try(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, hasPanicked bool) {
-	ctx, cancel := context.WithTimeout(ctx, p.Rule.Timeout)
+// try calls the handler once. It reports whether the handler returned after the timeout,
+// and whether it panicked.
+func try(ctx context.Context, p probe.Probe, timeout time.Duration, wake func()) (res probe.Result, late, hasPanicked bool) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
@@ -87,7 +91,7 @@ func try(ctx context.Context, p probe.Probe, wake func()) (res probe.Result, has
 	} else {
 		res = p.Handler.Probe(ctx, p.Target)
 	}
-	return checked(res, p.Rule.Timeout, errors.Is(ctx.Err(), context.DeadlineExceeded)), false
+	return res, errors.Is(ctx.Err(), context.DeadlineExceeded), false
 }
 
 // checked returns the result of a try. A success after the deadline is a failure: the

@@ -16,7 +16,6 @@ func newClock() clock {
 }
 
 func (c *clock) now() int64                   { return c.nano + int64(time.Since(c.zero)) }
-func (c *clock) until(at int64) time.Duration { return time.Duration(at - c.now()) }
 
 // at returns t on the clock.
 func (c *clock) at(t time.Time) int64 {

@@ -31,6 +31,7 @@
 //	subscribe.go    Subscribe: what subscribers get
 //	status.go       the types Status, TargetStatus and Changes
 //	stats.go        Stats and histograms
+//	health.go       Health: whether the engine itself is well, and what that excuses
 //	log.go          the log lines
 //	unreported.go   the warning about targets without an instance
 //	clock.go        times as integers

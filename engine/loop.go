@@ -27,7 +27,7 @@ const (
 )
 
 func newLoop(sc *scheduler) *loop {
-	return &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{clock: &sc.clock}}
+	return &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{clock: &sc.clock, monitor: sc.monitor}}
 }
 
 // run returns when ctx is done and the workers have ended.
@@ -36,19 +36,24 @@ func (l *loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer context.AfterFunc(ctx, l.stopSleeping)()
+	m := l.scheduler.monitor
+	defer func() { m.await(l.scheduler.clock.now(), never) }()
 	for ctx.Err() == nil {
 		l.awakeSince = l.scheduler.clock.now()
+		m.await(l.awakeSince, l.awakeSince)
 		due := l.poll(ctx)
 		if ctx.Err() != nil {
 			break
 		}
 		if l.nonBlocking.waiting > 0 {
-			l.nonBlocking.wait(due)
+			l.nonBlocking.wait(l.awakeSince, due)
 			continue
 		}
+		now := l.scheduler.clock.now()
+		m.await(now, due)
 		timer.Stop()
 		if due != never {
-			timer.Reset(l.scheduler.clock.until(due))
+			timer.Reset(time.Duration(due - now))
 		}
 		select {
 		case <-ctx.Done():
@@ -103,11 +108,17 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 		return canceled, 0
 	}
 	now := sc.clock.now()
+	sc.monitor.await(now, now)
 	if line := sc.unreported.check(sc.registry, now); line != nil {
 		sc.lines = append(sc.lines, line)
 	}
 	sc.counters.busy += time.Duration(now - l.awakeSince)
 	due = sc.nextDue()
+	if sc.schedule.InFlight() > 0 {
+		due = min(due, now+int64(sc.tick))
+	} else {
+		sc.tick = maxTick
+	}
 	sc.sleep.until = due
 	if l.nonBlocking.waiting > 0 {
 		sc.sleep.set = l.nonBlocking.set
@@ -119,6 +130,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 func (l *loop) startDue() bool {
 	sc := l.scheduler
 	now := sc.clock.now()
+	sc.monitor.await(now, now)
 	for range loopChunk {
 		key, due, ok := sc.schedule.Pop(now)
 		if !ok {

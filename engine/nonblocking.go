@@ -13,6 +13,7 @@ import (
 // goroutine uses it.
 type nonBlocking struct {
 	clock     *clock
+	monitor   *monitor
 	set       *nonblock.Set     // nil until the first attempt waits
 	broken    bool              // the system has refused a set
 	attempts  []*attempt        // that wait, by key; nil for a free key
@@ -22,13 +23,19 @@ type nonBlocking struct {
 	done      []*attempt        // have ended, and are to be completed
 	blocking  []*attempt        // need a worker
 	spares    nonblock.Spares
+	woke      int64 // when the current wait found the first descriptor ready; 0: not yet
+	events    int   // since then
 }
 
 // exchange is the part of an attempt that only the loop uses.
 type exchange struct {
 	nonblock.Attempt
-	start    int64 // of the whole attempt
-	deadline int64 // of this try
+	start    int64         // of the whole attempt
+	timeout  time.Duration // of each try
+	deadline int64         // of this try
+	since    int64         // when this try began, or was given more time
+	lost     int64         // monitor.lost when this try began
+	extended bool          // this try was given more time
 	key      uint32
 	waits    bool // it has a key
 	tries    uint8
@@ -39,12 +46,15 @@ type exchange struct {
 // start starts an attempt.
 func (n *nonBlocking) start(a *attempt) {
 	a.start, a.tries, a.panics = n.clock.now(), 0, 0
+	n.monitor.await(a.start, a.start)
+	a.timeout = n.monitor.timeout(&a.probe.Rule)
 	n.try(a, a.start)
 }
 
 func (n *nonBlocking) try(a *attempt, now int64) {
 	a.tries++
-	a.deadline = now + int64(a.probe.Rule.Timeout)
+	a.since, a.lost, a.extended = now, n.monitor.lost(), false
+	a.deadline = now + int64(a.timeout)
 	a.Attempt = nonblock.Attempt{Target: a.probe.Target, Buffer: a.Buffer, Spares: &n.spares}
 	n.step(a, nonblock.StepBegin)
 }
@@ -66,7 +76,7 @@ func (n *nonBlocking) step(a *attempt, ev nonblock.Event) {
 	case progress == nonblock.StepBlock && ev != nonblock.StepLate:
 		n.blocking = append(n.blocking, a)
 	default:
-		n.endTry(a)
+		n.endTry(a, ev)
 	}
 }
 
@@ -133,11 +143,17 @@ func (n *nonBlocking) unregister(a *attempt) {
 	n.waiting--
 }
 
-// endTry ends a try, and the attempt unless it is tried again.
-func (n *nonBlocking) endTry(a *attempt) {
+// endTry ends a try, and the attempt unless it is tried again. What was ready at the
+// deadline was not late: the loop handles it before it expires attempts.
+func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	res, now := &a.Result, n.clock.now()
-	*res = checked(*res, a.probe.Rule.Timeout, now > a.deadline)
-	if res.Outcome == probe.Unknown && a.tries < maxTries {
+	n.monitor.await(now, now)
+	lost := n.monitor.lost() - a.lost
+	if ev == nonblock.StepLate {
+		lost = n.monitor.longest(a.since)
+	}
+	*res = excuse(checked(*res, a.timeout, false), lost, a.timeout)
+	if res.Outcome == probe.Unknown && a.tries < maxTries && n.monitor.maySucceedNow(res) {
 		n.try(a, now)
 		return
 	}
@@ -157,31 +173,61 @@ func (n *nonBlocking) cancel(a *attempt) {
 
 // wait returns when descriptors were ready, an attempt's deadline has passed, the
 // loop was woken, or at a time.
-func (n *nonBlocking) wait(until int64) {
+func (n *nonBlocking) wait(awakeSince, until int64) {
 	if _, deadline, ok := n.deadlines.First(); ok {
 		until = min(until, deadline)
 	}
-	if err := n.set.Wait(max(0, n.clock.until(until)), n.ready); err != nil {
+	begin := n.clock.now()
+	n.monitor.await(begin, until)
+	n.woke, n.events = 0, 0
+	if err := n.set.Wait(max(0, time.Duration(until-begin)), n.ready); err != nil {
 		n.fallBack()
 		return
 	}
-	n.expire(n.clock.now())
+	now := n.look()
+	n.monitor.worked(now, begin-awakeSince+now-n.woke)
+	n.expire(now)
 }
 
+// look looks at the clock while the loop works.
+func (n *nonBlocking) look() (now int64) {
+	now = n.clock.now()
+	n.monitor.await(now, now)
+	if n.woke == 0 {
+		n.woke = now
+	}
+	return now
+}
+
+// lookEvery is for how many events the loop may work without looking at the clock.
+const lookEvery = 32
+
 func (n *nonBlocking) ready(key uint32) {
+	if n.events%lookEvery == 0 {
+		n.look()
+	}
+	n.events++
 	if a := n.attempts[key]; a != nil {
 		n.step(a, nonblock.StepReady)
 	}
 }
 
-// expire ends the attempts whose deadlines have passed.
+// expire ends the attempts whose deadlines have passed. One that was delayed for a notable
+// part of its timeout, so that it could not do its next step in time or its packets may
+// have been lost, gets its timeout again, once.
 func (n *nonBlocking) expire(now int64) {
 	for {
 		key, due, ok := n.deadlines.First()
 		if !ok || due > now {
 			return
 		}
-		n.step(n.attempts[key], nonblock.StepLate)
+		a := n.attempts[key]
+		if a.extended || !notable(n.monitor.longest(a.since), a.timeout) {
+			n.step(a, nonblock.StepLate)
+			continue
+		}
+		a.since, a.extended, a.deadline = now, true, now+int64(a.timeout)
+		n.deadlines.Set(key, a.deadline)
 	}
 }
 

@@ -19,14 +19,16 @@ type scheduler struct {
 	clock    clock
 	registry *registry
 	logger   *slog.Logger
+	monitor  *monitor
 
 	mu         sync.Mutex // guards all below, slot.inflight, and attempt.canceled
 	schedule   *schedule.Schedule[*attempt]
 	slots      []*slot         // by key of the schedule
 	ctx        context.Context // of Run; nil before
 	sleep      sleep
-	canceled   []*attempt // non-blocking ones, for the loop to end
-	recycled   []*attempt // non-blocking ones, to be used again
+	tick       time.Duration // how often the loop looks at the clock while attempts are in flight
+	canceled   []*attempt    // non-blocking ones, for the loop to end
+	recycled   []*attempt    // non-blocking ones, to be used again
 	counters   counters
 	subs       map[*Subscription]struct{}
 	memorySubs map[*Subscription]struct{} // those of subs that deliver changes of memories too
@@ -35,16 +37,19 @@ type scheduler struct {
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
-	return &scheduler{
+	sc := &scheduler{
 		clock:      newClock(),
 		registry:   r,
 		logger:     c.Logger,
 		schedule:   schedule.New[*attempt](c.Concurrency, c.StartRate),
 		sleep:      sleep{wake: make(chan struct{}, 1)},
+		tick:       maxTick,
 		counters:   newCounters(),
 		subs:       map[*Subscription]struct{}{},
 		memorySubs: map[*Subscription]struct{}{},
 	}
+	sc.monitor = &monitor{clock: &sc.clock}
+	return sc
 }
 
 // begin starts the schedule for Run, and reports whether it is the first Run. It
@@ -104,13 +109,17 @@ type folded struct {
 // the attempt's result, if the event is one.
 func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int64) folded {
 	sp, at := s.spec.Load(), sc.clock.time(now)
+	rule := sp.rule
+	if res != nil && res.Reason.BlamesEngine() {
+		rule.OnError = probe.ErrorIgnored
+	}
 	s.mu.Lock()
 	if res != nil {
 		s.record(res, now)
 	}
 	before := s.state
 	f := folded{before: s.waitReason}
-	f.state, f.Next = verdict.Step(sp.rule, before, ev, at)
+	f.state, f.Next = verdict.Step(rule, before, ev, at)
 	s.state, s.waitReason = f.state, f.WaitReason
 	if f.state.Instance != before.Instance {
 		s.result, s.resultAt = nil, 0

@@ -64,6 +64,7 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	}
 	sc.counters.lateness.add(st.Lateness)
 	sp := s.spec.Load()
+	sc.tick = min(sc.tick, tickOf(sp.rule.Timeout))
 	a := sc.newAttempt(sp.stepper)
 	a.slot, a.instance, a.next, a.lane = s, s.target.current().id, st.Next, st.Lane
 	a.probe = sp.probe(s.target.name, s.setInflight(a))
@@ -192,6 +193,9 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 	s, sp := a.slot, a.slot.spec.Load()
 	s.setInflight(nil)
 	sc.counters.attempt(s.kind, sp.handlerName, res)
+	if res.Reason.BlamesEngine() {
+		sc.monitor.blame(now)
+	}
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
 	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome}
 	if next := sc.step(s, ev, res, now); next.Do != verdict.Wait {

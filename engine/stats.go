@@ -21,6 +21,7 @@ type Stats struct {
 	Busy     time.Duration  // how long the goroutine that starts attempts was awake
 	Panics   uint64         // handlers that panicked
 	Dropped  uint64         // results about an earlier instance or a replaced probe
+	Health   Health         // whether the engine itself is well
 }
 
 // AttemptStats counts and times the attempts of a kind, handler and outcome.
@@ -49,13 +50,14 @@ func (h Histogram) Count() uint64 {
 
 // Stats returns a copy of the engine's counters.
 func (e *Engine) Stats() Stats {
-	probes, sc := e.registry.count(), e.scheduler
+	probes, sc, h := e.registry.count(), e.scheduler, e.Health()
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	c, s := &sc.counters, sc.schedule
 	st := Stats{
 		Lateness: c.lateness.copy(), Probes: probes, InFlight: s.InFlight(), Queued: s.Queued(),
 		Overrun: s.Overrun, Late: s.Late, Shed: s.Shed, Busy: c.busy, Panics: c.panics, Dropped: c.dropped,
+		Health: h,
 	}
 	for k, h := range c.attempts {
 		st.Attempts = append(st.Attempts, AttemptStats{k.kind, k.handler, k.outcome, h.copy()})

@@ -16,7 +16,7 @@ func (w *workers) start(a *attempt) { w.running.Go(func() { w.run(a) }) }
 // a worker.
 func (w *workers) run(a *attempt) {
 	for a != nil {
-		res, panics := makeAttempt(a.ctx, a.probe, a.wake)
+		res, panics := makeAttempt(a.ctx, a.probe, a.wake, w.scheduler.monitor)
 		a.cancel()
 		a = w.scheduler.completeOnWorker(a, &res, panics)
 	}

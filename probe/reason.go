@@ -1,14 +1,27 @@
 package probe
 
+import "strings"
+
 // Reason is a stable code for the cause of an attempt's outcome, or of an instance's
 // phase, for alerts and metric labels: "tcp.refused". The part before the dot is the
 // layer that the cause lies in. Plugins add reasons of their own.
 type Reason string
 
+// engineLayer begins the reasons that are the engine's own fault.
+const engineLayer = "engine."
+
+// BlamesEngine reports whether the cause lies with the engine or its machine, and not
+// with the target, its network or a configuration. An attempt with such a reason is
+// unknown, and counts for nothing whatever Rule.OnError says.
+func (r Reason) BlamesEngine() bool {
+	return strings.HasPrefix(string(r), engineLayer) && r != ReasonStopped
+}
+
 // The reasons of the engine itself.
 const (
 	ReasonPanic   Reason = "handler.panic"   // the handler panicked
 	ReasonStopped Reason = "engine.stopped"  // the attempt was cancelled: the probe was changed, or the engine stopped
+	ReasonStalled Reason = "engine.stalled"  // the engine lost a notable part of the timeout: its process was stopped or short of processor time
 	ReasonNoPort  Reason = "target.port"     // the target has no port of that name
 	ReasonNoAddr  Reason = "target.address"  // the target has no address
 	ReasonTimeout Reason = "handler.timeout" // the handler returned after its deadline
@@ -58,10 +71,11 @@ const (
 
 // The reasons of an instance's phase.
 const (
-	ReasonBackOff Reason = "restart.back_off" // the previous instance exited; the next one waits for its back-off
-	ReasonBudget  Reason = "restart.budget"   // the instance fails, and waits until the restart budget allows a restart
-	ReasonEnding  Reason = "restart.ending"   // the instance fails and is being terminated
-	ReasonEnded   Reason = "restart.ended"    // the instance was terminated because it failed or was no longer configured
-	ReasonExited  Reason = "restart.exited"   // the instance exited on its own
-	ReasonNoStart Reason = "restart.no_start" // the instance could not be started
+	ReasonBackOff  Reason = "restart.back_off"        // the previous instance exited; the next one waits for its back-off
+	ReasonDegraded Reason = "restart.engine_degraded" // the instance fails, and waits until the engine is well: see engine.Health
+	ReasonBudget   Reason = "restart.budget"          // the instance fails, and waits until the restart budget allows a restart
+	ReasonEnding   Reason = "restart.ending"          // the instance fails and is being terminated
+	ReasonEnded    Reason = "restart.ended"           // the instance was terminated because it failed or was no longer configured
+	ReasonExited   Reason = "restart.exited"          // the instance exited on its own
+	ReasonNoStart  Reason = "restart.no_start"        // the instance could not be started
 )

@@ -1,0 +1,222 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// staller is a handler that stalls the loop of the engine: its steps take their time.
+type staller struct{ next atomic.Int64 }
+
+var stallID = probe.ID{Target: "web", Kind: probe.Readiness, Name: "staller"}
+
+func (s *staller) Probe(context.Context, probe.Target) probe.Result { return probe.Succeed("") }
+
+func (s *staller) Step(a *nonblock.Attempt) nonblock.Progress {
+	time.Sleep(time.Duration(s.next.Swap(0)))
+	a.Result = probe.Succeed("")
+	return nonblock.StepDone
+}
+
+// stall stalls the engine for a time.
+func (s *staller) stall(t *testing.T, e *engine.Engine, d time.Duration) {
+	t.Helper()
+	s.next.Store(int64(d))
+	e.Trigger(stallID)
+	pass(d)
+	if left := s.next.Load(); left != 0 {
+		t.Fatalf("the engine was not stalled")
+	}
+}
+
+// stallable is a probe set with a staller, which is attempted rarely.
+func stallable(id probe.ID, p probe.Probe) (probe.Set, *staller) {
+	s := &staller{}
+	rare := probe.Probe{Handler: s, HandlerName: "staller", Rule: probe.Rule{Period: probe.MaxDuration}}
+	return probe.Set{id: p, stallID: rare}, s
+}
+
+func TestAnAttemptThatOverlapsAStallDoesNotFail(t *testing.T) {
+	for _, onError := range []probe.OnError{probe.ErrorIgnored, probe.ErrorFails} {
+		t.Run(onError.String(), func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				h := says(probe.Success)
+				p := with(h)
+				p.Rule = probe.Rule{Period: 10 * time.Second, Timeout: time.Second, FailureThreshold: 1, OnError: onError}
+				set, s := stallable(liveness, p)
+				apply(t, e, set)
+				e.Report(instance("a"))
+				pass(time.Minute)
+				h.take(time.Hour)
+				e.Trigger(liveness)
+				pass(100 * time.Millisecond)
+				s.stall(t, e, 5*time.Second)
+				pass(time.Second)
+
+				st := status(t, e, liveness)
+				if st.Verdict != probe.Passing || st.Result.Reason != probe.ReasonStalled || st.Result.Outcome != probe.Unknown {
+					t.Errorf("got %v by %+v", st.Verdict, st.Result)
+				}
+				if !strings.Contains(st.Result.Detail, "script.timeout") {
+					t.Errorf("the detail %q lacks how the attempt ended", st.Result.Detail)
+				}
+				pass(20 * time.Second)
+				want(t, e, liveness, probe.Failing)
+			})
+		})
+	}
+}
+
+// deaf is a handler that answers after a while, whatever its deadline.
+type deaf struct {
+	takes  time.Duration
+	answer probe.Result
+}
+
+func (d deaf) Probe(context.Context, probe.Target) probe.Result {
+	time.Sleep(d.takes)
+	return d.answer
+}
+
+func TestAnAttemptThatOverlapsAStallMaySucceedAfterItsTimeout(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		p := with(deaf{2 * time.Second, probe.Succeed("")})
+		p.Rule = probe.Rule{Period: time.Minute, Timeout: time.Second, FailureThreshold: 1}
+		set, s := stallable(readiness, p)
+		apply(t, e, set)
+		e.Report(instance("a"))
+		s.stall(t, e, 5*time.Second)
+		pass(time.Second)
+		if st := status(t, e, readiness); st.Attempts != [4]uint64{probe.Success: 1} {
+			t.Errorf("got %v by %+v", st.Attempts, st.Result)
+		}
+	})
+}
+
+func TestAStallThatIsShortBesideTheTimeoutExcusesNothing(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Failure)
+		h.take(time.Hour)
+		p := with(h)
+		p.Rule = probe.Rule{Period: time.Minute, Timeout: 10 * time.Second, FailureThreshold: 1}
+		set, s := stallable(readiness, p)
+		apply(t, e, set)
+		e.Report(instance("a"))
+		s.stall(t, e, 900*time.Millisecond)
+		pass(11 * time.Second)
+		if st := status(t, e, readiness); st.Result.Reason != "script.timeout" {
+			t.Errorf("got %+v", st.Result)
+		}
+	})
+}
+
+func TestAStalledTryIsTriedAgainUnlessTheEngineIsDegraded(t *testing.T) {
+	for _, c := range []struct {
+		stall time.Duration
+		tries uint8
+	}{{500 * time.Millisecond, 2}, {5 * time.Second, 1}} {
+		t.Run(c.stall.String(), func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				p := with(deaf{c.stall, probe.Fail("deaf.failed", "")})
+				p.Rule = probe.Rule{Period: time.Minute, Timeout: time.Second, FailureThreshold: 1}
+				set, s := stallable(readiness, p)
+				apply(t, e, set)
+				e.Report(instance("a"))
+				s.stall(t, e, c.stall)
+				pass(time.Second)
+				if st := status(t, e, readiness); st.Result.Tries != c.tries {
+					t.Errorf("%d tries, want %d: %+v", st.Result.Tries, c.tries, st.Result)
+				}
+			})
+		})
+	}
+}
+
+// deadlines is a handler that notes how much time it is given.
+type deadlines struct{ latest atomic.Int64 }
+
+func (d *deadlines) Probe(ctx context.Context, _ probe.Target) probe.Result {
+	deadline, _ := ctx.Deadline()
+	d.latest.Store(int64(time.Until(deadline)))
+	return probe.Succeed("")
+}
+
+func TestADegradedEngineGivesAttemptsMoreTime(t *testing.T) {
+	for _, c := range []struct {
+		period, timeout, want time.Duration
+	}{
+		{time.Minute, time.Second, 6 * time.Second},
+		{3 * time.Second, time.Second, 3 * time.Second}, // the period bounds it
+		{time.Second, 5 * time.Second, 5 * time.Second}, // it overlaps in any case
+	} {
+		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+			d := &deadlines{}
+			p := with(d)
+			p.Rule = probe.Rule{Period: c.period, Timeout: c.timeout}
+			set, s := stallable(readiness, p)
+			apply(t, e, set)
+			e.Report(instance("a"))
+			attempt := func() time.Duration {
+				e.Trigger(readiness)
+				pass(0)
+				return time.Duration(d.latest.Load())
+			}
+			pass(time.Hour)
+			if got := attempt(); got != c.timeout {
+				t.Errorf("a healthy engine gives it %v, want %v", got, c.timeout)
+			}
+			s.stall(t, e, 5*time.Second)
+			if got := attempt(); got != c.want {
+				t.Errorf("a degraded engine gives it %v, want %v", got, c.want)
+			}
+			pass(time.Minute)
+			if got := attempt(); got != c.timeout {
+				t.Errorf("after its recovery the engine gives it %v, want %v", got, c.timeout)
+			}
+		})
+	}
+}
+
+func TestTheHealthScoreIsPublished(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		set, s := stallable(readiness, with(says(probe.Success)))
+		apply(t, e, set)
+		e.Report(instance("a"))
+		pass(time.Minute)
+		if h := e.Health(); h != (engine.Health{}) || h.Err() != nil {
+			t.Errorf("a healthy engine has %+v", h)
+		}
+		s.stall(t, e, 3*time.Second)
+		h := e.Health()
+		if h.Score != 3 || h.Stalls != 1 || h.Stalled != 3*time.Second || !h.Degraded() || h.Err() == nil {
+			t.Errorf("after a stall it has %+v", h)
+		}
+		if got := e.Stats().Health; got != h {
+			t.Errorf("Stats has %+v", got)
+		}
+		pass(10 * time.Second)
+		if h := e.Health(); h.Score != 0 || h.Degraded() || h.Err() != nil {
+			t.Errorf("after its recovery it has %+v", h)
+		}
+	})
+}
+
+func TestAttemptsThatTheEngineCannotMakeDegradeIt(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		p := with(&script{answer: probe.Broken("engine.descriptors", "too many open files")})
+		p.Rule = probe.Rule{Period: time.Second}
+		apply(t, e, probe.Set{readiness: p})
+		e.Report(instance("a"))
+		pass(10 * time.Second)
+		if h := e.Health(); !h.Degraded() || h.Stalls != 0 {
+			t.Errorf("got %+v", h)
+		}
+	})
+}

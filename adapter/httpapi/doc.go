@@ -9,7 +9,7 @@
 //	GET /v1/stats            a Stats
 //	GET /metrics             the handler Config.Metrics
 //	GET /healthz             200 while the engine runs, else 503
-//	GET /readyz              200 once the engine makes attempts, else 503
+//	GET /readyz              200 while the engine makes attempts and is not degraded, else 503
 //
 // An error is {"error":{"status":404,"message":"there is no target \"web\""}}, with
 // the same status in the response. Fields are in camelCase. Durations are numbers of

@@ -45,8 +45,8 @@ type Config struct {
 	Engine  Engine       // required
 	Metrics http.Handler // serves /metrics; default: 404
 
-	// Alive and Ready return an error while the engine does not run, or does not
-	// make attempts yet. They must not block, and must be safe for concurrent
+	// Alive returns an error while the engine does not run, Ready while it does not
+	// make attempts, or its verdicts are not to be trusted (engine.Health). They must not block, and must be safe for concurrent
 	// use by multiple goroutines. Default: never an error.
 	Alive func() error
 	Ready func() error

@@ -107,6 +107,7 @@ func shop() *idleEngine {
 		},
 		stats: engine.Stats{
 			Probes: 3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6,
+			Health:   engine.Health{Score: 2, Stalls: 8, Stalled: 2500 * time.Millisecond},
 			Lateness: engine.Histogram{Bounds: []time.Duration{time.Millisecond}, Counts: []uint64{7, 1}, Sum: 9 * time.Millisecond},
 			Attempts: []engine.AttemptStats{{
 				Kind: probe.Readiness, HandlerName: "http", Outcome: probe.Failure,

@@ -142,8 +142,17 @@ type Stats struct {
 	BusySeconds float64        `json:"busySeconds"` // time that the scheduling goroutine was not idle
 	Panics      uint64         `json:"panics"`      // panics of handlers
 	Dropped     uint64         `json:"dropped"`     // results dropped because the instance or the probe was replaced meanwhile
-	Lateness    Histogram      `json:"lateness"`    // from an attempt's due time to its start
+	Health      Health         `json:"health"`
+	Lateness    Histogram      `json:"lateness"` // from an attempt's due time to its start
 	Attempts    []AttemptStats `json:"attempts"`
+}
+
+// Health says whether the engine itself is well.
+type Health struct {
+	Score          int     `json:"score"`          // 0 is healthy, engine.MaxHealthScore the worst
+	Degraded       bool    `json:"degraded"`       // nothing is restarted now
+	Stalls         uint64  `json:"stalls"`         // how many times the engine was stalled
+	StalledSeconds float64 `json:"stalledSeconds"` // for how long in all
 }
 
 // AttemptStats counts the attempts of a kind, handler and outcome, by duration.

@@ -58,6 +58,9 @@ func (s scrape) stats(st engine.Stats) {
 	s.counter(busyDesc, st.Busy.Seconds())
 	s.counter(panicsDesc, float64(st.Panics))
 	s.counter(droppedDesc, float64(st.Dropped))
+	s.gauge(healthDesc, float64(st.Health.Score))
+	s.counter(stallsDesc, float64(st.Health.Stalls))
+	s.counter(stalledDesc, st.Health.Stalled.Seconds())
 }
 
 // target sends the metrics of a target and its probes.

@@ -32,6 +32,9 @@ var (
 	panicsDesc    = describe("sonde_handler_panics_total", "Total number of panics in handlers.", nil)
 	droppedDesc   = describe("sonde_results_dropped_total", "Total number of results dropped because the instance or the probe was replaced during the attempt.", nil)
 	probesDesc    = describe("sonde_probes", "Number of probes.", nil)
+	healthDesc    = describe("sonde_health_score", "Health score of the engine itself: 0 is healthy, from 2 on it restarts nothing, 8 is the worst.", nil)
+	stallsDesc    = describe("sonde_stalls_total", "Total number of stalls of the engine: its process was stopped or short of processor time.", nil)
+	stalledDesc   = describe("sonde_stalled_seconds_total", "Total time in seconds that the engine was stalled.", nil)
 	buildInfoDesc = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", []string{"version", "goversion"})
 )
 

@@ -15,6 +15,8 @@
 //	sonde_attempt_lateness_seconds                           histogram
 //	sonde_handler_panics_total, sonde_results_dropped_total  counters
 //	sonde_probes                                             gauge
+//	sonde_health_score                                       gauge, 0 is healthy, 8 the worst
+//	sonde_stalls_total, sonde_stalled_seconds_total          counters
 //	sonde_build_info{version,goversion}                      gauge, always 1
 //	sonde_probe_passing{target,kind,name}                    gauge, 1 or 0
 //	sonde_probe_undecided{target,kind,name}                 gauge, 1 or 0

@@ -1,10 +1,13 @@
 package restart_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -212,4 +215,44 @@ func TestExternalInstanceUnderPolicyNeverIsNotEnded(t *testing.T) {
 			t.Errorf("got %+v", in)
 		}
 	})
+}
+
+// staller is a handler that stalls the loop of the engine: its steps take their time.
+type staller struct{ takes atomic.Int64 }
+
+func (*staller) Probe(context.Context, probe.Target) probe.Result { return probe.Succeed("") }
+
+func (s *staller) Step(a *nonblock.Attempt) nonblock.Progress {
+	time.Sleep(time.Duration(s.takes.Load()))
+	a.Result = probe.Succeed("")
+	return nonblock.StepDone
+}
+
+func TestADegradedEngineRestartsNothing(t *testing.T) {
+	for name, recovers := range map[string]bool{"the probe recovers": true, "the probe goes on failing": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				web, stalls := new(fakeHandler), new(staller)
+				d := newDriver("web", healthy)
+				h.probes(map[string]probe.Handler{"web": web, "other": stalls})
+				h.apply(map[string]restart.Unit{"web": {Driver: d}, "other": {}})
+				h.sleep(5 * s)
+				stalls.takes.Store(int64(900 * time.Millisecond)) // of each second
+				h.sleep(10 * s)
+				web.setFailing(true)
+				h.sleep(20 * s)
+				h.expect("web", "web-0", probe.Running, probe.ReasonDegraded)
+				if status, _ := h.engine.Status(liveness("web")); status.Verdict != probe.Failing || status.OnHold {
+					t.Errorf("got %+v", status)
+				}
+
+				web.setFailing(!recovers)
+				stalls.takes.Store(0)
+				h.sleep(20 * s)
+				if got, want := len(d.graces()) > 0, !recovers; got != want {
+					t.Errorf("restarted: %v, want %v\n%s", got, want, h.log)
+				}
+			})
+		})
+	}
 }

@@ -96,8 +96,11 @@ func (i *instance) check() {
 	}
 }
 
-// checkProbes asks the driver to terminate the instance when a probe fails, and
-// back-off and budget allow it. Until they do the instance is reported as not
+// healthInterval is the time between two checks whether a degraded engine has recovered.
+const healthInterval = time.Second
+
+// checkProbes asks the driver to terminate the instance when a probe fails, the engine
+// is well, and back-off and budget allow it. Until they do the instance is reported as not
 // managed, so that its probes go on and may recover.
 func (i *instance) checkProbes(now time.Time) {
 	failing, fails := i.failingProbe()
@@ -108,13 +111,16 @@ func (i *instance) checkProbes(now time.Time) {
 		i.clearFailure()
 	case i.ending(): // the driver did not terminate it in time
 		i.requests++
-		i.postpone(now, now.Add(i.unit.BackOff.wait(i.requests)), probe.ReasonEnding, failing)
+		i.notBefore = now.Add(i.unit.BackOff.wait(i.requests))
+		i.postpone(now, i.notBefore, probe.ReasonEnding, failing)
 	case now.Before(i.notBefore):
 		reason := probe.ReasonBackOff
 		if i.requests > 0 {
 			reason = probe.ReasonEnding
 		}
 		i.postpone(now, i.notBefore, reason, failing)
+	case i.control.config.Engine.Health().Degraded():
+		i.postpone(now, now.Add(healthInterval), probe.ReasonDegraded, failing)
 	case !i.takeBudget(now, failing):
 	default:
 		i.requestEnd(now, failing)
@@ -149,9 +155,6 @@ func (i *instance) takeBudget(now time.Time, failing engine.Status) bool {
 
 // postpone delays the request to terminate until a time, and reports the reason.
 func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing engine.Status) {
-	if reason != probe.ReasonBudget {
-		i.notBefore = until
-	}
 	i.recheck.Reset(until.Sub(now))
 	if !i.setManaged(false, reason) {
 		return

@@ -110,7 +110,7 @@ func (d *daemon) listen() (err error) {
 		Metrics: prom.New(prom.Config{
 			Engine: d.engine, Plugins: d.pluginStats, Version: d.version, Compatibility: d.settings.Compatibility,
 		}).Handler(),
-		Alive:  d.ready,
+		Alive:  d.alive,
 		Ready:  d.ready,
 		Listen: d.settings.Listen,
 		Token:  token,
@@ -138,13 +138,16 @@ func (d *daemon) listen() (err error) {
 	return cli.ReplaceFile(d.flags.addressFile, []byte(address+"\n"), 0o644)
 }
 
-// ready returns why the engine does not make attempts, or nil.
-func (d *daemon) ready() error {
+// alive returns why the engine does not make attempts, or nil.
+func (d *daemon) alive() error {
 	if !d.running.Load() {
 		return errors.New("the engine is not running")
 	}
 	return nil
 }
+
+// ready returns why the engine's verdicts are not to be trusted now, or nil.
+func (d *daemon) ready() error { return errors.Join(d.alive(), d.engine.Health().Err()) }
 
 // run runs all parts until a signal stops them or one of them fails. Processes stop
 // first, while the engine and the API still run and show it.

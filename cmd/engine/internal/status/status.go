@@ -112,7 +112,7 @@ func (s viewer) once(ctx context.Context, f flags) error {
 
 func (s viewer) write(ctx context.Context, all []httpapi.Target, asJSON bool) error {
 	if !asJSON {
-		_, err := io.WriteString(s.out, table(all, time.Now(), defaultWidth)+s.overload(ctx))
+		_, err := io.WriteString(s.out, table(all, time.Now(), defaultWidth)+s.trouble(ctx))
 		return err
 	}
 	var v any = httpapi.Targets{Targets: all, Total: len(all)}
@@ -161,7 +161,7 @@ func (s viewer) redraw(ctx context.Context) error {
 			text = s.explain(err).Error() + "\n"
 		} else {
 			width, height := size(s.out)
-			text = head(table(all, time.Now(), width), height-2) + s.overload(ctx)
+			text = head(table(all, time.Now(), width), height-2) + s.trouble(ctx)
 		}
 		if _, err := io.WriteString(s.out, "\x1b[H\x1b[J"+text); err != nil {
 			return err
@@ -188,13 +188,13 @@ func (s viewer) follow(ctx context.Context, asJSON bool) error {
 	return nil
 }
 
-// overload returns a line about skipped attempts, or "" if there are none.
-func (s viewer) overload(ctx context.Context) string {
+// trouble returns lines about the engine itself, or "" if it is well.
+func (s viewer) trouble(ctx context.Context) string {
 	stats, err := s.client.Stats(ctx)
-	if err != nil || stats.Shed == 0 {
+	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("overloaded: skipped %d attempts of passing probes\n", stats.Shed)
+	return engineLines(stats)
 }
 
 // explain replaces the error of a refused connection by one that names a cure.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -54,6 +55,18 @@ func table(all []httpapi.Target, now time.Time, width int) string {
 		cut.WriteString(shorten(strings.TrimRight(line, " \n"), width) + "\n")
 	}
 	return cut.String()
+}
+
+// engineLines returns lines about an engine that has skipped attempts or is degraded.
+func engineLines(stats httpapi.Stats) string {
+	var s strings.Builder
+	if stats.Shed > 0 {
+		fmt.Fprintf(&s, "overloaded: skipped %d attempts of passing probes\n", stats.Shed)
+	}
+	if h := stats.Health; h.Degraded {
+		fmt.Fprintf(&s, "degraded: health score %d of %d, stalled for %.1fs in all; restarts are paused\n", h.Score, engine.MaxHealthScore, h.StalledSeconds)
+	}
+	return s.String()
 }
 
 // lines returns the cells of one target.

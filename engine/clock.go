@@ -15,7 +15,7 @@ func newClock() clock {
 	return clock{zero: now, nano: now.UnixNano()}
 }
 
-func (c *clock) now() int64                   { return c.nano + int64(time.Since(c.zero)) }
+func (c *clock) now() int64 { return c.nano + int64(time.Since(c.zero)) }
 
 // at returns t on the clock.
 func (c *clock) at(t time.Time) int64 {

@@ -60,6 +60,8 @@ var rules = []rule{
 	{path: "config/format", floor: 3, group: "config", order: 3},
 	{path: "adapter/restart", floor: 4, group: "restart"},
 	{path: "adapter/restart/...", floor: 4, group: "restart", order: 1},
+	{path: "adapter/kube/internal/validate", floor: 4, group: "kube"},
+	{path: "adapter/kube", floor: 4, group: "kube", order: 1},
 	{path: "adapter/...", floor: 4},
 	{path: "cmd/engine/internal/cli", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/handlers", floor: 5, group: "cmd", order: 1},

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/sonde-probe/sonde/adapter/kube/internal/validate"
 )
 
 // Reasons of conditions, as the kubelet gives them (K120 to K122 in
@@ -132,7 +134,7 @@ func initialized(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	r := checklist{word: "incomplete"}
 	for _, c := range pod.Spec.InitContainers {
 		r.check(status, c, func(s v1.ContainerStatus) bool {
-			if isSidecar(c) {
+			if validate.IsSidecar(c) {
 				return s.Started != nil && *s.Started
 			}
 			return s.Ready

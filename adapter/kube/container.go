@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sonde-probe/sonde/adapter/kube/internal/validate"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -63,7 +63,7 @@ func Containers(pod *v1.Pod) ([]Container, error) {
 
 func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 	pod = Default(pod)
-	if found := validatePod(pod, spec); len(found) > 0 {
+	if found := validate.Pod(pod, spec); len(found) > 0 {
 		return nil, join(found)
 	}
 	var all []Container
@@ -73,7 +73,7 @@ func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 		all, errs = append(all, converted), append(errs, err)
 	}
 	for i, c := range pod.Spec.InitContainers {
-		if isSidecar(c) {
+		if validate.IsSidecar(c) {
 			converted, err := convert(pod, c, spec.Child("initContainers").Index(i))
 			converted.Sidecar = true
 			all, errs = append(all, converted), append(errs, err)
@@ -82,18 +82,20 @@ func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 	return all, errors.Join(errs...)
 }
 
+// Validate returns the errors of the API server's validation, with its texts and
+// paths, for the parts of a pod that probes need: names, images, ports, names of
+// variables, restart policies, grace periods and the probes themselves (K171 to K174 in
+// docs/kubelet.md). Defaults are set first; the pod itself is not changed.
+func Validate(pod *v1.Pod) field.ErrorList {
+	return validate.Pod(Default(pod), field.NewPath("spec"))
+}
+
 func join(list field.ErrorList) error {
 	errs := make([]error, len(list))
 	for i, err := range list {
 		errs[i] = err
 	}
 	return errors.Join(errs...)
-}
-
-// TargetName returns the name of a container's target: "namespace/pod/container".
-func TargetName(pod *v1.Pod, container string) string {
-	name := cmp.Or(pod.Name, strings.TrimSuffix(pod.GenerateName, "-"))
-	return cmp.Or(pod.Namespace, v1.NamespaceDefault) + "/" + name + "/" + container
 }
 
 // convert converts a container of a valid pod.
@@ -114,14 +116,14 @@ func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
 	if grace > probe.MaxDuration {
 		errs = append(errs, fmt.Errorf("terminationGracePeriodSeconds is %d: the maximum is %v", *pod.Spec.TerminationGracePeriodSeconds, probe.MaxDuration))
 	}
-	probes := probesOf(c)
-	slices.SortFunc(probes, func(a, b kindProbe) int { return cmp.Compare(a.kind, b.kind) })
+	probes := validate.Probes(c)
+	slices.SortFunc(probes, func(a, b validate.Probe) int { return cmp.Compare(a.Kind, b.Kind) })
 	for _, p := range probes {
 		rule := ruleOf(p)
 		if err := rule.Check(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", path.Child(p.field), err))
+			errs = append(errs, fmt.Errorf("%s: %w", path.Child(p.Field), err))
 		}
-		converted.Probes = append(converted.Probes, Probe{Field: p.field, Rule: rule, Action: actionOf(p.spec.ProbeHandler, c)})
+		converted.Probes = append(converted.Probes, Probe{Field: p.Field, Rule: rule, Action: actionOf(p.Spec.ProbeHandler, c)})
 	}
 	return converted, errors.Join(errs...)
 }
@@ -149,34 +151,40 @@ func policyOf(pod *v1.Pod, c v1.Container) v1.RestartPolicy {
 	return pod.Spec.RestartPolicy
 }
 
-// userOf returns "user" or "user:group", or "" for the user of the image.
+// userOf returns "user" or "user:group", or "" for the user of the image. A group alone
+// is ignored, see findIgnored.
 func userOf(pod *v1.Pod, c v1.Container) string {
-	var user, group *int64
+	switch user, group := userAndGroup(pod, c); {
+	case user == nil:
+		return ""
+	case group == nil:
+		return strconv.FormatInt(*user, 10)
+	default:
+		return fmt.Sprintf("%d:%d", *user, *group)
+	}
+}
+
+// userAndGroup returns those of the container, else of the pod, or nil.
+func userAndGroup(pod *v1.Pod, c v1.Container) (user, group *int64) {
 	if s := pod.Spec.SecurityContext; s != nil {
 		user, group = s.RunAsUser, s.RunAsGroup
 	}
 	if s := c.SecurityContext; s != nil {
 		user, group = cmp.Or(s.RunAsUser, user), cmp.Or(s.RunAsGroup, group)
 	}
-	switch {
-	case user == nil:
-		return ""
-	case group == nil:
-		return strconv.FormatInt(*user, 10)
-	}
-	return fmt.Sprintf("%d:%d", *user, *group)
+	return user, group
 }
 
-func ruleOf(p kindProbe) probe.Rule {
+func ruleOf(p validate.Probe) probe.Rule {
 	r := probe.Rule{
-		Kind:             p.kind,
-		InitialDelay:     duration(int64(p.spec.InitialDelaySeconds)),
-		Period:           duration(int64(p.spec.PeriodSeconds)),
-		Timeout:          duration(int64(p.spec.TimeoutSeconds)),
-		SuccessThreshold: p.spec.SuccessThreshold,
-		FailureThreshold: p.spec.FailureThreshold,
+		Kind:             p.Kind,
+		InitialDelay:     duration(int64(p.Spec.InitialDelaySeconds)),
+		Period:           duration(int64(p.Spec.PeriodSeconds)),
+		Timeout:          duration(int64(p.Spec.TimeoutSeconds)),
+		SuccessThreshold: p.Spec.SuccessThreshold,
+		FailureThreshold: p.Spec.FailureThreshold,
 	}
-	if grace := p.spec.TerminationGracePeriodSeconds; grace != nil {
+	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
 		r.TerminationGracePeriod = max(duration(*grace), MinTerminationGracePeriod)
 	}
 	return r

@@ -15,9 +15,9 @@
 // Numbers such as K113 in comments and tests identify a behaviour of the kubelet or
 // the API server; docs/kubelet.md lists them.
 //
-// Files: container.go, handlers.go and expand.go convert a container; defaults.go and
-// validate*.go do what the API server does first; manifest.go, split.go and ignored.go
-// read manifests; process.go turns a container into a process; set.go, instances.go
-// and restarts.go are for the engine; status.go and conditions.go are for the pod's
-// status; manager.go joins them.
+// Files: container.go, names.go, handlers.go and expand.go convert a container;
+// defaults.go and package validate do what the API server does first; manifest.go,
+// split.go and ignored.go read manifests; process.go turns a container into a process;
+// set.go, instances.go and restarts.go are for the engine; status.go and conditions.go
+// are for the pod's status; manager.go joins them.
 package kube

@@ -32,6 +32,7 @@ func web() *v1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "1"},
 		Spec: v1.PodSpec{Containers: []v1.Container{{
 			Name:           "app",
+			Image:          "web",
 			ReadinessProbe: &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/app/ready"}}}},
 			LivenessProbe:  &v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(8080)}}},
 		}}},

@@ -62,9 +62,15 @@ func (m *Manifest) findIgnored(o map[string]any, spec string) {
 		containers, _ := pod[list].([]any)
 		for _, c := range containers {
 			one, _ := c.(map[string]any)
-			if left := unknown(one, containerFields, ""); len(left) > 0 {
+			left := unknown(one, containerFields, "")
+			if len(left) > 0 {
 				m.IgnoredOf[text(one, "name")] = left
 			}
+		}
+	}
+	for _, c := range slices.Concat(m.Pod.Spec.Containers, m.Pod.Spec.InitContainers) {
+		if user, group := userAndGroup(m.Pod, c); user == nil && group != nil {
+			m.IgnoredOf[c.Name] = append(m.IgnoredOf[c.Name], "securityContext.runAsGroup (without runAsUser)")
 		}
 	}
 }

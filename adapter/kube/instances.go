@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/sonde-probe/sonde/adapter/kube/internal/validate"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -18,20 +19,25 @@ import (
 // restart rules restart it, else Gone (K37); all containers of a pod with phase
 // Succeeded or Failed are Gone (K32). With a deletionTimestamp of the pod they are
 // terminating (K38). All are managed: the kubelet kills containers that fail.
-func Instances(pod *v1.Pod) []probe.Instance {
+//
+// Started and Ready of the instances are not set: whether they are true of this
+// instance, or left over from the one before, only the caller knows.
+func Instances(pod *v1.Pod) []probe.Instance { return instancesOf(pod, nameOf(pod)) }
+
+// instancesOf returns the instances of a pod whose targets begin with name.
+func instancesOf(pod *v1.Pod, name podName) []probe.Instance {
 	var all []probe.Instance
 	for _, c := range slices.Concat(pod.Spec.Containers, sidecars(pod)) {
-		all = append(all, instance(pod, c))
+		all = append(all, instance(pod, c, name.target(c.Name)))
 	}
 	return all
 }
 
 func sidecars(pod *v1.Pod) []v1.Container {
-	return slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c v1.Container) bool { return !isSidecar(c) })
+	return slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c v1.Container) bool { return !validate.IsSidecar(c) })
 }
 
-func instance(pod *v1.Pod, c v1.Container) probe.Instance {
-	target := TargetName(pod, c.Name)
+func instance(pod *v1.Pod, c v1.Container, target string) probe.Instance {
 	status, found := statusOf(&pod.Status, c.Name)
 	if !found || status.ContainerID == "" {
 		return probe.Instance{Target: target}

@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -13,14 +14,20 @@ import (
 )
 
 // podOf returns the pod of a manifest. Its tabs are spaces, so that manifests can
-// stand indented in Go.
+// stand indented in Go. A container without an image gets one.
 func podOf(t *testing.T, manifest string) *v1.Pod {
 	t.Helper()
 	found, errs := kube.Read("test.yaml", []byte(strings.ReplaceAll(manifest, "\t", "  ")))
 	if len(errs) > 0 || len(found) != 1 || found[0].Pod == nil {
 		t.Fatalf("the manifest has %v, %v", found, errs)
 	}
-	return found[0].Pod
+	pod := found[0].Pod
+	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			list[i].Image = cmp.Or(list[i].Image, "image")
+		}
+	}
+	return pod
 }
 
 // podWith returns the pod default/web whose spec is as given, in YAML's flow style.

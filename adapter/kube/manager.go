@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,10 +20,15 @@ import (
 // wait for attempts. Adding or removing a pod takes time in proportion to the number
 // of all probes: about a millisecond for a thousand.
 //
-// It differs from the kubelet's manager in four points: a pod is added completely or
+// Pods are told apart by their UIDs. The targets of a pod are named as by TargetName;
+// while another pod of that name is known, such as one that is being deleted, they are
+// "namespace/pod@uid/container". A pod keeps its names until it is removed.
+//
+// The manager differs from the kubelet's in five points: a pod is added completely or
 // not at all (K5 in docs/kubelet.md), stopping a probe cancels its attempt in flight
-// (K9, K10), sidecars are stopped like other containers (K7), and stopping a startup
-// probe does not make its container started (K99).
+// (K9, K10), sidecars are stopped like other containers (K7), stopping a startup
+// probe does not make its container started (K99), and neither does removing a pod
+// (K13).
 type Manager struct {
 	engine   *engine.Engine
 	handlers Handlers
@@ -34,6 +40,7 @@ type Manager struct {
 // managedPod is a pod as it was when it was added (K6).
 type managedPod struct {
 	pod     *v1.Pod
+	name    podName // of its targets
 	set     probe.Set
 	stopped bool // StopLivenessAndStartup was called
 }
@@ -44,33 +51,58 @@ func NewManager(e *engine.Engine, h Handlers) *Manager {
 }
 
 // AddPod adds the probes of a pod. A pod with a known UID stays as it was when it was
-// added (K4 and K6 in docs/kubelet.md). A pod with the name of another one removes
-// that one's probes. The pod's status is reported as by UpdatePodStatus.
+// added (K4 and K6 in docs/kubelet.md). The pod's status is reported as by
+// UpdatePodStatus.
 //
-// On an error, which is Set's, nothing is added.
+// After a restart of the caller, pod.Status is what was known before, as the kubelet
+// reads it from the API server. A container that still has the ID of its status and
+// was started is not probed for startup again, and one that was ready stays ready until
+// its readiness probe has failed often enough (K163 to K166).
+//
+// On an error, which is Set's, nothing is changed.
 func (m *Manager) AddPod(pod *v1.Pod) error {
 	m.podsMu.Lock()
 	defer m.podsMu.Unlock()
 	if m.pods[pod.UID] != nil {
 		return nil
 	}
-	set, err := Set(pod, m.handlers)
+	name := m.unusedName(pod)
+	set, err := setOf(pod, name, m.handlers)
 	if err != nil {
 		return err
 	}
-	for uid, other := range m.pods {
-		if TargetName(other.pod, "") == TargetName(pod, "") {
-			delete(m.pods, uid)
-		}
-	}
-	added := &managedPod{pod: Default(pod), set: set}
+	added := &managedPod{pod: Default(pod), name: name, set: set}
 	m.pods[pod.UID] = added
 	if err := m.apply(); err != nil {
 		delete(m.pods, pod.UID)
 		return err
 	}
-	m.report(added, &pod.Status)
+	for _, in := range instancesOf(added.pod, name) {
+		m.engine.Report(resumed(in, &pod.Status))
+	}
 	return nil
+}
+
+// unusedName returns the name of a pod's targets.
+func (m *Manager) unusedName(pod *v1.Pod) podName {
+	name := nameOf(pod)
+	for _, other := range m.pods {
+		if other.name == name {
+			return name.withUID(pod)
+		}
+	}
+	return name
+}
+
+// resumed returns an instance with what a status says about it: whether it was started
+// and ready before the caller was restarted.
+func resumed(in probe.Instance, status *v1.PodStatus) probe.Instance {
+	for _, s := range slices.Concat(status.ContainerStatuses, status.InitContainerStatuses) {
+		if s.ContainerID == in.ID && in.Phase == probe.Running {
+			in.Started, in.Ready = s.Started != nil && *s.Started, s.Ready
+		}
+	}
+	return in
 }
 
 // apply applies the probes of all pods to the engine.
@@ -108,14 +140,14 @@ func (m *Manager) remove(uid types.UID) {
 	}
 	delete(m.pods, uid)
 	_ = m.apply() // cannot fail: a subset of what was applied
-	for _, in := range Instances(gone.pod) {
+	for _, in := range instancesOf(gone.pod, gone.name) {
 		m.engine.Report(probe.Instance{Target: in.Target}) // phase Absent: the engine removes the instance
 	}
 }
 
 // StopLivenessAndStartup stops the liveness and startup probes of a terminating pod,
-// so that they do not restart its containers. Readiness is probed until RemovePod. A
-// started container stays started.
+// so that they do not restart its containers. Readiness is probed until RemovePod. Its
+// containers stay started and ready, or not, as they were (K99).
 func (m *Manager) StopLivenessAndStartup(pod *v1.Pod) {
 	m.podsMu.Lock()
 	defer m.podsMu.Unlock()
@@ -130,8 +162,10 @@ func (m *Manager) StopLivenessAndStartup(pod *v1.Pod) {
 // UpdatePodStatus reports the instances of a status to the engine, and sets Started
 // and Ready of each container in the status (K98 and K113 in docs/kubelet.md). Call
 // it whenever a status was generated, and when the engine's Subscribe reports a
-// change. A pod that is not known has no probes: its running containers are started
-// and ready.
+// change.
+//
+// A pod that is not known was not added yet, or was removed. Its running containers with
+// probes keep Started and Ready of the status; those without are started and ready.
 //
 // PodStatus sets the conditions too.
 func (m *Manager) UpdatePodStatus(pod *v1.Pod, status *v1.PodStatus) {
@@ -139,12 +173,35 @@ func (m *Manager) UpdatePodStatus(pod *v1.Pod, status *v1.PodStatus) {
 	defer m.podsMu.Unlock()
 	p := m.pods[pod.UID]
 	if p == nil {
-		setContainers(pod, status, noTargets{})
+		setContainers(pod, nameOf(pod), status, noTargets{})
 		return
 	}
 	m.report(p, status)
-	setContainers(p.pod, status, m.engine)
+	setContainers(p.pod, p.name, status, m.engine)
 	m.triggerReadiness(p, status)
+}
+
+// PodStatus returns the status of a pod like the function PodStatus, with the results
+// of the pod with this UID. The status is not reported: call UpdatePodStatus before.
+func (m *Manager) PodStatus(pod *v1.Pod, now time.Time) v1.PodStatus {
+	m.podsMu.Lock()
+	defer m.podsMu.Unlock()
+	if p := m.pods[pod.UID]; p != nil {
+		return statusFrom(pod, p.name, m.engine, now)
+	}
+	return statusFrom(pod, nameOf(pod), noTargets{}, now)
+}
+
+// TargetName returns the name of a container's target in the engine, and whether the
+// pod is known.
+func (m *Manager) TargetName(pod *v1.Pod, container string) (name string, known bool) {
+	m.podsMu.Lock()
+	defer m.podsMu.Unlock()
+	p := m.pods[pod.UID]
+	if p == nil {
+		return "", false
+	}
+	return p.name.target(container), true
 }
 
 // noTargets is a Targets without targets.
@@ -152,7 +209,7 @@ type noTargets struct{}
 
 func (noTargets) Target(string) (engine.TargetStatus, bool) { return engine.TargetStatus{}, false }
 
-// report reports the pod's address and its containers' instances to the engine.
+// report reports a pod's address and the instances of its containers to the engine.
 func (m *Manager) report(p *managedPod, status *v1.PodStatus) {
 	moved := p.pod.Status.PodIP != status.PodIP
 	p.pod.Status = *status.DeepCopy()
@@ -163,7 +220,7 @@ func (m *Manager) report(p *managedPod, status *v1.PodStatus) {
 		}
 		_ = m.apply() // cannot fail: only addresses have changed
 	}
-	for _, in := range Instances(p.pod) {
+	for _, in := range instancesOf(p.pod, p.name) {
 		in.Terminating = in.Terminating || p.stopped
 		m.engine.Report(in)
 	}
@@ -173,7 +230,7 @@ func (m *Manager) report(p *managedPod, status *v1.PodStatus) {
 // and is not ready (K96). It does so only for probes with the kubelet's compatibility.
 func (m *Manager) triggerReadiness(p *managedPod, status *v1.PodStatus) {
 	for _, s := range slices.Concat(status.ContainerStatuses, status.InitContainerStatuses) {
-		id := probe.ID{Target: TargetName(p.pod, s.Name), Kind: probe.Readiness}
+		id := probe.ID{Target: p.name.target(s.Name), Kind: probe.Readiness}
 		if s.Ready || s.Started == nil || !*s.Started {
 			continue
 		}

@@ -192,17 +192,149 @@ func TestRejectedPodAddsNothing(t *testing.T) {
 	})
 }
 
-func TestPodWithTheSameNameReplacesTheOther(t *testing.T) {
+// readyOnly returns the pod default/web whose only probe, readiness, is an action.
+func readyOnly(t *testing.T, uid types.UID, action string) *v1.Pod {
+	t.Helper()
+	pod := podWith(t, "{containers: [{name: app, readinessProbe: {"+action+", periodSeconds: 1}}]}")
+	pod.UID = uid
+	return pod
+}
+
+func TestPodsOfOneNameAreToldApartByUID(t *testing.T) {
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
-		old, young := probed(t, "1"), probed(t, "2")
-		young.Spec.Containers[0].StartupProbe = nil
+		old, young := readyOnly(t, "1", "exec: {command: [x]}"), readyOnly(t, "2", "tcpSocket: {port: 1}")
+		oldStatus, youngStatus := runningStatus(1), runningStatus(2)
+		h.say("exec", probe.Failure) // the old one is not ready
+		h.say("tcp", probe.Success)
 		h.add(t, old)
+		h.UpdatePodStatus(old, oldStatus)
 		h.add(t, young)
-		h.RemovePod(old) // it is gone already
-		if n := h.engine.Stats().Probes; n != 2 {
-			t.Errorf("there are %d probes, want 2", n)
+		h.UpdatePodStatus(young, youngStatus)
+		h.StopLivenessAndStartup(old)
+		wait(10 * time.Second)
+		h.expect(t, old, oldStatus, true, false)
+		h.expect(t, young, youngStatus, true, true)
+		if name, known := h.TargetName(old, "app"); name != "default/web/app" || !known {
+			t.Errorf("the old pod's target is %q, %v", name, known)
+		}
+		if name, known := h.TargetName(young, "app"); name != "default/web@2/app" || !known {
+			t.Errorf("the young pod's target is %q, %v", name, known)
+		}
+		for _, pod := range []*v1.Pod{old, young} {
+			full := pod.DeepCopy()
+			full.Status = *map[types.UID]*v1.PodStatus{"1": oldStatus, "2": youngStatus}[pod.UID]
+			if s := h.PodStatus(full, time.Now()); s.ContainerStatuses[0].Ready != (pod == young) {
+				t.Errorf("the status of pod %s says ready: %v", pod.UID, s.ContainerStatuses[0].Ready)
+			}
+		}
+		h.RemovePod(old)
+		h.expect(t, old, oldStatus, true, false) // it does not become ready by losing its probes
+		h.expect(t, young, youngStatus, true, true)
+		if n := h.engine.Stats().Probes; n != 1 {
+			t.Errorf("there are %d probes, want 1", n)
 		}
 	})
+}
+
+func TestRejectedPodLeavesThePodOfItsName(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
+		pod, status := readyOnly(t, "1", "exec: {command: [x]}"), runningStatus(1)
+		h.say("exec", probe.Success)
+		h.add(t, pod)
+		h.UpdatePodStatus(pod, status)
+		wait(2 * time.Second)
+		for name, bad := range map[string]*v1.Pod{
+			"no handler":               readyOnly(t, "2", "grpc: {port: 1}"),
+			"a name that is too long":  podNamed(t, strings.Repeat("w", 600), threeContainers),
+			"a UID that makes it long": readyOnly(t, types.UID(strings.Repeat("u", 600)), "exec: {command: [x]}"),
+		} {
+			if err := h.AddPod(bad); err == nil {
+				t.Errorf("%s: the pod was added", name)
+			}
+			before := h.count("exec")
+			wait(2 * time.Second)
+			if h.count("exec") < before+2 {
+				t.Errorf("%s: the pod with its name is not probed any more", name)
+			}
+			h.expect(t, pod, status, true, true)
+		}
+	})
+}
+
+// restarted returns another manager with an engine of its own, as after a restart of
+// the program, and with the pod as it was stored: without attempts before.
+func (h harness) restarted(t *testing.T) harness {
+	t.Helper()
+	w := newWorld()
+	e := engine.New(engine.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return harness{kube.NewManager(e, w.handlers()), w, e}
+}
+
+func TestRestartedManagerTakesOverStartedAndReady(t *testing.T) {
+	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
+		pod, status := probed(t, "1"), runningStatus(1)
+		for _, action := range []string{"exec", "http", "tcp"} {
+			h.say(action, probe.Success)
+		}
+		h.add(t, pod)
+		h.UpdatePodStatus(pod, status)
+		wait(10 * time.Second)
+		h.expect(t, pod, status, true, true)
+		pod.Status = *status.DeepCopy() // as the API server has it
+
+		next := h.restarted(t)
+		next.say("exec", probe.Failure)
+		next.say("http", probe.Failure)
+		next.say("tcp", probe.Success)
+		next.expect(t, pod, status.DeepCopy(), true, true) // K98, K165: before it is added
+		next.add(t, pod)
+		next.expect(t, pod, status.DeepCopy(), true, true) // K164: there is no result yet
+		wait(10 * time.Second)                             // two or three failures of three
+		if n := next.count("exec"); n != 0 {
+			t.Errorf("K98, K166: the startup probe was attempted %d times", n)
+		}
+		if next.count("tcp") == 0 {
+			t.Error("the liveness probe was not attempted")
+		}
+		wait(20 * time.Second)
+		next.expect(t, pod, status.DeepCopy(), true, false) // K164: until the threshold
+		again := runningStatus(2)                           // K115: nothing is known of another container
+		again.ContainerStatuses[0].Ready = true
+		next.UpdatePodStatus(pod, again)
+		wait(time.Second)
+		next.expect(t, pod, again, false, false)
+	})
+}
+
+func TestRestartedManagerTrustsTheStatusOfTheSameContainerOnly(t *testing.T) {
+	yes := true
+	for name, change := range map[string]func(*v1.ContainerStatus){
+		"another container":              func(s *v1.ContainerStatus) { s.ContainerID = "cri://0" },
+		"a container that did not run":   func(s *v1.ContainerStatus) { s.State = waiting("") },
+		"a container that was not ready": func(s *v1.ContainerStatus) { s.Started, s.Ready = new(bool), false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
+				pod, status := probed(t, "1"), runningStatus(1)
+				stored := runningStatus(1)
+				stored.ContainerStatuses[0].Started, stored.ContainerStatuses[0].Ready = &yes, true
+				change(&stored.ContainerStatuses[0])
+				pod.Status = *stored
+				h.say("exec", probe.Failure)
+				h.add(t, pod)
+				h.expect(t, pod, status, false, false)
+				wait(2 * time.Second)
+				h.expect(t, pod, status, false, false)
+				if h.count("exec") == 0 {
+					t.Error("the startup probe was not attempted")
+				}
+			})
+		})
+	}
 }
 
 func TestCleanupRemovesUndesiredPods(t *testing.T) {
@@ -259,13 +391,41 @@ func TestStoppedStartupProbeDoesNotStartTheContainer(t *testing.T) {
 	})
 }
 
-func TestUnknownPodIsReadyWhenRunning(t *testing.T) {
+func TestUnknownPodIsReadyOnlyWithoutProbes(t *testing.T) {
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod, status := probed(t, "1"), runningStatus(1)
 		h.StopLivenessAndStartup(pod)
 		h.RemovePod(pod)
+		h.expect(t, pod, status, false, false)
+		pod.Spec.Containers[0].StartupProbe = nil
+		h.expect(t, pod, status, true, false)
+		status.ContainerStatuses[0].Ready = true // as an earlier manager has found
 		h.expect(t, pod, status, true, true)
+		pod.Spec.Containers[0].ReadinessProbe = nil
+		h.expect(t, pod, runningStatus(1), true, true)
 	})
+}
+
+func TestRemovedPodKeepsStartedAndReady(t *testing.T) {
+	for _, ready := range []bool{true, false} {
+		inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
+			pod, status := probed(t, "1"), runningStatus(1)
+			h.say("exec", probe.Success)
+			h.say("tcp", probe.Success)
+			if ready {
+				h.say("http", probe.Success)
+			}
+			h.add(t, pod)
+			h.UpdatePodStatus(pod, status)
+			wait(10 * time.Second)
+			h.StopLivenessAndStartup(pod)
+			h.expect(t, pod, status, true, ready)
+			h.RemovePod(pod) // its containers still run
+			h.expect(t, pod, status, true, ready)
+			status.ContainerStatuses[0].State = terminated(0)
+			h.expect(t, pod, status, false, false)
+		})
+	}
 }
 
 func TestReadinessIsTriggeredInKubeletCompatibilityOnly(t *testing.T) {
@@ -335,7 +495,7 @@ func BenchmarkAddPod(b *testing.B) {
 	w := newWorld()
 	m := kube.NewManager(engine.New(engine.Config{}), w.handlers())
 	pod := &v1.Pod{}
-	pod.Spec.Containers = []v1.Container{{Name: "app", LivenessProbe: &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}}}}
+	pod.Spec.Containers = []v1.Container{{Name: "app", Image: "image", LivenessProbe: &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}}}}
 	n := 0
 	add := func() {
 		n++

@@ -97,37 +97,38 @@ func (r *reader) document(d document) {
 		return
 	}
 	if o != nil { // comments only
-		r.object(o, "")
+		r.object(o, "", "")
 	}
 }
 
-// object reads an object. Items of a typed list, such as PodList, may omit kind.
-func (r *reader) object(o any, kind string) {
+// object reads an object. Items of a typed list, such as PodList, may omit version and
+// kind.
+func (r *reader) object(o any, version, kind string) {
 	fields, ok := o.(map[string]any)
 	if !ok {
 		r.refuse("not an object")
 		return
 	}
-	if given, _ := fields["kind"].(string); given != "" {
-		kind = given
-	}
+	version, kind = cmp.Or(text(fields, "apiVersion"), version), cmp.Or(text(fields, "kind"), kind)
 	items, isList := fields["items"].([]any)
 	switch {
 	case kind == "":
 		r.refuse("kind is missing")
+	case version == "":
+		r.refuse("apiVersion is missing")
 	case len(r.found) >= MaxManifests:
 		r.refuse("more than %d objects", MaxManifests)
 	case isList && strings.HasSuffix(kind, "List"):
 		for _, item := range items {
-			r.object(item, strings.TrimSuffix(kind, "List"))
+			r.object(item, version, strings.TrimSuffix(kind, "List"))
 		}
 	default:
-		r.one(fields, kind)
+		r.one(fields, version, kind)
 	}
 }
 
 // one reads an object that is not a list.
-func (r *reader) one(o map[string]any, kind string) {
+func (r *reader) one(o map[string]any, version, kind string) {
 	meta, _ := o["metadata"].(map[string]any)
 	m := Manifest{Position: r.position, Kind: kind, Namespace: v1.NamespaceDefault, Name: strings.TrimSuffix(text(meta, "generateName"), "-")}
 	for _, name := range []struct {
@@ -143,7 +144,11 @@ func (r *reader) one(o map[string]any, kind string) {
 			return
 		}
 	}
-	if w, known := workloads[kind]; known && w.matches(text(o, "apiVersion")) {
+	if w, known := workloads[kind]; known && !isCustom(version) {
+		if !slices.Contains(w.versions, version) {
+			r.refuse("%s %s: no matches for kind %q in version %q: write apiVersion: %s", kind, m.Name, kind, version, w.versions[0])
+			return
+		}
 		if err := w.read(o, &m); err != nil {
 			r.refuse("%s %s: %w", kind, m.Name, err)
 			return
@@ -159,35 +164,35 @@ func text(o map[string]any, field string) string {
 
 // workload describes a kind of object that has pods.
 type workload struct {
-	groups   []string // of its apiVersion; "" for the core group
+	versions []string // of its API: today's, then those of older Kubernetes with the same fields
 	template []string // path of the pod or its template
 	policies []v1.RestartPolicy
 }
 
 var (
-	controller = workload{groups: []string{"apps", "extensions"}, template: []string{"spec", "template"}, policies: []v1.RestartPolicy{v1.RestartPolicyAlways}}
+	core       = []string{"v1"}
+	controller = workload{versions: []string{"apps/v1", "apps/v1beta2", "apps/v1beta1", "extensions/v1beta1"}, template: []string{"spec", "template"}, policies: []v1.RestartPolicy{v1.RestartPolicyAlways}}
 	finite     = []v1.RestartPolicy{v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
 )
 
 // workloads are the supported kinds.
 var workloads = map[string]workload{
-	"Pod":                   {groups: []string{""}},
-	"PodTemplate":           {groups: []string{""}, template: []string{"template"}},
-	"ReplicationController": {groups: []string{""}, template: controller.template, policies: controller.policies},
+	"Pod":                   {versions: core},
+	"PodTemplate":           {versions: core, template: []string{"template"}},
+	"ReplicationController": {versions: core, template: controller.template, policies: controller.policies},
 	"Deployment":            controller,
 	"StatefulSet":           controller,
 	"DaemonSet":             controller,
 	"ReplicaSet":            controller,
-	"Job":                   {groups: []string{"batch"}, template: []string{"spec", "template"}, policies: finite},
-	"CronJob":               {groups: []string{"batch"}, template: []string{"spec", "jobTemplate", "spec", "template"}, policies: finite},
+	"Job":                   {versions: []string{"batch/v1"}, template: []string{"spec", "template"}, policies: finite},
+	"CronJob":               {versions: []string{"batch/v1", "batch/v1beta1", "batch/v2alpha1"}, template: []string{"spec", "jobTemplate", "spec", "template"}, policies: finite},
 }
 
-func (w workload) matches(apiVersion string) bool {
-	group, _, slash := strings.Cut(apiVersion, "/")
-	if !slash {
-		group = "" // v1; items of a list may omit it
-	}
-	return slices.Contains(w.groups, group) || apiVersion == ""
+// isCustom reports whether a version belongs to a custom resource, whose kind may be
+// called like one of Kubernetes' own: its group is a domain name.
+func isCustom(version string) bool {
+	group, _, grouped := strings.Cut(version, "/")
+	return grouped && strings.Contains(group, ".")
 }
 
 // read reads the pod of an object.

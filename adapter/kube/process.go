@@ -1,11 +1,15 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/sonde-probe/sonde/adapter/kube/internal/validate"
 )
 
 // obstacles returns what a container needs and a process of this machine cannot have.
@@ -14,7 +18,7 @@ func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
 	var found []string
 	add := func(format string, a ...any) { found = append(found, fmt.Sprintf(format, a...)) }
 	for _, init := range pod.Spec.InitContainers {
-		if !isSidecar(init) {
+		if !validate.IsSidecar(init) {
 			add("init container %q must run first", init.Name)
 		}
 	}
@@ -34,6 +38,47 @@ func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
 	}
 	return found
 }
+
+// ProcessFields returns the fields in the manifest that matter only if a container runs as
+// a process: those of the container, such as "env", and then those of its pod, such as
+// "spec.restartPolicy". They are lost when the container is only probed.
+func (m Manifest) ProcessFields(container string) []string {
+	if m.Pod == nil {
+		return nil
+	}
+	spec := &m.Pod.Spec
+	c := containerOf(slices.Concat(spec.Containers, spec.InitContainers), container)
+	user, podUser := cmp.Or(c.SecurityContext, new(v1.SecurityContext)), cmp.Or(spec.SecurityContext, new(v1.PodSecurityContext))
+	var found []string
+	for _, f := range []struct {
+		given bool
+		path  string
+	}{
+		{len(c.Command) > 0, "command"},
+		{len(c.Args) > 0, "args"},
+		{c.WorkingDir != "", "workingDir"},
+		{len(c.Env) > 0, "env"},
+		{len(c.EnvFrom) > 0, "envFrom"},
+		{len(c.VolumeMounts) > 0, "volumeMounts"},
+		{len(c.VolumeDevices) > 0, "volumeDevices"},
+		{user.RunAsUser != nil, "securityContext.runAsUser"},
+		{user.RunAsGroup != nil, "securityContext.runAsGroup"},
+		{c.RestartPolicy != nil, "restartPolicy"},
+		{hasGrace(c.LivenessProbe), "livenessProbe.terminationGracePeriodSeconds"},
+		{hasGrace(c.StartupProbe), "startupProbe.terminationGracePeriodSeconds"},
+		{spec.RestartPolicy != "", m.spec.Child("restartPolicy").String()},
+		{spec.TerminationGracePeriodSeconds != nil, m.spec.Child("terminationGracePeriodSeconds").String()},
+		{podUser.RunAsUser != nil, m.spec.Child("securityContext", "runAsUser").String()},
+		{podUser.RunAsGroup != nil, m.spec.Child("securityContext", "runAsGroup").String()},
+	} {
+		if f.given {
+			found = append(found, f.path)
+		}
+	}
+	return found
+}
+
+func hasGrace(p *v1.Probe) bool { return p != nil && p.TerminationGracePeriodSeconds != nil }
 
 // isHostPath reports whether a mount is a hostPath volume at the same path, so that a
 // process finds the same files.

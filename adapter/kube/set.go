@@ -22,7 +22,10 @@ import (
 //
 // The error names each rejected probe by its path in the manifest. The pod is
 // not changed, and not retained.
-func Set(pod *v1.Pod, h Handlers) (probe.Set, error) {
+func Set(pod *v1.Pod, h Handlers) (probe.Set, error) { return setOf(pod, nameOf(pod), h) }
+
+// setOf returns the probes of a pod whose targets begin with name.
+func setOf(pod *v1.Pod, name podName, h Handlers) (probe.Set, error) {
 	containers, err := Containers(pod)
 	if err != nil {
 		return nil, err
@@ -30,6 +33,7 @@ func Set(pod *v1.Pod, h Handlers) (probe.Set, error) {
 	set := probe.Set{}
 	var errs []error
 	for _, c := range containers {
+		c.Target.Name = name.target(c.Name)
 		own, err := c.Set(h)
 		maps.Copy(set, own)
 		errs = append(errs, err)

@@ -25,7 +25,7 @@ import (
 func probeSet(t *testing.T, h kube.Handlers, c v1.Container) (probe.Set, error) {
 	t.Helper()
 	pod := podWith(t, one)
-	c.Name = "app"
+	c.Name, c.Image = "app", "image"
 	pod.Spec.Containers = []v1.Container{c}
 	return kube.Set(pod, h)
 }

@@ -143,8 +143,17 @@ func TestPodsAreRejectedInTheAPIServersWords(t *testing.T) {
 	}
 }
 
+func TestContainerWithoutAnImageIsRejected(t *testing.T) {
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}}, InitContainers: []v1.Container{{Name: "b"}}}}
+	pod.Name = "web"
+	want := []string{"spec.containers[0].image: Required value", "spec.initContainers[0].image: Required value"}
+	if got := problems(pod); !slices.Equal(got, want) {
+		t.Errorf("problems are %q, want %q", got, want)
+	}
+}
+
 func TestNamesOfPodsAreChecked(t *testing.T) {
-	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}}}}
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a", Image: "image"}}}}
 	if got := problems(pod); !slices.Equal(got, []string{"metadata.name: Required value: name or generateName is required"}) {
 		t.Errorf("problems are %q", got)
 	}

@@ -71,7 +71,7 @@ func anyPod(r *rand.Rand) *v1.Pod {
 
 func anyContainer(r *rand.Rand) v1.Container {
 	return v1.Container{
-		Name: oneOf(r, "a", "b", "c", "d", "", "A"), Image: "image",
+		Name: oneOf(r, "a", "b", "c", "d", "", "A"), Image: oneOf(r, "image", "image", "image", ""),
 		LivenessProbe: anyProbe(r), ReadinessProbe: anyProbe(r), StartupProbe: anyProbe(r),
 		Ports: several(r, anyContainerPort), Env: several(r, anyVariable),
 		RestartPolicy:      maybe[v1.ContainerRestartPolicy](r, "Always", "Never", "OnFailure", "", "X"),

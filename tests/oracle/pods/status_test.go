@@ -113,7 +113,7 @@ func TestVariablesInCommandsAreReplacedAlike(t *testing.T) {
 			word += oneOf(r, "$", "(", ")", "A", "B", "C", "D", " ", "$(", "$$", "$(A)", "$(C)")
 		}
 		check := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{word}}}}
-		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Env: env, LivenessProbe: check}}}}
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "image", Env: env, LivenessProbe: check}}}}
 		containers, err := kube.Containers(pod)
 		if err != nil {
 			return err.Error()

@@ -1,45 +1,45 @@
-package kube
+package validate
 
 import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	validate "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// kindProbe is a probe of a container with its kind.
-type kindProbe struct {
-	kind  probe.Kind
-	field string
-	spec  *v1.Probe
+// Probe is a probe of a container.
+type Probe struct {
+	Kind  probe.Kind
+	Field string    // "livenessProbe"
+	Spec  *v1.Probe // never nil
 }
 
-// probesOf returns the probes of a container in the API server's order.
-func probesOf(c v1.Container) []kindProbe {
-	all := []kindProbe{
+// Probes returns the probes of a container in the API server's order.
+func Probes(c v1.Container) []Probe {
+	all := []Probe{
 		{probe.Liveness, "livenessProbe", c.LivenessProbe},
 		{probe.Readiness, "readinessProbe", c.ReadinessProbe},
 		{probe.Startup, "startupProbe", c.StartupProbe},
 	}
-	return slices.DeleteFunc(all, func(p kindProbe) bool { return p.spec == nil })
+	return slices.DeleteFunc(all, func(p Probe) bool { return p.Spec == nil })
 }
 
 // probes checks the probes of a container.
-func (v *validation) probes(c v1.Container, path *field.Path) {
-	for _, p := range probesOf(c) {
-		at := path.Child(p.field)
-		v.action(p.spec.ProbeHandler, at)
-		v.numbers(p.spec, at)
+func (v *checker) probes(c v1.Container, path *field.Path) {
+	for _, p := range Probes(c) {
+		at := path.Child(p.Field)
+		v.action(p.Spec.ProbeHandler, at)
+		v.numbers(p.Spec, at)
 		v.kind(p, at)
 	}
 }
 
 // numbers checks the numbers of a probe of any kind (K171).
-func (v *validation) numbers(p *v1.Probe, path *field.Path) {
+func (v *checker) numbers(p *v1.Probe, path *field.Path) {
 	for _, number := range []struct {
 		field string
 		value int32
@@ -60,18 +60,18 @@ func (v *validation) numbers(p *v1.Probe, path *field.Path) {
 }
 
 // kind checks the rules of the probe's kind (K171).
-func (v *validation) kind(p kindProbe, path *field.Path) {
-	grace := p.spec.TerminationGracePeriodSeconds
+func (v *checker) kind(p Probe, path *field.Path) {
+	grace := p.Spec.TerminationGracePeriodSeconds
 	switch {
-	case p.kind == probe.Readiness && grace != nil:
+	case p.Kind == probe.Readiness && grace != nil:
 		v.add(field.Invalid(path.Child("terminationGracePeriodSeconds"), grace, "must not be set for readinessProbes"))
-	case p.kind != probe.Readiness && p.spec.SuccessThreshold != 1:
-		v.add(field.Invalid(path.Child("successThreshold"), p.spec.SuccessThreshold, "must be 1"))
+	case p.Kind != probe.Readiness && p.Spec.SuccessThreshold != 1:
+		v.add(field.Invalid(path.Child("successThreshold"), p.Spec.SuccessThreshold, "must be 1"))
 	}
 }
 
 // action checks that there is exactly one action, and the action (K172).
-func (v *validation) action(h v1.ProbeHandler, path *field.Path) {
+func (v *checker) action(h v1.ProbeHandler, path *field.Path) {
 	count := 0
 	for _, action := range []struct {
 		field string
@@ -97,24 +97,24 @@ func (v *validation) action(h v1.ProbeHandler, path *field.Path) {
 	}
 }
 
-func (v *validation) exec(h v1.ProbeHandler, path *field.Path) {
+func (v *checker) exec(h v1.ProbeHandler, path *field.Path) {
 	if len(h.Exec.Command) == 0 {
 		v.add(field.Required(path.Child("command"), ""))
 	}
 }
 
-func (v *validation) http(h v1.ProbeHandler, path *field.Path) {
+func (v *checker) http(h v1.ProbeHandler, path *field.Path) {
 	v.port(h.HTTPGet.Port, path.Child("port"))
 	oneOf(v, h.HTTPGet.Scheme, []v1.URIScheme{v1.URISchemeHTTP, v1.URISchemeHTTPS}, path.Child("scheme"))
 	for _, header := range h.HTTPGet.HTTPHeaders {
-		v.invalid(path.Child("httpHeaders"), header.Name, validate.IsHTTPHeaderName(header.Name))
+		v.invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))
 	}
 }
 
-func (v *validation) tcp(h v1.ProbeHandler, path *field.Path) {
+func (v *checker) tcp(h v1.ProbeHandler, path *field.Path) {
 	v.port(h.TCPSocket.Port, path.Child("port"))
 }
 
-func (v *validation) grpc(h v1.ProbeHandler, path *field.Path) {
+func (v *checker) grpc(h v1.ProbeHandler, path *field.Path) {
 	v.port(intstr.FromInt32(h.GRPC.Port), path.Child("port"))
 }

@@ -1,4 +1,4 @@
-package kube
+package validate
 
 import (
 	v1 "k8s.io/api/core/v1"
@@ -21,7 +21,7 @@ var (
 
 // restarts checks a container's own restart policy and its rules. Without a policy, the
 // rules of an init container are not checked.
-func (v *validation) restarts(c v1.Container, path *field.Path, init bool) {
+func (v *checker) restarts(c v1.Container, path *field.Path, init bool) {
 	policy, rules := path.Child("restartPolicy"), path.Child("restartPolicyRules")
 	switch {
 	case c.RestartPolicy != nil:
@@ -40,7 +40,7 @@ func (v *validation) restarts(c v1.Container, path *field.Path, init bool) {
 	}
 }
 
-func (v *validation) restartRule(r v1.ContainerRestartRule, path *field.Path) {
+func (v *checker) restartRule(r v1.ContainerRestartRule, path *field.Path) {
 	oneOf(v, r.Action, restartActions, path.Child("action"))
 	codes := path.Child("exitCodes")
 	if r.ExitCodes == nil {

@@ -1,25 +1,25 @@
-package kube
+// Package validate says what is wrong with a pod, in the words of the API server, for the
+// parts that probes need: names, images, ports, names of variables, restart policies,
+// grace periods and the probes themselves (K171 to K174 in docs/kubelet.md).
+//
+//	pod.go      the pod and its containers
+//	probe.go    probes
+//	restarts.go restart policies and rules
+package validate
 
 import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	validate "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate returns the errors of the API server's validation, with its texts and
-// paths, for the parts of a pod that probes need: names, ports, names of variables,
-// restart policies, grace periods and the probes themselves (K171 to K174 in
-// docs/kubelet.md). Defaults are set first; the pod itself is not changed.
-func Validate(pod *v1.Pod) field.ErrorList {
-	return validatePod(Default(pod), field.NewPath("spec"))
-}
-
-// validatePod checks a pod with defaults. Spec is the path of its spec.
-func validatePod(pod *v1.Pod, spec *field.Path) field.ErrorList {
-	var v validation
+// Pod checks a pod that has the API server's defaults. Spec is the path of its spec, for
+// messages. It is safe for concurrent use by multiple goroutines.
+func Pod(pod *v1.Pod, spec *field.Path) field.ErrorList {
+	var v checker
 	v.meta(pod)
 	v.containers(&pod.Spec, spec)
 	for i, c := range pod.Spec.EphemeralContainers {
@@ -31,37 +31,37 @@ func validatePod(pod *v1.Pod, spec *field.Path) field.ErrorList {
 	return field.ErrorList(v)
 }
 
-// validation collects errors in the API server's order.
-type validation field.ErrorList
+// checker collects errors in the API server's order.
+type checker field.ErrorList
 
-func (v *validation) add(e *field.Error) { *v = append(*v, e) }
+func (v *checker) add(e *field.Error) { *v = append(*v, e) }
 
 // invalid adds an error for each problem of a value.
-func (v *validation) invalid(path *field.Path, value any, problems []string) {
+func (v *checker) invalid(path *field.Path, value any, problems []string) {
 	for _, problem := range problems {
 		v.add(field.Invalid(path, value, problem))
 	}
 }
 
 // oneOf adds an error for a value that is not in the list of valid ones.
-func oneOf[T ~string](v *validation, value T, valid []T, path *field.Path) {
+func oneOf[T ~string](v *checker, value T, valid []T, path *field.Path) {
 	if !slices.Contains(valid, value) {
 		v.add(field.NotSupported(path, value, valid))
 	}
 }
 
-func (v *validation) meta(pod *v1.Pod) {
+func (v *checker) meta(pod *v1.Pod) {
 	meta := field.NewPath("metadata")
 	if pod.Name == "" && pod.GenerateName == "" {
 		v.add(field.Required(meta.Child("name"), "name or generateName is required"))
 	}
 	if pod.Name != "" {
-		v.invalid(meta.Child("name"), pod.Name, validate.IsDNS1123Subdomain(pod.Name))
+		v.invalid(meta.Child("name"), pod.Name, validation.IsDNS1123Subdomain(pod.Name))
 	}
-	v.invalid(meta.Child("namespace"), pod.Namespace, validate.IsDNS1123Label(pod.Namespace))
+	v.invalid(meta.Child("namespace"), pod.Namespace, validation.IsDNS1123Label(pod.Namespace))
 }
 
-func (v *validation) containers(spec *v1.PodSpec, path *field.Path) {
+func (v *checker) containers(spec *v1.PodSpec, path *field.Path) {
 	regular := path.Child("containers")
 	if len(spec.Containers) == 0 {
 		v.add(field.Required(regular, ""))
@@ -76,7 +76,7 @@ func (v *validation) containers(spec *v1.PodSpec, path *field.Path) {
 		at := path.Child("initContainers").Index(i)
 		v.container(c, at, names, true)
 		names[c.Name] = names[c.Name] || c.Name != ""
-		if isSidecar(c) {
+		if IsSidecar(c) {
 			v.probes(c, at)
 		} else {
 			v.forbidProbes(c, at, "may not be set for init containers without restartPolicy=Always")
@@ -84,18 +84,21 @@ func (v *validation) containers(spec *v1.PodSpec, path *field.Path) {
 	}
 }
 
-// isSidecar reports whether an init container is restartable: a sidecar.
-func isSidecar(c v1.Container) bool {
+// IsSidecar reports whether an init container is restartable: a sidecar.
+func IsSidecar(c v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
 // container checks the fields that regular and init containers share. Names are those
 // of the containers before it.
-func (v *validation) container(c v1.Container, path *field.Path, names map[string]bool, init bool) {
-	v.name(c.Name, path.Child("name"), validate.IsDNS1123Label)
+func (v *checker) container(c v1.Container, path *field.Path, names map[string]bool, init bool) {
+	v.name(c.Name, path.Child("name"), validation.IsDNS1123Label)
+	if c.Image == "" {
+		v.add(field.Required(path.Child("image"), ""))
+	}
 	v.ports(c.Ports, path.Child("ports"))
 	for i, e := range c.Env {
-		v.name(e.Name, path.Child("env").Index(i).Child("name"), validate.IsRelaxedEnvVarName)
+		v.name(e.Name, path.Child("env").Index(i).Child("name"), validation.IsRelaxedEnvVarName)
 	}
 	v.restarts(c, path, init)
 	if names[c.Name] {
@@ -104,7 +107,7 @@ func (v *validation) container(c v1.Container, path *field.Path, names map[strin
 }
 
 // name checks a name that is required.
-func (v *validation) name(name string, path *field.Path, problems func(string) []string) {
+func (v *checker) name(name string, path *field.Path, problems func(string) []string) {
 	if name == "" {
 		v.add(field.Required(path, ""))
 		return
@@ -112,12 +115,12 @@ func (v *validation) name(name string, path *field.Path, problems func(string) [
 	v.invalid(path, name, problems(name))
 }
 
-func (v *validation) ports(ports []v1.ContainerPort, path *field.Path) {
+func (v *checker) ports(ports []v1.ContainerPort, path *field.Path) {
 	names := map[string]bool{}
 	for i, p := range ports {
 		at := path.Index(i)
 		if p.Name != "" {
-			problems := validate.IsValidPortName(p.Name)
+			problems := validation.IsValidPortName(p.Name)
 			v.invalid(at.Child("name"), p.Name, problems)
 			if len(problems) == 0 && names[p.Name] {
 				v.add(field.Duplicate(at.Child("name"), p.Name))
@@ -127,24 +130,24 @@ func (v *validation) ports(ports []v1.ContainerPort, path *field.Path) {
 		if p.ContainerPort == 0 {
 			v.add(field.Required(at.Child("containerPort"), ""))
 		} else {
-			v.invalid(at.Child("containerPort"), p.ContainerPort, validate.IsValidPortNum(int(p.ContainerPort)))
+			v.invalid(at.Child("containerPort"), p.ContainerPort, validation.IsValidPortNum(int(p.ContainerPort)))
 		}
 		oneOf(v, p.Protocol, []v1.Protocol{v1.ProtocolSCTP, v1.ProtocolTCP, v1.ProtocolUDP}, at.Child("protocol"))
 	}
 }
 
 // forbidProbes adds an error for each probe of a container.
-func (v *validation) forbidProbes(c v1.Container, path *field.Path, why string) {
-	for _, p := range probesOf(c) {
-		v.add(field.Forbidden(path.Child(p.field), why))
+func (v *checker) forbidProbes(c v1.Container, path *field.Path, why string) {
+	for _, p := range Probes(c) {
+		v.add(field.Forbidden(path.Child(p.Field), why))
 	}
 }
 
 // port checks a port that is a number or a name (K173).
-func (v *validation) port(port intstr.IntOrString, path *field.Path) {
+func (v *checker) port(port intstr.IntOrString, path *field.Path) {
 	if port.Type == intstr.String {
-		v.invalid(path, port.StrVal, validate.IsValidPortName(port.StrVal))
+		v.invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
 	} else {
-		v.invalid(path, port.IntValue(), validate.IsValidPortNum(port.IntValue()))
+		v.invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue()))
 	}
 }

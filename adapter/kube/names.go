@@ -1,0 +1,26 @@
+package kube
+
+import (
+	"cmp"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// podName is the part of the names of a pod's targets that the pod determines:
+// "namespace/pod". That of a pod with the name of another one that a Manager has is
+// "namespace/pod@uid".
+type podName string
+
+func nameOf(pod *v1.Pod) podName {
+	name := cmp.Or(pod.Name, strings.TrimSuffix(pod.GenerateName, "-"))
+	return podName(cmp.Or(pod.Namespace, v1.NamespaceDefault) + "/" + name)
+}
+
+func (n podName) target(container string) string { return string(n) + "/" + container }
+
+// withUID returns the name of a pod whose own name is taken. No name of a pod has an @.
+func (n podName) withUID(pod *v1.Pod) podName { return n + "@" + podName(pod.UID) }
+
+// TargetName returns the name of a container's target: "namespace/pod/container".
+func TargetName(pod *v1.Pod, container string) string { return nameOf(pod).target(container) }

@@ -34,7 +34,7 @@ type Config struct {
 
 	// Headers are the request's headers. Host replaces the host of the request, not
 	// the one to connect to. The defaults of User-Agent and Accept are sonde-probe and
-	// */*; an empty value omits them.
+	// */*; an empty value omits them. See also Compatibility.
 	Headers map[string][]string `hcl:"headers,optional"`
 
 	// Body is the request's body. Default: none.
@@ -73,8 +73,8 @@ type Config struct {
 	ReuseConnection bool `hcl:"reuse_connection,optional"`
 
 	// Compatibility with probe.Kubelet gives a body that stalls or breaks off the
-	// outcome Unknown instead of Failure. It is not a field of the block: it comes from
-	// the engine or the probe.
+	// outcome Unknown instead of Failure, and makes kube-probe/1.36 the default of
+	// User-Agent. It is not a field of the block: it comes from the engine or the probe.
 	Compatibility probe.Compatibility `hcl:"-"`
 }
 

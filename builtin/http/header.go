@@ -9,8 +9,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// UserAgent is the User-Agent header of an attempt that gives none of its own.
-const UserAgent = "sonde-probe"
+// The User-Agent header of an attempt that gives none of its own: the second one in the
+// kubelet's compatibility, since servers and gateways recognize it (K87 in
+// docs/kubelet.md).
+const (
+	UserAgent        = "sonde-probe"
+	KubeletUserAgent = "kube-probe/1.36"
+)
 
 // setHeaders checks headers and adds the kubelet's defaults (newProbeRequest in
 // k8s.io/kubernetes/pkg/probe/http).
@@ -33,7 +38,11 @@ func (p *plan) setHeaders(given map[string][]string) error {
 			p.private = append(p.private, name)
 		}
 	}
-	setDefault(p.header, "User-Agent", UserAgent)
+	agent := UserAgent
+	if p.kubelet {
+		agent = KubeletUserAgent
+	}
+	setDefault(p.header, "User-Agent", agent)
 	setDefault(p.header, "Accept", "*/*")
 	if p.header.Get("Accept") == "" {
 		delete(p.header, "Accept")

@@ -45,6 +45,7 @@ func TestUpstreamHTTPProbeCheckerSendsHeaders(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		headers headers
+		kubelet probe.Compatibility
 		names   []string // all there are, Host too; nil: not looked at
 		sent    string   // a line; empty: not looked at
 		unsent  string   // how no line begins; empty: not looked at
@@ -58,6 +59,8 @@ func TestUpstreamHTTPProbeCheckerSendsHeaders(t *testing.T) {
 		{name: "User-Agent", headers: headers{"User-Agent": {"foo/1.0"}}, sent: "User-Agent: foo/1.0"},
 		{name: "User-Agent empty", headers: headers{"User-Agent": {""}}, unsent: "User-Agent"},
 		{name: "the default User-Agent", sent: "User-Agent: " + httpprobe.UserAgent},
+		{name: "the kubelet's default User-Agent", kubelet: probe.Kubelet, sent: "User-Agent: kube-probe/1.36"},
+		{name: "User-Agent empty, with compatibility", kubelet: probe.Kubelet, headers: headers{"User-Agent": {""}}, unsent: "User-Agent"},
 		{name: "Accept beside User-Agent", headers: headers{"User-Agent": {"foo/1.0"}, "Accept": {"text/html"}}, sent: "Accept: text/html"},
 		{name: "User-Agent beside Accept", headers: headers{"User-Agent": {"foo/1.0"}, "Accept": {"foo/*"}}, sent: "User-Agent: foo/1.0"},
 		{name: "its own beside Accept", headers: headers{"X-Muffins-Or-Cupcakes": {"muffins"}, "Accept": {"foo/*"}}, sent: "X-Muffins-Or-Cupcakes: muffins"},
@@ -69,7 +72,7 @@ func TestUpstreamHTTPProbeCheckerSendsHeaders(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			target, heads := record(t)
-			wantResult(t, attempt(t, httpprobe.Config{Port: "web", Headers: test.headers}, target, plenty), probe.Success, "")
+			wantResult(t, attempt(t, httpprobe.Config{Port: "web", Headers: test.headers, Compatibility: test.kubelet}, target, plenty), probe.Success, "")
 			lines := (<-heads)[1:]
 			if got := namesOf(lines); test.names != nil && !slices.Equal(got, test.names) {
 				t.Errorf("the headers are %q, want %q", got, test.names)

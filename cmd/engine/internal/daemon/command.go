@@ -79,7 +79,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, signals: signals}
-	if d.pods, err = f.pods.Open(log); err != nil {
+	if d.pods, err = f.pods.Open(loaded.Engine.Compatibility, log); err != nil {
 		return err
 	}
 	d.plugins.Store(plugins)

@@ -51,7 +51,7 @@ func hangUp(t *testing.T) (port string) {
 
 func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	f := flags{pods: staticpods.Flags{Path: t.TempDir(), GRPC: manifests.GRPCPlugin{File: grpcModule(t)}}}
-	manifest := "{apiVersion: v1, kind: Pod, metadata: {name: rpc}, spec: {containers: [{name: app, command: [sleep, '600'], livenessProbe: {grpc: {port: " + hangUp(t) + ", service: x}}}]}}"
+	manifest := "{apiVersion: v1, kind: Pod, metadata: {name: rpc}, spec: {containers: [{name: app, image: i, command: [sleep, '600'], livenessProbe: {grpc: {port: " + hangUp(t) + ", service: x}}}]}}"
 	if err := os.WriteFile(filepath.Join(f.pods.Path, "rpc.yaml"), []byte(manifest), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
-	pods, err := f.pods.Open(handlers.Silent(config.Engine{}))
+	pods, err := f.pods.Open(probe.Mended, handlers.Silent(config.Engine{}))
 	if err != nil {
 		t.Fatal(err)
 	}

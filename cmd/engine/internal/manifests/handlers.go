@@ -9,12 +9,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Handlers returns the constructors of handlers for probes in manifests. That of grpc
-// probes is nil unless the plugin is loaded.
-func Handlers(grpc *GRPCPlugin) kube.Handlers {
+// Handlers returns the constructors of handlers for probes in manifests, with the
+// compatibility of the engine. That of grpc probes is nil unless the plugin is loaded.
+func Handlers(grpc *GRPCPlugin, compatibility probe.Compatibility) kube.Handlers {
 	h := kube.Handlers{
 		Exec: func(e kube.Exec) (probe.Handler, error) { return nonNil(execprobe.New(execConfig(e))) },
-		HTTP: func(h kube.HTTP) (probe.Handler, error) { return nonNil(httpprobe.New(HTTPConfig(h))) },
+		HTTP: func(h kube.HTTP) (probe.Handler, error) {
+			c := HTTPConfig(h)
+			c.Compatibility = compatibility
+			return nonNil(httpprobe.New(c))
+		},
 		TCP:  func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(TCPConfig(t))) },
 	}
 	if grpc != nil && grpc.make != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
@@ -18,6 +20,7 @@ type Dir struct {
 	path      string
 	files     map[string]*file // by name
 	lastError string           // of reading the directory, as it was logged; empty: it was read
+	ignored   string           // names of files that are no manifests, as they were logged
 }
 
 // file is a manifest file of the directory.
@@ -25,6 +28,7 @@ type file struct {
 	info    os.FileInfo // from before it was read
 	read    time.Time
 	sum     [sha256.Size]byte
+	valid   bool     // it had valid content
 	targets []target // of its latest valid content
 }
 
@@ -36,7 +40,8 @@ const (
 
 // Refresh reads the files that have changed, and reports whether the targets have.
 // The targets of an invalid file stay as they are, and so do all while the directory
-// cannot be read; both are logged once.
+// cannot be read; both are logged once, as are files that are no manifests by their
+// names.
 func (d *Dir) Refresh(now time.Time) (changed bool, err error) {
 	files, err := d.list()
 	if err != nil {
@@ -66,8 +71,10 @@ func (d *Dir) list() (map[string]os.FileInfo, error) {
 		return nil, err
 	}
 	files := map[string]os.FileInfo{}
+	var ignored []string
 	for _, e := range entries {
 		if !manifests.IsManifest(e.Name()) {
+			ignored = append(ignored, e.Name())
 			continue
 		}
 		info, err := os.Stat(filepath.Join(d.path, e.Name())) // follows links
@@ -81,7 +88,25 @@ func (d *Dir) list() (map[string]os.FileInfo, error) {
 			files[filepath.Join(d.path, e.Name())] = info
 		}
 	}
+	d.warnOfIgnored(ignored)
 	return files, d.checkSize(files)
+}
+
+// maxIgnored is how many ignored files are named in the log.
+const maxIgnored = 10
+
+// warnOfIgnored logs files and directories that are not read because of their names,
+// when there are others than before. Those that begin with a dot are hidden on purpose.
+func (d *Dir) warnOfIgnored(names []string) {
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, ".") })
+	shown := strings.Join(names[:min(len(names), maxIgnored)], ", ")
+	if more := len(names) - maxIgnored; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	if shown != "" && shown != d.ignored {
+		d.log.Warn("files ignored, rename them to *.yaml, *.yml or *.json", "directory", d.path, "files", shown)
+	}
+	d.ignored = shown
 }
 
 func (d *Dir) checkSize(files map[string]os.FileInfo) error {
@@ -112,7 +137,7 @@ func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 	f := &file{info: info, read: now, sum: sha256.Sum256(text)}
 	d.files[name] = f
 	if old != nil {
-		f.targets = old.targets
+		f.valid, f.targets = old.valid, old.targets
 		if f.sum == old.sum {
 			return false
 		}
@@ -121,13 +146,19 @@ func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 	if err == nil {
 		f.targets, errs = d.reader.read(name, text, f.targets)
 	}
-	for _, err := range errs {
-		d.log.Error("manifest rejected, keeping the pods of its last valid version", "file", name, "error", err)
-	}
 	if len(errs) == 0 {
+		f.valid = true
 		d.warnOfPorts(f)
+		return true
 	}
-	return len(errs) == 0
+	message := "manifest rejected, running none of its pods"
+	if f.valid {
+		message = "manifest rejected, keeping the pods of its last valid version"
+	}
+	for _, err := range errs {
+		d.log.Error(message, "file", name, "error", err)
+	}
+	return false
 }
 
 // warnOfPorts logs the ports of a file's containers that others use, too.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +16,10 @@ import (
 	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -29,7 +33,7 @@ type podsAt struct {
 func newPodsAt(t *testing.T) *podsAt {
 	p := &podsAt{now: time.Now()}
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
-	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(nil), log: log}, files: map[string]*file{}}
+	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(nil, probe.Mended), log: log}, files: map[string]*file{}}
 	return p
 }
 
@@ -64,7 +68,7 @@ func (p *podsAt) refresh(t *testing.T) string {
 }
 
 func pod(name, command string) string {
-	return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, command: [%s]}]}}\n", name, command)
+	return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, image: i, command: [%s]}]}}\n", name, command)
 }
 
 func TestChangedFilesAreApplied(t *testing.T) {
@@ -103,6 +107,83 @@ func TestChangedFilesAreApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("removed", "default/b/c=one")
+}
+
+func TestFilesWithOtherNamesAreLoggedOnce(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", pod("a", "one"), time.Hour)
+	p.write(t, ".hidden", "", time.Hour)
+	p.refresh(t)
+	if log := p.log.String(); log != "" {
+		t.Errorf("the log is %s", log)
+	}
+	expect := func(want string) {
+		t.Helper()
+		p.log.Reset()
+		p.refresh(t)
+		if log := p.log.String(); want == "" && log != "" || !strings.Contains(log, want) || strings.Count(log, "\n") > 1 {
+			t.Errorf("the log is %s, want %s", log, want)
+		}
+	}
+	p.write(t, "web.yaml.bak", pod("b", "one"), time.Hour)
+	p.write(t, "db", pod("c", "one"), time.Hour)
+	expect(`level=WARN msg="files ignored, rename them to *.yaml, *.yml or *.json" directory=` + p.path + ` files="db, web.yaml.bak"`)
+	expect("")
+	for i := range 20 {
+		p.write(t, fmt.Sprintf("more%02d", i), "", time.Hour)
+	}
+	expect("more08 and 12 more")
+	expect("")
+}
+
+func TestFirstVersionOfAFileThatIsRejectedRunsNoPods(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", "kind: [", time.Hour)
+	p.refresh(t)
+	if log := p.log.String(); !strings.Contains(log, "manifest rejected, running none of its pods") || strings.Contains(log, "last valid version") {
+		t.Errorf("the log is %s", log)
+	}
+	p.write(t, "a.yaml", pod("a", "one"), time.Minute)
+	p.refresh(t)
+	p.write(t, "a.yaml", "kind: [ ", time.Second)
+	p.refresh(t)
+	if log := p.log.String(); !strings.Contains(log, "manifest rejected, keeping the pods of its last valid version") {
+		t.Errorf("the log is %s", log)
+	}
+}
+
+func TestCompatibilityReachesTheProbesOfPods(t *testing.T) {
+	for compatibility, want := range map[probe.Compatibility]struct {
+		agent   string
+		outcome probe.Outcome // of a response with a body that is cut short
+	}{probe.Mended: {httpprobe.UserAgent, probe.Failure}, probe.Kubelet: {httpprobe.KubeletUserAgent, probe.Unknown}} {
+		agents := make(chan string, 10)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			agents <- r.UserAgent()
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("short"))
+		}))
+		defer server.Close()
+		_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
+		f := Flags{Path: t.TempDir()}
+		manifest := "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, command: [x], livenessProbe: {httpGet: {port: " + port + "}}}]}}"
+		if err := os.WriteFile(filepath.Join(f.Path, "a.yaml"), []byte(manifest), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		dir, err := f.Open(compatibility, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := probe.ID{Target: "default/a/c", Kind: probe.Liveness}
+		made := dir.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}}).Set[id]
+		made.Target.Name, made.Rule.Kind = id.Target, id.Kind
+		if got := engine.Once(t.Context(), made); got.Outcome != want.outcome {
+			t.Errorf("K71, compatibility %v: the attempt is %+v, want %v", compatibility, got, want.outcome)
+		}
+		if agent := <-agents; agent != want.agent {
+			t.Errorf("K87, compatibility %v: the agent is %q, want %q", compatibility, agent, want.agent)
+		}
+	}
 }
 
 func TestALinkIsFollowed(t *testing.T) {
@@ -163,16 +244,16 @@ func TestATooLargeDirectoryIsRejected(t *testing.T) {
 func TestContainersThatCannotRunAsProcessesAreRejected(t *testing.T) {
 	for _, test := range []struct{ name, container, want string }{
 		{"an image", "image: nginx", `it has no command, and the entrypoint of image \"nginx\" is not known; give it with --entrypoint nginx=PROGRAM`},
-		{"a volume", "command: [x], volumeMounts: [{name: v, mountPath: /v}]", `volume \"v\" is mounted at /v`},
-		{"secrets", "command: [x], envFrom: [{secretRef: {name: s}}], env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
+		{"a volume", "image: i, command: [x], volumeMounts: [{name: v, mountPath: /v}]", `volume \"v\" is mounted at /v`},
+		{"secrets", "image: i, command: [x], envFrom: [{secretRef: {name: s}}], env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
 			"variable A is set by valueFrom; variables are set by envFrom"},
-		{"grpc", "command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: grpc probes need a plugin: give its file with --grpc-plugin"},
-		{"a port that there is not", "command: [x], readinessProbe: {tcpSocket: {port: http}}", `readinessProbe: port is \"http\"`},
-		{"a zero byte", `command: ["x\0"]`, "NUL byte"},
+		{"grpc", "image: i, command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: grpc probes need a plugin: give its file with --grpc-plugin"},
+		{"a port that there is not", "image: i, command: [x], readinessProbe: {tcpSocket: {port: http}}", `readinessProbe: port is \"http\"`},
+		{"a zero byte", `image: i, command: ["x\0"]`, "NUL byte"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPodsAt(t)
-			p.write(t, "a.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, "+test.container+"}, {name: good, command: [x]}]}}", time.Hour)
+			p.write(t, "a.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, "+test.container+"}, {name: good, image: i, command: [x]}]}}", time.Hour)
 			if got := p.refresh(t); got != "default/a/good=x" {
 				t.Errorf("there is %q", got)
 			}
@@ -185,7 +266,7 @@ func TestContainersThatCannotRunAsProcessesAreRejected(t *testing.T) {
 
 func TestPortConflictsAreLogged(t *testing.T) {
 	listening := func(name, probe string) string {
-		return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, command: [x], ports: [{name: web, containerPort: 80}], livenessProbe: {" + probe + "}}]}}"
+		return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, image: i, command: [x], ports: [{name: web, containerPort: 80}], livenessProbe: {" + probe + "}}]}}"
 	}
 	p := newPodsAt(t)
 	p.write(t, "1.yaml", listening("a", "httpGet: {port: web}"), time.Hour)
@@ -205,7 +286,7 @@ func TestPortConflictsAreLogged(t *testing.T) {
 func TestPodsAreProbedOnLoopback(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {restartPolicy: OnFailure, terminationGracePeriodSeconds: 7, containers: [
-		{name: c, command: [x], env: [{name: A, value: b}], workingDir: /srv, ports: [{name: http, containerPort: 80}], livenessProbe: {httpGet: {port: http}, periodSeconds: 3}}]}}`, time.Hour)
+		{name: c, image: i, command: [x], env: [{name: A, value: b}], workingDir: /srv, ports: [{name: http, containerPort: 80}], livenessProbe: {httpGet: {port: http}, periodSeconds: 3}}]}}`, time.Hour)
 	p.refresh(t)
 	was := &config.Config{Set: probe.Set{}, Targets: map[string]config.Target{"other": {}}}
 	all := p.Add(was)

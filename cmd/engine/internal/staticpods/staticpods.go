@@ -37,12 +37,14 @@ func (f *Flags) Register(c *cobra.Command) {
 	f.GRPC.Register(c)
 }
 
-// Open reads the directory for the first time. It returns nil when none is named.
-func (f *Flags) Open(log *slog.Logger) (*Dir, error) {
+// Open reads the directory for the first time. The probes have the compatibility of the
+// engine. It returns nil when no directory is named.
+func (f *Flags) Open(compatibility probe.Compatibility, log *slog.Logger) (*Dir, error) {
 	if f.Path == "" {
 		return nil, nil
 	}
-	d := &Dir{path: f.Path, reader: reader{entrypoints: f.entrypoints, handlers: manifests.Handlers(&f.GRPC), log: log}, files: map[string]*file{}}
+	r := reader{entrypoints: f.entrypoints, handlers: manifests.Handlers(&f.GRPC, compatibility), log: log}
+	d := &Dir{path: f.Path, reader: r, files: map[string]*file{}}
 	_, err := d.Refresh(time.Now())
 	return d, err
 }

@@ -187,6 +187,9 @@ func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, std
 			continue
 		}
 		compared++
+		if target.Driver == nil {
+			p.Rule.TerminationGracePeriod = 0
+		}
 		compareProbe(t, p, got)
 		if !reflect.DeepEqual(got.Target.Ports, c.Target.Ports) {
 			t.Errorf("ports of %s are %v, want %v", c.Target.Name, got.Target.Ports, c.Target.Ports)
@@ -242,16 +245,16 @@ func compareProbe(t *testing.T, p kube.Probe, got probe.Probe) {
 func TestAllManifestsOfADirectoryAreOneConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"a.yaml": "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, command: [x]}]}}",
-		"b.yml":  "{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, command: [x]}]}}",
-		"c.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "c"}, "spec": {"containers": [{"name": "c", "command": ["x"]}]}}`,
+		"a.yaml": "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, command: [x]}]}}",
+		"b.yml":  "{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, image: i, command: [x]}]}}",
+		"c.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "c"}, "spec": {"containers": [{"name": "c", "image": "i", "command": ["x"]}]}}`,
 		"d.txt":  "no manifest", ".e.yaml": "no manifest",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	in := strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: stdin}, spec: {containers: [{name: c, command: [x]}]}}")
+	in := strings.NewReader("{apiVersion: v1, kind: Pod, metadata: {name: stdin}, spec: {containers: [{name: c, image: i, command: [x]}]}}")
 	out, stderr, err := runImport(in, dir, "-")
 	if err != nil || stderr != "" {
 		t.Fatalf("%v\n%s", err, stderr)
@@ -273,15 +276,17 @@ func TestInvalidManifestsWriteNothing(t *testing.T) {
 	}
 	for _, test := range []struct{ name, text, want string }{
 		{"nothing", "# a\n---\n", "error: there is no manifest in -\n"},
-		{"several errors", pod("{name: A, livenessProbe: {}}"), "a-z0-9]([-a-z0-9]*[a-z0-9])?')\nerror: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type\n\n2 errors"},
+		{"several errors", pod("{name: A, image: i, livenessProbe: {}}"), "a-z0-9]([-a-z0-9]*[a-z0-9])?')\nerror: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type\n\n2 errors"},
 		{"no YAML", "a: [", "error: -:1: line 1: did not find expected node content"},
 		{"no object", "- a", "error: -:1: not an object"},
 		{"no kind", "a: b", "error: -:1: kind is missing"},
+		{"another version", strings.Replace(pod("{name: a, image: i}"), "v1", "v2", 1), `error: -:1: Pod a: no matches for kind "Pod" in version "v2": write apiVersion: v1`},
+		{"no image", pod("{name: a, command: [x]}"), "error: -:1: Pod default/a: spec.containers[0].image: Required value"},
 		{"a field twice", "a: 1\n---\nkind: Pod\nkind: Pod", `error: -:3: line 4: key "kind" already set in map`},
-		{"an invalid probe", pod("{name: a, livenessProbe: {}}"), "error: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type"},
-		{"a target twice", pod("{name: a, command: [x]}") + "---\n" + pod("{name: a, command: [x]}"), `error: -:3: Pod default/a: container a: target "default/a/a" is defined already by -:1: Pod default/a: container a`},
+		{"an invalid probe", pod("{name: a, image: i, livenessProbe: {}}"), "error: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type"},
+		{"a target twice", pod("{name: a, image: i, command: [x]}") + "---\n" + pod("{name: a, image: i, command: [x]}"), `error: -:3: Pod default/a: container a: target "default/a/a" is defined already by -:1: Pod default/a: container a`},
 		{"a wrong type", pod("{name: a, ports: x}"), "error: -:1: Pod a: spec.containers.ports has type string: it must be a list"},
-		{"a zero byte", pod(`{name: a, command: ["a\0"]}`), "has a NUL byte"},
+		{"a zero byte", pod(`{name: a, image: i, command: ["a\0"]}`), "has a NUL byte"},
 		{"a policy that the object cannot have", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {containers: [{name: a}]}}}}",
 			`error: -:1: Job j: spec.template.spec.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never"`},
 		{"paths of templates", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: j}, spec: {template: {spec: {}}}}",
@@ -300,9 +305,9 @@ func TestInvalidManifestsWriteNothing(t *testing.T) {
 }
 
 func TestContainersThatRunElsewhereStartNoProcess(t *testing.T) {
-	in := "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, command: [x], env: [{name: A, value: b}], readinessProbe: {exec: {command: ['$(A)$(B)']}}}]}}"
+	in := "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: i, command: [x], env: [{name: A, value: b}], readinessProbe: {exec: {command: ['$(A)$(B)']}}}]}}"
 	out, stderr, err := runImport(strings.NewReader(in), "--address", "db.example.com", "-")
-	if err != nil || strings.Contains(out, "process") {
+	if err != nil || strings.Contains(out, "process {") {
 		t.Fatalf("%v\n%s%s", err, stderr, out)
 	}
 	for _, want := range []string{`address = "db.example.com"`, `exec { command = ["b$(B)"] }`, "runs on the engine's machine"} {
@@ -312,10 +317,42 @@ func TestContainersThatRunElsewhereStartNoProcess(t *testing.T) {
 	}
 }
 
+func TestFieldsOfAProcessAreNamedWhenItIsOnlyProbed(t *testing.T) {
+	in := `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {restartPolicy: Never, terminationGracePeriodSeconds: 5, securityContext: {runAsUser: 1, runAsGroup: 2}, containers: [
+		{name: a, image: i, command: [x], args: [z], workingDir: /d, env: [{name: A, value: b}], securityContext: {runAsUser: 3}, restartPolicy: Never,
+		livenessProbe: {tcpSocket: {port: 1}, terminationGracePeriodSeconds: 6}}]}}`
+	const want = "Ignored fields, which are for a process: command, args, workingDir, env, securityContext.runAsUser, restartPolicy, " +
+		"livenessProbe.terminationGracePeriodSeconds, spec.restartPolicy, spec.terminationGracePeriodSeconds, spec.securityContext.runAsUser, spec.securityContext.runAsGroup."
+	for name, test := range map[string]struct {
+		text string
+		args []string
+	}{
+		"with --address": {in, []string{"--address", "10.0.0.7"}},
+		"with an image":  {strings.Replace(in, "command: [x], ", "", 1), nil},
+		"with a status":  {strings.Replace(in, "spec:", "status: {podIP: 10.0.0.7}, spec:", 1), nil},
+	} {
+		out, stderr, err := runImport(strings.NewReader(strings.ReplaceAll(test.text, "\t", " ")), append(test.args, "-")...)
+		wanted := want
+		if !strings.Contains(test.text, "command") {
+			wanted = strings.Replace(want, "command, ", "", 1)
+		}
+		if err != nil || !strings.Contains(stderr, wanted) {
+			t.Errorf("%s: the warnings are %v\n%s\nwant\n%s", name, err, stderr, wanted)
+		}
+		if strings.Contains(out, "termination_grace_period") {
+			t.Errorf("%s: a grace period is written\n%s", name, out)
+		}
+	}
+	out, stderr, err := runImport(strings.NewReader(strings.ReplaceAll(in, "\t", " ")), "-")
+	if err != nil || stderr != "" || !strings.Contains(out, "process {") {
+		t.Errorf("as a process: %v\n%s\n%s", err, stderr, out)
+	}
+}
+
 func TestControlCharactersOfAManifestAreNotWritten(t *testing.T) {
 	for _, text := range []string{
-		`{kind: "A\e[31m\u202e\nb", metadata: {name: "x\e[2J"}}`,
-		`{apiVersion: v1, kind: Pod, metadata: {name: "x\e[2J"}, spec: {containers: [{name: "c\e"}]}}`,
+		`{apiVersion: v1, kind: "A\e[31m\u202e\nb", metadata: {name: "x\e[2J"}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: "x\e[2J"}, spec: {containers: [{name: "c\e", image: i}]}}`,
 		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {"y\e[2J\n": 1, containers: [{name: c, image: "i\e[2J\nbad", "k\e": 1, readinessProbe: {httpGet: {port: 1, host: "h\e[2J"}}}]}}`,
 	} {
 		out, stderr, _ := runImport(strings.NewReader(text), "-")

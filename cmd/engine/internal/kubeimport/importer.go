@@ -31,7 +31,7 @@ type importer struct {
 }
 
 func newImporter(f *flags) *importer {
-	im := &importer{flags: f, handlers: manifests.Handlers(nil), doc: document.New(), sources: map[string]string{}, ports: manifests.Ports{}, first: true}
+	im := &importer{flags: f, handlers: manifests.Handlers(nil, probe.Mended), doc: document.New(), sources: map[string]string{}, ports: manifests.Ports{}, first: true}
 	if f.grpc.File != "" {
 		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) {
 			im.grpc = true
@@ -93,7 +93,7 @@ func (im *importer) manifest(m kube.Manifest) {
 	}
 	for _, c := range containers {
 		im.from = m.Position + ": " + m.String() + ": container " + c.Name
-		im.container(c, m.IgnoredOf[c.Name])
+		im.container(m, c)
 	}
 }
 
@@ -103,8 +103,8 @@ func (im *importer) unsupported(body *document.Body, fields []string) {
 	}
 }
 
-// container writes the target of a container.
-func (im *importer) container(c kube.Container, unsupported []string) {
+// container writes the target of a container of a manifest.
+func (im *importer) container(m kube.Manifest, c kube.Container) {
 	im.doc.Newline()
 	if len(c.Target.Name) > probe.MaxTargetName {
 		im.errs = append(im.errs, fmt.Errorf("%s: its target's name is longer than %d bytes", im.from, probe.MaxTargetName))
@@ -125,7 +125,10 @@ func (im *importer) container(c kube.Container, unsupported []string) {
 	}
 	target := im.doc.Block("target", c.Target.Name)
 	im.address(target, &c, place)
-	im.unsupported(target, unsupported)
+	im.unsupported(target, m.IgnoredOf[c.Name])
+	if fields := m.ProcessFields(c.Name); place.command == nil && len(fields) > 0 {
+		im.warn(target, "Ignored fields, which are for a process: %s.", strings.Join(fields, ", "))
+	}
 	if place.command != nil {
 		if conflict := im.ports.Add(c); conflict != "" {
 			im.warn(target, "%s.", conflict)
@@ -171,7 +174,7 @@ func (im *importer) address(body *document.Body, c *kube.Container, place placem
 		im.warn(body, "It is only probed, since %s.", place.reason)
 		body.SetWithComment("address", place.address, "a guess: write where it runs")
 	case place.command == nil:
-		im.warn(body, "It is only probed, since %s: its command, variables, user and policies are ignored.", place.reason)
+		im.warn(body, "It is only probed, since %s.", place.reason)
 		body.Set("address", place.address)
 	}
 	if place.command == nil {

@@ -7,9 +7,9 @@ import (
 
 func TestPortConflictsOfImportedProcessesAreWarnings(t *testing.T) {
 	in := func() *strings.Reader {
-		return strings.NewReader(`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, command: [x], livenessProbe: {httpGet: {port: 80}}}]}}
+		return strings.NewReader(`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, command: [x], livenessProbe: {httpGet: {port: 80}}}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, command: [x], ports: [{name: web, containerPort: 80}], livenessProbe: {tcpSocket: {port: web}}}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, image: i, command: [x], ports: [{name: web, containerPort: 80}], livenessProbe: {tcpSocket: {port: web}}}]}}
 `)
 	}
 	const want = "port 80 is also used by default/a/c, and processes share the ports of this machine."

@@ -15,6 +15,9 @@ func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe,
 	if p.Exec != nil && place.command == nil {
 		im.warn(target, "The command of the %v probe runs on the engine's machine, not in the container.", p.Rule.Kind)
 	}
+	if place.command == nil {
+		p.Rule.TerminationGracePeriod = 0 // nothing is terminated
+	}
 	err := manifests.Check(im.handlers, p, c.Target)
 	if err == nil {
 		writeProbe(target, p, c.Target.Env)

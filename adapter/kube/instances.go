@@ -19,9 +19,6 @@ import (
 // restart rules restart it, else Gone (K37); all containers of a pod with phase
 // Succeeded or Failed are Gone (K32). With a deletionTimestamp of the pod they are
 // terminating (K38). All are managed: the kubelet kills containers that fail.
-//
-// Started and Ready of the instances are not set: whether they are true of this
-// instance, or left over from the one before, only the caller knows.
 func Instances(pod *v1.Pod) []probe.Instance { return instancesOf(pod, nameOf(pod)) }
 
 // instancesOf returns the instances of a pod whose targets begin with name.

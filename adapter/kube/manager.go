@@ -11,14 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Manager probes pods. It has the methods of the kubelet's prober manager, for a
-// caller with a sync loop like the kubelet's. Only the manager may call the engine's
-// Apply. Its methods are safe for concurrent use by multiple goroutines, and do not
-// wait for attempts. Adding or removing a pod takes time in proportion to the number
-// of all probes: about a millisecond for a thousand.
+// caller with a sync loop like the kubelet's. Nobody may call the engine's Apply, which
+// would remove the pods' probes; Change is for the engine's other probes. The manager's
+// methods are safe for concurrent use by multiple goroutines, and do not wait for
+// attempts.
 //
 // Pods are told apart by their UIDs. The targets of a pod are named as by TargetName;
 // while another pod of that name is known, such as one that is being deleted, they are
@@ -72,13 +73,12 @@ func (m *Manager) AddPod(pod *v1.Pod) error {
 		return err
 	}
 	added := &managedPod{pod: Default(pod), name: name, set: set}
-	m.pods[pod.UID] = added
-	if err := m.apply(); err != nil {
-		delete(m.pods, pod.UID)
+	if _, err := m.engine.Change(engine.Change{Set: set, Memories: added.memories()}); err != nil {
 		return err
 	}
+	m.pods[pod.UID] = added
 	for _, in := range instancesOf(added.pod, name) {
-		m.engine.Report(resumed(in, &pod.Status))
+		m.engine.Report(in)
 	}
 	return nil
 }
@@ -94,26 +94,31 @@ func (m *Manager) unusedName(pod *v1.Pod) podName {
 	return name
 }
 
-// resumed returns an instance with what a status says about it: whether it was started
-// and ready before the caller was restarted.
-func resumed(in probe.Instance, status *v1.PodStatus) probe.Instance {
-	for _, s := range slices.Concat(status.ContainerStatuses, status.InitContainerStatuses) {
-		if s.ContainerID == in.ID && in.Phase == probe.Running {
-			in.Started, in.Ready = s.Started != nil && *s.Started, s.Ready
+// memories returns what the pod's status says about its probes: those of a container
+// that was started and ready when the status was stored go on as passing (K164, K166).
+func (p *managedPod) memories() map[probe.ID]engine.Memory {
+	all := map[probe.ID]engine.Memory{}
+	for _, in := range instancesOf(p.pod, p.name) {
+		if in.Phase != probe.Running {
+			continue
+		}
+		s, _ := statusOf(&p.pod.Status, p.name.container(in.Target))
+		passed := engine.Memory{
+			State:   verdict.State{Instance: in.ID, Verdict: probe.Passing},
+			Started: s.Started != nil && *s.Started, InstanceSince: in.Since,
+		}
+		if id := (probe.ID{Target: in.Target, Kind: probe.Readiness}); s.Ready && p.has(id) {
+			all[id] = passed
+		}
+		if id := (probe.ID{Target: in.Target, Kind: probe.Startup}); passed.Started && p.has(id) {
+			passed.State.OnHold = true
+			all[id] = passed
 		}
 	}
-	return in
+	return all
 }
 
-// apply applies the probes of all pods to the engine.
-func (m *Manager) apply() error {
-	all := probe.Set{}
-	for _, p := range m.pods {
-		maps.Copy(all, p.set)
-	}
-	_, err := m.engine.Apply(all)
-	return err
-}
+func (p *managedPod) has(id probe.ID) bool { _, found := p.set[id]; return found }
 
 // RemovePod removes the probes of a pod, if it is known.
 func (m *Manager) RemovePod(pod *v1.Pod) {
@@ -139,7 +144,7 @@ func (m *Manager) remove(uid types.UID) {
 		return
 	}
 	delete(m.pods, uid)
-	_ = m.apply() // cannot fail: a subset of what was applied
+	_, _ = m.engine.Change(engine.Change{Remove: slices.Collect(maps.Keys(gone.set))}) // cannot fail: it adds nothing
 	for _, in := range instancesOf(gone.pod, gone.name) {
 		m.engine.Report(probe.Instance{Target: in.Target}) // phase Absent: the engine removes the instance
 	}
@@ -218,7 +223,7 @@ func (m *Manager) report(p *managedPod, status *v1.PodStatus) {
 			one.Target.Address = status.PodIP
 			p.set[id] = one
 		}
-		_ = m.apply() // cannot fail: only addresses have changed
+		_, _ = m.engine.Change(engine.Change{Set: p.set}) // cannot fail: only addresses have changed
 	}
 	for _, in := range instancesOf(p.pod, p.name) {
 		in.Terminating = in.Terminating || p.stopped

@@ -19,6 +19,9 @@ func nameOf(pod *v1.Pod) podName {
 
 func (n podName) target(container string) string { return string(n) + "/" + container }
 
+// container returns the container of a target.
+func (n podName) container(target string) string { return strings.TrimPrefix(target, string(n)+"/") }
+
 // withUID returns the name of a pod whose own name is taken. No name of a pod has an @.
 func (n podName) withUID(pod *v1.Pod) podName { return n + "@" + podName(pod.UID) }
 

@@ -19,7 +19,7 @@ func Handlers(grpc *GRPCPlugin, compatibility probe.Compatibility) kube.Handlers
 			c.Compatibility = compatibility
 			return nonNil(httpprobe.New(c))
 		},
-		TCP:  func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(TCPConfig(t))) },
+		TCP: func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(TCPConfig(t))) },
 	}
 	if grpc != nil && grpc.make != nil {
 		h.GRPC = grpc.handler

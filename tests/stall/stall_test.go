@@ -135,6 +135,9 @@ func TestAStopOfTheProberFailsNothing(t *testing.T) {
 	}
 	for _, handler := range []string{"http", "tcp", "exec", "goroutine"} {
 		t.Run(handler, func(t *testing.T) {
+			if !*long {
+				t.Parallel()
+			}
 			n := targets
 			if handler == "exec" { // a process each
 				n /= 10

@@ -262,9 +262,7 @@ func (sc *scheduler) add(c change) *slot {
 		status: status{address: c.address, waitReason: verdict.NoInstance},
 	}
 	s.spec.Store(c.spec)
-	if c.spec.rule.Compatibility == probe.Kubelet {
-		s.rare = &rare{took: newHistogram()}
-	}
+	s.keepDurations(c.spec.rule.Compatibility)
 	if c.memory != nil {
 		s.recall(c.memory, &sc.clock)
 	}
@@ -309,6 +307,7 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 func (sc *scheduler) replace(s *slot, sp *spec, address string) {
 	sc.drop(s)
 	sc.setSpec(s, sp)
+	sc.schedule.Forget(s.key)
 	s.mu.Lock()
 	s.address = address
 	s.state = verdict.Renew(s.kind, s.state)
@@ -320,5 +319,6 @@ func (sc *scheduler) replace(s *slot, sp *spec, address string) {
 
 func (sc *scheduler) setSpec(s *slot, sp *spec) {
 	s.spec.Store(sp)
+	s.keepDurations(sp.rule.Compatibility)
 	sc.schedule.Configure(s.key, schedule.TimesOf(s.id(), sp.rule.Period), sp.stepper != nil)
 }

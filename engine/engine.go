@@ -54,7 +54,7 @@ type Config struct {
 	// non-blocking handlers, which need a descriptor only, are limited to 16 times
 	// as many. Attempts beyond the limit queue in the order in which they are due.
 	// A quarter of the goroutines is reserved for probes whose latest attempt did
-	// not use up its timeout. Default 1024.
+	// not use up its timeout; first attempts may use half of that. Default 1024.
 	Concurrency int
 
 	// StartRate limits the first attempts on new instances, per second, while very

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -308,6 +309,27 @@ func TestAPanicIsAnUnknownOutcomeAndIsCounted(t *testing.T) {
 		}
 		if n := e.Stats().Panics; n != 3 {
 			t.Errorf("%d panics counted, want one for each try", n)
+		}
+	})
+}
+
+func TestAHandlerThatEndsItsGoroutineIsAnUnknownOutcome(t *testing.T) {
+	bubble(t, engine.Config{Concurrency: 1}, func(t *testing.T, e *engine.Engine) {
+		h := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+			time.Sleep(time.Millisecond)
+			runtime.Goexit()
+			return probe.Succeed("")
+		})
+		other := says(probe.Success)
+		apply(t, e, probe.Set{liveness: with(h), readiness: with(other)})
+		e.Report(instance("a"))
+		pass(time.Minute)
+		st := status(t, e, liveness)
+		if st.Result.Reason != probe.ReasonPanic || st.Verdict != probe.Passing || st.Attempting || st.Attempts[probe.Unknown] < 6 {
+			t.Errorf("got %+v", st)
+		}
+		if n := uint64(len(other.attempts())); n < 6 || e.Stats().Panics != st.Attempts[probe.Unknown] {
+			t.Errorf("%d attempts of another probe, %d panics counted", n, e.Stats().Panics)
 		}
 	})
 }

@@ -69,3 +69,33 @@ func TestSuccessDurationsAreKeptForTheKubeletsMetricsOnly(t *testing.T) {
 		})
 	}
 }
+
+func TestSuccessDurationsFollowAProbesCompatibility(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Success)
+		set := func(c probe.Compatibility) {
+			p := with(h)
+			p.Rule.Compatibility = c
+			apply(t, e, probe.Set{liveness: p})
+		}
+		set(probe.Mended)
+		e.Report(instance("a"))
+		pass(time.Minute)
+		for _, c := range []probe.Compatibility{probe.Kubelet, probe.Mended, probe.Kubelet} {
+			set(c)
+			before := len(h.attempts())
+			pass(time.Minute)
+			durations, ok := e.SuccessDurations(liveness)
+			want := uint64(0)
+			if c == probe.Kubelet {
+				want = uint64(len(h.attempts()) - before)
+			}
+			if ok != (c == probe.Kubelet) || durations.Count() != want {
+				t.Errorf("%v: got %d durations, %v, want %d", c, durations.Count(), ok, want)
+			}
+			if g, _ := e.Watch(liveness); !g.Passing() {
+				t.Errorf("%v: the gauge is %v", c, g.Verdict())
+			}
+		}
+	})
+}

@@ -93,6 +93,42 @@ func TestHangingTargetsDoNotDelayOthers(t *testing.T) {
 	})
 }
 
+func TestANewTargetDoesNotWaitForThoseThatHang(t *testing.T) {
+	for name, handler := range map[string]func(*script) probe.Handler{
+		"goroutines": func(s *script) probe.Handler { return s },
+		"steps":      func(s *script) probe.Handler { return blocking{s} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{Concurrency: 16}, func(t *testing.T, e *engine.Engine) {
+				set, _ := several(600, "h", probe.Success, time.Hour, 900*time.Millisecond)
+				for id, p := range set {
+					set[id] = served(p, handler)
+				}
+				apply(t, e, set)
+				e.Report(instance("a"))
+				pass(5 * time.Minute) // each of them has failed
+				add := func(prefix, address string) (all []*script) {
+					more, all := several(2, prefix, probe.Success, time.Millisecond, 900*time.Millisecond)
+					for id, p := range more {
+						p = served(p, handler)
+						p.Target.Address = address
+						set[id] = p
+					}
+					apply(t, e, set)
+					pass(2 * time.Second)
+					return all
+				}
+				if n := total(add("z", "192.0.2.1")); n < 4 {
+					t.Errorf("%d attempts of two new targets in two periods, want 4", n)
+				}
+				if n := total(add("h", "192.0.2.2")); n < 4 { // two that hung
+					t.Errorf("%d attempts of two targets with new addresses in two periods, want 4", n)
+				}
+			})
+		})
+	}
+}
+
 // blocking is a non-blocking handler whose attempts need a goroutine after all.
 type blocking struct{ *script }
 

@@ -98,13 +98,7 @@ func (e *Engine) Watch(id probe.ID) (*Gauge, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.rare == nil {
-		s.rare = new(rare)
-		if !s.removed {
-			s.rare.gauge.set(s.state.Verdict)
-		}
-	}
-	return &s.rare.gauge, true
+	return &s.makeRare().gauge, true
 }
 
 // SuccessDurations returns the durations of a probe's successful attempts. It returns

@@ -46,6 +46,30 @@ type rare struct {
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 }
 
+// makeRare returns what few probes have. It needs mu.
+func (s *slot) makeRare() *rare {
+	if s.rare == nil {
+		s.rare = new(rare)
+		if !s.removed {
+			s.rare.gauge.set(s.state.Verdict)
+		}
+	}
+	return s.rare
+}
+
+// keepDurations keeps the durations of successes in the kubelet's compatibility, and no
+// others.
+func (s *slot) keepDurations(c probe.Compatibility) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c != probe.Kubelet && s.rare != nil:
+		s.rare.took = nil
+	case c == probe.Kubelet && s.makeRare().took == nil:
+		s.rare.took = newHistogram()
+	}
+}
+
 func (s *slot) id() probe.ID { return probe.ID{Target: s.target.name, Kind: s.kind, Name: s.name} }
 
 // setNext publishes when the next attempt is due.

@@ -117,9 +117,11 @@ func (sc *scheduler) handOff(a *attempt) (now, canceled bool) {
 	return now, false
 }
 
-// nextForWorker starts the attempt that has waited longest for a worker.
+// nextForWorker starts the attempt that has waited longest for a worker in the first
+// lane that may start one. First attempts precede slow ones: a new target does not wait
+// for those that hang.
 func (sc *scheduler) nextForWorker(now int64) *attempt {
-	for _, lane := range [...]schedule.Lane{schedule.Fast, schedule.Slow} {
+	for _, lane := range [...]schedule.Lane{schedule.Fast, schedule.First, schedule.Slow} {
 		if a := sc.nextHandedOff(lane); a != nil {
 			return a
 		}

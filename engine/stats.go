@@ -19,7 +19,7 @@ type Stats struct {
 	Late     uint64         // attempts skipped because the engine was more than a period late
 	Shed     uint64         // attempts of passing probes skipped because the engine was late
 	Busy     time.Duration  // how long the goroutine that starts attempts was awake
-	Panics   uint64         // handlers that panicked
+	Panics   uint64         // handlers that panicked or called runtime.Goexit
 	Dropped  uint64         // results about an earlier instance or a replaced probe
 	Health   Health         // whether the engine itself is well
 }

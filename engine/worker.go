@@ -1,6 +1,10 @@
 package engine
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/sonde-probe/sonde/probe"
+)
 
 // workers are the goroutines that make the attempts of handlers that may block. The
 // loop owns them: it starts each with one attempt, and waits for all when Run ends.
@@ -15,9 +19,25 @@ func (w *workers) start(a *attempt) { w.running.Go(func() { w.run(a) }) }
 // run makes an attempt, and then others for as long as there are some that wait for
 // a worker.
 func (w *workers) run(a *attempt) {
+	defer func() {
+		if a != nil { // its handler has ended this goroutine
+			w.replace(a)
+		}
+	}()
 	for a != nil {
 		res, panics := makeAttempt(a.ctx, a.probe, a.wake, w.scheduler.monitor)
 		a.cancel()
 		a = w.scheduler.completeOnWorker(a, &res, panics)
+	}
+}
+
+// replace completes an attempt whose handler has called runtime.Goexit, as a test does
+// that fails in its handler. Another goroutine goes on with the attempts that wait.
+func (w *workers) replace(a *attempt) {
+	a.cancel()
+	res := probe.Broken(probe.ReasonPanic, "handler called runtime.Goexit")
+	res.Tries = 1
+	if next := w.scheduler.completeOnWorker(a, &res, 1); next != nil {
+		w.start(next)
 	}
 }

@@ -5,7 +5,8 @@ type Lane uint8
 
 const (
 	NonBlocking Lane = iota // a descriptor and some hundred bytes
-	Fast                    // a goroutine
+	Fast                    // a goroutine, for a short time
+	First                   // a goroutine, for a time that is not known: no attempt of the probe has ended
 	Slow                    // a goroutine, probably until its timeout
 	lanes
 )
@@ -15,28 +16,35 @@ const (
 	// each one that needs a goroutine: they cost that much less.
 	nonBlockingPerWorker = 16
 
-	// slowShare is the part of the goroutines, one in so many, that slow attempts
-	// leave to fast ones: when half of the targets hang, the other half must not
-	// wait for them. First attempts are slow, since they may hang.
+	// slowShare is the part of the goroutines, one in so many, that slow attempts leave
+	// to others: when half of the targets hang, the other half must not wait for them.
+	// First attempts leave half of that to fast ones, since they may hang.
 	slowShare = 4
 )
 
 // limiter caps concurrent attempts and queues the rest, one FIFO per lane.
 type limiter[A any] struct {
-	concurrency int                  // limit of workers
-	workers     int                  // in flight in the lanes Fast and Slow
-	nonBlocking int                  // in flight in the lane NonBlocking
-	queues      [lanes]queue[uint32] // keys of probes that are due
-	handoffs    [lanes]queue[A]      // attempts that turned out to need a goroutine
+	concurrency int                       // limit of workers
+	workers     int                       // in flight in the other lanes
+	nonBlocking int                       // in flight in the lane NonBlocking
+	queues      [lanes]queue[queuedProbe] // probes that are due
+	handoffs    [lanes]queue[A]           // attempts that turned out to need a goroutine
 }
+
+// queuedProbe is a probe's place in a queue. It has lost it if its entry has another
+// ticket.
+type queuedProbe struct{ key, ticket uint32 }
 
 // admits reports whether an attempt in a lane may start now.
 func (c *limiter[A]) admits(l Lane) bool {
+	reserve := c.concurrency / slowShare
 	switch l {
 	case NonBlocking:
 		return c.nonBlocking < c.concurrency*nonBlockingPerWorker
+	case First:
+		return c.workers < c.concurrency-(reserve+1)/2
 	case Slow:
-		return c.workers < c.concurrency-c.concurrency/slowShare
+		return c.workers < c.concurrency-reserve
 	}
 	return c.workers < c.concurrency
 }

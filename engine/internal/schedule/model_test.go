@@ -30,6 +30,7 @@ type modelProbe struct {
 	due         int64
 	inflight    bool
 	again       bool
+	known       bool
 	fast        bool
 	shed        bool
 }
@@ -53,6 +54,8 @@ func (m *model) find(key uint32) *modelProbe {
 }
 
 func (m *model) remove(key uint32) {
+	removed := m.find(key)
+	m.waiting = slices.DeleteFunc(m.waiting, func(w *modelWait) bool { return w.probe == removed && removed != nil })
 	m.probes = slices.DeleteFunc(m.probes, func(p *modelProbe) bool { return p.key == key })
 }
 
@@ -68,6 +71,9 @@ func (p *modelProbe) lane() Lane {
 }
 
 func (p *modelProbe) workerLane() Lane {
+	if !p.known {
+		return First
+	}
 	if p.fast {
 		return Fast
 	}
@@ -88,6 +94,12 @@ func (m *model) admits(l Lane) bool {
 		return others < 16*m.concurrency
 	case Fast:
 		return workers < m.concurrency
+	case First: // an eighth is left to fast ones, and one place at least if a quarter is one
+		left := m.concurrency / 4
+		for left > 1 && 2*left > m.concurrency/4+1 {
+			left--
+		}
+		return workers < m.concurrency-left
 	}
 	return workers < m.concurrency-m.concurrency/4
 }
@@ -128,8 +140,14 @@ func (m *model) admit(p *modelProbe, due, now int64) (start bool, at int64) {
 		}
 	}
 	p.due = max(due, m.began)
-	if m.isQueued(p) {
-		return false, 0
+	for i, w := range m.waiting {
+		if w.probe == p && w.lane == p.lane() {
+			return false, 0
+		}
+		if w.probe == p {
+			m.waiting = slices.Delete(m.waiting, i, i+1)
+			break
+		}
 	}
 	if !m.admits(p.lane()) {
 		m.waiting = append(m.waiting, &modelWait{lane: p.lane(), probe: p})
@@ -233,7 +251,7 @@ func (m *model) nextQueued(l Lane, now int64) *modelProbe {
 	for w := m.take(l, false); w != nil; w = m.take(l, false) {
 		p := w.probe
 		switch {
-		case m.find(p.key) != p || p.inflight:
+		case p.inflight:
 		case p.lane() != l:
 			p.at = now
 		default:

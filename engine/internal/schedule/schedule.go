@@ -60,9 +60,11 @@ type Counters struct {
 
 // entry is what the schedule knows about one probe.
 type entry struct {
-	times Times
-	due   int64 // of the attempt in flight, or of the latest one
-	flags flags
+	times  Times
+	due    int64  // of the attempt in flight, or of the latest one
+	ticket uint32 // of its place in a queue; each key counts on, also for other probes
+	flags  flags
+	queue  Lane // that it has its place in, if it is queued
 }
 
 type flags uint16
@@ -72,9 +74,9 @@ const (
 	extra                         // the next attempt is not at a regular time
 	paced                         // the pacer has given the next attempt its time
 	queued                        // waits in the limiter
-	removed                       // likewise, and its key is freed when it leaves the queue
 	inflight                      // an attempt is in flight
 	again                         // likewise, and another attempt was asked for
+	known                         // an attempt has finished
 	fast                          // the latest attempt finished well within its timeout
 	shed                          // the latest attempt was shed
 )
@@ -107,7 +109,10 @@ func (e *entry) lane() Lane {
 
 // workerLane returns the lane of an attempt that needs a goroutine.
 func (e *entry) workerLane() Lane {
-	if e.is(fast) {
+	switch {
+	case !e.is(known):
+		return First
+	case e.is(fast):
 		return Fast
 	}
 	return Slow
@@ -130,7 +135,7 @@ func (s *Schedule[A]) Begin(now int64) { s.began = now }
 func (s *Schedule[A]) Add(times Times, withoutBlocking bool) (key uint32) {
 	if n := len(s.free); n > 0 {
 		key, s.free = s.free[n-1], s.free[:n-1]
-		s.entries[key] = entry{}
+		s.entries[key] = entry{ticket: s.entries[key].ticket}
 	} else {
 		key = uint32(len(s.entries))
 		s.entries = append(s.entries, entry{})
@@ -150,13 +155,10 @@ func (s *Schedule[A]) Configure(key uint32, times Times, withoutBlocking bool) {
 // Times returns a probe's regular times.
 func (s *Schedule[A]) Times(key uint32) Times { return s.entries[key].times }
 
-// Remove removes a probe. Its key may be returned by Add later.
+// Remove removes a probe. Its key may be returned by the next Add.
 func (s *Schedule[A]) Remove(key uint32) {
 	s.timeline.Remove(key)
-	if e := &s.entries[key]; e.is(queued) {
-		e.set(removed, true)
-		return
-	}
+	s.entries[key].set(queued, false)
 	s.free = append(s.free, key)
 }
 
@@ -214,15 +216,25 @@ func (s *Schedule[A]) Admit(key uint32, due, now int64) (start bool, at int64) {
 		}
 	}
 	e.due = max(due, s.began)
-	if e.is(queued) {
+	l := e.lane()
+	if e.is(queued) && e.queue == l {
 		return false, 0
 	}
-	if !s.limiter.admits(e.lane()) {
-		e.set(queued, true)
-		s.limiter.queues[e.lane()].push(key)
+	e.set(queued, false) // or it waits in a lane that is not its own any more
+	if !s.limiter.admits(l) {
+		s.enqueue(key, l)
 		return false, 0
 	}
 	return true, 0
+}
+
+// enqueue makes a probe wait in a lane, and only there.
+func (s *Schedule[A]) enqueue(key uint32, l Lane) {
+	e := &s.entries[key]
+	e.set(queued, true)
+	e.queue = l
+	e.ticket++
+	s.limiter.queues[l].push(queuedProbe{key, e.ticket})
 }
 
 // Started is what Start has decided.
@@ -268,8 +280,13 @@ func (s *Schedule[A]) Drop(key uint32) { s.entries[key].set(inflight, false) }
 func (s *Schedule[A]) Finish(key uint32, wasFast bool) {
 	e := &s.entries[key]
 	e.set(inflight, false)
+	e.set(known, true)
 	e.set(fast, wasFast)
 }
+
+// Forget says that earlier attempts of a probe say nothing about its next one: it has
+// another target or handler.
+func (s *Schedule[A]) Forget(key uint32) { s.entries[key].set(known, false) }
 
 // Next makes a probe due after an attempt that has ended, and returns when: at the
 // regular time that Start has returned, or, when that has passed, at the next one; at
@@ -315,20 +332,21 @@ func (e *entry) earliest(now int64) int64 { return max(now, e.due+int64(probe.Mi
 // that lane may start.
 func (s *Schedule[A]) NextQueued(l Lane, now int64) (key uint32, ok bool) {
 	for s.limiter.admits(l) {
-		key, ok := s.limiter.queues[l].pop()
+		q, ok := s.limiter.queues[l].pop()
 		if !ok {
 			return 0, false
 		}
-		e := &s.entries[key]
+		e := &s.entries[q.key]
+		if !e.is(queued) || e.ticket != q.ticket {
+			continue // the probe was removed, or has moved to another lane
+		}
 		e.set(queued, false)
 		switch {
-		case e.is(removed):
-			s.free = append(s.free, key)
 		case e.is(inflight):
-		case e.lane() != l: // Configure has changed it
-			s.timeline.Set(key, now)
+		case e.lane() != l: // Configure or Forget has changed it
+			s.timeline.Set(q.key, now)
 		default:
-			return key, true
+			return q.key, true
 		}
 	}
 	return 0, false

@@ -151,7 +151,7 @@ func (p *pair) end() {
 	if f.counts {
 		fast, m := p.rng.IntN(2) == 0, p.m.find(f.key)
 		p.s.Finish(f.key, fast)
-		m.inflight, m.fast = false, fast
+		m.inflight, m.known, m.fast = false, true, fast
 		if p.rng.IntN(4) > 0 {
 			p.same("Next", p.s.Next(f.key, f.next, p.now), p.m.next(m, f.next, p.now))
 		}
@@ -217,6 +217,10 @@ func (p *pair) call() {
 		p.s.Configure(key, times, nonBlocking)
 		m := p.m.find(key)
 		m.times, m.nonBlocking = times, nonBlocking
+		if p.rng.IntN(2) == 0 {
+			p.s.Forget(key)
+			m.known = false
+		}
 		for i := range p.attempts {
 			if f := &p.attempts[i]; f.counts && f.key == key {
 				f.next = p.times(key).After(p.now)
@@ -291,7 +295,7 @@ func TestTimesAreSpreadAndNeverChange(t *testing.T) {
 	}
 }
 
-func TestAKeyIsReusedOnlyWhenItLeavesTheQueue(t *testing.T) {
+func TestARemovedProbeLeavesNoPlaceInTheQueueToTheNext(t *testing.T) {
 	s := New[int](1, 1000)
 	start := func(key uint32) (Started, bool) {
 		s.At(key, 0)
@@ -308,14 +312,11 @@ func TestAKeyIsReusedOnlyWhenItLeavesTheQueue(t *testing.T) {
 		t.Fatal("one attempt should be in flight, and one should wait")
 	}
 	s.Remove(b)
-	if c := s.Add(times, false); c == b {
-		t.Error("a key was used again while it was queued")
-	}
-	s.Release(running.Lane)
-	if key, ok := s.NextQueued(Slow, 0); ok {
-		t.Errorf("the removed probe %d left the queue", key)
-	}
 	if c := s.Add(times, false); c != b {
 		t.Errorf("Add returned %d, want the free key %d", c, b)
+	}
+	s.Release(running.Lane)
+	if key, ok := s.NextQueued(First, 0); ok {
+		t.Errorf("the probe %d left the queue", key)
 	}
 }

@@ -68,7 +68,9 @@ type Config struct {
 
 	// Logger gets a line for each change of a verdict on an instance, at level Warn
 	// if the probe fails and Info otherwise, and warnings about targets without an
-	// instance (see Report). Default: no log.
+	// instance (see Report). First verdicts on instances have a line each up to 100
+	// passing and 100 failing ones in ten seconds; any more are counted in one line.
+	// Default: no log.
 	Logger *slog.Logger
 }
 

@@ -67,3 +67,67 @@ func (l *verdictLine) attempt() []slog.Attr {
 	}
 	return attrs
 }
+
+const (
+	// firstVerdictPeriod is the time for which first verdicts are counted together.
+	firstVerdictPeriod = 10 * time.Second
+
+	// maxFirstVerdicts is how many passing probes, and how many failing ones, get a line
+	// for their first verdict in a period.
+	maxFirstVerdicts = 100
+)
+
+// firstVerdicts limits the log lines about first verdicts, of which very many come at
+// once after a start: those beyond maxFirstVerdicts are counted in one line.
+// scheduler.mu guards it.
+type firstVerdicts struct {
+	end     int64 // of the period
+	logged  verdictCounts
+	omitted verdictCounts
+}
+
+// verdictCounts are numbers of probes by verdict.
+type verdictCounts [probe.Failing + 1]int
+
+// allow counts a first verdict, and reports whether it gets a line of its own.
+func (f *firstVerdicts) allow(v probe.Verdict, now int64) bool {
+	if now >= f.end {
+		f.end, f.logged = now+int64(firstVerdictPeriod), verdictCounts{}
+	}
+	if f.logged[v] == maxFirstVerdicts {
+		f.omitted[v]++
+		return false
+	}
+	f.logged[v]++
+	return true
+}
+
+// next returns when check has to be called; never if all verdicts had a line.
+func (f *firstVerdicts) next() int64 {
+	if f.omitted == (verdictCounts{}) {
+		return never
+	}
+	return f.end
+}
+
+// check returns the line about the verdicts without one when their period is over,
+// otherwise nil.
+func (f *firstVerdicts) check(now int64) logLine {
+	if f.next() > now {
+		return nil
+	}
+	line := firstVerdictsLine(f.omitted)
+	f.omitted = verdictCounts{}
+	return line
+}
+
+// firstVerdictsLine counts the first verdicts that had no line.
+type firstVerdictsLine verdictCounts
+
+func (l firstVerdictsLine) write(to *slog.Logger) {
+	level := slog.LevelInfo
+	if l[probe.Failing] > 0 {
+		level = slog.LevelWarn
+	}
+	to.Log(context.Background(), level, "more first verdicts, not logged one by one", "passing", l[probe.Passing], "failing", l[probe.Failing])
+}

@@ -112,6 +112,9 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	if line := sc.unreported.check(sc.registry, now); line != nil {
 		sc.lines = append(sc.lines, line)
 	}
+	if line := sc.firsts.check(now); line != nil {
+		sc.lines = append(sc.lines, line)
+	}
 	sc.counters.busy += time.Duration(now - l.awakeSince)
 	due = sc.nextDue()
 	if sc.schedule.InFlight() > 0 {

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"iter"
+	"slices"
 	"sync/atomic"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -22,9 +24,11 @@ func (e *Engine) Status(id probe.ID) (st Status, ok bool) {
 // yields, so that probes may be added and removed between two yields.
 func (e *Engine) All() iter.Seq[Status] {
 	return func(yield func(Status) bool) {
-		for _, id := range e.registry.ids() {
-			if st, ok := e.Status(id); ok && !yield(st) {
-				return
+		for t := range e.registry.walk(context.Background(), "") {
+			for _, s := range t.slots {
+				if st, ok := e.Status(s.id()); ok && !yield(st) {
+					return
+				}
 			}
 		}
 	}
@@ -37,28 +41,81 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	if t == nil {
 		return TargetStatus{}, false
 	}
-	return t.status(slots, &e.scheduler.clock), true
+	var st TargetStatus
+	t.fill(&st, slots, &e.scheduler.clock)
+	return st, true
 }
 
 // Targets yields every target, sorted by name. It holds no lock while it yields.
-func (e *Engine) Targets() iter.Seq[TargetStatus] {
+func (e *Engine) Targets() iter.Seq[TargetStatus] { return e.Select(context.Background(), Filter{}) }
+
+// Filter selects targets. The zero Filter selects all.
+type Filter struct {
+	// After selects the targets whose names sort after it. Default: from the first.
+	After string
+
+	// Match selects the targets that have a probe of a kind and with a verdict for which
+	// it returns true. Default: all targets, also those without probes.
+	Match func(probe.Kind, probe.Verdict) bool
+}
+
+// Select yields the targets of f, sorted by name, until ctx is done. Its cost is that of
+// the targets that it passes, and not of all there are: to list many, end after some, and
+// go on with their last name as Filter.After. It holds no lock while it yields or calls
+// Filter.Match.
+func (e *Engine) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 	return func(yield func(TargetStatus) bool) {
-		for _, name := range e.registry.names() {
-			if t, ok := e.Target(name); ok && !yield(t) {
+		for t := range e.registry.walk(ctx, f.After) {
+			if !f.matches(t.slots) {
+				continue
+			}
+			if st, ok := e.Target(t.target.name); ok && !yield(st) {
 				return
 			}
 		}
 	}
 }
 
-// status summarizes the target's probes.
-func (t *target) status(slots []*slot, c *clock) TargetStatus {
+// Count returns how many targets f selects, or fewer if ctx is done before it has counted
+// them. Without Filter.Match it does not visit them.
+func (e *Engine) Count(ctx context.Context, f Filter) int {
+	if f.Match == nil {
+		return e.registry.countAfter(f.After)
+	}
+	n := 0
+	for t := range e.registry.walk(ctx, f.After) {
+		if f.matches(t.slots) {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *Filter) matches(slots []*slot) bool {
+	return f.Match == nil || slices.ContainsFunc(slots, func(s *slot) bool { return f.Match(s.kind, s.currentVerdict()) })
+}
+
+// Summary counts the targets and probes by their state, until ctx is done. It visits them
+// all, but allocates no memory for each.
+func (e *Engine) Summary(ctx context.Context) Summary {
+	sum := Summary{Verdicts: map[KindVerdict]int{}}
+	var st TargetStatus
+	for t := range e.registry.walk(ctx, "") {
+		t.target.fill(&st, t.slots, &e.scheduler.clock)
+		sum.add(&st)
+	}
+	return sum
+}
+
+// fill summarizes the target's probes. It reuses the memory of st.Probes.
+func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 	in := t.current()
-	st := TargetStatus{Target: t.name, Instance: t.public(in, c), Started: in.hasStarted(), Live: true}
+	*st = TargetStatus{Target: t.name, Instance: t.public(in, c), Started: in.hasStarted(), Live: true, Probes: st.Probes[:0]}
 	if len(slots) == 0 {
 		st.Started = in.phase == probe.Running
 	}
 	st.Ready = st.Started
+	st.Probes = slices.Grow(st.Probes, len(slots))
 	for _, s := range slots {
 		st.Probes = append(st.Probes, Status{})
 		p := &st.Probes[len(st.Probes)-1]
@@ -72,7 +129,6 @@ func (t *target) status(slots []*slot, c *clock) TargetStatus {
 			st.Live = st.Live && !fails
 		}
 	}
-	return st
 }
 
 // Gauge is a probe's verdict for readers that must be fast, such as a proxy that asks

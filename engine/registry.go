@@ -2,6 +2,8 @@ package engine
 
 import (
 	"cmp"
+	"context"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -15,7 +17,8 @@ import (
 type registry struct {
 	mu      sync.RWMutex // guards all below, and target.slots
 	targets map[string]*target
-	probes  int // how many there are
+	byName  index // the same targets
+	probes  int   // how many there are
 }
 
 // target is a target that has probes, or an instance that a driver has reported.
@@ -142,15 +145,6 @@ func (r *registry) count() int {
 	return r.probes
 }
 
-// names returns the names of all targets, sorted.
-func (r *registry) names() []string {
-	r.mu.RLock()
-	names := slices.AppendSeq(make([]string, 0, len(r.targets)), maps.Keys(r.targets))
-	r.mu.RUnlock()
-	slices.Sort(names)
-	return names
-}
-
 // all returns all targets.
 func (r *registry) all() []*target {
 	r.mu.RLock()
@@ -158,18 +152,57 @@ func (r *registry) all() []*target {
 	return slices.AppendSeq(make([]*target, 0, len(r.targets)), maps.Values(r.targets))
 }
 
-// ids returns the IDs of all probes, sorted.
-func (r *registry) ids() []probe.ID {
-	r.mu.RLock()
-	ids := make([]probe.ID, 0, r.probes)
-	for _, t := range r.targets {
-		for _, s := range t.slots {
-			ids = append(ids, s.id())
+// listed is a target and its probes.
+type listed struct {
+	target *target
+	slots  []*slot
+}
+
+// walkChunk is how many targets a walk reads while it holds the lock.
+const walkChunk = 256
+
+// walk yields the targets whose names sort after a name, sorted, until ctx is done. Of
+// those that are added and removed meanwhile it may yield some. It holds no lock while it
+// yields.
+func (r *registry) walk(ctx context.Context, after string) iter.Seq[listed] {
+	return func(yield func(listed) bool) {
+		for list := make([]listed, 0, walkChunk); ctx.Err() == nil; {
+			if list = r.next(list, after); len(list) == 0 {
+				return
+			}
+			for _, t := range list {
+				if !yield(t) {
+					return
+				}
+			}
+			after = list[len(list)-1].target.name
 		}
 	}
-	r.mu.RUnlock()
-	slices.SortFunc(ids, probe.ID.Compare)
-	return ids
+}
+
+// next replaces the content of list by the targets whose names sort after a name, as
+// many as it has room for.
+func (r *registry) next(list []listed, after string) []listed {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	list = list[:0]
+	for p := r.byName.after(after); len(list) < cap(list); {
+		targets := r.byName.chunkFrom(&p)
+		if targets == nil {
+			break
+		}
+		for _, t := range targets[:min(len(targets), cap(list)-len(list))] {
+			list = append(list, listed{t, t.slots})
+		}
+	}
+	return list
+}
+
+// countAfter returns how many targets have names that sort after a name.
+func (r *registry) countAfter(name string) int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.byName.countFrom(r.byName.after(name))
 }
 
 // insert returns a target, and adds it if there is none. It needs mu.
@@ -178,8 +211,15 @@ func (r *registry) insert(name string) *target {
 	if t == nil {
 		t = &target{name: name}
 		r.targets[name] = t
+		r.byName.insert(t)
 	}
 	return t
+}
+
+// delete removes a target. It needs mu.
+func (r *registry) delete(name string) {
+	delete(r.targets, name)
+	r.byName.remove(name)
 }
 
 // add adds a probe, with its memory if it has one, and reports whether it is its
@@ -212,7 +252,7 @@ func (r *registry) remove(s *slot) {
 	t := s.target
 	t.slots = slices.DeleteFunc(slices.Clone(t.slots), func(o *slot) bool { return o == s })
 	if len(t.slots) == 0 && !t.current().managed {
-		delete(r.targets, t.name)
+		r.delete(t.name)
 	}
 }
 
@@ -227,7 +267,7 @@ func (r *registry) reported(in probe.Instance) *target {
 	defer r.mu.Unlock()
 	t := r.insert(in.Target)
 	if over && len(t.slots) == 0 {
-		delete(r.targets, in.Target)
+		r.delete(in.Target)
 		return nil
 	}
 	return t

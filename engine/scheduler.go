@@ -34,6 +34,7 @@ type scheduler struct {
 	memorySubs map[*Subscription]struct{} // those of subs that deliver changes of memories too
 	lines      []logLine                  // to be written by unlock
 	unreported unreportedTargets
+	firsts     firstVerdicts
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
@@ -122,8 +123,10 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	f.state, f.Next = verdict.Step(rule, before, ev, at)
 	s.state, s.waitReason = f.state, f.WaitReason
 	if f.state.Instance != before.Instance {
-		s.result, s.resultAt = nil, 0
+		s.result, s.resultAt, s.decided = nil, 0, false
 	}
+	attempted, first := ev.Type == verdict.Attempted, !s.decided
+	s.decided = s.decided || attempted && (f.Changed || f.state.Run >= threshold(&sp.rule, f.state.Last))
 	var line *verdictLine
 	if f.Changed {
 		s.since = now
@@ -131,7 +134,8 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		if s.rare != nil {
 			s.rare.gauge.set(f.state.Verdict)
 		}
-		if ev.Type == verdict.Attempted || f.state.Instance == before.Instance {
+		own := attempted && (!first || sc.firsts.allow(f.state.Verdict, now))
+		if own || !attempted && f.state.Instance == before.Instance {
 			line = newVerdictLine(s, before.Verdict, ev.Type)
 		}
 	}
@@ -258,7 +262,7 @@ func (sc *scheduler) wakeIfEarlier() {
 
 // nextDue returns when the loop has something to do next.
 func (sc *scheduler) nextDue() int64 {
-	due := sc.unreported.next()
+	due := min(sc.unreported.next(), sc.firsts.next())
 	if at, ok := sc.schedule.First(); ok {
 		due = min(due, at)
 	}

@@ -28,6 +28,7 @@ type slot struct {
 type status struct {
 	removed    bool
 	attempting bool // an attempt is in flight
+	decided    bool // a run of attempts on the instance has reached its threshold
 	waitReason verdict.WaitReason
 	address    string // of the target
 	changes    uint64
@@ -103,6 +104,13 @@ func (s *slot) currentWaitReason() verdict.WaitReason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.waitReason
+}
+
+// currentVerdict returns what is published.
+func (s *slot) currentVerdict() probe.Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Verdict
 }
 
 // hasPassed reports whether the probe passes on an instance.

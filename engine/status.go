@@ -35,11 +35,13 @@ type Status struct {
 
 // Threshold returns how long Run has to be for a verdict: Run and Threshold are the
 // "2/3" of a status table.
-func (s Status) Threshold() int32 {
-	if s.Last == probe.Failure {
-		return s.Rule.FailureThreshold
+func (s Status) Threshold() int32 { return threshold(&s.Rule, s.Last) }
+
+func threshold(r *probe.Rule, last probe.Outcome) int32 {
+	if last == probe.Failure {
+		return r.FailureThreshold
 	}
-	return s.Rule.SuccessThreshold
+	return r.SuccessThreshold
 }
 
 // TargetStatus summarizes the probes of a target.
@@ -53,6 +55,39 @@ type TargetStatus struct {
 	Live    bool // none of its startup and liveness probes fails
 
 	Probes []Status // sorted by ID
+}
+
+// Summary counts targets and probes by their state. The fields of targets are those of
+// TargetStatus.
+type Summary struct {
+	Targets  int
+	Started  int
+	Ready    int
+	Live     int
+	Verdicts map[KindVerdict]int // probes
+}
+
+// KindVerdict is a kind of probes with a verdict.
+type KindVerdict struct {
+	Kind    probe.Kind
+	Verdict probe.Verdict
+}
+
+func (s *Summary) add(t *TargetStatus) {
+	s.Targets++
+	s.Started += one(t.Started)
+	s.Ready += one(t.Ready)
+	s.Live += one(t.Live)
+	for i := range t.Probes {
+		s.Verdicts[KindVerdict{t.Probes[i].ID.Kind, t.Probes[i].Verdict}]++
+	}
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // Changes counts the probes that an Apply has changed.

@@ -13,11 +13,12 @@ import (
 // but always the last one. It never slows probing, and its queue holds at most one
 // entry for each probe.
 type Subscription struct {
-	engine *Engine
-	wake   chan struct{} // capacity 1: queue is not empty
+	engine   *Engine
+	existing sweep
+	wake     chan struct{} // capacity 1: queue is not empty
 
 	mu    sync.Mutex        // guards the queue: all below
-	dirty map[probe.ID]bool // is in queue
+	dirty map[probe.ID]bool // is in queue, and has changed since it was last delivered
 	queue []probe.ID
 }
 
@@ -36,14 +37,52 @@ func (e *Engine) subscribe(memories bool) *Subscription {
 	sc := e.scheduler
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	for _, id := range e.registry.ids() {
-		sub.mark(id)
-	}
 	sc.subs[sub] = struct{}{}
 	if memories {
 		sc.memorySubs[sub] = struct{}{}
 	}
 	return sub
+}
+
+// sweep goes once through the probes that exist, sorted by ID, without a list of them
+// all.
+type sweep struct {
+	mu    sync.Mutex // guards all below; registry.mu is taken while it is held
+	list  []listed
+	after string // the last target in list
+	ids   []probe.ID
+	ended bool
+}
+
+// next returns the next probe, or false after the last.
+func (w *sweep) next(r *registry) (id probe.ID, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.ids) == 0 && !w.ended {
+		w.read(r)
+	}
+	if w.ended {
+		return id, false
+	}
+	id, w.ids = w.ids[0], w.ids[1:]
+	return id, true
+}
+
+// read reads the probes of some more targets.
+func (w *sweep) read(r *registry) {
+	if w.list == nil {
+		w.list = make([]listed, 0, walkChunk)
+	}
+	if w.list = r.next(w.list, w.after); len(w.list) == 0 {
+		w.list, w.ended = nil, true
+		return
+	}
+	w.after = w.list[len(w.list)-1].target.name
+	for _, t := range w.list {
+		for _, s := range t.slots {
+			w.ids = append(w.ids, s.id())
+		}
+	}
 }
 
 // Close ends the subscription. A call of Next that waits returns when its context is
@@ -105,12 +144,13 @@ func (s *Subscription) Next(ctx context.Context) (Status, error) {
 }
 
 func (s *Subscription) take() (id probe.ID, ok bool) {
+	id, ok = s.existing.next(s.engine.registry)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
-		return id, false
+	for !ok && len(s.queue) > 0 {
+		id, s.queue = s.queue[0], s.queue[1:]
+		ok = s.dirty[id] // unless it was delivered as an existing one
 	}
-	id, s.queue = s.queue[0], s.queue[1:]
 	delete(s.dirty, id)
 	if len(s.queue) > 0 { // for another reader, if there is one
 		select {
@@ -118,5 +158,5 @@ func (s *Subscription) take() (id probe.ID, ok bool) {
 		default:
 		}
 	}
-	return id, true
+	return id, ok
 }

@@ -29,10 +29,85 @@ type Client struct {
 	HTTP  *http.Client // for client certificates and timeouts; default http.DefaultClient
 }
 
-// Targets returns the targets that match q. Like the other methods, it returns an
+// Targets returns a page of the targets that match q. For the next page set q.After to
+// Targets.Next, or use Pages. Like the other methods, it returns an
 // *Error when the response's status is not 200.
 func (c *Client) Targets(ctx context.Context, q Query) (Targets, error) {
 	return get[Targets](ctx, c, "/v1/targets", q.values())
+}
+
+// Pages yields the pages of all targets that match q; q.Limit bounds each page. While a
+// page is read, the engine already prepares the next. It ends with the first error, which
+// it yields.
+func (c *Client) Pages(ctx context.Context, q Query) iter.Seq2[Targets, error] {
+	return func(yield func(Targets, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for next := c.request(ctx, q); next != nil; {
+			current := <-next
+			if next = nil; current.err == nil {
+				q.After = nextPage(current.response.Header)
+			}
+			if current.err == nil && q.After != "" {
+				next = c.request(ctx, q)
+			}
+			page, err := current.targets()
+			if !yield(page, err) || err != nil {
+				if next != nil {
+					cancel()
+					(<-next).close()
+				}
+				return
+			}
+		}
+	}
+}
+
+// pageResponse is the response to a request for a page.
+type pageResponse struct {
+	response *http.Response
+	err      error
+}
+
+// request requests a page. The caller receives the response, and closes it.
+func (c *Client) request(ctx context.Context, q Query) <-chan pageResponse {
+	done := make(chan pageResponse, 1)
+	go func() {
+		response, err := c.do(ctx, "/v1/targets", q.values())
+		done <- pageResponse{response, err}
+	}()
+	return done
+}
+
+// targets reads the page, and closes the response.
+func (p pageResponse) targets() (page Targets, err error) {
+	if p.err != nil {
+		return page, p.err
+	}
+	defer p.close()
+	if err := decode(p.response.Body, &page); err != nil {
+		return page, fmt.Errorf("/v1/targets: %w", err)
+	}
+	return page, nil
+}
+
+func (p pageResponse) close() {
+	if p.err == nil {
+		p.response.Body.Close()
+	}
+}
+
+// nextPage returns the value of Query.After in a header Link of /v1/targets, or "".
+func nextPage(h http.Header) string {
+	link, rest, _ := strings.Cut(strings.TrimPrefix(h.Get("Link"), "<"), ">")
+	if rest != `; rel="next"` {
+		return ""
+	}
+	next, err := url.Parse(link)
+	if err != nil {
+		return ""
+	}
+	return next.Query().Get("after")
 }
 
 // Target returns one target with its probes.

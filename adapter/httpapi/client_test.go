@@ -15,7 +15,7 @@ func TestClientReturnsTheServersData(t *testing.T) {
 	c := client(t, server(t, httpapi.Config{Token: token}))
 	c.Token = token
 	list, err := c.Targets(t.Context(), httpapi.Query{Verdict: "failing", Kind: probe.Liveness, After: "shop/db", Limit: 7, Probes: true})
-	if err != nil || describe(list) != "shop/web of 1" || len(list.Targets[0].Probes) != 2 {
+	if err != nil || describe(list) != "shop/web of 0" || len(list.Targets[0].Probes) != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	target, err := c.Target(t.Context(), "shop/web")

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"iter"
@@ -17,15 +18,16 @@ const DefaultListen = "127.0.0.1:9650"
 
 // Limits of a Server.
 const (
-	MaxConnections = 256              // open at once; any more are closed
-	MaxRequests    = 16               // in progress at once under /v1, except event streams; any more get status 503
-	MaxSubscribers = 32               // event streams at once; any more get status 503
-	MaxListed      = 5000             // targets in one response
-	MaxListText    = 512              // bytes of each detail in a list
-	MaxHeaderBytes = 16 << 10         // of a request
-	WriteTimeout   = 30 * time.Second // to write a response, or one event
-	Heartbeat      = 15 * time.Second // between events or comments of a stream
-	ShutdownGrace  = 5 * time.Second  // for requests in progress when the server stops
+	MaxConnections  = 256              // open at once; any more are closed
+	MaxRequests     = 16               // in progress at once under /v1, except event streams; any more get status 503
+	MaxSubscribers  = 32               // event streams at once; any more get status 503
+	MaxListed       = 5000             // targets in one response
+	MaxListedProbes = 10_000           // probes in one response, after which it has no further target
+	MaxListText     = 512              // bytes of each detail in a list
+	MaxHeaderBytes  = 16 << 10         // of a request
+	WriteTimeout    = 30 * time.Second // to write a response, or one event
+	Heartbeat       = 15 * time.Second // between events or comments of a stream
+	ShutdownGrace   = 5 * time.Second  // for requests in progress when the server stops
 )
 
 // MinToken is the minimum length of a token in bytes.
@@ -34,7 +36,8 @@ const MinToken = 16
 // Engine is the subset of *engine.Engine that a Server uses. Its methods must be
 // safe for concurrent use by multiple goroutines.
 type Engine interface {
-	Targets() iter.Seq[engine.TargetStatus]
+	Select(ctx context.Context, f engine.Filter) iter.Seq[engine.TargetStatus]
+	Count(ctx context.Context, f engine.Filter) int
 	Target(name string) (engine.TargetStatus, bool)
 	Stats() engine.Stats
 	Subscribe() *engine.Subscription

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -32,8 +33,22 @@ type idleEngine struct {
 	stats          engine.Stats
 }
 
-func (s *idleEngine) Targets() iter.Seq[engine.TargetStatus] { return slices.Values(s.targets) }
-func (s *idleEngine) Stats() engine.Stats                    { return s.stats }
+func (s *idleEngine) Select(_ context.Context, f engine.Filter) iter.Seq[engine.TargetStatus] {
+	return func(yield func(engine.TargetStatus) bool) {
+		for _, t := range s.targets {
+			matches := func(p engine.Status) bool { return f.Match(p.ID.Kind, p.Verdict) }
+			if t.Target > f.After && (f.Match == nil || slices.ContainsFunc(t.Probes, matches)) && !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+func (s *idleEngine) Count(ctx context.Context, f engine.Filter) int {
+	return len(slices.Collect(s.Select(ctx, f)))
+}
+
+func (s *idleEngine) Stats() engine.Stats { return s.stats }
 func (s *idleEngine) Target(name string) (engine.TargetStatus, bool) {
 	for _, t := range s.targets {
 		if t.Target == name {
@@ -178,8 +193,8 @@ func TestQuerySelectsTargets(t *testing.T) {
 		"?kind=startup&verdict=undecided": "shop/db of 1",
 		"?kind=startup&verdict=failing":   "of 0",
 		"?limit=1":                        "shop/db of 3, next shop/db",
-		"?limit=1&after=shop/db":          "shop/web of 2, next shop/web",
-		"?limit=1&after=shop/web":         "web[\"a\"] of 1",
+		"?limit=1&after=shop/db":          "shop/web of 0, next shop/web",
+		"?limit=1&after=shop/web":         "web[\"a\"] of 0",
 		"?after=zzz":                      "of 0",
 	} {
 		var list httpapi.Targets
@@ -254,15 +269,15 @@ func TestUnknownPathsAndMethodsAreRejectedAsJSON(t *testing.T) {
 	}
 }
 
-// stuck is an engine whose Targets blocks until free is closed.
+// blockedEngine is an engine whose Select blocks until free is closed.
 type blockedEngine struct {
 	*idleEngine
 	free chan struct{}
 }
 
-func (s *blockedEngine) Targets() iter.Seq[engine.TargetStatus] {
+func (s *blockedEngine) Select(ctx context.Context, f engine.Filter) iter.Seq[engine.TargetStatus] {
 	<-s.free
-	return s.idleEngine.Targets()
+	return s.idleEngine.Select(ctx, f)
 }
 
 func TestRequestsBeyondTheLimitAreRejected(t *testing.T) {

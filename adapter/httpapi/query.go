@@ -20,7 +20,7 @@ type Query struct {
 	Verdict string     // "passing", "failing" or "undecided": targets with a probe of this verdict; default: any
 	Kind    probe.Kind // targets with a probe of this kind, which has Verdict if that is set; default: any
 	After   string     // targets whose names sort after this one; default: from the first
-	Limit   int        // number of targets, 1 to MaxListed; default DefaultListed
+	Limit   int        // number of targets at most, 1 to MaxListed; default DefaultListed
 	Probes  bool       // with each target's probes
 }
 
@@ -108,18 +108,13 @@ func parseFlag(v url.Values, field string) (bool, error) {
 	}
 }
 
-// matches reports whether the query selects t.
-func (q Query) matches(t engine.TargetStatus) bool {
-	if t.Target <= q.After && q.After != "" {
-		return false
-	}
-	if q.Verdict == "" && q.Kind == 0 {
-		return true
-	}
-	for _, p := range t.Probes {
-		if (q.Kind == 0 || p.ID.Kind == q.Kind) && (q.Verdict == "" || p.Verdict.String() == q.Verdict) {
-			return true
+// filter returns the targets that the query selects.
+func (q Query) filter() engine.Filter {
+	f := engine.Filter{After: q.After}
+	if q.Verdict != "" || q.Kind != 0 {
+		f.Match = func(k probe.Kind, v probe.Verdict) bool {
+			return (q.Kind == 0 || k == q.Kind) && (q.Verdict == "" || v.String() == q.Verdict)
 		}
 	}
-	return false
+	return f
 }

@@ -1,39 +1,57 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// targets serves /v1/targets.
+// targets serves /v1/targets. The header Link has the next page, so that a client can ask
+// for it before it has read this one.
 func (s *Server) targets(w http.ResponseWriter, r *http.Request) {
 	q, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
 		respondError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	respond(w, s.list(q))
+	list := s.list(r.Context(), q)
+	if r.Context().Err() != nil {
+		return // the client has gone
+	}
+	if list.Next != "" {
+		next := q
+		next.After = list.Next
+		w.Header().Set("Link", "</v1/targets?"+next.values().Encode()+`>; rel="next"`)
+	}
+	respond(w, list)
 }
 
-// list returns the targets that match q. The engine is read before the response is
-// written, so that a slow client keeps nothing locked.
-func (s *Server) list(q Query) Targets {
-	list := Targets{Targets: []Target{}}
-	for t := range s.config.Engine.Targets() {
-		if !q.matches(t) {
-			continue
+// list returns the targets that match q, or only some of them if ctx is done. The engine
+// is read before the response is written, so that a slow client keeps nothing locked.
+// Only the first page has the total: to count those that match visits every target.
+func (s *Server) list(ctx context.Context, q Query) Targets {
+	list, filter, probes := Targets{Targets: []Target{}}, q.filter(), 0
+	for t := range s.config.Engine.Select(ctx, filter) {
+		if q.Probes {
+			probes += len(t.Probes)
 		}
-		list.Total++
-		if list.Total > q.Limit {
-			list.Next = list.Targets[q.Limit-1].Name
-			continue
+		if n := len(list.Targets); n == q.Limit || n > 0 && probes > MaxListedProbes {
+			list.Next = list.Targets[n-1].Name
+			break
 		}
 		target := newTarget(t, MaxListText)
 		if q.Probes {
 			target.Probes = newProbes(t.Probes, MaxListText)
 		}
 		list.Targets = append(list.Targets, target)
+	}
+	switch {
+	case q.After != "":
+	case list.Next == "":
+		list.Total = len(list.Targets)
+	default:
+		list.Total = s.config.Engine.Count(ctx, filter)
 	}
 	return list
 }

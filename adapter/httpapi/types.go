@@ -11,9 +11,9 @@ import (
 // Targets is the response of /v1/targets: the targets that match the query,
 // sorted by name.
 type Targets struct {
-	Targets []Target `json:"targets"`        // sorted by name
-	Total   int      `json:"total"`          // number of targets that match, from After on; more than in Targets when Next is set
-	Next    string   `json:"next,omitempty"` // the value of After for the following targets
+	Targets []Target `json:"targets"`         // sorted by name
+	Total   int      `json:"total,omitempty"` // number of targets that match; only without After
+	Next    string   `json:"next,omitempty"`  // the value of After for the following targets; empty if there are none
 }
 
 // Target is a target and the result of its probes.

@@ -95,17 +95,17 @@ function group(target) {
 }
 
 function show() {
-  const failingOnly = at("failing-only").checked;
-  const targets = list.targets.filter((t) => !failingOnly || t.summary.failing > 0);
   const table = at("targets").parentNode;
-  const fresh = targets.map(group);
+  const fresh = list.targets.map(group);
   if (fresh.length === 0) fresh.push(element("tbody"));
   fresh[0].id = "targets";
   for (const body of table.querySelectorAll("tbody")) body.remove();
   table.append(...fresh);
 
+  const total = list.total || 0;
   const failing = list.targets.filter((t) => t.summary.failing > 0).length;
-  setText("summary", "Targets: " + list.total + ", failing: " + failing);
+  if (at("failing-only").checked) setText("summary", "Failing targets: " + total);
+  else setText("summary", "Targets: " + total + (list.next ? "" : ", failing: " + failing));
   setText("more", list.next ? "The first " + list.targets.length + " targets are shown." : "");
 }
 
@@ -120,7 +120,8 @@ async function load() {
   if (loading) return loadSoon();
   loading = true;
   try {
-    list = await (await get("/v1/targets?probes=true")).json();
+    const filter = at("failing-only").checked ? "&verdict=failing" : "";
+    list = await (await get("/v1/targets?probes=true" + filter)).json();
     at("login").hidden = true;
     show();
   } catch (err) {
@@ -174,7 +175,7 @@ async function follow() {
   }
 }
 
-at("failing-only").addEventListener("change", show);
+at("failing-only").addEventListener("change", load);
 at("login").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("token", at("token").value.trim());

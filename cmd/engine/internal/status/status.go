@@ -7,6 +7,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,29 +123,39 @@ func (s viewer) write(ctx context.Context, all []httpapi.Target, asJSON bool) er
 	return cli.WriteJSON(s.out, v)
 }
 
-// requestTimeout bounds the time for an engine's answer.
+// requestTimeout bounds the time for one of the engine's responses.
 const requestTimeout = 30 * time.Second
 
-// targets returns the targets to show, with their probes.
-func (s viewer) targets(ctx context.Context) ([]httpapi.Target, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+// targets returns the targets to show, with their probes. It gives up when the engine does
+// not respond for requestTimeout.
+func (s viewer) targets(ctx context.Context) (all []httpapi.Target, err error) {
 	if s.target != "" {
-		t, err := s.client.Target(ctx, s.target)
-		return []httpapi.Target{t}, err
+		page, err := s.page(ctx, 1)
+		return page.Targets, err
 	}
-	var all []httpapi.Target
-	for q := (httpapi.Query{Probes: true}); ; {
-		page, err := s.client.Targets(ctx, q)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer late.Stop()
+	for page, err := range s.client.Pages(ctx, httpapi.Query{Probes: true, Limit: httpapi.MaxListed}) {
 		if err != nil {
-			return nil, err
+			return nil, cmp.Or(context.Cause(ctx), err)
 		}
 		all = append(all, page.Targets...)
-		if page.Next == "" {
-			return all, nil
-		}
-		q.After = page.Next
+		late.Reset(requestTimeout)
 	}
+	return all, nil
+}
+
+// page returns the only target to show, or the first of all.
+func (s viewer) page(ctx context.Context, limit int) (httpapi.Targets, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if s.target == "" {
+		return s.client.Targets(ctx, httpapi.Query{Probes: true, Limit: limit})
+	}
+	t, err := s.client.Target(ctx, s.target)
+	return httpapi.Targets{Targets: []httpapi.Target{t}, Total: 1}, err
 }
 
 // redrawPeriod is the time between two requests to the engine.
@@ -156,12 +167,9 @@ func (s viewer) redraw(ctx context.Context) error {
 	tick := time.NewTicker(redrawPeriod)
 	defer tick.Stop()
 	for {
-		text := ""
-		if all, err := s.targets(ctx); err != nil {
+		text, err := s.screen(ctx)
+		if err != nil {
 			text = s.explain(err).Error() + "\n"
-		} else {
-			width, height := size(s.out)
-			text = head(table(all, time.Now(), width), height-2) + s.trouble(ctx)
 		}
 		if _, err := io.WriteString(s.out, "\x1b[H\x1b[J"+text); err != nil {
 			return err
@@ -172,6 +180,22 @@ func (s viewer) redraw(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// screen returns the part of the table that fits on the terminal. It asks for no more
+// targets than that.
+func (s viewer) screen(ctx context.Context) (string, error) {
+	width, height := size(s.out)
+	page, err := s.page(ctx, min(height, httpapi.MaxListed))
+	if err != nil {
+		return "", err
+	}
+	more := ""
+	if page.Next != "" {
+		more = fmt.Sprintf("… and %d more targets\n", page.Total-len(page.Targets))
+		height--
+	}
+	return head(table(page.Targets, time.Now(), width), height-2) + more + s.trouble(ctx), nil
 }
 
 // follow writes a line for each probe, and then one for each change, until ctx

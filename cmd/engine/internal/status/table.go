@@ -160,5 +160,5 @@ func head(s string, limit int) string {
 		return s
 	}
 	kept := max(limit-1, 0)
-	return strings.Join(all[:kept], "") + fmt.Sprintf("… and %d more lines", len(all)-kept)
+	return strings.Join(all[:kept], "") + fmt.Sprintf("… and %d more lines\n", len(all)-kept)
 }

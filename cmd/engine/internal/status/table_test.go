@@ -73,8 +73,8 @@ func TestHeadCountsTheLinesLeftOut(t *testing.T) {
 		want string
 	}{
 		{"a\nb\nc\n", 3, "a\nb\nc\n"},
-		{"a\nb\nc\n", 2, "a\n… and 2 more lines"},
-		{"a\nb\n", 0, "… and 2 more lines"},
+		{"a\nb\nc\n", 2, "a\n… and 2 more lines\n"},
+		{"a\nb\n", 0, "… and 2 more lines\n"},
 	} {
 		if got := head(test.text, test.most); got != test.want {
 			t.Errorf("head(%q, %d) is %q, want %q", test.text, test.most, got, test.want)

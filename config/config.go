@@ -24,6 +24,10 @@ type Engine struct {
 	LogLevel      slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error"` // default info
 	LogFormat     string              `hcl:"log_format,optional" oneof:"auto text json"`       // default auto: text on a terminal, else JSON
 
+	// MetricsMaxProbes is up to how many probes /metrics has series of each probe and
+	// target, 1 to MaxProbes. Default: that of package prom.
+	MetricsMaxProbes int `hcl:"metrics_max_probes,optional,nonzero"`
+
 	// PluginCache is a directory for the compiled code of plugins, "" for none.
 	// Default: sonde/plugins in the user's own cache directory. It is created if
 	// missing; only the engine's user may be able to write to it, since the engine

@@ -1,6 +1,7 @@
 package prom
 
 import (
+	"context"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,19 +22,31 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector: it reads the engine.
-func (c *Collector) Collect(out chan<- prometheus.Metric) {
-	s := scrape(out)
+func (c *Collector) Collect(out chan<- prometheus.Metric) { c.collect(context.Background(), out) }
+
+// collect reads the engine, or only a part of it if ctx is done.
+func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
+	s, stats := scrape(out), c.config.Engine.Stats()
 	s.gauge(buildInfoDesc, 1, c.config.Version, runtime.Version())
-	s.stats(c.config.Engine.Stats())
+	s.stats(stats)
+	s.summary(c.config.Engine.Summary(ctx))
+	for _, p := range c.config.Plugins() {
+		s.plugin(p)
+	}
+	omit := stats.Probes > c.config.MaxProbes
+	if s.gauge(omittedDesc, number(omit)); !omit {
+		c.targets(ctx, s)
+	}
+}
+
+// targets sends the metrics of each target.
+func (c *Collector) targets(ctx context.Context, s scrape) {
 	kubelet := kubeletSeries{}
-	for t := range c.config.Engine.Targets() {
+	for t := range c.config.Engine.Select(ctx, engine.Filter{}) {
 		s.target(t)
 		if c.config.Compatibility == probe.Kubelet {
 			kubelet.add(t, c.config.Engine.SuccessDurations)
 		}
-	}
-	for _, p := range c.config.Plugins() {
-		s.plugin(p)
 	}
 	s.kubelet(kubelet)
 }
@@ -61,6 +74,17 @@ func (s scrape) stats(st engine.Stats) {
 	s.gauge(healthDesc, float64(st.Health.Score))
 	s.counter(stallsDesc, float64(st.Health.Stalls))
 	s.counter(stalledDesc, st.Health.Stalled.Seconds())
+}
+
+// summary sends the numbers of targets and probes.
+func (s scrape) summary(sum engine.Summary) {
+	s.gauge(targetsDesc, float64(sum.Targets))
+	s.gauge(targetsStartedDesc, float64(sum.Started))
+	s.gauge(targetsReadyDesc, float64(sum.Ready))
+	s.gauge(targetsLiveDesc, float64(sum.Live))
+	for of, n := range sum.Verdicts {
+		s.gauge(verdictsDesc, float64(n), of.Kind.String(), of.Verdict.String())
+	}
 }
 
 // target sends the metrics of a target and its probes.

@@ -35,6 +35,8 @@ var (
 	healthDesc    = describe("sonde_health_score", "Health score of the engine itself: 0 is healthy, from 2 on it restarts nothing, 8 is the worst.", nil)
 	stallsDesc    = describe("sonde_stalls_total", "Total number of stalls of the engine: its process was stopped or short of processor time.", nil)
 	stalledDesc   = describe("sonde_stalled_seconds_total", "Total time in seconds that the engine was stalled.", nil)
+	verdictsDesc  = describe("sonde_verdicts", "Number of probes by kind and verdict.", []string{"kind", "verdict"})
+	omittedDesc   = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).", nil)
 	buildInfoDesc = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", []string{"version", "goversion"})
 )
 
@@ -44,6 +46,14 @@ var (
 	probeUndecidedDesc = describe("sonde_probe_undecided", "Whether the probe has no verdict yet (1 for yes, 0 for no).", probeLabels)
 	probeErrorsDesc    = describe("sonde_probe_consecutive_errors", "Number of consecutive attempts that ended in an error (outcome unknown).", probeLabels)
 	probeChangesDesc   = describe("sonde_probe_changes_total", "Total number of changes of the probe's verdict or of the instance it is about.", probeLabels)
+)
+
+// Metrics of all targets.
+var (
+	targetsDesc        = describe("sonde_targets", "Number of targets.", nil)
+	targetsStartedDesc = describe("sonde_targets_started", "Number of targets that are running and whose startup probes have passed.", nil)
+	targetsReadyDesc   = describe("sonde_targets_ready", "Number of targets that have started and whose readiness probes are passing.", nil)
+	targetsLiveDesc    = describe("sonde_targets_live", "Number of targets of which no startup or liveness probe is failing.", nil)
 )
 
 // Metrics of each target.

@@ -5,7 +5,8 @@
 //
 // There is a series for each probe and each target, and for each kind, handler and
 // outcome that occurred. Reasons, details and instance IDs are not labels, because
-// their number is not bounded.
+// their number is not bounded. While there are more probes than Config.MaxProbes, the
+// series of each probe and target are left out, and sonde_series_omitted is 1.
 //
 //	sonde_attempts_total{kind,handler,outcome}               counter
 //	sonde_attempt_duration_seconds{kind,handler,outcome}     histogram
@@ -14,9 +15,11 @@
 //	sonde_scheduler_busy_seconds_total                       counter
 //	sonde_attempt_lateness_seconds                           histogram
 //	sonde_handler_panics_total, sonde_results_dropped_total  counters
-//	sonde_probes                                             gauge
 //	sonde_health_score                                       gauge, 0 is healthy, 8 the worst
 //	sonde_stalls_total, sonde_stalled_seconds_total          counters
+//	sonde_probes, sonde_verdicts{kind,verdict}               gauges
+//	sonde_targets, sonde_targets_started, _ready and _live   gauges
+//	sonde_series_omitted                                     gauge, 1 or 0
 //	sonde_build_info{version,goversion}                      gauge, always 1
 //	sonde_probe_passing{target,kind,name}                    gauge, 1 or 0
 //	sonde_probe_undecided{target,kind,name}                 gauge, 1 or 0

@@ -2,6 +2,8 @@ package prom
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"iter"
 	"net/http"
 
@@ -17,10 +19,15 @@ import (
 // 503.
 const MaxScrapes = 4
 
+// DefaultMaxProbes is the default of Config.MaxProbes. A scrape with the series of so
+// many probes has about 12 MB, and takes about half a second.
+const DefaultMaxProbes = 20_000
+
 // Engine is the subset of *engine.Engine that a scrape uses: the current states,
 // the counters, and the durations for the kubelet's metrics.
 type Engine interface {
-	Targets() iter.Seq[engine.TargetStatus]
+	Select(ctx context.Context, f engine.Filter) iter.Seq[engine.TargetStatus]
+	Summary(ctx context.Context) engine.Summary
 	Stats() engine.Stats
 	SuccessDurations(id probe.ID) (engine.Histogram, bool)
 }
@@ -29,6 +36,11 @@ type Engine interface {
 type Config struct {
 	Engine  Engine // required
 	Version string // of the program, for sonde_build_info; default "unknown"
+
+	// MaxProbes is up to how many probes a scrape has series of each probe and target.
+	// With more it has the metrics of the engine, the plugins and all targets only, and
+	// sonde_series_omitted is 1. Default DefaultMaxProbes.
+	MaxProbes int
 
 	// Plugins returns the values of the plugins' metrics. Each scrape calls it.
 	// Default: no plugins.
@@ -59,17 +71,39 @@ func New(c Config) *Collector {
 		c.Plugins = func() []Plugin { return nil }
 	}
 	c.Version = cmp.Or(c.Version, "unknown")
+	c.MaxProbes = cmp.Or(c.MaxProbes, DefaultMaxProbes)
 	return &Collector{c}
 }
 
-// Handler returns a handler for /metrics with a registry of its own: the collector's
+// Handler returns a handler for /metrics with registries of its own: the collector's
 // metrics and those of the process and the Go runtime. A metric that cannot be
-// collected is left out.
+// collected is left out. When a request is cancelled the scrape ends, and its connection
+// is closed.
 func (c *Collector) Handler() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorHandling:       promhttp.ContinueOnError,
-		MaxRequestsInFlight: MaxScrapes,
+	scrapes := make(chan struct{}, MaxScrapes)
+	runtime, process := collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case scrapes <- struct{}{}:
+			defer func() { <-scrapes }()
+		default:
+			http.Error(w, fmt.Sprintf("too many scrapes: the limit is %d at once", MaxScrapes), http.StatusServiceUnavailable)
+			return
+		}
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(requested{c, r.Context()}, runtime, process)
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // series may be missing: the response must not look complete
+		}
 	})
 }
+
+// requested is a Collector for one request. It stops to read the engine when ctx is done.
+type requested struct {
+	*Collector
+	ctx context.Context
+}
+
+// Collect implements prometheus.Collector.
+func (r requested) Collect(out chan<- prometheus.Metric) { r.collect(r.ctx, out) }

@@ -1,6 +1,7 @@
 package prom_test
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"net/http"
@@ -22,10 +23,14 @@ import (
 type fake struct {
 	targets []engine.TargetStatus
 	stats   engine.Stats
+	summary engine.Summary
 	times   map[probe.ID]engine.Histogram
 }
 
-func (f *fake) Targets() iter.Seq[engine.TargetStatus] { return slices.Values(f.targets) }
+func (f *fake) Select(context.Context, engine.Filter) iter.Seq[engine.TargetStatus] {
+	return slices.Values(f.targets)
+}
+func (f *fake) Summary(context.Context) engine.Summary { return f.summary }
 func (f *fake) Stats() engine.Stats                    { return f.stats }
 func (f *fake) SuccessDurations(id probe.ID) (engine.Histogram, bool) {
 	h, ok := f.times[id]
@@ -229,6 +234,106 @@ func TestSeriesEndWithTheTarget(t *testing.T) {
 	if n := testutil.CollectAndCount(c, "sonde_probe_passing", "sonde_target_ready", "prober_probe_total"); n != 0 {
 		t.Errorf("%d series without the target, want none", n)
 	}
+}
+
+func TestSeriesOfEachProbeAreOmittedAboveALimit(t *testing.T) {
+	each := []string{"sonde_probe_passing", "sonde_target_ready", "prober_probe_total"}
+	for limit, want := range map[int]struct{ each, omitted int }{3: {8, 0}, 2: {0, 1}} {
+		f := shop()
+		f.summary = engine.Summary{Targets: 1, Started: 1, Live: 1, Verdicts: map[engine.KindVerdict]int{
+			{Kind: probe.Readiness, Verdict: probe.Failing}: 1, {Kind: probe.Readiness, Verdict: probe.Undecided}: 1,
+		}}
+		c := prom.Config{Engine: f, Compatibility: probe.Kubelet, MaxProbes: limit}
+		if n := testutil.CollectAndCount(prom.New(c), each...); n != want.each {
+			t.Errorf("limit %d: %d series of the target and its probes, want %d", limit, n, want.each)
+		}
+		compare(t, c, fmt.Sprintf(`
+# HELP sonde_series_omitted Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).
+# TYPE sonde_series_omitted gauge
+sonde_series_omitted %d
+# HELP sonde_targets Number of targets.
+# TYPE sonde_targets gauge
+sonde_targets 1
+# HELP sonde_targets_live Number of targets of which no startup or liveness probe is failing.
+# TYPE sonde_targets_live gauge
+sonde_targets_live 1
+# HELP sonde_targets_ready Number of targets that have started and whose readiness probes are passing.
+# TYPE sonde_targets_ready gauge
+sonde_targets_ready 0
+# HELP sonde_targets_started Number of targets that are running and whose startup probes have passed.
+# TYPE sonde_targets_started gauge
+sonde_targets_started 1
+# HELP sonde_verdicts Number of probes by kind and verdict.
+# TYPE sonde_verdicts gauge
+sonde_verdicts{kind="readiness",verdict="failing"} 1
+sonde_verdicts{kind="readiness",verdict="undecided"} 1
+`, want.omitted), "sonde_series_omitted", "sonde_targets", "sonde_targets_live", "sonde_targets_ready", "sonde_targets_started", "sonde_verdicts")
+	}
+}
+
+// endless is an engine whose Select yields one target again and again until its context
+// is done.
+type endless struct {
+	*fake
+	yielded chan struct{} // closed after the first
+}
+
+func (e *endless) Select(ctx context.Context, _ engine.Filter) iter.Seq[engine.TargetStatus] {
+	return func(yield func(engine.TargetStatus) bool) {
+		for i := 0; ctx.Err() == nil && yield(engine.TargetStatus{Target: fmt.Sprint(i)}); i++ {
+			if i == 0 {
+				close(e.yielded)
+			}
+		}
+	}
+}
+
+func TestAScrapeEndsWithItsRequest(t *testing.T) {
+	e := &endless{shop(), make(chan struct{})}
+	h := prom.New(prom.Config{Engine: e}).Handler()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-e.yielded
+		cancel()
+	}()
+	defer func() {
+		if r := recover(); r != http.ErrAbortHandler {
+			t.Errorf("the handler ended with %v, want http.ErrAbortHandler: what it has sent is not complete", r)
+		}
+	}()
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil))
+}
+
+func TestScrapesBeyondTheLimitAreRejected(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	h := prom.New(prom.Config{Engine: &blocked{shop(), ctx}}).Handler()
+	ended := make(chan int, prom.MaxScrapes+1)
+	for range prom.MaxScrapes + 1 {
+		go func() {
+			_, status := scrape(h)
+			ended <- status
+		}()
+	}
+	if status := <-ended; status != http.StatusServiceUnavailable {
+		t.Errorf("the first that ended has status %d, want 503", status)
+	}
+	cancel()
+	for range prom.MaxScrapes {
+		if status := <-ended; status != http.StatusOK {
+			t.Errorf("a scrape within the limit has status %d", status)
+		}
+	}
+}
+
+// blocked is an engine whose Summary blocks until a context is done.
+type blocked struct {
+	*fake
+	until context.Context
+}
+
+func (b *blocked) Summary(context.Context) engine.Summary {
+	<-b.until.Done()
+	return engine.Summary{}
 }
 
 func TestNamesAndHelpTextsPassTheLinter(t *testing.T) {

@@ -1,6 +1,7 @@
 engine {
   listen         = "0.0.0.0:http"
   concurrency    = 0
+  metrics_max_probes = 2000000
   restart_budget = { share = "10", per = 60 }
   tls {
     cert_file = "cert.pem"

@@ -44,6 +44,8 @@ type daemon struct {
 	api      *httpapi.Server // nil for none
 	listener net.Listener    // nil for none
 	running  atomic.Bool     // the engine's loop runs
+
+	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
 
 // goThreads is Go's own limit of threads, at which it ends a program (see
@@ -109,6 +111,7 @@ func (d *daemon) listen() (err error) {
 		Engine: d.engine,
 		Metrics: prom.New(prom.Config{
 			Engine: d.engine, Plugins: d.pluginStats, Version: d.version, Compatibility: d.settings.Compatibility,
+			MaxProbes: d.settings.MetricsMaxProbes,
 		}).Handler(),
 		Alive:  d.alive,
 		Ready:  d.ready,

@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"reflect"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
@@ -96,6 +98,12 @@ func (d *daemon) refreshPods() {
 func (d *daemon) logChanges(message string, c engine.Changes) {
 	d.log.Info(message, "targets", d.targets, slog.Group("probes", "added", c.Added, "updated", c.Updated,
 		"replaced", c.Replaced, "removed", c.Removed, "kept", c.Kept))
+	before := d.seriesOmitted
+	probes, most := d.engine.Stats().Probes, cmp.Or(d.settings.MetricsMaxProbes, prom.DefaultMaxProbes)
+	if d.seriesOmitted = d.api != nil && probes > most; d.seriesOmitted && !before {
+		d.log.Warn("/metrics has no series of each probe and target: there are more probes than metrics_max_probes",
+			"probes", probes, "metrics_max_probes", most)
+	}
 }
 
 // restartRequired returns the settings that differ and cannot change while the
@@ -107,6 +115,7 @@ func restartRequired(before, after config.Engine) []string {
 		before, after any
 	}{
 		{"listen", before.Listen, after.Listen},
+		{"metrics_max_probes", before.MetricsMaxProbes, after.MetricsMaxProbes},
 		{"concurrency", before.Concurrency, after.Concurrency},
 		{"compatibility", before.Compatibility, after.Compatibility},
 		{"restart_budget", before.Settings, after.Settings},

@@ -11,10 +11,10 @@ import (
 func conversions() map[string]function.Function {
 	return map[string]function.Function{
 		"tobool":       stdlib.MakeToFunc(cty.Bool),
-		"tolist":       stdlib.MakeToFunc(cty.List(cty.DynamicPseudoType)),
-		"tomap":        stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
+		"tolist":       to(cty.List),
+		"tomap":        to(cty.Map),
 		"tonumber":     stdlib.MakeToFunc(cty.Number),
-		"toset":        stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),
+		"toset":        to(cty.Set),
 		"tostring":     stdlib.MakeToFunc(cty.String),
 		"one":          one(),
 		"sensitive":    marking(func(v cty.Value) (cty.Value, error) { return v.Mark(Sensitive), nil }),

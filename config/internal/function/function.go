@@ -3,11 +3,12 @@
 // Most are those of cty's standard library, under their names in Terraform. Only the
 // functions of Reader read files and the environment.
 //
-//	function.go  the functions of cty, with bounds on their results
-//	convert.go   conversions of types, sensitive and nonsensitive
-//	text.go      encodings and hashes
-//	network.go   addresses and networks
-//	reader.go    files and the environment
+//	function.go   the functions of cty, with bounds on their results
+//	collection.go conversions to lists, sets and maps, in linear time
+//	convert.go    other conversions of types, sensitive and nonsensitive
+//	text.go       encodings and hashes
+//	network.go    addresses and networks
+//	reader.go     files and the environment
 package function
 
 import (
@@ -55,13 +56,13 @@ func standard() map[string]function.Function {
 		"parseint":        stdlib.ParseIntFunc,
 		"pow":             stdlib.PowFunc,
 		"signum":          stdlib.SignumFunc,
-		"chunklist":       stdlib.ChunklistFunc,
+		"chunklist":       unifying(stdlib.ChunklistFunc),
 		"coalesce":        stdlib.CoalesceFunc,
 		"coalescelist":    stdlib.CoalesceListFunc,
 		"compact":         stdlib.CompactFunc,
 		"concat":          stdlib.ConcatFunc,
 		"contains":        stdlib.ContainsFunc,
-		"distinct":        stdlib.DistinctFunc,
+		"distinct":        unifying(stdlib.DistinctFunc),
 		"element":         stdlib.ElementFunc,
 		"flatten":         stdlib.FlattenFunc,
 		"index":           define(index, cty.Number, parameter("list", cty.DynamicPseudoType), parameter("value", cty.DynamicPseudoType)),
@@ -71,10 +72,10 @@ func standard() map[string]function.Function {
 		"merge":           stdlib.MergeFunc,
 		"range":           stdlib.RangeFunc,
 		"reverse":         stdlib.ReverseListFunc,
-		"setintersection": stdlib.SetIntersectionFunc,
+		"setintersection": unifying(stdlib.SetIntersectionFunc),
 		"setproduct":      guarded(stdlib.SetProductFunc, checkProduct),
-		"setsubtract":     stdlib.SetSubtractFunc,
-		"setunion":        stdlib.SetUnionFunc,
+		"setsubtract":     unifying(stdlib.SetSubtractFunc),
+		"setunion":        unifying(stdlib.SetUnionFunc),
 		"slice":           stdlib.SliceFunc,
 		"sort":            stdlib.SortFunc,
 		"values":          stdlib.ValuesFunc,

@@ -39,6 +39,7 @@ var rules = []rule{
 	{path: "probe", floor: 0},
 	{path: "internal/bytesize", floor: 0},
 	{path: "internal/files", floor: 0},
+	{path: "internal/journal", floor: 0},
 	{path: "wasmhost/abi/...", floor: 0},
 	{path: "guest/...", floor: 0},
 	{path: "engine/verdict", floor: 1},
@@ -103,7 +104,7 @@ var thirdParty = []struct {
 	{module: "sigs.k8s.io/yaml", in: []string{"adapter/kube/..."}},
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
-	{module: "golang.org/x/sys", in: []string{"internal/command", "adapter/restart/process", "cmd/..."}},
+	{module: "golang.org/x/sys", in: []string{"internal/command", "adapter/restart/process", "adapter/store", "cmd/..."}},
 	{module: "golang.org/x/sync", in: []string{
 		"engine", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},

@@ -1,0 +1,29 @@
+package store
+
+import "time"
+
+// moment is when a frame was written: on the wall clock, which can be set at any time,
+// and in nanoseconds since the machine has booted, which go on while it is suspended.
+type moment struct {
+	wall      int64 // nanoseconds since 1970
+	sinceBoot int64 // 0 if the system does not say
+}
+
+func present() moment { return moment{wall: time.Now().UnixNano(), sinceBoot: sinceBoot()} }
+
+func (m moment) isZero() bool { return m == moment{} }
+
+// age returns how long before now m was, and by how much the wall clock was set since
+// then. While the machine is up, the time since boot is right; otherwise only the wall
+// clock knows. It returns false if m is in the future, so that its age is not known.
+func (m moment) age(boot string, now moment, nowBoot string) (age, shift time.Duration, known bool) {
+	wall := time.Duration(now.wall - m.wall)
+	if boot == "" || boot != nowBoot || m.sinceBoot == 0 {
+		return wall, 0, wall >= 0
+	}
+	age = time.Duration(now.sinceBoot - m.sinceBoot)
+	if shift = wall - age; shift.Abs() < time.Second { // the clock was slewed at most
+		shift = 0
+	}
+	return age, shift, age >= 0
+}

@@ -1,0 +1,167 @@
+// Package store keeps the state of an engine in a file, so that the next engine goes on
+// with it: after a restart, a crash or SIGKILL.
+//
+// Open reads the file, which is checked before anything of it is trusted. Recalled has
+// what it contains, for engine.Change. Run then follows the engine, and writes what has
+// changed at most once a second, in its own goroutine. The engine never waits for it.
+//
+//	store.go    Store: opens the file, and what it contained
+//	write.go    Run: writes what changes
+//	record.go   the records of the file
+//	clock.go    how long ago the file was written
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/journal"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// DefaultMaxAge is the default of Config.MaxAge. It is as long as the back-off of
+// restarts is remembered (restart.DefaultBackOffReset): an upgrade or a reboot takes less.
+const DefaultMaxAge = 10 * time.Minute
+
+// Config configures a Store.
+type Config struct {
+	Path   string        // of the file; required
+	MaxAge time.Duration // state that was written longer ago is forgotten; default DefaultMaxAge
+	Logger *slog.Logger  // a line when state is recalled or forgotten, and when writing starts or stops to fail; default: none
+}
+
+// Values is state besides that of probes, as values by key. Both methods are called by
+// Run's goroutine.
+type Values interface {
+	Value(key string) ([]byte, bool)   // returns the value of a key, and false if there is none any more
+	Values() iter.Seq2[string, []byte] // yields all of them
+}
+
+// Recalled is what a file contained.
+type Recalled struct {
+	Memories map[probe.ID]engine.Memory
+	Values   map[string][]byte
+
+	// Written is when this was the state of the engine, on the present wall clock. All
+	// times in Memories are on that clock too, and not after Written. Zero if nothing is
+	// recalled.
+	Written time.Time
+
+	// Shift is by how much the wall clock was set since then, while the machine ran. The
+	// times in Memories are corrected by it; those in Values are not.
+	Shift time.Duration
+}
+
+// Store keeps the state of an engine in a file. Its methods are safe for concurrent use
+// by multiple goroutines.
+type Store struct {
+	config  Config
+	journal *journal.Journal // Run's alone
+
+	mu       sync.Mutex          // guards all below
+	recalled Recalled            // until Recalled
+	marked   map[string]struct{} // keys of values that have changed
+	stats    Stats
+}
+
+// Stats is a copy of a store's counters.
+type Stats struct {
+	Written time.Time // when the file was last brought up to date; zero before the first time
+	Size    int64     // of the file, in bytes
+	Errors  uint64    // failed attempts to write
+	Failing bool      // the last attempt has failed: the file has older state
+}
+
+// Open opens or creates the file, and reads it. One process can have it open. If the file
+// is damaged it is renamed to its name with ".corrupt" at the end, and nothing is
+// recalled. Close it, or call Run.
+func Open(c Config) (*Store, error) {
+	c.MaxAge = cmp.Or(c.MaxAge, DefaultMaxAge)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	j, err := journal.Open(c.Path, magic)
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	s := &Store{config: c, journal: j, marked: map[string]struct{}{}}
+	if err := s.read(); err != nil {
+		return nil, fmt.Errorf("state: %w", errors.Join(err, j.Close()))
+	}
+	s.stats.Size = j.Size()
+	return s, nil
+}
+
+// read reads the file into recalled.
+func (s *Store) read() error {
+	in := newContent()
+	unfinished, err := s.journal.Read(in.accept)
+	log := s.config.Logger.With("file", s.config.Path)
+	if corrupt := (*journal.CorruptError)(nil); errors.As(err, &corrupt) {
+		aside, err := s.journal.SetAside()
+		log.Error("state file damaged, state forgotten", "error", corrupt, "moved_to", aside)
+		return err
+	}
+	if err != nil || in.written.isZero() {
+		return err
+	}
+	if unfinished > 0 {
+		log.Info("state file ends with an unfinished write, which is ignored", "bytes", unfinished)
+	}
+	age, shift, known := in.written.age(in.boot, present(), bootID())
+	if !known || age > s.config.MaxAge {
+		log.Warn("state too old, forgotten", "age", ageText(age, known), "max_age", s.config.MaxAge)
+		return nil
+	}
+	s.recalled = in.recall(time.Now().Add(-age), shift)
+	log.Info("state recalled", "age", age.Round(time.Millisecond), "probes", len(s.recalled.Memories))
+	return nil
+}
+
+func ageText(age time.Duration, known bool) string {
+	if !known {
+		return "unknown: the clock was set back"
+	}
+	return age.Round(time.Second).String()
+}
+
+// Recalled returns what the file contained. It returns nothing when it is called again,
+// so that the memory is free.
+func (s *Store) Recalled() Recalled {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.recalled
+	s.recalled = Recalled{}
+	return r
+}
+
+// Mark says that a value has changed, or is gone. It never waits: Run asks for the value
+// when it writes.
+func (s *Store) Mark(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marked[key] = struct{}{}
+}
+
+// takeMarked returns the keys that were marked.
+func (s *Store) takeMarked() map[string]struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	marked := s.marked
+	s.marked = map[string]struct{}{}
+	return marked
+}
+
+// Stats returns a copy of the counters.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+// Close closes the file of a store without Run.
+func (s *Store) Close() error { return s.journal.Close() }

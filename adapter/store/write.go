@@ -1,0 +1,262 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+const (
+	// writePeriod is how often changes are written.
+	writePeriod = time.Second
+
+	// maxHeartbeat bounds how long a file goes without a frame that says when its
+	// state was that of the engine.
+	maxHeartbeat = 10 * time.Second
+
+	// maxRetryPause bounds the pause after an error, which doubles.
+	maxRetryPause = time.Minute
+
+	// frameSize is how much a frame has at least, unless it is the last of a write.
+	frameSize = 32 << 10
+
+	// slack is how much a file may grow above twice its size after it was rewritten.
+	slack = 1 << 20
+)
+
+// Run writes what changes until ctx is done. Then it writes a last time, closes the file
+// and returns. Errors of the disk are logged, once until the next success, and counted,
+// and writing is tried again; the file keeps what it had.
+//
+// Values may be nil.
+func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
+	if v == nil {
+		v = noValues{}
+	}
+	changes := e.SubscribeMemories()
+	defer changes.Close()
+	w := writer{
+		Store: s, engine: e, values: v, changes: changes, rewrite: true,
+		probes: map[probe.ID]struct{}{}, keys: map[string]struct{}{},
+		heartbeat: min(maxHeartbeat, s.config.MaxAge/4),
+	}
+	ticks := time.NewTicker(writePeriod)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ticks.C:
+			w.collect()
+			if time.Now().Before(w.retryAt) {
+				continue
+			}
+			w.write()
+		case <-ctx.Done():
+		}
+	}
+	w.collect()
+	w.last = time.Time{} // say when the engine stopped
+	w.write()
+	if err := s.journal.Close(); err != nil {
+		s.config.Logger.Error("closing the state file failed", "file", s.config.Path, "error", err)
+	}
+}
+
+// noValues is the default of Values.
+type noValues struct{}
+
+func (noValues) Value(string) ([]byte, bool) { return nil, false }
+
+func (noValues) Values() iter.Seq2[string, []byte] { return func(func(string, []byte) bool) {} }
+
+// writer is what Run knows. It belongs to its goroutine.
+type writer struct {
+	*Store
+	engine    *engine.Engine
+	values    Values
+	changes   *engine.Subscription
+	heartbeat time.Duration
+
+	probes  map[probe.ID]struct{} // have changed and are not written
+	keys    map[string]struct{}   // of values that have
+	rewrite bool                  // the whole file has to be written
+	base    int64                 // the size of the file after it was rewritten
+	last    time.Time             // when it was written
+	fails   int                   // writes in a row that failed
+	retryAt time.Time             // when to write again after an error
+
+	scratch []byte
+}
+
+// done is a context that is done: with it Next only returns what there is.
+var done = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// collect notes what has changed. When that is much, as after a long failure of the disk,
+// it notes that everything has to be written.
+func (w *writer) collect() {
+	for {
+		st, err := w.changes.Next(done)
+		if err != nil {
+			break
+		}
+		if !w.rewrite {
+			w.probes[st.ID] = struct{}{}
+		}
+	}
+	for key := range w.takeMarked() {
+		w.keys[key] = struct{}{}
+	}
+	if len(w.probes) > 0 && len(w.probes) > 2*w.engine.Stats().Probes {
+		w.rewrite = true
+	}
+}
+
+// write brings the file up to date, unless nothing has changed.
+func (w *writer) write() {
+	var err error
+	switch now := time.Now(); {
+	case w.rewrite || w.journal.Size() > 2*w.base+slack:
+		if err = w.journal.Rewrite(w.everything()); err == nil {
+			w.base = w.journal.Size()
+		}
+	case len(w.probes)+len(w.keys) > 0:
+		err = w.journal.Append(w.changed(), true)
+		w.rewrite = w.journal.Broken()
+	case now.Sub(w.last) >= w.heartbeat:
+		err = w.journal.Append(func(yield func([]byte) bool) { yield(appendTime(nil, present())) }, false)
+		w.rewrite = w.journal.Broken()
+	default:
+		return
+	}
+	w.finish(err)
+}
+
+// finish notes how a write has ended.
+func (w *writer) finish(err error) {
+	now, log := time.Now(), w.config.Logger.With("file", w.config.Path)
+	w.mu.Lock()
+	w.stats.Size, w.stats.Failing = w.journal.Size(), err != nil
+	if err == nil {
+		w.stats.Written = now
+	} else {
+		w.stats.Errors++
+	}
+	w.mu.Unlock()
+	if err != nil {
+		if w.fails++; w.fails == 1 {
+			log.Error("state file cannot be written, trying again; probing goes on", "error", err)
+		}
+		w.retryAt = now.Add(min(maxRetryPause, writePeriod<<min(w.fails, 10)))
+		return
+	}
+	if w.fails > 0 {
+		log.Info("state file is written again", "failed_writes", w.fails)
+	}
+	w.fails, w.rewrite, w.last = 0, false, now
+	clear(w.probes)
+	clear(w.keys)
+}
+
+// everything yields the frames of a whole file.
+func (w *writer) everything() iter.Seq[[]byte] {
+	return w.frames(func(r *records) {
+		r.b = appendString(append(r.b, recordBoot), bootID())
+		for id, m := range w.engine.Memories() {
+			if !r.memory(id, m) {
+				return
+			}
+		}
+		for key, value := range w.values.Values() {
+			if !r.value(key, value) {
+				return
+			}
+		}
+	})
+}
+
+// changed yields the frames about what has changed.
+func (w *writer) changed() iter.Seq[[]byte] {
+	return w.frames(func(r *records) {
+		for id := range w.probes {
+			m, ok := w.engine.Snapshot(id)
+			if !ok || m.State == (verdict.State{}) {
+				r.b = appendID(r.b, recordMemoryRemoved, id)
+				ok = r.next(nil)
+			} else {
+				ok = r.memory(id, m)
+			}
+			if !ok {
+				return
+			}
+		}
+		for key := range w.keys {
+			value, ok := w.values.Value(key)
+			if ok {
+				ok = r.value(key, value)
+			} else {
+				r.b = appendString(append(r.b, recordValueRemoved), key)
+				ok = r.next(nil)
+			}
+			if !ok {
+				return
+			}
+		}
+	})
+}
+
+// frames yields the frames with the records that add appends.
+func (w *writer) frames(add func(*records)) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		r := records{writer: w, yield: yield, b: appendTime(w.scratch[:0], present())}
+		add(&r)
+		if !r.stopped {
+			yield(r.b)
+		}
+		w.scratch = r.b
+	}
+}
+
+// records cuts records into frames.
+type records struct {
+	*writer
+	b       []byte
+	yield   func([]byte) bool
+	stopped bool
+}
+
+// memory appends the record of a probe, if it has seen anything, and reports whether to
+// go on.
+func (r *records) memory(id probe.ID, m engine.Memory) bool {
+	if m.State == (verdict.State{}) {
+		return true
+	}
+	var err error
+	r.b, err = appendMemory(r.b, id, m)
+	return r.next(err)
+}
+
+func (r *records) value(key string, value []byte) bool {
+	var err error
+	r.b, err = appendValue(r.b, key, value)
+	return r.next(err)
+}
+
+// next ends the frame if it is long enough.
+func (r *records) next(err error) bool {
+	if err != nil {
+		r.config.Logger.Warn("state not written", "error", err)
+	}
+	if len(r.b) < frameSize {
+		return true
+	}
+	r.stopped = !r.yield(r.b)
+	r.b = appendTime(r.b[:0], present())
+	return !r.stopped
+}

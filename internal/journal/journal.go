@@ -1,0 +1,205 @@
+// Package journal keeps state in an append-only file: checksummed frames, which are all
+// read once, when the file is opened. It is for state that a program has in memory
+// anyway, and does not want to lose.
+//
+// The file is never mapped into memory, and nothing in it is trusted before its checksum
+// was compared: no content of the file can make the program panic or fault. A frame that
+// was being written when the program or the machine stopped is ignored. What was written
+// before an error of the disk stays.
+//
+//	file    the journal's magic, which ends with a newline, then frames
+//	frame   length uint32, checksum of the content uint32, checksum of these two uint32,
+//	        then the content; little endian; CRC-32C
+//
+//	journal.go  Journal: opens, appends, rewrites
+//	read.go     reads the frames
+//	lock.go     finds the file, and locks it against other processes
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"os"
+	"path/filepath"
+)
+
+// MaxFrame is the greatest content of a frame, in bytes.
+const MaxFrame = 1 << 20
+
+const frameHeader = 12
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrLocked is in the error of Open if another process has the file open.
+var ErrLocked = errors.New("is in use by another process")
+
+// Journal is an open file. It is not safe for concurrent use by multiple goroutines.
+type Journal struct {
+	name   string
+	magic  string
+	file   *os.File
+	end    int64  // of the frames that are known to be good
+	broken bool   // the file's end is not known to be what was written: only Rewrite helps
+	buffer []byte // of Append
+}
+
+// Open opens a file, or creates it with mode 0600, and locks it until Close. The magic
+// identifies what the file contains, and its version. Read has to be called before
+// anything is appended.
+//
+// The directory must not be writable for all users, and the file must not be writable
+// for other users than its owner.
+func Open(name, magic string) (*Journal, error) {
+	if err := checkDirectory(name); err != nil {
+		return nil, err
+	}
+	f, err := openLocked(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Journal{name: name, magic: magic + "\n", file: f, broken: true}, nil
+}
+
+// Size returns the size of the file in bytes, as far as it was read or written.
+func (j *Journal) Size() int64 { return j.end }
+
+// Broken reports whether nothing can be appended before the file was rewritten.
+func (j *Journal) Broken() bool { return j.broken }
+
+// Append writes frames to the end of the file, and waits until the disk has them if sync
+// is true. After an error the file ends where it ended before, or else every Append
+// fails until a Rewrite has succeeded.
+func (j *Journal) Append(frames iter.Seq[[]byte], sync bool) error {
+	if j.broken {
+		return fmt.Errorf("%s: has to be rewritten after an error", j.name)
+	}
+	n, err := j.write(j.file, j.end, frames)
+	if err != nil {
+		j.broken = j.file.Truncate(j.end) != nil
+		return err
+	}
+	j.end += n
+	if !sync {
+		return nil
+	}
+	if err := j.file.Sync(); err != nil { // and what the disk has now is not known
+		j.broken = true
+		return err
+	}
+	return nil
+}
+
+// Rewrite replaces the file by one with only these frames. The old file stays until the
+// disk has the new one. After an error the old one stays in use.
+func (j *Journal) Rewrite(frames iter.Seq[[]byte]) error {
+	f, size, err := j.create(frames)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), j.name); err != nil {
+		return errors.Join(err, discard(f))
+	}
+	_ = j.file.Close() // nothing is lost: the new file has everything
+	j.file, j.end, j.broken = f, size, false
+	return syncDirectory(j.name)
+}
+
+// create writes a file beside the journal's own.
+func (j *Journal) create(frames iter.Seq[[]byte]) (f *os.File, size int64, err error) {
+	f, err = os.OpenFile(j.name+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, discard(f))
+		}
+	}()
+	if err := lock(f); err != nil {
+		return f, 0, err
+	}
+	if _, err := f.WriteString(j.magic); err != nil {
+		return f, 0, err
+	}
+	n, err := j.write(f, int64(len(j.magic)), frames)
+	if err != nil {
+		return f, 0, err
+	}
+	return f, int64(len(j.magic)) + n, f.Sync()
+}
+
+func discard(f *os.File) error {
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// writeSize is how much is written at once.
+const writeSize = 256 << 10
+
+// write writes frames at an offset, and returns how many bytes it has written.
+func (j *Journal) write(f *os.File, at int64, frames iter.Seq[[]byte]) (n int64, err error) {
+	b := j.buffer[:0]
+	flush := func() error {
+		_, err := f.WriteAt(b, at+n)
+		n += int64(len(b))
+		b = b[:0]
+		return err
+	}
+	for content := range frames {
+		if len(content) > MaxFrame {
+			return n, fmt.Errorf("%s: frame of %d bytes, at most %d are allowed", j.name, len(content), MaxFrame)
+		}
+		b = appendFrame(b, content)
+		if len(b) < writeSize {
+			continue
+		}
+		if err := flush(); err != nil {
+			return n, err
+		}
+	}
+	err = flush()
+	if j.buffer = b; cap(b) > 2*writeSize {
+		j.buffer = nil
+	}
+	return n, err
+}
+
+func appendFrame(b, content []byte) []byte {
+	at := len(b)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(content)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(content, castagnoli))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+	return append(b, content...)
+}
+
+// SetAside renames a file that cannot be read, to its name with ".corrupt" at the end,
+// and continues with an empty one. It replaces what was set aside before.
+func (j *Journal) SetAside() (name string, err error) {
+	name = j.name + ".corrupt"
+	if err := os.Rename(j.name, name); err != nil {
+		return "", err
+	}
+	f, err := os.OpenFile(j.name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	if err := lock(f); err != nil {
+		return "", errors.Join(err, f.Close())
+	}
+	_ = j.file.Close()
+	j.file, j.end, j.broken = f, 0, true
+	return name, syncDirectory(j.name)
+}
+
+// Close closes the file, and unlocks it.
+func (j *Journal) Close() error { return j.file.Close() }
+
+func syncDirectory(name string) error {
+	d, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,313 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const magic = "test journal 1"
+
+// open opens a journal and returns it with its frames.
+func open(t *testing.T, name string) (j *Journal, frames []string, unfinished int64) {
+	t.Helper()
+	j, err := Open(name, magic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	unfinished, err = j.Read(func(b []byte) error { frames = append(frames, string(b)); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j, frames, unfinished
+}
+
+func contents(frames ...string) func(yield func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for _, f := range frames {
+			if !yield([]byte(f)) {
+				return
+			}
+		}
+	}
+}
+
+// write makes a file with frames, and returns its content.
+func write(t *testing.T, name string, frames ...string) []byte {
+	t.Helper()
+	j, _, _ := open(t, name)
+	if err := errors.Join(j.Rewrite(contents(frames...)), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func path(t *testing.T) string { return filepath.Join(t.TempDir(), "state") }
+
+func TestFramesAreReadBackInOrder(t *testing.T) {
+	name := path(t)
+	j, frames, _ := open(t, name)
+	if len(frames) != 0 {
+		t.Errorf("a new file has the frames %q", frames)
+	}
+	if err := j.Append(contents("early"), true); err == nil {
+		t.Error("frames were appended to a file without a magic")
+	}
+	long := strings.Repeat("x", MaxFrame)
+	want := []string{"one", "", long}
+	for _, err := range []error{
+		j.Rewrite(contents("old")),
+		j.Rewrite(contents(want...)),
+		j.Append(contents("two", "three"), true),
+		j.Append(contents(), true),
+		j.Append(contents("four"), false),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want = append(want, "two", "three", "four")
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != j.Size() {
+		t.Errorf("got %v, %v, want mode 0600 and %d bytes", info, err, j.Size())
+	}
+	_ = j.Close()
+	j, frames, unfinished := open(t, name)
+	if !slices.Equal(frames, want) || unfinished != 0 {
+		t.Errorf("got %d frames and %d unfinished bytes, want %d", len(frames), unfinished, len(want))
+	}
+	if err := j.Append(contents(long+"x"), true); err == nil {
+		t.Error("too long a frame was written")
+	}
+	if err := j.Append(contents("five"), true); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+	_ = j.Close()
+	if _, frames, _ := open(t, name); !slices.Equal(frames, append(want, "five")) {
+		t.Errorf("got %d frames", len(frames))
+	}
+}
+
+// TestATruncatedFileHasTheFramesBeforeItsEnd cuts a file at each of its bytes, and goes on
+// with what is left.
+func TestATruncatedFileHasTheFramesBeforeItsEnd(t *testing.T) {
+	frames := []string{"one", "two two", "", "three"}
+	name := path(t)
+	whole := write(t, name, frames...)
+	for _, tail := range []string{"", strings.Repeat("\x00", 40)} { // what a file system may add to a file when the machine stops
+		for cut := range len(whole) {
+			if err := os.WriteFile(name, append(bytes.Clone(whole[:cut]), tail...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j, err := Open(name, magic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			unfinished, err := j.Read(func(b []byte) error { got = append(got, string(b)); return nil })
+			if err != nil && tail == "" {
+				t.Fatalf("cut at %d: %v", cut, err)
+			}
+			if len(got) > len(frames) || !slices.Equal(got, frames[:len(got)]) {
+				t.Fatalf("cut at %d: got %q", cut, got)
+			}
+			if err == nil && cut > len(magic) {
+				if int64(cut+len(tail)) != unfinished+j.Size() {
+					t.Fatalf("cut at %d: %d bytes are good and %d are not", cut, j.Size(), unfinished)
+				}
+				if err := j.Append(contents("next"), false); err != nil {
+					t.Fatal(err)
+				}
+				_ = j.Close()
+				again, all, unfinished := open(t, name)
+				if !slices.Equal(all, append(got, "next")) || unfinished != 0 {
+					t.Fatalf("cut at %d: got %q and %d unfinished bytes after the next frame", cut, all, unfinished)
+				}
+				_ = again.Close()
+			}
+			_ = j.Close()
+		}
+	}
+}
+
+// TestADamagedFileNeverHasOtherFrames changes random bytes, and expects an error, or the
+// first of the frames that were written, without the last at most.
+func TestADamagedFileNeverHasOtherFrames(t *testing.T) {
+	var frames []string
+	rng := rand.New(rand.NewPCG(5, 6))
+	for n := range 40 {
+		frames = append(frames, fmt.Sprintf("frame %d %s", n, strings.Repeat("x", rng.IntN(60))))
+	}
+	name := path(t)
+	whole := write(t, name, frames...)
+	damaged := 0
+	for range 4000 {
+		b := bytes.Clone(whole)
+		for range 1 + rng.IntN(4) {
+			b[rng.IntN(len(b))] ^= byte(1 + rng.IntN(255))
+		}
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j, err := Open(name, magic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		_, err = j.Read(func(b []byte) error { got = append(got, string(b)); return nil })
+		_ = j.Close()
+		if !slices.Equal(got, frames[:len(got)]) {
+			t.Fatalf("got the frames %q", got)
+		}
+		var corrupt *CorruptError
+		switch {
+		case errors.As(err, &corrupt), errors.Is(err, ErrForeign) && len(got) == 0:
+			damaged++
+		case err != nil || len(got) < len(frames)-1:
+			t.Fatalf("got %d of %d frames and the error %v", len(got), len(frames), err)
+		}
+	}
+	if damaged < 3000 {
+		t.Errorf("only %d damaged files were noticed", damaged)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	name := filepath.Join(f.TempDir(), "state")
+	j, err := Open(name, magic)
+	if err != nil {
+		f.Fatal(err)
+	}
+	_ = j.Rewrite(contents("one", "two"))
+	_ = j.Close()
+	good, _ := os.ReadFile(name)
+	f.Add(good)
+	f.Add(good[:len(good)-1])
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		name := path(t)
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j, err := Open(name, magic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		n := 0
+		if _, err := j.Read(func([]byte) error { n++; return nil }); err != nil {
+			if _, err := j.SetAside(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := j.Rewrite(contents("next")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestADamagedFileIsSetAside(t *testing.T) {
+	name := path(t)
+	whole := write(t, name, "one", "two")
+	whole[len(magic)+5] ^= 1
+	if err := os.WriteFile(name, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j, err := Open(name, magic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if _, err := j.Read(func([]byte) error { return nil }); err == nil || !strings.Contains(err.Error(), "is damaged at byte 15") {
+		t.Errorf("got the error %v", err)
+	}
+	aside, err := j.SetAside()
+	if kept, readErr := os.ReadFile(aside); err != nil || readErr != nil || !bytes.Equal(kept, whole) || aside != name+".corrupt" {
+		t.Errorf("got %s, %v, %v", aside, err, readErr)
+	}
+	if _, err := Open(name, magic); !errors.Is(err, ErrLocked) {
+		t.Errorf("another process may open the file: %v", err)
+	}
+	if err := errors.Join(j.Rewrite(contents("new")), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, frames, _ := open(t, name); !slices.Equal(frames, []string{"new"}) {
+		t.Errorf("got %q", frames)
+	}
+}
+
+func TestOtherFilesAreNotDamagedJournals(t *testing.T) {
+	name := path(t)
+	whole := string(write(t, name, "one"))
+	for text, foreign := range map[string]bool{
+		"engine {\n  listen = \"\"\n}\n\n\n\n\n": true,
+		"x":                                      true,
+		strings.Replace(whole, "1", "2", 1):      false,
+		"\x00" + whole[1:]:                       false,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j, err := Open(name, magic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = j.Read(func([]byte) error { return nil })
+		if corrupt := new(CorruptError); errors.As(err, &corrupt) == foreign || errors.Is(err, ErrForeign) != foreign {
+			t.Errorf("%q: got %v", text, err)
+		}
+		_ = j.Close()
+	}
+}
+
+func TestOneProcessHasTheFile(t *testing.T) {
+	name := path(t)
+	j, _, _ := open(t, name)
+	for range 2 { // before and after it was replaced
+		if _, err := Open(name, magic); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v", err)
+		}
+		if err := j.Rewrite(contents("one")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = j.Close()
+	if _, frames, _ := open(t, name); !slices.Equal(frames, []string{"one"}) {
+		t.Errorf("got %q", frames)
+	}
+}
+
+func TestFilesThatOthersCanWriteAreRejected(t *testing.T) {
+	dir := t.TempDir()
+	shared := filepath.Join(dir, "shared")
+	file := filepath.Join(dir, "file")
+	for _, err := range []error{
+		os.Mkdir(shared, 0o700), os.Chmod(shared, 0o1777), os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o620),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		filepath.Join(shared, "state"):        "is writable for all users",
+		file:                                  "chmod 600",
+		dir:                                   "is a directory",
+		filepath.Join(dir, "nothing", "here"): "no such file or directory",
+		"/dev/null":                           "is not a regular file",
+	} {
+		if j, err := Open(name, magic); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, %v, want %q", name, j, err, want)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// checkDirectory returns an error if any user could replace the file.
+func checkDirectory(name string) error {
+	dir := filepath.Dir(name)
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("%s: directory %s is writable for all users, use another one or: chmod o-w %[2]s", name, dir)
+	}
+	return nil
+}
+
+const (
+	// lockTries and lockPause bound how long Open waits for the lock: a process that
+	// was killed may have left a child that has not yet closed its descriptors.
+	lockTries = 20
+	lockPause = 20 * time.Millisecond
+)
+
+// openLocked opens a file, or creates it, and locks it.
+func openLocked(name string) (*os.File, error) {
+	for tries := 1; ; tries++ {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600) // opening a pipe would wait
+		if err != nil {
+			return nil, err
+		}
+		current, err := lockCurrent(f)
+		if err == nil && current {
+			return f, nil
+		}
+		_ = f.Close()
+		if err != nil && (!errors.Is(err, ErrLocked) || tries == lockTries) {
+			return nil, err
+		}
+		time.Sleep(lockPause)
+	}
+}
+
+// lockCurrent locks a file, and reports whether it still has its name: the process that
+// had the lock may have replaced it.
+func lockCurrent(f *os.File) (bool, error) {
+	opened, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	switch mode := opened.Mode(); {
+	case !mode.IsRegular():
+		return false, fmt.Errorf("%s is not a regular file", f.Name())
+	case mode.Perm()&0o022 != 0:
+		return false, fmt.Errorf("%s is writable for other users than its owner, use: chmod 600 %[1]s", f.Name())
+	}
+	if err := lock(f); err != nil {
+		return false, err
+	}
+	named, err := os.Stat(f.Name())
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(opened, named), err
+}
+
+func lock(f *os.File) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return fmt.Errorf("%s %w", f.Name(), ErrLocked)
+		default:
+			return &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// ErrForeign is in the error of Read if the file is not a journal with this magic.
+var ErrForeign = errors.New("is another kind of file")
+
+// CorruptError says that a file is damaged, and where.
+type CorruptError struct {
+	Name   string
+	Offset int64
+	Err    error
+}
+
+// Error implements error.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%s is damaged at byte %d: %v", e.Name, e.Offset, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Read calls accept with the content of each frame, in the order in which they were
+// written; accept must not keep it. It returns a *CorruptError if the file is damaged or
+// of another version, or if accept returns an error.
+//
+// A frame at the end of the file that was not written completely is no damage: Read
+// ignores it, and returns how many bytes that were. A file that contains nothing else, or
+// nothing at all, has no frames.
+func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err error) {
+	info, err := j.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	r := reader{size: info.Size(), from: bufio.NewReaderSize(io.NewSectionReader(j.file, 0, info.Size()), writeSize)}
+	if err := r.magic(j.magic); err != nil {
+		if _, headerErr := r.header(); headerErr != nil { // not even a frame follows
+			return 0, fmt.Errorf("%s %w: %w", j.name, ErrForeign, err)
+		}
+		return 0, &CorruptError{j.name, 0, err}
+	}
+	for {
+		content, err := r.frame()
+		if err == nil && content != nil {
+			err = accept(content)
+		}
+		if err != nil {
+			return 0, &CorruptError{j.name, r.start, err}
+		}
+		if content == nil {
+			break
+		}
+	}
+	if j.end = r.start; j.end == 0 {
+		return info.Size(), nil // only Rewrite writes the magic
+	}
+	if unfinished = info.Size() - j.end; unfinished > 0 {
+		err = j.file.Truncate(j.end)
+	}
+	j.broken = err != nil
+	return unfinished, nil
+}
+
+// reader reads frames.
+type reader struct {
+	from    *bufio.Reader
+	size    int64 // of the file
+	start   int64 // of what is being read
+	content []byte
+}
+
+// magic reads the start of the file.
+func (r *reader) magic(want string) error {
+	got := make([]byte, min(int64(len(want)), r.size))
+	if _, err := io.ReadFull(r.from, got); err != nil {
+		return err
+	}
+	switch {
+	case string(got) == want:
+		r.start = int64(len(want))
+		return nil
+	case len(got) < len(want) && want[:len(got)] == string(got):
+		return nil
+	}
+	line, _, _ := bytes.Cut(got, []byte("\n"))
+	return fmt.Errorf("it begins with %q and not with %q", line, want[:len(want)-1])
+}
+
+// frame returns the content of the next frame, valid until the next call, or nil at the
+// end of the file.
+func (r *reader) frame() ([]byte, error) {
+	left := r.size - r.start
+	if r.start == 0 || left < frameHeader {
+		return nil, nil
+	}
+	header, err := r.header()
+	if err != nil {
+		return nil, r.unlessZeros(err)
+	}
+	length, checksum := int64(binary.LittleEndian.Uint32(header)), binary.LittleEndian.Uint32(header[4:])
+	if length > MaxFrame {
+		return nil, fmt.Errorf("frame of %d bytes", length)
+	}
+	left -= frameHeader + length
+	if left < 0 {
+		return nil, nil
+	}
+	if _, err := r.from.Discard(frameHeader); err != nil {
+		return nil, err
+	}
+	if r.content == nil || int64(cap(r.content)) < length {
+		r.content = make([]byte, length)
+	}
+	r.content = r.content[:length]
+	if _, err := io.ReadFull(r.from, r.content); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(r.content, castagnoli) != checksum {
+		if left == 0 { // the machine stopped before the disk had all of it
+			return nil, nil
+		}
+		return nil, errors.New("wrong checksum of a frame")
+	}
+	r.start += frameHeader + length
+	return r.content, nil
+}
+
+// header returns the header of the next frame, if it is one.
+func (r *reader) header() ([]byte, error) {
+	header, err := r.from.Peek(frameHeader)
+	if err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(header[:8], castagnoli) != binary.LittleEndian.Uint32(header[8:]) {
+		return nil, errors.New("wrong checksum of a frame's length")
+	}
+	return header, nil
+}
+
+// unlessZeros returns err, or nil if nothing but zeros follows: a machine that stops can
+// leave them at the end of a file.
+func (r *reader) unlessZeros(err error) error {
+	for {
+		b, readErr := r.from.ReadByte()
+		switch {
+		case readErr == io.EOF:
+			return nil
+		case readErr != nil:
+			return readErr
+		case b != 0:
+			return err
+		}
+	}
+}

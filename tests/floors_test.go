@@ -52,6 +52,7 @@ var rules = []rule{
 	{path: "builtin/...", floor: 2},
 	{path: "wasmhost/internal/sandbox", floor: 2, group: "wasmhost", order: 1},
 	{path: "wasmhost/internal/...", floor: 2, group: "wasmhost"},
+	{path: "wasmhost/stats", floor: 2, group: "wasmhost"},
 	{path: "wasmhost", floor: 2, group: "wasmhost", order: 2},
 	{path: "wasmhost/tck/...", floor: 2, group: "wasmhost", order: 3},
 	{path: "config/suggest", floor: 3, group: "config"},

@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 const (
@@ -124,7 +125,7 @@ func TestADeniedConnectionIsReported(t *testing.T) {
 		wantResult(t, attempt(t, h, target, plenty), probe.Unknown, wasmhost.ReasonGrant)
 	}
 	stats := p.Stats()
-	if stats.Refused != 3 || stats.Faults[wasmhost.ReasonGrant] != 3 || stats.Suspends != 0 {
+	if stats.Denied != 3 || stats.Errors[wasmhost.ReasonGrant] != 3 || stats.Suspensions != 0 {
 		t.Errorf("got %+v", stats)
 	}
 	if n := strings.Count(log.String(), "plugin connection denied"); n != 1 {
@@ -184,7 +185,7 @@ func TestAPluginThatTrapsTooOftenIsSuspended(t *testing.T) {
 	if want := []probe.Reason{trap, trap, trap, trap, trap, suspended, suspended}; !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
-	if s := p.Stats(); s.Suspends != 1 || s.Suspended <= 0 || s.Attempts != 5 || s.Faults[trap] != 5 {
+	if s := p.Stats(); s.Suspensions != 1 || s.Suspended <= 0 || s.Attempts != 5 || s.Errors[trap] != 5 {
 		t.Errorf("got %+v", s)
 	}
 }
@@ -201,7 +202,7 @@ func TestPluginsSetMetrics(t *testing.T) {
 	for range 2 {
 		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
 	}
-	want := []wasmhost.Metric{{Name: "lag", Value: 2.5}, {Name: "beats", Counter: true, Value: 2}}
+	want := []stats.Metric{{Name: "lag", Value: 2.5}, {Name: "beats", Counter: true, Value: 2}}
 	if got := p.Stats().Metrics; !slices.Equal(got, want) {
 		t.Errorf("got %+v", got)
 	}

@@ -77,7 +77,7 @@ func TestInvalidCodeIsReportedByWait(t *testing.T) {
 	if _, err := p.New(nil); err == nil || !strings.Contains(err.Error(), "compile:") {
 		t.Errorf("a handler was made: %v", err)
 	}
-	if p.Stats().Compiled {
+	if p.Stats().Ready {
 		t.Error("it is said to be compiled")
 	}
 }

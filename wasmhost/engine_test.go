@@ -91,7 +91,7 @@ func TestAPluginWithHangingTargetsDoesNotStarveOtherProbes(t *testing.T) {
 		<-other
 	}
 	took := time.Since(began)
-	t.Logf("%d attempts of another probe took %v, and %d of the plugin's were refused at once", enough, took, plugin.Stats().Faults[wasmhost.ReasonBusy])
+	t.Logf("%d attempts of another probe took %v, and %d of the plugin's were refused at once", enough, took, plugin.Stats().Errors[wasmhost.ReasonBusy])
 	if took > plenty {
 		t.Error("another probe was starved")
 	}

@@ -8,38 +8,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
-
-// Stats are a plugin's numbers at one moment, for metrics. Fields of type uint64 only grow.
-type Stats struct {
-	Compiled bool          // the plugin is ready to run
-	Compile  time.Duration // time to compile, or to load compiled code from the cache
-	CacheHit bool          // compiled code was found in the cache
-
-	Instances int           // live instances, running or idle
-	Idle      int           // idle instances
-	Waiting   int           // attempts that are waiting for an instance
-	Started   uint64        // instances that were started
-	Start     time.Duration // total time of all starts
-
-	Attempts  uint64                  // attempts that called an instance
-	Waits     uint64                  // attempts that had to wait for an instance
-	Faults    map[probe.Reason]uint64 // attempts that failed because of the plugin, by reason (plugin.…)
-	Refused   uint64                  // dials and lookups that are not granted
-	Held      int                     // connections that are held now
-	Dropped   uint64                  // log records above a limit
-	Suspended time.Duration           // remaining time of the suspension; 0 when not suspended
-	Suspends  uint64                  // suspensions
-
-	Metrics []Metric // set by the plugin
-}
-
-// Metric is a metric that a plugin has set.
-type Metric struct {
-	Name    string
-	Counter bool // false: a gauge
-	Value   float64
-}
 
 // counters are the counts of the plugin itself; its sandbox, pool and breaker have others.
 type counters struct {
@@ -68,21 +38,18 @@ func (c *counters) fault(reason probe.Reason) {
 }
 
 // Stats returns the plugin's numbers.
-func (p *Plugin) Stats() Stats {
-	c, box := &p.counters, p.sandbox.Stats()
+func (p *Plugin) Stats() stats.Plugin {
+	c := &p.counters
 	c.mu.Lock()
 	faults := maps.Clone(c.faults)
 	c.mu.Unlock()
-	s := Stats{
-		Compiled: p.state() == nil, Compile: time.Duration(c.compile.Load()), CacheHit: c.cacheHit.Load(),
+	s := stats.Plugin{
+		Name: p.name, Ready: p.state() == nil, Compile: time.Duration(c.compile.Load()), CacheHit: c.cacheHit.Load(),
 		Started: c.started.Load(), Start: time.Duration(c.startNS.Load()),
-		Attempts: c.attempts.Load(), Waits: c.waits.Load(), Faults: faults,
-		Refused: box.Refused, Held: box.Held, Dropped: box.Dropped,
-		Suspended: p.breaker.Remaining(time.Now()), Suspends: p.breaker.Suspensions(),
+		Attempts: c.attempts.Load(), Waits: c.waits.Load(), Errors: faults,
+		Suspended: p.breaker.Remaining(time.Now()), Suspensions: p.breaker.Suspensions(),
 	}
 	s.Idle, s.Instances, s.Waiting = p.pool.Counts()
-	for _, m := range box.Metrics {
-		s.Metrics = append(s.Metrics, Metric(m))
-	}
+	p.sandbox.ReadStats(&s)
 	return s
 }

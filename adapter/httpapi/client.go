@@ -217,21 +217,16 @@ func (c *Client) do(ctx context.Context, path string, query url.Values) (*http.R
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode != http.StatusOK {
-		defer response.Body.Close()
-		return nil, responseError(response)
+	if response.StatusCode == http.StatusOK {
+		return response, nil
 	}
-	return response, nil
-}
-
-// responseError returns a response whose status is not 200 as an *Error.
-func responseError(response *http.Response) error {
+	defer response.Body.Close()
 	var body errorBody
 	if decode(response.Body, &body) != nil || body.Error.Message == "" {
-		return &Error{Status: response.StatusCode, Message: "not a response of Sonde's API: " + response.Status}
+		body.Error.Message = "not a response of Sonde's API: " + response.Status
 	}
 	body.Error.Status = response.StatusCode
-	return &body.Error
+	return nil, &body.Error
 }
 
 // decode reads JSON of at most MaxResponse bytes.

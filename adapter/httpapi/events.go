@@ -14,7 +14,11 @@ import (
 // events serves /v1/events. It returns when the client has gone or does not read, or
 // when the server stops.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	target, snapshot, err := parseEvents(r.URL.RawQuery)
+	query, err := parseFields(r.URL.RawQuery, "target", "snapshot")
+	snapshot := false
+	if err == nil {
+		snapshot, err = parseFlag(query, "snapshot")
+	}
 	if err != nil {
 		respondError(w, http.StatusBadRequest, "%v", err)
 		return
@@ -27,10 +31,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	defer s.streams.release()
 
 	out := eventWriter{w: w, control: http.NewResponseController(w)}
-	if err := out.start(); err != nil || r.Method == http.MethodHead {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx buffers events otherwise
+	if err := out.write(": sonde\n\n"); err != nil || r.Method == http.MethodHead {
 		return
 	}
-	filter := eventFilter{since: time.Now(), target: target, snapshot: snapshot, sent: map[probe.ID]probe.Verdict{}}
+	filter := eventFilter{since: time.Now(), target: query.Get("target"), snapshot: snapshot, sent: map[probe.ID]probe.Verdict{}}
 	sub := s.config.Engine.Subscribe()
 	defer sub.Close()
 	for r.Context().Err() == nil {
@@ -38,15 +44,6 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-}
-
-func parseEvents(query string) (target string, snapshot bool, err error) {
-	v, err := parseFields(query, "target", "snapshot")
-	if err != nil {
-		return "", false, err
-	}
-	snapshot, err = parseFlag(v, "snapshot")
-	return v.Get("target"), snapshot, err
 }
 
 // forward waits for one status and sends it if it is an event, or sends a heartbeat
@@ -104,13 +101,6 @@ type eventWriter struct {
 	control *http.ResponseController
 	id      uint64    // of the previous event
 	last    time.Time // time of the last write
-}
-
-func (s *eventWriter) start() error {
-	h := s.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx buffers events otherwise
-	return s.write(": sonde\n\n")
 }
 
 func (s *eventWriter) heartbeat() error { return s.write(": heartbeat\n\n") }

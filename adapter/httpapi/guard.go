@@ -34,21 +34,6 @@ func CheckListen(address string, guarded bool) error {
 // guarded reports whether clients need a token or a certificate.
 func (c Config) guarded() bool { return c.Token != "" || c.TLS.ClientCAFile != "" }
 
-func checkToken(token string) error {
-	if token == "" {
-		return nil
-	}
-	if len(token) < MinToken {
-		return fmt.Errorf("token has %d bytes, it needs %d or more", len(token), MinToken)
-	}
-	for _, c := range []byte(token) {
-		if c <= ' ' || c > '~' {
-			return fmt.Errorf("token must be printable ASCII without spaces")
-		}
-	}
-	return nil
-}
-
 // guard passes allowed requests to next, and rejects the others.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

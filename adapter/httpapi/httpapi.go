@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -75,11 +77,13 @@ type Server struct {
 // missing or invalid.
 func New(c Config) (*Server, error) {
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
-	if c.Engine == nil {
+	switch {
+	case c.Engine == nil:
 		return nil, errors.New("httpapi: Config.Engine is nil")
-	}
-	if err := checkToken(c.Token); err != nil {
-		return nil, err
+	case c.Token != "" && len(c.Token) < MinToken:
+		return nil, fmt.Errorf("token has %d bytes, it needs %d or more", len(c.Token), MinToken)
+	case strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return nil, errors.New("token must be printable ASCII without spaces")
 	}
 	tlsConfig, err := c.TLS.load()
 	if err != nil {

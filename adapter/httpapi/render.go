@@ -56,27 +56,25 @@ func newProbe(s engine.Status, text int) Probe {
 	p.Last, p.Run, p.Threshold = s.Last, s.Run, s.Threshold()
 	p.Progress = fmt.Sprintf("%d/%d", min(p.Run, p.Threshold), p.Threshold)
 	p.Errors, p.OnHold, p.WaitReason, p.Attempting, p.Next = s.Errors, s.OnHold, s.WaitReason, s.Attempting, utc(s.Next)
-	p.Result = newResult(s, text)
+	if !s.ResultAt.IsZero() {
+		r := NewResult(s.Result)
+		r.Detail, r.At = probe.CleanText(r.Detail, text), utc(s.ResultAt)
+		p.Result = &r
+	}
 	p.Attempts = Attempts{
 		Success: s.Attempts[probe.Success], Warning: s.Attempts[probe.Warning],
 		Failure: s.Attempts[probe.Failure], Unknown: s.Attempts[probe.Unknown],
 	}
-	p.Rule = newRule(s.Rule)
+	p.Rule = Rule{
+		InitialDelaySeconds: s.Rule.InitialDelay.Seconds(), PeriodSeconds: s.Rule.Period.Seconds(), TimeoutSeconds: s.Rule.Timeout.Seconds(),
+		SuccessThreshold: s.Rule.SuccessThreshold, FailureThreshold: s.Rule.FailureThreshold,
+	}
 	return p
 }
 
 // newProbeID returns a Probe that only identifies it.
 func newProbeID(id probe.ID) Probe {
 	return Probe{ID: id.String(), Target: id.Target, Kind: id.Kind, Name: id.Name}
-}
-
-func newResult(s engine.Status, text int) *Result {
-	if s.ResultAt.IsZero() {
-		return nil
-	}
-	r := NewResult(s.Result)
-	r.Detail, r.At = probe.CleanText(r.Detail, text), utc(s.ResultAt)
-	return &r
 }
 
 // NewResult converts r to its form in the API. It leaves the field At unset,
@@ -89,16 +87,6 @@ func NewResult(r probe.Result) Result {
 			ResolveSeconds: r.Timings.Resolve.Seconds(), ConnectSeconds: r.Timings.Connect.Seconds(),
 			TLSSeconds: r.Timings.TLS.Seconds(), FirstByteSeconds: r.Timings.FirstByte.Seconds(),
 		},
-	}
-}
-
-func newRule(r probe.Rule) Rule {
-	return Rule{
-		InitialDelaySeconds: r.InitialDelay.Seconds(),
-		PeriodSeconds:       r.Period.Seconds(),
-		TimeoutSeconds:      r.Timeout.Seconds(),
-		SuccessThreshold:    r.SuccessThreshold,
-		FailureThreshold:    r.FailureThreshold,
 	}
 }
 

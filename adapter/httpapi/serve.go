@@ -37,7 +37,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := s.server(ctx)
 	server.ConnState = conns.onState
 	served := make(chan error, 1)
-	go func() { served <- s.accept(server, l) }()
+	go func() {
+		if s.tls != nil {
+			served <- server.ServeTLS(l, "", "")
+		} else {
+			served <- server.Serve(l)
+		}
+	}()
 
 	var err error
 	select {
@@ -67,13 +73,6 @@ func (s *Server) server(ctx context.Context) *http.Server {
 		WriteTimeout:      WriteTimeout,     // event streams extend it
 		IdleTimeout:       2 * time.Minute,
 	}
-}
-
-func (s *Server) accept(server *http.Server, l net.Listener) error {
-	if s.tls != nil {
-		return server.ServeTLS(l, "", "")
-	}
-	return server.Serve(l)
 }
 
 // shutDown stops server within ShutdownGrace.

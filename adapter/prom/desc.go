@@ -10,14 +10,18 @@ var (
 	pluginLabels  = []string{"plugin"}
 )
 
-// descriptions are those of all metrics but the kubelet's; describe adds to it while
-// the program starts.
-var descriptions []*prometheus.Desc
-
 func describe(name, help string, labels []string) *prometheus.Desc {
-	d := prometheus.NewDesc(name, help, labels, nil)
-	descriptions = append(descriptions, d)
-	return d
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// descriptions are those of all metrics but the kubelet's.
+var descriptions = []*prometheus.Desc{
+	attemptsDesc, durationDesc, inFlightDesc, queuedDesc, skippedDesc, busyDesc, latenessDesc, panicsDesc,
+	droppedDesc, probesDesc, buildInfoDesc, probePassingDesc, probeUndecidedDesc, probeErrorsDesc,
+	probeChangesDesc, targetStartedDesc, targetReadyDesc, targetLiveDesc, targetRestartsDesc, pluginReadyDesc,
+	pluginCompileDesc, pluginCacheHitDesc, pluginSuspendedDesc, pluginSuspendsDesc, pluginInstancesDesc,
+	pluginWaitingDesc, pluginWaitsDesc, pluginStartedDesc, pluginStartDesc, pluginErrorsDesc, pluginDeniedDesc,
+	pluginHeldDesc, pluginDroppedDesc, pluginGaugeDesc, pluginCountDesc,
 }
 
 // Metrics of the engine.
@@ -66,10 +70,10 @@ var (
 
 // The kubelet's metrics.
 var (
-	kubeletTotalDesc = prometheus.NewDesc("prober_probe_total",
+	kubeletTotalDesc = describe("prober_probe_total",
 		"Cumulative number of a liveness, readiness or startup probe for a container by result.",
-		[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}, nil)
-	kubeletDurationDesc = prometheus.NewDesc("prober_probe_duration_seconds",
+		[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"})
+	kubeletDurationDesc = describe("prober_probe_duration_seconds",
 		"Duration in seconds for a probe response.",
-		[]string{"probe_type", "container", "pod", "namespace"}, nil)
+		[]string{"probe_type", "container", "pod", "namespace"})
 )

@@ -1,43 +1,6 @@
 package prom
 
-import (
-	"time"
-
-	"github.com/sonde-probe/sonde/probe"
-)
-
-// Plugin has the values of one plugin's metrics. It is plain data, so that this
-// package does not import the plugin host. Counters never decrease.
-type Plugin struct {
-	Name string // unique
-
-	Ready     bool          // whether it is compiled
-	Compile   time.Duration // duration of compiling it, or of loading its code from the cache
-	CacheHit  bool          // whether the code came from the cache
-	Suspended bool          // whether attempts are suspended after too many errors
-	Suspends  uint64        // number of suspensions
-
-	Instances int           // busy and idle
-	Idle      int           // of Instances
-	Waiting   int           // attempts waiting for an instance
-	Waits     uint64        // attempts that had to wait
-	Started   uint64        // instances
-	Start     time.Duration // total duration of the starts
-
-	Errors  map[probe.Reason]uint64 // attempts that ended in an error of the plugin, by reason: "plugin.trap"
-	Denied  uint64                  // dials and lookups denied by the grant
-	Held    int                     // connections kept open between attempts
-	Dropped uint64                  // log records dropped by the rate limit
-
-	Values []PluginValue // metrics of the plugin itself
-}
-
-// PluginValue is a gauge or a counter that a plugin itself maintains.
-type PluginValue struct {
-	Name    string // unique in the plugin
-	Counter bool
-	Value   float64
-}
+import "github.com/sonde-probe/sonde/wasmhost/stats"
 
 // Metrics of each plugin.
 var (
@@ -63,12 +26,12 @@ var (
 )
 
 // plugin sends the metrics of a plugin.
-func (s scrape) plugin(p Plugin) {
+func (s scrape) plugin(p stats.Plugin) {
 	s.gauge(pluginReadyDesc, number(p.Ready), p.Name)
 	s.gauge(pluginCompileDesc, p.Compile.Seconds(), p.Name)
 	s.gauge(pluginCacheHitDesc, number(p.CacheHit), p.Name)
-	s.gauge(pluginSuspendedDesc, number(p.Suspended), p.Name)
-	s.counter(pluginSuspendsDesc, float64(p.Suspends), p.Name)
+	s.gauge(pluginSuspendedDesc, number(p.Suspended > 0), p.Name)
+	s.counter(pluginSuspendsDesc, float64(p.Suspensions), p.Name)
 	s.gauge(pluginInstancesDesc, float64(p.Instances-p.Idle), p.Name, "busy")
 	s.gauge(pluginInstancesDesc, float64(p.Idle), p.Name, "idle")
 	s.gauge(pluginWaitingDesc, float64(p.Waiting), p.Name)
@@ -81,7 +44,7 @@ func (s scrape) plugin(p Plugin) {
 	s.counter(pluginDeniedDesc, float64(p.Denied), p.Name)
 	s.gauge(pluginHeldDesc, float64(p.Held), p.Name)
 	s.counter(pluginDroppedDesc, float64(p.Dropped), p.Name)
-	for _, v := range p.Values {
+	for _, v := range p.Metrics {
 		if v.Counter {
 			s.counter(pluginCountDesc, v.Value, p.Name, v.Name)
 		} else {

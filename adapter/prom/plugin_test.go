@@ -6,18 +6,19 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 func TestPluginMetrics(t *testing.T) {
-	plugins := func() []prom.Plugin {
-		return []prom.Plugin{
+	plugins := func() []stats.Plugin {
+		return []stats.Plugin{
 			{
 				Name: "grpc", Ready: true, Compile: 1500 * time.Millisecond, CacheHit: true,
 				Instances: 5, Idle: 3, Waiting: 7, Waits: 11, Started: 13, Start: 2 * time.Second,
 				Errors: map[probe.Reason]uint64{"plugin.trap": 2, "plugin.grant": 4}, Denied: 4, Held: 6, Dropped: 8,
-				Values: []prom.PluginValue{{Name: "lag_seconds", Value: 0.5}, {Name: "frames", Counter: true, Value: 9}},
+				Metrics: []stats.Metric{{Name: "lag_seconds", Value: 0.5}, {Name: "frames", Counter: true, Value: 9}},
 			},
-			{Name: "redis", Suspended: true, Suspends: 3},
+			{Name: "redis", Suspended: time.Second, Suspensions: 3},
 		}
 	}
 	want := `

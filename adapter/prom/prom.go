@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 // MaxScrapes limits how many scrapes a Handler serves at once. Any more get status
@@ -42,9 +43,9 @@ type Config struct {
 	// sonde_series_omitted is 1. Default DefaultMaxProbes.
 	MaxProbes int
 
-	// Plugins returns the values of the plugins' metrics. Each scrape calls it.
-	// Default: no plugins.
-	Plugins func() []Plugin
+	// Plugins returns the numbers of the plugins, whose names must differ. Each scrape
+	// calls it. Default: no plugins.
+	Plugins func() []stats.Plugin
 
 	// Compatibility, when it is probe.Kubelet, adds the kubelet's own metrics for
 	// existing dashboards and alerts. Default: without them.
@@ -68,7 +69,7 @@ type Collector struct{ config Config }
 // New returns a Collector for c.Engine.
 func New(c Config) *Collector {
 	if c.Plugins == nil {
-		c.Plugins = func() []Plugin { return nil }
+		c.Plugins = func() []stats.Plugin { return nil }
 	}
 	c.Version = cmp.Or(c.Version, "unknown")
 	c.MaxProbes = cmp.Or(c.MaxProbes, DefaultMaxProbes)

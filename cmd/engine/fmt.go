@@ -93,14 +93,9 @@ func (f *formatter) format(s config.Source) error {
 	if _, err := fmt.Fprintln(f.command.OutOrStdout(), s.Name); err != nil || f.check {
 		return err
 	}
-	return rewrite(s.Name, text)
-}
-
-// rewrite replaces a file's text and keeps its mode.
-func rewrite(name string, text []byte) error {
-	info, err := os.Stat(name)
+	info, err := os.Stat(s.Name)
 	if err != nil {
 		return err
 	}
-	return cli.ReplaceFile(name, text, info.Mode().Perm())
+	return cli.ReplaceFile(s.Name, text, info.Mode().Perm())
 }

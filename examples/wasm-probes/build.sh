@@ -24,7 +24,7 @@ build_go() {
 # build_other calls the build.sh of a plugin in another language, which exits with 77 to
 # skip it. The directory's name is the plugin and the SDK: line-c.
 build_other() {
-	fresh "$1/${1%-*}.wasm" "$1" "../../guest/${1#*-}" internal/pack ../../wasmhost/abi && return
+	fresh "$1/${1%-*}.wasm" "$1" "../../guest/${1#*-}" ../../wasmhost/abi && return
 	echo "$1/build.sh"
 	"$1/build.sh" || [ $? = 77 ]
 }

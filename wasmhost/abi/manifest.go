@@ -237,14 +237,16 @@ func (s Setting) Value() (any, error) {
 	if s.Default == nil {
 		return nil, nil
 	}
-	v, err := s.Type.decode(s.Default)
+	v, err := s.Type.Decode(s.Default)
 	if err != nil {
 		return nil, fmt.Errorf("default must be of type %s: %w", s.Type, err)
 	}
 	return v, nil
 }
 
-func (t Type) decode(text json.RawMessage) (any, error) {
+// Decode decodes the JSON of a value, as it stands in a manifest, into a value of the type
+// that Setting.Value returns.
+func (t Type) Decode(text json.RawMessage) (any, error) {
 	if string(text) == "null" {
 		return nil, errors.New("must not be null")
 	}
@@ -272,7 +274,7 @@ func (t Type) decode(text json.RawMessage) (any, error) {
 	case TypeMap:
 		return decode[map[string]string](text)
 	}
-	return nil, errors.New("blocks have no default")
+	return nil, fmt.Errorf("%s has no value", t)
 }
 
 func decode[T any](text json.RawMessage) (T, error) {

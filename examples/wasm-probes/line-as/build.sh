@@ -14,10 +14,10 @@ skip() {
 asc=${ASC:-$here/node_modules/.bin/asc}
 command -v node >/dev/null || skip "there is no node"
 command -v "$asc" >/dev/null || skip "there is no AssemblyScript compiler (npm ci in $here, or set ASC)"
-command -v "${GO:=go}" >/dev/null || skip "there is no go, which packs the manifest"
+command -v "${GO:=go}" >/dev/null || skip "there is no go, which adds the manifest"
 
 raw=$(mktemp)
 trap 'rm -f "$raw"' EXIT
 (cd "$here/../../.." && "$asc" examples/wasm-probes/line-as/line.ts --baseDir . -O3 --shrinkLevel 1 --runtime minimal \
 	--exportStart _initialize --use abort=guest/as/sonde/abort -o "$raw")
-(cd "$here/.." && "$GO" run ./internal/pack "$here/manifest.json" "$raw" "$out/line.wasm")
+(cd "$here/../../.." && "$GO" run ./cmd/engine plugin build "$here" --module "$raw" --output "$out/line.wasm")

@@ -17,18 +17,18 @@ for clang in ${CLANG:-clang clang-19}; do
 done
 "$clang" --print-targets 2>/dev/null | grep -q wasm32 || skip "there is no clang for wasm32 (set CLANG)"
 [ -e "$("$clang" --print-prog-name=wasm-ld)" ] || skip "$clang has no wasm-ld"
-command -v "${GO:=go}" >/dev/null || skip "there is no go, which packs the manifest"
+command -v "${GO:=go}" >/dev/null || skip "there is no go, which adds the manifest"
 
 raw=$(mktemp)
 trap 'rm -f "$raw"' EXIT
 
-# build compiles with the flags given and packs the manifest.
+# build compiles with the flags given and adds the manifest.
 build() {
 	name=$1
 	shift
 	"$clang" -std=c11 -Wall -Wextra -Werror -Os -mbulk-memory -Wl,--strip-all -Wl,-z,stack-size=32768 \
 		-I "$here/../../../guest/c" -o "$raw" "$@" "$here/line.c"
-	(cd "$here/.." && "$GO" run ./internal/pack "$here/manifest.json" "$raw" "$out/$name")
+	(cd "$here/../../.." && "$GO" run ./cmd/engine plugin build "$here" --module "$raw" --output "$out/$name")
 }
 
 build line.wasm --target=wasm32 -ffreestanding -nostdlib -Wl,--no-entry

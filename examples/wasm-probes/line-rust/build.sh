@@ -22,7 +22,7 @@ for rustc in ${RUSTC:-rustc /usr/bin/rustc}; do
 	has "$rustc" wasm32-unknown-unknown && break
 done
 has "$rustc" wasm32-unknown-unknown || skip "there is no rustc for wasm32-unknown-unknown (set RUSTC)"
-command -v "${GO:=go}" >/dev/null || skip "there is no go, which packs the manifest"
+command -v "${GO:=go}" >/dev/null || skip "there is no go, which adds the manifest"
 
 # Debian's rustc has no linker of its own for wasm, and needs the one of its LLVM.
 linker=
@@ -33,7 +33,7 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# build compiles the SDK and the plugin for a target, with the flags given, and packs the
+# build compiles the SDK and the plugin for a target, with the flags given, and adds the
 # manifest.
 build() {
 	name=$1 target=$2
@@ -43,7 +43,7 @@ build() {
 		-C link-arg=-zstack-size=131072 ${linker:+-C "linker=$linker"} "$@"
 	"$rustc" "$@" --crate-type rlib --crate-name sonde -C embed-bitcode -o "$dir/libsonde.rlib" "$here/../../../guest/rust/src/lib.rs"
 	"$rustc" "$@" --crate-type cdylib --crate-name line --extern "sonde=$dir/libsonde.rlib" -o "$dir/line.wasm" "$here/line.rs"
-	(cd "$here/.." && "$GO" run ./internal/pack "$here/manifest.json" "$dir/line.wasm" "$out/$name")
+	(cd "$here/../../.." && "$GO" run ./cmd/engine plugin build "$here" --module "$dir/line.wasm" --output "$out/$name")
 }
 
 build line.wasm wasm32-unknown-unknown

@@ -65,11 +65,15 @@ func overTLS(t *testing.T, way lab.Way) {
 	with := func(port, tls string) lab.Attempt {
 		return way.Must(t, fmt.Sprintf(`{"port": %q, "tls": {%s}}`, port, tls))
 	}
-	pem, err := os.ReadFile(key)
+	certPEM, err := os.ReadFile(cert)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shows := fmt.Sprintf(`"ca_pem": %q, "cert_pem": %q, "key_pem": %q`, authority, authority, string(pem))
+	keyPEM, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := fmt.Sprintf(`"ca_pem": %q, "cert_pem": %q, "key_pem": %q`, authority, certPEM, keyPEM)
 	lab.Until(t, with(secure, shows), guest.Success)
 	lab.Expect(t, with(secure, ""), guest.Failure, "tls.untrusted")
 	for what, a := range map[string]lab.Attempt{

@@ -8,14 +8,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
-
-// Metric is documented at wasmhost.Metric, which it converts into.
-type Metric struct {
-	Name    string
-	Counter bool
-	Value   float64
-}
 
 func setMetric(c *call, a args) int64 {
 	name, errno := c.text(a, 1, abi.MaxMetricName)
@@ -39,10 +33,10 @@ func setMetric(c *call, a args) int64 {
 type metrics struct {
 	mu    sync.Mutex
 	index map[string]int // by name, into list
-	list  []Metric
+	list  []stats.Metric
 }
 
-func (m *metrics) all() []Metric {
+func (m *metrics) all() []stats.Metric {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.list)
@@ -62,7 +56,7 @@ func (m *metrics) set(name string, counter bool, v float64, max int) abi.Errno {
 		}
 		i = len(m.list)
 		m.index[name] = i
-		m.list = append(m.list, Metric{Name: name, Counter: counter})
+		m.list = append(m.list, stats.Metric{Name: name, Counter: counter})
 	case m.list[i].Counter != counter:
 		return abi.EINVAL
 	}

@@ -39,6 +39,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 // Config says what the instances of a plugin may do.
@@ -131,15 +132,7 @@ func (s *Sandbox) Close() error {
 	return closeRuntime(context.Background(), s.runtime, s.cache)
 }
 
-// Stats are the counts of a sandbox since it was made.
-type Stats struct {
-	Refused uint64 // dials and lookups that are not granted
-	Dropped uint64 // log records above a limit
-	Held    int    // connections that are held now
-	Metrics []Metric
-}
-
-// Stats returns the counts of now.
-func (s *Sandbox) Stats() Stats {
-	return Stats{Refused: s.refused.Load(), Dropped: s.dropped.Load(), Held: int(s.held.Load()), Metrics: s.metrics.all()}
+// ReadStats sets the numbers that a sandbox counts.
+func (s *Sandbox) ReadStats(to *stats.Plugin) {
+	to.Denied, to.Dropped, to.Held, to.Metrics = s.refused.Load(), s.dropped.Load(), int(s.held.Load()), s.metrics.all()
 }

@@ -19,26 +19,22 @@ func ShowDiagnostics(c *cobra.Command, diags config.Diagnostics, code int) error
 		return nil
 	}
 	w := c.ErrOrStderr()
-	if err := diags.WriteText(w, colored(w)); err != nil {
+	color := IsTerminal(w) && os.Getenv("NO_COLOR") == "" // https://no-color.org
+	if err := diags.WriteText(w, color); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "\n%s\n", tally(diags)); err != nil || !diags.HasErrors() {
+	errs, warnings := diags.Count()
+	var count []string // "2 errors, 1 warning"
+	if errs > 0 {
+		count = append(count, Plural(errs, "error"))
+	}
+	if warnings > 0 {
+		count = append(count, Plural(warnings, "warning"))
+	}
+	if _, err := fmt.Fprintf(w, "\n%s\n", strings.Join(count, ", ")); err != nil || errs == 0 {
 		return err
 	}
 	return ErrReported(code)
-}
-
-// tally returns "2 errors, 1 warning".
-func tally(diags config.Diagnostics) string {
-	errs, warnings := diags.Count()
-	var parts []string
-	if errs > 0 {
-		parts = append(parts, Plural(errs, "error"))
-	}
-	if warnings > 0 {
-		parts = append(parts, Plural(warnings, "warning"))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // Plural returns "1 probe" or "2 probes".
@@ -54,7 +50,3 @@ func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
-
-// colored reports whether to write colours to w: it is a terminal, and the user has
-// not set NO_COLOR (https://no-color.org).
-func colored(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && IsTerminal(w) }

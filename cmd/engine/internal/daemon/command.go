@@ -6,7 +6,6 @@
 //	reload.go   applies a new configuration and new pods
 //	signals.go  the loop that handles signals
 //	restarts.go the drivers of targets
-//	plugins.go  statistics of plugins for /metrics
 package daemon
 
 import (

@@ -21,6 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 // daemon is a running sonde: an engine, the controller that restarts its targets,
@@ -110,8 +111,8 @@ func (d *daemon) listen() (err error) {
 	c := httpapi.Config{
 		Engine: d.engine,
 		Metrics: prom.New(prom.Config{
-			Engine: d.engine, Plugins: d.pluginStats, Version: d.version, Compatibility: d.settings.Compatibility,
-			MaxProbes: d.settings.MetricsMaxProbes,
+			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
+			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes,
 		}).Handler(),
 		Alive:  d.alive,
 		Ready:  d.ready,

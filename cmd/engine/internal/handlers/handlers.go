@@ -24,18 +24,15 @@ func Options() config.Options {
 	return config.Options{
 		Handlers: Builtin(),
 		Drivers: map[string]config.Driver{
-			"process": config.DriverOf(process.Config.Check, onThisMachine),
+			"process": config.DriverOf(process.Config.Check, func(c process.Config) probe.Target {
+				return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User} // it runs on this machine
+			}),
 			"restart": config.DriverOf(command.Config.Check, nil),
 		},
 		EngineSettings: config.SettingsOf(restart.Config.Check),
 		TargetSettings: config.SettingsOf(restart.Unit.Check),
 		PluginSettings: config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load checks them
 	}
-}
-
-// onThisMachine returns how probes reach a process that the engine starts.
-func onThisMachine(c process.Config) probe.Target {
-	return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User}
 }
 
 // Builtin returns the built-in handler blocks by name.

@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 // Plugins holds the modules of one configuration. It must not be used concurrently while
@@ -31,7 +32,7 @@ type Plugins struct {
 	ctx    context.Context // ends the wait for the compiler
 	wait   Wait
 	logger func(config.Engine) *slog.Logger
-	loaded map[string]module // by key
+	loaded map[string]*wasmhost.Plugin // by key
 }
 
 // Wait selects the modules that must be compiled before a configuration is loaded.
@@ -43,16 +44,10 @@ const (
 	WaitForAll                   // all modules
 )
 
-// module is a module that the host has loaded, and the name of its plugin block.
-type module struct {
-	name string
-	host *wasmhost.Plugin
-}
-
 // NewPlugins returns the plugins of a configuration that is about to be loaded. The
 // function logger is called with the engine block of the configuration.
 func NewPlugins(ctx context.Context, wait Wait, logger func(config.Engine) *slog.Logger) *Plugins {
-	return &Plugins{ctx: ctx, wait: wait, logger: logger, loaded: make(map[string]module)}
+	return &Plugins{ctx: ctx, wait: wait, logger: logger, loaded: make(map[string]*wasmhost.Plugin)}
 }
 
 // Silent is the logger of a command that does not show what plugins log.
@@ -86,12 +81,25 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	if err != nil {
 		return config.Handler{}, err
 	}
-	if p.wait == WaitForAll || p.wait == WaitForConfigure && configures(bytes) {
+	info, err := wasmhost.Inspect(bytes)
+	configures := err == nil && slices.Contains(info.Exports, abi.ExportConfigure)
+	if p.wait == WaitForAll || p.wait == WaitForConfigure && configures {
 		if err := host.Wait(p.ctx); err != nil {
 			return config.Handler{}, probe.FieldErrorf("source", "cannot be used: %v", err)
 		}
 	}
-	return pluginHandler(host, key), nil
+	m := host.Manifest()
+	return config.Handler{
+		Schema:   schema(m.Doc, m.Settings),
+		Revision: key,
+		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
+			h, err := host.New(v)
+			if err != nil {
+				return nil, err
+			}
+			return h, nil
+		},
+	}, nil
 }
 
 // pluginKey is equal for blocks with the same module, grants and limits.
@@ -101,21 +109,15 @@ func pluginKey(p config.Plugin, sha256 string) (string, error) {
 	return cli.SHA256(text), err
 }
 
-// configures reports whether a module checks its settings.
-func configures(bytes []byte) bool {
-	seen, err := wasmhost.Inspect(bytes)
-	return err == nil && slices.Contains(seen.Exports, abi.ExportConfigure)
-}
-
 // load returns a module that is loaded already, or loads it.
 func (p *Plugins) load(key string, e config.Engine, block config.Plugin, bytes []byte) (*wasmhost.Plugin, error) {
-	one, found := p.loaded[key]
+	host, found := p.loaded[key]
 	if !found && p.Previous != nil {
-		one, found = p.Previous.loaded[key]
+		host, found = p.Previous.loaded[key]
 	}
 	if found {
-		p.loaded[key] = one
-		return one.host, nil
+		p.loaded[key] = host
+		return host, nil
 	}
 	c := hostConfig(block, bytes)
 	c.Logger = p.logger(e)
@@ -123,7 +125,7 @@ func (p *Plugins) load(key string, e config.Engine, block config.Plugin, bytes [
 	if err != nil {
 		return nil, err
 	}
-	p.loaded[key] = module{block.Name, host}
+	p.loaded[key] = host
 	c.Logger.Info("plugin loaded", "plugin", block.Name, "source", block.Source, "sha256", cli.SHA256(bytes))
 	return host, nil
 }
@@ -157,22 +159,6 @@ func cacheDir(configured *string) string {
 	return filepath.Join(dir, "sonde", "plugins")
 }
 
-// pluginHandler is the handler block that a module adds.
-func pluginHandler(host *wasmhost.Plugin, revision string) config.Handler {
-	m := host.Manifest()
-	return config.Handler{
-		Schema:   schema(m.Doc, m.Settings),
-		Revision: revision,
-		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
-			h, err := host.New(v)
-			if err != nil {
-				return nil, err
-			}
-			return h, nil
-		},
-	}
-}
-
 // closeTimeout bounds how long Close waits.
 const closeTimeout = 2 * time.Second
 
@@ -193,21 +179,21 @@ func (p *Plugins) Release(others *Plugins) {
 }
 
 func (p *Plugins) closeUnused(ctx context.Context, others *Plugins) {
-	for key, one := range p.loaded {
+	for key, host := range p.loaded {
 		if others != nil {
 			if _, used := others.loaded[key]; used {
 				continue
 			}
 		}
-		_ = one.host.Close(ctx) // frees memory only: there is no error to report
+		_ = host.Close(ctx) // frees memory only: there is no error to report
 	}
 }
 
-// Stats returns the statistics of each module by the name of its plugin block.
-func (p *Plugins) Stats() map[string]wasmhost.Stats {
-	all := make(map[string]wasmhost.Stats, len(p.loaded))
-	for _, one := range p.loaded {
-		all[one.name] = one.host.Stats()
+// Stats returns the numbers of all modules.
+func (p *Plugins) Stats() []stats.Plugin {
+	var all []stats.Plugin
+	for _, host := range p.loaded {
+		all = append(all, host.Stats())
 	}
 	return all
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 // bench holds the arguments and flags of sonde plugin bench.
@@ -76,7 +77,7 @@ type measured struct {
 	example  probe.Result // of an attempt without success
 	lasted   time.Duration
 	memory   int64
-	stats    wasmhost.Stats
+	stats    stats.Plugin
 }
 
 // measure makes attempts until the time is over, with one goroutine and one handler

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"os"
 	"strconv"
 	"testing"
 
@@ -14,10 +13,7 @@ import (
 // 127.0.0.1.
 func Conforms(t *testing.T, module, port, settings string) {
 	t.Helper()
-	code, err := os.ReadFile(module)
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := []byte(read(t, module))
 	m, err := abi.ReadManifest(code)
 	if err != nil {
 		t.Fatal(err)

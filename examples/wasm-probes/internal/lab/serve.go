@@ -1,15 +1,9 @@
 package lab
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -17,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
 // Serve serves on a port of 127.0.0.1 in this process and returns the port. The
@@ -82,42 +78,32 @@ func Demo(t testing.TB, args ...string) *Server {
 	return Start(t, &Server{Name: program, Args: args})
 }
 
-// Certificate returns a self-signed certificate of 127.0.0.1 for a server, and the same as
-// PEM for a client that trusts it.
+// Certificate returns a server's certificate for 127.0.0.1 and lab.test, and the authority
+// that a client must trust, as PEM.
 func Certificate(t testing.TB) (tls.Certificate, string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"lab.test"},
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, asPEM("CERTIFICATE", raw)
+	authority := dialtest.NewAuthority(t)
+	return authority.Sign(t, time.Hour, "127.0.0.1", "lab.test"), read(t, authority.File)
 }
 
-// CertificateFiles writes a Certificate and its key to two files of an account, and
-// returns their paths beside the certificate as PEM.
+// CertificateFiles writes a Certificate with its authority, and its key, to two files of an
+// account. It returns their paths, and the authority as PEM.
 func CertificateFiles(t testing.TB, owner *syscall.Credential) (cert, key, authority string) {
 	t.Helper()
 	pair, authority := Certificate(t)
-	raw, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certFile, keyFile := dialtest.Files(t, pair)
 	dir := Dir(t, owner)
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	File(t, owner, cert, authority)
-	File(t, owner, key, asPEM("PRIVATE KEY", raw))
+	File(t, owner, cert, read(t, certFile)+authority)
+	File(t, owner, key, read(t, keyFile))
 	return cert, key, authority
 }
 
-func asPEM(kind string, raw []byte) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}))
+func read(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -172,60 +171,31 @@ func With(p *wasmhost.Plugin) Way {
 	}
 }
 
-// valuesOf decodes settings as package config does.
+// valuesOf decodes the JSON of settings by their types. Unknown ones are left as JSON, which
+// wasmhost rejects.
 func valuesOf(schema []abi.Setting, text string) (map[string]any, error) {
-	values := make(map[string]any)
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	if err := d.Decode(&values); err != nil {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &given); err != nil {
 		return nil, fmt.Errorf("settings: %w", err)
 	}
-	return values, convert(schema, values)
-}
-
-// convert converts values to the types of their settings.
-func convert(schema []abi.Setting, values map[string]any) (err error) {
+	values := make(map[string]any)
+	for name, raw := range given {
+		values[name] = raw
+	}
 	for _, s := range schema {
-		v, ok := values[s.Name]
+		raw, ok := given[s.Name]
 		if !ok {
 			continue
 		}
-		if block, ok := v.(map[string]any); ok && s.Type == abi.TypeBlock {
-			if err := convert(s.Block, block); err != nil {
-				return err
-			}
-			continue
+		var err error
+		if s.Type == abi.TypeBlock {
+			values[s.Name], err = valuesOf(s.Block, string(raw))
+		} else {
+			values[s.Name], err = s.Type.Decode(raw)
 		}
-		if values[s.Name], err = converted(s.Type, v); err != nil {
-			return err
+		if err != nil {
+			return nil, &probe.FieldError{Field: s.Name, Problem: err.Error()}
 		}
 	}
-	return nil
-}
-
-func converted(kind abi.Type, v any) (any, error) {
-	switch v := v.(type) {
-	case json.Number:
-		if kind == abi.TypeInt {
-			return v.Int64()
-		}
-		return v.Float64()
-	case string:
-		if kind == abi.TypeDuration {
-			return time.ParseDuration(v)
-		}
-	case []any:
-		var list []string
-		for _, element := range v {
-			list = append(list, fmt.Sprint(element))
-		}
-		return list, nil
-	case map[string]any:
-		m := make(map[string]string)
-		for key, element := range v {
-			m[key] = fmt.Sprint(element)
-		}
-		return m, nil
-	}
-	return v, nil
+	return values, nil
 }

@@ -17,12 +17,12 @@ func describe(name, help string, labels []string) *prometheus.Desc {
 // descriptions are those of all metrics but the kubelet's.
 var descriptions = []*prometheus.Desc{
 	attemptsDesc, durationDesc, inFlightDesc, queuedDesc, skippedDesc, busyDesc, latenessDesc, panicsDesc,
-	droppedDesc, probesDesc, healthDesc, stallsDesc, stalledDesc, buildInfoDesc, probePassingDesc,
-	probeUndecidedDesc, probeErrorsDesc, probeChangesDesc, targetStartedDesc, targetReadyDesc, targetLiveDesc,
-	targetRestartsDesc, pluginReadyDesc, pluginCompileDesc, pluginCacheHitDesc, pluginSuspendedDesc,
-	pluginSuspendsDesc, pluginInstancesDesc, pluginWaitingDesc, pluginWaitsDesc, pluginStartedDesc,
-	pluginStartDesc, pluginErrorsDesc, pluginDeniedDesc, pluginHeldDesc, pluginDroppedDesc, pluginGaugeDesc,
-	pluginCountDesc,
+	droppedDesc, probesDesc, healthDesc, stallsDesc, stalledDesc, verdictsDesc, omittedDesc, buildInfoDesc,
+	probePassingDesc, probeUndecidedDesc, probeErrorsDesc, probeChangesDesc, targetsDesc, targetsStartedDesc,
+	targetsReadyDesc, targetsLiveDesc, targetStartedDesc, targetReadyDesc, targetLiveDesc, targetRestartsDesc,
+	pluginReadyDesc, pluginCompileDesc, pluginCacheHitDesc, pluginSuspendedDesc, pluginSuspendsDesc,
+	pluginInstancesDesc, pluginWaitingDesc, pluginWaitsDesc, pluginStartedDesc, pluginStartDesc, pluginErrorsDesc,
+	pluginDeniedDesc, pluginHeldDesc, pluginDroppedDesc, pluginGaugeDesc, pluginCountDesc,
 }
 
 // Metrics of the engine.

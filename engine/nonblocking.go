@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"runtime/debug"
 	"time"
 
@@ -14,8 +15,9 @@ import (
 type nonBlocking struct {
 	clock     *clock
 	monitor   *monitor
-	set       *nonblock.Set     // nil until the first attempt waits
-	broken    bool              // the system has refused a set
+	set       *nonblock.Set     // nil until the first attempt waits, and after a failure
+	failed    *nonblock.Set     // waiting with it has failed; it is closed when another one is opened
+	retryAt   int64             // when a set may be opened after a failure
 	attempts  []*attempt        // that wait, by key; nil for a free key
 	free      []uint32          // keys
 	waiting   int               // how many attempts wait
@@ -98,7 +100,7 @@ func (n *nonBlocking) await(a *attempt) bool {
 	if a.waits && a.watched == a.FD {
 		return true
 	}
-	if n.broken || n.set == nil && !n.open() {
+	if !n.open() {
 		return false
 	}
 	if !a.waits {
@@ -108,13 +110,38 @@ func (n *nonBlocking) await(a *attempt) bool {
 	return n.set.Add(a.watched, a.key) == nil
 }
 
+// retrySet is how long workers make all attempts after the system has refused a set, for
+// want of descriptors for example, or waiting with one has failed.
+const retrySet = int64(time.Second)
+
+// open opens a set unless there is one, and reports whether there is one.
 func (n *nonBlocking) open() bool {
+	if n.set != nil {
+		return true
+	}
+	now := n.clock.now()
+	if now < n.retryAt {
+		return false
+	}
+	n.closeFailed()
 	set, err := nonblock.NewSet()
-	n.broken = err != nil
-	if !n.broken {
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		n.retryAt = never
+	case err != nil:
+		n.retryAt = now + retrySet
+	default:
 		n.set = set
 	}
-	return !n.broken
+	return n.set != nil
+}
+
+// closeFailed closes the set that has failed. The scheduler must not have it any more.
+func (n *nonBlocking) closeFailed() {
+	if n.failed != nil {
+		_ = n.failed.Close() // nothing depends on it
+		n.failed = nil
+	}
 }
 
 // register gives an attempt a key, and ends it at its deadline.
@@ -231,10 +258,10 @@ func (n *nonBlocking) expire(now int64) {
 	}
 }
 
-// fallBack gives all attempts to workers from now on, since the system cannot wait
-// for descriptors.
+// fallBack gives all attempts to workers for a while, since the system cannot wait for
+// descriptors.
 func (n *nonBlocking) fallBack() {
-	n.broken = true
+	n.failed, n.set, n.retryAt = n.set, nil, n.clock.now()+retrySet
 	for _, a := range n.attempts {
 		if a != nil {
 			a.step(nonblock.StepStop)
@@ -254,6 +281,7 @@ func (n *nonBlocking) close() {
 	for fd, ok := n.spares.Take(); ok; fd, ok = n.spares.Take() {
 		_ = nonblock.CloseDescriptor(fd) // it is closed even if that fails
 	}
+	n.closeFailed()
 	if n.set != nil {
 		_ = n.set.Close() // likewise
 		n.set = nil

@@ -4,6 +4,11 @@ package engine_test
 
 import (
 	"context"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +18,8 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/shortagetest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // stepper is a handler whose attempts wait until the test writes into a pipe.
@@ -370,4 +377,105 @@ func TestSpareDescriptorsAreReusedAndClosedWhenRunEnds(t *testing.T) {
 	if err := syscall.Fstat(first, new(syscall.Stat_t)); err != syscall.EBADF {
 		t.Errorf("the descriptor was not closed: %v", err)
 	}
+}
+
+// Waiting fails when its epoll set is another file. Workers make attempts then, and later
+// ones wait again.
+func TestWaitingForDescriptorsIsTriedAgainAfterItFailed(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	before := epollSets(t)
+	frequent := with(h)
+	frequent.Rule = patient
+	frequent.Rule.Period = 10 * time.Millisecond
+	e := step(t, h, frequent.Rule)
+	waits := <-h.writers
+	defer syscall.Close(waits)
+	for fd := range epollSets(t) {
+		if before[fd] {
+			continue
+		}
+		if err := syscall.Dup3(waits, fd, syscall.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := named(readiness, "its start wakes the loop")
+	if _, err := e.Apply(probe.Set{e.id: frequent, other: frequent}); err != nil {
+		t.Fatal(err)
+	}
+	e.becomes(probe.Passing)
+	h.awaitReady()
+}
+
+// The first attempt can open its pipe, and then there are no descriptors for an epoll set.
+func TestWaitingForDescriptorsIsTriedAgainAfterTheyWereShort(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	restore := shortagetest.Descriptors(t, uint64(highestFile(t)+3))
+	var taken []int
+	for fd, err := syscall.Dup(1); err == nil; fd, err = syscall.Dup(1) {
+		taken = append(taken, fd)
+	}
+	defer func() {
+		for _, fd := range taken {
+			syscall.Close(fd)
+		}
+	}()
+	for range 2 {
+		syscall.Close(taken[0])
+		taken = taken[1:]
+	}
+	rule := patient
+	rule.Period = 10 * time.Millisecond
+	e := step(t, h, rule)
+	if err := syscall.Close(<-h.writers); err != nil {
+		t.Error(err)
+	}
+	e.becomes(probe.Passing)
+	restore()
+	h.awaitReady()
+}
+
+// awaitReady returns when an attempt has waited for its pipe and got what was written.
+func (s *stepper) awaitReady() {
+	s.t.Helper()
+	for end := time.Now().Add(testsync.Timeout); time.Now().Before(end); {
+		w := testsync.Receive(s.t, "an attempt", s.writers)
+		syscall.Write(w, []byte("x"))
+		syscall.Close(w)
+		for len(s.events) > 0 {
+			if <-s.events == nonblock.StepReady {
+				return
+			}
+		}
+	}
+	s.t.Fatal("workers make all attempts")
+}
+
+// openFiles returns the open descriptors of this process, and what they are.
+func openFiles(t *testing.T) map[int]string {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[int]string)
+	for _, name := range names {
+		fd, _ := strconv.Atoi(name.Name())
+		if to, err := os.Readlink("/proc/self/fd/" + name.Name()); err == nil {
+			files[fd] = to
+		}
+	}
+	return files
+}
+
+func highestFile(t *testing.T) int { return slices.Max(slices.Collect(maps.Keys(openFiles(t)))) }
+
+// epollSets returns the descriptors of this process's epoll sets.
+func epollSets(t *testing.T) map[int]bool {
+	sets := make(map[int]bool)
+	for fd, to := range openFiles(t) {
+		if strings.Contains(to, "eventpoll") {
+			sets[fd] = true
+		}
+	}
+	return sets
 }

@@ -40,6 +40,7 @@ var rules = []rule{
 	{path: "internal/bytesize", floor: 0},
 	{path: "internal/files", floor: 0},
 	{path: "internal/journal", floor: 0},
+	{path: "internal/shortage", floor: 0},
 	{path: "wasmhost/abi/...", floor: 0},
 	{path: "guest/...", floor: 0},
 	{path: "engine/verdict", floor: 1},
@@ -75,6 +76,7 @@ var rules = []rule{
 	{path: "cmd/engine/internal/daemon", floor: 5, group: "cmd", order: 4},
 	{path: "cmd/engine", floor: 5, group: "cmd", order: 5},
 	{path: "tests/testsync", floor: 5, group: "tests"},
+	{path: "tests/shortagetest", floor: 5, group: "tests"},
 	{path: "tests/...", floor: 5, group: "tests", order: 1},
 	{path: "examples/...", floor: 5},
 }

@@ -3,6 +3,7 @@ package tcpprobe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -21,7 +22,7 @@ type keepAliveHandler struct {
 	opener *Handler // opens connections
 	config net.KeepAliveConfig
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards what follows; it is not held while a connection is used
 	conn   *keptConn  // nil: none is kept
 	closed bool
 }
@@ -40,21 +41,31 @@ func (h *keepAliveHandler) ForProbe() probe.Handler {
 // Check is Handler.Check.
 func (h *keepAliveHandler) Check(t probe.Target) error { return h.opener.Check(t) }
 
-// Close closes the connection. Attempts that are made later keep none.
+// Close closes the connection, and does not wait for attempts. Attempts that are made
+// later keep none.
 func (h *keepAliveHandler) Close() error {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	h.drop()
+	c := h.conn
+	h.conn, h.closed = nil, true
+	h.mu.Unlock()
+	if c != nil {
+		c.close()
+	}
 	return nil
 }
 
-// drop closes the connection that is kept, if there is one.
-func (h *keepAliveHandler) drop() {
-	if h.conn != nil {
-		h.conn.close()
+// drop closes the connection, and reports whether it was kept until now.
+func (h *keepAliveHandler) drop(c *keptConn) bool {
+	h.mu.Lock()
+	kept := h.conn == c
+	if kept {
 		h.conn = nil
 	}
+	h.mu.Unlock()
+	if kept {
+		c.close()
+	}
+	return kept
 }
 
 // Probe makes one attempt.
@@ -98,21 +109,25 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 // false if there is none. The end of a connection is the result of one attempt.
 func (h *keepAliveHandler) check(addr string) (probe.Result, bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	c := h.conn
+	h.mu.Unlock()
 	if c == nil {
 		return probe.Result{}, false
 	}
-	if err := c.endError(); err != nil {
-		h.drop()
-		known := dial.Classify(context.Background(), dial.Transferring, err)
-		return probe.Fail(known.Reason, "the connection was open for %v, then: %v", time.Since(c.since).Round(time.Millisecond), known), true
-	}
-	if c.addr != addr {
-		h.drop()
+	err := c.endError()
+	switch {
+	case err == nil && c.addr == addr:
+		return probe.Succeed("connected for " + time.Since(c.since).Round(time.Second).String()), true
+	case err == nil:
+		h.drop(c)
 		return probe.Result{}, false
+	case !h.drop(c): // Close has closed it, or another attempt has found its end
+		return dial.Result(dial.Cancelled()), true
 	}
-	return probe.Succeed("connected for " + time.Since(c.since).Round(time.Second).String()), true
+	known := dial.Classify(context.Background(), dial.Transferring, err)
+	result := dial.Result(known)
+	result.Detail = fmt.Sprintf("the connection was open for %v, then: %v", time.Since(c.since).Round(time.Millisecond), known)
+	return result, true
 }
 
 // keep keeps a connection until it ends or Close is called.
@@ -145,6 +160,8 @@ type keptConn struct {
 	since time.Time
 	watch *nonblock.Watch // nil where the system has none
 	ended chan error      // without a watch: receives why the connection ended
+
+	reading sync.Mutex // one attempt at a time reads
 }
 
 func keepConn(conn net.Conn, addr string) *keptConn {
@@ -186,6 +203,8 @@ const (
 // discardUnread discards what the peer has sent, so that the end of the connection can
 // arrive behind it. It returns why the connection has ended, or nil while it is open.
 func (c *keptConn) discardUnread() error {
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	ended, timeout := c.watch.Ended(), discardTimeout
 	switch {
 	case ended:
@@ -229,5 +248,5 @@ func (c *keptConn) readUntilEnd(wake func()) {
 
 func (c *keptConn) close() {
 	c.watch.Remove()
-	_ = c.conn.Close() // the connection is gone in any case
+	_ = dial.Close(c.conn) // the connection is gone in any case
 }

@@ -146,3 +146,48 @@ func TestWithoutAWatchTheEndIsRead(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// stuckConn is a connection whose Read returns only when it is closed.
+type stuckConn struct {
+	net.Conn
+	reading, closed chan struct{}
+}
+
+func (c stuckConn) Read([]byte) (int, error) {
+	close(c.reading)
+	<-c.closed
+	return 0, net.ErrClosed
+}
+
+func (c stuckConn) Close() error {
+	close(c.closed)
+	return c.Conn.Close()
+}
+
+func TestCloseDoesNotWaitForAnAttemptThatReads(t *testing.T) {
+	client, server := pair(t, "tcp", "127.0.0.1:0")
+	c := keepConn(client, "db:1")
+	if c.watch == nil {
+		t.Skip("connections cannot be watched on this system")
+	}
+	server.Close()
+	testsync.Until(t, "the end", c.watch.Ended)
+	stuck := stuckConn{client, make(chan struct{}), make(chan struct{})}
+	c.conn = stuck
+	h := &keepAliveHandler{conn: c}
+	results := make(chan probe.Result, 1)
+	go func() {
+		result, _ := h.check("db:1")
+		results <- result
+	}()
+	testsync.Receive(t, "the read", stuck.reading)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		h.Close()
+	}()
+	testsync.Receive(t, "the end of Close", closed)
+	if got := testsync.Receive(t, "the result", results); got.Outcome != probe.Unknown || got.Reason != probe.ReasonStopped {
+		t.Errorf("got %+v, although the connection was closed on this side", got)
+	}
+}

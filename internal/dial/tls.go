@@ -152,3 +152,16 @@ func ServerName(host string) string {
 	name, _, _ := strings.Cut(host, "%")
 	return name
 }
+
+// maxCloseNotify is how long closing a TLS connection may take.
+const maxCloseNotify = 10 * time.Millisecond
+
+// Close closes a connection at once. Closing a *tls.Conn sends a close_notify alert, which
+// would wait for up to five seconds if the peer does not read.
+func Close(conn net.Conn) error {
+	if secure, ok := conn.(*tls.Conn); ok {
+		timer := time.AfterFunc(maxCloseNotify, func() { _ = secure.NetConn().Close() })
+		defer timer.Stop()
+	}
+	return conn.Close()
+}

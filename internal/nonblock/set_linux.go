@@ -120,7 +120,7 @@ func (s *Set) wait(timeout time.Duration) (int, error) {
 		if n == 0 && errno == 0 && timeout != 0 {
 			n, errno = s.pwait2(timeout)
 		}
-		if errno != syscall.ENOSYS {
+		if errno != syscall.ENOSYS && errno != syscall.EPERM { // EPERM: a sandbox does not know the call
 			return n, waitError(errno)
 		}
 		s.coarse = true
@@ -187,4 +187,17 @@ func unread(fd int) int {
 		return 0
 	}
 	return int(n)
+}
+
+// hasEnded reports whether the peer has closed or reset a connection, or it has failed.
+// It is what AddEnd waits for.
+func hasEnded(fd int) bool {
+	const end = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR // poll(2) has the same numbers
+	polled := struct {
+		fd              int32
+		events, revents int16
+	}{fd: int32(fd), events: syscall.EPOLLRDHUP}
+	var now syscall.Timespec
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&polled)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return errno == 0 && polled.revents&end != 0
 }

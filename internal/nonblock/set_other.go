@@ -32,3 +32,5 @@ func (*Set) Close() error { return nil }
 func CloseDescriptor(fd int) error { return nil }
 
 func unread(fd int) int { return 0 }
+
+func hasEnded(fd int) bool { return false }

@@ -1,6 +1,7 @@
 package nonblock
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"syscall"
@@ -10,21 +11,37 @@ import (
 // nothing from them. One goroutine waits for all connections of a Watcher, and runs
 // only while there are any. The zero value is ready for use, by many goroutines at
 // once.
+//
+// When the system refuses to wait, which may be for want of descriptors, the Watcher
+// reports the connections as if they had ended, so that their owners look at them, and
+// tries again with the next connection.
 type Watcher struct {
 	mu      sync.Mutex
-	set     *Set              // nil while nothing is watched
+	set     *Set              // nil while nothing is watched, and after a failure
 	watches map[uint32]*Watch // by key
 	lastKey uint32
+	reports []func() // that unlock calls
 }
 
 // Watch is a connection that is watched. The methods of a nil Watch do nothing. The
 // Watcher's mu guards its fields.
 type Watch struct {
 	watcher  *Watcher
+	raw      syscall.RawConn
 	key      uint32
-	ended    bool
+	ended    bool   // or it cannot be watched any more
 	reported bool   // onEnd was called
 	onEnd    func() // nil while the watch is not armed
+}
+
+// unlock releases mu, and then calls the functions that are to be called.
+func (w *Watcher) unlock() {
+	reports := w.reports
+	w.reports = nil
+	w.mu.Unlock()
+	for _, report := range reports {
+		report()
+	}
 }
 
 // Watch begins to watch a connection: a *net.TCPConn or *net.UnixConn, or a *tls.Conn
@@ -35,17 +52,16 @@ func (w *Watcher) Watch(conn net.Conn) *Watch {
 		return nil
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.unlock()
 	if !w.start() {
 		return nil
 	}
-	watch := &Watch{watcher: w, key: w.nextKey()}
-	w.watches[watch.key] = watch
-	var err error
-	if failed := raw.Control(func(fd uintptr) { err = w.set.AddEnd(int(fd), watch.key) }); failed != nil || err != nil {
-		w.remove(watch)
+	watch := &Watch{watcher: w, raw: raw, key: w.nextKey()}
+	if watch.addTo(w.set) != nil {
+		w.stopIfUnused()
 		return nil
 	}
+	w.watches[watch.key] = watch
 	return watch
 }
 
@@ -58,9 +74,24 @@ func (w *Watcher) start() bool {
 	if err != nil {
 		return false
 	}
-	w.set, w.watches = set, make(map[uint32]*Watch)
+	if w.watches == nil {
+		w.watches = make(map[uint32]*Watch)
+	}
+	for _, watch := range w.watches { // of the set before, which has failed
+		if watch.addTo(set) != nil {
+			w.end(watch)
+		}
+	}
+	w.set = set
 	go w.run(set)
 	return true
+}
+
+// addTo adds a connection to a set. One that has ended already is reported.
+func (watch *Watch) addTo(set *Set) error {
+	var err error
+	failed := watch.raw.Control(func(fd uintptr) { err = set.AddEnd(int(fd), watch.key) })
+	return errors.Join(failed, err)
 }
 
 // nextKey returns a key that no connection has. A key is not used again soon, since an
@@ -74,74 +105,85 @@ func (w *Watcher) nextKey() uint32 {
 	}
 }
 
-// run waits until nothing is watched any more.
+// run waits until nothing is watched any more, or waiting fails.
 func (w *Watcher) run(set *Set) {
-	for {
+	for works := false; ; works = true {
 		err := set.Wait(-1, w.ended)
-		w.mu.Lock()
-		if err != nil && w.set == set {
-			w.set = nil
-		}
-		over := w.set != set
-		w.mu.Unlock()
-		if over {
-			_ = set.Close() // nothing depends on it any more
+		if w.isOver(set, err, works) {
 			return
 		}
 	}
 }
 
+// isOver reports whether the goroutine that waits with a set has to end, and closes the
+// set then. After an error another goroutine goes on with another set if this one has
+// worked. Otherwise all connections are reported.
+func (w *Watcher) isOver(set *Set, err error, worked bool) bool {
+	w.mu.Lock()
+	defer w.unlock()
+	if err != nil && w.set == set {
+		w.set = nil
+		if !worked || !w.start() {
+			for _, watch := range w.watches {
+				w.end(watch)
+			}
+		}
+	}
+	if w.set == set {
+		return false
+	}
+	_ = set.Close() // nothing depends on it any more
+	return true
+}
+
 // ended notes that a connection has ended, and reports it.
 func (w *Watcher) ended(key uint32) {
 	w.mu.Lock()
-	var report func()
+	defer w.unlock()
 	if watch := w.watches[key]; watch != nil { // else it was removed meanwhile
-		watch.ended = true
-		report = watch.pendingReport()
-	}
-	w.mu.Unlock()
-	if report != nil {
-		report()
+		w.end(watch)
 	}
 }
 
-// pendingReport returns the function to call now, or nil.
-func (watch *Watch) pendingReport() (report func()) {
-	if !watch.ended || watch.reported {
-		return nil
+func (w *Watcher) end(watch *Watch) {
+	watch.ended = true
+	w.report(watch)
+}
+
+// report has the end of a connection reported if it is due.
+func (w *Watcher) report(watch *Watch) {
+	if watch.ended && !watch.reported && watch.onEnd != nil {
+		w.reports = append(w.reports, watch.onEnd)
+		watch.reported, watch.onEnd = true, nil
 	}
-	report, watch.onEnd = watch.onEnd, nil
-	watch.reported = report != nil
-	return report
 }
 
 // Arm has onEnd called when the connection ends: that its peer closes or resets it, or
 // that it fails. It is called at once if the connection has ended already, and only
-// once for each connection, however often the watch is armed.
+// once for each connection, however often the watch is armed. It may also be called
+// when the system refuses to wait: ask Ended.
 func (watch *Watch) Arm(onEnd func()) {
 	if watch == nil {
 		return
 	}
-	watch.watcher.mu.Lock()
+	w := watch.watcher
+	w.mu.Lock()
+	defer w.unlock()
 	watch.onEnd = onEnd
-	report := watch.pendingReport()
-	watch.watcher.mu.Unlock()
-	if report != nil {
-		report()
-	}
+	w.report(watch)
 }
 
 // Disarm keeps the end from being reported until Arm is called again.
 func (watch *Watch) Disarm() { watch.Arm(nil) }
 
-// Ended reports whether the connection has ended.
+// Ended reports whether the connection has ended. It asks the system.
 func (watch *Watch) Ended() bool {
 	if watch == nil {
 		return false
 	}
-	watch.watcher.mu.Lock()
-	defer watch.watcher.mu.Unlock()
-	return watch.ended
+	ended := false
+	err := watch.raw.Control(func(fd uintptr) { ended = hasEnded(int(fd)) })
+	return ended || err != nil // an error means that it is closed
 }
 
 // Remove ends the watch. Call it before the connection is closed.
@@ -149,18 +191,18 @@ func (watch *Watch) Remove() {
 	if watch == nil {
 		return
 	}
-	watch.watcher.mu.Lock()
-	defer watch.watcher.mu.Unlock()
-	watch.watcher.remove(watch)
+	w := watch.watcher
+	w.mu.Lock()
+	defer w.unlock()
+	watch.onEnd = nil
+	if w.watches[watch.key] == watch {
+		delete(w.watches, watch.key)
+		w.stopIfUnused()
+	}
 }
 
-// remove ends a watch, and the goroutine after the last one.
-func (w *Watcher) remove(watch *Watch) {
-	watch.onEnd = nil
-	if w.watches[watch.key] != watch {
-		return
-	}
-	delete(w.watches, watch.key)
+// stopIfUnused ends the goroutine if nothing is watched.
+func (w *Watcher) stopIfUnused() {
 	if len(w.watches) == 0 && w.set != nil {
 		w.set.Wake()
 		w.set = nil

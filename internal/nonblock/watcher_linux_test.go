@@ -3,8 +3,10 @@ package nonblock
 import (
 	"io"
 	"net"
+	"syscall"
 	"testing"
 
+	"github.com/sonde-probe/sonde/tests/shortagetest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -139,4 +141,81 @@ func TestUnreadCountsWhatHasArrived(t *testing.T) {
 	if n := Unread(client); n != 0 {
 		t.Errorf("%d bytes are unread of a closed connection", n)
 	}
+}
+
+// spoil makes waiting with a watcher's set fail: its descriptor becomes another file.
+func spoil(t *testing.T, w *Watcher) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := syscall.Dup3(w.set.event, w.set.epoll, syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	w.set.Wake()
+}
+
+func TestWhenWaitingFailsTheConnectionsAreWatchedByAnotherSet(t *testing.T) {
+	var w Watcher
+	first, firstServer := connected(t)
+	client, server := connected(t)
+	onFirst, firstCalls := counted()
+	onEnd, calls := counted()
+	w.Watch(first).Arm(onFirst)
+	watch := w.Watch(client)
+	watch.Arm(onEnd)
+	firstServer.Close()
+	testsync.Receive(t, "the first end", firstCalls) // the set has worked
+	w.mu.Lock()
+	before := w.set
+	w.mu.Unlock()
+	spoil(t, &w)
+	testsync.Until(t, "another set", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.set != before && w.set != nil
+	})
+	if len(calls) != 0 || watch.Ended() {
+		t.Error("a connection has ended that is open")
+	}
+	server.Close()
+	testsync.Receive(t, "the end", calls)
+	if len(firstCalls) != 0 {
+		t.Error("an end was reported twice")
+	}
+}
+
+func TestWhenNothingCanBeWatchedTheOwnersLookThemselves(t *testing.T) {
+	var w Watcher
+	open, _ := connected(t)
+	closed, server := connected(t)
+	onOpen, openCalls := counted()
+	onClosed, closedCalls := counted()
+	watchOpen, watchClosed := w.Watch(open), w.Watch(closed)
+	watchOpen.Arm(onOpen)
+	watchClosed.Arm(onClosed)
+	spare, _ := connected(t)
+	restore := shortagetest.NoDescriptors(t)
+	w.mu.Lock()
+	syscall.Close(w.set.epoll)
+	w.set.Wake()
+	w.mu.Unlock()
+	testsync.Receive(t, "a report", openCalls)
+	testsync.Receive(t, "a report", closedCalls)
+	if w.Watch(spare) != nil {
+		t.Error("a connection is watched without descriptors")
+	}
+	restore()
+	server.Close()
+	testsync.Until(t, "the end", watchClosed.Ended)
+	if watchOpen.Ended() {
+		t.Error("a connection has ended that is open")
+	}
+	again := w.Watch(spare)
+	if again == nil {
+		t.Error("a connection is not watched although there are descriptors again")
+	}
+	if len(openCalls)+len(closedCalls) != 0 {
+		t.Error("a connection was reported twice")
+	}
+	again.Remove()
 }

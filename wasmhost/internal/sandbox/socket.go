@@ -1,12 +1,12 @@
 package sandbox
 
 import (
-	"crypto/tls"
 	"net"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
@@ -127,17 +127,9 @@ func (s *socket) stopReader() {
 // close closes the connection and waits for its reader.
 func (s *socket) close() {
 	s.watch.Remove()
-	if secure, ok := s.conn.(*tls.Conn); ok {
-		// Close sends a close_notify alert, which waits if the peer does not read.
-		timer := time.AfterFunc(maxCloseNotify, func() { _ = secure.NetConn().Close() })
-		defer timer.Stop()
-	}
-	_ = s.conn.Close() // there is nothing to do about an error
+	_ = dial.Close(s.conn) // there is nothing to do about an error
 	s.stopReader()
 }
-
-// maxCloseNotify is how long closing a TLS connection may take.
-const maxCloseNotify = 10 * time.Millisecond
 
 // past returns a time that has passed.
 func past() time.Time { return time.Unix(1, 0) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -124,11 +125,14 @@ func reasonOf(err error) string {
 	return systemReason(err)
 }
 
+// localReasons are the reasons of errors that say nothing about the target.
+var localReasons = []string{"", "tcp.source", "engine.resources", "engine.stopped"}
+
 // notTarget reports whether an error says nothing about the target.
 func notTarget(err error) bool {
 	var known *Error
 	if errors.As(err, &known) {
-		return known.Reason == "" || known.Reason == "tcp.source" || known.Reason == "engine.stopped"
+		return slices.Contains(localReasons, known.Reason)
 	}
 	for _, number := range localErrors {
 		if errors.Is(err, number) {

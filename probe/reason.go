@@ -19,12 +19,13 @@ func (r Reason) BlamesEngine() bool {
 
 // The reasons of the engine itself.
 const (
-	ReasonPanic   Reason = "handler.panic"   // the handler panicked
-	ReasonStopped Reason = "engine.stopped"  // the attempt was cancelled: the probe was changed, or the engine stopped
-	ReasonStalled Reason = "engine.stalled"  // the engine lost a notable part of the timeout: its process was stopped or short of processor time
-	ReasonNoPort  Reason = "target.port"     // the target has no port of that name
-	ReasonNoAddr  Reason = "target.address"  // the target has no address
-	ReasonTimeout Reason = "handler.timeout" // the handler returned after its deadline
+	ReasonPanic     Reason = "handler.panic"    // the handler panicked
+	ReasonStopped   Reason = "engine.stopped"   // the attempt was cancelled: the probe was changed, or the engine stopped
+	ReasonStalled   Reason = "engine.stalled"   // the engine lost a notable part of the timeout: its process was stopped or short of processor time
+	ReasonResources Reason = "engine.resources" // this machine lacked descriptors, ports, memory, processes or threads
+	ReasonNoPort    Reason = "target.port"      // the target has no port of that name
+	ReasonNoAddr    Reason = "target.address"   // the target has no address
+	ReasonTimeout   Reason = "handler.timeout"  // the handler returned after its deadline
 )
 
 // The reasons of a connection that failed.
@@ -39,7 +40,7 @@ const (
 	ReasonTCPUnreachable Reason = "tcp.unreachable" // no route to the host or network
 	ReasonTCPClosed      Reason = "tcp.closed"      // the peer closed the connection before it answered
 	ReasonTCPFailed      Reason = "tcp.failed"      // any other error of the connection
-	ReasonTCPSource      Reason = "tcp.source"      // this machine could not connect: source address, ports or descriptors
+	ReasonTCPSource      Reason = "tcp.source"      // this machine could not connect: its source address, ports, routes or firewall
 
 	ReasonUnixMissing Reason = "unix.missing" // the socket does not exist
 	ReasonUnixRefused Reason = "unix.refused" // no process listens on the socket

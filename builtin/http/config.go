@@ -91,7 +91,11 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := c.TLS.Load()
+	settings := c.TLS
+	if settings == nil && p.ref.Scheme == "https" {
+		settings = new(TLS)
+	}
+	config, err := settings.Load()
 	if err != nil {
 		return nil, err
 	}

@@ -53,11 +53,11 @@ func (p *plan) wrongStatus(description string) probe.Result {
 }
 
 func (p *plan) incompleteBody(ctx context.Context, status int, err error) probe.Result {
+	if known := dial.Classify(ctx, dial.Transferring, err); known.Outcome == probe.Unknown {
+		return dial.Result(known)
+	}
 	problem := "broke off"
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		return dial.Result(dial.Cancelled())
-	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		problem = "did not end in time"
 	}
 	result := probe.Fail(probe.ReasonHTTPBody, "status %d, but the body %s", status, problem)

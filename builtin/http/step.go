@@ -74,16 +74,17 @@ func (p *plan) decide(r response, eof bool) (probe.Result, nonblock.Progress) {
 }
 
 func (h protocol) Fail(b []byte, f nonblock.Fault) (probe.Result, nonblock.Progress) {
+	result := dial.FaultResult(f)
 	status := h.parse(b, false).status
 	switch {
-	case f.Phase == nonblock.Connecting:
-		return dial.FaultResult(f), nonblock.StepDone
+	case f.Phase == nonblock.Connecting, result.Outcome == probe.Unknown:
+		return result, nonblock.StepDone
 	case f.Timeout() && status != 0:
 		return h.plan.incompleteBody(context.Background(), status, context.DeadlineExceeded), nonblock.StepDone
 	case f.Timeout():
 		return noHeadInTime(), nonblock.StepDone
 	case f.Phase == nonblock.Receiving && len(b) == 0:
-		return dial.FaultResult(f), nonblock.StepDone
+		return result, nonblock.StepDone
 	case status == 0: // for a reset within the head, net/http returns a reset or an end, by chance
 		return probe.Result{}, nonblock.StepBlock
 	}

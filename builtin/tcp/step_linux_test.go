@@ -204,7 +204,7 @@ func TestWithoutADescriptorAnAttemptIsUnknown(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	wantResult(t, a.Result, probe.Unknown, probe.ReasonTCPSource)
+	wantResult(t, a.Result, probe.Unknown, probe.ReasonResources)
 	if got, want := nonblocktest.Normalize(a.Result), nonblocktest.Normalize(byProbe); progress != nonblock.StepDone || got != want {
 		t.Errorf("in steps  %d %+v\nby Probe  %+v", progress, got, want)
 	}

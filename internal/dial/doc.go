@@ -11,6 +11,7 @@
 //	dial.go      Config and Dialer: where a handler connects to
 //	hostname.go  which host names are valid
 //	resolve.go   the addresses of a name
+//	lookup.go    lookups by package net, and what it hides of their errors
 //	connect.go   connections to addresses and unix sockets
 //	tls.go       the tls block of a handler, and handshakes
 //	error.go     Classify: the outcome and reason of an error

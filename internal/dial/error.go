@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"syscall"
 
+	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -80,9 +82,12 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return Cancelled()
 	}
+	if ours := (localError{}); errors.As(err, &ours) || errors.As(err, new(x509.SystemRootsError)) {
+		return unknown(probe.ReasonResources, err)
+	}
 	var number syscall.Errno
 	if errors.As(err, &number) {
-		if outcome, why := classifyErrno(s, number); why != "" {
+		if outcome, why := classifyErrno(s, number, isBind(err)); why != "" {
 			return &Error{Outcome: outcome, Reason: why, Err: err}
 		}
 	}
@@ -94,7 +99,10 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 		other, err = probe.ReasonTCPClosed, errors.New("the peer closed the connection")
 	}
 	if timeout := net.Error(nil); ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
-		return failure(s.timeout(), err)
+		other = s.timeout()
+	}
+	if errors.As(err, new(silenceError)) {
+		return unknown(other, err)
 	}
 	return failure(other, err)
 }
@@ -104,27 +112,38 @@ func Cancelled() *Error { return unknown(probe.ReasonStopped, errors.New("the at
 
 // classifyErrno classifies an error number of the operating system. The reason is
 // empty for a timeout, and where the number has no reason of its own.
-func classifyErrno(s Stage, number syscall.Errno) (probe.Outcome, probe.Reason) {
-	if lacksResource(number) {
-		return probe.Unknown, probe.ReasonTCPSource
-	}
+func classifyErrno(s Stage, number syscall.Errno, bind bool) (probe.Outcome, probe.Reason) {
 	switch {
+	case shortage.IsErrno(number), !bind && isNoPort(s, number):
+		return probe.Unknown, probe.ReasonResources
 	case s == ConnectingUnix:
 		return probe.Failure, unixReason(number)
-	case s == Connecting && number == syscall.EAGAIN: // no local port, or no entry in the routing cache
-		return probe.Unknown, probe.ReasonTCPSource
 	}
 	switch number {
-	case syscall.EINVAL, syscall.EACCES, syscall.EPERM: // the source address cannot reach the peer, or a local firewall forbids it
+	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT, // this machine lacks the address or its family
+		syscall.EINVAL, syscall.EACCES, syscall.EPERM, // the source address cannot reach the peer, or a local firewall forbids it
+		syscall.ENETDOWN: // this machine's interface is down: the network never reports it
 		return probe.Unknown, probe.ReasonTCPSource
 	case syscall.ECONNREFUSED:
 		return probe.Failure, probe.ReasonTCPRefused
 	case syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED:
 		return probe.Failure, probe.ReasonTCPReset
-	case syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN:
+	case syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN:
 		return probe.Failure, probe.ReasonTCPUnreachable
 	}
 	return probe.Failure, ""
+}
+
+// isNoPort reports whether an error number of a connect says that there is no free port:
+// EADDRNOTAVAIL over TCP, EAGAIN over UDP.
+func isNoPort(s Stage, number syscall.Errno) bool {
+	return s == Connecting && (number == syscall.EADDRNOTAVAIL || number == syscall.EAGAIN)
+}
+
+// isBind reports whether an error is that of binding a source address.
+func isBind(err error) bool {
+	call := (*os.SyscallError)(nil)
+	return errors.As(err, &call) && call.Syscall == "bind"
 }
 
 func unixReason(number syscall.Errno) probe.Reason {
@@ -135,17 +154,6 @@ func unixReason(number syscall.Errno) probe.Reason {
 		return probe.ReasonUnixRefused
 	}
 	return probe.ReasonUnixFailed
-}
-
-// lacksResource reports whether an error number says that this machine lacks what a
-// connection takes: a descriptor, memory, a port, or the address family.
-func lacksResource(number syscall.Errno) bool {
-	switch number {
-	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT,
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM:
-		return true
-	}
-	return false
 }
 
 // reasonByType returns the reason of an error of the resolver or of a TLS handshake

@@ -3,10 +3,7 @@ package dial
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -34,32 +31,6 @@ func (d *Dialer) Resolve(ctx context.Context, host string, took *probe.Timings) 
 		ips[i] = ip.Unmap()
 	}
 	return ips, nil
-}
-
-// localError is the error of a lookup that failed because this machine lacks a
-// resource. Package net keeps the text of the cause only.
-type localError struct {
-	error
-	cause syscall.Errno
-}
-
-func (e localError) Unwrap() []error { return []error{e.error, e.cause} }
-
-func lookupIP(ctx context.Context, host string) ([]netip.Addr, error) {
-	var cause atomic.Uintptr
-	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		var number syscall.Errno
-		if errors.As(err, &number) && lacksResource(number) {
-			cause.Store(uintptr(number))
-		}
-		return conn, err
-	}}
-	ips, err := resolver.LookupNetIP(ctx, "ip", host)
-	if number := syscall.Errno(cause.Load()); err != nil && number != 0 {
-		err = localError{err, number}
-	}
-	return ips, err
 }
 
 // usable filters the addresses of a host, in place, and returns at most MaxAddresses of

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/files"
@@ -43,9 +44,10 @@ type TLS struct {
 const maxFile = 4 << 20
 
 // Load reads the files and returns the configuration of a handshake. A nil t means the
-// defaults. An error is a *probe.FieldError for a field such as "tls.ca_file".
+// defaults, for a handler that may never make one. An error is a *probe.FieldError for a field such as "tls.ca_file".
 func (t *TLS) Load() (*tls.Config, error) {
-	if t == nil {
+	used := t != nil
+	if !used {
 		t = new(TLS)
 	}
 	version, ok := tlsVersions[t.MinVersion]
@@ -62,6 +64,9 @@ func (t *TLS) Load() (*tls.Config, error) {
 	var err error
 	if config.RootCAs, err = loadAuthorities(t.CAFile); err != nil {
 		return nil, err
+	}
+	if used && config.RootCAs == nil && !config.InsecureSkipVerify {
+		config.RootCAs, _ = systemAuthorities() // Handshake tries again after an error
 	}
 	if config.Certificates, err = loadPair(t.CertFile, t.KeyFile); err != nil {
 		return nil, err
@@ -134,9 +139,10 @@ func readPEM(name, file, kind string) ([]byte, error) {
 // Every error is an *Error.
 func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host string, took *probe.Timings) (*tls.Conn, error) {
 	defer since(time.Now(), &took.TLS)
-	if config.ServerName == "" {
-		config = config.Clone()
-		config.ServerName = ServerName(host)
+	config, err := complete(config, host)
+	if err != nil {
+		conn.Close()
+		return nil, Classify(ctx, Handshaking, fmt.Errorf("tls handshake: %w", err))
 	}
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -144,6 +150,46 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host stri
 		return nil, Classify(ctx, Handshaking, fmt.Errorf("tls handshake: %w", err))
 	}
 	return secure, nil
+}
+
+// complete returns a configuration with a ServerName and with the authorities that it
+// trusts.
+func complete(config *tls.Config, host string) (*tls.Config, error) {
+	verifies := config.RootCAs == nil && !config.InsecureSkipVerify
+	if config.ServerName != "" && !verifies {
+		return config, nil
+	}
+	config = config.Clone()
+	if config.ServerName == "" {
+		config.ServerName = ServerName(host)
+	}
+	var err error
+	if verifies {
+		config.RootCAs, err = systemAuthorities()
+	}
+	return config, err
+}
+
+// systemPool has the system's authorities once they were read. Crypto/x509 reads them for
+// a handshake once only, and trusts none for ever if it lacked a descriptor then.
+var systemPool struct {
+	mu   sync.Mutex
+	pool *x509.CertPool // guarded by mu
+}
+
+// systemAuthorities returns the system's authorities. An error is an
+// x509.SystemRootsError.
+func systemAuthorities() (*x509.CertPool, error) {
+	systemPool.mu.Lock()
+	defer systemPool.mu.Unlock()
+	if systemPool.pool == nil {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, x509.SystemRootsError{Err: err}
+		}
+		systemPool.pool = pool
+	}
+	return systemPool.pool, nil
 }
 
 // ServerName returns the name to verify the certificate of a host with: the host

@@ -1,0 +1,181 @@
+package dial
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/shortagetest"
+)
+
+// nameServer answers the queries that reach an address: with 127.0.0.9 for a name that
+// begins with "known", never for one that begins with "silent", and otherwise that the name
+// does not exist.
+func nameServer(t *testing.T, address string) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", address+":53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		b := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if answer := answerTo(b[:n]); answer != nil {
+				_, _ = conn.WriteTo(answer, from)
+			}
+		}
+	}()
+}
+
+// answerTo returns the answer to a query (RFC 1035, section 4.1), or nil.
+func answerTo(query []byte) []byte {
+	const header, typeA, noSuchName = 12, 1, 3
+	nameEnd := header + bytes.IndexByte(query[header:], 0) + 1
+	question := query[header : nameEnd+4]
+	first := string(question[1 : 1+question[0]])
+	answer := append(query[:2:2], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // a recursive resolver's, without records
+	answer = append(answer, question...)
+	switch {
+	case strings.HasPrefix(first, "silent"):
+		return nil
+	case !strings.HasPrefix(first, "known"):
+		answer[3] |= noSuchName
+	case binary.BigEndian.Uint16(query[nameEnd:]) == typeA:
+		answer[7] = 1
+		answer = append(answer, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 9)
+	}
+	return answer
+}
+
+// resolve looks a name up within a time that is long enough where a name server answers.
+func resolve(t *testing.T, name string, within time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	ips, err := new(Dialer).Resolve(ctx, name, new(probe.Timings))
+	if err == nil && ips[0] != netip.MustParseAddr("127.0.0.9") {
+		t.Errorf("%s has the addresses %v", name, ips)
+	}
+	return err
+}
+
+const plenty = 20 * time.Second
+
+// Package net asks 127.0.0.1 if it cannot open resolv.conf. A name server that is there
+// knows other names.
+func TestAResolvConfThatCannotBeOpenedIsNotTheNamesFault(t *testing.T) {
+	if !shortagetest.InNamespaces(t) {
+		return
+	}
+	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
+	shortagetest.Replace(t, hostsFile, "127.0.0.9 written.example\n")
+	nameServer(t, "127.0.0.7")
+	nameServer(t, "127.0.0.1")
+	restore := shortagetest.NoDescriptors(t)
+	for _, name := range []string{"known.example.", "written.example."} {
+		wantError(t, resolve(t, name, plenty), probe.Unknown, probe.ReasonResources)
+	}
+	restore()
+	for _, name := range []string{"known.example.", "written.example."} {
+		if err := resolve(t, name, plenty); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wantError(t, resolve(t, "missing.example.", plenty), probe.Failure, probe.ReasonDNSNotFound)
+}
+
+func TestOnlyNameServersOfResolvConfAreAsked(t *testing.T) {
+	if !shortagetest.InNamespaces(t) {
+		return
+	}
+	for _, test := range []struct {
+		conf, server string
+		asked        bool
+	}{
+		{"nameserver 127.0.0.7\n", "127.0.0.7:53", true},
+		{"nameserver 127.0.0.7\n", "127.0.0.1:53", false},
+		{"search example\nnameserver 127.0.0.7 # ours\n", "[::1]:53", false},
+		{"nameserver 127.0.0.7\nnameserver 127.0.0.1\n", "127.0.0.1:53", true},
+		{"options timeout:1\n", "127.0.0.1:53", true}, // the default of resolv.conf(5)
+	} {
+		t.Run(test.conf+test.server, func(t *testing.T) {
+			shortagetest.Replace(t, resolvConf, test.conf)
+			if err := checkServer(test.server); err == nil != test.asked {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	shortagetest.NoDescriptors(t)
+	if err := checkServer("127.0.0.1:53"); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("without descriptors: got %v", err)
+	}
+}
+
+func TestALookupWithoutAFreePortSaysNothingAboutTheName(t *testing.T) {
+	if !shortagetest.InNamespaces(t) {
+		return
+	}
+	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
+	nameServer(t, "127.0.0.7")
+	if err := resolve(t, "known.example.", plenty); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("40000 40007"), 0); err != nil {
+		t.Fatal(err)
+	}
+	var taken []net.Conn
+	defer func() {
+		for _, conn := range taken {
+			conn.Close()
+		}
+	}()
+	for {
+		conn, err := net.Dial("udp", "127.0.0.8:9")
+		if err != nil {
+			break
+		}
+		taken = append(taken, conn)
+	}
+	for _, name := range []string{"known.example.", "missing.example."} {
+		wantError(t, resolve(t, name, plenty), probe.Unknown, probe.ReasonResources)
+	}
+}
+
+func TestASilentNameServerSaysNothingAboutTheName(t *testing.T) {
+	if !shortagetest.InNamespaces(t) {
+		return
+	}
+	const short = 200 * time.Millisecond
+	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
+	wantError(t, resolve(t, "known.example.", plenty), probe.Unknown, probe.ReasonDNSFailed) // no process listens
+	nameServer(t, "127.0.0.7")
+	wantError(t, resolve(t, "silent.example.", short), probe.Unknown, probe.ReasonDNSTimeout)
+	wantError(t, resolve(t, "missing.example.", plenty), probe.Failure, probe.ReasonDNSNotFound)
+	silent := make(chan error, 1)
+	go func() { silent <- resolve(t, "silent.example.", 5*short) }()
+	for {
+		select {
+		case err := <-silent: // others were answered meanwhile, so the name is at fault
+			wantError(t, err, probe.Failure, probe.ReasonDNSTimeout)
+			return
+		default:
+			if err := resolve(t, "known.example.", plenty); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -34,13 +35,25 @@ type Engine struct {
 	// runs its content.
 	PluginCache *string `hcl:"plugin_cache,optional"`
 
+	State       string        `hcl:"state,optional"`                              // file that keeps verdicts, runs and restarts for the next start; a relative path starts at the working directory; default: none
+	StateMaxAge time.Duration `hcl:"state_max_age,optional,nonzero"`              // older state is forgotten; at least MinStateMaxAge; default: that of package store
+	Resume      string        `hcl:"resume,optional" oneof:"trust verify forget"` // what the engine does with the state at its start; default trust
+
 	Settings any // what Options.EngineSettings made of the block's other arguments
 }
+
+// The values of Engine.Resume.
+const (
+	Trust  = "trust"  // verdicts, runs and holds go on
+	Verify = "verify" // verdicts stay, runs start again, and each probe is attempted at once
+	Forget = "forget" // the engine starts without state
+)
 
 // Defaults and bounds of the engine block.
 const (
 	DefaultListen  = "127.0.0.1:9650"
 	MaxConcurrency = 1 << 20
+	MinStateMaxAge = 10 * time.Second
 )
 
 // TLS is how the API is served. Relative paths start at the working directory.

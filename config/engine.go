@@ -30,8 +30,24 @@ func (l *loader) engine() {
 	if d.values["token_file"] == "" {
 		l.refuse(d, "token_file", "must not be empty")
 	}
+	l.state(d, e)
 	if d.values["listen"] != nil {
 		l.listen(d, e.Listen)
+	}
+}
+
+// state checks where the engine keeps its state.
+func (l *loader) state(d *decodedBlock, e *Engine) {
+	if d.values["state"] == "" {
+		l.refuse(d, "state", "must not be empty")
+	}
+	if age := e.StateMaxAge; age > 0 && age < MinStateMaxAge {
+		l.refuse(d, "state_max_age", fmt.Sprintf("is %v, it must be at least %v", age, MinStateMaxAge))
+	}
+	for _, name := range []string{"state_max_age", "resume"} {
+		if d.values[name] != nil && d.values["state"] == nil {
+			l.refuse(d, name, `needs state = "sonde.state"`)
+		}
 	}
 }
 

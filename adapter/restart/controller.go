@@ -20,6 +20,10 @@ type Config struct {
 	Engine *engine.Engine // required; gets a Report for each instance, and has the probes' verdicts
 	Budget Budget         `hcl:"restart_budget,object"` // default: unlimited
 	Logger *slog.Logger   // one Info line when an instance starts, fails, no longer fails or exits; default: none
+
+	// Changed is called when the Memory of a target may have changed, or with an empty
+	// target, what was spent of the budget. It must not block. Default: none.
+	Changed func(target string)
 }
 
 // Controller runs the instances of units, and restarts them. Its methods are safe
@@ -39,7 +43,8 @@ type Controller struct {
 	driven      int             // number of units with a driver
 	supervisors map[string]*supervisor
 	spent       account
-	applies     int // number of calls of Apply
+	restored    map[string]restored // by target, until a supervisor takes it
+	applies     int                 // number of calls of Apply
 
 	// Used by Run only.
 	static   map[string]time.Time // targets reported as static instances, and since when
@@ -59,11 +64,15 @@ func New(c Config) (*Controller, error) {
 		return nil, err
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Changed == nil {
+		c.Changed = func(string) {}
+	}
 	r := &Controller{
 		config:      c,
 		changed:     make(chan struct{}, 1),
 		supervisors: map[string]*supervisor{},
 		static:      map[string]time.Time{},
+		restored:    map[string]restored{},
 	}
 	r.forced, r.force = context.WithCancel(context.Background())
 	return r, nil
@@ -278,7 +287,9 @@ func (c *Controller) release(target string) bool {
 	if c.units[target].Driver != nil && !c.stopping {
 		return false
 	}
-	delete(c.supervisors, target)
+	if !c.stopping { // what it remembers is for the next engine
+		delete(c.supervisors, target)
+	}
 	notify(c.changed)
 	return true
 }
@@ -286,8 +297,11 @@ func (c *Controller) release(target string) bool {
 // spend takes one restart from the budget, or returns when to ask again.
 func (c *Controller) spend(now time.Time) (again time.Time, ok bool) {
 	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
 	c.spent, again, ok = c.spent.take(c.config.Budget, c.driven, now)
+	c.unitsMu.Unlock()
+	if ok {
+		c.config.Changed("")
+	}
 	return again, ok
 }
 

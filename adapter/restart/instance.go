@@ -67,13 +67,19 @@ func (i *instance) reportStarted(id string) {
 		return
 	}
 	i.id, i.since = id, time.Now()
+	message := "instance started"
+	if i.resumes { // it had started before, and was counted
+		i.since, i.started, message = i.supervisor.since, max(i.started-1, 0), "instance goes on"
+	}
+	i.resumes = false
 	in := probe.Instance{
 		Target: i.target, ID: id, Phase: probe.Running, Since: i.since,
 		Managed: i.unit.restartsOnFailure(), Terminating: i.leaving, Restarts: i.started, Detail: i.lastExit,
 	}
 	i.started++
+	i.remember(func(m *Memory) { m.Instance, m.Since, m.Exited = id, i.since, false })
 	i.report(in)
-	i.log.Info("instance started", "instance", id, "restarts", in.Restarts)
+	i.log.Info(message, "instance", id, "restarts", in.Restarts)
 }
 
 // check compares the instance with its unit and its probes, and acts on it.

@@ -3,6 +3,7 @@ package restart
 import (
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -19,13 +20,25 @@ type supervisor struct {
 	unit       Unit           // the settings in effect
 	reported   probe.Instance // the last Report; ID is empty before the first
 	started    int32          // number of instances started
-	ends       int            // number of exits in a row, for the back-off
+	exits      int            // number of exits in a row, for the back-off
 	lastExit   string         // how the previous instance exited, and its output; empty without one
 	lastReason probe.Reason   // the same as a code
+
+	restored   restored               // until recall
+	resumes    bool                   // the next instance is one of an earlier engine
+	since      time.Time              // when that instance has started
+	remembered atomic.Pointer[Memory] // for Controller.Memory; nil before the first
 }
 
+// newSupervisor needs unitsMu.
 func (c *Controller) newSupervisor(target string) *supervisor {
-	return &supervisor{control: c, target: target, log: c.config.Logger.With("target", target), wake: make(chan struct{}, 1)}
+	s := &supervisor{control: c, target: target, log: c.config.Logger.With("target", target), wake: make(chan struct{}, 1)}
+	if r, ok := c.restored[target]; ok {
+		delete(c.restored, target)
+		s.restored = r
+		s.remembered.Store(&r.Memory)
+	}
+	return s
 }
 
 // run supervises the target until its unit is removed. The last report comes before
@@ -37,12 +50,13 @@ func (s *supervisor) run() {
 		}
 		s.reportGone()
 	}
+	s.control.config.Changed(s.target)
 }
 
 // reset starts over with the target's current unit, if it has one.
 func (s *supervisor) reset() (wanted bool) {
 	s.unit, wanted = s.control.unit(s.target)
-	s.started, s.ends = 0, 0
+	s.started, s.exits = 0, 0
 	return wanted
 }
 
@@ -71,14 +85,18 @@ func (s *supervisor) refresh() (same bool) {
 
 // supervise runs instances until the unit is removed or its driver has changed.
 func (s *supervisor) supervise() {
-	var notBefore time.Time
+	notBefore := s.recall()
 	for s.refresh() {
 		end := s.runInstance(notBefore)
 		if end.leaving {
 			return
 		}
-		s.ends = s.unit.BackOff.count(s.ends, end.lasted)
-		notBefore = time.Now().Add(s.unit.BackOff.wait(s.ends))
+		s.exits = s.unit.BackOff.count(s.exits, end.lasted)
+		notBefore = time.Now().Add(s.unit.BackOff.wait(s.exits))
+		s.remember(func(m *Memory) {
+			m.NotBefore, m.Exited, m.Code, m.Requested = notBefore, true, end.exit.Code, end.requested
+			m.LastExit, m.LastReason = end.detail(), end.reason()
+		})
 		switch {
 		case !s.unit.Policy.restarts(end.exit.Code, end.requested):
 			s.reportEnd(end, probe.Gone, time.Time{})

@@ -46,6 +46,7 @@ type Driver struct {
 	command run.Command
 	timeout time.Duration
 	log     *slog.Logger
+	resumed string // the ID for the next Run; empty for a new one
 }
 
 // Check returns what is wrong with the configuration's text: a *probe.FieldError, or
@@ -72,6 +73,13 @@ func New(c Config) (*Driver, error) {
 // External marks the driver: its instances run outside the engine.
 func (d *Driver) External() {}
 
+// Resume makes the next Run go on with an instance of an earlier engine: it runs outside
+// the engine.
+func (d *Driver) Resume(id string) bool {
+	d.resumed = id
+	return true
+}
+
 // Run takes the target as an instance that runs already, and runs the command when
 // it is asked to terminate it. When the command exits with status 0 the instance has
 // terminated, with the command's output. Any other status is logged, and the
@@ -80,7 +88,9 @@ func (d *Driver) External() {}
 //
 // When ctx is done a running command is killed, and Run returns.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
-	began(newID(time.Now()))
+	id := cmp.Or(d.resumed, newID(time.Now()))
+	d.resumed = ""
+	began(id)
 	var undead <-chan struct{} // closed when a killed command has ended; nil without one
 	for {
 		select {

@@ -4,6 +4,9 @@ engine {
   compatibility  = "kubelet"
   restart_budget = { max = 3, share = "10%", per = "1m" }
   token_file     = "/etc/sonde/token"
+  state          = "/var/lib/sonde/sonde.state"
+  state_max_age  = "5m"
+  resume         = "verify"
   log_level      = "debug"
   log_format     = "json"
   tls {

@@ -5,6 +5,7 @@
 //	daemon.go   assembles the parts, and runs them
 //	reload.go   applies a new configuration and new pods
 //	signals.go  the loop that handles signals
+//	state.go    what the engine remembers over a restart
 //	restarts.go the drivers of targets
 package daemon
 

@@ -16,11 +16,13 @@ import (
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
@@ -42,6 +44,7 @@ type daemon struct {
 	settings config.Engine // those in use
 	engine   *engine.Engine
 	restarts *restart.Controller
+	state    *store.Store    // nil for none
 	api      *httpapi.Server // nil for none
 	listener net.Listener    // nil for none
 	running  atomic.Bool     // the engine's loop runs
@@ -64,39 +67,60 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		Logger:        d.log,
 	})
 	restarts, _ := c.Engine.Settings.(restart.Config)
-	restarts.Engine, restarts.Logger = d.engine, d.log
+	restarts.Engine, restarts.Logger, restarts.Changed = d.engine, d.log, d.markRestarts
 	d.restarts, err = restart.New(restarts)
 	if err != nil {
 		return err
 	}
-	if err := d.listen(); err != nil {
+	if err := d.openState(); err != nil {
 		return err
 	}
-	changes, err := d.apply(c)
+	if err := d.listen(); err != nil {
+		return errors.Join(err, d.close())
+	}
+	changes, err := d.applyWith(c, d.resume)
 	if err != nil {
-		if d.listener != nil {
-			err = errors.Join(err, d.listener.Close())
-		}
-		return err
+		return errors.Join(err, d.close())
 	}
 	d.logChanges("configuration applied", changes)
 	return nil
 }
 
+// close closes what prepare has opened.
+func (d *daemon) close() (err error) {
+	if d.listener != nil {
+		err = d.listener.Close()
+	}
+	if d.state != nil {
+		err = errors.Join(err, d.state.Close())
+	}
+	return err
+}
+
 // apply puts a configuration into use, with the pods: all of it, or nothing. The
 // last step can fail only for settings that package config has checked before.
 func (d *daemon) apply(c *config.Config) (engine.Changes, error) {
+	return d.applyWith(c, func(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
+		changes, err := d.engine.Apply(set)
+		if err != nil {
+			return changes, err
+		}
+		return changes, d.restarts.Apply(units)
+	})
+}
+
+func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]restart.Unit) (engine.Changes, error)) (engine.Changes, error) {
 	all := d.pods.Add(c)
 	units, err := d.units(all)
 	if err != nil {
 		return engine.Changes{}, err
 	}
-	changes, err := d.engine.Apply(all.Set)
+	changes, err := use(all.Set, units)
 	if err != nil {
 		return engine.Changes{}, err
 	}
 	d.config, d.targets = c, len(all.Targets)
-	return changes, d.restarts.Apply(units)
+	return changes, nil
 }
 
 // listen opens the listener, if one is configured, and writes --address-file.
@@ -170,6 +194,9 @@ func (d *daemon) run(ctx context.Context) error {
 		defer d.running.Store(false)
 		return d.engine.Run(serving)
 	})
+	if d.state != nil {
+		parts.Go(func() error { d.keepState(serving); return nil })
+	}
 	if d.listener != nil {
 		parts.Go(func() error { return d.api.Serve(serving, d.listener) })
 	}

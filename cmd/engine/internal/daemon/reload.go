@@ -120,6 +120,8 @@ func restartRequired(before, after config.Engine) []string {
 		{"compatibility", before.Compatibility, after.Compatibility},
 		{"restart_budget", before.Settings, after.Settings},
 		{"token_file", before.TokenFile, after.TokenFile},
+		{"state", before.State, after.State},
+		{"state_max_age", before.StateMaxAge, after.StateMaxAge},
 		{"tls", before.TLS, after.TLS},
 		{"log_format", before.LogFormat, after.LogFormat},
 	} {

@@ -1,0 +1,235 @@
+package restart
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Memory is what a Controller remembers about one target, for the Controller of the next
+// engine to go on with: see Restore. It can be written as JSON.
+type Memory struct {
+	Revision string `json:"revision,omitempty"` // identifies the unit's Revision
+
+	Instance string    `json:"instance,omitempty"` // the ID of the latest instance; empty before the first
+	Since    time.Time `json:"since,omitzero"`     // when it started
+	Started  int32     `json:"started,omitempty"`  // how many instances have started
+
+	Exits     int       `json:"exits,omitempty"`     // how many instances in a row have exited, for the back-off
+	NotBefore time.Time `json:"notBefore,omitzero"`  // the end of the back-off
+	Exited    bool      `json:"exited,omitempty"`    // the latest instance has exited, and none was started since
+	Code      int       `json:"code,omitempty"`      // its exit status
+	Requested bool      `json:"requested,omitempty"` // it was terminated because a probe failed
+
+	LastExit   string       `json:"lastExit,omitempty"`   // how the previous instance exited, for people
+	LastReason probe.Reason `json:"lastReason,omitempty"` // the same as a code
+}
+
+// Shifted returns m with its times moved by d, after the wall clock was set.
+func (m Memory) Shifted(d time.Duration) Memory {
+	for _, t := range []*time.Time{&m.Since, &m.NotBefore} {
+		if !t.IsZero() {
+			*t = t.Add(d)
+		}
+	}
+	return m
+}
+
+// Resumer is a Driver that can go on with an instance which an earlier engine has
+// reported, since the instance runs outside the engine, or has outlived it.
+type Resumer interface {
+	Driver
+
+	// Resume makes the next Run go on with an instance, instead of starting one, and
+	// reports whether it can: Run then calls began with this ID. It is called before
+	// the first Run.
+	Resume(id string) bool
+}
+
+// Restored is what the Controller of an earlier engine has remembered.
+type Restored struct {
+	Targets map[string]Memory
+	Spent   []time.Time // restarts that count for the budget
+}
+
+// Restore makes the units go on with what an earlier Controller has remembered about
+// them: restart counts, back-off, exits after which the policy starts no other instance,
+// and the spent budget. It ignores what it remembered about a unit with another
+// Revision. Call it after the first Apply, and before Run.
+//
+// It reports the instances that go on to the engine at once, so that their probes never
+// see them absent: those of units without a driver, and those that a Resumer takes over.
+// It returns their IDs by target. For any other unit the next instance is a new one.
+func (c *Controller) Restore(r Restored) map[string]string {
+	goOn := map[string]string{}
+	for _, in := range c.restore(r, time.Now()) {
+		goOn[in.Target] = in.ID
+		c.config.Engine.Report(in)
+	}
+	return goOn
+}
+
+// restored is the memory of a target until its supervisor takes it.
+type restored struct {
+	Memory
+	resumes bool // the driver goes on with the instance
+}
+
+// restore keeps what belongs to the present units, and returns the instances that go on.
+func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Instance) {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	for target, m := range r.Targets {
+		u, ok := c.units[target]
+		m.Since, m.Started, m.Exits = earlier(m.Since, now), max(m.Started, 0), max(m.Exits, 0)
+		in := probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since}
+		switch {
+		case !ok:
+		case u.Driver == nil && m.Instance == staticID:
+			c.static[target] = m.Since
+			instances = append(instances, in)
+		case u.Driver != nil && m.Revision != "" && m.Revision == u.revisionID():
+			m.NotBefore = earlier(m.NotBefore, now.Add(u.BackOff.Max))
+			driver, ok := u.Driver.(Resumer)
+			resumes := ok && m.Instance != "" && m.Instance != noID && !m.Exited && driver.Resume(m.Instance)
+			c.restored[target] = restored{m, resumes}
+			if resumes {
+				in.Managed, in.Restarts, in.Detail = u.restartsOnFailure(), max(m.Started-1, 0), m.LastExit
+				instances = append(instances, in)
+			}
+		}
+	}
+	for _, at := range r.Spent {
+		c.spent = append(c.spent, earlier(at, now))
+	}
+	slices.SortFunc(c.spent, time.Time.Compare)
+	return instances
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// revisionID returns a short text that identifies the unit's revision, or nothing.
+func (u Unit) revisionID() string {
+	if u.Revision == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(u.Revision))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Memory returns what is remembered about a target with a driver, and whether there is
+// anything. After Run has returned it is what was remembered when Run was stopped.
+func (c *Controller) Memory(target string) (Memory, bool) {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	if s := c.supervisors[target]; s != nil {
+		return s.memory()
+	}
+	m, ok := c.restored[target]
+	return m.Memory, ok
+}
+
+// Memories yields what is remembered about every target with a driver. It holds no lock
+// while it yields.
+func (c *Controller) Memories() iter.Seq2[string, Memory] {
+	return func(yield func(string, Memory) bool) {
+		for _, target := range c.targets() {
+			if m, ok := c.Memory(target); ok && !yield(target, m) {
+				return
+			}
+		}
+	}
+}
+
+// targets returns the targets that something is remembered about.
+func (c *Controller) targets() []string {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	targets := make([]string, 0, len(c.supervisors)+len(c.restored))
+	for target := range c.supervisors {
+		targets = append(targets, target)
+	}
+	for target := range c.restored {
+		targets = append(targets, target)
+	}
+	return targets
+}
+
+// Spent returns when the restarts were made that may count for the budget.
+func (c *Controller) Spent() []time.Time {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	return slices.Clone(c.spent)
+}
+
+// memory returns what the supervisor last remembered.
+func (s *supervisor) memory() (Memory, bool) {
+	if m := s.remembered.Load(); m != nil {
+		return *m, true
+	}
+	return Memory{}, false
+}
+
+// remember updates the memory of the target.
+func (s *supervisor) remember(change func(*Memory)) {
+	m, _ := s.memory()
+	m.Revision, m.Started, m.Exits = s.unit.revisionID(), s.started, s.exits
+	m.LastExit, m.LastReason = s.lastExit, s.lastReason
+	change(&m)
+	s.remembered.Store(&m)
+	s.control.config.Changed(s.target)
+}
+
+// recall goes on with what was restored, and waits for the end of the back-off, or for a
+// policy that asks for another instance. It returns the end of the back-off.
+func (s *supervisor) recall() (notBefore time.Time) {
+	r := s.restored
+	s.restored = restored{}
+	if r.Revision == "" || r.Revision != s.unit.revisionID() {
+		return time.Time{}
+	}
+	s.started, s.exits, s.lastExit, s.lastReason = r.Started, r.Exits, r.LastExit, r.LastReason
+	s.resumes, s.since = r.resumes, r.Since
+	end := termination{exit: Exit{Code: r.Code}, started: true, requested: r.Requested}
+	s.remember(func(m *Memory) { *m = r.Memory })
+	switch {
+	case !r.Exited:
+		if ran := time.Since(r.Since); !r.resumes && ran > s.unit.BackOff.Reset {
+			s.exits = 0
+		}
+	case !s.unit.Policy.restarts(r.Code, r.Requested):
+		s.reportRecalled(r, probe.Gone)
+		s.waitForPolicy(end)
+	case !s.unit.external() && time.Until(r.NotBefore) > 0:
+		s.reportRecalled(r, probe.Ended)
+		s.waitUntil(r.NotBefore)
+	}
+	return r.NotBefore
+}
+
+// reportRecalled reports an instance that had exited before the engine was started.
+func (s *supervisor) reportRecalled(r restored, phase probe.Phase) {
+	in := probe.Instance{
+		Target: s.target, ID: r.Instance, Phase: phase, Since: time.Now(), Restarts: max(r.Started-1, 0),
+		Reason: r.LastReason, Detail: r.LastExit,
+	}
+	if in.ID == "" || in.ID == noID {
+		if in.ID = noID; phase == probe.Ended {
+			in.Phase = probe.Waiting
+		}
+	}
+	if phase == probe.Ended && in.Reason != probe.ReasonNoStart {
+		in.Reason = probe.ReasonBackOff
+	}
+	s.report(in)
+	s.log.Info("instance had exited before the engine started", "instance", in.ID, "phase", in.Phase, "back_off", time.Until(r.NotBefore).Round(time.Millisecond))
+}

@@ -1,0 +1,5 @@
+engine {
+  state         = ""
+  state_max_age = "1s"
+  resume        = "truth"
+}

@@ -1,0 +1,4 @@
+engine {
+  state_max_age = "1m"
+  resume        = "verify"
+}

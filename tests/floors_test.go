@@ -38,6 +38,7 @@ type rule struct {
 var rules = []rule{
 	{path: "probe", floor: 0},
 	{path: "internal/bytesize", floor: 0},
+	{path: "internal/cgroup", floor: 0},
 	{path: "internal/files", floor: 0},
 	{path: "internal/journal", floor: 0},
 	{path: "internal/shortage", floor: 0},
@@ -76,8 +77,8 @@ var rules = []rule{
 	{path: "cmd/engine/internal/daemon", floor: 5, group: "cmd", order: 4},
 	{path: "cmd/engine", floor: 5, group: "cmd", order: 5},
 	{path: "tests/testsync", floor: 5, group: "tests"},
-	{path: "tests/shortagetest", floor: 5, group: "tests"},
-	{path: "tests/...", floor: 5, group: "tests", order: 1},
+	{path: "tests/shortagetest", floor: 5, group: "tests", order: 1},
+	{path: "tests/...", floor: 5, group: "tests", order: 2},
 	{path: "examples/...", floor: 5},
 }
 

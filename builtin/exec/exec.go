@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -74,22 +75,36 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	}
 	plan, err := h.command(t).Plan()
 	if err != nil {
-		return probe.Broken(probe.ReasonExecStart, "%v", err)
+		return notStarted(err)
 	}
 	stdout, stderr := command.Head{Max: probe.MaxDetail}, command.Head{Max: probe.MaxDetail}
 	began := time.Now()
 	end, err := h.run(plan, ctx, &stdout, &stderr)
 	if err != nil {
-		return probe.Broken(probe.ReasonExecStart, "%v", err)
+		return notStarted(err)
 	}
 	if end.Stuck != nil {
 		h.countStuck(end.Stuck)
 	}
 	output := stdout.String() + stderr.String()
-	if end.Killed {
+	switch {
+	case end.Denied && !errors.Is(ctx.Err(), context.Canceled):
+		return probe.Broken(probe.ReasonResources, "the system denied processes or memory to commands: %s", detail(end.String(), output))
+	case end.Waited > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return probe.Broken(probe.ReasonResources, "the command had only a part of its time: it waited %v for room for its processes",
+			end.Waited.Round(time.Millisecond))
+	case end.Killed:
 		return killed(ctx, time.Since(began), output)
 	}
 	return exited(end, output)
+}
+
+// notStarted is the result of a command that could not be started.
+func notStarted(err error) probe.Result {
+	if shortage.IsFork(err) {
+		return probe.Broken(probe.ReasonResources, "%v", err)
+	}
+	return probe.Broken(probe.ReasonExecStart, "%v", err)
 }
 
 // countStuck counts a command until it ends. Its goroutine is not waited for: the command

@@ -14,7 +14,8 @@ func Attr(credential *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Credential: credential}
 }
 
-func (p Plan) run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
+func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(error)) (End, error) {
+	defer started(nil)
 	return p.RunPortably(ctx, stdout, stderr)
 }
 

@@ -36,8 +36,8 @@ func environment(acct account, env map[string]string) map[string]string {
 	return all
 }
 
-// list returns env as NAME=value, sorted by name.
-func list(env map[string]string) []string {
+// assignments returns env as NAME=value, sorted by name.
+func assignments(env map[string]string) []string {
 	out := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, name+"="+env[name])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,14 @@ const WaitDelay = 100 * time.Millisecond
 type End struct {
 	Status syscall.WaitStatus
 	Killed bool // ctx was done first and the group was killed; Status may be zero
+
+	// Waited is how long the command has waited until there was room for its processes,
+	// and could not run.
+	Waited time.Duration
+
+	// Denied says that the command did not succeed, and that the system may have refused
+	// it a process or killed one of its own for want of memory.
+	Denied bool
 
 	// Stuck is set when the command was killed and has not exited: it belongs to
 	// another user, or hangs in the kernel. It is closed when the command exits.
@@ -35,14 +44,37 @@ func (e End) String() string {
 // later. In both cases it kills the rest of the group. Descendants that have left the
 // group (setsid) go on, but Run does not wait for them.
 //
-// An error says that the command could not be started, or that its status is lost. The
-// writers must not fail or block, and must accept writes after Run has returned. Unless
-// they are equal, Run writes to them concurrently.
+// A command is not started, and waits, while it would exceed what pids.max of a cgroup or
+// RLIMIT_NPROC leave to this process, for half of ctx's time at most.
+//
+// An error says that the command could not be started, or that its status is lost:
+// shortage.IsFork tells whether this machine is at fault. The writers must not fail or
+// block, and must accept writes after Run has returned. Unless they are equal, Run writes
+// to them concurrently.
 func (p Plan) Run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	if ctx.Err() != nil {
 		return End{Killed: true}, nil
 	}
-	return p.run(ctx, stdout, stderr)
+	denials.begin()
+	waited, err := processes.acquire(ctx)
+	if err != nil && ctx.Err() == context.Canceled {
+		return End{Killed: true, Waited: waited}, nil
+	}
+	if err != nil {
+		return End{}, err
+	}
+	began := time.Now()
+	end, err := p.run(ctx, stdout, stderr, onceWithError(processes.started))
+	processes.grant()
+	end.Waited = waited
+	end.Denied = err == nil && (end.Killed || end.Status != 0) && denials.since(began)
+	return end, err
+}
+
+// onceWithError returns a function that calls f the first time it is called.
+func onceWithError(f func(error)) func(error) {
+	var once sync.Once
+	return func(err error) { once.Do(func() { f(err) }) }
 }
 
 // statusLost is the error for a command that was reaped by another part of the program,

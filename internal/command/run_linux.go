@@ -8,16 +8,24 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
 // run starts the command and waits for its exit, its output and ctx in one poll(2) on
-// the caller's thread. It locks the thread until the command has exited or was killed,
+// the caller's thread. It calls started when the command runs or has failed to start, and
+// may call it again. It locks the thread until the command has exited or was killed,
 // because the kernel kills the command when the thread ends that started it (see Attr).
 //
 // A command that sleeps costs the engine 28 KB, with thread and stack (RunPortably: 41
 // KB, also with a thread), and the system at least another 150 KB.
-func (p Plan) run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
-	if !pidfdsWork() {
+func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(error)) (end End, err error) {
+	defer func() { started(err) }()
+	works, err := pidfdsWork()
+	switch {
+	case err != nil:
+		return End{}, err
+	case !works:
 		return p.RunPortably(ctx, stdout, stderr)
 	}
 	runtime.LockOSThread()
@@ -32,15 +40,19 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 		return End{}, err
 	}
 	defer w.close()
+	started(nil)
 	return w.wait(cancel)
 }
 
 // pidfdsWork reports whether the kernel has pidfds, which are new in Linux 5.3, and this
-// process may use them, which some sandboxes forbid.
-func pidfdsWork() bool {
+// process may use them, which some sandboxes forbid. An error is a shortage.
+func pidfdsWork() (bool, error) {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if shortage.Is(err) {
+		return false, os.NewSyscallError("pidfd_open", err)
+	}
 	closeFD(fd)
-	return err == nil
+	return err == nil, nil
 }
 
 // start starts the command. After an error no descriptor is left open. A program on a

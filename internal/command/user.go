@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -43,17 +44,25 @@ func lookupUser(text string) (account, error) {
 func lookupAccount(name string) (acct account, known bool, err error) {
 	uid, numberErr := number(name)
 	u, err := user.Lookup(name)
-	if err != nil && numberErr == nil {
+	if isUnknown(err) && numberErr == nil {
 		u, err = user.LookupId(name)
 	}
 	switch {
 	case err == nil:
 		acct, err = accountOf(u)
 		return acct, true, err
+	case !isUnknown(err): // the users could not be read: a number may have groups
+		return account{}, false, err
 	case numberErr == nil:
 		return account{name: name, credential: &syscall.Credential{Uid: uid}}, false, nil
 	}
 	return account{}, false, fmt.Errorf("there is no user %q on this system", name)
+}
+
+// isUnknown reports whether an error says that there is no such user or group.
+func isUnknown(err error) bool {
+	return errors.As(err, new(user.UnknownUserError)) || errors.As(err, new(user.UnknownUserIdError)) ||
+		errors.As(err, new(user.UnknownGroupError))
 }
 
 // accountOf reads the numbers of a user of the system.
@@ -80,8 +89,12 @@ func accountOf(u *user.User) (account, error) {
 }
 
 func lookupGroup(name string) (uint32, error) {
-	if g, err := user.LookupGroup(name); err == nil {
+	g, err := user.LookupGroup(name)
+	switch {
+	case err == nil:
 		return number(g.Gid)
+	case !isUnknown(err):
+		return 0, err
 	}
 	gid, err := number(name)
 	if err != nil {

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"io"
+	"os"
 	"syscall"
 	"time"
 
@@ -24,8 +25,9 @@ type waiter struct {
 	pid       int
 	polled    [numFDs]unix.PollFd // -1: not polled
 	outputs   [numFDs]io.Writer
-	exited    bool // the command can be reaped
-	cancelled bool // the context is done
+	exited    bool  // the command can be reaped
+	cancelled bool  // the context is done
+	err       error // why poll(2) has failed
 	buf       [1 << 10]byte
 }
 
@@ -41,6 +43,9 @@ func newWaiter(pid, pidfd int, read [2]int, stdout, stderr io.Writer) *waiter {
 func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 	w.polled[cancelFD].Fd = int32(cancel.fd)
 	w.pollUntil(time.Time{}, func() bool { return w.exited || w.cancelled })
+	if w.err != nil {
+		return End{}, abandon(w.pid, os.NewSyscallError("ppoll", w.err))
+	}
 	killed, deadline := !w.exited, time.Now().Add(2*WaitDelay)
 	if killed {
 		KillGroup(w.pid)
@@ -100,7 +105,10 @@ func (w *waiter) poll(deadline time.Time) bool {
 	}
 	_, err := unix.Ppoll(w.polled[:], timeout, nil)
 	if err != nil {
-		return errors.Is(err, unix.EINTR)
+		if !errors.Is(err, unix.EINTR) {
+			w.err = err
+		}
+		return w.err == nil
 	}
 	w.handleEvents()
 	return true

@@ -5,9 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
+
+	cgroupfs "github.com/sonde-probe/sonde/internal/cgroup"
 )
 
 // cgroup is the directory of an instance's cgroup (version 2). The methods of the
@@ -18,41 +19,12 @@ type cgroup string
 // It has no controllers: only its cgroup.kill is used. When no cgroup can be created
 // it returns the empty one.
 func newCgroup() cgroup {
-	mounts, _ := os.ReadFile("/proc/self/mountinfo") // from nothing ownCgroup returns ""
-	membership, _ := os.ReadFile("/proc/self/cgroup")
-	own := ownCgroup(string(mounts), string(membership))
+	own := cgroupfs.Own()
 	if own == "" {
 		return ""
 	}
 	dir, _ := os.MkdirTemp(own, "sonde-") // "" with an error
 	return cgroup(dir)
-}
-
-// ownCgroup returns the directory of this process's cgroup, or "". The arguments are
-// the contents of /proc/self/mountinfo and /proc/self/cgroup: see proc(5), cgroups(7).
-func ownCgroup(mounts, membership string) string {
-	path, member := "", false
-	for line := range strings.Lines(membership) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			path, member = rest, true
-		}
-	}
-	if !member || strings.HasPrefix(path, "/..") { // /..: outside the cgroup namespace
-		return ""
-	}
-	for line := range strings.Lines(mounts) {
-		mount, super, _ := strings.Cut(line, " - ")
-		fields := strings.Fields(mount)
-		if len(fields) < 5 || !strings.HasPrefix(super, "cgroup2 ") {
-			continue
-		}
-		// A container may see only the part of the hierarchy below root.
-		root, at := fields[3], fields[4]
-		if below, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(below) {
-			return filepath.Join(at, below)
-		}
-	}
-	return ""
 }
 
 // enter makes a new process start in the cgroup. The caller calls leave when it has

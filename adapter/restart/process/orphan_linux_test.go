@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	cgroupfs "github.com/sonde-probe/sonde/internal/cgroup"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -177,9 +178,7 @@ func parentOf(pid int) int {
 
 func cgroups(t *testing.T) []string {
 	t.Helper()
-	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	membership, _ := os.ReadFile("/proc/self/cgroup")
-	own := ownCgroup(string(mounts), string(membership))
+	own := cgroupfs.Own()
 	if own == "" {
 		return nil
 	}

@@ -1,0 +1,69 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestTheCgroupsOfAProcessAreFound(t *testing.T) {
+	const (
+		v1      = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n33 31 0:30 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids,misc\n"
+		pure    = "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+		hybrid  = v1 + "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n"
+		part    = "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
+		another = "31 23 0:28 /docker/abc/x /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
+	)
+	for name, c := range map[string]struct {
+		mounts, membership, controller string
+		want                           []string
+	}{
+		"pure": {pure, "0::/system.slice/sonde.service\n", Version2,
+			[]string{"/sys/fs/cgroup/system.slice/sonde.service", "/sys/fs/cgroup/system.slice", "/sys/fs/cgroup"}},
+		"root":                {pure, "0::/\n", Version2, []string{"/sys/fs/cgroup"}},
+		"hybrid":              {hybrid, "4:cpu:/x\n0::/y\n", Version2, []string{"/sys/fs/cgroup/unified/y", "/sys/fs/cgroup/unified"}},
+		"a controller":        {hybrid, "8:misc,pids:/x\n0::/y\n", "pids", []string{"/sys/fs/cgroup/pids/x", "/sys/fs/cgroup/pids"}},
+		"another controller":  {hybrid, "8:pids:/x\n4:cpu:/\n0::/y\n", "cpu", []string{"/sys/fs/cgroup/cpu"}},
+		"no such controller":  {hybrid, "8:pids:/x\n0::/y\n", "memory", nil},
+		"version 1 only":      {v1, "4:cpu:/x\n", Version2, nil},
+		"not mounted":         {v1, "0::/\n", Version2, nil},
+		"part of it":          {part, "0::/docker/abc/y\n", Version2, []string{"/sys/fs/cgroup/y", "/sys/fs/cgroup"}},
+		"just that part":      {part, "0::/docker/abc\n", Version2, []string{"/sys/fs/cgroup"}},
+		"outside of the part": {another, "0::/docker/abc\n", Version2, nil},
+		"outside namespace":   {pure, "0::/../x\n", Version2, nil},
+		"garbage":             {"- - -\n\n - cgroup2 \n", "0:\n::\n", Version2, nil},
+		"nothing":             {"", "", "pids", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := find(c.mounts, c.membership, c.controller); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestNumbersAreRead(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{"current": "12\n", "max": "max\n", "events": "low 1\nmax 34\nbad\n"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, ok := Number(dir, "current"); n != 12 || !ok {
+		t.Errorf("got %d, %v", n, ok)
+	}
+	if n, ok := Event(dir, "events", "max"); n != 34 || !ok {
+		t.Errorf("got %d, %v", n, ok)
+	}
+	for _, file := range []string{"max", "missing", "events"} {
+		if n, ok := Number(dir, file); ok {
+			t.Errorf("%s has the number %d", file, n)
+		}
+	}
+	for file, key := range map[string]string{"events": "bad", "missing": "max"} {
+		if n, ok := Event(dir, file, key); ok {
+			t.Errorf("%s of %s is %d", key, file, n)
+		}
+	}
+}

@@ -70,6 +70,7 @@ type Config struct {
 	// if the probe fails and Info otherwise, and warnings about targets without an
 	// instance (see Report). First verdicts on instances have a line each up to 100
 	// passing and 100 failing ones in ten seconds; any more are counted in one line.
+	// The logger must not block for long: while it does, the engine starts no attempts.
 	// Default: no log.
 	Logger *slog.Logger
 }

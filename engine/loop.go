@@ -63,6 +63,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 	l.stopSleeping()
 	l.nonBlocking.close()
+	l.scheduler.passDue.Store(0)
 }
 
 // stopSleeping wakes the loop if it waits for descriptors, and keeps others from
@@ -101,6 +102,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	sc.mu.Lock()
 	defer sc.unlock()
 	sc.sleep.until, sc.sleep.set = 0, nil
+	sc.passDue.Store(sc.clock.now())
 	l.completeDone()
 	all := l.startDue()
 	canceled, sc.canceled = sc.canceled, nil
@@ -123,6 +125,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 		sc.tick = maxTick
 	}
 	sc.sleep.until = due
+	sc.passDue.Store(due)
 	if l.nonBlocking.waiting > 0 {
 		sc.sleep.set = l.nonBlocking.set
 	}

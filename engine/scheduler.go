@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
@@ -20,6 +21,7 @@ type scheduler struct {
 	registry *registry
 	logger   *slog.Logger
 	monitor  *monitor
+	passDue  atomic.Int64 // when the loop has to make its next pass; 0 before and after Run
 
 	mu         sync.Mutex // guards all below, slot.inflight, and attempt.canceled
 	schedule   *schedule.Schedule[*attempt]
@@ -255,7 +257,8 @@ func (sc *scheduler) wakeProbe(s *slot) {
 
 // wakeIfEarlier wakes the loop if there is something to do before it would wake up.
 func (sc *scheduler) wakeIfEarlier() {
-	if sc.nextDue() < sc.sleep.until {
+	if due := sc.nextDue(); due < sc.sleep.until {
+		sc.passDue.Store(due)
 		sc.sleep.wakeNow()
 	}
 }

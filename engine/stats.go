@@ -68,6 +68,19 @@ func (e *Engine) Stats() Stats {
 	return st
 }
 
+// LoopDelay returns how late the engine's loop is: the time since it should have run, to
+// start attempts or to complete them. It is 0 while nothing is due, and while Run does not run. A
+// delay of seconds means that the loop hangs, or that the system does not run it.
+// LoopDelay takes no lock.
+func (e *Engine) LoopDelay() time.Duration {
+	sc := e.scheduler
+	due := sc.passDue.Load()
+	if due == 0 {
+		return 0
+	}
+	return max(time.Duration(sc.clock.now()-due), 0)
+}
+
 // counters are what Stats shows, beside the schedule's own.
 type counters struct {
 	attempts map[attemptKey]*Histogram

@@ -29,6 +29,9 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	s, stats := scrape(out), c.config.Engine.Stats()
 	s.gauge(buildInfoDesc, 1, c.config.Version, runtime.Version())
 	s.stats(stats)
+	if c.config.LogDropped != nil {
+		s.counter(logDroppedDesc, float64(c.config.LogDropped()))
+	}
 	s.summary(c.config.Engine.Summary(ctx))
 	for _, p := range c.config.Plugins() {
 		s.plugin(p)

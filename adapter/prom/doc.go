@@ -15,6 +15,7 @@
 //	sonde_scheduler_busy_seconds_total                       counter
 //	sonde_attempt_lateness_seconds                           histogram
 //	sonde_handler_panics_total, sonde_results_dropped_total  counters
+//	sonde_log_records_dropped_total                          counter
 //	sonde_health_score                                       gauge, 0 is healthy, 8 the worst
 //	sonde_stalls_total, sonde_stalled_seconds_total          counters
 //	sonde_probes, sonde_verdicts{kind,verdict}               gauges

@@ -47,6 +47,10 @@ type Config struct {
 	// calls it. Default: no plugins.
 	Plugins func() []stats.Plugin
 
+	// LogDropped returns how many records of the program's log were dropped. Each
+	// scrape calls it. Default: the metric is left out.
+	LogDropped func() uint64
+
 	// Compatibility, when it is probe.Kubelet, adds the kubelet's own metrics for
 	// existing dashboards and alerts. Default: without them.
 	//

@@ -41,8 +41,16 @@
 // because queries are logged. With client certificates a connection needs one. When
 // both are configured, both are needed.
 //
+// # Limits
+//
+// No client can shut out the others by what it keeps open. When MaxConnections are open,
+// a new one takes the place of the one that has waited for a request the longest. A client
+// that does not read its response is disconnected after StallTimeout. Large responses,
+// the lists of targets, have places of their own, so that slow clients keep neither
+// /healthz and /metrics nor /v1/stats from being served.
+//
 // Files: httpapi.go has the configuration and routes, serve.go the listener,
-// guard.go the access rules; targets.go, query.go and events.go serve requests,
+// connections.go the bounds on connections, guard.go the access rules; targets.go, query.go and events.go serve requests,
 // types.go and render.go are the JSON, page.go the status page, and client.go reads
 // it all.
 package httpapi

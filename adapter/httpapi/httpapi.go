@@ -20,14 +20,15 @@ const DefaultListen = "127.0.0.1:9650"
 
 // Limits of a Server.
 const (
-	MaxConnections  = 256              // open at once; any more are closed
-	MaxRequests     = 16               // in progress at once under /v1, except event streams; any more get status 503
+	MaxConnections  = 256              // open at once; a new one then takes the place of the one that is idle the longest
+	MaxRequests     = 16               // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503
 	MaxSubscribers  = 32               // event streams at once; any more get status 503
 	MaxListed       = 5000             // targets in one response
 	MaxListedProbes = 10_000           // probes in one response, after which it has no further target
 	MaxListText     = 512              // bytes of each detail in a list
 	MaxHeaderBytes  = 16 << 10         // of a request
 	WriteTimeout    = 30 * time.Second // to write a response, or one event
+	StallTimeout    = 5 * time.Second  // for a client to read the next 64 KiB of a response
 	Heartbeat       = 15 * time.Second // between events or comments of a stream
 	ShutdownGrace   = 5 * time.Second  // for requests in progress when the server stops
 )
@@ -68,7 +69,8 @@ type Server struct {
 	config   Config
 	tls      *tls.Config // nil: plain HTTP
 	handler  http.Handler
-	requests semaphore
+	lists    semaphore // of targets: large responses, which slow clients keep in progress
+	requests semaphore // other ones
 	streams  semaphore
 }
 
@@ -95,6 +97,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		config:   c,
 		tls:      tlsConfig,
+		lists:    make(semaphore, MaxRequests),
 		requests: make(semaphore, MaxRequests),
 		streams:  make(semaphore, MaxSubscribers),
 	}
@@ -108,16 +111,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/v1/targets", s.limited(s.targets))
-	mux.HandleFunc("/v1/targets/{name...}", s.limited(s.target))
-	mux.HandleFunc("/v1/stats", s.limited(s.stats))
 	mux.HandleFunc("/v1/events", s.events)
-	mux.HandleFunc("/healthz", health(s.config.Alive))
-	mux.HandleFunc("/readyz", health(s.config.Ready))
+	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, paced(h)) }
+	handle("/v1/targets", s.lists.limit(s.targets))
+	handle("/v1/targets/{name...}", s.requests.limit(s.target))
+	handle("/v1/stats", s.requests.limit(s.stats))
+	handle("/healthz", health(s.config.Alive))
+	handle("/readyz", health(s.config.Ready))
 	if s.config.Metrics != nil {
-		mux.Handle("/metrics", s.config.Metrics)
+		handle("/metrics", s.config.Metrics)
 	}
-	mux.HandleFunc("/", page)
+	handle("/", http.HandlerFunc(page))
 	return mux
 }
 
@@ -142,15 +146,15 @@ func (s semaphore) acquire() bool {
 
 func (s semaphore) release() { <-s }
 
-// limited serves at most MaxRequests requests at once.
-func (s *Server) limited(serve http.HandlerFunc) http.HandlerFunc {
+// limit serves as many requests at once as the semaphore has room for.
+func (s semaphore) limit(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !s.requests.acquire() {
+		if !s.acquire() {
 			w.Header().Set("Retry-After", "1")
-			respondError(w, http.StatusServiceUnavailable, "too many requests: the limit is %d at once", MaxRequests)
+			respondError(w, http.StatusServiceUnavailable, "too many requests: the limit is %d at once", cap(s))
 			return
 		}
-		defer s.requests.release()
+		defer s.release()
 		serve(w, r)
 	}
 }

@@ -289,12 +289,14 @@ func TestRequestsBeyondTheLimitAreRejected(t *testing.T) {
 			go func() { answered <- request{}.do(s).Code }()
 		}
 		synctest.Wait()
-		w := request{path: "/v1/stats"}.do(s)
+		w := request{}.do(s)
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 			t.Errorf("status %d: %s", w.Code, w.Body)
 		}
-		if w := (request{path: "/healthz"}).do(s); w.Code != http.StatusOK {
-			t.Errorf("health has status %d", w.Code)
+		for _, path := range []string{"/healthz", "/v1/stats", "/v1/targets/shop/web"} {
+			if w := (request{path: path}).do(s); w.Code != http.StatusOK {
+				t.Errorf("%s has status %d", path, w.Code)
+			}
 		}
 		close(e.free)
 		for range httpapi.MaxRequests {

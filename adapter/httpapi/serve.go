@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -33,9 +31,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var conns connections
+	conns := connections{open: map[net.Conn]*connection{}}
 	server := s.server(ctx)
-	server.ConnState = conns.onState
+	server.ConnState, server.ConnContext = conns.onState, conns.context
 	served := make(chan error, 1)
 	go func() {
 		if s.tls != nil {
@@ -70,8 +68,8 @@ func (s *Server) server(ctx context.Context) *http.Server {
 		MaxHeaderBytes:    MaxHeaderBytes,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // bodies of requests are not read
-		WriteTimeout:      WriteTimeout,     // event streams extend it
-		IdleTimeout:       2 * time.Minute,
+		WriteTimeout:      WriteTimeout,     // event streams extend it, and see pacedWriter
+		IdleTimeout:       2 * time.Minute,  // when a new connection needs the place, less
 	}
 }
 
@@ -81,27 +79,5 @@ func shutDown(ctx context.Context, server *http.Server) {
 	defer cancel()
 	if server.Shutdown(grace) != nil {
 		server.Close()
-	}
-}
-
-// connections limits how many connections are open, and waits until their
-// goroutines have ended, which is soon after they are closed.
-type connections struct {
-	group sync.WaitGroup
-	open  atomic.Int32
-}
-
-// onState is http.Server.ConnState: it is called with StateNew before a connection
-// has a goroutine, and with StateClosed at the goroutine's end.
-func (c *connections) onState(conn net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		c.group.Add(1)
-		if c.open.Add(1) > MaxConnections {
-			conn.Close()
-		}
-	case http.StateClosed, http.StateHijacked:
-		c.open.Add(-1)
-		c.group.Done()
 	}
 }

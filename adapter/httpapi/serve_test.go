@@ -115,35 +115,6 @@ func TestPortInUseIsNamed(t *testing.T) {
 	}
 }
 
-func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
-	address, end := serve(t, server(t, httpapi.Config{Listen: "127.0.0.1:0"}))
-	var silent []net.Conn
-	for range httpapi.MaxConnections {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		silent = append(silent, c)
-	}
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
-	io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	var timeout net.Error
-	if n, err := c.Read(make([]byte, 100)); n > 0 || errors.As(err, &timeout) && timeout.Timeout() {
-		t.Errorf("the connection was answered or left open: %d bytes, %v", n, err)
-	}
-	for _, c := range silent {
-		c.Close()
-	}
-	if err := end(); err != nil {
-		t.Errorf("Serve returned %v", err)
-	}
-}
-
 func TestTooLongHeadersAreRejected(t *testing.T) {
 	address, _ := serve(t, server(t, httpapi.Config{Listen: "127.0.0.1:0"}))
 	r, err := http.NewRequest(http.MethodGet, "http://"+address+"/healthz", nil)

@@ -46,7 +46,7 @@ func (r *sourceReader) path(path string) {
 	case info.IsDir():
 		r.dir(path)
 	default:
-		r.file(path)
+		r.file(path, files.Read) // may be a pipe
 	}
 }
 
@@ -61,7 +61,7 @@ func (r *sourceReader) dir(path string) {
 		name := e.Name()
 		wanted := strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json")
 		if wanted && !e.IsDir() && !strings.HasPrefix(name, ".") {
-			r.file(filepath.Join(path, name))
+			r.file(filepath.Join(path, name), files.ReadRegular)
 		}
 	}
 	if len(r.sources)+len(r.diags) == before {
@@ -69,11 +69,11 @@ func (r *sourceReader) dir(path string) {
 	}
 }
 
-func (r *sourceReader) file(path string) {
+func (r *sourceReader) file(path string, read func(string, int64) ([]byte, error)) {
 	if slices.ContainsFunc(r.sources, func(s Source) bool { return s.Name == path }) {
 		return
 	}
-	b, err := files.Read(path, MaxSourceBytes)
+	b, err := read(path, MaxSourceBytes)
 	if err != nil {
 		r.refuse(path, err)
 		return

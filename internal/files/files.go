@@ -7,38 +7,70 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 )
 
 // ErrTooLarge is in the error for a file above the maximum size.
 var ErrTooLarge = errors.New("file is too large")
 
-// Read returns the content of a file of at most max bytes. The file may be a pipe: Read
-// then returns when its writer closes it.
+// pipeTimeout is how long Read waits for the writer of a pipe.
+const pipeTimeout = 30 * time.Second
+
+// Read returns the content of a file of at most max bytes. The file may be a pipe, such as
+// a shell's process substitution, or a device: Read then returns an error unless its end
+// comes within 30 seconds.
 func Read(name string, max int64) ([]byte, error) {
-	f, err := os.Open(name)
+	f, info, err := open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return ReadFrom(f, name, max)
+	if info.Mode().IsRegular() {
+		return ReadFrom(f, name, max)
+	}
+	return ReadFrom(&pipe{f, name, time.Now().Add(pipeTimeout)}, name, max)
 }
 
 // ReadRegular is Read for regular files only: it rejects a directory, a device or a pipe
 // without waiting for it.
 func ReadRegular(name string, max int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would wait for its writer
+	f, info, err := open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	return ReadFrom(f, name, max)
+}
+
+// open opens a file without waiting for the writer of a pipe.
+func open(name string) (*os.File, os.FileInfo, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
+}
+
+// pipe reads a file that is not regular, until a deadline.
+type pipe struct {
+	file     *os.File
+	name     string
+	deadline time.Time
+}
+
+// Read implements io.Reader.
+func (p *pipe) Read(b []byte) (int, error) {
+	if err := p.wait(); err != nil {
+		return 0, err
+	}
+	return p.file.Read(b)
 }
 
 // ReadFrom returns what is left of r, at most max bytes. The name is for errors.

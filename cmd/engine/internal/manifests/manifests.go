@@ -85,6 +85,9 @@ func ReadFile(stdin io.Reader, name string) ([]byte, error) {
 	return files.Read(name, kube.MaxManifestBytes)
 }
 
+// ReadRegular reads a file of a directory, and does not wait for a pipe.
+func ReadRegular(name string) ([]byte, error) { return files.ReadRegular(name, kube.MaxManifestBytes) }
+
 // RestartPolicy returns a container's restart policy.
 func RestartPolicy(c kube.Container) restart.Policy {
 	policies := map[string]restart.Policy{"Always": restart.Always, "OnFailure": restart.OnFailure, "Never": restart.Never}

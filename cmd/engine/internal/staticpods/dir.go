@@ -130,7 +130,7 @@ func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 	if old != nil && old.unchanged(info) {
 		return false
 	}
-	text, err := manifests.ReadFile(nil, name)
+	text, err := manifests.ReadRegular(name)
 	if err != nil {
 		text = []byte(err.Error()) // so that the sum below tells a new error from the last one
 	}

@@ -69,8 +69,8 @@ func (e *Engine) Stats() Stats {
 }
 
 // LoopDelay returns how late the engine's loop is: the time since it should have run, to
-// start attempts or to complete them. It is 0 while nothing is due, and while Run does not run. A
-// delay of seconds means that the loop hangs, or that the system does not run it.
+// start attempts or to complete them. It is 0 while nothing is due, and while Run does not
+// run. A delay of seconds means that the loop hangs, or that the system does not run it.
 // LoopDelay takes no lock.
 func (e *Engine) LoopDelay() time.Duration {
 	sc := e.scheduler

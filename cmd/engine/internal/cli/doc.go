@@ -4,6 +4,7 @@
 //	exit.go        exit codes, and the errors that carry them
 //	diagnostics.go shows diagnostics of a configuration
 //	log.go         makes the log of a command
+//	logqueue.go    keeps a log's reader from blocking the program
 //	report.go      writes the result of one attempt
 //	text.go        small helpers for text and JSON output
 //	file.go        token files, and replacing files

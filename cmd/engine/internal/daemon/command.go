@@ -4,7 +4,7 @@
 //	command.go  the command and its flags
 //	daemon.go   assembles the parts, and runs them
 //	reload.go   applies a new configuration and new pods
-//	signals.go  the loop that handles signals
+//	signals.go  catches signals, and the loop that handles them
 //	state.go    what the engine remembers over a restart
 //	restarts.go the drivers of targets
 package daemon
@@ -12,13 +12,10 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +46,8 @@ func Command(version string) *cobra.Command {
 			"SIGHUP reloads them: probes and processes that have not changed go on as they are, and a\n" +
 			"configuration with errors is rejected. SIGTERM and SIGINT stop all processes within their grace\n" +
 			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
-			"plus the signal's number.",
+			"plus the signal's number. SIGQUIT ends the engine at once, with the stacks of its goroutines in the\n" +
+			"log. Other signals that a terminal or a closed pipe sends have no effect.",
 		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
 		RunE:    func(c *cobra.Command, paths []string) error { return run(c, &f, paths, version) },
 	}
@@ -62,29 +60,44 @@ func Command(version string) *cobra.Command {
 	return c
 }
 
+// flushTimeout is how long the end of the program waits for the log's reader.
+const flushTimeout = time.Second
+
 // run runs the engine until a signal stops it.
 func run(c *cobra.Command, f *flags, paths []string, version string) (err error) {
+	signals := catchSignals()
+	queue := cli.NewLogQueue(c.ErrOrStderr())
+	defer queue.Close(flushTimeout)
+	signals.exitOnQuit(queue)
 	level := &slog.LevelVar{}
-	logger := f.logger(c.ErrOrStderr(), level)
+	logger := f.logger(queue, level)
 	plugins := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
-	loaded, diags := f.load(paths, plugins)
-	if diags.HasErrors() {
-		return cli.ShowDiagnostics(c, diags, cli.ExitFailed)
+	first := make(chan loadResult, 1)
+	go func() {
+		loaded, diags := f.load(paths, plugins)
+		first <- loadResult{loaded, diags, plugins}
+	}()
+	var loaded loadResult
+	select {
+	case <-signals.stop: // a pipe as configuration may never end
+		return nil
+	case loaded = <-first:
 	}
-	log := logger(loaded.Engine)
-	f.override(&loaded.Engine)
+	if loaded.diags.HasErrors() {
+		signals.release() // so that they end a program whose standard error is not read
+		return cli.ShowDiagnostics(c, loaded.diags, cli.ExitFailed)
+	}
+	log := logger(loaded.config.Engine)
+	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
-	cli.LogDiagnostics(log, diags)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
-	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, signals: signals}
-	if d.pods, err = f.pods.Open(loaded.Engine.Compatibility, log); err != nil {
+	cli.LogDiagnostics(log, loaded.diags)
+	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, queue: queue, signals: signals}
+	if d.pods, err = f.pods.Open(loaded.config.Engine.Compatibility, log); err != nil {
 		return err
 	}
 	d.plugins.Store(plugins)
 	defer func() { d.plugins.Load().Close() }()
-	if err := d.prepare(loaded); err != nil {
+	if err := d.prepare(loaded.config); err != nil {
 		return err
 	}
 	return d.run(context.WithoutCancel(c.Context()))
@@ -108,13 +121,13 @@ func (f *flags) load(paths []string, p *handlers.Plugins) (loaded *config.Config
 
 // logger returns a function that returns the log. The first engine block that it is
 // called with sets the format and the level.
-func (f *flags) logger(w io.Writer, level *slog.LevelVar) func(config.Engine) *slog.Logger {
+func (f *flags) logger(q *cli.LogQueue, level *slog.LevelVar) func(config.Engine) *slog.Logger {
 	var log *slog.Logger
 	return func(e config.Engine) *slog.Logger {
 		if log == nil {
 			f.override(&e)
 			level.Set(e.LogLevel)
-			log = cli.NewLogger(w, e.LogFormat, level)
+			log = q.Logger(e.LogFormat, level)
 		}
 		return log
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"runtime/debug"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,8 +34,8 @@ type daemon struct {
 	version string
 	level   *slog.LevelVar
 	log     *slog.Logger
-
-	signals <-chan os.Signal
+	queue   *cli.LogQueue // that log writes to
+	signals *signals
 
 	pods     *staticpods.Dir // nil for none
 	config   *config.Config  // the configuration in use, without the pods
@@ -137,6 +137,7 @@ func (d *daemon) listen() (err error) {
 		Metrics: prom.New(prom.Config{
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes,
+			LogDropped: d.queue.Dropped,
 		}).Handler(),
 		Alive:  d.alive,
 		Ready:  d.ready,
@@ -166,10 +167,17 @@ func (d *daemon) listen() (err error) {
 	return cli.ReplaceFile(d.flags.addressFile, []byte(address+"\n"), 0o644)
 }
 
+// maxLoopDelay is how late the engine's loop may be before /healthz says that the engine
+// hangs. A reload of a million probes keeps it from running for seconds.
+const maxLoopDelay = 15 * time.Second
+
 // alive returns why the engine does not make attempts, or nil.
 func (d *daemon) alive() error {
 	if !d.running.Load() {
 		return errors.New("the engine is not running")
+	}
+	if late := d.engine.LoopDelay(); late > maxLoopDelay {
+		return fmt.Errorf("the engine hangs: its loop should have run %v ago", late.Round(time.Second))
 	}
 	return nil
 }
@@ -200,8 +208,16 @@ func (d *daemon) run(ctx context.Context) error {
 	if d.listener != nil {
 		parts.Go(func() error { return d.api.Serve(serving, d.listener) })
 	}
-	parts.Go(func() error { return d.handleSignals(serving, shutdown) })
+	parts.Go(func() error {
+		defer d.exitAtSignal()
+		return d.handleSignals(serving, shutdown)
+	})
 	err := parts.Wait()
+	var exit *cli.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		d.log.Error("engine stopped", "error", err)
+		return cli.ErrReported(cli.ExitFailed)
+	}
 	d.log.Info("engine stopped")
 	return err
 }

@@ -18,7 +18,7 @@ import (
 // seconds.
 type loader struct {
 	daemon  *daemon
-	done    chan loadResult
+	done    chan loadResult // capacity 1
 	loading bool
 	stale   bool // another reload was asked for since loading began
 }
@@ -46,10 +46,21 @@ func (l *loader) start(ctx context.Context) {
 	}()
 }
 
+// stopTimeout is how long the end of the program waits for a reload under way. One that
+// takes longer is left behind: it may read a pipe.
+const stopTimeout = 2 * time.Second
+
 // stop waits for what is being loaded, and discards it.
 func (l *loader) stop() {
-	if l.loading {
-		(<-l.done).plugins.Release(l.daemon.plugins.Load())
+	if !l.loading {
+		return
+	}
+	t := time.NewTimer(stopTimeout)
+	defer t.Stop()
+	select {
+	case r := <-l.done:
+		r.plugins.Release(l.daemon.plugins.Load())
+	case <-t.C:
 	}
 }
 

@@ -2,10 +2,83 @@ package daemon
 
 import (
 	"context"
+	"os"
+	ossignal "os/signal"
+	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
+
+// signals are those that sonde run handles, from its first moment on. Each kind has a
+// channel of its own, so that many of one kind cannot make another one be lost.
+type signals struct {
+	reload chan os.Signal // SIGHUP; capacity 1: one reload reads all changes
+	stop   chan os.Signal // SIGTERM and SIGINT; capacity 2: the second one kills
+	quit   chan os.Signal // SIGQUIT
+	others chan os.Signal // have no effect
+}
+
+// catchSignals begins to catch signals. SIGPIPE and the others are caught, not ignored,
+// because processes that the engine starts would inherit ignored signals. Without it, a
+// closed pipe as standard error would end the program.
+func catchSignals() *signals {
+	s := &signals{
+		reload: make(chan os.Signal, 1),
+		stop:   make(chan os.Signal, 2),
+		quit:   make(chan os.Signal, 1),
+		others: make(chan os.Signal, 1),
+	}
+	ossignal.Notify(s.reload, syscall.SIGHUP)
+	ossignal.Notify(s.stop, syscall.SIGTERM, syscall.SIGINT)
+	ossignal.Notify(s.quit, syscall.SIGQUIT)
+	ossignal.Notify(s.others, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	return s
+}
+
+// release gives all signals back their default effects.
+func (s *signals) release() {
+	for _, c := range []chan os.Signal{s.reload, s.stop, s.quit, s.others} {
+		ossignal.Stop(c)
+	}
+}
+
+// maxStacks bounds the text of SIGQUIT, in bytes.
+const maxStacks = 1 << 20
+
+// exitOnQuit ends the program at the first SIGQUIT, with the stacks of all goroutines
+// in the log. It is a goroutine of its own, since SIGQUIT is for an engine that hangs.
+// Go's own SIGQUIT would hang too, if nobody reads standard error.
+func (s *signals) exitOnQuit(log *cli.LogQueue) {
+	go func() {
+		quit := <-s.quit
+		stacks := make([]byte, maxStacks)
+		_, _ = log.Write(append(stacks[:runtime.Stack(stacks, true)], '\n'))
+		log.Close(flushTimeout)
+		os.Exit(exitCode(quit))
+	}()
+}
+
+// exitAtSignal ends the program at the next SIGTERM or SIGINT. It is for the time when
+// no processes are left and the engine stops.
+func (d *daemon) exitAtSignal() {
+	go func() { d.exit(<-d.signals.stop) }()
+}
+
+// exit ends the program because of a signal, whatever else still runs.
+func (d *daemon) exit(s os.Signal) {
+	d.log.Error("the engine did not stop in time, exiting", "signal", s.String())
+	d.queue.Close(flushTimeout)
+	os.Exit(exitCode(s))
+}
+
+// exitCode is that of a program that a signal ends, as shells show it.
+func exitCode(s os.Signal) int { return 128 + int(s.(syscall.Signal)) }
+
+// killTimeout is how long the engine may take to stop after the second signal. Its parts
+// need less: see restart/process and httpapi.ShutdownGrace.
+const killTimeout = 20 * time.Second
 
 // handleSignals handles signals, reloads and changes of the directory of pods until
 // ctx is done: SIGHUP reloads the configuration, the first SIGTERM or SIGINT calls
@@ -14,7 +87,7 @@ import (
 func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 	ticks, stop := d.pods.Ticks()
 	defer stop()
-	loads := loader{daemon: d, done: make(chan loadResult)}
+	loads := loader{daemon: d, done: make(chan loadResult, 1)}
 	defer loads.stop()
 	var killed error
 	for stopping := false; ; {
@@ -35,20 +108,21 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 			if loads.stale {
 				loads.start(ctx)
 			}
-		case s := <-d.signals:
-			switch {
-			case s == syscall.SIGHUP && !stopping:
+		case <-d.signals.reload:
+			if !stopping {
 				loads.start(ctx)
-			case s == syscall.SIGHUP: // too late
-			case !stopping:
+			}
+		case s := <-d.signals.stop:
+			if !stopping {
 				d.log.Info("shutting down: waiting for processes to exit within their grace periods; a second signal kills them", "signal", s.String())
 				stopping = true
 				shutdown()
-			default:
-				d.log.Warn("second signal received, killing processes", "signal", s.String())
-				killed = cli.ErrReported(128 + int(s.(syscall.Signal)))
-				d.restarts.Kill()
+				continue
 			}
+			d.log.Warn("second signal received, killing processes", "signal", s.String())
+			killed = cli.ErrReported(exitCode(s))
+			d.restarts.Kill()
+			time.AfterFunc(killTimeout, func() { d.exit(s) })
 		}
 	}
 }

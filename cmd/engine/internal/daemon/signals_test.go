@@ -14,15 +14,15 @@ import (
 func TestShutdownDiscardsAReloadUnderWay(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		signals := make(chan os.Signal, 2)
-		d := &daemon{flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), signals: signals}
+		d := &daemon{flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler)}
+		d.signals = &signals{reload: make(chan os.Signal), stop: make(chan os.Signal, 1)}
 		d.plugins.Store(handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		signals <- syscall.SIGHUP
-		signals <- syscall.SIGTERM
 		returned := make(chan error, 1)
 		go func() { returned <- d.handleSignals(ctx, func() {}) }()
+		d.signals.reload <- syscall.SIGHUP
+		d.signals.stop <- syscall.SIGTERM
 		synctest.Wait() // both signals are handled, and the configuration is loaded
 		cancel()
 		if err := <-returned; err != nil {

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// fullPipe returns a pipe that takes nothing more until it is read.
+func fullPipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	if err := w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("filling a pipe: %v", err)
+	}
+	return r, w
+}
+
+// changing serves requests with 200 and 503 in turn, and counts them.
+func changing(t *testing.T) (port string, requests *atomic.Int64) {
+	requests = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1)%2 == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(s.Close)
+	_, port, _ = strings.Cut(s.Listener.Addr().String(), ":")
+	return port, requests
+}
+
+// noisy is the configuration of 20 probes whose verdicts change all the time, and of a
+// process that writes much and counts its lines in the file lines.
+func noisy(port string) string {
+	return fmt.Sprintf(`
+		target "web" {
+		  for_each = toset([for i in range(20) : tostring(i)])
+		  address  = "127.0.0.1"
+		  probe "readiness" {
+		    http { port = %s }
+		    period            = "10ms"
+		    timeout           = "10s"
+		    failure_threshold = 1
+		  }
+		}
+		target "noisy" {
+		  process {
+		    command          = ["sh", "-c", "echo $$$$ >pid; while :; do echo %s; echo >>lines; done"]
+		    lines_per_second = 1000000
+		  }
+		}`, port, strings.Repeat("x", 2000))
+}
+
+// works checks that probes and the process go on.
+func (e *engineProcess) works(t *testing.T, requests *atomic.Int64) {
+	t.Helper()
+	probed := requests.Load()
+	testsync.Until(t, "1,000 probes", func() bool { return requests.Load() > probed+1000 })
+	written := e.size("lines")
+	testsync.Until(t, "1,000 lines of output", func() bool { // of 2 MB, and pipes hold 64 KiB
+		return e.size("lines") > written+1000
+	})
+	for _, path := range []string{"/healthz", "/v1/stats"} {
+		if got := e.get(path); !strings.HasPrefix(got, "200") {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
+func TestALogThatIsNotReadStopsNothing(t *testing.T) {
+	port, requests := changing(t)
+	r, w := fullPipe(t)
+	e := startEngine(t, noisy(port), w)
+	e.works(t, requests)
+	testsync.Until(t, "records to be dropped", func() bool {
+		return regexp.MustCompile(`(?m)^sonde_log_records_dropped_total [1-9]`).MatchString(e.get("/metrics"))
+	})
+	e.works(t, requests)
+
+	var log bytes.Buffer
+	w.Close()
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(&log, r)
+		read <- err
+	}()
+	e.works(t, requests)
+	if code := e.end(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if err := <-read; err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"listening", `"msg":"log records dropped: the log was read too slowly or could not be written","dropped":`, "engine stopped"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not have %q", want)
+		}
+	}
+}
+
+func TestSignalsEndAnEngineWhoseLogIsNotRead(t *testing.T) {
+	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 0, syscall.SIGINT: 0, syscall.SIGQUIT: 131} {
+		t.Run(signal.String(), func(t *testing.T) {
+			port, requests := changing(t)
+			_, w := fullPipe(t)
+			e := startEngine(t, noisy(port), w)
+			e.works(t, requests)
+			if got := e.end(t, signal); got != code {
+				t.Errorf("exit code %d, want %d", got, code)
+			}
+		})
+	}
+}
+
+func TestAClosedLogDoesNotEndTheEngine(t *testing.T) {
+	port, requests := changing(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.Close()
+	e := startEngine(t, noisy(port), w)
+	e.works(t, requests)
+	if code := e.end(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestSIGQUITLogsTheStacksOfAllGoroutines(t *testing.T) {
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	e := startEngine(t, "", log)
+	if code := e.end(t, syscall.SIGQUIT); code != 131 {
+		t.Errorf("exit code %d", code)
+	}
+	text, err := os.ReadFile(log.Name())
+	if err != nil || !strings.Contains(string(text), "engine.(*Engine).Run") {
+		t.Errorf("the log is %s, %v", text, err)
+	}
+}

@@ -28,8 +28,9 @@ func (t TLS) load() (*tls.Config, error) {
 	if err != nil {
 		return nil, errors.New(strings.Replace(err.Error(), "tls.ca_file", "tls.client_ca_file", 1))
 	}
-	if c.RootCAs != nil {
-		c.ClientCAs, c.RootCAs, c.ClientAuth = c.RootCAs, nil, tls.RequireAndVerifyClientCert
+	clients := c.RootCAs // those of ClientCAFile, or else the system's, which are not asked for
+	if c.RootCAs = nil; t.ClientCAFile != "" {
+		c.ClientCAs, c.ClientAuth = clients, tls.RequireAndVerifyClientCert
 	}
 	return c, nil
 }

@@ -10,6 +10,7 @@
 package manifests
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,7 +55,7 @@ func Files(path string) ([]string, error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(path, err)
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
@@ -82,7 +83,20 @@ func ReadFile(stdin io.Reader, name string) ([]byte, error) {
 	if name == cli.Stdin {
 		return files.ReadFrom(stdin, "standard input", kube.MaxManifestBytes)
 	}
-	return files.Read(name, kube.MaxManifestBytes)
+	text, err := files.Read(name, kube.MaxManifestBytes)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	return text, nil
+}
+
+// unreadable returns an error of reading a file or a directory as users see it.
+func unreadable(path string, err error) error {
+	var inPath *os.PathError
+	if errors.As(err, &inPath) {
+		err = inPath.Err // without the name of the system call
+	}
+	return fmt.Errorf("cannot read %s: %w", path, err)
 }
 
 // ReadRegular reads a file of a directory, and does not wait for a pipe.

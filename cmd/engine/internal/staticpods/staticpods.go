@@ -45,6 +45,9 @@ func (f *Flags) Open(compatibility probe.Compatibility, log *slog.Logger) (*Dir,
 	}
 	r := reader{entrypoints: f.entrypoints, handlers: manifests.Handlers(&f.GRPC, compatibility), log: log}
 	d := &Dir{path: f.Path, reader: r, files: map[string]*file{}}
+	if _, err := d.list(); err != nil { // there are no pods that Refresh could keep
+		return nil, err
+	}
 	_, err := d.Refresh(time.Now())
 	return d, err
 }

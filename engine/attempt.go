@@ -59,10 +59,14 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 func makeAttempt(ctx context.Context, p probe.Probe, wake func(), m *monitor) (res probe.Result, panics int) {
 	start, timeout := time.Now(), m.timeout(&p.Rule)
 	for n := uint8(1); n <= maxTries; n++ {
-		lost, late, hasPanicked := m.lost(), false, false
+		begin, lost := m.lost()
+		late, hasPanicked := false, false
 		res, late, hasPanicked = try(ctx, p, timeout, wake)
-		lost = m.lost() - lost
-		res = excuse(checked(res, timeout, late && !notable(lost, timeout)), lost, timeout)
+		end, lostAtEnd := m.lost()
+		if lost = lostAtEnd - lost; stalled(lost, end-begin, timeout, &p.Rule) {
+			late, res = false, excuse(res, lost)
+		}
+		res = checked(res, timeout, late)
 		res.Tries = n
 		if hasPanicked {
 			panics++

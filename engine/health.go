@@ -90,13 +90,13 @@ func (m *monitor) worked(now, length int64) {
 	m.mu.Unlock()
 }
 
-// lost returns the time that was lost to stalls in all.
-func (m *monitor) lost() int64 {
-	now := m.clock.now()
+// lost returns the time, and how much of it was lost to stalls in all.
+func (m *monitor) lost() (now, lost int64) {
+	now = m.clock.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.health.Observe(now)
-	return m.health.Lost
+	return now, m.health.Lost
 }
 
 // longest returns the longest delay that ended after since.
@@ -127,10 +127,10 @@ func (m *monitor) timeout(r *probe.Rule) time.Duration {
 	return max(r.Timeout, min(stretched, r.Period))
 }
 
-// excuse returns the result of a try that has lost time. The try may have succeeded, but
-// if it has lost a notable part of its timeout, its failure is not the target's.
-func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
-	if res.Outcome != probe.Failure || !notable(lost, timeout) {
+// excuse returns the result of a try that was stalled. It may have succeeded, but its
+// failure is not the target's.
+func excuse(res probe.Result, lost int64) probe.Result {
+	if res.Outcome != probe.Failure {
 		return res
 	}
 	r := probe.Broken(probe.ReasonStalled, "the engine was stalled for %v during the attempt, which ended with %s: %s",
@@ -141,6 +141,13 @@ func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 
 // notable reports whether lost time is a notable part of a timeout.
 func notable(lost int64, timeout time.Duration) bool { return lost > int64(timeout)/stallShare }
+
+// stalled reports whether a try, which has ended after a time of which some was lost, was
+// stalled: if it has lost a notable part of its timeout, and had less time than its rule
+// gives it. The timeout may be longer than that.
+func stalled(lost, took int64, timeout time.Duration, r *probe.Rule) bool {
+	return notable(lost, timeout) && notable(int64(r.Timeout)-(took-lost), r.Timeout)
+}
 
 // maySucceedNow reports whether another try makes sense after one with this result: not
 // one that was stalled while the engine is degraded, where it would only add to the load.

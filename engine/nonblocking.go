@@ -32,17 +32,17 @@ type nonBlocking struct {
 // exchange is the part of an attempt that only the loop uses.
 type exchange struct {
 	nonblock.Attempt
-	start    int64         // of the whole attempt
-	timeout  time.Duration // of each try
-	deadline int64         // of this try
-	since    int64         // when this try began, or was given more time
-	lost     int64         // monitor.lost when this try began
-	extended bool          // this try was given more time
-	key      uint32
-	waits    bool // it has a key
-	tries    uint8
-	panics   int
-	watched  int // the descriptor that it waits for
+	start   int64         // of the whole attempt
+	timeout time.Duration // of each try
+	since   int64         // when this try began, or started over
+	lost    int64         // monitor.lost when this try began
+	steps   int64         // since then
+	again   bool          // this try has started over
+	key     uint32
+	waits   bool // it has a key
+	tries   uint8
+	panics  int
+	watched int // the descriptor that it waits for
 }
 
 // start starts an attempt.
@@ -55,8 +55,8 @@ func (n *nonBlocking) start(a *attempt) {
 
 func (n *nonBlocking) try(a *attempt, now int64) {
 	a.tries++
-	a.since, a.lost, a.extended = now, n.monitor.lost(), false
-	a.deadline = now + int64(a.timeout)
+	a.since, a.steps, a.again = now, 0, false
+	_, a.lost = n.monitor.lost()
 	a.Attempt = nonblock.Attempt{Target: a.probe.Target, Buffer: a.Buffer, Spares: &n.spares}
 	n.step(a, nonblock.StepBegin)
 }
@@ -153,7 +153,7 @@ func (n *nonBlocking) register(a *attempt) {
 		n.attempts = append(n.attempts, nil)
 	}
 	n.attempts[a.key] = a
-	n.deadlines.Set(a.key, a.deadline)
+	n.deadlines.Set(a.key, a.since+int64(a.timeout))
 	a.waits = true
 	n.waiting++
 }
@@ -175,11 +175,10 @@ func (n *nonBlocking) unregister(a *attempt) {
 func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	res, now := &a.Result, n.clock.now()
 	n.monitor.await(now, now)
-	lost := n.monitor.lost() - a.lost
-	if ev == nonblock.StepLate {
-		lost = n.monitor.longest(a.since)
+	*res = checked(*res, a.timeout, false)
+	if lost, yes := n.wasStalled(a, ev); yes {
+		*res = excuse(*res, lost)
 	}
-	*res = excuse(checked(*res, a.timeout, false), lost, a.timeout)
 	if res.Outcome == probe.Unknown && a.tries < maxTries && n.monitor.maySucceedNow(res) {
 		n.try(a, now)
 		return
@@ -189,6 +188,17 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 		res.Detail = probe.CleanText(res.Detail, probe.MaxDetail)
 	}
 	n.done = append(n.done, a)
+}
+
+// wasStalled reports whether a try that ends with an event was stalled, and for how long.
+func (n *nonBlocking) wasStalled(a *attempt, ev nonblock.Event) (lost int64, yes bool) {
+	now, lost := n.monitor.lost()
+	if ev == nonblock.StepLate {
+		delay, deadline := n.fairDeadline(a)
+		return delay, deadline > now
+	}
+	lost -= a.lost
+	return lost, stalled(lost, now-a.since, a.timeout, &a.probe.Rule)
 }
 
 // cancel ends an attempt whose result is not needed any more, if it waits.
@@ -235,13 +245,14 @@ func (n *nonBlocking) ready(key uint32) {
 	}
 	n.events++
 	if a := n.attempts[key]; a != nil {
+		a.steps++
 		n.step(a, nonblock.StepReady)
 	}
 }
 
-// expire ends the attempts whose deadlines have passed. One that was delayed for a notable
-// part of its timeout, so that it could not do its next step in time or its packets may
-// have been lost, gets its timeout again, once.
+// expire ends the attempts whose deadlines have passed. One that was delayed gets more
+// time, so that the target has its timeout in any case. After a delay that is longer than
+// the timeout, in which packets may have been lost too, it starts over, once.
 func (n *nonBlocking) expire(now int64) {
 	for {
 		key, due, ok := n.deadlines.First()
@@ -249,13 +260,34 @@ func (n *nonBlocking) expire(now int64) {
 			return
 		}
 		a := n.attempts[key]
-		if a.extended || !notable(n.monitor.longest(a.since), a.timeout) {
+		delay, deadline := n.fairDeadline(a)
+		if delay >= int64(a.timeout) && !a.again {
+			a.since, a.steps, a.again = now, 0, true
+			deadline = now + int64(a.timeout)
+		}
+		if deadline <= now || deadline > a.since+maxTimeouts*int64(a.timeout) {
 			n.step(a, nonblock.StepLate)
 			continue
 		}
-		a.since, a.extended, a.deadline = now, true, now+int64(a.timeout)
-		n.deadlines.Set(key, a.deadline)
+		n.deadlines.Set(key, deadline)
 	}
+}
+
+// maxTimeouts bounds how long a try takes, in timeouts, when it was delayed.
+const maxTimeouts = 10
+
+// maxDelayedSteps bounds for how many steps a try gets more time: connecting, sending, and
+// receiving twice. A peer can make it take more of them.
+const maxDelayedSteps = 4
+
+// fairDeadline returns the longest delay of a try, and when the target has had its timeout
+// although each step, and the one that is awaited, was delayed by that much.
+func (n *nonBlocking) fairDeadline(a *attempt) (delay, deadline int64) {
+	delay, deadline = n.monitor.longest(a.since), a.since+int64(a.timeout)
+	if notable(delay, a.timeout) {
+		deadline += delay * min(a.steps+1, maxDelayedSteps)
+	}
+	return delay, deadline
 }
 
 // fallBack gives all attempts to workers for a while, since the system cannot wait for

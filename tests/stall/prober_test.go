@@ -27,17 +27,19 @@ type settings struct {
 	Handler string // "http", "tcp", "exec" or "goroutine"
 	Port    int    // of the server, on 127.0.0.1
 	Targets int
+	Broken  map[string]int // ports of targets that are not healthy, by name
 	Period  time.Duration
 	Timeout time.Duration
 }
 
-// report is what a prober has seen so far.
+// report is what a prober has seen so far. All but Broken is about healthy targets.
 type report struct {
 	Attempts [4]uint64 // by outcome
 	Least    uint64    // successes of the probe with the fewest
 	Failing  int       // verdicts that are failing now
 	Failed   int64     // verdicts that have become failing
 	Restarts int64
+	Broken   []string // those whose verdict is failing
 	Health   engine.Health
 	Detail   string // of a failure
 }
@@ -75,19 +77,26 @@ func runProber(text string) error {
 }
 
 func (p *prober) apply(restarts *restart.Controller) error {
-	h, err := p.handler()
-	if err != nil {
-		return err
-	}
 	set, units := probe.Set{}, map[string]restart.Unit{}
-	for i := range p.Targets {
-		name := "target-" + strconv.Itoa(i)
-		set[probe.ID{Target: name, Kind: probe.Liveness}] = probe.Probe{
+	add := func(name string, kind probe.Kind, port int, d restart.Driver) error {
+		h, err := p.handler(port)
+		set[probe.ID{Target: name, Kind: kind}] = probe.Probe{
 			Rule:    probe.Rule{Period: p.Period, Timeout: p.Timeout, FailureThreshold: 1},
 			Target:  probe.Target{Address: "127.0.0.1"},
 			Handler: h,
 		}
-		units[name] = restart.Unit{Driver: &driver{prober: p}}
+		units[name] = restart.Unit{Driver: d}
+		return err
+	}
+	for i := range p.Targets {
+		if err := add("target-"+strconv.Itoa(i), probe.Liveness, p.Port, &driver{prober: p}); err != nil {
+			return err
+		}
+	}
+	for name, port := range p.Broken {
+		if err := add(name, probe.Readiness, port, nil); err != nil {
+			return err
+		}
 	}
 	if _, err := p.engine.Apply(set); err != nil {
 		return err
@@ -95,8 +104,8 @@ func (p *prober) apply(restarts *restart.Controller) error {
 	return restarts.Apply(units)
 }
 
-func (p *prober) handler() (probe.Handler, error) {
-	port := strconv.Itoa(p.Port)
+func (p *prober) handler(number int) (probe.Handler, error) {
+	port := strconv.Itoa(number)
 	switch p.Handler {
 	case "http":
 		return httpprobe.New(httpprobe.Config{Port: port})
@@ -136,7 +145,7 @@ func (p *prober) countFailed(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if status.Verdict == probe.Failing {
+		if status.Verdict == probe.Failing && p.Broken[status.ID.Target] == 0 {
 			p.failed.Add(1)
 		}
 	}
@@ -155,6 +164,12 @@ func (p *prober) answer(in io.Reader, out io.Writer) error {
 func (p *prober) report() report {
 	r := report{Least: 1 << 63, Failed: p.failed.Load(), Restarts: p.restarts.Load(), Health: p.engine.Health()}
 	for s := range p.engine.All() {
+		if p.Broken[s.ID.Target] != 0 {
+			if s.Verdict == probe.Failing {
+				r.Broken = append(r.Broken, s.ID.Target)
+			}
+			continue
+		}
 		for outcome, n := range s.Attempts {
 			r.Attempts[outcome] += n
 		}
@@ -162,7 +177,7 @@ func (p *prober) report() report {
 		if s.Verdict == probe.Failing {
 			r.Failing++
 		}
-		if s.Result.Outcome == probe.Failure {
+		if s.Result.Outcome == probe.Failure || r.Detail == "" && s.Result.Outcome == probe.Unknown {
 			r.Detail = string(s.Result.Reason) + ": " + s.Result.Detail
 		}
 	}

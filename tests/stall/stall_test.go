@@ -13,6 +13,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -111,21 +114,41 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// serve answers requests after a while, so that many are in flight when a prober is
-// stopped, and returns its port.
-func serve(t *testing.T, delay time.Duration) (port int, server *http.Server) {
+// server answers requests after a while, so that many are in flight when a prober is
+// stopped. It can be made to hang or to refuse connections.
+type server struct {
+	port int
+	http *http.Server
+	hung chan struct{} // closed: it answers no more
+}
+
+func serve(t *testing.T, delay time.Duration) *server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(delay)
-		fmt.Fprintln(w, "ok")
+	s := &server{port: listener.Addr().(*net.TCPAddr).Port, hung: make(chan struct{})}
+	s.http = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(delay):
+			fmt.Fprintln(w, "ok")
+		case <-s.hung:
+			<-r.Context().Done()
+		}
 	})}
-	go server.Serve(listener)
-	t.Cleanup(func() { server.Close() })
-	return listener.Addr().(*net.TCPAddr).Port, server
+	go s.http.Serve(listener)
+	t.Cleanup(func() { s.http.Close() })
+	return s
+}
+
+// expectHealthy fails if an attempt at a healthy target has failed.
+func (r report) expectHealthy(t *testing.T) {
+	t.Helper()
+	if r.Attempts[probe.Failure] != 0 || r.Failed != 0 || r.Restarts != 0 {
+		t.Errorf("%d attempts failed, %d verdicts changed to failing, %d restarts; for example %s", r.Attempts[probe.Failure], r.Failed, r.Restarts, r.Detail)
+	}
+	t.Logf("%+v", r)
 }
 
 func TestAStopOfTheProberFailsNothing(t *testing.T) {
@@ -142,21 +165,80 @@ func TestAStopOfTheProberFailsNothing(t *testing.T) {
 			if handler == "exec" { // a process each
 				n /= 10
 			}
-			port, _ := serve(t, 200*time.Millisecond)
-			p := start(t, settings{Handler: handler, Port: port, Targets: n, Period: time.Second, Timeout: 900 * time.Millisecond})
+			server := serve(t, 200*time.Millisecond)
+			p := start(t, settings{Handler: handler, Port: server.port, Targets: n, Period: time.Second, Timeout: 900 * time.Millisecond})
 			p.settle()
 			for range stops {
 				p.stop(stop)
 				p.settle()
 			}
 			r := p.report()
-			if r.Attempts[probe.Failure] != 0 || r.Failed != 0 || r.Restarts != 0 {
-				t.Errorf("%d attempts failed, %d verdicts changed to failing, %d restarts; for example %s", r.Attempts[probe.Failure], r.Failed, r.Restarts, r.Detail)
-			}
+			r.expectHealthy(t)
 			if r.Health.Stalls == 0 || r.Health.Stalled < stop {
 				t.Errorf("the engine has noticed %d stalls of %v", r.Health.Stalls, r.Health.Stalled)
 			}
-			t.Logf("%+v", r)
+		})
+	}
+}
+
+// starve gives a process 5 % of a processor, by a cgroup of its own.
+func (p *process) starve() {
+	p.t.Helper()
+	dir := filepath.Join("/sys/fs/cgroup/cpu", fmt.Sprintf("sonde-stall-%d", p.command.Process.Pid))
+	limit := map[string]string{"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "5000"}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		dir = filepath.Join("/sys/fs/cgroup", filepath.Base(dir))
+		limit = map[string]string{"cpu.max": "5000 100000"}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		p.t.Skipf("needs the right to make a cgroup: %v", err)
+	}
+	p.t.Cleanup(func() {
+		p.command.Process.Kill()
+		p.command.Wait()
+		if err := os.Remove(dir); err != nil {
+			p.t.Error(err)
+		}
+	})
+	limit["cgroup.procs"] = strconv.Itoa(p.command.Process.Pid)
+	for _, name := range []string{"cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.max", "cgroup.procs"} {
+		if value, ok := limit[name]; ok {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestAStarvedProberFailsNothingButWhatFails(t *testing.T) {
+	for handler, c := range map[string]struct {
+		targets int
+		broken  []string
+	}{
+		"http":      {1000, []string{"hanging", "refusing"}},
+		"tcp":       {1000, []string{"hanging", "refusing"}},
+		"goroutine": {200, []string{"refusing"}}, // one that hangs has used up time that was lost
+		"exec":      {40, nil},
+	} {
+		t.Run(handler, func(t *testing.T) {
+			t.Parallel()
+			healthy, hanging, refusing := serve(t, 50*time.Millisecond), serve(t, time.Millisecond), serve(t, time.Millisecond)
+			s := settings{Handler: handler, Port: healthy.port, Targets: c.targets / slowdown, Period: time.Second, Timeout: 900 * time.Millisecond}
+			if c.broken != nil {
+				s.Broken = map[string]int{"hanging": hanging.port, "refusing": refusing.port}
+			}
+			p := start(t, s)
+			p.settle()
+			stalls := p.report().Health.Stalls
+			p.starve()
+			testsync.Until(t, "the engine to notice that it is starved", func() bool { return p.report().Health.Stalls > stalls+5 })
+			close(hanging.hung)
+			refusing.http.Close()
+			for _, name := range c.broken {
+				testsync.Until(t, "the verdict of "+name, func() bool { return slices.Contains(p.report().Broken, name) })
+			}
+			p.settle()
+			p.report().expectHealthy(t)
 		})
 	}
 }

@@ -59,7 +59,7 @@ func (m *Monitor) Worked(now, length int64) {
 }
 
 // Longest returns the longest delay that ended after since, whether it was a stall or
-// work. It is up to twice as long in truth.
+// work, rounded up by a quarter at most.
 func (m *Monitor) Longest(since int64) int64 { return m.delays.longest(since) }
 
 // Blame says that an attempt could not be made at now, for a reason that is the engine's.

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
@@ -10,22 +11,25 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Apply changes the engine's probes to those of set. If it returns an error, which
-// names the probe and the field that are wrong, it has changed nothing. The engine
-// does not keep set.
+// Apply changes the engine's probes to those of set. If it returns an error, it has
+// changed nothing. The error joins those of the first ten invalid probes, sorted, with
+// the names of the fields. The engine does not keep set.
 //
 // An unchanged probe keeps its state, its offset and its attempt in flight. A probe
 // with another rule keeps its state and its run of equal outcomes. A probe with
 // another handler or target starts a new run, and what it had published stands until
-// its next verdict (see verdict.Renew); the result of its attempt in flight is
-// dropped, and so is that of a removed probe.
+// its next verdict (see verdict.Renew); but if the target's address or ports have
+// changed, nothing is known about it any more, and it is undecided (see
+// verdict.Relocate). The result of its attempt in flight is dropped, and so is that of
+// a removed probe.
 //
 // A probe is attempted once Report has been called for its target.
 //
 // Probes may share a handler. Each probe of a probe.StatefulHandler gets one of its
 // own from ForProbe when it is added or replaced. A handler that is an io.Closer is
-// closed when the last probe that has it is removed or replaced, and when Run ends;
-// a StatefulHandler itself is not closed, only the handlers made from it.
+// closed when the last probe that has it is removed or replaced and the attempts that
+// it makes have ended, and when Run ends; a StatefulHandler itself is not closed, only
+// the handlers made from it.
 func (e *Engine) Apply(set probe.Set) (Changes, error) {
 	return e.change(func(p *plan) error {
 		if err := p.compareSet(set); err != nil {
@@ -47,15 +51,28 @@ func (e *Engine) change(draw func(p *plan) error) (Changes, error) {
 	}
 	slices.SortFunc(p.changes, func(a, b change) int { return a.id.Compare(b.id) })
 	p.separate()
-	for chunk := range slices.Chunk(p.changes, applyChunk) {
-		e.scheduler.apply(chunk)
+	p.retain()
+	for rest := p.changes; len(rest) > 0; {
+		n := chunkOf(rest)
+		e.scheduler.apply(rest[:n])
+		rest = rest[n:]
 	}
-	p.closeUnused()
+	p.release()
 	return p.counts, nil
 }
 
 // applyChunk is how many changes are made before other goroutines may have the lock.
 const applyChunk = 1024
+
+// chunkOf returns how many changes to make at once: applyChunk, and all others of the
+// last target.
+func chunkOf(changes []change) int {
+	n := min(len(changes), applyChunk)
+	for n < len(changes) && changes[n].id.Target == changes[n-1].id.Target {
+		n++
+	}
+	return n
+}
 
 // change is one difference between what exists and what is desired.
 type change struct {
@@ -66,6 +83,7 @@ type change struct {
 	before  *spec   // the old one; nil to add a probe
 	address string  // of the target
 	memory  *Memory // to go on with; nil without, and unless a probe is added
+	moved   bool    // the target's address or ports have changed
 }
 
 type action uint8
@@ -84,6 +102,7 @@ type plan struct {
 	memories map[probe.ID]Memory
 	changes  []change
 	counts   Changes
+	invalid  invalidProbes
 }
 
 // wish is one desired probe, and its slot if it exists already.
@@ -101,25 +120,58 @@ const compareChunk = 128
 func (p *plan) compareSet(set probe.Set) error {
 	chunk := make([]wish, 0, min(len(set), compareChunk))
 	for id, desired := range set {
-		if chunk = append(chunk, wish{id: id, probe: desired}); len(chunk) < compareChunk {
-			continue
+		if chunk = append(chunk, wish{id: id, probe: desired}); len(chunk) == compareChunk {
+			p.compareChunk(chunk)
+			chunk = chunk[:0]
 		}
-		if err := p.compareChunk(chunk); err != nil {
-			return err
-		}
-		chunk = chunk[:0]
 	}
-	return p.compareChunk(chunk)
+	p.compareChunk(chunk)
+	return p.invalid.err()
 }
 
-func (p *plan) compareChunk(wishes []wish) error {
+func (p *plan) compareChunk(wishes []wish) {
 	p.engine.registry.lookUp(wishes)
 	for i := range wishes {
 		if err := p.compare(&wishes[i]); err != nil {
-			return fmt.Errorf("probe %q: %w", wishes[i].id, err)
+			p.invalid.add(wishes[i].id, err)
 		}
 	}
-	return nil
+}
+
+// maxInvalidProbes is how many invalid probes the error of Apply names.
+const maxInvalidProbes = 10
+
+// invalidProbes collects the errors of invalid probes. They come in random order.
+type invalidProbes struct {
+	count int
+	first []invalidProbe // by ID
+}
+
+type invalidProbe struct {
+	id  probe.ID
+	err error
+}
+
+func (v *invalidProbes) add(id probe.ID, err error) {
+	v.count++
+	at, _ := slices.BinarySearchFunc(v.first, id, func(p invalidProbe, id probe.ID) int { return p.id.Compare(id) })
+	if at == maxInvalidProbes {
+		return
+	}
+	v.first = slices.Insert(v.first, at, invalidProbe{id, err})
+	v.first = v.first[:min(len(v.first), maxInvalidProbes)]
+}
+
+// err returns the first errors, joined, or nil.
+func (v *invalidProbes) err() error {
+	var errs []error
+	for _, p := range v.first {
+		errs = append(errs, fmt.Errorf("probe %q: %w", p.id, p.err))
+	}
+	if more := v.count - len(v.first); more > 0 {
+		errs = append(errs, fmt.Errorf("%d more probes are invalid", more))
+	}
+	return errors.Join(errs...)
 }
 
 // compare plans the change that a wish needs, if any.
@@ -131,6 +183,7 @@ func (p *plan) compare(w *wish) error {
 	c := change{id: w.id, slot: s, address: desired.Target.Address}
 	if s != nil {
 		c.before = s.spec.Load()
+		c.moved = s.currentAddress() != c.address || !maps.Equal(c.before.target.Ports, desired.Target.Ports)
 	}
 	switch {
 	case s == nil:
@@ -140,7 +193,7 @@ func (p *plan) compare(w *wish) error {
 		if c.memory, err = p.recall(w.id, desired.Rule); err != nil {
 			return err
 		}
-	case !c.before.sameHandler(desired) || !c.before.sameTarget(desired) || s.currentAddress() != c.address:
+	case c.moved || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
 		p.counts.Replaced++
 		c.action = replaced
 	case c.before.rule != desired.Rule:
@@ -211,23 +264,26 @@ func (p *plan) separate() {
 	}
 }
 
-// closeUnused counts the probes of each spec, and closes the handlers that no probe
-// has any more.
-func (p *plan) closeUnused() {
+// retain counts the probes of each spec, before their first attempts.
+func (p *plan) retain() {
 	for _, c := range p.changes {
 		if c.spec == nil {
 			continue
 		}
 		if c.spec.users++; c.spec.users == 1 {
-			p.engine.closers.retain(c.spec.handler)
+			p.engine.scheduler.retain(c.spec)
 		}
 	}
+}
+
+// release closes the handlers that no probe has any more, if their attempts have ended.
+func (p *plan) release() {
 	for _, c := range p.changes {
 		if c.before == nil {
 			continue
 		}
 		if c.before.users--; c.before.users == 0 {
-			p.engine.closers.release(c.before.handler)
+			p.engine.scheduler.release(c.before)
 		}
 	}
 }
@@ -242,13 +298,15 @@ func (sc *scheduler) apply(changes []change) {
 		case added:
 			c.slot = sc.add(c)
 		case removed:
+			sc.keepSummary(c.slot.target)
 			sc.remove(c.slot)
 		case adjusted:
 			sc.adjust(c.slot, c.spec)
 		case replaced:
-			sc.replace(c.slot, c.spec, c.address)
+			sc.replace(c)
 		}
 		if i+1 == len(changes) || changes[i+1].id.Target != c.id.Target {
+			sc.dropSummary(c.slot.target)
 			sc.markStarted(c.slot.target)
 			sc.reconcileAll(c.slot.target)
 		}
@@ -273,8 +331,28 @@ func (sc *scheduler) add(c change) *slot {
 	if sc.registry.add(s, c.id, c.memory, &sc.clock) && sc.ctx != nil {
 		sc.unreported.add(s.target, sc.clock.now())
 	}
-	sc.notify(c.id)
+	sc.notify(c.id, probeAdded)
 	return s
+}
+
+// keepSummary keeps whether a target that loses a probe has started and is ready. If it
+// loses all of them, that stands until its instance is reported again.
+func (sc *scheduler) keepSummary(t *target) {
+	before := t.instance.Load()
+	if before == nil || before.kept {
+		return
+	}
+	in := *before
+	in.kept, in.ready = true, t.isReady(sc.registry.probesOf(t))
+	t.instance.Store(&in)
+}
+
+// dropSummary takes back what keepSummary has done, if the target still has probes.
+func (sc *scheduler) dropSummary(t *target) {
+	if in := *t.current(); in.kept && len(sc.registry.probesOf(t)) > 0 {
+		in.kept, in.ready = false, false
+		t.instance.Store(&in)
+	}
 }
 
 func (sc *scheduler) remove(s *slot) {
@@ -288,7 +366,7 @@ func (sc *scheduler) remove(s *slot) {
 		s.rare.gauge.set(probe.Undecided)
 	}
 	s.mu.Unlock()
-	sc.notify(s.id())
+	sc.notify(s.id(), probeRemoved)
 }
 
 // adjust gives a probe another rule.
@@ -297,23 +375,35 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 	sc.setSpec(s, sp)
 	times, now := sc.schedule.Times(s.key), sc.clock.now()
 	if s.inflight != nil {
-		s.inflight.next = times.After(now)
+		s.inflight.next = times.From(now)
 	} else if moved && sc.schedule.IsDue(s.key) && s.currentWaitReason() == verdict.NotWaiting {
 		sc.at(s, times.From(now))
 	}
 }
 
 // replace gives a probe another handler or target.
-func (sc *scheduler) replace(s *slot, sp *spec, address string) {
+func (sc *scheduler) replace(c change) {
+	s := c.slot
 	sc.drop(s)
-	sc.setSpec(s, sp)
+	sc.setSpec(s, c.spec)
 	sc.schedule.Forget(s.key)
 	s.mu.Lock()
-	s.address = address
-	s.state = verdict.Renew(s.kind, s.state)
+	s.address = c.address
+	before := s.state
+	if s.state = verdict.Renew(s.kind, before); c.moved {
+		s.state = verdict.Relocate(s.kind, before)
+	}
 	s.result, s.resultAt, s.waitReason = nil, 0, verdict.NoInstance
+	changed := s.state.Verdict != before.Verdict
+	if changed {
+		s.publish(sc.clock.now())
+	}
 	s.mu.Unlock()
-	sc.notifyMemory(s.id())
+	if changed {
+		sc.notify(c.id, probeChanged)
+	} else {
+		sc.notifyMemory(c.id)
+	}
 	sc.idle(s)
 }
 

@@ -2,6 +2,9 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,9 +108,9 @@ func TestAReplacedProbeStartsAgainAndKeepsItsVerdict(t *testing.T) {
 		if old.closed != 1 {
 			t.Errorf("the old handler was closed %d times", old.closed)
 		}
-		pass(time.Second)
+		pass(10 * time.Second)
 		if st := status(t, e, readiness); st.Verdict != probe.Passing || st.Run != 1 || st.Last != probe.Failure {
-			t.Errorf("after one failure: %+v", st)
+			t.Errorf("after one failure that counts: %+v", st)
 		}
 		pass(time.Minute)
 		want(t, e, readiness, probe.Failing)
@@ -122,7 +125,7 @@ func TestTheResultOfARemovedOrReplacedProbeIsDropped(t *testing.T) {
 		p.Rule.Timeout = 2 * time.Hour
 		apply(t, e, probe.Set{readiness: p, liveness: p})
 		e.Report(instance("a"))
-		pass(time.Second)
+		pass(10 * time.Second)
 		gauge, _ := e.Watch(liveness)
 		p.Handler = says(probe.Failure)
 		if n := apply(t, e, probe.Set{readiness: p}); n.Replaced != 1 || n.Removed != 1 {
@@ -176,6 +179,303 @@ func TestRemovingTheLastStartupProbeStartsTheInstance(t *testing.T) {
 		synctest.Wait()
 		if tg, _ := e.Target("web"); !tg.Ready {
 			t.Errorf("got %+v", tg)
+		}
+	})
+}
+
+func TestApplyNamesTheFirstInvalidProbesInOrder(t *testing.T) {
+	e := engine.New(engine.Config{})
+	set := probe.Set{readiness: with(says(probe.Success))}
+	bad := with(says(probe.Success))
+	bad.Rule.SuccessThreshold = 2
+	for n := range 13 {
+		set[probe.ID{Target: fmt.Sprintf("t%02d", n), Kind: probe.Liveness}] = bad
+	}
+	_, err := e.Apply(set)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for n, line := range lines[:min(10, len(lines))] {
+		if want := fmt.Sprintf(`probe "t%02d:liveness": success_threshold`, n); !strings.HasPrefix(line, want) {
+			t.Errorf("line %d is %q, want %q", n, line, want)
+		}
+	}
+	if last := lines[len(lines)-1]; len(lines) != 11 || last != "3 more probes are invalid" {
+		t.Errorf("%d lines, the last is %q", len(lines), last)
+	}
+}
+
+func static(target string) probe.Instance {
+	return probe.Instance{Target: target, ID: "static", Phase: probe.Running, Since: time.Now()}
+}
+
+func TestATargetIsProbedAgainWhenItsProbesAreAddedAgain(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Success)
+		set := probe.Set{readiness: with(h)}
+		apply(t, e, set)
+		e.Report(static("web"))
+		pass(time.Minute)
+		apply(t, e, probe.Set{})
+		if _, ok := e.Target("web"); ok {
+			t.Error("an endpoint without probes is still a target")
+		}
+		pass(time.Hour)
+		apply(t, e, set)
+		pass(time.Second)
+		want(t, e, readiness, probe.Passing)
+		apply(t, e, probe.Set{})
+		gone := static("web")
+		gone.Phase = probe.Gone
+		e.Report(gone)
+		apply(t, e, set)
+		n := len(h.attempts())
+		pass(time.Minute)
+		if len(h.attempts()) != n {
+			t.Error("an instance that was reported as gone is probed")
+		}
+	})
+}
+
+func TestOnlyAsManyIdleInstancesAreKeptAsThereWereProbes(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Success)
+		name := func(n int) probe.ID { return probe.ID{Target: fmt.Sprintf("t%04d", n), Kind: probe.Readiness} }
+		const all, kept = 3000, 1024
+		for n := range all { // one probe at a time
+			apply(t, e, probe.Set{name(n): with(h)})
+			e.Report(static(name(n).Target))
+		}
+		set := probe.Set{}
+		for n := range all {
+			set[name(n)] = with(h)
+		}
+		apply(t, e, set)
+		probed := 0
+		for n := range all {
+			if st := status(t, e, name(n)); st.Instance != "" {
+				probed++
+			}
+		}
+		if probed != kept+1 { // the last one never lost its probe
+			t.Errorf("%d instances were kept, want %d", probed-1, kept)
+		}
+	})
+}
+
+// What a driver removes stays as it was, and is never ready while it terminates.
+func TestATargetThatLosesItsProbesIsNotReadyForThat(t *testing.T) {
+	cases := []struct {
+		name              string
+		startup           probe.Outcome
+		readiness         probe.Outcome
+		started, ready    bool // when the probes are gone
+		terminatesStarted bool
+	}{
+		{"a healthy one", probe.Success, probe.Success, true, true, true},
+		{"one that is not ready", probe.Success, probe.Failure, true, false, true},
+		{"one that has not started", probe.Unknown, probe.Success, false, false, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				check := func(when string, started, ready bool) {
+					t.Helper()
+					if tg, _ := e.Target("web"); tg.Started != started || tg.Ready != ready {
+						t.Errorf("%s: started %v, ready %v", when, tg.Started, tg.Ready)
+					}
+				}
+				apply(t, e, probe.Set{startup: with(says(c.startup)), readiness: with(says(c.readiness)), liveness: with(says(probe.Success))})
+				e.Report(instance("a"))
+				pass(time.Minute)
+				apply(t, e, probe.Set{})
+				check("without probes", c.started, c.ready)
+				leaving := instance("a")
+				leaving.Terminating = true
+				e.Report(leaving)
+				check("terminating", c.terminatesStarted, false)
+				e.Report(leaving)
+				check("terminating still", c.terminatesStarted, false)
+			})
+		})
+	}
+}
+
+func TestATargetThatGoesOnWithoutProbesIsReadyWhenItIsReportedAgain(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		apply(t, e, probe.Set{startup: with(says(probe.Unknown)), readiness: with(says(probe.Failure))})
+		e.Report(instance("a"))
+		pass(time.Minute)
+		apply(t, e, probe.Set{})
+		e.Report(instance("a"))
+		if tg, _ := e.Target("web"); !tg.Started || !tg.Ready {
+			t.Errorf("got %+v", tg)
+		}
+		leaving := instance("a")
+		leaving.Terminating = true
+		e.Report(leaving)
+		if tg, _ := e.Target("web"); !tg.Started || tg.Ready {
+			t.Errorf("terminating: %+v", tg)
+		}
+	})
+}
+
+func TestAnotherAddressIsNotKnownToPass(t *testing.T) {
+	ports := func(port uint16) map[string]uint16 { return map[string]uint16{"http": port} }
+	before := probe.Target{Address: "10.0.0.1", Ports: ports(80), Dir: "/a"}
+	with := func(change func(*probe.Target)) probe.Target {
+		tg := before
+		change(&tg)
+		return tg
+	}
+	cases := []struct {
+		name   string
+		target probe.Target
+		moved  bool
+	}{
+		{"another address", with(func(t *probe.Target) { t.Address = "10.0.0.2" }), true},
+		{"another port", with(func(t *probe.Target) { t.Ports = ports(81) }), true},
+		{"equal ports", with(func(t *probe.Target) { t.Ports = ports(80) }), false},
+		{"another directory", with(func(t *probe.Target) { t.Dir = "/b" }), false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				up, down := says(probe.Success), says(probe.Failure)
+				p := probe.Probe{Handler: up, Target: before}
+				failing := probe.Probe{Handler: down, Target: before}
+				set := probe.Set{startup: p, readiness: p, liveness: failing}
+				apply(t, e, set)
+				e.Report(static("web"))
+				pass(time.Minute)
+				want(t, e, readiness, probe.Passing)
+				want(t, e, liveness, probe.Failing)
+				gauge, _ := e.Watch(readiness)
+				changes := status(t, e, readiness).Changes
+				up.take(500 * time.Millisecond)
+				up.say(probe.Failure)
+				for id, p := range set {
+					p.Target = c.target
+					set[id] = p
+				}
+				apply(t, e, set)
+				if !c.moved {
+					want(t, e, readiness, probe.Passing)
+					want(t, e, liveness, probe.Failing)
+					return
+				}
+				want(t, e, readiness, probe.Undecided)
+				want(t, e, liveness, probe.Passing)
+				want(t, e, startup, probe.Passing)
+				if st := status(t, e, readiness); gauge.Verdict() != probe.Undecided || st.Changes != changes+1 || !st.Since.Equal(time.Now()) {
+					t.Errorf("not published: %+v", st)
+				}
+				if tg, _ := e.Target("web"); tg.Ready || !tg.Started {
+					t.Errorf("got %+v", tg)
+				}
+				pass(20 * time.Second)
+				want(t, e, readiness, probe.Undecided)
+				pass(20 * time.Second)
+				want(t, e, readiness, probe.Failing)
+				up.say(probe.Success)
+				e.Trigger(readiness)
+				pass(time.Second)
+				want(t, e, readiness, probe.Passing)
+			})
+		})
+	}
+}
+
+// closing is a handler that notes when it is used and closed.
+type closing struct {
+	release chan struct{}
+	running atomic.Int32
+	closed  atomic.Int32
+	misused atomic.Bool
+}
+
+func (c *closing) Probe(context.Context, probe.Target) probe.Result {
+	c.misused.Store(c.misused.Load() || c.closed.Load() > 0)
+	c.running.Add(1)
+	defer c.running.Add(-1)
+	<-c.release // whatever the context says
+	return probe.Succeed("")
+}
+
+func (c *closing) Close() error {
+	c.misused.Store(c.misused.Load() || c.running.Load() > 0 || c.closed.Load() > 0)
+	c.closed.Add(1)
+	return nil
+}
+
+func TestAHandlerIsClosedWhenItsLastAttemptHasEnded(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		then func(p probe.Probe) probe.Set
+	}{
+		{"removed", func(probe.Probe) probe.Set { return probe.Set{} }},
+		{"replaced", func(p probe.Probe) probe.Set {
+			p.Handler = says(probe.Success)
+			return probe.Set{readiness: p}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				h := &closing{release: make(chan struct{})}
+				p := with(h)
+				apply(t, e, probe.Set{readiness: p, startup: p})
+				e.Report(instance("a"))
+				pass(time.Second)
+				if h.running.Load() == 0 {
+					t.Fatal("no attempt is in flight")
+				}
+				apply(t, e, c.then(p))
+				pass(time.Minute)
+				if h.closed.Load() > 0 {
+					t.Error("closed while an attempt is in flight")
+				}
+				close(h.release)
+				synctest.Wait()
+				if h.closed.Load() != 1 || h.misused.Load() {
+					t.Errorf("closed %d times, misused %v", h.closed.Load(), h.misused.Load())
+				}
+			})
+		})
+	}
+}
+
+func TestAHandlerThatComesBackBeforeItIsClosedStaysOpen(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := &closing{release: make(chan struct{})}
+		set := probe.Set{readiness: with(h)}
+		apply(t, e, set)
+		e.Report(static("web"))
+		pass(time.Second)
+		apply(t, e, probe.Set{})
+		apply(t, e, set)
+		close(h.release)
+		pass(time.Minute)
+		if h.closed.Load() > 0 || h.misused.Load() {
+			t.Errorf("closed %d times, misused %v", h.closed.Load(), h.misused.Load())
+		}
+		want(t, e, readiness, probe.Passing)
+		apply(t, e, probe.Set{})
+		if h.closed.Load() != 1 || h.misused.Load() {
+			t.Errorf("closed %d times, misused %v", h.closed.Load(), h.misused.Load())
+		}
+	})
+}
+
+func TestAHandlerIsNotClosedAgainAfterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(engine.Config{})
+		h := says(probe.Success)
+		apply(t, e, probe.Set{readiness: with(h)})
+		running(t, e, func() { pass(time.Second) })
+		apply(t, e, probe.Set{})
+		if h.closed != 1 {
+			t.Errorf("closed %d times", h.closed)
 		}
 	})
 }

@@ -21,6 +21,8 @@ type attempt struct {
 	instance string        // its ID
 	next     int64         // the probe's regular time after it
 	lane     schedule.Lane // that it has a place in
+	counts   bool          // a failure counts
+	closable *closable     // the handler, or nil
 
 	// The loop makes it, if stepper is not nil.
 	stepper nonblock.Stepper

@@ -89,12 +89,11 @@ type Engine struct {
 	registry  *registry
 	scheduler *scheduler
 
-	// applyMu lets one Apply or Change run at a time, and guards the fields below. They may
+	// applyMu lets one Apply or Change run at a time, and guards the field below. They may
 	// take the other locks while they hold it: applyMu, scheduler.mu, registry.mu,
 	// slot.mu is the order.
 	applyMu sync.Mutex
 	specs   specs
-	closers closers
 }
 
 // New returns an Engine without probes.
@@ -109,7 +108,7 @@ func New(c Config) *Engine {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &registry{targets: map[string]*target{}}
-	return &Engine{conf: c, registry: r, scheduler: newScheduler(c, r), specs: specs{}, closers: closers{}}
+	return &Engine{conf: c, registry: r, scheduler: newScheduler(c, r), specs: specs{}}
 }
 
 // Run makes the attempts until ctx is done. Then it cancels the attempts in flight,
@@ -122,6 +121,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	newLoop(e.scheduler).run(ctx)
 	e.applyMu.Lock()
 	defer e.applyMu.Unlock()
-	e.closers.closeAll()
+	e.scheduler.closeAll()
 	return nil
 }

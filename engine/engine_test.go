@@ -155,8 +155,9 @@ func TestLivenessFailsAtItsThresholdAndIsHeldUntilAnotherInstance(t *testing.T) 
 		e.Report(instance("b"))
 		synctest.Wait()
 		want(t, e, liveness, probe.Passing)
+		pass(10 * time.Second)
 		if n := len(h.attempts()); n != 4 {
-			t.Errorf("%d attempts, want one more at once", n)
+			t.Errorf("%d attempts, want one more in a period", n)
 		}
 	})
 }
@@ -178,8 +179,8 @@ func TestTheFirstAttemptComesAfterTheInitialDelayAndTheOthersAtTheOffset(t *test
 		if first := at[0].Sub(start); first != 3*time.Second {
 			t.Errorf("first attempt after %v", first)
 		}
-		if gap := at[1].Sub(at[0]); gap < 5*time.Second || gap >= 15*time.Second {
-			t.Errorf("second attempt %v after the first, want half a period to one and a half", gap)
+		if gap := at[1].Sub(at[0]); gap >= 10*time.Second {
+			t.Errorf("second attempt %v after the first, want less than a period", gap)
 		}
 		for i := range at[2:] {
 			if gap := at[i+2].Sub(at[i+1]); gap != 10*time.Second {
@@ -210,7 +211,7 @@ func TestTheOffsetIsTheSameInAnotherEngine(t *testing.T) {
 	}
 }
 
-func TestOtherProbesWaitForStartupProbesAndFollowAtOnce(t *testing.T) {
+func TestOtherProbesWaitForStartupProbesAndReadinessFollowsAtOnce(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		s1, s2, r, l := says(probe.Failure), says(probe.Success), says(probe.Success), says(probe.Success)
 		up := with(s1)
@@ -231,8 +232,8 @@ func TestOtherProbesWaitForStartupProbesAndFollowAtOnce(t *testing.T) {
 		pass(10 * time.Second)
 		at := s1.attempts()
 		passed := at[len(at)-1]
-		if !r.attempts()[0].Equal(passed) || !l.attempts()[0].Equal(passed) {
-			t.Errorf("started at %v, readiness %v, liveness %v", passed, r.attempts()[0], l.attempts()[0])
+		if !r.attempts()[0].Equal(passed) {
+			t.Errorf("started at %v, readiness %v", passed, r.attempts()[0])
 		}
 		if tg, _ := e.Target("web"); !tg.Started || !tg.Ready || !tg.Live {
 			t.Errorf("after the start: %+v", tg)
@@ -302,7 +303,7 @@ func TestAPanicIsAnUnknownOutcomeAndIsCounted(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, probe.Set{liveness: with(probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { panic("ouch") }))})
 		e.Report(instance("a"))
-		pass(0)
+		pass(10 * time.Second)
 		st := status(t, e, liveness)
 		if st.Result.Reason != probe.ReasonPanic || !strings.Contains(st.Result.Detail, "ouch") || st.Verdict != probe.Passing {
 			t.Errorf("got %+v", st)
@@ -373,7 +374,7 @@ func TestAHoldEndsWhenTheInstanceIsNoLongerManaged(t *testing.T) {
 		want(t, e, liveness, probe.Failing)
 		in.Managed = false
 		e.Report(in)
-		pass(time.Second)
+		pass(10 * time.Second)
 		want(t, e, liveness, probe.Passing)
 	})
 }

@@ -179,7 +179,7 @@ var patient = probe.Rule{Kind: probe.Readiness, Period: time.Minute, Timeout: ti
 // strict is a liveness probe's, which passes until an attempt fails or cannot be
 // made.
 var strict = probe.Rule{
-	Kind: probe.Liveness, Period: time.Minute, Timeout: time.Minute, FailureThreshold: 1, OnError: probe.ErrorFails,
+	Kind: probe.Liveness, Period: time.Second, Timeout: time.Minute, FailureThreshold: 1, OnError: probe.ErrorFails,
 }
 
 func TestANonBlockingAttemptNeedsNoGoroutine(t *testing.T) {

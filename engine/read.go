@@ -111,10 +111,11 @@ func (e *Engine) Summary(ctx context.Context) Summary {
 func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 	in := t.current()
 	*st = TargetStatus{Target: t.name, Instance: t.public(in, c), Started: in.hasStarted(), Live: true, Probes: st.Probes[:0]}
-	if len(slots) == 0 {
-		st.Started = in.phase == probe.Running
-	}
 	st.Ready = st.Started
+	if len(slots) == 0 {
+		st.Started = in.hasStartedBare()
+		st.Ready = st.Started && (in.ready || !in.kept) && !in.leaving
+	}
 	st.Probes = slices.Grow(st.Probes, len(slots))
 	for _, s := range slots {
 		st.Probes = append(st.Probes, Status{})
@@ -129,6 +130,17 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 			st.Live = st.Live && !fails
 		}
 	}
+}
+
+// isReady reports whether the target has started and all its readiness probes pass.
+func (t *target) isReady(slots []*slot) bool {
+	in := t.current()
+	for _, s := range slots {
+		if s.kind == probe.Readiness && !s.hasPassed(in.id) {
+			return false
+		}
+	}
+	return in.hasStarted()
 }
 
 // Gauge is a probe's verdict for readers that must be fast, such as a proxy that asks

@@ -19,6 +19,7 @@ type registry struct {
 	targets map[string]*target
 	byName  index // the same targets
 	probes  int   // how many there are
+	idle    idleInstances
 }
 
 // target is a target that has probes, or an instance that a driver has reported.
@@ -41,6 +42,8 @@ type instance struct {
 	managed  bool
 	leaving  bool
 	started  bool  // all startup probes have passed
+	kept     bool  // the target has lost its probes since the last Report: started and ready stay
+	ready    bool  // likewise: it was ready
 	recalled bool  // known from a Memory only, not reported
 	note     *note // nil if it is empty
 }
@@ -64,6 +67,19 @@ func newInstance(in probe.Instance, c *clock) *instance {
 
 // hasStarted reports whether the instance runs and has started.
 func (i *instance) hasStarted() bool { return i.phase == probe.Running && i.started }
+
+// hasStartedBare reports whether the instance of a target without probes has started. It
+// has if it runs; but an instance that has lost its probes, or is terminating, has only
+// if it had before.
+func (i *instance) hasStartedBare() bool {
+	if i.kept || i.leaving {
+		return i.hasStarted()
+	}
+	return i.phase == probe.Running
+}
+
+// isOver reports whether there is no instance, and none was announced.
+func (i *instance) isOver() bool { return i.phase == probe.Absent || i.phase == probe.Gone }
 
 // noInstance stands for the instance of a target before the first Report.
 var noInstance instance
@@ -205,11 +221,13 @@ func (r *registry) countAfter(name string) int {
 	return r.byName.countFrom(r.byName.after(name))
 }
 
-// insert returns a target, and adds it if there is none. It needs mu.
+// insert returns a target, and adds it, with its idle instance, if there is none. It
+// needs mu.
 func (r *registry) insert(name string) *target {
 	t := r.targets[name]
 	if t == nil {
 		t = &target{name: name}
+		t.instance.Store(r.idle.take(name))
 		r.targets[name] = t
 		r.byName.insert(t)
 	}
@@ -228,6 +246,7 @@ func (r *registry) add(s *slot, id probe.ID, m *Memory, c *clock) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.probes++
+	r.idle.most = max(r.idle.most, r.probes)
 	t := r.insert(id.Target)
 	s.target = t
 	if m != nil {
@@ -244,15 +263,19 @@ func (r *registry) add(s *slot, id probe.ID, m *Memory, c *clock) (first bool) {
 }
 
 // remove removes a probe, and its target too if that has no other probe and no
-// driver that manages its instance.
+// driver that manages its instance. The instance is kept for when the target gets probes
+// again.
 func (r *registry) remove(s *slot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.probes--
 	t := s.target
 	t.slots = slices.DeleteFunc(slices.Clone(t.slots), func(o *slot) bool { return o == s })
-	if len(t.slots) == 0 && !t.current().managed {
+	if in := t.current(); len(t.slots) == 0 && !in.managed {
 		r.delete(t.name)
+		if !in.isOver() {
+			r.idle.keep(t.name, in)
+		}
 	}
 }
 
@@ -260,7 +283,7 @@ func (r *registry) remove(s *slot) {
 // is over and the target has no probes, it removes the target and returns nil.
 func (r *registry) reported(in probe.Instance) *target {
 	over := in.Phase == probe.Absent || in.Phase == probe.Gone
-	if t, slots := r.target(in.Target); t == nil && over || len(slots) > 0 {
+	if t, slots := r.target(in.Target); len(slots) > 0 {
 		return t
 	}
 	r.mu.Lock()

@@ -12,12 +12,16 @@ const maxInstanceText = 5 << 10
 // names the target. A repeated report changes nothing. A report without a target is
 // ignored; one without an ID means that the target is absent.
 //
-// When Apply removes the last probe of a target, the engine forgets an instance that is
-// not Managed. If the target gets probes again, report the instance again.
+// When Apply removes the last probe of a target, a Managed instance stays started and
+// ready, or not, as it was, until it is reported again. An instance that is not Managed
+// is not a target any more; but if the target gets probes again before the instance was
+// reported as Gone or Absent, it is probed as before. The engine keeps as many such
+// instances as it has had probes, and at least 1024.
 //
-// A running instance gets its first attempts at Since plus each rule's initial
-// delay. An attempt in flight on an earlier instance is cancelled, and its result
-// dropped.
+// A running instance gets the first attempts of its startup and readiness probes at
+// Since plus each rule's initial delay. A failure counts only at a probe's regular
+// times, which are a period apart; liveness waits for the first of them. An attempt in
+// flight on an earlier instance is cancelled, and its result dropped.
 //
 // Without a report a target's probes are never attempted, and do not pass: the engine
 // logs a warning ten seconds after Apply or Run, one for all such targets.
@@ -42,7 +46,11 @@ func (sc *scheduler) report(in probe.Instance) {
 	}
 	before, now := t.current(), newInstance(in, &sc.clock)
 	// An instance that has started stays so, whatever probes it gets later.
-	now.started = before.started && before.id == now.id || sc.startupPassed(t, now)
+	started := before.started
+	if now.leaving && len(sc.registry.probesOf(t)) == 0 {
+		started = before.hasStartedBare()
+	}
+	now.started = started && before.id == now.id || sc.startupPassed(t, now)
 	t.instance.Store(now)
 	sc.reconcileAll(t)
 	sc.wakeIfEarlier()
@@ -50,8 +58,8 @@ func (sc *scheduler) report(in probe.Instance) {
 
 // Trigger asks for an attempt of a probe as soon as it may be made: not while the
 // probe waits for something else (see Status.WaitReason), and after its attempt in
-// flight, if there is one. Its regular times
-// stay as they are. It reports whether there is such a probe.
+// flight, if there is one. Its success counts, its failure does not. The probe's
+// regular times stay as they are. Trigger reports whether there is such a probe.
 func (e *Engine) Trigger(id probe.ID) bool {
 	s := e.registry.probe(id)
 	if s == nil {

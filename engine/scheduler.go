@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ type scheduler struct {
 	subs       map[*Subscription]struct{}
 	memorySubs map[*Subscription]struct{} // those of subs that deliver changes of memories too
 	lines      []logLine                  // to be written by unlock
+	closers    closers
 	unreported unreportedTargets
 	firsts     firstVerdicts
 }
@@ -50,6 +52,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 		counters:   newCounters(),
 		subs:       map[*Subscription]struct{}{},
 		memorySubs: map[*Subscription]struct{}{},
+		closers:    closers{handlers: map[io.Closer]*closable{}},
 	}
 	sc.monitor = &monitor{clock: &sc.clock}
 	return sc
@@ -72,12 +75,15 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 	return true
 }
 
-// unlock unlocks mu, and then writes the log lines of what happened while it was
-// held: a logger may block.
+// unlock unlocks mu. Then it closes the handlers that were released while it was held,
+// and writes the log lines of what happened: both may block.
 func (sc *scheduler) unlock() {
-	lines := sc.lines
-	sc.lines = nil
+	lines, unused := sc.lines, sc.closers.unused
+	sc.lines, sc.closers.unused = nil, nil
 	sc.mu.Unlock()
+	for _, h := range unused {
+		_ = h.Close() // the handler's own problem: its probes are gone
+	}
 	for _, l := range lines {
 		l.write(sc.logger)
 	}
@@ -131,11 +137,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	s.decided = s.decided || attempted && (f.Changed || f.state.Run >= threshold(&sp.rule, f.state.Last))
 	var line *verdictLine
 	if f.Changed {
-		s.since = now
-		s.changes++
-		if s.rare != nil {
-			s.rare.gauge.set(f.state.Verdict)
-		}
+		s.publish(now)
 		own := attempted && (!first || sc.firsts.allow(f.state.Verdict, now))
 		if own || !attempted && f.state.Instance == before.Instance {
 			line = newVerdictLine(s, before.Verdict, ev.Type)
@@ -144,7 +146,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	s.mu.Unlock()
 	switch {
 	case f.Changed:
-		sc.notify(s.id())
+		sc.notify(s.id(), probeChanged)
 	case len(sc.memorySubs) > 0 && verdict.Settled(sp.rule, f.state) != verdict.Settled(sp.rule, before):
 		sc.notifyMemory(s.id())
 	}
@@ -163,7 +165,7 @@ func (sc *scheduler) look(s *slot, now int64) folded {
 }
 
 // reconcile makes a probe due after its instance or its spec has changed. A probe that
-// has waited and need not wait any more is attempted at once; another one, and one that
+// has waited and need not wait any more gets a first attempt; another one, and one that
 // goes on with a run from before, keeps its regular times.
 func (sc *scheduler) reconcile(s *slot) {
 	now := sc.clock.now()
@@ -181,16 +183,26 @@ func (sc *scheduler) reconcile(s *slot) {
 	case resumed:
 		sc.at(s, sc.schedule.Times(s.key).From(now))
 	case waited || next.Changed:
-		sc.extra(s, now)
+		sc.first(s, now)
 	}
 }
 
-// wait makes a probe due at a time, or with the zero time not at all.
+// first makes the first attempt due of a probe that need not wait after a time. It is
+// an extra attempt at that time if the probe may have one, and else the first regular
+// attempt.
+func (sc *scheduler) first(s *slot, from int64) {
+	if !s.spec.Load().attemptsAtOnce() {
+		from = sc.schedule.Times(s.key).From(from)
+	}
+	sc.extra(s, from)
+}
+
+// wait lets a probe wait until a time, or with the zero time for a change.
 func (sc *scheduler) wait(s *slot, until time.Time) {
 	if until.IsZero() {
 		sc.idle(s)
 	} else {
-		sc.extra(s, sc.clock.at(until))
+		sc.first(s, sc.clock.at(until))
 	}
 }
 
@@ -236,12 +248,12 @@ func (sc *scheduler) startupPassed(t *target, in *instance) bool {
 }
 
 // trigger makes a probe due at once, or after its attempt in flight, unless it
-// waits for something else.
-func (sc *scheduler) trigger(s *slot, spaced bool) {
+// waits for something else. See Schedule.Trigger for byHandler.
+func (sc *scheduler) trigger(s *slot, byHandler bool) {
 	if sc.slots[s.key] != s || s.currentWaitReason() != verdict.NotWaiting {
 		return
 	}
-	if at := sc.schedule.Trigger(s.key, sc.clock.now(), spaced); at != 0 {
+	if at := sc.schedule.Trigger(s.key, sc.clock.now(), byHandler); at != 0 {
 		s.setNext(at)
 		sc.wakeIfEarlier()
 	}

@@ -29,6 +29,7 @@ type status struct {
 	removed    bool
 	attempting bool // an attempt is in flight
 	decided    bool // a run of attempts on the instance has reached its threshold
+	extra      bool // a failure of that attempt, or of the latest one, does not count
 	waitReason verdict.WaitReason
 	address    string // of the target
 	changes    uint64
@@ -87,7 +88,7 @@ func (s *slot) setInflight(a *attempt) (address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.attempting = a != nil; s.attempting {
-		s.next = 0
+		s.next, s.extra = 0, !a.counts
 	}
 	return s.address
 }
@@ -113,6 +114,12 @@ func (s *slot) currentVerdict() probe.Verdict {
 	return s.state.Verdict
 }
 
+func (s *slot) setWaitReason(r verdict.WaitReason) {
+	s.mu.Lock()
+	s.waitReason = r
+	s.mu.Unlock()
+}
+
 // hasPassed reports whether the probe passes on an instance.
 func (s *slot) hasPassed(instance string) bool {
 	s.mu.Lock()
@@ -132,6 +139,15 @@ func (s *status) record(res *probe.Result, now int64) {
 	}
 }
 
+// publish says that the verdict or the instance has changed. It needs mu.
+func (s *status) publish(now int64) {
+	s.since = now
+	s.changes++
+	if s.rare != nil {
+		s.rare.gauge.set(s.state.Verdict)
+	}
+}
+
 // passed reports whether an attempt found that all is well.
 func passed(res *probe.Result) bool {
 	return res.Outcome == probe.Success || res.Outcome == probe.Warning
@@ -145,7 +161,7 @@ func (s *slot) fill(st *Status, c *clock) {
 	s.mu.Lock()
 	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
 	st.Run, st.Errors, st.OnHold, st.WaitReason = s.state.Run, s.state.Errors, s.state.OnHold, s.waitReason
-	st.Changes, st.Attempts, st.Attempting = s.changes, s.attempts, s.attempting
+	st.Changes, st.Attempts, st.Attempting, st.Extra = s.changes, s.attempts, s.attempting, s.extra
 	if s.result != nil {
 		st.Result = *s.result
 	}

@@ -21,6 +21,8 @@ type spec struct {
 
 	ready <-chan struct{} // closed when the handler can make attempts; nil: it always can
 
+	closable *closable // the handler, or nil if it is not an io.Closer; set before the first attempt
+
 	users int // how many probes have it; guarded by Engine.applyMu
 }
 
@@ -40,6 +42,21 @@ func (sp *spec) sameHandler(p *probe.Probe) bool {
 		return sp.revision == p.Revision
 	}
 	return canCompare(sp.configured) && canCompare(p.Handler) && sp.configured == p.Handler
+}
+
+// attemptsAtOnce reports whether the first attempt on an instance is an extra one, so
+// that a healthy instance has started and is ready at once. Liveness has nothing to gain
+// by that, unless its handler keeps a connection that it watches. Nor has a startup probe
+// in the kubelet's compatibility: the kubelet triggers readiness only (K25, K26, K96).
+func (sp *spec) attemptsAtOnce() bool {
+	switch sp.rule.Kind {
+	case probe.Readiness:
+		return true
+	case probe.Startup:
+		return sp.rule.Compatibility != probe.Kubelet
+	}
+	_, wakes := sp.handler.(probe.WakingHandler)
+	return wakes
 }
 
 // isReady reports whether the handler can make attempts.
@@ -124,36 +141,71 @@ func (s specs) sweep() {
 	}
 }
 
-// closers counts the specs that have a handler. The handler is closed when there is
-// none left.
-type closers map[io.Closer]int
-
-func (c closers) retain(h probe.Handler) {
-	if x, ok := closer(h); ok {
-		c[x]++
-	}
+// closers are the handlers that have to be closed. scheduler.mu guards them.
+type closers struct {
+	handlers map[io.Closer]*closable
+	unused   []io.Closer // are to be closed by scheduler.unlock
 }
 
-func (c closers) release(h probe.Handler) {
-	x, ok := closer(h)
-	if !ok {
+// closable is a handler that is closed when no spec has it and its attempts have ended.
+type closable struct {
+	handler  io.Closer
+	specs    int // that have it
+	attempts int // in flight
+}
+
+// retain notes that a spec with probes has a handler. It locks mu.
+func (sc *scheduler) retain(sp *spec) {
+	h, ok := sp.handler.(io.Closer)
+	if !ok || !canCompare(sp.handler) {
 		return
 	}
-	if c[x]--; c[x] == 0 {
-		delete(c, x)
-		_ = x.Close() // the handler's own problem: its probes are gone
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	c := sc.closers.handlers[h]
+	if c == nil {
+		c = &closable{handler: h}
+		sc.closers.handlers[h] = c
+	}
+	c.specs++
+	sp.closable = c
+}
+
+// release notes that a spec has no probe any more. It locks mu.
+func (sc *scheduler) release(sp *spec) {
+	if sp.closable == nil {
+		return
+	}
+	sc.mu.Lock()
+	defer sc.unlock()
+	sp.closable.specs--
+	sc.closers.closeUnused(sp.closable)
+}
+
+// end notes that an attempt has ended.
+func (c *closers) end(a *attempt) {
+	if a.closable != nil {
+		a.closable.attempts--
+		c.closeUnused(a.closable)
+		a.closable = nil
 	}
 }
 
-// closeAll closes every handler.
-func (c closers) closeAll() {
-	for x := range c {
-		_ = x.Close()
+// closeUnused lets unlock close a handler if nothing has it. A handler that closeAll
+// has closed is not closed again.
+func (c *closers) closeUnused(x *closable) {
+	if x.specs == 0 && x.attempts == 0 && c.handlers[x.handler] == x {
+		delete(c.handlers, x.handler)
+		c.unused = append(c.unused, x.handler)
 	}
-	clear(c)
 }
 
-func closer(h probe.Handler) (io.Closer, bool) {
-	x, ok := h.(io.Closer)
-	return x, ok && canCompare(h)
+// closeAll closes every handler, when no attempt is in flight any more. It locks mu.
+func (sc *scheduler) closeAll() {
+	sc.mu.Lock()
+	defer sc.unlock()
+	for h := range sc.closers.handlers {
+		sc.closers.unused = append(sc.closers.unused, h)
+	}
+	clear(sc.closers.handlers)
 }

@@ -33,12 +33,16 @@ const preparePeriod = 100 * time.Millisecond
 // tryStart starts the attempt of a probe that is due, unless its handler is not
 // ready, or it has to wait for the pacer or for a free place.
 func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
-	if !s.spec.Load().isReady() {
-		s.mu.Lock()
-		s.waitReason = verdict.Preparing
-		s.mu.Unlock()
-		sc.extra(s, now+int64(preparePeriod))
-		return nil
+	if sp := s.spec.Load(); sp.ready != nil {
+		if !sp.isReady() {
+			s.setWaitReason(verdict.Preparing)
+			sc.extra(s, now+int64(preparePeriod))
+			return nil
+		}
+		if s.currentWaitReason() == verdict.Preparing {
+			sc.reconcile(s)
+			return nil
+		}
 	}
 	start, at := sc.schedule.Admit(s.key, due, now)
 	if start {
@@ -57,7 +61,8 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 		sc.wait(s, next.At)
 		return nil
 	}
-	st, ok := sc.schedule.Start(s.key, now, mayShed(s.kind, &next.state))
+	failing := next.state.Last == probe.Failure && next.state.Run > 0
+	st, ok := sc.schedule.Start(s.key, now, mayShed(s.kind, &next.state), failing)
 	if !ok {
 		s.setNext(st.Next)
 		return nil
@@ -66,8 +71,11 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	sp := s.spec.Load()
 	sc.tick = min(sc.tick, tickOf(sp.rule.Timeout))
 	a := sc.newAttempt(sp.stepper)
-	a.slot, a.instance, a.next, a.lane = s, s.target.current().id, st.Next, st.Lane
+	a.slot, a.instance, a.next, a.lane, a.counts = s, s.target.current().id, st.Next, st.Lane, st.Counts
 	a.probe = sp.probe(s.target.name, s.setInflight(a))
+	if a.closable = sp.closable; a.closable != nil {
+		a.closable.attempts++
+	}
 	if a.stepper == nil {
 		sc.attachContext(a)
 	}
@@ -141,6 +149,7 @@ func (sc *scheduler) nextHandedOff(lane schedule.Lane) *attempt {
 			return nil
 		case a.canceled:
 			sc.schedule.Release(lane)
+			sc.closers.end(a)
 			sc.counters.dropped++
 		default:
 			sc.attachContext(a)
@@ -180,6 +189,7 @@ func (sc *scheduler) completeOnWorker(a *attempt, res *probe.Result, panics int)
 // still waits for it.
 func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int64) {
 	sc.schedule.Release(a.lane)
+	sc.closers.end(a)
 	sc.counters.panics += uint64(panics)
 	switch {
 	case sc.ctx.Err() != nil:
@@ -199,7 +209,7 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 		sc.monitor.blame(now)
 	}
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
-	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome}
+	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome, Extra: !a.counts}
 	if next := sc.step(s, ev, res, now); next.Do != verdict.Wait {
 		s.setNext(sc.schedule.Next(s.key, a.next, now))
 	}

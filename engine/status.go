@@ -19,7 +19,7 @@ type Status struct {
 	Changes  uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
 
 	Last       probe.Outcome      // Success or Failure: the outcome of the current run
-	Run        int32              // how many attempts in a row had the outcome Last
+	Run        int32              // how many attempts in a row had the outcome Last, without failures that did not count
 	Errors     int32              // how many attempts in a row had the outcome Unknown
 	OnHold     bool               // no attempts until there is another instance
 	WaitReason verdict.WaitReason // why the probe makes no attempts; NotWaiting if it does
@@ -29,6 +29,7 @@ type Status struct {
 	Next       time.Time    // when the next attempt is due; zero if none is due, or one is in flight
 	Attempts   [4]uint64    // attempts so far, by outcome
 	Attempting bool         // an attempt is in flight
+	Extra      bool         // the attempt in flight, or else the latest one, is outside the regular times: its failure does not count
 
 	Removed bool // Apply has removed the probe; only Subscription.Next sets it
 }

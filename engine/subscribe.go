@@ -10,17 +10,28 @@ import (
 // Subscription delivers the status of each probe whose verdict or instance has
 // changed, in the order in which they changed. If a probe changes again before its
 // status is delivered, only the latest status is: a slow reader sees fewer changes,
-// but always the last one. It never slows probing, and its queue holds at most one
-// entry for each probe.
+// but always the last one. It never slows probing. Its queue holds at most one entry for
+// each probe that exists, and for each removed one of which a status was delivered.
 type Subscription struct {
 	engine   *Engine
 	existing sweep
 	wake     chan struct{} // capacity 1: queue is not empty
 
-	mu    sync.Mutex        // guards the queue: all below
-	dirty map[probe.ID]bool // is in queue, and has changed since it was last delivered
-	queue []probe.ID
+	mu      sync.Mutex        // guards the queue: all below
+	pending map[probe.ID]bool // to be delivered; true: the subscriber knows the ID from an earlier status
+	queue   []probe.ID        // pending in order, and some that were dropped from it
+	swept   bool              // all probes that existed at Subscribe were delivered
+	passed  probe.ID          // until then, the last of them
 }
+
+// event is what has happened to a probe.
+type event uint8
+
+const (
+	probeAdded event = iota
+	probeChanged
+	probeRemoved
+)
 
 // Subscribe starts a Subscription; Close ends it. Next returns every existing probe
 // once at first, sorted by ID, so that a subscriber needs no snapshot of its own.
@@ -33,7 +44,7 @@ func (e *Engine) Subscribe() *Subscription { return e.subscribe(false) }
 func (e *Engine) SubscribeMemories() *Subscription { return e.subscribe(true) }
 
 func (e *Engine) subscribe(memories bool) *Subscription {
-	sub := &Subscription{engine: e, wake: make(chan struct{}, 1), dirty: map[probe.ID]bool{}}
+	sub := &Subscription{engine: e, wake: make(chan struct{}, 1), pending: map[probe.ID]bool{}}
 	sc := e.scheduler
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -95,24 +106,33 @@ func (s *Subscription) Close() {
 	delete(sc.memorySubs, s)
 }
 
-// notify tells every subscriber that a probe has changed.
-func (sc *scheduler) notify(id probe.ID) {
+// notify tells every subscriber what has happened to a probe.
+func (sc *scheduler) notify(id probe.ID, ev event) {
 	for sub := range sc.subs {
-		sub.mark(id)
+		sub.mark(id, ev)
 	}
 }
 
 // notifyMemory tells the subscribers to memories that a probe's memory has changed.
 func (sc *scheduler) notifyMemory(id probe.ID) {
 	for sub := range sc.memorySubs {
-		sub.mark(id)
+		sub.mark(id, probeChanged)
 	}
 }
 
-func (s *Subscription) mark(id probe.ID) {
+// mark queues a probe. A removed one that the subscriber does not know is dropped.
+func (s *Subscription) mark(id probe.ID, ev event) {
 	s.mu.Lock()
-	if !s.dirty[id] {
-		s.dirty[id] = true
+	known, queued := s.pending[id]
+	if !queued {
+		known = ev != probeAdded && (s.swept || id.Compare(s.passed) <= 0)
+	}
+	switch {
+	case ev == probeRemoved && !known:
+		delete(s.pending, id)
+		s.compact()
+	case !queued:
+		s.pending[id] = known
 		s.queue = append(s.queue, id)
 	}
 	s.mu.Unlock()
@@ -120,6 +140,22 @@ func (s *Subscription) mark(id probe.ID) {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// compact removes the dropped entries of the queue when they are most of it.
+func (s *Subscription) compact() {
+	if len(s.queue) < 2*len(s.pending)+64 {
+		return
+	}
+	seen := make(map[probe.ID]bool, len(s.pending))
+	queue := make([]probe.ID, 0, len(s.pending))
+	for _, id := range s.queue {
+		if _, queued := s.pending[id]; queued && !seen[id] {
+			seen[id] = true
+			queue = append(queue, id)
+		}
+	}
+	s.queue = queue
 }
 
 // Next waits for a change and returns the probe's status as it is now, or the
@@ -147,12 +183,19 @@ func (s *Subscription) take() (id probe.ID, ok bool) {
 	id, ok = s.existing.next(s.engine.registry)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !ok && len(s.queue) > 0 {
-		id, s.queue = s.queue[0], s.queue[1:]
-		ok = s.dirty[id] // unless it was delivered as an existing one
+	switch {
+	case !ok:
+		s.swept = true
+	case id.Compare(s.passed) > 0: // another reader may be ahead
+		s.passed = id
 	}
-	delete(s.dirty, id)
-	if len(s.queue) > 0 { // for another reader, if there is one
+	delete(s.pending, id)
+	for len(s.queue) > 0 && !ok {
+		id, s.queue = s.queue[0], s.queue[1:]
+		_, ok = s.pending[id]
+		delete(s.pending, id)
+	}
+	if len(s.pending) > 0 { // for another reader, if there is one
 		select {
 		case s.wake <- struct{}{}:
 		default:

@@ -2,6 +2,9 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,5 +72,64 @@ func TestASlowSubscriberNeverSlowsProbing(t *testing.T) {
 			t.Errorf("got %+v, want the latest of about a hundred changes", st)
 		}
 		synctest.Wait()
+	})
+}
+
+// What a subscriber was never told about need not be taken back.
+func TestAnUnreadSubscriptionDoesNotKeepRemovedNames(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		apply(t, e, probe.Set{readiness: with(says(probe.Success))})
+		sub := e.Subscribe()
+		defer sub.Close()
+		next(t, sub)
+		heap := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		before := heap()
+		h := says(probe.Success)
+		for round := range 100 {
+			set := probe.Set{}
+			for n := range 200 {
+				set[probe.ID{Target: fmt.Sprintf("%s/%d/%d", strings.Repeat("x", 200), round, n), Kind: probe.Readiness}] = with(h)
+			}
+			apply(t, e, set)
+		}
+		apply(t, e, probe.Set{liveness: with(h)})
+		pass(time.Minute) // the warning about targets without an instance is over
+		if after := heap(); after > before+1<<20 {
+			t.Errorf("%d bytes are kept", after-before)
+		}
+		removed, added := next(t, sub), next(t, sub)
+		if removed.ID != readiness || !removed.Removed || added.ID != liveness || added.Removed {
+			t.Errorf("got %+v and %+v", removed, added)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		defer cancel()
+		if st, err := sub.Next(ctx); err == nil {
+			t.Errorf("nothing else is there, but got %+v", st)
+		}
+	})
+}
+
+func TestASubscriberLearnsThatAProbeWasAddedAgain(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		sub := e.Subscribe()
+		defer sub.Close()
+		one := probe.Set{readiness: with(says(probe.Success))}
+		apply(t, e, one)
+		apply(t, e, probe.Set{})
+		apply(t, e, one)
+		if st := next(t, sub); st.ID != readiness || st.Removed {
+			t.Errorf("got %+v", st)
+		}
+		apply(t, e, probe.Set{})
+		apply(t, e, one)
+		apply(t, e, probe.Set{})
+		if st := next(t, sub); st.ID != readiness || !st.Removed {
+			t.Errorf("got %+v", st)
+		}
 	})
 }

@@ -124,3 +124,27 @@ func TestALateResultIsDropped(t *testing.T) {
 			after(probe.Failing, probe.Failure, 3), changed(again)},
 	})
 }
+
+func extra(e verdict.Event) verdict.Event { e.Extra = true; return e }
+
+func TestAFailureOutsideTheRegularTimesDoesNotCount(t *testing.T) {
+	success, failure := extra(attempted(running("a"), probe.Success)), extra(attempted(running("a"), probe.Failure))
+	unknown := extra(attempted(running("a"), probe.Unknown))
+	runSteps(t, []stepCase{
+		{"a success counts", readiness, after(probe.Failing, probe.Success, 1), success, after(probe.Passing, probe.Success, 2), changed(again)},
+		{"a warning counts", readiness, after(probe.Failing, probe.Success, 1), extra(attempted(running("a"), probe.Warning)),
+			after(probe.Passing, probe.Success, 2), changed(again)},
+		{"the first failure", liveness, after(probe.Passing, probe.Unknown, 0), failure, after(probe.Passing, probe.Unknown, 0), again},
+		{"a failure does not extend a run of failures", liveness, after(probe.Passing, probe.Failure, 2), failure,
+			after(probe.Passing, probe.Failure, 2), again},
+		{"a failure ends a run of successes", readiness, after(probe.Failing, probe.Success, 1), failure,
+			after(probe.Failing, probe.Unknown, 0), again},
+		{"a failure never meets a threshold", thresholds(startup, 1, 1), after(probe.Undecided, probe.Unknown, 0), failure,
+			after(probe.Undecided, probe.Unknown, 0), again},
+		{"an error that counts as a failure", errorsFail(thresholds(readiness, 1, 1)), after(probe.Passing, probe.Success, 3), unknown,
+			broken(after(probe.Passing, probe.Unknown, 0), 1), again},
+		{"an error that does not", readiness, after(probe.Failing, probe.Success, 1), unknown,
+			broken(after(probe.Failing, probe.Success, 1), 1), again},
+		{"kubelet: the same", kubelet(liveness), after(probe.Passing, probe.Failure, 2), failure, after(probe.Passing, probe.Failure, 2), again},
+	})
+}

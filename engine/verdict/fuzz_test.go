@@ -70,7 +70,7 @@ func eventFrom(what, how byte, now time.Time) verdict.Event {
 	if what&1 == 0 {
 		return verdict.Event{Type: verdict.Looked, Instance: in, Started: how&0x20 != 0}
 	}
-	return verdict.Event{Type: verdict.Attempted, Instance: in, Outcome: probe.Outcome(how % 4)}
+	return verdict.Event{Type: verdict.Attempted, Instance: in, Outcome: probe.Outcome(how % 4), Extra: how&0x08 != 0}
 }
 
 // walk is one probe on its way through events, with a memory of its own.
@@ -113,7 +113,15 @@ func (w *walk) remember(s *step) {
 	if s.after.Instance != s.before.Instance && s.rule.Compatibility == probe.Mended {
 		w.seen = nil
 	}
-	if o, ok := counted(s); ok {
+	last := probe.Unknown
+	if n := len(w.seen); n > 0 {
+		last = w.seen[n-1]
+	}
+	switch o, ok := counted(s); {
+	case !ok:
+	case s.event.Extra && o == probe.Failure && last == probe.Success:
+		w.seen = append(w.seen, probe.Unknown) // the run has ended
+	case !s.event.Extra || o == probe.Success:
 		w.seen = append(w.seen, o)
 	}
 	s.seen = w.seen
@@ -159,6 +167,11 @@ var laws = map[string]func(step) bool{
 		return !s.before.OnHold || !same || s.event.Instance.Phase != probe.Running || s.event.Instance.Terminating ||
 			s.before.Verdict == s.after.Verdict
 	},
+	"a failure outside the regular times changes no verdict and extends no run": func(s step) bool {
+		o, _ := counted(&s)
+		return s.event.Type == verdict.Looked || !s.event.Extra || o == probe.Success ||
+			s.before.Verdict == s.after.Verdict && s.after.Run <= s.before.Run
+	},
 	"an attempt changes the verdict only after as many equal outcomes as the threshold": func(s step) bool {
 		if s.event.Type != verdict.Attempted || s.before.Verdict == s.after.Verdict {
 			return true
@@ -169,7 +182,7 @@ var laws = map[string]func(step) bool{
 		return s.after.Verdict == probe.Failing && endsWith(s.seen, probe.Failure, s.rule.FailureThreshold)
 	},
 	"as many equal outcomes as the threshold change the verdict": func(s step) bool {
-		if _, counts := counted(&s); !counts {
+		if o, counts := counted(&s); !counts || s.event.Extra && o == probe.Failure {
 			return true
 		}
 		passes := endsWith(s.seen, probe.Success, s.rule.SuccessThreshold)

@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected lines of testdat
 //
 //	rule KIND [success=N] [failure=N] [delay=D] [on_error=fail] [compatibility=kubelet]
 //	AT look ID PHASE [since=AT] [started] [managed] [terminating]
-//	AT attempt OUTCOME [of=ID]
+//	AT attempt OUTCOME [of=ID] [extra]
 //	AT renew
 //
 // A rule starts another probe. AT is the time of the event, counted from t0. An
@@ -158,12 +158,16 @@ func (p *player) look(now time.Time, words []string) (verdict.Event, error) {
 	return e, err
 }
 
-// attempt reads "OUTCOME [of=ID]".
+// attempt reads "OUTCOME [of=ID] [extra]".
 func (p *player) attempt(words []string) (verdict.Event, error) {
 	e := verdict.Event{Type: verdict.Attempted, Instance: p.instance}
 	err := eachWord(words, func(i int, key, value string) error {
-		if key == "of" {
+		switch {
+		case key == "of":
 			e.Instance.ID = value
+			return nil
+		case key == "extra":
+			e.Extra = true
 			return nil
 		}
 		return e.Outcome.UnmarshalText([]byte(key))

@@ -25,7 +25,7 @@ type State struct {
 	Instance string        // the ID of the instance being judged; empty before the first
 	Verdict  probe.Verdict // what is published
 	Last     probe.Outcome // Success or Failure; Unknown before the first
-	Run      int32         // how many attempts in a row had the outcome Last
+	Run      int32         // how many attempts in a row had the outcome Last, without failures that did not count
 	Errors   int32         // how many attempts in a row had the outcome Unknown
 	OnHold   bool          // no attempts until there is another instance
 	Down     bool          // Verdict was published because the instance does not run, not by attempts
@@ -37,6 +37,7 @@ type Event struct {
 	Instance probe.Instance // the instance looked at, or attempted
 	Started  bool           // Looked: whether the instance has started
 	Outcome  probe.Outcome  // Attempted: what the attempt found
+	Extra    bool           // Attempted: outside the probe's regular times, so that a failure does not count
 }
 
 // EventType is the type of an Event, which decides the fields that it uses.
@@ -89,12 +90,28 @@ func Initial(k probe.Kind) probe.Verdict {
 	return probe.Undecided
 }
 
-// Renew returns the state of a probe whose handler or target was replaced: its run
-// starts again. What it had published stands until the next verdict, and an instance
+// Renew returns the state of a probe whose handler was replaced, or the environment of
+// its target: its run starts again. What it had published stands until the next verdict, and an instance
 // that has started stays started.
 func Renew(k probe.Kind, s State) State {
 	held := s.OnHold && k == probe.Startup && s.Verdict == probe.Passing
 	return State{Instance: s.Instance, Verdict: s.Verdict, Down: s.Down, OnHold: held}
+}
+
+// Relocate returns the state of a probe whose target has another address or other
+// ports: like Renew, but nothing that was published is known to be true there. The
+// verdict is undecided; only liveness passes, as it does at first, so that nothing is
+// restarted for what another address did.
+func Relocate(k probe.Kind, s State) State {
+	s = Renew(k, s)
+	if s.Instance == "" || s.OnHold || s.Down {
+		return s
+	}
+	s.Verdict = probe.Undecided
+	if k == probe.Liveness {
+		s.Verdict = Initial(k)
+	}
+	return s
 }
 
 // look decides in the kubelet's order (K31 to K40) whether to make an attempt.
@@ -202,6 +219,10 @@ func count(r *probe.Rule, s *State, e *Event) Next {
 	} else {
 		s.Errors = 0
 	}
+	if e.Extra && !succeeded(e.Outcome) {
+		s.interrupt()
+		return Next{Do: Continue}
+	}
 	s.extend(e.Outcome)
 	if !s.decided(r) {
 		return Next{Do: Continue}
@@ -222,12 +243,21 @@ func (s *State) late(r *probe.Rule, in *probe.Instance) bool {
 	return other || s.OnHold || s.Down || in.Terminating && r.Kind != probe.Readiness
 }
 
+// succeeded reports whether an outcome counts as a success (K45).
+func succeeded(o probe.Outcome) bool { return o == probe.Success || o == probe.Warning }
+
+// interrupt ends a run of successes by a failure that does not count itself.
+func (s *State) interrupt() {
+	if s.Last == probe.Success {
+		s.Last, s.Run = probe.Unknown, 0
+	}
+}
+
 // extend makes the run of equal outcomes longer, or starts another one (K45).
 func (s *State) extend(o probe.Outcome) {
-	switch o {
-	case probe.Warning:
+	if succeeded(o) {
 		o = probe.Success
-	case probe.Unknown:
+	} else {
 		o = probe.Failure
 	}
 	if s.Last != o {

@@ -26,7 +26,9 @@ type modelProbe struct {
 	nonBlocking bool
 	at          int64 // when it is due; none where it is not
 	isExtra     bool
+	isAsked     bool
 	isPaced     bool
+	isClose     bool
 	due         int64
 	inflight    bool
 	again       bool
@@ -134,7 +136,7 @@ func (m *model) pop(now int64) (*modelProbe, int64) {
 func (m *model) admit(p *modelProbe, due, now int64) (start bool, at int64) {
 	if p.isExtra && !p.isPaced {
 		p.isPaced = true
-		if at := m.pace(now, p.times); at > now {
+		if at := m.pace(now, due, p.times); at > now {
 			p.at = at
 			return false, at
 		}
@@ -157,13 +159,13 @@ func (m *model) admit(p *modelProbe, due, now int64) (start bool, at int64) {
 }
 
 // pace counts all attempts that were given a time at the rate, from the first one.
-func (m *model) pace(now int64, times Times) int64 {
+func (m *model) pace(now, due int64, times Times) int64 {
 	ideal := int64(0)
 	for _, asked := range m.granted {
 		ideal = max(ideal, asked) + m.interval
 	}
 	at := max(now, ideal-int64(50*time.Millisecond))
-	if regular := m.regular(now, times); regular <= at {
+	if regular := m.regular(due, times); regular <= at {
 		return regular
 	}
 	m.granted = append(m.granted, now)
@@ -179,20 +181,33 @@ func (m *model) regular(at int64, times Times) int64 {
 	return t
 }
 
-func (m *model) start(p *modelProbe, now int64, mayShed bool) (st Started, ok bool) {
+func (m *model) start(p *modelProbe, now int64, mayShed, failing bool) (st Started, ok bool) {
 	late := max(0, now-p.due)
 	if mayShed && late > int64(100*time.Millisecond) && !p.shed && !p.isExtra {
 		p.shed = true
 		m.Shed++
-		p.at, p.isExtra, p.isPaced = m.regular(now+p.times.Period/2, p.times), false, false
+		p.at, p.isExtra, p.isAsked, p.isPaced = m.regular(now+p.times.Period/2, p.times), false, false, false
 		return Started{Next: p.at}, false
 	}
 	for skipped := p.due + p.times.Period; skipped <= now; skipped += p.times.Period {
 		m.Late++
 	}
-	p.at, p.isExtra, p.isPaced, p.shed, p.again, p.inflight = none, false, false, false, false, true
+	st = Started{Lane: p.lane(), Lateness: time.Duration(late), Next: m.regular(p.due, p.times)}
+	isRegular := !p.isExtra || st.Next <= now
+	if isRegular {
+		st.Next = m.regular(max(now, p.due)+p.times.Period/2, p.times)
+	}
+	switch {
+	case isRegular && p.isClose:
+		st.Counts, p.isClose = !failing, false
+	case isRegular:
+		st.Counts = true
+	case p.isAsked && !failing:
+		st.Counts, p.isClose = true, true
+	}
+	p.at, p.isExtra, p.isAsked, p.isPaced, p.shed, p.again, p.inflight = none, false, false, false, false, false, true
 	m.places = append(m.places, p.lane())
-	return Started{p.lane(), time.Duration(late), m.regular(max(now, p.due)+p.times.Period/2, p.times)}, true
+	return st, true
 }
 
 func (m *model) release(l Lane) {
@@ -205,31 +220,44 @@ func (m *model) release(l Lane) {
 }
 
 func (m *model) next(p *modelProbe, planned, now int64) int64 {
-	if p.again {
-		p.again, p.isExtra, p.isPaced = false, true, false
-		p.at = max(now, p.due+int64(probe.MinPeriod))
-		return p.at
+	soon := max(now, p.due+int64(probe.MinPeriod))
+	isAgain, isAsked := p.again, p.isAsked
+	p.again, p.isExtra, p.isAsked, p.isPaced = false, false, false, false
+	switch {
+	case isAgain && soon < planned:
+		p.at, p.isExtra, p.isAsked = soon, true, isAsked
+		return soon
+	case isAgain:
+		for ; planned+p.times.Period <= soon; planned += p.times.Period {
+			m.Overrun++
+		}
+		p.at = soon
+		return soon
 	}
-	for planned < now {
-		planned += p.times.Period
+	for ; planned < now; planned += p.times.Period {
 		m.Overrun++
 	}
-	p.at, p.isExtra, p.isPaced = planned, false, false
-	return p.at
+	p.at = planned
+	return planned
 }
 
-func (m *model) trigger(p *modelProbe, now int64, spaced bool) int64 {
-	if p.inflight {
-		p.again = true
+func (m *model) trigger(p *modelProbe, now int64, byHandler bool) int64 {
+	byHandler = byHandler || p.isAsked
+	switch {
+	case p.inflight:
+		p.again, p.isAsked = true, byHandler
 		return 0
-	}
-	if m.isQueued(p) {
+	case m.isQueued(p):
+		p.isAsked = byHandler
 		return 0
-	}
-	if spaced {
+	case byHandler:
 		now = max(now, p.due+int64(probe.MinPeriod))
 	}
-	p.at, p.isExtra, p.isPaced = now, true, false
+	if p.at != none && p.at <= now {
+		p.isAsked = byHandler && p.isExtra
+		return 0
+	}
+	p.at, p.isExtra, p.isAsked, p.isPaced = now, true, byHandler, false
 	return now
 }
 

@@ -72,7 +72,9 @@ type flags uint16
 const (
 	nonBlocking flags = 1 << iota // attempts need no goroutine
 	extra                         // the next attempt is not at a regular time
+	asked                         // likewise, and the probe's handler has asked for it
 	paced                         // the pacer has given the next attempt its time
+	close                         // the next regular time may be less than a period after an attempt that counted
 	queued                        // waits in the limiter
 	inflight                      // an attempt is in flight
 	again                         // likewise, and another attempt was asked for
@@ -148,6 +150,9 @@ func (s *Schedule[A]) Add(times Times, withoutBlocking bool) (key uint32) {
 // goroutine. It does not change when it is due.
 func (s *Schedule[A]) Configure(key uint32, times Times, withoutBlocking bool) {
 	e := &s.entries[key]
+	if e.times.Period != 0 && e.times.Period != times.Period {
+		e.set(close, true)
+	}
 	e.times = times
 	e.set(nonBlocking, withoutBlocking)
 }
@@ -164,16 +169,18 @@ func (s *Schedule[A]) Remove(key uint32) {
 
 // At makes a probe due at one of its regular times.
 func (s *Schedule[A]) At(key uint32, at int64) {
-	s.entries[key].set(extra|paced, false)
+	s.entries[key].set(extra|asked|paced, false)
 	s.timeline.Set(key, at)
 }
 
 // Extra makes a probe due at a time of its own, as the first attempt on an
-// instance is. The pacer may delay it, to the probe's next regular time at most.
+// instance is. The pacer may delay it, to the probe's next regular time at most. An
+// attempt that starts at a regular time, or after one has passed while it waited, is
+// the regular attempt of that time.
 func (s *Schedule[A]) Extra(key uint32, at int64) {
 	e := &s.entries[key]
 	e.set(extra, true)
-	e.set(paced, false)
+	e.set(asked|paced, false)
 	s.timeline.Set(key, at)
 }
 
@@ -210,7 +217,7 @@ func (s *Schedule[A]) Admit(key uint32, due, now int64) (start bool, at int64) {
 	e := &s.entries[key]
 	if e.is(extra) && !e.is(paced) {
 		e.set(paced, true)
-		if at := s.pacer.next(now, e.times.From(now)); at > now {
+		if at := s.pacer.next(now, e.times.From(due)); at > now {
 			s.timeline.Set(key, at)
 			return false, at
 		}
@@ -242,6 +249,7 @@ type Started struct {
 	Lane     Lane          // to be given to Release
 	Lateness time.Duration // from when the attempt was due
 	Next     int64         // the regular time of the attempt after it
+	Counts   bool          // a failure counts
 }
 
 // Start counts the attempt of an admitted probe as in flight. It skips the attempt,
@@ -249,7 +257,11 @@ type Started struct {
 // may be shed: so an engine that has too much to do keeps its time with the others.
 // It never sheds extra attempts, nor two in a row: a probe's period is doubled at
 // most.
-func (s *Schedule[A]) Start(key uint32, now int64, mayShed bool) (st Started, ok bool) {
+//
+// Failing means that the latest attempt that counted has failed. Failures count at
+// regular times, and for attempts that the handler has asked for; but only if they are
+// due a period or more after the failure that counted before.
+func (s *Schedule[A]) Start(key uint32, now int64, mayShed, failing bool) (st Started, ok bool) {
 	e := &s.entries[key]
 	late := max(0, now-e.due)
 	if late > shedAfter && mayShed && !e.is(shed|extra) {
@@ -261,10 +273,20 @@ func (s *Schedule[A]) Start(key uint32, now int64, mayShed bool) (st Started, ok
 	}
 	s.timeline.Remove(key)
 	s.Late += uint64(late / e.times.Period)
-	e.set(shed|extra|paced|again, false)
+	st.Lane, st.Lateness = e.lane(), time.Duration(late)
+	if regular := e.times.From(e.due); e.is(extra) && regular > now {
+		st.Next = regular
+		st.Counts = e.is(asked) && !failing
+		e.set(close, st.Counts || e.is(close))
+	} else {
+		st.Next = e.times.After(max(now, e.due))
+		st.Counts = !failing || !e.is(close)
+		e.set(close, false)
+	}
+	e.set(shed|extra|asked|paced|again, false)
 	e.set(inflight, true)
 	s.limiter.take(e.lane())
-	return Started{Lane: e.lane(), Lateness: time.Duration(late), Next: e.times.After(max(now, e.due))}, true
+	return st, true
 }
 
 // Release frees an attempt's place in a lane. It is called once for each Start,
@@ -293,36 +315,48 @@ func (s *Schedule[A]) Forget(key uint32) { s.entries[key].set(known, false) }
 // once, when Trigger has asked for it.
 func (s *Schedule[A]) Next(key uint32, planned, now int64) (at int64) {
 	e := &s.entries[key]
-	if e.is(again) {
-		e.set(again, false)
+	byHandler := e.is(asked)
+	switch at = planned; {
+	case e.is(again) && e.earliest(now) < planned:
 		at = e.earliest(now)
 		s.Extra(key, at)
+		e.set(asked, byHandler)
+		e.set(again, false)
 		return at
-	}
-	if at = planned; at < now {
+	case e.is(again): // the attempt that was asked for is the regular one
+		at = e.earliest(now)
+		e.set(again, false)
+	case at < now:
 		at = e.times.From(now)
-		s.Overrun += uint64((at - planned) / e.times.Period)
 	}
+	s.Overrun += uint64((at - planned) / e.times.Period)
 	s.At(key, at)
 	return at
 }
 
 // Trigger makes a probe due at now as an extra attempt, or, when an attempt is in
-// flight, after it. Where spaced is true, two attempts are probe.MinPeriod apart
-// at least. At is 0 when the due time has not changed.
-func (s *Schedule[A]) Trigger(key uint32, now int64, spaced bool) (at int64) {
+// flight, after it. The regular times stay as they are. ByHandler means that the
+// probe's handler asks for the attempt: its failure counts, and two attempts are
+// probe.MinPeriod apart at least. At is 0 when the due time has not changed.
+func (s *Schedule[A]) Trigger(key uint32, now int64, byHandler bool) (at int64) {
 	e := &s.entries[key]
-	switch {
-	case e.is(inflight):
-		e.set(again, true)
+	byHandler = byHandler || e.is(asked)
+	if e.is(inflight | queued) {
+		e.set(again, e.is(inflight))
+		e.set(asked, byHandler)
 		return 0
-	case e.is(queued):
-		return 0
-	case spaced:
-		now = e.earliest(now)
 	}
-	s.Extra(key, now)
-	return now
+	at = now
+	if byHandler {
+		at = e.earliest(now)
+	}
+	if due, ok := s.timeline.Due(key); ok && due <= at {
+		e.set(asked, byHandler && e.is(extra))
+		return 0
+	}
+	s.Extra(key, at)
+	e.set(asked, byHandler)
+	return at
 }
 
 // earliest returns when another attempt may be due, at now or later.

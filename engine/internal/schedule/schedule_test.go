@@ -92,9 +92,9 @@ func (p *pair) start(key uint32) {
 	if p.rng.IntN(8) == 0 { // its state does not allow an attempt
 		return
 	}
-	mayShed := p.rng.IntN(2) == 0
-	got, ok := p.s.Start(key, p.now, mayShed)
-	want, wantOK := p.m.start(p.m.find(key), p.now, mayShed)
+	mayShed, failing := p.rng.IntN(2) == 0, p.rng.IntN(2) == 0
+	got, ok := p.s.Start(key, p.now, mayShed, failing)
+	want, wantOK := p.m.start(p.m.find(key), p.now, mayShed, failing)
 	p.same("Start", []any{got, ok}, []any{want, wantOK})
 	if ok {
 		p.made++
@@ -126,13 +126,13 @@ func (p *pair) pop() bool {
 func (p *pair) at(key uint32, at int64) {
 	p.s.At(key, at)
 	m := p.m.find(key)
-	m.at, m.isExtra, m.isPaced = at, false, false
+	m.at, m.isExtra, m.isAsked, m.isPaced = at, false, false, false
 }
 
 func (p *pair) extra(key uint32, at int64) {
 	p.s.Extra(key, at)
 	m := p.m.find(key)
-	m.at, m.isExtra, m.isPaced = at, true, false
+	m.at, m.isExtra, m.isAsked, m.isPaced = at, true, false, false
 }
 
 // end ends an attempt in flight, and starts what has waited for it.
@@ -216,6 +216,7 @@ func (p *pair) call() {
 		times, nonBlocking := p.params()
 		p.s.Configure(key, times, nonBlocking)
 		m := p.m.find(key)
+		m.isClose = m.isClose || m.times.Period != times.Period
 		m.times, m.nonBlocking = times, nonBlocking
 		if p.rng.IntN(2) == 0 {
 			p.s.Forget(key)
@@ -236,8 +237,8 @@ func (p *pair) call() {
 		p.s.Cancel(key)
 		p.m.find(key).at = none
 	case 6:
-		spaced := p.rng.IntN(2) == 0
-		p.same("Trigger", p.s.Trigger(key, p.now, spaced), p.m.trigger(p.m.find(key), p.now, spaced))
+		byHandler := p.rng.IntN(2) == 0
+		p.same("Trigger", p.s.Trigger(key, p.now, byHandler), p.m.trigger(p.m.find(key), p.now, byHandler))
 	case 7:
 		p.handoff()
 	case 8, 9, 10:
@@ -303,7 +304,7 @@ func TestARemovedProbeLeavesNoPlaceInTheQueueToTheNext(t *testing.T) {
 		if ok, _ := s.Admit(key, due, 0); !ok {
 			return Started{}, false
 		}
-		return s.Start(key, 0, false)
+		return s.Start(key, 0, false, false)
 	}
 	times := Times{Period: int64(time.Second)}
 	a, b := s.Add(times, false), s.Add(times, false)

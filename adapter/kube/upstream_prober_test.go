@@ -94,7 +94,7 @@ func expectOutcome(t *testing.T, kind probe.Kind, outcome probe.Outcome, want pr
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod := podNamed(t, "web", "{containers: [{name: app}]}")
 		check := execProbe("x")
-		check.FailureThreshold = 1
+		check.FailureThreshold, check.PeriodSeconds = 1, 1
 		giveProbe(&pod.Spec.Containers[0], kind, check)
 		pod.Status = *runningStatus(1)
 		h.say("exec", outcome)

@@ -89,7 +89,7 @@ func TestFailingStartupRestartsAndReadinessDoesNot(t *testing.T) {
 func TestRestartsByProbesBackOffLikeCrashes(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) { // unlike K148
 		a := newDriver("web", healthy)
-		if _, err := h.engine.Apply(probe.Set{liveness("web"): {Rule: probe.Rule{InitialDelay: s, FailureThreshold: 1}, Handler: &fakeHandler{failing: true}}}); err != nil {
+		if _, err := h.engine.Apply(probe.Set{liveness("web"): {Rule: probe.Rule{InitialDelay: s, Period: s, FailureThreshold: 1}, Handler: &fakeHandler{failing: true}}}); err != nil {
 			t.Fatal(err)
 		}
 		h.apply(only(a))

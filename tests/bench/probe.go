@@ -190,7 +190,7 @@ func (l load) addBlack(set probe.Set) error {
 	}
 	ports := map[string]uint16{"p": uint16(l.blackPort)}
 	for i := range l.black {
-		set[probe.ID{Target: fmt.Sprintf("black/%d", i), Kind: probe.Liveness}] = probe.Probe{
+		set[probe.ID{Target: fmt.Sprintf("black/%d", i), Kind: probe.Readiness}] = probe.Probe{
 			Rule: probe.Rule{Period: 10 * l.timeout, Timeout: l.timeout}, Handler: h, HandlerName: "tcp", Revision: "1",
 			Target: probe.Target{Address: address(l.probes + i), Ports: ports},
 		}

@@ -44,7 +44,7 @@ func TestWitnessMeasuresTheLatenessOfAttempts(t *testing.T) {
 				}
 				due := next(t, e, watched)
 				time.Sleep(time.Until(due) - time.Second/2)
-				busy := probe.ID{Target: "busy", Kind: probe.Liveness}
+				busy := probe.ID{Target: "busy", Kind: probe.Readiness} // attempted at once
 				set[busy] = probe.Probe{Rule: probe.Rule{Period: time.Hour, Timeout: 2 * time.Hour}, Handler: takes{c.busy, probe.Success}}
 				add(t, e, set, busy)
 				time.Sleep(time.Until(due) + c.after + glance)

@@ -16,6 +16,7 @@ type actor struct {
 	check   Check
 	handler probe.Handler
 	given   atomic.Bool // this try has its answer, though it has to be made again by Probe
+	extra   atomic.Bool // this try is part of an extra attempt of a startup probe, whose failure must not count
 }
 
 var _ nonblock.Stepper = (*actor)(nil)
@@ -54,11 +55,20 @@ func (a *actor) Step(attempt *nonblock.Attempt) nonblock.Progress {
 	return progress
 }
 
-// begin takes the answer of a try, if there is one.
+// begin takes the answer of a try, if there is one. An extra attempt of a startup probe,
+// which the kubelet does not make, uses an answer only if it is a success. A failure is
+// shown to it as well: if it counted, the verdict would change too early.
 func (a *actor) begin() bool {
 	st := a.pod.sample(a.at)
-	if a.check.Via == ViaTCP {
-		return true // the kernel has it
+	a.extra.Store(false)
+	isExtra := st.Extra && a.check.Kind == probe.Startup
+	if a.check.Via == ViaTCP { // the kernel has the answer
+		a.extra.Store(isExtra)
+		return true
+	}
+	if isExtra && !a.pod.play.succeeds(a.at) {
+		a.extra.Store(true)
+		return a.pod.show(a.at)
 	}
 	made := st.Attempts[probe.Unknown] + st.Attempts[probe.Success] + st.Attempts[probe.Warning] + st.Attempts[probe.Failure]
 	return a.pod.play.try(a.at, int(made)) != Nothing
@@ -70,6 +80,9 @@ func (a *actor) unanswered() probe.Result {
 
 // end records the result of a try.
 func (a *actor) end(r probe.Result) {
+	if a.extra.Load() && r.Outcome != probe.Success {
+		return
+	}
 	switch {
 	case a.check.Via == ViaTCP && r.Outcome == probe.Success:
 		a.pod.play.kernel(a.at, Success)

@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,6 +130,31 @@ func (p *play) try(at spot, attempt int) byte {
 		l.finish(p.step)
 	}
 	return l.now
+}
+
+// succeeds reports whether the next answer is a success.
+func (p *play) succeeds(at spot) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[at]
+	return l.left != "" && strings.IndexByte(successes, l.left[0]) >= 0
+}
+
+// successes are the answers that are successes.
+const successes = string(Success) + string(Warning) + string(Slow)
+
+// show makes the next answer that of an attempt without using it, if it is a plain
+// failure.
+func (p *play) show(at spot) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[at]
+	if l.left == "" || l.left[0] != Failure {
+		return false
+	}
+	l.finish(p.step)
+	l.now = Failure
+	return true
 }
 
 // unnumbered is the number of an attempt on a side without numbers.

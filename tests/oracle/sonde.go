@@ -74,7 +74,7 @@ func (s *sonde) cast(t testing.TB, script *Script) side {
 	s.mu.Lock()
 	s.plays[script.Name] = p
 	s.mu.Unlock()
-	pod := &sondePod{sonde: s, play: p, lives: map[string]life{}, seen: map[spot]uint64{}}
+	pod := &sondePod{sonde: s, play: p, lives: map[string]life{}, seen: map[spot]uint64{}, shown: map[spot]uint64{}}
 	pod.doors = makeDoors(t, script, func(spot) {})
 	pod.probes = pod.makeProbes(t)
 	return pod
@@ -89,8 +89,9 @@ type sondePod struct {
 	lives   map[string]life
 	leaving bool
 
-	mu   sync.Mutex
-	seen map[spot]uint64 // the Changes that were noted
+	mu    sync.Mutex
+	seen  map[spot]uint64 // the Changes that were noted
+	shown map[spot]uint64 // the failures that attempts have found without using them
 }
 
 func (p *sondePod) makeProbes(t testing.TB) map[spot]probe.Probe {
@@ -152,6 +153,17 @@ func (p *sondePod) sample(at spot) engine.Status {
 	p.seen[at] = st.Changes
 	p.play.publish(at, lifeNumber(st.Instance), st.Verdict)
 	return st
+}
+
+// show shows an attempt the next answer if it is a plain failure, which stays the next.
+func (p *sondePod) show(at spot) bool {
+	if !p.play.show(at) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shown[at]++
+	return true
 }
 
 func lifeNumber(instance string) int {
@@ -216,6 +228,7 @@ func (p *sondePod) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.seen)
+	clear(p.shown)
 }
 
 func (p *sondePod) reportAll() {
@@ -256,7 +269,10 @@ func (p *sondePod) recordProbes(step Step) {
 	for at := range p.play.lines {
 		st := p.sample(at)
 		if st.ID.Target != "" {
-			p.play.count(at, step, st.Attempts[probe.Success]+st.Attempts[probe.Warning], st.Attempts[probe.Failure])
+			p.mu.Lock()
+			failed := st.Attempts[probe.Failure] - p.shown[at]
+			p.mu.Unlock()
+			p.play.count(at, step, st.Attempts[probe.Success]+st.Attempts[probe.Warning], failed)
 		}
 	}
 }

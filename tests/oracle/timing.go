@@ -20,7 +20,8 @@ type Timing struct {
 
 // The limits of the sides. The kubelet attempts only at its ticks (K25, K27), truncates
 // times to whole seconds (K39), and triggers readiness while it fails (K96), which can
-// cost a tick (K97). Sonde starts at the end of the delay, and then at the probe's offset.
+// cost a tick (K97). Sonde's regular times are like ticks; readiness also gets an extra
+// attempt at the end of the delay, and then one at the next regular time.
 func kubeletTiming(kind probe.Kind) Timing {
 	t := Timing{Early: time.Second, Late: 1, Least: 1, Most: 1}
 	if kind == probe.Readiness {
@@ -29,8 +30,12 @@ func kubeletTiming(kind probe.Kind) Timing {
 	return t
 }
 
-func sondeTiming(probe.Kind) Timing {
-	return Timing{Early: 10 * time.Millisecond, Late: 0, Least: 0.5, Most: 1.5}
+func sondeTiming(kind probe.Kind) Timing {
+	t := Timing{Early: 10 * time.Millisecond, Late: 1, Least: 1, Most: 1}
+	if kind == probe.Readiness {
+		t.Late, t.Least = 0, 0
+	}
+	return t
 }
 
 // podTiming is for Sonde with pods: the status has the start of a container in whole

@@ -79,12 +79,14 @@ func (p *Plugin) configure(h *Handler) error {
 	if err := p.state(); err != nil || !p.configures {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.limits.Start)
+	patience, cancel := context.WithTimeout(context.Background(), 3*p.limits.Start) // a start may take a third of it
 	defer cancel()
-	l, err := p.borrow(ctx)
+	l, err := p.borrow(patience)
 	if err != nil {
 		return fmt.Errorf("plugin %s: %s", p.name, firstLine(err))
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.limits.Start)
+	defer cancel()
 	r := l.Configure(ctx, h.settings)
 	p.release(l, r.Ending == sandbox.Returned)
 	switch {

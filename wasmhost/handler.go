@@ -117,13 +117,10 @@ func (p *Plugin) notAttempted(err error) probe.Result {
 	case errors.Is(err, errClosed):
 		return probe.Broken(ReasonClosed, "%v", err)
 	}
-	result := probe.Broken(why.reason, "%s", firstLine(err))
-	if why.reason == ReasonStart {
-		p.record(result, true, "")
-	} else {
-		p.counters.fault(why.reason) // ignores the reason of a cancelled attempt
+	if why.reason != ReasonStart { // which startFailed has recorded
+		p.counters.fault(why.reason) // ignores the reasons that are not a plugin's
 	}
-	return result
+	return probe.Broken(why.reason, "%s", firstLine(err))
 }
 
 // record counts the result of an attempt, adapts the number of instances, and suspends the

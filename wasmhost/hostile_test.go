@@ -78,11 +78,15 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 			dialled.Store(0)
 			received.Store(0)
 			logger := slog.New(slog.NewTextHandler(countingWriter{&logged}, nil))
-			p := load(t, wasmhost.Config{Module: wat("%s", test.wat), Logger: logger})
+			config := wasmhost.Config{Module: wat("%s", test.wat), Logger: logger}
 			timeout := plenty // the race detector makes recursion slow
-			if test.reason == wasmhost.ReasonTimeout || test.reason == wasmhost.ReasonStart {
+			switch test.reason {
+			case wasmhost.ReasonTimeout:
 				timeout = 200 * time.Millisecond
+			case wasmhost.ReasonStart:
+				config.Limits.Start = 200 * time.Millisecond
 			}
+			p := load(t, config)
 			began := time.Now()
 			got := attempt(t, handler(t, p, nil), target, timeout)
 			wantResult(t, got, test.outcome, test.reason)

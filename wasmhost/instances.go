@@ -3,9 +3,12 @@ package wasmhost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
@@ -22,7 +25,7 @@ func (p *Plugin) borrow(ctx context.Context) (lease, error) {
 		return lease{}, errClosed
 	}
 	l, err := p.getOrStart(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, errStarting) { // then start releases the lock
 		p.inUse.RUnlock()
 	}
 	return l, err
@@ -30,31 +33,98 @@ func (p *Plugin) borrow(ctx context.Context) (lease, error) {
 
 // getOrStart takes an instance out of the pool, or starts one.
 func (p *Plugin) getOrStart(ctx context.Context) (lease, error) {
+	half, cancel := pool.Half(ctx)
+	defer cancel()
 	i, waited, err := p.pool.Get(ctx)
 	if waited {
 		p.counters.waits.Add(1)
 	}
-	start := time.Now()
 	switch {
-	case i != nil:
-		return lease{i, start}, nil
 	case errors.Is(err, context.Canceled):
 		return lease{}, &attemptError{probe.ReasonStopped, errCancelled}
 	case err != nil:
 		return lease{}, &attemptError{ReasonBusy, err}
+	case i == nil:
+		i, err = p.await(half, p.start)
 	}
-	if i, err = p.sandbox.Start(ctx); err == nil {
-		took := time.Since(start)
-		p.counters.started.Add(1)
-		p.counters.startNS.Add(int64(took))
-		return lease{i, start.Add(took)}, nil
+	if err != nil {
+		return lease{}, err
 	}
-	p.pool.Observe(time.Since(start))
-	p.pool.Put(nil)
+	return lease{i, time.Now()}, nil
+}
+
+// errStarting says that an attempt did not wait for its instance, which another one gets.
+var errStarting = errors.New("an instance is being started")
+
+// await calls start on a goroutine of its own, and returns its result. When ctx is done it
+// returns errStarting, and the goroutine gives the instance to the pool: how long a start
+// may take is limits.start, not what is left of an attempt.
+func (p *Plugin) await(ctx context.Context, start func() (*sandbox.Instance, error)) (*sandbox.Instance, error) {
+	type result struct {
+		instance *sandbox.Instance
+		err      error
+	}
+	started, abandoned := make(chan result), make(chan struct{})
+	go func() {
+		i, err := start()
+		if err != nil {
+			p.pool.Put(nil)
+		}
+		select {
+		case started <- result{i, err}:
+			return
+		case <-abandoned:
+		}
+		if err == nil {
+			p.pool.Put(i)
+		}
+		p.inUse.RUnlock()
+	}()
+	select {
+	case r := <-started:
+		return r.instance, r.err
+	case <-ctx.Done():
+	}
+	close(abandoned)
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return lease{}, &attemptError{probe.ReasonStopped, errCancelled}
+		return nil, &attemptError{probe.ReasonStopped, errors.Join(errCancelled, errStarting)}
 	}
-	return lease{}, &attemptError{ReasonStart, err}
+	return nil, &attemptError{ReasonStarting, errStarting}
+}
+
+// start starts an instance, and records a failure.
+func (p *Plugin) start() (i *sandbox.Instance, err error) {
+	began := time.Now()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("start: panic: %v", r)
+		}
+		if err != nil {
+			err = p.startFailed(time.Since(began), err)
+		}
+	}()
+	if i, err = p.sandbox.Start(context.Background()); err == nil {
+		p.counters.started.Add(1)
+		p.counters.startNS.Add(int64(time.Since(began)))
+	}
+	return i, err
+}
+
+// startFailed records that an instance could not be started. The plugin is not at fault if
+// this machine lacks memory, or gave it hardly any processor time.
+func (p *Plugin) startFailed(took time.Duration, err error) error {
+	p.pool.Observe(took)
+	reason := ReasonStart
+	if shortage.Is(err) {
+		reason = probe.ReasonResources
+	}
+	if reason == ReasonStart && !errors.Is(err, sandbox.ErrStarved) {
+		p.record(probe.Broken(reason, "%s", firstLine(err)), true, "")
+		return &attemptError{reason, err}
+	}
+	p.counters.fault(reason)
+	p.logger.Warn("instance could not be started on a busy machine", "reason", string(reason), "error", firstLine(err))
+	return &attemptError{reason, err}
 }
 
 // release gives an instance back. One whose call did not return is never used again: its

@@ -38,7 +38,7 @@ type Plugin struct {
 	ready     chan struct{} // closed when compiling has ended
 	broken    error         // why it failed; set before ready is closed
 	closed    atomic.Bool
-	inUse     sync.RWMutex // read-locked while an instance is in use; Close locks it for good
+	inUse     sync.RWMutex // read-locked while an instance is in use or being started; Close locks it for good
 	pendingMu sync.Mutex   // guards pending
 	pending   []*Handler   // whose settings are checked once the module is compiled
 }
@@ -176,7 +176,8 @@ func (p *Plugin) state() error {
 	return p.broken
 }
 
-// Close frees what the plugin uses, after its attempts and the compiler have ended. Later
+// Close frees what the plugin uses, after its attempts, the starts of instances and the
+// compiler have ended. Later
 // attempts are Unknown. When ctx is done, Close returns early and the rest is freed in the
 // background. Handlers must be closed separately.
 func (p *Plugin) Close(ctx context.Context) error {

@@ -64,7 +64,7 @@ func (p *Pool[T]) Get(ctx context.Context) (i *T, waited bool, err error) {
 		p.mu.Unlock()
 		return nil, false, nil
 	}
-	half, cancel := halfOf(ctx)
+	half, cancel := Half(ctx)
 	defer cancel()
 	if p.queueTooLong(half) {
 		p.mu.Unlock()
@@ -85,8 +85,8 @@ func (p *Pool[T]) Get(ctx context.Context) (i *T, waited bool, err error) {
 	return nil, true, ErrBusy
 }
 
-// halfOf returns a context that is done when half of the time that ctx leaves has passed.
-func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
+// Half returns a context that is done when half of the time that ctx leaves has passed.
+func Half(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return ctx, func() {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -29,9 +30,30 @@ type Instance struct {
 	stack     [1]uint64
 }
 
+// ErrStarved is in the error of a start that exceeded Limits.Start, and had hardly any
+// processor time: this machine was busy, or the module slept.
+var ErrStarved = errors.New("this machine gave it hardly any processor time")
+
+// starvedBelow is the part of Limits.Start that a start must have had of processor time
+// for the module to be at fault.
+const starvedBelow = 20
+
 // Start makes an instance. It returns when the module has initialised itself, or soon
 // after ctx is done or Limits.Start has passed.
 func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
+	runtime.LockOSThread() // whose processor time is measured
+	defer runtime.UnlockOSThread()
+	before, measured := threadTime()
+	i, err := s.start(ctx)
+	if errors.Is(err, errStopped) && measured {
+		if now, _ := threadTime(); now-before < s.config.Limits.Start/starvedBelow {
+			err = fmt.Errorf("%w; %w", err, ErrStarved)
+		}
+	}
+	return i, err
+}
+
+func (s *Sandbox) start(ctx context.Context) (*Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Start)
 	defer cancel()
 	i := &Instance{sandbox: s, memory: &memory{limit: uint64(s.config.Limits.Memory)}, nextFD: abi.FirstFD}

@@ -8,6 +8,7 @@
 //
 //	sandbox.go    Sandbox: a compiled plugin, and what its instances share
 //	instance.go   Instance: starting it, calling it; Report: how a call ended
+//	threadtime_*  the processor time of a start
 //	memory.go     the linear memory of an instance, up to its limit
 //	call.go       one call: its deadlines, its usage, its connections
 //	state.go      State: what a probe keeps from one attempt to the next

@@ -1,0 +1,88 @@
+package wasmhost_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// sleeper is a module whose instances sleep when they start.
+func sleeper(d time.Duration) []byte {
+	return wat(`(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+		(func $sleep i32.const 16 i32.const 1 i32.store i32.const 24 i64.const %d i64.store
+			i32.const 0 i32.const 64 i32.const 1 i32.const 128 call $poll drop)
+		(start $sleep) (func $run (result i32) i32.const 1)`, d.Nanoseconds())
+}
+
+// short is a timeout of attempts within which no sleeper starts.
+const short = 10 * time.Millisecond
+
+func TestAnInstanceIsStartedForTheNextAttempt(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: sleeper(time.Second), Limits: wasmhost.Limits{Instances: 1}})
+	h := handler(t, p, nil)
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, short), probe.Unknown, wasmhost.ReasonStarting)
+	testsync.Until(t, "the instance", func() bool { return p.Stats().Idle == 1 })
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
+	if stats := p.Stats(); stats.Started != 1 || stats.Errors[wasmhost.ReasonStart] != 0 {
+		t.Errorf("got %+v", stats)
+	}
+}
+
+func TestACancelledAttemptDoesNotEndTheStartOfItsInstance(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: sleeper(time.Second), Limits: wasmhost.Limits{Instances: 1}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantResult(t, handler(t, p, nil).Probe(ctx, probe.Target{Name: "web"}), probe.Unknown, probe.ReasonStopped)
+	testsync.Until(t, "the instance", func() bool { return p.Stats().Idle == 1 })
+}
+
+// A start that has used up limits.start counts as an error of the plugin only if it had
+// processor time: on a slow machine a good plugin would be suspended.
+func TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the processor time of a start is known on Linux only")
+	}
+	limits := wasmhost.Limits{Start: 20 * time.Millisecond}
+	starved := load(t, wasmhost.Config{Module: sleeper(time.Hour), Limits: limits})
+	h := handler(t, starved, nil)
+	for range 10 {
+		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonStart)
+	}
+	if stats := starved.Stats(); stats.Suspensions != 0 || stats.Errors[wasmhost.ReasonStart] != 10 {
+		t.Errorf("got %+v", stats)
+	}
+	guilty := load(t, wasmhost.Config{Module: wat(`(func $spin %s) (start $spin) (func $run (result i32) i32.const 1)`, spin), Limits: limits})
+	h = handler(t, guilty, nil)
+	testsync.Until(t, "the suspension", func() bool {
+		attempt(t, h, probe.Target{Name: "web"}, plenty)
+		return guilty.Stats().Suspensions > 0
+	})
+}
+
+func TestCloseWaitsForTheStartOfAnInstance(t *testing.T) {
+	p, err := wasmhost.Load(wasmhost.Config{
+		Module: sleeper(500 * time.Millisecond), AllowUnpinned: true, Limits: wasmhost.Limits{Instances: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h, err := p.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, short), probe.Unknown, wasmhost.ReasonStarting)
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if stats := p.Stats(); stats.Instances != 0 || stats.Started != 1 {
+		t.Errorf("got %+v", stats)
+	}
+}

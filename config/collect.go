@@ -16,6 +16,7 @@ import (
 type collector struct {
 	list     []Diagnostic
 	seen     map[diagnosticKey]int // index in list
+	reports  int                   // number of calls of add
 	dropped  int                   // number of diagnostics beyond maxCollected
 	texts    map[string][]byte
 	secrets  map[hcl.Range]bool // parts of the texts that are never shown
@@ -59,6 +60,7 @@ type report struct {
 
 // add adds a report, unless it may be the consequence of a syntax error.
 func (c *collector) add(r report) {
+	c.reports++
 	inUnparsed := func(s span) bool { return s.from <= r.at.Start.Byte && r.at.Start.Byte < s.to }
 	if r.reference && len(c.unparsed) > 0 || slices.ContainsFunc(c.unparsed[r.at.Filename], inUnparsed) {
 		return

@@ -13,7 +13,15 @@ type Config struct {
 	Set     probe.Set
 	Targets map[string]Target // by name: web, or web["a"] for an element of for_each
 	Plugins map[string]Plugin // by name
+
+	// Removed is what Options.Previous had, and the configuration has not.
+	Removed Removed
+
+	digest *Digest
 }
+
+// Digest returns the digest of a configuration without errors, for Options.Previous.
+func (c *Config) Digest() *Digest { return c.digest }
 
 // Engine is the engine block of a configuration.
 type Engine struct {
@@ -101,6 +109,15 @@ type Options struct {
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block
 	PluginSettings Settings // of a plugin block
+
+	// Previous makes Parse leave out from Config.Set and Config.Targets what has not
+	// changed since a previous configuration, so that a change of a part costs neither
+	// the time nor the memory of the whole. Only targets with for_each can be left out,
+	// and only those that the engine does not start. Their arguments and blocks, and what
+	// these refer to, must be the same, and read no file. The other options must be those
+	// of the previous Parse, apart from the values of variables. Default: Config has
+	// everything.
+	Previous *Digest
 
 	// Plugin reads a plugin's file. Its errors are reported as those of
 	// Handler.Make. Default: plugin blocks are errors.

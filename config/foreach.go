@@ -17,6 +17,8 @@ type element struct {
 	key  string
 	text string // for messages: `each.key = "a"`
 	ctx  *hcl.EvalContext
+
+	keyValue, value cty.Value
 }
 
 // elements returns the elements of a target's for_each: none if it is invalid.
@@ -34,7 +36,7 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 			ctx := b.Body.Ctx.NewChild()
 			ctx.Variables = map[string]cty.Value{"each": cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
 			name := key.AsString()
-			if !yield(element{name, "each.key = " + strconv.Quote(name), ctx}) {
+			if !yield(element{name, "each.key = " + strconv.Quote(name), ctx, key, value}) {
 				return
 			}
 		}

@@ -46,7 +46,9 @@ func (l *loader) locals() {
 		g.block(b)
 	}
 	for _, n := range g.order {
-		g.visit(n, nil)
+		if l.digest.demanded[n.name] {
+			g.visit(n, nil)
+		}
 	}
 	values := make(map[string]cty.Value, len(g.order))
 	for _, n := range g.order {

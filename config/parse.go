@@ -36,6 +36,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 		}
 	}
 	l.variables()
+	l.digest = newDigester(l)
 	l.locals()
 	l.engine()
 	l.plugins()
@@ -43,6 +44,9 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.targets()
 	if l.unknown && !Diagnostics(l.list).HasErrors() {
 		l.add(report{summary: "a value is unknown"}) // cannot happen: its cause was reported
+	}
+	if !Diagnostics(l.list).HasErrors() {
+		l.digest.finish(l.config)
 	}
 	return l.config, l.diagnostics()
 }
@@ -56,6 +60,8 @@ type loader struct {
 	pure    map[string]ctyfunction.Function
 	blocks  map[string][]*tree.Block // of all files, by type
 	names   map[string]*tree.Block   // the target blocks, by the target's name
+
+	digest *digester // set when the variables are evaluated
 
 	unknown bool // a value is unknown; its cause was reported
 

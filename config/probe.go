@@ -102,11 +102,12 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) {
 	if p.handler == nil || spec.valid && !l.supportsTarget(p, b, spec.target) || spec.dryRun || !p.ok {
 		return
 	}
-	if len(l.config.Set) >= MaxProbes {
+	if l.digest.next.Probes+len(l.digest.probes) >= MaxProbes {
 		l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probes", MaxProbes)})
 		return
 	}
 	l.config.Set[id] = probe.Probe{Rule: p.rule, Target: spec.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision}
+	l.digest.probes = append(l.digest.probes, probeName{id.Kind, id.Name})
 }
 
 // compiledProbe is a probe without its target. The probes of a loop share one if

@@ -32,16 +32,25 @@ func (l *loader) target(b *tree.Block) {
 	forEach, ok := content.Arguments["for_each"]
 	if !ok {
 		l.element(b, content, spec)
+		l.digest.decoded(nil, spec.target.Name, 0)
 		return
 	}
-	some := false
+	if l.digest.keep(b) {
+		return
+	}
+	some, loop := false, l.digest.begin(b)
 	for e := range l.elements(b, forEach) {
 		some = true
+		hash := hashElement(e)
 		spec.target.Name = b.Label(0) + "[" + strconv.Quote(e.key) + "]"
-		if l.validTargetName(b, spec.target.Name, forEach.Expr.Range()) {
+		if l.digest.same(loop, spec.target.Name, hash) {
+			l.claim(b, spec.target.Name)
+		} else if l.validTargetName(b, spec.target.Name, forEach.Expr.Range()) {
 			l.element(b.In(e.ctx, e.text), content, spec)
+			l.digest.decoded(loop, spec.target.Name, hash)
 		}
 	}
+	l.digest.end(loop)
 	if !some {
 		l.dryRun(b, content, spec)
 	}
@@ -79,13 +88,8 @@ type targetSpec struct {
 // element decodes a target, or one element of a target with for_each.
 func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	name := spec.target.Name
-	if first, twice := l.names[name]; twice {
-		l.addTwice(report{
-			at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two targets named %s", quoted(name)),
-			hint: "give one of them another name",
-		}, first.Header)
-	} else if !spec.dryRun {
-		l.names[name] = b
+	if !spec.dryRun {
+		l.claim(b, name)
 	}
 	content := c.For(&b.Body)
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target)
@@ -102,6 +106,22 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	if !probes && whole && spec.valid && inherited.Address == "" {
 		l.add(report{severity: Warning, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}
+}
+
+// claim reports a name that another target has.
+func (l *loader) claim(b *tree.Block, name string) {
+	first, twice := l.names[name]
+	if !twice {
+		first = l.digest.keeper(name)
+	}
+	if first == nil {
+		l.names[name] = b
+		return
+	}
+	l.addTwice(report{
+		at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two targets named %s", quoted(name)),
+		hint: "give one of them another name",
+	}, first.Header)
 }
 
 // quoted quotes a name, unless it contains quotes itself as web["a"] does.

@@ -23,8 +23,8 @@ type Digest struct {
 
 // loop is a target block with for_each.
 type loop struct {
-	each     fingerprint // of the argument for_each
-	elements []digested  // sorted by name
+	each     *fingerprint // of the argument for_each; nil if it has none
+	elements []digested   // sorted by name
 	probes   int
 }
 
@@ -70,7 +70,7 @@ type digester struct {
 type digestedBlock struct {
 	block *tree.Block
 	key   fingerprint
-	ok    bool  // its targets depend on nothing but its text and what that refers to
+	ok    bool  // its targets depend on nothing but their elements, its text and what that refers to
 	was   *loop // the same text in the previous configuration, or nil
 	now   *loop
 	seen  int  // elements of was that were compared
@@ -119,8 +119,9 @@ func (d *digester) compareBlocks() {
 		}
 		n := &digestedBlock{block: b, now: &loop{}}
 		n.key, n.ok = d.prints.target(b)
-		each, ok := d.prints.argument(text.Attributes["for_each"])
-		n.ok, n.now.each = n.ok && ok, each
+		if each, ok := d.prints.argument(text.Attributes["for_each"]); ok {
+			n.now.each = &each
+		}
 		if twin := byKey[n.key]; twin != nil {
 			n.ok, twin.ok = false, false
 		}
@@ -130,7 +131,8 @@ func (d *digester) compareBlocks() {
 		if !n.ok {
 			continue
 		}
-		if n.was = d.previous.loops[n.key]; n.was != nil && n.was.each == n.now.each {
+		n.was = d.previous.loops[n.key]
+		if n.was != nil && n.was.each != nil && n.now.each != nil && *n.was.each == *n.now.each {
 			label := n.block.Label(0)
 			n.now, d.kept[label] = n.was, append(d.kept[label], n)
 		}

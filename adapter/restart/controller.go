@@ -44,11 +44,12 @@ type Controller struct {
 	supervisors map[string]*supervisor
 	spent       account
 	restored    map[string]restored // by target, until a supervisor takes it
-	applies     int                 // number of calls of Apply
+	applies     int                 // number of calls of Apply and Change
+	repeat      []string            // targets to report again, if they are static: see Engine.Report
+	repeatAll   bool                // all static targets are to be reported again
 
 	// Used by Run only.
-	static   map[string]time.Time // targets reported as static instances, and since when
-	reported int                  // the value of applies when all of them were reported
+	static map[string]time.Time // targets reported as static instances, and since when
 }
 
 // Check returns what is wrong with the budget: probe.FieldErrors, or nil.
@@ -95,7 +96,7 @@ func (c *Controller) Apply(units map[string]Unit) error {
 		return err
 	}
 	c.unitsMu.Lock()
-	c.units, c.driven = complete, 0
+	c.units, c.driven, c.repeatAll = complete, 0, true
 	c.applies++
 	for _, u := range complete {
 		if u.Driver != nil {
@@ -105,6 +106,39 @@ func (c *Controller) Apply(units map[string]Unit) error {
 	c.unitsMu.Unlock()
 	notify(c.changed)
 	return nil
+}
+
+// Change replaces some units and removes others, as an Apply that has all other units
+// as they are would. A name that is not that of a unit is not removed.
+func (c *Controller) Change(units map[string]Unit, remove []string) error {
+	complete, err := withDefaults(units)
+	if err != nil {
+		return err
+	}
+	c.unitsMu.Lock()
+	c.applies++
+	if c.units == nil {
+		c.units = map[string]Unit{}
+	}
+	for _, target := range remove {
+		c.driven -= one(c.units[target].Driver != nil)
+		delete(c.units, target)
+	}
+	for target, u := range complete {
+		c.driven += one(u.Driver != nil) - one(c.units[target].Driver != nil)
+		c.units[target] = u
+		c.repeat = append(c.repeat, target)
+	}
+	c.unitsMu.Unlock()
+	notify(c.changed)
+	return nil
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func withDefaults(units map[string]Unit) (map[string]Unit, error) {
@@ -209,25 +243,40 @@ func (c *Controller) reconcile(running *sync.WaitGroup) {
 		delete(c.static, target)
 		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Gone, Since: time.Now()})
 	}
+	again := c.takeRepeats() // the known ones may have new probes: see Engine.Report
 	for _, target := range added {
 		c.static[target] = time.Now()
 	}
-	if c.appliedSince(&c.reported) { // the known ones may have new probes: see Engine.Report
-		added = slices.Collect(maps.Keys(c.static))
-	}
-	for _, target := range added {
+	for _, target := range slices.Concat(added, again) {
 		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Running, Since: c.static[target]})
 	}
 }
 
-// appliedSince reports whether Apply was called since the last call with the same
-// counter.
+// appliedSince reports whether Apply or Change was called since the last call with the
+// same counter.
 func (c *Controller) appliedSince(counter *int) bool {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	before := *counter
 	*counter = c.applies
 	return before != c.applies
+}
+
+// takeRepeats returns the static targets that Apply and Change want to be reported again.
+func (c *Controller) takeRepeats() (targets []string) {
+	c.unitsMu.Lock()
+	repeat, all := c.repeat, c.repeatAll
+	c.repeat, c.repeatAll = nil, false
+	c.unitsMu.Unlock()
+	if all {
+		return slices.Collect(maps.Keys(c.static))
+	}
+	for _, target := range repeat {
+		if _, known := c.static[target]; known {
+			targets = append(targets, target)
+		}
+	}
+	return targets
 }
 
 // staticID is the ID of the only instance of a unit without a driver.

@@ -31,7 +31,7 @@ func validateCommand() *cobra.Command {
 }
 
 func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON bool) error {
-	loaded, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent))
+	loaded, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent), nil)
 	if asJSON {
 		if err := diags.WriteJSON(c.OutOrStdout()); err != nil || !diags.HasErrors() {
 			return err

@@ -74,8 +74,8 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	plugins := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
 	first := make(chan loadResult, 1)
 	go func() {
-		loaded, diags := f.load(paths, plugins)
-		first <- loadResult{loaded, diags, plugins}
+		loaded, diags := f.load(paths, plugins, nil)
+		first <- loadResult{config: loaded, diags: diags, plugins: plugins}
 	}()
 	var loaded loadResult
 	select {
@@ -103,12 +103,13 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	return d.run(context.WithoutCancel(c.Context()))
 }
 
-// load reads the configuration. With a directory of pods none is needed.
-func (f *flags) load(paths []string, p *handlers.Plugins) (loaded *config.Config, diags config.Diagnostics) {
+// load reads the configuration, or what has changed in it. With a directory of pods none
+// is needed.
+func (f *flags) load(paths []string, p *handlers.Plugins, previous *config.Digest) (loaded *config.Config, diags config.Diagnostics) {
 	if f.pods.Path == "" || len(paths) > 0 {
-		loaded, diags = f.inputs.Load(paths, p)
+		loaded, diags = f.inputs.Load(paths, p, previous)
 	} else {
-		loaded, diags = f.inputs.Parse(nil, nil, p)
+		loaded, diags = f.inputs.Parse(nil, nil, p, previous)
 	}
 	if diags.HasErrors() {
 		return loaded, diags

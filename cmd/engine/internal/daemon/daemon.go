@@ -38,7 +38,8 @@ type daemon struct {
 	signals *signals
 
 	pods     *staticpods.Dir // nil for none
-	config   *config.Config  // the configuration in use, without the pods
+	config   *config.Config  // the configuration in use, without the pods; nil without pods
+	digest   *config.Digest  // that of the configuration in use; nil with pods
 	targets  int             // in use, with the pods
 	plugins  atomic.Pointer[handlers.Plugins]
 	settings config.Engine // those in use
@@ -109,6 +110,19 @@ func (d *daemon) apply(c *config.Config) (engine.Changes, error) {
 	})
 }
 
+// change puts into use a configuration that has only what has changed (see
+// config.Options.Previous): all of it, or nothing.
+func (d *daemon) change(c *config.Config) (engine.Changes, error) {
+	return d.applyWith(c, func(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
+		changes, err := d.engine.Change(engine.Change{Set: set, Remove: c.Removed.Probes})
+		if err != nil {
+			return changes, err
+		}
+		changes.Kept = c.Digest().Probes - changes.Added - changes.Updated - changes.Replaced
+		return changes, d.restarts.Change(units, c.Removed.Targets)
+	})
+}
+
 func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]restart.Unit) (engine.Changes, error)) (engine.Changes, error) {
 	all := d.pods.Add(c)
 	units, err := d.units(all)
@@ -119,7 +133,11 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 	if err != nil {
 		return engine.Changes{}, err
 	}
-	d.config, d.targets = c, len(all.Targets)
+	if d.pods != nil {
+		d.config, d.targets = c, len(all.Targets)
+	} else {
+		d.digest, d.targets = c.Digest(), c.Digest().Targets
+	}
 	return changes, nil
 }
 

@@ -26,6 +26,7 @@ type loader struct {
 // loadResult is a configuration that was loaded for a reload.
 type loadResult struct {
 	config  *config.Config
+	partial bool // config has only what has changed
 	diags   config.Diagnostics
 	plugins *handlers.Plugins
 }
@@ -40,9 +41,10 @@ func (l *loader) start(ctx context.Context) {
 	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
 	p.Previous = d.plugins.Load()
 	l.loading = true
+	previous := d.digest
 	go func() {
-		loaded, diags := d.flags.load(d.paths, p)
-		l.done <- loadResult{loaded, diags, p}
+		loaded, diags := d.flags.load(d.paths, p, previous)
+		l.done <- loadResult{loaded, previous != nil, diags, p}
 	}()
 }
 
@@ -76,7 +78,11 @@ func (d *daemon) reload(r loadResult) {
 		return
 	}
 	d.flags.override(&r.config.Engine)
-	changes, err := d.apply(r.config)
+	use := d.apply
+	if r.partial {
+		use = d.change
+	}
+	changes, err := use(r.config)
 	if err != nil {
 		r.plugins.Release(current)
 		d.log.Error("configuration rejected, keeping the current one", "error", err)

@@ -26,7 +26,7 @@ func (d *daemon) units(c *config.Config) (map[string]restart.Unit, error) {
 func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
 	unit, _ := t.Settings.(restart.Unit)
 	driver, err := d.driver(name, t)
-	if err != nil {
+	if err != nil || driver == nil {
 		return unit, err
 	}
 	revision, err := json.Marshal([]any{fmt.Sprintf("%T", t.Driver), t.Driver})

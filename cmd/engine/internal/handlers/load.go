@@ -24,20 +24,21 @@ func (in *Inputs) Register(c *cobra.Command) {
 	c.Flags().StringArrayVar(&in.files, "var-file", nil, "read variables from a `file`; can be repeated")
 }
 
-// Load reads a configuration and loads its plugins. It starts nothing.
-func (in *Inputs) Load(paths []string, p *Plugins) (*config.Config, config.Diagnostics) {
+// Load reads a configuration and loads its plugins. It starts nothing. With a digest it
+// leaves out what has not changed: see config.Options.Previous.
+func (in *Inputs) Load(paths []string, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
 	sources, diags := config.Read(OrDefault(paths))
 	files, more := config.Read(in.files)
 	if diags = append(diags, more...); diags.HasErrors() {
 		return nil, diags
 	}
-	return in.Parse(sources, files, p)
+	return in.Parse(sources, files, p, previous)
 }
 
 // Parse parses sources that have been read.
-func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {
+func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
 	o := Options()
-	o.Plugin, o.Vars, o.VarFiles = p.open, in.vars, files
+	o.Plugin, o.Vars, o.VarFiles, o.Previous = p.open, in.vars, files, previous
 	return config.Parse(sources, o)
 }
 

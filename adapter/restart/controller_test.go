@@ -41,6 +41,59 @@ func TestUnitNeedsAValidTargetName(t *testing.T) {
 	})
 }
 
+func TestChangeOfSomeUnitsLeavesTheOthers(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		kept, gone, fresh := newDriver("kept", healthy), newDriver("gone", healthy), newDriver("fresh", healthy)
+		h.apply(map[string]restart.Unit{"kept": {Driver: kept}, "gone": {Driver: gone}, "static": {}, "ended": {}})
+		h.sleep(time.Second)
+		if err := h.control.Change(map[string]restart.Unit{"fresh": {Driver: fresh}, "more": {}}, []string{"gone", "ended", "unknown"}); err != nil {
+			t.Fatal(err)
+		}
+		h.sleep(time.Minute)
+		h.expectTimes("kept began at", kept.starts(), 0)
+		h.expectTimes("gone began at", gone.starts(), 0)
+		h.expectTimes("fresh began at", fresh.starts(), time.Second)
+		for target, phase := range map[string]probe.Phase{
+			"kept": probe.Running, "fresh": probe.Running, "static": probe.Running, "more": probe.Running,
+			"gone": probe.Absent, "ended": probe.Absent,
+		} {
+			if in := h.instance(target); in.Phase != phase {
+				t.Errorf("%s is %v, want %v", target, in.Phase, phase)
+			}
+		}
+	})
+}
+
+func TestAChangedStaticUnitIsReportedAgain(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
+		h.apply(map[string]restart.Unit{"web": {}})
+		h.sleep(time.Minute)
+		h.probes(nil) // the engine forgets the instance
+		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
+		if err := h.control.Change(map[string]restart.Unit{"web": {}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		h.sleep(time.Minute)
+		h.expect("web", "static", probe.Running, "")
+	})
+}
+
+func TestChangeWithAnInvalidUnitChangesNothing(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		d := newDriver("web", healthy)
+		h.apply(only(d))
+		err := h.control.Change(map[string]restart.Unit{"bad": {TerminationGracePeriod: -1}}, []string{"web"})
+		if err == nil {
+			t.Error("no error")
+		}
+		h.sleep(time.Minute)
+		if in := h.instance("web"); in.Phase != probe.Running {
+			t.Errorf("web is %v", in.Phase)
+		}
+	})
+}
+
 func TestInvalidBudgetIsRejected(t *testing.T) {
 	for field, b := range map[string]restart.Budget{
 		"restart_budget.max":   {Max: -1, Per: time.Minute},

@@ -231,5 +231,5 @@ func (s *supervisor) reportRecalled(r restored, phase probe.Phase) {
 		in.Reason = probe.ReasonBackOff
 	}
 	s.report(in)
-	s.log.Info("instance had exited before the engine started", "instance", in.ID, "phase", in.Phase, "back_off", time.Until(r.NotBefore).Round(time.Millisecond))
+	s.log.Info("instance had exited before the engine started", "instance", in.ID, "phase", in.Phase, "back_off", max(time.Until(r.NotBefore), 0).Round(time.Millisecond))
 }

@@ -1,0 +1,277 @@
+package restart_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// generation runs an engine with a controller that goes on with what another has
+// remembered, and returns what it remembers itself before it stops, and after.
+func generation(t *testing.T, units map[string]restart.Unit, r restart.Restored, test func(h *harness, goOn map[string]string)) (killed, stopped restart.Restored) {
+	t.Helper()
+	h := newHarness(t, restart.Budget{Max: 2, Per: time.Hour})
+	if err := h.control.Apply(units); err != nil {
+		t.Fatal(err)
+	}
+	goOn := h.control.Restore(r)
+	h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
+	ctx, stop := context.WithCancel(t.Context())
+	engineCtx, endEngine := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = h.engine.Run(engineCtx) })
+	running.Go(func() { _ = h.control.Run(ctx) })
+	synctest.Wait()
+	test(h, goOn)
+	killed = remembered(t, h.control)
+	stop()
+	synctest.Wait()
+	h.control.Kill()
+	endEngine()
+	running.Wait()
+	return killed, remembered(t, h.control)
+}
+
+// remembered returns what a controller remembers, written and read.
+func remembered(t *testing.T, c *restart.Controller) (r restart.Restored) {
+	t.Helper()
+	b, err := json.Marshal(restart.Restored{Targets: maps.Collect(c.Memories()), Spent: c.Spent()})
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func revised(d restart.Driver, p restart.Policy) map[string]restart.Unit {
+	return map[string]restart.Unit{"web": {Driver: d, Policy: p, Revision: "1"}}
+}
+
+func TestBackOffAndRestartCountGoOn(t *testing.T) {
+	for _, how := range []string{"killed", "stopped"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newDriver("a", func(int) behavior { return behavior{exitsAfter: time.Second, code: 1} })
+				killed, stopped := generation(t, revised(a, restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) {
+					h.sleep(15 * time.Second) // 0 to 1, 1 to 2, 12 to 13, then 20 s of back-off
+					h.expectTimes("instances started at", a.starts(), 0, time.Second, 12*time.Second)
+				})
+				r := map[string]restart.Restored{"killed": killed, "stopped": stopped}[how]
+				b := newDriver("b", func(int) behavior { return behavior{exitsAfter: time.Second, code: 1} })
+				generation(t, revised(b, restart.Always), r, func(h *harness, goOn map[string]string) {
+					in := h.expect("web", "a-2", probe.Ended, probe.ReasonBackOff)
+					if in.Restarts != 2 || len(goOn) != 0 {
+						t.Errorf("got %+v, and that %v go on", in, goOn)
+					}
+					h.sleep(19 * time.Second)
+					in = h.expect("web", "b-0", probe.Ended, probe.ReasonBackOff)
+					h.expectTimes("the next instance started at", b.starts(), 18*time.Second)
+					if in.Restarts != 3 {
+						t.Errorf("got %+v", in)
+					}
+					h.sleep(39 * time.Second)
+					h.expectTimes("the next instances started at", b.starts(), 18*time.Second)
+					h.sleep(2 * time.Second)
+					h.expectTimes("the next instances started at", b.starts(), 18*time.Second, 59*time.Second)
+				})
+			})
+		})
+	}
+}
+
+func TestInstanceOfADeadEngineIsFollowedByANewOneAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newDriver("a", healthy)
+		killed, _ := generation(t, revised(a, restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Minute) })
+		b := newDriver("b", healthy)
+		generation(t, revised(b, restart.Always), killed, func(h *harness, goOn map[string]string) {
+			if in := h.expect("web", "b-0", probe.Running, ""); in.Restarts != 1 || len(goOn) != 0 {
+				t.Errorf("got %+v, and that %v go on", in, goOn)
+			}
+		})
+	})
+}
+
+func TestPolicyHoldsForInstancesOfAnEarlierEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newDriver("a", func(int) behavior { return behavior{exitsAfter: time.Second} })
+		killed, _ := generation(t, revised(a, restart.OnFailure), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Minute) })
+		b := newDriver("b", healthy)
+		generation(t, revised(b, restart.OnFailure), killed, func(h *harness, _ map[string]string) {
+			h.sleep(time.Hour)
+			h.expect("web", "a-0", probe.Gone, probe.ReasonExited)
+			h.apply(revised(b, restart.Always))
+			h.expect("web", "b-0", probe.Running, "")
+		})
+	})
+}
+
+func TestMemoryOfAnotherRevisionIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failing := func(int) behavior { return behavior{exitsAfter: time.Second, code: 1} }
+		killed, _ := generation(t, revised(newDriver("a", failing), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) {
+			h.sleep(15 * time.Second)
+		})
+		b := newDriver("b", healthy)
+		units := map[string]restart.Unit{"web": {Driver: b, Revision: "2"}}
+		generation(t, units, killed, func(h *harness, _ map[string]string) {
+			if in := h.expect("web", "b-0", probe.Running, ""); in.Restarts != 0 {
+				t.Errorf("got %+v", in)
+			}
+		})
+	})
+}
+
+func TestBackOffOfAWrongClockIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failing := func(int) behavior { return behavior{exitsAfter: time.Second, code: 1} }
+		killed, _ := generation(t, revised(newDriver("a", failing), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) {
+			h.sleep(15 * time.Second)
+		})
+		m := killed.Targets["web"].Shifted(1000 * time.Hour)
+		m.Exits, m.Started = -5, -5
+		b := newDriver("b", healthy)
+		generation(t, revised(b, restart.Always), restart.Restored{Targets: map[string]restart.Memory{"web": m}}, func(h *harness, _ map[string]string) {
+			h.sleep(restart.DefaultMaxBackOff + time.Second)
+			if in := h.expect("web", "b-0", probe.Running, ""); in.Restarts != 0 {
+				t.Errorf("got %+v", in)
+			}
+		})
+	})
+}
+
+// resumer is a driver whose instance outlives the engine.
+type resumer struct {
+	*fakeDriver
+	alive   string // the ID of the instance that can go on
+	resumed string
+}
+
+func (r *resumer) Resume(id string) bool {
+	if id == r.alive {
+		r.resumed = id
+	}
+	return r.resumed != ""
+}
+
+func (r *resumer) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	if r.resumed == "" {
+		return r.fakeDriver.Run(ctx, began, end)
+	}
+	began(r.resumed)
+	r.resumed = ""
+	return r.wait(ctx, behavior{}, end)
+}
+
+func TestInstanceThatOutlivesItsEngineGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		a := newDriver("a", healthy)
+		killed, _ := generation(t, revised(a, restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		for name, alive := range map[string]bool{"alive": true, "dead": false} {
+			r := &resumer{fakeDriver: newDriver("b", healthy)}
+			if alive {
+				r.alive = "a-0"
+			}
+			again, _ := generation(t, revised(r, restart.Always), killed, func(h *harness, goOn map[string]string) {
+				in := h.instance("web")
+				wasStarted := len(r.starts()) == 1
+				if goes := goOn["web"] == "a-0"; goes != alive || wasStarted == alive || in.Since.Equal(began) != alive || (in.Restarts == 0) != alive {
+					t.Errorf("%s: got %+v and that %v go on", name, in, goOn)
+				}
+			})
+			if m := again.Targets["web"]; (m.Started == 1) != alive {
+				t.Errorf("%s: remembered %+v", name, m)
+			}
+		}
+	})
+}
+
+func TestStaticInstanceGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		h := newHarness(t, restart.Budget{})
+		time.Sleep(time.Hour)
+		h.apply(map[string]restart.Unit{"web": {}, "db": {Driver: newDriver("db", healthy), Revision: "1"}})
+		static := restart.Memory{Instance: "static", Since: began}
+		goOn := h.control.Restore(restart.Restored{Targets: map[string]restart.Memory{"web": static, "db": static, "old": static}})
+		if in := h.expect("web", "static", probe.Running, ""); !in.Since.Equal(began) || len(goOn) != 1 || goOn["web"] != "static" {
+			t.Errorf("got %+v, and that %v go on", in, goOn)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- h.control.Run(ctx) }()
+		synctest.Wait()
+		if in := h.expect("web", "static", probe.Running, ""); !in.Since.Equal(began) {
+			t.Errorf("got %+v", in)
+		}
+		stop()
+		<-done
+		h.control.Kill()
+	})
+}
+
+func TestSpentBudgetGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		a := newDriver("a", healthy)
+		handler := &fakeHandler{failing: true}
+		r := restart.Restored{Spent: []time.Time{now.Add(-59 * time.Minute), now.Add(-time.Minute)}}
+		_, stopped := generation(t, revised(a, restart.Always), r, func(h *harness, _ map[string]string) {
+			h.probes(map[string]probe.Handler{"web": handler})
+			h.sleep(30 * time.Second)
+			h.expect("web", "a-0", probe.Running, probe.ReasonBudget)
+			h.sleep(40 * time.Second)
+			if n := len(a.starts()); n != 2 {
+				t.Errorf("%d instances were started, want 2", n)
+			}
+		})
+		if len(stopped.Spent) != 2 || !stopped.Spent[0].Equal(now.Add(-time.Minute)) {
+			t.Errorf("remembered %v", stopped.Spent)
+		}
+	})
+}
+
+func TestChangedIsCalledWithWhatHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		calls := map[string]int{}
+		control, err := restart.New(restart.Config{
+			Engine:  engine.New(engine.Config{}),
+			Changed: func(target string) { mu.Lock(); defer mu.Unlock(); calls[target]++ },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- control.Run(ctx) }()
+		expect := func(what string, remembers bool, n int) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if _, ok := control.Memory("web"); ok != remembers || calls["web"] != n {
+				t.Errorf("%s: remembered %v, %d calls, want %v, %d", what, ok, calls["web"], remembers, n)
+			}
+		}
+		expect("at first", false, 0)
+		_ = control.Apply(revised(newDriver("a", healthy), restart.Always))
+		expect("after the start", true, 1)
+		_ = control.Apply(nil)
+		expect("after its end", false, 2)
+		stop()
+		<-done
+		control.Kill()
+	})
+}

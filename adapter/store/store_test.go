@@ -1,18 +1,25 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/journal"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -142,4 +149,290 @@ func TestStateIsRecalledAfterAStop(t *testing.T) {
 			t.Errorf("got the values %q", got.Values)
 		}
 	})
+}
+
+// recalledNow returns what an engine would recall that is started now, beside the one that
+// has the file.
+func recalledNow(t *testing.T, path string) Recalled {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "copy")
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, r := open(t, name)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestAKillLosesAboutASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state")
+		h := newHandler(probe.Success)
+		l := live(t, path, set(50, h), nil)
+		defer l.stop()
+		for step, outcome := range []probe.Outcome{probe.Success, probe.Failure, probe.Failure, probe.Failure, probe.Success, probe.Failure} {
+			h.say(outcome)
+			pass(10 * time.Second) // an attempt of each probe
+			want := remembered(l.engine)
+			pass(writePeriod + 10*time.Millisecond)
+			if got := recalledNow(t, path).Memories; !near(got, want, remembered(l.engine)) {
+				t.Errorf("step %d: the file has %+v, want %+v", step, got[id(1)], want[id(1)])
+			}
+		}
+	})
+}
+
+// near reports whether each memory is one of two, apart from its times: here the wall
+// clock is the bubble's, and the time since boot is not.
+func near(got, before, after map[probe.ID]engine.Memory) bool {
+	for id, m := range got {
+		one := func(w engine.Memory) bool {
+			m.Since, m.InstanceSince, w.Since, w.InstanceSince = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+			return equal(map[probe.ID]engine.Memory{id: m}, map[probe.ID]engine.Memory{id: w})
+		}
+		if !one(before[id]) && !one(after[id]) {
+			return false
+		}
+	}
+	return len(got) == len(before)
+}
+
+func TestAnEngineWithoutChangesSaysThatItLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state")
+		l := live(t, path, set(50, newHandler(probe.Success)), nil)
+		defer l.stop()
+		pass(time.Minute)
+		before := l.store.Stats()
+		pass(time.Hour)
+		after := l.store.Stats()
+		if since := time.Since(after.Written); since > maxHeartbeat+writePeriod {
+			t.Errorf("the file was written %v ago", since)
+		}
+		if grown := after.Size - before.Size; grown <= 0 || grown > 360*32 {
+			t.Errorf("the file has grown by %d bytes in an hour", grown)
+		}
+	})
+}
+
+func TestTheFileStaysSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state")
+		h := newHandler(probe.Success)
+		l := live(t, path, set(2000, h), nil)
+		defer l.stop()
+		written, last := int64(0), int64(0)
+		for n := range 60 {
+			h.say([]probe.Outcome{probe.Success, probe.Failure}[n%2])
+			pass(10 * time.Second)
+			size := l.store.Stats().Size
+			written += max(0, size-last)
+			if last = size; size > 2<<20 {
+				t.Fatalf("the file has %d bytes", size)
+			}
+		}
+		if written < 3<<20 {
+			t.Fatalf("only %d bytes were written", written)
+		}
+		if _, err := l.engine.Apply(set(1, h)); err != nil {
+			t.Fatal(err)
+		}
+		pass(10 * time.Second)
+		if got := recalledNow(t, path); len(got.Memories) != 1 {
+			t.Errorf("the file has %d memories, want 1", len(got.Memories))
+		}
+	})
+}
+
+// frame returns a frame of memories in one state, written a while ago.
+func frame(t *testing.T, ago time.Duration, n int, v probe.Verdict) []byte {
+	t.Helper()
+	now := present()
+	b := appendTime(nil, moment{wall: now.wall - int64(ago)})
+	for i := range n {
+		m := engine.Memory{State: verdict.State{Instance: "static", Verdict: v, Last: probe.Failure, Run: 1}, Changes: uint64(i)}
+		var err error
+		if b, err = appendMemory(b, id(i), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func writeFrames(t *testing.T, path string, frames ...[]byte) {
+	t.Helper()
+	j, err := journal.Open(path, magic)
+	if err == nil {
+		_, err = j.Read(func([]byte) error { return nil })
+	}
+	if err == nil {
+		err = errors.Join(j.Rewrite(slices.Values(frames)), j.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOldStateIsForgotten(t *testing.T) {
+	for _, c := range []struct {
+		ago  time.Duration
+		want int
+	}{{0, 5}, {59 * time.Minute, 5}, {61 * time.Minute, 0}, {-time.Minute, 0}} {
+		path := filepath.Join(t.TempDir(), "state")
+		writeFrames(t, path, frame(t, c.ago, 5, probe.Passing))
+		s, r := open(t, path)
+		if len(r.Memories) != c.want {
+			t.Errorf("%v ago: recalled %d memories, want %d", c.ago, len(r.Memories), c.want)
+		}
+		if again := s.Recalled(); len(again.Memories) != 0 {
+			t.Errorf("recalled twice")
+		}
+		_ = s.Close()
+	}
+}
+
+func TestADamagedFileIsMovedAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	writeFrames(t, path, frame(t, 0, 5, probe.Passing), frame(t, 0, 5, probe.Failing))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(magic)+40] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	s, err := Open(Config{Path: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	aside, err := os.ReadFile(path + ".corrupt")
+	if err != nil || !bytes.Equal(aside, b) || len(s.Recalled().Memories) != 0 {
+		t.Errorf("recalled something, or the file was not kept: %v", err)
+	}
+	if !strings.Contains(log.String(), "state file damaged") || !strings.Contains(log.String(), path+".corrupt") {
+		t.Errorf("got the log %q", log.String())
+	}
+}
+
+// TestADamagedFileNeverHasAFalseState damages copies of a file at random, and expects a
+// state that the engine had at some time, or none.
+func TestADamagedFileNeverHasAFalseState(t *testing.T) {
+	const probes, frames = 20, 30
+	rng := rand.New(rand.NewPCG(7, 8))
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state")
+	var all [][]byte
+	for n := range frames {
+		all = append(all, frame(t, 0, probes, []probe.Verdict{probe.Passing, probe.Failing}[n%2]))
+	}
+	writeFrames(t, path, all...)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recalled := 0
+	for n := range 600 {
+		b := bytes.Clone(whole)
+		if n%3 == 0 {
+			b = b[:rng.IntN(len(b))]
+		}
+		for range n % 3 {
+			if len(b) > 0 {
+				b[rng.IntN(len(b))] ^= byte(1 + rng.IntN(255))
+			}
+		}
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(Config{Path: path})
+		if errors.Is(err, journal.ErrForeign) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := s.Recalled().Memories
+		_ = s.Close()
+		if len(got) == 0 {
+			continue
+		}
+		recalled++
+		for i := range probes {
+			m, ok := got[id(i)]
+			if !ok || m.State.Verdict != got[id(0)].State.Verdict || m.Changes != uint64(i) || m.State.Instance != "static" {
+				t.Fatalf("recalled %+v of probe %d", m, i)
+			}
+		}
+	}
+	if recalled < 180 { // what is truncated
+		t.Errorf("only %d files were recalled", recalled)
+	}
+}
+
+func FuzzContent(f *testing.F) {
+	b := appendTime(nil, present())
+	b, _ = appendMemory(b, id(1), engine.Memory{State: verdict.State{Instance: "a", Verdict: probe.Passing}})
+	b, _ = appendValue(b, "key", []byte("value"))
+	b = appendString(append(b, recordBoot), "boot")
+	f.Add(b)
+	f.Add(appendID(b, recordMemoryRemoved, id(1)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := newContent()
+		if c.accept(b) != nil {
+			return
+		}
+		r := c.recall(time.Now(), time.Hour)
+		for id, m := range r.Memories {
+			if id.Check() != nil || m.Since.After(r.Written) {
+				t.Errorf("recalled %v: %+v", id, m)
+			}
+		}
+	})
+}
+
+func TestAgeComesFromTheTimeSinceBootWhileTheMachineIsUp(t *testing.T) {
+	const s = int64(time.Second)
+	written := moment{wall: 1000 * s, sinceBoot: 50 * s}
+	for name, c := range map[string]struct {
+		boot       string
+		now        moment
+		age, shift time.Duration
+		known      bool
+	}{
+		"nothing was set":         {"a", moment{1010 * s, 60 * s}, 10 * time.Second, 0, true},
+		"slewed":                  {"a", moment{1010*s + s/2, 60 * s}, 10 * time.Second, 0, true},
+		"set forward":             {"a", moment{4610 * s, 60 * s}, 10 * time.Second, time.Hour, true},
+		"set back":                {"a", moment{510 * s, 60 * s}, 10 * time.Second, -500 * time.Second, true},
+		"rebooted":                {"b", moment{1100 * s, 5 * s}, 100 * time.Second, 0, true},
+		"rebooted, clock is back": {"b", moment{900 * s, 5 * s}, -100 * time.Second, 0, false},
+		"another namespace":       {"a", moment{1010 * s, 40 * s}, -10 * time.Second, 20 * time.Second, false},
+		"no boot ID":              {"", moment{1010 * s, 90 * s}, 10 * time.Second, 0, true},
+	} {
+		age, shift, known := written.age("a", c.now, c.boot)
+		if age != c.age || shift != c.shift || known != c.known {
+			t.Errorf("%s: got %v, %v, %v, want %v, %v, %v", name, age, shift, known, c.age, c.shift, c.known)
+		}
+	}
+}
+
+func TestTimesAreMovedWithTheClock(t *testing.T) {
+	written := time.Now()
+	for _, c := range []struct{ at, want time.Time }{
+		{written.Add(-time.Hour), written.Add(-30 * time.Minute)},
+		{written.Add(-time.Minute), written},
+		{time.Time{}, time.Time{}},
+	} {
+		if got := moved(c.at, 30*time.Minute, written); !got.Equal(c.want) {
+			t.Errorf("got %v, want %v", got, c.want)
+		}
+	}
 }

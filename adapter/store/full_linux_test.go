@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// small is a small file system, which only the thread sees that has mounted it.
+type small struct {
+	dir  string // for that thread
+	root string // the thread's root, for others
+}
+
+func (s small) path(name string) string { return filepath.Join(s.root, s.dir, name) }
+
+// mount mounts the file system for the thread of the goroutine, which has to end with the
+// goroutine.
+func mount(dir string) (small, error) {
+	runtime.LockOSThread()
+	return small{dir, fmt.Sprintf("/proc/self/task/%d/root", syscall.Gettid())}, errors.Join(
+		syscall.Unshare(syscall.CLONE_FS|syscall.CLONE_NEWNS),
+		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+		syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0700"),
+	)
+}
+
+// TestAFullDiskKeepsTheLastState fills the file system of a store that runs.
+func TestAFullDiskKeepsTheLastState(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a file system")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h, log := newHandler(probe.Success), &testsync.Buffer{}
+		e := engine.New(engine.Config{})
+		for id := range set(100, h) {
+			e.Report(probe.Instance{Target: id.Target, ID: "static", Phase: probe.Running, Since: time.Now()})
+		}
+		if _, err := e.Apply(set(100, h)); err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		mounted, ended := make(chan small), make(chan error, 1)
+		var s *Store
+		go func() {
+			disk, err := mount(dir)
+			if err == nil {
+				s, err = Open(Config{Path: filepath.Join(dir, "state"), MaxAge: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			}
+			mounted <- disk
+			if err == nil {
+				s.Run(ctx, e, nil)
+			}
+			ended <- err
+		}()
+		disk := <-mounted
+		engineDone := make(chan error)
+		go func() { engineDone <- e.Run(ctx) }()
+		if s != nil {
+			fillAndFree(t, disk, s, h, log)
+		}
+		cancel()
+		<-engineDone
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func fillAndFree(t *testing.T, disk small, s *Store, h *handler, log *testsync.Buffer) {
+	check := func(want probe.Verdict, failing bool) {
+		t.Helper()
+		if m := recalledNow(t, disk.path("state")).Memories; len(m) != 100 || m[id(1)].State.Verdict != want {
+			t.Errorf("the file has %d memories, the first is %+v, want %v", len(m), m[id(1)], want)
+		}
+		if st := s.Stats(); st.Failing != failing {
+			t.Errorf("got %+v", st)
+		}
+	}
+	pass(30 * time.Second)
+	check(probe.Passing, false)
+	hog := disk.path("hog")
+	if err := os.WriteFile(hog, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("the disk is not full: %v", err)
+	}
+	h.say(probe.Failure)
+	pass(10 * time.Minute)
+	check(probe.Passing, true)
+	if n := s.Stats().Errors; n < 10 || n > 20 {
+		t.Errorf("%d writes have failed in 10 minutes", n)
+	}
+	if n := strings.Count(log.String(), "cannot be written"); n != 1 {
+		t.Errorf("%d lines about it:\n%s", n, log)
+	}
+	if err := os.Remove(hog); err != nil {
+		t.Error(err)
+	}
+	pass(time.Minute + writePeriod)
+	check(probe.Failing, false)
+	if !strings.Contains(log.String(), "is written again") {
+		t.Errorf("got the log\n%s", log)
+	}
+}

@@ -8,6 +8,8 @@
 
 engine {
   listen = "127.0.0.1:9650" # status page, API and /metrics
+
+  # state = "/var/lib/sonde/sonde.state" # keeps verdicts and restarts over a stop or a crash of the engine
 }
 
 variable "slow_start" {

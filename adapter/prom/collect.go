@@ -36,6 +36,9 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	for _, p := range c.config.Plugins() {
 		s.plugin(p)
 	}
+	if c.config.State != nil {
+		s.state(c.config.State())
+	}
 	omit := stats.Probes > c.config.MaxProbes
 	if s.gauge(omittedDesc, number(omit)); !omit {
 		c.targets(ctx, s)

@@ -23,6 +23,7 @@ var descriptions = []*prometheus.Desc{
 	pluginReadyDesc, pluginCompileDesc, pluginCacheHitDesc, pluginSuspendedDesc, pluginSuspendsDesc,
 	pluginInstancesDesc, pluginWaitingDesc, pluginWaitsDesc, pluginStartedDesc, pluginStartDesc, pluginErrorsDesc,
 	pluginDeniedDesc, pluginHeldDesc, pluginDroppedDesc, pluginGaugeDesc, pluginCountDesc,
+	stateWrittenDesc, stateSizeDesc, stateErrorsDesc,
 }
 
 // Metrics of the engine.

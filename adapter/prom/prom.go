@@ -51,6 +51,10 @@ type Config struct {
 	// scrape calls it. Default: the metric is left out.
 	LogDropped func() uint64
 
+	// State returns the numbers of the state file. Each scrape calls it. Default: no
+	// state file.
+	State func() State
+
 	// Compatibility, when it is probe.Kubelet, adds the kubelet's own metrics for
 	// existing dashboards and alerts. Default: without them.
 	//

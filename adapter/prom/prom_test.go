@@ -186,6 +186,21 @@ sonde_stalled_seconds_total 2.5
 		"sonde_health_score", "sonde_stalls_total", "sonde_stalled_seconds_total")
 }
 
+func TestStateMetrics(t *testing.T) {
+	state := prom.State{Written: time.UnixMilli(1_790_000_000_250), Size: 4096, Errors: 3}
+	text, _ := scrape(prom.New(prom.Config{Engine: shop(), State: func() prom.State { return state }}).Handler())
+	for _, want := range []string{
+		"sonde_state_last_write_timestamp_seconds 1.79000000025e+09\n", "sonde_state_size_bytes 4096\n", "sonde_state_write_errors_total 3\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text lacks %q:\n%s", want, text)
+		}
+	}
+	if text, _ := scrape(prom.New(prom.Config{Engine: shop()}).Handler()); strings.Contains(text, "sonde_state_") {
+		t.Error("there are metrics of a state file that does not exist")
+	}
+}
+
 func TestKubeletMetricsSumUpNamedProbes(t *testing.T) {
 	want := `
 # HELP prober_probe_duration_seconds Duration in seconds for a probe response.
@@ -337,7 +352,7 @@ func (b *blocked) Summary(context.Context) engine.Summary {
 }
 
 func TestNamesAndHelpTextsPassTheLinter(t *testing.T) {
-	problems, err := testutil.CollectAndLint(prom.New(prom.Config{Engine: shop(), Compatibility: probe.Kubelet}))
+	problems, err := testutil.CollectAndLint(prom.New(prom.Config{Engine: shop(), Compatibility: probe.Kubelet, State: func() prom.State { return prom.State{} }}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +363,7 @@ func TestNamesAndHelpTextsPassTheLinter(t *testing.T) {
 
 func TestCollectedMetricsAreDescribed(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(prom.New(prom.Config{Engine: shop(), Compatibility: probe.Kubelet}))
+	registry.MustRegister(prom.New(prom.Config{Engine: shop(), Compatibility: probe.Kubelet, State: func() prom.State { return prom.State{} }}))
 	if _, err := registry.Gather(); err != nil {
 		t.Error(err)
 	}

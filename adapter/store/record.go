@@ -47,7 +47,7 @@ func appendID(b []byte, record byte, id probe.ID) []byte {
 // appendMemory appends the record of a probe. It returns an error and the same b for a
 // memory that cannot be read back.
 func appendMemory(b []byte, id probe.ID, m engine.Memory) ([]byte, error) {
-	value, err := m.MarshalBinary()
+	value, err := m.AppendBinary(make([]byte, 0, 64))
 	if err != nil {
 		return b, err
 	}

@@ -155,7 +155,7 @@ func (d *daemon) listen() (err error) {
 		Metrics: prom.New(prom.Config{
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes,
-			LogDropped: d.queue.Dropped,
+			LogDropped: d.queue.Dropped, State: d.stateStats(),
 		}).Handler(),
 		Alive:  d.alive,
 		Ready:  d.ready,

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/config"
@@ -94,6 +95,17 @@ func (d *daemon) markRestarts(target string) {
 		d.state.Mark(keySpent)
 	default:
 		d.state.Mark(keyRestarts + target)
+	}
+}
+
+// stateStats returns a function for the metrics of the state file, or nil without one.
+func (d *daemon) stateStats() func() prom.State {
+	if d.state == nil {
+		return nil
+	}
+	return func() prom.State {
+		st := d.state.Stats()
+		return prom.State{Written: st.Written, Size: st.Size, Errors: st.Errors}
 	}
 }
 

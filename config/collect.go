@@ -109,7 +109,7 @@ func (c *collector) diagnostics() Diagnostics {
 			d.Notes[j].source = c.line(d.Notes[j].Range)
 		}
 		if d.With != "" && d.elements > 1 {
-			d.With += fmt.Sprintf(" (the first of %d such elements)", d.elements)
+			d.With += fmt.Sprintf(" (the first of %d elements with this error)", d.elements)
 		}
 	}
 	return out

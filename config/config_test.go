@@ -168,10 +168,10 @@ func (u unitConfig) WithDefaults() unitConfig {
 func (u unitConfig) check() error {
 	var wrong probe.FieldErrors
 	if u.TerminationGracePeriod < 0 {
-		wrong.Add("termination_grace_period", "is %v, it must be greater than 0", u.TerminationGracePeriod)
+		wrong.Add("termination_grace_period", "is %v; it must be greater than 0", u.TerminationGracePeriod)
 	}
 	if u.BackOff.Max > 0 && u.BackOff.Initial > u.BackOff.Max {
-		wrong.Add("back_off.max", "is %v, it must not be less than initial (%v)", u.BackOff.Max, u.BackOff.Initial)
+		wrong.Add("back_off.max", "is %v; it must not be less than initial (%v)", u.BackOff.Max, u.BackOff.Initial)
 	}
 	return wrong.Err()
 }

@@ -99,8 +99,11 @@ func (l *loader) reportZero(d *decodedBlock, f *Field) {
 
 func (l *loader) missing(b *tree.Block, f *Field) {
 	r := report{at: b.Header, body: &b.Body, summary: fmt.Sprintf("%s lacks the required argument %q", b.Type, f.Name), hint: fmt.Sprintf("add %s = %s", f.Name, exampleOf(f.Type))}
-	if f.Type == Block {
+	switch f.Type {
+	case Block:
 		r.summary, r.hint = fmt.Sprintf("%s lacks the required block %q", b.Type, f.Name), fmt.Sprintf("add %s { … }", f.Name)
+	case Bool, Int, Float, Duration, Size:
+		r.hint = fmt.Sprintf("add %s, for example %s = %s", f.Name, f.Name, exampleOf(f.Type))
 	}
 	l.add(r)
 }
@@ -220,9 +223,17 @@ func (l *loader) fieldReport(d *decodedBlock, field *probe.FieldError) report {
 	if !exact {
 		at = source.name
 	}
-	r := report{at: at, body: &d.block.Body, summary: field.Error()}
+	name, block := field.Field, d.block
+	for inner := d; ; { // the report names the innermost block, so the field needs no path
+		first, rest, _ := strings.Cut(name, ".")
+		if inner = inner.blocks[first]; inner == nil || rest == "" {
+			break
+		}
+		name, block = rest, inner.block.Under(&block.Body)
+	}
+	r := report{at: at, body: &block.Body, summary: name + " " + field.Problem}
 	if d.exposed(source, field.Problem) {
-		r.summary, r.hint = field.Field+" is not valid", hidden
+		r.summary, r.hint = name+" is not valid", hidden
 	}
 	return r
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/probe"
@@ -35,7 +36,11 @@ func (l *loader) kind(b *tree.Block) (probe.Kind, bool) {
 	if kind.UnmarshalText([]byte(b.Label(0))) == nil {
 		return kind, true
 	}
-	l.add(report{at: b.LabelRange(0), body: &b.Body, summary: fmt.Sprintf("unknown kind of probe %q", b.Label(0)), hint: wordHint(b.Label(0), enumeration(reflect.TypeFor[probe.Kind]()))})
+	r := report{at: b.LabelRange(0), body: &b.Body, summary: fmt.Sprintf("unknown kind of probe %q", b.Label(0)), hint: wordHint(b.Label(0), enumeration(reflect.TypeFor[probe.Kind]()))}
+	if ours, ok := strings.CutSuffix(b.Label(0), "Probe"); ok && kind.UnmarshalText([]byte(ours)) == nil { // as in Kubernetes
+		r.hint = fmt.Sprintf("did you mean %q?", ours)
+	}
+	l.add(r)
 	return 0, false
 }
 

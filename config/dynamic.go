@@ -155,7 +155,7 @@ func (l *loader) dynamicElement(lp *dynamicLoop, key, value cty.Value, s tree.Bo
 		made.Labels = append(made.Labels, tree.Label{Text: label, Range: e.Range()})
 	}
 	if p, ok := s.Labelled(made); !ok {
-		p.Hint = `write labels = ["readiness", "a name"]`
+		p.Hint = `write labels = ["readiness"], or "startup" or "liveness"; a second label, the probe's name, is optional`
 		l.problems(&lp.block.Body, []tree.Problem{p})
 		return nil, false
 	}

@@ -22,10 +22,10 @@ func (l *loader) engine() {
 	l.fill(d, e)
 	e.Settings = l.settings(d, l.options.EngineSettings)
 	if n, ok := d.values["concurrency"].(int64); ok && (n < 1 || n > MaxConcurrency) {
-		l.refuse(d, "concurrency", fmt.Sprintf("is %d, it must be from 1 to %d", n, MaxConcurrency))
+		l.refuse(d, "concurrency", fmt.Sprintf("is %d; it must be from 1 to %d", n, MaxConcurrency))
 	}
 	if n, ok := d.values["metrics_max_probes"].(int64); ok && (n < 1 || n > MaxProbes) {
-		l.refuse(d, "metrics_max_probes", fmt.Sprintf("is %d, it must be from 1 to %d", n, MaxProbes))
+		l.refuse(d, "metrics_max_probes", fmt.Sprintf("is %d; it must be from 1 to %d", n, MaxProbes))
 	}
 	if d.values["token_file"] == "" {
 		l.refuse(d, "token_file", "must not be empty")

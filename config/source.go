@@ -21,9 +21,9 @@ type Source struct {
 // JSON reports whether the source is in the JSON syntax.
 func (s Source) JSON() bool { return strings.HasSuffix(s.Name, ".json") }
 
-// Read reads files, and every *.hcl and *.hcl.json file in directories, by name. It
-// does not read subdirectories. It returns what it can read, and a diagnostic for each
-// file that it cannot.
+// Read reads the files in paths. For a directory it reads each *.hcl and *.hcl.json file
+// in it, in the order of their names, but not its subdirectories. It returns what it
+// could read, and a diagnostic for each file that it could not.
 func Read(paths []string) ([]Source, Diagnostics) {
 	var r sourceReader
 	for _, p := range paths {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -44,6 +45,9 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 		p = unknownWord(f, word, secret || f.Sensitive)
 	}
 	if p != nil {
+		if f.NonZero && raw.Type() == cty.Number && raw.LessThanOrEqualTo(cty.Zero).True() {
+			p.hint = fmt.Sprintf("write %s = %s", arg.Name, exampleOf(f.Type)) // 0 with a unit is not allowed either
+		}
 		l.add(report{at: p.at(arg.Expr), body: b, summary: p.summary, hint: p.hint})
 		return nil, secret, wrong
 	}
@@ -58,7 +62,7 @@ type valueError struct {
 
 func unknownWord(f *Field, word string, secret bool) *valueError {
 	if secret {
-		return &valueError{summary: f.Name + " is not valid", hint: hidden}
+		return &valueError{summary: f.Name + " is not valid", hint: wordHint("", f.OneOf) + "; the value is not shown because it is sensitive"}
 	}
 	return &valueError{summary: fmt.Sprintf("invalid %s %q", f.Name, word), hint: wordHint(word, f.OneOf)}
 }
@@ -232,8 +236,11 @@ func decodeInt(v cty.Value, name string) (any, *valueError) {
 		return nil, mismatch(v, name, "a whole number", "")
 	}
 	i, accuracy := n.AsBigFloat().Int64()
-	if accuracy != big.Exact {
+	switch {
+	case !n.AsBigFloat().IsInt():
 		return nil, &valueError{summary: fmt.Sprintf("%s must be a whole number", name)}
+	case accuracy != big.Exact:
+		return nil, &valueError{summary: fmt.Sprintf("%s is too large", name), hint: fmt.Sprintf("whole numbers are from %d to %d", math.MinInt64, math.MaxInt64)}
 	}
 	return i, nil
 }

@@ -114,7 +114,7 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 	st.Ready = st.Started
 	if len(slots) == 0 {
 		st.Started = in.hasStartedBare()
-		st.Ready = st.Started && (in.ready || !in.kept) && !in.leaving
+		st.Ready = st.Started && (in.ready || !in.kept) && !in.terminating
 	}
 	st.Probes = slices.Grow(st.Probes, len(slots))
 	for _, s := range slots {

@@ -35,17 +35,17 @@ type target struct {
 
 // instance is a probe.Instance in less memory, and whether it has started.
 type instance struct {
-	id       string
-	since    int64 // 0 for the zero time
-	restarts int32
-	phase    probe.Phase
-	managed  bool
-	leaving  bool
-	started  bool  // all startup probes have passed
-	kept     bool  // the target has lost its probes since the last Report: started and ready stay
-	ready    bool  // likewise: it was ready
-	recalled bool  // known from a Memory only, not reported
-	note     *note // nil if it is empty
+	id          string
+	since       int64 // 0 for the zero time
+	restarts    int32
+	phase       probe.Phase
+	managed     bool
+	terminating bool
+	started     bool  // all startup probes have passed
+	kept        bool  // the target has lost its probes since the last Report: started and ready stay
+	ready       bool  // likewise: it was ready
+	recalled    bool  // known from a Memory only, not reported
+	note        *note // nil if it is empty
 }
 
 // note is the reason and detail that the driver reported.
@@ -57,7 +57,7 @@ type note struct {
 func newInstance(in probe.Instance, c *clock) *instance {
 	i := &instance{
 		id: in.ID, since: c.at(in.Since), restarts: in.Restarts,
-		phase: in.Phase, managed: in.Managed, leaving: in.Terminating,
+		phase: in.Phase, managed: in.Managed, terminating: in.Terminating,
 	}
 	if in.Reason != "" || in.Detail != "" {
 		i.note = &note{in.Reason, in.Detail}
@@ -72,7 +72,7 @@ func (i *instance) hasStarted() bool { return i.phase == probe.Running && i.star
 // has if it runs; but an instance that has lost its probes, or is terminating, has only
 // if it had before.
 func (i *instance) hasStartedBare() bool {
-	if i.kept || i.leaving {
+	if i.kept || i.terminating {
 		return i.hasStarted()
 	}
 	return i.phase == probe.Running
@@ -101,7 +101,7 @@ func (t *target) current() *instance {
 // public returns an instance of the target as drivers report it.
 func (t *target) public(i *instance, c *clock) probe.Instance {
 	in := probe.Instance{
-		Target: t.name, ID: i.id, Phase: i.phase, Managed: i.managed, Terminating: i.leaving, Restarts: i.restarts,
+		Target: t.name, ID: i.id, Phase: i.phase, Managed: i.managed, Terminating: i.terminating, Restarts: i.restarts,
 		Since: c.time(i.since),
 	}
 	if i.note != nil {

@@ -47,7 +47,7 @@ func (sc *scheduler) report(in probe.Instance) {
 	before, now := t.current(), newInstance(in, &sc.clock)
 	// An instance that has started stays so, whatever probes it gets later.
 	started := before.started
-	if now.leaving && len(sc.registry.probesOf(t)) == 0 {
+	if now.terminating && len(sc.registry.probesOf(t)) == 0 {
 		started = before.hasStartedBare()
 	}
 	now.started = started && before.id == now.id || sc.startupPassed(t, now)

@@ -79,8 +79,8 @@ func (t Target[S]) Hold(key string, c *Conn) error { return t.connection().hold(
 // Hold is called for it again.
 func (t Target[S]) Held(key string) (*Conn, bool) { return t.connection().held(key) }
 
-// State returns what the probe's previous attempt passed to SetState. It is empty in the
-// first attempt, and after a restart.
+// State returns what the previous attempt of this probe passed to SetState. It is empty in
+// the first attempt, and in the first one after the engine was restarted.
 func (t Target[S]) State() []byte { return t.connection().state() }
 
 // SetState keeps a copy of at most MaxState bytes for the probe's next attempt.

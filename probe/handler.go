@@ -37,9 +37,9 @@ type StatefulHandler interface {
 	ForProbe() Handler
 }
 
-// A PreparingHandler is not ready when it is made, for example because a plugin is
-// compiled first. The engine does not call it until Ready is closed, and
-// publishes that the probe waits for it.
+// A PreparingHandler is a handler that needs time before its first attempt, for example
+// to compile a plugin. The engine does not call it until the channel of Ready is closed;
+// until then the probe's wait reason is "preparing".
 type PreparingHandler interface {
 	Handler
 

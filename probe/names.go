@@ -21,7 +21,7 @@ func (n names[T]) parse(field string, b []byte) (T, error) {
 			return T(v), nil
 		}
 	}
-	return 0, FieldErrorf(field, "is %q, it must be one of %s", b, n.list())
+	return 0, FieldErrorf(field, "is %q; it must be one of %s", b, n.list())
 }
 
 func (n names[T]) list() string {

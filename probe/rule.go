@@ -55,7 +55,7 @@ func (r Rule) Check() error {
 	var wrong FieldErrors
 	duration := func(field string, d, least time.Duration) {
 		if d < least || d > MaxDuration {
-			wrong.Add(field, "is %v, it must be from %v to %v", d, least, MaxDuration)
+			wrong.Add(field, "is %v; it must be from %v to %v", d, least, MaxDuration)
 		}
 	}
 	duration("initial_delay", r.InitialDelay, 0)

@@ -36,7 +36,7 @@ func (t Target) Port(s string) (uint16, error) {
 	case err == nil && n >= 1 && n <= 65535:
 		return uint16(n), nil
 	case err == nil:
-		return 0, FieldErrorf("port", "is %d, it must be from 1 to 65535", n)
+		return 0, FieldErrorf("port", "is %d; it must be from 1 to 65535", n)
 	}
 	known := "it has no ports"
 	if names := t.PortNames(); len(names) > 0 {

@@ -164,7 +164,7 @@ func (l *Limits) complete() error {
 func limit[T cmp.Ordered](wrong *probe.FieldErrors, name string, v, other, least, most T) T {
 	v = cmp.Or(v, other)
 	if v < least || v > most {
-		wrong.Add("limits."+name, "is %v, it must be from %v to %v", v, least, most)
+		wrong.Add("limits."+name, "is %v; it must be from %v to %v", v, least, most)
 	}
 	return v
 }

@@ -136,6 +136,6 @@ func (p *Plugin) record(r probe.Result, pluginFault bool, target string) {
 		p.pool.Shrink()
 	}
 	if d := p.breaker.Count(pluginFault, time.Now()); d > 0 {
-		p.logger.Error("plugin suspended after too many errors", "for", d)
+		p.logger.Error("plugin suspended after too many errors, its probes are not attempted", "duration", d)
 	}
 }

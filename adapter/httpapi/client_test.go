@@ -57,7 +57,7 @@ func TestClientRejectsResponsesOfOtherServers(t *testing.T) {
 		{"an error that lies about its status", 503, `{"error":{"status":200,"message":"m"}}`, "503: m"},
 		{"not JSON", 200, "<html>", "/v1/targets: invalid character '<' looking for beginning of value"},
 		{"half an answer", 200, `{"targets":[`, "/v1/targets: unexpected EOF"},
-		{"an unknown word", 200, `{"targets":[{"instance":{"phase":"asleep"}}]}`, `phase is "asleep", it must be one of`},
+		{"an unknown word", 200, `{"targets":[{"instance":{"phase":"asleep"}}]}`, `phase is "asleep"; it must be one of`},
 	} {
 		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(a.status)

@@ -223,7 +223,7 @@ func describe(list httpapi.Targets) string {
 func TestInvalidQueriesAreRejectedWithTheReason(t *testing.T) {
 	s := server(t, httpapi.Config{})
 	for path, want := range map[string]string{
-		"/v1/targets?verdict=bad":          `verdict is \"bad\", it must be one of undecided, passing, failing`,
+		"/v1/targets?verdict=bad":          `verdict is \"bad\"; it must be one of undecided, passing, failing`,
 		"/v1/targets?kind=bad":             `kind is \"bad\"`,
 		"/v1/targets?kind=":                `kind is \"\"`,
 		"/v1/targets?limit=0":              "limit is",

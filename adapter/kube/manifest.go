@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Manifest is an object of a manifest file.
+// Manifest is one object in a manifest file.
 type Manifest struct {
 	Position  string // of its document: "web.yaml:12"
 	Kind      string // "Deployment"

@@ -154,7 +154,7 @@ func TestDriverCanBeAddedAndRemoved(t *testing.T) {
 		h.expect("web", "web-0", probe.Running, "")
 		h.apply(map[string]restart.Unit{"web": {}})
 		if in := h.expect("web", "web-0", probe.Running, ""); !in.Terminating {
-			t.Errorf("got %+v, want it leaving", in)
+			t.Errorf("got %+v, want it terminating", in)
 		}
 		h.sleep(6 * s)
 		h.expect("web", "static", probe.Running, "")

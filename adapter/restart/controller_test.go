@@ -131,7 +131,7 @@ func TestPolicyTextRoundTrips(t *testing.T) {
 		}
 	}
 	err := new(restart.Policy).UnmarshalText([]byte("sometimes"))
-	if err == nil || err.Error() != `restart_policy is "sometimes", use always, on_failure or never` {
+	if err == nil || err.Error() != `restart_policy is "sometimes"; use always, on_failure or never` {
 		t.Errorf("got %v", err)
 	}
 }

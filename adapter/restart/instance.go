@@ -19,13 +19,13 @@ type instance struct {
 	exit    chan Exit          // capacity 1
 	recheck *time.Timer        // when to check the probes again
 
-	id        string    // empty until it has started
-	since     time.Time // when it started
-	notBefore time.Time // earliest time of the next request to terminate; while leaving, of the release
-	requests  int       // requests to terminate, since a probe fails
-	budgeted  bool      // the budget has allowed the restart
-	leaving   bool      // it is terminating because the unit was removed or its driver has changed
-	applies   int       // for appliedSince
+	id          string    // empty until it has started
+	since       time.Time // when it started
+	notBefore   time.Time // earliest time of the next request to terminate; while terminating, of the release
+	requests    int       // requests to terminate, since a probe fails
+	budgeted    bool      // the budget has allowed the restart
+	terminating bool      // it is terminating because the unit was removed or its driver has changed
+	applies     int       // for appliedSince
 }
 
 // runInstance starts an instance and returns how it exited. An External instance
@@ -74,7 +74,7 @@ func (i *instance) reportStarted(id string) {
 	i.resumes = false
 	in := probe.Instance{
 		Target: i.target, ID: id, Phase: probe.Running, Since: i.since,
-		Managed: i.unit.restartsOnFailure(), Terminating: i.leaving, Restarts: i.started, Detail: i.lastExit,
+		Managed: i.unit.restartsOnFailure(), Terminating: i.terminating, Restarts: i.started, Detail: i.lastExit,
 	}
 	i.started++
 	i.remember(func(m *Memory) { m.Instance, m.Since, m.Exited = id, i.since, false })
@@ -89,11 +89,11 @@ func (i *instance) check() {
 		i.report(i.reported) // its probes may be new: see Engine.Report
 	}
 	switch {
-	case i.leaving && i.unit.external() && !now.Before(i.notBefore):
+	case i.terminating && i.unit.external() && !now.Before(i.notBefore):
 		i.cancel()
-	case i.leaving:
+	case i.terminating:
 	case !i.refresh():
-		i.leave(now)
+		i.terminate(now)
 	case i.id == "":
 	case i.unit.restartsOnFailure():
 		i.checkProbes(now)
@@ -165,7 +165,7 @@ func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing e
 	if !i.setManaged(false, reason) {
 		return
 	}
-	i.log.Info("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "delayed_by", reason, "delay", until.Sub(now).Round(time.Millisecond))
+	i.log.Info("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "delay_reason", reason, "delay", until.Sub(now).Round(time.Millisecond))
 }
 
 // ending reports whether the driver was asked to terminate the instance, and has
@@ -209,12 +209,12 @@ func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
 	return true
 }
 
-// leave terminates the instance because its unit was removed or its driver has
+// terminate terminates the instance because its unit was removed or its driver has
 // changed. An External instance is released instead, after the grace period of a
 // request to end that is under way: half a restart could leave nothing running.
-func (i *instance) leave(now time.Time) {
+func (i *instance) terminate(now time.Time) {
 	message, grace, underWay := "terminating instance", i.unit.TerminationGracePeriod, i.ending()
-	i.leaving = true
+	i.terminating = true
 	in := i.reported
 	switch {
 	case i.unit.external():
@@ -253,22 +253,22 @@ func (i *instance) finish(exit Exit) termination {
 		i.reportStarted(id)
 	default:
 	}
-	if !i.leaving && !i.refresh() {
-		i.leave(time.Now())
+	if !i.terminating && !i.refresh() {
+		i.terminate(time.Now())
 	}
-	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, leaving: i.leaving}
+	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, terminating: i.terminating}
 	if end.started {
 		end.lasted = time.Since(i.since)
 	}
-	if end.leaving {
-		i.reportLeft(end)
+	if end.terminating {
+		i.reportTerminated(end)
 	}
 	return end
 }
 
-// reportLeft reports the end of an instance that was leaving. An External instance
+// reportTerminated reports the end of an instance that was terminating. An External instance
 // keeps running without the engine when the controller stops.
-func (i *instance) reportLeft(end termination) {
+func (i *instance) reportTerminated(end termination) {
 	if i.id == "" || i.unit.external() && i.control.isStopping() {
 		return
 	}

@@ -75,7 +75,7 @@ func TestRemovedUnitEndsInEachState(t *testing.T) {
 func (h *harness) expectLeaving() {
 	h.Helper()
 	if in := h.instance("web"); !in.Terminating || in.Phase != probe.Running {
-		h.Fatalf("got %+v, want it leaving\n%s", in, h.log)
+		h.Fatalf("got %+v, want it terminating\n%s", in, h.log)
 	}
 }
 

@@ -88,7 +88,7 @@ func (s *supervisor) supervise() {
 	notBefore := s.recall()
 	for s.refresh() {
 		end := s.runInstance(notBefore)
-		if end.leaving {
+		if end.terminating {
 			return
 		}
 		s.exits = s.unit.BackOff.count(s.exits, end.lasted)
@@ -170,18 +170,18 @@ func (s *supervisor) report(in probe.Instance) {
 
 // termination describes the exit of an instance, or its failure to start.
 type termination struct {
-	exit      Exit
-	started   bool
-	requested bool          // because a probe failed
-	leaving   bool          // because the unit was removed or its driver has changed
-	lasted    time.Duration // 0 when it failed to start
+	exit        Exit
+	started     bool
+	requested   bool          // because a probe failed
+	terminating bool          // because the unit was removed or its driver has changed
+	lasted      time.Duration // 0 when it failed to start
 }
 
 func (t termination) reason() probe.Reason {
 	switch {
 	case !t.started && t.exit.Err != nil:
 		return probe.ReasonNoStart
-	case t.requested || t.leaving:
+	case t.requested || t.terminating:
 		return probe.ReasonEnded
 	}
 	return probe.ReasonExited

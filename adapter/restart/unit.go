@@ -48,7 +48,7 @@ func (u Unit) Check() error {
 	}
 	duration := func(field string, d time.Duration) {
 		if d < 0 || d > probe.MaxDuration {
-			wrong.Add(field, "is %v, it must be greater than 0 and at most %v", d, probe.MaxDuration)
+			wrong.Add(field, "is %v; it must be greater than 0 and at most %v", d, probe.MaxDuration)
 		}
 	}
 	duration("termination_grace_period", u.TerminationGracePeriod)
@@ -56,7 +56,7 @@ func (u Unit) Check() error {
 	duration("back_off.max", u.BackOff.Max)
 	duration("back_off.reset", u.BackOff.Reset)
 	if u.BackOff.Max > 0 && u.BackOff.Initial > u.BackOff.Max {
-		wrong.Add("back_off.max", "is %v, it must not be less than initial (%v)", u.BackOff.Max, u.BackOff.Initial)
+		wrong.Add("back_off.max", "is %v; it must not be less than initial (%v)", u.BackOff.Max, u.BackOff.Initial)
 	}
 	return wrong.Err()
 }
@@ -117,7 +117,7 @@ func (p *Policy) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return probe.FieldErrorf("restart_policy", "is %q, use %s", b, policies())
+	return probe.FieldErrorf("restart_policy", "is %q; use %s", b, policies())
 }
 
 // restarts reports whether a restart follows an exit with this status, because of

@@ -17,9 +17,6 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// patience bounds what should take no time at all, on a machine that is busy.
-const patience = 10 * time.Second
-
 func TestTheResultSaysHowTheCommandEnded(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		noShebang := write(t, "garbage", "\x01\x02", 0o755)
@@ -47,7 +44,7 @@ func TestTheResultSaysHowTheCommandEnded(t *testing.T) {
 			"group is missing": {Config{Command: []string{"/bin/true"}, User: "424242"}, probe.Unknown, probe.ReasonExecStart, "424242:gid"},
 		} {
 			t.Run(name, func(t *testing.T) {
-				r := attempt(t, run, c.config, probe.Target{}, patience)
+				r := attempt(t, run, c.config, probe.Target{}, testsync.Timeout)
 				if r.Outcome != c.outcome || r.Reason != c.reason || !strings.Contains(r.Detail, c.detail) {
 					t.Errorf("got %v %q %q, want %v %q with %q", r.Outcome, r.Reason, r.Detail, c.outcome, c.reason, c.detail)
 				}
@@ -90,7 +87,7 @@ func TestProbeDoesNotWaitForADaemonThatKeepsThePipeOpen(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		needSetsid(t)
 		began := time.Now()
-		r := attempt(t, run, daemon(t, "exit 0"), probe.Target{}, patience)
+		r := attempt(t, run, daemon(t, "exit 0"), probe.Target{}, testsync.Timeout)
 		atMost(t, began, 0)
 		if r.Outcome != probe.Success || r.Detail != "ready" {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
@@ -123,7 +120,7 @@ func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *te
 func TestWhatACommandLeavesInItsGroupIsKilled(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		began := time.Now()
-		r := attempt(t, run, sh(`sleep 60 & echo $!`), probe.Target{}, patience)
+		r := attempt(t, run, sh(`sleep 60 & echo $!`), probe.Target{}, testsync.Timeout)
 		atMost(t, began, 0)
 		pid, err := strconv.Atoi(r.Detail)
 		if err != nil || r.Outcome != probe.Success {
@@ -179,7 +176,7 @@ func TestOutputIsBounded(t *testing.T) {
 			"failing":     `head -c 1000000 /dev/zero | tr '\0' o; exit 1`,
 		} {
 			t.Run(name, func(t *testing.T) {
-				r := attempt(t, run, sh(script), probe.Target{}, patience)
+				r := attempt(t, run, sh(script), probe.Target{}, testsync.Timeout)
 				if len(r.Detail) > probe.MaxDetail || len(r.Detail) < probe.MaxDetail-3 {
 					t.Errorf("%v with %d bytes of detail, want %d", r.Outcome, len(r.Detail), probe.MaxDetail)
 				}
@@ -195,15 +192,15 @@ func TestEnvDirAndWordsComeFromTheTargetToo(t *testing.T) {
 		target := probe.Target{Env: map[string]string{"A": "target", "B": "target"}, Dir: dir}
 		config := sh(`echo "$A $B $C [$SECRET_TOKEN]"; pwd`)
 		config.Env = map[string]string{"B": "probe", "C": "probe"}
-		if got, want := attempt(t, run, config, target, patience).Detail, "target probe probe []\n"+dir; got != want {
+		if got, want := attempt(t, run, config, target, testsync.Timeout).Detail, "target probe probe []\n"+dir; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		config.Dir = other
-		if got, want := attempt(t, run, config, target, patience).Detail, "target probe probe []\n"+other; got != want {
+		if got, want := attempt(t, run, config, target, testsync.Timeout).Detail, "target probe probe []\n"+other; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		config.Command = []string{"echo", "$(A)", "$(B)", "$$(A)", "$(UNKNOWN)", "$(PATH)"}
-		if got, want := attempt(t, run, config, target, patience).Detail, "target probe $(A) $(UNKNOWN) $(PATH)"; got != want {
+		if got, want := attempt(t, run, config, target, testsync.Timeout).Detail, "target probe $(A) $(UNKNOWN) $(PATH)"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if len(target.Env) != 2 || len(config.Env) != 2 {
@@ -218,12 +215,12 @@ func TestUserIsTheProbesElseTheTargets(t *testing.T) {
 			t.Skip("only root can run commands as another user")
 		}
 		target := probe.Target{User: "424242:4242"}
-		if got := attempt(t, run, sh(`id -u; id -g; id -G`), target, patience).Detail; got != "424242\n4242\n4242" {
+		if got := attempt(t, run, sh(`id -u; id -g; id -G`), target, testsync.Timeout).Detail; got != "424242\n4242\n4242" {
 			t.Errorf("got %q", got)
 		}
 		config := sh(`id -u`)
 		config.User = "434343:4242"
-		if got := attempt(t, run, config, target, patience).Detail; got != "434343" {
+		if got := attempt(t, run, config, target, testsync.Timeout).Detail; got != "434343" {
 			t.Errorf("got %q", got)
 		}
 	})

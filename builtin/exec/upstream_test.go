@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // The tests in this file have the cases of upstream's pkg/probe/exec and of the parts
@@ -24,11 +25,11 @@ func TestUpstreamExec(t *testing.T) {
 			reason  probe.Reason
 			detail  string // what it contains
 		}{
-			{"ok", sh("echo OK"), patience, probe.Success, "", "OK"},
-			{"exit status 0, said by the command itself", sh("echo OK; exit 0"), patience, probe.Success, "", "OK"},
-			{"it cannot be run", Config{Command: []string{"/no/such/command"}}, patience, probe.Unknown, probe.ReasonExecStart, "/no/such/command"},
-			{"unhealthy", sh("echo Fail; exit 1"), patience, probe.Failure, probe.ReasonExecExit, "exit status 1: Fail"},
-			{"unhealthy, and something of it goes on", sh("sleep 60 & exit 1"), patience, probe.Failure, probe.ReasonExecExit, "exit status 1"},
+			{"ok", sh("echo OK"), testsync.Timeout, probe.Success, "", "OK"},
+			{"exit status 0, said by the command itself", sh("echo OK; exit 0"), testsync.Timeout, probe.Success, "", "OK"},
+			{"it cannot be run", Config{Command: []string{"/no/such/command"}}, testsync.Timeout, probe.Unknown, probe.ReasonExecStart, "/no/such/command"},
+			{"unhealthy", sh("echo Fail; exit 1"), testsync.Timeout, probe.Failure, probe.ReasonExecExit, "exit status 1: Fail"},
+			{"unhealthy, and something of it goes on", sh("sleep 60 & exit 1"), testsync.Timeout, probe.Failure, probe.ReasonExecExit, "exit status 1"},
 			{"timeout", sh("echo begun; sleep 60"), 100 * time.Millisecond, probe.Failure, probe.ReasonExecTimeout, "killed after"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
@@ -41,7 +42,7 @@ func TestUpstreamExec(t *testing.T) {
 		t.Run("ok, and the output is cut", func(t *testing.T) {
 			config := sh(logs)
 			config.Env = map[string]string{"N": "1408"} // 11 KiB
-			r := attempt(t, run, config, probe.Target{}, patience)
+			r := attempt(t, run, config, probe.Target{}, testsync.Timeout)
 			if want := strings.Repeat("logs-123", probe.MaxDetail/8); r.Outcome != probe.Success || r.Detail != want {
 				t.Errorf("got %v with %d bytes, want %d", r.Outcome, len(r.Detail), len(want))
 			}
@@ -61,7 +62,7 @@ func TestUpstreamNewExecInContainer(t *testing.T) {
 			{"the output of one that is killed is kept", "echo foo; kill -9 $$$$", "killed by signal: killed: foo"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				if r := attempt(t, run, sh(test.script), probe.Target{}, patience); r.Detail != test.want {
+				if r := attempt(t, run, sh(test.script), probe.Target{}, testsync.Timeout); r.Detail != test.want {
 					t.Errorf("got %q, want %q", r.Detail, test.want)
 				}
 			})
@@ -69,7 +70,7 @@ func TestUpstreamNewExecInContainer(t *testing.T) {
 		t.Run("what is too long is cut", func(t *testing.T) {
 			config := sh(logs + "exit 1")
 			config.Env = map[string]string{"N": "1408"}
-			r := attempt(t, run, config, probe.Target{}, patience)
+			r := attempt(t, run, config, probe.Target{}, testsync.Timeout)
 			if want := ("exit status 1: " + strings.Repeat("logs-123", probe.MaxDetail/8))[:probe.MaxDetail]; r.Detail != want {
 				t.Errorf("got %d bytes, want %d", len(r.Detail), len(want))
 			}

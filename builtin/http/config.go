@@ -30,7 +30,7 @@ type Config struct {
 	Host string `hcl:"host,optional"`
 
 	// Scheme is http or https, in upper or lower case. Default http.
-	Scheme string `hcl:"scheme,optional"`
+	Scheme string `hcl:"scheme,optional" oneof:"http https HTTP HTTPS"`
 
 	// Headers are the request's headers. Host replaces the host of the request, not
 	// the one to connect to. The defaults of User-Agent and Accept are sonde-probe and
@@ -53,7 +53,7 @@ type Config struct {
 	// the same host, with any port and scheme), none, or all. The status of a redirect
 	// that is not followed decides; if the range that accepts it starts below 300, the
 	// outcome is Warning. Default local.
-	Redirects string `hcl:"redirects,optional"`
+	Redirects string `hcl:"redirects,optional" oneof:"local none all"`
 
 	// TLS configures https. Default: the server is verified with the system's
 	// authorities. HTTP/2 is used if the server offers it.
@@ -122,7 +122,7 @@ func (c Config) check() error {
 func (c Config) scheme() (string, error) {
 	scheme := strings.ToLower(cmp.Or(c.Scheme, "http"))
 	if scheme != "http" && scheme != "https" {
-		return "", probe.FieldErrorf("scheme", "is %q, it must be http or https", c.Scheme)
+		return "", probe.FieldErrorf("scheme", "is %q; it must be http or https", c.Scheme)
 	}
 	return scheme, nil
 }
@@ -130,7 +130,7 @@ func (c Config) scheme() (string, error) {
 func (c Config) method() (string, error) {
 	method := strings.ToUpper(cmp.Or(c.Method, "GET"))
 	if !isToken(method) || method == "CONNECT" {
-		return "", probe.FieldErrorf("method", "is %q, it must be one such as GET, HEAD or POST", c.Method)
+		return "", probe.FieldErrorf("method", "is %q; it must be one such as GET, HEAD or POST", c.Method)
 	}
 	return method, nil
 }

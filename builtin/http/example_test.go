@@ -38,5 +38,5 @@ func ExampleNew() {
 func ExampleNew_wrong() {
 	_, err := httpprobe.New(httpprobe.Config{Port: "80", Status: []string{"200-"}})
 	fmt.Println(err)
-	// Output: status has "200-", it must be a status such as "204" or a range such as "200-399", from 100 to 599
+	// Output: status has "200-"; it must be a status such as "204" or a range such as "200-399", from 100 to 599
 }

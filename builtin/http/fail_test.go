@@ -149,7 +149,7 @@ func TestWhatTheTargetLacksIsUnknown(t *testing.T) {
 		},
 		"an address that is none": {
 			httpprobe.Config{Port: "80"}, probe.Target{Name: "shop", Address: "a/b"},
-			probe.ReasonNoAddr, `host must be set, since the address of target shop is "a/b", it must be an IP address or a host name`,
+			probe.ReasonNoAddr, `host must be set, since the address of target shop is "a/b"; it must be an IP address or a host name`,
 		},
 		"the address of no machine": {
 			httpprobe.Config{Port: "80"}, probe.Target{Name: "shop", Address: "0.0.0.0"},

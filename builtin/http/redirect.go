@@ -30,7 +30,7 @@ func parseRedirects(s string) (redirects, error) {
 	case "all":
 		return allRedirects, nil
 	}
-	return 0, probe.FieldErrorf("redirects", "is %q, it must be local, none or all", s)
+	return 0, probe.FieldErrorf("redirects", "is %q; it must be local, none or all", s)
 }
 
 // redirect is an http.Client's CheckRedirect: next would follow via.

@@ -26,7 +26,7 @@ func parseStatuses(texts []string) (statuses, error) {
 	for _, text := range texts {
 		r, ok := parseStatusRange(text)
 		if !ok {
-			return statuses{}, probe.FieldErrorf("status", `has %q, it must be a status such as "204" or a range such as "200-399", from 100 to 599`, text)
+			return statuses{}, probe.FieldErrorf("status", `has %q; it must be a status such as "204" or a range such as "200-399", from 100 to 599`, text)
 		}
 		s.ranges = append(s.ranges, r)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
@@ -158,9 +159,14 @@ func (c Config) expectation() (func(response []byte) bool, error) {
 }
 
 func parseHex(name, s string) ([]byte, error) {
-	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
+	digits := strings.Join(strings.Fields(s), "")
+	b, err := hex.DecodeString(digits)
+	if other := strings.Trim(digits, "0123456789abcdefABCDEF"); other != "" {
+		r, _ := utf8.DecodeRuneInString(other)
+		return nil, probe.FieldErrorf(name, `has the character %q, which is not a hexadecimal digit; write two digits for each byte, as in "50 4f 4e 47"`, r)
+	}
 	if err != nil {
-		return nil, probe.FieldErrorf(name, `must be pairs of hexadecimal digits, as in "50 4f 4e 47": %v`, err)
+		return nil, probe.FieldErrorf(name, `has an odd number of digits; write two for each byte, as in "50 4f 4e 47"`)
 	}
 	return b, nil
 }

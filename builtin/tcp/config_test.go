@@ -46,3 +46,14 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		})
 	}
 }
+
+func TestHexErrorsNameTheCharacter(t *testing.T) {
+	for text, want := range map[string]string{
+		"50 zz": `send_hex has the character 'z', which is not a hexadecimal digit; write two digits for each byte, as in "50 4f 4e 47"`,
+		"50 4":  `send_hex has an odd number of digits; write two for each byte, as in "50 4f 4e 47"`,
+	} {
+		if _, err := tcpprobe.New(tcpprobe.Config{Port: "1", SendHex: text}); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}

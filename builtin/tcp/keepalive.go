@@ -43,11 +43,11 @@ func (k KeepAlive) check() error {
 		value time.Duration
 	}{{"keepalive.idle", k.Idle}, {"keepalive.interval", k.Interval}} {
 		if d.value != 0 && (d.value < time.Second || d.value > maxKeepAlive || d.value%time.Second != 0) {
-			return probe.FieldErrorf(d.name, "is %v, it must be whole seconds from 1s to %v", d.value, maxKeepAlive)
+			return probe.FieldErrorf(d.name, "is %v; it must be whole seconds from 1s to %v", d.value, maxKeepAlive)
 		}
 	}
 	if k.Count < 0 || k.Count > maxKeepAliveCount {
-		return probe.FieldErrorf("keepalive.count", "is %d, it must be from 1 to %d", k.Count, maxKeepAliveCount)
+		return probe.FieldErrorf("keepalive.count", "is %d; it must be from 1 to %d", k.Count, maxKeepAliveCount)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 func TestUpstreamTcpHealthChecker(t *testing.T) {
 	target := serveHTTP(t)
 	wantResult(t, attempt(t, tcpprobe.Config{Port: strconv.Itoa(int(target.Ports["db"]))}, target, plenty), probe.Success, "")
-	if _, err := tcpprobe.New(tcpprobe.Config{Port: "-1"}); err == nil || err.Error() != "port is -1, it must be from 1 to 65535" {
+	if _, err := tcpprobe.New(tcpprobe.Config{Port: "-1"}); err == nil || err.Error() != "port is -1; it must be from 1 to 65535" {
 		t.Errorf("the error of port -1 is %v", err)
 	}
 }

@@ -11,7 +11,7 @@ type spelling struct {
 	kubernetes string
 	ours       string // the argument or block
 	write      string // an example
-	in         string // the block that has it
+	in         string // the block that has it; "" for a common word, which means something else in other blocks
 }
 
 var spellings = []spelling{
@@ -29,6 +29,11 @@ var spellings = []spelling{
 	{"httpHeaders", "headers", `headers = { Host = "example.com" }`, "an http block"},
 	{"httpHeader", "headers", `headers = { Host = "example.com" }`, "an http block"},
 	{"restartPolicy", "restart_policy", `restart_policy = "always"`, "a target block"},
+	{"containerPort", "ports", "ports = { http = 8080 }", "a target block"},
+	{"workingDir", "dir", `dir = "/srv"`, "a process block"},
+	{"insecureSkipVerify", "verify", "verify = false", "a tls block"},
+	{"host", "address", `address = "10.0.0.7"`, ""},
+	{"args", "command", `command = ["./worker", "-v"]`, ""},
 }
 
 // FromKubernetes returns a hint for a name that is a field of Kubernetes' pod
@@ -41,8 +46,11 @@ func FromKubernetes(name string, known []string) string {
 		return ""
 	}
 	s := spellings[i]
-	if slices.Contains(known, s.ours) {
+	switch {
+	case slices.Contains(known, s.ours):
 		return fmt.Sprintf("did you mean %q? Kubernetes' %s is written %s here", s.ours, s.kubernetes, s.write)
+	case s.in == "":
+		return ""
 	}
 	return fmt.Sprintf("Kubernetes' %s is written %s here, in %s", s.kubernetes, s.write, s.in)
 }

@@ -49,7 +49,7 @@ const (
 	Attempted
 )
 
-// Next is what follows from an event.
+// Next is what follows from an event: one action, and what to publish.
 type Next struct {
 	Do         Do
 	At         time.Time  // when to look again, if Do is Wait; zero: when the instance changes
@@ -57,7 +57,7 @@ type Next struct {
 	Changed    bool       // the instance or the verdict has changed, and must be published
 }
 
-// Do is the one thing to do next.
+// Do is the action that the caller of Step takes next.
 type Do uint8
 
 // What to do next.
@@ -68,7 +68,8 @@ const (
 	Stop               // nothing is left to do for this instance
 )
 
-// Step folds one event into s. Equal arguments give equal answers.
+// Step applies one event to s, the state of a probe with the rule r. It returns the new
+// state, and what the caller must do next. The results depend only on the arguments.
 func Step(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
 	if e.Type == Attempted {
 		next := count(&r, &s, &e)

@@ -42,7 +42,7 @@ type Command struct {
 func (c Command) Check() error {
 	var wrong probe.FieldErrors
 	if len(c.Words) == 0 || c.Words[0] == "" {
-		wrong.Add("command", "must name a program")
+		wrong.Add("command", "must begin with the name of a program")
 	}
 	for i, word := range c.Words {
 		if strings.Contains(word, "\x00") {
@@ -51,7 +51,7 @@ func (c Command) Check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			wrong.Add("env", "has the name %q, a name must not be empty or contain = or NUL", name)
+			wrong.Add("env", "has the name %q; a name must not be empty or contain = or NUL", name)
 		}
 		if strings.Contains(c.Env[name], "\x00") {
 			wrong.Add("env", "has a NUL byte in the value of %s", name)

@@ -54,7 +54,7 @@ func New(c Config) (*Dialer, error) {
 	}
 	source, err := netip.ParseAddr(c.SourceAddress)
 	if err != nil {
-		return nil, probe.FieldErrorf("source_address", "is %q, it must be an IP address of this machine", c.SourceAddress)
+		return nil, probe.FieldErrorf("source_address", "is %q; it must be an IP address of this machine", c.SourceAddress)
 	}
 	d.source = source.Unmap()
 	return d, nil
@@ -62,7 +62,7 @@ func New(c Config) (*Dialer, error) {
 
 func (c Config) check() error {
 	if problem := HostProblem(c.Host); c.Host != "" && problem != "" {
-		return probe.FieldErrorf("host", "is %q, %s", c.Host, problem)
+		return probe.FieldErrorf("host", "is %q%s", c.Host, problem)
 	}
 	switch {
 	case c.HalfOpen && !halfOpenWorks:
@@ -73,7 +73,7 @@ func (c Config) check() error {
 		return probe.FieldErrorf("port", "must be set")
 	}
 	if n, err := strconv.Atoi(c.Port); err == nil && (n < 1 || n > 65535) {
-		return probe.FieldErrorf("port", "is %d, it must be from 1 to 65535", n)
+		return probe.FieldErrorf("port", "is %d; it must be from 1 to 65535", n)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func checkAddress(t probe.Target) error {
 		return probe.FieldErrorf("host", "must be set, since target %s has no address", t.Name)
 	}
 	if problem := HostProblem(t.Address); problem != "" {
-		return probe.FieldErrorf("host", "must be set, since the address of target %s is %q, %s", t.Name, t.Address, problem)
+		return probe.FieldErrorf("host", "must be set, since the address of target %s is %q%s", t.Name, t.Address, problem)
 	}
 	return nil
 }

@@ -30,19 +30,19 @@ func IsLoopback(host string) bool {
 func HostProblem(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.IsUnspecified() {
-			return "which is not an address to connect to"
+			return ", which is not an address to connect to"
 		}
 		return ""
 	}
 	switch {
 	case strings.HasPrefix(host, "["):
-		return "it must be written without brackets"
+		return "; it must be written without brackets"
 	case strings.Contains(host, "://"):
-		return "it must be a host, not a URL"
+		return "; it must be a host, not a URL"
 	case strings.Contains(host, ":"):
-		return "it must be a host without a port"
+		return "; it must be a host without a port"
 	case !IsHostName(host):
-		return "it must be an IP address or a host name"
+		return "; it must be an IP address or a host name"
 	}
 	return ""
 }

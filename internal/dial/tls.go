@@ -25,8 +25,8 @@ type TLS struct {
 	// system's. It is an error without Verify.
 	CAFile string `hcl:"ca_file,optional"`
 
-	// CertFile and KeyFile are PEM files with the certificate to show to a
-	// server that asks for one, and its key. Both or none.
+	// CertFile and KeyFile are PEM files with the client certificate, which is
+	// presented to a server that asks for one, and its private key. Set both or neither.
 	CertFile string `hcl:"cert_file,optional"`
 	KeyFile  string `hcl:"key_file,optional"`
 
@@ -36,7 +36,7 @@ type TLS struct {
 
 	// MinVersion is the minimum version of TLS: "1.0", "1.1", "1.2" or
 	// "1.3". Default "1.2".
-	MinVersion string `hcl:"min_version,optional"`
+	MinVersion string `hcl:"min_version,optional" oneof:"1.0 1.1 1.2 1.3"`
 }
 
 // maxFile bounds a PEM file, in bytes. A system's list of all authorities takes about
@@ -52,14 +52,14 @@ func (t *TLS) Load() (*tls.Config, error) {
 	}
 	version, ok := tlsVersions[t.MinVersion]
 	if !ok {
-		return nil, probe.FieldErrorf("tls.min_version", `is %q, it must be one of "1.0", "1.1", "1.2", "1.3"`, t.MinVersion)
+		return nil, probe.FieldErrorf("tls.min_version", `is %q; it must be one of "1.0", "1.1", "1.2", "1.3"`, t.MinVersion)
 	}
 	config := &tls.Config{MinVersion: version, ServerName: t.ServerName}
 	if config.InsecureSkipVerify = t.Verify != nil && !*t.Verify; config.InsecureSkipVerify && t.CAFile != "" {
 		return nil, probe.FieldErrorf("tls.ca_file", "has no effect when tls.verify is false")
 	}
 	if problem := HostProblem(t.ServerName); t.ServerName != "" && problem != "" {
-		return nil, probe.FieldErrorf("tls.server_name", "is %q, %s", t.ServerName, problem)
+		return nil, probe.FieldErrorf("tls.server_name", "is %q%s", t.ServerName, problem)
 	}
 	var err error
 	if config.RootCAs, err = loadAuthorities(t.CAFile); err != nil {

@@ -114,7 +114,7 @@ func (m Manifest) Check() error {
 
 func (m Manifest) check() error {
 	if m.ABI != Version {
-		return fmt.Errorf("abi is %d, this host supports %d", m.ABI, Version)
+		return fmt.Errorf("abi is %d; this host supports %d", m.ABI, Version)
 	}
 	if err := checkName(m.Name); err != nil {
 		return err

@@ -94,8 +94,8 @@ func nextSection(b []byte) (s Section, rest []byte, err error) {
 
 var errShort = errors.New("ends too early")
 
-// Uint32 reads a number in LEB128, the encoding of a module's binary format, and returns
-// the bytes after it.
+// Uint32 decodes an unsigned LEB128 number, as in the binary format of WebAssembly modules,
+// at the start of b. It returns the number and the bytes after it.
 func Uint32(b []byte) (n uint32, rest []byte, err error) {
 	for i := range min(len(b), 5) {
 		n |= uint32(b[i]&0x7f) << (7 * i)

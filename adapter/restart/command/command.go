@@ -54,7 +54,7 @@ type Driver struct {
 func (c Config) Check() error {
 	var wrong probe.FieldErrors
 	if c.Timeout < 0 || c.Timeout > probe.MaxDuration {
-		wrong.Add("timeout", "is %v, it must be greater than 0 and at most %v", c.Timeout, probe.MaxDuration)
+		wrong.Add("timeout", "is %v; it must be greater than 0 and at most %v", c.Timeout, probe.MaxDuration)
 	}
 	return errors.Join(run.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
 }
@@ -112,7 +112,7 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 				return restart.Exit{Output: r.output}
 			}
 			undead = r.undead
-			d.log.Warn("restart command failed", "error", r.err, "output", r.output)
+			d.log.Warn("restart command failed, instance not restarted", "error", r.err, "output", r.output)
 			drain(end)
 		}
 	}

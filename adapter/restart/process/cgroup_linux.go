@@ -27,9 +27,9 @@ func newCgroup() cgroup {
 	return cgroup(dir)
 }
 
-// enter makes a new process start in the cgroup. The caller calls leave when it has
+// enter makes a new process start in the cgroup. The caller calls entered when it has
 // started.
-func (c cgroup) enter(attr *syscall.SysProcAttr) (leave func(), err error) {
+func (c cgroup) enter(attr *syscall.SysProcAttr) (entered func(), err error) {
 	if c == "" {
 		return func() {}, nil
 	}

@@ -129,11 +129,11 @@ func (g *guard) start(s start) (err error) {
 // spawn starts a command with the guard's standard input, output and error.
 func spawn(p command.Plan, in cgroup) (pid int, err error) {
 	attr := command.Attr(p.Credential)
-	leave, err := in.enter(attr)
+	entered, err := in.enter(attr)
 	if err != nil {
 		return 0, err
 	}
-	defer leave()
+	defer entered()
 	pid, err = syscall.ForkExec(p.Path, p.Words, &syscall.ProcAttr{
 		Dir:   p.Dir,
 		Env:   p.Env,

@@ -31,11 +31,13 @@ const (
 )
 
 // Run runs the command, and returns when it and all its descendants have exited.
-// The ID is the process ID and a random text: "4711-k5zq2m7xwa".
+// It calls began with the instance's ID once the process has started: the process ID
+// and a random suffix, "4711-k5zq2m7xwa". A duration received from end terminates the
+// process with that grace period.
 //
-// For a process that does not exit after SIGKILL Run waits until ctx is done, and
-// five seconds more; then it leaves the process to its guard, which goes on killing
-// it.
+// If the process does not exit after SIGKILL, Run returns five seconds after ctx is
+// done. The process's guard, a process that watches it for the engine, continues to try
+// to kill it.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
 	i, err := d.start()
 	if err != nil {
@@ -228,7 +230,7 @@ func (i *instance) guardKilled() restart.Exit {
 // giveUp returns before the exit of a command that has not exited after SIGKILL. Its
 // guard goes on killing it, because close breaks the lifeline.
 func (i *instance) giveUp() restart.Exit {
-	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying", "guard_pid", i.guard.Process.Pid, "pid", i.pid)
+	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guard.Process.Pid, "pid", i.pid)
 	go func() { _ = i.guard.Wait() }() // the one goroutine that may outlive Run
 	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Output: probe.CleanText(i.tail.String(), maxOutput)}
 }

@@ -113,7 +113,7 @@ func TestGuardSurvivesTheSignalsThatEndEngines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l.end <- patience
+	l.end <- testsync.Timeout
 	if exit := l.exit(t); exit.Code != 143 {
 		t.Errorf("got %+v", exit)
 	}

@@ -17,9 +17,6 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// patience bounds what should take no time at all, on a machine that is busy.
-const patience = 20 * time.Second
-
 // engineRole is the first argument that makes this program an engine which runs
 // the command behind it for ever: something for tests to kill.
 const engineRole = "test-engine"
@@ -104,7 +101,7 @@ func TestEachInstanceHasItsOwnID(t *testing.T) {
 func TestTermEndsTheCommand(t *testing.T) {
 	l := begin(t, sh(`trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.01; done`))
 	l.await(t, "ready")
-	l.end <- patience
+	l.end <- testsync.Timeout
 	if exit := l.exit(t); exit.Code != 7 || !strings.Contains(exit.Output, "bye") {
 		t.Errorf("got %+v", exit)
 	}
@@ -113,7 +110,7 @@ func TestTermEndsTheCommand(t *testing.T) {
 func TestTermReachesTheWholeGroup(t *testing.T) {
 	l := begin(t, sh(`(trap 'echo child bye; exit' TERM; echo ready; while :; do sleep 0.01; done) & trap 'wait; exit' TERM; wait; wait`))
 	l.await(t, "ready")
-	l.end <- patience
+	l.end <- testsync.Timeout
 	if exit := l.exit(t); !strings.Contains(exit.Output, "child bye") {
 		t.Errorf("got %+v", exit)
 	}
@@ -137,13 +134,13 @@ func TestGraceCanOnlyBeShortened(t *testing.T) {
 	l := begin(t, deaf())
 	l.await(t, "ready")
 	asked := time.Now()
-	l.end <- patience
+	l.end <- testsync.Timeout
 	l.end <- 50 * time.Millisecond
-	l.end <- 10 * patience
+	l.end <- 10 * testsync.Timeout
 	if exit := l.exit(t); exit.Code != 137 {
 		t.Errorf("got %+v", exit)
 	}
-	if took := time.Since(asked); took > patience/2 {
+	if took := time.Since(asked); took > testsync.Timeout/2 {
 		t.Errorf("took %v", took)
 	}
 }
@@ -168,7 +165,7 @@ func TestCancelKillsAtOnce(t *testing.T) {
 func TestCancelShortensAGrace(t *testing.T) {
 	l := begin(t, deaf())
 	l.await(t, "ready")
-	l.end <- 10 * patience
+	l.end <- 10 * testsync.Timeout
 	l.cancel()
 	if exit := l.exit(t); exit.Code != 137 {
 		t.Errorf("got %+v", exit)

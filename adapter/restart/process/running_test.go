@@ -62,7 +62,7 @@ func run(t *testing.T, d *Driver) *running {
 	case l.id = <-began:
 	case exit := <-l.ended:
 		t.Fatalf("it could not begin: %+v", exit)
-	case <-time.After(patience):
+	case <-time.After(testsync.Timeout):
 		t.Fatal("it did not begin")
 	}
 	return l

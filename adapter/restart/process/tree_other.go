@@ -21,7 +21,7 @@ type cgroup string
 
 func newCgroup() cgroup { return "" }
 
-func (c cgroup) enter(*syscall.SysProcAttr) (leave func(), err error) { return func() {}, nil }
+func (c cgroup) enter(*syscall.SysProcAttr) (entered func(), err error) { return func() {}, nil }
 
 func (c cgroup) kill() {}
 

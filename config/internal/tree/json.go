@@ -15,7 +15,8 @@ type pair struct {
 	value hcl.Expression
 }
 
-// JSON returns the body of a file in the JSON syntax, given as one expression.
+// JSON returns the body of a file in HCL's JSON syntax. Whole is the content of the file as
+// one expression; ctx is what the expressions in the body can refer to.
 func JSON(whole hcl.Expression, ctx *hcl.EvalContext) (Body, []Problem) {
 	r := reader{}
 	pairs, ok := r.pairs(whole)

@@ -40,6 +40,18 @@ target "web" {
 
 }
 
+target "ports" {
+  host          = "10.0.0.7"
+  containerPort = 8080
+  process {
+    args       = ["./worker"]
+    workingDir = "/srv"
+  }
+  probe "readinessProbe" {
+    http {}
+  }
+}
+
 target "api" {
   address = "10.0.0.8"
 
@@ -48,6 +60,7 @@ target "api" {
       httpHeaders   = [{ name = "Host", value = "x" }]
       periodSeconds = 3
       wrong         = 1
+      tls { insecure_skip_verify = true }
     }
   }
 }

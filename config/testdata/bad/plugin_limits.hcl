@@ -19,6 +19,6 @@ plugin "zero" {
     memory    = "0B"
     instances = 0
     dials     = -1
-    start     = "0s"
+    start     = 0
   }
 }

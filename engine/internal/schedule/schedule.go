@@ -146,8 +146,9 @@ func (s *Schedule[A]) Add(times Times, withoutBlocking bool) (key uint32) {
 	return key
 }
 
-// Configure changes a probe's regular times, and whether its attempts need no
-// goroutine. It does not change when it is due.
+// Configure changes a probe's regular times. WithoutBlocking says that its attempts never
+// block, so that they need no goroutine of their own. The time at which the probe is next
+// due stays the same.
 func (s *Schedule[A]) Configure(key uint32, times Times, withoutBlocking bool) {
 	e := &s.entries[key]
 	if e.times.Period != 0 && e.times.Period != times.Period {
@@ -210,9 +211,11 @@ func (s *Schedule[A]) Pop(now int64) (key uint32, due int64, ok bool) {
 	return key, due, true
 }
 
-// Admit decides about a probe that Pop has returned. Start means that its attempt
-// may start now. Otherwise it waits for a free place in its lane, or, when at is
-// not 0, it is due again at that time, which the pacer has given.
+// Admit decides whether the attempt of a probe that Pop has returned may start now;
+// due is the time that Pop returned. If start is false and at is 0, the lane of the
+// attempt is full: attempts of one lane share a limit. The probe is queued, and
+// NextQueued returns it when a place is free. If at is not 0, attempts at extra times
+// come too fast, and the probe is due again at that time.
 func (s *Schedule[A]) Admit(key uint32, due, now int64) (start bool, at int64) {
 	e := &s.entries[key]
 	if e.is(extra) && !e.is(paced) {

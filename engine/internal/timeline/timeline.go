@@ -4,8 +4,8 @@ package timeline
 
 // Timeline is a 4-ary min-heap of due times with one entry for each key. A due
 // time is in nanoseconds on a clock of the caller's choice; negative ones are
-// fine. Of keys with equal dues the lowest key is first, so that equal calls
-// give equal answers.
+// fine. Of keys with equal due times the lowest is first, so that the order is
+// deterministic.
 //
 // Set and Remove take O(log n), the others O(1). Keys are slot numbers: the
 // memory used grows with the highest key ever set, 4 bytes for each, and with

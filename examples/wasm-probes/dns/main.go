@@ -44,11 +44,11 @@ func (s *settings) Prepare() error {
 	case err != nil:
 		return &guest.FieldError{Field: "name", Problem: fmt.Sprintf("is %.300q: %v", s.Name, err)}
 	case !knownType:
-		return &guest.FieldError{Field: "type", Problem: fmt.Sprintf("is %q, it must be one of %s", s.Type, names(types()))}
+		return &guest.FieldError{Field: "type", Problem: fmt.Sprintf("is %q; it must be one of %s", s.Type, names(types()))}
 	case !knownCode:
-		return &guest.FieldError{Field: "rcode", Problem: fmt.Sprintf("is %q, it must be one of %s", s.Rcode, names(rcodes()))}
+		return &guest.FieldError{Field: "rcode", Problem: fmt.Sprintf("is %q; it must be one of %s", s.Rcode, names(rcodes()))}
 	case s.Network != "udp" && s.Network != "tcp":
-		return &guest.FieldError{Field: "network", Problem: fmt.Sprintf("is %q, it must be udp or tcp", s.Network)}
+		return &guest.FieldError{Field: "network", Problem: fmt.Sprintf("is %q; it must be udp or tcp", s.Network)}
 	case s.TLS != nil && s.Network != "tcp":
 		return &guest.FieldError{Field: "tls", Problem: `needs network = "tcp"`}
 	case s.Least < 0:

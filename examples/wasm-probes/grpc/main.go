@@ -46,7 +46,7 @@ func wrongField(name, value string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 	switch {
 	case name == "" || strings.Trim(name, letters) != "":
-		return "has the name " + strconv.Quote(name) + ", it must be of letters a-z, digits, -, _ and ."
+		return "has the name " + strconv.Quote(name) + "; it must be of letters a-z, digits, -, _ and ."
 	case strings.HasPrefix(name, "grpc-") || reserved[name]:
 		return "must not have " + name + ", which the call sets itself"
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):

@@ -37,7 +37,7 @@ func (s *settings) Prepare() error {
 	case len(s.Service) > maxName:
 		return &guest.FieldError{Field: "service", Problem: fmt.Sprintf("is longer than %d bytes", maxName)}
 	case s.Transport != "framed" && s.Transport != "unframed":
-		return &guest.FieldError{Field: "transport", Problem: fmt.Sprintf("is %q, it must be framed or unframed", s.Transport)}
+		return &guest.FieldError{Field: "transport", Problem: fmt.Sprintf("is %q; it must be framed or unframed", s.Transport)}
 	}
 	return nil
 }

@@ -34,13 +34,13 @@ const (
 func (s *settings) Prepare() error {
 	switch {
 	case !strings.HasPrefix(s.Path, "/") || strings.ContainsFunc(s.Path, notVisible):
-		return &guest.FieldError{Field: "path", Problem: "is " + strconv.Quote(s.Path) + ", it must begin with / and be of visible ASCII characters"}
+		return &guest.FieldError{Field: "path", Problem: "is " + strconv.Quote(s.Path) + "; it must begin with / and be of visible ASCII characters"}
 	case len(s.Path) > maxPath:
 		return &guest.FieldError{Field: "path", Problem: "is longer than " + strconv.Itoa(maxPath) + " bytes"}
 	case strings.ContainsFunc(s.Host, notVisible):
-		return &guest.FieldError{Field: "host", Problem: "is " + strconv.Quote(s.Host) + ", it must be of visible ASCII characters"}
+		return &guest.FieldError{Field: "host", Problem: "is " + strconv.Quote(s.Host) + "; it must be of visible ASCII characters"}
 	case s.Subprotocol != "" && !isToken(s.Subprotocol):
-		return &guest.FieldError{Field: "subprotocol", Problem: "is " + strconv.Quote(s.Subprotocol) + ", it must be one word as in HTTP"}
+		return &guest.FieldError{Field: "subprotocol", Problem: "is " + strconv.Quote(s.Subprotocol) + "; it must be one word as in HTTP"}
 	case len(s.Send) > maxSend:
 		return &guest.FieldError{Field: "send", Problem: "is longer than " + strconv.Itoa(maxSend) + " bytes"}
 	case len(s.Expect) > maxKept:

@@ -153,7 +153,7 @@ func wrongHeader(name, value string) string {
 	lower := strings.ToLower(name)
 	switch {
 	case !isToken(name):
-		return "has the name " + quote(name) + ", it must be one word as in HTTP"
+		return "has the name " + quote(name) + "; it must be one word as in HTTP"
 	case lower == "host":
 		return "must not have " + name + ", which is a setting of its own"
 	case reserved(lower):

@@ -55,7 +55,8 @@ func Open(root string, maxSize int64, wasm []byte) (*Entry, error) {
 	return e, nil
 }
 
-// Enabled reports whether compiled code is kept.
+// Enabled reports whether the cache is in use, that is, whether compiled code is stored in
+// a directory.
 func (e *Entry) Enabled() bool { return e.dir != "" }
 
 // Hit reports whether compiled code was found. It is valid after Finish.

@@ -26,8 +26,7 @@ func Parse(dialEntries, dns []string) (Rules, error) {
 		}
 		r, err := parseRule(entry)
 		if err != nil {
-			return Rules{}, probe.FieldErrorf("grant.dial",
-				`has invalid entry %q: %v; write "target", or a URL such as "tcp://10.0.0.0/8:6379"`, entry, err)
+			return Rules{}, probe.FieldErrorf("grant.dial", "has invalid entry %q: %v", entry, err)
 		}
 		rules.dial = append(rules.dial, r)
 	}
@@ -44,7 +43,7 @@ func Parse(dialEntries, dns []string) (Rules, error) {
 func parseRule(entry string) (rule, error) {
 	scheme, rest, ok := strings.Cut(entry, "://")
 	if !ok {
-		return rule{}, errors.New("scheme is missing")
+		return rule{}, errors.New(`scheme is missing; write "target", or a URL such as "tcp://10.0.0.0/8:6379"`)
 	}
 	r := rule{scheme: scheme}
 	switch scheme {
@@ -57,7 +56,7 @@ func parseRule(entry string) (rule, error) {
 	}
 	colon := strings.LastIndexByte(rest, ':')
 	if colon < 0 || strings.HasSuffix(rest, "]") {
-		return rule{}, errors.New("port is missing")
+		return rule{}, errors.New("port is missing; write a number, a range such as 8000-8999, or *")
 	}
 	var err error
 	if r.minPort, r.maxPort, err = parsePorts(rest[colon+1:]); err != nil {

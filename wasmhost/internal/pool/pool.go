@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Pool lends instances of type T. The instance that was used last is lent next, so that
+// Pool lends instances of type T. It lends the most recently used instance first, so that
 // the others become idle and can be closed.
 //
-// A pool starts with few instances and grows with each call that returns: a call that
-// overflows its stack takes much memory before it ends, and should not do that in all
-// instances at once.
+// A pool starts with few instances, and its limit rises only when a call returns. A call
+// that overflows its stack uses a lot of memory before it fails; the slow start keeps that
+// from happening in all instances at once.
 type Pool[T any] struct {
 	limit int
 	close func(*T)

@@ -94,7 +94,7 @@ func (c *call) refuse(d grant.Dest) abi.Errno {
 	c.refused = d.String()
 	c.sandbox.refused.Add(1)
 	if !c.sandbox.log.loggedDenial.Swap(true) {
-		c.sandbox.config.Logger.Warn("plugin connection denied: the destination is not granted; further denials are counted, not logged", "target", c.target.Name, "destination", c.refused)
+		c.sandbox.config.Logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics", "target", c.target.Name, "destination", c.refused)
 	}
 	return c.failf(abi.ENOTCAPABLE, "%s is not granted", d)
 }

@@ -94,7 +94,7 @@ func (d *daemon) reload(r loadResult) {
 	d.level.Set(r.config.Engine.LogLevel)
 	d.logChanges("configuration applied", changes)
 	for _, name := range restartRequired(d.settings, r.config.Engine) {
-		d.log.Warn("engine setting changed, restart required", "setting", name)
+		d.log.Warn("engine setting changed, restart the engine to apply it", "setting", name)
 	}
 }
 
@@ -106,7 +106,7 @@ func (d *daemon) refreshPods() {
 	}
 	changes, err := d.apply(d.config)
 	if err != nil {
-		d.log.Error("pods directory rejected, keeping the current pods", "error", err)
+		d.log.Error("pods rejected, keeping the current pods", "error", err)
 		return
 	}
 	d.logChanges("pods applied", changes)

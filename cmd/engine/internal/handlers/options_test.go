@@ -101,10 +101,10 @@ target "worker" {
 }`)}}, Options())
 	text := diags.Err().Error()
 	for _, want := range []string{
-		"restart_budget.max must be 1 or more", "restart_budget.per must be greater than 0",
-		"command must name a program", "command has a NUL byte in word 2", `env has the name "A=B"`,
+		"config.hcl:2:35: error: max must be 1 or more", "config.hcl:2:45: error: per must be greater than 0",
+		"command must begin with the name of a program", "command has a NUL byte in word 2", `env has the name "A=B"`,
 		`invalid restart_policy "OnFailure"; did you mean "on_failure"?`,
-		"back_off.max is 1m0s, it must not be less than initial (10m0s)", "back_off.reset is -1s",
+		"config.hcl:17:15: error: max is 1m0s; it must not be less than initial (10m0s)", "config.hcl:18:15: error: reset is -1s",
 		"count must be greater than 0",
 	} {
 		if !strings.Contains(text, want) {

@@ -313,7 +313,7 @@ func TestTheFirstTargetKeepsItsName(t *testing.T) {
 	if command := got.Targets["default/a/c"].Driver.(process.Config).Command; !slices.Equal(command, []string{"first"}) {
 		t.Errorf("the pod runs %q", command)
 	}
-	if !strings.Contains(p.log.String(), "there is another target") {
+	if !strings.Contains(p.log.String(), "the name is already used by another target") {
 		t.Errorf("the log is %s", p.log.String())
 	}
 }

@@ -7,7 +7,6 @@
 package staticpods
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -92,7 +91,7 @@ func (d *Dir) Add(c *config.Config) *config.Config {
 	for _, t := range d.targets() {
 		name := t.container.Target.Name
 		if _, taken := all.Targets[name]; taken {
-			d.log.Error("container rejected, neither run nor probed", "target", name, "error", fmt.Sprintf("there is another target %q", name))
+			d.log.Error("container rejected, neither run nor probed", "target", name, "error", "the name is already used by another target")
 			continue
 		}
 		all.Targets[name] = t.target

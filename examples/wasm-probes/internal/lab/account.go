@@ -31,8 +31,9 @@ func Account(t testing.TB, name string) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-// Dir returns a directory of an account, which is removed when the test ends. Only the
-// test's user can enter those of testing.T.
+// Dir creates a directory that belongs to an account, and removes it when the test ends.
+// It is for servers that run as another user, who cannot enter the directories of
+// testing.TB.TempDir.
 func Dir(t testing.TB, owner *syscall.Credential) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sonde-lab-")

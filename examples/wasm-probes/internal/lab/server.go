@@ -13,7 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// Server is a real server in another process, which ends with the test.
+// Server is a real server of a protocol, such as redis-server, in a process that ends with
+// the test.
 type Server struct {
 	Name string   // the program
 	Args []string // and its arguments

@@ -33,6 +33,9 @@ type Engine struct {
 	LogLevel      slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error"` // default info
 	LogFormat     string              `hcl:"log_format,optional" oneof:"auto text json"`       // default auto: text on a terminal, else JSON
 
+	// NoIsolationCheck makes silence count against a target even if no target answers.
+	NoIsolationCheck bool `hcl:"no_isolation_check,optional"`
+
 	// MetricsMaxProbes is up to how many probes /metrics has series of each probe and
 	// target, 1 to MaxProbes. Default: that of package prom.
 	MetricsMaxProbes int `hcl:"metrics_max_probes,optional,nonzero"`

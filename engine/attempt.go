@@ -66,7 +66,7 @@ func makeAttempt(ctx context.Context, p probe.Probe, wake func(), m *monitor) (r
 		res, late, hasPanicked = try(ctx, p, timeout, wake)
 		end, lostAtEnd := m.lost()
 		if lost = lostAtEnd - lost; stalled(lost, end-begin, timeout, &p.Rule) {
-			late, res = false, excuse(res, lost)
+			late, res = false, excuse(res, lost, timeout)
 		}
 		res = checked(res, timeout, late)
 		res.Tries = n

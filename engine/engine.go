@@ -32,6 +32,7 @@
 //	status.go       the types Status, TargetStatus and Changes
 //	stats.go        Stats and histograms
 //	health.go       Health: whether the engine itself is well, and what that excuses
+//	isolation.go    whether the engine is cut off from its targets
 //	log.go          the log lines
 //	unreported.go   the warning about targets without an instance
 //	clock.go        times as integers
@@ -65,6 +66,14 @@ type Config struct {
 	// Compatibility applies to rules that do not set their own. Default
 	// probe.Mended.
 	Compatibility probe.Compatibility
+
+	// NoIsolationCheck makes silence count against a target even if no target answers.
+	// Otherwise an attempt without an answer is unknown, probe.ReasonIsolated, when no
+	// other attempt has had an answer meanwhile, although ten or more were expected from
+	// four or more addresses: then the engine's own network or name server has failed.
+	// Loopback addresses and commands say nothing about the network. There is no such
+	// check for rules with the compatibility probe.Kubelet.
+	NoIsolationCheck bool
 
 	// Logger gets a line for each change of a verdict on an instance, at level Warn
 	// if the probe fails and Info otherwise, and warnings about targets without an

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,6 +20,10 @@ type Health struct {
 	// more than Rule.Period where Rule.Timeout is less.
 	Score int
 
+	// Isolated says that none of many targets that answered before answers any more:
+	// see Config.NoIsolationCheck.
+	Isolated bool
+
 	Stalls  uint64        // how many times the engine was stalled for more than 10 ms
 	Stalled time.Duration // for how long in all
 }
@@ -36,9 +41,13 @@ const (
 // because of its verdicts.
 func (h Health) Degraded() bool { return h.Score >= DegradedScore }
 
-// Err returns an error that says how degraded the engine is, or nil if it is not.
+// Err returns an error that says how degraded or isolated the engine is, or nil if it is
+// neither.
 func (h Health) Err() error {
-	if !h.Degraded() {
+	switch {
+	case h.Isolated:
+		return errors.New("the engine is isolated: no target answers any more; check the network and the name servers of this machine")
+	case !h.Degraded():
 		return nil
 	}
 	return fmt.Errorf("the engine is degraded: health score %d of %d (0 is healthy), stalled for %v in all; check its CPU quota, memory and descriptors",
@@ -52,8 +61,9 @@ func (e *Engine) Health() Health { return e.scheduler.monitor.read() }
 type monitor struct {
 	clock *clock
 
-	mu     sync.Mutex // guards health
-	health health.Monitor
+	mu            sync.Mutex // guards the fields below
+	health        health.Monitor
+	isolatedUntil int64 // or the next answer
 }
 
 const (
@@ -106,6 +116,13 @@ func (m *monitor) longest(since int64) int64 {
 	return m.health.Longest(since)
 }
 
+// setIsolatedUntil publishes until when the engine counts as isolated; 0 if it does not.
+func (m *monitor) setIsolatedUntil(at int64) {
+	m.mu.Lock()
+	m.isolatedUntil = at
+	m.mu.Unlock()
+}
+
 // blame says that an attempt could not be made for a reason that is the engine's.
 func (m *monitor) blame(now int64) {
 	m.mu.Lock()
@@ -118,7 +135,7 @@ func (m *monitor) read() Health {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.health.Observe(now)
-	return Health{Score: m.health.Score(now), Stalls: m.health.Stalls, Stalled: time.Duration(m.health.Lost)}
+	return Health{Score: m.health.Score(now), Isolated: now < m.isolatedUntil, Stalls: m.health.Stalls, Stalled: time.Duration(m.health.Lost)}
 }
 
 // timeout returns the timeout of an attempt that starts now.
@@ -127,16 +144,29 @@ func (m *monitor) timeout(r *probe.Rule) time.Duration {
 	return max(r.Timeout, min(stretched, r.Period))
 }
 
-// excuse returns the result of a try that was stalled. It may have succeeded, but its
-// failure is not the target's.
-func excuse(res probe.Result, lost int64) probe.Result {
-	if res.Outcome != probe.Failure {
+// excuse returns the result of a try that was stalled for a time. It may have succeeded,
+// and what the target answered counts, but any other failure is not the target's.
+func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
+	if res.Outcome != probe.Failure || isAnswer(&res, lost < int64(timeout)) {
 		return res
 	}
 	r := probe.Broken(probe.ReasonStalled, "the engine was stalled for %v during the attempt, which ended with %s: %s",
 		time.Duration(lost).Round(time.Millisecond), res.Reason, res.Detail)
 	r.Timings = res.Timings
 	return r
+}
+
+// isAnswer reports whether a failure is what the target answered, which does not depend
+// on the time that the engine has lost. The answer to a plugin does if much was lost: the
+// target may have given up waiting for the plugin.
+func isAnswer(res *probe.Result, inTime bool) bool {
+	switch res.Reason.Evidence() {
+	case probe.Answered:
+		return true
+	case probe.NoEvidence:
+		return res.Reason == probe.ReasonExecExit && inTime || res.Timings.FirstByte > 0 && inTime
+	}
+	return false
 }
 
 // notable reports whether lost time is a notable part of a timeout.

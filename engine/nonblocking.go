@@ -177,7 +177,7 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	n.monitor.await(now, now)
 	*res = checked(*res, a.timeout, false)
 	if lost, yes := n.wasStalled(a, ev); yes {
-		*res = excuse(*res, lost)
+		*res = excuse(*res, lost, a.timeout)
 	}
 	if res.Outcome == probe.Unknown && a.tries < maxTries && n.monitor.maySucceedNow(res) {
 		n.try(a, now)

@@ -24,6 +24,8 @@ type scheduler struct {
 	monitor  *monitor
 	passDue  atomic.Int64 // when the loop has to make its next pass; 0 before and after Run
 
+	noIsolationCheck bool
+
 	mu         sync.Mutex // guards all below, slot.inflight, and attempt.canceled
 	schedule   *schedule.Schedule[*attempt]
 	slots      []*slot         // by key of the schedule
@@ -37,15 +39,19 @@ type scheduler struct {
 	memorySubs map[*Subscription]struct{} // those of subs that deliver changes of memories too
 	lines      []logLine                  // to be written by unlock
 	closers    closers
+	isolation  isolation
 	unreported unreportedTargets
 	firsts     firstVerdicts
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
 	sc := &scheduler{
-		clock:      newClock(),
-		registry:   r,
-		logger:     c.Logger,
+		clock:    newClock(),
+		registry: r,
+		logger:   c.Logger,
+
+		noIsolationCheck: c.NoIsolationCheck,
+
 		schedule:   schedule.New[*attempt](c.Concurrency, c.StartRate),
 		sleep:      sleep{wake: make(chan struct{}, 1)},
 		tick:       maxTick,

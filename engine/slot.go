@@ -16,6 +16,7 @@ type slot struct {
 	name     string               // of the probe's ID
 	key      uint32               // in the schedule
 	kind     probe.Kind           // of the probe's ID
+	answered bool                 // the latest attempt was answered over the network; guarded by scheduler.mu
 	resumed  bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
 	inflight *attempt             // the attempt whose result counts, or nil; guarded by scheduler.mu
 	spec     atomic.Pointer[spec] // the scheduler replaces it for Apply

@@ -76,6 +76,9 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	if a.closable = sp.closable; a.closable != nil {
 		a.closable.attempts++
 	}
+	if s.answered {
+		sc.isolation.begin(a.probe.Target.Address)
+	}
 	if a.stepper == nil {
 		sc.attachContext(a)
 	}
@@ -204,8 +207,9 @@ func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int
 func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 	s, sp := a.slot, a.slot.spec.Load()
 	s.setInflight(nil)
+	sc.judgeSilence(a, res, now)
 	sc.counters.attempt(s.kind, sp.handlerName, res)
-	if res.Reason.BlamesEngine() {
+	if res.Reason.BlamesEngine() && res.Reason != probe.ReasonIsolated {
 		sc.monitor.blame(now)
 	}
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)

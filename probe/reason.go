@@ -22,11 +22,41 @@ const (
 	ReasonPanic     Reason = "handler.panic"    // the handler panicked
 	ReasonStopped   Reason = "engine.stopped"   // the attempt was cancelled: the probe was changed, or the engine stopped
 	ReasonStalled   Reason = "engine.stalled"   // the engine lost a notable part of the timeout: its process was stopped or short of processor time
+	ReasonIsolated  Reason = "engine.isolated"  // no target answers any more: the engine is cut off from the network
 	ReasonResources Reason = "engine.resources" // this machine lacked descriptors, ports, memory, processes or threads
 	ReasonNoPort    Reason = "target.port"      // the target has no port of that name
 	ReasonNoAddr    Reason = "target.address"   // the target has no address
 	ReasonTimeout   Reason = "handler.timeout"  // the handler returned after its deadline
 )
+
+// Evidence is what the reason of a failure says about the network between the engine
+// and a target.
+type Evidence uint8
+
+// The kinds of evidence.
+const (
+	NoEvidence     Evidence = iota // none, or unknown, as for the reasons of plugins
+	Answered                       // the target or its host answered, and that answer is the cause
+	Interrupted                    // the target answered, and then not any more
+	Silent                         // the target did not answer in time, or there was no way to it
+	NameUnanswered                 // no name server answered
+)
+
+// Evidence returns what r says about the network.
+func (r Reason) Evidence() Evidence {
+	switch r {
+	case ReasonDNSNotFound, ReasonTCPRefused, ReasonTLSExpired, ReasonTLSUntrusted, ReasonTLSName, ReasonTCPExpect,
+		ReasonHTTPStatus, ReasonHTTPRedirect, ReasonHTTPProtocol, ReasonHTTPAssert:
+		return Answered
+	case ReasonTCPReset, ReasonTCPClosed, ReasonTLSFailed, ReasonHTTPBody:
+		return Interrupted
+	case ReasonTCPTimeout, ReasonTCPUnreachable, ReasonTLSTimeout, ReasonHTTPTimeout, ReasonTimeout:
+		return Silent
+	case ReasonDNSTimeout, ReasonDNSFailed:
+		return NameUnanswered
+	}
+	return NoEvidence
+}
 
 // The reasons of a connection that failed.
 const (

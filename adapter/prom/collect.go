@@ -78,6 +78,7 @@ func (s scrape) stats(st engine.Stats) {
 	s.counter(panicsDesc, float64(st.Panics))
 	s.counter(droppedDesc, float64(st.Dropped))
 	s.gauge(healthDesc, float64(st.Health.Score))
+	s.gauge(isolatedDesc, number(st.Health.Isolated))
 	s.counter(stallsDesc, float64(st.Health.Stalls))
 	s.counter(stalledDesc, st.Health.Stalled.Seconds())
 }

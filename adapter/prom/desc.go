@@ -17,7 +17,7 @@ func describe(name, help string, labels []string) *prometheus.Desc {
 // descriptions are those of all metrics but the kubelet's.
 var descriptions = []*prometheus.Desc{
 	attemptsDesc, durationDesc, inFlightDesc, queuedDesc, skippedDesc, busyDesc, latenessDesc, panicsDesc,
-	droppedDesc, probesDesc, healthDesc, stallsDesc, stalledDesc, verdictsDesc, omittedDesc, buildInfoDesc,
+	droppedDesc, probesDesc, healthDesc, isolatedDesc, stallsDesc, stalledDesc, verdictsDesc, omittedDesc, buildInfoDesc,
 	probePassingDesc, probeUndecidedDesc, probeErrorsDesc, probeChangesDesc, targetsDesc, targetsStartedDesc,
 	targetsReadyDesc, targetsLiveDesc, targetStartedDesc, targetReadyDesc, targetLiveDesc, targetRestartsDesc,
 	pluginReadyDesc, pluginCompileDesc, pluginCacheHitDesc, pluginSuspendedDesc, pluginSuspendsDesc,
@@ -45,6 +45,7 @@ var (
 	verdictsDesc   = describe("sonde_verdicts", "Number of probes by kind and verdict.", []string{"kind", "verdict"})
 	omittedDesc    = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).", nil)
 	buildInfoDesc  = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", []string{"version", "goversion"})
+	isolatedDesc   = describe("sonde_isolated", "1 while no target, or no name server, answers the engine any more, otherwise 0.", nil)
 )
 
 // Metrics of each probe.

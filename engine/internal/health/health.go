@@ -9,6 +9,7 @@
 //	health.go  Monitor: finds stalls
 //	score.go   the health score
 //	delays.go  the longest delay since a time
+//	isolation.go  whether the engine is cut off from its targets
 package health
 
 import "time"

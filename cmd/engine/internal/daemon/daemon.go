@@ -63,9 +63,10 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	d.settings = c.Engine
 	debug.SetMaxThreads(goThreads + c.Engine.Concurrency)
 	d.engine = engine.New(engine.Config{
-		Concurrency:   c.Engine.Concurrency,
-		Compatibility: c.Engine.Compatibility,
-		Logger:        d.log,
+		Concurrency:      c.Engine.Concurrency,
+		Compatibility:    c.Engine.Compatibility,
+		NoIsolationCheck: c.Engine.NoIsolationCheck,
+		Logger:           d.log,
 	})
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Changed = d.engine, d.log, d.markRestarts

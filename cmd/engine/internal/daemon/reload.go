@@ -135,6 +135,7 @@ func restartRequired(before, after config.Engine) []string {
 		{"metrics_max_probes", before.MetricsMaxProbes, after.MetricsMaxProbes},
 		{"concurrency", before.Concurrency, after.Concurrency},
 		{"compatibility", before.Compatibility, after.Compatibility},
+		{"no_isolation_check", before.NoIsolationCheck, after.NoIsolationCheck},
 		{"restart_budget", before.Settings, after.Settings},
 		{"token_file", before.TokenFile, after.TokenFile},
 		{"state", before.State, after.State},

@@ -57,7 +57,8 @@ func table(all []httpapi.Target, now time.Time, width int) string {
 	return cut.String()
 }
 
-// engineLines returns lines about an engine that has skipped attempts or is degraded.
+// engineLines returns lines about an engine that has skipped attempts, or is degraded or
+// isolated.
 func engineLines(stats httpapi.Stats) string {
 	var s strings.Builder
 	if stats.Shed > 0 {
@@ -65,6 +66,9 @@ func engineLines(stats httpapi.Stats) string {
 	}
 	if h := stats.Health; h.Degraded {
 		fmt.Fprintf(&s, "degraded: health score %d of %d, stalled for %.1fs in all; restarts are paused\n", h.Score, engine.MaxHealthScore, h.StalledSeconds)
+	}
+	if stats.Health.Isolated {
+		fmt.Fprintln(&s, "isolated: no target, or no name server, answers any more; targets do not fail for it")
 	}
 	return s.String()
 }

@@ -1,0 +1,199 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// network is a handler whose targets answer over a network that can fail.
+type network struct {
+	mu      sync.Mutex
+	failure probe.Reason            // of all targets; empty while the network is well
+	broken  map[string]probe.Result // of one target, by its address
+}
+
+func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
+	n.mu.Lock()
+	failure, result, isBroken := n.failure, n.broken[t.Address], false
+	_, isBroken = n.broken[t.Address]
+	n.mu.Unlock()
+	switch {
+	case failure != "" && !strings.HasPrefix(t.Address, "127."):
+		<-ctx.Done()
+		return probe.Fail(failure, "i/o timeout")
+	case isBroken:
+		if result.Reason.Evidence() == probe.Silent {
+			<-ctx.Done()
+		}
+		return result
+	}
+	return probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}}
+}
+
+func (n *network) fail(r probe.Reason) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failure = r
+}
+
+func (n *network) breakTarget(address string, r probe.Result) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.broken[address] = r
+}
+
+// reachable runs f beside an engine that probes 40 healthy targets with these addresses
+// once a second, at threshold 1.
+func reachable(t *testing.T, c engine.Config, addresses func(n int) string, f func(t *testing.T, e *engine.Engine, n *network)) {
+	bubble(t, c, func(t *testing.T, e *engine.Engine) {
+		n := &network{broken: map[string]probe.Result{}}
+		set := probe.Set{}
+		for i := range 40 {
+			id := probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}
+			set[id] = probe.Probe{
+				Handler: n, HandlerName: "network", Target: probe.Target{Address: addresses(i)},
+				Rule: probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1},
+			}
+		}
+		apply(t, e, set)
+		for i := range 40 {
+			e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
+		}
+		pass(5 * time.Second)
+		if got := failing(e); got != 0 {
+			t.Fatalf("%d targets fail in the beginning", got)
+		}
+		f(t, e, n)
+	})
+}
+
+// failing returns how many probes fail.
+func failing(e *engine.Engine) (count int) {
+	for st := range e.All() {
+		if st.Verdict == probe.Failing {
+			count++
+		}
+	}
+	return count
+}
+
+func remote(n int) string { return fmt.Sprint("10.0.0.", n) }
+
+func TestAnEngineThatIsCutOffFailsNoTarget(t *testing.T) {
+	for _, test := range []struct {
+		reason    probe.Reason
+		addresses func(int) string
+	}{
+		{probe.ReasonTCPTimeout, remote},
+		{probe.ReasonTCPUnreachable, remote},
+		{probe.ReasonHTTPTimeout, remote},
+		{probe.ReasonDNSTimeout, func(n int) string { return fmt.Sprintf("h%d.test", n) }},
+		{probe.ReasonDNSFailed, func(n int) string { return fmt.Sprintf("h%d.test", n) }},
+	} {
+		t.Run(string(test.reason), func(t *testing.T) {
+			var log bytes.Buffer
+			reachable(t, engine.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, test.addresses, func(t *testing.T, e *engine.Engine, n *network) {
+				n.fail(test.reason)
+				pass(time.Minute)
+				if got := failing(e); got != 0 {
+					t.Errorf("%d targets fail while the engine is cut off", got)
+				}
+				st := status(t, e, probe.ID{Target: "t7", Kind: probe.Readiness})
+				if st.Result.Reason != probe.ReasonIsolated || !strings.Contains(st.Result.Detail, string(test.reason)) {
+					t.Errorf("got %+v", st.Result)
+				}
+				if h := e.Health(); !h.Isolated || h.Degraded() || h.Err() == nil {
+					t.Errorf("the health is %+v: %v", h, h.Err())
+				}
+				n.fail("")
+				pass(3 * time.Second)
+				if h := e.Health(); h.Isolated || h.Err() != nil {
+					t.Errorf("the health is %+v afterwards", h)
+				}
+			})
+			if got := strings.Count(log.String(), "isolated"); got != 2 {
+				t.Errorf("%d lines about the isolation:\n%s", got, log.String())
+			}
+		})
+	}
+}
+
+func TestSilenceCountsWhileOthersAnswer(t *testing.T) {
+	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
+		for i := range 20 {
+			n.breakTarget(remote(i), probe.Fail(probe.ReasonTCPTimeout, ""))
+		}
+		pass(3 * time.Second)
+		if got := failing(e); got != 20 {
+			t.Errorf("%d targets fail, want 20", got)
+		}
+	})
+}
+
+func TestAnswersCountWhileTheEngineIsCutOff(t *testing.T) {
+	reachable(t, engine.Config{}, func(n int) string { // t0 to t9 are on this machine
+		if n < 10 {
+			return fmt.Sprint("127.0.0.", n)
+		}
+		return remote(n)
+	}, func(t *testing.T, e *engine.Engine, n *network) {
+		n.fail(probe.ReasonTCPTimeout)
+		pass(5 * time.Second)
+		n.breakTarget("127.0.0.3", probe.Fail(probe.ReasonTCPRefused, ""))
+		n.breakTarget("127.0.0.4", probe.Fail(probe.ReasonTCPTimeout, ""))
+		pass(3 * time.Second)
+		if got := failing(e); got != 2 {
+			t.Errorf("%d targets fail, want the 2 on this machine", got)
+		}
+	})
+}
+
+func TestSilenceOfAllCountsWithoutTheIsolationCheck(t *testing.T) {
+	for name, c := range map[string]engine.Config{
+		"no check": {NoIsolationCheck: true}, "as the kubelet": {Compatibility: probe.Kubelet},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reachable(t, c, remote, func(t *testing.T, e *engine.Engine, n *network) {
+				n.fail(probe.ReasonTCPTimeout)
+				pass(3 * time.Second)
+				if got := failing(e); got != 40 {
+					t.Errorf("%d targets fail, want 40", got)
+				}
+			})
+		})
+	}
+}
+
+func TestSilenceOfFewHostsCounts(t *testing.T) {
+	reachable(t, engine.Config{}, func(n int) string { return remote(n % 3) }, func(t *testing.T, e *engine.Engine, n *network) {
+		n.fail(probe.ReasonTCPTimeout)
+		pass(3 * time.Second)
+		if got := failing(e); got != 40 {
+			t.Errorf("%d targets fail, want 40", got)
+		}
+	})
+}
+
+func TestAnAnswerDuringAStallCounts(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		p := with(deaf{500 * time.Millisecond, probe.Fail(probe.ReasonHTTPStatus, "status 500")})
+		p.Rule = probe.Rule{Period: time.Minute, Timeout: time.Second, FailureThreshold: 1}
+		set, s := stallable(readiness, p)
+		apply(t, e, set)
+		e.Report(instance("a"))
+		s.stall(t, e, 5*time.Second)
+		pass(time.Second)
+		if st := status(t, e, readiness); st.Result.Reason != probe.ReasonHTTPStatus {
+			t.Errorf("got %+v", st.Result)
+		}
+	})
+}

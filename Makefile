@@ -56,7 +56,7 @@ lint: plugins ## check formatting, go vet, staticcheck, and config.hcl
 # Without a package argument, go test prints the summary of what was compared.
 oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other scripts)
 	cd tests/oracle && $(GO) vet ./... && $(GO) test -short -count=1 -parallel 8 -timeout 20m -seed $(SEED)
-	cd tests/oracle && $(GO) test ./pods
+	cd tests/oracle && $(GO) test ./pods ./times
 
 .PHONY: oracle-long
 oracle-long: ## the same for an hour, with new scripts each time

@@ -19,13 +19,23 @@ type fault struct {
 	file string
 	old  string
 	new  string
-	main bool // is planted in a short run too
+	by   string // the test that finds it: empty for TestRegressions, otherwise one of ./times
+	main bool   // is planted in a short run too
 }
 
 // faults are the bugs to plant, among them an off-by-one in a threshold, a hold that is
 // never lifted, a run that is not reset, and a wrong initial verdict.
 func faults() []fault {
-	const judge = "engine/verdict/verdict.go"
+	const (
+		judge     = "engine/verdict/verdict.go"
+		times     = "engine/internal/schedule/times.go"
+		manager   = "adapter/kube/manager.go"
+		apart     = "TestAttemptsAreAPeriodApart"
+		kills     = "TestContainersAreKilledAtTheKubeletsTimes"
+		delays    = "TestFirstAttemptKeepsTheInitialDelay"
+		inFlight  = "TestAttemptThatIsStoppedInFlightDoesNotCount"
+		restarted = "TestRestartOfTheProberKeepsStartedAndReady"
+	)
 	return []fault{
 		{name: "one failure too many", file: judge, main: true,
 			old: "return s.Run >= r.FailureThreshold", new: "return s.Run > r.FailureThreshold"},
@@ -63,23 +73,68 @@ func faults() []fault {
 		{name: "a pod deletion that is ignored", file: "adapter/kube/instances.go",
 			old: "Terminating: pod.DeletionTimestamp != nil", new: "Terminating: false"},
 		{name: "pods that are ready before they have started", file: "adapter/kube/status.go",
-			old: "s.Ready = started && passing(", new: "s.Ready = passing("},
+			old: "s.Ready = started && isReady(", new: "s.Ready = isReady("},
 		{name: "an extra attempt whose failure counts", file: "engine/start.go", main: true,
 			old: "Extra: !a.counts}", new: "Extra: false}"},
 		{name: "liveness that is attempted at once", file: "engine/spec.go",
 			old: "return wakes", new: "return wakes || true"},
-		{name: "attempts at 1.3 times the period", file: "engine/internal/schedule/times.go",
+		{name: "attempts at 1.3 times the period", file: times,
 			old: "Times{Period: int64(period),", new: "Times{Period: int64(period) * 13 / 10,"},
-		{name: "attempts at twice the period", file: "engine/internal/schedule/times.go",
+		{name: "liveness that is attempted at once, in virtual time", file: "engine/spec.go", by: kills,
+			old: "return wakes", new: "return wakes || true"},
+		{name: "attempts at twice the period", file: times,
 			old: "Times{Period: int64(period),", new: "Times{Period: 2 * int64(period),"},
 		{name: "a wrong status in the detail", file: "builtin/http/judge.go",
 			old: `return "status " + strconv.Itoa(status)`, new: `return "status " + strconv.Itoa(status/100*100)`},
+		{name: "a warning that counts as a failure", file: judge,
+			old: "return o == probe.Success || o == probe.Warning", new: "return o == probe.Success"},
+		{name: "an error that ends a run", file: judge,
+			old: "s.Errors = increment(s.Errors)", new: "s.Errors, s.Run = increment(s.Errors), 0"},
+		{name: "a container that runs again and stays down", file: judge,
+			old: "s.Verdict, s.Down = Initial(r.Kind), false", new: "s.Down = false"},
+		{name: "liveness that passes while nothing runs, with compatibility", file: judge,
+			old: "case r.Compatibility == probe.Kubelet:\n\t\ts.Verdict = probe.Failing", new: "case r.Compatibility == probe.Kubelet && r.Kind == probe.Liveness:\n\tcase r.Compatibility == probe.Kubelet:\n\t\ts.Verdict = probe.Failing"},
+		{name: "a startup probe that goes on after it has passed", file: judge,
+			old: "case r.Kind == probe.Startup && v == probe.Passing:\n\t\treturn true", new: "case r.Kind == probe.Startup && v == probe.Passing:\n\t\treturn false"},
+		{name: "readiness that stops when the pod is deleted", file: judge,
+			old: "case in.Terminating && r.Kind != probe.Readiness:", new: "case in.Terminating:"},
+		{name: "failures that are not in the metrics", file: "adapter/prom/kubelet.go",
+			old: "c.failed += p.Attempts[probe.Failure]", new: "_ = p.Attempts[probe.Failure]"},
+		{name: "a period that is a third too long", file: times, by: apart, main: true,
+			old: "Times{Period: int64(period), Offset: int64(hash(id) % uint64(period))}",
+			new: "Times{Period: int64(period) * 13 / 10, Offset: int64(hash(id) % uint64(period))}"},
+		{name: "a period that is a tenth too short", file: times, by: apart,
+			old: "Times{Period: int64(period), Offset: int64(hash(id) % uint64(period))}",
+			new: "Times{Period: int64(period) * 9 / 10, Offset: int64(hash(id) % uint64(period*9/10))}"},
+		{name: "a period that drifts", file: times, by: apart,
+			old: "return t.From(now + t.Period/2)", new: "return now + t.Period + t.Period/10"},
+		{name: "the same offset for all", file: times, by: kills,
+			old: "int64(hash(id) % uint64(period))", new: "int64(hash(id) % 2)"},
+		{name: "an initial delay that is too long", file: judge, by: delays,
+			old: "e.Instance.Since.Add(r.InitialDelay)", new: "e.Instance.Since.Add(r.InitialDelay * 3 / 2)"},
+		{name: "an initial delay that is too short", file: judge, by: delays,
+			old: "e.Instance.Since.Add(r.InitialDelay)", new: "e.Instance.Since.Add(r.InitialDelay * 2 / 3)"},
+		{name: "a timeout that is twice as long", file: "engine/attempt.go", by: "TestHangingAttemptsAreNotMadeUpFor",
+			old: "ctx, cancel := context.WithTimeout(ctx, timeout)", new: "ctx, cancel := context.WithTimeout(ctx, 2*timeout)"},
+		{name: "a restart that loses ready", file: manager, by: restarted, main: true,
+			old: "s.Ready && p.has(id)", new: "false && p.has(id)"},
+		{name: "a restart that loses started", file: manager, by: restarted,
+			old: "passed.Started && p.has(id)", new: "false && p.has(id)"},
+		{name: "a restart that makes ready", file: manager, by: "TestRestartWhileThePodIsNotReadyDoesNotMakeItReady",
+			old: "s.Ready && p.has(id)", new: "p.has(id)"},
+		{name: "a pod that removes the one with its name", file: manager, by: "TestPodsOfOneNameHaveTheirOwnTimes",
+			old: "name := m.unusedName(pod)",
+			new: "name := nameOf(pod)\n\tfor uid, other := range m.pods {\n\t\tif other.name == name {\n\t\t\tm.remove(uid)\n\t\t}\n\t}"},
+		{name: "a removed pod that becomes ready", file: "adapter/kube/status.go", by: "TestPodThatIsRemovedStaysAsItWas",
+			old: "return c.ReadinessProbe == nil || s.Ready", new: "return true"},
+		{name: "a stop that is ignored", file: manager, by: inFlight, main: true,
+			old: "in.Terminating = in.Terminating || p.stopped", new: "in.Terminating = in.Terminating || false"},
 	}
 }
 
-// TestPlantedFaultsAreFound builds this package for each fault against a product with
-// the fault: the regression scripts must find it. A short run plants only a few faults,
-// because each one takes a build.
+// TestPlantedFaultsAreFound builds this package, or ./times, for each fault against a
+// product with the fault: the test that the fault names must find it. A short run plants
+// only a few faults, because each one takes a build.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	binaries := map[fault]string{}
 	for _, f := range faults() {
@@ -105,11 +160,16 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	summarise("planted faults: %d, found: %d", len(binaries), found.Load())
 }
 
-// isFound plays the regression scripts against a product with a fault. They must fail
-// because of a recurring difference, and for no other reason.
+// isFound runs the test that must find the fault against a product with it. The
+// regression scripts must fail because of a recurring difference, and for no other
+// reason.
 func (f fault) isFound(t *testing.T, binary string) bool {
-	out, err := exec.CommandContext(t.Context(), binary, "-test.run=^TestRegressions$", "-trials=2", "-shrink=false").CombinedOutput()
-	differs := bytes.Contains(out, []byte("--- FAIL: TestRegressions")) && bytes.Contains(out, []byte(confirmed))
+	test, args := f.by, []string(nil)
+	if test == "" {
+		test, args = "TestRegressions", []string{"-trials=2", "-shrink=false"}
+	}
+	out, err := exec.CommandContext(t.Context(), binary, append(args, "-test.run=^"+test+"$")...).CombinedOutput()
+	differs := bytes.Contains(out, []byte("--- FAIL: "+test)) && (f.by != "" || bytes.Contains(out, []byte(confirmed)))
 	if err == nil || !differs {
 		t.Errorf("%s is not found: %v\n%s", f.name, err, out)
 		return false
@@ -142,7 +202,7 @@ func (f fault) plant(t *testing.T) (file, faulty string) {
 	return file, strings.Replace(string(source), f.old, f.new, 1)
 }
 
-// build builds the tests of this package with a fault, and returns the binary.
+// build builds the tests that must find a fault, with the fault, and returns the binary.
 func (f fault) build(t *testing.T) string {
 	dir := t.TempDir()
 	file, text := f.plant(t)
@@ -154,7 +214,7 @@ func (f fault) build(t *testing.T) string {
 	}
 	write(t, filepath.Join(dir, "overlay.json"), overlay)
 	binary := filepath.Join(dir, "oracle.test")
-	build := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, ".")
+	build := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, f.room())
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", f.name, err, out)
 	}
@@ -167,9 +227,20 @@ func write(t *testing.T, file string, text []byte) {
 	}
 }
 
+// room returns the package of the test that finds a fault.
+func (f fault) room() string {
+	if f.by == "" {
+		return "."
+	}
+	return "./times"
+}
+
 // firstLines returns the first difference in a test's output.
 func firstLines(out []byte) string {
-	_, found, _ := strings.Cut(string(out), confirmed)
+	_, found, differs := strings.Cut(string(out), confirmed)
+	if !differs {
+		_, found, _ = strings.Cut(string(out), "_test.go:")
+	}
 	lines := strings.SplitN(found, "\n", 4)
 	return strings.Join(lines[:min(3, len(lines))], "\n")
 }

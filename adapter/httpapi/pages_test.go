@@ -78,9 +78,9 @@ func TestAPageEndsAfterManyProbes(t *testing.T) {
 }
 
 func TestPagesYieldEachTargetOnce(t *testing.T) {
-	c := client(t, server(t, httpapi.Config{Engine: many(1234, 1), Token: token}))
+	c := client(t, server(t, httpapi.Config{Engine: many(234, 1), Token: token}))
 	c.Token = token
-	for _, limit := range []int{0, 1, 100, 1234, 5000} {
+	for _, limit := range []int{0, 1, 100, 234, 5000} {
 		n, last := 0, ""
 		for page, err := range c.Pages(t.Context(), httpapi.Query{Limit: limit, Probes: true, Verdict: "undecided"}) {
 			if err != nil {
@@ -93,7 +93,7 @@ func TestPagesYieldEachTargetOnce(t *testing.T) {
 				n, last = n+1, target.Name
 			}
 		}
-		if n != 1234 {
+		if n != 234 {
 			t.Errorf("limit %d: %d targets", limit, n)
 		}
 	}

@@ -29,17 +29,59 @@ func (s small) path(name string) string { return filepath.Join(s.root, s.dir, na
 
 // mount mounts the file system for the thread of the goroutine, which has to end with the
 // goroutine.
-func mount(dir string) (small, error) {
+func mount(dir, options string) (small, error) {
 	runtime.LockOSThread()
 	return small{dir, fmt.Sprintf("/proc/self/task/%d/root", syscall.Gettid())}, errors.Join(
 		syscall.Unshare(syscall.CLONE_FS|syscall.CLONE_NEWNS),
 		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
-		syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0700"),
+		syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,"+options),
 	)
 }
 
 // TestAFullDiskKeepsTheLastState fills the file system of a store that runs.
 func TestAFullDiskKeepsTheLastState(t *testing.T) {
+	onSmallDisk(t, "size=256k", nil, fillAndFree)
+}
+
+// TestAStoreStartsOnAFullDisk starts a store on a file system without a free inode.
+func TestAStoreStartsOnAFullDisk(t *testing.T) {
+	hogs := func(dir string) error {
+		return errors.Join(os.WriteFile(filepath.Join(dir, "hog"), nil, 0o600), os.WriteFile(filepath.Join(dir, "hog2"), nil, 0o600))
+	}
+	onSmallDisk(t, "nr_inodes=3", hogs, func(t *testing.T, disk small, s *Store, _ *handler, log *testsync.Buffer) {
+		pass(30 * time.Second)
+		if st := s.Stats(); !st.Failing || st.Errors == 0 || !strings.Contains(log.String(), "cannot be opened, trying again") {
+			t.Errorf("got %+v and the log\n%s", st, log)
+		}
+		if err := errors.Join(os.Remove(disk.path("hog")), os.Remove(disk.path("hog2"))); err != nil {
+			t.Error(err)
+		}
+		pass(time.Minute + writePeriod)
+		if st, m := s.Stats(), recalledNow(t, disk.path("state")).Memories; st.Failing || len(m) != 100 {
+			t.Errorf("got %+v and %d memories, want 100:\n%s", st, len(m), log)
+		}
+	})
+}
+
+// TestStateOfAReadOnlyDiskIsRecalled has a file that can only be read.
+func TestStateOfAReadOnlyDiskIsRecalled(t *testing.T) {
+	write := func(dir string) error {
+		writeFrames(t, filepath.Join(dir, "state"), frame(t, 0, 5, probe.Passing))
+		return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
+	}
+	onSmallDisk(t, "size=256k", write, func(t *testing.T, disk small, s *Store, _ *handler, log *testsync.Buffer) {
+		if r := s.Recalled(); len(r.Memories) != 5 {
+			t.Errorf("recalled %d memories, want 5:\n%s", len(r.Memories), log)
+		}
+		pass(30 * time.Second)
+		if st := s.Stats(); !st.Failing {
+			t.Errorf("got %+v", st)
+		}
+	})
+}
+
+// onSmallDisk runs a store beside an engine with 100 probes, on a file system of its own.
+func onSmallDisk(t *testing.T, options string, prepare func(dir string) error, test func(*testing.T, small, *Store, *handler, *testsync.Buffer)) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount a file system")
 	}
@@ -57,7 +99,10 @@ func TestAFullDiskKeepsTheLastState(t *testing.T) {
 		mounted, ended := make(chan small), make(chan error, 1)
 		var s *Store
 		go func() {
-			disk, err := mount(dir)
+			disk, err := mount(dir, options)
+			if err == nil && prepare != nil {
+				err = prepare(dir)
+			}
 			if err == nil {
 				s, err = Open(Config{Path: filepath.Join(dir, "state"), MaxAge: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
 			}
@@ -71,7 +116,7 @@ func TestAFullDiskKeepsTheLastState(t *testing.T) {
 		engineDone := make(chan error)
 		go func() { engineDone <- e.Run(ctx) }()
 		if s != nil {
-			fillAndFree(t, disk, s, h, log)
+			test(t, disk, s, h, log)
 		}
 		cancel()
 		<-engineDone

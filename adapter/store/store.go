@@ -18,6 +18,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -62,7 +63,7 @@ type Recalled struct {
 // by multiple goroutines.
 type Store struct {
 	config  Config
-	journal *journal.Journal // Run's alone
+	journal *journal.Journal // nil if it could not be opened; Run's alone
 
 	mu       sync.Mutex          // guards all below
 	recalled Recalled            // until Recalled
@@ -80,20 +81,43 @@ type Stats struct {
 
 // Open opens or creates the file, and reads it. One process can have it open. If the file
 // is damaged it is renamed to its name with ".corrupt" at the end, and nothing is
-// recalled. Close it, or call Run.
+// recalled. If the disk is full or fails, Run tries again. Close the store, or call Run.
 func Open(c Config) (*Store, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, DefaultMaxAge)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	j, err := journal.Open(c.Path, magic)
-	if err != nil {
+	s := &Store{config: c, marked: map[string]struct{}{}}
+	err := s.open()
+	switch {
+	case err == nil:
+		s.stats.Size = s.journal.Size()
+	case isDiskError(err):
+		c.Logger.Error("state file cannot be opened, trying again", "file", c.Path, "error", err)
+	default:
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	s := &Store{config: c, journal: j, marked: map[string]struct{}{}}
-	if err := s.read(); err != nil {
-		return nil, fmt.Errorf("state: %w", errors.Join(err, j.Close()))
-	}
-	s.stats.Size = j.Size()
 	return s, nil
+}
+
+// open opens the file and reads it.
+func (s *Store) open() (err error) {
+	if s.journal, err = journal.Open(s.config.Path, magic); err != nil {
+		return err
+	}
+	if err := s.read(); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}
+
+// isDiskError reports whether an error passes when the disk is well again, and is not a
+// mistake in the configuration.
+func isDiskError(err error) bool {
+	for _, errno := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 // read reads the file into recalled.
@@ -164,4 +188,11 @@ func (s *Store) Stats() Stats {
 }
 
 // Close closes the file of a store without Run.
-func (s *Store) Close() error { return s.journal.Close() }
+func (s *Store) Close() error {
+	if s.journal == nil {
+		return nil
+	}
+	err := s.journal.Close()
+	s.journal = nil
+	return err
+}

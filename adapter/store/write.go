@@ -60,7 +60,7 @@ func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 	w.collect()
 	w.last = time.Time{} // say when the engine stopped
 	w.write()
-	if err := s.journal.Close(); err != nil {
+	if err := s.Close(); err != nil {
 		s.config.Logger.Error("closing the state file failed", "file", s.config.Path, "error", err)
 	}
 }
@@ -120,6 +120,13 @@ func (w *writer) collect() {
 
 // write brings the file up to date, unless nothing has changed.
 func (w *writer) write() {
+	if w.journal == nil {
+		if err := w.open(); err != nil {
+			w.finish(err)
+			return
+		}
+		w.Recalled() // comes too late
+	}
 	var err error
 	switch now := time.Now(); {
 	case w.rewrite || w.journal.Size() > 2*w.base+slack:
@@ -142,7 +149,9 @@ func (w *writer) write() {
 func (w *writer) finish(err error) {
 	now, log := time.Now(), w.config.Logger.With("file", w.config.Path)
 	w.mu.Lock()
-	w.stats.Size, w.stats.Failing = w.journal.Size(), err != nil
+	if w.stats.Failing = err != nil; w.journal != nil {
+		w.stats.Size = w.journal.Size()
+	}
 	if err == nil {
 		w.stats.Written = now
 	} else {

@@ -116,7 +116,8 @@ func TestATruncatedFileHasTheFramesBeforeItsEnd(t *testing.T) {
 			}
 			var got []string
 			unfinished, err := j.Read(func(b []byte) error { got = append(got, string(b)); return nil })
-			if err != nil && tail == "" {
+			first := cut > len(magic)+1 && len(got) == 0
+			if (err != nil) != first && tail == "" {
 				t.Fatalf("cut at %d: %v", cut, err)
 			}
 			if len(got) > len(frames) || !slices.Equal(got, frames[:len(got)]) {
@@ -152,7 +153,7 @@ func TestADamagedFileNeverHasOtherFrames(t *testing.T) {
 	name := path(t)
 	whole := write(t, name, frames...)
 	damaged := 0
-	for range 4000 {
+	for range 2000 {
 		b := bytes.Clone(whole)
 		for range 1 + rng.IntN(4) {
 			b[rng.IntN(len(b))] ^= byte(1 + rng.IntN(255))
@@ -178,7 +179,7 @@ func TestADamagedFileNeverHasOtherFrames(t *testing.T) {
 			t.Fatalf("got %d of %d frames and the error %v", len(got), len(frames), err)
 		}
 	}
-	if damaged < 3000 {
+	if damaged < 1500 {
 		t.Errorf("only %d damaged files were noticed", damaged)
 	}
 }

@@ -29,10 +29,14 @@ const (
 	lockPause = 20 * time.Millisecond
 )
 
-// openLocked opens a file, or creates it, and locks it.
+// openLocked opens a file, or creates it, and locks it. On a read-only file system it can
+// only be read.
 func openLocked(name string) (*os.File, error) {
 	for tries := 1; ; tries++ {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600) // opening a pipe would wait
+		if errors.Is(err, syscall.EROFS) {
+			f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -32,8 +32,8 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // written; accept must not keep it. It returns a *CorruptError if the file is damaged or
 // of another version, or if accept returns an error.
 //
-// A frame at the end of the file that was not written completely is no damage: Read
-// ignores it, and returns how many bytes that were. A file that contains nothing else, or
+// A frame at the end of the file that was not written completely is no damage, unless it
+// is the first: Read ignores it, and returns how many bytes that were. A file that contains nothing else, or
 // nothing at all, has no frames.
 func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err error) {
 	info, err := j.file.Stat()
@@ -61,6 +61,9 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 	}
 	if j.end = r.start; j.end == 0 {
 		return info.Size(), nil // only Rewrite writes the magic
+	}
+	if j.end == int64(len(j.magic)) && info.Size() > j.end { // and the first frames, all or nothing
+		return 0, &CorruptError{j.name, j.end, errors.New("incomplete first frame")}
 	}
 	if unfinished = info.Size() - j.end; unfinished > 0 {
 		err = j.file.Truncate(j.end)

@@ -86,7 +86,7 @@ func (i *instance) reportStarted(id string) {
 func (i *instance) check() {
 	now := time.Now()
 	if i.id != "" && i.control.appliedSince(&i.applies) {
-		i.report(i.reported) // its probes may be new: see Engine.Report
+		i.report(i.reported) // it may have lost its probes: see Engine.Report
 	}
 	switch {
 	case i.terminating && i.unit.external() && !now.Before(i.notBefore):

@@ -243,7 +243,7 @@ func (c *Controller) reconcile(running *sync.WaitGroup) {
 		delete(c.static, target)
 		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Gone, Since: time.Now()})
 	}
-	again := c.takeRepeats() // the known ones may have new probes: see Engine.Report
+	again := c.takeRepeats() // they may have lost their probes: see Engine.Report
 	for _, target := range added {
 		c.static[target] = time.Now()
 	}

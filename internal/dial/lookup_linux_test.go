@@ -1,14 +1,11 @@
 package dial
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,50 +13,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/shortagetest"
 )
-
-// nameServer answers the queries that reach an address: with 127.0.0.9 for a name that
-// begins with "known", never for one that begins with "silent", and otherwise that the name
-// does not exist.
-func nameServer(t *testing.T, address string) {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", address+":53")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	go func() {
-		b := make([]byte, 1500)
-		for {
-			n, from, err := conn.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			if answer := answerTo(b[:n]); answer != nil {
-				_, _ = conn.WriteTo(answer, from)
-			}
-		}
-	}()
-}
-
-// answerTo returns the answer to a query (RFC 1035, section 4.1), or nil.
-func answerTo(query []byte) []byte {
-	const header, typeA, noSuchName = 12, 1, 3
-	nameEnd := header + bytes.IndexByte(query[header:], 0) + 1
-	question := query[header : nameEnd+4]
-	first := string(question[1 : 1+question[0]])
-	answer := append(query[:2:2], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // a recursive resolver's, without records
-	answer = append(answer, question...)
-	switch {
-	case strings.HasPrefix(first, "silent"):
-		return nil
-	case !strings.HasPrefix(first, "known"):
-		answer[3] |= noSuchName
-	case binary.BigEndian.Uint16(query[nameEnd:]) == typeA:
-		answer[7] = 1
-		answer = append(answer, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 9)
-	}
-	return answer
-}
 
 // resolve looks a name up within a time that is long enough where a name server answers.
 func resolve(t *testing.T, name string, within time.Duration) error {
@@ -83,8 +36,8 @@ func TestAResolvConfThatCannotBeOpenedIsNotTheNamesFault(t *testing.T) {
 	}
 	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
 	shortagetest.Replace(t, hostsFile, "127.0.0.9 written.example\n")
-	nameServer(t, "127.0.0.7")
-	nameServer(t, "127.0.0.1")
+	shortagetest.NameServer(t, "127.0.0.7")
+	shortagetest.NameServer(t, "127.0.0.1")
 	restore := shortagetest.NoDescriptors(t)
 	for _, name := range []string{"known.example.", "written.example."} {
 		wantError(t, resolve(t, name, plenty), probe.Unknown, probe.ReasonResources)
@@ -130,7 +83,7 @@ func TestALookupWithoutAFreePortSaysNothingAboutTheName(t *testing.T) {
 		return
 	}
 	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
-	nameServer(t, "127.0.0.7")
+	shortagetest.NameServer(t, "127.0.0.7")
 	if err := resolve(t, "known.example.", plenty); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +115,7 @@ func TestASilentNameServerSaysNothingAboutTheName(t *testing.T) {
 	const short = 200 * time.Millisecond
 	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
 	wantError(t, resolve(t, "known.example.", plenty), probe.Unknown, probe.ReasonDNSFailed) // no process listens
-	nameServer(t, "127.0.0.7")
+	shortagetest.NameServer(t, "127.0.0.7")
 	wantError(t, resolve(t, "silent.example.", short), probe.Unknown, probe.ReasonDNSTimeout)
 	wantError(t, resolve(t, "missing.example.", plenty), probe.Failure, probe.ReasonDNSNotFound)
 	silent := make(chan error, 1)

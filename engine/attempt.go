@@ -33,6 +33,10 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wake   func() // nil unless the handler is a probe.WakingHandler
+
+	// lostBefore is the monitor's lost time at the end of the probe's previous attempt, if
+	// its handler may have kept a connection since then; otherwise negative.
+	lostBefore int64
 }
 
 // maxTries is how many times an attempt is tried while its outcome is unknown
@@ -53,31 +57,38 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 			defer c.Close()
 		}
 	}
-	res, _ := makeAttempt(ctx, p, func() {}, &monitor{clock: &clock})
+	a := &attempt{probe: p, ctx: ctx, wake: func() {}, lostBefore: -1}
+	res, _ := a.make(&monitor{clock: &clock})
 	return res
 }
 
-// makeAttempt tries p, and returns how many tries panicked.
-func makeAttempt(ctx context.Context, p probe.Probe, wake func(), m *monitor) (res probe.Result, panics int) {
-	start, timeout := time.Now(), m.timeout(&p.Rule)
+// make makes an attempt of a handler that may block, and returns how many tries panicked.
+func (a *attempt) make(m *monitor) (res probe.Result, panics int) {
+	start := m.clock.now()
+	lostAtBegin := m.observe(start)
+	begin, timeout := start, m.timeout(&a.probe.Rule, start)
 	for n := uint8(1); n <= maxTries; n++ {
-		begin, lost := m.lost()
 		late, hasPanicked := false, false
-		res, late, hasPanicked = try(ctx, p, timeout, wake)
-		end, lostAtEnd := m.lost()
-		if lost = lostAtEnd - lost; stalled(lost, end-begin, timeout, &p.Rule) {
-			late, res = false, excuse(res, lost, timeout)
+		res, late, hasPanicked = try(a.ctx, a.probe, timeout, a.wake)
+		end := m.clock.now()
+		lost := m.observe(end)
+		switch {
+		case stalled(lost-lostAtBegin, end-begin, timeout, &a.probe.Rule):
+			late, res = false, excuse(res, lost-lostAtBegin, timeout)
+		case n == 1 && a.lostBefore >= 0 && notable(lost-a.lostBefore, timeout): // the peer may have closed what was kept
+			res = excuse(res, lost-a.lostBefore, timeout)
 		}
 		res = checked(res, timeout, late)
 		res.Tries = n
 		if hasPanicked {
 			panics++
 		}
-		if res.Outcome != probe.Unknown || ctx.Err() != nil || !m.maySucceedNow(&res) {
+		if res.Outcome != probe.Unknown || a.ctx.Err() != nil || !m.maySucceedNow(&res) {
 			break
 		}
+		begin, lostAtBegin = end, lost
 	}
-	res.Took = time.Since(start)
+	res.Took = time.Duration(m.clock.now() - start)
 	res.Detail = probe.CleanText(res.Detail, probe.MaxDetail)
 	return res, panics
 }

@@ -83,14 +83,24 @@ func tickOf(timeout time.Duration) time.Duration {
 	return min(max(minTick, timeout/stallShare), maxTick)
 }
 
-// await says that the loop looks at the clock at now, and again at due.
-func (m *monitor) await(now, due int64) {
+// await says that the loop looks at the clock at now, and again at due; while it works,
+// that is now too. It returns the time that was lost to stalls in all.
+func (m *monitor) await(now, due int64) (lost int64) {
 	if due == never {
 		due = 0
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.health.Await(now, due)
-	m.mu.Unlock()
+	return m.health.Lost
+}
+
+// observe is await for others than the loop: after a stall they may run first.
+func (m *monitor) observe(now int64) (lost int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.health.Observe(now)
+	return m.health.Lost
 }
 
 // worked says that the loop has not looked at what is ready for a time.
@@ -98,15 +108,6 @@ func (m *monitor) worked(now, length int64) {
 	m.mu.Lock()
 	m.health.Worked(now, length)
 	m.mu.Unlock()
-}
-
-// lost returns the time, and how much of it was lost to stalls in all.
-func (m *monitor) lost() (now, lost int64) {
-	now = m.clock.now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.health.Observe(now)
-	return now, m.health.Lost
 }
 
 // longest returns the longest delay that ended after since.
@@ -139,9 +140,14 @@ func (m *monitor) read() Health {
 }
 
 // timeout returns the timeout of an attempt that starts now.
-func (m *monitor) timeout(r *probe.Rule) time.Duration {
-	stretched := r.Timeout * time.Duration(1+m.read().Score)
-	return max(r.Timeout, min(stretched, r.Period))
+func (m *monitor) timeout(r *probe.Rule, now int64) time.Duration {
+	m.mu.Lock()
+	score := m.health.Score(now)
+	m.mu.Unlock()
+	if score == 0 {
+		return r.Timeout
+	}
+	return max(r.Timeout, min(r.Timeout*time.Duration(1+score), r.Period))
 }
 
 // excuse returns the result of a try that was stalled for a time. It may have succeeded,

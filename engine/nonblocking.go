@@ -36,7 +36,7 @@ type exchange struct {
 	timeout time.Duration // of each try
 	since   int64         // when this try began, or started over
 	lost    int64         // monitor.lost when this try began
-	steps   int64         // since then
+	steps   int64         // since it began or started over
 	again   bool          // this try has started over
 	key     uint32
 	waits   bool // it has a key
@@ -48,15 +48,14 @@ type exchange struct {
 // start starts an attempt.
 func (n *nonBlocking) start(a *attempt) {
 	a.start, a.tries, a.panics = n.clock.now(), 0, 0
-	n.monitor.await(a.start, a.start)
-	a.timeout = n.monitor.timeout(&a.probe.Rule)
+	a.timeout = n.monitor.timeout(&a.probe.Rule, a.start)
 	n.try(a, a.start)
 }
 
 func (n *nonBlocking) try(a *attempt, now int64) {
 	a.tries++
 	a.since, a.steps, a.again = now, 0, false
-	_, a.lost = n.monitor.lost()
+	a.lost = n.monitor.await(now, now)
 	a.Attempt = nonblock.Attempt{Target: a.probe.Target, Buffer: a.Buffer, Spares: &n.spares}
 	n.step(a, nonblock.StepBegin)
 }
@@ -174,9 +173,14 @@ func (n *nonBlocking) unregister(a *attempt) {
 // deadline was not late: the loop handles it before it expires attempts.
 func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	res, now := &a.Result, n.clock.now()
-	n.monitor.await(now, now)
+	lost := n.monitor.await(now, now) - a.lost
 	*res = checked(*res, a.timeout, false)
-	if lost, yes := n.wasStalled(a, ev); yes {
+	switch {
+	case ev == nonblock.StepLate:
+		if delay, deadline := n.fairDeadline(a); deadline > now {
+			*res = excuse(*res, delay, a.timeout)
+		}
+	case stalled(lost, now-a.since, a.timeout, &a.probe.Rule):
 		*res = excuse(*res, lost, a.timeout)
 	}
 	if res.Outcome == probe.Unknown && a.tries < maxTries && n.monitor.maySucceedNow(res) {
@@ -188,17 +192,6 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 		res.Detail = probe.CleanText(res.Detail, probe.MaxDetail)
 	}
 	n.done = append(n.done, a)
-}
-
-// wasStalled reports whether a try that ends with an event was stalled, and for how long.
-func (n *nonBlocking) wasStalled(a *attempt, ev nonblock.Event) (lost int64, yes bool) {
-	now, lost := n.monitor.lost()
-	if ev == nonblock.StepLate {
-		delay, deadline := n.fairDeadline(a)
-		return delay, deadline > now
-	}
-	lost -= a.lost
-	return lost, stalled(lost, now-a.since, a.timeout, &a.probe.Rule)
 }
 
 // cancel ends an attempt whose result is not needed any more, if it waits.

@@ -47,17 +47,35 @@ type status struct {
 type rare struct {
 	gauge Gauge      // for Watch
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
+	lost  int64      // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
 }
 
 // makeRare returns what few probes have. It needs mu.
 func (s *slot) makeRare() *rare {
 	if s.rare == nil {
-		s.rare = new(rare)
+		s.rare = &rare{lost: -1}
 		if !s.removed {
 			s.rare.gauge.set(s.state.Verdict)
 		}
 	}
 	return s.rare
+}
+
+// setLost remembers the monitor's lost time at the end of an attempt.
+func (s *slot) setLost(lost int64) {
+	s.mu.Lock()
+	s.makeRare().lost = lost
+	s.mu.Unlock()
+}
+
+// lostBefore returns what setLost was given last; negative if nothing was.
+func (s *slot) lostBefore() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rare == nil {
+		return -1
+	}
+	return s.rare.lost
 }
 
 // keepDurations keeps the durations of successes in the kubelet's compatibility, and no

@@ -59,6 +59,13 @@ func (sp *spec) attemptsAtOnce() bool {
 	return wakes
 }
 
+// keepsState reports whether the handler keeps something between attempts, such as a
+// connection.
+func (sp *spec) keepsState() bool {
+	_, ok := sp.configured.(probe.StatefulHandler)
+	return ok
+}
+
 // isReady reports whether the handler can make attempts.
 func (sp *spec) isReady() bool {
 	if sp.ready == nil {

@@ -220,3 +220,47 @@ func TestAttemptsThatTheEngineCannotMakeDegradeIt(t *testing.T) {
 		}
 	})
 }
+
+// keeper is a handler that keeps a connection, and fails when the peer has closed it.
+type keeper struct{ closed *atomic.Bool }
+
+func (k keeper) ForProbe() probe.Handler { return k }
+
+func (k keeper) Probe(context.Context, probe.Target) probe.Result {
+	if k.closed.Swap(false) {
+		return probe.Fail("keeper.closed", "the peer closed the connection")
+	}
+	return probe.Succeed("")
+}
+
+func TestAKeptConnectionThatEndsInAStallDoesNotFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		stall time.Duration
+		want  [4]uint64 // of two attempts
+	}{
+		"no stall":     {0, [4]uint64{probe.Success: 1, probe.Failure: 1}},
+		"a stall":      {500 * time.Millisecond, [4]uint64{probe.Success: 2}}, // it is tried again
+		"a long stall": {5 * time.Second, [4]uint64{probe.Success: 1, probe.Unknown: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				closed := new(atomic.Bool)
+				p := with(keeper{closed})
+				p.Rule = probe.Rule{Period: time.Hour, Timeout: time.Second, FailureThreshold: 1}
+				set, s := stallable(liveness, p)
+				apply(t, e, set)
+				e.Report(instance("a"))
+				pass(0)
+				if c.stall > 0 {
+					s.stall(t, e, c.stall)
+				}
+				closed.Store(true)
+				e.Trigger(liveness)
+				pass(time.Second)
+				if st := status(t, e, liveness); st.Attempts != c.want {
+					t.Errorf("the outcomes are %v, want %v: %+v", st.Attempts, c.want, st.Result)
+				}
+			})
+		})
+	}
+}

@@ -106,8 +106,11 @@ func (sc *scheduler) newAttempt(stepper nonblock.Stepper) *attempt {
 
 // attachContext gives an attempt what its worker needs.
 func (sc *scheduler) attachContext(a *attempt) {
-	a.stepper = nil
+	a.stepper, a.lostBefore = nil, -1
 	a.ctx, a.cancel = context.WithCancel(sc.ctx)
+	if a.slot.spec.Load().keepsState() {
+		a.lostBefore = a.slot.lostBefore()
+	}
 	if _, ok := a.probe.Handler.(probe.WakingHandler); ok {
 		s := a.slot
 		a.wake = func() { sc.wakeProbe(s) }
@@ -211,6 +214,9 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 	sc.counters.attempt(s.kind, sp.handlerName, res)
 	if res.Reason.BlamesEngine() && res.Reason != probe.ReasonIsolated {
 		sc.monitor.blame(now)
+	}
+	if sp.keepsState() {
+		s.setLost(sc.monitor.observe(now))
 	}
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
 	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome, Extra: !a.counts}

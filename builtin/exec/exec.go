@@ -42,7 +42,8 @@ type Config struct {
 type Handler struct {
 	config Config
 	run    runFunc
-	stuck  atomic.Int32 // commands of earlier attempts that were killed and have not ended
+	stuck  atomic.Int32  // commands of earlier attempts that were killed and have not ended
+	ended  chan struct{} // capacity 1: one of them has ended
 }
 
 // runFunc runs a command: command.Plan.Run, or RunPortably in tests of both.
@@ -59,7 +60,7 @@ func New(c Config) (*Handler, error) {
 	}
 	c.Command = slices.Clone(c.Command)
 	c.Env = maps.Clone(c.Env)
-	return &Handler{config: c, run: command.Plan.Run}, nil
+	return &Handler{config: c, run: command.Plan.Run, ended: make(chan struct{}, 1)}, nil
 }
 
 // Probe runs the command and returns when it has exited, or at most 2*command.WaitDelay
@@ -68,10 +69,11 @@ func New(c Config) (*Handler, error) {
 // at most probe.MaxDetail bytes in all.
 //
 // A command that cannot be killed, because it is another user's or blocks in the kernel,
-// is left running. While there are four of them each attempt is a failure.
+// is left running. While there are four of them an attempt waits until one ends, and
+// fails when ctx is done.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
-	if h.stuck.Load() >= maxStuck {
-		return probe.Fail(probe.ReasonExecTimeout, "%d commands of earlier attempts were killed and have not ended", maxStuck)
+	if !h.awaitStuck(ctx) {
+		return stuck(ctx)
 	}
 	plan, err := h.command(t).Plan()
 	if err != nil {
@@ -107,6 +109,36 @@ func notStarted(err error) probe.Result {
 	return probe.Broken(probe.ReasonExecStart, "%v", err)
 }
 
+// awaitStuck waits until there are fewer than maxStuck commands that are stuck, and
+// reports whether there are before ctx is done. It waits, since on a starved machine a
+// command takes a while to die.
+func (h *Handler) awaitStuck(ctx context.Context) bool {
+	for h.stuck.Load() >= maxStuck {
+		select {
+		case <-h.ended:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	h.notifyEnded() // other attempts may wait too
+	return true
+}
+
+func (h *Handler) notifyEnded() {
+	select {
+	case h.ended <- struct{}{}:
+	default:
+	}
+}
+
+// stuck is the result of an attempt that has waited for stuck commands in vain.
+func stuck(ctx context.Context) probe.Result {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return probe.Fail(probe.ReasonExecTimeout, "%d commands of earlier attempts were killed and have not ended", maxStuck)
+	}
+	return probe.Broken(probe.ReasonStopped, "the attempt was cancelled before its command could start")
+}
+
 // countStuck counts a command until it ends. Its goroutine is not waited for: the command
 // may never end.
 func (h *Handler) countStuck(dead <-chan struct{}) {
@@ -114,6 +146,7 @@ func (h *Handler) countStuck(dead <-chan struct{}) {
 	go func() {
 		<-dead
 		h.stuck.Add(-1)
+		h.notifyEnded()
 	}()
 }
 

@@ -18,11 +18,21 @@ func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
 	for range maxStuck {
 		h.countStuck(dead)
 	}
-	if r := h.Probe(t.Context(), probe.Target{}); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if r := h.Probe(ctx, probe.Target{}); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
 		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
+	waiting := make(chan probe.Result)
+	for range 3 {
+		go func() { waiting <- h.Probe(t.Context(), probe.Target{}) }()
+	}
 	close(dead)
-	testsync.Until(t, "the dead to be forgotten", func() bool { return h.stuck.Load() == 0 })
+	for range 3 {
+		if r := testsync.Receive(t, "the attempts that wait", waiting); r.Outcome != probe.Success {
+			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+		}
+	}
 	if r := h.Probe(t.Context(), probe.Target{}); r.Outcome != probe.Success {
 		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}

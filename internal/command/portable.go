@@ -32,7 +32,7 @@ func (p Plan) RunPortably(ctx context.Context, stdout, stderr io.Writer) (End, e
 	defer timer.Stop()
 	select {
 	case <-c.done:
-		return End{Status: c.status(), Killed: true}, c.err
+		return End{Status: c.status(), Killed: died(c.status())}, c.err
 	case <-timer.C:
 		return End{Killed: true, Stuck: c.done}, nil
 	}

@@ -16,7 +16,7 @@ const WaitDelay = 100 * time.Millisecond
 // End is the result of a command.
 type End struct {
 	Status syscall.WaitStatus
-	Killed bool // ctx was done first and the group was killed; Status may be zero
+	Killed bool // ctx was done first and the command was killed, not only the rest of its group; Status may be zero
 
 	// Waited is how long the command has waited until there was room for its processes,
 	// and could not run.
@@ -29,6 +29,12 @@ type End struct {
 	// Stuck is set when the command was killed and has not exited: it belongs to
 	// another user, or hangs in the kernel. It is closed when the command exits.
 	Stuck <-chan struct{}
+}
+
+// died reports whether a command that was killed has died of it. Otherwise it had exited
+// before, and nothing had noticed it yet.
+func died(status syscall.WaitStatus) bool {
+	return status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // String returns "exit status 7" or "killed by signal: terminated".

@@ -136,3 +136,24 @@ func awaitFiles(t *testing.T, n int) {
 	t.Helper()
 	testsync.Until(t, strconv.Itoa(n)+" open descriptors at most", func() bool { return len(files(t)) <= n })
 }
+
+// The context of each command is done about when the command exits by itself.
+func TestACommandThatHasExitedWasNotKilled(t *testing.T) {
+	runBoth(t, func(t *testing.T, run runFunc) {
+		plan, kills := script(t, "exit 7"), 0
+		for i := range 200 {
+			ctx, cancel := context.WithCancel(t.Context())
+			timer := time.AfterFunc(time.Duration(i%40)*100*time.Microsecond, cancel)
+			end, err := run(plan, ctx, io.Discard, io.Discard)
+			timer.Stop()
+			cancel()
+			if end.Killed {
+				kills++
+			}
+			if err != nil || end.Killed == (end.Status.ExitStatus() == 7) {
+				t.Fatalf("killed: %v, %v, error: %v", end.Killed, end, err)
+			}
+		}
+		t.Logf("%d of 200 were killed", kills)
+	})
+}

@@ -56,7 +56,7 @@ func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 	KillGroup(w.pid)
 	status, err := reap(w.pid)
 	w.drain(deadline)
-	return End{Status: status, Killed: killed}, err
+	return End{Status: status, Killed: killed && died(status)}, err
 }
 
 // drain reads the rest of the output, until the deadline and for WaitDelay at most.

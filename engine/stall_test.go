@@ -247,7 +247,7 @@ func TestAKeptConnectionThatEndsInAStallDoesNotFail(t *testing.T) {
 				closed := new(atomic.Bool)
 				p := with(keeper{closed})
 				p.Rule = probe.Rule{Period: time.Hour, Timeout: time.Second, FailureThreshold: 1}
-				set, s := stallable(liveness, p)
+				set, s := stallable(readiness, p)
 				apply(t, e, set)
 				e.Report(instance("a"))
 				pass(0)
@@ -255,9 +255,9 @@ func TestAKeptConnectionThatEndsInAStallDoesNotFail(t *testing.T) {
 					s.stall(t, e, c.stall)
 				}
 				closed.Store(true)
-				e.Trigger(liveness)
+				e.Trigger(readiness)
 				pass(time.Second)
-				if st := status(t, e, liveness); st.Attempts != c.want {
+				if st := status(t, e, readiness); st.Attempts != c.want {
 					t.Errorf("the outcomes are %v, want %v: %+v", st.Attempts, c.want, st.Result)
 				}
 			})

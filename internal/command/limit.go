@@ -37,6 +37,9 @@ const (
 	minReading     = time.Millisecond
 	maxReadingCost = 20
 
+	// noLimitFor is how long it counts that there is no limit.
+	noLimitFor = time.Second
+
 	// recheck is how often a command that waits looks for room that other processes leave.
 	recheck = 20 * time.Millisecond
 )
@@ -111,7 +114,7 @@ func (l *limiter) read() {
 	left, limit, ok := l.room()
 	l.readFor = max(minReading, maxReadingCost*time.Since(l.readAt))
 	if !ok {
-		left, limit = 1<<30, 1<<30
+		left, limit, l.readFor = 1<<30, 1<<30, noLimitFor
 	}
 	l.left, l.limit = left-reserve(limit)-perCommand*l.starting, limit
 }

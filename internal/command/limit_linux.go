@@ -27,8 +27,10 @@ func processRoom() (left, limit int, ok bool) {
 	}
 	for _, dir := range pidsDirs() {
 		most, limited := cgroup.Number(dir, "pids.max")
-		present, known := cgroup.Number(dir, "pids.current")
-		if limited && known {
+		if !limited {
+			continue
+		}
+		if present, known := cgroup.Number(dir, "pids.current"); known {
 			consider(most, present)
 		}
 	}

@@ -132,7 +132,7 @@ func TestAHealthyInstanceIsStartedAndReadyAtOnce(t *testing.T) {
 	})
 }
 
-// Whoever triggers a probe can neither fail it earlier nor keep it from failing.
+// Triggered attempts can neither fail a probe earlier nor keep it from failing.
 func TestTriggeredAttemptsNeitherHastenNorDelayAFailure(t *testing.T) {
 	const period, threshold = 10 * time.Second, 3
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {

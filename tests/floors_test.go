@@ -68,6 +68,7 @@ var rules = []rule{
 	{path: "adapter/kube", floor: 4, group: "kube", order: 1},
 	{path: "adapter/...", floor: 4},
 	{path: "cmd/engine/internal/cli", floor: 5, group: "cmd"},
+	{path: "cmd/engine/internal/plugintest", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/handlers", floor: 5, group: "cmd", order: 1},
 	{path: "cmd/engine/internal/status", floor: 5, group: "cmd", order: 1},
 	{path: "cmd/engine/internal/manifests", floor: 5, group: "cmd", order: 2},

@@ -141,8 +141,20 @@ func one(b bool) int {
 	return 0
 }
 
+// withDefaults returns valid units with their defaults.
 func withDefaults(units map[string]Unit) (map[string]Unit, error) {
+	if err := CheckUnits(units); err != nil {
+		return nil, err
+	}
 	complete := make(map[string]Unit, len(units))
+	for target, u := range units {
+		complete[target] = u.WithDefaults()
+	}
+	return complete, nil
+}
+
+// CheckUnits returns the errors for which Apply and Change refuse units, or nil.
+func CheckUnits(units map[string]Unit) error {
 	var errs []error
 	for _, target := range slices.Sorted(maps.Keys(units)) {
 		if err := (probe.ID{Target: target, Kind: probe.Liveness}).Check(); err != nil {
@@ -151,9 +163,8 @@ func withDefaults(units map[string]Unit) (map[string]Unit, error) {
 		if err := units[target].Check(); err != nil {
 			errs = append(errs, fmt.Errorf("target %q: %w", target, err))
 		}
-		complete[target] = units[target].WithDefaults()
 	}
-	return complete, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // Kill kills all instances, and starts no others. A Run that is waiting for

@@ -7,9 +7,9 @@ import (
 
 // Driver starts and terminates the instances of one target.
 //
-// A panic in Run is not recovered: it crashes the program, as in any goroutine. A
-// driver that calls code it does not trust recovers it there, and returns an Exit
-// with Err.
+// A panic in Run is logged with its stack, and counts as an Exit with Err: the next
+// instance starts after the back-off. What the driver has started by then is the
+// driver's to clean up, by a deferred call.
 type Driver interface {
 	// Run starts one instance, and returns when the instance has terminated or
 	// failed to start.

@@ -3,6 +3,9 @@ package restart
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -39,8 +42,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 		recheck: time.NewTimer(0),
 	}
 	defer i.recheck.Stop()
-	driver := s.unit.Driver
-	go func() { i.exit <- driver.Run(ctx, i.onBegan, i.end) }()
+	go i.run(ctx, s.unit.Driver)
 	for {
 		select {
 		case id := <-i.began:
@@ -52,6 +54,19 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 		}
 		i.check()
 	}
+}
+
+// run calls the driver. It turns a panic, and a runtime.Goexit, into an error.
+func (i *instance) run(ctx context.Context, driver Driver) {
+	exit := Exit{Code: -1, Err: errors.New("driver has ended its goroutine")}
+	defer func() {
+		if r := recover(); r != nil {
+			exit.Err = fmt.Errorf("driver panicked: %v", r)
+			i.log.Error("driver panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		}
+		i.exit <- exit
+	}()
+	exit = driver.Run(ctx, i.onBegan, i.end)
 }
 
 // onBegan is the function that the driver calls with the instance's ID.

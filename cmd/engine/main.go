@@ -62,6 +62,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cli.MakeGroup(root)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(),

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/probe"
@@ -31,6 +34,24 @@ func DidYouMean(name string, known []string) string {
 		return "; " + hint
 	}
 	return ""
+}
+
+// MakeGroup makes c a command that only has subcommands: without one it shows its help,
+// and an unknown one is an error.
+func MakeGroup(c *cobra.Command) {
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var known []string
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				known = append(known, sub.Name())
+			}
+		}
+		return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), DidYouMean(args[0], known))
+	}
 }
 
 // WriteJSON writes a value as indented JSON.

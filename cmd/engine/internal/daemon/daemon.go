@@ -99,8 +99,7 @@ func (d *daemon) close() (err error) {
 	return err
 }
 
-// apply puts a configuration into use, with the pods: all of it, or nothing. The
-// last step can fail only for settings that package config has checked before.
+// apply puts a configuration into use, with the pods: all of it, or nothing.
 func (d *daemon) apply(c *config.Config) (engine.Changes, error) {
 	return d.applyWith(c, func(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
 		changes, err := d.engine.Apply(set)
@@ -128,6 +127,9 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 	all := d.pods.Add(c)
 	units, err := d.units(all)
 	if err != nil {
+		return engine.Changes{}, err
+	}
+	if err := restart.CheckUnits(units); err != nil {
 		return engine.Changes{}, err
 	}
 	changes, err := use(all.Set, units)

@@ -2,10 +2,14 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
@@ -60,4 +64,24 @@ func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+func TestARefusedUnitChangesNothing(t *testing.T) {
+	d := &daemon{engine: engine.New(engine.Config{}), log: slog.New(slog.DiscardHandler)}
+	var err error
+	if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
+		t.Fatal(err)
+	}
+	c := &config.Config{
+		Set: probe.Set{{Target: "web", Kind: probe.Readiness}: {Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+			return probe.Succeed("")
+		})}},
+		Targets: map[string]config.Target{"web": {Settings: restart.Unit{Policy: restart.Never + 1}}},
+	}
+	if _, err := d.apply(c); err == nil || !strings.Contains(err.Error(), "restart_policy") {
+		t.Errorf("the error is %v", err)
+	}
+	if _, there := d.engine.Target("web"); there || d.config != nil {
+		t.Error("the engine has the probes of a configuration that was refused")
+	}
 }

@@ -1,25 +1,16 @@
 package kubeimport
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// grpcModule returns the file of the grpc plugin, which is built on its own.
-func grpcModule(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join("..", "..", "..", "..", "examples", "wasm-probes", "grpc", "grpc.wasm")
-	if _, err := os.Stat(file); err != nil {
-		t.Skip("the grpc plugin has not been built: ", err)
-	}
-	return file
-}
+	"github.com/sonde-probe/sonde/cmd/engine/internal/plugintest"
+)
 
 func TestTheGRPCPluginIsImportedAsABlock(t *testing.T) {
 	name := filepath.Join("testdata", "grpc-service.yaml")
-	out, stderr, err := runImport(nil, "--grpc-plugin", grpcModule(t), name)
+	out, stderr, err := runImport(nil, "--grpc-plugin", plugintest.GRPC(t), name)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
@@ -31,7 +22,7 @@ func TestTheGRPCPluginIsImportedAsABlock(t *testing.T) {
 	if strings.Contains(stderr, "left out") {
 		t.Errorf("stderr is\n%s", stderr)
 	}
-	web, _, err := runImport(nil, "--grpc-plugin", grpcModule(t), filepath.Join("testdata", "nginx-deployment.yaml"))
+	web, _, err := runImport(nil, "--grpc-plugin", plugintest.GRPC(t), filepath.Join("testdata", "nginx-deployment.yaml"))
 	if err != nil || strings.Contains(web, "plugin") {
 		t.Errorf("a manifest without grpc is imported as %v\n%s", err, web)
 	}

@@ -14,6 +14,8 @@ package plugindev
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
 // Command returns sonde plugin: the tools of plugin authors.
@@ -23,9 +25,8 @@ func Command() *cobra.Command {
 		Short: "Create, inspect and test plugins",
 		Long: "A plugin is a WebAssembly module that adds a handler. These commands create, build, inspect, run,\n" +
 			"test and measure one. A plugin block in a configuration loads it.",
-		Args: cobra.NoArgs, // with RunE, which makes an unknown command an error
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	cli.MakeGroup(c)
 	c.AddCommand(newCommand(), buildCommand(), inspectCommand(), runCommand(), testCommand(), benchCommand())
 	return c
 }

@@ -2,6 +2,7 @@ package restart
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -33,6 +34,18 @@ type External interface {
 	Driver
 	External() // marks the driver, does nothing
 }
+
+// Outliving is a Driver whose instances may outlive the engine. When the controller stops,
+// and Outlives returns true, the instance is released: ctx is done with the cause
+// ErrReleased, and Run returns without touching it. When its unit is removed or changed it
+// is terminated like any other.
+type Outliving interface {
+	Driver
+	Outlives() bool
+}
+
+// ErrReleased is the cause of the context of an instance that is left running.
+var ErrReleased = errors.New("restart: the instance is left running without the engine")
 
 // Exit describes how an instance exited.
 type Exit struct {

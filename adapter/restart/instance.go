@@ -16,7 +16,7 @@ import (
 // supervisor's goroutine.
 type instance struct {
 	*supervisor
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	began   chan string        // capacity 1
 	end     chan time.Duration // capacity 1
 	exit    chan Exit          // capacity 1
@@ -27,6 +27,7 @@ type instance struct {
 	notBefore   time.Time // earliest time of the next request to terminate; while terminating, of the release
 	requests    int       // requests to terminate, since a probe fails
 	budgeted    bool      // the budget has allowed the restart
+	released    bool      // it keeps running without the engine
 	terminating bool      // it is terminating because the unit was removed or its driver has changed
 	applies     int       // for appliedSince
 }
@@ -34,8 +35,8 @@ type instance struct {
 // runInstance starts an instance and returns how it exited. An External instance
 // is not asked to terminate earlier than notBefore.
 func (s *supervisor) runInstance(notBefore time.Time) termination {
-	ctx, cancel := context.WithCancel(s.control.forced)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(s.control.forced)
+	defer cancel(nil)
 	i := &instance{
 		supervisor: s, cancel: cancel, notBefore: notBefore,
 		began: make(chan string, 1), end: make(chan time.Duration, 1), exit: make(chan Exit, 1),
@@ -104,8 +105,8 @@ func (i *instance) check() {
 		i.report(i.reported) // it may have lost its probes: see Engine.Report
 	}
 	switch {
-	case i.terminating && i.unit.external() && !now.Before(i.notBefore):
-		i.cancel()
+	case i.terminating && i.released && !now.Before(i.notBefore):
+		i.cancel(ErrReleased)
 	case i.terminating:
 	case !i.refresh():
 		i.terminate(now)
@@ -226,13 +227,16 @@ func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
 
 // terminate terminates the instance because its unit was removed or its driver has
 // changed. An External instance is released instead, after the grace period of a
-// request to end that is under way: half a restart could leave nothing running.
+// request to end that is under way: half a restart could leave nothing running. So is an
+// instance of an Outliving driver when the controller stops, unless it is ending.
 func (i *instance) terminate(now time.Time) {
 	message, grace, underWay := "terminating instance", i.unit.TerminationGracePeriod, i.ending()
 	i.terminating = true
 	in := i.reported
+	outlives := i.unit.outlives() && i.control.isStopping() && !underWay && i.id != ""
 	switch {
-	case i.unit.external():
+	case i.unit.external() || outlives:
+		i.released = true
 		message = "releasing instance, it keeps running without the engine"
 		if !underWay {
 			grace = 0
@@ -284,7 +288,7 @@ func (i *instance) finish(exit Exit) termination {
 // reportTerminated reports the end of an instance that was terminating. An External instance
 // keeps running without the engine when the controller stops.
 func (i *instance) reportTerminated(end termination) {
-	if i.id == "" || i.unit.external() && i.control.isStopping() {
+	if i.id == "" || i.released && i.control.isStopping() {
 		return
 	}
 	i.reportEnd(end, probe.Ended, time.Time{})

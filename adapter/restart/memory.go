@@ -92,7 +92,7 @@ func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Insta
 		case u.Driver == nil && m.Instance == staticID:
 			c.static[target] = m.Since
 			instances = append(instances, in)
-		case u.Driver != nil && m.Revision != "" && m.Revision == u.revisionID():
+		case u.Driver != nil && m.Revision != "" && m.Revision == u.RevisionID():
 			m.NotBefore = earlier(m.NotBefore, now.Add(u.BackOff.Max))
 			driver, ok := u.Driver.(Resumer)
 			resumes := ok && m.Instance != "" && m.Instance != noID && !m.Exited && driver.Resume(m.Instance)
@@ -117,8 +117,9 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// revisionID returns a short text that identifies the unit's revision, or nothing.
-func (u Unit) revisionID() string {
+// RevisionID returns a short text that identifies the unit's revision, as in
+// Memory.Revision, or nothing without one.
+func (u Unit) RevisionID() string {
 	if u.Revision == "" {
 		return ""
 	}
@@ -182,7 +183,7 @@ func (s *supervisor) memory() (Memory, bool) {
 // remember updates the memory of the target.
 func (s *supervisor) remember(change func(*Memory)) {
 	m, _ := s.memory()
-	m.Revision, m.Started, m.Exits = s.unit.revisionID(), s.started, s.exits
+	m.Revision, m.Started, m.Exits = s.unit.RevisionID(), s.started, s.exits
 	m.LastExit, m.LastReason = s.lastExit, s.lastReason
 	change(&m)
 	s.remembered.Store(&m)
@@ -194,7 +195,7 @@ func (s *supervisor) remember(change func(*Memory)) {
 func (s *supervisor) recall() (notBefore time.Time) {
 	r := s.restored
 	s.restored = restored{}
-	if r.Revision == "" || r.Revision != s.unit.revisionID() {
+	if r.Revision == "" || r.Revision != s.unit.RevisionID() {
 		return time.Time{}
 	}
 	s.started, s.exits, s.lastExit, s.lastReason = r.Started, r.Exits, r.LastExit, r.LastReason

@@ -76,6 +76,12 @@ func (u Unit) external() bool {
 	return external
 }
 
+// outlives reports whether the instances keep running when the controller stops.
+func (u Unit) outlives() bool {
+	d, ok := u.Driver.(Outliving)
+	return ok && d.Outlives()
+}
+
 // restartsOnFailure reports whether a failing probe terminates the unit's
 // instances. To terminate an External instance is to restart it, which Never
 // forbids.

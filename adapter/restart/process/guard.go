@@ -54,7 +54,8 @@ type guard struct {
 	orders   <-chan order // closed when the engine has ended
 	children chan os.Signal
 
-	command int // the command's process ID
+	keeper  *keeper // nil unless the command outlives the engine
+	command int     // the command's process ID
 	cgroup  cgroup
 	ended   bool
 	status  syscall.WaitStatus // once ended
@@ -79,12 +80,44 @@ func watch(orders io.Reader, reports io.Writer) error {
 		_ = out.Encode(report{Error: err.Error()})
 		return nil
 	}
-	_ = out.Encode(report{Pid: g.command, Cgroup: g.cgroup})
+	hello := report{Pid: g.command, Cgroup: g.cgroup}
 	g.orders = readOrders(decoder)
+	if g.keeper != nil {
+		hello.ID = instanceID(g.command, first.Start.Adopt.Suffix)
+		if err := g.outlive(hello); err != nil {
+			g.killAll()
+			_ = out.Encode(report{Error: err.Error()})
+			return nil
+		}
+	}
+	_ = out.Encode(hello)
 	g.serve()
 	g.killAll()
 	g.cgroup.remove()
-	_ = out.Encode(report{Ended: true, Code: code(g.status)})
+	last := report{Ended: true, Code: code(g.status)}
+	if g.keeper != nil {
+		g.keeper.finish(last)
+	} else {
+		_ = out.Encode(last)
+	}
+	return nil
+}
+
+// outlive makes the command outlive the engine: from now on orders come from the engines
+// that attach.
+func (g *guard) outlive(hello report) error {
+	k, first := g.keeper, g.orders
+	if err := k.describe(g.command, hello.ID); err != nil {
+		k.remove()
+		return err
+	}
+	go func() {
+		defer close(k.orphaned)
+		for range first { // the first engine sends its orders over the socket, too
+		}
+	}()
+	g.orders = k.orders
+	go k.serve(hello)
 	return nil
 }
 
@@ -115,19 +148,29 @@ func readOrders(d *json.Decoder) <-chan order {
 
 // start starts the command, in a cgroup of its own if allowed and possible.
 func (g *guard) start(s start) (err error) {
+	outputs := []uintptr{0, 1, 2}
+	if s.Adopt != nil {
+		if g.keeper, err = newKeeper(*s.Adopt); err != nil {
+			return err
+		}
+		outputs = []uintptr{0, g.keeper.command[0].Fd(), g.keeper.command[1].Fd()}
+	}
 	if s.Cgroup {
 		g.cgroup = newCgroup()
 	}
-	if g.command, err = spawn(s.Plan, g.cgroup); err != nil && g.cgroup != "" {
+	if g.command, err = spawn(s.Plan, g.cgroup, outputs); err != nil && g.cgroup != "" {
 		g.cgroup.remove()
 		g.cgroup = ""
-		g.command, err = spawn(s.Plan, "")
+		g.command, err = spawn(s.Plan, "", outputs)
+	}
+	if err != nil && g.keeper != nil {
+		g.keeper.remove()
 	}
 	return err
 }
 
-// spawn starts a command with the guard's standard input, output and error.
-func spawn(p command.Plan, in cgroup) (pid int, err error) {
+// spawn starts a command with three files as standard input, output and error.
+func spawn(p command.Plan, in cgroup, files []uintptr) (pid int, err error) {
 	attr := command.Attr(p.Credential)
 	entered, err := in.enter(attr)
 	if err != nil {
@@ -137,7 +180,7 @@ func spawn(p command.Plan, in cgroup) (pid int, err error) {
 	pid, err = syscall.ForkExec(p.Path, p.Words, &syscall.ProcAttr{
 		Dir:   p.Dir,
 		Env:   p.Env,
-		Files: []uintptr{0, 1, 2},
+		Files: files,
 		Sys:   attr,
 	})
 	if err != nil {

@@ -39,7 +39,7 @@ const (
 // done. The process's guard, a process that watches it for the engine, continues to try
 // to kill it.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
-	i, err := d.start()
+	i, err := d.start(ctx)
 	if err != nil {
 		return restart.Exit{Code: -1, Err: err}
 	}
@@ -50,11 +50,11 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 // instance is the engine's side of one run of a command.
 type instance struct {
 	log     *slog.Logger
-	guard   *exec.Cmd
+	guard   guardProcess
 	tail    *command.Tail
 	streams [2]*lineLogger
 
-	lifeline *os.File // closing it makes the guard kill the command
+	lifeline lifeline // closing it makes the guard kill the command, unless it outlives the engine
 	orders   *json.Encoder
 	reports  <-chan report // closed when the guard has ended
 
@@ -65,8 +65,34 @@ type instance struct {
 	abandon <-chan time.Time // fires when a process cannot be killed
 }
 
-// start starts a guard and has it start the command.
-func (d *Driver) start() (*instance, error) {
+// lifeline carries orders to a guard.
+type lifeline interface {
+	io.WriteCloser
+	SetWriteDeadline(time.Time) error
+}
+
+// guardProcess is a guard: a child, or one that an earlier engine has started.
+type guardProcess interface {
+	pid() int
+	wait() string // returns how it has exited, when its output was read
+}
+
+// childGuard is a guard that this engine has started.
+type childGuard struct{ *exec.Cmd }
+
+func (g childGuard) pid() int { return g.Process.Pid }
+
+func (g childGuard) wait() string {
+	_ = g.Wait()
+	return g.ProcessState.String()
+}
+
+// start starts a guard and has it start the command. If an earlier engine has left an
+// instance of the target running, start takes it over, or ends it first.
+func (d *Driver) start(ctx context.Context) (*instance, error) {
+	if i, err := d.takeOver(ctx); i != nil || err != nil {
+		return i, err
+	}
 	plan, err := d.command.Plan()
 	if err != nil {
 		return nil, err
@@ -74,8 +100,11 @@ func (d *Driver) start() (*instance, error) {
 	if plan.Dir, err = filepath.Abs(plan.Dir); err != nil { // the guard's own directory is another
 		return nil, err
 	}
+	if d.config.Adopt {
+		return d.startAdoptable(plan)
+	}
 	i := d.newInstance()
-	if err := i.startGuard(d.config.Target); err != nil {
+	if err := i.startGuard(d.config.Target, i.streams[0], i.streams[1]); err != nil {
 		return nil, fmt.Errorf("guard: %w", err)
 	}
 	i.order(order{Start: &start{Plan: plan, Cgroup: !d.config.NoCgroup}})
@@ -91,7 +120,8 @@ func (d *Driver) newInstance() *instance {
 	return i
 }
 
-func (i *instance) startGuard(target string) error {
+// startGuard starts a guard, with the outputs that its command inherits; nil discards.
+func (i *instance) startGuard(target string, stdout, stderr io.Writer) error {
 	orders, lifeline, err := os.Pipe()
 	if err != nil {
 		return err
@@ -102,12 +132,13 @@ func (i *instance) startGuard(target string) error {
 		return errors.Join(err, lifeline.Close())
 	}
 	defer reportsWriter.Close()
-	i.guard = guardCommand(target)
-	i.guard.Stdout, i.guard.Stderr = i.streams[0], i.streams[1]
-	i.guard.ExtraFiles = []*os.File{orders, reportsWriter} // ordersFile, reportsFile
-	if err := i.guard.Start(); err != nil {
+	guard := guardCommand(target)
+	guard.Stdout, guard.Stderr = stdout, stderr
+	guard.ExtraFiles = []*os.File{orders, reportsWriter} // ordersFile, reportsFile
+	if err := guard.Start(); err != nil {
 		return errors.Join(err, lifeline.Close(), reports.Close())
 	}
+	i.guard = childGuard{guard}
 	i.lifeline, i.orders, i.reports = lifeline, json.NewEncoder(lifeline), readReports(reports)
 	return nil
 }
@@ -158,7 +189,7 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				return i.exit(r.Code, nil)
 			}
 			i.pid, i.cgroup = r.Pid, r.Cgroup
-			began(newID(r.Pid))
+			began(cmp.Or(r.ID, newID(r.Pid)))
 		case grace, open := <-end:
 			if !open {
 				end = nil
@@ -168,6 +199,9 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 		case <-i.force.C:
 			i.order(order{Signal: kill})
 		case <-done:
+			if context.Cause(ctx) == restart.ErrReleased {
+				return restart.Exit{Err: restart.ErrReleased}
+			}
 			done = nil
 			i.order(order{Signal: kill})
 			i.abandon = time.After(killTimeout)
@@ -178,7 +212,11 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 }
 
 // newID returns the ID of an instance that has started.
-func newID(pid int) string { return strconv.Itoa(pid) + "-" + strings.ToLower(rand.Text()[:10]) }
+func newID(pid int) string { return instanceID(pid, newSuffix()) }
+
+func newSuffix() string { return strings.ToLower(rand.Text()[:10]) }
+
+func instanceID(pid int, suffix string) string { return strconv.Itoa(pid) + "-" + suffix }
 
 // endWithin sends SIGTERM to the command, and sets the time of its kill. A later
 // call can only make that earlier, or repeat a kill that had no effect.
@@ -199,13 +237,13 @@ func (i *instance) endWithin(grace time.Duration) {
 func (i *instance) order(o order) {
 	_ = i.lifeline.SetWriteDeadline(time.Now().Add(orderTimeout))
 	if err := i.orders.Encode(o); err != nil && !errors.Is(err, syscall.EPIPE) {
-		i.log.Warn("signal not delivered: the guard process does not respond", "signal", o.Signal, "guard_pid", i.guard.Process.Pid, "pid", i.pid, "error", err)
+		i.log.Warn("signal not delivered: the guard process does not respond", "signal", o.Signal, "guard_pid", i.guard.pid(), "pid", i.pid, "error", err)
 	}
 }
 
 // exit waits for a guard that has sent its last report.
 func (i *instance) exit(code int, err error) restart.Exit {
-	_ = i.guard.Wait() // its reports say more than its status
+	_ = i.guard.wait() // its reports say more than its status
 	for _, stream := range i.streams {
 		stream.end()
 	}
@@ -216,27 +254,29 @@ func (i *instance) exit(code int, err error) restart.Exit {
 // The kernel then kills the command; this kills its process group and its cgroup.
 func (i *instance) guardKilled() restart.Exit {
 	if i.pid == 0 {
-		exit := i.exit(-1, nil)
-		exit.Err = fmt.Errorf("guard ended before it started the command: %v", i.guard.ProcessState)
-		return exit
+		how := i.guard.wait()
+		return i.exit(-1, fmt.Errorf("guard ended before it started the command: %s", how))
 	}
 	command.KillGroup(i.pid)
 	i.cgroup.kill()
 	i.cgroup.remove()
-	i.log.Warn("guard process was killed, killing the command it guarded", "guard_pid", i.guard.Process.Pid, "pid", i.pid)
+	i.log.Warn("guard process was killed, killing the command it guarded", "guard_pid", i.guard.pid(), "pid", i.pid)
 	return i.exit(128+int(syscall.SIGKILL), nil)
 }
 
 // giveUp returns before the exit of a command that has not exited after SIGKILL. Its
 // guard goes on killing it, because close breaks the lifeline.
 func (i *instance) giveUp() restart.Exit {
-	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guard.Process.Pid, "pid", i.pid)
-	go func() { _ = i.guard.Wait() }() // the one goroutine that may outlive Run
+	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guard.pid(), "pid", i.pid)
+	go i.guard.wait() // the one goroutine that may outlive Run
 	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Output: probe.CleanText(i.tail.String(), maxOutput)}
 }
 
 func (i *instance) close() {
 	i.force.Stop()
+	if g, ok := i.guard.(interface{ detach() }); ok {
+		g.detach()
+	}
 	_ = i.lifeline.Close()
 }
 

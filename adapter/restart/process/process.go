@@ -10,16 +10,25 @@
 // neither root nor cgroups. Where the guard can create a cgroup it runs the command
 // in it: killing a cgroup is faster, and works even when the guard was killed.
 //
+// With Config.Adopt the guard outlives the engine, however it ends, and so does the
+// command. The guard then holds the command's outputs, and listens on a socket in a
+// private directory: the next engine attaches to it, and goes on with the same instance.
+// While there is no engine the outputs are discarded, and the guard keeps the exit status.
+//
 // Other systems than Linux have no subreapers: there, only the command's process
 // group is killed.
 //
 // Files: instance.go is the engine's side of the pipes, guard.go the guard's, and
-// wire.go what they send; output.go logs the command's output; cgroup_linux.go and
+// wire.go what they send; adopt_linux.go is the engine's side of a guard that outlives it,
+// and keep_linux.go the guard's; output.go logs the command's output; cgroup_linux.go and
 // tree_linux.go find and kill descendants.
 package process
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -52,6 +61,16 @@ type Config struct {
 	// where possible. Default: false.
 	NoCgroup bool `hcl:"no_cgroup,optional"`
 
+	// Adopt makes instances outlive the engine: they go on when it stops or is killed,
+	// and the next engine with the same AdoptDir takes them over. Linux only. Default:
+	// false, instances end with the engine.
+	Adopt bool `hcl:"adopt,optional"`
+
+	// AdoptDir is the directory in which instances that outlive the engine are found;
+	// required with Adopt. It is created with mode 0700. A driver without Adopt ends the
+	// instance of its target that it finds there. Default: none.
+	AdoptDir string
+
 	// Log gets a record for each line of output: the line, with the attributes
 	// target and stream (stdout or stderr). Default: none.
 	Log *slog.Logger
@@ -73,6 +92,7 @@ var ErrNoGuard = errors.New("process: main must call process.Guard first")
 type Driver struct {
 	config  Config
 	command command.Command
+	digest  string
 }
 
 // Check returns what is wrong with the configuration's text: a *probe.FieldError, or
@@ -81,6 +101,9 @@ func (c Config) Check() error {
 	var wrong probe.FieldErrors
 	if c.LinesPerSecond < 0 {
 		wrong.Add("lines_per_second", "must be 1 or more")
+	}
+	if c.Adopt && !isSubreaper {
+		wrong.Add("adopt", "needs Linux")
 	}
 	return errors.Join(command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
 }
@@ -94,8 +117,22 @@ func New(c Config) (*Driver, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
+	if c.Adopt && c.AdoptDir == "" {
+		return nil, probe.FieldErrorf("adopt", "needs a directory: set state in the engine block")
+	}
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run}, nil
+	return &Driver{config: c, command: run, digest: c.digest()}, nil
 }
+
+// digest identifies what the command is: instances with the same one need no restart.
+func (c Config) digest() string {
+	text, _ := json.Marshal([]any{c.Command, c.Env, c.Dir, c.User, c.NoCgroup}) // no value of these types is without
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Outlives reports whether instances go on when the engine stops. It makes the driver a
+// restart.Outliving.
+func (d *Driver) Outlives() bool { return d.config.Adopt }

@@ -45,10 +45,11 @@ type daemon struct {
 	settings config.Engine // those in use
 	engine   *engine.Engine
 	restarts *restart.Controller
-	state    *store.Store    // nil for none
-	api      *httpapi.Server // nil for none
-	listener net.Listener    // nil for none
-	running  atomic.Bool     // the engine's loop runs
+	state    *store.Store          // nil for none
+	unwanted func(context.Context) // ends processes that the engine before has left; nil without a state file
+	api      *httpapi.Server       // nil for none
+	listener net.Listener          // nil for none
+	running  atomic.Bool           // the engine's loop runs
 
 	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
@@ -225,6 +226,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	if d.state != nil {
 		parts.Go(func() error { d.keepState(serving); return nil })
+		parts.Go(func() error { d.unwanted(running); return nil })
 	}
 	if d.listener != nil {
 		parts.Go(func() error { return d.api.Serve(serving, d.listener) })

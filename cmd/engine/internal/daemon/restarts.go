@@ -39,7 +39,7 @@ func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
 func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
 	switch c := t.Driver.(type) {
 	case process.Config:
-		c.Target, c.Log = name, d.log
+		c.Target, c.Log, c.AdoptDir = name, d.log, d.guards()
 		return process.New(c)
 	case command.Config:
 		c.Target, c.Log = name, d.log

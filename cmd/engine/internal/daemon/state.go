@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
@@ -32,11 +33,14 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 	if d.state == nil {
 		return d.engine.Apply(set)
 	}
+	d.unwanted = func(ctx context.Context) { d.endSurvivors(ctx, units) }
 	recalled := d.state.Recalled()
 	if d.settings.Resume == config.Forget {
 		recalled = store.Recalled{}
 	}
-	instances := d.restarts.Restore(d.restored(recalled))
+	restored := d.restored(recalled)
+	d.addSurvivors(restored, units)
+	instances := d.restarts.Restore(restored)
 	memories := make(map[probe.ID]engine.Memory, len(recalled.Memories))
 	for id, m := range recalled.Memories {
 		if _, ok := set[id]; !ok || instances[id.Target] != m.State.Instance {
@@ -52,6 +56,40 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 		memories[id] = m
 	}
 	return d.engine.Change(engine.Change{Set: set, Memories: memories})
+}
+
+// guards returns the directory of processes that outlive the engine, or "" without a state
+// file.
+func (d *daemon) guards() string {
+	if d.settings.State == "" {
+		return ""
+	}
+	return d.settings.State + ".processes"
+}
+
+// addSurvivors adds the processes that have outlived the engine before to what it has
+// remembered, which may be older than they are.
+func (d *daemon) addSurvivors(restored restart.Restored, units map[string]restart.Unit) {
+	for _, s := range process.Survivors(d.guards()) {
+		driver, ok := units[s.Target].Driver.(*process.Driver)
+		if !ok || !driver.Resume(s.ID) {
+			continue
+		}
+		m := restored.Targets[s.Target]
+		if m.Instance != s.ID {
+			m.Started++
+		}
+		m.Instance, m.Since, m.Exited, m.Revision = s.ID, s.Started, false, units[s.Target].RevisionID()
+		restored.Targets[s.Target] = m
+	}
+}
+
+// endSurvivors ends the processes of targets that are no processes any more.
+func (d *daemon) endSurvivors(ctx context.Context, units map[string]restart.Unit) {
+	process.End(ctx, process.Config{AdoptDir: d.guards(), Log: d.log}, func(target string) bool {
+		_, ok := units[target].Driver.(*process.Driver)
+		return !ok
+	})
 }
 
 // The keys of values in the state file.

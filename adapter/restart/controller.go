@@ -39,6 +39,7 @@ type Controller struct {
 	unitsMu     sync.Mutex      // guards the fields below
 	running     bool            // Run was called
 	stopping    bool            // Run is about to return: no unit is wanted any more
+	killing     bool            // Kill was called: no instance is left running but External ones
 	units       map[string]Unit // by target, with defaults
 	driven      int             // number of units with a driver
 	supervisors map[string]*supervisor
@@ -167,10 +168,13 @@ func CheckUnits(units map[string]Unit) error {
 	return errors.Join(errs...)
 }
 
-// Kill kills all instances, and starts no others. A Run that is waiting for
+// Kill kills all instances that were not released, and starts no others. A Run that is waiting for
 // instances to terminate within their grace periods returns as soon as they have; a
 // Run whose ctx is not done returns too.
 func (c *Controller) Kill() {
+	c.unitsMu.Lock()
+	c.killing = true
+	c.unitsMu.Unlock()
 	c.stop()
 	c.force()
 }
@@ -180,7 +184,8 @@ func (c *Controller) Kill() {
 // on, and terminates all of them at the same time, each within its grace period;
 // Kill cuts that short. Run returns nil when all instances have terminated and all
 // goroutines that it started have returned. The engine should run until then.
-// Instances of an External driver, and units without a driver, are left running.
+// Instances of an External driver, those of an Outliving one, and units without a driver
+// are left running.
 //
 // A second call returns an error at once.
 func (c *Controller) Run(ctx context.Context) error {
@@ -337,6 +342,13 @@ func (c *Controller) isStopping() bool {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	return c.stopping
+}
+
+// releases reports whether instances that outlive the engine are left running now.
+func (c *Controller) releases() bool {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	return c.stopping && !c.killing
 }
 
 // release removes a target's supervisor, and reports whether the supervisor may

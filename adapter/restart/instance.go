@@ -233,7 +233,7 @@ func (i *instance) terminate(now time.Time) {
 	message, grace, underWay := "terminating instance", i.unit.TerminationGracePeriod, i.ending()
 	i.terminating = true
 	in := i.reported
-	outlives := i.unit.outlives() && i.control.isStopping() && !underWay && i.id != ""
+	outlives := i.unit.outlives() && i.control.releases() && !underWay && i.id != ""
 	switch {
 	case i.unit.external() || outlives:
 		i.released = true

@@ -44,7 +44,7 @@ func Survivors(dir string) (found []Survivor) {
 		path := filepath.Join(dir, e.Name())
 		text, err := files.ReadRegular(path, maxDescription)
 		s := Survivor{name: name}
-		if err != nil || json.Unmarshal(text, &s) != nil || startTime(s.Guard) != s.GuardStart {
+		if err != nil || json.Unmarshal(text, &s) != nil || s.GuardStart == 0 || startTime(s.Guard) != s.GuardStart {
 			_ = os.Remove(path)
 			_ = os.Remove(filepath.Join(dir, name+socketEnding))
 			continue

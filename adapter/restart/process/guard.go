@@ -151,6 +151,7 @@ func (g *guard) start(s start) (err error) {
 	outputs := []uintptr{0, 1, 2}
 	if s.Adopt != nil {
 		if g.keeper, err = newKeeper(*s.Adopt); err != nil {
+			g.keeper.remove()
 			return err
 		}
 		outputs = []uintptr{0, g.keeper.command[0].Fd(), g.keeper.command[1].Fd()}

@@ -28,20 +28,19 @@ type keeper struct {
 	conn    *net.UnixConn
 }
 
-// newKeeper opens the socket and the outputs.
+// newKeeper opens the socket and the outputs. After an error the caller calls remove.
 func newKeeper(a adopt) (k *keeper, err error) {
 	k = &keeper{adopt: a, orders: make(chan order), orphaned: make(chan struct{})}
 	k.changed.L = &k.connMu
 	if k.dir, err = os.Open(a.Dir); err != nil {
-		return nil, err
+		return k, err
 	}
-	unix.Umask(0o077)
 	if k.listener, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: inDir(k.dir, a.Name+socketEnding)}); err != nil {
-		return nil, err
+		return k, err
 	}
 	for n := range k.outputs {
 		if k.outputs[n], k.command[n], err = os.Pipe(); err != nil {
-			return nil, err
+			return k, err
 		}
 	}
 	return k, nil

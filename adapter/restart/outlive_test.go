@@ -1,0 +1,69 @@
+package restart_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// outliving is a driver whose instances outlive the controller.
+type outliving struct {
+	*fakeDriver
+	causes chan error // why the context of a Run was done
+}
+
+func (d *outliving) Outlives() bool { return true }
+
+func (d *outliving) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	exit := d.fakeDriver.Run(ctx, began, end)
+	d.causes <- context.Cause(ctx)
+	return exit
+}
+
+func TestInstancesThatOutliveTheControllerAreReleased(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		d := &outliving{newDriver("web", healthy), make(chan error, 1)}
+		h.apply(map[string]restart.Unit{"web": {Driver: d}})
+		h.stop()
+		synctest.Wait()
+		if cause := <-d.causes; cause != restart.ErrReleased || len(d.ends) != 0 {
+			t.Errorf("the context is done with %v, after requests to end %v", cause, d.ends)
+		}
+		h.expect("web", "web-0", probe.Running, "")
+		if m, ok := h.control.Memory("web"); ok && m.Exited {
+			t.Errorf("the controller remembers an exit: %+v", m)
+		}
+	})
+}
+
+func TestInstancesThatCouldOutliveTheControllerEndOtherwise(t *testing.T) {
+	for name, leave := range map[string]func(h *harness){
+		"removed": func(h *harness) { h.apply(nil) },
+		"stopped while a probe ends it": func(h *harness) {
+			h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
+			h.sleep(2 * time.Second)
+			h.stop()
+			h.sleep(0)
+		},
+		"killed": func(h *harness) { h.control.Kill(); h.sleep(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				d := &outliving{newDriver("web", func(int) behavior { return behavior{endsAfter: 5 * time.Second} }), make(chan error, 1)}
+				h.apply(map[string]restart.Unit{"web": {Driver: d}})
+				leave(h)
+				h.sleep(10 * time.Second)
+				if cause := <-d.causes; cause == restart.ErrReleased {
+					t.Error("the instance was released")
+				}
+				if in := h.instance("web"); in.Phase == probe.Running {
+					t.Errorf("the instance is %+v", in)
+				}
+			})
+		})
+	}
+}

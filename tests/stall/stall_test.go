@@ -196,9 +196,7 @@ func (p *process) starve() {
 	p.t.Cleanup(func() {
 		p.command.Process.Kill()
 		p.command.Wait()
-		if err := os.Remove(dir); err != nil {
-			p.t.Error(err)
-		}
+		testsync.Until(p.t, "the end of the commands in the cgroup", func() bool { return os.Remove(dir) == nil })
 	})
 	limit["cgroup.procs"] = strconv.Itoa(p.command.Process.Pid)
 	for _, name := range []string{"cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.max", "cgroup.procs"} {

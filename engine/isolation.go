@@ -60,14 +60,19 @@ func (sc *scheduler) judgeSilence(a *attempt, res *probe.Result, now int64) {
 	default:
 		return
 	}
-	if !isolated || sc.noIsolationCheck || rule.Compatibility == probe.Kubelet {
-		s.answered = false
-		return
+	first := s.answered && res.Took < rule.Timeout/2
+	switch {
+	case sc.noIsolationCheck || rule.Compatibility == probe.Kubelet:
+	case isolated:
+		sc.setIsolated(now)
+		res.Outcome = probe.Unknown
+		res.Detail = "no target answers any more, this one neither (" + string(res.Reason) + "): " + res.Detail
+		res.Reason = probe.ReasonIsolated
+	case first: // what fails at once fails before there is any evidence about the others
+		res.Outcome = probe.Unknown
+		res.Detail = "for the first time, counts if it fails again: " + res.Detail
 	}
-	sc.setIsolated(now)
-	res.Outcome = probe.Unknown
-	res.Detail = "no target answers any more, this one neither (" + string(res.Reason) + "): " + res.Detail
-	res.Reason = probe.ReasonIsolated
+	s.answered = s.answered && isolated
 }
 
 // evidenceOf returns what a result says about the network. A plugin's own reason says

@@ -18,17 +18,20 @@ import (
 type network struct {
 	mu      sync.Mutex
 	failure probe.Reason            // of all targets; empty while the network is well
+	atOnce  bool                    // failures come at once
 	broken  map[string]probe.Result // of one target, by its address
 }
 
 func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 	n.mu.Lock()
-	failure, result, isBroken := n.failure, n.broken[t.Address], false
-	_, isBroken = n.broken[t.Address]
+	failure, atOnce := n.failure, n.atOnce
+	result, isBroken := n.broken[t.Address]
 	n.mu.Unlock()
 	switch {
 	case failure != "" && !strings.HasPrefix(t.Address, "127."):
-		<-ctx.Done()
+		if !atOnce {
+			<-ctx.Done()
+		}
 		return probe.Fail(failure, "i/o timeout")
 	case isBroken:
 		if result.Reason.Evidence() == probe.Silent {
@@ -39,10 +42,10 @@ func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}}
 }
 
-func (n *network) fail(r probe.Reason) {
+func (n *network) fail(r probe.Reason, atOnce bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.failure = r
+	n.failure, n.atOnce = r, atOnce
 }
 
 func (n *network) breakTarget(address string, r probe.Result) {
@@ -86,27 +89,34 @@ func failing(e *engine.Engine) (count int) {
 	return count
 }
 
+// changes returns how often a verdict has changed.
+func changes(e *engine.Engine) (count uint64) {
+	for st := range e.All() {
+		count += st.Changes
+	}
+	return count
+}
+
 func remote(n int) string { return fmt.Sprint("10.0.0.", n) }
 
 func TestAnEngineThatIsCutOffFailsNoTarget(t *testing.T) {
 	for _, test := range []struct {
 		reason    probe.Reason
+		atOnce    bool
 		addresses func(int) string
 	}{
-		{probe.ReasonTCPTimeout, remote},
-		{probe.ReasonTCPUnreachable, remote},
-		{probe.ReasonHTTPTimeout, remote},
-		{probe.ReasonDNSTimeout, func(n int) string { return fmt.Sprintf("h%d.test", n) }},
-		{probe.ReasonDNSFailed, func(n int) string { return fmt.Sprintf("h%d.test", n) }},
+		{probe.ReasonTCPTimeout, false, remote},
+		{probe.ReasonTCPUnreachable, true, remote},
+		{probe.ReasonHTTPTimeout, false, remote},
+		{probe.ReasonDNSTimeout, false, func(n int) string { return fmt.Sprintf("h%d.test", n) }},
+		{probe.ReasonDNSFailed, true, func(n int) string { return fmt.Sprintf("h%d.test", n) }},
 	} {
 		t.Run(string(test.reason), func(t *testing.T) {
 			var log bytes.Buffer
 			reachable(t, engine.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, test.addresses, func(t *testing.T, e *engine.Engine, n *network) {
-				n.fail(test.reason)
-				pass(time.Minute)
-				if got := failing(e); got != 0 {
-					t.Errorf("%d targets fail while the engine is cut off", got)
-				}
+				before := changes(e)
+				n.fail(test.reason, test.atOnce)
+				pass(time.Minute + 300*time.Millisecond)
 				st := status(t, e, probe.ID{Target: "t7", Kind: probe.Readiness})
 				if st.Result.Reason != probe.ReasonIsolated || !strings.Contains(st.Result.Detail, string(test.reason)) {
 					t.Errorf("got %+v", st.Result)
@@ -114,10 +124,13 @@ func TestAnEngineThatIsCutOffFailsNoTarget(t *testing.T) {
 				if h := e.Health(); !h.Isolated || h.Degraded() || h.Err() == nil {
 					t.Errorf("the health is %+v: %v", h, h.Err())
 				}
-				n.fail("")
+				n.fail("", false)
 				pass(3 * time.Second)
 				if h := e.Health(); h.Isolated || h.Err() != nil {
 					t.Errorf("the health is %+v afterwards", h)
+				}
+				if got := changes(e) - before; got != 0 {
+					t.Errorf("verdicts have changed %d times", got)
 				}
 			})
 			if got := strings.Count(log.String(), "isolated"); got != 2 {
@@ -146,7 +159,7 @@ func TestAnswersCountWhileTheEngineIsCutOff(t *testing.T) {
 		}
 		return remote(n)
 	}, func(t *testing.T, e *engine.Engine, n *network) {
-		n.fail(probe.ReasonTCPTimeout)
+		n.fail(probe.ReasonTCPTimeout, false)
 		pass(5 * time.Second)
 		n.breakTarget("127.0.0.3", probe.Fail(probe.ReasonTCPRefused, ""))
 		n.breakTarget("127.0.0.4", probe.Fail(probe.ReasonTCPTimeout, ""))
@@ -163,7 +176,7 @@ func TestSilenceOfAllCountsWithoutTheIsolationCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reachable(t, c, remote, func(t *testing.T, e *engine.Engine, n *network) {
-				n.fail(probe.ReasonTCPTimeout)
+				n.fail(probe.ReasonTCPTimeout, false)
 				pass(3 * time.Second)
 				if got := failing(e); got != 40 {
 					t.Errorf("%d targets fail, want 40", got)
@@ -175,10 +188,25 @@ func TestSilenceOfAllCountsWithoutTheIsolationCheck(t *testing.T) {
 
 func TestSilenceOfFewHostsCounts(t *testing.T) {
 	reachable(t, engine.Config{}, func(n int) string { return remote(n % 3) }, func(t *testing.T, e *engine.Engine, n *network) {
-		n.fail(probe.ReasonTCPTimeout)
+		n.fail(probe.ReasonTCPTimeout, false)
 		pass(3 * time.Second)
 		if got := failing(e); got != 40 {
 			t.Errorf("%d targets fail, want 40", got)
+		}
+	})
+}
+
+func TestAFailureAtOnceCountsTheSecondTime(t *testing.T) {
+	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
+		n.breakTarget(remote(3), probe.Fail(probe.ReasonHTTPStatus, ""))
+		n.breakTarget(remote(5), probe.Result{Outcome: probe.Failure, Reason: probe.ReasonDNSFailed})
+		pass(time.Second)
+		if got := failing(e); got != 1 {
+			t.Errorf("%d targets fail, want the one that answered", got)
+		}
+		pass(time.Second)
+		if got := failing(e); got != 2 {
+			t.Errorf("%d targets fail, want 2", got)
 		}
 	})
 }

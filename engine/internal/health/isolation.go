@@ -18,6 +18,7 @@ type Isolation struct {
 	expected int    // attempts since then of peers that had answered
 	peers    uint64 // of these, a bit for each by the hash of its address or name
 	until    int64  // the engine is cut off until then, or the next answer
+	ended    int64  // when it was cut off last
 }
 
 // Begin says that an attempt begins of a peer that has answered its latest one.
@@ -27,13 +28,23 @@ func (i *Isolation) Begin(peer string) {
 }
 
 // Answer says that a peer has answered at now.
-func (i *Isolation) Answer(now int64) { *i = Isolation{answered: now} }
+func (i *Isolation) Answer(now int64) {
+	ended := i.ended
+	if now < i.until {
+		ended = now
+	}
+	*i = Isolation{answered: now, ended: ended}
+}
 
 // Silence says that an attempt which began at began has had no answer, and reports
-// whether that is because the engine is cut off. It counts as cut off for the time that
-// follows, unless a peer answers.
+// whether that is because the engine is cut off, or was when it began. It counts as cut
+// off for the time that follows, unless a peer answers. A peer that answered in the first
+// half of the attempt proves nothing: the network may have failed right afterwards.
 func (i *Isolation) Silence(began, now, follows int64) bool {
-	if i.answered >= began || i.expected < minExpected || bits.OnesCount64(i.peers) < minPeers {
+	if began <= i.ended {
+		return true
+	}
+	if i.answered > began+(now-began)/2 || i.expected < minExpected || bits.OnesCount64(i.peers) < minPeers {
 		return false
 	}
 	i.until = max(i.until, now+follows)

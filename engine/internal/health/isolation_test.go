@@ -28,13 +28,13 @@ func TestSilenceIsTheEnginesIfManyPeersAreSilentAtOnce(t *testing.T) {
 		{"four peers", 10, 4, 101, true},
 		{"three peers", 100, 3, 101, false},
 		{"nine attempts", 9, 9, 101, false},
-		{"a peer has answered meanwhile", 100, 50, 99, false},
-		{"a peer answered in the instant in which it began", 100, 50, 100, false},
+		{"a peer has answered in the second half of the attempt", 100, 50, 9, false},
+		{"a peer has answered in the first half of the attempt", 100, 50, 10, true},
 		{"nothing was expected", 0, 1, 101, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			i := cutOff(test.attempts, test.peers)
-			if got := i.Silence(test.began, 200, 50); got != test.want || (i.Until() == 250) != test.want {
+			if got := i.Silence(test.began, 190, 60); got != test.want || (i.Until() == 250) != test.want {
 				t.Errorf("got %v, until %v", got, i.Until())
 			}
 		})
@@ -47,5 +47,8 @@ func TestAnAnswerEndsAnIsolation(t *testing.T) {
 	i.Answer(201)
 	if i.Until() != 0 || i.Silence(202, 300, 1000) {
 		t.Error("the engine is still cut off")
+	}
+	if !i.Silence(201, 300, 1000) {
+		t.Error("an attempt that began while the engine was cut off counts")
 	}
 }

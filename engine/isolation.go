@@ -36,11 +36,11 @@ func isLocal(address string) bool {
 	return address == "" || address == "localhost" || address == "::1" || strings.HasPrefix(address, "127.")
 }
 
-// judgeSilence replaces the result of an attempt that failed for want of an answer if
-// that is because the engine is cut off. It notes whether the target has answered.
+// judgeSilence replaces the result of an attempt that has had no answer if that is because
+// the engine is cut off. It notes whether the target has answered.
 func (sc *scheduler) judgeSilence(a *attempt, res *probe.Result, now int64) {
 	s, address, rule := a.slot, a.probe.Target.Address, &a.probe.Rule
-	if isLocal(address) || res.Outcome == probe.Unknown {
+	if isLocal(address) || res.Reason.BlamesEngine() {
 		return
 	}
 	i, began, follows := &sc.isolation, now-int64(res.Took), 2*int64(rule.Period)
@@ -68,7 +68,7 @@ func (sc *scheduler) judgeSilence(a *attempt, res *probe.Result, now int64) {
 		res.Outcome = probe.Unknown
 		res.Detail = "no target answers any more, this one neither (" + string(res.Reason) + "): " + res.Detail
 		res.Reason = probe.ReasonIsolated
-	case first: // what fails at once fails before there is any evidence about the others
+	case first && res.Outcome == probe.Failure: // what fails at once fails before there is any evidence about the others
 		res.Outcome = probe.Unknown
 		res.Detail = "for the first time, counts if it fails again: " + res.Detail
 	}
@@ -82,7 +82,7 @@ func evidenceOf(res *probe.Result, timeout int64) probe.Evidence {
 	switch {
 	case passed(res) && res.Timings != (probe.Timings{}):
 		return probe.Answered
-	case passed(res) || evidence != probe.NoEvidence:
+	case res.Outcome != probe.Failure || evidence != probe.NoEvidence:
 		return evidence
 	case res.Timings.FirstByte > 0:
 		return probe.Answered

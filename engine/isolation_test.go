@@ -19,6 +19,7 @@ type network struct {
 	mu      sync.Mutex
 	failure probe.Reason            // of all targets; empty while the network is well
 	atOnce  bool                    // failures come at once
+	unknown bool                    // attempts that end while the network fails are unknown
 	broken  map[string]probe.Result // of one target, by its address
 }
 
@@ -32,7 +33,7 @@ func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 		if !atOnce {
 			<-ctx.Done()
 		}
-		return probe.Fail(failure, "i/o timeout")
+		return n.silence(failure)
 	case isBroken:
 		if result.Reason.Evidence() == probe.Silent {
 			<-ctx.Done()
@@ -40,6 +41,16 @@ func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 		return result
 	}
 	return probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}}
+}
+
+// silence is the result of an attempt without an answer.
+func (n *network) silence(r probe.Reason) probe.Result {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.unknown && n.failure != "" {
+		return probe.Broken(r, "i/o timeout")
+	}
+	return probe.Fail(r, "i/o timeout")
 }
 
 func (n *network) fail(r probe.Reason, atOnce bool) {
@@ -97,24 +108,30 @@ func changes(e *engine.Engine) (count uint64) {
 	return count
 }
 
+func names(n int) string { return fmt.Sprintf("h%d.test", n) }
+
 func remote(n int) string { return fmt.Sprint("10.0.0.", n) }
 
 func TestAnEngineThatIsCutOffFailsNoTarget(t *testing.T) {
 	for _, test := range []struct {
+		name      string
 		reason    probe.Reason
 		atOnce    bool
+		unknown   bool
 		addresses func(int) string
 	}{
-		{probe.ReasonTCPTimeout, false, remote},
-		{probe.ReasonTCPUnreachable, true, remote},
-		{probe.ReasonHTTPTimeout, false, remote},
-		{probe.ReasonDNSTimeout, false, func(n int) string { return fmt.Sprintf("h%d.test", n) }},
-		{probe.ReasonDNSFailed, true, func(n int) string { return fmt.Sprintf("h%d.test", n) }},
+		{"connections time out", probe.ReasonTCPTimeout, false, false, remote},
+		{"there is no route", probe.ReasonTCPUnreachable, true, false, remote},
+		{"responses do not come", probe.ReasonHTTPTimeout, false, false, remote},
+		{"name servers do not answer", probe.ReasonDNSTimeout, false, false, names},
+		{"lookups are unknown", probe.ReasonDNSTimeout, false, true, names},
+		{"name servers answer with errors", probe.ReasonDNSFailed, true, false, names},
 	} {
-		t.Run(string(test.reason), func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			var log bytes.Buffer
 			reachable(t, engine.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, test.addresses, func(t *testing.T, e *engine.Engine, n *network) {
 				before := changes(e)
+				n.unknown = test.unknown
 				n.fail(test.reason, test.atOnce)
 				pass(time.Minute + 300*time.Millisecond)
 				st := status(t, e, probe.ID{Target: "t7", Kind: probe.Readiness})

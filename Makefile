@@ -62,6 +62,10 @@ oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other sc
 oracle-long: ## the same for an hour, with new scripts each time
 	cd tests/oracle && $(GO) test -count=1 -parallel 8 -timeout 2h -lasting 50m -seed $$(date +%s)
 
+.PHONY: faults
+faults: ## inject faults into a prober of 1,000 healthy targets, and count changed verdicts (root)
+	$(GO) test -count=1 -v -timeout 30m ./tests/faults -long -targets 1000
+
 .PHONY: bench
 # In a network namespace of its own, if permitted, so that no other connections count.
 bench: gobench ## run the Go benchmarks, and compare with HAProxy and the kubelet

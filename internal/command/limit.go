@@ -3,6 +3,7 @@ package command
 import (
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -120,13 +121,14 @@ func (l *limiter) read() {
 }
 
 // started says that room counts a command that was acquired, or that it could not be
-// started. After a refused fork nothing is started until room is read again.
+// started. After a refused fork nothing is started until room is read again, soon. Other
+// errors, such as a program that does not exist, say nothing about the room.
 func (l *limiter) started(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.starting--
-	if err != nil {
-		l.left = 0
+	if errors.Is(err, syscall.EAGAIN) {
+		l.left, l.readFor = 0, minReading
 	}
 }
 

@@ -86,6 +86,35 @@ func TestAfterARefusedForkTheRoomIsReadAgain(t *testing.T) {
 	})
 }
 
+func TestACommandThatCannotBeStartedDoesNotDelayOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &limiter{room: func() (left, limit int, ok bool) { return 0, 0, false }}
+		for _, err := range []error{syscall.ENOENT, errors.New("exit status is lost")} {
+			if _, err := l.acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			l.started(err)
+			if waited, err := l.acquire(t.Context()); err != nil || waited != 0 {
+				t.Errorf("waited %v, %v", waited, err)
+			}
+			l.started(nil)
+		}
+	})
+}
+
+func TestARefusedForkDelaysOthersForAMomentOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &limiter{room: func() (left, limit int, ok bool) { return 0, 0, false }}
+		if _, err := l.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.started(syscall.EAGAIN)
+		if waited, err := l.acquire(t.Context()); err != nil || waited < minReading || waited > recheck {
+			t.Errorf("waited %v, %v", waited, err)
+		}
+	})
+}
+
 func TestDenialsConcernTheCommandsThatRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		count := int64(7) // of earlier commands

@@ -98,7 +98,8 @@ func failNone(t *testing.T, handlers map[string]probe.Handler) {
 	outcomes := make(map[string]*[4]int)
 	var group sync.WaitGroup
 	for name, h := range handlers {
-		outcomes[name] = new([4]int)
+		counts := new([4]int)
+		outcomes[name] = counts
 		for i := range 100 {
 			group.Go(func() {
 				target := probe.Target{Name: name, Address: "written.example", Ports: map[string]uint16{"db": 8080}}
@@ -110,7 +111,7 @@ func failNone(t *testing.T, handlers map[string]probe.Handler) {
 					r := h.Probe(ctx, target)
 					cancel()
 					mu.Lock()
-					outcomes[name][r.Outcome]++
+					counts[r.Outcome]++
 					mu.Unlock()
 					if r.Outcome == probe.Failure {
 						t.Errorf("%s of %s: %q %s", name, target.Address, r.Reason, r.Detail)

@@ -50,9 +50,10 @@ func serve(t testing.TB, f http.HandlerFunc) probe.Target {
 
 func attempt(t testing.TB, c httpprobe.Config, target probe.Target, timeout time.Duration) probe.Result {
 	t.Helper()
+	h := handler(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	return handler(t, c).Probe(ctx, target)
+	return h.Probe(ctx, target)
 }
 
 func wantResult(t testing.TB, got probe.Result, outcome probe.Outcome, reason probe.Reason) {

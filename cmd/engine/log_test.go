@@ -158,7 +158,7 @@ func TestSIGQUITLogsTheStacksOfAllGoroutines(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	text, err := os.ReadFile(log.Name())
-	if err != nil || !strings.Contains(string(text), "engine.(*Engine).Run") {
+	if err != nil || !strings.Contains(string(text), "daemon.run(") {
 		t.Errorf("the log is %s, %v", text, err)
 	}
 }

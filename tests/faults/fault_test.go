@@ -29,7 +29,7 @@ func faults() []fault {
 	return []fault{
 		{name: "stopped", inject: stop, lasts: 5 * time.Second, blind: true},
 		{name: "starved of CPU time", inject: starve, lasts: 10 * time.Second},
-		{name: "descriptors", inject: limitDescriptors, lasts: 10 * time.Second},
+		{name: "descriptors", inject: limitDescriptors, lasts: 10 * time.Second, blind: true},
 		{name: "ports", inject: limitPorts, lasts: 10 * time.Second},
 		{name: "threads", inject: limitThreads, lasts: 10 * time.Second, hides: []string{"exec"}},
 		{name: "memory", inject: limitMemory, lasts: 5 * time.Second, blind: true},

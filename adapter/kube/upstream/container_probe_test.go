@@ -23,8 +23,8 @@ const s = time.Second
 func forEachContainerKind(t *testing.T, fields, spec string, m func() *fakeRuntime, test func(h *harness)) {
 	t.Helper()
 	for name, containers := range map[string]string{
-		"container": "containers: [{name: app, " + fields + "}]",
-		"sidecar":   "containers: [{name: main}], initContainers: [{name: app, restartPolicy: Always, " + fields + "}]",
+		"container": "containers: [{name: app, image: x, " + fields + "}]",
+		"sidecar":   "containers: [{name: main, image: x}], initContainers: [{name: app, image: x, restartPolicy: Always, " + fields + "}]",
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {"+containers+spec+"}}", m(), test)

@@ -29,9 +29,9 @@ func TestUpstreamProbeStress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			action := strings.ReplaceAll(action, "PORT", at.Port())
-			containers := []string{"{name: app}"}
+			containers := []string{"{name: app, image: x}"}
 			for i := range 50 {
-				containers = append(containers, fmt.Sprintf("{name: c%d, livenessProbe: {%s, periodSeconds: 1, timeoutSeconds: 30}}", i, action))
+				containers = append(containers, fmt.Sprintf("{name: c%d, image: x, livenessProbe: {%s, periodSeconds: 1, timeoutSeconds: 30}}", i, action))
 			}
 			pod := "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {restartPolicy: Never, containers: [" + strings.Join(containers, ", ") + "]}}"
 			inBubble(t, pod, &fakeRuntime{}, func(h *harness) {

@@ -317,7 +317,7 @@ func (sc *scheduler) apply(changes []change) {
 func (sc *scheduler) add(c change) *slot {
 	s := &slot{
 		key: sc.schedule.Add(schedule.TimesOf(c.id, c.spec.rule.Period), c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
-		status: status{address: c.address, waitReason: verdict.NoInstance},
+		addressType: typeOf(c.address), status: status{address: c.address, waitReason: verdict.NoInstance},
 	}
 	s.spec.Store(c.spec)
 	s.keepDurations(c.spec.rule.Compatibility)
@@ -387,6 +387,7 @@ func (sc *scheduler) replace(c change) {
 	sc.drop(s)
 	sc.setSpec(s, c.spec)
 	sc.schedule.Forget(s.key)
+	s.addressType = typeOf(c.address)
 	s.mu.Lock()
 	s.address = c.address
 	before := s.state

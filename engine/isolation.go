@@ -18,29 +18,48 @@ type isolation struct {
 	logged  bool             // a line says that the engine is isolated
 }
 
+// addressType says what an answer from an address is evidence of.
+type addressType uint8
+
+const (
+	localAddress   addressType = iota // nothing: it is none, or this machine's loopback
+	networkAddress                    // the network
+	nameAddress                       // the network and the name servers
+)
+
+// typeOf returns the type of a target's address.
+func typeOf(address string) addressType {
+	if address == "" || address == "localhost" || address == "::1" || strings.HasPrefix(address, "127.") {
+		return localAddress
+	}
+	if _, err := netip.ParseAddr(address); err != nil {
+		return nameAddress
+	}
+	return networkAddress
+}
+
 // begin says that an attempt begins of a target that has answered the latest one.
-func (i *isolation) begin(address string) {
-	if i.network.Begin(address); isName(address) {
+func (i *isolation) begin(address string, is addressType) {
+	if i.network.Begin(address); is == nameAddress {
 		i.names.Begin(address)
 	}
 }
 
-// isName reports whether the address of a target has to be looked up.
-func isName(address string) bool {
-	_, err := netip.ParseAddr(address)
-	return err != nil
+// answer says that a target has answered at now.
+func (i *isolation) answer(is addressType, now int64) {
+	if i.network.Answer(now); is == nameAddress {
+		i.names.Answer(now)
+	}
 }
 
-// isLocal reports whether a target's answers say nothing about the network.
-func isLocal(address string) bool {
-	return address == "" || address == "localhost" || address == "::1" || strings.HasPrefix(address, "127.")
-}
+// until returns when the engine no longer counts as cut off; 0 if it does not at all.
+func (i *isolation) until() int64 { return max(i.network.Until(), i.names.Until()) }
 
 // judgeSilence replaces the result of an attempt that has had no answer if that is because
 // the engine is cut off. It notes whether the target has answered.
 func (sc *scheduler) judgeSilence(a *attempt, res *probe.Result, now int64) {
-	s, address, rule := a.slot, a.probe.Target.Address, &a.probe.Rule
-	if isLocal(address) || res.Reason.BlamesEngine() {
+	s, rule := a.slot, &a.probe.Rule
+	if s.addressType == localAddress || res.Reason.BlamesEngine() {
 		return
 	}
 	i, began, follows := &sc.isolation, now-int64(res.Took), 2*int64(rule.Period)
@@ -48,9 +67,7 @@ func (sc *scheduler) judgeSilence(a *attempt, res *probe.Result, now int64) {
 	switch evidenceOf(res, int64(rule.Timeout)) {
 	case probe.Answered, probe.Interrupted:
 		s.answered = true
-		if i.network.Answer(now); isName(address) {
-			i.names.Answer(now)
-		}
+		i.answer(s.addressType, now)
 		sc.setIsolated(now)
 		return
 	case probe.Silent:
@@ -94,10 +111,8 @@ func evidenceOf(res *probe.Result, timeout int64) probe.Evidence {
 
 // setIsolated publishes whether the engine is isolated, and logs a change.
 func (sc *scheduler) setIsolated(now int64) {
-	i, until := &sc.isolation, int64(0)
-	for _, each := range []*health.Isolation{&i.network, &i.names} {
-		until = max(until, each.Until())
-	}
+	i := &sc.isolation
+	until := i.until()
 	isolated := now < until
 	if !isolated && !i.logged {
 		return

@@ -12,14 +12,15 @@ import (
 // are nanoseconds on the engine's clock, with 0 for none, and what many probes share,
 // or few have, is behind a pointer.
 type slot struct {
-	target   *target
-	name     string               // of the probe's ID
-	key      uint32               // in the schedule
-	kind     probe.Kind           // of the probe's ID
-	answered bool                 // the latest attempt was answered over the network; guarded by scheduler.mu
-	resumed  bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
-	inflight *attempt             // the attempt whose result counts, or nil; guarded by scheduler.mu
-	spec     atomic.Pointer[spec] // the scheduler replaces it for Apply
+	target      *target
+	name        string               // of the probe's ID
+	key         uint32               // in the schedule
+	kind        probe.Kind           // of the probe's ID
+	addressType addressType          // of the target's address; guarded by scheduler.mu
+	answered    bool                 // the latest attempt was answered over the network; guarded by scheduler.mu
+	resumed     bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
+	inflight    *attempt             // the attempt whose result counts, or nil; guarded by scheduler.mu
+	spec        atomic.Pointer[spec] // the scheduler replaces it for Apply
 
 	mu sync.Mutex // guards status
 	status

@@ -77,7 +77,7 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 		a.closable.attempts++
 	}
 	if s.answered {
-		sc.isolation.begin(a.probe.Target.Address)
+		sc.isolation.begin(a.probe.Target.Address, s.addressType)
 	}
 	if a.stepper == nil {
 		sc.attachContext(a)

@@ -7,22 +7,9 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/nonblocktest"
 )
-
-// stuck is a non-blocking handler that blocks the loop, against its contract, until it is
-// released.
-type stuck struct {
-	probe.HandlerFunc
-	release chan struct{}
-}
-
-func (s stuck) Step(a *nonblock.Attempt) nonblock.Progress {
-	<-s.release
-	a.Result = probe.Succeed("")
-	return nonblock.StepDone
-}
 
 func TestLoopDelayIsThatOfALoopThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +24,7 @@ func TestLoopDelayIsThatOfALoopThatHangs(t *testing.T) {
 		if e.LoopDelay() != 0 {
 			t.Errorf("with nothing due the delay is %v", e.LoopDelay())
 		}
-		handler := stuck{release: make(chan struct{})}
+		handler := nonblocktest.Stuck{Release: make(chan struct{})}
 		id := probe.ID{Target: "web", Kind: probe.Readiness}
 		if _, err := e.Apply(probe.Set{id: {Handler: handler, Rule: probe.Rule{Period: 10 * time.Minute}}}); err != nil {
 			t.Fatal(err)
@@ -47,7 +34,7 @@ func TestLoopDelayIsThatOfALoopThatHangs(t *testing.T) {
 		if d := e.LoopDelay(); d < 50*time.Minute || d > time.Hour {
 			t.Errorf("the delay is %v while the loop hangs", d)
 		}
-		close(handler.release)
+		close(handler.Release)
 		synctest.Wait()
 		for range 5 { // between attempts, and when the loop has just made one
 			time.Sleep(150 * time.Second)

@@ -1,5 +1,5 @@
 // Package nonblocktest makes the non-blocking attempts of handlers as the engine does, for
-// tests of the built-in handlers.
+// tests of the built-in handlers, and has a handler that blocks the engine.
 package nonblocktest
 
 import (

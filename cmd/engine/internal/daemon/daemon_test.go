@@ -11,22 +11,9 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/nonblocktest"
 )
-
-// stuck is a non-blocking handler that blocks the loop, against its contract, until it is
-// released.
-type stuck struct {
-	probe.HandlerFunc
-	release chan struct{}
-}
-
-func (s stuck) Step(a *nonblock.Attempt) nonblock.Progress {
-	<-s.release
-	a.Result = probe.Succeed("")
-	return nonblock.StepDone
-}
 
 func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +29,7 @@ func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 		if err := d.alive(); err != nil {
 			t.Errorf("an engine without probes: %v", err)
 		}
-		handler := stuck{release: make(chan struct{})}
+		handler := nonblocktest.Stuck{Release: make(chan struct{})}
 		id := probe.ID{Target: "web", Kind: probe.Readiness}
 		if _, err := d.engine.Apply(probe.Set{id: {Handler: handler}}); err != nil {
 			t.Fatal(err)
@@ -56,7 +43,7 @@ func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 		if d.alive() == nil {
 			t.Error("an engine whose loop hangs is alive")
 		}
-		close(handler.release)
+		close(handler.Release)
 		synctest.Wait()
 		if err := d.alive(); err != nil {
 			t.Errorf("an engine whose loop is back: %v", err)

@@ -1,14 +1,11 @@
 package httpprobe
 
 import (
-	"net"
-	"os"
-	"syscall"
 	"testing"
 
-	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
 // Wherever an attempt is, an error number that package dial calls this machine's makes its
@@ -18,13 +15,7 @@ func TestAnErrorOfThisMachineIsNeverTheTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := 0
-	for number := syscall.Errno(1); number < 134; number++ {
-		err := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", number)}
-		if dial.Classify(t.Context(), dial.Transferring, err).Outcome != probe.Unknown {
-			continue
-		}
-		ours++
+	for number, err := range dialtest.OwnErrors(t) {
 		results := map[string]probe.Result{
 			"head": (&attempt{ctx: t.Context()}).headFailed(err),
 			"body": h.plan.incompleteBody(t.Context(), 200, err),
@@ -38,13 +29,6 @@ func TestAnErrorOfThisMachineIsNeverTheTargets(t *testing.T) {
 				results["step with "+response] = result
 			}
 		}
-		for where, got := range results {
-			if got.Outcome != probe.Unknown {
-				t.Errorf("%v at the %s: got %+v", number, where, got)
-			}
-		}
-	}
-	if ours < 5 {
-		t.Errorf("only %d error numbers are this machine's", ours)
+		dialtest.WantUnknown(t, number, results)
 	}
 }

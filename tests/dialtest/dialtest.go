@@ -1,4 +1,4 @@
-// Package dialtest makes certificates for the tests of the built-in handlers.
+// Package dialtest makes certificates and errors for the tests of the built-in handlers.
 package dialtest
 
 import (

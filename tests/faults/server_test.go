@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/sonde-probe/sonde/tests/shortagetest"
 )
 
 // The ports of each target.
@@ -67,7 +69,7 @@ func serve() int {
 				fmt.Println(err)
 				return 1
 			}
-			go answerNames(c)
+			go shortagetest.ServeNames(c, resolve)
 		}
 	}
 	return 0
@@ -127,39 +129,11 @@ func (s *server) serveLines(port int, reads bool, well, broken string) error {
 	return nil
 }
 
-// answerNames answers queries of A records of hN.test, and says of other types that
-// there are none.
-func answerNames(c net.PacketConn) {
-	for {
-		buf := make([]byte, 512)
-		n, from, err := c.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		if answer := answerName(buf[:n]); answer != nil {
-			_, _ = c.WriteTo(answer, from)
-		}
-	}
-}
-
-// answerName returns the response to a query, or nil for one that is not understood.
-func answerName(query []byte) []byte {
-	const header = 12
-	if len(query) < header+1 || len(query) < header+1+int(query[header])+6+4 {
-		return nil
-	}
-	label := string(query[header+1 : header+1+int(query[header])])
+// resolve returns the address of the target of a name, such as h17.
+func resolve(label string) (ip netip.Addr, answers bool) {
 	target, err := strconv.Atoi(strings.TrimPrefix(label, "h"))
 	if err != nil {
-		return nil
+		return netip.Addr{}, true
 	}
-	question := header + 1 + len(label) + len("\x04test\x00") + 4
-	a := append([]byte{}, query[:question]...)
-	copy(a[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}) // a response without records
-	if binary.BigEndian.Uint16(query[question-4:]) == 1 {
-		a[7] = 1 // record: a pointer to the name, type A, class IN, TTL 0, 4 bytes
-		ip := addressOf(target).As4()
-		a = append(append(a, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4), ip[:]...)
-	}
-	return a
+	return addressOf(target), true
 }

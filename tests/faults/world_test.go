@@ -22,6 +22,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/shortagetest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -78,18 +79,8 @@ func newWorld(t *testing.T) *world {
 	}
 	route(t)
 	w.tell(t, "names", 0)
-	useNameServer(t)
+	shortagetest.Replace(t, "/etc/resolv.conf", "nameserver "+addressOf(0).String()+"\n")
 	return w
-}
-
-// useNameServer makes the server that of all names, in this mount namespace.
-func useNameServer(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(file, []byte("nameserver "+addressOf(0).String()+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	command(t, "mount", "--bind", file, "/etc/resolv.conf")
-	t.Cleanup(func() { command(t, "umount", "/etc/resolv.conf") })
 }
 
 // route sets the route to the targets, which is lost when the link goes down.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -18,36 +19,54 @@ func NameServer(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	go func() {
-		b := make([]byte, 1500)
-		for {
-			n, from, err := conn.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			if answer := answerTo(b[:n]); answer != nil {
-				_, _ = conn.WriteTo(answer, from)
-			}
+	go ServeNames(conn, func(label string) (ip netip.Addr, answers bool) {
+		if strings.HasPrefix(label, "known") {
+			ip = netip.AddrFrom4([4]byte{127, 0, 0, 9})
 		}
-	}()
+		return ip, !strings.HasPrefix(label, "silent")
+	})
 }
 
-// answerTo returns the answer to a query (RFC 1035, section 4.1), or nil.
-func answerTo(query []byte) []byte {
+// ServeNames answers the queries that reach conn until it is closed. For the first label of
+// a name, resolve returns its IPv4 address, or the zero Addr for a name that does not exist,
+// and whether there is an answer. There are no records of other types.
+func ServeNames(conn net.PacketConn, resolve func(label string) (ip netip.Addr, answers bool)) {
+	b := make([]byte, 1500)
+	for {
+		n, from, err := conn.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		if answer := answerTo(b[:n], resolve); answer != nil {
+			_, _ = conn.WriteTo(answer, from)
+		}
+	}
+}
+
+// answerTo returns the answer to a query (RFC 1035, section 4.1), or nil for none and for
+// what is not a query.
+func answerTo(query []byte, resolve func(label string) (netip.Addr, bool)) []byte {
 	const header, typeA, noSuchName = 12, 1, 3
+	if len(query) <= header {
+		return nil
+	}
 	nameEnd := header + bytes.IndexByte(query[header:], 0) + 1
+	if nameEnd == header || len(query) < nameEnd+4 || header+int(query[header]) >= nameEnd {
+		return nil
+	}
 	question := query[header : nameEnd+4]
-	first := string(question[1 : 1+question[0]])
+	ip, answers := resolve(string(question[1 : 1+question[0]]))
 	answer := append(query[:2:2], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // a recursive resolver's, without records
 	answer = append(answer, question...)
 	switch {
-	case strings.HasPrefix(first, "silent"):
+	case !answers:
 		return nil
-	case !strings.HasPrefix(first, "known"):
+	case !ip.IsValid():
 		answer[3] |= noSuchName
 	case binary.BigEndian.Uint16(query[nameEnd:]) == typeA:
 		answer[7] = 1
-		answer = append(answer, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 9)
+		answer = append(answer, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 60, 0, 4)
+		answer = append(answer, ip.AsSlice()...)
 	}
 	return answer
 }

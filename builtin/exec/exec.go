@@ -131,7 +131,7 @@ func (h *Handler) notifyEnded() {
 	}
 }
 
-// stuck is the result of an attempt that has waited for stuck commands in vain.
+// stuck is the result of an attempt that stuck commands have kept from starting.
 func stuck(ctx context.Context) probe.Result {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return probe.Fail(probe.ReasonExecTimeout, "%d commands of earlier attempts were killed and have not ended", maxStuck)

@@ -21,7 +21,7 @@ type fault struct {
 	lasts  time.Duration
 	blind  bool     // the prober can see no target meanwhile: real failures are injected afterwards
 	hides  []string // the handlers whose targets cannot be seen meanwhile
-	unread bool     // nobody reads the log, from the start
+	unread bool     // the log is not read, from the start
 }
 
 // faults are all of them.
@@ -186,7 +186,7 @@ func linkDown(t *testing.T, _ *prober) func() {
 	}
 }
 
-// blockLog fills the pipe of the log, which nobody reads.
+// blockLog fills the pipe of the log, which is not read.
 func blockLog(t *testing.T, p *prober) func() {
 	fill, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", p.process.Pid), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

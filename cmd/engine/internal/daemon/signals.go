@@ -49,7 +49,7 @@ const maxStacks = 1 << 20
 
 // exitOnQuit ends the program at the first SIGQUIT, with the stacks of all goroutines
 // in the log. It is a goroutine of its own, since SIGQUIT is for an engine that hangs.
-// Go's own SIGQUIT would hang too, if nobody reads standard error.
+// Go's own SIGQUIT would hang too, if standard error is not read.
 func (s *signals) exitOnQuit(log *cli.LogQueue) {
 	go func() {
 		quit := <-s.quit

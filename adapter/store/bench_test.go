@@ -26,7 +26,7 @@ func BenchmarkWrite(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	w := writer{Store: s, engine: e, values: noValues{}, probes: map[probe.ID]struct{}{}, keys: map[string]struct{}{}}
+	w := newWriter(s, e, nil)
 	run := func(name string, prepare func()) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

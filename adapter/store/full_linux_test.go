@@ -56,25 +56,52 @@ func TestAStoreStartsOnAFullDisk(t *testing.T) {
 		if err := errors.Join(os.Remove(disk.path("hog")), os.Remove(disk.path("hog2"))); err != nil {
 			t.Error(err)
 		}
+		writeFrames(t, disk.path("state"), frame(t, 0, 5, probe.Passing)) // as of an engine before
 		pass(time.Minute + writePeriod)
-		if st, m := s.Stats(), recalledNow(t, disk.path("state")).Memories; st.Failing || len(m) != 100 {
+		if text := log.String(); strings.Contains(text, "state restored") || strings.Count(text, "state not restored") != 1 {
+			t.Errorf("the log says that state is restored while the engine runs:\n%s", text)
+		}
+		if st, m := s.Stats(), restoredNow(t, disk.path("state")).Memories; st.Failing || len(m) != 100 {
 			t.Errorf("got %+v and %d memories, want 100:\n%s", st, len(m), log)
 		}
 	})
 }
 
-// TestStateOfAReadOnlyDiskIsRecalled has a file that can only be read.
-func TestStateOfAReadOnlyDiskIsRecalled(t *testing.T) {
+// TestStateOfAReadOnlyDiskIsRestored has a file that can only be read.
+func TestStateOfAReadOnlyDiskIsRestored(t *testing.T) {
 	write := func(dir string) error {
 		writeFrames(t, filepath.Join(dir, "state"), frame(t, 0, 5, probe.Passing))
 		return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
 	}
 	onSmallDisk(t, "size=256k", write, func(t *testing.T, disk small, s *Store, _ *handler, log *testsync.Buffer) {
-		if r := s.Recalled(); len(r.Memories) != 5 {
-			t.Errorf("recalled %d memories, want 5:\n%s", len(r.Memories), log)
+		if r := s.Restored(); len(r.Memories) != 5 {
+			t.Errorf("restored %d memories, want 5:\n%s", len(r.Memories), log)
 		}
 		pass(30 * time.Second)
 		if st := s.Stats(); !st.Failing {
+			t.Errorf("got %+v", st)
+		}
+	})
+}
+
+// TestADamagedFileOnAReadOnlyDiskIsLoggedOnce has a file that cannot be moved aside.
+func TestADamagedFileOnAReadOnlyDiskIsLoggedOnce(t *testing.T) {
+	write := func(dir string) error {
+		path := filepath.Join(dir, "state")
+		writeFrames(t, path, frame(t, 0, 5, probe.Passing), frame(t, 0, 5, probe.Failing))
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		b[len(magic)+40] ^= 1
+		return errors.Join(os.WriteFile(path, b, 0o600), syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	}
+	onSmallDisk(t, "size=256k", write, func(t *testing.T, _ small, s *Store, _ *handler, log *testsync.Buffer) {
+		pass(10 * time.Minute)
+		if lines := strings.Count(log.String(), "\n"); lines != 2 || strings.Count(log.String(), "is damaged at byte") != 2 {
+			t.Errorf("%d lines, want one about opening the file and one about writing it:\n%s", lines, log)
+		}
+		if st := s.Stats(); !st.Failing || st.Errors < 10 {
 			t.Errorf("got %+v", st)
 		}
 	})
@@ -129,7 +156,7 @@ func onSmallDisk(t *testing.T, options string, prepare func(dir string) error, t
 func fillAndFree(t *testing.T, disk small, s *Store, h *handler, log *testsync.Buffer) {
 	check := func(want probe.Verdict, failing bool) {
 		t.Helper()
-		if m := recalledNow(t, disk.path("state")).Memories; len(m) != 100 || m[id(1)].State.Verdict != want {
+		if m := restoredNow(t, disk.path("state")).Memories; len(m) != 100 || m[id(1)].State.Verdict != want {
 			t.Errorf("the file has %d memories, the first is %+v, want %v", len(m), m[id(1)], want)
 		}
 		if st := s.Stats(); st.Failing != failing {

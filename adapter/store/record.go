@@ -71,6 +71,8 @@ type content struct {
 	boot     string
 	written  moment
 	instance string // of the last memory, to be shared by equal ones
+
+	unfinished int64 // bytes at the end of the file that were ignored
 }
 
 func newContent() *content {
@@ -92,7 +94,7 @@ func (c *content) accept(frame []byte) error {
 		case recordMemory:
 			id, value := d.id(), d.bytes()
 			if d.err == nil {
-				d.err = c.remember(id, value)
+				d.err = c.addMemory(id, value)
 			}
 		case recordMemoryRemoved:
 			delete(c.memories, d.id())
@@ -108,7 +110,7 @@ func (c *content) accept(frame []byte) error {
 	return d.err
 }
 
-func (c *content) remember(id probe.ID, value []byte) error {
+func (c *content) addMemory(id probe.ID, value []byte) error {
 	var m engine.Memory
 	if err := m.UnmarshalBinary(value); err != nil {
 		return fmt.Errorf("probe %q: %w", id, err)
@@ -124,15 +126,15 @@ func (c *content) remember(id probe.ID, value []byte) error {
 	return nil
 }
 
-// recall returns the content of a file that was written at a time, when the wall clock
+// restored returns the content of a file that was written at a time, when the wall clock
 // was shift behind what it would be now.
-func (c *content) recall(written time.Time, shift time.Duration) Recalled {
+func (c *content) restored(written time.Time, shift time.Duration) Restored {
 	for id, m := range c.memories {
 		m.Since = moved(m.Since, shift, written)
 		m.InstanceSince = moved(m.InstanceSince, shift, written)
 		c.memories[id] = m
 	}
-	return Recalled{Memories: c.memories, Values: c.values, Written: written, Shift: shift}
+	return Restored{Memories: c.memories, Values: c.values, Written: written, Shift: shift}
 }
 
 // moved returns a time that was recorded before the clock was set, and is not after the

@@ -1,9 +1,9 @@
 // Package store keeps the state of an engine in a file, so that the next engine goes on
 // with it: after a restart, a crash or SIGKILL.
 //
-// Open reads the file, which is checked before anything of it is trusted. Recalled has
+// Open reads the file, which is checked before anything of it is trusted. Restored returns
 // what it contains, for engine.Change. Run then follows the engine, and writes what has
-// changed at most once a second, in its own goroutine. The engine never waits for it.
+// changed at most once a second. The engine never waits for it.
 //
 //	store.go    Store: opens the file, and what it contained
 //	write.go    Run: writes what changes
@@ -34,24 +34,24 @@ const DefaultMaxAge = 10 * time.Minute
 type Config struct {
 	Path   string        // of the file; required
 	MaxAge time.Duration // state that was written longer ago is forgotten; default DefaultMaxAge
-	Logger *slog.Logger  // a line when state is recalled or forgotten, and when writing starts or stops to fail; default: none
+	Logger *slog.Logger  // a line when state is restored or forgotten, and when writing starts or stops to fail; default: none
 }
 
 // Values is state besides that of probes, as values by key. Both methods are called by
 // Run's goroutine.
 type Values interface {
-	Value(key string) ([]byte, bool)   // returns the value of a key, and false if there is none any more
+	Value(key string) ([]byte, bool)   // returns the value of a key, and false if it was removed
 	Values() iter.Seq2[string, []byte] // yields all of them
 }
 
-// Recalled is what a file contained.
-type Recalled struct {
+// Restored is what a file contained.
+type Restored struct {
 	Memories map[probe.ID]engine.Memory
 	Values   map[string][]byte
 
 	// Written is when this was the state of the engine, on the present wall clock. All
-	// times in Memories are on that clock too, and not after Written. Zero if nothing is
-	// recalled.
+	// times in Memories are on that clock too, and not after Written. Zero if nothing was
+	// restored.
 	Written time.Time
 
 	// Shift is by how much the wall clock was set since then, while the machine ran. The
@@ -66,7 +66,7 @@ type Store struct {
 	journal *journal.Journal // nil if it could not be opened; Run's alone
 
 	mu       sync.Mutex          // guards all below
-	recalled Recalled            // until Recalled
+	restored Restored            // until it is returned
 	marked   map[string]struct{} // keys of values that have changed
 	stats    Stats
 }
@@ -81,15 +81,16 @@ type Stats struct {
 
 // Open opens or creates the file, and reads it. One process can have it open. If the file
 // is damaged it is renamed to its name with ".corrupt" at the end, and nothing is
-// recalled. If the disk is full or fails, Run tries again. Close the store, or call Run.
+// restored. If the disk is full or fails, Run tries again. Close the store, or call Run.
 func Open(c Config) (*Store, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, DefaultMaxAge)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	s := &Store{config: c, marked: map[string]struct{}{}}
-	err := s.open()
+	in, err := s.open()
 	switch {
 	case err == nil:
 		s.stats.Size = s.journal.Size()
+		s.restore(in)
 	case isDiskError(err):
 		c.Logger.Error("state file cannot be opened, trying again", "file", c.Path, "error", err)
 	default:
@@ -98,15 +99,28 @@ func Open(c Config) (*Store, error) {
 	return s, nil
 }
 
-// open opens the file and reads it.
-func (s *Store) open() (err error) {
-	if s.journal, err = journal.Open(s.config.Path, magic); err != nil {
-		return err
+// open opens the file, and returns what it contains. It moves a damaged file aside.
+func (s *Store) open() (*content, error) {
+	j, err := journal.Open(s.config.Path, magic)
+	if err != nil {
+		return nil, err
 	}
-	if err := s.read(); err != nil {
-		return errors.Join(err, s.Close())
+	in := newContent()
+	in.unfinished, err = j.Read(in.accept)
+	if corrupt := (*journal.CorruptError)(nil); errors.As(err, &corrupt) {
+		in = newContent()
+		var aside string
+		if aside, err = j.SetAside(); err == nil {
+			s.config.Logger.Error("state file damaged, state forgotten", "file", s.config.Path, "error", corrupt, "moved_to", aside)
+		} else {
+			err = errors.Join(corrupt, err)
+		}
 	}
-	return nil
+	if err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	s.journal = j
+	return in, nil
 }
 
 // isDiskError reports whether an error passes when the disk is well again, and is not a
@@ -120,30 +134,22 @@ func isDiskError(err error) bool {
 	return false
 }
 
-// read reads the file into recalled.
-func (s *Store) read() error {
-	in := newContent()
-	unfinished, err := s.journal.Read(in.accept)
+// restore keeps what the file contained for Restored, unless it is too old.
+func (s *Store) restore(in *content) {
+	if in.written.isZero() {
+		return
+	}
 	log := s.config.Logger.With("file", s.config.Path)
-	if corrupt := (*journal.CorruptError)(nil); errors.As(err, &corrupt) {
-		aside, err := s.journal.SetAside()
-		log.Error("state file damaged, state forgotten", "error", corrupt, "moved_to", aside)
-		return err
-	}
-	if err != nil || in.written.isZero() {
-		return err
-	}
-	if unfinished > 0 {
-		log.Info("state file ends with an unfinished write, which is ignored", "bytes", unfinished)
+	if in.unfinished > 0 {
+		log.Info("state file ends with an unfinished write, which is ignored", "bytes", in.unfinished)
 	}
 	age, shift, known := in.written.age(in.boot, present(), bootID())
 	if !known || age > s.config.MaxAge {
 		log.Warn("state too old, forgotten", "age", ageText(age, known), "max_age", s.config.MaxAge)
-		return nil
+		return
 	}
-	s.recalled = in.recall(time.Now().Add(-age), shift)
-	log.Info("state recalled", "age", age.Round(time.Millisecond), "probes", len(s.recalled.Memories))
-	return nil
+	s.restored = in.restored(time.Now().Add(-age), shift)
+	log.Info("state restored", "age", age.Round(time.Millisecond), "probes", len(s.restored.Memories))
 }
 
 func ageText(age time.Duration, known bool) string {
@@ -153,13 +159,13 @@ func ageText(age time.Duration, known bool) string {
 	return age.Round(time.Second).String()
 }
 
-// Recalled returns what the file contained. It returns nothing when it is called again,
-// so that the memory is free.
-func (s *Store) Recalled() Recalled {
+// Restored returns what the file contained when the store was opened. It returns nothing
+// when it is called again, so that the memory is free.
+func (s *Store) Restored() Restored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.recalled
-	s.recalled = Recalled{}
+	r := s.restored
+	s.restored = Restored{}
 	return r
 }
 

@@ -72,31 +72,31 @@ func (v values) Values() iter.Seq2[string, []byte] {
 	}
 }
 
-func open(t *testing.T, path string) (*Store, Recalled) {
+func open(t *testing.T, path string) (*Store, Restored) {
 	t.Helper()
 	s, err := Open(Config{Path: path, MaxAge: time.Hour, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, s.Recalled()
+	return s, s.Restored()
 }
 
-// life is an engine with a store, which go on with what the store recalls.
+// life is an engine with a store, which go on with what the store restores.
 type life struct {
 	engine   *engine.Engine
 	store    *Store
-	recalled Recalled
+	restored Restored
 	stop     func()
 }
 
 func live(t *testing.T, path string, probes probe.Set, v Values) *life {
 	t.Helper()
 	l := &life{engine: engine.New(engine.Config{})}
-	l.store, l.recalled = open(t, path)
+	l.store, l.restored = open(t, path)
 	for id := range probes {
 		l.engine.Report(probe.Instance{Target: id.Target, ID: "static", Phase: probe.Running, Since: time.Now()})
 	}
-	if _, err := l.engine.Change(engine.Change{Set: probes, Memories: l.recalled.Memories}); err != nil {
+	if _, err := l.engine.Change(engine.Change{Set: probes, Memories: l.restored.Memories}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -124,13 +124,13 @@ func equal(a, b map[probe.ID]engine.Memory) bool {
 	})
 }
 
-func TestStateIsRecalledAfterAStop(t *testing.T) {
+func TestStateIsRestoredAfterAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		v := values{"a": "1", "b": ""}
 		first := live(t, path, set(300, newHandler(probe.Success)), v)
-		if len(first.recalled.Memories) != 0 {
-			t.Errorf("a new file has %+v", first.recalled)
+		if len(first.restored.Memories) != 0 {
+			t.Errorf("a new file has %+v", first.restored)
 		}
 		pass(time.Minute)
 		v["a"], v["c"] = "2", "3"
@@ -151,9 +151,9 @@ func TestStateIsRecalledAfterAStop(t *testing.T) {
 	})
 }
 
-// recalledNow returns what an engine would recall that is started now, beside the one that
+// restoredNow returns what an engine would restore that is started now, beside the one that
 // has the file.
-func recalledNow(t *testing.T, path string) Recalled {
+func restoredNow(t *testing.T, path string) Restored {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestAKillLosesAboutASecond(t *testing.T) {
 			pass(10 * time.Second) // an attempt of each probe
 			want := remembered(l.engine)
 			pass(writePeriod + 10*time.Millisecond)
-			if got := recalledNow(t, path).Memories; !near(got, want, remembered(l.engine)) {
+			if got := restoredNow(t, path).Memories; !near(got, want, remembered(l.engine)) {
 				t.Errorf("step %d: the file has %+v, want %+v", step, got[id(1)], want[id(1)])
 			}
 		}
@@ -244,10 +244,41 @@ func TestTheFileStaysSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(10 * time.Second)
-		if got := recalledNow(t, path); len(got.Memories) != 1 {
+		if got := restoredNow(t, path); len(got.Memories) != 1 {
 			t.Errorf("the file has %d memories, want 1", len(got.Memories))
 		}
 	})
+}
+
+func TestAProbeThatIsRemovedSoonAfterItWasWrittenIsForgotten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	s, _ := open(t, path)
+	defer s.Close()
+	e := engine.New(engine.Config{})
+	change := func(c engine.Change) {
+		t.Helper()
+		if _, err := e.Change(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add := func(n int) {
+		id, state := id(n), verdict.State{Instance: "static", Verdict: probe.Passing, Last: probe.Success, Run: 1}
+		change(engine.Change{
+			Set:      probe.Set{id: {Handler: newHandler(probe.Success)}},
+			Memories: map[probe.ID]engine.Memory{id: {State: state}},
+		})
+	}
+	add(1)
+	w := newWriter(s, e, nil)
+	w.collect()
+	add(2) // and the whole file is written, before the subscription returns it
+	w.write()
+	change(engine.Change{Remove: []probe.ID{id(2)}})
+	w.collect()
+	w.write()
+	if got := restoredNow(t, path).Memories; len(got) != 1 || got[id(1)].State.Instance == "" {
+		t.Errorf("the file has %v, want only probe 1", got)
+	}
 }
 
 // frame returns a frame of memories in one state, written a while ago.
@@ -288,10 +319,10 @@ func TestOldStateIsForgotten(t *testing.T) {
 		writeFrames(t, path, frame(t, c.ago, 5, probe.Passing))
 		s, r := open(t, path)
 		if len(r.Memories) != c.want {
-			t.Errorf("%v ago: recalled %d memories, want %d", c.ago, len(r.Memories), c.want)
+			t.Errorf("%v ago: restored %d memories, want %d", c.ago, len(r.Memories), c.want)
 		}
-		if again := s.Recalled(); len(again.Memories) != 0 {
-			t.Errorf("recalled twice")
+		if again := s.Restored(); len(again.Memories) != 0 {
+			t.Errorf("restored twice")
 		}
 		_ = s.Close()
 	}
@@ -315,8 +346,8 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 	}
 	defer s.Close()
 	aside, err := os.ReadFile(path + ".corrupt")
-	if err != nil || !bytes.Equal(aside, b) || len(s.Recalled().Memories) != 0 {
-		t.Errorf("recalled something, or the file was not kept: %v", err)
+	if err != nil || !bytes.Equal(aside, b) || len(s.Restored().Memories) != 0 {
+		t.Errorf("restored something, or the file was not kept: %v", err)
 	}
 	if !strings.Contains(log.String(), "state file damaged") || !strings.Contains(log.String(), path+".corrupt") {
 		t.Errorf("got the log %q", log.String())
@@ -339,7 +370,7 @@ func TestADamagedFileNeverHasAFalseState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recalled := 0
+	restored := 0
 	for n := range 600 {
 		b := bytes.Clone(whole)
 		if n%3 == 0 {
@@ -360,21 +391,21 @@ func TestADamagedFileNeverHasAFalseState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := s.Recalled().Memories
+		got := s.Restored().Memories
 		_ = s.Close()
 		if len(got) == 0 {
 			continue
 		}
-		recalled++
+		restored++
 		for i := range probes {
 			m, ok := got[id(i)]
 			if !ok || m.State.Verdict != got[id(0)].State.Verdict || m.Changes != uint64(i) || m.State.Instance != "static" {
-				t.Fatalf("recalled %+v of probe %d", m, i)
+				t.Fatalf("restored %+v of probe %d", m, i)
 			}
 		}
 	}
-	if recalled < 180 { // what is truncated
-		t.Errorf("only %d files were recalled", recalled)
+	if restored < 180 { // what is truncated
+		t.Errorf("only %d files were restored", restored)
 	}
 }
 
@@ -390,10 +421,10 @@ func FuzzContent(f *testing.F) {
 		if c.accept(b) != nil {
 			return
 		}
-		r := c.recall(time.Now(), time.Hour)
+		r := c.restored(time.Now(), time.Hour)
 		for id, m := range r.Memories {
 			if id.Check() != nil || m.Since.After(r.Written) {
-				t.Errorf("recalled %v: %+v", id, m)
+				t.Errorf("restored %v: %+v", id, m)
 			}
 		}
 	})

@@ -34,16 +34,8 @@ const (
 //
 // Values may be nil.
 func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
-	if v == nil {
-		v = noValues{}
-	}
-	changes := e.SubscribeMemories()
-	defer changes.Close()
-	w := writer{
-		Store: s, engine: e, values: v, changes: changes, rewrite: true,
-		probes: map[probe.ID]struct{}{}, keys: map[string]struct{}{},
-		heartbeat: min(maxHeartbeat, s.config.MaxAge/4),
-	}
+	w := newWriter(s, e, v)
+	defer func() { w.changes.Close() }()
 	ticks := time.NewTicker(writePeriod)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
@@ -91,23 +83,41 @@ type writer struct {
 	scratch []byte
 }
 
-// done is a context that is done: with it Next only returns what there is.
-var done = func() context.Context {
+func newWriter(s *Store, e *engine.Engine, v Values) *writer {
+	if v == nil {
+		v = noValues{}
+	}
+	return &writer{
+		Store: s, engine: e, values: v, changes: e.SubscribeMemories(), rewrite: true,
+		probes: map[probe.ID]struct{}{}, keys: map[string]struct{}{},
+		heartbeat: min(maxHeartbeat, s.config.MaxAge/4),
+	}
+}
+
+// noWait is a context that is done: with it Next returns what there is.
+var noWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
+// delivered yields the probes that changes returns without waiting.
+func (w *writer) delivered() iter.Seq[probe.ID] {
+	return func(yield func(probe.ID) bool) {
+		for {
+			if st, err := w.changes.Next(noWait); err != nil || !yield(st.ID) {
+				return
+			}
+		}
+	}
+}
+
 // collect notes what has changed. When that is much, as after a long failure of the disk,
 // it notes that everything has to be written.
 func (w *writer) collect() {
-	for {
-		st, err := w.changes.Next(done)
-		if err != nil {
-			break
-		}
-		if !w.rewrite {
-			w.probes[st.ID] = struct{}{}
+	if !w.rewrite {
+		for id := range w.delivered() {
+			w.probes[id] = struct{}{}
 		}
 	}
 	for key := range w.takeMarked() {
@@ -121,15 +131,19 @@ func (w *writer) collect() {
 // write brings the file up to date, unless nothing has changed.
 func (w *writer) write() {
 	if w.journal == nil {
-		if err := w.open(); err != nil {
+		in, err := w.open()
+		if err != nil {
 			w.finish(err)
 			return
 		}
-		w.Recalled() // comes too late
+		if !in.written.isZero() {
+			w.config.Logger.Warn("state not restored: the file could not be opened before the engine started", "file", w.config.Path)
+		}
 	}
 	var err error
+	w.rewrite = w.rewrite || w.journal.Size() > 2*w.base+slack
 	switch now := time.Now(); {
-	case w.rewrite || w.journal.Size() > 2*w.base+slack:
+	case w.rewrite:
 		if err = w.journal.Rewrite(w.everything()); err == nil {
 			w.base = w.journal.Size()
 		}
@@ -173,17 +187,21 @@ func (w *writer) finish(err error) {
 	clear(w.keys)
 }
 
-// everything yields the frames of a whole file.
+// everything yields the frames of a whole file. It begins with a new Subscription, which
+// returns every probe, and later the removal of each one that it has returned. Without it
+// a probe could be written that is removed before it was ever returned.
 func (w *writer) everything() iter.Seq[[]byte] {
+	w.changes.Close()
+	w.changes = w.engine.SubscribeMemories()
 	return w.frames(func(r *records) {
 		r.b = appendString(append(r.b, recordBoot), bootID())
-		for id, m := range w.engine.Memories() {
-			if !r.memory(id, m) {
+		for id := range w.delivered() {
+			if !r.probe(id) {
 				return
 			}
 		}
 		for key, value := range w.values.Values() {
-			if !r.value(key, value) {
+			if !r.value(key, value, true) {
 				return
 			}
 		}
@@ -194,26 +212,12 @@ func (w *writer) everything() iter.Seq[[]byte] {
 func (w *writer) changed() iter.Seq[[]byte] {
 	return w.frames(func(r *records) {
 		for id := range w.probes {
-			m, ok := w.engine.Snapshot(id)
-			if !ok || m.State == (verdict.State{}) {
-				r.b = appendID(r.b, recordMemoryRemoved, id)
-				ok = r.next(nil)
-			} else {
-				ok = r.memory(id, m)
-			}
-			if !ok {
+			if !r.probe(id) {
 				return
 			}
 		}
 		for key := range w.keys {
-			value, ok := w.values.Value(key)
-			if ok {
-				ok = r.value(key, value)
-			} else {
-				r.b = appendString(append(r.b, recordValueRemoved), key)
-				ok = r.next(nil)
-			}
-			if !ok {
+			if value, ok := w.values.Value(key); !r.value(key, value, ok) {
 				return
 			}
 		}
@@ -240,18 +244,25 @@ type records struct {
 	stopped bool
 }
 
-// memory appends the record of a probe, if it has seen anything, and reports whether to
-// go on.
-func (r *records) memory(id probe.ID, m engine.Memory) bool {
-	if m.State == (verdict.State{}) {
-		return true
+// probe appends what the engine remembers about a probe, or that there is nothing, and
+// reports whether to go on.
+func (r *records) probe(id probe.ID) bool {
+	m, ok := r.engine.Snapshot(id)
+	if !ok || m.State == (verdict.State{}) {
+		r.b = appendID(r.b, recordMemoryRemoved, id)
+		return r.next(nil)
 	}
 	var err error
 	r.b, err = appendMemory(r.b, id, m)
 	return r.next(err)
 }
 
-func (r *records) value(key string, value []byte) bool {
+// value appends a value, or that it was removed, and reports whether to go on.
+func (r *records) value(key string, value []byte, exists bool) bool {
+	if !exists {
+		r.b = appendString(append(r.b, recordValueRemoved), key)
+		return r.next(nil)
+	}
 	var err error
 	r.b, err = appendValue(r.b, key, value)
 	return r.next(err)

@@ -143,7 +143,7 @@ func (l *lives) stored(name string, v probe.Verdict) (n int) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	for id, m := range s.Recalled().Memories {
+	for id, m := range s.Restored().Memories {
 		if strings.HasPrefix(id.Target, name) && id.Kind == probe.Readiness && m.State.Verdict == v {
 			n++
 		}

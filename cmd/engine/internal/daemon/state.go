@@ -34,15 +34,15 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 		return d.engine.Apply(set)
 	}
 	d.unwanted = func(ctx context.Context) { d.endSurvivors(ctx, units) }
-	recalled := d.state.Recalled()
+	state := d.state.Restored()
 	if d.settings.Resume == config.Forget {
-		recalled = store.Recalled{}
+		state = store.Restored{}
 	}
-	restored := d.restored(recalled)
+	restored := d.restored(state)
 	d.addSurvivors(restored, units)
 	instances := d.restarts.Restore(restored)
-	memories := make(map[probe.ID]engine.Memory, len(recalled.Memories))
-	for id, m := range recalled.Memories {
+	memories := make(map[probe.ID]engine.Memory, len(state.Memories))
+	for id, m := range state.Memories {
 		if _, ok := set[id]; !ok || instances[id.Target] != m.State.Instance {
 			continue // the probe is gone, or the instance that the memory is about
 		}
@@ -100,17 +100,17 @@ const (
 
 // restored returns what the controller of the engine before has remembered. Targets that
 // the engine only probes are remembered by their probes.
-func (d *daemon) restored(recalled store.Recalled) restart.Restored {
+func (d *daemon) restored(state store.Restored) restart.Restored {
 	r := restart.Restored{Targets: map[string]restart.Memory{}}
-	for id, m := range recalled.Memories {
+	for id, m := range state.Memories {
 		r.Targets[id.Target] = restart.Memory{Instance: m.State.Instance, Since: m.InstanceSince}
 	}
-	for key, value := range recalled.Values {
+	for key, value := range state.Values {
 		var err error
 		if target, ok := strings.CutPrefix(key, keyRestarts); ok {
 			var m restart.Memory
 			err = json.Unmarshal(value, &m)
-			r.Targets[target] = m.Shifted(recalled.Shift)
+			r.Targets[target] = m.Shifted(state.Shift)
 		} else if key == keySpent {
 			err = json.Unmarshal(value, &r.Spent)
 		}
@@ -119,7 +119,7 @@ func (d *daemon) restored(recalled store.Recalled) restart.Restored {
 		}
 	}
 	for i := range r.Spent {
-		r.Spent[i] = r.Spent[i].Add(recalled.Shift)
+		r.Spent[i] = r.Spent[i].Add(state.Shift)
 	}
 	return r
 }

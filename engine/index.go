@@ -91,7 +91,7 @@ func (x *index) merge(chunk int) {
 	}
 	c, next := x.chunks[chunk], chunk+1
 	switch {
-	case next < len(x.chunks) && len(c)+len(x.chunks[next]) <= maxIndexChunk/2:
+	case next < len(x.chunks) && len(c)+len(x.chunks[next]) <= maxIndexChunk:
 		x.chunks[chunk] = append(c, x.chunks[next]...)
 		x.chunks = slices.Delete(x.chunks, next, next+1)
 	case len(c) == 0:

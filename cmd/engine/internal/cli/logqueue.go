@@ -100,7 +100,7 @@ func (q *LogQueue) writeAll() {
 		if batch == nil {
 			return
 		}
-		if n, err := q.to.Write(batch); err != nil {
+		if n, _ := q.to.Write(batch); n < len(batch) {
 			q.lose(batch[n:], noted)
 		}
 	}

@@ -79,6 +79,31 @@ func (f *failing) Write(p []byte) (int, error) {
 	return bytes.IndexByte(p, '\n') / 2, errors.New("no space left on device")
 }
 
+// complaining is a writer that writes all of a text, and returns an error.
+type complaining struct{ text bytes.Buffer }
+
+func (c *complaining) Write(p []byte) (int, error) {
+	n, _ := c.text.Write(p)
+	return n, errors.New("quota exceeded")
+}
+
+func TestRecordsThatWereWrittenInSpiteOfAnErrorAreNotDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &complaining{}
+		q := NewLogQueue(disk)
+		log := q.Logger("text", &slog.LevelVar{})
+		log.Info(strings.Repeat("x", maxQueuedLog)) // does not fit
+		for range 2 {
+			log.Info("written") // the first one with a note
+			synctest.Wait()
+		}
+		q.Close(time.Minute)
+		if got := disk.text.String(); strings.Count(got, "msg=written") != 2 || strings.Count(got, "dropped=") != 1 || q.Dropped() != 1 {
+			t.Errorf("%d dropped, and the log is %s", q.Dropped(), got)
+		}
+	})
+}
+
 func TestRecordsThatCannotBeWrittenAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &failing{}

@@ -50,6 +50,7 @@ type daemon struct {
 	api      *httpapi.Server       // nil for none
 	listener net.Listener          // nil for none
 	running  atomic.Bool           // the engine's loop runs
+	ended    chan struct{}         // closed when run returns
 
 	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
@@ -210,6 +211,8 @@ func (d *daemon) ready() error { return errors.Join(d.alive(), d.engine.Health()
 // run runs all parts until a signal stops them or one of them fails. Processes stop
 // first, while the engine and the API still run and show it.
 func (d *daemon) run(ctx context.Context) error {
+	d.ended = make(chan struct{})
+	defer close(d.ended)
 	parts, ctx := errgroup.WithContext(ctx)
 	running, shutdown := context.WithCancel(ctx)
 	defer shutdown()

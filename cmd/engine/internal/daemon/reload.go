@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/prom"
@@ -123,28 +124,14 @@ func (d *daemon) logChanges(message string, c engine.Changes) {
 	}
 }
 
-// restartRequired returns the settings that differ and cannot change while the
-// engine runs.
-func restartRequired(before, after config.Engine) []string {
-	var names []string
-	for _, setting := range []struct {
-		name          string
-		before, after any
-	}{
-		{"listen", before.Listen, after.Listen},
-		{"metrics_max_probes", before.MetricsMaxProbes, after.MetricsMaxProbes},
-		{"concurrency", before.Concurrency, after.Concurrency},
-		{"compatibility", before.Compatibility, after.Compatibility},
-		{"no_isolation_check", before.NoIsolationCheck, after.NoIsolationCheck},
-		{"restart_budget", before.Settings, after.Settings},
-		{"token_file", before.TokenFile, after.TokenFile},
-		{"state", before.State, after.State},
-		{"state_max_age", before.StateMaxAge, after.StateMaxAge},
-		{"tls", before.TLS, after.TLS},
-		{"log_format", before.LogFormat, after.LogFormat},
-	} {
-		if !reflect.DeepEqual(setting.before, setting.after) {
-			names = append(names, setting.name)
+// restartRequired returns the settings that differ and cannot change while the engine
+// runs: all but two.
+func restartRequired(before, after config.Engine) (names []string) {
+	was, is := reflect.ValueOf(before), reflect.ValueOf(after)
+	for i, field := range reflect.VisibleFields(was.Type()) {
+		name, _, _ := strings.Cut(cmp.Or(field.Tag.Get("hcl"), "restart_budget"), ",")
+		if name != "log_level" && name != "plugin_cache" && !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+			names = append(names, name)
 		}
 	}
 	return names

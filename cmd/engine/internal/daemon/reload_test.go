@@ -15,8 +15,8 @@ func TestSettingsThatRequireARestartAreNamed(t *testing.T) {
 	if got := restartRequired(was, same); len(got) != 0 {
 		t.Errorf("equal settings require a restart: %q", got)
 	}
-	other := config.Engine{Listen: "b", Settings: restart.Config{Budget: restart.Budget{Max: 4}}, TLS: &config.TLS{}}
-	if got, want := restartRequired(was, other), []string{"listen", "restart_budget", "tls"}; !slices.Equal(got, want) {
+	other := config.Engine{Listen: "b", Settings: restart.Config{Budget: restart.Budget{Max: 4}}, TLS: &config.TLS{}, Resume: config.Forget}
+	if got, want := restartRequired(was, other), []string{"listen", "tls", "resume", "restart_budget"}; !slices.Equal(got, want) {
 		t.Errorf("settings that require a restart are %q, want %q", got, want)
 	}
 }

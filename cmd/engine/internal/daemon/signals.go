@@ -60,10 +60,27 @@ func (s *signals) exitOnQuit(log *cli.LogQueue) {
 	}()
 }
 
-// exitAtSignal ends the program at the next SIGTERM or SIGINT. It is for the time when
-// no processes are left and the engine stops.
+// exitAtSignal ends the program at the next SIGTERM or SIGINT, unless run returns before.
+// It is for the time when no processes are left and the engine stops.
 func (d *daemon) exitAtSignal() {
-	go func() { d.exit(<-d.signals.stop) }()
+	go func() {
+		select {
+		case s := <-d.signals.stop:
+			d.exit(s)
+		case <-d.ended:
+		}
+	}()
+}
+
+// exitAfter ends the program after a time, unless run returns before.
+func (d *daemon) exitAfter(timeout time.Duration, s os.Signal) {
+	go func() {
+		select {
+		case <-time.After(timeout):
+			d.exit(s)
+		case <-d.ended:
+		}
+	}()
 }
 
 // exit ends the program because of a signal, whatever else still runs.
@@ -122,7 +139,7 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 			d.log.Warn("second signal received, killing processes", "signal", s.String())
 			killed = cli.ErrReported(exitCode(s))
 			d.restarts.Kill()
-			time.AfterFunc(killTimeout, func() { d.exit(s) })
+			d.exitAfter(killTimeout, s)
 		}
 	}
 }

@@ -2,14 +2,51 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/engine"
 )
+
+// killable is a driver whose instance runs until it is killed.
+type killable struct{}
+
+func (killable) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
+	began("1")
+	<-ctx.Done()
+	return restart.Exit{Code: 137}
+}
+
+// TestAProgramThatGoesOnAfterItsEngineIsNotEnded has a second signal, which would end this
+// test if the engine did not stop in time.
+func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{engine: engine.New(engine.Config{}), log: slog.New(slog.DiscardHandler), queue: cli.NewLogQueue(io.Discard)}
+		defer d.queue.Close(flushTimeout)
+		d.signals = &signals{stop: make(chan os.Signal, 2)}
+		var err error
+		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.restarts.Apply(map[string]restart.Unit{"web": {Driver: killable{}}}); err != nil {
+			t.Fatal(err)
+		}
+		d.signals.stop <- syscall.SIGTERM
+		d.signals.stop <- syscall.SIGTERM
+		if err := d.run(t.Context()); err == nil {
+			t.Error("the second signal has not killed the engine")
+		}
+		time.Sleep(2 * killTimeout)
+	})
+}
 
 func TestShutdownDiscardsAReloadUnderWay(t *testing.T) {
 	dir := t.TempDir()

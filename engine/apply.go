@@ -190,7 +190,7 @@ func (p *plan) compare(w *wish) error {
 		p.counts.Added++
 		c.action = added
 		var err error
-		if c.memory, err = p.recall(w.id, desired.Rule); err != nil {
+		if c.memory, err = p.memory(w.id, desired.Rule); err != nil {
 			return err
 		}
 	case c.moved || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
@@ -322,7 +322,7 @@ func (sc *scheduler) add(c change) *slot {
 	s.spec.Store(c.spec)
 	s.keepDurations(c.spec.rule.Compatibility)
 	if c.memory != nil {
-		s.recall(c.memory, &sc.clock)
+		s.restore(c.memory, &sc.clock)
 	}
 	if int(s.key) == len(sc.slots) {
 		sc.slots = append(sc.slots, nil)

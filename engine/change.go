@@ -68,8 +68,8 @@ func (p *plan) removeListed(c *Change) error {
 	return nil
 }
 
-// recall returns the memory with which a new probe goes on, or nil.
-func (p *plan) recall(id probe.ID, r probe.Rule) (*Memory, error) {
+// memory returns the memory with which a new probe goes on, or nil.
+func (p *plan) memory(id probe.ID, r probe.Rule) (*Memory, error) {
 	m, ok := p.memories[id]
 	if !ok || m.State == (verdict.State{}) {
 		return nil, nil
@@ -79,8 +79,8 @@ func (p *plan) recall(id probe.ID, r probe.Rule) (*Memory, error) {
 	return &m, err
 }
 
-// recall makes a new probe go on with its memory. Nobody reads the probe yet.
-func (s *slot) recall(m *Memory, c *clock) {
+// restore makes a new probe go on with its memory. No reader has the probe yet.
+func (s *slot) restore(m *Memory, c *clock) {
 	now := c.now()
 	s.state, s.changes = m.State, m.Changes
 	if s.since = c.at(m.Since); s.since == 0 || s.since > now {
@@ -92,13 +92,13 @@ func (s *slot) recall(m *Memory, c *clock) {
 	s.resumed = m.State.Last != probe.Unknown || m.State.OnHold
 }
 
-// recall makes an instance started that had started when a memory of it was taken,
-// whether its driver has reported it yet or not.
-func (t *target) recall(m *Memory, c *clock) {
+// restore makes an instance started that had started according to a memory, whether its
+// driver has reported it yet or not.
+func (t *target) restore(m *Memory, c *clock) {
 	in := t.current()
 	switch {
 	case in == &noInstance:
-		t.instance.Store(&instance{id: m.State.Instance, since: c.at(m.InstanceSince), started: m.Started, recalled: true})
+		t.instance.Store(&instance{id: m.State.Instance, since: c.at(m.InstanceSince), started: m.Started, restored: true})
 	case m.Started && in.id == m.State.Instance && !in.started:
 		started := *in
 		started.started = true

@@ -20,6 +20,8 @@
 //	spec.go         what probes share: rule, handler, target settings
 //	report.go       Report and Trigger: what drivers and users tell the engine
 //	registry.go     the targets and their probes, by name
+//	index.go        the targets in the order of their names
+//	idle.go         the instances of targets that have lost their probes
 //	slot.go         one probe: its published status and its attempt in flight
 //	scheduler.go    what is due, and what follows from events: status, subscribers, log
 //	start.go        starts attempts, and takes their results

@@ -214,13 +214,13 @@ func (n *nonBlocking) wait(awakeSince, until int64) {
 		n.fallBack()
 		return
 	}
-	now := n.look()
+	now := n.readClock()
 	n.monitor.worked(now, begin-awakeSince+now-n.woke)
 	n.expire(now)
 }
 
-// look looks at the clock while the loop works.
-func (n *nonBlocking) look() (now int64) {
+// readClock reads the clock while the loop works.
+func (n *nonBlocking) readClock() (now int64) {
 	now = n.clock.now()
 	n.monitor.await(now, now)
 	if n.woke == 0 {
@@ -234,7 +234,7 @@ const lookEvery = 32
 
 func (n *nonBlocking) ready(key uint32) {
 	if n.events%lookEvery == 0 {
-		n.look()
+		n.readClock()
 	}
 	n.events++
 	if a := n.attempts[key]; a != nil {

@@ -44,7 +44,7 @@ type instance struct {
 	started     bool  // all startup probes have passed
 	kept        bool  // the target has lost its probes since the last Report: started and ready stay
 	ready       bool  // likewise: it was ready
-	recalled    bool  // known from a Memory only, not reported
+	restored    bool  // known from a Memory only, not reported
 	note        *note // nil if it is empty
 }
 
@@ -87,7 +87,7 @@ var noInstance instance
 // isReported reports whether a driver has reported the target's instance.
 func (t *target) isReported() bool {
 	i := t.instance.Load()
-	return i != nil && !i.recalled
+	return i != nil && !i.restored
 }
 
 // current returns the target's instance. Do not change it.
@@ -250,7 +250,7 @@ func (r *registry) add(s *slot, id probe.ID, m *Memory, c *clock) (first bool) {
 	t := r.insert(id.Target)
 	s.target = t
 	if m != nil {
-		t.recall(m, c)
+		t.restore(m, c)
 	}
 	if first = len(t.slots) == 0; first && t.only[0] == nil {
 		t.only[0] = s

@@ -190,9 +190,9 @@ func (s *supervisor) remember(change func(*Memory)) {
 	s.control.config.Changed(s.target)
 }
 
-// recall goes on with what was restored, and waits for the end of the back-off, or for a
+// resume goes on with what was restored, and waits for the end of the back-off, or for a
 // policy that asks for another instance. It returns the end of the back-off.
-func (s *supervisor) recall() (notBefore time.Time) {
+func (s *supervisor) resume() (notBefore time.Time) {
 	r := s.restored
 	s.restored = restored{}
 	if r.Revision == "" || r.Revision != s.unit.RevisionID() {
@@ -208,17 +208,17 @@ func (s *supervisor) recall() (notBefore time.Time) {
 			s.exits = 0
 		}
 	case !s.unit.Policy.restarts(r.Code, r.Requested):
-		s.reportRecalled(r, probe.Gone)
+		s.reportRestored(r, probe.Gone)
 		s.waitForPolicy(end)
 	case !s.unit.external() && time.Until(r.NotBefore) > 0:
-		s.reportRecalled(r, probe.Ended)
+		s.reportRestored(r, probe.Ended)
 		s.waitUntil(r.NotBefore)
 	}
 	return r.NotBefore
 }
 
-// reportRecalled reports an instance that had exited before the engine was started.
-func (s *supervisor) reportRecalled(r restored, phase probe.Phase) {
+// reportRestored reports an instance that had exited before the engine was started.
+func (s *supervisor) reportRestored(r restored, phase probe.Phase) {
 	in := probe.Instance{
 		Target: s.target, ID: r.Instance, Phase: phase, Since: time.Now(), Restarts: max(r.Started-1, 0),
 		Reason: r.LastReason, Detail: r.LastExit,

@@ -24,7 +24,7 @@ type supervisor struct {
 	lastExit   string         // how the previous instance exited, and its output; empty without one
 	lastReason probe.Reason   // the same as a code
 
-	restored   restored               // until recall
+	restored   restored               // until resume
 	resumes    bool                   // the next instance is one of an earlier engine
 	since      time.Time              // when that instance has started
 	remembered atomic.Pointer[Memory] // for Controller.Memory; nil before the first
@@ -85,7 +85,7 @@ func (s *supervisor) refresh() (same bool) {
 
 // supervise runs instances until the unit is removed or its driver has changed.
 func (s *supervisor) supervise() {
-	notBefore := s.recall()
+	notBefore := s.resume()
 	for s.refresh() {
 		end := s.runInstance(notBefore)
 		if end.terminating {

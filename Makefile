@@ -52,6 +52,14 @@ lint: plugins ## check formatting, go vet, staticcheck, and config.hcl
 	@$(GO) run ./cmd/engine fmt --check config.hcl
 	@$(GO) run ./cmd/engine validate config.hcl
 
+.PHONY: explore
+explore: ## compare every state that a probe can reach with the kubelet's worker, half a minute
+	$(GO) test -count=1 -v -run TestEveryReachableState ./engine/verdict -all
+
+.PHONY: docs
+docs: ## write docs/states.md from the code
+	$(GO) test -count=1 -run TestDocumentShowsTheStates ./engine/verdict -rewrite
+
 .PHONY: oracle
 # Without a package argument, go test prints the summary of what was compared.
 oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other scripts)

@@ -1,206 +1,246 @@
 package verdict_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// TestEveryReachableStateAgreesWithTheKubeletsWorker follows all ticks from all states
-// that they lead to, for all thresholds up to 5 and three instances. Step, and a model of
-// the kubelet's worker that is written from docs/kubelet.md and shares no code with it,
-// get the same ticks. They must publish the same, and make the same attempts; by default
-// too, with a model that lacks the accidents which Sonde mends.
+var all = flag.Bool("all", false, "explore all states: thresholds up to 5, three instances")
+
+// TestEveryReachableStateAgreesWithTheKubeletsWorker follows all events from all states
+// that they lead to. Step, and a model of the kubelet's worker that has the differences
+// of byDesign, get the same events. They must publish the same, hold the same, and begin
+// the same attempts. With -all the thresholds are up to 5 and there are three instances,
+// and README must have the figures.
 func TestEveryReachableStateAgreesWithTheKubeletsWorker(t *testing.T) {
-	const most = 5
-	states, ticks := 0, 0
-	for _, c := range []probe.Compatibility{probe.Kubelet, probe.Mended} {
+	begin := time.Now()
+	var states, transitions atomic.Int64
+	t.Run("each kind", func(t *testing.T) {
 		for kind := probe.Startup; kind <= probe.Liveness; kind++ {
-			for failure := range int32(most) {
-				for success := range int32(most) {
-					if success > 0 && kind != probe.Readiness {
-						continue
-					}
-					r := probe.Rule{Kind: kind, SuccessThreshold: success + 1, FailureThreshold: failure + 1, Compatibility: c}
-					s, n := explore(t, r)
-					states, ticks = states+s, ticks+n
-					if t.Failed() {
-						return
-					}
+			t.Run(kind.String(), func(t *testing.T) {
+				t.Parallel()
+				x := newExploration(kind)
+				if *all {
+					x.widen(5, "a", "b", "c")
+				}
+				if problem := x.run(); problem != "" {
+					t.Error(problem)
+				}
+				states.Add(int64(len(x.states)))
+				transitions.Add(x.transitions)
+			})
+		}
+	})
+	t.Logf("%d states, %d transitions, %d differences by design, no other: %v",
+		states.Load(), transitions.Load(), len(byDesign), time.Since(begin).Round(100*time.Millisecond))
+	if *all {
+		checkFigures(t, states.Load(), transitions.Load())
+	} else if states.Load() < 4000 || transitions.Load() < 400_000 {
+		t.Errorf("only %d states and %d transitions were found", states.Load(), transitions.Load())
+	}
+}
+
+// checkFigures checks the figures in README.
+func checkFigures(t *testing.T, states, transitions int64) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("%d,%03d states and %d million transitions", states/1000, states%1000, transitions/1_000_000)
+	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), want) {
+		t.Errorf("README does not say %q", want)
+	}
+}
+
+// TestEachDifferenceIsNeeded takes one difference after the other away from the model,
+// which then must not agree with Step any more.
+func TestEachDifferenceIsNeeded(t *testing.T) {
+	for i, d := range byDesign {
+		t.Run(d.k+" "+d.sonde, func(t *testing.T) {
+			for kind := probe.Startup; kind <= probe.Liveness; kind++ {
+				x := newExploration(kind)
+				x.lacks = i
+				if x.run() != "" {
+					return
 				}
 			}
-		}
-	}
-	if states < 5000 || ticks < 2_000_000 {
-		t.Errorf("only %d states and %d ticks were found", states, ticks)
+			t.Error("the kubelet's worker does the same")
+		})
 	}
 }
 
-// pairOf is the state of both sides.
-type pairOf struct {
-	step   verdict.State
-	worker kubeletWorker
+// exploration follows the events of one kind of probe.
+type exploration struct {
+	model
+	most   int32 // the greatest threshold
+	events []event
+	visit  func(from, to *pair, e *event) // each transition; may be nil
+
+	states      []pair
+	from        []origin // by state
+	transitions int64
 }
 
-// explore returns how many states and ticks there are.
-func explore(t *testing.T, r probe.Rule) (states, ticks int) {
-	all := allTicks()
-	first := pairOf{worker: kubeletWorker{last: true}}
-	seen := map[pairOf]bool{first: true}
-	for queue := []pairOf{first}; len(queue) > 0; queue = queue[1:] {
-		for _, tick := range all {
-			ticks++
-			next, attempted := queue[0], false
-			next.step, attempted = stepOn(r, next.step, tick)
-			expected := next.worker.tick(r, tick)
-			if text := difference(next); text != "" || attempted != expected {
-				t.Errorf("%+v\nfrom %+v\nby %+v\nto %+v\n%s; attempted %v, the worker %v", r, queue[0], tick, next, text, attempted, expected)
-				return
+// origin is how a state was reached first.
+type origin struct {
+	state int
+	event event
+}
+
+// newExploration returns a short exploration: thresholds up to 2, and two instances.
+func newExploration(kind probe.Kind) *exploration {
+	x := &exploration{model: model{kind: kind, lacks: none}}
+	x.widen(2, "a", "b")
+	return x
+}
+
+// widen explores thresholds up to most, and these instances.
+func (x *exploration) widen(most int32, instances ...string) {
+	x.most, x.events = most, allEvents(x.kind, instances)
+}
+
+// run explores, and returns the first disagreement, with the events that lead to it.
+func (x *exploration) run() (problem string) {
+	rule := probe.Rule{Kind: x.kind, SuccessThreshold: 1, FailureThreshold: 1, InitialDelay: time.Second}
+	first := pair{rule: rule, worker: kubeletWorker{succeeded: true, rule: rule}}
+	x.states, x.from = []pair{first}, []origin{{}}
+	seen := map[pair]bool{first: true}
+	for n := 0; n < len(x.states); n++ {
+		for i := range x.events {
+			e := &x.events[i]
+			if !x.applies(&x.states[n], e) {
+				continue
 			}
-			next.forget()
+			x.transitions++
+			next := x.states[n]
+			if problem := x.move(&next, e); problem != "" {
+				return x.story(n, e, &next, problem)
+			}
+			if x.visit != nil {
+				x.visit(&x.states[n], &next, e)
+			}
 			if !seen[next] {
 				seen[next] = true
-				queue = append(queue, next)
+				x.states, x.from = append(x.states, next), append(x.from, origin{n, *e})
 			}
 		}
 	}
-	return len(seen), ticks
+	return ""
 }
 
-// forget bounds what grows for ever, and decides no more.
-func (p *pairOf) forget() {
-	const enough = 6
-	p.step.Run, p.step.Errors = min(p.step.Run, enough), 0
+// story describes a disagreement.
+func (x *exploration) story(n int, last *event, next *pair, problem string) string {
+	var events []string
+	for ; n > 0; n = x.from[n].state {
+		events = append([]string{x.from[n].event.String()}, events...)
+	}
+	events = append(events, last.String())
+	return fmt.Sprintf("%v: %s after\n  %s\nstep   %+v, attempt %q\nworker %+v",
+		x.kind, problem, strings.Join(events, "\n  "), next.state, next.attempt, next.worker)
+}
+
+// pair is the state of both sides.
+type pair struct {
+	rule    probe.Rule // of Step at present
+	state   verdict.State
+	attempt string // the instance of the attempt under way; empty: none
+	worker  kubeletWorker
+}
+
+// move gives an event to both sides, and says how they differ, if they do.
+func (x *exploration) move(p *pair, e *event) (problem string) {
+	e.change(&p.rule)
+	switch e.what {
+	case tick:
+		p.look(e)
+		x.tick(&p.worker, e)
+	case result:
+		p.count(e)
+		x.result(&p.worker, e)
+	case reloaded, replaced, moved:
+		p.reload(e.what)
+		x.reload(&p.worker, p.rule, e.what)
+	case trusted, verified, forgotten:
+		if err := p.resume(e.what); err != nil {
+			return err.Error()
+		}
+		x.restart(&p.worker, p.rule, e.what)
+	}
+	p.bound(x.most + 1)
+	w := &p.worker
+	switch {
+	case letterOf(p.state) != w.published:
+		return "another verdict"
+	case p.state.Instance != w.container:
+		return "another instance"
+	case p.state.OnHold != w.onHold:
+		return "another hold"
+	case p.attempt != w.attempt:
+		return "another attempt"
+	}
+	return ""
+}
+
+// bound limits what grows for ever and decides no more: a run that is longer than all
+// thresholds.
+func (p *pair) bound(enough int32) {
+	p.state.Run, p.state.Errors = min(p.state.Run, enough), 0
 	p.worker.run = min(p.worker.run, enough)
 }
 
-// oneTick is what a worker finds at a tick, and what an attempt would find.
-type oneTick struct {
-	instance    string
-	phase       probe.Phase
-	started     bool
-	terminating bool
-	outcome     probe.Outcome
-	extra       bool // not at a regular time: the kubelet triggers readiness like that (K96)
-}
-
-func allTicks() (all []oneTick) {
-	bools := []bool{false, true}
-	for _, id := range []string{"a", "b", "c"} {
-		for phase := probe.Absent; phase <= probe.Gone; phase++ {
-			for _, started := range bools {
-				for _, terminating := range bools {
-					for outcome := probe.Unknown; outcome <= probe.Failure; outcome++ {
-						for _, extra := range bools {
-							all = append(all, oneTick{id, phase, started, terminating, outcome, extra})
-						}
-					}
-				}
-			}
-		}
-	}
-	return all
-}
-
-// stepOn gives a tick to Step: a look and, if it may be made, an attempt.
-func stepOn(r probe.Rule, s verdict.State, k oneTick) (verdict.State, bool) {
-	in := probe.Instance{Target: "web", ID: k.instance, Phase: k.phase, Since: t0, Managed: true, Terminating: k.terminating}
-	s, next := verdict.Step(r, s, verdict.Event{Type: verdict.Looked, Instance: in, Started: k.started}, t0)
-	if next.Do != verdict.Attempt {
-		return s, false
-	}
-	s, _ = verdict.Step(r, s, verdict.Event{Type: verdict.Attempted, Instance: in, Outcome: k.outcome, Extra: k.extra}, t0)
-	return s, true
-}
-
-// kubeletWorker is the kubelet's worker of one probe. Published is what is in the results
-// cache: 's', 'f', 'u' for its Unknown, and 0 for nothing.
-type kubeletWorker struct {
-	container string
-	published byte
-	last      bool // of the run: it succeeded; so it is before the first attempt
-	run       int
-	onHold    bool
-	down      bool // Mended only: published since the container does not run
-}
-
-// tick is doProbe, and reports whether it made an attempt.
-func (w *kubeletWorker) tick(r probe.Rule, k oneTick) bool {
-	mended := r.Compatibility == probe.Mended
-	initial := map[probe.Kind]byte{probe.Startup: 'u', probe.Readiness: 'f', probe.Liveness: 's'}[r.Kind]
-	if k.phase == probe.Absent { // K31, K33
-		return false
-	}
-	if w.container != k.instance { // K34
-		w.container, w.published, w.onHold, w.down = k.instance, initial, false, false
-		if mended { // K48
-			w.last, w.run = true, 0
-		}
-	}
-	if w.onHold { // K36
-		return false
-	}
-	if k.phase != probe.Running { // K37
-		w.published = 'f'
-		if w.down = mended; mended && r.Kind == probe.Liveness {
-			w.published = 'u'
-		}
-		return false
-	}
-	if w.down {
-		w.published, w.down = initial, false
-	}
-	if k.terminating && r.Kind != probe.Readiness { // K38
-		if r.Kind == probe.Liveness || !mended { // K99
-			w.published = 's'
-		}
-		return false
-	}
-	if k.started == (r.Kind == probe.Startup) { // K40
-		return false
-	}
-	w.count(r, k)
-	return true
-}
-
-// count is the part of doProbe after the attempt.
-func (w *kubeletWorker) count(r probe.Rule, k oneTick) {
-	succeeded := k.outcome == probe.Success || k.outcome == probe.Warning // K45
-	switch {
-	case k.outcome == probe.Unknown: // K41
-		return
-	case k.extra && !succeeded: // counts only against a run of successes
-		if w.last {
-			w.run = 0
-		}
-		return
-	case w.last == succeeded:
-		w.run++
-	default:
-		w.last, w.run = succeeded, 1
-	}
-	if succeeded && w.run < int(r.SuccessThreshold) || !succeeded && w.run < int(r.FailureThreshold) { // K46
-		return
-	}
-	w.published = 'f'
-	if succeeded {
-		w.published = 's'
-	}
-	if r.Kind == probe.Startup || r.Kind == probe.Liveness && !succeeded { // K49
-		w.onHold, w.run = true, 0
+// look lets Step look at an instance, and begins an attempt if it says so. An attempt
+// under way goes on, unless another one begins: its result may be given to Step whatever
+// has happened meanwhile.
+func (p *pair) look(e *event) {
+	in := e.at(e.instance)
+	var next verdict.Next
+	p.state, next = verdict.Step(p.rule, p.state, verdict.Event{Type: verdict.Looked, Instance: in, Started: e.started}, t0)
+	if next.Do == verdict.Attempt {
+		p.attempt = in.ID
 	}
 }
 
-// difference says how the sides differ, if they do.
-func difference(p pairOf) string {
-	published := map[probe.Verdict]byte{probe.Undecided: 'u', probe.Passing: 's', probe.Failing: 'f'}[p.step.Verdict]
-	if p.worker.published == 0 {
-		published = 0 // nothing was published yet
+// count gives Step the result of the attempt under way. A failure of the engine itself
+// counts for nothing, whatever the rule says.
+func (p *pair) count(e *event) {
+	rule := p.rule
+	if e.ours {
+		rule.OnError = probe.ErrorIgnored
 	}
-	if published != p.worker.published || p.step.Instance != p.worker.container || p.step.OnHold != p.worker.onHold {
-		return fmt.Sprintf("Step has published %c about %q, hold %v", published, p.step.Instance, p.step.OnHold)
+	ev := verdict.Event{Type: verdict.Attempted, Instance: e.at(p.attempt), Outcome: e.outcome, Extra: e.extra}
+	p.state, _ = verdict.Step(rule, p.state, ev, t0)
+	p.attempt = ""
+}
+
+// reload does what the engine does when a probe changes. Only another rule lets the
+// attempt under way go on.
+func (p *pair) reload(what eventType) {
+	switch what {
+	case replaced:
+		p.state, p.attempt = verdict.Renew(p.rule.Kind, p.state), ""
+	case moved:
+		p.state, p.attempt = verdict.Relocate(p.rule.Kind, p.state), ""
 	}
-	return ""
+}
+
+// resume does what an engine does at its start with the state of the one before.
+func (p *pair) resume(what eventType) (err error) {
+	p.attempt = ""
+	switch what {
+	case trusted:
+		p.state, err = verdict.Restore(p.rule, p.state)
+	case verified:
+		p.state, err = verdict.Restore(p.rule, verdict.Renew(p.rule.Kind, p.state))
+	case forgotten:
+		p.state = verdict.State{}
+	}
+	return err
 }

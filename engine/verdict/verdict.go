@@ -160,7 +160,7 @@ func (s *State) notRunning(r *probe.Rule, in *probe.Instance) Next {
 	switch {
 	case s.OnHold: // and Gone: the verdict stands
 	case r.Compatibility == probe.Kubelet:
-		s.Verdict = probe.Failing
+		s.Verdict, s.Down = probe.Failing, false
 	case r.Kind == probe.Liveness:
 		s.Verdict, s.Down = probe.Undecided, true
 	default:

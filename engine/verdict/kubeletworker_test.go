@@ -1,0 +1,281 @@
+package verdict_test
+
+import (
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// difference is something that Sonde does, on purpose, differently from the kubelet.
+type difference struct {
+	k       string // the number in docs/kubelet.md
+	kubelet string // what the kubelet does
+	sonde   string // what Sonde does
+	reason  string
+	mended  bool // with compatibility = "kubelet" Sonde does what the kubelet does
+}
+
+// The indexes of byDesign.
+const (
+	seesChangesInFlight = iota
+	outlivesInstances
+	startsRunsAfresh
+	learnsNothingFromStopped
+	beginsAgain
+	deletedIsNotStarted
+	holdsOnlyWithDriver
+	extraFailuresDoNotCount
+	errorsMayFail
+	isReloaded
+	forgetsMovedAddresses
+	trustsItsState
+	verifiesItsState
+	forgetsItsState
+)
+
+// byDesign lists all differences between Step and the kubelet's worker.
+// TestEachDifferenceIsNeeded proves that the two differ in each of them, and
+// TestEveryReachableStateAgreesWithTheKubeletsWorker that they differ in nothing else.
+// docs/states.md shows the table.
+var byDesign = [...]difference{
+	seesChangesInFlight: {k: "K9",
+		kubelet: "while an attempt is under way the worker sees no change, and its result counts, whatever happened meanwhile",
+		sonde:   "changes are seen at once; the result is dropped if the instance was replaced or stopped",
+		reason:  "such a result says nothing about what runs now"},
+	outlivesInstances: {k: "K11",
+		kubelet: "the worker ends with the pod or its last container",
+		sonde:   "the probe waits for another instance",
+		reason:  "a target of a configuration can be started again"},
+	startsRunsAfresh: {k: "K48", mended: true,
+		kubelet: "a run goes on with the next container",
+		sonde:   "each instance begins with a run of 0",
+		reason:  "failures of one instance are no reason to restart the next"},
+	learnsNothingFromStopped: {k: "K37", mended: true,
+		kubelet: "liveness fails while the container does not run",
+		sonde:   "liveness is undecided while the instance does not run",
+		reason:  "nothing was learnt about liveness"},
+	beginsAgain: {k: "K143", mended: true,
+		kubelet: "a container that runs again keeps the failure of K37 until a probe decides",
+		sonde:   "an instance that runs again has the verdict that an instance has at first",
+		reason:  "the failure could restart an instance that was never probed"},
+	deletedIsNotStarted: {k: "K99", mended: true,
+		kubelet: "a startup probe passes when the pod is being deleted",
+		sonde:   "a startup probe keeps its verdict when the instance is being terminated",
+		reason:  "an instance that never started is not ready"},
+	holdsOnlyWithDriver: {k: "K49",
+		kubelet: "a startup or liveness probe that fails is held until the container was replaced",
+		sonde:   "it is held only where a driver replaces the instance",
+		reason:  "a target that is only observed would never recover"},
+	extraFailuresDoNotCount: {k: "K25",
+		kubelet: "each attempt counts, at a tick or triggered",
+		sonde:   "the failure of an extra attempt does not count, and only ends a run of successes",
+		reason:  "failures that count are a period apart, so that no instance is restarted early"},
+	errorsMayFail: {k: "K41",
+		kubelet: "an attempt that could not be made never counts",
+		sonde:   "with `on_error = \"fail\"` it counts as a failure, unless the engine is the cause",
+		reason:  "a check that cannot be made may have to fail"},
+	isReloaded: {k: "K6",
+		kubelet: "a worker keeps the probe that it was created with",
+		sonde:   "thresholds change in place; another handler starts a new run, and ends the hold of a probe that failed",
+		reason:  "a configuration is reloaded without a gap"},
+	forgetsMovedAddresses: {k: "K111",
+		kubelet: "the verdict stands when the pod's IP changes",
+		sonde:   "startup and readiness are undecided, and liveness passes, when the address changes",
+		reason:  "nothing is known about the other address"},
+	trustsItsState: {k: "K164",
+		kubelet: "a restarted kubelet has no runs and no failures; readiness stands, and so does a startup probe that passed",
+		sonde:   "`resume = \"trust\"`: verdicts, runs and holds go on",
+		reason:  "a restart of the engine changes nothing"},
+	verifiesItsState: {k: "K164",
+		kubelet: "the same",
+		sonde:   "`resume = \"verify\"`: verdicts go on, runs start again, and a probe that failed is not held",
+		reason:  "what happened meanwhile is found out"},
+	forgetsItsState: {k: "K164",
+		kubelet: "the same",
+		sonde:   "`resume = \"forget\"`, or no `state`: the probe is new",
+		reason:  "the user wants it so"},
+}
+
+// kubeletWorker is a model of the kubelet's worker of one probe, written from
+// docs/kubelet.md. It shares no code with Step. Without differences it is the kubelet's;
+// with them it is what Sonde does.
+type kubeletWorker struct {
+	container string // that is judged; empty before the first
+	published byte   // what is in the results cache: 's', 'f', 'u' for Unknown, 0 for nothing
+	succeeded bool   // the results of the run; true before the first
+	run       int32
+	onHold    bool
+	left      bool   // the worker has ended
+	down      bool   // published since the container does not run
+	attempt   string // the container of the attempt under way; empty: none
+
+	rule probe.Rule // the thresholds
+}
+
+// model is how a worker behaves: like the kubelet's, but for the differences of byDesign.
+type model struct {
+	kind  probe.Kind
+	lacks int // the difference that it has not; none: it has all
+}
+
+const none = -1
+
+// does reports whether a worker does what Sonde does, and not what the kubelet does.
+func (m *model) does(w *kubeletWorker, difference int) bool {
+	return difference != m.lacks && (w.rule.Compatibility == probe.Mended || !byDesign[difference].mended)
+}
+
+func (m *model) initial() byte {
+	return map[probe.Kind]byte{probe.Startup: 'u', probe.Readiness: 'f', probe.Liveness: 's'}[m.kind]
+}
+
+// tick is the first half of doProbe, up to the attempt.
+func (m *model) tick(w *kubeletWorker, e *event) {
+	blind := w.attempt != "" && !m.does(w, seesChangesInFlight)
+	if blind || w.left || e.phase == probe.Absent || e.instance == "" { // K9, K11, K31, K33
+		return
+	}
+	m.adopt(w, e.instance)
+	if w.onHold && w.published == 'f' && !e.managed && m.does(w, holdsOnlyWithDriver) {
+		w.onHold = false
+	}
+	if w.onHold { // K36
+		return
+	}
+	if e.phase != probe.Running { // K37
+		w.left = e.phase == probe.Gone && !m.does(w, outlivesInstances)
+		w.down = m.does(w, beginsAgain)
+		w.published = 'f'
+		if m.kind == probe.Liveness && m.does(w, learnsNothingFromStopped) {
+			w.published = 'u'
+		}
+		return
+	}
+	if w.down {
+		w.published, w.down = m.initial(), false
+	}
+	switch {
+	case e.terminating && m.kind != probe.Readiness: // K38
+		w.left = !m.does(w, outlivesInstances)
+		if m.kind == probe.Liveness || !m.does(w, deletedIsNotStarted) {
+			w.published = 's'
+		}
+	case e.young, e.started == (m.kind == probe.Startup): // K39, K40
+	default:
+		w.attempt = w.container
+	}
+}
+
+// adopt makes the worker judge a container (K34).
+func (m *model) adopt(w *kubeletWorker, container string) {
+	if w.container == container {
+		return
+	}
+	w.container, w.published, w.onHold, w.down = container, m.initial(), false, false
+	if m.does(w, startsRunsAfresh) {
+		w.succeeded, w.run = true, 0
+	}
+}
+
+// result is the second half of doProbe, after the attempt.
+func (m *model) result(w *kubeletWorker, e *event) {
+	isOther := w.attempt != w.container
+	w.attempt = ""
+	isLate := isOther || w.onHold || w.down || e.terminating && m.kind != probe.Readiness
+	if isLate && m.does(w, seesChangesInFlight) {
+		return
+	}
+	succeeded := e.outcome == probe.Success || e.outcome == probe.Warning                                            // K45
+	if e.outcome == probe.Unknown && (e.ours || w.rule.OnError == probe.ErrorIgnored || !m.does(w, errorsMayFail)) { // K41
+		return
+	}
+	if e.extra && !succeeded && m.does(w, extraFailuresDoNotCount) {
+		if w.succeeded {
+			w.run = 0
+		}
+		return
+	}
+	if w.succeeded != succeeded {
+		w.succeeded, w.run = succeeded, 0
+	}
+	w.run++
+	if w.run < w.threshold() { // K46
+		return
+	}
+	w.published = w.letter()
+	managed := e.managed || !m.does(w, holdsOnlyWithDriver)
+	if m.kind == probe.Startup && succeeded || m.kind != probe.Readiness && !succeeded && managed { // K49
+		w.onHold, w.run = true, 0
+	}
+}
+
+// threshold returns how long the run has to be.
+func (w *kubeletWorker) threshold() int32 {
+	if w.succeeded {
+		return w.rule.SuccessThreshold
+	}
+	return w.rule.FailureThreshold
+}
+
+// letter returns what the run publishes.
+func (w *kubeletWorker) letter() byte {
+	if w.succeeded {
+		return 's'
+	}
+	return 'f'
+}
+
+// reload is a change of the configuration.
+func (m *model) reload(w *kubeletWorker, r probe.Rule, what eventType) {
+	if !m.does(w, isReloaded) {
+		return
+	}
+	w.rule = r
+	if what != reloaded {
+		m.renew(w)
+	}
+	if what == moved && m.does(w, forgetsMovedAddresses) && w.container != "" && !w.onHold && !w.down {
+		w.published = 'u'
+		if m.kind == probe.Liveness {
+			w.published = 's'
+		}
+	}
+}
+
+// renew starts a new run, and lifts the hold of a probe that failed.
+func (m *model) renew(w *kubeletWorker) {
+	w.succeeded, w.run, w.attempt = true, 0, ""
+	w.onHold = w.onHold && w.published == 's'
+}
+
+// restart is a restart of the kubelet, or of Sonde's engine.
+func (m *model) restart(w *kubeletWorker, r probe.Rule, what eventType) {
+	w.rule = r
+	fresh := kubeletWorker{succeeded: true, rule: r}
+	switch {
+	case what == trusted && m.does(w, trustsItsState):
+		w.attempt = ""
+		if w.published != w.letter() { // what is stored has not met the threshold
+			w.run = min(w.run, w.threshold()-1)
+		}
+		return
+	case what == verified && m.does(w, verifiesItsState):
+		m.renew(w)
+		return
+	case what == forgotten && m.does(w, forgetsItsState):
+	case w.container == "":
+	default: // K164, K166
+		fresh.container, fresh.published = w.container, m.initial()
+		if m.kind == probe.Readiness || m.kind == probe.Startup && w.published == 's' {
+			fresh.published = w.published
+		}
+	}
+	*w = fresh
+}
+
+// letterOf returns what the kubelet would have in its cache for a state of Step.
+func letterOf(s verdict.State) byte {
+	if s.Instance == "" {
+		return 0 // nothing was published yet
+	}
+	return map[probe.Verdict]byte{probe.Undecided: 'u', probe.Passing: 's', probe.Failing: 'f'}[s.Verdict]
+}

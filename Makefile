@@ -71,8 +71,8 @@ oracle-long: ## the same for an hour, with new scripts each time
 	cd tests/oracle && $(GO) test -count=1 -parallel 8 -timeout 2h -lasting 50m -seed $$(date +%s)
 
 .PHONY: faults
-faults: ## inject faults into a prober of 1,000 healthy targets, and count changed verdicts (root)
-	$(GO) test -count=1 -v -timeout 30m ./tests/faults -long -targets 1000
+faults: ## inject faults into a prober of 2,000 healthy targets, and count changed verdicts (root)
+	$(GO) test -count=1 -v -timeout 30m ./tests/faults -long -targets 2000
 
 .PHONY: bench
 # In a network namespace of its own, if permitted, so that no other connections count.

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/tests/shortagetest"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -409,7 +409,7 @@ func TestWaitingForDescriptorsIsTriedAgainAfterItFailed(t *testing.T) {
 // The first attempt can open its pipe, and then there are no descriptors for an epoll set.
 func TestWaitingForDescriptorsIsTriedAgainAfterTheyWereShort(t *testing.T) {
 	h := newStepper(t, probe.Success)
-	restore := shortagetest.Descriptors(t, uint64(highestFile(t)+3))
+	restore := faulttest.Descriptors(t, uint64(highestFile(t)+3))
 	var taken []int
 	for fd, err := syscall.Dup(1); err == nil; fd, err = syscall.Dup(1) {
 		taken = append(taken, fd)

@@ -78,7 +78,7 @@ var rules = []rule{
 	{path: "cmd/engine/internal/daemon", floor: 5, group: "cmd", order: 4},
 	{path: "cmd/engine", floor: 5, group: "cmd", order: 5},
 	{path: "tests/testsync", floor: 5, group: "tests"},
-	{path: "tests/shortagetest", floor: 5, group: "tests", order: 1},
+	{path: "tests/faulttest", floor: 5, group: "tests", order: 1},
 	{path: "tests/...", floor: 5, group: "tests", order: 2},
 	{path: "examples/...", floor: 5},
 }
@@ -109,7 +109,7 @@ var thirdParty = []struct {
 	{module: "sigs.k8s.io/yaml", in: []string{"adapter/kube/..."}},
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
-	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "adapter/restart/process", "adapter/store", "cmd/...", "tests/faults"}},
+	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "adapter/restart/process", "adapter/store", "cmd/...", "tests/faulttest"}},
 	{module: "golang.org/x/sync", in: []string{
 		"engine", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},

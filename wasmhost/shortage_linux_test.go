@@ -13,7 +13,7 @@ import (
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/tests/shortagetest"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -24,7 +24,7 @@ func TestServingHelper(t *testing.T) {
 	if os.Getenv(serving) == "" {
 		t.Skip("it is a helper of other tests")
 	}
-	shortagetest.NameServer(t, "127.0.0.7")
+	faulttest.NameServer(t, "127.0.0.7")
 	listener, err := net.Listen("tcp", "127.0.0.9:8080")
 	if err != nil {
 		t.Fatal(err)
@@ -61,11 +61,11 @@ func startServers(t *testing.T) {
 
 // Each attempt is by name. The targets are well all the time.
 func TestALackOfDescriptorsOrPortsFailsNoTarget(t *testing.T) {
-	if !shortagetest.InNamespaces(t) {
+	if !faulttest.InNamespaces(t) {
 		return
 	}
-	shortagetest.Replace(t, "/etc/resolv.conf", "nameserver 127.0.0.7\n")
-	shortagetest.Replace(t, "/etc/hosts", "127.0.0.9 written.example\n")
+	faulttest.Replace(t, "/etc/resolv.conf", "nameserver 127.0.0.7\n")
+	faulttest.Replace(t, "/etc/hosts", "127.0.0.9 written.example\n")
 	startServers(t)
 	web, err := httpprobe.New(httpprobe.Config{Port: "db", Status: []string{"404"}})
 	if err != nil {
@@ -80,7 +80,7 @@ func TestALackOfDescriptorsOrPortsFailsNoTarget(t *testing.T) {
 		local.get $fd call $close drop i32.const 1)`, importNet, dial)}), nil)
 	handlers := map[string]probe.Handler{"http": web, "tcp": tcp, "plugin": plugin}
 	t.Run("64 descriptors", func(t *testing.T) {
-		shortagetest.Descriptors(t, 64)
+		faulttest.Descriptors(t, 64)
 		failNone(t, handlers)
 	})
 	t.Run("40 ports", func(t *testing.T) {

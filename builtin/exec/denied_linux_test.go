@@ -9,10 +9,8 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/tests/shortagetest"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 )
-
-var pidsMax = [2]string{"pids.max", "pids.max"}
 
 // attempts makes 300 attempts with 100 probes at once, and returns their outcomes.
 func attempts(t *testing.T, script string) (outcomes [4]int) {
@@ -43,7 +41,7 @@ func attempts(t *testing.T, script string) (outcomes [4]int) {
 // Without a limit of their own the commands would take the threads that the Go runtime
 // needs, which ends the process.
 func TestCommandsLeaveRoomBelowPidsMax(t *testing.T) {
-	if !shortagetest.InCgroup(t, "pids", pidsMax, "60") {
+	if !faulttest.InCgroup(t, faulttest.Processes(60)) {
 		return
 	}
 	if n := attempts(t, `sleep 0.05; exit 0`); n[probe.Success] == 0 || n[probe.Failure] != 0 {
@@ -52,7 +50,7 @@ func TestCommandsLeaveRoomBelowPidsMax(t *testing.T) {
 }
 
 func TestCommandsLeaveRoomBelowTheUsersLimit(t *testing.T) {
-	if !shortagetest.InNamespaces(t) { // in a process of its own
+	if !faulttest.InNamespaces(t) { // in a process of its own
 		return
 	}
 	const processes = 6 // RLIMIT_NPROC of asm-generic/resource.h
@@ -68,7 +66,7 @@ func TestCommandsLeaveRoomBelowTheUsersLimit(t *testing.T) {
 }
 
 func TestACommandThatIsRefusedProcessesIsNotTheTargetsFault(t *testing.T) {
-	if !shortagetest.InCgroup(t, "pids", pidsMax, "60") {
+	if !faulttest.InCgroup(t, faulttest.Processes(60)) {
 		return
 	}
 	forks := sh(`for i in 1 2 3 4 5 6 7 8; do for j in 1 2 3 4 5 6 7 8; do sleep 60 & done; done; exit 0`)
@@ -85,7 +83,7 @@ func TestACommandThatIsRefusedProcessesIsNotTheTargetsFault(t *testing.T) {
 }
 
 func TestACommandThatIsKilledForMemoryIsNotTheTargetsFault(t *testing.T) {
-	if !shortagetest.InCgroup(t, "memory", [2]string{"memory.limit_in_bytes", "memory.max"}, "100000000") {
+	if !faulttest.InCgroup(t, faulttest.Memory(100_000_000)) {
 		return
 	}
 	r := attempt(t, command.Plan.Run, sh(`exec tail /dev/zero`), probe.Target{}, 20*time.Second)
@@ -100,7 +98,7 @@ func TestACommandThatIsKilledForMemoryIsNotTheTargetsFault(t *testing.T) {
 
 func TestWithoutDescriptorsACommandIsNotStarted(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
-		shortagetest.NoDescriptors(t)
+		faulttest.NoDescriptors(t)
 		for name, target := range map[string]probe.Target{"own user": {}, "a user": {User: "nobody"}, "a number": {User: "54321:54321"}} {
 			r := attempt(t, run, sh(`exit 0`), target, 20*time.Second)
 			if r.Outcome != probe.Unknown || name == "own user" && r.Reason != probe.ReasonResources {

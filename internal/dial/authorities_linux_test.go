@@ -10,13 +10,13 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/dialtest"
-	"github.com/sonde-probe/sonde/tests/shortagetest"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
 // Crypto/x509 reads the system's authorities once in a process, so the test needs one of
 // its own.
 func TestAuthoritiesThatCannotBeReadAreNotTheTargetsFault(t *testing.T) {
-	if !shortagetest.InNamespaces(t) {
+	if !faulttest.InNamespaces(t) {
 		return
 	}
 	authority := dialtest.NewAuthority(t) // no system trusts it
@@ -52,7 +52,7 @@ func TestAuthoritiesThatCannotBeReadAreNotTheTargetsFault(t *testing.T) {
 		_, err := dial.Handshake(t.Context(), client, config, "shop", new(probe.Timings))
 		return err
 	}
-	restore := shortagetest.NoDescriptors(t)
+	restore := faulttest.NoDescriptors(t)
 	for range 2 {
 		var got *dial.Error
 		if err := handshake(); !errors.As(err, &got) || got.Outcome != probe.Unknown || got.Reason != probe.ReasonResources {

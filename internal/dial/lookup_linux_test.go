@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/tests/shortagetest"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
 // resolve looks a name up within a time that is long enough where a name server answers.
@@ -31,14 +31,14 @@ const plenty = 20 * time.Second
 // Package net asks 127.0.0.1 if it cannot open resolv.conf. A name server that is there
 // knows other names.
 func TestAResolvConfThatCannotBeOpenedIsNotTheNamesFault(t *testing.T) {
-	if !shortagetest.InNamespaces(t) {
+	if !faulttest.InNamespaces(t) {
 		return
 	}
-	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
-	shortagetest.Replace(t, hostsFile, "127.0.0.9 written.example\n")
-	shortagetest.NameServer(t, "127.0.0.7")
-	shortagetest.NameServer(t, "127.0.0.1")
-	restore := shortagetest.NoDescriptors(t)
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
+	faulttest.Replace(t, hostsFile, "127.0.0.9 written.example\n")
+	faulttest.NameServer(t, "127.0.0.7")
+	faulttest.NameServer(t, "127.0.0.1")
+	restore := faulttest.NoDescriptors(t)
 	for _, name := range []string{"known.example.", "written.example."} {
 		wantError(t, resolve(t, name, plenty), probe.Unknown, probe.ReasonResources)
 	}
@@ -52,7 +52,7 @@ func TestAResolvConfThatCannotBeOpenedIsNotTheNamesFault(t *testing.T) {
 }
 
 func TestOnlyNameServersOfResolvConfAreAsked(t *testing.T) {
-	if !shortagetest.InNamespaces(t) {
+	if !faulttest.InNamespaces(t) {
 		return
 	}
 	for _, test := range []struct {
@@ -66,24 +66,24 @@ func TestOnlyNameServersOfResolvConfAreAsked(t *testing.T) {
 		{"options timeout:1\n", "127.0.0.1:53", true}, // the default of resolv.conf(5)
 	} {
 		t.Run(test.conf+test.server, func(t *testing.T) {
-			shortagetest.Replace(t, resolvConf, test.conf)
+			faulttest.Replace(t, resolvConf, test.conf)
 			if err := checkServer(test.server); err == nil != test.asked {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	shortagetest.NoDescriptors(t)
+	faulttest.NoDescriptors(t)
 	if err := checkServer("127.0.0.1:53"); !errors.Is(err, syscall.EMFILE) {
 		t.Errorf("without descriptors: got %v", err)
 	}
 }
 
 func TestALookupWithoutAFreePortSaysNothingAboutTheName(t *testing.T) {
-	if !shortagetest.InNamespaces(t) {
+	if !faulttest.InNamespaces(t) {
 		return
 	}
-	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
-	shortagetest.NameServer(t, "127.0.0.7")
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
+	faulttest.NameServer(t, "127.0.0.7")
 	if err := resolve(t, "known.example.", plenty); err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +109,13 @@ func TestALookupWithoutAFreePortSaysNothingAboutTheName(t *testing.T) {
 }
 
 func TestASilentNameServerSaysNothingAboutTheName(t *testing.T) {
-	if !shortagetest.InNamespaces(t) {
+	if !faulttest.InNamespaces(t) {
 		return
 	}
 	const short = 200 * time.Millisecond
-	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
 	wantError(t, resolve(t, "known.example.", plenty), probe.Unknown, probe.ReasonDNSFailed) // no process listens
-	shortagetest.NameServer(t, "127.0.0.7")
+	faulttest.NameServer(t, "127.0.0.7")
 	wantError(t, resolve(t, "silent.example.", short), probe.Unknown, probe.ReasonDNSTimeout)
 	wantError(t, resolve(t, "missing.example.", plenty), probe.Failure, probe.ReasonDNSNotFound)
 	silent := make(chan error, 1)

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/sonde-probe/sonde/tests/shortagetest"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -194,7 +194,7 @@ func TestWhenNothingCanBeWatchedTheOwnersLookThemselves(t *testing.T) {
 	watchOpen.Arm(onOpen)
 	watchClosed.Arm(onClosed)
 	spare, _ := connected(t)
-	restore := shortagetest.NoDescriptors(t)
+	restore := faulttest.NoDescriptors(t)
 	w.mu.Lock()
 	syscall.Close(w.set.epoll)
 	w.set.Wake()

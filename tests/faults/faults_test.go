@@ -3,104 +3,166 @@
 package faults
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
 // brief are the faults that are tested without -long.
-var brief = []string{"descriptors", "packets dropped"}
+var brief = []string{"stopped", "5 % of a processor", "descriptors", "packets dropped"}
 
 func TestAFaultOfTheProberChangesNoVerdict(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
 	w := newWorld(t)
 	sonde, plugin := build(t, t.TempDir())
+	var rows []row
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
 			if !*long && !slices.Contains(brief, f.name) {
 				t.Skip("with -long only")
 			}
-			w.start(t, sonde, plugin, f).survive(t, f)
+			rows = append(rows, w.start(t, sonde, plugin, f).survive(t, f))
 		})
 	}
+	if *long {
+		printTable(rows)
+	}
+}
+
+// row is the outcome of one fault, for healthy targets and those that really failed.
+type row struct {
+	fault        string
+	targets      int
+	attempts     uint64
+	unknown      uint64 // attempts
+	changed      uint64 // verdicts
+	restarts     int32
+	haproxy      string // changed verdicts
+	usual, found time.Duration
+}
+
+func printTable(rows []row) {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "fault\ttargets\tattempts\tunknown\tverdicts changed\trestarts\tchanged by HAProxy\treal failure, usually\tduring or after the fault")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%.1fs\t%.1fs\n",
+			r.fault, r.targets, r.attempts, r.unknown, r.changed, r.restarts, r.haproxy, r.usual.Seconds(), r.found.Seconds())
+	}
+	w.Flush()
 }
 
 // survive injects a fault, and real failures into one target of each handler. Only the
 // verdicts of these may change, and only their instances may be restarted.
-func (p *prober) survive(t *testing.T, f fault) {
-	before, err := p.state(t.Context())
-	if err != nil {
-		t.Fatal(err)
+func (p *prober) survive(t *testing.T, f fault) row {
+	before := p.read(t)
+	r := row{fault: f.name, usual: p.failReally(t, p.at(brokenBefore), "break")}
+	times := 1
+	if *long {
+		times = max(1, f.times)
 	}
-	usual := p.failReally(t, 0, nil)
+	for i := range times {
+		found := p.endure(t, f, i == times-1)
+		r.found = max(r.found, found)
+		p.settle(t)
+	}
+	after := p.read(t)
+	if f.felt != nil {
+		if err := f.felt(before, after); err != nil {
+			t.Error("the fault was not felt: ", err)
+		}
+	}
+	r.haproxy = p.haproxyChanges(t)
+	p.compare(t, before, after, &r)
+	if limit := 2 * (period + timeout); *long && r.found > limit {
+		t.Errorf("real failures were published after %v, want at most %v", r.found, limit)
+	}
+	t.Logf("%+v", r)
+	return r
+}
+
+// endure injects a fault and heals it. If fails is true, targets really fail meanwhile,
+// and endure returns how long after that, or after the prober could see again, they were
+// published.
+func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration) {
+	t.Helper()
 	heal := sync.OnceFunc(f.inject(t, p))
 	defer heal()
 	start := time.Now()
-	var found time.Duration
-	if !f.blind {
-		found = p.failReally(t, 2, f.hides)
+	during := p.at(brokenDuring, f.hides...)
+	switch {
+	case fails && f.blind:
+		for _, tg := range during {
+			p.breakTarget(t, tg, "break")
+		}
+	case fails:
+		found = p.failReally(t, during, "break")
+	}
+	if fails && f.hangs { // other handlers use goroutines: a stall takes time from their attempts
+		p.failReally(t, p.at(hungDuring, "name", "redis", "exec"), "hang")
 	}
 	time.Sleep(max(0, f.lasts-time.Since(start))) // the fault goes on in real time
 	heal()
-	if f.blind {
-		found = p.failReally(t, 2, nil)
+	if fails && f.blind {
+		found = p.waitForFailures(t, during)
 	}
-	p.settle(t)
-	after, err := p.state(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := 0
+	return found
+}
+
+// compare counts what has changed for healthy targets, and reports some of it.
+func (p *prober) compare(t *testing.T, before, after reading, r *row) {
+	t.Helper()
 	for _, tg := range p.targets {
-		was, is := before[tg.name], after[tg.name]
-		if p.isBroken(tg) || was.changes == is.changes && was.restarts == is.restarts {
+		if !tg.isHealthy() {
 			continue
 		}
-		if changed++; changed <= 5 {
+		was, is := before.targets[tg.name], after.targets[tg.name]
+		r.targets++
+		r.unknown += is.unknown - was.unknown
+		r.attempts += is.attempts - was.attempts + is.unknown - was.unknown
+		r.restarts += is.restarts - was.restarts
+		changes := is.changes - was.changes
+		if r.changed += changes; changes > 0 && r.changed <= 5 || is.restarts > was.restarts {
 			t.Errorf("%s is healthy, and its verdict or instance has changed %d times, with %d restarts; it is %v: %s\n%s",
-				tg.name, is.changes-was.changes, is.restarts-was.restarts, is.verdict, is.result, p.whyFailed(tg))
+				tg.name, changes, is.restarts-was.restarts, is.verdict, is.result, p.whyFailed(tg))
 		}
 	}
-	t.Logf("%d of %d healthy targets changed; real failures were published after %v, usually %v", changed, len(p.targets)-len(p.broken()), found, usual)
-	if limit := 2 * (period + timeout); found > limit {
-		t.Errorf("real failures were published after %v, want at most %v", found, limit)
+	if r.changed > 0 {
+		t.Errorf("%d verdicts of healthy targets have changed", r.changed)
 	}
 }
 
-// broken are the targets that failReally breaks, two of each handler and kind.
-func (p *prober) broken() (all []target) {
+// at returns the targets at a place, one of each handler but those that are hidden.
+func (p *prober) at(place int, hidden ...string) (all []target) {
 	for _, tg := range p.targets {
-		if p.isBroken(tg) {
+		if tg.place == place && !slices.Contains(hidden, tg.handler) {
 			all = append(all, tg)
 		}
 	}
 	return all
 }
 
-// isBroken reports whether failReally breaks a target.
-func (p *prober) isBroken(tg target) bool { return p.place(tg) < 4 }
-
-// place is the number of a target among those with its handler.
-func (p *prober) place(tg target) int {
-	return tg.number - slices.IndexFunc(p.targets, func(other target) bool { return other.handler == tg.handler })
+// failReally breaks targets, and returns how long it took until all of them were published
+// as failing.
+func (p *prober) failReally(t *testing.T, targets []target, verb string) time.Duration {
+	t.Helper()
+	for _, tg := range targets {
+		p.breakTarget(t, tg, verb)
+	}
+	return p.waitForFailures(t, targets)
 }
 
-// failReally breaks the target of each handler at a place, and returns how long it
-// took until all of them were published as failing. Those of a hidden handler cannot be
-// seen meanwhile.
-func (p *prober) failReally(t *testing.T, place int, hidden []string) time.Duration {
+func (p *prober) waitForFailures(t *testing.T, targets []target) time.Duration {
 	t.Helper()
-	breaks := func(tg target) bool { return p.place(tg) == place && !slices.Contains(hidden, tg.handler) }
-	for _, tg := range p.broken() {
-		if breaks(tg) {
-			p.breakTarget(t, tg)
-		}
-	}
-	return p.waitFor(t, "real failures to be published", func(tg target, s state) bool {
-		return !breaks(tg) || s.verdict == probe.Failing
-	})
+	return p.waitFor(t, "real failures to be published", func(_ target, s state) bool { return s.verdict == probe.Failing }, targets...)
 }
 
 // settle waits until each healthy target has had two further attempts.
@@ -111,6 +173,6 @@ func (p *prober) settle(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.waitFor(t, "further attempts", func(tg target, s state) bool {
-		return p.isBroken(tg) || s.attempts >= before[tg.name].attempts+2
+		return !tg.isHealthy() || s.attempts >= before[tg.name].attempts+2
 	})
 }

@@ -14,8 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
-	"github.com/sonde-probe/sonde/tests/shortagetest"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
 // The ports of each target.
@@ -37,49 +38,85 @@ func addressOf(n int) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
+// mode is how a target answers.
+type mode int
+
+const (
+	healthy mode = iota
+	broken
+	hanging // it accepts connections and never answers
+)
+
 // server is all targets. It answers on any address.
 type server struct {
-	mu     sync.Mutex // guards broken
-	broken map[string]bool
+	mu    sync.Mutex // guards modes and delay
+	modes map[string]mode
+	delay time.Duration // of each answer
 }
 
-// serve runs the server until its standard input ends. A line "break ADDRESS" breaks a
-// target, "mend" mends all, and "names ADDRESS" starts the name server, once there is a
-// route to the address. Each line is answered with "done".
+// serve runs the server until its standard input ends. Each line is a command, which is
+// answered with "done".
 func serve() int {
-	s := &server{broken: map[string]bool{}}
+	s := &server{modes: map[string]mode{}}
 	if err := s.listen(); err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	fmt.Println("ready")
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); fmt.Println("done") {
-		switch verb, address, _ := strings.Cut(in.Text(), " "); verb {
-		case "break":
-			s.mu.Lock()
-			s.broken[address] = true
-			s.mu.Unlock()
-		case "mend":
-			s.mu.Lock()
-			clear(s.broken)
-			s.mu.Unlock()
-		case "names":
-			c, err := net.ListenPacket("udp4", net.JoinHostPort(address, strconv.Itoa(dnsPort)))
-			if err != nil {
-				fmt.Println(err)
-				return 1
-			}
-			go shortagetest.ServeNames(c, resolve)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		verb, argument, _ := strings.Cut(in.Text(), " ")
+		if err := s.do(verb, argument); err != nil {
+			fmt.Println(err)
+			return 1
 		}
+		fmt.Println("done")
 	}
 	return 0
 }
 
-func (s *server) isBroken(at net.Addr) bool {
-	host, _, _ := net.SplitHostPort(at.String())
+// do executes a command: "break ADDRESS" and "hang ADDRESS" change a target, "mend" mends
+// all, "delay DURATION" delays all answers, and "names ADDRESS" starts the name server,
+// once there is a route to the address.
+func (s *server) do(verb, argument string) (err error) {
+	if verb == "names" {
+		c, err := net.ListenPacket("udp4", net.JoinHostPort(argument, strconv.Itoa(dnsPort)))
+		if err == nil {
+			go faulttest.ServeNames(c, resolve)
+		}
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.broken[host]
+	switch verb {
+	case "break":
+		s.modes[argument] = broken
+	case "hang":
+		s.modes[argument] = hanging
+	case "mend":
+		clear(s.modes)
+	case "delay":
+		s.delay, err = time.ParseDuration(argument)
+	}
+	return err
+}
+
+// answer waits until the target at an address answers, and reports how. It returns
+// hanging when the client has gone.
+func (s *server) answer(at net.Addr, gone <-chan struct{}) mode {
+	host, _, _ := net.SplitHostPort(at.String())
+	s.mu.Lock()
+	m, delay := s.modes[host], s.delay
+	s.mu.Unlock()
+	var passed <-chan time.Time
+	if m != hanging {
+		passed = time.After(delay)
+	}
+	select {
+	case <-passed:
+		return m
+	case <-gone:
+		return hanging
+	}
 }
 
 // listen starts to serve all ports.
@@ -89,7 +126,7 @@ func (s *server) listen() error {
 		return err
 	}
 	go http.Serve(web, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if at := r.Context().Value(http.LocalAddrContextKey).(net.Addr); s.isBroken(at) {
+		if s.answer(r.Context().Value(http.LocalAddrContextKey).(net.Addr), r.Context().Done()) == broken {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}))
@@ -100,7 +137,7 @@ func (s *server) listen() error {
 }
 
 // serveLines sends a line on each connection, or first reads a request.
-func (s *server) serveLines(port int, reads bool, well, broken string) error {
+func (s *server) serveLines(port int, reads bool, well, bad string) error {
 	l, err := net.Listen("tcp4", ":"+strconv.Itoa(port))
 	if err != nil {
 		return err
@@ -111,22 +148,31 @@ func (s *server) serveLines(port int, reads bool, well, broken string) error {
 			if err != nil {
 				return
 			}
-			go func() {
-				defer conn.Close()
-				text := well
-				if s.isBroken(conn.LocalAddr()) {
-					text = broken
-				}
-				if buf := make([]byte, 512); reads {
-					if _, err := conn.Read(buf); err != nil {
-						return
-					}
-				}
-				_, _ = io.WriteString(conn, text)
-			}()
+			go s.serveLine(conn, reads, well, bad)
 		}
 	}()
 	return nil
+}
+
+func (s *server) serveLine(conn net.Conn, reads bool, well, bad string) {
+	defer conn.Close()
+	buf := make([]byte, 512)
+	if reads {
+		if _, err := conn.Read(buf); err != nil {
+			return
+		}
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, conn) // ends when the client or this server closes it
+	}()
+	switch s.answer(conn.LocalAddr(), gone) {
+	case healthy:
+		_, _ = io.WriteString(conn, well)
+	case broken:
+		_, _ = io.WriteString(conn, bad)
+	}
 }
 
 // resolve returns the address of the target of a name, such as h17.

@@ -1,7 +1,14 @@
 //go:build unix
 
-// Package shortagetest takes from the test's process what attempts need of this machine.
-package shortagetest
+// Package faulttest is where tests take from a process what it needs of this machine:
+// descriptors, memory, processor time, processes, its network and its name servers.
+//
+//	faulttest.go         descriptors of the test's process
+//	process_linux.go     another process that is stopped or out of descriptors; the clock
+//	cgroup_linux.go      limits of control groups
+//	namespaces_linux.go  a network and files of the test's own
+//	nameserver.go        a name server
+package faulttest
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package shortagetest
+package faulttest
 
 import (
 	"bytes"

@@ -1,0 +1,185 @@
+package faulttest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// InNamespaces runs the calling test again, in a process of its own with a network and
+// mounts of its own, and reports whether this is that process. The network has a loopback
+// interface only. The test is skipped without root.
+func InNamespaces(t *testing.T) bool {
+	t.Helper()
+	switch {
+	case os.Getenv(inside) == allTests:
+		return true
+	case isInside(t):
+		if err := isolate(); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	case os.Geteuid() != 0:
+		t.Skip("needs root, for network namespaces")
+	}
+	again := insideOf(t, os.Args[0])
+	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+	run(t, again)
+	return false
+}
+
+// Main runs the tests of a package as InNamespaces does, all in one process, and returns
+// its exit code. Without root, it runs them as they are.
+func Main(m *testing.M) int {
+	if os.Getenv(inside) == allTests {
+		if err := isolate(); err != nil {
+			fmt.Fprintln(os.Stderr, "namespaces:", err)
+			return 1
+		}
+		return m.Run()
+	}
+	if os.Geteuid() != 0 {
+		return m.Run()
+	}
+	signal.Ignore(os.Interrupt, syscall.SIGTERM) // the child handles them
+	c := exec.Command("/proc/self/exe", os.Args[1:]...)
+	c.Env = append(os.Environ(), inside+"="+allTests)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		fmt.Fprintln(os.Stderr, "namespaces:", err)
+		return 1
+	}
+	return c.ProcessState.ExitCode()
+}
+
+// inside is the variable that names the test which a process is for, or allTests.
+const (
+	inside   = "SONDE_TEST_INSIDE"
+	allTests = "*"
+)
+
+func isInside(t *testing.T) bool { return os.Getenv(inside) == t.Name() }
+
+// insideOf returns a command that runs the calling test again.
+func insideOf(t *testing.T, program string, args ...string) *exec.Cmd {
+	again := exec.CommandContext(t.Context(), program, append(args, "-test.run=^"+t.Name()+"$", "-test.v")...)
+	again.Env = append(os.Environ(), inside+"="+t.Name())
+	return again
+}
+
+// run runs a test in another process.
+func run(t *testing.T, again *exec.Cmd) {
+	t.Helper()
+	out, err := again.CombinedOutput()
+	switch {
+	case err != nil && again.ProcessState == nil:
+		t.Skip("the process of the test cannot be started here: ", err)
+	case err != nil:
+		t.Errorf("%v\n%.20000s", err, out)
+	case strings.Contains(string(out), "--- SKIP"):
+		t.Skipf("%s", out)
+	}
+}
+
+// isolate keeps mounts from other processes, and sets the loopback interface up.
+func isolate() error {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(fd)
+	request := struct { // ifreq
+		name  [syscall.IFNAMSIZ]byte
+		flags uint16
+		_     [22]byte
+	}{flags: syscall.IFF_UP}
+	copy(request.name[:], "lo")
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Replace puts other content in the place of a file. It is called in namespaces only.
+func Replace(t *testing.T, name, content string) {
+	t.Helper()
+	other := t.TempDir() + "/file"
+	if err := os.WriteFile(other, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, other, name, "", syscall.MS_BIND, "")
+}
+
+// SmallDisk mounts a file system with room for size bytes on a directory, until the test
+// ends. It is called in namespaces only.
+func SmallDisk(t *testing.T, dir string, size int) {
+	t.Helper()
+	mount(t, "tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size))
+}
+
+func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {
+	t.Helper()
+	if err := syscall.Mount(source, target, kind, flags, data); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Filter applies rules of nftables in the network of this process, until remove is called
+// or the test ends: the chains of a table. The test is skipped without nft.
+func Filter(t *testing.T, chains string) (remove func()) {
+	t.Helper()
+	return filter(t, chains, nil)
+}
+
+// FilterOf is Filter in the network of another process.
+func FilterOf(t *testing.T, pid int, chains string) (remove func()) {
+	t.Helper()
+	return filter(t, chains, []string{"nsenter", "-t", fmt.Sprint(pid), "-n"})
+}
+
+func filter(t *testing.T, chains string, within []string) (remove func()) {
+	t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("needs nftables: ", err)
+	}
+	apply := func(rules string) error {
+		args := append(slices.Clone(within), "nft", "-f", "-")
+		c := exec.Command(args[0], args[1:]...)
+		c.Stdin = strings.NewReader(rules)
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
+		}
+		return nil
+	}
+	table := fmt.Sprintf("table ip test%d", tables.Add(1))
+	if err := apply(table + " {\n" + chains + "\n}"); err != nil {
+		t.Fatal(err)
+	}
+	remove = sync.OnceFunc(func() {
+		if err := apply("delete " + table); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(remove)
+	return remove
+}
+
+// tables numbers the tables of filters.
+var tables atomic.Int64

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
-	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -17,19 +16,17 @@ import (
 // slot can go on to another handler or instance without waiting for it.
 type attempt struct {
 	slot     *slot
-	probe    probe.Probe
+	spec     *spec
 	instance string        // its ID
 	next     int64         // the probe's regular time after it
 	lane     schedule.Lane // that it has a place in
 	counts   bool          // a failure counts
-	closable *closable     // the handler, or nil
+	canceled bool          // guarded by scheduler.mu
 
-	// The loop makes it, if stepper is not nil.
-	stepper nonblock.Stepper
+	// The loop makes it, unless cancel is set. A worker needs only the Target.
 	exchange
-	canceled bool // guarded by scheduler.mu
 
-	// A worker makes it, otherwise.
+	// A worker makes it, if cancel is set.
 	ctx    context.Context
 	cancel context.CancelFunc
 	wake   func() // nil unless the handler is a probe.WakingHandler
@@ -57,7 +54,8 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 			defer c.Close()
 		}
 	}
-	a := &attempt{probe: p, ctx: ctx, wake: func() {}, lostBefore: -1}
+	a := &attempt{spec: &spec{rule: p.Rule, handler: p.Handler}, ctx: ctx, wake: func() {}, lostBefore: -1}
+	a.Target = p.Target
 	res, _ := a.make(&monitor{clock: &clock})
 	return res
 }
@@ -66,14 +64,15 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 func (a *attempt) make(m *monitor) (res probe.Result, panics int) {
 	start := m.clock.now()
 	lostAtBegin := m.observe(start)
-	begin, timeout := start, m.timeout(&a.probe.Rule, start)
+	rule := &a.spec.rule
+	begin, timeout := start, m.timeout(rule, start)
 	for n := uint8(1); n <= maxTries; n++ {
 		late, hasPanicked := false, false
-		res, late, hasPanicked = try(a.ctx, a.probe, timeout, a.wake)
+		res, late, hasPanicked = a.call(timeout)
 		end := m.clock.now()
 		lost := m.observe(end)
 		switch {
-		case stalled(lost-lostAtBegin, end-begin, timeout, &a.probe.Rule):
+		case stalled(lost-lostAtBegin, end-begin, timeout, rule):
 			late, res = false, excuse(res, lost-lostAtBegin, timeout)
 		case n == 1 && a.lostBefore >= 0 && notable(lost-a.lostBefore, timeout): // the peer may have closed what was kept
 			res = excuse(res, lost-a.lostBefore, timeout)
@@ -93,20 +92,20 @@ func (a *attempt) make(m *monitor) (res probe.Result, panics int) {
 	return res, panics
 }
 
-// try calls the handler once. It reports whether the handler returned after the timeout,
+// call calls the handler once. It reports whether the handler returned after the timeout,
 // and whether it panicked.
-func try(ctx context.Context, p probe.Probe, timeout time.Duration, wake func()) (res probe.Result, late, hasPanicked bool) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (a *attempt) call(timeout time.Duration) (res probe.Result, late, hasPanicked bool) {
+	ctx, cancel := context.WithTimeout(a.ctx, timeout)
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
 			res, hasPanicked = panicked(r, debug.Stack()), true
 		}
 	}()
-	if h, ok := p.Handler.(probe.WakingHandler); ok {
-		res = h.ProbeWaking(ctx, p.Target, wake)
+	if h, ok := a.spec.handler.(probe.WakingHandler); ok {
+		res = h.ProbeWaking(ctx, a.Target, a.wake)
 	} else {
-		res = p.Handler.Probe(ctx, p.Target)
+		res = a.spec.handler.Probe(ctx, a.Target)
 	}
 	return res, errors.Is(ctx.Err(), context.DeadlineExceeded), false
 }

@@ -58,7 +58,7 @@ func (i *isolation) until() int64 { return max(i.network.Until(), i.names.Until(
 // judgeSilence replaces the result of an attempt that has had no answer if that is because
 // the engine is cut off. It notes whether the target has answered.
 func (sc *scheduler) judgeSilence(a *attempt, res *probe.Result, now int64) {
-	s, rule := a.slot, &a.probe.Rule
+	s, rule := a.slot, &a.spec.rule
 	if s.addressType == localAddress || res.Reason.BlamesEngine() {
 		return
 	}

@@ -22,6 +22,10 @@ const (
 	// the lock.
 	loopChunk = 256
 
+	// maxRecycled bounds the attempts that are kept to be used again, with their buffers:
+	// after an overload the memory of the others is free.
+	maxRecycled = 1024
+
 	// never is when the loop wakes up if nothing is due.
 	never = 1<<63 - 1
 )
@@ -156,7 +160,7 @@ func (l *loop) completeDone() {
 	now := sc.clock.now()
 	for _, a := range l.nonBlocking.done {
 		sc.complete(a, &a.Result, a.panics, now)
-		if !a.canceled { // otherwise sc.canceled may still hold it
+		if !a.canceled && len(sc.recycled) < maxRecycled { // sc.canceled may still hold a canceled one
 			sc.recycled = append(sc.recycled, a)
 		}
 	}
@@ -170,7 +174,7 @@ func (l *loop) completeDone() {
 // need one.
 func (l *loop) makeStarted() {
 	for _, a := range l.started {
-		if a.stepper == nil {
+		if a.cancel != nil {
 			l.workers.start(a)
 		} else {
 			l.nonBlocking.start(a)

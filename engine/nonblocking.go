@@ -48,7 +48,7 @@ type exchange struct {
 // start starts an attempt.
 func (n *nonBlocking) start(a *attempt) {
 	a.start, a.tries, a.panics = n.clock.now(), 0, 0
-	a.timeout = n.monitor.timeout(&a.probe.Rule, a.start)
+	a.timeout = n.monitor.timeout(&a.spec.rule, a.start)
 	n.try(a, a.start)
 }
 
@@ -56,7 +56,7 @@ func (n *nonBlocking) try(a *attempt, now int64) {
 	a.tries++
 	a.since, a.steps, a.again = now, 0, false
 	a.lost = n.monitor.await(now, now)
-	a.Attempt = nonblock.Attempt{Target: a.probe.Target, Buffer: a.Buffer, Spares: &n.spares}
+	a.Attempt = nonblock.Attempt{Target: a.Target, Buffer: a.Buffer, Spares: &n.spares}
 	n.step(a, nonblock.StepBegin)
 }
 
@@ -91,7 +91,7 @@ func (a *attempt) step(ev nonblock.Event) (progress nonblock.Progress) {
 		}
 	}()
 	a.Event = ev
-	return a.stepper.Step(&a.Attempt)
+	return a.spec.stepper.Step(&a.Attempt)
 }
 
 // await waits for an attempt's descriptor, and reports whether that is possible.
@@ -180,7 +180,7 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 		if delay, deadline := n.fairDeadline(a); deadline > now {
 			*res = excuse(*res, delay, a.timeout)
 		}
-	case stalled(lost, now-a.since, a.timeout, &a.probe.Rule):
+	case stalled(lost, now-a.since, a.timeout, &a.spec.rule):
 		*res = excuse(*res, lost, a.timeout)
 	}
 	if res.Outcome == probe.Unknown && a.tries < maxTries && n.monitor.maySucceedNow(res) {

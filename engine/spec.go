@@ -26,11 +26,11 @@ type spec struct {
 	users int // how many probes have it; guarded by Engine.applyMu
 }
 
-// probe returns the probe with this spec of a target.
-func (sp *spec) probe(name, address string) probe.Probe {
+// targetOf returns the target of a probe with this spec.
+func (sp *spec) targetOf(name, address string) probe.Target {
 	t := sp.target
 	t.Name, t.Address = name, address
-	return probe.Probe{Rule: sp.rule, Target: t, Handler: sp.handler, HandlerName: sp.handlerName, Revision: sp.revision}
+	return t
 }
 
 // sameHandler reports whether p has the handler that sp has.
@@ -81,9 +81,7 @@ func (sp *spec) isReady() bool {
 
 // sameTarget reports whether p's target is sp's, apart from name and address.
 func (sp *spec) sameTarget(p *probe.Probe) bool {
-	t := sp.target
-	t.Name, t.Address = p.Target.Name, p.Target.Address
-	return t.Equal(p.Target)
+	return sp.targetOf(p.Target.Name, p.Target.Address).Equal(p.Target)
 }
 
 func canCompare(h probe.Handler) bool { return reflect.ValueOf(h).Comparable() }
@@ -191,10 +189,9 @@ func (sc *scheduler) release(sp *spec) {
 
 // end notes that an attempt has ended.
 func (c *closers) end(a *attempt) {
-	if a.closable != nil {
-		a.closable.attempts--
-		c.closeUnused(a.closable)
-		a.closable = nil
+	if h := a.spec.closable; h != nil {
+		h.attempts--
+		c.closeUnused(h)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/verdict"
-	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -70,16 +69,16 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	sc.counters.lateness.add(st.Lateness)
 	sp := s.spec.Load()
 	sc.tick = min(sc.tick, tickOf(sp.rule.Timeout))
-	a := sc.newAttempt(sp.stepper)
+	a := sc.newAttempt(sp)
 	a.slot, a.instance, a.next, a.lane, a.counts = s, s.target.current().id, st.Next, st.Lane, st.Counts
-	a.probe = sp.probe(s.target.name, s.setInflight(a))
-	if a.closable = sp.closable; a.closable != nil {
-		a.closable.attempts++
+	a.Target = sp.targetOf(s.target.name, s.setInflight(a))
+	if sp.closable != nil {
+		sp.closable.attempts++
 	}
 	if s.answered {
-		sc.isolation.begin(a.probe.Target.Address, s.addressType)
+		sc.isolation.begin(a.Target.Address, s.addressType)
 	}
-	if a.stepper == nil {
+	if sp.stepper == nil {
 		sc.attachContext(a)
 	}
 	return a
@@ -91,27 +90,27 @@ func mayShed(k probe.Kind, st *verdict.State) bool {
 	return k != probe.Startup && st.Verdict == probe.Passing && st.Last != probe.Failure
 }
 
-// newAttempt returns an attempt that the loop makes, or, without a stepper, a worker.
-func (sc *scheduler) newAttempt(stepper nonblock.Stepper) *attempt {
+// newAttempt returns an attempt with a spec: a recycled one if the loop makes it.
+func (sc *scheduler) newAttempt(sp *spec) *attempt {
 	n := len(sc.recycled)
-	if stepper == nil || n == 0 {
-		return &attempt{stepper: stepper}
+	if sp.stepper == nil || n == 0 {
+		return &attempt{spec: sp}
 	}
 	a := sc.recycled[n-1]
 	sc.recycled[n-1] = nil
 	sc.recycled = sc.recycled[:n-1]
-	a.stepper = stepper
+	a.spec = sp
 	return a
 }
 
 // attachContext gives an attempt what its worker needs.
 func (sc *scheduler) attachContext(a *attempt) {
-	a.stepper, a.lostBefore = nil, -1
+	a.lostBefore = -1
 	a.ctx, a.cancel = context.WithCancel(sc.ctx)
-	if a.slot.spec.Load().keepsState() {
+	if a.spec.keepsState() {
 		a.lostBefore = a.slot.lostBefore()
 	}
-	if _, ok := a.probe.Handler.(probe.WakingHandler); ok {
+	if _, ok := a.spec.handler.(probe.WakingHandler); ok {
 		s := a.slot
 		a.wake = func() { sc.wakeProbe(s) }
 	}

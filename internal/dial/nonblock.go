@@ -1,10 +1,7 @@
 package dial
 
 import (
-	"context"
-	"net"
 	"net/netip"
-	"os"
 
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
@@ -20,14 +17,29 @@ func FaultResult(f nonblock.Fault) probe.Result {
 	case nonblock.Sending:
 		op = "write"
 	}
-	err := &net.OpError{Op: op, Net: "tcp", Addr: net.TCPAddrFromAddrPort(f.Remote), Err: os.ErrDeadlineExceeded}
+	outcome, why := probe.Failure, stage.timeout()
 	if !f.Timeout() {
-		err.Err = os.NewSyscallError(f.Call, f.Errno)
+		if outcome, why = classifyErrno(stage, f.Errno, f.Call == "bind"); why == "" && f.Errno.Timeout() {
+			why = stage.timeout()
+		} else if why == "" {
+			why = stage.other()
+		}
 	}
+	return probe.Result{Outcome: outcome, Reason: why, Detail: faultText(op, f)}
+}
+
+// faultText returns the text of package net's error for a fault. Thousands of attempts may
+// time out each second, so it allocates nothing else.
+func faultText(op string, f nonblock.Fault) string {
+	text := append(append(make([]byte, 0, 160), op...), " tcp "...)
 	if f.Local.IsValid() {
-		err.Source = net.TCPAddrFromAddrPort(f.Local)
+		text = append(f.Local.AppendTo(text), "->"...)
 	}
-	return Result(Classify(context.Background(), stage, err))
+	text = append(f.Remote.AppendTo(text), ": "...)
+	if f.Timeout() {
+		return string(append(text, "i/o timeout"...))
+	}
+	return string(append(append(append(text, f.Call...), ": "...), f.Errno.Error()...))
 }
 
 // SocketOptions returns the options of this dialer's sockets for non-blocking attempts.

@@ -19,7 +19,7 @@ import (
 // with another rule keeps its state and its run of equal outcomes. A probe with
 // another handler or target starts a new run, and what it had published stands until
 // its next verdict (see verdict.Renew); but if the target's address or ports have
-// changed, nothing is known about it any more, and it is undecided (see
+// changed, nothing is known about it, and it is undecided (see
 // verdict.Relocate). The result of its attempt in flight is dropped, and so is that of
 // a removed probe.
 //
@@ -276,7 +276,7 @@ func (p *plan) retain() {
 	}
 }
 
-// release closes the handlers that no probe has any more, if their attempts have ended.
+// release closes the handlers that no probe has now, if their attempts have ended.
 func (p *plan) release() {
 	for _, c := range p.changes {
 		if c.before == nil {

@@ -32,7 +32,7 @@ func (m Memory) Check(r probe.Rule) error {
 
 // Renewed returns the memory for a probe of a kind that goes on with its verdict, and
 // starts a new run of equal outcomes: its first attempt is made at once, and not at its
-// regular time. A failed startup or liveness probe is not on hold any more.
+// regular time. A failed startup or liveness probe is no longer on hold.
 func (m Memory) Renewed(k probe.Kind) Memory {
 	m.State = verdict.Renew(k, m.State)
 	return m

@@ -135,7 +135,7 @@ func (n *nonBlocking) open() bool {
 	return n.set != nil
 }
 
-// closeFailed closes the set that has failed. The scheduler must not have it any more.
+// closeFailed closes the set that has failed. The scheduler must no longer have it.
 func (n *nonBlocking) closeFailed() {
 	if n.failed != nil {
 		_ = n.failed.Close() // nothing depends on it
@@ -194,7 +194,7 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	n.done = append(n.done, a)
 }
 
-// cancel ends an attempt whose result is not needed any more, if it waits.
+// cancel ends an attempt whose result is no longer needed, if it waits.
 func (n *nonBlocking) cancel(a *attempt) {
 	if a.waits {
 		n.step(a, nonblock.StepStop)

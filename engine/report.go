@@ -14,7 +14,7 @@ const maxInstanceText = 5 << 10
 //
 // When Apply removes the last probe of a target, a Managed instance stays started and
 // ready, or not, as it was, until it is reported again. An instance that is not Managed
-// is not a target any more; but if the target gets probes again before the instance was
+// is no longer a target; but if the target gets probes again before the instance was
 // reported as Gone or Absent, it is probed as before. The engine keeps as many such
 // instances as it has had probes, and at least 1024.
 //

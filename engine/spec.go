@@ -176,7 +176,7 @@ func (sc *scheduler) retain(sp *spec) {
 	sp.closable = c
 }
 
-// release notes that a spec has no probe any more. It locks mu.
+// release notes that a spec no longer has a probe. It locks mu.
 func (sc *scheduler) release(sp *spec) {
 	if sp.closable == nil {
 		return
@@ -204,7 +204,7 @@ func (c *closers) closeUnused(x *closable) {
 	}
 }
 
-// closeAll closes every handler, when no attempt is in flight any more. It locks mu.
+// closeAll closes every handler, after the last attempt has ended. It locks mu.
 func (sc *scheduler) closeAll() {
 	sc.mu.Lock()
 	defer sc.unlock()

@@ -67,7 +67,7 @@ func (t Target[S]) Resolve(ctx context.Context, name string) ([]netip.Addr, erro
 }
 
 // Hold hands c to the host, which keeps it open for the probe's next attempt, under a key
-// of 1 to MaxKey bytes: see Held. After that this attempt cannot use c any more. Another
+// of 1 to MaxKey bytes: see Held. After that this attempt can no longer use c. Another
 // connection that was held under key before is closed. No unprocessed bytes of c should
 // be left in buffers. If the connection ends, the host starts the next attempt at once.
 // Held connections are closed when the probe is changed or removed, and when an attempt

@@ -37,7 +37,7 @@ type Evidence uint8
 const (
 	NoEvidence     Evidence = iota // none, or unknown, as for the reasons of plugins
 	Answered                       // the target or its host answered, and that answer is the cause
-	Interrupted                    // the target answered, and then not any more
+	Interrupted                    // the target answered at first, and then no longer
 	Silent                         // the target did not answer in time, or there was no way to it
 	NameUnanswered                 // no name server answered
 )

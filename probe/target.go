@@ -81,8 +81,8 @@ const (
 	Absent  Phase = iota // there is no instance
 	Waiting              // it does not run yet
 	Running
-	Ended // it does not run any more, and a next instance will follow
-	Gone  // it does not run any more, and there will be no next instance
+	Ended // it no longer runs, and a next instance will follow
+	Gone  // it no longer runs, and there will be no next instance
 )
 
 var phaseNames = names[Phase]{"absent", "waiting", "running", "ended", "gone"}

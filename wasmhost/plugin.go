@@ -187,7 +187,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
 		<-p.ready
-		p.inUse.Lock() // never unlocked: no instance may be used any more
+		p.inUse.Lock() // never unlocked: no instance may be used after this
 		p.pool.CloseIdle()
 		done <- p.sandbox.Close()
 	}()

@@ -16,7 +16,7 @@ import (
 )
 
 // Manager probes pods. It has the methods of the kubelet's prober manager, for a
-// caller with a sync loop like the kubelet's. Nobody may call the engine's Apply, which
+// caller with a sync loop like the kubelet's. Do not call the engine's Apply, which
 // would remove the pods' probes; Change is for the engine's other probes. The manager's
 // methods are safe for concurrent use by multiple goroutines, and do not wait for
 // attempts.

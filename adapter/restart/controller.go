@@ -38,7 +38,7 @@ type Controller struct {
 
 	unitsMu     sync.Mutex      // guards the fields below
 	running     bool            // Run was called
-	stopping    bool            // Run is about to return: no unit is wanted any more
+	stopping    bool            // Run is about to return: no unit is wanted
 	killing     bool            // Kill was called: no instance is left running but External ones
 	units       map[string]Unit // by target, with defaults
 	driven      int             // number of units with a driver

@@ -92,8 +92,8 @@ func Initial(k probe.Kind) probe.Verdict {
 }
 
 // Renew returns the state of a probe whose handler was replaced, or the environment of
-// its target: its run starts again. What it had published stands until the next verdict, and an instance
-// that has started stays started.
+// its target: its run starts again. What it had published stands until the next verdict,
+// and an instance that has started stays started.
 func Renew(k probe.Kind, s State) State {
 	held := s.OnHold && k == probe.Startup && s.Verdict == probe.Passing
 	return State{Instance: s.Instance, Verdict: s.Verdict, Down: s.Down, OnHold: held}
@@ -139,7 +139,7 @@ func look(r *probe.Rule, s *State, e *Event, now time.Time) Next {
 }
 
 // adopt starts again for another instance (K34), and reports whether it is another
-// one. It ends a hold if the driver will not replace the instance any more.
+// one. It ends a hold if the driver will no longer replace the instance.
 func (s *State) adopt(r *probe.Rule, in *probe.Instance) bool {
 	if s.Instance == in.ID {
 		s.OnHold = s.OnHold && holds(r, s.Verdict, in)

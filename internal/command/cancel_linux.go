@@ -33,7 +33,7 @@ func (e *cancelEvent) write() {
 	_, _ = unix.Write(e.fd, []byte{1, 0, 0, 0, 0, 0, 0, 1})
 }
 
-// close closes the descriptor, once write cannot use it any more: its number can be
+// close closes the descriptor, once write can no longer use it: its number can be
 // reused for another file.
 func (e *cancelEvent) close() {
 	if e.fd < 0 {

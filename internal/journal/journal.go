@@ -63,7 +63,7 @@ func Open(name, magic string) (*Journal, error) {
 	return &Journal{name: name, magic: magic + "\n", file: f, broken: true}, nil
 }
 
-// Size returns the size of the file in bytes, as far as it was read or written.
+// Size returns the size of the frames that were read or written, in bytes.
 func (j *Journal) Size() int64 { return j.end }
 
 // Broken reports whether nothing can be appended before the file was rewritten.

@@ -33,8 +33,8 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // of another version, or if accept returns an error.
 //
 // A frame at the end of the file that was not written completely is no damage, unless it
-// is the first: Read ignores it, and returns how many bytes that were. A file that contains nothing else, or
-// nothing at all, has no frames.
+// is the first: Read ignores it, and returns how many bytes it has. An empty file has no
+// frames.
 func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err error) {
 	info, err := j.file.Stat()
 	if err != nil {

@@ -238,7 +238,7 @@ func (x *Exchange) fallBack(a *Attempt) Progress {
 	return StepBlock
 }
 
-// finish is done for a connection that is of no use any more. Where it is half open, or
+// finish is done for a connection that is no longer of use. Where it is half open, or
 // the peer has closed it, a reset leaves the peer no connection to remember and this
 // side a socket to use again.
 func (x *Exchange) finish(a *Attempt, r probe.Result) Progress {

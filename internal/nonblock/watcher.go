@@ -29,7 +29,7 @@ type Watch struct {
 	watcher  *Watcher
 	raw      syscall.RawConn
 	key      uint32
-	ended    bool   // or it cannot be watched any more
+	ended    bool   // or it can no longer be watched
 	reported bool   // onEnd was called
 	onEnd    func() // nil while the watch is not armed
 }
@@ -105,7 +105,7 @@ func (w *Watcher) nextKey() uint32 {
 	}
 }
 
-// run waits until nothing is watched any more, or waiting fails.
+// run waits until nothing is left to watch, or waiting fails.
 func (w *Watcher) run(set *Set) {
 	for works := false; ; works = true {
 		err := set.Wait(-1, w.ended)
@@ -132,7 +132,7 @@ func (w *Watcher) isOver(set *Set, err error, worked bool) bool {
 	if w.set == set {
 		return false
 	}
-	_ = set.Close() // nothing depends on it any more
+	_ = set.Close() // nothing depends on it now
 	return true
 }
 

@@ -201,7 +201,7 @@ func (s *Schedule[A]) First() (at int64, ok bool) {
 }
 
 // Pop returns the probe that is due first and when it is due, if that is now or so
-// soon that its attempt may start early. It is not due any more.
+// soon that its attempt may start early. It is no longer due.
 func (s *Schedule[A]) Pop(now int64) (key uint32, due int64, ok bool) {
 	key, due, ok = s.timeline.First()
 	if !ok || !s.entries[key].mayStart(due, now) {
@@ -230,7 +230,7 @@ func (s *Schedule[A]) Admit(key uint32, due, now int64) (start bool, at int64) {
 	if e.is(queued) && e.queue == l {
 		return false, 0
 	}
-	e.set(queued, false) // or it waits in a lane that is not its own any more
+	e.set(queued, false) // or it waits in a lane that is no longer its own
 	if !s.limiter.admits(l) {
 		s.enqueue(key, l)
 		return false, 0

@@ -64,7 +64,7 @@ func (v *conversation) ask(ping bool, send string) error {
 // leave sends a close frame. It does not wait for the response.
 func (v *conversation) leave() {
 	const normal = 1000
-	_ = v.write(opClose, binary.BigEndian.AppendUint16(nil, normal)) // an error does not matter any more
+	_ = v.write(opClose, binary.BigEndian.AppendUint16(nil, normal)) // an error no longer matters
 }
 
 // write sends a whole message in one frame.

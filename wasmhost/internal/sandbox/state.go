@@ -24,8 +24,8 @@ type State struct {
 // NewState returns the state of a probe before its first attempt.
 func (s *Sandbox) NewState() *State { return &State{sandbox: s} }
 
-// Close closes the held connections. Attempts that are running go on, and no attempt
-// holds a connection any more.
+// Close closes the held connections. Attempts that are running go on, and can no longer
+// hold a connection.
 func (s *State) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -84,7 +84,7 @@ func (d *daemon) addSurvivors(restored restart.Restored, units map[string]restar
 	}
 }
 
-// endSurvivors ends the processes of targets that are no processes any more.
+// endSurvivors ends the processes of targets that are no longer processes.
 func (d *daemon) endSurvivors(ctx context.Context, units map[string]restart.Unit) {
 	process.End(ctx, process.Config{AdoptDir: d.guards(), Log: d.log}, func(target string) bool {
 		_, ok := units[target].Driver.(*process.Driver)

@@ -40,9 +40,9 @@ type probeName struct {
 	name string
 }
 
-func (d *digested) compare(name string) int { return strings.Compare(d.name, name) }
+func compareName(d digested, name string) int { return strings.Compare(d.name, name) }
 
-// Removed is what a previous configuration had, and a later one has not.
+// Removed is what a previous configuration had, and a later one does not have.
 type Removed struct {
 	Probes  []probe.ID
 	Targets []string
@@ -55,27 +55,27 @@ type digester struct {
 	previous *Digest // empty without one
 	next     *Digest
 	prints   *fingerprints
-	blocks   map[*tree.Block]*digestedBlock // the target blocks with for_each
-	kept     map[string][]*digestedBlock    // those that have not changed at all, by label
+	blocks   map[*tree.Block]*comparedBlock // the target blocks with for_each
+	equal    map[string][]*comparedBlock    // those that have not changed at all, by label
 	demanded map[string]bool                // the locals that must be evaluated
+	dropped  []digested                     // previous elements that are not equal to the present ones
 
-	lifecycle bool // the target that is being decoded says how it is started
-
-	probes []probeName // of the target that is being decoded
-	spare  []probeName // of the target before it: most targets have the same
-	gone   []digested  // elements that are not the same any more
+	probes    []probeName // of the target that is being decoded
+	hasDriver bool        // that target says how it is started
+	spare     []probeName // of the target before it: most targets have the same
 }
 
-// digestedBlock is a target block with for_each.
-type digestedBlock struct {
-	block *tree.Block
-	key   fingerprint
-	ok    bool  // its targets depend on nothing but their elements, its text and what that refers to
-	was   *loop // the same text in the previous configuration, or nil
-	now   *loop
-	seen  int  // elements of was that were compared
-	since int  // number of reports when the block was begun
-	own   bool // it says how its targets are started, so that they are decoded each time
+// comparedBlock is a target block with for_each, and what the previous configuration had
+// with the same text.
+type comparedBlock struct {
+	block     *tree.Block
+	key       fingerprint
+	pure      bool  // its targets depend on nothing but their elements, its text and what that refers to
+	previous  *loop // nil if there was none
+	next      *loop // previous itself if nothing has changed
+	compared  int   // elements of previous that were compared
+	reports   int   // of the loader, before the block was decoded
+	hasDriver bool  // it says how its targets are started, so that they are decoded each time
 }
 
 // newDigester compares the blocks of a configuration whose variables are evaluated.
@@ -83,8 +83,8 @@ func newDigester(l *loader) *digester {
 	d := &digester{
 		loader: l, previous: l.options.Previous, prints: newFingerprints(l),
 		next:     &Digest{locals: map[fingerprint]bool{}, loops: map[fingerprint]*loop{}},
-		blocks:   map[*tree.Block]*digestedBlock{},
-		kept:     map[string][]*digestedBlock{},
+		blocks:   map[*tree.Block]*comparedBlock{},
+		equal:    map[string][]*comparedBlock{},
 		demanded: map[string]bool{},
 	}
 	if d.previous == nil {
@@ -93,163 +93,162 @@ func newDigester(l *loader) *digester {
 	d.compareBlocks()
 	for kind, blocks := range l.blocks {
 		for _, b := range blocks {
-			if kind != "locals" && kind != "variable" && !d.isKept(b) {
+			if kind != "locals" && kind != "variable" && !d.isEqual(b) {
 				d.demand(b)
 			}
 		}
 	}
 	for name := range d.prints.locals {
-		if p, ok := d.prints.local(name); !ok || !d.previous.locals[p] {
-			d.demanded[name] = true
-		}
-		if p, ok := d.prints.local(name); ok {
+		p, ok := d.prints.local(name)
+		if ok {
 			d.next.locals[p] = true
 		}
+		d.demanded[name] = d.demanded[name] || !ok || !d.previous.locals[p]
 	}
 	return d
 }
 
 // compareBlocks finds the target blocks that were in the previous configuration.
 func (d *digester) compareBlocks() {
-	byKey := map[fingerprint]*digestedBlock{}
+	byKey := map[fingerprint]*comparedBlock{}
 	for _, b := range d.loader.blocks["target"] {
 		text := b.Body.Text()
 		if text == nil || text.Attributes["for_each"] == nil {
 			continue
 		}
-		n := &digestedBlock{block: b, now: &loop{}}
-		n.key, n.ok = d.prints.target(b)
+		n := &comparedBlock{block: b, next: &loop{}}
+		n.key, n.pure = d.prints.target(b)
 		if each, ok := d.prints.argument(text.Attributes["for_each"]); ok {
-			n.now.each = &each
+			n.next.each = &each
 		}
 		if twin := byKey[n.key]; twin != nil {
-			n.ok, twin.ok = false, false
+			n.pure, twin.pure = false, false
 		}
 		byKey[n.key], d.blocks[b] = n, n
 	}
 	for _, n := range d.blocks {
-		if !n.ok {
+		if !n.pure {
 			continue
 		}
-		n.was = d.previous.loops[n.key]
-		if n.was != nil && n.was.each != nil && n.now.each != nil && *n.was.each == *n.now.each {
+		n.previous = d.previous.loops[n.key]
+		if n.previous != nil && n.previous.each != nil && n.next.each != nil && *n.previous.each == *n.next.each {
 			label := n.block.Label(0)
-			n.now, d.kept[label] = n.was, append(d.kept[label], n)
+			n.next, d.equal[label] = n.previous, append(d.equal[label], n)
 		}
 	}
 }
 
-// isKept reports whether all targets of a block are as in the previous configuration.
-func (d *digester) isKept(b *tree.Block) bool {
+// isEqual reports whether all targets of a block are as in the previous configuration.
+func (d *digester) isEqual(b *tree.Block) bool {
 	n := d.blocks[b]
-	return n != nil && n.now == n.was
+	return n != nil && n.next == n.previous
 }
 
 // demand asks for the locals that a block refers to.
 func (d *digester) demand(b *tree.Block) {
 	text := b.Body.Text()
-	if text == nil { // in the JSON syntax
-		for name := range d.prints.locals {
-			d.demanded[name] = true
-		}
-		return
+	refs := &nodeReferences{whole: true} // in the JSON syntax
+	if text != nil {
+		refs = referencesOf(text)
 	}
-	refs := referencesOf(text)
 	for name := range d.prints.locals {
 		d.demanded[name] = d.demanded[name] || refs.locals[name] || refs.whole
 	}
 }
 
-// keep keeps the targets of a block, and reports whether it can.
-func (d *digester) keep(b *tree.Block) bool {
-	if !d.isKept(b) {
+// reuse takes over the targets of a block that has not changed, and reports whether it
+// has not.
+func (d *digester) reuse(b *tree.Block) bool {
+	if !d.isEqual(b) {
 		return false
 	}
 	n := d.blocks[b]
-	d.next.loops[n.key] = n.now
-	d.count(len(n.now.elements), n.now.probes)
+	d.next.loops[n.key] = n.next
+	d.count(len(n.next.elements), n.next.probes)
 	return true
 }
 
-// keeper returns the block that keeps the target of a name, or nil.
-func (d *digester) keeper(name string) *tree.Block {
+// reusedBlock returns the block whose targets are reused and have one of a name, or nil.
+func (d *digester) reusedBlock(name string) *tree.Block {
 	at := strings.LastIndex(name, `["`)
 	if at < 0 {
 		return nil
 	}
-	for _, n := range d.kept[name[:at]] {
-		if _, found := find(n.now.elements, name); found {
+	for _, n := range d.equal[name[:at]] {
+		if _, found := slices.BinarySearchFunc(n.next.elements, name, compareName); found {
 			return n.block
 		}
 	}
 	return nil
 }
 
-func find(sorted []digested, name string) (at int, found bool) {
-	return slices.BinarySearchFunc(sorted, name, func(e digested, name string) int { return e.compare(name) })
-}
-
-// begin begins a block with for_each whose elements are compared one by one.
-func (d *digester) begin(b *tree.Block) *digestedBlock {
+// startBlock starts a block with for_each whose elements are compared one by one.
+func (d *digester) startBlock(b *tree.Block) *comparedBlock {
 	n := d.blocks[b]
 	if n == nil { // in the JSON syntax
-		n = &digestedBlock{block: b, now: &loop{}}
+		n = &comparedBlock{block: b, next: &loop{}}
 	}
-	n.since, d.lifecycle = d.loader.reports, false
+	n.reports = d.loader.reports
 	return n
 }
 
-// same keeps an element that has not changed, and reports whether it has not.
-func (d *digester) same(n *digestedBlock, name string, hash uint64) bool {
-	if n.was == nil || hash == 0 {
+// reuseElement takes over the target of an element that has not changed, and reports
+// whether it has not. It finds an element only if the elements come in the order of their
+// targets' names. Some do not, since HCL sorts their keys: these are decoded.
+func (d *digester) reuseElement(n *comparedBlock, name string, hash uint64) bool {
+	if n.previous == nil || hash == 0 {
 		return false
 	}
-	for ; n.seen < len(n.was.elements) && n.was.elements[n.seen].compare(name) < 0; n.seen++ {
-		d.gone = append(d.gone, n.was.elements[n.seen])
+	rest := n.previous.elements[n.compared:]
+	for len(rest) > 0 && rest[0].name < name {
+		d.dropped = append(d.dropped, rest[0])
+		rest = rest[1:]
 	}
-	if n.seen == len(n.was.elements) || n.was.elements[n.seen].name != name || n.was.elements[n.seen].hash != hash {
+	n.compared = len(n.previous.elements) - len(rest)
+	if len(rest) == 0 || rest[0].name != name || rest[0].hash != hash {
 		return false
 	}
-	e := n.was.elements[n.seen]
-	n.seen++
-	n.now.elements = append(n.now.elements, e)
-	n.now.probes += len(e.probes)
-	d.count(1, len(e.probes))
+	n.compared++
+	d.addElement(n, rest[0])
 	return true
 }
 
-// decoded notes an element that was decoded, or with nil another target.
-func (d *digester) decoded(n *digestedBlock, name string, hash uint64) {
+// startTarget starts a target that is decoded.
+func (d *digester) startTarget() { d.probes, d.hasDriver = d.probes[:0], false }
+
+// addDecoded adds a target that was decoded; block is nil if it has no for_each.
+func (d *digester) addDecoded(n *comparedBlock, name string, hash uint64) {
 	if !slices.Equal(d.probes, d.spare) {
 		d.spare = slices.Clone(d.probes)
 	}
-	if d.lifecycle && n != nil {
-		n.own = true
-	}
-	d.lifecycle = false
 	e := digested{name, hash, d.spare}
-	d.count(1, len(e.probes))
-	d.probes = d.probes[:0]
-	if n == nil {
-		d.next.others = append(d.next.others, e)
+	if n != nil {
+		n.hasDriver = n.hasDriver || d.hasDriver
+		d.addElement(n, e)
 		return
 	}
-	n.now.elements = append(n.now.elements, e)
-	n.now.probes += len(e.probes)
+	d.count(1, len(e.probes))
+	d.next.others = append(d.next.others, e)
 }
 
-// end ends a block with for_each. Its next Parse decodes all its elements if they had
+func (d *digester) addElement(n *comparedBlock, e digested) {
+	d.count(1, len(e.probes))
+	n.next.elements = append(n.next.elements, e)
+	n.next.probes += len(e.probes)
+}
+
+// endBlock ends a block with for_each. Its next Parse decodes all its elements if they had
 // warnings, or a driver.
-func (d *digester) end(n *digestedBlock) {
-	if n.was != nil {
-		d.gone = append(d.gone, n.was.elements[n.seen:]...)
+func (d *digester) endBlock(n *comparedBlock) {
+	if n.previous != nil {
+		d.dropped = append(d.dropped, n.previous.elements[n.compared:]...)
 	}
-	if !n.ok || n.own || d.loader.reports != n.since || len(n.now.elements) == 0 {
-		d.next.others = append(d.next.others, n.now.elements...)
+	if !n.pure || n.hasDriver || d.loader.reports != n.reports || len(n.next.elements) == 0 {
+		d.next.others = append(d.next.others, n.next.elements...)
 		return
 	}
-	slices.SortFunc(n.now.elements, func(a, b digested) int { return a.compare(b.name) })
-	d.next.loops[n.key] = n.now
+	slices.SortFunc(n.next.elements, func(a, b digested) int { return compareName(a, b.name) })
+	d.next.loops[n.key] = n.next
 }
 
 func (d *digester) count(targets, probes int) {
@@ -257,19 +256,19 @@ func (d *digester) count(targets, probes int) {
 	d.next.Probes += probes
 }
 
-// finish sets the digest of a configuration, and what it has not any more.
+// finish sets the digest of a configuration, and what was removed from the previous one.
 func (d *digester) finish(c *Config) {
 	c.digest = d.next
 	compared := map[*loop]bool{}
 	for _, n := range d.blocks {
-		compared[n.was] = true
+		compared[n.previous] = true
 	}
 	for _, l := range d.previous.loops {
 		if !compared[l] {
-			d.gone = append(d.gone, l.elements...)
+			d.dropped = append(d.dropped, l.elements...)
 		}
 	}
-	for _, e := range append(d.gone, d.previous.others...) {
+	for _, e := range append(d.dropped, d.previous.others...) {
 		if _, still := c.Targets[e.name]; !still {
 			c.Removed.Targets = append(c.Removed.Targets, e.name)
 		}

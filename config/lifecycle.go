@@ -14,7 +14,7 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 	if !l.schemas.lifecycle.appearsIn(content) {
 		return l.noLifecycle, probe.Target{}
 	}
-	l.digest.lifecycle = true
+	l.digest.hasDriver = true
 	d := l.decodeContent(b, content, l.schemas.lifecycle)
 	t := Target{Settings: l.settings(d, l.options.TargetSettings)}
 	var inherited probe.Target

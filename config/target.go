@@ -32,25 +32,25 @@ func (l *loader) target(b *tree.Block) {
 	forEach, ok := content.Arguments["for_each"]
 	if !ok {
 		l.element(b, content, spec)
-		l.digest.decoded(nil, spec.target.Name, 0)
+		l.digest.addDecoded(nil, spec.target.Name, 0)
 		return
 	}
-	if l.digest.keep(b) {
+	if l.digest.reuse(b) {
 		return
 	}
-	some, loop := false, l.digest.begin(b)
+	some, loop := false, l.digest.startBlock(b)
 	for e := range l.elements(b, forEach) {
 		some = true
 		hash := hashElement(e)
 		spec.target.Name = b.Label(0) + "[" + strconv.Quote(e.key) + "]"
-		if l.digest.same(loop, spec.target.Name, hash) {
+		if l.digest.reuseElement(loop, spec.target.Name, hash) {
 			l.claim(b, spec.target.Name)
 		} else if l.validTargetName(b, spec.target.Name, forEach.Expr.Range()) {
 			l.element(b.In(e.ctx, e.text), content, spec)
-			l.digest.decoded(loop, spec.target.Name, hash)
+			l.digest.addDecoded(loop, spec.target.Name, hash)
 		}
 	}
-	l.digest.end(loop)
+	l.digest.endBlock(loop)
 	if !some {
 		l.dryRun(b, content, spec)
 	}
@@ -88,6 +88,7 @@ type targetSpec struct {
 // element decodes a target, or one element of a target with for_each.
 func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	name := spec.target.Name
+	l.digest.startTarget()
 	if !spec.dryRun {
 		l.claim(b, name)
 	}
@@ -112,7 +113,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 func (l *loader) claim(b *tree.Block, name string) {
 	first, twice := l.names[name]
 	if !twice {
-		first = l.digest.keeper(name)
+		first = l.digest.reusedBlock(name)
 	}
 	if first == nil {
 		l.names[name] = b

@@ -61,8 +61,7 @@ func (p *plan) removeListed(c *Change) error {
 		}
 		if s := p.engine.registry.probe(id); s != nil && !listed[id] {
 			listed[id] = true
-			p.counts.Removed++
-			p.changes = append(p.changes, change{action: removed, id: id, slot: s, before: s.spec.Load()})
+			p.remove(s)
 		}
 	}
 	return nil

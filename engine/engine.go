@@ -13,8 +13,9 @@
 // The files, in the order of a probe's life:
 //
 //	engine.go       Config, New and Run
-//	apply.go        Apply: compares the desired set with what exists
+//	apply.go        Apply: makes the desired set
 //	change.go       Change: a part of the probes, with their memories
+//	plan.go         what Apply and Change have to do: compares the desired set with what exists
 //	memory.go       Memory: what is remembered about a probe, and its binary form
 //	snapshot.go     Snapshot and Memories
 //	spec.go         what probes share: rule, handler, target settings

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -159,13 +158,6 @@ func (r *registry) count() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.probes
-}
-
-// all returns all targets.
-func (r *registry) all() []*target {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return slices.AppendSeq(make([]*target, 0, len(r.targets)), maps.Values(r.targets))
 }
 
 // listed is a target and its probes.

@@ -75,8 +75,8 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 	sc.ctx = ctx
 	now := sc.clock.now()
 	sc.schedule.Begin(now)
-	for _, t := range sc.registry.all() {
-		sc.unreported.add(t, now)
+	for t := range sc.registry.walk(ctx, "") {
+		sc.unreported.add(t.target, now)
 	}
 	return true
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"iter"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -16,12 +17,12 @@ func (e *Engine) Snapshot(id probe.ID) (Memory, bool) {
 	return s.memory(&e.scheduler.clock), true
 }
 
-// Memories yields what the engine remembers about every probe, in no order. It holds no
+// Memories yields what the engine remembers about every probe, sorted by ID. It holds no
 // lock while it yields.
 func (e *Engine) Memories() iter.Seq2[probe.ID, Memory] {
 	return func(yield func(probe.ID, Memory) bool) {
-		for _, t := range e.registry.all() {
-			for _, s := range e.registry.probesOf(t) {
+		for t := range e.registry.walk(context.Background(), "") {
+			for _, s := range t.slots {
 				if !yield(s.id(), s.memory(&e.scheduler.clock)) {
 					return
 				}

@@ -59,8 +59,7 @@ func (e *Engine) subscribe(memories bool) *Subscription {
 // all.
 type sweep struct {
 	mu    sync.Mutex // guards all below; registry.mu is taken while it is held
-	list  []listed
-	after string // the last target in list
+	after string     // the last target that was read
 	ids   []probe.ID
 	ended bool
 }
@@ -70,30 +69,20 @@ func (w *sweep) next(r *registry) (id probe.ID, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.ids) == 0 && !w.ended {
-		w.read(r)
+		list := r.next(make([]listed, 0, walkChunk), w.after)
+		for _, t := range list {
+			w.after = t.target.name
+			for _, s := range t.slots {
+				w.ids = append(w.ids, s.id())
+			}
+		}
+		w.ended = len(list) == 0
 	}
 	if w.ended {
 		return id, false
 	}
 	id, w.ids = w.ids[0], w.ids[1:]
 	return id, true
-}
-
-// read reads the probes of some more targets.
-func (w *sweep) read(r *registry) {
-	if w.list == nil {
-		w.list = make([]listed, 0, walkChunk)
-	}
-	if w.list = r.next(w.list, w.after); len(w.list) == 0 {
-		w.list, w.ended = nil, true
-		return
-	}
-	w.after = w.list[len(w.list)-1].target.name
-	for _, t := range w.list {
-		for _, s := range t.slots {
-			w.ids = append(w.ids, s.id())
-		}
-	}
 }
 
 // Close ends the subscription. A call of Next that waits returns when its context is

@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// change is one difference between what exists and what is desired.
+type change struct {
+	action  action
+	id      probe.ID
+	slot    *slot   // nil to add a probe
+	spec    *spec   // the new one; nil to remove a probe
+	before  *spec   // the old one; nil to add a probe
+	address string  // of the target
+	memory  *Memory // to go on with; nil without, and unless a probe is added
+	moved   bool    // the target's address or ports have changed
+}
+
+type action uint8
+
+const (
+	added action = iota
+	adjusted
+	replaced
+	removed
+)
+
+// plan is what Apply or Change is about to do. It needs Engine.applyMu: only they change
+// which probes there are, and their specs and addresses.
+type plan struct {
+	engine   *Engine
+	memories map[probe.ID]Memory
+	changes  []change
+	counts   Changes
+	invalid  invalidProbes
+}
+
+// wish is one desired probe, and its slot if it exists already.
+type wish struct {
+	id    probe.ID
+	probe probe.Probe
+	slot  *slot
+}
+
+// compareChunk is how many probes are looked up at once. Each lookup waits for memory
+// several times; the lookups of a chunk wait at the same time.
+const compareChunk = 128
+
+// compareSet checks set, and plans what has to be added and changed.
+func (p *plan) compareSet(set probe.Set) error {
+	chunk := make([]wish, 0, min(len(set), compareChunk))
+	for id, desired := range set {
+		if chunk = append(chunk, wish{id: id, probe: desired}); len(chunk) == compareChunk {
+			p.compareChunk(chunk)
+			chunk = chunk[:0]
+		}
+	}
+	p.compareChunk(chunk)
+	return p.invalid.err()
+}
+
+func (p *plan) compareChunk(wishes []wish) {
+	p.engine.registry.lookUp(wishes)
+	for i := range wishes {
+		if err := p.compare(&wishes[i]); err != nil {
+			p.invalid.add(wishes[i].id, err)
+		}
+	}
+}
+
+// maxInvalidProbes is how many invalid probes the error of Apply names.
+const maxInvalidProbes = 10
+
+// invalidProbes collects the errors of invalid probes. They come in random order.
+type invalidProbes struct {
+	count int
+	first []invalidProbe // by ID
+}
+
+type invalidProbe struct {
+	id  probe.ID
+	err error
+}
+
+func (v *invalidProbes) add(id probe.ID, err error) {
+	v.count++
+	at, _ := slices.BinarySearchFunc(v.first, id, func(p invalidProbe, id probe.ID) int { return p.id.Compare(id) })
+	if at == maxInvalidProbes {
+		return
+	}
+	v.first = slices.Insert(v.first, at, invalidProbe{id, err})
+	v.first = v.first[:min(len(v.first), maxInvalidProbes)]
+}
+
+// err returns the first errors, joined, or nil.
+func (v *invalidProbes) err() error {
+	var errs []error
+	for _, p := range v.first {
+		errs = append(errs, fmt.Errorf("probe %q: %w", p.id, p.err))
+	}
+	if more := v.count - len(v.first); more > 0 {
+		errs = append(errs, fmt.Errorf("%d more probes are invalid", more))
+	}
+	return errors.Join(errs...)
+}
+
+// compare plans the change that a wish needs, if any.
+func (p *plan) compare(w *wish) error {
+	s, desired := w.slot, &w.probe
+	if err := p.complete(w.id, desired, s == nil); err != nil {
+		return err
+	}
+	c := change{id: w.id, slot: s, address: desired.Target.Address}
+	if s != nil {
+		c.before = s.spec.Load()
+		c.moved = s.currentAddress() != c.address || !maps.Equal(c.before.target.Ports, desired.Target.Ports)
+	}
+	switch {
+	case s == nil:
+		p.counts.Added++
+		c.action = added
+		var err error
+		if c.memory, err = p.memory(w.id, desired.Rule); err != nil {
+			return err
+		}
+	case c.moved || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
+		p.counts.Replaced++
+		c.action = replaced
+	case c.before.rule != desired.Rule:
+		p.counts.Updated++
+		desired.Handler = c.before.configured
+		c.action = adjusted
+	default:
+		p.counts.Kept++
+		return nil
+	}
+	c.spec = p.engine.specs.of(desired)
+	p.changes = append(p.changes, c)
+	return nil
+}
+
+// complete fills in what a desired probe leaves out, and checks it; its ID only if
+// it is new.
+func (p *plan) complete(id probe.ID, desired *probe.Probe, isNew bool) error {
+	if isNew {
+		if err := id.Check(); err != nil {
+			return err
+		}
+	}
+	r := &desired.Rule
+	if r.Kind != 0 && r.Kind != id.Kind {
+		return fmt.Errorf("rule.kind is %v", r.Kind)
+	}
+	if desired.Target.Name != "" && desired.Target.Name != id.Target {
+		return fmt.Errorf("target.name is %q", desired.Target.Name)
+	}
+	if desired.Handler == nil {
+		return errors.New("handler must not be nil")
+	}
+	r.Kind, desired.Target.Name = id.Kind, id.Target
+	*r = r.WithDefaults()
+	if r.Compatibility == probe.Mended {
+		r.Compatibility = p.engine.conf.Compatibility
+	}
+	return r.Check()
+}
+
+// removeUnwanted plans the removal of every probe that is not in set, which was compared.
+func (p *plan) removeUnwanted(set probe.Set) {
+	if n := &p.counts; p.engine.registry.count() == n.Kept+n.Updated+n.Replaced {
+		return
+	}
+	for t := range p.engine.registry.walk(context.Background(), "") {
+		for _, s := range t.slots {
+			if _, ok := set[s.id()]; !ok {
+				p.remove(s)
+			}
+		}
+	}
+}
+
+func (p *plan) remove(s *slot) {
+	p.counts.Removed++
+	p.changes = append(p.changes, change{action: removed, id: s.id(), slot: s, before: s.spec.Load()})
+}
+
+// retain counts the probes of each spec, before their first attempts. It gives each probe
+// of a StatefulHandler a handler of its own; one that is only adjusted keeps the one that
+// it has.
+func (p *plan) retain() {
+	for _, c := range p.changes {
+		switch {
+		case c.spec == nil:
+			continue
+		case c.spec.handler != nil:
+		case c.action == adjusted:
+			c.spec.use(c.before.handler)
+		default:
+			c.spec.use(c.spec.configured.(probe.StatefulHandler).ForProbe())
+		}
+		if c.spec.users++; c.spec.users == 1 {
+			p.engine.scheduler.retain(c.spec)
+		}
+	}
+}
+
+// release closes the handlers that no probe has now, if their attempts have ended.
+func (p *plan) release() {
+	for _, c := range p.changes {
+		if c.before == nil {
+			continue
+		}
+		if c.before.users--; c.before.users == 0 {
+			p.engine.scheduler.release(c.before)
+		}
+	}
+}

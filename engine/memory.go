@@ -48,6 +48,8 @@ func (m Memory) Renewed(k probe.Kind) Memory {
 //	string   instance: the rest
 const memoryVersion = 1
 
+var errMemoryTruncated = errors.New("memory: its binary form is truncated")
+
 const (
 	flagOnHold  = 1 << 4
 	flagDown    = 1 << 5
@@ -96,7 +98,7 @@ func nanoseconds(t time.Time) (int64, error) {
 	}
 	n := t.UnixNano()
 	if !time.Unix(0, n).Equal(t) {
-		return 0, fmt.Errorf("memory: time %v is out of range", t)
+		return 0, fmt.Errorf("memory: time %v is not from 1678 to 2262", t)
 	}
 	return n, nil
 }
@@ -105,10 +107,10 @@ func nanoseconds(t time.Time) (int64, error) {
 // not changed m. Whether the state is one of a probe's kind is for Check to say.
 func (m *Memory) UnmarshalBinary(b []byte) error {
 	if len(b) < 2 {
-		return errors.New("memory: truncated")
+		return errMemoryTruncated
 	}
 	if b[0] != memoryVersion {
-		return fmt.Errorf("memory: version %d is not supported, this is version %d", b[0], memoryVersion)
+		return fmt.Errorf("memory: version %d is not supported, this release has version %d", b[0], memoryVersion)
 	}
 	flags := b[1]
 	d := decoder{rest: b[2:]}
@@ -166,6 +168,6 @@ func (d *decoder) advance(size int) {
 	}
 	d.rest = nil
 	if d.err == nil {
-		d.err = errors.New("memory: truncated")
+		d.err = errMemoryTruncated
 	}
 }

@@ -34,7 +34,7 @@ const frameHeader = 12
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // ErrLocked is in the error of Open if another process has the file open.
-var ErrLocked = errors.New("is in use by another process")
+var ErrLocked = errors.New("is in use by another process, use another file")
 
 // Journal is an open file. It is not safe for concurrent use by multiple goroutines.
 type Journal struct {

@@ -61,7 +61,7 @@ func lockCurrent(f *os.File) (bool, error) {
 	}
 	switch mode := opened.Mode(); {
 	case !mode.IsRegular():
-		return false, fmt.Errorf("%s is not a regular file", f.Name())
+		return false, fmt.Errorf("%s is not a regular file, use another path", f.Name())
 	case mode.Perm()&0o022 != 0:
 		return false, fmt.Errorf("%s is writable for other users than its owner, use: chmod 600 %[1]s", f.Name())
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrForeign is in the error of Read if the file is not a journal with this magic.
-var ErrForeign = errors.New("is another kind of file")
+var ErrForeign = errors.New("is another kind of file, use another path")
 
 // CorruptError says that a file is damaged, and where.
 type CorruptError struct {
@@ -110,7 +110,7 @@ func (r *reader) frame() ([]byte, error) {
 	}
 	length, checksum := int64(binary.LittleEndian.Uint32(header)), binary.LittleEndian.Uint32(header[4:])
 	if length > MaxFrame {
-		return nil, fmt.Errorf("frame of %d bytes", length)
+		return nil, fmt.Errorf("frame of %d bytes, at most %d are allowed", length, MaxFrame)
 	}
 	left -= frameHeader + length
 	if left < 0 {

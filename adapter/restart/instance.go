@@ -101,14 +101,15 @@ func (i *instance) reportStarted(id string) {
 // check compares the instance with its unit and its probes, and acts on it.
 func (i *instance) check() {
 	now := time.Now()
-	if i.id != "" && i.control.appliedSince(&i.applies) {
+	isRemoved := !i.terminating && !i.refresh() // or has another driver
+	if !isRemoved && i.id != "" && i.control.appliedSince(&i.applies) {
 		i.report(i.reported) // it may have lost its probes: see Engine.Report
 	}
 	switch {
 	case i.terminating && i.released && !now.Before(i.notBefore):
 		i.cancel(ErrReleased)
 	case i.terminating:
-	case !i.refresh():
+	case isRemoved:
 		i.terminate(now)
 	case i.id == "":
 	case i.unit.restartsOnFailure():

@@ -97,6 +97,34 @@ func (h *harness) expectEnd(want bool) {
 	}
 }
 
+// As in a reload, the probes are removed before the unit is.
+func TestRemovedInstanceThatHasNotStartedStaysSo(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		unstarted := func() bool {
+			target, _ := h.engine.Target("web")
+			return !target.Started && !target.Ready
+		}
+		startup := probe.ID{Target: "web", Kind: probe.Startup}
+		failing := probe.Probe{Rule: probe.Rule{FailureThreshold: 1000}, Handler: &fakeHandler{failing: true}, HandlerName: "test"}
+		if _, err := h.engine.Apply(probe.Set{startup: failing}); err != nil {
+			t.Fatal(err)
+		}
+		a := newDriver("web", func(int) behavior { return behavior{endsAfter: 3 * s} })
+		h.apply(map[string]restart.Unit{"web": {Driver: a}})
+		h.sleep(time.Minute)
+		if _, err := h.engine.Apply(nil); err != nil || !unstarted() {
+			t.Fatal("the instance has started before its unit is removed", err)
+		}
+		h.apply(nil)
+		h.expectLeaving()
+		if !unstarted() {
+			t.Error("the instance has started by being removed")
+		}
+		h.sleep(3 * s)
+		h.expectEnd(false)
+	})
+}
+
 func TestUnitsEndConcurrently(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		units := map[string]restart.Unit{}

@@ -35,6 +35,7 @@ func faults() []fault {
 		delays    = "TestFirstAttemptKeepsTheInitialDelay"
 		inFlight  = "TestAttemptThatIsStoppedInFlightDoesNotCount"
 		restarted = "TestRestartOfTheProberKeepsStartedAndReady"
+		removed   = "TestTargetThatIsRemovedEndsLikeThePodOfTheKubelet"
 	)
 	return []fault{
 		{name: "one failure too many", file: judge, main: true,
@@ -78,11 +79,11 @@ func faults() []fault {
 			old: "Extra: !a.counts}", new: "Extra: false}"},
 		{name: "liveness that is attempted at once", file: "engine/spec.go",
 			old: "return wakes", new: "return wakes || true"},
-		{name: "attempts at 1.3 times the period", file: times,
+		{name: "attempts at 1.3 times the period", file: times, by: apart, main: true,
 			old: "Times{Period: int64(period),", new: "Times{Period: int64(period) * 13 / 10,"},
 		{name: "liveness that is attempted at once, in virtual time", file: "engine/spec.go", by: kills,
 			old: "return wakes", new: "return wakes || true"},
-		{name: "attempts at twice the period", file: times,
+		{name: "attempts at twice the period", file: times, by: apart,
 			old: "Times{Period: int64(period),", new: "Times{Period: 2 * int64(period),"},
 		{name: "a wrong status in the detail", file: "builtin/http/judge.go",
 			old: `return "status " + strconv.Itoa(status)`, new: `return "status " + strconv.Itoa(status/100*100)`},
@@ -93,16 +94,13 @@ func faults() []fault {
 		{name: "a container that runs again and stays down", file: judge,
 			old: "s.Verdict, s.Down = Initial(r.Kind), false", new: "s.Down = false"},
 		{name: "liveness that passes while nothing runs, with compatibility", file: judge,
-			old: "case r.Compatibility == probe.Kubelet:\n\t\ts.Verdict = probe.Failing", new: "case r.Compatibility == probe.Kubelet && r.Kind == probe.Liveness:\n\tcase r.Compatibility == probe.Kubelet:\n\t\ts.Verdict = probe.Failing"},
+			old: "case r.Compatibility == probe.Kubelet:\n\t\ts.Verdict", new: "case r.Compatibility == probe.Kubelet && r.Kind == probe.Liveness:\n\tcase r.Compatibility == probe.Kubelet:\n\t\ts.Verdict"},
 		{name: "a startup probe that goes on after it has passed", file: judge,
 			old: "case r.Kind == probe.Startup && v == probe.Passing:\n\t\treturn true", new: "case r.Kind == probe.Startup && v == probe.Passing:\n\t\treturn false"},
 		{name: "readiness that stops when the pod is deleted", file: judge,
 			old: "case in.Terminating && r.Kind != probe.Readiness:", new: "case in.Terminating:"},
 		{name: "failures that are not in the metrics", file: "adapter/prom/kubelet.go",
 			old: "c.failed += p.Attempts[probe.Failure]", new: "_ = p.Attempts[probe.Failure]"},
-		{name: "a period that is a third too long", file: times, by: apart, main: true,
-			old: "Times{Period: int64(period), Offset: int64(hash(id) % uint64(period))}",
-			new: "Times{Period: int64(period) * 13 / 10, Offset: int64(hash(id) % uint64(period))}"},
 		{name: "a period that is a tenth too short", file: times, by: apart,
 			old: "Times{Period: int64(period), Offset: int64(hash(id) % uint64(period))}",
 			new: "Times{Period: int64(period) * 9 / 10, Offset: int64(hash(id) % uint64(period*9/10))}"},
@@ -129,6 +127,10 @@ func faults() []fault {
 			old: "return c.ReadinessProbe == nil || s.Ready", new: "return true"},
 		{name: "a stop that is ignored", file: manager, by: inFlight, main: true,
 			old: "in.Terminating = in.Terminating || p.stopped", new: "in.Terminating = in.Terminating || false"},
+		{name: "a removed target that starts", file: "adapter/restart/instance.go", by: removed,
+			old: "if !isRemoved && i.id", new: "if i.id"},
+		{name: "a removed target that stays ready", file: "engine/read.go", by: removed,
+			old: "(in.ready || !in.kept) && !in.terminating", new: "(in.ready || !in.kept)"},
 	}
 }
 
@@ -168,7 +170,10 @@ func (f fault) isFound(t *testing.T, binary string) bool {
 	if test == "" {
 		test, args = "TestRegressions", []string{"-trials=2", "-shrink=false"}
 	}
-	out, err := exec.CommandContext(t.Context(), binary, append(args, "-test.run=^"+test+"$")...).CombinedOutput()
+	run := exec.CommandContext(t.Context(), binary, append(args, "-test.run=^"+test+"$")...)
+	run.Dir = f.room()
+	run.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlayOf(binary)) // for a test that builds sonde
+	out, err := run.CombinedOutput()
 	differs := bytes.Contains(out, []byte("--- FAIL: "+test)) && (f.by != "" || bytes.Contains(out, []byte(confirmed)))
 	if err == nil || !differs {
 		t.Errorf("%s is not found: %v\n%s", f.name, err, out)
@@ -212,14 +217,17 @@ func (f fault) build(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "overlay.json"), overlay)
 	binary := filepath.Join(dir, "oracle.test")
-	build := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, f.room())
+	write(t, overlayOf(binary), overlay)
+	build := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", overlayOf(binary), "-o", binary, f.room())
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", f.name, err, out)
 	}
 	return binary
 }
+
+// overlayOf returns the overlay with which a binary was built.
+func overlayOf(binary string) string { return filepath.Join(filepath.Dir(binary), "overlay.json") }
 
 func write(t *testing.T, file string, text []byte) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {

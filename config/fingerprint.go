@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"io"
 	"maps"
-	"math/big"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -219,7 +218,7 @@ func writeValue(w valueWriter, v cty.Value) bool {
 		w.WriteByte('f')
 	case ty == cty.Number:
 		w.WriteByte('n')
-		writeNumber(w, v.AsBigFloat())
+		writeText(w, v.AsBigFloat().Text('p', 0)) // exact, and equal for equal numbers
 	case v.CanIterateElements():
 		return writeElements(w, v)
 	default:
@@ -230,21 +229,16 @@ func writeValue(w valueWriter, v cty.Value) bool {
 
 func writeElements(w valueWriter, v cty.Value) bool {
 	ty := v.Type()
-	kind, named := byte('l'), false
 	switch {
 	case ty.IsTupleType():
-		kind = 'u'
-	case ty.IsSetType():
-		kind = 'e'
-	case ty.IsMapType():
-		kind, named = 'p', true
+		w.WriteByte('u')
 	case ty.IsObjectType():
-		kind, named = 'o', true
+		w.WriteByte('o')
+	default:
+		w.WriteByte('c')
+		writeText(w, ty.GoString())
 	}
-	w.WriteByte(kind)
-	if ty.IsCollectionType() {
-		writeText(w, ty.ElementType().GoString())
-	}
+	named := ty.IsMapType() || ty.IsObjectType()
 	writeLength(w, v.LengthInt())
 	for it := v.ElementIterator(); it.Next(); {
 		key, element := it.Element()
@@ -267,14 +261,4 @@ func writeLength(w valueWriter, n int) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(n))
 	w.Write(b[:])
-}
-
-func writeNumber(w valueWriter, f *big.Float) {
-	if i, accuracy := f.Int64(); accuracy == big.Exact {
-		writeLength(w, int(i))
-		return
-	}
-	b, _ := f.GobEncode() // without an error: f is not nil
-	writeLength(w, len(b))
-	w.Write(b)
 }

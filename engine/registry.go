@@ -274,14 +274,10 @@ func (r *registry) remove(s *slot) {
 // reported returns the target of an instance. It adds it if necessary. If the instance
 // is over and the target has no probes, it removes the target and returns nil.
 func (r *registry) reported(in probe.Instance) *target {
-	over := in.Phase == probe.Absent || in.Phase == probe.Gone
-	if t, slots := r.target(in.Target); len(slots) > 0 {
-		return t
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.insert(in.Target)
-	if over && len(t.slots) == 0 {
+	if over := in.Phase == probe.Absent || in.Phase == probe.Gone; over && len(t.slots) == 0 {
 		r.delete(in.Target)
 		return nil
 	}

@@ -228,14 +228,14 @@ func (d *daemon) run(ctx context.Context) error {
 		return d.engine.Run(serving)
 	})
 	if d.state != nil {
-		parts.Go(func() error { d.keepState(serving); return nil })
+		parts.Go(func() error { d.state.Run(serving, d.engine, restartValues{d.restarts}); return nil })
 		parts.Go(func() error { d.unwanted(running); return nil })
 	}
 	if d.listener != nil {
 		parts.Go(func() error { return d.api.Serve(serving, d.listener) })
 	}
 	parts.Go(func() error {
-		defer d.exitAtSignal()
+		defer d.exitAt(d.signals.stop)
 		return d.handleSignals(serving, shutdown)
 	})
 	err := parts.Wait()

@@ -60,34 +60,18 @@ func (s *signals) exitOnQuit(log *cli.LogQueue) {
 	}()
 }
 
-// exitAtSignal ends the program at the next SIGTERM or SIGINT, unless run returns before.
-// It is for the time when no processes are left and the engine stops.
-func (d *daemon) exitAtSignal() {
+// exitAt ends the program when it receives a signal, unless run returns before. It is for
+// the time when no processes are left, or should be, and the engine stops.
+func (d *daemon) exitAt(signal <-chan os.Signal) {
 	go func() {
 		select {
-		case s := <-d.signals.stop:
-			d.exit(s)
+		case s := <-signal:
+			d.log.Error("the engine did not stop in time, exiting", "signal", s.String())
+			d.queue.Close(flushTimeout)
+			os.Exit(exitCode(s))
 		case <-d.ended:
 		}
 	}()
-}
-
-// exitAfter ends the program after a time, unless run returns before.
-func (d *daemon) exitAfter(timeout time.Duration, s os.Signal) {
-	go func() {
-		select {
-		case <-time.After(timeout):
-			d.exit(s)
-		case <-d.ended:
-		}
-	}()
-}
-
-// exit ends the program because of a signal, whatever else still runs.
-func (d *daemon) exit(s os.Signal) {
-	d.log.Error("the engine did not stop in time, exiting", "signal", s.String())
-	d.queue.Close(flushTimeout)
-	os.Exit(exitCode(s))
 }
 
 // exitCode is that of a program that a signal ends, as shells show it.
@@ -139,7 +123,9 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 			d.log.Warn("second signal received, killing processes", "signal", s.String())
 			killed = cli.ErrReported(exitCode(s))
 			d.restarts.Kill()
-			d.exitAfter(killTimeout, s)
+			late := make(chan os.Signal, 1)
+			time.AfterFunc(killTimeout, func() { late <- s })
+			d.exitAt(late)
 		}
 	}
 }

@@ -147,11 +147,6 @@ func (d *daemon) stateStats() func() prom.State {
 	}
 }
 
-// keepState writes the state until ctx is done.
-func (d *daemon) keepState(ctx context.Context) {
-	d.state.Run(ctx, d.engine, restartValues{d.restarts})
-}
-
 // restartValues are the values of the state file about restarts.
 type restartValues struct{ restarts *restart.Controller }
 

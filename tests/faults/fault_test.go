@@ -19,6 +19,7 @@ type fault struct {
 	inject func(t *testing.T, p *prober) (heal func())
 	lasts  time.Duration
 	times  int                               // with -long; default 1
+	period time.Duration                     // of all probes, with -long; default usualPeriod
 	felt   func(before, after reading) error // whether the prober has met the fault; nil where nothing shows it
 
 	delay    time.Duration // of the answers of all targets
@@ -34,7 +35,7 @@ func faults() []fault {
 	const some = 10 * time.Second
 	return []fault{
 		{name: "stopped", inject: each(stop), lasts: 5 * time.Second, times: 10, felt: stalled, delay: 200 * time.Millisecond, blind: true},
-		{name: "5 % of a processor", inject: each(confine(faulttest.Processor(5))), lasts: some, felt: stalled, delay: 50 * time.Millisecond, hangs: true},
+		{name: "5 % of a processor", inject: each(confine(faulttest.Processor(5))), lasts: 2 * some, period: some, felt: stalled, delay: 50 * time.Millisecond, hangs: true},
 		{name: "descriptors", inject: each(limitDescriptors), lasts: some, felt: unknown, blind: true},
 		{name: "ports", inject: takePorts, lasts: some, felt: unknown, blind: true},
 		{name: "threads", inject: limitThreads, lasts: some, felt: unknown, hides: []string{"exec"}},

@@ -82,7 +82,7 @@ func (p *prober) survive(t *testing.T, f fault) row {
 	}
 	r.haproxy = p.haproxyChanges(t)
 	p.compare(t, before, after, &r)
-	if limit := 2 * (period + timeout); *long && r.found > limit {
+	if limit := 2 * (p.period + timeout); *long && r.found > limit {
 		t.Errorf("real failures were published after %v, want at most %v", r.found, limit)
 	}
 	t.Logf("%+v", r)
@@ -109,7 +109,11 @@ func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration)
 	if fails && f.hangs { // other handlers use goroutines: a stall takes time from their attempts
 		p.failReally(t, p.at(hungDuring, "name", "redis", "exec"), "hang")
 	}
-	time.Sleep(max(0, f.lasts-time.Since(start))) // the fault goes on in real time
+	lasts := f.lasts
+	if !*long {
+		lasts = min(lasts, 2*p.period)
+	}
+	time.Sleep(max(0, lasts-time.Since(start))) // the fault goes on in real time
 	heal()
 	if fails && f.blind {
 		found = p.waitForFailures(t, during)

@@ -41,7 +41,7 @@ func (p *prober) startHAProxy(t *testing.T) *haproxy {
 	if err := os.WriteFile(file, []byte(p.haproxyConfig(dir, h.socket)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(program, "-db", "-q", "-f", file)
+	c := exec.Command(program, "-db", "-f", file)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	said, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -59,6 +59,12 @@ func (p *prober) startHAProxy(t *testing.T) *haproxy {
 		<-h.exited
 	})
 	testsync.Until(t, "the servers of HAProxy", func() bool {
+		select {
+		case <-h.exited:
+			text, _ := os.ReadFile(said.Name())
+			t.Fatalf("HAProxy has exited: %s", text)
+		default:
+		}
 		servers, err := h.servers()
 		return err == nil && !slices.ContainsFunc(servers, func(s haproxyServer) bool { return s.status != "UP" || s.checks == "INI" })
 	})
@@ -88,11 +94,14 @@ func (p *prober) haproxyConfig(dir, socket string) string {
 			if tg.handler == "name" {
 				address = fmt.Sprintf("h%d.test", tg.number)
 			}
-			fmt.Fprintf(&c, "  server %s %s:%d check inter %dms rise 1 fall 1%s\n", tg.name, address, port, period.Milliseconds(), backend.server)
+			fmt.Fprintf(&c, "  server %s %s:%d check inter %dms rise 1 fall 1%s\n", haproxyName(tg), address, port, p.period.Milliseconds(), backend.server)
 		}
 	}
 	return c.String()
 }
+
+// haproxyName is the name of a target as a server of HAProxy.
+func haproxyName(tg target) string { return strings.ReplaceAll(tg.name, "/", "-") }
 
 // haproxyServer is what HAProxy says about a server.
 type haproxyServer struct {
@@ -144,7 +153,7 @@ func (p *prober) haproxyChanges(t *testing.T) string {
 	}
 	n := 0
 	for _, s := range servers {
-		i := slices.IndexFunc(p.targets, func(tg target) bool { return tg.name == s.name })
+		i := slices.IndexFunc(p.targets, func(tg target) bool { return haproxyName(tg) == s.name })
 		if p.targets[i].isHealthy() {
 			n += s.downs
 		}

@@ -4,6 +4,7 @@ package faults
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,10 +27,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// The rule of every probe: a single failure is published.
+// The rule of every probe, unless a fault has another period: a single failure is
+// published.
 const (
-	period  = 2 * time.Second
-	timeout = 900 * time.Millisecond
+	usualPeriod = 2 * time.Second
+	timeout     = 900 * time.Millisecond
 )
 
 // prober is a running sonde with its targets, and HAProxy with the same ones.
@@ -37,6 +39,7 @@ type prober struct {
 	*world
 	dir     string
 	disk    string // a directory for the state file and, if it is full, the log
+	period  time.Duration
 	targets []target
 	process *os.Process
 	exited  chan struct{}
@@ -93,7 +96,10 @@ func build(t *testing.T, dir string) (sonde, plugin string) {
 // start runs sonde with healthy targets for the test of a fault, and waits until each
 // of them was probed and passes.
 func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {
-	p := &prober{world: w, dir: t.TempDir(), disk: t.TempDir(), exited: make(chan struct{}), failed: map[string]string{}}
+	p := &prober{world: w, dir: t.TempDir(), disk: t.TempDir(), period: usualPeriod, exited: make(chan struct{}), failed: map[string]string{}}
+	if *long {
+		p.period = cmp.Or(f.period, usualPeriod)
+	}
 	w.tell(t, "mend")
 	w.tell(t, "delay "+f.delay.String())
 	p.configure(t, plugin, *count)
@@ -213,7 +219,7 @@ func (p *prober) configure(t *testing.T, plugin string, count int) {
 				kind, restart = "liveness", "restart { command = [\"true\"] }"
 			}
 			fmt.Fprintf(&b, "target %q {\n  address = %q\n  %s\n  probe %q {\n    %s\n    period = %q\n    timeout = %q\n    failure_threshold = 1\n  }\n}\n",
-				tg.name, address, restart, kind, block, period, timeout)
+				tg.name, address, restart, kind, block, p.period, timeout)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(p.dir, "config.hcl"), []byte(b.String()), 0o600); err != nil {
@@ -333,7 +339,7 @@ func (p *prober) state(ctx context.Context, targets ...target) (map[string]state
 // questions, which cost a starved prober some of its time.
 const (
 	waitLimit = time.Minute
-	pollPause = 100 * time.Millisecond
+	pollPause = 200 * time.Millisecond
 )
 
 // waitFor asks for the state of targets, or of all, until a condition is true for each,

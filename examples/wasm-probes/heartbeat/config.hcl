@@ -42,3 +42,20 @@ target "floor/controller" {
     period = "1s"
   }
 }
+
+target "floor/sensor" {
+  address = "127.0.0.1"
+  ports   = { beats = 4841 }
+
+  # Datagrams get lost: three in a row are a failure, and so is a port that is closed.
+  probe "readiness" {
+    heartbeat {
+      port    = "beats"
+      network = "udp"
+      missed  = 3
+    }
+    period            = "1s"
+    timeout           = "500ms"
+    failure_threshold = 1
+  }
+}

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +26,8 @@ func TestHeartbeats(t *testing.T) {
 		t.Run("HalfAnAnswerIsKept", func(t *testing.T) { halfAnswer(t, way) })
 		t.Run("SlowAnswersAreWarnings", func(t *testing.T) { slowAnswers(t, way) })
 		t.Run("WrongAnswersFail", func(t *testing.T) { wrongAnswers(t, way) })
+		t.Run("ALostDatagramIsNotADeadService", func(t *testing.T) { lostDatagrams(t, way) })
+		t.Run("WrongDatagramsFail", func(t *testing.T) { wrongDatagrams(t, way) })
 		t.Run("OverTLS", func(t *testing.T) { overTLS(t, way) })
 		t.Run("WrongSettingsAreNamed", func(t *testing.T) { wrongSettings(t, way) })
 	})
@@ -175,6 +180,75 @@ func wrongAnswers(t *testing.T, way lab.Way) {
 	lab.Expect(t, a, guest.Failure, "heartbeat.open")
 }
 
+// answersByUDP returns a server that sends some datagrams for each beat. It ends when it
+// is told to, or with the test.
+func answersByUDP(t *testing.T, answers ...[]string) (port string, end func()) {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		b := make([]byte, 100)
+		for n := 0; ; n++ {
+			_, from, err := c.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			for _, datagram := range answers[min(n, len(answers)-1)] {
+				_, _ = c.WriteTo([]byte(datagram), from)
+			}
+		}
+	})
+	end = sync.OnceFunc(func() { c.Close(); running.Wait() })
+	t.Cleanup(end)
+	return strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port), end
+}
+
+// lostDatagrams loses, repeats and delays datagrams, and then ends the service.
+func lostDatagrams(t *testing.T, way lab.Way) {
+	port, end := answersByUDP(t,
+		[]string{"PONG 1\n"}, nil, []string{"PONG 2\n", "PONG 3\n", "PONG 3\n"}, []string{"PONG 3\n", "PONG 4\n"}, nil)
+	settings := fmt.Sprintf(`{"port": %q, "network": "udp", "missed": 3}`, port)
+	a := way.Must(t, settings)
+	beaten(t, a, 1)
+	unanswered(t, a, guest.Warning, "heartbeat.late")
+	beaten(t, a, 3)
+	beaten(t, a, 4)
+	unanswered(t, a, guest.Warning, "heartbeat.late")
+	unanswered(t, a, guest.Warning, "heartbeat.late")
+	unanswered(t, a, guest.Failure, "heartbeat.missed")
+	unanswered(t, way.Must(t, settings), guest.Failure, "heartbeat.missed") // it never answered this probe
+	end()
+	lab.Expect(t, a, guest.Failure, "tcp.refused")
+	lab.Expect(t, a, guest.Failure, "tcp.refused")
+}
+
+// unanswered makes an attempt whose beat is not answered.
+func unanswered(t *testing.T, a lab.Attempt, want guest.Outcome, reason string) {
+	t.Helper()
+	if r := a(100 * time.Millisecond); r.Outcome != want || r.Reason != reason {
+		t.Errorf("got %+v, want %v, %q", r, want, reason)
+	}
+}
+
+func wrongDatagrams(t *testing.T, way lab.Way) {
+	for _, answer := range []string{"", "PONG 1", "PONG 2\n", "PONG 0\n", "PONG 1\nPONG 1\n", "x", strings.Repeat("PONG 1\n", 1000)} {
+		port, _ := answersByUDP(t, []string{answer})
+		lab.Expect(t, way.Must(t, fmt.Sprintf(`{"port": %q, "network": "udp"}`, port)), guest.Failure, "heartbeat.garbage")
+	}
+	port, _ := answersByUDP(t, []string{"PONG 1\n"}, slices.Repeat([]string{"PONG 1\n"}, 1000))
+	a := way.Must(t, fmt.Sprintf(`{"port": %q, "network": "udp"}`, port))
+	beaten(t, a, 1)
+	lab.Expect(t, a, guest.Failure, "heartbeat.garbage")
+	port, _ = answersByUDP(t, []string{"ho"}, nil, []string{"ho"})
+	a = way.Must(t, fmt.Sprintf(`{"port": %q, "network": "udp", "expect": "ho", "missed": 2}`, port))
+	beaten(t, a, 1)
+	unanswered(t, a, guest.Warning, "heartbeat.late")
+	beaten(t, a, 3)
+}
+
 func overTLS(t *testing.T, way lab.Way) {
 	certificate, authority := lab.Certificate(t)
 	port := lab.Serve(t, func(c net.Conn) {
@@ -207,6 +281,10 @@ func wrongSettings(t *testing.T, way lab.Way) {
 		`{"port": "1", "missed": 0}`:                                  "missed",
 		`{"port": "1", "wait": "-1s"}`:                                "wait",
 		`{"port": "1", "slow": "-1s"}`:                                "slow",
+		`{"port": "1", "network": "sctp"}`:                            "network",
+		`{"port": "1", "network": "udp", "tls": {}}`:                  "tls",
+		`{"port": "1", "network": "udp", "hello": "x"}`:               "hello",
+		`{"port": "1", "network": "udp", "welcome": "x"}`:             "welcome",
 		`{"port": "1", "hello": "` + strings.Repeat("x", 1025) + `"}`: "hello",
 		`{"port": "1", "tls": {"verfy": false}}`:                      "tls.verfy",
 	} {

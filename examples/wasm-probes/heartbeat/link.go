@@ -14,7 +14,7 @@ import (
 )
 
 // link is the connection and the state of its beats, which are numbered from 1 on each
-// connection.
+// connection. Over UDP the connection is a socket.
 type link struct {
 	conn           *guest.Conn
 	sent, answered uint64 // the last beat that was sent, and the last one that was answered
@@ -30,7 +30,7 @@ func open(ctx context.Context, t guest.Target[settings]) (*link, error) {
 		}
 		conn.Close()
 	}
-	conn, err := connect.Dial(ctx, t, t.Settings.Port, t.Settings.TLS)
+	conn, err := dial(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +40,13 @@ func open(ctx context.Context, t guest.Target[settings]) (*link, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
+	if t.Settings.Network == "udp" {
+		return t.Dial(ctx, "udp", ":"+t.Settings.Port)
+	}
+	return connect.Dial(ctx, t, t.Settings.Port, t.Settings.TLS)
 }
 
 // greet sends hello and expects welcome on a new connection.
@@ -74,6 +81,9 @@ func (l *link) beat(s *settings, deadline time.Time) error {
 	if _, err := l.conn.Write(s.send.append(nil, l.sent)); err != nil {
 		return err
 	}
+	if s.Network == "udp" {
+		return l.readDatagrams(s.expect)
+	}
 	for {
 		if err := l.take(s.expect); err != nil || l.missed() == 0 {
 			return err
@@ -95,18 +105,64 @@ func (l *link) take(expect frame) error {
 			return err
 		}
 		l.rest = l.rest[n:]
-		switch expect.number {
-		case none:
+		if seq = l.fullNumber(expect, seq); expect.number == none {
 			seq = l.answered + 1
-		case bits32:
-			seq = l.sent - uint64(uint32(l.sent)-uint32(seq)) // only the lowest bits are sent
 		}
 		if seq <= l.answered || seq > l.sent {
-			return fmt.Errorf("an answer to beat %d came, but %d beats wait for one, up to beat %d", seq, l.missed(), l.sent)
+			return l.unexpected(seq)
 		}
 		l.answered = seq
 	}
 	return nil
+}
+
+// Limits on what a target sends over UDP.
+const (
+	maxDatagram = 2*maxFrame + digits // of an answer, in bytes
+	maxStrays   = 100                 // answers in one attempt to beats that were answered before
+)
+
+// readDatagrams reads datagrams until the beat is answered. Each is one answer. Datagrams
+// get lost, come twice, and overtake each other, so that an answer to an earlier beat is
+// no error.
+func (l *link) readDatagrams(expect frame) error {
+	b := make([]byte, maxDatagram)
+	for range maxStrays {
+		n, err := l.conn.Read(b)
+		if err != nil {
+			return err
+		}
+		seq, length, err := expect.match(b[:n])
+		if err != nil {
+			return err
+		}
+		if length == 0 || length < n {
+			return mismatch(b[:n], false)
+		}
+		if seq = l.fullNumber(expect, seq); expect.number == none {
+			seq = l.sent
+		}
+		if seq == 0 || seq > l.sent {
+			return l.unexpected(seq)
+		}
+		if l.answered = max(l.answered, seq); l.missed() == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d answers to beats before beat %d came", maxStrays, l.sent)
+}
+
+// fullNumber returns the number of a beat from that of its answer, which may have its
+// lowest bits only.
+func (l *link) fullNumber(expect frame, seq uint64) uint64 {
+	if expect.number == bits32 {
+		return l.sent - uint64(uint32(l.sent)-uint32(seq))
+	}
+	return seq
+}
+
+func (l *link) unexpected(seq uint64) error {
+	return fmt.Errorf("an answer to beat %d came, but %d beats wait for one, up to beat %d", seq, l.missed(), l.sent)
 }
 
 // missed returns the number of unanswered beats.

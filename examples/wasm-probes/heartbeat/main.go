@@ -1,5 +1,5 @@
-// Heartbeat is a plugin that keeps one connection to its target and sends a beat in each
-// attempt, which the target must answer.
+// Heartbeat is a plugin that keeps one connection to its target, or a UDP socket, and sends
+// a beat in each attempt, which the target must answer.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 
 type settings struct {
 	Port    string        `sonde:"port,required" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
+	Network string        `sonde:"network" default:"tcp" doc:"tcp; or udp, where each beat and each answer is a datagram"`
 	Send    string        `sonde:"send" default:"PING {seq}\n" doc:"the beat; {seq} is its number in decimal, {seq32} and {seq64} in bytes, big-endian"`
 	Expect  string        `sonde:"expect" default:"PONG {seq}\n" doc:"the answer, with the number of the beat that it answers, if it has one"`
 	Hello   string        `sonde:"hello" doc:"text to send first on each connection"`
@@ -47,6 +48,14 @@ func (s *settings) Prepare() (err error) {
 
 func (s *settings) check() error {
 	switch {
+	case s.Network != "tcp" && s.Network != "udp":
+		return &guest.FieldError{Field: "network", Problem: fmt.Sprintf("is %q; it must be tcp or udp", s.Network)}
+	case s.Network == "udp" && s.TLS != nil:
+		return &guest.FieldError{Field: "tls", Problem: `needs network = "tcp"`}
+	case s.Network == "udp" && s.Hello != "":
+		return &guest.FieldError{Field: "hello", Problem: `needs network = "tcp"`}
+	case s.Network == "udp" && s.Welcome != "":
+		return &guest.FieldError{Field: "welcome", Problem: `needs network = "tcp"`}
 	case s.expect.empty():
 		return &guest.FieldError{Field: "expect", Problem: "must not be empty"}
 	case s.expect.number == decimal && len(s.expect.after) == 0:
@@ -113,7 +122,7 @@ func deadlineOf(ctx context.Context, now time.Time, wait time.Duration) time.Tim
 
 func init() {
 	guest.Register(guest.Plugin{
-		Name: "heartbeat", Version: "1.0.0", Doc: "sends beats over one connection, and expects answers",
+		Name: "heartbeat", Version: "1.0.0", Doc: "sends beats over one connection or by UDP, and expects answers",
 	}, attempt)
 }
 

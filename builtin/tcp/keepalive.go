@@ -11,6 +11,10 @@ import (
 // KeepAlive is the keepalive block: the handler opens one connection and keeps it, and
 // an attempt succeeds while it is open. The system sends TCP keepalive packets
 // (SO_KEEPALIVE). The zero value of a field means its default.
+//
+// The reason of a failure tells why the connection ended: tcp.closed if the peer closed
+// it, tcp.timeout if the peer has crashed, tcp.reset if the peer was started again and does
+// not know the connection, tcp.unreachable if there is no way to the peer.
 type KeepAlive struct {
 	// Idle is how long the connection is idle before the system sends a packet.
 	// Default 60s; whole seconds, 1s to 32767s.

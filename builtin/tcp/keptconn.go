@@ -88,7 +88,7 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 	}
 	addr := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	if result, kept := h.check(addr); kept {
-		return result
+		return h.explainSilence(ctx, host, port, took, result)
 	}
 	conn, result := h.opener.open(ctx, host, port, took)
 	if conn == nil {
@@ -128,6 +128,24 @@ func (h *keepAliveHandler) check(addr string) (probe.Result, bool) {
 	result := dial.Result(known)
 	result.Detail = fmt.Sprintf("the connection was open for %v, then: %v", time.Since(c.since).Round(time.Millisecond), known)
 	return result, true
+}
+
+// explainSilence completes the result of a kept connection. A peer that no longer answers
+// has crashed, or there is no way to it. A new connection shows which, because Linux ignores
+// what routers answer to keepalive packets: their sequence numbers lie before the window.
+func (h *keepAliveHandler) explainSilence(ctx context.Context, host string, port uint16, took *probe.Timings, r probe.Result) probe.Result {
+	if r.Reason != probe.ReasonTCPTimeout {
+		return r
+	}
+	conn, err := h.opener.dialer.Open(ctx, host, port, took)
+	if conn != nil {
+		conn.Close()
+	}
+	if known := (*dial.Error)(nil); errors.As(err, &known) && known.Reason == probe.ReasonTCPUnreachable {
+		r.Reason = known.Reason
+		r.Detail += "; another one: " + known.Error()
+	}
+	return r
 }
 
 // keep keeps a connection until it ends or Close is called.

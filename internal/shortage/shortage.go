@@ -14,10 +14,11 @@ func Is(err error) bool {
 }
 
 // IsErrno reports whether an error number says that this machine lacks descriptors or
-// memory. ENOSPC is that of epoll_ctl and inotify for more than the user may have.
+// memory. ENOSPC is that of epoll_ctl and inotify for more than the user may have. EFAULT
+// says that the memory of a buffer, which Go has reserved, cannot be had.
 func IsErrno(number syscall.Errno) bool {
 	switch number {
-	case syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC:
+	case syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC, syscall.EFAULT:
 		return true
 	}
 	return false

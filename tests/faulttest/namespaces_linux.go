@@ -126,7 +126,7 @@ func Replace(t *testing.T, name, content string) {
 // ends. It is called in namespaces only.
 func SmallDisk(t *testing.T, dir string, size int) {
 	t.Helper()
-	mount(t, "tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size))
+	mount(t, "tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size))
 }
 
 func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {

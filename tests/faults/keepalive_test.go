@@ -1,0 +1,115 @@
+//go:build linux
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// A peer that is alive answers keepalive packets, one that has crashed does not, one that
+// has rebooted does not know the connection, and to one that is unreachable there is no
+// way (RFC 1122, section 4.2.3.6; TCP/IP Illustrated, volume 1, chapter 17).
+func TestEachStateOfAKeptPeerHasAReasonOfItsOwn(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	alive := keep(t)
+	t.Run("others", func(t *testing.T) {
+		for _, state := range []struct {
+			name   string
+			enter  func(t *testing.T, p *peer)
+			reason probe.Reason
+		}{
+			{"crashed", crash, probe.ReasonTCPTimeout},
+			{"rebooted", reboot, probe.ReasonTCPReset},
+			{"unreachable", cutOff, probe.ReasonTCPUnreachable},
+		} {
+			t.Run(state.name, func(t *testing.T) {
+				t.Parallel()
+				p := keep(t)
+				state.enter(t, p)
+				testsync.Receive(t, "the end of the connection", p.woken)
+				if r := p.attempt(t); r.Outcome != probe.Failure || r.Reason != state.reason {
+					t.Errorf("got %+v, want %q", r, state.reason)
+				}
+			})
+		}
+	})
+	// By now this one has answered as many packets as the others were sent.
+	if r := alive.attempt(t); r.Outcome != probe.Success || len(alive.woken) > 0 {
+		t.Errorf("alive: got %+v, woken %d times", r, len(alive.woken))
+	}
+}
+
+// peer is one server and a probe that keeps a connection to it.
+type peer struct {
+	port    int
+	conn    *net.TCPConn // the server's end
+	handler probe.WakingHandler
+	woken   chan struct{}
+}
+
+// keep makes an attempt that keeps its connection. The system gives a silent peer up after
+// three seconds.
+func keep(t *testing.T) *peer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	p := &peer{port: l.Addr().(*net.TCPAddr).Port, woken: make(chan struct{}, 10)}
+	h, err := tcpprobe.New(tcpprobe.Config{
+		Port: strconv.Itoa(p.port), KeepAlive: &tcpprobe.KeepAlive{Idle: time.Second, Interval: time.Second, Count: 2},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.handler = h.(probe.WakingHandler)
+	t.Cleanup(func() { h.(io.Closer).Close() })
+	if r := p.attempt(t); r.Outcome != probe.Success {
+		t.Fatalf("got %+v", r)
+	}
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	p.conn = conn.(*net.TCPConn)
+	return p
+}
+
+func (p *peer) attempt(t *testing.T) probe.Result {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	return p.handler.ProbeWaking(ctx, probe.Target{Name: "db", Address: "127.0.0.1"}, func() { p.woken <- struct{}{} })
+}
+
+// crash loses all packets to the peer.
+func crash(t *testing.T, p *peer) {
+	faulttest.Filter(t, fmt.Sprintf("chain c { type filter hook input priority 0; tcp dport %d drop; }", p.port))
+}
+
+// reboot lets the peer forget the connection without a word.
+func reboot(t *testing.T, p *peer) {
+	speak := faulttest.Filter(t, fmt.Sprintf("chain c { type filter hook output priority 0; tcp sport %d drop; }", p.port))
+	_ = p.conn.SetLinger(0) // its end is a reset, without packets that are sent again
+	p.conn.Close()
+	speak()
+}
+
+// cutOff lets a router say that there is no way to the peer.
+func cutOff(t *testing.T, p *peer) {
+	faulttest.Filter(t, fmt.Sprintf("chain c { type filter hook input priority 0; tcp dport %d reject with icmp type host-unreachable; }", p.port))
+}

@@ -106,6 +106,7 @@ func (r *reader) frame() ([]byte, error) {
 	}
 	header, err := r.header()
 	if err != nil {
+		_, _ = r.from.Discard(frameHeader) // it may be there in part
 		return nil, r.unlessZeros(err)
 	}
 	length, checksum := int64(binary.LittleEndian.Uint32(header)), binary.LittleEndian.Uint32(header[4:])
@@ -130,7 +131,7 @@ func (r *reader) frame() ([]byte, error) {
 		if left == 0 { // the machine stopped before the disk had all of it
 			return nil, nil
 		}
-		return nil, errors.New("wrong checksum of a frame")
+		return nil, r.unlessZeros(errors.New("wrong checksum of a frame"))
 	}
 	r.start += frameHeader + length
 	return r.content, nil

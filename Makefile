@@ -6,6 +6,8 @@ GO ?= go
 BENCH ?=
 SEED ?= 1
 FUZZTIME ?= 20s
+YEARS ?= 0
+TIME ?= 8h
 
 # The folder of the example plugins.
 WASM := examples/wasm-probes
@@ -36,8 +38,9 @@ wasm: ## build the example plugins, in each language whose compiler is installed
 .PHONY: test
 # go test caches results without noticing the files that ./tests reads: -count=1.
 test: lint ## run all checks and tests, with the race detector
-	$(GO) test -race $$($(GO) list ./... | grep -v '/tests$$')
+	$(GO) test -race $$($(GO) list ./... | grep -v -e '/tests$$' -e '/tests/years$$')
 	$(GO) test -count=1 ./tests
+	$(GO) test -count=1 ./tests/years -lasting 45s
 	cd guest && $(GO) test -race ./...
 	cd $(WASM) && $(GO) test -race ./...
 	@echo "all tests passed"
@@ -73,6 +76,11 @@ oracle-long: ## the same for an hour, with new scripts each time
 .PHONY: faults
 faults: ## inject faults into a prober of 2,000 healthy targets, and count changed verdicts (root)
 	$(GO) test -count=1 -v -timeout 30m ./tests/faults -long -targets 2000
+
+.PHONY: years
+# The stories are new ones each time. Without YEARS they are played for TIME.
+years: ## simulate engines for TIME, or for YEARS engine-years, and check that they keep the laws
+	$(GO) test -count=1 -v -timeout 0 ./tests/years -planted all -first $$(date +%s) -lasting $(TIME) -years $(YEARS)
 
 .PHONY: bench
 # In a network namespace of its own, if permitted, so that no other connections count.

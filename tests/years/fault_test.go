@@ -1,0 +1,148 @@
+package years
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var planted = flag.String("planted", "", "plant the faults with this text in their names, and check that they are found; \"all\" for each")
+
+// fault is a bug that is planted into the product: a text that occurs once in a file, and
+// its replacement. A law must find it.
+type fault struct {
+	name string
+	law  string
+	file string
+	old  string
+	new  string
+}
+
+func faults() []fault {
+	const (
+		judge      = "engine/verdict/verdict.go"
+		instanceGo = "adapter/restart/instance.go"
+	)
+	return []fault{
+		{name: "a restart because of readiness", law: "restart", file: instanceGo,
+			old: "p.Instance == i.id && p.ID.Kind != probe.Readiness", new: "p.Instance == i.id"},
+		{name: "one failure too few", law: "verdict", file: judge,
+			old: "return s.Run >= r.FailureThreshold", new: "return s.Run >= r.FailureThreshold-1"},
+		{name: "an error that counts", law: "verdict", file: judge,
+			old: "if r.OnError == probe.ErrorIgnored {", new: "if r.OnError == probe.ErrorIgnored && s.Errors < 2 {"},
+		{name: "a lack of descriptors that counts", law: "verdict", file: "engine/scheduler.go",
+			old: "rule.OnError = probe.ErrorIgnored", new: "_ = rule"},
+		{name: "an extra attempt whose failure counts", law: "verdict", file: "engine/start.go",
+			old: "Extra: !a.counts}", new: "Extra: false}"},
+		{name: "a stall that counts", law: "verdict", file: "engine/attempt.go",
+			old: "case stalled(lost-lostAtBegin,", new: "case false && stalled(lost-lostAtBegin,"},
+		{name: "silence that counts although nobody answers", law: "verdict", file: "engine/isolation.go",
+			old: "case isolated:", new: "case isolated && false:"},
+		{name: "a run that goes on with the next instance", law: "verdict", file: judge,
+			old: "if r.Compatibility == probe.Kubelet {\n\t\ts.Last", new: "{\n\t\ts.Last"},
+		{name: "a second request to end", law: "once", file: instanceGo,
+			old: "case i.ending() && now.Before(i.notBefore):", new: "case i.ending() && now.Before(i.notBefore.Add(-forceTimeout-i.unit.TerminationGracePeriod)):"},
+		{name: "a hold that is never lifted", law: "truth", file: judge,
+			old: "*s = State{Instance: in.ID, Verdict: Initial(r.Kind)}",
+			new: "*s = State{Instance: in.ID, Verdict: Initial(r.Kind), OnHold: old.OnHold}"},
+		{name: "a supervisor that forgets to start the next instance", law: "truth", file: "adapter/restart/unit.go",
+			old: "return failing || code != 0\n\t}", new: "return failing || code != 0\n\t}\n\tif failing {\n\t\treturn true\n\t}"},
+		{name: "a verdict that is not recalled", law: "flap", file: "engine/change.go",
+			old: "s.state, s.changes = m.State, m.Changes", new: "s.changes = m.Changes"},
+		{name: "a verdict that is not written", law: "flap", file: "adapter/store/write.go",
+			old: "case len(w.probes)+len(w.keys) > 0:", new: "case len(w.keys) > 0:"},
+		{name: "an address that is not compared", law: "change", file: "engine/plan.go",
+			old: "c.moved = s.currentAddress() != c.address ||", new: "c.moved ="},
+		{name: "a verdict that stands at another address", law: "change", file: "engine/apply.go",
+			old: "s.state = verdict.Relocate(s.kind, before)", new: "_ = verdict.Relocate"},
+		{name: "a handler that is not closed", law: "bounds", file: "engine/spec.go",
+			old: "if x.specs == 0 && x.attempts == 0 &&", new: "if x.specs < 0 &&"},
+		{name: "a state file that only grows", law: "bounds", file: "adapter/store/write.go",
+			old: "w.journal.Size() > 2*w.base+slack", new: "w.journal.Size() < 0"},
+		{name: "a torn file that is damaged", law: "log", file: "internal/journal/read.go",
+			old: "if left == 0 {", new: "if left < 0 {"},
+	}
+}
+
+// TestFaultsCanBePlanted checks that all faults match the present source, and that each
+// law has one.
+func TestFaultsCanBePlanted(t *testing.T) {
+	laws := map[string]bool{}
+	for _, f := range faults() {
+		f.plant(t)
+		laws[f.law] = true
+	}
+	if len(laws) != 8 {
+		t.Errorf("there are faults for the laws %v only", laws)
+	}
+}
+
+// maxStories is how many stories may be played until a fault is found.
+const maxStories = 40
+
+// TestPlantedFaultsAreFound plays stories with each fault until its law is broken.
+func TestPlantedFaultsAreFound(t *testing.T) {
+	if *planted == "" {
+		t.Skip("needs -planted, and a minute for each fault")
+	}
+	for _, f := range faults() {
+		if *planted != "all" && !strings.Contains(f.name, *planted) {
+			continue
+		}
+		t.Run(f.name, func(t *testing.T) {
+			binary := f.build(t)
+			for n := int64(1); n <= maxStories; n++ {
+				out, _ := exec.CommandContext(t.Context(), binary, "-test.run=^TestStory$", "-logs=false", "-seed="+strconv.FormatInt(n, 10)).CombinedOutput()
+				if broken := brokenLaw.FindSubmatch(out); broken != nil && string(broken[1]) == f.law {
+					t.Logf("found in story %d: %s", n, broken[0])
+					return
+				}
+			}
+			t.Errorf("no story of %d breaks the law %q", maxStories, f.law)
+		})
+	}
+}
+
+var brokenLaw = regexp.MustCompile(`law "(\w+)": [^\n]*`)
+
+// plant returns the file of the fault, and its text with the fault.
+func (f fault) plant(t *testing.T) (file, faulty string) {
+	file, err := filepath.Abs(filepath.Join("..", "..", f.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), f.old); n != 1 {
+		t.Errorf("%s: %q stands %d times in %s, want once", f.name, f.old, n, f.file)
+	}
+	return file, strings.Replace(string(source), f.old, f.new, 1)
+}
+
+// build builds this package against a product with the fault, and returns the binary.
+func (f fault) build(t *testing.T) string {
+	dir := t.TempDir()
+	file, text := f.plant(t)
+	faulty, overlay, binary := filepath.Join(dir, "faulty.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "years.test")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: faulty}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{faulty: []byte(text), overlay: replace} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}

@@ -1,0 +1,419 @@
+package years
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// model checks the laws. It knows what the attempts have found, and what the engine
+// publishes and does; nothing of it comes from the product.
+type model struct {
+	story *story
+
+	mu       sync.Mutex // guards all below; world.mu may be held
+	probes   map[probe.ID]*ledger
+	units    map[string]runs // of the targets that are started
+	certain  time.Time       // what was published before is on the disk
+	written  time.Time       // when the disk was last brought up to date, or a little later
+	counts   counts
+	reported int
+}
+
+// counts are what has happened in a story.
+type counts struct{ attempts, verdicts, restarts, kills, stops, reloads, resumed int }
+
+func (c counts) String() string {
+	return fmt.Sprintf("%d attempts, %d verdicts, %d restarts, %d kills, %d stops, %d reloads, %d probes resumed",
+		c.attempts, c.verdicts, c.restarts, c.kills, c.stops, c.reloads, c.resumed)
+}
+
+// ledger is what is known about one probe.
+type ledger struct {
+	flat
+	begun time.Time // of the probe
+	since time.Time // attempts that began earlier do not count
+
+	// Of the attempts on an instance.
+	instance string
+	fails    []failure // since the last success
+	before   []failure // those before that success
+	reset    time.Time // when that was
+	good     int32     // successes since the target has answered that it is not well
+
+	// What is published.
+	verdict probe.Verdict
+	of      string // the instance
+	changed time.Time
+	moved   bool // to another address, since
+
+	relocated time.Time // to another address, last
+}
+
+// failure is an attempt that failed through the target's own fault.
+type failure struct {
+	at     time.Time
+	period time.Duration
+}
+
+func newModel(s *story) *model {
+	m := &model{story: s, probes: map[probe.ID]*ledger{}, units: map[string]runs{}, certain: s.zero}
+	return m
+}
+
+// broken reports that a law is broken.
+func (m *model) broken(law, target, format string, a ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.brokenLocked(law, target, format, a...)
+}
+
+func (m *model) brokenLocked(law, target, format string, a ...any) {
+	const most = 3
+	if m.reported++; m.reported > most {
+		return
+	}
+	s := m.story
+	s.Errorf("story %d, after %v: law %q: %s: %s\nplay it again with: go test ./tests/years -seed %d\n%s\n", s.seed,
+		time.Since(s.zero).Round(time.Millisecond), law, target, fmt.Sprintf(format, a...), s.seed, s.trace.about(target))
+}
+
+// edit notes that the configuration changes, and returns how probes do.
+func (m *model) edit(specs []*spec, running bool) (n engine.Changes) {
+	after, now := flatten(specs), time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.units)
+	for _, sp := range specs {
+		if sp.how != static {
+			m.units[sp.label] = runs{sp.how, sp.revision}
+		}
+	}
+	for id := range m.probes {
+		if _, ok := after[id]; !ok {
+			delete(m.probes, id)
+			n.Removed++
+		}
+	}
+	for id, f := range after {
+		l := m.probes[id]
+		switch {
+		case l == nil:
+			n.Added++
+			m.probes[id] = &ledger{flat: f, begun: now, since: now, changed: now}
+			continue
+		case l.address != f.address || l.variant != f.variant || l.worker != f.worker:
+			n.Replaced++
+			if running {
+				l.since, l.fails, l.before, l.good = now, nil, nil, 0
+			}
+			if l.address != f.address {
+				l.moved, l.relocated = true, now
+			}
+		case l.rule != f.rule:
+			n.Updated++
+		}
+		l.flat = f
+	}
+	return n
+}
+
+// attempt notes what a try has found. Excused: its failure is not the target's fault.
+func (m *model) attempt(at attempt, now time.Time, res *probe.Result, excused bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.probes[at.id]
+	if l == nil || at.life.isDead() || at.from.Before(l.since) {
+		return
+	}
+	m.counts.attempts++
+	failed := res.Outcome == probe.Failure
+	if res.Outcome == probe.Unknown {
+		failed = l.rule.OnError == probe.ErrorFails && res.Reason != probe.ReasonResources
+	}
+	word := res.Outcome.String()
+	if excused {
+		word = "excused"
+	}
+	m.story.trace.add(at.id.Target, at.id.Kind.String(), word+" "+string(res.Reason), int64(at.from.Sub(m.story.zero)))
+	if at.instance != "" && at.instance != l.instance {
+		l.instance, l.fails, l.before, l.good = at.instance, nil, nil, 0
+	}
+	switch {
+	case res.Outcome == probe.Success || res.Outcome == probe.Warning:
+		l.good++
+		if len(l.fails) > 0 {
+			l.before, l.reset, l.fails = l.fails, now, nil
+		}
+	case failed && !excused:
+		const enough = 64
+		if l.fails = append(l.fails, failure{at.from, l.rule.Period}); len(l.fails) > enough {
+			l.fails = slices.Delete(l.fails, 0, enough/2)
+		}
+		if res.Reason == no.Reason || res.Reason == refused.Reason {
+			l.good = 0
+		}
+	}
+}
+
+// failures returns how many failures in a row may have counted: those that are half a
+// period apart at least.
+func (l *ledger) failures(instance string) (n int32) {
+	if l.instance != instance {
+		return 0
+	}
+	var last failure
+	for _, f := range l.fails {
+		if n == 0 || f.at.Sub(last.at) >= min(f.period, last.period)/2 {
+			last = f
+			n++
+		}
+	}
+	return n
+}
+
+// watch follows what the engine publishes until ctx is done.
+func (m *model) watch(ctx context.Context, l *life, changes *engine.Subscription) {
+	defer changes.Close()
+	for {
+		st, err := changes.Next(ctx)
+		if err != nil || l.isDead() {
+			return
+		}
+		t, _ := l.engine.Target(st.ID.Target)
+		m.publish(&st, t.Instance)
+	}
+}
+
+// publish checks a verdict.
+func (m *model) publish(st *engine.Status, in probe.Instance) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.probes[st.ID]
+	if l == nil || st.Removed || st.Verdict == l.verdict && st.Instance == l.of {
+		return
+	}
+	m.counts.verdicts++
+	m.story.trace.add(st.ID.Target, st.ID.Kind.String(), "is "+st.Verdict.String()+" of "+st.Instance, 0)
+	same := st.Instance == l.of
+	running := in.Phase == probe.Running && in.ID == st.Instance
+	allowed := true
+	switch st.Verdict {
+	case probe.Failing:
+		allowed = l.failures(st.Instance) >= l.rule.FailureThreshold || !running || st.ID.Kind == probe.Readiness && !same
+	case probe.Passing:
+		allowed = l.instance == st.Instance && l.good >= l.rule.SuccessThreshold ||
+			st.ID.Kind == probe.Liveness && (!same || l.verdict != probe.Failing || l.moved)
+	default:
+		allowed = !same || l.moved || !running
+	}
+	if !allowed {
+		m.brokenLocked("verdict", st.ID.Target, "%v is %v on %s after %d failures, and %d successes; its rule is %+v; before it was %v on %s",
+			st.ID, st.Verdict, st.Instance, l.failures(st.Instance), l.good, l.rule, l.verdict, l.of)
+	}
+	l.verdict, l.of, l.changed, l.moved = st.Verdict, st.Instance, time.Now(), false
+}
+
+// ends checks a request to end an instance.
+func (m *model) ends(d *driver, in *instance) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name := d.target.name
+	if m.units[name] != d.runs || d.life.stopping() {
+		return // it is not wanted any more
+	}
+	m.counts.restarts++
+	m.story.trace.add(name, "restarted", in.id, 0)
+	if in.ending == d.life && d.How != external {
+		m.brokenLocked("once", name, "%s is to end a second time", in.id)
+	}
+	in.ending = d.life
+	for _, k := range []probe.Kind{probe.Startup, probe.Liveness} {
+		l := m.probes[probe.ID{Target: name, Kind: k}]
+		if l != nil && (l.failures(in.id) >= l.rule.FailureThreshold || l.verdict == probe.Failing && l.of == in.id) {
+			return
+		}
+	}
+	m.brokenLocked("restart", name, "%s is to end, but none of its probes has failed", in.id)
+}
+
+// stopped notes that the engine was stopped: all is on the disk.
+func (m *model) stopped() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts.stops++
+	m.certain, m.written = time.Now(), time.Now()
+}
+
+// killed notes that the engine was killed. What it has done in the last seconds may be
+// lost.
+func (m *model) killed(l *life) {
+	const unwritten = 3 * time.Second
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts.kills++
+	if time.Since(l.began) > unwritten {
+		m.certain, m.written = time.Now().Add(-unwritten), time.Now()
+	}
+	for _, l := range m.probes {
+		if l.reset.After(m.certain) {
+			l.fails, l.before = append(l.before, l.fails...), nil
+		}
+	}
+}
+
+// resumed checks what an engine goes on with. Instances are those that go on.
+func (m *model) resumed(l *life, instances map[string]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	const spoilt = 40 * time.Second // by which a torn file may be older
+	s := m.story
+	age := time.Since(m.written)
+	recalled := s.keeps && s.resume != config.Forget && age < store.DefaultMaxAge-spoilt
+	forgotten := !s.keeps || s.resume == config.Forget || age > store.DefaultMaxAge
+	for id, lg := range m.probes {
+		if lg.begun.After(m.certain) { // it may have been added before a crash, or not
+			if lg.of != "" && instances[id.Target] == lg.of && !forgotten {
+				m.accept(l, id, lg)
+				continue
+			}
+		}
+		switch {
+		case forgotten || instances[id.Target] != lg.of || lg.of == "":
+			*lg = ledger{flat: lg.flat, begun: lg.begun, since: time.Now(), changed: time.Now()}
+		case !recalled || lg.changed.After(m.certain) || lg.moved:
+			m.accept(l, id, lg)
+		default:
+			m.counts.resumed++
+			if st, _ := l.engine.Status(id); st.Verdict != lg.verdict || st.Instance != lg.of {
+				m.brokenLocked("flap", id.Target, "%v was %v on %s, and is %v on %s when the engine starts again", id, lg.verdict, lg.of, st.Verdict, st.Instance)
+			}
+		}
+	}
+}
+
+// movedTargets checks that nothing that was published is still said of another address.
+func (m *model) movedTargets(l *life) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, lg := range m.probes {
+		if !lg.since.Equal(time.Now()) || id.Kind != probe.Readiness || lg.good > 0 {
+			continue
+		}
+		if st, _ := l.engine.Status(id); st.Verdict == probe.Passing && lg.relocated.Equal(lg.since) {
+			m.brokenLocked("change", id.Target, "%v is still passing at %s, where nothing was attempted", id, lg.address)
+		}
+	}
+}
+
+// accept takes what an engine goes on with as it is, since it may have been lost.
+func (m *model) accept(l *life, id probe.ID, lg *ledger) {
+	st, _ := l.engine.Status(id)
+	lg.verdict, lg.of, lg.changed, lg.moved = st.Verdict, st.Instance, time.Now(), false
+}
+
+// Bounds.
+const (
+	maxState      = 1<<20 + 256<<10 // bytes of the state file: its slack, and twice what it contains
+	maxHeap       = 48 << 20        // bytes in use
+	maxGoroutines = 60              // and some for each target
+	perTarget     = 6
+)
+
+// bounds checks how much there is of everything.
+func (m *model) bounds(l *life) {
+	st, w := l.engine.Stats(), m.story.world
+	if want := len(l.probes) + 1; st.Probes != want {
+		m.broken("bounds", "", "%d probes, want %d", st.Probes, want)
+	}
+	stateful, targets := 0, map[string]bool{}
+	for id, p := range l.probes {
+		if targets[id.Target] = true; p.worker {
+			stateful++
+		}
+	}
+	w.mu.Lock()
+	open := w.open
+	w.mu.Unlock()
+	if most := stateful + st.InFlight; open > most || open < stateful {
+		m.broken("bounds", "", "%d handlers are open, want %d to %d", open, stateful, most)
+	}
+	if n, most := runtime.NumGoroutine(), maxGoroutines+perTarget*len(targets); n > most {
+		stacks := make([]byte, 16<<10)
+		m.broken("bounds", "", "%d goroutines, at most %d are allowed\n%s", n, most, stacks[:runtime.Stack(stacks, true)])
+	}
+	if l.state == nil {
+		return
+	}
+	if info, err := os.Stat(m.story.path()); err == nil && info.Size() > maxState {
+		m.broken("bounds", "", "the state file has %d bytes, at most %d are allowed", info.Size(), maxState)
+	}
+}
+
+// finally checks what must be true when all has been quiet for long.
+func (m *model) finally(l *life) {
+	m.bounds(l)
+	var mem runtime.MemStats
+	runtime.GC()
+	if runtime.ReadMemStats(&mem); mem.HeapAlloc > maxHeap {
+		m.broken("bounds", "", "%d bytes are in use", mem.HeapAlloc)
+	}
+	w := m.story.world
+	for id, p := range l.probes {
+		st, _ := l.engine.Status(id)
+		w.mu.Lock()
+		t := w.known(id.Target)
+		in := t.instance
+		doomed := t.doomed[id.Kind] && (id.Kind == probe.Readiness || in != nil && in.how == static)
+		w.mu.Unlock()
+		want := probe.Passing
+		switch {
+		case in == nil && m.units[id.Target] != (runs{}) && m.policy(id.Target) == "always":
+			m.broken("truth", id.Target, "no instance runs")
+			continue
+		case in == nil && id.Kind != probe.Readiness:
+			continue
+		case in == nil || doomed:
+			want = probe.Failing
+		case id.Kind == probe.Startup && st.Verdict == probe.Undecided && m.probes[id].begun.After(in.born):
+			continue // an instance that has started stays so, whatever probes it gets later
+		}
+		if st.Verdict != want {
+			m.broken("truth", id.Target, "%v is %v on %s, want %v; last %+v at %v, rule %+v, wait reason %v", id, st.Verdict, st.Instance, want, st.Result, st.ResultAt, p.rule, st.WaitReason)
+		}
+	}
+}
+
+func (m *model) policy(label string) string {
+	for _, sp := range m.story.specs {
+		if sp.label == label {
+			return sp.policy
+		}
+	}
+	return ""
+}
+
+// logged checks a record with the level error.
+func (m *model) logged(message, target, text string) {
+	w := m.story.world
+	w.mu.Lock()
+	last := w.cutOff.to
+	if w.shortage.to.After(last) { // no answer arrives then, either
+		last = w.shortage.to
+	}
+	w.mu.Unlock()
+	if strings.HasPrefix(message, "engine isolated") && time.Now().Before(last.Add(10*time.Second)) {
+		return
+	}
+	m.broken("log", target, "%s", text)
+}

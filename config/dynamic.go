@@ -135,8 +135,7 @@ func (l *loader) loopValue(b *tree.Block, arg tree.Argument) (cty.Value, bool) {
 
 // dynamicElement returns the block of one element.
 func (l *loader) dynamicElement(lp *dynamicLoop, key, value cty.Value, s tree.BodySchema) (*tree.Block, bool) {
-	ctx := lp.block.Body.Ctx.NewChild()
-	ctx.Variables = map[string]cty.Value{lp.iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
+	ctx := loopContext(lp.block, lp.iterator, key, value)
 	made := lp.block.Make(lp.made, lp.content, ctx, elementText(lp.iterator, key))
 	for _, e := range lp.labels {
 		v, ok := l.eval(&made.Body, e)

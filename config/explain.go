@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,13 +91,9 @@ func unknownName(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 			return r
 		}
 	}
-	switch near := suggest.Nearest(name, rootNames(ctx)); {
-	case name == "each":
+	quotes := fmt.Sprintf("a string needs quotes: %q; a variable is written var.%s", name, name)
+	if r.hint = cmp.Or(suggest.DidYouMean("%q", name, rootNames(ctx)), quotes); name == "each" {
 		r.hint = "each exists only in a target with for_each"
-	case near != "":
-		r.hint = fmt.Sprintf("did you mean %q?", near)
-	default:
-		r.hint = fmt.Sprintf("a string needs quotes: %q; a variable is written var.%s", name, name)
 	}
 	return r
 }
@@ -133,11 +130,8 @@ func attributeReport(before hcl.Traversal, name string, parent cty.Value, secret
 		return r
 	}
 	names := attributeNames(parent)
-	if near := suggest.Nearest(name, names); near != "" {
-		r.hint = fmt.Sprintf("did you mean %s.%s?", traversalText(before), near)
-	} else if len(names) > 0 {
-		r.hint = suggest.Known(names)
-	} else if before.RootName() == "var" {
+	r.hint = cmp.Or(suggest.DidYouMean(traversalText(before)+".%s", name, names), suggest.Known(names))
+	if len(names) == 0 && before.RootName() == "var" {
 		r.hint = fmt.Sprintf("declare it: variable %q { }", name)
 	}
 	return r
@@ -148,7 +142,6 @@ func unknownFunction(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 	if extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d); ok {
 		name = extra.CalledFunctionNamespace() + extra.CalledFunctionName()
 	}
-	r := report{summary: fmt.Sprintf("unknown function %s()", name)}
 	var names []string
 	for ; ctx != nil; ctx = ctx.Parent() {
 		for n := range ctx.Functions {
@@ -156,10 +149,7 @@ func unknownFunction(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 		}
 	}
 	slices.Sort(names)
-	if near := suggest.Nearest(name, names); near != "" {
-		r.hint = fmt.Sprintf("did you mean %s()?", near)
-	}
-	return r
+	return report{summary: fmt.Sprintf("unknown function %s()", name), hint: suggest.DidYouMean("%s()", name, names)}
 }
 
 // failedCall returns the report of a function call that failed.

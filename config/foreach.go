@@ -33,14 +33,19 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 		}
 		for it := v.ElementIterator(); it.Next(); {
 			key, value := it.Element()
-			ctx := b.Body.Ctx.NewChild()
-			ctx.Variables = map[string]cty.Value{"each": cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
 			name := key.AsString()
-			if !yield(element{name, "each.key = " + strconv.Quote(name), ctx, key, value}) {
+			if !yield(element{name, "each.key = " + strconv.Quote(name), loopContext(b, "each", key, value), key, value}) {
 				return
 			}
 		}
 	}
+}
+
+// loopContext returns the context of a block in which an iterator has a key and a value.
+func loopContext(b *tree.Block, iterator string, key, value cty.Value) *hcl.EvalContext {
+	ctx := b.Body.Ctx.NewChild()
+	ctx.Variables = map[string]cty.Value{iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
+	return ctx
 }
 
 // eachOf returns the collection of a for_each, or reports why it is not allowed.

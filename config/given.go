@@ -48,10 +48,7 @@ func (l *loader) given(declared map[string]*variable) map[string]*givenValue {
 
 func (l *loader) undeclared(name string, declared map[string]*variable, r report) report {
 	r.summary, r.reference = fmt.Sprintf("unknown variable %q", name), true
-	r.hint = fmt.Sprintf("declare it: variable %q { }", name)
-	if near := suggest.Nearest(name, names(declared)); near != "" {
-		r.hint = fmt.Sprintf("did you mean %s?", near)
-	}
+	r.hint = cmp.Or(suggest.DidYouMean("%s", name, names(declared)), fmt.Sprintf("declare it: variable %q { }", name))
 	return r
 }
 

@@ -1,12 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -71,8 +71,7 @@ func (g *localGraph) block(b *tree.Block) {
 			g.addTwice(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name)}, first.arg.Range)
 			continue
 		}
-		if !hclsyntax.ValidIdentifier(a.Name) { // in the JSON syntax only
-			g.add(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("%q is not a valid name", a.Name), hint: "use letters, digits, _ and -, and start with a letter"})
+		if !g.validIdentifier(a.Name, a.Range, &b.Body) { // in the JSON syntax only
 			continue
 		}
 		n := &local{name: a.Name, arg: a, body: &b.Body, refs: references(a.Expr), value: cty.DynamicVal}
@@ -135,13 +134,10 @@ func (g *localGraph) visit(n *local, path []*local) {
 }
 
 func (g *localGraph) unknownLocal(n *local, ref reference) {
+	known := names(g.byName)
 	r := report{at: ref.at, body: n.body, summary: "unknown local local." + ref.name, reference: true}
-	if ref.name == "" {
+	if r.hint = cmp.Or(suggest.DidYouMean("local.%s", ref.name, known), suggest.Known(known)); ref.name == "" {
 		r.summary, r.hint = "local needs the name of a local value", "write local.name"
-	} else if near := suggest.Nearest(ref.name, names(g.byName)); near != "" {
-		r.hint = fmt.Sprintf("did you mean local.%s?", near)
-	} else {
-		r.hint = suggest.Known(names(g.byName))
 	}
 	g.add(r)
 }

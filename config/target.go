@@ -60,8 +60,7 @@ func (l *loader) target(b *tree.Block) {
 // the errors in it are reported.
 func (l *loader) dryRun(b *tree.Block, c tree.Content, spec targetSpec) {
 	unknown := l.unknown
-	ctx := b.Body.Ctx.NewChild()
-	ctx.Variables = map[string]cty.Value{"each": cty.ObjectVal(map[string]cty.Value{"key": cty.UnknownVal(cty.String), "value": cty.DynamicVal})}
+	ctx := loopContext(b, "each", cty.UnknownVal(cty.String), cty.DynamicVal)
 	spec.dryRun = true
 	spec.target.Name += "[…]"
 	l.element(b.In(ctx, ""), c, spec)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,9 +57,7 @@ func (l *loader) variable(b *tree.Block) *variable {
 	content, problems := b.Body.Read(l.schemas.variable)
 	l.problems(&b.Body, problems)
 	v := &variable{name: b.Label(0), block: b, content: content, typ: cty.DynamicPseudoType}
-	if !hclsyntax.ValidIdentifier(v.name) {
-		l.add(report{at: b.LabelRange(0), summary: fmt.Sprintf("%q is not a valid name", v.name), hint: "use letters, digits, _ and -, and start with a letter"})
-	}
+	l.validIdentifier(v.name, b.LabelRange(0), nil)
 	if a, ok := content.Arguments["sensitive"]; ok {
 		secret, _, _ := l.value(&b.Body, &Field{Name: a.Name, Type: Bool}, a)
 		v.sensitive, _ = secret.(bool)
@@ -74,6 +73,15 @@ func (l *loader) variable(b *tree.Block) *variable {
 	return v
 }
 
+// validIdentifier reports the name of a variable or a local that is not valid.
+func (l *loader) validIdentifier(name string, at hcl.Range, in *tree.Body) bool {
+	valid := hclsyntax.ValidIdentifier(name)
+	if !valid {
+		l.add(report{at: at, body: in, summary: fmt.Sprintf("%q is not a valid name", name), hint: "use letters, digits, _ and -, and start with a letter"})
+	}
+	return valid
+}
+
 func (l *loader) variableType(v *variable) {
 	a, ok := v.content.Arguments["type"]
 	if !ok {
@@ -87,10 +95,9 @@ func (l *loader) variableType(v *variable) {
 	v.broken = true
 	r := report{at: a.Expr.Range(), body: &v.block.Body, summary: "the type is not valid", hint: lower(diags[0].Detail)}
 	if word := hcl.ExprAsKeyword(a.Expr); word != "" {
-		r.summary, r.hint = fmt.Sprintf("%q is not a type", word), "write string, number, bool, list(string), set(string), map(string), object({ … }) or any"
-		if near := suggest.Nearest(word, []string{"string", "number", "bool", "list", "set", "map", "object", "tuple", "any"}); near != "" {
-			r.hint = fmt.Sprintf("did you mean %s?", near)
-		}
+		r.summary = fmt.Sprintf("%q is not a type", word)
+		r.hint = cmp.Or(suggest.DidYouMean("%s", word, []string{"string", "number", "bool", "list", "set", "map", "object", "tuple", "any"}),
+			"write string, number, bool, list(string), set(string), map(string), object({ … }) or any")
 	} else if diags[0].Subject != nil {
 		r.at = *diags[0].Subject
 	}

@@ -26,7 +26,7 @@ func BenchmarkWrite(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	w := newWriter(s, e, nil)
+	w := newWriter(s, e, values{})
 	run := func(name string, prepare func()) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

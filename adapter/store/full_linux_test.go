@@ -135,7 +135,7 @@ func onSmallDisk(t *testing.T, options string, prepare func(dir string) error, t
 			}
 			mounted <- disk
 			if err == nil {
-				s.Run(ctx, e, nil)
+				s.Run(ctx, e, values{})
 			}
 			ended <- err
 		}()

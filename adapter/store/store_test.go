@@ -174,7 +174,7 @@ func TestAKillLosesAboutASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		h := newHandler(probe.Success)
-		l := live(t, path, set(50, h), nil)
+		l := live(t, path, set(50, h), values{})
 		defer l.stop()
 		for step, outcome := range []probe.Outcome{probe.Success, probe.Failure, probe.Failure, probe.Failure, probe.Success, probe.Failure} {
 			h.say(outcome)
@@ -206,7 +206,7 @@ func near(got, before, after map[probe.ID]engine.Memory) bool {
 func TestAnEngineWithoutChangesSaysThatItLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
-		l := live(t, path, set(50, newHandler(probe.Success)), nil)
+		l := live(t, path, set(50, newHandler(probe.Success)), values{})
 		defer l.stop()
 		pass(time.Minute)
 		before := l.store.Stats()
@@ -225,7 +225,7 @@ func TestTheFileStaysSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		h := newHandler(probe.Success)
-		l := live(t, path, set(2000, h), nil)
+		l := live(t, path, set(2000, h), values{})
 		defer l.stop()
 		written, last := int64(0), int64(0)
 		for n := range 60 {
@@ -269,7 +269,7 @@ func TestAProbeThatIsRemovedSoonAfterItWasWrittenIsForgotten(t *testing.T) {
 		})
 	}
 	add(1)
-	w := newWriter(s, e, nil)
+	w := newWriter(s, e, values{})
 	w.collect()
 	add(2) // and the whole file is written, before the subscription returns it
 	w.write()

@@ -31,8 +31,6 @@ const (
 // Run writes what changes until ctx is done. Then it writes a last time, closes the file
 // and returns. Errors of the disk are logged, once until the next success, and counted,
 // and writing is tried again; the file keeps what it had.
-//
-// Values may be nil.
 func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 	w := newWriter(s, e, v)
 	defer func() { w.changes.Close() }()
@@ -57,13 +55,6 @@ func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 	}
 }
 
-// noValues is the default of Values.
-type noValues struct{}
-
-func (noValues) Value(string) ([]byte, bool) { return nil, false }
-
-func (noValues) Values() iter.Seq2[string, []byte] { return func(func(string, []byte) bool) {} }
-
 // writer is what Run knows. It belongs to its goroutine.
 type writer struct {
 	*Store
@@ -84,9 +75,6 @@ type writer struct {
 }
 
 func newWriter(s *Store, e *engine.Engine, v Values) *writer {
-	if v == nil {
-		v = noValues{}
-	}
 	return &writer{
 		Store: s, engine: e, values: v, changes: e.SubscribeMemories(), rewrite: true,
 		probes: map[probe.ID]struct{}{}, keys: map[string]struct{}{},

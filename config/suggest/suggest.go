@@ -6,6 +6,7 @@
 package suggest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,10 +20,17 @@ const maxListed = 12
 // Hint returns `did you mean "period"?` if one of the known names is near to the
 // wrong one, else a list of the known names, or "" if they are too many to list.
 func Hint(wrong string, known []string) string {
-	if near := Nearest(wrong, known); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
+	return cmp.Or(DidYouMean("%q", wrong, known), Known(known))
+}
+
+// DidYouMean returns "did you mean local.name?", with the nearest of the known names in a
+// format such as "local.%s", or nothing if none is near.
+func DidYouMean(format, wrong string, known []string) string {
+	near := Nearest(wrong, known)
+	if near == "" {
+		return ""
 	}
-	return Known(known)
+	return "did you mean " + fmt.Sprintf(format, near) + "?"
 }
 
 // Nearest returns the known name with the smallest edit distance to a wrong one,

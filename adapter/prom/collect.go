@@ -37,7 +37,7 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 		s.plugin(p)
 	}
 	if c.config.State != nil {
-		s.state(c.config.State())
+		send(s, stateMetrics, c.config.State())
 	}
 	omit := stats.Probes > c.config.MaxProbes
 	if s.gauge(omittedDesc, number(omit)); !omit {
@@ -68,27 +68,15 @@ func (s scrape) stats(st engine.Stats) {
 		s.histogram(durationDesc, a.Durations, labels...)
 	}
 	s.histogram(latenessDesc, st.Lateness)
-	s.gauge(probesDesc, float64(st.Probes))
-	s.gauge(inFlightDesc, float64(st.InFlight))
-	s.gauge(queuedDesc, float64(st.Queued))
 	s.counter(skippedDesc, float64(st.Overrun), "overrun")
 	s.counter(skippedDesc, float64(st.Late), "late")
 	s.counter(skippedDesc, float64(st.Shed), "shed")
-	s.counter(busyDesc, st.Busy.Seconds())
-	s.counter(panicsDesc, float64(st.Panics))
-	s.counter(droppedDesc, float64(st.Dropped))
-	s.gauge(healthDesc, float64(st.Health.Score))
-	s.gauge(isolatedDesc, number(st.Health.Isolated))
-	s.counter(stallsDesc, float64(st.Health.Stalls))
-	s.counter(stalledDesc, st.Health.Stalled.Seconds())
+	send(s, engineMetrics, st)
 }
 
 // summary sends the numbers of targets and probes.
 func (s scrape) summary(sum engine.Summary) {
-	s.gauge(targetsDesc, float64(sum.Targets))
-	s.gauge(targetsStartedDesc, float64(sum.Started))
-	s.gauge(targetsReadyDesc, float64(sum.Ready))
-	s.gauge(targetsLiveDesc, float64(sum.Live))
+	send(s, summaryMetrics, sum)
 	for of, n := range sum.Verdicts {
 		s.gauge(verdictsDesc, float64(n), of.Kind.String(), of.Verdict.String())
 	}
@@ -96,16 +84,17 @@ func (s scrape) summary(sum engine.Summary) {
 
 // target sends the metrics of a target and its probes.
 func (s scrape) target(t engine.TargetStatus) {
-	s.gauge(targetStartedDesc, number(t.Started), t.Target)
-	s.gauge(targetReadyDesc, number(t.Ready), t.Target)
-	s.gauge(targetLiveDesc, number(t.Live), t.Target)
-	s.counter(targetRestartsDesc, float64(t.Instance.Restarts), t.Target)
-	for _, p := range t.Probes {
-		labels := []string{p.ID.Target, p.ID.Kind.String(), p.ID.Name}
-		s.gauge(probePassingDesc, number(p.Verdict == probe.Passing), labels...)
-		s.gauge(probeUndecidedDesc, number(p.Verdict == probe.Undecided), labels...)
-		s.gauge(probeErrorsDesc, float64(p.Errors), labels...)
-		s.counter(probeChangesDesc, float64(p.Changes), labels...)
+	send(s, targetMetrics, &t, t.Target)
+	for i := range t.Probes {
+		p := &t.Probes[i]
+		send(s, probeMetrics, p, p.ID.Target, p.ID.Kind.String(), p.ID.Name)
+	}
+}
+
+// send sends metrics that are read from one value.
+func send[T any](s scrape, metrics []metric[T], from T, labels ...string) {
+	for _, m := range metrics {
+		s.send(prometheus.NewConstMetric(m.desc, m.kind, m.value(from), labels...))
 	}
 }
 

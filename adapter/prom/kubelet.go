@@ -4,8 +4,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+)
+
+// The kubelet's metrics.
+var (
+	kubeletTotalDesc = prometheus.NewDesc("prober_probe_total",
+		"Cumulative number of a liveness, readiness or startup probe for a container by result.",
+		[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}, nil)
+	kubeletDurationDesc = prometheus.NewDesc("prober_probe_duration_seconds",
+		"Duration in seconds for a probe response.",
+		[]string{"probe_type", "container", "pod", "namespace"}, nil)
 )
 
 // kubeletLabels are the labels that the kubelet's two metrics share.

@@ -10,19 +10,13 @@ type State struct {
 }
 
 // Metrics of the state file.
-var (
-	stateWrittenDesc = describe("sonde_state_last_write_timestamp_seconds", "Time at which the state file was last brought up to date, in seconds since 1970; 0 if it never was.", nil)
-	stateSizeDesc    = describe("sonde_state_size_bytes", "Size of the state file in bytes.", nil)
-	stateErrorsDesc  = describe("sonde_state_write_errors_total", "Total number of failed attempts to write the state file.", nil)
-)
-
-// state sends the metrics of the state file.
-func (s scrape) state(st State) {
-	written := 0.0
-	if !st.Written.IsZero() {
-		written = float64(st.Written.UnixMilli()) / 1000
-	}
-	s.gauge(stateWrittenDesc, written)
-	s.gauge(stateSizeDesc, float64(st.Size))
-	s.counter(stateErrorsDesc, float64(st.Errors))
+var stateMetrics = []metric[State]{
+	gauge("sonde_state_last_write_timestamp_seconds", "Time at which the state file was last brought up to date, in seconds since 1970; 0 if it never was.", func(s State) float64 {
+		if s.Written.IsZero() {
+			return 0
+		}
+		return float64(s.Written.UnixMilli()) / 1000
+	}),
+	gauge("sonde_state_size_bytes", "Size of the state file in bytes.", func(s State) float64 { return float64(s.Size) }),
+	counter("sonde_state_write_errors_total", "Total number of failed attempts to write the state file.", func(s State) float64 { return float64(s.Errors) }),
 }

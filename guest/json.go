@@ -100,10 +100,6 @@ func (r *reader) boolean() (bool, error) {
 	return yes, nil
 }
 
-func (r *reader) integer() (int64, error) { return strconv.ParseInt(r.number(), 10, 64) }
-
-func (r *reader) float() (float64, error) { return strconv.ParseFloat(r.number(), 64) }
-
 // number returns the text of a number.
 func (r *reader) number() string {
 	r.space()
@@ -168,9 +164,7 @@ func (r *reader) digits() rune {
 	return rune(n)
 }
 
-// skip skips a value of any kind.
-func (r *reader) skip() error { return r.skipTo(maxDepth) }
-
+// skipTo skips a value of any kind, nested up to a depth.
 func (r *reader) skipTo(depth int) error {
 	if depth == 0 {
 		return errJSON

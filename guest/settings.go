@@ -2,6 +2,7 @@ package guest
 
 import (
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -61,7 +62,7 @@ func (r *reader) object(v reflect.Value, path string) error {
 	return r.members(func(name string) error {
 		field, ok := fieldOf(v, name)
 		if !ok {
-			return r.skip()
+			return r.skipTo(maxDepth)
 		}
 		return r.setting(field, path+name)
 	})
@@ -85,9 +86,9 @@ func (r *reader) setting(v reflect.Value, name string) (err error) {
 	case reflect.Bool:
 		err = into(v.SetBool)(r.boolean())
 	case reflect.Int, reflect.Int64:
-		err = into(v.SetInt)(r.integer())
+		err = into(v.SetInt)(strconv.ParseInt(r.number(), 10, 64))
 	case reflect.Float64:
-		err = into(v.SetFloat)(r.float())
+		err = into(v.SetFloat)(strconv.ParseFloat(r.number(), 64))
 	case reflect.Slice:
 		var list []string
 		err = r.elements(func() error { return into(func(s string) { list = append(list, s) })(r.string()) })

@@ -27,7 +27,8 @@ func (s *service) check(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/grpc")
-	if !s.isService(request[5:]) {
+	demo := append([]byte{1<<3 | 2, byte(len("demo"))}, "demo"...) // field 1 of a HealthCheckRequest, a string; empty for the server as a whole
+	if service := request[5:]; len(service) > 0 && !bytes.Equal(service, demo) {
 		w.Header().Set(http.TrailerPrefix+"Grpc-Status", grpcNotFound)
 		w.Header().Set(http.TrailerPrefix+"Grpc-Message", "unknown service")
 		return
@@ -39,12 +40,4 @@ func (s *service) check(w http.ResponseWriter, r *http.Request) {
 	}
 	message := []byte{1 << 3, state} // field 1, an enum
 	_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...))
-}
-
-// isService reports whether a HealthCheckRequest is for the server as a whole or for
-// the service demo.
-func (s *service) isService(message []byte) bool {
-	const name = "demo"
-	request := append([]byte{1<<3 | 2, byte(len(name))}, name...) // field 1, a string
-	return len(message) == 0 || bytes.Equal(message, request)
 }

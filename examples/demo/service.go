@@ -21,8 +21,8 @@ func (s *service) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, !s.broken.Load(), "broken") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.started.Load(), "starting") })
 	mux.HandleFunc("POST /grpc.health.v1.Health/Check", s.check)
-	mux.HandleFunc("POST /break", s.serveBreak)
-	mux.HandleFunc("POST /hang", s.serveHang)
+	mux.HandleFunc("POST /break", set(&s.broken, "broken on request", "broken until the next restart"))
+	mux.HandleFunc("POST /hang", set(&s.hung, "hanging on request", "hanging, no more answers"))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.hung.Load() {
 			<-r.Context().Done() // until the client gives up
@@ -41,16 +41,13 @@ func (s *service) start(file string) error {
 	return os.WriteFile(file, []byte("started\n"), 0o644)
 }
 
-func (s *service) serveBreak(w http.ResponseWriter, _ *http.Request) {
-	s.broken.Store(true)
-	log.Print("broken on request")
-	fmt.Fprintln(w, "broken until the next restart")
-}
-
-func (s *service) serveHang(w http.ResponseWriter, _ *http.Request) {
-	s.hung.Store(true)
-	log.Print("hanging on request")
-	fmt.Fprintln(w, "hanging, no more answers")
+// set returns a handler that sets a flag, writes a line to the log and answers with text.
+func set(flag *atomic.Bool, line, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		flag.Store(true)
+		log.Print(line)
+		fmt.Fprintln(w, text)
+	}
 }
 
 func answer(w http.ResponseWriter, ok bool, problem string) {

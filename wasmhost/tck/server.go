@@ -160,15 +160,13 @@ func (d *datagram) SetDeadline(time.Time) error { return nil }
 // server for plugins whose settings can expect that. Stop ends it and waits for its
 // goroutines.
 func Echo() (port uint16, stop func(), err error) {
-	s, err := serve(echo)
+	s, err := serve(func(_ context.Context, conn net.Conn) {
+		_, _ = io.Copy(conn, conn) // until the other side or the kit ends it
+	})
 	if err != nil {
 		return 0, nil, err
 	}
 	return s.port, s.stop, nil
-}
-
-func echo(_ context.Context, conn net.Conn) {
-	_, _ = io.Copy(conn, conn) // until the other side or the kit ends it
 }
 
 // closeAtOnce closes the connection at once.

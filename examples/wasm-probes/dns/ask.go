@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -37,16 +38,14 @@ var errStray = errors.New("the answer is to another question")
 // ask sends the question and reads the answer.
 func ask(ctx context.Context, t guest.Target[settings], network string) (answer, error) {
 	s := t.Settings
-	c, err := dial(ctx, t, network)
+	c, err := connect.Dial(ctx, t, network, s.Port, s.TLS)
 	if err != nil {
 		return answer{}, err
 	}
 	defer c.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows in the first read.
-		_ = c.SetDeadline(deadline)
-	}
-	id := newID()
+	var unpredictable [2]byte
+	rand.Read(unpredictable[:]) // never fails
+	id := binary.BigEndian.Uint16(unpredictable[:])
 	query, err := s.query(id)
 	if err != nil {
 		return answer{}, err
@@ -55,20 +54,6 @@ func ask(ctx context.Context, t guest.Target[settings], network string) (answer,
 		return s.overUDP(c, id, query)
 	}
 	return s.overTCP(c, id, query)
-}
-
-func dial(ctx context.Context, t guest.Target[settings], network string) (net.Conn, error) {
-	if s := t.Settings; s.TLS != nil {
-		return t.DialTLS(ctx, ":"+s.Port, *s.TLS)
-	}
-	return t.Dial(ctx, network, ":"+t.Settings.Port)
-}
-
-// newID returns an unpredictable number.
-func newID() uint16 {
-	var b [2]byte
-	rand.Read(b[:]) // never fails
-	return binary.BigEndian.Uint16(b[:])
 }
 
 // query returns the question as a message.

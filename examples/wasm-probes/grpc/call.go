@@ -91,7 +91,7 @@ type exchange struct {
 
 // call sends a request and returns the server's answer.
 func call(conn io.ReadWriter, head, message []byte) (answer, error) {
-	x := &exchange{framer: newFramer(conn)}
+	x := &exchange{framer: &framer{conn: conn, in: make([]byte, 0, frameHead+maxFrame), left: maxFrames}}
 	x.decoder = hpack.NewDecoder(4096, x.field)
 	x.decoder.SetMaxStringLength(maxHeaders)
 	x.out = append(x.out, preface...)

@@ -61,10 +61,6 @@ type framer struct {
 	left int    // frames that may still be read
 }
 
-func newFramer(conn io.ReadWriter) *framer {
-	return &framer{conn: conn, in: make([]byte, 0, frameHead+maxFrame), left: maxFrames}
-}
-
 var (
 	errTooMany = errors.New("the server sends too many frames")
 	errLarge   = errors.New("the server sends a frame that is larger than 16 KiB")
@@ -116,9 +112,13 @@ func (f *framer) take(n int) ([]byte, error) {
 	return b, nil
 }
 
+// fill sends what is pending, and reads more.
 func (f *framer) fill() error {
-	if err := f.flush(); err != nil {
-		return err
+	if len(f.out) > 0 {
+		if _, err := f.conn.Write(f.out); err != nil {
+			return err
+		}
+		f.out = f.out[:0]
 	}
 	f.in = f.in[:copy(f.in, f.in[f.used:])]
 	f.used = 0
@@ -130,15 +130,6 @@ func (f *framer) fill() error {
 	if err == nil {
 		err = io.ErrNoProgress
 	}
-	return err
-}
-
-func (f *framer) flush() error {
-	if len(f.out) == 0 {
-		return nil
-	}
-	_, err := f.conn.Write(f.out)
-	f.out = f.out[:0]
 	return err
 }
 

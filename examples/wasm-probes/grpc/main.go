@@ -64,7 +64,7 @@ var reserved = map[string]bool{
 // attempt makes one call.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := connect.Dial(ctx, t, s.Port, s.TLS, "h2")
+	c, err := connect.Dial(ctx, t, "tcp", s.Port, s.TLS, "h2")
 	if err != nil {
 		return guest.FailWith("grpc.dial", err)
 	}

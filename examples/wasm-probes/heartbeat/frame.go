@@ -33,8 +33,6 @@ type frame struct {
 // maxFrame bounds a frame, in bytes.
 const maxFrame = 1 << 10
 
-func (f frame) empty() bool { return f.number == none && len(f.before) == 0 }
-
 // parseFrame parses the setting of a frame. An error is a *guest.FieldError.
 func parseFrame(field, text, format string) (f frame, err error) {
 	if strings.Count(text, "{seq") > 1 {

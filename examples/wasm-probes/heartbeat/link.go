@@ -30,7 +30,7 @@ func open(ctx context.Context, t guest.Target[settings]) (*link, error) {
 		}
 		conn.Close()
 	}
-	conn, err := dial(ctx, t)
+	conn, err := connect.Dial(ctx, t, t.Settings.Network, t.Settings.Port, t.Settings.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -40,13 +40,6 @@ func open(ctx context.Context, t guest.Target[settings]) (*link, error) {
 		return nil, err
 	}
 	return l, nil
-}
-
-func dial(ctx context.Context, t guest.Target[settings]) (*guest.Conn, error) {
-	if t.Settings.Network == "udp" {
-		return t.Dial(ctx, "udp", ":"+t.Settings.Port)
-	}
-	return connect.Dial(ctx, t, t.Settings.Port, t.Settings.TLS)
 }
 
 // greet sends hello and expects welcome on a new connection.

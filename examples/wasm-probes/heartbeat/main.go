@@ -56,7 +56,7 @@ func (s *settings) check() error {
 		return &guest.FieldError{Field: "hello", Problem: `needs network = "tcp"`}
 	case s.Network == "udp" && s.Welcome != "":
 		return &guest.FieldError{Field: "welcome", Problem: `needs network = "tcp"`}
-	case s.expect.empty():
+	case s.expect.number == none && len(s.expect.before) == 0:
 		return &guest.FieldError{Field: "expect", Problem: "must not be empty"}
 	case s.expect.number == decimal && len(s.expect.after) == 0:
 		return &guest.FieldError{Field: "expect", Problem: "must have something behind {seq}, which shows where the number ends"}

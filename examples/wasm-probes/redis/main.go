@@ -44,8 +44,11 @@ func (s *settings) Prepare() error {
 	case s.Username != "" && s.Password == "":
 		return &guest.FieldError{Field: "password", Problem: "must be set, as username is"}
 	}
-	if s.Password != "" {
-		s.commands = appendCommand(s.commands, s.login()...)
+	switch {
+	case s.Username != "":
+		s.commands = appendCommand(s.commands, "AUTH", s.Username, s.Password)
+	case s.Password != "":
+		s.commands = appendCommand(s.commands, "AUTH", s.Password)
 	}
 	s.commands = appendCommand(s.commands, "PING")
 	if s.replication() {
@@ -54,20 +57,13 @@ func (s *settings) Prepare() error {
 	return nil
 }
 
-func (s *settings) login() []string {
-	if s.Username == "" {
-		return []string{"AUTH", s.Password}
-	}
-	return []string{"AUTH", s.Username, s.Password}
-}
-
 // replication reports whether the settings are about replication.
 func (s *settings) replication() bool { return s.Role != "" || s.MaxLag > 0 || s.MinReplicas > 0 }
 
 // attempt makes one attempt.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := connect.Dial(ctx, t, s.Port, s.TLS)
+	c, err := connect.Dial(ctx, t, "tcp", s.Port, s.TLS)
 	if err != nil {
 		return guest.FailWith("redis.dial", err)
 	}

@@ -45,7 +45,7 @@ func (s *settings) Prepare() error {
 // attempt makes one call.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := connect.Dial(ctx, t, s.Port, s.TLS)
+	c, err := connect.Dial(ctx, t, "tcp", s.Port, s.TLS)
 	if err != nil {
 		return guest.FailWith("thrift.dial", err)
 	}

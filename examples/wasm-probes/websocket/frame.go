@@ -61,12 +61,6 @@ func (v *conversation) ask(ping bool, send string) error {
 	return v.write(opText, []byte(send))
 }
 
-// leave sends a close frame. It does not wait for the response.
-func (v *conversation) leave() {
-	const normal = 1000
-	_ = v.write(opClose, binary.BigEndian.AppendUint16(nil, normal)) // an error no longer matters
-}
-
 // write sends a whole message in one frame.
 func (v *conversation) write(kind byte, payload []byte) error {
 	const final, masked = 0x80, 0x80
@@ -220,11 +214,6 @@ func (v *conversation) control(kind byte, payload []byte) error {
 		}
 		return nil
 	}
-	return closed(payload)
-}
-
-// closed returns the error for a close frame.
-func closed(payload []byte) error {
 	if len(payload) < 2 {
 		return faultf("websocket.closed", "the server closes the connection")
 	}

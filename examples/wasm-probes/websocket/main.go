@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"net"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func (s *settings) Prepare() error {
 // attempt makes the handshake and sends the ping and the message.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := connect.Dial(ctx, t, s.Port, s.TLS, "http/1.1") // HTTP/2 has another handshake
+	c, err := connect.Dial(ctx, t, "tcp", s.Port, s.TLS, "http/1.1") // HTTP/2 has another handshake
 	if err != nil {
 		return guest.FailWith("websocket.dial", err)
 	}
@@ -73,7 +74,8 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	if err := v.await(); err != nil {
 		return judge(err)
 	}
-	v.leave()
+	const normalClosure = 1000
+	_ = v.write(opClose, binary.BigEndian.AppendUint16(nil, normalClosure)) // neither an error nor the response matters any more
 	return guest.Succeed(s.summary(v))
 }
 

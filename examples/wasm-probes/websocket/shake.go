@@ -40,7 +40,9 @@ func judge(err error) guest.Result {
 
 // shake makes the handshake of RFC 6455, section 4.1, and returns the reader of frames.
 func (s *settings) shake(c io.ReadWriter, host string) (*bufio.Reader, error) {
-	key := newKey()
+	var unpredictable [16]byte
+	rand.Read(unpredictable[:]) // never fails
+	key := base64.StdEncoding.EncodeToString(unpredictable[:])
 	if _, err := io.WriteString(c, s.request(host, key)); err != nil {
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
@@ -49,13 +51,6 @@ func (s *settings) shake(c io.ReadWriter, host string) (*bufio.Reader, error) {
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	return r, s.check(a, key)
-}
-
-// newKey returns 16 unpredictable bytes.
-func newKey() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return base64.StdEncoding.EncodeToString(b[:])
 }
 
 // acceptOf returns the Sec-WebSocket-Accept value for a key.

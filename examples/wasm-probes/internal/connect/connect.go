@@ -8,11 +8,11 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// Dial connects to a port of the target, over TLS if secure is not nil. Reads and writes
+// Dial connects to a port of the target, over tcp or udp, or over TLS if secure is not nil. Reads and writes
 // fail at ctx's deadline.
-func Dial[S any](ctx context.Context, t guest.Target[S], port string, secure *guest.TLS, alpn ...string) (c *guest.Conn, err error) {
+func Dial[S any](ctx context.Context, t guest.Target[S], network, port string, secure *guest.TLS, alpn ...string) (c *guest.Conn, err error) {
 	if secure == nil {
-		c, err = t.Dial(ctx, "tcp", ":"+port)
+		c, err = t.Dial(ctx, network, ":"+port)
 	} else {
 		config := *secure
 		config.ALPN = alpn

@@ -183,7 +183,7 @@ func (l *loader) refuse(d *decodedBlock, path, problem string) {
 // reportErrors reports an error about a block: at the field that it names, or at the
 // block, and each of several joined errors on its own. Nil is no error.
 func (l *loader) reportErrors(d *decodedBlock, err error) {
-	for _, one := range separate(err) {
+	for _, one := range Separate(err) {
 		var field *probe.FieldError
 		if !errors.As(one, &field) {
 			r := report{at: d.block.Header, body: &d.block.Body, summary: one.Error()}
@@ -201,13 +201,13 @@ func (l *loader) reportErrors(d *decodedBlock, err error) {
 	d.ok = d.ok && err == nil
 }
 
-// separate takes joined errors apart.
-func separate(err error) (out []error) {
+// Separate returns the errors that errors.Join has joined; none for nil.
+func Separate(err error) (out []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	switch {
 	case ok:
 		for _, one := range joined.Unwrap() {
-			out = append(out, separate(one)...)
+			out = append(out, Separate(one)...)
 		}
 	case err != nil:
 		out = append(out, err)

@@ -70,7 +70,7 @@ func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
 	err := fill(&rule, values, l.context()).Err()
 	rule = rule.WithDefaults()
 	err = errors.Join(err, rule.Check())
-	for _, one := range separate(err) {
+	for _, one := range Separate(err) {
 		var field *probe.FieldError
 		errors.As(one, &field)
 		block := cmp.Or(from[field.Field], own)

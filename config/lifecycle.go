@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/probe"
@@ -11,11 +12,13 @@ import (
 // target, and what its probes take from that.
 func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) (Target, probe.Target) {
 	content := tree.Content{Arguments: c.Arguments, Blocks: blocks}
-	if !l.schemas.lifecycle.appearsIn(content) {
+	schema := l.schemas.lifecycle
+	if !slices.ContainsFunc(schema.body.Arguments, func(name string) bool { _, ok := c.Arguments[name]; return ok }) &&
+		!slices.ContainsFunc(blocks, func(b *tree.Block) bool { return schema.inside[b.Type] != nil }) {
 		return l.noLifecycle, probe.Target{}
 	}
 	l.digest.hasDriver = true
-	d := l.decodeContent(b, content, l.schemas.lifecycle)
+	d := l.decodeContent(b, content, schema)
 	t := Target{Settings: l.settings(d, l.options.TargetSettings)}
 	var inherited probe.Target
 	var first *tree.Block

@@ -233,7 +233,7 @@ func (l *loader) supportsTarget(p *compiledProbe, b *tree.Block, t probe.Target)
 	}
 	d := *p.block
 	d.block = d.block.Under(&b.Body)
-	for _, one := range separate(err) {
+	for _, one := range Separate(err) {
 		var field *probe.FieldError
 		if !errors.As(one, &field) {
 			l.reportErrors(&d, one)

@@ -41,12 +41,6 @@ func compileSchema(s Schema) *compiledSchema {
 	return c
 }
 
-// appearsIn reports whether a body has arguments or blocks of the schema.
-func (s *compiledSchema) appearsIn(c tree.Content) bool {
-	return slices.ContainsFunc(s.body.Arguments, func(name string) bool { _, ok := c.Arguments[name]; return ok }) ||
-		slices.ContainsFunc(c.Blocks, func(b *tree.Block) bool { return s.inside[b.Type] != nil })
-}
-
 // compileStruct compiles the schema of a struct, extended by more fields.
 func compileStruct[T any](more Schema) *compiledSchema {
 	s := schemaOf(reflect.TypeFor[T]())

@@ -58,7 +58,7 @@ func SettingsOf[T any](check func(T) error) Settings {
 			wrong := fill(&settings, v, c)
 			err := wrong.Err()
 			if check != nil {
-				for _, one := range separate(check(settings)) {
+				for _, one := range Separate(check(settings)) {
 					if !followsFrom(one, wrong) {
 						err = errors.Join(err, one)
 					}

@@ -109,7 +109,8 @@ func checkBounds(s Source) (tree.Problem, bool) {
 		case hclsyntax.TokenNewline, hclsyntax.TokenComma:
 			chain = 0
 		case hclsyntax.TokenNumberLit:
-			if hugeNumber(t.Bytes) {
+			_, exponent, ok := strings.Cut(strings.ToLower(string(t.Bytes)), "e")
+			if ok && len(strings.TrimLeft(exponent, "+-0")) >= maxExponent {
 				return tree.Problem{Range: t.Range, Summary: "the number is too large", Hint: fmt.Sprintf("its exponent must have fewer than %d digits", maxExponent)}, false
 			}
 		case hclsyntax.TokenIdent, hclsyntax.TokenQuotedLit, hclsyntax.TokenStringLit:
@@ -124,11 +125,6 @@ func checkBounds(s Source) (tree.Problem, bool) {
 		}
 	}
 	return tree.Problem{}, true
-}
-
-func hugeNumber(b []byte) bool {
-	_, exponent, ok := strings.Cut(strings.ToLower(string(b)), "e")
-	return ok && len(strings.TrimLeft(exponent, "+-0")) >= maxExponent
 }
 
 // checkJSONNesting counts brackets outside strings.

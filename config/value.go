@@ -42,7 +42,10 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 	}
 	v, p := decode(raw, f.Type, arg.Name, secret || f.Sensitive)
 	if word, ok := v.(string); ok && f.OneOf != nil && !slices.Contains(f.OneOf, word) {
-		p = unknownWord(f, word, secret || f.Sensitive)
+		p = &valueError{summary: fmt.Sprintf("invalid %s %q", f.Name, word), hint: wordHint(word, f.OneOf)}
+		if secret || f.Sensitive {
+			p.summary, p.hint = f.Name+" is not valid", wordHint("", f.OneOf)+"; the value is not shown because it is sensitive"
+		}
 	}
 	if p != nil {
 		if f.NonZero && raw.Type() == cty.Number && raw.LessThanOrEqualTo(cty.Zero).True() {
@@ -58,13 +61,6 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 type valueError struct {
 	summary, hint string
 	key           string // of the entry that is wrong, in a map
-}
-
-func unknownWord(f *Field, word string, secret bool) *valueError {
-	if secret {
-		return &valueError{summary: f.Name + " is not valid", hint: wordHint("", f.OneOf) + "; the value is not shown because it is sensitive"}
-	}
-	return &valueError{summary: fmt.Sprintf("invalid %s %q", f.Name, word), hint: wordHint(word, f.OneOf)}
 }
 
 // wordHint returns which of the allowed words was meant, or all of them.

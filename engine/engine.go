@@ -130,7 +130,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	if !e.scheduler.begin(ctx) {
 		return errors.New("engine: Run was called before")
 	}
-	newLoop(e.scheduler).run(ctx)
+	sc := e.scheduler
+	l := &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{clock: &sc.clock, monitor: sc.monitor}}
+	l.run(ctx)
 	e.applyMu.Lock()
 	defer e.applyMu.Unlock()
 	e.scheduler.closeAll()

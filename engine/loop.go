@@ -30,10 +30,6 @@ const (
 	never = 1<<63 - 1
 )
 
-func newLoop(sc *scheduler) *loop {
-	return &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{clock: &sc.clock, monitor: sc.monitor}}
-}
-
 // run returns when ctx is done and the workers have ended.
 func (l *loop) run(ctx context.Context) {
 	defer l.workers.running.Wait()

@@ -55,7 +55,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 		schedule:   schedule.New[*attempt](c.Concurrency, c.StartRate),
 		sleep:      sleep{wake: make(chan struct{}, 1)},
 		tick:       maxTick,
-		counters:   newCounters(),
+		counters:   counters{attempts: map[attemptKey]*Histogram{}, lateness: newHistogram()},
 		subs:       map[*Subscription]struct{}{},
 		memorySubs: map[*Subscription]struct{}{},
 		closers:    closers{handlers: map[io.Closer]*closable{}},

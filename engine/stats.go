@@ -96,10 +96,6 @@ type attemptKey struct {
 	outcome probe.Outcome
 }
 
-func newCounters() counters {
-	return counters{attempts: map[attemptKey]*Histogram{}, lateness: newHistogram()}
-}
-
 // attempt counts an attempt. The counters of a removed probe stay, so that they never
 // decrease; there is one for each handler name, of which there are few.
 func (c *counters) attempt(kind probe.Kind, handler string, res *probe.Result) {

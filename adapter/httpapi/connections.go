@@ -49,12 +49,15 @@ func (c *connections) onState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// evict closes the connection that needs its place least. The caller holds openMu.
+// evict closes the connection that needs its place least: one that waits for a request
+// before one whose client is being answered, and an event stream last. Among equals it is
+// the one that has waited the longest. The caller holds openMu.
 func (c *connections) evict() {
 	var victim net.Conn
+	var least *connection
 	for conn, o := range c.open {
-		if victim == nil || o.precedes(c.open[victim]) {
-			victim = conn
+		if least == nil || o.rank() < least.rank() || o.rank() == least.rank() && o.since.Before(least.since) {
+			victim, least = conn, o
 		}
 	}
 	delete(c.open, victim)
@@ -62,16 +65,6 @@ func (c *connections) evict() {
 		victim = t.NetConn() // tls.Conn.Close may wait for the client
 	}
 	victim.Close()
-}
-
-// precedes reports whether a connection is closed before another one: one that waits for
-// a request before one whose client is being answered, and an event stream last. Among
-// equals it is the one that has waited the longest.
-func (o *connection) precedes(other *connection) bool {
-	if o.rank() != other.rank() {
-		return o.rank() < other.rank()
-	}
-	return o.since.Before(other.since)
 }
 
 func (o *connection) rank() int {
@@ -84,7 +77,8 @@ func (o *connection) rank() int {
 	return 2
 }
 
-// markerKey is the key of a function in a request's context, see markStream.
+// markerKey is the key of a function in a request's context that marks its connection as
+// one with an event stream.
 type markerKey struct{}
 
 // context is http.Server.ConnContext.
@@ -98,29 +92,15 @@ func (c *connections) context(ctx context.Context, conn net.Conn) context.Contex
 	})
 }
 
-// markStream marks the connection of a request as one with an event stream.
-func markStream(r *http.Request) {
-	if mark, ok := r.Context().Value(markerKey{}).(func()); ok { // not without Serve
-		mark()
-	}
-}
-
 // maxPart is how much of a response is written within StallTimeout, in bytes.
 const maxPart = 64 << 10
 
-// pacedWriter disconnects a client that does not read its response.
+// pacedWriter disconnects a client that does not read its response: maxPart bytes within
+// StallTimeout, and all of it within WriteTimeout.
 type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	end     time.Time // of WriteTimeout
-}
-
-// paced serves responses whose clients must read: maxPart bytes within StallTimeout, and
-// all of it within WriteTimeout.
-func paced(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(&pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}, r)
-	})
 }
 
 // Write implements io.Writer.

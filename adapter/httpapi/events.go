@@ -29,7 +29,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.streams.release()
-	markStream(r)
+	if mark, ok := r.Context().Value(markerKey{}).(func()); ok { // not without Serve
+		mark()
+	}
 
 	out := eventWriter{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -112,7 +112,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/events", s.events)
-	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, paced(h)) }
+	handle := func(pattern string, h http.Handler) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(&pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}, r)
+		})
+	}
 	handle("/v1/targets", s.lists.limit(s.targets))
 	handle("/v1/targets/{name...}", s.requests.limit(s.target))
 	handle("/v1/stats", s.requests.limit(s.stats))

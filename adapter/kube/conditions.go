@@ -140,20 +140,16 @@ func initialized(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 			return s.Ready
 		})
 	}
+	anyStarted := slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool {
+		s, _ := statusOf(status, c.Name)
+		return s.State.Running != nil || s.State.Terminated != nil
+	})
 	was, _ := condition(status, v1.PodInitialized)
 	switch {
 	case status.Phase == v1.PodSucceeded && len(r.unknown) == 0:
 		return v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue, Reason: ReasonPodCompleted}
-	case r.message() == "", anyStarted(pod, status), was.Status == v1.ConditionTrue:
+	case r.message() == "", anyStarted, was.Status == v1.ConditionTrue:
 		return conditionTrue(v1.PodInitialized)
 	}
 	return conditionFalse(v1.PodInitialized, ReasonContainersNotInitialized, r.message())
-}
-
-// anyStarted reports whether a regular container runs or has run.
-func anyStarted(pod *v1.Pod, status *v1.PodStatus) bool {
-	return slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool {
-		s, _ := statusOf(status, c.Name)
-		return s.State.Running != nil || s.State.Terminated != nil
-	})
 }

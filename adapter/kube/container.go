@@ -64,7 +64,11 @@ func Containers(pod *v1.Pod) ([]Container, error) {
 func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 	pod = Default(pod)
 	if found := validate.Pod(pod, spec); len(found) > 0 {
-		return nil, join(found)
+		errs := make([]error, len(found))
+		for i, err := range found {
+			errs[i] = err
+		}
+		return nil, errors.Join(errs...)
 	}
 	var all []Container
 	var errs []error
@@ -88,14 +92,6 @@ func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 // docs/kubelet.md). Defaults are set first; the pod itself is not changed.
 func Validate(pod *v1.Pod) field.ErrorList {
 	return validate.Pod(Default(pod), field.NewPath("spec"))
-}
-
-func join(list field.ErrorList) error {
-	errs := make([]error, len(list))
-	for i, err := range list {
-		errs[i] = err
-	}
-	return errors.Join(errs...)
 }
 
 // convert converts a container of a valid pod.
@@ -200,7 +196,10 @@ func duration(seconds int64) time.Duration {
 func actionOf(h v1.ProbeHandler, c v1.Container) Action {
 	switch {
 	case h.Exec != nil:
-		env := staticEnv(c.Env)
+		env := make(map[string]string, len(c.Env)) // the literal values, and an empty one for valueFrom (K76)
+		for _, e := range c.Env {
+			env[e.Name] = e.Value
+		}
 		words := make([]string, len(h.Exec.Command))
 		for i, word := range h.Exec.Command {
 			words[i] = command.Expand(word, env)

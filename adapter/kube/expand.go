@@ -6,16 +6,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 )
 
-// staticEnv returns the variables that $(NAME) in an exec probe's command refers to:
-// the literal values, and an empty one for valueFrom (K76).
-func staticEnv(env []v1.EnvVar) map[string]string {
-	values := make(map[string]string, len(env))
-	for _, e := range env {
-		values[e.Name] = e.Value
-	}
-	return values
-}
-
 // environment returns the container's variables that the manifest determines, with
 // references to earlier variables replaced, and the names of the others.
 func environment(pod *v1.Pod, env []v1.EnvVar) (values map[string]string, unknown []string) {

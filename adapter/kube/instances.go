@@ -51,11 +51,15 @@ func instance(pod *v1.Pod, c v1.Container, target string) probe.Instance {
 		if restarts(pod, c, state.Terminated.ExitCode) {
 			in.Phase = probe.Ended
 		}
-		in.Detail = exitDetail(state.Terminated)
+		in.Detail = fmt.Sprintf("exit status %d", state.Terminated.ExitCode)
+		if state.Terminated.Reason != "" {
+			in.Detail += ", " + state.Terminated.Reason
+		}
+		in.Detail = joinDetail(in.Detail, state.Terminated.Message)
 	case state.Waiting != nil:
 		in.Detail = joinDetail(state.Waiting.Reason, state.Waiting.Message)
 	}
-	if isTerminal(pod.Status.Phase) {
+	if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 		in.Phase = probe.Gone
 	}
 	return in
@@ -69,16 +73,6 @@ func statusOf(s *v1.PodStatus, name string) (v1.ContainerStatus, bool) {
 		}
 	}
 	return v1.ContainerStatus{}, false
-}
-
-func isTerminal(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
-
-func exitDetail(t *v1.ContainerStateTerminated) string {
-	end := fmt.Sprintf("exit status %d", t.ExitCode)
-	if t.Reason != "" {
-		end += ", " + t.Reason
-	}
-	return joinDetail(end, t.Message)
 }
 
 // joinDetail joins a reason and a message, either of which may be empty.

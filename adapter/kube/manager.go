@@ -88,7 +88,7 @@ func (m *Manager) unusedName(pod *v1.Pod) podName {
 	name := nameOf(pod)
 	for _, other := range m.pods {
 		if other.name == name {
-			return name.withUID(pod)
+			return name + "@" + podName(pod.UID) // no name of a pod has an @
 		}
 	}
 	return name

@@ -22,8 +22,5 @@ func (n podName) target(container string) string { return string(n) + "/" + cont
 // container returns the container of a target.
 func (n podName) container(target string) string { return strings.TrimPrefix(target, string(n)+"/") }
 
-// withUID returns the name of a pod whose own name is taken. No name of a pod has an @.
-func (n podName) withUID(pod *v1.Pod) podName { return n + "@" + podName(pod.UID) }
-
 // TargetName returns the name of a container's target: "namespace/pod/container".
 func TargetName(pod *v1.Pod, container string) string { return nameOf(pod).target(container) }

@@ -2,9 +2,11 @@ package httpprobe
 
 import (
 	"cmp"
+	"net/http"
 	"strings"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -99,7 +101,15 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newHandler(p, newTransport(dialer, config, p, c.ReuseConnection)), nil
+	t := newTransport(dialer, config, p, c.ReuseConnection)
+	h := &Handler{plan: p, transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}
+	if !t.reuse {
+		h.template = p.template()
+	}
+	h.exchange = &nonblock.Exchange{
+		Protocol: protocol{h}, Socket: dialer.SocketOptions(), MaxResponse: maxResponse, ReuseSocket: true,
+	}
+	return h, nil
 }
 
 // check returns an error for fields that exclude each other.

@@ -67,14 +67,12 @@ func checkHeader(name string, values []string) error {
 		return probe.FieldErrorf("headers", "must not have %s: it follows from the body", name)
 	}
 	for _, value := range values {
-		if strings.ContainsFunc(value, isControl) {
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			return probe.FieldErrorf("headers", "has control characters in %s", name)
 		}
 	}
 	return nil
 }
-
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // isToken reports whether s is a token of RFC 9110, section 5.6.2, as methods and
 // header names are.

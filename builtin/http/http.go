@@ -49,15 +49,6 @@ var (
 	_ io.Closer     = (*Handler)(nil)
 )
 
-func newHandler(p *plan, t *transport) *Handler {
-	h := &Handler{plan: p, transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}
-	if !t.reuse {
-		h.template = p.template()
-	}
-	h.exchange = h.newExchange()
-	return h
-}
-
 // Check returns what a target lacks for this handler, or nil. An error is a
 // *probe.FieldError for the field "host" or "port".
 func (h *Handler) Check(t probe.Target) error { return h.transport.dialer.Check(t) }

@@ -31,7 +31,7 @@ func parseResponse(b []byte, eof, headOnly bool) response {
 			return unsupported
 		case n == 0:
 			return response{}
-		case h.status == 101, h.status < 200 && h.framed():
+		case h.status == 101, h.status < 200 && (h.length >= 0 || h.chunked):
 			return unsupported
 		case h.status >= 200:
 			return h.parseBody(b[n:], eof, headOnly)
@@ -47,9 +47,6 @@ type head struct {
 	length  int  // -1: not given
 	chunked bool
 }
-
-// framed reports whether a head has a length or a coding of the body.
-func (h *head) framed() bool { return h.length >= 0 || h.chunked }
 
 // parseBody parses the beginning of a body.
 func (h *head) parseBody(b []byte, eof, headOnly bool) response {
@@ -74,7 +71,7 @@ func (h *head) parseBody(b []byte, eof, headOnly bool) response {
 func readHead(b []byte) (h head, n int, ok bool) {
 	line, n := readLine(b)
 	if n == 0 {
-		return head{}, 0, beginsStatusLine(b)
+		return head{}, 0, strings.HasPrefix(version, string(b[:min(len(b), len(version))]))
 	}
 	h = head{length: -1}
 	if !h.readStatus(line) {
@@ -106,12 +103,6 @@ func readLine(b []byte) (line []byte, n int) {
 }
 
 const version = "HTTP/1."
-
-// beginsStatusLine reports whether b can be the beginning of a status line.
-func beginsStatusLine(b []byte) bool {
-	n := min(len(b), len(version))
-	return string(b[:n]) == version[:n]
-}
 
 // readStatus parses a status line: "HTTP/1.1 200 OK".
 func (h *head) readStatus(line []byte) bool {

@@ -27,13 +27,6 @@ const (
 // connection to an IP address, one short request and its plain response.
 func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress { return h.exchange.Step(a) }
 
-// newExchange returns what makes the attempts of h in steps.
-func (h *Handler) newExchange() *nonblock.Exchange {
-	return &nonblock.Exchange{
-		Protocol: protocol{h}, Socket: h.transport.dialer.SocketOptions(), MaxResponse: maxResponse, ReuseSocket: true,
-	}
-}
-
 // protocol is the nonblock.Protocol of a handler.
 type protocol struct{ *Handler }
 

@@ -73,7 +73,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // sendAlone makes a connection for one request. It is closed with the response's body.
 func (t *transport) sendAlone(r *http.Request) (*http.Response, error) {
-	conn, err := t.http.NewClientConn(r.Context(), r.URL.Scheme, address(r))
+	conn, err := t.http.NewClientConn(r.Context(), r.URL.Scheme, net.JoinHostPort(r.URL.Hostname(), r.URL.Port()))
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,6 @@ func (t *transport) sendAlone(r *http.Request) (*http.Response, error) {
 	response.Body = lastBody{response.Body, conn}
 	return response, nil
 }
-
-func address(r *http.Request) string { return net.JoinHostPort(r.URL.Hostname(), r.URL.Port()) }
 
 // lastBody closes its connection too.
 type lastBody struct {

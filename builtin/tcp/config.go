@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -89,7 +90,10 @@ func New(c Config) (probe.Handler, error) {
 			return nil, err
 		}
 	}
-	h.exchange = h.newExchange()
+	h.exchange = &nonblock.Exchange{Protocol: protocol{h}, Socket: dialer.SocketOptions(), DetectSelf: true}
+	if h.matches != nil {
+		h.exchange.MaxResponse = probe.MaxDetail
+	}
 	if c.KeepAlive != nil {
 		return &keepAliveHandler{opener: h, config: c.KeepAlive.config()}, nil
 	}
@@ -108,7 +112,7 @@ func (c Config) check() error {
 		return probe.FieldErrorf("half_open", "cannot be combined with a keepalive block")
 	case c.UnixSocket != "" && c.Host != "":
 		return probe.FieldErrorf("host", "cannot be combined with unix_socket")
-	case c.UnixSocket != "" && c.TLS != nil && c.TLS.ServerName == "" && verifies(c.TLS):
+	case c.UnixSocket != "" && c.TLS != nil && c.TLS.ServerName == "" && (c.TLS.Verify == nil || *c.TLS.Verify):
 		return probe.FieldErrorf("tls.server_name", "must be set, since a unix socket has no host name to verify")
 	case c.Send != "" && c.SendHex != "":
 		return probe.FieldErrorf("send_hex", "cannot be combined with send")
@@ -121,8 +125,6 @@ func (c Config) check() error {
 	}
 	return nil
 }
-
-func verifies(t *TLS) bool { return t.Verify == nil || *t.Verify }
 
 func (c Config) request() ([]byte, error) {
 	if c.SendHex == "" {

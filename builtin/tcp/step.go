@@ -17,15 +17,6 @@ var _ nonblock.Stepper = (*Handler)(nil)
 // connection to an IP address.
 func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress { return h.exchange.Step(a) }
 
-// newExchange returns what makes the attempts of h in steps.
-func (h *Handler) newExchange() *nonblock.Exchange {
-	x := &nonblock.Exchange{Protocol: protocol{h}, Socket: h.dialer.SocketOptions(), DetectSelf: true}
-	if h.matches != nil {
-		x.MaxResponse = probe.MaxDetail
-	}
-	return x
-}
-
 // protocol is the nonblock.Protocol of a handler.
 type protocol struct{ *Handler }
 

@@ -60,7 +60,10 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 
 // open connects, sends the request and waits for the expected response.
 func (h *Handler) open(ctx context.Context, host string, port uint16, took *probe.Timings) (net.Conn, probe.Result) {
-	conn, err := h.connect(ctx, host, port, took)
+	conn, err := h.dialer.Open(ctx, host, port, took)
+	if err == nil && h.tls != nil {
+		conn, err = dial.Handshake(ctx, conn, h.tls, host, took)
+	}
 	if err != nil {
 		return nil, dial.Result(err)
 	}
@@ -78,14 +81,6 @@ func (h *Handler) converse(ctx context.Context, conn net.Conn, took *probe.Timin
 		return probe.Succeed("")
 	}
 	return h.receive(ctx, conn, took)
-}
-
-func (h *Handler) connect(ctx context.Context, host string, port uint16, took *probe.Timings) (net.Conn, error) {
-	conn, err := h.dialer.Open(ctx, host, port, took)
-	if err != nil || h.tls == nil {
-		return conn, err
-	}
-	return dial.Handshake(ctx, conn, h.tls, host, took)
 }
 
 // maxReads bounds in how many pieces a response may come. The whole response is searched

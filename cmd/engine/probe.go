@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -63,18 +62,14 @@ func attempt(c *cobra.Command, in *handlers.Inputs, args []string) ([]cli.Report
 	defer stop()
 	var reports []cli.Report
 	for _, id := range ids {
-		reports = append(reports, cli.Report{ID: id, Result: once(ctx, id, loaded)})
+		p := loaded.Set[id]
+		p.Target.Name, p.Rule.Kind = id.Target, id.Kind
+		if p.Rule.Compatibility == probe.Mended {
+			p.Rule.Compatibility = loaded.Engine.Compatibility
+		}
+		reports = append(reports, cli.Report{ID: id, Result: engine.Once(ctx, p)})
 	}
 	return reports, nil
-}
-
-func once(ctx context.Context, id probe.ID, c *config.Config) probe.Result {
-	p := c.Set[id]
-	p.Target.Name, p.Rule.Kind = id.Target, id.Kind
-	if p.Rule.Compatibility == probe.Mended {
-		p.Rule.Compatibility = c.Engine.Compatibility
-	}
-	return engine.Once(ctx, p)
 }
 
 // choose returns the probes that the arguments select, sorted.
@@ -94,8 +89,9 @@ func choose(c *config.Config, target string, which []string) ([]probe.ID, error)
 		}
 	}
 	slices.SortFunc(all, probe.ID.Compare)
+	kind, name, named := strings.Cut(strings.Join(which, ""), "/") // "readiness" or "readiness/db"
 	for _, id := range all {
-		if len(which) == 0 || matches(id, which[0]) {
+		if len(which) == 0 || id.Kind.String() == kind && (!named || id.Name == name) {
 			chosen = append(chosen, id)
 		}
 	}
@@ -103,13 +99,6 @@ func choose(c *config.Config, target string, which []string) ([]probe.ID, error)
 		return nil, noProbe(target, which, all)
 	}
 	return chosen, nil
-}
-
-// matches reports whether an argument such as "readiness" or "readiness/db"
-// selects a probe.
-func matches(id probe.ID, which string) bool {
-	kind, name, named := strings.Cut(which, "/")
-	return id.Kind.String() == kind && (!named || id.Name == name)
 }
 
 func noProbe(target string, which []string, all []probe.ID) error {

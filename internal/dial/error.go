@@ -114,7 +114,8 @@ func Cancelled() *Error { return unknown(probe.ReasonStopped, errors.New("the at
 // empty for a timeout, and where the number has no reason of its own.
 func classifyErrno(s Stage, number syscall.Errno, bind bool) (probe.Outcome, probe.Reason) {
 	switch {
-	case shortage.IsErrno(number), !bind && isNoPort(s, number):
+	case shortage.IsErrno(number),
+		s == Connecting && !bind && (number == syscall.EADDRNOTAVAIL || number == syscall.EAGAIN): // no port is free, over TCP or UDP
 		return probe.Unknown, probe.ReasonResources
 	case s == ConnectingUnix:
 		return probe.Failure, unixReason(number)
@@ -132,12 +133,6 @@ func classifyErrno(s Stage, number syscall.Errno, bind bool) (probe.Outcome, pro
 		return probe.Failure, probe.ReasonTCPUnreachable
 	}
 	return probe.Failure, ""
-}
-
-// isNoPort reports whether an error number of a connect says that there is no free port:
-// EADDRNOTAVAIL over TCP, EAGAIN over UDP.
-func isNoPort(s Stage, number syscall.Errno) bool {
-	return s == Connecting && (number == syscall.EADDRNOTAVAIL || number == syscall.EAGAIN)
 }
 
 // isBind reports whether an error is that of binding a source address.

@@ -117,7 +117,11 @@ func (x *Exchange) takeSocket(a *Attempt) (fd int, errno syscall.Errno) {
 // advance continues an attempt that has begun until it would have to wait.
 func (x *Exchange) advance(a *Attempt) Progress {
 	for {
-		status, fault := x.transfer(a)
+		transfer := x.send
+		if a.exchange.phase == Receiving {
+			transfer = x.receive
+		}
+		status, fault := transfer(a)
 		switch status {
 		case wouldBlock:
 			return StepWait
@@ -138,14 +142,6 @@ func (x *Exchange) advance(a *Attempt) Progress {
 			return x.fallBack(a)
 		}
 	}
-}
-
-// transfer sends the request, or reads a piece of the response.
-func (x *Exchange) transfer(a *Attempt) (status, Fault) {
-	if a.exchange.phase == Receiving {
-		return x.receive(a)
-	}
-	return x.send(a)
 }
 
 // send sends the request. Sending succeeds only when the connection is open, so that an

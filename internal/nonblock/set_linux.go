@@ -99,7 +99,8 @@ func (s *Set) Wait(timeout time.Duration, ready func(key uint32)) error {
 		n, err := s.wait(timeout)
 		for _, e := range s.ready[:n] {
 			if key := uint32(e.Fd); key == wakeKey {
-				s.drain()
+				var count [8]byte
+				_, _ = syscall.Read(s.event, count[:])
 			} else {
 				ready(key)
 			}
@@ -170,11 +171,6 @@ func (s *Set) Wake() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	_, _ = syscall.Write(s.event, one[:]) // it fails only if the set was woken 1<<64 times
-}
-
-func (s *Set) drain() {
-	var count [8]byte
-	_, _ = syscall.Read(s.event, count[:])
 }
 
 // Close closes the set, but not the descriptors in it.

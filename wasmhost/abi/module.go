@@ -46,8 +46,12 @@ var ErrNoManifest = errors.New("no section " + ManifestSection)
 // It ends after the first error.
 func Sections(module []byte) iter.Seq2[Section, error] {
 	return func(yield func(Section, error) bool) {
-		if err := checkHeader(module); err != nil {
-			yield(Section{}, err)
+		switch {
+		case bytes.HasPrefix(module, []byte(header[:4]+componentVersion)):
+			yield(Section{}, ErrComponent)
+			return
+		case !bytes.HasPrefix(module, []byte(header)):
+			yield(Section{}, ErrNotWasm)
 			return
 		}
 		for rest := module[len(header):]; len(rest) > 0; {
@@ -62,16 +66,6 @@ func Sections(module []byte) iter.Seq2[Section, error] {
 			rest = after
 		}
 	}
-}
-
-func checkHeader(module []byte) error {
-	switch {
-	case bytes.HasPrefix(module, []byte(header)):
-		return nil
-	case bytes.HasPrefix(module, []byte(header[:4]+componentVersion)):
-		return ErrComponent
-	}
-	return ErrNotWasm
 }
 
 func nextSection(b []byte) (s Section, rest []byte, err error) {

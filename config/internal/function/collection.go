@@ -57,9 +57,13 @@ func unifying(f function.Function) function.Function {
 		}
 		return args, nil
 	}
+	loose := variadic
+	if loose != nil {
+		loose = &loosened(*variadic)[0]
+	}
 	return function.New(&function.Spec{
 		Params:   loosened(params...),
-		VarParam: loosenedVariadic(variadic),
+		VarParam: loose,
 		Type: func(args []cty.Value) (cty.Type, error) {
 			args, err := convertAll(args)
 			if err != nil {
@@ -87,13 +91,6 @@ func loosened(params ...function.Parameter) []function.Parameter {
 		}
 	}
 	return params
-}
-
-func loosenedVariadic(p *function.Parameter) *function.Parameter {
-	if p == nil {
-		return nil
-	}
-	return &loosened(*p)[0]
 }
 
 // collectionOf returns the constructor of a type of collections of any one type; nil for

@@ -17,7 +17,7 @@ import (
 	"regexp"
 
 	"github.com/hashicorp/hcl/v2/ext/tryfunc"
-	"github.com/zclconf/go-cty-yaml"
+	yaml "github.com/zclconf/go-cty-yaml"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
@@ -41,7 +41,8 @@ func Table() map[string]function.Function {
 	t := standard()
 	maps.Copy(t, conversions())
 	maps.Copy(t, texts())
-	maps.Copy(t, networks())
+	t["cidrhost"] = define(cidrHost, cty.String, parameter("prefix", cty.String), parameter("number", cty.Number))
+	t["cidrsubnet"] = define(cidrSubnet, cty.String, parameter("prefix", cty.String), parameter("bits", cty.Number), parameter("number", cty.Number))
 	return t
 }
 

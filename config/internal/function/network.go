@@ -11,13 +11,6 @@ import (
 	"github.com/zclconf/go-cty/cty/gocty"
 )
 
-func networks() map[string]function.Function {
-	return map[string]function.Function{
-		"cidrhost":   define(cidrHost, cty.String, parameter("prefix", cty.String), parameter("number", cty.Number)),
-		"cidrsubnet": define(cidrSubnet, cty.String, parameter("prefix", cty.String), parameter("bits", cty.Number), parameter("number", cty.Number)),
-	}
-}
-
 // cidrHost returns the address with a number in a network:
 // cidrhost("10.0.0.0/24", 5) is "10.0.0.5".
 func cidrHost(args []cty.Value) (cty.Value, error) {

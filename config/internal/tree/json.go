@@ -53,7 +53,10 @@ func (r *reader) jsonBlock(b *Block, s BlockSchema, value hcl.Expression) {
 		r.problem(value.StartRange(), fmt.Sprintf("%s must be an object, or a list of objects", b), "")
 		return
 	}
-	if left := len(s.Labels) - len(b.Labels); left > 0 && !(left <= s.Optional && insideOf(s, pairs)) {
+	// An object without all optional labels is the body of the block if it is empty, or has
+	// a name that only the body has.
+	isBody := len(pairs) == 0 || slices.ContainsFunc(pairs, func(p pair) bool { return slices.Contains(s.Inside, p.name) })
+	if left := len(s.Labels) - len(b.Labels); left > 0 && !(left <= s.Optional && isBody) {
 		for _, p := range pairs {
 			r.jsonBlock(b.with(Label{p.name, p.at}), s, p.value)
 		}
@@ -70,12 +73,6 @@ func (b *Block) with(l Label) *Block {
 	next.Labels = append(slices.Clip(b.Labels), l)
 	next.Header = hcl.RangeBetween(b.Header, l.Range)
 	return &next
-}
-
-// insideOf reports whether an object is the body of a block, rather than an object of
-// optional labels: if it is empty, or has a name that only the body has.
-func insideOf(s BlockSchema, pairs []pair) bool {
-	return len(pairs) == 0 || slices.ContainsFunc(pairs, func(p pair) bool { return slices.Contains(s.Inside, p.name) })
 }
 
 // pairs returns the properties of an object, which must have constant names.

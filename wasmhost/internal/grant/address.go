@@ -2,23 +2,17 @@ package grant
 
 import "net/netip"
 
-// isMetadata reports whether an address is that of a cloud's metadata service outside of
-// the link-local range: AWS over IPv6, Alibaba, Azure.
-func isMetadata(ip netip.Addr) bool {
-	switch ip.String() {
-	case "fd00:ec2::254", "100.100.100.200", "168.63.129.16":
-		return true
-	}
-	return false
-}
-
 // needsOwnEntry reports whether an address is only granted by an entry with that very
 // address.
 func needsOwnEntry(ip netip.Addr) bool {
 	if v4, ok := embeddedIPv4(ip); ok {
 		return needsOwnEntry(v4) || v4.IsLoopback()
 	}
-	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || isMetadata(ip)
+	switch ip.String() {
+	case "fd00:ec2::254", "100.100.100.200", "168.63.129.16": // metadata services of AWS over IPv6, Alibaba, Azure
+		return true
+	}
+	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
 // embeddedIPv4 returns the IPv4 address that an IPv6 address leads to where a router

@@ -104,7 +104,7 @@ func (r Rules) AllowsAddr(d Dest, ip netip.Addr) bool {
 	switch {
 	case ip.IsUnspecified():
 		return false // it would be this machine
-	case r.namesAddr(d, ip):
+	case slices.ContainsFunc(r.dial, func(rule rule) bool { return rule.covers(d) && rule.prefix.IsSingleIP() && rule.prefix.Addr() == ip }):
 		return true
 	case needsOwnEntry(ip):
 		return isLiteral && r.target && d.Target
@@ -113,7 +113,11 @@ func (r Rules) AllowsAddr(d Dest, ip netip.Addr) bool {
 	case !isLiteral && ip.IsLoopback():
 		return r.namesHost(d, true)
 	}
-	return r.containsAddr(d, ip) || !isLiteral && r.namesHost(d, false)
+	inBlock := slices.ContainsFunc(r.dial, func(rule rule) bool {
+		loopbackOK := !ip.IsLoopback() || rule.prefix.Addr().IsLoopback() // 0.0.0.0/0 is meant for others
+		return rule.covers(d) && rule.prefix.IsValid() && rule.prefix.Contains(ip) && loopbackOK
+	})
+	return inBlock || !isLiteral && r.namesHost(d, false)
 }
 
 // namesHost reports whether a rule has the destination's host name; with exact, as a name
@@ -123,22 +127,6 @@ func (r Rules) namesHost(d Dest, exact bool) bool {
 	return slices.ContainsFunc(r.dial, func(rule rule) bool {
 		isPattern := strings.HasPrefix(rule.name, "*")
 		return !rule.prefix.IsValid() && rule.covers(d) && matchName(rule.name, name) && !(exact && isPattern)
-	})
-}
-
-// namesAddr reports whether a rule has this very address.
-func (r Rules) namesAddr(d Dest, ip netip.Addr) bool {
-	return slices.ContainsFunc(r.dial, func(rule rule) bool {
-		return rule.covers(d) && rule.prefix.IsSingleIP() && rule.prefix.Addr() == ip
-	})
-}
-
-// containsAddr reports whether a rule has a block that contains an address. Loopback
-// addresses are only in blocks of loopback addresses: 0.0.0.0/0 is meant for others.
-func (r Rules) containsAddr(d Dest, ip netip.Addr) bool {
-	return slices.ContainsFunc(r.dial, func(rule rule) bool {
-		loopbackOK := !ip.IsLoopback() || rule.prefix.Addr().IsLoopback()
-		return rule.covers(d) && rule.prefix.IsValid() && rule.prefix.Contains(ip) && loopbackOK
 	})
 }
 

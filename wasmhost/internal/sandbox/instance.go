@@ -108,7 +108,9 @@ func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 	if r.Ending != Returned {
 		a.State.closeConns()
 	} else if c.stateSet {
-		a.State.setText(c.newState)
+		a.State.mu.Lock()
+		a.State.text = c.newState
+		a.State.mu.Unlock()
 	}
 	return r
 }

@@ -76,10 +76,15 @@ func input(c *call, a args) int64 {
 		text = c.targetLines()
 	case abi.InputState:
 		if c.state != nil {
-			text = c.state.getText()
+			c.state.mu.Lock()
+			text = c.state.text
+			c.state.mu.Unlock()
 		}
 	case abi.InputError:
-		text = c.last.lines()
+		var b strings.Builder
+		line(&b, "reason", string(c.last.Reason))
+		line(&b, "detail", c.last.Detail)
+		text = b.String()
 	default:
 		return i32(0, abi.ENOTSUP)
 	}
@@ -99,14 +104,6 @@ func (c *call) targetLines() string {
 	if c.settings != nil {
 		line(&b, "revision", c.settings.Revision)
 	}
-	return b.String()
-}
-
-// lines returns the error as InputError has it.
-func (e HostError) lines() string {
-	var b strings.Builder
-	line(&b, "reason", string(e.Reason))
-	line(&b, "detail", e.Detail)
 	return b.String()
 }
 

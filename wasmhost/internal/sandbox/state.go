@@ -73,18 +73,6 @@ func (s *State) bind(t probe.Target) {
 	s.mu.Unlock()
 }
 
-func (s *State) getText() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text
-}
-
-func (s *State) setText(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.text = text
-}
-
 // hold keeps a connection under a key. It closes the connection that was held under the
 // key before; it closes conn instead when the state is closed. EMFILE means that the
 // plugin holds too many.

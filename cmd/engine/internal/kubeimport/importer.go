@@ -11,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
+	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -80,7 +81,7 @@ func (im *importer) manifest(m kube.Manifest) {
 	}
 	containers, err := m.Containers()
 	if err != nil {
-		for _, err := range manifests.Unjoin(err) {
+		for _, err := range config.Separate(err) {
 			im.errs = append(im.errs, fmt.Errorf("%s: %w", im.from, err))
 		}
 		return

@@ -107,16 +107,3 @@ func RestartPolicy(c kube.Container) restart.Policy {
 	policies := map[string]restart.Policy{"Always": restart.Always, "OnFailure": restart.OnFailure, "Never": restart.Never}
 	return policies[string(c.RestartPolicy)]
 }
-
-// Unjoin returns the errors that errors.Join has joined.
-func Unjoin(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, err := range joined.Unwrap() {
-		all = append(all, Unjoin(err)...)
-	}
-	return all
-}

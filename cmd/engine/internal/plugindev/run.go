@@ -66,7 +66,9 @@ func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) (
 	id := probe.ID{Target: target.Name, Kind: probe.Readiness, Name: p.Manifest().Name}
 	var reports []cli.Report
 	for range n {
-		calls.reset()
+		calls.mu.Lock()
+		calls.began, calls.calls, calls.more = time.Now(), nil, 0
+		calls.mu.Unlock()
 		result := attemptOnce(ctx, h, target, t.timeout)
 		if err := calls.write(c.ErrOrStderr()); err != nil {
 			return nil, err
@@ -102,12 +104,6 @@ type tracedCall struct {
 
 // maxCalls bounds the calls that are shown of an attempt.
 const maxCalls = 1000
-
-func (l *callLog) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.began, l.calls, l.more = time.Now(), nil, 0
-}
 
 // add is wasmhost.Config.Trace. Calls while an instance starts have no target.
 func (l *callLog) add(c wasmhost.HostCall) {

@@ -29,7 +29,7 @@ func (r *reader) read(name string, text []byte, before []target) ([]target, []er
 	for _, m := range all {
 		found, err := r.manifest(m)
 		if err != nil {
-			for _, err := range manifests.Unjoin(err) {
+			for _, err := range config.Separate(err) {
 				errs = append(errs, fmt.Errorf("%s: %s: %w", m.Position, m, err))
 			}
 		}

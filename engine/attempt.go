@@ -71,9 +71,10 @@ func (a *attempt) make(m *monitor) (res probe.Result, panics int) {
 		res, late, hasPanicked = a.call(timeout)
 		end := m.clock.now()
 		lost := m.observe(end)
+		lostByTry := max(lost-lostAtBegin, int64(res.Lost))
 		switch {
-		case stalled(lost-lostAtBegin, end-begin, timeout, rule):
-			late, res = false, excuse(res, lost-lostAtBegin, timeout)
+		case stalled(lostByTry, end-begin, timeout, rule):
+			late, res = false, excuse(res, lostByTry, timeout)
 		case n == 1 && a.lostBefore >= 0 && notable(lost-a.lostBefore, timeout): // the peer may have closed what was kept
 			res = excuse(res, lost-a.lostBefore, timeout)
 		}

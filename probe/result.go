@@ -70,6 +70,11 @@ type Result struct {
 	Took    time.Duration // the whole attempt, all its tries
 	Tries   uint8         // 1, or up to 3 when a try's outcome was Unknown
 	Timings Timings
+
+	// Lost is how much of the time of a try its handler knows to be lost for a reason of
+	// this machine, such as a quota of processor time that is used up. If it is a notable
+	// part of the timeout, the engine takes a failure for its own: see ReasonStalled.
+	Lost time.Duration
 }
 
 // Timings says how long each step of an attempt over the network took. A step

@@ -38,7 +38,8 @@ type rule struct {
 var rules = []rule{
 	{path: "probe", floor: 0},
 	{path: "internal/bytesize", floor: 0},
-	{path: "internal/cgroup", floor: 0},
+	{path: "internal/cgroup", floor: 0, group: "quota"},
+	{path: "internal/quota", floor: 0, group: "quota", order: 1},
 	{path: "internal/files", floor: 0},
 	{path: "internal/journal", floor: 0},
 	{path: "internal/shortage", floor: 0},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/quota"
 	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -66,39 +67,50 @@ func New(c Config) (*Handler, error) {
 // Probe runs the command and returns when it has exited, or at most 2*command.WaitDelay
 // after ctx is done: its whole process group is killed then. The result's Detail is how
 // the command exited, unless it succeeded, its standard output and its standard error,
-// at most probe.MaxDetail bytes in all.
+// at most probe.MaxDetail bytes in all. A failure is unknown if this machine denied
+// processes or memory to commands meanwhile; its Lost is the processor time that was denied
+// them, and the time that the command waited for room for its processes.
 //
 // A command that cannot be killed, because it is another user's or blocks in the kernel,
 // is left running. While there are four of them an attempt waits until one ends, and
 // fails when ctx is done.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+	began, before := time.Now(), quota.Read()
+	res, waited := h.attempt(ctx, t)
+	if res.Outcome == probe.Success && ctx.Err() == nil || res.Outcome == probe.Unknown {
+		return res
+	}
+	denied := quota.Since(before)
+	if denied.Resources && res.Outcome == probe.Failure {
+		return probe.Broken(probe.ReasonResources, "the system denied processes or memory to commands: %s", res.Detail)
+	}
+	res.Lost = min(waited+denied.CPU, time.Since(began))
+	return res
+}
+
+// attempt runs the command, and returns how long it has waited for room for its processes.
+func (h *Handler) attempt(ctx context.Context, t probe.Target) (res probe.Result, waited time.Duration) {
 	if !h.awaitStuck(ctx) {
-		return stuck(ctx)
+		return stuck(ctx), 0
 	}
 	plan, err := h.command(t).Plan()
 	if err != nil {
-		return notStarted(err)
+		return notStarted(err), 0
 	}
 	stdout, stderr := command.Head{Max: probe.MaxDetail}, command.Head{Max: probe.MaxDetail}
 	began := time.Now()
 	end, err := h.run(plan, ctx, &stdout, &stderr)
 	if err != nil {
-		return notStarted(err)
+		return notStarted(err), 0
 	}
 	if end.Stuck != nil {
 		h.countStuck(end.Stuck)
 	}
 	output := stdout.String() + stderr.String()
-	switch {
-	case end.Denied && !errors.Is(ctx.Err(), context.Canceled):
-		return probe.Broken(probe.ReasonResources, "the system denied processes or memory to commands: %s", detail(end.String(), output))
-	case end.Waited > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return probe.Broken(probe.ReasonResources, "the command had only a part of its time: it waited %v for room for its processes",
-			end.Waited.Round(time.Millisecond))
-	case end.Killed:
-		return killed(ctx, time.Since(began), output)
+	if end.Killed {
+		return killed(ctx, time.Since(began), output), end.Waited
 	}
-	return exited(end, output)
+	return exited(end, output), end.Waited
 }
 
 // notStarted is the result of a command that could not be started.

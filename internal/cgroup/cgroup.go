@@ -7,41 +7,71 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
+
+// Version2 stands for the hierarchy of version 2, whatever its controllers.
+const Version2 = ""
 
 // Own returns the directory of this process's cgroup of version 2, or "".
 func Own() string {
-	if dirs := find(controlFiles(Version2)); len(dirs) > 0 {
+	if dirs := Current().find(Version2); len(dirs) > 0 {
 		return dirs[0]
 	}
 	return ""
 }
 
-// Version2 stands for the hierarchy of version 2, whatever its controllers.
-const Version2 = ""
+// Membership says which cgroups a process is in: the content of /proc/self/cgroup.
+type Membership string
 
-// Dirs returns the directories of this process's cgroup that has a controller, such as
-// pids, and of the cgroups above it that can be seen, its own first. Without such a
-// hierarchy of version 1 they are those of version 2, and none where there is no cgroup.
-func Dirs(controller string) []string {
-	if dirs := find(controlFiles(controller)); len(dirs) > 0 {
-		return dirs
-	}
-	return find(controlFiles(Version2))
+// Current returns the membership of this process. It changes if the process is moved.
+func Current() Membership {
+	text, _ := os.ReadFile("/proc/self/cgroup") // in nothing find finds nothing
+	return Membership(text)
 }
 
-// controlFiles returns the arguments of find for this process.
-func controlFiles(controller string) (mounts, membership, _ string) {
-	m, _ := os.ReadFile("/proc/self/mountinfo") // from nothing find returns nothing
-	p, _ := os.ReadFile("/proc/self/cgroup")
-	return string(m), string(p), controller
+// Dirs returns the directories of the cgroup that has a controller, such as pids, and of
+// the cgroups above it that can be seen, its own first. Without such a hierarchy of version
+// 1 they are those of version 2, and none where there is no cgroup. It is safe for
+// concurrent use by multiple goroutines.
+func (m Membership) Dirs(controller string) []string {
+	if dirs := m.find(controller); len(dirs) > 0 {
+		return dirs
+	}
+	return m.find(Version2)
+}
+
+// found are the directories of the latest membership, by controller: to find them, all
+// mounts are read.
+var found struct {
+	mu     sync.Mutex
+	member Membership
+	dirs   map[string][]string
+}
+
+func (m Membership) find(controller string) []string {
+	found.mu.Lock()
+	defer found.mu.Unlock()
+	if found.dirs == nil || found.member != m {
+		found.member, found.dirs = m, make(map[string][]string)
+	}
+	dirs, known := found.dirs[controller]
+	if !known {
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			return nil
+		}
+		dirs = find(string(mounts), string(m), controller)
+		found.dirs[controller] = dirs
+	}
+	return dirs
 }
 
 // find returns the directories of the cgroup of one hierarchy. Mounts and membership are
 // the contents of /proc/self/mountinfo and /proc/self/cgroup: see proc(5), cgroups(7).
 func find(mounts, membership, controller string) []string {
 	path, member := memberOf(membership, controller)
-	if !member || strings.HasPrefix(path, "/..") { // /..: outside the cgroup namespace
+	if !member || isOutside(path) {
 		return nil
 	}
 	for line := range strings.Lines(mounts) {
@@ -51,13 +81,19 @@ func find(mounts, membership, controller string) []string {
 			continue
 		}
 		// A container may see only the part of the hierarchy below root.
-		root, at := fields[3], fields[4]
-		if below, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(below) {
+		root, at := unescape.Replace(fields[3]), unescape.Replace(fields[4])
+		if below, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(below) && !isOutside(root) {
 			return upwards(filepath.Join(at, below), at)
 		}
 	}
 	return nil
 }
+
+// isOutside reports whether a path is that of a cgroup outside the cgroup namespace.
+func isOutside(path string) bool { return path == "/.." || strings.HasPrefix(path, "/../") }
+
+// unescape replaces what mountinfo has for characters that would end a field.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // memberOf returns the path of the process in the hierarchy with a controller.
 func memberOf(membership, controller string) (path string, ok bool) {
@@ -103,18 +139,20 @@ func Number(dir, file string) (int64, bool) {
 	return n, err == nil
 }
 
-// Event returns the number of a key in a file of keys and numbers, and false if there is
-// none.
-func Event(dir, file, key string) (int64, bool) {
+// Events returns the numbers in a file of keys and numbers, such as memory.events, or nil
+// if it cannot be read.
+func Events(dir, file string) map[string]int64 {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
-		return 0, false
+		return nil
 	}
+	events := make(map[string]int64)
 	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == key {
-			n, err := strconv.ParseInt(fields[1], 10, 64)
-			return n, err == nil
+		if fields := strings.Fields(line); len(fields) == 2 {
+			if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+				events[fields[0]] = n
+			}
 		}
 	}
-	return 0, false
+	return events
 }

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,8 @@ func TestTheCgroupsOfAProcessAreFound(t *testing.T) {
 		pure    = "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 		hybrid  = v1 + "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n"
 		part    = "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
+		above   = "31 23 0:28 /.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n" + "32 23 0:28 /../.. /mnt ro - cgroup2 cgroup rw\n"
+		spaced  = "31 23 0:28 /a\\040b /sys/fs/my\\040cgroup\\134 ro - cgroup2 cgroup rw\n"
 		another = "31 23 0:28 /docker/abc/x /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
 	)
 	for name, c := range map[string]struct {
@@ -32,6 +35,10 @@ func TestTheCgroupsOfAProcessAreFound(t *testing.T) {
 		"just that part":      {part, "0::/docker/abc\n", Version2, []string{"/sys/fs/cgroup"}},
 		"outside of the part": {another, "0::/docker/abc\n", Version2, nil},
 		"outside namespace":   {pure, "0::/../x\n", Version2, nil},
+		"root outside":        {above, "0::/x\n", Version2, nil},
+		"above, and its own":  {above + pure, "0::/x\n", Version2, []string{"/sys/fs/cgroup/x", "/sys/fs/cgroup"}},
+		"name with dots":      {pure, "0::/..x\n", Version2, []string{"/sys/fs/cgroup/..x", "/sys/fs/cgroup"}},
+		"spaces":              {spaced, "0::/a b/c\n", Version2, []string{`/sys/fs/my cgroup\/c`, `/sys/fs/my cgroup\`}},
 		"garbage":             {"- - -\n\n - cgroup2 \n", "0:\n::\n", Version2, nil},
 		"nothing":             {"", "", "pids", nil},
 	} {
@@ -53,17 +60,15 @@ func TestNumbersAreRead(t *testing.T) {
 	if n, ok := Number(dir, "current"); n != 12 || !ok {
 		t.Errorf("got %d, %v", n, ok)
 	}
-	if n, ok := Event(dir, "events", "max"); n != 34 || !ok {
-		t.Errorf("got %d, %v", n, ok)
+	if events := Events(dir, "events"); !maps.Equal(events, map[string]int64{"low": 1, "max": 34}) {
+		t.Errorf("got %v", events)
+	}
+	if events := Events(dir, "missing"); events != nil {
+		t.Errorf("a missing file has %v", events)
 	}
 	for _, file := range []string{"max", "missing", "events"} {
 		if n, ok := Number(dir, file); ok {
 			t.Errorf("%s has the number %d", file, n)
-		}
-	}
-	for file, key := range map[string]string{"events": "bad", "missing": "max"} {
-		if n, ok := Event(dir, file, key); ok {
-			t.Errorf("%s of %s is %d", key, file, n)
 		}
 	}
 }

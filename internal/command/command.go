@@ -7,8 +7,6 @@
 //	env.go, user.go     the environment, the program in PATH, the user
 //	buffer.go           the first and the last bytes of an output
 //	run.go              Run and its result
-//	limit.go            starts no more commands than there may be processes
-//	denial.go           whether the system has denied commands what they need
 //	run_linux.go        Run on Linux: one thread waits in poll(2)
 //	wait_linux.go         for the exit, the output and the context of a command
 //	pipes_linux.go        opens the descriptors of a command

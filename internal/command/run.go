@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sonde-probe/sonde/internal/quota"
 )
 
 // WaitDelay bounds how long Run waits after the command has exited or ctx is done: for a
@@ -18,13 +20,9 @@ type End struct {
 	Status syscall.WaitStatus
 	Killed bool // ctx was done first and the command was killed, not only the rest of its group; Status may be zero
 
-	// Waited is how long the command has waited until there was room for its processes,
-	// and could not run.
+	// Waited is how long the command could not run, and has waited until there was room
+	// for its processes.
 	Waited time.Duration
-
-	// Denied says that the command did not succeed, and that the system may have refused
-	// it a process or killed one of its own for want of memory.
-	Denied bool
 
 	// Stuck is set when the command was killed and has not exited: it belongs to
 	// another user, or hangs in the kernel. It is closed when the command exits.
@@ -61,19 +59,15 @@ func (p Plan) Run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	if ctx.Err() != nil {
 		return End{Killed: true}, nil
 	}
-	denials.begin()
-	waited, err := processes.acquire(ctx)
-	if err != nil && ctx.Err() == context.Canceled {
+	waited, err := quota.Processes.Acquire(ctx)
+	if err != nil && ctx.Err() != nil {
 		return End{Killed: true, Waited: waited}, nil
 	}
 	if err != nil {
 		return End{}, err
 	}
-	began := time.Now()
-	end, err := p.run(ctx, stdout, stderr, onceWithError(processes.started))
-	processes.grant()
+	end, err := p.run(ctx, stdout, stderr, onceWithError(quota.Processes.Started))
 	end.Waited = waited
-	end.Denied = err == nil && (end.Killed || end.Status != 0) && denials.since(began)
 	return end, err
 }
 

@@ -1,5 +1,6 @@
-// Package shortage recognizes errors that say that this machine lacks descriptors,
-// memory, processes or threads. Such an error says nothing about a target.
+// Package shortage recognizes errors that say that this machine lacks descriptors or
+// memory, or, at the start of a process, processes or threads. Such an error says nothing
+// about a target.
 package shortage
 
 import (

@@ -1,4 +1,4 @@
-package command
+package quota
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 
 // roomFor returns a limiter with room for n commands, beside the reserve, of which it
 // counts those that run.
-func roomFor(n int) (l *limiter, running *atomic.Int64) {
+func roomFor(n int) (l *Limiter, running *atomic.Int64) {
 	const limit = 300
 	running = new(atomic.Int64)
-	return &limiter{room: func() (int, int, bool) {
-		return reserve(limit) + (n-int(running.Load()))*perCommand, limit, true
-	}}, running
+	return newLimiter(func() (int, int, bool) {
+		return reserve(limit) + (n-int(running.Load()))*perProcess, limit, true
+	}), running
 }
 
 func TestCommandsThatHaveToWaitAreStartedInOrder(t *testing.T) {
@@ -25,14 +25,14 @@ func TestCommandsThatHaveToWaitAreStartedInOrder(t *testing.T) {
 		const room, waiting = 3, 5
 		l, running := roomFor(room)
 		for range room {
-			if waited, err := l.acquire(t.Context()); err != nil || waited != 0 {
+			if waited, err := l.Acquire(t.Context()); err != nil || waited != 0 {
 				t.Fatalf("waited %v, %v", waited, err)
 			}
 		}
 		order := make(chan int, waiting)
 		for i := range waiting {
 			go func() {
-				if waited, err := l.acquire(t.Context()); err != nil || waited == 0 {
+				if waited, err := l.Acquire(t.Context()); err != nil || waited == 0 {
 					t.Errorf("waited %v, %v", waited, err)
 				}
 				order <- i
@@ -41,7 +41,7 @@ func TestCommandsThatHaveToWaitAreStartedInOrder(t *testing.T) {
 		}
 		for i := range room {
 			running.Add(1)
-			l.started(nil)
+			l.Started(nil)
 			if len(order) != 0 {
 				t.Fatalf("command %d was started without room, after %d", <-order, i)
 			}
@@ -53,7 +53,7 @@ func TestCommandsThatHaveToWaitAreStartedInOrder(t *testing.T) {
 				t.Errorf("command %d was started, want %d", got, i)
 			}
 			running.Add(1)
-			l.started(nil)
+			l.Started(nil)
 		}
 	})
 }
@@ -63,12 +63,12 @@ func TestACommandWaitsForHalfOfItsTime(t *testing.T) {
 		l, _ := roomFor(0)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		waited, err := l.acquire(ctx)
+		waited, err := l.Acquire(ctx)
 		if !errors.Is(err, syscall.EAGAIN) || waited != 5*time.Second {
 			t.Errorf("waited %v, %v", waited, err)
 		}
-		if l.waiting.Len() != 0 || l.starting != 0 {
-			t.Errorf("%d wait, %d are starting", l.waiting.Len(), l.starting)
+		if len(l.first) != 0 || l.starting != 0 {
+			t.Errorf("%d wait, %d are starting", len(l.first), l.starting)
 		}
 	})
 }
@@ -76,11 +76,11 @@ func TestACommandWaitsForHalfOfItsTime(t *testing.T) {
 func TestAfterARefusedForkTheRoomIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := roomFor(10)
-		if _, err := l.acquire(t.Context()); err != nil {
+		if _, err := l.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		l.started(syscall.EAGAIN)
-		if waited, err := l.acquire(t.Context()); err != nil || waited < minReading {
+		l.Started(syscall.EAGAIN)
+		if waited, err := l.Acquire(t.Context()); err != nil || waited < minValid {
 			t.Errorf("waited %v, %v", waited, err)
 		}
 	})
@@ -88,53 +88,29 @@ func TestAfterARefusedForkTheRoomIsReadAgain(t *testing.T) {
 
 func TestACommandThatCannotBeStartedDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &limiter{room: func() (left, limit int, ok bool) { return 0, 0, false }}
+		l := newLimiter(func() (left, limit int, ok bool) { return 0, 0, false })
 		for _, err := range []error{syscall.ENOENT, errors.New("exit status is lost")} {
-			if _, err := l.acquire(t.Context()); err != nil {
+			if _, err := l.Acquire(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			l.started(err)
-			if waited, err := l.acquire(t.Context()); err != nil || waited != 0 {
+			l.Started(err)
+			if waited, err := l.Acquire(t.Context()); err != nil || waited != 0 {
 				t.Errorf("waited %v, %v", waited, err)
 			}
-			l.started(nil)
+			l.Started(nil)
 		}
 	})
 }
 
 func TestARefusedForkDelaysOthersForAMomentOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &limiter{room: func() (left, limit int, ok bool) { return 0, 0, false }}
-		if _, err := l.acquire(t.Context()); err != nil {
+		l := newLimiter(func() (left, limit int, ok bool) { return 0, 0, false })
+		if _, err := l.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		l.started(syscall.EAGAIN)
-		if waited, err := l.acquire(t.Context()); err != nil || waited < minReading || waited > recheck {
+		l.Started(syscall.EAGAIN)
+		if waited, err := l.Acquire(t.Context()); err != nil || waited < minValid || waited > 2*recheck {
 			t.Errorf("waited %v, %v", waited, err)
-		}
-	})
-}
-
-func TestDenialsConcernTheCommandsThatRan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		count := int64(7) // of earlier commands
-		d := denialCounter{read: func() int64 { return count }}
-		d.begin()
-		first := time.Now()
-		if d.since(first) {
-			t.Error("a denial before the first command counts")
-		}
-		time.Sleep(time.Second)
-		second := time.Now()
-		count++
-		for _, start := range []time.Time{first, second} { // both ran then
-			if !d.since(start) {
-				t.Error("a denial does not count")
-			}
-		}
-		time.Sleep(time.Second)
-		if d.since(time.Now()) {
-			t.Error("a denial counts for a later command")
 		}
 	})
 }

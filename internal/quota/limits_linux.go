@@ -1,31 +1,25 @@
-package command
+package quota
 
 import (
 	"math"
 	"os"
-	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/internal/cgroup"
 )
 
-// processes limits the commands of this process.
-var processes = limiter{room: processRoom}
-
-// pidsDirs are the cgroups whose pids.max applies to this process and to its commands.
-var pidsDirs = sync.OnceValue(func() []string { return cgroup.Dirs("pids") })
-
-// processRoom returns how many processes and threads this process may add below pids.max
+// roomForProcesses returns how many processes and threads this process may add below pids.max
 // of its cgroups and RLIMIT_NPROC of its user.
-func processRoom() (left, limit int, ok bool) {
+func roomForProcesses() (left, limit int, ok bool) {
 	consider := func(most, present int64) {
 		if room := int(min(most-present, math.MaxInt32)); !ok || room < left {
 			left, limit, ok = room, int(min(most, math.MaxInt32)), true
 		}
 	}
-	for _, dir := range pidsDirs() {
+	for _, dir := range cgroup.Current().Dirs("pids") {
 		most, limited := cgroup.Number(dir, "pids.max")
 		if !limited {
 			continue
@@ -70,24 +64,27 @@ func userTasks(most int64) (n int64) {
 	return n
 }
 
-// denials are what the system has denied to the commands of this process.
-var denials = denialCounter{read: countDenials}
-
-// countDenials returns how many processes the cgroups of this process were refused, and
-// how many of its processes were killed for want of memory.
-func countDenials() (n int64) {
-	for _, dir := range pidsDirs() {
-		refused, _ := cgroup.Event(dir, "pids.events", "max")
-		n += refused
+// countDenials returns how many processes and threads were refused, how many processes
+// were killed for want of memory, and how long processor time was used up. It does not
+// count what happens to others below a limit that they have to themselves.
+func countDenials() (refusals int64, throttled time.Duration) {
+	own := cgroup.Current()
+	for i, dir := range own.Dirs("pids") {
+		events := cgroup.Events(dir, "pids.events.local") // of newer kernels, and version 2
+		if events == nil && i == 0 {
+			events = cgroup.Events(dir, "pids.events") // what any limit has refused to this cgroup
+		}
+		refusals += events["max"]
 	}
-	if dirs := memoryDirs(); len(dirs) > 0 {
-		for _, file := range []string{"memory.events", "memory.oom_control"} { // of version 2, and 1
-			killed, _ := cgroup.Event(dirs[0], file, "oom_kill")
-			n += killed
+	if dirs := own.Dirs("memory"); len(dirs) > 0 {
+		for _, file := range []string{"memory.events.local", "memory.oom_control"} { // of version 2, and 1
+			refusals += cgroup.Events(dirs[0], file)["oom_kill"]
 		}
 	}
-	return n
+	for _, dir := range own.Dirs("cpu") {
+		stat := cgroup.Events(dir, "cpu.stat")
+		throttled += time.Duration(stat["throttled_usec"])*time.Microsecond + // of version 2
+			time.Duration(stat["throttled_time"]) // of version 1
+	}
+	return refusals, throttled
 }
-
-// memoryDirs begins with the cgroup that counts the processes killed for want of memory.
-var memoryDirs = sync.OnceValue(func() []string { return cgroup.Dirs("memory") })

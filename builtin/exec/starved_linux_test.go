@@ -1,0 +1,43 @@
+package execprobe_test
+
+import (
+	"testing"
+	"time"
+
+	execprobe "github.com/sonde-probe/sonde/builtin/exec"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/faulttest"
+)
+
+// once makes an attempt as an engine does whose loop was never late.
+func once(t *testing.T, script string, timeout time.Duration) probe.Result {
+	t.Helper()
+	h, err := execprobe.New(execprobe.Config{Command: []string{"/bin/sh", "-c", script}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.Once(t.Context(), probe.Probe{Rule: probe.Rule{Kind: probe.Liveness, Period: timeout, Timeout: timeout}, Handler: h})
+}
+
+func TestACommandThatIsStarvedOfProcessorTimeDoesNotFail(t *testing.T) {
+	if !faulttest.InCgroup(t, faulttest.Processor(5)) {
+		return
+	}
+	r := once(t, `while :; do :; done`, time.Second)
+	if r.Outcome != probe.Unknown || r.Reason != probe.ReasonStalled {
+		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	}
+	if r := once(t, `exit 3`, 10*time.Second); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecExit {
+		t.Errorf("an answer: got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	}
+}
+
+func TestACommandThatHangsFailsWhereTheQuotaIsNotUsedUp(t *testing.T) {
+	if !faulttest.InCgroup(t, faulttest.Processor(90)) {
+		return
+	}
+	if r := once(t, `sleep 60`, time.Second); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
+		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	}
+}

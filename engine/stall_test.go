@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -98,6 +99,34 @@ func TestAnAttemptThatOverlapsAStallMaySucceedAfterItsTimeout(t *testing.T) {
 			t.Errorf("got %v by %+v", st.Attempts, st.Result)
 		}
 	})
+}
+
+func TestTimeThatAHandlerKnowsToBeLostCounts(t *testing.T) {
+	lost := func(r probe.Result, d time.Duration) probe.Result {
+		r.Lost = d
+		return r
+	}
+	timedOut := probe.Fail(probe.ReasonExecTimeout, "")
+	for name, c := range map[string]struct {
+		answer probe.Result
+		want   probe.Outcome
+	}{
+		"a notable part":         {lost(timedOut, 300*time.Millisecond), probe.Unknown},
+		"a small part":           {lost(timedOut, 100*time.Millisecond), probe.Failure},
+		"a late success":         {lost(probe.Succeed(""), 300*time.Millisecond), probe.Success},
+		"a success that is late": {probe.Succeed(""), probe.Failure},
+		"an answer":              {lost(probe.Fail(probe.ReasonExecExit, ""), 300*time.Millisecond), probe.Failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := with(deaf{1100 * time.Millisecond, c.answer})
+				p.Rule = probe.Rule{Kind: probe.Readiness, Period: time.Minute, Timeout: time.Second}
+				if r := engine.Once(t.Context(), p); r.Outcome != c.want || (r.Outcome == probe.Unknown) != (r.Reason == probe.ReasonStalled) {
+					t.Errorf("got %+v", r)
+				}
+			})
+		})
+	}
 }
 
 func TestAStallThatIsShortBesideTheTimeoutExcusesNothing(t *testing.T) {

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -319,6 +320,53 @@ func TestATargetThatGoesOnWithoutProbesIsReadyWhenItIsReportedAgain(t *testing.T
 			t.Errorf("terminating: %+v", tg)
 		}
 	})
+}
+
+// connector is a handler that knows where it connects.
+type connector struct {
+	*script
+	host, port string
+}
+
+func (c connector) Endpoint(t probe.Target) string { return cmp.Or(c.host, t.Address) + ":" + c.port }
+
+func TestAnotherEndpointOfAHandlerIsNotKnownToPass(t *testing.T) {
+	s := says(probe.Success)
+	before := probe.Probe{Handler: connector{s, "", "80"}, HandlerName: "http", Target: probe.Target{Address: "10.0.0.1"}}
+	with := func(change func(*probe.Probe)) probe.Probe {
+		p := before
+		change(&p)
+		return p
+	}
+	for name, c := range map[string]struct {
+		probe probe.Probe
+		want  probe.Verdict
+	}{
+		"another port":           {with(func(p *probe.Probe) { p.Handler = connector{s, "", "81"} }), probe.Undecided},
+		"another host":           {with(func(p *probe.Probe) { p.Handler = connector{s, "10.0.0.2", "80"} }), probe.Undecided},
+		"another address":        {with(func(p *probe.Probe) { p.Target.Address = "10.0.0.2" }), probe.Undecided},
+		"the same host":          {with(func(p *probe.Probe) { p.Handler = connector{s, "10.0.0.1", "80"} }), probe.Passing},
+		"another handler":        {with(func(p *probe.Probe) { p.Handler = connector{says(probe.Success), "", "80"} }), probe.Passing},
+		"a port that is unused":  {with(func(p *probe.Probe) { p.Target.Ports = map[string]uint16{"admin": 1} }), probe.Passing},
+		"a handler of no host":   {with(func(p *probe.Probe) { p.Handler = says(probe.Success) }), probe.Passing},
+		"a host, another target": {with(func(p *probe.Probe) { p.Handler, p.Target.Address = connector{s, "10.0.0.1", "80"}, "10.0.0.2" }), probe.Passing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				before.Rule.Period, c.probe.Rule.Period = time.Hour, time.Hour
+				s.take(0)
+				apply(t, e, probe.Set{readiness: before})
+				e.Report(static("web"))
+				pass(2 * time.Hour)
+				want(t, e, readiness, probe.Passing)
+				s.take(500 * time.Millisecond)
+				if n := apply(t, e, probe.Set{readiness: c.probe}); n.Replaced != 1 {
+					t.Errorf("got %+v", n)
+				}
+				want(t, e, readiness, c.want)
+			})
+		})
+	}
 }
 
 func TestAnotherAddressIsNotKnownToPass(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -19,7 +18,7 @@ type change struct {
 	before  *spec   // the old one; nil to add a probe
 	address string  // of the target
 	memory  *Memory // to go on with; nil without, and unless a probe is added
-	moved   bool    // the target's address or ports have changed
+	moved   bool    // the endpoint that is probed has changed
 }
 
 type action uint8
@@ -119,7 +118,6 @@ func (p *plan) compare(w *wish) error {
 	c := change{id: w.id, slot: s, address: desired.Target.Address}
 	if s != nil {
 		c.before = s.spec.Load()
-		c.moved = s.currentAddress() != c.address || !maps.Equal(c.before.target.Ports, desired.Target.Ports)
 	}
 	switch {
 	case s == nil:
@@ -129,9 +127,9 @@ func (p *plan) compare(w *wish) error {
 		if c.memory, err = p.memory(w.id, desired.Rule); err != nil {
 			return err
 		}
-	case c.moved || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
+	case s.currentAddress() != c.address || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
 		p.counts.Replaced++
-		c.action = replaced
+		c.action, c.moved = replaced, c.before.hasMoved(s.currentAddress(), desired)
 	case c.before.rule != desired.Rule:
 		p.counts.Updated++
 		desired.Handler = c.before.configured

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"io"
+	"maps"
 	"reflect"
 
 	"github.com/sonde-probe/sonde/internal/nonblock"
@@ -82,6 +83,18 @@ func (sp *spec) isReady() bool {
 // sameTarget reports whether p's target is sp's, apart from name and address.
 func (sp *spec) sameTarget(p *probe.Probe) bool {
 	return sp.targetOf(p.Target.Name, p.Target.Address).Equal(p.Target)
+}
+
+// hasMoved reports whether p is about another endpoint than sp is for an address.
+func (sp *spec) hasMoved(address string, p *probe.Probe) bool {
+	before, knows := sp.configured.(probe.EndpointHandler)
+	after, knowsAfter := p.Handler.(probe.EndpointHandler)
+	if !knows || !knowsAfter {
+		return address != p.Target.Address || !maps.Equal(sp.target.Ports, p.Target.Ports)
+	}
+	t := sp.target
+	t.Name, t.Address = p.Target.Name, address
+	return before.Endpoint(t) != after.Endpoint(p.Target)
 }
 
 func canCompare(h probe.Handler) bool { return reflect.ValueOf(h).Comparable() }

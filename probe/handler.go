@@ -37,6 +37,18 @@ type StatefulHandler interface {
 	ForProbe() Handler
 }
 
+// An EndpointHandler knows where it connects. When a handler or a target is replaced and
+// the endpoint is another one, nothing that was published is known to be true there, and
+// readiness is undecided. Of other handlers the engine compares the target's address and
+// ports.
+type EndpointHandler interface {
+	Handler
+
+	// Endpoint returns the endpoint for a target, such as "10.0.0.7:80", or "" if the
+	// target lacks its address or port.
+	Endpoint(t Target) string
+}
+
 // A PreparingHandler is a handler that needs time before its first attempt, for example
 // to compile a plugin. The engine does not call it until the channel of Ready is closed;
 // until then the probe's wait reason is "preparing".

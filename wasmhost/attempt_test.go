@@ -2,6 +2,7 @@ package wasmhost_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
@@ -327,6 +329,46 @@ func TestSettingsAreCheckedAgainstTheManifest(t *testing.T) {
 		if _, err := p.New(settings); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+// stalledContext is done a second after its deadline, as in a process that was stopped.
+type stalledContext struct{ context.Context }
+
+func (c stalledContext) Deadline() (time.Time, bool) {
+	end, ok := c.Context.Deadline()
+	return end.Add(-time.Second), ok
+}
+
+func TestCallsThatAStallHasCutOffDoNotSuspendThePlugin(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) %s i32.const 1)`, spin)})
+	h := handler(t, p, nil)
+	stopped := func(stalled bool) uint64 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if stalled {
+			ctx = stalledContext{ctx}
+		}
+		h.Probe(ctx, probe.Target{Name: "web"})
+		return p.Stats().Errors[wasmhost.ReasonTimeout]
+	}
+	testsync.Until(t, "calls that stalls have cut off", func() bool { return stopped(true) >= 6 })
+	if n := p.Stats().Suspensions; n != 0 {
+		t.Errorf("%d suspensions after stalls", n)
+	}
+	testsync.Until(t, "a suspension after stops in time", func() bool { stopped(false); return p.Stats().Suspensions > 0 })
+}
+
+func TestAHandlerKnowsItsEndpoint(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(idle)})
+	target := probe.Target{Name: "web", Address: "::1", Ports: map[string]uint16{"db": 5432}}
+	for port, want := range map[string]string{"db": "[::1]:5432", "80": "[::1]:80", "http": ""} {
+		if got := handler(t, p, map[string]any{"port": port}).Endpoint(target); got != want {
+			t.Errorf("of port %s: got %q, want %q", port, got, want)
+		}
+	}
+	if h := handler(t, p, nil); h.Endpoint(target) == h.Endpoint(probe.Target{Name: "web", Address: "::1"}) {
+		t.Error("without a setting called port: other ports of the target are the same endpoint")
 	}
 }
 

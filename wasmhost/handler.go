@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -24,6 +26,7 @@ type Handler struct {
 }
 
 var (
+	_ probe.EndpointHandler  = (*Handler)(nil)
 	_ probe.WakingHandler    = (*Handler)(nil)
 	_ probe.PreparingHandler = (*Handler)(nil)
 	_ probe.StatefulHandler  = (*Handler)(nil)
@@ -47,6 +50,19 @@ func (h *Handler) Check(t probe.Target) error {
 	}
 	_, err := t.Port(h.settings.PortName)
 	return err
+}
+
+// Endpoint returns the target's address with the setting called port, or with the target's
+// ports if the plugin has no such setting.
+func (h *Handler) Endpoint(t probe.Target) string {
+	if h.settings.PortName == "" {
+		return fmt.Sprint(t.Address, t.Ports)
+	}
+	port, err := t.Port(h.settings.PortName)
+	if err != nil {
+		return ""
+	}
+	return net.JoinHostPort(t.Address, strconv.Itoa(int(port)))
 }
 
 // Close closes the connections that are held for the probe. Attempts that are running go

@@ -21,7 +21,8 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 	case r.Ending == sandbox.Stopped && cancelled:
 		result = probe.Broken(probe.ReasonStopped, "%v", errCancelled)
 	case r.Ending == sandbox.Stopped:
-		result, pluginFault = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace), true
+		result = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace)
+		pluginFault = !r.Stalled
 	default:
 		result, pluginFault = p.trapResult(r), true
 	}

@@ -179,6 +179,21 @@ func TestWhatTheTargetLacksIsUnknown(t *testing.T) {
 	}
 }
 
+func TestAHandlerKnowsItsEndpoint(t *testing.T) {
+	target := probe.Target{Name: "shop", Address: "10.0.0.7", Ports: map[string]uint16{"web": 81}}
+	for want, config := range map[string]httpprobe.Config{
+		"10.0.0.7:80":     {Port: "80", Path: "/other"},
+		"10.0.0.7:81":     {Port: "web"},
+		"shop.example:81": {Port: "web", Host: "shop.example"},
+		"/run/shop.sock":  {UnixSocket: "/run/shop.sock"},
+		"":                {Port: "admin"},
+	} {
+		if got := handler(t, config).Endpoint(target); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestACompleteTargetPassesCheck(t *testing.T) {
 	h := handler(t, httpprobe.Config{Port: "web"})
 	if err := h.Check(probe.Target{Address: "shop.example", Ports: map[string]uint16{"web": 1}}); err != nil {

@@ -45,13 +45,16 @@ type Handler struct {
 }
 
 var (
-	_ probe.Handler = (*Handler)(nil)
-	_ io.Closer     = (*Handler)(nil)
+	_ probe.EndpointHandler = (*Handler)(nil)
+	_ io.Closer             = (*Handler)(nil)
 )
 
 // Check returns what a target lacks for this handler, or nil. An error is a
 // *probe.FieldError for the field "host" or "port".
 func (h *Handler) Check(t probe.Target) error { return h.transport.dialer.Check(t) }
+
+// Endpoint returns the host and the port of the target's server: "10.0.0.7:80".
+func (h *Handler) Endpoint(t probe.Target) string { return h.transport.dialer.Endpoint(t) }
 
 // Close closes the connections that are kept for ReuseConnection. The handler can still
 // be used. Close returns nil.

@@ -28,6 +28,7 @@ type keepAliveHandler struct {
 }
 
 var (
+	_ probe.EndpointHandler = (*keepAliveHandler)(nil)
 	_ probe.WakingHandler   = (*keepAliveHandler)(nil)
 	_ probe.StatefulHandler = (*keepAliveHandler)(nil)
 	_ io.Closer             = (*keepAliveHandler)(nil)
@@ -40,6 +41,9 @@ func (h *keepAliveHandler) ForProbe() probe.Handler {
 
 // Check is Handler.Check.
 func (h *keepAliveHandler) Check(t probe.Target) error { return h.opener.Check(t) }
+
+// Endpoint is Handler.Endpoint.
+func (h *keepAliveHandler) Endpoint(t probe.Target) string { return h.opener.Endpoint(t) }
 
 // Close closes the connection, and does not wait for attempts. Attempts that are made
 // later keep none.

@@ -42,6 +42,9 @@ type Handler struct {
 // *probe.FieldError for the field "host" or "port".
 func (h *Handler) Check(t probe.Target) error { return h.dialer.Check(t) }
 
+// Endpoint returns the host and the port that attempts connect to: "10.0.0.7:80".
+func (h *Handler) Endpoint(t probe.Target) string { return h.dialer.Endpoint(t) }
+
 // Probe makes one attempt. The result never contains the response, which could be a
 // secret that the author of the configuration must not read.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {

@@ -153,6 +153,19 @@ func TestWhatTheTargetLacksIsUnknown(t *testing.T) {
 	}
 }
 
+func TestHandlersKnowTheirEndpoint(t *testing.T) {
+	target := probe.Target{Name: "shop", Address: "::1", Ports: map[string]uint16{"db": 5432}}
+	for _, config := range []tcpprobe.Config{{Port: "db"}, {Port: "5432", Host: "::1"}, {Port: "5432", KeepAlive: &tcpprobe.KeepAlive{}}} {
+		h, err := tcpprobe.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.(probe.EndpointHandler).Endpoint(target); got != "[::1]:5432" {
+			t.Errorf("of %+v: got %q", config, got)
+		}
+	}
+}
+
 func TestACancelledAttemptIsUnknown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), plenty)
 	defer cancel()

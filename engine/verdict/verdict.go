@@ -99,8 +99,8 @@ func Renew(k probe.Kind, s State) State {
 	return State{Instance: s.Instance, Verdict: s.Verdict, Down: s.Down, OnHold: held}
 }
 
-// Relocate returns the state of a probe whose target has another address or other
-// ports: like Renew, but nothing that was published is known to be true there. The
+// Relocate returns the state of a probe that has another endpoint, such as another address
+// or port: like Renew, but nothing that was published is known to be true there. The
 // verdict is undecided; only liveness passes, as it does at first, so that nothing is
 // restarted for what another address did.
 func Relocate(k probe.Kind, s State) State {

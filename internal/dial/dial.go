@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -123,6 +124,19 @@ func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) 
 		return "", 0, unknown(probe.ReasonNoPort, err)
 	}
 	return host, port, nil
+}
+
+// Endpoint returns host and port for a target, "host:80", or the path of the unix socket.
+// It is empty where HostPort returns an error.
+func (d *Dialer) Endpoint(t probe.Target) string {
+	host, port, err := d.HostPort(t)
+	switch {
+	case err != nil:
+		return ""
+	case d.config.UnixSocket != "":
+		return d.config.UnixSocket
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
 func checkAddress(t probe.Target) error {

@@ -50,7 +50,12 @@ type call struct {
 	mu       sync.Mutex // guards what follows, and the deadlines of sockets
 	sockets  map[int32]*socket
 	stopping *time.Timer // closes hard
+	stalled  bool        // interrupt was called too late; run reads it afterwards
 }
+
+// maxInterruptDelay is how late after the deadline a call may be interrupted. More is a
+// stall of this process, and says nothing about the guest.
+const maxInterruptDelay = abi.Grace / 2
 
 // callKey is the context key under which host functions find their call.
 type callKey struct{}
@@ -99,7 +104,7 @@ func (c *call) run(f api.Function) Report {
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
 	return Report{
-		Ending: c.ending(err), Value: api.DecodeI32(stack[0]), Err: err,
+		Ending: c.ending(err), Stalled: c.stalled, Value: api.DecodeI32(stack[0]), Err: err,
 		Detail: c.detail, Reason: c.reason, Field: c.field,
 		Late: c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
 	}
@@ -131,6 +136,9 @@ func (c *call) guard(do func(context.Context) error) error {
 func (c *call) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if end, ok := c.ctx.Deadline(); ok {
+		c.stalled = time.Since(end) > maxInterruptDelay
+	}
 	close(c.over)
 	c.stopping = time.AfterFunc(abi.Grace, func() { close(c.hard) })
 	for _, s := range c.sockets {

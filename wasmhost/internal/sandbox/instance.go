@@ -159,6 +159,7 @@ type Report struct {
 	Reason string // likewise
 	Field  string // likewise
 
+	Stalled bool          // this process was stalled when the deadline passed
 	Late    bool          // the deadline had passed, or nearly
 	Refused string        // a destination that is not granted; empty if there was none
 	Limit   string        // the name of the limit that was reached, if one was

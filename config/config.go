@@ -25,7 +25,7 @@ func (c *Config) Digest() *Digest { return c.digest }
 
 // Engine is the engine block of a configuration.
 type Engine struct {
-	Listen        string              `hcl:"listen,optional"`                                  // address of page, API and /metrics; default DefaultListen; "" for none
+	Listen        string              `hcl:"listen,optional"`                                  // address of page, API and /metrics; "" for none; default Options.Listen
 	Concurrency   int                 `hcl:"concurrency,optional"`                             // concurrent attempts, 1 to MaxConcurrency; default: the engine's own
 	Compatibility probe.Compatibility `hcl:"compatibility,optional"`                           // none or kubelet; default none
 	TokenFile     string              `hcl:"token_file,optional"`                              // file with the bearer token that API clients must send; default: no token
@@ -60,9 +60,8 @@ const (
 	Forget = "forget" // the engine starts without state
 )
 
-// Defaults and bounds of the engine block.
+// Bounds of the engine block.
 const (
-	DefaultListen  = "127.0.0.1:9650"
 	MaxConcurrency = 1 << 20
 	MinStateMaxAge = 10 * time.Second
 )
@@ -108,6 +107,8 @@ type Module struct {
 type Options struct {
 	Handlers map[string]Handler // blocks of a probe that make its attempts, by name
 	Drivers  map[string]Driver  // blocks of a target that say what starts or restarts it, by name
+
+	Listen string // default of the engine block's listen
 
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block

@@ -251,6 +251,7 @@ type limitsConfig struct {
 // testOptions returns what the configurations of the tests can use.
 func testOptions() Options {
 	return Options{
+		Listen:   "127.0.0.1:9650",
 		Handlers: map[string]Handler{"exec": Of(newExec), "http": Of(newHTTP), "tcp": Of(newTCP)},
 		Drivers: map[string]Driver{
 			"process": DriverOf(processConfig.check, processConfig.target),

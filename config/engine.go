@@ -62,7 +62,7 @@ func (l *loader) listen(d *decodedBlock, address string) {
 	r := report{at: d.sources["listen"].value, body: &d.block.Body}
 	switch {
 	case err != nil || portErr != nil:
-		r.summary, r.hint = "listen must be an address and a port number", fmt.Sprintf("write an IP address and a number, for example listen = %q", DefaultListen)
+		r.summary, r.hint = "listen must be an address and a port number", `write an IP address and a number, for example listen = "127.0.0.1:9650"`
 	case !dial.IsLoopback(host) && !authenticated:
 		r.summary = "listen is reachable from other machines, but the API does not authenticate its clients"
 		r.hint = `add token_file = "…", or tls { … } with client_ca_file, or listen on 127.0.0.1`

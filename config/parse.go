@@ -88,7 +88,7 @@ func newLoader(o Options) *loader {
 		},
 		options: o,
 		config: &Config{
-			Engine: Engine{Listen: DefaultListen, LogFormat: "auto"},
+			Engine: Engine{Listen: o.Listen, LogFormat: "auto"},
 			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{},
 		},
 		pure:      pure,

@@ -6,6 +6,7 @@
 package handlers
 
 import (
+	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
@@ -29,6 +30,7 @@ func Options() config.Options {
 			}),
 			"restart": config.DriverOf(command.Config.Check, nil),
 		},
+		Listen:         httpapi.DefaultListen,
 		EngineSettings: config.SettingsOf(restart.Config.Check),
 		TargetSettings: config.SettingsOf(restart.Unit.Check),
 		PluginSettings: config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load checks them

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
@@ -76,12 +75,6 @@ target "db" {
 	}
 	if at := c.Set[probe.ID{Target: "worker", Kind: probe.Liveness}].Target; at.Address != "127.0.0.1" || at.Env["LEVEL"] != "3" {
 		t.Errorf("probes of the process have the target %+v", at)
-	}
-}
-
-func TestConfigurationsListenWhereTheAPIDoes(t *testing.T) {
-	if config.DefaultListen != httpapi.DefaultListen { // neither package imports the other
-		t.Errorf("config has %q, httpapi %q", config.DefaultListen, httpapi.DefaultListen)
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/config"
 )
 
 // exitFailing is the exit code of sonde status --exit-code while a verdict is failing.
@@ -54,7 +53,7 @@ func Command() *cobra.Command {
 			return run(ctx, c.OutOrStdout(), f, strings.Join(args, ""))
 		},
 	}
-	c.Flags().StringVar(&f.address, "address", "http://"+config.DefaultListen, "`URL` of the engine")
+	c.Flags().StringVar(&f.address, "address", "http://"+httpapi.DefaultListen, "`URL` of the engine")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in a `file`")
 	f.tls.flags(c)
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")

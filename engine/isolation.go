@@ -52,6 +52,13 @@ func (i *isolation) answer(is addressType, now int64) {
 	}
 }
 
+// withdraw takes a begin back.
+func (i *isolation) withdraw(is addressType) {
+	if i.network.Withdraw(); is == nameAddress {
+		i.names.Withdraw()
+	}
+}
+
 // until returns when the engine no longer counts as cut off; 0 if it does not at all.
 func (i *isolation) until() int64 { return max(i.network.Until(), i.names.Until()) }
 
@@ -75,6 +82,10 @@ func (sc *scheduler) judgeSilence(a *attempt, res *probe.Result, now int64) {
 	case probe.NameUnanswered:
 		isolated = i.names.Silence(began, now, follows)
 	default:
+		if s.answered && passed(res) { // it needs no network, as an earlier engine may have known
+			s.answered = false
+			i.withdraw(s.addressType)
+		}
 		return
 	}
 	first := s.answered && res.Took < rule.Timeout/2

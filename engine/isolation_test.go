@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -155,6 +156,64 @@ func TestAnEngineThatIsCutOffFailsNoTarget(t *testing.T) {
 			}
 		})
 	}
+}
+
+// remembered are 40 targets that passed in an earlier engine.
+func remembered(h probe.Handler) engine.Change {
+	c := engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}}
+	for i := range 40 {
+		id := probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}
+		c.Set[id] = probe.Probe{
+			Handler: h, HandlerName: "network", Target: probe.Target{Address: remote(i)},
+			Rule: probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 2},
+		}
+		c.Memories[id] = engine.Memory{State: verdict.State{Instance: "a", Verdict: probe.Passing, Last: probe.Success, Run: 1}}
+	}
+	return c
+}
+
+func TestAnEngineThatStartsCutOffFailsNothingThatPassedBefore(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		n := &network{failure: probe.ReasonTCPTimeout, broken: map[string]probe.Result{}}
+		for i := range 40 {
+			e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
+		}
+		if _, err := e.Change(remembered(n)); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		if got := failing(e); got != 0 || !e.Health().Isolated {
+			t.Errorf("%d targets fail, and the health is %+v", got, e.Health())
+		}
+		n.fail("", false)
+		n.breakTarget(remote(3), probe.Fail(probe.ReasonTCPTimeout, ""))
+		pass(10 * time.Second)
+		if got := failing(e); got != 1 {
+			t.Errorf("%d targets fail, want the silent one", got)
+		}
+	})
+}
+
+func TestAttemptsWithoutTheNetworkAreNotMissed(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		command := probe.HandlerFunc(func(ctx context.Context, target probe.Target) probe.Result {
+			if target.Address == remote(3) {
+				<-ctx.Done()
+				return probe.Fail(probe.ReasonTCPTimeout, "")
+			}
+			return probe.Succeed("")
+		})
+		for i := range 40 {
+			e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
+		}
+		if _, err := e.Change(remembered(command)); err != nil {
+			t.Fatal(err)
+		}
+		pass(10 * time.Second)
+		if got := failing(e); got != 1 {
+			t.Errorf("%d targets fail, want the silent one", got)
+		}
+	})
 }
 
 func TestSilenceCountsWhileOthersAnswer(t *testing.T) {

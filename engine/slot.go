@@ -17,7 +17,7 @@ type slot struct {
 	key         uint32               // in the schedule
 	kind        probe.Kind           // of the probe's ID
 	addressType addressType          // of the target's address; guarded by scheduler.mu
-	answered    bool                 // the latest attempt was answered over the network; guarded by scheduler.mu
+	answered    bool                 // the latest attempt was answered over the network, or passed in an earlier engine; guarded by scheduler.mu
 	resumed     bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
 	inflight    *attempt             // the attempt whose result counts, or nil; guarded by scheduler.mu
 	spec        atomic.Pointer[spec] // the scheduler replaces it for Apply

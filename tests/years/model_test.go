@@ -274,32 +274,32 @@ func (m *model) killed(l *life) {
 
 // resumed checks what an engine goes on with. Instances are those that go on.
 func (m *model) resumed(l *life, instances map[string]string) {
+	const spoilt = 40 * time.Second // by which a torn file may be older
+	s, w := m.story, m.story.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	const spoilt = 40 * time.Second // by which a torn file may be older
-	s := m.story
 	age := time.Since(m.written)
 	recalled := s.keeps && s.resume != config.Forget && age < store.DefaultMaxAge-spoilt
 	forgotten := !s.keeps || s.resume == config.Forget || age > store.DefaultMaxAge
+	answered := map[probe.ID]bool{} // those that the engine knows to have been
 	for id, lg := range m.probes {
-		if lg.begun.After(m.certain) { // it may have been added before a crash, or not
-			if lg.of != "" && instances[id.Target] == lg.of && !forgotten {
-				m.accept(l, id, lg)
-				continue
-			}
-		}
+		goesOn := !forgotten && lg.of != "" && instances[id.Target] == lg.of
 		switch {
-		case forgotten || instances[id.Target] != lg.of || lg.of == "":
+		case !goesOn:
 			*lg = ledger{flat: lg.flat, begun: lg.begun, since: time.Now(), changed: time.Now()}
-		case !recalled || lg.changed.After(m.certain) || lg.moved:
+		case !recalled || lg.changed.After(m.certain) || lg.moved: // a crash may have lost it
 			m.accept(l, id, lg)
 		default:
 			m.counts.resumed++
+			answered[id] = w.silence.answered[id] && lg.verdict == probe.Passing
 			if st, _ := l.engine.Status(id); st.Verdict != lg.verdict || st.Instance != lg.of {
 				m.brokenLocked("flap", id.Target, "%v was %v on %s, and is %v on %s when the engine starts again", id, lg.verdict, lg.of, st.Verdict, st.Instance)
 			}
 		}
 	}
+	w.silence.answered = answered
 }
 
 // movedTargets checks that nothing that was published is still said of another address.

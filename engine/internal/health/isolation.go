@@ -27,6 +27,9 @@ func (i *Isolation) Begin(peer string) {
 	i.peers |= 1 << (hash(peer) % 64)
 }
 
+// Withdraw takes back a Begin: the attempt needed no network.
+func (i *Isolation) Withdraw() { i.expected = max(0, i.expected-1) }
+
 // Answer says that a peer has answered at now.
 func (i *Isolation) Answer(now int64) {
 	ended := i.ended

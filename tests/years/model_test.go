@@ -26,6 +26,7 @@ type model struct {
 	units    map[string]runs // of the targets that are started
 	certain  time.Time       // what was published before is on the disk
 	written  time.Time       // when the disk was last brought up to date, or a little later
+	unsure   bool            // it may have been brought up to date since, by an engine that was killed at once
 	counts   counts
 	reported int
 }
@@ -252,7 +253,7 @@ func (m *model) stopped() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts.stops++
-	m.certain, m.written = time.Now(), time.Now()
+	m.certain, m.written, m.unsure = time.Now(), time.Now(), false
 }
 
 // killed notes that the engine was killed. What it has done in the last seconds may be
@@ -262,7 +263,7 @@ func (m *model) killed(l *life) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts.kills++
-	if time.Since(l.began) > unwritten {
+	if m.unsure = time.Since(l.began) <= unwritten; !m.unsure {
 		m.certain, m.written = time.Now().Add(-unwritten), time.Now()
 	}
 	for _, l := range m.probes {
@@ -282,7 +283,7 @@ func (m *model) resumed(l *life, instances map[string]string) {
 	defer m.mu.Unlock()
 	age := time.Since(m.written)
 	recalled := s.keeps && s.resume != config.Forget && age < store.DefaultMaxAge-spoilt
-	forgotten := !s.keeps || s.resume == config.Forget || age > store.DefaultMaxAge
+	forgotten := !s.keeps || s.resume == config.Forget || age > store.DefaultMaxAge && !m.unsure
 	answered := map[probe.ID]bool{} // those that the engine knows to have been
 	for id, lg := range m.probes {
 		goesOn := !forgotten && lg.of != "" && instances[id.Target] == lg.of
@@ -299,7 +300,7 @@ func (m *model) resumed(l *life, instances map[string]string) {
 			}
 		}
 	}
-	w.silence.answered = answered
+	w.silence.reset(answered)
 }
 
 // movedTargets checks that nothing that was published is still said of another address.

@@ -400,8 +400,14 @@ func (s *silence) isOurs(w *world, at attempt, now time.Time) bool {
 	return w.cutOff.has(at.from) && w.cutOff.has(now) && s.last.Before(at.from) && s.attempts >= certainAttempts && len(s.addresses) >= certainAddresses
 }
 
-func newSilence() silence {
-	return silence{answered: map[probe.ID]bool{}, addresses: map[string]bool{}}
+func newSilence() (s silence) {
+	s.reset(map[probe.ID]bool{})
+	return s
+}
+
+// reset begins again, with an engine that knows which probes were answered.
+func (s *silence) reset(answered map[probe.ID]bool) {
+	*s = silence{answered: answered, addresses: map[string]bool{}}
 }
 
 // set begins a window.

@@ -22,7 +22,8 @@ type Change struct {
 	// With a run of equal outcomes in its memory a probe keeps its regular times.
 	// Without one (see Memory.Renewed) it is attempted at once, as on a new
 	// instance. A memory about another instance than the one that is reported
-	// starts again, as for any new instance.
+	// starts again, as for any new instance. One about another address, or other ports,
+	// does not know the verdict: see Apply.
 	Memories map[probe.ID]Memory
 }
 
@@ -68,13 +69,16 @@ func (p *plan) removeListed(c *Change) error {
 }
 
 // memory returns the memory with which a new probe goes on, or nil.
-func (p *plan) memory(id probe.ID, r probe.Rule) (*Memory, error) {
+func (p *plan) memory(id probe.ID, desired *probe.Probe) (*Memory, error) {
 	m, ok := p.memories[id]
 	if !ok || m.State == (verdict.State{}) {
 		return nil, nil
 	}
 	var err error
-	m.State, err = verdict.Restore(r, m.State)
+	m.State, err = verdict.Restore(desired.Rule, m.State)
+	if m.Endpoint != 0 && m.Endpoint != endpointOf(desired.Target.Address, desired.Target.Ports) {
+		m.State = verdict.Relocate(id.Kind, m.State)
+	}
 	return &m, err
 }
 

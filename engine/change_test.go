@@ -215,6 +215,45 @@ func TestARestoredRunGoesOn(t *testing.T) {
 	})
 }
 
+func TestARestoredProbeKnowsNothingAboutAnotherAddress(t *testing.T) {
+	at := func(address string, port uint16) probe.Set {
+		set := probe.Set{}
+		for kind := probe.Readiness; kind <= probe.Liveness; kind++ {
+			p := with(says(probe.Success))
+			p.Target = probe.Target{Address: address, Ports: map[string]uint16{"http": port, "admin": 9000}}
+			set[probe.ID{Target: "web", Kind: kind}] = p
+		}
+		return set
+	}
+	var before map[probe.ID]engine.Memory
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		apply(t, e, at("10.0.0.1", 80))
+		e.Report(instance("a"))
+		pass(time.Minute)
+		before = memories(e)
+	})
+	for _, test := range []struct {
+		set  probe.Set
+		want probe.Verdict
+	}{
+		{at("10.0.0.1", 80), probe.Passing},
+		{at("10.0.0.2", 80), probe.Undecided},
+		{at("10.0.0.1", 81), probe.Undecided},
+	} {
+		e := successor(t, test.set, before)
+		e.Report(instance("a"))
+		for id := range test.set {
+			want := test.want
+			if id.Kind == probe.Liveness { // nothing is restarted for what another address did
+				want = probe.Passing
+			}
+			if st := status(t, e, id); st.Verdict != want {
+				t.Errorf("%v at %v is %v, want %v", id, test.set[id].Target, st.Verdict, want)
+			}
+		}
+	}
+}
+
 func TestARestoredProbeKeepsItsRegularTimes(t *testing.T) {
 	for name, c := range map[string]struct {
 		memory func(engine.Memory) engine.Memory

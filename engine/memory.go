@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"math"
 	"time"
 
@@ -21,6 +23,24 @@ type Memory struct {
 
 	Started       bool      // the instance State.Instance has started: its startup probes have passed
 	InstanceSince time.Time // when that instance began to run; zero if it is not known
+
+	Endpoint uint64 // identifies the address and ports of the target; 0 if they are not known
+}
+
+// endpointOf returns the Memory.Endpoint of a target: a hash, which is never 0. It must
+// not change, since a later release reads it.
+func endpointOf(address string, ports map[string]uint16) uint64 {
+	sum := func(text string, port uint16) uint64 {
+		h := fnv.New64a()
+		_, _ = io.WriteString(h, text)
+		_, _ = h.Write([]byte{0, byte(port >> 8), byte(port)})
+		return h.Sum64()
+	}
+	all := sum(address, 0)
+	for name, port := range ports {
+		all += sum(name, port) // in any order
+	}
+	return max(all, 1)
 }
 
 // Check returns an error if m is no memory of a probe with rule r: no probe of that
@@ -38,23 +58,24 @@ func (m Memory) Renewed(k probe.Kind) Memory {
 	return m
 }
 
-// The binary form of a Memory: a version, flags, and numbers as varints, 12 to 40 bytes
+// The binary form of a Memory: a version, flags, and numbers as varints, 20 to 50 bytes
 // with a short instance ID.
 //
 //	version  1
-//	flags    bits 0 and 1: verdict; 2 and 3: last outcome; 4: on hold; 5: down; 6: started
+//	flags    bits 0 and 1: verdict; 2 and 3: last outcome; 4: on hold; 5: down; 6: started; 7: endpoint
 //	uvarint  run, errors, changes
 //	varint   since, instance since, in nanoseconds since 1970; 0 for the zero time
+//	uint64   endpoint, little endian; only with its flag
 //	string   instance: the rest
 const memoryVersion = 1
 
 var errMemoryTruncated = errors.New("memory: its binary form is truncated")
 
 const (
-	flagOnHold  = 1 << 4
-	flagDown    = 1 << 5
-	flagStarted = 1 << 6
-	flagsKnown  = 1<<7 - 1
+	flagOnHold   = 1 << 4
+	flagDown     = 1 << 5
+	flagStarted  = 1 << 6
+	flagEndpoint = 1 << 7
 )
 
 // MarshalBinary implements encoding.BinaryMarshaler. The form has a version, and is
@@ -74,13 +95,16 @@ func (m Memory) AppendBinary(b []byte) ([]byte, error) {
 		return b, err
 	}
 	flags := byte(s.Verdict) | byte(s.Last)<<2
-	flags |= bit(s.OnHold, flagOnHold) | bit(s.Down, flagDown) | bit(m.Started, flagStarted)
+	flags |= bit(s.OnHold, flagOnHold) | bit(s.Down, flagDown) | bit(m.Started, flagStarted) | bit(m.Endpoint != 0, flagEndpoint)
 	b = append(b, memoryVersion, flags)
 	b = binary.AppendUvarint(b, uint64(s.Run))
 	b = binary.AppendUvarint(b, uint64(s.Errors))
 	b = binary.AppendUvarint(b, m.Changes)
 	b = binary.AppendVarint(b, since)
 	b = binary.AppendVarint(b, instanceSince)
+	if m.Endpoint != 0 {
+		b = binary.LittleEndian.AppendUint64(b, m.Endpoint)
+	}
 	return append(b, s.Instance...), nil
 }
 
@@ -120,8 +144,11 @@ func (m *Memory) UnmarshalBinary(b []byte) error {
 	s.OnHold, s.Down = flags&flagOnHold != 0, flags&flagDown != 0
 	s.Run, s.Errors, read.Changes = d.count(), d.count(), d.uvarint()
 	read.Since, read.InstanceSince = d.time(), d.time()
+	if flags&flagEndpoint != 0 {
+		read.Endpoint = d.endpoint()
+	}
 	s.Instance = string(d.rest)
-	if d.err == nil && (flags&^flagsKnown != 0 || s.Verdict > probe.Failing) {
+	if d.err == nil && s.Verdict > probe.Failing {
 		d.err = fmt.Errorf("memory: flags %#x are not known", flags)
 	}
 	if d.err != nil {
@@ -159,6 +186,17 @@ func (d *decoder) time() time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, n)
+}
+
+// endpoint reads a hash. A 0 would not be written again.
+func (d *decoder) endpoint() (hash uint64) {
+	if len(d.rest) >= 8 {
+		hash = max(binary.LittleEndian.Uint64(d.rest), 1)
+	}
+	if d.rest = d.rest[min(8, len(d.rest)):]; hash == 0 && d.err == nil {
+		d.err = errMemoryTruncated
+	}
+	return hash
 }
 
 func (d *decoder) advance(size int) {

@@ -20,6 +20,7 @@ var sampleMemories = []engine.Memory{
 	},
 	{State: verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Failure, OnHold: true}, Changes: 1 << 60},
 	{State: verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Success, Run: 1 << 30, Errors: 1, Down: true}, Since: time.Unix(-1, 0)},
+	{State: verdict.State{Instance: "a", Verdict: probe.Passing}, Endpoint: 1<<63 + 5},
 }
 
 func TestMemoryIsReadBackAsItWasWritten(t *testing.T) {
@@ -49,7 +50,7 @@ func TestBytesThatAreNoMemoryAreRejected(t *testing.T) {
 		"a version only":     {good[:1], "truncated"},
 		"half":               {good[:8], "truncated"},
 		"another version":    {append([]byte{2}, good[1:]...), "version 2 is not supported"},
-		"an unknown flag":    {append([]byte{1, 0x80}, good[2:]...), "flags 0x80 are not known"},
+		"half an endpoint":   {[]byte{1, 0x80, 0, 0, 0, 0, 0, 1, 2, 3}, "truncated"},
 		"an unknown verdict": {append([]byte{1, 3}, good[2:]...), "flags 0x3 are not known"},
 		"too long a run":     {append(bytes.Clone(header), 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0), "too many"},
 		"an endless number":  {append(bytes.Clone(header), bytes.Repeat([]byte{0xff}, 30)...), "truncated"},

@@ -124,7 +124,7 @@ func (p *plan) compare(w *wish) error {
 		p.counts.Added++
 		c.action = added
 		var err error
-		if c.memory, err = p.memory(w.id, desired.Rule); err != nil {
+		if c.memory, err = p.memory(w.id, desired); err != nil {
 			return err
 		}
 	case s.currentAddress() != c.address || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):

@@ -35,7 +35,9 @@ func (s *slot) memory(c *clock) Memory {
 	in := s.target.current()
 	s.mu.Lock()
 	m := Memory{State: s.state, Since: c.time(s.since), Changes: s.changes}
+	address := s.address
 	s.mu.Unlock()
+	m.Endpoint = endpointOf(address, s.spec.Load().target.Ports)
 	if in.id == m.State.Instance {
 		m.Started, m.InstanceSince = in.started, c.time(in.since)
 	}

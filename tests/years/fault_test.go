@@ -61,6 +61,8 @@ func faults() []fault {
 			old: "c.moved = s.currentAddress() != c.address ||", new: "c.moved ="},
 		{name: "a verdict that stands at another address", law: "change", file: "engine/apply.go",
 			old: "s.state = verdict.Relocate(s.kind, before)", new: "_ = verdict.Relocate"},
+		{name: "a memory that is trusted at another address", law: "change", file: "engine/change.go",
+			old: "if m.Endpoint != 0 &&", new: "if false &&"},
 		{name: "a handler that is not closed", law: "bounds", file: "engine/spec.go",
 			old: "if x.specs == 0 && x.attempts == 0 &&", new: "if x.specs < 0 &&"},
 		{name: "a state file that only grows", law: "bounds", file: "adapter/store/write.go",

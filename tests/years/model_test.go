@@ -115,7 +115,7 @@ func (m *model) edit(specs []*spec, running bool) (n engine.Changes) {
 			continue
 		case l.address != f.address || l.variant != f.variant || l.worker != f.worker:
 			n.Replaced++
-			if running {
+			if running { // otherwise an engine only knows its address
 				l.since, l.fails, l.before, l.good = now, nil, nil, 0
 			}
 			if l.address != f.address {
@@ -320,6 +320,9 @@ func (m *model) movedTargets(l *life) {
 // accept takes what an engine goes on with as it is, since it may have been lost.
 func (m *model) accept(l *life, id probe.ID, lg *ledger) {
 	st, _ := l.engine.Status(id)
+	if lg.relocated.Equal(time.Now()) && id.Kind == probe.Readiness && st.Verdict == probe.Passing {
+		m.brokenLocked("change", id.Target, "%v was moved to %s while the engine did not run, and is passing there", id, lg.address)
+	}
 	lg.verdict, lg.of, lg.changed, lg.moved = st.Verdict, st.Instance, time.Now(), false
 }
 

@@ -22,8 +22,8 @@ type Change struct {
 	// With a run of equal outcomes in its memory a probe keeps its regular times.
 	// Without one (see Memory.Renewed) it is attempted at once, as on a new
 	// instance. A memory about another instance than the one that is reported
-	// starts again, as for any new instance. One about another address, or other ports,
-	// does not know the verdict: see Apply.
+	// starts again, as for any new instance. One about another endpoint does not know
+	// the verdict: see Apply.
 	Memories map[probe.ID]Memory
 }
 
@@ -76,7 +76,7 @@ func (p *plan) memory(id probe.ID, desired *probe.Probe) (*Memory, error) {
 	}
 	var err error
 	m.State, err = verdict.Restore(desired.Rule, m.State)
-	if m.Endpoint != 0 && m.Endpoint != endpointOf(desired.Target.Address, desired.Target.Ports) {
+	if m.Endpoint != 0 && m.Endpoint != endpointOf(desired.Handler, desired.Target) {
 		m.State = verdict.Relocate(id.Kind, m.State)
 	}
 	return &m, err

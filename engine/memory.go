@@ -24,20 +24,23 @@ type Memory struct {
 	Started       bool      // the instance State.Instance has started: its startup probes have passed
 	InstanceSince time.Time // when that instance began to run; zero if it is not known
 
-	Endpoint uint64 // identifies the address and ports of the target; 0 if they are not known
+	Endpoint uint64 // identifies what was probed: see probe.EndpointHandler; 0 if it is not known
 }
 
-// endpointOf returns the Memory.Endpoint of a target: a hash, which is never 0. It must
-// not change, since a later release reads it.
-func endpointOf(address string, ports map[string]uint16) uint64 {
+// endpointOf returns the Memory.Endpoint of a probe: a hash, which is never 0. It must not
+// change, since a later release reads it.
+func endpointOf(configured probe.Handler, t probe.Target) uint64 {
 	sum := func(text string, port uint16) uint64 {
 		h := fnv.New64a()
 		_, _ = io.WriteString(h, text)
 		_, _ = h.Write([]byte{0, byte(port >> 8), byte(port)})
 		return h.Sum64()
 	}
-	all := sum(address, 0)
-	for name, port := range ports {
+	if h, ok := configured.(probe.EndpointHandler); ok {
+		return max(sum(h.Endpoint(t), 0), 1)
+	}
+	all := sum(t.Address, 0)
+	for name, port := range t.Ports {
 		all += sum(name, port) // in any order
 	}
 	return max(all, 1)

@@ -37,7 +37,8 @@ func (s *slot) memory(c *clock) Memory {
 	m := Memory{State: s.state, Since: c.time(s.since), Changes: s.changes}
 	address := s.address
 	s.mu.Unlock()
-	m.Endpoint = endpointOf(address, s.spec.Load().target.Ports)
+	sp := s.spec.Load()
+	m.Endpoint = endpointOf(sp.configured, sp.targetOf(s.target.name, address))
 	if in.id == m.State.Instance {
 		m.Started, m.InstanceSince = in.started, c.time(in.since)
 	}

@@ -2,6 +2,8 @@ package years
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // story is an engine's life for some weeks. Its goroutine decides what happens when.
@@ -117,9 +120,7 @@ func (s *story) next() {
 		s.model.stopped()
 		s.restart()
 	case n < 60:
-		d := r.between(2*time.Second, choose(r, 5*time.Second, time.Minute))
-		s.trace.add("", "stalled", d.String(), 0)
-		s.life.stall(d)
+		s.stall(r.between(2*time.Second, choose(r, 5*time.Second, time.Minute)))
 	case n < 72:
 		s.trace.add("", "shortage", "", 0)
 		w.set(&w.shortage, r.about(5*time.Minute))
@@ -134,6 +135,19 @@ func (s *story) next() {
 			}
 		}
 	}
+}
+
+// stall stops the engine for a time, while an attempt waits for its answer.
+func (s *story) stall(d time.Duration) {
+	r, w := s.random, s.world
+	ids := slices.SortedFunc(maps.Keys(s.life.probes), probe.ID.Compare)
+	st, _ := s.life.engine.Status(ids[r.IntN(len(ids))])
+	wait := max(time.Until(st.Next), 0)
+	w.set(&w.sluggish, wait+time.Second)
+	time.Sleep(wait + r.between(time.Millisecond, 300*time.Millisecond))
+	s.settle()
+	s.trace.add("", "stalled", d.String(), 0)
+	s.life.stall(d)
 }
 
 // die kills the engine, at any time or right after it has written something.

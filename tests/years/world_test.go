@@ -25,6 +25,7 @@ type world struct {
 	stall    window // the engine is stopped
 	shortage window // attempts cannot be made
 	cutOff   window // no answer arrives
+	sluggish window // all answers take time
 	silence  silence
 }
 
@@ -154,6 +155,9 @@ func (t *target) answer(k probe.Kind, at time.Time, timeout time.Duration) answe
 		return answer{latency: never}
 	case mood.kinds&(1<<k) == 0:
 		mood.is = ""
+	}
+	if mood.is == "" && w.sluggish.has(at) {
+		return answer{result: yes, latency: time.Duration((0.3 + 0.6*noise) * float64(timeout))}
 	}
 	return mood.answer(noise, timeout, at)
 }

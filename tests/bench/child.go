@@ -24,8 +24,8 @@ type child struct {
 	answer *json.Decoder
 }
 
-// patience is how long a child may take to exit.
-const patience = 10 * time.Second
+// exitTimeout is how long a child may take to exit.
+const exitTimeout = 10 * time.Second
 
 // startRole starts this program in a role, and reads its first value into ready.
 func (b *bench) startRole(ctx context.Context, ready any, part ...string) (*child, error) {
@@ -42,7 +42,7 @@ func start(ctx context.Context, name string, cmd *exec.Cmd, ready any) (*child, 
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	cmd.Stderr = os.Stderr
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = exitTimeout
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -74,7 +74,7 @@ func (c *child) read(answer any) error {
 // end closes the standard input, and kills the process if it does not exit.
 func (c *child) end() {
 	c.in.Close()
-	late := time.AfterFunc(patience, func() { c.cmd.Process.Signal(syscall.SIGKILL) })
+	late := time.AfterFunc(exitTimeout, func() { c.cmd.Process.Signal(syscall.SIGKILL) })
 	defer late.Stop()
 	c.cmd.Wait() // the exit status does not matter
 }

@@ -57,14 +57,15 @@ func (b *bench) haproxy(kind string) side {
 	}}
 }
 
-// settle waits until all attempts of a prober have succeeded.
+// settle waits until all attempts of a prober have succeeded, ten seconds at most.
 func (p *prober) settle(ctx context.Context) error {
-	for end := time.Now().Add(patience); ; {
+	const maxWait = 10 * time.Second
+	for end := time.Now().Add(maxWait); ; {
 		_, err := p.well()
 		if err == nil || time.Now().After(end) {
 			return err
 		}
-		if err := pass(ctx, patience/1000); err != nil {
+		if err := pass(ctx, maxWait/1000); err != nil {
 			return err
 		}
 	}

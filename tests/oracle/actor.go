@@ -12,7 +12,7 @@ import (
 // and lets the real handler get it, non-blocking where the handler can.
 type actor struct {
 	pod     *sondePod
-	at      spot
+	at      probeKey
 	check   Check
 	handler probe.Handler
 	given   atomic.Bool // this try has its answer, though it has to be made again by Probe

@@ -27,9 +27,9 @@ type adapted struct {
 func newAdapted(t testing.TB) *adapted {
 	a := &adapted{sonde: newSonde(t, probe.Kubelet), pods: map[string]*adaptedPod{}}
 	a.manager = kube.NewManager(a.engine, kube.Handlers{
-		Exec: func(e kube.Exec) (probe.Handler, error) { return a.handler(spotOfCommand(e.Command)) },
-		HTTP: func(h kube.HTTP) (probe.Handler, error) { return a.handler(spotOf(h.Path)) },
-		TCP:  func(h kube.TCP) (probe.Handler, error) { return a.handler(a.spotOfPort(h.Port)) },
+		Exec: func(e kube.Exec) (probe.Handler, error) { return a.handler(probeKeyOfCommand(e.Command)) },
+		HTTP: func(h kube.HTTP) (probe.Handler, error) { return a.handler(probeKeyOf(h.Path)) },
+		TCP:  func(h kube.TCP) (probe.Handler, error) { return a.handler(a.probeKeyOfPort(h.Port)) },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var syncing sync.WaitGroup
@@ -65,7 +65,7 @@ func (a *adapted) pod(script string) *adaptedPod {
 // cast adds a script to the adapter.
 func (a *adapted) cast(t testing.TB, s *Script) side {
 	bare := a.sonde.cast(t, s).(*sondePod)
-	p := &adaptedPod{sondePod: bare, side: a, spec: podSpec(s, a.web, bare.doors)}
+	p := &adaptedPod{sondePod: bare, side: a, spec: podSpec(s, a.web, bare.ports)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pods[s.Name] = p
@@ -73,24 +73,24 @@ func (a *adapted) cast(t testing.TB, s *Script) side {
 }
 
 // handler returns the handler of a scripted probe.
-func (a *adapted) handler(at spot, ok bool) (probe.Handler, error) {
+func (a *adapted) handler(at probeKey, ok bool) (probe.Handler, error) {
 	if !ok {
 		return nil, &probe.FieldError{Field: "probe", Problem: "is in no script"}
 	}
 	return a.pod(at.script).probes[at].Handler, nil
 }
 
-func (a *adapted) spotOfPort(port string) (spot, bool) {
+func (a *adapted) probeKeyOfPort(port string) (probeKey, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.pods {
-		for at, d := range p.doors {
+		for at, d := range p.ports {
 			if d.port() == port {
 				return at, true
 			}
 		}
 	}
-	return spot{}, false
+	return probeKey{}, false
 }
 
 // adaptedPod is one script on this side.
@@ -99,7 +99,7 @@ type adaptedPod struct {
 	side *adapted
 	spec *v1.Pod
 
-	syncing sync.Mutex // guards what follows, and lives
+	syncing sync.Mutex // guards what follows, and instances
 	status  v1.PodStatus
 }
 
@@ -114,7 +114,7 @@ func (p *adaptedPod) do(step Step) error {
 		}
 		p.update()
 	case Answer:
-		return openDoors(p.play.script.Name, p.doors, step)
+		return setPorts(p.play.script.Name, p.ports, step)
 	case Terminate:
 		manager.StopLivenessAndStartup(p.spec)
 	case Remove:
@@ -128,7 +128,7 @@ func (p *adaptedPod) do(step Step) error {
 		p.update()
 	default:
 		c := p.play.script.container(step.Container)
-		p.lives[c.Name] = p.lives[c.Name].after(step, p.play.script.follows(c, step.Exit))
+		p.instances[c.Name] = p.instances[c.Name].after(step, p.play.script.follows(c, step.Exit))
 		p.update()
 	}
 	return nil
@@ -156,7 +156,7 @@ func (p *adaptedPod) sync() {
 // update computes the pod's status from its containers and the engine's results. The
 // caller holds syncing.
 func (p *adaptedPod) update() {
-	st := podStatus(p.play.script, p.lives, p.status)
+	st := podStatus(p.play.script, p.instances, p.status)
 	p.side.manager.UpdatePodStatus(p.spec, &st)
 	p.status = st
 }

@@ -17,22 +17,23 @@ type Difference struct {
 	Field     string     // notes, text, flags, timing
 	Kubelet   string
 	Sonde     string
+	ByTime    bool // the machine was late, which may be the cause
 }
 
 // String returns the difference in one line.
 func (d Difference) String() string {
-	place := d.Container
+	subject := d.Container
 	if d.Kind != 0 {
-		place += "/" + d.Kind.String()
+		subject += "/" + d.Kind.String()
 	}
-	return fmt.Sprintf("%s: %s of %s, step %d:\n  kubelet: %s\n  sonde:   %s", d.Script.Name, d.Field, place, d.Step, d.Kubelet, d.Sonde)
+	return fmt.Sprintf("%s: %s of %s, step %d:\n  kubelet: %s\n  sonde:   %s", d.Script.Name, d.Field, subject, d.Step, d.Kubelet, d.Sonde)
 }
 
 // compare returns the first difference of each probe between two plays of a script,
 // without those that a row of Wanted covers. Texts are compared when both sides have one.
 func compare(a, b *play) []Difference {
 	var all []Difference
-	for _, at := range a.spots() {
+	for _, at := range a.probeKeys() {
 		x, y := a.counted(at), b.counted(at)
 		if d, ok := firstDifference(x, y, a.lines[at].check.Via == ViaTCP); ok {
 			d.Script, d.Container, d.Kind = a.script, at.container, at.kind
@@ -90,12 +91,12 @@ func notesText(notes []note, i int) string {
 // counted returns the notes of a probe that are compared. Of several verdicts published
 // in one pass of a worker only the last one is (K60). When the kernel answers, the number
 // of attempts is not.
-func (p *play) counted(at spot) []note {
+func (p *play) counted(at probeKey) []note {
 	l := p.lines[at]
 	var counted []note
 	for _, n := range l.notes {
 		kernels := l.check.Via == ViaTCP && strings.HasPrefix(n.what, "answer")
-		if kernels || covered(place{p.script, p.script.container(at.container), at.kind, n.step, n.what}) {
+		if kernels || covered(observation{p.script, p.script.container(at.container), at.kind, n.step, n.what}) {
 			continue
 		}
 		if last := len(counted) - 1; last >= 0 && oneLook(p.script, at.kind, counted[last], n) {
@@ -126,7 +127,7 @@ func compareFlags(a, b *play) []Difference {
 	for i := range max(len(x), len(y)) {
 		m, n := sumAt(x, i), sumAt(y, i)
 		if m != n {
-			return []Difference{{a.script, m.container, 0, m.step, "flags", m.text, n.text}}
+			return []Difference{{Script: a.script, Container: m.container, Step: m.step, Field: "flags", Kubelet: m.text, Sonde: n.text}}
 		}
 	}
 	return nil
@@ -143,6 +144,6 @@ func sumAt(flags []sum, i int) sum {
 func (p *play) uncovered() []sum {
 	return slices.DeleteFunc(slices.Clone(p.flags), func(f sum) bool {
 		c := p.script.container(f.container)
-		return c != nil && covered(place{p.script, c, 0, f.step, f.text})
+		return c != nil && covered(observation{p.script, c, 0, f.step, f.text})
 	})
 }

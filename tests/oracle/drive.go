@@ -22,8 +22,8 @@ type side interface {
 // cast adds a script to a side.
 type cast func(testing.TB, *Script) side
 
-// patience is how long a step may take in addition to its answers.
-const patience = 30 * time.Second
+// stepTimeout is how long a step may take in addition to its answers.
+const stepTimeout = 30 * time.Second
 
 // perform plays a script on a side to its end.
 func perform(pod side) error {
@@ -33,7 +33,7 @@ func perform(pod side) error {
 		if err := pod.do(step); err != nil {
 			return fmt.Errorf("%s: step %d: %w", p.script.Name, n, err)
 		}
-		if !await(pod.settled, patience+p.script.slowest(step)) {
+		if !await(pod.settled, stepTimeout+p.script.slowest(step)) {
 			p.add("", "stuck")
 		}
 		if p.script.exists(n) {
@@ -95,24 +95,24 @@ func performAll(t testing.TB, scripts []*Script, sides ...cast) [][]*play {
 	return plays
 }
 
-// makeDoors makes a door for each tcp probe of a script.
-func makeDoors(t testing.TB, s *Script, entered func(spot)) map[spot]*door {
-	doors := map[spot]*door{}
+// makePorts makes a port for each tcp probe of a script.
+func makePorts(t testing.TB, s *Script, entered func(probeKey)) map[probeKey]*tcpPort {
+	ports := map[probeKey]*tcpPort{}
 	for _, c := range s.Containers {
 		for _, k := range c.Checks {
 			if k.Via == ViaTCP {
-				at := spot{s.Name, c.Name, k.Kind}
-				doors[at] = newDoor(t, func() { entered(at) })
+				at := probeKey{s.Name, c.Name, k.Kind}
+				ports[at] = newPort(t, func() { entered(at) })
 			}
 		}
 	}
-	return doors
+	return ports
 }
 
-// openDoors opens and closes doors according to the answers of a step.
-func openDoors(script string, doors map[spot]*door, step Step) error {
+// setPorts opens and closes ports according to the answers of a step.
+func setPorts(script string, ports map[probeKey]*tcpPort, step Step) error {
 	for _, a := range step.Answers {
-		d := doors[spot{script, a.Container, a.Kind}]
+		d := ports[probeKey{script, a.Container, a.Kind}]
 		if d == nil || a.Letters == "" {
 			continue
 		}
@@ -123,20 +123,20 @@ func openDoors(script string, doors map[spot]*door, step Step) error {
 	return nil
 }
 
-// spots returns the probes of the script, startup first.
-func (p *play) spots() []spot {
-	return slices.SortedFunc(maps.Keys(p.lines), func(a, b spot) int { return int(a.kind) - int(b.kind) })
+// probeKeys returns the probes of the script, startup first.
+func (p *play) probeKeys() []probeKey {
+	return slices.SortedFunc(maps.Keys(p.lines), func(a, b probeKey) int { return int(a.kind) - int(b.kind) })
 }
 
 // current returns the answer of the attempt in progress.
-func (p *play) current(at spot) byte {
+func (p *play) current(at probeKey) byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lines[at].now
 }
 
 // missed records that verdicts of a side were missed.
-func (p *play) missed(at spot, n uint64) {
+func (p *play) missed(at probeKey, n uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines[at].note(p.step, fmt.Sprintf("missed %d", n))

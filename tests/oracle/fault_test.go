@@ -55,9 +55,9 @@ func faults() []fault {
 			old: "s.OnHold, s.Run = true, 0", new: "s.Run = 0"},
 		{name: "a run that another outcome does not end", file: judge,
 			old: "s.Last, s.Run = o, 0", new: "s.Last = o"},
-		{name: "a run that ends with the life", file: judge,
+		{name: "a run that ends with the instance", file: judge,
 			old: "s.Last, s.Run, s.Errors = old.Last, old.Run, old.Errors", new: "_ = old"},
-		{name: "a run that goes on in the next life by default", file: judge,
+		{name: "a run that goes on in the next instance by default", file: judge,
 			old: "if r.Compatibility == probe.Kubelet {\n\t\ts.Last", new: "{\n\t\ts.Last"},
 		{name: "liveness that begins as undecided", file: judge,
 			old: "case probe.Liveness:\n\t\treturn probe.Passing", new: "case probe.Liveness:\n\t\treturn probe.Undecided"},
@@ -171,7 +171,7 @@ func (f fault) isFound(t *testing.T, binary string) bool {
 		test, args = "TestRegressions", []string{"-trials=2", "-shrink=false"}
 	}
 	run := exec.CommandContext(t.Context(), binary, append(args, "-test.run=^"+test+"$")...)
-	run.Dir = f.room()
+	run.Dir = f.pkg()
 	run.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlayOf(binary)) // for a test that builds sonde
 	out, err := run.CombinedOutput()
 	differs := bytes.Contains(out, []byte("--- FAIL: "+test)) && (f.by != "" || bytes.Contains(out, []byte(confirmed)))
@@ -219,7 +219,7 @@ func (f fault) build(t *testing.T) string {
 	}
 	binary := filepath.Join(dir, "oracle.test")
 	write(t, overlayOf(binary), overlay)
-	build := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", overlayOf(binary), "-o", binary, f.room())
+	build := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", overlayOf(binary), "-o", binary, f.pkg())
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", f.name, err, out)
 	}
@@ -235,8 +235,8 @@ func write(t *testing.T, file string, text []byte) {
 	}
 }
 
-// room returns the package of the test that finds a fault.
-func (f fault) room() string {
+// pkg returns the package of the test that finds a fault.
+func (f fault) pkg() string {
 	if f.by == "" {
 		return "."
 	}

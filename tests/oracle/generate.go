@@ -9,7 +9,7 @@ import (
 
 // Generate returns the script of a seed: a valid, but unusual pod.
 func Generate(seed uint64) *Script {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), lives: map[string]life{}}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), instances: map[string]instance{}}
 	g.script = &Script{Name: fmt.Sprintf("seed-%d", seed), Policy: g.pick("Always", "Always", "OnFailure", "Never")}
 	g.script.Deleting = g.chance(5)
 	g.containers()
@@ -19,8 +19,8 @@ func Generate(seed uint64) *Script {
 
 type generator struct {
 	*rand.Rand
-	script *Script
-	lives  map[string]life
+	script    *Script
+	instances map[string]instance
 }
 
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
@@ -93,14 +93,14 @@ func (g *generator) live(container string, verbs ...Verb) {
 		if do == Exit {
 			step.Exit = g.IntN(2) * 3
 		}
-		g.lives[container] = g.lives[container].after(step, g.script.follows(g.script.container(container), step.Exit))
+		g.instances[container] = g.instances[container].after(step, g.script.follows(g.script.container(container), step.Exit))
 		g.step(step)
 	}
 }
 
 // accident changes the state of a container.
 func (g *generator) accident(c *Container) {
-	l := g.lives[c.Name]
+	l := g.instances[c.Name]
 	switch {
 	case l.phase == probe.Gone:
 	case l.lost:
@@ -130,7 +130,7 @@ func (g *generator) outage(container string) {
 		g.live(container, Start)
 	default:
 		g.live(container, Exit)
-		if g.lives[container].phase == probe.Ended && g.chance(80) {
+		if g.instances[container].phase == probe.Ended && g.chance(80) {
 			g.live(container, Start)
 		}
 	}
@@ -139,7 +139,7 @@ func (g *generator) outage(container string) {
 // someGone reports whether the probes of a container have ended. In the kubelet a sync
 // brings them back for one attempt.
 func (g *generator) someGone() bool {
-	for _, l := range g.lives {
+	for _, l := range g.instances {
 		if l.phase == probe.Gone {
 			return true
 		}
@@ -151,7 +151,7 @@ func (g *generator) someGone() bool {
 func (g *generator) answers() {
 	step := Step{Do: Answer}
 	for _, c := range g.script.Containers {
-		if l := g.lives[c.Name]; l.phase != probe.Running || l.lost {
+		if l := g.instances[c.Name]; l.phase != probe.Running || l.lost {
 			continue
 		}
 		for _, k := range c.Checks {

@@ -24,10 +24,10 @@ func newCache(k *kubelet, kind probe.Kind) *cache { return &cache{results.NewMan
 
 // Set records a changed result, and stores it in the cache.
 func (c *cache) Set(id kubecontainer.ContainerID, r results.Result, pod *v1.Pod) {
-	at, life := c.spot(id)
+	at, instance := c.probeKey(id)
 	p := c.kubelet.pod(at.script)
 	if old, ok := c.Get(id); !ok || old != r {
-		p.play.publish(at, life, verdictOf(r))
+		p.play.publish(at, instance, verdictOf(r))
 	}
 	p.cache(at, true)
 	c.Manager.Set(id, r, pod)
@@ -35,7 +35,7 @@ func (c *cache) Set(id kubecontainer.ContainerID, r results.Result, pod *v1.Pod)
 
 // Remove removes a container's result from the cache.
 func (c *cache) Remove(id kubecontainer.ContainerID) {
-	at, _ := c.spot(id)
+	at, _ := c.probeKey(id)
 	c.Manager.Remove(id)
 	p := c.kubelet.pod(at.script)
 	p.cache(at, false)
@@ -49,7 +49,7 @@ func (p *kubePod) unlook() {
 	delete(p.looks, goroutine())
 }
 
-func (p *kubePod) cache(at spot, cached bool) {
+func (p *kubePod) cache(at probeKey, cached bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cached[at] = cached
@@ -63,17 +63,17 @@ func (c *cache) drain(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case u := <-c.Updates():
-			at, life := c.spot(u.ContainerID)
-			c.kubelet.updated <- update{at, life, u.Result}
+			at, instance := c.probeKey(u.ContainerID)
+			c.kubelet.updated <- update{at, instance, u.Result}
 		}
 	}
 }
 
 // update is a changed result.
 type update struct {
-	at     spot
-	life   int
-	result results.Result
+	at       probeKey
+	instance int
+	result   results.Result
 }
 
 // loop handles updates like the kubelet's sync loop: it sets started of the container,
@@ -86,7 +86,7 @@ func (k *kubelet) loop() {
 		case u := <-k.updated:
 			p := k.pod(u.at.script)
 			if u.at.kind == probe.Startup {
-				p.setStarted(u.at.container, u.life, u.result == results.Success)
+				p.setStarted(u.at.container, u.instance, u.result == results.Success)
 			}
 			k.sync(p)
 		}
@@ -97,7 +97,7 @@ func (k *kubelet) loop() {
 func (p *kubePod) setStarted(container string, number int, started bool) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
-	l := p.lives[container]
+	l := p.instances[container]
 	if l.number != number {
 		return
 	}
@@ -114,11 +114,11 @@ func (p *kubePod) setStarted(container string, number int, started bool) {
 	p.status = *st
 }
 
-// spot parses a container ID of life.id.
-func (c *cache) spot(id kubecontainer.ContainerID) (at spot, life int) {
+// probeKey parses a container ID of instance.id.
+func (c *cache) probeKey(id kubecontainer.ContainerID) (at probeKey, instance int) {
 	parts := strings.Split(id.ID, ".")
-	life, _ = strconv.Atoi(parts[2])
-	return spot{parts[0], parts[1], c.kind}, life
+	instance, _ = strconv.Atoi(parts[2])
+	return probeKey{parts[0], parts[1], c.kind}, instance
 }
 
 func verdictOf(r results.Result) probe.Verdict {

@@ -43,17 +43,17 @@ type kubePod struct {
 	play *play
 	spec *v1.Pod
 
-	syncing sync.Mutex // one sync at a time; guards lives
-	lives   map[string]life
+	syncing   sync.Mutex // one sync at a time; guards instances
+	instances map[string]instance
 
 	mu      sync.Mutex
 	status  v1.PodStatus
 	known   bool // the status manager knows a status
 	looks   map[int]int
-	delayed time.Time     // until then a look says nothing: some probe waits for its initial delay
-	ended   bool          // its phase is Succeeded
-	leaving map[spot]bool // workers that were stopped, or leave when they look
-	cached  map[spot]bool // probes with a result in the cache; a worker that has left has none
+	delayed time.Time         // until then a look says nothing: some probe waits for its initial delay
+	ended   bool              // its phase is Succeeded
+	leaving map[probeKey]bool // workers that were stopped, or leave when they look
+	cached  map[probeKey]bool // probes with a result in the cache; a worker that has left has none
 }
 
 // newKubelet returns the kubelet's side. It ends with the test.
@@ -78,23 +78,23 @@ func newKubelet(t testing.TB) *kubelet {
 	})
 	k.prober = prober.NewManager(k, caches[probe.Liveness], caches[probe.Readiness], caches[probe.Startup], runner{k}, recorder{k})
 	t.Cleanup(func() { k.prober.CleanupPods(nil) }) // its workers end for nothing else
-	k.web = serve(t, func(at spot) byte { return k.pod(at.script).play.try(at, unnumbered) })
+	k.web = serve(t, func(at probeKey) byte { return k.pod(at.script).play.try(at, unnumbered) })
 	return k
 }
 
 // cast adds a script to the kubelet.
 func (k *kubelet) cast(t testing.TB, s *Script) side {
 	p := newPlay(s)
-	doors := makeDoors(t, s, func(at spot) { p.kernel(at, Success) })
+	ports := makePorts(t, s, func(at probeKey) { p.kernel(at, Success) })
 	pod := &kubePod{
-		play: p, spec: podSpec(s, k.web, doors), lives: map[string]life{},
-		looks: map[int]int{}, leaving: map[spot]bool{}, cached: map[spot]bool{},
+		play: p, spec: podSpec(s, k.web, ports), instances: map[string]instance{},
+		looks: map[int]int{}, leaving: map[probeKey]bool{}, cached: map[probeKey]bool{},
 	}
 	p.moved = pod.stir
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pods[types.UID(s.Name)] = pod
-	return &kubeSide{k, pod, doors}
+	return &kubeSide{k, pod, ports}
 }
 
 func (k *kubelet) pod(script string) *kubePod {
@@ -135,7 +135,7 @@ func (k *kubelet) sync(p *kubePod) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
 	p.mu.Lock()
-	st := podStatus(p.play.script, p.lives, p.status)
+	st := podStatus(p.play.script, p.instances, p.status)
 	p.mu.Unlock()
 	k.prober.UpdatePodStatus(k.ctx, p.spec, &st)
 	p.mu.Lock()
@@ -147,9 +147,9 @@ func (k *kubelet) sync(p *kubePod) {
 func (k *kubelet) change(p *kubePod, step Step) {
 	p.syncing.Lock()
 	c := p.play.script.container(step.Container)
-	p.lives[c.Name] = p.lives[c.Name].after(step, p.play.script.follows(c, step.Exit))
+	p.instances[c.Name] = p.instances[c.Name].after(step, p.play.script.follows(c, step.Exit))
 	p.mu.Lock()
-	p.delayed = delayed(p.play.script, p.lives)
+	p.delayed = delayed(p.play.script, p.instances)
 	p.mu.Unlock()
 	p.syncing.Unlock()
 	k.sync(p)
@@ -157,10 +157,10 @@ func (k *kubelet) change(p *kubePod, step Step) {
 }
 
 // delayed returns the end of the last initial delay of the running containers.
-func delayed(s *Script, lives map[string]life) (until time.Time) {
+func delayed(s *Script, instances map[string]instance) (until time.Time) {
 	for _, c := range s.Containers {
 		for _, check := range c.Checks {
-			if l := lives[c.Name]; l.phase == probe.Running {
+			if l := instances[c.Name]; l.phase == probe.Running {
 				until = later(until, l.since.Add(time.Duration(check.Delay)*time.Second))
 			}
 		}
@@ -206,7 +206,7 @@ func (p *kubePod) looksNeeded() int {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
 	for at := range p.play.lines {
-		if !p.ended && p.lives[at.container].phase == probe.Running && !p.play.used(at) {
+		if !p.ended && p.instances[at.container].phase == probe.Running && !p.play.used(at) {
 			return 2
 		}
 	}
@@ -214,7 +214,7 @@ func (p *kubePod) looksNeeded() int {
 }
 
 // counts reads a probe's counters.
-func (k *kubelet) counts(at spot) (good, bad uint64) {
+func (k *kubelet) counts(at probeKey) (good, bad uint64) {
 	labels := prometheus.Labels{
 		"probe_type": kubeKind(at.kind), "container": at.container, "pod": at.script, "namespace": namespace, "pod_uid": at.script,
 	}
@@ -233,7 +233,7 @@ func (k *kubelet) counts(at spot) (good, bad uint64) {
 type kubeSide struct {
 	kubelet *kubelet
 	pod     *kubePod
-	doors   map[spot]*door
+	ports   map[probeKey]*tcpPort
 }
 
 func (s *kubeSide) played() *play { return s.pod.play }
@@ -244,26 +244,26 @@ func (s *kubeSide) do(step Step) error {
 		s.kubelet.prober.AddPod(s.kubelet.ctx, s.pod.spec)
 		s.kubelet.sync(s.pod)
 		s.pod.come()
-		s.pod.leave(func(at spot, _ *Container) bool {
+		s.pod.leave(func(at probeKey, _ *Container) bool {
 			return s.pod.spec.DeletionTimestamp != nil && at.kind != probe.Readiness
 		})
 	case Answer:
-		return openDoors(s.pod.play.script.Name, s.doors, step)
+		return setPorts(s.pod.play.script.Name, s.ports, step)
 	case Terminate:
 		s.kubelet.prober.StopLivenessAndStartup(s.pod.spec)
-		s.pod.leave(func(at spot, c *Container) bool { return at.kind != probe.Readiness && !c.Sidecar })
+		s.pod.leave(func(at probeKey, c *Container) bool { return at.kind != probe.Readiness && !c.Sidecar })
 	case Remove:
 		s.kubelet.prober.RemovePod(s.pod.spec)
-		s.pod.leave(func(spot, *Container) bool { return true })
+		s.pod.leave(func(probeKey, *Container) bool { return true })
 	case Cleanup:
 		s.kubelet.prober.CleanupPods(s.kubelet.others(s.pod))
-		s.pod.leave(func(spot, *Container) bool { return true })
+		s.pod.leave(func(probeKey, *Container) bool { return true })
 	case Succeed:
 		s.pod.succeed()
-		s.pod.leave(func(spot, *Container) bool { return true })
+		s.pod.leave(func(probeKey, *Container) bool { return true })
 	default:
 		s.kubelet.change(s.pod, step)
-		s.pod.leave(func(at spot, _ *Container) bool { return s.pod.lives[at.container].phase == probe.Gone })
+		s.pod.leave(func(at probeKey, _ *Container) bool { return s.pod.instances[at.container].phase == probe.Gone })
 	}
 	return nil
 }
@@ -277,7 +277,7 @@ func (p *kubePod) come() {
 }
 
 // leave records which workers end.
-func (p *kubePod) leave(leaves func(spot, *Container) bool) {
+func (p *kubePod) leave(leaves func(probeKey, *Container) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for at := range p.play.lines {

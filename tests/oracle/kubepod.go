@@ -15,7 +15,7 @@ import (
 const namespace = "oracle"
 
 // podSpec returns the pod of a script with the API server's defaults.
-func podSpec(s *Script, web int, doors map[spot]*door) *v1.Pod {
+func podSpec(s *Script, web int, ports map[probeKey]*tcpPort) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: namespace, UID: types.UID(s.Name)},
 		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicy(s.Policy)},
@@ -26,8 +26,8 @@ func podSpec(s *Script, web int, doors map[spot]*door) *v1.Pod {
 	for _, c := range s.Containers {
 		container := v1.Container{Name: c.Name, Image: "none"}
 		for _, k := range c.Checks {
-			at := spot{s.Name, c.Name, k.Kind}
-			put(&container, k.Kind, probeSpec(k, at, web, doors[at]))
+			at := probeKey{s.Name, c.Name, k.Kind}
+			put(&container, k.Kind, probeSpec(k, at, web, ports[at]))
 		}
 		if c.Sidecar {
 			always := v1.ContainerRestartPolicyAlways
@@ -41,11 +41,11 @@ func podSpec(s *Script, web int, doors map[spot]*door) *v1.Pod {
 }
 
 // command is the command of a scripted exec probe: it has the name of the probe.
-func command(at spot) []string { return []string{at.script, at.container, at.kind.String()} }
+func command(at probeKey) []string { return []string{at.script, at.container, at.kind.String()} }
 
-func spotOfCommand(words []string) (at spot, ok bool) {
+func probeKeyOfCommand(words []string) (at probeKey, ok bool) {
 	if len(words) != 3 || at.kind.UnmarshalText([]byte(words[2])) != nil {
-		return spot{}, false
+		return probeKey{}, false
 	}
 	at.script, at.container = words[0], words[1]
 	return at, true
@@ -62,7 +62,7 @@ func put(c *v1.Container, kind probe.Kind, p *v1.Probe) {
 	}
 }
 
-func probeSpec(k Check, at spot, web int, d *door) *v1.Probe {
+func probeSpec(k Check, at probeKey, web int, d *tcpPort) *v1.Probe {
 	p := &v1.Probe{
 		InitialDelaySeconds: int32(k.Delay), PeriodSeconds: int32(k.Period), TimeoutSeconds: int32(k.Timeout),
 		SuccessThreshold: int32(k.Success), FailureThreshold: int32(k.Failure),
@@ -80,19 +80,19 @@ func probeSpec(k Check, at spot, web int, d *door) *v1.Probe {
 
 // podStatus returns the pod's status from the states of its containers. Started is kept
 // while the same instance runs.
-func podStatus(s *Script, lives map[string]life, before v1.PodStatus) v1.PodStatus {
+func podStatus(s *Script, instances map[string]instance, before v1.PodStatus) v1.PodStatus {
 	st := v1.PodStatus{Phase: v1.PodRunning, PodIP: "127.0.0.1"}
 	if before.Phase != "" {
 		st.Phase = before.Phase
 	}
 	for _, c := range s.Containers {
-		l := lives[c.Name]
+		l := instances[c.Name]
 		if l.number == 0 {
 			continue
 		}
 		cs := v1.ContainerStatus{Name: c.Name, ContainerID: l.id(s.Name, c.Name), State: state(l)}
 		if l.lost {
-			cs.ContainerID, cs.State = "", state(life{})
+			cs.ContainerID, cs.State = "", state(instance{})
 		}
 		if old := statusOf(before, c.Name); old != nil && l.phase == probe.Running && old.ContainerID == cs.ContainerID {
 			cs.Started = old.Started
@@ -118,7 +118,7 @@ func statusOf(st v1.PodStatus, name string) *v1.ContainerStatus {
 }
 
 // state truncates times to whole seconds, like the status manager (K118).
-func state(l life) v1.ContainerState {
+func state(l instance) v1.ContainerState {
 	since := metav1.NewTime(l.since.Truncate(time.Second))
 	switch {
 	case l.phase == probe.Running:

@@ -23,7 +23,7 @@ const complaint = "not well"
 
 // RunInContainer answers an exec probe.
 func (r runner) RunInContainer(ctx context.Context, _ kubecontainer.ContainerID, cmd []string, timeout time.Duration) ([]byte, error) {
-	at, ok := spotOfCommand(cmd)
+	at, ok := probeKeyOfCommand(cmd)
 	if !ok {
 		return nil, fmt.Errorf("%q is no command of a script", cmd)
 	}
@@ -52,7 +52,7 @@ func (r recorder) Event(object runtime.Object, _, _, message string) {
 		return
 	}
 	name, message, _ := strings.Cut(message, " ")
-	at := spot{script: ref.Name, container: containerOf(ref.FieldPath)}
+	at := probeKey{script: ref.Name, container: containerOf(ref.FieldPath)}
 	if at.kind.UnmarshalText([]byte(strings.ToLower(name))) != nil {
 		return
 	}

@@ -69,10 +69,10 @@ func compareMetrics(s *Script, kubelet, ours series) []Difference {
 	var all []Difference
 	for _, c := range s.Containers {
 		for _, k := range c.Checks {
-			at := spot{s.Name, c.Name, k.Kind}
+			at := probeKey{s.Name, c.Name, k.Kind}
 			x, y := kubelet.of(at), ours.of(at)
 			if s.keepsSeries(&c, k) && x != y {
-				all = append(all, Difference{s, c.Name, k.Kind, len(s.Steps) - 1, "metrics", x, y})
+				all = append(all, Difference{Script: s, Container: c.Name, Kind: k.Kind, Step: len(s.Steps) - 1, Field: "metrics", Kubelet: x, Sonde: y})
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func compareMetrics(s *Script, kubelet, ours series) []Difference {
 }
 
 // of returns the series of a probe.
-func (all series) of(at spot) string {
+func (all series) of(at probeKey) string {
 	var found []string
 	for name, n := range all {
 		labels := []string{"container=" + at.container, "pod=" + at.script, "probe_type=" + kubeKind(at.kind)}
@@ -96,7 +96,7 @@ func (all series) of(at spot) string {
 // series (K180), and whether the script determines the number of attempts.
 func (s *Script) keepsSeries(c *Container, k Check) bool {
 	last := len(s.Steps) - 1
-	l := s.lifeAt(c, last)
+	l := s.instanceAt(c, last)
 	judges := k.Kind != probe.Readiness
 	return s.exists(last) && k.Via != ViaTCP && l.phase != probe.Gone && !(judges && s.isLeft())
 }

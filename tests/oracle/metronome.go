@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// metronome measures how late the machine wakes a sleeping goroutine.
+// metronome measures how late the machine wakes a sleeping goroutine, and whether its
+// clock was set. The kubelet takes a container that has started before it was created,
+// by the clock, for one from before a restart (K163).
 type metronome struct {
 	mu     sync.Mutex
 	stalls []stall
 }
 
-// stall is an interval in which the machine was late.
+// stall is an interval in which the machine was late, or its clock was wrong.
 type stall struct {
 	from, to time.Time
 	late     time.Duration
@@ -21,11 +23,16 @@ type stall struct {
 // keep measures until ctx is done.
 func (m *metronome) keep(ctx context.Context) {
 	const beat, notable = 20 * time.Millisecond, 5 * time.Millisecond
+	begin := time.Now()
 	for ctx.Err() == nil {
 		from := time.Now()
 		time.Sleep(beat)
 		to := time.Now()
-		if late := to.Sub(from) - beat; late > notable {
+		late := to.Sub(from) - beat
+		if set := (to.Round(0).Sub(begin.Round(0)) - to.Sub(begin)).Abs(); set > Tolerance {
+			late = set
+		}
+		if late > notable {
 			m.mu.Lock()
 			m.stalls = append(m.stalls, stall{from, to, late})
 			m.mu.Unlock()
@@ -45,12 +52,14 @@ func (m *metronome) late(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// worst returns the maximum lateness.
-func (m *metronome) worst() (most time.Duration) {
+// worst returns the maximum lateness since a time.
+func (m *metronome) worst(since time.Time) (most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.stalls {
-		most = max(most, s.late)
+		if s.to.After(since) {
+			most = max(most, s.late)
+		}
 	}
 	return most
 }

@@ -40,28 +40,28 @@ func Mended() []MendedRow {
 type model struct {
 	play      *play
 	accidents Accidents
-	lives     map[string]life
-	lines     map[spot]*judged
-	open      map[spot]bool // tcp: whether the port is open
+	instances map[string]instance
+	lines     map[probeKey]*judged
+	open      map[probeKey]bool // tcp: whether the port is open
 	leaving   bool
 	gone      bool // the pod was removed, or has a terminal phase
 }
 
 // judged is the model's state of a probe.
 type judged struct {
-	life    int
-	verdict probe.Verdict
-	good    bool // the outcome of the run
-	run     int
-	held    bool
-	down    bool
+	instance int
+	verdict  probe.Verdict
+	good     bool // the outcome of the run
+	run      int
+	held     bool
+	down     bool
 
 	passed, failed uint64 // attempts
 }
 
 // foretell returns the play that a script leads to.
 func foretell(s *Script, a Accidents) *play {
-	m := &model{play: newPlay(s), accidents: a, lives: map[string]life{}, lines: map[spot]*judged{}, open: map[spot]bool{}}
+	m := &model{play: newPlay(s), accidents: a, instances: map[string]instance{}, lines: map[probeKey]*judged{}, open: map[probeKey]bool{}}
 	for n, step := range s.Steps {
 		m.play.begin(n)
 		m.do(step)
@@ -92,7 +92,7 @@ func (m *model) do(step Step) {
 	case Sync, Answer:
 	default:
 		c := m.play.script.container(step.Container)
-		m.lives[c.Name] = m.lives[c.Name].after(step, m.play.script.follows(c, step.Exit))
+		m.instances[c.Name] = m.instances[c.Name].after(step, m.play.script.follows(c, step.Exit))
 	}
 }
 
@@ -101,7 +101,7 @@ func (m *model) settle() {
 	if m.gone {
 		return
 	}
-	for _, at := range m.play.spots() {
+	for _, at := range m.play.probeKeys() {
 		if l := m.play.lines[at]; l.check.Via == ViaTCP && l.left != "" {
 			m.open[at] = l.left[0] == Success
 		}
@@ -109,19 +109,19 @@ func (m *model) settle() {
 	}
 	for again := true; again; {
 		again = false
-		for _, at := range m.play.spots() {
+		for _, at := range m.play.probeKeys() {
 			again = m.attempt(at) || again
 		}
 	}
 }
 
-// look judges the container's life by what it is.
-func (m *model) look(at spot) {
-	j, l := m.lines[at], m.lives[at.container]
+// look judges the container's instance by what it is.
+func (m *model) look(at probeKey) {
+	j, l := m.lines[at], m.instances[at.container]
 	if l.number == 0 || l.lost {
 		return
 	}
-	if j.life != l.number {
+	if j.instance != l.number {
 		m.adopt(at, l.number)
 	}
 	switch {
@@ -135,21 +135,21 @@ func (m *model) look(at spot) {
 	}
 }
 
-func (m *model) adopt(at spot, life int) {
+func (m *model) adopt(at probeKey, instance int) {
 	j := m.lines[at]
 	if !m.accidents.CarriesRuns {
 		j.run = 0
 	}
 	j.held, j.down = false, false
-	j.life, j.verdict = life, initial(at.kind)
-	m.play.publish(at, life, j.verdict)
+	j.instance, j.verdict = instance, initial(at.kind)
+	m.play.publish(at, instance, j.verdict)
 }
 
 func initial(k probe.Kind) probe.Verdict {
 	return map[probe.Kind]probe.Verdict{probe.Readiness: probe.Failing, probe.Liveness: probe.Passing}[k]
 }
 
-// idle is what is published about a life that does not run.
+// idle is what is published about an instance that does not run.
 func (m *model) idle(k probe.Kind) probe.Verdict {
 	if k == probe.Liveness && !m.accidents.FailsIdle {
 		return probe.Undecided
@@ -157,16 +157,16 @@ func (m *model) idle(k probe.Kind) probe.Verdict {
 	return probe.Failing
 }
 
-func (m *model) publish(at spot, v probe.Verdict) {
+func (m *model) publish(at probeKey, v probe.Verdict) {
 	if j := m.lines[at]; j.verdict != v {
 		j.verdict = v
-		m.play.publish(at, j.life, v)
+		m.play.publish(at, j.instance, v)
 	}
 }
 
 // attempt makes the attempts of a probe that may be made, and reports whether
 // there was one.
-func (m *model) attempt(at spot) bool {
+func (m *model) attempt(at probeKey) bool {
 	l := m.play.lines[at]
 	if !m.may(at) {
 		return false
@@ -196,7 +196,7 @@ func (m *model) attempt(at spot) bool {
 func (m *model) forgives(l *line) bool { return l.check.Via != ViaHTTP || m.accidents.ForgivesBodies }
 
 // kernel lets the kernel answer as often as it takes to decide.
-func (m *model) kernel(at spot) bool {
+func (m *model) kernel(at probeKey) bool {
 	l := m.play.lines[at]
 	if l.seen >= l.enough() {
 		return false
@@ -207,8 +207,8 @@ func (m *model) kernel(at spot) bool {
 }
 
 // may reports whether a probe may be attempted.
-func (m *model) may(at spot) bool {
-	j, l := m.lines[at], m.lives[at.container]
+func (m *model) may(at probeKey) bool {
+	j, l := m.lines[at], m.instances[at.container]
 	leaving := (m.leaving || m.play.script.Deleting) && at.kind != probe.Readiness
 	if l.phase != probe.Running || l.lost || j.held || leaving {
 		return false
@@ -219,13 +219,13 @@ func (m *model) may(at spot) bool {
 // started reports whether a container runs and its startup probe has passed, or
 // it has none.
 func (m *model) started(container string) bool {
-	j := m.lines[spot{m.play.script.Name, container, probe.Startup}]
-	l := m.lives[container]
+	j := m.lines[probeKey{m.play.script.Name, container, probe.Startup}]
+	l := m.instances[container]
 	return l.phase == probe.Running && !l.lost && (j == nil || j.verdict == probe.Passing)
 }
 
 // count folds an outcome into the run.
-func (m *model) count(at spot, good bool) {
+func (m *model) count(at probeKey, good bool) {
 	l, j := m.play.lines[at], m.lines[at]
 	if good {
 		j.passed++
@@ -254,12 +254,12 @@ func (m *model) record(step Step) {
 		m.play.count(at, step, m.lines[at].passed, m.lines[at].failed)
 	}
 	for _, c := range m.play.script.Containers {
-		if m.lives[c.Name].number == 0 {
+		if m.instances[c.Name].number == 0 {
 			continue
 		}
 		started := m.started(c.Name)
-		j := m.lines[spot{m.play.script.Name, c.Name, probe.Readiness}]
-		ready := started && (j == nil || j.verdict == probe.Passing && j.life == m.lives[c.Name].number)
+		j := m.lines[probeKey{m.play.script.Name, c.Name, probe.Readiness}]
+		ready := started && (j == nil || j.verdict == probe.Passing && j.instance == m.instances[c.Name].number)
 		m.play.add(c.Name, flagsOf(started, ready))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// spot names one probe of a script.
-type spot struct {
+// probeKey names one probe of a script.
+type probeKey struct {
 	script    string
 	container string
 	kind      probe.Kind
@@ -25,21 +25,22 @@ type play struct {
 	mu    sync.Mutex
 	step  int
 	began []time.Time // each step
-	lines map[spot]*line
+	lines map[probeKey]*line
 	flags []sum
 	moved func() // an answer was used; called with mu held
+	late  bool   // an attempt counted for nothing, since the engine says that it was stalled
 }
 
 // line is the part of one probe in a play.
 type line struct {
-	check Check
-	left  string // answers of this step that are not used yet
-	now   byte   // the answer of the latest attempt
-	tries int    // it has had so far; 0 once it needs no more
-	of    int    // its number
-	seen  int    // tcp: how many attempts of this step have found the same in a row
-	same  byte   // what they have found
-	life  int    // the life of which something was published last
+	check    Check
+	left     string // answers of this step that are not used yet
+	now      byte   // the answer of the latest attempt
+	tries    int    // it has had so far; 0 once it needs no more
+	of       int    // its number
+	seen     int    // tcp: how many attempts of this step have found the same in a row
+	same     byte   // what they have found
+	instance int    // the instance of which something was published last
 
 	notes    []note
 	attempts []begun
@@ -62,17 +63,17 @@ type note struct {
 
 // begun is an attempt: its start, its instance and its answer.
 type begun struct {
-	at     time.Time
-	step   int
-	life   int
-	letter byte
+	at       time.Time
+	step     int
+	instance int
+	letter   byte
 }
 
 func newPlay(s *Script) *play {
-	p := &play{script: s, step: -1, lines: map[spot]*line{}, moved: func() {}}
+	p := &play{script: s, step: -1, lines: map[probeKey]*line{}, moved: func() {}}
 	for _, c := range s.Containers {
 		for _, k := range c.Checks {
-			p.lines[spot{s.Name, c.Name, k.Kind}] = &line{check: k}
+			p.lines[probeKey{s.Name, c.Name, k.Kind}] = &line{check: k}
 		}
 	}
 	return p
@@ -82,13 +83,20 @@ func newPlay(s *Script) *play {
 func (p *play) copy() *play {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &play{script: p.script, step: p.step, began: slices.Clone(p.began), flags: slices.Clone(p.flags), lines: map[spot]*line{}}
+	c := &play{script: p.script, step: p.step, began: slices.Clone(p.began), flags: slices.Clone(p.flags), lines: map[probeKey]*line{}, late: p.late}
 	for at, l := range p.lines {
 		own := *l
 		own.notes, own.attempts = slices.Clone(l.notes), slices.Clone(l.attempts)
 		c.lines[at] = &own
 	}
 	return c
+}
+
+// stalled records that an attempt counted for nothing because of the machine.
+func (p *play) stalled() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = true
 }
 
 // begin starts a step with its answers.
@@ -105,7 +113,7 @@ func (p *play) begin(n int) {
 	p.step = n
 	p.began = append(p.began, time.Now())
 	for _, a := range p.script.Steps[n].Answers {
-		p.lines[spot{p.script.Name, a.Container, a.Kind}].left = a.Letters
+		p.lines[probeKey{p.script.Name, a.Container, a.Kind}].left = a.Letters
 	}
 	p.moved()
 }
@@ -113,7 +121,7 @@ func (p *play) begin(n int) {
 // try returns the answer to one try. Attempt is the number of its attempt, or unnumbered
 // on a side that does not have numbers: there an attempt with an error counts as maxTries
 // tries.
-func (p *play) try(at spot, attempt int) byte {
+func (p *play) try(at probeKey, attempt int) byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
@@ -133,7 +141,7 @@ func (p *play) try(at spot, attempt int) byte {
 }
 
 // succeeds reports whether the next answer is a success.
-func (p *play) succeeds(at spot) bool {
+func (p *play) succeeds(at probeKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
@@ -145,7 +153,7 @@ const successes = string(Success) + string(Warning) + string(Slow)
 
 // show makes the next answer that of an attempt without using it, if it is a plain
 // failure.
-func (p *play) show(at spot) bool {
+func (p *play) show(at probeKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
@@ -166,7 +174,7 @@ func triedAgain(letter byte) bool {
 }
 
 // over records that the attempt in progress needs no more tries.
-func (p *play) over(at spot) {
+func (p *play) over(at probeKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines[at].finish(p.step)
@@ -178,7 +186,7 @@ func (l *line) fetch(attempt, step int) {
 	if l.left != "" {
 		l.now, l.left = l.left[0], l.left[1:]
 	}
-	l.attempts = append(l.attempts, begun{time.Now(), step, l.life, l.now})
+	l.attempts = append(l.attempts, begun{time.Now(), step, l.instance, l.now})
 }
 
 // finish records the answer of a finished attempt.
@@ -198,7 +206,7 @@ func (l *line) note(step int, what string) {
 }
 
 // kernel records an attempt that the kernel has answered.
-func (p *play) kernel(at spot, letter byte) {
+func (p *play) kernel(at probeKey, letter byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
@@ -206,7 +214,7 @@ func (p *play) kernel(at spot, letter byte) {
 		l.seen, l.same = 0, letter
 	}
 	l.seen++
-	l.attempts = append(l.attempts, begun{time.Now(), p.step, l.life, letter})
+	l.attempts = append(l.attempts, begun{time.Now(), p.step, l.instance, letter})
 	l.note(p.step, "answer "+string(letter))
 	if l.seen <= l.enough() {
 		p.moved()
@@ -214,7 +222,7 @@ func (p *play) kernel(at spot, letter byte) {
 }
 
 // text adds the side's text of a result.
-func (p *play) text(at spot, text string) {
+func (p *play) text(at probeKey, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
@@ -225,12 +233,12 @@ func (p *play) text(at spot, text string) {
 }
 
 // publish records a verdict about the n-th instance.
-func (p *play) publish(at spot, life int, v probe.Verdict) {
+func (p *play) publish(at probeKey, instance int, v probe.Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
-	l.life = life
-	l.note(p.step, fmt.Sprintf("publish %v of life %d", v, life))
+	l.instance = instance
+	l.note(p.step, fmt.Sprintf("publish %v of instance %d", v, instance))
 }
 
 // add records started and ready of a container.
@@ -242,7 +250,7 @@ func (p *play) add(container, text string) {
 
 // count records the counters of a probe after a step with answers, when its container
 // runs and there are counters.
-func (p *play) count(at spot, step Step, good, bad uint64) {
+func (p *play) count(at probeKey, step Step, good, bad uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	given := slices.ContainsFunc(step.Answers, func(a Answers) bool { return a.Container == at.container })
@@ -253,7 +261,7 @@ func (p *play) count(at spot, step Step, good, bad uint64) {
 
 // used reports whether a probe has used all answers of the step. When the kernel
 // answers, it has after enough equal answers for a verdict.
-func (p *play) used(at spot) bool {
+func (p *play) used(at probeKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]

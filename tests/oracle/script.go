@@ -67,11 +67,11 @@ type Verb string
 const (
 	Add       Verb = "add"       // the pod comes, with no container yet
 	Sync      Verb = "sync"      // the pod is added again, as at each of the kubelet's syncs (K4)
-	Wait      Verb = "wait"      // a container has a new life, which does not run yet
-	Start     Verb = "start"     // the life that waits runs, or else a new one
-	Stall     Verb = "stall"     // the life that runs waits
-	Resume    Verb = "resume"    // the life that waited or ended runs again
-	Exit      Verb = "exit"      // the life ends with an exit code
+	Wait      Verb = "wait"      // a container has a new instance, which does not run yet
+	Start     Verb = "start"     // the instance that waits runs, or else a new one
+	Stall     Verb = "stall"     // the instance that runs waits
+	Resume    Verb = "resume"    // the instance that waited or ended runs again
+	Exit      Verb = "exit"      // the instance ends with an exit code
 	Lose      Verb = "lose"      // nothing is known of the container
 	Answer    Verb = "answer"    // answers are handed out
 	Terminate Verb = "terminate" // the pod's deletion is asked for (K7)
@@ -133,8 +133,8 @@ func (s *Script) follows(c *Container, code int) bool {
 	return false
 }
 
-// lifeAt returns a container's life after a step.
-func (s *Script) lifeAt(c *Container, n int) (l life) {
+// instanceAt returns a container's instance after a step.
+func (s *Script) instanceAt(c *Container, n int) (l instance) {
 	for _, step := range s.Steps[:n+1] {
 		if step.Container == c.Name {
 			l = l.after(step, s.follows(c, step.Exit))

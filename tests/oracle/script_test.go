@@ -83,7 +83,7 @@ func TestEachIntendedDifferenceOccurs(t *testing.T) {
 	for seed := range uint64(someSeeds) {
 		s := Generate(seed)
 		for n := range s.Steps {
-			for _, p := range placesOf(s, n) {
+			for _, p := range observationsOf(s, n) {
 				for _, row := range Wanted() {
 					if row.covers(p) {
 						covers[row.K]++
@@ -99,13 +99,13 @@ func TestEachIntendedDifferenceOccurs(t *testing.T) {
 	}
 }
 
-func placesOf(s *Script, step int) (all []place) {
+func observationsOf(s *Script, step int) (all []observation) {
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		all = append(all, place{s, c, 0, step, ""})
+		all = append(all, observation{s, c, 0, step, ""})
 		for _, k := range c.Checks {
 			for _, what := range []string{"publish", "counted", "answer"} {
-				all = append(all, place{s, c, k.Kind, step, what})
+				all = append(all, observation{s, c, k.Kind, step, what})
 			}
 		}
 	}

@@ -15,14 +15,14 @@ import (
 )
 
 // path is the path of a scripted http probe: it has the name of the probe.
-func path(at spot) string {
+func path(at probeKey) string {
 	return fmt.Sprintf("/%s/%s/%v", at.script, at.container, at.kind)
 }
 
-func spotOf(path string) (at spot, ok bool) {
+func probeKeyOf(path string) (at probeKey, ok bool) {
 	parts := strings.Split(path, "/")
 	if len(parts) != 4 || at.kind.UnmarshalText([]byte(parts[3])) != nil {
-		return spot{}, false
+		return probeKey{}, false
 	}
 	at.script, at.container = parts[1], parts[2]
 	return at, true
@@ -30,13 +30,13 @@ func spotOf(path string) (at spot, ok bool) {
 
 // serve starts a server that responds with the letters of answer, and returns its port.
 // It ends with the test.
-func serve(t testing.TB, answer func(spot) byte) int {
+func serve(t testing.TB, answer func(probeKey) byte) int {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if at, ok := spotOf(r.URL.Path); ok {
+		if at, ok := probeKeyOf(r.URL.Path); ok {
 			reply(w, r, answer(at))
 		}
 	})}
@@ -88,8 +88,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// door is a TCP port that is open or closed. It is reserved while closed.
-type door struct {
+// tcpPort is a TCP port that is open or closed. It is reserved while closed.
+type tcpPort struct {
 	addr    *net.TCPAddr
 	reserve int // a socket that is bound to the port and never listens
 
@@ -99,8 +99,8 @@ type door struct {
 	entered  func() // is called for each connection
 }
 
-// newDoor returns a closed door. It ends with the test.
-func newDoor(t testing.TB, entered func()) *door {
+// newPort returns a closed port. It ends with the test.
+func newPort(t testing.TB, entered func()) *tcpPort {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func newDoor(t testing.TB, entered func()) *door {
 		t.Fatal(err)
 	}
 	bound := name.(*syscall.SockaddrInet4)
-	d := &door{addr: &net.TCPAddr{IP: bound.Addr[:], Port: bound.Port}, reserve: fd, entered: entered}
+	d := &tcpPort{addr: &net.TCPAddr{IP: bound.Addr[:], Port: bound.Port}, reserve: fd, entered: entered}
 	t.Cleanup(func() {
 		_ = d.set(false)
 		syscall.Close(fd)
@@ -124,10 +124,10 @@ func newDoor(t testing.TB, entered func()) *door {
 	return d
 }
 
-func (d *door) port() string { return strconv.Itoa(d.addr.Port) }
+func (d *tcpPort) port() string { return strconv.Itoa(d.addr.Port) }
 
-// set opens or closes the door.
-func (d *door) set(open bool) error {
+// set opens or closes the port.
+func (d *tcpPort) set(open bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -146,7 +146,7 @@ func (d *door) set(open bool) error {
 	return nil
 }
 
-func (d *door) accept(listener net.Listener) {
+func (d *tcpPort) accept(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {

@@ -31,7 +31,7 @@ type sonde struct {
 // newSonde returns Sonde's side. It ends with the test.
 func newSonde(t testing.TB, compat probe.Compatibility) *sonde {
 	s := &sonde{engine: engine.New(engine.Config{Compatibility: compat}), compat: compat, set: probe.Set{}, plays: map[string]*play{}}
-	s.web = serve(t, func(at spot) byte { return s.play(at.script).current(at) })
+	s.web = serve(t, func(at probeKey) byte { return s.play(at.script).current(at) })
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -74,28 +74,28 @@ func (s *sonde) cast(t testing.TB, script *Script) side {
 	s.mu.Lock()
 	s.plays[script.Name] = p
 	s.mu.Unlock()
-	pod := &sondePod{sonde: s, play: p, lives: map[string]life{}, seen: map[spot]uint64{}, shown: map[spot]uint64{}}
-	pod.doors = makeDoors(t, script, func(spot) {})
+	pod := &sondePod{sonde: s, play: p, instances: map[string]instance{}, seen: map[probeKey]uint64{}, shown: map[probeKey]uint64{}}
+	pod.ports = makePorts(t, script, func(probeKey) {})
 	pod.probes = pod.makeProbes(t)
 	return pod
 }
 
 // sondePod is one script on Sonde's side.
 type sondePod struct {
-	sonde   *sonde
-	play    *play
-	doors   map[spot]*door
-	probes  map[spot]probe.Probe
-	lives   map[string]life
-	leaving bool
+	sonde     *sonde
+	play      *play
+	ports     map[probeKey]*tcpPort
+	probes    map[probeKey]probe.Probe
+	instances map[string]instance
+	leaving   bool
 
 	mu    sync.Mutex
-	seen  map[spot]uint64 // the Changes that were noted
-	shown map[spot]uint64 // the failures that attempts have found without using them
+	seen  map[probeKey]uint64 // the Changes that were noted
+	shown map[probeKey]uint64 // the failures that attempts have found without using them
 }
 
-func (p *sondePod) makeProbes(t testing.TB) map[spot]probe.Probe {
-	probes := map[spot]probe.Probe{}
+func (p *sondePod) makeProbes(t testing.TB) map[probeKey]probe.Probe {
+	probes := map[probeKey]probe.Probe{}
 	for at, l := range p.play.lines {
 		h, err := p.handler(at, l.check)
 		if err != nil {
@@ -110,14 +110,14 @@ func (p *sondePod) makeProbes(t testing.TB) map[spot]probe.Probe {
 	return probes
 }
 
-func (p *sondePod) handler(at spot, k Check) (probe.Handler, error) {
+func (p *sondePod) handler(at probeKey, k Check) (probe.Handler, error) {
 	switch k.Via {
 	case ViaHTTP:
 		return httpprobe.New(httpprobe.Config{
 			Path: path(at), Port: strconv.Itoa(p.sonde.web), Compatibility: p.sonde.compat,
 		})
 	case ViaTCP:
-		return tcpprobe.New(tcpprobe.Config{Port: p.doors[at].port()})
+		return tcpprobe.New(tcpprobe.Config{Port: p.ports[at].port()})
 	}
 	return probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
 		return execute(ctx, p.play.current(at))
@@ -133,17 +133,20 @@ func scriptOf(id probe.ID) string {
 	return parts[1]
 }
 
-func (p *sondePod) id(at spot) probe.ID {
+func (p *sondePod) id(at probeKey) probe.ID {
 	return probe.ID{Target: targetOf(at.script, at.container), Kind: at.kind}
 }
 
 // sample records the verdicts that the engine has published about a probe since the
 // previous call. It is called before each attempt and after each step, so that it misses
 // none; it records if it does.
-func (p *sondePod) sample(at spot) engine.Status {
+func (p *sondePod) sample(at probeKey) engine.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st, ok := p.sonde.engine.Status(p.id(at))
+	if st.Result.Reason.BlamesEngine() {
+		p.play.stalled()
+	}
 	if !ok || st.Changes == p.seen[at] {
 		return st
 	}
@@ -151,12 +154,12 @@ func (p *sondePod) sample(at spot) engine.Status {
 		p.play.missed(at, missed)
 	}
 	p.seen[at] = st.Changes
-	p.play.publish(at, lifeNumber(st.Instance), st.Verdict)
+	p.play.publish(at, instanceNumber(st.Instance), st.Verdict)
 	return st
 }
 
 // show shows an attempt the next answer if it is a plain failure, which stays the next.
-func (p *sondePod) show(at spot) bool {
+func (p *sondePod) show(at probeKey) bool {
 	if !p.play.show(at) {
 		return false
 	}
@@ -166,7 +169,7 @@ func (p *sondePod) show(at spot) bool {
 	return true
 }
 
-func lifeNumber(instance string) int {
+func instanceNumber(instance string) int {
 	var n int
 	for i := len(instance) - 1; i >= 0 && instance[i] != '.'; i-- {
 		n, _ = strconv.Atoi(instance[i:])
@@ -181,21 +184,21 @@ func (p *sondePod) do(step Step) error {
 	case Add, Sync:
 		return p.add()
 	case Answer:
-		return openDoors(p.play.script.Name, p.doors, step)
+		return setPorts(p.play.script.Name, p.ports, step)
 	case Remove, Cleanup:
 		return p.remove()
 	case Terminate:
 		p.leaving = true
 		p.reportAll()
 	case Succeed:
-		for name, l := range p.lives {
+		for name, l := range p.instances {
 			l.phase = probe.Gone
-			p.lives[name] = l
+			p.instances[name] = l
 		}
 		p.reportAll()
 	default:
 		c := p.play.script.container(step.Container)
-		p.lives[c.Name] = p.lives[c.Name].after(step, p.play.script.follows(c, step.Exit))
+		p.instances[c.Name] = p.instances[c.Name].after(step, p.play.script.follows(c, step.Exit))
 		p.report(c.Name)
 	}
 	return nil
@@ -239,7 +242,7 @@ func (p *sondePod) reportAll() {
 
 // report reports a container's instance to the engine.
 func (p *sondePod) report(container string) {
-	l := p.lives[container]
+	l := p.instances[container]
 	in := probe.Instance{
 		Target: targetOf(p.play.script.Name, container), Phase: l.phase, Since: l.since, Managed: true,
 		Terminating: p.leaving || p.play.script.Deleting,
@@ -254,7 +257,7 @@ func (p *sondePod) report(container string) {
 // progress. Startup probes come first: with the last of their answers the others stop
 // waiting.
 func (p *sondePod) settled() bool {
-	for _, at := range p.play.spots() {
+	for _, at := range p.play.probeKeys() {
 		st, ok := p.sonde.engine.Status(p.id(at))
 		rests := st.Next.IsZero()
 		if ok && (st.Attempting || !rests && !p.play.used(at)) {
@@ -281,7 +284,7 @@ func (p *sondePod) recordProbes(step Step) {
 func (p *sondePod) record(step Step) {
 	p.recordProbes(step)
 	for _, c := range p.play.script.Containers {
-		if p.lives[c.Name].number > 0 {
+		if p.instances[c.Name].number > 0 {
 			t, _ := p.sonde.engine.Target(targetOf(p.play.script.Name, c.Name))
 			p.play.add(c.Name, flagsOf(t.Started, t.Ready))
 		}

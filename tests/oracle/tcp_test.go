@@ -71,12 +71,12 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-func closed(t *testing.T) int { return newDoor(t, func() {}).addr.Port }
+func closed(t *testing.T) int { return newPort(t, func() {}).addr.Port }
 
 func hung(t *testing.T) int { return listen(t).Addr().(*net.TCPAddr).Port }
 
 func closing(t *testing.T) int {
-	d := newDoor(t, func() {})
+	d := newPort(t, func() {})
 	if err := d.set(true); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func closing(t *testing.T) int {
 
 // full returns a port whose server does not accept, with a full accept queue.
 func full(t *testing.T) int {
-	d := newDoor(t, func() {})
+	d := newPort(t, func() {})
 	if err := syscall.Listen(d.reserve, 0); err != nil {
 		t.Fatal(err)
 	}

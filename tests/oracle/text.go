@@ -85,7 +85,7 @@ func (s *Script) parse(fields []string) error {
 
 func (s *Script) parseCheck(kind probe.Kind, fields []string) error {
 	if len(fields) == 0 {
-		return fmt.Errorf("the %v probe has no way", kind)
+		return fmt.Errorf("the %v probe has no handler", kind)
 	}
 	k := Check{Kind: kind, Via: Via(fields[0]), Period: 1, Timeout: 1, Success: 1, Failure: 3}
 	numbers := map[string]*int{
@@ -131,14 +131,14 @@ func (s *Script) parseStep(fields []string) error {
 func (s *Script) parseAnswers(fields []string) error {
 	step := Step{Do: Answer}
 	for _, field := range fields {
-		place, letters, _ := strings.Cut(field, "=")
-		name, kind, _ := strings.Cut(place, "/")
+		path, letters, _ := strings.Cut(field, "=")
+		name, kind, _ := strings.Cut(path, "/")
 		a := Answers{Container: name, Letters: letters}
 		if err := a.Kind.UnmarshalText([]byte(kind)); err != nil {
 			return err
 		}
 		if c := s.container(name); c == nil || c.check(a.Kind) == nil {
-			return fmt.Errorf("there is no probe %s", place)
+			return fmt.Errorf("there is no probe %s", path)
 		}
 		step.Answers = append(step.Answers, a)
 	}

@@ -65,11 +65,14 @@ const Tolerance = 300 * time.Millisecond
 // punctual returns the attempts of a play outside the limits.
 func punctual(p *play, timing func(probe.Kind) Timing, machine *metronome) []Difference {
 	var all []Difference
-	for _, at := range p.spots() {
+	for _, at := range p.probeKeys() {
 		w := watch{timing(at.kind), p, p.script.container(at.container), p.lines[at], machine}
 		for i := range w.line.attempts {
 			if problem := w.problem(i); problem != "" {
-				all = append(all, Difference{p.script, at.container, at.kind, w.line.attempts[i].step, "timing", problem, ""})
+				all = append(all, Difference{
+					Script: p.script, Container: at.container, Kind: at.kind, Step: w.line.attempts[i].step,
+					Field: "timing", Kubelet: problem, ByTime: true,
+				})
 				break
 			}
 		}
@@ -90,7 +93,7 @@ func (w *watch) period() time.Duration { return time.Duration(w.line.check.Perio
 
 // problem returns what is wrong with the time of the i-th attempt.
 func (w *watch) problem(i int) string {
-	if i > 0 && w.line.attempts[i-1].life == w.line.attempts[i].life {
+	if i > 0 && w.line.attempts[i-1].instance == w.line.attempts[i].instance {
 		return w.gap(i)
 	}
 	return w.first(i)
@@ -115,7 +118,7 @@ func (w *watch) gap(i int) string {
 func (w *watch) first(i int) string {
 	a := w.line.attempts[i]
 	n := w.play.starts(a.step)
-	if w.isGated() || n < 0 || a.life != w.play.script.lifeAt(w.container, n).number || !w.play.quiet(n, a.step) {
+	if w.isGated() || n < 0 || a.instance != w.play.script.instanceAt(w.container, n).number || !w.play.quiet(n, a.step) {
 		return ""
 	}
 	delay := time.Duration(w.line.check.Delay) * time.Second

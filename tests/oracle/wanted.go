@@ -11,11 +11,11 @@ import (
 type Row struct {
 	K      string // the kubelet's behaviour
 	Why    string
-	covers func(place) bool
+	covers func(observation) bool
 }
 
-// place is the position of a difference.
-type place struct {
+// observation is what a side did, where a difference can be.
+type observation struct {
 	script    *Script
 	container *Container
 	kind      probe.Kind // 0: the container's started and ready
@@ -24,41 +24,41 @@ type place struct {
 }
 
 // Wanted returns the intended differences from the kubelet with any compatibility.
-// Places that a row covers are not compared.
+// What a row covers is not compared.
 func Wanted() []Row {
 	return []Row{
-		{"K7", "the kubelet keeps probing sidecars for liveness and startup while the pod is deleted; Sonde stops", func(p place) bool {
+		{"K7", "the kubelet keeps probing sidecars for liveness and startup while the pod is deleted; Sonde stops", func(p observation) bool {
 			return p.judges() && p.container.Sidecar && p.after(Terminate)
 		}},
-		{"K11", "a worker that ends removes its result without an update; Sonde publishes that the probe no longer restarts the instance", func(p place) bool {
+		{"K11", "a worker that ends removes its result without an update; Sonde publishes that the probe no longer restarts the instance", func(p observation) bool {
 			return p.judges() && p.says("publish") && p.isLeft()
 		}},
-		{"K99", "the kubelet reports a container as started, and probes its readiness, once its startup worker has ended; in Sonde it stays as it was", func(p place) bool {
+		{"K99", "the kubelet reports a container as started, and probes its readiness, once its startup worker has ended; in Sonde it stays as it was", func(p observation) bool {
 			return !p.judges() && p.isLeft() && p.container.check(probe.Startup) != nil
 		}},
-		{"K32", "the workers of a pod with a terminal phase end without an update; Sonde publishes that the instance is not running", func(p place) bool {
+		{"K32", "the workers of a pod with a terminal phase end without an update; Sonde publishes that the instance is not running", func(p observation) bool {
 			return p.says("publish") && p.after(Succeed)
 		}},
-		{"K180", "the counters of a worker are deleted when it ends; Sonde keeps them", func(p place) bool {
+		{"K180", "the counters of a worker are deleted when it ends; Sonde keeps them", func(p observation) bool {
 			return p.judges() && p.says("counted") && p.isLeft()
 		}},
 	}
 }
 
-// judges reports whether a place is about a startup or liveness probe.
-func (p place) judges() bool { return p.kind == probe.Startup || p.kind == probe.Liveness }
+// judges reports whether an observation is about a startup or liveness probe.
+func (p observation) judges() bool { return p.kind == probe.Startup || p.kind == probe.Liveness }
 
-func (p place) says(what string) bool { return strings.HasPrefix(p.what, what) }
+func (p observation) says(what string) bool { return strings.HasPrefix(p.what, what) }
 
 // isLeft reports whether the pod is being deleted.
-func (p place) isLeft() bool { return p.script.Deleting || p.after(Terminate) }
+func (p observation) isLeft() bool { return p.script.Deleting || p.after(Terminate) }
 
-// after reports whether a place is in or after a step with the verb.
-func (p place) after(v Verb) bool {
+// after reports whether an observation is in or after a step with the verb.
+func (p observation) after(v Verb) bool {
 	return slices.ContainsFunc(p.script.Steps[:p.step+1], func(s Step) bool { return s.Do == v })
 }
 
-// covered reports whether a place is covered by a row.
-func covered(p place) bool {
+// covered reports whether an observation is covered by a row.
+func covered(p observation) bool {
 	return slices.ContainsFunc(Wanted(), func(r Row) bool { return r.covers(p) })
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// life is the current instance of a container.
-type life struct {
+// instance is the current instance of a container.
+type instance struct {
 	number int // counts from 1; 0 before the first
 	phase  probe.Phase
 	since  time.Time
@@ -18,13 +18,13 @@ type life struct {
 }
 
 // id is the ID of the instance on both sides.
-func (l life) id(script, container string) string {
+func (l instance) id(script, container string) string {
 	return fmt.Sprintf("oracle://%s.%s.%d", script, container, l.number)
 }
 
-// after returns the life after a step of its container.
-func (l life) after(step Step, follows bool) life {
-	next := life{number: l.number, since: time.Now()}
+// after returns the instance after a step of its container.
+func (l instance) after(step Step, follows bool) instance {
+	next := instance{number: l.number, since: time.Now()}
 	switch step.Do {
 	case Wait:
 		next.number++

@@ -113,7 +113,7 @@ func faults() []fault {
 		{name: "an initial delay that is too short", file: judge, by: delays,
 			old: "e.Instance.Since.Add(r.InitialDelay)", new: "e.Instance.Since.Add(r.InitialDelay * 2 / 3)"},
 		{name: "a timeout that is twice as long", file: "engine/attempt.go", by: "TestHangingAttemptsAreNotMadeUpFor",
-			old: "ctx, cancel := context.WithTimeout(ctx, timeout)", new: "ctx, cancel := context.WithTimeout(ctx, 2*timeout)"},
+			old: "context.WithTimeout(a.ctx, timeout)", new: "context.WithTimeout(a.ctx, 2*timeout)"},
 		{name: "a restart that loses ready", file: manager, by: restarted, main: true,
 			old: "s.Ready && p.has(id)", new: "false && p.has(id)"},
 		{name: "a restart that loses started", file: manager, by: restarted,

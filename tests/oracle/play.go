@@ -125,6 +125,9 @@ func (p *play) try(at probeKey, attempt int) byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
+	if attempt != unnumbered && attempt == l.of && !triedAgain(l.now) {
+		p.late = true // the engine has not used what it found: it was stalled
+	}
 	if l.tries > 0 && attempt == l.of {
 		l.tries++
 	} else {

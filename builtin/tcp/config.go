@@ -53,7 +53,8 @@ type Config struct {
 	ExpectHex   string `hcl:"expect_hex,optional"`
 
 	// HalfOpen ends the attempt with a reset as soon as the server's operating system
-	// has answered, so that the server program never sees a connection. It excludes
+	// has answered, so that the server program never sees a connection. If the reset is
+	// lost, the server's system keeps the handshake for about a minute. It excludes
 	// TLS, UnixSocket, KeepAlive, the sends and the expects, and works on Linux only.
 	// Default false.
 	HalfOpen bool `hcl:"half_open,optional"`

@@ -80,6 +80,10 @@ func countDenials() (refusals int64, throttled time.Duration) {
 		for _, file := range []string{"memory.events.local", "memory.oom_control"} { // of version 2, and 1
 			refusals += cgroup.Events(dirs[0], file)["oom_kill"]
 		}
+		if cgroup.Events(dirs[0], "memory.oom_control")["oom_kill_disable"] != 0 { // a process waits, or its system calls fail
+			denied, _ := cgroup.Number(dirs[0], "memory.failcnt")
+			refusals += denied
+		}
 	}
 	for _, dir := range own.Dirs("cpu") {
 		stat := cgroup.Events(dir, "cpu.stat")

@@ -28,6 +28,7 @@ type fault struct {
 	hangs    bool          // targets that hang are found meanwhile, too
 	unread   bool          // the log is not read, from the start
 	diskFull bool          // from the start
+	alone    bool          // it does not concern HAProxy
 }
 
 // faults are all of them.
@@ -38,16 +39,16 @@ func faults() []fault {
 		{name: "5 % of a processor", inject: each(confine(faulttest.Processor(5))), lasts: 2 * some, period: some, felt: stalled, delay: 50 * time.Millisecond, hangs: true},
 		{name: "descriptors", inject: each(limitDescriptors), lasts: some, felt: unknown, blind: true},
 		{name: "ports", inject: takePorts, lasts: some, felt: unknown, blind: true},
-		{name: "threads", inject: limitThreads, lasts: some, felt: unknown, hides: []string{"exec"}},
+		{name: "threads", inject: limitThreads, lasts: some, felt: unknown, hides: []string{"exec"}, alone: true},
 		{name: "memory", inject: each(confine(faulttest.NoMemory())), lasts: 5 * time.Second, felt: stalled, delay: 200 * time.Millisecond, blind: true},
-		{name: "clock an hour ahead", inject: moveClock(time.Hour), lasts: some},
-		{name: "clock an hour behind", inject: moveClock(-time.Hour), lasts: some},
+		{name: "clock an hour ahead", inject: moveClock(time.Hour), lasts: 3 * usualPeriod},
+		{name: "clock an hour behind", inject: moveClock(-time.Hour), lasts: 3 * usualPeriod},
 		{name: "dead name server", inject: drop("udp dport 53"), lasts: some, felt: unknown, hides: []string{"name"}},
 		{name: "link down", inject: linkDown, lasts: some, felt: unknown, blind: true},
 		{name: "packets dropped", inject: drop("ip protocol { tcp, udp }"), lasts: some, felt: unknown, blind: true},
-		{name: "disk full", inject: emptyDiskLater, lasts: some, felt: noRoom, diskFull: true},
-		{name: "log not read", inject: blockLog, lasts: some, unread: true},
-		{name: "log closed", inject: closeLog, lasts: some},
+		{name: "disk full", inject: emptyDiskLater, lasts: some, felt: noRoom, diskFull: true, alone: true},
+		{name: "log not read", inject: blockLog, lasts: some, unread: true, alone: true},
+		{name: "log closed", inject: closeLog, lasts: some, alone: true},
 	}
 }
 

@@ -129,7 +129,7 @@ func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {
 		return err == nil
 	})
 	p.waitFor(t, "all targets to pass", func(_ target, s state) bool { return s.verdict == probe.Passing && s.attempts > 0 })
-	if *long {
+	if *long && !f.alone {
 		p.haproxy = p.startHAProxy(t)
 	}
 	return p

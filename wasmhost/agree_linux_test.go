@@ -3,11 +3,11 @@ package wasmhost_test
 import (
 	"context"
 	"net"
-	"syscall"
 	"testing"
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -29,6 +29,7 @@ func TestPluginsAndBuiltInHandlersGiveTheSameReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	noDescriptors := func(t *testing.T) { faulttest.NoDescriptors(t) }
 	for name, test := range map[string]struct {
 		target  probe.Target
 		prepare func(*testing.T)
@@ -56,22 +57,4 @@ func TestPluginsAndBuiltInHandlersGiveTheSameReason(t *testing.T) {
 			}
 		})
 	}
-}
-
-// noDescriptors lets this process open no files or sockets until the test ends.
-func noDescriptors(t *testing.T) {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	none := limit
-	none.Cur = 0 // those that are open stay open
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-			t.Fatal(err)
-		}
-	})
 }

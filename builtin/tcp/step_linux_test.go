@@ -9,13 +9,13 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
 )
 
@@ -190,20 +190,10 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 func TestWithoutADescriptorAnAttemptIsUnknown(t *testing.T) {
 	target := serveTCP(t, stay)
 	h := handler(t, tcpprobe.Config{Port: "db"}).Handler
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	none := limit
-	none.Cur = 0 // those that are open stay so
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
+	restore := faulttest.NoDescriptors(t)
 	a := nonblock.Attempt{Target: target}
 	progress, byProbe := h.Step(&a), h.Probe(t.Context(), target)
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	restore()
 	wantResult(t, a.Result, probe.Unknown, probe.ReasonResources)
 	if got, want := nonblocktest.Normalize(a.Result), nonblocktest.Normalize(byProbe); progress != nonblock.StepDone || got != want {
 		t.Errorf("in steps  %d %+v\nby Probe  %+v", progress, got, want)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
 // A command can open the read end of its output through /proc, and read first. The
@@ -29,21 +31,12 @@ func TestCommandThatReadsItsOwnOutputDoesNotBlockTheEngine(t *testing.T) {
 // When a descriptor of a command cannot be opened, at any step of the start, the command
 // is not started, or killed and reaped.
 func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
 	plan, before := planOf(t, Command{Words: []string{"/bin/true"}}), len(files(t))
 	var refused, ran int
 	for number := range uint64(before + 16) {
-		few := unix.Rlimit{Cur: number, Max: limit.Max}
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-			t.Fatal(err)
-		}
+		restore := faulttest.Descriptors(t, number)
 		end, err := plan.Run(t.Context(), new(Head), new(Head))
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-			t.Fatal(err)
-		}
+		restore()
 		switch {
 		case err != nil:
 			refused++

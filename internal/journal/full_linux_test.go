@@ -4,42 +4,22 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
 // TestAFullDiskLosesNothing fills a small file system of its own.
 func TestAFullDiskLosesNothing(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount a file system")
+	if !faulttest.InNamespaces(t) {
+		return
 	}
 	dir := t.TempDir()
-	done := make(chan struct{})
-	go func() { // in a mount namespace of its thread, which ends with the goroutine
-		defer close(done)
-		runtime.LockOSThread()
-		mountSmall(t, dir)
-		if !t.Failed() && !t.Skipped() {
-			fill(t, filepath.Join(dir, "state"))
-		}
-	}()
-	<-done
-}
-
-func mountSmall(t *testing.T, dir string) {
-	if err := syscall.Unshare(syscall.CLONE_FS | syscall.CLONE_NEWNS); err != nil {
-		t.Skip("no mount namespace: ", err)
-	}
-	err := errors.Join(
-		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
-		syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0700"),
-	)
-	if err != nil {
-		t.Error(err)
-	}
+	faulttest.SmallDisk(t, dir, 256<<10)
+	fill(t, filepath.Join(dir, "state"))
 }
 
 // fill appends until there is no space, and then goes on when there is some again.

@@ -109,11 +109,7 @@ func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration)
 	if fails && f.hangs { // other handlers use goroutines: a stall takes time from their attempts
 		p.failReally(t, p.at(hungDuring, "name", "redis", "exec"), "hang")
 	}
-	lasts := f.lasts
-	if !*long {
-		lasts = min(lasts, 2*p.period)
-	}
-	time.Sleep(max(0, lasts-time.Since(start))) // the fault goes on in real time
+	time.Sleep(max(0, f.lasts-time.Since(start))) // the fault goes on in real time
 	heal()
 	if fails && f.blind {
 		found = p.waitForFailures(t, during)

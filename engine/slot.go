@@ -134,12 +134,6 @@ func (s *slot) currentVerdict() probe.Verdict {
 	return s.state.Verdict
 }
 
-func (s *slot) setWaitReason(r verdict.WaitReason) {
-	s.mu.Lock()
-	s.waitReason = r
-	s.mu.Unlock()
-}
-
 // hasPassed reports whether the probe passes on an instance.
 func (s *slot) hasPassed(instance string) bool {
 	s.mu.Lock()

@@ -34,7 +34,9 @@ const preparePeriod = 100 * time.Millisecond
 func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
 	if sp := s.spec.Load(); sp.ready != nil {
 		if !sp.isReady() {
-			s.setWaitReason(verdict.Preparing)
+			s.mu.Lock()
+			s.waitReason = verdict.Preparing
+			s.mu.Unlock()
 			sc.extra(s, now+int64(preparePeriod))
 			return nil
 		}

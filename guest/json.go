@@ -137,7 +137,11 @@ func (r *reader) escape(b []byte) []byte {
 	c := r.text[0]
 	r.text = r.text[1:]
 	if c == 'u' {
-		return utf8.AppendRune(b, r.unicode())
+		first := r.digits()
+		if utf16.IsSurrogate(first) && r.skipPrefix(`\u`) {
+			first = utf16.DecodeRune(first, r.digits())
+		}
+		return utf8.AppendRune(b, first)
 	}
 	if i := strings.IndexByte("bfnrt", c); i >= 0 {
 		c = "\b\f\n\r\t"[i]
@@ -145,15 +149,7 @@ func (r *reader) escape(b []byte) []byte {
 	return append(b, c)
 }
 
-// unicode reads the four digits after \u, and the second half of a surrogate pair.
-func (r *reader) unicode() rune {
-	first := r.digits()
-	if utf16.IsSurrogate(first) && r.skipPrefix(`\u`) {
-		return utf16.DecodeRune(first, r.digits())
-	}
-	return first
-}
-
+// digits reads the four digits after \u.
 func (r *reader) digits() rune {
 	end := min(4, len(r.text))
 	n, err := strconv.ParseUint(string(r.text[:end]), 16, 16)

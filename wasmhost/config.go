@@ -12,7 +12,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
-	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
 // Config selects the module to load and what it may do. The zero value of a field means
@@ -63,14 +62,6 @@ type HostCall struct {
 	Result   int64         // what the plugin received; 0 if the function returns nothing
 	Detail   string        // what went wrong; empty if nothing did
 	Took     time.Duration // including the time that was waited
-}
-
-// trace returns Trace for the sandbox.
-func (c Config) trace() func(sandbox.HostCall) {
-	if c.Trace == nil {
-		return nil
-	}
-	return func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
 }
 
 // Grant is what a plugin may reach. The zero value grants the probe's target only.

@@ -74,9 +74,11 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p.logger = c.Logger.With("plugin", p.name)
 	p.pool = pool.New(c.Limits.Instances, (*sandbox.Instance).Close)
-	p.sandbox = sandbox.New(sandbox.Config{
-		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger, Trace: c.trace(),
-	})
+	confine := sandbox.Config{Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger}
+	if c.Trace != nil {
+		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
+	}
+	p.sandbox = sandbox.New(confine)
 	go p.prepare(m, code)
 	return p, nil
 }

@@ -144,7 +144,10 @@ func (r *reader) one(o map[string]any, version, kind string) {
 			return
 		}
 	}
-	if w, known := workloads[kind]; known && !isCustom(version) {
+	// A custom resource, whose group is a domain name, may be called like one of Kubernetes' own.
+	group, _, grouped := strings.Cut(version, "/")
+	isCustom := grouped && strings.Contains(group, ".")
+	if w, known := workloads[kind]; known && !isCustom {
 		if !slices.Contains(w.versions, version) {
 			r.refuse("%s %s: no matches for kind %q in version %q: write apiVersion: %s", kind, m.Name, kind, version, w.versions[0])
 			return
@@ -186,13 +189,6 @@ var workloads = map[string]workload{
 	"ReplicaSet":            controller,
 	"Job":                   {versions: []string{"batch/v1"}, template: []string{"spec", "template"}, policies: finite},
 	"CronJob":               {versions: []string{"batch/v1", "batch/v1beta1", "batch/v2alpha1"}, template: []string{"spec", "jobTemplate", "spec", "template"}, policies: finite},
-}
-
-// isCustom reports whether a version belongs to a custom resource, whose kind may be
-// called like one of Kubernetes' own: its group is a domain name.
-func isCustom(version string) bool {
-	group, _, grouped := strings.Cut(version, "/")
-	return grouped && strings.Contains(group, ".")
 }
 
 // read reads the pod of an object.

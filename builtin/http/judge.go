@@ -20,9 +20,12 @@ func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
 	if !p.checksBody(r.StatusCode) {
 		return p.wrongStatus(description)
 	}
-	body, err := readBody(r)
-	if err != nil {
-		return p.incompleteBody(ctx, r.StatusCode, err)
+	var body []byte
+	if r.StatusCode != http.StatusSwitchingProtocols { // after which there is another protocol, and maybe no end
+		var err error
+		if body, err = io.ReadAll(io.LimitReader(r.Body, probe.MaxDetail)); err != nil {
+			return p.incompleteBody(ctx, r.StatusCode, err)
+		}
 	}
 	return p.check(r.StatusCode, description, body)
 }
@@ -65,14 +68,6 @@ func (p *plan) incompleteBody(ctx context.Context, status int, err error) probe.
 		result.Outcome = probe.Unknown
 	}
 	return result
-}
-
-// readBody reads the part of a body that is checked.
-func readBody(r *http.Response) ([]byte, error) {
-	if r.StatusCode == http.StatusSwitchingProtocols {
-		return nil, nil // what follows is another protocol, and may not end
-	}
-	return io.ReadAll(io.LimitReader(r.Body, probe.MaxDetail))
 }
 
 func isRedirect(status int) bool { return 300 <= status && status <= 399 }

@@ -221,7 +221,9 @@ func count(r *probe.Rule, s *State, e *Event) Next {
 		s.Errors = 0
 	}
 	if e.Extra && !succeeded(e.Outcome) {
-		s.interrupt()
+		if s.Last == probe.Success {
+			s.Last, s.Run = probe.Unknown, 0
+		}
 		return Next{Do: Continue}
 	}
 	s.extend(e.Outcome)
@@ -246,13 +248,6 @@ func (s *State) late(r *probe.Rule, in *probe.Instance) bool {
 
 // succeeded reports whether an outcome counts as a success (K45).
 func succeeded(o probe.Outcome) bool { return o == probe.Success || o == probe.Warning }
-
-// interrupt ends a run of successes by a failure that does not count itself.
-func (s *State) interrupt() {
-	if s.Last == probe.Success {
-		s.Last, s.Run = probe.Unknown, 0
-	}
-}
 
 // extend makes the run of equal outcomes longer, or starts another one (K45).
 func (s *State) extend(o probe.Outcome) {

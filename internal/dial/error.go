@@ -87,7 +87,9 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 	}
 	var number syscall.Errno
 	if errors.As(err, &number) {
-		if outcome, why := classifyErrno(s, number, isBind(err)); why != "" {
+		call := (*os.SyscallError)(nil)
+		isBind := errors.As(err, &call) && call.Syscall == "bind"
+		if outcome, why := classifyErrno(s, number, isBind); why != "" {
 			return &Error{Outcome: outcome, Reason: why, Err: err}
 		}
 	}
@@ -133,12 +135,6 @@ func classifyErrno(s Stage, number syscall.Errno, bind bool) (probe.Outcome, pro
 		return probe.Failure, probe.ReasonTCPUnreachable
 	}
 	return probe.Failure, ""
-}
-
-// isBind reports whether an error is that of binding a source address.
-func isBind(err error) bool {
-	call := (*os.SyscallError)(nil)
-	return errors.As(err, &call) && call.Syscall == "bind"
 }
 
 func unixReason(number syscall.Errno) probe.Reason {

@@ -93,17 +93,6 @@ func ParseManifest(text []byte) (Manifest, error) {
 	return m, m.Check()
 }
 
-func (m Manifest) encode() ([]byte, error) {
-	if err := m.Check(); err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(m)
-	if err == nil && len(text) > MaxManifest {
-		err = fmt.Errorf("manifest is %d bytes long, at most %d are allowed", len(text), MaxManifest)
-	}
-	return text, err
-}
-
 // Check returns an error that names the first invalid field of m, or nil.
 func (m Manifest) Check() error {
 	if err := m.check(); err != nil {

@@ -3,6 +3,7 @@ package abi
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -145,9 +146,15 @@ func ReadManifest(module []byte) (Manifest, error) {
 // WriteManifest returns a copy of a module with a manifest that replaces the one it has,
 // if any. It checks the manifest first.
 func WriteManifest(module []byte, m Manifest) ([]byte, error) {
-	text, err := m.encode()
-	if err != nil {
+	if err := m.Check(); err != nil {
 		return nil, err
+	}
+	text, err := json.Marshal(m)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > MaxManifest:
+		return nil, fmt.Errorf("manifest is %d bytes long, at most %d are allowed", len(text), MaxManifest)
 	}
 	out := make([]byte, 0, len(module)+len(text)+len(ManifestSection)+16)
 	out = append(out, header...)

@@ -231,20 +231,14 @@ func (s *Schedule[A]) Admit(key uint32, due, now int64) (start bool, at int64) {
 		return false, 0
 	}
 	e.set(queued, false) // or it waits in a lane that is no longer its own
-	if !s.limiter.admits(l) {
-		s.enqueue(key, l)
-		return false, 0
+	if s.limiter.admits(l) {
+		return true, 0
 	}
-	return true, 0
-}
-
-// enqueue makes a probe wait in a lane, and only there.
-func (s *Schedule[A]) enqueue(key uint32, l Lane) {
-	e := &s.entries[key]
 	e.set(queued, true)
 	e.queue = l
 	e.ticket++
 	s.limiter.queues[l].push(queuedProbe{key, e.ticket})
+	return false, 0
 }
 
 // Started is what Start has decided.

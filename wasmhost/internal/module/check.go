@@ -91,18 +91,12 @@ func (m *Module) checkExports() error {
 	}
 	want := map[string]string{abi.ExportRun: ":i", abi.ExportConfigure: ":i", abi.ExportInitialize: ":"}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if e, ok := m.exports[name]; ok && m.exportSignature(e) != want[name] {
+		e, ok := m.exports[name]
+		if ok && (e.kind != kindFunction || int64(e.index) >= int64(len(m.functions)) || m.signature(m.functions[e.index]) != want[name]) {
 			return fmt.Errorf("exports %s, which must be a function with the parameters and results of the ABI", name)
 		}
 	}
 	return nil
-}
-
-func (m *Module) exportSignature(e exportEntry) string {
-	if e.kind != kindFunction || int64(e.index) >= int64(len(m.functions)) {
-		return "?"
-	}
-	return m.signature(m.functions[e.index])
 }
 
 // BoundTables returns the module's bytes with tables that cannot grow above a maximum,

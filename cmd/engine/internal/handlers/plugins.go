@@ -73,10 +73,12 @@ func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, err
 
 // Handler loads a module and returns the handler block that it adds.
 func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (config.Handler, error) {
-	key, err := pluginKey(block, cli.SHA256(bytes))
+	c := hostConfig(block, nil)
+	text, err := json.Marshal([]any{block.Name, cli.SHA256(bytes), c.OnTrap, c.Grant, c.Limits})
 	if err != nil {
 		return config.Handler{}, err
 	}
+	key := cli.SHA256(text) // equal for blocks with the same module, grants and limits
 	host, err := p.load(key, e, block, bytes)
 	if err != nil {
 		return config.Handler{}, err
@@ -100,13 +102,6 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 			return h, nil
 		},
 	}, nil
-}
-
-// pluginKey is equal for blocks with the same module, grants and limits.
-func pluginKey(p config.Plugin, sha256 string) (string, error) {
-	c := hostConfig(p, nil)
-	text, err := json.Marshal([]any{p.Name, sha256, c.OnTrap, c.Grant, c.Limits})
-	return cli.SHA256(text), err
 }
 
 // load returns a module that is loaded already, or loads it.

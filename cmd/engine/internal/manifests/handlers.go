@@ -13,7 +13,13 @@ import (
 // compatibility of the engine. That of grpc probes is nil unless the plugin is loaded.
 func Handlers(grpc *GRPCPlugin, compatibility probe.Compatibility) kube.Handlers {
 	h := kube.Handlers{
-		Exec: func(e kube.Exec) (probe.Handler, error) { return nonNil(execprobe.New(execConfig(e))) },
+		Exec: func(e kube.Exec) (probe.Handler, error) {
+			words := make([]string, len(e.Command))
+			for i, word := range e.Command {
+				words[i] = command.Escape(word, func(string) bool { return true }) // package kube has expanded references
+			}
+			return nonNil(execprobe.New(execprobe.Config{Command: words}))
+		},
 		HTTP: func(h kube.HTTP) (probe.Handler, error) {
 			c := HTTPConfig(h)
 			c.Compatibility = compatibility
@@ -46,16 +52,6 @@ func Check(h kube.Handlers, p kube.Probe, t probe.Target) error {
 		return c.Check(t)
 	}
 	return nil
-}
-
-// execConfig takes the words as package kube has expanded them: no $ in them is a
-// reference.
-func execConfig(e kube.Exec) execprobe.Config {
-	words := make([]string, len(e.Command))
-	for i, word := range e.Command {
-		words[i] = command.Escape(word, func(string) bool { return true })
-	}
-	return execprobe.Config{Command: words}
 }
 
 // HTTPConfig converts an httpGet probe.

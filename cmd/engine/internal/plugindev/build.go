@@ -66,7 +66,11 @@ func build(c *cobra.Command, dir, module, out string) error {
 	if err != nil {
 		return err
 	}
-	if err := loadable(c.Context(), packed); err != nil {
+	p, err := handlers.LoadModule(wasmhost.Config{Module: packed, AllowUnpinned: true, Logger: handlers.Silent(config.Engine{})}, nil)
+	if err == nil {
+		err = errors.Join(p.Wait(c.Context()), p.Close(c.Context())) // the compiled code stays in the cache for the other commands
+	}
+	if err != nil {
 		return fmt.Errorf("the engine would reject the plugin: %w", err)
 	}
 	if out == "" {
@@ -119,16 +123,6 @@ func addManifest(dir, file string) ([]byte, abi.Manifest, error) {
 	}
 	packed, err := abi.WriteManifest(module, m)
 	return packed, m, err
-}
-
-// loadable returns why a host would not load a module, or nil. It leaves the compiled
-// code in the cache, where the other commands find it.
-func loadable(ctx context.Context, module []byte) error {
-	p, err := handlers.LoadModule(wasmhost.Config{Module: module, AllowUnpinned: true, Logger: handlers.Silent(config.Engine{})}, nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(p.Wait(ctx), p.Close(ctx))
 }
 
 // compiler compiles one plugin.

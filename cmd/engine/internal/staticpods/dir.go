@@ -127,7 +127,8 @@ func (d *Dir) checkSize(files map[string]os.FileInfo) error {
 // have.
 func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 	old := d.files[name]
-	if old != nil && old.unchanged(info) {
+	if old != nil && os.SameFile(old.info, info) && old.info.Size() == info.Size() && old.info.ModTime().Equal(info.ModTime()) &&
+		old.read.Sub(info.ModTime()) > settleTime {
 		return false
 	}
 	text, err := manifests.ReadRegular(name)
@@ -182,9 +183,3 @@ func (d *Dir) warnOfPorts(f *file) {
 // settleTime is how old a change must be when a file is read, so that a later change
 // has another modification time: some file systems round it to two seconds.
 const settleTime = 2 * time.Second
-
-// unchanged reports whether a file need not be read again.
-func (f *file) unchanged(info os.FileInfo) bool {
-	same := os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
-	return same && f.read.Sub(info.ModTime()) > settleTime
-}

@@ -52,7 +52,11 @@ func table(all []httpapi.Target, now time.Time, width int) string {
 	_ = w.Flush() // a strings.Builder takes everything
 	var cut strings.Builder
 	for line := range strings.Lines(s.String()) {
-		cut.WriteString(shorten(strings.TrimRight(line, " \n"), width) + "\n")
+		line = strings.TrimRight(line, " \n")
+		if utf8.RuneCountInString(line) > width {
+			line = string([]rune(line)[:max(width-1, 0)]) + "…"
+		}
+		cut.WriteString(line + "\n")
 	}
 	return cut.String()
 }
@@ -148,14 +152,6 @@ func join(reason, detail string) string {
 
 // maxID bounds a probe's ID, with its kind, in bytes.
 const maxID = probe.MaxTargetName + probe.MaxProbeName + 16
-
-// shorten cuts a line to a number of characters.
-func shorten(s string, limit int) string {
-	if utf8.RuneCountInString(s) <= limit {
-		return s
-	}
-	return string([]rune(s)[:max(limit-1, 0)]) + "…"
-}
 
 // head returns the first lines of a text, and the number of lines left out.
 func head(s string, limit int) string {

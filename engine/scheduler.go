@@ -140,7 +140,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		s.result, s.resultAt, s.decided = nil, 0, false
 	}
 	attempted, first := ev.Type == verdict.Attempted, !s.decided
-	s.decided = s.decided || attempted && (f.Changed || f.state.Run >= threshold(&sp.rule, f.state.Last))
+	s.decided = s.decided || attempted && (f.Changed || f.state.Run >= sp.rule.Threshold(f.state.Last))
 	var line *verdictLine
 	if f.Changed {
 		s.publish(now)

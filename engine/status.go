@@ -36,14 +36,7 @@ type Status struct {
 
 // Threshold returns how long Run has to be for a verdict: Run and Threshold are the
 // "2/3" of a status table.
-func (s Status) Threshold() int32 { return threshold(&s.Rule, s.Last) }
-
-func threshold(r *probe.Rule, last probe.Outcome) int32 {
-	if last == probe.Failure {
-		return r.FailureThreshold
-	}
-	return r.SuccessThreshold
-}
+func (s Status) Threshold() int32 { return s.Rule.Threshold(s.Last) }
 
 // TargetStatus summarizes the probes of a target.
 type TargetStatus struct {

@@ -49,6 +49,15 @@ func (r Rule) WithDefaults() Rule {
 	return r
 }
 
+// Threshold returns how long a run of equal outcomes has to be for a verdict; last is
+// their outcome, Success or Failure.
+func (r Rule) Threshold(last Outcome) int32 {
+	if last == Failure {
+		return r.FailureThreshold
+	}
+	return r.SuccessThreshold
+}
+
 // Check returns what is wrong with a rule whose defaults are set: FieldErrors
 // with every wrong field under its HCL name, or nil.
 func (r Rule) Check() error {

@@ -48,12 +48,7 @@ func (s *State) agrees() bool {
 }
 
 // threshold returns how long the run has to be for a verdict. Less than 1 acts like 1.
-func (s *State) threshold(r *probe.Rule) int32 {
-	if s.Last == probe.Success {
-		return max(1, r.SuccessThreshold)
-	}
-	return max(1, r.FailureThreshold)
-}
+func (s *State) threshold(r *probe.Rule) int32 { return max(1, r.Threshold(s.Last)) }
 
 // check returns why Step cannot have returned s for a probe of a kind, or nil. It
 // allows for all rules of that kind, since the rule of a probe may change.

@@ -263,12 +263,7 @@ func (s *State) extend(o probe.Outcome) {
 }
 
 // decided reports whether the run has reached its threshold (K46).
-func (s *State) decided(r *probe.Rule) bool {
-	if s.Last == probe.Success {
-		return s.Run >= r.SuccessThreshold
-	}
-	return s.Run >= r.FailureThreshold
-}
+func (s *State) decided(r *probe.Rule) bool { return s.Run >= r.Threshold(s.Last) }
 
 // publish makes the run's outcome the verdict, and reports whether it has changed.
 func (s *State) publish() bool {

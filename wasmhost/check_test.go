@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/wattest"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -20,7 +21,7 @@ import (
 const idle = `(func $run (result i32) i32.const 1)`
 
 func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
-	raw := func(text string) []byte { return withManifest(assemble(text)) }
+	raw := func(text string) []byte { return withManifest(wattest.Assemble(text)) }
 	exports := `(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`
 	tests := map[string]struct {
 		module []byte
@@ -28,7 +29,7 @@ func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
 	}{
 		"a text":                    {[]byte("#!/bin/sh"), "not a WebAssembly module"},
 		"a component":               {[]byte("\x00asm\x0d\x00\x01\x00"), "a core module is needed"},
-		"no manifest":               {assemble(idle + `(memory 1)` + exports), "no section sonde.plugin"},
+		"no manifest":               {wattest.Assemble(idle + `(memory 1)` + exports), "no section sonde.plugin"},
 		"an unknown function":       {wat(`(import "sonde_v1" "fork" (func (param i32)))` + idle), `imports unknown function "sonde_v1.fork"`},
 		"an unknown module":         {wat(`(import "env" "abort" (func))` + idle), `imports unknown function "env.abort"`},
 		"other parameters":          {wat(`(import "sonde_v1" "close" (func (param i64) (result i32)))` + idle), `imports function "sonde_v1.close" with wrong parameters`},

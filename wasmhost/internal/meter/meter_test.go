@@ -1,0 +1,189 @@
+package meter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/tests/wattest"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+)
+
+var errEnough = errors.New("enough")
+
+// run calls function run of a metered module, with a tick that gives fuel again and again
+// until it was called for most times. It returns how often it was called, and the longest
+// time between two calls.
+func run(tb testing.TB, wat string, fuel uint32, most int, args ...uint64) (ticks int, longest time.Duration, err error) {
+	tb.Helper()
+	wasm, err := meter.Rewrite(wattest.Assemble(wat))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx := context.Background()
+	r := wazero.NewRuntime(ctx)
+	defer r.Close(ctx)
+	var last time.Time
+	_, err = host(r, func(f *uint32) {
+		if !last.IsZero() {
+			longest = max(longest, time.Since(last))
+		}
+		if ticks++; ticks > most {
+			panic(errEnough)
+		}
+		*f, last = fuel, time.Now()
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m, err := r.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal).Set(uint64(fuel))
+	_, err = m.ExportedFunction("run").Call(ctx, args...)
+	return ticks, longest, err
+}
+
+func TestCodeThatGoesOnAsksTheHost(t *testing.T) {
+	sqrt := strings.Repeat("i32.const 7 i32.div_s ", 2_000)
+	for name, wat := range map[string]string{
+		"a loop":                   `(func $run loop br 0 end)`,
+		"a loop with a condition":  `(func $run (local $i i32) loop local.get $i i32.const 1 i32.add local.tee $i br_if 0 end)`,
+		"nested loops":             `(func $run loop block loop br 1 end end br 0 end)`,
+		"recursion":                `(func $run (local $i i32) call $run call $run)`,
+		"recursion of two":         `(func $a call $run) (func $run loop call $a br 0 end)`,
+		"recursion by halves":      `(func $fib (param $n i32) (result i32) local.get $n i32.const 2 i32.lt_s if local.get $n return end local.get $n i32.const 1 i32.sub call $fib local.get $n i32.const 2 i32.sub call $fib i32.add) (func $run i32.const 60 call $fib drop)`,
+		"fills of all memory":      `(memory 512) (func $run loop i32.const 0 i32.const 1 i32.const 33554432 memory.fill br 0 end)`,
+		"copies of all memory":     `(memory 512) (func $run loop i32.const 0 i32.const 16777216 i32.const 16777216 memory.copy br 0 end)`,
+		"growth of nothing":        `(memory 1) (func $run loop i32.const 0 memory.grow drop br 0 end)`,
+		"growth of a table":        `(table 0 65536) (func $run loop ref.null func i32.const 0 table.grow 0 drop br 0 end)`,
+		"straight code, and calls": `(func $slow i32.const 1 ` + sqrt + ` drop) (func $run loop call $slow br 0 end)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ticks, longest, err := run(t, wat+` (export "run" (func $run))`, 1000, 50)
+			if ticks > 50 && err != nil && strings.Contains(err.Error(), errEnough.Error()) {
+				t.Logf("longest time between two ticks: %v", longest)
+				return
+			}
+			t.Errorf("ended after %d ticks: %v", ticks, err)
+		})
+	}
+}
+
+// TestStraightCodeIsPaidFor calls a long function without loops, once with each branch
+// taken. It must pay for what it executes, whatever path it takes.
+func TestStraightCodeIsPaidFor(t *testing.T) {
+	const part = 400 // of i32.const 1 and drop: below a stretch
+	few := strings.Repeat("i32.const 1 drop ", part/2)
+	branches := map[string]string{
+		"one block":                strings.Repeat(few, 40),
+		"branches taken":           strings.Repeat(`local.get 0 if `+few+` else `+few+` end `, 40),
+		"blocks left early":        strings.Repeat(few+` block local.get 0 br_if 0 `+few+few+few+few+` end `, 40),
+		"ifs that are not entered": strings.Repeat(few+` local.get 0 i32.eqz if `+few+few+few+` end `, 40),
+	}
+	for name, body := range branches {
+		for _, arg := range []uint64{0, 1} {
+			t.Run(fmt.Sprint(name, " ", arg), func(t *testing.T) {
+				wat := `(func $run (param i32) ` + body + `) (export "run" (func $run))`
+				ticks, _, err := run(t, wat, 1, 1<<30, arg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				least := 40 * strings.Count(few, "drop") * 2 / 512 / 2 // two units are enough for each tick
+				if ticks < least {
+					t.Errorf("%d ticks, want at least %d", ticks, least)
+				}
+			})
+		}
+	}
+}
+
+// TestTheModuleCannotReachTheMeter has modules whose indices are those of what Rewrite
+// adds: invalid ones, which must not become valid.
+func TestTheModuleCannotReachTheMeter(t *testing.T) {
+	for name, wat := range map[string]string{
+		"the count is set":          `(func $run i32.const 0 global.set 0)`,
+		"the count is read":         `(func $run global.get 0 drop)`,
+		"tick is called":            `(func $run call 1)`,
+		"the count is exported":     `(func $run nop) (export "x" (global 0))`,
+		"tick is exported":          `(func $run nop) (export "x" (func 1))`,
+		"tick is the start":         `(func $run nop) (start 1)`,
+		"the spare local is set":    `(func $run i32.const 1 local.set 0)`,
+		"its export has a name":     `(func $run nop) (export "sonde_meter_fuel" (func $run))`,
+		"tick is imported":          `(import "sonde_meter" "tick" (func $t)) (func $run call $t)`,
+		"a label that is too far":   `(func $run br 1)`,
+		"else without if":           `(func $run block else end)`,
+		"a block that does not end": `(func $run block)`,
+		"an end too many":           `(func $run end end)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if out, err := meter.Rewrite(wattest.Assemble(wat + ` (export "run" (func $run))`)); err == nil {
+				t.Errorf("accepted: %q", out)
+			}
+		})
+	}
+}
+
+func TestNamesOfFunctionsAreKept(t *testing.T) {
+	wasm := wattest.Assemble(`(import "env" "f" (func $f)) (func $inner unreachable) (func $run call $inner) (export "run" (func $run))`)
+	names := "\x00\x04name" + "\x01\x16\x03" + "\x00\x01f" + "\x01\x05inner" + "\x02\x0aouter name"
+	names = names[:7] + string(rune(len(names)-8)) + names[8:]
+	wasm = append(append(wasm, 0, byte(len(names)-1)), names[1:]...)
+	out, err := meter.Rewrite(wasm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	r := wazero.NewRuntime(ctx)
+	defer r.Close(ctx)
+	if _, err := host(r, func(*uint32) {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.NewHostModuleBuilder("env").NewFunctionBuilder().WithFunc(func() {}).Export("f").Instantiate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.Instantiate(ctx, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.ExportedFunction("run").Call(ctx)
+	if err == nil || !strings.Contains(err.Error(), "inner") || !strings.Contains(err.Error(), "outer name") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzRewrite: a module that wazero accepts is accepted after it was rewritten, and one
+// that it rejects stays so.
+func FuzzRewrite(f *testing.F) {
+	f.Add(wattest.Assemble(`(memory 1) (func $run (result i32) loop i32.const 1 br_if 0 end i32.const 1) (export "run" (func $run))`))
+	f.Add(wattest.Assemble(`(table 1) (global $g (mut i32) 5) (func $run i32.const 0 i32.const 1 i32.const 2 memory.fill) (memory 1) (data 0 "x") (start $run)`))
+	ctx := context.Background()
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(16).WithCoreFeatures(api.CoreFeaturesV2))
+	if _, err := host(r, func(*uint32) {}); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		original, invalid := r.CompileModule(ctx, wasm)
+		if invalid == nil {
+			defer original.Close(ctx)
+		}
+		out, err := meter.Rewrite(wasm)
+		if err != nil {
+			return // it may reject what wazero accepts, but not the other way round
+		}
+		rewritten, err := r.CompileModule(ctx, out)
+		if err == nil {
+			defer rewritten.Close(ctx)
+		}
+		if (invalid == nil) != (err == nil) {
+			t.Errorf("wazero says %v of the rewritten module, and of the original %v", err, invalid)
+		}
+	})
+}

@@ -62,7 +62,9 @@ func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
 
 func withManifest(module []byte) []byte {
 	module, err := abi.WriteManifest(module, abi.Manifest{Name: "test", ABI: 1})
-	check(err)
+	if err != nil {
+		panic(err)
+	}
 	return module
 }
 

@@ -26,13 +26,12 @@
 // instance whose call did not return is discarded, and a plugin that mostly traps is
 // suspended for a while.
 //
-// # Known limitation
+// # Time
 //
-// A call that is still running abi.Grace after its deadline is stopped at the next loop
-// iteration or host call. Code that has neither cannot be stopped, such as a naive
-// recursive Fibonacci. It occupies a processor until it returns, and because Go's garbage
-// collector waits for it, it can stall the whole process. Only run modules from authors
-// you trust not to do that.
+// The host counts what a module executes, whatever its code looks like: Load rewrites it
+// (package meter). A call that is still running abi.Grace after its deadline is stopped
+// within a millisecond or so. One that computes for long without a host call shares the
+// processors with others, and leaves one to the engine.
 //
 // Unbounded recursion is stopped by a stack overflow, after about a tenth of a second and
 // 150 MB for each call. A plugin starts with few instances, gets more as calls return, and
@@ -59,5 +58,6 @@
 //	settings   checks a handler's settings and writes them as JSON
 //	pool       hands out a bounded number of instances in order of arrival
 //	breaker    suspends plugins after too many errors
+//	meter      rewrites a module so that what it executes is counted
 //	sandbox    runs instances and provides their host functions
 package wasmhost

@@ -72,8 +72,8 @@ func (h *Handler) Close() error {
 	return nil
 }
 
-// Probe makes one attempt. It returns at most abi.Grace after ctx is done, except as the
-// package's documentation says under "Known limitation".
+// Probe makes one attempt. It returns at most abi.Grace after ctx is done, and the time
+// that the package's documentation states under "Time".
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return h.ProbeWaking(ctx, t, nil)
 }
@@ -94,6 +94,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	p.release(l, r.Ending == sandbox.Returned)
 	result, pluginFault := p.resultOf(ctx, r)
 	p.counters.attempts.Add(1)
+	p.counters.fuel.Add(uint64(max(r.Fuel, 0)))
 	p.record(result, pluginFault, t.Name)
 	return result
 }

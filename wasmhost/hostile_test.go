@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -137,13 +138,54 @@ func TestMemoryIsReleased(t *testing.T) {
 	}
 }
 
-func TestLoopFreeCodeIsStopped(t *testing.T) {
-	t.Skip("functions that call themselves often without being deep are not stopped: wazero looks at loops only")
-	fib := `(func $fib (param $n i32) (result i32) local.get $n i32.const 2 i32.lt_s if i32 local.get $n else
-			local.get $n i32.const 1 i32.sub call $fib local.get $n i32.const 2 i32.sub call $fib i32.add end)
-		(func $run (result i32) i32.const 45 call $fib)`
-	h := handler(t, load(t, wasmhost.Config{Module: wat("%s", fib)}), nil)
-	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, 50*time.Millisecond), probe.Failure, wasmhost.ReasonTimeout)
+// fib takes hours without a loop.
+const fib = `(func $fib (param $n i32) (result i32) local.get $n i32.const 2 i32.lt_s if i32 local.get $n else
+	local.get $n i32.const 1 i32.sub call $fib local.get $n i32.const 2 i32.sub call $fib i32.add end)`
+
+// TestRunawayGuestsAreStopped runs more guests that do not end than there are processors,
+// beside a garbage collection and another plugin, which they must not hold up.
+func TestRunawayGuestsAreStopped(t *testing.T) {
+	fills := strings.Repeat(`i32.const 0 i32.const 1 i32.const 16777216 memory.fill `, 1000)
+	good := handler(t, load(t, wasmhost.Config{Module: wat("(func $run (result i32) i32.const 1)")}), nil)
+	for name, bad := range map[string]string{
+		"a loop":              `(func $run (result i32) ` + spin + ` i32.const 1)`,
+		"recursion":           fib + `(func $run (result i32) i32.const 60 call $fib)`,
+		"fills of its memory": `(memory 256) (func $fill ` + fills + `) (func $run (result i32) loop call $fill br 0 end i32.const 1)`,
+		"calls of the host": `(import "sonde_v1" "clock" (func $clock (param i32) (result i64)))
+			(func $run (result i32) loop i32.const 1 call $clock drop br 0 end i32.const 1)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := wasmhost.Config{Module: wat("%s", bad)}
+			c.Limits.HostCalls = 1 << 30
+			h := handler(t, load(t, c), nil)
+			wantResult(t, attempt(t, h, probe.Target{Name: "bad"}, 50*time.Millisecond), probe.Failure, wasmhost.ReasonTimeout) // one has been started
+			ctx, stop := context.WithCancel(t.Context())
+			var ended sync.WaitGroup
+			for range 2 * runtime.GOMAXPROCS(0) {
+				ended.Go(func() { h.Probe(ctx, probe.Target{Name: "bad"}) })
+			}
+			for range 10 {
+				runtime.GC()
+				wantResult(t, attempt(t, good, probe.Target{Name: "good"}, plenty), probe.Success, "")
+			}
+			stop()
+			ended.Wait()
+		})
+	}
+}
+
+func TestRecursionInConfigureIsStopped(t *testing.T) {
+	c := wasmhost.Config{Module: wat("%s", fib+`(func $configure (result i32) i32.const 60 call $fib)
+		(func $run (result i32) i32.const 1) (export "sonde_configure" (func $configure))`)}
+	c.Limits.Start = 200 * time.Millisecond
+	p := load(t, c)
+	if err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.New(nil)
+	if err == nil || !strings.Contains(err.Error(), "still ran") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestInvalidArgumentsAreHandled(t *testing.T) {

@@ -15,7 +15,9 @@ import (
 // declaring returns a module with a schema that returns its settings as the detail.
 func declaring(schema ...abi.Setting) []byte {
 	module, err := abi.WriteManifest(wat(importIO+echo, abi.InputSettings), abi.Manifest{Name: "test", ABI: 1, Settings: schema})
-	check(err)
+	if err != nil {
+		panic(err)
+	}
 	return module
 }
 

@@ -18,6 +18,7 @@ type counters struct {
 	started  atomic.Uint64
 	startNS  atomic.Int64
 	attempts atomic.Uint64
+	fuel     atomic.Uint64
 	waits    atomic.Uint64
 
 	mu     sync.Mutex
@@ -46,7 +47,7 @@ func (p *Plugin) Stats() stats.Plugin {
 	s := stats.Plugin{
 		Name: p.name, Ready: p.state() == nil, Compile: time.Duration(c.compile.Load()), CacheHit: c.cacheHit.Load(),
 		Started: c.started.Load(), Start: time.Duration(c.startNS.Load()),
-		Attempts: c.attempts.Load(), Waits: c.waits.Load(), Errors: faults,
+		Attempts: c.attempts.Load(), Fuel: c.fuel.Load(), Waits: c.waits.Load(), Errors: faults,
 		Suspended: p.breaker.Remaining(time.Now()), Suspensions: p.breaker.Suspensions(),
 	}
 	s.Idle, s.Instances, s.Waiting = p.pool.Counts()

@@ -43,6 +43,7 @@
 //	sonde_plugin_instance_start_seconds_total                counter
 //	sonde_plugin_suspensions_total                           counter
 //	sonde_plugin_errors_total{reason}                        counter
+//	sonde_plugin_fuel_total                                  counter
 //	sonde_plugin_denied_total                                counter
 //	sonde_plugin_log_records_dropped_total                   counter
 //	sonde_plugin_value{name}, _value_total{name}             gauges and counters of the plugin itself

@@ -14,7 +14,7 @@ func TestPluginMetrics(t *testing.T) {
 		return []stats.Plugin{
 			{
 				Name: "grpc", Ready: true, Compile: 1500 * time.Millisecond, CacheHit: true,
-				Instances: 5, Idle: 3, Waiting: 7, Waits: 11, Started: 13, Start: 2 * time.Second,
+				Instances: 5, Idle: 3, Waiting: 7, Fuel: 5000, Waits: 11, Started: 13, Start: 2 * time.Second,
 				Errors: map[probe.Reason]uint64{"plugin.trap": 2, "plugin.grant": 4}, Denied: 4, Held: 6, Dropped: 8,
 				Metrics: []stats.Metric{{Name: "lag_seconds", Value: 0.5}, {Name: "frames", Counter: true, Value: 9}},
 			},
@@ -60,6 +60,10 @@ sonde_plugin_log_records_dropped_total{plugin="redis"} 0
 # TYPE sonde_plugin_ready gauge
 sonde_plugin_ready{plugin="grpc"} 1
 sonde_plugin_ready{plugin="redis"} 0
+# HELP sonde_plugin_fuel_total Total fuel used by attempts of the plugin: a unit for each loop iteration, each call, and about 500 cycles of other code.
+# TYPE sonde_plugin_fuel_total counter
+sonde_plugin_fuel_total{plugin="grpc"} 5000
+sonde_plugin_fuel_total{plugin="redis"} 0
 # HELP sonde_plugin_denied_total Total number of dials and lookups of the plugin denied by its grant.
 # TYPE sonde_plugin_denied_total counter
 sonde_plugin_denied_total{plugin="grpc"} 4
@@ -90,6 +94,6 @@ sonde_plugin_attempts_waited_total{plugin="redis"} 0
 	compare(t, prom.Config{Engine: shop(), Plugins: plugins}, want,
 		"sonde_plugin_attempts_waiting", "sonde_plugin_cache_hit", "sonde_plugin_compile_duration_seconds", "sonde_plugin_errors_total",
 		"sonde_plugin_held_connections", "sonde_plugin_instances", "sonde_plugin_instances_started_total",
-		"sonde_plugin_log_records_dropped_total", "sonde_plugin_ready", "sonde_plugin_denied_total", "sonde_plugin_instance_start_seconds_total",
+		"sonde_plugin_log_records_dropped_total", "sonde_plugin_ready", "sonde_plugin_fuel_total", "sonde_plugin_denied_total", "sonde_plugin_instance_start_seconds_total",
 		"sonde_plugin_suspended", "sonde_plugin_suspensions_total", "sonde_plugin_value", "sonde_plugin_value_total", "sonde_plugin_attempts_waited_total")
 }

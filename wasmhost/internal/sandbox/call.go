@@ -31,6 +31,7 @@ type call struct {
 	hostCalls, dials  int
 	bytesIn, bytesOut int64
 	logged            int
+	fuel              fuel
 
 	// The plugin's output.
 	detail, reason, field string
@@ -101,11 +102,12 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // how the call ended.
 func (c *call) run(f api.Function) Report {
 	stack := c.instance.stack[:]
+	c.fuel.fill(c.instance.fuel)
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
 	return Report{
 		Ending: c.ending(err), Stalled: c.stalled, Value: api.DecodeI32(stack[0]), Err: err,
-		Detail: c.detail, Reason: c.reason, Field: c.field,
+		Detail: c.detail, Reason: c.reason, Field: c.field, Fuel: c.fuel.total(),
 		Late: c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
 	}
 }
@@ -126,9 +128,7 @@ func (c *call) guard(do func(context.Context) error) error {
 		}
 	}()
 	err := do(callContext{c})
-	if isClosed(c.hard) { // the runtime closes the instance, whatever do returned
-		err = errStopped
-	}
+	c.rest()
 	return err
 }
 
@@ -196,6 +196,7 @@ func (c *call) reachLimit(limit string, errno abi.Errno) abi.Errno {
 // count counts a host call, and stops the guest after the last one that is allowed.
 func (c *call) count() {
 	c.stopIfDue()
+	c.rest()
 	if c.hostCalls++; c.hostCalls > c.sandbox.config.Limits.HostCalls {
 		c.reachLimit("host_calls", abi.ENOSPC)
 		panic(errLimit)

@@ -9,6 +9,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 )
 
 // HostCall is documented at wasmhost.HostCall, which it converts into.
@@ -46,7 +47,12 @@ func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
 	for _, f := range abi.WASIRefused() {
 		wasi[f.Name] = func(*call, args) uint64 { return uint64(abi.ENOSYS) }
 	}
-	return s.linkModule(ctx, r, abi.WASIModule, slices.Concat(abi.WASI(), abi.WASIRefused()), wasi)
+	if err := s.linkModule(ctx, r, abi.WASIModule, slices.Concat(abi.WASI(), abi.WASIRefused()), wasi); err != nil {
+		return err
+	}
+	tick := api.GoModuleFunc(func(ctx context.Context, guest api.Module, _ []uint64) { callOf(ctx).tick(guest) })
+	_, err := r.NewHostModuleBuilder(meter.Module).NewFunctionBuilder().WithGoModuleFunction(tick, nil, nil).Export(meter.Tick).Instantiate(ctx)
+	return err
 }
 
 func (s *Sandbox) linkModule(ctx context.Context, r wazero.Runtime, module string, types []abi.Function, functions map[string]hostFunction) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
@@ -26,6 +27,7 @@ type Instance struct {
 	memory    *memory
 	run       api.Function
 	configure api.Function // nil: the module does not export it
+	fuel      api.MutableGlobal
 	nextFD    int32
 	stack     [1]uint64
 }
@@ -83,6 +85,7 @@ func (i *Instance) instantiate(ctx context.Context) error {
 			return err
 		}
 		i.module = module
+		i.fuel = module.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
 		i.run, i.configure = module.ExportedFunction(abi.ExportRun), module.ExportedFunction(abi.ExportConfigure)
 		return nil
 	})
@@ -96,8 +99,7 @@ type Attempt struct {
 	Wake     func() // asks for the probe's next attempt; nil if that is not possible
 }
 
-// Run makes an attempt. It returns at most abi.Grace after ctx is done, except as package
-// wasmhost documents. A call that does not return closes the connections that State holds.
+// Run makes an attempt. It returns soon after abi.Grace has passed since ctx was done. A call that does not return closes the connections that State holds.
 func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 	a.State.bind(a.Target)
 	c := &call{
@@ -160,6 +162,7 @@ type Report struct {
 	Field  string // likewise
 
 	Stalled bool          // this process was stalled when the deadline passed
+	Fuel    int64         // the units that it used, as package meter counts them
 	Late    bool          // the deadline had passed, or nearly
 	Refused string        // a destination that is not granted; empty if there was none
 	Limit   string        // the name of the limit that was reached, if one was

@@ -11,6 +11,7 @@
 //	threadtime_*  the processor time of a start
 //	memory.go     the linear memory of an instance, up to its limit
 //	call.go       one call: its deadlines, its usage, its connections
+//	fuel.go       how long a call computes before the host is asked, and on how many processors
 //	state.go      State: what a probe keeps from one attempt to the next
 //	host.go       how the runtime reaches host functions; tracing
 //	native.go     the functions of module sonde_v1
@@ -40,6 +41,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
@@ -97,15 +99,16 @@ func New(c Config) *Sandbox {
 // the processors too. Compile takes over cache, which may be nil.
 func (s *Sandbox) Compile(wasm []byte, cache wazero.CompilationCache) error {
 	ctx := context.Background()
-	// WithCloseOnContextDone checks the context wherever a loop begins and closes the
-	// instance. Loops are some 10 times slower with it, and code without loops is not
-	// stopped.
-	config := wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2).WithCloseOnContextDone(true)
+	wasm, err := meter.Rewrite(wasm)
+	if err != nil {
+		return err
+	}
+	config := wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2)
 	if cache != nil {
 		config = config.WithCompilationCache(cache)
 	}
 	r := wazero.NewRuntimeWithConfig(ctx, config)
-	err := s.link(ctx, r)
+	err = s.link(ctx, r)
 	var compiled wazero.CompiledModule
 	if err == nil {
 		compiled, err = r.CompileModule(ctx, wasm)

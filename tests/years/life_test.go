@@ -346,7 +346,7 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelError {
 		l.story.model.logged(r.Message, target, text)
 	} else {
-		l.story.trace.note(target, text)
+		l.story.trace.note(target, "log", text)
 	}
 	return nil
 }

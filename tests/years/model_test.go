@@ -205,7 +205,7 @@ func (m *model) publish(st *engine.Status, in probe.Instance) {
 		return
 	}
 	m.counts.verdicts++
-	m.story.trace.add(st.ID.Target, st.ID.Kind.String(), "is "+st.Verdict.String()+" of "+st.Instance, 0)
+	m.story.trace.note(st.ID.Target, st.ID.Kind.String(), "is "+st.Verdict.String()+" of "+st.Instance)
 	same := st.Instance == l.of
 	running := in.Phase == probe.Running && in.ID == st.Instance
 	allowed := true

@@ -38,11 +38,12 @@ func (tr *trace) add(target, what, detail string, number int64) {
 	tr.digest += maphash.Comparable(digestSeed, ev)
 }
 
-// note adds a log record, which is for people only.
-func (tr *trace) note(target, text string) {
+// note adds what need not be the same when the story is played again: log records, and
+// verdicts, of which the engine publishes the last one at a time.
+func (tr *trace) note(target, what, detail string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	tr.put(event{time.Since(tr.zero), target, "log", text, 0})
+	tr.put(event{time.Since(tr.zero), target, what, detail, 0})
 }
 
 func (tr *trace) put(ev event) {
@@ -69,11 +70,9 @@ func (tr *trace) about(target string) string {
 func (tr *trace) difference(other *trace) string {
 	const most = 10
 	count := map[event]int{}
-	for _, ev := range tr.ring {
-		count[ev]++
-	}
-	for _, ev := range other.ring {
-		count[ev]--
+	for i := range tr.ring {
+		count[tr.ring[i]]++
+		count[other.ring[i]]--
 	}
 	var only []event
 	for ev, n := range count {

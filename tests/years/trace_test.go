@@ -26,6 +26,7 @@ type event struct {
 	what   string
 	detail string
 	number int64
+	noted  bool
 }
 
 var digestSeed = maphash.MakeSeed()
@@ -33,7 +34,7 @@ var digestSeed = maphash.MakeSeed()
 func (tr *trace) add(target, what, detail string, number int64) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	ev := event{time.Since(tr.zero), target, what, detail, number}
+	ev := event{time.Since(tr.zero), target, what, detail, number, false}
 	tr.put(ev)
 	tr.digest += maphash.Comparable(digestSeed, ev)
 }
@@ -43,7 +44,7 @@ func (tr *trace) add(target, what, detail string, number int64) {
 func (tr *trace) note(target, what, detail string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	tr.put(event{time.Since(tr.zero), target, what, detail, 0})
+	tr.put(event{time.Since(tr.zero), target, what, detail, 0, true})
 }
 
 func (tr *trace) put(ev event) {
@@ -76,7 +77,7 @@ func (tr *trace) difference(other *trace) string {
 	}
 	var only []event
 	for ev, n := range count {
-		if n != 0 {
+		if n != 0 && !ev.noted {
 			only = append(only, ev)
 		}
 	}

@@ -80,7 +80,7 @@ faults: ## inject faults into a prober of 2,000 healthy targets, and count chang
 .PHONY: years
 # The stories are new ones each time. Without YEARS they are played for TIME.
 years: ## simulate engines for TIME, or for YEARS engine-years, and check that they keep the laws
-	$(GO) test -count=1 -v -timeout 0 ./tests/years -planted all -first $$(date +%s) -lasting $(TIME) -years $(YEARS)
+	$(GO) test -count=1 -v -timeout 0 ./tests/years -planted . -first $$(date +%s) -lasting $(TIME) -years $(YEARS)
 
 .PHONY: bench
 # In a network namespace of its own, if permitted, so that no other connections count.

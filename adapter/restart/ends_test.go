@@ -256,3 +256,18 @@ func TestADegradedEngineRestartsNothing(t *testing.T) {
 		})
 	}
 }
+
+func TestProbesOfAFinishedInstanceKnowThatItIsFinished(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		d := newDriver("a", func(int) behavior { return behavior{exitsAfter: time.Second} })
+		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
+		h.apply(map[string]restart.Unit{"web": {Driver: d, Policy: restart.Never}})
+		h.sleep(time.Minute)
+		h.expect("web", "a-0", probe.Gone, probe.ReasonExited)
+		h.probes(nil)
+		h.apply(map[string]restart.Unit{"web": {Driver: d, Policy: restart.Never}})
+		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
+		h.apply(map[string]restart.Unit{"web": {Driver: d, Policy: restart.Never}})
+		h.expect("web", "a-0", probe.Gone, probe.ReasonExited)
+	})
+}

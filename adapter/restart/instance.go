@@ -29,7 +29,6 @@ type instance struct {
 	budgeted    bool      // the budget has allowed the restart
 	released    bool      // it keeps running without the engine
 	terminating bool      // it is terminating because the unit was removed or its driver has changed
-	applies     int       // for appliedSince
 }
 
 // runInstance starts an instance and returns how it exited. An External instance
@@ -102,8 +101,8 @@ func (i *instance) reportStarted(id string) {
 func (i *instance) check() {
 	now := time.Now()
 	isRemoved := !i.terminating && !i.refresh() // or has another driver
-	if !isRemoved && i.id != "" && i.control.appliedSince(&i.applies) {
-		i.report(i.reported) // it may have lost its probes: see Engine.Report
+	if !isRemoved {
+		i.reportAgain()
 	}
 	switch {
 	case i.terminating && i.released && !now.Before(i.notBefore):

@@ -19,6 +19,7 @@ type supervisor struct {
 
 	unit       Unit           // the settings in effect
 	reported   probe.Instance // the last Report; ID is empty before the first
+	applies    int            // for appliedSince
 	started    int32          // number of instances started
 	exits      int            // number of exits in a row, for the back-off
 	lastExit   string         // how the previous instance exited, and its output; empty without one
@@ -115,6 +116,7 @@ func (s *supervisor) waitUntil(at time.Time) {
 	t := time.NewTimer(time.Until(at))
 	defer t.Stop()
 	for s.refresh() {
+		s.reportAgain()
 		select {
 		case <-t.C:
 			return
@@ -127,7 +129,16 @@ func (s *supervisor) waitUntil(at time.Time) {
 // exit, or when refresh returns false.
 func (s *supervisor) waitForPolicy(end termination) {
 	for s.refresh() && !s.unit.Policy.restarts(end.exit.Code, end.requested) {
+		s.reportAgain()
 		<-s.wake
+	}
+}
+
+// reportAgain repeats the last report after Apply or Change: the target may have lost its
+// probes, and got others (see Engine.Report).
+func (s *supervisor) reportAgain() {
+	if s.reported.ID != "" && s.control.appliedSince(&s.applies) {
+		s.report(s.reported)
 	}
 }
 

@@ -33,7 +33,7 @@ func faults() []fault {
 		{name: "a restart because of readiness", law: "restart", file: instanceGo,
 			old: "p.Instance == i.id && p.ID.Kind != probe.Readiness", new: "p.Instance == i.id"},
 		{name: "one failure too few", law: "verdict", file: judge,
-			old: "return s.Run >= r.FailureThreshold", new: "return s.Run >= r.FailureThreshold-1"},
+			old: "return s.Run >= r.Threshold(s.Last)", new: "return s.Run >= r.Threshold(s.Last) || s.Last == probe.Failure && s.Run >= r.FailureThreshold-1"},
 		{name: "an error that counts", law: "verdict", file: judge,
 			old: "if r.OnError == probe.ErrorIgnored {", new: "if r.OnError == probe.ErrorIgnored && s.Errors < 2 {"},
 		{name: "a lack of descriptors that counts", law: "verdict", file: "engine/scheduler.go",

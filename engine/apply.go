@@ -99,12 +99,14 @@ func (sc *scheduler) apply(changes []change) {
 func (sc *scheduler) add(c change) *slot {
 	s := &slot{
 		key: sc.schedule.Add(schedule.TimesOf(c.id, c.spec.rule.Period), c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
-		addressType: typeOf(c.address), status: status{address: c.address, waitReason: verdict.NoInstance},
+		status: status{address: c.address, waitReason: verdict.NoInstance},
 	}
+	sc.setPeer(s, c.address)
 	s.spec.Store(c.spec)
 	s.keepDurations(c.spec.rule.Compatibility)
 	if c.memory != nil {
 		s.restore(c.memory, &sc.clock)
+		sc.isolation.restore(s, c.address)
 	}
 	if int(s.key) == len(sc.slots) {
 		sc.slots = append(sc.slots, nil)
@@ -139,6 +141,7 @@ func (sc *scheduler) dropSummary(t *target) {
 
 func (sc *scheduler) remove(s *slot) {
 	sc.drop(s)
+	sc.isolation.setAnswered(s, 0)
 	sc.schedule.Remove(s.key)
 	sc.slots[s.key] = nil
 	sc.registry.remove(s)
@@ -169,7 +172,10 @@ func (sc *scheduler) replace(c change) {
 	sc.drop(s)
 	sc.setSpec(s, c.spec)
 	sc.schedule.Forget(s.key)
-	s.addressType = typeOf(c.address)
+	if c.moved {
+		sc.isolation.setAnswered(s, 0)
+		sc.setPeer(s, c.address)
+	}
 	s.mu.Lock()
 	s.address = c.address
 	before := s.state

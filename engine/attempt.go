@@ -21,7 +21,9 @@ type attempt struct {
 	next     int64         // the probe's regular time after it
 	lane     schedule.Lane // that it has a place in
 	counts   bool          // a failure counts
+	start    int64         // when it was begun to be made
 	canceled bool          // guarded by scheduler.mu
+	pending  bool          // it has ended, and its result waits for evidence: see isolation
 
 	// The loop makes it, unless cancel is set. A worker needs only the Target.
 	exchange
@@ -35,6 +37,20 @@ type attempt struct {
 	// its handler may have kept a connection since then; otherwise negative.
 	lostBefore int64
 }
+
+// waiting returns an attempt that has ended and has only what is needed to count its
+// result later.
+func (a *attempt) waiting(res *probe.Result) *attempt {
+	if a.pending {
+		return a
+	}
+	w := &attempt{slot: a.slot, spec: a.spec, instance: a.instance, next: a.next, counts: a.counts, start: a.start, pending: true}
+	w.Result = *res
+	return w
+}
+
+// ended returns when an attempt ended whose result waits.
+func (a *attempt) ended() int64 { return a.start + int64(a.Result.Took) }
 
 // maxTries is how many times an attempt is tried while its outcome is unknown
 // (maxProbeRetries in k8s.io/kubernetes/pkg/kubelet/prober).
@@ -62,10 +78,10 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 
 // make makes an attempt of a handler that may block, and returns how many tries panicked.
 func (a *attempt) make(m *monitor) (res probe.Result, panics int) {
-	start := m.clock.now()
-	lostAtBegin := m.observe(start)
+	a.start = m.clock.now()
+	lostAtBegin := m.observe(a.start)
 	rule := &a.spec.rule
-	begin, timeout := start, m.timeout(rule, start)
+	begin, timeout := a.start, m.timeout(rule, a.start)
 	for n := uint8(1); n <= maxTries; n++ {
 		late, hasPanicked := false, false
 		res, late, hasPanicked = a.call(timeout)
@@ -88,7 +104,7 @@ func (a *attempt) make(m *monitor) (res probe.Result, panics int) {
 		}
 		begin, lostAtBegin = end, lost
 	}
-	res.Took = time.Duration(m.clock.now() - start)
+	res.Took = time.Duration(m.clock.now() - a.start)
 	res.Detail = probe.CleanText(res.Detail, probe.MaxDetail)
 	return res, panics
 }

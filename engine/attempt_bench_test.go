@@ -11,17 +11,18 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// countdown is a handler that fails at once, and is done after some attempts.
+// countdown is a handler whose targets answer at once. It is done after some attempts.
 type countdown struct {
-	left int64
-	done chan struct{}
+	left   int64
+	result probe.Result
+	done   chan struct{}
 }
 
 func (c *countdown) Step(a *nonblock.Attempt) nonblock.Progress {
 	if c.left--; c.left == 0 {
 		close(c.done)
 	}
-	a.Result = probe.Result{Outcome: probe.Failure}
+	a.Result = c.result
 	return nonblock.StepDone
 }
 
@@ -33,12 +34,13 @@ func (c *countdown) Probe(context.Context, probe.Target) probe.Result {
 // more probes due than it can attempt.
 func BenchmarkAttempt(b *testing.B) {
 	const probes = 100_000
-	c := &countdown{left: int64(b.N), done: make(chan struct{})}
+	connected := probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}}
+	c := &countdown{left: int64(b.N), result: connected, done: make(chan struct{})}
 	e := engine.New(engine.Config{StartRate: 1e9})
 	set := probe.Set{}
 	for i := range probes {
 		id := probe.ID{Target: fmt.Sprintf("shop/%d", i), Kind: probe.Readiness}
-		set[id] = probe.Probe{Handler: c, HandlerName: "countdown", Rule: probe.Rule{Period: probe.MinPeriod}}
+		set[id] = probe.Probe{Handler: c, HandlerName: "countdown", Rule: probe.Rule{Period: probe.MinPeriod}, Target: probe.Target{Address: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)}}
 	}
 	if _, err := e.Apply(set); err != nil {
 		b.Fatal(err)

@@ -93,7 +93,6 @@ func (s *slot) restore(m *Memory, c *clock) {
 		s.rare.gauge.set(m.State.Verdict)
 	}
 	s.resumed = m.State.Last != probe.Unknown || m.State.OnHold
-	s.answered = m.State.Verdict == probe.Passing && s.addressType != localAddress
 }
 
 // restore makes an instance started that had started according to a memory, whether its

@@ -35,7 +35,8 @@
 //	status.go       the types Status, TargetStatus and Changes
 //	stats.go        Stats and histograms
 //	health.go       Health: whether the engine itself is well, and what that excuses
-//	isolation.go    whether the engine is cut off from its targets
+//	isolation.go    whether the engine is cut off from its targets or name servers
+//	machine.go      which addresses are this machine's
 //	log.go          the log lines
 //	unreported.go   the warning about targets without an instance
 //	clock.go        times as integers
@@ -131,8 +132,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errors.New("engine: Run was called before")
 	}
 	sc := e.scheduler
+	var background sync.WaitGroup
+	if !sc.noIsolationCheck {
+		background.Go(func() { sc.followMachine(ctx) })
+	}
 	l := &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{clock: &sc.clock, monitor: sc.monitor}}
 	l.run(ctx)
+	background.Wait()
 	e.applyMu.Lock()
 	defer e.applyMu.Unlock()
 	e.scheduler.closeAll()

@@ -20,8 +20,7 @@ type Health struct {
 	// more than Rule.Period where Rule.Timeout is less.
 	Score int
 
-	// Isolated says that none of many targets that answered before answers any more:
-	// see Config.NoIsolationCheck.
+	// Isolated says that no target or name server answers: see Config.NoIsolationCheck.
 	Isolated bool
 
 	Stalls  uint64        // how many times the engine was stalled for more than 10 ms
@@ -46,7 +45,7 @@ func (h Health) Degraded() bool { return h.Score >= DegradedScore }
 func (h Health) Err() error {
 	switch {
 	case h.Isolated:
-		return errors.New("the engine is isolated: no target answers any more; check the network and the name servers of this machine")
+		return errors.New("the engine is isolated: no target or name server answers; check the network and the name servers of this machine")
 	case !h.Degraded():
 		return nil
 	}
@@ -167,7 +166,7 @@ func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 // target may have given up waiting for the plugin.
 func isAnswer(res *probe.Result, inTime bool) bool {
 	switch res.Reason.Evidence() {
-	case probe.Answered:
+	case probe.Answered, probe.NameAnswered:
 		return true
 	case probe.NoEvidence:
 		return res.Reason == probe.ReasonExecExit && inTime || res.Timings.FirstByte > 0 && inTime

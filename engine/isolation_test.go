@@ -5,59 +5,96 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // network is a handler whose targets answer over a network that can fail.
 type network struct {
-	mu      sync.Mutex
-	failure probe.Reason            // of all targets; empty while the network is well
-	atOnce  bool                    // failures come at once
-	unknown bool                    // attempts that end while the network fails are unknown
-	broken  map[string]probe.Result // of one target, by its address
+	takes time.Duration // an answer
+
+	mu        sync.Mutex
+	failure   probe.Reason            // of all targets; empty while the network is well
+	namesOnly bool                    // the failure is one of targets with names
+	atOnce    bool                    // failures come at once
+	unknown   bool                    // attempts that end while the network fails are unknown
+	broken    map[string]probe.Result // of one target, by its address
 }
 
 func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 	n.mu.Lock()
 	failure, atOnce := n.failure, n.atOnce
+	if n.namesOnly && !isName(t.Address) || slices.Contains(onThisMachine, t.Address) {
+		failure = ""
+	}
 	result, isBroken := n.broken[t.Address]
 	n.mu.Unlock()
+	if isBroken && result.Timings != (probe.Timings{}) { // it does not depend on what has failed
+		return result
+	}
 	switch {
-	case failure != "" && !strings.HasPrefix(t.Address, "127."):
+	case failure != "":
 		if !atOnce {
 			<-ctx.Done()
 		}
-		return n.silence(failure)
+		return n.silence(failure, t.Address)
 	case isBroken:
-		if result.Reason.Evidence() == probe.Silent {
+		if result.Reason == probe.ReasonTCPTimeout {
 			<-ctx.Done()
 		}
 		return result
 	}
-	return probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}}
+	time.Sleep(n.takes)
+	r := probe.Succeed("")
+	r.Timings = timings(t.Address)
+	return r
+}
+
+func isName(address string) bool { return strings.HasSuffix(address, ".test") }
+
+// timings are those of an attempt that has connected to an address.
+func timings(address string) probe.Timings {
+	if isName(address) {
+		return probe.Timings{Resolve: time.Millisecond, Connect: time.Millisecond}
+	}
+	return probe.Timings{Connect: time.Millisecond}
 }
 
 // silence is the result of an attempt without an answer.
-func (n *network) silence(r probe.Reason) probe.Result {
+func (n *network) silence(r probe.Reason, address string) (res probe.Result) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.unknown && n.failure != "" {
-		return probe.Broken(r, "i/o timeout")
+	if res = probe.Fail(r, "i/o timeout"); n.unknown && n.failure != "" {
+		res = probe.Broken(r, "i/o timeout")
 	}
-	return probe.Fail(r, "i/o timeout")
+	if r.Evidence() == probe.Silent {
+		res.Timings.Resolve = timings(address).Resolve
+	}
+	return res
 }
 
 func (n *network) fail(r probe.Reason, atOnce bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.failure, n.atOnce = r, atOnce
+	n.failure, n.namesOnly, n.atOnce = r, false, atOnce
+}
+
+// failNames fails all targets with names.
+func (n *network) failNames(r probe.Reason, atOnce bool) {
+	n.fail(r, atOnce)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.namesOnly = true
 }
 
 func (n *network) breakTarget(address string, r probe.Result) {
@@ -66,23 +103,28 @@ func (n *network) breakTarget(address string, r probe.Result) {
 	n.broken[address] = r
 }
 
+// probeTargets has an engine probe so many targets with these addresses, and no others.
+func probeTargets(t *testing.T, e *engine.Engine, n *network, r probe.Rule, count int, addresses func(n int) string) {
+	t.Helper()
+	set := probe.Set{}
+	for i := range count {
+		set[probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}] = probe.Probe{
+			Handler: n, HandlerName: "network", Target: probe.Target{Address: addresses(i)}, Rule: r,
+		}
+	}
+	apply(t, e, set)
+	for i := range count {
+		e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
+	}
+}
+
 // reachable runs f beside an engine that probes 40 healthy targets with these addresses
 // once a second, at threshold 1.
 func reachable(t *testing.T, c engine.Config, addresses func(n int) string, f func(t *testing.T, e *engine.Engine, n *network)) {
 	bubble(t, c, func(t *testing.T, e *engine.Engine) {
 		n := &network{broken: map[string]probe.Result{}}
-		set := probe.Set{}
-		for i := range 40 {
-			id := probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}
-			set[id] = probe.Probe{
-				Handler: n, HandlerName: "network", Target: probe.Target{Address: addresses(i)},
-				Rule: probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1},
-			}
-		}
-		apply(t, e, set)
-		for i := range 40 {
-			e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
-		}
+		rule := probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1}
+		probeTargets(t, e, n, rule, 40, addresses)
 		pass(5 * time.Second)
 		if got := failing(e); got != 0 {
 			t.Fatalf("%d targets fail in the beginning", got)
@@ -228,19 +270,34 @@ func TestSilenceCountsWhileOthersAnswer(t *testing.T) {
 	})
 }
 
+// onThisMachine are addresses and names of this machine.
+var onThisMachine = func() []string {
+	all := []string{"127.0.0.1", "::ffff:127.0.0.1", "::1", "localhost", "LOCALHOST", "localhost.", "a.localhost", "0.0.0.0"}
+	interfaces, _ := net.InterfaceAddrs()
+	for _, a := range interfaces {
+		all = append(all, a.(*net.IPNet).IP.String())
+	}
+	name, _ := os.Hostname()
+	return append(all, name)
+}()
+
 func TestAnswersCountWhileTheEngineIsCutOff(t *testing.T) {
-	reachable(t, engine.Config{}, func(n int) string { // t0 to t9 are on this machine
-		if n < 10 {
-			return fmt.Sprint("127.0.0.", n)
+	reachable(t, engine.Config{}, func(n int) string {
+		if n < len(onThisMachine) {
+			return onThisMachine[n]
 		}
 		return remote(n)
 	}, func(t *testing.T, e *engine.Engine, n *network) {
+		before := changes(e)
 		n.fail(probe.ReasonTCPTimeout, false)
 		pass(5 * time.Second)
-		n.breakTarget("127.0.0.3", probe.Fail(probe.ReasonTCPRefused, ""))
-		n.breakTarget("127.0.0.4", probe.Fail(probe.ReasonTCPTimeout, ""))
+		if got := changes(e) - before; got != 0 || !e.Health().Isolated {
+			t.Errorf("verdicts have changed %d times, isolated: %v", got, e.Health().Isolated)
+		}
+		n.breakTarget("127.0.0.1", probe.Fail(probe.ReasonTCPRefused, ""))
+		n.breakTarget("localhost", probe.Fail(probe.ReasonTCPTimeout, ""))
 		pass(3 * time.Second)
-		if got := failing(e); got != 2 {
+		if got := failing(e); got < 2 || changes(e)-before != uint64(got) {
 			t.Errorf("%d targets fail, want the 2 on this machine", got)
 		}
 	})
@@ -272,17 +329,227 @@ func TestSilenceOfFewHostsCounts(t *testing.T) {
 	})
 }
 
-func TestAFailureAtOnceCountsTheSecondTime(t *testing.T) {
-	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
-		n.breakTarget(remote(3), probe.Fail(probe.ReasonHTTPStatus, ""))
-		n.breakTarget(remote(5), probe.Result{Outcome: probe.Failure, Reason: probe.ReasonDNSFailed})
-		pass(time.Second)
-		if got := failing(e); got != 1 {
-			t.Errorf("%d targets fail, want the one that answered", got)
+func TestAFailureAtOnceCounts(t *testing.T) {
+	reachable(t, engine.Config{}, func(n int) string {
+		if n%2 == 0 {
+			return names(n)
 		}
-		pass(time.Second)
-		if got := failing(e); got != 2 {
-			t.Errorf("%d targets fail, want 2", got)
+		return remote(n)
+	}, func(t *testing.T, e *engine.Engine, n *network) {
+		n.breakTarget(remote(3), probe.Fail(probe.ReasonHTTPStatus, ""))
+		n.breakTarget(remote(5), probe.Fail(probe.ReasonTCPUnreachable, ""))
+		n.breakTarget(names(6), probe.Fail(probe.ReasonDNSFailed, ""))
+		n.breakTarget(names(8), probe.Fail(probe.ReasonDNSNotFound, ""))
+		pass(time.Second + 100*time.Millisecond)
+		if got := failing(e); got != 4 {
+			t.Errorf("%d targets fail after a period, want 4", got)
+		}
+		for st := range e.All() {
+			if st.Attempts[probe.Unknown] > 0 {
+				t.Errorf("%v has unknown results: %+v", st.ID, st.Result)
+			}
+		}
+	})
+}
+
+// few are so few targets that they may have failed together.
+func TestAFailureAtOnceOfFewTargetsCountsAtOnce(t *testing.T) {
+	for _, count := range []int{1, 9} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				n := &network{broken: map[string]probe.Result{}}
+				rule := probe.Rule{Period: time.Hour, Timeout: 10 * time.Minute, FailureThreshold: 1}
+				probeTargets(t, e, n, rule, count, remote)
+				pass(time.Hour)
+				n.fail(probe.ReasonTCPUnreachable, true)
+				pass(time.Hour)
+				if got := failing(e); got != count {
+					t.Errorf("%d targets fail, want all %d", got, count)
+				}
+			})
+		})
+	}
+}
+
+// Attempts that have just begun are not evidence that nothing answers.
+func TestAFailureAtOnceAmongAttemptsThatBeginTogetherCounts(t *testing.T) {
+	var log bytes.Buffer
+	bubble(t, engine.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, e *engine.Engine) {
+		n := &network{broken: map[string]probe.Result{}, takes: 20 * time.Millisecond}
+		rule := probe.Rule{Period: 10 * time.Second, Timeout: time.Second, FailureThreshold: 1}
+		together := namesWithOneOffset(rule.Period, 40)
+		set, addresses := probe.Set{}, map[string]string{}
+		for i, name := range together {
+			addresses[name] = remote(i)
+			set[probe.ID{Target: name, Kind: probe.Readiness}] = probe.Probe{Handler: n, Rule: rule, Target: probe.Target{Address: remote(i)}}
+		}
+		apply(t, e, set)
+		for _, name := range together {
+			e.Report(probe.Instance{Target: name, ID: "a", Phase: probe.Running, Since: time.Now()})
+		}
+		pass(rule.Period + time.Second)
+		for broken := range 3 {
+			n.breakTarget(remote(broken), probe.Fail(probe.ReasonTCPUnreachable, ""))
+			for range 1000 {
+				pass(rule.Period / 1000)
+				if e.Health().Isolated {
+					t.Fatal("the engine is isolated")
+				}
+			}
+			pass(rule.Timeout)
+			st := status(t, e, probe.ID{Target: together[broken], Kind: probe.Readiness})
+			if st.Verdict != probe.Failing || st.Attempts[probe.Unknown] != 0 {
+				t.Errorf("%v after %v by %+v", st.Verdict, st.Attempts, st.Result)
+			}
+		}
+	})
+	if strings.Contains(log.String(), "isolated") {
+		t.Errorf("the log has:\n%s", log.String())
+	}
+}
+
+// namesWithOneOffset returns names of targets whose readiness probes are attempted in one
+// pass of the loop.
+func namesWithOneOffset(period time.Duration, count int) (all []string) {
+	for n := 0; len(all) < count; n++ {
+		id := probe.ID{Target: fmt.Sprint("t", n), Kind: probe.Readiness}
+		if at := schedule.TimesOf(id, period).From(0); at < int64(period/1000) {
+			all = append(all, id.Target)
+		}
+	}
+	return all
+}
+
+// A resolver that does not answer excuses names, but not addresses.
+func TestSilenceOfAnAddressCountsWhileNoNameServerAnswers(t *testing.T) {
+	for _, atOnce := range []bool{false, true} {
+		reachable(t, engine.Config{}, func(n int) string {
+			if n == 7 {
+				return remote(n)
+			}
+			return names(n)
+		}, func(t *testing.T, e *engine.Engine, n *network) {
+			before := changes(e)
+			n.failNames(probe.ReasonDNSTimeout, atOnce)
+			pass(5 * time.Second)
+			n.breakTarget(remote(7), probe.Fail(probe.ReasonTCPTimeout, ""))
+			pass(3 * time.Second)
+			st := status(t, e, probe.ID{Target: "t7", Kind: probe.Readiness})
+			if st.Verdict != probe.Failing || changes(e)-before != 1 {
+				t.Errorf("%v by %+v; verdicts have changed %d times", st.Verdict, st.Result, changes(e)-before)
+			}
+		})
+	}
+}
+
+// A name in the hosts file says nothing about the name servers.
+func TestNamesThatNeedNoNameServerSayNothingAboutNameServers(t *testing.T) {
+	reachable(t, engine.Config{}, names, func(t *testing.T, e *engine.Engine, n *network) {
+		before := changes(e)
+		for i := range 5 {
+			n.breakTarget(names(i), probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}})
+		}
+		pass(3 * time.Second)
+		n.failNames(probe.ReasonDNSTimeout, false)
+		pass(5 * time.Second)
+		if got := changes(e) - before; got != 0 {
+			t.Errorf("verdicts have changed %d times", got)
+		}
+	})
+}
+
+// The answer of a resolver on this machine says nothing about the network.
+func TestANameThatDoesNotExistSaysNothingAboutTheNetwork(t *testing.T) {
+	reachable(t, engine.Config{}, names, func(t *testing.T, e *engine.Engine, n *network) {
+		missing := probe.Fail(probe.ReasonDNSNotFound, "")
+		missing.Timings.Resolve = time.Millisecond
+		n.breakTarget(names(3), missing)
+		pass(3 * time.Second)
+		before := changes(e)
+		n.fail(probe.ReasonTCPTimeout, false)
+		pass(2 * time.Second)
+		for range 100 {
+			if pass(20 * time.Millisecond); !e.Health().Isolated {
+				t.Fatal("the engine is not isolated")
+			}
+		}
+		if got := changes(e) - before; got != 0 {
+			t.Errorf("verdicts have changed %d times", got)
+		}
+	})
+}
+
+func TestAnotherAddressHasNotAnsweredYet(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		n := &network{broken: map[string]probe.Result{}}
+		rule := probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1}
+		probeTargets(t, e, n, rule, 12, remote)
+		pass(5 * time.Second)
+		n.fail(probe.ReasonTCPTimeout, false)
+		probeTargets(t, e, n, rule, 12, func(i int) string { return remote(i + 100) })
+		pass(5 * time.Second)
+		if got := failing(e); got != 12 || e.Health().Isolated {
+			t.Errorf("%d targets fail, want 12; isolated: %v", got, e.Health().Isolated)
+		}
+	})
+}
+
+func TestEachIsolationIsLoggedButNotEachFlap(t *testing.T) {
+	var log bytes.Buffer
+	count := func() (begins, ends int) {
+		return strings.Count(log.String(), "engine isolated:"), strings.Count(log.String(), "engine no longer isolated")
+	}
+	reachable(t, engine.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, remote, func(t *testing.T, e *engine.Engine, n *network) {
+		n.fail(probe.ReasonTCPTimeout, false)
+		pass(5 * time.Second)
+		set := probe.Set{}
+		apply(t, e, set) // nothing answers any more, nor is probed
+		pass(5 * time.Second)
+		if begins, ends := count(); begins != 1 || ends != 1 || e.Health().Isolated {
+			t.Errorf("%d begins and %d ends; isolated: %v", begins, ends, e.Health().Isolated)
+		}
+		n.fail("", false)
+		probeTargets(t, e, n, probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1}, 40, remote)
+		pass(10 * time.Second)
+		for range 30 { // two seconds each
+			n.fail(probe.ReasonTCPTimeout, false)
+			pass(2 * time.Second)
+			n.fail("", false)
+			pass(2 * time.Second)
+		}
+		pass(20 * time.Second)
+	})
+	if begins, ends := count(); begins < 8 || begins > 13 || ends != begins {
+		t.Errorf("%d begins and %d ends in two minutes", begins, ends)
+	}
+}
+
+// A result that waits for evidence holds nothing that another attempt needs, and ends with
+// its probe.
+func TestAResultThatWaitsForEvidenceBlocksNothing(t *testing.T) {
+	bubble(t, engine.Config{Concurrency: 1}, func(t *testing.T, e *engine.Engine) {
+		n := &network{broken: map[string]probe.Result{}}
+		rule := probe.Rule{Period: time.Hour, Timeout: time.Hour, FailureThreshold: 1}
+		probeTargets(t, e, n, rule, 12, remote)
+		pass(time.Hour)
+		n.fail(probe.ReasonTCPUnreachable, true)
+		pass(time.Hour - time.Second)
+		waiting := 0
+		for st := range e.All() {
+			if st.Attempting && st.Attempts[probe.Success] > 0 {
+				waiting++
+			}
+		}
+		if waiting < 3 {
+			t.Fatalf("%d results wait", waiting)
+		}
+		probeTargets(t, e, n, rule, 1, remote)
+		if st := e.Stats(); st.InFlight != 0 || st.Dropped < uint64(waiting-1) {
+			t.Errorf("got %+v", st)
+		}
+		pass(2 * time.Hour)
+		if got := failing(e); got != 1 {
+			t.Errorf("%d targets fail, want the one that is left", got)
 		}
 	})
 }

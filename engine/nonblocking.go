@@ -32,7 +32,6 @@ type nonBlocking struct {
 // exchange is the part of an attempt that only the loop uses.
 type exchange struct {
 	nonblock.Attempt
-	start   int64         // of the whole attempt
 	timeout time.Duration // of each try
 	since   int64         // when this try began, or started over
 	lost    int64         // monitor.lost when this try began

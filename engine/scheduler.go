@@ -40,6 +40,7 @@ type scheduler struct {
 	lines      []logLine                  // to be written by unlock
 	closers    closers
 	isolation  isolation
+	machine    machine
 	unreported unreportedTargets
 	firsts     firstVerdicts
 }
@@ -52,6 +53,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 
 		noIsolationCheck: c.NoIsolationCheck,
 
+		machine:    readMachine(),
 		schedule:   schedule.New[*attempt](c.Concurrency, c.StartRate),
 		sleep:      sleep{wake: make(chan struct{}, 1)},
 		tick:       maxTick,
@@ -276,14 +278,14 @@ func (sc *scheduler) wakeProbe(s *slot) {
 // wakeIfEarlier wakes the loop if there is something to do before it would wake up.
 func (sc *scheduler) wakeIfEarlier() {
 	if due := sc.nextDue(); due < sc.sleep.until {
-		sc.passDue.Store(due)
+		sc.passDue.Store(max(due, sc.clock.now()))
 		sc.sleep.wakeNow()
 	}
 }
 
 // nextDue returns when the loop has something to do next.
 func (sc *scheduler) nextDue() int64 {
-	due := min(sc.unreported.next(), sc.firsts.next())
+	due := min(sc.unreported.next(), sc.firsts.next(), sc.isolation.next())
 	if at, ok := sc.schedule.First(); ok {
 		due = min(due, at)
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -12,15 +13,15 @@ import (
 // are nanoseconds on the engine's clock, with 0 for none, and what many probes share,
 // or few have, is behind a pointer.
 type slot struct {
-	target      *target
-	name        string               // of the probe's ID
-	key         uint32               // in the schedule
-	kind        probe.Kind           // of the probe's ID
-	addressType addressType          // of the target's address; guarded by scheduler.mu
-	answered    bool                 // the latest attempt was answered over the network, or passed in an earlier engine; guarded by scheduler.mu
-	resumed     bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
-	inflight    *attempt             // the attempt whose result counts, or nil; guarded by scheduler.mu
-	spec        atomic.Pointer[spec] // the scheduler replaces it for Apply
+	target   *target
+	name     string               // of the probe's ID
+	key      uint32               // in the schedule
+	kind     probe.Kind           // of the probe's ID
+	peer     health.Peer          // by the target's address; guarded by scheduler.mu
+	answered responder            // who has answered the latest attempt, or may have in an earlier engine; guarded by scheduler.mu
+	resumed  bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
+	inflight *attempt             // the attempt whose result counts, or nil; guarded by scheduler.mu
+	spec     atomic.Pointer[spec] // the scheduler replaces it for Apply
 
 	mu sync.Mutex // guards status
 	status

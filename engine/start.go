@@ -17,6 +17,12 @@ func (sc *scheduler) drop(s *slot) {
 	}
 	s.setInflight(nil)
 	sc.schedule.Drop(s.key)
+	if a.pending {
+		sc.isolation.silent.remove(a)
+		sc.isolation.unnamed.remove(a)
+		sc.counters.dropped++
+		return
+	}
 	if a.cancel != nil {
 		a.cancel()
 		return
@@ -77,8 +83,8 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	if sp.closable != nil {
 		sp.closable.attempts++
 	}
-	if s.answered {
-		sc.isolation.begin(a.Target.Address, s.addressType)
+	if s.answered != 0 {
+		sc.isolation.begin(s, now)
 	}
 	if sp.stepper == nil {
 		sc.attachContext(a)
@@ -207,17 +213,13 @@ func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int
 	}
 }
 
-// count folds a result into its probe's state, and makes the probe due again.
-func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
+// conclude folds a result into its probe's state, and makes the probe due again.
+func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	s, sp := a.slot, a.slot.spec.Load()
 	s.setInflight(nil)
-	sc.judgeSilence(a, res, now)
 	sc.counters.attempt(s.kind, sp.handlerName, res)
-	if res.Reason.BlamesEngine() && res.Reason != probe.ReasonIsolated {
+	if isUnwell(res.Reason) {
 		sc.monitor.blame(now)
-	}
-	if sp.keepsState() {
-		s.setLost(sc.monitor.observe(now))
 	}
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
 	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome, Extra: !a.counts}
@@ -227,4 +229,9 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 	if s.kind == probe.Startup && sc.markStarted(s.target) {
 		sc.reconcileAll(s.target)
 	}
+}
+
+// isUnwell reports whether a reason says that the engine lacks time or resources.
+func isUnwell(r probe.Reason) bool {
+	return r.BlamesEngine() && r != probe.ReasonIsolated && r != probe.ReasonResolver
 }

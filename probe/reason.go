@@ -22,7 +22,8 @@ const (
 	ReasonPanic     Reason = "handler.panic"    // the handler panicked
 	ReasonStopped   Reason = "engine.stopped"   // the attempt was cancelled: the probe was changed, or the engine stopped
 	ReasonStalled   Reason = "engine.stalled"   // the engine lost a notable part of the timeout: its process was stopped or short of processor time
-	ReasonIsolated  Reason = "engine.isolated"  // no target answers any more: the engine is cut off from the network
+	ReasonIsolated  Reason = "engine.isolated"  // no target or name server answers: the engine is cut off from them
+	ReasonResolver  Reason = "engine.resolver"  // the name server to ask is not known: resolv.conf has changed just now, or could not be read
 	ReasonResources Reason = "engine.resources" // this machine lacked descriptors, ports, memory, processes or threads
 	ReasonNoPort    Reason = "target.port"      // the target has no port of that name
 	ReasonNoAddr    Reason = "target.address"   // the target has no address
@@ -39,13 +40,16 @@ const (
 	Answered                       // the target or its host answered, and that answer is the cause
 	Interrupted                    // the target answered at first, and then no longer
 	Silent                         // the target did not answer in time, or there was no way to it
-	NameUnanswered                 // no name server answered
+	NameUnanswered                 // no name server answered, or none could
+	NameAnswered                   // a name server answered, and that answer is the cause
 )
 
 // Evidence returns what r says about the network.
 func (r Reason) Evidence() Evidence {
 	switch r {
-	case ReasonDNSNotFound, ReasonTCPRefused, ReasonTLSExpired, ReasonTLSUntrusted, ReasonTLSName, ReasonTCPExpect,
+	case ReasonDNSNotFound:
+		return NameAnswered
+	case ReasonTCPRefused, ReasonTLSExpired, ReasonTLSUntrusted, ReasonTLSName, ReasonTCPExpect,
 		ReasonHTTPStatus, ReasonHTTPRedirect, ReasonHTTPProtocol, ReasonHTTPAssert:
 		return Answered
 	case ReasonTCPReset, ReasonTCPClosed, ReasonTLSFailed, ReasonHTTPBody:

@@ -80,7 +80,7 @@ type Result struct {
 // Timings says how long each step of an attempt over the network took. A step
 // that was not reached, or not needed, is zero.
 type Timings struct {
-	Resolve   time.Duration // looking the host's name up
+	Resolve   time.Duration // until a name server answered, if the host's name needed one
 	Connect   time.Duration // until the transport was connected
 	TLS       time.Duration // the TLS handshake
 	FirstByte time.Duration // from the request's end to the answer's first byte

@@ -20,16 +20,16 @@ import (
 // names is a resolver that knows a few names.
 type names map[string][]string
 
-func (n names) lookup(_ context.Context, host string) ([]netip.Addr, error) {
+func (n names) lookup(_ context.Context, host string) ([]netip.Addr, bool, error) {
 	texts, ok := n[host]
 	if !ok {
-		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+		return nil, true, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
 	var ips []netip.Addr
 	for _, text := range texts {
 		ips = append(ips, netip.MustParseAddr(text))
 	}
-	return ips, nil
+	return ips, true, nil
 }
 
 func dialer(t *testing.T, c Config) *Dialer {
@@ -116,9 +116,9 @@ func TestOnlySomeAddressesAreTried(t *testing.T) {
 
 func TestAnIPAddressIsNotLookedUp(t *testing.T) {
 	d := dialer(t, Config{})
-	d.lookup = func(context.Context, string) ([]netip.Addr, error) {
+	d.lookup = func(context.Context, string) ([]netip.Addr, bool, error) {
 		t.Error("the resolver was asked")
-		return nil, nil
+		return nil, true, nil
 	}
 	var took probe.Timings
 	conn, err := d.Open(t.Context(), "127.0.0.2", listen(t, "127.0.0.2"), &took)
@@ -143,7 +143,7 @@ func TestResolverErrorsHaveReasons(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := dialer(t, Config{})
-			d.lookup = func(context.Context, string) ([]netip.Addr, error) { return nil, test.err }
+			d.lookup = func(context.Context, string) ([]netip.Addr, bool, error) { return nil, true, test.err }
 			_, err := d.Open(t.Context(), "shop", 1, new(probe.Timings))
 			wantError(t, err, probe.Failure, test.reason)
 		})
@@ -153,9 +153,9 @@ func TestResolverErrorsHaveReasons(t *testing.T) {
 func TestALookupEndsAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dialer(t, Config{})
-		d.lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) {
+		d.lookup = func(ctx context.Context, _ string) ([]netip.Addr, bool, error) {
 			<-ctx.Done()
-			return nil, ctx.Err()
+			return nil, true, ctx.Err()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -40,8 +40,8 @@ type Config struct {
 // must be closed.
 type Dialer struct {
 	config Config
-	source netip.Addr                                                   // not valid: the system chooses
-	lookup func(ctx context.Context, host string) ([]netip.Addr, error) // nil: lookupIP
+	source netip.Addr                                                         // not valid: the system chooses
+	lookup func(ctx context.Context, host string) ([]netip.Addr, bool, error) // nil: lookupIP
 }
 
 // New checks c. An error is a *probe.FieldError with the HCL name of the field.

@@ -82,7 +82,10 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return Cancelled()
 	}
-	if ours := (localError{}); errors.As(err, &ours) || errors.As(err, new(x509.SystemRootsError)) {
+	switch ours := (localError{}); {
+	case errors.Is(err, errUnlisted):
+		return unknown(probe.ReasonResolver, err)
+	case errors.As(err, &ours), errors.As(err, new(x509.SystemRootsError)):
 		return unknown(probe.ReasonResources, err)
 	}
 	var number syscall.Errno
@@ -102,9 +105,6 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 	}
 	if timeout := net.Error(nil); ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
 		other = s.timeout()
-	}
-	if errors.As(err, new(silenceError)) {
-		return unknown(other, err)
 	}
 	return failure(other, err)
 }

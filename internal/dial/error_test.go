@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -41,8 +42,9 @@ func TestErrorsHaveReasons(t *testing.T) {
 		{"no interface", Connecting, during("connect", syscall.ENETDOWN), probe.Unknown, probe.ReasonTCPSource},
 		{"no IPv6", Connecting, during("socket", syscall.EAFNOSUPPORT), probe.Unknown, probe.ReasonTCPSource},
 		{"no descriptors for a lookup", Resolving, localError{&net.DNSError{Err: "no such host", IsNotFound: true}}, probe.Unknown, probe.ReasonResources},
-		{"no name server answers", Resolving, silenceError{&net.DNSError{Err: "i/o timeout", IsTimeout: true}}, probe.Unknown, probe.ReasonDNSTimeout},
-		{"no name server is there", Resolving, silenceError{&net.DNSError{Err: "connection refused"}}, probe.Unknown, probe.ReasonDNSFailed},
+		{"a name server that is no longer known", Resolving, localError{fmt.Errorf("lookup web: %w", errUnlisted)}, probe.Unknown, probe.ReasonResolver},
+		{"no name server answers", Resolving, &net.DNSError{Err: "i/o timeout", IsTimeout: true}, probe.Failure, probe.ReasonDNSTimeout},
+		{"no name server is there", Resolving, &net.DNSError{Err: "connection refused"}, probe.Failure, probe.ReasonDNSFailed},
 		{"a name server fails", Resolving, &net.DNSError{Err: "server misbehaving"}, probe.Failure, probe.ReasonDNSFailed},
 		{"a backlog is full", ConnectingUnix, during("connect", syscall.EAGAIN), probe.Failure, probe.ReasonUnixRefused},
 		{"no authorities to verify with", Handshaking, &tls.CertificateVerificationError{Err: x509.SystemRootsError{Err: syscall.EMFILE}}, probe.Unknown, probe.ReasonResources},

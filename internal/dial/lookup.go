@@ -7,91 +7,67 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
 // localError is the error of a lookup that failed because this machine lacks descriptors,
-// ports or memory.
+// ports or memory, or because package net does not know what is in resolv.conf.
 type localError struct{ error }
 
 func (e localError) Unwrap() error { return e.error }
 
-// silenceError is the error of a lookup during which no name server answered anybody: it
-// says nothing about the name.
-type silenceError struct{ error }
+// errUnlisted is the cause of a localError: package net has asked a name server that is
+// not in resolv.conf.
+var errUnlisted = errors.New("not in " + resolvConf + ", which has changed in the last seconds, or could not be read")
 
-func (e silenceError) Unwrap() error { return e.error }
-
-// lookupIP looks a name up by package net.
+// lookupIP looks a name up by package net, and reports whether a name server was asked.
 //
 // Package net keeps only the text of an error of a socket, and takes a file that it cannot
 // open for an empty one: without descriptors it asks 127.0.0.1 for a name in /etc/hosts,
 // and "no such host" is the result.
-func lookupIP(ctx context.Context, host string) ([]netip.Addr, error) {
+func lookupIP(ctx context.Context, host string) (ips []netip.Addr, asked bool, err error) {
 	if err := loadHosts(); err != nil {
-		return nil, localError{err}
+		return nil, false, localError{err}
 	}
-	l := &lookup{began: now()}
+	l := &lookup{}
 	resolver := net.Resolver{PreferGo: true, Dial: l.dial}
-	ips, err := resolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, l.explain(err)
+	ips, err = resolver.LookupNetIP(ctx, "ip", host)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil && l.cause != nil {
+		err = localError{fmt.Errorf("%w: %w", err, l.cause)}
 	}
-	return ips, nil
+	return ips, l.asked, err
 }
 
 // lookup is one lookup of a name, which may take several queries at once.
 type lookup struct {
-	began time.Duration
-	asked atomic.Bool // a name server
-
-	mu    sync.Mutex
-	cause error // the first shortage of this machine; guarded by mu
+	mu    sync.Mutex // guards the fields below
+	asked bool       // a name server
+	cause error      // the first fault of this machine
 }
 
-// lastAnswer is when a name server last answered a query of this process, as now returns
-// it.
-var lastAnswer atomic.Int64
-
-// epoch is where the time of now is 0.
-var epoch = time.Now()
-
-func now() time.Duration { return time.Since(epoch) }
-
-// explain returns the error of the lookup with what package net has hidden.
-func (l *lookup) explain(err error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause != nil {
-		return localError{fmt.Errorf("%w: %w", err, l.cause)}
-	}
-	// An answer to this lookup, or to another one, in its second half proves that the name
-	// servers can be reached.
-	if halfway := (l.began + now()) / 2; l.asked.Load() && time.Duration(lastAnswer.Load()) < halfway {
-		return silenceError{err}
-	}
-	return err
-}
-
-// record keeps an error of a socket if this machine is at fault.
-func (l *lookup) record(network string, err error) {
+// noteShortage keeps an error of a socket if this machine is at fault.
+func (l *lookup) noteShortage(network string, err error) {
 	var number syscall.Errno
 	if !errors.As(err, &number) {
 		return
 	}
 	noPort := number == syscall.EAGAIN || network == "tcp" && number == syscall.EADDRNOTAVAIL
-	if !noPort && !shortage.IsErrno(number) {
-		return
+	if noPort || shortage.IsErrno(number) {
+		l.note(err)
 	}
+}
+
+// note keeps the first fault of this machine.
+func (l *lookup) note(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cause == nil {
@@ -101,14 +77,16 @@ func (l *lookup) record(network string, err error) {
 
 // dial connects to a name server.
 func (l *lookup) dial(ctx context.Context, network, server string) (net.Conn, error) {
-	l.asked.Store(true)
 	if err := checkServer(server); err != nil {
-		l.record(network, err)
+		l.note(err)
 		return nil, err
 	}
+	l.mu.Lock()
+	l.asked = true
+	l.mu.Unlock()
 	conn, err := new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {
-		l.record(network, err)
+		l.noteShortage(network, err)
 		return nil, err
 	}
 	query := queryConn{Conn: conn, lookup: l, network: network}
@@ -130,20 +108,17 @@ type queryPacketConn struct {
 	net.PacketConn
 }
 
-// Read records that there is an answer.
+// Read notes a lack of memory.
 func (c queryConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 {
-		lastAnswer.Store(int64(now()))
-	}
-	c.lookup.record(c.network, err)
+	c.lookup.noteShortage(c.network, err)
 	return n, err
 }
 
-// Write records a lack of buffers.
+// Write notes a lack of buffers.
 func (c queryConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	c.lookup.record(c.network, err)
+	c.lookup.noteShortage(c.network, err)
 	return n, err
 }
 
@@ -157,8 +132,9 @@ const (
 // defaultServers are those of package net when it cannot read resolv.conf (defaultNS).
 var defaultServers = []string{"127.0.0.1:53", "[::1]:53"}
 
-// checkServer returns an error if package net wants to ask a name server only because it
-// could not read resolv.conf. It tries to read the file again after five seconds.
+// checkServer returns an error if package net wants to ask a name server of its own that
+// is not in resolv.conf, because it could not read the file, or has not read it since it
+// was changed. It reads the file again after five seconds. An error is this machine's fault.
 func checkServer(server string) error {
 	if !slices.Contains(defaultServers, server) {
 		return nil
@@ -180,7 +156,7 @@ func checkServer(server string) error {
 	if !listed {
 		return nil
 	}
-	return &os.PathError{Op: "open", Path: resolvConf, Err: syscall.EMFILE} // what package net got
+	return fmt.Errorf("name server %s: %w", server, errUnlisted)
 }
 
 // ifShortage returns err if this machine is at fault. A file that does not exist, or must

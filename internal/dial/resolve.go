@@ -10,7 +10,8 @@ import (
 )
 
 // Resolve returns the IP addresses of a host in the resolver's order, and adds the
-// time it took to took. An IP address is not looked up. Every error is an *Error.
+// time it took to took if a name server was asked. An IP address is not looked up. Every
+// error is an *Error.
 //
 // Go's own resolver looks names up: the system's keeps a thread busy for each lookup
 // and does not end it at the deadline.
@@ -18,12 +19,15 @@ func (d *Dialer) Resolve(ctx context.Context, host string, took *probe.Timings) 
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip.Unmap()}, nil
 	}
-	defer since(time.Now(), &took.Resolve)
 	lookup := d.lookup
 	if lookup == nil {
 		lookup = lookupIP
 	}
-	ips, err := lookup(ctx, host)
+	start := time.Now()
+	ips, asked, err := lookup(ctx, host)
+	if asked {
+		since(start, &took.Resolve)
+	}
 	if err != nil {
 		return nil, Classify(ctx, Resolving, err)
 	}

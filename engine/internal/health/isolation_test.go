@@ -5,14 +5,19 @@ import (
 	"testing"
 )
 
-// cutOff returns an Isolation with a last answer at 100, and a number of attempts that
-// began after it, of so many peers.
+// peer is the n-th of up to 64 Peers.
+func peer(n int) Peer { return Peer(n%64) + 1 }
+
+// cutOff returns an Isolation with an answer at 100, and attempts that began after it,
+// one at each of the times from 101 on, of probes of so many peers.
 func cutOff(attempts, peers int) *Isolation {
 	i := &Isolation{}
-	i.Begin("before")
-	i.Answer(100)
 	for n := range attempts {
-		i.Begin(fmt.Sprint("10.0.0.", n%peers))
+		i.Join(peer(n % peers))
+	}
+	i.Answer(90, 100)
+	for n := range attempts {
+		i.Begin(peer(n%peers), int64(101+n))
 	}
 	return i
 }
@@ -21,20 +26,31 @@ func TestSilenceIsTheEnginesIfManyPeersAreSilentAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		attempts, peers int
-		began           int64
-		want            bool
+		silence         Silence
+		now             int64
+		want            Judgement
 	}{
-		{"many peers", 10, 10, 101, true},
-		{"four peers", 10, 4, 101, true},
-		{"three peers", 100, 3, 101, false},
-		{"nine attempts", 9, 9, 101, false},
-		{"a peer has answered in the second half of the attempt", 100, 50, 9, false},
-		{"a peer has answered in the first half of the attempt", 100, 50, 10, true},
-		{"nothing was expected", 0, 1, 101, false},
+		{"many peers", 20, 20, Silence{Began: 101, Timeout: 100}, 201, CutOff},
+		{"four peers", 10, 4, Silence{Began: 101, Timeout: 100}, 201, CutOff},
+		{"three peers", 50, 3, Silence{Began: 101, Timeout: 100}, 201, Counts},
+		{"nine attempts", 9, 9, Silence{Began: 101, Timeout: 100}, 201, Counts},
+		{"the tenth has waited for half of the timeout", 10, 10, Silence{Began: 60, Timeout: 100}, 160, CutOff},
+		{"the tenth has waited for less", 10, 10, Silence{Began: 59, Timeout: 100}, 159, Counts},
+		{"a try that took longer than its timeout", 10, 10, Silence{Began: 10, Timeout: 100}, 207, Counts},
+		{"it failed at once, and so did its attempt before", 20, 20, Silence{Began: 120, Timeout: 100}, 121, Counts},
+		{"it failed at once, and was answered before", 20, 20, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 121, Later},
+		{"likewise, of few peers", 20, 3, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 121, Counts},
+		{"likewise, of few probes", 9, 9, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 121, Counts},
+		{"likewise, at its timeout", 20, 20, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 220, CutOff},
+		{"likewise, long after an answer", 0, 1, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 220, Counts},
+		{"an attempt was answered that began afterwards", 20, 20, Silence{Began: 80, Ended: 89, Timeout: 100, WasAnswered: true}, 130, Counts},
+		{"an attempt was answered that began before", 20, 20, Silence{Began: 80, Ended: 90, Timeout: 100, WasAnswered: true}, 130, Later},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			i := cutOff(test.attempts, test.peers)
-			if got := i.Silence(test.began, 190, 60); got != test.want || (i.Until() == 250) != test.want {
+			test.silence.Excuses = 1000
+			got := i.Judge(test.silence, test.now)
+			if until := i.Until(); got != test.want || until != 0 && until != test.now+1000 || until != 0 != (got == CutOff) {
 				t.Errorf("got %v, until %v", got, i.Until())
 			}
 		})
@@ -43,12 +59,57 @@ func TestSilenceIsTheEnginesIfManyPeersAreSilentAtOnce(t *testing.T) {
 
 func TestAnAnswerEndsAnIsolation(t *testing.T) {
 	i := cutOff(20, 20)
-	i.Silence(101, 200, 1000)
-	i.Answer(201)
-	if i.Until() != 0 || i.Silence(202, 300, 1000) {
+	i.Judge(Silence{Began: 101, Timeout: 100, Excuses: 1000}, 201)
+	if got := i.Judge(Silence{Began: 202, Timeout: 100}, 203); got != CutOff {
+		t.Errorf("an attempt that fails at once while the engine is cut off: got %v", got)
+	}
+	i.Answer(203, 210)
+	if got := i.Judge(Silence{Began: 211, Timeout: 100}, 311); got != Counts || i.Until() != 0 {
 		t.Error("the engine is still cut off")
 	}
-	if !i.Silence(201, 300, 1000) {
+	if got := i.Judge(Silence{Began: 209, Timeout: 100}, 311); got != CutOff {
 		t.Error("an attempt that began while the engine was cut off counts")
+	}
+}
+
+func TestAnAnswerSaysNothingAboutLaterAttempts(t *testing.T) {
+	i := cutOff(20, 20)
+	i.Answer(90, 100) // it was noticed late
+	if got := i.Judge(Silence{Began: 101, Timeout: 100}, 201); got != CutOff {
+		t.Errorf("got %v", got)
+	}
+	i = cutOff(20, 20)
+	i.Answer(90, 102)
+	if got := i.Judge(Silence{Began: 101, Timeout: 100}, 201); got != Counts {
+		t.Errorf("after an answer to an attempt before: got %v", got)
+	}
+}
+
+func TestPeersThatLeaveAreNotExpected(t *testing.T) {
+	i := cutOff(20, 20)
+	silence := Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}
+	for n := range 10 {
+		i.Leave(peer(n))
+	}
+	if got := i.Judge(silence, 121); got != Later {
+		t.Errorf("got %v with ten", got)
+	}
+	i.Leave(peer(10))
+	if got := i.Judge(silence, 121); got != Counts {
+		t.Errorf("got %v with nine", got)
+	}
+}
+
+func TestPeersAreSpread(t *testing.T) {
+	seen := map[Peer]bool{}
+	for n := range 1000 {
+		p := PeerOf(fmt.Sprint("10.0.0.", n))
+		if p < 1 || p > 64 {
+			t.Fatalf("got %d", p)
+		}
+		seen[p] = true
+	}
+	if len(seen) != 64 {
+		t.Errorf("1,000 addresses have %d peers", len(seen))
 	}
 }

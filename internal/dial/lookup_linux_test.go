@@ -66,13 +66,8 @@ func TestOnlyNameServersOfResolvConfAreAsked(t *testing.T) {
 		{"options timeout:1\n", "127.0.0.1:53", true}, // the default of resolv.conf(5)
 	} {
 		t.Run(test.conf+test.server, func(t *testing.T) {
-<<<<<<< HEAD
 			faulttest.Replace(t, resolvConf, test.conf)
-			if err := checkServer(test.server); err == nil != test.asked {
-=======
-			shortagetest.Replace(t, resolvConf, test.conf)
 			if err := checkServer(test.server); err == nil != test.asked || err != nil && !errors.Is(err, errUnlisted) {
->>>>>>> 6dacecc (engine, dial: judge silence by evidence, and fast failures when it is in)
 				t.Errorf("got %v", err)
 			}
 		})
@@ -113,29 +108,17 @@ func TestALookupWithoutAFreePortSaysNothingAboutTheName(t *testing.T) {
 	}
 }
 
-<<<<<<< HEAD
-func TestASilentNameServerSaysNothingAboutTheName(t *testing.T) {
-	if !faulttest.InNamespaces(t) {
-		return
-	}
-	const short = 200 * time.Millisecond
-	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
-	wantError(t, resolve(t, "known.example.", plenty), probe.Unknown, probe.ReasonDNSFailed) // no process listens
-	faulttest.NameServer(t, "127.0.0.7")
-	wantError(t, resolve(t, "silent.example.", short), probe.Unknown, probe.ReasonDNSTimeout)
-=======
 // Whether a silent name server is the name's fault is for the engine to judge, by the
 // reason and by who else was answered.
 func TestALookupSaysWhetherANameServerAnswered(t *testing.T) {
-	if !shortagetest.InNamespaces(t) {
+	if !faulttest.InNamespaces(t) {
 		return
 	}
-	shortagetest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
-	shortagetest.Replace(t, hostsFile, "127.0.0.9 written.example\n")
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
+	faulttest.Replace(t, hostsFile, "127.0.0.9 written.example\n")
 	wantError(t, resolve(t, "known.example.", plenty), probe.Failure, probe.ReasonDNSFailed) // no process listens
-	shortagetest.NameServer(t, "127.0.0.7")
+	faulttest.NameServer(t, "127.0.0.7")
 	wantError(t, resolve(t, "silent.example.", 200*time.Millisecond), probe.Failure, probe.ReasonDNSTimeout)
->>>>>>> 6dacecc (engine, dial: judge silence by evidence, and fast failures when it is in)
 	wantError(t, resolve(t, "missing.example.", plenty), probe.Failure, probe.ReasonDNSNotFound)
 	for name, asked := range map[string]bool{"known.example.": true, "written.example.": false} {
 		var took probe.Timings

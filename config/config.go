@@ -33,7 +33,8 @@ type Engine struct {
 	LogLevel      slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error"` // default info
 	LogFormat     string              `hcl:"log_format,optional" oneof:"auto text json"`       // default auto: text on a terminal, else JSON
 
-	// NoIsolationCheck makes silence count against a target even if no target answers.
+	// NoIsolationCheck makes failures without an answer count against their targets even if
+	// no target or name server answers.
 	NoIsolationCheck bool `hcl:"no_isolation_check,optional"`
 
 	// MetricsMaxProbes is up to how many probes /metrics has series of each probe and

@@ -71,12 +71,18 @@ type Config struct {
 	// probe.Mended.
 	Compatibility probe.Compatibility
 
-	// NoIsolationCheck makes silence count against a target even if no target answers.
-	// Otherwise an attempt without an answer is unknown, probe.ReasonIsolated, when no
-	// other attempt has had an answer meanwhile, although ten or more were expected from
-	// four or more addresses: then the engine's own network or name server has failed.
-	// Loopback addresses and commands say nothing about the network. There is no such
-	// check for rules with the compatibility probe.Kubelet.
+	// NoIsolationCheck makes failures without an answer count against their targets even
+	// if no target or name server answers. Otherwise such a failure is unknown,
+	// probe.ReasonIsolated, if ten or more attempts at four or more addresses, or at four
+	// or more names, have waited for half of its timeout and none was answered in that
+	// time, although each target had answered its latest attempt: then the engine's own
+	// network or name server has failed. Lookups of names are judged apart from
+	// connections. A failure before the timeout, such as a connection without a route,
+	// counts as soon as an attempt that began after it is answered, and otherwise is
+	// judged when the timeout has passed; at once if fewer than ten probes of four hosts
+	// were answered last. Commands and the addresses of this machine, which are read when
+	// the engine is made and every ten minutes, say nothing about the network. There is no
+	// such check for rules with the compatibility probe.Kubelet.
 	NoIsolationCheck bool
 
 	// Logger gets a line for each change of a verdict on an instance, at level Warn

@@ -15,8 +15,9 @@ import (
 // servers, and whether failures without an answer count. scheduler.mu guards it.
 type isolation struct {
 	byAddress health.Isolation // from targets that need no name server
-	byName    health.Isolation // from targets that do; without lookups nothing is expected of them
+	byName    health.Isolation // from targets that do
 	lookups   health.Isolation // from name servers
+	nameless  int64            // since when the engine is cut off from them, if it is: nothing is expected of byName
 	silent    pending          // targets
 	unnamed   pending          // lookups without an answer
 	log       isolationLog
@@ -84,25 +85,29 @@ func (i *isolation) observe(a *attempt, res *probe.Result, answered responder, n
 	}
 }
 
-// judge judges an attempt that lacks an answer at now.
-func (i *isolation) judge(missing responder, s health.Silence, now int64) (j health.Judgement) {
-	if missing == theTarget {
-		j = max(i.byAddress.Judge(s, now), i.byName.Judge(s, now))
-	} else if j = i.lookups.Judge(s, now); j == health.CutOff {
-		i.byName.Forget()
+// judgeTarget judges an attempt at now that its target has not answered.
+func (i *isolation) judgeTarget(s health.Silence, now int64) health.Judgement {
+	j := i.byAddress.Judge(s, now)
+	if now >= i.lookups.Until() || s.Began < i.nameless {
+		j = max(j, i.byName.Judge(s, now))
 	}
 	if j == health.CutOff {
-		i.pending(missing).due = now
+		i.silent.due = now
 	}
 	return j
 }
 
-// pending returns the attempts that wait to be judged for want of an answer.
-func (i *isolation) pending(missing responder) *pending {
-	if missing == theTarget {
-		return &i.silent
+// judgeLookup judges an attempt at now that no name server has answered.
+func (i *isolation) judgeLookup(s health.Silence, now int64) health.Judgement {
+	known := now < i.lookups.Until()
+	j := i.lookups.Judge(s, now)
+	if j == health.CutOff {
+		i.unnamed.due = now
+		if !known {
+			i.nameless = now
+		}
 	}
-	return &i.unnamed
+	return j
 }
 
 // setAnswered sets who has answered a probe's latest attempt.
@@ -231,17 +236,22 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) {
 	i, s, rule := &sc.isolation, a.slot, &a.spec.rule
 	answered, missing := evidenceOf(res, rule.Timeout)
-	judgement := health.Counts
-	if rule.Compatibility != probe.Kubelet {
-		judgement = i.judge(missing, health.Silence{
-			Began: a.start, Ended: a.start + int64(res.Took), Timeout: int64(rule.Timeout),
-			WasAnswered: s.answered&missing != 0, Excuses: 2*int64(rule.Period) + int64(res.Took),
-		}, now)
+	silence := health.Silence{
+		Began: a.start, Ended: a.start + int64(res.Took), Timeout: int64(rule.Timeout),
+		WasAnswered: s.answered&missing != 0, Excuses: 2*int64(rule.Period) + int64(res.Took),
+	}
+	judgement, waiting := health.Counts, &i.silent
+	switch {
+	case rule.Compatibility == probe.Kubelet:
+	case missing == theTarget:
+		judgement = i.judgeTarget(silence, now)
+	default:
+		judgement, waiting = i.judgeLookup(silence, now), &i.unnamed
 	}
 	switch judgement {
 	case health.Later:
 		s.inflight = a.waiting(res)
-		i.pending(missing).add(s.inflight)
+		waiting.add(s.inflight)
 		return
 	case health.CutOff:
 		res.Outcome = probe.Unknown

@@ -174,7 +174,7 @@ sonde_attempts_skipped_total{reason="shed"} 7
 # HELP sonde_health_score Health score of the engine itself: 0 is healthy, from 2 on it restarts nothing, 8 is the worst.
 # TYPE sonde_health_score gauge
 sonde_health_score 2
-# HELP sonde_isolated 1 while no target, or no name server, answers the engine any more, otherwise 0.
+# HELP sonde_isolated 1 while no target or name server answers, otherwise 0.
 # TYPE sonde_isolated gauge
 sonde_isolated 1
 # HELP sonde_stalls_total Total number of stalls of the engine: its process was stopped or short of processor time.

@@ -100,10 +100,6 @@ func (i *Isolation) Answer(began, now int64) {
 	i.awaited, i.until = awaited{}, 0
 }
 
-// Forget forgets the attempts that should have been answered, and that the engine is cut
-// off.
-func (i *Isolation) Forget() { i.awaited, i.until = awaited{}, 0 }
-
 // Silence is an attempt that has failed without an answer.
 type Silence struct {
 	Began, Ended int64

@@ -72,7 +72,7 @@ func engineLines(stats httpapi.Stats) string {
 		fmt.Fprintf(&s, "degraded: health score %d of %d, stalled for %.1fs in all; restarts are paused\n", h.Score, engine.MaxHealthScore, h.StalledSeconds)
 	}
 	if stats.Health.Isolated {
-		fmt.Fprintln(&s, "isolated: no target, or no name server, answers any more; targets do not fail for it")
+		fmt.Fprintln(&s, "isolated: no target or name server answers; failures without an answer do not count")
 	}
 	return s.String()
 }

@@ -503,7 +503,7 @@ func TestEachIsolationIsLoggedButNotEachFlap(t *testing.T) {
 		n.fail(probe.ReasonTCPTimeout, false)
 		pass(5 * time.Second)
 		set := probe.Set{}
-		apply(t, e, set) // nothing answers any more, nor is probed
+		apply(t, e, set) // nothing is probed, so nothing answers
 		pass(5 * time.Second)
 		if begins, ends := count(); begins != 1 || ends != 1 || e.Health().Isolated {
 			t.Errorf("%d begins and %d ends; isolated: %v", begins, ends, e.Health().Isolated)

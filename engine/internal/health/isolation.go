@@ -24,7 +24,7 @@ func PeerOf(address string) Peer {
 }
 
 // Isolation finds out whether the engine is cut off: whether none of many peers that
-// answered the latest attempt answers any more. A failure without an answer is held
+// answered the latest attempt answers now. A failure without an answer is held
 // against a peer only if another peer answers meanwhile. The zero Isolation is not cut
 // off. Times are in nanoseconds on the caller's clock, and positive.
 type Isolation struct {

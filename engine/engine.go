@@ -77,12 +77,13 @@ type Config struct {
 	// or more names, have waited for half of its timeout and none was answered in that
 	// time, although each target had answered its latest attempt: then the engine's own
 	// network or name server has failed. Lookups of names are judged apart from
-	// connections. A failure before the timeout, such as a connection without a route,
-	// counts as soon as an attempt that began after it is answered, and otherwise is
-	// judged when the timeout has passed; at once if fewer than ten probes of four hosts
-	// were answered last. Commands and the addresses of this machine, which are read when
-	// the engine is made and every ten minutes, say nothing about the network. There is no
-	// such check for rules with the compatibility probe.Kubelet.
+	// connections, but none fails while no address answers. A failure before the timeout,
+	// such as a connection without a route, counts as soon as an attempt that began after
+	// it is answered, and otherwise is judged when the timeout has passed; at once if
+	// fewer than ten probes of four hosts were answered last. Commands and the addresses
+	// of this machine, which are read when the engine is made and every ten minutes, say
+	// nothing about the network. There is no such check for rules with the compatibility
+	// probe.Kubelet.
 	NoIsolationCheck bool
 
 	// Logger gets a line for each change of a verdict on an instance, at level Warn

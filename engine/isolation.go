@@ -78,6 +78,7 @@ func (i *isolation) observe(a *attempt, res *probe.Result, answered responder, n
 		i.byAddress.Answer(a.start, at)
 		i.byName.Answer(a.start, at)
 		i.silent.prove(a.start, now)
+		i.unnamed.prove(a.start, now)
 	}
 	if answered&nameServer != 0 {
 		i.lookups.Answer(a.start, a.start+int64(min(res.Timings.Resolve, res.Took)))
@@ -97,15 +98,16 @@ func (i *isolation) judgeTarget(s health.Silence, now int64) health.Judgement {
 	return j
 }
 
-// judgeLookup judges an attempt at now that no name server has answered.
+// judgeLookup judges an attempt at now that no name server has answered. They are reached
+// over the network too.
 func (i *isolation) judgeLookup(s health.Silence, now int64) health.Judgement {
 	known := now < i.lookups.Until()
 	j := i.lookups.Judge(s, now)
-	if j == health.CutOff {
+	if j == health.CutOff && !known {
+		i.nameless = now
+	}
+	if j = max(j, i.byAddress.Judge(s, now)); j == health.CutOff {
 		i.unnamed.due = now
-		if !known {
-			i.nameless = now
-		}
 	}
 	return j
 }
@@ -184,10 +186,13 @@ func (p *pending) add(a *attempt) {
 	p.attempts, p.due = append(p.attempts, a), at
 }
 
+// settleDelay is how long answers are collected before they settle results that wait.
+const settleDelay = int64(10 * time.Millisecond)
+
 // prove says that an attempt which began at began was answered.
 func (p *pending) prove(began, now int64) {
 	if len(p.attempts) > 0 && p.attempts[0].ended() < began {
-		p.due = now
+		p.due = min(p.due, now+settleDelay)
 	}
 }
 

@@ -72,6 +72,9 @@ func timings(address string) probe.Timings {
 
 // silence is the result of an attempt without an answer.
 func (n *network) silence(r probe.Reason, address string) (res probe.Result) {
+	if r == probe.ReasonTCPUnreachable && isName(address) { // nor is there a way to the name server
+		r = probe.ReasonDNSFailed
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if res = probe.Fail(r, "i/o timeout"); n.unknown && n.failure != "" {
@@ -440,6 +443,23 @@ func TestSilenceOfAnAddressCountsWhileNoNameServerAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Name servers are reached over the network too, which many addresses say has failed.
+func TestAFewNamesDoNotFailWithTheNetwork(t *testing.T) {
+	reachable(t, engine.Config{}, func(n int) string {
+		if n < 5 {
+			return names(n)
+		}
+		return remote(n)
+	}, func(t *testing.T, e *engine.Engine, n *network) {
+		before := changes(e)
+		n.fail(probe.ReasonTCPUnreachable, true)
+		pass(5 * time.Second)
+		if got := changes(e) - before; got != 0 {
+			t.Errorf("verdicts have changed %d times", got)
+		}
+	})
 }
 
 // A name in the hosts file says nothing about the name servers.

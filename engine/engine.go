@@ -74,8 +74,9 @@ type Config struct {
 	// NoIsolationCheck makes failures without an answer count against their targets even
 	// if no target or name server answers. Otherwise such a failure is unknown,
 	// probe.ReasonIsolated, if ten or more attempts at four or more addresses, or at four
-	// or more names, have waited for half of its timeout and none was answered in that
-	// time, although each target had answered its latest attempt: then the engine's own
+	// or more names, have waited for a quarter of its timeout or longer, and none was
+	// answered in the second half of it, although each target had answered its latest
+	// attempt: then the engine's own
 	// network or name server has failed. Lookups of names are judged apart from
 	// connections, but none fails while no address answers. A failure before the timeout,
 	// such as a connection without a route, counts as soon as an attempt that began after

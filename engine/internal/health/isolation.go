@@ -32,10 +32,11 @@ type Isolation struct {
 	probes  int32     // their number
 	peers   int32     // how many Peers they have
 
-	proven  int64 // when the latest attempt began that was answered
-	awaited awaited
-	until   int64 // the engine is cut off until then, or the next answer
-	ended   int64 // when it was cut off last
+	proven   int64 // when the latest attempt began that was answered
+	answered int64 // when an attempt was answered last
+	awaited  awaited
+	until    int64 // the engine is cut off until then, or the next answer
+	ended    int64 // when it was cut off last
 }
 
 // awaited are the attempts since the last answer that should have been answered.
@@ -90,7 +91,7 @@ func (i *Isolation) Withdraw() {
 // Answer says that an attempt which began at began was answered at now. The answer says
 // nothing about attempts that began later.
 func (i *Isolation) Answer(began, now int64) {
-	i.proven = max(i.proven, began)
+	i.proven, i.answered = max(i.proven, began), max(i.answered, now)
 	if now < i.awaited.first {
 		return
 	}
@@ -118,16 +119,17 @@ const (
 	CutOff                  // not at all, since the engine is cut off
 )
 
-// Judge judges an attempt at now. The engine is cut off if many attempts have been
-// waiting for half of the timeout, and none was answered in that time; or if it counts as
-// cut off, or was when the attempt began. What fails before its timeout is judged when
-// that has passed, but counts as soon as an attempt that began after it was answered.
+// Judge judges an attempt at now. The engine is cut off if no attempt was answered in the
+// second half of this one, or of its timeout, and many have been waiting for a quarter of
+// the timeout; or if it counts as cut off, or was when the attempt began. What fails before
+// its timeout is judged when that has passed, but counts as soon as an attempt that began
+// after it was answered.
 func (i *Isolation) Judge(s Silence, now int64) Judgement {
 	half := max(now-s.Began, s.Timeout) / 2
 	switch {
 	case s.Began <= i.ended:
 		return CutOff
-	case now < i.until, i.awaited.areMany() && i.awaited.last <= now-half:
+	case now < i.until, i.answered <= now-half && i.awaited.areMany() && i.awaited.last <= now-s.Timeout/4:
 		i.until = max(i.until, now+s.Excuses)
 		return CutOff
 	case s.WasAnswered && now < s.Began+s.Timeout && i.proven <= s.Ended && i.probes >= minAwaited && i.peers >= minPeers:

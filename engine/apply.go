@@ -174,8 +174,8 @@ func (sc *scheduler) replace(c change) {
 	sc.schedule.Forget(s.key)
 	if c.moved {
 		sc.isolation.setAnswered(s, 0)
-		sc.setPeer(s, c.address)
 	}
+	sc.setPeer(s, c.address)
 	s.mu.Lock()
 	s.address = c.address
 	before := s.state

@@ -43,7 +43,7 @@ func faults() []fault {
 		{name: "a stall that counts", law: "verdict", file: "engine/attempt.go",
 			old: "case stalled(", new: "case false && stalled("},
 		{name: "silence that counts although nobody answers", law: "verdict", file: "engine/isolation.go",
-			old: "case isolated:", new: "case isolated && false:"},
+			old: "judgement = i.judgeTarget(silence, now)", new: "_ = i.judgeTarget(silence, now)"},
 		{name: "a run that goes on with the next instance", law: "verdict", file: judge,
 			old: "if r.Compatibility == probe.Kubelet {\n\t\ts.Last", new: "{\n\t\ts.Last"},
 		{name: "a second request to end", law: "once", file: instanceGo,
@@ -67,7 +67,7 @@ func faults() []fault {
 		{name: "a state file that only grows", law: "bounds", file: "adapter/store/write.go",
 			old: "w.journal.Size() > 2*w.base+slack", new: "w.journal.Size() < 0"},
 		{name: "a torn file that is damaged", law: "log", file: "internal/journal/read.go",
-			old: "if left == 0 {", new: "if left < 0 {"},
+			old: `r.unlessZeros(errors.New("wrong checksum of a frame"))`, new: `errors.New("wrong checksum of a frame")`},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +154,7 @@ func TestNoReaderSeesARestoredProbeWithoutItsMemory(t *testing.T) {
 		for _, id := range ids {
 			st, ok := e.Status(id)
 			for !ok {
+				runtime.Gosched()
 				st, ok = e.Status(id)
 			}
 			if st.Verdict != probe.Passing {
@@ -165,6 +167,7 @@ func TestNoReaderSeesARestoredProbeWithoutItsMemory(t *testing.T) {
 		for _, id := range ids {
 			st, _ := e.Target(id.Target)
 			for len(st.Probes) == 0 {
+				runtime.Gosched()
 				st, _ = e.Target(id.Target)
 			}
 			if !st.Ready {

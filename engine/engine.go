@@ -50,6 +50,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -144,7 +145,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	if !sc.noIsolationCheck {
 		background.Go(func() { sc.followMachine(ctx) })
 	}
-	l := &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{clock: &sc.clock, monitor: sc.monitor}}
+	l := &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{
+		clock: &sc.clock, monitor: sc.monitor, limit: e.conf.Concurrency * schedule.NonBlockingPerWorker,
+	}}
 	l.run(ctx)
 	background.Wait()
 	e.applyMu.Lock()

@@ -21,6 +21,7 @@ type nonBlocking struct {
 	attempts  []*attempt        // that wait, by key; nil for a free key
 	free      []uint32          // keys
 	waiting   int               // how many attempts wait
+	limit     int               // how many may be in flight
 	deadlines timeline.Timeline // by key
 	done      []*attempt        // have ended, and are to be completed
 	blocking  []*attempt        // need a worker
@@ -47,8 +48,17 @@ type exchange struct {
 // start starts an attempt.
 func (n *nonBlocking) start(a *attempt) {
 	a.start, a.tries, a.panics = n.clock.now(), 0, 0
-	a.timeout = n.monitor.timeout(&a.spec.rule, a.start)
+	a.timeout = n.timeout(&a.spec.rule, a.start)
 	n.try(a, a.start)
+}
+
+// timeout returns the timeout of an attempt that starts now. An engine that is not well
+// gives it more time, unless it would take the place of others if many targets hang.
+func (n *nonBlocking) timeout(r *probe.Rule, now int64) time.Duration {
+	if n.waiting > n.limit/2 {
+		return r.Timeout
+	}
+	return n.monitor.timeout(r, now)
 }
 
 func (n *nonBlocking) try(a *attempt, now int64) {

@@ -12,9 +12,9 @@ const (
 )
 
 const (
-	// nonBlockingPerWorker is how many non-blocking attempts may be in flight for
+	// NonBlockingPerWorker is how many non-blocking attempts may be in flight for
 	// each one that needs a goroutine: they cost that much less.
-	nonBlockingPerWorker = 16
+	NonBlockingPerWorker = 16
 
 	// slowShare is the part of the goroutines, one in so many, that slow attempts leave
 	// to others: when half of the targets hang, the other half must not wait for them.
@@ -40,7 +40,7 @@ func (c *limiter[A]) admits(l Lane) bool {
 	reserve := c.concurrency / slowShare
 	switch l {
 	case NonBlocking:
-		return c.nonBlocking < c.concurrency*nonBlockingPerWorker
+		return c.nonBlocking < c.concurrency*NonBlockingPerWorker
 	case First:
 		return c.workers < c.concurrency-(reserve+1)/2
 	case Slow:

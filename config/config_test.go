@@ -204,7 +204,7 @@ type restartConfig struct {
 	Timeout time.Duration `hcl:"timeout,optional,nonzero"`
 }
 
-func (c processConfig) check() error {
+func (c processConfig) check(Context) error {
 	var wrong probe.FieldErrors
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		wrong.Add("command", "must name a program")

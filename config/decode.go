@@ -173,7 +173,9 @@ func (l *loader) settings(d *decodedBlock, s Settings) any {
 	return settings
 }
 
-func (l *loader) context() Context { return Context{Compatibility: l.config.Engine.Compatibility} }
+func (l *loader) context() Context {
+	return Context{Compatibility: l.config.Engine.Compatibility, State: l.config.Engine.State}
+}
 
 // refuse reports that a field's value cannot be used.
 func (l *loader) refuse(d *decodedBlock, path, problem string) {

@@ -29,6 +29,7 @@ var variants = map[string]struct {
 	"a local of a local":      {text: configuration(`base = "/healthz"`, `base = "/ready"`)},
 	"defaults":                {text: configuration(`period = "5s"`, `period = "6s"`)},
 	"compatibility":           {text: configuration(`compatibility = "none"`, `compatibility = "kubelet"`)},
+	"a state file":            {text: configuration(`log_level = "info"`, `state = "s"`)},
 	"another engine setting":  {text: configuration(`log_level = "info"`, `log_level = "warn"`)},
 	"another variable":        {text: configuration(""), vars: []Var{{Name: "path", Value: "/other"}}},
 	"a variable of elements":  {text: configuration(""), vars: []Var{{Name: "hosts", Value: `["x", "y", "z"]`}}},

@@ -62,8 +62,12 @@ func newFingerprints(l *loader) *fingerprints {
 		}
 		if b.Type == "defaults" {
 			ranges, nodes = append(ranges, b.Range), append(nodes, text)
-		} else if a := text.Attributes["compatibility"]; a != nil {
-			ranges, nodes = append(ranges, a.SrcRange), append(nodes, a.Expr)
+			continue
+		}
+		for _, name := range []string{"compatibility", "state"} { // those of Context
+			if a := text.Attributes[name]; a != nil {
+				ranges, nodes = append(ranges, a.SrcRange), append(nodes, a.Expr)
+			}
 		}
 	}
 	f.shared, f.ok = f.of(ranges, nodes...)

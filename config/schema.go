@@ -44,9 +44,11 @@ type Driver struct {
 	target func(settings any) probe.Target
 }
 
-// Context is what a handler may have to know besides its own block.
+// Context is what a handler or driver may have to know besides its own block: arguments of
+// the engine block.
 type Context struct {
-	Compatibility probe.Compatibility // of the engine block
+	Compatibility probe.Compatibility
+	State         string // the state file; empty for none
 }
 
 // Schema declares the fields of a block.

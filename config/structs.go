@@ -51,6 +51,13 @@ func Of[C any, H probe.Handler](build func(C) (H, error)) Handler {
 // decoded has type T. Check returns what else is wrong with it: a
 // *probe.FieldError, or several; it may be nil.
 func SettingsOf[T any](check func(T) error) Settings {
+	if check == nil {
+		return settingsOf[T](nil)
+	}
+	return settingsOf(func(settings T, _ Context) error { return check(settings) })
+}
+
+func settingsOf[T any](check func(T, Context) error) Settings {
 	return Settings{
 		schema: schemaOf(reflect.TypeFor[T]()),
 		decode: func(v Values, c Context) (any, error) {
@@ -58,7 +65,7 @@ func SettingsOf[T any](check func(T) error) Settings {
 			wrong := fill(&settings, v, c)
 			err := wrong.Err()
 			if check != nil {
-				for _, one := range Separate(check(settings)) {
+				for _, one := range Separate(check(settings, c)) {
 					if !followsFrom(one, wrong) {
 						err = errors.Join(err, one)
 					}
@@ -78,11 +85,11 @@ func followsFrom(err error, others probe.FieldErrors) bool {
 	})
 }
 
-// DriverOf returns the Driver for a struct as SettingsOf takes it. Target returns
-// what probes of the target take from the block: its Address, Env, Dir and User; it
-// may be nil.
-func DriverOf[T any](check func(T) error, target func(T) probe.Target) Driver {
-	d := Driver{Settings: SettingsOf(check)}
+// DriverOf returns the Driver for a struct as SettingsOf takes it. Check is that of
+// SettingsOf, but knows the engine block. Target returns what probes of the target take
+// from the block: its Address, Env, Dir and User. Both may be nil.
+func DriverOf[T any](check func(T, Context) error, target func(T) probe.Target) Driver {
+	d := Driver{Settings: settingsOf(check)}
 	if target != nil {
 		d.target = func(settings any) probe.Target { return target(settings.(T)) }
 	}

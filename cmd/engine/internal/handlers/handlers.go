@@ -25,16 +25,25 @@ func Options() config.Options {
 	return config.Options{
 		Handlers: Builtin(),
 		Drivers: map[string]config.Driver{
-			"process": config.DriverOf(process.Config.Check, func(c process.Config) probe.Target {
+			"process": config.DriverOf(checkProcess, func(c process.Config) probe.Target {
 				return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User} // it runs on this machine
 			}),
-			"restart": config.DriverOf(command.Config.Check, nil),
+			"restart": config.DriverOf(func(c command.Config, _ config.Context) error { return c.Check() }, nil),
 		},
 		Listen:         httpapi.DefaultListen,
 		EngineSettings: config.SettingsOf(restart.Config.Check),
 		TargetSettings: config.SettingsOf(restart.Unit.Check),
 		PluginSettings: config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load checks them
 	}
+}
+
+// checkProcess returns what is wrong with a process block. Processes that outlive the engine
+// are found beside its state file.
+func checkProcess(c process.Config, engine config.Context) error {
+	if err := c.Check(); err != nil || !c.Adopt || engine.State != "" {
+		return err
+	}
+	return probe.FieldErrorf("adopt", "needs a state file: set state in the engine block")
 }
 
 // Builtin returns the built-in handler blocks by name.

@@ -50,6 +50,15 @@ func (m machine) peerOf(address string) health.Peer {
 	return health.PeerOf(address)
 }
 
+// IsLocal reports whether an address of a target is this machine's, or there is none:
+// Health.Isolated says nothing about such a target.
+func (e *Engine) IsLocal(address string) bool {
+	sc := e.scheduler
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	return sc.machine.peerOf(address) == 0
+}
+
 // followMachine keeps what names this machine up to date until ctx is done. It locks mu.
 func (sc *scheduler) followMachine(ctx context.Context) {
 	ticker := time.NewTicker(machinePeriod)

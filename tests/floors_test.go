@@ -64,6 +64,7 @@ var rules = []rule{
 	{path: "config/document", floor: 3, group: "config"},
 	{path: "config/format", floor: 3, group: "config", order: 3},
 	{path: "adapter/restart", floor: 4, group: "restart"},
+	{path: "adapter/restart/process/internal/guard", floor: 4, group: "restart"},
 	{path: "adapter/restart/...", floor: 4, group: "restart", order: 1},
 	{path: "adapter/kube/internal/validate", floor: 4, group: "kube"},
 	{path: "adapter/kube", floor: 4, group: "kube", order: 1},
@@ -110,7 +111,7 @@ var thirdParty = []struct {
 	{module: "sigs.k8s.io/yaml", in: []string{"adapter/kube/..."}},
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
-	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process", "adapter/store", "cmd/...", "tests/faulttest"}},
+	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process/...", "adapter/store", "cmd/...", "tests/faulttest"}},
 	{module: "golang.org/x/sync", in: []string{
 		"engine", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},
@@ -180,6 +181,15 @@ func TestAnEmbedderLinksNoThirdPartyCode(t *testing.T) {
 			if !p.Standard && foreign(p.ImportPath) && !within("golang.org/x", p.ImportPath) {
 				t.Errorf("on %s, engine and builtin link %s", system, p.ImportPath)
 			}
+		}
+	}
+}
+
+// The memory of a guard depends on what is initialized before it starts.
+func TestAGuardLinksLittle(t *testing.T) {
+	for _, p := range list(t, "linux", "-deps", "./adapter/restart/process/internal/guard") {
+		if p.ImportPath == "net" || p.ImportPath == "log/slog" || !p.Standard && foreign(p.ImportPath) && !within("golang.org/x/sys", p.ImportPath) {
+			t.Errorf("a guard links %s", p.ImportPath)
 		}
 	}
 }

@@ -21,9 +21,10 @@ type Config struct {
 	Budget Budget         `hcl:"restart_budget,object"` // default: unlimited
 	Logger *slog.Logger   // one Info line when an instance starts, fails, no longer fails or exits; default: none
 
-	// Changed is called when the Memory of a target may have changed, or with an empty
-	// target, what was spent of the budget. It must not block. Default: none.
-	Changed func(target string)
+	// Changed is called when the Memory of a target may have changed, and BudgetChanged
+	// when what Spent returns has. They must not block. Default: none.
+	Changed       func(target string)
+	BudgetChanged func()
 }
 
 // Controller runs the instances of units, and restarts them. Its methods are safe
@@ -46,11 +47,7 @@ type Controller struct {
 	spent       account
 	restored    map[string]restored // by target, until a supervisor takes it
 	applies     int                 // number of calls of Apply and Change
-	repeat      []string            // targets to report again, if they are static: see Engine.Report
-	repeatAll   bool                // all static targets are to be reported again
-
-	// Used by Run only.
-	static map[string]time.Time // targets reported as static instances, and since when
+	static      staticUnits
 }
 
 // Check returns what is wrong with the budget: probe.FieldErrors, or nil.
@@ -69,11 +66,14 @@ func New(c Config) (*Controller, error) {
 	if c.Changed == nil {
 		c.Changed = func(string) {}
 	}
+	if c.BudgetChanged == nil {
+		c.BudgetChanged = func() {}
+	}
 	r := &Controller{
 		config:      c,
 		changed:     make(chan struct{}, 1),
 		supervisors: map[string]*supervisor{},
-		static:      map[string]time.Time{},
+		static:      staticUnits{since: map[string]time.Time{}},
 		restored:    map[string]restored{},
 	}
 	r.forced, r.force = context.WithCancel(context.Background())
@@ -97,7 +97,7 @@ func (c *Controller) Apply(units map[string]Unit) error {
 		return err
 	}
 	c.unitsMu.Lock()
-	c.units, c.driven, c.repeatAll = complete, 0, true
+	c.units, c.driven, c.static.repeatAll = complete, 0, true
 	c.applies++
 	for _, u := range complete {
 		if u.Driver != nil {
@@ -128,7 +128,7 @@ func (c *Controller) Change(units map[string]Unit, remove []string) error {
 	for target, u := range complete {
 		c.driven += one(u.Driver != nil) - one(c.units[target].Driver != nil)
 		c.units[target] = u
-		c.repeat = append(c.repeat, target)
+		c.static.repeat = append(c.static.repeat, target)
 	}
 	c.unitsMu.Unlock()
 	notify(c.changed)
@@ -254,17 +254,8 @@ func (c *Controller) watchVerdicts(ctx context.Context) {
 // reconcile starts a supervisor for each unit with a driver that has none, wakes
 // the others, and reports the units without a driver.
 func (c *Controller) reconcile(running *sync.WaitGroup) {
-	added, removed := c.superviseAll(running)
-	for _, target := range removed {
-		delete(c.static, target)
-		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Gone, Since: time.Now()})
-	}
-	again := c.takeRepeats() // they may have lost their probes: see Engine.Report
-	for _, target := range added {
-		c.static[target] = time.Now()
-	}
-	for _, target := range slices.Concat(added, again) {
-		c.config.Engine.Report(probe.Instance{Target: target, ID: staticID, Phase: probe.Running, Since: c.static[target]})
+	for _, in := range c.superviseAll(running) {
+		c.config.Engine.Report(in)
 	}
 }
 
@@ -278,55 +269,29 @@ func (c *Controller) appliedSince(counter *int) bool {
 	return before != c.applies
 }
 
-// takeRepeats returns the static targets that Apply and Change want to be reported again.
-func (c *Controller) takeRepeats() (targets []string) {
-	c.unitsMu.Lock()
-	repeat, all := c.repeat, c.repeatAll
-	c.repeat, c.repeatAll = nil, false
-	c.unitsMu.Unlock()
-	if all {
-		return slices.Collect(maps.Keys(c.static))
-	}
-	for _, target := range repeat {
-		if _, known := c.static[target]; known {
-			targets = append(targets, target)
-		}
-	}
-	return targets
-}
-
-// staticID is the ID of the only instance of a unit without a driver.
-const staticID = "static"
-
-// superviseAll starts and wakes supervisors. It returns which units without a
-// driver are new, and which ones were removed; a unit whose supervisor has not
-// ended yet is left for the next call.
-func (c *Controller) superviseAll(running *sync.WaitGroup) (added, removed []string) {
+// superviseAll starts and wakes supervisors, and returns the reports of units without a
+// driver.
+func (c *Controller) superviseAll(running *sync.WaitGroup) []probe.Instance {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	for _, s := range c.supervisors {
 		notify(s.wake)
 	}
 	for target, u := range c.units {
-		switch {
-		case c.supervisors[target] != nil:
-		case u.Driver == nil:
-			if _, known := c.static[target]; !known {
-				added = append(added, target)
-			}
-		default:
-			delete(c.static, target) // the driver's instances replace the static one
+		if u.Driver != nil && c.supervisors[target] == nil {
 			s := c.newSupervisor(target)
 			c.supervisors[target] = s
 			running.Go(s.run)
 		}
 	}
-	for target := range c.static {
-		if _, wanted := c.units[target]; !wanted {
-			removed = append(removed, target)
-		}
-	}
-	return added, removed
+	return c.static.reports(c.units, c.supervisors, time.Now())
+}
+
+// Driver returns the driver of a target's unit, or nil if it has none.
+func (c *Controller) Driver(target string) Driver {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	return c.units[target].Driver
 }
 
 // unit returns the unit of a target, and whether there is one to supervise.
@@ -372,7 +337,7 @@ func (c *Controller) spend(now time.Time) (again time.Time, ok bool) {
 	c.spent, again, ok = c.spent.take(c.config.Budget, c.driven, now)
 	c.unitsMu.Unlock()
 	if ok {
-		c.config.Changed("")
+		c.config.BudgetChanged()
 	}
 	return again, ok
 }

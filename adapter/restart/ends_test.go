@@ -2,6 +2,7 @@ package restart_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -269,5 +270,60 @@ func TestProbesOfAFinishedInstanceKnowThatItIsFinished(t *testing.T) {
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
 		h.apply(map[string]restart.Unit{"web": {Driver: d, Policy: restart.Never}})
 		h.expect("web", "a-0", probe.Gone, probe.ReasonExited)
+	})
+}
+
+// link is a handler whose targets answer until the engine is cut off from them.
+type link struct{ cut atomic.Bool }
+
+func (l *link) Probe(ctx context.Context, _ probe.Target) probe.Result {
+	if l.cut.Load() {
+		<-ctx.Done()
+		return probe.Fail(probe.ReasonTCPTimeout, "i/o timeout")
+	}
+	return probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}}
+}
+
+func TestAnIsolatedEngineRestartsOnlyTargetsOnItsMachine(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		l, web := new(link), new(fakeHandler)
+		set := probe.Set{}
+		add := func(target, address string, handler probe.Handler) {
+			set[liveness(target)] = probe.Probe{
+				Rule:   probe.Rule{Period: s, FailureThreshold: 1},
+				Target: probe.Target{Address: address}, Handler: handler, HandlerName: "test",
+			}
+		}
+		units := map[string]restart.Unit{}
+		for n := range 20 {
+			target := fmt.Sprint("peer", n)
+			add(target, fmt.Sprint("192.0.2.", n+1), l)
+			units[target] = restart.Unit{}
+		}
+		near, far := newDriver("near", healthy), newDriver("far", healthy)
+		add("near", "127.0.0.1", web)
+		add("far", "192.0.2.100", web)
+		units["near"], units["far"] = restart.Unit{Driver: near}, restart.Unit{Driver: far}
+		if _, err := h.engine.Apply(set); err != nil {
+			t.Fatal(err)
+		}
+		h.apply(units)
+		h.sleep(5 * s)
+		l.cut.Store(true)
+		h.sleep(10 * s)
+		if !h.engine.Health().Isolated {
+			t.Fatal("the engine is not isolated")
+		}
+		web.setFailing(true)
+		h.sleep(5 * s)
+		h.expect("far", "far-0", probe.Running, probe.ReasonDegraded)
+		if len(near.graces()) == 0 || len(far.graces()) > 0 {
+			t.Errorf("requests to end: on this machine %v, elsewhere %v", near.graces(), far.graces())
+		}
+		l.cut.Store(false)
+		h.sleep(5 * s)
+		if len(far.graces()) == 0 {
+			t.Error("nothing was restarted after the isolation")
+		}
 	})
 }

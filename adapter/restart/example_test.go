@@ -14,7 +14,6 @@ import (
 
 // A program that runs and restarts one command until it gets SIGTERM.
 func Example() {
-	process.Guard() // must be the first call: this program is also the guard of its processes
 	worker, err := process.New(process.Config{Target: "worker", Command: []string{"./bin/worker", "-v"}})
 	if err != nil {
 		log.Fatal(err)

@@ -118,7 +118,7 @@ func (i *instance) check() {
 	}
 }
 
-// healthInterval is the time between two checks whether a degraded engine has recovered.
+// healthInterval is the time between two checks whether the engine has recovered.
 const healthInterval = time.Second
 
 // checkProbes asks the driver to terminate the instance when a probe fails, the engine
@@ -141,12 +141,24 @@ func (i *instance) checkProbes(now time.Time) {
 			reason = probe.ReasonEnding
 		}
 		i.postpone(now, i.notBefore, reason, failing)
-	case i.control.config.Engine.Health().Degraded():
+	case i.doubtsEngine():
 		i.postpone(now, now.Add(healthInterval), probe.ReasonDegraded, failing)
 	case !i.takeBudget(now, failing):
 	default:
 		i.requestEnd(now, failing)
 	}
+}
+
+// doubtsEngine reports whether the engine is too unwell for its verdicts about the target to
+// restart it. That it is isolated says nothing about targets on its own machine.
+func (i *instance) doubtsEngine() bool {
+	e := i.control.config.Engine
+	health := e.Health()
+	if !health.Isolated {
+		return health.Degraded()
+	}
+	target, _ := e.Target(i.target)
+	return health.Degraded() || !e.IsLocal(target.Address)
 }
 
 // failingProbe returns the first startup or liveness probe that fails this

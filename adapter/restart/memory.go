@@ -46,7 +46,7 @@ type Resumer interface {
 
 	// Resume makes the next Run go on with an instance, instead of starting one, and
 	// reports whether it can: Run then calls began with this ID. It is called before
-	// the first Run.
+	// the first Run, and must not block.
 	Resume(id string) bool
 }
 
@@ -90,7 +90,7 @@ func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Insta
 		switch {
 		case !ok:
 		case u.Driver == nil && m.Instance == staticID:
-			c.static[target] = m.Since
+			c.static.since[target] = m.Since
 			instances = append(instances, in)
 		case u.Driver != nil && m.Revision != "" && m.Revision == u.RevisionID():
 			m.NotBefore = earlier(m.NotBefore, now.Add(u.BackOff.Max))

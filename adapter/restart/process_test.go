@@ -2,7 +2,6 @@ package restart_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 
@@ -11,11 +10,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
-
-func TestMain(m *testing.M) {
-	process.Guard()
-	os.Exit(m.Run())
-}
 
 func TestRealProcessIsRestarted(t *testing.T) {
 	d, err := process.New(process.Config{

@@ -21,7 +21,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/kubeimport"
@@ -30,7 +29,6 @@ import (
 )
 
 func main() {
-	process.Guard()
 	os.Exit(execute(os.Args[1:], os.Stderr))
 }
 

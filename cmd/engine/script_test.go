@@ -16,12 +16,9 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/sonde-probe/sonde/adapter/restart/process"
 )
 
 func TestMain(m *testing.M) {
-	process.Guard() // the test's program is also sonde and its guards
 	testscript.Main(m, map[string]func(){"sonde": main})
 }
 

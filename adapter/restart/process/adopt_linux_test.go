@@ -4,28 +4,46 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
+	"github.com/sonde-probe/sonde/internal/shortage"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // adoptable returns a driver whose instances outlive its Run.
 func adoptable(t *testing.T, dir, script string, log *testsync.Buffer) *Driver {
 	t.Helper()
+	guards := filepath.Join(dir, "guards")
+	survivor, _ := survivors(t, guards).Of("web")
 	d, err := New(Config{
-		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: filepath.Join(dir, "guards"), Dir: dir,
+		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: guards, Survivor: survivor, Dir: dir,
 		Log: slog.New(slog.NewTextHandler(log, nil)), LinesPerSecond: 1000,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
+}
+
+func survivors(t *testing.T, dir string) Survivors {
+	t.Helper()
+	found, err := ReadSurvivors(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // attendance is one call of Run.
@@ -136,23 +154,251 @@ func TestAnInstanceOfAnotherConfigurationIsEndedFirst(t *testing.T) {
 
 func TestUnwantedSurvivorsAreEnded(t *testing.T) {
 	dir, log := t.TempDir(), new(testsync.Buffer)
-	first := attend(t, adoptable(t, dir, `echo $$$$ >pid; exec sleep 600`, log))
+	first := attend(t, adoptable(t, dir, `exec sleep 600`, log))
 	first.leave(t)
 	guards := filepath.Join(dir, "guards")
-	all := Survivors(guards)
-	if len(all) != 1 || all[0].Target != "web" || all[0].ID != first.id {
+	all := survivors(t, guards)
+	s, ok := all.Of("web")
+	if len(all) != 1 || !ok || s.Target != "web" || s.ID != first.id || s.Err != nil {
 		t.Fatalf("survivors are %+v", all)
 	}
-	c := Config{AdoptDir: guards, Log: slog.New(slog.NewTextHandler(log, nil))}
-	End(t.Context(), c, func(string) bool { return false })
-	if len(Survivors(guards)) != 1 {
-		t.Error("a wanted survivor was ended")
+	c := Config{AdoptDir: guards}
+	if err := s.End(t.Context(), c, func(target string) bool { return target == "web" }); err != nil || len(survivors(t, guards)) != 1 {
+		t.Errorf("a wanted survivor was ended: %v", err)
 	}
-	End(t.Context(), c, func(target string) bool { return target == "web" })
-	if left := Survivors(guards); len(left) != 0 {
+	for range 2 { // the second call finds that it has ended
+		if err := s.End(t.Context(), c, unwanted); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := survivors(t, guards); len(left) != 0 {
 		t.Errorf("survivors are %+v", left)
 	}
-	if err := syscall.Kill(all[0].Pid, 0); err != syscall.ESRCH {
+	if err := syscall.Kill(pidOf(t, first.id), 0); err != syscall.ESRCH {
 		t.Errorf("the process is there: %v", err)
+	}
+}
+
+func unwanted(string) bool { return false }
+
+// pidOf returns the process ID of an instance.
+func pidOf(t *testing.T, id string) int {
+	t.Helper()
+	text, _, _ := strings.Cut(id, "-")
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestTheEndOfASurvivorWhoseGuardDoesNotAnswerIsAnError(t *testing.T) {
+	t.Parallel() // it takes as long as attachTimeout
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	first := attend(t, adoptable(t, dir, `exec sleep 600`, log))
+	first.leave(t)
+	guard := parentOf(pidOf(t, first.id))
+	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the guard to stop", func() bool {
+		return strings.Contains(text(filepath.Join("/proc", strconv.Itoa(guard), "stat")), ") T ")
+	})
+	c := Config{AdoptDir: filepath.Join(dir, "guards")}
+	s, _ := survivors(t, c.AdoptDir).Of("web")
+	if err := s.End(t.Context(), c, unwanted); err == nil || !strings.Contains(err.Error(), first.id) {
+		t.Errorf("End() = %v, want an error that names the instance", err)
+	}
+	if err := syscall.Kill(guard, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.End(t.Context(), c, unwanted); err != nil {
+		t.Error(err)
+	}
+	awaitGone(t, []int{pidOf(t, first.id), guard})
+}
+
+// A shortage of the engine must neither remove what leads to a running process, nor start
+// a second one beside it.
+func TestALackOfDescriptorsLeavesASurvivorToTheNextTry(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	script := `echo $$$$ >>pids; exec sleep 600`
+	first := attend(t, adoptable(t, dir, script, log))
+	first.leave(t)
+	d := adoptable(t, dir, script, log)
+	restore := faulttest.NoDescriptors(t)
+	_, err := ReadSurvivors(d.config.AdoptDir)
+	exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
+	restore()
+	if !shortage.Is(err) || !shortage.Is(exit.Err) {
+		t.Errorf("without descriptors the survivors are read with %v, and the exit is %v", err, exit.Err)
+	}
+	second := attend(t, d)
+	if pids := text(filepath.Join(dir, "pids")); second.id != first.id || strings.Contains(pids, "\n") {
+		t.Errorf("the instance is %s, want %s; the processes are %q", second.id, first.id, pids)
+	}
+	second.release(nil)
+	<-second.exit
+}
+
+func TestADescriptionThatCannotBeReadIsNotThatOfADeadGuard(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	script := `echo $$$$ >>pids; exec sleep 600`
+	first := attend(t, adoptable(t, dir, script, log))
+	first.leave(t)
+	d := adoptable(t, dir, script, log)
+	path := filepath.Join(d.config.AdoptDir, nameOf("web")+guard.DescriptionEnding)
+	description, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, ok := survivors(t, d.config.AdoptDir).Of("web")
+	if !ok || s.Err == nil {
+		t.Errorf("the survivor is %+v, %v", s, ok)
+	}
+	if exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil); exit.Err == nil {
+		t.Errorf("the exit is %+v", exit)
+	}
+	if err := os.WriteFile(path, description, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := attend(t, d)
+	if pids := text(filepath.Join(dir, "pids")); second.id != first.id || strings.Contains(pids, "\n") {
+		t.Errorf("the instance is %s, want %s; the processes are %q", second.id, first.id, pids)
+	}
+	second.release(nil)
+	<-second.exit
+}
+
+func TestFilesOfAKilledGuardAreRemoved(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	first := attend(t, adoptable(t, dir, `exec sleep 600`, log))
+	first.leave(t)
+	killed := parentOf(pidOf(t, first.id))
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = syscall.Wait4(killed, nil, 0, nil)
+	guards := filepath.Join(dir, "guards")
+	testsync.Until(t, "the end of the guard", func() bool { return len(survivors(t, guards)) == 0 })
+	if left, _ := os.ReadDir(guards); len(left) != 0 {
+		t.Errorf("files are left: %v", left)
+	}
+	second := attend(t, adoptable(t, dir, `exec sleep 600`, log))
+	if second.id == first.id {
+		t.Error("the dead instance was taken over")
+	}
+	second.release(nil)
+	<-second.exit
+}
+
+// The start of a program may take for ever, on a file system that does not answer.
+func TestACommandThatCannotBeStartedCanBeCanceled(t *testing.T) {
+	t.Parallel() // it takes as long as killTimeout
+	for name, adopt := range map[string]bool{"adopt": true, "no adopt": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, log := t.TempDir(), new(testsync.Buffer)
+			blocked := blockExec(t, filepath.Join(dir, "program"))
+			d := adoptable(t, dir, "", log)
+			d.command.Words, d.config.Adopt = []string{filepath.Join(dir, "program")}, adopt
+			ctx, cancel := context.WithCancel(t.Context())
+			exited := make(chan restart.Exit, 1)
+			go func() { exited <- d.Run(ctx, func(string) {}, nil) }()
+			pid := blocked.await(t)
+			guard := parentOf(pid)
+			cancel()
+			testsync.Receive(t, "the end of Run", exited)
+			blocked.allow(t)
+			awaitGone(t, []int{pid, guard})
+			if left := survivors(t, d.config.AdoptDir); len(left) != 0 {
+				t.Errorf("survivors are %+v", left)
+			}
+		})
+	}
+}
+
+// blockedProgram is a program whose start the kernel delays (FAN_OPEN_EXEC_PERM).
+type blockedProgram struct {
+	events int
+	event  unix.FanotifyEventMetadata
+}
+
+// blockExec makes a program whose start waits until allow is called.
+func blockExec(t *testing.T, path string) *blockedProgram {
+	t.Helper()
+	// Not by this process: a child that it forks meanwhile would have the file open.
+	if out, err := exec.Command("cp", "/bin/sleep", path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC, unix.O_RDONLY|unix.O_CLOEXEC)
+	if err != nil {
+		t.Skipf("the start of a program cannot be delayed without root: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_EXEC_PERM, unix.AT_FDCWD, path); err != nil {
+		t.Skipf("this kernel cannot delay the start of a program: %v", err)
+	}
+	return &blockedProgram{events: fd}
+}
+
+// await returns the ID of the process that starts the program.
+func (b *blockedProgram) await(t *testing.T) int {
+	t.Helper()
+	poll := []unix.PollFd{{Fd: int32(b.events), Events: unix.POLLIN}}
+	n, err := unix.Poll(poll, int(testsync.Timeout.Milliseconds()))
+	for err == unix.EINTR {
+		n, err = unix.Poll(poll, int(testsync.Timeout.Milliseconds()))
+	}
+	if n != 1 {
+		t.Fatalf("the program was not started: %v", err)
+	}
+	buf := (*[unsafe.Sizeof(b.event)]byte)(unsafe.Pointer(&b.event))
+	if _, err := unix.Read(b.events, buf[:]); err != nil {
+		t.Fatal(err)
+	}
+	return int(b.event.Pid)
+}
+
+func (b *blockedProgram) allow(t *testing.T) {
+	t.Helper()
+	response := unix.FanotifyResponse{Fd: b.event.Fd, Response: unix.FAN_ALLOW}
+	buf := (*[unsafe.Sizeof(response)]byte)(unsafe.Pointer(&response))
+	if _, err := unix.Write(b.events, buf[:]); err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(int(b.event.Fd))
+}
+
+func TestAFullDiskLeavesNothingOfAnInstance(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	dir, full, log := t.TempDir(), t.TempDir(), new(testsync.Buffer)
+	if err := unix.Mount("none", full, "tmpfs", 0, "size=4k,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(full, unix.MNT_DETACH) })
+	if err := os.WriteFile(filepath.Join(full, "data"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := cgroups(t)
+	d := adoptable(t, dir, `echo $$$$ >pid; exec sleep 600`, log)
+	d.config.AdoptDir = full
+	exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
+	if exit.Err == nil || !strings.Contains(exit.Err.Error(), "no space left") {
+		t.Errorf("the exit is %+v", exit)
+	}
+	if left := cgroups(t); len(left) > len(before) {
+		t.Errorf("cgroups %v are left", left)
+	}
+	if left, _ := os.ReadDir(full); len(left) != 1 {
+		t.Errorf("files are left: %v", left)
+	}
+	if pid, err := strconv.Atoi(text(filepath.Join(dir, "pid"))); err == nil && alive(pid) {
+		t.Error("the process runs")
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 // A program that supervises one command for a minute.
 func Example() {
-	process.Guard() // must be the first call: this program is also the guard of its processes
 	d, err := process.New(process.Config{Target: "worker", Command: []string{"./bin/worker", "-v"}})
 	if err != nil {
 		log.Fatal(err)

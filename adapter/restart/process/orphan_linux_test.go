@@ -172,8 +172,11 @@ func alive(pid int) bool {
 }
 
 func parentOf(pid int) int {
-	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return parent(text)
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	_, line, _ := strings.Cut(string(text), "\nPPid:\t")
+	line, _, _ = strings.Cut(line, "\n")
+	parent, _ := strconv.Atoi(line)
+	return parent
 }
 
 func cgroups(t *testing.T) []string {

@@ -3,10 +3,10 @@
 //
 // Between the engine and each instance of a command there is a guard: the engine's
 // own program, started again, which only watches the command. The guard is the
-// subreaper of the command's descendants (PR_SET_CHILD_SUBREAPER), and a pipe, the
-// lifeline, joins it to the engine. When the command exits, when the engine orders
-// it, and when the lifeline breaks because the engine has exited in any way, the
-// guard kills all descendants, even those with sessions of their own. That needs
+// subreaper of the command's descendants (PR_SET_CHILD_SUBREAPER), and a socket joins it
+// to the engine. When the command exits, when the engine orders it, and when the socket is
+// closed because the engine has exited in any way, the guard kills all descendants, even
+// those with sessions of their own. That needs
 // neither root nor cgroups. Where the guard can create a cgroup it runs the command
 // in it: killing a cgroup is faster, and works even when the guard was killed.
 //
@@ -18,10 +18,12 @@
 // Other systems than Linux have no subreapers: there, only the command's process
 // group is killed.
 //
-// Files: instance.go is the engine's side of the pipes, guard.go the guard's, and
-// wire.go what they send; adopt_linux.go is the engine's side of a guard that outlives it,
-// and keep_linux.go the guard's; output.go logs the command's output; cgroup_linux.go and
-// tree_linux.go find and kill descendants.
+// A program that imports this package is its own guard: started with the name sonde-guard
+// it runs as one, before its main.
+//
+// Files: instance.go runs an instance by its guard, conn.go is the connection to the guard,
+// adopt_linux.go finds the guards that have outlived their engine, and output.go logs the
+// command's output. The guard is package guard.
 package process
 
 import (
@@ -34,6 +36,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -71,6 +74,10 @@ type Config struct {
 	// instance of its target that it finds there. Default: none.
 	AdoptDir string
 
+	// Survivor is the instance of the target that an earlier engine has left running in
+	// AdoptDir, for Resume: see ReadSurvivors. Default: none.
+	Survivor Survivor
+
 	// Log gets a record for each line of output: the line, with the attributes
 	// target and stream (stdout or stderr). Default: none.
 	Log *slog.Logger
@@ -82,9 +89,6 @@ type Config struct {
 
 // DefaultLinesPerSecond is the default of Config.LinesPerSecond.
 const DefaultLinesPerSecond = 100
-
-// ErrNoGuard is returned by New when the program's main does not call Guard.
-var ErrNoGuard = errors.New("process: main must call process.Guard first")
 
 // Driver runs the instances of one command. It is a restart.Driver. An instance
 // costs the guard process, of about 1 MB that it does not share with the engine, and
@@ -102,28 +106,28 @@ func (c Config) Check() error {
 	if c.LinesPerSecond < 0 {
 		wrong.Add("lines_per_second", "must be 1 or more")
 	}
-	if c.Adopt && !isSubreaper {
+	if c.Adopt && !guard.IsSubreaper {
 		wrong.Add("adopt", "needs Linux")
 	}
 	return errors.Join(command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
 }
 
-// New returns a driver, a *probe.FieldError that names the wrong field, or
-// ErrNoGuard. Whether program, directory and user exist is checked by Run.
+// New returns a driver, or a *probe.FieldError that names the wrong field. Whether program, directory and user exist is checked by Run.
 func New(c Config) (*Driver, error) {
-	if !guardCalled.Load() {
-		return nil, ErrNoGuard
-	}
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	if c.Adopt && c.AdoptDir == "" {
-		return nil, probe.FieldErrorf("adopt", "needs a directory: set state in the engine block")
+		return nil, probe.FieldErrorf("adopt", "needs a directory, AdoptDir")
 	}
+	return newDriver(c), nil
+}
+
+func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run, digest: c.digest()}, nil
+	return &Driver{config: c, command: run, digest: c.digest()}
 }
 
 // digest identifies what the command is: instances with the same one need no restart.
@@ -132,7 +136,3 @@ func (c Config) digest() string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
-
-// Outlives reports whether instances go on when the engine stops. It makes the driver a
-// restart.Outliving.
-func (d *Driver) Outlives() bool { return d.config.Adopt }

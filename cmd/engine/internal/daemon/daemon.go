@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
@@ -37,20 +38,20 @@ type daemon struct {
 	queue   *cli.LogQueue // that log writes to
 	signals *signals
 
-	pods     *staticpods.Dir // nil for none
-	config   *config.Config  // the configuration in use, without the pods; nil without pods
-	digest   *config.Digest  // that of the configuration in use; nil with pods
-	targets  int             // in use, with the pods
-	plugins  atomic.Pointer[handlers.Plugins]
-	settings config.Engine // those in use
-	engine   *engine.Engine
-	restarts *restart.Controller
-	state    *store.Store          // nil for none
-	unwanted func(context.Context) // ends processes that the engine before has left; nil without a state file
-	api      *httpapi.Server       // nil for none
-	listener net.Listener          // nil for none
-	running  atomic.Bool           // the engine's loop runs
-	ended    chan struct{}         // closed when run returns
+	pods      *staticpods.Dir // nil for none
+	config    *config.Config  // the configuration in use, without the pods; nil without pods
+	digest    *config.Digest  // that of the configuration in use; nil with pods
+	targets   int             // in use, with the pods
+	plugins   atomic.Pointer[handlers.Plugins]
+	settings  config.Engine // those in use
+	engine    *engine.Engine
+	restarts  *restart.Controller
+	state     *store.Store      // nil for none
+	survivors process.Survivors // processes that the engine before has left running
+	api       *httpapi.Server   // nil for none
+	listener  net.Listener      // nil for none
+	running   atomic.Bool       // the engine's loop runs
+	ended     chan struct{}     // closed when run returns
 
 	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
@@ -71,7 +72,8 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		Logger:           d.log,
 	})
 	restarts, _ := c.Engine.Settings.(restart.Config)
-	restarts.Engine, restarts.Logger, restarts.Changed = d.engine, d.log, d.markRestarts
+	restarts.Engine, restarts.Logger = d.engine, d.log
+	restarts.Changed, restarts.BudgetChanged = d.markRestarts, d.markSpent
 	d.restarts, err = restart.New(restarts)
 	if err != nil {
 		return err
@@ -229,7 +231,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	if d.state != nil {
 		parts.Go(func() error { d.state.Run(serving, d.engine, restartValues{d.restarts}); return nil })
-		parts.Go(func() error { d.unwanted(running); return nil })
+		parts.Go(func() error { d.endSurvivors(running); return nil })
 	}
 	if d.listener != nil {
 		parts.Go(func() error { return d.api.Serve(serving, d.listener) })

@@ -40,6 +40,7 @@ func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
 	switch c := t.Driver.(type) {
 	case process.Config:
 		c.Target, c.Log, c.AdoptDir = name, d.log, d.guards()
+		c.Survivor, _ = d.survivors.Of(name)
 		return process.New(c)
 	case command.Config:
 		c.Target, c.Log = name, d.log

@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/prom"
@@ -16,13 +18,20 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// openState opens the state file, if one is configured.
+// openState opens the state file, if one is configured, and finds the processes that the
+// engine before has left running.
 func (d *daemon) openState() (err error) {
 	if d.settings.State == "" {
 		return nil
 	}
 	d.state, err = store.Open(store.Config{Path: d.settings.State, MaxAge: d.settings.StateMaxAge, Logger: d.log})
-	return err
+	if err != nil {
+		return err
+	}
+	if d.survivors, err = process.ReadSurvivors(d.guards()); err != nil {
+		return errors.Join(err, d.state.Close())
+	}
+	return nil
 }
 
 // resume applies the first configuration together with the state of the engine before.
@@ -33,7 +42,6 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 	if d.state == nil {
 		return d.engine.Apply(set)
 	}
-	d.unwanted = func(ctx context.Context) { d.endSurvivors(ctx, units) }
 	state := d.state.Restored()
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
@@ -70,26 +78,65 @@ func (d *daemon) guards() string {
 // addSurvivors adds the processes that have outlived the engine before to what it has
 // remembered, which may be older than they are.
 func (d *daemon) addSurvivors(restored restart.Restored, units map[string]restart.Unit) {
-	for _, s := range process.Survivors(d.guards()) {
-		driver, ok := units[s.Target].Driver.(*process.Driver)
-		if !ok || !driver.Resume(s.ID) {
+	for target, u := range units {
+		s, survived := d.survivors.Of(target)
+		driver, isProcess := u.Driver.(*process.Driver)
+		if !survived || !isProcess {
 			continue
 		}
-		m := restored.Targets[s.Target]
-		if m.Instance != s.ID {
-			m.Started++
+		if s.Err != nil {
+			d.log.Warn("process of the engine before not found, trying again at its start", "target", target, "error", s.Err)
 		}
-		m.Instance, m.Since, m.Exited, m.Revision = s.ID, s.Started, false, units[s.Target].RevisionID()
-		restored.Targets[s.Target] = m
+		m := restored.Targets[target]
+		m.Exited = false // another policy must not keep the driver from ending it
+		if driver.Resume(s.ID) {
+			if m.Instance != s.ID {
+				m.Started++
+			}
+			m.Instance, m.Since, m.Revision = s.ID, s.Started, u.RevisionID()
+		}
+		restored.Targets[target] = m
 	}
 }
 
-// endSurvivors ends the processes of targets that are no longer processes.
-func (d *daemon) endSurvivors(ctx context.Context, units map[string]restart.Unit) {
-	process.End(ctx, process.Config{AdoptDir: d.guards(), Log: d.log}, func(target string) bool {
-		_, ok := units[target].Driver.(*process.Driver)
-		return !ok
-	})
+// endPause is the time until the second try to end a process that has outlived its target.
+// It doubles after each try, up to maxEndPause.
+const (
+	endPause    = 2 * time.Second
+	maxEndPause = time.Minute
+)
+
+// endSurvivors ends the processes of targets that are no longer processes. It returns
+// when they have ended, or ctx is done.
+func (d *daemon) endSurvivors(ctx context.Context) {
+	var ending sync.WaitGroup
+	for _, s := range d.survivors {
+		if s.Err != nil || !d.isProcess(s.Target) {
+			ending.Go(func() { d.endSurvivor(ctx, s) })
+		}
+	}
+	ending.Wait()
+}
+
+func (d *daemon) endSurvivor(ctx context.Context, s process.Survivor) {
+	c := process.Config{AdoptDir: d.guards(), Log: d.log}
+	for pause := endPause; ; pause = min(2*pause, maxEndPause) {
+		err := s.End(ctx, c, d.isProcess)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		d.log.Warn("process of a removed target not ended, trying again", "target", s.Target, "error", err, "retry_in", pause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// isProcess reports whether the engine runs a target as a process.
+func (d *daemon) isProcess(target string) bool {
+	_, ok := d.restarts.Driver(target).(*process.Driver)
+	return ok
 }
 
 // The keys of values in the state file.
@@ -124,15 +171,17 @@ func (d *daemon) restored(state store.Restored) restart.Restored {
 	return r
 }
 
-// markRestarts says that the controller remembers something else about a target, or with
-// no target, about the budget.
+// markRestarts says that the controller remembers something else about a target.
 func (d *daemon) markRestarts(target string) {
-	switch {
-	case d.state == nil:
-	case target == "":
-		d.state.Mark(keySpent)
-	default:
+	if d.state != nil {
 		d.state.Mark(keyRestarts + target)
+	}
+}
+
+// markSpent says that restarts were taken from the budget.
+func (d *daemon) markSpent() {
+	if d.state != nil {
+		d.state.Mark(keySpent)
 	}
 }
 

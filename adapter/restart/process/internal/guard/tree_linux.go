@@ -1,4 +1,4 @@
-package process
+package guard
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isSubreaper is whether becomeSubreaper has an effect on this system.
-const isSubreaper = true
+// IsSubreaper is whether becomeSubreaper has an effect on this system.
+const IsSubreaper = true
 
 // becomeSubreaper makes this process the parent of descendants whose parent
 // exits.
@@ -22,7 +22,7 @@ func becomeSubreaper() error {
 // closeRestOnExec marks all descriptors but the standard ones as close-on-exec.
 // Before Linux 5.11 it has no effect.
 func closeRestOnExec() {
-	_ = unix.CloseRange(ordersFile, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	_ = unix.CloseRange(socketFile, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
 // children returns the children of all threads of this process. It may miss a new

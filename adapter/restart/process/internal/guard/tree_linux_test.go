@@ -1,7 +1,7 @@
-package process
+package guard
 
 import (
-	"os"
+	"os/exec"
 	"testing"
 )
 
@@ -21,17 +21,15 @@ func TestParentIsParsedForAnyProcessName(t *testing.T) {
 }
 
 func TestBothWaysFindTheSameChildren(t *testing.T) {
-	l := begin(t, sh(`echo ready; sleep 60`))
-	l.await(t, "ready")
-	guard := parentOf(l.pid(t))
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
 	for name, found := range map[string][]int{"children": children(), "by parent": childrenByParent()} {
-		if len(found) != 1 || found[0] != guard {
-			t.Errorf("%s: %v, want %d", name, found, guard)
+		if len(found) != 1 || found[0] != child.Process.Pid {
+			t.Errorf("%s: %v, want %d", name, found, child.Process.Pid)
 		}
 	}
-	l.cancel()
-	l.exit(t)
-	if parentOf(os.Getpid()) != os.Getppid() {
-		t.Error("parentOf is wrong about this process")
-	}
+	_ = child.Process.Kill()
+	_ = child.Wait()
 }

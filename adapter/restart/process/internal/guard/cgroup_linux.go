@@ -1,4 +1,4 @@
-package process
+package guard
 
 import (
 	"io/fs"
@@ -11,25 +11,25 @@ import (
 	cgroupfs "github.com/sonde-probe/sonde/internal/cgroup"
 )
 
-// cgroup is the directory of an instance's cgroup (version 2). The methods of the
+// Cgroup is the directory of an instance's cgroup (version 2). The methods of the
 // empty cgroup do nothing.
-type cgroup string
+type Cgroup string
 
 // newCgroup creates a cgroup below this process's own, whose limits so apply to it.
 // It has no controllers: only its cgroup.kill is used. When no cgroup can be created
 // it returns the empty one.
-func newCgroup() cgroup {
+func newCgroup() Cgroup {
 	own := cgroupfs.Own()
 	if own == "" {
 		return ""
 	}
 	dir, _ := os.MkdirTemp(own, "sonde-") // "" with an error
-	return cgroup(dir)
+	return Cgroup(dir)
 }
 
 // enter makes a new process start in the cgroup. The caller calls entered when it has
 // started.
-func (c cgroup) enter(attr *syscall.SysProcAttr) (entered func(), err error) {
+func (c Cgroup) enter(attr *syscall.SysProcAttr) (entered func(), err error) {
 	if c == "" {
 		return func() {}, nil
 	}
@@ -41,17 +41,17 @@ func (c cgroup) enter(attr *syscall.SysProcAttr) (entered func(), err error) {
 	return func() { _ = dir.Close() }, nil
 }
 
-// kill kills all processes in the cgroup and below. An error shows in the processes
+// Kill kills all processes in the cgroup and below. An error shows in the processes
 // that are left.
-func (c cgroup) kill() {
+func (c Cgroup) Kill() {
 	if c != "" {
 		_ = os.WriteFile(filepath.Join(string(c), "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
-// remove removes the cgroup and those that the command has created below it. It
+// Remove removes the cgroup and those that the command has created below it. It
 // tries for a while: the kernel reports them as empty with a delay.
-func (c cgroup) remove() {
+func (c Cgroup) Remove() {
 	if c == "" {
 		return
 	}
@@ -63,7 +63,7 @@ func (c cgroup) remove() {
 	}
 }
 
-func (c cgroup) removeOnce() (done bool) {
+func (c Cgroup) removeOnce() (done bool) {
 	var dirs []string
 	_ = filepath.WalkDir(string(c), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {

@@ -1,0 +1,221 @@
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adoption lets engines attach to a guard whose command outlives its engine, one after
+// another. The method remove of the nil adoption does nothing.
+type adoption struct {
+	adopt       Adopt
+	dir         *os.File
+	description *os.File // locked
+	listener    *os.File
+	outputs     [2]*os.File // the read ends
+}
+
+// openAdoption makes this guard the only one that has the name, and opens its socket.
+func openAdoption(a Adopt) (_ *adoption, err error) {
+	o := &adoption{adopt: a, outputs: [2]*os.File{os.NewFile(stdoutFile, "stdout"), os.NewFile(stderrFile, "stderr")}}
+	if o.dir, err = os.Open(a.Dir); err != nil {
+		return nil, err
+	}
+	if o.description, err = lockFile(o.path(DescriptionEnding)); err != nil {
+		return nil, err
+	}
+	if o.listener, err = listen(o.dir, a.Name+SocketEnding); err != nil {
+		o.remove()
+		return nil, err
+	}
+	return o, nil
+}
+
+func (a *adoption) path(ending string) string { return a.adopt.Dir + "/" + a.adopt.Name + ending }
+
+const (
+	// lockTries and lockPause bound how long a guard waits for the lock of its name: an
+	// engine holds it while it removes the files of a guard that was killed.
+	lockTries = 20
+	lockPause = 10 * time.Millisecond
+)
+
+// lockFile opens and locks a file, or creates it.
+func lockFile(path string) (*os.File, error) {
+	for tries := 1; ; tries++ {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		locked, named, err := Lock(f)
+		if locked && named {
+			return f, nil
+		}
+		_ = f.Close()
+		switch {
+		case err != nil:
+			return nil, err
+		case tries == lockTries:
+			return nil, fmt.Errorf("another guard of the target runs: %s is locked", path)
+		}
+		time.Sleep(lockPause)
+	}
+}
+
+// Lock locks a file until it is closed, unless another process has locked it. It also
+// reports whether the file still has a name.
+func Lock(f *os.File) (locked, named bool, err error) {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
+		return false, false, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+	}
+	locked = err == nil
+	info, err := f.Stat()
+	if err != nil {
+		return false, false, err
+	}
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	return locked, stat.Nlink > 0, nil
+}
+
+// listen opens a socket in a directory. The file of a guard that was killed is replaced.
+func listen(dir *os.File, name string) (*os.File, error) {
+	path := InDir(dir, name)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, os.NewSyscallError("bind", err)
+	}
+	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {
+		return nil, os.NewSyscallError("listen", err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// InDir returns a path of a file that is short enough for a socket's address, and is
+// valid until the directory is closed.
+func InDir(dir *os.File, name string) string {
+	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + name
+}
+
+// describe writes the description of the running command.
+func (a *adoption) describe(id string) error {
+	text, err := json.Marshal(Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, Started: time.Now()})
+	if err != nil {
+		return err
+	}
+	if err := a.description.Truncate(0); err != nil { // it may be that of a guard that was killed
+		return err
+	}
+	_, err = a.description.WriteAt(text, 0)
+	return err
+}
+
+// remove removes the files.
+func (a *adoption) remove() {
+	if a != nil {
+		_ = os.Remove(a.path(SocketEnding))
+		_ = os.Remove(a.path(DescriptionEnding))
+	}
+}
+
+// accept returns the next engine that attaches. Until then it reads the outputs itself, so
+// that the command never waits for a reader.
+func (a *adoption) accept(hello Report) engine {
+	for {
+		stop := a.discard()
+		socket, err := acceptFrom(a.listener)
+		stop()
+		if err != nil {
+			time.Sleep(time.Second) // too many open files, for example
+			continue
+		}
+		if a.greet(socket, hello) == nil {
+			return newEngine(socket)
+		}
+		_ = socket.Close()
+	}
+}
+
+// acceptFrom waits for a connection to a listener.
+func acceptFrom(listener *os.File) (*os.File, error) {
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd int
+	var acceptErr error
+	err = raw.Read(func(from uintptr) (done bool) {
+		fd, _, acceptErr = unix.Accept4(int(from), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		return acceptErr != unix.EAGAIN
+	})
+	if err := errors.Join(err, acceptErr); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "engine"), nil
+}
+
+// discard reads the outputs until stop is called.
+func (a *adoption) discard() (stop func()) {
+	var readers sync.WaitGroup
+	for _, output := range a.outputs {
+		_ = output.SetReadDeadline(time.Time{})
+		readers.Go(func() { _, _ = io.Copy(io.Discard, output) })
+	}
+	return func() {
+		for _, output := range a.outputs {
+			_ = output.SetReadDeadline(time.Now())
+		}
+		readers.Wait()
+	}
+}
+
+// greet sends an engine of the same user the first report and the outputs.
+func (a *adoption) greet(engine *os.File, hello Report) error {
+	text, err := json.Marshal(hello)
+	if err != nil {
+		return err
+	}
+	var fds []int
+	for _, output := range a.outputs {
+		fd, err := Descriptor(output)
+		if err != nil {
+			return err
+		}
+		fds = append(fds, int(fd))
+	}
+	to, err := Descriptor(engine)
+	if err != nil {
+		return err
+	}
+	if _, err := Peer(to); err != nil {
+		return err
+	}
+	return unix.Sendmsg(int(to), append(text, '\n'), unix.UnixRights(fds...), nil, 0)
+}
+
+// Peer returns the process at the other end of a socket, which must be this user's.
+func Peer(socket uintptr) (pid int, err error) {
+	cred, err := unix.GetsockoptUcred(int(socket), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0, os.NewSyscallError("getsockopt", err)
+	}
+	if int(cred.Uid) != os.Geteuid() {
+		return 0, fmt.Errorf("process %d of user %d is not trusted", cred.Pid, cred.Uid)
+	}
+	return int(cred.Pid), nil
+}

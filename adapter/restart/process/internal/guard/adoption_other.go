@@ -1,0 +1,14 @@
+//go:build !linux
+
+package guard
+
+import "errors"
+
+// adoption has no use on this system.
+type adoption struct{}
+
+func openAdoption(Adopt) (*adoption, error) { return nil, errors.New("adopt needs Linux") }
+
+func (a *adoption) describe(string) error { return nil }
+func (a *adoption) remove()               {}
+func (a *adoption) accept(Report) engine  { return engine{} }

@@ -1,0 +1,309 @@
+// Package guard is the process between an engine and a command that it runs: see package
+// process. It is the engine's own program, started again with another name.
+//
+// The guard starts in the initialization of this package. Most packages of the program
+// would be initialized after this one, since it imports few and not net, and take most of a
+// guard's memory.
+//
+// Files: wire.go is what engine and guard send each other; adoption_linux.go lets the
+// engines after this one attach; cgroup_linux.go and tree_linux.go find and kill
+// descendants.
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/command"
+)
+
+// Name is the argv[0] of a guard.
+const Name = "sonde-guard"
+
+func init() {
+	if len(os.Args) == 0 || os.Args[0] != Name {
+		return
+	}
+	// The kernel kills the command when the thread that started it ends
+	// (PR_SET_PDEATHSIG). This thread lives as long as the guard.
+	runtime.LockOSThread()
+	closeFilesOnExec()
+	if err := run(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", Name, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// guard runs one command. Only one goroutine starts, kills and reaps processes, so
+// that the ID of a child that is not reaped yet is never another process's.
+type guard struct {
+	children chan os.Signal
+	orders   chan Order    // closed when the command must not go on without the engine
+	last     chan Report   // capacity 1
+	reported chan struct{} // closed when an engine was sent the last report, or none is to get it
+	killed   bool          // an engine has ordered to kill the command; belongs to the goroutine of attend
+
+	adoption *adoption // nil unless the command outlives the engine
+	command  int       // the command's process ID; 0 before it runs
+	cgroup   Cgroup
+	ended    bool
+	status   syscall.WaitStatus // once ended
+}
+
+// run runs the command of the first order, and returns when it and all its
+// descendants have ended. It returns an error when there is no first order.
+func run() error {
+	g := &guard{
+		children: make(chan os.Signal, 1),
+		orders:   make(chan Order),
+		last:     make(chan Report, 1),
+		reported: make(chan struct{}),
+	}
+	signal.Notify(g.children, syscall.SIGCHLD)
+	g.catchSignals()
+	if err := becomeSubreaper(); err != nil {
+		return err
+	}
+	_ = syscall.SetNonblock(socketFile, true) // else each read takes a thread
+	e := newEngine(os.NewFile(socketFile, "engine"))
+	var first Order
+	if err := e.orders.Decode(&first); err != nil {
+		return fmt.Errorf("read the order to start: %w", err)
+	}
+	if first.Start == nil {
+		return errors.New("the first order is not the one to start")
+	}
+	hello, err := g.start(*first.Start)
+	if err != nil {
+		e.send(Report{Error: err.Error()})
+		return nil
+	}
+	e.send(hello)
+	go g.attend(e, hello)
+	g.serve()
+	g.killAll()
+	g.cgroup.Remove()
+	g.last <- Report{Ended: true, Code: code(g.status)}
+	<-g.reported
+	return nil
+}
+
+// closeFilesOnExec keeps the command from inheriting the guard's descriptors, and
+// descriptors that the engine's parent has left open by mistake.
+func closeFilesOnExec() {
+	for _, fd := range []int{socketFile, stdoutFile, stderrFile} {
+		syscall.CloseOnExec(fd)
+	}
+	closeRestOnExec()
+}
+
+// catchSignals keeps the signals that terminate engines from terminating the
+// guard. They are caught, not ignored, because the command would inherit ignored
+// signals.
+func (g *guard) catchSignals() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGUSR1, syscall.SIGUSR2)
+}
+
+// start starts the command, in a cgroup of its own if allowed and possible. After an
+// error nothing is left of it.
+func (g *guard) start(s Start) (hello Report, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		if g.command != 0 {
+			g.killAll()
+		}
+		g.cgroup.Remove()
+		g.adoption.remove()
+	}()
+	if s.Adopt != nil {
+		if g.adoption, err = openAdoption(*s.Adopt); err != nil {
+			return Report{}, err
+		}
+	}
+	if s.Cgroup {
+		g.cgroup = newCgroup()
+	}
+	if g.command, err = spawn(s.Plan, g.cgroup); err != nil && g.cgroup != "" {
+		g.cgroup.Remove()
+		g.cgroup = ""
+		g.command, err = spawn(s.Plan, "")
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	hello = Report{Pid: g.command, ID: strconv.Itoa(g.command) + "-" + s.Suffix, Cgroup: g.cgroup}
+	if g.adoption != nil {
+		err = g.adoption.describe(hello.ID)
+	}
+	return hello, err
+}
+
+// spawn starts a command.
+func spawn(p command.Plan, in Cgroup) (pid int, err error) {
+	attr := command.Attr(p.Credential)
+	entered, err := in.enter(attr)
+	if err != nil {
+		return 0, err
+	}
+	defer entered()
+	pid, err = syscall.ForkExec(p.Path, p.Words, &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: []uintptr{0, 1, 2}, Sys: attr})
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", p.Path, err)
+	}
+	return pid, nil
+}
+
+// serve returns when the command has exited or must be killed.
+func (g *guard) serve() {
+	for !g.ended {
+		select {
+		case <-g.children:
+			g.reap()
+		case o, open := <-g.orders:
+			if !open || o.Signal == Kill {
+				return
+			}
+			_ = syscall.Kill(-g.command, syscall.SIGTERM)
+		}
+	}
+}
+
+// maxKillInterval limits the time between two kills of descendants that do not die:
+// processes stuck in the kernel, or of another user.
+const maxKillInterval = 100 * time.Millisecond
+
+// killAll kills and reaps until no descendant is left. Killing the guard's children
+// is enough: when they die their children become the guard's.
+func (g *guard) killAll() {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxKillInterval) {
+		g.killOnce()
+		if !g.reap() {
+			return
+		}
+		select {
+		case <-g.children:
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (g *guard) killOnce() {
+	g.cgroup.Kill()
+	if !g.ended || !IsSubreaper {
+		command.KillGroup(g.command)
+	}
+	for _, pid := range children() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// reap waits for each child that has exited, and reports whether others are
+// left.
+func (g *guard) reap() (others bool) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil: // ECHILD
+			return false
+		case pid == 0:
+			return true
+		case pid == g.command:
+			g.ended, g.status = true, status
+		}
+	}
+}
+
+func code(s syscall.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return s.ExitStatus()
+}
+
+// attend passes on the orders of the engine that has started the guard and, if the
+// command outlives it, those of the engines that attach later. It returns when the command
+// has ended and one of them was sent the last report, or the one that has ended it is gone.
+func (g *guard) attend(e engine, hello Report) {
+	defer close(g.reported)
+	for !g.passOn(e) {
+		_ = e.socket.Close()
+		if g.adoption == nil || g.killed {
+			close(g.orders)
+			<-g.last
+			g.adoption.remove()
+			return
+		}
+		e = g.adoption.accept(hello)
+	}
+}
+
+// passOn passes on the orders of one engine until it goes. It reports whether the engine
+// was sent the last report.
+func (g *guard) passOn(e engine) (ended bool) {
+	orders := e.readOrders()
+	for {
+		select {
+		case o, open := <-orders:
+			if !open {
+				return false
+			}
+			g.killed = g.killed || o.Signal == Kill
+			select {
+			case g.orders <- o:
+			case last := <-g.last:
+				g.finish(e, last)
+				return true
+			}
+		case last := <-g.last:
+			g.finish(e, last)
+			return true
+		}
+	}
+}
+
+// finish sends the last report. From then on the next engine starts a new instance.
+func (g *guard) finish(e engine, last Report) {
+	g.adoption.remove()
+	e.send(last)
+}
+
+// engine is an engine that is attached to the guard.
+type engine struct {
+	socket *os.File
+	orders *json.Decoder
+}
+
+func newEngine(socket *os.File) engine { return engine{socket, json.NewDecoder(socket)} }
+
+// send sends a report. An engine that does not get it has gone.
+func (e engine) send(r Report) { _ = json.NewEncoder(e.socket).Encode(r) }
+
+// readOrders returns the orders as they arrive. The channel is closed when the engine has
+// gone.
+func (e engine) readOrders() <-chan Order {
+	orders := make(chan Order)
+	go func() {
+		defer close(orders)
+		for {
+			var o Order
+			if e.orders.Decode(&o) != nil {
+				return
+			}
+			orders <- o
+		}
+	}()
+	return orders
+}

@@ -1,0 +1,28 @@
+//go:build !linux
+
+package guard
+
+import "syscall"
+
+// IsSubreaper is whether becomeSubreaper has an effect on this system.
+const IsSubreaper = false
+
+// becomeSubreaper does nothing: only Linux has subreapers.
+func becomeSubreaper() error { return nil }
+
+// children returns nil: only the command's process group can be killed.
+func children() []int { return nil }
+
+// closeRestOnExec does nothing: there is no portable way.
+func closeRestOnExec() {}
+
+// Cgroup is always empty: only Linux has cgroups.
+type Cgroup string
+
+func newCgroup() Cgroup { return "" }
+
+func (c Cgroup) enter(*syscall.SysProcAttr) (entered func(), err error) { return func() {}, nil }
+
+func (c Cgroup) Kill() {}
+
+func (c Cgroup) Remove() {}

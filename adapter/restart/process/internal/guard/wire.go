@@ -1,0 +1,88 @@
+package guard
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/command"
+)
+
+// The engine and a guard exchange JSON over a socket: the engine sends orders, the guard
+// sends reports. A guard that outlives its engine may be of an older release, so fields
+// are only added to orders with Signal, to reports and to descriptions.
+
+// Order is a message of the engine. The first one that a guard gets has Start, the others
+// have Signal.
+type Order struct {
+	Start  *Start `json:",omitempty"`
+	Signal Signal `json:",omitempty"`
+}
+
+// Start is the command to run.
+type Start struct {
+	Plan   command.Plan
+	Suffix string // of the instance's ID
+	Cgroup bool   // create a cgroup for it, if possible
+	Adopt  *Adopt `json:",omitempty"` // outlive the engine
+}
+
+// Adopt says where the next engine finds a guard that outlives this one.
+type Adopt struct {
+	Dir    string
+	Name   string // of the files, without their endings
+	Target string
+	Digest string // of the configuration
+}
+
+// The endings of the two files of a guard that outlives its engine.
+const (
+	SocketEnding      = ".sock" // the guard accepts one engine at a time
+	DescriptionEnding = ".json" // a Description, locked (flock) as long as the guard runs
+)
+
+// Description describes an instance that may have outlived its engine.
+type Description struct {
+	Target  string
+	ID      string // as it was reported
+	Digest  string // of the configuration
+	Started time.Time
+}
+
+// Signal is how to end the command.
+type Signal string
+
+// The signals.
+const (
+	Terminate Signal = "term" // SIGTERM to the command's process group
+	Kill      Signal = "kill" // SIGKILL to all descendants
+)
+
+// Report is a message of a guard: the command failed to start (Error, the last
+// report), it runs (Pid), or it has ended with all descendants (Ended, the last
+// report).
+type Report struct {
+	Error  string `json:",omitempty"`
+	Pid    int    `json:",omitempty"` // of the command; its process group has the same number
+	ID     string `json:",omitempty"` // of the instance: Pid and Start.Suffix
+	Cgroup Cgroup `json:",omitempty"` // empty when it has none
+	Ended  bool   `json:",omitempty"`
+	Code   int    `json:",omitempty"` // as in restart.Exit
+}
+
+// File descriptors of a guard, after the three standard ones. The standard outputs are
+// the command's too.
+const (
+	socketFile = 3 // of the engine
+	stdoutFile = 4 // the read end of the standard output
+	stderrFile = 5
+)
+
+// Descriptor returns the descriptor of a file or connection, and leaves it non-blocking.
+func Descriptor(c syscall.Conn) (fd uintptr, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	err = raw.Control(func(n uintptr) { fd = n })
+	return fd, err
+}

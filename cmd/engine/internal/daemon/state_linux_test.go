@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// afterEngine returns the daemon that follows an engine which has left the process web
+// running, and that process's ID.
+func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
+	t.Helper()
+	log = new(testsync.Buffer)
+	d = &daemon{settings: config.Engine{State: filepath.Join(t.TempDir(), "state")}, log: slog.New(slog.NewTextHandler(log, nil))}
+	ctx, release := context.WithCancelCause(t.Context())
+	began, released := make(chan string, 1), make(chan restart.Exit, 1)
+	driver := d.process(t, "exec sleep 600")
+	go func() { released <- driver.Run(ctx, func(id string) { began <- id }, nil) }()
+	id, _, _ := strings.Cut(testsync.Receive(t, "the instance", began), "-")
+	release(restart.ErrReleased)
+	testsync.Receive(t, "the release", released)
+	pid, err := strconv.Atoi(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.survivors, err = process.ReadSurvivors(d.guards()); err != nil {
+		t.Fatal(err)
+	}
+	if d.restarts, err = restart.New(restart.Config{Engine: engine.New(engine.Config{}), Logger: d.log}); err != nil {
+		t.Fatal(err)
+	}
+	return d, pid, log
+}
+
+// process returns the driver of the process web.
+func (d *daemon) process(t *testing.T, script string) *process.Driver {
+	t.Helper()
+	survivor, _ := d.survivors.Of("web")
+	driver, err := process.New(process.Config{
+		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: d.guards(), Survivor: survivor, Log: d.log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return driver
+}
+
+func gone(pid int) func() bool { return func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH } }
+
+func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	d, pid, log := afterEngine(t)
+	socket, err := filepath.Glob(filepath.Join(d.guards(), "*.sock"))
+	if err != nil || len(socket) != 1 {
+		t.Fatal(socket, err)
+	}
+	if err := os.Rename(socket[0], socket[0]+".hidden"); err != nil {
+		t.Fatal(err)
+	}
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	ending.Go(func() { d.endSurvivors(t.Context()) })
+	testsync.Until(t, "the error in the log", func() bool {
+		return strings.Contains(log.String(), "process of a removed target not ended, trying again")
+	})
+	if err := os.Rename(socket[0]+".hidden", socket[0]); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the end of the process", gone(pid))
+}
+
+// A target that a reload has added again is its driver's.
+func TestASurvivorWhoseTargetIsBackIsNotEnded(t *testing.T) {
+	d, pid, _ := afterEngine(t)
+	if err := d.restarts.Apply(map[string]restart.Unit{"web": {Driver: d.process(t, "exec sleep 600")}}); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := d.survivors.Of("web")
+	d.endSurvivor(t.Context(), s) // as it was found before the reload
+	if gone(pid)() {
+		t.Error("the process was ended")
+	}
+	if err := d.restarts.Apply(nil); err != nil {
+		t.Fatal(err)
+	}
+	d.endSurvivor(t.Context(), s)
+	testsync.Until(t, "the end of the process", gone(pid))
+}
+
+// What the engine before remembers may be older than the process, and the policy may forbid
+// another start.
+func TestASurvivorThatIsNotResumedIsEndedWhateverThePolicy(t *testing.T) {
+	d, pid, _ := afterEngine(t)
+	unit := restart.Unit{Driver: d.process(t, "exec sleep 601"), Policy: restart.Never, Revision: "1"}
+	units := map[string]restart.Unit{"web": unit}
+	if err := d.restarts.Apply(units); err != nil {
+		t.Fatal(err)
+	}
+	restored := restart.Restored{Targets: map[string]restart.Memory{
+		"web": {Revision: unit.RevisionID(), Instance: "before", Started: 1, Since: time.Now(), Exited: true},
+	}}
+	d.addSurvivors(restored, units)
+	if resumed := d.restarts.Restore(restored); len(resumed) != 0 {
+		t.Errorf("%v are resumed", resumed)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.restarts.Run(ctx) })
+	testsync.Until(t, "the end of the process", gone(pid))
+	d.restarts.Kill()
+	stop()
+	running.Wait()
+}

@@ -38,8 +38,8 @@ func faults() []fault {
 		removed   = "TestTargetThatIsRemovedEndsLikeThePodOfTheKubelet"
 	)
 	return []fault{
-		{name: "one failure too many", file: judge, main: true,
-			old: "return s.Run >= r.FailureThreshold", new: "return s.Run > r.FailureThreshold"},
+		{name: "one failure too many", file: "probe/rule.go", main: true,
+			old: "return r.FailureThreshold", new: "return r.FailureThreshold + 1"},
 		{name: "a hold that is never lifted", file: judge, main: true,
 			old: "*s = State{Instance: in.ID, Verdict: Initial(r.Kind)}",
 			new: "*s = State{Instance: in.ID, Verdict: Initial(r.Kind), OnHold: old.OnHold}"},
@@ -47,10 +47,10 @@ func faults() []fault {
 			old: "s.OnHold, s.Run = true, 0", new: "s.OnHold = true"},
 		{name: "readiness that begins as passing", file: judge, main: true,
 			old: "case probe.Readiness:\n\t\treturn probe.Failing", new: "case probe.Readiness:\n\t\treturn probe.Passing"},
-		{name: "one failure too few", file: judge,
-			old: "return s.Run >= r.FailureThreshold", new: "return s.Run >= r.FailureThreshold-1"},
-		{name: "one success too many", file: judge,
-			old: "return s.Run >= r.SuccessThreshold", new: "return s.Run > r.SuccessThreshold"},
+		{name: "one failure too few", file: "probe/rule.go",
+			old: "return r.FailureThreshold", new: "return r.FailureThreshold - 1"},
+		{name: "one success too many", file: "probe/rule.go",
+			old: "return r.SuccessThreshold", new: "return r.SuccessThreshold + 1"},
 		{name: "no hold", file: judge,
 			old: "s.OnHold, s.Run = true, 0", new: "s.Run = 0"},
 		{name: "a run that another outcome does not end", file: judge,
@@ -128,7 +128,7 @@ func faults() []fault {
 		{name: "a stop that is ignored", file: manager, by: inFlight, main: true,
 			old: "in.Terminating = in.Terminating || p.stopped", new: "in.Terminating = in.Terminating || false"},
 		{name: "a removed target that starts", file: "adapter/restart/instance.go", by: removed,
-			old: "if !isRemoved && i.id", new: "if i.id"},
+			old: "if !isRemoved {", new: "if true {"},
 		{name: "a removed target that stays ready", file: "engine/read.go", by: removed,
 			old: "(in.ready || !in.kept) && !in.terminating", new: "(in.ready || !in.kept)"},
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
@@ -51,7 +52,8 @@ type call struct {
 	mu       sync.Mutex // guards what follows, and the deadlines of sockets
 	sockets  map[int32]*socket
 	stopping *time.Timer // closes hard
-	stalled  bool        // interrupt was called too late; run reads it afterwards
+
+	stalled atomic.Bool // interrupt was called too late
 }
 
 // maxInterruptDelay is how late after the deadline a call may be interrupted. More is a
@@ -106,7 +108,7 @@ func (c *call) run(f api.Function) Report {
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
 	return Report{
-		Ending: c.ending(err), Stalled: c.stalled, Value: api.DecodeI32(stack[0]), Err: err,
+		Ending: c.ending(err), Stalled: c.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: err,
 		Detail: c.detail, Reason: c.reason, Field: c.field, Fuel: c.fuel.total(),
 		Late: c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
 	}
@@ -118,6 +120,7 @@ func (c *call) guard(do func(context.Context) error) error {
 	c.over, c.hard = make(chan struct{}), make(chan struct{})
 	release := context.AfterFunc(c.ctx, c.interrupt)
 	defer func() {
+		c.rest()
 		if release() {
 			return
 		}
@@ -127,9 +130,7 @@ func (c *call) guard(do func(context.Context) error) error {
 			c.stopping.Stop()
 		}
 	}()
-	err := do(callContext{c})
-	c.rest()
-	return err
+	return do(callContext{c})
 }
 
 // interrupt ends each wait of the call, and schedules the stop of the call itself.
@@ -137,7 +138,7 @@ func (c *call) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if end, ok := c.ctx.Deadline(); ok {
-		c.stalled = time.Since(end) > maxInterruptDelay
+		c.stalled.Store(time.Since(end) > maxInterruptDelay)
 	}
 	close(c.over)
 	c.stopping = time.AfterFunc(abi.Grace, func() { close(c.hard) })

@@ -2,6 +2,7 @@ package execprobe
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -69,6 +70,7 @@ func TestACommandThatIsRefusedProcessesIsNotTheTargetsFault(t *testing.T) {
 	if !faulttest.InCgroup(t, faulttest.Processes(60)) {
 		return
 	}
+	makeThreads(16)
 	forks := sh(`for i in 1 2 3 4 5 6 7 8; do for j in 1 2 3 4 5 6 7 8; do sleep 60 & done; done; exit 0`)
 	for range 2 {
 		r := attempt(t, command.Plan.Run, forks, probe.Target{}, 20*time.Second)
@@ -80,6 +82,25 @@ func TestACommandThatIsRefusedProcessesIsNotTheTargetsFault(t *testing.T) {
 	if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecExit {
 		t.Errorf("after it: got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
+}
+
+// makeThreads makes threads, which the runtime keeps: it ends the process when it needs one
+// and is refused it.
+func makeThreads(n int) {
+	var made, ended sync.WaitGroup
+	release := make(chan struct{})
+	made.Add(n)
+	for range n {
+		ended.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			made.Done()
+			<-release
+		})
+	}
+	made.Wait()
+	close(release)
+	ended.Wait()
 }
 
 func TestACommandThatIsKilledForMemoryIsNotTheTargetsFault(t *testing.T) {

@@ -80,6 +80,7 @@ var rules = []rule{
 	{path: "cmd/engine/internal/daemon", floor: 5, group: "cmd", order: 4},
 	{path: "cmd/engine", floor: 5, group: "cmd", order: 5},
 	{path: "tests/testsync", floor: 5, group: "tests"},
+	{path: "tests/plant", floor: 5, group: "tests"},
 	{path: "tests/faulttest", floor: 5, group: "tests", order: 1},
 	{path: "tests/...", floor: 5, group: "tests", order: 2},
 	{path: "examples/...", floor: 5},

@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/plant"
 )
 
 // fault is a bug that is planted into the product: a text that occurs once in a file,
@@ -141,7 +142,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	binaries := map[fault]string{}
 	for _, f := range faults() {
 		if (f.main || !testing.Short()) && strings.Contains(f.name, *planted) {
-			binaries[f] = f.build(t)
+			binaries[f] = f.source().Build(t, root, f.pkg())
 		}
 	}
 	t.Parallel() // from here on there is much to wait for and little to do
@@ -172,7 +173,7 @@ func (f fault) isFound(t *testing.T, binary string) bool {
 	}
 	run := exec.CommandContext(t.Context(), binary, append(args, "-test.run=^"+test+"$")...)
 	run.Dir = f.pkg()
-	run.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlayOf(binary)) // for a test that builds sonde
+	run.Env = append(os.Environ(), "GOFLAGS=-overlay="+plant.Overlay(binary)) // for a test that builds sonde
 	out, err := run.CombinedOutput()
 	differs := bytes.Contains(out, []byte("--- FAIL: "+test)) && (f.by != "" || bytes.Contains(out, []byte(confirmed)))
 	if err == nil || !differs {
@@ -187,53 +188,17 @@ func (f fault) isFound(t *testing.T, binary string) bool {
 // run too.
 func TestFaultsCanBePlanted(t *testing.T) {
 	for _, f := range faults() {
-		f.plant(t)
+		f.source().Source(t, root)
 	}
 }
 
-// plant returns the file of the fault, and its text with the fault.
-func (f fault) plant(t *testing.T) (file, faulty string) {
-	file, err := filepath.Abs(filepath.Join("..", "..", f.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(source), f.old); n != 1 {
-		t.Errorf("%s: %q stands %d times in %s, want once", f.name, f.old, n, f.file)
-	}
-	return file, strings.Replace(string(source), f.old, f.new, 1)
+// source is the fault as package plant takes it.
+func (f fault) source() plant.Fault {
+	return plant.Fault{Name: f.name, File: f.file, Old: f.old, New: f.new}
 }
 
-// build builds the tests that must find a fault, with the fault, and returns the binary.
-func (f fault) build(t *testing.T) string {
-	dir := t.TempDir()
-	file, text := f.plant(t)
-	faulty := filepath.Join(dir, "faulty.go")
-	write(t, faulty, []byte(text))
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: faulty}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(dir, "oracle.test")
-	write(t, overlayOf(binary), overlay)
-	build := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", overlayOf(binary), "-o", binary, f.pkg())
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", f.name, err, out)
-	}
-	return binary
-}
-
-// overlayOf returns the overlay with which a binary was built.
-func overlayOf(binary string) string { return filepath.Join(filepath.Dir(binary), "overlay.json") }
-
-func write(t *testing.T, file string, text []byte) {
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
+// root is the root of the repository.
+var root = filepath.Join("..", "..")
 
 // pkg returns the package of the test that finds a fault.
 func (f fault) pkg() string {

@@ -1,15 +1,14 @@
 package years
 
 import (
-	"encoding/json"
 	"flag"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/plant"
 )
 
 var planted = flag.String("planted", "", "plant the faults whose names match this regular expression, and check that they are found")
@@ -42,7 +41,7 @@ func faults() []fault {
 			old: "Extra: !a.counts}", new: "Extra: false}"},
 		{name: "a stall that counts", law: "verdict", file: "engine/attempt.go",
 			old: "case stalled(", new: "case false && stalled("},
-		{name: "silence that counts although nobody answers", law: "verdict", file: "engine/isolation.go",
+		{name: "silence that counts although no target answers", law: "verdict", file: "engine/isolation.go",
 			old: "judgement = i.judgeTarget(silence, now)", new: "_ = i.judgeTarget(silence, now)"},
 		{name: "a run that goes on with the next instance", law: "verdict", file: judge,
 			old: "if r.Compatibility == probe.Kubelet {\n\t\ts.Last", new: "{\n\t\ts.Last"},
@@ -76,7 +75,7 @@ func faults() []fault {
 func TestFaultsCanBePlanted(t *testing.T) {
 	laws := map[string]bool{}
 	for _, f := range faults() {
-		f.plant(t)
+		f.source().Source(t, root)
 		laws[f.law] = true
 	}
 	if len(laws) != 8 {
@@ -98,7 +97,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
-			binary := f.build(t)
+			binary := f.source().Build(t, root, ".")
 			for n := int64(1); n <= maxStories; n++ {
 				out, _ := exec.CommandContext(t.Context(), binary, "-test.run=^TestStory$", "-logs=false", "-seed="+strconv.FormatInt(n, 10)).CombinedOutput()
 				if broken := brokenLaw.FindSubmatch(out); broken != nil && string(broken[1]) == f.law {
@@ -113,38 +112,10 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 
 var brokenLaw = regexp.MustCompile(`law "(\w+)": [^\n]*`)
 
-// plant returns the file of the fault, and its text with the fault.
-func (f fault) plant(t *testing.T) (file, faulty string) {
-	file, err := filepath.Abs(filepath.Join("..", "..", f.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(source), f.old); n != 1 {
-		t.Errorf("%s: %q stands %d times in %s, want once", f.name, f.old, n, f.file)
-	}
-	return file, strings.Replace(string(source), f.old, f.new, 1)
+// source is the fault as package plant takes it.
+func (f fault) source() plant.Fault {
+	return plant.Fault{Name: f.name, File: f.file, Old: f.old, New: f.new}
 }
 
-// build builds this package against a product with the fault, and returns the binary.
-func (f fault) build(t *testing.T) string {
-	dir := t.TempDir()
-	file, text := f.plant(t)
-	faulty, overlay, binary := filepath.Join(dir, "faulty.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "years.test")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: faulty}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{faulty: []byte(text), overlay: replace} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, err := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
-}
+// root is the root of the repository.
+var root = filepath.Join("..", "..")

@@ -65,10 +65,12 @@ func (w *walk) function(r *rewriter, params uint32, body []byte) error {
 	for c.err == nil && len(w.frames) > 0 {
 		at := c.at
 		in := r.instruction(c)
+		if in.local >= w.spare && in.op >= opLocalGet && in.op <= opLocalTee {
+			c.fail(fmt.Errorf("there is no local %d", in.local))
+		}
 		if c.err != nil {
 			break
 		}
-		w.checkLocal(c, at, in.op)
 		w.before(&in)
 		w.out = in.append(w.out, c.b[at:c.at])
 		w.after(c, &in)
@@ -91,17 +93,6 @@ func (w *walk) locals(c *cursor, params uint32) {
 	}
 	w.spare = uint32(total)
 	w.out = append(w.out, 1, 0x7f) // one i32
-}
-
-// checkLocal fails for a local that the original function does not have.
-func (w *walk) checkLocal(c *cursor, at int, op byte) {
-	if op < opLocalGet || op > opLocalTee {
-		return
-	}
-	operand := &cursor{b: c.b, at: at + 1}
-	if i := operand.uint32(); i >= w.spare {
-		c.fail(fmt.Errorf("there is no local %d", i))
-	}
 }
 
 // before inserts what must be paid before an instruction.

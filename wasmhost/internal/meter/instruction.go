@@ -26,11 +26,9 @@ const (
 	opSelect       = 0x1b
 	opSelectTyped  = 0x1c
 	opLocalGet     = 0x20
-	opLocalSet     = 0x21
 	opLocalTee     = 0x22
 	opGlobalGet    = 0x23
 	opGlobalSet    = 0x24
-	opTableGet     = 0x25
 	opTableSet     = 0x26
 	opI32Load      = 0x28
 	opI64Store32   = 0x3e
@@ -65,16 +63,15 @@ const (
 	miscTableSize  = 16
 	miscTableFill  = 17
 
-	vectorStore       = 11 // those up to here load or store
-	vectorConst       = 12
-	vectorShuffle     = 13
-	vectorLane        = 21 // those from here to vectorLaneLast have a lane
-	vectorLaneLast    = 34
-	vectorLoadLane    = 84 // those from here to vectorStoreLane have an address and a lane
-	vectorStoreLane   = 91
-	vectorLoadZero    = 92
-	vectorLoadZero64  = 93
-	vectorInstrutions = 256
+	vectorStore      = 11 // those up to here load or store
+	vectorConst      = 12
+	vectorShuffle    = 13
+	vectorLane       = 21 // those from here to vectorLaneLast have a lane
+	vectorLaneLast   = 34
+	vectorLoadLane   = 84 // those from here to vectorStoreLane have an address and a lane
+	vectorStoreLane  = 91
+	vectorLoadZero   = 92
+	vectorLoadZero64 = 93
 )
 
 // instruction is what the rewriter has to know of one.
@@ -86,6 +83,7 @@ type instruction struct {
 
 	function    uint32 // the new index of the function that it calls or refers to
 	hasFunction bool
+	local       uint32   // that it reads or sets
 	label       uint32   // of a branch
 	labels      []uint32 // of a branch table, besides label
 }
@@ -133,7 +131,9 @@ func (r *rewriter) instruction(c *cursor) (in instruction) {
 	case op == opGlobalGet, op == opGlobalSet:
 		r.global(c)
 		in.constant = op == opGlobalGet
-	case op >= opLocalGet && op <= opTableSet:
+	case op >= opLocalGet && op <= opLocalTee:
+		in.local = c.uint32()
+	case op > opGlobalSet && op <= opTableSet:
 		c.uint32()
 	case op >= opI32Load && op <= opI64Store32:
 		c.memoryArgument()

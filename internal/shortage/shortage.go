@@ -16,7 +16,7 @@ func Is(err error) bool {
 
 // IsErrno reports whether an error number says that this machine lacks descriptors or
 // memory. ENOSPC is that of epoll_ctl and inotify for more than the user may have. EFAULT
-// says that the memory of a buffer, which Go has reserved, cannot be had.
+// says that the memory of a buffer, which Go has reserved, is not available.
 func IsErrno(number syscall.Errno) bool {
 	switch number {
 	case syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC, syscall.EFAULT:

@@ -14,10 +14,10 @@ import (
 type how string
 
 const (
-	static   how = ""         // nobody: the target only is probed
+	static   how = ""         // none: the target is only probed
 	child    how = "child"    // the engine, and they end with it
 	adopted  how = "adopted"  // the engine, and they outlive it
-	external how = "external" // somebody else; the engine asks for restarts
+	external how = "external" // another program; the engine asks it for restarts
 )
 
 // spec is a target block of the configuration.

@@ -51,6 +51,7 @@ var rules = []rule{
 	{path: "internal/command", floor: 1},
 	{path: "internal/nonblock", floor: 1, group: "network"},
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
+	{path: "wasmhost/internal/binary", floor: 1},
 	{path: "engine", floor: 2},
 	{path: "builtin/...", floor: 2},
 	{path: "wasmhost/internal/sandbox", floor: 2, group: "wasmhost", order: 1},

@@ -42,7 +42,7 @@ func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
 		"no memory":                 {raw(idle + `(export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`), `does not export its memory as "memory"`},
 		"two memories":              {wat(`(memory 1) (memory 1)` + idle), "has 2 memories"},
 		"too much memory":           {wat(`(memory 513)` + idle), "needs 33619968 bytes of memory to start"},
-		"a table too large":         {wat(`(table 10000000)` + idle), "has a table of 10000000 elements"},
+		"a table too large":         {wat(`(table 10000000)` + idle), "table of 10000000 elements"},
 		"too many tables":           {wat("%s", strings.Repeat(`(table 1)`, 5)+idle), "section 4: 5 entries, at most 4 are allowed"},
 		"a shared memory":           {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 3, 1, 1}, 1), "shared between threads"},
 		"a memory of 64 bits":       {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 5, 1, 1}, 1), "64 bits"},

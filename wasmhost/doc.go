@@ -58,6 +58,7 @@
 //	settings   checks a handler's settings and writes them as JSON
 //	pool       hands out a bounded number of instances in order of arrival
 //	breaker    suspends plugins after too many errors
-//	meter      rewrites a module so that what it executes is counted
+//	meter      rewrites a module so that what it executes is counted, and bounds it
+//	binary     reads the parts of a module's binary format, for module and meter
 //	sandbox    runs instances and provides their host functions
 package wasmhost

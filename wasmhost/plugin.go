@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
 	"github.com/sonde-probe/sonde/wasmhost/internal/codecache"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
@@ -48,7 +49,8 @@ var (
 	errClosed    = errors.New("plugin was unloaded")
 )
 
-// Load reads and checks a module, and starts to compile it in the background: see Wait.
+// Load reads and checks a module, except for the types of its code, and starts to compile it
+// in the background: see Wait.
 // An error about a field of c is a *probe.FieldError; other errors are about the module.
 // Close frees what Load has taken.
 func Load(c Config) (*Plugin, error) {
@@ -64,7 +66,7 @@ func Load(c Config) (*Plugin, error) {
 		return nil, err
 	}
 	p := &Plugin{name: c.Name, limits: c.Limits, onTrap: c.OnTrap, ready: make(chan struct{})}
-	m, err := p.inspect(wasm)
+	metered, err := p.check(wasm)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
 	}
@@ -79,7 +81,7 @@ func Load(c Config) (*Plugin, error) {
 		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
 	}
 	p.sandbox = sandbox.New(confine)
-	go p.prepare(m, code)
+	go p.prepare(metered, code)
 	return p, nil
 }
 
@@ -94,25 +96,29 @@ func environment(names []string) []string {
 	return env
 }
 
-// inspect checks the module and reads its manifest.
-func (p *Plugin) inspect(wasm []byte) (m *module.Module, err error) {
+// check reads the module's manifest, checks the module, and returns it metered.
+func (p *Plugin) check(wasm []byte) (metered []byte, err error) {
 	if p.manifest, err = abi.ReadManifest(wasm); p.name == "" {
 		p.name = p.manifest.Name
 	}
 	if err != nil {
 		return nil, err
 	}
-	if m, err = module.Parse(wasm); err != nil {
+	m, err := module.Parse(wasm)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Check(p.limits.Memory); err != nil {
 		return nil, err
 	}
 	p.configures = m.HasExport(abi.ExportConfigure)
-	return m, m.Check(p.limits.Memory)
+	return meter.Rewrite(wasm)
 }
 
 // prepare compiles the module and checks the settings of the handlers made meanwhile.
-func (p *Plugin) prepare(m *module.Module, code *codecache.Entry) {
+func (p *Plugin) prepare(metered []byte, code *codecache.Entry) {
 	start := time.Now()
-	if err := p.compile(m, code); err != nil {
+	if err := p.compile(metered, code); err != nil {
 		p.broken = fmt.Errorf("plugin %s: %w", p.name, err)
 		p.logger.Error("plugin cannot be compiled", "error", err)
 	}
@@ -130,19 +136,15 @@ func (p *Plugin) prepare(m *module.Module, code *codecache.Entry) {
 
 // compile makes the module ready to run. The compiler reads untrusted input: if that makes
 // it panic, compile returns an error.
-func (p *Plugin) compile(m *module.Module, code *codecache.Entry) (err error) {
+func (p *Plugin) compile(metered []byte, code *codecache.Entry) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("compile: panic: %v", r)
 		}
 	}()
-	wasm, err := m.BoundTables()
-	if err != nil {
-		return err
-	}
-	if err = p.sandbox.Compile(wasm, code.Cache()); err != nil && code.Enabled() {
+	if err = p.sandbox.Compile(metered, code.Cache()); err != nil && code.Enabled() {
 		code.Discard() // it may be damaged
-		err = p.sandbox.Compile(wasm, code.Cache())
+		err = p.sandbox.Compile(metered, code.Cache())
 	}
 	code.Finish()
 	return err

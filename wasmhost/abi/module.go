@@ -16,17 +16,8 @@ type Section struct {
 	Body []byte // without the name; shares the module's memory
 }
 
-// The ids of sections (WebAssembly core specification 1, section 5.5.2).
-const (
-	SectionCustom   = 0
-	SectionType     = 1
-	SectionImport   = 2
-	SectionFunction = 3
-	SectionTable    = 4
-	SectionMemory   = 5
-	SectionGlobal   = 6
-	SectionExport   = 7
-)
+// SectionCustom is the ID of custom sections.
+const SectionCustom = 0
 
 const header = "\x00asm\x01\x00\x00\x00"
 
@@ -167,22 +158,6 @@ func WriteManifest(module []byte, m Manifest) ([]byte, error) {
 		}
 	}
 	return appendSection(out, Section{Name: ManifestSection, Body: text}), nil
-}
-
-// ReplaceSection returns a copy of a module in which body has replaced the body of each
-// section with an id.
-func ReplaceSection(module []byte, id byte, body func([]byte) ([]byte, error)) ([]byte, error) {
-	out := append(make([]byte, 0, len(module)+64), header...)
-	for s, err := range Sections(module) {
-		if err == nil && s.ID == id {
-			s.Body, err = body(s.Body)
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = appendSection(out, s)
-	}
-	return out, nil
 }
 
 func appendSection(b []byte, s Section) []byte {

@@ -3,35 +3,28 @@ package meter
 import (
 	"fmt"
 
-	"github.com/sonde-probe/sonde/wasmhost/abi"
-)
-
-// Limits of the code of a function.
-const (
-	maxNesting = 1 << 16 // blocks in blocks
-	maxLocals  = 50_000  // as wazero
-	maxLabels  = 1 << 16 // of a branch table
+	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
 // maxStretch is how many cycles of code, by estimate, one unit pays for. Real ones are
 // more where memory is not in a cache.
 const maxStretch = 512
 
-func (r *rewriter) codeSection(c *cursor) []byte {
-	n := c.uint32()
-	if n != r.bodies {
-		c.fail(fmt.Errorf("%d functions have a type, and %d a body", r.bodies, n))
+func (r *rewriter) codeSection(c *binary.Reader) []byte {
+	n := c.Count(binary.MaxFunctions, 3)
+	if c.Err() == nil && n != r.bodies {
+		c.Fail(fmt.Errorf("%d functions have a type, and %d a body", r.bodies, n))
 	}
-	out := abi.AppendUint32(make([]byte, 0, len(c.b)+len(c.b)/4), n)
+	out := binary.AppendUint32(nil, n)
 	var w walk
-	for i := range c.count(n, 3) {
-		body := c.bytes(c.uint32())
+	for i := range c.Each(n) {
+		body := c.Bytes(c.Uint32())
 		index := r.imported + i
 		if err := w.function(r, r.types[r.functions[index]], body); err != nil {
-			c.fail(fmt.Errorf("function %d: %w", index, err))
+			c.Fail(fmt.Errorf("function %d: %w", index, err))
 			break
 		}
-		out = append(abi.AppendUint32(out, uint32(len(w.out))), w.out...)
+		out = append(binary.AppendUint32(out, uint32(len(w.out))), w.out...)
 	}
 	return out
 }
@@ -59,40 +52,40 @@ type frame struct {
 // function sets w.out to the new body of a function.
 func (w *walk) function(r *rewriter, params uint32, body []byte) error {
 	*w = walk{rewriter: r, out: w.out[:0], frames: append(w.frames[:0], frame{op: opBlock})}
-	c := &cursor{b: body}
+	c := binary.NewReader(body)
 	w.locals(c, params)
 	w.pay()
-	for c.err == nil && len(w.frames) > 0 {
-		at := c.at
+	for c.Err() == nil && len(w.frames) > 0 {
+		at := c.Offset()
 		in := r.instruction(c)
 		if in.local >= w.spare && in.op >= opLocalGet && in.op <= opLocalTee {
-			c.fail(fmt.Errorf("there is no local %d", in.local))
+			c.Fail(fmt.Errorf("there is no local %d", in.local))
 		}
-		if c.err != nil {
+		if c.Err() != nil {
 			break
 		}
 		w.before(&in)
-		w.out = in.append(w.out, c.b[at:c.at])
+		w.out = in.append(w.out, c.Since(at))
 		w.after(c, &in)
 	}
-	return c.end()
+	return c.End()
 }
 
 // locals copies the declarations of locals, and adds the spare one.
-func (w *walk) locals(c *cursor, params uint32) {
-	groups := c.uint32()
-	w.out = abi.AppendUint32(w.out, groups+1)
+func (w *walk) locals(c *binary.Reader, params uint32) {
+	groups := c.Count(maxLocals, 2)
+	w.out = binary.AppendUint32(w.out, groups+1)
 	total := uint64(params)
-	for range c.count(groups, 2) {
-		n := c.uint32()
+	for range c.Each(groups) {
+		n := c.Uint32()
 		total += uint64(n)
-		w.out = append(abi.AppendUint32(w.out, n), c.byte())
+		w.out = append(binary.AppendUint32(w.out, n), c.ValueType())
 	}
 	if total > maxLocals {
-		c.fail(fmt.Errorf("has %d parameters and locals, at most %d are allowed", total, maxLocals))
+		c.Fail(fmt.Errorf("has %d parameters and locals, at most %d are allowed", total, maxLocals))
 	}
 	w.spare = uint32(total)
-	w.out = append(w.out, 1, 0x7f) // one i32
+	w.out = append(w.out, 1, binary.I32)
 }
 
 // before inserts what must be paid before an instruction.
@@ -109,11 +102,11 @@ func (w *walk) before(in *instruction) {
 }
 
 // after follows the paths of control, and inserts what is paid at the head of a loop.
-func (w *walk) after(c *cursor, in *instruction) {
+func (w *walk) after(c *binary.Reader, in *instruction) {
 	switch in.op {
 	case opBlock, opLoop, opIf:
 		if len(w.frames) >= maxNesting {
-			c.fail(fmt.Errorf("has more than %d nested blocks", maxNesting))
+			c.Fail(fmt.Errorf("has more than %d nested blocks", maxNesting))
 			return
 		}
 		w.frames = append(w.frames, frame{op: in.op, skip: w.stretch, from: !w.dead})
@@ -123,7 +116,7 @@ func (w *walk) after(c *cursor, in *instruction) {
 	case opElse:
 		f := &w.frames[len(w.frames)-1]
 		if f.op != opIf {
-			c.fail(fmt.Errorf("else without if"))
+			c.Fail(fmt.Errorf("else without if"))
 			return
 		}
 		w.reach(f)
@@ -148,9 +141,9 @@ func (w *walk) after(c *cursor, in *instruction) {
 }
 
 // branch notes a path to a label.
-func (w *walk) branch(c *cursor, label uint32) {
+func (w *walk) branch(c *binary.Reader, label uint32) {
 	if uint64(label) >= uint64(len(w.frames)) {
-		c.fail(fmt.Errorf("there is no label %d", label))
+		c.Fail(fmt.Errorf("there is no label %d", label))
 		return
 	}
 	if f := &w.frames[len(w.frames)-1-int(label)]; f.op != opLoop { // at its head it pays
@@ -176,25 +169,25 @@ func (w *walk) pay() {
 // payBulk inserts code that takes a unit for every 1<<shift of the number on top of the
 // stack, and leaves the number there.
 func (w *walk) payBulk(shift byte) {
-	w.out = abi.AppendUint32(append(w.out, opLocalTee), w.spare)
+	w.out = binary.AppendUint32(append(w.out, opLocalTee), w.spare)
 	w.out = w.getFuel(w.out)
-	w.out = abi.AppendUint32(append(w.out, opLocalGet), w.spare)
+	w.out = binary.AppendUint32(append(w.out, opLocalGet), w.spare)
 	w.out = append(w.out, opI32Const, shift, opI32ShrU)
 	w.take()
 }
 
 func (w *walk) getFuel(out []byte) []byte {
-	return abi.AppendUint32(append(out, opGlobalGet), w.rewriter.globals)
+	return binary.AppendUint32(append(out, opGlobalGet), w.rewriter.globals)
 }
 
 // take inserts code that subtracts the number on top of the stack from the count below
 // it, stores that, and calls Tick if it is below 0.
 func (w *walk) take() {
 	out := append(w.out, opI32Sub, opLocalTee)
-	out = abi.AppendUint32(out, w.spare)
-	out = abi.AppendUint32(append(out, opGlobalSet), w.rewriter.globals)
-	out = abi.AppendUint32(append(out, opLocalGet), w.spare)
+	out = binary.AppendUint32(out, w.spare)
+	out = binary.AppendUint32(append(out, opGlobalSet), w.rewriter.globals)
+	out = binary.AppendUint32(append(out, opLocalGet), w.spare)
 	out = append(out, opI32Const, 0, opI32LtS, opIf, 0x40, opCall) // 0x40: no result
-	out = abi.AppendUint32(out, w.rewriter.imported)
+	out = binary.AppendUint32(out, w.rewriter.imported)
 	w.out = append(out, opEnd)
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
 // The instructions that this package treats specially (WebAssembly core specification 2,
@@ -92,7 +92,7 @@ type instruction struct {
 // instructions are copied: old has their bytes.
 func (i *instruction) append(out, old []byte) []byte {
 	if i.hasFunction {
-		return abi.AppendUint32(append(out, i.op), i.function)
+		return binary.AppendUint32(append(out, i.op), i.function)
 	}
 	return append(out, old...)
 }
@@ -106,41 +106,41 @@ const (
 )
 
 // instruction reads one instruction.
-func (r *rewriter) instruction(c *cursor) (in instruction) {
-	in.op, in.cost = c.byte(), costSimple
+func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
+	in.op, in.cost = c.Byte(), costSimple
 	switch op := in.op; {
 	case op == opBlock, op == opLoop, op == opIf:
-		r.blockType(c)
+		c.BlockType(len(r.types))
 	case op == opBr, op == opBrIf:
-		in.label = c.uint32()
+		in.label = c.Uint32()
 	case op == opBrTable:
-		in.labels = c.labels()
-		in.label = c.uint32()
+		in.labels = labels(c)
+		in.label = c.Uint32()
 	case op == opCall, op == opRefFunc:
 		in.function, in.hasFunction, in.cost = r.function(c), true, costCall
 		in.constant = op == opRefFunc
 	case op == opCallIndirect:
-		c.index(len(r.types), "type")
-		c.uint32()
+		c.Index(len(r.types), "type")
+		c.Uint32()
 		in.cost = costCall
 	case op == opSelectTyped:
-		if c.byte() != 1 {
-			c.fail(errors.New("select must have one type"))
+		if c.Byte() != 1 {
+			c.Fail(errors.New("select must have one type"))
 		}
-		c.byte()
+		c.ValueType()
 	case op == opGlobalGet, op == opGlobalSet:
 		r.global(c)
 		in.constant = op == opGlobalGet
 	case op >= opLocalGet && op <= opLocalTee:
-		in.local = c.uint32()
+		in.local = c.Uint32()
 	case op > opGlobalSet && op <= opTableSet:
-		c.uint32()
+		c.Uint32()
 	case op >= opI32Load && op <= opI64Store32:
-		c.memoryArgument()
+		memoryArgument(c)
 		in.cost = costMemory
 	case op >= opMemorySize && op <= opF64Const, op == opRefNull:
 		in.constant = op > opMemoryGrow
-		c.immediate(op)
+		immediate(c, op)
 	case op == opMisc:
 		r.misc(c, &in)
 	case op == opVector:
@@ -152,7 +152,7 @@ func (r *rewriter) instruction(c *cursor) (in instruction) {
 			in.cost = costSlow
 		}
 	default:
-		c.fail(fmt.Errorf("instruction %#x is unknown, or beyond WebAssembly 2.0", op))
+		c.Fail(fmt.Errorf("instruction %#x is unknown, or beyond WebAssembly 2.0", op))
 	}
 	return in
 }
@@ -168,106 +168,96 @@ func isSlow(op byte) bool {
 	return false
 }
 
-// blockType reads the type of a block: a type of a value, none, or the index of a type.
-func (r *rewriter) blockType(c *cursor) {
-	if n := c.signed(5); n >= int64(len(r.types)) {
-		c.fail(fmt.Errorf("there is no type %d", n))
-	}
-}
-
 // labels reads the labels of a branch table except the last.
-func (c *cursor) labels() []uint32 {
-	n := c.uint32()
-	if uint64(n) > maxLabels {
-		c.fail(fmt.Errorf("branch table of %d labels, at most %d are allowed", n, maxLabels))
-	}
-	var all []uint32
-	for range c.count(n, 1) {
-		all = append(all, c.uint32())
+func labels(c *binary.Reader) (all []uint32) {
+	for range c.Each(c.Count(maxLabels, 1)) {
+		all = append(all, c.Uint32())
 	}
 	return all
 }
 
-func (c *cursor) memoryArgument() {
-	c.uint32()
-	c.uint32()
+func memoryArgument(c *binary.Reader) {
+	c.Uint32()
+	c.Uint32()
 }
 
 // immediate reads the operand of an instruction that has one.
-func (c *cursor) immediate(op byte) {
+func immediate(c *binary.Reader, op byte) {
 	switch op {
 	case opMemorySize, opMemoryGrow:
-		c.zero()
+		zero(c)
 	case opI32Const:
-		c.signed(5)
+		c.Signed(5)
 	case opI64Const:
-		c.signed(10)
+		c.Signed(10)
 	case opF32Const:
-		c.skip(4)
+		c.Bytes(4)
 	case opF64Const:
-		c.skip(8)
+		c.Bytes(8)
 	case opRefNull:
-		c.byte()
+		c.RefType()
 	}
 }
 
 // zero reads a byte that must be 0. A runtime may skip it without a look.
-func (c *cursor) zero() {
-	if c.byte() != 0 {
-		c.fail(errors.New("only memory 0 is supported"))
+func zero(c *binary.Reader) byte {
+	b := c.Byte()
+	if b != 0 {
+		c.Fail(fmt.Errorf("byte %#x where WebAssembly 2.0 has only 0", b))
 	}
+	return b
 }
 
-func (r *rewriter) misc(c *cursor, in *instruction) {
+func (r *rewriter) misc(c *binary.Reader, in *instruction) {
 	const bytes, elements = 8, 5 // log2
-	switch op := c.byte(); op {
+	switch op := c.Byte(); op {
 	case 0, 1, 2, 3, 4, 5, 6, 7: // conversions
 	case miscMemoryInit:
-		c.uint32()
-		c.zero()
+		c.Uint32()
+		zero(c)
 		in.bulk = bytes
 	case miscMemoryCopy:
-		c.zero()
-		c.zero()
+		zero(c)
+		zero(c)
 		in.bulk = bytes
 	case miscMemoryFill:
-		c.zero()
+		zero(c)
 		in.bulk = bytes
 	case miscTableInit, miscTableCopy:
-		c.uint32()
-		c.uint32()
+		c.Uint32()
+		c.Uint32()
 		in.bulk = elements
 	case miscTableGrow, miscTableFill:
-		c.uint32()
+		c.Uint32()
 		in.bulk = elements
 	case miscDataDrop, miscElemDrop, miscTableSize:
-		c.uint32()
+		c.Uint32()
 	default:
-		c.fail(fmt.Errorf("instruction %#x %#x is unknown, or beyond WebAssembly 2.0", in.op, op))
+		c.Fail(fmt.Errorf("instruction %#x %#x is unknown, or beyond WebAssembly 2.0", in.op, op))
 	}
 }
 
 // vector reads an instruction of opVector. Its number must be in the shortest encoding:
 // wazero reads one byte only, and takes the second one, which is then 1, for a nop.
-func (r *rewriter) vector(c *cursor, in *instruction) {
-	op := c.byte()
-	if op >= 0x80 && c.byte() != 1 {
-		c.fail(fmt.Errorf("instruction %#x %#x is beyond WebAssembly 2.0, or not in the shortest encoding", in.op, op))
+func (r *rewriter) vector(c *binary.Reader, in *instruction) {
+	op := c.Byte()
+	if op >= 0x80 && c.Byte() != 1 {
+		c.Fail(fmt.Errorf("instruction %#x %#x is beyond WebAssembly 2.0, or not in the shortest encoding", in.op, op))
 	}
 	switch {
 	case op <= vectorStore, op == vectorLoadZero, op == vectorLoadZero64:
-		c.memoryArgument()
+		memoryArgument(c)
 		in.cost = costMemory
 	case op == vectorConst:
-		c.skip(16)
+		c.Bytes(16)
 		in.constant = true
 	case op == vectorShuffle:
-		c.skip(16)
+		c.Bytes(16)
 	case op >= vectorLane && op <= vectorLaneLast:
-		c.byte()
+		c.Byte()
 	case op >= vectorLoadLane && op <= vectorStoreLane:
-		c.memoryArgument()
-		c.byte()
+		memoryArgument(c)
+		c.Byte()
 		in.cost = costMemory
 	default:
 		in.cost = costMemory

@@ -19,7 +19,6 @@
 //	meter.go        Rewrite: the sections of a module
 //	code.go         the bodies of functions: where they pay
 //	instruction.go  one instruction: its length, its cost, the index that it has
-//	cursor.go       the binary encoding
 package meter
 
 import (
@@ -28,6 +27,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
 // What Rewrite adds to a module: the import of function Tick, without parameters and
@@ -41,76 +41,29 @@ const (
 // FirstFuel is the count of a new instance.
 const FirstFuel = 1000
 
-// Sections that package abi has no name for (WebAssembly core specification 2, section
-// 5.5.2).
-const (
-	sectionStart     = 8
-	sectionElement   = 9
-	sectionCode      = 10
-	sectionData      = 11
-	sectionDataCount = 12
-)
-
-// order is the order of sections in a module. The specification has no section 0 here:
-// custom sections may be anywhere.
-var order = []byte{
-	abi.SectionType, abi.SectionImport, abi.SectionFunction, abi.SectionTable, abi.SectionMemory, abi.SectionGlobal,
-	abi.SectionExport, sectionStart, sectionElement, sectionDataCount, sectionCode, sectionData,
-}
-
 // Rewrite returns the module with its code metered. It keeps the names of functions, and
 // drops other custom sections. An error means that the module is invalid, or uses a
 // feature beyond WebAssembly 2.0, or exceeds a limit of this package.
 func Rewrite(wasm []byte) ([]byte, error) {
-	sections, names, err := read(wasm)
+	sections, err := binary.Split(wasm)
 	if err != nil {
 		return nil, err
 	}
 	r := &rewriter{}
 	out := append(make([]byte, 0, len(wasm)+len(wasm)/4), wasm[:8]...)
-	for _, id := range order {
-		body, err := r.section(id, sections[id])
+	for _, id := range binary.Order {
+		body, err := r.section(id, sections.Bodies[id])
 		if err != nil {
 			return nil, fmt.Errorf("section %d: %w", id, err)
 		}
 		if body != nil {
-			out = appendSection(out, id, body)
+			out = binary.AppendSection(out, id, body)
 		}
 	}
-	if body, err := r.names(names); err == nil && body != nil { // the specification ignores an invalid custom section
-		out = appendSection(out, abi.SectionCustom, append(appendName(nil, nameSection), body...))
+	if body, err := r.names(sections.Names); err == nil && body != nil { // the specification ignores an invalid custom section
+		out = binary.AppendSection(out, abi.SectionCustom, append(binary.AppendName(nil, binary.NameSection), body...))
 	}
 	return out, nil
-}
-
-// read returns the bodies of the module's sections, by their ID, and the body of its name
-// section. They share the module's memory.
-func read(wasm []byte) (sections map[byte][]byte, names []byte, err error) {
-	sections = make(map[byte][]byte)
-	next := 0
-	for s, err := range abi.Sections(wasm) {
-		if err != nil {
-			return nil, nil, err
-		}
-		if s.ID == abi.SectionCustom {
-			if !utf8.ValidString(s.Name) {
-				return nil, nil, errors.New("name of a custom section is not UTF-8")
-			}
-			if s.Name == nameSection {
-				names = s.Body
-			}
-			continue
-		}
-		for next < len(order) && order[next] != s.ID {
-			next++
-		}
-		if next == len(order) {
-			return nil, nil, fmt.Errorf("section %d is unknown, occurs twice, or is out of order", s.ID)
-		}
-		next++
-		sections[s.ID] = s.Body
-	}
-	return sections, names, nil
 }
 
 // rewriter knows what the sections that were read declare.
@@ -123,149 +76,156 @@ type rewriter struct {
 }
 
 // section returns the new body of a section; nil if the module has none.
-func (r *rewriter) section(id byte, body []byte) ([]byte, error) {
-	c := &cursor{b: body}
-	added := id == abi.SectionType || id == abi.SectionImport || id == abi.SectionGlobal || id == abi.SectionExport
-	if body == nil && !added {
+func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
+	added := id == binary.SectionType || id == binary.SectionImport || id == binary.SectionGlobal || id == binary.SectionExport
+	switch {
+	case body == nil && !added:
 		return nil, nil
+	case body == nil:
+		body = []byte{0} // an empty vector
 	}
-	if body == nil {
-		c.b = []byte{0} // an empty vector
-	}
-	var out []byte
+	c := binary.NewReader(body)
 	switch id {
-	case abi.SectionType:
+	case binary.SectionType:
 		out = r.typeSection(c)
-	case abi.SectionImport:
+	case binary.SectionImport:
 		out = r.importSection(c)
-	case abi.SectionFunction:
+	case binary.SectionFunction:
 		r.functionSection(c)
-		return body, c.end()
-	case abi.SectionGlobal:
+		out = body
+	case binary.SectionTable:
+		out = r.tableSection(c)
+	case binary.SectionMemory:
+		for range c.Each(c.Count(1, 2)) {
+			c.Limits()
+		}
+		out = body
+	case binary.SectionGlobal:
 		out = r.globalSection(c)
-	case abi.SectionExport:
+	case binary.SectionExport:
 		out = r.exportSection(c)
-	case sectionStart:
-		out = abi.AppendUint32(nil, r.function(c))
-	case sectionElement:
+	case binary.SectionStart:
+		out = binary.AppendUint32(nil, r.function(c))
+	case binary.SectionElement:
 		out = r.elementSection(c)
-	case sectionCode:
+	case binary.SectionDataCount:
+		c.Uint32()
+		out = body
+	case binary.SectionCode:
 		out = r.codeSection(c)
-	case sectionData:
+	case binary.SectionData:
 		r.dataSection(c)
-		return body, c.end()
-	default:
-		return body, nil
+		out = body
 	}
-	return out, c.end()
+	return out, c.End()
 }
 
-func (r *rewriter) typeSection(c *cursor) []byte {
-	n := c.uint32()
-	from := c.at
-	for range c.count(n, 3) {
-		if c.byte() != 0x60 {
-			c.fail(errors.New("type is not the type of a function"))
-		}
-		params := c.uint32()
-		c.skip(params)
-		c.skip(c.uint32())
-		r.types = append(r.types, params)
+func (r *rewriter) typeSection(c *binary.Reader) []byte {
+	n := c.Count(binary.MaxTypes, 3)
+	from := c.Offset()
+	for range c.Each(n) {
+		params, _ := c.FunctionType()
+		r.types = append(r.types, uint32(len(params)))
 	}
-	out := append(abi.AppendUint32(nil, n+1), c.b[from:c.at]...)
-	return append(out, 0x60, 0, 0) // of Tick: no parameters, no results
+	out := append(binary.AppendUint32(nil, n+1), c.Since(from)...)
+	return append(out, binary.FunctionForm, 0, 0) // of Tick: no parameters, no results
 }
 
-func (r *rewriter) importSection(c *cursor) []byte {
-	n := c.uint32()
-	from := c.at
-	for range c.count(n, 4) {
-		if string(c.name()) == Module {
-			c.fail(errors.New("module " + Module + " must not be imported: it is the host's own"))
+func (r *rewriter) importSection(c *binary.Reader) []byte {
+	n := c.Count(binary.MaxImports, 4)
+	from := c.Offset()
+	for range c.Each(n) {
+		if c.Name() == Module {
+			c.Fail(errors.New("module " + Module + " must not be imported: it is the host's own"))
 		}
-		c.name()
-		r.importDescription(c)
+		c.Name()
+		switch kind, functionType := c.Import(); kind {
+		case binary.KindFunction:
+			r.functions = append(r.functions, r.functionType(c, functionType))
+		case binary.KindGlobal:
+			r.globals++
+		}
 	}
 	r.imported = uint32(len(r.functions))
-	out := append(abi.AppendUint32(nil, n+1), c.b[from:c.at]...)
-	out = append(appendName(appendName(out, Module), Tick), kindFunction)
-	return abi.AppendUint32(out, uint32(len(r.types)))
+	out := append(binary.AppendUint32(nil, n+1), c.Since(from)...)
+	out = append(binary.AppendName(binary.AppendName(out, Module), Tick), binary.KindFunction)
+	return binary.AppendUint32(out, uint32(len(r.types)))
 }
 
-// The kinds of imports and exports.
-const (
-	kindFunction = 0
-	kindTable    = 1
-	kindMemory   = 2
-	kindGlobal   = 3
-)
+// functionType returns the index of the type of a function, after checking it.
+func (r *rewriter) functionType(c *binary.Reader, index uint32) uint32 {
+	if uint64(index) >= uint64(len(r.types)) {
+		c.Fail(fmt.Errorf("there is no type %d", index))
+	}
+	return index
+}
 
-func (r *rewriter) importDescription(c *cursor) {
-	switch kind := c.byte(); kind {
-	case kindFunction:
-		r.functions = append(r.functions, c.index(len(r.types), "type"))
-	case kindTable:
-		c.byte()
-		c.limits()
-	case kindMemory:
-		c.limits()
-	case kindGlobal:
-		c.byte()
-		c.byte()
-		r.globals++
-	default:
-		c.fail(fmt.Errorf("import of unknown kind %d", kind))
+func (r *rewriter) functionSection(c *binary.Reader) {
+	r.bodies = c.Count(binary.MaxFunctions, 1)
+	for range c.Each(r.bodies) {
+		r.functions = append(r.functions, r.functionType(c, c.Uint32()))
 	}
 }
 
-func (r *rewriter) functionSection(c *cursor) {
-	for range c.count(c.uint32(), 1) {
-		r.functions = append(r.functions, c.index(len(r.types), "type"))
-		r.bodies++
+// tableSection gives each table a maximum, because the runtime has none.
+func (r *rewriter) tableSection(c *binary.Reader) []byte {
+	n := c.Count(binary.MaxTables, 3)
+	out := binary.AppendUint32(nil, n)
+	for range c.Each(n) {
+		element, l := c.Table()
+		if l.Min > maxTable {
+			c.Fail(fmt.Errorf("table of %d elements, at most %d are allowed", l.Min, maxTable))
+		}
+		if !l.HasMax || l.Max > maxTable {
+			l.Max, l.HasMax = maxTable, true
+		}
+		out = binary.AppendLimits(append(out, element), l)
 	}
+	return out
 }
 
-func (r *rewriter) globalSection(c *cursor) []byte {
-	n := c.uint32()
+func (r *rewriter) globalSection(c *binary.Reader) []byte {
+	n := c.Count(maxGlobals, 4)
 	var out []byte
-	for range c.count(n, 4) {
+	for range c.Each(n) {
+		from := c.Offset()
+		c.GlobalType()
+		out = r.expression(c, append(out, c.Since(from)...))
 		r.globals++
-		out = append(out, c.byte(), c.byte())
-		out = r.expression(c, out)
 	}
-	const i32, mutable, i32Const, end = 0x7f, 1, 0x41, 0x0b
-	out = append(out, i32, mutable, i32Const)
-	out = append(appendInt32(out, FirstFuel), end)
-	return append(abi.AppendUint32(nil, n+1), out...)
+	const mutable = 1
+	out = append(out, binary.I32, mutable, opI32Const)
+	out = append(appendInt32(out, FirstFuel), opEnd)
+	return append(binary.AppendUint32(nil, n+1), out...)
 }
 
-func (r *rewriter) exportSection(c *cursor) []byte {
-	n := c.uint32()
-	out := abi.AppendUint32(nil, n+1)
-	for range c.count(n, 3) {
-		name := c.name()
-		if string(name) == FuelExport {
-			c.fail(errors.New("export " + FuelExport + " is the host's own: rename it"))
+func (r *rewriter) exportSection(c *binary.Reader) []byte {
+	n := c.Count(binary.MaxExports, 3)
+	out := binary.AppendUint32(nil, n+1)
+	for range c.Each(n) {
+		name := c.Name()
+		if name == FuelExport {
+			c.Fail(errors.New("export " + FuelExport + " is the host's own: rename it"))
 		}
-		kind := c.byte()
-		out = append(appendName(out, string(name)), kind)
+		kind := c.Byte()
+		out = append(binary.AppendName(out, name), kind)
 		switch kind {
-		case kindFunction:
-			out = abi.AppendUint32(out, r.function(c))
-		case kindGlobal:
-			out = abi.AppendUint32(out, r.global(c))
+		case binary.KindFunction:
+			out = binary.AppendUint32(out, r.function(c))
+		case binary.KindGlobal:
+			out = binary.AppendUint32(out, r.global(c))
 		default:
-			out = abi.AppendUint32(out, c.uint32())
+			out = binary.AppendUint32(out, c.Uint32())
 		}
 	}
-	out = append(appendName(out, FuelExport), kindGlobal)
-	return abi.AppendUint32(out, r.globals)
+	out = append(binary.AppendName(out, FuelExport), binary.KindGlobal)
+	return binary.AppendUint32(out, r.globals)
 }
 
 // function reads the index of a function, and returns its new one: Tick takes the index
 // after the imported ones.
-func (r *rewriter) function(c *cursor) uint32 {
-	f := c.index(len(r.functions), "function")
+func (r *rewriter) function(c *binary.Reader) uint32 {
+	f := c.Index(len(r.functions), "function")
 	if f >= r.imported {
 		f++
 	}
@@ -273,70 +233,73 @@ func (r *rewriter) function(c *cursor) uint32 {
 }
 
 // global reads the index of a global. That of the count does not occur in a valid module.
-func (r *rewriter) global(c *cursor) uint32 { return c.index(int(r.globals), "global") }
+func (r *rewriter) global(c *binary.Reader) uint32 { return c.Index(int(r.globals), "global") }
 
 // elementSection: the three low bits of a segment's flags say whether it is passive or
 // declarative, has the index of a table or a kind, and consists of expressions
 // (specification 2, section 5.5.12).
-func (r *rewriter) elementSection(c *cursor) []byte {
-	n := c.uint32()
-	out := abi.AppendUint32(nil, n)
-	for range c.count(n, 2) {
-		flags := c.uint32()
+func (r *rewriter) elementSection(c *binary.Reader) []byte {
+	n := c.Count(maxSegments, 2)
+	out := binary.AppendUint32(nil, n)
+	for range c.Each(n) {
+		flags := c.Uint32()
 		if flags > 7 {
-			c.fail(fmt.Errorf("element segment with unknown flags %#x", flags))
+			c.Fail(fmt.Errorf("element segment with unknown flags %#x", flags))
 		}
-		out = abi.AppendUint32(out, flags)
+		out = binary.AppendUint32(out, flags)
 		passive, explicit, expressions := flags&1 != 0, flags&2 != 0, flags&4 != 0
 		if explicit && !passive {
-			out = abi.AppendUint32(out, c.uint32())
+			out = binary.AppendUint32(out, c.Uint32())
 		}
 		if !passive {
 			out = r.expression(c, out)
 		}
-		if explicit || passive {
-			out = append(out, c.byte())
+		switch {
+		case !explicit && !passive:
+		case expressions:
+			out = append(out, c.RefType())
+		default:
+			out = append(out, zero(c)) // the kind: functions
 		}
-		elements := c.uint32()
-		out = abi.AppendUint32(out, elements)
-		for range c.count(elements, 1) {
+		elements := c.Count(maxElements, 1)
+		out = binary.AppendUint32(out, elements)
+		for range c.Each(elements) {
 			if expressions {
 				out = r.expression(c, out)
 			} else {
-				out = abi.AppendUint32(out, r.function(c))
+				out = binary.AppendUint32(out, r.function(c))
 			}
 		}
 	}
 	return out
 }
 
-func (r *rewriter) dataSection(c *cursor) {
-	for range c.count(c.uint32(), 2) {
-		flags := c.uint32()
-		switch flags {
+func (r *rewriter) dataSection(c *binary.Reader) {
+	for range c.Each(c.Count(maxSegments, 2)) {
+		switch flags := c.Uint32(); flags {
 		case 0:
 			r.expression(c, nil)
 		case 1:
 		case 2:
-			c.uint32()
+			c.Index(1, "memory")
 			r.expression(c, nil)
 		default:
-			c.fail(fmt.Errorf("data segment with unknown flags %#x", flags))
+			c.Fail(fmt.Errorf("data segment with unknown flags %#x", flags))
 		}
-		c.skip(c.uint32())
+		c.Bytes(c.Uint32())
 	}
 }
 
 // expression copies a constant expression to out.
-func (r *rewriter) expression(c *cursor, out []byte) []byte {
-	for c.err == nil {
-		at := c.at
+func (r *rewriter) expression(c *binary.Reader, out []byte) []byte {
+	for c.Err() == nil {
+		at := c.Offset()
 		in := r.instruction(c)
 		if !in.constant {
-			c.fail(fmt.Errorf("instruction %#x is not allowed in a constant expression", in.op))
+			c.Fail(fmt.Errorf("instruction %#x is not allowed in a constant expression", in.op))
 			break
 		}
-		out = in.append(out, c.b[at:c.at])
+		out = in.append(out, c.Since(at))
 		if in.op == opEnd {
 			break
 		}
@@ -344,43 +307,43 @@ func (r *rewriter) expression(c *cursor, out []byte) []byte {
 	return out
 }
 
-// nameSection is the name of the custom section with the names of functions.
-const nameSection = "name"
-
-// names returns a new name section with the names of the module and of its functions.
-func (r *rewriter) names(body []byte) ([]byte, error) {
+// names returns a new name section with the names of the module and of its functions. A
+// runtime may read the parts without regard to their lengths: each must be as long as what
+// it has.
+func (r *rewriter) names(body []byte) (out []byte, err error) {
 	const module, functions = 0, 1
-	var out []byte
-	c := &cursor{b: body}
-	for c.at < len(c.b) && c.err == nil {
-		id := c.byte()
-		part := c.bytes(c.uint32())
+	c := binary.NewReader(body)
+	for c.More() {
+		id := c.Byte()
+		part := binary.NewReader(c.Bytes(c.Uint32()))
+		var renamed []byte
 		switch id {
 		case module:
-			out = appendSection(out, id, part)
+			renamed = appendUTF8(part, nil)
 		case functions:
-			p := &cursor{b: part}
-			n := p.uint32()
-			renamed := abi.AppendUint32(nil, n)
-			for range p.count(n, 2) {
-				renamed = abi.AppendUint32(renamed, r.function(p))
-				renamed = appendName(renamed, string(p.name()))
+			n := part.Count(uint32(len(r.functions)), 2)
+			renamed = binary.AppendUint32(nil, n)
+			for range part.Each(n) {
+				renamed = appendUTF8(part, binary.AppendUint32(renamed, r.function(part)))
 			}
-			if err := p.end(); err != nil {
-				return nil, err
-			}
-			out = appendSection(out, id, renamed)
+		default:
+			continue
 		}
+		if err := part.End(); err != nil {
+			return nil, err
+		}
+		out = binary.AppendSection(out, id, renamed)
 	}
-	return out, c.err
+	return out, c.Err()
 }
 
-func appendSection(out []byte, id byte, body []byte) []byte {
-	return append(abi.AppendUint32(append(out, id), uint32(len(body))), body...)
-}
-
-func appendName(out []byte, name string) []byte {
-	return append(abi.AppendUint32(out, uint32(len(name))), name...)
+// appendUTF8 copies a name, which must be UTF-8, to out.
+func appendUTF8(c *binary.Reader, out []byte) []byte {
+	name := c.Name()
+	if !utf8.ValidString(name) {
+		c.Fail(errors.New("name is not UTF-8"))
+	}
+	return binary.AppendName(out, name)
 }
 
 // appendInt32 appends n as signed LEB128.

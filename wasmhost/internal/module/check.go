@@ -7,10 +7,8 @@ import (
 	"slices"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
-
-// maxTable bounds the elements of a table. The largest Go plugins have some 30,000.
-const maxTable = 1 << 16
 
 // Check returns an error when the module does not follow package abi, or needs more than
 // maxMemory bytes of memory to start.
@@ -20,12 +18,6 @@ func (m *Module) Check(maxMemory int64) error {
 		errs = append(errs, fmt.Errorf("has %d memories, must have exactly one", len(m.memories)))
 	} else if initial > maxMemory {
 		errs = append(errs, fmt.Errorf("needs %d bytes of memory to start, limits.memory allows %d", initial, maxMemory))
-	}
-	for _, t := range m.tables {
-		if t.min > maxTable {
-			errs = append(errs, fmt.Errorf("has a table of %d elements, at most %d are allowed", t.min, maxTable))
-			break
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -39,7 +31,7 @@ func (m *Module) checkImports() error {
 	for _, i := range m.imports {
 		f, ok := known[i.name]
 		switch {
-		case i.kind != kindFunction:
+		case i.kind != binary.KindFunction:
 			errs = append(errs, fmt.Errorf("imports %.160q, which is not a function: only functions can be imported", i.name))
 		case !ok:
 			errs = append(errs, fmt.Errorf("imports unknown function %.160q: rebuild the plugin without it, or upgrade Sonde", i.name))
@@ -80,10 +72,10 @@ func (m *Module) checkExports() error {
 	switch {
 	case !ok:
 		return fmt.Errorf("does not export %s: the module is not a Sonde plugin, or one for another version of the ABI", abi.ExportMarker)
-	case marker.kind != kindFunction && marker.kind != kindGlobal:
+	case marker.kind != binary.KindFunction && marker.kind != binary.KindGlobal:
 		return fmt.Errorf("exports %s, which must be a function or a global", abi.ExportMarker)
 	}
-	if e, ok := m.exports[abi.ExportMemory]; !ok || e.kind != kindMemory {
+	if e, ok := m.exports[abi.ExportMemory]; !ok || e.kind != binary.KindMemory {
 		return fmt.Errorf("does not export its memory as %q", abi.ExportMemory)
 	}
 	if !m.HasExport(abi.ExportRun) {
@@ -92,36 +84,9 @@ func (m *Module) checkExports() error {
 	want := map[string]string{abi.ExportRun: ":i", abi.ExportConfigure: ":i", abi.ExportInitialize: ":"}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		e, ok := m.exports[name]
-		if ok && (e.kind != kindFunction || int64(e.index) >= int64(len(m.functions)) || m.signature(m.functions[e.index]) != want[name]) {
+		if ok && (e.kind != binary.KindFunction || int64(e.index) >= int64(len(m.functions)) || m.signature(m.functions[e.index]) != want[name]) {
 			return fmt.Errorf("exports %s, which must be a function with the parameters and results of the ABI", name)
 		}
 	}
 	return nil
-}
-
-// BoundTables returns the module's bytes with tables that cannot grow above a maximum,
-// because the runtime enforces none. The module must have passed Check.
-func (m *Module) BoundTables() ([]byte, error) {
-	if !slices.ContainsFunc(m.tables, func(t limits) bool { return !t.hasMax || t.max > maxTable }) {
-		return m.wasm, nil
-	}
-	return abi.ReplaceSection(m.wasm, abi.SectionTable, boundTableSection)
-}
-
-// boundTableSection returns the body of a table section with maximums.
-func boundTableSection(body []byte) ([]byte, error) {
-	r := &reader{rest: body}
-	var out []byte
-	count := uint32(0)
-	r.each(maxTables, func() {
-		count++
-		out = append(out, r.peek(), limitHasMax)
-		t := r.table()
-		max := uint32(maxTable)
-		if t.hasMax {
-			max = min(max, t.max)
-		}
-		out = abi.AppendUint32(abi.AppendUint32(out, t.min), max)
-	})
-	return append(abi.AppendUint32(nil, count), out...), r.err
 }

@@ -7,14 +7,14 @@
 // # Files
 //
 //	module.go  Parse: imports, exports, memories and tables of a module
-//	check.go   Check: the static checks, and the bounds that tables are given
-//	reader.go  the binary encoding of numbers, names, types and limits
+//	check.go   Check: the static checks
 package module
 
 import (
 	"fmt"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
 // PageSize is the unit of a module's memory, in bytes.
@@ -23,12 +23,11 @@ const PageSize = 64 << 10
 // Module is the part of a module that a host has to know before it runs it. Names are
 // as they stand in the binary: they may hold anything.
 type Module struct {
-	wasm        []byte
 	types       []abi.Function // without names
 	functions   []uint32       // the types of functions, imported ones first
 	imports     []importEntry
-	memories    []limits // in pages
-	tables      []limits // in elements
+	memories    []binary.Limits // in pages
+	tables      []binary.Limits // in elements
 	exports     map[string]exportEntry
 	exportNames []string // in the module's order
 }
@@ -44,44 +43,21 @@ type exportEntry struct {
 	index uint32
 }
 
-// The kinds of imports and exports (WebAssembly core specification 1, sections 5.5.5 and
-// 5.5.10; tags: the exception handling proposal).
-const (
-	kindFunction = 0
-	kindTable    = 1
-	kindMemory   = 2
-	kindGlobal   = 3
-	kindTag      = 4
-)
-
-// Bounds on the entries of each section. A Go plugin of 4 MB has 2,500 functions of 20
-// types; compilers make one table and one memory.
-const (
-	maxTypes     = 1 << 16
-	maxImports   = 1 << 12
-	maxFunctions = 1 << 20
-	maxTables    = 4
-	maxMemories  = 16
-	maxExports   = 1 << 12
-)
-
-// Parse reads a module. It keeps wasm, which must not be changed afterwards. An error
-// means that wasm is not a core module, or is one that this host cannot run.
+// Parse reads a module. An error means that wasm is not a core module, or is one that this
+// host cannot run.
 func Parse(wasm []byte) (*Module, error) {
-	m := &Module{wasm: wasm, exports: make(map[string]exportEntry)}
-	var seen [256]bool
-	for s, err := range abi.Sections(wasm) {
-		switch {
-		case err != nil:
-			return nil, err
-		case seen[s.ID] && s.ID != abi.SectionCustom: // otherwise the bounds above could be exceeded
-			return nil, fmt.Errorf("section %d occurs twice", s.ID)
-		}
-		seen[s.ID] = true
-		r := &reader{rest: s.Body}
-		m.readSection(s.ID, r)
-		if r.err != nil {
-			return nil, fmt.Errorf("section %d: %w", s.ID, r.err)
+	sections, err := binary.Split(wasm)
+	if err != nil {
+		return nil, err
+	}
+	m := &Module{exports: make(map[string]exportEntry)}
+	for _, id := range binary.Order {
+		if body := sections.Bodies[id]; body != nil {
+			r := binary.NewReader(body)
+			m.readSection(id, r)
+			if err := r.Err(); err != nil {
+				return nil, fmt.Errorf("section %d: %w", id, err)
+			}
 		}
 	}
 	return m, nil
@@ -111,48 +87,68 @@ func (m *Module) Memory() (initial, maximum int64) {
 	if len(m.memories) == 0 {
 		return 0, 0
 	}
-	return int64(m.memories[0].min) * PageSize, int64(m.memories[0].max) * PageSize
+	return int64(m.memories[0].Min) * PageSize, int64(m.memories[0].Max) * PageSize
 }
 
-func (m *Module) readSection(id byte, r *reader) {
+func (m *Module) readSection(id byte, r *binary.Reader) {
 	switch id {
-	case abi.SectionType:
-		r.each(maxTypes, func() { m.types = append(m.types, r.functionType()) })
-	case abi.SectionImport:
-		r.each(maxImports, func() { m.readImport(r) })
-	case abi.SectionFunction:
-		r.each(maxFunctions, func() { m.functions = append(m.functions, r.uint32()) })
-	case abi.SectionTable:
-		r.each(maxTables, func() { m.tables = append(m.tables, r.table()) })
-	case abi.SectionMemory:
-		r.each(maxMemories, func() { m.memories = append(m.memories, r.limits()) })
-	case abi.SectionExport:
-		r.each(maxExports, func() {
-			name := r.name()
-			m.exports[name] = exportEntry{r.byte(), r.uint32()}
+	case binary.SectionType:
+		for range r.Each(r.Count(binary.MaxTypes, 3)) {
+			params, results := r.FunctionType()
+			m.types = append(m.types, abi.Function{Params: letters(params), Results: letters(results)})
+		}
+	case binary.SectionImport:
+		for range r.Each(r.Count(binary.MaxImports, 4)) {
+			m.readImport(r)
+		}
+	case binary.SectionFunction:
+		for range r.Each(r.Count(binary.MaxFunctions, 1)) {
+			m.functions = append(m.functions, r.Uint32())
+		}
+	case binary.SectionTable:
+		for range r.Each(r.Count(binary.MaxTables, 3)) {
+			_, l := r.Table()
+			m.tables = append(m.tables, l)
+		}
+	case binary.SectionMemory:
+		for range r.Each(r.Count(binary.MaxMemories, 2)) {
+			m.memories = append(m.memories, r.Limits())
+		}
+	case binary.SectionExport:
+		for range r.Each(r.Count(binary.MaxExports, 3)) {
+			name := r.Name()
+			m.exports[name] = exportEntry{r.Byte(), r.Uint32()}
 			m.exportNames = append(m.exportNames, name)
-		})
+		}
 	}
 }
 
-func (m *Module) readImport(r *reader) {
-	i := importEntry{name: r.name() + "." + r.name(), kind: r.byte()}
-	switch i.kind {
-	case kindFunction:
-		i.functionType = r.uint32()
+func (m *Module) readImport(r *binary.Reader) {
+	i := importEntry{name: r.Name() + "." + r.Name()}
+	i.kind, i.functionType = r.Import()
+	if i.kind == binary.KindFunction {
 		m.functions = append(m.functions, i.functionType)
-	case kindTable:
-		r.table()
-	case kindMemory:
-		r.limits()
-	case kindGlobal:
-		r.byte()
-		r.byte()
-	case kindTag:
-		r.byte()
-		r.uint32()
-	default:
-		r.fail(fmt.Errorf("import of unknown kind %d", i.kind))
 	}
 	m.imports = append(m.imports, i)
+}
+
+// letters returns a letter for each type, as package abi writes them, or ? for one that the
+// host's functions do not use.
+func letters(types []byte) string {
+	text := make([]byte, len(types))
+	for i, t := range types {
+		switch t {
+		case binary.I32:
+			text[i] = 'i'
+		case binary.I64:
+			text[i] = 'l'
+		case binary.F32:
+			text[i] = 'f'
+		case binary.F64:
+			text[i] = 'd'
+		default:
+			text[i] = '?'
+		}
+	}
+	return string(text)
 }

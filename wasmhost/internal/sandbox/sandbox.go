@@ -41,7 +41,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
@@ -94,24 +93,20 @@ func New(c Config) *Sandbox {
 	return &Sandbox{config: c, epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
 }
 
-// Compile compiles a module that has passed module.Check. It cannot be cancelled, and uses
+// Compile compiles a module that meter.Rewrite has returned. It cannot be cancelled, and uses
 // one goroutine: with several, wazero would let a panic end the process, and probes need
 // the processors too. Compile takes over cache, which may be nil.
-func (s *Sandbox) Compile(wasm []byte, cache wazero.CompilationCache) error {
+func (s *Sandbox) Compile(metered []byte, cache wazero.CompilationCache) error {
 	ctx := context.Background()
-	wasm, err := meter.Rewrite(wasm)
-	if err != nil {
-		return err
-	}
 	config := wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2)
 	if cache != nil {
 		config = config.WithCompilationCache(cache)
 	}
 	r := wazero.NewRuntimeWithConfig(ctx, config)
-	err = s.link(ctx, r)
+	err := s.link(ctx, r)
 	var compiled wazero.CompiledModule
 	if err == nil {
-		compiled, err = r.CompileModule(ctx, wasm)
+		compiled, err = r.CompileModule(ctx, metered)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("compile: %w", err), closeRuntime(ctx, r, cache))

@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -39,7 +40,11 @@ func newInstance(tb testing.TB) *Instance {
 		Limits: Limits{Memory: module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
 		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
 	})
-	if err := sandbox.Compile([]byte(smallest), nil); err != nil {
+	metered, err := meter.Rewrite([]byte(smallest))
+	if err == nil {
+		err = sandbox.Compile(metered, nil)
+	}
+	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { sandbox.Close() })

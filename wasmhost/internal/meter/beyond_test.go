@@ -1,0 +1,147 @@
+package meter_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+)
+
+// section returns a section of a module.
+func section(id byte, body string) string {
+	if len(body) > 127 {
+		panic("section is too long for one byte of length")
+	}
+	return string([]byte{id, byte(len(body))}) + body
+}
+
+// entries returns a vector.
+func entries(all ...string) string { return string([]byte{byte(len(all))}) + strings.Join(all, "") }
+
+// code returns the body of a function without locals.
+func code(instructions string) string { return sized("\x00" + instructions + "\x0b") }
+
+func sized(s string) string { return string([]byte{byte(len(s))}) + s }
+
+// withTypes has 41 types, so that each heap type from 1 to 40 exists, and a function of the
+// first one: () -> ().
+const withTypes = 41
+
+func handmade(sections ...string) []byte {
+	types := make([]string, withTypes)
+	for i := range types {
+		types[i] = "\x60\x00\x00"
+	}
+	all := strings.Join(types, "")
+	return []byte("\x00asm\x01\x00\x00\x00" + "\x01\xfc\x00" + string([]byte{withTypes}) + all + strings.Join(sections, ""))
+}
+
+// function makes a module with one function, from its locals and instructions.
+func function(body string) []byte {
+	return handmade(section(3, entries("\x00")), section(10, entries(sized(body+"\x0b"))))
+}
+
+// beyond returns modules that have a byte of a type in each place where a type may be. wazero
+// knows 0x63 and 0x64, which are followed by a heap type, and 0x69, although they are not in
+// WebAssembly 2.0.
+func beyond(t byte) map[string][]byte {
+	b := string([]byte{t})
+	negative := string([]byte{t | 0x80, 0x7f}) // the same number as that of a byte, in two
+	return map[string][]byte{
+		"a parameter":                      []byte("\x00asm\x01\x00\x00\x00" + section(1, entries("\x60\x01"+b+"\x70\x00"))),
+		"a result":                         []byte("\x00asm\x01\x00\x00\x00" + section(1, entries("\x60\x00\x01"+b+"\x70"))),
+		"an imported global":               handmade(section(2, entries("\x01a\x01b\x03"+b+"\x70\x00"))),
+		"an imported table":                handmade(section(2, entries("\x01a\x01b\x01"+b+"\x70\x00\x01"))),
+		"a table":                          handmade(section(4, entries(b+"\x70\x00\x01"))),
+		"a table with a value":             handmade(section(4, entries("\x40\x00"+b+"\x70\x00\x01\xd0\x70\x0b"))),
+		"a global":                         handmade(section(6, entries(b+"\x70\x00\xd0\x70\x0b"))),
+		"ref.null of a global":             handmade(section(6, entries("\x70\x00\xd0"+b+"\x0b"))),
+		"a segment of elements":            handmade(section(9, entries("\x05"+b+"\x70\x00"))),
+		"an active segment of elements":    handmade(section(4, entries("\x70\x00\x01")), section(9, entries("\x06\x00\x41\x00\x0b"+b+"\x70\x00"))),
+		"ref.null in a segment":            handmade(section(9, entries("\x05\x70\x01\xd0"+b+"\x0b"))),
+		"a local":                          function("\x01\x01" + b + "\x70"),
+		"a block":                          function("\x00\x02" + b + "\x70\xd0\x70\x0b\x1a"),
+		"a loop":                           function("\x00\x03" + b + "\x70\xd0\x70\x0b\x1a"),
+		"an if":                            function("\x00\x41\x00\x04" + b + "\x70\xd0\x70\x05\xd0\x70\x0b\x1a"),
+		"a block, in two bytes":            function("\x00\x02" + negative + "\x70\xd0\x70\x0b\x1a"),
+		"a block with the index of a type": function("\x00\x02" + b + "\x02\xd0\x02\x0b\x1a"),
+		"select":                           function("\x00\xd0\x70\xd0\x70\x41\x00\x1c\x01" + b + "\x70\x1a"),
+		"ref.null":                         function("\x00\xd0" + b + "\x1a"),
+	}
+}
+
+// TestTypesBeyondTheSpecificationAreRejected: a runtime that knows more types than Rewrite
+// would find instructions elsewhere.
+func TestTypesBeyondTheSpecificationAreRejected(t *testing.T) {
+	for _, b := range []byte{0x63, 0x64, 0x69, 0x71, 0x6e, 0x00, 0x80} {
+		for name, wasm := range beyond(b) {
+			if name == "a table with a value" || b == 0 && strings.HasPrefix(name, "a block") || b == 0 && (name == "a loop" || name == "an if") {
+				continue // tested below; the index of a type
+			}
+			t.Run(fmt.Sprintf("%s of %#x", name, b), func(t *testing.T) {
+				if out, err := meter.Rewrite(wasm); err == nil {
+					t.Errorf("accepted: %x", out)
+				}
+			})
+		}
+	}
+}
+
+// TestHiddenCodeIsRejected has modules that wazero takes for others than the specification
+// does, if they are rewritten by the latter.
+func TestHiddenCodeIsRejected(t *testing.T) {
+	types := section(1, entries("\x4e\x01\x60\x00\x00"))
+	manyGlobals := "\x06\x82\x85\x80\x80\x00\x80\x01" + strings.Repeat("\x7f\x01\x41\x00\x0b", 128)
+	for name, wasm := range map[string][]byte{
+		// To wazero, 63 02 and 63 28 are types of blocks; the loop 03 40 does not end.
+		"a loop in the type of a block": function("\x00\x02\x63\x02\x01\x02\x63\x28\x03\x40\x0c\x00\x0b\x00\x0b\x1a\x00\x0b\x1a"),
+		// To wazero's validator, 63 20 is the type of a select; its compiler executes 20 01.
+		"code in the type of a select": function("\x01\x02\x70\xd0\x70\xd0\x70\x41\x00\x1c\x01\x63\x20\x01\x1a"),
+		// To wazero, six million locals, which it makes before it validates.
+		"locals in the type of a local":  handmade(section(3, entries("\x00")), manyGlobals, section(10, entries(sized("\x03\x00\x63\x00\xff\xff\xff\x02\x7f\x0b")))),
+		"a table with a value":           handmade(section(4, entries("\x40\x00\x70\x00\x01\xd0\x70\x0b"))),
+		"a group of types":               []byte("\x00asm\x01\x00\x00\x00" + types),
+		"a select of two types":          function("\x00\x41\x00\x41\x00\x41\x00\x1c\x02\x7f\x7f\x1a"),
+		"a segment of another kind":      handmade(section(9, entries("\x01\x01\x00"))),
+		"a segment of another memory":    handmade(section(5, entries("\x00\x01")), section(11, entries("\x02\x01\x41\x00\x0b\x00"))),
+		"a number of six bytes":          function("\x00\x41\x80\x80\x80\x80\x80\x00\x1a"),
+		"a type of a block with 33 bits": function("\x00\x02\x80\x80\x80\x80\x40\x0b"),
+		"a second section of names":      append(handmade(section(0, "\x04name")), section(0, "\x04name")...),
+		"bytes after the start function": handmade(section(3, entries("\x00")), section(8, "\x00\x00"), section(10, entries(code("")))),
+		"bytes after the count of data":  handmade(section(12, "\x00\x00")),
+		"two memories":                   handmade(section(5, entries("\x00\x01", "\x00\x01"))),
+		"bytes after the memory":         handmade(section(5, "\x01\x00\x01\x00")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if out, err := meter.Rewrite(wasm); err == nil {
+				t.Errorf("accepted: %x", out)
+			}
+		})
+	}
+}
+
+// TestAnInvalidNameSectionIsDropped: wazero reads the parts of the section without regard to
+// their lengths, and makes room for as many names as a count says.
+func TestAnInvalidNameSectionIsDropped(t *testing.T) {
+	const count = "\xff\xff\xff\xff\x0f"
+	wasm := section(3, entries("\x00")) + section(10, entries(code("")))
+	for name, parts := range map[string]string{
+		"a count in the name of the module": section(0, "\x00"+section(1, count)),
+		"a count":                           section(1, count),
+		"more names than functions":         section(1, entries("\x00\x01a", "\x00\x01a")),
+		"a count in a name of a function":   section(1, entries("\x00\x01a")+section(1, count)),
+		"a name that is not UTF-8":          section(1, entries("\x00\x01\xff")),
+		"a module's name that is not UTF-8": section(0, "\x01\xff"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := meter.Rewrite(handmade(wasm, section(0, "\x04name"+parts)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(out), "\x04name") {
+				t.Errorf("kept: %q", out)
+			}
+		})
+	}
+}

@@ -79,16 +79,13 @@ func (p *Plugin) configure(h *Handler) error {
 	if err := p.state(); err != nil || !p.configures {
 		return err
 	}
-	patience, cancel := context.WithTimeout(context.Background(), 3*p.limits.Start) // a start may take a third of it
-	defer cancel()
-	l, err := p.borrow(patience)
+	r, err := p.callConfigure(h)
+	for tries := 1; err == nil && r.Ending == sandbox.Stopped && r.Starved && tries < maxConfigureTries; tries++ {
+		r, err = p.callConfigure(h)
+	}
 	if err != nil {
 		return fmt.Errorf("plugin %s: %s", p.name, firstLine(err))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.limits.Start)
-	defer cancel()
-	r := l.Configure(ctx, h.settings)
-	p.release(l, r.Ending == sandbox.Returned)
 	switch {
 	case r.Err != nil:
 		return fmt.Errorf("plugin %s: %s: %s", p.name, abi.ExportConfigure, firstLine(r.Err))
@@ -100,6 +97,25 @@ func (p *Plugin) configure(h *Handler) error {
 		return &probe.FieldError{Field: r.Field, Problem: problem}
 	}
 	return errors.New(problem)
+}
+
+// maxConfigureTries is how often a module may check settings while other calls have the
+// processors.
+const maxConfigureTries = 5
+
+// callConfigure calls the module's check of settings once.
+func (p *Plugin) callConfigure(h *Handler) (sandbox.Report, error) {
+	patience, cancel := context.WithTimeout(context.Background(), 3*p.limits.Start) // a start may take a third of it
+	defer cancel()
+	l, err := p.borrow(patience)
+	if err != nil {
+		return sandbox.Report{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.limits.Start)
+	defer cancel()
+	r := l.Configure(ctx, h.settings)
+	p.release(l, r.Ending == sandbox.Returned)
+	return r, nil
 }
 
 // hasSetting reports whether a name such as "tls.server_name" is in a schema.

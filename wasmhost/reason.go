@@ -10,7 +10,7 @@ const (
 	ReasonSettings  probe.Reason = "plugin.settings"  // the plugin does not accept the probe's settings
 	ReasonStart     probe.Reason = "plugin.start"     // no instance could be started
 	ReasonStarting  probe.Reason = "plugin.starting"  // an instance was being started for half of the attempt's timeout; the next attempt gets it
-	ReasonBusy      probe.Reason = "plugin.busy"      // all instances were busy for half of the attempt's timeout
+	ReasonBusy      probe.Reason = "plugin.busy"      // instances or processors were busy for too much of the attempt's time
 	ReasonSuspended probe.Reason = "plugin.suspended" // the plugin is suspended after too many errors
 
 	ReasonTrap    probe.Reason = "plugin.trap"    // the plugin trapped: a panic, an address out of bounds

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -20,13 +21,16 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 		result = returnedResult(r, cancelled)
 	case r.Ending == sandbox.Stopped && cancelled:
 		result = probe.Broken(probe.ReasonStopped, "%v", errCancelled)
+	case r.Ending == sandbox.Stopped && r.Starved:
+		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: it had waited %v for a processor, which other calls of plugins used",
+			abi.Grace, r.Waited.Round(time.Millisecond))
 	case r.Ending == sandbox.Stopped:
 		result = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace)
 		pluginFault = !r.Stalled
 	default:
 		result, pluginFault = p.trapResult(r), true
 	}
-	result.Timings = r.Timings
+	result.Timings, result.Lost = r.Timings, r.Waited
 	return result, pluginFault
 }
 
@@ -50,6 +54,10 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 		return probe.Broken(ReasonGrant, "%s is not granted%s", r.Refused, afterColon(result.Detail))
 	case r.Limit != "":
 		return probe.Broken(ReasonLimit, "limit %s was reached%s", r.Limit, afterColon(result.Detail))
+	}
+	if r.Starved && r.Late {
+		return probe.Broken(ReasonBusy, "the deadline passed after the plugin had waited %v for a processor, which other calls of plugins used%s",
+			r.Waited.Round(time.Millisecond), afterColon(result.Detail))
 	}
 	if r.Last.Local && cmp.Or(result.Reason, r.Last.Reason) == r.Last.Reason {
 		result.Outcome = probe.Unknown

@@ -60,6 +60,10 @@ type call struct {
 // stall of this process, and says nothing about the guest.
 const maxInterruptDelay = abi.Grace / 2
 
+// starvedShare is the part of a call's time, one in so many, that it may wait for a
+// processor without being starved.
+const starvedShare = 8
+
 // callKey is the context key under which host functions find their call.
 type callKey struct{}
 
@@ -103,13 +107,14 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // run calls a function of the guest, closes the connections it leaves open, and reports
 // how the call ended.
 func (c *call) run(f api.Function) Report {
-	stack := c.instance.stack[:]
+	began, stack := time.Now(), c.instance.stack[:]
 	c.fuel.fill(c.instance.fuel)
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
 	return Report{
 		Ending: c.ending(err), Stalled: c.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: err,
 		Detail: c.detail, Reason: c.reason, Field: c.field, Fuel: c.fuel.total(),
+		Waited: c.fuel.waited, Starved: c.fuel.waited > time.Since(began)/starvedShare,
 		Late: c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
 	}
 }
@@ -120,7 +125,7 @@ func (c *call) guard(do func(context.Context) error) error {
 	c.over, c.hard = make(chan struct{}), make(chan struct{})
 	release := context.AfterFunc(c.ctx, c.interrupt)
 	defer func() {
-		c.rest()
+		c.releaseSlot()
 		if release() {
 			return
 		}
@@ -197,7 +202,6 @@ func (c *call) reachLimit(limit string, errno abi.Errno) abi.Errno {
 // count counts a host call, and stops the guest after the last one that is allowed.
 func (c *call) count() {
 	c.stopIfDue()
-	c.rest()
 	if c.hostCalls++; c.hostCalls > c.sandbox.config.Limits.HostCalls {
 		c.reachLimit("host_calls", abi.ENOSPC)
 		panic(errLimit)

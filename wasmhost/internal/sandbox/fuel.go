@@ -19,27 +19,20 @@ const (
 	maxSlice  = 200 * time.Microsecond
 )
 
-// turn is how long a call computes before it lets others of its plugin, and of all
-// plugins, compute.
-const turn = time.Millisecond
-
-// processors are the places of calls that compute for long: one processor is left for the
-// engine. A call waits for a place when it has used up its first fuel without a call of a
-// host function.
-var processors = make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1))
-
-// fuel is what a call has got to compute with.
+// fuel is what a call has got to compute with. It may use its first units without a slot.
 type fuel struct {
-	counter api.MutableGlobal // what is left of granted; nil until the module's start function asks for more
-	granted int32
-	used    int64     // of what was granted before
-	since   time.Time // when it was granted, from the second time on
-	placed  time.Time // when the call got its place among processors; zero if it has none
+	counter   api.MutableGlobal // what is left of granted; nil until the module's start function asks for more
+	granted   int32
+	used      int64         // of what was granted before
+	next      int32         // the units to grant next
+	grantedAt time.Time     // zero unless the call had a slot from then on
+	slotSince time.Time     // when the call got its slot; zero if it has none
+	waited    time.Duration // for slots
 }
 
 // fill gives a call its first fuel.
 func (f *fuel) fill(counter api.MutableGlobal) {
-	f.counter, f.granted = counter, firstFuel
+	f.counter, f.granted, f.next = counter, firstFuel, firstFuel
 	f.counter.Set(firstFuel)
 }
 
@@ -55,48 +48,62 @@ func (f *fuel) total() int64 {
 func (c *call) tick(guest api.Module) {
 	f := &c.fuel
 	if f.counter == nil { // in the start function, before the host knows the instance
-		f.counter, f.granted = guest.ExportedGlobal(meter.FuelExport).(api.MutableGlobal), meter.FirstFuel
+		f.counter = guest.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
+		f.granted, f.next = firstFuel, firstFuel
 	}
 	f.used = f.total()
 	c.stopIfDue()
-	c.compute()
 	now := time.Now()
-	if !f.since.IsZero() {
-		switch took := now.Sub(f.since); {
+	if !f.grantedAt.IsZero() {
+		switch took := now.Sub(f.grantedAt); {
 		case took < minSlice:
-			f.granted = min(2*f.granted, maxFuel)
+			f.next = min(2*f.next, maxFuel)
 		case took > maxSlice:
-			f.granted = max(f.granted/2, 1)
+			f.next = max(f.next/2, 1)
 		}
 	}
-	f.since = now
-	f.counter.Set(api.EncodeI32(f.granted))
+	f.grantedAt = c.acquireSlot(now)
+	f.grant(f.next)
 }
 
-// compute waits until the guest may use a processor, and ends it when it is stopped
-// meanwhile.
-func (c *call) compute() {
+// grant sets what the guest may use from now on.
+func (f *fuel) grant(units int32) {
+	f.granted = units
+	f.counter.Set(api.EncodeI32(units))
+}
+
+// acquireSlot waits until the guest may compute, and ends it when it is stopped meanwhile.
+// A guest that has a slot keeps it unless others wait and its time slice is over. It
+// returns the time, which is now if it did not wait.
+func (c *call) acquireSlot(now time.Time) time.Time {
 	f := &c.fuel
-	if !f.placed.IsZero() {
-		if time.Since(f.placed) < turn {
-			return
+	if !f.slotSince.IsZero() {
+		if now.Sub(f.slotSince) < timeSlice {
+			return now
 		}
-		c.rest()
-		runtime.Gosched()
+		c.releaseSlot()
+		runtime.Gosched() // to the engine's goroutines
+		now = time.Now()
 	}
-	select {
-	case processors <- struct{}{}:
-		f.placed = time.Now()
-		f.since = time.Time{}
-	case <-c.hard:
+	acquired := cpuSlots.acquire(&c.sandbox.slotQueue, c.hard)
+	granted := time.Now()
+	f.waited += granted.Sub(now)
+	if !acquired {
 		panic(errStopped)
 	}
+	f.slotSince = granted
+	return granted
 }
 
-// rest gives the place among processors back, because the guest computes no longer.
-func (c *call) rest() {
-	if !c.fuel.placed.IsZero() {
-		<-processors
-		c.fuel.placed = time.Time{}
+// releaseSlot gives the slot back, because the guest does not compute. What is left of its
+// fuel goes with it: computing again needs a slot.
+func (c *call) releaseSlot() {
+	f := &c.fuel
+	if f.slotSince.IsZero() {
+		return
 	}
+	f.used = f.total()
+	f.grant(0)
+	f.slotSince, f.grantedAt = time.Time{}, time.Time{}
+	cpuSlots.release()
 }

@@ -162,6 +162,8 @@ type Report struct {
 	Field  string // likewise
 
 	Stalled bool          // this process was stalled when the deadline passed
+	Starved bool          // other calls had the processors for a notable part of its time
+	Waited  time.Duration // for a processor that other calls had
 	Fuel    int64         // the units that it used, as package meter counts them
 	Late    bool          // the deadline had passed, or nearly
 	Refused string        // a destination that is not granted; empty if there was none

@@ -11,7 +11,8 @@
 //	threadtime_*  the processor time of a start
 //	memory.go     the linear memory of an instance, up to its limit
 //	call.go       one call: its deadlines, its usage, its connections
-//	fuel.go       how long a call computes before the host is asked, and on how many processors
+//	fuel.go       how long a call computes before the host is asked
+//	slots.go      how many calls compute at the same time, and which is next
 //	state.go      State: what a probe keeps from one attempt to the next
 //	host.go       how the runtime reaches host functions; tracing
 //	native.go     the functions of module sonde_v1
@@ -77,6 +78,8 @@ type Sandbox struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache // nil: none
+
+	slotQueue slotQueue // guarded by cpuSlots.mu
 
 	dialer  dial.Dialer
 	held    atomic.Int64     // connections

@@ -36,11 +36,17 @@ const smallest = "\x00asm\x01\x00\x00\x00" +
 // newInstance returns an instance of the smallest module, whose host functions tests call.
 func newInstance(tb testing.TB) *Instance {
 	tb.Helper()
+	return startModule(tb, smallest)
+}
+
+// startModule returns an instance of a module.
+func startModule(tb testing.TB, wasm string) *Instance {
+	tb.Helper()
 	sandbox := New(Config{
 		Limits: Limits{Memory: module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
 		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
 	})
-	metered, err := meter.Rewrite([]byte(smallest))
+	metered, err := meter.Rewrite([]byte(wasm))
 	if err == nil {
 		err = sandbox.Compile(metered, nil)
 	}

@@ -1,0 +1,41 @@
+package wasmhost
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
+)
+
+// A plugin whose calls wait for a processor that others have is late through no fault of
+// its own, or of the target.
+func TestLatenessOfAStarvedCallIsUnknown(t *testing.T) {
+	stopped, failure := errors.New("stopped"), int32(probe.Failure)
+	for name, test := range map[string]struct {
+		report  sandbox.Report
+		outcome probe.Outcome
+		reason  probe.Reason
+		fault   bool
+	}{
+		"stopped":              {sandbox.Report{Ending: sandbox.Stopped, Err: stopped}, probe.Failure, ReasonTimeout, true},
+		"stopped, starved":     {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Starved: true}, probe.Unknown, ReasonBusy, false},
+		"too late":             {sandbox.Report{Value: failure, Late: true}, probe.Failure, probe.ReasonTimeout, false},
+		"too late, starved":    {sandbox.Report{Value: failure, Late: true, Starved: true}, probe.Unknown, ReasonBusy, false},
+		"a failure, starved":   {sandbox.Report{Value: failure, Starved: true, Reason: "redis.loading"}, probe.Failure, "redis.loading", false},
+		"a success, starved":   {sandbox.Report{Value: int32(probe.Success), Starved: true}, probe.Success, "", false},
+		"a trap when starved":  {sandbox.Report{Ending: sandbox.Trapped, Err: stopped, Starved: true}, probe.Unknown, ReasonTrap, true},
+		"stopped by a stall":   {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Stalled: true}, probe.Failure, ReasonTimeout, false},
+		"a late own deadline":  {sandbox.Report{Value: failure, Last: sandbox.HostError{Reason: probe.ReasonTCPTimeout}}, probe.Failure, probe.ReasonTCPTimeout, false},
+		"a refusal by a limit": {sandbox.Report{Value: failure, Late: true, Starved: true, Limit: "dials"}, probe.Unknown, ReasonLimit, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.report.Waited = time.Second
+			got, fault := new(Plugin).resultOf(t.Context(), test.report)
+			if got.Outcome != test.outcome || got.Reason != test.reason || fault != test.fault || got.Lost != time.Second {
+				t.Errorf("got %+v, fault of the plugin: %v", got, fault)
+			}
+		})
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,7 +177,7 @@ func TestOnTrapMakesATrapAFailure(t *testing.T) {
 	wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Failure, wasmhost.ReasonTrap)
 }
 
-func TestAPluginThatTrapsTooOftenIsSuspended(t *testing.T) {
+func TestAProbeWhosePluginTrapsTooOftenIsSuspended(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) unreachable)`)})
 	h := handler(t, p, nil)
 	var got []probe.Reason
@@ -187,8 +188,56 @@ func TestAPluginThatTrapsTooOftenIsSuspended(t *testing.T) {
 	if want := []probe.Reason{trap, trap, trap, trap, trap, suspended, suspended}; !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
-	if s := p.Stats(); s.Suspensions != 1 || s.Suspended <= 0 || s.Attempts != 5 || s.Errors[trap] != 5 {
+	if s := p.Stats(); s.ProbeSuspensions != 1 || s.Suspensions != 0 || s.Attempts != 5 || s.Errors[trap] != 5 {
 		t.Errorf("got %+v", s)
+	}
+	wantResult(t, attempt(t, h.ForProbe(), probe.Target{Name: "other"}, plenty), probe.Unknown, trap)
+}
+
+func TestAPluginThatTrapsForManyTargetsIsSuspended(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) unreachable)`)})
+	h := handler(t, p, nil)
+	for range 5 {
+		wantResult(t, attempt(t, h.ForProbe(), probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonTrap)
+	}
+	wantResult(t, attempt(t, h.ForProbe(), probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonSuspended)
+	if s := p.Stats(); s.Suspensions != 1 || s.Suspended <= 0 || s.ProbeSuspensions != 0 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// TestOneBadTargetDoesNotSuspendThePlugin attempts a target at whose answer the plugin traps
+// much more often than 100 others.
+func TestOneBadTargetDoesNotSuspendThePlugin(t *testing.T) {
+	const targets, attemptsOfBad = 100, 100
+	module := wat(`%s (func $run (result i32) (local $fd i32) %s local.tee $fd i32.const 0 i32.lt_s if i32.const 3 return end
+		local.get $fd i32.const 64 i32.const 1 call $read i32.const 1 i32.ne if i32.const 3 return end
+		i32.const 64 i32.load8_u i32.const 66 i32.eq if unreachable end
+		local.get $fd call $close drop i32.const 1)`, importNet, dial)
+	p := load(t, wasmhost.Config{Module: module})
+	bad := handler(t, p, nil)
+	badServer := serve(t, func(c net.Conn) { c.Write([]byte("B")) })
+	var down atomic.Bool
+	server := serve(t, func(c net.Conn) {
+		if !down.Load() {
+			c.Write([]byte("G"))
+		}
+	})
+	good := make([]probe.Handler, targets)
+	for i := range good {
+		good[i] = bad.ForProbe()
+	}
+	for i := range attemptsOfBad {
+		if got := attempt(t, bad, badServer, plenty); got.Reason != wasmhost.ReasonTrap && got.Reason != wasmhost.ReasonSuspended {
+			t.Fatalf("the bad target: %+v", got)
+		}
+		wantResult(t, attempt(t, good[i%targets], server, plenty), probe.Success, "")
+	}
+	down.Store(true)
+	for _, h := range good {
+		if got := attempt(t, h, server, plenty); got.Outcome != probe.Failure {
+			t.Fatalf("the server is down: %+v", got)
+		}
 	}
 }
 
@@ -353,10 +402,10 @@ func TestCallsThatAStallHasCutOffDoNotSuspendThePlugin(t *testing.T) {
 		return p.Stats().Errors[wasmhost.ReasonTimeout]
 	}
 	testsync.Until(t, "calls that stalls have cut off", func() bool { return stopped(true) >= 6 })
-	if n := p.Stats().Suspensions; n != 0 {
+	if n := p.Stats().ProbeSuspensions; n != 0 {
 		t.Errorf("%d suspensions after stalls", n)
 	}
-	testsync.Until(t, "a suspension after stops in time", func() bool { stopped(false); return p.Stats().Suspensions > 0 })
+	testsync.Until(t, "a suspension after stops in time", func() bool { stopped(false); return p.Stats().ProbeSuspensions > 0 })
 }
 
 func TestAHandlerKnowsItsEndpoint(t *testing.T) {

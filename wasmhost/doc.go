@@ -23,8 +23,9 @@
 // A fault of the plugin never counts as a failure of the target: after a trap, an exit, or
 // a denied grant or limit, the attempt is Unknown, with a reason that begins with
 // "plugin.". A plugin that exceeds the timeout is a Failure, as with other handlers. An
-// instance whose call did not return is discarded, and a plugin that mostly traps is
-// suspended for a while.
+// instance whose call did not return is discarded. A probe whose attempts mostly trap is
+// suspended for a while, and the whole plugin if half of its probes trap, five or more, or
+// if no instance starts.
 //
 // # Time
 //
@@ -57,7 +58,7 @@
 //	codecache  keeps compiled code in a private directory
 //	settings   checks a handler's settings and writes them as JSON
 //	pool       hands out a bounded number of instances in order of arrival
-//	breaker    suspends plugins after too many errors
+//	breaker    suspends probes, and plugins, after too many errors
 //	meter      rewrites a module so that what it executes is counted, and bounds it
 //	binary     reads the parts of a module's binary format, for module and meter
 //	sandbox    runs instances and provides their host functions

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -23,6 +24,7 @@ type Handler struct {
 	settings *settings.Settings
 	checked  *settingsCheck
 	state    *sandbox.State
+	traps    breaker.Probe
 }
 
 var (
@@ -95,7 +97,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	result, pluginFault := p.resultOf(ctx, r)
 	p.counters.attempts.Add(1)
 	p.counters.fuel.Add(uint64(max(r.Fuel, 0)))
-	p.record(result, pluginFault, t.Name)
+	h.record(result, pluginFault, t.Name)
 	return result
 }
 
@@ -118,8 +120,11 @@ func (h *Handler) unready() error {
 	if err := h.checked.state(); err != nil {
 		return &attemptError{ReasonSettings, err}
 	}
-	if left := h.plugin.breaker.Remaining(time.Now()); left > 0 {
-		return &attemptError{ReasonSuspended, fmt.Errorf("plugin is suspended for another %v after too many errors", left.Round(time.Second))}
+	switch plugin, own := h.plugin.breaker.Remaining(&h.traps, time.Now()); {
+	case plugin > 0:
+		return &attemptError{ReasonSuspended, fmt.Errorf("plugin is suspended for another %v after errors at many targets", plugin.Round(time.Second))}
+	case own > 0:
+		return &attemptError{ReasonSuspended, fmt.Errorf("probe is suspended for another %v after too many errors of its plugin", own.Round(time.Second))}
 	}
 	return nil
 }
@@ -141,8 +146,9 @@ func (p *Plugin) notAttempted(err error) probe.Result {
 }
 
 // record counts the result of an attempt, adapts the number of instances, and suspends the
-// plugin if it is at fault too often.
-func (p *Plugin) record(r probe.Result, pluginFault bool, target string) {
+// probe or the plugin if the plugin is at fault too often.
+func (h *Handler) record(r probe.Result, pluginFault bool, target string) {
+	p := h.plugin
 	p.counters.fault(r.Reason)
 	if pluginFault {
 		p.logger.Warn("plugin error", "target", target, "reason", string(r.Reason), "detail", r.Detail)
@@ -152,7 +158,16 @@ func (p *Plugin) record(r probe.Result, pluginFault bool, target string) {
 	if r.Reason == ReasonStack {
 		p.pool.Shrink()
 	}
-	if d := p.breaker.Count(pluginFault, time.Now()); d > 0 {
+	plugin, own := p.breaker.Count(&h.traps, pluginFault, time.Now())
+	if own > 0 {
+		p.logger.Warn("probe suspended after too many errors of its plugin, it is not attempted", "target", target, "duration", own)
+	}
+	p.logSuspension(plugin)
+}
+
+// logSuspension logs that the plugin is suspended, unless d is 0.
+func (p *Plugin) logSuspension(d time.Duration) {
+	if d > 0 {
 		p.logger.Error("plugin suspended after too many errors, its probes are not attempted", "duration", d)
 	}
 }

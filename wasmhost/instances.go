@@ -104,6 +104,7 @@ func (p *Plugin) start() (i *sandbox.Instance, err error) {
 		}
 	}()
 	if i, err = p.sandbox.Start(context.Background()); err == nil {
+		p.breaker.CountStart(false, time.Now())
 		p.counters.started.Add(1)
 		p.counters.startNS.Add(int64(time.Since(began)))
 	}
@@ -118,11 +119,12 @@ func (p *Plugin) startFailed(took time.Duration, err error) error {
 	if shortage.Is(err) {
 		reason = probe.ReasonResources
 	}
+	p.counters.fault(reason)
 	if reason == ReasonStart && !errors.Is(err, sandbox.ErrStarved) {
-		p.record(probe.Broken(reason, "%s", firstLine(err)), true, "")
+		p.logger.Warn("instance of the plugin could not be started", "reason", string(reason), "error", firstLine(err))
+		p.logSuspension(p.breaker.CountStart(true, time.Now()))
 		return &attemptError{reason, err}
 	}
-	p.counters.fault(reason)
 	p.logger.Warn("instance could not be started on a busy machine", "reason", string(reason), "error", firstLine(err))
 	return &attemptError{reason, err}
 }

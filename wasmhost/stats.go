@@ -48,8 +48,9 @@ func (p *Plugin) Stats() stats.Plugin {
 		Name: p.name, Ready: p.state() == nil, Compile: time.Duration(c.compile.Load()), CacheHit: c.cacheHit.Load(),
 		Started: c.started.Load(), Start: time.Duration(c.startNS.Load()),
 		Attempts: c.attempts.Load(), Fuel: c.fuel.Load(), Waits: c.waits.Load(), Errors: faults,
-		Suspended: p.breaker.Remaining(time.Now()), Suspensions: p.breaker.Suspensions(),
+		Suspended: p.breaker.Suspended(time.Now()),
 	}
+	s.Suspensions, s.ProbeSuspensions = p.breaker.Suspensions()
 	s.Idle, s.Instances, s.Waiting = p.pool.Counts()
 	p.sandbox.ReadStats(&s)
 	return s

@@ -18,7 +18,7 @@ func TestPluginMetrics(t *testing.T) {
 				Errors: map[probe.Reason]uint64{"plugin.trap": 2, "plugin.grant": 4}, Denied: 4, Held: 6, Dropped: 8,
 				Metrics: []stats.Metric{{Name: "lag_seconds", Value: 0.5}, {Name: "frames", Counter: true, Value: 9}},
 			},
-			{Name: "redis", Suspended: time.Second, Suspensions: 3},
+			{Name: "redis", Suspended: time.Second, Suspensions: 3, ProbeSuspensions: 9},
 		}
 	}
 	want := `
@@ -56,6 +56,10 @@ sonde_plugin_instances_started_total{plugin="redis"} 0
 # TYPE sonde_plugin_log_records_dropped_total counter
 sonde_plugin_log_records_dropped_total{plugin="grpc"} 8
 sonde_plugin_log_records_dropped_total{plugin="redis"} 0
+# HELP sonde_plugin_probe_suspensions_total Total number of suspensions of single probes of the plugin.
+# TYPE sonde_plugin_probe_suspensions_total counter
+sonde_plugin_probe_suspensions_total{plugin="grpc"} 0
+sonde_plugin_probe_suspensions_total{plugin="redis"} 9
 # HELP sonde_plugin_ready Whether the plugin is compiled (1 for yes, 0 for no).
 # TYPE sonde_plugin_ready gauge
 sonde_plugin_ready{plugin="grpc"} 1
@@ -95,5 +99,5 @@ sonde_plugin_attempts_waited_total{plugin="redis"} 0
 		"sonde_plugin_attempts_waiting", "sonde_plugin_cache_hit", "sonde_plugin_compile_duration_seconds", "sonde_plugin_errors_total",
 		"sonde_plugin_held_connections", "sonde_plugin_instances", "sonde_plugin_instances_started_total",
 		"sonde_plugin_log_records_dropped_total", "sonde_plugin_ready", "sonde_plugin_fuel_total", "sonde_plugin_denied_total", "sonde_plugin_instance_start_seconds_total",
-		"sonde_plugin_suspended", "sonde_plugin_suspensions_total", "sonde_plugin_value", "sonde_plugin_value_total", "sonde_plugin_attempts_waited_total")
+		"sonde_plugin_probe_suspensions_total", "sonde_plugin_suspended", "sonde_plugin_suspensions_total", "sonde_plugin_value", "sonde_plugin_value_total", "sonde_plugin_attempts_waited_total")
 }

@@ -22,15 +22,16 @@ type Plugin struct {
 	Started   uint64        // instances that were started
 	Start     time.Duration // total time of all starts
 
-	Attempts    uint64                  // attempts that called an instance
-	Fuel        uint64                  // units that attempts have used: loop iterations, calls, and about 500 cycles of other code each
-	Waits       uint64                  // attempts that had to wait for an instance
-	Errors      map[probe.Reason]uint64 // attempts that ended in an error of the plugin, by reason (plugin.…)
-	Denied      uint64                  // dials and lookups that are not granted
-	Held        int                     // connections that are held now
-	Dropped     uint64                  // log records above a limit
-	Suspended   time.Duration           // remaining time of the suspension; 0 when not suspended
-	Suspensions uint64                  // suspensions after too many errors
+	Attempts         uint64                  // attempts that called an instance
+	Fuel             uint64                  // units that attempts have used: loop iterations, calls, and about 500 cycles of other code each
+	Waits            uint64                  // attempts that had to wait for an instance
+	Errors           map[probe.Reason]uint64 // attempts that ended in an error of the plugin, by reason (plugin.…)
+	Denied           uint64                  // dials and lookups that are not granted
+	Held             int                     // connections that are held now
+	Dropped          uint64                  // log records above a limit
+	Suspended        time.Duration           // remaining time of the suspension; 0 when not suspended
+	Suspensions      uint64                  // suspensions of the plugin after errors at many targets
+	ProbeSuspensions uint64                  // suspensions of single probes after too many errors
 
 	Metrics []Metric // set by the plugin
 }

@@ -1,5 +1,5 @@
-// Package breaker suspends a plugin whose attempts mostly trap, or that traps so often
-// that the traps cost too much.
+// Package breaker suspends a probe whose attempts mostly trap, and the whole plugin when
+// many of its probes do.
 package breaker
 
 import (
@@ -7,62 +7,141 @@ import (
 	"time"
 )
 
-// Breaker counts the attempts of one plugin. The zero value is ready to use.
+// Breaker decides for one plugin. The zero value is ready to use.
 type Breaker struct {
-	mu          sync.Mutex
+	mu          sync.Mutex // guards what follows, and each Probe
+	window      uint32     // its number
 	windowStart time.Time
-	attempts    int // in the window
-	traps       int // in the window
-	until       time.Time
-	backOff     time.Duration // length of the last suspension
-	suspensions uint64
+	probes      int // with an attempt in the window
+	trapping    int // whose latest attempt in the window trapped
+	before      int // probes with an attempt in the window before
+	starts      int // failed starts of instances, in a row
+	plugin      suspension
+	ofPlugin    uint64 // suspensions
+	ofProbes    uint64
 }
 
-// When a plugin is suspended, and for how long.
+// Probe is what the breaker knows of one probe. The zero value is ready to use; the methods
+// of one Breaker use it.
+type Probe struct {
+	window          uint32 // of its latest attempt
+	trapping        bool   // its latest attempt trapped
+	attempts, traps int    // in the window
+	suspension
+}
+
+// When a probe or a plugin is suspended, and for how long.
 const (
 	window          = time.Minute
-	minTraps        = 5                // in a window, when they are at least half of the attempts
-	maxTraps        = 60               // in a window, whatever else was attempted
+	minTraps        = 5                // of a probe in a window, when they are at least half of its attempts
+	maxTraps        = 60               // of a probe in a window, whatever else was attempted
+	minProbes       = 5                // that trap, when they are at least half of the plugin's probes
+	maxFailedStarts = 5                // of instances, in a row: they suspend the plugin
 	minSuspension   = 10 * time.Second // doubles with each suspension
 	maxSuspension   = 5 * time.Minute
 	backOffLifetime = 10 * time.Minute // without a suspension; then the next one is a short one
 )
 
-// Remaining returns how long the plugin is still suspended; 0 when it is not.
-func (b *Breaker) Remaining(now time.Time) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return max(b.until.Sub(now), 0)
+// suspension says how long a probe or a plugin is suspended.
+type suspension struct {
+	until   time.Time
+	backOff time.Duration // length of the last one
 }
 
-// Suspensions returns how often the plugin was suspended.
-func (b *Breaker) Suspensions() uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.suspensions
+// begin suspends for longer than the last time.
+func (s *suspension) begin(now time.Time) time.Duration {
+	if now.Sub(s.until) > backOffLifetime {
+		s.backOff = 0
+	}
+	s.backOff = min(max(2*s.backOff, minSuspension), maxSuspension)
+	s.until = now.Add(s.backOff)
+	return s.backOff
 }
 
-// Count counts an attempt. When that suspends the plugin, it returns for how long, else 0.
-func (b *Breaker) Count(trapped bool, now time.Time) time.Duration {
+func (s *suspension) remaining(now time.Time) time.Duration { return max(s.until.Sub(now), 0) }
+
+// Remaining returns how long the plugin and one of its probes are still suspended; 0 for
+// what is not.
+func (b *Breaker) Remaining(p *Probe, now time.Time) (plugin, probe time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.plugin.remaining(now), p.remaining(now)
+}
+
+// Suspended returns how long the plugin is still suspended; 0 when it is not.
+func (b *Breaker) Suspended(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.plugin.remaining(now)
+}
+
+// Suspensions returns how often the plugin was suspended, and how often single probes were.
+func (b *Breaker) Suspensions() (plugin, probes uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ofPlugin, b.ofProbes
+}
+
+// CountStart counts the start of an instance. When that suspends the plugin, it returns for
+// how long, else 0.
+func (b *Breaker) CountStart(failed bool, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !failed {
+		b.starts = 0
+		return 0
+	}
+	if b.starts++; b.starts < maxFailedStarts {
+		return 0
+	}
+	return b.suspendPlugin(now)
+}
+
+// Count counts an attempt of a probe. When that suspends the plugin or the probe, it
+// returns for how long, else 0.
+func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now.Sub(b.windowStart) >= window {
-		b.windowStart, b.attempts, b.traps = now, 0, 0
+		b.beginWindow(now)
 	}
-	b.attempts++
+	if p.window != b.window {
+		p.window, p.trapping, p.attempts, p.traps = b.window, false, 0, 0
+		b.probes++
+	}
+	p.attempts++
+	if trapped != p.trapping {
+		p.trapping = trapped
+		b.trapping += map[bool]int{true: 1, false: -1}[trapped]
+	}
 	if !trapped {
+		return 0, 0
+	}
+	if p.traps++; p.traps >= minTraps && 2*p.traps >= p.attempts || p.traps >= maxTraps {
+		probe = p.begin(now)
+		p.attempts, p.traps = 0, 0
+		b.ofProbes++
+	}
+	if b.trapping >= minProbes && 2*b.trapping >= max(b.probes, b.before) {
+		plugin = b.suspendPlugin(now)
+	}
+	return plugin, probe
+}
+
+func (b *Breaker) beginWindow(now time.Time) {
+	b.window++
+	b.windowStart, b.before, b.probes, b.trapping = now, b.probes, 0, 0
+}
+
+// suspendPlugin suspends the plugin, unless it is already. What was counted until now does
+// not count again.
+func (b *Breaker) suspendPlugin(now time.Time) time.Duration {
+	if b.plugin.remaining(now) > 0 {
 		return 0
 	}
-	b.traps++
-	mostlyTraps := b.traps >= minTraps && 2*b.traps >= b.attempts
-	if now.Before(b.until) || !mostlyTraps && b.traps < maxTraps {
-		return 0
-	}
-	if now.Sub(b.until) > backOffLifetime {
-		b.backOff = 0
-	}
-	b.backOff = min(max(2*b.backOff, minSuspension), maxSuspension)
-	b.until, b.windowStart = now.Add(b.backOff), time.Time{}
-	b.suspensions++
-	return b.backOff
+	b.starts = 0
+	b.probes = max(b.probes, b.before) // not all had their turn in this window
+	b.beginWindow(now)
+	b.ofPlugin++
+	return b.plugin.begin(now)
 }

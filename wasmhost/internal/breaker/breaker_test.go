@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-func TestAPluginThatMostlyTrapsIsSuspended(t *testing.T) {
-	start := time.Unix(1000, 0)
+var start = time.Unix(1000, 0)
+
+func TestAProbeThatMostlyTrapsIsSuspended(t *testing.T) {
 	tests := map[string]struct {
 		attempts string // t for a trap, . for an attempt without one
 		want     int    // index of the attempt that suspends it; -1 for none
@@ -20,9 +21,14 @@ func TestAPluginThatMostlyTrapsIsSuspended(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var b Breaker
+			var p Probe
 			at := -1
 			for i, c := range test.attempts {
-				if b.Count(c == 't', start.Add(time.Duration(i)*time.Second)) > 0 {
+				plugin, probe := b.Count(&p, c == 't', start.Add(time.Duration(i)*time.Second))
+				if plugin > 0 {
+					t.Fatal("one probe suspends the plugin")
+				}
+				if probe > 0 {
 					at = i
 				}
 			}
@@ -33,11 +39,11 @@ func TestAPluginThatMostlyTrapsIsSuspended(t *testing.T) {
 	}
 }
 
-func TestAPluginWithTooManyTrapsIsSuspended(t *testing.T) {
+func TestAProbeWithTooManyTrapsIsSuspended(t *testing.T) {
 	var b Breaker
+	var p Probe
 	for i := range 1000 {
-		trapped := i%10 == 0
-		if b.Count(trapped, time.Unix(1000, 0)) > 0 {
+		if _, d := b.Count(&p, i%10 == 0, start); d > 0 {
 			if want := 10 * (maxTraps - 1); i != want {
 				t.Errorf("suspended at %d, want %d", i, want)
 			}
@@ -47,26 +53,87 @@ func TestAPluginWithTooManyTrapsIsSuspended(t *testing.T) {
 	t.Error("not suspended")
 }
 
+// One bad target among many says nothing about the plugin, however often it is attempted.
+func TestOnlyAShareOfTheProbesSuspendsThePlugin(t *testing.T) {
+	const probes = 100
+	for name, test := range map[string]struct {
+		bad  int
+		want bool
+	}{"one": {1, false}, "a tenth": {10, false}, "a half": {50, true}, "all": {100, true}} {
+		t.Run(name, func(t *testing.T) {
+			var b Breaker
+			all := make([]Probe, probes)
+			suspended := false
+			for round := range 30 {
+				for i := range all {
+					now := start.Add(time.Duration(round) * 10 * time.Second)
+					bad := i >= probes-test.bad
+					if _, left := b.Remaining(&all[i], now); left > 0 {
+						continue
+					}
+					if plugin, _ := b.Count(&all[i], bad, now); plugin > 0 {
+						suspended = true
+					}
+				}
+			}
+			if plugin, _ := b.Suspensions(); suspended != test.want || (plugin > 0) != test.want {
+				t.Errorf("suspended: %v, %d times", suspended, plugin)
+			}
+		})
+	}
+}
+
+func TestFewProbesDoNotSuspendThePlugin(t *testing.T) {
+	var b Breaker
+	var all [minProbes - 1]Probe
+	for range 2 * minTraps {
+		for i := range all {
+			if plugin, _ := b.Count(&all[i], true, start); plugin > 0 {
+				t.Fatal("suspended")
+			}
+		}
+	}
+	if _, probes := b.Suspensions(); probes != 2*uint64(len(all)) {
+		t.Errorf("%d suspensions of probes", probes)
+	}
+}
+
+func TestFailedStartsSuspendThePlugin(t *testing.T) {
+	var b Breaker
+	for i := range 3 * maxFailedStarts {
+		if b.CountStart(i%maxFailedStarts != 0, start) > 0 {
+			t.Fatal("suspended though starts succeed in between")
+		}
+	}
+	b.CountStart(false, start)
+	for i := range maxFailedStarts {
+		if got := b.CountStart(true, start) > 0; got != (i == maxFailedStarts-1) {
+			t.Errorf("start %d: suspended: %v", i, got)
+		}
+	}
+}
+
 func TestSuspensionsGrowAndAreForgotten(t *testing.T) {
 	var b Breaker
-	now := time.Unix(1000, 0)
+	var p Probe
+	now := start
 	trapUntilSuspended := func() (d time.Duration) {
 		for d == 0 {
-			d = b.Count(true, now)
+			_, d = b.Count(&p, true, now)
 		}
 		return d
 	}
 	for _, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		got := trapUntilSuspended()
-		if got != want*time.Second || b.Remaining(now) != got {
+		if _, left := b.Remaining(&p, now); got != want*time.Second || left != got {
 			t.Errorf("suspended for %v, want %vs", got, want)
 		}
 		now = now.Add(got)
-		if b.Remaining(now) != 0 {
+		if _, left := b.Remaining(&p, now); left != 0 {
 			t.Error("still suspended at the end")
 		}
 	}
-	if got := b.Suspensions(); got != 7 {
+	if _, got := b.Suspensions(); got != 7 {
 		t.Errorf("%d suspensions", got)
 	}
 	now = now.Add(backOffLifetime + time.Second)
@@ -77,9 +144,10 @@ func TestSuspensionsGrowAndAreForgotten(t *testing.T) {
 
 func TestTrapsInDifferentWindowsDoNotAddUp(t *testing.T) {
 	var b Breaker
+	var p Probe
 	for i := range 100 {
-		if b.Count(true, time.Unix(int64(1000+20*i), 0)) > 0 {
-			t.Fatal("3 traps a minute suspend the plugin")
+		if _, d := b.Count(&p, true, start.Add(time.Duration(20*i)*time.Second)); d > 0 {
+			t.Fatal("3 traps a minute suspend the probe")
 		}
 	}
 }

@@ -37,8 +37,8 @@ type External interface {
 
 // Outliving is a Driver whose instances may outlive the engine. When the controller stops,
 // and Outlives returns true, the instance is released: ctx is done with the cause
-// ErrReleased, and Run returns without touching it. When its unit is removed or changed it
-// is terminated like any other.
+// ErrReleased, and Run returns without touching it, whether it has called began or not. When
+// its unit is removed or changed it is terminated like any other.
 type Outliving interface {
 	Driver
 	Outlives() bool

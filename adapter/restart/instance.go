@@ -89,7 +89,8 @@ func (i *instance) reportStarted(id string) {
 	i.resumes = false
 	in := probe.Instance{
 		Target: i.target, ID: id, Phase: probe.Running, Since: i.since,
-		Managed: i.unit.restartsOnFailure(), Terminating: i.terminating, Restarts: i.started, Detail: i.lastExit,
+		Managed: i.unit.restartsOnFailure() && !i.released, Terminating: i.terminating && !i.released,
+		Restarts: i.started, Detail: i.lastExit,
 	}
 	i.started++
 	i.remember(func(m *Memory) { m.Instance, m.Since, m.Exited = id, i.since, false })
@@ -240,14 +241,14 @@ func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
 // terminate terminates the instance because its unit was removed or its driver has
 // changed. An External instance is released instead, after the grace period of a
 // request to end that is under way: half a restart could leave nothing running. So is an
-// instance of an Outliving driver when the controller stops, unless it is ending.
+// instance of an Outliving driver when the controller stops, unless it is ending, even
+// before the driver has reported it: it may be one that an earlier engine has left running.
 func (i *instance) terminate(now time.Time) {
 	message, grace, underWay := "terminating instance", i.unit.TerminationGracePeriod, i.ending()
 	i.terminating = true
 	in := i.reported
-	outlives := i.unit.outlives() && i.control.releases() && !underWay && i.id != ""
 	switch {
-	case i.unit.external() || outlives:
+	case i.unit.external() || i.unit.outlives() && i.control.releases() && !underWay:
 		i.released = true
 		message = "releasing instance, it keeps running without the engine"
 		if !underWay {

@@ -67,3 +67,33 @@ func TestInstancesThatCouldOutliveTheControllerEndOtherwise(t *testing.T) {
 		})
 	}
 }
+
+// starting is a driver that is not done with the start of its instance before it is asked
+// to end it, or its context is done.
+type starting struct{ ended chan error }
+
+func (starting) Outlives() bool { return true }
+
+func (d starting) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	select {
+	case <-end:
+		d.ended <- nil
+	case <-ctx.Done():
+		d.ended <- context.Cause(ctx)
+	}
+	return restart.Exit{Err: context.Cause(ctx)}
+}
+
+func TestAnInstanceThatHasNotBegunIsReleasedToo(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		d := starting{make(chan error, 1)}
+		h.apply(map[string]restart.Unit{"web": {Driver: d}})
+		h.stop()
+		if err := <-h.ended; err != nil {
+			t.Error(err)
+		}
+		if cause := <-d.ended; cause != restart.ErrReleased {
+			t.Errorf("the instance was ended with %v", cause)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -78,5 +79,78 @@ func TestProcessesAndVerdictsOutliveTwentyKillsOfTheEngine(t *testing.T) {
 	}
 	if code := e.end(t, syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// connections returns how many sockets a listener and its connections have.
+func connections(name string) int {
+	sockets, _ := os.ReadFile("/proc/net/unix")
+	return strings.Count(string(sockets), name)
+}
+
+func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing.T) {
+	e := &engineProcess{dir: t.TempDir()}
+	e.write(t, "config.hcl", `
+		engine { state = "sonde.state" }
+		target "web" {
+		  process {
+		    command = ["sh", "-c", "trap 'echo >>terms; exit' TERM; echo $$$$ >>pids; while :; do sleep 0.01; done"]
+		    adopt   = true
+		  }
+		}`)
+	start := func() {
+		t.Helper()
+		if err := os.RemoveAll(filepath.Join(e.dir, "address")); err != nil {
+			t.Fatal(err)
+		}
+		log, err := os.Create(filepath.Join(e.dir, "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		e.exited = make(chan struct{})
+		e.start(t, func(c *exec.Cmd) { c.Stderr = log })
+		e.waitListening(t)
+	}
+	start()
+	testsync.Until(t, "the process", func() bool { return e.text("pids") != "" })
+	if code := e.end(t, syscall.SIGTERM); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	sockets, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*.sock"))
+	if len(sockets) != 1 {
+		t.Fatalf("sockets %v", sockets)
+	}
+	status, _ := os.ReadFile(filepath.Join("/proc", e.text("pids"), "status"))
+	_, status, _ = bytes.Cut(status, []byte("PPid:"))
+	guard, err := strconv.Atoi(string(bytes.Fields(status)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(guard, syscall.SIGCONT) }()
+	start()
+	testsync.Until(t, "the engine to connect", func() bool { return connections(filepath.Base(sockets[0])) > 1 })
+	if err := e.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the engine to stop", func() bool { return strings.Contains(e.text("log"), `"signal":"terminated"`) })
+	if err := syscall.Kill(guard, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	<-e.exited
+	start()
+	testsync.Until(t, "the process to be taken over", func() bool {
+		return strings.Contains(e.get("/v1/targets"), `"id":"`+e.text("pids")+"-")
+	})
+	e.write(t, "config.hcl", `engine { state = "sonde.state" }`) // ends the process
+	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the end of the process", func() bool { _, err := os.Stat(filepath.Join("/proc", e.text("pids"))); return err != nil })
+	if terms, err := os.ReadFile(filepath.Join(e.dir, "terms")); string(terms) != "\n" {
+		t.Errorf("the process was asked to exit %d times, want 1; %v", len(terms), err)
 	}
 }

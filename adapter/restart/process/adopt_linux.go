@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,8 +97,9 @@ func remove(path string) error {
 }
 
 // takeOver returns the instance of the target that an earlier engine has left running,
-// or nil. An instance of another configuration is ended.
-func (d *Driver) takeOver(ctx context.Context) (*instance, error) {
+// or nil. It ends an instance of another configuration, and then returns errEnded if end
+// has received a request meanwhile.
+func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*instance, error) {
 	if d.config.AdoptDir == "" {
 		return nil, nil
 	}
@@ -110,12 +112,16 @@ func (d *Driver) takeOver(ctx context.Context) (*instance, error) {
 	case d.config.Adopt && s.digest == d.digest:
 		return d.attach(ctx, s)
 	}
-	return nil, d.end(ctx, s)
+	return nil, d.end(ctx, s, end)
 }
+
+// errEnded is the error of a Run that was asked to end before it has started a command.
+var errEnded = errors.New("asked to end before the command was started")
 
 // End ends an instance that an earlier engine has left running, within
 // restart.DefaultTerminationGracePeriod. It does nothing if the instance has ended, or if
-// its target is wanted.
+// its target is wanted. When ctx is done End returns, and the instance's guard goes on with
+// the end.
 func (s Survivor) End(ctx context.Context, c Config, wanted func(target string) bool) error {
 	now, runs := findSurvivor(c.AdoptDir, s.name)
 	if !runs || wanted(now.Target) {
@@ -125,24 +131,32 @@ func (s Survivor) End(ctx context.Context, c Config, wanted func(target string) 
 		return now.Err
 	}
 	c.Target = now.Target
-	return newDriver(c).end(ctx, now)
+	ending, release := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer release(nil)
+	defer context.AfterFunc(ctx, func() { release(restart.ErrReleased) })()
+	return newDriver(c).end(ending, now, nil)
 }
 
-// end ends an instance that an earlier engine has left running.
-func (d *Driver) end(ctx context.Context, s Survivor) error {
+// end ends an instance that an earlier engine has left running. Requests can only shorten
+// its grace period; after one the error is errEnded.
+func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Duration) error {
 	i, err := d.attach(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer i.close()
 	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "grace_period", restart.DefaultTerminationGracePeriod)
-	end := make(chan time.Duration, 1)
-	end <- restart.DefaultTerminationGracePeriod
+	i.order(guard.Order{Signal: guard.Terminate, Grace: restart.DefaultTerminationGracePeriod})
 	ctx, cancel := context.WithTimeout(ctx, restart.DefaultTerminationGracePeriod+killTimeout)
 	defer cancel()
-	i.watch(ctx, func(string) {}, end)
-	if ctx.Err() != nil {
+	exit := i.watch(ctx, func(string) {}, requests)
+	switch {
+	case exit.Err == restart.ErrReleased:
+		return exit.Err
+	case ctx.Err() != nil:
 		return fmt.Errorf("instance %s of an earlier engine has not ended: %w", s.ID, ctx.Err())
+	case i.asked:
+		return errEnded
 	}
 	return nil
 }
@@ -176,22 +190,25 @@ func privateDir(dir string) error {
 }
 
 // attach connects to the guard of an instance, which so becomes this engine's.
-func (d *Driver) attach(ctx context.Context, s Survivor) (_ *instance, err error) {
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+func (d *Driver) attach(ctx context.Context, s Survivor) (*instance, error) {
+	attaching, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	socket, err := dialGuard(d.config.AdoptDir, s.name)
 	if err != nil {
 		return nil, fmt.Errorf("guard of running instance %s: %w", s.ID, err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Now()) })
+	stop := context.AfterFunc(attaching, func() { _ = socket.SetReadDeadline(time.Now()) })
 	i := d.newInstance()
 	i.guardConn = &guardConn{socket: socket}
 	hello, err := i.receive()
-	if !stop() && err == nil {
-		err = ctx.Err()
+	if !stop() {
+		err = cmp.Or(context.Cause(ctx), err, attaching.Err())
 	}
 	if err != nil {
 		i.close()
+		if err == restart.ErrReleased {
+			return nil, err
+		}
 		return nil, fmt.Errorf("guard of running instance %s does not accept this engine, which tries again: %w", s.ID, err)
 	}
 	i.run(i.streams, io.MultiReader(bytes.NewReader(hello), socket))

@@ -402,3 +402,82 @@ func TestAFullDiskLeavesNothingOfAnInstance(t *testing.T) {
 		t.Error("the process runs")
 	}
 }
+
+// reluctant is a script that exits only when it was asked to, and the file "go" exists.
+const reluctant = `trap 'echo >>asked; until test -e go; do sleep 0.01; done; echo >exited; exit 0' TERM
+echo >ready; while :; do sleep 0.01; done`
+
+// letGo makes a reluctant script exit.
+func letGo(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awaitFile(t *testing.T, path string) {
+	t.Helper()
+	testsync.Until(t, "the file "+path, func() bool { _, err := os.Stat(path); return err == nil })
+}
+
+func TestASurvivorThatExitsIsNotKilledWhenTheEngineStops(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	first := attend(t, adoptable(t, dir, reluctant, log))
+	awaitFile(t, filepath.Join(dir, "ready"))
+	first.leave(t)
+	c := Config{AdoptDir: filepath.Join(dir, "guards")}
+	s, _ := survivors(t, c.AdoptDir).Of("web")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.End(ctx, c, unwanted) }()
+	awaitFile(t, filepath.Join(dir, "asked"))
+	cancel()
+	if err := testsync.Receive(t, "the return of End", ended); err != restart.ErrReleased {
+		t.Errorf("End() = %v", err)
+	}
+	letGo(t, dir)
+	if err := s.End(t.Context(), c, unwanted); err != nil { // the next engine
+		t.Error(err)
+	}
+	if text := text(filepath.Join(dir, "asked")); text != "" {
+		t.Errorf("the process was asked to exit more than once: %q", text)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "exited")); err != nil {
+		t.Errorf("the process was killed: %v", err)
+	}
+}
+
+func TestARequestToEndCancelsTheStartAfterASurvivor(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	first := attend(t, adoptable(t, dir, reluctant, log))
+	awaitFile(t, filepath.Join(dir, "ready"))
+	first.leave(t)
+	d := adoptable(t, dir, `echo >second; exec sleep 600`, log)
+	end, exited := make(chan time.Duration), make(chan restart.Exit, 1)
+	go func() {
+		exited <- d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, end)
+	}()
+	awaitFile(t, filepath.Join(dir, "asked"))
+	end <- testsync.Timeout
+	letGo(t, dir)
+	if exit := testsync.Receive(t, "the end of Run", exited); exit.Err == nil {
+		t.Errorf("the exit is %+v", exit)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "second")); err == nil {
+		t.Error("the command was started")
+	}
+}
+
+func TestAGracePeriodEndsWithoutTheEngine(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	first := attend(t, adoptable(t, dir, reluctant, log))
+	awaitFile(t, filepath.Join(dir, "ready"))
+	first.end <- time.Second
+	awaitFile(t, filepath.Join(dir, "asked"))
+	first.leave(t)
+	awaitGone(t, []int{pidOf(t, first.id)})
+	second := attend(t, adoptable(t, dir, reluctant, log))
+	if exit := testsync.Receive(t, "the exit", second.exit); second.id != first.id || exit.Code != 137 {
+		t.Errorf("instance %s has the exit %+v", second.id, exit)
+	}
+}

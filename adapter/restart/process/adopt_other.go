@@ -5,6 +5,7 @@ package process
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 )
@@ -15,7 +16,7 @@ func ReadSurvivors(string) (Survivors, error) { return nil, nil }
 // End does nothing.
 func (s Survivor) End(context.Context, Config, func(target string) bool) error { return nil }
 
-func (d *Driver) takeOver(context.Context) (*instance, error) { return nil, nil }
+func (d *Driver) takeOver(context.Context, <-chan time.Duration) (*instance, error) { return nil, nil }
 
 // adopt returns an error for what Config.Check rejects.
 func (d *Driver) adopt() (*guard.Adopt, error) { return nil, errors.New("adopt needs Linux") }

@@ -34,7 +34,7 @@ const (
 // done. The process's guard, a process that watches it for the engine, continues to try
 // to kill it.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
-	i, err := d.start(ctx)
+	i, err := d.start(ctx, end)
 	if err != nil {
 		return restart.Exit{Code: -1, Err: err}
 	}
@@ -51,16 +51,19 @@ type instance struct {
 
 	pid     int // the command's process ID; 0 before it runs
 	cgroup  guard.Cgroup
-	force   *time.Timer      // fires when the grace period is over
-	endBy   time.Time        // when the grace period is over; zero without a request to end
+	asked   bool             // a request to end was received
 	abandon <-chan time.Time // fires when a process cannot be killed
 }
 
 // start starts a guard and has it start the command. If an earlier engine has left an
-// instance of the target running, start takes it over, or ends it first.
-func (d *Driver) start(ctx context.Context) (*instance, error) {
-	if i, err := d.takeOver(ctx); i != nil || err != nil {
+// instance of the target running, start takes it over, or ends it first. A request to end
+// that is received meanwhile is an error, and no command is started.
+func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance, error) {
+	if i, err := d.takeOver(ctx, end); i != nil || err != nil {
 		return i, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	plan, err := d.command.Plan()
 	if err != nil {
@@ -83,8 +86,7 @@ func (d *Driver) start(ctx context.Context) (*instance, error) {
 }
 
 func (d *Driver) newInstance() *instance {
-	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, force: time.NewTimer(0)}
-	i.force.Stop()
+	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}}
 	for n, name := range []string{"stdout", "stderr"} {
 		i.streams[n] = &lineLogger{log: d.config.Log.With("stream", name), tail: i.tail, perSecond: d.config.LinesPerSecond}
 	}
@@ -111,15 +113,14 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				end = nil
 				continue
 			}
-			i.endWithin(grace)
-		case <-i.force.C:
-			i.order(guard.Kill)
+			i.asked = true
+			i.order(guard.Order{Signal: guard.Terminate, Grace: max(grace, 0)})
 		case <-done:
 			if context.Cause(ctx) == restart.ErrReleased {
 				return restart.Exit{Err: restart.ErrReleased}
 			}
 			done = nil
-			i.order(guard.Kill)
+			i.order(guard.Order{Signal: guard.Kill})
 			i.abandon = time.After(killTimeout)
 		case <-i.abandon:
 			return i.giveUp()
@@ -127,26 +128,11 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 	}
 }
 
-// endWithin sends SIGTERM to the command, and sets the time of its kill. A later
-// call can only make that earlier, or repeat a kill that had no effect.
-func (i *instance) endWithin(grace time.Duration) {
-	by := time.Now().Add(max(grace, 0))
-	first := i.endBy.IsZero()
-	if first {
-		i.order(guard.Terminate)
-	}
-	if first || by.Before(i.endBy) {
-		i.endBy = by
-	}
-	i.force.Reset(max(time.Until(i.endBy), 0))
-}
-
-// order sends a signal to the command. A guard that does not read was stopped (SIGSTOP),
-// and will find the connection closed.
-func (i *instance) order(signal guard.Signal) {
-	err := i.send(guard.Order{Signal: signal})
-	if err != nil && !hasEnded(err) {
-		i.log.Warn("signal not delivered: the guard process does not respond", "signal", signal, "guard_pid", i.guardConn.pid, "pid", i.pid, "error", err)
+// order orders the guard to end the command. A guard that does not read was stopped
+// (SIGSTOP), and will find the connection closed.
+func (i *instance) order(o guard.Order) {
+	if err := i.send(o); err != nil && !hasEnded(err) {
+		i.log.Warn("signal not delivered: the guard process does not respond", "signal", o.Signal, "guard_pid", i.guardConn.pid, "pid", i.pid, "error", err)
 	}
 }
 
@@ -179,9 +165,4 @@ func (i *instance) giveUp() restart.Exit {
 	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guardConn.pid, "pid", i.pid)
 	go i.reap() // the one goroutine that may outlive Run
 	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Output: probe.CleanText(i.tail.String(), maxOutput)}
-}
-
-func (i *instance) close() {
-	i.force.Stop()
-	i.guardConn.close()
 }

@@ -54,6 +54,7 @@ type guard struct {
 	adoption *adoption // nil unless the command outlives the engine
 	command  int       // the command's process ID; 0 before it runs
 	cgroup   Cgroup
+	killAt   time.Time // the end of the grace period; zero while the command was not asked to exit
 	ended    bool
 	status   syscall.WaitStatus // once ended
 }
@@ -166,17 +167,34 @@ func spawn(p command.Plan, in Cgroup) (pid int, err error) {
 
 // serve returns when the command has exited or must be killed.
 func (g *guard) serve() {
+	var graceOver <-chan time.Time
 	for !g.ended {
 		select {
 		case <-g.children:
 			g.reap()
+		case <-graceOver:
+			return
 		case o, open := <-g.orders:
 			if !open || o.Signal == Kill {
 				return
 			}
-			_ = syscall.Kill(-g.command, syscall.SIGTERM)
+			graceOver = g.terminate(o.Grace)
 		}
 	}
+}
+
+// terminate asks the command to exit, once, and returns a channel that fires at the end of
+// its grace period, which a later call can only shorten. The guard keeps the time, since the
+// engine may exit meanwhile.
+func (g *guard) terminate(grace time.Duration) <-chan time.Time {
+	by := time.Now().Add(grace)
+	if g.killAt.IsZero() {
+		_ = syscall.Kill(-g.command, syscall.SIGTERM)
+	}
+	if g.killAt.IsZero() || by.Before(g.killAt) {
+		g.killAt = by
+	}
+	return time.After(time.Until(g.killAt))
 }
 
 // maxKillInterval limits the time between two kills of descendants that do not die:

@@ -14,8 +14,9 @@ import (
 // Order is a message of the engine. The first one that a guard gets has Start, the others
 // have Signal.
 type Order struct {
-	Start  *Start `json:",omitempty"`
-	Signal Signal `json:",omitempty"`
+	Start  *Start        `json:",omitempty"`
+	Signal Signal        `json:",omitempty"`
+	Grace  time.Duration `json:",omitempty"` // of Terminate
 }
 
 // Start is the command to run.
@@ -53,7 +54,7 @@ type Signal string
 
 // The signals.
 const (
-	Terminate Signal = "term" // SIGTERM to the command's process group
+	Terminate Signal = "term" // SIGTERM to the command's process group, and Kill after Grace; again: less Grace
 	Kill      Signal = "kill" // SIGKILL to all descendants
 )
 

@@ -2,6 +2,8 @@ package process
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -480,4 +482,27 @@ func TestAGracePeriodEndsWithoutTheEngine(t *testing.T) {
 	if exit := testsync.Receive(t, "the exit", second.exit); second.id != first.id || exit.Code != 137 {
 		t.Errorf("instance %s has the exit %+v", second.id, exit)
 	}
+}
+
+// An engine may be started with a descriptor of its parent's, such as that of flock(1).
+func TestAGuardHoldsNoDescriptorOfTheEnginesParent(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	inherited, err := unix.FcntlInt(w.Fd(), unix.F_DUPFD, 100) // without close-on-exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := attend(t, adoptable(t, dir, `exec sleep 600`, log))
+	if err := errors.Join(w.Close(), unix.Close(inherited), r.SetReadDeadline(time.Now().Add(testsync.Timeout))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the pipe is open in another process: %v", err)
+	}
+	first.release(nil)
+	<-first.exit
 }

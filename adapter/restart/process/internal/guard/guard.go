@@ -34,7 +34,10 @@ func init() {
 	// The kernel kills the command when the thread that started it ends
 	// (PR_SET_PDEATHSIG). This thread lives as long as the guard.
 	runtime.LockOSThread()
-	closeFilesOnExec()
+	closeInherited()
+	for _, fd := range []int{socketFile, stdoutFile, stderrFile} {
+		syscall.CloseOnExec(fd) // the command must not inherit them
+	}
 	if err := run(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", Name, err)
 		os.Exit(1)
@@ -95,15 +98,6 @@ func run() error {
 	g.last <- Report{Ended: true, Code: code(g.status)}
 	<-g.reported
 	return nil
-}
-
-// closeFilesOnExec keeps the command from inheriting the guard's descriptors, and
-// descriptors that the engine's parent has left open by mistake.
-func closeFilesOnExec() {
-	for _, fd := range []int{socketFile, stdoutFile, stderrFile} {
-		syscall.CloseOnExec(fd)
-	}
-	closeRestOnExec()
 }
 
 // catchSignals keeps the signals that terminate engines from terminating the

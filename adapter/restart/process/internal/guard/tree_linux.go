@@ -2,7 +2,6 @@ package guard
 
 import (
 	"bytes"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,10 +18,20 @@ func becomeSubreaper() error {
 	return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// closeRestOnExec marks all descriptors but the standard ones as close-on-exec.
-// Before Linux 5.11 it has no effect.
-func closeRestOnExec() {
-	_ = unix.CloseRange(socketFile, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+// closeInherited closes the descriptors that the engine's parent has left open by mistake,
+// such as a lock, which a guard that outlives the engine would hold. Those that Go opens are
+// close-on-exec.
+func closeInherited() {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= stderrFile {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
 }
 
 // children returns the children of all threads of this process. It may miss a new

@@ -13,8 +13,8 @@ func becomeSubreaper() error { return nil }
 // children returns nil: only the command's process group can be killed.
 func children() []int { return nil }
 
-// closeRestOnExec does nothing: there is no portable way.
-func closeRestOnExec() {}
+// closeInherited does nothing: there is no portable way.
+func closeInherited() {}
 
 // Cgroup is always empty: only Linux has cgroups.
 type Cgroup string

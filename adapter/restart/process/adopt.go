@@ -40,5 +40,5 @@ func (d *Driver) Outlives() bool { return d.config.Adopt }
 // Config.Survivor. It makes the driver a restart.Resumer.
 func (d *Driver) Resume(id string) bool {
 	s := d.config.Survivor
-	return d.config.Adopt && s.name != "" && s.Err == nil && s.ID == id && s.digest == d.digest
+	return d.config.Adopt && id != "" && s.Err == nil && s.ID == id && s.digest == d.digest
 }

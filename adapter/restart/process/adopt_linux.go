@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,8 +30,9 @@ const maxDescription = 64 << 10
 // attachTimeout is how long a guard may take to accept an engine.
 const attachTimeout = 5 * time.Second
 
-// ReadSurvivors returns the instances in a directory whose guards run, and removes the
-// files of other guards. A directory that does not exist has none.
+// ReadSurvivors returns the instances in a directory whose guards run, and those of which
+// that is unknown. It kills what is left of the others, and removes their files. A directory
+// that does not exist has none.
 func ReadSurvivors(dir string) (Survivors, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +44,7 @@ func ReadSurvivors(dir string) (Survivors, error) {
 	found := Survivors{}
 	for _, e := range entries {
 		if name, ok := strings.CutSuffix(e.Name(), guard.DescriptionEnding); ok {
-			if s, runs := findSurvivor(dir, name); runs {
+			if s, state := findGuard(dir, name); state != guardEnded {
 				found[name] = s
 			}
 		}
@@ -50,43 +52,82 @@ func ReadSurvivors(dir string) (Survivors, error) {
 	return found, nil
 }
 
-// findSurvivor returns the instance with a name, and whether its guard runs. The files of a
-// guard that has ended are removed; after an error they are not, since the guard may run.
-func findSurvivor(dir, name string) (s Survivor, runs bool) {
+// guardState is whether a guard runs.
+type guardState uint8
+
+const (
+	guardUnknown guardState = iota // Survivor.Err says why
+	guardRuns
+	guardEnded // nothing is left of it
+)
+
+// findGuard returns the instance with a name, and whether its guard runs. A guard that has
+// locked its description runs. What is left of one that was killed is removed, processes and
+// files.
+func findGuard(dir, name string) (s Survivor, state guardState) {
 	s.name = name
-	path := filepath.Join(dir, name+guard.DescriptionEnding)
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(s.path(dir, guard.DescriptionEnding), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, false
+		return s, guardEnded
 	}
 	if s.Err = err; err != nil {
-		return s, true
+		return s, guardUnknown
 	}
 	defer f.Close()
-	switch locked, named, err := guard.Lock(f); {
+	locked, named, err := guard.Lock(f)
+	switch {
 	case err != nil:
 		s.Err = err
 	case !named: // the guard has removed it since
-		return s, false
-	case locked:
-		s.Err = errors.Join(remove(filepath.Join(dir, name+guard.SocketEnding)), remove(path))
-		return s, s.Err != nil
+		return s, guardEnded
+	case !locked:
+		if _, s.Err = s.read(f); s.Err == nil {
+			return s, guardRuns
+		}
 	default:
-		s.Err = s.read(f)
+		if s.Err = s.remove(dir, f); s.Err == nil {
+			return s, guardEnded
+		}
 	}
-	return s, true
+	return s, guardUnknown
 }
 
-// read reads the description.
-func (s *Survivor) read(f *os.File) error {
+func (s *Survivor) path(dir, ending string) string { return filepath.Join(dir, s.name+ending) }
+
+// read reads the latest description. A guard that adds one at the same time has added a part
+// of it.
+func (s *Survivor) read(f *os.File) (d guard.Description, err error) {
 	text, err := files.ReadFrom(f, f.Name(), maxDescription)
 	if err != nil {
+		return d, err
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(text)); err == nil; {
+		err = decoder.Decode(&d)
+	}
+	s.Target, s.ID, s.Started, s.digest = d.Target, d.ID, d.Started, d.Digest
+	if d.Target != "" && (err == io.EOF || err == io.ErrUnexpectedEOF) {
+		return d, nil
+	}
+	return d, fmt.Errorf("%s: %w: %w", f.Name(), errNoDescription, err)
+}
+
+var errNoDescription = errors.New("no description of a process")
+
+// remove removes what a guard that was killed has left: the processes that its description
+// identifies, and the files. An unreadable description is that of a guard that was killed
+// before it started the command.
+func (s *Survivor) remove(dir string, f *os.File) error {
+	d, err := s.read(f)
+	if err != nil && !errors.Is(err, errNoDescription) {
 		return err
 	}
-	var d guard.Description
-	err = json.Unmarshal(text, &d)
-	s.Target, s.ID, s.Started, s.digest = d.Target, d.ID, d.Started, d.Digest
-	return err
+	if err := checkPrivate(dir); err != nil {
+		return err
+	}
+	if err == nil && !d.Kill() {
+		return fmt.Errorf("processes of instance %s, whose guard was killed, do not die", s.ID)
+	}
+	return errors.Join(remove(s.path(dir, guard.SocketEnding)), remove(s.path(dir, guard.DescriptionEnding)))
 }
 
 func remove(path string) error {
@@ -103,11 +144,11 @@ func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*insta
 	if d.config.AdoptDir == "" {
 		return nil, nil
 	}
-	s, runs := findSurvivor(d.config.AdoptDir, nameOf(d.config.Target))
+	s, state := findGuard(d.config.AdoptDir, nameOf(d.config.Target))
 	switch {
-	case !runs:
+	case state == guardEnded:
 		return nil, nil
-	case s.Err != nil:
+	case state == guardUnknown:
 		return nil, fmt.Errorf("instance of an earlier engine: %w", s.Err)
 	case d.config.Adopt && s.digest == d.digest:
 		return d.attach(ctx, s)
@@ -122,19 +163,18 @@ var errEnded = errors.New("asked to end before the command was started")
 // restart.DefaultTerminationGracePeriod. It does nothing if the instance has ended, or if
 // its target is wanted. When ctx is done End returns, and the instance's guard goes on with
 // the end.
-func (s Survivor) End(ctx context.Context, c Config, wanted func(target string) bool) error {
-	now, runs := findSurvivor(c.AdoptDir, s.name)
-	if !runs || wanted(now.Target) {
+func (s Survivor) End(ctx context.Context, dir string, log *slog.Logger, wanted func(target string) bool) error {
+	now, state := findGuard(dir, s.name)
+	if state == guardEnded || wanted(now.Target) {
 		return nil
 	}
-	if now.Err != nil {
+	if state == guardUnknown {
 		return now.Err
 	}
-	c.Target = now.Target
 	ending, release := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer release(nil)
 	defer context.AfterFunc(ctx, func() { release(restart.ErrReleased) })()
-	return newDriver(c).end(ending, now, nil)
+	return newDriver(Config{Target: now.Target, AdoptDir: dir, Log: log}).end(ending, now, nil)
 }
 
 // end ends an instance that an earlier engine has left running. Requests can only shorten
@@ -178,6 +218,10 @@ func privateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	return checkPrivate(dir)
+}
+
+func checkPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
@@ -230,7 +274,7 @@ func (c *guardConn) receive() (hello []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.pid, err = guard.Peer(fd); err != nil {
+	if c.guardPid, err = guard.Peer(fd); err != nil {
 		return nil, err
 	}
 	hello, rights := make([]byte, maxDescription), make([]byte, unix.CmsgSpace(len(c.outputs)*4))

@@ -164,12 +164,11 @@ func TestUnwantedSurvivorsAreEnded(t *testing.T) {
 	if len(all) != 1 || !ok || s.Target != "web" || s.ID != first.id || s.Err != nil {
 		t.Fatalf("survivors are %+v", all)
 	}
-	c := Config{AdoptDir: guards}
-	if err := s.End(t.Context(), c, func(target string) bool { return target == "web" }); err != nil || len(survivors(t, guards)) != 1 {
+	if err := s.End(t.Context(), guards, nil, func(target string) bool { return target == "web" }); err != nil || len(survivors(t, guards)) != 1 {
 		t.Errorf("a wanted survivor was ended: %v", err)
 	}
 	for range 2 { // the second call finds that it has ended
-		if err := s.End(t.Context(), c, unwanted); err != nil {
+		if err := s.End(t.Context(), guards, nil, unwanted); err != nil {
 			t.Error(err)
 		}
 	}
@@ -206,15 +205,15 @@ func TestTheEndOfASurvivorWhoseGuardDoesNotAnswerIsAnError(t *testing.T) {
 	testsync.Until(t, "the guard to stop", func() bool {
 		return strings.Contains(text(filepath.Join("/proc", strconv.Itoa(guard), "stat")), ") T ")
 	})
-	c := Config{AdoptDir: filepath.Join(dir, "guards")}
-	s, _ := survivors(t, c.AdoptDir).Of("web")
-	if err := s.End(t.Context(), c, unwanted); err == nil || !strings.Contains(err.Error(), first.id) {
+	guards := filepath.Join(dir, "guards")
+	s, _ := survivors(t, guards).Of("web")
+	if err := s.End(t.Context(), guards, nil, unwanted); err == nil || !strings.Contains(err.Error(), first.id) {
 		t.Errorf("End() = %v, want an error that names the instance", err)
 	}
 	if err := syscall.Kill(guard, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.End(t.Context(), c, unwanted); err != nil {
+	if err := s.End(t.Context(), guards, nil, unwanted); err != nil {
 		t.Error(err)
 	}
 	awaitGone(t, []int{pidOf(t, first.id), guard})
@@ -312,6 +311,9 @@ func TestACommandThatCannotBeStartedCanBeCanceled(t *testing.T) {
 			go func() { exited <- d.Run(ctx, func(string) {}, nil) }()
 			pid := blocked.await(t)
 			guard := parentOf(pid)
+			if s, ok := survivors(t, d.config.AdoptDir).Of("web"); ok != adopt || s.Err != nil || adopt && s.Target != "web" {
+				t.Errorf("the survivor is %+v, %v", s, ok)
+			}
 			cancel()
 			testsync.Receive(t, "the end of Run", exited)
 			blocked.allow(t)
@@ -427,18 +429,18 @@ func TestASurvivorThatExitsIsNotKilledWhenTheEngineStops(t *testing.T) {
 	first := attend(t, adoptable(t, dir, reluctant, log))
 	awaitFile(t, filepath.Join(dir, "ready"))
 	first.leave(t)
-	c := Config{AdoptDir: filepath.Join(dir, "guards")}
-	s, _ := survivors(t, c.AdoptDir).Of("web")
+	guards := filepath.Join(dir, "guards")
+	s, _ := survivors(t, guards).Of("web")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.End(ctx, c, unwanted) }()
+	go func() { ended <- s.End(ctx, guards, nil, unwanted) }()
 	awaitFile(t, filepath.Join(dir, "asked"))
 	cancel()
 	if err := testsync.Receive(t, "the return of End", ended); err != restart.ErrReleased {
 		t.Errorf("End() = %v", err)
 	}
 	letGo(t, dir)
-	if err := s.End(t.Context(), c, unwanted); err != nil { // the next engine
+	if err := s.End(t.Context(), guards, nil, unwanted); err != nil { // the next engine
 		t.Error(err)
 	}
 	if text := text(filepath.Join(dir, "asked")); text != "" {
@@ -505,4 +507,37 @@ func TestAGuardHoldsNoDescriptorOfTheEnginesParent(t *testing.T) {
 	}
 	first.release(nil)
 	<-first.exit
+}
+
+func TestWhatAKilledGuardHasLeftIsKilled(t *testing.T) {
+	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
+		dir, log := t.TempDir(), new(testsync.Buffer)
+		before := cgroups(t)
+		d := adoptable(t, dir, `for i in 1 2 3; do sleep 600 & echo $! >>pids; done; echo >ready; wait`, log)
+		d.config.NoCgroup = noCgroup
+		first := attend(t, d)
+		awaitFile(t, filepath.Join(dir, "ready"))
+		first.leave(t)
+		killed := parentOf(pidOf(t, first.id))
+		if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = syscall.Wait4(killed, nil, 0, nil)
+		awaitGone(t, []int{pidOf(t, first.id)})
+		guards := filepath.Join(dir, "guards")
+		if left := survivors(t, guards); len(left) != 0 {
+			t.Errorf("survivors are %+v", left)
+		}
+		for _, pid := range strings.Fields(text(filepath.Join(dir, "pids"))) {
+			if pid, _ := strconv.Atoi(pid); alive(pid) {
+				t.Errorf("process %d is running", pid)
+			}
+		}
+		if left, _ := os.ReadDir(guards); len(left) != 0 {
+			t.Errorf("files are left: %v", left)
+		}
+		if after := cgroups(t); len(after) > len(before) {
+			t.Errorf("cgroups %v are left", after)
+		}
+	})
 }

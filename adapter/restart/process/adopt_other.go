@@ -5,6 +5,7 @@ package process
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
@@ -14,7 +15,9 @@ import (
 func ReadSurvivors(string) (Survivors, error) { return nil, nil }
 
 // End does nothing.
-func (s Survivor) End(context.Context, Config, func(target string) bool) error { return nil }
+func (s Survivor) End(context.Context, string, *slog.Logger, func(target string) bool) error {
+	return nil
+}
 
 func (d *Driver) takeOver(context.Context, <-chan time.Duration) (*instance, error) { return nil, nil }
 

@@ -17,13 +17,13 @@ import (
 
 // guardConn is the engine's end of a connection to a guard.
 type guardConn struct {
-	socket  *net.UnixConn // closing it makes the guard kill the command, unless it outlives the engine
-	pid     int           // the guard's process ID
-	orders  *json.Encoder
-	reports <-chan guard.Report // closed when the guard has ended
-	outputs [2]*os.File         // of the command: standard output and error
-	copying sync.WaitGroup
-	closed  sync.Once
+	socket   *net.UnixConn // closing it makes the guard kill the command, unless it outlives the engine
+	guardPid int           // process ID
+	orders   *json.Encoder
+	reports  <-chan guard.Report // closed when the guard has ended
+	outputs  [2]*os.File         // of the command: standard output and error
+	copying  sync.WaitGroup
+	closed   sync.Once
 }
 
 // unreaped has the process IDs of the guards that this program has started and not waited
@@ -60,7 +60,7 @@ func startGuard(target string, start guard.Start, streams [2]*lineLogger) (_ *gu
 			return nil, err
 		}
 	}
-	c.pid, err = syscall.ForkExec(executable(), []string{guard.Name, target}, &syscall.ProcAttr{
+	c.guardPid, err = syscall.ForkExec(executable(), []string{guard.Name, target}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   guardEnv,
 		Files: []uintptr{null.Fd(), writeEnds[0], writeEnds[1], guardSocket.Fd(), readEnds[0], readEnds[1]},
@@ -69,7 +69,7 @@ func startGuard(target string, start guard.Start, streams [2]*lineLogger) (_ *gu
 	if err != nil {
 		return nil, os.NewSyscallError("fork/exec", err)
 	}
-	unreaped.Store(c.pid, nil)
+	unreaped.Store(c.guardPid, nil)
 	c.run(streams, socket)
 	if err = c.send(guard.Order{Start: &start}); err != nil && !hasEnded(err) {
 		go c.reap()
@@ -164,13 +164,13 @@ func (c *guardConn) wait() string {
 // reap waits for the end of the guard if this program has started it, and returns how it
 // has ended.
 func (c *guardConn) reap() string {
-	if _, child := unreaped.LoadAndDelete(c.pid); !child {
+	if _, child := unreaped.LoadAndDelete(c.guardPid); !child {
 		return "it is gone"
 	}
 	var status syscall.WaitStatus
-	_, err := syscall.Wait4(c.pid, &status, 0, nil)
+	_, err := syscall.Wait4(c.guardPid, &status, 0, nil)
 	for err == syscall.EINTR {
-		_, err = syscall.Wait4(c.pid, &status, 0, nil)
+		_, err = syscall.Wait4(c.guardPid, &status, 0, nil)
 	}
 	if status.Signaled() {
 		return "signal: " + status.Signal().String()

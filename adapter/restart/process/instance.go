@@ -49,8 +49,7 @@ type instance struct {
 	tail    *command.Tail
 	streams [2]*lineLogger
 
-	pid     int // the command's process ID; 0 before it runs
-	cgroup  guard.Cgroup
+	tree    guard.Tree       // zero before the command runs
 	asked   bool             // a request to end was received
 	abandon <-chan time.Time // fires when a process cannot be killed
 }
@@ -106,7 +105,7 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 			case r.Ended:
 				return i.exit(r.Code, nil)
 			}
-			i.pid, i.cgroup = r.Pid, r.Cgroup
+			i.tree = r.Tree
 			began(r.ID)
 		case grace, open := <-end:
 			if !open {
@@ -132,7 +131,7 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 // (SIGSTOP), and will find the connection closed.
 func (i *instance) order(o guard.Order) {
 	if err := i.send(o); err != nil && !hasEnded(err) {
-		i.log.Warn("signal not delivered: the guard process does not respond", "signal", o.Signal, "guard_pid", i.guardConn.pid, "pid", i.pid, "error", err)
+		i.log.Warn("signal not delivered: the guard process does not respond", "signal", o.Signal, "guard_pid", i.guardPid, "pid", i.tree.Pid, "error", err)
 	}
 }
 
@@ -146,23 +145,22 @@ func (i *instance) exit(code int, err error) restart.Exit {
 }
 
 // guardKilled kills an instance whose guard was killed before the command exited.
-// The kernel then kills the command; this kills its process group and its cgroup.
+// The kernel then kills the command; this kills what is left of its process group and its
+// cgroup.
 func (i *instance) guardKilled() restart.Exit {
-	if i.pid == 0 {
+	if i.tree.Pid == 0 {
 		how := i.wait()
 		return i.exit(-1, fmt.Errorf("guard ended before it started the command: %s", how))
 	}
-	command.KillGroup(i.pid)
-	i.cgroup.Kill()
-	i.cgroup.Remove()
-	i.log.Warn("guard process was killed, killing the command it guarded", "guard_pid", i.guardConn.pid, "pid", i.pid)
+	killed := i.tree.Kill()
+	i.log.Warn("guard process was killed, killing the command it guarded", "killed", killed, "guard_pid", i.guardPid, "pid", i.tree.Pid)
 	return i.exit(128+int(syscall.SIGKILL), nil)
 }
 
 // giveUp returns before the exit of a command that has not exited after SIGKILL. Its
 // guard goes on killing it, because close closes the connection.
 func (i *instance) giveUp() restart.Exit {
-	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guardConn.pid, "pid", i.pid)
+	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guardPid, "pid", i.tree.Pid)
 	go i.reap() // the one goroutine that may outlive Run
 	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Output: probe.CleanText(i.tail.String(), maxOutput)}
 }

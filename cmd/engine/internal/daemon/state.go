@@ -119,9 +119,8 @@ func (d *daemon) endSurvivors(ctx context.Context) {
 }
 
 func (d *daemon) endSurvivor(ctx context.Context, s process.Survivor) {
-	c := process.Config{AdoptDir: d.guards(), Log: d.log}
 	for pause := endPause; ; pause = min(2*pause, maxEndPause) {
-		err := s.End(ctx, c, d.isProcess)
+		err := s.End(ctx, d.guards(), d.log, d.isProcess)
 		if err == nil || ctx.Err() != nil {
 			return
 		}

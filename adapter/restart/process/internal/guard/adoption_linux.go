@@ -15,7 +15,7 @@ import (
 )
 
 // adoption lets engines attach to a guard whose command outlives its engine, one after
-// another. The method remove of the nil adoption does nothing.
+// another. The methods describe and remove of the nil adoption do nothing.
 type adoption struct {
 	adopt       Adopt
 	dir         *os.File
@@ -33,6 +33,10 @@ func openAdoption(a Adopt) (_ *adoption, err error) {
 	if o.description, err = lockFile(o.path(DescriptionEnding)); err != nil {
 		return nil, err
 	}
+	if err = o.description.Truncate(0); err != nil { // it may be that of a guard that was killed
+		o.remove()
+		return nil, err
+	}
 	if o.listener, err = listen(o.dir, a.Name+SocketEnding); err != nil {
 		o.remove()
 		return nil, err
@@ -40,7 +44,7 @@ func openAdoption(a Adopt) (_ *adoption, err error) {
 	return o, nil
 }
 
-func (a *adoption) path(ending string) string { return a.adopt.Dir + "/" + a.adopt.Name + ending }
+func (a *adoption) path(ending string) string { return InDir(a.dir, a.adopt.Name+ending) }
 
 const (
 	// lockTries and lockPause bound how long a guard waits for the lock of its name: an
@@ -52,7 +56,7 @@ const (
 // lockFile opens and locks a file, or creates it.
 func lockFile(path string) (*os.File, error) {
 	for tries := 1; ; tries++ {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		if err != nil {
 			return nil, err
 		}
@@ -112,17 +116,16 @@ func InDir(dir *os.File, name string) string {
 	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + name
 }
 
-// describe writes the description of the running command.
-func (a *adoption) describe(id string) error {
-	text, err := json.Marshal(Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, Started: time.Now()})
-	if err != nil {
-		return err
+// describe adds a description of the command to the file; without an ID it is about to run.
+func (a *adoption) describe(id string, tree Tree) error {
+	if a == nil {
+		return nil
 	}
-	if err := a.description.Truncate(0); err != nil { // it may be that of a guard that was killed
-		return err
+	d := Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, Tree: tree}
+	if id != "" {
+		d.Started = time.Now()
 	}
-	_, err = a.description.WriteAt(text, 0)
-	return err
+	return json.NewEncoder(a.description).Encode(d) // one write
 }
 
 // remove removes the files.

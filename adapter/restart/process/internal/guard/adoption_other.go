@@ -9,6 +9,6 @@ type adoption struct{}
 
 func openAdoption(Adopt) (*adoption, error) { return nil, errors.New("adopt needs Linux") }
 
-func (a *adoption) describe(string) error { return nil }
-func (a *adoption) remove()               {}
-func (a *adoption) accept(Report) engine  { return engine{} }
+func (a *adoption) describe(string, Tree) error { return nil }
+func (a *adoption) remove()                     {}
+func (a *adoption) accept(Report) engine        { return engine{} }

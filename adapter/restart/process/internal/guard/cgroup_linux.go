@@ -52,18 +52,19 @@ func (c Cgroup) Kill() {
 // Remove removes the cgroup and those that the command has created below it. It
 // tries for a while: the kernel reports them as empty with a delay.
 func (c Cgroup) Remove() {
-	if c == "" {
-		return
-	}
-	for range 50 {
+	for range killTries {
 		if c.removeOnce() {
 			return
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(killPause)
 	}
 }
 
-func (c Cgroup) removeOnce() (done bool) {
+// removeOnce removes the cgroup unless it has processes, and reports whether it is gone.
+func (c Cgroup) removeOnce() (gone bool) {
+	if c == "" {
+		return true
+	}
 	var dirs []string
 	_ = filepath.WalkDir(string(c), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {

@@ -55,8 +55,7 @@ type guard struct {
 	killed   bool          // an engine has ordered to kill the command; belongs to the goroutine of attend
 
 	adoption *adoption // nil unless the command outlives the engine
-	command  int       // the command's process ID; 0 before it runs
-	cgroup   Cgroup
+	tree     Tree      // the command and its descendants
 	killAt   time.Time // the end of the grace period; zero while the command was not asked to exit
 	ended    bool
 	status   syscall.WaitStatus // once ended
@@ -94,7 +93,7 @@ func run() error {
 	go g.attend(e, hello)
 	g.serve()
 	g.killAll()
-	g.cgroup.Remove()
+	g.tree.Cgroup.Remove()
 	g.last <- Report{Ended: true, Code: code(g.status)}
 	<-g.reported
 	return nil
@@ -115,10 +114,10 @@ func (g *guard) start(s Start) (hello Report, err error) {
 		if err == nil {
 			return
 		}
-		if g.command != 0 {
+		if g.tree.Pid != 0 {
 			g.killAll()
 		}
-		g.cgroup.Remove()
+		g.tree.Cgroup.Remove()
 		g.adoption.remove()
 	}()
 	if s.Adopt != nil {
@@ -127,21 +126,23 @@ func (g *guard) start(s Start) (hello Report, err error) {
 		}
 	}
 	if s.Cgroup {
-		g.cgroup = newCgroup()
+		g.tree.Cgroup = newCgroup()
 	}
-	if g.command, err = spawn(s.Plan, g.cgroup); err != nil && g.cgroup != "" {
-		g.cgroup.Remove()
-		g.cgroup = ""
-		g.command, err = spawn(s.Plan, "")
+	g.tree.identifyGuard()
+	if err := g.adoption.describe("", g.tree); err != nil { // the program may be on a file system that does not answer
+		return Report{}, err
+	}
+	if g.tree.Pid, err = spawn(s.Plan, g.tree.Cgroup); err != nil && g.tree.Cgroup != "" {
+		g.tree.Cgroup.Remove()
+		g.tree.Cgroup = ""
+		g.tree.Pid, err = spawn(s.Plan, "")
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	hello = Report{Pid: g.command, ID: strconv.Itoa(g.command) + "-" + s.Suffix, Cgroup: g.cgroup}
-	if g.adoption != nil {
-		err = g.adoption.describe(hello.ID)
-	}
-	return hello, err
+	g.tree.identifyCommand()
+	hello = Report{ID: strconv.Itoa(g.tree.Pid) + "-" + s.Suffix, Tree: g.tree}
+	return hello, g.adoption.describe(hello.ID, g.tree)
 }
 
 // spawn starts a command.
@@ -183,7 +184,7 @@ func (g *guard) serve() {
 func (g *guard) terminate(grace time.Duration) <-chan time.Time {
 	by := time.Now().Add(grace)
 	if g.killAt.IsZero() {
-		_ = syscall.Kill(-g.command, syscall.SIGTERM)
+		_ = syscall.Kill(-g.tree.Pid, syscall.SIGTERM)
 	}
 	if g.killAt.IsZero() || by.Before(g.killAt) {
 		g.killAt = by
@@ -211,9 +212,9 @@ func (g *guard) killAll() {
 }
 
 func (g *guard) killOnce() {
-	g.cgroup.Kill()
+	g.tree.Cgroup.Kill()
 	if !g.ended || !IsSubreaper {
-		command.KillGroup(g.command)
+		command.KillGroup(g.tree.Pid)
 	}
 	for _, pid := range children() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -232,7 +233,7 @@ func (g *guard) reap() (others bool) {
 			return false
 		case pid == 0:
 			return true
-		case pid == g.command:
+		case pid == g.tree.Pid:
 			g.ended, g.status = true, status
 		}
 	}

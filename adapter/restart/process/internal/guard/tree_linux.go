@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/command"
 )
 
 // IsSubreaper is whether becomeSubreaper has an effect on this system.
@@ -58,20 +62,84 @@ func childrenByParent() (pids []int) {
 	for _, file := range stats {
 		text, _ := os.ReadFile(file)
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err == nil && parent(text) == os.Getpid() {
+		if err == nil && parseStat(text).parent == os.Getpid() {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// parent returns the parent's ID from /proc/<pid>/stat: "1 (name) S 0 …". The name
-// may contain any character, parentheses too.
-func parent(stat []byte) int {
+// process is what /proc/<pid>/stat says about a process.
+type process struct {
+	state                  byte // Z or X after its end
+	parent, group, session int
+	ticks                  uint64 // when it was started, since the kernel's start
+}
+
+// parseStat parses /proc/<pid>/stat: "1 (name) S 0 …". The name may contain any character,
+// parentheses too. An invalid text gives the zero process.
+func parseStat(stat []byte) (p process) {
+	const parent, group, session, ticks = 1, 2, 3, 19 // fields after the name; the state is the first
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 {
-		return 0
+	if len(fields) <= ticks {
+		return process{}
 	}
-	pid, _ := strconv.Atoi(string(fields[1]))
-	return pid
+	number := func(field int) int { n, _ := strconv.Atoi(string(fields[field])); return n }
+	p = process{state: fields[0][0], parent: number(parent), group: number(group), session: number(session)}
+	p.ticks, _ = strconv.ParseUint(string(fields[ticks]), 10, 64)
+	return p
+}
+
+// bootID returns the kernel's ID of its start, or nothing if it is unknown.
+func bootID() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(bytes.TrimSpace(text))
+}
+
+// identifyGuard makes this process the guard of the tree.
+func (t *Tree) identifyGuard() { t.Boot, t.Guard = bootID(), os.Getpid() }
+
+// identifyCommand reads when the command was started, which this process has not reaped.
+func (t *Tree) identifyCommand() {
+	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(t.Pid) + "/stat")
+	t.Ticks = parseStat(stat).ticks
+}
+
+const (
+	// killTries and killPause bound how long processes may take to die of SIGKILL, and the
+	// kernel to report their cgroup as empty.
+	killTries = 50
+	killPause = 2 * time.Millisecond
+)
+
+// Kill kills what is left of a tree whose guard was killed, and reports whether nothing is.
+// The kernel has then killed the command, but only the command. Without a cgroup Kill finds
+// its process group, and not descendants that have left it.
+func (t Tree) Kill() (killed bool) {
+	for range killTries {
+		t.Cgroup.Kill()
+		exists := t.groupExists()
+		if exists {
+			command.KillGroup(t.Pid)
+		}
+		if t.Cgroup.removeOnce() && !exists {
+			return true
+		}
+		time.Sleep(killPause)
+	}
+	return false
+}
+
+// groupExists reports whether the command's process group has processes. A group that has
+// got the same number later has another session, or the kernel was started again.
+func (t Tree) groupExists() bool {
+	if t.Pid == 0 || t.Ticks == 0 || t.Boot == "" || t.Boot != bootID() {
+		return false
+	}
+	stats, _ := filepath.Glob("/proc/[1-9]*/stat")
+	return slices.ContainsFunc(stats, func(file string) bool {
+		text, _ := os.ReadFile(file)
+		p := parseStat(text)
+		return p.group == t.Pid && p.session == t.Guard && p.ticks >= t.Ticks && p.state != 'Z' && p.state != 'X'
+	})
 }

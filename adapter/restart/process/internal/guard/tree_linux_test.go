@@ -2,20 +2,26 @@ package guard
 
 import (
 	"os/exec"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
-func TestParentIsParsedForAnyProcessName(t *testing.T) {
-	for stat, want := range map[string]int{
-		"12 (sh) S 34 12 12 0":          34,
-		"12 (a) R 99 (b) S 34 12 12":    34,
-		"12 (new\nline) S 34 12 12 0":   34,
-		"12 (sh)":                       0,
-		"":                              0,
-		"12 (sh) S not-a-number 12 12 ": 0,
+func TestProcessesAreParsedWhateverTheirNames(t *testing.T) {
+	const rest = " 0 -1 4194560 94 0 0 0 1 2 0 0 20 0 1 0 7788 2494464 387"
+	want := process{state: 'S', parent: 34, group: 12, session: 11, ticks: 7788}
+	for stat, want := range map[string]process{
+		"12 (sh) S 34 12 11" + rest:           want,
+		"12 (a) R 99 (b) S 34 12 11" + rest:   want,
+		"12 (new\nline) S 34 12 11" + rest:    want,
+		"12 (sh)":                             {},
+		"12 (sh) S 34 12 11 0":                {},
+		"":                                    {},
+		"12 (sh) S not-a-number 12 11" + rest: {state: 'S', group: 12, session: 11, ticks: 7788},
 	} {
-		if got := parent([]byte(stat)); got != want {
-			t.Errorf("parent(%q) = %d, want %d", stat, got, want)
+		if got := parseStat([]byte(stat)); got != want {
+			t.Errorf("parseStat(%q) = %+v, want %+v", stat, got, want)
 		}
 	}
 }
@@ -32,4 +38,37 @@ func TestBothWaysFindTheSameChildren(t *testing.T) {
 	}
 	_ = child.Process.Kill()
 	_ = child.Wait()
+}
+
+func TestOnlyTheGroupOfTheTreeIsKilled(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	session, err := unix.Getsid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := Tree{Boot: bootID(), Guard: session, Pid: child.Process.Pid}
+	tree.identifyCommand()
+	for name, change := range map[string]func(*Tree){
+		"another boot":     func(t *Tree) { t.Boot = "another" },
+		"no boot":          func(t *Tree) { t.Boot = "" },
+		"another session":  func(t *Tree) { t.Guard++ },
+		"older than it":    func(t *Tree) { t.Ticks++ },
+		"of no start time": func(t *Tree) { t.Ticks = 0 },
+		"not started":      func(t *Tree) { t.Pid = 0 },
+	} {
+		other := tree
+		if change(&other); other.groupExists() {
+			t.Errorf("%s: the group of another tree is taken for its own", name)
+		}
+	}
+	if !tree.Kill() {
+		t.Error("the process is not killed")
+	}
+	if err := child.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("the process has ended with %v", err)
+	}
 }

@@ -2,7 +2,11 @@
 
 package guard
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/sonde-probe/sonde/internal/command"
+)
 
 // IsSubreaper is whether becomeSubreaper has an effect on this system.
 const IsSubreaper = false
@@ -15,6 +19,15 @@ func children() []int { return nil }
 
 // closeInherited does nothing: there is no portable way.
 func closeInherited() {}
+
+func (t *Tree) identifyGuard()   {}
+func (t *Tree) identifyCommand() {}
+
+// Kill kills the command's process group.
+func (t Tree) Kill() (killed bool) {
+	command.KillGroup(t.Pid)
+	return true
+}
 
 // Cgroup is always empty: only Linux has cgroups.
 type Cgroup string

@@ -41,12 +41,24 @@ const (
 	DescriptionEnding = ".json" // a Description, locked (flock) as long as the guard runs
 )
 
-// Description describes an instance that may have outlived its engine.
+// Description describes an instance that may have outlived its engine. The file has one
+// before the command is started, and another one, with all fields, afterwards.
 type Description struct {
 	Target  string
-	ID      string // as it was reported
-	Digest  string // of the configuration
-	Started time.Time
+	ID      string    `json:",omitempty"` // as it was reported
+	Digest  string    // of the configuration
+	Started time.Time `json:",omitzero"`
+	Tree
+}
+
+// Tree identifies a command and its descendants, so that what is left of them can be killed
+// if their guard was killed.
+type Tree struct {
+	Boot   string `json:",omitempty"` // the kernel's ID of its start, since which the numbers count
+	Guard  int    `json:",omitempty"` // process ID of the guard; its session has the same number
+	Pid    int    `json:",omitempty"` // of the command; its process group has the same number; 0 before it runs
+	Ticks  uint64 `json:",omitempty"` // when the command was started, in clock ticks since the kernel's start
+	Cgroup Cgroup `json:",omitempty"` // empty when it has none
 }
 
 // Signal is how to end the command.
@@ -62,12 +74,11 @@ const (
 // report), it runs (Pid), or it has ended with all descendants (Ended, the last
 // report).
 type Report struct {
-	Error  string `json:",omitempty"`
-	Pid    int    `json:",omitempty"` // of the command; its process group has the same number
-	ID     string `json:",omitempty"` // of the instance: Pid and Start.Suffix
-	Cgroup Cgroup `json:",omitempty"` // empty when it has none
-	Ended  bool   `json:",omitempty"`
-	Code   int    `json:",omitempty"` // as in restart.Exit
+	Error string `json:",omitempty"`
+	ID    string `json:",omitempty"` // of the instance: Pid and Start.Suffix
+	Tree
+	Ended bool `json:",omitempty"`
+	Code  int  `json:",omitempty"` // as in restart.Exit
 }
 
 // File descriptors of a guard, after the three standard ones. The standard outputs are

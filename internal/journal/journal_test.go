@@ -275,7 +275,13 @@ func TestOtherFilesAreNotDamagedJournals(t *testing.T) {
 func TestOneProcessHasTheFile(t *testing.T) {
 	name := path(t)
 	j, _, _ := open(t, name)
+	if IsLocked(name + ".other") {
+		t.Error("a file that does not exist is locked")
+	}
 	for range 2 { // before and after it was replaced
+		if !IsLocked(name) {
+			t.Error("the file is not locked")
+		}
 		if _, err := Open(name, magic); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -50,6 +51,27 @@ func ReadSurvivors(dir string) (Survivors, error) {
 		}
 	}
 	return found, nil
+}
+
+// RunningIn returns the targets of the instances in a directory whose guards run, sorted. It
+// changes nothing.
+func RunningIn(dir string) (targets []string) {
+	paths, _ := filepath.Glob(filepath.Join(dir, "*"+guard.DescriptionEnding))
+	for _, path := range paths {
+		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		var s Survivor
+		if locked, _, err := guard.Lock(f); err == nil && !locked {
+			if _, err := s.read(f); err == nil {
+				targets = append(targets, s.Target)
+			}
+		}
+		_ = f.Close()
+	}
+	slices.Sort(targets)
+	return targets
 }
 
 // guardState is whether a guard runs.
@@ -210,7 +232,10 @@ func (d *Driver) adopt() (*guard.Adopt, error) {
 	if err := privateDir(dir); err != nil {
 		return nil, err
 	}
-	return &guard.Adopt{Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest}, nil
+	return &guard.Adopt{
+		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest,
+		Interval: d.findInterval, Grace: restart.DefaultTerminationGracePeriod,
+	}, nil
 }
 
 // privateDir creates a directory that only this user can enter.

@@ -541,3 +541,41 @@ func TestWhatAKilledGuardHasLeftIsKilled(t *testing.T) {
 		}
 	})
 }
+
+func TestAProcessThatNoEngineCanFindEnds(t *testing.T) {
+	for name, removeFirst := range map[string]bool{"files removed with an engine": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			dir, log := t.TempDir(), new(testsync.Buffer)
+			d := adoptable(t, dir, reluctant, log)
+			d.findInterval = time.Millisecond
+			first := attend(t, d)
+			guard := parentOf(pidOf(t, first.id))
+			awaitFile(t, filepath.Join(dir, "ready"))
+			if !removeFirst {
+				first.leave(t)
+			}
+			files, _ := filepath.Glob(filepath.Join(dir, "guards", "*"))
+			for _, file := range files {
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			second := attend(t, adoptable(t, dir, `exec sleep 600`, log))
+			if removeFirst {
+				if _, err := os.Stat(filepath.Join(dir, "asked")); err == nil {
+					t.Error("the process was ended while an engine watched it")
+				}
+				first.leave(t)
+			}
+			awaitFile(t, filepath.Join(dir, "asked"))
+			letGo(t, dir)
+			awaitGone(t, []int{pidOf(t, first.id), guard})
+			_, _ = syscall.Wait4(guard, nil, 0, nil)
+			if s, ok := survivors(t, filepath.Join(dir, "guards")).Of("web"); !ok || s.ID != second.id {
+				t.Errorf("the survivor is %+v, want the second instance", s)
+			}
+			second.release(nil)
+			<-second.exit
+		})
+	}
+}

@@ -35,6 +35,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 	"github.com/sonde-probe/sonde/internal/command"
@@ -97,7 +98,12 @@ type Driver struct {
 	config  Config
 	command command.Command
 	digest  string
+
+	findInterval time.Duration // see guard.Adopt
 }
+
+// findInterval is the time after which a guard without an engine looks for its files.
+const findInterval = time.Minute
 
 // Check returns what is wrong with the configuration's text: a *probe.FieldError, or
 // several, or nil.
@@ -127,7 +133,7 @@ func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run, digest: c.digest()}
+	return &Driver{config: c, command: run, digest: c.digest(), findInterval: findInterval}
 }
 
 // digest identifies what the command is: instances with the same one need no restart.

@@ -6,6 +6,7 @@
 //	reload.go   applies a new configuration and new pods
 //	signals.go  catches signals, and the loop that handles them
 //	state.go    what the engine remembers over a restart
+//	survivors.go takes over and ends the processes of the previous engine
 //	restarts.go the drivers of targets
 package daemon
 

@@ -47,7 +47,7 @@ type daemon struct {
 	engine    *engine.Engine
 	restarts  *restart.Controller
 	state     *store.Store      // nil for none
-	survivors process.Survivors // processes that the engine before has left running
+	survivors process.Survivors // processes that the previous engine has left running
 	api       *httpapi.Server   // nil for none
 	listener  net.Listener      // nil for none
 	running   atomic.Bool       // the engine's loop runs

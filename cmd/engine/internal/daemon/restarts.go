@@ -7,6 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -39,7 +40,7 @@ func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
 func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
 	switch c := t.Driver.(type) {
 	case process.Config:
-		c.Target, c.Log, c.AdoptDir = name, d.log, d.guards()
+		c.Target, c.Log, c.AdoptDir = name, d.log, handlers.ProcessDir(d.settings.State)
 		c.Survivor, _ = d.survivors.Of(name)
 		return process.New(c)
 	case command.Config:

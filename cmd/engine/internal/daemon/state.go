@@ -1,25 +1,24 @@
 package daemon
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"iter"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // openState opens the state file, if one is configured, and finds the processes that the
-// engine before has left running.
+// previous engine has left running.
 func (d *daemon) openState() (err error) {
 	if d.settings.State == "" {
 		return nil
@@ -28,13 +27,13 @@ func (d *daemon) openState() (err error) {
 	if err != nil {
 		return err
 	}
-	if d.survivors, err = process.ReadSurvivors(d.guards()); err != nil {
+	if d.survivors, err = process.ReadSurvivors(handlers.ProcessDir(d.settings.State)); err != nil {
 		return errors.Join(err, d.state.Close())
 	}
 	return nil
 }
 
-// resume applies the first configuration together with the state of the engine before.
+// resume applies the first configuration together with the state of the previous engine.
 func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
 	if err := d.restarts.Apply(units); err != nil {
 		return engine.Changes{}, err
@@ -58,84 +57,12 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 			m = m.Renewed(id.Kind)
 		}
 		if err := m.Check(probe.Rule{Kind: id.Kind}); err != nil {
-			d.log.Warn("state of a probe forgotten", "probe", id.String(), "error", err)
+			d.log.Warn("state of a probe discarded", "probe", id.String(), "error", err)
 			continue
 		}
 		memories[id] = m
 	}
 	return d.engine.Change(engine.Change{Set: set, Memories: memories})
-}
-
-// guards returns the directory of processes that outlive the engine, or "" without a state
-// file.
-func (d *daemon) guards() string {
-	if d.settings.State == "" {
-		return ""
-	}
-	return d.settings.State + ".processes"
-}
-
-// addSurvivors adds the processes that have outlived the engine before to what it has
-// remembered, which may be older than they are.
-func (d *daemon) addSurvivors(restored restart.Restored, units map[string]restart.Unit) {
-	for target, u := range units {
-		s, survived := d.survivors.Of(target)
-		driver, isProcess := u.Driver.(*process.Driver)
-		if !survived || !isProcess {
-			continue
-		}
-		if s.Err != nil {
-			d.log.Warn("process of the engine before not found, trying again at its start", "target", target, "error", s.Err)
-		}
-		m := restored.Targets[target]
-		m.Exited = false // another policy must not keep the driver from ending it
-		if driver.Resume(s.ID) {
-			if m.Instance != s.ID {
-				m.Started++
-			}
-			m.Instance, m.Since, m.Revision = s.ID, s.Started, u.RevisionID()
-		}
-		restored.Targets[target] = m
-	}
-}
-
-// endPause is the time until the second try to end a process that has outlived its target.
-// It doubles after each try, up to maxEndPause.
-const (
-	endPause    = 2 * time.Second
-	maxEndPause = time.Minute
-)
-
-// endSurvivors ends the processes of targets that are no longer processes. It returns
-// when they have ended, or ctx is done.
-func (d *daemon) endSurvivors(ctx context.Context) {
-	var ending sync.WaitGroup
-	for _, s := range d.survivors {
-		if s.Err != nil || !d.isProcess(s.Target) {
-			ending.Go(func() { d.endSurvivor(ctx, s) })
-		}
-	}
-	ending.Wait()
-}
-
-func (d *daemon) endSurvivor(ctx context.Context, s process.Survivor) {
-	for pause := endPause; ; pause = min(2*pause, maxEndPause) {
-		err := s.End(ctx, d.guards(), d.log, d.isProcess)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		d.log.Warn("process of a removed target not ended, trying again", "target", s.Target, "error", err, "retry_in", pause)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
-}
-
-// isProcess reports whether the engine runs a target as a process.
-func (d *daemon) isProcess(target string) bool {
-	_, ok := d.restarts.Driver(target).(*process.Driver)
-	return ok
 }
 
 // The keys of values in the state file.
@@ -144,7 +71,7 @@ const (
 	keySpent    = "spent"     // the times of restarts that count for the budget
 )
 
-// restored returns what the controller of the engine before has remembered. Targets that
+// restored returns what the previous engine's controller has remembered. Targets that
 // the engine only probes are remembered by their probes.
 func (d *daemon) restored(state store.Restored) restart.Restored {
 	r := restart.Restored{Targets: map[string]restart.Memory{}}
@@ -161,7 +88,7 @@ func (d *daemon) restored(state store.Restored) restart.Restored {
 			err = json.Unmarshal(value, &r.Spent)
 		}
 		if err != nil {
-			d.log.Warn("state of restarts forgotten", "key", key, "error", err)
+			d.log.Warn("state of restarts discarded", "key", key, "error", err)
 		}
 	}
 	for i := range r.Spent {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -36,7 +37,7 @@ func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.survivors, err = process.ReadSurvivors(d.guards()); err != nil {
+	if d.survivors, err = process.ReadSurvivors(handlers.ProcessDir(d.settings.State)); err != nil {
 		t.Fatal(err)
 	}
 	if d.restarts, err = restart.New(restart.Config{Engine: engine.New(engine.Config{}), Logger: d.log}); err != nil {
@@ -50,7 +51,7 @@ func (d *daemon) process(t *testing.T, script string) *process.Driver {
 	t.Helper()
 	survivor, _ := d.survivors.Of("web")
 	driver, err := process.New(process.Config{
-		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: d.guards(), Survivor: survivor, Log: d.log,
+		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: handlers.ProcessDir(d.settings.State), Survivor: survivor, Log: d.log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,7 @@ func gone(pid int) func() bool { return func() bool { return syscall.Kill(pid, 0
 func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d, pid, log := afterEngine(t)
-	socket, err := filepath.Glob(filepath.Join(d.guards(), "*.sock"))
+	socket, err := filepath.Glob(filepath.Join(handlers.ProcessDir(d.settings.State), "*.sock"))
 	if err != nil || len(socket) != 1 {
 		t.Fatal(socket, err)
 	}
@@ -74,7 +75,7 @@ func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
 	defer ending.Wait()
 	ending.Go(func() { d.endSurvivors(t.Context()) })
 	testsync.Until(t, "the error in the log", func() bool {
-		return strings.Contains(log.String(), "process of a removed target not ended, trying again")
+		return strings.Contains(log.String(), "process of a removed target still runs, the engine tries again to end it")
 	})
 	if err := os.Rename(socket[0]+".hidden", socket[0]); err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestASurvivorWhoseTargetIsBackIsNotEnded(t *testing.T) {
 	testsync.Until(t, "the end of the process", gone(pid))
 }
 
-// What the engine before remembers may be older than the process, and the policy may forbid
+// What the previous engine remembers may be older than the process, and the policy may forbid
 // another start.
 func TestASurvivorThatIsNotResumedIsEndedWhateverThePolicy(t *testing.T) {
 	d, pid, _ := afterEngine(t)

@@ -2,6 +2,7 @@
 //
 //	handlers.go the built-in handlers, drivers and settings
 //	load.go     the flags --var and --var-file, and loading
+//	abandoned.go  processes that no engine takes over, because the state file is another
 //	plugins.go  the modules that a configuration has loaded
 package handlers
 

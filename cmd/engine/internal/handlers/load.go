@@ -39,7 +39,11 @@ func (in *Inputs) Load(paths []string, p *Plugins, previous *config.Digest) (*co
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
 	o := Options()
 	o.Plugin, o.Vars, o.VarFiles, o.Previous = p.open, in.vars, files, previous
-	return config.Parse(sources, o)
+	c, diags := config.Parse(sources, o)
+	if !diags.HasErrors() {
+		diags = append(diags, abandoned(c.Engine.State)...)
+	}
+	return c, diags
 }
 
 // OrDefault returns the paths of a configuration, or the default path for none.

@@ -83,12 +83,18 @@ func Lock(f *os.File) (locked, named bool, err error) {
 		return false, false, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 	}
 	locked = err == nil
+	named, err = isNamed(f)
+	return locked && err == nil, named, err
+}
+
+// isNamed reports whether a file has a name, so that another process can open it.
+func isNamed(f *os.File) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	stat, _ := info.Sys().(*syscall.Stat_t)
-	return locked, stat.Nlink > 0, nil
+	return stat.Nlink > 0, nil
 }
 
 // listen opens a socket in a directory. The file of a guard that was killed is replaced.
@@ -128,30 +134,53 @@ func (a *adoption) describe(id string, tree Tree) error {
 	return json.NewEncoder(a.description).Encode(d) // one write
 }
 
-// remove removes the files.
+// isLost reports whether no engine can find the guard, since the description was removed.
+func (a *adoption) isLost() bool {
+	named, err := isNamed(a.description)
+	return err == nil && !named
+}
+
+// remove removes the files. Without the lock on them they may be those of another guard.
 func (a *adoption) remove() {
-	if a != nil {
+	if a != nil && !a.isLost() {
 		_ = os.Remove(a.path(SocketEnding))
 		_ = os.Remove(a.path(DescriptionEnding))
 	}
 }
 
-// accept returns the next engine that attaches. Until then it reads the outputs itself, so
-// that the command never waits for a reader.
-func (a *adoption) accept(hello Report) engine {
+// acceptPause is the time between two tries to accept an engine, after an error such as too
+// many open files.
+const acceptPause = time.Second
+
+// accept returns the next engine that attaches, or false when none can find the guard. Until
+// then it reads the outputs itself, so that the command never waits for a reader.
+func (a *adoption) accept(hello Report) (e engine, ok bool) {
 	for {
-		stop := a.discard()
-		socket, err := acceptFrom(a.listener)
-		stop()
-		if err != nil {
-			time.Sleep(time.Second) // too many open files, for example
-			continue
+		socket := a.nextEngine()
+		if socket == nil {
+			return engine{}, false
 		}
 		if a.greet(socket, hello) == nil {
-			return newEngine(socket)
+			return newEngine(socket), true
 		}
 		_ = socket.Close()
 	}
+}
+
+// nextEngine waits for a connection. It returns nil when no engine can find the guard.
+func (a *adoption) nextEngine() *os.File {
+	defer a.discard()()
+	for !a.isLost() {
+		_ = a.listener.SetReadDeadline(time.Now().Add(a.adopt.Interval))
+		socket, err := acceptFrom(a.listener)
+		if err == nil {
+			return socket
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			time.Sleep(acceptPause)
+		}
+	}
+	return nil
 }
 
 // acceptFrom waits for a connection to a listener.
@@ -163,8 +192,12 @@ func acceptFrom(listener *os.File) (*os.File, error) {
 	var fd int
 	var acceptErr error
 	err = raw.Read(func(from uintptr) (done bool) {
-		fd, _, acceptErr = unix.Accept4(int(from), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
-		return acceptErr != unix.EAGAIN
+		for {
+			fd, _, acceptErr = unix.Accept4(int(from), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+			if acceptErr != unix.EINTR && acceptErr != unix.ECONNABORTED {
+				return acceptErr != unix.EAGAIN
+			}
+		}
 	})
 	if err := errors.Join(err, acceptErr); err != nil {
 		return nil, err

@@ -5,10 +5,10 @@ package guard
 import "errors"
 
 // adoption has no use on this system.
-type adoption struct{}
+type adoption struct{ adopt Adopt }
 
 func openAdoption(Adopt) (*adoption, error) { return nil, errors.New("adopt needs Linux") }
 
-func (a *adoption) describe(string, Tree) error { return nil }
-func (a *adoption) remove()                     {}
-func (a *adoption) accept(Report) engine        { return engine{} }
+func (a *adoption) describe(string, Tree) error  { return nil }
+func (a *adoption) remove()                      {}
+func (a *adoption) accept(Report) (engine, bool) { return engine{}, false }

@@ -248,7 +248,8 @@ func code(s syscall.WaitStatus) int {
 
 // attend passes on the orders of the engine that has started the guard and, if the
 // command outlives it, those of the engines that attach later. It returns when the command
-// has ended and one of them was sent the last report, or the one that has ended it is gone.
+// has ended and one of them was sent the last report, or the one that has ended it is gone, or
+// no engine can find the guard.
 func (g *guard) attend(e engine, hello Report) {
 	defer close(g.reported)
 	for !g.passOn(e) {
@@ -259,7 +260,20 @@ func (g *guard) attend(e engine, hello Report) {
 			g.adoption.remove()
 			return
 		}
-		e = g.adoption.accept(hello)
+		var found bool
+		if e, found = g.adoption.accept(hello); !found {
+			g.endUnfound()
+			return
+		}
+	}
+}
+
+// endUnfound ends the command of a guard that no engine can find.
+func (g *guard) endUnfound() {
+	select {
+	case g.orders <- Order{Signal: Terminate, Grace: g.adoption.adopt.Grace}:
+		<-g.last
+	case <-g.last:
 	}
 }
 

@@ -33,6 +33,10 @@ type Adopt struct {
 	Name   string // of the files, without their endings
 	Target string
 	Digest string // of the configuration
+
+	// While no engine is attached the guard looks for its files after each Interval. Without
+	// them no engine can find it, so it ends the command within Grace.
+	Interval, Grace time.Duration
 }
 
 // The endings of the two files of a guard that outlives its engine.

@@ -1,0 +1,54 @@
+package handlers
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/journal"
+)
+
+// processesEnding is what the directory of a state file's processes has after its name.
+const processesEnding = ".processes"
+
+// ProcessDir returns the directory of the processes that outlive an engine, or "" without a
+// state file.
+func ProcessDir(state string) string {
+	if state == "" {
+		return ""
+	}
+	return state + processesEnding
+}
+
+// maxNamedTargets bounds how many targets a warning names.
+const maxNamedTargets = 3
+
+// abandoned returns a warning for each other state file in the directory of an engine's that
+// no engine uses, although processes run that outlive the engine and are found by it: the
+// engine's state was moved or removed.
+func abandoned(state string) (warnings config.Diagnostics) {
+	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(state), "*"+processesEnding))
+	for _, dir := range dirs {
+		other := strings.TrimSuffix(dir, processesEnding)
+		if other == filepath.Clean(state) || journal.IsLocked(other) {
+			continue
+		}
+		targets := process.RunningIn(dir)
+		if len(targets) == 0 {
+			continue
+		}
+		named := strings.Join(targets[:min(len(targets), maxNamedTargets)], ", ")
+		if more := len(targets) - maxNamedTargets; more > 0 {
+			named += fmt.Sprintf(" and %d more", more)
+		}
+		warnings = append(warnings, config.Diagnostic{
+			Severity: config.Warning,
+			Summary:  fmt.Sprintf("%s with adopt running without an engine: %s", cli.Plural(len(targets), "target"), named),
+			Hint:     fmt.Sprintf("they belong to the state file %s: an engine with that state takes over or ends them", other),
+		})
+	}
+	return warnings
+}

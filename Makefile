@@ -12,6 +12,10 @@ TIME ?= 8h
 # The folder of the example plugins.
 WASM := examples/wasm-probes
 
+# The plugin that runs scripts, which bin/sonde embeds, and what it is built from.
+STARLARK := cmd/engine/internal/starlark/module/starlark.wasm
+STARLARK_SOURCES := $(filter-out %_test.go,$(wildcard guest/*.go guest/starlark/*.go)) $(wildcard guest/go.mod guest/starlark/go.*)
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -23,9 +27,12 @@ run: build plugins ## build everything and run config.hcl
 	@exec ./bin/sonde run config.hcl
 
 .PHONY: build
-build: ## build bin/sonde and bin/demo
+build: $(STARLARK) ## build bin/sonde and bin/demo
 	$(GO) build -o bin/sonde ./cmd/engine
 	$(GO) build -o bin/demo ./examples/demo
+
+$(STARLARK): $(STARLARK_SOURCES)
+	cd guest/starlark && $(GO) run . -o ../../$@
 
 .PHONY: plugins
 plugins: # the ones that config.hcl loads
@@ -42,14 +49,16 @@ test: lint ## run all checks and tests, with the race detector
 	$(GO) test -count=1 ./tests
 	$(GO) test -count=1 ./tests/years -lasting 45s
 	cd guest && $(GO) test -race ./...
+	cd guest/starlark && $(GO) test -race ./...
 	cd $(WASM) && $(GO) test -race ./...
 	@echo "all tests passed"
 
 .PHONY: lint
-lint: plugins ## check formatting, go vet, staticcheck, and config.hcl
+lint: plugins $(STARLARK) ## check formatting, go vet, staticcheck, and config.hcl
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w is needed for:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	cd guest && $(GO) vet ./...
+	cd guest/starlark && $(GO) vet ./...
 	cd $(WASM) && $(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	@$(GO) run ./cmd/engine fmt --check config.hcl
@@ -105,4 +114,4 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 .PHONY: clean
 clean: ## remove everything that make has built
-	rm -rf bin $(WASM)/*/*.wasm
+	rm -rf bin $(WASM)/*/*.wasm $(STARLARK)

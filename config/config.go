@@ -13,6 +13,7 @@ type Config struct {
 	Set     probe.Set
 	Targets map[string]Target // by name: web, or web["a"] for an element of for_each
 	Plugins map[string]Plugin // by name
+	Scripts map[string]Script // by name
 
 	// Removed is what Options.Previous had, and the configuration has not.
 	Removed Removed
@@ -113,7 +114,7 @@ type Options struct {
 
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block
-	PluginSettings Settings // of a plugin block
+	PluginSettings Settings // of a plugin or script block
 
 	// Previous makes Parse leave out from Config.Set and Config.Targets what has not
 	// changed since a previous configuration, so that a change of a part costs neither
@@ -127,6 +128,11 @@ type Options struct {
 	// Plugin reads a plugin's file. Its errors are reported as those of
 	// Handler.Make. Default: plugin blocks are errors.
 	Plugin func(Engine, Plugin) (Module, error)
+
+	// Script returns the handler block of a script. A *ScriptError is reported where it is in
+	// the script's text, other errors as those of Handler.Make. Default: script blocks are
+	// errors.
+	Script func(Engine, Script) (Handler, error)
 
 	Vars     []Var                                     // --var, in order
 	VarFiles []Source                                  // --var-file, in order; each line is name = value, or a JSON object

@@ -19,6 +19,7 @@
 //	defaults { … }                  arguments of all probes that do not set them
 //	defaults "readiness" { … }      the same for one kind; takes precedence
 //	plugin "name" { … }             a module that adds the handler block name; see Plugin
+//	script "name" { … }             a script that adds the handler block name; see Script
 //	target "name" { … }             what is probed
 //
 // A target has an address, named ports, and probes:
@@ -73,6 +74,18 @@
 //	  limits { memory = "32MiB" }
 //	}
 //
+// A script is a text in Starlark. It adds a handler block with the arguments port and args:
+//
+//	script "greeting" {
+//	  source = <<-EOT                 # or: file = "greeting.star"
+//	    def attempt(t):
+//	        c = t.dial("tcp", t.port())
+//	        return t.succeed(c.read_line())
+//	  EOT
+//	  max_steps = 1000000             # the default
+//	  grant { dial = ["target"] }     # and limits, as for a plugin
+//	}
+//
 // A value that is sensitive, by its variable or by sensitive(…), is never shown in a
 // diagnostic. It cannot be part of a name.
 //
@@ -95,6 +108,7 @@
 //	decode.go      decodes a block by its schema, and reports errors at its fields
 //	engine.go      the engine block
 //	plugin.go      plugin blocks
+//	script.go      script blocks
 //	defaults.go    defaults blocks, and the rule of a probe
 //	target.go      target blocks
 //	foreach.go     the elements of for_each

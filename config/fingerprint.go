@@ -39,7 +39,7 @@ type localPrint struct {
 
 func newFingerprints(l *loader) *fingerprints {
 	f := &fingerprints{loader: l, locals: map[string]*localPrint{}, plugins: map[string]bool{}, ok: true}
-	for _, b := range l.blocks["plugin"] {
+	for _, b := range slices.Concat(l.blocks["plugin"], l.blocks["script"]) {
 		f.plugins[b.Label(0)] = true
 	}
 	for _, b := range l.blocks["locals"] {

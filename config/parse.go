@@ -89,7 +89,7 @@ func newLoader(o Options) *loader {
 		options: o,
 		config: &Config{
 			Engine: Engine{Listen: o.Listen, LogFormat: "auto"},
-			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{},
+			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{},
 		},
 		pure:      pure,
 		root:      &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},

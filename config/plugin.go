@@ -10,17 +10,26 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// plugins decodes the plugin blocks, and adds their handler blocks to the language.
+// plugins decodes the plugin and script blocks, and adds their handler blocks to the
+// language.
 func (l *loader) plugins() {
 	first := make(map[string]*tree.Block)
-	for _, b := range l.blocks["plugin"] {
+	for _, b := range slices.Concat(l.blocks["plugin"], l.blocks["script"]) {
 		name := b.Label(0)
 		if other, twice := first[name]; twice {
-			l.addTwice(report{at: b.Header, summary: fmt.Sprintf("there are two plugins named %q", name), hint: "give one of them another name"}, other.Header)
+			summary := fmt.Sprintf("there are two %ss named %q", b.Type, name)
+			if other.Type != b.Type {
+				summary = fmt.Sprintf("a %s and a %s are named %q", other.Type, b.Type, name)
+			}
+			l.addTwice(report{at: b.Header, summary: summary, hint: "give one of them another name"}, other.Header)
 			continue
 		}
 		first[name] = b
-		if l.validPluginName(b, name) {
+		switch {
+		case !l.validPluginName(b, name):
+		case b.Type == "script":
+			l.script(b, name)
+		default:
 			l.plugin(b, name)
 		}
 	}
@@ -33,16 +42,16 @@ var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
 // validPluginName reports a name that a handler block cannot have.
 func (l *loader) validPluginName(b *tree.Block, name string) bool {
-	r := report{at: b.LabelRange(0), body: &b.Body, hint: "give it another name: the plugin's name is that of its handler block"}
+	r := report{at: b.LabelRange(0), body: &b.Body, hint: fmt.Sprintf("give it another name: the %s's name is that of its handler block", b.Type)}
 	_, builtin := l.handlers[name]
 	switch {
 	case builtin:
 		r.summary = fmt.Sprintf("a built-in handler is named %q", name)
 	case !pluginName.MatchString(name):
-		r.summary = fmt.Sprintf("a plugin cannot be named %.80q", name)
+		r.summary = fmt.Sprintf("a %s cannot be named %.80q", b.Type, name)
 		r.hint = "start with a letter a-z, then use letters, digits and underscores; at most 63 characters"
 	case slices.Contains(l.schemas.rule.body.Arguments, name), name == "dynamic":
-		r.summary = fmt.Sprintf("a plugin cannot be named %q, which has another meaning in a probe block", name)
+		r.summary = fmt.Sprintf("a %s cannot be named %q, which has another meaning in a probe block", b.Type, name)
 	default:
 		return true
 	}

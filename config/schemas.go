@@ -15,8 +15,8 @@ import (
 type schemas struct {
 	top, variable, validation, target, probe, dynamic tree.BodySchema
 
-	engine, plugin, rule *compiledSchema
-	lifecycle            *compiledSchema // of a target block: its settings and drivers
+	engine, plugin, script, rule *compiledSchema
+	lifecycle                    *compiledSchema // of a target block: its settings and drivers
 }
 
 // compiledSchema is a Schema, prepared to decode many blocks.
@@ -69,6 +69,7 @@ func (l *loader) compile() {
 	l.schemas = schemas{
 		engine:     compileStruct[Engine](l.options.EngineSettings.schema),
 		plugin:     compileStruct[Plugin](l.options.PluginSettings.schema),
+		script:     compileStruct[Script](l.options.PluginSettings.schema),
 		rule:       compileStruct[probe.Rule](Schema{}),
 		lifecycle:  compileSchema(lifecycle),
 		variable:   tree.BodySchema{Arguments: []string{"type", "default", "description", "sensitive"}, Blocks: []tree.BlockSchema{{Type: "validation"}}},
@@ -95,6 +96,7 @@ func (l *loader) topSchema() tree.BodySchema {
 		{Type: "variable", Labels: []string{"name"}, Example: `variable "hosts"`},
 		{Type: "locals"},
 		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`, Inside: s.plugin.body.Names()},
+		{Type: "script", Labels: []string{"name"}, Example: `script "greeting"`, Inside: s.script.body.Names()},
 		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.rule.body.Arguments},
 		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
 	}}

@@ -72,6 +72,7 @@ var rules = []rule{
 	{path: "adapter/...", floor: 4},
 	{path: "cmd/engine/internal/cli", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/plugintest", floor: 5, group: "cmd"},
+	{path: "cmd/engine/internal/starlark", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/handlers", floor: 5, group: "cmd", order: 1},
 	{path: "cmd/engine/internal/status", floor: 5, group: "cmd", order: 1},
 	{path: "cmd/engine/internal/manifests", floor: 5, group: "cmd", order: 2},

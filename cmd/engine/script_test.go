@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
 )
 
 func TestMain(m *testing.M) {
@@ -29,7 +31,8 @@ func TestMain(m *testing.M) {
 //	DEMO    the demo service's program
 //	CLOSED  address without a listener
 //	ECHO    port of an echo server; ECHO_ADDRESS is its address
-//	PLUGINS folder of the example plugins; the condition [plugin:NAME] holds if one has been built
+//	PLUGINS folder of the example plugins; the condition [plugin:NAME] holds if one has been built,
+//	        and [starlark] if the plugin that runs scripts was built before this test
 //
 // The files cert.pem and key.pem have a self-signed certificate for 127.0.0.1.
 func TestScripts(t *testing.T) {
@@ -49,6 +52,10 @@ func TestScripts(t *testing.T) {
 		Condition: func(cond string) (bool, error) {
 			if name, ok := strings.CutPrefix(cond, "plugin:"); ok {
 				_, err := os.Stat(filepath.Join(plugins, name, name+".wasm"))
+				return err == nil, nil
+			}
+			if cond == "starlark" {
+				_, err := starlark.Module()
 				return err == nil, nil
 			}
 			lang, ok := strings.CutPrefix(cond, "build:")

@@ -4,6 +4,7 @@
 //	load.go     the flags --var and --var-file, and loading
 //	abandoned.go  processes that no engine takes over, because the state file is another
 //	plugins.go  the modules that a configuration has loaded
+//	scripts.go  script blocks, by the plugin that runs them
 package handlers
 
 import (

@@ -38,7 +38,7 @@ func (in *Inputs) Load(paths []string, p *Plugins, previous *config.Digest) (*co
 // Parse parses sources that have been read.
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
 	o := Options()
-	o.Plugin, o.Vars, o.VarFiles, o.Previous = p.open, in.vars, files, previous
+	o.Plugin, o.Script, o.Vars, o.VarFiles, o.Previous = p.open, p.script, in.vars, files, previous
 	c, diags := config.Parse(sources, o)
 	if !diags.HasErrors() {
 		diags = append(diags, abandoned(c.Engine.State)...)

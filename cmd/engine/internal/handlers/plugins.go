@@ -73,13 +73,7 @@ func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, err
 
 // Handler loads a module and returns the handler block that it adds.
 func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (config.Handler, error) {
-	c := hostConfig(block, nil)
-	text, err := json.Marshal([]any{block.Name, cli.SHA256(bytes), c.OnTrap, c.Grant, c.Limits})
-	if err != nil {
-		return config.Handler{}, err
-	}
-	key := cli.SHA256(text) // equal for blocks with the same module, grants and limits
-	host, err := p.load(key, e, block, bytes)
+	host, key, err := p.load(e, hostConfig(block, bytes), block.Source)
 	if err != nil {
 		return config.Handler{}, err
 	}
@@ -104,25 +98,30 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	}, nil
 }
 
-// load returns a module that is loaded already, or loads it.
-func (p *Plugins) load(key string, e config.Engine, block config.Plugin, bytes []byte) (*wasmhost.Plugin, error) {
+// load returns a module that is loaded already, or loads it. The key is equal for modules
+// with the same name, bytes, grants and limits.
+func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (host *wasmhost.Plugin, key string, err error) {
+	sum := cli.SHA256(c.Module)
+	text, err := json.Marshal([]any{c.Name, sum, c.OnTrap, c.Grant, c.Limits})
+	if err != nil {
+		return nil, "", err
+	}
+	key = cli.SHA256(text)
 	host, found := p.loaded[key]
 	if !found && p.Previous != nil {
 		host, found = p.Previous.loaded[key]
 	}
 	if found {
 		p.loaded[key] = host
-		return host, nil
+		return host, key, nil
 	}
-	c := hostConfig(block, bytes)
 	c.Logger = p.logger(e)
-	host, err := LoadModule(c, e.PluginCache)
-	if err != nil {
-		return nil, err
+	if host, err = LoadModule(c, e.PluginCache); err != nil {
+		return nil, "", err
 	}
 	p.loaded[key] = host
-	c.Logger.Info("plugin loaded", "plugin", block.Name, "source", block.Source, "sha256", cli.SHA256(bytes))
-	return host, nil
+	c.Logger.Info("plugin loaded", "plugin", c.Name, "source", source, "sha256", sum)
+	return host, key, nil
 }
 
 // LoadModule loads a module, and caches its compiled code in a directory, by default in

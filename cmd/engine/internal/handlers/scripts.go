@@ -1,0 +1,98 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// script is config.Options.Script. It waits until the interpreter is compiled, which takes
+// some seconds unless its code is in the cache, so that an error in a script is found before
+// anything starts.
+func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, error) {
+	module, err := starlark.Module()
+	if err != nil {
+		return config.Handler{}, err
+	}
+	c, _ := block.Settings.(wasmhost.Config)
+	c.Name, c.Module, c.AllowUnpinned = block.Name, module, true // it is a part of this program
+	host, key, err := p.load(e, c, block.Origin.File)
+	if err != nil {
+		return config.Handler{}, err
+	}
+	if err := host.Wait(p.ctx); err != nil {
+		return config.Handler{}, fmt.Errorf("the interpreter of scripts cannot be used: %w", err)
+	}
+	first, err := host.New(ScriptValues(nil, block))
+	if err != nil {
+		return config.Handler{}, scriptError(block.Origin.File, err)
+	}
+	_ = first.Close() // never returns an error
+	m := host.Manifest()
+	fields := slices.DeleteFunc(slices.Clone(m.Settings), func(s abi.Setting) bool { return s.Name == starlark.Block })
+	return config.Handler{
+		Schema: schema(m.Doc, fields),
+		// Not where the script starts: a probe keeps its state when lines above are changed.
+		Revision: key + cli.SHA256([]byte(block.Source)) + strconv.Itoa(block.MaxSteps),
+		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
+			h, err := host.New(ScriptValues(v, block))
+			if err != nil {
+				return nil, scriptError(block.Origin.File, err)
+			}
+			return h, nil
+		},
+	}, nil
+}
+
+// ScriptValues returns the settings of a handler block with those of its script.
+func ScriptValues(values map[string]any, block config.Script) map[string]any {
+	script := map[string]any{
+		starlark.Source: block.Source, starlark.File: block.Origin.File,
+		starlark.Line: block.Origin.Line, starlark.Column: block.Origin.Column,
+	}
+	if block.MaxSteps != 0 {
+		script[starlark.MaxSteps] = block.MaxSteps
+	}
+	all := maps.Clone(values)
+	if all == nil {
+		all = make(map[string]any)
+	}
+	all[starlark.Block] = script
+	return all
+}
+
+// position is the beginning of an error after the name of the file: ":12:5: ".
+var position = regexp.MustCompile(`^:([0-9]+):([0-9]+): `)
+
+// scriptError returns an error of the interpreter about a script as one of the
+// configuration.
+func scriptError(file string, err error) error {
+	var field *probe.FieldError
+	if !errors.As(err, &field) {
+		return err
+	}
+	switch field.Field {
+	case starlark.Block + "." + starlark.MaxSteps:
+		return &probe.FieldError{Field: starlark.MaxSteps, Problem: field.Problem}
+	case starlark.Block + "." + starlark.Source:
+		if len(field.Problem) > len(file) && field.Problem[:len(file)] == file {
+			if at := position.FindStringSubmatch(field.Problem[len(file):]); at != nil {
+				line, _ := strconv.Atoi(at[1]) // the pattern has digits only
+				column, _ := strconv.Atoi(at[2])
+				return &config.ScriptError{Line: line, Column: column, Problem: field.Problem[len(file)+len(at[0]):]}
+			}
+		}
+		return &probe.FieldError{Field: starlark.Source, Problem: "is not valid: " + field.Problem}
+	}
+	return err
+}

@@ -1,0 +1,38 @@
+// Package starlark has the plugin that runs scripts, which make build embeds.
+package starlark
+
+import (
+	"embed"
+	"errors"
+	"io/fs"
+)
+
+// built has the plugin if it was built before this package.
+//
+//go:embed module
+var built embed.FS
+
+// ErrMissing is the error of Module in a program that was built without the plugin.
+var ErrMissing = errors.New("scripts need an interpreter that this sonde was built without: in a checkout of Sonde, run make build, and use bin/sonde")
+
+// Module returns the plugin that runs scripts.
+func Module() ([]byte, error) { return moduleIn(built) }
+
+func moduleIn(files fs.FS) ([]byte, error) {
+	module, err := fs.ReadFile(files, "module/starlark.wasm")
+	if err != nil {
+		return nil, ErrMissing
+	}
+	return module, nil
+}
+
+// The settings of the plugin that are not those of a handler block: the block Block, with
+// these arguments.
+const (
+	Block    = "script"
+	Source   = "source"
+	File     = "file"
+	Line     = "line"
+	Column   = "column"
+	MaxSteps = "max_steps"
+)

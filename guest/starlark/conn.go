@@ -1,0 +1,362 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	startime "go.starlark.net/lib/time"
+	"go.starlark.net/starlark"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// maxRead bounds what one call of a connection returns, in bytes.
+const maxRead = 1 << 20
+
+// defaultRead is how much a call returns at most, unless it says otherwise.
+const defaultRead = 64 << 10
+
+// conn is a connection, for one attempt.
+type conn struct {
+	*guest.Conn
+	in *bufio.Reader
+}
+
+var _ starlark.HasAttrs = (*conn)(nil)
+
+var connMethods = map[string]method[*conn]{
+	"write": (*conn).write, "read": (*conn).read, "read_exactly": (*conn).readExactly,
+	"read_line": (*conn).readLine, "read_until": (*conn).readUntil, "read_all": (*conn).readAll,
+	"start_tls": (*conn).startTLS, "set_timeout": (*conn).setTimeout, "info": (*conn).info, "close": (*conn).close,
+}
+
+func (c *conn) String() string        { return "connection" }
+func (c *conn) Type() string          { return "connection" }
+func (c *conn) Freeze()               {}
+func (c *conn) Truth() starlark.Bool  { return true }
+func (c *conn) Hash() (uint32, error) { return 0, errors.New("connection is not hashable") }
+
+// AttrNames returns the names of the connection's methods.
+func (c *conn) AttrNames() []string { return namesOf(connMethods) }
+
+// Attr returns a method.
+func (c *conn) Attr(name string) (starlark.Value, error) { return bind(connMethods, name, c), nil }
+
+// dial connects: dial("tcp", 6379), dial("tls", "example.com:443", server_name = "example.com").
+func (t *target) dial(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var network string
+	var address starlark.Value
+	tls := newTLSArgs()
+	if err := starlark.UnpackArgs("dial", args, kwargs, tls.pairs("network", &network, "address", &address)...); err != nil {
+		return nil, err
+	}
+	text, err := addressOf(address)
+	if err != nil {
+		return nil, err
+	}
+	return t.connect(network, text, tls)
+}
+
+func addressOf(v starlark.Value) (string, error) {
+	switch v := v.(type) {
+	case starlark.Int:
+		return ":" + v.String(), nil // the target's own address
+	case starlark.String:
+		return string(v), nil
+	}
+	return "", fmt.Errorf("dial: address is %s, must be a port number or a string host:port", v.Type())
+}
+
+func (t *target) connect(network, address string, tls tlsArgs) (*conn, error) {
+	options, err := tls.options()
+	if err != nil {
+		return nil, err
+	}
+	var c *guest.Conn
+	if network == "tls" {
+		c, err = t.host.DialTLS(t.ctx, address, options)
+	} else {
+		c, err = t.host.Dial(t.ctx, network, address)
+	}
+	if err != nil {
+		return nil, &targetError{"script.dial", err}
+	}
+	return t.add(c), nil
+}
+
+// add returns the value of a connection, which the attempt closes.
+func (t *target) add(c *guest.Conn) *conn {
+	own := &conn{c, bufio.NewReader(c)}
+	t.open = append(t.open, own)
+	return own
+}
+
+// close closes the connections that the attempt has opened.
+func (t *target) close() {
+	for _, c := range t.open {
+		c.Close()
+	}
+}
+
+// hold keeps a connection for the next attempt.
+func (t *target) hold(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var key string
+	var c *conn
+	if err := starlark.UnpackArgs("hold", args, kwargs, "key", &key, "connection", &c); err != nil {
+		return nil, err
+	}
+	if n := c.in.Buffered(); n > 0 {
+		return nil, fmt.Errorf("hold: %d bytes of the connection have not been read", n)
+	}
+	return starlark.None, t.host.Hold(key, c.Conn)
+}
+
+// held returns the connection that an earlier attempt has kept, or None.
+func (t *target) held(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var key string
+	if err := starlark.UnpackArgs("held", args, kwargs, "key", &key); err != nil {
+		return nil, err
+	}
+	c, ok := t.host.Held(key)
+	if !ok {
+		return starlark.None, nil
+	}
+	return t.add(c), nil
+}
+
+func (c *conn) write(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var data starlark.Value
+	if err := starlark.UnpackArgs("write", args, kwargs, "data", &data); err != nil {
+		return nil, err
+	}
+	b, err := bytesOf("write", data)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = c.Conn.Write(b); err != nil {
+		return nil, &targetError{"script.write", err}
+	}
+	return starlark.None, nil
+}
+
+// read returns what has come, at most n bytes; an empty string at the end.
+func (c *conn) read(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	n, binary := 4096, false
+	if err := starlark.UnpackArgs("read", args, kwargs, "n?", &n, "binary?", &binary); err != nil {
+		return nil, err
+	}
+	if err := bound("read", "n", n, maxRead); err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	n, err := c.in.Read(b)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return received(b[:n], binary, err)
+}
+
+// readExactly returns n bytes.
+func (c *conn) readExactly(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	n, binary := 0, false
+	if err := starlark.UnpackArgs("read_exactly", args, kwargs, "n", &n, "binary?", &binary); err != nil {
+		return nil, err
+	}
+	if err := bound("read_exactly", "n", n, maxRead); err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	_, err := io.ReadFull(c.in, b)
+	return received(b, binary, err)
+}
+
+// readLine returns a line without its end.
+func (c *conn) readLine(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	n := defaultRead
+	if err := starlark.UnpackArgs("read_line", args, kwargs, "max?", &n); err != nil {
+		return nil, err
+	}
+	b, err := c.until("read_line", []byte("\n"), n)
+	return received(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), false, err)
+}
+
+// readUntil returns what comes up to a delimiter, with the delimiter.
+func (c *conn) readUntil(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var delimiter starlark.Value
+	n, binary := defaultRead, false
+	if err := starlark.UnpackArgs("read_until", args, kwargs, "delimiter", &delimiter, "max?", &n, "binary?", &binary); err != nil {
+		return nil, err
+	}
+	end, err := bytesOf("read_until", delimiter)
+	if err != nil {
+		return nil, err
+	}
+	if len(end) == 0 {
+		return nil, errors.New("read_until: delimiter must not be empty")
+	}
+	b, err := c.until("read_until", end, n)
+	return received(b, binary, err)
+}
+
+func (c *conn) until(method string, end []byte, most int) ([]byte, error) {
+	if err := bound(method, "max", most, maxRead); err != nil {
+		return nil, err
+	}
+	var b []byte
+	for !bytes.HasSuffix(b, end) {
+		if len(b) == most {
+			return nil, &targetError{"script.length", fmt.Errorf("%s: %d bytes without the end", method, most)}
+		}
+		next, err := c.in.ReadByte()
+		if err != nil {
+			return nil, unexpected(err)
+		}
+		b = append(b, next)
+	}
+	return b, nil
+}
+
+// readAll returns what comes until the peer ends the connection.
+func (c *conn) readAll(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	n, binary := defaultRead, false
+	if err := starlark.UnpackArgs("read_all", args, kwargs, "max?", &n, "binary?", &binary); err != nil {
+		return nil, err
+	}
+	if err := bound("read_all", "max", n, maxRead); err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(c.in, int64(n)+1))
+	if err == nil && len(b) > n {
+		return nil, &targetError{"script.length", fmt.Errorf("read_all: more than %d bytes", n)}
+	}
+	return received(b, binary, err)
+}
+
+// unexpected returns an error of reading in the middle of something.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// received returns what was read as a string or as bytes, or the error of the target.
+func received(b []byte, binary bool, err error) (starlark.Value, error) {
+	if err != nil {
+		if known, ok := targetErrorOf(err); ok {
+			return nil, known
+		}
+		return nil, &targetError{"script.read", unexpected(err)}
+	}
+	if binary {
+		return starlark.Bytes(b), nil
+	}
+	return starlark.String(b), nil
+}
+
+// setTimeout bounds the reads and writes that follow: a number of seconds, a duration, or
+// None for the attempt's own deadline.
+func (c *conn) setTimeout(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var v starlark.Value
+	if err := starlark.UnpackArgs("set_timeout", args, kwargs, "timeout", &v); err != nil {
+		return nil, err
+	}
+	d, err := durationOf("set_timeout", v)
+	if err != nil {
+		return nil, err
+	}
+	at := time.Time{}
+	if d > 0 {
+		at = time.Now().Add(d)
+	}
+	return starlark.None, c.SetDeadline(at)
+}
+
+// durationOf returns a duration; 0 for None.
+func durationOf(method string, v starlark.Value) (time.Duration, error) {
+	if d, ok := v.(startime.Duration); ok && d > 0 {
+		return time.Duration(d), nil
+	}
+	const longest = 24 * time.Hour
+	if seconds, ok := starlark.AsFloat(v); ok && seconds > 0 && seconds < longest.Seconds() {
+		return max(time.Duration(seconds*float64(time.Second)), 1), nil
+	}
+	if v == starlark.None {
+		return 0, nil
+	}
+	return 0, fmt.Errorf("%s: timeout is %s, must be a positive number of seconds, a duration, or None", method, v)
+}
+
+func (c *conn) startTLS(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	tls := newTLSArgs()
+	if err := starlark.UnpackArgs("start_tls", args, kwargs, tls.pairs()...); err != nil {
+		return nil, err
+	}
+	options, err := tls.options()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.StartTLS(options); err != nil {
+		return nil, &targetError{"script.tls", err}
+	}
+	return starlark.None, nil
+}
+
+// connInfo are the names of what info returns.
+var connInfo = map[string]guest.Info{
+	"remote": guest.InfoRemote, "local": guest.InfoLocal, "alpn": guest.InfoALPN, "tls": guest.InfoTLS, "certificate": guest.InfoCertificate,
+}
+
+func (c *conn) info(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var name string
+	if err := starlark.UnpackArgs("info", args, kwargs, "name", &name); err != nil {
+		return nil, err
+	}
+	what, ok := connInfo[name]
+	if !ok {
+		return nil, fmt.Errorf("info: %q is unknown: use one of %s", name, strings.Join(namesOf(connInfo), ", "))
+	}
+	return starlark.String(c.Info(what)), nil
+}
+
+func (c *conn) close(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if err := starlark.UnpackArgs("close", args, kwargs); err != nil {
+		return nil, err
+	}
+	return starlark.None, c.Close()
+}
+
+// tlsArgs are the arguments of a TLS client.
+type tlsArgs struct {
+	serverName, ca, cert, key string
+	verify                    bool
+	alpn                      *starlark.List
+}
+
+func newTLSArgs() tlsArgs { return tlsArgs{verify: true} }
+
+// pairs returns the arguments of UnpackArgs: those given, and then those of a TLS client.
+func (a *tlsArgs) pairs(first ...any) []any {
+	return append(first, "server_name?", &a.serverName, "verify?", &a.verify, "ca_pem?", &a.ca,
+		"cert_pem?", &a.cert, "key_pem?", &a.key, "alpn?", &a.alpn)
+}
+
+func (a *tlsArgs) options() (guest.TLS, error) {
+	t := guest.TLS{ServerName: a.serverName, Verify: &a.verify, CA: a.ca, Cert: a.cert, Key: a.key}
+	if a.alpn == nil {
+		return t, nil
+	}
+	for v := range a.alpn.Elements() {
+		name, ok := starlark.AsString(v)
+		if !ok {
+			return t, fmt.Errorf("alpn has %s, must be a list of strings", v.Type())
+		}
+		t.ALPN = append(t.ALPN, name)
+	}
+	return t, nil
+}

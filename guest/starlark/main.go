@@ -1,0 +1,104 @@
+// Command starlark is the plugin that runs the scripts of Sonde: it makes attempts with a
+// function that an operator has written in Starlark. It is a Go module of its own, because
+// it links the interpreter go.starlark.net, which neither the engine nor its command does.
+//
+//	main.go    the settings, and one attempt
+//	program.go a compiled script, and where its errors are
+//	target.go  the value t of a script: the target, results, state, metrics
+//	conn.go    connections
+//	http.go    the module http
+//	regexp.go  the module regexp
+//	args.go    reading arguments
+package main
+
+import (
+	"context"
+	"errors"
+
+	"go.starlark.net/starlark"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// settings are those of a handler block, and of the script block that it belongs to.
+type settings struct {
+	Port   string            `sonde:"port" doc:"a number, or the name of one of the target's ports: t.port() in the script"`
+	Args   map[string]string `sonde:"args,sensitive" doc:"values for the script: t.args"`
+	Script *script           `sonde:"script" doc:"the script"`
+}
+
+// script is a script block.
+type script struct {
+	Source   string `sonde:"source,required" doc:"the text, in Starlark, with a function attempt(t)"`
+	File     string `sonde:"file" default:"script" doc:"the name of the file that has the text, for errors"`
+	Line     int    `sonde:"line" default:"1" doc:"the line of that file at which the text starts"`
+	Column   int    `sonde:"column" default:"1" doc:"the column of that file at which the text's lines start"`
+	MaxSteps int    `sonde:"max_steps" default:"1000000" doc:"how many steps of computation an attempt may take"`
+
+	program *program
+}
+
+// Prepare compiles the script, and runs what it has outside of functions.
+func (s *settings) Prepare() error {
+	if s.Script == nil {
+		return &guest.FieldError{Field: "script", Problem: "must be set"}
+	}
+	if s.Script.MaxSteps < 1 {
+		return &guest.FieldError{Field: "script.max_steps", Problem: "must be 1 or more"}
+	}
+	p, err := compile(s.Script)
+	if err != nil {
+		return &guest.FieldError{Field: "script.source", Problem: err.Error()}
+	}
+	s.Script.program = p
+	return nil
+}
+
+// attempt calls the script's function.
+func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
+	a := &target{ctx: ctx, host: t}
+	defer a.close()
+	p := t.Settings.Script.program
+	v, err := p.call(a)
+	var broken *targetError
+	switch r, ok := v.(*result); {
+	case errors.As(err, &broken):
+		return guest.FailWith(broken.reason, broken.err)
+	case err != nil:
+		return guest.Result{Outcome: guest.Unknown, Reason: "script.error", Detail: p.describe(err)}
+	case !ok:
+		text := p.at(p.attempt.Position()) + ": attempt returned " + v.Type() + ": return t.succeed(…), t.warn(…) or t.fail(…)"
+		return guest.Result{Outcome: guest.Unknown, Reason: "script.error", Detail: text}
+	default:
+		return r.Result
+	}
+}
+
+// targetError is an error of the target or of the connection to it. If a script does not
+// catch it, it is the result of the attempt.
+type targetError struct {
+	reason string // unless the connection's error has one
+	err    error
+}
+
+func (e *targetError) Error() string { return e.err.Error() }
+func (e *targetError) Unwrap() error { return e.err }
+
+// result is what attempt returns.
+type result struct{ guest.Result }
+
+var _ starlark.Value = (*result)(nil)
+
+func (r *result) String() string { return r.Outcome.String() + " " + r.Detail }
+func (r *result) Type() string   { return "result" }
+func (r *result) Freeze()        {}
+func (r *result) Truth() starlark.Bool {
+	return r.Outcome == guest.Success || r.Outcome == guest.Warning
+}
+func (r *result) Hash() (uint32, error) { return starlark.String(r.String()).Hash() }
+
+func init() {
+	guest.Register(guest.Plugin{Name: "starlark", Version: "1.0.0", Doc: "Runs a script in Starlark."}, attempt)
+}
+
+func main() { guest.Main() }

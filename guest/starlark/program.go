@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"go.starlark.net/lib/json"
+	"go.starlark.net/lib/math"
+	"go.starlark.net/lib/time"
+	"go.starlark.net/resolve"
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+	"go.starlark.net/syntax"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// program is a compiled script. Its global variables are frozen, so that attempts cannot
+// leave anything in them for others.
+type program struct {
+	script  *script
+	attempt *starlark.Function
+}
+
+// predeclared are the names that every script has, besides those of Starlark.
+var predeclared = starlark.StringDict{
+	"http":   httpModule,
+	"json":   json.Module,
+	"math":   math.Module,
+	"regexp": regexpModule,
+	"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),
+	"time":   time.Module,
+}
+
+// dialect has while and set: the number of steps is bounded, so loops end anyway.
+var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true}
+
+// compile compiles a script and runs its top level. An error starts with its position.
+func compile(s *script) (*program, error) {
+	p := &program{script: s}
+	_, code, err := starlark.SourceProgramOptions(dialect, s.File, s.Source, predeclared.Has)
+	if err != nil {
+		return nil, errors.New(p.describe(err))
+	}
+	globals, err := code.Init(p.thread(nil), predeclared)
+	if err != nil {
+		return nil, errors.New(p.describe(err))
+	}
+	globals.Freeze()
+	start := syntax.MakePosition(&s.File, 1, 1)
+	f, ok := globals["attempt"].(*starlark.Function)
+	switch {
+	case !ok:
+		return nil, errors.New(p.at(start) + ": script has no function attempt: add def attempt(t): …")
+	case f.NumParams() != 1 || f.HasKwargs() || f.NumKwonlyParams() > 0:
+		return nil, errors.New(p.at(f.Position()) + ": attempt must have one parameter: def attempt(t): …")
+	}
+	p.attempt = f
+	return p, nil
+}
+
+// thread returns a thread for the script's top level, or for an attempt.
+func (p *program) thread(t *target) *starlark.Thread {
+	thread := &starlark.Thread{Name: p.script.File, Print: func(_ *starlark.Thread, text string) {
+		if t != nil {
+			t.host.Log(guest.LogInfo, text)
+		}
+	}}
+	thread.SetMaxExecutionSteps(uint64(p.script.MaxSteps))
+	thread.OnMaxSteps = func(thread *starlark.Thread) {
+		thread.Cancel(fmt.Sprintf("script took more than %d steps, the limit max_steps", p.script.MaxSteps))
+	}
+	thread.SetLocal(targetKey, t)
+	return thread
+}
+
+// call makes an attempt.
+func (p *program) call(t *target) (starlark.Value, error) {
+	return starlark.Call(p.thread(t), p.attempt, starlark.Tuple{t}, nil)
+}
+
+// describe returns an error's text after its position: that of the first of several, or
+// the innermost one in the script.
+func (p *program) describe(err error) string {
+	var parse syntax.Error
+	var unresolved resolve.ErrorList
+	var eval *starlark.EvalError
+	switch {
+	case errors.As(err, &parse):
+		return p.at(p.beforeNewline(parse)) + ": " + parse.Msg
+	case errors.As(err, &unresolved):
+		return p.at(unresolved[0].Pos) + ": " + unresolved[0].Msg
+	case errors.As(err, &eval):
+		text := strings.TrimPrefix(eval.Msg, "Starlark computation cancelled: ")
+		for i := range eval.CallStack {
+			if pos := eval.CallStack.At(i).Pos; pos.Filename() == p.script.File {
+				return p.at(pos) + ": " + text
+			}
+		}
+	}
+	return err.Error()
+}
+
+// beforeNewline returns the position of a syntax error. That of an unexpected end of a line
+// is the start of the next one; beforeNewline returns the end of the line instead.
+func (p *program) beforeNewline(e syntax.Error) syntax.Position {
+	lines := strings.Split(p.script.Source, "\n")
+	if n := int(e.Pos.Line) - 1; strings.HasPrefix(e.Msg, "got newline") && e.Pos.Col == 1 && 0 < n && n <= len(lines) {
+		line := strings.TrimRight(lines[n-1], "\r")
+		return syntax.MakePosition(&p.script.File, int32(n), int32(utf8.RuneCountInString(line))+1)
+	}
+	return e.Pos
+}
+
+// at returns a position in the script as one in its file: file:line:column.
+func (p *program) at(pos syntax.Position) string {
+	s := p.script
+	return fmt.Sprintf("%s:%d:%d", s.File, int(pos.Line)+s.Line-1, int(pos.Col)+s.Column-1)
+}

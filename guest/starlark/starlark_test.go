@@ -1,0 +1,312 @@
+//go:build !wasip1
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/guest"
+)
+
+// settingsOf returns the settings of a handler block with a script, as JSON.
+func settingsOf(t *testing.T, port, source string, args map[string]string) string {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{
+		"port": port, "args": args,
+		"script": map[string]any{"source": source, "file": "test.star", "max_steps": 10000},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// attemptAt makes an attempt at a port of this machine.
+func attemptAt(t *testing.T, port, source string, args map[string]string) guest.Result {
+	t.Helper()
+	trial, err := guest.NewTrial(attempt, "127.0.0.1", settingsOf(t, port, source, args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trial.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return trial.Attempt(ctx)
+}
+
+// compileError returns the error of a script that cannot be used.
+func compileError(t *testing.T, source string) string {
+	t.Helper()
+	_, err := guest.NewTrial(attempt, "127.0.0.1", settingsOf(t, "1", source, nil))
+	var field *guest.FieldError
+	if !errors.As(err, &field) || field.Field != "script.source" {
+		t.Fatalf("the error is %v, must be one of script.source", err)
+	}
+	return field.Problem
+}
+
+// serveLines answers each line of each connection, and returns the port.
+func serveLines(t *testing.T, answer func(line string) string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for lines := bufio.NewScanner(c); lines.Scan(); {
+					fmt.Fprint(c, answer(lines.Text()))
+				}
+			}()
+		}
+	}()
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+}
+
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+}
+
+const greeting = `
+def attempt(t):
+    c = t.dial("tcp", t.port())
+    c.write(t.args.get("say", "PING") + "\n")
+    answer = c.read_line(max = 100)
+    if answer != "PING":
+        return t.fail("line.answer", "the answer is %r" % answer)
+    return t.succeed(answer)
+`
+
+func TestAScriptProbesALineServer(t *testing.T) {
+	port := serveLines(t, func(line string) string { return line + "\r\n" })
+	if r := attemptAt(t, port, greeting, nil); r != guest.Succeed("PING") {
+		t.Errorf("the result is %+v", r)
+	}
+	if r := attemptAt(t, port, greeting, map[string]string{"say": "HELO"}); r != guest.Fail("line.answer", `the answer is "HELO"`) {
+		t.Errorf("the result with another word is %+v", r)
+	}
+}
+
+func TestAnErrorOfTheConnectionIsTheResult(t *testing.T) {
+	ends := serveLines(t, func(string) string { return strings.Repeat("x", 101) })
+	for port, reason := range map[string]string{closedPort(t): "tcp.refused", ends: "script.length"} {
+		if r := attemptAt(t, port, greeting, nil); r.Outcome != guest.Failure || r.Reason != reason {
+			t.Errorf("the result is %+v, must be a failure with %s", r, reason)
+		}
+	}
+	caught := `
+def attempt(t):
+    c, err = t.catch(t.dial, "tcp", t.port())
+    if err:
+        return t.warn("line.down", err[0])
+    return t.succeed("up")
+`
+	if r := attemptAt(t, closedPort(t), caught, nil); r != guest.Warn("line.down", "tcp.refused") {
+		t.Errorf("the result of the script that catches it is %+v", r)
+	}
+}
+
+func TestAnErrorOfTheScriptIsUnknownWithItsPosition(t *testing.T) {
+	for source, want := range map[string]string{
+		"def attempt(t):\n    return [][3]\n":                                           "test.star:2:14: index 3 out of range: empty list",
+		"def f(x):\n    return x.y\ndef attempt(t):\n    return f(1)\n":                 "test.star:2:13: int has no .y field or method",
+		"def attempt(t):\n    return t.port('web')\n":                                   `test.star:2:18: target has no port "web": it names no ports`,
+		"def attempt(t):\n    return 1\n":                                               "test.star:1:1: attempt returned int: return t.succeed(…), t.warn(…) or t.fail(…)",
+		"def attempt(t):\n    for i in range(99999):\n        t.args.get('x')\n":        "test.star:3:19: script took more than 10000 steps, the limit max_steps",
+		"def attempt(t):\n    return t.fail('no reason')\n":                             `test.star:2:18: fail: reason "no reason" is not valid: write a layer and a cause, such as "line.answer"`,
+		"seen = []\ndef attempt(t):\n    seen.append(t.name)\n    return t.succeed()\n": "test.star:3:16: append: cannot append to frozen list",
+	} {
+		r := attemptAt(t, "1", source, nil)
+		if r.Outcome != guest.Unknown || r.Reason != "script.error" || r.Detail != want {
+			t.Errorf("%s: the result is %+v, want %s", source, r, want)
+		}
+	}
+}
+
+func TestAScriptThatCannotBeUsedIsRejectedWithItsPosition(t *testing.T) {
+	for source, want := range map[string]string{
+		"def attempt(t)\n    pass\n":               "test.star:1:15: got newline, want ':'",
+		"def attempt(t):\n    return x\n":          "test.star:2:12: undefined: x",
+		"x = 1\n":                                  "test.star:1:1: script has no function attempt: add def attempt(t): …",
+		"def attempt():\n    pass\n":               "test.star:1:1: attempt must have one parameter: def attempt(t): …",
+		"x = 1 // 0\ndef attempt(t):\n    pass\n":  "test.star:1:7: floored division by zero",
+		"http.get('/')\ndef attempt(t):\n  pass\n": "test.star:1:9: get: requests can be made in attempt only",
+		"def f():\n  f()\nf()\n":                   "test.star:2:3: function f called recursively",
+		"while True:\n  len('')\n":                 "test.star:1:1: script took more than 10000 steps, the limit max_steps",
+	} {
+		if got := compileError(t, source); got != want {
+			t.Errorf("%s: the error is\n%s, want\n%s", source, got, want)
+		}
+	}
+}
+
+func TestPositionsAreThoseOfTheFileThatHasTheScript(t *testing.T) {
+	_, err := compile(&script{Source: "\ndef attempt(t):\n    return x\n", File: "config.hcl", Line: 11, Column: 5, MaxSteps: 1})
+	if err == nil || err.Error() != "config.hcl:13:16: undefined: x" {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func serveHTTP(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Port()
+}
+
+func TestAScriptProbesAWebServer(t *testing.T) {
+	port := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Path", r.Method+" "+r.URL.Path+" "+r.Header.Get("X-Key"))
+		switch r.URL.Path {
+		case "/chunked":
+			w.Write([]byte(`{"queue":`))
+			w.(http.Flusher).Flush()
+			w.Write([]byte(` 7}`))
+		case "/empty":
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			fmt.Fprint(w, "plain")
+		}
+	})
+	source := `
+def attempt(t):
+    r = http.get("/chunked", headers = {"x-key": "k"})
+    if r.status != 200 or r.json()["queue"] != 7 or r.headers["x-path"] != "GET /chunked k":
+        return t.fail("web.chunked", str(r))
+    r = http.post("/plain", body = "b")
+    if r.body != "plain" or not regexp.match("^POST ", r.headers["x-path"]):
+        return t.fail("web.plain", str(r))
+    r = http.request("HEAD", "http://127.0.0.1:%s/plain" % t.port())
+    if r.status != 200 or r.body:
+        return t.fail("web.head", str(r))
+    r = http.get("/empty", port = int(t.args["port"]))
+    return t.succeed(str(r.status))
+`
+	if r := attemptAt(t, port, source, map[string]string{"port": port}); r != guest.Succeed("204") {
+		t.Errorf("the result is %+v", r)
+	}
+}
+
+func TestAResponseThatIsNotHTTPIsAFailure(t *testing.T) {
+	for answer, reason := range map[string]string{
+		"220 mail ESMTP\r\n":                                                       "http.protocol",
+		"HTTP/1.1 200 OK\r\nno colon\r\n":                                          "http.protocol",
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.":                                     "http.protocol",
+		"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort":                       "tcp.closed",
+		"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n":                       "http.body",
+		"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n":                            "http.body",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n": "http.body",
+		"HTTP/1.1 200 OK\r\n\r\nnot JSON":                                          "http.body",
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			bufio.NewReader(c).ReadString('\n')
+			c.Write([]byte(answer))
+			c.(*net.TCPConn).CloseWrite()
+		}()
+		source := "def attempt(t):\n    return t.succeed(str(http.get('/').json()))\n"
+		r := attemptAt(t, fmt.Sprint(l.Addr().(*net.TCPAddr).Port), source, nil)
+		l.Close()
+		want := reason
+		if strings.HasSuffix(answer, "HTTP/1.") {
+			want = "tcp.closed"
+		}
+		if r.Outcome != guest.Failure || r.Reason != want {
+			t.Errorf("%q: the result is %+v, want %s", answer, r, want)
+		}
+	}
+}
+
+func TestAScriptCannotSmuggleARequest(t *testing.T) {
+	for _, call := range []string{
+		`http.get("/ HTTP/1.1\r\nX: y")`, `http.get("/", headers = {"a": "b\r\nc: d"})`, `http.request("GET /x", "/")`,
+	} {
+		r := attemptAt(t, "1", "def attempt(t):\n    "+call+"\n", nil)
+		if r.Outcome != guest.Unknown || !strings.Contains(r.Detail, "must not contain white space or line ends") {
+			t.Errorf("%s: the result is %+v", call, r)
+		}
+	}
+}
+
+func TestAScriptKeepsStateAndConnections(t *testing.T) {
+	port := serveLines(t, func(line string) string { return line + "\n" })
+	source := `
+def attempt(t):
+    n = int(t.state() or "0") + 1
+    t.set_state(str(n))
+    c = t.held("line")
+    new = c == None
+    if new:
+        c = t.dial("tcp", t.port())
+    c.write("n %d\n" % n)
+    answer = c.read_line()
+    t.hold("line", c)
+    t.gauge("n", n)
+    return t.succeed("%s %s" % (answer, new))
+`
+	trial, err := guest.NewTrial(attempt, "127.0.0.1", settingsOf(t, port, source, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trial.Close()
+	for _, want := range []string{"n 1 True", "n 2 False", "n 3 False"} {
+		if r := trial.Attempt(t.Context()); r != guest.Succeed(want) {
+			t.Errorf("the result is %+v, want %s", r, want)
+		}
+	}
+	if n := trial.Metric("n"); n != 3 {
+		t.Errorf("the metric is %v", n)
+	}
+}
+
+func TestRegularExpressions(t *testing.T) {
+	source := `
+def attempt(t):
+    found = regexp.search(r"(\w+)=(\d+)", "a b=12 c=3")
+    all = regexp.find_all(r"\d+", "a b=12 c=3")
+    none = regexp.search("x", "y")
+    return t.succeed("%s %s %s %s" % (found, all, none, regexp.replace(r"(\d)", "1-2", "<$1>")))
+`
+	if r := attemptAt(t, "1", source, nil); r != guest.Succeed(`("b=12", "b", "12") ["12", "3"] None <1>-<2>`) {
+		t.Errorf("the result is %+v", r)
+	}
+	r := attemptAt(t, "1", "def attempt(t):\n    regexp.match('(', '')\n", nil)
+	if r.Reason != "script.error" || !strings.HasPrefix(r.Detail, "test.star:2:17: match: error parsing regexp") {
+		t.Errorf("the result of an invalid pattern is %+v", r)
+	}
+}

@@ -93,6 +93,7 @@ func (sc *scheduler) apply(changes []change) {
 			sc.reconcileAll(c.slot.target)
 		}
 	}
+	sc.publishIsolation(sc.clock.now())
 	sc.wakeIfEarlier()
 }
 
@@ -101,12 +102,13 @@ func (sc *scheduler) add(c change) *slot {
 		key: sc.schedule.Add(schedule.TimesOf(c.id, c.spec.rule.Period), c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
 		status: status{address: c.address, waitReason: verdict.NoInstance},
 	}
-	sc.setPeer(s, c.address)
+	host := hostOf(c.spec.configured, c.spec.targetOf(c.id.Target, c.address))
+	sc.setPeer(s, host)
 	s.spec.Store(c.spec)
 	s.keepDurations(c.spec.rule.Compatibility)
 	if c.memory != nil {
 		s.restore(c.memory, &sc.clock)
-		sc.isolation.restore(s, c.address)
+		sc.isolation.restore(s, host)
 	}
 	if int(s.key) == len(sc.slots) {
 		sc.slots = append(sc.slots, nil)
@@ -141,7 +143,7 @@ func (sc *scheduler) dropSummary(t *target) {
 
 func (sc *scheduler) remove(s *slot) {
 	sc.drop(s)
-	sc.isolation.setAnswered(s, 0)
+	sc.isolation.forget(s)
 	sc.schedule.Remove(s.key)
 	sc.slots[s.key] = nil
 	sc.registry.remove(s)
@@ -157,7 +159,10 @@ func (sc *scheduler) remove(s *slot) {
 // adjust gives a probe another rule.
 func (sc *scheduler) adjust(s *slot, sp *spec) {
 	moved := s.spec.Load().rule.Period != sp.rule.Period
-	sc.setSpec(s, sp)
+	s.mu.Lock()
+	s.spec.Store(sp)
+	s.mu.Unlock()
+	sc.configure(s, sp)
 	times, now := sc.schedule.Times(s.key), sc.clock.now()
 	if s.inflight != nil {
 		s.inflight.next = times.From(now)
@@ -170,14 +175,15 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 func (sc *scheduler) replace(c change) {
 	s := c.slot
 	sc.drop(s)
-	sc.setSpec(s, c.spec)
+	sc.configure(s, c.spec)
 	sc.schedule.Forget(s.key)
 	if c.moved {
-		sc.isolation.setAnswered(s, 0)
+		sc.isolation.forget(s)
 	}
-	sc.setPeer(s, c.address)
+	sc.setPeer(s, hostOf(c.spec.configured, c.spec.targetOf(c.id.Target, c.address)))
 	s.mu.Lock()
 	s.address = c.address
+	s.spec.Store(c.spec)
 	before := s.state
 	if s.state = verdict.Renew(s.kind, before); c.moved {
 		s.state = verdict.Relocate(s.kind, before)
@@ -196,8 +202,8 @@ func (sc *scheduler) replace(c change) {
 	sc.idle(s)
 }
 
-func (sc *scheduler) setSpec(s *slot, sp *spec) {
-	s.spec.Store(sp)
+// configure makes the schedule and the statistics of a probe those of another spec.
+func (sc *scheduler) configure(s *slot, sp *spec) {
 	s.keepDurations(sp.rule.Compatibility)
 	sc.schedule.Configure(s.key, schedule.TimesOf(s.id(), sp.rule.Period), sp.stepper != nil)
 }

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -23,7 +24,13 @@ type attempt struct {
 	counts   bool          // a failure counts
 	start    int64         // when it was begun to be made
 	canceled bool          // guarded by scheduler.mu
-	pending  bool          // it has ended, and its result waits for evidence: see isolation
+	late     bool          // the last try ended after its deadline
+
+	// Of isolation, guarded by scheduler.mu.
+	targetAwaited  health.Awaited // an answer of the target
+	lookupAwaited  health.Awaited // an answer of a name server
+	othersAnswered responders     // by others, since the probe fell silent and before this attempt began
+	unsettled      bool           // it has ended, and its result is in isolation.targets or names
 
 	// The loop makes it, unless cancel is set. A worker needs only the Target.
 	exchange
@@ -38,18 +45,18 @@ type attempt struct {
 	lostBefore int64
 }
 
-// waiting returns an attempt that has ended and has only what is needed to count its
-// result later.
-func (a *attempt) waiting(res *probe.Result) *attempt {
-	if a.pending {
-		return a
+// unsettledBy returns an attempt that has ended with a result, and has only what is needed
+// to judge that later.
+func (a *attempt) unsettledBy(res *probe.Result) *attempt {
+	u := &attempt{
+		slot: a.slot, spec: a.spec, instance: a.instance, next: a.next, counts: a.counts, start: a.start, late: a.late,
+		targetAwaited: a.targetAwaited, lookupAwaited: a.lookupAwaited, othersAnswered: a.othersAnswered, unsettled: true,
 	}
-	w := &attempt{slot: a.slot, spec: a.spec, instance: a.instance, next: a.next, counts: a.counts, start: a.start, pending: true}
-	w.Result = *res
-	return w
+	u.Result = *res
+	return u
 }
 
-// ended returns when an attempt ended whose result waits.
+// ended returns when an unsettled attempt ended.
 func (a *attempt) ended() int64 { return a.start + int64(a.Result.Took) }
 
 // maxTries is how many times an attempt is tried while its outcome is unknown
@@ -72,21 +79,22 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 	}
 	a := &attempt{spec: &spec{rule: p.Rule, handler: p.Handler}, ctx: ctx, wake: func() {}, lostBefore: -1}
 	a.Target = p.Target
-	res, _ := a.make(&monitor{clock: &clock})
+	res, _ := a.make(&clock, new(health.Monitor))
 	return res
 }
 
 // make makes an attempt of a handler that may block, and returns how many tries panicked.
-func (a *attempt) make(m *monitor) (res probe.Result, panics int) {
-	a.start = m.clock.now()
-	lostAtBegin := m.observe(a.start)
+func (a *attempt) make(clock *clock, m *health.Monitor) (res probe.Result, panics int) {
+	a.start = clock.now()
+	lostAtBegin := m.Observe(a.start)
 	rule := &a.spec.rule
-	begin, timeout := a.start, m.timeout(rule, a.start)
+	begin, timeout := a.start, timeoutOf(rule, m, a.start)
 	for n := uint8(1); n <= maxTries; n++ {
 		late, hasPanicked := false, false
 		res, late, hasPanicked = a.call(timeout)
-		end := m.clock.now()
-		lost := m.observe(end)
+		a.late = late
+		end := clock.now()
+		lost := m.Observe(end)
 		lostByTry := max(lost-lostAtBegin, int64(res.Lost))
 		switch {
 		case stalled(lostByTry, end-begin, timeout, rule):
@@ -99,12 +107,12 @@ func (a *attempt) make(m *monitor) (res probe.Result, panics int) {
 		if hasPanicked {
 			panics++
 		}
-		if res.Outcome != probe.Unknown || a.ctx.Err() != nil || !m.maySucceedNow(&res) {
+		if res.Outcome != probe.Unknown || a.ctx.Err() != nil || !maySucceedNow(&res, m, end) {
 			break
 		}
 		begin, lostAtBegin = end, lost
 	}
-	res.Took = time.Duration(m.clock.now() - a.start)
+	res.Took = time.Duration(clock.now() - a.start)
 	res.Detail = probe.CleanText(res.Detail, probe.MaxDetail)
 	return res, panics
 }

@@ -34,9 +34,13 @@
 //	subscribe.go    Subscribe: what subscribers get
 //	status.go       the types Status, TargetStatus and Changes
 //	stats.go        Stats and histograms
-//	health.go       Health: whether the engine itself is well, and what that excuses
+//	health.go       Health: whether the engine itself is well
+//	excuse.go       what an engine that is not well excuses
 //	isolation.go    whether the engine is cut off from its targets or name servers
-//	machine.go      which addresses are this machine's
+//	evidence.go     who has answered an attempt
+//	unsettled.go    results that are judged later
+//	isolationlog.go log lines about isolation
+//	machine.go      which hosts are this machine
 //	log.go          the log lines
 //	unreported.go   the warning about targets without an instance
 //	clock.go        times as integers
@@ -72,20 +76,22 @@ type Config struct {
 	// probe.Mended.
 	Compatibility probe.Compatibility
 
-	// NoIsolationCheck makes failures without an answer count against their targets even
-	// if no target or name server answers. Otherwise such a failure is unknown,
-	// probe.ReasonIsolated, if ten or more attempts at four or more addresses, or at four
-	// or more names, have waited for a quarter of its timeout or longer, and none was
-	// answered in the second half of it, although each target had answered its latest
-	// attempt: then the engine's own
-	// network or name server has failed. Lookups of names are judged apart from
-	// connections, but none fails while no address answers. A failure before the timeout,
-	// such as a connection without a route, counts as soon as an attempt that began after
-	// it is answered, and otherwise is judged when the timeout has passed; at once if
-	// fewer than ten probes of four hosts were answered last. Commands and the addresses
-	// of this machine, which are read when the engine is made and every ten minutes, say
-	// nothing about the network. There is no such check for rules with the compatibility
-	// probe.Kubelet.
+	// NoIsolationCheck makes failures without an answer count against their targets even if
+	// no target or name server answers. Otherwise such a failure is unknown,
+	// probe.ReasonIsolated, if ten or more attempts at four or more hosts have waited for a
+	// quarter of its timeout or longer, and none was answered in the second half of it: then
+	// the engine's own network or name server has failed. Awaited are the answers of probes
+	// whose latest attempt was answered, apart from those that were excused in this way. A
+	// second failure of the same probe counts if another probe was answered between the two.
+	//
+	// Addresses, names and lookups of names are judged apart, but no lookup fails while no
+	// address answers. A failure before the timeout, such as a connection without a route,
+	// counts as soon as an attempt that began after it is answered, and otherwise is judged
+	// when the timeout has passed; at once if fewer than ten probes of four hosts were
+	// answered last. The host is where the handler connects (probe.EndpointHandler), or the
+	// target's address. Commands, unix sockets and this machine, whose addresses are read
+	// every ten minutes, say nothing about the network. There is no such check for rules
+	// with the compatibility probe.Kubelet.
 	NoIsolationCheck bool
 
 	// Logger gets a line for each change of a verdict on an instance, at level Warn

@@ -29,6 +29,7 @@ type network struct {
 	atOnce    bool                    // failures come at once
 	unknown   bool                    // attempts that end while the network fails are unknown
 	broken    map[string]probe.Result // of one target, by its address
+	silent    map[string]probe.Result // likewise, after the timeout
 }
 
 func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
@@ -38,7 +39,12 @@ func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 		failure = ""
 	}
 	result, isBroken := n.broken[t.Address]
+	silence, isSilent := n.silent[t.Address]
 	n.mu.Unlock()
+	if isSilent && failure == "" {
+		<-ctx.Done()
+		return silence
+	}
 	if isBroken && result.Timings != (probe.Timings{}) { // it does not depend on what has failed
 		return result
 	}
@@ -104,6 +110,16 @@ func (n *network) breakTarget(address string, r probe.Result) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.broken[address] = r
+}
+
+// fallSilent makes a target end its attempts with a result after their timeouts.
+func (n *network) fallSilent(address string, r probe.Result) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.silent == nil {
+		n.silent = map[string]probe.Result{}
+	}
+	n.silent[address] = r
 }
 
 // probeTargets has an engine probe so many targets with these addresses, and no others.
@@ -240,23 +256,134 @@ func TestAnEngineThatStartsCutOffFailsNothingThatPassedBefore(t *testing.T) {
 }
 
 func TestAttemptsWithoutTheNetworkAreNotMissed(t *testing.T) {
-	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
-		command := probe.HandlerFunc(func(ctx context.Context, target probe.Target) probe.Result {
-			if target.Address == remote(3) {
-				<-ctx.Done()
-				return probe.Fail(probe.ReasonTCPTimeout, "")
-			}
-			return probe.Succeed("")
+	for name, result := range map[string]probe.Result{
+		"they succeed":     probe.Succeed(""),
+		"they fail":        probe.Fail(probe.ReasonExecExit, ""),
+		"they hang":        probe.Fail(probe.ReasonExecTimeout, ""),
+		"they are unknown": probe.Broken("plugin.trap", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				command := probe.HandlerFunc(func(ctx context.Context, target probe.Target) probe.Result {
+					if target.Address == remote(3) {
+						<-ctx.Done()
+						return probe.Fail(probe.ReasonTCPTimeout, "")
+					}
+					if result.Reason == probe.ReasonExecTimeout {
+						<-ctx.Done()
+					}
+					return result
+				})
+				for i := range 40 {
+					e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
+				}
+				if _, err := e.Change(remembered(command)); err != nil {
+					t.Fatal(err)
+				}
+				pass(10 * time.Second)
+				st := status(t, e, probe.ID{Target: "t3", Kind: probe.Readiness})
+				if st.Verdict != probe.Failing || e.Health().Isolated {
+					t.Errorf("the silent target is %v by %+v; the health is %+v", st.Verdict, st.Result, e.Health())
+				}
+			})
 		})
-		for i := range 40 {
-			e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
+	}
+}
+
+// An attempt that is dropped, because its probe has changed, is not missed either.
+func TestDroppedAttemptsAreNotMissed(t *testing.T) {
+	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
+		rule := probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1}
+		n.takes = 800 * time.Millisecond
+		n.fallSilent(remote(0), probe.Fail(probe.ReasonTCPTimeout, ""))
+		for revision := range 20 { // others are replaced before they are answered
+			set := probe.Set{}
+			for i := range 40 {
+				p := probe.Probe{Handler: n, HandlerName: "network", Target: probe.Target{Address: remote(i)}, Rule: rule}
+				if i > 0 {
+					p.Revision = fmt.Sprint(revision)
+				}
+				set[probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}] = p
+			}
+			apply(t, e, set)
+			pass(500 * time.Millisecond)
 		}
-		if _, err := e.Change(remembered(command)); err != nil {
-			t.Fatal(err)
+		st := status(t, e, probe.ID{Target: "t0", Kind: probe.Readiness})
+		if st.Verdict != probe.Failing || e.Health().Isolated {
+			t.Errorf("the silent target is %v by %+v; the health is %+v", st.Verdict, st.Result, e.Health())
 		}
-		pass(10 * time.Second)
-		if got := failing(e); got != 1 {
-			t.Errorf("%d targets fail, want the silent one", got)
+	})
+}
+
+// A probe's peer is where its handler connects.
+type proxied struct {
+	*network
+	host string // or the path of a unix socket
+}
+
+func (p proxied) Probe(ctx context.Context, t probe.Target) probe.Result {
+	t.Address = p.host
+	return p.network.Probe(ctx, t)
+}
+
+func (p proxied) Endpoint(probe.Target) string {
+	if strings.HasPrefix(p.host, "/") {
+		return p.host
+	}
+	return net.JoinHostPort(p.host, "80")
+}
+
+func TestThePeerIsWhereTheHandlerConnects(t *testing.T) {
+	for _, test := range []struct{ name, local, address string }{
+		{"without addresses", "127.0.0.1", ""},
+		{"beside others on this machine", "127.0.0.1", "192.0.2.77"},
+		{"beside others behind unix sockets", "/run/proxy:1.sock", "192.0.2.77"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				n := &network{broken: map[string]probe.Result{}}
+				n.breakTarget(test.local, probe.Result{Outcome: probe.Success, Timings: timings("")})
+				set := probe.Set{}
+				for i := range 40 {
+					h := proxied{n, remote(i)}
+					if i%2 == 0 {
+						h.host = test.local
+					}
+					set[probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}] = probe.Probe{
+						Handler: h, HandlerName: "network", Target: probe.Target{Address: test.address},
+						Rule: probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1},
+					}
+				}
+				apply(t, e, set)
+				for i := range 40 {
+					e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
+				}
+				pass(5 * time.Second)
+				before := changes(e)
+				n.fail(probe.ReasonTCPTimeout, false)
+				pass(10 * time.Second)
+				if got := changes(e) - before; got != 0 || !e.Health().Isolated {
+					t.Errorf("verdicts have changed %d times, isolated: %v", got, e.Health().Isolated)
+				}
+			})
+		})
+	}
+}
+
+func TestAnEngineWithoutProbesIsNotIsolated(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		n := &network{broken: map[string]probe.Result{}}
+		rule := probe.Rule{Period: time.Hour, Timeout: 10 * time.Minute, FailureThreshold: 1}
+		probeTargets(t, e, n, rule, 40, remote)
+		pass(time.Hour)
+		n.fail(probe.ReasonTCPTimeout, false)
+		pass(time.Hour)
+		if !e.Health().Isolated {
+			t.Fatal("the engine is not isolated")
+		}
+		apply(t, e, probe.Set{})
+		if e.Health().Isolated {
+			t.Error("the engine is isolated")
 		}
 	})
 }

@@ -37,10 +37,10 @@ func (l *loop) run(ctx context.Context) {
 	defer timer.Stop()
 	defer context.AfterFunc(ctx, l.stopSleeping)()
 	m := l.scheduler.monitor
-	defer func() { m.await(l.scheduler.clock.now(), never) }()
+	defer func() { m.Await(l.scheduler.clock.now(), never) }()
 	for ctx.Err() == nil {
 		l.awakeSince = l.scheduler.clock.now()
-		m.await(l.awakeSince, l.awakeSince)
+		m.Await(l.awakeSince, l.awakeSince)
 		due := l.poll(ctx)
 		if ctx.Err() != nil {
 			break
@@ -50,7 +50,7 @@ func (l *loop) run(ctx context.Context) {
 			continue
 		}
 		now := l.scheduler.clock.now()
-		m.await(now, due)
+		m.Await(now, due)
 		timer.Stop()
 		if due != never {
 			timer.Reset(time.Duration(due - now))
@@ -111,7 +111,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 		return canceled, 0
 	}
 	now := sc.clock.now()
-	sc.monitor.await(now, now)
+	sc.monitor.Await(now, now)
 	if line := sc.unreported.check(sc.registry, now); line != nil {
 		sc.lines = append(sc.lines, line)
 	}
@@ -137,7 +137,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 func (l *loop) startDue() bool {
 	sc := l.scheduler
 	now := sc.clock.now()
-	sc.monitor.await(now, now)
+	sc.monitor.Await(now, now)
 	for range loopChunk {
 		key, due, ok := sc.schedule.Pop(now)
 		if !ok {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // machine is what names this machine. Its own answers say nothing about the network.
@@ -18,57 +20,115 @@ type machine struct {
 	addresses map[netip.Addr]bool
 }
 
-// machinePeriod is how often the engine reads the addresses of its machine.
-const machinePeriod = 10 * time.Minute
+// How often the engine reads the addresses of its machine, and how soon again after it
+// could not.
+const (
+	machinePeriod = 10 * time.Minute
+	machineRetry  = time.Minute
+)
 
-// readMachine returns what names this machine now. What cannot be read is left out.
-func readMachine() machine {
-	m := machine{addresses: map[netip.Addr]bool{}}
-	m.name, _ = os.Hostname()
-	m.name = strings.ToLower(m.name)
-	all, _ := net.InterfaceAddrs()
+// readMachine returns what names this machine now. What cannot be read, for want of a
+// descriptor for example, is as before.
+func readMachine(before machine) (m machine, err error) {
+	m = before
+	name, nameErr := os.Hostname()
+	if nameErr == nil {
+		m.name = strings.ToLower(name)
+	}
+	all, err := net.InterfaceAddrs()
+	if err == nil {
+		m.addresses = map[netip.Addr]bool{}
+	}
 	for _, address := range all {
 		if p, err := netip.ParsePrefix(address.String()); err == nil {
 			m.addresses[p.Addr().Unmap()] = true
 		}
 	}
-	return m
+	return m, errors.Join(nameErr, err)
 }
 
-// peerOf returns the Peer with an address; 0 for this machine, and without an address.
-func (m machine) peerOf(address string) health.Peer {
-	if ip, err := netip.ParseAddr(address); err == nil {
+// differs reports whether another machine has another name or other addresses, apart from
+// link-local ones of IPv6: each container that starts or ends changes these.
+func (m machine) differs(o machine) bool {
+	lasting := func(all map[netip.Addr]bool) map[netip.Addr]bool {
+		all = maps.Clone(all)
+		maps.DeleteFunc(all, func(ip netip.Addr, _ bool) bool { return ip.Is6() && ip.IsLinkLocalUnicast() })
+		return all
+	}
+	return m.name != o.name || !maps.Equal(lasting(m.addresses), lasting(o.addresses))
+}
+
+// peerOf returns the Peer of a host; 0 for this machine, and without a host.
+func (m machine) peerOf(host string) health.Peer {
+	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip = ip.Unmap().WithZone(""); ip.IsLoopback() || ip.IsUnspecified() || m.addresses[ip] {
 			return 0
 		}
-		return health.PeerOf(address)
+		return health.PeerOf(host)
 	}
-	switch name := strings.ToLower(strings.TrimSuffix(address, ".")); {
-	case name == m.name, name == "", name == "localhost", name == "ip6-localhost", name == "ip6-loopback", strings.HasSuffix(name, ".localhost"):
+	switch name := strings.ToLower(strings.TrimSuffix(host, ".")); {
+	case name == m.name, strings.HasPrefix(m.name, name+"."), name == "",
+		name == "localhost", name == "ip6-localhost", name == "ip6-loopback", strings.HasSuffix(name, ".localhost"):
 		return 0
 	}
-	return health.PeerOf(address)
+	return health.PeerOf(host)
 }
 
-// IsLocal reports whether an address of a target is this machine's, or there is none:
-// Health.Isolated says nothing about such a target.
-func (e *Engine) IsLocal(address string) bool {
-	sc := e.scheduler
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	return sc.machine.peerOf(address) == 0
+// hostOf returns the host that a handler connects to for a target; "" for a unix socket,
+// or if the target lacks its address or port.
+func hostOf(h probe.Handler, t probe.Target) string {
+	e, knows := h.(probe.EndpointHandler)
+	if !knows {
+		return t.Address
+	}
+	host, _, err := net.SplitHostPort(e.Endpoint(t))
+	if err != nil || strings.ContainsAny(host, "/@") { // the path of a unix socket
+		return ""
+	}
+	return host
+}
+
+// host returns the host that a probe connects to.
+func (s *slot) host() string {
+	sp := s.spec.Load()
+	return hostOf(sp.configured, sp.targetOf(s.target.name, s.currentAddress()))
+}
+
+// IsolatedFrom reports whether the engine is cut off from the host that a probe connects
+// to, and the probe's latest result lacks an answer: whether a failing verdict may be the
+// fault of the network or the name servers. It is false for hosts that are this machine.
+func (e *Engine) IsolatedFrom(id probe.ID) bool {
+	s, h := e.registry.probe(id), e.Health()
+	if s == nil || !h.Isolated && !(h.NamesIsolated && isName(s.host())) {
+		return false
+	}
+	e.scheduler.mu.Lock()
+	isLocal := s.peer == 0
+	e.scheduler.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if isLocal || s.result == nil {
+		return !isLocal
+	}
+	_, missing := evidenceOf(s.result, s.result.Took >= s.spec.Load().rule.Timeout)
+	return missing != 0 || s.result.Reason == probe.ReasonIsolated
 }
 
 // followMachine keeps what names this machine up to date until ctx is done. It locks mu.
 func (sc *scheduler) followMachine(ctx context.Context) {
-	ticker := time.NewTicker(machinePeriod)
-	defer ticker.Stop()
 	for {
+		m, err := readMachine(sc.machine)
+		sc.setMachine(m)
+		wait := machinePeriod
+		if err != nil {
+			wait = machineRetry
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return
-		case <-ticker.C:
-			sc.setMachine(readMachine())
+		case <-timer.C:
 		}
 	}
 }
@@ -76,7 +136,7 @@ func (sc *scheduler) followMachine(ctx context.Context) {
 // setMachine replaces what names this machine. It locks mu.
 func (sc *scheduler) setMachine(m machine) {
 	sc.mu.Lock()
-	changed := m.name != sc.machine.name || !maps.Equal(m.addresses, sc.machine.addresses)
+	changed := m.differs(sc.machine)
 	sc.machine = m
 	sc.mu.Unlock()
 	for begin, more := 0, changed; more; begin += applyChunk {
@@ -92,20 +152,20 @@ func (sc *scheduler) setPeers(begin int) (more bool) {
 	end := min(begin+applyChunk, len(sc.slots))
 	for _, s := range sc.slots[min(begin, end):end] {
 		if s != nil {
-			sc.setPeer(s, s.currentAddress())
+			sc.setPeer(s, s.host())
 		}
 	}
 	return end < len(sc.slots)
 }
 
-// setPeer sets the peer of a probe by the address of its target.
-func (sc *scheduler) setPeer(s *slot, address string) {
-	peer := sc.machine.peerOf(address)
+// setPeer sets the peer of a probe by the host that it connects to.
+func (sc *scheduler) setPeer(s *slot, host string) {
+	peer := sc.machine.peerOf(host)
 	if sc.noIsolationCheck {
 		peer = 0
 	}
 	if peer != s.peer {
-		sc.isolation.setAnswered(s, 0)
+		sc.isolation.forget(s)
 		s.peer = peer
 	}
 }

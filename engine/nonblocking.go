@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/internal/timeline"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
@@ -14,7 +15,7 @@ import (
 // goroutine uses it.
 type nonBlocking struct {
 	clock     *clock
-	monitor   *monitor
+	monitor   *health.Monitor
 	set       *nonblock.Set     // nil until the first attempt waits, and after a failure
 	failed    *nonblock.Set     // waiting with it has failed; it is closed when another one is opened
 	retryAt   int64             // when a set may be opened after a failure
@@ -35,7 +36,7 @@ type exchange struct {
 	nonblock.Attempt
 	timeout time.Duration // of each try
 	since   int64         // when this try began, or started over
-	lost    int64         // monitor.lost when this try began
+	lost    int64         // the monitor's, when this try began
 	steps   int64         // since it began or started over
 	again   bool          // this try has started over
 	key     uint32
@@ -58,13 +59,13 @@ func (n *nonBlocking) timeout(r *probe.Rule, now int64) time.Duration {
 	if n.waiting > n.limit/2 {
 		return r.Timeout
 	}
-	return n.monitor.timeout(r, now)
+	return timeoutOf(r, n.monitor, now)
 }
 
 func (n *nonBlocking) try(a *attempt, now int64) {
 	a.tries++
 	a.since, a.steps, a.again = now, 0, false
-	a.lost = n.monitor.await(now, now)
+	a.lost = n.monitor.Await(now, now)
 	a.Attempt = nonblock.Attempt{Target: a.Target, Buffer: a.Buffer, Spares: &n.spares}
 	n.step(a, nonblock.StepBegin)
 }
@@ -182,7 +183,7 @@ func (n *nonBlocking) unregister(a *attempt) {
 // deadline was not late: the loop handles it before it expires attempts.
 func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	res, now := &a.Result, n.clock.now()
-	lost := n.monitor.await(now, now) - a.lost
+	lost := n.monitor.Await(now, now) - a.lost
 	*res = checked(*res, a.timeout, false)
 	switch {
 	case ev == nonblock.StepLate:
@@ -192,7 +193,7 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	case stalled(lost, now-a.since, a.timeout, &a.spec.rule):
 		*res = excuse(*res, lost, a.timeout)
 	}
-	if res.Outcome == probe.Unknown && a.tries < maxTries && n.monitor.maySucceedNow(res) {
+	if res.Outcome == probe.Unknown && a.tries < maxTries && maySucceedNow(res, n.monitor, now) {
 		n.try(a, now)
 		return
 	}
@@ -217,21 +218,21 @@ func (n *nonBlocking) wait(awakeSince, until int64) {
 		until = min(until, deadline)
 	}
 	begin := n.clock.now()
-	n.monitor.await(begin, until)
+	n.monitor.Await(begin, until)
 	n.woke, n.events = 0, 0
 	if err := n.set.Wait(max(0, time.Duration(until-begin)), n.ready); err != nil {
 		n.fallBack()
 		return
 	}
 	now := n.readClock()
-	n.monitor.worked(now, begin-awakeSince+now-n.woke)
+	n.monitor.Worked(now, begin-awakeSince+now-n.woke)
 	n.expire(now)
 }
 
 // readClock reads the clock while the loop works.
 func (n *nonBlocking) readClock() (now int64) {
 	now = n.clock.now()
-	n.monitor.await(now, now)
+	n.monitor.Await(now, now)
 	if n.woke == 0 {
 		n.woke = now
 	}
@@ -285,7 +286,7 @@ const maxDelayedSteps = 4
 // fairDeadline returns the longest delay of a try, and when the target has had its timeout
 // although each step, and the one that is awaited, was delayed by that much.
 func (n *nonBlocking) fairDeadline(a *attempt) (delay, deadline int64) {
-	delay, deadline = n.monitor.longest(a.since), a.since+int64(a.timeout)
+	delay, deadline = n.monitor.Longest(a.since), a.since+int64(a.timeout)
 	if notable(delay, a.timeout) {
 		deadline += delay * min(a.steps+1, maxDelayedSteps)
 	}

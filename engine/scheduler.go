@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/nonblock"
@@ -21,7 +22,7 @@ type scheduler struct {
 	clock    clock
 	registry *registry
 	logger   *slog.Logger
-	monitor  *monitor
+	monitor  *health.Monitor
 	passDue  atomic.Int64 // when the loop has to make its next pass; 0 before and after Run
 
 	noIsolationCheck bool
@@ -46,14 +47,16 @@ type scheduler struct {
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
-	sc := &scheduler{
+	m, _ := readMachine(machine{}) // followMachine reads again
+	return &scheduler{
 		clock:    newClock(),
 		registry: r,
 		logger:   c.Logger,
+		monitor:  new(health.Monitor),
 
 		noIsolationCheck: c.NoIsolationCheck,
 
-		machine:    readMachine(),
+		machine:    m,
 		schedule:   schedule.New[*attempt](c.Concurrency, c.StartRate),
 		sleep:      sleep{wake: make(chan struct{}, 1)},
 		tick:       maxTick,
@@ -62,8 +65,6 @@ func newScheduler(c Config, r *registry) *scheduler {
 		memorySubs: map[*Subscription]struct{}{},
 		closers:    closers{handlers: map[io.Closer]*closable{}},
 	}
-	sc.monitor = &monitor{clock: &sc.clock}
-	return sc
 }
 
 // begin starts the schedule for Run, and reports whether it is the first Run. It

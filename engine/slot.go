@@ -17,11 +17,14 @@ type slot struct {
 	name     string               // of the probe's ID
 	key      uint32               // in the schedule
 	kind     probe.Kind           // of the probe's ID
-	peer     health.Peer          // by the target's address; guarded by scheduler.mu
-	answered responder            // who has answered the latest attempt, or may have in an earlier engine; guarded by scheduler.mu
-	resumed  bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
 	inflight *attempt             // the attempt whose result counts, or nil; guarded by scheduler.mu
-	spec     atomic.Pointer[spec] // the scheduler replaces it for Apply
+	spec     atomic.Pointer[spec] // the scheduler replaces it for Apply, with mu held
+	resumed  bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
+
+	// Of isolation, guarded by scheduler.mu.
+	answered    responders  // who answered the latest attempt that was not excused, or may have in an earlier engine
+	peer        health.Peer // by the host that the handler connects to; 0: this machine, or isolation is not checked
+	silentSince int64       // end of the first attempt without an answer since the last one with an answer, or of the last that counted; 0: none
 
 	mu sync.Mutex // guards status
 	status

@@ -35,9 +35,8 @@ func (s *slot) memory(c *clock) Memory {
 	in := s.target.current()
 	s.mu.Lock()
 	m := Memory{State: s.state, Since: c.time(s.since), Changes: s.changes}
-	address := s.address
+	address, sp := s.address, s.spec.Load()
 	s.mu.Unlock()
-	sp := s.spec.Load()
 	m.Endpoint = endpointOf(sp.configured, sp.targetOf(s.target.name, address))
 	if in.id == m.State.Instance {
 		m.Started, m.InstanceSince = in.started, c.time(in.since)

@@ -17,9 +17,10 @@ func (sc *scheduler) drop(s *slot) {
 	}
 	s.setInflight(nil)
 	sc.schedule.Drop(s.key)
-	if a.pending {
-		sc.isolation.silent.remove(a)
-		sc.isolation.unnamed.remove(a)
+	a.withdraw()
+	if a.unsettled {
+		sc.isolation.targets.remove(s.key)
+		sc.isolation.names.remove(s.key)
 		sc.counters.dropped++
 		return
 	}
@@ -83,9 +84,7 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	if sp.closable != nil {
 		sp.closable.attempts++
 	}
-	if s.answered != 0 {
-		sc.isolation.begin(s, now)
-	}
+	sc.isolation.begin(a, now)
 	if sp.stepper == nil {
 		sc.attachContext(a)
 	}
@@ -219,7 +218,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	s.setInflight(nil)
 	sc.counters.attempt(s.kind, sp.handlerName, res)
 	if isUnwell(res.Reason) {
-		sc.monitor.blame(now)
+		sc.monitor.Blame(now)
 	}
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
 	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome, Extra: !a.counts}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -11,13 +12,13 @@ import (
 // time, but those of targets that hang must not fill the places of all others.
 func TestTimeoutsAreNotLongerWhileManyAttemptsWait(t *testing.T) {
 	c := newClock()
-	m := &monitor{clock: &c}
+	m := new(health.Monitor)
 	n := nonBlocking{clock: &c, monitor: m, limit: 16}
 	rule := &probe.Rule{Period: time.Minute, Timeout: time.Second}
 	now := c.now()
 	for range 3 {
 		now += int64(time.Second)
-		m.blame(now)
+		m.Blame(now)
 	}
 	for _, step := range []struct {
 		waiting int

@@ -44,8 +44,10 @@ type StatefulHandler interface {
 type EndpointHandler interface {
 	Handler
 
-	// Endpoint returns the endpoint for a target, such as "10.0.0.7:80", or "" if the
-	// target lacks its address or port.
+	// Endpoint returns the endpoint for a target: host and port as net.JoinHostPort joins
+	// them, such as "10.0.0.7:80", or the path of a unix socket; "" if the target lacks its
+	// address or port. The host says which network the attempts need: see
+	// engine.Config.NoIsolationCheck.
 	Endpoint(t Target) string
 }
 

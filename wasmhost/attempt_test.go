@@ -416,8 +416,9 @@ func TestAHandlerKnowsItsEndpoint(t *testing.T) {
 			t.Errorf("of port %s: got %q, want %q", port, got, want)
 		}
 	}
-	if h := handler(t, p, nil); h.Endpoint(target) == h.Endpoint(probe.Target{Name: "web", Address: "::1"}) {
-		t.Error("without a setting called port: other ports of the target are the same endpoint")
+	target.Ports["admin"] = 80
+	if got, want := handler(t, p, nil).Endpoint(target), "[::1]:admin=80,db=5432"; got != want {
+		t.Errorf("without a setting called port: got %q, want %q", got, want)
 	}
 }
 

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -54,11 +57,15 @@ func (h *Handler) Check(t probe.Target) error {
 	return err
 }
 
-// Endpoint returns the target's address with the setting called port, or with the target's
-// ports if the plugin has no such setting.
+// Endpoint returns the target's address with the setting called port, or with all of the
+// target's ports if the plugin has no such setting: "10.0.0.7:http=80,metrics=90".
 func (h *Handler) Endpoint(t probe.Target) string {
 	if h.settings.PortName == "" {
-		return fmt.Sprint(t.Address, t.Ports)
+		var ports []string
+		for _, name := range slices.Sorted(maps.Keys(t.Ports)) {
+			ports = append(ports, fmt.Sprintf("%s=%d", name, t.Ports[name]))
+		}
+		return net.JoinHostPort(t.Address, strings.Join(ports, ","))
 	}
 	port, err := t.Port(h.settings.PortName)
 	if err != nil {

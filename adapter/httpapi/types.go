@@ -150,7 +150,8 @@ type Stats struct {
 // Health says whether the engine itself is well.
 type Health struct {
 	Score          int     `json:"score"`          // 0 is healthy, engine.MaxHealthScore the worst
-	Isolated       bool    `json:"isolated"`       // no target or name server answers
+	Isolated       bool    `json:"isolated"`       // no target answers
+	NamesIsolated  bool    `json:"namesIsolated"`  // no name server answers, or no target with a name
 	Degraded       bool    `json:"degraded"`       // nothing is restarted now
 	Stalls         uint64  `json:"stalls"`         // how many times the engine was stalled
 	StalledSeconds float64 `json:"stalledSeconds"` // for how long in all

@@ -40,7 +40,8 @@ var engineMetrics = []metric[engine.Stats]{
 	counter("sonde_handler_panics_total", "Total number of panics in handlers.", func(s engine.Stats) float64 { return float64(s.Panics) }),
 	counter("sonde_results_dropped_total", "Total number of results dropped because the instance or the probe was replaced during the attempt.", func(s engine.Stats) float64 { return float64(s.Dropped) }),
 	gauge("sonde_health_score", "Health score of the engine itself: 0 is healthy, from 2 on it restarts nothing, 8 is the worst.", func(s engine.Stats) float64 { return float64(s.Health.Score) }),
-	gauge("sonde_isolated", "1 while no target or name server answers, otherwise 0.", func(s engine.Stats) float64 { return number(s.Health.Isolated) }),
+	gauge("sonde_isolated", "1 while no target answers, otherwise 0.", func(s engine.Stats) float64 { return number(s.Health.Isolated) }),
+	gauge("sonde_names_isolated", "1 while no name server answers, or no target with a name, otherwise 0.", func(s engine.Stats) float64 { return number(s.Health.NamesIsolated) }),
 	counter("sonde_stalls_total", "Total number of stalls of the engine: its process was stopped or short of processor time.", func(s engine.Stats) float64 { return float64(s.Health.Stalls) }),
 	counter("sonde_stalled_seconds_total", "Total time in seconds that the engine was stalled.", func(s engine.Stats) float64 { return s.Health.Stalled.Seconds() }),
 }

@@ -17,7 +17,8 @@
 //	sonde_handler_panics_total, sonde_results_dropped_total  counters
 //	sonde_log_records_dropped_total                          counter
 //	sonde_health_score                                       gauge, 0 is healthy, 8 the worst
-//	sonde_isolated                                           gauge, 1 while no target or name server answers
+//	sonde_isolated                                           gauge, 1 while no target answers
+//	sonde_names_isolated                                     gauge, 1 while no name server answers
 //	sonde_stalls_total, sonde_stalled_seconds_total          counters
 //	sonde_probes, sonde_verdicts{kind,verdict}               gauges
 //	sonde_targets, sonde_targets_started, _ready and _live   gauges

@@ -66,7 +66,7 @@ func shop() *fake {
 				{Kind: probe.Readiness, HandlerName: "tcp", Outcome: probe.Failure, Durations: counted(9*time.Second, 1, 2, 4)},
 			},
 			Lateness: counted(time.Millisecond, 8, 0, 0),
-			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6, Health: engine.Health{Score: 2, Isolated: true, Stalls: 8, Stalled: 2500 * time.Millisecond},
+			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6, Health: engine.Health{Score: 2, Isolated: true, NamesIsolated: true, Stalls: 8, Stalled: 2500 * time.Millisecond},
 		},
 		times: map[probe.ID]engine.Histogram{
 			id(probe.Readiness, "db"):  counted(time.Second, 1, 1, 0),
@@ -174,9 +174,12 @@ sonde_attempts_skipped_total{reason="shed"} 7
 # HELP sonde_health_score Health score of the engine itself: 0 is healthy, from 2 on it restarts nothing, 8 is the worst.
 # TYPE sonde_health_score gauge
 sonde_health_score 2
-# HELP sonde_isolated 1 while no target or name server answers, otherwise 0.
+# HELP sonde_isolated 1 while no target answers, otherwise 0.
 # TYPE sonde_isolated gauge
 sonde_isolated 1
+# HELP sonde_names_isolated 1 while no name server answers, or no target with a name, otherwise 0.
+# TYPE sonde_names_isolated gauge
+sonde_names_isolated 1
 # HELP sonde_stalls_total Total number of stalls of the engine: its process was stopped or short of processor time.
 # TYPE sonde_stalls_total counter
 sonde_stalls_total 8
@@ -186,7 +189,7 @@ sonde_stalled_seconds_total 2.5
 `
 	compare(t, prom.Config{Engine: shop()}, want, "sonde_results_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
 		"sonde_handler_panics_total", "sonde_attempt_lateness_seconds", "sonde_probes", "sonde_attempts_skipped_total",
-		"sonde_health_score", "sonde_isolated", "sonde_stalls_total", "sonde_stalled_seconds_total")
+		"sonde_health_score", "sonde_isolated", "sonde_names_isolated", "sonde_stalls_total", "sonde_stalled_seconds_total")
 }
 
 func TestStateMetrics(t *testing.T) {

@@ -3,6 +3,7 @@ package restart_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -273,57 +274,118 @@ func TestProbesOfAFinishedInstanceKnowThatItIsFinished(t *testing.T) {
 	})
 }
 
-// link is a handler whose targets answer until the engine is cut off from them.
-type link struct{ cut atomic.Bool }
+// link is a handler whose targets answer until the engine is cut off from them, or from the
+// name servers, or one of them falls silent.
+type link struct {
+	cut, noNames atomic.Bool
+	silent       atomic.Pointer[string] // an address
+}
 
-func (l *link) Probe(ctx context.Context, _ probe.Target) probe.Result {
-	if l.cut.Load() {
+func (l *link) Probe(ctx context.Context, t probe.Target) probe.Result {
+	silent, isName := l.silent.Load(), strings.HasSuffix(t.Address, ".test")
+	switch {
+	case isName && l.noNames.Load():
+		<-ctx.Done()
+		return probe.Fail(probe.ReasonDNSTimeout, "i/o timeout")
+	case l.cut.Load(), silent != nil && *silent == t.Address:
 		<-ctx.Done()
 		return probe.Fail(probe.ReasonTCPTimeout, "i/o timeout")
 	}
-	return probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}}
+	res := probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}}
+	if isName {
+		res.Timings.Resolve = time.Millisecond
+	}
+	return res
 }
 
-func TestAnIsolatedEngineRestartsOnlyTargetsOnItsMachine(t *testing.T) {
-	inBubble(t, restart.Budget{}, func(h *harness) {
+// linked runs f beside an engine that restarts, as often as the budget allows, targets with
+// these addresses. It probes them once a second: the first one with web, the others with a
+// link.
+func linked(t *testing.T, b restart.Budget, address func(n int) string, f func(h *harness, l *link, web *fakeHandler, drivers []*fakeDriver)) {
+	inBubble(t, b, func(h *harness) {
 		l, web := new(link), new(fakeHandler)
-		set := probe.Set{}
-		add := func(target, address string, handler probe.Handler) {
-			set[liveness(target)] = probe.Probe{
-				Rule:   probe.Rule{Period: s, FailureThreshold: 1},
-				Target: probe.Target{Address: address}, Handler: handler, HandlerName: "test",
-			}
-		}
-		units := map[string]restart.Unit{}
+		set, units, drivers := probe.Set{}, map[string]restart.Unit{}, []*fakeDriver(nil)
 		for n := range 20 {
-			target := fmt.Sprint("peer", n)
-			add(target, fmt.Sprint("192.0.2.", n+1), l)
-			units[target] = restart.Unit{}
+			target := fmt.Sprint("t", n)
+			drivers = append(drivers, newDriver(target, healthy))
+			p := probe.Probe{Rule: probe.Rule{Period: s, FailureThreshold: 1}, Target: probe.Target{Address: address(n)}, Handler: l, HandlerName: "test"}
+			if n == 0 {
+				p.Handler = web
+			}
+			set[liveness(target)] = p
+			units[target] = restart.Unit{Driver: drivers[n]}
 		}
-		near, far := newDriver("near", healthy), newDriver("far", healthy)
-		add("near", "127.0.0.1", web)
-		add("far", "192.0.2.100", web)
-		units["near"], units["far"] = restart.Unit{Driver: near}, restart.Unit{Driver: far}
 		if _, err := h.engine.Apply(set); err != nil {
 			t.Fatal(err)
 		}
 		h.apply(units)
 		h.sleep(5 * s)
+		f(h, l, web, drivers)
+	})
+}
+
+func literal(n int) string { return fmt.Sprint("2001:db8::", n+1) }
+
+func TestAnIsolatedEngineRestartsTargetsThatAnswer(t *testing.T) {
+	linked(t, restart.Budget{}, literal, func(h *harness, l *link, web *fakeHandler, drivers []*fakeDriver) {
 		l.cut.Store(true)
 		h.sleep(10 * s)
 		if !h.engine.Health().Isolated {
 			t.Fatal("the engine is not isolated")
 		}
 		web.setFailing(true)
-		h.sleep(5 * s)
-		h.expect("far", "far-0", probe.Running, probe.ReasonDegraded)
-		if len(near.graces()) == 0 || len(far.graces()) > 0 {
-			t.Errorf("requests to end: on this machine %v, elsewhere %v", near.graces(), far.graces())
+		h.sleep(2 * s)
+		if len(drivers[0].graces()) == 0 {
+			t.Error("the target that answers is not restarted")
 		}
+		for n, d := range drivers[1:] {
+			if len(d.graces()) > 0 {
+				t.Errorf("t%d is restarted", n+1)
+			}
+		}
+	})
+}
+
+// silence makes t1 fall silent after t0 has used up the budget of a minute, and returns when
+// there is budget again.
+func silence(h *harness, l *link, web *fakeHandler, meanwhile func()) {
+	web.setFailing(true)
+	h.sleep(s)
+	web.setFailing(false)
+	silent := literal(1)
+	l.silent.Store(&silent)
+	h.sleep(3 * s)
+	h.expect("t1", "t1-0", probe.Running, probe.ReasonBudget)
+	meanwhile()
+	h.sleep(time.Minute)
+}
+
+func TestAnIsolatedEngineDoesNotRestartSilentTargets(t *testing.T) {
+	linked(t, restart.Budget{Max: 1, Per: time.Minute}, literal, func(h *harness, l *link, web *fakeHandler, drivers []*fakeDriver) {
+		silence(h, l, web, func() { l.cut.Store(true) })
+		h.expect("t1", "t1-0", probe.Running, probe.ReasonDegraded)
 		l.cut.Store(false)
 		h.sleep(5 * s)
-		if len(far.graces()) == 0 {
+		if len(drivers[1].graces()) == 0 {
 			t.Error("nothing was restarted after the isolation")
+		}
+	})
+}
+
+func TestADeadNameServerDelaysNoRestartOfAnAddress(t *testing.T) {
+	address := func(n int) string {
+		if n < 3 {
+			return literal(n)
+		}
+		return fmt.Sprintf("h%d.test", n)
+	}
+	linked(t, restart.Budget{Max: 1, Per: time.Minute}, address, func(h *harness, l *link, web *fakeHandler, drivers []*fakeDriver) {
+		silence(h, l, web, func() { l.noNames.Store(true) })
+		if got := h.engine.Health(); !got.NamesIsolated || got.Isolated || got.Err() != nil {
+			t.Errorf("got %+v", got)
+		}
+		if len(drivers[1].graces()) == 0 {
+			t.Error("t1 is not restarted")
 		}
 	})
 }

@@ -142,7 +142,7 @@ func (i *instance) checkProbes(now time.Time) {
 			reason = probe.ReasonEnding
 		}
 		i.postpone(now, i.notBefore, reason, failing)
-	case i.doubtsEngine():
+	case i.doubtsEngine(failing):
 		i.postpone(now, now.Add(healthInterval), probe.ReasonDegraded, failing)
 	case !i.takeBudget(now, failing):
 	default:
@@ -150,16 +150,11 @@ func (i *instance) checkProbes(now time.Time) {
 	}
 }
 
-// doubtsEngine reports whether the engine is too unwell for its verdicts about the target to
-// restart it. That it is isolated says nothing about targets on its own machine.
-func (i *instance) doubtsEngine() bool {
+// doubtsEngine reports whether the engine is too unwell for the verdict of a probe to
+// restart its target.
+func (i *instance) doubtsEngine(failing engine.Status) bool {
 	e := i.control.config.Engine
-	health := e.Health()
-	if !health.Isolated {
-		return health.Degraded()
-	}
-	target, _ := e.Target(i.target)
-	return health.Degraded() || !e.IsLocal(target.Address)
+	return e.Health().Degraded() || e.IsolatedFrom(failing.ID)
 }
 
 // failingProbe returns the first startup or liveness probe that fails this

@@ -37,8 +37,8 @@ func TestALoopThatIsLateWasStalled(t *testing.T) {
 			}
 			m.Await(begin, due)
 			m.Await(begin+c.now, 0)
-			if m.Lost != c.lost || m.Stalls != c.stalls {
-				t.Errorf("lost %v in %d stalls, want %v in %d", time.Duration(m.Lost), m.Stalls, time.Duration(c.lost), c.stalls)
+			if got := m.State(begin + c.now); got.Lost != c.lost || got.Stalls != c.stalls {
+				t.Errorf("lost %v in %d stalls, want %v in %d", time.Duration(got.Lost), got.Stalls, time.Duration(c.lost), c.stalls)
 			}
 		})
 	}
@@ -50,8 +50,9 @@ func TestAStallIsCountedOnceWhoeverNoticesIt(t *testing.T) {
 	m.Observe(begin + 2*second)
 	m.Observe(begin + 2*second + ms)
 	m.Await(begin+2*second+2*ms, begin+3*second)
-	if want := 1900 * ms; m.Lost != want || m.Stalls != 1 {
-		t.Errorf("lost %v in %d stalls, want %v in 1", time.Duration(m.Lost), m.Stalls, time.Duration(want))
+	got := m.State(begin + 2*second + 2*ms)
+	if want := 1900 * ms; got.Lost != want || got.Stalls != 1 {
+		t.Errorf("lost %v in %d stalls, want %v in 1", time.Duration(got.Lost), got.Stalls, time.Duration(want))
 	}
 }
 

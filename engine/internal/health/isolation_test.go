@@ -102,16 +102,81 @@ func TestPeersThatLeaveAreNotExpected(t *testing.T) {
 	}
 }
 
+func TestAWithdrawnAttemptIsNotAwaited(t *testing.T) {
+	i := cutOff(9, 9)
+	i.Answer(90, 109)
+	var last Awaited
+	for n := range 11 {
+		last = i.Begin(peer(n), int64(110+n))
+	}
+	silence := Silence{Began: 110, Timeout: 100, Excuses: 1}
+	if last != (Awaited{}) {
+		t.Fatal("an eleventh attempt is counted")
+	}
+	i.Answer(100, 130)
+	old := i.Begin(peer(0), 131)
+	i.Answer(131, 132)
+	for n := range 10 {
+		last = i.Begin(peer(n), int64(133+n))
+	}
+	old.Withdraw() // it was answered already
+	if got := i.Judge(silence, 250); got != CutOff {
+		t.Errorf("ten are awaited: got %v", got)
+	}
+	i.Answer(140, 251)
+	for n := range 10 {
+		last = i.Begin(peer(n%4), int64(260+n))
+	}
+	last.Withdraw()
+	last.Withdraw()
+	silence.Began = 260
+	if got := i.Judge(silence, 400); got != Counts {
+		t.Errorf("nine are awaited: got %v", got)
+	}
+	i.Begin(peer(4), 270)
+	if got := i.Judge(silence, 400); got != CutOff {
+		t.Errorf("ten are awaited again: got %v", got)
+	}
+}
+
+func TestASilenceThatIsRepeatedCounts(t *testing.T) {
+	i := cutOff(20, 20)
+	silence := Silence{Began: 101, Timeout: 100, Excuses: 1000, Repeated: true}
+	if got := i.Judge(silence, 201); got != Counts || i.Until() != 0 {
+		t.Errorf("got %v, until %v", got, i.Until())
+	}
+	silence.Repeated = false
+	if got := i.Judge(silence, 201); got != CutOff {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestFourHostsAreFourPeers(t *testing.T) {
+	collisions := 0
+	for n := range 1000 {
+		different := map[Peer]bool{}
+		for k := range 4 {
+			different[PeerOf(fmt.Sprintf("10.%d.%d.%d", n/256, n%256, k))] = true
+		}
+		if len(different) < 4 {
+			collisions++
+		}
+	}
+	if collisions > 10 {
+		t.Errorf("%d of 1,000 times four hosts are fewer peers", collisions)
+	}
+}
+
 func TestPeersAreSpread(t *testing.T) {
 	seen := map[Peer]bool{}
 	for n := range 1000 {
 		p := PeerOf(fmt.Sprint("10.0.0.", n))
-		if p < 1 || p > 64 {
+		if p < 1 || p > 4096 {
 			t.Fatalf("got %d", p)
 		}
 		seen[p] = true
 	}
-	if len(seen) != 64 {
+	if len(seen) < 850 { // of 887 on average
 		t.Errorf("1,000 addresses have %d peers", len(seen))
 	}
 }

@@ -71,8 +71,11 @@ func engineLines(stats httpapi.Stats) string {
 	if h := stats.Health; h.Degraded {
 		fmt.Fprintf(&s, "degraded: health score %d of %d, stalled for %.1fs in all; restarts are paused\n", h.Score, engine.MaxHealthScore, h.StalledSeconds)
 	}
-	if stats.Health.Isolated {
-		fmt.Fprintln(&s, "isolated: no target or name server answers; failures without an answer do not count")
+	switch {
+	case stats.Health.Isolated:
+		fmt.Fprintln(&s, "isolated: no target answers; failures without an answer do not count")
+	case stats.Health.NamesIsolated:
+		fmt.Fprintln(&s, "isolated: no name server answers, or no target with a name; their failures without an answer do not count")
 	}
 	return s.String()
 }

@@ -1,0 +1,38 @@
+package engine
+
+import "github.com/sonde-probe/sonde/probe"
+
+// responders are those who answer an attempt over the network.
+type responders uint8
+
+const (
+	theTarget responders = 1 << iota
+	nameServer
+)
+
+// evidenceOf returns who has answered an attempt, and who should have answered and has
+// not. Neither is known of handlers that say nothing about the network, such as exec. A
+// plugin's own reason says that the target answered if something was received, and that it
+// did not if the plugin waited until its deadline: late.
+func evidenceOf(res *probe.Result, late bool) (answered, missing responders) {
+	evidence := res.Reason.Evidence()
+	if res.Timings.Resolve > 0 && evidence != probe.NameUnanswered {
+		answered = nameServer
+	}
+	failed := res.Outcome == probe.Failure
+	switch {
+	case evidence == probe.Answered, evidence == probe.Interrupted:
+		return answered | theTarget, 0
+	case evidence == probe.NameAnswered:
+		return answered, 0
+	case evidence == probe.NameUnanswered:
+		return answered, nameServer
+	case evidence == probe.Silent:
+		return answered, theTarget
+	case passed(res) && res.Timings != (probe.Timings{}), failed && res.Timings.FirstByte > 0:
+		return answered | theTarget, 0
+	case failed && (res.Timings.Connect > 0 || late && res.Reason != probe.ReasonExecTimeout):
+		return answered, theTarget
+	}
+	return answered, 0
+}

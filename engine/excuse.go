@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/internal/health"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+const (
+	// stallShare is the part of an attempt's timeout, one in so many, that may be lost
+	// to stalls before the attempt must not fail.
+	stallShare = 8
+
+	// maxTick and minTick bound how often the loop looks at the clock while attempts are
+	// in flight, so that it notices a stall that ends before anything is due. The tick
+	// is a stallShare of the shortest timeout.
+	maxTick = 100 * time.Millisecond
+	minTick = time.Duration(health.Tolerance)
+)
+
+// tickOf returns how often to look at the clock while an attempt is in flight.
+func tickOf(timeout time.Duration) time.Duration {
+	return min(max(minTick, timeout/stallShare), maxTick)
+}
+
+// timeoutOf returns the timeout of an attempt that starts now.
+func timeoutOf(r *probe.Rule, m *health.Monitor, now int64) time.Duration {
+	score := m.Score(now)
+	if score == 0 {
+		return r.Timeout
+	}
+	return max(r.Timeout, min(r.Timeout*time.Duration(1+score), r.Period))
+}
+
+// excuse returns the result of a try that was stalled for a time. It may have succeeded,
+// and what the target answered counts, but any other failure is not the target's.
+func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
+	if res.Outcome != probe.Failure || isAnswer(&res, lost < int64(timeout)) {
+		return res
+	}
+	r := probe.Broken(probe.ReasonStalled, "the engine was stalled for %v during the attempt, which ended with %s: %s",
+		time.Duration(lost).Round(time.Millisecond), res.Reason, res.Detail)
+	r.Timings = res.Timings
+	return r
+}
+
+// isAnswer reports whether a failure is what the target answered, which does not depend
+// on the time that the engine has lost. The answer to a plugin does if much was lost: the
+// target may have given up waiting for the plugin.
+func isAnswer(res *probe.Result, inTime bool) bool {
+	switch res.Reason.Evidence() {
+	case probe.Answered, probe.NameAnswered:
+		return true
+	case probe.NoEvidence:
+		return res.Reason == probe.ReasonExecExit && inTime || res.Timings.FirstByte > 0 && inTime
+	}
+	return false
+}
+
+// notable reports whether lost time is a notable part of a timeout.
+func notable(lost int64, timeout time.Duration) bool { return lost > int64(timeout)/stallShare }
+
+// stalled reports whether a try, which has ended after a time of which some was lost, was
+// stalled: if it has lost a notable part of its timeout, and had less time than its rule
+// gives it. The timeout may be longer than that.
+func stalled(lost, took int64, timeout time.Duration, r *probe.Rule) bool {
+	return notable(lost, timeout) && notable(int64(r.Timeout)-(took-lost), r.Timeout)
+}
+
+// maySucceedNow reports whether another try makes sense after one with this result: not
+// one that was stalled while the engine is degraded, where it would only add to the load.
+func maySucceedNow(res *probe.Result, m *health.Monitor, now int64) bool {
+	return res.Reason != probe.ReasonStalled || !healthAt(m, now).Degraded()
+}

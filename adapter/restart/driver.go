@@ -47,6 +47,11 @@ type Outliving interface {
 // ErrReleased is the cause of the context of an instance that is left running.
 var ErrReleased = errors.New("restart: the instance is left running without the engine")
 
+// ErrNotTakenOver is in the error of an Exit when an instance of an earlier engine may run,
+// and the driver, a Resumer, cannot watch it now: it lacks descriptors, for example. The
+// instance stays reported as running, and the controller calls Run again.
+var ErrNotTakenOver = errors.New("running instance not taken over")
+
 // Exit describes how an instance exited.
 type Exit struct {
 	Code   int    // exit status; 128 plus the signal's number for a signal; -1 when Err is set

@@ -83,10 +83,10 @@ func (i *instance) reportStarted(id string) {
 	}
 	i.id, i.since = id, time.Now()
 	message := "instance started"
-	if i.resumes { // it had started before, and was counted
+	if i.resumes == id { // it had started before, and was counted
 		i.since, i.started, message = i.supervisor.since, max(i.started-1, 0), "instance goes on"
 	}
-	i.resumes = false
+	i.resumes = ""
 	in := probe.Instance{
 		Target: i.target, ID: id, Phase: probe.Running, Since: i.since,
 		Managed: i.unit.restartsOnFailure() && !i.released, Terminating: i.terminating && !i.released,

@@ -45,8 +45,9 @@ type Resumer interface {
 	Driver
 
 	// Resume makes the next Run go on with an instance, instead of starting one, and
-	// reports whether it can: Run then calls began with this ID. It is called before
-	// the first Run, and must not block.
+	// reports whether it can, or may: Run then calls began with this ID, or with that of a
+	// new instance if this one has ended. It is called before the first Run, and must not
+	// block.
 	Resume(id string) bool
 }
 
@@ -199,7 +200,9 @@ func (s *supervisor) resume() (notBefore time.Time) {
 		return time.Time{}
 	}
 	s.started, s.exits, s.lastExit, s.lastReason = r.Started, r.Exits, r.LastExit, r.LastReason
-	s.resumes, s.since = r.resumes, r.Since
+	if s.since = r.Since; r.resumes {
+		s.resumes = r.Instance
+	}
 	end := termination{exit: Exit{Code: r.Code}, started: true, requested: r.Requested}
 	s.remember(func(m *Memory) { *m = r.Memory })
 	switch {

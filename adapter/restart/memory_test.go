@@ -3,6 +3,7 @@ package restart_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"sync"
 	"testing"
@@ -273,5 +274,46 @@ func TestChangedIsCalledWithWhatHasChanged(t *testing.T) {
 		stop()
 		<-done
 		control.Kill()
+	})
+}
+
+// unattached is a Resumer that cannot take over its instance at first.
+type unattached struct {
+	resumer
+	fails int // how often Run fails
+	then  string
+}
+
+func (u *unattached) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	if u.fails--; u.fails >= 0 {
+		return restart.Exit{Code: -1, Err: fmt.Errorf("%w: too many open files", restart.ErrNotTakenOver)}
+	}
+	began(u.then)
+	return u.wait(ctx, behavior{}, end)
+}
+
+func TestAnInstanceThatIsNotTakenOverAtFirstStaysReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		for then, restarts := range map[string]int32{"a-0": 0, "another": 1} {
+			r := &unattached{resumer{fakeDriver: newDriver("b", healthy), alive: "a-0"}, 5, then}
+			again, _ := generation(t, revised(r, restart.Always), killed, func(h *harness, goOn map[string]string) {
+				for range 5 {
+					if in := h.instance("web"); in.ID != "a-0" || in.Phase != probe.Running || in.Restarts != 0 {
+						t.Errorf("before the instance is taken over: %+v", in)
+					}
+					if m, _ := h.control.Memory("web"); m.Exited || m.Instance != "a-0" {
+						t.Errorf("the controller remembers %+v", m)
+					}
+					h.sleep(2 * time.Second)
+				}
+				if in := h.instance("web"); in.ID != then || in.Phase != probe.Running || in.Restarts != restarts {
+					t.Errorf("got %+v, want %s with %d restarts", in, then, restarts)
+				}
+			})
+			if m := again.Targets["web"]; m.Instance != then || m.Started != restarts+1 {
+				t.Errorf("the controller remembers %+v", m)
+			}
+		}
 	})
 }

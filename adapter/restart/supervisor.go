@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -26,7 +27,7 @@ type supervisor struct {
 	lastReason probe.Reason   // the same as a code
 
 	restored   restored               // until resume
-	resumes    bool                   // the next instance is one of an earlier engine
+	resumes    string                 // the instance of an earlier engine that goes on, until the next one is reported; empty for none
 	since      time.Time              // when that instance has started
 	remembered atomic.Pointer[Memory] // for Controller.Memory; nil before the first
 }
@@ -84,6 +85,9 @@ func (s *supervisor) refresh() (same bool) {
 	return true
 }
 
+// takeOverPause is the time between two tries to take over an instance of an earlier engine.
+const takeOverPause = 2 * time.Second
+
 // supervise runs instances until the unit is removed or its driver has changed.
 func (s *supervisor) supervise() {
 	notBefore := s.resume()
@@ -91,6 +95,11 @@ func (s *supervisor) supervise() {
 		end := s.runInstance(notBefore)
 		if end.terminating {
 			return
+		}
+		if s.resumes != "" && errors.Is(end.exit.Err, ErrNotTakenOver) {
+			s.log.Warn("instance not taken over, trying again", "instance", s.resumes, "error", end.exit.Err, "retry_in", takeOverPause)
+			s.waitUntil(time.Now().Add(takeOverPause))
+			continue
 		}
 		s.exits = s.unit.BackOff.count(s.exits, end.lasted)
 		notBefore = time.Now().Add(s.unit.BackOff.wait(s.exits))

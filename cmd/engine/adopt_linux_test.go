@@ -82,6 +82,22 @@ func TestProcessesAndVerdictsOutliveTwentyKillsOfTheEngine(t *testing.T) {
 	}
 }
 
+// startAgain starts the engine with another log, and waits until it listens.
+func (e *engineProcess) startAgain(t *testing.T) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(e.dir, "address")); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(e.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	e.exited = make(chan struct{})
+	e.start(t, func(c *exec.Cmd) { c.Stderr = log })
+	e.waitListening(t)
+}
+
 // connections returns how many sockets a listener and its connections have.
 func connections(name string) int {
 	sockets, _ := os.ReadFile("/proc/net/unix")
@@ -98,21 +114,7 @@ func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing
 		    adopt   = true
 		  }
 		}`)
-	start := func() {
-		t.Helper()
-		if err := os.RemoveAll(filepath.Join(e.dir, "address")); err != nil {
-			t.Fatal(err)
-		}
-		log, err := os.Create(filepath.Join(e.dir, "log"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer log.Close()
-		e.exited = make(chan struct{})
-		e.start(t, func(c *exec.Cmd) { c.Stderr = log })
-		e.waitListening(t)
-	}
-	start()
+	e.startAgain(t)
 	testsync.Until(t, "the process", func() bool { return e.text("pids") != "" })
 	if code := e.end(t, syscall.SIGTERM); code != 0 {
 		t.Fatalf("exit code %d", code)
@@ -131,7 +133,7 @@ func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing
 		t.Fatal(err)
 	}
 	defer func() { _ = syscall.Kill(guard, syscall.SIGCONT) }()
-	start()
+	e.startAgain(t)
 	testsync.Until(t, "the engine to connect", func() bool { return connections(filepath.Base(sockets[0])) > 1 })
 	if err := e.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -141,7 +143,7 @@ func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing
 		t.Fatal(err)
 	}
 	<-e.exited
-	start()
+	e.startAgain(t)
 	testsync.Until(t, "the process to be taken over", func() bool {
 		return strings.Contains(e.get("/v1/targets"), `"id":"`+e.text("pids")+"-")
 	})
@@ -153,4 +155,71 @@ func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing
 	if terms, err := os.ReadFile(filepath.Join(e.dir, "terms")); string(terms) != "\n" {
 		t.Errorf("the process was asked to exit %d times, want 1; %v", len(terms), err)
 	}
+}
+
+func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
+	e := &engineProcess{dir: t.TempDir()}
+	e.write(t, "config.hcl", `
+		engine { state = "sonde.state" }
+		target "web" {
+		  process {
+		    command = ["sleep", "600"]
+		    adopt   = true
+		  }
+		  probe "readiness" {
+		    exec { command = ["true"] }
+		    period            = "100ms"
+		    success_threshold = 2
+		  }
+		}`)
+	isReady := func() bool {
+		return strings.Contains(e.get("/v1/targets"), `"restarts":0},"started":true,"ready":true`)
+	}
+	kill := func() {
+		t.Helper()
+		if err := e.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-e.exited
+	}
+	e.startAgain(t)
+	testsync.Until(t, "the process to be ready, and in the file", func() bool {
+		return isReady() && strings.Contains(e.text("sonde.state"), `"instance":"`)
+	})
+	kill()
+	descriptions, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*.json"))
+	if len(descriptions) != 1 {
+		t.Fatalf("descriptions %v", descriptions)
+	}
+	text, err := os.ReadFile(descriptions[0])
+	if err == nil {
+		err = os.Truncate(descriptions[0], 0) // as if it could not be read
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.startAgain(t)
+	testsync.Until(t, "a try to take over the process", func() bool {
+		if !isReady() {
+			t.Fatalf("the target is not ready: %s\n%s", e.get("/v1/targets"), e.text("log"))
+		}
+		return strings.Contains(e.text("log"), "instance not taken over, trying again")
+	})
+	if err := os.WriteFile(descriptions[0], text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the process to be taken over", func() bool {
+		if !isReady() {
+			t.Fatalf("the target is not ready: %s\n%s", e.get("/v1/targets"), e.text("log"))
+		}
+		return strings.Contains(e.text("log"), "instance goes on")
+	})
+	e.write(t, "config.hcl", `engine { state = "sonde.state" }`) // ends the process
+	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the end of the process", func() bool {
+		left, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*"))
+		return len(left) == 0
+	})
 }

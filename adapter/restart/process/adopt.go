@@ -37,8 +37,8 @@ func nameOf(target string) string {
 func (d *Driver) Outlives() bool { return d.config.Adopt }
 
 // Resume reports whether the next Run takes over an instance of an earlier engine, which is
-// Config.Survivor. It makes the driver a restart.Resumer.
+// Config.Survivor, or may do so: that is not known after an error. It makes the driver a restart.Resumer.
 func (d *Driver) Resume(id string) bool {
 	s := d.config.Survivor
-	return d.config.Adopt && id != "" && s.Err == nil && s.ID == id && s.digest == d.digest
+	return d.config.Adopt && id != "" && (s.Err != nil || s.ID == id && s.digest == d.digest)
 }

@@ -171,7 +171,7 @@ func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*insta
 	case state == guardEnded:
 		return nil, nil
 	case state == guardUnknown:
-		return nil, fmt.Errorf("instance of an earlier engine: %w", s.Err)
+		return nil, fmt.Errorf("%w: %w", restart.ErrNotTakenOver, s.Err)
 	case d.config.Adopt && s.digest == d.digest:
 		return d.attach(ctx, s)
 	}
@@ -264,7 +264,7 @@ func (d *Driver) attach(ctx context.Context, s Survivor) (*instance, error) {
 	defer cancel()
 	socket, err := dialGuard(d.config.AdoptDir, s.name)
 	if err != nil {
-		return nil, fmt.Errorf("guard of running instance %s: %w", s.ID, err)
+		return nil, fmt.Errorf("%w: guard of instance %s: %w", restart.ErrNotTakenOver, s.ID, err)
 	}
 	stop := context.AfterFunc(attaching, func() { _ = socket.SetReadDeadline(time.Now()) })
 	i := d.newInstance()
@@ -278,7 +278,7 @@ func (d *Driver) attach(ctx context.Context, s Survivor) (*instance, error) {
 		if err == restart.ErrReleased {
 			return nil, err
 		}
-		return nil, fmt.Errorf("guard of running instance %s does not accept this engine, which tries again: %w", s.ID, err)
+		return nil, fmt.Errorf("%w: guard of instance %s does not accept this engine: %w", restart.ErrNotTakenOver, s.ID, err)
 	}
 	i.run(i.streams, io.MultiReader(bytes.NewReader(hello), socket))
 	return i, nil

@@ -82,6 +82,17 @@ func (r *attendance) leave(t *testing.T) {
 	}
 }
 
+// takenOver calls Run of the next engine, and checks that the instance goes on. Its command
+// writes its process ID to the file pids.
+func (r *attendance) takenOver(t *testing.T, d *Driver) *attendance {
+	t.Helper()
+	next := attend(t, d)
+	if pids := text(filepath.Join(d.config.Dir, "pids")); next.id != r.id || strings.Contains(pids, "\n") {
+		t.Errorf("the instance is %s, want %s; the processes are %q", next.id, r.id, pids)
+	}
+	return next
+}
+
 func text(name string) string {
 	b, _ := os.ReadFile(name)
 	return strings.TrimSpace(string(b))
@@ -100,16 +111,12 @@ func TestAnInstanceOutlivesItsRunAndIsTakenOver(t *testing.T) {
 	if d.Resume("another") || !d.Resume(first.id) {
 		t.Error("Resume does not know the instance")
 	}
-	second := attend(t, d)
-	if second.id != first.id {
-		t.Errorf("the instance is %s, want %s", second.id, first.id)
-	}
-	second.end <- 20 * time.Second
-	if exit := testsync.Receive(t, "the end", second.exit); exit.Code != 3 || !strings.Contains(exit.Output, "bye") {
+	second := first.takenOver(t, d)
+	second.leave(t)
+	third := second.takenOver(t, adoptable(t, dir, script, log))
+	third.end <- 20 * time.Second
+	if exit := testsync.Receive(t, "the end", third.exit); exit.Code != 3 || !strings.Contains(exit.Output, "bye") {
 		t.Errorf("the exit is %+v", exit)
-	}
-	if pids := text(filepath.Join(dir, "pids")); strings.Contains(pids, "\n") {
-		t.Errorf("the command was started again: %q", pids)
 	}
 	if left, _ := os.ReadDir(filepath.Join(dir, "guards")); len(left) != 0 {
 		t.Errorf("files are left: %v", left)
@@ -231,13 +238,10 @@ func TestALackOfDescriptorsLeavesASurvivorToTheNextTry(t *testing.T) {
 	_, err := ReadSurvivors(d.config.AdoptDir)
 	exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
 	restore()
-	if !shortage.Is(err) || !shortage.Is(exit.Err) {
+	if !shortage.Is(err) || !shortage.Is(exit.Err) || !errors.Is(exit.Err, restart.ErrNotTakenOver) {
 		t.Errorf("without descriptors the survivors are read with %v, and the exit is %v", err, exit.Err)
 	}
-	second := attend(t, d)
-	if pids := text(filepath.Join(dir, "pids")); second.id != first.id || strings.Contains(pids, "\n") {
-		t.Errorf("the instance is %s, want %s; the processes are %q", second.id, first.id, pids)
-	}
+	second := first.takenOver(t, d)
 	second.release(nil)
 	<-second.exit
 }
@@ -260,16 +264,17 @@ func TestADescriptionThatCannotBeReadIsNotThatOfADeadGuard(t *testing.T) {
 	if !ok || s.Err == nil {
 		t.Errorf("the survivor is %+v, %v", s, ok)
 	}
-	if exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil); exit.Err == nil {
+	d.config.Survivor = s
+	if !d.Resume(first.id) || d.Resume("") {
+		t.Error("an instance that may run is not resumed")
+	}
+	if exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil); !errors.Is(exit.Err, restart.ErrNotTakenOver) {
 		t.Errorf("the exit is %+v", exit)
 	}
 	if err := os.WriteFile(path, description, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	second := attend(t, d)
-	if pids := text(filepath.Join(dir, "pids")); second.id != first.id || strings.Contains(pids, "\n") {
-		t.Errorf("the instance is %s, want %s; the processes are %q", second.id, first.id, pids)
-	}
+	second := first.takenOver(t, d)
 	second.release(nil)
 	<-second.exit
 }
@@ -577,5 +582,50 @@ func TestAProcessThatNoEngineCanFindEnds(t *testing.T) {
 			second.release(nil)
 			<-second.exit
 		})
+	}
+}
+
+func TestAGuardThatIsStoppedAfterItsLastReportHangsNothing(t *testing.T) {
+	stopped := exec.Command("sleep", "600") // in the place of a guard
+	if err := stopped.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	unreaped.Store(stopped.Process.Pid, nil)
+	socket, theirs, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	i := driver(t, sh("true")).newInstance()
+	i.guardConn = &guardConn{socket: socket, guardPid: stopped.Process.Pid}
+	for n := range i.outputs {
+		r, w, err := os.Pipe()
+		if err := errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		i.outputs[n] = r
+	}
+	defer i.close()
+	i.run(i.streams, strings.NewReader(`{"Pid":1,"ID":"1-a"}{"Ended":true,"Code":3}`))
+	exited := make(chan restart.Exit, 1)
+	go func() { exited <- i.watch(t.Context(), func(string) {}, nil) }()
+	if exit := testsync.Receive(t, "the exit", exited); exit.Code != 3 || exit.Err != nil {
+		t.Errorf("the exit is %+v", exit)
+	}
+}
+
+func TestTheProgramOfAGuardIsFoundWithoutProc(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := findExecutable("/proc/self/exe", "sonde"); got != "/proc/self/exe" {
+		t.Errorf("got %s", got)
+	}
+	if got := findExecutable("/does/not/exist", "sonde"); got != self {
+		t.Errorf("got %s, want %s", got, self)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -60,7 +62,7 @@ func startGuard(target string, start guard.Start, streams [2]*lineLogger) (_ *gu
 			return nil, err
 		}
 	}
-	c.guardPid, err = syscall.ForkExec(executable(), []string{guard.Name, target}, &syscall.ProcAttr{
+	c.guardPid, err = syscall.ForkExec(executable, []string{guard.Name, target}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   guardEnv,
 		Files: []uintptr{null.Fd(), writeEnds[0], writeEnds[1], guardSocket.Fd(), readEnds[0], readEnds[1]},
@@ -83,15 +85,25 @@ func startGuard(target string, start guard.Start, streams [2]*lineLogger) (_ *gu
 // must not wait a second before it ends under the race detector.
 var guardEnv = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=8MiB", "GORACE=atexit_sleep_ms=0"}
 
-// executable returns the file of this program, even when it was replaced after the
-// start.
-func executable() string {
-	const proc = "/proc/self/exe"
+// executable is the file of this program, even when it was replaced after the start. Without
+// /proc it is found at the start, before the working directory can change.
+var executable = findExecutable("/proc/self/exe", os.Args[0])
+
+// findExecutable returns proc if that exists, or else the file of the running program, which
+// was started with a name.
+func findExecutable(proc, name string) string {
 	if _, err := os.Stat(proc); err == nil {
 		return proc
 	}
-	path, _ := os.Executable()
-	return cmp.Or(path, os.Args[0])
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path = name
+	}
+	absolute, _ := filepath.Abs(path) // "" without a working directory
+	return cmp.Or(absolute, path)
 }
 
 // socketPair returns two connected sockets, of which the second blocks.
@@ -155,10 +167,18 @@ func hasEnded(err error) bool {
 }
 
 // wait waits for the rest of the outputs, which another process may hold open, and for
-// the end of a guard that has sent its last report. It returns how the guard has ended.
+// the end of the guard. It returns how the guard has ended.
 func (c *guardConn) wait() string {
 	c.finishOutputs(drain)
 	return c.reap()
+}
+
+// kill kills a guard that has sent its last report, if this program has started it. It has
+// nothing left to do, but may have been stopped (SIGSTOP) before it could exit.
+func (c *guardConn) kill() {
+	if _, child := unreaped.Load(c.guardPid); child {
+		_ = syscall.Kill(c.guardPid, syscall.SIGKILL)
+	}
 }
 
 // reap waits for the end of the guard if this program has started it, and returns how it

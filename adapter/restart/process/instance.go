@@ -101,8 +101,10 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 			case !alive:
 				return i.guardKilled()
 			case r.Error != "":
+				i.kill()
 				return i.exit(-1, errors.New(r.Error))
 			case r.Ended:
+				i.kill()
 				return i.exit(r.Code, nil)
 			}
 			i.tree = r.Tree
@@ -135,7 +137,7 @@ func (i *instance) order(o guard.Order) {
 	}
 }
 
-// exit waits for a guard that has sent its last report.
+// exit waits for a guard that ends.
 func (i *instance) exit(code int, err error) restart.Exit {
 	i.wait() // its reports say more than its status
 	for _, stream := range i.streams {

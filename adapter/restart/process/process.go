@@ -6,9 +6,9 @@
 // subreaper of the command's descendants (PR_SET_CHILD_SUBREAPER), and a socket joins it
 // to the engine. When the command exits, when the engine orders it, and when the socket is
 // closed because the engine has exited in any way, the guard kills all descendants, even
-// those with sessions of their own. That needs
-// neither root nor cgroups. Where the guard can create a cgroup it runs the command
-// in it: killing a cgroup is faster, and works even when the guard was killed.
+// those with sessions of their own. That needs neither root nor cgroups. Where the guard can
+// create a cgroup it runs the command in it: killing a cgroup is faster, and works even when
+// the guard was killed.
 //
 // With Config.Adopt the guard outlives the engine, however it ends, and so does the
 // command. The guard then holds the command's outputs, and listens on a socket in a
@@ -118,7 +118,8 @@ func (c Config) Check() error {
 	return errors.Join(command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
 }
 
-// New returns a driver, or a *probe.FieldError that names the wrong field. Whether program, directory and user exist is checked by Run.
+// New returns a driver, or a *probe.FieldError that names the wrong field. Whether program,
+// directory and user exist is checked by Run.
 func New(c Config) (*Driver, error) {
 	if err := c.Check(); err != nil {
 		return nil, err

@@ -59,7 +59,11 @@ func (d *daemon) endSurvivor(ctx context.Context, s process.Survivor) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		d.log.Warn("process of a removed target still runs, the engine tries again to end it", "target", s.Target, "error", err, "retry_in", pause)
+		message := "process of a removed target still runs, the engine tries again to end it"
+		if s.Target == "" {
+			message = "process of an unknown target may run, the engine tries again to read what it is"
+		}
+		d.log.Warn(message, "target", s.Target, "error", err, "retry_in", pause)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

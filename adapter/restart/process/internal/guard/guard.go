@@ -1,17 +1,16 @@
 // Package guard is the process between an engine and a command that it runs: see package
-// process. It is the engine's own program, started again with another name.
+// process.
 //
 // The guard starts in the initialization of this package. Most packages of the program
 // would be initialized after this one, since it imports few and not net, and take most of a
 // guard's memory.
 //
-// Files: wire.go is what engine and guard send each other; adoption_linux.go lets the
-// engines after this one attach; cgroup_linux.go and tree_linux.go find and kill
-// descendants.
+// Files: guard.go starts and ends the command, and link.go talks to the engine about it.
+// wire.go is what they send each other; adoption_linux.go lets the engines after this one
+// attach; cgroup_linux.go and tree_linux.go find and kill descendants.
 package guard
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -49,11 +48,6 @@ func init() {
 // that the ID of a child that is not reaped yet is never another process's.
 type guard struct {
 	children chan os.Signal
-	orders   chan Order    // closed when the command must not go on without the engine
-	last     chan Report   // capacity 1
-	reported chan struct{} // closed when an engine was sent the last report, or none is to get it
-	killed   bool          // an engine has ordered to kill the command; belongs to the goroutine of attend
-
 	adoption *adoption // nil unless the command outlives the engine
 	tree     Tree      // the command and its descendants
 	killAt   time.Time // the end of the grace period; zero while the command was not asked to exit
@@ -64,12 +58,7 @@ type guard struct {
 // run runs the command of the first order, and returns when it and all its
 // descendants have ended. It returns an error when there is no first order.
 func run() error {
-	g := &guard{
-		children: make(chan os.Signal, 1),
-		orders:   make(chan Order),
-		last:     make(chan Report, 1),
-		reported: make(chan struct{}),
-	}
+	g := &guard{children: make(chan os.Signal, 1)}
 	signal.Notify(g.children, syscall.SIGCHLD)
 	g.catchSignals()
 	if err := becomeSubreaper(); err != nil {
@@ -90,12 +79,17 @@ func run() error {
 		return nil
 	}
 	e.send(hello)
-	go g.attend(e, hello)
-	g.serve()
+	orders, last, reported := make(chan Order), make(chan Report, 1), make(chan struct{})
+	l := link{orders: orders, last: last, adoption: g.adoption, hello: hello}
+	go func() {
+		defer close(reported)
+		l.attend(e)
+	}()
+	g.serve(orders)
 	g.killAll()
 	g.tree.Cgroup.Remove()
-	g.last <- Report{Ended: true, Code: code(g.status)}
-	<-g.reported
+	last <- Report{Ended: true, Code: code(g.status)}
+	<-reported
 	return nil
 }
 
@@ -160,8 +154,9 @@ func spawn(p command.Plan, in Cgroup) (pid int, err error) {
 	return pid, nil
 }
 
-// serve returns when the command has exited or must be killed.
-func (g *guard) serve() {
+// serve carries out orders, and returns when the command has exited or must be killed. Closed
+// orders mean that it must not go on without the engine.
+func (g *guard) serve(orders <-chan Order) {
 	var graceOver <-chan time.Time
 	for !g.ended {
 		select {
@@ -169,7 +164,7 @@ func (g *guard) serve() {
 			g.reap()
 		case <-graceOver:
 			return
-		case o, open := <-g.orders:
+		case o, open := <-orders:
 			if !open || o.Signal == Kill {
 				return
 			}
@@ -244,93 +239,4 @@ func code(s syscall.WaitStatus) int {
 		return 128 + int(s.Signal())
 	}
 	return s.ExitStatus()
-}
-
-// attend passes on the orders of the engine that has started the guard and, if the
-// command outlives it, those of the engines that attach later. It returns when the command
-// has ended and one of them was sent the last report, or the one that has ended it is gone, or
-// no engine can find the guard.
-func (g *guard) attend(e engine, hello Report) {
-	defer close(g.reported)
-	for !g.passOn(e) {
-		_ = e.socket.Close()
-		if g.adoption == nil || g.killed {
-			close(g.orders)
-			<-g.last
-			g.adoption.remove()
-			return
-		}
-		var found bool
-		if e, found = g.adoption.accept(hello); !found {
-			g.endUnfound()
-			return
-		}
-	}
-}
-
-// endUnfound ends the command of a guard that no engine can find.
-func (g *guard) endUnfound() {
-	select {
-	case g.orders <- Order{Signal: Terminate, Grace: g.adoption.adopt.Grace}:
-		<-g.last
-	case <-g.last:
-	}
-}
-
-// passOn passes on the orders of one engine until it goes. It reports whether the engine
-// was sent the last report.
-func (g *guard) passOn(e engine) (ended bool) {
-	orders := e.readOrders()
-	for {
-		select {
-		case o, open := <-orders:
-			if !open {
-				return false
-			}
-			g.killed = g.killed || o.Signal == Kill
-			select {
-			case g.orders <- o:
-			case last := <-g.last:
-				g.finish(e, last)
-				return true
-			}
-		case last := <-g.last:
-			g.finish(e, last)
-			return true
-		}
-	}
-}
-
-// finish sends the last report. From then on the next engine starts a new instance.
-func (g *guard) finish(e engine, last Report) {
-	g.adoption.remove()
-	e.send(last)
-}
-
-// engine is an engine that is attached to the guard.
-type engine struct {
-	socket *os.File
-	orders *json.Decoder
-}
-
-func newEngine(socket *os.File) engine { return engine{socket, json.NewDecoder(socket)} }
-
-// send sends a report. An engine that does not get it has gone.
-func (e engine) send(r Report) { _ = json.NewEncoder(e.socket).Encode(r) }
-
-// readOrders returns the orders as they arrive. The channel is closed when the engine has
-// gone.
-func (e engine) readOrders() <-chan Order {
-	orders := make(chan Order)
-	go func() {
-		defer close(orders)
-		for {
-			var o Order
-			if e.orders.Decode(&o) != nil {
-				return
-			}
-			orders <- o
-		}
-	}()
-	return orders
 }

@@ -1,0 +1,104 @@
+package guard
+
+import (
+	"encoding/json"
+	"os"
+)
+
+// link connects a guard to its engine and, if the command outlives that, to those that attach
+// later. It belongs to the goroutine of attend.
+type link struct {
+	orders   chan<- Order  // to the guard; attend closes it when the command must not go on without the engine
+	last     <-chan Report // has the last report when the command has ended
+	hello    Report        // for engines that attach later
+	adoption *adoption     // nil unless the command outlives the engine
+	killed   bool          // an engine has ordered to kill the command
+}
+
+// attend passes on the orders of the engine that has started the guard and, if the
+// command outlives it, those of the engines that attach later. It returns when the command
+// has ended and one of them was sent the last report, or the one that has ended it is gone, or
+// no engine can find the guard.
+func (l *link) attend(e engine) {
+	for !l.passOn(e) {
+		_ = e.socket.Close()
+		if l.adoption == nil || l.killed {
+			close(l.orders)
+			<-l.last
+			l.adoption.remove()
+			return
+		}
+		var found bool
+		if e, found = l.adoption.accept(l.hello); !found {
+			l.endUnfound()
+			return
+		}
+	}
+}
+
+// endUnfound ends the command of a guard that no engine can find.
+func (l *link) endUnfound() {
+	select {
+	case l.orders <- Order{Signal: Terminate, Grace: l.adoption.adopt.Grace}:
+		<-l.last
+	case <-l.last:
+	}
+}
+
+// passOn passes on the orders of one engine until it goes. It reports whether the engine
+// was sent the last report.
+func (l *link) passOn(e engine) (reported bool) {
+	orders := e.readOrders()
+	for {
+		select {
+		case o, open := <-orders:
+			if !open {
+				return false
+			}
+			l.killed = l.killed || o.Signal == Kill
+			select {
+			case l.orders <- o:
+			case last := <-l.last:
+				l.finish(e, last)
+				return true
+			}
+		case last := <-l.last:
+			l.finish(e, last)
+			return true
+		}
+	}
+}
+
+// finish sends the last report. From then on the next engine starts a new instance.
+func (l *link) finish(e engine, last Report) {
+	l.adoption.remove()
+	e.send(last)
+}
+
+// engine is an engine that is attached to the guard.
+type engine struct {
+	socket *os.File
+	orders *json.Decoder
+}
+
+func newEngine(socket *os.File) engine { return engine{socket, json.NewDecoder(socket)} }
+
+// send sends a report. An engine that does not get it has gone.
+func (e engine) send(r Report) { _ = json.NewEncoder(e.socket).Encode(r) }
+
+// readOrders returns the orders as they arrive. The channel is closed when the engine has
+// gone.
+func (e engine) readOrders() <-chan Order {
+	orders := make(chan Order)
+	go func() {
+		defer close(orders)
+		for {
+			var o Order
+			if e.orders.Decode(&o) != nil {
+				return
+			}
+			orders <- o
+		}
+	}()
+	return orders
+}

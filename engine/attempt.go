@@ -43,6 +43,10 @@ type attempt struct {
 	// lostBefore is the monitor's lost time at the end of the probe's previous attempt, if
 	// its handler may have kept a connection since then; otherwise negative.
 	lostBefore int64
+
+	// excused is how many attempts of the probe before were unknown because their handler
+	// said so: see probe.Result.Denied.
+	excused uint8
 }
 
 // unsettledBy returns an attempt that has ended with a result, and has only what is needed
@@ -50,7 +54,7 @@ type attempt struct {
 func (a *attempt) unsettledBy(res *probe.Result) *attempt {
 	u := &attempt{
 		slot: a.slot, spec: a.spec, instance: a.instance, next: a.next, counts: a.counts, start: a.start, late: a.late,
-		targetAwaited: a.targetAwaited, lookupAwaited: a.lookupAwaited, othersAnswered: a.othersAnswered, unsettled: true,
+		targetAwaited: a.targetAwaited, lookupAwaited: a.lookupAwaited, othersAnswered: a.othersAnswered, excused: a.excused, unsettled: true,
 	}
 	u.Result = *res
 	return u
@@ -88,21 +92,25 @@ func (a *attempt) make(clock *clock, m *health.Monitor) (res probe.Result, panic
 	a.start = clock.now()
 	lostAtBegin := m.Observe(a.start)
 	rule := &a.spec.rule
-	begin, timeout := a.start, timeoutOf(rule, m, a.start)
+	begin, timeout := a.start, timeoutOf(rule, m, a.start, int(a.excused))
 	for n := uint8(1); n <= maxTries; n++ {
 		late, hasPanicked := false, false
 		res, late, hasPanicked = a.call(timeout)
 		a.late = late
 		end := clock.now()
 		lost := m.Observe(end)
-		lostByTry := max(lost-lostAtBegin, int64(res.Lost))
+		lostByTry, lostByHandler := lost-lostAtBegin, int64(res.Lost)
+		res.Lost = 0
 		switch {
 		case stalled(lostByTry, end-begin, timeout, rule):
 			late, res = false, excuse(res, lostByTry, timeout)
+		case a.excused < maxExcused && stalled(lostByHandler, end-begin, timeout, rule):
+			late, res = false, excuse(res, lostByHandler, timeout)
+			res.Lost = time.Duration(lostByHandler)
 		case n == 1 && a.lostBefore >= 0 && notable(lost-a.lostBefore, timeout): // the peer may have closed what was kept
 			res = excuse(res, lost-a.lostBefore, timeout)
 		}
-		res = checked(res, timeout, late)
+		res = excuseDenied(checked(res, timeout, late), a.excused)
 		res.Tries = n
 		if hasPanicked {
 			panics++

@@ -24,9 +24,10 @@ func tickOf(timeout time.Duration) time.Duration {
 	return min(max(minTick, timeout/stallShare), maxTick)
 }
 
-// timeoutOf returns the timeout of an attempt that starts now.
-func timeoutOf(r *probe.Rule, m *health.Monitor, now int64) time.Duration {
-	score := m.Score(now)
+// timeoutOf returns the timeout of an attempt that starts now, after a number that were
+// excused at the word of their handler.
+func timeoutOf(r *probe.Rule, m *health.Monitor, now int64, excused int) time.Duration {
+	score := max(m.Score(now), excused)
 	if score == 0 {
 		return r.Timeout
 	}
@@ -72,4 +73,23 @@ func stalled(lost, took int64, timeout time.Duration, r *probe.Rule) bool {
 // one that was stalled while the engine is degraded, where it would only add to the load.
 func maySucceedNow(res *probe.Result, m *health.Monitor, now int64) bool {
 	return res.Reason != probe.ReasonStalled || !healthAt(m, now).Degraded()
+}
+
+// maxExcused is how many attempts in a row are unknown because their handler says so. It may
+// be right each time, but the machine may be short of processes because of the target.
+const maxExcused = MaxHealthScore
+
+// excuseDenied returns the result of a try whose handler may have been denied processes or
+// memory.
+func excuseDenied(res probe.Result, excused uint8) probe.Result {
+	if res.Outcome == probe.Failure && res.Denied && excused < maxExcused {
+		res = probe.Broken(probe.ReasonResources, "the system denied processes or memory meanwhile; the attempt ended with %s: %s", res.Reason, res.Detail)
+		res.Denied = true
+	}
+	return res
+}
+
+// isExcused reports whether an attempt is unknown because its handler said so.
+func isExcused(res *probe.Result) bool {
+	return res.Outcome == probe.Unknown && (res.Denied || res.Lost > 0)
 }

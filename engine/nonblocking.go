@@ -59,7 +59,7 @@ func (n *nonBlocking) timeout(r *probe.Rule, now int64) time.Duration {
 	if n.waiting > n.limit/2 {
 		return r.Timeout
 	}
-	return timeoutOf(r, n.monitor, now)
+	return timeoutOf(r, n.monitor, now, 0)
 }
 
 func (n *nonBlocking) try(a *attempt, now int64) {

@@ -53,6 +53,8 @@ type rare struct {
 	gauge Gauge      // for Watch
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 	lost  int64      // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
+
+	excused uint8 // how many attempts in a row, up to maxExcused, were unknown because their handler said so
 }
 
 // makeRare returns what few probes have. It needs mu.
@@ -81,6 +83,28 @@ func (s *slot) lostBefore() int64 {
 		return -1
 	}
 	return s.rare.lost
+}
+
+// setExcused remembers whether the latest attempt is unknown because its handler said so.
+func (s *slot) setExcused(is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case is:
+		s.makeRare().excused = min(s.rare.excused+1, maxExcused)
+	case s.rare != nil:
+		s.rare.excused = 0
+	}
+}
+
+// excused returns how many attempts in a row are unknown because their handler said so.
+func (s *slot) excused() uint8 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rare == nil {
+		return 0
+	}
+	return s.rare.excused
 }
 
 // keepDurations keeps the durations of successes in the kubelet's compatibility, and no

@@ -112,7 +112,7 @@ func (sc *scheduler) newAttempt(sp *spec) *attempt {
 
 // attachContext gives an attempt what its worker needs.
 func (sc *scheduler) attachContext(a *attempt) {
-	a.lostBefore = -1
+	a.lostBefore, a.excused = -1, a.slot.excused()
 	a.ctx, a.cancel = context.WithCancel(sc.ctx)
 	if a.spec.keepsState() {
 		a.lostBefore = a.slot.lostBefore()
@@ -217,7 +217,11 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	s, sp := a.slot, a.slot.spec.Load()
 	s.setInflight(nil)
 	sc.counters.attempt(s.kind, sp.handlerName, res)
-	if isUnwell(res.Reason) {
+	excused := isExcused(res)
+	if excused || a.excused > 0 {
+		s.setExcused(excused)
+	}
+	if isUnwell(res.Reason) && !excused {
 		sc.monitor.Blame(now)
 	}
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)

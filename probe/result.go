@@ -73,8 +73,16 @@ type Result struct {
 
 	// Lost is how much of the time of a try its handler knows to be lost for a reason of
 	// this machine, such as a quota of processor time that is used up. If it is a notable
-	// part of the timeout, the engine takes a failure for its own: see ReasonStalled.
+	// part of the timeout, the outcome of a failure is Unknown, for ReasonStalled.
 	Lost time.Duration
+
+	// Denied says that this machine has denied processes or memory to what the handler has
+	// run. The outcome of a failure is Unknown then, for ReasonResources.
+	//
+	// A handler may so excuse eight attempts of a probe in a row, each with a timeout that is
+	// longer by Rule.Timeout, up to Rule.Period. What fails after them counts. The engine's
+	// health does not depend on these attempts.
+	Denied bool
 }
 
 // Timings says how long each step of an attempt over the network took. A step

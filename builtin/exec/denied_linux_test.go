@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/cgroup"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // attempts makes 300 attempts with 100 probes at once, and returns their outcomes.
@@ -70,37 +72,77 @@ func TestACommandThatIsRefusedProcessesIsNotTheTargetsFault(t *testing.T) {
 	if !faulttest.InCgroup(t, faulttest.Processes(60)) {
 		return
 	}
-	makeThreads(16)
 	forks := sh(`for i in 1 2 3 4 5 6 7 8; do for j in 1 2 3 4 5 6 7 8; do sleep 60 & done; done; exit 0`)
 	for range 2 {
 		r := attempt(t, command.Plan.Run, forks, probe.Target{}, 20*time.Second)
-		if r.Outcome != probe.Unknown || r.Reason != probe.ReasonResources {
-			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+		if r.Outcome != probe.Failure || !r.Denied {
+			t.Errorf("got %+v", r)
 		}
 	}
 	r := attempt(t, command.Plan.Run, sh(`exit 3`), probe.Target{}, 20*time.Second)
-	if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecExit {
-		t.Errorf("after it: got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecExit || r.Denied {
+		t.Errorf("after it: got %+v", r)
 	}
 }
 
-// makeThreads makes threads, which the runtime keeps: it ends the process when it needs one
-// and is refused it.
-func makeThreads(n int) {
-	var made, ended sync.WaitGroup
-	release := make(chan struct{})
-	made.Add(n)
+// TestACommandThatTakesAllProcessesDoesNotEndTheEngine lets goroutines block in system calls,
+// as those do that write a log or a file, while a command has taken all processes: the Go
+// runtime needs a thread for each.
+func TestACommandThatTakesAllProcessesDoesNotEndTheEngine(t *testing.T) {
+	if !faulttest.InCgroup(t, faulttest.Processes(200)) {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	h := handler(t, command.Plan.Run, sh(`(while :; do sleep 60 & done); exec sleep 60`))
+	taken := make(chan probe.Result)
+	go func() { taken <- h.Probe(ctx, probe.Target{}) }()
+	own, err := cgroup.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := own.Dirs("pids")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "all processes to be taken", func() bool {
+		n, _, err := cgroup.Number(dirs[0], "pids.current")
+		return err == nil && n >= 199
+	})
+	if r := attempt(t, command.Plan.Run, sh(`exit 0`), probe.Target{}, time.Second); r.Reason != probe.ReasonResources || !r.Denied {
+		t.Errorf("another command: got %+v", r)
+	}
+	blockInSystemCalls(t, runtime.GOMAXPROCS(0)+6)
+	cancel()
+	<-taken
+}
+
+// blockInSystemCalls returns after so many goroutines have read from a pipe at once.
+func blockInSystemCalls(t *testing.T, n int) {
+	t.Helper()
+	var pipe [2]int
+	if err := syscall.Pipe(pipe[:]); err != nil {
+		t.Fatal(err)
+	}
+	var begun, ended sync.WaitGroup
+	begun.Add(n)
 	for range n {
 		ended.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			made.Done()
-			<-release
+			begun.Done()
+			var b [1]byte
+			if _, err := syscall.Read(pipe[0], b[:]); err != nil {
+				t.Error(err)
+			}
 		})
 	}
-	made.Wait()
-	close(release)
+	begun.Wait()
+	if _, err := syscall.Write(pipe[1], make([]byte, n)); err != nil {
+		t.Error(err)
+	}
 	ended.Wait()
+	for _, fd := range pipe {
+		_ = syscall.Close(fd)
+	}
 }
 
 func TestACommandThatIsKilledForMemoryIsNotTheTargetsFault(t *testing.T) {
@@ -108,12 +150,12 @@ func TestACommandThatIsKilledForMemoryIsNotTheTargetsFault(t *testing.T) {
 		return
 	}
 	r := attempt(t, command.Plan.Run, sh(`exec tail /dev/zero`), probe.Target{}, 20*time.Second)
-	if r.Outcome != probe.Unknown || r.Reason != probe.ReasonResources {
-		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	if r.Outcome != probe.Failure || !r.Denied {
+		t.Errorf("got %+v", r)
 	}
 	r = attempt(t, command.Plan.Run, sh(`kill -9 $$$$`), probe.Target{}, 20*time.Second)
-	if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecSignal {
-		t.Errorf("after it: got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecSignal || r.Denied {
+		t.Errorf("after it: got %+v", r)
 	}
 }
 

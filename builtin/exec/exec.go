@@ -67,56 +67,56 @@ func New(c Config) (*Handler, error) {
 // Probe runs the command and returns when it has exited, or at most 2*command.WaitDelay
 // after ctx is done: its whole process group is killed then. The result's Detail is how
 // the command exited, unless it succeeded, its standard output and its standard error,
-// at most probe.MaxDetail bytes in all. A failure is unknown if this machine denied
-// processes or memory to commands meanwhile; its Lost is the processor time that was denied
-// them, and the time that the command waited for room for its processes.
+// at most probe.MaxDetail bytes in all. A failure is Denied if this machine refused a process
+// or memory to the engine's cgroup meanwhile; its Lost is how long the command waited for
+// room for its processes and, at its timeout, for a processor.
 //
 // A command that cannot be killed, because it is another user's or blocks in the kernel,
 // is left running. While there are four of them an attempt waits until one ends, and
 // fails when ctx is done.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	began, before := time.Now(), quota.Read()
-	res, waited := h.attempt(ctx, t)
-	if res.Outcome == probe.Success && ctx.Err() == nil || res.Outcome == probe.Unknown {
-		return res
+	res := h.attempt(ctx, t)
+	res.Lost = min(res.Lost, time.Since(began))
+	if res.Outcome == probe.Failure {
+		res.Denied = quota.DeniedSince(before)
 	}
-	denied := quota.Since(before)
-	if denied.Resources && res.Outcome == probe.Failure {
-		return probe.Broken(probe.ReasonResources, "the system denied processes or memory to commands: %s", res.Detail)
-	}
-	res.Lost = min(waited+denied.CPU, time.Since(began))
 	return res
 }
 
-// attempt runs the command, and returns how long it has waited for room for its processes.
-func (h *Handler) attempt(ctx context.Context, t probe.Target) (res probe.Result, waited time.Duration) {
+func (h *Handler) attempt(ctx context.Context, t probe.Target) (res probe.Result) {
 	if !h.awaitStuck(ctx) {
-		return stuck(ctx), 0
+		return stuck(ctx)
 	}
 	plan, err := h.command(t).Plan()
 	if err != nil {
-		return notStarted(err), 0
+		return notStarted(err)
 	}
 	stdout, stderr := command.Head{Max: probe.MaxDetail}, command.Head{Max: probe.MaxDetail}
 	began := time.Now()
 	end, err := h.run(plan, ctx, &stdout, &stderr)
 	if err != nil {
-		return notStarted(err), 0
+		return notStarted(err)
 	}
 	if end.Stuck != nil {
 		h.countStuck(end.Stuck)
 	}
 	output := stdout.String() + stderr.String()
 	if end.Killed {
-		return killed(ctx, time.Since(began), output), end.Waited
+		res = killed(ctx, time.Since(began), output)
+	} else {
+		res = exited(end, output)
 	}
-	return exited(end, output), end.Waited
+	res.Lost = end.Lost
+	return res
 }
 
 // notStarted is the result of a command that could not be started.
 func notStarted(err error) probe.Result {
 	if shortage.IsFork(err) {
-		return probe.Broken(probe.ReasonResources, "%v", err)
+		res := probe.Broken(probe.ReasonResources, "%v", err)
+		res.Denied = true
+		return res
 	}
 	return probe.Broken(probe.ReasonExecStart, "%v", err)
 }

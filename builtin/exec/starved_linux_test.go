@@ -1,6 +1,7 @@
 package execprobe_test
 
 import (
+	"os/exec"
 	"testing"
 	"time"
 
@@ -38,6 +39,26 @@ func TestACommandThatHangsFailsWhereTheQuotaIsNotUsedUp(t *testing.T) {
 		return
 	}
 	if r := once(t, `sleep 60`, time.Second); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
+		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	}
+}
+
+// The quota is used up by others, all the time, but the command wants no processor.
+func TestACommandThatHangsFailsBesideABusyNeighbour(t *testing.T) {
+	if !faulttest.InCgroup(t, faulttest.Processor(40)) {
+		return
+	}
+	for range 4 {
+		busy := exec.Command("/bin/sh", "-c", `while :; do :; done`)
+		if err := busy.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = busy.Process.Kill()
+			_ = busy.Wait()
+		}()
+	}
+	if r := once(t, `exec sleep 60`, 5*time.Second); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
 		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
 }

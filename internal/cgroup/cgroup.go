@@ -2,6 +2,8 @@
 package cgroup
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +17,8 @@ const Version2 = ""
 
 // Own returns the directory of this process's cgroup of version 2, or "".
 func Own() string {
-	if dirs := Current().find(Version2); len(dirs) > 0 {
+	m, _ := Current() // of no membership there are no directories
+	if dirs, _ := m.find(Version2); len(dirs) > 0 {
 		return dirs[0]
 	}
 	return ""
@@ -25,18 +28,18 @@ func Own() string {
 type Membership string
 
 // Current returns the membership of this process. It changes if the process is moved.
-func Current() Membership {
-	text, _ := os.ReadFile("/proc/self/cgroup") // in nothing find finds nothing
-	return Membership(text)
+func Current() (Membership, error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	return Membership(text), err
 }
 
 // Dirs returns the directories of the cgroup that has a controller, such as pids, and of
 // the cgroups above it that can be seen, its own first. Without such a hierarchy of version
 // 1 they are those of version 2, and none where there is no cgroup. It is safe for
-// concurrent use by multiple goroutines.
-func (m Membership) Dirs(controller string) []string {
-	if dirs := m.find(controller); len(dirs) > 0 {
-		return dirs
+// concurrent use by multiple goroutines. An error says that the mounts cannot be read.
+func (m Membership) Dirs(controller string) ([]string, error) {
+	if dirs, err := m.find(controller); len(dirs) > 0 || err != nil {
+		return dirs, err
 	}
 	return m.find(Version2)
 }
@@ -49,7 +52,7 @@ var found struct {
 	dirs   map[string][]string
 }
 
-func (m Membership) find(controller string) []string {
+func (m Membership) find(controller string) ([]string, error) {
 	found.mu.Lock()
 	defer found.mu.Unlock()
 	if found.dirs == nil || found.member != m {
@@ -59,12 +62,12 @@ func (m Membership) find(controller string) []string {
 	if !known {
 		mounts, err := os.ReadFile("/proc/self/mountinfo")
 		if err != nil {
-			return nil
+			return nil, err
 		}
 		dirs = find(string(mounts), string(m), controller)
 		found.dirs[controller] = dirs
 	}
-	return dirs
+	return dirs, nil
 }
 
 // find returns the directories of the cgroup of one hierarchy. Mounts and membership are
@@ -129,22 +132,31 @@ func upwards(dir, top string) []string {
 }
 
 // Number returns the number in a file of a cgroup. It returns false if there is none, such
-// as in a limit of "max".
-func Number(dir, file string) (int64, bool) {
-	text, err := os.ReadFile(filepath.Join(dir, file))
+// as in a limit of "max", and no error if there is no such file.
+func Number(dir, file string) (n int64, ok bool, err error) {
+	text, err := read(dir, file)
 	if err != nil {
-		return 0, false
+		return 0, false, err
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	return n, err == nil
+	n, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n, err == nil, nil
 }
 
-// Events returns the numbers in a file of keys and numbers, such as memory.events, or nil
-// if it cannot be read.
-func Events(dir, file string) map[string]int64 {
+// read reads a file of a cgroup. One that does not exist is empty.
+func read(dir, file string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(dir, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// Events returns the numbers in a file of keys and numbers, such as memory.events: none,
+// and no error, if there is no such file.
+func Events(dir, file string) (map[string]int64, error) {
+	text, err := read(dir, file)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	events := make(map[string]int64)
 	for line := range strings.Lines(string(text)) {
@@ -154,5 +166,5 @@ func Events(dir, file string) map[string]int64 {
 			}
 		}
 	}
-	return events
+	return events, nil
 }

@@ -57,18 +57,25 @@ func TestNumbersAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, ok := Number(dir, "current"); n != 12 || !ok {
-		t.Errorf("got %d, %v", n, ok)
+	if n, ok, err := Number(dir, "current"); n != 12 || !ok || err != nil {
+		t.Errorf("got %d, %v, %v", n, ok, err)
 	}
-	if events := Events(dir, "events"); !maps.Equal(events, map[string]int64{"low": 1, "max": 34}) {
-		t.Errorf("got %v", events)
+	if events, err := Events(dir, "events"); err != nil || !maps.Equal(events, map[string]int64{"low": 1, "max": 34}) {
+		t.Errorf("got %v, %v", events, err)
 	}
-	if events := Events(dir, "missing"); events != nil {
-		t.Errorf("a missing file has %v", events)
+	if events, err := Events(dir, "missing"); len(events) != 0 || err != nil {
+		t.Errorf("a missing file has %v, %v", events, err)
 	}
 	for _, file := range []string{"max", "missing", "events"} {
-		if n, ok := Number(dir, file); ok {
-			t.Errorf("%s has the number %d", file, n)
+		if n, ok, err := Number(dir, file); ok || err != nil {
+			t.Errorf("%s has the number %d, %v", file, n, err)
 		}
+	}
+	const unreadable = "." // a directory
+	if _, _, err := Number(dir, unreadable); err == nil {
+		t.Error("no error for a number that cannot be read")
+	}
+	if _, err := Events(dir, unreadable); err == nil {
+		t.Error("no error for events that cannot be read")
 	}
 }

@@ -20,9 +20,10 @@ type End struct {
 	Status syscall.WaitStatus
 	Killed bool // ctx was done first and the command was killed, not only the rest of its group; Status may be zero
 
-	// Waited is how long the command could not run, and has waited until there was room
-	// for its processes.
-	Waited time.Duration
+	// Lost is how long the command could not run: until there was room for its processes,
+	// and, if ctx was done when it ended, while they and the thread that ran it waited for
+	// a processor. On a system that does not say the latter, it is missing.
+	Lost time.Duration
 
 	// Stuck is set when the command was killed and has not exited: it belongs to
 	// another user, or hangs in the kernel. It is closed when the command exits.
@@ -61,13 +62,14 @@ func (p Plan) Run(ctx context.Context, stdout, stderr io.Writer) (End, error) {
 	}
 	waited, err := quota.Processes.Acquire(ctx)
 	if err != nil && ctx.Err() != nil {
-		return End{Killed: true, Waited: waited}, nil
+		return End{Killed: true, Lost: waited}, nil
 	}
 	if err != nil {
 		return End{}, err
 	}
+	defer quota.Processes.Ended()
 	end, err := p.run(ctx, stdout, stderr, onceWithError(quota.Processes.Started))
-	end.Waited = waited
+	end.Lost += waited
 	return end, err
 }
 

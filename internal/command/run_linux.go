@@ -35,13 +35,18 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 		return End{}, err
 	}
 	defer cancel.close()
+	before := threadDelay()
 	w, err := p.start(stdout, stderr)
 	if err != nil {
 		return End{}, err
 	}
 	defer w.close()
 	started(nil)
-	return w.wait(cancel)
+	end, err = w.wait(cancel)
+	if ctx.Err() != nil {
+		end.Lost = w.delay + threadDelay() - before
+	}
+	return end, err
 }
 
 // pidfdsWork reports whether the kernel has pidfds, which are new in Linux 5.3, and this

@@ -25,9 +25,10 @@ type waiter struct {
 	pid       int
 	polled    [numFDs]unix.PollFd // -1: not polled
 	outputs   [numFDs]io.Writer
-	exited    bool  // the command can be reaped
-	cancelled bool  // the context is done
-	err       error // why poll(2) has failed
+	exited    bool          // the command can be reaped
+	cancelled bool          // the context is done
+	delay     time.Duration // how long the command had waited for a processor when the context was done
+	err       error         // why poll(2) has failed
 	buf       [1 << 10]byte
 }
 
@@ -45,6 +46,9 @@ func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 	w.pollUntil(time.Time{}, func() bool { return w.exited || w.cancelled })
 	if w.err != nil {
 		return End{}, abandon(w.pid, os.NewSyscallError("ppoll", w.err))
+	}
+	if w.cancelled {
+		w.delay = treeDelay(w.pid)
 	}
 	killed, deadline := !w.exited, time.Now().Add(2*WaitDelay)
 	if killed {

@@ -3,52 +3,134 @@ package quota
 import (
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/internal/cgroup"
+	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// roomForProcesses returns how many processes and threads this process may add below pids.max
-// of its cgroups and RLIMIT_NPROC of its user.
-func roomForProcesses() (left, limit int, ok bool) {
+// reader reads limits and counts. A file that cannot be read for want of descriptors or
+// memory says nothing; one that this process may not read, or that does not exist, limits
+// nothing that could be known.
+type reader struct {
+	short error // why not all could be read
+}
+
+func (r *reader) note(err error) {
+	if r.short == nil && shortage.Is(err) {
+		r.short = err
+	}
+}
+
+// dirs returns the directories of this process's cgroup with a controller.
+func (r *reader) dirs(controller string) []string {
+	own, err := cgroup.Current()
+	r.note(err)
+	dirs, err := own.Dirs(controller)
+	r.note(err)
+	return dirs
+}
+
+func (r *reader) number(dir, file string) (int64, bool) {
+	n, ok, err := cgroup.Number(dir, file)
+	r.note(err)
+	return n, ok
+}
+
+func (r *reader) events(dir, file string) map[string]int64 {
+	events, err := cgroup.Events(dir, file)
+	r.note(err)
+	return events
+}
+
+// roomForProcesses returns how many processes and threads this process may add below
+// pids.max of its cgroups and RLIMIT_NPROC of its user.
+func roomForProcesses() (room, error) {
+	var r reader
+	least := unlimited
 	consider := func(most, present int64) {
-		if room := int(min(most-present, math.MaxInt32)); !ok || room < left {
-			left, limit, ok = room, int(min(most, math.MaxInt32)), true
+		if left := int(min(most-present, math.MaxInt32)); left < least.left {
+			least = room{left: left, limit: int(min(most, math.MaxInt32))}
 		}
 	}
-	for _, dir := range cgroup.Current().Dirs("pids") {
-		most, limited := cgroup.Number(dir, "pids.max")
+	for _, dir := range r.dirs("pids") {
+		most, limited := r.number(dir, "pids.max")
 		if !limited {
 			continue
 		}
-		if present, known := cgroup.Number(dir, "pids.current"); known {
+		if present, known := r.number(dir, "pids.current"); known {
 			consider(most, present)
 		}
 	}
-	if most, limited := userLimit(); limited {
-		consider(most, userTasks(most))
+	if most, limited := r.userLimit(); limited {
+		consider(most, ownTasks.count(&r, most))
 	}
-	return left, limit, ok
+	return least, r.short
 }
 
-// userLimit returns RLIMIT_NPROC. It does not apply to root.
-func userLimit() (int64, bool) {
+// userLimit returns RLIMIT_NPROC if it applies: not to root and to processes with certain
+// capabilities, if the initial user namespace grants them (copy_process in kernel/fork.c of
+// Linux). Root of a container may be another user there.
+func (r *reader) userLimit() (int64, bool) {
 	var limit unix.Rlimit
-	err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit)
-	return int64(min(limit.Cur, math.MaxInt64)), err == nil && limit.Cur != unix.RLIM_INFINITY && os.Geteuid() != 0
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur == unix.RLIM_INFINITY {
+		return 0, false
+	}
+	users, err := os.ReadFile("/proc/self/uid_map")
+	r.note(err)
+	return int64(min(limit.Cur, math.MaxInt64)), !isInitialNamespace(users) || os.Getuid() != 0 && !mayExceedLimits()
 }
 
-// userTasks counts the processes and threads of this user, up to most. The directory of a
-// process belongs to its user, and its list of threads has a link for each.
-func userTasks(most int64) (n int64) {
-	names, err := os.ReadDir("/proc")
-	if err != nil {
-		return 0
+// isInitialNamespace reports whether a uid_map is that of the initial user namespace. A
+// kernel without user namespaces has no such file.
+func isInitialNamespace(uidMap []byte) bool {
+	fields := strings.Fields(string(uidMap))
+	return len(fields) == 0 || slices.Equal(fields, []string{"0", "0", "4294967295"}) // all users are themselves
+}
+
+func mayExceedLimits() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	err := unix.Capget(&header, &sets[0])
+	return err == nil && sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// ownTasks are the processes and threads of this process's user. Limiter.readMu guards it.
+var ownTasks userTasks
+
+// userTasks counts the processes and threads of a user, which means a look at all processes
+// of the machine: seldom while there are far fewer than the user may have.
+type userTasks struct {
+	counted time.Time
+	n       int64
+}
+
+const (
+	farFromLimit = 4096 // processes and threads
+	farValidFor  = 10 * time.Second
+)
+
+// count returns the number of processes and threads, up to most. Those that a PID namespace
+// or the mount option hidepid hides are missing, and those of programs that may not be
+// traced.
+func (u *userTasks) count(r *reader, most int64) int64 {
+	if most-u.n > farFromLimit && time.Since(u.counted) < farValidFor {
+		return u.n
 	}
-	uid := uint32(os.Geteuid())
+	u.n, u.counted = r.countTasks(uint32(os.Getuid()), most), time.Now()
+	return u.n
+}
+
+// countTasks looks at all processes. The directory of a process belongs to its user, and
+// its list of threads has a link for each.
+func (r *reader) countTasks(uid uint32, most int64) (n int64) {
+	names, err := os.ReadDir("/proc")
+	r.note(err)
 	for _, name := range names {
 		if c := name.Name()[0]; c < '0' || c > '9' {
 			continue
@@ -64,31 +146,26 @@ func userTasks(most int64) (n int64) {
 	return n
 }
 
-// countDenials returns how many processes and threads were refused, how many processes
-// were killed for want of memory, and how long processor time was used up. It does not
-// count what happens to others below a limit that they have to themselves.
-func countDenials() (refusals int64, throttled time.Duration) {
-	own := cgroup.Current()
-	for i, dir := range own.Dirs("pids") {
-		events := cgroup.Events(dir, "pids.events.local") // of newer kernels, and version 2
-		if events == nil && i == 0 {
-			events = cgroup.Events(dir, "pids.events") // what any limit has refused to this cgroup
+// countRefusals returns how many processes and threads were refused, and how many processes
+// were killed for want of memory. It does not count what happens to others below a limit
+// that they have to themselves.
+func countRefusals() (refusals int64, err error) {
+	var r reader
+	for i, dir := range r.dirs("pids") {
+		events := r.events(dir, "pids.events.local") // of newer kernels, and version 2
+		if len(events) == 0 && i == 0 {
+			events = r.events(dir, "pids.events") // what any limit has refused to this cgroup
 		}
 		refusals += events["max"]
 	}
-	if dirs := own.Dirs("memory"); len(dirs) > 0 {
+	if dirs := r.dirs("memory"); len(dirs) > 0 {
 		for _, file := range []string{"memory.events.local", "memory.oom_control"} { // of version 2, and 1
-			refusals += cgroup.Events(dirs[0], file)["oom_kill"]
+			refusals += r.events(dirs[0], file)["oom_kill"]
 		}
-		if cgroup.Events(dirs[0], "memory.oom_control")["oom_kill_disable"] != 0 { // a process waits, or its system calls fail
-			denied, _ := cgroup.Number(dirs[0], "memory.failcnt")
+		if r.events(dirs[0], "memory.oom_control")["oom_kill_disable"] != 0 { // a process waits, or its system calls fail
+			denied, _ := r.number(dirs[0], "memory.failcnt")
 			refusals += denied
 		}
 	}
-	for _, dir := range own.Dirs("cpu") {
-		stat := cgroup.Events(dir, "cpu.stat")
-		throttled += time.Duration(stat["throttled_usec"])*time.Microsecond + // of version 2
-			time.Duration(stat["throttled_time"]) // of version 1
-	}
-	return refusals, throttled
+	return refusals, r.short
 }

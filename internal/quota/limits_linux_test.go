@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/sonde-probe/sonde/internal/cgroup"
 	"github.com/sonde-probe/sonde/tests/faulttest"
@@ -21,11 +20,25 @@ func write(t *testing.T, dir, file, text string) {
 	}
 }
 
+// ownDir returns the directory of this process's cgroup with the controller pids.
+func ownDir(t *testing.T) string {
+	t.Helper()
+	own, err := cgroup.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := own.Dirs("pids")
+	if len(dirs) == 0 {
+		t.Fatal("no cgroup with the controller pids: ", err)
+	}
+	return dirs[0]
+}
+
 func TestRefusalsOfOtherCgroupsDoNotCount(t *testing.T) {
 	if !faulttest.InCgroup(t, faulttest.Processes(200)) {
 		return
 	}
-	parent := cgroup.Current().Dirs("pids")[0]
+	parent := ownDir(t)
 	for _, name := range []string{"own", "other"} {
 		dir := filepath.Join(parent, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -39,8 +52,8 @@ func TestRefusalsOfOtherCgroupsDoNotCount(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
 	write(t, own, "cgroup.procs", pid)
 	defer write(t, parent, "cgroup.procs", pid)
-	if cgroup.Current().Dirs("pids")[0] != own {
-		t.Fatalf("the cgroup is %q", cgroup.Current().Dirs("pids"))
+	if dir := ownDir(t); dir != own {
+		t.Fatalf("the cgroup is %q", dir)
 	}
 	for _, c := range []struct {
 		dir  string
@@ -49,29 +62,27 @@ func TestRefusalsOfOtherCgroupsDoNotCount(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(c.dir, "pids.max")); err != nil {
 			t.Skip("needs the controller pids in cgroups of cgroups: ", err)
 		}
-		before := denials.now()
+		before := refusals.now()
 		shell := exec.Command("/bin/sh", "-c", `echo $$ >`+c.dir+`/cgroup.procs; echo 1 >`+c.dir+`/pids.max; sleep 60 & exit 0`)
 		if out, err := shell.CombinedOutput(); err == nil {
 			t.Errorf("a process of %s was not refused: %s", c.dir, out)
 		}
 		write(t, c.dir, "pids.max", "max")
-		if d := Since(before); d.Resources != c.want {
-			t.Errorf("after a refusal in %s: %+v", c.dir, d)
+		if got := DeniedSince(before); got != c.want {
+			t.Errorf("after a refusal in %s: %v", c.dir, got)
 		}
 	}
 }
 
-func TestTheTimeWithoutProcessorIsCounted(t *testing.T) {
-	if !faulttest.InCgroup(t, faulttest.Processor(5)) {
-		return
-	}
-	before := denials.now()
-	testsync.Until(t, "the cgroup to be throttled", func() bool {
-		for began := time.Now(); time.Since(began) < 10*time.Millisecond; { // twice the quota of a period
+func TestTheInitialUserNamespaceIsFound(t *testing.T) {
+	for uidMap, want := range map[string]bool{
+		"         0          0 4294967295\n": true,
+		"":                                   true,
+		"         0       1000          1\n         1     100000      65536\n": false,
+		"         0     100000 4294867295\n":                                   false,
+	} {
+		if got := isInitialNamespace([]byte(uidMap)); got != want {
+			t.Errorf("%q: got %v", uidMap, got)
 		}
-		return Since(before).CPU > time.Second/4
-	})
-	if d := Since(before); d.Resources {
-		t.Errorf("got %+v", d)
 	}
 }

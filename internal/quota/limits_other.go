@@ -2,10 +2,8 @@
 
 package quota
 
-import "time"
-
 // roomForProcesses returns that there is no limit: this system does not say.
-func roomForProcesses() (left, limit int, ok bool) { return 0, 0, false }
+func roomForProcesses() (room, error) { return unlimited, nil }
 
-// countDenials returns nothing: this system does not count denials.
-func countDenials() (refusals int64, throttled time.Duration) { return 0, 0 }
+// countRefusals returns nothing: this system does not count what it refuses.
+func countRefusals() (refusals int64, err error) { return 0, nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -12,29 +13,43 @@ import (
 )
 
 // Processes limits the processes that this process starts.
-var Processes = newLimiter(roomForProcesses)
+var Processes = newLimiter(roomForProcesses, makeThreads)
+
+// room is how many processes and threads may be added.
+type room struct {
+	left  int
+	limit int // the one that leaves the least room
+}
+
+// unlimited is the room where there is no limit.
+var unlimited = room{left: math.MaxInt32, limit: math.MaxInt32}
 
 // Limiter admits processes while this process may have more processes and threads:
 // without room for a thread of its own the Go runtime ends the whole process. It admits
 // those that wait in order.
 type Limiter struct {
-	// room returns how many processes and threads may be added, and the limit that
-	// leaves the least room. False means that there is no limit.
-	room func() (left, limit int, ok bool)
+	room        func() (room, error)
+	makeThreads func(int)
 
 	waiting atomic.Int32  // callers of Acquire in the queue
 	first   chan struct{} // holds an element while one of them is the first
 
-	roomMu   sync.Mutex    // guards the fields below; held while room reads files
+	readMu sync.Mutex // held while room reads files and makeThreads makes threads
+
+	countMu  sync.Mutex    // guards the fields below
 	starting int           // processes that were admitted, and may not be counted by room yet
+	running  int           // processes that were admitted and have not ended
+	started  int           // processes that have started or failed to, in all
+	threads  int           // for how many running processes there are threads
+	spare    int           // threads beside them
 	left     int           // what room has returned, without the reserve and the processes admitted since
-	limit    int           // as room has returned it
+	limit    int           // as room has returned it; 0 before it was read
 	readAt   time.Time     // when room was called
 	validFor time.Duration // how long left is valid after readAt
 }
 
-func newLimiter(room func() (left, limit int, ok bool)) *Limiter {
-	return &Limiter{room: room, first: make(chan struct{}, 1)}
+func newLimiter(r func() (room, error), makeThreads func(int)) *Limiter {
+	return &Limiter{room: r, makeThreads: makeThreads, first: make(chan struct{}, 1)}
 }
 
 const (
@@ -61,12 +76,15 @@ func reserve(limit int) int { return min(runtime.GOMAXPROCS(0)+16, limit/3) }
 
 // Acquire waits until there is room for a process, for half of the time that ctx leaves:
 // with less the process could be blamed for being late. It returns how long it has waited,
-// and an error if there is no room. Otherwise the caller calls Started once, when the
-// process runs or could not be started. It is safe for concurrent use by multiple
+// and an error if there is no room, or the limits have never been read. Otherwise the caller
+// calls Started once, when the process runs or could not be started, and then Ended once,
+// when no thread waits for the process. It is safe for concurrent use by multiple
 // goroutines.
 func (l *Limiter) Acquire(ctx context.Context) (waited time.Duration, err error) {
-	if l.waiting.Load() == 0 && l.admit() {
-		return 0, nil
+	if l.waiting.Load() == 0 {
+		if ok, err := l.admit(); ok || err != nil {
+			return 0, err
+		}
 	}
 	l.waiting.Add(1)
 	defer l.waiting.Add(-1)
@@ -82,44 +100,86 @@ func (l *Limiter) Acquire(ctx context.Context) (waited time.Duration, err error)
 	case <-ctx.Done():
 		return time.Since(began), l.noRoom()
 	}
-	for !l.admit() {
+	for {
+		if ok, err := l.admit(); ok || err != nil {
+			return time.Since(began), err
+		}
 		select {
 		case <-time.After(recheck):
 		case <-ctx.Done():
 			return time.Since(began), l.noRoom()
 		}
 	}
-	return time.Since(began), nil
 }
 
 // admit takes the room for a process, and returns false if there is none.
-func (l *Limiter) admit() bool {
-	l.roomMu.Lock()
-	defer l.roomMu.Unlock()
-	if time.Since(l.readAt) >= l.validFor {
-		l.read()
+func (l *Limiter) admit() (bool, error) {
+	if !l.isValid() {
+		if err := l.read(); err != nil {
+			return false, err
+		}
 	}
+	admitted, needsThreads := l.take()
+	if needsThreads && !l.addThreads() {
+		l.Started(syscall.EAGAIN)
+		l.Ended()
+		return false, nil
+	}
+	return admitted, nil
+}
+
+func (l *Limiter) isValid() bool {
+	l.countMu.Lock()
+	defer l.countMu.Unlock()
+	return time.Since(l.readAt) < l.validFor
+}
+
+// take takes the room for a process, if there is some.
+func (l *Limiter) take() (ok, needsThreads bool) {
+	l.countMu.Lock()
+	defer l.countMu.Unlock()
 	if l.left < perProcess {
-		return false
+		return false, false
 	}
 	l.left -= perProcess
 	l.starting++
-	return true
+	l.running++
+	return true, l.running > l.threads && l.limit != unlimited.limit
 }
 
-func (l *Limiter) read() {
-	l.readAt = time.Now()
-	left, limit, ok := l.room()
-	l.validFor = max(minValid, maxReadingCost*time.Since(l.readAt))
-	if !ok {
-		left, limit, l.validFor = 1<<30, 1<<30, unlimitedFor
+// read reads the room, unless another goroutine has just done so. If it cannot be read, what
+// was left is left; an error says that it has never been read.
+func (l *Limiter) read() error {
+	l.readMu.Lock()
+	defer l.readMu.Unlock()
+	if l.isValid() {
+		return nil
 	}
-	l.left, l.limit = left-reserve(limit)-perProcess*l.starting, limit
+	l.countMu.Lock()
+	before := l.started
+	l.countMu.Unlock()
+	began := time.Now()
+	r, err := l.room()
+	l.countMu.Lock()
+	defer l.countMu.Unlock()
+	l.readAt, l.validFor = began, max(minValid, maxReadingCost*time.Since(began))
+	switch {
+	case err != nil && l.limit == 0:
+		l.validFor = 0
+		return fmt.Errorf("cannot read the limit of processes: %w", err)
+	case err != nil:
+	case r == unlimited:
+		l.left, l.limit, l.validFor = r.left, r.limit, unlimitedFor
+	default:
+		l.left = r.left - (reserve(r.limit) - l.spare) - perProcess*(l.starting+l.started-before)
+		l.limit = r.limit
+	}
+	return nil
 }
 
 func (l *Limiter) noRoom() error {
-	l.roomMu.Lock()
-	defer l.roomMu.Unlock()
+	l.countMu.Lock()
+	defer l.countMu.Unlock()
 	return fmt.Errorf("no room for another process below the limit of %d processes and threads: %w", l.limit, syscall.EAGAIN)
 }
 
@@ -127,10 +187,18 @@ func (l *Limiter) noRoom() error {
 // After a refused fork none is admitted until room is read again, soon. Other errors, such
 // as a program that does not exist, say nothing about the room.
 func (l *Limiter) Started(err error) {
-	l.roomMu.Lock()
-	defer l.roomMu.Unlock()
+	l.countMu.Lock()
+	defer l.countMu.Unlock()
 	l.starting--
+	l.started++
 	if errors.Is(err, syscall.EAGAIN) {
 		l.left, l.validFor = 0, minValid
 	}
+}
+
+// Ended says that no thread waits for a process that was admitted.
+func (l *Limiter) Ended() {
+	l.countMu.Lock()
+	defer l.countMu.Unlock()
+	l.running--
 }

@@ -15,9 +15,10 @@ import (
 func roomFor(n int) (l *Limiter, running *atomic.Int64) {
 	const limit = 300
 	running = new(atomic.Int64)
-	return newLimiter(func() (int, int, bool) {
-		return reserve(limit) + (n-int(running.Load()))*perProcess, limit, true
-	}), running
+	l = newLimiter(func() (room, error) {
+		return room{left: reserve(limit) + (n-int(running.Load()))*perProcess - l.spare, limit: limit}, nil
+	}, func(int) {})
+	return l, running
 }
 
 func TestCommandsThatHaveToWaitAreStartedInOrder(t *testing.T) {
@@ -88,7 +89,7 @@ func TestAfterARefusedForkTheRoomIsReadAgain(t *testing.T) {
 
 func TestACommandThatCannotBeStartedDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(func() (left, limit int, ok bool) { return 0, 0, false })
+		l := newLimiter(func() (room, error) { return unlimited, nil }, func(int) {})
 		for _, err := range []error{syscall.ENOENT, errors.New("exit status is lost")} {
 			if _, err := l.Acquire(t.Context()); err != nil {
 				t.Fatal(err)
@@ -104,13 +105,76 @@ func TestACommandThatCannotBeStartedDoesNotDelayOthers(t *testing.T) {
 
 func TestARefusedForkDelaysOthersForAMomentOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(func() (left, limit int, ok bool) { return 0, 0, false })
+		l := newLimiter(func() (room, error) { return unlimited, nil }, func(int) {})
 		if _, err := l.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		l.Started(syscall.EAGAIN)
 		if waited, err := l.Acquire(t.Context()); err != nil || waited < minValid || waited > 2*recheck {
 			t.Errorf("waited %v, %v", waited, err)
+		}
+	})
+}
+
+func TestWhatCannotBeReadIsWhatItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var short error = syscall.EMFILE
+		l := newLimiter(func() (room, error) { return room{left: reserve(300) + perProcess, limit: 300}, short }, func(int) {})
+		if waited, err := l.Acquire(t.Context()); !errors.Is(err, syscall.EMFILE) || waited != 0 {
+			t.Errorf("before the first reading: waited %v, %v", waited, err)
+		}
+		short = nil
+		if waited, err := l.Acquire(t.Context()); err != nil || waited != 0 {
+			t.Errorf("waited %v, %v", waited, err)
+		}
+		short = syscall.EMFILE
+		time.Sleep(2 * unlimitedFor)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if waited, err := l.Acquire(ctx); !errors.Is(err, syscall.EAGAIN) {
+			t.Errorf("more commands than there was room for: waited %v, %v", waited, err)
+		}
+	})
+}
+
+// A command may take what is left at any time.
+func TestThreadsAreMadeBeforeCommandsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 300
+		left := limit
+		running, made := 0, 0
+		l := newLimiter(func() (room, error) { return room{left: left - made - running, limit: limit}, nil }, func(idle int) {
+			made = max(made, running+idle)
+		})
+		for range 40 {
+			if _, err := l.Acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			running++
+			l.Started(nil)
+			if spare := made - running; spare < reserve(limit)/2 {
+				t.Fatalf("%d commands and %d threads", running, made)
+			}
+		}
+		before := made
+		left = made + running + reserve(limit)/2 // a command takes the rest
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for range made {
+			if _, err := l.Acquire(ctx); err != nil {
+				break
+			}
+		}
+		if made != before {
+			t.Errorf("%d threads are made without room for them", made-before)
+		}
+		for range running {
+			l.Ended()
+		}
+		left = limit
+		if _, err := l.Acquire(t.Context()); err != nil || made != before {
+			t.Errorf("threads that are idle are made again: %d, %v", made-before, err)
 		}
 	})
 }

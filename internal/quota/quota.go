@@ -1,8 +1,9 @@
-// Package quota keeps this process within the limits of its machine, and says what the
-// machine has denied it: processes, memory and processor time.
+// Package quota keeps this process within the limits of its machine, and says whether the
+// machine has denied it processes or memory.
 //
-//	quota.go      Read and Since: what was denied
+//	quota.go      Read and DeniedSince: whether something was denied
 //	processes.go  Processes: how many processes may be started
+//	threads.go    makes threads before they could be denied
 //	limits_*.go   the limits and counts of cgroups and of the user
 package quota
 
@@ -12,76 +13,77 @@ import (
 	"time"
 )
 
-// Denied is what this process and its children were denied in a time.
-type Denied struct {
-	// Resources says that a process or thread was refused, or that a process was killed
-	// for want of memory.
-	Resources bool
-
-	// CPU is how long cgroups were throttled because their quota of processor time was
-	// used up. It is the sum of all processors.
-	CPU time.Duration
-}
-
 // Reading is what was denied up to a time.
 type Reading struct {
-	at        time.Time
-	refusals  int64 // of processes, threads and memory
-	throttled time.Duration
+	at       time.Time
+	refusals int64 // of processes, threads and memory
+	known    bool  // refusals could be read
 }
 
-// maxAge bounds the age of what Read returns, so that many attempts share a reading.
-const maxAge = 50 * time.Millisecond
+const (
+	// maxAge bounds the age of what Read returns, so that many attempts share a reading.
+	maxAge = 50 * time.Millisecond
 
-// Read returns a reading for Since. While another goroutine reads, it is the one before.
-// It is safe for concurrent use by multiple goroutines, as is Since.
-func Read() Reading { return denials.recent() }
+	// maxBusyAge bounds it while another goroutine reads.
+	maxBusyAge = time.Second
+)
 
-// Since returns what was denied since a reading.
-func Since(before Reading) Denied { return denials.now().since(before) }
+// Read returns a reading for DeniedSince. It is safe for concurrent use by multiple
+// goroutines, as is DeniedSince.
+func Read() Reading { return refusals.recent() }
 
-func (r Reading) since(before Reading) Denied {
-	return Denied{Resources: r.refusals > before.refusals, CPU: max(0, r.throttled-before.throttled)}
+// DeniedSince reports whether processes, threads or memory were denied to the cgroup of this
+// process since a reading: to this process, its children, or others that share its limits.
+func DeniedSince(before Reading) bool { return refusals.now().deniedSince(before) }
+
+func (r Reading) deniedSince(before Reading) bool {
+	return r.known && before.known && r.refusals > before.refusals
 }
 
-// meter reads what was denied, once for callers that come at the same time.
-type meter struct {
-	count func() (refusals int64, throttled time.Duration) // since the cgroup was made
+// refusalCounter reads what was denied, once for callers that come at the same time.
+type refusalCounter struct {
+	count func() (refusals int64, err error) // since the cgroup was made
 
 	readMu sync.Mutex // held while count reads files
 	latest atomic.Pointer[Reading]
 }
 
-var denials = meter{count: countDenials}
+var refusals = refusalCounter{count: countRefusals}
 
-// recent returns a reading that is not much older than maxAge. Nothing waits for it: a
-// process that is starved would lose time in a queue.
-func (m *meter) recent() Reading {
-	r := m.latest.Load()
+// recent returns a reading that is not much older than maxAge. Where another goroutine
+// reads, it does not wait for a newer one than maxBusyAge: a process that is starved would
+// lose time in a queue.
+func (c *refusalCounter) recent() Reading {
+	r := c.latest.Load()
 	switch {
-	case r == nil:
-		return m.now()
-	case time.Since(r.at) > maxAge && m.readMu.TryLock():
-		defer m.readMu.Unlock()
-		return m.read()
+	case r == nil || time.Since(r.at) > maxBusyAge:
+		return c.now()
+	case time.Since(r.at) > maxAge && c.readMu.TryLock():
+		defer c.readMu.Unlock()
+		return c.read()
 	}
 	return *r
 }
 
 // now returns a reading that was begun after the call.
-func (m *meter) now() Reading {
+func (c *refusalCounter) now() Reading {
 	called := time.Now()
-	m.readMu.Lock()
-	defer m.readMu.Unlock()
-	if r := m.latest.Load(); r != nil && !r.at.Before(called) {
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
+	if r := c.latest.Load(); r != nil && !r.at.Before(called) {
 		return *r
 	}
-	return m.read()
+	return c.read()
 }
 
-func (m *meter) read() Reading {
+// read reads the count. While it cannot be read, it is what it was.
+func (c *refusalCounter) read() Reading {
 	r := Reading{at: time.Now()}
-	r.refusals, r.throttled = m.count()
-	m.latest.Store(&r)
+	if count, err := c.count(); err == nil {
+		r.refusals, r.known = count, true
+	} else if before := c.latest.Load(); before != nil {
+		r.refusals, r.known = before.refusals, before.known
+	}
+	c.latest.Store(&r)
 	return r
 }

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,18 +9,18 @@ import (
 
 func TestOnlyWhatIsDeniedInATimeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refusals, throttled := int64(7), time.Hour // of earlier
-		m := meter{count: func() (int64, time.Duration) { return refusals, throttled }}
-		early := m.recent()
+		count := int64(7) // of earlier
+		c := refusalCounter{count: func() (int64, error) { return count, nil }}
+		early := c.recent()
 		time.Sleep(2 * maxAge)
-		refusals, throttled = refusals+1, throttled+time.Second // nothing is read meanwhile
+		count++ // nothing is read meanwhile
 		time.Sleep(2 * maxAge)
-		late := m.recent()
-		if d := m.now().since(late); d != (Denied{}) {
-			t.Errorf("what was denied before counts: %+v", d)
+		late := c.recent()
+		if c.now().deniedSince(late) {
+			t.Error("what was denied before counts")
 		}
-		if d := m.now().since(early); d != (Denied{Resources: true, CPU: time.Second}) {
-			t.Errorf("got %+v", d)
+		if !c.now().deniedSince(early) {
+			t.Error("what was denied does not count")
 		}
 	})
 }
@@ -27,20 +28,66 @@ func TestOnlyWhatIsDeniedInATimeCounts(t *testing.T) {
 func TestAReadingServesSeveralCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		readings := 0
-		m := meter{count: func() (int64, time.Duration) { readings++; return 0, 0 }}
+		c := refusalCounter{count: func() (int64, error) { readings++; return 0, nil }}
 		for range 10 {
-			m.recent()
-			m.now()
+			c.recent()
+			c.now()
 		}
 		if readings != 1 {
 			t.Errorf("%d readings", readings)
 		}
 		time.Sleep(maxAge / 2)
-		if m.recent(); readings != 1 {
+		if c.recent(); readings != 1 {
 			t.Errorf("%d readings", readings)
 		}
-		if m.now(); readings != 2 {
+		if c.now(); readings != 2 {
 			t.Errorf("%d readings", readings)
+		}
+	})
+}
+
+func TestAReadingThatFailsDeniesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var count int64
+		var err error = syscall.EMFILE
+		c := refusalCounter{count: func() (int64, error) { return count, err }}
+		unknown := c.now()
+		time.Sleep(2 * maxAge)
+		count, err = 7, nil
+		known := c.now()
+		if known.deniedSince(unknown) {
+			t.Error("what was denied before the first count counts")
+		}
+		time.Sleep(2 * maxAge)
+		count, err = 0, syscall.EMFILE
+		failed := c.now()
+		time.Sleep(2 * maxAge)
+		count, err = 7, nil
+		if failed.deniedSince(known) || c.now().deniedSince(failed) {
+			t.Error("a count that cannot be read is not what it was")
+		}
+	})
+}
+
+func TestAReadingIsNotOlderThanASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		close(release)
+		c := refusalCounter{count: func() (int64, error) { <-release; return 0, nil }}
+		old := c.recent()
+		release = make(chan struct{})
+		time.Sleep(maxBusyAge)
+		go c.now()
+		synctest.Wait()
+		if r := c.recent(); r != old {
+			t.Error("a caller has waited for another's reading")
+		}
+		time.Sleep(time.Nanosecond)
+		newer := make(chan Reading)
+		go func() { newer <- c.recent() }()
+		close(release)
+		if r := <-newer; r == old {
+			t.Error("a reading is older than a second")
 		}
 	})
 }

@@ -317,3 +317,37 @@ func TestAnInstanceThatIsNotTakenOverAtFirstStaysReported(t *testing.T) {
 		}
 	})
 }
+
+func TestARemovedInstanceThatIsNotTakenOverAtFirstIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		for name, units := range map[string]map[string]restart.Unit{
+			"removed": nil,
+			"changed": {"web": {Driver: newDriver("b", healthy), Revision: "2"}},
+		} {
+			r := &unattached{resumer{fakeDriver: newDriver("a", healthy), alive: "a-0"}, 5, "a-0"}
+			generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
+				h.sleep(time.Second)
+				h.apply(units)
+				h.sleep(time.Minute)
+				if graces := r.graces(); len(graces) != 1 || graces[0] != restart.DefaultTerminationGracePeriod {
+					t.Errorf("%s: requests to end: %v", name, graces)
+				}
+				if in := h.instance("web"); units != nil && (in.ID != "b-0" || in.Phase != probe.Running) {
+					t.Errorf("%s: got %+v", name, in)
+				}
+			})
+		}
+	})
+}
+
+func TestTheEngineStopsWhileAnInstanceIsNotTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		r := &unattached{resumer{fakeDriver: newDriver("a", healthy), alive: "a-0"}, 1 << 30, "a-0"}
+		_, stopped := generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) { h.sleep(time.Second) })
+		if m := stopped.Targets["web"]; m.Instance != "a-0" || m.Exited {
+			t.Errorf("the controller remembers %+v", m)
+		}
+	})
+}

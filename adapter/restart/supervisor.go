@@ -88,18 +88,19 @@ func (s *supervisor) refresh() (same bool) {
 // takeOverPause is the time between two tries to take over an instance of an earlier engine.
 const takeOverPause = 2 * time.Second
 
-// supervise runs instances until the unit is removed or its driver has changed.
+// supervise runs instances until the unit is removed or its driver has changed. An instance of
+// an earlier engine is then taken over all the same, to end it.
 func (s *supervisor) supervise() {
 	notBefore := s.resume()
-	for s.refresh() {
+	for s.refresh() || s.resumes != "" && !s.control.isStopping() {
 		end := s.runInstance(notBefore)
-		if end.terminating {
-			return
-		}
 		if s.resumes != "" && errors.Is(end.exit.Err, ErrNotTakenOver) {
 			s.log.Warn("instance not taken over, trying again", "instance", s.resumes, "error", end.exit.Err, "retry_in", takeOverPause)
-			s.waitUntil(time.Now().Add(takeOverPause))
+			s.pause(takeOverPause)
 			continue
+		}
+		if s.resumes = ""; end.terminating {
+			return
 		}
 		s.exits = s.unit.BackOff.count(s.exits, end.lasted)
 		notBefore = time.Now().Add(s.unit.BackOff.wait(s.exits))
@@ -116,6 +117,19 @@ func (s *supervisor) supervise() {
 		default:
 			s.reportEnd(end, probe.Ended, notBefore)
 			s.waitUntil(notBefore)
+		}
+	}
+}
+
+// pause returns after a time, or when the controller stops.
+func (s *supervisor) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for !s.control.isStopping() {
+		select {
+		case <-t.C:
+			return
+		case <-s.wake:
 		}
 	}
 }

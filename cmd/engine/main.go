@@ -2,6 +2,7 @@
 // configuration.
 //
 //	main.go       the root command and exit codes
+//	inherited_*.go  descriptors of the parent
 //	validate.go   sonde validate
 //	fmt.go        sonde fmt
 //	probe.go      sonde probe
@@ -29,6 +30,7 @@ import (
 )
 
 func main() {
+	closeInheritedOnExec()
 	os.Exit(execute(os.Args[1:], os.Stderr))
 }
 

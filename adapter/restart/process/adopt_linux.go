@@ -178,9 +178,6 @@ func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*insta
 	return nil, d.end(ctx, s, end)
 }
 
-// errEnded is the error of a Run that was asked to end before it has started a command.
-var errEnded = errors.New("asked to end before the command was started")
-
 // End ends an instance that an earlier engine has left running, within
 // restart.DefaultTerminationGracePeriod. It does nothing if the instance has ended, or if
 // its target is wanted. When ctx is done End returns, and the instance's guard goes on with

@@ -42,6 +42,9 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 	return i.watch(ctx, began, end)
 }
 
+// errEnded is the error of a Run that was asked to end before it has started a command.
+var errEnded = errors.New("asked to end before the command was started")
+
 // instance is the engine's side of one run of a command.
 type instance struct {
 	*guardConn
@@ -61,8 +64,14 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	if i, err := d.takeOver(ctx, end); i != nil || err != nil {
 		return i, err
 	}
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	case _, open := <-end:
+		if open {
+			return nil, errEnded
+		}
+	default:
 	}
 	plan, err := d.command.Plan()
 	if err != nil {

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// closeInheritedOnExec does nothing: there is no portable way.
+func closeInheritedOnExec() {}

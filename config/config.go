@@ -48,6 +48,10 @@ type Engine struct {
 	// runs its content.
 	PluginCache *string `hcl:"plugin_cache,optional"`
 
+	// PluginMemory is how much memory the instances of all plugins may use together, in
+	// bytes, at least MinPluginMemory. Default: that of package wasmhost, 1 GiB.
+	PluginMemory int64 `hcl:"plugin_memory,optional,nonzero,bytes"`
+
 	State       string        `hcl:"state,optional"`                              // file that keeps verdicts, runs and restarts for the next start; a relative path starts at the working directory; default: none
 	StateMaxAge time.Duration `hcl:"state_max_age,optional,nonzero"`              // older state is forgotten; at least MinStateMaxAge; default: that of package store
 	Resume      string        `hcl:"resume,optional" oneof:"trust verify forget"` // what the engine does with the state at its start; default trust
@@ -66,6 +70,8 @@ const (
 const (
 	MaxConcurrency = 1 << 20
 	MinStateMaxAge = 10 * time.Second
+
+	MinPluginMemory = 1 << 20
 )
 
 // TLS is how the API is served. Relative paths start at the working directory.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/dial"
 )
 
@@ -26,6 +27,9 @@ func (l *loader) engine() {
 	}
 	if n, ok := d.values["metrics_max_probes"].(int64); ok && (n < 1 || n > MaxProbes) {
 		l.refuse(d, "metrics_max_probes", fmt.Sprintf("is %d; it must be from 1 to %d", n, MaxProbes))
+	}
+	if n := e.PluginMemory; d.values["plugin_memory"] != nil && n > 0 && n < MinPluginMemory {
+		l.refuse(d, "plugin_memory", fmt.Sprintf("is %v; it must be at least %v", bytesize.Size(n), bytesize.Size(MinPluginMemory)))
 	}
 	if d.values["token_file"] == "" {
 		l.refuse(d, "token_file", "must not be empty")

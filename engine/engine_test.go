@@ -279,6 +279,22 @@ func TestProbesReportedBeforeTheyAreAppliedStartAsUsual(t *testing.T) {
 	})
 }
 
+func TestAnAttemptThatMayNotBeRetriedIsMadeOnce(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		tries := 0
+		busy := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+			tries++
+			return probe.Result{Reason: "plugin.busy", NoRetry: true}
+		})
+		apply(t, e, probe.Set{readiness: with(busy)})
+		e.Report(instance("a"))
+		pass(time.Hour)
+		if st := status(t, e, readiness); st.Result.Tries != 1 || uint64(tries) != st.Attempts[probe.Unknown] || tries < 300 {
+			t.Errorf("%d tries: %+v", tries, st)
+		}
+	})
+}
+
 func TestAnUnknownOutcomeIsTriedThreeTimesAndDoesNotCount(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		ignore, fail := says(probe.Unknown), says(probe.Unknown)

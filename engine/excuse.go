@@ -72,7 +72,7 @@ func stalled(lost, took int64, timeout time.Duration, r *probe.Rule) bool {
 // maySucceedNow reports whether another try makes sense after one with this result: not
 // one that was stalled while the engine is degraded, where it would only add to the load.
 func maySucceedNow(res *probe.Result, m *health.Monitor, now int64) bool {
-	return res.Reason != probe.ReasonStalled || !healthAt(m, now).Degraded()
+	return !res.NoRetry && (res.Reason != probe.ReasonStalled || !healthAt(m, now).Degraded())
 }
 
 // maxExcused is how many attempts in a row are unknown because their handler says so. It may

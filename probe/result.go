@@ -69,6 +69,7 @@ type Result struct {
 	Detail  string        // the cause in words, at most MaxDetail bytes
 	Took    time.Duration // the whole attempt, all its tries
 	Tries   uint8         // 1, or up to 3 when a try's outcome was Unknown
+	NoRetry bool          // another try at once would fail likewise, so the engine makes none
 	Timings Timings
 
 	// Lost is how much of the time of a try its handler knows to be lost for a reason of

@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
+	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
 // Config selects the module to load and what it may do. The zero value of a field means
@@ -94,7 +95,7 @@ type Grant struct {
 type Limits struct {
 	Memory      int64         `hcl:"memory,optional,nonzero,bytes"`      // bytes of memory per instance; default 32 MiB, from 64 KiB to 4 GiB
 	ModuleSize  int64         `hcl:"module_size,optional,nonzero,bytes"` // bytes of the module; default 64 MiB
-	Instances   int           `hcl:"instances,optional,nonzero"`         // concurrent instances, and thus attempts; default 64
+	Instances   int           `hcl:"instances,optional,nonzero"`         // concurrent instances, and thus attempts; default 65536: the memory of all instances bounds them (SetTotalMemory)
 	Held        int           `hcl:"held,optional,nonzero"`              // connections held for later attempts of all probes; default 1024
 	Connections int           `hcl:"connections,optional,nonzero"`       // open connections per attempt; default 8
 	Dials       int           `hcl:"dials,optional,nonzero"`             // dials and lookups per attempt; default 16
@@ -110,7 +111,7 @@ type Limits struct {
 const (
 	DefaultMemory      = 32 << 20
 	DefaultModuleSize  = 64 << 20
-	DefaultInstances   = 64
+	DefaultInstances   = 1 << 16
 	DefaultHeld        = 1024
 	DefaultConnections = 8
 	DefaultDials       = 16
@@ -121,6 +122,18 @@ const (
 	DefaultMetrics     = 32
 	DefaultStart       = 10 * time.Second
 )
+
+// DefaultTotalMemory is the limit of the memory of all instances until SetTotalMemory is
+// called.
+const DefaultTotalMemory = sandbox.DefaultTotalMemory
+
+// SetTotalMemory sets how much memory the instances of all plugins in this process may use
+// together, in bytes. Each plugin has a share of half of it, and the rest goes to those that
+// need it first; one instance of each plugin may always start. An attempt without memory for
+// an instance waits for another one to end, and is Unknown with ReasonBusy after half of its
+// timeout; one whose instance may not grow is Unknown with probe.ReasonResources. Lowering
+// the limit takes no memory from instances that run. It may be called at any time.
+func SetTotalMemory(bytes int64) { sandbox.SetTotalMemory(bytes) }
 
 // DefaultCacheSize is the default of Config.CacheSize.
 const DefaultCacheSize = 1 << 30

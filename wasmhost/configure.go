@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -48,7 +49,7 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{plugin: p, settings: &s, checked: &settingsCheck{done: make(chan struct{})}, state: p.sandbox.NewState()}
+	h := newHandler(p, &s, &settingsCheck{done: make(chan struct{})})
 	if p.checkLater(h) {
 		return h, nil
 	}
@@ -107,7 +108,7 @@ const maxConfigureTries = 5
 func (p *Plugin) callConfigure(h *Handler) (sandbox.Report, error) {
 	patience, cancel := context.WithTimeout(context.Background(), 3*p.limits.Start) // a start may take a third of it
 	defer cancel()
-	l, err := p.borrow(patience)
+	l, err := p.borrow(patience, pool.First)
 	if err != nil {
 		return sandbox.Report{}, err
 	}

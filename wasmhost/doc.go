@@ -2,10 +2,11 @@
 // one file, written in any language, that follows package abi.
 //
 // Load checks a module and compiles it in the background; Plugin.New makes a handler for
-// one set of settings. All handlers of a plugin share its instances, whose number is
-// bounded. An attempt borrows an instance, runs it and returns it. When all are busy,
-// attempts wait in order of arrival, for at most half of their timeout: an attempt that
-// got its instance too late would blame the target.
+// one set of settings. All handlers of a plugin share its instances, whose memory is
+// bounded: see SetTotalMemory. An attempt borrows an instance, runs it and returns it. When
+// all are busy, attempts wait in order of arrival, those first whose target answered last
+// time, for at most half of their timeout: an attempt that got its instance too late would
+// blame the target.
 //
 // # What a plugin can do
 //
@@ -34,10 +35,8 @@
 // within a millisecond or so. One that computes for long without a host call shares the
 // processors with others, and leaves one to the engine.
 //
-// Unbounded recursion is stopped by a stack overflow, after about a tenth of a second and
-// 150 MB for each call. A plugin starts with few instances, gets more as calls return, and
-// is suspended if most overflow; but a hostile one can overflow in all instances at once.
-// Limits.Instances bounds that.
+// Unbounded recursion is stopped when its stack has more than 8 MiB. Until the host looks at
+// the stack again it may be larger, in as many calls as compute at the same time.
 //
 // # Files
 //
@@ -57,7 +56,7 @@
 //	grant      decides which addresses and names a plugin may reach
 //	codecache  keeps compiled code in a private directory
 //	settings   checks a handler's settings and writes them as JSON
-//	pool       hands out a bounded number of instances in order of arrival
+//	pool       hands out a bounded number of instances, with a reserve
 //	breaker    suspends probes, and plugins, after too many errors
 //	meter      rewrites a module so that what it executes is counted, and bounds it
 //	binary     reads the parts of a module's binary format, for module and meter

@@ -63,7 +63,7 @@ type overloaded struct {
 }
 
 // concurrency is how many concurrent attempts may need a goroutine or an instance.
-const concurrency = wasmhost.DefaultInstances
+const concurrency = 64
 
 // startEngine starts an engine that probes count targets of one address, each with a
 // handler from next.

@@ -97,6 +97,55 @@ func TestAPluginWithHangingTargetsDoesNotStarveOtherProbes(t *testing.T) {
 	}
 }
 
+// TestHealthyTargetsAreAttemptedBesideHangingOnes probes 2,000 targets that accept
+// connections and never answer, and 100 that answer, with one plugin: with memory for an
+// instance for each, and with so little that the hanging ones would use it up.
+func TestHealthyTargetsAreAttemptedBesideHangingOnes(t *testing.T) {
+	const hanging, healthy, enough, hang = 2000, 100, 8, 4 * time.Second
+	for name, memory := range map[string]int64{"much memory": wasmhost.DefaultTotalMemory, "little memory": 32 << 20} {
+		t.Run(name, func(t *testing.T) {
+			wasmhost.SetTotalMemory(memory)
+			defer wasmhost.SetTotalMemory(wasmhost.DefaultTotalMemory)
+			silent, answering := serve(t, mute), serve(t, pong(0))
+			plugin := load(t, wasmhost.Config{Module: wat("%s", talk)})
+			base, set := handler(t, plugin, nil), probe.Set{}
+			for i := range hanging + healthy {
+				p := probe.Probe{Rule: probe.Rule{Period: hang, Timeout: hang}, Target: silent, Handler: base.ForProbe(), HandlerName: "hangs"}
+				if i%(hanging/healthy+1) == 0 {
+					p.Rule = probe.Rule{Period: 500 * time.Millisecond, Timeout: plenty}
+					p.Target, p.HandlerName = answering, "answers"
+				}
+				p.Target.Name = strconv.Itoa(i)
+				set[probe.ID{Target: p.Target.Name, Kind: probe.Readiness}] = p
+			}
+			e := engine.New(engine.Config{Concurrency: 2 * (hanging + healthy)})
+			stop := run(t, e, set)
+			defer stop()
+			answers := func(s engine.Status) bool { return s.HandlerName == "answers" }
+			testsync.Until(t, "the first attempt at each healthy target", func() bool { return fewest(e, answers) >= 1 })
+			_, before := made(e, answers)
+			testsync.Until(t, "attempts at the healthy targets", func() bool { return fewest(e, answers) >= 1+enough })
+			all, failed := made(e, answers)
+			if failed -= before; failed*100 > all {
+				t.Errorf("%d of %d attempts at healthy targets were not made: %v", failed, all, plugin.Stats().Errors)
+			}
+			t.Logf("%d of %d attempts were not made, and %d at first, with %d instances", failed, all, before, plugin.Stats().Instances)
+		})
+	}
+}
+
+// made returns how many attempts some probes have had, and how many of them did not
+// succeed.
+func made(e *engine.Engine, some func(engine.Status) bool) (all, failed uint64) {
+	for s := range e.All() {
+		if some(s) {
+			failed += s.Attempts[probe.Unknown] + s.Attempts[probe.Failure]
+			all += s.Attempts[probe.Success]
+		}
+	}
+	return all + failed, failed
+}
+
 // fewest returns the least number of successes that one of some probes has had.
 func fewest(e *engine.Engine, some func(engine.Status) bool) uint64 {
 	least := uint64(math.MaxUint64)

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
+	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -28,6 +30,14 @@ type Handler struct {
 	checked  *settingsCheck
 	state    *sandbox.State
 	traps    breaker.Probe
+	lane     atomic.Uint32 // the pool.Lane of the next attempt
+}
+
+// newHandler returns a handler that has made no attempt.
+func newHandler(p *Plugin, s *settings.Settings, checked *settingsCheck) *Handler {
+	h := &Handler{plugin: p, settings: s, checked: checked, state: p.sandbox.NewState()}
+	h.lane.Store(uint32(pool.First))
+	return h
 }
 
 var (
@@ -40,7 +50,7 @@ var (
 // ForProbe returns a handler with the same settings for another probe. The settings
 // are not checked again.
 func (h *Handler) ForProbe() probe.Handler {
-	return &Handler{plugin: h.plugin, settings: h.settings, checked: h.checked, state: h.plugin.sandbox.NewState()}
+	return newHandler(h.plugin, h.settings, h.checked)
 }
 
 // Ready is closed when the plugin is compiled and has checked the settings, or one of them
@@ -95,17 +105,34 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	if err := h.unready(); err != nil {
 		return p.notAttempted(err)
 	}
-	l, err := p.borrow(ctx)
+	l, err := p.borrow(ctx, pool.Lane(h.lane.Load()))
 	if err != nil {
 		return p.notAttempted(err)
 	}
 	r := l.Run(ctx, sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Wake: wake})
 	p.release(l, r.Ending == sandbox.Returned)
 	result, pluginFault := p.resultOf(ctx, r)
+	h.lane.Store(uint32(laneAfter(ctx, result, l)))
 	p.counters.attempts.Add(1)
 	p.counters.fuel.Add(uint64(max(r.Fuel, 0)))
+	if r.Starved {
+		p.pool.Shrink()
+	} else {
+		p.pool.Grow()
+	}
 	h.record(result, pluginFault, t.Name)
 	return result
+}
+
+// laneAfter returns the lane of a probe's next attempt: one that succeeded, or had more than
+// half of its time left, is expected to do so again.
+func laneAfter(ctx context.Context, r probe.Result, l lease) pool.Lane {
+	end, ok := ctx.Deadline()
+	passed := r.Outcome == probe.Success || r.Outcome == probe.Warning
+	if passed || !ok || time.Now().Add(time.Since(l.since)).Before(end) {
+		return pool.Fast
+	}
+	return pool.Slow
 }
 
 // attemptError is why an attempt could not be made.
@@ -149,21 +176,18 @@ func (p *Plugin) notAttempted(err error) probe.Result {
 	if why.reason != ReasonStart { // which startFailed has recorded
 		p.counters.fault(why.reason) // ignores the reasons that are not a plugin's
 	}
-	return probe.Broken(why.reason, "%s", firstLine(err))
+	r := probe.Broken(why.reason, "%s", firstLine(err))
+	r.NoRetry = why.reason == ReasonBusy || why.reason == ReasonSuspended // the queue would only get longer
+	return r
 }
 
-// record counts the result of an attempt, adapts the number of instances, and suspends the
-// probe or the plugin if the plugin is at fault too often.
+// record counts the result of an attempt, and suspends the probe or the plugin if the plugin
+// is at fault too often.
 func (h *Handler) record(r probe.Result, pluginFault bool, target string) {
 	p := h.plugin
 	p.counters.fault(r.Reason)
 	if pluginFault {
 		p.logger.Warn("plugin error", "target", target, "reason", string(r.Reason), "detail", r.Detail)
-	} else {
-		p.pool.Grow()
-	}
-	if r.Reason == ReasonStack {
-		p.pool.Shrink()
 	}
 	plugin, own := p.breaker.Count(&h.traps, pluginFault, time.Now())
 	if own > 0 {

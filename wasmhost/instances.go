@@ -15,16 +15,17 @@ import (
 // lease is an instance that a caller of borrow has, and gives back to release.
 type lease struct {
 	*sandbox.Instance
+	lane  pool.Lane
 	since time.Time
 }
 
 // borrow returns an instance that is ready to run. It waits for one until half of the time
 // that ctx leaves has passed. Each lease needs a release.
-func (p *Plugin) borrow(ctx context.Context) (lease, error) {
+func (p *Plugin) borrow(ctx context.Context, lane pool.Lane) (lease, error) {
 	if !p.inUse.TryRLock() {
 		return lease{}, errClosed
 	}
-	l, err := p.getOrStart(ctx)
+	l, err := p.getOrStart(ctx, lane)
 	if err != nil && !errors.Is(err, errStarting) { // then start releases the lock
 		p.inUse.RUnlock()
 	}
@@ -32,10 +33,10 @@ func (p *Plugin) borrow(ctx context.Context) (lease, error) {
 }
 
 // getOrStart takes an instance out of the pool, or starts one.
-func (p *Plugin) getOrStart(ctx context.Context) (lease, error) {
+func (p *Plugin) getOrStart(ctx context.Context, lane pool.Lane) (lease, error) {
 	half, cancel := pool.Half(ctx)
 	defer cancel()
-	i, waited, err := p.pool.Get(ctx)
+	i, waited, err := p.pool.Get(ctx, lane)
 	if waited {
 		p.counters.waits.Add(1)
 	}
@@ -50,7 +51,7 @@ func (p *Plugin) getOrStart(ctx context.Context) (lease, error) {
 	if err != nil {
 		return lease{}, err
 	}
-	return lease{i, time.Now()}, nil
+	return lease{i, lane, time.Now()}, nil
 }
 
 // errStarting says that an attempt did not wait for its instance, which another one gets.
@@ -67,6 +68,7 @@ func (p *Plugin) await(ctx context.Context, start func() (*sandbox.Instance, err
 	started, abandoned := make(chan result), make(chan struct{})
 	go func() {
 		i, err := start()
+		p.pool.Started()
 		if err != nil {
 			p.pool.Put(nil)
 		}
@@ -114,9 +116,9 @@ func (p *Plugin) start() (i *sandbox.Instance, err error) {
 // startFailed records that an instance could not be started. The plugin is not at fault if
 // this machine lacks memory, or gave it hardly any processor time.
 func (p *Plugin) startFailed(took time.Duration, err error) error {
-	p.pool.Observe(took)
+	p.pool.Observe(pool.First, took)
 	reason := ReasonStart
-	if shortage.Is(err) {
+	if shortage.Is(err) || errors.Is(err, sandbox.ErrNoMemory) {
 		reason = probe.ReasonResources
 	}
 	p.counters.fault(reason)
@@ -132,7 +134,7 @@ func (p *Plugin) startFailed(took time.Duration, err error) error {
 // release gives an instance back. One whose call did not return is never used again: its
 // memory and its stack may be in any state.
 func (p *Plugin) release(l lease, returned bool) {
-	p.pool.Observe(time.Since(l.since))
+	p.pool.Observe(l.lane, time.Since(l.since))
 	i := l.Instance
 	if !returned || i.Spent() {
 		i.Close()

@@ -75,12 +75,12 @@ func Load(c Config) (*Plugin, error) {
 		return nil, err
 	}
 	p.logger = c.Logger.With("plugin", p.name)
-	p.pool = pool.New(c.Limits.Instances, (*sandbox.Instance).Close)
 	confine := sandbox.Config{Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger}
 	if c.Trace != nil {
 		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
 	}
 	p.sandbox = sandbox.New(confine)
+	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, (*sandbox.Instance).Close)
 	go p.prepare(metered, code)
 	return p, nil
 }

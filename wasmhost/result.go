@@ -27,6 +27,8 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 	case r.Ending == sandbox.Stopped:
 		result = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace)
 		pluginFault = !r.Stalled
+	case r.Ending == sandbox.OutOfMemory && r.NoMemory:
+		result = probe.Broken(probe.ReasonResources, "plugin was refused memory: %v", sandbox.ErrNoMemory)
 	default:
 		result, pluginFault = p.trapResult(r), true
 	}
@@ -52,6 +54,8 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 		return probe.Broken(probe.ReasonStopped, "%v", errCancelled)
 	case r.Refused != "":
 		return probe.Broken(ReasonGrant, "%s is not granted%s", r.Refused, afterColon(result.Detail))
+	case r.NoMemory:
+		return probe.Broken(probe.ReasonResources, "plugin was refused memory: %v%s", sandbox.ErrNoMemory, afterColon(result.Detail))
 	case r.Limit != "":
 		return probe.Broken(ReasonLimit, "limit %s was reached%s", r.Limit, afterColon(result.Detail))
 	}

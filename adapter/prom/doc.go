@@ -42,6 +42,7 @@
 //	sonde_plugin_attempts_waited_total                       counter
 //	sonde_plugin_instances_started_total                     counter
 //	sonde_plugin_instance_start_seconds_total                counter
+//	sonde_plugin_memory_bytes                                gauge
 //	sonde_plugin_suspensions_total                           counter
 //	sonde_plugin_probe_suspensions_total                     counter
 //	sonde_plugin_errors_total{reason}                        counter

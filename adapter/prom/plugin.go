@@ -10,6 +10,7 @@ var pluginMetrics = []metric[*stats.Plugin]{
 	gauge("sonde_plugin_suspended", "Whether the plugin is suspended after too many errors (1 for yes, 0 for no).", func(p *stats.Plugin) float64 { return number(p.Suspended > 0) }, "plugin"),
 	counter("sonde_plugin_suspensions_total", "Total number of suspensions of the plugin.", func(p *stats.Plugin) float64 { return float64(p.Suspensions) }, "plugin"),
 	counter("sonde_plugin_probe_suspensions_total", "Total number of suspensions of single probes of the plugin.", func(p *stats.Plugin) float64 { return float64(p.ProbeSuspensions) }, "plugin"),
+	gauge("sonde_plugin_memory_bytes", "Memory in bytes that instances of the plugin use.", func(p *stats.Plugin) float64 { return float64(p.Memory) }, "plugin"),
 	gauge("sonde_plugin_attempts_waiting", "Number of attempts waiting for an instance of the plugin.", func(p *stats.Plugin) float64 { return float64(p.Waiting) }, "plugin"),
 	counter("sonde_plugin_attempts_waited_total", "Total number of attempts that had to wait for an instance of the plugin.", func(p *stats.Plugin) float64 { return float64(p.Waits) }, "plugin"),
 	counter("sonde_plugin_instances_started_total", "Total number of started instances of the plugin.", func(p *stats.Plugin) float64 { return float64(p.Started) }, "plugin"),

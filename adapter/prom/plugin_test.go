@@ -14,7 +14,7 @@ func TestPluginMetrics(t *testing.T) {
 		return []stats.Plugin{
 			{
 				Name: "grpc", Ready: true, Compile: 1500 * time.Millisecond, CacheHit: true,
-				Instances: 5, Idle: 3, Waiting: 7, Fuel: 5000, Waits: 11, Started: 13, Start: 2 * time.Second,
+				Instances: 5, Idle: 3, Memory: 4096, Waiting: 7, Fuel: 5000, Waits: 11, Started: 13, Start: 2 * time.Second,
 				Errors: map[probe.Reason]uint64{"plugin.trap": 2, "plugin.grant": 4}, Denied: 4, Held: 6, Dropped: 8,
 				Metrics: []stats.Metric{{Name: "lag_seconds", Value: 0.5}, {Name: "frames", Counter: true, Value: 9}},
 			},
@@ -56,6 +56,10 @@ sonde_plugin_instances_started_total{plugin="redis"} 0
 # TYPE sonde_plugin_log_records_dropped_total counter
 sonde_plugin_log_records_dropped_total{plugin="grpc"} 8
 sonde_plugin_log_records_dropped_total{plugin="redis"} 0
+# HELP sonde_plugin_memory_bytes Memory in bytes that instances of the plugin use.
+# TYPE sonde_plugin_memory_bytes gauge
+sonde_plugin_memory_bytes{plugin="grpc"} 4096
+sonde_plugin_memory_bytes{plugin="redis"} 0
 # HELP sonde_plugin_probe_suspensions_total Total number of suspensions of single probes of the plugin.
 # TYPE sonde_plugin_probe_suspensions_total counter
 sonde_plugin_probe_suspensions_total{plugin="grpc"} 0
@@ -99,5 +103,5 @@ sonde_plugin_attempts_waited_total{plugin="redis"} 0
 		"sonde_plugin_attempts_waiting", "sonde_plugin_cache_hit", "sonde_plugin_compile_duration_seconds", "sonde_plugin_errors_total",
 		"sonde_plugin_held_connections", "sonde_plugin_instances", "sonde_plugin_instances_started_total",
 		"sonde_plugin_log_records_dropped_total", "sonde_plugin_ready", "sonde_plugin_fuel_total", "sonde_plugin_denied_total", "sonde_plugin_instance_start_seconds_total",
-		"sonde_plugin_probe_suspensions_total", "sonde_plugin_suspended", "sonde_plugin_suspensions_total", "sonde_plugin_value", "sonde_plugin_value_total", "sonde_plugin_attempts_waited_total")
+		"sonde_plugin_memory_bytes", "sonde_plugin_probe_suspensions_total", "sonde_plugin_suspended", "sonde_plugin_suspensions_total", "sonde_plugin_value", "sonde_plugin_value_total", "sonde_plugin_attempts_waited_total")
 }

@@ -16,6 +16,7 @@ type Plugin struct {
 	Compile  time.Duration // time to compile, or to load compiled code from the cache
 	CacheHit bool          // compiled code was found in the cache
 
+	Memory    int64         // bytes that live instances use
 	Instances int           // live instances, running or idle
 	Idle      int           // idle instances
 	Waiting   int           // attempts that are waiting for an instance

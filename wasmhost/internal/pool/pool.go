@@ -1,5 +1,5 @@
-// Package pool hands out a bounded number of plugin instances in the order of the
-// callers' arrival.
+// Package pool hands out a bounded number of plugin instances, with a reserve for callers
+// that will give theirs back soon.
 package pool
 
 import (
@@ -12,21 +12,20 @@ import (
 )
 
 // Pool lends instances of type T. It lends the most recently used instance first, so that
-// the others become idle and can be closed.
-//
-// A pool starts with few instances, and its limit rises only when a call returns. A call
-// that overflows its stack uses a lot of memory before it fails; the slow start keeps that
-// from happening in all instances at once.
+// the others become idle and can be closed. It is safe for concurrent use by multiple
+// goroutines.
 type Pool[T any] struct {
 	limit int
+	room  func() int // how many more instances there is memory for
 	close func(*T)
 
-	mu      sync.Mutex
-	allowed int // instances for now, at most limit
-	idle    []idle[T]
-	live    int           // instances that are idle, lent or being started
-	waiting list.List     // of chan *T
-	average time.Duration // moving average of how long an instance is lent
+	mu       sync.Mutex
+	allowed  int // instances for now, at most limit
+	idle     []idle[T]
+	live     int                  // instances that are idle, lent or being started
+	starting int                  // of them, being started
+	waiting  [lanes]list.List     // of chan *T
+	average  [lanes]time.Duration // moving average of how long an instance is lent
 }
 
 type idle[T any] struct {
@@ -34,12 +33,32 @@ type idle[T any] struct {
 	since    time.Time
 }
 
-// startInstances is how many instances a pool starts with.
-const startInstances = 4
+// Lane is for how long a caller will probably keep an instance.
+type Lane uint8
 
-// New returns a pool of at most limit instances, which it ends with close.
-func New[T any](limit int, close func(*T)) *Pool[T] {
-	return &Pool[T]{limit: limit, allowed: min(limit, startInstances), close: close}
+// The lanes, in the order in which their callers get instances.
+const (
+	Fast  Lane = iota // a short time
+	First             // a time that is not known
+	Slow              // until its deadline
+	lanes
+)
+
+const (
+	// slowShare is the part of the instances, one in so many, that slow callers leave to
+	// others: when most targets hang, the others must not wait for them. First callers
+	// leave half of that to fast ones, since they may hang.
+	slowShare = 4
+
+	// maxStarting is how many instances may be started at the same time. Starts need
+	// processors, and those that share them with many others are late.
+	maxStarting = 4
+)
+
+// New returns a pool of at most limit instances, and at most room() more than there are,
+// which it ends with close. While room is called the pool is locked.
+func New[T any](limit int, room func() int, close func(*T)) *Pool[T] {
+	return &Pool[T]{limit: limit, allowed: limit, room: room, close: close}
 }
 
 // maxIdle is how long an unused instance is kept.
@@ -48,37 +67,34 @@ const maxIdle = time.Minute
 // ErrBusy means that no instance will be available in time.
 var ErrBusy = errors.New("all instances were busy for half of the attempt's time")
 
-// Get returns an idle instance, or nil when the caller is to start one. It waits while
-// all are lent, for half of the time that ctx leaves: the other half is for the target,
-// which would otherwise be blamed for being late. It does not wait when the queue is too
-// long already. Each Get without an error needs a Put.
-func (p *Pool[T]) Get(ctx context.Context) (i *T, waited bool, err error) {
+// Get returns an idle instance, or nil when the caller is to start one, which needs a call
+// of Started. It waits while there is none for the caller's lane, for half of the time that
+// ctx leaves: the other half is for the target, which would otherwise be blamed for being
+// late. It does not wait when the queue is too long already. Each Get without an error
+// needs a Put.
+func (p *Pool[T]) Get(ctx context.Context, lane Lane) (i *T, waited bool, err error) {
 	p.mu.Lock()
-	if n := len(p.idle); n > 0 && p.live-n < p.allowed {
-		i, p.idle = p.idle[n-1].instance, p.idle[:n-1]
-		p.mu.Unlock()
-		return i, false, nil
-	}
-	if p.live < p.allowed {
-		p.live++
-		p.mu.Unlock()
-		return nil, false, nil
+	if p.queued(lane) == 0 {
+		if i, ok := p.lend(lane); ok {
+			p.mu.Unlock()
+			return i, false, nil
+		}
 	}
 	half, cancel := Half(ctx)
 	defer cancel()
-	if p.queueTooLong(half) {
+	if p.queueTooLong(half, lane) {
 		p.mu.Unlock()
 		return nil, false, ErrBusy
 	}
 	granted := make(chan *T, 1)
-	e := p.waiting.PushBack(granted)
+	e := p.waiting[lane].PushBack(granted)
 	p.mu.Unlock()
 	select {
 	case i := <-granted:
 		return i, true, nil
 	case <-half.Done():
 	}
-	p.cancelWait(e, granted)
+	p.cancelWait(e, lane, granted)
 	if err := half.Err(); errors.Is(err, context.Canceled) {
 		return nil, true, err
 	}
@@ -94,41 +110,106 @@ func Half(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
+// queued returns how many callers get an instance before a new one.
+func (p *Pool[T]) queued(lane Lane) (n int) {
+	for l := range lane + 1 {
+		n += p.waiting[l].Len()
+	}
+	return n
+}
+
+// capacity returns how many instances there may be now.
+func (p *Pool[T]) capacity() int { return min(p.allowed, p.live+p.room()) }
+
+// lend returns an instance for a caller, or nil if it is to start one. False means that
+// there is none for its lane.
+func (p *Pool[T]) lend(lane Lane) (i *T, ok bool) {
+	n := len(p.idle)
+	lent := p.live - n
+	if lent >= p.allowed || n == 0 && p.starting == maxStarting {
+		return nil, false
+	}
+	if lane != Fast || n == 0 {
+		capacity := p.capacity()
+		reserve := capacity / slowShare
+		switch lane {
+		case First:
+			capacity -= (reserve + 1) / 2
+		case Slow:
+			capacity -= reserve
+		}
+		if lent >= capacity {
+			return nil, false
+		}
+	}
+	if n > 0 {
+		i, p.idle = p.idle[n-1].instance, p.idle[:n-1]
+		return i, true
+	}
+	p.live++
+	p.starting++
+	return nil, true
+}
+
+// handOut gives instances to callers that wait.
+func (p *Pool[T]) handOut() {
+	for lane := range lanes {
+		for e := p.waiting[lane].Front(); e != nil; e = p.waiting[lane].Front() {
+			i, ok := p.lend(lane)
+			if !ok {
+				break
+			}
+			p.waiting[lane].Remove(e).(chan *T) <- i
+		}
+	}
+}
+
+// Started says that a start has ended, and the next one may begin. If it failed, a Put of
+// nil follows.
+func (p *Pool[T]) Started() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.starting--
+	p.handOut()
+}
+
 // maxQueueFactor: a caller is refused at once when its estimated wait exceeds this
 // multiple of the time it has. Above 1, so that calls can get faster meanwhile.
 const maxQueueFactor = 2
 
 // queueTooLong reports whether a new caller would get an instance only long after its
-// deadline, even with as many instances as the limit allows. Callers that wait hold
-// goroutines that other probes need.
-func (p *Pool[T]) queueTooLong(ctx context.Context) bool {
+// deadline. Callers that wait hold goroutines that other probes need.
+func (p *Pool[T]) queueTooLong(ctx context.Context, lane Lane) bool {
 	deadline, ok := ctx.Deadline()
-	rounds := time.Duration(p.waiting.Len() / p.limit)
-	return ok && rounds*p.average > maxQueueFactor*time.Until(deadline)
+	rounds := time.Duration(p.queued(lane) / max(p.capacity(), 1))
+	return ok && rounds*p.average[lane] > maxQueueFactor*time.Until(deadline)
 }
 
-// Observe records how long an instance was lent.
-func (p *Pool[T]) Observe(took time.Duration) {
+// Observe records how long an instance was lent to a caller of a lane.
+func (p *Pool[T]) Observe(lane Lane, took time.Duration) {
 	const weight = 8 // of the earlier observations
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.average += (took - p.average) / weight
+	p.average[lane] += (took - p.average[lane]) / weight
 }
 
 // cancelWait removes a caller from the queue, and passes on what it was granted in the
 // meantime.
-func (p *Pool[T]) cancelWait(e *list.Element, granted chan *T) {
+func (p *Pool[T]) cancelWait(e *list.Element, lane Lane, granted chan *T) {
 	p.mu.Lock()
-	p.waiting.Remove(e)
+	p.waiting[lane].Remove(e)
 	p.mu.Unlock()
 	select {
 	case i := <-granted:
+		if i == nil {
+			p.Started()
+		}
 		p.Put(i)
 	default:
 	}
 }
 
-// Put returns an instance; nil means that it was closed and another may be started.
+// Put returns an instance; nil means that it was closed, or not started.
 func (p *Pool[T]) Put(i *T) {
 	if old := p.put(i); old != nil {
 		p.close(old)
@@ -139,17 +220,10 @@ func (p *Pool[T]) Put(i *T) {
 func (p *Pool[T]) put(i *T) (old *T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.live > p.allowed {
+	defer p.handOut()
+	if i == nil || p.live > p.allowed {
 		p.live--
 		return i
-	}
-	if e := p.waiting.Front(); e != nil {
-		p.waiting.Remove(e).(chan *T) <- i
-		return nil
-	}
-	if i == nil {
-		p.live--
-		return nil
 	}
 	now := time.Now()
 	p.idle = append(p.idle, idle[T]{i, now})
@@ -168,26 +242,23 @@ func (p *Pool[T]) takeExpired(now time.Time) *T {
 	return oldest.instance
 }
 
-// Grow doubles the number of instances that are allowed, up to the limit.
+// Grow doubles the number of instances that are allowed, up to the limit, if Shrink has
+// lowered it.
 func (p *Pool[T]) Grow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.allowed == p.limit {
-		return
-	}
-	p.allowed = min(2*p.allowed, p.limit)
-	for e := p.waiting.Front(); e != nil && p.live < p.allowed; e = p.waiting.Front() {
-		p.live++
-		p.waiting.Remove(e).(chan *T) <- nil
+	if p.allowed < p.limit {
+		p.allowed = min(2*p.allowed, p.limit)
+		p.handOut()
 	}
 }
 
-// Shrink allows as few instances as at the start, and closes the idle ones.
+// Shrink allows half as many instances as are lent now: they take the processors from each
+// other.
 func (p *Pool[T]) Shrink() {
 	p.mu.Lock()
-	p.allowed = min(p.limit, startInstances)
-	p.mu.Unlock()
-	p.CloseIdle()
+	defer p.mu.Unlock()
+	p.allowed = max(min(p.allowed, p.live-len(p.idle))/2, 1)
 }
 
 // CloseIdle closes the idle instances.
@@ -206,5 +277,5 @@ func (p *Pool[T]) CloseIdle() {
 func (p *Pool[T]) Counts() (idle, live, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.idle), p.live, p.waiting.Len()
+	return len(p.idle), p.live, p.queued(Slow)
 }

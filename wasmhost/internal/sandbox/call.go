@@ -22,6 +22,7 @@ type call struct {
 	ctx       context.Context
 	sandbox   *Sandbox
 	instance  *Instance
+	function  api.Function // nil in the module's start function
 	memory    api.Memory
 	settings  *settings.Settings // nil while an instance starts
 	state     *State             // nil except in an attempt
@@ -108,6 +109,8 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // how the call ended.
 func (c *call) run(f api.Function) Report {
 	began, stack := time.Now(), c.instance.stack[:]
+	c.function = f
+	c.instance.memory.refused, c.instance.memory.noRoom = false, false
 	c.fuel.fill(c.instance.fuel)
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
@@ -115,7 +118,8 @@ func (c *call) run(f api.Function) Report {
 		Ending: c.ending(err), Stalled: c.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: err,
 		Detail: c.detail, Reason: c.reason, Field: c.field, Fuel: c.fuel.total(),
 		Waited: c.fuel.waited, Starved: c.fuel.waited > time.Since(began)/starvedShare,
-		Late: c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
+		NoMemory: c.instance.memory.noRoom || errors.Is(err, ErrNoMemory),
+		Late:     c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
 	}
 }
 

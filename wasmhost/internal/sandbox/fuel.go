@@ -53,6 +53,7 @@ func (c *call) tick(guest api.Module) {
 	}
 	f.used = f.total()
 	c.stopIfDue()
+	c.countStack()
 	now := time.Now()
 	if !f.grantedAt.IsZero() {
 		switch took := now.Sub(f.grantedAt); {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime"
@@ -29,7 +30,9 @@ type Instance struct {
 	configure api.Function // nil: the module does not export it
 	fuel      api.MutableGlobal
 	nextFD    int32
-	stack     [1]uint64
+	stack     [1]uint64 // the result of a call
+	used      int64     // counted in the budget: with stackSize, the memory and instanceOverhead
+	stackSize int       // of the largest stack of a call until now
 }
 
 // ErrStarved is in the error of a start that exceeded Limits.Start, and had hardly any
@@ -58,26 +61,40 @@ func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
 func (s *Sandbox) start(ctx context.Context) (*Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Start)
 	defer cancel()
-	i := &Instance{sandbox: s, memory: &memory{limit: uint64(s.config.Limits.Memory)}, nextFD: abi.FirstFD}
-	if err := i.instantiate(ctx); err != nil {
-		i.Close()
-		return nil, fmt.Errorf("start: %w", err)
+	i := &Instance{sandbox: s, nextFD: abi.FirstFD, used: s.initialMemory()}
+	i.memory = &memory{limit: uint64(s.config.Limits.Memory), take: i.take}
+	if !totalMemory.takeInstance(s.account, i.used) {
+		return nil, fmt.Errorf("start: %w", ErrNoMemory)
 	}
-	if f := i.module.ExportedFunction(abi.ExportInitialize); f != nil {
-		c := &call{ctx: ctx, sandbox: s, instance: i, memory: i.module.Memory()}
-		if err := c.run(f).Err; err != nil {
-			i.Close()
-			return nil, fmt.Errorf("%s: %w", abi.ExportInitialize, err)
+	if err := i.initialize(ctx); err != nil {
+		if i.memory.noRoom && !errors.Is(err, ErrNoMemory) {
+			err = fmt.Errorf("%w; %w", err, ErrNoMemory)
 		}
+		i.Close()
+		return nil, err
 	}
 	return i, nil
+}
+
+// initialize makes the instance, and lets the module initialise itself.
+func (i *Instance) initialize(ctx context.Context) error {
+	if err := i.instantiate(ctx); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	if f := i.module.ExportedFunction(abi.ExportInitialize); f != nil {
+		c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory()}
+		if err := c.run(f).Err; err != nil {
+			return fmt.Errorf("%s: %w", abi.ExportInitialize, err)
+		}
+	}
+	return nil
 }
 
 // instantiate makes the instance's memory and runs the module's start function.
 func (i *Instance) instantiate(ctx context.Context) error {
 	c := &call{ctx: ctx, sandbox: i.sandbox, instance: i}
 	defer c.finish()
-	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(rand.Reader) // its own is slow to make
 	return c.guard(func(ctx context.Context) error {
 		ctx = experimental.WithMemoryAllocator(ctx, i.memory)
 		module, err := i.sandbox.runtime.InstantiateModule(ctx, i.sandbox.compiled, config)
@@ -89,6 +106,15 @@ func (i *Instance) instantiate(ctx context.Context) error {
 		i.run, i.configure = module.ExportedFunction(abi.ExportRun), module.ExportedFunction(abi.ExportConfigure)
 		return nil
 	})
+}
+
+// take counts memory that the instance uses, and returns false if there is none left.
+func (i *Instance) take(bytes int64) bool {
+	if !totalMemory.take(i.sandbox.account, bytes) {
+		return false
+	}
+	i.used += bytes
+	return true
 }
 
 // Attempt is the input of one attempt.
@@ -129,13 +155,16 @@ func (i *Instance) Close() {
 	if i.module != nil {
 		_ = i.module.Close(context.Background()) // frees memory only, which cannot fail
 	}
+	totalMemory.release(i.sandbox.account, i.used)
 }
 
 // maxFD is where an instance is retired, because it never uses a descriptor twice.
 const maxFD = 1 << 30
 
 // Spent reports whether the instance should not be used again.
-func (i *Instance) Spent() bool { return i.nextFD > maxFD }
+func (i *Instance) Spent() bool {
+	return i.nextFD > maxFD || i.stackSize > keepStack || totalMemory.owes(i.sandbox.account)
+}
 
 // Ending is how a call ended.
 type Ending int
@@ -161,15 +190,16 @@ type Report struct {
 	Reason string // likewise
 	Field  string // likewise
 
-	Stalled bool          // this process was stalled when the deadline passed
-	Starved bool          // other calls had the processors for a notable part of its time
-	Waited  time.Duration // for a processor that other calls had
-	Fuel    int64         // the units that it used, as package meter counts them
-	Late    bool          // the deadline had passed, or nearly
-	Refused string        // a destination that is not granted; empty if there was none
-	Limit   string        // the name of the limit that was reached, if one was
-	Last    HostError     // of the host call that failed last
-	Timings probe.Timings // of the attempt
+	NoMemory bool          // it was refused memory that others use
+	Stalled  bool          // this process was stalled when the deadline passed
+	Starved  bool          // other calls had the processors for a notable part of its time
+	Waited   time.Duration // for a processor that other calls had
+	Fuel     int64         // the units that it used, as package meter counts them
+	Late     bool          // the deadline had passed, or nearly
+	Refused  string        // a destination that is not granted; empty if there was none
+	Limit    string        // the name of the limit that was reached, if one was
+	Last     HostError     // of the host call that failed last
+	Timings  probe.Timings // of the attempt
 }
 
 // almostLate is how long before the deadline a plugin may report that it has passed: it
@@ -186,9 +216,9 @@ func (c *call) ending(err error) Ending {
 		return Stopped
 	case errors.Is(err, errLimit):
 		return LimitReached
-	case c.instance.memory.refused:
+	case c.instance.memory.refused, errors.Is(err, ErrNoMemory):
 		return OutOfMemory
-	case strings.Contains(err.Error(), "stack overflow"): // wazero does not export this error
+	case errors.Is(err, errStackOverflow), strings.Contains(err.Error(), "stack overflow"): // wazero does not export this error
 		return StackOverflow
 	case errors.As(err, &exit):
 		return Exited

@@ -10,6 +10,8 @@
 //	instance.go   Instance: starting it, calling it; Report: how a call ended
 //	threadtime_*  the processor time of a start
 //	memory.go     the linear memory of an instance, up to its limit
+//	stack.go      the stack of a call, likewise
+//	budget.go     the memory of the instances of all plugins together
 //	call.go       one call: its deadlines, its usage, its connections
 //	fuel.go       how long a call computes before the host is asked
 //	slots.go      how many calls compute at the same time, and which is next
@@ -41,7 +43,9 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
@@ -80,6 +84,7 @@ type Sandbox struct {
 	cache    wazero.CompilationCache // nil: none
 
 	slotQueue slotQueue // guarded by cpuSlots.mu
+	account   *account  // in totalMemory
 
 	dialer  dial.Dialer
 	held    atomic.Int64     // connections
@@ -93,7 +98,7 @@ type Sandbox struct {
 // New returns a sandbox. Compile must have returned without an error before instances are
 // started.
 func New(c Config) *Sandbox {
-	return &Sandbox{config: c, epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
+	return &Sandbox{config: c, account: totalMemory.open(), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
 }
 
 // Compile compiles a module that meter.Rewrite has returned. It cannot be cancelled, and uses
@@ -126,8 +131,17 @@ func closeRuntime(ctx context.Context, r wazero.Runtime, cache wazero.Compilatio
 	return err
 }
 
+// initialMemory returns how many bytes an instance uses when it starts.
+func (s *Sandbox) initialMemory() int64 {
+	return instanceOverhead + int64(s.compiled.ExportedMemories()[abi.ExportMemory].Min())*module.PageSize
+}
+
+// Room returns how many more instances there is memory for.
+func (s *Sandbox) Room() int { return totalMemory.room(s.account, s.initialMemory()) }
+
 // Close frees the compiled code. All instances must have been closed.
 func (s *Sandbox) Close() error {
+	totalMemory.close(s.account)
 	if s.runtime == nil {
 		return nil
 	}
@@ -136,5 +150,6 @@ func (s *Sandbox) Close() error {
 
 // ReadStats sets the numbers that a sandbox counts.
 func (s *Sandbox) ReadStats(to *stats.Plugin) {
+	to.Memory = totalMemory.usedBy(s.account)
 	to.Denied, to.Dropped, to.Held, to.Metrics = s.refused.Load(), s.dropped.Load(), int(s.held.Load()), s.metrics.all()
 }

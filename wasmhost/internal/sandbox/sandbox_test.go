@@ -174,7 +174,7 @@ func TestATLSKeyIsBounded(t *testing.T) {
 
 func TestMemoryGrowsWithinItsLimit(t *testing.T) {
 	const limit = 3 * module.PageSize
-	m := &memory{limit: limit}
+	m := &memory{limit: limit, take: func(int64) bool { return true }}
 	m.Allocate(module.PageSize, limit)
 	first := m.Reallocate(module.PageSize)
 	first[7] = 1

@@ -64,6 +64,7 @@ const goThreads = 10_000
 // starts no process.
 func (d *daemon) prepare(c *config.Config) (err error) {
 	d.settings = c.Engine
+	handlers.LimitMemory(c.Engine)
 	debug.SetMaxThreads(goThreads + c.Engine.Concurrency)
 	d.engine = engine.New(engine.Config{
 		Concurrency:      c.Engine.Concurrency,

@@ -93,6 +93,7 @@ func (d *daemon) reload(r loadResult) {
 	d.plugins.Store(r.plugins)
 	current.Release(r.plugins)
 	d.level.Set(r.config.Engine.LogLevel)
+	handlers.LimitMemory(r.config.Engine)
 	d.logChanges("configuration applied", changes)
 	for _, name := range restartRequired(d.settings, r.config.Engine) {
 		d.log.Warn("engine setting changed, restart the engine to apply it", "setting", name)
@@ -125,12 +126,12 @@ func (d *daemon) logChanges(message string, c engine.Changes) {
 }
 
 // restartRequired returns the settings that differ and cannot change while the engine
-// runs: all but two.
+// runs: all but three.
 func restartRequired(before, after config.Engine) (names []string) {
 	was, is := reflect.ValueOf(before), reflect.ValueOf(after)
 	for i, field := range reflect.VisibleFields(was.Type()) {
 		name, _, _ := strings.Cut(cmp.Or(field.Tag.Get("hcl"), "restart_budget"), ",")
-		if name != "log_level" && name != "plugin_cache" && !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+		if name != "log_level" && name != "plugin_cache" && name != "plugin_memory" && !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
 			names = append(names, name)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestSettingsThatRequireARestartAreNamed(t *testing.T) {
 	was := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: slog.LevelInfo}
-	same := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: slog.LevelDebug}
+	same := config.Engine{Listen: "a", Settings: restart.Config{Budget: restart.Budget{Max: 3}}, LogLevel: slog.LevelDebug, PluginMemory: 1 << 30}
 	if got := restartRequired(was, same); len(got) != 0 {
 		t.Errorf("equal settings require a restart: %q", got)
 	}

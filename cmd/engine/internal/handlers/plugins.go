@@ -141,6 +141,11 @@ func LoadModule(c wasmhost.Config, dir *string) (*wasmhost.Plugin, error) {
 	return wasmhost.Load(c)
 }
 
+// LimitMemory puts the engine's limit of the memory of all plugins into use.
+func LimitMemory(e config.Engine) {
+	wasmhost.SetTotalMemory(cmp.Or(e.PluginMemory, wasmhost.DefaultTotalMemory))
+}
+
 // cacheDir returns the directory for compiled code, or "" for none.
 func cacheDir(configured *string) string {
 	if configured != nil {

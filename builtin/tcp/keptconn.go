@@ -92,7 +92,7 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 	}
 	addr := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	if result, kept := h.check(addr); kept {
-		return h.explainSilence(ctx, host, port, took, result)
+		return h.explainSilence(ctx, host, port, result)
 	}
 	conn, result := h.opener.open(ctx, host, port, took)
 	if conn == nil {
@@ -134,18 +134,28 @@ func (h *keepAliveHandler) check(addr string) (probe.Result, bool) {
 	return result, true
 }
 
+// maxExplanation bounds how long another connection may take that explains the end of a
+// kept one: many may end together, and each occupies a worker.
+const maxExplanation = time.Second
+
 // explainSilence completes the result of a kept connection. A peer that no longer answers
-// has crashed, or there is no way to it. A new connection shows which, because Linux ignores
-// what routers answer to keepalive packets: their sequence numbers lie before the window.
-func (h *keepAliveHandler) explainSilence(ctx context.Context, host string, port uint16, took *probe.Timings, r probe.Result) probe.Result {
+// has crashed, or there is no way to it, or only the connection was lost. A new connection
+// shows which, because Linux ignores what routers answer to keepalive packets: their
+// sequence numbers lie before the window.
+func (h *keepAliveHandler) explainSilence(ctx context.Context, host string, port uint16, r probe.Result) probe.Result {
 	if r.Reason != probe.ReasonTCPTimeout {
 		return r
 	}
-	conn, err := h.opener.dialer.Open(ctx, host, port, took)
-	if conn != nil {
+	ctx, cancel := context.WithTimeout(ctx, maxExplanation)
+	defer cancel()
+	conn, err := h.opener.dialer.Open(ctx, host, port, new(probe.Timings))
+	known := (*dial.Error)(nil)
+	switch {
+	case err == nil:
 		conn.Close()
-	}
-	if known := (*dial.Error)(nil); errors.As(err, &known) && known.Reason == probe.ReasonTCPUnreachable {
+		r.Reason = probe.ReasonTCPClosed
+		r.Detail += "; another one opens"
+	case errors.As(err, &known) && (known.Reason == probe.ReasonTCPUnreachable || known.Reason == probe.ReasonTCPRefused):
 		r.Reason = known.Reason
 		r.Detail += "; another one: " + known.Error()
 	}

@@ -34,6 +34,7 @@ func TestEachStateOfAKeptPeerHasAReasonOfItsOwn(t *testing.T) {
 			{"crashed", crash, probe.ReasonTCPTimeout},
 			{"rebooted", reboot, probe.ReasonTCPReset},
 			{"unreachable", cutOff, probe.ReasonTCPUnreachable},
+			{"forgotten by a firewall", forget, probe.ReasonTCPClosed},
 		} {
 			t.Run(state.name, func(t *testing.T) {
 				t.Parallel()
@@ -107,6 +108,12 @@ func reboot(t *testing.T, p *peer) {
 	_ = p.conn.SetLinger(0) // its end is a reset, without packets that are sent again
 	p.conn.Close()
 	speak()
+}
+
+// forget loses all packets of the connection, but not those of another one.
+func forget(t *testing.T, p *peer) {
+	from := p.conn.RemoteAddr().(*net.TCPAddr).Port
+	faulttest.Filter(t, fmt.Sprintf("chain c { type filter hook input priority 0; tcp sport %d tcp dport %d drop; }", from, p.port))
 }
 
 // cutOff lets a router say that there is no way to the peer.

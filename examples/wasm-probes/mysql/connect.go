@@ -19,8 +19,23 @@ type session struct {
 	wire *wire
 }
 
-// login logs in. The library dials through the host.
-func login(ctx context.Context, t guest.Target[settings]) (*session, error) {
+// maxLogins bounds how often an attempt tries to log in.
+const maxLogins = 3
+
+// login logs in. It tries again if the server's answer was malformed: the library takes the
+// last of the random bytes that a server sends for ed25519 for a terminator if it is 0, as
+// in one login of 256.
+func login(ctx context.Context, t guest.Target[settings]) (c *session, err error) {
+	for range maxLogins {
+		if c, err = loginOnce(ctx, t); !errors.Is(err, mysql.ErrMalformPkt) {
+			break
+		}
+	}
+	return c, err
+}
+
+// loginOnce logs in. The library dials through the host.
+func loginOnce(ctx context.Context, t guest.Target[settings]) (*session, error) {
 	s := t.Settings
 	c := &session{wire: &wire{secure: s.TLS != nil}}
 	config := mysql.NewConfig()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ func TestMySQL(t *testing.T) {
 		t.Run("AServer", func(t *testing.T) { oneServer(t, way) })
 		t.Run("AReplica", func(t *testing.T) { replicas(t, way) })
 		t.Run("InvalidAnswers", func(t *testing.T) { oddAnswers(t, way) })
+		t.Run("RandomBytesThatEndInZero", func(t *testing.T) { zeroNonce(t, way) })
 		t.Run("WrongSettingsAreNamed", func(t *testing.T) { wrongSettings(t, way) })
 	})
 }
@@ -219,6 +221,32 @@ func oddAnswers(t *testing.T, way lab.Way) {
 	mute := way.Must(t, fmt.Sprintf(`{"port": %q, "user": "probe"}`, lab.Serve(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })))
 	if r := mute(200 * time.Millisecond); r.Outcome != guest.Failure || r.Reason != "tcp.timeout" {
 		t.Errorf("a mute server: %+v", r)
+	}
+}
+
+// zeroNonce logs in to a server whose first random bytes for ed25519 end in a 0: the second
+// ones do not matter to it.
+func zeroNonce(t *testing.T, way lab.Way) {
+	packet := func(number byte, text string) string {
+		return string([]byte{byte(len(text)), 0, 0, number}) + text
+	}
+	greeting := packet(0, "\x0a5.5.5-10.11.0-MariaDB\x00\x01\x00\x00\x00abcdefgh\x00"+
+		"\x08\x82\x2d\x02\x00\x08\x00\x15"+strings.Repeat("\x00", 10)+"abcdefghijkl\x00mysql_native_password\x00")
+	another := packet(2, "\xfeclient_ed25519\x00"+strings.Repeat("n", 31)+"\x00")
+	var logins atomic.Int32
+	port := lab.Serve(t, func(c net.Conn) {
+		if logins.Add(1) > 1 {
+			_, _ = io.WriteString(c, packet(0, "\xff\x15\x04denied"))
+			return
+		}
+		_, _ = io.WriteString(c, greeting)
+		_, _ = c.Read(make([]byte, 1000)) // the login
+		_, _ = io.WriteString(c, another)
+		_, _ = io.Copy(io.Discard, c)
+	})
+	r := way.Must(t, fmt.Sprintf(`{"port": %q, "user": "probe", "password": "geheim"}`, port))(5 * time.Second)
+	if r.Outcome != guest.Failure || r.Reason != "mysql.auth" || logins.Load() != 2 {
+		t.Errorf("got %+v after %d logins", r, logins.Load())
 	}
 }
 

@@ -3,12 +3,11 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -16,27 +15,9 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
-
-// small is a small file system, which only the thread sees that has mounted it.
-type small struct {
-	dir  string // for that thread
-	root string // the thread's root, for others
-}
-
-func (s small) path(name string) string { return filepath.Join(s.root, s.dir, name) }
-
-// mount mounts the file system for the thread of the goroutine, which has to end with the
-// goroutine.
-func mount(dir, options string) (small, error) {
-	runtime.LockOSThread()
-	return small{dir, fmt.Sprintf("/proc/self/task/%d/root", syscall.Gettid())}, errors.Join(
-		syscall.Unshare(syscall.CLONE_FS|syscall.CLONE_NEWNS),
-		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
-		syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,"+options),
-	)
-}
 
 // TestAFullDiskKeepsTheLastState fills the file system of a store that runs.
 func TestAFullDiskKeepsTheLastState(t *testing.T) {
@@ -48,20 +29,20 @@ func TestAStoreStartsOnAFullDisk(t *testing.T) {
 	hogs := func(dir string) error {
 		return errors.Join(os.WriteFile(filepath.Join(dir, "hog"), nil, 0o600), os.WriteFile(filepath.Join(dir, "hog2"), nil, 0o600))
 	}
-	onSmallDisk(t, "nr_inodes=3", hogs, func(t *testing.T, disk small, s *Store, _ *handler, log *testsync.Buffer) {
+	onSmallDisk(t, "nr_inodes=3", hogs, func(t *testing.T, disk string, s *Store, _ *handler, log *testsync.Buffer) {
 		pass(30 * time.Second)
 		if st := s.Stats(); !st.Failing || st.Errors == 0 || !strings.Contains(log.String(), "cannot be opened, trying again") {
 			t.Errorf("got %+v and the log\n%s", st, log)
 		}
-		if err := errors.Join(os.Remove(disk.path("hog")), os.Remove(disk.path("hog2"))); err != nil {
+		if err := errors.Join(os.Remove(filepath.Join(disk, "hog")), os.Remove(filepath.Join(disk, "hog2"))); err != nil {
 			t.Error(err)
 		}
-		writeFrames(t, disk.path("state"), frame(t, 0, 5, probe.Passing)) // as of an engine before
+		writeFrames(t, filepath.Join(disk, "state"), frame(t, 0, 5, probe.Passing)) // as of an engine before
 		pass(time.Minute + writePeriod)
 		if text := log.String(); strings.Contains(text, "state restored") || strings.Count(text, "state not restored") != 1 {
 			t.Errorf("the log says that state is restored while the engine runs:\n%s", text)
 		}
-		if st, m := s.Stats(), restoredNow(t, disk.path("state")).Memories; st.Failing || len(m) != 100 {
+		if st, m := s.Stats(), restoredNow(t, filepath.Join(disk, "state")).Memories; st.Failing || len(m) != 100 {
 			t.Errorf("got %+v and %d memories, want 100:\n%s", st, len(m), log)
 		}
 	})
@@ -73,7 +54,7 @@ func TestStateOfAReadOnlyDiskIsRestored(t *testing.T) {
 		writeFrames(t, filepath.Join(dir, "state"), frame(t, 0, 5, probe.Passing))
 		return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
 	}
-	onSmallDisk(t, "size=256k", write, func(t *testing.T, disk small, s *Store, _ *handler, log *testsync.Buffer) {
+	onSmallDisk(t, "size=256k", write, func(t *testing.T, disk string, s *Store, _ *handler, log *testsync.Buffer) {
 		if r := s.Restored(); len(r.Memories) != 5 {
 			t.Errorf("restored %d memories, want 5:\n%s", len(r.Memories), log)
 		}
@@ -96,7 +77,7 @@ func TestADamagedFileOnAReadOnlyDiskIsLoggedOnce(t *testing.T) {
 		b[len(magic)+40] ^= 1
 		return errors.Join(os.WriteFile(path, b, 0o600), syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 	}
-	onSmallDisk(t, "size=256k", write, func(t *testing.T, _ small, s *Store, _ *handler, log *testsync.Buffer) {
+	onSmallDisk(t, "size=256k", write, func(t *testing.T, _ string, s *Store, _ *handler, log *testsync.Buffer) {
 		pass(10 * time.Minute)
 		if lines := strings.Count(log.String(), "\n"); lines != 2 || strings.Count(log.String(), "is damaged at byte") != 2 {
 			t.Errorf("%d lines, want one about opening the file and one about writing it:\n%s", lines, log)
@@ -108,10 +89,12 @@ func TestADamagedFileOnAReadOnlyDiskIsLoggedOnce(t *testing.T) {
 }
 
 // onSmallDisk runs a store beside an engine with 100 probes, on a file system of its own.
-func onSmallDisk(t *testing.T, options string, prepare func(dir string) error, test func(*testing.T, small, *Store, *handler, *testsync.Buffer)) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount a file system")
+func onSmallDisk(t *testing.T, options string, prepare func(dir string) error, test func(*testing.T, string, *Store, *handler, *testsync.Buffer)) {
+	if !faulttest.InNamespaces(t) {
+		return
 	}
+	disk := t.TempDir()
+	faulttest.SmallDisk(t, disk, options)
 	synctest.Test(t, func(t *testing.T) {
 		h, log := newHandler(probe.Success), &testsync.Buffer{}
 		e := engine.New(engine.Config{})
@@ -121,42 +104,29 @@ func onSmallDisk(t *testing.T, options string, prepare func(dir string) error, t
 		if _, err := e.Apply(set(100, h)); err != nil {
 			t.Fatal(err)
 		}
-		dir := t.TempDir()
+		if prepare != nil {
+			if err := prepare(disk); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := Open(Config{Path: filepath.Join(disk, "state"), MaxAge: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
-		mounted, ended := make(chan small), make(chan error, 1)
-		var s *Store
-		go func() {
-			disk, err := mount(dir, options)
-			if err == nil && prepare != nil {
-				err = prepare(dir)
-			}
-			if err == nil {
-				s, err = Open(Config{Path: filepath.Join(dir, "state"), MaxAge: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
-			}
-			mounted <- disk
-			if err == nil {
-				s.Run(ctx, e, values{})
-			}
-			ended <- err
-		}()
-		disk := <-mounted
-		engineDone := make(chan error)
-		go func() { engineDone <- e.Run(ctx) }()
-		if s != nil {
-			test(t, disk, s, h, log)
-		}
+		var running sync.WaitGroup
+		running.Go(func() { s.Run(ctx, e, values{}) })
+		running.Go(func() { _ = e.Run(ctx) })
+		test(t, disk, s, h, log)
 		cancel()
-		<-engineDone
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		running.Wait()
 	})
 }
 
-func fillAndFree(t *testing.T, disk small, s *Store, h *handler, log *testsync.Buffer) {
+func fillAndFree(t *testing.T, disk string, s *Store, h *handler, log *testsync.Buffer) {
 	check := func(want probe.Verdict, failing bool) {
 		t.Helper()
-		if m := restoredNow(t, disk.path("state")).Memories; len(m) != 100 || m[id(1)].State.Verdict != want {
+		if m := restoredNow(t, filepath.Join(disk, "state")).Memories; len(m) != 100 || m[id(1)].State.Verdict != want {
 			t.Errorf("the file has %d memories, the first is %+v, want %v", len(m), m[id(1)], want)
 		}
 		if st := s.Stats(); st.Failing != failing {
@@ -165,7 +135,7 @@ func fillAndFree(t *testing.T, disk small, s *Store, h *handler, log *testsync.B
 	}
 	pass(30 * time.Second)
 	check(probe.Passing, false)
-	hog := disk.path("hog")
+	hog := filepath.Join(disk, "hog")
 	if err := os.WriteFile(hog, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("the disk is not full: %v", err)
 	}

@@ -18,7 +18,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	faulttest.SmallDisk(t, dir, 256<<10)
+	faulttest.SmallDisk(t, dir, "size=256k")
 	fill(t, filepath.Join(dir, "state"))
 }
 

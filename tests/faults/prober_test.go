@@ -179,7 +179,7 @@ const diskSize = 64 << 20
 
 // fillDisk puts a small disk in the place of p.disk and fills it.
 func (p *prober) fillDisk(t *testing.T) {
-	faulttest.SmallDisk(t, p.disk, diskSize)
+	faulttest.SmallDisk(t, p.disk, fmt.Sprintf("size=%d", diskSize))
 	filler, err := os.Create(p.filler())
 	if err != nil {
 		t.Fatal(err)

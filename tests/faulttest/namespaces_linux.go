@@ -122,11 +122,11 @@ func Replace(t *testing.T, name, content string) {
 	mount(t, other, name, "", syscall.MS_BIND, "")
 }
 
-// SmallDisk mounts a file system with room for size bytes on a directory, until the test
-// ends. It is called in namespaces only.
-func SmallDisk(t *testing.T, dir string, size int) {
+// SmallDisk mounts a file system in memory on a directory, with options such as
+// "size=256k" (tmpfs(5)), until the test ends. It is called in namespaces only.
+func SmallDisk(t *testing.T, dir, options string) {
 	t.Helper()
-	mount(t, "tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size))
+	mount(t, "tmpfs", dir, "tmpfs", 0, "mode=0700,"+options)
 }
 
 func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {

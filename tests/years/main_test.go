@@ -156,9 +156,13 @@ func (r *runner) take() int64 {
 
 var daysOfStory = regexp.MustCompile(`(?m)^story \d+: ([0-9.]+) days`)
 
-// story plays the next story in a process, and adds up how long it was.
+// story plays the next story in a process, and adds up how long it was. The first one is
+// finished however slow the machine is.
 func (r *runner) story(ctx context.Context) {
 	n := r.take()
+	if n == *first {
+		ctx = r.Context()
+	}
 	program, err := os.Executable()
 	if err != nil {
 		r.Error(err)

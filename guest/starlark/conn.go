@@ -21,6 +21,10 @@ const maxRead = 1 << 20
 // defaultRead is how much a call returns at most, unless it says otherwise.
 const defaultRead = 64 << 10
 
+// bufferSize is that of a connection's reader, in bytes: enough for the answers that most
+// scripts read. Larger buffers were most of what an attempt allocated.
+const bufferSize = 1 << 10
+
 // conn is a connection, for one attempt.
 type conn struct {
 	*guest.Conn
@@ -91,7 +95,7 @@ func (t *target) connect(network, address string, tls tlsArgs) (*conn, error) {
 
 // add returns the value of a connection, which the attempt closes.
 func (t *target) add(c *guest.Conn) *conn {
-	own := &conn{c, bufio.NewReader(c)}
+	own := &conn{c, bufio.NewReaderSize(c, bufferSize)}
 	t.open = append(t.open, own)
 	return own
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,6 +17,11 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
+// sharedScripts is the name, in logs and metrics, of the plugin that runs all scripts without
+// grants and limits of their own: for each plugin there is a copy of the interpreter, 50 MB
+// with one instance. A plugin block cannot have this name.
+const sharedScripts = "default scripts"
+
 // script is config.Options.Script. It waits until the interpreter is compiled, which takes
 // some seconds unless its code is in the cache, so that an error in a script is found before
 // anything starts.
@@ -25,7 +31,11 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 		return config.Handler{}, err
 	}
 	c, _ := block.Settings.(wasmhost.Config)
-	c.Name, c.Module, c.AllowUnpinned = block.Name, module, true // it is a part of this program
+	name := block.Name
+	if reflect.DeepEqual(c, wasmhost.Config{}) {
+		name = sharedScripts
+	}
+	c.Name, c.Module, c.AllowUnpinned = name, module, true // it is a part of this program
 	host, key, err := p.load(e, c, block.Origin.File)
 	if err != nil {
 		return config.Handler{}, err

@@ -28,10 +28,10 @@ type bench struct {
 func benchCommand() *cobra.Command {
 	var b bench
 	c := &cobra.Command{
-		Use:     "bench FILE.wasm [HOST:PORT]",
+		Use:     "bench FILE [HOST:PORT]",
 		Short:   "Measure the speed and the memory of a plugin",
 		Example: "  sonde plugin bench redis.wasm 127.0.0.1:6379 --instances 16",
-		Args:    cli.Args(1, 2, "FILE.wasm is required, and at most one HOST:PORT"),
+		Args:    cli.Args(1, 2, "FILE is required, and at most one HOST:PORT"),
 		RunE:    func(c *cobra.Command, args []string) error { return runBench(c, &b, args) },
 	}
 	b.flags(c)

@@ -94,11 +94,14 @@ func Compile(ctx context.Context, dir, output string, log io.Writer) error {
 	c := &compiler{ctx: ctx, dir: dir, temp: temp, log: log}
 	for _, l := range languages() {
 		if found, err := filepath.Glob(filepath.Join(dir, l.pattern)); err == nil && len(found) > 0 {
+			if l.compile == nil {
+				return fmt.Errorf("%s is a script, which needs no build: check it with sonde plugin test %[1]s", found[0])
+			}
 			fmt.Fprintf(log, "compiling with the tools of %s; the first time may take a while\n", l.name)
 			return l.compile(c, found[0], output)
 		}
 	}
-	return fmt.Errorf("%s has no plugin source: no go.mod, *.c, *.rs or *.ts", dir)
+	return fmt.Errorf("%s has no plugin source: no go.mod, *.c, *.rs, *.ts or *.star", dir)
 }
 
 // addManifest returns a module with its manifest. That of the folder's manifest

@@ -14,12 +14,15 @@ import (
 // language is one in which sonde plugin can create and build plugins.
 type language struct {
 	name    string
-	pattern string // of files that show that a folder has a plugin in this language
-	source  string // the file that an author edits; __NAME__ is the plugin's name
-	needs   string // the tools to build it, for the README.md
-	testing string // how to test it, for the README.md
-	compile func(c *compiler, source, to string) error
+	pattern string                                     // of files that show that a folder has a plugin in this language
+	source  string                                     // the file that an author edits; __NAME__ is the plugin's name
+	needs   string                                     // the tools to build it, for the README.md
+	testing string                                     // how to test it, for the README.md
+	compile func(c *compiler, source, to string) error // nil for scripts, which are not compiled
 }
+
+// scriptSuffix ends the names of files with a script.
+const scriptSuffix = ".star"
 
 // languages returns all languages. The first whose pattern matches a folder counts.
 func languages() []language {
@@ -31,6 +34,7 @@ func languages() []language {
 		{name: "rust", pattern: "*.rs", source: "__NAME__.rs", needs: "rustc with the target wasm32-unknown-unknown", compile: compileRust},
 		{name: "c", pattern: "*.c", source: "__NAME__.c", needs: "clang and its wasm-ld", compile: compileC},
 		{name: "as", pattern: "*.ts", source: "__NAME__.ts", needs: "npm install", compile: compileAS},
+		{name: "starlark", pattern: "*" + scriptSuffix, source: "__NAME__" + scriptSuffix},
 	}
 }
 

@@ -32,7 +32,8 @@ func newCommand() *cobra.Command {
 		Short: "Create a plugin",
 		Long: "New creates a folder with a plugin that builds and works: its source, a configuration that uses it,\n" +
 			"and the SDK, so that it builds without downloads. Its README.md describes the next steps.\n\n" +
-			"The languages are go, c, rust and as (AssemblyScript). Go needs no other tool than Go.",
+			"The languages are go, c, rust, as (AssemblyScript) and starlark. Go needs no other tool than Go.\n" +
+			"Starlark needs nothing: the plugin is a script, which is not compiled.",
 		Example: "  sonde plugin new --lang go ping",
 		Args:    cli.Args(1, 1, "one NAME is required"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -40,11 +41,15 @@ func newCommand() *cobra.Command {
 			if err := New(args[0], lang, to); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "%s: see README.md; build it with sonde plugin build %s\n", to, to)
+			next := "build it with sonde plugin build " + to
+			if lang == "starlark" {
+				next = "try it with sonde plugin test " + filepath.Join(to, args[0]+scriptSuffix) + " --echo"
+			}
+			_, err := fmt.Fprintf(c.OutOrStdout(), "%s: see README.md; %s\n", to, next)
 			return err
 		},
 	}
-	c.Flags().StringVar(&lang, "lang", "go", "the `language`: go, c, rust or as")
+	c.Flags().StringVar(&lang, "lang", "go", "the `language`: go, c, rust, as or starlark")
 	c.Flags().StringVar(&dir, "dir", "", "create this `folder`; default NAME")
 	return c
 }
@@ -79,10 +84,10 @@ func create(l language, name, dir string) error {
 	}
 	words := strings.NewReplacer("__LANG__", l.name, "__SOURCE__", strings.ReplaceAll(l.source, "__NAME__", name),
 		"__NEEDS__", l.needs, "__TESTING__", l.testing, "__NAME__", name)
-	if err := writeFiles("scaffold/common", dir, words, func(file string) bool { return l.name == "go" && file == manifestFile }); err != nil {
+	if err := writeFiles("scaffold/"+l.name, dir, words, none); err != nil || l.compile == nil {
 		return err
 	}
-	if err := writeFiles("scaffold/"+l.name, dir, words, none); err != nil {
+	if err := writeFiles("scaffold/common", dir, words, func(file string) bool { return l.name == "go" && file == manifestFile }); err != nil {
 		return err
 	}
 	return writeFiles("sdk/"+l.name, filepath.Join(dir, "sonde"), strings.NewReplacer(), none)

@@ -1,6 +1,7 @@
 package plugindev
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,14 +23,15 @@ func runCommand() *cobra.Command {
 	var attempts int
 	var asJSON, quiet bool
 	c := &cobra.Command{
-		Use:   "run FILE.wasm [HOST:PORT]",
+		Use:   "run FILE [HOST:PORT]",
 		Short: "Make one attempt with a plugin, and show its host calls",
 		Long: "Run makes an attempt against a server, and shows the host functions that the plugin called, how long\n" +
-			"each took, and the result. A setting named port is set to PORT unless --set gives it.\n\n" +
+			"each took, and the result. A setting named port is set to PORT unless --set gives it. FILE is a module,\n" +
+			"or a script: NAME.star.\n\n" +
 			"The exit code is that of sonde probe: 0 success, 1 warning, 2 failure, 3 unknown, and 64 when\n" +
 			"no attempt was made.",
 		Example: "  sonde plugin run redis.wasm 127.0.0.1:6379 --set password=secret",
-		Args:    cli.Args(1, 2, "FILE.wasm is required, and at most one HOST:PORT"),
+		Args:    cli.Args(1, 2, "FILE is required, and at most one HOST:PORT"),
 		RunE: func(c *cobra.Command, args []string) error {
 			reports, err := runAttempts(c, &t, args, attempts, quiet)
 			if err != nil {
@@ -63,7 +65,7 @@ func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) (
 	}
 	defer p.Close(ctx)
 	defer h.Close()
-	id := probe.ID{Target: target.Name, Kind: probe.Readiness, Name: p.Manifest().Name}
+	id := probe.ID{Target: target.Name, Kind: probe.Readiness, Name: cmp.Or(t.host.Name, p.Manifest().Name)}
 	var reports []cli.Report
 	for range n {
 		calls.mu.Lock()

@@ -1,6 +1,7 @@
 package plugindev
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,14 +16,14 @@ func testCommand() *cobra.Command {
 	var t trial
 	var shallow bool
 	c := &cobra.Command{
-		Use:   "test FILE.wasm [HOST:PORT]",
+		Use:   "test FILE [HOST:PORT]",
 		Short: "Check that a plugin keeps the rules for plugins",
 		Long: "Test makes attempts against a healthy server, HOST:PORT, and against faulty servers of its own, which\n" +
 			"refuse or close connections, send nothing, send random bytes, or never stop sending. Through a proxy,\n" +
 			"it also delays, truncates and slows the answers of the healthy server.\n\n" +
-			"Test sets the setting named port. The exit code is 1 when a check fails.",
+			"Test sets the setting named port. FILE is a module, or a script: NAME.star. The exit code is 1 when a check fails.",
 		Example: "  sonde plugin test redis.wasm 127.0.0.1:6379 --set password=secret",
-		Args:    cli.Args(1, 2, "FILE.wasm is required, and at most one HOST:PORT"),
+		Args:    cli.Args(1, 2, "FILE is required, and at most one HOST:PORT"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return runTest(c, &t, args, shallow)
 		},
@@ -44,6 +45,15 @@ func runTest(c *cobra.Command, t *trial, args []string, shallow bool) error {
 	}
 	if m, err := abi.ReadManifest(t.host.Module); err == nil { // of another error tck.Run reports
 		if kit.Settings, err = t.values(m.Settings); err != nil {
+			return err
+		}
+	}
+	if t.script != nil { // one error instead of one for each rule, if it cannot be used
+		p, h, _, err := t.open(ctx)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(h.Close(), p.Close(ctx)); err != nil {
 			return err
 		}
 	}

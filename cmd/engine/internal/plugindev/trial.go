@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
+	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
@@ -26,6 +29,7 @@ import (
 // trial holds the arguments and flags that run, test and bench share.
 type trial struct {
 	host    wasmhost.Config // the module, its grants and its log
+	script  *config.Script  // that the module runs; nil for any other plugin
 	address string          // empty: no HOST:PORT is given
 	port    uint16
 	echo    bool // use an echo server
@@ -86,7 +90,7 @@ func hostPort(s string) (host string, port uint16, err error) {
 
 // config returns the module of a file, its grants and its log.
 func (t *trial) config(c *cobra.Command, file string) (wasmhost.Config, error) {
-	bytes, err := files.ReadRegular(file, wasmhost.DefaultModuleSize)
+	bytes, err := t.module(file)
 	if err != nil {
 		return wasmhost.Config{}, err
 	}
@@ -94,10 +98,30 @@ func (t *trial) config(c *cobra.Command, file string) (wasmhost.Config, error) {
 	if !t.verbose {
 		level.Set(slog.LevelError) // such as the message of a panic
 	}
+	name := "" // that of the manifest
+	if t.script != nil {
+		name = t.script.Name
+	}
 	return wasmhost.Config{
-		Module: bytes, AllowUnpinned: true, Logger: cli.NewLogger(c.ErrOrStderr(), "text", level),
+		Name: name, Module: bytes, AllowUnpinned: true, Logger: cli.NewLogger(c.ErrOrStderr(), "text", level),
 		Grant: wasmhost.Grant{Dial: t.dial, Env: t.env, DNS: t.dns},
 	}, nil
+}
+
+// module returns the module of a file. For a script it is the plugin that runs it.
+func (t *trial) module(file string) ([]byte, error) {
+	if !strings.HasSuffix(file, scriptSuffix) {
+		return files.ReadRegular(file, wasmhost.DefaultModuleSize)
+	}
+	text, err := files.ReadRegular(file, config.MaxScriptBytes)
+	if err != nil {
+		return nil, err
+	}
+	t.script = &config.Script{
+		Name: strings.TrimSuffix(filepath.Base(file), scriptSuffix), Source: string(text),
+		Origin: config.Origin{File: file, Line: 1, Column: 1},
+	}
+	return starlark.Module()
 }
 
 // open loads the plugin, waits until it is compiled, and makes a handler and its
@@ -132,6 +156,8 @@ func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Target, er
 	var wrong *probe.FieldError
 	switch {
 	case !errors.As(err, &wrong):
+	case strings.HasPrefix(wrong.Field, starlark.Block+"."):
+		err = errors.New(wrong.Problem) // it starts with the position in the script
 	case wrong.Field == "port" && t.address == "":
 		err = fmt.Errorf("%w: add HOST:PORT, or --set port=…", err)
 	default:
@@ -151,6 +177,9 @@ func (t *trial) values(schema []abi.Setting) (map[string]any, error) {
 		if err := setValue(values, schema, "", name, text); err != nil {
 			return nil, cli.UsageError("--set %w", err)
 		}
+	}
+	if t.script != nil {
+		return handlers.ScriptValues(values, *t.script), nil
 	}
 	return values, nil
 }

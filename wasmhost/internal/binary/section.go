@@ -35,12 +35,12 @@ const (
 // NameSection is the name of the custom section with the names of functions.
 const NameSection = "name"
 
-// Bounds on the entries of sections. A Go plugin of 4 MB has 2,500 functions of 20 types;
-// compilers make one table and one memory.
+// Bounds on the entries of sections. A Go plugin of 20 MB has 12,000 functions of 20
+// types; compilers make one table and one memory.
 const (
 	MaxTypes     = 1 << 16
 	MaxImports   = 1 << 12
-	MaxFunctions = 1 << 20
+	MaxFunctions = 1 << 18
 	MaxTables    = 4
 	MaxMemories  = 16
 	MaxExports   = 1 << 12

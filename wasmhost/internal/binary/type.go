@@ -20,6 +20,7 @@ const (
 const (
 	FunctionForm = 0x60 // the first byte of the type of a function
 	EmptyBlock   = 0x40 // the type of a block without parameters and results
+	NoResult     = EmptyBlock - 0x80
 )
 
 // maxValues bounds the parameters and the results of a function, each, as browsers do.
@@ -65,16 +66,18 @@ func (r *Reader) FunctionType() (params, results []byte) {
 	return r.ValueTypes(), r.ValueTypes()
 }
 
-// BlockType reads the type of a block: none, that of a value, or the index of one of as many
-// types of functions.
-func (r *Reader) BlockType(types int) {
+// BlockType reads the type of a block: the index of one of as many types of functions, or a
+// negative number if it has no parameters, and one result or, with NoResult, none.
+func (r *Reader) BlockType(types int) int64 {
 	if t := r.peek(); t == EmptyBlock || isValueType(t) {
 		r.at++
-		return
+		return int64(t) - 0x80 // as a signed LEB128 number
 	}
-	if n := r.Signed(5); r.err == nil && (n < 0 || n >= int64(types)) {
+	n := r.Signed(5)
+	if r.err == nil && (n < 0 || n >= int64(types)) {
 		r.Fail(fmt.Errorf("type %d of a block is unknown, or beyond WebAssembly 2.0", n))
 	}
+	return n
 }
 
 // Limits are the declared sizes of a memory, in pages, or of a table, in elements.

@@ -2,13 +2,20 @@ package meter
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
-// maxStretch is how many cycles of code, by estimate, one unit pays for. Real ones are
-// more where memory is not in a cache.
+// unit is how many cycles of code, by estimate, one unit of fuel pays for. Real ones are up to
+// twenty times as many where memory is not in a cache, or branches are mispredicted.
+const unit = 16
+
+// maxStretch is how many cycles of straight code, by estimate, are paid for at once.
 const maxStretch = 512
+
+// charge returns the units that pay for a stretch, at least one.
+func charge(stretch uint32) uint32 { return 1 + stretch/unit }
 
 func (r *rewriter) codeSection(c *binary.Reader) []byte {
 	n := c.Count(binary.MaxFunctions, 3)
@@ -17,14 +24,26 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 	}
 	out := binary.AppendUint32(nil, n)
 	var w walk
+	var locals uint64
+	var cost time.Duration
 	for i := range c.Each(n) {
 		body := c.Bytes(c.Uint32())
 		index := r.imported + i
-		if err := w.function(r, r.types[r.functions[index]], body); err != nil {
-			c.Fail(fmt.Errorf("function %d: %w", index, err))
+		err := w.function(r, r.types[r.functions[index]], body)
+		if locals += uint64(w.spare); err == nil && locals > maxAllLocals {
+			err = fmt.Errorf("all functions together have more than %d locals", maxAllLocals)
+		}
+		if err != nil {
+			c.Fail(fmt.Errorf("function %d %w", index, err))
 			break
 		}
-		out = append(binary.AppendUint32(out, uint32(len(w.out))), w.out...)
+		if out = append(binary.AppendUint32(out, uint32(len(w.out))), w.out...); len(out) > maxRewritten(r.size) {
+			c.Fail(errRewritten)
+		}
+		cost += w.effort.cost(len(body), uint64(w.spare))
+	}
+	if err := checkCost(cost, r.size); err != nil {
+		c.Fail(err)
 	}
 	return out
 }
@@ -34,27 +53,35 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 type walk struct {
 	rewriter *rewriter
 	out      []byte
+	entry    int     // where in out the charge is that is paid when the function is called
 	spare    uint32  // a local that the inserted code uses
 	frames   []frame // of the blocks around the current instruction, the function's first
 	stretch  uint32  // the most cycles since the latest payment, on all paths that lead here
 	dead     bool    // no path leads here
+	effort   effort
 }
 
 // frame is a block, a loop, one branch of an if, or the body of a function.
 type frame struct {
 	op   byte
+	pass uint32 // values that a branch to it passes
 	end  uint32 // the most cycles since the latest payment, on all paths that branch to its end
 	live bool   // such a path exists
 	skip uint32 // likewise, where an if begins: the path that skips it
-	from bool   // the if could be reached
+	from bool   // the block could be reached
+	head int    // of a loop: where in out its charge is
+	back uint32 // the most cycles since the latest payment, on all paths that lead to its head
 }
 
 // function sets w.out to the new body of a function.
-func (w *walk) function(r *rewriter, params uint32, body []byte) error {
-	*w = walk{rewriter: r, out: w.out[:0], frames: append(w.frames[:0], frame{op: opBlock})}
+func (w *walk) function(r *rewriter, t signature, body []byte) error {
+	*w = walk{rewriter: r, out: w.out[:0], frames: append(w.frames[:0], frame{op: opBlock, pass: t.results})}
 	c := binary.NewReader(body)
-	w.locals(c, params)
-	w.pay()
+	if len(body) > maxBody {
+		return fmt.Errorf("has %d bytes, at most %d are allowed", len(body), maxBody)
+	}
+	w.locals(c, t.params)
+	w.entry = w.pay(0)
 	for c.Err() == nil && len(w.frames) > 0 {
 		at := c.Offset()
 		in := r.instruction(c)
@@ -67,6 +94,10 @@ func (w *walk) function(r *rewriter, params uint32, body []byte) error {
 		w.before(&in)
 		w.out = in.append(w.out, c.Since(at))
 		w.after(c, &in)
+		w.effort.add(&in)
+		if err := w.effort.check(uint64(w.spare)); err != nil {
+			return err
+		}
 	}
 	return c.End()
 }
@@ -97,7 +128,8 @@ func (w *walk) before(in *instruction) {
 		w.payBulk(in.bulk)
 	}
 	if w.stretch += in.cost; w.stretch > maxStretch {
-		w.pay()
+		w.pay(charge(w.stretch))
+		w.effort.addPayment()
 	}
 }
 
@@ -105,14 +137,14 @@ func (w *walk) before(in *instruction) {
 func (w *walk) after(c *binary.Reader, in *instruction) {
 	switch in.op {
 	case opBlock, opLoop, opIf:
-		if len(w.frames) >= maxNesting {
-			c.Fail(fmt.Errorf("has more than %d nested blocks", maxNesting))
-			return
+		f := frame{op: in.op, pass: in.block.results, skip: w.stretch, from: !w.dead}
+		if in.op == opLoop {
+			f.pass, f.back = in.block.params, w.stretch
 		}
-		w.frames = append(w.frames, frame{op: in.op, skip: w.stretch, from: !w.dead})
 		if in.op == opLoop && !w.dead {
-			w.pay()
+			f.head = w.pay(0)
 		}
+		w.frames = append(w.frames, f)
 	case opElse:
 		f := &w.frames[len(w.frames)-1]
 		if f.op != opIf {
@@ -127,28 +159,41 @@ func (w *walk) after(c *binary.Reader, in *instruction) {
 		if f.op == opIf && f.from {
 			f.end, f.live = max(f.end, f.skip), true
 		}
+		if f.op == opLoop && f.from {
+			w.setCharge(f.head, charge(f.back))
+		}
 		w.stretch, w.dead = f.end, !f.live
-		w.frames = w.frames[:len(w.frames)-1]
+		if w.frames = w.frames[:len(w.frames)-1]; len(w.frames) == 0 {
+			w.setCharge(w.entry, charge(w.stretch)) // what is left at the end was not paid for
+		}
 	case opBr, opBrIf, opBrTable:
 		for _, label := range in.labels {
-			w.branch(c, label)
+			in.values += w.branch(c, label)
 		}
-		w.branch(c, in.label)
+		in.values += w.branch(c, in.label)
 		w.dead = w.dead || in.op != opBrIf
-	case opReturn, opUnreachable:
+	case opReturn:
+		w.reach(&w.frames[0])
+		w.dead = true
+	case opUnreachable:
 		w.dead = true
 	}
 }
 
-// branch notes a path to a label.
-func (w *walk) branch(c *binary.Reader, label uint32) {
+// branch notes a path to a label, and returns how many values it passes.
+func (w *walk) branch(c *binary.Reader, label uint32) uint32 {
 	if uint64(label) >= uint64(len(w.frames)) {
 		c.Fail(fmt.Errorf("there is no label %d", label))
-		return
+		return 0
 	}
-	if f := &w.frames[len(w.frames)-1-int(label)]; f.op != opLoop { // at its head it pays
+	f := &w.frames[len(w.frames)-1-int(label)]
+	switch {
+	case f.op != opLoop:
 		w.reach(f)
+	case !w.dead:
+		f.back = max(f.back, w.stretch)
 	}
+	return f.pass
 }
 
 // reach notes that the current path reaches the end of f.
@@ -158,12 +203,20 @@ func (w *walk) reach(f *frame) {
 	}
 }
 
-// pay inserts code that takes one unit.
-func (w *walk) pay() {
+// pay inserts code that takes a number of units, and returns where in out the number is.
+func (w *walk) pay(units uint32) (at int) {
 	w.stretch = 0
-	w.out = w.getFuel(w.out)
-	w.out = append(w.out, opI32Const, 1)
+	w.out = append(w.getFuel(w.out), opI32Const, 0, 0)
+	at = len(w.out) - 2
+	w.setCharge(at, units)
 	w.take()
+	return at
+}
+
+// setCharge sets the number of units that the code at an offset takes, below 8192: in two
+// bytes of signed LEB128, whatever it is.
+func (w *walk) setCharge(at int, units uint32) {
+	w.out[at], w.out[at+1] = byte(units)|0x80, byte(units>>7)
 }
 
 // payBulk inserts code that takes a unit for every 1<<shift of the number on top of the

@@ -10,44 +10,53 @@ import (
 // The instructions that this package treats specially (WebAssembly core specification 2,
 // section 5.4).
 const (
-	opUnreachable  = 0x00
-	opBlock        = 0x02
-	opLoop         = 0x03
-	opIf           = 0x04
-	opElse         = 0x05
-	opEnd          = 0x0b
-	opBr           = 0x0c
-	opBrIf         = 0x0d
-	opBrTable      = 0x0e
-	opReturn       = 0x0f
-	opCall         = 0x10
-	opCallIndirect = 0x11
-	opDrop         = 0x1a
-	opSelect       = 0x1b
-	opSelectTyped  = 0x1c
-	opLocalGet     = 0x20
-	opLocalTee     = 0x22
-	opGlobalGet    = 0x23
-	opGlobalSet    = 0x24
-	opTableSet     = 0x26
-	opI32Load      = 0x28
-	opI64Store32   = 0x3e
-	opMemorySize   = 0x3f
-	opMemoryGrow   = 0x40
-	opI32Const     = 0x41
-	opI64Const     = 0x42
-	opF32Const     = 0x43
-	opF64Const     = 0x44
-	opI32Eqz       = 0x45
-	opI32LtS       = 0x48
-	opI32Sub       = 0x6b
-	opI32ShrU      = 0x76
-	opI64Extend32S = 0xc4
-	opRefNull      = 0xd0
-	opRefIsNull    = 0xd1
-	opRefFunc      = 0xd2
-	opMisc         = 0xfc // the prefix of further instructions
-	opVector       = 0xfd // likewise
+	opUnreachable       = 0x00
+	opNop               = 0x01
+	opBlock             = 0x02
+	opLoop              = 0x03
+	opIf                = 0x04
+	opElse              = 0x05
+	opEnd               = 0x0b
+	opBr                = 0x0c
+	opBrIf              = 0x0d
+	opBrTable           = 0x0e
+	opReturn            = 0x0f
+	opCall              = 0x10
+	opCallIndirect      = 0x11
+	opDrop              = 0x1a
+	opSelect            = 0x1b
+	opSelectTyped       = 0x1c
+	opLocalGet          = 0x20
+	opLocalTee          = 0x22
+	opGlobalGet         = 0x23
+	opGlobalSet         = 0x24
+	opTableSet          = 0x26
+	opI32Load           = 0x28
+	opI64Store32        = 0x3e
+	opMemorySize        = 0x3f
+	opMemoryGrow        = 0x40
+	opI32Const          = 0x41
+	opI64Const          = 0x42
+	opF32Const          = 0x43
+	opF64Const          = 0x44
+	opI32Eqz            = 0x45
+	opI32LtS            = 0x48
+	opI32Sub            = 0x6b
+	opI32DivS           = 0x6d
+	opI32RemU           = 0x70
+	opI32ShrU           = 0x76
+	opI64DivS           = 0x7f
+	opI64RemU           = 0x82
+	opF32Abs            = 0x8b
+	opF64CopySign       = 0xa6
+	opI32WrapI64        = 0xa7
+	opF64ReinterpretI64 = 0xbf
+	opI64Extend32S      = 0xc4
+	opRefNull           = 0xd0
+	opRefIsNull         = 0xd1
+	opRefFunc           = 0xd2
+	opMisc              = 0xfc // the prefix of further instructions
+	opVector            = 0xfd // likewise
 )
 
 // The further instructions of opMisc, and those of opVector that have operands.
@@ -86,6 +95,8 @@ type instruction struct {
 	local       uint32   // that it reads or sets
 	label       uint32   // of a branch
 	labels      []uint32 // of a branch table, besides label
+	block       signature
+	values      uint32 // that it passes; those of branches are added later
 }
 
 // append appends the instruction to out, with the new index of its function. Other
@@ -100,9 +111,10 @@ func (i *instruction) append(out, old []byte) []byte {
 // Estimates of an instruction's cost in cycles. Most take less than one.
 const (
 	costSimple = 1
-	costMemory = 4  // a cache miss takes longer
-	costSlow   = 16 // division, square root
-	costCall   = 16
+	costSlow   = 16  // division, conversion, and memory, which may not be in a cache
+	costCall   = 16  // the function called pays for itself
+	costBulk   = 128 // beside what it pays by length
+	costHost   = 512 // it leaves the compiled code
 )
 
 // instruction reads one instruction.
@@ -110,17 +122,25 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 	in.op, in.cost = c.Byte(), costSimple
 	switch op := in.op; {
 	case op == opBlock, op == opLoop, op == opIf:
-		c.BlockType(len(r.types))
+		in.block = r.blockType(c)
+		in.values = in.block.values()
 	case op == opBr, op == opBrIf:
 		in.label = c.Uint32()
 	case op == opBrTable:
 		in.labels = labels(c)
 		in.label = c.Uint32()
 	case op == opCall, op == opRefFunc:
-		in.function, in.hasFunction, in.cost = r.function(c), true, costCall
-		in.constant = op == opRefFunc
+		f := r.function(c)
+		in.function, in.hasFunction, in.cost = r.renumber(f), true, costCall
+		if in.constant = op == opRefFunc; in.constant {
+			in.cost = costHost
+		} else if c.Err() == nil {
+			in.values = r.types[r.functions[f]].values()
+		}
 	case op == opCallIndirect:
-		c.Index(len(r.types), "type")
+		if t := c.Index(len(r.types), "type"); c.Err() == nil {
+			in.values = r.types[t].values()
+		}
 		c.Uint32()
 		in.cost = costCall
 	case op == opSelectTyped:
@@ -135,19 +155,23 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 		in.local = c.Uint32()
 	case op > opGlobalSet && op <= opTableSet:
 		c.Uint32()
+		in.cost = costSlow
 	case op >= opI32Load && op <= opI64Store32:
 		memoryArgument(c)
-		in.cost = costMemory
+		in.cost = costSlow
 	case op >= opMemorySize && op <= opF64Const, op == opRefNull:
 		in.constant = op > opMemoryGrow
 		immediate(c, op)
+		if op == opMemoryGrow {
+			in.cost = costHost
+		}
 	case op == opMisc:
 		r.misc(c, &in)
 	case op == opVector:
 		r.vector(c, &in)
 	case op == opEnd:
 		in.constant = true
-	case op <= 0x01, op == opElse, op == opReturn, op == opDrop, op == opSelect, op >= opI32Eqz && op <= opI64Extend32S, op == opRefIsNull:
+	case op <= opNop, op == opElse, op == opReturn, op == opDrop, op == opSelect, op >= opI32Eqz && op <= opI64Extend32S, op == opRefIsNull:
 		if isSlow(op) {
 			in.cost = costSlow
 		}
@@ -157,12 +181,26 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 	return in
 }
 
-// isSlow reports whether an instruction without operands divides, or takes a root.
+// blockType reads the type of a block.
+func (r *rewriter) blockType(c *binary.Reader) signature {
+	switch t := c.BlockType(len(r.types)); {
+	case c.Err() != nil || t == binary.NoResult:
+		return signature{}
+	case t < 0:
+		return signature{results: 1}
+	default:
+		return r.types[t]
+	}
+}
+
+// isSlow reports whether an instruction without operands takes many cycles.
 func isSlow(op byte) bool {
 	switch {
-	case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82: // div and rem of i32 and i64
+	case op >= opI32DivS && op <= opI32RemU, op >= opI64DivS && op <= opI64RemU:
 		return true
-	case op == 0x91, op == 0x95, op == 0x9f, op == 0xa3: // sqrt and div of f32 and f64
+	case op >= opF32Abs && op <= opF64CopySign: // sqrt, div, min, max and rounding among them
+		return true
+	case op >= opI32WrapI64 && op <= opF64ReinterpretI64: // conversions
 		return true
 	}
 	return false
@@ -209,27 +247,28 @@ func zero(c *binary.Reader) byte {
 }
 
 func (r *rewriter) misc(c *binary.Reader, in *instruction) {
-	const bytes, elements = 8, 5 // log2
+	const bytes, elements = 6, 3 // log2 of what a unit pays for
 	switch op := c.Byte(); op {
 	case 0, 1, 2, 3, 4, 5, 6, 7: // conversions
+		in.cost = costSlow
 	case miscMemoryInit:
 		c.Uint32()
 		zero(c)
-		in.bulk = bytes
+		in.bulk, in.cost = bytes, costBulk
 	case miscMemoryCopy:
 		zero(c)
 		zero(c)
-		in.bulk = bytes
+		in.bulk, in.cost = bytes, costBulk
 	case miscMemoryFill:
 		zero(c)
-		in.bulk = bytes
+		in.bulk, in.cost = bytes, costBulk
 	case miscTableInit, miscTableCopy:
 		c.Uint32()
 		c.Uint32()
-		in.bulk = elements
+		in.bulk, in.cost = elements, costBulk
 	case miscTableGrow, miscTableFill:
 		c.Uint32()
-		in.bulk = elements
+		in.bulk, in.cost = elements, costHost
 	case miscDataDrop, miscElemDrop, miscTableSize:
 		c.Uint32()
 	default:
@@ -247,7 +286,7 @@ func (r *rewriter) vector(c *binary.Reader, in *instruction) {
 	switch {
 	case op <= vectorStore, op == vectorLoadZero, op == vectorLoadZero64:
 		memoryArgument(c)
-		in.cost = costMemory
+		in.cost = costSlow
 	case op == vectorConst:
 		c.Bytes(16)
 		in.constant = true
@@ -258,8 +297,8 @@ func (r *rewriter) vector(c *binary.Reader, in *instruction) {
 	case op >= vectorLoadLane && op <= vectorStoreLane:
 		memoryArgument(c)
 		c.Byte()
-		in.cost = costMemory
+		in.cost = costSlow
 	default:
-		in.cost = costMemory
+		in.cost = costSlow
 	}
 }

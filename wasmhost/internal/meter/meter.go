@@ -1,13 +1,16 @@
 // Package meter rewrites a module so that its code counts what it executes, and asks the
-// host before it goes on for long. Nothing else stops code that neither calls a host
+// host before it goes on for long; and it rejects a module that would take too much time or
+// memory to compile. Nothing else stops code that neither calls a host
 // function nor returns: the Go scheduler cannot interrupt compiled code, and a garbage
 // collection waits for it.
 //
-// The count is the global FuelExport, which Rewrite adds. Code takes one unit from it
+// The count is the global FuelExport, which Rewrite adds. One unit pays for 16 cycles of code, by
+// estimate. Code takes from the count
 //
-//   - at the entry of each function, and in each iteration of a loop,
-//   - for each stretch of straight code of at most maxStretch cycles, by estimate,
-//   - for 256 bytes, or 32 elements, that one instruction copies or fills,
+//   - at the entry of each function,
+//   - in each iteration of a loop,
+//   - after each stretch of straight code of at most maxStretch cycles,
+//   - for each 64 bytes, or 8 elements, that one instruction copies or fills,
 //
 // and calls the host function Module.Tick when it falls below 0. Tick sets a new count, or
 // ends the call by a panic. Otherwise a rewritten module behaves as the original one; a
@@ -17,6 +20,7 @@
 // # Files
 //
 //	meter.go        Rewrite: the sections of a module
+//	bounds.go       what is too much to compile
 //	code.go         the bodies of functions: where they pay
 //	instruction.go  one instruction: its length, its cost, the index that it has
 package meter
@@ -39,7 +43,12 @@ const (
 )
 
 // FirstFuel is the count of a new instance.
-const FirstFuel = 1000
+const FirstFuel = 4000
+
+// MaxFuel bounds the count that Tick may set. What it pays for takes at most some milliseconds,
+// whatever the code is: a unit takes a nanosecond in an empty loop, and a tenth of a microsecond
+// where each access misses all caches.
+const MaxFuel = 16_000
 
 // Rewrite returns the module with its code metered. It keeps the names of functions, and
 // drops other custom sections. An error means that the module is invalid, or uses a
@@ -49,7 +58,7 @@ func Rewrite(wasm []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rewriter{}
+	r := &rewriter{size: len(wasm)}
 	out := append(make([]byte, 0, len(wasm)+len(wasm)/4), wasm[:8]...)
 	for _, id := range binary.Order {
 		body, err := r.section(id, sections.Bodies[id])
@@ -68,12 +77,19 @@ func Rewrite(wasm []byte) ([]byte, error) {
 
 // rewriter knows what the sections that were read declare.
 type rewriter struct {
-	types     []uint32 // the number of parameters of each
-	functions []uint32 // the types of functions, imported ones first
-	imported  uint32   // functions, which is also the index of Tick
-	globals   uint32   // which is also the index of the count
-	bodies    uint32   // functions that have a body
+	size      int         // of the module
+	types     []signature // the types of functions
+	functions []uint32    // the types of functions, imported ones first
+	imported  uint32      // functions, which is also the index of Tick
+	globals   uint32      // which is also the index of the count
+	bodies    uint32      // functions that have a body
+	elements  uint32      // of all segments
 }
+
+// signature is the type of a function or a block: the number of its parameters and results.
+type signature struct{ params, results uint32 }
+
+func (s signature) values() uint32 { return s.params + s.results }
 
 // section returns the new body of a section; nil if the module has none.
 func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
@@ -105,7 +121,7 @@ func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
 	case binary.SectionExport:
 		out = r.exportSection(c)
 	case binary.SectionStart:
-		out = binary.AppendUint32(nil, r.function(c))
+		out = binary.AppendUint32(nil, r.renumber(r.function(c)))
 	case binary.SectionElement:
 		out = r.elementSection(c)
 	case binary.SectionDataCount:
@@ -124,8 +140,8 @@ func (r *rewriter) typeSection(c *binary.Reader) []byte {
 	n := c.Count(binary.MaxTypes, 3)
 	from := c.Offset()
 	for range c.Each(n) {
-		params, _ := c.FunctionType()
-		r.types = append(r.types, uint32(len(params)))
+		params, results := c.FunctionType()
+		r.types = append(r.types, signature{uint32(len(params)), uint32(len(results))})
 	}
 	out := append(binary.AppendUint32(nil, n+1), c.Since(from)...)
 	return append(out, binary.FunctionForm, 0, 0) // of Tick: no parameters, no results
@@ -211,7 +227,7 @@ func (r *rewriter) exportSection(c *binary.Reader) []byte {
 		out = append(binary.AppendName(out, name), kind)
 		switch kind {
 		case binary.KindFunction:
-			out = binary.AppendUint32(out, r.function(c))
+			out = binary.AppendUint32(out, r.renumber(r.function(c)))
 		case binary.KindGlobal:
 			out = binary.AppendUint32(out, r.global(c))
 		default:
@@ -222,10 +238,11 @@ func (r *rewriter) exportSection(c *binary.Reader) []byte {
 	return binary.AppendUint32(out, r.globals)
 }
 
-// function reads the index of a function, and returns its new one: Tick takes the index
-// after the imported ones.
-func (r *rewriter) function(c *binary.Reader) uint32 {
-	f := c.Index(len(r.functions), "function")
+// function reads the index of a function.
+func (r *rewriter) function(c *binary.Reader) uint32 { return c.Index(len(r.functions), "function") }
+
+// renumber returns the new index of a function: Tick takes the one after the imported ones.
+func (r *rewriter) renumber(f uint32) uint32 {
 	if f >= r.imported {
 		f++
 	}
@@ -261,13 +278,14 @@ func (r *rewriter) elementSection(c *binary.Reader) []byte {
 		default:
 			out = append(out, zero(c)) // the kind: functions
 		}
-		elements := c.Count(maxElements, 1)
+		elements := c.Count(maxElements-r.elements, 1)
+		r.elements += elements
 		out = binary.AppendUint32(out, elements)
 		for range c.Each(elements) {
 			if expressions {
 				out = r.expression(c, out)
 			} else {
-				out = binary.AppendUint32(out, r.function(c))
+				out = binary.AppendUint32(out, r.renumber(r.function(c)))
 			}
 		}
 	}
@@ -324,7 +342,7 @@ func (r *rewriter) names(body []byte) (out []byte, err error) {
 			n := part.Count(uint32(len(r.functions)), 2)
 			renamed = binary.AppendUint32(nil, n)
 			for range part.Each(n) {
-				renamed = appendUTF8(part, binary.AppendUint32(renamed, r.function(part)))
+				renamed = appendUTF8(part, binary.AppendUint32(renamed, r.renumber(r.function(part))))
 			}
 		default:
 			continue

@@ -14,7 +14,7 @@ import (
 // maxSlice: what a unit pays for takes one nanosecond, or some microseconds.
 const (
 	firstFuel = meter.FirstFuel
-	maxFuel   = 16 * firstFuel
+	maxFuel   = meter.MaxFuel
 	minSlice  = 20 * time.Microsecond
 	maxSlice  = 200 * time.Microsecond
 )

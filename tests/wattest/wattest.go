@@ -119,6 +119,13 @@ func (a *assembler) field(f node) {
 	case "data":
 		body := append([]byte{0, 0x41}, sleb(number(f.list[1].word))...)
 		a.add(11, append(append(body, 0x0b), text(f.list[2].word[1:])...))
+	case "elem": // (elem 0 $f $g)
+		body := append(append([]byte{0, 0x41}, sleb(number(f.list[1].word))...), 0x0b)
+		body = append(body, uleb(uint32(len(f.list)-2))...)
+		for _, name := range f.list[2:] {
+			body = append(body, uleb(a.ref(name.word))...)
+		}
+		a.add(9, body)
 	case "start":
 		a.start = uleb(a.ref(f.list[1].word))
 	default:
@@ -227,72 +234,81 @@ func (a *assembler) function(f node) {
 
 // ops are the instructions, each with what follows it: b a block type, l a label, f a
 // function, v a local, g a global, m a place in memory, i and j constants, d a float,
-// 0 a zero byte, r a reference type.
+// 0 a zero byte, r a reference type, s a signature, t the labels of a table.
 var ops = map[string]struct {
 	code   string
 	follow string
 }{
 	"unreachable": {"\x00", ""}, "nop": {"\x01", ""}, "block": {"\x02", "b"}, "loop": {"\x03", "b"}, "if": {"\x04", "b"},
-	"else": {"\x05", ""}, "end": {"\x0b", ""}, "br": {"\x0c", "l"}, "br_if": {"\x0d", "l"}, "return": {"\x0f", ""},
-	"call": {"\x10", "f"}, "drop": {"\x1a", ""}, "local.get": {"\x20", "v"}, "local.set": {"\x21", "v"}, "local.tee": {"\x22", "v"},
+	"else": {"\x05", ""}, "end": {"\x0b", ""}, "br": {"\x0c", "l"}, "br_if": {"\x0d", "l"}, "br_table": {"\x0e", "t"}, "return": {"\x0f", ""},
+	"call": {"\x10", "f"}, "call_indirect": {"\x11", "s0"}, "drop": {"\x1a", ""}, "local.get": {"\x20", "v"}, "local.set": {"\x21", "v"}, "local.tee": {"\x22", "v"},
 	"global.get": {"\x23", "g"}, "global.set": {"\x24", "g"}, "i32.load": {"\x28", "m"}, "i64.load": {"\x29", "m"},
 	"i32.load8_u": {"\x2d", "m"}, "i32.store": {"\x36", "m"}, "i64.store": {"\x37", "m"}, "i32.store8": {"\x3a", "m"},
 	"memory.size": {"\x3f", "0"}, "memory.grow": {"\x40", "0"}, "i32.const": {"\x41", "i"}, "i64.const": {"\x42", "j"},
 	"f64.const": {"\x44", "d"}, "i32.eqz": {"\x45", ""}, "i32.eq": {"\x46", ""}, "i32.ne": {"\x47", ""}, "i32.lt_s": {"\x48", ""},
 	"i32.gt_s": {"\x4a", ""}, "i64.eqz": {"\x50", ""}, "i32.add": {"\x6a", ""}, "i32.sub": {"\x6b", ""}, "i32.mul": {"\x6c", ""},
 	"i32.div_s": {"\x6d", ""}, "i32.wrap_i64": {"\xa7", ""}, "ref.null": {"\xd0", "r"}, "table.grow": {"\xfc\x0f", "i"},
-	"i64.add": {"\x7c", ""}, "i64.mul": {"\x7e", ""}, "memory.copy": {"\xfc\x0a", "00"}, "memory.fill": {"\xfc\x0b", "0"},
+	"i64.add": {"\x7c", ""}, "i64.mul": {"\x7e", ""}, "memory.copy": {"\xfc\x0a", "00"}, "memory.fill": {"\xfc\x0b", "0"}, "ref.func": {"\xd2", "f"},
 }
 
 func (a *assembler) code(words []node) []byte {
 	var b []byte
-	for i := 0; i < len(words); i++ {
-		op, ok := ops[words[i].word]
+	for len(words) > 0 {
+		op, ok := ops[words[0].word]
 		if !ok {
-			panic("unknown instruction " + words[i].word)
+			panic("unknown instruction " + words[0].word)
 		}
-		b = append(b, op.code...)
+		b, words = append(b, op.code...), words[1:]
 		for _, kind := range op.follow {
-			next := ""
-			if i+1 < len(words) {
-				next = words[i+1].word
-			}
-			more, used := a.operand(kind, next)
-			if b = append(b, more...); used {
-				i++
-			}
+			more, used := a.operand(kind, words)
+			b, words = append(b, more...), words[used:]
 		}
 	}
 	return b
 }
 
-// operand encodes what follows an instruction, and reports whether that is a word.
-func (a *assembler) operand(kind rune, word string) (b []byte, used bool) {
+// operand encodes what follows an instruction, and returns how many words that is.
+func (a *assembler) operand(kind rune, words []node) (b []byte, used int) {
+	word := ""
+	if len(words) > 0 {
+		word = words[0].word
+	}
 	switch kind {
 	case 'b':
 		if t, ok := valueTypes[word]; ok {
-			return []byte{t}, true
+			return []byte{t}, 1
 		}
-		return []byte{0x40}, false
+		return []byte{0x40}, 0
 	case '0':
-		return []byte{0}, false
+		return []byte{0}, 0
 	case 'r':
-		return []byte{0x70}, true
+		return []byte{0x70}, 1
 	case 'm':
 		offset, ok := strings.CutPrefix(word, "offset=")
 		if !ok {
-			return []byte{0, 0}, false
+			return []byte{0, 0}, 0
 		}
-		return append([]byte{0}, uleb(uint32(number(offset)))...), true
+		return append([]byte{0}, uleb(uint32(number(offset)))...), 1
 	case 'd':
 		f, err := strconv.ParseFloat(word, 64)
 		check(err)
-		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(f)), true
+		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(f)), 1
 	case 'i', 'j':
-		return sleb(number(word)), true
+		return sleb(number(word)), 1
+	case 's':
+		_, params, results, rest := signature(words)
+		return uleb(a.typeOf(params, results)), len(words) - len(rest)
+	case 't':
+		for used < len(words) && isNumber(words[used].word) {
+			b = append(b, uleb(uint32(number(words[used].word)))...)
+			used++
+		}
+		return append(uleb(uint32(used-1)), b...), used
 	}
-	return uleb(a.ref(word)), true
+	return uleb(a.ref(word)), 1
 }
+
+func isNumber(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
 
 // ref returns the number of a label, a function, a global or a local.
 func (a *assembler) ref(word string) uint32 {
@@ -333,7 +349,7 @@ func (a *assembler) module() []byte {
 		a.add(1, append(append([]byte{0x60}, typeBytes(params)...), typeBytes(results)...))
 	}
 	out := []byte("\x00asm\x01\x00\x00\x00")
-	for _, id := range []byte{1, 2, 3, 4, 5, 6, 7, 8, 10, 11} {
+	for _, id := range []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11} {
 		body := append(uleb(a.count[id]), a.section[id]...)
 		switch {
 		case id == 8 && a.start != nil:

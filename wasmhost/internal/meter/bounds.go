@@ -112,7 +112,7 @@ func (e *effort) check(locals uint64) error {
 }
 
 func tooLarge(format string, n, most uint64) error {
-	return fmt.Errorf("is too large to compile: its "+format+", at most %d are allowed: compile it with optimization, or split it", n, most)
+	return fmt.Errorf("too large to compile: its "+format+", at most %d are allowed: compile it with optimization, or split it", n, most)
 }
 
 // cost estimates the time for a function with as many locals that has passed check. It was

@@ -34,7 +34,7 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 			err = fmt.Errorf("all functions together have more than %d locals", maxAllLocals)
 		}
 		if err != nil {
-			c.Fail(fmt.Errorf("function %d %w", index, err))
+			c.Fail(fmt.Errorf("function %d: %w", index, err))
 			break
 		}
 		if out = append(binary.AppendUint32(out, uint32(len(w.out))), w.out...); len(out) > maxRewritten(r.size) {
@@ -78,7 +78,7 @@ func (w *walk) function(r *rewriter, t signature, body []byte) error {
 	*w = walk{rewriter: r, out: w.out[:0], frames: append(w.frames[:0], frame{op: opBlock, pass: t.results})}
 	c := binary.NewReader(body)
 	if len(body) > maxBody {
-		return fmt.Errorf("has %d bytes, at most %d are allowed", len(body), maxBody)
+		return fmt.Errorf("%d bytes, at most %d are allowed", len(body), maxBody)
 	}
 	w.locals(c, t.params)
 	w.entry = w.pay(0)
@@ -113,7 +113,7 @@ func (w *walk) locals(c *binary.Reader, params uint32) {
 		w.out = append(binary.AppendUint32(w.out, n), c.ValueType())
 	}
 	if total > maxLocals {
-		c.Fail(fmt.Errorf("has %d parameters and locals, at most %d are allowed", total, maxLocals))
+		c.Fail(fmt.Errorf("%d parameters and locals, at most %d are allowed", total, maxLocals))
 	}
 	w.spare = uint32(total)
 	w.out = append(w.out, 1, binary.I32)

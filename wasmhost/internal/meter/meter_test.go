@@ -17,10 +17,8 @@ import (
 
 var errEnough = errors.New("enough")
 
-// run calls function run of a metered module, with a tick that gives fuel again and again
-// until it was called for most times. It returns how often it was called, and the longest
-// time between two calls.
-func run(tb testing.TB, wat string, fuel uint32, most int, args ...uint64) (ticks int, longest time.Duration, err error) {
+// start instantiates a metered module, whose tick calls f.
+func start(tb testing.TB, wat string, f func(fuel *uint32)) api.Module {
 	tb.Helper()
 	wasm, err := meter.Rewrite(wattest.Assemble(wat))
 	if err != nil {
@@ -28,9 +26,24 @@ func run(tb testing.TB, wat string, fuel uint32, most int, args ...uint64) (tick
 	}
 	ctx := context.Background()
 	r := wazero.NewRuntime(ctx)
-	defer r.Close(ctx)
+	tb.Cleanup(func() { r.Close(ctx) })
+	if _, err = host(r, f); err != nil {
+		tb.Fatal(err)
+	}
+	m, err := r.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// run calls function run of a metered module, with a tick that gives fuel again and again
+// until it was called for most times. It returns how often it was called, and the longest
+// time between two calls.
+func run(tb testing.TB, wat string, fuel uint32, most int, args ...uint64) (ticks int, longest time.Duration, err error) {
+	tb.Helper()
 	var last time.Time
-	_, err = host(r, func(f *uint32) {
+	m := start(tb, wat, func(f *uint32) {
 		if !last.IsZero() {
 			longest = max(longest, time.Since(last))
 		}
@@ -39,16 +52,32 @@ func run(tb testing.TB, wat string, fuel uint32, most int, args ...uint64) (tick
 		}
 		*f, last = fuel, time.Now()
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	m, err := r.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig())
-	if err != nil {
-		tb.Fatal(err)
-	}
 	m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal).Set(uint64(fuel))
-	_, err = m.ExportedFunction("run").Call(ctx, args...)
+	_, err = m.ExportedFunction("run").Call(context.Background(), args...)
 	return ticks, longest, err
+}
+
+// call calls function run of a metered module, and returns its result.
+func call(tb testing.TB, wat string) uint64 {
+	tb.Helper()
+	results, err := start(tb, wat, func(*uint32) {}).ExportedFunction("run").Call(context.Background())
+	if err != nil || len(results) != 1 {
+		tb.Fatalf("got %v, %v", results, err)
+	}
+	return results[0]
+}
+
+// units returns what function run of a metered module uses.
+func units(tb testing.TB, wat string) int32 {
+	tb.Helper()
+	const plenty = 1 << 30
+	m := start(tb, wat, func(*uint32) { tb.Error("tick was called") })
+	fuel := m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
+	fuel.Set(plenty)
+	if _, err := m.ExportedFunction("run").Call(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	return plenty - api.DecodeI32(fuel.Get())
 }
 
 func TestCodeThatGoesOnAsksTheHost(t *testing.T) {

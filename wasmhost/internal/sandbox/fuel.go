@@ -11,7 +11,7 @@ import (
 
 // The units of fuel that a call gets at a time. It begins with few, and gets twice as many
 // while they last for less than minSlice, or half as many when they last for longer than
-// maxSlice: what a unit pays for takes one nanosecond, or some microseconds.
+// maxSlice: what a unit pays for takes a nanosecond, or a tenth of a microsecond.
 const (
 	firstFuel = meter.FirstFuel
 	maxFuel   = meter.MaxFuel

@@ -114,10 +114,12 @@ func (s *stepper) close(fd int) {
 }
 
 // ready lets an attempt that waits go on.
-func (s *stepper) ready() {
-	w := <-s.writers
-	syscall.Write(w, []byte("x"))
-	syscall.Close(w)
+func (s *stepper) ready() { write(<-s.writers) }
+
+// write makes the other end of a pipe ready.
+func write(writer int) {
+	syscall.Write(writer, []byte("x"))
+	syscall.Close(writer)
 }
 
 // stepped runs an engine, in real time, with one probe of a stepper.
@@ -279,6 +281,8 @@ func TestManyNonBlockingAttemptsAreInFlightAtOnce(t *testing.T) {
 	const probes = 200
 	h := newStepper(t, probe.Success)
 	e := step(t, h, patient)
+	removed := <-h.writers // its attempt has begun, and is to be canceled
+	defer syscall.Close(removed)
 	set := probe.Set{}
 	for i := range probes {
 		id := readiness
@@ -290,8 +294,12 @@ func TestManyNonBlockingAttemptsAreInFlightAtOnce(t *testing.T) {
 	if _, err := e.Apply(set); err != nil {
 		t.Fatal(err)
 	}
-	for range probes + 1 { // the first one was removed; its pipe is there still
-		h.ready()
+	var writers []int
+	for range probes { // before the first one ends: its next attempt may be due at once
+		writers = append(writers, <-h.writers)
+	}
+	for _, w := range writers {
+		write(w)
 	}
 	for n := 0; n < probes; {
 		n = 0

@@ -8,13 +8,15 @@
 //
 // # Files
 //
-//	dial.go      Config and Dialer: where a handler connects to
-//	hostname.go  which host names are valid
-//	resolve.go   the addresses of a name
-//	lookup.go    lookups by package net, and what it hides of their errors
-//	connect.go   connections to addresses and unix sockets
-//	tls.go       the tls block of a handler, and handshakes
-//	error.go     Classify: the outcome and reason of an error
-//	nonblock.go  the same for the attempts of package nonblock
-//	socket_*.go  socket options
+//	dial.go        Config and Dialer: where a handler connects to
+//	hostname.go    which host names are valid
+//	resolve.go     the addresses of a name
+//	lookup.go      lookups by package net, and what it hides of their errors
+//	hosts.go       that package net has read the hosts file
+//	resolvconf.go  that it asks the name servers of resolv.conf only
+//	connect.go     connections to addresses and unix sockets
+//	tls.go         the tls block of a handler, and handshakes
+//	error.go       Classify: the outcome and reason of an error
+//	nonblock.go    the same for the attempts of package nonblock
+//	socket_*.go    socket options
 package dial

@@ -1,19 +1,14 @@
 package dial
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
-	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
@@ -22,10 +17,6 @@ import (
 type localError struct{ error }
 
 func (e localError) Unwrap() error { return e.error }
-
-// errUnlisted is the cause of a localError: package net has asked a name server that is
-// not in resolv.conf.
-var errUnlisted = errors.New("not in " + resolvConf + ", which has changed in the last seconds, or could not be read")
 
 // lookupIP looks a name up by package net, and reports whether a name server was asked.
 //
@@ -120,107 +111,4 @@ func (c queryConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.lookup.noteShortage(c.network, err)
 	return n, err
-}
-
-// The files that package net reads, and how much of them is read here, in bytes.
-const (
-	hostsFile  = "/etc/hosts"
-	resolvConf = "/etc/resolv.conf"
-	maxConf    = 64 << 10
-)
-
-// defaultServers are those of package net when it cannot read resolv.conf (defaultNS).
-var defaultServers = []string{"127.0.0.1:53", "[::1]:53"}
-
-// checkServer returns an error if package net wants to ask a name server of its own that
-// is not in resolv.conf, because it could not read the file, or has not read it since it
-// was changed. It reads the file again after five seconds. An error is this machine's fault.
-func checkServer(server string) error {
-	if !slices.Contains(defaultServers, server) {
-		return nil
-	}
-	text, err := files.Read(resolvConf, maxConf)
-	if err != nil {
-		return ifShortage(err)
-	}
-	host, _, _ := net.SplitHostPort(server)
-	listed := false
-	for fields := range lines(text) {
-		if fields[0] == "nameserver" && len(fields) > 1 {
-			listed = true
-			if fields[1] == host {
-				return nil
-			}
-		}
-	}
-	if !listed {
-		return nil
-	}
-	return fmt.Errorf("name server %s: %w", server, errUnlisted)
-}
-
-// ifShortage returns err if this machine is at fault. A file that does not exist, or must
-// not be read, counts as empty.
-func ifShortage(err error) error {
-	if shortage.Is(err) {
-		return err
-	}
-	return nil
-}
-
-// lines yields the fields of each line that has some.
-func lines(text []byte) func(yield func(fields []string) bool) {
-	return func(yield func(fields []string) bool) {
-		for line := range bytes.Lines(text) {
-			line, _, _ = bytes.Cut(line, []byte("#"))
-			if fields := strings.Fields(string(line)); len(fields) > 0 && !yield(fields) {
-				return
-			}
-		}
-	}
-}
-
-// hostsLoaded is set when package net has read the hosts file. It keeps what it has read
-// while it cannot read a newer file.
-var hostsLoaded atomic.Bool
-
-// loadHosts has package net read the hosts file. An error is a shortage.
-func loadHosts() error {
-	if hostsLoaded.Load() {
-		return nil
-	}
-	name, err := firstHost()
-	if err != nil {
-		return err
-	}
-	if name != "" {
-		refuse := func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }
-		resolver := net.Resolver{PreferGo: true, Dial: refuse}
-		_, err = resolver.LookupNetIP(context.Background(), "ip", name)
-	}
-	if err != nil { // nsswitch.conf may forbid the file, or it could not be read just now
-		if _, err := firstHost(); err != nil {
-			return err
-		}
-	}
-	hostsLoaded.Store(true)
-	return nil
-}
-
-// firstHost returns the first name in the hosts file, or "" if there is none. An error is
-// a shortage.
-func firstHost() (string, error) {
-	text, err := files.Read(hostsFile, maxConf)
-	if errors.Is(err, files.ErrTooLarge) {
-		return "localhost", nil
-	}
-	if err != nil {
-		return "", ifShortage(err)
-	}
-	for fields := range lines(text) {
-		if _, err := netip.ParseAddr(fields[0]); err == nil && len(fields) > 1 {
-			return fields[1], nil
-		}
-	}
-	return "", nil
 }

@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -57,16 +58,23 @@ func TestOnlyNameServersOfResolvConfAreAsked(t *testing.T) {
 	}
 	for _, test := range []struct {
 		conf, server string
+		age          time.Duration
 		asked        bool
 	}{
-		{"nameserver 127.0.0.7\n", "127.0.0.7:53", true},
-		{"nameserver 127.0.0.7\n", "127.0.0.1:53", false},
-		{"search example\nnameserver 127.0.0.7 # ours\n", "[::1]:53", false},
-		{"nameserver 127.0.0.7\nnameserver 127.0.0.1\n", "127.0.0.1:53", true},
-		{"options timeout:1\n", "127.0.0.1:53", true}, // the default of resolv.conf(5)
+		{"nameserver 127.0.0.7\n", "127.0.0.7:53", 0, true},
+		{"nameserver 127.0.0.7\n", "127.0.0.1:53", time.Hour, false},
+		{"search example\nnameserver 127.0.0.7 # ours\n", "[::1]:53", 0, false},
+		{"nameserver 127.0.0.7\nnameserver 127.0.0.1\n", "127.0.0.1:53", 0, true},
+		{"options timeout:1\n", "127.0.0.1:53", time.Hour, true},  // the default of resolv.conf(5)
+		{"options timeout:1\n", "127.0.0.1:53", -time.Hour, true}, // the clock was set
+		{"", "127.0.0.1:53", 0, false},                            // it is about to be written
 	} {
-		t.Run(test.conf+test.server, func(t *testing.T) {
+		t.Run(fmt.Sprint(test.conf, test.server, test.age), func(t *testing.T) {
 			faulttest.Replace(t, resolvConf, test.conf)
+			changed := time.Now().Add(-test.age)
+			if err := os.Chtimes(resolvConf, changed, changed); err != nil {
+				t.Fatal(err)
+			}
 			if err := checkServer(test.server); err == nil != test.asked || err != nil && !errors.Is(err, errUnlisted) {
 				t.Errorf("got %v", err)
 			}

@@ -1,0 +1,85 @@
+package dial
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/shortage"
+)
+
+// resolvConf is where package net finds the name servers.
+const resolvConf = "/etc/resolv.conf"
+
+// maxConf is how much of resolvConf and hostsFile is read, in bytes.
+const maxConf = 64 << 10
+
+// errUnlisted is the cause of a localError: package net has asked a name server that is
+// not in resolv.conf.
+var errUnlisted = errors.New("not in " + resolvConf + ", which has changed in the last seconds")
+
+// defaultServers are those of package net when it cannot read resolv.conf (defaultNS).
+var defaultServers = []string{"127.0.0.1:53", "[::1]:53"}
+
+// settledAge is how long ago a resolv.conf without name servers has to have been changed
+// before package net's own are asked.
+const settledAge = 10 * time.Second
+
+// checkServer returns an error if package net wants to ask a name server of its own that
+// is not in resolv.conf, because it could not read the file, or has not read it since it
+// was changed: it reads the file again after five seconds. A file without any name server
+// that has just changed may be about to be written. An error is this machine's fault.
+func checkServer(server string) error {
+	if !slices.Contains(defaultServers, server) {
+		return nil
+	}
+	text, err := files.Read(resolvConf, maxConf)
+	if err != nil {
+		return ifShortage(err)
+	}
+	info, err := os.Stat(resolvConf)
+	if err != nil {
+		return ifShortage(err)
+	}
+	host, _, _ := net.SplitHostPort(server)
+	listed := false
+	for fields := range lines(text) {
+		if fields[0] == "nameserver" && len(fields) > 1 {
+			listed = true
+			if fields[1] == host {
+				return nil
+			}
+		}
+	}
+	if age := time.Since(info.ModTime()); !listed && (age < 0 || age > settledAge) {
+		return nil
+	}
+	return fmt.Errorf("name server %s: %w", server, errUnlisted)
+}
+
+// ifShortage returns err if this machine is at fault. A file that does not exist, or must
+// not be read, counts as empty.
+func ifShortage(err error) error {
+	if shortage.Is(err) {
+		return err
+	}
+	return nil
+}
+
+// lines yields the fields of each line that has some.
+func lines(text []byte) func(yield func(fields []string) bool) {
+	return func(yield func(fields []string) bool) {
+		for line := range bytes.Lines(text) {
+			line, _, _ = bytes.Cut(line, []byte("#"))
+			if fields := strings.Fields(string(line)); len(fields) > 0 && !yield(fields) {
+				return
+			}
+		}
+	}
+}

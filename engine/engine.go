@@ -79,10 +79,11 @@ type Config struct {
 	// NoIsolationCheck makes failures without an answer count against their targets even if
 	// no target or name server answers. Otherwise such a failure is unknown,
 	// probe.ReasonIsolated, if ten or more attempts at four or more hosts have waited for a
-	// quarter of its timeout or longer, and none was answered in the second half of it: then
-	// the engine's own network or name server has failed. Awaited are the answers of probes
-	// whose latest attempt was answered, apart from those that were excused in this way. A
-	// second failure of the same probe counts if another probe was answered between the two.
+	// quarter of its timeout or longer, and none was answered in the second half of it, or
+	// until an answer came while it was in flight: then the engine's own network or name
+	// server has failed. Attempts wait if their probe's latest attempt was answered, apart
+	// from those that were excused in this way. A second failure of the same probe counts if
+	// another probe was answered between the two.
 	//
 	// Addresses, names and lookups of names are judged apart, but no lookup fails while no
 	// address answers. A failure before the timeout, such as a connection without a route,

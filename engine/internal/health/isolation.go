@@ -35,8 +35,9 @@ type Isolation struct {
 	answeredSince int64 // when the latest attempt began that was answered
 	answered      int64 // when an attempt was answered last
 	awaited       awaited
-	until         int64 // the engine is cut off until then, or the next answer
-	ended         int64 // when it was cut off last
+	until         int64  // the engine is cut off until then, or the next answer
+	ended         int64  // when it was cut off last
+	gaps          delays // times in which many answers were awaited and none came
 }
 
 // awaited are the attempts since the last answer that should have been answered.
@@ -146,6 +147,9 @@ func (i *Isolation) Answer(began, now int64) {
 	if now < i.until {
 		i.ended = now
 	}
+	if length := now - i.awaited.last; i.awaited.areMany() && length > Tolerance {
+		i.gaps.add(now, length)
+	}
 	i.awaited, i.until = awaited{epoch: i.awaited.epoch + 1}, 0
 }
 
@@ -170,11 +174,12 @@ const (
 
 // Judge judges an attempt at now. The engine is cut off if no attempt was answered in the
 // second half of this one, or of its timeout, and many have been waiting for a quarter of
-// the timeout; or if it counts as cut off, or was when the attempt began. What fails before
-// its timeout is judged when that has passed, but counts as soon as an attempt that began
-// after it was answered. A Silence that is Repeated counts in any case: without that a
-// target that has failed together with many others would be excused for ever, while the
-// few that are left answer less often than once in a timeout.
+// the timeout; or if it counts as cut off, or was since the attempt began, as may be known
+// only afterwards: many waited for a quarter of the timeout until one was answered. What
+// fails before its timeout is judged when that has passed, but counts as soon as an
+// attempt that began after it was answered. A Silence that is Repeated counts in any case:
+// without that a target that has failed together with many others would be excused for
+// ever, while the few that are left answer less often than once in a timeout.
 func (i *Isolation) Judge(s Silence, now int64) Judgement {
 	if s.Repeated {
 		return Counts
@@ -185,7 +190,7 @@ func (i *Isolation) Judge(s Silence, now int64) Judgement {
 		i.until = max(i.until, now+s.Excuses)
 	}
 	switch {
-	case isCutOff, now < i.until, s.Began <= i.ended:
+	case isCutOff, now < i.until, s.Began <= i.ended, i.gaps.longest(s.Began) > s.Timeout/4:
 		return CutOff
 	case s.WasAnswered && now < s.Began+s.Timeout && i.answeredSince <= s.Ended && i.probes >= minAwaited && i.peers >= minPeers:
 		return Later

@@ -139,6 +139,35 @@ func TestAWithdrawnAttemptIsNotAwaited(t *testing.T) {
 	}
 }
 
+func TestAnInterruptionIsNoticedAfterwards(t *testing.T) {
+	const unit = 10 * Tolerance
+	interrupted := func(attempts int) *Isolation {
+		i := &Isolation{}
+		i.Answer(1*unit, 2*unit)
+		for n := range attempts {
+			i.Begin(peer(n), 3*unit+int64(n))
+		}
+		i.Answer(10*unit, 11*unit)
+		return i
+	}
+	for _, test := range []struct {
+		name           string
+		attempts       int
+		began, timeout int64
+		want           Judgement
+	}{
+		{"many waited for a quarter of the timeout", 10, 5 * unit, 30 * unit, CutOff},
+		{"for less", 10, 5 * unit, 50 * unit, Counts},
+		{"few waited", 9, 5 * unit, 30 * unit, Counts},
+		{"it began afterwards", 10, 12 * unit, 30 * unit, Counts},
+	} {
+		i := interrupted(test.attempts)
+		if got := i.Judge(Silence{Began: test.began, Timeout: test.timeout}, test.began+test.timeout); got != test.want || i.Until() != 0 {
+			t.Errorf("%s: got %v, until %v", test.name, got, i.Until())
+		}
+	}
+}
+
 func TestASilenceThatIsRepeatedCounts(t *testing.T) {
 	i := cutOff(20, 20)
 	silence := Silence{Began: 101, Timeout: 100, Excuses: 1000, Repeated: true}

@@ -132,6 +132,8 @@ func faults() []fault {
 			old: "if !isRemoved {", new: "if true {"},
 		{name: "a removed target that stays ready", file: "engine/read.go", by: removed,
 			old: "(in.ready || !in.kept) && !in.terminating", new: "(in.ready || !in.kept)"},
+		{name: "a removed manifest whose pod goes on", file: "cmd/engine/internal/staticpods/dir.go", by: removed,
+			old: "changed = changed || len(d.files[name].targets) > 0\n\t\t\tdelete", new: "delete"},
 	}
 }
 

@@ -36,7 +36,7 @@ type removalCase struct {
 	probes   []probe.Kind
 	up       bool // it is healthy until then
 	fails    bool // and not any more when it is asked to exit
-	shutdown bool // sonde ends, which does not remove the target, and not a reload
+	shutdown bool // sonde ends, which does not remove the target
 	differs  map[string]string
 }
 
@@ -44,18 +44,18 @@ type removalCase struct {
 // reason, with the number in docs/kubelet.md.
 var removals = []removalCase{
 	{name: "ready, and fails then", probes: []probe.Kind{probe.Readiness, probe.Liveness}, up: true, fails: true, differs: map[string]string{
-		"terminating readiness": "K158: a target that a reload has removed has no probes",
+		"terminating readiness": "K158: a target that was removed has no probes",
 		"removed started":       "K13: there is no such target",
 		"removed ready":         "K13: there is no such target",
 	}},
 	{name: "ready", probes: []probe.Kind{probe.Readiness, probe.Liveness}, up: true, differs: map[string]string{
-		"terminating readiness": "K158: a target that a reload has removed has no probes",
+		"terminating readiness": "K158: a target that was removed has no probes",
 		"terminating ready":     "K158: and is not ready",
 		"removed started":       "K13: there is no such target",
 		"removed ready":         "K13: there is no such target",
 	}},
 	{name: "not ready", probes: []probe.Kind{probe.Readiness}, differs: map[string]string{
-		"terminating readiness": "K158: a target that a reload has removed has no probes",
+		"terminating readiness": "K158: a target that was removed has no probes",
 		"removed started":       "K13: there is no such target",
 		"removed ready":         "K13: there is no such target",
 	}},
@@ -76,16 +76,19 @@ var removals = []removalCase{
 }
 
 // TestTargetThatIsRemovedEndsLikeThePodOfTheKubelet removes a target from the
-// configuration of a real sonde, and a pod from the kubelet's prober manager.
+// configuration of a real sonde, a manifest from its directory of pods, and a pod from the
+// kubelet's prober manager.
 func TestTargetThatIsRemovedEndsLikeThePodOfTheKubelet(t *testing.T) {
 	binary := buildSonde(t)
 	for _, c := range removals {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			var theirs removal
-			inBubble(t, "kubelet", func(t *testing.T) { theirs = c.removePod(t) })
-			c.compare(t, theirs, c.removeTarget(t, binary))
-		})
+		for _, from := range []source{configuration{}, manifests{}} {
+			t.Run(fmt.Sprintf("%s/%T", c.name, from), func(t *testing.T) {
+				t.Parallel()
+				var theirs removal
+				inBubble(t, "kubelet", func(t *testing.T) { theirs = c.removePod(t) })
+				c.compare(t, theirs, c.removeTarget(t, binary, from))
+			})
+		}
 	}
 }
 
@@ -171,11 +174,95 @@ func buildSonde(t *testing.T) (binary string) {
 	return binary
 }
 
-// removedTarget is a target of a real sonde: a process that records when it starts and
-// when it is asked to exit, and exits when the test lets it.
+// source is what a sonde has its target from.
+type source interface {
+	target() string // its name
+	args() []string // of sonde run
+	period() time.Duration
+
+	write(g *removedTarget, port string)
+	remove(g *removedTarget)
+}
+
+// process is the command of the target. It records when it starts and when it is asked to
+// exit, and exits when the test lets it.
+const process = `trap 'echo >> asked' TERM
+echo >> started
+until [ -e exit ]; do sleep 0.05; done
+echo >> exited
+`
+
+// threshold returns the failure threshold of a probe: only readiness fails.
+func threshold(kind probe.Kind) int {
+	if kind == probe.Readiness {
+		return 2
+	}
+	return 1_000_000
+}
+
+// configuration is an HCL file. A reload removes the target.
+type configuration struct{}
+
+func (configuration) target() string        { return "web" }
+func (configuration) args() []string        { return nil }
+func (configuration) period() time.Duration { return 100 * time.Millisecond }
+
+func (c configuration) write(g *removedTarget, port string) {
+	var probes strings.Builder
+	for _, kind := range g.probes {
+		fmt.Fprintf(&probes, "  probe %q {\n    http {\n      port = %s\n      path = \"/%v\"\n    }\n    period = \"%v\"\n    failure_threshold = %d\n  }\n",
+			kind, port, kind, c.period(), threshold(kind))
+	}
+	g.write("config.hcl", fmt.Sprintf(`target "web" {
+  address = "127.0.0.1"
+  process { command = ["sh", "process.sh"] }
+%s}
+`, &probes))
+}
+
+func (configuration) remove(g *removedTarget) {
+	g.write("config.hcl", "")
+	g.signal(syscall.SIGHUP)
+}
+
+// manifests is a directory of static pods, which sonde reads every second.
+type manifests struct{}
+
+func (manifests) target() string        { return "default/web/app" }
+func (manifests) args() []string        { return []string{"--pods", "pods"} }
+func (manifests) period() time.Duration { return time.Second } // the shortest that a manifest can have
+
+func (manifests) write(g *removedTarget, port string) {
+	var probes strings.Builder
+	for _, kind := range g.probes {
+		fmt.Fprintf(&probes, "    %vProbe: {httpGet: {host: 127.0.0.1, port: %s, path: /%v}, periodSeconds: 1, failureThreshold: %d}\n",
+			kind, port, kind, threshold(kind))
+	}
+	if err := os.Mkdir(filepath.Join(g.dir, "pods"), 0o700); err != nil {
+		g.Fatal(err)
+	}
+	g.write("pods/web.yaml", fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - name: app
+    image: none
+    command: [sh, process.sh]
+%s`, &probes))
+}
+
+func (manifests) remove(g *removedTarget) {
+	if err := os.Remove(filepath.Join(g.dir, "pods", "web.yaml")); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// removedTarget is a target of a real sonde.
 type removedTarget struct {
 	*testing.T
 	*removalCase
+	source source
 	dir    string
 	sonde  *exec.Cmd
 	log    testsync.Buffer
@@ -187,19 +274,20 @@ type removedTarget struct {
 	attempts map[string]int // by kind
 }
 
-// removalPeriod is the period of the target's probes.
-const removalPeriod = 100 * time.Millisecond
-
 // removeTarget removes a target from sonde, or ends sonde.
-func (c *removalCase) removeTarget(t *testing.T, binary string) removal {
-	g := &removedTarget{T: t, removalCase: c, dir: t.TempDir(), healthy: c.up, attempts: map[string]int{}}
+func (c *removalCase) removeTarget(t *testing.T, binary string, from source) removal {
+	g := &removedTarget{T: t, removalCase: c, source: from, dir: t.TempDir(), healthy: c.up, attempts: map[string]int{}}
 	g.server = httptest.NewServer(g)
 	t.Cleanup(g.server.Close)
 	g.start(binary)
 	r := removal{}
 	testsync.Until(t, "the first attempts", g.isProbed)
 	r["running"] = g.facts()
-	g.remove()
+	if c.shutdown {
+		g.signal(syscall.SIGTERM)
+	} else {
+		from.remove(g)
+	}
 	testsync.Until(t, "the process to be asked to exit", func() bool { return g.lines("asked") > 0 })
 	g.mu.Lock()
 	g.healthy = c.up && !c.fails
@@ -234,23 +322,9 @@ func (g *removedTarget) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // start starts sonde with the target.
 func (g *removedTarget) start(binary string) {
 	address, _ := url.Parse(g.server.URL)
-	var probes strings.Builder
-	for _, kind := range g.probes {
-		thresholds := map[bool]int{true: 2, false: 1_000_000}[kind == probe.Readiness]
-		fmt.Fprintf(&probes, "  probe %q {\n    http {\n      port = %s\n      path = \"/%v\"\n    }\n    period = \"%v\"\n    failure_threshold = %d\n  }\n",
-			kind, address.Port(), kind, removalPeriod, thresholds)
-	}
-	g.write("config.hcl", fmt.Sprintf(`target "web" {
-  address = "127.0.0.1"
-  process { command = ["sh", "process.sh"] }
-%s}
-`, &probes))
-	g.write("process.sh", `trap 'echo >> asked' TERM
-echo >> started
-until [ -e exit ]; do sleep 0.05; done
-echo >> exited
-`)
-	g.sonde = exec.Command(binary, "run", "--listen", "127.0.0.1:0", "--address-file", "address")
+	g.source.write(g, address.Port())
+	g.write("process.sh", process)
+	g.sonde = exec.Command(binary, append([]string{"run", "--listen", "127.0.0.1:0", "--address-file", "address"}, g.source.args()...)...)
 	g.sonde.Dir, g.sonde.Stdout, g.sonde.Stderr = g.dir, &g.log, &g.log
 	if err := g.sonde.Start(); err != nil {
 		g.Fatal(err)
@@ -266,14 +340,8 @@ echo >> exited
 	})
 }
 
-// remove removes the target from the configuration, or ends sonde.
-func (g *removedTarget) remove() {
-	signal := syscall.SIGTERM
-	if !g.shutdown {
-		signal = syscall.SIGHUP
-		g.write("config.hcl", "")
-	}
-	if err := g.sonde.Process.Signal(signal); err != nil {
+func (g *removedTarget) signal(s syscall.Signal) {
+	if err := g.sonde.Process.Signal(s); err != nil {
 		g.Fatal(err)
 	}
 }
@@ -281,11 +349,11 @@ func (g *removedTarget) remove() {
 // observe forgets the attempts so far, and waits for others. An attempt may be under
 // way when it begins, so that it waits first.
 func (g *removedTarget) observe() {
-	time.Sleep(3 * removalPeriod)
+	time.Sleep(200*time.Millisecond + g.source.period())
 	g.mu.Lock()
 	clear(g.attempts)
 	g.mu.Unlock()
-	time.Sleep(10 * removalPeriod)
+	time.Sleep(800*time.Millisecond + 2*g.source.period())
 }
 
 // isProbed reports whether the target is as it stays before it is removed.
@@ -301,7 +369,7 @@ func (g *removedTarget) isProbed() bool {
 // the target is not either.
 func (g *removedTarget) facts() map[string]bool {
 	facts := map[string]bool{}
-	target, err := g.client.Target(context.Background(), "web")
+	target, err := g.client.Target(context.Background(), g.source.target())
 	if err == nil {
 		facts["started"], facts["ready"] = target.Started, target.Ready
 	}

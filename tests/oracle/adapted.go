@@ -62,9 +62,9 @@ func (a *adapted) pod(script string) *adaptedPod {
 	return a.pods[script]
 }
 
-// cast adds a script to the adapter.
-func (a *adapted) cast(t testing.TB, s *Script) side {
-	bare := a.sonde.cast(t, s).(*sondePod)
+// newSide adds a script to the adapter.
+func (a *adapted) newSide(t testing.TB, s *Script) side {
+	bare := a.sonde.newSide(t, s).(*sondePod)
 	p := &adaptedPod{sondePod: bare, side: a, spec: podSpec(s, a.web, bare.ports)}
 	a.mu.Lock()
 	defer a.mu.Unlock()

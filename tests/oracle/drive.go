@@ -19,14 +19,14 @@ type side interface {
 	record(Step)   // records the results of the step
 }
 
-// cast adds a script to a side.
-type cast func(testing.TB, *Script) side
+// newSide adds a script to the kubelet or to an engine.
+type newSide func(testing.TB, *Script) side
 
 // stepTimeout is how long a step may take in addition to its answers.
 const stepTimeout = 30 * time.Second
 
-// perform plays a script on a side to its end.
-func perform(pod side) error {
+// playScript plays a script on a side to its end.
+func playScript(pod side) error {
 	p := pod.played()
 	for n, step := range p.script.Steps {
 		p.begin(n)
@@ -73,9 +73,9 @@ func (s *Script) slowest(step Step) (most time.Duration) {
 	return most
 }
 
-// performAll plays scripts on several sides concurrently, and returns the play of each
+// playAll plays scripts on several sides concurrently, and returns the play of each
 // script on each side.
-func performAll(t testing.TB, scripts []*Script, sides ...cast) [][]*play {
+func playAll(t testing.TB, scripts []*Script, sides ...newSide) [][]*play {
 	plays := make([][]*play, len(scripts))
 	var playing errgroup.Group
 	for i, s := range scripts {
@@ -83,7 +83,7 @@ func performAll(t testing.TB, scripts []*Script, sides ...cast) [][]*play {
 		for j, on := range sides {
 			pod := on(t, s)
 			playing.Go(func() error {
-				err := perform(pod)
+				err := playScript(pod)
 				plays[i][j] = pod.played().copy()
 				return err
 			})

@@ -82,8 +82,8 @@ func newKubelet(t testing.TB) *kubelet {
 	return k
 }
 
-// cast adds a script to the kubelet.
-func (k *kubelet) cast(t testing.TB, s *Script) side {
+// newSide adds a script to the kubelet.
+func (k *kubelet) newSide(t testing.TB, s *Script) side {
 	p := newPlay(s)
 	ports := makePorts(t, s, func(at probeKey) { p.kernel(at, Success) })
 	pod := &kubePod{

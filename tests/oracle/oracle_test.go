@@ -23,10 +23,10 @@ var (
 	lasting = flag.Duration("lasting", 0, "for how long more random scripts are played")
 )
 
-// stage has all sides: the kubelet, our engine as it is compatible with it, our
+// comparison has all sides: the kubelet, our engine as it is compatible with it, our
 // engine as it is by default, and our engine by adapter/kube.
-type stage struct {
-	sides   []cast
+type comparison struct {
+	sides   []newSide
 	kubelet *kubelet
 	engines []*sonde // ours; the first is compared with the kubelet's metrics
 	time    *metronome
@@ -39,31 +39,31 @@ const (
 	byPods
 )
 
-func newStage(t *testing.T) *stage {
+func newComparison(t *testing.T) *comparison {
 	k, like, own, pods := newKubelet(t), newSonde(t, probe.Kubelet), newSonde(t, probe.Mended), newAdapted(t)
-	s := &stage{
-		sides: []cast{k.cast, like.cast, own.cast, pods.cast}, kubelet: k,
+	c := &comparison{
+		sides: []newSide{k.newSide, like.newSide, own.newSide, pods.newSide}, kubelet: k,
 		engines: []*sonde{like, own, pods.sonde}, time: new(metronome),
 	}
 	var keeping sync.WaitGroup
-	keeping.Go(func() { s.time.keep(t.Context()) })
+	keeping.Go(func() { c.time.keep(t.Context()) })
 	t.Cleanup(keeping.Wait)
 	time.Sleep(settling) // a kubelet so old adds no random delay; no event reports its age
-	return s
+	return c
 }
 
 // differences plays scripts and returns what is unexplained.
-func (s *stage) differences(t *testing.T, scripts []*Script) []Difference {
+func (c *comparison) differences(t *testing.T, scripts []*Script) []Difference {
 	t.Helper()
 	var all []Difference
 	begin := time.Now()
 	defer func() { t.Logf("played %d scripts in %v", len(scripts), time.Since(begin).Round(time.Second)) }()
 	late := map[*Script]bool{}
-	for i, plays := range performAll(t, scripts, s.sides...) {
-		late[scripts[i]] = s.wasLate(plays)
-		all = slices.Concat(all, unexplained(scripts[i], plays), s.latenesses(plays))
+	for i, plays := range playAll(t, scripts, c.sides...) {
+		late[scripts[i]] = c.wasLate(plays)
+		all = slices.Concat(all, unexplained(scripts[i], plays), c.latenesses(plays))
 	}
-	all = slices.Concat(all, s.counters(t, scripts))
+	all = slices.Concat(all, c.counters(t, scripts))
 	for i := range all {
 		all[i].ByTime = all[i].ByTime || late[all[i].Script]
 	}
@@ -72,9 +72,9 @@ func (s *stage) differences(t *testing.T, scripts []*Script) []Difference {
 
 // wasLate reports whether the machine was so late while a script was played that attempts
 // may have had other outcomes.
-func (s *stage) wasLate(plays []*play) bool {
+func (c *comparison) wasLate(plays []*play) bool {
 	return slices.ContainsFunc(plays, func(p *play) bool {
-		return p.late || len(p.began) > 0 && s.time.worst(p.began[0]) > Tolerance
+		return p.late || len(p.began) > 0 && c.time.worst(p.began[0]) > Tolerance
 	})
 }
 
@@ -90,12 +90,12 @@ func unexplained(s *Script, plays []*play) []Difference {
 
 // counters compares the metrics of the kubelet and of the engine that is
 // compatible with it.
-func (s *stage) counters(t *testing.T, scripts []*Script) (all []Difference) {
-	kubelet, err := gather(s.kubelet.metrics)
+func (c *comparison) counters(t *testing.T, scripts []*Script) (all []Difference) {
+	kubelet, err := gather(c.kubelet.metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := gather(s.engines[0].registry())
+	ours, err := gather(c.engines[0].registry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,22 +112,22 @@ func between(which string, all []Difference) []Difference {
 	return all
 }
 
-func (s *stage) latenesses(plays []*play) []Difference {
+func (c *comparison) latenesses(plays []*play) []Difference {
 	ours, pods := sondeTiming, podTiming
-	if s.shed() {
+	if c.shed() {
 		ours, pods = shedding(ours), shedding(pods)
 	}
 	return slices.Concat(
-		between("the kubelet and its timing", punctual(plays[theKubelet], kubeletTiming, s.time)),
-		between("sonde and its timing", punctual(plays[compatible], ours, s.time)),
-		between("sonde by pods and its timing", punctual(plays[byPods], pods, s.time)),
-		between("sonde by default and its timing", punctual(plays[mended], ours, s.time)),
+		between("the kubelet and its timing", punctual(plays[theKubelet], kubeletTiming, c.time)),
+		between("sonde and its timing", punctual(plays[compatible], ours, c.time)),
+		between("sonde by pods and its timing", punctual(plays[byPods], pods, c.time)),
+		between("sonde by default and its timing", punctual(plays[mended], ours, c.time)),
 	)
 }
 
 // shed reports whether an engine has given up turns since the machine was late.
-func (s *stage) shed() bool {
-	return slices.ContainsFunc(s.engines, func(o *sonde) bool {
+func (c *comparison) shed() bool {
+	return slices.ContainsFunc(c.engines, func(o *sonde) bool {
 		st := o.engine.Stats()
 		return st.Shed+st.Late > 0
 	})
@@ -145,7 +145,7 @@ func TestRandomScripts(t *testing.T) {
 			for i := range batch {
 				batch[i] = Generate(last - uint64(len(batch)-i))
 			}
-			unexplained += newStage(t).hold(t, batch)
+			unexplained += newComparison(t).hold(t, batch)
 		})
 		if t.Failed() || !time.Now().Before(end) {
 			break
@@ -159,7 +159,7 @@ func TestRandomScripts(t *testing.T) {
 func TestRegressions(t *testing.T) {
 	t.Parallel()
 	all := regressions(t)
-	unexplained := newStage(t).hold(t, all)
+	unexplained := newComparison(t).hold(t, all)
 	summarise("%d regression scripts: %d unexpected differences", len(all), unexplained)
 }
 
@@ -189,12 +189,12 @@ const confirmed = "unexplained: "
 // machine was late, which may be the cause, the script is played again, and the difference
 // counts when it recurs in each trial, or without that cause. It returns the number of
 // differences that count.
-func (s *stage) hold(t *testing.T, scripts []*Script) int {
+func (c *comparison) hold(t *testing.T, scripts []*Script) int {
 	t.Helper()
 	var counted []Difference
 	for n := 1; len(scripts) > 0; n++ {
 		var retried []Difference
-		for _, d := range s.differences(t, scripts) {
+		for _, d := range c.differences(t, scripts) {
 			if d.ByTime && n < *trials {
 				t.Logf("trial %d, the machine was late: %v", n, d)
 				retried = append(retried, d)
@@ -205,11 +205,11 @@ func (s *stage) hold(t *testing.T, scripts []*Script) int {
 		}
 		scripts = again(scriptsOf(retried))
 	}
-	t.Logf("maximum lateness of the machine: %v", s.time.worst(time.Time{}))
+	t.Logf("maximum lateness of the machine: %v", c.time.worst(time.Time{}))
 	if *shrink {
 		guilty := scriptsOf(counted)
 		for _, g := range guilty[:min(3, len(guilty))] {
-			t.Logf("%s, reduced:\n%v", g.Name, s.shrink(t, g))
+			t.Logf("%s, reduced:\n%v", g.Name, c.shrink(t, g))
 		}
 	}
 	return len(counted)
@@ -239,9 +239,9 @@ func again(scripts []*Script) []*Script {
 
 // shrink returns a smaller script with a difference. It plays all slightly smaller
 // scripts at once.
-func (s *stage) shrink(t *testing.T, guilty *Script) *Script {
+func (c *comparison) shrink(t *testing.T, guilty *Script) *Script {
 	for range 8 {
-		found := s.differences(t, smaller(guilty))
+		found := c.differences(t, smaller(guilty))
 		if len(found) == 0 {
 			return guilty
 		}

@@ -68,8 +68,8 @@ func (s *sonde) apply(change func(probe.Set)) error {
 	return err
 }
 
-// cast adds a script to the engine.
-func (s *sonde) cast(t testing.TB, script *Script) side {
+// newSide adds a script to the engine.
+func (s *sonde) newSide(t testing.TB, script *Script) side {
 	p := newPlay(script)
 	s.mu.Lock()
 	s.plays[script.Name] = p
@@ -104,7 +104,7 @@ func (p *sondePod) makeProbes(t testing.TB) map[probeKey]probe.Probe {
 		probes[at] = probe.Probe{
 			Rule: l.check.rule(), HandlerName: string(l.check.Via),
 			Target:  probe.Target{Address: "127.0.0.1"},
-			Handler: &actor{pod: p, at: at, check: l.check, handler: h},
+			Handler: &scriptedHandler{pod: p, at: at, check: l.check, handler: h},
 		}
 	}
 	return probes
@@ -217,7 +217,7 @@ func (p *sondePod) add() error {
 func (p *sondePod) remove() error {
 	err := p.sonde.apply(func(set probe.Set) {
 		maps.DeleteFunc(set, func(_ probe.ID, pr probe.Probe) bool {
-			a, ok := pr.Handler.(*actor)
+			a, ok := pr.Handler.(*scriptedHandler)
 			return ok && a.pod == p
 		})
 	})

@@ -8,9 +8,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// actor is the handler of a scripted probe: for each try it takes the script's answer,
-// and lets the real handler get it, non-blocking where the handler can.
-type actor struct {
+// scriptedHandler is the handler of a scripted probe: for each try it takes the script's
+// answer, and lets the real handler get it, non-blocking where the handler can.
+type scriptedHandler struct {
 	pod     *sondePod
 	at      probeKey
 	check   Check
@@ -19,28 +19,28 @@ type actor struct {
 	extra   atomic.Bool // this try is part of an extra attempt of a startup probe, whose failure must not count
 }
 
-var _ nonblock.Stepper = (*actor)(nil)
+var _ nonblock.Stepper = (*scriptedHandler)(nil)
 
 // Probe makes a try by Probe.
-func (a *actor) Probe(ctx context.Context, t probe.Target) probe.Result {
-	if !a.given.Swap(false) && !a.begin() {
-		return a.unanswered()
+func (h *scriptedHandler) Probe(ctx context.Context, t probe.Target) probe.Result {
+	if !h.given.Swap(false) && !h.begin() {
+		return h.unanswered()
 	}
-	result := a.handler.Probe(ctx, t)
-	a.end(result)
+	result := h.handler.Probe(ctx, t)
+	h.end(result)
 	return result
 }
 
 // Step makes a non-blocking try.
-func (a *actor) Step(attempt *nonblock.Attempt) nonblock.Progress {
-	stepper, ok := a.handler.(nonblock.Stepper)
+func (h *scriptedHandler) Step(attempt *nonblock.Attempt) nonblock.Progress {
+	stepper, ok := h.handler.(nonblock.Stepper)
 	if !ok {
 		return nonblock.StepBlock
 	}
 	if attempt.Event == nonblock.StepBegin {
-		a.given.Store(false)
-		if !a.begin() {
-			attempt.Result = a.unanswered()
+		h.given.Store(false)
+		if !h.begin() {
+			attempt.Result = h.unanswered()
 			return nonblock.StepDone
 		}
 	}
@@ -48,9 +48,9 @@ func (a *actor) Step(attempt *nonblock.Attempt) nonblock.Progress {
 	switch {
 	case attempt.Event == nonblock.StepStop:
 	case progress == nonblock.StepBlock:
-		a.given.Store(true)
+		h.given.Store(true)
 	case progress == nonblock.StepDone:
-		a.end(attempt.Result)
+		h.end(attempt.Result)
 	}
 	return progress
 }
@@ -58,40 +58,40 @@ func (a *actor) Step(attempt *nonblock.Attempt) nonblock.Progress {
 // begin takes the answer of a try, if there is one. An extra attempt of a startup probe,
 // which the kubelet does not make, uses an answer only if it is a success. A failure is
 // shown to it as well: if it counted, the verdict would change too early.
-func (a *actor) begin() bool {
-	st := a.pod.sample(a.at)
-	a.extra.Store(false)
-	isExtra := st.Extra && a.check.Kind == probe.Startup
-	if a.check.Via == ViaTCP { // the kernel has the answer
-		a.extra.Store(isExtra)
+func (h *scriptedHandler) begin() bool {
+	st := h.pod.sample(h.at)
+	h.extra.Store(false)
+	isExtra := st.Extra && h.check.Kind == probe.Startup
+	if h.check.Via == ViaTCP { // the kernel has the answer
+		h.extra.Store(isExtra)
 		return true
 	}
-	if isExtra && !a.pod.play.succeeds(a.at) {
-		a.extra.Store(true)
-		return a.pod.show(a.at)
+	if isExtra && !h.pod.play.succeeds(h.at) {
+		h.extra.Store(true)
+		return h.pod.show(h.at)
 	}
 	made := st.Attempts[probe.Unknown] + st.Attempts[probe.Success] + st.Attempts[probe.Warning] + st.Attempts[probe.Failure]
-	return a.pod.play.try(a.at, int(made)) != Nothing
+	return h.pod.play.try(h.at, int(made)) != Nothing
 }
 
-func (a *actor) unanswered() probe.Result {
+func (h *scriptedHandler) unanswered() probe.Result {
 	return probe.Broken(probe.ReasonExecStart, "the script has no answer")
 }
 
 // end records the result of a try.
-func (a *actor) end(r probe.Result) {
-	if a.extra.Load() && r.Outcome != probe.Success {
+func (h *scriptedHandler) end(r probe.Result) {
+	if h.extra.Load() && r.Outcome != probe.Success {
 		return
 	}
 	switch {
-	case a.check.Via == ViaTCP && r.Outcome == probe.Success:
-		a.pod.play.kernel(a.at, Success)
-	case a.check.Via == ViaTCP:
-		a.pod.play.kernel(a.at, Failure)
+	case h.check.Via == ViaTCP && r.Outcome == probe.Success:
+		h.pod.play.kernel(h.at, Success)
+	case h.check.Via == ViaTCP:
+		h.pod.play.kernel(h.at, Failure)
 	case r.Outcome != probe.Unknown:
-		a.pod.play.over(a.at)
+		h.pod.play.over(h.at)
 	}
-	a.pod.play.text(a.at, meant(r))
+	h.pod.play.text(h.at, meant(r))
 }
 
 // execute returns the result of an exec probe, like builtin/exec.

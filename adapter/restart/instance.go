@@ -102,7 +102,7 @@ func (i *instance) reportStarted(id string) {
 func (i *instance) check() {
 	now := time.Now()
 	isRemoved := !i.terminating && !i.refresh() // or has another driver
-	if !isRemoved {
+	if !isRemoved && !i.isForgotten() {
 		i.reportAgain()
 	}
 	switch {
@@ -259,8 +259,18 @@ func (i *instance) terminate(now time.Time) {
 	if i.id == "" {
 		return
 	}
-	i.report(in)
+	if !i.isForgotten() {
+		i.report(in)
+	}
 	i.log.Info(message, "instance", i.id, "grace_period", grace)
+}
+
+// isForgotten reports whether the instance is released because its unit was removed. Until
+// that is reported, it stays as it was: the target has lost its probes, and a running instance
+// of a target without probes is started and ready.
+func (i *instance) isForgotten() bool {
+	_, wanted := i.control.unit(i.target)
+	return i.released && !wanted && !i.control.isStopping()
 }
 
 // sendGrace asks the driver to terminate the instance. It replaces a grace

@@ -125,6 +125,37 @@ func TestRemovedInstanceThatHasNotStartedStaysSo(t *testing.T) {
 	})
 }
 
+// It is released when the restart under way has had its grace period.
+func TestRemovedExternalInstanceThatHasNotStartedStaysSo(t *testing.T) {
+	for name, failures := range map[string]int32{"idle": 1000, "during a restart": 1} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				startup := probe.ID{Target: "web", Kind: probe.Startup}
+				failing := probe.Probe{Rule: probe.Rule{FailureThreshold: failures}, Handler: &fakeHandler{failing: true}, HandlerName: "test"}
+				if _, err := h.engine.Apply(probe.Set{startup: failing}); err != nil {
+					t.Fatal(err)
+				}
+				h.apply(only(external{newDriver("web", func(int) behavior { return behavior{endsAfter: time.Hour} })}))
+				h.sleep(15 * s)
+				if _, err := h.engine.Apply(nil); err != nil {
+					t.Fatal(err)
+				}
+				h.apply(nil)
+				for range 60 {
+					if target, known := h.engine.Target("web"); known && (target.Started || target.Ready) {
+						h.Errorf("the instance has started by being removed: %+v", target)
+						break
+					}
+					h.sleep(s)
+				}
+				if target, known := h.engine.Target("web"); known {
+					h.Errorf("it is still there: %+v", target)
+				}
+			})
+		})
+	}
+}
+
 func TestUnitsEndConcurrently(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		units := map[string]restart.Unit{}

@@ -48,8 +48,8 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 	return out
 }
 
-// walk copies the body of a function and inserts what meters it. It is used again for
-// each function, for its memory.
+// walk copies the body of a function and inserts what meters it. It does not distinguish code
+// that no path reaches. It is used again for each function, for its memory.
 type walk struct {
 	rewriter *rewriter
 	out      []byte
@@ -57,7 +57,6 @@ type walk struct {
 	spare    uint32  // a local that the inserted code uses
 	frames   []frame // of the blocks around the current instruction, the function's first
 	stretch  uint32  // the most cycles since the latest payment, on all paths that lead here
-	dead     bool    // no path leads here
 	effort   effort
 }
 
@@ -66,9 +65,7 @@ type frame struct {
 	op   byte
 	pass uint32 // values that a branch to it passes
 	end  uint32 // the most cycles since the latest payment, on all paths that branch to its end
-	live bool   // such a path exists
 	skip uint32 // likewise, where an if begins: the path that skips it
-	from bool   // the block could be reached
 	head int    // of a loop: where in out its charge is
 	back uint32 // the most cycles since the latest payment, on all paths that lead to its head
 }
@@ -121,9 +118,6 @@ func (w *walk) locals(c *binary.Reader, params uint32) {
 
 // before inserts what must be paid before an instruction.
 func (w *walk) before(in *instruction) {
-	if w.dead {
-		return
-	}
 	if in.bulk != 0 {
 		w.payBulk(in.bulk)
 	}
@@ -137,11 +131,9 @@ func (w *walk) before(in *instruction) {
 func (w *walk) after(c *binary.Reader, in *instruction) {
 	switch in.op {
 	case opBlock, opLoop, opIf:
-		f := frame{op: in.op, pass: in.block.results, skip: w.stretch, from: !w.dead}
+		f := frame{op: in.op, pass: in.block.results, skip: w.stretch}
 		if in.op == opLoop {
 			f.pass, f.back = in.block.params, w.stretch
-		}
-		if in.op == opLoop && !w.dead {
 			f.head = w.pay(0)
 		}
 		w.frames = append(w.frames, f)
@@ -151,18 +143,17 @@ func (w *walk) after(c *binary.Reader, in *instruction) {
 			c.Fail(fmt.Errorf("else without if"))
 			return
 		}
-		w.reach(f)
-		f.op, w.stretch, w.dead = opElse, f.skip, !f.from
+		f.end = max(f.end, w.stretch)
+		f.op, w.stretch = opElse, f.skip
 	case opEnd:
 		f := &w.frames[len(w.frames)-1]
-		w.reach(f)
-		if f.op == opIf && f.from {
-			f.end, f.live = max(f.end, f.skip), true
-		}
-		if f.op == opLoop && f.from {
+		w.stretch = max(w.stretch, f.end)
+		switch f.op {
+		case opIf:
+			w.stretch = max(w.stretch, f.skip)
+		case opLoop:
 			w.setCharge(f.head, charge(f.back))
 		}
-		w.stretch, w.dead = f.end, !f.live
 		if w.frames = w.frames[:len(w.frames)-1]; len(w.frames) == 0 {
 			w.setCharge(w.entry, charge(w.stretch)) // what is left at the end was not paid for
 		}
@@ -171,12 +162,8 @@ func (w *walk) after(c *binary.Reader, in *instruction) {
 			in.values += w.branch(c, label)
 		}
 		in.values += w.branch(c, in.label)
-		w.dead = w.dead || in.op != opBrIf
 	case opReturn:
-		w.reach(&w.frames[0])
-		w.dead = true
-	case opUnreachable:
-		w.dead = true
+		w.frames[0].end = max(w.frames[0].end, w.stretch)
 	}
 }
 
@@ -187,20 +174,12 @@ func (w *walk) branch(c *binary.Reader, label uint32) uint32 {
 		return 0
 	}
 	f := &w.frames[len(w.frames)-1-int(label)]
-	switch {
-	case f.op != opLoop:
-		w.reach(f)
-	case !w.dead:
+	if f.op == opLoop {
 		f.back = max(f.back, w.stretch)
+	} else {
+		f.end = max(f.end, w.stretch)
 	}
 	return f.pass
-}
-
-// reach notes that the current path reaches the end of f.
-func (w *walk) reach(f *frame) {
-	if !w.dead {
-		f.end, f.live = max(f.end, w.stretch), true
-	}
 }
 
 // pay inserts code that takes a number of units, and returns where in out the number is.

@@ -187,32 +187,3 @@ func TestNamesOfFunctionsAreKept(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-// FuzzRewrite: a module that wazero accepts is accepted after it was rewritten, and one
-// that it rejects stays so.
-func FuzzRewrite(f *testing.F) {
-	f.Add(wattest.Assemble(`(memory 1) (func $run (result i32) loop i32.const 1 br_if 0 end i32.const 1) (export "run" (func $run))`))
-	f.Add(wattest.Assemble(`(table 1) (global $g (mut i32) 5) (func $run i32.const 0 i32.const 1 i32.const 2 memory.fill) (memory 1) (data 0 "x") (start $run)`))
-	ctx := context.Background()
-	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(16).WithCoreFeatures(api.CoreFeaturesV2))
-	if _, err := host(r, func(*uint32) {}); err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, wasm []byte) {
-		original, invalid := r.CompileModule(ctx, wasm)
-		if invalid == nil {
-			defer original.Close(ctx)
-		}
-		out, err := meter.Rewrite(wasm)
-		if err != nil {
-			return // it may reject what wazero accepts, but not the other way round
-		}
-		rewritten, err := r.CompileModule(ctx, out)
-		if err == nil {
-			defer rewritten.Close(ctx)
-		}
-		if (invalid == nil) != (err == nil) {
-			t.Errorf("wazero says %v of the rewritten module, and of the original %v", err, invalid)
-		}
-	})
-}

@@ -51,7 +51,7 @@ var different = map[string]int{
 }
 
 // specification returns the directory of wazero's copy of the specification's tests.
-func specification(t *testing.T) string {
+func specification(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
 	if err != nil {

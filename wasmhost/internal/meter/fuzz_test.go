@@ -1,0 +1,72 @@
+package meter_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/tests/wattest"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+)
+
+// FuzzRewrite: a module that wazero accepts is accepted after it was rewritten, one that it
+// rejects stays so, and the code of an accepted one is metered throughout, as a decoder of the
+// test's own sees it.
+func FuzzRewrite(f *testing.F) {
+	f.Add(wattest.Assemble(`(memory 1) (func $run (result i32) loop i32.const 1 br_if 0 end i32.const 1) (export "run" (func $run))`))
+	f.Add(wattest.Assemble(`(table 1) (global $g (mut i32) 5) (func $run i32.const 0 i32.const 1 i32.const 2 memory.fill) (memory 1) (data 0 "x") (start $run)`))
+	f.Add(wattest.Assemble(`(table 1) (func $run block loop i32.const 0 br_table 0 1 end end i32.const 0 call_indirect) (elem 0 $run)`))
+	for _, b := range []byte{0x63, 0x64, 0x69, 0x70, 0x6f, 0x7f, 0x7b} {
+		for _, wasm := range beyond(b) {
+			f.Add(wasm)
+		}
+	}
+	for _, path := range specificationModules(f) {
+		wasm, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(wasm)
+	}
+	ctx := context.Background()
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigCompiler().WithMemoryLimitPages(16).WithCoreFeatures(api.CoreFeaturesV2))
+	if _, err := host(r, func(*uint32) {}); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		out, err := meter.Rewrite(wasm)
+		if err != nil {
+			return // it may reject what wazero accepts, but not the other way round
+		}
+		checkMetered(t, wasm, out)
+		original, invalid := r.CompileModule(ctx, wasm)
+		if invalid == nil {
+			defer original.Close(ctx)
+		}
+		rewritten, err := r.CompileModule(ctx, out)
+		if err == nil {
+			defer rewritten.Close(ctx)
+		}
+		if (invalid == nil) != (err == nil) {
+			t.Errorf("wazero says %v of the rewritten module, and of the original %v", err, invalid)
+		}
+	})
+}
+
+// specificationModules returns the shorter modules of the specification's tests.
+func specificationModules(f *testing.F) (short []string) {
+	all, err := filepath.Glob(filepath.Join(specification(f), "v2", "testdata", "*.wasm"))
+	if err != nil || len(all) < 100 {
+		f.Fatalf("%d modules of the specification's tests: %v", len(all), err)
+	}
+	for _, path := range all {
+		if info, err := os.Stat(path); err == nil && info.Size() < 1000 {
+			short = append(short, path)
+		}
+	}
+	return short
+}

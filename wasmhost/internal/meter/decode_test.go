@@ -182,7 +182,7 @@ type contents struct {
 
 // checkMetered verifies that the code of a rewritten module is that of the original, with a
 // payment at the head of each function and each loop.
-func checkMetered(t *testing.T, wasm, out []byte) {
+func checkMetered(t testing.TB, wasm, out []byte) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {

@@ -1,0 +1,96 @@
+package meter_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+)
+
+// machine is a runtime in which modules run with or without metering.
+type machine struct {
+	runtime wazero.Runtime
+	metered bool
+	ticks   int
+	fuel    uint32 // that each tick gives
+}
+
+func newMachine(tb testing.TB, config wazero.RuntimeConfig, metered bool) *machine {
+	ctx := context.Background()
+	m := &machine{metered: metered}
+	m.runtime = wazero.NewRuntimeWithConfig(ctx, config.WithCoreFeatures(api.CoreFeaturesV2).WithMemoryLimitPages(16))
+	tb.Cleanup(func() { m.runtime.Close(ctx) })
+	if _, err := host(m.runtime, func(fuel *uint32) { m.ticks++; *fuel = m.fuel }); err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// outcome runs a module, and returns everything that can be seen of it.
+func (m *machine) outcome(tb testing.TB, wasm []byte, arg uint64) string {
+	ctx := context.Background()
+	if m.metered {
+		out, err := meter.Rewrite(wasm)
+		if err != nil {
+			tb.Fatalf("rewrite: %v of %x", err, wasm)
+		}
+		checkMetered(tb, wasm, out)
+		wasm = out
+	}
+	instance, err := m.runtime.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithName(""))
+	if err != nil {
+		tb.Fatalf("instantiate: %v of %x", err, wasm)
+	}
+	defer instance.Close(ctx)
+	results, err := instance.ExportedFunction("run").Call(ctx, arg)
+	memory := instance.Memory()
+	b, _ := memory.Read(0, memory.Size())
+	h := fnv.New64a()
+	h.Write(b)
+	text := fmt.Sprint(results, " ", withoutStack(err), " memory ", memory.Size(), h.Sum64())
+	for _, name := range []string{"l", "i", "j"} {
+		text += fmt.Sprint(" ", name, " ", instance.ExportedGlobal(name).Get())
+	}
+	return text
+}
+
+// FuzzDifferential: a valid module behaves alike with and without metering, compiled and
+// interpreted, whenever the host is asked.
+func FuzzDifferential(f *testing.F) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 60 {
+		choices := make([]byte, 50+random.IntN(1500))
+		for i := range choices {
+			choices[i] = byte(random.Uint32())
+		}
+		f.Add(choices, uint8(random.Uint32()), random.Uint32())
+	}
+	machines := []*machine{
+		newMachine(f, wazero.NewRuntimeConfigCompiler(), false), newMachine(f, wazero.NewRuntimeConfigCompiler(), true),
+		newMachine(f, wazero.NewRuntimeConfigInterpreter(), false), newMachine(f, wazero.NewRuntimeConfigInterpreter(), true),
+	}
+	f.Fuzz(func(t *testing.T, choices []byte, fuel uint8, arg uint32) {
+		if len(choices) > 4000 {
+			return
+		}
+		wasm := generate(bytes.Clone(choices))
+		var want string
+		for i, m := range machines {
+			m.fuel, m.ticks = uint32(fuel), 0
+			got := m.outcome(t, wasm, uint64(arg))
+			if i == 0 {
+				want = got
+			}
+			if got != want {
+				t.Errorf("machine %d: %s\nthe first: %s\n%x", i, got, want, wasm)
+			}
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -165,6 +166,29 @@ func TestOnlyTheTargetsPortsAreGrantedByDefault(t *testing.T) {
 	wantResult(t, attempt(t, handler(t, p, nil), elsewhere, plenty), probe.Success, "")
 	wantResult(t, attempt(t, handler(t, p, nil), here, plenty), probe.Unknown, wasmhost.ReasonGrant)
 	wantResult(t, attempt(t, handler(t, p, map[string]any{"port": port(elsewhere)}), here, plenty), probe.Success, "")
+}
+
+// A manifest is the plugin author's: its default is no consent of the operator.
+func TestADefaultPortIsNotGranted(t *testing.T) {
+	elsewhere := serve(t, mute)
+	module := wat(`(data 0 "tcp%s") (import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+		(func $run (result i32) i32.const 0 i32.const 3 i32.const 3 i32.const %d i32.const 0 i32.const 0 i32.const 0 i32.const 0 call $dial i32.const 0 i32.lt_s
+			if i32 i32.const 3 else i32.const 1 end)`, ":"+port(elsewhere), len(port(elsewhere))+1)
+	module, err := abi.WriteManifest(module, abi.Manifest{Name: "test", ABI: 1, Settings: []abi.Setting{
+		{Name: "port", Type: abi.TypeString, Default: json.RawMessage(strconv.Quote(port(elsewhere)))},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := load(t, wasmhost.Config{Module: module})
+	here := probe.Target{Name: "web", Address: elsewhere.Address, Ports: map[string]uint16{"http": 1}}
+	got := attempt(t, handler(t, p, nil), here, plenty)
+	wantResult(t, got, probe.Unknown, wasmhost.ReasonGrant)
+	if want := "write port = " + strconv.Quote(port(elsewhere)); !strings.Contains(got.Detail, want) {
+		t.Errorf("got %q, want %q", got.Detail, want)
+	}
+	wantResult(t, attempt(t, handler(t, p, map[string]any{"port": port(elsewhere)}), here, plenty), probe.Success, "")
+	wantResult(t, attempt(t, handler(t, p, nil), elsewhere, plenty), probe.Success, "")
 }
 
 func port(t probe.Target) string {

@@ -69,7 +69,7 @@ type HostCall struct {
 type Grant struct {
 	// Dial lists the destinations that the plugin may connect to. Each entry is
 	// "target", the probed target's own address and ports (those it names, and the
-	// setting called port), or a URL: a scheme (tcp, tls, udp or unix), a host (an IP
+	// setting called port, unless it is the manifest's default), or a URL: a scheme (tcp, tls, udp or unix), a host (an IP
 	// address, a CIDR block, a name or a pattern such as *.internal) and a port (a
 	// number, a range 8000-8999, or *); for unix, a path or a pattern.
 	//
@@ -96,7 +96,7 @@ type Limits struct {
 	Memory      int64         `hcl:"memory,optional,nonzero,bytes"`      // bytes of memory per instance; default 32 MiB, from 64 KiB to 4 GiB
 	ModuleSize  int64         `hcl:"module_size,optional,nonzero,bytes"` // bytes of the module; default 64 MiB
 	Instances   int           `hcl:"instances,optional,nonzero"`         // concurrent instances, and thus attempts; default 65536: the memory of all instances bounds them (SetTotalMemory)
-	Held        int           `hcl:"held,optional,nonzero"`              // connections held for later attempts of all probes; default 1024
+	Held        int           `hcl:"held,optional,nonzero"`              // connections held for later attempts of all probes, at most Connections for each; default 1024
 	Connections int           `hcl:"connections,optional,nonzero"`       // open connections per attempt; default 8
 	Dials       int           `hcl:"dials,optional,nonzero"`             // dials and lookups per attempt; default 16
 	BytesIn     int64         `hcl:"bytes_in,optional,nonzero,bytes"`    // bytes read per attempt; default 1 MiB

@@ -49,6 +49,26 @@ func TestAConnectionIsHeldBetweenAttempts(t *testing.T) {
 	<-ended // nothing is held for a probe that is gone
 }
 
+// One probe must not take the connections that all probes may hold together.
+func TestAProbeHoldsAsManyConnectionsAsAnAttemptMayOpen(t *testing.T) {
+	module := wat(`%s %s (data 32 "k") (func $run (result i32)
+		i32.const 32 i32.const 32 i32.load8_u i32.const 1 i32.add i32.store8
+		%s i32.const 32 i32.const 1 call $hold if i32.const 2 return end i32.const 1)`, importNet, importHold, dial)
+	p := load(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Connections: 3}})
+	target, h := serve(t, mute), handler(t, p, nil)
+	for i := range 6 {
+		want := probe.Success
+		if i >= 3 {
+			want = probe.Warning
+		}
+		wantResult(t, attempt(t, h, target, plenty), want, "")
+	}
+	wantResult(t, attempt(t, h.ForProbe(), target, plenty), probe.Success, "")
+	if held := p.Stats().Held; held != 4 {
+		t.Errorf("two probes hold %d connections", held)
+	}
+}
+
 func TestHeldConnectionsAreBounded(t *testing.T) {
 	module := wat(`%s %s (data 32 "abc") (func $run (result i32)
 		%[3]s i32.const 32 i32.const 1 call $hold if i32.const 2 return end

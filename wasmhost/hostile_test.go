@@ -113,6 +113,23 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 	}
 }
 
+// Codes that wazero itself uses are those of a plugin like any other.
+func TestAnExitIsShownWithItsCode(t *testing.T) {
+	for _, code := range []uint32{0, 3, 0xefffffff, 0xffffffff} {
+		exit := `(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))`
+		got := try(t, wat(`%s (func $run (result i32) i32.const %d call $exit i32.const 1)`, exit, int32(code)))
+		wantResult(t, got, probe.Unknown, wasmhost.ReasonExit)
+		if want := fmt.Sprintf("plugin exited with code %d", code); got.Detail != want {
+			t.Errorf("got %q, want %q", got.Detail, want)
+		}
+		got = try(t, wat(`%s (func $start i32.const %d call $exit) (start $start) (func $run (result i32) i32.const 1)`, exit, int32(code)))
+		wantResult(t, got, probe.Unknown, wasmhost.ReasonStart)
+		if want := fmt.Sprintf("exited with code %d", code); !strings.HasSuffix(got.Detail, want) {
+			t.Errorf("in the start function: got %q, want %q", got.Detail, want)
+		}
+	}
+}
+
 // countingWriter counts bytes.
 type countingWriter struct{ n *atomic.Int64 }
 

@@ -54,7 +54,7 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 		flood    = "an endless response is a failure"
 		granted  = "a destination that is not granted is not reached"
 		unknown  = "unknown settings and ports are ignored"
-		again    = "repeated attempts of a probe agree"
+		again    = "repeated attempts of a probe agree, and hold no more connections"
 		after    = "a healthy server is a success after the failures above"
 	)
 	talk := kitLocal + ask + listen + judge + `)`
@@ -75,6 +75,11 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 			global.get $bad i32.const 3 i32.gt_s if i32.const 3 return end
 			call $open call $talk i32.const 1 i32.ne if global.get $bad i32.const 1 i32.add global.set $bad i32.const 3 return end i32.const 1)`,
 			[]string{after}},
+		"one that holds another connection each time": {talk + `(func $run (result i32) (local $fd i32) (local $found i32)
+			i32.const 16 i32.const 16 i32.load8_u i32.const 1 i32.add i32.store8
+			call $open local.tee $fd call $talk local.set $found
+			local.get $fd i32.const 16 i32.const 1 call $hold drop local.get $found)`,
+			[]string{again}},
 		"one that never replaces its connection": {talk + `(func $run (result i32) (local $fd i32) (local $found i32)
 			i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s if call $open local.set $fd end
 			local.get $fd call $talk local.set $found

@@ -96,7 +96,7 @@ func (p *Plugin) trapResult(r sandbox.Report) probe.Result {
 	case sandbox.StackOverflow:
 		reason, detail = ReasonStack, "stack overflow in the plugin"
 	case sandbox.Exited:
-		reason, detail = ReasonExit, "plugin exited: "+detail
+		reason, detail = ReasonExit, "plugin "+detail
 	}
 	result := probe.Broken(reason, "%s%s", detail, afterColon(probe.CleanText(r.Detail, abi.MaxDetail)))
 	result.Outcome = p.onTrap

@@ -24,7 +24,7 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{"a healthy server is a success", true, healthySucceeds},
-		{"repeated attempts of a probe agree", true, attemptsAgree},
+		{"repeated attempts of a probe agree, and hold no more connections", true, attemptsAgree},
 		{"a response that is sent byte by byte is a success", true, bytewiseSucceeds},
 		{"a late response is a failure", true, lateFails},
 		{"a truncated response ends the attempt", true, truncatedEnds},
@@ -59,6 +59,7 @@ func attemptsAgree(t *trial) error {
 	}
 	defer h.Close()
 	var first probe.Result
+	var held int // after two attempts
 	for i := range repeats {
 		r, err := t.probe(h, target)
 		if err := cmp.Or(err, mustSucceed(r)); err != nil {
@@ -70,6 +71,12 @@ func attemptsAgree(t *trial) error {
 		if r.Outcome != first.Outcome || r.Reason != first.Reason {
 			return fmt.Errorf("attempt 1 ended with %s, attempt %d with %s", describe(first), i+1, describe(r))
 		}
+		if i == 1 {
+			held = t.kit.plugin.Stats().Held
+		}
+	}
+	if n := t.kit.plugin.Stats().Held; n > held {
+		return fmt.Errorf("%d connections are held after 2 attempts, and %d after %d: hold a connection under the key of the one that it replaces", held, n, repeats)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func TestOnlyAPrivateDirectoryIsUsed(t *testing.T) {
 		"others may read":                     {0o755, 0o750, "other users must have no access"},
 		"others may replace it":               {0o777, 0o700, "other users must not write to it"},
 		"others may write to a sticky parent": {0o777 | os.ModeSticky, 0o700, ""},
-		"a group may write to the parent":     {0o775, 0o700, ""},
+		"the user's group may write":          {0o775, 0o700, ""},
 		"others may write to both":            {0o777, 0o777, "other users must have no access"},
 	}
 	for name, test := range tests {
@@ -59,6 +59,30 @@ func TestASymbolicLinkIsRejected(t *testing.T) {
 	}
 	if err := checkPrivate(filepath.Join(link, "cache")); err != nil { // its path may contain links
 		t.Error(err)
+	}
+}
+
+func TestADirectoryThatAnotherGroupMayReplaceIsRejected(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("changing the group of a directory needs root")
+	}
+	above := t.TempDir()
+	dir := filepath.Join(above, "cache")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 65534
+	if err := os.Chown(above, 0, nobody); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]string{0o775: "its group must not write to it", 0o775 | os.ModeSticky: "", 0o755: ""} {
+		if err := os.Chmod(above, mode); err != nil {
+			t.Fatal(err)
+		}
+		err := checkPrivate(dir)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("mode %o: got %v, want %q", mode, err, want)
+		}
 	}
 }
 

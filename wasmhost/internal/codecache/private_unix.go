@@ -11,7 +11,8 @@ import (
 
 const (
 	othersAny   = 0o077 // any permission of group and others
-	othersWrite = 0o002 // others may replace what is in a directory, unless it is sticky
+	groupWrite  = 0o020 // the group may replace what is in a directory, unless it is sticky
+	othersWrite = 0o002 // likewise others
 )
 
 // checkPrivate returns an error when other users can read or write a directory, or could
@@ -50,6 +51,8 @@ func checkParents(dir string) error {
 			return fmt.Errorf("parent directory %s belongs to another user", parent)
 		case info.Mode().Perm()&othersWrite != 0 && info.Mode()&os.ModeSticky == 0:
 			return fmt.Errorf("parent directory %s has mode %o and other users must not write to it, run chmod o-w", parent, info.Mode().Perm())
+		case info.Mode().Perm()&groupWrite != 0 && info.Mode()&os.ModeSticky == 0 && !hasOwnGroup(info):
+			return fmt.Errorf("parent directory %s has mode %o and its group must not write to it, run chmod g-w", parent, info.Mode().Perm())
 		case parent == filepath.Dir(parent):
 			return nil
 		}
@@ -59,4 +62,11 @@ func checkParents(dir string) error {
 func belongs(info os.FileInfo, user int) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == user
+}
+
+// hasOwnGroup reports whether the group of a directory is that of this user alone: by
+// convention, as in pam_umask, it has the user's number.
+func hasOwnGroup(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Gid) == os.Getegid() && os.Getegid() == os.Geteuid()
 }

@@ -9,7 +9,7 @@ func needsOwnEntry(ip netip.Addr) bool {
 		return needsOwnEntry(v4) || v4.IsLoopback()
 	}
 	switch ip.String() {
-	case "fd00:ec2::254", "100.100.100.200", "168.63.129.16": // metadata services of AWS over IPv6, Alibaba, Azure
+	case "fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192": // metadata services of AWS and Google over IPv6, Alibaba, Azure, Oracle
 		return true
 	}
 	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255})

@@ -115,7 +115,7 @@ func (c *call) run(f api.Function) Report {
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
 	return Report{
-		Ending: c.ending(err), Stalled: c.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: err,
+		Ending: c.ending(err), Stalled: c.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: readable(err),
 		Detail: c.detail, Reason: c.reason, Field: c.field, Fuel: c.fuel.total(),
 		Waited: c.fuel.waited, Starved: c.fuel.waited > time.Since(began)/starvedShare,
 		NoMemory: c.instance.memory.noRoom || errors.Is(err, ErrNoMemory),

@@ -99,7 +99,7 @@ func (i *Instance) instantiate(ctx context.Context) error {
 		ctx = experimental.WithMemoryAllocator(ctx, i.memory)
 		module, err := i.sandbox.runtime.InstantiateModule(ctx, i.sandbox.compiled, config)
 		if err != nil {
-			return err
+			return readable(err)
 		}
 		i.module = module
 		i.fuel = module.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
@@ -183,8 +183,8 @@ const (
 // Report is what is known of a call that has ended.
 type Report struct {
 	Ending Ending
-	Value  int32 // what the function returned
-	Err    error // why the call did not return; nil when it did
+	Value  int32  // what the function returned
+	Err    error  // why the call did not return; nil when it did
 
 	Detail string // what the plugin reported
 	Reason string // likewise
@@ -205,6 +205,15 @@ type Report struct {
 // almostLate is how long before the deadline a plugin may report that it has passed: it
 // has clocks of its own.
 const almostLate = 10 * time.Millisecond
+
+// readable returns the error of a call as it is shown. wazero's own text for a plugin that
+// exits with certain codes is that of a cancelled context.
+func readable(err error) error {
+	if exit := (*sys.ExitError)(nil); errors.As(err, &exit) {
+		return fmt.Errorf("exited with code %d", exit.ExitCode())
+	}
+	return err
+}
 
 func (c *call) ending(err error) Ending {
 	if err == nil {

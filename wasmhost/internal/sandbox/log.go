@@ -2,7 +2,9 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,9 +94,12 @@ func (c *call) logOutput(text []byte) {
 // refuse records that a destination is not granted, and logs the first one.
 func (c *call) refuse(d grant.Dest) abi.Errno {
 	c.refused = d.String()
+	if s := c.settings; s != nil && s.PortName == strconv.Itoa(int(d.Port)) && grant.IsTarget(c.target, d.Port, d.Host, d.Port) {
+		c.refused += fmt.Sprintf(" (the plugin's default port: write port = %q, or name it among the target's ports)", s.PortName)
+	}
 	c.sandbox.refused.Add(1)
 	if !c.sandbox.log.loggedDenial.Swap(true) {
 		c.sandbox.config.Logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics", "target", c.target.Name, "destination", c.refused)
 	}
-	return c.failf(abi.ENOTCAPABLE, "%s is not granted", d)
+	return c.failf(abi.ENOTCAPABLE, "%s is not granted", c.refused)
 }

@@ -75,7 +75,7 @@ func (s *State) bind(t probe.Target) {
 
 // hold keeps a connection under a key. It closes the connection that was held under the
 // key before; it closes conn instead when the state is closed. EMFILE means that the
-// plugin holds too many.
+// probe holds as many as an attempt may open, or the plugin too many.
 func (s *State) hold(key string, conn *socket) abi.Errno {
 	s.mu.Lock()
 	before := s.conns[key]
@@ -84,7 +84,7 @@ func (s *State) hold(key string, conn *socket) abi.Errno {
 		s.mu.Unlock()
 		conn.close()
 		return abi.OK
-	case before == nil && !s.sandbox.countHeld():
+	case before == nil && (len(s.conns) >= s.sandbox.config.Limits.Connections || !s.sandbox.countHeld()):
 		s.mu.Unlock()
 		return abi.EMFILE
 	}

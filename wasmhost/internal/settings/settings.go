@@ -21,7 +21,7 @@ import (
 type Settings struct {
 	JSON     string // as abi.InputSettings has them
 	Revision string // differs when JSON differs
-	Port     uint16 // of the setting called port, when it is a number
+	Port     uint16 // of the setting called port, when the operator wrote a number; not that of its default
 	PortName string // the text of that setting
 }
 
@@ -46,8 +46,10 @@ func New(schema []abi.Setting, values map[string]any) (Settings, error) {
 	s := Settings{JSON: string(text), Revision: hex.EncodeToString(sum[:8])}
 	if port, ok := all["port"]; ok {
 		s.PortName = fmt.Sprint(port)
-		n, _ := strconv.ParseUint(s.PortName, 10, 16)
-		s.Port = uint16(n)
+		if values["port"] != nil {
+			n, _ := strconv.ParseUint(s.PortName, 10, 16)
+			s.Port = uint16(n)
+		}
 	}
 	return s, nil
 }

@@ -102,6 +102,7 @@ type Limits struct {
 	BytesIn     int64         `hcl:"bytes_in,optional,nonzero,bytes"`    // bytes read per attempt; default 1 MiB
 	BytesOut    int64         `hcl:"bytes_out,optional,nonzero,bytes"`   // bytes written per attempt; default 256 KiB
 	HostCalls   int           `hcl:"host_calls,optional,nonzero"`        // host calls per attempt; default 100000
+	Fuel        int           `hcl:"fuel,optional,nonzero"`              // units of fuel per attempt: loop iterations, calls, and about 500 cycles of other code each; default 10^10, some ten seconds of processor time
 	Log         int           `hcl:"log,optional,nonzero,bytes"`         // bytes logged per attempt, the rest is dropped; default 4 KiB
 	Metrics     int           `hcl:"metrics,optional,nonzero"`           // names of metrics; default 32
 	Start       time.Duration `hcl:"start,optional,nonzero"`             // time for an instance to start, and for a check of settings; default 10s
@@ -118,6 +119,7 @@ const (
 	DefaultBytesIn     = 1 << 20
 	DefaultBytesOut    = 256 << 10
 	DefaultHostCalls   = 100000
+	DefaultFuel        = 1e10
 	DefaultLog         = 4 << 10
 	DefaultMetrics     = 32
 	DefaultStart       = 10 * time.Second
@@ -158,6 +160,7 @@ func (l *Limits) complete() error {
 	l.BytesIn = int64(limit(&wrong, "bytes_in", bytesize.Size(l.BytesIn), DefaultBytesIn, 1, 1<<40))
 	l.BytesOut = int64(limit(&wrong, "bytes_out", bytesize.Size(l.BytesOut), DefaultBytesOut, 1, 1<<40))
 	l.HostCalls = int(limit(&wrong, "host_calls", int64(l.HostCalls), DefaultHostCalls, 1, 1<<40))
+	l.Fuel = int(limit(&wrong, "fuel", int64(l.Fuel), DefaultFuel, 1, 1<<62))
 	l.Log = int(limit(&wrong, "log", bytesize.Size(l.Log), DefaultLog, 1, 1<<30))
 	l.Metrics = limit(&wrong, "metrics", l.Metrics, DefaultMetrics, 1, 1<<16)
 	l.Start = limit(&wrong, "start", l.Start, DefaultStart, time.Millisecond, time.Hour)

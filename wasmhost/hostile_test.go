@@ -113,6 +113,29 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 	}
 }
 
+func TestFuelIsLimited(t *testing.T) {
+	for name, bad := range map[string]string{
+		"a loop":    `(func $run (result i32) ` + spin + ` i32.const 1)`,
+		"recursion": fib + `(func $run (result i32) i32.const 60 call $fib)`,
+		"host calls": `(import "sonde_v1" "clock" (func $clock (param i32) (result i64)))
+			(func $run (result i32) loop i32.const 1 call $clock drop br 0 end i32.const 1)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, limit := range []int{10, 54321} {
+				p := load(t, wasmhost.Config{Module: wat("%s", bad), Limits: wasmhost.Limits{Fuel: limit, HostCalls: 1 << 30}})
+				got := handler(t, p, nil).Probe(t.Context(), probe.Target{Name: "bad"})
+				wantResult(t, got, probe.Unknown, wasmhost.ReasonLimit)
+				const charge = 64 // more than these modules pay at once
+				if used := p.Stats().Fuel; used <= uint64(limit) || used > uint64(limit)+charge || got.Detail != "limit fuel was reached" {
+					t.Errorf("%d units were used, %d are allowed: %s", used, limit, got.Detail)
+				}
+			}
+		})
+	}
+	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) i32.const 1)`), Limits: wasmhost.Limits{Fuel: 1}})
+	wantResult(t, handler(t, p, nil).Probe(t.Context(), probe.Target{Name: "good"}), probe.Success, "")
+}
+
 // Codes that wazero itself uses are those of a plugin like any other.
 func TestAnExitIsShownWithItsCode(t *testing.T) {
 	for _, code := range []uint32{0, 3, 0xefffffff, 0xffffffff} {

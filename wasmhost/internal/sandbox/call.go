@@ -111,7 +111,7 @@ func (c *call) run(f api.Function) Report {
 	began, stack := time.Now(), c.instance.stack[:]
 	c.function = f
 	c.instance.memory.refused, c.instance.memory.noRoom = false, false
-	c.fuel.fill(c.instance.fuel)
+	c.fuel.fill(c.instance.fuel, c.fuelLeft())
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
 	return Report{

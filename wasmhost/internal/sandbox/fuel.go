@@ -6,6 +6,7 @@ import (
 
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 )
 
@@ -30,10 +31,10 @@ type fuel struct {
 	waited    time.Duration // for slots
 }
 
-// fill gives a call its first fuel.
-func (f *fuel) fill(counter api.MutableGlobal) {
-	f.counter, f.granted, f.next = counter, firstFuel, firstFuel
-	f.counter.Set(firstFuel)
+// fill gives a call its first fuel, at most left.
+func (f *fuel) fill(counter api.MutableGlobal, left int64) {
+	f.counter, f.next = counter, firstFuel
+	f.grant(int32(min(firstFuel, left)))
 }
 
 // total returns the units that were used.
@@ -51,8 +52,13 @@ func (c *call) tick(guest api.Module) {
 		f.counter = guest.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
 		f.granted, f.next = firstFuel, firstFuel
 	}
-	f.used = f.total()
+	f.use()
 	c.stopIfDue()
+	left := c.fuelLeft()
+	if left <= 0 {
+		c.reachLimit("fuel", abi.ENOSPC)
+		panic(errLimit)
+	}
 	c.countStack()
 	now := time.Now()
 	if !f.grantedAt.IsZero() {
@@ -64,7 +70,22 @@ func (c *call) tick(guest api.Module) {
 		}
 	}
 	f.grantedAt = c.acquireSlot(now)
-	f.grant(f.next)
+	f.grant(int32(min(int64(f.next), left)))
+}
+
+// fuelLeft returns how much more an attempt may use. A start and a check of settings have a
+// limit of time only.
+func (c *call) fuelLeft() int64 {
+	if c.state == nil {
+		return maxFuel
+	}
+	return int64(c.sandbox.config.Limits.Fuel) - c.fuel.used
+}
+
+// use counts what was used, and leaves the guest nothing.
+func (f *fuel) use() {
+	f.used = f.total()
+	f.grant(0)
 }
 
 // grant sets what the guest may use from now on.
@@ -103,8 +124,7 @@ func (c *call) releaseSlot() {
 	if f.slotSince.IsZero() {
 		return
 	}
-	f.used = f.total()
-	f.grant(0)
+	f.use()
 	f.slotSince, f.grantedAt = time.Time{}, time.Time{}
 	cpuSlots.release()
 }

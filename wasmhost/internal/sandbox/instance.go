@@ -183,8 +183,8 @@ const (
 // Report is what is known of a call that has ended.
 type Report struct {
 	Ending Ending
-	Value  int32  // what the function returned
-	Err    error  // why the call did not return; nil when it did
+	Value  int32 // what the function returned
+	Err    error // why the call did not return; nil when it did
 
 	Detail string // what the plugin reported
 	Reason string // likewise

@@ -69,6 +69,7 @@ type Limits struct {
 	BytesIn     int64
 	BytesOut    int64
 	HostCalls   int
+	Fuel        int
 	Log         int
 	Metrics     int
 	Start       time.Duration

@@ -43,7 +43,7 @@ func newInstance(tb testing.TB) *Instance {
 func startModule(tb testing.TB, wasm string) *Instance {
 	tb.Helper()
 	sandbox := New(Config{
-		Limits: Limits{Memory: module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
+		Limits: Limits{Memory: module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Fuel: 1 << 30, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
 		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
 	})
 	metered, err := meter.Rewrite([]byte(wasm))

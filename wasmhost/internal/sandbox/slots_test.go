@@ -125,7 +125,7 @@ func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {
 	c := endedCall(i)
 	c.hard = make(chan struct{})
 	defer c.finish()
-	c.fuel.fill(i.fuel)
+	c.fuel.fill(i.fuel, c.fuelLeft())
 	left := func() int32 { return api.DecodeI32(i.fuel.Get()) }
 	spend := func(n int32) { i.fuel.Set(api.EncodeI32(left() - n)) }
 	spend(firstFuel + 1)

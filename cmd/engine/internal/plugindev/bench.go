@@ -129,6 +129,7 @@ func (m *measured) write(w io.Writer) error {
 	if m.example.Reason != "" || m.example.Detail != "" {
 		fmt.Fprintf(w, "%-10s %s\n", "", cli.OneLine(string(m.example.Reason)+": "+m.example.Detail, 200))
 	}
+	fmt.Fprintf(w, "%-10s %d units per attempt\n", "fuel", m.stats.Fuel/max(m.stats.Attempts, 1))
 	each := bytesize.Size(max(m.memory, 0) / int64(max(m.stats.Instances, 1)))
 	fmt.Fprintf(w, "%-10s %d of about %s each\n", "instances", m.stats.Instances, each.Rounded())
 	_, err := fmt.Fprintf(w, "%-10s %v (%s)\n", "ready in", cli.Round(m.stats.Compile), source)

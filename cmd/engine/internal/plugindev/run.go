@@ -26,8 +26,8 @@ func runCommand() *cobra.Command {
 		Use:   "run FILE [HOST:PORT]",
 		Short: "Make one attempt with a plugin, and show its host calls",
 		Long: "Run makes an attempt against a server, and shows the host functions that the plugin called, how long\n" +
-			"each took, and the result. A setting named port is set to PORT unless --set gives it. FILE is a module,\n" +
-			"or a script: NAME.star.\n\n" +
+			"each took, the fuel that the attempt used (see limits.fuel), and the result. A setting named port is\n" +
+			"set to PORT unless --set gives it. FILE is a module, or a script: NAME.star.\n\n" +
 			"The exit code is that of sonde probe: 0 success, 1 warning, 2 failure, 3 unknown, and 64 when\n" +
 			"no attempt was made.",
 		Example: "  sonde plugin run redis.wasm 127.0.0.1:6379 --set password=secret",
@@ -71,9 +71,13 @@ func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) (
 		calls.mu.Lock()
 		calls.began, calls.calls, calls.more = time.Now(), nil, 0
 		calls.mu.Unlock()
+		before := p.Stats().Fuel
 		result := attemptOnce(ctx, h, target, t.timeout)
 		if err := calls.write(c.ErrOrStderr()); err != nil {
 			return nil, err
+		}
+		if !quiet {
+			fmt.Fprintf(c.ErrOrStderr(), "used %d units of fuel\n", p.Stats().Fuel-before)
 		}
 		reports = append(reports, cli.Report{ID: id, Label: id.Name, Result: result})
 	}

@@ -47,6 +47,8 @@ func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
 		"a shared memory":           {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 3, 1, 1}, 1), "shared between threads"},
 		"a memory of 64 bits":       {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 5, 1, 1}, 1), "64 bits"},
 		"too many exports":          {wat("%s", strings.Repeat(`(export "x" (memory 0))`, 5000)+idle), "section 7: 5003 entries, at most 4096 are allowed"},
+		"a function too large":      {wat("(func $run (result i32) %s i32.const 1)", strings.Repeat("loop end ", 4000)), "too large to compile"},
+		"a type beyond 2.0":         {bytes.Replace(wat("(func $run (result i32) block end i32.const 1)"), []byte{0x02, 0x40}, []byte{0x02, 0x69}, 1), "beyond WebAssembly 2.0"},
 		"a section twice":           {append(wat(idle), 1, 1, 0), "section 1 occurs twice"},
 		"a truncated section":       {append(wat(idle), 3, 2, 1), "ends too early"},
 	}

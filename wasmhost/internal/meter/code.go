@@ -11,11 +11,11 @@ import (
 // twenty times as many where memory is not in a cache, or branches are mispredicted.
 const unit = 16
 
-// maxStretch is how many cycles of straight code, by estimate, are paid for at once.
-const maxStretch = 512
+// maxUncharged is how many cycles of straight code, by estimate, are paid for at once.
+const maxUncharged = 512
 
-// charge returns the units that pay for a stretch, at least one.
-func charge(stretch uint32) uint32 { return 1 + stretch/unit }
+// units returns the units that pay for as many cycles, at least one.
+func units(cycles uint32) uint32 { return 1 + cycles/unit }
 
 func (r *rewriter) codeSection(c *binary.Reader) []byte {
 	n := c.Count(binary.MaxFunctions, 3)
@@ -23,14 +23,14 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 		c.Fail(fmt.Errorf("%d functions have a type, and %d a body", r.bodies, n))
 	}
 	out := binary.AppendUint32(nil, n)
-	var w walk
+	var w bodyRewriter
 	var locals uint64
 	var cost time.Duration
 	for i := range c.Each(n) {
 		body := c.Bytes(c.Uint32())
 		index := r.imported + i
 		err := w.function(r, r.types[r.functions[index]], body)
-		if locals += uint64(w.spare); err == nil && locals > maxAllLocals {
+		if locals += uint64(w.scratch); err == nil && locals > maxAllLocals {
 			err = fmt.Errorf("all functions together have more than %d locals", maxAllLocals)
 		}
 		if err != nil {
@@ -40,7 +40,7 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 		if out = append(binary.AppendUint32(out, uint32(len(w.out))), w.out...); len(out) > maxRewritten(r.size) {
 			c.Fail(errRewritten)
 		}
-		cost += w.effort.cost(len(body), uint64(w.spare))
+		cost += w.effort.cost(len(body), uint64(w.scratch))
 	}
 	if err := checkCost(cost, r.size); err != nil {
 		c.Fail(err)
@@ -48,41 +48,41 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 	return out
 }
 
-// walk copies the body of a function and inserts what meters it. It does not distinguish code
+// bodyRewriter copies the body of a function and inserts what meters it. It does not distinguish code
 // that no path reaches. It is used again for each function, for its memory.
-type walk struct {
-	rewriter *rewriter
-	out      []byte
-	entry    int     // where in out the charge is that is paid when the function is called
-	spare    uint32  // a local that the inserted code uses
-	frames   []frame // of the blocks around the current instruction, the function's first
-	stretch  uint32  // the most cycles since the latest payment, on all paths that lead here
-	effort   effort
+type bodyRewriter struct {
+	rewriter  *rewriter
+	out       []byte
+	entry     int     // where in out the charge is that is paid when the function is called
+	scratch   uint32  // a local that the inserted code uses
+	frames    []frame // of the blocks around the current instruction, the function's first
+	uncharged uint32  // the most cycles since the latest charge, on all paths that lead here
+	effort    effort
 }
 
 // frame is a block, a loop, one branch of an if, or the body of a function.
 type frame struct {
-	op   byte
-	pass uint32 // values that a branch to it passes
-	end  uint32 // the most cycles since the latest payment, on all paths that branch to its end
-	skip uint32 // likewise, where an if begins: the path that skips it
-	head int    // of a loop: where in out its charge is
-	back uint32 // the most cycles since the latest payment, on all paths that lead to its head
+	op      byte
+	pass    uint32 // values that a branch to it passes
+	end     uint32 // the most cycles since the latest charge, on all paths that branch to its end
+	skipped uint32 // of an if: the most cycles since the latest charge, on the path that skips it
+	head    int    // of a loop: where in out its charge is
+	back    uint32 // the most cycles since the latest charge, on all paths that lead to its head
 }
 
 // function sets w.out to the new body of a function.
-func (w *walk) function(r *rewriter, t signature, body []byte) error {
-	*w = walk{rewriter: r, out: w.out[:0], frames: append(w.frames[:0], frame{op: opBlock, pass: t.results})}
+func (w *bodyRewriter) function(r *rewriter, t signature, body []byte) error {
+	*w = bodyRewriter{rewriter: r, out: w.out[:0], frames: append(w.frames[:0], frame{op: opBlock, pass: t.results})}
 	c := binary.NewReader(body)
 	if len(body) > maxBody {
 		return fmt.Errorf("%d bytes, at most %d are allowed", len(body), maxBody)
 	}
 	w.locals(c, t.params)
-	w.entry = w.pay(0)
+	w.entry = w.emitCharge(0)
 	for c.Err() == nil && len(w.frames) > 0 {
 		at := c.Offset()
 		in := r.instruction(c)
-		if in.local >= w.spare && in.op >= opLocalGet && in.op <= opLocalTee {
+		if in.local >= w.scratch && in.op >= opLocalGet && in.op <= opLocalTee {
 			c.Fail(fmt.Errorf("there is no local %d", in.local))
 		}
 		if c.Err() != nil {
@@ -92,15 +92,15 @@ func (w *walk) function(r *rewriter, t signature, body []byte) error {
 		w.out = in.append(w.out, c.Since(at))
 		w.after(c, &in)
 		w.effort.add(&in)
-		if err := w.effort.check(uint64(w.spare)); err != nil {
+		if err := w.effort.check(uint64(w.scratch)); err != nil {
 			return err
 		}
 	}
 	return c.End()
 }
 
-// locals copies the declarations of locals, and adds the spare one.
-func (w *walk) locals(c *binary.Reader, params uint32) {
+// locals copies the declarations of locals, and adds the scratch one.
+func (w *bodyRewriter) locals(c *binary.Reader, params uint32) {
 	groups := c.Count(maxLocals, 2)
 	w.out = binary.AppendUint32(w.out, groups+1)
 	total := uint64(params)
@@ -112,29 +112,29 @@ func (w *walk) locals(c *binary.Reader, params uint32) {
 	if total > maxLocals {
 		c.Fail(fmt.Errorf("%d parameters and locals, at most %d are allowed", total, maxLocals))
 	}
-	w.spare = uint32(total)
+	w.scratch = uint32(total)
 	w.out = append(w.out, 1, binary.I32)
 }
 
 // before inserts what must be paid before an instruction.
-func (w *walk) before(in *instruction) {
+func (w *bodyRewriter) before(in *instruction) {
 	if in.bulk != 0 {
-		w.payBulk(in.bulk)
+		w.emitBulkCharge(in.bulk)
 	}
-	if w.stretch += in.cost; w.stretch > maxStretch {
-		w.pay(charge(w.stretch))
+	if w.uncharged += in.cost; w.uncharged > maxUncharged {
+		w.emitCharge(units(w.uncharged))
 		w.effort.addPayment()
 	}
 }
 
 // after follows the paths of control, and inserts what is paid at the head of a loop.
-func (w *walk) after(c *binary.Reader, in *instruction) {
+func (w *bodyRewriter) after(c *binary.Reader, in *instruction) {
 	switch in.op {
 	case opBlock, opLoop, opIf:
-		f := frame{op: in.op, pass: in.block.results, skip: w.stretch}
+		f := frame{op: in.op, pass: in.block.results, skipped: w.uncharged}
 		if in.op == opLoop {
-			f.pass, f.back = in.block.params, w.stretch
-			f.head = w.pay(0)
+			f.pass, f.back = in.block.params, w.uncharged
+			f.head = w.emitCharge(0)
 		}
 		w.frames = append(w.frames, f)
 	case opElse:
@@ -143,19 +143,19 @@ func (w *walk) after(c *binary.Reader, in *instruction) {
 			c.Fail(fmt.Errorf("else without if"))
 			return
 		}
-		f.end = max(f.end, w.stretch)
-		f.op, w.stretch = opElse, f.skip
+		f.end = max(f.end, w.uncharged)
+		f.op, w.uncharged = opElse, f.skipped
 	case opEnd:
 		f := &w.frames[len(w.frames)-1]
-		w.stretch = max(w.stretch, f.end)
+		w.uncharged = max(w.uncharged, f.end)
 		switch f.op {
 		case opIf:
-			w.stretch = max(w.stretch, f.skip)
+			w.uncharged = max(w.uncharged, f.skipped)
 		case opLoop:
-			w.setCharge(f.head, charge(f.back))
+			w.setCharge(f.head, units(f.back))
 		}
 		if w.frames = w.frames[:len(w.frames)-1]; len(w.frames) == 0 {
-			w.setCharge(w.entry, charge(w.stretch)) // what is left at the end was not paid for
+			w.setCharge(w.entry, units(w.uncharged)) // a call pays in advance for what is uncharged at its end
 		}
 	case opBr, opBrIf, opBrTable:
 		for _, label := range in.labels {
@@ -163,63 +163,64 @@ func (w *walk) after(c *binary.Reader, in *instruction) {
 		}
 		in.values += w.branch(c, in.label)
 	case opReturn:
-		w.frames[0].end = max(w.frames[0].end, w.stretch)
+		w.frames[0].end = max(w.frames[0].end, w.uncharged)
 	}
 }
 
 // branch notes a path to a label, and returns how many values it passes.
-func (w *walk) branch(c *binary.Reader, label uint32) uint32 {
+func (w *bodyRewriter) branch(c *binary.Reader, label uint32) uint32 {
 	if uint64(label) >= uint64(len(w.frames)) {
 		c.Fail(fmt.Errorf("there is no label %d", label))
 		return 0
 	}
 	f := &w.frames[len(w.frames)-1-int(label)]
 	if f.op == opLoop {
-		f.back = max(f.back, w.stretch)
+		f.back = max(f.back, w.uncharged)
 	} else {
-		f.end = max(f.end, w.stretch)
+		f.end = max(f.end, w.uncharged)
 	}
 	return f.pass
 }
 
-// pay inserts code that takes a number of units, and returns where in out the number is.
-func (w *walk) pay(units uint32) (at int) {
-	w.stretch = 0
-	w.out = append(w.getFuel(w.out), opI32Const, 0, 0)
+// emitCharge inserts code that takes a number of units, and returns where in out the number is.
+func (w *bodyRewriter) emitCharge(units uint32) (at int) {
+	w.uncharged = 0
+	w.out = append(w.emitCount(w.out), opI32Const, 0, 0)
 	at = len(w.out) - 2
 	w.setCharge(at, units)
-	w.take()
+	w.emitDeduction()
 	return at
 }
 
 // setCharge sets the number of units that the code at an offset takes, below 8192: in two
 // bytes of signed LEB128, whatever it is.
-func (w *walk) setCharge(at int, units uint32) {
+func (w *bodyRewriter) setCharge(at int, units uint32) {
 	w.out[at], w.out[at+1] = byte(units)|0x80, byte(units>>7)
 }
 
-// payBulk inserts code that takes a unit for every 1<<shift of the number on top of the
+// emitBulkCharge inserts code that takes a unit for every 1<<shift of the number on top of the
 // stack, and leaves the number there.
-func (w *walk) payBulk(shift byte) {
-	w.out = binary.AppendUint32(append(w.out, opLocalTee), w.spare)
-	w.out = w.getFuel(w.out)
-	w.out = binary.AppendUint32(append(w.out, opLocalGet), w.spare)
+func (w *bodyRewriter) emitBulkCharge(shift byte) {
+	w.out = binary.AppendUint32(append(w.out, opLocalTee), w.scratch)
+	w.out = w.emitCount(w.out)
+	w.out = binary.AppendUint32(append(w.out, opLocalGet), w.scratch)
 	w.out = append(w.out, opI32Const, shift, opI32ShrU)
-	w.take()
+	w.emitDeduction()
 }
 
-func (w *walk) getFuel(out []byte) []byte {
+// emitCount appends code that pushes the count.
+func (w *bodyRewriter) emitCount(out []byte) []byte {
 	return binary.AppendUint32(append(out, opGlobalGet), w.rewriter.globals)
 }
 
-// take inserts code that subtracts the number on top of the stack from the count below
+// emitDeduction inserts code that subtracts the number on top of the stack from the count below
 // it, stores that, and calls Tick if it is below 0.
-func (w *walk) take() {
+func (w *bodyRewriter) emitDeduction() {
 	out := append(w.out, opI32Sub, opLocalTee)
-	out = binary.AppendUint32(out, w.spare)
+	out = binary.AppendUint32(out, w.scratch)
 	out = binary.AppendUint32(append(out, opGlobalSet), w.rewriter.globals)
-	out = binary.AppendUint32(append(out, opLocalGet), w.spare)
-	out = append(out, opI32Const, 0, opI32LtS, opIf, 0x40, opCall) // 0x40: no result
+	out = binary.AppendUint32(append(out, opLocalGet), w.scratch)
+	out = append(out, opI32Const, 0, opI32LtS, opIf, binary.EmptyBlock, opCall)
 	out = binary.AppendUint32(out, w.rewriter.imported)
 	w.out = append(out, opEnd)
 }

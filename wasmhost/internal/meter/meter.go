@@ -9,7 +9,7 @@
 //
 //   - at the entry of each function,
 //   - in each iteration of a loop,
-//   - after each stretch of straight code of at most maxStretch cycles,
+//   - after each stretch of straight code of at most maxUncharged cycles,
 //   - for each 64 bytes, or 8 elements, that one instruction copies or fills,
 //
 // and calls the host function Module.Tick when it falls below 0. Tick sets a new count, or

@@ -91,6 +91,10 @@ faults: ## inject faults into a prober of 2,000 healthy targets, and count chang
 years: ## simulate engines for TIME, or for YEARS engine-years, and check that they keep the laws
 	$(GO) test -count=1 -v -timeout 0 ./tests/years -planted . -first $$(date +%s) -lasting $(TIME) -years $(YEARS)
 
+.PHONY: reloads
+reloads: ## reload a configuration with a plugin 10,000 times, and measure what memory that leaves
+	$(GO) test -count=1 -v -timeout 30m -run TestReloadsDoNotLeak ./cmd/engine/internal/daemon -reloads 10000
+
 .PHONY: bench
 # In a network namespace of its own, if permitted, so that no other connections count.
 bench: gobench ## run the Go benchmarks, and compare with HAProxy and the kubelet

@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/wattest"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+var reloads = flag.Int("reloads", 200, "`number` of reloads whose memory is measured")
+
+// maxLeak is by how much the heap may grow, in bytes, whatever the number of reloads.
+const maxLeak = 1 << 20
+
+// A reload loads a plugin with other limits, checks a probe's settings with it, makes an
+// attempt with the new probe, and unloads the plugin before it.
+func TestReloadsDoNotLeak(t *testing.T) {
+	dir := t.TempDir()
+	module := wattest.Assemble(`(memory 1) (func $run (result i32) i32.const 1) (func $configure (result i32) i32.const 0)
+		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run)) (export "sonde_configure" (func $configure))`)
+	module, err := abi.WriteManifest(module, abi.Manifest{Name: "steady", ABI: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, content []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("steady.wasm", module)
+	d := &daemon{flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}}
+	load := func(n int) (r loadResult) {
+		write("sonde.hcl", fmt.Appendf(nil, `
+			engine { plugin_cache = "" }
+			plugin "steady" {
+				source         = %q
+				allow_unpinned = true
+				limits { memory = "%dMiB" }
+			}
+			target "web" {
+				address = "127.0.0.1"
+				probe "readiness" {
+					steady {}
+				}
+			}`, filepath.Join(dir, "steady.wasm"), 1+n%2))
+		r.plugins = handlers.NewPlugins(t.Context(), handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
+		r.plugins.Previous, r.partial = d.plugins.Load(), d.digest != nil
+		r.config, r.diags = d.flags.load(d.paths, r.plugins, d.digest)
+		if err := r.diags.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	reload := func(n int) {
+		r := load(n)
+		d.reload(r)
+		for _, p := range r.config.Set {
+			if got := engine.Once(t.Context(), p); got.Outcome != probe.Success {
+				t.Fatalf("after reload %d: %+v", n, got)
+			}
+		}
+	}
+	first := load(0)
+	d.plugins.Store(first.plugins)
+	if err := d.prepare(first.config); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { d.plugins.Load().Close() }()
+	goroutines := runtime.NumGoroutine()
+	measure := func() (heap int64, mappings int) {
+		testsync.Until(t, "the end of what unloads plugins", func() bool { return runtime.NumGoroutine() <= goroutines })
+		for range 3 { // finalizers free more
+			runtime.GC()
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		maps, _ := os.ReadFile("/proc/self/maps") // compiled code is not on the heap; absent on other systems
+		return int64(m.HeapAlloc), bytes.Count(maps, []byte("\n"))
+	}
+	const warmUp = 100
+	for n := range warmUp {
+		reload(n + 1)
+	}
+	heap, mappings := measure()
+	for n := range *reloads {
+		reload(n + 1)
+	}
+	heapAfter, mappingsAfter := measure()
+	t.Logf("%d reloads: the heap grew by %d KiB to %d KiB, and there are %d mappings, after %d", *reloads, (heapAfter-heap)>>10, heapAfter>>10, mappingsAfter, mappings)
+	if heapAfter-heap > maxLeak || mappingsAfter-mappings > warmUp {
+		t.Errorf("%d reloads have left %d bytes and %d mappings", *reloads, heapAfter-heap, mappingsAfter-mappings)
+	}
+}

@@ -5,15 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 )
 
 // section returns a section of a module.
 func section(id byte, body string) string {
-	if len(body) > 127 {
-		panic("section is too long for one byte of length")
-	}
-	return string([]byte{id, byte(len(body))}) + body
+	return string(abi.AppendUint32([]byte{id}, uint32(len(body)))) + body
 }
 
 // entries returns a vector.
@@ -34,7 +32,7 @@ func handmade(sections ...string) []byte {
 		types[i] = "\x60\x00\x00"
 	}
 	all := strings.Join(types, "")
-	return []byte("\x00asm\x01\x00\x00\x00" + "\x01\xfc\x00" + string([]byte{withTypes}) + all + strings.Join(sections, ""))
+	return []byte("\x00asm\x01\x00\x00\x00" + section(1, string([]byte{withTypes})+all) + strings.Join(sections, ""))
 }
 
 // function makes a module with one function, from its locals and instructions.

@@ -65,7 +65,7 @@ func (m *machine) outcome(tb testing.TB, wasm []byte, arg uint64) string {
 // interpreted, whenever the host is asked.
 func FuzzDifferential(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 60 {
+	for range 40 {
 		choices := make([]byte, 50+random.IntN(1500))
 		for i := range choices {
 			choices[i] = byte(random.Uint32())

@@ -3,7 +3,6 @@ package meter_test
 import (
 	"encoding/binary"
 	"math"
-	"strings"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -515,8 +514,6 @@ func generate(choices []byte) []byte {
 		bodies = append(bodies, g.function(n))
 	}
 	types = append(types, "\x60\x01\x7f\x02\x7f\x7f") // of a block
-	all := strings.Join(bodies, "")
-	codeSection := "\x0a" + string(abi.AppendUint32(nil, uint32(1+len(all)))) + string([]byte{functions}) + all
 	return []byte("\x00asm\x01\x00\x00\x00" +
 		section(1, entries(types...)) +
 		section(3, string([]byte{functions, 0, 1, 2, 3, 4, 5})) +
@@ -526,6 +523,6 @@ func generate(choices []byte) []byte {
 		section(7, entries("\x03run\x00\x00", "\x03mem\x02\x00", "\x01l\x03\x00", "\x01i\x03\x01", "\x01j\x03\x02")) +
 		section(9, entries("\x00\x41\x00\x0b\x06\x00\x01\x02\x03\x04\x05", "\x01\x00\x04\x00\x01\x02\x05")) +
 		section(12, "\x02") +
-		codeSection +
+		section(10, entries(bodies...)) +
 		section(11, entries("\x00\x41\x10\x0b\x04abcd", "\x01\x18abcdefghijklmnopqrstuvwx")))
 }

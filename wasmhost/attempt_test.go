@@ -416,16 +416,19 @@ func (c stalledContext) Deadline() (time.Time, bool) {
 func TestCallsThatAStallHasCutOffDoNotSuspendThePlugin(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) %s i32.const 1)`, spin)})
 	h := handler(t, p, nil)
-	stopped := func(stalled bool) uint64 {
+	stopped := func(stalled bool) probe.Reason {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if stalled {
 			ctx = stalledContext{ctx}
 		}
-		h.Probe(ctx, probe.Target{Name: "web"})
-		return p.Stats().Errors[wasmhost.ReasonTimeout]
+		return h.Probe(ctx, probe.Target{Name: "web"}).Reason
 	}
-	testsync.Until(t, "calls that stalls have cut off", func() bool { return stopped(true) >= 6 })
+	for range 6 {
+		if got := stopped(true); got != wasmhost.ReasonBusy {
+			t.Errorf("got %s for a call that a stall has cut off", got)
+		}
+	}
 	if n := p.Stats().ProbeSuspensions; n != 0 {
 		t.Errorf("%d suspensions after stalls", n)
 	}

@@ -22,11 +22,12 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 	case r.Ending == sandbox.Stopped && cancelled:
 		result = probe.Broken(probe.ReasonStopped, "%v", errCancelled)
 	case r.Ending == sandbox.Stopped && r.Starved:
-		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: it had waited %v for a processor, which other calls of plugins used",
+		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: it had waited %v for a processor, which others used",
 			abi.Grace, r.Waited.Round(time.Millisecond))
+	case r.Ending == sandbox.Stopped && r.Stalled:
+		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: this process was stalled when that passed", abi.Grace)
 	case r.Ending == sandbox.Stopped:
-		result = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace)
-		pluginFault = !r.Stalled
+		result, pluginFault = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace), true
 	case r.Ending == sandbox.OutOfMemory && r.NoMemory:
 		result = probe.Broken(probe.ReasonResources, "plugin was refused memory: %v", sandbox.ErrNoMemory)
 	default:
@@ -60,7 +61,7 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 		return probe.Broken(ReasonLimit, "limit %s was reached%s", r.Limit, afterColon(result.Detail))
 	}
 	if r.Starved && r.Late {
-		return probe.Broken(ReasonBusy, "the deadline passed after the plugin had waited %v for a processor, which other calls of plugins used%s",
+		return probe.Broken(ReasonBusy, "the deadline passed after the plugin had waited %v for a processor, which others used%s",
 			r.Waited.Round(time.Millisecond), afterColon(result.Detail))
 	}
 	if r.Last.Local && cmp.Or(result.Reason, r.Last.Reason) == r.Last.Reason {

@@ -26,7 +26,7 @@ func TestLatenessOfAStarvedCallIsUnknown(t *testing.T) {
 		"a failure, starved":   {sandbox.Report{Value: failure, Starved: true, Reason: "redis.loading"}, probe.Failure, "redis.loading", false},
 		"a success, starved":   {sandbox.Report{Value: int32(probe.Success), Starved: true}, probe.Success, "", false},
 		"a trap when starved":  {sandbox.Report{Ending: sandbox.Trapped, Err: stopped, Starved: true}, probe.Unknown, ReasonTrap, true},
-		"stopped by a stall":   {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Stalled: true}, probe.Failure, ReasonTimeout, false},
+		"stopped by a stall":   {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Stalled: true}, probe.Unknown, ReasonBusy, false},
 		"a late own deadline":  {sandbox.Report{Value: failure, Last: sandbox.HostError{Reason: probe.ReasonTCPTimeout}}, probe.Failure, probe.ReasonTCPTimeout, false},
 		"a refusal by a limit": {sandbox.Report{Value: failure, Late: true, Starved: true, Limit: "dials"}, probe.Unknown, ReasonLimit, false},
 	} {

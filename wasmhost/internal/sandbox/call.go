@@ -61,10 +61,6 @@ type call struct {
 // stall of this process, and says nothing about the guest.
 const maxInterruptDelay = abi.Grace / 2
 
-// starvedShare is the part of a call's time, one in so many, that it may wait for a
-// processor without being starved.
-const starvedShare = 8
-
 // callKey is the context key under which host functions find their call.
 type callKey struct{}
 
@@ -117,7 +113,7 @@ func (c *call) run(f api.Function) Report {
 	return Report{
 		Ending: c.ending(err), Stalled: c.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: readable(err),
 		Detail: c.detail, Reason: c.reason, Field: c.field, Fuel: c.fuel.total(),
-		Waited: c.fuel.waited, Starved: c.fuel.waited > time.Since(began)/starvedShare,
+		Waited: c.fuel.waited + c.fuel.delayed, Starved: c.fuel.isStarved(time.Since(began)),
 		NoMemory: c.instance.memory.noRoom || errors.Is(err, ErrNoMemory),
 		Late:     c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
 	}

@@ -20,6 +20,14 @@ const (
 	maxSlice  = 200 * time.Microsecond
 )
 
+// longestSlice is longer than nearly all guests compute with what they get at a time. For
+// the rest of a longer slice the system ran other threads, or had stopped this process.
+const longestSlice = 5 * time.Millisecond
+
+// starvedShare is the part of a call's time, one in so many, that it may wait for slots
+// without being starved.
+const starvedShare = 8
+
 // fuel is what a call has got to compute with. It may use its first units without a slot.
 type fuel struct {
 	counter   api.MutableGlobal // what is left of granted; nil until the module's start function asks for more
@@ -29,6 +37,7 @@ type fuel struct {
 	grantedAt time.Time     // zero unless the call had a slot from then on
 	slotSince time.Time     // when the call got its slot; zero if it has none
 	waited    time.Duration // for slots
+	delayed   time.Duration // by the system, which ran other threads while the call had a slot
 }
 
 // fill gives a call its first fuel, at most left.
@@ -62,7 +71,7 @@ func (c *call) tick(guest api.Module) {
 	c.countStack()
 	now := time.Now()
 	if !f.grantedAt.IsZero() {
-		switch took := now.Sub(f.grantedAt); {
+		switch took := f.endSlice(now); {
 		case took < minSlice:
 			f.next = min(2*f.next, maxFuel)
 		case took > maxSlice:
@@ -86,6 +95,22 @@ func (c *call) fuelLeft() int64 {
 func (f *fuel) use() {
 	f.used = f.total()
 	f.grant(0)
+}
+
+// endSlice returns how long a guest has computed with what it was granted, and counts by
+// how much the system has delayed it.
+func (f *fuel) endSlice(now time.Time) time.Duration {
+	took := now.Sub(f.grantedAt)
+	f.delayed += max(took-longestSlice, 0)
+	f.grantedAt = time.Time{}
+	return took
+}
+
+// isStarved reports whether a call that has lasted for a time could not use a notable part
+// of it. A guest that never ends is also delayed on a busy machine, and is to blame if it had
+// half of its time.
+func (f *fuel) isStarved(lasted time.Duration) bool {
+	return f.waited > lasted/starvedShare || f.waited+f.delayed > lasted/2
 }
 
 // grant sets what the guest may use from now on.
@@ -125,6 +150,9 @@ func (c *call) releaseSlot() {
 		return
 	}
 	f.use()
-	f.slotSince, f.grantedAt = time.Time{}, time.Time{}
+	if !f.grantedAt.IsZero() {
+		f.endSlice(time.Now())
+	}
+	f.slotSince = time.Time{}
 	cpuSlots.release()
 }

@@ -192,8 +192,8 @@ type Report struct {
 
 	NoMemory bool          // it was refused memory that others use
 	Stalled  bool          // this process was stalled when the deadline passed
-	Starved  bool          // other calls had the processors for a notable part of its time
-	Waited   time.Duration // for a processor that other calls had
+	Starved  bool          // others had the processors for a notable part of its time
+	Waited   time.Duration // for a processor that others had
 	Fuel     int64         // the units that it used, as package meter counts them
 	Late     bool          // the deadline had passed, or nearly
 	Refused  string        // a destination that is not granted; empty if there was none

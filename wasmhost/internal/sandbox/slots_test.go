@@ -118,6 +118,35 @@ func TestACallWithoutAProcessorIsStarved(t *testing.T) {
 	}
 }
 
+// A system that runs other threads while a guest has a slot takes that time from the guest.
+func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
+	i := newInstance(t)
+	for took, want := range map[time.Duration]time.Duration{
+		time.Millisecond:                   0,
+		longestSlice:                       0,
+		longestSlice + 30*time.Millisecond: 30 * time.Millisecond,
+	} {
+		for ending, end := range map[string]func(*call){
+			"tick":      func(c *call) { c.tick(i.module) },
+			"host call": (*call).releaseSlot,
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				c := endedCall(i)
+				c.hard = make(chan struct{})
+				defer c.finish()
+				c.fuel.fill(i.fuel, firstFuel)
+				c.tick(i.module)
+				time.Sleep(took) // the guest does not run
+				end(c)
+				c.releaseSlot()
+				if c.fuel.delayed != want || c.fuel.isStarved(took) != (want > took/2) {
+					t.Errorf("slice of %v, ended by a %s: delayed by %v, want %v", took, ending, c.fuel.delayed, want)
+				}
+			})
+		}
+	}
+}
+
 // A call that computes after it has given its slot back needs one again, at once: otherwise
 // guests that call the host again and again would have all processors.
 func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {

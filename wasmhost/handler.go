@@ -115,7 +115,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	h.lane.Store(uint32(laneAfter(ctx, result, l)))
 	p.counters.attempts.Add(1)
 	p.counters.fuel.Add(uint64(max(r.Fuel, 0)))
-	if r.Starved {
+	if crowded(r) {
 		p.pool.Shrink()
 	} else {
 		p.pool.Grow()
@@ -123,6 +123,11 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	h.record(result, pluginFault, t.Name)
 	return result
 }
+
+// crowded reports whether a call shows that fewer of them should compute at the same time.
+// One that waited for a processor and still returned shows nothing: with many hanging calls
+// that need none, fewer instances would only keep others waiting.
+func crowded(r sandbox.Report) bool { return r.Starved && r.Ending == sandbox.Stopped }
 
 // laneAfter returns the lane of a probe's next attempt: one that succeeded, or had more than
 // half of its time left, is expected to do so again.

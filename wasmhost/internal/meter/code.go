@@ -155,7 +155,7 @@ func (w *bodyRewriter) after(c *binary.Reader, in *instruction) {
 			w.setCharge(f.head, units(f.back))
 		}
 		if w.frames = w.frames[:len(w.frames)-1]; len(w.frames) == 0 {
-			w.setCharge(w.entry, units(w.uncharged)) // a call pays in advance for what is uncharged at its end
+			w.setCharge(w.entry, units(w.scratch+w.uncharged)) // for its locals, and for what is uncharged at its end
 		}
 	case opBr, opBrIf, opBrTable:
 		for _, label := range in.labels {
@@ -174,10 +174,11 @@ func (w *bodyRewriter) branch(c *binary.Reader, label uint32) uint32 {
 		return 0
 	}
 	f := &w.frames[len(w.frames)-1-int(label)]
+	cycles := w.uncharged + f.pass
 	if f.op == opLoop {
-		f.back = max(f.back, w.uncharged)
+		f.back = max(f.back, cycles)
 	} else {
-		f.end = max(f.end, w.uncharged)
+		f.end = max(f.end, cycles)
 	}
 	return f.pass
 }

@@ -136,13 +136,14 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 			in.cost = costHost
 		} else if c.Err() == nil {
 			in.values = r.types[r.functions[f]].values()
+			in.cost += in.values
 		}
 	case op == opCallIndirect:
 		if t := c.Index(len(r.types), "type"); c.Err() == nil {
 			in.values = r.types[t].values()
 		}
 		c.Uint32()
-		in.cost = costCall
+		in.cost = costCall + in.values
 	case op == opSelectTyped:
 		if c.Byte() != 1 {
 			c.Fail(errors.New("select must have one type"))

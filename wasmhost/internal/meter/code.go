@@ -8,7 +8,7 @@ import (
 )
 
 // unit is how many cycles of code, by estimate, one unit of fuel pays for. Real ones are up to
-// twenty times as many where memory is not in a cache, or branches are mispredicted.
+// fifty times as many where memory is not in a cache.
 const unit = 16
 
 // maxUncharged is how many cycles of straight code, by estimate, are paid for at once.

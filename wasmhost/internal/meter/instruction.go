@@ -32,6 +32,7 @@ const (
 	opGlobalSet         = 0x24
 	opTableSet          = 0x26
 	opI32Load           = 0x28
+	opI32Store          = 0x36
 	opI64Store32        = 0x3e
 	opMemorySize        = 0x3f
 	opMemoryGrow        = 0x40
@@ -111,7 +112,8 @@ func (i *instruction) append(out, old []byte) []byte {
 // Estimates of an instruction's cost in cycles. Most take less than one.
 const (
 	costSimple = 1
-	costSlow   = 16  // division, conversion, and memory, which may not be in a cache
+	costSlow   = 16  // division, conversion, stores
+	costLoad   = 32  // it may not be in a cache
 	costCall   = 16  // the function called pays for itself
 	costBulk   = 128 // beside what it pays by length
 	costHost   = 512 // it leaves the compiled code
@@ -143,7 +145,7 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 			in.values = r.types[t].values()
 		}
 		c.Uint32()
-		in.cost = costCall + in.values
+		in.cost = costLoad + costCall + in.values
 	case op == opSelectTyped:
 		if c.Byte() != 1 {
 			c.Fail(errors.New("select must have one type"))
@@ -156,10 +158,12 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 		in.local = c.Uint32()
 	case op > opGlobalSet && op <= opTableSet:
 		c.Uint32()
-		in.cost = costSlow
+		in.cost = costLoad
 	case op >= opI32Load && op <= opI64Store32:
 		memoryArgument(c)
-		in.cost = costSlow
+		if in.cost = costLoad; op >= opI32Store {
+			in.cost = costSlow
+		}
 	case op >= opMemorySize && op <= opF64Const, op == opRefNull:
 		in.constant = op > opMemoryGrow
 		immediate(c, op)
@@ -287,7 +291,7 @@ func (r *rewriter) vector(c *binary.Reader, in *instruction) {
 	switch {
 	case op <= vectorStore, op == vectorLoadZero, op == vectorLoadZero64:
 		memoryArgument(c)
-		in.cost = costSlow
+		in.cost = costLoad
 	case op == vectorConst:
 		c.Bytes(16)
 		in.constant = true
@@ -298,7 +302,7 @@ func (r *rewriter) vector(c *binary.Reader, in *instruction) {
 	case op >= vectorLoadLane && op <= vectorStoreLane:
 		memoryArgument(c)
 		c.Byte()
-		in.cost = costSlow
+		in.cost = costLoad
 	default:
 		in.cost = costSlow
 	}

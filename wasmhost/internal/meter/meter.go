@@ -46,8 +46,8 @@ const (
 const FirstFuel = 4000
 
 // MaxFuel bounds the count that Tick may set. What it pays for takes at most some milliseconds,
-// whatever the code is: a unit takes a nanosecond in an empty loop, and a tenth of a microsecond
-// where each access misses all caches.
+// whatever the code is: a unit takes half a nanosecond in an empty loop, and a quarter of a
+// microsecond where each load misses all caches.
 const MaxFuel = 16_000
 
 // Rewrite returns the module with its code metered. It keeps the names of functions, and

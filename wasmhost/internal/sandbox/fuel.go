@@ -12,7 +12,8 @@ import (
 
 // The units of fuel that a call gets at a time. It begins with few, and gets twice as many
 // while they last for less than minSlice, or half as many when they last for longer than
-// maxSlice: what a unit pays for takes a nanosecond, or a tenth of a microsecond.
+// maxSlice: what a unit pays for takes from half a nanosecond to a
+// quarter of a microsecond.
 const (
 	firstFuel = meter.FirstFuel
 	maxFuel   = meter.MaxFuel

@@ -44,9 +44,11 @@ type attempt struct {
 	// its handler may have kept a connection since then; otherwise negative.
 	lostBefore int64
 
-	// excused is how many attempts of the probe before were unknown because their handler
-	// said so: see probe.Result.Denied.
-	excused uint8
+	// What a handler claims that this machine lacked: see probe.Result.Denied. The worker sets
+	// claims and waived.
+	waivedBefore uint8 // how many of the probe's failures in a row were waived before
+	claims       bool  // the handler claims something
+	waived       bool  // a failure is unknown because of that
 }
 
 // unsettledBy returns an attempt that has ended with a result, and has only what is needed
@@ -54,7 +56,8 @@ type attempt struct {
 func (a *attempt) unsettledBy(res *probe.Result) *attempt {
 	u := &attempt{
 		slot: a.slot, spec: a.spec, instance: a.instance, next: a.next, counts: a.counts, start: a.start, late: a.late,
-		targetAwaited: a.targetAwaited, lookupAwaited: a.lookupAwaited, othersAnswered: a.othersAnswered, excused: a.excused, unsettled: true,
+		targetAwaited: a.targetAwaited, lookupAwaited: a.lookupAwaited, othersAnswered: a.othersAnswered,
+		waivedBefore: a.waivedBefore, claims: a.claims, waived: a.waived, unsettled: true,
 	}
 	u.Result = *res
 	return u
@@ -92,7 +95,7 @@ func (a *attempt) make(clock *clock, m *health.Monitor) (res probe.Result, panic
 	a.start = clock.now()
 	lostAtBegin := m.Observe(a.start)
 	rule := &a.spec.rule
-	begin, timeout := a.start, timeoutOf(rule, m, a.start, int(a.excused))
+	begin, timeout := a.start, timeoutOf(rule, m, a.start, int(a.waivedBefore))
 	for n := uint8(1); n <= maxTries; n++ {
 		late, hasPanicked := false, false
 		res, late, hasPanicked = a.call(timeout)
@@ -100,22 +103,24 @@ func (a *attempt) make(clock *clock, m *health.Monitor) (res probe.Result, panic
 		end := clock.now()
 		lost := m.Observe(end)
 		lostByTry, lostByHandler := lost-lostAtBegin, int64(res.Lost)
+		a.claims, a.waived = res.Denied || notable(lostByHandler, timeout), false
 		res.Lost = 0
 		switch {
 		case stalled(lostByTry, end-begin, timeout, rule):
 			late, res = false, excuse(res, lostByTry, timeout)
-		case a.excused < maxExcused && stalled(lostByHandler, end-begin, timeout, rule):
+		case a.mayWaive() && stalled(lostByHandler, end-begin, timeout, rule):
+			before := res.Outcome
 			late, res = false, excuse(res, lostByHandler, timeout)
-			res.Lost = time.Duration(lostByHandler)
+			a.waived = res.Outcome != before
 		case n == 1 && a.lostBefore >= 0 && notable(lost-a.lostBefore, timeout): // the peer may have closed what was kept
 			res = excuse(res, lost-a.lostBefore, timeout)
 		}
-		res = excuseDenied(checked(res, timeout, late), a.excused)
+		res = a.waiveDenied(checked(res, timeout, late))
 		res.Tries = n
 		if hasPanicked {
 			panics++
 		}
-		if res.Outcome != probe.Unknown || a.ctx.Err() != nil || !maySucceedNow(&res, m, end) {
+		if res.Outcome != probe.Unknown || a.waived || a.ctx.Err() != nil || !maySucceedNow(&res, m, end) { // what was lacking is lacking
 			break
 		}
 		begin, lostAtBegin = end, lost

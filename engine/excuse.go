@@ -24,10 +24,10 @@ func tickOf(timeout time.Duration) time.Duration {
 	return min(max(minTick, timeout/stallShare), maxTick)
 }
 
-// timeoutOf returns the timeout of an attempt that starts now, after a number that were
-// excused at the word of their handler.
-func timeoutOf(r *probe.Rule, m *health.Monitor, now int64, excused int) time.Duration {
-	score := max(m.Score(now), excused)
+// timeoutOf returns the timeout of an attempt that starts now, after so many that were
+// waived.
+func timeoutOf(r *probe.Rule, m *health.Monitor, now int64, waived int) time.Duration {
+	score := max(m.Score(now), waived)
 	if score == 0 {
 		return r.Timeout
 	}
@@ -75,21 +75,32 @@ func maySucceedNow(res *probe.Result, m *health.Monitor, now int64) bool {
 	return !res.NoRetry && (res.Reason != probe.ReasonStalled || !healthAt(m, now).Degraded())
 }
 
-// maxExcused is how many attempts in a row are unknown because their handler says so. It may
-// be right each time, but the machine may be short of processes because of the target.
-const maxExcused = MaxHealthScore
+// maxWaived is how many failures of a probe in a row are waived: unknown, since their handler
+// claims that this machine lacked something. It may be right each time, but the machine may
+// be short of processes because of the target.
+const maxWaived = MaxHealthScore
 
-// excuseDenied returns the result of a try whose handler may have been denied processes or
+// mayWaive reports whether a failure is unknown at the word of its handler.
+func (a *attempt) mayWaive() bool { return a.waivedBefore < maxWaived }
+
+// waiveDenied returns the result of a try whose handler may have been denied processes or
 // memory.
-func excuseDenied(res probe.Result, excused uint8) probe.Result {
-	if res.Outcome == probe.Failure && res.Denied && excused < maxExcused {
-		res = probe.Broken(probe.ReasonResources, "the system denied processes or memory meanwhile; the attempt ended with %s: %s", res.Reason, res.Detail)
-		res.Denied = true
+func (a *attempt) waiveDenied(res probe.Result) probe.Result {
+	if res.Outcome != probe.Failure || !res.Denied || !a.mayWaive() {
+		return res
 	}
-	return res
+	a.waived = true
+	return probe.Broken(probe.ReasonResources, "the system denied processes or memory meanwhile; the attempt ended with %s: %s", res.Reason, res.Detail)
 }
 
-// isExcused reports whether an attempt is unknown because its handler said so.
-func isExcused(res *probe.Result) bool {
-	return res.Outcome == probe.Unknown && (res.Denied || res.Lost > 0)
+// countWaived counts how many failures in a row were waived. What says nothing about the
+// target changes nothing, nor does a failure that counts in spite of what is claimed: the
+// next one has to count as well.
+func (a *attempt) countWaived(res *probe.Result) {
+	switch {
+	case a.waived:
+		a.slot.setWaived(a.waivedBefore + 1)
+	case a.waivedBefore > 0 && !a.claims && res.Outcome != probe.Unknown:
+		a.slot.setWaived(0)
+	}
 }

@@ -54,7 +54,7 @@ type rare struct {
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 	lost  int64      // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
 
-	excused uint8 // how many attempts in a row, up to maxExcused, were unknown because their handler said so
+	waived uint8 // how many failures in a row, up to maxWaived, were waived
 }
 
 // makeRare returns what few probes have. It needs mu.
@@ -85,26 +85,21 @@ func (s *slot) lostBefore() int64 {
 	return s.rare.lost
 }
 
-// setExcused remembers whether the latest attempt is unknown because its handler said so.
-func (s *slot) setExcused(is bool) {
+// setWaived remembers how many failures in a row were waived.
+func (s *slot) setWaived(n uint8) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case is:
-		s.makeRare().excused = min(s.rare.excused+1, maxExcused)
-	case s.rare != nil:
-		s.rare.excused = 0
-	}
+	s.makeRare().waived = n
+	s.mu.Unlock()
 }
 
-// excused returns how many attempts in a row are unknown because their handler said so.
-func (s *slot) excused() uint8 {
+// waived returns what setWaived was given last.
+func (s *slot) waived() uint8 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rare == nil {
 		return 0
 	}
-	return s.rare.excused
+	return s.rare.waived
 }
 
 // keepDurations keeps the durations of successes in the kubelet's compatibility, and no

@@ -112,7 +112,7 @@ func (sc *scheduler) newAttempt(sp *spec) *attempt {
 
 // attachContext gives an attempt what its worker needs.
 func (sc *scheduler) attachContext(a *attempt) {
-	a.lostBefore, a.excused = -1, a.slot.excused()
+	a.lostBefore, a.waivedBefore = -1, a.slot.waived()
 	a.ctx, a.cancel = context.WithCancel(sc.ctx)
 	if a.spec.keepsState() {
 		a.lostBefore = a.slot.lostBefore()
@@ -217,11 +217,8 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	s, sp := a.slot, a.slot.spec.Load()
 	s.setInflight(nil)
 	sc.counters.attempt(s.kind, sp.handlerName, res)
-	excused := isExcused(res)
-	if excused || a.excused > 0 {
-		s.setExcused(excused)
-	}
-	if isUnwell(res.Reason) && !excused {
+	a.countWaived(res)
+	if isUnwell(res.Reason) && !a.waived && !res.Denied { // a degraded engine could not restart what takes the processes
 		sc.monitor.Blame(now)
 	}
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)

@@ -80,9 +80,10 @@ type Result struct {
 	// Denied says that this machine has denied processes or memory to what the handler has
 	// run. The outcome of a failure is Unknown then, for ReasonResources.
 	//
-	// A handler may so excuse eight attempts of a probe in a row, each with a timeout that is
-	// longer by Rule.Timeout, up to Rule.Period. What fails after them counts. The engine's
-	// health does not depend on these attempts.
+	// Because of Lost and Denied eight failures of a probe in a row are unknown. They are not
+	// tried again at once, and each makes the next timeout longer by Rule.Timeout, up to
+	// Rule.Period. Every failure after them counts, until an attempt passes, or fails without
+	// such a claim. The engine's health does not depend on these attempts.
 	Denied bool
 }
 

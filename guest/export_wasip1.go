@@ -1,9 +1,10 @@
 package guest
 
 import (
-	"bytes"
 	"errors"
+	"math/rand/v2"
 	"time"
+	"unsafe"
 )
 
 // Main does nothing in a host, which never calls a plugin's main.
@@ -30,14 +31,16 @@ func configure() int32 {
 
 //go:wasmexport sonde_run
 func run() int32 {
-	current, err := decodeAttempt(input(inputTarget))
+	stepRandom()
+	h := &host{endpointOf(string(input(inputTarget)))}
+	settings, err := registered.prepare(input(inputSettings))
 	if err != nil {
 		hostOutput(outputDetail, err.Error())
 		return int32(Unknown)
 	}
 	ctx := &lazyContext{deadline: time.Now().Add(time.Duration(hostRemaining()))}
 	defer ctx.end()
-	r := registered.attempt(ctx, current.host, current.settings)
+	r := registered.attempt(ctx, h, settings)
 	if r.Reason != "" {
 		hostOutput(outputReason, r.Reason)
 	}
@@ -47,41 +50,16 @@ func run() int32 {
 	return int32(r.Outcome)
 }
 
-// decoded caches what an instance has decoded of targets and settings: it serves the same
-// probes repeatedly.
-type decoded struct {
-	host     *host
-	settings any
-	text     []byte         // of the last attempt's target
-	known    map[string]any // settings by revision
-}
-
-// maxKnown bounds decoded.known, which is cleared when it is full.
-const maxKnown = 1024
-
-var last = decoded{known: make(map[string]any)}
-
-// decodeAttempt returns the target and the settings of an attempt.
-func decodeAttempt(text []byte) (*decoded, error) {
-	if last.host != nil && bytes.Equal(text, last.text) {
-		return &last, nil
+// stepRandom makes the numbers of math/rand differ between attempts, which all start with
+// the generator that the runtime has seeded at first: it skips a random number of them.
+// There is no way to seed that generator again.
+func stepRandom() {
+	const most = 1024 // a few microseconds
+	var n uint16
+	hostRandom((*byte)(unsafe.Pointer(&n)), int32(unsafe.Sizeof(n)))
+	for range n % most {
+		rand.Uint64()
 	}
-	e, revision := endpointOf(string(text))
-	last.text = append(last.text[:0], text...)
-	last.host = nil
-	settings, ok := last.known[revision]
-	if !ok {
-		var err error
-		if settings, err = registered.prepare(input(inputSettings)); err != nil {
-			return nil, err
-		}
-		if len(last.known) >= maxKnown {
-			clear(last.known)
-		}
-		last.known[revision] = settings
-	}
-	last.host, last.settings = &host{e}, settings
-	return &last, nil
 }
 
 // schemaOf returns nothing: the manifest is made outside of WebAssembly.

@@ -24,6 +24,9 @@ func hostLog(level int32, text string) int32
 //go:wasmimport sonde_v1 metric
 func hostMetric(kind int32, name string, value float64) int32
 
+//go:wasmimport sonde_v1 random
+func hostRandom(buf *byte, length int32) int32
+
 //go:wasmimport sonde_v1 remaining
 func hostRemaining() int64
 

@@ -59,16 +59,14 @@ func unescape(s string) string {
 	return string(b)
 }
 
-// endpointOf reads the lines of the target. The revision is that of its settings.
-func endpointOf(text string) (e endpoint, revision string) {
+// endpointOf reads the lines of the target.
+func endpointOf(text string) (e endpoint) {
 	eachLine(text, func(key, value string) {
 		switch key {
 		case "name":
 			e.name = value
 		case "address":
 			e.address = value
-		case "revision":
-			revision = value
 		case "port":
 			number, name, _ := strings.Cut(value, " ")
 			if n, err := strconv.ParseUint(number, 10, 16); err == nil {
@@ -76,7 +74,7 @@ func endpointOf(text string) (e endpoint, revision string) {
 			}
 		}
 	})
-	return e, revision
+	return e
 }
 
 func (e *endpoint) setPort(name string, number uint16) {

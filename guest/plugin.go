@@ -19,8 +19,7 @@ type Plugin struct {
 
 // Preparer is an optional interface of settings, to check more than their types, or to
 // compute values from them. Prepare is called after the settings are decoded: when the
-// configuration is checked, before the first connection, and in each instance of the
-// plugin before its first attempt. It should return a *FieldError.
+// configuration is checked, and in each attempt. It should return a *FieldError.
 type Preparer interface {
 	Prepare() error
 }
@@ -37,10 +36,14 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 // Register registers the plugin. Call it once, in init.
 //
 // Attempt makes one attempt. It must return soon after ctx is done, when every use of a
-// connection fails. An instance of a plugin makes one attempt at a time, for many targets,
-// and may be discarded between two attempts: keep what a probe has to remember with
-// SetState and Hold. Goroutines must end with the attempt. A panic makes the attempt
+// connection fails. Each attempt starts with the memory that the program has after its init
+// functions: package variables do not keep what an attempt stores, and goroutines and timers
+// end with it. Keep what a probe has to remember with SetState and Hold; do what is expensive
+// and the same for all attempts in init, which cannot connect. A panic makes the attempt
 // Unknown.
+//
+// Crypto/rand differs in each attempt. Math/rand does, too, but from few sequences: seed a
+// generator of your own with crypto/rand if that matters.
 //
 // S is a struct. Each setting is a field with tags:
 //

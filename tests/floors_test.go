@@ -114,7 +114,7 @@ var thirdParty = []struct {
 	{module: "sigs.k8s.io/yaml", in: []string{"adapter/kube/..."}},
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
-	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process/...", "adapter/store", "cmd/...", "tests/faulttest"}},
+	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process/...", "adapter/store", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
 	{module: "golang.org/x/sync", in: []string{
 		"engine", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},

@@ -115,7 +115,7 @@ func (p *Plugin) callConfigure(h *Handler) (sandbox.Report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.limits.Start)
 	defer cancel()
 	r := l.Configure(ctx, h.settings)
-	p.release(l, r.Ending == sandbox.Returned)
+	p.release(l)
 	return r, nil
 }
 

@@ -8,6 +8,29 @@
 // time, for at most half of their timeout: an attempt that got its instance too late would
 // blame the target.
 //
+// # Pristine state
+//
+// The first instance of a plugin initialises itself: its data, its start function, and
+// _initialize. What it then has in its memory and its globals is the image of the plugin.
+// Each attempt, and each check of settings, starts from the image, whatever was before:
+//
+//   - Nothing that one target or probe has sent, or that its settings contain, is in the
+//     memory of a later attempt (TestASecretOfOneTargetIsInNoLaterMemory).
+//   - A plugin remembers what it reports as state, and nothing else
+//     (TestStateIsTheOnlyMemoryBetweenAttempts).
+//   - An attempt that was stopped, has trapped or has exited does not affect a later one
+//     (TestAnInstanceIsGoodAfterItWasKilled).
+//   - Memory that an attempt has grown is given back (TestGrownMemoryIsGivenBack).
+//   - Concurrent attempts share no memory (TestConcurrentInstancesShareNothing).
+//   - The image has no connections and no target's data, since a module that initialises
+//     itself is given neither a target nor settings, and cannot dial
+//     (TestAnInitialisationSeesNoTarget). Random numbers of the host differ between attempts
+//     (TestRandomNumbersDifferBetweenAttempts).
+//
+// The image cannot contain tables that change, passive data segments, and globals that are
+// references or vectors: a module with these starts anew for each attempt
+// (TestAModuleThatChangesTablesStartsAnewForEachAttempt).
+//
 // # What a plugin can do
 //
 // By default a plugin can compute, and connect to the probe's own target. Grant allows
@@ -23,10 +46,9 @@
 //
 // A fault of the plugin never counts as a failure of the target: after a trap, an exit, or
 // a denied grant or limit, the attempt is Unknown, with a reason that begins with
-// "plugin.". A plugin that exceeds the timeout is a Failure, as with other handlers. An
-// instance whose call did not return is discarded. A probe whose attempts mostly trap is
-// suspended for a while, and the whole plugin if half of its probes trap, five or more, or
-// if no instance starts.
+// "plugin.". A plugin that exceeds the timeout is a Failure, as with other handlers. A probe
+// whose attempts mostly trap is suspended for a while, and the whole plugin if half of its
+// probes trap, five or more, or if no instance starts.
 //
 // # Time
 //
@@ -59,6 +81,7 @@
 //	pool       hands out a bounded number of instances, with a reserve
 //	breaker    suspends probes, and plugins, after too many errors
 //	meter      rewrites a module so that what it executes is counted, and bounds it
-//	binary     reads the parts of a module's binary format, for module and meter
+//	binary     reads the parts of a module's binary format, for module, meter and image
+//	image      makes instances from the state that a module has after its initialisation, and resets them
 //	sandbox    runs instances and provides their host functions
 package wasmhost

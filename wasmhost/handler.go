@@ -110,7 +110,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 		return p.notAttempted(err)
 	}
 	r := l.Run(ctx, sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Wake: wake})
-	p.release(l, r.Ending == sandbox.Returned)
+	p.release(l)
 	result, pluginFault := p.resultOf(ctx, r)
 	h.lane.Store(uint32(laneAfter(ctx, result, l)))
 	p.counters.attempts.Add(1)

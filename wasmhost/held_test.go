@@ -51,9 +51,10 @@ func TestAConnectionIsHeldBetweenAttempts(t *testing.T) {
 
 // One probe must not take the connections that all probes may hold together.
 func TestAProbeHoldsAsManyConnectionsAsAnAttemptMayOpen(t *testing.T) {
-	module := wat(`%s %s (data 32 "k") (func $run (result i32)
-		i32.const 32 i32.const 32 i32.load8_u i32.const 1 i32.add i32.store8
-		%s i32.const 32 i32.const 1 call $hold if i32.const 2 return end i32.const 1)`, importNet, importHold, dial)
+	module := wat(`%s %s (import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
+		(func $run (result i32)
+		i32.const 32 i32.const 16 call $random drop
+		%s i32.const 32 i32.const 16 call $hold if i32.const 2 return end i32.const 1)`, importNet, importHold, dial)
 	p := load(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Connections: 3}})
 	target, h := serve(t, mute), handler(t, p, nil)
 	for i := range 6 {

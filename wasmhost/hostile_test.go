@@ -90,14 +90,18 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 			p := load(t, config)
 			began := time.Now()
 			got := attempt(t, handler(t, p, nil), target, timeout)
-			wantResult(t, got, test.outcome, test.reason)
+			if test.reason == wasmhost.ReasonTimeout {
+				wantStopped(t, got)
+			} else {
+				wantResult(t, got, test.outcome, test.reason)
+			}
 			if late := "still ran 100ms after the deadline"; test.reason == wasmhost.ReasonStart && !strings.Contains(got.Detail, late) {
 				t.Errorf("the detail is %q, it should contain %q", got.Detail, late)
 			}
 			if took := time.Since(began); took > plenty {
 				t.Errorf("it took %v", took)
 			}
-			if stats := p.Stats(); test.outcome != probe.Success && stats.Instances != 0 {
+			if stats := p.Stats(); test.reason == wasmhost.ReasonStart && stats.Instances != 0 {
 				t.Errorf("its instance is kept: %+v", stats)
 			}
 		})
@@ -182,6 +186,15 @@ func TestMemoryIsReleased(t *testing.T) {
 const fib = `(func $fib (param $n i32) (result i32) local.get $n i32.const 2 i32.lt_s if i32 local.get $n else
 	local.get $n i32.const 1 i32.sub call $fib local.get $n i32.const 2 i32.sub call $fib i32.add end)`
 
+// wantStopped accepts both reasons of a call that was stopped: on a busy machine it may not
+// have had the processor for long enough to be at fault.
+func wantStopped(tb testing.TB, got probe.Result) {
+	tb.Helper()
+	if got.Outcome != probe.Unknown || got.Reason != wasmhost.ReasonBusy {
+		wantResult(tb, got, probe.Failure, wasmhost.ReasonTimeout)
+	}
+}
+
 // TestRunawayGuestsAreStopped runs more guests that do not end than there are processors,
 // beside a garbage collection and another plugin, which they must not hold up.
 func TestRunawayGuestsAreStopped(t *testing.T) {
@@ -198,7 +211,7 @@ func TestRunawayGuestsAreStopped(t *testing.T) {
 			c := wasmhost.Config{Module: wat("%s", bad)}
 			c.Limits.HostCalls = 1 << 30
 			h := handler(t, load(t, c), nil)
-			wantResult(t, attempt(t, h, probe.Target{Name: "bad"}, 50*time.Millisecond), probe.Failure, wasmhost.ReasonTimeout) // one has been started
+			wantStopped(t, attempt(t, h, probe.Target{Name: "bad"}, 50*time.Millisecond)) // one has been started
 			ctx, stop := context.WithCancel(t.Context())
 			var ended sync.WaitGroup
 			for range 2 * runtime.GOMAXPROCS(0) {
@@ -299,12 +312,9 @@ func TestUnknownDescriptorsAreRejected(t *testing.T) {
 }
 
 func TestADescriptorIsNeverUsedTwice(t *testing.T) {
-	h := handler(t, load(t, wasmhost.Config{Module: wat(`%s (global $last (mut i32) 0)
-		(func $run (result i32) (local $fd i32) %s local.tee $fd global.get $last i32.gt_s local.get $fd global.set $last)`, importNet, dial)}), nil)
-	target := serve(t, mute)
-	for range 3 {
-		wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
-	}
+	h := handler(t, load(t, wasmhost.Config{Module: wat(`%[1]s (func $run (result i32) (local $fd i32)
+		%[2]s local.tee $fd call $close drop %[2]s local.get $fd i32.gt_s)`, importNet, dial)}), nil)
+	wantResult(t, attempt(t, h, serve(t, mute), plenty), probe.Success, "")
 }
 
 func TestOtherProbesRunBesideHostilePlugins(t *testing.T) {

@@ -131,12 +131,12 @@ func (p *Plugin) startFailed(took time.Duration, err error) error {
 	return &attemptError{reason, err}
 }
 
-// release gives an instance back. One whose call did not return is never used again: its
-// memory and its stack may be in any state.
-func (p *Plugin) release(l lease, returned bool) {
+// release gives an instance back, after a reset: what a call has left in it, another target
+// must not get.
+func (p *Plugin) release(l lease) {
 	p.pool.Observe(l.lane, time.Since(l.since))
 	i := l.Instance
-	if !returned || i.Spent() {
+	if i.Spent() || !i.Reset() {
 		i.Close()
 		i = nil
 	}

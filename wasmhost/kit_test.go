@@ -19,6 +19,7 @@ const (
 		(import "sonde_v1" "read" (func $read (param i32 i32 i32) (result i32)))
 		(import "sonde_v1" "write" (func $write (param i32 i32 i32) (result i32)))
 		(import "sonde_v1" "input" (func $input (param i32 i32 i32) (result i32)))
+		(import "sonde_v1" "output" (func $output (param i32 i32 i32) (result i32)))
 		(import "sonde_v1" "hold" (func $hold (param i32 i32 i32) (result i32)))
 		(import "sonde_v1" "held" (func $held (param i32 i32 i32) (result i32)))
 		(data 0 "tcp:port") (data 32 "PING\n")
@@ -36,6 +37,10 @@ const (
 
 	judge   = `i32.const 64 i32.load i32.const 0x474e4950 i32.eq if i32 i32.const 1 else i32.const 3 end`
 	content = `i32.const 1`
+
+	// load returns the number in the probe's state, which count adds 1 to.
+	kitCount = `(func $load (result i32) i32.const 128 i32.const 0 i32.store i32.const 3 i32.const 128 i32.const 4 call $input drop i32.const 128 i32.load)
+		(func $count i32.const 128 call $load i32.const 1 i32.add i32.store i32.const 3 i32.const 128 i32.const 4 call $output drop)`
 
 	kitRun   = `(func $run (result i32) call $open call $talk)`
 	kitLocal = `(func $talk (param $fd i32) (result i32) (local $n i32) (local $got i32) `
@@ -55,7 +60,7 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 		granted  = "a destination that is not granted is not reached"
 		unknown  = "unknown settings and ports are ignored"
 		again    = "repeated attempts of a probe agree, and hold no more connections"
-		after    = "a healthy server is a success after the failures above"
+		recovers = "a server that recovers is a success"
 	)
 	talk := kitLocal + ask + listen + judge + `)`
 	tests := map[string]struct {
@@ -68,15 +73,15 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 		"one that accepts any response":        {kitLocal + ask + listen + content + `)` + kitRun, []string{random, other, flood}},
 		"one that reads once":                  {kitLocal + ask + listenOnce + judge + `)` + kitRun, []string{bytewise}},
 		"one that fails with unknown settings": {talk + `(func $run (result i32) i32.const 1 i32.const 0 i32.const 0 call $input i32.const 20 i32.gt_s if i32.const 3 return end call $open call $talk)`, []string{unknown}},
-		"one that fails now and then": {talk + `(global $n (mut i32) 0) (func $run (result i32)
-			global.get $n i32.const 1 i32.add global.set $n global.get $n i32.const 7 i32.eq if i32.const 3 return end call $open call $talk)`,
-			[]string{again}},
-		"one that keeps failing after failures": {talk + `(global $bad (mut i32) 0) (func $run (result i32)
-			global.get $bad i32.const 3 i32.gt_s if i32.const 3 return end
-			call $open call $talk i32.const 1 i32.ne if global.get $bad i32.const 1 i32.add global.set $bad i32.const 3 return end i32.const 1)`,
-			[]string{after}},
-		"one that holds another connection each time": {talk + `(func $run (result i32) (local $fd i32) (local $found i32)
-			i32.const 16 i32.const 16 i32.load8_u i32.const 1 i32.add i32.store8
+		"one that fails now and then": {talk + kitCount + `(func $run (result i32)
+			call $load i32.const 2 i32.eq if i32.const 3 return end call $count call $open call $talk)`,
+			[]string{again, recovers}},
+		"one that keeps failing after failures": {talk + kitCount + `(func $run (result i32)
+			call $load if i32.const 3 return end
+			call $open call $talk i32.const 1 i32.ne if call $count i32.const 3 return end i32.const 1)`,
+			[]string{recovers}},
+		"one that holds another connection each time": {talk + kitCount + `(func $run (result i32) (local $fd i32) (local $found i32)
+			i32.const 16 call $load i32.const 65 i32.add i32.store8 call $count
 			call $open local.tee $fd call $talk local.set $found
 			local.get $fd i32.const 16 i32.const 1 call $hold drop local.get $found)`,
 			[]string{again}},
@@ -84,7 +89,7 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 			i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s if call $open local.set $fd end
 			local.get $fd call $talk local.set $found
 			local.get $fd i32.const 32 i32.const 1 call $hold drop local.get $found)`,
-			[]string{ended}},
+			[]string{ended, recovers}},
 	}
 	port, stop, err := tck.Echo()
 	if err != nil {

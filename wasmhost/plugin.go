@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
 	"github.com/sonde-probe/sonde/wasmhost/internal/codecache"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
@@ -66,7 +67,7 @@ func Load(c Config) (*Plugin, error) {
 		return nil, err
 	}
 	p := &Plugin{name: c.Name, limits: c.Limits, onTrap: c.OnTrap, ready: make(chan struct{})}
-	metered, err := p.check(wasm)
+	m, err := p.check(wasm)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
 	}
@@ -81,7 +82,7 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p.sandbox = sandbox.New(confine)
 	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, (*sandbox.Instance).Close)
-	go p.prepare(metered, code)
+	go p.prepare(m, code)
 	return p, nil
 }
 
@@ -96,8 +97,8 @@ func environment(names []string) []string {
 	return env
 }
 
-// check reads the module's manifest, checks the module, and returns it metered.
-func (p *Plugin) check(wasm []byte) (metered []byte, err error) {
+// check reads the module's manifest, checks the module, and returns it metered and prepared.
+func (p *Plugin) check(wasm []byte) (prepared *image.Module, err error) {
 	if p.manifest, err = abi.ReadManifest(wasm); p.name == "" {
 		p.name = p.manifest.Name
 	}
@@ -112,13 +113,17 @@ func (p *Plugin) check(wasm []byte) (metered []byte, err error) {
 		return nil, err
 	}
 	p.configures = m.HasExport(abi.ExportConfigure)
-	return meter.Rewrite(wasm)
+	metered, setsTables, err := meter.Rewrite(wasm)
+	if err != nil {
+		return nil, err
+	}
+	return image.Prepare(metered, setsTables)
 }
 
 // prepare compiles the module and checks the settings of the handlers made meanwhile.
-func (p *Plugin) prepare(metered []byte, code *codecache.Entry) {
+func (p *Plugin) prepare(m *image.Module, code *codecache.Entry) {
 	start := time.Now()
-	if err := p.compile(metered, code); err != nil {
+	if err := p.compile(m, code); err != nil {
 		p.broken = fmt.Errorf("plugin %s: %w", p.name, err)
 		p.logger.Error("plugin cannot be compiled", "error", err)
 	}
@@ -136,15 +141,15 @@ func (p *Plugin) prepare(metered []byte, code *codecache.Entry) {
 
 // compile makes the module ready to run. The compiler reads untrusted input: if that makes
 // it panic, compile returns an error.
-func (p *Plugin) compile(metered []byte, code *codecache.Entry) (err error) {
+func (p *Plugin) compile(m *image.Module, code *codecache.Entry) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("compile: panic: %v", r)
 		}
 	}()
-	if err = p.sandbox.Compile(metered, code.Cache()); err != nil && code.Enabled() {
+	if err = p.sandbox.Compile(m, code.Cache()); err != nil && code.Enabled() {
 		code.Discard() // it may be damaged
-		err = p.sandbox.Compile(metered, code.Cache())
+		err = p.sandbox.Compile(m, code.Cache())
 	}
 	code.Finish()
 	return err

@@ -28,8 +28,8 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: this process was stalled when that passed", abi.Grace)
 	case r.Ending == sandbox.Stopped:
 		result, pluginFault = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace), true
-	case r.Ending == sandbox.OutOfMemory && r.NoMemory:
-		result = probe.Broken(probe.ReasonResources, "plugin was refused memory: %v", sandbox.ErrNoMemory)
+	case r.Ending == sandbox.OutOfMemory && r.NoMemory != nil:
+		result = probe.Broken(probe.ReasonResources, "plugin was refused memory: %v", r.NoMemory)
 	default:
 		result, pluginFault = p.trapResult(r), true
 	}
@@ -55,8 +55,8 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 		return probe.Broken(probe.ReasonStopped, "%v", errCancelled)
 	case r.Refused != "":
 		return probe.Broken(ReasonGrant, "%s is not granted%s", r.Refused, afterColon(result.Detail))
-	case r.NoMemory:
-		return probe.Broken(probe.ReasonResources, "plugin was refused memory: %v%s", sandbox.ErrNoMemory, afterColon(result.Detail))
+	case r.NoMemory != nil:
+		return probe.Broken(probe.ReasonResources, "plugin was refused memory: %v%s", r.NoMemory, afterColon(result.Detail))
 	case r.Limit != "":
 		return probe.Broken(ReasonLimit, "limit %s was reached%s", r.Limit, afterColon(result.Detail))
 	}

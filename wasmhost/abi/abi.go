@@ -52,8 +52,7 @@ const (
 	//	port=8080 http        once for each named port: number, space, name
 	//	revision=7f3a…        of the settings, in hexadecimal; differs if the settings differ
 	//
-	// The revision lets an instance keep decoded settings, because decoding JSON in every
-	// attempt is slow.
+	// The revision lets a plugin recognize state that is from other settings.
 	InputTarget = 2
 
 	// InputState is the OutputState of the same probe's previous attempt; empty for the

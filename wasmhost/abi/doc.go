@@ -16,9 +16,10 @@
 //   - sonde_configure: () -> i32, optional. It checks the settings in InputSettings once
 //     for each configuration, before the first attempt. 0 means that they are valid; for
 //     any other number OutputField names the wrong setting and OutputDetail describes the
-//     problem. It cannot dial.
-//   - _initialize: () -> (), optional. It is called once per instance, before anything
-//     else. It cannot dial.
+//     problem. It is a check only: what it stores in memory is not kept. It cannot dial.
+//   - _initialize: () -> (), optional. It is called once, before anything else, and
+//     prepares what all attempts start from. It has no settings and no target, and cannot
+//     dial.
 //
 // and imports functions only, from the two modules described below. A module that imports
 // a function that its host does not have is rejected when it is loaded, by the function's
@@ -30,15 +31,18 @@
 //
 // # Calls
 //
-// An instance makes one attempt at a time, and the next one may be for another target
-// with other settings. So an instance must not carry anything from one attempt to the
-// next that it cannot verify. What a probe has to remember is its state (InputState,
-// OutputState); a connection to keep is held by the host (hold, held). An instance may be
-// discarded between any two calls, and always is after a trap, an exit or a hard stop.
+// Each call of sonde_run and sonde_configure starts with the memory and the globals as
+// _initialize has left them: nothing remains of the calls before. What is expensive and the
+// same for all attempts belongs in _initialize. What a probe has to remember is its state
+// (InputState, OutputState); a connection to keep is held by the host (hold, held).
+//
+// So a generator of pseudo-random numbers that _initialize has seeded would give the same
+// numbers in each attempt: seed it in sonde_run, or use random. A timer that _initialize
+// has started is over in an attempt.
 //
 // An attempt has two deadlines. At the first, the probe's timeout, every wait ends and
 // every use of a descriptor fails with ETIMEDOUT, so that the plugin can return and report
-// what it was waiting for. Grace later, the call is stopped and the instance discarded.
+// what it was waiting for. Grace later, the call is stopped.
 //
 // # Numbers
 //
@@ -137,8 +141,7 @@
 // 0 is empty, and those of dial are sockets: datagram sockets for udp, stream sockets
 // otherwise. There are no files, directories or listening sockets. The other functions of
 // preview 1 can be imported and return ENOSYS. The descriptors of connections start at
-// FirstFD and are never used twice in an instance; all are closed at the end of the
-// attempt.
+// FirstFD and are never used twice in an attempt; all are closed at its end.
 //
 // A poll waits for several descriptors and a clock at once, and reads of descriptors with
 // the NONBLOCK flag return EAGAIN: that is what Go's runtime, wasi-libc and Rust's std

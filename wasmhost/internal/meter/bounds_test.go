@@ -37,7 +37,7 @@ func TestModulesThatTakeTooMuchToCompileAreRejected(t *testing.T) {
 		"a table":              {`(table 70000) (func $run)`, "table of 70000 elements"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := meter.Rewrite(wattest.Assemble(test.wat))
+			_, _, err := meter.Rewrite(wattest.Assemble(test.wat))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -48,7 +48,7 @@ func TestModulesThatTakeTooMuchToCompileAreRejected(t *testing.T) {
 func TestTheLocalsOfAllFunctionsAreBounded(t *testing.T) {
 	const n = 25 // functions with 50,000 locals each, in 6 bytes
 	body := sized("\x01\xd0\x86\x03\x7f\x0b")
-	_, err := meter.Rewrite(handmade(section(3, entries(strings.Split(strings.Repeat("\x00", n), "")...)), section(10, string([]byte{n})+strings.Repeat(body, n))))
+	_, _, err := meter.Rewrite(handmade(section(3, entries(strings.Split(strings.Repeat("\x00", n), "")...)), section(10, string([]byte{n})+strings.Repeat(body, n))))
 	if err == nil || !strings.Contains(err.Error(), "all functions together have more than 1048576 locals") {
 		t.Errorf("got %v", err)
 	}

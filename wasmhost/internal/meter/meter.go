@@ -50,20 +50,21 @@ const FirstFuel = 4000
 // microsecond where each load misses all caches.
 const MaxFuel = 16_000
 
-// Rewrite returns the module with its code metered. It keeps the names of functions, and
-// drops other custom sections. An error means that the module is invalid, or uses a
-// feature beyond WebAssembly 2.0, or exceeds a limit of this package.
-func Rewrite(wasm []byte) ([]byte, error) {
+// Rewrite returns the module with its code metered, and whether that code has instructions
+// that change tables. It keeps the names of functions, and drops other custom sections. An
+// error means that the module is invalid, or uses a feature beyond WebAssembly 2.0, or
+// exceeds a limit of this package.
+func Rewrite(wasm []byte) (out []byte, setsTables bool, err error) {
 	sections, err := binary.Split(wasm)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	r := &rewriter{size: len(wasm)}
-	out := append(make([]byte, 0, len(wasm)+len(wasm)/4), wasm[:8]...)
+	out = append(make([]byte, 0, len(wasm)+len(wasm)/4), wasm[:8]...)
 	for _, id := range binary.Order {
 		body, err := r.section(id, sections.Bodies[id])
 		if err != nil {
-			return nil, fmt.Errorf("section %d: %w", id, err)
+			return nil, false, fmt.Errorf("section %d: %w", id, err)
 		}
 		if body != nil {
 			out = binary.AppendSection(out, id, body)
@@ -72,7 +73,7 @@ func Rewrite(wasm []byte) ([]byte, error) {
 	if body, err := r.names(sections.Names); err == nil && body != nil { // the specification ignores an invalid custom section
 		out = binary.AppendSection(out, abi.SectionCustom, append(binary.AppendName(nil, binary.NameSection), body...))
 	}
-	return out, nil
+	return out, r.setsTables, nil
 }
 
 // rewriter knows what the sections that were read declare.
@@ -84,6 +85,8 @@ type rewriter struct {
 	globals   uint32      // which is also the index of the count
 	bodies    uint32      // functions that have a body
 	elements  uint32      // of all segments
+
+	setsTables bool // an instruction changes a table
 }
 
 // signature is the type of a function or a block: the number of its parameters and results.

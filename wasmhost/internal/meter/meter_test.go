@@ -20,7 +20,7 @@ var errEnough = errors.New("enough")
 // start instantiates a metered module, whose tick calls f.
 func start(tb testing.TB, wat string, f func(fuel *uint32)) api.Module {
 	tb.Helper()
-	wasm, err := meter.Rewrite(wattest.Assemble(wat))
+	wasm, _, err := meter.Rewrite(wattest.Assemble(wat))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestTheModuleCannotReachTheMeter(t *testing.T) {
 		"an end too many":           `(func $run end end)`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out, err := meter.Rewrite(wattest.Assemble(wat + ` (export "run" (func $run))`)); err == nil {
+			if out, _, err := meter.Rewrite(wattest.Assemble(wat + ` (export "run" (func $run))`)); err == nil {
 				t.Errorf("accepted: %q", out)
 			}
 		})
@@ -165,7 +165,7 @@ func TestNamesOfFunctionsAreKept(t *testing.T) {
 	names := "\x00\x04name" + "\x01\x16\x03" + "\x00\x01f" + "\x01\x05inner" + "\x02\x0aouter name"
 	names = names[:7] + string(rune(len(names)-8)) + names[8:]
 	wasm = append(append(wasm, 0, byte(len(names)-1)), names[1:]...)
-	out, err := meter.Rewrite(wasm)
+	out, _, err := meter.Rewrite(wasm)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ type call struct {
 	ctx       context.Context
 	sandbox   *Sandbox
 	instance  *Instance
-	function  api.Function // nil in the module's start function
+	function  api.Function
 	memory    api.Memory
 	settings  *settings.Settings // nil while an instance starts
 	state     *State             // nil except in an attempt
@@ -106,7 +106,7 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 func (c *call) run(f api.Function) Report {
 	began, stack := time.Now(), c.instance.stack[:]
 	c.function = f
-	c.instance.memory.refused, c.instance.memory.noRoom = false, false
+	c.instance.memory.Refused, c.instance.memory.Err = false, nil
 	c.fuel.fill(c.instance.fuel, c.fuelLeft())
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
@@ -114,9 +114,17 @@ func (c *call) run(f api.Function) Report {
 		Ending: c.ending(err), Stalled: c.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: readable(err),
 		Detail: c.detail, Reason: c.reason, Field: c.field, Fuel: c.fuel.total(),
 		Waited: c.fuel.waited + c.fuel.delayed, Starved: c.fuel.isStarved(time.Since(began)),
-		NoMemory: c.instance.memory.noRoom || errors.Is(err, ErrNoMemory),
+		NoMemory: c.noMemory(err),
 		Late:     c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
 	}
+}
+
+// noMemory returns why a call that ended with err was refused memory below its limit.
+func (c *call) noMemory(err error) error {
+	if errors.Is(err, ErrNoMemory) { // for its stack
+		return ErrNoMemory
+	}
+	return c.instance.memory.Err
 }
 
 // guard calls do, which runs the guest. When c.ctx is done, waits of the guest end;

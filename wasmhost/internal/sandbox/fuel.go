@@ -31,7 +31,7 @@ const starvedShare = 8
 
 // fuel is what a call has got to compute with. It may use its first units without a slot.
 type fuel struct {
-	counter   api.MutableGlobal // what is left of granted; nil until the module's start function asks for more
+	counter   api.MutableGlobal // what is left of granted
 	granted   int32
 	used      int64         // of what was granted before
 	next      int32         // the units to grant next
@@ -49,19 +49,12 @@ func (f *fuel) fill(counter api.MutableGlobal, left int64) {
 
 // total returns the units that were used.
 func (f *fuel) total() int64 {
-	if f.counter == nil {
-		return 0
-	}
 	return f.used + int64(f.granted) - int64(api.DecodeI32(f.counter.Get()))
 }
 
 // tick is called by a guest that has used up its fuel. It returns when it may go on.
-func (c *call) tick(guest api.Module) {
+func (c *call) tick() {
 	f := &c.fuel
-	if f.counter == nil { // in the start function, before the host knows the instance
-		f.counter = guest.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
-		f.granted, f.next = firstFuel, firstFuel
-	}
 	f.use()
 	c.stopIfDue()
 	left := c.fuelLeft()

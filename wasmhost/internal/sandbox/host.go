@@ -50,7 +50,7 @@ func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
 	if err := s.linkModule(ctx, r, abi.WASIModule, slices.Concat(abi.WASI(), abi.WASIRefused()), wasi); err != nil {
 		return err
 	}
-	tick := api.GoModuleFunc(func(ctx context.Context, guest api.Module, _ []uint64) { callOf(ctx).tick(guest) })
+	tick := api.GoModuleFunc(func(ctx context.Context, _ api.Module, _ []uint64) { callOf(ctx).tick() })
 	_, err := r.NewHostModuleBuilder(meter.Module).NewFunctionBuilder().WithGoModuleFunction(tick, nil, nil).Export(meter.Tick).Instantiate(ctx)
 	return err
 }
@@ -69,11 +69,8 @@ func (s *Sandbox) linkModule(ctx context.Context, r wazero.Runtime, module strin
 // is set, reports them.
 func (s *Sandbox) wrap(name string, t abi.Function, f hostFunction) api.GoModuleFunction {
 	hasResult, blocks := t.Results != "", !neverBlocks[t.Name]
-	plain := func(ctx context.Context, guest api.Module, stack []uint64) {
+	plain := func(ctx context.Context, _ api.Module, stack []uint64) {
 		c := callOf(ctx)
-		if c.memory == nil { // called by the module's start function
-			c.memory = guest.Memory()
-		}
 		c.count()
 		if blocks {
 			c.releaseSlot()

@@ -16,16 +16,19 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
 // Instance is one running copy of a module, with a memory of its own. One call at a time
-// uses it.
+// uses it, and Reset is between two calls.
 type Instance struct {
 	sandbox   *Sandbox
 	module    api.Module
-	memory    *memory
+	memory    *image.Memory
+	globals   []api.MutableGlobal
+	image     *image.Image // what it was made from; nil if it has initialised itself
 	run       api.Function
 	configure api.Function // nil: the module does not export it
 	fuel      api.MutableGlobal
@@ -33,6 +36,7 @@ type Instance struct {
 	stack     [1]uint64 // the result of a call
 	used      int64     // counted in the budget: with stackSize, the memory and instanceOverhead
 	stackSize int       // of the largest stack of a call until now
+	uncounted bool      // a stack was larger than that
 }
 
 // ErrStarved is in the error of a start that exceeded Limits.Start, and had hardly any
@@ -43,8 +47,8 @@ var ErrStarved = errors.New("this machine gave it hardly any processor time")
 // for the module to be at fault.
 const starvedBelow = 20
 
-// Start makes an instance. It returns when the module has initialised itself, or soon
-// after ctx is done or Limits.Start has passed.
+// Start makes an instance. The first one initialises itself, and the others are made from
+// its image. It returns soon after ctx is done or Limits.Start has passed.
 func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
 	runtime.LockOSThread() // whose processor time is measured
 	defer runtime.UnlockOSThread()
@@ -61,51 +65,90 @@ func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
 func (s *Sandbox) start(ctx context.Context) (*Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Start)
 	defer cancel()
-	i := &Instance{sandbox: s, nextFD: abi.FirstFD, used: s.initialMemory()}
-	i.memory = &memory{limit: uint64(s.config.Limits.Memory), take: i.take}
-	if !totalMemory.takeInstance(s.account, i.used) {
-		return nil, fmt.Errorf("start: %w", ErrNoMemory)
-	}
-	if err := i.initialize(ctx); err != nil {
-		if i.memory.noRoom && !errors.Is(err, ErrNoMemory) {
-			err = fmt.Errorf("%w; %w", err, ErrNoMemory)
+	if s.image.Load() == nil {
+		i, err := s.instantiate(ctx, nil)
+		if err != nil {
+			return nil, fmt.Errorf("start: %w", err)
 		}
+		if err := i.initialize(ctx); err != nil {
+			i.Close()
+			return nil, err
+		}
+		if s.module.Fixed {
+			return i, nil
+		}
+		err = s.takeImage(i)
 		i.Close()
-		return nil, err
+		if err != nil {
+			return nil, fmt.Errorf("start: %w", err)
+		}
+	}
+	from := s.image.Load()
+	i, err := s.instantiate(ctx, from)
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	if err := from.Complete(i.module, i.globals); err != nil {
+		i.Close()
+		return nil, fmt.Errorf("start: %w", err)
 	}
 	return i, nil
 }
 
-// initialize makes the instance, and lets the module initialise itself.
+// takeImage takes the image of an instance that has initialised itself, unless there is one.
+func (s *Sandbox) takeImage(i *Instance) error {
+	taken, err := s.module.Take(i.module)
+	if err == nil && !s.image.CompareAndSwap(nil, taken) { // another start was faster
+		err = taken.Close()
+	}
+	return err
+}
+
+// instantiate makes an instance, which does not run code of the module yet.
+func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance, error) {
+	i := &Instance{sandbox: s, image: from, nextFD: abi.FirstFD, used: s.memoryFor(from)}
+	if !totalMemory.takeInstance(s.account, i.used) {
+		return nil, ErrNoMemory
+	}
+	var err error
+	if i.memory, err = image.NewMemory(from, s.declaredMemory(), s.config.Limits.Memory, i.takeMemory); err != nil {
+		i.Close()
+		return nil, err
+	}
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(rand.Reader) // its own is slow to make
+	if i.module, err = s.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, i.memory), s.compiled, config); err != nil {
+		i.Close()
+		return nil, err
+	}
+	i.fuel = i.module.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
+	i.run, i.configure = i.module.ExportedFunction(abi.ExportRun), i.module.ExportedFunction(abi.ExportConfigure)
+	i.globals = s.module.Globals(i.module)
+	return i, nil
+}
+
+// initialize lets an instance without an image initialise itself.
 func (i *Instance) initialize(ctx context.Context) error {
-	if err := i.instantiate(ctx); err != nil {
+	start, err := i.sandbox.module.Initialize(i.module)
+	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	if f := i.module.ExportedFunction(abi.ExportInitialize); f != nil {
+	for _, f := range []struct {
+		name string
+		api.Function
+	}{{"start", start}, {abi.ExportInitialize, i.module.ExportedFunction(abi.ExportInitialize)}} {
+		if f.Function == nil {
+			continue
+		}
 		c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory()}
-		if err := c.run(f).Err; err != nil {
-			return fmt.Errorf("%s: %w", abi.ExportInitialize, err)
+		err := c.run(f.Function).Err
+		if lacking := i.memory.Err; err != nil && lacking != nil && !errors.Is(err, lacking) {
+			err = fmt.Errorf("%w; %w", err, lacking)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
 	return nil
-}
-
-// instantiate makes the instance's memory and runs the module's start function.
-func (i *Instance) instantiate(ctx context.Context) error {
-	c := &call{ctx: ctx, sandbox: i.sandbox, instance: i}
-	defer c.finish()
-	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(rand.Reader) // its own is slow to make
-	return c.guard(func(ctx context.Context) error {
-		ctx = experimental.WithMemoryAllocator(ctx, i.memory)
-		module, err := i.sandbox.runtime.InstantiateModule(ctx, i.sandbox.compiled, config)
-		if err != nil {
-			return readable(err)
-		}
-		i.module = module
-		i.fuel = module.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
-		i.run, i.configure = module.ExportedFunction(abi.ExportRun), module.ExportedFunction(abi.ExportConfigure)
-		return nil
-	})
 }
 
 // take counts memory that the instance uses, and returns false if there is none left.
@@ -150,20 +193,36 @@ func (i *Instance) Configure(ctx context.Context, s *settings.Settings) Report {
 	return c.run(i.configure)
 }
 
+// takeMemory is take, with an error.
+func (i *Instance) takeMemory(bytes int64) error {
+	if !i.take(bytes) {
+		return ErrNoMemory
+	}
+	return nil
+}
+
+// Reset makes the instance what it was before its first call, whatever a call has done and
+// however it has ended. It returns false if that cannot be done: its memory has grown, or
+// the module does not permit it.
+func (i *Instance) Reset() bool {
+	i.nextFD = abi.FirstFD
+	return i.image != nil && i.image.Reset(i.memory, i.globals)
+}
+
+// Spent reports whether the instance should not be used again.
+func (i *Instance) Spent() bool {
+	return i.uncounted || i.stackSize > keepStack || totalMemory.owes(i.sandbox.account)
+}
+
 // Close frees the instance. It must not be running.
 func (i *Instance) Close() {
 	if i.module != nil {
 		_ = i.module.Close(context.Background()) // frees memory only, which cannot fail
 	}
+	if i.memory != nil {
+		i.memory.Free()
+	}
 	totalMemory.release(i.sandbox.account, i.used)
-}
-
-// maxFD is where an instance is retired, because it never uses a descriptor twice.
-const maxFD = 1 << 30
-
-// Spent reports whether the instance should not be used again.
-func (i *Instance) Spent() bool {
-	return i.nextFD > maxFD || i.stackSize > keepStack || totalMemory.owes(i.sandbox.account)
 }
 
 // Ending is how a call ended.
@@ -190,7 +249,7 @@ type Report struct {
 	Reason string // likewise
 	Field  string // likewise
 
-	NoMemory bool          // it was refused memory that others use
+	NoMemory error         // why it was refused memory below its limit; nil if it was not
 	Stalled  bool          // this process was stalled when the deadline passed
 	Starved  bool          // others had the processors for a notable part of its time
 	Waited   time.Duration // for a processor that others had
@@ -225,9 +284,12 @@ func (c *call) ending(err error) Ending {
 		return Stopped
 	case errors.Is(err, errLimit):
 		return LimitReached
-	case c.instance.memory.refused, errors.Is(err, ErrNoMemory):
+	case c.instance.memory.Refused, errors.Is(err, ErrNoMemory):
 		return OutOfMemory
-	case errors.Is(err, errStackOverflow), strings.Contains(err.Error(), "stack overflow"): // wazero does not export this error
+	case errors.Is(err, errStackOverflow):
+		return StackOverflow
+	case strings.Contains(err.Error(), "stack overflow"): // wazero does not export this error
+		c.instance.uncounted = true
 		return StackOverflow
 	case errors.As(err, &exit):
 		return Exited

@@ -7,10 +7,9 @@
 // # Files
 //
 //	sandbox.go    Sandbox: a compiled plugin, and what its instances share
-//	instance.go   Instance: starting it, calling it; Report: how a call ended
+//	instance.go   Instance: starting it, calling it, resetting it; Report: how a call ended
 //	threadtime_*  the processor time of a start
-//	memory.go     the linear memory of an instance, up to its limit
-//	stack.go      the stack of a call, likewise
+//	stack.go      the stack of a call, up to its limit
 //	budget.go     the memory of the instances of all plugins together
 //	call.go       one call: its deadlines, its usage, its connections
 //	fuel.go       how long a call computes before the host is asked
@@ -45,6 +44,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
@@ -83,6 +83,8 @@ type Sandbox struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache // nil: none
+	module   *image.Module
+	image    atomic.Pointer[image.Image] // nil until an instance has initialised itself, and if module is Fixed
 
 	slotQueue slotQueue // guarded by cpuSlots.mu
 	account   *account  // in totalMemory
@@ -102,10 +104,10 @@ func New(c Config) *Sandbox {
 	return &Sandbox{config: c, account: totalMemory.open(), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
 }
 
-// Compile compiles a module that meter.Rewrite has returned. It cannot be cancelled, and uses
+// Compile compiles a module that was metered and prepared. It cannot be cancelled, and uses
 // one goroutine: with several, wazero would let a panic end the process, and probes need
 // the processors too. Compile takes over cache, which may be nil.
-func (s *Sandbox) Compile(metered []byte, cache wazero.CompilationCache) error {
+func (s *Sandbox) Compile(m *image.Module, cache wazero.CompilationCache) error {
 	ctx := context.Background()
 	config := wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2)
 	if cache != nil {
@@ -115,12 +117,13 @@ func (s *Sandbox) Compile(metered []byte, cache wazero.CompilationCache) error {
 	err := s.link(ctx, r)
 	var compiled wazero.CompiledModule
 	if err == nil {
-		compiled, err = r.CompileModule(ctx, metered)
+		compiled, err = r.CompileModule(ctx, m.Wasm)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("compile: %w", err), closeRuntime(ctx, r, cache))
 	}
-	s.runtime, s.compiled, s.cache = r, compiled, cache
+	s.runtime, s.compiled, s.cache, s.module = r, compiled, cache, m
+	m.Wasm = nil // frees it
 	return nil
 }
 
@@ -132,21 +135,37 @@ func closeRuntime(ctx context.Context, r wazero.Runtime, cache wazero.Compilatio
 	return err
 }
 
-// initialMemory returns how many bytes an instance uses when it starts.
-func (s *Sandbox) initialMemory() int64 {
-	return instanceOverhead + int64(s.compiled.ExportedMemories()[abi.ExportMemory].Min())*module.PageSize
+// declaredMemory returns the size of memory in bytes that the module has at first.
+func (s *Sandbox) declaredMemory() int64 {
+	return int64(s.compiled.ExportedMemories()[abi.ExportMemory].Min()) * module.PageSize
 }
+
+// memoryFor returns how many bytes an instance uses when it starts from an image, or without
+// one. It may have changed only a part of them, but can change all.
+func (s *Sandbox) memoryFor(from *image.Image) int64 {
+	if from == nil {
+		return instanceOverhead + s.declaredMemory()
+	}
+	return instanceOverhead + from.Size()
+}
+
+// initialMemory returns how many bytes an instance uses that starts now.
+func (s *Sandbox) initialMemory() int64 { return s.memoryFor(s.image.Load()) }
 
 // Room returns how many more instances there is memory for.
 func (s *Sandbox) Room() int { return totalMemory.room(s.account, s.initialMemory()) }
 
-// Close frees the compiled code. All instances must have been closed.
+// Close frees the compiled code and the image. All instances must have been closed.
 func (s *Sandbox) Close() error {
 	totalMemory.close(s.account)
 	if s.runtime == nil {
 		return nil
 	}
-	return closeRuntime(context.Background(), s.runtime, s.cache)
+	err := closeRuntime(context.Background(), s.runtime, s.cache)
+	if i := s.image.Load(); i != nil {
+		err = errors.Join(err, i.Close())
+	}
+	return err
 }
 
 // ReadStats sets the numbers that a sandbox counts.

@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
@@ -43,12 +44,16 @@ func newInstance(tb testing.TB) *Instance {
 func startModule(tb testing.TB, wasm string) *Instance {
 	tb.Helper()
 	sandbox := New(Config{
-		Limits: Limits{Memory: module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Fuel: 1 << 30, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
+		Limits: Limits{Memory: 100 * module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Fuel: 1 << 30, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
 		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
 	})
-	metered, err := meter.Rewrite([]byte(wasm))
+	metered, setsTables, err := meter.Rewrite([]byte(wasm))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	prepared, err := image.Prepare(metered, setsTables)
 	if err == nil {
-		err = sandbox.Compile(metered, nil)
+		err = sandbox.Compile(prepared, nil)
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -169,25 +174,6 @@ func TestATLSKeyIsBounded(t *testing.T) {
 	_, err := tlsConfig("key_pem="+strings.Repeat("x", maxKeyPEM+1), grant.Dest{Host: "db"})
 	if err == nil || !strings.Contains(err.Error(), "key_pem is 8193 bytes long") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestMemoryGrowsWithinItsLimit(t *testing.T) {
-	const limit = 3 * module.PageSize
-	m := &memory{limit: limit, take: func(int64) bool { return true }}
-	m.Allocate(module.PageSize, limit)
-	first := m.Reallocate(module.PageSize)
-	first[7] = 1
-	for _, pages := range []uint64{2, 3} {
-		if got := m.Reallocate(pages * module.PageSize); uint64(len(got)) != pages*module.PageSize || got[7] != 1 || got[len(got)-1] != 0 {
-			t.Errorf("%d pages are %d bytes", pages, len(got))
-		}
-	}
-	if cap(m.bytes) > limit {
-		t.Errorf("it has %d bytes, at most %d are allowed", cap(m.bytes), limit)
-	}
-	if m.Reallocate(limit+1) != nil || !m.refused {
-		t.Error("it grew beyond its limit")
 	}
 }
 

@@ -127,7 +127,7 @@ func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
 		longestSlice + 30*time.Millisecond: 30 * time.Millisecond,
 	} {
 		for ending, end := range map[string]func(*call){
-			"tick":      func(c *call) { c.tick(i.module) },
+			"tick":      func(c *call) { c.tick() },
 			"host call": (*call).releaseSlot,
 		} {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
 				c.hard = make(chan struct{})
 				defer c.finish()
 				c.fuel.fill(i.fuel, firstFuel)
-				c.tick(i.module)
+				c.tick()
 				time.Sleep(took) // the guest does not run
 				end(c)
 				c.releaseSlot()
@@ -158,7 +158,7 @@ func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {
 	left := func() int32 { return api.DecodeI32(i.fuel.Get()) }
 	spend := func(n int32) { i.fuel.Set(api.EncodeI32(left() - n)) }
 	spend(firstFuel + 1)
-	c.tick(i.module)
+	c.tick()
 	spend(10)
 	if c.fuel.slotSince.IsZero() || left() <= 0 {
 		t.Fatalf("no slot, or %d units", left())
@@ -170,7 +170,7 @@ func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {
 	}
 	c.releaseSlot()
 	spend(1)
-	c.tick(i.module)
+	c.tick()
 	if c.fuel.slotSince.IsZero() || c.fuel.total() != firstFuel+12 {
 		t.Errorf("no slot again, or %d units used", c.fuel.total())
 	}

@@ -38,8 +38,10 @@ func (c *call) countStack() {
 	case size <= i.stackSize:
 		return
 	case size > maxStack:
+		i.uncounted = true
 		panic(errStackOverflow)
 	case !i.take(int64(size - i.stackSize)):
+		i.uncounted = true
 		panic(ErrNoMemory)
 	}
 	i.stackSize = size

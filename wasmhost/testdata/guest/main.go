@@ -6,10 +6,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -82,6 +84,12 @@ var modes = map[string]func(context.Context) error{
 	"deep":  func(context.Context) error { return deep(0) },
 	"late":  late,
 	"files": files,
+	"spin": func(context.Context) error {
+		for {
+		}
+	},
+	"leave":  leave,
+	"random": func(context.Context) error { return errors.New(rand.Text()) },
 }
 
 func line(address string) error {
@@ -132,6 +140,36 @@ func hoard(context.Context) error {
 }
 
 var kept [][]byte
+
+// leave finds nothing of an attempt before it, and leaves what it can: a variable, a
+// goroutine that waits, one that counts, a timer, and an open connection.
+func leave(context.Context) error {
+	if left != 0 || kept != nil || runtime.NumGoroutine() > goroutines {
+		return errors.New("something is left of another attempt")
+	}
+	conn, err := dial("tcp", ":db")
+	if err != nil {
+		return err
+	}
+	go conn.Read(make([]byte, 1))
+	go func() {
+		for range time.Tick(100 * time.Microsecond) {
+			left++
+		}
+	}()
+	time.AfterFunc(time.Millisecond, func() { left++ })
+	left++
+	kept = append(kept, make([]byte, 100<<10))
+	time.Sleep(2 * time.Millisecond)
+	return nil
+}
+
+// left counts what leave does; goroutines is how many there are at most when an attempt
+// begins, one of which makes it.
+var (
+	left       int
+	goroutines = runtime.NumGoroutine() + 1
+)
 
 func deep(n int) error {
 	var room [512]byte

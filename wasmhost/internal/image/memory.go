@@ -1,0 +1,72 @@
+package image
+
+import (
+	"fmt"
+
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// Memory is the linear memory of one instance, up to a limit. It is the memory allocator of
+// that instance. One goroutine at a time uses it.
+type Memory struct {
+	Refused bool  // the instance was refused more memory
+	Err     error // why, if it was below the limit: the last error of take, or of the system
+
+	limit   uint64
+	take    func(bytes int64) error
+	size    uint64
+	initial *pages // nil: zeros
+	mapping
+}
+
+// NewMemory returns a memory with the contents of an image or, with a nil image, zeros.
+// Declared is the size in bytes that the module declares, at most limit. When the instance
+// needs more, take is asked for it, and may refuse it by an error. An error of NewMemory says
+// that the system lacks memory. Each Memory needs a Free.
+func NewMemory(from *Image, declared, limit int64, take func(bytes int64) error) (*Memory, error) {
+	m := &Memory{limit: uint64(limit), take: take, size: uint64(declared)}
+	if from != nil {
+		m.initial = &from.pages
+		m.size = from.pages.size()
+	}
+	if err := m.reserve(); err != nil {
+		return nil, err
+	}
+	if _, err := m.extend(m.size); err != nil { // an instance that starts would panic
+		m.Free()
+		return nil, fmt.Errorf("memory of an instance: %w", err)
+	}
+	return m, nil
+}
+
+// Allocate returns the memory itself. The instance calls it once.
+func (m *Memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
+
+// Reallocate returns the memory with another size, or nil when it is refused.
+func (m *Memory) Reallocate(size uint64) []byte {
+	if size > m.limit {
+		m.Refused = true
+		return nil
+	}
+	var err error
+	if size > m.size {
+		err = m.take(int64(size - m.size))
+	}
+	if err != nil {
+		m.Refused, m.Err = true, err
+		return nil
+	}
+	m.size = max(m.size, size)
+	b, err := m.extend(size)
+	if err != nil {
+		m.Refused, m.Err = true, err
+		return nil
+	}
+	return b
+}
+
+// reset restores the initial pages, unless the memory has grown since.
+func (m *Memory) reset() bool {
+	m.Refused, m.Err = false, nil
+	return m.initial != nil && m.size == m.initial.size() && m.restore()
+}

@@ -1,0 +1,127 @@
+//go:build linux && (amd64 || arm64)
+
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// pages are the contents of a memory, in a sealed memory file.
+type pages struct {
+	file    int
+	content []byte // the file, mapped for reading
+}
+
+// newPages returns pages with a copy of content.
+func newPages(content []byte) (pages, error) {
+	file, err := unix.MemfdCreate("sonde-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		file, err = unix.MemfdCreate("sonde-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return pages{}, fmt.Errorf("image: memfd_create: %w", err)
+	}
+	p := pages{file: file}
+	if err = p.fill(content); err != nil {
+		return pages{}, errors.Join(fmt.Errorf("image: %w", err), p.close())
+	}
+	return p, nil
+}
+
+// fill writes the pages that are not zero, and seals the file.
+func (p *pages) fill(content []byte) error {
+	if err := unix.Ftruncate(p.file, int64(len(content))); err != nil {
+		return os.NewSyscallError("ftruncate", err)
+	}
+	zeros := make([]byte, pageSize)
+	for at := 0; at < len(content); at += pageSize {
+		page := content[at:min(at+pageSize, len(content))]
+		if bytes.Equal(page, zeros[:len(page)]) {
+			continue
+		}
+		if _, err := unix.Pwrite(p.file, page, int64(at)); err != nil { // never short below the size of the file
+			return os.NewSyscallError("pwrite", err)
+		}
+	}
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(uintptr(p.file), unix.F_ADD_SEALS, seals); err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	if len(content) == 0 {
+		return nil
+	}
+	at, err := unix.MmapPtr(p.file, 0, nil, uintptr(len(content)), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	p.content = unsafe.Slice((*byte)(at), len(content))
+	return nil
+}
+
+func (p *pages) size() uint64 { return uint64(len(p.content)) }
+
+func (p *pages) close() error {
+	err := unix.Close(p.file)
+	if p.content != nil {
+		err = errors.Join(err, unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(p.content)), uintptr(len(p.content))))
+		p.content = nil
+	}
+	return err
+}
+
+// mapping is the address space of a memory up to its limit. What is in use of it can be
+// read and written: first the initial pages, privately, and then zeros.
+type mapping struct {
+	reserved []byte
+	used     uint64
+}
+
+// reserve takes address space for the limit, and maps the initial pages.
+func (m *Memory) reserve() error {
+	at, err := unix.MmapPtr(-1, 0, nil, uintptr(m.limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return fmt.Errorf("memory of an instance: %w", os.NewSyscallError("mmap", err))
+	}
+	m.reserved = unsafe.Slice((*byte)(at), m.limit)
+	if m.initial == nil || m.initial.size() == 0 {
+		return nil
+	}
+	m.used = m.initial.size()
+	const flags = unix.MAP_PRIVATE | unix.MAP_FIXED | unix.MAP_NORESERVE
+	if _, err = unix.MmapPtr(m.initial.file, 0, at, uintptr(m.used), unix.PROT_READ|unix.PROT_WRITE, flags); err != nil {
+		m.Free()
+		return fmt.Errorf("memory of an instance: %w", os.NewSyscallError("mmap", err))
+	}
+	return nil
+}
+
+// extend returns the first size bytes.
+func (m *Memory) extend(size uint64) ([]byte, error) {
+	if size > m.used {
+		if err := unix.Mprotect(m.reserved[m.used:size], unix.PROT_READ|unix.PROT_WRITE); err != nil {
+			return nil, os.NewSyscallError("mprotect", err)
+		}
+		m.used = size
+	}
+	return m.reserved[:size:size], nil
+}
+
+// restore copies the initial pages back that were changed, or drops all that were.
+func (m *Memory) restore() bool { return m.copyBack() || m.drop() == nil }
+
+// drop gives the changed pages back to the system.
+func (m *Memory) drop() error { return unix.Madvise(m.reserved[:m.used], unix.MADV_DONTNEED) }
+
+// Free releases the memory.
+func (m *Memory) Free() {
+	if m.reserved != nil {
+		_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(m.reserved)), uintptr(len(m.reserved))) // cannot fail for a whole mapping
+		m.reserved, m.used = nil, 0
+	}
+}

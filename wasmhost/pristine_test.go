@@ -1,0 +1,301 @@
+package wasmhost_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+const (
+	importInput  = `(import "sonde_v1" "input" (func $input (param i32 i32 i32) (result i32)))`
+	importOutput = `(import "sonde_v1" "output" (func $output (param i32 i32 i32) (result i32)))`
+	importExit   = `(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))`
+
+	secret = "password-of-the-first-target"
+)
+
+// sender sends all of its memory and a global to its target before it receives anything.
+// Then it reads what the target sends, and the settings, to several places of the memory
+// and to the global, and ends as the format's second argument says.
+const sender = importNet + importInput + importExit + `(memory 4) (global $g (mut i32) 0)
+	(func $run (result i32) (local $fd i32)
+		` + dial + ` local.set $fd
+		i32.const 8 global.get $g i32.store
+		local.get $fd i32.const 0 memory.size i32.const 65536 i32.mul call $write drop
+		local.get $fd i32.const 1000 i32.const 64 call $read drop
+		local.get $fd i32.const 200000 i32.const 64 call $read drop
+		i32.const 1 i32.const 70000 i32.const 4096 call $input drop
+		i32.const 262000 i32.const 70000 i32.const 100 memory.copy
+		i32.const 1000 i32.load global.set $g
+		i32.const 1 memory.grow drop
+		i32.const 262145 i32.const 70000 i32.const 100 memory.copy
+		%s)`
+
+// exchange is what a server receives from sender: all that it sends within its memory of
+// four or more pages. It answers twice with the secret.
+func exchange(received *bytes.Buffer, mu *sync.Mutex) func(net.Conn) {
+	return func(conn net.Conn) {
+		all := make([]byte, 4*64<<10)
+		n, _ := io.ReadFull(conn, all)
+		mu.Lock()
+		received.Write(all[:n])
+		mu.Unlock()
+		io.WriteString(conn, strings.Repeat(secret+"......", 4))
+		io.Copy(io.Discard, conn)
+	}
+}
+
+// A module that sends its buffer before it fills it must not send one target's password to
+// another. However an attempt ends, nothing of it is in the memory of a later one.
+func TestASecretOfOneTargetIsInNoLaterMemory(t *testing.T) {
+	for name, ending := range map[string]string{
+		"it returns":         `i32.const 1`,
+		"it fails":           `i32.const 3`,
+		"it traps":           `unreachable`,
+		"it exits":           `i32.const 0 call $exit i32.const 1`,
+		"it does not return": spin + ` i32.const 1`,
+		"it waits":           `local.get $fd i32.const 1000 i32.const 64 call $read drop i32.const 1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			endless := strings.HasPrefix(name, "it does not") || strings.HasPrefix(name, "it waits")
+			p := load(t, wasmhost.Config{Module: wat(sender, ending), Limits: wasmhost.Limits{Instances: 1, BytesOut: 1 << 20}})
+			var mu sync.Mutex
+			for n := range 3 { // each is a target of its own
+				var received bytes.Buffer
+				target := serve(t, exchange(&received, &mu))
+				target.Name = fmt.Sprint("shop/", n)
+				timeout := plenty
+				if endless {
+					timeout = time.Second
+				}
+				attempt(t, handler(t, p, map[string]any{"text": secret}), target, timeout)
+				mu.Lock()
+				if received.Len() != 4*64<<10 {
+					t.Errorf("target %d received %d bytes", n, received.Len())
+				}
+				for _, part := range []string{secret, "password", "target......"} {
+					if bytes.Contains(received.Bytes(), []byte(part)) {
+						t.Errorf("target %d received %q", n, part)
+					}
+				}
+				if g := binary.LittleEndian.Uint32(received.Bytes()[8:]); g != 0 {
+					t.Errorf("target %d received the global %#x", n, g)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+}
+
+// A module that was killed in the middle of a call is as good as new in the next attempt,
+// and the same instance makes it.
+func TestAnInstanceIsGoodAfterItWasKilled(t *testing.T) {
+	// Busy stays set when an attempt ends in the middle. The first letter of the text says how.
+	module := wat("%s", importNet+importInput+importExit+`(memory 2) (global $busy (mut i32) 0)
+		(func $run (result i32)
+			global.get $busy if unreachable end
+			i32.const 1 global.set $busy
+			i32.const 1 i32.const 100 i32.const 100 call $input drop
+			i32.const 109 i32.load8_u i32.const 0x6c i32.eq if `+spin+` end
+			i32.const 109 i32.load8_u i32.const 0x74 i32.eq if unreachable end
+			i32.const 109 i32.load8_u i32.const 0x65 i32.eq if i32.const 7 call $exit end
+			i32.const 109 i32.load8_u i32.const 0x63 i32.eq if loop `+dial+` call $close drop br 0 end end
+			i32.const 0 global.set $busy i32.const 1)`)
+	p := load(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Instances: 1}})
+	good := handler(t, p, map[string]any{"text": "good"})
+	for text, reason := range map[string]probe.Reason{
+		"loop": wasmhost.ReasonTimeout, "trap": wasmhost.ReasonTrap, "exit": wasmhost.ReasonExit, "calls": wasmhost.ReasonLimit,
+	} {
+		target, timeout := serve(t, mute), plenty
+		if reason == wasmhost.ReasonTimeout {
+			timeout = 200 * time.Millisecond
+		}
+		got := attempt(t, handler(t, p, map[string]any{"text": text}), target, timeout)
+		if reason == wasmhost.ReasonTimeout {
+			wantStopped(t, got)
+		} else {
+			wantResult(t, got, probe.Unknown, reason)
+		}
+		wantResult(t, attempt(t, good, target, plenty), probe.Success, "")
+	}
+	if started := p.Stats().Started; started != 1 {
+		t.Errorf("%d instances were started", started)
+	}
+}
+
+func TestGrownMemoryIsGivenBack(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(`(memory 2) (func $run (result i32)
+		memory.size i32.const 2 i32.ne if i32.const 3 return end
+		i32.const 100 memory.grow drop i32.const 1)`)})
+	h := handler(t, p, nil)
+	for range 5 {
+		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
+	}
+}
+
+// counting counts its attempts in the memory, in a global, and in the probe's state. It
+// fails unless the first two are as at the start, and reports the third as its detail.
+const counting = importInput + importOutput + `(memory 1) (data 16 "\x05") (global $n (mut i32) 0)
+	(func $run (result i32) (local $before i32)
+		i32.const 16 i32.load8_u i32.const 5 i32.ne if i32.const 3 return end
+		global.get $n if i32.const 3 return end
+		i32.const 16 i32.const 6 i32.store8 i32.const 1 global.set $n
+		i32.const 3 i32.const 32 i32.const 4 call $input drop
+		i32.const 32 i32.const 32 i32.load i32.const 1 i32.add i32.store
+		i32.const 3 i32.const 32 i32.const 4 call $output drop
+		i32.const 64 i32.const 32 i32.load8_u i32.const 48 i32.add i32.store8
+		i32.const 1 i32.const 64 i32.const 1 call $output drop i32.const 2)`
+
+func TestStateIsTheOnlyMemoryBetweenAttempts(t *testing.T) {
+	h := handler(t, load(t, wasmhost.Config{Module: wat("%s", counting), Limits: wasmhost.Limits{Instances: 1}}), nil)
+	for _, want := range []string{"1", "2", "3"} {
+		if got := attempt(t, h, probe.Target{Name: "web"}, plenty); got.Outcome != probe.Warning || got.Detail != want {
+			t.Errorf("attempt %s: got %+v", want, got)
+		}
+	}
+}
+
+// What a module computes when it starts is there in each attempt, and computed once.
+func TestAModuleIsInitialisedOnce(t *testing.T) {
+	module := wat(`(import "sonde_v1" "metric" (func $metric (param i32 i32 i32 f64) (result i32)))
+		(memory 1) (data 0 "starts") (func $start i32.const 2 i32.const 0 i32.const 6 f64.const 1 call $metric drop
+			i32.const 16 i32.const 7 i32.store)
+		(func $initialize i32.const 20 i32.const 16 i32.load i32.const 1 i32.add i32.store)
+		(func $run (result i32) i32.const 16 i32.load i32.const 7 i32.eq i32.const 20 i32.load i32.const 8 i32.eq i32.mul
+			i32.const 16 i32.const 0 i32.store i32.const 20 i32.const 0 i32.store)
+		(start $start) (export "_initialize" (func $initialize))`)
+	p := load(t, wasmhost.Config{Module: module})
+	var together sync.WaitGroup
+	h := handler(t, p, nil)
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
+	for range 8 {
+		together.Go(func() { wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "") })
+	}
+	together.Wait()
+	if m := p.Stats().Metrics; len(m) != 1 || m[0].Value != 1 {
+		t.Errorf("got %+v", m)
+	}
+}
+
+// Tables are not in an image: where code changes them, each attempt has a new instance.
+func TestAModuleThatChangesTablesStartsAnewForEachAttempt(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat(`(table 1) (global $n (mut i32) 0) (func $run (result i32)
+		ref.null func i32.const 1 table.grow 0 i32.const 1 i32.eq global.get $n i32.eqz i32.mul i32.const 1 global.set $n)`)})
+	h := handler(t, p, nil)
+	for range 3 {
+		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
+	}
+	if started := p.Stats().Started; started != 3 {
+		t.Errorf("%d instances were started", started)
+	}
+}
+
+func TestConcurrentInstancesShareNothing(t *testing.T) {
+	// It sends what the target has sent it, after it has waited for another message.
+	module := wat("%s", importNet+`(memory 2) (func $run (result i32) (local $fd i32)
+		`+dial+` local.set $fd
+		local.get $fd i32.const 100000 i32.const 4 call $read drop
+		local.get $fd i32.const 8 i32.const 1 call $read drop
+		local.get $fd i32.const 100000 i32.const 4 call $write drop
+		local.get $fd i32.const 8 i32.const 1 call $read drop i32.const 1)`)
+	h := handler(t, load(t, wasmhost.Config{Module: module}), nil)
+	const many = 4 // instances that a plugin may have at first
+	var next atomic.Uint32
+	var arrived, all sync.WaitGroup
+	arrived.Add(many)
+	target := serve(t, func(conn net.Conn) {
+		own := binary.LittleEndian.AppendUint32(nil, next.Add(1))
+		conn.Write(own)
+		arrived.Done()
+		arrived.Wait()
+		conn.Write([]byte("!"))
+		echo := make([]byte, 4)
+		if io.ReadFull(conn, echo); !bytes.Equal(echo, own) {
+			t.Errorf("sent %x, received %x", own, echo)
+		}
+	})
+	for range many {
+		all.Go(func() { wantResult(t, attempt(t, h, target, plenty), probe.Success, "") })
+	}
+	all.Wait()
+}
+
+// An image has nothing of a target or of settings.
+func TestAnInitialisationSeesNoTarget(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: wat("%s", importNet+importInput+`(memory 1) (func $initialize
+			i32.const 100 i32.const 1 i32.const 200 i32.const 64 call $input i32.store
+			i32.const 104 i32.const 2 i32.const 200 i32.const 64 call $input i32.store
+			i32.const 108 `+dial+` i32.store)
+		(func $run (result i32) i32.const 100 i32.load i32.eqz i32.const 104 i32.load i32.const 6 i32.eq i32.mul
+			i32.const 108 i32.load i32.const 0 i32.lt_s i32.mul)
+		(export "_initialize" (func $initialize))`)})
+	target := serve(t, mute)
+	for range 2 { // "name=\n" is a target without a name
+		wantResult(t, attempt(t, handler(t, p, map[string]any{"text": secret}), target, plenty), probe.Success, "")
+	}
+}
+
+func TestRandomNumbersDifferBetweenAttempts(t *testing.T) {
+	small := load(t, wasmhost.Config{Module: wat("%s", importOutput+`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
+		(memory 1) (func $run (result i32) (local $n i32)
+			i32.const 0 i32.const 32 call $random drop
+			loop local.get $n local.get $n i32.load8_u i32.const 15 i32.div_s i32.const 65 i32.add i32.store8
+				local.get $n i32.const 1 i32.add local.tee $n i32.const 32 i32.lt_s br_if 0 end
+			i32.const 1 i32.const 0 i32.const 32 call $output drop i32.const 2)`)})
+	for name, h := range map[string]*wasmhost.Handler{
+		"small": handler(t, small, nil), "go": handler(t, shared.load(t), map[string]any{"text": "random"}),
+	} {
+		seen := make(map[string]bool)
+		for range 4 {
+			got := attempt(t, h, probe.Target{Name: "web"}, plenty)
+			if got.Detail == "" || seen[got.Detail] {
+				t.Errorf("%s: got %+v, and before %v", name, got, seen)
+			}
+			seen[got.Detail] = true
+		}
+	}
+}
+
+// Variables, goroutines, timers and connections of an attempt in Go end with it, although
+// the attempt leaves them all behind.
+func TestAGoGuestStartsEachAttemptAnew(t *testing.T) {
+	p := shared.load(t)
+	target := serve(t, pong(0))
+	leaving, line := handler(t, p, map[string]any{"text": "leave"}), handler(t, p, map[string]any{"text": "line"})
+	before := p.Stats().Started
+	for range 3 {
+		wantResult(t, attempt(t, leaving, target, plenty), probe.Success, "")
+		wantResult(t, attempt(t, line, target, plenty), probe.Success, "")
+	}
+	if started := p.Stats().Started - before; started > 1 {
+		t.Errorf("%d instances were started", started)
+	}
+}
+
+// A call that was stopped leaves the runtime of Go in the middle of something.
+func TestAGoGuestIsGoodAfterItWasKilled(t *testing.T) {
+	p := shared.load(t)
+	target := serve(t, pong(0))
+	line := handler(t, p, map[string]any{"text": "line"})
+	wantResult(t, attempt(t, line, target, plenty), probe.Success, "")
+	before := p.Stats().Started
+	for _, text := range []string{"sleep", "panic", "exit", "spin"} {
+		if got := attempt(t, handler(t, p, map[string]any{"text": text}), target, 200*time.Millisecond); got.Outcome == probe.Success {
+			t.Errorf("%s: got %+v", text, got)
+		}
+		wantResult(t, attempt(t, line, target, plenty), probe.Success, "")
+	}
+	if started := p.Stats().Started - before; started != 0 {
+		t.Errorf("%d instances were started", started)
+	}
+}

@@ -28,6 +28,10 @@ import (
 // maxDescription bounds a description, in bytes.
 const maxDescription = 64 << 10
 
+// removeTimeout is how long what a killed guard has left may take to die until a caller must
+// try again. Guards of the same name wait longer for the description, which is locked.
+const removeTimeout = 100 * time.Millisecond
+
 // attachTimeout is how long a guard may take to accept an engine.
 const attachTimeout = 5 * time.Second
 
@@ -146,8 +150,10 @@ func (s *Survivor) remove(dir string, f *os.File) error {
 	if err := checkPrivate(dir); err != nil {
 		return err
 	}
-	if err == nil && !d.Kill() {
-		return fmt.Errorf("processes of instance %s, whose guard was killed, do not die", s.ID)
+	killing, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	if err == nil && !d.Kill(killing) {
+		return fmt.Errorf("processes of instance %s, whose guard was killed, have not died yet", s.ID)
 	}
 	return errors.Join(remove(s.path(dir, guard.SocketEnding)), remove(s.path(dir, guard.DescriptionEnding)))
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -627,5 +628,116 @@ func TestTheProgramOfAGuardIsFoundWithoutProc(t *testing.T) {
 	}
 	if got := findExecutable("/does/not/exist", "sonde"); got != self {
 		t.Errorf("got %s, want %s", got, self)
+	}
+}
+
+// It may write more than a pipe holds before it exits.
+func TestTheLastOutputOfAProcessThatNoEngineCanFindIsRead(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	script := `trap 'head -c 200000 /dev/zero; echo >exited; exit' TERM
+echo >ready; while :; do sleep 0.01; done`
+	first := attend(t, adoptable(t, dir, script, log))
+	guard := parentOf(pidOf(t, first.id))
+	awaitFile(t, filepath.Join(dir, "ready"))
+	if err := os.RemoveAll(filepath.Join(dir, "guards")); err != nil {
+		t.Fatal(err)
+	}
+	first.leave(t)
+	awaitFile(t, filepath.Join(dir, "exited"))
+	awaitGone(t, []int{guard})
+	_, _ = syscall.Wait4(guard, nil, 0, nil)
+}
+
+// The engine starts the target again where the directory was.
+func TestAProcessWhoseDirectoryWasMovedEndsWhenAnotherTakesItsPlace(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	guards, moved := filepath.Join(dir, "guards"), filepath.Join(dir, "moved")
+	d := adoptable(t, dir, `exec sleep 600`, log)
+	d.findInterval = time.Millisecond
+	first := attend(t, d)
+	guard := parentOf(pidOf(t, first.id))
+	first.leave(t)
+	if err := os.Rename(guards, moved); err != nil {
+		t.Fatal(err)
+	}
+	again := adoptable(t, dir, `exec sleep 600`, log)
+	again.config.AdoptDir = moved // an engine may know where it is
+	first.takenOver(t, again).leave(t)
+
+	second := attend(t, adoptable(t, dir, `exec sleep 600`, log))
+	awaitGone(t, []int{pidOf(t, first.id), guard})
+	_, _ = syscall.Wait4(guard, nil, 0, nil)
+	if left, _ := os.ReadDir(moved); len(left) != 0 {
+		t.Errorf("files are left: %v", left)
+	}
+	if !alive(pidOf(t, second.id)) {
+		t.Error("the other process was ended")
+	}
+	second.release(nil)
+	<-second.exit
+}
+
+// killedGuard returns the instance of a guard that was killed. Its cgroup, a directory with
+// the file cgroup.events, has processes.
+func killedGuard(t *testing.T, log *testsync.Buffer) *instance {
+	t.Helper()
+	dir := t.TempDir()
+	setPopulated(t, dir, "1")
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	d := newDriver(Config{Target: "web", Log: logger})
+	i := d.newInstance()
+	i.guardConn = &guardConn{}
+	i.tree = guard.Tree{Pid: os.Getpid(), Cgroup: guard.Cgroup(dir)}
+	return i
+}
+
+func setPopulated(t *testing.T, dir, populated string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.events"), []byte("populated "+populated+"\nfrozen 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process may take long to die: it frees much memory, or waits for a disk. The next
+// instance would find its port taken.
+func TestAnInstanceLastsUntilWhatAKilledGuardHasLeftIsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := killedGuard(t, new(testsync.Buffer))
+		exited := make(chan restart.Exit, 1)
+		go func() { exited <- i.guardKilled(t.Context()) }()
+		time.Sleep(time.Hour)
+		select {
+		case exit := <-exited:
+			t.Fatalf("the instance has ended with %+v", exit)
+		default:
+		}
+		setPopulated(t, string(i.tree.Cgroup), "0")
+		if exit := <-exited; exit.Code != 137 || exit.Err != nil {
+			t.Errorf("the exit is %+v", exit)
+		}
+	})
+}
+
+func TestWhatAKilledGuardHasLeftIsGivenUpAfterTheContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause error
+		after time.Duration
+		want  error
+	}{
+		"killed":   {nil, killTimeout, nil},
+		"released": {restart.ErrReleased, 0, restart.ErrReleased},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := new(testsync.Buffer)
+				i := killedGuard(t, log)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(c.cause)
+				began := time.Now()
+				if exit := i.guardKilled(ctx); exit.Err != c.want || time.Since(began) != c.after {
+					t.Errorf("after %v the exit is %+v", time.Since(began), exit)
+				}
+			})
+		})
 	}
 }

@@ -108,7 +108,7 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 		case r, alive := <-i.reports:
 			switch {
 			case !alive:
-				return i.guardKilled()
+				return i.guardKilled(ctx)
 			case r.Error != "":
 				i.kill()
 				return i.exit(-1, errors.New(r.Error))
@@ -155,16 +155,32 @@ func (i *instance) exit(code int, err error) restart.Exit {
 	return restart.Exit{Code: code, Err: err, Output: probe.CleanText(i.tail.String(), maxOutput)}
 }
 
-// guardKilled kills an instance whose guard was killed before the command exited.
-// The kernel then kills the command; this kills what is left of its process group and its
-// cgroup.
-func (i *instance) guardKilled() restart.Exit {
+// guardKilled kills an instance whose guard was killed before the command exited, and returns
+// when it is dead. The kernel then kills the command; this kills what is left of its process
+// group and its cgroup. When ctx is done it gives up like a guard that lives: at once if the
+// instance is released, or else after killTimeout.
+func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 	if i.tree.Pid == 0 {
 		how := i.wait()
 		return i.exit(-1, fmt.Errorf("guard ended before it started the command: %s", how))
 	}
-	killed := i.tree.Kill()
-	i.log.Warn("guard process was killed, killing the command it guarded", "killed", killed, "guard_pid", i.guardPid, "pid", i.tree.Pid)
+	i.log.Warn("guard process was killed, killing the command it guarded", "guard_pid", i.guardPid, "pid", i.tree.Pid)
+	killing, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(ctx, func() {
+		if context.Cause(ctx) == restart.ErrReleased {
+			giveUp()
+			return
+		}
+		time.AfterFunc(killTimeout, giveUp)
+	})()
+	if i.tree.Kill(killing) {
+		return i.exit(128+int(syscall.SIGKILL), nil)
+	}
+	if context.Cause(ctx) == restart.ErrReleased {
+		return restart.Exit{Err: restart.ErrReleased}
+	}
+	i.log.Error("process did not exit after SIGKILL, and its guard process was killed: end it by hand", "pid", i.tree.Pid)
 	return i.exit(128+int(syscall.SIGKILL), nil)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -134,15 +135,30 @@ func (a *adoption) describe(id string, tree Tree) error {
 	return json.NewEncoder(a.description).Encode(d) // one write
 }
 
-// isLost reports whether no engine can find the guard, since the description was removed.
+// isLost reports whether no engine can find the guard, since the description was removed, or
+// the directory was moved and has been replaced by one in which another guard has the name. A
+// directory that was only moved can be found: by an engine with another state file.
 func (a *adoption) isLost() bool {
+	if a.isRemoved() {
+		return true
+	}
+	own, err := a.description.Stat()
+	if err != nil {
+		return false
+	}
+	found, err := os.Stat(filepath.Join(a.adopt.Dir, a.adopt.Name+DescriptionEnding))
+	return err == nil && !os.SameFile(own, found)
+}
+
+// isRemoved reports whether the description was removed.
+func (a *adoption) isRemoved() bool {
 	named, err := isNamed(a.description)
 	return err == nil && !named
 }
 
 // remove removes the files. Without the lock on them they may be those of another guard.
 func (a *adoption) remove() {
-	if a != nil && !a.isLost() {
+	if a != nil && !a.isRemoved() {
 		_ = os.Remove(a.path(SocketEnding))
 		_ = os.Remove(a.path(DescriptionEnding))
 	}

@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,14 +51,30 @@ func (c Cgroup) Kill() {
 	}
 }
 
+// isPopulated reports whether the cgroup has processes, or may have some: it cannot be read.
+func (c Cgroup) isPopulated() bool {
+	if c == "" {
+		return false
+	}
+	text, err := os.ReadFile(filepath.Join(string(c), "cgroup.events"))
+	return !errors.Is(err, fs.ErrNotExist) && !bytes.Contains(text, []byte("populated 0"))
+}
+
+const (
+	// removeTries and removePause bound how long the kernel may take to report a cgroup as
+	// empty.
+	removeTries = 50
+	removePause = 2 * time.Millisecond
+)
+
 // Remove removes the cgroup and those that the command has created below it. It
 // tries for a while: the kernel reports them as empty with a delay.
 func (c Cgroup) Remove() {
-	for range killTries {
+	for range removeTries {
 		if c.removeOnce() {
 			return
 		}
-		time.Sleep(killPause)
+		time.Sleep(removePause)
 	}
 }
 

@@ -38,6 +38,8 @@ func (l *link) attend(e engine) {
 
 // endUnfound ends the command of a guard that no engine can find.
 func (l *link) endUnfound() {
+	defer l.adoption.remove()
+	defer l.adoption.discard()()
 	select {
 	case l.orders <- Order{Signal: Terminate, Grace: l.adoption.adopt.Grace}:
 		<-l.last

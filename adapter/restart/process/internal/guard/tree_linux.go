@@ -2,15 +2,17 @@ package guard
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
 // IsSubreaper is whether becomeSubreaper has an effect on this system.
@@ -90,14 +92,17 @@ func parseStat(stat []byte) (p process) {
 	return p
 }
 
-// bootID returns the kernel's ID of its start, or nothing if it is unknown.
-func bootID() string {
-	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return string(bytes.TrimSpace(text))
+// bootID returns the kernel's ID of its start.
+func bootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(bytes.TrimSpace(text)), err
 }
 
 // identifyGuard makes this process the guard of the tree.
-func (t *Tree) identifyGuard() { t.Boot, t.Guard = bootID(), os.Getpid() }
+func (t *Tree) identifyGuard() {
+	t.Boot, _ = bootID() // "" if it is unknown
+	t.Guard = os.Getpid()
+}
 
 // identifyCommand reads when the command was started, which this process has not reaped.
 func (t *Tree) identifyCommand() {
@@ -105,41 +110,62 @@ func (t *Tree) identifyCommand() {
 	t.Ticks = parseStat(stat).ticks
 }
 
+// minKillPause and maxKillPause bound the time between two looks at processes that die of
+// SIGKILL. It doubles each time, since a look may read all of /proc.
 const (
-	// killTries and killPause bound how long processes may take to die of SIGKILL, and the
-	// kernel to report their cgroup as empty.
-	killTries = 50
-	killPause = 2 * time.Millisecond
+	minKillPause = 2 * time.Millisecond
+	maxKillPause = time.Second
 )
 
-// Kill kills what is left of a tree whose guard was killed, and reports whether nothing is.
-// The kernel has then killed the command, but only the command. Without a cgroup Kill finds
-// its process group, and not descendants that have left it.
-func (t Tree) Kill() (killed bool) {
-	for range killTries {
+// Kill kills what is left of a tree whose guard was killed, and reports whether nothing is,
+// when that is so or ctx is done. The kernel has then killed the command, but only the
+// command. Without a cgroup Kill finds its process group, and not descendants that have left
+// it.
+func (t Tree) Kill(ctx context.Context) (killed bool) {
+	for pause := minKillPause; ; pause = min(2*pause, maxKillPause) {
 		t.Cgroup.Kill()
-		exists := t.groupExists()
+		exists, err := t.groupExists()
 		if exists {
 			command.KillGroup(t.Pid)
 		}
-		if t.Cgroup.removeOnce() && !exists {
+		if !exists && err == nil && !t.Cgroup.isPopulated() {
+			t.Cgroup.Remove()
 			return true
 		}
-		time.Sleep(killPause)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
 	}
-	return false
 }
 
 // groupExists reports whether the command's process group has processes. A group that has
-// got the same number later has another session, or the kernel was started again.
-func (t Tree) groupExists() bool {
-	if t.Pid == 0 || t.Ticks == 0 || t.Boot == "" || t.Boot != bootID() {
-		return false
+// got the same number later has another session, or the kernel was started again. An error
+// says that this process lacks descriptors or memory to know.
+func (t Tree) groupExists() (bool, error) {
+	if t.Pid == 0 || t.Ticks == 0 || t.Boot == "" || syscall.Kill(-t.Pid, 0) == syscall.ESRCH {
+		return false, nil
 	}
-	stats, _ := filepath.Glob("/proc/[1-9]*/stat")
-	return slices.ContainsFunc(stats, func(file string) bool {
-		text, _ := os.ReadFile(file)
+	if boot, err := bootID(); boot != t.Boot {
+		return false, err
+	}
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range processes {
+		if pid := entry.Name(); pid[0] < '1' || pid[0] > '9' {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
+		if shortage.Is(err) {
+			return false, err
+		}
 		p := parseStat(text)
-		return p.group == t.Pid && p.session == t.Guard && p.ticks >= t.Ticks && p.state != 'Z' && p.state != 'X'
-	})
+		if p.group == t.Pid && p.session == t.Guard && p.ticks >= t.Ticks && p.state != 'Z' && p.state != 'X' {
+			return true, nil
+		}
+	}
+	return false, nil
 }

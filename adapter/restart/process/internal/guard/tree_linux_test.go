@@ -1,11 +1,15 @@
 package guard
 
 import (
+	"context"
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
 func TestProcessesAreParsedWhateverTheirNames(t *testing.T) {
@@ -50,7 +54,11 @@ func TestOnlyTheGroupOfTheTreeIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := Tree{Boot: bootID(), Guard: session, Pid: child.Process.Pid}
+	boot, err := bootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := Tree{Boot: boot, Guard: session, Pid: child.Process.Pid}
 	tree.identifyCommand()
 	for name, change := range map[string]func(*Tree){
 		"another boot":     func(t *Tree) { t.Boot = "another" },
@@ -61,14 +69,43 @@ func TestOnlyTheGroupOfTheTreeIsKilled(t *testing.T) {
 		"not started":      func(t *Tree) { t.Pid = 0 },
 	} {
 		other := tree
-		if change(&other); other.groupExists() {
-			t.Errorf("%s: the group of another tree is taken for its own", name)
+		change(&other)
+		if exists, err := other.groupExists(); exists || err != nil {
+			t.Errorf("%s: the group of another tree is taken for its own, or %v", name, err)
 		}
 	}
-	if !tree.Kill() {
+	if !tree.Kill(t.Context()) {
 		t.Error("the process is not killed")
 	}
 	if err := child.Wait(); err == nil || err.Error() != "signal: killed" {
 		t.Errorf("the process has ended with %v", err)
+	}
+}
+
+// Without descriptors nothing says that a process is dead.
+func TestAGroupThatCannotBeFoundIsNotDead(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+	session, err := unix.Getsid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot, err := bootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := Tree{Boot: boot, Guard: session, Pid: child.Process.Pid}
+	tree.identifyCommand()
+	restore := faulttest.NoDescriptors(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	killed := tree.Kill(ctx)
+	restore()
+	if killed {
+		t.Error("the processes are taken for dead")
 	}
 }

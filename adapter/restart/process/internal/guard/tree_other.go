@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"context"
 	"syscall"
 
 	"github.com/sonde-probe/sonde/internal/command"
@@ -24,7 +25,7 @@ func (t *Tree) identifyGuard()   {}
 func (t *Tree) identifyCommand() {}
 
 // Kill kills the command's process group.
-func (t Tree) Kill() (killed bool) {
+func (t Tree) Kill(context.Context) (killed bool) {
 	command.KillGroup(t.Pid)
 	return true
 }

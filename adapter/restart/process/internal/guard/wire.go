@@ -34,8 +34,8 @@ type Adopt struct {
 	Target string
 	Digest string // of the configuration
 
-	// While no engine is attached the guard looks for its files after each Interval. Without
-	// them no engine can find it, so it ends the command within Grace.
+	// While no engine is attached the guard looks for its files after each Interval. If they
+	// were removed or replaced no engine can find it, so it ends the command within Grace.
 	Interval, Grace time.Duration
 }
 

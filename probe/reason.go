@@ -23,7 +23,7 @@ const (
 	ReasonStopped   Reason = "engine.stopped"   // the attempt was cancelled: the probe was changed, or the engine stopped
 	ReasonStalled   Reason = "engine.stalled"   // the engine lost a notable part of the timeout: its process was stopped or short of processor time
 	ReasonIsolated  Reason = "engine.isolated"  // no target answers, or no name server: the engine is cut off from them
-	ReasonResolver  Reason = "engine.resolver"  // the name server to ask is not known: resolv.conf has changed just now, or could not be read
+	ReasonResolver  Reason = "engine.resolver"  // the name server to ask is not known, since resolv.conf has changed or could not be read, or none of several answers
 	ReasonResources Reason = "engine.resources" // this machine lacked descriptors, ports, memory, processes or threads
 	ReasonNoPort    Reason = "target.port"      // the target has no port of that name
 	ReasonNoAddr    Reason = "target.address"   // the target has no address

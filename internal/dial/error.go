@@ -83,7 +83,7 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 		return Cancelled()
 	}
 	switch ours := (localError{}); {
-	case errors.Is(err, errUnlisted):
+	case errors.Is(err, errUnlisted), errors.Is(err, errSilent):
 		return unknown(probe.ReasonResolver, err)
 	case errors.As(err, &ours), errors.As(err, new(x509.SystemRootsError)):
 		return unknown(probe.ReasonResources, err)

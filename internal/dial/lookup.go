@@ -1,13 +1,16 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
@@ -27,22 +30,35 @@ func lookupIP(ctx context.Context, host string) (ips []netip.Addr, asked bool, e
 	if err := loadHosts(); err != nil {
 		return nil, false, localError{err}
 	}
-	l := &lookup{}
+	l := newLookup(ctx)
 	resolver := net.Resolver{PreferGo: true, Dial: l.dial}
 	ips, err = resolver.LookupNetIP(ctx, "ip", host)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil && l.cause != nil {
+	switch {
+	case err == nil:
+	case l.cause != nil:
 		err = localError{fmt.Errorf("%w: %w", err, l.cause)}
+	case l.asked && !l.answered && len(l.servers()) > 1:
+		err = localError{fmt.Errorf("%w: %w", err, errSilent)}
 	}
 	return ips, l.asked, err
 }
 
 // lookup is one lookup of a name, which may take several queries at once.
 type lookup struct {
-	mu    sync.Mutex // guards the fields below
-	asked bool       // a name server
-	cause error      // the first fault of this machine
+	servers  func() map[string]string // the name server to ask where package net asks for another
+	deadline time.Time                // package net keeps it from its Dial; zero for none
+
+	mu       sync.Mutex // guards the fields below
+	asked    bool       // a name server
+	answered bool       // by a name server
+	cause    error      // the first fault of this machine
+}
+
+func newLookup(ctx context.Context) *lookup {
+	deadline, _ := ctx.Deadline()
+	return &lookup{servers: sync.OnceValue(silent.reorder), deadline: deadline}
 }
 
 // noteShortage keeps an error of a socket if this machine is at fault.
@@ -66,48 +82,123 @@ func (l *lookup) note(err error) {
 	}
 }
 
+// tries is how often a name server is asked, as in package net.
+const tries = 2
+
+// share returns the end of a query, so that enough time is left for the other name servers,
+// and after which time without an answer it is sent again. A single name server may answer
+// late: it is asked again without giving up the first query. Both are zero if the lookup
+// has no deadline; again is zero if there are several name servers.
+func (l *lookup) share() (again time.Duration, end time.Time) {
+	if l.deadline.IsZero() {
+		return 0, time.Time{}
+	}
+	now := time.Now()
+	left := l.deadline.Sub(now)
+	if servers := len(l.servers()); servers > 1 {
+		return 0, now.Add(left / time.Duration(servers*tries))
+	}
+	return left / 4, now.Add(left * 3 / 4)
+}
+
 // dial connects to a name server.
 func (l *lookup) dial(ctx context.Context, network, server string) (net.Conn, error) {
 	if err := checkServer(server); err != nil {
 		l.note(err)
 		return nil, err
 	}
+	server = cmp.Or(l.servers()[server], server)
 	l.mu.Lock()
 	l.asked = true
 	l.mu.Unlock()
-	conn, err := new(net.Dialer).DialContext(ctx, network, server)
+	again, end := l.share()
+	dialer := net.Dialer{Deadline: end}
+	conn, err := dialer.DialContext(ctx, network, server)
 	if err != nil {
 		l.noteShortage(network, err)
 		return nil, err
 	}
-	query := queryConn{Conn: conn, lookup: l, network: network}
-	if packets, ok := conn.(net.PacketConn); ok {
+	query := &queryConn{Conn: conn, lookup: l, network: network, server: server, again: again, end: end}
+	if packets, ok := conn.(packetConn); ok {
 		return queryPacketConn{query, packets}, nil // package net asks for the interface
 	}
 	return query, nil
 }
 
-// queryConn is a connection to a name server.
+// queryConn is a connection to a name server, for one query.
 type queryConn struct {
 	net.Conn
 	lookup  *lookup
 	network string
+	server  string
+	query   []byte        // what was written last
+	again   time.Duration // until it is written again; zero for never
+	end     time.Time     // of Read
 }
 
+// queryPacketConn is one over UDP.
 type queryPacketConn struct {
-	queryConn
-	net.PacketConn
+	*queryConn
+	packetConn
 }
 
-// Read notes a lack of memory.
-func (c queryConn) Read(b []byte) (int, error) {
+// packetConn is what package net recognizes UDP by.
+type packetConn interface {
+	ReadFrom(b []byte) (int, net.Addr, error)
+	WriteTo(b []byte, addr net.Addr) (int, error)
+}
+
+// SetDeadline sets the deadline of package net, which is five seconds away, or the end of
+// the query's share of the lookup's time.
+func (c *queryConn) SetDeadline(t time.Time) error {
+	if !c.end.IsZero() && c.end.Before(t) {
+		t = c.end
+	}
+	c.end = t
+	return c.Conn.SetDeadline(t)
+}
+
+// Read reads an answer. Over UDP it sends the query again when a share of the time has
+// passed without one.
+func (c *queryConn) Read(b []byte) (int, error) {
+	for c.network == "udp" && c.again > 0 && time.Until(c.end) > c.again {
+		if err := c.SetReadDeadline(time.Now().Add(c.again)); err != nil {
+			return 0, err
+		}
+		n, err := c.read(b)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if _, err := c.Write(c.query); err != nil {
+			return 0, err
+		}
+	}
+	if err := c.SetReadDeadline(c.end); err != nil {
+		return 0, err
+	}
+	return c.read(b)
+}
+
+// read notes an answer, silence or a lack of memory.
+func (c *queryConn) read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.lookup.noteShortage(c.network, err)
+	switch {
+	case err == nil:
+		silent.remove(c.server)
+		c.lookup.mu.Lock()
+		c.lookup.answered = true
+		c.lookup.mu.Unlock()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		silent.add(c.server)
+	default:
+		c.lookup.noteShortage(c.network, err)
+	}
 	return n, err
 }
 
-// Write notes a lack of buffers.
-func (c queryConn) Write(b []byte) (int, error) {
+// Write keeps the query, and notes a lack of buffers.
+func (c *queryConn) Write(b []byte) (int, error) {
+	c.query = b
 	n, err := c.Conn.Write(b)
 	c.lookup.noteShortage(c.network, err)
 	return n, err

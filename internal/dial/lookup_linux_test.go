@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -132,6 +134,92 @@ func TestALookupSaysWhetherANameServerAnswered(t *testing.T) {
 		var took probe.Timings
 		if _, err := new(Dialer).Resolve(t.Context(), name, &took); err != nil || took.Resolve > 0 != asked {
 			t.Errorf("%s: got %v after %v", name, err, took.Resolve)
+		}
+	}
+}
+
+// listenNames answers queries like faulttest.NameServer, of which lost says which are lost,
+// and counts them.
+func listenNames(t *testing.T, address string, lost func(query int64) bool) (queries *atomic.Int64) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", address+":53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	queries = new(atomic.Int64)
+	go faulttest.ServeNames(conn, func(label string) (ip netip.Addr, answers bool) {
+		if label == "known" {
+			ip = netip.MustParseAddr("127.0.0.9")
+		}
+		return ip, !lost(queries.Add(1)) && label != "silent"
+	})
+	return queries
+}
+
+func always(int64) bool { return true }
+func never(int64) bool  { return false }
+
+func TestASilentNameServerFailsNoNameThatAnotherKnows(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\nnameserver 127.0.0.8\n")
+	dead := listenNames(t, "127.0.0.7", always)
+	listenNames(t, "127.0.0.8", never)
+	if err := resolve(t, "known.example.", 2*time.Second); err != nil {
+		t.Errorf("with a silent first name server: %v", err)
+	}
+	before := dead.Load()
+	if err := resolve(t, "known.example.", plenty); err != nil {
+		t.Errorf("after the first name server was found silent: %v", err)
+	}
+	if before == 0 || dead.Load() != before {
+		t.Errorf("the silent name server got %d queries at first, and %d more", before, dead.Load()-before)
+	}
+	wantError(t, resolve(t, "missing.example.", plenty), probe.Failure, probe.ReasonDNSNotFound)
+}
+
+func TestSilenceOfAllNameServersIsNotTheNamesFault(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\nnameserver 127.0.0.8\n")
+	wantError(t, resolve(t, "known.example.", plenty), probe.Unknown, probe.ReasonResolver) // no process listens
+	first, second := listenNames(t, "127.0.0.7", never), listenNames(t, "127.0.0.8", never)
+	wantError(t, resolve(t, "silent.example.", 200*time.Millisecond), probe.Unknown, probe.ReasonResolver)
+	if first.Load() == 0 || second.Load() == 0 {
+		t.Errorf("the name servers got %d and %d queries", first.Load(), second.Load())
+	}
+}
+
+func TestALostQueryFailsNoLookup(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
+	listenNames(t, "127.0.0.7", func(query int64) bool { return query%2 == 1 })
+	if err := resolve(t, "known.example.", 2*time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASilentNameServerIsAskedFirstAgainAfterSomeTime(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\nnameserver 127.0.0.8\nnameserver ::1\n")
+	const first, second, third = "127.0.0.7:53", "127.0.0.8:53", "[::1]:53"
+	for _, test := range []struct {
+		age  time.Duration // since the first was silent
+		want map[string]string
+	}{
+		{0, map[string]string{first: second, second: third, third: first}},
+		{silentFor + time.Second, map[string]string{first: first, second: second, third: third}},
+	} {
+		s := silentServers{since: map[string]time.Time{first: time.Now().Add(-test.age)}}
+		if got := s.reorder(); !maps.Equal(got, test.want) {
+			t.Errorf("after %v: got %v, want %v", test.age, got, test.want)
 		}
 	}
 }

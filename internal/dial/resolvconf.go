@@ -24,6 +24,9 @@ const maxConf = 64 << 10
 // not in resolv.conf.
 var errUnlisted = errors.New("not in " + resolvConf + ", which has changed in the last seconds")
 
+// errSilent is the cause of a localError: of several name servers none has answered.
+var errSilent = errors.New("none of the name servers in " + resolvConf + " has answered")
+
 // defaultServers are those of package net when it cannot read resolv.conf (defaultNS).
 var defaultServers = []string{"127.0.0.1:53", "[::1]:53"}
 

@@ -37,8 +37,9 @@ type External interface {
 
 // Outliving is a Driver whose instances may outlive the engine. When the controller stops,
 // and Outlives returns true, the instance is released: ctx is done with the cause
-// ErrReleased, and Run returns without touching it, whether it has called began or not. When
-// its unit is removed or changed it is terminated like any other.
+// ErrReleased, and Run returns that error without touching it, whether it has called began or
+// not. An Exit without ErrReleased says that the instance has exited meanwhile. When its unit is
+// removed or changed it is terminated like any other.
 type Outliving interface {
 	Driver
 	Outlives() bool
@@ -50,7 +51,7 @@ var ErrReleased = errors.New("restart: the instance is left running without the 
 // ErrNotTakenOver is in the error of an Exit when an instance of an earlier engine may run,
 // and the driver, a Resumer, cannot watch it now: it lacks descriptors, for example. The
 // instance stays reported as running, and the controller calls Run again.
-var ErrNotTakenOver = errors.New("running instance not taken over")
+var ErrNotTakenOver = errors.New("running instance cannot be watched")
 
 // Exit describes how an instance exited.
 type Exit struct {

@@ -85,6 +85,7 @@ func (i *instance) reportStarted(id string) {
 	message := "instance started"
 	if i.resumes == id { // it had started before, and was counted
 		i.since, i.started, message = i.supervisor.since, max(i.started-1, 0), "instance goes on"
+		i.resumeRequest()
 	}
 	i.resumes = ""
 	in := probe.Instance{
@@ -92,10 +93,25 @@ func (i *instance) reportStarted(id string) {
 		Managed: i.unit.restartsOnFailure() && !i.released, Terminating: i.terminating && !i.released,
 		Restarts: i.started, Detail: i.lastExit,
 	}
+	if i.requests > 0 {
+		in.Reason = probe.ReasonEnding
+	}
 	i.started++
-	i.remember(func(m *Memory) { m.Instance, m.Since, m.Exited = id, i.since, false })
-	i.report(in)
+	i.remember(func(m *Memory) { m.Instance, m.Since, m.Exited, m.Requested = id, i.since, false, i.budgeted })
+	if !i.isForgotten() {
+		i.report(in)
+	}
 	i.log.Info(message, "instance", id, "restarts", in.Restarts)
+}
+
+// resumeRequest goes on with a request to terminate that an earlier engine has made, and
+// taken from the budget. The command of an External driver has ended with that engine, so it
+// is run again.
+func (i *instance) resumeRequest() {
+	m, _ := i.memory()
+	if i.budgeted = m.Requested; i.budgeted && !i.unit.external() {
+		i.requests = 1
+	}
 }
 
 // check compares the instance with its unit and its probes, and acts on it.
@@ -207,6 +223,11 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 	i.requests = max(i.requests, 1)
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
+	i.remember(func(m *Memory) {
+		if m.Requested = true; !i.unit.external() {
+			m.NotBefore = i.notBefore
+		}
+	})
 	i.setManaged(true, probe.ReasonEnding)
 	i.log.Info("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "grace_period", grace)
 	i.sendGrace(grace)
@@ -214,10 +235,14 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 
 // clearFailure withdraws what was reported while a probe failed.
 func (i *instance) clearFailure() {
+	if i.budgeted {
+		i.budgeted = false
+		i.remember(func(m *Memory) { m.Requested = false })
+	}
 	if !i.setManaged(true, "") {
 		return
 	}
-	i.requests, i.budgeted = 0, false
+	i.requests = 0
 	i.log.Info("probes no longer failing, restart canceled", "instance", i.id)
 }
 
@@ -283,7 +308,8 @@ func (i *instance) sendGrace(grace time.Duration) {
 	i.end <- grace // never blocks: this goroutine is the only sender
 }
 
-// finish records that the driver's Run has returned.
+// finish records that the driver's Run has returned. An instance that has exited although it
+// was released has exited like any other: the next engine must know.
 func (i *instance) finish(exit Exit) termination {
 	select {
 	case id := <-i.began:
@@ -294,6 +320,9 @@ func (i *instance) finish(exit Exit) termination {
 		i.terminate(time.Now())
 	}
 	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, terminating: i.terminating}
+	if i.released && end.started && !i.unit.external() && i.control.releases() && !errors.Is(exit.Err, ErrReleased) {
+		end.terminating = false
+	}
 	if end.started {
 		end.lasted = time.Since(i.since)
 	}
@@ -303,11 +332,14 @@ func (i *instance) finish(exit Exit) termination {
 	return end
 }
 
-// reportTerminated reports the end of an instance that was terminating. An External instance
-// keeps running without the engine when the controller stops.
+// reportTerminated reports the end of an instance that was terminating. An instance that was
+// released keeps running without the engine when the controller stops. One that the driver has
+// not reported was reported all the same if it is that of an earlier engine.
 func (i *instance) reportTerminated(end termination) {
-	if i.id == "" || i.released && i.control.isStopping() {
-		return
+	switch {
+	case i.released && i.control.isStopping():
+	case i.id == "" && (i.resumes == "" || errors.Is(end.exit.Err, ErrNotTakenOver)):
+	default:
+		i.reportEnd(end, probe.Ended, time.Time{})
 	}
-	i.reportEnd(end, probe.Ended, time.Time{})
 }

@@ -23,7 +23,7 @@ type Memory struct {
 	NotBefore time.Time `json:"notBefore,omitzero"`  // the end of the back-off
 	Exited    bool      `json:"exited,omitempty"`    // the latest instance has exited, and none was started since
 	Code      int       `json:"code,omitempty"`      // its exit status
-	Requested bool      `json:"requested,omitempty"` // it was terminated because a probe failed
+	Requested bool      `json:"requested,omitempty"` // it was asked to terminate because a probe failed, within the budget; NotBefore is the end of its grace period until it has exited
 
 	LastExit   string       `json:"lastExit,omitempty"`   // how the previous instance exited, for people
 	LastReason probe.Reason `json:"lastReason,omitempty"` // the same as a code
@@ -77,7 +77,7 @@ func (c *Controller) Restore(r Restored) map[string]string {
 // restored is the memory of a target until its supervisor takes it.
 type restored struct {
 	Memory
-	resumes bool // the driver goes on with the instance
+	goesOn probe.Instance // as it was reported, if the driver goes on with it; or else zero
 }
 
 // restore keeps what belongs to the present units, and returns the instances that go on.
@@ -96,12 +96,13 @@ func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Insta
 		case u.Driver != nil && m.Revision != "" && m.Revision == u.RevisionID():
 			m.NotBefore = earlier(m.NotBefore, now.Add(u.BackOff.Max))
 			driver, ok := u.Driver.(Resumer)
-			resumes := ok && m.Instance != "" && m.Instance != noID && !m.Exited && driver.Resume(m.Instance)
-			c.restored[target] = restored{m, resumes}
-			if resumes {
+			if ok && m.Instance != "" && m.Instance != noID && !m.Exited && driver.Resume(m.Instance) {
 				in.Managed, in.Restarts, in.Detail = u.restartsOnFailure(), max(m.Started-1, 0), m.LastExit
 				instances = append(instances, in)
+			} else {
+				in = probe.Instance{}
 			}
+			c.restored[target] = restored{m, in}
 		}
 	}
 	for _, at := range r.Spent {
@@ -200,15 +201,20 @@ func (s *supervisor) resume() (notBefore time.Time) {
 		return time.Time{}
 	}
 	s.started, s.exits, s.lastExit, s.lastReason = r.Started, r.Exits, r.LastExit, r.LastReason
-	if s.since = r.Since; r.resumes {
-		s.resumes = r.Instance
+	s.since = r.Since
+	if r.goesOn.ID != "" {
+		s.resumes, s.reported = r.Instance, r.goesOn
 	}
 	end := termination{exit: Exit{Code: r.Code}, started: true, requested: r.Requested}
 	s.remember(func(m *Memory) { *m = r.Memory })
 	switch {
+	case !r.Exited && s.resumes != "":
 	case !r.Exited:
-		if ran := time.Since(r.Since); !r.resumes && ran > s.unit.BackOff.Reset {
+		if time.Since(r.Since) > s.unit.BackOff.Reset {
 			s.exits = 0
+		}
+		if !s.unit.external() {
+			return time.Time{}
 		}
 	case !s.unit.Policy.restarts(r.Code, r.Requested):
 		s.reportRestored(r, probe.Gone)

@@ -3,8 +3,10 @@ package restart_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -156,6 +158,7 @@ type resumer struct {
 	*fakeDriver
 	alive   string // the ID of the instance that can go on
 	resumed string
+	then    behavior // of that instance
 }
 
 func (r *resumer) Resume(id string) bool {
@@ -171,7 +174,7 @@ func (r *resumer) Run(ctx context.Context, began func(string), end <-chan time.D
 	}
 	began(r.resumed)
 	r.resumed = ""
-	return r.wait(ctx, behavior{}, end)
+	return r.wait(ctx, r.then, end)
 }
 
 func TestInstanceThatOutlivesItsEngineGoesOn(t *testing.T) {
@@ -307,6 +310,7 @@ func TestAnInstanceThatIsNotTakenOverAtFirstStaysReported(t *testing.T) {
 					}
 					h.sleep(2 * time.Second)
 				}
+				h.sleep(time.Minute)
 				if in := h.instance("web"); in.ID != then || in.Phase != probe.Running || in.Restarts != restarts {
 					t.Errorf("got %+v, want %s with %d restarts", in, then, restarts)
 				}
@@ -329,7 +333,7 @@ func TestARemovedInstanceThatIsNotTakenOverAtFirstIsEnded(t *testing.T) {
 			generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
 				h.sleep(time.Second)
 				h.apply(units)
-				h.sleep(time.Minute)
+				h.sleep(2 * time.Minute)
 				if graces := r.graces(); len(graces) != 1 || graces[0] != restart.DefaultTerminationGracePeriod {
 					t.Errorf("%s: requests to end: %v", name, graces)
 				}
@@ -347,6 +351,107 @@ func TestTheEngineStopsWhileAnInstanceIsNotTakenOver(t *testing.T) {
 		r := &unattached{resumer{fakeDriver: newDriver("a", healthy), alive: "a-0"}, 1 << 30, "a-0"}
 		_, stopped := generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) { h.sleep(time.Second) })
 		if m := stopped.Targets["web"]; m.Instance != "a-0" || m.Exited {
+			t.Errorf("the controller remembers %+v", m)
+		}
+	})
+}
+
+func TestTakingOverAnInstanceBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		r := &unattached{resumer{fakeDriver: newDriver("a", healthy), alive: "a-0"}, 1 << 30, "a-0"}
+		generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
+			h.sleep(time.Hour)
+			if n := strings.Count(h.log.String(), "instance not taken over, retrying"); n < 60 || n > 70 {
+				t.Errorf("%d tries in an hour", n)
+			}
+		})
+	})
+}
+
+// endedSurvivor is a Resumer whose instance ends before it is taken over.
+type endedSurvivor struct{ resumer }
+
+func (e *endedSurvivor) Run(ctx context.Context, _ func(string), end <-chan time.Duration) restart.Exit {
+	select {
+	case <-end:
+	case <-ctx.Done():
+	}
+	return restart.Exit{Code: -1, Err: errors.New("asked to end")}
+}
+
+func TestARemovedInstanceThatEndsBeforeItIsTakenOverIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		r := &endedSurvivor{resumer{fakeDriver: newDriver("a", healthy), alive: "a-0"}}
+		generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
+			h.expect("web", "a-0", probe.Running, "")
+			h.probes(nil)
+			h.apply(nil)
+			h.sleep(time.Minute)
+			if target, known := h.engine.Target("web"); known {
+				t.Errorf("the target is still there: %+v", target)
+			}
+		})
+	})
+}
+
+// requested returns what a controller remembers that has asked an instance to terminate,
+// because a probe fails, and was killed before the instance had terminated.
+func requested(t *testing.T, p restart.Policy) restart.Restored {
+	t.Helper()
+	slow := func(int) behavior { return behavior{endsAfter: 20 * time.Second} }
+	killed, _ := generation(t, revised(newDriver("a", slow), p), restart.Restored{}, func(h *harness, _ map[string]string) {
+		h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
+		h.sleep(2 * time.Second)
+		h.expect("web", "a-0", probe.Running, probe.ReasonEnding)
+	})
+	if len(killed.Spent) != 1 {
+		t.Fatalf("spent %v", killed.Spent)
+	}
+	return killed
+}
+
+func TestARequestedRestartIsTakenFromTheBudgetOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed := requested(t, restart.Always)
+		r := &resumer{fakeDriver: newDriver("b", healthy), alive: "a-0", then: behavior{ignoresEnd: true}}
+		again, _ := generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
+			h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
+			h.sleep(20 * time.Second)
+			h.expect("web", "a-0", probe.Running, probe.ReasonEnding)
+			h.expectTimes("asked to end within", r.graces())
+			h.sleep(40 * time.Second) // 35 s after the request, then 10 s of back-off
+			h.expectTimes("asked to end within", r.graces(), restart.DefaultTerminationGracePeriod)
+		})
+		if len(again.Spent) != 1 {
+			t.Errorf("spent %v, want one restart", again.Spent)
+		}
+	})
+}
+
+// It may exit with status 0, as asked.
+func TestARequestedEndIsOneForTheNextEngineToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed := requested(t, restart.OnFailure)
+		r := &resumer{fakeDriver: newDriver("b", healthy), alive: "a-0", then: behavior{exitsAfter: 5 * time.Second}}
+		generation(t, revised(r, restart.OnFailure), killed, func(h *harness, _ map[string]string) {
+			h.sleep(10 * time.Second)
+			h.expect("web", "b-0", probe.Running, "")
+		})
+	})
+}
+
+// The request was withdrawn, so another one counts.
+func TestARequestThatIsWithdrawnIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed := requested(t, restart.Always)
+		r := &resumer{fakeDriver: newDriver("b", healthy), alive: "a-0", then: behavior{ignoresEnd: true}}
+		again, _ := generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
+			h.sleep(time.Minute)
+			h.expect("web", "a-0", probe.Running, "")
+		})
+		if m := again.Targets["web"]; m.Requested {
 			t.Errorf("the controller remembers %+v", m)
 		}
 	})

@@ -20,6 +20,9 @@ func (d *outliving) Outlives() bool { return true }
 
 func (d *outliving) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
 	exit := d.fakeDriver.Run(ctx, began, end)
+	if context.Cause(ctx) == restart.ErrReleased {
+		exit = restart.Exit{Err: restart.ErrReleased}
+	}
 	d.causes <- context.Cause(ctx)
 	return exit
 }
@@ -94,6 +97,31 @@ func TestAnInstanceThatHasNotBegunIsReleasedToo(t *testing.T) {
 		}
 		if cause := <-d.ended; cause != restart.ErrReleased {
 			t.Errorf("the instance was ended with %v", cause)
+		}
+	})
+}
+
+// exiting is a driver whose instance exits as it is released.
+type exiting struct{}
+
+func (exiting) Outlives() bool { return true }
+
+func (exiting) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
+	began("a-0")
+	<-ctx.Done()
+	return restart.Exit{Code: 3}
+}
+
+func TestAnExitDuringTheReleaseIsRemembered(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		h.apply(map[string]restart.Unit{"web": {Driver: exiting{}}})
+		h.stop()
+		if err := <-h.ended; err != nil {
+			t.Error(err)
+		}
+		h.ended <- nil
+		if m, _ := h.control.Memory("web"); !m.Exited || m.Code != 3 || m.Exits != 1 {
+			t.Errorf("the controller remembers %+v", m)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package restart_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -285,6 +286,33 @@ func TestExternalInstanceIsNotReleasedDuringARestart(t *testing.T) {
 		h.ended <- nil
 		if took := time.Since(began); took < 5*s || took > 8*s {
 			t.Errorf("released after %v", took)
+		}
+	})
+}
+
+// late is an External driver whose instances begin after they are released.
+type late struct{ external }
+
+func (late) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
+	<-ctx.Done()
+	began("web-0")
+	time.Sleep(time.Minute)
+	return restart.Exit{}
+}
+
+func TestRemovedExternalInstanceThatBeginsLateIsNotReported(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
+		h.apply(only(late{}))
+		h.probes(nil)
+		h.apply(nil)
+		h.sleep(30 * s)
+		if target, known := h.engine.Target("web"); known && (target.Started || target.Ready) {
+			t.Errorf("the instance has started by being removed: %+v", target)
+		}
+		h.sleep(time.Minute)
+		if target, known := h.engine.Target("web"); known {
+			t.Errorf("it is still there: %+v", target)
 		}
 	})
 }

@@ -85,18 +85,23 @@ func (s *supervisor) refresh() (same bool) {
 	return true
 }
 
-// takeOverPause is the time between two tries to take over an instance of an earlier engine.
-const takeOverPause = 2 * time.Second
+// takeOverPause is the time until the second try to take over an instance of an earlier
+// engine. It doubles after each try, up to maxTakeOverPause.
+const (
+	takeOverPause    = 2 * time.Second
+	maxTakeOverPause = time.Minute
+)
 
 // supervise runs instances until the unit is removed or its driver has changed. An instance of
 // an earlier engine is then taken over all the same, to end it.
 func (s *supervisor) supervise() {
-	notBefore := s.resume()
+	notBefore, pause := s.resume(), takeOverPause
 	for s.refresh() || s.resumes != "" && !s.control.isStopping() {
 		end := s.runInstance(notBefore)
 		if s.resumes != "" && errors.Is(end.exit.Err, ErrNotTakenOver) {
-			s.log.Warn("instance not taken over, trying again", "instance", s.resumes, "error", end.exit.Err, "retry_in", takeOverPause)
-			s.pause(takeOverPause)
+			s.log.Warn("instance not taken over, retrying", "instance", s.resumes, "error", end.exit.Err, "retry_in", pause)
+			s.pause(pause)
+			pause = min(2*pause, maxTakeOverPause)
 			continue
 		}
 		if s.resumes = ""; end.terminating {
@@ -213,10 +218,10 @@ type termination struct {
 
 func (t termination) reason() probe.Reason {
 	switch {
-	case !t.started && t.exit.Err != nil:
-		return probe.ReasonNoStart
 	case t.requested || t.terminating:
 		return probe.ReasonEnded
+	case !t.started && t.exit.Err != nil:
+		return probe.ReasonNoStart
 	}
 	return probe.ReasonExited
 }

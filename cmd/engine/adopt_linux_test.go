@@ -203,7 +203,7 @@ func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
 		if !isReady() {
 			t.Fatalf("the target is not ready: %s\n%s", e.get("/v1/targets"), e.text("log"))
 		}
-		return strings.Contains(e.text("log"), "instance not taken over, trying again")
+		return strings.Contains(e.text("log"), "instance not taken over, retrying")
 	})
 	if err := os.WriteFile(descriptions[0], text, 0o600); err != nil {
 		t.Fatal(err)

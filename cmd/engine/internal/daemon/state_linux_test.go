@@ -75,7 +75,7 @@ func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
 	defer ending.Wait()
 	ending.Go(func() { d.endSurvivors(t.Context()) })
 	testsync.Until(t, "the error in the log", func() bool {
-		return strings.Contains(log.String(), "the engine tries again to")
+		return strings.Contains(log.String(), "not ended, retrying")
 	})
 	if err := os.Rename(socket[0]+".hidden", socket[0]); err != nil {
 		t.Fatal(err)

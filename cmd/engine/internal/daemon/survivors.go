@@ -20,7 +20,7 @@ func (d *daemon) addSurvivors(restored restart.Restored, units map[string]restar
 			continue
 		}
 		if s.Err != nil {
-			d.log.Warn("process of the previous engine not read, the driver tries again", "target", target, "error", s.Err)
+			d.log.Warn("description of a process not read, retrying", "target", target, "error", s.Err)
 		}
 		m := restored.Targets[target]
 		m.Exited = false // another policy must not keep the driver from ending it
@@ -59,9 +59,9 @@ func (d *daemon) endSurvivor(ctx context.Context, s process.Survivor) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		message := "process of a removed target still runs, the engine tries again to end it"
+		message := "process of a removed target not ended, retrying"
 		if s.Target == "" {
-			message = "process of an unknown target may run, the engine tries again to read what it is"
+			message = "description of a process not read, retrying"
 		}
 		d.log.Warn(message, "target", s.Target, "error", err, "retry_in", pause)
 		select {

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
 	"github.com/sonde-probe/sonde/wasmhost/internal/codecache"
+	"github.com/sonde-probe/sonde/wasmhost/internal/compiler"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
@@ -37,6 +38,8 @@ type Plugin struct {
 	breaker  breaker.Breaker
 	counters counters
 
+	compiling context.Context // done when Close is called
+	cancel    context.CancelFunc
 	ready     chan struct{} // closed when compiling has ended
 	broken    error         // why it failed; set before ready is closed
 	closed    atomic.Bool
@@ -67,11 +70,12 @@ func Load(c Config) (*Plugin, error) {
 		return nil, err
 	}
 	p := &Plugin{name: c.Name, limits: c.Limits, onTrap: c.OnTrap, ready: make(chan struct{})}
+	p.compiling, p.cancel = context.WithCancel(context.Background())
 	m, err := p.check(wasm)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
 	}
-	code, err := codecache.Open(c.CacheDir, c.CacheSize, wasm)
+	code, err := codecache.Open(c.CacheDir, c.CacheSize, m.Wasm)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +127,11 @@ func (p *Plugin) check(wasm []byte) (prepared *image.Module, err error) {
 // prepare compiles the module and checks the settings of the handlers made meanwhile.
 func (p *Plugin) prepare(m *image.Module, code *codecache.Entry) {
 	start := time.Now()
-	if err := p.compile(m, code); err != nil {
+	err := p.compile(m, code)
+	switch {
+	case err != nil && p.compiling.Err() != nil:
+		p.broken = errClosed
+	case err != nil:
 		p.broken = fmt.Errorf("plugin %s: %w", p.name, err)
 		p.logger.Error("plugin cannot be compiled", "error", err)
 	}
@@ -147,12 +155,61 @@ func (p *Plugin) compile(m *image.Module, code *codecache.Entry) (err error) {
 			err = fmt.Errorf("compile: panic: %v", r)
 		}
 	}()
-	if err = p.sandbox.Compile(m, code.Cache()); err != nil && code.Enabled() {
+	defer code.Finish()
+	if code.Hit() {
+		if err := p.sandbox.Compile(m, code.Cache()); err == nil {
+			return nil
+		}
 		code.Discard() // it may be damaged
-		err = p.sandbox.Compile(m, code.Cache())
 	}
-	code.Finish()
-	return err
+	if err := p.fill(m.Wasm, code); err != nil {
+		code.Discard() // what a killed child has written is incomplete
+		return err
+	}
+	return p.sandbox.Compile(m, code.Cache())
+}
+
+// Pauses before another compiler is started on a machine that lacks resources for it.
+const (
+	minCompilerPause = time.Second
+	maxCompilerPause = time.Minute
+)
+
+// fill compiles the module in a child process, and writes the code into the entry. Where there
+// are no such children, or no directory for the code, it leaves the entry empty. It tries again
+// until the machine has the resources, or the plugin is closed.
+func (p *Plugin) fill(prepared []byte, code *codecache.Entry) error {
+	if !compiler.Available() || code.Dir() == "" && !p.useTemporary(code) {
+		return nil
+	}
+	for pause := minCompilerPause; ; pause = min(2*pause, maxCompilerPause) {
+		err := compiler.Compile(p.compiling, prepared, code.Dir(), compiler.LimitsOf(len(prepared)))
+		if errors.Is(err, compiler.ErrStore) && !code.Temporary() {
+			p.logger.Warn("plugin cache cannot be written, compiled code is not kept", "error", err)
+			if !p.useTemporary(code) {
+				return nil
+			}
+			continue
+		}
+		if !errors.Is(err, compiler.ErrShortage) && !errors.Is(err, compiler.ErrStore) {
+			return err
+		}
+		p.logger.Warn("plugin cannot be compiled now, trying again", "pause", pause, "error", err)
+		select {
+		case <-p.compiling.Done():
+			return p.compiling.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// useTemporary makes the entry a directory for temporary files, if there can be one.
+func (p *Plugin) useTemporary(code *codecache.Entry) bool {
+	err := code.UseTemporary()
+	if err != nil {
+		p.logger.Warn("plugin is compiled without limits of memory and time, since no temporary directory can be created", "error", err)
+	}
+	return err == nil
 }
 
 // Manifest returns the module's manifest. It must not be changed.
@@ -185,14 +242,14 @@ func (p *Plugin) state() error {
 	return p.broken
 }
 
-// Close frees what the plugin uses, after its attempts, the starts of instances and the
-// compiler have ended. Later
-// attempts are Unknown. When ctx is done, Close returns early and the rest is freed in the
+// Close cancels the compiler, and frees what the plugin uses after its attempts and the starts
+// of instances have ended. Later attempts are Unknown. When ctx is done, Close returns early and the rest is freed in the
 // background. Handlers must be closed separately.
 func (p *Plugin) Close(ctx context.Context) error {
 	if p.closed.Swap(true) {
 		return nil
 	}
+	p.cancel()
 	done := make(chan error, 1)
 	go func() {
 		<-p.ready

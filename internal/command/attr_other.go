@@ -14,6 +14,9 @@ func Attr(credential *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Credential: credential}
 }
 
+// CloseInherited does nothing: there is no portable way.
+func CloseInherited(int) {}
+
 func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(error)) (End, error) {
 	defer started(nil)
 	return p.RunPortably(ctx, stdout, stderr)

@@ -14,6 +14,7 @@
 //	delay_linux.go        how long a command has waited for a processor
 //	portable.go         Run on other systems: os/exec and goroutines
 //	attr_*.go           attributes of the new process
+//	inherited_linux.go  closes descriptors that this process should not have
 package command
 
 import (

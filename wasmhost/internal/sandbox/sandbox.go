@@ -38,11 +38,11 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/compiler"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
@@ -104,12 +104,13 @@ func New(c Config) *Sandbox {
 	return &Sandbox{config: c, account: totalMemory.open(), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
 }
 
-// Compile compiles a module that was metered and prepared. It cannot be cancelled, and uses
-// one goroutine: with several, wazero would let a panic end the process, and probes need
-// the processors too. Compile takes over cache, which may be nil.
+// Compile loads the code of a module that was metered and prepared from the cache, which it
+// takes over. If it is not there, or without a cache, it compiles the module: it cannot be
+// cancelled then, and uses one goroutine, since with several wazero would let a panic end the
+// process, and probes need the processors too.
 func (s *Sandbox) Compile(m *image.Module, cache wazero.CompilationCache) error {
 	ctx := context.Background()
-	config := wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2)
+	config := compiler.RuntimeConfig()
 	if cache != nil {
 		config = config.WithCompilationCache(cache)
 	}

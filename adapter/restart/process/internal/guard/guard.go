@@ -33,7 +33,7 @@ func init() {
 	// The kernel kills the command when the thread that started it ends
 	// (PR_SET_PDEATHSIG). This thread lives as long as the guard.
 	runtime.LockOSThread()
-	closeInherited()
+	command.CloseInherited(stderrFile)
 	for _, fd := range []int{socketFile, stdoutFile, stderrFile} {
 		syscall.CloseOnExec(fd) // the command must not inherit them
 	}

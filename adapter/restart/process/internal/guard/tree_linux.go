@@ -24,22 +24,6 @@ func becomeSubreaper() error {
 	return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// closeInherited closes the descriptors that the engine's parent has left open by mistake,
-// such as a lock, which a guard that outlives the engine would hold. Those that Go opens are
-// close-on-exec.
-func closeInherited() {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd <= stderrFile {
-			continue
-		}
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = unix.Close(fd)
-		}
-	}
-}
-
 // children returns the children of all threads of this process. It may miss a new
 // one: the caller repeats it until wait4 returns ECHILD.
 func children() (pids []int) {

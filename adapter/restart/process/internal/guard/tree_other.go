@@ -18,9 +18,6 @@ func becomeSubreaper() error { return nil }
 // children returns nil: only the command's process group can be killed.
 func children() []int { return nil }
 
-// closeInherited does nothing: there is no portable way.
-func closeInherited() {}
-
 func (t *Tree) identifyGuard()   {}
 func (t *Tree) identifyCommand() {}
 

@@ -1,0 +1,121 @@
+package compiler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/sonde-probe/sonde/internal/command"
+)
+
+// Name is the argv[0] of a child. Its arguments are the directory, and the limits of memory, in
+// bytes, and of processor time, in seconds. It reads the module from its standard input.
+const Name = "sonde-compiler"
+
+// done is what a child writes to its standard output when the code is in the directory.
+const done = "compiled"
+
+// The exit codes of a child that says why on its standard error. The Go runtime exits with 2.
+const (
+	exitInvalid = 3 // the module cannot be compiled
+	exitStore   = 4 // the directory cannot be used
+	exitMemory  = 5 // wazero could not map memory
+)
+
+func init() {
+	if len(os.Args) == 0 || os.Args[0] != Name {
+		return
+	}
+	command.CloseInherited(syscall.Stderr)
+	err := run(os.Args[1:])
+	if err == nil {
+		_, _ = os.Stdout.WriteString(done)
+		os.Exit(0)
+	}
+	fmt.Fprint(os.Stderr, err)
+	os.Exit(exitCode(err))
+}
+
+// errDirectory says that wazero cannot create its directory.
+var errDirectory = errors.New("directory cannot be used")
+
+// exitCode returns the exit code for an error of run. A module's own has no error number.
+func exitCode(err error) int {
+	var number syscall.Errno
+	switch {
+	case errors.Is(err, syscall.ENOMEM):
+		return exitMemory
+	case errors.Is(err, errDirectory), errors.As(err, &number):
+		return exitStore
+	}
+	return exitInvalid
+}
+
+// run compiles the module on the standard input.
+func run(args []string) error {
+	if len(args) != 3 {
+		return errors.New("is started by Sonde only")
+	}
+	memory, memoryErr := strconv.ParseInt(args[1], 10, 64)
+	seconds, secondsErr := strconv.ParseUint(args[2], 10, 64)
+	if err := errors.Join(memoryErr, secondsErr); err != nil {
+		return err
+	}
+	if err := confine(uint64(memory), seconds); err != nil {
+		return err
+	}
+	debug.SetMemoryLimit(memory / 4 * 3) // collect garbage more often before memory runs out
+	module, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err
+	}
+	return compile(module, args[0])
+}
+
+// confine limits this process. RLIMIT_DATA counts memory that can be written and is its own,
+// and not the addresses that the Go runtime reserves, as RLIMIT_AS does.
+func confine(memory, seconds uint64) error {
+	for resource, limit := range map[int]uint64{
+		syscall.RLIMIT_DATA:  memory,
+		syscall.RLIMIT_CPU:   seconds,
+		syscall.RLIMIT_FSIZE: memory,
+		syscall.RLIMIT_CORE:  0,
+	} {
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(resource, &now); err == nil {
+			limit = min(limit, now.Max) // more is not permitted
+		}
+		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
+			return fmt.Errorf("limit resource %d to %d: %w", resource, limit, err)
+		}
+	}
+	// The kernel should end this process rather than the engine, and run it less often than that
+	// on a busy machine. Without these the limits hold as well.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+	_ = syscall.Setpriority(syscall.PRIO_PGRP, 0, lowPriority)
+	return nil
+}
+
+// lowPriority is a nice value that gives a third of the usual share of a busy machine.
+const lowPriority = 5
+
+// compile uses all processors: a panic, which with several goroutines ends the process, ends
+// no other one.
+func compile(module []byte, dir string) error {
+	cache, err := wazero.NewCompilationCacheWithDir(dir)
+	if err != nil {
+		return fmt.Errorf("%w: %v", errDirectory, err)
+	}
+	ctx := experimental.WithCompilationWorkers(context.Background(), runtime.GOMAXPROCS(0))
+	_, err = wazero.NewRuntimeWithConfig(ctx, RuntimeConfig().WithCompilationCache(cache)).CompileModule(ctx, module)
+	return err
+}

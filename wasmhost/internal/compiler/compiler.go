@@ -1,0 +1,89 @@
+// Package compiler compiles modules in child processes, whose memory and time are limited.
+//
+// A module can make its compiler need far more of both than its size tells, and wazero's
+// compiler cannot be cancelled. So a child of this process compiles, and writes the code into
+// a directory, from where wazero reads it in this process.
+//
+// A program that imports this package is its own child: started with the name sonde-compiler
+// it compiles, before its main, as package adapter/restart/process does with guards.
+//
+// # Files
+//
+//	compiler.go     Limits, and the errors of Compile
+//	parent_linux.go Compile: starts a child, and judges how it has ended
+//	child_linux.go  the child
+//	other.go        systems without such children
+package compiler
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/internal/bytesize"
+)
+
+// Limits bound a compilation.
+type Limits struct {
+	Memory int64         // bytes of private memory
+	CPU    time.Duration // of all processors together; whole seconds
+
+	shared bool // Memory is half of what the control group may have
+}
+
+// The limits of a module grow with its size. The largest Go plugin, of 20 MB, takes 0.4 GiB and
+// 9 s; one of 3 MB takes 0.2 GiB.
+const (
+	minMemory     = 256 << 20
+	memoryPerByte = 32
+	minCPU        = 30 * time.Second
+	cpuPerByte    = 8 * time.Microsecond
+)
+
+// LimitsOf returns the limits for a module of a size in bytes.
+func LimitsOf(size int) Limits {
+	return Limits{
+		Memory: minMemory + int64(size)*memoryPerByte,
+		CPU:    (minCPU + time.Duration(size)*cpuPerByte).Truncate(time.Second),
+	}
+}
+
+// RuntimeConfig is the configuration that modules are compiled and run with. Its code is
+// found in a cache by those with the same one only.
+func RuntimeConfig() wazero.RuntimeConfig {
+	return wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2)
+}
+
+// LimitError says that a module needs more than its limits to compile.
+type LimitError struct{ limit, remedy string }
+
+func (e *LimitError) Error() string {
+	return "compile: takes more than " + e.limit + ": " + e.remedy
+}
+
+const smaller = "compile the module with optimization, or split it"
+
+func memoryExceeded(l Limits) error {
+	size := bytesize.Size(l.Memory).String() + " of memory"
+	if l.shared {
+		return &LimitError{size + ", half of the limit of the control group", "raise that limit, or " + smaller}
+	}
+	return &LimitError{size + ", the limit for a module of its size", smaller}
+}
+
+func cpuExceeded(l Limits) error {
+	return &LimitError{fmt.Sprintf("%v of processor time, the limit for a module of its size", l.CPU), smaller}
+}
+
+// The errors of Compile that are not the module's fault.
+var (
+	// ErrShortage says that this machine lacks processes, threads, memory or time: a later
+	// compilation may succeed.
+	ErrShortage = errors.New("compiler lacks resources of this machine")
+
+	// ErrStore says that the code cannot be written to its directory.
+	ErrStore = errors.New("compiled code cannot be stored")
+)

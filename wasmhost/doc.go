@@ -60,6 +60,15 @@
 // Unbounded recursion is stopped when its stack has more than 8 MiB. Until the host looks at
 // the stack again it may be larger, in as many calls as compute at the same time.
 //
+// # Compilation
+//
+// No module takes more than a limited amount of the machine's memory and time to compile: on
+// Linux a child process compiles it, with limits that grow with the module
+// (TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly). The child is this program, started
+// with the argv[0] sonde-compiler; it compiles in the initialization of package compiler, before
+// main. On other systems, and without a directory for temporary files, this process compiles, and
+// only the bounds of package meter hold.
+//
 // # Files
 //
 //	config.go     Config, Grant and Limits, with their defaults and bounds
@@ -77,6 +86,7 @@
 //	module     reads a module's binary and checks it against package abi
 //	grant      decides which addresses and names a plugin may reach
 //	codecache  keeps compiled code in a private directory
+//	compiler   compiles a module in a child process, within limits
 //	settings   checks a handler's settings and writes them as JSON
 //	pool       hands out a bounded number of instances, with a reserve
 //	breaker    suspends probes, and plugins, after too many errors

@@ -54,7 +54,8 @@ var (
 )
 
 // Load reads and checks a module, except for the types of its code, and starts to compile it
-// in the background: see Wait.
+// in the background: see Wait. While the machine lacks the resources for that, it tries again
+// until Close is called.
 // An error about a field of c is a *probe.FieldError; other errors are about the module.
 // Close frees what Load has taken.
 func Load(c Config) (*Plugin, error) {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/tetratelabs/wazero"
@@ -81,11 +82,12 @@ func run(args []string) error {
 	return compile(module, args[0])
 }
 
-// confine limits this process. RLIMIT_DATA counts memory that can be written and is its own,
+// confine limits this process to an amount of memory beside what it has at its start, and to
+// seconds of processor time. RLIMIT_DATA counts memory that can be written and is not shared,
 // and not the addresses that the Go runtime reserves, as RLIMIT_AS does.
 func confine(memory, seconds uint64) error {
 	for resource, limit := range map[int]uint64{
-		syscall.RLIMIT_DATA:  memory,
+		syscall.RLIMIT_DATA:  ownMemory() + memory,
 		syscall.RLIMIT_CPU:   seconds,
 		syscall.RLIMIT_FSIZE: memory,
 		syscall.RLIMIT_CORE:  0,
@@ -103,6 +105,19 @@ func confine(memory, seconds uint64) error {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	_ = syscall.Setpriority(syscall.PRIO_PGRP, 0, lowPriority)
 	return nil
+}
+
+// ownMemory returns how much memory RLIMIT_DATA counts now, in bytes: that of the Go runtime, and
+// far more under the race detector.
+func ownMemory() uint64 {
+	text, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := strings.Cut(string(text), "VmData:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	kib, _ := strconv.ParseUint(fields[0], 10, 64)
+	return kib << 10
 }
 
 // lowPriority is a nice value that gives a third of the usual share of a busy machine.

@@ -28,7 +28,7 @@ import (
 
 // Limits bound a compilation.
 type Limits struct {
-	Memory int64         // bytes of private memory
+	Memory int64         // bytes of private memory, beside what the child has when it starts
 	CPU    time.Duration // of all processors together; whole seconds
 
 	shared bool // Memory is half of what the control group may have

@@ -91,7 +91,7 @@ func oneChild(t *testing.T) (pid int) {
 		}
 		pid = pids[0]
 		limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
-		return regexp.MustCompile(`Max data size +1073741824 `).Match(limits)
+		return regexp.MustCompile(`Max cpu time +600 `).Match(limits)
 	})
 	return pid
 }

@@ -146,9 +146,11 @@ func judge(s *os.ProcessState, err error, message string, limits Limits) error {
 	return fmt.Errorf("compile: compiler failed: %s", first)
 }
 
-// outOfMemory reports whether the Go runtime, or wazero, could not allocate memory.
+// outOfMemory reports whether the Go runtime, wazero or the race detector could not allocate
+// memory.
 func outOfMemory(message string) bool {
-	return strings.Contains(message, "out of memory") || strings.Contains(message, "cannot allocate memory")
+	return strings.Contains(message, "out of memory") || strings.Contains(message, "cannot allocate memory") ||
+		strings.Contains(message, "failed to allocate")
 }
 
 // outOfThreads reports whether the Go runtime could not start a thread.

@@ -1,0 +1,34 @@
+//go:build !race
+
+package wasmhost_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// The race detector needs several times as much memory as the control group has.
+
+func TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly(t *testing.T) {
+	if !faulttest.InCgroup(t, faulttest.Memory(100<<20)) {
+		return
+	}
+	good := load(t, wasmhost.Config{Module: wat(idle)})
+	bomb, err := wasmhost.Load(wasmhost.Config{Module: manyValues(), AllowUnpinned: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bomb.Close(context.Background())
+	ctx, cancel := context.WithTimeout(t.Context(), plenty)
+	defer cancel()
+	err = bomb.Wait(ctx)
+	if err == nil || !strings.Contains(err.Error(), "plugin test: compile: takes more than 50MiB of memory, half of the limit of the control group: raise that limit") {
+		t.Errorf("got %v", err)
+	}
+	wantResult(t, attempt(t, handler(t, good, nil), probe.Target{Name: "web"}, plenty), probe.Success, "")
+}

@@ -17,6 +17,7 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // ErrLocked is in the error of Open if another process has the file open.
 var ErrLocked = errors.New("is in use by another process, use another file")
 
+// ErrReplaced is in the error if the file was moved or removed, and another one has its name.
+var ErrReplaced = errors.New("was replaced by another file: stop its user, and move it away")
+
 // Journal is an open file. It is not safe for concurrent use by multiple goroutines.
 type Journal struct {
 	name   string
@@ -51,7 +55,8 @@ type Journal struct {
 // anything is appended.
 //
 // The directory must not be writable for all users, and the file must not be writable
-// for other users than its owner.
+// for other users than its owner. A symbolic link stays one: the file that it names is
+// opened.
 func Open(name, magic string) (*Journal, error) {
 	if err := checkDirectory(name); err != nil {
 		return nil, err
@@ -59,6 +64,12 @@ func Open(name, magic string) (*Journal, error) {
 	f, err := openLocked(name)
 	if err != nil {
 		return nil, err
+	}
+	if name, err = filepath.EvalSymlinks(name); err == nil {
+		err = checkDirectory(name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return &Journal{name: name, magic: magic + "\n", file: f, broken: true}, nil
 }
@@ -71,10 +82,14 @@ func (j *Journal) Broken() bool { return j.broken }
 
 // Append writes frames to the end of the file, and waits until the disk has them if sync
 // is true. After an error the file ends where it ended before, or else every Append
-// fails until a Rewrite has succeeded.
+// fails until a Rewrite has succeeded. So it does after the file was moved or removed.
 func (j *Journal) Append(frames iter.Seq[[]byte], sync bool) error {
 	if j.broken {
 		return fmt.Errorf("%s: has to be rewritten after an error", j.name)
+	}
+	if inPlace, err := j.isInPlace(); !inPlace {
+		j.broken = true
+		return cmp.Or(err, fmt.Errorf("%s was moved or removed", j.name))
 	}
 	n, err := j.write(j.file, j.end, frames)
 	if err != nil {
@@ -93,8 +108,13 @@ func (j *Journal) Append(frames iter.Seq[[]byte], sync bool) error {
 }
 
 // Rewrite replaces the file by one with only these frames. The old file stays until the
-// disk has the new one. After an error the old one stays in use.
+// disk has the new one. After an error the old one stays in use. If another file has its
+// name, which may be in use by another process, that file stays, and ErrReplaced is the
+// error.
 func (j *Journal) Rewrite(frames iter.Seq[[]byte]) error {
+	if _, err := j.isInPlace(); err != nil {
+		return err
+	}
 	f, size, err := j.create(frames)
 	if err != nil {
 		return err
@@ -105,6 +125,26 @@ func (j *Journal) Rewrite(frames iter.Seq[[]byte]) error {
 	_ = j.file.Close() // nothing is lost: the new file has everything
 	j.file, j.end, j.broken = f, size, false
 	return syncDirectory(j.name)
+}
+
+// isInPlace reports whether the file has its name still. The error is ErrReplaced if another
+// file has it.
+func (j *Journal) isInPlace() (bool, error) {
+	named, err := os.Lstat(j.name)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	opened, err := j.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	if !os.SameFile(opened, named) {
+		return false, fmt.Errorf("%s %w", j.name, ErrReplaced)
+	}
+	return true, nil
 }
 
 // create writes a file beside the journal's own.

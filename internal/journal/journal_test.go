@@ -318,3 +318,64 @@ func TestFilesThatOthersCanWriteAreRejected(t *testing.T) {
 		}
 	}
 }
+
+func TestAFileThatWasMovedIsWrittenAgain(t *testing.T) {
+	name := path(t)
+	j, _, _ := open(t, name)
+	defer j.Close()
+	if err := errors.Join(j.Rewrite(contents("one")), os.Rename(name, name+".old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Append(contents("two"), false); err == nil || !strings.Contains(err.Error(), "was moved or removed") || !j.Broken() {
+		t.Errorf("appended to a file without the name: got %v", err)
+	}
+	if err := errors.Join(j.Rewrite(contents("one", "two")), j.Append(contents("three"), true), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, frames, _ := open(t, name); !slices.Equal(frames, []string{"one", "two", "three"}) {
+		t.Errorf("got %q", frames)
+	}
+}
+
+func TestTheFileOfAnotherProcessIsNotReplaced(t *testing.T) {
+	name := path(t)
+	j, _, _ := open(t, name)
+	defer j.Close()
+	if err := errors.Join(j.Rewrite(contents("ours")), os.Rename(name, name+".old")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, name, "theirs")
+	if err := j.Append(contents("more"), false); !errors.Is(err, ErrReplaced) {
+		t.Errorf("Append: got %v", err)
+	}
+	if err := j.Rewrite(contents("ours", "more")); !errors.Is(err, ErrReplaced) {
+		t.Errorf("Rewrite: got %v", err)
+	}
+	if _, frames, _ := open(t, name); !slices.Equal(frames, []string{"theirs"}) {
+		t.Errorf("got %q", frames)
+	}
+}
+
+func TestASymbolicLinkStays(t *testing.T) {
+	name := path(t)
+	for _, target := range []string{"there", "not-yet"} {
+		target = filepath.Join(t.TempDir(), target)
+		if filepath.Base(target) == "there" {
+			write(t, target, "before")
+		}
+		link := name + filepath.Base(target)
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		j, _, _ := open(t, link)
+		if err := errors.Join(j.Rewrite(contents("one")), j.Append(contents("two"), true), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if to, err := os.Readlink(link); err != nil || to != target {
+			t.Errorf("the link names %q: %v", to, err)
+		}
+		if _, frames, _ := open(t, target); !slices.Equal(frames, []string{"one", "two"}) {
+			t.Errorf("got %q", frames)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package handlers
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -21,6 +23,20 @@ func ProcessDir(state string) string {
 		return ""
 	}
 	return state + processesEnding
+}
+
+// noDirectory returns a warning if the directory of a state file does not exist: an engine
+// would not start here. The configuration may be for another machine.
+func noDirectory(state string) config.Diagnostics {
+	dir := filepath.Dir(state)
+	if _, err := os.Stat(dir); state == "" || !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return config.Diagnostics{{
+		Severity: config.Warning,
+		Summary:  fmt.Sprintf("the directory of the state file %s does not exist", state),
+		Hint:     "create it before the engine starts: mkdir -p " + dir,
+	}}
 }
 
 // maxNamedTargets bounds how many targets a warning names.

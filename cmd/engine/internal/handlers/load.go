@@ -41,6 +41,7 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *co
 	o.Plugin, o.Script, o.Vars, o.VarFiles, o.Previous = p.open, p.script, in.vars, files, previous
 	c, diags := config.Parse(sources, o)
 	if !diags.HasErrors() {
+		diags = append(diags, noDirectory(c.Engine.State)...)
 		diags = append(diags, abandoned(c.Engine.State)...)
 	}
 	return c, diags

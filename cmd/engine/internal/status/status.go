@@ -53,7 +53,7 @@ func Command() *cobra.Command {
 			return run(ctx, c.OutOrStdout(), f, strings.Join(args, ""))
 		},
 	}
-	c.Flags().StringVar(&f.address, "address", "http://"+httpapi.DefaultListen, "`URL` of the engine")
+	c.Flags().StringVar(&f.address, "address", "http://"+httpapi.DefaultListen, "`URL` or host:port of the engine")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in a `file`")
 	f.tls.flags(c)
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
@@ -83,7 +83,19 @@ func (f flags) client() (*httpapi.Client, error) {
 		return nil, err
 	}
 	trust, err := f.tls.client()
-	return &httpapi.Client{Base: f.address, Token: token, HTTP: trust}, err
+	return &httpapi.Client{Base: f.url(), Token: token, HTTP: trust}, err
+}
+
+// url returns the URL of the engine. An address host:port, as in the file of sonde run
+// --address-file, is one over TLS if there are settings for it.
+func (f flags) url() string {
+	switch {
+	case strings.Contains(f.address, "://"):
+		return f.address
+	case f.tls != tlsFlags{}:
+		return "https://" + f.address
+	}
+	return "http://" + f.address
 }
 
 // viewer shows a running engine.

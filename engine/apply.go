@@ -102,13 +102,13 @@ func (sc *scheduler) add(c change) *slot {
 		key: sc.schedule.Add(schedule.TimesOf(c.id, c.spec.rule.Period), c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
 		status: status{address: c.address, waitReason: verdict.NoInstance},
 	}
-	host := hostOf(c.spec.configured, c.spec.targetOf(c.id.Target, c.address))
-	sc.setPeer(s, host)
+	s.host, s.missing = c.host, theTarget
+	sc.setPeer(s)
 	s.spec.Store(c.spec)
 	s.keepDurations(c.spec.rule.Compatibility)
 	if c.memory != nil {
 		s.restore(c.memory, &sc.clock)
-		sc.isolation.restore(s, host)
+		sc.isolation.restore(s)
 	}
 	if int(s.key) == len(sc.slots) {
 		sc.slots = append(sc.slots, nil)
@@ -180,7 +180,8 @@ func (sc *scheduler) replace(c change) {
 	if c.moved {
 		sc.isolation.forget(s)
 	}
-	sc.setPeer(s, hostOf(c.spec.configured, c.spec.targetOf(c.id.Target, c.address)))
+	s.host, s.missing = c.host, theTarget
+	sc.setPeer(s)
 	s.mu.Lock()
 	s.address = c.address
 	s.spec.Store(c.spec)

@@ -82,8 +82,9 @@ type Config struct {
 	// quarter of its timeout or longer, and none was answered in the second half of it, or
 	// until an answer came while it was in flight: then the engine's own network or name
 	// server has failed. Attempts wait if their probe's latest attempt was answered, apart
-	// from those that were excused in this way. A second failure of the same probe counts if
-	// another probe was answered between the two.
+	// from those that were ignored in this way. A second failure of the same probe counts if
+	// another probe was answered between the two, or if the target has accepted a connection
+	// and then not responded (probe.ReasonHTTPTimeout, probe.ReasonTLSTimeout).
 	//
 	// Addresses, names and lookups of names are judged apart, but no lookup fails while no
 	// address answers. A failure before the timeout, such as a connection without a route,

@@ -11,10 +11,14 @@ const (
 )
 
 // evidenceOf returns who has answered an attempt, and who should have answered and has
-// not. Neither is known of handlers that say nothing about the network, such as exec. A
-// plugin's own reason says that the target answered if something was received, and that it
-// did not if the plugin waited until its deadline: late.
+// not. Neither is known of commands, which say nothing about the network. A plugin's own
+// reason says that the target answered if something was received, and that it did not if
+// the plugin waited until its deadline: late.
 func evidenceOf(res *probe.Result, late bool) (answered, missing responders) {
+	switch res.Reason {
+	case probe.ReasonExecExit, probe.ReasonExecSignal, probe.ReasonExecTimeout:
+		return 0, 0
+	}
 	evidence := res.Reason.Evidence()
 	if res.Timings.Resolve > 0 && evidence != probe.NameUnanswered {
 		answered = nameServer
@@ -31,8 +35,14 @@ func evidenceOf(res *probe.Result, late bool) (answered, missing responders) {
 		return answered, theTarget
 	case passed(res) && res.Timings != (probe.Timings{}), failed && res.Timings.FirstByte > 0:
 		return answered | theTarget, 0
-	case failed && (res.Timings.Connect > 0 || late && res.Reason != probe.ReasonExecTimeout):
+	case failed && (res.Timings.Connect > 0 || late):
 		return answered, theTarget
 	}
 	return answered, 0
+}
+
+// hasConnected reports whether the target has accepted a connection in an attempt that it
+// then did not answer: the network worked, there and back.
+func hasConnected(res *probe.Result) bool {
+	return (res.Reason == probe.ReasonHTTPTimeout || res.Reason == probe.ReasonTLSTimeout) && res.Timings.Connect > 0
 }

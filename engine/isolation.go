@@ -24,8 +24,8 @@ type isolation struct {
 	log        isolationLog
 }
 
-// maxExcuse bounds for how long the engine counts as cut off because of one attempt.
-const maxExcuse = int64(10 * time.Minute)
+// maxCutOff bounds for how long the engine counts as cut off because of one attempt.
+const maxCutOff = int64(10 * time.Minute)
 
 // begin notes that an attempt begins at now.
 func (i *isolation) begin(a *attempt, now int64) {
@@ -120,12 +120,12 @@ func (i *isolation) forget(s *slot) {
 }
 
 // restore expects answers of a probe that passed in an earlier engine.
-func (i *isolation) restore(s *slot, host string) {
+func (i *isolation) restore(s *slot) {
 	if s.peer == 0 || s.state.Verdict != probe.Passing {
 		return
 	}
 	by := theTarget
-	if isName(host) {
+	if isName(s.host) {
 		by |= nameServer
 	}
 	i.setAnswered(s, by)
@@ -170,6 +170,7 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 		return
 	}
 	answered, missing := evidenceOf(res, a.late)
+	s.missing = missing
 	i.observe(a, res, answered, now)
 	if missing != 0 {
 		sc.judge(a, res, now)
@@ -219,21 +220,19 @@ func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) health.Judg
 // judgementOf returns whether an attempt counts that lacks an answer.
 func (sc *scheduler) judgementOf(a *attempt, res *probe.Result, missing responders, now int64) health.Judgement {
 	i, s, rule := &sc.isolation, a.slot, &a.spec.rule
-	judgement := health.Counts
 	if s.peer == 0 || rule.Compatibility == probe.Kubelet { // it may have become local since it ended
-		return judgement
+		return health.Counts
 	}
 	silence := health.Silence{
 		Began: a.start, Ended: a.start + int64(res.Took), Timeout: int64(rule.Timeout),
-		WasAnswered: s.answered&missing != 0, Repeated: a.othersAnswered&missing != 0,
-		Excuses: min(2*int64(rule.Period)+int64(res.Took), maxExcuse),
+		WasAnswered: s.answered&missing != 0,
+		Repeated:    a.othersAnswered&missing != 0 || s.silentSince != 0 && hasConnected(res),
+		CutOffFor:   min(2*int64(rule.Period)+int64(res.Took), maxCutOff),
 	}
 	if missing == theTarget {
-		judgement = i.judgeTarget(silence, now)
-	} else {
-		judgement = i.judgeLookup(silence, a.othersAnswered&theTarget != 0, now)
+		return i.judgeTarget(silence, now)
 	}
-	return judgement
+	return i.judgeLookup(silence, a.othersAnswered&theTarget != 0, now)
 }
 
 // settle judges unsettled results if there is evidence or their time has come, and logs

@@ -184,7 +184,7 @@ func TestAnEngineThatIsCutOffFailsNoTarget(t *testing.T) {
 	}{
 		{"connections time out", probe.ReasonTCPTimeout, false, false, remote},
 		{"there is no route", probe.ReasonTCPUnreachable, true, false, remote},
-		{"responses do not come", probe.ReasonHTTPTimeout, false, false, remote},
+		{"responses do not come on kept connections", probe.ReasonHTTPTimeout, false, false, remote},
 		{"name servers do not answer", probe.ReasonDNSTimeout, false, false, names},
 		{"lookups are unknown", probe.ReasonDNSTimeout, false, true, names},
 		{"name servers answer with errors", probe.ReasonDNSFailed, true, false, names},

@@ -75,23 +75,20 @@ func (m machine) peerOf(host string) health.Peer {
 }
 
 // hostOf returns the host that a handler connects to for a target; "" for a unix socket,
-// or if the target lacks its address or port.
+// or if the target lacks its address or port. It calls the handler.
 func hostOf(h probe.Handler, t probe.Target) string {
 	e, knows := h.(probe.EndpointHandler)
 	if !knows {
 		return t.Address
 	}
 	host, _, err := net.SplitHostPort(e.Endpoint(t))
-	if err != nil || strings.ContainsAny(host, "/@") { // the path of a unix socket
+	switch {
+	case err != nil, strings.ContainsAny(host, "/@"): // the path of a unix socket
 		return ""
+	case host == t.Address:
+		return t.Address // one string for both
 	}
 	return host
-}
-
-// host returns the host that a probe connects to.
-func (s *slot) host() string {
-	sp := s.spec.Load()
-	return hostOf(sp.configured, sp.targetOf(s.target.name, s.currentAddress()))
 }
 
 // IsolatedFrom reports whether the engine is cut off from the host that a probe connects
@@ -99,19 +96,12 @@ func (s *slot) host() string {
 // fault of the network or the name servers. It is false for hosts that are this machine.
 func (e *Engine) IsolatedFrom(id probe.ID) bool {
 	s, h := e.registry.probe(id), e.Health()
-	if s == nil || !h.Isolated && !(h.NamesIsolated && isName(s.host())) {
+	if s == nil || !h.Isolated && !h.NamesIsolated {
 		return false
 	}
 	e.scheduler.mu.Lock()
-	isLocal := s.peer == 0
-	e.scheduler.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if isLocal || s.result == nil {
-		return !isLocal
-	}
-	_, missing := evidenceOf(s.result, s.result.Took >= s.spec.Load().rule.Timeout)
-	return missing != 0 || s.result.Reason == probe.ReasonIsolated
+	defer e.scheduler.mu.Unlock()
+	return s.peer != 0 && s.missing != 0 && (h.Isolated || isName(s.host))
 }
 
 // followMachine keeps what names this machine up to date until ctx is done. It locks mu.
@@ -152,15 +142,15 @@ func (sc *scheduler) setPeers(begin int) (more bool) {
 	end := min(begin+applyChunk, len(sc.slots))
 	for _, s := range sc.slots[min(begin, end):end] {
 		if s != nil {
-			sc.setPeer(s, s.host())
+			sc.setPeer(s)
 		}
 	}
 	return end < len(sc.slots)
 }
 
 // setPeer sets the peer of a probe by the host that it connects to.
-func (sc *scheduler) setPeer(s *slot, host string) {
-	peer := sc.machine.peerOf(host)
+func (sc *scheduler) setPeer(s *slot) {
+	peer := sc.machine.peerOf(s.host)
 	if sc.noIsolationCheck {
 		peer = 0
 	}

@@ -115,6 +115,7 @@ func TestEvidenceOfAnAttempt(t *testing.T) {
 	}{
 		{"a command that fails", probe.Fail(probe.ReasonExecExit, ""), false, 0, 0},
 		{"a command that hangs", probe.Fail(probe.ReasonExecTimeout, ""), true, 0, 0},
+		{"a command that exits while it is killed", probe.Fail(probe.ReasonExecExit, ""), true, 0, 0},
 		{"a plugin that fails before it is connected", probe.Fail("redis.down", ""), false, 0, 0},
 		{"a plugin that waits until its deadline", probe.Fail("redis.down", ""), true, 0, theTarget},
 		{"a plugin that has connected", withTimings(probe.Fail("redis.down", ""), probe.Timings{Connect: 1}), false, 0, theTarget},

@@ -17,6 +17,7 @@ type change struct {
 	spec    *spec   // the new one; nil to remove a probe
 	before  *spec   // the old one; nil to add a probe
 	address string  // of the target
+	host    string  // that the handler connects to: see hostOf
 	memory  *Memory // to go on with; nil without, and unless a probe is added
 	moved   bool    // the endpoint that is probed has changed
 }
@@ -110,7 +111,12 @@ func (v *invalidProbes) err() error {
 }
 
 // compare plans the change that a wish needs, if any.
-func (p *plan) compare(w *wish) error {
+func (p *plan) compare(w *wish) (err error) {
+	defer func() {
+		if r := recover(); r != nil { // in the Endpoint of a handler
+			err = fmt.Errorf("endpoint of the handler not known: it panicked: %v", r)
+		}
+	}()
 	s, desired := w.slot, &w.probe
 	if err := p.complete(w.id, desired, s == nil); err != nil {
 		return err
@@ -123,7 +129,6 @@ func (p *plan) compare(w *wish) error {
 	case s == nil:
 		p.counts.Added++
 		c.action = added
-		var err error
 		if c.memory, err = p.memory(w.id, desired); err != nil {
 			return err
 		}
@@ -137,6 +142,9 @@ func (p *plan) compare(w *wish) error {
 	default:
 		p.counts.Kept++
 		return nil
+	}
+	if c.action != adjusted {
+		c.host = hostOf(desired.Handler, desired.Target)
 	}
 	c.spec = p.engine.specs.of(desired)
 	p.changes = append(p.changes, c)

@@ -22,8 +22,10 @@ type slot struct {
 	resumed  bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
 
 	// Of isolation, guarded by scheduler.mu.
-	answered    responders  // who answered the latest attempt that was not excused, or may have in an earlier engine
-	peer        health.Peer // by the host that the handler connects to; 0: this machine, or isolation is not checked
+	answered    responders  // who answered the latest attempt that was not ignored, or may have in an earlier engine
+	missing     responders  // who should have answered the latest attempt, and has not; the target before the first attempt
+	host        string      // that the handler connects to: see hostOf
+	peer        health.Peer // of host; 0: this machine, or isolation is not checked
 	silentSince int64       // end of the first attempt without an answer since the last one with an answer, or of the last that counted; 0: none
 
 	mu sync.Mutex // guards status

@@ -91,7 +91,7 @@ type Result struct {
 // that was not reached, or not needed, is zero.
 type Timings struct {
 	Resolve   time.Duration // until a name server answered, if the host's name needed one
-	Connect   time.Duration // until the transport was connected
+	Connect   time.Duration // until the transport was connected, or without an answer; 0 if that was refused
 	TLS       time.Duration // the TLS handshake
 	FirstByte time.Duration // from the request's end to the answer's first byte
 }

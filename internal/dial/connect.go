@@ -34,25 +34,38 @@ func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe
 }
 
 // ConnectUnix connects to the unix socket with a path, and adds the time it took to
-// took. Every error is an *Error.
+// took, unless it fails. Every error is an *Error.
 func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timings) (net.Conn, error) {
-	defer since(time.Now(), &took.Connect)
+	began := time.Now()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, Classify(ctx, ConnectingUnix, err)
 	}
+	since(began, &took.Connect)
 	return conn, nil
 }
 
 // Connect connects to the first of the addresses that accepts, over tcp or udp, and
-// adds the time it took to took. The addresses are tried in order, each with an even
-// share of the time that is left.
+// adds the time it took to took, unless a host answered that it refuses. The addresses
+// are tried in order, each with an even share of the time that is left.
 //
 // Every error is an *Error: that of the first address, as in package net, or of the
 // first whose outcome is Failure, since an error that is Unknown says nothing about
 // the target. Where ctx has ended it is that of the address tried last.
 func (d *Dialer) Connect(ctx context.Context, network string, ips []netip.Addr, port uint16, took *probe.Timings) (net.Conn, error) {
-	defer since(time.Now(), &took.Connect)
+	began := time.Now()
+	conn, err := d.connectFirst(ctx, network, ips, port)
+	if err == nil || err.Reason.Evidence() != probe.Answered {
+		since(began, &took.Connect)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// connectFirst connects to the first of the addresses that accepts.
+func (d *Dialer) connectFirst(ctx context.Context, network string, ips []netip.Addr, port uint16) (net.Conn, *Error) {
 	var first *Error
 	for i, ip := range ips {
 		conn, err := d.connectOne(ctx, network, netip.AddrPortFrom(ip, port), len(ips)-i)

@@ -103,6 +103,30 @@ func TestTheAddressesOfANameAreTriedInOrder(t *testing.T) {
 	}
 }
 
+// A refusal is an answer. A plugin that reports it with a reason of its own has not waited.
+func TestARefusedConnectionTakesNoTime(t *testing.T) {
+	closed := listen(t, "127.0.0.2")
+	for name, open := range map[string]func(*probe.Timings) (net.Conn, error){
+		"tcp": func(took *probe.Timings) (net.Conn, error) {
+			return dialer(t, Config{}).Open(t.Context(), "127.0.0.3", closed, took)
+		},
+		"a unix socket": func(took *probe.Timings) (net.Conn, error) {
+			return dialer(t, Config{}).ConnectUnix(t.Context(), filepath.Join(t.TempDir(), "none.sock"), took)
+		},
+	} {
+		var took probe.Timings
+		if _, err := open(&took); err == nil || took != (probe.Timings{}) {
+			t.Errorf("%s: got the error %v and the timings %+v", name, err, took)
+		}
+	}
+	var took probe.Timings
+	over, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	if _, err := dialer(t, Config{}).Open(over, "127.0.0.2", closed, &took); err == nil || took.Connect <= 0 {
+		t.Errorf("without an answer: got the error %v and the timings %+v", err, took)
+	}
+}
+
 func TestOnlySomeAddressesAreTried(t *testing.T) {
 	var ips []netip.Addr
 	for i := range 100 {

@@ -254,7 +254,7 @@ func atEOF(fd int) bool {
 // done ends an attempt with a result, to which it adds the timings.
 func (x *Exchange) done(a *Attempt, r probe.Result) Progress {
 	r.Timings = a.Result.Timings
-	if a.exchange.phase == Connecting {
+	if a.exchange.phase == Connecting && r.Reason.Evidence() != probe.Answered {
 		r.Timings.Connect += time.Since(a.exchange.since)
 	}
 	a.Result = r

@@ -6,10 +6,10 @@
 // It has no clock and no goroutine: the caller passes the time, in nanoseconds, to each
 // call. A Monitor may be used by several goroutines, an Isolation by one at a time.
 //
-//	health.go  Monitor: finds stalls
-//	score.go   the health score
-//	delays.go  the longest delay since a time
-//	isolation.go  whether the engine is cut off from its targets
+//	health.go     Monitor: finds stalls, and publishes the health of the engine
+//	score.go      the health score
+//	delays.go     the longest delay since a time
+//	isolation.go  Isolation: whether the engine is cut off from its targets
 package health
 
 import (

@@ -24,7 +24,7 @@ func PeerOf(host string) Peer {
 }
 
 // Isolation finds out whether the engine is cut off: whether none of many peers that
-// answered the latest attempt answers now. A failure without an answer is excused then,
+// answered the latest attempt answers now. A failure without an answer is ignored then,
 // but not the next one if another peer has answered in between. The zero Isolation is not
 // cut off. Times are in nanoseconds on the caller's clock, and positive.
 type Isolation struct {
@@ -157,9 +157,9 @@ func (i *Isolation) Answer(began, now int64) {
 type Silence struct {
 	Began, Ended int64
 	Timeout      int64
-	WasAnswered  bool  // the probe's attempt before was answered, or excused
-	Repeated     bool  // the probe was silent before, and another answered before this attempt began
-	Excuses      int64 // for how long the engine counts as cut off because of it
+	WasAnswered  bool  // the probe's attempt before was answered, or ignored
+	Repeated     bool  // the probe was silent before, and the network has worked since: another answered before this attempt began, or its target accepted a connection
+	CutOffFor    int64 // for how long the engine counts as cut off because of it
 }
 
 // Judgement is what becomes of the result of a Silence.
@@ -178,7 +178,7 @@ const (
 // only afterwards: many waited for a quarter of the timeout until one was answered. What
 // fails before its timeout is judged when that has passed, but counts as soon as an
 // attempt that began after it was answered. A Silence that is Repeated counts in any case:
-// without that a target that has failed together with many others would be excused for
+// without that a target that has failed together with many others would be ignored for
 // ever, while the few that are left answer less often than once in a timeout.
 func (i *Isolation) Judge(s Silence, now int64) Judgement {
 	if s.Repeated {
@@ -187,7 +187,7 @@ func (i *Isolation) Judge(s Silence, now int64) Judgement {
 	half := max(now-s.Began, s.Timeout) / 2
 	isCutOff := i.answered <= now-half && i.awaited.areMany() && i.awaited.last <= now-s.Timeout/4
 	if isCutOff {
-		i.until = max(i.until, now+s.Excuses)
+		i.until = max(i.until, now+s.CutOffFor)
 	}
 	switch {
 	case isCutOff, now < i.until, s.Began <= i.ended, i.gaps.longest(s.Began) > s.Timeout/4:

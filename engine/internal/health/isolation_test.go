@@ -50,7 +50,7 @@ func TestSilenceIsTheEnginesIfManyPeersAreSilentAtOnce(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			i := cutOff(test.attempts, test.peers)
-			test.silence.Excuses = 1000
+			test.silence.CutOffFor = 1000
 			got := i.Judge(test.silence, test.now)
 			if until := i.Until(); got != test.want || until != 0 && until != test.now+1000 || until != 0 != (got == CutOff) {
 				t.Errorf("got %v, until %v", got, i.Until())
@@ -61,7 +61,7 @@ func TestSilenceIsTheEnginesIfManyPeersAreSilentAtOnce(t *testing.T) {
 
 func TestAnAnswerEndsAnIsolation(t *testing.T) {
 	i := cutOff(20, 20)
-	i.Judge(Silence{Began: 101, Timeout: 100, Excuses: 1000}, 201)
+	i.Judge(Silence{Began: 101, Timeout: 100, CutOffFor: 1000}, 201)
 	if got := i.Judge(Silence{Began: 202, Timeout: 100}, 203); got != CutOff {
 		t.Errorf("an attempt that fails at once while the engine is cut off: got %v", got)
 	}
@@ -109,7 +109,7 @@ func TestAWithdrawnAttemptIsNotAwaited(t *testing.T) {
 	for n := range 11 {
 		last = i.Begin(peer(n), int64(110+n))
 	}
-	silence := Silence{Began: 110, Timeout: 100, Excuses: 1}
+	silence := Silence{Began: 110, Timeout: 100, CutOffFor: 1}
 	if last != (Awaited{}) {
 		t.Fatal("an eleventh attempt is counted")
 	}
@@ -170,7 +170,7 @@ func TestAnInterruptionIsNoticedAfterwards(t *testing.T) {
 
 func TestASilenceThatIsRepeatedCounts(t *testing.T) {
 	i := cutOff(20, 20)
-	silence := Silence{Began: 101, Timeout: 100, Excuses: 1000, Repeated: true}
+	silence := Silence{Began: 101, Timeout: 100, CutOffFor: 1000, Repeated: true}
 	if got := i.Judge(silence, 201); got != Counts || i.Until() != 0 {
 		t.Errorf("got %v, until %v", got, i.Until())
 	}

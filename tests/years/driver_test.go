@@ -93,7 +93,10 @@ func (d *driver) Run(ctx context.Context, began func(string), end <-chan time.Du
 			d.life.story.model.ends(d, in)
 			kill = time.After(min(grace, time.Duration(d.target.noise(0, in.born)*float64(20*time.Second))))
 		case <-ctx.Done():
-			if !errors.Is(context.Cause(ctx), restart.ErrReleased) && !d.life.isDead() {
+			if errors.Is(context.Cause(ctx), restart.ErrReleased) {
+				return restart.Exit{Code: -1, Err: restart.ErrReleased}
+			}
+			if !d.life.isDead() {
 				d.target.end(in, 137)
 			}
 			return restart.Exit{Code: 137}

@@ -211,7 +211,9 @@ func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) health.Judg
 		}
 	} else if s.peer != 0 {
 		i.setAnswered(s, answered)
-		s.silentSince = ended
+		if s.silentSince != 0 { // or else one of this run may still be ignored
+			s.silentSince = ended
+		}
 	}
 	sc.conclude(a, res, now)
 	return judgement

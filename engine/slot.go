@@ -26,7 +26,7 @@ type slot struct {
 	missing     responders  // who should have answered the latest attempt, and has not; the target before the first attempt
 	host        string      // that the handler connects to: see hostOf
 	peer        health.Peer // of host; 0: this machine, or isolation is not checked
-	silentSince int64       // end of the first attempt without an answer since the last one with an answer, or of the last that counted; 0: none
+	silentSince int64       // end of the first attempt that was ignored since the last one with an answer, or of the last that counted after it; 0: none
 
 	mu sync.Mutex // guards status
 	status

@@ -149,8 +149,8 @@ func testGrants(t *testing.T, module []byte) {
 	check(t, handler(t, few, settings{"port": "line", "send": "PING"}), long, plenty, want{probe.Unknown, wasmhost.ReasonLimit, "bytes_in"})
 }
 
-// testInstances makes many attempts, good and bad ones, with one instance: nothing
-// of an attempt may be left in the next one, and no memory may leak.
+// testInstances makes many attempts, good and bad ones, with one instance at a time: nothing
+// of an attempt may be left in the next one. An instance whose memory has grown is replaced.
 func testInstances(t *testing.T, module []byte) {
 	p := lab.LoadAs(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Instances: 1, Memory: 4 << 20}})
 	target := serve(t, says("", func(line string) string { return "you said " + line + "\r\n" }))
@@ -163,7 +163,7 @@ func testInstances(t *testing.T, module []byte) {
 			check(t, bad, target, plenty, want{probe.Failure, "line.expect", "you said x"})
 		}
 	}
-	if s := p.Stats(); s.Started != 1 {
-		t.Errorf("%d instances were started, want 1", s.Started)
+	if s := p.Stats(); s.Instances > 1 || s.Started == s.Attempts {
+		t.Errorf("%d instances were started for %d attempts, and %d are left", s.Started, s.Attempts, s.Instances)
 	}
 }

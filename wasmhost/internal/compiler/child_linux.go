@@ -87,7 +87,7 @@ func run(args []string) error {
 // and not the addresses that the Go runtime reserves, as RLIMIT_AS does.
 func confine(memory, seconds uint64) error {
 	for resource, limit := range map[int]uint64{
-		syscall.RLIMIT_DATA:  ownMemory() + memory,
+		syscall.RLIMIT_DATA:  ownMemory() + memory*memoryOverhead,
 		syscall.RLIMIT_CPU:   seconds,
 		syscall.RLIMIT_FSIZE: memory,
 		syscall.RLIMIT_CORE:  0,

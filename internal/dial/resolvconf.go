@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -52,18 +54,42 @@ func checkServer(server string) error {
 	}
 	host, _, _ := net.SplitHostPort(server)
 	listed := false
-	for fields := range lines(text) {
-		if fields[0] == "nameserver" && len(fields) > 1 {
-			listed = true
-			if fields[1] == host {
-				return nil
-			}
+	for address := range listedServers(text) {
+		if address == host {
+			return nil
 		}
+		listed = true
 	}
 	if age := time.Since(info.ModTime()); !listed && (age < 0 || age > settledAge) {
 		return nil
 	}
 	return fmt.Errorf("name server %s: %w", server, errUnlisted)
+}
+
+// nameServers returns the addresses and ports of the name servers in resolv.conf that
+// package net asks; none if it cannot be read.
+func nameServers() (servers []string) {
+	text, err := files.Read(resolvConf, maxConf)
+	if err != nil {
+		return nil
+	}
+	for address := range listedServers(text) {
+		if _, err := netip.ParseAddr(address); err == nil && len(servers) < maxServers {
+			servers = append(servers, net.JoinHostPort(address, "53"))
+		}
+	}
+	return slices.Compact(servers)
+}
+
+// listedServers yields the name servers in the text of resolv.conf, as they stand there.
+func listedServers(text []byte) iter.Seq[string] {
+	return func(yield func(address string) bool) {
+		for fields := range lines(text) {
+			if fields[0] == "nameserver" && len(fields) > 1 && !yield(fields[1]) {
+				return
+			}
+		}
+	}
 }
 
 // ifShortage returns err if this machine is at fault. A file that does not exist, or must
@@ -76,7 +102,7 @@ func ifShortage(err error) error {
 }
 
 // lines yields the fields of each line that has some.
-func lines(text []byte) func(yield func(fields []string) bool) {
+func lines(text []byte) iter.Seq[[]string] {
 	return func(yield func(fields []string) bool) {
 		for line := range bytes.Lines(text) {
 			line, _, _ = bytes.Cut(line, []byte("#"))

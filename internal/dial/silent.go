@@ -2,13 +2,9 @@ package dial
 
 import (
 	"maps"
-	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/sonde-probe/sonde/internal/files"
 )
 
 const (
@@ -66,22 +62,4 @@ func (s *silentServers) reorder() map[string]string {
 		instead[server] = ordered[i]
 	}
 	return instead
-}
-
-// nameServers returns the addresses of the name servers in resolv.conf, as package net
-// understands it; none if it cannot be read.
-func nameServers() (servers []string) {
-	text, err := files.Read(resolvConf, maxConf)
-	if err != nil {
-		return nil
-	}
-	for fields := range lines(text) {
-		if fields[0] != "nameserver" || len(fields) < 2 || len(servers) == maxServers {
-			continue
-		}
-		if _, err := netip.ParseAddr(fields[1]); err == nil {
-			servers = append(servers, net.JoinHostPort(fields[1], "53"))
-		}
-	}
-	return slices.Compact(servers)
 }

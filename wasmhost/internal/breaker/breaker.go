@@ -110,10 +110,13 @@ func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe ti
 		b.probes++
 	}
 	p.attempts++
-	if trapped != p.trapping {
-		p.trapping = trapped
-		b.trapping += map[bool]int{true: 1, false: -1}[trapped]
+	switch {
+	case trapped && !p.trapping:
+		b.trapping++
+	case !trapped && p.trapping:
+		b.trapping--
 	}
+	p.trapping = trapped
 	if !trapped {
 		return 0, 0
 	}

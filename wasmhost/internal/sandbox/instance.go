@@ -111,7 +111,7 @@ func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance
 		return nil, ErrNoMemory
 	}
 	var err error
-	if i.memory, err = image.NewMemory(from, s.declaredMemory(), s.config.Limits.Memory, i.takeMemory); err != nil {
+	if i.memory, err = image.NewMemory(from, s.declaredMemory(), s.config.Limits.Memory, i.take); err != nil {
 		i.Close()
 		return nil, err
 	}
@@ -151,13 +151,13 @@ func (i *Instance) initialize(ctx context.Context) error {
 	return nil
 }
 
-// take counts memory that the instance uses, and returns false if there is none left.
-func (i *Instance) take(bytes int64) bool {
+// take counts memory that the instance uses, and returns ErrNoMemory if there is none left.
+func (i *Instance) take(bytes int64) error {
 	if !totalMemory.take(i.sandbox.account, bytes) {
-		return false
+		return ErrNoMemory
 	}
 	i.used += bytes
-	return true
+	return nil
 }
 
 // Attempt is the input of one attempt.
@@ -191,14 +191,6 @@ func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 func (i *Instance) Configure(ctx context.Context, s *settings.Settings) Report {
 	c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory(), settings: s}
 	return c.run(i.configure)
-}
-
-// takeMemory is take, with an error.
-func (i *Instance) takeMemory(bytes int64) error {
-	if !i.take(bytes) {
-		return ErrNoMemory
-	}
-	return nil
 }
 
 // Reset makes the instance what it was before its first call, whatever a call has done and

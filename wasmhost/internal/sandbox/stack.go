@@ -40,9 +40,10 @@ func (c *call) countStack() {
 	case size > maxStack:
 		i.uncounted = true
 		panic(errStackOverflow)
-	case !i.take(int64(size - i.stackSize)):
+	}
+	if err := i.take(int64(size - i.stackSize)); err != nil {
 		i.uncounted = true
-		panic(ErrNoMemory)
+		panic(err)
 	}
 	i.stackSize = size
 }

@@ -118,6 +118,13 @@ func truncatedEnds(t *trial) error {
 	return nil
 }
 
+// handlerAt returns a handler of the plugin, and the target, for a server of the kit's own.
+func (t *trial) handlerAt(s *server) (*wasmhost.Handler, probe.Target, error) {
+	settings, target := Aim(t.kit.plugin.Manifest(), t.kit.config.Settings, Loopback, s.port)
+	h, err := t.kit.plugin.New(settings)
+	return h, target, err
+}
+
 // closedIsReplaced closes the connection that the plugin may have held after an attempt.
 // The next attempt may fail for it, but not the one after that.
 func closedIsReplaced(t *trial) error {
@@ -126,8 +133,7 @@ func closedIsReplaced(t *trial) error {
 		return err
 	}
 	defer s.stop()
-	settings, target := Aim(t.kit.plugin.Manifest(), t.kit.config.Settings, Loopback, s.port)
-	h, err := t.kit.plugin.New(settings)
+	h, target, err := t.handlerAt(s)
 	if err != nil {
 		return err
 	}
@@ -161,8 +167,7 @@ func recoveryIsSeen(t *trial) error {
 		return err
 	}
 	defer s.stop()
-	settings, target := Aim(t.kit.plugin.Manifest(), t.kit.config.Settings, Loopback, s.port)
-	h, err := t.kit.plugin.New(settings)
+	h, target, err := t.handlerAt(s)
 	if err != nil {
 		return err
 	}

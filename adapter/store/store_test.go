@@ -472,35 +472,17 @@ func TestAStateFileThatWasMovedIsWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		l := live(t, path, set(5, newHandler(probe.Success)), values{})
+		defer l.stop()
 		pass(time.Minute)
 		if err := os.Rename(path, path+".old"); err != nil {
 			t.Fatal(err)
 		}
 		pass(maxHeartbeat + 3*writePeriod) // a pause after the error
-		st, written := l.store.Stats(), restoredCopy(t, path)
-		if l.stop(); st.Failing || st.Errors != 1 || len(written.Memories) != 5 {
+		st, written := l.store.Stats(), restoredNow(t, path)
+		if st.Failing || st.Errors != 1 || len(written.Memories) != 5 {
 			t.Errorf("got %+v and %d memories, want 5", st, len(written.Memories))
 		}
 	})
-}
-
-// restoredCopy returns what a file contains that a store has open.
-func restoredCopy(t *testing.T, path string) Restored {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Error(err)
-		return Restored{}
-	}
-	path += ".copy"
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s, restored := open(t, path)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	return restored
 }
 
 func TestTheStateFileOfAnotherEngineIsNotReplaced(t *testing.T) {

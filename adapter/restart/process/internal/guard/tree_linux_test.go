@@ -44,8 +44,10 @@ func TestBothWaysFindTheSameChildren(t *testing.T) {
 	_ = child.Wait()
 }
 
-func TestOnlyTheGroupOfTheTreeIsKilled(t *testing.T) {
-	child := exec.Command("sleep", "60")
+// sleepingTree returns a command that sleeps, in a group of its own, and its tree.
+func sleepingTree(t *testing.T) (child *exec.Cmd, tree Tree) {
+	t.Helper()
+	child = exec.Command("sleep", "60")
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
@@ -58,8 +60,13 @@ func TestOnlyTheGroupOfTheTreeIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := Tree{Boot: boot, Guard: session, Pid: child.Process.Pid}
+	tree = Tree{Boot: boot, Guard: session, Pid: child.Process.Pid}
 	tree.identifyCommand()
+	return child, tree
+}
+
+func TestOnlyTheGroupOfTheTreeIsKilled(t *testing.T) {
+	child, tree := sleepingTree(t)
 	for name, change := range map[string]func(*Tree){
 		"another boot":     func(t *Tree) { t.Boot = "another" },
 		"no boot":          func(t *Tree) { t.Boot = "" },
@@ -84,22 +91,8 @@ func TestOnlyTheGroupOfTheTreeIsKilled(t *testing.T) {
 
 // Without descriptors nothing says that a process is dead.
 func TestAGroupThatCannotBeFoundIsNotDead(t *testing.T) {
-	child := exec.Command("sleep", "60")
-	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	child, tree := sleepingTree(t)
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
-	session, err := unix.Getsid(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	boot, err := bootID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree := Tree{Boot: boot, Guard: session, Pid: child.Process.Pid}
-	tree.identifyCommand()
 	restore := faulttest.NoDescriptors(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()

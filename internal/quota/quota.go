@@ -8,8 +8,10 @@
 package quota
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -46,6 +48,7 @@ type refusalCounter struct {
 
 	readMu sync.Mutex // held while count reads files
 	latest atomic.Pointer[Reading]
+	unread int64 // readings that were denied memory themselves; guarded by readMu
 }
 
 var refusals = refusalCounter{count: countRefusals}
@@ -76,13 +79,20 @@ func (c *refusalCounter) now() Reading {
 	return c.read()
 }
 
-// read reads the count. While it cannot be read, it is what it was.
+// read reads the count. While it cannot be read, it is what it was; but if memory is lacking
+// for that, it was denied.
 func (c *refusalCounter) read() Reading {
 	r := Reading{at: time.Now()}
-	if count, err := c.count(); err == nil {
-		r.refusals, r.known = count, true
+	denied := int64(0)
+	count, err := c.count()
+	if errors.Is(err, syscall.ENOMEM) {
+		denied = 1
+	}
+	c.unread += denied
+	if err == nil {
+		r.refusals, r.known = count+c.unread, true
 	} else if before := c.latest.Load(); before != nil {
-		r.refusals, r.known = before.refusals, before.known
+		r.refusals, r.known = before.refusals+denied, before.known
 	}
 	c.latest.Store(&r)
 	return r

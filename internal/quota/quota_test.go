@@ -69,6 +69,29 @@ func TestAReadingThatFailsDeniesNothing(t *testing.T) {
 	})
 }
 
+// A command is killed by SIGSEGV while its cgroup has no memory for its pages, nor for the
+// files that say so.
+func TestAReadingThatIsDeniedMemoryDenies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		c := refusalCounter{count: func() (int64, error) { return 7, err }}
+		before := c.now()
+		time.Sleep(2 * maxAge)
+		err = syscall.ENOMEM
+		denied := c.now()
+		if !denied.deniedSince(before) {
+			t.Error("the reading that failed does not count")
+		}
+		time.Sleep(2 * maxAge)
+		err = nil
+		after := c.now()
+		time.Sleep(2 * maxAge)
+		if after.deniedSince(denied) || !after.deniedSince(before) || c.now().deniedSince(after) {
+			t.Error("the reading that failed counts later, or no longer")
+		}
+	})
+}
+
 func TestAReadingIsNotOlderThanASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

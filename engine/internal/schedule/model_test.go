@@ -186,7 +186,7 @@ func (m *model) start(p *modelProbe, now int64, mayShed, failing bool) (st Start
 	if mayShed && late > int64(100*time.Millisecond) && !p.shed && !p.isExtra {
 		p.shed = true
 		m.Shed++
-		p.at, p.isExtra, p.isAsked, p.isPaced = m.regular(now+p.times.Period/2, p.times), false, false, false
+		p.at, p.isExtra, p.isAsked, p.isPaced = m.regular(now+1, p.times), false, false, false
 		return Started{Next: p.at}, false
 	}
 	for skipped := p.due + p.times.Period; skipped <= now; skipped += p.times.Period {

@@ -250,10 +250,10 @@ type Started struct {
 }
 
 // Start counts the attempt of an admitted probe as in flight. It skips the attempt,
-// makes the probe due at Next, and returns false when the attempt is late and
-// may be shed: so an engine that has too much to do keeps its time with the others.
-// It never sheds extra attempts, nor two in a row: a probe's period is doubled at
-// most.
+// makes the probe due at its next regular time, and returns false when the attempt is late
+// and may be shed: so an engine that has too much to do keeps its time with the others,
+// and one that was stopped does not attempt everything at once when it goes on. It never
+// sheds extra attempts, nor two in a row: a probe's period is doubled at most.
 //
 // Failing means that the latest attempt that counted has failed. Failures count at
 // regular times, and for attempts that the handler has asked for; but only if they are
@@ -264,7 +264,7 @@ func (s *Schedule[A]) Start(key uint32, now int64, mayShed, failing bool) (st St
 	if late > shedAfter && mayShed && !e.is(shed|extra) {
 		e.set(shed, true)
 		s.Shed++
-		st.Next = e.times.After(now)
+		st.Next = e.times.From(now + 1)
 		s.At(key, st.Next)
 		return st, false
 	}

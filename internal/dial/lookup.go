@@ -25,7 +25,8 @@ func (e localError) Unwrap() error { return e.error }
 //
 // Package net keeps only the text of an error of a socket, and takes a file that it cannot
 // open for an empty one: without descriptors it asks 127.0.0.1 for a name in /etc/hosts,
-// and "no such host" is the result.
+// and "no such host" is the result. So it is if another query was answered last: for the name
+// with a suffix of the search list, or for addresses of another family.
 func lookupIP(ctx context.Context, host string) (ips []netip.Addr, asked bool, err error) {
 	if err := loadHosts(); err != nil {
 		return nil, false, localError{err}
@@ -35,6 +36,9 @@ func lookupIP(ctx context.Context, host string) (ips []netip.Addr, asked bool, e
 	ips, err = resolver.LookupNetIP(ctx, "ip", host)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if missing := (*net.DNSError)(nil); errors.As(err, &missing) && missing.IsNotFound && len(l.open) > 0 {
+		err = &net.DNSError{Err: "no answer to one of the queries for it", Name: host, IsTimeout: true, IsTemporary: true}
+	}
 	switch {
 	case err == nil:
 	case l.cause != nil:
@@ -50,15 +54,16 @@ type lookup struct {
 	servers  func() map[string]string // the name server to ask where package net asks for another
 	deadline time.Time                // package net keeps it from its Dial; zero for none
 
-	mu       sync.Mutex // guards the fields below
-	asked    bool       // a name server
-	answered bool       // by a name server
-	cause    error      // the first fault of this machine
+	mu       sync.Mutex      // guards the fields below
+	asked    bool            // a name server
+	answered bool            // by a name server
+	open     map[string]bool // the questions that no name server has answered
+	cause    error           // the first fault of this machine
 }
 
 func newLookup(ctx context.Context) *lookup {
 	deadline, _ := ctx.Deadline()
-	return &lookup{servers: sync.OnceValue(silent.reorder), deadline: deadline}
+	return &lookup{servers: sync.OnceValue(silent.reorder), deadline: deadline, open: map[string]bool{}}
 }
 
 // noteShortage keeps an error of a socket if this machine is at fault.
@@ -79,6 +84,25 @@ func (l *lookup) note(err error) {
 	defer l.mu.Unlock()
 	if l.cause == nil {
 		l.cause = err
+	}
+}
+
+// ask says that a query is sent, and its question has no answer yet.
+func (l *lookup) ask(question string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[question] = true
+}
+
+// answer says that a name server has answered. Whether it has answered the question too
+// depends on the code of the response: another server may know more.
+func (l *lookup) answer(question string, code int) {
+	const success, noSuchName = 0, 3 // RFC 1035, section 4.1.1
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answered = true
+	if code == success || code == noSuchName {
+		delete(l.open, question)
 	}
 }
 
@@ -185,9 +209,7 @@ func (c *queryConn) read(b []byte) (int, error) {
 	switch {
 	case err == nil:
 		silent.remove(c.server)
-		c.lookup.mu.Lock()
-		c.lookup.answered = true
-		c.lookup.mu.Unlock()
+		c.lookup.answer(c.question(), c.code(b[:n]))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		silent.add(c.server)
 	default:
@@ -196,9 +218,34 @@ func (c *queryConn) read(b []byte) (int, error) {
 	return n, err
 }
 
+// The header of a message, and the byte of it whose lower half is the code of a response.
+const (
+	headerSize = 12
+	codeByte   = 3
+)
+
+// question returns the question of the query. Over TCP its length comes before the query.
+func (c *queryConn) question() string {
+	start := headerSize
+	if c.network != "udp" {
+		start += 2
+	}
+	return string(c.query[min(len(c.query), start):])
+}
+
+// code returns the code of a response over UDP. Over TCP, which is asked after a response
+// that was truncated, it is 0.
+func (c *queryConn) code(response []byte) int {
+	if c.network != "udp" || len(response) < headerSize {
+		return 0
+	}
+	return int(response[codeByte] & 0xf)
+}
+
 // Write keeps the query, and notes a lack of buffers.
 func (c *queryConn) Write(b []byte) (int, error) {
 	c.query = b
+	c.lookup.ask(c.question())
 	n, err := c.Conn.Write(b)
 	c.lookup.noteShortage(c.network, err)
 	return n, err

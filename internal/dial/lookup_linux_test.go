@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -148,11 +149,11 @@ func listenNames(t *testing.T, address string, lost func(query int64) bool) (que
 	}
 	t.Cleanup(func() { conn.Close() })
 	queries = new(atomic.Int64)
-	go faulttest.ServeNames(conn, func(label string) (ip netip.Addr, answers bool) {
-		if label == "known" {
+	go faulttest.ServeNames(conn, func(name string) (ip netip.Addr, answers bool) {
+		if strings.HasPrefix(name, "known.") {
 			ip = netip.MustParseAddr("127.0.0.9")
 		}
-		return ip, !lost(queries.Add(1)) && label != "silent"
+		return ip, !lost(queries.Add(1)) && name != "silent.example"
 	})
 	return queries
 }
@@ -201,6 +202,41 @@ func TestALostQueryFailsNoLookup(t *testing.T) {
 	listenNames(t, "127.0.0.7", func(query int64) bool { return query%2 == 1 })
 	if err := resolve(t, "known.example.", 2*time.Second); err != nil {
 		t.Error(err)
+	}
+}
+
+// A name server that falls silent, or is back, answers some of the queries of a lookup.
+func TestANameIsMissingOnlyIfEachQueryWasAnswered(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\nsearch test\n")
+	listenNames(t, "127.0.0.7", never)
+	wantError(t, resolve(t, "silent.example", 200*time.Millisecond), probe.Failure, probe.ReasonDNSTimeout) // silent.example.test does not exist
+	wantError(t, resolve(t, "missing.example", plenty), probe.Failure, probe.ReasonDNSNotFound)
+}
+
+func TestAQuestionIsOpenUntilItIsAnswered(t *testing.T) {
+	const success, serverFailure, noSuchName = 0, 2, 3
+	l := newLookup(t.Context())
+	query := func(network, text string) *queryConn {
+		return &queryConn{lookup: l, network: network, query: []byte(text)}
+	}
+	header := strings.Repeat(".", headerSize)
+	a, aaaa := query("udp", header+"name, A"), query("udp", header+"name, AAAA")
+	l.ask(a.question())
+	l.ask(aaaa.question())
+	if l.answer(aaaa.question(), success); len(l.open) != 1 || !l.open[a.question()] {
+		t.Errorf("open: %v", l.open)
+	}
+	if l.answer(a.question(), serverFailure); len(l.open) != 1 || !l.answered {
+		t.Errorf("after an error of the name server, open: %v", l.open)
+	}
+	if l.answer(query("tcp", "14"+header+"name, A").question(), noSuchName); len(l.open) != 0 {
+		t.Errorf("open: %v", l.open)
+	}
+	if c := (&queryConn{network: "udp"}); c.code([]byte(header)) != '.'&0xf || c.code([]byte("short")) != 0 {
+		t.Error("wrong code")
 	}
 }
 

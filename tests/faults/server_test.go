@@ -24,7 +24,13 @@ const (
 	httpPort  = 80   // 200, or 500 when broken
 	linePort  = 81   // sends "ok\n", or "no\n" when broken, and closes the connection
 	redisPort = 6379 // answers +PONG, or -LOADING when broken
-	dnsPort   = 53   // on the address of target 0: hN.test is the address of target N
+	dnsPort   = 53   // on the addresses of the name servers: hN.test is the address of target N
+)
+
+// The numbers of the name servers' addresses.
+const (
+	nameServer      = 0
+	otherNameServer = 60_000 // no target has it
 )
 
 // network holds the addresses of the targets, which are all local to the server's
@@ -42,7 +48,7 @@ func addressOf(n int) netip.Addr {
 type mode int
 
 const (
-	healthy mode = iota
+	well mode = iota
 	broken
 	hanging // it accepts connections and never answers
 )
@@ -137,7 +143,7 @@ func (s *server) listen() error {
 }
 
 // serveLines sends a line on each connection, or first reads a request.
-func (s *server) serveLines(port int, reads bool, well, bad string) error {
+func (s *server) serveLines(port int, reads bool, good, bad string) error {
 	l, err := net.Listen("tcp4", ":"+strconv.Itoa(port))
 	if err != nil {
 		return err
@@ -148,13 +154,13 @@ func (s *server) serveLines(port int, reads bool, well, bad string) error {
 			if err != nil {
 				return
 			}
-			go s.serveLine(conn, reads, well, bad)
+			go s.serveLine(conn, reads, good, bad)
 		}
 	}()
 	return nil
 }
 
-func (s *server) serveLine(conn net.Conn, reads bool, well, bad string) {
+func (s *server) serveLine(conn net.Conn, reads bool, good, bad string) {
 	defer conn.Close()
 	buf := make([]byte, 512)
 	if reads {
@@ -168,16 +174,16 @@ func (s *server) serveLine(conn net.Conn, reads bool, well, bad string) {
 		_, _ = io.Copy(io.Discard, conn) // ends when the client or this server closes it
 	}()
 	switch s.answer(conn.LocalAddr(), gone) {
-	case healthy:
-		_, _ = io.WriteString(conn, well)
+	case well:
+		_, _ = io.WriteString(conn, good)
 	case broken:
 		_, _ = io.WriteString(conn, bad)
 	}
 }
 
-// resolve returns the address of the target of a name, such as h17.
-func resolve(label string) (ip netip.Addr, answers bool) {
-	target, err := strconv.Atoi(strings.TrimPrefix(label, "h"))
+// resolve returns the address of the target of a name, such as h17.test.
+func resolve(name string) (ip netip.Addr, answers bool) {
+	target, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(name, "h"), ".test"))
 	if err != nil {
 		return netip.Addr{}, true
 	}

@@ -19,18 +19,18 @@ func NameServer(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	go ServeNames(conn, func(label string) (ip netip.Addr, answers bool) {
-		if strings.HasPrefix(label, "known") {
+	go ServeNames(conn, func(name string) (ip netip.Addr, answers bool) {
+		if strings.HasPrefix(name, "known") {
 			ip = netip.AddrFrom4([4]byte{127, 0, 0, 9})
 		}
-		return ip, !strings.HasPrefix(label, "silent")
+		return ip, !strings.HasPrefix(name, "silent")
 	})
 }
 
-// ServeNames answers the queries that reach conn until it is closed. For the first label of
-// a name, resolve returns its IPv4 address, or the zero Addr for a name that does not exist,
-// and whether there is an answer. There are no records of other types.
-func ServeNames(conn net.PacketConn, resolve func(label string) (ip netip.Addr, answers bool)) {
+// ServeNames answers the queries that reach conn until it is closed. For a name, without a
+// dot at its end, resolve returns its IPv4 address, or the zero Addr for one that does not
+// exist, and whether there is an answer. There are no records of other types.
+func ServeNames(conn net.PacketConn, resolve func(name string) (ip netip.Addr, answers bool)) {
 	b := make([]byte, 1500)
 	for {
 		n, from, err := conn.ReadFrom(b)
@@ -45,17 +45,24 @@ func ServeNames(conn net.PacketConn, resolve func(label string) (ip netip.Addr, 
 
 // answerTo returns the answer to a query (RFC 1035, section 4.1), or nil for none and for
 // what is not a query.
-func answerTo(query []byte, resolve func(label string) (netip.Addr, bool)) []byte {
+func answerTo(query []byte, resolve func(name string) (netip.Addr, bool)) []byte {
 	const header, typeA, noSuchName = 12, 1, 3
 	if len(query) <= header {
 		return nil
 	}
 	nameEnd := header + bytes.IndexByte(query[header:], 0) + 1
-	if nameEnd == header || len(query) < nameEnd+4 || header+int(query[header]) >= nameEnd {
+	if nameEnd == header || len(query) < nameEnd+4 {
 		return nil
 	}
 	question := query[header : nameEnd+4]
-	ip, answers := resolve(string(question[1 : 1+question[0]]))
+	var labels []string
+	for rest := question; len(rest) > 0 && rest[0] > 0; rest = rest[1+rest[0]:] {
+		if int(rest[0]) >= len(rest) {
+			return nil
+		}
+		labels = append(labels, string(rest[1:1+rest[0]]))
+	}
+	ip, answers := resolve(strings.Join(labels, "."))
 	answer := append(query[:2:2], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // a recursive resolver's, without records
 	answer = append(answer, question...)
 	switch {

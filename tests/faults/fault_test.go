@@ -3,8 +3,11 @@
 package faults
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +32,8 @@ type fault struct {
 	unread   bool          // the log is not read, from the start
 	diskFull bool          // from the start
 	alone    bool          // it does not concern HAProxy
+
+	twoNameServers bool
 }
 
 // faults are all of them.
@@ -44,6 +49,7 @@ func faults() []fault {
 		{name: "clock an hour ahead", inject: moveClock(time.Hour), lasts: 3 * usualPeriod},
 		{name: "clock an hour behind", inject: moveClock(-time.Hour), lasts: 3 * usualPeriod},
 		{name: "dead name server", inject: drop("udp dport 53"), lasts: some, felt: unknown, hides: []string{"name"}},
+		{name: "dead first name server", inject: dropFirstNameServer, lasts: some, twoNameServers: true},
 		{name: "link down", inject: linkDown, lasts: some, felt: unknown, blind: true},
 		{name: "packets dropped", inject: drop("ip protocol { tcp, udp }"), lasts: some, felt: unknown, blind: true},
 		{name: "disk full", inject: emptyDiskLater, lasts: some, felt: noRoom, diskFull: true, alone: true},
@@ -142,6 +148,20 @@ func moveClock(by time.Duration) func(*testing.T, *prober) func() {
 func drop(match string) func(*testing.T, *prober) func() {
 	return func(t *testing.T, p *prober) func() {
 		return faulttest.FilterOf(t, p.server, "chain input { type filter hook input priority 0; iifname eth0 "+match+" drop; }")
+	}
+}
+
+// dropFirstNameServer drops the queries to the name server that is asked first, and checks
+// that there were some.
+func dropFirstNameServer(t *testing.T, p *prober) func() {
+	first := addressOf(otherNameServer).String()
+	remove := drop("ip daddr "+first+" udp dport 53 counter")(t, p)
+	return func() {
+		rules, err := exec.Command("nsenter", "-t", strconv.Itoa(p.server), "-n", "nft", "list", "ruleset").Output()
+		if err != nil || !bytes.Contains(rules, []byte("ip daddr "+first)) || bytes.Contains(rules, []byte("counter packets 0 ")) {
+			t.Errorf("the first name server was not asked: %v\n%s", err, rules)
+		}
+		remove()
 	}
 }
 

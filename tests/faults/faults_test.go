@@ -64,7 +64,7 @@ func printTable(rows []row) {
 // verdicts of these may change, and only their instances may be restarted.
 func (p *prober) survive(t *testing.T, f fault) row {
 	before := p.read(t)
-	r := row{fault: f.name, usual: p.failReally(t, p.at(brokenBefore), "break")}
+	r := row{fault: f.name, usual: p.failReally(t, p.targetsFor(brokenBefore), "break")}
 	times := 1
 	if *long {
 		times = max(1, f.times)
@@ -82,8 +82,8 @@ func (p *prober) survive(t *testing.T, f fault) row {
 	}
 	r.haproxy = p.haproxyChanges(t)
 	p.compare(t, before, after, &r)
-	if limit := 2 * (p.period + timeout); *long && r.found > limit {
-		t.Errorf("real failures were published after %v, want at most %v", r.found, limit)
+	if limit := 2 * r.usual; *long && r.found > limit {
+		t.Errorf("real failures were published after %v, want at most %v, twice the usual time", r.found, limit)
 	}
 	t.Logf("%+v", r)
 	return r
@@ -97,7 +97,7 @@ func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration)
 	heal := sync.OnceFunc(f.inject(t, p))
 	defer heal()
 	start := time.Now()
-	during := p.at(brokenDuring, f.hides...)
+	during := p.targetsFor(brokenDuring, f.hides...)
 	switch {
 	case fails && f.blind:
 		for _, tg := range during {
@@ -107,7 +107,7 @@ func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration)
 		found = p.failReally(t, during, "break")
 	}
 	if fails && f.hangs { // other handlers use goroutines: a stall takes time from their attempts
-		p.failReally(t, p.at(hungDuring, "name", "redis", "exec"), "hang")
+		p.failReally(t, p.targetsFor(hungDuring, "name", "redis", "exec"), "hang")
 	}
 	time.Sleep(max(0, f.lasts-time.Since(start))) // the fault goes on in real time
 	heal()
@@ -140,10 +140,10 @@ func (p *prober) compare(t *testing.T, before, after reading, r *row) {
 	}
 }
 
-// at returns the targets at a place, one of each handler but those that are hidden.
-func (p *prober) at(place int, hidden ...string) (all []target) {
+// targetsFor returns the targets with a role, but those of handlers that are hidden.
+func (p *prober) targetsFor(r role, hidden ...string) (all []target) {
 	for _, tg := range p.targets {
-		if tg.place == place && !slices.Contains(hidden, tg.handler) {
+		if tg.role() == r && !slices.Contains(hidden, tg.handler) {
 			all = append(all, tg)
 		}
 	}

@@ -74,7 +74,10 @@ func (p *prober) startHAProxy(t *testing.T) *haproxy {
 func (p *prober) haproxyConfig(dir, socket string) string {
 	var c strings.Builder
 	fmt.Fprintf(&c, "global\n  nbthread 1\n  stats socket %s\n", socket)
-	fmt.Fprintf(&c, "resolvers dns\n  nameserver target %s:%d\n", addressOf(0), dnsPort)
+	fmt.Fprintf(&c, "resolvers dns\n")
+	for _, n := range p.nameServers {
+		fmt.Fprintf(&c, "  nameserver n%d %v:%d\n", n, addressOf(n), dnsPort)
+	}
 	fmt.Fprintf(&c, "defaults\n  mode tcp\n  timeout connect %[1]dms\n  timeout check %[1]dms\n  timeout client 1s\n  timeout server 1s\n", timeout.Milliseconds())
 	fmt.Fprintf(&c, "frontend unused\n  bind unix@%s\n", filepath.Join(dir, "unused")) // it does not start without one
 	for _, backend := range []struct{ handler, check, server string }{

@@ -41,11 +41,13 @@ type prober struct {
 	disk    string // a directory for the state file and, if it is full, the log
 	period  time.Duration
 	targets []target
-	process *os.Process
-	exited  chan struct{}
-	log     *os.File // our end of its standard error
-	client  httpapi.Client
-	haproxy *haproxy // nil for none
+
+	nameServers []int // the numbers of their addresses
+	process     *os.Process
+	exited      chan struct{}
+	log         *os.File // our end of its standard error
+	client      httpapi.Client
+	haproxy     *haproxy // nil for none
 
 	mu     sync.Mutex // guards failed
 	failed map[string]string
@@ -73,16 +75,37 @@ var handlers = []struct {
 	{"exec", 4, ""},
 }
 
-// The places of the targets that a test breaks. They have readiness probes, which restart
-// nothing.
+// samples is how many targets of each handler fail before the fault, so that the slowest of
+// them says what is usual.
+const samples = 5
+
+// role is what a test does to a target. Those that it breaks have readiness probes, which
+// restart nothing.
+type role int
+
 const (
-	brokenBefore = iota // the fault
-	brokenDuring        // it
+	healthy      role = iota
+	brokenBefore      // the fault
+	brokenDuring      // it
 	hungDuring
-	firstHealthy
 )
 
-func (tg target) isHealthy() bool { return tg.place >= firstHealthy }
+// firstHealthy is the place of the first target that a test does not break.
+const firstHealthy = samples + 2
+
+func (tg target) role() role {
+	switch {
+	case tg.place < samples:
+		return brokenBefore
+	case tg.place == samples:
+		return brokenDuring
+	case tg.place < firstHealthy:
+		return hungDuring
+	}
+	return healthy
+}
+
+func (tg target) isHealthy() bool { return tg.role() == healthy }
 
 // build builds sonde and a plugin, once.
 func build(t *testing.T, dir string) (sonde, plugin string) {
@@ -96,7 +119,11 @@ func build(t *testing.T, dir string) (sonde, plugin string) {
 // start runs sonde with healthy targets for the test of a fault, and waits until each
 // of them was probed and passes.
 func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {
-	p := &prober{world: w, dir: t.TempDir(), disk: t.TempDir(), period: usualPeriod, exited: make(chan struct{}), failed: map[string]string{}}
+	p := &prober{world: w, dir: t.TempDir(), disk: t.TempDir(), period: usualPeriod, exited: make(chan struct{}), failed: map[string]string{}, nameServers: []int{nameServer}}
+	if f.twoNameServers {
+		p.nameServers = []int{otherNameServer, nameServer}
+	}
+	useNameServers(t, p.nameServers...)
 	if *long {
 		p.period = cmp.Or(f.period, usualPeriod)
 	}

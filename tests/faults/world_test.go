@@ -59,9 +59,20 @@ func newWorld(t *testing.T) *world {
 		command(t, "nsenter", append([]string{"-t", pid, "-n", "ip"}, strings.Fields(args)...)...)
 	}
 	route(t)
-	w.tell(t, "names "+addressOf(0).String())
-	faulttest.Replace(t, "/etc/resolv.conf", "nameserver "+addressOf(0).String()+"\n")
+	for _, n := range [...]int{nameServer, otherNameServer} {
+		w.tell(t, "names "+addressOf(n).String())
+	}
 	return w
+}
+
+// useNameServers makes these the name servers of the prober, by the numbers of their
+// addresses, until the test ends.
+func useNameServers(t *testing.T, numbers ...int) {
+	var conf strings.Builder
+	for _, n := range numbers {
+		fmt.Fprintf(&conf, "nameserver %v\n", addressOf(n))
+	}
+	faulttest.Replace(t, "/etc/resolv.conf", conf.String())
 }
 
 // route sets the route to the targets, which is lost when the link goes down.

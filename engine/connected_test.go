@@ -76,17 +76,17 @@ func TestTheExitOfACommandIsAnAnswerHoweverLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n.fail(probe.ReasonTCPTimeout, false); e.IsolatedFrom(id) {
+		if n.fail(probe.ReasonTCPTimeout, false); e.Doubts(id) {
 			t.Error("the engine is not isolated yet")
 		}
 		pass(5 * time.Second)
-		if !e.Health().Isolated || !e.IsolatedFrom(id) || !e.IsolatedFrom(probe.ID{Target: "t3", Kind: probe.Readiness}) {
+		if !e.Health().Isolated || !e.Doubts(id) || !e.Doubts(probe.ID{Target: "t3", Kind: probe.Readiness}) {
 			t.Errorf("the engine is isolated: %v; not from targets without a result, or without an answer", e.Health().Isolated)
 		}
 		e.Report(probe.Instance{Target: "command", ID: "a", Phase: probe.Running, Since: time.Now()})
 		pass(5 * time.Second)
-		if st := status(t, e, id); st.Result.Took < st.Rule.Timeout || st.Result.Reason != probe.ReasonExecExit || e.IsolatedFrom(id) {
-			t.Errorf("isolated from a command that has exited: %v, by %+v", e.IsolatedFrom(id), st.Result)
+		if st := status(t, e, id); st.Result.Took < st.Rule.Timeout || st.Result.Reason != probe.ReasonExecExit || e.Doubts(id) {
+			t.Errorf("isolated from a command that has exited: %v, by %+v", e.Doubts(id), st.Result)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Health says whether the engine itself is well. It is not well while its process is
@@ -40,8 +41,8 @@ const (
 	DegradedScore = 2
 )
 
-// Degraded reports whether the engine is so unwell that nothing should be restarted
-// because of its verdicts.
+// Degraded reports whether the engine is so unwell that its verdicts should restart nothing
+// for a while: see Engine.Doubts.
 func (h Health) Degraded() bool { return h.Score >= DegradedScore }
 
 // Err returns an error that says how degraded or isolated the engine is, or nil if it is
@@ -55,6 +56,28 @@ func (h Health) Err() error {
 	}
 	return fmt.Errorf("the engine is degraded: health score %d of %d (0 is healthy), stalled for %v in all; check its CPU quota, memory and descriptors",
 		h.Score, MaxHealthScore, h.Stalled.Round(time.Millisecond))
+}
+
+// maxDoubt is for how long a degraded engine doubts a failing verdict: as long as the
+// longest back-off of Kubernetes.
+const maxDoubt = 5 * time.Minute
+
+// Doubts reports whether a failing verdict may be the fault of the engine, its machine or
+// its network, so that nothing should be restarted because of it. While the engine is
+// degraded, that is so for five minutes, unless the target has answered with the latest
+// failure: by refusing a connection, for example, or with a status or an exit code. While it
+// is cut off from the host that the probe connects to, that is so if the latest attempt
+// lacks an answer.
+func (e *Engine) Doubts(id probe.ID) bool {
+	s, h := e.registry.probe(id), e.Health()
+	if s == nil || !h.Degraded() && !h.Isolated && !h.NamesIsolated {
+		return false
+	}
+	e.scheduler.mu.Lock()
+	defer e.scheduler.mu.Unlock()
+	isCutOff := h.Isolated || h.NamesIsolated && isName(s.host)
+	isDoubtful := !s.failureAnswered && e.scheduler.clock.now()-s.publishedAt() < int64(maxDoubt)
+	return h.Degraded() && isDoubtful || isCutOff && s.peer != 0 && s.missing != 0
 }
 
 // Health returns how well the engine is.

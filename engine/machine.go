@@ -91,19 +91,6 @@ func hostOf(h probe.Handler, t probe.Target) string {
 	return host
 }
 
-// IsolatedFrom reports whether the engine is cut off from the host that a probe connects
-// to, and the probe's latest result lacks an answer: whether a failing verdict may be the
-// fault of the network or the name servers. It is false for hosts that are this machine.
-func (e *Engine) IsolatedFrom(id probe.ID) bool {
-	s, h := e.registry.probe(id), e.Health()
-	if s == nil || !h.Isolated && !h.NamesIsolated {
-		return false
-	}
-	e.scheduler.mu.Lock()
-	defer e.scheduler.mu.Unlock()
-	return s.peer != 0 && s.missing != 0 && (h.Isolated || isName(s.host))
-}
-
 // followMachine keeps what names this machine up to date until ctx is done. It locks mu.
 func (sc *scheduler) followMachine(ctx context.Context) {
 	for {

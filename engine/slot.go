@@ -21,6 +21,8 @@ type slot struct {
 	spec     atomic.Pointer[spec] // the scheduler replaces it for Apply, with mu held
 	resumed  bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
 
+	failureAnswered bool // the latest failure is what the target answered; guarded by scheduler.mu
+
 	// Of isolation, guarded by scheduler.mu.
 	answered    responders  // who answered the latest attempt that was not ignored, or may have in an earlier engine
 	missing     responders  // who should have answered the latest attempt, and has not; the target before the first attempt
@@ -157,6 +159,13 @@ func (s *slot) currentVerdict() probe.Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Verdict
+}
+
+// publishedAt returns when the verdict was published.
+func (s *slot) publishedAt() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since
 }
 
 // hasPassed reports whether the probe passes on an instance.

@@ -217,6 +217,9 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	s, sp := a.slot, a.slot.spec.Load()
 	s.setInflight(nil)
 	sc.counters.attempt(s.kind, sp.handlerName, res)
+	if res.Outcome == probe.Failure {
+		s.failureAnswered = isAnswer(res, true)
+	}
 	a.countWaived(res)
 	if isUnwell(res.Reason) && !a.waived && !res.Denied { // a degraded engine could not restart what takes the processes
 		sc.monitor.Blame(now)

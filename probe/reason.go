@@ -107,7 +107,7 @@ const (
 // The reasons of an instance's phase.
 const (
 	ReasonBackOff  Reason = "restart.back_off"        // the previous instance exited; the next one waits for its back-off
-	ReasonDegraded Reason = "restart.engine_degraded" // the instance fails, and waits until the engine is well: see engine.Health
+	ReasonDegraded Reason = "restart.engine_degraded" // the instance fails, and waits until the engine is well: see engine.Engine.Doubts
 	ReasonBudget   Reason = "restart.budget"          // the instance fails, and waits until the restart budget allows a restart
 	ReasonEnding   Reason = "restart.ending"          // the instance fails and is being terminated
 	ReasonEnded    Reason = "restart.ended"           // the instance was terminated because it failed or was no longer configured

@@ -230,6 +230,50 @@ func (s *staller) Step(a *nonblock.Attempt) nonblock.Progress {
 	return nonblock.StepDone
 }
 
+// Neighbours that keep the processors busy degrade the engine for as long as they run.
+func TestADegradedEngineRestartsWhatAnswersOrFailsForLong(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		result  probe.Result
+		restart time.Duration // at the latest
+	}{
+		{"a connection is refused", probe.Fail(probe.ReasonTCPRefused, ""), 3 * s},
+		{"a status", probe.Fail(probe.ReasonHTTPStatus, ""), 3 * s},
+		{"a command exits", probe.Fail(probe.ReasonExecExit, ""), 3 * s},
+		{"a plugin is answered", probe.Result{Outcome: probe.Failure, Reason: "redis.down", Timings: probe.Timings{FirstByte: 1}}, 3 * s},
+		{"a command hangs", probe.Fail(probe.ReasonExecTimeout, ""), 5*time.Minute + 3*s},
+		{"no answer comes", probe.Fail(probe.ReasonTCPTimeout, ""), 5*time.Minute + 3*s},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				web, stalls := &fakeHandler{result: test.result}, new(staller)
+				d := newDriver("web", healthy)
+				h.probes(map[string]probe.Handler{"web": web, "other": stalls})
+				h.apply(map[string]restart.Unit{"web": {Driver: d}, "other": {}})
+				h.sleep(5 * s)
+				stalls.takes.Store(int64(900 * time.Millisecond)) // of each second
+				h.sleep(10 * s)
+				web.setFailing(true)
+				if test.restart > time.Minute {
+					h.sleep(5 * time.Minute)
+					if len(d.graces()) > 0 {
+						t.Errorf("restarted within five minutes\n%s", h.log)
+					}
+					h.sleep(test.restart - 5*time.Minute)
+				} else {
+					h.sleep(test.restart)
+				}
+				if !h.engine.Health().Degraded() {
+					t.Fatalf("the engine is well: %+v", h.engine.Health())
+				}
+				if len(d.graces()) == 0 {
+					t.Errorf("not restarted\n%s", h.log)
+				}
+			})
+		})
+	}
+}
+
 func TestADegradedEngineRestartsNothing(t *testing.T) {
 	for name, recovers := range map[string]bool{"the probe recovers": true, "the probe goes on failing": false} {
 		t.Run(name, func(t *testing.T) {

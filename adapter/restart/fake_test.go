@@ -104,6 +104,7 @@ func (external) External() {}
 type fakeHandler struct {
 	failingMu sync.Mutex
 	failing   bool
+	result    probe.Result // while it fails; the zero Result is one without an answer
 }
 
 func (h *fakeHandler) setFailing(failing bool) {
@@ -115,7 +116,10 @@ func (h *fakeHandler) setFailing(failing bool) {
 func (h *fakeHandler) Probe(context.Context, probe.Target) probe.Result {
 	h.failingMu.Lock()
 	defer h.failingMu.Unlock()
-	if h.failing {
+	switch {
+	case h.failing && h.result.Outcome == probe.Failure:
+		return h.result
+	case h.failing:
 		return probe.Fail("test.failing", "it fails")
 	}
 	return probe.Succeed("")

@@ -139,7 +139,7 @@ func (i *instance) check() {
 const healthInterval = time.Second
 
 // checkProbes asks the driver to terminate the instance when a probe fails, the engine
-// is well, and back-off and budget allow it. Until they do the instance is reported as not
+// does not doubt that, and back-off and budget allow it. Until they do the instance is reported as not
 // managed, so that its probes go on and may recover.
 func (i *instance) checkProbes(now time.Time) {
 	failing, fails := i.failingProbe()
@@ -158,19 +158,12 @@ func (i *instance) checkProbes(now time.Time) {
 			reason = probe.ReasonEnding
 		}
 		i.postpone(now, i.notBefore, reason, failing)
-	case i.doubtsEngine(failing):
+	case i.control.config.Engine.Doubts(failing.ID):
 		i.postpone(now, now.Add(healthInterval), probe.ReasonDegraded, failing)
 	case !i.takeBudget(now, failing):
 	default:
 		i.requestEnd(now, failing)
 	}
-}
-
-// doubtsEngine reports whether the engine is too unwell for the verdict of a probe to
-// restart its target.
-func (i *instance) doubtsEngine(failing engine.Status) bool {
-	e := i.control.config.Engine
-	return e.Health().Degraded() || e.IsolatedFrom(failing.ID)
 }
 
 // failingProbe returns the first startup or liveness probe that fails this

@@ -119,9 +119,11 @@ func (i *isolation) forget(s *slot) {
 	s.silentSince = 0
 }
 
-// restore expects answers of a probe that passed in an earlier engine.
+// restore expects answers of a probe that passed in an earlier engine, if its handler says
+// where it connects: attempts of a command need not say anything about the network.
 func (i *isolation) restore(s *slot) {
-	if s.peer == 0 || s.state.Verdict != probe.Passing {
+	_, connects := s.spec.Load().handler.(probe.EndpointHandler)
+	if !connects || s.peer == 0 || s.state.Verdict != probe.Passing {
 		return
 	}
 	by := theTarget

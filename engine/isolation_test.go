@@ -34,7 +34,7 @@ type network struct {
 
 func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 	n.mu.Lock()
-	failure, atOnce := n.failure, n.atOnce
+	failure, atOnce, takes := n.failure, n.atOnce, n.takes
 	if n.namesOnly && !isName(t.Address) || slices.Contains(onThisMachine, t.Address) {
 		failure = ""
 	}
@@ -60,10 +60,19 @@ func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 		}
 		return result
 	}
-	time.Sleep(n.takes)
+	time.Sleep(takes)
 	r := probe.Succeed("")
-	r.Timings = timings(t.Address)
+	if r.Timings = timings(t.Address); r.Timings.Resolve > 0 {
+		r.Timings.Resolve += takes
+	}
 	return r
+}
+
+// slowDown makes each answer take so long.
+func (n *network) slowDown(takes time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.takes = takes
 }
 
 func isName(address string) bool { return strings.HasSuffix(address, ".test") }
@@ -219,14 +228,40 @@ func TestAnEngineThatIsCutOffFailsNoTarget(t *testing.T) {
 	}
 }
 
-// remembered are 40 targets that passed in an earlier engine.
-func remembered(h probe.Handler) engine.Change {
+// A busy prober, or a busy name server, delays answers. Those that were sent before the name
+// server has died are noticed after it, when attempts that began later wait in vain.
+func TestANameServerThatDiesWhileItsAnswersAreLateFailsNoTarget(t *testing.T) {
+	for _, late := range []time.Duration{300 * time.Millisecond, 500 * time.Millisecond, 760 * time.Millisecond, 850 * time.Millisecond} {
+		t.Run(late.String(), func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				n := &network{broken: map[string]probe.Result{}}
+				rule := probe.Rule{Period: 2 * time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1}
+				probeTargets(t, e, n, rule, 160, names)
+				pass(5 * time.Second)
+				n.slowDown(late)
+				pass(10 * time.Second)
+				before := changes(e)
+				n.fail(probe.ReasonDNSTimeout, false)
+				pass(20 * time.Second)
+				n.fail("", false)
+				pass(10 * time.Second)
+				if got := changes(e) - before; got != 0 || failing(e) != 0 {
+					t.Errorf("verdicts have changed %d times", got)
+				}
+			})
+		})
+	}
+}
+
+// remembered are 40 targets that passed in an earlier engine, with handlers by the numbers
+// of their addresses.
+func remembered(handler func(n int) probe.Handler) engine.Change {
 	c := engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}}
 	for i := range 40 {
 		id := probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}
 		c.Set[id] = probe.Probe{
-			Handler: h, HandlerName: "network", Target: probe.Target{Address: remote(i)},
-			Rule: probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 2},
+			Handler: handler(i), HandlerName: "network", Target: probe.Target{Address: remote(i)},
+			Rule: probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1},
 		}
 		c.Memories[id] = engine.Memory{State: verdict.State{Instance: "a", Verdict: probe.Passing, Last: probe.Success, Run: 1}}
 	}
@@ -239,7 +274,7 @@ func TestAnEngineThatStartsCutOffFailsNothingThatPassedBefore(t *testing.T) {
 		for i := range 40 {
 			e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
 		}
-		if _, err := e.Change(remembered(n)); err != nil {
+		if _, err := e.Change(remembered(func(i int) probe.Handler { return proxied{n, remote(i)} })); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)
@@ -265,25 +300,27 @@ func TestAttemptsWithoutTheNetworkAreNotMissed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 				command := probe.HandlerFunc(func(ctx context.Context, target probe.Target) probe.Result {
-					if target.Address == remote(3) {
-						<-ctx.Done()
-						return probe.Fail(probe.ReasonTCPTimeout, "")
-					}
 					if result.Reason == probe.ReasonExecTimeout {
 						<-ctx.Done()
 					}
 					return result
 				})
+				silent := proxied{&network{failure: probe.ReasonTCPTimeout}, remote(3)}
 				for i := range 40 {
 					e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
 				}
-				if _, err := e.Change(remembered(command)); err != nil {
+				if _, err := e.Change(remembered(func(n int) probe.Handler {
+					if n == 3 {
+						return silent
+					}
+					return command
+				})); err != nil {
 					t.Fatal(err)
 				}
 				pass(10 * time.Second)
 				st := status(t, e, probe.ID{Target: "t3", Kind: probe.Readiness})
-				if st.Verdict != probe.Failing || e.Health().Isolated {
-					t.Errorf("the silent target is %v by %+v; the health is %+v", st.Verdict, st.Result, e.Health())
+				if st.Verdict != probe.Failing || st.Attempts[probe.Unknown] != 0 || e.Health().Isolated {
+					t.Errorf("the silent target is %v after %v, by %+v; the health is %+v", st.Verdict, st.Attempts, st.Result, e.Health())
 				}
 			})
 		})

@@ -1,10 +1,17 @@
 package health
 
+import "slices"
+
 const (
 	// minAwaited is how many answers must be missing before the engine counts as cut off,
 	// and minPeers of how many different hosts. Fewer may well have failed together.
 	minAwaited = 10
 	minPeers   = 4
+
+	// maxOfPeer is how many awaited attempts of one Peer are remembered, and maxAwaited how
+	// many in all: more of a Peer, or of others, make no difference to minAwaited.
+	maxOfPeer  = minAwaited - minPeers + 1
+	maxAwaited = minPeers * maxOfPeer
 
 	// peers is how many Peers there are: four hosts are one Peer less in 0.15 % of cases.
 	peers = 4096
@@ -34,54 +41,80 @@ type Isolation struct {
 
 	answeredSince int64 // when the latest attempt began that was answered
 	answered      int64 // when an attempt was answered last
+	worked        int64 // when the network worked last, as far as that is known
 	awaited       awaited
 	until         int64  // the engine is cut off until then, or the next answer
 	ended         int64  // when it was cut off last
 	gaps          delays // times in which many answers were awaited and none came
 }
 
-// awaited are the attempts since the last answer that should have been answered.
+// awaited are attempts that should be answered, and were not, nor was one that began later.
 type awaited struct {
-	epoch       uint32          // how many answers there were before
-	count       int             // up to minAwaited, or more until there are minPeers
-	peers       [minPeers]tally // the first ones
-	first, last int64           // when the first one began, and the last one that was counted
+	peers   [maxAwaited]Peer // 0 where there is no attempt
+	began   [maxAwaited]int64
+	serials [maxAwaited]uint32
+	serial  uint32 // of the latest attempt
 }
 
-// tally is how many attempts of a Peer are awaited; the zero tally is free.
-type tally struct {
-	peer  Peer
-	count int
-}
-
-func (a *awaited) areMany() bool {
-	if a.count < minAwaited {
-		return false
-	}
-	for _, t := range a.peers {
-		if t.count == 0 {
-			return false
+// add adds an attempt, and returns its index; -1 if it makes no difference.
+func (a *awaited) add(p Peer, now int64) (index int) {
+	index, ofPeer := -1, 0
+	for k, other := range a.peers {
+		switch other {
+		case 0:
+			index = k
+		case p:
+			ofPeer++
 		}
 	}
-	return true
+	if index < 0 || ofPeer == maxOfPeer {
+		return -1
+	}
+	a.serial++
+	a.peers[index], a.began[index], a.serials[index] = p, now, a.serial
+	return index
 }
 
-// add adds n attempts of a Peer; -1 takes one back.
-func (a *awaited) add(p Peer, n int) {
-	a.count += n
-	free := -1
-	for k := range a.peers {
-		switch t := &a.peers[k]; {
-		case t.count > 0 && t.peer == p:
-			t.count += n
-			return
-		case t.count == 0:
-			free = k
+// remove removes the attempts that had begun at a time, and reports whether there was one,
+// or none is left.
+func (a *awaited) remove(at int64) bool {
+	removed, left := false, false
+	for k, p := range a.peers {
+		switch {
+		case p == 0:
+		case a.began[k] <= at:
+			a.peers[k], removed = 0, true
+		default:
+			left = true
 		}
 	}
-	if free >= 0 && n > 0 {
-		a.peers[free] = tally{p, n}
+	return removed || !left
+}
+
+// areMany reports whether enough attempts had begun at a time.
+func (a *awaited) areMany(at int64) bool {
+	count, different := 0, 0
+	var seen [minPeers]Peer
+	for k, p := range a.peers {
+		if p == 0 || a.began[k] > at {
+			continue
+		}
+		if count++; different < minPeers && !slices.Contains(seen[:different], p) {
+			seen[different] = p
+			different++
+		}
 	}
+	return count >= minAwaited && different == minPeers
+}
+
+// manySince returns when enough attempts had begun for the first time.
+func (a *awaited) manySince() (at int64, ok bool) {
+	for k, p := range a.peers {
+		if began := a.began[k]; p != 0 && (!ok || began < at) && a.areMany(began) {
+			at, ok = began, true
+		}
+	}
+	return at, ok
 }
 
 // Join says that a probe of a peer was answered, and its attempt before was not.
@@ -109,48 +142,44 @@ func (i *Isolation) HasMembers() bool { return i.probes > 0 }
 
 // Awaited is an answer that is awaited since a Begin. The zero Awaited is none.
 type Awaited struct {
-	from  *Isolation
-	peer  Peer
-	epoch uint32
+	from   *Isolation
+	serial uint32
+	index  uint8
 }
 
 // Begin says that an attempt begins at now of a probe that has joined.
 func (i *Isolation) Begin(p Peer, now int64) Awaited {
-	a := &i.awaited
-	if a.areMany() {
+	index := i.awaited.add(p, now)
+	if index < 0 {
 		return Awaited{}
 	}
-	if a.count == 0 {
-		a.first = now
-	}
-	a.add(p, 1)
-	a.last = now
-	return Awaited{i, p, a.epoch}
+	return Awaited{i, i.awaited.serial, uint8(index)}
 }
 
-// Withdraw takes back the Begin: the attempt has ended without a sign whether an answer
-// came.
+// Withdraw takes back the Begin: the attempt was answered, or it has ended without a sign
+// whether an answer came.
 func (w *Awaited) Withdraw() {
-	if w.from != nil && w.from.awaited.epoch == w.epoch {
-		w.from.awaited.add(w.peer, -1)
+	if w.from != nil && w.from.awaited.serials[w.index] == w.serial {
+		w.from.awaited.peers[w.index] = 0
 	}
 	*w = Awaited{}
 }
 
 // Answer says that an attempt which began at began was answered at now. The answer says
-// nothing about attempts that began later.
+// nothing about attempts that began later, however late it is: it may have been sent before
+// the network failed, and have waited for a processor since then. So the network is known
+// to have worked in the middle of the attempt, and no later.
 func (i *Isolation) Answer(began, now int64) {
+	if now-i.answered > Tolerance {
+		if since, ok := i.awaited.manySince(); ok && now-since > Tolerance {
+			i.gaps.add(now, now-max(since, i.answered))
+		}
+	}
 	i.answeredSince, i.answered = max(i.answeredSince, began), max(i.answered, now)
-	if now < i.awaited.first {
-		return
+	i.worked = max(i.worked, began+(now-began)/2)
+	if i.awaited.remove(began) && now < i.until {
+		i.ended, i.until = now, 0
 	}
-	if now < i.until {
-		i.ended = now
-	}
-	if length := now - i.awaited.last; i.awaited.areMany() && length > Tolerance {
-		i.gaps.add(now, length)
-	}
-	i.awaited, i.until = awaited{epoch: i.awaited.epoch + 1}, 0
 }
 
 // Silence is an attempt that has failed without an answer.
@@ -172,20 +201,20 @@ const (
 	CutOff                  // not at all, since the engine is cut off
 )
 
-// Judge judges an attempt at now. The engine is cut off if no attempt was answered in the
-// second half of this one, or of its timeout, and many have been waiting for a quarter of
-// the timeout; or if it counts as cut off, or was since the attempt began, as may be known
-// only afterwards: many waited for a quarter of the timeout until one was answered. What
-// fails before its timeout is judged when that has passed, but counts as soon as an
-// attempt that began after it was answered. A Silence that is Repeated counts in any case:
-// without that a target that has failed together with many others would be ignored for
-// ever, while the few that are left answer less often than once in a timeout.
+// Judge judges an attempt at now. The engine is cut off if the network is not known to
+// have worked in the second half of this attempt, or of its timeout, and many have been
+// waiting for a quarter of the timeout; or if it counts as cut off, or was since the attempt
+// began, as may be known only afterwards: many waited for a quarter of the timeout until one
+// was answered. What fails before its timeout is judged when that has passed, but counts as
+// soon as an attempt that began after it was answered. A Silence that is Repeated counts in
+// any case: without that a target that has failed together with many others would be
+// ignored for ever, while the few that are left answer less often than once in a timeout.
 func (i *Isolation) Judge(s Silence, now int64) Judgement {
 	if s.Repeated {
 		return Counts
 	}
 	half := max(now-s.Began, s.Timeout) / 2
-	isCutOff := i.answered <= now-half && i.awaited.areMany() && i.awaited.last <= now-s.Timeout/4
+	isCutOff := i.worked <= now-half && i.awaited.areMany(now-s.Timeout/4)
 	if isCutOff {
 		i.until = max(i.until, now+s.CutOffFor)
 	}

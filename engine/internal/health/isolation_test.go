@@ -15,7 +15,7 @@ func cutOff(attempts, peers int) *Isolation {
 	for n := range attempts {
 		i.Join(peer(n % peers))
 	}
-	i.Answer(90, 100)
+	i.Answer(100, 100)
 	for n := range attempts {
 		i.Begin(peer(n%peers), int64(101+n))
 	}
@@ -46,7 +46,7 @@ func TestSilenceIsTheEnginesIfManyPeersAreSilentAtOnce(t *testing.T) {
 		{"likewise, at its timeout", 20, 20, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 220, CutOff},
 		{"likewise, long after an answer", 0, 1, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 220, Counts},
 		{"an attempt was answered that began afterwards", 20, 20, Silence{Began: 80, Ended: 89, Timeout: 100, WasAnswered: true}, 130, Counts},
-		{"an attempt was answered that began before", 20, 20, Silence{Began: 80, Ended: 90, Timeout: 100, WasAnswered: true}, 130, Later},
+		{"an attempt was answered that began before", 20, 20, Silence{Began: 80, Ended: 100, Timeout: 100, WasAnswered: true}, 130, Later},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			i := cutOff(test.attempts, test.peers)
@@ -76,14 +76,21 @@ func TestAnAnswerEndsAnIsolation(t *testing.T) {
 
 func TestAnAnswerSaysNothingAboutLaterAttempts(t *testing.T) {
 	i := cutOff(20, 20)
-	i.Answer(90, 100) // it was noticed late
-	if got := i.Judge(Silence{Began: 101, Timeout: 100}, 201); got != CutOff {
-		t.Errorf("got %v", got)
+	silence := Silence{Began: 101, Timeout: 100, CutOffFor: 1000}
+	for _, at := range []int64{100, 120, 195} {
+		i.Answer(100, at)
+		if got := i.Judge(silence, 201); got != CutOff || i.Until() != 1201 {
+			t.Errorf("after an answer at %d to an attempt before: got %v, until %v", at, got, i.Until())
+		}
+	}
+	i.Answer(101, 199)
+	if i.Until() != 0 {
+		t.Error("an answer to a later attempt does not end the isolation")
 	}
 	i = cutOff(20, 20)
-	i.Answer(90, 102)
-	if got := i.Judge(Silence{Began: 101, Timeout: 100}, 201); got != Counts {
-		t.Errorf("after an answer to an attempt before: got %v", got)
+	i.Answer(150, 152)
+	if got := i.Judge(silence, 201); got != Counts {
+		t.Errorf("after an answer to a later attempt: got %v", got)
 	}
 }
 
@@ -104,38 +111,101 @@ func TestPeersThatLeaveAreNotExpected(t *testing.T) {
 
 func TestAWithdrawnAttemptIsNotAwaited(t *testing.T) {
 	i := cutOff(9, 9)
-	i.Answer(90, 109)
-	var last Awaited
-	for n := range 11 {
-		last = i.Begin(peer(n), int64(110+n))
+	silence := Silence{Began: 101, Timeout: 100, CutOffFor: 1}
+	tenth := i.Begin(peer(9), 110)
+	tenth.Withdraw()
+	if got := i.Judge(silence, 250); got != Counts {
+		t.Errorf("nine are awaited: got %v", got)
 	}
-	silence := Silence{Began: 110, Timeout: 100, CutOffFor: 1}
-	if last != (Awaited{}) {
-		t.Fatal("an eleventh attempt is counted")
-	}
-	i.Answer(100, 130)
-	old := i.Begin(peer(0), 131)
-	i.Answer(131, 132)
-	for n := range 10 {
-		last = i.Begin(peer(n), int64(133+n))
-	}
-	old.Withdraw() // it was answered already
+	i.Begin(peer(10), 111)
+	tenth.Withdraw() // it is withdrawn already
 	if got := i.Judge(silence, 250); got != CutOff {
 		t.Errorf("ten are awaited: got %v", got)
 	}
-	i.Answer(140, 251)
+	old := i.Begin(peer(11), 112)
+	i.Answer(112, 260)
 	for n := range 10 {
-		last = i.Begin(peer(n%4), int64(260+n))
+		i.Begin(peer(n), int64(261+n))
 	}
-	last.Withdraw()
-	last.Withdraw()
-	silence.Began = 260
-	if got := i.Judge(silence, 400); got != Counts {
-		t.Errorf("nine are awaited: got %v", got)
-	}
-	i.Begin(peer(4), 270)
+	old.Withdraw() // it was answered already
+	silence.Began = 261
 	if got := i.Judge(silence, 400); got != CutOff {
-		t.Errorf("ten are awaited again: got %v", got)
+		t.Errorf("ten others are awaited: got %v", got)
+	}
+}
+
+func TestManyAttemptsOfOnePeerDoNotHideOthers(t *testing.T) {
+	i := cutOff(100, 1)
+	for n := range 3 {
+		i.Begin(peer(1+n), int64(201+n))
+	}
+	if got := i.Judge(Silence{Began: 201, Timeout: 100}, 301); got != CutOff {
+		t.Errorf("got %v", got)
+	}
+	for n := range 100 {
+		i.Begin(peer(n), 300)
+	}
+}
+
+// traffic is attempts, one after each interval, that are answered after a time while the
+// network works, and have the same timeout.
+type traffic struct {
+	interval, takes, timeout int64
+}
+
+// play plays traffic of 64 peers, whose network fails at a time, until that is twice as long
+// ago as an attempt may take. It returns what is judged of each silent attempt at its
+// timeout, by when it began. The silent peer is silent from the beginning.
+func (tr traffic) play(failsAt int64, silent int) map[int64]Judgement {
+	i, judged := &Isolation{}, map[int64]Judgement{}
+	awaited := map[int64]Awaited{}
+	for n := range 64 {
+		i.Join(peer(n))
+	}
+	const step = 1e6
+	for now := int64(step); now < failsAt+2*tr.timeout; now += step {
+		if began := now - tr.takes; began > 0 && began < failsAt && began%tr.interval == 0 && int(began/tr.interval)%64 != silent {
+			i.Answer(began, now)
+			w := awaited[began]
+			w.Withdraw()
+		} else if began := now - tr.timeout; began > 0 && began%tr.interval == 0 && (began >= failsAt || int(began/tr.interval)%64 == silent) {
+			judged[began] = i.Judge(Silence{Began: began, Ended: now, Timeout: tr.timeout, WasAnswered: true, CutOffFor: 1}, now)
+		}
+		if now%tr.interval == 0 {
+			awaited[now] = i.Begin(peer(int(now/tr.interval)), now)
+		}
+	}
+	return judged
+}
+
+// A network may fail while answers that came before wait for a processor, or for a busy
+// name server. What they say about the network is not the time at which they are noticed.
+func TestLateAnswersDoNotHideThatTheNetworkHasFailed(t *testing.T) {
+	const ms, failsAt = int64(1e6), int64(5e9)
+	for _, interval := range []int64{1, 5, 12, 20} {
+		for _, takes := range []int64{1, 100, 300, 500, 600, 700, 760, 850} {
+			tr := traffic{interval * ms, takes * ms, 900 * ms}
+			for began, got := range tr.play(failsAt, -1) {
+				if got != CutOff {
+					t.Errorf("each %d ms, answered after %d ms: an attempt %d ms after the failure: got %v", interval, takes, (began-failsAt)/ms, got)
+				}
+			}
+		}
+	}
+}
+
+func TestATargetThatIsSilentCountsHoweverSlowTheOthersAre(t *testing.T) {
+	const ms = int64(1e6)
+	for _, interval := range []int64{1, 5, 12, 20} {
+		for _, takes := range []int64{1, 100, 300, 500, 700, 850} {
+			tr := traffic{interval * ms, takes * ms, 900 * ms}
+			const ends = int64(10e9)
+			for began, got := range tr.play(ends, 7) {
+				if began > tr.takes+tr.interval && began < ends-tr.timeout && got != Counts { // answers come by then
+					t.Errorf("each %d ms, answered after %d ms: an attempt at %d ms: got %v", interval, takes, began/ms, got)
+				}
+			}
+		}
 	}
 }
 

@@ -38,6 +38,10 @@ type Engine struct {
 	// no target or name server answers.
 	NoIsolationCheck bool `hcl:"no_isolation_check,optional"`
 
+	// Watchdog is how long the engine may hang before it is started again; at least
+	// MinWatchdog, 0 for never. Default: that of the program.
+	Watchdog *time.Duration `hcl:"watchdog,optional"`
+
 	// MetricsMaxProbes is up to how many probes /metrics has series of each probe and
 	// target, 1 to MaxProbes. Default: that of package prom.
 	MetricsMaxProbes int `hcl:"metrics_max_probes,optional,nonzero"`
@@ -70,6 +74,7 @@ const (
 const (
 	MaxConcurrency = 1 << 20
 	MinStateMaxAge = 10 * time.Second
+	MinWatchdog    = time.Second
 
 	MinPluginMemory = 1 << 20
 )

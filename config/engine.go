@@ -34,6 +34,9 @@ func (l *loader) engine() {
 	if d.values["token_file"] == "" {
 		l.refuse(d, "token_file", "must not be empty")
 	}
+	if w := e.Watchdog; w != nil && *w != 0 && *w < MinWatchdog {
+		l.refuse(d, "watchdog", fmt.Sprintf("is %v, it must be at least %v, or \"0s\" for none", *w, MinWatchdog))
+	}
 	l.state(d, e)
 	if d.values["listen"] != nil {
 		l.listen(d, e.Listen)
@@ -45,7 +48,7 @@ func (l *loader) state(d *decodedBlock, e *Engine) {
 	if d.values["state"] == "" {
 		l.refuse(d, "state", "must not be empty")
 	}
-	if age := e.StateMaxAge; age > 0 && age < MinStateMaxAge {
+	if age := e.StateMaxAge; age != 0 && age < MinStateMaxAge {
 		l.refuse(d, "state_max_age", fmt.Sprintf("is %v, it must be at least %v", age, MinStateMaxAge))
 	}
 	for _, name := range []string{"state_max_age", "resume"} {

@@ -54,6 +54,7 @@ var (
 	skippedDesc    = describe("sonde_attempts_skipped_total", "Total number of skipped attempts by reason: the previous attempt was in progress (overrun), the engine was late by a period or more (late), or it was overloaded and the probe was passing (shed).", "reason")
 	verdictsDesc   = describe("sonde_verdicts", "Number of probes by kind and verdict.", "kind", "verdict")
 	logDroppedDesc = describe("sonde_log_records_dropped_total", "Total number of log records dropped because the log was read too slowly or could not be written.")
+	watchdogDesc   = describe("sonde_watchdog_restarts_total", "Total number of times that the watchdog has started the engine again because it hung.")
 	omittedDesc    = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).")
 	buildInfoDesc  = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", "version", "goversion")
 )

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -103,4 +104,22 @@ func (e *engineProcess) end(t *testing.T, s os.Signal) int {
 		t.Fatalf("the engine has not ended after %v", s)
 	}
 	return e.ProcessState.ExitCode()
+}
+
+// mainWithHold is main in a program that hangs once the file "hold" is in its working
+// directory: as many goroutines as there are processors of Go never end and, with
+// asyncpreemptoff, are never preempted.
+func mainWithHold() {
+	go func() {
+		for os.Remove("hold") != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		for range runtime.GOMAXPROCS(0) {
+			go func() {
+				for n := 0; ; n++ {
+				}
+			}()
+		}
+	}()
+	main()
 }

@@ -8,6 +8,7 @@
 //	state.go    what the engine remembers over a restart
 //	survivors.go takes over and ends the processes of the previous engine
 //	restarts.go the drivers of targets
+//	watchdog.go starts the engine again when it hangs
 package daemon
 
 import (
@@ -23,6 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -48,7 +50,9 @@ func Command(version string) *cobra.Command {
 			"configuration with errors is rejected. SIGTERM and SIGINT stop all processes within their grace\n" +
 			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
 			"plus the signal's number. SIGQUIT ends the engine at once, with the stacks of its goroutines in the\n" +
-			"log. Other signals that a terminal or a closed pipe sends have no effect.",
+			"log. Other signals that a terminal or a closed pipe sends have no effect.\n\n" +
+			"On Linux an engine that hangs for longer than the setting watchdog of the engine block, a minute by\n" +
+			"default, is started again in the same process.",
 		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
 		RunE:    func(c *cobra.Command, paths []string) error { return run(c, &f, paths, version) },
 	}
@@ -66,6 +70,7 @@ const flushTimeout = time.Second
 
 // run runs the engine until a signal stops it.
 func run(c *cobra.Command, f *flags, paths []string, version string) (err error) {
+	previous := watchdog.Inherited()
 	signals := catchSignals()
 	queue := cli.NewLogQueue(c.ErrOrStderr())
 	defer queue.Close(flushTimeout)
@@ -92,7 +97,8 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, queue: queue, signals: signals}
+	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, queue: queue, signals: signals, previous: previous}
+	d.logRestart()
 	if d.pods, err = f.pods.Open(loaded.config.Engine.Compatibility, log); err != nil {
 		return err
 	}
@@ -101,6 +107,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	if err := d.prepare(loaded.config); err != nil {
 		return err
 	}
+	defer d.startWatchdog()()
 	return d.run(context.WithoutCancel(c.Context()))
 }
 

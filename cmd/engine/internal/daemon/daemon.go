@@ -21,6 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -37,6 +38,8 @@ type daemon struct {
 	log     *slog.Logger
 	queue   *cli.LogQueue // that log writes to
 	signals *signals
+
+	previous watchdog.Previous // what an engine has left that hung
 
 	pods      *staticpods.Dir // nil for none
 	config    *config.Config  // the configuration in use, without the pods; nil without pods
@@ -163,7 +166,7 @@ func (d *daemon) listen() (err error) {
 		Metrics: prom.New(prom.Config{
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes,
-			LogDropped: d.queue.Dropped, State: d.stateStats(),
+			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
 		}).Handler(),
 		Alive:  d.alive,
 		Ready:  d.ready,
@@ -230,6 +233,7 @@ func (d *daemon) run(ctx context.Context) error {
 		defer d.running.Store(false)
 		return d.engine.Run(serving)
 	})
+	parts.Go(func() error { d.previous.Reap(serving); return nil })
 	if d.state != nil {
 		parts.Go(func() error { d.state.Run(serving, d.engine, restartValues{d.restarts}); return nil })
 		parts.Go(func() error { d.endSurvivors(running); return nil })

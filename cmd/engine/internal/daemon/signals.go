@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 )
 
 // signals are those that sonde run handles, from its first moment on. Each kind has a
@@ -44,7 +45,7 @@ func (s *signals) release() {
 	}
 }
 
-// maxStacks bounds the text of SIGQUIT, in bytes.
+// maxStacks bounds the text of writeStacks, in bytes.
 const maxStacks = 1 << 20
 
 // exitOnQuit ends the program at the first SIGQUIT, with the stacks of all goroutines
@@ -53,11 +54,16 @@ const maxStacks = 1 << 20
 func (s *signals) exitOnQuit(log *cli.LogQueue) {
 	go func() {
 		quit := <-s.quit
-		stacks := make([]byte, maxStacks)
-		_, _ = log.Write(append(stacks[:runtime.Stack(stacks, true)], '\n'))
+		writeStacks(log)
 		log.Close(flushTimeout)
 		os.Exit(exitCode(quit))
 	}()
+}
+
+// writeStacks writes the stacks of all goroutines to the log.
+func writeStacks(log *cli.LogQueue) {
+	stacks := make([]byte, maxStacks)
+	_, _ = log.Write(append(stacks[:runtime.Stack(stacks, true)], '\n'))
 }
 
 // exitAt ends the program when it receives a signal, unless run returns before. It is for
@@ -117,6 +123,7 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 			if !stopping {
 				d.log.Info("shutting down: waiting for processes to exit within their grace periods; a second signal kills them", "signal", s.String())
 				stopping = true
+				watchdog.ExitOnly()
 				shutdown()
 				continue
 			}

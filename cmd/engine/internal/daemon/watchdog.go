@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
+)
+
+// logRestart logs it if the watchdog has started this engine.
+func (d *daemon) logRestart() {
+	if n := d.previous.Restarts; n > 0 {
+		d.log.Error("the engine hung, its watchdog has started it again", "restarts", n)
+	}
+}
+
+// startWatchdog starts the watchdog, if it is configured and exists on this system. The caller
+// calls stop, which waits for the goroutine that keeps it from starting the engine again.
+func (d *daemon) startWatchdog() (stop func()) {
+	limit := watchdog.DefaultLimit
+	if d.settings.Watchdog != nil {
+		limit = *d.settings.Watchdog
+	}
+	if limit == 0 {
+		return func() {}
+	}
+	if err := watchdog.Start(limit); err != nil {
+		if d.settings.Watchdog != nil || !errors.Is(err, watchdog.ErrUnsupported) {
+			d.log.Warn("no watchdog: an engine that hangs is not started again", "error", err)
+		}
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		d.beat(ctx, limit, watchdog.Beat)
+	}()
+	return func() {
+		cancel()
+		<-stopped
+	}
+}
+
+// beat calls a function every BeatInterval, unless the engine's loop is late, until ctx is
+// done. It logs all stacks when the loop is late for half of the limit.
+func (d *daemon) beat(ctx context.Context, limit time.Duration, beat func()) {
+	ticks := time.NewTicker(watchdog.BeatInterval)
+	defer ticks.Stop()
+	logged := false
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		now := time.Now()
+		delay := d.engine.LoopDelay()
+		if delay <= now.Sub(last) { // the loop has run since, or nothing was due
+			beat()
+			logged = false
+		} else if delay > limit/2 && !logged {
+			d.log.Error("the engine hangs, the stacks of its goroutines follow", "loop_delay", delay)
+			writeStacks(d.queue)
+			logged = true
+		}
+		last = now
+	}
+}

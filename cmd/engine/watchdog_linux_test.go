@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// startHoldable starts an engine that hold makes hang.
+func startHoldable(t *testing.T, config string) *engineProcess {
+	t.Helper()
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("the watchdog needs amd64 or arm64")
+	}
+	e := &engineProcess{dir: t.TempDir(), exited: make(chan struct{})}
+	e.write(t, "config.hcl", config)
+	log, err := os.Create(filepath.Join(e.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	e.start(t, func(c *exec.Cmd) {
+		holdable, err := exec.LookPath("sonde-holdable")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Path, c.Args[0], c.Stderr = holdable, holdable, log
+		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1")
+	})
+	e.waitListening(t)
+	return e
+}
+
+// hold makes the engine hang, and waits until the watchdog has started it again.
+func (e *engineProcess) hold(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(e.dir, "address")); err != nil {
+		t.Fatal(err)
+	}
+	e.write(t, "hold", "")
+	e.waitListening(t)
+}
+
+// restarts returns how often the watchdog has started the engine, as text.
+func (e *engineProcess) restarts() string {
+	_, text, _ := strings.Cut(e.get("/metrics"), "\nsonde_watchdog_restarts_total ")
+	text, _, _ = strings.Cut(text, "\n")
+	return text
+}
+
+func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	e := startHoldable(t, `
+		engine {
+		  state    = "sonde.state"
+		  watchdog = "1s"
+		}
+		target "web" {
+		  process {
+		    command = ["sh", "-c", "echo $$$$ >>pids; exec sleep 1000"]
+		    adopt   = true
+		  }
+		  probe "readiness" {
+		    exec { command = ["test", "-e", "pids"] }
+		    period  = "20ms"
+		    timeout = "10s"
+		  }
+		}
+		target "other" {
+		  process { command = ["sleep", "1000"] }
+		}`)
+	ready := `"restarts":0},"started":true,"ready":true,"live":true`
+	testsync.Until(t, "the target to be ready", func() bool { return strings.Contains(e.get("/v1/targets/web"), ready) })
+	pid := e.text("pids")
+	for n := range 2 {
+		e.hold(t)
+		if got, want := e.restarts(), fmt.Sprint(n+1); got != want {
+			t.Errorf("%s restarts by the watchdog in /metrics, want %s", got, want)
+		}
+		testsync.Until(t, "the target to be ready", func() bool { return strings.Contains(e.get("/v1/targets/web"), ready) })
+	}
+	if got := e.text("pids"); got != pid {
+		t.Errorf("the process was started again: %s, then %s", pid, got)
+	}
+	if log := e.text("log"); strings.Count(log, "its watchdog has started it again") != 2 || strings.Contains(log, `"verdict":"failing"`) {
+		t.Errorf("the log is %s", log)
+	}
+	testsync.Until(t, "the exit status of the other process's guards to be taken", func() bool {
+		statuses, err := filepath.Glob("/proc/[0-9]*/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range statuses {
+			text, _ := os.ReadFile(file)
+			_, fields, _ := strings.Cut(string(text), ") ")
+			if strings.HasPrefix(fields, fmt.Sprintf("Z %d ", e.Process.Pid)) {
+				return false
+			}
+		}
+		return true
+	})
+	e.write(t, "config.hcl", `engine { state = "sonde.state" }`) // ends the process
+	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the process to end", func() bool { _, err := os.Stat("/proc/" + pid); return err != nil })
+	if code := e.end(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestAStoppedEngineIsNotStartedAgain stops an engine for longer than another one's watchdog
+// needs twice.
+func TestAStoppedEngineIsNotStartedAgain(t *testing.T) {
+	t.Parallel()
+	config := `engine { watchdog = "1s" }`
+	stopped, clock := startHoldable(t, config), startHoldable(t, config)
+	if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	clock.hold(t)
+	clock.hold(t)
+	if err := stopped.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	clock.hold(t)
+	if n, hung := stopped.restarts(), clock.restarts(); n != "0" || hung != "3" {
+		t.Errorf("the watchdog has started the stopped engine %s times, the one that hung %s times", n, hung)
+	}
+}

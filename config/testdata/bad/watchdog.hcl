@@ -1,0 +1,3 @@
+engine {
+  watchdog = "500ms"
+}

@@ -8,10 +8,8 @@
 package quota
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -19,7 +17,7 @@ import (
 type Reading struct {
 	at       time.Time
 	refusals int64 // of processes, threads and memory
-	known    bool  // refusals could be read
+	short    bool  // this process lacked the descriptors or the memory to read refusals
 }
 
 const (
@@ -36,10 +34,11 @@ func Read() Reading { return refusals.recent() }
 
 // DeniedSince reports whether processes, threads or memory were denied to the cgroup of this
 // process since a reading: to this process, its children, or others that share its limits.
+// If this process lacked what it takes to read that, something was denied.
 func DeniedSince(before Reading) bool { return refusals.now().deniedSince(before) }
 
 func (r Reading) deniedSince(before Reading) bool {
-	return r.known && before.known && r.refusals > before.refusals
+	return before.short || r.short || r.refusals != before.refusals // fewer in another cgroup
 }
 
 // refusalCounter reads what was denied, once for callers that come at the same time.
@@ -48,7 +47,6 @@ type refusalCounter struct {
 
 	readMu sync.Mutex // held while count reads files
 	latest atomic.Pointer[Reading]
-	unread int64 // readings that were denied memory themselves; guarded by readMu
 }
 
 var refusals = refusalCounter{count: countRefusals}
@@ -79,21 +77,11 @@ func (c *refusalCounter) now() Reading {
 	return c.read()
 }
 
-// read reads the count. While it cannot be read, it is what it was; but if memory is lacking
-// for that, it was denied.
+// read reads the count.
 func (c *refusalCounter) read() Reading {
 	r := Reading{at: time.Now()}
-	denied := int64(0)
 	count, err := c.count()
-	if errors.Is(err, syscall.ENOMEM) {
-		denied = 1
-	}
-	c.unread += denied
-	if err == nil {
-		r.refusals, r.known = count+c.unread, true
-	} else if before := c.latest.Load(); before != nil {
-		r.refusals, r.known = before.refusals+denied, before.known
-	}
+	r.refusals, r.short = count, err != nil
 	c.latest.Store(&r)
 	return r
 }

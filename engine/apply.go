@@ -100,15 +100,14 @@ func (sc *scheduler) apply(changes []change) {
 func (sc *scheduler) add(c change) *slot {
 	s := &slot{
 		key: sc.schedule.Add(schedule.TimesOf(c.id, c.spec.rule.Period), c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
-		status: status{address: c.address, waitReason: verdict.NoInstance},
+		address: c.address, waitReason: verdict.NoInstance,
 	}
-	s.host, s.missing = c.host, theTarget
-	sc.setPeer(s)
+	sc.setHost(s, c.host)
 	s.spec.Store(c.spec)
 	s.keepDurations(c.spec.rule.Compatibility)
 	if c.memory != nil {
 		s.restore(c.memory, &sc.clock)
-		sc.isolation.restore(s)
+		sc.isolation.restore(s, c.host)
 	}
 	if int(s.key) == len(sc.slots) {
 		sc.slots = append(sc.slots, nil)
@@ -144,6 +143,7 @@ func (sc *scheduler) dropSummary(t *target) {
 func (sc *scheduler) remove(s *slot) {
 	sc.drop(s)
 	sc.isolation.forget(s)
+	delete(sc.hosts, s)
 	sc.schedule.Remove(s.key)
 	sc.slots[s.key] = nil
 	sc.registry.remove(s)
@@ -180,8 +180,6 @@ func (sc *scheduler) replace(c change) {
 	if c.moved {
 		sc.isolation.forget(s)
 	}
-	s.host, s.missing = c.host, theTarget
-	sc.setPeer(s)
 	s.mu.Lock()
 	s.address = c.address
 	s.spec.Store(c.spec)
@@ -195,6 +193,7 @@ func (sc *scheduler) replace(c change) {
 		s.publish(sc.clock.now())
 	}
 	s.mu.Unlock()
+	sc.setHost(s, c.host)
 	if changed {
 		sc.notify(c.id, probeChanged)
 	} else {

@@ -92,7 +92,7 @@ func (s *slot) restore(m *Memory, c *clock) {
 	if s.rare != nil {
 		s.rare.gauge.set(m.State.Verdict)
 	}
-	s.resumed = m.State.Last != probe.Unknown || m.State.OnHold
+	s.flags.set(resumed, m.State.Last != probe.Unknown || m.State.OnHold)
 }
 
 // restore makes an instance started that had started according to a memory, whether its

@@ -75,8 +75,8 @@ func (e *Engine) Doubts(id probe.ID) bool {
 	}
 	e.scheduler.mu.Lock()
 	defer e.scheduler.mu.Unlock()
-	isCutOff := h.Isolated || h.NamesIsolated && isName(s.host)
-	isDoubtful := !s.failureAnswered && e.scheduler.clock.now()-s.publishedAt() < int64(maxDoubt)
+	isCutOff := h.Isolated || h.NamesIsolated && isName(e.scheduler.hostOf(s))
+	isDoubtful := !s.flags.has(failureAnswered) && e.scheduler.clock.now()-s.publishedAt() < int64(maxDoubt)
 	return h.Degraded() && isDoubtful || isCutOff && s.peer != 0 && s.missing != 0
 }
 

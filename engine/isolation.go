@@ -22,6 +22,10 @@ type isolation struct {
 	targets    unsettled        // attempts that a target has not answered
 	names      unsettled        // attempts that no name server has answered
 	log        isolationLog
+
+	// silentSince has the probes of which an attempt was ignored since the last one with an
+	// answer: the end of the first of these attempts, or of the last that counted after it.
+	silentSince map[*slot]int64
 }
 
 // maxCutOff bounds for how long the engine counts as cut off because of one attempt.
@@ -31,11 +35,13 @@ const maxCutOff = int64(10 * time.Minute)
 func (i *isolation) begin(a *attempt, now int64) {
 	s := a.slot
 	a.targetAwaited, a.lookupAwaited, a.othersAnswered, a.late = health.Awaited{}, health.Awaited{}, 0, false
-	if s.silentSince != 0 && i.byAddress.AnsweredSince(s.silentSince) {
-		a.othersAnswered |= theTarget
-	}
-	if s.silentSince != 0 && i.lookups.AnsweredSince(s.silentSince) {
-		a.othersAnswered |= nameServer
+	if since, silent := i.silentSince[s]; silent {
+		if i.byAddress.AnsweredSince(since) {
+			a.othersAnswered |= theTarget
+		}
+		if i.lookups.AnsweredSince(since) {
+			a.othersAnswered |= nameServer
+		}
 	}
 	if s.answered&nameServer != 0 {
 		a.lookupAwaited = i.lookups.Begin(s.peer, now)
@@ -116,18 +122,18 @@ func (i *isolation) forget(s *slot) {
 		s.inflight.withdraw()
 	}
 	i.setAnswered(s, 0)
-	s.silentSince = 0
+	delete(i.silentSince, s)
 }
 
 // restore expects answers of a probe that passed in an earlier engine, if its handler says
 // where it connects: attempts of a command need not say anything about the network.
-func (i *isolation) restore(s *slot) {
+func (i *isolation) restore(s *slot, host string) {
 	_, connects := s.spec.Load().handler.(probe.EndpointHandler)
 	if !connects || s.peer == 0 || s.state.Verdict != probe.Passing {
 		return
 	}
 	by := theTarget
-	if isName(s.host) {
+	if isName(host) {
 		by |= nameServer
 	}
 	i.setAnswered(s, by)
@@ -180,7 +186,7 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 		a.withdraw()
 		i.setAnswered(s, answered)
 		if answered != 0 {
-			s.silentSince = 0
+			delete(i.silentSince, s)
 		}
 		sc.conclude(a, res, now)
 	}
@@ -208,13 +214,13 @@ func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) health.Judg
 		res.Outcome = probe.Unknown
 		res.Detail = "engine isolated, result ignored: " + string(res.Reason) + ": " + res.Detail
 		res.Reason = probe.ReasonIsolated
-		if s.silentSince == 0 {
-			s.silentSince = ended
+		if _, silent := i.silentSince[s]; !silent {
+			i.silentSince[s] = ended
 		}
 	} else if s.peer != 0 {
 		i.setAnswered(s, answered)
-		if s.silentSince != 0 { // or else one of this run may still be ignored
-			s.silentSince = ended
+		if _, silent := i.silentSince[s]; silent { // or else one of this run may still be ignored
+			i.silentSince[s] = ended
 		}
 	}
 	sc.conclude(a, res, now)
@@ -227,10 +233,11 @@ func (sc *scheduler) judgementOf(a *attempt, res *probe.Result, missing responde
 	if s.peer == 0 || rule.Compatibility == probe.Kubelet { // it may have become local since it ended
 		return health.Counts
 	}
+	_, silent := i.silentSince[s]
 	silence := health.Silence{
 		Began: a.start, Ended: a.start + int64(res.Took), Timeout: int64(rule.Timeout),
 		WasAnswered: s.answered&missing != 0,
-		Repeated:    a.othersAnswered&missing != 0 || s.silentSince != 0 && hasConnected(res),
+		Repeated:    a.othersAnswered&missing != 0 || silent && hasConnected(res),
 		CutOffFor:   min(2*int64(rule.Period)+int64(res.Took), maxCutOff),
 	}
 	if missing == theTarget {

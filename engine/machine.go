@@ -129,15 +129,32 @@ func (sc *scheduler) setPeers(begin int) (more bool) {
 	end := min(begin+applyChunk, len(sc.slots))
 	for _, s := range sc.slots[min(begin, end):end] {
 		if s != nil {
-			sc.setPeer(s)
+			sc.setPeer(s, sc.hostOf(s))
 		}
 	}
 	return end < len(sc.slots)
 }
 
+// setHost sets the host that a new handler of a probe connects to.
+func (sc *scheduler) setHost(s *slot, host string) {
+	if delete(sc.hosts, s); host != s.address {
+		sc.hosts[s] = host
+	}
+	s.missing = theTarget
+	sc.setPeer(s, host)
+}
+
+// hostOf returns the host that a probe connects to.
+func (sc *scheduler) hostOf(s *slot) string {
+	if host, elsewhere := sc.hosts[s]; elsewhere {
+		return host
+	}
+	return s.address // no lock: it changes with mu held, too
+}
+
 // setPeer sets the peer of a probe by the host that it connects to.
-func (sc *scheduler) setPeer(s *slot) {
-	peer := sc.machine.peerOf(s.host)
+func (sc *scheduler) setPeer(s *slot, host string) {
+	peer := sc.machine.peerOf(host)
 	if sc.noIsolationCheck {
 		peer = 0
 	}

@@ -42,6 +42,7 @@ type scheduler struct {
 	closers    closers
 	isolation  isolation
 	machine    machine
+	hosts      map[*slot]string // that handlers connect to, other than their targets' addresses: see setHost
 	unreported unreportedTargets
 	firsts     firstVerdicts
 }
@@ -61,6 +62,8 @@ func newScheduler(c Config, r *registry) *scheduler {
 		sleep:      sleep{wake: make(chan struct{}, 1)},
 		tick:       maxTick,
 		counters:   counters{attempts: map[attemptKey]*Histogram{}, lateness: newHistogram()},
+		isolation:  isolation{silentSince: map[*slot]int64{}},
+		hosts:      map[*slot]string{},
 		subs:       map[*Subscription]struct{}{},
 		memorySubs: map[*Subscription]struct{}{},
 		closers:    closers{handlers: map[io.Closer]*closable{}},
@@ -184,12 +187,12 @@ func (sc *scheduler) reconcile(s *slot) {
 		sc.drop(s)
 		waited = true
 	}
-	resumed := s.resumed && !next.Changed
-	s.resumed = s.resumed && next.WaitReason == verdict.NoInstance
+	wasResumed := s.flags.has(resumed)
+	s.flags.set(resumed, wasResumed && next.WaitReason == verdict.NoInstance)
 	switch {
 	case next.Do != verdict.Attempt:
 		sc.wait(s, next.At)
-	case resumed:
+	case wasResumed && !next.Changed:
 		sc.at(s, sc.schedule.Times(s.key).From(now))
 	case waited || next.Changed:
 		sc.first(s, now)

@@ -10,38 +10,15 @@ import (
 )
 
 // slot is one probe that exists. There may be a million of them, so it is small: times
-// are nanoseconds on the engine's clock, with 0 for none, and what many probes share,
-// or few have, is behind a pointer.
+// are nanoseconds on the engine's clock, with 0 for none, what many probes share, or few
+// have, is behind a pointer or in a map, and the order of the fields leaves no gaps.
 type slot struct {
-	target   *target
-	name     string               // of the probe's ID
-	key      uint32               // in the schedule
-	kind     probe.Kind           // of the probe's ID
-	inflight *attempt             // the attempt whose result counts, or nil; guarded by scheduler.mu
-	spec     atomic.Pointer[spec] // the scheduler replaces it for Apply, with mu held
-	resumed  bool                 // goes on with a run from before; until its instance is reported; guarded by scheduler.mu
+	target *target
+	name   string               // of the probe's ID
+	spec   atomic.Pointer[spec] // the scheduler replaces it for Apply, with mu held
 
-	failureAnswered bool // the latest failure is what the target answered; guarded by scheduler.mu
-
-	// Of isolation, guarded by scheduler.mu.
-	answered    responders  // who answered the latest attempt that was not ignored, or may have in an earlier engine
-	missing     responders  // who should have answered the latest attempt, and has not; the target before the first attempt
-	host        string      // that the handler connects to: see hostOf
-	peer        health.Peer // of host; 0: this machine, or isolation is not checked
-	silentSince int64       // end of the first attempt that was ignored since the last one with an answer, or of the last that counted after it; 0: none
-
-	mu sync.Mutex // guards status
-	status
-}
-
-// status is what is published about a probe.
-type status struct {
-	removed    bool
-	attempting bool // an attempt is in flight
-	decided    bool // a run of attempts on the instance has reached its threshold
-	extra      bool // a failure of that attempt, or of the latest one, does not count
-	waitReason verdict.WaitReason
-	address    string // of the target
+	mu         sync.Mutex // guards what follows: what is published about the probe
+	address    string     // of the target
 	changes    uint64
 	state      verdict.State
 	since      int64         // when the verdict was published
@@ -50,6 +27,37 @@ type status struct {
 	resultAt   int64
 	attempts   [4]uint64
 	rare       *rare // nil if the probe has none of it
+	removed    bool
+	attempting bool // an attempt is in flight
+	decided    bool // a run of attempts on the instance has reached its threshold
+	extra      bool // a failure of that attempt, or of the latest one, does not count
+	waitReason verdict.WaitReason
+
+	kind probe.Kind // of the probe's ID; never changes
+
+	// scheduler.mu guards what follows.
+	peer     health.Peer // of the host that the handler connects to; 0: this machine, or isolation is not checked
+	key      uint32      // in the schedule
+	answered responders  // who answered the latest attempt that was not ignored, or may have in an earlier engine
+	missing  responders  // who should have answered the latest attempt, and has not; the target before the first attempt
+	flags    flags
+	inflight *attempt // the attempt whose result counts, or nil
+}
+
+// flags are facts about a probe, one bit each.
+type flags uint8
+
+const (
+	resumed         flags = 1 << iota // goes on with a run from before; until its instance is reported
+	failureAnswered                   // the latest failure is what the target answered
+)
+
+func (f flags) has(one flags) bool { return f&one != 0 }
+
+func (f *flags) set(one flags, on bool) {
+	if *f &^= one; on {
+		*f |= one
+	}
 }
 
 // rare is what few probes have.
@@ -176,7 +184,7 @@ func (s *slot) hasPassed(instance string) bool {
 }
 
 // record publishes the result of an attempt. It needs mu.
-func (s *status) record(res *probe.Result, now int64) {
+func (s *slot) record(res *probe.Result, now int64) {
 	if s.result == nil {
 		s.result = new(probe.Result)
 	}
@@ -188,7 +196,7 @@ func (s *status) record(res *probe.Result, now int64) {
 }
 
 // publish says that the verdict or the instance has changed. It needs mu.
-func (s *status) publish(now int64) {
+func (s *slot) publish(now int64) {
 	s.since = now
 	s.changes++
 	if s.rare != nil {

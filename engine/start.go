@@ -218,7 +218,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	s.setInflight(nil)
 	sc.counters.attempt(s.kind, sp.handlerName, res)
 	if res.Outcome == probe.Failure {
-		s.failureAnswered = isAnswer(res, true)
+		s.flags.set(failureAnswered, isAnswer(res, true))
 	}
 	a.countWaived(res)
 	if isUnwell(res.Reason) && !a.waived && !res.Denied { // a degraded engine could not restart what takes the processes

@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/boot"
+)
 
 // moment is when a frame was written: on the wall clock, which can be set at any time,
 // and in nanoseconds since the machine has booted, which go on while it is suspended.
@@ -10,6 +14,12 @@ type moment struct {
 }
 
 func present() moment { return moment{wall: time.Now().UnixNano(), sinceBoot: sinceBoot()} }
+
+// presentBoot returns the ID of the machine's boot, or nothing: then only the wall clock is used.
+func presentBoot() string {
+	id, _ := boot.ID()
+	return id
+}
 
 func (m moment) isZero() bool { return m == moment{} }
 

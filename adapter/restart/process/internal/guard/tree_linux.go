@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sonde-probe/sonde/internal/boot"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
@@ -76,15 +77,9 @@ func parseStat(stat []byte) (p process) {
 	return p
 }
 
-// bootID returns the kernel's ID of its start.
-func bootID() (string, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return string(bytes.TrimSpace(text)), err
-}
-
 // identifyGuard makes this process the guard of the tree.
 func (t *Tree) identifyGuard() {
-	t.Boot, _ = bootID() // "" if it is unknown
+	t.Boot, _ = boot.ID() // "" if it is unknown
 	t.Guard = os.Getpid()
 }
 
@@ -131,7 +126,7 @@ func (t Tree) groupExists() (bool, error) {
 	if t.Pid == 0 || t.Ticks == 0 || t.Boot == "" || syscall.Kill(-t.Pid, 0) == syscall.ESRCH {
 		return false, nil
 	}
-	if boot, err := bootID(); boot != t.Boot {
+	if id, err := boot.ID(); id != t.Boot {
 		return false, err
 	}
 	processes, err := os.ReadDir("/proc")

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sonde-probe/sonde/internal/boot"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
@@ -56,11 +57,11 @@ func sleepingTree(t *testing.T) (child *exec.Cmd, tree Tree) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot, err := bootID()
+	id, err := boot.ID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree = Tree{Boot: boot, Guard: session, Pid: child.Process.Pid}
+	tree = Tree{Boot: id, Guard: session, Pid: child.Process.Pid}
 	tree.identifyCommand()
 	return child, tree
 }

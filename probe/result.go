@@ -77,8 +77,8 @@ type Result struct {
 	// part of the timeout, the outcome of a failure is Unknown, for ReasonStalled.
 	Lost time.Duration
 
-	// Denied says that this machine has denied processes or memory to what the handler has
-	// run. The outcome of a failure is Unknown then, for ReasonResources.
+	// Denied says that this machine has denied processes, memory or descriptors to what the
+	// handler has run. The outcome of a failure is Unknown then, for ReasonResources.
 	//
 	// Because of Lost and Denied eight failures of a probe in a row are unknown. They are not
 	// tried again at once, and each makes the next timeout longer by Rule.Timeout, up to

@@ -68,8 +68,9 @@ func New(c Config) (*Handler, error) {
 // after ctx is done: its whole process group is killed then. The result's Detail is how
 // the command exited, unless it succeeded, its standard output and its standard error,
 // at most probe.MaxDetail bytes in all. A failure is Denied if this machine refused a process
-// or memory to the engine's cgroup meanwhile; its Lost is how long the command waited for
-// room for its processes and, at its timeout, for a processor.
+// or memory to the engine's cgroup meanwhile, or descriptors to the engine at its timeout; its
+// Lost is how long the command waited for room for its processes and, at its timeout, for a
+// processor.
 //
 // A command that cannot be killed, because it is another user's or blocks in the kernel,
 // is left running. While there are four of them an attempt waits until one ends, and
@@ -79,7 +80,7 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	res := h.attempt(ctx, t)
 	res.Lost = min(res.Lost, time.Since(began))
 	if res.Outcome == probe.Failure {
-		res.Denied = quota.DeniedSince(before)
+		res.Denied = res.Denied || quota.DeniedSince(before)
 	}
 	return res
 }
@@ -107,7 +108,7 @@ func (h *Handler) attempt(ctx context.Context, t probe.Target) (res probe.Result
 	} else {
 		res = exited(end, output)
 	}
-	res.Lost = end.Lost
+	res.Lost, res.Denied = end.Lost, end.Unmeasured != nil
 	return res
 }
 

@@ -7,38 +7,54 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
 // maxDelayReads bounds the threads of a command that treeDelay reads.
 const maxDelayReads = 64
 
+// delayReader reads how long threads have waited for a processor.
+type delayReader struct {
+	left  int   // how many threads it may read
+	short error // why the rest is unknown: this process lacks descriptors or memory
+}
+
+func (r *delayReader) note(err error) {
+	if r.short == nil && shortage.Is(err) {
+		r.short = err
+	}
+}
+
 // threadDelay returns how long the calling thread, which must be locked, has waited for a
 // processor since it was made.
-func threadDelay() time.Duration { return runDelay("/proc/thread-self") }
+func (r *delayReader) threadDelay() time.Duration { return r.runDelay("/proc/thread-self") }
 
 // treeDelay returns how long a process and its descendants have waited for a processor: of
 // each process its thread that waited longest, and the child that waited longest, since
 // processes that wait at the same time lose that time once. It does not include a wait that
 // has not ended. A command that sleeps has waited hardly at all, even where the processor
 // time of others is used up.
-func treeDelay(pid int) time.Duration {
-	reads := maxDelayReads
-	return delayBelow(strconv.Itoa(pid), &reads)
+func (r *delayReader) treeDelay(pid int) time.Duration {
+	r.left = maxDelayReads
+	return r.delayBelow(strconv.Itoa(pid))
 }
 
-func delayBelow(pid string, reads *int) time.Duration {
+func (r *delayReader) delayBelow(pid string) time.Duration {
 	tasks := "/proc/" + pid + "/task/"
-	threads, _ := os.ReadDir(tasks) // without an entry of a process that has ended
+	threads, err := os.ReadDir(tasks) // without an entry of a process that has ended
+	r.note(err)
 	var own, below time.Duration
 	for _, thread := range threads {
-		if *reads == 0 {
+		if r.left == 0 {
 			break
 		}
-		*reads--
-		own = max(own, runDelay(tasks+thread.Name()))
-		children, _ := os.ReadFile(tasks + thread.Name() + "/children")
+		r.left--
+		own = max(own, r.runDelay(tasks+thread.Name()))
+		children, err := os.ReadFile(tasks + thread.Name() + "/children")
+		r.note(err)
 		for _, child := range bytes.Fields(children) {
-			below = max(below, delayBelow(string(child), reads))
+			below = max(below, r.delayBelow(string(child)))
 		}
 	}
 	return own + below
@@ -47,9 +63,10 @@ func delayBelow(pid string, reads *int) time.Duration {
 // runDelay returns how long a thread has waited for a processor: the second number of
 // schedstat (Documentation/scheduler/sched-stats.rst in Linux). It is read for each command,
 // so without what package os adds.
-func runDelay(task string) time.Duration {
+func (r *delayReader) runDelay(task string) time.Duration {
 	fd, err := unix.Open(task+"/schedstat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
+		r.note(err)
 		return 0
 	}
 	defer closeFD(fd)

@@ -25,6 +25,10 @@ type End struct {
 	// a processor. On a system that does not say the latter, it is missing.
 	Lost time.Duration
 
+	// Unmeasured is why a part of Lost is unknown: this process lacks descriptors or memory
+	// to read it. The command may have lacked them too.
+	Unmeasured error
+
 	// Stuck is set when the command was killed and has not exited: it belongs to
 	// another user, or hangs in the kernel. It is closed when the command exits.
 	Stuck <-chan struct{}

@@ -35,16 +35,19 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 		return End{}, err
 	}
 	defer cancel.close()
-	before := threadDelay()
+	var delays delayReader
+	before := delays.threadDelay()
 	w, err := p.start(stdout, stderr)
 	if err != nil {
 		return End{}, err
 	}
 	defer w.close()
+	w.delays = delays
 	started(nil)
 	end, err = w.wait(cancel)
 	if ctx.Err() != nil {
-		end.Lost = w.delay + threadDelay() - before
+		end.Lost = w.delay + w.delays.threadDelay() - before
+		end.Unmeasured = w.delays.short
 	}
 	return end, err
 }

@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // A command can open the read end of its output through /proc, and read first. The
@@ -68,5 +70,31 @@ func TestAbandonedCommandIsReaped(t *testing.T) {
 	}
 	if _, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
 		t.Errorf("it is not reaped: %v", err)
+	}
+}
+
+// Without descriptors nobody knows how long a command has waited for a processor.
+func TestADelayThatCannotBeReadIsReported(t *testing.T) {
+	plan := script(t, `echo started; exec sleep 60`)
+	for name, short := range map[string]bool{"descriptors": false, "no descriptors": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			output, ended := new(testsync.Buffer), make(chan End, 1)
+			go func() {
+				end, err := plan.Run(ctx, output, output)
+				if err != nil {
+					t.Error(err)
+				}
+				ended <- end
+			}()
+			testsync.Until(t, "the command", func() bool { return output.String() != "" })
+			if short {
+				faulttest.NoDescriptors(t)
+			}
+			cancel()
+			if end := testsync.Receive(t, "the end", ended); !end.Killed || shortage.Is(end.Unmeasured) != short {
+				t.Errorf("got %+v", end)
+			}
+		})
 	}
 }

@@ -25,8 +25,9 @@ type waiter struct {
 	pid       int
 	polled    [numFDs]unix.PollFd // -1: not polled
 	outputs   [numFDs]io.Writer
-	exited    bool          // the command can be reaped
-	cancelled bool          // the context is done
+	exited    bool // the command can be reaped
+	cancelled bool // the context is done
+	delays    delayReader
 	delay     time.Duration // how long the command had waited for a processor when the context was done
 	err       error         // why poll(2) has failed
 	buf       [1 << 10]byte
@@ -48,7 +49,7 @@ func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 		return End{}, abandon(w.pid, os.NewSyscallError("ppoll", w.err))
 	}
 	if w.cancelled {
-		w.delay = treeDelay(w.pid)
+		w.delay = w.delays.treeDelay(w.pid)
 	}
 	killed, deadline := !w.exited, time.Now().Add(2*WaitDelay)
 	if killed {

@@ -18,5 +18,5 @@ var stateMetrics = []metric[State]{
 		return float64(s.Written.UnixMilli()) / 1000
 	}),
 	gauge("sonde_state_size_bytes", "Size of the state file in bytes.", func(s State) float64 { return float64(s.Size) }),
-	counter("sonde_state_write_errors_total", "Total number of failed attempts to write the state file.", func(s State) float64 { return float64(s.Errors) }),
+	counter("sonde_state_write_errors_total", "Total number of attempts to write the state file that have failed, or have taken more than 10 seconds.", func(s State) float64 { return float64(s.Errors) }),
 }

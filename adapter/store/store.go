@@ -38,7 +38,7 @@ type Config struct {
 }
 
 // Values is state besides that of probes, as values by key. Both methods are called by
-// Run's goroutine.
+// one goroutine of Run.
 type Values interface {
 	Value(key string) ([]byte, bool)   // returns the value of a key, and false if it was removed
 	Values() iter.Seq2[string, []byte] // yields all of them
@@ -63,19 +63,21 @@ type Restored struct {
 // by multiple goroutines.
 type Store struct {
 	config  Config
-	journal *journal.Journal // nil if it could not be opened; Run's alone
+	journal *journal.Journal // nil if it could not be opened; the writer's alone
 
-	mu       sync.Mutex          // guards all below
-	restored Restored            // until it is returned
-	marked   map[string]struct{} // keys of values that have changed
-	stats    Stats
+	mu           sync.Mutex          // guards all below
+	restored     Restored            // until it is returned
+	marked       map[string]struct{} // keys of values that have changed
+	stats        Stats
+	writingSince time.Time // when the write that is going on has begun; zero for none
+	hangs        bool      // it was counted as an error, since it takes too long
 }
 
 // Stats is a copy of a store's counters.
 type Stats struct {
 	Written time.Time // when the file was last brought up to date; zero before the first time
 	Size    int64     // of the file, in bytes
-	Errors  uint64    // failed attempts to write
+	Errors  uint64    // attempts to write that have failed, or have taken more than 10 s
 	Failing bool      // the last attempt has failed: the file has older state
 }
 
@@ -143,7 +145,7 @@ func (s *Store) restore(in *content) {
 	if in.unfinished > 0 {
 		log.Info("state file ends with an unfinished write, which is ignored", "bytes", in.unfinished)
 	}
-	age, shift, known := in.written.age(in.boot, present(), bootID())
+	age, shift, known := in.written.age(in.boot, present(), presentBoot())
 	if !known || age > s.config.MaxAge {
 		log.Warn("state too old, forgotten", "age", ageText(age, known), "max_age", s.config.MaxAge)
 		return

@@ -21,6 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/journal"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // handler gives the same answer to each attempt, until it is told another one.
@@ -504,5 +505,81 @@ func TestTheStateFileOfAnotherEngineIsNotReplaced(t *testing.T) {
 		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, theirs) || !st.Failing || st.Errors == 0 {
 			t.Errorf("got %+v, %v, and a file of %d bytes, want %d as before", st, err, len(now), len(theirs))
 		}
+	})
+}
+
+func TestTheLastWriteAfterAMoveOfTheFileIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path, h := filepath.Join(t.TempDir(), "state"), newHandler(probe.Success)
+		l := live(t, path, set(5, h), values{})
+		pass(time.Minute)
+		h.say(probe.Failure)
+		if err := os.Rename(path, path+".old"); err != nil {
+			t.Fatal(err)
+		}
+		l.stop()
+		if m := restoredNow(t, path).Memories; len(m) != 5 {
+			t.Errorf("the file has %d memories, want 5", len(m))
+		}
+	})
+}
+
+// hangingDisk are values that do not come until release is closed: a write takes as long as on a
+// disk that hangs.
+type hangingDisk struct {
+	values
+	release chan struct{}
+}
+
+func (v hangingDisk) Values() iter.Seq2[string, []byte] {
+	<-v.release
+	return v.values.Values()
+}
+
+func TestAWriteThatHangsIsAnErrorUntilItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path, disk := filepath.Join(t.TempDir(), "state"), hangingDisk{values{"a": "1"}, make(chan struct{})}
+		l := live(t, path, set(5, newHandler(probe.Success)), disk)
+		defer l.stop()
+		pass(slowWrite)
+		if st := l.store.Stats(); st.Failing || st.Errors != 0 {
+			t.Errorf("at first: %+v", st)
+		}
+		pass(time.Hour)
+		if st := l.store.Stats(); !st.Failing || st.Errors != 1 {
+			t.Errorf("after an hour: %+v", st)
+		}
+		close(disk.release)
+		pass(writePeriod)
+		if st := l.store.Stats(); st.Failing || st.Errors != 1 || len(restoredNow(t, path).Memories) != 5 {
+			t.Errorf("in the end: %+v", st)
+		}
+	})
+}
+
+func TestTheEndDoesNotWaitForADiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, disk := new(testsync.Buffer), hangingDisk{values{}, make(chan struct{})}
+		s, err := Open(Config{Path: filepath.Join(t.TempDir(), "state"), Logger: slog.New(slog.NewTextHandler(log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.Run(ctx, engine.New(engine.Config{}), disk)
+		}()
+		pass(2 * writePeriod)
+		stopped := time.Now()
+		cancel()
+		<-ended
+		if took := time.Since(stopped); took != lastWriteTimeout {
+			t.Errorf("Run has returned after %v", took)
+		}
+		if text := log.String(); strings.Count(text, "state not saved") != 1 || !strings.Contains(text, "last_written=") {
+			t.Errorf("got the log\n%s", text)
+		}
+		close(disk.release)
 	})
 }

@@ -24,6 +24,12 @@ const (
 	// frameSize is how much a frame has at least, unless it is the last of a write.
 	frameSize = 32 << 10
 
+	// slowWrite is how long a write may take until it counts as an error: the disk hangs.
+	slowWrite = 10 * time.Second
+
+	// lastWriteTimeout bounds how long Run waits for the disk when ctx is done.
+	lastWriteTimeout = 5 * time.Second
+
 	// slack is how much a file may grow above twice its size after it was rewritten.
 	slack = 1 << 20
 )
@@ -31,31 +37,55 @@ const (
 // Run writes what changes until ctx is done. Then it writes a last time, closes the file
 // and returns. Errors of the disk are logged, once until the next success, and counted,
 // and writing is tried again; the file keeps what it had.
+//
+// A disk that hangs is such an error. Then Run returns five seconds after ctx is done, and
+// leaves a goroutine that waits for the disk.
 func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 	w := newWriter(s, e, v)
-	defer func() { w.changes.Close() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.run(ctx)
+	}()
 	ticks := time.NewTicker(writePeriod)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ticks.C:
-			w.collect()
-			if time.Now().Before(w.retryAt) {
-				continue
-			}
-			w.write()
+			s.checkProgress()
 		case <-ctx.Done():
 		}
 	}
-	w.collect()
-	w.last = time.Time{} // say when the engine stopped
-	w.write()
-	if err := s.Close(); err != nil {
-		s.config.Logger.Error("closing the state file failed", "file", s.config.Path, "error", err)
+	select {
+	case <-ended:
+	case <-time.After(lastWriteTimeout):
+		s.config.Logger.Error("state not saved: the disk does not respond, the next engine goes on with what was written before",
+			"file", s.config.Path, "last_written", s.Stats().Written)
 	}
 }
 
-// writer is what Run knows. It belongs to its goroutine.
+// checkProgress counts a write that hangs as an error, once.
+func (s *Store) checkProgress() {
+	s.mu.Lock()
+	hangs := !s.writingSince.IsZero() && !s.hangs && time.Since(s.writingSince) >= slowWrite
+	if hangs {
+		s.hangs, s.stats.Failing = true, true
+		s.stats.Errors++
+	}
+	s.mu.Unlock()
+	if hangs {
+		s.config.Logger.Error("state file is not written: the disk does not respond; probing goes on", "file", s.config.Path)
+	}
+}
+
+// setWriting notes that a write begins, or has ended.
+func (s *Store) setWriting(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writingSince = since
+}
+
+// writer writes the file. It belongs to the goroutine of run.
 type writer struct {
 	*Store
 	engine    *engine.Engine
@@ -79,6 +109,33 @@ func newWriter(s *Store, e *engine.Engine, v Values) *writer {
 		Store: s, engine: e, values: v, changes: e.SubscribeMemories(), rewrite: true,
 		probes: map[probe.ID]struct{}{}, keys: map[string]struct{}{},
 		heartbeat: min(maxHeartbeat, s.config.MaxAge/4),
+	}
+}
+
+// run writes what changes until ctx is done, and then a last time.
+func (w *writer) run(ctx context.Context) {
+	defer func() { w.changes.Close() }()
+	ticks := time.NewTicker(writePeriod)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ticks.C:
+			w.collect()
+			if time.Now().Before(w.retryAt) {
+				continue
+			}
+			w.write()
+		case <-ctx.Done():
+		}
+	}
+	w.collect()
+	w.last = time.Time{} // say when the engine stopped
+	w.write()
+	if w.fails > 0 && w.rewrite { // the file was moved, or its end is damaged
+		w.write()
+	}
+	if err := w.Close(); err != nil {
+		w.config.Logger.Error("closing the state file failed", "file", w.config.Path, "error", err)
 	}
 }
 
@@ -118,6 +175,8 @@ func (w *writer) collect() {
 
 // write brings the file up to date, unless nothing has changed.
 func (w *writer) write() {
+	w.setWriting(time.Now())
+	defer w.setWriting(time.Time{})
 	if w.journal == nil {
 		in, err := w.open()
 		if err != nil {
@@ -151,12 +210,13 @@ func (w *writer) write() {
 func (w *writer) finish(err error) {
 	now, log := time.Now(), w.config.Logger.With("file", w.config.Path)
 	w.mu.Lock()
-	if w.stats.Failing = err != nil; w.journal != nil {
+	hung := w.hangs
+	if w.hangs, w.stats.Failing = false, err != nil; w.journal != nil {
 		w.stats.Size = w.journal.Size()
 	}
 	if err == nil {
 		w.stats.Written = now
-	} else {
+	} else if !hung { // which has counted
 		w.stats.Errors++
 	}
 	w.mu.Unlock()
@@ -167,7 +227,7 @@ func (w *writer) finish(err error) {
 		w.retryAt = now.Add(min(maxRetryPause, writePeriod<<min(w.fails, 10)))
 		return
 	}
-	if w.fails > 0 {
+	if w.fails > 0 || hung {
 		log.Info("state file is written again", "failed_writes", w.fails)
 	}
 	w.fails, w.rewrite, w.last = 0, false, now
@@ -182,7 +242,7 @@ func (w *writer) everything() iter.Seq[[]byte] {
 	w.changes.Close()
 	w.changes = w.engine.SubscribeMemories()
 	return w.frames(func(r *records) {
-		r.b = appendString(append(r.b, recordBoot), bootID())
+		r.b = appendString(append(r.b, recordBoot), presentBoot())
 		for id := range w.delivered() {
 			if !r.probe(id) {
 				return

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -98,6 +97,17 @@ func (e *engineProcess) startAgain(t *testing.T) {
 	e.waitListening(t)
 }
 
+// guardOf returns the process ID of a process's guard, its parent.
+func guardOf(pid int) (int, error) {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "\nPPid:\t")
+	parent, _, _ := strings.Cut(rest, "\n")
+	return strconv.Atoi(parent)
+}
+
 // connections returns how many sockets a listener and its connections have.
 func connections(name string) int {
 	sockets, _ := os.ReadFile("/proc/net/unix")
@@ -123,9 +133,11 @@ func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing
 	if len(sockets) != 1 {
 		t.Fatalf("sockets %v", sockets)
 	}
-	status, _ := os.ReadFile(filepath.Join("/proc", e.text("pids"), "status"))
-	_, status, _ = bytes.Cut(status, []byte("PPid:"))
-	guard, err := strconv.Atoi(string(bytes.Fields(status)[0]))
+	pid, err := strconv.Atoi(e.text("pids"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := guardOf(pid)
 	if err != nil {
 		t.Fatal(err)
 	}

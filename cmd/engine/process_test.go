@@ -39,6 +39,11 @@ func (e *engineProcess) start(t *testing.T, options ...func(*exec.Cmd)) {
 	for _, set := range options {
 		set(e.Cmd)
 	}
+	t.Cleanup(func() {
+		if dir, err := filepath.EvalSymlinks(filepath.Join(e.dir, "sonde.state.processes")); err == nil {
+			_ = os.RemoveAll(dir) // in /run
+		}
+	})
 	if err := e.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ type Journal struct {
 // for other users than its owner. A symbolic link stays one: the file that it names is
 // opened.
 func Open(name, magic string) (*Journal, error) {
-	if err := checkDirectory(name); err != nil {
+	if err := CheckDirectory(name); err != nil {
 		return nil, err
 	}
 	f, err := openLocked(name)
@@ -66,7 +66,7 @@ func Open(name, magic string) (*Journal, error) {
 		return nil, err
 	}
 	if name, err = filepath.EvalSymlinks(name); err == nil {
-		err = checkDirectory(name)
+		err = CheckDirectory(name)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

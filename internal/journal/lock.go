@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// checkDirectory returns an error if any user could replace the file.
-func checkDirectory(name string) error {
+// CheckDirectory returns an error if any user could replace the file.
+func CheckDirectory(name string) error {
 	dir := filepath.Dir(name)
 	info, err := os.Stat(dir)
 	if err != nil {

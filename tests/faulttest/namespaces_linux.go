@@ -5,12 +5,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -127,6 +129,93 @@ func Replace(t *testing.T, name, content string) {
 func SmallDisk(t *testing.T, dir, options string) {
 	t.Helper()
 	mount(t, "tmpfs", dir, "tmpfs", 0, "mode=0700,"+options)
+}
+
+// Disk is a disk of a test: a file system (ext4) in a file.
+type Disk struct {
+	t      *testing.T
+	dir    string
+	resume func()
+}
+
+// NewDisk mounts a disk on a directory until the test ends. It is called in namespaces only. The
+// test is skipped where no disk can be made.
+func NewDisk(t *testing.T, dir string) *Disk {
+	t.Helper()
+	image := t.TempDir() + "/image"
+	for _, args := range [][]string{
+		{"fsfreeze", "--version"},
+		{"truncate", "-s", "32M", image},
+		{"mkfs.ext4", "-q", "-e", "remount-ro", image},
+		{"mount", "-o", "loop", image, dir},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("a disk cannot be made here: %v: %v: %s", args, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	d := &Disk{t: t, dir: dir}
+	d.resume = sync.OnceFunc(func() { d.freeze("--unfreeze") })
+	return d
+}
+
+// Hang makes the disk hang: a process that writes to it waits, and cannot be killed, until Resume
+// is called or the test ends.
+func (d *Disk) Hang() {
+	d.t.Cleanup(d.resume)
+	d.freeze("--freeze")
+}
+
+// Resume ends Hang.
+func (d *Disk) Resume() { d.resume() }
+
+func (d *Disk) freeze(option string) {
+	if out, err := exec.Command("fsfreeze", option, d.dir).CombinedOutput(); err != nil {
+		d.t.Errorf("fsfreeze %s: %v: %s", option, err, out)
+	}
+}
+
+// Fail makes the disk one that can only be read, as after an error of the device.
+func (d *Disk) Fail() {
+	device, err := exec.Command("findmnt", "-no", "SOURCE", d.dir).Output()
+	if err == nil {
+		err = os.WriteFile("/sys/fs/ext4/"+filepath.Base(strings.TrimSpace(string(device)))+"/trigger_fs_error", []byte("1"), 0)
+	}
+	if err != nil {
+		d.t.Skip("the disk cannot be made to fail: ", err)
+	}
+}
+
+// Fill keeps a file system full that SmallDisk has mounted, until the test ends.
+func Fill(t *testing.T, dir string) {
+	t.Helper()
+	hog, err := os.Create(dir + "/hog")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, full, stop := make([]byte, os.Getpagesize()), make(chan struct{}), make(chan struct{})
+	var filling sync.WaitGroup
+	filling.Go(func() {
+		defer hog.Close()
+		closeFull := sync.OnceFunc(func() { close(full) })
+		for {
+			if _, err := hog.Write(block); err == nil {
+				continue
+			}
+			closeFull()
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); filling.Wait() })
+	<-full
 }
 
 func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {

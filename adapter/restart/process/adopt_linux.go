@@ -140,8 +140,9 @@ func (s *Survivor) read(f *os.File) (d guard.Description, err error) {
 var errNoDescription = errors.New("no description of a process")
 
 // remove removes what a guard that was killed has left: the processes that its description
-// identifies, and the files. An unreadable description is that of a guard that was killed
-// before it started the command.
+// identifies, and the files. Files that cannot be removed, as on a disk that can only be read,
+// do not matter. An unreadable description is that of a guard that was killed before it started
+// the command.
 func (s *Survivor) remove(dir string, f *os.File) error {
 	d, err := s.read(f)
 	if err != nil && !errors.Is(err, errNoDescription) {
@@ -155,13 +156,8 @@ func (s *Survivor) remove(dir string, f *os.File) error {
 	if err == nil && !d.Kill(killing) {
 		return fmt.Errorf("processes of instance %s, whose guard was killed, have not died yet", s.ID)
 	}
-	return errors.Join(remove(s.path(dir, guard.SocketEnding)), remove(s.path(dir, guard.DescriptionEnding)))
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+	_ = os.Remove(s.path(dir, guard.SocketEnding))
+	_ = os.Remove(s.path(dir, guard.DescriptionEnding))
 	return nil
 }
 
@@ -256,7 +252,7 @@ func checkPrivate(dir string) error {
 	}
 	stat, _ := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || stat == nil || int(stat.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s must be a directory of this user with mode 0700", dir)
+		return fmt.Errorf("%s %w: it must be a directory of this user with mode 0700", dir, errNotOurs)
 	}
 	return nil
 }

@@ -531,9 +531,7 @@ func TestWhatAKilledGuardHasLeftIsKilled(t *testing.T) {
 		_, _ = syscall.Wait4(killed, nil, 0, nil)
 		awaitGone(t, []int{pidOf(t, first.id)})
 		guards := filepath.Join(dir, "guards")
-		if left := survivors(t, guards); len(left) != 0 {
-			t.Errorf("survivors are %+v", left)
-		}
+		testsync.Until(t, "the end of the rest", func() bool { return len(survivors(t, guards)) == 0 })
 		for _, pid := range strings.Fields(text(filepath.Join(dir, "pids"))) {
 			if pid, _ := strconv.Atoi(pid); alive(pid) {
 				t.Errorf("process %d is running", pid)

@@ -14,6 +14,9 @@ import (
 // ReadSurvivors returns nil: no instance outlives its engine on this system.
 func ReadSurvivors(string) (Survivors, error) { return nil, nil }
 
+// OpenDirectory returns nil.
+func OpenDirectory(string, bool) (*Directory, error) { return nil, nil }
+
 // RunningIn returns nil.
 func RunningIn(string) []string { return nil }
 

@@ -22,8 +22,8 @@
 // it runs as one, before its main.
 //
 // Files: instance.go runs an instance by its guard, conn.go is the connection to the guard,
-// adopt_linux.go finds the guards that have outlived their engine, and output.go logs the
-// command's output. The guard is package guard.
+// adopt_linux.go finds the guards that have outlived their engine, directory_linux.go the
+// directory where they are found, and output.go logs the command's output. The guard is package guard.
 package process
 
 import (
@@ -71,8 +71,9 @@ type Config struct {
 	Adopt bool `hcl:"adopt,optional"`
 
 	// AdoptDir is the directory in which instances that outlive the engine are found;
-	// required with Adopt. It is created with mode 0700. A driver without Adopt ends the
-	// instance of its target that it finds there. Default: none.
+	// required with Adopt. It is created with mode 0700, and should be in memory: see
+	// OpenDirectory. A driver without Adopt ends the instance of its target that it finds
+	// there. Default: none.
 	AdoptDir string
 
 	// Survivor is the instance of the target that an earlier engine has left running in

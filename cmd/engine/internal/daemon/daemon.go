@@ -49,12 +49,13 @@ type daemon struct {
 	settings  config.Engine // those in use
 	engine    *engine.Engine
 	restarts  *restart.Controller
-	state     *store.Store      // nil for none
-	survivors process.Survivors // processes that the previous engine has left running
-	api       *httpapi.Server   // nil for none
-	listener  net.Listener      // nil for none
-	running   atomic.Bool       // the engine's loop runs
-	ended     chan struct{}     // closed when run returns
+	state     *store.Store       // nil for none
+	processes *process.Directory // of those that outlive the engine; nil for none
+	survivors process.Survivors  // processes that the previous engine has left running
+	api       *httpapi.Server    // nil for none
+	listener  net.Listener       // nil for none
+	running   atomic.Bool        // the engine's loop runs
+	ended     chan struct{}      // closed when run returns
 
 	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
@@ -83,6 +84,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		return err
 	}
 	if err := d.openState(); err != nil {
+		d.processes.Close()
 		return err
 	}
 	if err := d.listen(); err != nil {
@@ -104,6 +106,7 @@ func (d *daemon) close() (err error) {
 	if d.state != nil {
 		err = errors.Join(err, d.state.Close())
 	}
+	d.processes.Close()
 	return err
 }
 
@@ -219,6 +222,7 @@ func (d *daemon) ready() error { return errors.Join(d.alive(), d.engine.Health()
 func (d *daemon) run(ctx context.Context) error {
 	d.ended = make(chan struct{})
 	defer close(d.ended)
+	defer func() { d.processes.Close() }()
 	parts, ctx := errgroup.WithContext(ctx)
 	running, shutdown := context.WithCancel(ctx)
 	defer shutdown()

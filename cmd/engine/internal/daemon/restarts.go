@@ -7,7 +7,6 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -40,7 +39,12 @@ func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
 func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
 	switch c := t.Driver.(type) {
 	case process.Config:
-		c.Target, c.Log, c.AdoptDir = name, d.log, handlers.ProcessDir(d.settings.State)
+		if c.Adopt {
+			if err := d.makeProcessDir(); err != nil {
+				return nil, err
+			}
+		}
+		c.Target, c.Log, c.AdoptDir = name, d.log, d.processes.Path()
 		c.Survivor, _ = d.survivors.Of(name)
 		return process.New(c)
 	case command.Config:

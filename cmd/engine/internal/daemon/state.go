@@ -2,7 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"time"
@@ -23,15 +23,43 @@ func (d *daemon) openState() (err error) {
 	if d.settings.State == "" {
 		return nil
 	}
-	d.state, err = store.Open(store.Config{Path: d.settings.State, MaxAge: d.settings.StateMaxAge, Logger: d.log})
+	// Before a file is created that the engine would miss which has the processes.
+	d.processes, err = process.OpenDirectory(handlers.ProcessDir(d.settings.State), false)
 	if err != nil {
-		return err
+		return fmt.Errorf("state: %w", err)
 	}
-	if d.survivors, err = process.ReadSurvivors(handlers.ProcessDir(d.settings.State)); err != nil {
-		return errors.Join(err, d.state.Close())
-	}
-	return nil
+	d.survivors = d.processes.Survivors()
+	d.state, err = store.Open(store.Config{Path: d.settings.State, MaxAge: d.settings.StateMaxAge, Logger: d.log})
+	return err
 }
+
+// makeProcessDir makes the directory of processes that outlive the engine. A reload, and signals
+// after it, do not wait for a disk that hangs.
+func (d *daemon) makeProcessDir() error {
+	if d.processes != nil {
+		return nil
+	}
+	type opened struct {
+		dir *process.Directory
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		dir, err := process.OpenDirectory(handlers.ProcessDir(d.settings.State), true)
+		done <- opened{dir, err}
+	}()
+	select {
+	case o := <-done:
+		d.processes = o.dir
+		return o.err
+	case <-time.After(diskTimeout):
+		go func() { o := <-done; o.dir.Close() }()
+		return fmt.Errorf("the disk of the state file %s does not respond", d.settings.State)
+	}
+}
+
+// diskTimeout is how long a reload waits for the disk of the state file.
+const diskTimeout = 5 * time.Second
 
 // resume applies the first configuration together with the state of the previous engine.
 func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -26,6 +25,10 @@ func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 	t.Helper()
 	log = new(testsync.Buffer)
 	d = &daemon{settings: config.Engine{State: filepath.Join(t.TempDir(), "state")}, log: slog.New(slog.NewTextHandler(log, nil))}
+	if err := d.makeProcessDir(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.processes.Close() })
 	ctx, release := context.WithCancelCause(t.Context())
 	began, released := make(chan string, 1), make(chan restart.Exit, 1)
 	driver := d.process(t, "exec sleep 600")
@@ -37,9 +40,11 @@ func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.survivors, err = process.ReadSurvivors(handlers.ProcessDir(d.settings.State)); err != nil {
+	d.processes.Close()
+	if err := d.openState(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = d.state.Close() })
 	if d.restarts, err = restart.New(restart.Config{Engine: engine.New(engine.Config{}), Logger: d.log}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +56,7 @@ func (d *daemon) process(t *testing.T, script string) *process.Driver {
 	t.Helper()
 	survivor, _ := d.survivors.Of("web")
 	driver, err := process.New(process.Config{
-		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: handlers.ProcessDir(d.settings.State), Survivor: survivor, Log: d.log,
+		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: d.processes.Path(), Survivor: survivor, Log: d.log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +69,7 @@ func gone(pid int) func() bool { return func() bool { return syscall.Kill(pid, 0
 func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d, pid, log := afterEngine(t)
-	socket, err := filepath.Glob(filepath.Join(handlers.ProcessDir(d.settings.State), "*.sock"))
+	socket, err := filepath.Glob(filepath.Join(d.processes.Path(), "*.sock"))
 	if err != nil || len(socket) != 1 {
 		t.Fatal(socket, err)
 	}

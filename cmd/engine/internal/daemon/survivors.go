@@ -7,7 +7,6 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 )
 
 // addSurvivors adds the processes that have outlived the previous engine to what it has
@@ -55,7 +54,7 @@ func (d *daemon) endSurvivors(ctx context.Context) {
 
 func (d *daemon) endSurvivor(ctx context.Context, s process.Survivor) {
 	for pause := endPause; ; pause = min(2*pause, maxEndPause) {
-		err := s.End(ctx, handlers.ProcessDir(d.settings.State), d.log, d.isProcess)
+		err := s.End(ctx, d.processes.Path(), d.log, d.isProcess)
 		if err == nil || ctx.Err() != nil {
 			return
 		}

@@ -13,11 +13,11 @@ import (
 	"github.com/sonde-probe/sonde/internal/journal"
 )
 
-// processesEnding is what the directory of a state file's processes has after its name.
+// processesEnding is what the name of a state file's directory of processes ends with.
 const processesEnding = ".processes"
 
-// ProcessDir returns the directory of the processes that outlive an engine, or "" without a
-// state file.
+// ProcessDir returns the name for process.OpenDirectory of an engine with a state file, or ""
+// without one.
 func ProcessDir(state string) string {
 	if state == "" {
 		return ""

@@ -1,0 +1,201 @@
+package process
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
+	"github.com/sonde-probe/sonde/internal/journal"
+)
+
+// runtimeDir is where programs keep what belongs to the present boot (hier(7)).
+const runtimeDir = "/run"
+
+// OpenDirectory returns the directory with instances that a name stands for, which is beside an
+// engine's state file. If there is none it makes an empty one, or returns nil unless create is true.
+//
+// A new directory is in /run, or else in that which systemd has made for the service
+// ($RUNTIME_DIRECTORY), and the name is a symbolic link to it: a disk that hangs or is full would
+// keep guards from starting and ending processes. Where this user may write to neither, the
+// directory has the name itself.
+//
+// An error can be that another engine has the directory: its state file was moved or copied.
+func OpenDirectory(name string, create bool) (*Directory, error) {
+	if err := journal.CheckDirectory(name); err != nil {
+		return nil, err
+	}
+	beside, err := resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	named, err := filepath.EvalSymlinks(beside)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	inMemory := placesInMemory(beside)
+	for _, path := range append([]string{named}, inMemory...) {
+		d, err := openOccupied(path, beside)
+		switch {
+		case d != nil:
+			return d, nil
+		case err != nil && (path == named || !errors.Is(err, errNotOurs)):
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if !create {
+		return nil, nil
+	}
+	return makeDirectory(beside, inMemory)
+}
+
+// resolve returns the absolute path of a name that may not exist, in a directory that does.
+func resolve(name string) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
+	if err != nil {
+		return "", err
+	}
+	dir, err = filepath.Abs(dir)
+	return filepath.Join(dir, filepath.Base(name)), err
+}
+
+// placesInMemory returns where a directory can be. They follow from its name: a disk that is full
+// may have no room for the link.
+func placesInMemory(beside string) (paths []string) {
+	sum := sha256.Sum256([]byte(beside))
+	ofService, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
+	for _, dir := range []string{runtimeDir, ofService} {
+		resolved, err := filepath.EvalSymlinks(dir)
+		if err == nil && filepath.IsAbs(dir) && onlyWeWrite(resolved) {
+			paths = append(paths, filepath.Join(resolved, "sonde-"+hex.EncodeToString(sum[:8])))
+		}
+	}
+	return paths
+}
+
+// onlyWeWrite reports whether nobody but this user and root can write to a directory.
+func onlyWeWrite(dir string) bool {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	return stat != nil && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
+}
+
+// openOccupied opens a directory if it has instances. Otherwise it is removed: the next one may be
+// at a better place.
+func openOccupied(path, beside string) (*Directory, error) {
+	if path == "" {
+		return nil, nil
+	}
+	d, err := lockDirectory(path, beside)
+	if d == nil {
+		return nil, err
+	}
+	if d.survivors, err = ReadSurvivors(path); len(d.survivors) > 0 {
+		link(beside, path)
+		return d, nil
+	}
+	if err == nil {
+		_ = os.Remove(path) // a disk that can only be read keeps it
+	}
+	d.Close()
+	return nil, err
+}
+
+// makeDirectory makes a directory at the first place where that is possible.
+func makeDirectory(beside string, inMemory []string) (*Directory, error) {
+	var failed error
+	for _, path := range append(inMemory, beside) {
+		if path == beside {
+			removeLink(beside)
+		}
+		err := os.Mkdir(path, 0o700)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		d, err := lockDirectory(path, beside)
+		if d != nil {
+			link(beside, path)
+			return d, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, failed
+}
+
+// link makes the name a symbolic link. Where it cannot be made, the directory is found by
+// placesInMemory.
+func link(beside, path string) {
+	if to, _ := os.Readlink(beside); path == beside || to == path {
+		return
+	}
+	removeLink(beside)
+	_ = os.Symlink(path, beside)
+}
+
+func removeLink(name string) {
+	if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		_ = os.Remove(name)
+	}
+}
+
+// errNotOurs is in the error for a directory of another engine or user.
+var errNotOurs = errors.New("cannot be used")
+
+const (
+	// directoryTries and directoryPause bound how long an engine waits for the directory: one
+	// that was killed may have left a child that has not yet closed its descriptors.
+	directoryTries = 20
+	directoryPause = 20 * time.Millisecond
+)
+
+// lockDirectory opens a directory, and locks it for this engine. It returns nil if there is none.
+func lockDirectory(path, beside string) (*Directory, error) {
+	for tries := 1; ; tries++ {
+		var f *os.File
+		err := checkPrivate(path)
+		if err == nil {
+			f, err = openLocked(path)
+		}
+		switch {
+		case err == nil && f != nil:
+			return &Directory{path: path, permanent: path == beside, lock: f}, nil
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, nil
+		case err != nil && !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, err
+		case tries == directoryTries:
+			return nil, fmt.Errorf("directory %s %w: another engine has it, whose state file was moved or copied; stop that engine first", path, errNotOurs)
+		}
+		time.Sleep(directoryPause)
+	}
+}
+
+// openLocked opens and locks a directory. It returns nil if the engine that had the lock has
+// removed it.
+func openLocked(path string) (_ *os.File, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	locked, named, err := guard.Lock(f)
+	if locked && named {
+		return f, nil
+	}
+	if err == nil && !locked {
+		err = unix.EWOULDBLOCK
+	}
+	return nil, errors.Join(err, f.Close())
+}

@@ -1,0 +1,219 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/tests/faulttest"
+)
+
+// inMemory reports whether this is the process of the test, which has /run for itself.
+func inMemory(t *testing.T) bool {
+	t.Helper()
+	if !faulttest.InNamespaces(t) {
+		return false
+	}
+	faulttest.SmallDisk(t, runtimeDir, "mode=0755")
+	t.Setenv("RUNTIME_DIRECTORY", "")
+	return true
+}
+
+func openDirectory(t *testing.T, name string, create bool) *Directory {
+	t.Helper()
+	d, err := OpenDirectory(name, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// occupy leaves an instance running in a directory.
+func occupy(t *testing.T, d *Directory) (id string) {
+	t.Helper()
+	driver, err := New(Config{Target: "web", Command: []string{"sleep", "600"}, Adopt: true, AdoptDir: d.Path()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := attend(t, driver)
+	guard := parentOf(pidOf(t, r.id))
+	t.Cleanup(func() { _ = unix.Kill(guard, unix.SIGKILL) })
+	r.leave(t)
+	return r.id
+}
+
+func TestADirectoryIsInMemoryAndFoundAgain(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	name := filepath.Join(t.TempDir(), "state.processes")
+	if d := openDirectory(t, name, false); d != nil || d.Path() != "" || d.Survivors() != nil {
+		t.Fatalf("there is a directory %s", d.Path())
+	}
+	first := openDirectory(t, name, true)
+	if filepath.Dir(first.Path()) != runtimeDir {
+		t.Errorf("the directory is %s", first.Path())
+	}
+	if to, err := os.Readlink(name); err != nil || to != first.Path() {
+		t.Errorf("the link is to %q: %v", to, err)
+	}
+	id := occupy(t, first)
+	first.Close()
+	moved := filepath.Join(t.TempDir(), "moved.processes")
+	for _, step := range []struct {
+		what string
+		do   func() error
+		name string
+	}{
+		{"as it is", func() error { return nil }, name},
+		{"without the link", func() error { return os.Remove(name) }, name},
+		{"with the state file in another directory", func() error { return os.Rename(name, moved) }, moved},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		d := openDirectory(t, step.name, false)
+		if s, ok := d.Survivors().Of("web"); !ok || s.ID != id || d.Path() != first.Path() {
+			t.Errorf("%s: %s has the survivors %+v", step.what, d.Path(), d.Survivors())
+		}
+		d.Close()
+	}
+}
+
+func TestAnEmptyDirectoryLeavesNothing(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	name := filepath.Join(t.TempDir(), "state.processes")
+	openDirectory(t, name, true).Close()
+	if left, _ := filepath.Glob(filepath.Join(runtimeDir, "*")); len(left) != 0 {
+		t.Errorf("%v is left", left)
+	}
+	again := openDirectory(t, name, true)
+	if to, err := os.Readlink(name); err != nil || to != again.Path() {
+		t.Errorf("the link is to %q: %v", to, err)
+	}
+}
+
+func TestADirectoryOfAnotherEngineIsNotOpened(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	dir := t.TempDir()
+	name := filepath.Join(dir, "state.processes")
+	d := openDirectory(t, name, true)
+	copied := filepath.Join(t.TempDir(), "copied.processes")
+	if err := os.Symlink(d.Path(), copied); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{name, copied} {
+		if _, err := OpenDirectory(name, true); err == nil || !strings.Contains(err.Error(), "another engine has it") {
+			t.Errorf("%s: got the error %v", name, err)
+		}
+	}
+	if err := os.Rename(name, filepath.Join(t.TempDir(), "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	if other := openDirectory(t, name, true); other.Path() != name {
+		t.Errorf("an engine in the place of one that was moved has the directory %s", other.Path())
+	}
+}
+
+func TestTheNextPlaceIsUsedWhereADirectoryCannotBe(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	service := filepath.Join(runtimeDir, "service")
+	if err := os.Mkdir(service, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		prepare func(inRun string) error
+		service string
+		want    string // "" is beside the state file
+	}{
+		"others can read it":       {func(p string) error { return os.Mkdir(p, 0o755) }, "", ""},
+		"a file has its name":      {func(p string) error { return os.WriteFile(p, nil, 0o600) }, service, service},
+		"a directory of others":    {func(p string) error { return mkdirOf(p, 54321) }, service + ":/other", service},
+		"a link has its name":      {func(p string) error { return os.Symlink("/tmp", p) }, "relative", ""},
+		"others can write to /run": {func(p string) error { return os.Chmod(runtimeDir, 0o1777) }, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("RUNTIME_DIRECTORY", c.service)
+			name := filepath.Join(t.TempDir(), "state.processes")
+			beside, err := resolve(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.prepare(placesInMemory(beside)[0]); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = os.Chmod(runtimeDir, 0o755) }()
+			d := openDirectory(t, name, true)
+			if c.want == "" && d.Path() != beside || c.want != "" && filepath.Dir(d.Path()) != c.want {
+				t.Errorf("the directory is %s", d.Path())
+			}
+			if err := checkPrivate(d.Path()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func mkdirOf(path string, user int) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	return os.Chown(path, user, user)
+}
+
+// The directory of an earlier release, or of a start when there was no other place.
+func TestADirectoryBesideTheStateFileIsUsedWhileItHasInstances(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	name := filepath.Join(t.TempDir(), "state.processes")
+	if err := os.Mkdir(name, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old, err := lockDirectory(name, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := occupy(t, old)
+	old.Close()
+	d := openDirectory(t, name, true)
+	s, ok := d.Survivors().Of("web")
+	if !ok || s.ID != id || d.Path() != name {
+		t.Fatalf("%s has the survivors %+v", d.Path(), d.Survivors())
+	}
+	if err := s.End(t.Context(), d.Path(), nil, unwanted); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	if next := openDirectory(t, name, true); filepath.Dir(next.Path()) != runtimeDir {
+		t.Errorf("without instances the directory is %s", next.Path())
+	}
+}
+
+func TestADirectoryIsFoundAlthoughTheDiskCanOnlyBeRead(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	disk := t.TempDir()
+	faulttest.SmallDisk(t, disk, "size=64k")
+	name := filepath.Join(disk, "state.processes")
+	if err := unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	d := openDirectory(t, name, true)
+	id := occupy(t, d)
+	d.Close()
+	if s, ok := openDirectory(t, name, false).Survivors().Of("web"); !ok || s.ID != id {
+		t.Errorf("the survivor is %+v", s)
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// adoptConfig has a process that an engine on a disk leaves running, and that fails its probe
+// while the file "dead" exists.
+const adoptConfig = `
+engine {
+  state = "disk/sonde.state"
+}
+target "web" {
+  process {
+    command = ["sh", "-c", "echo $$$$ >>pids; trap 'echo >>terms; exit' TERM; while :; do sleep 0.01; done"]
+    adopt   = true
+  }
+  back_off {
+    initial = "100ms"
+    max     = "100ms"
+  }
+  probe "liveness" {
+    exec { command = ["test", "!", "-e", "dead"] }
+    period            = "100ms"
+    timeout           = "10s"
+    failure_threshold = 1
+  }
+}`
+
+// onDisk starts an engine whose state file is on a disk of the test's own, which prepare mounts.
+// It returns nil if this is not the process of the test.
+func onDisk(t *testing.T, prepare func(disk string)) *engineProcess {
+	t.Helper()
+	if !faulttest.InNamespaces(t) {
+		return nil
+	}
+	faulttest.SmallDisk(t, "/run", "mode=0755")
+	e := &engineProcess{dir: t.TempDir()}
+	disk := filepath.Join(e.dir, "disk")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	prepare(disk)
+	if err := os.Chmod(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e.write(t, "config.hcl", adoptConfig)
+	t.Cleanup(func() {
+		for _, pid := range e.pids() {
+			if guard, err := guardOf(pid); err == nil {
+				_ = syscall.Kill(guard, syscall.SIGKILL) // which ends the process too
+			}
+		}
+	})
+	e.startAgain(t)
+	testsync.Until(t, "the process", func() bool { return len(e.pids()) == 1 })
+	return e
+}
+
+// pids returns the IDs of the processes that were started.
+func (e *engineProcess) pids() (pids []int) {
+	for _, field := range strings.Fields(e.text("pids")) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (e *engineProcess) isReady() bool {
+	return strings.Contains(e.get("/v1/targets"), `"started":true,"ready":true`)
+}
+
+func (e *engineProcess) awaitReady(t *testing.T) {
+	t.Helper()
+	testsync.Until(t, "the process to be ready", e.isReady)
+}
+
+// stat returns the state of the engine's process in /proc/<pid>/stat.
+func (e *engineProcess) stat() string {
+	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(e.Process.Pid), "stat"))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	state, _, _ := strings.Cut(rest, " ")
+	return state
+}
+
+func TestADiskThatHangsKeepsNoProcessFromItsRestart(t *testing.T) {
+	var disk *faulttest.Disk
+	e := onDisk(t, func(dir string) { disk = faulttest.NewDisk(t, dir) })
+	if e == nil {
+		return
+	}
+	e.awaitReady(t)
+	disk.Hang()
+	e.write(t, "dead", "")
+	testsync.Until(t, "a restart", func() bool { return len(e.pids()) > 1 })
+	if err := os.Remove(filepath.Join(e.dir, "dead")); err != nil {
+		t.Fatal(err)
+	}
+	e.awaitReady(t)
+	if err := e.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel keeps a process that waits for a disk, but nothing of it runs any more.
+	testsync.Until(t, "the engine to stop", func() bool { return e.stat() == "Z" || e.stat() == "" })
+	if log := e.text("log"); !strings.Contains(log, "state not saved: the disk does not respond") || !strings.Contains(log, "engine stopped") {
+		t.Errorf("the log is %s", log)
+	}
+	disk.Resume()
+	<-e.exited
+	if code := e.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	before := e.pids()
+	e.startAgain(t)
+	testsync.Until(t, "the process to be taken over", func() bool { return strings.Contains(e.text("log"), "instance goes on") })
+	if after := e.pids(); len(after) != len(before) {
+		t.Errorf("the processes are %v, were %v", after, before)
+	}
+}
+
+// refusals are how a file system that is mounted on a directory can refuse writes.
+var refusals = map[string]func(t *testing.T, dir string) (refuse func()){
+	"full": func(t *testing.T, dir string) func() {
+		faulttest.SmallDisk(t, dir, "mode=0755,size=64k")
+		return func() { faulttest.Fill(t, dir) }
+	},
+	"read-only": func(t *testing.T, dir string) func() { return faulttest.NewDisk(t, dir).Fail },
+}
+
+func TestADiskThatRefusesWritesKeepsNoProcessFromItsRestart(t *testing.T) {
+	for name, mount := range refusals {
+		t.Run(name, func(t *testing.T) {
+			var refuse func()
+			e := onDisk(t, func(disk string) { refuse = mount(t, disk) })
+			if e == nil {
+				return
+			}
+			e.awaitReady(t)
+			refuse()
+			if err := syscall.Kill(e.pids()[0], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			testsync.Until(t, "a restart", func() bool { return len(e.pids()) > 1 })
+			e.awaitReady(t)
+			if err := e.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			<-e.exited
+			e.startAgain(t)
+			testsync.Until(t, "the process to be taken over", func() bool {
+				return strings.Contains(e.get("/v1/targets"), `"id":"`+strconv.Itoa(e.pids()[1])+"-")
+			})
+			if pids := e.pids(); len(pids) != 2 {
+				t.Errorf("the processes are %v", pids)
+			}
+		})
+	}
+}
+
+func TestASecondEngineDoesNotTakeOverProcessesOfAMovedStateFile(t *testing.T) {
+	e := onDisk(t, func(string) {})
+	if e == nil {
+		return
+	}
+	state := filepath.Join(e.dir, "disk", "sonde.state")
+	if err := os.Rename(state, state+".old"); err != nil {
+		t.Fatal(err)
+	}
+	second := exec.Command("sonde", "run", "--listen", "")
+	second.Dir, second.Env = e.dir, environ()
+	if out, err := second.CombinedOutput(); second.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "another engine has it") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if code := e.end(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if log := e.text("log"); e.size("disk/sonde.state") == 0 || strings.Contains(log, "was replaced by another file") {
+		t.Errorf("the last write is lost, the log is %s", log)
+	}
+	if err := syscall.Kill(e.pids()[0], 0); err != nil {
+		t.Errorf("the process has ended: %v", err)
+	}
+}

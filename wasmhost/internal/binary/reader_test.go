@@ -1,0 +1,147 @@
+package binary
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// wantError fails unless an error has a text, or is nil for "".
+func wantError(t *testing.T, err error, want string) {
+	t.Helper()
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("got the error %v, want %q", err, want)
+	}
+}
+
+func TestUnsignedNumbersAreRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		in   string
+		want uint32
+		err  string
+	}{
+		"one byte":             {"\x7f", 127, ""},
+		"two bytes":            {"\x80\x01", 128, ""},
+		"padded":               {"\x81\x80\x00", 1, ""},
+		"largest":              {"\xff\xff\xff\xff\x0f", math.MaxUint32, ""},
+		"33 bits":              {"\xff\xff\xff\xff\x1f", 0, "more than 32 bits"},
+		"six bytes":            {"\x80\x80\x80\x80\x80\x00", 0, "more than 32 bits"},
+		"cut short":            {"\x80", 0, "too"},
+		"nothing":              {"", 0, "too"},
+		"zero, and a byte too": {"\x00\x01", 0, "1 bytes are left over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewReader([]byte(test.in))
+			if got := r.Uint32(); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+			wantError(t, r.End(), test.err)
+		})
+	}
+}
+
+func TestSignedNumbersAreRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		in   string
+		most int
+		want int64
+		err  string
+	}{
+		"positive":            {"\x3f", 5, 63, ""},
+		"negative":            {"\x40", 5, -64, ""},
+		"minus one":           {"\x7f", 1, -1, ""},
+		"two bytes":           {"\xc0\x00", 5, 64, ""},
+		"padded":              {"\xff\xff\x7f", 5, -1, ""},
+		"largest of 64 bits":  {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00", 10, math.MaxInt64, ""},
+		"smallest of 64 bits": {"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x7f", 10, math.MinInt64, ""},
+		"too long":            {"\x80\x80\x80\x80\x80\x00", 5, 0, "more than 5 bytes"},
+		"cut short":           {"\x80", 5, 0, "ends too early"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewReader([]byte(test.in))
+			got := r.Signed(test.most)
+			if err := r.End(); err == nil && got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+			wantError(t, r.End(), test.err)
+		})
+	}
+}
+
+func TestCountsAreBounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		in         string
+		most, size uint32
+		want       uint32
+		err        string
+	}{
+		"none":              {"\x00", 0, 1, 0, ""},
+		"as many as fit":    {"\x02abcd", 2, 2, 2, ""},
+		"more than fit":     {"\x03abcd", 9, 2, 0, "3 entries cannot be in the 4 bytes that are left"},
+		"more than allowed": {"\x03abcdef", 2, 2, 0, "3 entries, at most 2 are allowed"},
+		"product of 33 bits": {"\x80\x80\x80\x80\x08abcd", math.MaxUint32, 2, 0,
+			"2147483648 entries cannot be in the 4 bytes that are left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewReader([]byte(test.in))
+			if got := r.Count(test.most, test.size); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+			wantError(t, r.Err(), test.err)
+		})
+	}
+}
+
+func TestNamesBytesAndIndicesEndWithTheReader(t *testing.T) {
+	if r := NewReader([]byte("\x02abc")); r.Name() != "ab" || r.Byte() != 'c' || r.End() != nil || r.More() {
+		t.Errorf("a name and a byte: %v", r.Err())
+	}
+	for name, read := range map[string]func(*Reader){
+		"name":  func(r *Reader) { r.Name() },
+		"bytes": func(r *Reader) { r.Bytes(math.MaxUint32) },
+		"byte":  func(r *Reader) { r.Byte(); r.Byte(); r.Byte() },
+	} {
+		r := NewReader([]byte("\x02a"))
+		read(r)
+		wantError(t, r.Err(), "ends too early")
+		if r.Offset() != 2 || r.More() || r.Byte() != 0 {
+			t.Errorf("%s: after an error there is more to read", name)
+		}
+	}
+	r := NewReader([]byte("\x01\x02"))
+	if r.Index(2, "table") != 1 || r.Err() != nil {
+		t.Errorf("an index: %v", r.Err())
+	}
+	r.Index(2, "table")
+	wantError(t, r.Err(), "there is no table 2")
+}
+
+func TestTheFirstErrorIsKept(t *testing.T) {
+	r := NewReader([]byte("\x03ab"))
+	r.Count(2, 1)
+	r.Fail(errShort)
+	wantError(t, r.End(), "at most 2 are allowed")
+	n := 0
+	for range r.Each(5) {
+		n++
+	}
+	if n > 0 {
+		t.Errorf("Each yields %d numbers after an error", n)
+	}
+	ok := NewReader(nil)
+	if got := slices.Collect(ok.Each(3)); !slices.Equal(got, []uint32{0, 1, 2}) {
+		t.Errorf("Each yields %v", got)
+	}
+}
+
+func TestOffsetsSelectWhatWasRead(t *testing.T) {
+	r := NewReader([]byte("abcd"))
+	r.Byte()
+	from := r.Offset()
+	r.Bytes(2)
+	if got := r.Since(from); !bytes.Equal(got, []byte("bc")) {
+		t.Errorf("got %q", got)
+	}
+}

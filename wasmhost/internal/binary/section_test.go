@@ -1,0 +1,66 @@
+package binary
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// assemble returns a module with sections.
+func assemble(sections ...[]byte) []byte {
+	return append([]byte("\x00asm\x01\x00\x00\x00"), bytes.Join(sections, nil)...)
+}
+
+func section(id byte, body string) []byte { return AppendSection(nil, id, []byte(body)) }
+
+func custom(name, body string) []byte {
+	return section(abi.SectionCustom, string(AppendName(nil, name))+body)
+}
+
+func TestSectionsAreSplit(t *testing.T) {
+	for name, test := range map[string]struct {
+		wasm []byte
+		err  string
+	}{
+		"none":                      {assemble(), ""},
+		"in order":                  {assemble(section(SectionType, "\x00"), section(SectionDataCount, "\x00"), section(SectionCode, "\x00")), ""},
+		"custom ones between":       {assemble(custom("x", "1"), section(SectionType, "\x00"), custom("x", "2")), ""},
+		"not a module":              {[]byte("\x7fELF"), "WebAssembly"},
+		"out of order":              {assemble(section(SectionCode, "\x00"), section(SectionType, "\x00")), "section 1 is unknown, beyond WebAssembly 2.0, or out of order"},
+		"data count after the code": {assemble(section(SectionCode, "\x00"), section(SectionDataCount, "\x00")), "out of order"},
+		"twice":                     {assemble(section(SectionType, "\x00"), section(SectionType, "\x00")), "section 1 occurs twice"},
+		"an empty one twice":        {assemble(section(SectionType, ""), section(SectionType, "")), "section 1 occurs twice"},
+		"tags, of exceptions":       {assemble(section(13, "\x00")), "section 13 is unknown"},
+		"names twice":               {assemble(custom("name", ""), custom("name", "")), "section name occurs twice"},
+		"a name that is not UTF-8":  {assemble(custom("\xff", "")), "not UTF-8"},
+		"longer than the module":    {append(assemble(), SectionType, 5, 0), "too"},
+		"a name that is too long":   {assemble(section(abi.SectionCustom, "\x05ab")), "too"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Split(test.wasm)
+			wantError(t, err, test.err)
+		})
+	}
+}
+
+func TestTheBodiesOfSectionsAreReturned(t *testing.T) {
+	all, err := Split(assemble(section(SectionType, "types"), custom("name", "names"), custom("other", "dropped"), section(SectionData, "data")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(all.Bodies[SectionType]) != "types" || string(all.Bodies[SectionData]) != "data" || string(all.Names) != "names" || all.Bodies[SectionCode] != nil {
+		t.Errorf("got %q, and the names %q", all.Bodies, all.Names)
+	}
+}
+
+func TestWhatIsWrittenCanBeRead(t *testing.T) {
+	for _, n := range []uint32{0, 127, 128, 1 << 14, 1<<32 - 1} {
+		if got := NewReader(AppendUint32(nil, n)).Uint32(); got != n {
+			t.Errorf("%d became %d", n, got)
+		}
+	}
+	if got := NewReader(AppendName(nil, "name")).Name(); got != "name" {
+		t.Errorf("a name became %q", got)
+	}
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // Processes limits the processes that this process starts.
-var Processes = newLimiter(roomForProcesses, makeThreads)
+var Processes = newLimiter(roomForProcesses, MakeThreads)
 
 // room is how many processes and threads may be added.
 type room struct {
@@ -40,6 +40,7 @@ type Limiter struct {
 	starting int           // processes that were admitted, and may not be counted by room yet
 	running  int           // processes that were admitted and have not ended
 	started  int           // processes that have started or failed to, in all
+	reserved int           // threads of processes that were admitted
 	threads  int           // for how many running processes there are threads
 	spare    int           // threads beside them
 	left     int           // what room has returned, without the reserve and the processes admitted since
@@ -81,8 +82,14 @@ func reserve(limit int) int { return min(runtime.GOMAXPROCS(0)+16, limit/3) }
 // when no thread waits for the process. It is safe for concurrent use by multiple
 // goroutines.
 func (l *Limiter) Acquire(ctx context.Context) (waited time.Duration, err error) {
+	return l.AcquireThreads(ctx, 0)
+}
+
+// AcquireThreads is Acquire for a process that makes threads. Room for them is left until
+// ReleaseThreads is called, whether they exist or not.
+func (l *Limiter) AcquireThreads(ctx context.Context, threads int) (waited time.Duration, err error) {
 	if l.waiting.Load() == 0 {
-		if ok, err := l.admit(); ok || err != nil {
+		if ok, err := l.admit(threads); ok || err != nil {
 			return 0, err
 		}
 	}
@@ -101,7 +108,7 @@ func (l *Limiter) Acquire(ctx context.Context) (waited time.Duration, err error)
 		return time.Since(began), l.noRoom()
 	}
 	for {
-		if ok, err := l.admit(); ok || err != nil {
+		if ok, err := l.admit(threads); ok || err != nil {
 			return time.Since(began), err
 		}
 		select {
@@ -112,17 +119,25 @@ func (l *Limiter) Acquire(ctx context.Context) (waited time.Duration, err error)
 	}
 }
 
-// admit takes the room for a process, and returns false if there is none.
-func (l *Limiter) admit() (bool, error) {
+// ReleaseThreads says that the threads of a process that was admitted have ended.
+func (l *Limiter) ReleaseThreads(threads int) {
+	l.countMu.Lock()
+	defer l.countMu.Unlock()
+	l.reserved -= threads
+}
+
+// admit takes the room for a process with threads, and returns false if there is none.
+func (l *Limiter) admit(threads int) (bool, error) {
 	if !l.isValid() {
 		if err := l.read(); err != nil {
 			return false, err
 		}
 	}
-	admitted, needsThreads := l.take()
+	admitted, needsThreads := l.take(threads)
 	if needsThreads && !l.addThreads() {
 		l.Started(syscall.EAGAIN)
 		l.Ended()
+		l.ReleaseThreads(threads)
 		return false, nil
 	}
 	return admitted, nil
@@ -134,14 +149,15 @@ func (l *Limiter) isValid() bool {
 	return time.Since(l.readAt) < l.validFor
 }
 
-// take takes the room for a process, if there is some.
-func (l *Limiter) take() (ok, needsThreads bool) {
+// take takes the room for a process with threads, if there is some.
+func (l *Limiter) take(threads int) (ok, needsThreads bool) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
-	if l.left < perProcess {
+	if l.left < perProcess+threads {
 		return false, false
 	}
-	l.left -= perProcess
+	l.left -= perProcess + threads
+	l.reserved += threads
 	l.starting++
 	l.running++
 	return true, l.running > l.threads && l.limit != unlimited.limit
@@ -171,7 +187,7 @@ func (l *Limiter) read() error {
 	case r == unlimited:
 		l.left, l.limit, l.validFor = r.left, r.limit, unlimitedFor
 	default:
-		l.left = r.left - (reserve(r.limit) - l.spare) - perProcess*(l.starting+l.started-before)
+		l.left = r.left - (reserve(r.limit) - l.spare) - perProcess*(l.starting+l.started-before) - l.reserved
 		l.limit = r.limit
 	}
 	return nil

@@ -178,3 +178,29 @@ func TestThreadsAreMadeBeforeCommandsStart(t *testing.T) {
 		}
 	})
 }
+
+func TestTheThreadsOfAProcessTakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const room, threads = 3, 2 * perProcess
+		l, running := roomFor(room)
+		if _, err := l.AcquireThreads(t.Context(), threads); err != nil {
+			t.Fatal(err)
+		}
+		l.Started(nil)
+		running.Add(1)
+		acquire := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := l.Acquire(ctx)
+			return err
+		}
+		if err := acquire(); !errors.Is(err, syscall.EAGAIN) {
+			t.Errorf("there is room for another process: %v", err)
+		}
+		l.ReleaseThreads(threads)
+		time.Sleep(time.Second) // until the room is read again
+		if err := acquire(); err != nil {
+			t.Errorf("after its threads have ended: %v", err)
+		}
+	})
+}

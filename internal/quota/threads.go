@@ -41,8 +41,8 @@ func (l *Limiter) missingThreads() (added, spare, idle int) {
 	return more + spare - l.spare, spare, l.threads + more - l.running + 1 + spare
 }
 
-// makeThreads makes the Go runtime have that many idle threads, if it does not.
-func makeThreads(n int) {
+// MakeThreads makes the Go runtime have that many idle threads, if it does not.
+func MakeThreads(n int) {
 	var made, ended sync.WaitGroup
 	release := make(chan struct{})
 	made.Add(n)

@@ -616,19 +616,6 @@ func TestAGuardThatIsStoppedAfterItsLastReportHangsNothing(t *testing.T) {
 	}
 }
 
-func TestTheProgramOfAGuardIsFoundWithoutProc(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := findExecutable("/proc/self/exe", "sonde"); got != "/proc/self/exe" {
-		t.Errorf("got %s", got)
-	}
-	if got := findExecutable("/does/not/exist", "sonde"); got != self {
-		t.Errorf("got %s, want %s", got, self)
-	}
-}
-
 // It may write more than a pipe holds before it exits.
 func TestTheLastOutputOfAProcessThatNoEngineCanFindIsRead(t *testing.T) {
 	dir, log := t.TempDir(), new(testsync.Buffer)

@@ -1,20 +1,18 @@
 package process
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
+	"github.com/sonde-probe/sonde/internal/reexec"
 )
 
 // guardConn is the engine's end of a connection to a guard.
@@ -62,7 +60,7 @@ func startGuard(target string, start guard.Start, streams [2]*lineLogger) (_ *gu
 			return nil, err
 		}
 	}
-	c.guardPid, err = syscall.ForkExec(executable, []string{guard.Name, target}, &syscall.ProcAttr{
+	c.guardPid, err = syscall.ForkExec(reexec.Executable, []string{guard.Name, target}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   guardEnv,
 		Files: []uintptr{null.Fd(), writeEnds[0], writeEnds[1], guardSocket.Fd(), readEnds[0], readEnds[1]},
@@ -81,30 +79,8 @@ func startGuard(target string, start guard.Start, streams [2]*lineLogger) (_ *gu
 }
 
 // guardEnv is the environment of a guard. It needs only one thread. The first garbage
-// collection would take more memory than a guard allocates in most of its life. A guard
-// must not wait a second before it ends under the race detector.
-var guardEnv = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=8MiB", "GORACE=atexit_sleep_ms=0"}
-
-// executable is the file of this program, even when it was replaced after the start. Without
-// /proc it is found at the start, before the working directory can change.
-var executable = findExecutable("/proc/self/exe", os.Args[0])
-
-// findExecutable returns proc if that exists, or else the file of the running program, which
-// was started with a name.
-func findExecutable(proc, name string) string {
-	if _, err := os.Stat(proc); err == nil {
-		return proc
-	}
-	if path, err := os.Executable(); err == nil {
-		return path
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		path = name
-	}
-	absolute, _ := filepath.Abs(path) // "" without a working directory
-	return cmp.Or(absolute, path)
-}
+// collection would take more memory than a guard allocates in most of its life.
+var guardEnv = reexec.Env("GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=8MiB")
 
 // socketPair returns two connected sockets, of which the second blocks.
 func socketPair() (*net.UnixConn, *os.File, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	cgroupfs "github.com/sonde-probe/sonde/internal/cgroup"
+	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -60,7 +61,7 @@ func TestNoDescendantSurvivesACancelledContext(t *testing.T) {
 func TestNoDescendantSurvivesAKilledEngine(t *testing.T) {
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
 		config, pids := family(t, `echo >>$FILE; wait`)
-		engine := exec.Command(executable, append([]string{engineRole, strconv.FormatBool(noCgroup)}, config.Command...)...)
+		engine := exec.Command(reexec.Executable, append([]string{engineRole, strconv.FormatBool(noCgroup)}, config.Command...)...)
 		ready := filepath.Join(t.TempDir(), "ready")
 		engine.Args[len(engine.Args)-1] = strings.Replace(config.Command[2], "echo ready", "echo ready >"+ready, 1)
 		engine.Stderr = os.Stderr

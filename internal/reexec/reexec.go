@@ -1,0 +1,36 @@
+// Package reexec has what is needed to start this program again under another name, for work
+// that needs a process of its own: guards of processes, and the compiler of plugins.
+package reexec
+
+import (
+	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Executable is the file of this program, even when it was replaced after the start. Without
+// /proc it is found at the start, before the working directory can change.
+var Executable = find("/proc/self/exe", os.Args[0])
+
+// find returns proc if that exists, or else the file of the running program, which was started
+// with a name.
+func find(proc, name string) string {
+	if _, err := os.Stat(proc); err == nil {
+		return proc
+	}
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path = name
+	}
+	absolute, _ := filepath.Abs(path) // "" without a working directory
+	return cmp.Or(absolute, path)
+}
+
+// Env returns the environment of such a process: settings of the Go runtime, and nothing of this
+// process's, which may have secrets. Under the race detector it does not wait a second before
+// it ends.
+func Env(settings ...string) []string { return append(settings, "GORACE=atexit_sleep_ms=0") }

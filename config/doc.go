@@ -72,6 +72,7 @@
 //	  sha256 = "9f2c…"
 //	  grant { dial = ["target"] }     # the default
 //	  limits { memory = "32MiB" }
+//	  compile { memory = "1GiB" }     # for a huge module; the default grows with its size
 //	}
 //
 // A script is a text in Starlark. It adds a handler block with the arguments port and args:

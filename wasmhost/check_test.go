@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/wattest"
@@ -116,6 +117,8 @@ func TestErrorsNameTheField(t *testing.T) {
 		"a trap that is a success":    {func(c *wasmhost.Config) { c.OnTrap = probe.Success }, "on_trap"},
 		"negative memory":             {func(c *wasmhost.Config) { c.Limits.Memory = -1 }, "limits.memory"},
 		"too many instances":          {func(c *wasmhost.Config) { c.Limits.Instances = 1 << 20 }, "limits.instances"},
+		"too little to compile":       {func(c *wasmhost.Config) { c.Compile.Memory = 1 << 20 }, "compile.memory"},
+		"too long to compile":         {func(c *wasmhost.Config) { c.Compile.Time = 2 * time.Hour }, "compile.time"},
 		"a grant without a scheme":    {func(c *wasmhost.Config) { c.Grant.Dial = []string{"web:80"} }, "grant.dial"},
 		"a pattern of every name":     {func(c *wasmhost.Config) { c.Grant.DNS = []string{"*"} }, "grant.dns"},
 		"a cache that others can see": {func(c *wasmhost.Config) { c.CacheDir = open }, "cache_dir"},

@@ -3,11 +3,16 @@ package wasmhost_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/sonde-probe/sonde/internal/reexec"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -40,6 +45,123 @@ func childFaults(t *testing.T) int64 {
 		t.Fatal(err)
 	}
 	return usage.Minflt
+}
+
+// withoutCompiler makes this program unable to start itself until the returned function is called.
+func withoutCompiler(t *testing.T) (permit func()) {
+	before := reexec.Executable
+	reexec.Executable = filepath.Join(t.TempDir(), "sonde")
+	undo := wasmhost.SetCompilerPause(time.Millisecond)
+	t.Cleanup(func() {
+		reexec.Executable = before
+		undo()
+	})
+	return func() {
+		self, err := os.Executable()
+		if err == nil {
+			err = os.Symlink(self, reexec.Executable)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// loadLater loads a plugin that cannot be compiled yet. The functions that end it come before
+// those of withoutCompiler.
+func loadLater(t *testing.T, c wasmhost.Config) *wasmhost.Plugin {
+	t.Helper()
+	c.AllowUnpinned = true
+	p, err := wasmhost.Load(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func wantShortage(t *testing.T, p *wasmhost.Plugin, want string) {
+	t.Helper()
+	err := p.Wait(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), "plugin test: ") || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+func TestAPluginIsCompiledAfterAShortage(t *testing.T) {
+	permit := withoutCompiler(t)
+	p := loadLater(t, wasmhost.Config{Module: wat(idle)})
+	wantShortage(t, p, "compiler cannot run now: ")
+	h := handler(t, p, nil)
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonCompiling)
+	permit()
+	testsync.Receive(t, "the end of the compilation", p.Ready())
+	if err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
+}
+
+// What would compile in this process, succeeds without a child.
+func TestNothingIsCompiledInThisProcess(t *testing.T) {
+	t.Run("code for another processor", func(t *testing.T) {
+		root := filepath.Join(t.TempDir(), "cache")
+		if p := load(t, wasmhost.Config{Module: wat(idle), CacheDir: root}); p.Stats().CacheHit {
+			t.Error("there was code")
+		}
+		files, _ := filepath.Glob(filepath.Join(root, "*", "*", "*"))
+		if len(files) != 1 {
+			t.Fatalf("the cache has %q", files)
+		}
+		if err := os.Rename(files[0], files[0]+"0"); err != nil {
+			t.Fatal(err)
+		}
+		withoutCompiler(t)
+		wantShortage(t, loadLater(t, wasmhost.Config{Module: wat(idle), CacheDir: root}), "compiler cannot run now: ")
+	})
+	t.Run("damaged code", func(t *testing.T) {
+		root := filepath.Join(t.TempDir(), "cache")
+		load(t, wasmhost.Config{Module: wat(idle), CacheDir: root})
+		damage(t, root)
+		withoutCompiler(t)
+		wantShortage(t, loadLater(t, wasmhost.Config{Module: wat(idle), CacheDir: root}), "compiler cannot run now: ")
+	})
+	t.Run("no directory for temporary files", func(t *testing.T) {
+		withoutCompiler(t)
+		t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+		wantShortage(t, loadLater(t, wasmhost.Config{Module: wat(idle)}), "compiled code cannot be stored: ")
+	})
+	t.Run("by choice", func(t *testing.T) {
+		withoutCompiler(t)
+		for range 2 {
+			p := load(t, wasmhost.Config{Module: wat(idle), Compile: wasmhost.Compile{InProcess: true}, CacheDir: filepath.Join(t.TempDir(), "cache")})
+			wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Success, "")
+		}
+	})
+}
+
+// At a reload, both configurations have the module for a while, and what one of them does with
+// the cache concerns the other one.
+func TestPluginsShareTheirCompiledCode(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "cache")
+	var plugins []*wasmhost.Plugin
+	for range 4 {
+		plugins = append(plugins, loadLater(t, wasmhost.Config{Module: wat(idle), CacheDir: root, CacheSize: 1}))
+	}
+	if err := plugins[0].Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := loadLater(t, wasmhost.Config{Module: wat("%s", idle+"(func)"), CacheDir: root, CacheSize: 1}) // which makes room
+	for _, p := range append(plugins[1:], other) {
+		if err := p.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Success, "")
+	}
 }
 
 func TestClosingAPluginCancelsItsCompilation(t *testing.T) {

@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
@@ -37,6 +39,8 @@ type Config struct {
 	// OnTrap is the outcome of an attempt in which the plugin traps: probe.Unknown (the
 	// default) or probe.Failure.
 	OnTrap probe.Outcome `hcl:"on_trap,optional" oneof:"unknown failure"`
+
+	Compile Compile `hcl:"compile,block"`
 
 	// CacheDir is a directory for compiled code, created with mode 0700. It must belong
 	// to the user that the process runs as and be inaccessible to others. The
@@ -91,6 +95,11 @@ type Grant struct {
 	DNS []string `hcl:"dns,optional"`
 }
 
+// targetOnly reports whether a plugin may connect to the target only.
+func (g Grant) targetOnly() bool {
+	return g.Dial == nil || len(g.Dial) > 0 && !slices.ContainsFunc(g.Dial, func(entry string) bool { return entry != grant.Target })
+}
+
 // Limits bound what a plugin may use. A zero field means its default.
 type Limits struct {
 	Memory      int64         `hcl:"memory,optional,nonzero,bytes"`      // bytes of memory per instance; default 32 MiB, from 64 KiB to 4 GiB
@@ -106,6 +115,17 @@ type Limits struct {
 	Log         int           `hcl:"log,optional,nonzero,bytes"`         // bytes logged per attempt, the rest is dropped; default 4 KiB
 	Metrics     int           `hcl:"metrics,optional,nonzero"`           // names of metrics; default 32
 	Start       time.Duration `hcl:"start,optional,nonzero"`             // time for an instance to start, and for a check of settings; default 10s
+}
+
+// Compile bounds the compilation of the module, in a child process on Linux.
+type Compile struct {
+	Memory int64         `hcl:"memory,optional,nonzero,bytes"` // bytes; default 256 MiB, and 32 bytes for each byte of the module. A control group may leave less
+	Time   time.Duration `hcl:"time,optional,nonzero"`         // processor time, in whole seconds; default 30s, and 8µs for each byte of the module
+
+	// InProcess lets this process compile the module, where it may not start itself as a child. It
+	// has no limits then: a module may take gigabytes and minutes, and cannot be stopped. On other
+	// systems than Linux it is always so. Default: false.
+	InProcess bool `hcl:"in_process,optional"`
 }
 
 // The defaults of Limits.
@@ -145,6 +165,9 @@ const (
 	maxMemory    = 4<<30 - module.PageSize
 	maxModule    = 1 << 30
 	maxInstances = 1 << 16
+
+	minCompileMemory = 64 << 20
+	maxCompileMemory = 64 << 30
 )
 
 // complete sets the fields that are 0 to their defaults, and returns what is wrong with
@@ -164,6 +187,18 @@ func (l *Limits) complete() error {
 	l.Log = int(limit(&wrong, "log", bytesize.Size(l.Log), DefaultLog, 1, 1<<30))
 	l.Metrics = limit(&wrong, "metrics", l.Metrics, DefaultMetrics, 1, 1<<16)
 	l.Start = limit(&wrong, "start", l.Start, DefaultStart, time.Millisecond, time.Hour)
+	return wrong.Err()
+}
+
+// check returns what is wrong with the limits that are set.
+func (c Compile) check() error {
+	var wrong probe.FieldErrors
+	if c.Memory != 0 && (c.Memory < minCompileMemory || c.Memory > maxCompileMemory) {
+		wrong.Add("compile.memory", "is %v; it must be from %v to %v", bytesize.Size(c.Memory), bytesize.Size(minCompileMemory), bytesize.Size(maxCompileMemory))
+	}
+	if c.Time != 0 && (c.Time < time.Second || c.Time > time.Hour) {
+		wrong.Add("compile.time", "is %v; it must be from %v to %v", c.Time, time.Second, time.Hour)
+	}
 	return wrong.Err()
 }
 
@@ -194,6 +229,9 @@ func (c *Config) complete() error {
 		return probe.FieldErrorf("on_trap", "must be unknown or failure")
 	case c.CacheSize < 0:
 		return probe.FieldErrorf("cache_size", "must not be negative")
+	}
+	if err := c.Compile.check(); err != nil {
+		return err
 	}
 	return c.Limits.complete()
 }

@@ -66,7 +66,9 @@
 // Linux a child process compiles it, with limits that grow with the module
 // (TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly). The child is this program, started
 // with the argv[0] sonde-compiler; it compiles in the initialization of package compiler, before
-// main. On other systems, and without a directory for temporary files, this process compiles, and
+// main. This process never compiles by itself (TestNothingIsCompiledInThisProcess): not when the
+// machine lacks resources (TestAPluginIsCompiledAfterAShortage), nor when plugins share the cache
+// (TestPluginsShareTheirCompiledCode). On other systems, and with Compile.InProcess, it does, and
 // only the bounds of package meter hold.
 //
 // # Files

@@ -57,14 +57,22 @@ func (h *Handler) ForProbe() probe.Handler {
 // has failed. Until then Probe returns Unknown with ReasonCompiling at once.
 func (h *Handler) Ready() <-chan struct{} { return h.checked.done }
 
-// Check returns an error when a target lacks the port that the setting called port names.
+// Check returns an error when a target lacks the port that the setting called port names, or
+// that is the default of the setting while the plugin may connect to the target only.
 // The error is a *probe.FieldError.
 func (h *Handler) Check(t probe.Target) error {
-	if h.settings.PortName == "" {
+	s := h.settings
+	if s.PortName == "" {
 		return nil
 	}
-	_, err := t.Port(h.settings.PortName)
-	return err
+	number, err := t.Port(s.PortName)
+	if err != nil {
+		return err
+	}
+	if s.Port == 0 && h.plugin.targetOnly && !slices.Contains(slices.Collect(maps.Values(t.Ports)), number) {
+		return probe.FieldErrorf("port", "is the plugin's default, %d, which its grant does not include: write port = %q, or name it among the target's ports", number, s.PortName)
+	}
+	return nil
 }
 
 // Endpoint returns the target's address with the setting called port, or with all of the

@@ -1,6 +1,7 @@
 package wasmhost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,12 +27,14 @@ import (
 // Plugin is a loaded module. Load makes it. It is safe for concurrent use by
 // multiple goroutines.
 type Plugin struct {
-	name       string
-	manifest   abi.Manifest
-	limits     Limits
-	onTrap     probe.Outcome
-	logger     *slog.Logger
-	configures bool // the module checks settings itself
+	name          string
+	manifest      abi.Manifest
+	limits        Limits
+	compileConfig Compile
+	onTrap        probe.Outcome
+	logger        *slog.Logger
+	configures    bool // the module checks settings itself
+	targetOnly    bool // it may connect to the target only
 
 	sandbox  *sandbox.Sandbox
 	pool     *pool.Pool[sandbox.Instance]
@@ -42,6 +45,8 @@ type Plugin struct {
 	cancel    context.CancelFunc
 	ready     chan struct{} // closed when compiling has ended
 	broken    error         // why it failed; set before ready is closed
+	short     chan struct{} // closed when this machine has not let the module compile maxWaitTries times
+	shortage  error         // why not; set before short is closed
 	closed    atomic.Bool
 	inUse     sync.RWMutex // read-locked while an instance is in use or being started; Close locks it for good
 	pendingMu sync.Mutex   // guards pending
@@ -70,8 +75,10 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{name: c.Name, limits: c.Limits, onTrap: c.OnTrap, ready: make(chan struct{})}
-	p.compiling, p.cancel = context.WithCancel(context.Background())
+	p := &Plugin{
+		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
+		ready: make(chan struct{}), short: make(chan struct{}),
+	}
 	m, err := p.check(wasm)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
@@ -87,6 +94,7 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p.sandbox = sandbox.New(confine)
 	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, (*sandbox.Instance).Close)
+	p.compiling, p.cancel = context.WithCancel(context.Background())
 	go p.prepare(m, code)
 	return p, nil
 }
@@ -118,7 +126,7 @@ func (p *Plugin) check(wasm []byte) (prepared *image.Module, err error) {
 		return nil, err
 	}
 	p.configures = m.HasExport(abi.ExportConfigure)
-	metered, setsTables, err := meter.Rewrite(wasm)
+	metered, setsTables, err := meter.RewriteWithin(wasm, p.compileConfig.Time)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +145,6 @@ func (p *Plugin) prepare(m *image.Module, code *codecache.Entry) {
 		p.logger.Error("plugin cannot be compiled", "error", err)
 	}
 	p.counters.compile.Store(int64(time.Since(start)))
-	p.counters.cacheHit.Store(code.Hit())
 	p.pendingMu.Lock()
 	pending := p.pending
 	p.pending = nil
@@ -157,60 +164,83 @@ func (p *Plugin) compile(m *image.Module, code *codecache.Entry) (err error) {
 		}
 	}()
 	defer code.Finish()
-	if code.Hit() {
-		if err := p.sandbox.Compile(m, code.Cache()); err == nil {
+	if code.HasCode() {
+		err := p.sandbox.Load(m, code.Dir())
+		if err == nil {
+			p.counters.cacheHit.Store(true)
 			return nil
 		}
-		code.Discard() // it may be damaged
+		if !errors.Is(err, sandbox.ErrNoCode) {
+			code.Discard() // it is damaged
+		}
 	}
-	if err := p.fill(m.Wasm, code); err != nil {
-		code.Discard() // what a killed child has written is incomplete
+	if p.compileConfig.InProcess || !compiler.Available {
+		if err = p.sandbox.Compile(m, code.Dir()); err != nil && code.Enabled() {
+			err = p.sandbox.Compile(m, "") // it could not be stored
+		}
 		return err
 	}
-	return p.sandbox.Compile(m, code.Cache())
+	return p.compileInChild(m, code)
 }
 
-// Pauses before another compiler is started on a machine that lacks resources for it.
-const (
+// Pauses before another compiler is started on a machine that lacks resources for it. Tests change
+// them.
+var (
 	minCompilerPause = time.Second
 	maxCompilerPause = time.Minute
 )
 
-// fill compiles the module in a child process, and writes the code into the entry. Where there
-// are no such children, or no directory for the code, it leaves the entry empty. It tries again
-// until the machine has the resources, or the plugin is closed.
-func (p *Plugin) fill(prepared []byte, code *codecache.Entry) error {
-	if !compiler.Available() || code.Dir() == "" && !p.useTemporary(code) {
-		return nil
-	}
-	for pause := minCompilerPause; ; pause = min(2*pause, maxCompilerPause) {
-		err := compiler.Compile(p.compiling, prepared, code.Dir(), compiler.LimitsOf(len(prepared)))
-		if errors.Is(err, compiler.ErrStore) && !code.Temporary() {
+// maxWaitTries is how many compilers Wait awaits on such a machine.
+const maxWaitTries = 3
+
+// compileInChild compiles the module in a child process, and loads its code. It tries again until
+// the machine has the resources, or the plugin is closed: this process, which has no limits
+// of its own, never compiles instead.
+func (p *Plugin) compileInChild(m *image.Module, code *codecache.Entry) error {
+	pause := minCompilerPause
+	for tries := 1; ; tries++ {
+		err := p.tryChild(m, code)
+		if errors.Is(err, compiler.ErrStore) && code.Enabled() {
 			p.logger.Warn("plugin cache cannot be written, compiled code is not kept", "error", err)
-			if !p.useTemporary(code) {
-				return nil
-			}
-			continue
+			code.Disable()
+			err = p.tryChild(m, code)
 		}
-		if !errors.Is(err, compiler.ErrShortage) && !errors.Is(err, compiler.ErrStore) {
+		if !errors.Is(err, compiler.ErrUnavailable) && !errors.Is(err, compiler.ErrStore) && !errors.Is(err, sandbox.ErrNoCode) {
 			return err
 		}
 		p.logger.Warn("plugin cannot be compiled now, trying again", "pause", pause, "error", err)
+		if tries == maxWaitTries {
+			p.shortage = fmt.Errorf("plugin %s: %w", p.name, err)
+			close(p.short)
+		}
 		select {
 		case <-p.compiling.Done():
 			return p.compiling.Err()
 		case <-time.After(pause):
 		}
+		pause = min(2*pause, maxCompilerPause)
 	}
 }
 
-// useTemporary makes the entry a directory for temporary files, if there can be one.
-func (p *Plugin) useTemporary(code *codecache.Entry) bool {
-	err := code.UseTemporary()
+// tryChild compiles the module in a child process, loads its code, and keeps it in the cache.
+func (p *Plugin) tryChild(m *image.Module, code *codecache.Entry) error {
+	dir, err := code.MakeTemporary()
 	if err != nil {
-		p.logger.Warn("plugin is compiled without limits of memory and time, since no temporary directory can be created", "error", err)
+		return fmt.Errorf("%w: %v", compiler.ErrStore, err)
 	}
-	return err == nil
+	limits := compiler.LimitsOf(len(m.Wasm))
+	limits.Memory = cmp.Or(p.compileConfig.Memory, limits.Memory)
+	limits.CPU = cmp.Or(p.compileConfig.Time, limits.CPU)
+	if err := compiler.Compile(p.compiling, m.Wasm, dir, limits); err != nil {
+		return err
+	}
+	if err := p.sandbox.Load(m, dir); err != nil {
+		return err
+	}
+	if err := code.Keep(); err != nil {
+		p.logger.Warn("plugin cache cannot be written, compiled code is not kept", "error", err)
+	}
+	return nil
 }
 
 // Manifest returns the module's manifest. It must not be changed.
@@ -220,11 +250,19 @@ func (p *Plugin) Manifest() abi.Manifest { return p.manifest }
 func (p *Plugin) Ready() <-chan struct{} { return p.ready }
 
 // Wait returns when the module is compiled, with an error if it cannot be, or when
-// ctx is done.
+// ctx is done. If this machine lacks the resources three times, Wait returns that error, while the
+// plugin goes on trying: Ready tells when it has succeeded.
 func (p *Plugin) Wait(ctx context.Context) error {
 	select {
 	case <-p.ready:
 		return p.state()
+	default:
+	}
+	select {
+	case <-p.ready:
+		return p.state()
+	case <-p.short:
+		return p.shortage
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -78,3 +78,34 @@ func TestTheRevisionIdentifiesSettings(t *testing.T) {
 		t.Errorf("got %q, %q and %q", a, again, b)
 	}
 }
+
+// A grant of the target includes its ports, and a port that the configuration has written.
+func TestThePortOfTheManifestHasToBeGranted(t *testing.T) {
+	module, err := abi.WriteManifest(wat(idle), abi.Manifest{Name: "db", ABI: 1, Settings: []abi.Setting{
+		{Name: "port", Type: abi.TypeString, Default: []byte(`"6379"`)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		dial     []string
+		settings map[string]any
+		ports    map[string]uint16
+		want     string
+	}{
+		"the default":           {nil, nil, nil, `port is the plugin's default, 6379, which its grant does not include: write port = "6379", or name it among the target's ports`},
+		"granted as the target": {[]string{"target"}, nil, map[string]uint16{"web": 80}, "which its grant does not include"},
+		"of the target":         {nil, nil, map[string]uint16{"db": 6379}, ""},
+		"written":               {nil, map[string]any{"port": "6379"}, nil, ""},
+		"granted by address":    {[]string{"target", "tcp://10.0.0.0/8:6379"}, nil, nil, ""},
+		"nothing is granted":    {[]string{}, nil, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := load(t, wasmhost.Config{Module: module, Grant: wasmhost.Grant{Dial: test.dial}})
+			err := handler(t, p, test.settings).Check(probe.Target{Name: "db", Address: "10.0.0.1", Ports: test.ports})
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}

@@ -4,13 +4,13 @@
 // # Files
 //
 //	codecache.go      Open, the directory of one module, eviction
-//	private_unix.go   who may write to the directory and those above it
+//	temporary.go      directories of compilations, removed when their process was killed
+//	private_unix.go   who may write to a directory and those above it, and locks
 //	private_other.go  the same where that cannot be checked
 package codecache
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
@@ -18,21 +18,22 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/tetratelabs/wazero"
 
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Entry is the compiled code of one module: a directory of its own. What it holds is run, so
-// other users must not be able to write to it.
+// other users must not be able to write to it. wazero tells its versions and the features of
+// processors apart by the names of files.
+//
+// Code is compiled into a temporary directory, and moved into the entry when it is complete: see
+// MakeTemporary and Keep.
 type Entry struct {
-	root    string // empty: there is no cache
-	dir     string // empty: there is no directory
-	maxSize int64  // of all entries together
-	hit     bool
+	root    string     // empty: there is no cache
+	dir     string     // of the module, below root
+	maxSize int64      // of all entries together
+	temp    *temporary // nil: none
 }
 
 // nameLength is the length of an entry's name, in hexadecimal digits.
@@ -51,93 +52,87 @@ func Open(root string, maxSize int64, module []byte) (*Entry, error) {
 	if err := checkPrivate(root); err != nil {
 		return nil, probe.FieldErrorf("cache_dir", "is not safe to run code from: %v", err)
 	}
-	hash := sha256.New()
-	hash.Write(module)
-	hash.Write([]byte(target()))
-	e := &Entry{root: root, dir: filepath.Join(root, hex.EncodeToString(hash.Sum(nil))[:nameLength]), maxSize: maxSize}
+	hash := sha256.Sum256(module)
+	return &Entry{root: root, dir: filepath.Join(root, hex.EncodeToString(hash[:])[:nameLength]), maxSize: maxSize}, nil
+}
+
+// Dir returns the directory of the entry's code, or "" when there is no cache.
+func (e *Entry) Dir() string {
+	if e.root == "" {
+		return ""
+	}
+	return e.dir
+}
+
+// HasCode reports whether there is code for the module, though perhaps for another version of
+// the compiler, or for another processor.
+func (e *Entry) HasCode() bool {
+	if e.root == "" {
+		return false
+	}
 	files, _ := usage(e.dir)
-	e.hit = files > 0
-	return e, nil
+	return files > 0
 }
 
-// target tells compilers and processors apart whose code cannot be exchanged: it is the name
-// that wazero gives the code of an empty module, in a directory for its version.
-var target = sync.OnceValue(func() string {
-	dir, err := os.MkdirTemp("", "sonde-plugin-")
-	if err != nil {
-		return ""
+// MakeTemporary makes a private directory for a compilation, and returns it: in the cache, or
+// without one in the system's directory for temporary files. It replaces the previous one, and
+// removes those of processes that were killed.
+func (e *Entry) MakeTemporary() (dir string, err error) {
+	e.removeTemporary()
+	if e.temp, err = makeTemporary(cmp.Or(e.root, os.TempDir())); err != nil {
+		return "", err
 	}
-	defer os.RemoveAll(dir)
-	cache, err := wazero.NewCompilationCacheWithDir(dir)
-	if err != nil {
-		return ""
-	}
-	ctx := context.Background()
-	defer cache.Close(ctx)
-	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCompilationCache(cache))
-	if _, err := r.CompileModule(ctx, []byte("\x00asm\x01\x00\x00\x00")); err != nil {
-		return ""
-	}
-	names, _ := filepath.Glob(filepath.Join(dir, "*", "*"))
-	return strings.TrimPrefix(strings.Join(names, ""), dir)
-})
-
-// UseTemporary makes the entry a private directory that Finish removes.
-func (e *Entry) UseTemporary() error {
-	dir, err := os.MkdirTemp("", "sonde-plugin-")
-	if err != nil {
-		return err
-	}
-	if err := checkPrivate(dir); err != nil {
-		_ = os.Remove(dir)
-		return err
-	}
-	*e = Entry{dir: dir}
-	return nil
+	return e.temp.dir, nil
 }
 
-// Temporary reports whether UseTemporary has made the entry.
-func (e *Entry) Temporary() bool { return e.root == "" && e.dir != "" }
-
-// Dir returns the directory of the entry's code, or "" when there is none: the cache is
-// disabled.
-func (e *Entry) Dir() string { return e.dir }
-
-// Hit reports whether compiled code was found, and was not discarded.
-func (e *Entry) Hit() bool { return e.hit }
-
-// Cache returns the entry for the compiler, or nil when there is no directory, or it cannot
-// be used.
-func (e *Entry) Cache() wazero.CompilationCache {
-	if e.dir == "" {
+// Keep moves the code from the temporary directory into the entry. Without a cache it does
+// nothing.
+func (e *Entry) Keep() error {
+	if e.root == "" {
 		return nil
 	}
-	cache, err := wazero.NewCompilationCacheWithDir(e.dir)
-	if err != nil {
-		return nil
+	files, err := filepath.Glob(filepath.Join(e.temp.dir, "*", "*"))
+	for _, from := range files {
+		to := filepath.Join(e.dir, strings.TrimPrefix(from, e.temp.dir))
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		if err := os.Rename(from, to); err != nil {
+			return err
+		}
 	}
-	return cache
+	return err
 }
 
-// Discard removes the entry's code, which may be damaged or incomplete.
+// Enabled reports whether there is a cache.
+func (e *Entry) Enabled() bool { return e.root != "" }
+
+// Disable gives up a cache that cannot be written.
+func (e *Entry) Disable() { e.root = "" }
+
+// Discard removes the entry's code, which is damaged.
 func (e *Entry) Discard() {
-	if e.dir != "" {
+	if e.root != "" {
 		_ = os.RemoveAll(e.dir) // what remains is found to be damaged again
 	}
-	e.hit = false
 }
 
 // Finish is called after the code was loaded. It marks the entry as used now, and removes the
-// entries that were used longest ago until the rest is within the maximum size. It removes a
-// temporary entry.
+// entries that were used longest ago until the rest is within the maximum size. It removes the
+// temporary directory.
 func (e *Entry) Finish() {
-	switch {
-	case e.root != "":
+	e.removeTemporary()
+	if e.root != "" {
 		now := time.Now()
 		_ = os.Chtimes(e.dir, now, now) // it may not exist
 		e.evict()
-	case e.Temporary():
-		_ = os.RemoveAll(e.dir) // below the system's directory for temporary files
+	}
+}
+
+func (e *Entry) removeTemporary() {
+	if e.temp != nil {
+		e.temp.remove()
+		e.temp = nil
 	}
 }
 

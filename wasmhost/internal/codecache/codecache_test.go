@@ -36,54 +36,114 @@ func TestTheLeastRecentlyUsedEntryIsRemovedFirst(t *testing.T) {
 	}
 }
 
-func TestAHitIsCodeForThisCompiler(t *testing.T) {
-	root := filepath.Join(t.TempDir(), "cache")
-	open := func(module string) *Entry {
-		t.Helper()
-		e, err := Open(root, 1<<20, []byte(module))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	}
-	dir := filepath.Join(open("a").Dir(), "wazero")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// open opens an entry, and fails the test if it cannot.
+func open(t *testing.T, root, module string) *Entry {
+	t.Helper()
+	e, err := Open(root, 1<<20, []byte(module))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []struct {
-		file string
-		hit  bool
-	}{{"code.123.tmp", false}, {"code", true}} {
-		if err := os.WriteFile(filepath.Join(dir, step.file), []byte("code"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if open("a").Hit() != step.hit || open("b").Hit() {
-			t.Errorf("with %s, the hit of its module is not %v, or another module has one", step.file, step.hit)
-		}
+	return e
+}
+
+// compile writes code as wazero does, where the entry has said.
+func compile(t *testing.T, e *Entry, name string) {
+	t.Helper()
+	dir, err := e.MakeTemporary()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if name := target(); !strings.Contains(name, "wazero-") {
-		t.Errorf("the compiler and the processor are called %q", name)
+	version := filepath.Join(dir, "wazero-v1")
+	if err := os.Mkdir(version, 0o700); err != nil {
+		t.Fatal(err)
 	}
-	e := open("a")
-	if e.Discard(); e.Hit() || open("a").Hit() {
-		t.Error("there is a hit after Discard")
+	if err := os.WriteFile(filepath.Join(version, name), []byte("code"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func TestATemporaryEntryIsPrivateAndRemoved(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	e, err := Open("", 0, nil)
-	if err != nil || e.Dir() != "" || e.Temporary() {
-		t.Fatalf("without a directory: %+v, %v", e, err)
+func TestCodeIsKeptWhenItIsComplete(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "cache")
+	a, again, b := open(t, root, "a"), open(t, root, "a"), open(t, root, "b")
+	compile(t, a, "code")
+	if a.HasCode() {
+		t.Error("there is code before it is kept")
 	}
-	if err := e.UseTemporary(); err != nil {
+	compile(t, again, "code") // at the same time
+	for range 2 {
+		if err := a.Keep(); err != nil {
+			t.Fatal(err)
+		}
+		a.Finish()
+		if !a.HasCode() || !open(t, root, "a").HasCode() || b.HasCode() {
+			t.Error("the module has no code, or another one has")
+		}
+		a = again
+	}
+	files, err := filepath.Glob(filepath.Join(root, "*", "*", "*"))
+	if err != nil || len(files) != 1 || filepath.Dir(filepath.Dir(files[0])) != a.Dir() {
+		t.Errorf("the cache has %q, %v", files, err)
+	}
+	a.Discard()
+	if a.HasCode() {
+		t.Error("there is code after Discard")
+	}
+}
+
+func TestWithoutACacheNothingIsKept(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	root := filepath.Join(t.TempDir(), "cache")
+	disabled := open(t, root, "a")
+	disabled.Disable()
+	for _, e := range []*Entry{open(t, "", ""), disabled} {
+		compile(t, e, "code")
+		if info, err := os.Stat(e.temp.dir); err != nil || info.Mode().Perm() != 0o700 || filepath.Dir(e.temp.dir) != os.TempDir() {
+			t.Errorf("compiled in %s: %v, %v", e.temp.dir, info, err)
+		}
+		if err := e.Keep(); err != nil || e.Dir() != "" || e.Enabled() || e.HasCode() {
+			t.Errorf("got %+v, %v", e, err)
+		}
+		e.Finish()
+	}
+	for _, dir := range []string{root, os.TempDir()} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+}
+
+func TestAMissingDirectoryIsAnError(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+	if dir, err := open(t, "", "").MakeTemporary(); err == nil {
+		t.Errorf("got %s", dir)
+	}
+}
+
+// What a killed process has left is removed, and nothing else.
+func TestDirectoriesOfKilledProcessesAreRemoved(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Chmod(root, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(e.Dir()); err != nil || info.Mode().Perm() != 0o700 || !e.Temporary() {
-		t.Errorf("got %v, %v", info, err)
+	e := open(t, root, "a")
+	compile(t, e, "code")
+	left, unrelated, open := filepath.Join(root, temporaryPrefix+"1"), filepath.Join(root, "other-1"), filepath.Join(root, temporaryPrefix+"2")
+	for dir, mode := range map[string]os.FileMode{left: 0o700, unrelated: 0o700, open: 0o755} {
+		if err := os.Mkdir(dir, mode); err != nil {
+			t.Fatal(err)
+		}
 	}
-	e.Finish()
-	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
+	if err := os.WriteFile(filepath.Join(left, "code"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(root, temporaryPrefix+"link")
+	if err := os.Symlink(unrelated, link); err != nil {
+		t.Fatal(err)
+	}
+	removeAbandoned(root)
+	for path, want := range map[string]bool{left: false, unrelated: true, open: true, link: true, e.temp.dir: true} {
+		if _, err := os.Lstat(path); (err == nil) != want {
+			t.Errorf("%s: %v", filepath.Base(path), err)
+		}
 	}
 }

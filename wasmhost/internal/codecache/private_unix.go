@@ -3,6 +3,7 @@
 package codecache
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,4 +70,17 @@ func belongs(info os.FileInfo, user int) bool {
 func hasOwnGroup(info os.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Gid) == os.Getegid() && os.Getegid() == os.Geteuid()
+}
+
+// lockDir opens a directory and locks it until it is closed. The error is errInUse if another
+// process has locked it; not all file systems have locks.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		err = errInUse
+	}
+	return f, err
 }

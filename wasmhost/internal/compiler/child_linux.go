@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -16,20 +18,25 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/quota"
 )
 
 // Name is the argv[0] of a child. Its arguments are the directory, and the limits of memory, in
 // bytes, and of processor time, in seconds. It reads the module from its standard input.
 const Name = "sonde-compiler"
 
-// done is what a child writes to its standard output when the code is in the directory.
-const done = "compiled"
+// What a child writes to its standard output.
+const (
+	granted = "granted " // the machine has as much memory as the limit
+	done    = "compiled" // the code is in the directory
+)
 
 // The exit codes of a child that says why on its standard error. The Go runtime exits with 2.
 const (
 	exitInvalid = 3 // the module cannot be compiled
 	exitStore   = 4 // the directory cannot be used
 	exitMemory  = 5 // wazero could not map memory
+	exitTime    = 6 // the limit of processor time is exceeded
 )
 
 func init() {
@@ -71,7 +78,9 @@ func run(args []string) error {
 	if err := errors.Join(memoryErr, secondsErr); err != nil {
 		return err
 	}
-	if err := confine(uint64(memory), seconds); err != nil {
+	exitAtTimeLimit()
+	quota.MakeThreads(runtime.GOMAXPROCS(0) + idleThreads) // before memory is limited: see outOfThreads
+	if err := confine(uint64(memory)*memoryOverhead, seconds); err != nil {
 		return err
 	}
 	debug.SetMemoryLimit(memory / 4 * 3) // collect garbage more often before memory runs out
@@ -82,29 +91,56 @@ func run(args []string) error {
 	return compile(module, args[0])
 }
 
+// exitAtTimeLimit makes this process exit when the kernel says that it has exceeded the soft
+// limit of processor time.
+func exitAtTimeLimit() {
+	exceeded := make(chan os.Signal, 1)
+	signal.Notify(exceeded, syscall.SIGXCPU)
+	go func() {
+		<-exceeded
+		os.Exit(exitTime)
+	}()
+}
+
 // confine limits this process to an amount of memory beside what it has at its start, and to
-// seconds of processor time. RLIMIT_DATA counts memory that can be written and is not shared,
-// and not the addresses that the Go runtime reserves, as RLIMIT_AS does.
+// seconds of processor time, and writes granted if the machine has that memory. RLIMIT_DATA counts
+// memory that can be written and is not shared, and not the addresses that the Go runtime
+// reserves, as RLIMIT_AS does.
 func confine(memory, seconds uint64) error {
-	for resource, limit := range map[int]uint64{
-		syscall.RLIMIT_DATA:  ownMemory() + memory*memoryOverhead,
-		syscall.RLIMIT_CPU:   seconds,
-		syscall.RLIMIT_FSIZE: memory,
-		syscall.RLIMIT_CORE:  0,
-	} {
-		var now syscall.Rlimit
-		if err := syscall.Getrlimit(resource, &now); err == nil {
-			limit = min(limit, now.Max) // more is not permitted
-		}
-		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
-			return fmt.Errorf("limit resource %d to %d: %w", resource, limit, err)
-		}
-	}
 	// The kernel should end this process rather than the engine, and run it less often than that
 	// on a busy machine. Without these the limits hold as well.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	_ = syscall.Setpriority(syscall.PRIO_PGRP, 0, lowPriority)
+	isGranted := isAvailable(memory)
+	for resource, limit := range map[int]syscall.Rlimit{
+		syscall.RLIMIT_DATA:  {Cur: ownMemory() + memory, Max: ownMemory() + memory},
+		syscall.RLIMIT_CPU:   {Cur: seconds, Max: 2 * seconds}, // at Max it is killed
+		syscall.RLIMIT_FSIZE: {Cur: memory, Max: memory},
+		syscall.RLIMIT_CORE:  {},
+	} {
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(resource, &now); err == nil && now.Max < limit.Max { // more is not permitted
+			limit = syscall.Rlimit{Cur: min(limit.Cur, now.Max), Max: now.Max}
+			isGranted = isGranted && resource != syscall.RLIMIT_DATA
+		}
+		if err := syscall.Setrlimit(resource, &limit); err != nil {
+			return fmt.Errorf("limit resource %d to %d: %w", resource, limit.Max, err)
+		}
+	}
+	if isGranted {
+		_, _ = os.Stdout.WriteString(granted)
+	}
 	return nil
+}
+
+// isAvailable reports whether this process can have an amount of memory: RLIMIT_AS and the
+// accounting of vm.overcommit_memory may deny it.
+func isAvailable(memory uint64) bool {
+	if memory > math.MaxInt {
+		return false
+	}
+	all, err := syscall.Mmap(-1, 0, int(memory), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	return err == nil && syscall.Munmap(all) == nil
 }
 
 // ownMemory returns how much memory RLIMIT_DATA counts now, in bytes: that of the Go runtime, and
@@ -120,11 +156,11 @@ func ownMemory() uint64 {
 	return kib << 10
 }
 
-// lowPriority is a nice value that gives a third of the usual share of a busy machine.
-const lowPriority = 5
+// lowPriority is a nice value that gives a tenth of the usual share of a busy machine.
+const lowPriority = 10
 
-// compile uses all processors: a panic, which with several goroutines ends the process, ends
-// no other one.
+// compile uses all processors that this process has: a panic, which with several goroutines ends
+// the process, ends no other one.
 func compile(module []byte, dir string) error {
 	cache, err := wazero.NewCompilationCacheWithDir(dir)
 	if err != nil {

@@ -11,6 +11,7 @@
 //
 //	compiler.go     Limits, and the errors of Compile
 //	parent_linux.go Compile: starts a child, and judges how it has ended
+//	memory_linux.go what memory the children may have together
 //	child_linux.go  the child
 //	other.go        systems without such children
 package compiler
@@ -31,7 +32,9 @@ type Limits struct {
 	Memory int64         // bytes of private memory, beside what the child has when it starts
 	CPU    time.Duration // of all processors together; whole seconds
 
-	shared bool // Memory is half of what the control group may have
+	// group is the file of a control group's limit, such as /sys/fs/cgroup/memory.max, if Memory
+	// is half of what is left below it.
+	group string
 }
 
 // The limits of a module grow with its size. The largest Go plugin, of 20 MB, takes 0.4 GiB and
@@ -64,25 +67,25 @@ func (e *LimitError) Error() string {
 	return "compile: takes more than " + e.limit + ": " + e.remedy
 }
 
-const smaller = "compile the module with optimization, or split it"
+const remedySmaller = "compile the module with optimization, or split it"
 
 func memoryExceeded(l Limits) error {
 	size := bytesize.Size(l.Memory).String() + " of memory"
-	if l.shared {
-		return &LimitError{size + ", half of the limit of the control group", "raise that limit, or " + smaller}
+	if l.group != "" {
+		return &LimitError{size + ", half of what is left below the limit " + l.group, "raise it, or " + remedySmaller}
 	}
-	return &LimitError{size + ", the limit for a module of its size", smaller}
+	return &LimitError{size, "raise compile.memory, or " + remedySmaller}
 }
 
 func cpuExceeded(l Limits) error {
-	return &LimitError{fmt.Sprintf("%v of processor time, the limit for a module of its size", l.CPU), smaller}
+	return &LimitError{fmt.Sprintf("%v of processor time", l.CPU), "raise compile.time, or " + remedySmaller}
 }
 
 // The errors of Compile that are not the module's fault.
 var (
-	// ErrShortage says that this machine lacks processes, threads, memory or time: a later
-	// compilation may succeed.
-	ErrShortage = errors.New("compiler lacks resources of this machine")
+	// ErrUnavailable says that this machine lacks processes, threads, memory or time, or does not
+	// permit a child: a later compilation may succeed.
+	ErrUnavailable = errors.New("compiler cannot run now")
 
 	// ErrStore says that the code cannot be written to its directory.
 	ErrStore = errors.New("compiled code cannot be stored")

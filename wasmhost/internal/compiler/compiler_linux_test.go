@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -71,7 +73,7 @@ func running() (pids []int) {
 }
 
 // ample are limits that no test reaches.
-var ample = Limits{Memory: 1 << 30, CPU: 10 * time.Minute}
+var ample = Limits{Memory: 512 << 20, CPU: 10 * time.Minute}
 
 // start starts to compile a module that does not end soon, and returns a function that waits
 // for its error.
@@ -103,9 +105,8 @@ func TestALimitIsNamedByItsError(t *testing.T) {
 		limits Limits
 		want   string
 	}{
-		"memory":         {manyLocals(), Limits{Memory: 192 << 20, CPU: time.Hour}, "compile: takes more than 192MiB of memory, the limit"},
-		"processor time": {deepBlocks(), Limits{Memory: 1 << 30, CPU: time.Second}, "compile: takes more than 1s of processor time, the limit"},
-		"shared memory":  {manyLocals(), Limits{Memory: 192 << 20, CPU: time.Hour, shared: true}, "192MiB of memory, half of the limit of the control group: raise"},
+		"memory":         {manyLocals(), Limits{Memory: 192 << 20, CPU: time.Hour}, "compile: takes more than 192MiB of memory: raise compile.memory, or"},
+		"processor time": {deepBlocks(), Limits{Memory: 1 << 30, CPU: time.Second}, "compile: takes more than 1s of processor time: raise compile.time, or"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -153,8 +154,88 @@ func TestTheEndOfACompilationIsJudged(t *testing.T) {
 	if err := syscall.Kill(oneChild(t), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait(); !errors.Is(err, ErrShortage) {
+	if err := wait(); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a child that the kernel has killed: %v", err)
+	}
+}
+
+// end returns how a shell that runs a script has ended.
+func end(t *testing.T, script string) (*os.ProcessState, error) {
+	c := exec.Command("/bin/sh", "-c", script)
+	err := c.Run()
+	if c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return c.ProcessState, err
+}
+
+func TestWhatTheMachineLacksIsNotTheModulesFault(t *testing.T) {
+	const noThread = "runtime: failed to create new OS thread (have 9 already; errno=11)"
+	few, group := Limits{Memory: 1 << 20, CPU: time.Hour}, "/sys/fs/cgroup/a/memory.max"
+	for name, test := range map[string]struct {
+		script, message string
+		granted         bool
+		limits          Limits
+		want            error
+		text            string
+	}{
+		"too few threads":         {"exit 2", noThread, true, few, ErrUnavailable, "raise the limit of processes and threads"},
+		"too few for cgo":         {"exit 134", "runtime/cgo: pthread_create failed: Resource temporarily unavailable", true, few, ErrUnavailable, ""},
+		"killed by the kernel":    {"kill -KILL $$", "", true, few, ErrUnavailable, "killed"},
+		"memory was not granted":  {"exit 2", "fatal error: runtime: out of memory", false, few, ErrUnavailable, "does not grant it 1MiB of memory"},
+		"mappings not granted":    {"exit 5", "cannot allocate memory", false, few, ErrUnavailable, "does not grant it"},
+		"the directory is full":   {"exit 4", "no space left on device", true, few, ErrStore, "no space left"},
+		"memory of the module":    {"exit 2", "fatal error: runtime: out of memory", true, few, &LimitError{}, "more than 1MiB of memory: raise compile.memory"},
+		"memory left by others":   {"exit 5", "", true, Limits{Memory: 1 << 20, CPU: time.Hour, group: group}, &LimitError{}, "1MiB of memory, half of what is left below the limit " + group + ": raise it"},
+		"time":                    {"exit 6", "", true, few, &LimitError{}, "more than 1h0m0s of processor time"},
+		"time, and does not exit": {"kill -KILL $$", "", true, Limits{CPU: 1}, &LimitError{}, "of processor time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, exit := end(t, test.script)
+			err := judge(state, exit, test.message, test.granted, test.limits)
+			is := errors.Is(err, test.want)
+			if limit := (*LimitError)(nil); errors.As(test.want, &limit) {
+				is = errors.As(err, &limit)
+			}
+			if !is || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("got %v, want %q", err, test.text)
+			}
+		})
+	}
+}
+
+func TestAProgramThatMayNotStartItselfIsNotTheModulesFault(t *testing.T) {
+	before := reexec.Executable
+	defer func() { reexec.Executable = before }()
+	reexec.Executable = filepath.Join(t.TempDir(), "sonde")
+	if err := os.WriteFile(reexec.Executable, nil, 0o600); err != nil { // not executable, as on a file system with noexec
+		t.Fatal(err)
+	}
+	err := Compile(t.Context(), idle, t.TempDir(), ample)
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "permit that or set compile.in_process: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAChildHasALowPriorityAndFewProcessors(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := start(t, ctx)
+	pid := oneChild(t)
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])); err != nil || fields[16] != strconv.Itoa(lowPriority) {
+		t.Errorf("its stat is %s, %v", stat, err)
+	}
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if want := fmt.Sprintf("GOMAXPROCS=%d\x00", max(runtime.GOMAXPROCS(0)/2, 1)); err != nil || !strings.Contains(string(environment), want) {
+		t.Errorf("its environment is %q, %v", environment, err)
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if most := max(runtime.GOMAXPROCS(0)/2, 1) + runtimeThreads; err != nil || len(threads) > most {
+		t.Errorf("it has %d threads, %d are counted, %v", len(threads), most, err)
+	}
+	cancel()
+	if err := wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -218,7 +299,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestAChildEndsWithTheEngine(t *testing.T) {
-	engine := exec.Command(executable)
+	engine := exec.Command(reexec.Executable)
 	engine.Env = append(os.Environ(), roleEngine+"="+t.TempDir())
 	if err := engine.Start(); err != nil {
 		t.Fatal(err)

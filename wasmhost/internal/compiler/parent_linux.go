@@ -2,8 +2,8 @@ package compiler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,136 +14,133 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/cgroup"
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/quota"
+	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// executable is the file of this program, even when it was replaced after the start.
-const executable = "/proc/self/exe"
-
-// Available reports whether Compile can be used: on Linux with /proc.
-func Available() bool {
-	_, err := os.Stat(executable)
-	return err == nil
-}
-
-// maxChildren bounds the children at the same time, since each may use as much memory as its
-// limits allow.
-const maxChildren = 2
-
-// children holds an element for each child.
-var children = make(chan struct{}, maxChildren)
+// Available reports that Compile can be used.
+const Available = true
 
 // maxDelay bounds the time of a child as a multiple of its limit of processor time: it has a
 // low priority, and the file system may not answer.
-const maxDelay = 10
+const maxDelay = 30
 
 // Compile compiles a module with RuntimeConfig, and writes its code into dir, as wazero's cache
-// has it. It waits while there are maxChildren others. When ctx is done it kills its child, and
-// returns the error of ctx. Other errors are about the module, such as a *LimitError, or
-// ErrShortage or ErrStore. It is safe for concurrent use by multiple goroutines.
+// has it. It waits while other compilations have the memory. When ctx is done it kills its child,
+// and returns the error of ctx. Other errors are about the module, such as a *LimitError, or
+// ErrUnavailable or ErrStore. It is safe for concurrent use by multiple goroutines.
 func Compile(ctx context.Context, module []byte, dir string, limits Limits) error {
-	select {
-	case children <- struct{}{}:
-		defer func() { <-children }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return fmt.Errorf("%w: %v", ErrStore, err)
 	}
-	if _, err := quota.Processes.Acquire(ctx); err != nil {
-		return errors.Join(ctx.Err(), fmt.Errorf("%w: %v", ErrShortage, err))
+	limits, err = children.admit(ctx, limits)
+	if err != nil {
+		return err
 	}
+	defer children.end(limits.Memory)
+	workers := max(runtime.GOMAXPROCS(0)/2, 1) // two children may run, and probes need the processors too
+	threads := workers + runtimeThreads
+	if err := acquireProcess(ctx, threads); err != nil {
+		return err
+	}
+	defer quota.Processes.ReleaseThreads(threads)
 	defer quota.Processes.Ended()
-	limits.halveShared()
 	// The kernel kills the child when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	within, cancel := context.WithTimeout(ctx, maxDelay*limits.CPU)
 	defer cancel()
-	c := exec.CommandContext(within, executable)
+	c := exec.CommandContext(within, reexec.Executable)
 	c.Args = []string{Name, dir, strconv.FormatInt(limits.Memory, 10), strconv.FormatInt(int64(limits.CPU/time.Second), 10)}
-	c.Env = childEnv
+	c.Env = reexec.Env("GOTRACEBACK=none", "GOMAXPROCS="+strconv.Itoa(workers))
 	c.Dir = "/"
 	c.SysProcAttr = command.Attr(nil)
 	c.Stdin = bytes.NewReader(module)
-	stdout, stderr := &command.Head{Max: len(done) + 1}, &command.Head{Max: maxMessage}
+	stdout, stderr := &command.Head{Max: len(granted+done) + 1}, &command.Head{Max: maxMessage}
 	c.Stdout, c.Stderr = stdout, stderr
 	err = c.Start()
 	quota.Processes.Started(err)
 	if err != nil {
-		return startError(err)
+		return cmp.Or(ctx.Err(), startError(err))
 	}
 	err = c.Wait()
+	wasGranted := strings.HasPrefix(stdout.String(), granted)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case within.Err() != nil:
-		return fmt.Errorf("%w: compiler did not end within %v", ErrShortage, maxDelay*limits.CPU)
-	case err == nil && stdout.String() == done:
+		return fmt.Errorf("%w: it did not end within %v", ErrUnavailable, maxDelay*limits.CPU)
+	case err == nil && strings.TrimPrefix(stdout.String(), granted) == done:
 		return nil
 	}
-	return judge(c.ProcessState, err, stderr.String(), limits)
+	return judge(c.ProcessState, err, stderr.String(), wasGranted, limits)
 }
 
-// halveShared lowers the limit of memory to half of what the control groups of this process may
-// have: the kernel may end all of a group that exceeds its limit.
-func (l *Limits) halveShared() {
-	membership, err := cgroup.Current()
-	if err != nil {
-		return
+// Threads of a child beside those that compile.
+const (
+	runtimeThreads = 10 // of the Go runtime, with those that wait
+	idleThreads    = 3  // of those, for what a compilation may need
+)
+
+// processWait bounds how long a compilation that others wait for waits for room for its child.
+const processWait = time.Second
+
+// acquireProcess takes the room for a child with its threads.
+func acquireProcess(ctx context.Context, threads int) error {
+	within, cancel := context.WithTimeout(ctx, processWait)
+	defer cancel()
+	_, err := quota.Processes.AcquireThreads(within, threads)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
-	dirs, _ := membership.Dirs("memory")
-	for _, dir := range dirs {
-		for _, file := range []string{"memory.max", "memory.limit_in_bytes"} {
-			if n, ok, err := cgroup.Number(dir, file); err == nil && ok && n/2 < l.Memory {
-				l.Memory, l.shared = n/2, true
-			}
-		}
-	}
+	return nil
 }
 
-// childEnv is the environment of a child, which needs none: the engine's may hold secrets. It
-// must not wait a second before it ends under the race detector.
-var childEnv = []string{"GOTRACEBACK=none", "GORACE=atexit_sleep_ms=0"}
+// startError returns the error of a child that could not be started.
+func startError(err error) error {
+	if shortage.IsFork(err) {
+		return fmt.Errorf("%w: %v", ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: this program cannot start itself, permit that or set compile.in_process: %v", ErrUnavailable, err)
+}
 
 // maxMessage bounds what is read of a child's error, in bytes.
 const maxMessage = 4 << 10
 
-func startError(err error) error {
-	if shortage.IsFork(err) {
-		return fmt.Errorf("%w: start the compiler: %v", ErrShortage, err)
-	}
-	return fmt.Errorf("compile: this program cannot start itself: %w", err)
-}
-
-// judge returns the error of a child that has ended without success.
-func judge(s *os.ProcessState, err error, message string, limits Limits) error {
+// judge returns the error of a child that has ended without success. Granted says that the
+// machine had as much memory as the limit when the child began. What the machine lacks is not
+// the module's fault.
+func judge(s *os.ProcessState, err error, message string, granted bool, limits Limits) error {
 	first, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
 	status, _ := s.Sys().(syscall.WaitStatus)
-	switch used := s.UserTime() + s.SystemTime(); {
-	case status.Signal() == syscall.SIGKILL && used >= limits.CPU/4*3: // the kernel counts ticks
+	switch {
+	case status.ExitStatus() == exitTime, status.Signal() == syscall.SIGKILL && s.UserTime()+s.SystemTime() >= limits.CPU:
 		return cpuExceeded(limits)
 	case status.Signaled():
-		return fmt.Errorf("%w: compiler was ended by the signal %v: the machine may lack memory", ErrShortage, status.Signal())
-	case status.ExitStatus() == exitMemory:
-		return memoryExceeded(limits)
+		return fmt.Errorf("%w: it was ended by the signal %v: the machine may lack memory", ErrUnavailable, status.Signal())
 	case status.ExitStatus() == exitInvalid:
 		return fmt.Errorf("compile: %s", message)
 	case status.ExitStatus() == exitStore:
 		return fmt.Errorf("%w: %s", ErrStore, message)
-	case outOfMemory(message), outOfThreads(message) && peak(s) >= limits.Memory/2: // a thread needs memory
-		return memoryExceeded(limits)
+	case status.ExitStatus() == exitMemory, outOfMemory(message):
+		if granted {
+			return memoryExceeded(limits)
+		}
+		return fmt.Errorf("%w: this machine does not grant it %v of memory: raise its limits of memory (RLIMIT_AS, RLIMIT_DATA), or change vm.overcommit_memory",
+			ErrUnavailable, bytesize.Size(limits.Memory))
 	case outOfThreads(message):
-		return fmt.Errorf("%w: %s", ErrShortage, first)
+		return fmt.Errorf("%w: %s: raise the limit of processes and threads", ErrUnavailable, first)
 	case first == "" && err != nil:
 		first = err.Error()
 	}
-	return fmt.Errorf("compile: compiler failed: %s", first)
+	return fmt.Errorf("compile: compiler crashed: %s: build the module with another version of its compiler", first)
 }
 
 // outOfMemory reports whether the Go runtime, wazero or the race detector could not allocate
@@ -153,13 +150,8 @@ func outOfMemory(message string) bool {
 		strings.Contains(message, "failed to allocate")
 }
 
-// outOfThreads reports whether the Go runtime could not start a thread.
+// outOfThreads reports whether the Go runtime could not start a thread. A child has all its
+// threads before its memory is limited.
 func outOfThreads(message string) bool {
 	return strings.Contains(message, "failed to create new OS thread") || strings.Contains(message, "pthread_create failed")
-}
-
-// peak returns the most memory that a process had at a time.
-func peak(s *os.ProcessState) int64 {
-	usage, _ := s.SysUsage().(*syscall.Rusage)
-	return int64(usage.Maxrss) << 10
 }

@@ -12,15 +12,18 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// Target is the entry for the probed target's own address and ports, and the default.
+const Target = "target"
+
 // Parse reads the entries of wasmhost.Grant's Dial and DNS. An error is a
 // *probe.FieldError.
 func Parse(dialEntries, dns []string) (Rules, error) {
 	if dialEntries == nil {
-		dialEntries = []string{"target"}
+		dialEntries = []string{Target}
 	}
 	var rules Rules
 	for _, entry := range dialEntries {
-		if entry == "target" {
+		if entry == Target {
 			rules.target = true
 			continue
 		}

@@ -132,10 +132,13 @@ func (e *effort) cost(bytes int, locals uint64) time.Duration {
 		times(e.values, value) + times(e.labels, label) + times(e.indirect, indirect)
 }
 
-// checkCost returns an error if a module of a size takes too long to compile.
-func checkCost(cost time.Duration, size int) error {
-	if most := minCompile + time.Duration(size)*compilePerByte; cost > most {
-		return fmt.Errorf("would take about %v to compile, for a module of its size %v are allowed", cost.Round(time.Second), most.Round(time.Second))
+// defaultCost returns how long a module of a size may take to compile.
+func defaultCost(size int) time.Duration { return minCompile + time.Duration(size)*compilePerByte }
+
+// checkCost returns an error if a module takes too long to compile.
+func checkCost(cost, most time.Duration) error {
+	if cost > most {
+		return fmt.Errorf("would take about %v to compile, %v are allowed: raise compile.time", cost.Round(time.Second), most.Round(time.Second))
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 		}
 		cost += w.effort.cost(len(body), uint64(w.scratch))
 	}
-	if err := checkCost(cost, r.size); err != nil {
+	if err := checkCost(cost, r.maxCost); err != nil {
 		c.Fail(err)
 	}
 	return out

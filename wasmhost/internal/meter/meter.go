@@ -28,6 +28,7 @@ package meter
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -54,12 +55,16 @@ const MaxFuel = 16_000
 // that change tables. It keeps the names of functions, and drops other custom sections. An
 // error means that the module is invalid, or uses a feature beyond WebAssembly 2.0, or
 // exceeds a limit of this package.
-func Rewrite(wasm []byte) (out []byte, setsTables bool, err error) {
+func Rewrite(wasm []byte) (out []byte, setsTables bool, err error) { return RewriteWithin(wasm, 0) }
+
+// RewriteWithin is Rewrite for a module that may take some time to compile, by estimate, unless the
+// default is longer.
+func RewriteWithin(wasm []byte, compile time.Duration) (out []byte, setsTables bool, err error) {
 	sections, err := binary.Split(wasm)
 	if err != nil {
 		return nil, false, err
 	}
-	r := &rewriter{size: len(wasm)}
+	r := &rewriter{size: len(wasm), maxCost: max(compile, defaultCost(len(wasm)))}
 	out = append(make([]byte, 0, len(wasm)+len(wasm)/4), wasm[:8]...)
 	for _, id := range binary.Order {
 		body, err := r.section(id, sections.Bodies[id])
@@ -78,7 +83,8 @@ func Rewrite(wasm []byte) (out []byte, setsTables bool, err error) {
 
 // rewriter knows what the sections that were read declare.
 type rewriter struct {
-	size      int         // of the module
+	size      int // of the module
+	maxCost   time.Duration
 	types     []signature // the types of functions
 	functions []uint32    // the types of functions, imported ones first
 	imported  uint32      // functions, which is also the index of Tick

@@ -38,6 +38,7 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
@@ -98,27 +99,51 @@ type Sandbox struct {
 	dropped atomic.Uint64 // log records above a limit
 }
 
-// New returns a sandbox. Compile must have returned without an error before instances are
+// New returns a sandbox. Load or Compile must have returned without an error before instances are
 // started.
 func New(c Config) *Sandbox {
 	return &Sandbox{config: c, account: totalMemory.open(), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
 }
 
-// Compile loads the code of a module that was metered and prepared from the cache, which it
-// takes over. If it is not there, or without a cache, it compiles the module: it cannot be
-// cancelled then, and uses one goroutine, since with several wazero would let a panic end the
-// process, and probes need the processors too.
-func (s *Sandbox) Compile(m *image.Module, cache wazero.CompilationCache) error {
+// ErrNoCode says that a directory does not have the code of a module.
+var ErrNoCode = errors.New("compiled code is missing")
+
+// Load loads the code of a module that was metered and prepared from a directory, where package
+// compiler has put it, and never compiles.
+func (s *Sandbox) Load(m *image.Module, dir string) error {
+	// wazero does not look at the context when it loads code. With it, and several goroutines, it
+	// ends a compilation before the first function.
+	ctx, cancel := context.WithCancel(experimental.WithCompilationWorkers(context.Background(), 2))
+	cancel()
+	err := s.compile(ctx, m, dir)
+	if errors.Is(err, context.Canceled) {
+		return ErrNoCode
+	}
+	return err
+}
+
+// Compile compiles a module that was metered and prepared, in this process. It cannot be cancelled,
+// and uses one goroutine, since with several wazero would let a panic end the process, and probes
+// need the processors too. The code is loaded from a directory, or stored there, unless dir is "".
+func (s *Sandbox) Compile(m *image.Module, dir string) error {
+	return s.compile(context.Background(), m, dir)
+}
+
+func (s *Sandbox) compile(compiling context.Context, m *image.Module, dir string) (err error) {
 	ctx := context.Background()
 	config := compiler.RuntimeConfig()
-	if cache != nil {
+	var cache wazero.CompilationCache
+	if dir != "" {
+		if cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {
+			return err
+		}
 		config = config.WithCompilationCache(cache)
 	}
 	r := wazero.NewRuntimeWithConfig(ctx, config)
-	err := s.link(ctx, r)
+	err = s.link(ctx, r)
 	var compiled wazero.CompiledModule
 	if err == nil {
-		compiled, err = r.CompileModule(ctx, m.Wasm)
+		compiled, err = r.CompileModule(compiling, m.Wasm)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("compile: %w", err), closeRuntime(ctx, r, cache))

@@ -53,7 +53,7 @@ func startModule(tb testing.TB, wasm string) *Instance {
 	}
 	prepared, err := image.Prepare(metered, setsTables)
 	if err == nil {
-		err = sandbox.Compile(prepared, nil)
+		err = sandbox.Compile(prepared, "")
 	}
 	if err != nil {
 		tb.Fatal(err)

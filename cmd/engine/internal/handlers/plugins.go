@@ -99,10 +99,10 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 }
 
 // load returns a module that is loaded already, or loads it. The key is equal for modules
-// with the same name, bytes, grants and limits.
+// with the same name, bytes and settings.
 func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (host *wasmhost.Plugin, key string, err error) {
 	sum := cli.SHA256(c.Module)
-	text, err := json.Marshal([]any{c.Name, sum, c.OnTrap, c.Grant, c.Limits})
+	text, err := json.Marshal([]any{c.Name, sum, c.OnTrap, c.Grant, c.Limits, c.Compile})
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,0 +1,65 @@
+//go:build !race
+
+package compiler
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/reexec"
+	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// The race detector needs several times as much memory as these tests have, and far more addresses.
+
+// The kernel would kill a process of the group, or all of them with memory.oom.group.
+func TestTwoBombsLeaveTheEngineItsMemory(t *testing.T) {
+	if !faulttest.InCgroup(t, faulttest.Memory(200<<20)) {
+		return
+	}
+	errs := make(chan error)
+	for range 2 {
+		go func() { errs <- Compile(t.Context(), manyLocals(), t.TempDir(), LimitsOf(100<<10)) }()
+	}
+	for range 2 {
+		err := testsync.Receive(t, "the end of a compilation", errs)
+		var limit *LimitError
+		if !errors.As(err, &limit) || !strings.Contains(err.Error(), "half of what is left below the limit /sys/fs/cgroup/") ||
+			!strings.Contains(err.Error(), "/memory.") || !strings.Contains(err.Error(), ": raise it, or") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+const roleDenied = "SONDE_TEST_COMPILE_DENIED"
+
+// The engine of TestMemoryThatTheMachineDeniesIsNotTheModulesFault.
+func TestDeniedHelper(t *testing.T) {
+	if os.Getenv(roleDenied) == "" {
+		t.Skip("it is a helper of another test")
+	}
+	addresses := syscall.Rlimit{Cur: 2 << 30, Max: 2 << 30}
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &addresses); err != nil {
+		t.Fatal(err)
+	}
+	if err := Compile(t.Context(), manyLocals(), t.TempDir(), Limits{Memory: 4 << 30, CPU: time.Hour}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("with a limit of addresses: %v", err)
+	}
+	if err := Compile(t.Context(), idle, t.TempDir(), Limits{Memory: 4 << 30, CPU: time.Hour}); err != nil {
+		t.Errorf("a module that needs less: %v", err)
+	}
+}
+
+func TestMemoryThatTheMachineDeniesIsNotTheModulesFault(t *testing.T) {
+	c := exec.Command(reexec.Executable, "-test.run=^TestDeniedHelper$")
+	c.Env = append(os.Environ(), roleDenied+"=1")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

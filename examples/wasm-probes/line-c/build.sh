@@ -12,15 +12,27 @@ skip() {
 	exit 77
 }
 
-for clang in ${CLANG:-clang clang-19}; do
-	"$clang" --print-targets 2>/dev/null | grep -q wasm32 && break
-done
-"$clang" --print-targets 2>/dev/null | grep -q wasm32 || skip "there is no clang for wasm32 (set CLANG)"
-[ -e "$("$clang" --print-prog-name=wasm-ld)" ] || skip "$clang has no wasm-ld"
 command -v "${GO:=go}" >/dev/null || skip "there is no go, which adds the manifest"
-
 raw=$(mktemp)
 trap 'rm -f "$raw"' EXIT
+
+# The flags for modules without a libc, and for those with wasi-libc.
+bare="--target=wasm32 -ffreestanding -nostdlib -Wl,--no-entry"
+posix="--target=wasm32-wasi --sysroot=${WASI_SYSROOT:-/usr} -mexec-model=reactor"
+
+# links reports whether a compiler makes modules with the flags given: that it knows the target
+# does not mean that its linker and its libraries are installed.
+links() {
+	echo 'int answer(void) { return 42; }' | "$@" -x c -o "$raw" - 2>/dev/null
+}
+
+# choose finds the first compiler that works with the flags given.
+choose() {
+	for clang in ${CLANG:-clang clang-22 clang-21 clang-20 clang-19 clang-18 clang-17 clang-16 clang-15 clang-14}; do
+		links "$clang" "$@" && return
+	done
+	false
+}
 
 # build compiles with the flags given and adds the manifest.
 build() {
@@ -31,7 +43,11 @@ build() {
 	(cd "$here/../../.." && "$GO" run ./cmd/engine plugin build "$here" --module "$raw" --output "$out/$name")
 }
 
-build line.wasm --target=wasm32 -ffreestanding -nostdlib -Wl,--no-entry
-if [ -e "${WASI_SYSROOT:-/usr}/include/wasm32-wasi/poll.h" ]; then
-	build line-posix.wasm --target=wasm32-wasi --sysroot="${WASI_SYSROOT:-/usr}" -mexec-model=reactor
+# shellcheck disable=SC2086
+choose $bare || skip "there is no clang for wasm32 with wasm-ld (set CLANG)"
+# shellcheck disable=SC2086
+build line.wasm $bare
+# shellcheck disable=SC2086
+if [ -e "${WASI_SYSROOT:-/usr}/include/wasm32-wasi/poll.h" ] && choose $posix; then
+	build line-posix.wasm $posix
 fi

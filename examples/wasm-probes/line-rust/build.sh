@@ -40,6 +40,7 @@ build() {
 	shift 2
 	# A stack of 128 KiB: each instance of the plugin has its own, and rustc's is of 1 MiB.
 	set -- --edition 2021 --target "$target" -C opt-level=s -C panic=abort -C lto -C strip=symbols \
+		-C target-feature=+bulk-memory \
 		-C link-arg=-zstack-size=131072 ${linker:+-C "linker=$linker"} "$@"
 	"$rustc" "$@" --crate-type rlib --crate-name sonde -C embed-bitcode -o "$dir/libsonde.rlib" "$here/../../../guest/rust/src/lib.rs"
 	"$rustc" "$@" --crate-type cdylib --crate-name line --extern "sonde=$dir/libsonde.rlib" -o "$dir/line.wasm" "$here/line.rs"

@@ -43,15 +43,19 @@ func compileGo(c *compiler, _, to string) error {
 	return c.run([]string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "run", ".", "-o", to)
 }
 
-// compileC needs no libc: the SDK is one header.
+// compileC needs no libc: the SDK is one header. It tries each compiler before it chooses one:
+// that a compiler knows the target does not mean that its linker is installed.
 func compileC(c *compiler, source, to string) error {
+	flags := []string{"--target=wasm32", "-std=c11", "-Wall", "-Wextra", "-Os", "-mbulk-memory", "-ffreestanding", "-nostdlib",
+		"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=32768"}
+	trial := filepath.Join(c.temp, "trial.c")
+	if err := os.WriteFile(trial, []byte("int answer(void) { return 42; }\n"), 0o600); err != nil {
+		return err
+	}
 	for _, clang := range candidates("CLANG", "clang", "clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14") {
-		linker := strings.TrimSpace(c.output(clang, "--print-prog-name=wasm-ld"))
-		if _, err := exec.LookPath(linker); err != nil || !strings.Contains(c.output(clang, "--print-targets"), "wasm32") {
-			continue
+		if exec.CommandContext(c.ctx, clang, append(flags, "-o", filepath.Join(c.temp, "trial.wasm"), trial)...).Run() == nil {
+			return c.run(nil, clang, append(flags, "-I", "sonde", "-o", to, filepath.Base(source))...)
 		}
-		return c.run(nil, clang, "--target=wasm32", "-std=c11", "-Wall", "-Wextra", "-Os", "-mbulk-memory", "-ffreestanding", "-nostdlib",
-			"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=32768", "-I", "sonde", "-o", to, filepath.Base(source))
 	}
 	return missing("clang for wasm32 with wasm-ld", "apt-get install clang lld", "CLANG")
 }
@@ -73,7 +77,7 @@ func compileRust(c *compiler, source, to string) error {
 		if found, err := filepath.Glob(filepath.Join(lib, "libcore-*.rlib")); lib == "" || err != nil || len(found) == 0 {
 			continue
 		}
-		flags := []string{"--edition", "2021", "--target", rustTarget, "-C", "opt-level=s", "-C", "panic=abort", "-C", "lto", "-C", "strip=symbols", "-C", "link-arg=-zstack-size=131072"}
+		flags := []string{"--edition", "2021", "--target", rustTarget, "-C", "opt-level=s", "-C", "panic=abort", "-C", "lto", "-C", "strip=symbols", "-C", "target-feature=+bulk-memory", "-C", "link-arg=-zstack-size=131072"}
 		if linker := c.rustLinker(rustc); linker != "" {
 			flags = append(flags, "-C", "linker="+linker)
 		}

@@ -1,0 +1,35 @@
+package plugindev
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A distribution may have a clang that knows WebAssembly, and no linker of that version.
+func TestACompilerThatCannotLinkIsNotChosen(t *testing.T) {
+	tools, dir, out := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "plugin.wasm")
+	const knowsWasm = `case "$*" in
+*--print-targets*) echo wasm32; exit ;;
+*--print-prog-name*) echo /bin/sh; exit ;;
+esac
+`
+	for file, text := range map[string]string{
+		filepath.Join(tools, "clang"):    "#!/bin/sh\n" + knowsWasm + "exit 1\n",
+		filepath.Join(tools, "clang-14"): "#!/bin/sh\n" + knowsWasm + `while [ "$1" != -o ]; do shift; done; echo module >"$2"` + "\n",
+		filepath.Join(dir, "plugin.c"):   "",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", tools)
+	t.Setenv("CLANG", "")
+	if err := Compile(t.Context(), dir, out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(out); err != nil || string(text) != "module\n" {
+		t.Errorf("got %q, %v", text, err)
+	}
+}

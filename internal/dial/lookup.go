@@ -36,17 +36,7 @@ func lookupIP(ctx context.Context, host string) (ips []netip.Addr, asked bool, e
 	ips, err = resolver.LookupNetIP(ctx, "ip", host)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if missing := (*net.DNSError)(nil); errors.As(err, &missing) && missing.IsNotFound && len(l.open) > 0 {
-		err = &net.DNSError{Err: "no answer to one of the queries for it", Name: host, IsTimeout: true, IsTemporary: true}
-	}
-	switch {
-	case err == nil:
-	case l.cause != nil:
-		err = localError{fmt.Errorf("%w: %w", err, l.cause)}
-	case l.asked && !l.answered && len(l.servers()) > 1:
-		err = localError{fmt.Errorf("%w: %w", err, errSilent)}
-	}
-	return ips, l.asked, err
+	return ips, l.asked, l.explain(host, err)
 }
 
 // lookup is one lookup of a name, which may take several queries at once.
@@ -58,12 +48,30 @@ type lookup struct {
 	asked    bool            // a name server
 	answered bool            // by a name server
 	open     map[string]bool // the questions that no name server has answered
+	unsent   bool            // no question of a query could be sent
 	cause    error           // the first fault of this machine
 }
 
 func newLookup(ctx context.Context) *lookup {
 	deadline, _ := ctx.Deadline()
 	return &lookup{servers: sync.OnceValue(silent.reorder), deadline: deadline, open: map[string]bool{}}
+}
+
+// explain returns the error of a lookup of a host with what is known of its queries. It
+// needs mu.
+func (l *lookup) explain(host string, err error) error {
+	if missing := (*net.DNSError)(nil); errors.As(err, &missing) && missing.IsNotFound && (len(l.open) > 0 || l.unsent) {
+		err = &net.DNSError{Err: "no answer to one of the queries for it", Name: host, IsTimeout: true, IsTemporary: true}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case l.cause != nil:
+		return localError{fmt.Errorf("%w: %w", err, l.cause)}
+	case l.asked && !l.answered && len(l.servers()) > 1:
+		return localError{fmt.Errorf("%w: %w", err, errSilent)}
+	}
+	return err
 }
 
 // noteShortage keeps an error of a socket if this machine is at fault.
@@ -140,6 +148,9 @@ func (l *lookup) dial(ctx context.Context, network, server string) (net.Conn, er
 	conn, err := dialer.DialContext(ctx, network, server)
 	if err != nil {
 		l.noteShortage(network, err)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.unsent = true
 		return nil, err
 	}
 	query := &queryConn{Conn: conn, lookup: l, network: network, server: server, again: again, end: end}

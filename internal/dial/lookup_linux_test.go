@@ -235,9 +235,26 @@ func TestAQuestionIsOpenUntilItIsAnswered(t *testing.T) {
 	if l.answer(query("tcp", "14"+header+"name, A").question(), noSuchName); len(l.open) != 0 {
 		t.Errorf("open: %v", l.open)
 	}
+	missing := &net.DNSError{Err: "no such host", IsNotFound: true}
+	if err := l.explain("name", missing); err != missing {
+		t.Errorf("got %v", err)
+	}
 	if c := (&queryConn{network: "udp"}); c.code([]byte(header)) != '.'&0xf || c.code([]byte("short")) != 0 {
 		t.Error("wrong code")
 	}
+}
+
+// An engine that is stopped between the queries for two families goes on after the deadline.
+func TestAQueryThatIsNotSentIsNotAnswered(t *testing.T) {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	l := newLookup(ctx)
+	if conn, err := l.dial(ctx, "udp", "192.0.2.1:53"); err == nil {
+		conn.Close()
+		t.Fatal("connected after the deadline")
+	}
+	err := Classify(ctx, Resolving, l.explain("name", &net.DNSError{Err: "no such host", IsNotFound: true}))
+	wantError(t, err, probe.Failure, probe.ReasonDNSTimeout)
 }
 
 func TestASilentNameServerIsAskedFirstAgainAfterSomeTime(t *testing.T) {

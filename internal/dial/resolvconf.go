@@ -1,7 +1,6 @@
 package dial
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -9,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/files"
@@ -84,7 +82,7 @@ func nameServers() (servers []string) {
 // listedServers yields the name servers in the text of resolv.conf, as they stand there.
 func listedServers(text []byte) iter.Seq[string] {
 	return func(yield func(address string) bool) {
-		for fields := range lines(text) {
+		for fields := range files.Fields(text) {
 			if fields[0] == "nameserver" && len(fields) > 1 && !yield(fields[1]) {
 				return
 			}
@@ -99,16 +97,4 @@ func ifShortage(err error) error {
 		return err
 	}
 	return nil
-}
-
-// lines yields the fields of each line that has some.
-func lines(text []byte) iter.Seq[[]string] {
-	return func(yield func(fields []string) bool) {
-		for line := range bytes.Lines(text) {
-			line, _, _ = bytes.Cut(line, []byte("#"))
-			if fields := strings.Fields(string(line)); len(fields) > 0 && !yield(fields) {
-				return
-			}
-		}
-	}
 }

@@ -52,25 +52,34 @@ func (r *reader) events(dir, file string) map[string]int64 {
 // pids.max of its cgroups and RLIMIT_NPROC of its user.
 func roomForProcesses() (room, error) {
 	var r reader
-	least := unlimited
-	consider := func(most, present int64) {
-		if left := int(min(most-present, math.MaxInt32)); left < least.left {
-			least = room{left: left, limit: int(min(most, math.MaxInt32))}
-		}
+	least := r.room(r.dirs("pids"))
+	if most, limited := r.userLimit(); limited {
+		least = least.below(most, ownTasks.count(&r, most))
 	}
-	for _, dir := range r.dirs("pids") {
+	return least, r.short
+}
+
+// room returns the room below pids.max of cgroups.
+func (r *reader) room(dirs []string) room {
+	least := unlimited
+	for _, dir := range dirs {
 		most, limited := r.number(dir, "pids.max")
 		if !limited {
 			continue
 		}
 		if present, known := r.number(dir, "pids.current"); known {
-			consider(most, present)
+			least = least.below(most, present)
 		}
 	}
-	if most, limited := r.userLimit(); limited {
-		consider(most, ownTasks.count(&r, most))
+	return least
+}
+
+// below returns what room there is if there may be so many, too, of which some are present.
+func (o room) below(most, present int64) room {
+	if left := int(min(most-present, math.MaxInt32)); left < o.left {
+		return room{left: left, limit: int(min(most, math.MaxInt32))}
 	}
-	return least, r.short
+	return o
 }
 
 // userLimit returns RLIMIT_NPROC if it applies: not to root and to processes with certain
@@ -151,21 +160,27 @@ func (r *reader) countTasks(uid uint32, most int64) (n int64) {
 // that they have to themselves.
 func countRefusals() (refusals int64, err error) {
 	var r reader
-	for i, dir := range r.dirs("pids") {
+	return r.refusals(r.dirs("pids"), r.dirs("memory")), r.short
+}
+
+// refusals is countRefusals with the directories of the cgroups with the controllers pids
+// and memory.
+func (r *reader) refusals(pids, memory []string) (refusals int64) {
+	for i, dir := range pids {
 		events := r.events(dir, "pids.events.local") // of newer kernels, and version 2
 		if len(events) == 0 && i == 0 {
 			events = r.events(dir, "pids.events") // what any limit has refused to this cgroup
 		}
 		refusals += events["max"]
 	}
-	if dirs := r.dirs("memory"); len(dirs) > 0 {
-		for _, file := range []string{"memory.events.local", "memory.oom_control"} { // of version 2, and 1
-			refusals += r.events(dirs[0], file)["oom_kill"]
-		}
-		if r.events(dirs[0], "memory.oom_control")["oom_kill_disable"] != 0 { // a process waits, or its system calls fail
-			denied, _ := r.number(dirs[0], "memory.failcnt")
-			refusals += denied
-		}
+	if len(memory) == 0 {
+		return refusals
 	}
-	return refusals, r.short
+	local, control := r.events(memory[0], "memory.events.local"), r.events(memory[0], "memory.oom_control") // of version 2, and 1
+	refusals += local["oom"] + local["oom_kill"] + control["oom_kill"]
+	if control["oom_kill_disable"] != 0 { // a process waits, or its system calls fail
+		denied, _ := r.number(memory[0], "memory.failcnt")
+		refusals += denied
+	}
+	return refusals
 }

@@ -34,6 +34,30 @@ func ownDir(t *testing.T) string {
 	return dirs[0]
 }
 
+// The files of version 2, which may not be mounted here, are in testdata: those of a
+// service, of a container below it, and of a kernel without local events of processes.
+func TestFilesOfCgroupsOfVersion2(t *testing.T) {
+	service, container, older := filepath.Join("testdata", "v2"), filepath.Join("testdata", "v2", "container"), filepath.Join("testdata", "v2", "older")
+	for _, test := range []struct {
+		name     string
+		dirs     []string
+		left     int
+		refusals int64
+	}{
+		{"a service", []string{service}, 4915 - 26, 2},
+		{"a container: its own limit is the lower one", []string{container, service}, 128 - 12, 3 + 2 + 1 + 1},
+		{"a kernel without local events of processes", []string{older, service}, 4915 - 26, 3 + 2 + 2 + 1},
+	} {
+		var r reader
+		if got := r.room(test.dirs); got.left != test.left {
+			t.Errorf("%s: room for %d processes, want %d", test.name, got.left, test.left)
+		}
+		if got := r.refusals(test.dirs, test.dirs); got != test.refusals || r.short != nil {
+			t.Errorf("%s: %d refusals, want %d: %v", test.name, got, test.refusals, r.short)
+		}
+	}
+}
+
 func TestRefusalsOfOtherCgroupsDoNotCount(t *testing.T) {
 	if !faulttest.InCgroup(t, faulttest.Processes(200)) {
 		return

@@ -14,13 +14,13 @@ import (
 // noResponse is the result of an attempt whose connection the target has accepted.
 func noResponse(r probe.Reason) probe.Result {
 	res := probe.Fail(r, "")
-	res.Timings.Connect = time.Millisecond
+	res.Timings.Connect, res.Timings.Connected = time.Millisecond, true
 	return res
 }
 
 // A shared database hangs, and every /healthz with it. The network works.
 func TestTargetsThatConnectAndDoNotRespondFailTogether(t *testing.T) {
-	for _, reason := range []probe.Reason{probe.ReasonHTTPTimeout, probe.ReasonTLSTimeout} {
+	for _, reason := range []probe.Reason{probe.ReasonHTTPTimeout, probe.ReasonTLSTimeout, probe.ReasonTCPTimeout, "plugin.redis.timeout"} {
 		for _, threshold := range []int32{1, 3} {
 			t.Run(fmt.Sprint(reason, " ", threshold), func(t *testing.T) {
 				bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {

@@ -40,9 +40,3 @@ func evidenceOf(res *probe.Result, late bool) (answered, missing responders) {
 	}
 	return answered, 0
 }
-
-// hasConnected reports whether the target has accepted a connection in an attempt that it
-// then did not answer: the network worked, there and back.
-func hasConnected(res *probe.Result) bool {
-	return (res.Reason == probe.ReasonHTTPTimeout || res.Reason == probe.ReasonTLSTimeout) && res.Timings.Connect > 0
-}

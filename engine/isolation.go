@@ -237,7 +237,7 @@ func (sc *scheduler) judgementOf(a *attempt, res *probe.Result, missing responde
 	silence := health.Silence{
 		Began: a.start, Ended: a.start + int64(res.Took), Timeout: int64(rule.Timeout),
 		WasAnswered: s.answered&missing != 0,
-		Repeated:    a.othersAnswered&missing != 0 || silent && hasConnected(res),
+		Repeated:    a.othersAnswered&missing != 0 || silent && res.Timings.Connected,
 		CutOffFor:   min(2*int64(rule.Period)+int64(res.Took), maxCutOff),
 	}
 	if missing == theTarget {

@@ -87,13 +87,15 @@ type Result struct {
 	Denied bool
 }
 
-// Timings says how long each step of an attempt over the network took. A step
-// that was not reached, or not needed, is zero.
+// Timings says how long each step of an attempt over the network took, and whether it has
+// connected. A step that was not reached, or not needed, is zero.
 type Timings struct {
 	Resolve   time.Duration // until a name server answered, if the host's name needed one
 	Connect   time.Duration // until the transport was connected, or without an answer; 0 if that was refused
 	TLS       time.Duration // the TLS handshake
 	FirstByte time.Duration // from the request's end to the answer's first byte
+
+	Connected bool // a connection was accepted, over TCP or a unix socket
 }
 
 // MaxDetail bounds Result.Detail, and what a handler reads of a body or an

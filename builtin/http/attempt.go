@@ -66,6 +66,7 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
 	a.timings.Resolve += took.Resolve
 	a.timings.Connect += took.Connect
 	a.timings.TLS += took.TLS
+	a.timings.Connected = a.timings.Connected || took.Connected
 	a.failure = err
 	a.asked = time.Now()
 	a.http2 = err == nil && speaksHTTP2(conn)

@@ -42,6 +42,7 @@ func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timin
 		return nil, Classify(ctx, ConnectingUnix, err)
 	}
 	since(began, &took.Connect)
+	took.Connected = true
 	return conn, nil
 }
 
@@ -61,6 +62,7 @@ func (d *Dialer) Connect(ctx context.Context, network string, ips []netip.Addr, 
 	if err != nil {
 		return nil, err
 	}
+	took.Connected = took.Connected || network == "tcp" // over UDP nobody is asked
 	return conn, nil
 }
 

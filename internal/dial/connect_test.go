@@ -122,7 +122,7 @@ func TestARefusedConnectionTakesNoTime(t *testing.T) {
 	var took probe.Timings
 	over, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
-	if _, err := dialer(t, Config{}).Open(over, "127.0.0.2", closed, &took); err == nil || took.Connect <= 0 {
+	if _, err := dialer(t, Config{}).Open(over, "127.0.0.2", closed, &took); err == nil || took.Connect <= 0 || took.Connected {
 		t.Errorf("without an answer: got the error %v and the timings %+v", err, took)
 	}
 }
@@ -150,7 +150,19 @@ func TestAnIPAddressIsNotLookedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	if took.Resolve != 0 || took.Connect <= 0 {
+	if took.Resolve != 0 || took.Connect <= 0 || !took.Connected {
+		t.Errorf("got the timings %+v", took)
+	}
+}
+
+func TestASocketOverUDPHasNotConnected(t *testing.T) {
+	var took probe.Timings
+	conn, err := dialer(t, Config{}).Connect(t.Context(), "udp", []netip.Addr{netip.MustParseAddr("127.0.0.2")}, 9, &took)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if took.Connected {
 		t.Errorf("got the timings %+v", took)
 	}
 }

@@ -159,7 +159,7 @@ func (x *Exchange) send(a *Attempt) (status, Fault) {
 		case errno != 0:
 			return failed, x.fault(a, "write", errno)
 		case e.phase == Connecting:
-			a.Result.Timings.Connect = now.Sub(e.since)
+			a.Result.Timings.Connect, a.Result.Timings.Connected = now.Sub(e.since), true
 			e.phase = Sending
 		}
 		e.sent += n

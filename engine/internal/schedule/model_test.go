@@ -183,7 +183,7 @@ func (m *model) regular(at int64, times Times) int64 {
 
 func (m *model) start(p *modelProbe, now int64, mayShed, failing bool) (st Started, ok bool) {
 	late := max(0, now-p.due)
-	if mayShed && late > int64(100*time.Millisecond) && !p.shed && !p.isExtra {
+	if mayShed && late > int64(100*time.Millisecond) && late > p.times.Period/50 && !p.shed && !p.isExtra {
 		p.shed = true
 		m.Shed++
 		p.at, p.isExtra, p.isAsked, p.isPaced = m.regular(now+1, p.times), false, false, false

@@ -30,8 +30,10 @@ const (
 	// earlyShare is the part of a period, one in so many, that maxEarly is at most.
 	earlyShare = 50
 
-	// shedAfter is how late an attempt must be for Start to skip it.
-	shedAfter = int64(100 * time.Millisecond)
+	// minShedAfter and shedShare say how late an attempt must be for Start to skip it: by one
+	// part in so many of its period.
+	minShedAfter = 100 * time.Millisecond
+	shedShare    = 50
 )
 
 // Schedule holds the probes by key, each with the time at which its next attempt
@@ -261,7 +263,7 @@ type Started struct {
 func (s *Schedule[A]) Start(key uint32, now int64, mayShed, failing bool) (st Started, ok bool) {
 	e := &s.entries[key]
 	late := max(0, now-e.due)
-	if late > shedAfter && mayShed && !e.is(shed|extra) {
+	if late > max(int64(minShedAfter), e.times.Period/shedShare) && mayShed && !e.is(shed|extra) {
 		e.set(shed, true)
 		s.Shed++
 		st.Next = e.times.From(now + 1)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
@@ -52,7 +53,7 @@ func faults() []fault {
 		{name: "dead first name server", inject: dropFirstNameServer, lasts: some, twoNameServers: true},
 		{name: "link down", inject: linkDown, lasts: some, felt: unknown, blind: true},
 		{name: "packets dropped", inject: drop("ip protocol { tcp, udp }"), lasts: some, felt: unknown, blind: true},
-		{name: "disk full", inject: emptyDiskLater, lasts: some, felt: noRoom, diskFull: true, alone: true},
+		{name: "disk full", inject: exitOnFullDisk, lasts: some, felt: noRoom, diskFull: true, alone: true},
 		{name: "log not read", inject: blockLog, lasts: some, unread: true, alone: true},
 		{name: "log closed", inject: closeLog, lasts: some, alone: true},
 	}
@@ -174,8 +175,12 @@ func linkDown(t *testing.T, _ *prober) func() {
 	}
 }
 
-// emptyDiskLater makes room on a disk that is full already.
-func emptyDiskLater(t *testing.T, p *prober) func() {
+// exitOnFullDisk kills the process of the adopted target while the disk is full, and waits
+// until it is started again.
+func exitOnFullDisk(t *testing.T, p *prober) func() {
+	tg := p.adoptedTarget()
+	p.killAdopted(t)
+	p.waitFor(t, "another instance", func(_ target, s state) bool { return s.restarts == 1 && s.verdict == probe.Passing }, tg)
 	return func() {
 		if err := os.Remove(p.filler()); err != nil {
 			t.Error(err)

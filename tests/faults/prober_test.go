@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -129,7 +131,7 @@ func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {
 	}
 	w.tell(t, "mend")
 	w.tell(t, "delay "+f.delay.String())
-	p.configure(t, plugin, *count)
+	p.configure(t, plugin, f)
 	if f.diskFull {
 		p.fillDisk(t)
 	}
@@ -146,6 +148,7 @@ func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
 		<-p.exited
+		p.killAdopted(t)
 		if p.log != nil {
 			p.log.Close()
 		}
@@ -222,12 +225,12 @@ func (p *prober) filler() string { return filepath.Join(p.disk, "filler") }
 func (p *prober) stateFile() string { return filepath.Join(p.disk, "sonde.state") }
 
 // configure writes the configuration and what the exec probes look at.
-func (p *prober) configure(t *testing.T, plugin string, count int) {
+func (p *prober) configure(t *testing.T, plugin string, f fault) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "engine {\n  listen = \"127.0.0.1:0\"\n  log_format = \"json\"\n  state = %q\n}\n", p.stateFile())
 	fmt.Fprintf(&b, "plugin \"redis\" {\n  source = %q\n  allow_unpinned = true\n}\n", plugin)
 	for _, h := range handlers {
-		for n := range max(count*h.share/100, firstHealthy+2) {
+		for n := range max(*count*h.share/100, firstHealthy+2) {
 			tg := target{name: fmt.Sprintf("%s/%d", h.name, n), handler: h.name, number: len(p.targets), place: n}
 			p.targets = append(p.targets, tg)
 			address, block := addressOf(tg.number).String(), h.block
@@ -249,8 +252,38 @@ func (p *prober) configure(t *testing.T, plugin string, count int) {
 				tg.name, address, restart, kind, block, p.period, timeout)
 		}
 	}
+	if f.diskFull {
+		p.configureAdopted(&b)
+	}
 	if err := os.WriteFile(filepath.Join(p.dir, "config.hcl"), []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// adoptedTarget is the target of a process that outlives the prober. It is not one of those
+// that are compared.
+func (p *prober) adoptedTarget() target { return target{name: "adopted", handler: "exec"} }
+
+// pidFile is where the process of the adopted target writes its ID.
+func (p *prober) pidFile() string { return filepath.Join(p.dir, "adopted.pid") }
+
+func (p *prober) configureAdopted(b *strings.Builder) {
+	fmt.Fprintf(b, "target %q {\n  process {\n    command = [\"sh\", \"-c\", \"echo $$$$ >%s; exec sleep 100000\"]\n    adopt = true\n  }\n", p.adoptedTarget().name, p.pidFile())
+	fmt.Fprintf(b, "  probe \"readiness\" {\n    exec { command = [\"true\"] }\n    period = %q\n    timeout = %q\n  }\n}\n", p.period, timeout)
+}
+
+// killAdopted kills the process of the adopted target, if it runs.
+func (p *prober) killAdopted(t *testing.T) {
+	text, err := os.ReadFile(p.pidFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	pid, parseErr := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || parseErr != nil {
+		t.Fatalf("process of the adopted target: %v, %v", err, parseErr)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Error(err)
 	}
 }
 

@@ -42,7 +42,7 @@ func faults() []fault {
 	const some = 10 * time.Second
 	return []fault{
 		{name: "stopped", inject: each(stop), lasts: 5 * time.Second, times: 10, felt: stalled, delay: 200 * time.Millisecond, blind: true},
-		{name: "5 % of a processor", inject: each(confine(faulttest.Processor(5))), lasts: some, period: 2 * some, felt: stalled, delay: 50 * time.Millisecond, hangs: true},
+		{name: "5 % of a processor", inject: each(confine(faulttest.Processor(5))), lasts: some, period: some + some/2, felt: stalled, delay: 50 * time.Millisecond, hangs: true},
 		{name: "descriptors", inject: each(limitDescriptors), lasts: some, felt: unknown, blind: true},
 		{name: "ports", inject: takePorts, lasts: some, felt: unknown, blind: true},
 		{name: "threads", inject: limitThreads, lasts: some, felt: unknown, hides: []string{"exec"}, alone: true},

@@ -12,7 +12,7 @@ import (
 )
 
 // collector collects diagnostics. Equal ones of several elements of a for_each become
-// one.
+// one, and so do equal ones in many places.
 type collector struct {
 	list     []Diagnostic
 	seen     map[diagnosticKey]int // index in list
@@ -21,6 +21,7 @@ type collector struct {
 	texts    map[string][]byte
 	secrets  map[hcl.Range]bool // parts of the texts that are never shown
 	unparsed map[string][]span  // the parts of files that could not be parsed
+	places   map[string]string  // the block that an argument or block belongs in, by its name
 }
 
 // span is a part of a file, in bytes.
@@ -54,6 +55,7 @@ type report struct {
 	summary  string
 	hint     string
 	notes    []Note
+	with     string // what has it, if that is not the element of body: a probe that takes an argument from a defaults block
 
 	reference bool // it may be the consequence of a syntax error elsewhere
 }
@@ -79,6 +81,9 @@ func (c *collector) add(r report) {
 	if r.body != nil {
 		d.Where, d.With = clip(r.body.Path()), clip(r.body.Iteration())
 	}
+	if d.of = "elements"; r.with != "" {
+		d.With, d.of = clip(r.with), "probes"
+	}
 	c.list = append(c.list, d)
 }
 
@@ -95,6 +100,9 @@ func (c *collector) note(text string, at hcl.Range) Note { return Note{Text: tex
 // problems adds what a body contains against its schema.
 func (c *collector) problems(b *tree.Body, problems []tree.Problem) {
 	for _, p := range problems {
+		if place := c.places[p.Unknown]; place != "" {
+			p.Hint = "write it inside " + place
+		}
 		c.add(report{at: p.Range, body: b, summary: p.Summary, hint: p.Hint})
 	}
 }
@@ -109,7 +117,7 @@ func (c *collector) diagnostics() Diagnostics {
 			d.Notes[j].source = c.line(d.Notes[j].Range)
 		}
 		if d.With != "" && d.elements > 1 {
-			d.With += fmt.Sprintf(" (the first of %d elements with this error)", d.elements)
+			d.With += fmt.Sprintf(" (the first of %d %s with this %v)", d.elements, d.of, d.Severity)
 		}
 	}
 	return out

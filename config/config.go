@@ -34,6 +34,15 @@ type Engine struct {
 	LogLevel      slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error"` // default info
 	LogFormat     string              `hcl:"log_format,optional" oneof:"auto text json"`       // default auto: text on a terminal, else JSON
 
+	// AllowEmpty permits a configuration without targets, which is otherwise an error if
+	// Options.RequireTargets is set.
+	AllowEmpty bool `hcl:"allow_empty,optional"`
+
+	// ReloadGuard is the largest share of its targets that a reload may remove or restart
+	// in an engine with ten targets or more: see restart.Effect. 100% permits every reload.
+	// The value of the configuration that is loaded counts. Default DefaultReloadGuard.
+	ReloadGuard probe.Share `hcl:"reload_guard,optional"`
+
 	// NoIsolationCheck makes failures without an answer count against their targets even if
 	// no target or name server answers.
 	NoIsolationCheck bool `hcl:"no_isolation_check,optional"`
@@ -79,6 +88,9 @@ const (
 	MinPluginMemory = 1 << 20
 )
 
+// DefaultReloadGuard is the default of Engine.ReloadGuard.
+const DefaultReloadGuard probe.Share = 0.5
+
 // TLS is how the API is served. Relative paths start at the working directory.
 type TLS struct {
 	CertFile     string `hcl:"cert_file"`               // PEM, with the intermediate certificates
@@ -122,6 +134,10 @@ type Options struct {
 	Drivers  map[string]Driver  // blocks of a target that say what starts or restarts it, by name
 
 	Listen string // default of the engine block's listen
+
+	// RequireTargets makes a configuration without targets an error, unless its engine
+	// block has allow_empty.
+	RequireTargets bool
 
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block

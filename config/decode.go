@@ -203,6 +203,20 @@ func (l *loader) reportErrors(d *decodedBlock, err error) {
 	d.ok = d.ok && err == nil
 }
 
+// reportWarnings reports an error about a block without errors as a warning.
+func (l *loader) reportWarnings(d *decodedBlock, err error) {
+	for _, one := range Separate(err) {
+		var field *probe.FieldError
+		if errors.As(one, &field) {
+			r := l.fieldReport(d, field)
+			if r.severity = Warning; r.hint == hidden {
+				r.summary = field.Field + " is probably not what is meant"
+			}
+			l.add(r)
+		}
+	}
+}
+
 // Separate returns the errors that errors.Join has joined; none for nil.
 func Separate(err error) (out []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -233,8 +247,8 @@ func (l *loader) fieldReport(d *decodedBlock, field *probe.FieldError) report {
 		}
 		name, block = rest, inner.block.Under(&block.Body)
 	}
-	r := report{at: at, body: &block.Body, summary: name + " " + field.Problem}
-	if d.exposed(source, field.Problem) {
+	r := report{at: at, body: &block.Body, summary: name + " " + field.Problem, hint: field.Hint}
+	if d.exposed(source, field.Problem+field.Hint) {
 		r.summary, r.hint = name+" is not valid", hidden
 	}
 	return r

@@ -75,19 +75,29 @@ func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
 		errors.As(one, &field)
 		block := cmp.Or(from[field.Field], own)
 		r := l.fieldReport(block, field)
+		r.with = probeOf(block, own)
 		if field.Field == "success_threshold" && kind != probe.Readiness && block == l.rules[0] {
 			r.hint = `write it in defaults "readiness" { … }`
 		}
 		l.add(r)
 	}
 	if err == nil {
-		l.warnTimeout(rule, from)
+		l.warnTimeout(rule, from, own)
 	}
 	return rule, err == nil
 }
 
+// probeOf returns the probe that an error in a block is about, if that is a defaults
+// block: own is the block of the probe.
+func probeOf(block, own *decodedBlock) string {
+	if block == own {
+		return ""
+	}
+	return own.block.Body.Path()
+}
+
 // warnTimeout warns of a timeout that is longer than the period.
-func (l *loader) warnTimeout(rule probe.Rule, from map[string]*decodedBlock) {
+func (l *loader) warnTimeout(rule probe.Rule, from map[string]*decodedBlock, own *decodedBlock) {
 	if rule.Timeout <= rule.Period {
 		return
 	}
@@ -99,6 +109,6 @@ func (l *loader) warnTimeout(rule probe.Rule, from map[string]*decodedBlock) {
 	l.add(report{
 		severity: Warning, at: block.sources[name].value, body: &block.block.Body,
 		summary: fmt.Sprintf("timeout (%v) is longer than period (%v)", rule.Timeout, rule.Period),
-		hint:    hint,
+		hint:    hint, with: probeOf(block, own),
 	})
 }

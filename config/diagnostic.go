@@ -39,7 +39,8 @@ type Diagnostic struct {
 	Notes    []Note // related places
 
 	source   sourceLine
-	elements int // number of elements of for_each that have it
+	elements int    // how many have it: elements of for_each, or probes
+	of       string // "elements" or "probes"
 }
 
 // Note is a place that is related to a Diagnostic.
@@ -124,6 +125,37 @@ func (d Diagnostic) String() string {
 	return s.String()
 }
 
+// maxEqual is up to how many diagnostics with equal texts are shown one by one.
+const maxEqual = 10
+
+// folded returns the diagnostics with one instead of each group of more than maxEqual
+// that say the same about different places: the first, with a note about the rest.
+func (d Diagnostics) folded() Diagnostics {
+	type text struct {
+		severity      Severity
+		summary, hint string
+	}
+	keyOf := func(one Diagnostic) text { return text{one.Severity, one.Summary, one.Hint} }
+	count, last := map[text]int{}, map[text]Range{}
+	for _, one := range d {
+		count[keyOf(one)]++
+		last[keyOf(one)] = one.Range
+	}
+	var out Diagnostics
+	for _, one := range d {
+		key := keyOf(one)
+		n := count[key]
+		if n > maxEqual {
+			one.Notes = append(slices.Clip(one.Notes), Note{Text: fmt.Sprintf("%d more places have this %v, the last is here", n-1, one.Severity), Range: last[key]})
+			count[key] = 0 // the others are left out
+		}
+		if n > 0 {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
 // sorted returns the diagnostics by file and position: at most MaxDiagnostics, errors
 // before warnings, and one with the number of the rest, to which dropped is added.
 func (d Diagnostics) sorted(dropped int) Diagnostics {
@@ -136,6 +168,7 @@ func (d Diagnostics) sorted(dropped int) Diagnostics {
 			strings.Compare(a.Summary, b.Summary),
 		)
 	})
+	d = d.folded()
 	if len(d) <= MaxDiagnostics {
 		return d
 	}

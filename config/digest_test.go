@@ -250,3 +250,24 @@ target "web" {
 		t.Errorf("the address is %q, of %d probes", p.Target.Address, len(later.Set))
 	}
 }
+
+func TestAWarningAboutABlockDoesNotDecodeItsElementsAgain(t *testing.T) {
+	const source = `
+target "web" {
+  for_each = toset(["10.0.0.1", "10.0.0.2"])
+  address  = each.value
+  probe "liveness" {
+    tcp { port = 80 }
+  }
+}`
+	o := testOptions()
+	first, diags := Parse([]Source{{"config.hcl", []byte(source)}}, o)
+	if text := written(t, diags, false); strings.Count(text, "restarts nothing") != 1 || len(first.Targets) != 2 {
+		t.Fatalf("%d targets, and the diagnostics\n%s", len(first.Targets), text)
+	}
+	o.Previous = first.Digest()
+	second, _ := Parse([]Source{{"config.hcl", []byte(source)}}, o)
+	if len(second.Targets) != 0 || second.Digest().Targets != 2 {
+		t.Errorf("%d of %d targets were decoded again", len(second.Targets), second.Digest().Targets)
+	}
+}

@@ -129,6 +129,7 @@
 // The errors:
 //
 //	syntax.go      bounds on the text, and syntax errors
+//	foreign.go     files in YAML, JSON and other formats, or encodings
 //	explain.go     rewords HCL's errors about expressions
 //	traversal.go   references such as var.hosts["a"]
 //	collect.go     collects diagnostics, and merges equal ones

@@ -62,8 +62,13 @@ func (l *loader) reword(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) re
 	if secret {
 		return report{summary: lower(d.Summary), hint: hidden}
 	}
-	if d.Summary == "Operation failed" || d.Summary == "Invalid operand" {
+	switch d.Summary {
+	case "Operation failed":
 		return report{summary: lower(strings.TrimSuffix(d.Detail, "."))} // the summary adds nothing
+	case "Invalid operand":
+		return report{summary: lower(strings.TrimSuffix(d.Detail, ".")), hint: `texts are joined as "${a}${b}"`}
+	case "Inconsistent conditional result types":
+		return report{summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, ".")) + "\nan empty set is written toset([]), an empty map {}"}
 	}
 	return report{summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, "."))}
 }
@@ -92,8 +97,17 @@ func unknownName(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 		}
 	}
 	quotes := fmt.Sprintf("a string needs quotes: %q; a variable is written var.%s", name, name)
-	if r.hint = cmp.Or(suggest.DidYouMean("%q", name, rootNames(ctx)), quotes); name == "each" {
-		r.hint = "each exists only in a target with for_each"
+	if t := traversalAt(d); len(t) > 1 {
+		quotes = fmt.Sprintf("a string needs quotes: %q; a variable is written var.%s", traversalText(t), name)
+	}
+	r.hint = cmp.Or(suggest.DidYouMean("%q", name, rootNames(ctx)), quotes)
+	switch name {
+	case "each", "count":
+		r.hint = "each.key and each.value exist in a target with for_each, and there is no count"
+	case "env":
+		r.hint = `environment variables are read by a function: env("NAME")`
+	case "target", "probe", "data", "module":
+		r.hint = "blocks cannot refer to each other: write the value into locals, and refer to local.name"
 	}
 	return r
 }
@@ -108,6 +122,10 @@ func unknownAttribute(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) (rep
 			continue
 		}
 		parent, diags := t[:i].TraverseAbs(ctx)
+		if !diags.HasErrors() && parent.IsKnown() && parent.Type().IsPrimitiveType() {
+			text := traversalText(t[:i])
+			return report{summary: fmt.Sprintf("%s is %s, which has no attribute %q", text, kindOf(parent), name), hint: "write " + text}, true
+		}
 		if diags.HasErrors() || parent.IsNull() || !(parent.Type().IsObjectType() || parent.Type().IsMapType()) {
 			return report{}, false
 		}
@@ -162,6 +180,8 @@ func failedCall(d *hcl.Diagnostic, secret bool) report {
 	switch {
 	case secret:
 		return report{summary: fmt.Sprintf("%s failed for these arguments", name), hint: hidden}
+	case cause != nil && (name == "jsondecode()" || name == "yamldecode()"):
+		return report{summary: fmt.Sprintf("%s: %s", name, cause), hint: "the text is not in this format, or was cut off"}
 	case cause != nil:
 		return report{summary: fmt.Sprintf("%s: %s", name, cause)}
 	}

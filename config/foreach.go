@@ -61,11 +61,13 @@ func (l *loader) eachOf(b *tree.Block, arg tree.Argument, v cty.Value) (cty.Valu
 	}
 	switch {
 	case v.IsNull():
-		return refuse("for_each must be a set of strings or a map, not null", "")
+		return refuse("for_each must be a set of strings or a map, not null", "for no elements, write toset([])")
+	case (ty.IsListType() || ty.IsTupleType()) && hasObjects(v):
+		return refuse("for_each must be a set of strings or a map, not a list of objects", fmt.Sprintf("give each element a key: for_each = { for e in %s : e.name => e }", l.textAt(arg.Expr.Range(), "…")))
 	case ty.IsListType() || ty.IsTupleType():
 		return refuse("for_each must be a set of strings or a map, not a list", fmt.Sprintf("write for_each = toset(%s)", l.textAt(arg.Expr.Range(), "…")))
 	case !ty.IsSetType() && !ty.IsMapType() && !ty.IsObjectType():
-		return refuse("for_each must be a set of strings or a map, not "+kindOf(v), "")
+		return refuse("for_each must be a set of strings or a map, not "+kindOf(v), `write toset(["a", "b"]), or toset(split(",", …)) for one text`)
 	case v.LengthInt() > MaxForEach:
 		return refuse(fmt.Sprintf("for_each has %d elements, at most %d are allowed", v.LengthInt(), MaxForEach), "")
 	case ty.IsSetType():
@@ -76,6 +78,15 @@ func (l *loader) eachOf(b *tree.Block, arg tree.Argument, v cty.Value) (cty.Valu
 		return set, true
 	}
 	return v, true
+}
+
+// hasObjects reports whether the first element of a list is an object or a map.
+func hasObjects(v cty.Value) bool {
+	for it := v.ElementIterator(); it.Next(); {
+		_, e := it.Element()
+		return e.Type().IsObjectType() || e.Type().IsMapType()
+	}
+	return false
 }
 
 // textAt returns the text of a range if it is short and in one line.

@@ -38,6 +38,9 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 		first = block.block
 		driver := l.options.Drivers[name]
 		t.Driver = l.settings(block, driver.Settings)
+		if block.ok && driver.Warn != nil {
+			l.reportWarnings(block, driver.Warn(block.values))
+		}
 		if driver.target != nil {
 			inherited = driver.target(t.Driver)
 		}
@@ -51,4 +54,34 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 		}
 	}
 	return t, inherited
+}
+
+// warnOfRestarts warns of a liveness probe of a target that nothing restarts, and of a
+// block that restarts a target which has no probe to cause it.
+func (l *loader) warnOfRestarts(b *tree.Block, blocks []*tree.Block) {
+	var liveness, driver *tree.Block
+	causes := false // there is a probe that causes restarts, or whose kind is misspelt
+	for _, inner := range blocks {
+		if _, isDriver := l.options.Drivers[inner.Type]; isDriver {
+			driver = inner
+		}
+		if inner.Type == "probe" && inner.Label(0) != probe.Readiness.String() {
+			causes = true
+			if inner.Label(0) == probe.Liveness.String() {
+				liveness = inner
+			}
+		}
+	}
+	switch {
+	case driver == nil && liveness != nil && len(l.options.Drivers) > 0:
+		l.reportLater(report{
+			severity: Warning, at: liveness.Header, body: b.Body.OutsideLoop(), summary: "the liveness probe restarts nothing",
+			hint: "the engine does not run this target: add process { … } or restart { … } to it, or make this a readiness probe",
+		})
+	case driver != nil && !causes && l.options.Drivers[driver.Type].ByProbes:
+		l.reportLater(report{
+			severity: Warning, at: driver.Header, body: b.Body.OutsideLoop(), summary: fmt.Sprintf("%s has no effect", driver.Type),
+			hint: "only a failing startup or liveness probe restarts this target, and it has none: add probe \"liveness\" { … }",
+		})
+	}
 }

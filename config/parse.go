@@ -42,6 +42,8 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.plugins()
 	l.defaults()
 	l.targets()
+	l.requireTargets(sources)
+	l.warnOfEmptyFiles(sources)
 	if l.unknown && !Diagnostics(l.list).HasErrors() {
 		l.add(report{summary: "a value is unknown"}) // cannot happen: its cause was reported
 	}
@@ -69,10 +71,14 @@ type loader struct {
 	handlers map[string]*handlerBlock     // by the name of their block
 	rules    map[probe.Kind]*decodedBlock // the defaults blocks, by kind; 0 is the one for all kinds
 
+	emptyLoops   []Note   // the arguments for_each without elements
+	blockReports []report // about target blocks: see reportLater
+
 	noLifecycle Target // of target blocks that say nothing about starting and restarting
 
 	// What equal blocks share.
 	made      map[string]*madeHandler
+	warnings  map[string]error // by the revision of a handler, for targets without Env, Dir and User
 	ports     map[string]map[string]uint16
 	compiled  map[probeKey]*compiledProbe
 	constant  map[*hclsyntax.Body]bool // whether a body depends on no loop
@@ -88,7 +94,7 @@ func newLoader(o Options) *loader {
 		},
 		options: o,
 		config: &Config{
-			Engine: Engine{Listen: o.Listen, LogFormat: "auto"},
+			Engine: Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard},
 			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{},
 		},
 		pure:      pure,
@@ -96,6 +102,7 @@ func newLoader(o Options) *loader {
 		blocks:    make(map[string][]*tree.Block),
 		names:     make(map[string]*tree.Block),
 		made:      make(map[string]*madeHandler),
+		warnings:  make(map[string]error),
 		ports:     make(map[string]map[string]uint16),
 		compiled:  make(map[probeKey]*compiledProbe),
 		constant:  make(map[*hclsyntax.Body]bool),
@@ -109,7 +116,9 @@ func newLoader(o Options) *loader {
 // syntax errors it returns what can be parsed, so that more errors are reported at once.
 func (l *loader) body(s Source, ctx *hcl.EvalContext) (body tree.Body, whole bool) {
 	l.texts[s.Name] = s.Bytes
-	if p, ok := checkBounds(s); !ok {
+	if p, ok := checkBounds(s); !ok && l.isForeign(s) {
+		return tree.Body{}, false
+	} else if !ok {
 		l.problems(nil, []tree.Problem{p})
 		l.unparsed[s.Name] = []span{{0, math.MaxInt}}
 		return tree.Body{}, false
@@ -117,6 +126,9 @@ func (l *loader) body(s Source, ctx *hcl.EvalContext) (body tree.Body, whole boo
 	if s.JSON() {
 		l.textSecrets(s)
 		e, diags := json.ParseExpression(s.Bytes, s.Name)
+		if diags.HasErrors() && l.isForeign(s) {
+			return tree.Body{}, false
+		}
 		l.syntax(s.Name, diags, nil)
 		if diags.HasErrors() {
 			return tree.Body{}, false
@@ -126,10 +138,23 @@ func (l *loader) body(s Source, ctx *hcl.EvalContext) (body tree.Body, whole boo
 		return body, true
 	}
 	file, diags := hclsyntax.ParseConfig(s.Bytes, s.Name, hcl.InitialPos)
+	if diags.HasErrors() && l.isForeign(s) {
+		return tree.Body{}, false
+	}
 	native := file.Body.(*hclsyntax.Body)
 	l.syntax(s.Name, diags, native.Blocks)
 	l.literalSecrets(native)
 	return tree.Native(native, ctx), !diags.HasErrors()
+}
+
+// isForeign reports a file with syntax errors that is in another format.
+func (l *loader) isForeign(s Source) bool {
+	p, ok := foreignFormat(s)
+	if ok {
+		l.problems(nil, []tree.Problem{p})
+		l.unparsed[s.Name] = []span{{0, math.MaxInt}}
+	}
+	return ok
 }
 
 // fileContext returns the evaluation context of a file: the variables of all files,

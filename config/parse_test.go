@@ -164,7 +164,11 @@ func TestFilesAreOneConfiguration(t *testing.T) {
 }
 
 func TestDiagnosticsBeyondTheMaximumAreCounted(t *testing.T) {
-	_, diags := parse(t, strings.Repeat("wrong {}\n", 70), Options{})
+	var text strings.Builder
+	for i := range 70 {
+		fmt.Fprintf(&text, "wrong%d {}\n", i)
+	}
+	_, diags := parse(t, text.String(), Options{})
 	if len(diags) != MaxDiagnostics+1 {
 		t.Fatalf("there are %d diagnostics", len(diags))
 	}
@@ -244,5 +248,27 @@ func TestOfPanicsOnFieldsThatHCLCannotSet(t *testing.T) {
 func TestListenOnLoopbackNeedsNoToken(t *testing.T) {
 	for _, address := range []string{"127.8.8.8:0", "[::1]:0", "[::ffff:127.0.0.1]:0", "localhost:0", "LOCALHOST:0"} { // as httpapi.CheckListen
 		parseGood(t, `engine { listen = "`+address+`" }`, Options{})
+	}
+}
+
+func TestAConfigurationWithoutTargetsIsAnErrorUnlessItIsMeant(t *testing.T) {
+	o := testOptions()
+	o.RequireTargets = true
+	for text, want := range map[string]string{
+		"":                                     "has no target: the file is empty",
+		"# a comment":                          "has no target",
+		"engine {}":                            "has no target",
+		"engine { allow_empty = true }":        "",
+		`target "web" { for_each = toset([])}`: "has no target",
+		`target "web" {}`:                      "",
+	} {
+		_, diags := Parse([]Source{{"config.hcl", []byte(text)}}, o)
+		err := diags.Err()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, diags := Parse(nil, testOptions()); diags.HasErrors() {
+		t.Errorf("without RequireTargets: %v", diags.Err())
 	}
 }

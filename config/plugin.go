@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // plugins decodes the plugin and script blocks, and adds their handler blocks to the
@@ -69,6 +70,9 @@ func (l *loader) plugin(b *tree.Block, name string) {
 	p.Settings = l.settings(d, l.options.PluginSettings)
 	if d.ok && p.Source == "" {
 		l.refuse(d, "source", "must not be empty")
+	}
+	if d.ok && strings.Contains(p.Source, "://") {
+		l.reportErrors(d, &probe.FieldError{Field: "source", Problem: "must be a file, not a URL", Hint: "download it, and write its path and its sha256"})
 	}
 	if !d.ok {
 		return

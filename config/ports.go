@@ -58,6 +58,9 @@ func (l *loader) readPorts(b *tree.Block, arg tree.Argument, v cty.Value) (ports
 		switch {
 		case !ok:
 			r.summary = fmt.Sprintf("the port named %q must be a whole number from 1 to 65535", name)
+			if s, _ := text(e); strings.ContainsAny(s, "-,:") {
+				r.hint = "it is one port: give each port of a range a name of its own"
+			}
 		case name == "" || isDigits(name):
 			r.summary, r.hint = fmt.Sprintf("%q is not a valid name of a port", name), "a name must not be a number"
 		default:

@@ -102,6 +102,7 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) {
 	if p.handler == nil || spec.valid && !l.supportsTarget(p, b, spec.target) || spec.dryRun || !p.ok {
 		return
 	}
+	l.warnOfHandler(p, b, spec.target)
 	if l.digest.next.Probes+len(l.digest.probes) >= MaxProbes {
 		l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probes", MaxProbes)})
 		return
@@ -119,6 +120,8 @@ type compiledProbe struct {
 	handler  probe.Handler // nil if it has errors
 	revision string
 	block    *decodedBlock // the handler block
+
+	warn func(Values, probe.Target) error
 }
 
 type probeKey struct {
@@ -195,7 +198,7 @@ func (l *loader) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, 
 		l.reportErrors(d, made.err)
 		return
 	}
-	p.name, p.handler, p.revision, p.block = h.name, made.handler, made.revision, d
+	p.name, p.handler, p.revision, p.block, p.warn = h.name, made.handler, made.revision, d, h.Warn
 }
 
 // madeHandler is a handler, or why it could not be made. All blocks with equal values
@@ -244,6 +247,27 @@ func (l *loader) supportsTarget(p *compiledProbe, b *tree.Block, t probe.Target)
 		l.add(r)
 	}
 	return false
+}
+
+// warnOfHandler reports the warnings about a handler block and a target.
+func (l *loader) warnOfHandler(p *compiledProbe, b *tree.Block, t probe.Target) {
+	if p.warn == nil {
+		return
+	}
+	shared := len(t.Env) == 0 && t.Dir == "" && t.User == ""
+	warnings, known := l.warnings[p.revision]
+	if !shared || !known {
+		warnings = p.warn(p.block.values, t)
+	}
+	if shared {
+		l.warnings[p.revision] = warnings
+	}
+	if warnings == nil {
+		return
+	}
+	d := *p.block
+	d.block = d.block.Under(&b.Body)
+	l.reportWarnings(&d, warnings)
 }
 
 // portHint returns the hint for a field that names a port that the target does not

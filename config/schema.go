@@ -20,6 +20,12 @@ type Handler struct {
 	// A handler with a method Check(probe.Target) error is asked whether it can
 	// probe each of its targets; its error is reported in the same way.
 	Make func(Values, Context) (probe.Handler, error)
+
+	// Warn returns what is probably not meant in a block from which Make has made a
+	// handler, in the form of Make's errors. They are reported as warnings. Of the target
+	// it may read Env, Dir and User; it is called once for all blocks with equal values
+	// and targets with none of these. Nil: there are no warnings.
+	Warn func(Values, probe.Target) error
 }
 
 // checker is the optional interface of a handler that checks its targets.
@@ -38,6 +44,14 @@ type Settings struct {
 // process { … }: see DriverOf. A target has at most one.
 type Driver struct {
 	Settings
+
+	// ByProbes says that nothing but a failing startup or liveness probe restarts the
+	// target, so that the block has no effect without one.
+	ByProbes bool
+
+	// Warn returns what is probably not meant in a block without errors, as Handler.Warn
+	// does. Nil: there are no warnings.
+	Warn func(Values) error
 
 	// target returns what probes of the target take from the block where the target
 	// block does not say otherwise: Address, Env, Dir and User. Nil for nothing.

@@ -87,6 +87,37 @@ func (l *loader) compileProbeSchemas() {
 	l.schemas.probe = l.probeSchema()
 	l.schemas.target = l.targetSchema()
 	l.schemas.top = l.topSchema()
+	l.findPlaces()
+}
+
+// findPlaces finds in which block each argument and block may be, for those that are
+// written elsewhere. Names that several blocks have are left out.
+func (l *loader) findPlaces() {
+	s := l.schemas
+	l.places = make(map[string]string)
+	several := make(map[string]bool)
+	add := func(place string, names []string) {
+		for _, name := range names {
+			several[name] = several[name] || l.places[name] != ""
+			l.places[name] = place
+		}
+	}
+	add("engine { … }", s.engine.body.Names())
+	add(`target "web" { … }`, s.target.Names())
+	add(`probe "readiness" { … }`, s.probe.Names())
+	for _, name := range names(l.schemas.lifecycle.inside) {
+		add(name+" { … }", s.lifecycle.inside[name].body.Names())
+	}
+	for _, name := range names(l.handlers) {
+		if schema := l.handlers[name].schema; schema != nil {
+			add(name+" { … }", schema.body.Names())
+		}
+	}
+	for name := range several {
+		if several[name] {
+			delete(l.places, name)
+		}
+	}
 }
 
 func (l *loader) topSchema() tree.BodySchema {

@@ -19,6 +19,8 @@ import (
 // maxExponent bounds the digits in the exponent of a number.
 const maxExponent = 4
 
+var conflictMarker = regexp.MustCompile(`^(<<<<<<<|=======|>>>>>>>)`)
+
 var redefined = regexp.MustCompile(`^The argument "([^"]*)" was already set at`)
 
 // syntax reports a parser's errors about a file: of each line the first, since the
@@ -36,17 +38,72 @@ func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blo
 			l.add(report{at: at, summary: fmt.Sprintf("argument %q is set twice", m[1]), hint: "keep one of the two"})
 			continue
 		}
+		if d.Summary == "Invalid string literal" && strings.HasPrefix(d.Detail, "Template sequences") {
+			l.add(report{
+				at: at, summary: "a label cannot contain ${…}",
+				hint: "write a fixed name: with for_each, a target has one element for each key, such as web[\"a\"]",
+			})
+			unparsed = append(unparsed, outermost(blocks, at.Start.Byte))
+			continue
+		}
 		if d.Summary == "Invalid multi-line string" {
 			l.add(l.unclosed(d))
 			unparsed = append(unparsed, span{outermost(blocks, at.Start.Byte).from, math.MaxInt})
 			break // from here on HCL confuses text and strings
 		}
-		l.add(report{at: at, summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, "."))})
+		r := l.rewordSyntax(d)
+		r.at = at
+		l.add(r)
 		unparsed = append(unparsed, outermost(blocks, at.Start.Byte))
 	}
 	if unparsed != nil {
 		l.unparsed[file] = unparsed
 	}
+}
+
+// rewordSyntax returns the report for one of the parser's errors: for frequent ones with
+// what to write instead.
+func (l *loader) rewordSyntax(d *hcl.Diagnostic) report {
+	r := report{summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, "."))}
+	from, to := rangeOf(*d.Subject).Start.Byte, rangeOf(*d.Subject).End.Byte
+	text := l.texts[d.Subject.Filename]
+	if from > to || to > len(text) {
+		return r
+	}
+	toNewline := func(at int) string { line, _, _ := bytes.Cut(text[at:], []byte("\n")); return string(line) }
+	word, rest, after := string(text[from:to]), toNewline(from), strings.TrimLeft(toNewline(to), " \t")
+	line := toNewline(bytes.LastIndexByte(text[:from], '\n') + 1)
+	switch d.Summary {
+	case "Invalid number literal":
+		r.summary, r.hint = fmt.Sprintf("%.40s is not a number", word), fmt.Sprintf("a text needs quotes: %.40q", word)
+	case "Missing newline after argument":
+		r.summary, r.hint = "an argument ends at the end of its line", `write one argument in each line; a text needs quotes: period = "5s"`
+	case "Unterminated template string":
+		r.summary = "the file ends inside a text"
+		r.hint = "the file was cut off, or a closing quote or the last line of a heredoc is missing"
+	case "Invalid escape sequence":
+		r.hint = `write each backslash twice: "C:\\srv"`
+	case "Invalid start of value":
+		if strings.HasPrefix(rest, "//") {
+			r.summary, r.hint = "JSON has no comments", `write a comment as a property: "//": "…"`
+		}
+	case "Invalid expression":
+		if strings.HasPrefix(rest, "/") {
+			r.hint = `a text needs quotes: path = "/healthz"`
+		}
+	case "Argument or block definition required":
+		switch {
+		case conflictMarker.MatchString(line):
+			r.summary, r.hint = "the file has conflict markers of a merge", "resolve the conflict, and remove the lines with <<<<<<<, ======= and >>>>>>>"
+		case strings.HasPrefix(after, ":"):
+			r.hint = fmt.Sprintf("write %s = …, with an equals sign", word)
+		case strings.HasPrefix(after, "'"), strings.HasPrefix(after, "“"), strings.HasPrefix(after, "”"):
+			r.hint = fmt.Sprintf(`labels need straight double quotes: %s "…" { … }`, word)
+		case strings.HasPrefix(after, "\u00a0"):
+			r.summary, r.hint = fmt.Sprintf("a no-break space (U+00A0) follows %s", word), "replace it by a space: copied text may have such characters"
+		}
+	}
+	return r
 }
 
 // inOrder returns the errors that have a position, sorted by it.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -22,6 +23,21 @@ func (l *loader) targets() {
 		if l.validTargetName(b, b.Label(0), b.LabelRange(0)) {
 			l.target(b)
 		}
+	}
+	if !Diagnostics(l.list).HasErrors() {
+		for _, r := range l.blockReports {
+			l.add(r)
+		}
+	}
+}
+
+// reportLater reports something about a block itself, and not about an element of its
+// for_each, once all targets are decoded without errors: a later Parse decodes the elements
+// of a block with reports again, even if nothing has changed.
+func (l *loader) reportLater(r report) {
+	same := func(other report) bool { return other.at == r.at && other.summary == r.summary }
+	if n := len(l.blockReports); n == 0 || !same(l.blockReports[n-1]) {
+		l.blockReports = append(l.blockReports, r)
 	}
 }
 
@@ -52,7 +68,39 @@ func (l *loader) target(b *tree.Block) {
 	}
 	l.digest.endBlock(loop)
 	if !some {
+		l.emptyLoops = append(l.emptyLoops, l.note(fmt.Sprintf("for_each of target %q has no elements", b.Label(0)), forEach.Expr.Range()))
 		l.dryRun(b, content, spec)
+	}
+}
+
+// maxEmptyLoops bounds the notes of the error that there is no target.
+const maxEmptyLoops = 3
+
+// requireTargets reports a configuration without targets: a file that was cut off, or a
+// list that is empty by mistake, would end everything that runs.
+func (l *loader) requireTargets(sources []Source) {
+	if !l.options.RequireTargets || l.config.Engine.AllowEmpty || l.digest.next.Targets > 0 || Diagnostics(l.list).HasErrors() {
+		return
+	}
+	r := report{
+		summary: "the configuration has no target",
+		hint:    "add target \"name\" { … }\nif the engine is to probe nothing, write allow_empty = true in the engine block",
+		notes:   l.emptyLoops[:min(len(l.emptyLoops), maxEmptyLoops)],
+	}
+	if len(sources) == 1 {
+		if r.at.Filename = sources[0].Name; len(bytes.TrimSpace(sources[0].Bytes)) == 0 {
+			r.summary += ": the file is empty"
+		}
+	}
+	l.add(r)
+}
+
+// warnOfEmptyFiles warns of files without any text, which may have been cut off.
+func (l *loader) warnOfEmptyFiles(sources []Source) {
+	for _, s := range sources {
+		if len(sources) > 1 && len(bytes.TrimSpace(s.Bytes)) == 0 {
+			l.add(report{severity: Warning, at: hcl.Range{Filename: s.Name}, summary: "the file is empty", hint: "remove it, or restore its content"})
+		}
 	}
 }
 
@@ -103,6 +151,9 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	if !spec.dryRun {
 		l.config.Targets[name] = target
 	}
+	if whole {
+		l.warnOfRestarts(b, blocks)
+	}
 	if !probes && whole && spec.valid && inherited.Address == "" {
 		l.add(report{severity: Warning, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}
@@ -118,10 +169,14 @@ func (l *loader) claim(b *tree.Block, name string) {
 		l.names[name] = b
 		return
 	}
-	l.addTwice(report{
+	r := report{
 		at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two targets named %s", quoted(name)),
 		hint: "give one of them another name",
-	}, first.Header)
+	}
+	if b.Body.Element != "" && first.Body.Element != "" {
+		r.body, r.summary = &b.Body, fmt.Sprintf("two blocks target %q have the same elements in for_each", b.Label(0))
+	}
+	l.addTwice(r, first.Header)
 }
 
 // quoted quotes a name, unless it contains quotes itself as web["a"] does.
@@ -143,11 +198,21 @@ func (l *loader) address(b *tree.Block, c tree.Content) (address string, valid b
 		return "", state == null
 	}
 	if problem, hint := addressProblem(s); problem != "" {
+		if s == "" && b.Body.Iteration() != "" {
+			hint = "an element of for_each is empty: leave out empty lines with compact(…)"
+		}
 		if secret {
 			hint = ""
 		}
 		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "address " + problem, hint: hint})
 		return "", false
+	}
+	if dial.IsMistypedIPv4(s) {
+		r := report{severity: Warning, at: arg.Expr.Range(), body: &b.Body, summary: "address is neither an IP address nor a host name", hint: dial.IPv4Hint}
+		if !secret {
+			r.summary = fmt.Sprintf("address is %q, which is neither an IP address nor a host name", s)
+		}
+		l.add(r)
 	}
 	return s, true
 }
@@ -158,6 +223,7 @@ func addressProblem(s string) (problem, hint string) {
 		return "", ""
 	}
 	host, port, colon := strings.Cut(s, ":")
+	_, network := netip.ParsePrefix(s)
 	switch {
 	case s == "":
 		return "must not be empty", "leave it out if no probe needs an address"
@@ -166,11 +232,22 @@ func addressProblem(s string) (problem, hint string) {
 	case strings.Contains(s, "://"):
 		return "must be an IP address or a host name, not a URL", "write only the host; port numbers go into ports"
 	case strings.HasPrefix(s, "["):
-		return "must be an IP address without brackets", ""
+		ip, port, _ := strings.Cut(s[1:], "]")
+		hint := fmt.Sprintf("write address = %q", ip)
+		if port = strings.TrimPrefix(port, ":"); isDigits(port) {
+			hint += fmt.Sprintf(" and ports = { http = %s }", port)
+		}
+		return "must be an IP address without brackets", hint
+	case network == nil:
+		return "must be one address, not a network", fmt.Sprintf("write each address: for_each = toset([for i in range(1, 5) : cidrhost(%q, i)]), and address = each.value", s)
+	case strings.Contains(s, ","):
+		return "must be one address, not a list", `write for_each = toset(["…", "…"]), and address = each.value`
 	case colon && isDigits(port):
 		return "must not contain a port", fmt.Sprintf("write address = %q and ports = { http = %s }", host, port)
-	case colon || strings.ContainsAny(s, "/ \t\n@?#\"\\"):
-		return "must be an IP address or a host name", ""
+	case strings.Contains(s, "{{") || strings.ContainsAny(s, "<>$"):
+		return "must be an IP address or a host name", "a placeholder was not filled in"
+	case !dial.IsHostName(s):
+		return "must be an IP address or a host name", "a host name has letters, digits, dots and hyphens; one with other letters is written in its form that begins with xn--"
 	}
 	return "", ""
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/internal/bytesize"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // state is the result of decoding an argument.
@@ -103,9 +105,9 @@ func decode(v cty.Value, t Type, name string, secret bool) (any, *valueError) {
 		if b, err := convert.Convert(v, cty.Bool); err == nil && !b.IsNull() {
 			return b.True(), nil
 		}
-		return nil, mismatch(v, name, "true or false", "")
+		return nil, mismatch(v, name, "true or false", boolHint(v, name))
 	case Strings:
-		return decodeStrings(v, name)
+		return decodeStrings(v, name, secret)
 	case StringMap:
 		return decodeMap(v, mismatch(v, name, "a map of strings", fmt.Sprintf(`write %s = { name = "…" }`, name)), func(e cty.Value) (string, *valueError) {
 			s, ok := text(e)
@@ -119,7 +121,7 @@ func decode(v cty.Value, t Type, name string, secret bool) (any, *valueError) {
 			if s, ok := text(e); ok {
 				return []string{s}, nil
 			}
-			list, p := decodeStrings(e, "each entry of "+name)
+			list, p := decodeStrings(e, "each entry of "+name, secret)
 			if p != nil {
 				p.hint = ""
 			}
@@ -130,6 +132,18 @@ func decode(v cty.Value, t Type, name string, secret bool) (any, *valueError) {
 		return s, nil
 	}
 	return nil, mismatch(v, name, "a string", "")
+}
+
+// boolHint returns how to write what other formats take for true or false, or "".
+func boolHint(v cty.Value, name string) string {
+	word, _ := text(v)
+	switch strings.ToLower(word) {
+	case "yes", "on", "1", "enabled", "y", "t":
+		return fmt.Sprintf("write %s = true", name)
+	case "no", "off", "0", "disabled", "n", "f":
+		return fmt.Sprintf("write %s = false", name)
+	}
+	return ""
 }
 
 // text returns a string, or a number or a bool converted to one.
@@ -172,7 +186,7 @@ func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
 	if v.Type() == cty.Number {
 		p := &valueError{summary: fmt.Sprintf("%s has no unit", name), hint: fmt.Sprintf(`write %s = "10s"`, name)}
 		if n, ok := text(v); ok && !secret && len(n) < 10 {
-			p.hint = fmt.Sprintf(`write %s = "%ss"`, name, n)
+			p.hint = secondsHint(name, n)
 		}
 		return nil, p
 	}
@@ -186,13 +200,68 @@ func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
 	p := &valueError{summary: fmt.Sprintf("%s is not a duration", name), hint: `write a number with a unit: "250ms", "5s", "1m" or "1h30m"`}
 	if !secret {
 		p.summary = fmt.Sprintf("%s is %.40q, which is not a duration", name, v.AsString())
-		if days, ok := strings.CutSuffix(v.AsString(), "d"); ok && isDigits(days) {
-			p.hint = "there is no unit for days; use hours: \"24h\""
-		} else if isDigits(v.AsString()) {
-			p.hint = fmt.Sprintf("write %s = %q", name, v.AsString()+"s")
+		if isDigits(v.AsString()) {
+			p.hint = secondsHint(name, v.AsString())
+		} else if meant := meantDuration(v.AsString()); meant != "" {
+			p.hint = fmt.Sprintf("write %s = %q", name, meant)
 		}
 	}
+	if plainDuration.MatchString(v.AsString()) {
+		p.hint = fmt.Sprintf("it is too long: at most %v are allowed", probe.MaxDuration)
+	}
 	return nil, p
+}
+
+// secondsHint returns how to write a number without a unit: most people mean seconds, and
+// with large ones milliseconds.
+func secondsHint(name, number string) string {
+	const large = 4 // digits
+	if isDigits(number) && len(number) >= large {
+		return fmt.Sprintf(`write %s = "%sms" for milliseconds, or "%ss" for seconds`, name, number, number)
+	}
+	return fmt.Sprintf(`write %s = "%ss"`, name, number)
+}
+
+// plainDuration is a number with a unit that a duration can have.
+var plainDuration = regexp.MustCompile(`^[0-9]+(ns|us|µs|ms|s|m|h)$`)
+
+// wordyDuration is a number with a word as its unit: "5 minutes", "10 S", "1,5s".
+var wordyDuration = regexp.MustCompile(`^([0-9]+(?:[.,][0-9]+)?) *([A-Za-z]*)$`)
+
+// units are the units that people write, as Go writes them. Days and weeks are so many hours.
+var units = map[string]string{
+	"": "s", "s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s",
+	"ms": "ms", "msec": "ms", "msecs": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms",
+	"us": "us", "usec": "us", "microseconds": "us", "ns": "ns",
+	"m": "m", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
+	"h": "h", "hr": "h", "hrs": "h", "hour": "h", "hours": "h",
+	"d": "24", "day": "24", "days": "24", "w": "168", "week": "168", "weeks": "168",
+}
+
+// meantDuration returns the duration that a text probably means, as it must be written, or
+// "".
+func meantDuration(s string) string {
+	if joined := strings.ReplaceAll(s, " ", ""); joined != s {
+		if _, err := time.ParseDuration(joined); err == nil {
+			return joined
+		}
+	}
+	m := wordyDuration.FindStringSubmatch(s)
+	if m == nil {
+		return ""
+	}
+	number, unit := strings.ReplaceAll(m[1], ",", "."), units[strings.ToLower(m[2])]
+	if hours, err := strconv.Atoi(unit); err == nil {
+		n, err := strconv.Atoi(number)
+		if err != nil || n > 1000 {
+			return ""
+		}
+		return fmt.Sprintf("%dh", n*hours)
+	}
+	if _, err := time.ParseDuration(number + unit); err != nil || unit == "" {
+		return ""
+	}
+	return number + unit
 }
 
 func isDigits(s string) bool {
@@ -241,12 +310,12 @@ func decodeInt(v cty.Value, name string) (any, *valueError) {
 	return i, nil
 }
 
-func decodeStrings(v cty.Value, name string) ([]string, *valueError) {
+func decodeStrings(v cty.Value, name string, secret bool) ([]string, *valueError) {
 	ty := v.Type()
 	if !ty.IsListType() && !ty.IsTupleType() && !ty.IsSetType() {
 		p := mismatch(v, name, "a list of strings", "")
-		if s, ok := text(v); ok && ty == cty.String && !strings.ContainsAny(s, "\"\\\n") {
-			p.hint = fmt.Sprintf(`put it in brackets: %s = ["…"]`, name)
+		if s, ok := text(v); ok {
+			p.hint = listHint(name, s, secret)
 		}
 		return nil, p
 	}
@@ -260,6 +329,21 @@ func decodeStrings(v cty.Value, name string) ([]string, *valueError) {
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// listHint returns how to write one text as a list. A command of several words becomes
+// one string for each, or a call of a shell if it needs one.
+func listHint(name, s string, secret bool) string {
+	const most = 60
+	switch {
+	case secret || s == "" || len(s) > most:
+		return fmt.Sprintf(`put it in brackets: %s = ["…"]`, name)
+	case name == "command" && strings.ContainsAny(s, "|&;<>()$`*?~\"'\\\n"):
+		return fmt.Sprintf(`there is no shell; to use one, write %s = ["/bin/sh", "-c", %q]`, name, s)
+	case name == "command":
+		return fmt.Sprintf(`there is no shell, so each word is a string: write %s = ["%s"]`, name, strings.Join(strings.Fields(s), `", "`))
+	}
+	return fmt.Sprintf(`put it in brackets: %s = [%q]`, name, s)
 }
 
 // decodeMap decodes each entry of a map. NoMap is the error for any other value.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
@@ -98,6 +99,8 @@ func (l *loader) variableType(v *variable) {
 		r.summary = fmt.Sprintf("%q is not a type", word)
 		r.hint = cmp.Or(suggest.DidYouMean("%s", word, []string{"string", "number", "bool", "list", "set", "map", "object", "tuple", "any"}),
 			"write string, number, bool, list(string), set(string), map(string), object({ … }) or any")
+	} else if quoted := l.textAt(a.Expr.Range(), ""); strings.HasPrefix(quoted, `"`) {
+		r.hint = "write it without quotes: type = " + strings.Trim(quoted, `"`)
 	} else if diags[0].Subject != nil {
 		r.at = *diags[0].Subject
 	}

@@ -12,5 +12,6 @@
 //	result.go      Outcome, Verdict and Result
 //	reason.go      the stable codes for why an attempt or an instance ended
 //	fielderror.go  FieldError: which field of a configuration is wrong
+//	share.go       Share: a percentage
 //	names.go       the texts of enumerations
 package probe

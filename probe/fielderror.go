@@ -10,6 +10,7 @@ import (
 type FieldError struct {
 	Field   string // its HCL name: "failure_threshold", "tls.ca_file"
 	Problem string // completes a sentence that starts with the field's name: "must be 1 or more"
+	Hint    string // what to do about it; may be empty
 }
 
 // FieldErrorf returns a *FieldError. The problem is formatted as by fmt.Sprintf.
@@ -17,8 +18,13 @@ func FieldErrorf(field, problem string, a ...any) error {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(problem, a...)}
 }
 
-// Error returns the field and the problem: "failure_threshold must be 1 or more".
-func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
+// Error returns the field, the problem and the hint: "failure_threshold must be 1 or more".
+func (e *FieldError) Error() string {
+	if e.Hint == "" {
+		return e.Field + " " + e.Problem
+	}
+	return e.Field + " " + e.Problem + "; " + e.Hint
+}
 
 // FieldErrors collects every wrong field of a configuration.
 type FieldErrors []*FieldError

@@ -164,10 +164,23 @@ func (r *reader) configuration(b block) {
 	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o644); err != nil {
 		r.t.Fatal(err)
 	}
-	if !isFile {
-		r.run("sonde validate "+name, nil)
+	if isFile {
+		return
 	}
+	if err := os.WriteFile(filepath.Join(r.dir, "rest.hcl"), []byte(rest), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+	r.run("sonde validate "+name+" rest.hcl", nil)
 }
+
+// rest is a target, since a block alone may be a configuration without one.
+const rest = `target "rest" {
+  address = "127.0.0.1"
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+}
+`
 
 // console runs the commands of a block and compares what they print with the lines that
 // follow them.

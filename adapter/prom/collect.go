@@ -40,6 +40,9 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	if c.config.State != nil {
 		send(s, stateMetrics, c.config.State())
 	}
+	if c.config.Reload != nil {
+		send(s, reloadMetrics, c.config.Reload())
+	}
 	omit := stats.Probes > c.config.MaxProbes
 	if s.gauge(omittedDesc, number(omit)); !omit {
 		c.targets(ctx, s)

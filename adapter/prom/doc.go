@@ -25,6 +25,8 @@
 //	sonde_series_omitted                                     gauge, 1 or 0
 //	sonde_state_last_write_timestamp_seconds                 gauge, with a state file only
 //	sonde_state_size_bytes, sonde_state_write_errors_total   gauge and counter, with a state file only
+//	sonde_config_last_reload_successful                      gauge, 1 or 0
+//	sonde_config_last_reload_success_timestamp_seconds       gauge
 //	sonde_build_info{version,goversion}                      gauge, always 1
 //	sonde_probe_passing{target,kind,name}                    gauge, 1 or 0
 //	sonde_probe_undecided{target,kind,name}                 gauge, 1 or 0

@@ -59,6 +59,10 @@ type Config struct {
 	// state file.
 	State func() State
 
+	// Reload returns how the last reload of the configuration ended. Each scrape calls it.
+	// Default: the metrics are left out.
+	Reload func() Reload
+
 	// Compatibility, when it is probe.Kubelet, adds the kubelet's own metrics for
 	// existing dashboards and alerts. Default: without them.
 	//

@@ -1,9 +1,6 @@
 package restart
 
 import (
-	"errors"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -14,23 +11,8 @@ import (
 // Budget is unlimited.
 type Budget struct {
 	Max   int           `hcl:"max,optional,nonzero"` // restarts within Per; default: unlimited
-	Share Share         `hcl:"share,optional"`       // the same as a share of all units with a driver, but at least one restart; default: unlimited
+	Share probe.Share   `hcl:"share,optional"`       // the same as a share of all units with a driver, but at least one restart; default: unlimited
 	Per   time.Duration `hcl:"per,nonzero"`          // how long a restart counts; required with Max or Share
-}
-
-// Share is a part of a whole, above 0 to 1. Its text is a percentage: "10%".
-type Share float64
-
-// UnmarshalText implements encoding.TextUnmarshaler. It reads a percentage such
-// as "10%".
-func (s *Share) UnmarshalText(b []byte) error {
-	number, percent := strings.CutSuffix(string(b), "%")
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !percent || !(n > 0 && n <= 100) {
-		return errors.New(`must be a percentage above 0% and up to 100%, written "10%"`)
-	}
-	*s = Share(n / 100)
-	return nil
 }
 
 func (b Budget) check() error {

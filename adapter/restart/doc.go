@@ -13,5 +13,5 @@
 // Files: controller.go holds the units and starts a supervisor for each;
 // supervisor.go runs one target's instances one after another; instance.go watches
 // the probes of one instance and terminates it; unit.go, backoff.go and budget.go
-// are what a unit may set.
+// are what a unit may set; effect.go says what other units would do to those in use.
 package restart

@@ -1,6 +1,7 @@
 package httpprobe
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -60,13 +61,20 @@ func setDefault(h http.Header, name string, values ...string) {
 
 func checkHeader(name string, values []string) error {
 	if !isToken(name) {
-		return probe.FieldErrorf("headers", "has an invalid name: %q", name)
+		err := &probe.FieldError{Field: "headers", Problem: fmt.Sprintf("has an invalid name: %q", name)}
+		if plain, ok := strings.CutSuffix(name, ":"); ok {
+			err.Hint = fmt.Sprintf("write %s, without the colon", plain)
+		}
+		return err
 	}
 	switch http.CanonicalHeaderKey(name) {
 	case "Content-Length", "Transfer-Encoding", "Trailer":
 		return probe.FieldErrorf("headers", "must not have %s: it follows from the body", name)
 	}
 	for _, value := range values {
+		if strings.TrimRight(value, "\r\n") != value {
+			return &probe.FieldError{Field: "headers", Problem: "has a line break at the end of " + name, Hint: `a file ends with one: write trimspace(file("…"))`}
+		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			return probe.FieldErrorf("headers", "has control characters in %s", name)
 		}

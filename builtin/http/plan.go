@@ -3,6 +3,7 @@ package httpprobe
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -68,7 +69,7 @@ func newPlan(c Config) (p *plan, err error) {
 		return p, nil
 	}
 	if p.regex, err = regexp.Compile(c.BodyRegex); err != nil {
-		return nil, probe.FieldErrorf("body_regex", "cannot be parsed: %v", err)
+		return nil, &probe.FieldError{Field: "body_regex", Problem: fmt.Sprintf("cannot be parsed: %v", err), Hint: "the syntax is that of Go (RE2), which has no lookaround and no backreferences"}
 	}
 	return p, nil
 }

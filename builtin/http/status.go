@@ -1,6 +1,7 @@
 package httpprobe
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -26,11 +27,25 @@ func parseStatuses(texts []string) (statuses, error) {
 	for _, text := range texts {
 		r, ok := parseStatusRange(text)
 		if !ok {
-			return statuses{}, probe.FieldErrorf("status", `has %q; it must be a status such as "204" or a range such as "200-399", from 100 to 599`, text)
+			return statuses{}, &probe.FieldError{
+				Field: "status", Problem: fmt.Sprintf(`has %q; it must be a status such as "204" or a range such as "200-399", from 100 to 599`, text),
+				Hint: statusHint(text),
+			}
 		}
 		s.ranges = append(s.ranges, r)
 	}
 	return s, nil
+}
+
+// statusHint returns how to write a status of other tools: "2xx" and "200,204".
+func statusHint(text string) string {
+	if class, ok := strings.CutSuffix(strings.ToLower(text), "xx"); ok && len(class) == 1 {
+		return fmt.Sprintf(`write "%s00-%s99"`, class, class)
+	}
+	if strings.Contains(text, ",") {
+		return `write each on its own: ["200", "204"]`
+	}
+	return ""
 }
 
 func parseStatusRange(text string) (statusRange, bool) {

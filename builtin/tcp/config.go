@@ -3,6 +3,7 @@ package tcpprobe
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -140,7 +141,7 @@ func (c Config) expectation() (func(response []byte) bool, error) {
 	if c.ExpectRegex != "" {
 		re, err := regexp.Compile(c.ExpectRegex)
 		if err != nil {
-			return nil, probe.FieldErrorf("expect_regex", "cannot be parsed: %v", err)
+			return nil, &probe.FieldError{Field: "expect_regex", Problem: fmt.Sprintf("cannot be parsed: %v", err), Hint: "the syntax is that of Go (RE2), which has no lookaround and no backreferences"}
 		}
 		return re.Match, nil
 	}

@@ -13,6 +13,12 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
+// withoutTargets is a configuration that keeps its state file and has no target.
+const withoutTargets = `engine {
+  allow_empty = true
+  state       = "sonde.state"
+}`
+
 func TestProcessesAndVerdictsOutliveTwentyKillsOfTheEngine(t *testing.T) {
 	const kills, targets = 20, 5
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -71,7 +77,7 @@ func TestProcessesAndVerdictsOutliveTwentyKillsOfTheEngine(t *testing.T) {
 	if err != nil || strings.Contains(string(text), `"verdict":"failing"`) || strings.Count(string(text), `"msg":"instance started"`) != targets {
 		t.Errorf("%v; the log is %s", err, text)
 	}
-	e.write(t, "config.hcl", `engine { state = "sonde.state" }`) // ends the processes
+	e.write(t, "config.hcl", withoutTargets) // ends the processes
 	restart()
 	for _, pid := range pids {
 		testsync.Until(t, "the processes to end", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
@@ -159,7 +165,7 @@ func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing
 	testsync.Until(t, "the process to be taken over", func() bool {
 		return strings.Contains(e.get("/v1/targets"), `"id":"`+e.text("pids")+"-")
 	})
-	e.write(t, "config.hcl", `engine { state = "sonde.state" }`) // ends the process
+	e.write(t, "config.hcl", withoutTargets) // ends the process
 	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +232,7 @@ func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
 		}
 		return strings.Contains(e.text("log"), "instance goes on")
 	})
-	e.write(t, "config.hcl", `engine { state = "sonde.state" }`) // ends the process
+	e.write(t, "config.hcl", withoutTargets) // ends the process
 	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,7 @@ func TestSIGQUITLogsTheStacksOfAllGoroutines(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	e := startEngine(t, "", log)
+	e := startEngine(t, "engine { allow_empty = true }", log)
 	if code := e.end(t, syscall.SIGQUIT); code != 131 {
 		t.Errorf("exit code %d", code)
 	}

@@ -96,7 +96,7 @@ func TestAReloadThatReadsAPipeDoesNotDelayTheEnd(t *testing.T) {
 func TestAnEngineOutlivesItsTerminal(t *testing.T) {
 	terminal, side := openTerminal(t)
 	e := &engineProcess{dir: t.TempDir(), exited: make(chan struct{})}
-	e.write(t, "config.hcl", "")
+	e.write(t, "config.hcl", "engine { allow_empty = true }")
 	e.start(t, func(c *exec.Cmd) {
 		c.Stdin, c.Stdout, c.Stderr = side, side, side
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

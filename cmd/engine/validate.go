@@ -8,30 +8,39 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/config"
 )
 
 // validateCommand returns sonde validate. Its exit code is 0 for a valid configuration,
 // and 1 for any other.
 func validateCommand() *cobra.Command {
 	var in handlers.Inputs
-	var asJSON bool
+	var asJSON, strict bool
 	c := &cobra.Command{
 		Use:   "validate [CONFIG...]",
 		Short: "Check a configuration and start nothing",
 		Long: "Validate checks files, or directories of *.hcl and *.hcl.json files; default " + handlers.DefaultConfig + ".\n" +
 			"It shows all errors and warnings, and exits with 1 if there are errors.\n\n" +
+			"Programs, directories and users are looked up on this machine: one that does not exist is a warning,\n" +
+			"since the configuration may be for another machine. With --strict, warnings are errors.\n\n" +
 			"The settings of a plugin are checked against its manifest, and by the plugin itself if it has such a\n" +
 			"check, which runs without any grant.",
 		Example: "  sonde validate --var env=prod /etc/sonde",
-		RunE:    func(c *cobra.Command, paths []string) error { return validate(c, &in, paths, asJSON) },
+		RunE:    func(c *cobra.Command, paths []string) error { return validate(c, &in, paths, asJSON, strict) },
 	}
 	in.Register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write the diagnostics as JSON to standard output")
+	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
 	return c
 }
 
-func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON bool) error {
+func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, strict bool) error {
 	loaded, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent), nil)
+	if strict {
+		for i := range diags {
+			diags[i].Severity = config.Error
+		}
+	}
 	if asJSON {
 		if err := diags.WriteJSON(c.OutOrStdout()); err != nil || !diags.HasErrors() {
 			return err

@@ -2,7 +2,7 @@
 // messages: "did you mean …?"
 //
 //	suggest.go     the nearest of the known names, or a list of them
-//	kubernetes.go  what Kubernetes' fields are called here
+//	tools.go       what names of Kubernetes and other tools are called here
 package suggest
 
 import (

@@ -36,16 +36,18 @@ func TestAHintIsOneNameOrAListOfFew(t *testing.T) {
 	}
 }
 
-func TestKubernetesFieldsAreAnsweredWithOurs(t *testing.T) {
+func TestNamesOfOtherToolsAreAnsweredWithOurs(t *testing.T) {
 	known := []string{"period", "http"}
 	for name, want := range map[string]string{
 		"httpGet":        `did you mean "http"? Kubernetes' httpGet is written http { … } here`,
 		"period_seconds": `did you mean "period"? Kubernetes' periodSeconds is written period = "10s" here`,
 		"httpHeaders":    `Kubernetes' httpHeaders is written headers = { Host = "example.com" } here, in an http block`,
+		"interval":       `did you mean "period"? Docker's interval is written period = "10s" here`,
+		"retries":        "", // failure_threshold is not known here
 		"redis":          "",
 	} {
-		if got := FromKubernetes(name, known); got != want {
-			t.Errorf("FromKubernetes(%q) is %q, not %q", name, got, want)
+		if got := FromTool(name, known); got != want {
+			t.Errorf("FromTool(%q) is %q, not %q", name, got, want)
 		}
 	}
 }

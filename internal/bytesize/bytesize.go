@@ -60,7 +60,7 @@ func Meant(s string) string {
 	unit := strings.ToLower(strings.TrimLeft(s, "0123456789 "))
 	digits := strings.TrimSpace(s[:len(s)-len(unit)])
 	for _, u := range units {
-		for _, other := range []string{u.name, u.name[:1] + "B", u.name[:1]} {
+		for _, other := range []string{u.name, u.name[:1] + "B", u.name[:1], u.name[:1] + "i"} {
 			if meant := digits + u.name; unit == strings.ToLower(other) && isSize(meant) {
 				return meant
 			}

@@ -5,6 +5,7 @@
 //	command.go          Command, its checks, and its Plan
 //	expand.go           references $(NAME) to variables
 //	env.go, user.go     the environment, the program in PATH, the user
+//	missing.go          which of program, directory and user do not exist
 //	buffer.go           the first and the last bytes of an output
 //	run.go              Run and its result
 //	run_linux.go        Run on Linux: one thread waits in poll(2)

@@ -71,7 +71,7 @@ func (c Config) check() error {
 	case c.UnixSocket != "":
 		return c.checkUnix()
 	case c.Port == "":
-		return probe.FieldErrorf("port", "must be set")
+		return &probe.FieldError{Field: "port", Problem: "must be set", Hint: "write a number, or the name of one of the target's ports"}
 	}
 	if n, err := strconv.Atoi(c.Port); err == nil && (n < 1 || n > 65535) {
 		return probe.FieldErrorf("port", "is %d; it must be from 1 to 65535", n)

@@ -19,6 +19,17 @@ func IsHostName(s string) bool {
 		!strings.HasPrefix(s, ".") && !strings.Contains(s, "..")
 }
 
+// IPv4Hint says how to write an address for which IsMistypedIPv4 is true.
+const IPv4Hint = "an IPv4 address has four numbers from 0 to 255, without leading zeros"
+
+// IsMistypedIPv4 reports whether a host consists of numbers and dots, and is not an IPv4
+// address: "300.1.2.3", "10.0.0". No host has such a name, since top-level domains have
+// letters (RFC 1123, section 2.1).
+func IsMistypedIPv4(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err != nil && strings.Contains(host, ".") && strings.Trim(host, "0123456789.") == ""
+}
+
 // IsLoopback reports whether a host is localhost or a loopback address.
 func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)

@@ -10,8 +10,8 @@ import (
 )
 
 // hint says what to write instead of an argument or a block that the schema does
-// not have.
-func (s BodySchema) hint(name string, argument bool) string {
+// not have. Meant is false for a list of what the schema has, because nothing is similar.
+func (s BodySchema) hint(name string, argument bool) (text string, meant bool) {
 	arguments, blocks := slices.Clone(s.Arguments), []string(nil)
 	for _, b := range s.Blocks {
 		if b.Object {
@@ -20,8 +20,8 @@ func (s BodySchema) hint(name string, argument bool) string {
 			blocks = append(blocks, b.Type)
 		}
 	}
-	if h := suggest.FromKubernetes(name, slices.Concat(arguments, blocks)); h != "" {
-		return h
+	if h := suggest.FromTool(name, slices.Concat(arguments, blocks)); h != "" {
+		return h, true
 	}
 	first, second := known("arguments", arguments), known("blocks", blocks)
 	near := cmp.Or(suggest.Nearest(name, arguments), suggest.Nearest(name, blocks))
@@ -30,15 +30,15 @@ func (s BodySchema) hint(name string, argument bool) string {
 		near = cmp.Or(suggest.Nearest(name, blocks), near)
 	}
 	if near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
+		return fmt.Sprintf("did you mean %q?", near), true
 	}
 	if owners := s.owners(name); owners != nil {
-		return "write it inside " + strings.Join(owners, " or ")
+		return "write it inside " + strings.Join(owners, " or "), true
 	}
 	if !argument && s.Unknown != nil {
-		return s.Unknown(name)
+		return s.Unknown(name), false
 	}
-	return strings.TrimSpace(first + "\n" + second)
+	return strings.TrimSpace(first + "\n" + second), false
 }
 
 // known lists names of one sort: "arguments here: path, port".

@@ -50,7 +50,7 @@ func (r *reader) jsonBlock(b *Block, s BlockSchema, value hcl.Expression) {
 	}
 	pairs, ok := r.pairs(value)
 	if !ok {
-		r.problem(value.StartRange(), fmt.Sprintf("%s must be an object, or a list of objects", b), "")
+		r.problem(value.StartRange(), fmt.Sprintf("%s must be an object, or a list of objects", b), fmt.Sprintf(`write "%s": { "name": { … } }`, b.Type))
 		return
 	}
 	// An object without all optional labels is the body of the block if it is empty, or has

@@ -54,7 +54,7 @@ func (r *reader) argument(a Argument) {
 		return
 	}
 	if !slices.Contains(r.schema.Arguments, a.Name) {
-		r.problem(a.Range, fmt.Sprintf("unknown argument %q", a.Name), r.schema.hint(a.Name, true))
+		r.unknown(a.Range, "argument", a.Name)
 		return
 	}
 	if _, twice := r.out.Arguments[a.Name]; twice {
@@ -86,7 +86,7 @@ func (r *reader) nativeBlock(n *hclsyntax.Block) {
 		if slices.Contains(r.schema.Arguments, n.Type) {
 			r.problem(n.TypeRange, fmt.Sprintf("%q is an argument, not a block", n.Type), fmt.Sprintf("write %s = …, with an equals sign", n.Type))
 		} else {
-			r.problem(n.TypeRange, fmt.Sprintf("unknown block %q", n.Type), r.schema.hint(n.Type, false))
+			r.unknown(n.TypeRange, "block", n.Type)
 		}
 		return
 	}
@@ -130,8 +130,18 @@ func (r *reader) add(b *Block) {
 	r.out.Blocks = append(r.out.Blocks, b)
 }
 
+// unknown reports an argument or a block that the schema does not have.
+func (r *reader) unknown(at hcl.Range, what, name string) {
+	hint, meant := r.schema.hint(name, what == "argument")
+	p := Problem{Range: at, Summary: fmt.Sprintf("unknown %s %q", what, name), Hint: hint}
+	if !meant {
+		p.Unknown = name
+	}
+	r.problems = append(r.problems, p)
+}
+
 func (r *reader) problem(at hcl.Range, summary, hint string) {
-	r.problems = append(r.problems, Problem{at, summary, hint})
+	r.problems = append(r.problems, Problem{Range: at, Summary: summary, Hint: hint})
 }
 
 // All returns every argument of a body that has no blocks.

@@ -84,6 +84,7 @@ type Problem struct {
 	Range   hcl.Range
 	Summary string
 	Hint    string
+	Unknown string // a name that is not known here, and whose Hint is only a list; else empty
 }
 
 // Path returns the block of the body and those around it, for messages:
@@ -223,7 +224,8 @@ func (s BodySchema) Makes(typ string, at hcl.Range) (Problem, bool) {
 			blocks.Blocks = append(blocks.Blocks, b)
 		}
 	}
-	return Problem{Range: at, Summary: fmt.Sprintf("unknown block %q", typ), Hint: blocks.hint(typ, false)}, false
+	hint, _ := blocks.hint(typ, false)
+	return Problem{Range: at, Summary: fmt.Sprintf("unknown block %q", typ), Hint: hint}, false
 }
 
 // Labelled reports whether a block has the labels that it needs, or why not.

@@ -221,7 +221,7 @@ func (c configuration) write(g *removedTarget, port string) {
 }
 
 func (configuration) remove(g *removedTarget) {
-	g.write("config.hcl", "")
+	g.write("config.hcl", "engine { allow_empty = true }")
 	g.signal(syscall.SIGHUP)
 }
 

@@ -45,6 +45,18 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// maxNames bounds how many names SomeNames returns.
+const maxNames = 3
+
+// SomeNames returns the first of many names: "a, b, c and 7 more".
+func SomeNames(names []string) string {
+	text := strings.Join(names[:min(len(names), maxNames)], ", ")
+	if more := len(names) - maxNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)

@@ -47,7 +47,8 @@ func Command(version string) *cobra.Command {
 		Short: "Run the probes of a configuration, and restart targets that fail",
 		Long: "Run reads files, or directories of *.hcl and *.hcl.json files; default " + handlers.DefaultConfig + ".\n\n" +
 			"SIGHUP reloads them: probes and processes that have not changed go on as they are, and a\n" +
-			"configuration with errors is rejected. SIGTERM and SIGINT stop all processes within their grace\n" +
+			"configuration with errors is rejected. So is one that would remove or restart more than half of ten\n" +
+			"targets or more, unless its engine block says reload_guard = \"100%\". SIGTERM and SIGINT stop all processes within their grace\n" +
 			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
 			"plus the signal's number. SIGQUIT ends the engine at once, with the stacks of its goroutines in the\n" +
 			"log. Other signals that a terminal or a closed pipe sends have no effect.\n\n" +
@@ -114,6 +115,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 // load reads the configuration, or what has changed in it. With a directory of pods none
 // is needed.
 func (f *flags) load(paths []string, p *handlers.Plugins, previous *config.Digest) (loaded *config.Config, diags config.Diagnostics) {
+	f.inputs.AllowEmpty = f.pods.Path != ""
 	if f.pods.Path == "" || len(paths) > 0 {
 		loaded, diags = f.inputs.Load(paths, p, previous)
 	} else {

@@ -41,21 +41,22 @@ type daemon struct {
 
 	previous watchdog.Previous // what an engine has left that hung
 
-	pods      *staticpods.Dir // nil for none
-	config    *config.Config  // the configuration in use, without the pods; nil without pods
-	digest    *config.Digest  // that of the configuration in use; nil with pods
-	targets   int             // in use, with the pods
-	plugins   atomic.Pointer[handlers.Plugins]
-	settings  config.Engine // those in use
-	engine    *engine.Engine
-	restarts  *restart.Controller
-	state     *store.Store       // nil for none
-	processes *process.Directory // of those that outlive the engine; nil for none
-	survivors process.Survivors  // processes that the previous engine has left running
-	api       *httpapi.Server    // nil for none
-	listener  net.Listener       // nil for none
-	running   atomic.Bool        // the engine's loop runs
-	ended     chan struct{}      // closed when run returns
+	pods       *staticpods.Dir // nil for none
+	config     *config.Config  // the configuration in use, without the pods; nil without pods
+	digest     *config.Digest  // that of the configuration in use; nil with pods
+	targets    int             // in use, with the pods
+	plugins    atomic.Pointer[handlers.Plugins]
+	settings   config.Engine // those in use
+	engine     *engine.Engine
+	restarts   *restart.Controller
+	state      *store.Store                // nil for none
+	processes  *process.Directory          // of those that outlive the engine; nil for none
+	survivors  process.Survivors           // processes that the previous engine has left running
+	api        *httpapi.Server             // nil for none
+	listener   net.Listener                // nil for none
+	running    atomic.Bool                 // the engine's loop runs
+	lastReload atomic.Pointer[prom.Reload] // nil until the first configuration is applied
+	ended      chan struct{}               // closed when run returns
 
 	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
@@ -94,6 +95,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
+	d.lastReload.Store(&prom.Reload{Accepted: time.Now()})
 	d.logChanges("configuration applied", changes)
 	return nil
 }
@@ -110,9 +112,13 @@ func (d *daemon) close() (err error) {
 	return err
 }
 
-// apply puts a configuration into use, with the pods: all of it, or nothing.
-func (d *daemon) apply(c *config.Config) (engine.Changes, error) {
+// apply puts a configuration into use, with the pods: all of it, or nothing, if check has
+// an error about what would happen to the targets in use.
+func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
 	return d.applyWith(c, func(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
+		if err := check(d.restarts.EffectOfApply(units)); err != nil {
+			return engine.Changes{}, err
+		}
 		changes, err := d.engine.Apply(set)
 		if err != nil {
 			return changes, err
@@ -121,10 +127,13 @@ func (d *daemon) apply(c *config.Config) (engine.Changes, error) {
 	})
 }
 
-// change puts into use a configuration that has only what has changed (see
-// config.Options.Previous): all of it, or nothing.
-func (d *daemon) change(c *config.Config) (engine.Changes, error) {
+// change is apply for a configuration that has only what has changed (see
+// config.Options.Previous).
+func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
 	return d.applyWith(c, func(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
+		if err := check(d.restarts.EffectOfChange(units, c.Removed.Targets)); err != nil {
+			return engine.Changes{}, err
+		}
 		changes, err := d.engine.Change(engine.Change{Set: set, Remove: c.Removed.Probes})
 		if err != nil {
 			return changes, err
@@ -170,6 +179,7 @@ func (d *daemon) listen() (err error) {
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
+			Reload: func() prom.Reload { return *d.lastReload.Load() },
 		}).Handler(),
 		Alive:  d.alive,
 		Ready:  d.ready,

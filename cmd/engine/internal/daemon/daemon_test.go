@@ -65,7 +65,7 @@ func TestARefusedUnitChangesNothing(t *testing.T) {
 		})}},
 		Targets: map[string]config.Target{"web": {Settings: restart.Unit{Policy: restart.Never + 1}}},
 	}
-	if _, err := d.apply(c); err == nil || !strings.Contains(err.Error(), "restart_policy") {
+	if _, err := d.apply(c, anyEffect); err == nil || !strings.Contains(err.Error(), "restart_policy") {
 		t.Errorf("the error is %v", err)
 	}
 	if _, there := d.engine.Target("web"); there || d.config != nil {

@@ -3,16 +3,21 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // loader loads the configuration in the background: compiling a plugin takes
@@ -72,10 +77,14 @@ func (l *loader) stop() {
 func (d *daemon) reload(r loadResult) {
 	current := d.plugins.Load()
 	cli.LogDiagnostics(d.log, r.diags)
-	if r.diags.HasErrors() {
+	reject := func(attrs ...any) {
 		r.plugins.Release(current)
+		d.lastReload.Store(&prom.Reload{Rejected: true, Accepted: d.lastReload.Load().Accepted})
+		d.log.Error("configuration rejected, keeping the current one", attrs...)
+	}
+	if r.diags.HasErrors() {
 		errs, _ := r.diags.Count()
-		d.log.Error("configuration rejected, keeping the current one", "error_count", errs)
+		reject("error_count", errs)
 		return
 	}
 	d.flags.override(&r.config.Engine)
@@ -83,12 +92,17 @@ func (d *daemon) reload(r loadResult) {
 	if r.partial {
 		use = d.change
 	}
-	changes, err := use(r.config)
-	if err != nil {
-		r.plugins.Release(current)
-		d.log.Error("configuration rejected, keeping the current one", "error", err)
+	changes, err := use(r.config, guard(r.config))
+	if guarded := (*guardError)(nil); errors.As(err, &guarded) {
+		reject("error", err, "removed", guarded.named(guarded.effect.Removed), "restarted", guarded.named(guarded.effect.Restarted),
+			"hint", `if this is meant, set reload_guard = "100%" in the engine block and reload again`)
 		return
 	}
+	if err != nil {
+		reject("error", err)
+		return
+	}
+	d.lastReload.Store(&prom.Reload{Accepted: time.Now()})
 	r.plugins.Previous = nil
 	d.plugins.Store(r.plugins)
 	current.Release(r.plugins)
@@ -100,13 +114,45 @@ func (d *daemon) reload(r loadResult) {
 	}
 }
 
+// guardError is the error of a reload that the reload guard refuses.
+type guardError struct {
+	effect restart.Effect
+	guard  probe.Share
+}
+
+// Error implements error.
+func (e *guardError) Error() string {
+	return fmt.Sprintf("the reload would %v, more than reload_guard allows (%v)", e.effect, e.guard)
+}
+
+// named names some of the targets that the reload would have removed or restarted.
+func (e *guardError) named(targets []string) string {
+	slices.Sort(targets)
+	return cli.SomeNames(targets)
+}
+
+// guard returns the check of a reload: its effect is a *guardError if a configuration
+// would remove or restart more targets than it permits itself.
+func guard(c *config.Config) func(restart.Effect) error {
+	return func(e restart.Effect) error {
+		if !e.Exceeds(c.Engine.ReloadGuard) {
+			return nil
+		}
+		return &guardError{e, c.Engine.ReloadGuard}
+	}
+}
+
+// anyEffect is the check of what may remove and restart all targets: pods whose manifests
+// are gone, as for the kubelet.
+func anyEffect(restart.Effect) error { return nil }
+
 // refreshPods applies what has changed in the directory of pods.
 func (d *daemon) refreshPods() {
 	changed, err := d.pods.Refresh(time.Now())
 	if err != nil || !changed {
 		return // Refresh has logged the error
 	}
-	changes, err := d.apply(d.config)
+	changes, err := d.apply(d.config, anyEffect)
 	if err != nil {
 		d.log.Error("pods rejected, keeping the current pods", "error", err)
 		return
@@ -125,13 +171,16 @@ func (d *daemon) logChanges(message string, c engine.Changes) {
 	}
 }
 
+// changeable are the settings that a reload applies.
+var changeable = []string{"log_level", "plugin_cache", "plugin_memory", "allow_empty", "reload_guard"}
+
 // restartRequired returns the settings that differ and cannot change while the engine
-// runs: all but three.
+// runs.
 func restartRequired(before, after config.Engine) (names []string) {
 	was, is := reflect.ValueOf(before), reflect.ValueOf(after)
 	for i, field := range reflect.VisibleFields(was.Type()) {
 		name, _, _ := strings.Cut(cmp.Or(field.Tag.Get("hcl"), "restart_budget"), ",")
-		if name != "log_level" && name != "plugin_cache" && name != "plugin_memory" && !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+		if !slices.Contains(changeable, name) && !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
 			names = append(names, name)
 		}
 	}

@@ -39,9 +39,6 @@ func noDirectory(state string) config.Diagnostics {
 	}}
 }
 
-// maxNamedTargets bounds how many targets a warning names.
-const maxNamedTargets = 3
-
 // abandoned returns a warning for each other state file in the directory of an engine's that
 // no engine uses, although processes run that outlive the engine and are found by it: the
 // engine's state was moved or removed.
@@ -56,13 +53,9 @@ func abandoned(state string) (warnings config.Diagnostics) {
 		if len(targets) == 0 {
 			continue
 		}
-		named := strings.Join(targets[:min(len(targets), maxNamedTargets)], ", ")
-		if more := len(targets) - maxNamedTargets; more > 0 {
-			named += fmt.Sprintf(" and %d more", more)
-		}
 		warnings = append(warnings, config.Diagnostic{
 			Severity: config.Warning,
-			Summary:  fmt.Sprintf("%s with adopt running without an engine: %s", cli.Plural(len(targets), "target"), named),
+			Summary:  fmt.Sprintf("%s with adopt running without an engine: %s", cli.Plural(len(targets), "target"), cli.SomeNames(targets)),
 			Hint:     fmt.Sprintf("they belong to the state file %s: an engine with that state takes over or ends them", other),
 		})
 	}

@@ -2,6 +2,7 @@
 //
 //	handlers.go the built-in handlers, drivers and settings
 //	load.go     the flags --var and --var-file, and loading
+//	warnings.go what blocks of the built-in handlers and drivers probably do not mean
 //	abandoned.go  processes that no engine takes over, because the state file is another
 //	plugins.go  the modules that a configuration has loaded
 //	scripts.go  script blocks, by the plugin that runs them
@@ -27,16 +28,28 @@ func Options() config.Options {
 	return config.Options{
 		Handlers: Builtin(),
 		Drivers: map[string]config.Driver{
-			"process": config.DriverOf(checkProcess, func(c process.Config) probe.Target {
-				return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User} // it runs on this machine
-			}),
-			"restart": config.DriverOf(func(c command.Config, _ config.Context) error { return c.Check() }, nil),
+			"process": processDriver(),
+			"restart": restartDriver(),
 		},
 		Listen:         httpapi.DefaultListen,
 		EngineSettings: config.SettingsOf(restart.Config.Check),
 		TargetSettings: config.SettingsOf(restart.Unit.Check),
 		PluginSettings: config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load checks them
 	}
+}
+
+func processDriver() config.Driver {
+	d := config.DriverOf(checkProcess, func(c process.Config) probe.Target {
+		return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User} // it runs on this machine
+	})
+	d.Warn = warnOfDriver
+	return d
+}
+
+func restartDriver() config.Driver {
+	d := config.DriverOf(func(c command.Config, _ config.Context) error { return c.Check() }, nil)
+	d.Warn, d.ByProbes = warnOfDriver, true
+	return d
 }
 
 // checkProcess returns what is wrong with a process block. Processes that outlive the engine
@@ -50,9 +63,7 @@ func checkProcess(c process.Config, engine config.Context) error {
 
 // Builtin returns the built-in handler blocks by name.
 func Builtin() map[string]config.Handler {
-	return map[string]config.Handler{
-		"exec": config.Of(execprobe.New),
-		"http": config.Of(httpprobe.New),
-		"tcp":  config.Of(tcpprobe.New),
-	}
+	exec, http, tcp := config.Of(execprobe.New), config.Of(httpprobe.New), config.Of(tcpprobe.New)
+	exec.Warn, http.Warn, tcp.Warn = warnOfExec, warnOfHTTP, warnOfTCP
+	return map[string]config.Handler{"exec": exec, "http": http, "tcp": tcp}
 }

@@ -16,6 +16,9 @@ const DefaultConfig = "config.hcl"
 type Inputs struct {
 	vars  []config.Var
 	files []string
+
+	// AllowEmpty permits a configuration without targets.
+	AllowEmpty bool
 }
 
 // Register adds the flags to a command.
@@ -39,6 +42,7 @@ func (in *Inputs) Load(paths []string, p *Plugins, previous *config.Digest) (*co
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
 	o := Options()
 	o.Plugin, o.Script, o.Vars, o.VarFiles, o.Previous = p.open, p.script, in.vars, files, previous
+	o.RequireTargets = !in.AllowEmpty
 	c, diags := config.Parse(sources, o)
 	if !diags.HasErrors() {
 		diags = append(diags, noDirectory(c.Engine.State)...)

@@ -101,7 +101,7 @@ func (im *importer) text(ctx context.Context) ([]byte, error) {
 	text := append(head.Bytes(), im.doc.Bytes()...)
 	p := handlers.NewPlugins(ctx, handlers.WaitForConfigure, handlers.Silent)
 	defer p.Close()
-	_, diags := new(handlers.Inputs).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p, nil)
+	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p, nil)
 	if err := diags.Err(); err != nil {
 		return nil, fmt.Errorf("the generated configuration is invalid: %w", err)
 	}

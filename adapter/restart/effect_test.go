@@ -1,0 +1,61 @@
+package restart
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// unused is a Driver that no test runs; outside is one whose instances run elsewhere.
+type unused struct{ Driver }
+
+type outside struct{ unused }
+
+func (outside) External() {}
+
+func TestAReloadGuardLimitsWhatIsRemovedAndRestarted(t *testing.T) {
+	for _, test := range []struct {
+		units, removed, restarted int
+		guard                     probe.Share
+		exceeds                   bool
+	}{
+		{units: 20, removed: 10, guard: 0.5},
+		{units: 20, removed: 11, guard: 0.5, exceeds: true},
+		{units: 20, removed: 6, restarted: 5, guard: 0.5, exceeds: true},
+		{units: 20, restarted: 20, guard: 1},
+		{units: 20, removed: 1, guard: 0.01, exceeds: true},
+		{units: 10, removed: 6, guard: 0.5, exceeds: true},
+		{units: 9, removed: 9, guard: 0.5}, // too few
+	} {
+		e := Effect{Units: test.units, Removed: make([]string, test.removed), Restarted: make([]string, test.restarted)}
+		if got := e.Exceeds(test.guard); got != test.exceeds {
+			t.Errorf("%v with a guard of %v: %v", e, test.guard, got)
+		}
+	}
+}
+
+func TestTheEffectOfUnitsIsThatOnThoseInUse(t *testing.T) {
+	before, after := map[string]Unit{}, map[string]Unit{}
+	for _, name := range []string{"same", "changed", "undriven", "gone"} {
+		before[name] = Unit{Driver: unused{}, Revision: "1"}
+		after[name] = before[name]
+	}
+	before["static"], after["static"] = Unit{}, Unit{}
+	before["outside"], after["outside"] = Unit{Driver: outside{}, Revision: "1"}, Unit{Driver: outside{}, Revision: "2"}
+	after["changed"] = Unit{Driver: unused{}, Revision: "2"}
+	after["undriven"] = Unit{}
+	after["new"] = Unit{Driver: unused{}}
+	delete(after, "gone")
+	c := &Controller{units: before}
+	e := c.EffectOfApply(after)
+	slices.Sort(e.Restarted)
+	if got := fmt.Sprintf("%+v", e); got != "remove 1 and restart 2 of 6 targets" || e.Removed[0] != "gone" || !slices.Equal(e.Restarted, []string{"changed", "undriven"}) {
+		t.Errorf("the effect is %v: %q, %q", got, e.Removed, e.Restarted)
+	}
+	e = c.EffectOfChange(map[string]Unit{"changed": after["changed"], "new": after["new"]}, []string{"gone", "unknown"})
+	if !slices.Equal(e.Removed, []string{"gone"}) || !slices.Equal(e.Restarted, []string{"changed"}) || e.Units != 6 {
+		t.Errorf("the effect of a change is %v: %q, %q", e, e.Removed, e.Restarted)
+	}
+}

@@ -1,0 +1,65 @@
+package handlers
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files")
+
+// operatorFiles has configurations that people write who come from other tools, or whose
+// files were damaged, each with its answer.
+const operatorFiles = "../../../../config/testdata/operator"
+
+func TestOperatorsMistakesAreAnswered(t *testing.T) {
+	t.Chdir(operatorFiles)
+	var names []string
+	for _, pattern := range []string{"*.hcl", "*.hcl.json"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
+	}
+	if len(names) < 80 {
+		t.Fatalf("there are %d configurations", len(names))
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			got := answer(t, name)
+			if *rewrite {
+				if err := os.WriteFile(name+".golden", []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(name + ".golden")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("the answer is (write it with -rewrite, and review the diff):\n%s", got)
+			}
+		})
+	}
+}
+
+// answer returns the diagnostics of a file as sonde validate shows them.
+func answer(t *testing.T, name string) string {
+	var in Inputs
+	_, diags := in.Load([]string{name}, NewPlugins(t.Context(), WaitForNone, Silent), nil)
+	if len(diags) == 0 {
+		t.Error("there are no diagnostics")
+	}
+	var text bytes.Buffer
+	if err := diags.WriteText(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text.String(), "hunter2-") || strings.Contains(name, "sensitive") && strings.Contains(text.String(), "hunter2") {
+		t.Error("a sensitive value was shown")
+	}
+	return strings.ReplaceAll(text.String(), machine(), "machine HOST")
+}

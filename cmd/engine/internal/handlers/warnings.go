@@ -1,0 +1,124 @@
+package handlers
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// warnOfDriver returns a warning about each of the program, the directory and the user
+// of a process or restart block that this machine does not have.
+func warnOfDriver(v config.Values) error { return missing(commandOf(v)) }
+
+// warnOfExec is warnOfDriver for an exec block. The directory and the user of the target
+// are those of its process block, which has warnings of its own.
+func warnOfExec(v config.Values, t probe.Target) error {
+	c := commandOf(v)
+	env := map[string]string{}
+	maps.Copy(env, t.Env)
+	maps.Copy(env, c.Env)
+	c.Env, c.Dir, c.User = env, cmp.Or(c.Dir, t.Dir), cmp.Or(c.User, t.User)
+	var own []error
+	for _, one := range config.Separate(missing(c)) {
+		var field *probe.FieldError
+		if errors.As(one, &field) && v[field.Field] != nil {
+			own = append(own, one)
+		}
+	}
+	return errors.Join(own...)
+}
+
+func commandOf(v config.Values) command.Command {
+	c := command.Command{}
+	c.Words, _ = v["command"].([]string)
+	c.Env, _ = v["env"].(map[string]string)
+	c.Dir, _ = v["dir"].(string)
+	c.User, _ = v["user"].(string)
+	return c
+}
+
+// missing returns what a command lacks on this machine. It says which one that is, since
+// the configuration may be for another one.
+func missing(c command.Command) error {
+	errs := config.Separate(c.Missing())
+	for _, one := range errs {
+		var field *probe.FieldError
+		if !errors.As(one, &field) {
+			continue
+		}
+		switch field.Hint = fmt.Sprintf("correct it, or ignore this if the engine runs elsewhere: it was looked up on %s", machine()); {
+		case field.Field == "dir" && strings.ContainsAny(c.Dir, "~$"):
+			field.Hint = `no shell replaces ~ and variables: write "${env("HOME")}/…"`
+		case field.Field == "command" && (c.Words[0] == "CMD" || c.Words[0] == "NONE"):
+			field.Hint = fmt.Sprintf("leave %s out, which is Docker's: command = [\"program\", \"argument\"]", c.Words[0])
+		case field.Field == "command" && c.Words[0] == "CMD-SHELL":
+			field.Hint = `CMD-SHELL is Docker's: write command = ["/bin/sh", "-c", "…"]`
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// machine names this machine.
+func machine() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "this machine"
+	}
+	return "machine " + name
+}
+
+// methods are the HTTP methods in use: those of RFC 9110, PATCH, and those of WebDAV that
+// read.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY"}
+
+// warnOfHTTP returns warnings about an http block: a URL as path, an unknown method, and
+// the port of https without TLS.
+func warnOfHTTP(v config.Values, _ probe.Target) error {
+	var warnings probe.FieldErrors
+	path, _ := v["path"].(string)
+	if u, err := url.Parse(path); strings.Contains(path, "://") && err == nil && u.Host != "" {
+		only := cmp.Or(u.EscapedPath(), "/")
+		if u.RawQuery != "" {
+			only += "?" + u.RawQuery
+		}
+		warnings = append(warnings, &probe.FieldError{
+			Field: "path", Problem: "is a URL, of which only the path and the query are used",
+			Hint: fmt.Sprintf("write path = %q; host, port and scheme are arguments of their own, and default to those of the target", only),
+		})
+	}
+	method, _ := v["method"].(string)
+	if name := strings.ToUpper(method); name != "" && !slices.Contains(methods, name) {
+		hint := "write one of " + strings.Join(methods[:6], ", ")
+		if near := suggest.Nearest(name, methods); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		warnings = append(warnings, &probe.FieldError{Field: "method", Problem: fmt.Sprintf("is %q, which is not a method of HTTP", method), Hint: hint})
+	}
+	scheme, _ := v["scheme"].(string)
+	if v["port"] == "443" && !strings.EqualFold(scheme, "https") {
+		warnings = append(warnings, &probe.FieldError{Field: "port", Problem: "is that of https, but the request is plain http", Hint: `add scheme = "https"`})
+	}
+	return errors.Join(warnings.Err(), warnOfHost(v))
+}
+
+// warnOfTCP returns warnings about a tcp block.
+func warnOfTCP(v config.Values, _ probe.Target) error { return warnOfHost(v) }
+
+func warnOfHost(v config.Values) error {
+	host, _ := v["host"].(string)
+	if !dial.IsMistypedIPv4(host) {
+		return nil
+	}
+	return &probe.FieldError{Field: "host", Problem: fmt.Sprintf("is %q, which is neither an IP address nor a host name", host), Hint: dial.IPv4Hint}
+}

@@ -1,0 +1,128 @@
+package suggest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// spelling is what a name of another tool is called here.
+type spelling struct {
+	theirs string
+	ours   string // the argument or block
+	write  string // an example
+	in     string // the block that has it; "" for a common word, which means something else in other blocks
+	tool   string // "" is Kubernetes, whose names may also be written in snake case
+}
+
+var spellings = []spelling{
+	{"startupProbe", "probe", `probe "startup" { … }`, "a target block", ""},
+	{"readinessProbe", "probe", `probe "readiness" { … }`, "a target block", ""},
+	{"livenessProbe", "probe", `probe "liveness" { … }`, "a target block", ""},
+	{"httpGet", "http", "http { … }", "a probe block", ""},
+	{"tcpSocket", "tcp", "tcp { … }", "a probe block", ""},
+	{"initialDelaySeconds", "initial_delay", `initial_delay = "5s"`, "a probe block", ""},
+	{"periodSeconds", "period", `period = "10s"`, "a probe block", ""},
+	{"timeoutSeconds", "timeout", `timeout = "1s"`, "a probe block", ""},
+	{"successThreshold", "success_threshold", "success_threshold = 1", "a probe block", ""},
+	{"failureThreshold", "failure_threshold", "failure_threshold = 3", "a probe block", ""},
+	{"terminationGracePeriodSeconds", "termination_grace_period", `termination_grace_period = "30s"`, "a target or probe block", ""},
+	{"httpHeaders", "headers", `headers = { Host = "example.com" }`, "an http block", ""},
+	{"httpHeader", "headers", `headers = { Host = "example.com" }`, "an http block", ""},
+	{"restartPolicy", "restart_policy", `restart_policy = "always"`, "a target block", ""},
+	{"containerPort", "ports", "ports = { http = 8080 }", "a target block", ""},
+	{"workingDir", "dir", `dir = "/srv"`, "a process block", ""},
+	{"insecureSkipVerify", "verify", "verify = false", "a tls block", ""},
+	{"host", "address", `address = "10.0.0.7"`, "", ""},
+	{"args", "command", `command = ["./worker", "-v"]`, "", ""},
+
+	{"interval", "period", `period = "10s"`, "", "Docker"},
+	{"retries", "failure_threshold", "failure_threshold = 3", "", "Docker"},
+	{"startPeriod", "initial_delay", `initial_delay = "5s"`, "", "Docker"},
+	{"healthcheck", "probe", `probe "readiness" { … }`, "", "Docker"},
+	{"healthCheck", "probe", `probe "readiness" { … }`, "", "another tool"},
+	{"test", "exec", `exec { command = ["…"] }`, "", "Docker"},
+	{"envFile", "env", `env = { NAME = "…" }`, "", "Docker"},
+
+	{"validStatusCodes", "status", `status = ["200-299"]`, "", "the blackbox exporter"},
+	{"validHTTPStatus", "status", `status = ["200-299"]`, "", "another tool"},
+	{"failIfBodyNotMatchesRegexp", "body_regex", `body_regex = "ok"`, "", "the blackbox exporter"},
+	{"tlsConfig", "tls", "tls { … }", "", "the blackbox exporter"},
+	{"basicAuth", "headers", `headers = { Authorization = "Basic ${base64encode("…:…")}" }`, "", "the blackbox exporter"},
+	{"url", "path", `path = "/healthz"`, "", "another tool"},
+	{"uri", "path", `path = "/healthz"`, "", "HAProxy"},
+
+	{"inter", "period", `period = "2s"`, "", "HAProxy"},
+	{"rise", "success_threshold", "success_threshold = 2", "", "HAProxy"},
+	{"fall", "failure_threshold", "failure_threshold = 3", "", "HAProxy"},
+	{"healthyThreshold", "success_threshold", "success_threshold = 2", "", "AWS"},
+	{"unhealthyThreshold", "failure_threshold", "failure_threshold = 3", "", "AWS"},
+	{"matcher", "status", `status = ["200-299"]`, "an http block", "AWS"},
+
+	{"autorestart", "restart_policy", `restart_policy = "always"`, "a target block", "supervisord"},
+	{"stopwaitsecs", "termination_grace_period", `termination_grace_period = "10s"`, "a target block", "supervisord"},
+	{"directory", "dir", `dir = "/srv"`, "", "supervisord"},
+	{"workingDirectory", "dir", `dir = "/srv"`, "", "systemd"},
+	{"environment", "env", `env = { NAME = "…" }`, "", "supervisord"},
+	{"startProgram", "command", `command = ["/etc/init.d/web", "start"]`, "", "monit"},
+	{"execStart", "command", `command = ["/srv/web"]`, "", "systemd"},
+
+	{"count", "for_each", `for_each = toset(["a", "b"])`, "", "Terraform"},
+	{"resource", "target", `target "web" { … }`, "", "Terraform"},
+	{"service", "target", `target "web" { … }`, "", "Consul"},
+	{"backend", "target", `target "web" { … }`, "", "HAProxy"},
+	{"job", "target", `target "web" { … }`, "", "Nomad"},
+	{"check", "probe", `probe "readiness" { … }`, "", "another tool"},
+}
+
+// absence is a name of another tool for something that does not exist here.
+type absence struct {
+	name   string
+	beside string // a name that is known in the block in which people write it
+	hint   string
+}
+
+var absences = []absence{
+	{"image", "ports", `images are not run; a program of this machine is: process { command = ["…"] }`},
+	{"containers", "ports", `write each container as a target of its own: target "web" { process { … } }`},
+	{"depends_on", "ports", "targets start independently of each other: a program has to wait for what it needs"},
+	{"lifecycle", "ports", "there are no hooks: write what must run before or after the program into its command"},
+	{"resources", "lines_per_second", "limits are set outside: by systemd, or by the command"},
+	{"stopsignal", "lines_per_second", "a process gets SIGTERM, and SIGKILL after the target's termination_grace_period"},
+	{"stop_signal", "lines_per_second", "a process gets SIGTERM, and SIGKILL after the target's termination_grace_period"},
+	{"prober", "on_error", "write the handler as a block: http { … }, tcp { … } or exec { … }"},
+	{"icmp", "on_error", `there is no handler for ICMP: tcp { half_open = true } reaches a port without its program, and exec { command = ["ping", "-c1", "…"] } runs ping`},
+	{"preferred_ip_protocol", "redirects", "to choose, write the IP address as host"},
+	{"modules", "variable", "write the settings into each probe, or those of all probes into defaults { … }"},
+	{"terraform", "variable", "only variable, locals, for_each, dynamic and functions are as in Terraform"},
+	{"provider", "variable", `plugins add handlers: plugin "name" { source = "…" }`},
+	{"module", "variable", "there are no modules: all *.hcl files of a directory are one configuration"},
+	{"output", "variable", "there are no outputs: the API and sonde status show the state"},
+}
+
+// FromTool returns a hint for a name that another tool has for something that has another
+// name here, and "" for any other name. A name may be in camel case or in snake case. Known
+// are the names that are allowed where it was written.
+func FromTool(name string, known []string) string {
+	plain := func(s string) string { return strings.ReplaceAll(fold(s), "_", "") }
+	i := slices.IndexFunc(spellings, func(s spelling) bool {
+		return plain(s.theirs) == plain(name) && s.ours != name && (s.in != "" || slices.Contains(known, s.ours))
+	})
+	if i < 0 {
+		for _, a := range absences {
+			if a.name == name && slices.Contains(known, a.beside) {
+				return a.hint
+			}
+		}
+		return ""
+	}
+	s := spellings[i]
+	written := fmt.Sprintf("Kubernetes' %s is written %s here", s.theirs, s.write)
+	if s.tool != "" {
+		written = fmt.Sprintf("%s's %s is written %s here", s.tool, name, s.write)
+	}
+	if slices.Contains(known, s.ours) {
+		return fmt.Sprintf("did you mean %q? %s", s.ours, written)
+	}
+	return written + ", in " + s.in
+}

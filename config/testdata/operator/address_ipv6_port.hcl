@@ -1,0 +1,3 @@
+target "web" {
+  address = "[2001:db8::7]:80"
+}

@@ -1,0 +1,6 @@
+target "web" {
+  address = "300.1.2.3"
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+}

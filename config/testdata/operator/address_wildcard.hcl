@@ -1,0 +1,3 @@
+target "web" {
+  address = "*.example.com"
+}

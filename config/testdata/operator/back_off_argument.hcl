@@ -1,0 +1,4 @@
+target "web" {
+  process { command = ["true"] }
+  back_off = { initial = "1s" }
+}

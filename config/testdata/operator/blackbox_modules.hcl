@@ -1,0 +1,5 @@
+modules {
+  http_2xx {
+    prober = "http"
+  }
+}

@@ -1,0 +1,7 @@
+target "web" {
+  address = "10.0.0.7"
+  probe "readiness" {
+    prober = "icmp"
+    period = "5s"
+  }
+}

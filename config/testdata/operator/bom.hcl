@@ -1,0 +1,3 @@
+﻿target "web" {
+  addres = "10.0.0.7"
+}

@@ -1,0 +1,3 @@
+engine {
+  concurrency = 10000000
+}

@@ -1,0 +1,7 @@
+service {
+  name = "web"
+  check {
+    http     = "http://localhost/health"
+    interval = "10s"
+  }
+}

@@ -1,0 +1,5 @@
+target "web" {
+  address = "10.0.0.7"
+  probe "readiness" {
+    http {
+      path = "/hea

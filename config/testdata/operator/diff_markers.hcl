@@ -1,0 +1,7 @@
+<<<<<<< HEAD
+target "web" {
+=======
+target "api" {
+>>>>>>> main
+  address = "10.0.0.7"
+}

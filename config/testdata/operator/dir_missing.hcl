@@ -1,0 +1,6 @@
+target "web" {
+  process {
+    command = ["true"]
+    dir     = "/srv/no-such-dir"
+  }
+}

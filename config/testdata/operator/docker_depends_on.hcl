@@ -1,0 +1,4 @@
+target "web" {
+  process { command = ["true"] }
+  depends_on = ["db"]
+}

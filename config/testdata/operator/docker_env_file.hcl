@@ -1,0 +1,6 @@
+target "web" {
+  process {
+    command  = ["true"]
+    env_file = ".env"
+  }
+}

@@ -1,0 +1,9 @@
+target "web" {
+  address = "10.0.0.7"
+  probe "readiness" {
+    tcp { port = 80 }
+    period        = "30S"
+    timeout       = "5sec"
+    initial_delay = "PT30S"
+  }
+}

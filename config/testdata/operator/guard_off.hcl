@@ -1,0 +1,3 @@
+engine {
+  reload_guard = "off"
+}

@@ -1,0 +1,3 @@
+defaults {
+  http { port = 80 }
+}

@@ -1,0 +1,9 @@
+target "web" {
+  address = "10.0.0.7"
+  probe "readiness" {
+    http {
+      port   = 80
+      status = ["2xx", "3xx"]
+    }
+  }
+}

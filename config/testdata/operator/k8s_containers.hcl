@@ -1,0 +1,7 @@
+target "web" {
+  containers {
+    probe "liveness" {
+      exec { command = ["true"] }
+    }
+  }
+}

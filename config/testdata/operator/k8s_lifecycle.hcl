@@ -1,0 +1,6 @@
+target "web" {
+  process { command = ["true"] }
+  lifecycle {
+    pre_stop = ["sleep", "5"]
+  }
+}

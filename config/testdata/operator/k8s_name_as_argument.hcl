@@ -1,0 +1,4 @@
+target {
+  name    = "web"
+  address = "10.0.0.7"
+}

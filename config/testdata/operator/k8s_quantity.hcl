@@ -1,0 +1,4 @@
+plugin "grpc" {
+  source = "grpc.wasm"
+  limits { memory = "64Mi" }
+}

@@ -1,0 +1,8 @@
+target "web" {
+  process {
+    command = ["true"]
+    resources {
+      limits = { memory = "64Mi" }
+    }
+  }
+}

@@ -1,0 +1,4 @@
+target "web" {
+  process { command = ["true"] }
+  restart_policy = "OnFailure"
+}

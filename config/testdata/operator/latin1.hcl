@@ -1,0 +1,3 @@
+target "café" {
+  address = "10.0.0.7"
+}

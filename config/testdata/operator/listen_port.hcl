@@ -1,0 +1,3 @@
+engine {
+  listen = "9650"
+}

@@ -1,0 +1,4 @@
+engine {
+  log_level  = "verbose"
+  log_format = "logfmt"
+}

@@ -1,0 +1,5 @@
+target "nginx" {
+  restart {
+    start_program = "/etc/init.d/nginx start"
+  }
+}

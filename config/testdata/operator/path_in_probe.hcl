@@ -1,0 +1,7 @@
+target "web" {
+  address = "10.0.0.7"
+  probe "readiness" {
+    http { port = 80 }
+    path = "/healthz"
+  }
+}

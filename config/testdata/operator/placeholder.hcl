@@ -1,0 +1,6 @@
+target "web" {
+  address = "{{ web_host }}"
+}
+target "api" {
+  address = "<host>"
+}

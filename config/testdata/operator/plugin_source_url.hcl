@@ -1,0 +1,3 @@
+plugin "grpc" {
+  source = "https://plugins.example/grpc.wasm"
+}

@@ -1,0 +1,8 @@
+target "web" {
+  process {
+    command = ["true"]
+    probe "liveness" {
+      exec { command = ["true"] }
+    }
+  }
+}

@@ -1,0 +1,3 @@
+process {
+  command = ["true"]
+}

@@ -1,0 +1,3 @@
+target "web" {
+  process { command = ["nginxx", "-g", "daemon off;"] }
+}

@@ -1,0 +1,3 @@
+engine {
+  restart_budget = { share = 10, per = "1m" }
+}

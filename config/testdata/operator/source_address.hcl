@@ -1,0 +1,9 @@
+target "web" {
+  address = "10.0.0.7"
+  probe "readiness" {
+    tcp {
+      port           = 80
+      source_address = "eth0"
+    }
+  }
+}

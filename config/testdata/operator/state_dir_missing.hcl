@@ -1,0 +1,6 @@
+engine {
+  state = "/var/lib/no-such-dir/sonde.state"
+}
+target "web" {
+  process { command = ["true"] }
+}

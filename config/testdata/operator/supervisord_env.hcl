@@ -1,0 +1,6 @@
+target "web" {
+  process {
+    command = ["true"]
+    env     = "LEVEL=3,MODE=fast"
+  }
+}

@@ -1,0 +1,4 @@
+; supervisord.conf
+[program:web]
+command=/srv/web
+autorestart=true

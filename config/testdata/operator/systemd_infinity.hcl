@@ -1,0 +1,4 @@
+target "web" {
+  process { command = ["true"] }
+  termination_grace_period = "infinity"
+}

@@ -1,0 +1,5 @@
+[Unit]
+Description=web
+[Service]
+ExecStart=/srv/web
+Restart=always

@@ -1,0 +1,3 @@
+targets "web" {
+  adress = "10.0.0.7"
+}

@@ -1,0 +1,4 @@
+target "web"
+{
+  address = "10.0.0.7"
+}

@@ -1,0 +1,3 @@
+locals {
+  port = "http" + 1
+}

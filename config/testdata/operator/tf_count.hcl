@@ -1,0 +1,4 @@
+target "web" {
+  count   = 3
+  address = "10.0.0.${count.index}"
+}

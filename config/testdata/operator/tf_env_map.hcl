@@ -1,0 +1,3 @@
+target "web" {
+  address = env.WEB_ADDRESS
+}

@@ -1,0 +1,4 @@
+script "s" {
+  source = <<EOT
+def attempt(t):
+    return t.succeed("ok")

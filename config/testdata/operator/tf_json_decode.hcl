@@ -1,0 +1,4 @@
+target "web" {
+  for_each = json_decode(file("data/hosts.json"))
+  address  = each.value
+}

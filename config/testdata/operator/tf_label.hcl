@@ -1,0 +1,4 @@
+variable "env" { default = "prod" }
+target "web-${var.env}" {
+  address = "10.0.0.7"
+}

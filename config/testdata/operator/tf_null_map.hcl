@@ -1,0 +1,4 @@
+target "web" {
+  for_each = jsondecode("null")
+  address  = each.value
+}

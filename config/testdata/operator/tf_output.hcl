@@ -1,0 +1,1 @@
+output "hosts" { value = 1 }

@@ -1,0 +1,4 @@
+variable "hosts" {
+  type    = "list(string)"
+  default = []
+}

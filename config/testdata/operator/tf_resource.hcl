@@ -1,0 +1,3 @@
+resource "sonde_target" "web" {
+  address = "10.0.0.7"
+}

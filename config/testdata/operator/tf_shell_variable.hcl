@@ -1,0 +1,6 @@
+target "web" {
+  process {
+    command = ["true"]
+    dir     = "$HOME/web"
+  }
+}

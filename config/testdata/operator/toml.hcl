@@ -1,0 +1,2 @@
+[target.web]
+address = "10.0.0.7"

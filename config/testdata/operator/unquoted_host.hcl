@@ -1,0 +1,3 @@
+target "web" {
+  address = web.example.com
+}

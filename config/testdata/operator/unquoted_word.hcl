@@ -1,0 +1,7 @@
+target "web" {
+  address = "10.0.0.7"
+  probe "readiness" {
+    tcp { port = 80 }
+    on_error = fail
+  }
+}

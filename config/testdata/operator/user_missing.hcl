@@ -1,0 +1,6 @@
+target "web" {
+  process {
+    command = ["true"]
+    user    = "no-such-user"
+  }
+}

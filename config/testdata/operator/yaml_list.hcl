@@ -1,0 +1,3 @@
+---
+- name: web
+  address: 10.0.0.7

@@ -1,0 +1,53 @@
+package command
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Missing returns what a command needs and this machine does not have now:
+// probe.FieldErrors for user, dir and command, or nil. What cannot be looked up is not
+// missing. The command must have passed Check.
+func (c Command) Missing() error {
+	var missing probe.FieldErrors
+	acct, err := lookupUser(c.User)
+	if err != nil {
+		missing.Add("user", "is %q: %v", c.User, err)
+	}
+	info, err := os.Stat(c.Dir)
+	switch {
+	case c.Dir == "":
+	case errors.Is(err, os.ErrNotExist):
+		missing.Add("dir", "is %q, which does not exist", c.Dir)
+		return missing // the program may be in it
+	case err == nil && !info.IsDir():
+		missing.Add("dir", "is %q, which is not a directory", c.Dir)
+		return missing
+	}
+	c.missingProgram(environment(acct, c.Env)["PATH"], &missing)
+	return missing.Err()
+}
+
+func (c Command) missingProgram(path string, missing *probe.FieldErrors) {
+	name := Expand(c.Words[0], c.Env)
+	if _, err := lookupProgram(name, path); err != nil {
+		missing.Add("command", "needs the program %q, which is not in PATH", name)
+		return
+	}
+	file := name
+	if !filepath.IsAbs(file) && c.Dir != "" {
+		file = filepath.Join(c.Dir, file)
+	}
+	info, err := os.Stat(file)
+	switch {
+	case !strings.Contains(name, "/"): // it was found in PATH
+	case errors.Is(err, os.ErrNotExist):
+		missing.Add("command", "needs the program %q, which does not exist", file)
+	case err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0):
+		missing.Add("command", "needs the program %q, which is not executable", file)
+	}
+}

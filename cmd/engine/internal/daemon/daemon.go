@@ -179,7 +179,7 @@ func (d *daemon) listen() (err error) {
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
-			Reload: func() prom.Reload { return *d.lastReload.Load() },
+			Reload: d.reloads,
 		}).Handler(),
 		Alive:  d.alive,
 		Ready:  d.ready,

@@ -79,7 +79,7 @@ func (d *daemon) reload(r loadResult) {
 	cli.LogDiagnostics(d.log, r.diags)
 	reject := func(attrs ...any) {
 		r.plugins.Release(current)
-		d.lastReload.Store(&prom.Reload{Rejected: true, Accepted: d.lastReload.Load().Accepted})
+		d.lastReload.Store(&prom.Reload{Rejected: true, Accepted: d.reloads().Accepted})
 		d.log.Error("configuration rejected, keeping the current one", attrs...)
 	}
 	if r.diags.HasErrors() {
@@ -112,6 +112,14 @@ func (d *daemon) reload(r loadResult) {
 	for _, name := range restartRequired(d.settings, r.config.Engine) {
 		d.log.Warn("engine setting changed, restart the engine to apply it", "setting", name)
 	}
+}
+
+// reloads returns how the last reload ended.
+func (d *daemon) reloads() prom.Reload {
+	if last := d.lastReload.Load(); last != nil {
+		return *last
+	}
+	return prom.Reload{}
 }
 
 // guardError is the error of a reload that the reload guard refuses.

@@ -106,7 +106,7 @@ func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
 		}
 		return true
 	})
-	e.write(t, "config.hcl", `engine { state = "sonde.state" }`) // ends the process
+	e.write(t, "config.hcl", withoutTargets) // ends the process
 	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
 // needs twice.
 func TestAStoppedEngineIsNotStartedAgain(t *testing.T) {
 	t.Parallel()
-	config := `engine { watchdog = "1s" }`
+	config := "engine {\n  allow_empty = true\n  watchdog    = \"1s\"\n}"
 	stopped, clock := startHoldable(t, config), startHoldable(t, config)
 	if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

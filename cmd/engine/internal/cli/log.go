@@ -33,6 +33,9 @@ func LogDiagnostics(log *slog.Logger, diags config.Diagnostics) {
 		if d.Range.File != "" {
 			attrs = append(attrs, "at", d.Range.String())
 		}
+		if d.With != "" {
+			attrs = append(attrs, "with", d.With)
+		}
 		if d.Hint != "" {
 			attrs = append(attrs, "hint", d.Hint)
 		}

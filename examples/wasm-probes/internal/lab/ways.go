@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,14 +142,19 @@ func LoadAs(t testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	return p
 }
 
-// cacheDir returns the directory of compiled code; "" disables the cache.
-func cacheDir() string {
-	cache, err := os.UserCacheDir()
-	if err != nil {
+// cacheDir returns the directory of compiled code, of the version of wazero that is linked; ""
+// disables the cache. wazero itself does not know its version in the program of a test, and would
+// take code of another one.
+var cacheDir = sync.OnceValue(func() string {
+	const format = "{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}"
+	version, err := exec.Command("go", "list", "-m", "-f", format, "github.com/tetratelabs/wazero").Output()
+	cache, cacheErr := os.UserCacheDir()
+	name := strings.TrimSpace(string(version))
+	if err != nil || cacheErr != nil || name == "" { // replaced by a directory, which may change
 		return ""
 	}
-	return filepath.Join(cache, "sonde-lab")
-}
+	return filepath.Join(cache, "sonde-lab", name)
+})
 
 // With makes probes by a loaded plugin.
 func With(p *wasmhost.Plugin) Way {

@@ -99,7 +99,7 @@ reloads: ## reload a configuration with a plugin 10,000 times, and measure what 
 
 .PHONY: bench
 # In a network namespace of its own, if permitted, so that no other connections count.
-bench: gobench ## run the Go benchmarks, and compare with HAProxy and the kubelet
+bench: gobench wasm $(STARLARK) ## run the Go benchmarks, and compare with HAProxy and the kubelet
 	$(GO) build -o bin/bench ./tests/bench
 	-cd tests/oracle && $(GO) build -o ../../bin/benchprober ./benchprober
 	@alone=; if unshare -rn ip link set lo up 2>/dev/null; then alone="unshare -rn"; fi; \

@@ -86,6 +86,7 @@ var rules = []rule{
 	{path: "cmd/engine", floor: 5, group: "cmd", order: 5},
 	{path: "tests/testsync", floor: 5, group: "tests"},
 	{path: "tests/plant", floor: 5, group: "tests"},
+	{path: "tests/wattest", floor: 5, group: "tests"},
 	{path: "tests/faulttest", floor: 5, group: "tests", order: 1},
 	{path: "tests/...", floor: 5, group: "tests", order: 2},
 	{path: "examples/...", floor: 5},

@@ -61,7 +61,7 @@ func runApply(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	e, err := l.engineOf(set)
+	e, err := engineOf(engine.Config{Concurrency: l.concurrency}, set)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,13 @@ func rows() []row {
 		{"exec", (*bench).commands},
 		{"overload", (*bench).overloaded},
 		{"config", (*bench).configured},
+		{"plugin-attempts", (*bench).pluginAttempts},
+		{"plugin-grpc-kubelet", (*bench).grpcBesideNative},
+		{"plugin-instances", (*bench).pluginInstances},
+		{"plugin-engine", (*bench).pluginEngine},
+		{"plugin-outage", (*bench).pluginOutage},
+		{"plugin-runaways", (*bench).pluginRunaways},
+		{"scripts", (*bench).scripts},
 	}
 }
 
@@ -59,9 +66,10 @@ type bench struct {
 type line struct {
 	Row      string    `json:"row"`
 	What     string    `json:"what"`
-	Unit     string    `json:"unit,omitempty"` // "×", "ns", "s", "B" …
-	Goal     float64   `json:"goal,omitempty"` // maximum; 0: no goal
-	Zero     bool      `json:"zero,omitempty"` // the goal is 0
+	Unit     string    `json:"unit,omitempty"`    // "×", "ns", "s", "B" …
+	Goal     float64   `json:"goal,omitempty"`    // maximum; 0: no goal
+	AtLeast  bool      `json:"atLeast,omitempty"` // the goal is a minimum
+	Zero     bool      `json:"zero,omitempty"`    // the goal is 0
 	Measured float64   `json:"measured"`
 	Rounds   []float64 `json:"rounds,omitempty"`
 	Note     string    `json:"note,omitempty"`

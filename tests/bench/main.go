@@ -5,12 +5,13 @@
 // in the same run, the memory of an idle probe, and the lateness of attempts with a
 // million probes.
 //
-//	go run ./tests/bench                         every row, medians of five rounds, in ten minutes
+//	go run ./tests/bench                         every row, medians of five rounds, in twenty minutes
 //	go run ./tests/bench -rows tcp-haproxy,exec  some rows
 //	go run ./tests/bench -json                   as JSON
 //
 // A row that cannot be measured on this machine has the reason instead. HAProxy and gcc
-// are used when they are on PATH; the kubelet's prober is built from tests/oracle.
+// are used when they are on PATH; the kubelet's prober is built from tests/oracle. Plugins
+// and the interpreter of scripts are used where make wasm and make build have built them.
 //
 // Each side of a comparison is a process of its own, and so is the target, a minimal
 // server. The sides alternate within a round, and the result is the median of the
@@ -66,26 +67,29 @@ func roles() map[string]func(context.Context, []string) error {
 		"apply":   runApply,
 		"exec":    runExec,
 		"sleeper": runSleeper,
+		"plugin":  runPlugin,
 	}
 }
 
 // options are the values of the flags.
 type options struct {
-	rows     []string
-	json     bool
-	rounds   int
-	rate     int
-	period   time.Duration // of the comparisons and of healthy probes
-	timeout  time.Duration // of the probes that time out; their period is ten times as long
-	window   time.Duration
-	warmup   time.Duration
-	million  int
-	lap      time.Duration
-	overload int
-	files    int
-	commands int
-	once     bool
-	kubelet  string
+	rows      []string
+	json      bool
+	rounds    int
+	rate      int
+	period    time.Duration // of the comparisons and of healthy probes
+	timeout   time.Duration // of the probes that time out; their period is ten times as long
+	window    time.Duration
+	warmup    time.Duration
+	million   int
+	lap       time.Duration
+	overload  int
+	files     int
+	commands  int
+	instances int
+	hanging   int
+	once      bool
+	kubelet   string
 }
 
 func parse(args []string) (options, error) {
@@ -101,8 +105,10 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.million, "million", 1_000_000, "probes of the rows of a million")
 	f.DurationVar(&o.lap, "lap", 100*time.Second, "the period of the probes of row million")
 	f.IntVar(&o.overload, "overload", 100_000, "probes of row overload that time out")
-	f.IntVar(&o.files, "targets", 10_000, "targets of row config; a square")
+	f.IntVar(&o.files, "targets", 10_000, "targets of rows config and plugin-engine; a square")
 	f.IntVar(&o.commands, "commands", 300, "commands that each side of row exec runs in a round")
+	f.IntVar(&o.instances, "instances", 200, "attempts under way of rows plugin-instances and scripts")
+	f.IntVar(&o.hanging, "hanging", 2000, "targets of row plugin-outage that hang")
 	f.BoolVar(&o.once, "once", false, "run each Go benchmark of row code for one iteration only")
 	f.StringVar(&o.kubelet, "kubelet", "", "a `program` that runs the kubelet's prober; default: built from tests/oracle")
 	if err := f.Parse(args); err != nil {
@@ -111,7 +117,7 @@ func parse(args []string) (options, error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unknown role %q", f.Arg(0))
 	}
-	if o.rounds < 1 || o.rate < 1 || o.million < 1 || o.overload < 1 || o.files < 1 || o.commands < 1 {
+	if o.rounds < 1 || o.rate < 1 || o.million < 1 || o.overload < 1 || o.files < 1 || o.commands < 1 || o.instances < 1 || o.hanging < 1 {
 		return o, errors.New("counts must be 1 or more")
 	}
 	var err error

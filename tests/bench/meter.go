@@ -63,11 +63,15 @@ func opened() (uint64, error) {
 
 // resident and peak return the current and the maximum resident memory of a process, in
 // bytes.
-func resident(pid int) (float64, error) { return memory(pid, "VmRSS:") }
-func peak(pid int) (float64, error)     { return memory(pid, "VmHWM:") }
+func resident(pid int) (float64, error) { return memory(pid, "status", "VmRSS:") }
+func peak(pid int) (float64, error)     { return memory(pid, "status", "VmHWM:") }
 
-func memory(pid int, field string) (float64, error) {
-	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+// proportional returns the resident memory of a process, in bytes. A page that is mapped
+// several times, such as one of a plugin's image, counts once.
+func proportional(pid int) (float64, error) { return memory(pid, "smaps_rollup", "Pss:") }
+
+func memory(pid int, name, field string) (float64, error) {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/%s", pid, name))
 	if err != nil {
 		return 0, err
 	}

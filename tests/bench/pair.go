@@ -157,7 +157,7 @@ func (b *bench) sonde(handler string) side {
 
 // probe starts this program in role probe.
 func (b *bench) probe(ctx context.Context, ready *counts, flags ...string) (*child, error) {
-	return b.startRole(ctx, ready, append([]string{"probe", "-port", fmt.Sprint(b.target)}, flags...)...)
+	return b.startRole(ctx, ready, append([]string{"probe", "-port", fmt.Sprint(b.target), "-root", b.root}, flags...)...)
 }
 
 // probes returns the number of probes of a comparison.

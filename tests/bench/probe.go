@@ -32,12 +32,13 @@ type load struct {
 	black       int
 	blackPort   int
 	profile     string
+	root        string
 }
 
 func parseLoad(args []string) (load, error) {
 	var l load
 	f := flag.NewFlagSet("probe", flag.ContinueOnError)
-	f.StringVar(&l.handler, "handler", "tcp", "tcp, half-open or http")
+	f.StringVar(&l.handler, "handler", "tcp", "tcp, half-open, http or grpc")
 	f.IntVar(&l.probes, "probes", 2000, "number of probes, each at its own address")
 	f.IntVar(&l.port, "port", 9, "the `port` to probe")
 	f.DurationVar(&l.period, "period", time.Second, "the rule's period")
@@ -46,6 +47,7 @@ func parseLoad(args []string) (load, error) {
 	f.BoolVar(&l.idle, "idle", false, "do not run the engine: all probes stay idle")
 	f.IntVar(&l.black, "black", 0, "number of further tcp probes of a black hole, with a period of ten timeouts")
 	f.IntVar(&l.blackPort, "black-port", 0, "the black hole's `port`")
+	f.StringVar(&l.root, "root", ".", "the `directory` of the repository, for the plugin grpc")
 	f.StringVar(&l.profile, "cpuprofile", "", "write a CPU profile to a `file`, from ready to end")
 	return l, f.Parse(args)
 }
@@ -150,11 +152,12 @@ func (l load) engine() (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.engineOf(set)
+	return engineOf(engine.Config{Concurrency: l.concurrency}, set)
 }
 
-func (l load) engineOf(set probe.Set) (*engine.Engine, error) {
-	e := engine.New(engine.Config{Concurrency: l.concurrency})
+// engineOf returns an engine with the probes of a set, whose targets all run.
+func engineOf(c engine.Config, set probe.Set) (*engine.Engine, error) {
+	e := engine.New(c)
 	if _, err := e.Apply(set); err != nil {
 		return nil, err
 	}
@@ -166,7 +169,7 @@ func (l load) engineOf(set probe.Set) (*engine.Engine, error) {
 }
 
 func (l load) set() (probe.Set, error) {
-	h, err := handlerOf(l.handler)
+	h, err := l.newHandler()
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +183,19 @@ func (l load) set() (probe.Set, error) {
 		}
 	}
 	return set, l.addBlack(set)
+}
+
+// newHandler returns the handler of the healthy probes.
+func (l load) newHandler() (probe.Handler, error) {
+	if l.handler != "grpc" {
+		return handlerOf(l.handler)
+	}
+	t := trial{guest: l.handler, root: l.root}
+	p, err := t.load(context.Background()) // in use until the process ends
+	if err != nil {
+		return nil, err
+	}
+	return t.handler(p)
 }
 
 // addBlack adds the probes of the black hole.

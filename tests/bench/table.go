@@ -26,8 +26,8 @@ func writeJSON(w io.Writer, lines []line) error {
 	return e.Encode(lines)
 }
 
-// writeTable prints each measurement with its goal, and their ratio: at 1.00 or less the
-// goal is met.
+// writeTable prints each measurement with its goal, and their ratio: above 1.00 the goal is
+// missed.
 func writeTable(w io.Writer, lines []line) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "what\tgoal\tmeasured\tof goal\tnote\n")
@@ -43,6 +43,9 @@ func (l line) goal() string {
 		return "0"
 	case l.Goal == 0:
 		return "-"
+	}
+	if l.AtLeast {
+		return "≥ " + figure(l.Goal, l.Unit)
 	}
 	return "≤ " + figure(l.Goal, l.Unit)
 }
@@ -61,11 +64,19 @@ func (l line) part() string {
 	case l.Zero && l.Measured == 0:
 		return "met"
 	case l.Zero:
-		return "not met"
+		return "missed"
 	case l.Goal == 0:
 		return "-"
 	}
-	return strconv.FormatFloat(l.Measured/l.Goal, 'f', 2, 64)
+	ratio := l.Measured / l.Goal
+	if l.AtLeast {
+		ratio = l.Goal / l.Measured
+	}
+	text := strconv.FormatFloat(ratio, 'f', 2, 64)
+	if ratio > 1 {
+		text += " missed"
+	}
+	return text
 }
 
 // note adds the range of the rounds to a line's note.

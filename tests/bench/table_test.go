@@ -15,6 +15,8 @@ func TestTableShowsWhichGoalsAreMet(t *testing.T) {
 	lines := []line{
 		{What: "better", Unit: "×", Goal: 1, Measured: 0.5, Rounds: []float64{0.5, 0.4, 0.6}, Note: "fast"},
 		{What: "worse", Unit: "ms", Goal: 10, Measured: 25},
+		{What: "enough", Unit: "%", Goal: 95, AtLeast: true, Measured: 98},
+		{What: "short", Unit: "%", Goal: 95, AtLeast: true, Measured: 50},
 		{What: "none", Zero: true},
 		{What: "some", Zero: true, Measured: 3},
 		{What: "no goal", Unit: "B", Measured: 491.4},
@@ -25,13 +27,15 @@ func TestTableShowsWhichGoalsAreMet(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-what     goal     measured  of goal  note
-better   ≤ 1×     0.50×     0.50     fast; 0.40 to 0.60× in 3 rounds
-worse    ≤ 10 ms  25 ms     2.50     
-none     0        0         met      
-some     0        3         not met  
-no goal  -        491 B     -        
-absent   ≤ 1      -         -        not measured: there is no haproxy
+what     goal     measured  of goal      note
+better   ≤ 1×     0.50×     0.50         fast; 0.40 to 0.60× in 3 rounds
+worse    ≤ 10 ms  25 ms     2.50 missed  
+enough   ≥ 95 %   98 %      0.97         
+short    ≥ 95 %   50 %      1.90 missed  
+none     0        0         met          
+some     0        3         missed       
+no goal  -        491 B     -            
+absent   ≤ 1      -         -            not measured: there is no haproxy
 `
 	if got := "\n" + out.String(); got != want {
 		t.Errorf("got %s\nwant %s", got, want)

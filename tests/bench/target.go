@@ -6,22 +6,29 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"syscall"
 )
 
 // runTarget is role target: a server on all addresses of this machine that answers the
-// first bytes of a connection with an HTTP response of two bytes, and closes it. It uses
-// one thread with epoll, to take little CPU from the sides.
+// first bytes of a connection with an HTTP response of two bytes, or the text of -answer, and
+// closes it. It uses one thread with epoll, to take little CPU from the sides.
 //
 // It prints its port, and ends with its standard input.
-func runTarget(context.Context, []string) error {
+func runTarget(_ context.Context, args []string) error {
+	f := flag.NewFlagSet("target", flag.ContinueOnError)
+	answer := f.String("answer", response, "the `text` of the answer")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
 	s, err := newServer()
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	s.response = []byte(*answer)
 	if err := json.NewEncoder(os.Stdout).Encode(place{s.port}); err != nil {
 		return err
 	}
@@ -35,7 +42,7 @@ type place struct{ Port int }
 // seconds. The kernel limits it by net.core.somaxconn, by default 4096.
 const backlog = 4096
 
-// response is the target's only response.
+// response is what a target answers by default.
 const response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
 // server is the state of a target.
@@ -43,6 +50,7 @@ type server struct {
 	listener, set int // descriptors
 	port          int
 	request       [4096]byte
+	response      []byte
 }
 
 func newServer() (*server, error) {
@@ -144,7 +152,7 @@ func (s *server) accept() {
 // answer closes a connection, with the response if something was received.
 func (s *server) answer(fd int) {
 	if n, err := syscall.Read(fd, s.request[:]); n > 0 && err == nil {
-		syscall.Write(fd, []byte(response)) // who has left gets none
+		syscall.Write(fd, s.response) // who has left gets none
 	}
 	syscall.Close(fd)
 }

@@ -99,9 +99,13 @@ const container = "web"
 func (l load) pod(i int) *v1.Pod {
 	name := fmt.Sprintf("shop-%d", i)
 	p := &v1.Probe{PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 3}
-	if l.http {
+	switch {
+	case l.http:
 		p.HTTPGet = &v1.HTTPGetAction{Path: "/", Port: intstr.FromInt(l.port), Scheme: v1.URISchemeHTTP}
-	} else {
+	case l.grpc:
+		service := ""
+		p.GRPC = &v1.GRPCAction{Port: int32(l.port), Service: &service}
+	default:
 		p.TCPSocket = &v1.TCPSocketAction{Port: intstr.FromInt(l.port)}
 	}
 	return &v1.Pod{

@@ -1,6 +1,7 @@
 // Command benchprober runs the kubelet's prober, from the Kubernetes modules, with many
 // pods that have one readiness probe each, so that tests/bench can measure the cost of an
-// attempt. The prober's dependencies are fakes that do nothing.
+// attempt. The prober's dependencies are fakes that do nothing. With -serve it is a gRPC
+// server that says that it is healthy.
 //
 // It prints its counts as JSON when all pods are added, and again for each line of its
 // standard input. It ends with its standard input.
@@ -10,6 +11,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -19,10 +21,16 @@ func main() {
 	var l load
 	flag.BoolVar(&l.http, "http", false, "attempt a GET of / rather than a connection")
 	flag.BoolVar(&l.tcp, "tcp", false, "attempt a connection")
+	flag.BoolVar(&l.grpc, "grpc", false, "attempt a call of gRPC's health service")
+	serving := flag.Bool("serve", false, "serve gRPC's health service, at a port that is printed")
 	flag.IntVar(&l.pods, "pods", 2000, "how many pods, each at an address of its own, with a period of 1s")
 	flag.IntVar(&l.port, "port", 9, "the `port` to probe")
 	flag.Parse()
-	if err := run(l); err != nil {
+	part := func() error { return run(l) }
+	if *serving {
+		part = serve
+	}
+	if err := part(); err != nil {
 		fmt.Fprintln(os.Stderr, "benchprober:", err)
 		os.Exit(1)
 	}
@@ -30,16 +38,22 @@ func main() {
 
 // load is the configuration from the flags.
 type load struct {
-	http, tcp  bool
-	pods, port int
+	http, tcp, grpc bool
+	pods, port      int
 }
 
 // counts are the attempts so far, and those that did not succeed.
 type counts struct{ Attempts, Failures uint64 }
 
 func run(l load) error {
-	if l.http == l.tcp {
-		return fmt.Errorf("one of -http and -tcp must be given")
+	handlers := 0
+	for _, given := range []bool{l.http, l.tcp, l.grpc} {
+		if given {
+			handlers++
+		}
+	}
+	if handlers != 1 {
+		return errors.New("one of -http, -tcp and -grpc must be given")
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

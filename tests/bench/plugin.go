@@ -1,0 +1,465 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// trial is what a process of role plugin measures.
+type trial struct {
+	measure string
+	guest   string
+	root    string
+	cache   string
+	port    int
+	black   int
+	count   int
+	window  time.Duration
+	warmup  time.Duration
+	period  time.Duration
+	builtin bool
+}
+
+// figures are what a process of role plugin has measured, by name.
+type figures map[string]float64
+
+// trials are the measurements of role plugin, by name.
+func trials() map[string]func(*trial, context.Context, *wasmhost.Plugin) (figures, error) {
+	return map[string]func(*trial, context.Context, *wasmhost.Plugin) (figures, error){
+		"attempts":  (*trial).attempts,
+		"instances": (*trial).instances,
+		"engine":    (*trial).engine,
+		"outage":    (*trial).outage,
+		"runaway":   (*trial).runaway,
+	}
+}
+
+// plenty is the timeout of attempts that should succeed.
+const plenty = 10 * time.Second
+
+// runPlugin is role plugin: it measures once, and prints the figures.
+func runPlugin(ctx context.Context, args []string) error {
+	var t trial
+	f := flag.NewFlagSet("plugin", flag.ContinueOnError)
+	f.StringVar(&t.measure, "measure", "attempts", "attempts, instances, engine, outage or runaway")
+	f.StringVar(&t.guest, "guest", "small", "the `name` of the plugin")
+	f.StringVar(&t.root, "root", ".", "the `directory` of the repository")
+	f.StringVar(&t.cache, "cache", "", "a `directory` for compiled modules")
+	f.IntVar(&t.port, "port", 9, "the `port` of a server that answers")
+	f.IntVar(&t.black, "black-port", 9, "the `port` of a black hole")
+	f.IntVar(&t.count, "count", 100, "number of targets or attempts")
+	f.DurationVar(&t.window, "window", time.Second, "`duration` of the measurement")
+	f.DurationVar(&t.warmup, "warmup", time.Second, "`duration` of the warm-up")
+	f.DurationVar(&t.period, "period", time.Second, "the period of healthy probes")
+	f.BoolVar(&t.builtin, "builtin", false, "measure the built-in handler, on goroutines")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	p, err := t.load(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.Close(context.WithoutCancel(ctx))
+	measured, err := trials()[t.measure](&t, ctx, p)
+	if err != nil {
+		return err
+	}
+	return answer(os.Stdin, os.Stdout, measured, func(string) (any, error) { return measured, nil })
+}
+
+// load loads the guest and waits until it is compiled.
+func (t *trial) load(ctx context.Context) (*wasmhost.Plugin, error) {
+	g, ok := guests()[t.guest]
+	if !ok {
+		return nil, fmt.Errorf("there is no guest %q", t.guest)
+	}
+	module, err := g.module(t.root)
+	if err != nil {
+		return nil, err
+	}
+	c := wasmhost.Config{Module: module, AllowUnpinned: true, CacheDir: t.cache}
+	if t.measure == "runaway" {
+		c.Limits = wasmhost.Limits{HostCalls: math.MaxInt32, Fuel: 1 << 62, Start: runawayTime}
+	}
+	p, err := wasmhost.Load(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return nil, errors.Join(err, p.Close(ctx))
+	}
+	return p, nil
+}
+
+func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, error) {
+	return p.New(guests()[t.guest].settings)
+}
+
+// target returns the target of a number, at an address of its own.
+func (t *trial) target(i, at int) probe.Target {
+	return probe.Target{Name: fmt.Sprintf("shop/%d", i), Address: address(i), Ports: map[string]uint16{"p": uint16(at)}}
+}
+
+// goroutines hides the non-blocking attempts of a handler.
+type goroutines struct{ probe.Handler }
+
+// builtinHandler does what the guests do.
+func builtinHandler() (probe.Handler, error) {
+	h, err := tcpprobe.New(tcpprobe.Config{Port: "p", Send: "PING\r\n", Expect: strings.TrimSpace(pong)})
+	return goroutines{h}, err
+}
+
+// turns is how often the sides of the trial attempts alternate.
+const turns = 10
+
+// attempts measures the CPU time of an attempt by the plugin, and by the built-in handler.
+func (t *trial) attempts(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
+	plugin, err := t.handler(p)
+	if err != nil {
+		return nil, err
+	}
+	defer plugin.Close()
+	builtin, err := builtinHandler()
+	if err != nil {
+		return nil, err
+	}
+	sides := map[string]probe.Handler{"plugin": plugin, "builtin": builtin}
+	spent, made := map[string]time.Duration{}, map[string]int{}
+	for turn := range turns + 1 {
+		for name, h := range sides {
+			cpu, n, err := t.attemptsOf(ctx, h)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if turn > 0 { // the first one is the warm-up
+				spent[name], made[name] = spent[name]+cpu, made[name]+n
+			}
+		}
+	}
+	f := figures{}
+	for name := range sides {
+		f[name] = spent[name].Seconds() * 1e6 / float64(made[name])
+	}
+	return f, nil
+}
+
+// attemptsOf makes attempts for a while, one after another.
+func (t *trial) attemptsOf(ctx context.Context, h probe.Handler) (spent time.Duration, made int, err error) {
+	before, err := ownCPU()
+	if err != nil {
+		return 0, 0, err
+	}
+	target, until := t.target(0, t.port), time.Now().Add(t.window/turns)
+	for made == 0 || time.Now().Before(until) {
+		attempt, cancel := context.WithTimeout(ctx, plenty)
+		r := h.Probe(attempt, target)
+		cancel()
+		if r.Outcome != probe.Success {
+			return 0, 0, fmt.Errorf("attempt: %s: %s", r.Reason, r.Detail)
+		}
+		made++
+	}
+	after, err := ownCPU()
+	return after - before, made, err
+}
+
+// firstInstances is of how many instances the time to start is measured.
+const firstInstances = 100
+
+// instances starts attempts that hang, one after another, and measures the time of a start and
+// the memory of an attempt under way.
+func (t *trial) instances(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
+	_, silent, err := listen(backlog)
+	if err != nil {
+		return nil, err
+	}
+	h, err := t.handler(p)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var attempts sync.WaitGroup
+	defer attempts.Wait()
+	defer stop()
+	ended := make(chan probe.Result, t.count)
+	debug.FreeOSMemory()
+	before, err := proportional(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	first := p.Stats()
+	started := first
+	for i := range t.count {
+		attempts.Go(func() { ended <- h.ForProbe().Probe(ctx, t.target(i, silent)) })
+		for st := p.Stats(); st.Instances-st.Idle < i+1; st = p.Stats() {
+			select {
+			case r := <-ended:
+				return nil, fmt.Errorf("attempt %d: %s: %s", i+1, r.Reason, r.Detail)
+			case <-time.After(50 * time.Microsecond):
+			}
+		}
+		if i+1 == min(t.count, firstInstances) {
+			started = p.Stats()
+		}
+	}
+	if err := pass(ctx, t.warmup); err != nil { // until they read
+		return nil, err
+	}
+	debug.FreeOSMemory()
+	after, err := proportional(os.Getpid())
+	if n := started.Started - first.Started; n > 0 {
+		return figures{
+			"ms": (started.Start - first.Start).Seconds() * 1e3 / float64(n), "KB": (after - before) / 1e3 / float64(t.count),
+		}, err
+	}
+	return nil, errors.New("no instance was started")
+}
+
+// startEngine starts an engine. Stop waits for its end.
+func startEngine(ctx context.Context, c engine.Config, set probe.Set) (e *engine.Engine, stop func(), err error) {
+	if e, err = engineOf(c, set); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	return e, func() {
+		cancel()
+		<-ended
+	}, nil
+}
+
+// busyConcurrency is how many concurrent attempts of the trial engine may need a goroutine.
+const busyConcurrency = 64
+
+// engine measures an engine with more attempts due than it can make, either of the plugin or of
+// the built-in handler.
+func (t *trial) engine(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
+	base, err := t.handler(p)
+	if err != nil {
+		return nil, err
+	}
+	builtin, err := builtinHandler()
+	if err != nil {
+		return nil, err
+	}
+	if r := base.Probe(ctx, t.target(0, t.port)); r.Outcome != probe.Success {
+		return nil, fmt.Errorf("attempt: %s: %s", r.Reason, r.Detail)
+	}
+	debug.FreeOSMemory()
+	idle, err := proportional(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	set := make(probe.Set, t.count)
+	for i := range t.count {
+		h := builtin
+		if !t.builtin {
+			h = base
+		}
+		target := t.target(i, t.port)
+		set[probe.ID{Target: target.Name, Kind: probe.Readiness}] = probe.Probe{
+			Rule: probe.Rule{Period: 10 * probe.MinPeriod, Timeout: plenty}, Target: target, Handler: h, HandlerName: "bench",
+		}
+	}
+	e, stop, err := startEngine(ctx, engine.Config{StartRate: 1 << 20, Concurrency: busyConcurrency}, set)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	if err := pass(ctx, t.warmup); err != nil {
+		return nil, err
+	}
+	before, _ := made(e, "bench")
+	cpu, err := ownCPU()
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if err := pass(ctx, t.window); err != nil {
+		return nil, err
+	}
+	took := time.Since(begin)
+	after, bad := made(e, "bench")
+	spent, err := ownCPU()
+	if err != nil {
+		return nil, err
+	}
+	if bad > 0 || after == before {
+		return nil, fmt.Errorf("%d of %d attempts did not succeed", bad, after)
+	}
+	busy, err := proportional(os.Getpid())
+	n := float64(after - before)
+	return figures{"rate": n / took.Seconds(), "µs": (spent - cpu).Seconds() * 1e6 / n, "MB": (busy - idle) / 1e6}, err
+}
+
+// made returns how many attempts an engine has made by a handler, and how many of them did not
+// succeed.
+func made(e *engine.Engine, handler string) (all, bad uint64) {
+	for _, a := range e.Stats().Attempts {
+		if a.HandlerName != handler {
+			continue
+		}
+		all += a.Durations.Count()
+		if a.Outcome != probe.Success {
+			bad += a.Durations.Count()
+		}
+	}
+	return all, bad
+}
+
+// outage measures which share of the attempts at healthy targets is made, and succeeds, while
+// many more targets of the plugin hang.
+func (t *trial) outage(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
+	base, err := t.handler(p)
+	if err != nil {
+		return nil, err
+	}
+	set := make(probe.Set, healthy+t.count)
+	for i := range healthy + t.count {
+		name, at := "healthy", t.port
+		if i >= healthy {
+			name, at = "hanging", t.black
+		}
+		target := t.target(i, at)
+		set[probe.ID{Target: target.Name, Kind: probe.Readiness}] = probe.Probe{
+			Rule: probe.Rule{Period: t.period, Timeout: t.period}, Target: target, Handler: base, HandlerName: name,
+		}
+	}
+	e, stop, err := startEngine(ctx, engine.Config{}, set)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	if err := pass(ctx, 2*t.warmup); err != nil {
+		return nil, err
+	}
+	before, badBefore := made(e, "healthy")
+	hangingBefore, _ := made(e, "hanging")
+	if err := pass(ctx, t.window); err != nil {
+		return nil, err
+	}
+	after, bad := made(e, "healthy")
+	hanging, _ := made(e, "hanging")
+	due := healthy * t.window.Seconds() / t.period.Seconds()
+	return figures{
+		"share":   100 * min(1, float64(after-before-(bad-badBefore))/due),
+		"hanging": float64(hanging-hangingBefore) / t.window.Seconds(), "instances": float64(p.Stats().Instances),
+	}, nil
+}
+
+const (
+	// runaways is how many guests run away at the same time.
+	runaways = 64
+
+	// runawayTime is the timeout of their attempts, and of checks of their settings.
+	runawayTime = 100 * time.Millisecond
+)
+
+// runaway measures how late guests that do not end are stopped, and the lateness of healthy
+// built-in probes before and meanwhile.
+func (t *trial) runaway(ctx context.Context, _ *wasmhost.Plugin) (figures, error) {
+	h, err := handlerOf("tcp")
+	if err != nil {
+		return nil, err
+	}
+	ids, set := load{probes: healthy}.well(), probe.Set{}
+	for i, id := range ids {
+		target := probe.Target{Address: address(i), Ports: map[string]uint16{"p": uint16(t.port)}}
+		set[id] = probe.Probe{Rule: probe.Rule{Period: t.period}, Target: target, Handler: h, HandlerName: "tcp"}
+	}
+	e, stop, err := startEngine(ctx, engine.Config{}, set)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	w := newWitness(e, ids)
+	ctx, stopWatching := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stopWatching()
+	watching.Go(func() { w.watch(ctx) })
+	if err := pass(ctx, t.warmup); err != nil {
+		return nil, err
+	}
+	w.read(time.Now())
+	if err := pass(ctx, t.window); err != nil {
+		return nil, err
+	}
+	_, alone, _ := w.read(time.Now())
+	var late []time.Duration
+	started := 0
+	for until := time.Now().Add(t.window); time.Now().Before(until); started += runaways {
+		some, err := t.runAway(ctx)
+		if err != nil {
+			return nil, err
+		}
+		late = append(late, some...)
+	}
+	n, beside, _ := w.read(time.Now())
+	if len(late) == 0 || n == 0 {
+		return nil, fmt.Errorf("%d of %d guests were stopped, %d healthy attempts made", len(late), started, n)
+	}
+	slices.Sort(late)
+	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
+	return figures{
+		"worst": ms(late[len(late)-1]), "median": ms(median(late)), "stopped": 100 * float64(len(late)) / float64(started),
+		"alone": ms(alone), "beside": ms(beside),
+	}, nil
+}
+
+// runAway starts guests that do not end, in a plugin of their own, since one whose attempts
+// time out is suspended. It returns how late they were stopped: after the deadline and
+// abi.Grace. An attempt that ends before its deadline was refused, for want of processor time.
+func (t *trial) runAway(ctx context.Context) (late []time.Duration, err error) {
+	p, err := t.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close(ctx)
+	var running sync.WaitGroup
+	var lateMu sync.Mutex // guards late
+	begin := time.Now()
+	for i := range runaways {
+		running.Go(func() {
+			after := t.runOne(ctx, p, i, begin.Add(runawayTime))
+			lateMu.Lock()
+			defer lateMu.Unlock()
+			if after > 0 {
+				late = append(late, after)
+			}
+		})
+	}
+	running.Wait()
+	return late, ctx.Err()
+}
+
+// runOne runs a guest until it is stopped, and returns how late that is.
+func (t *trial) runOne(ctx context.Context, p *wasmhost.Plugin, i int, deadline time.Time) time.Duration {
+	h, err := t.handler(p)
+	if err != nil { // sonde_configure does not end
+		return time.Since(deadline)
+	}
+	defer h.Close()
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	h.Probe(ctx, t.target(i, t.port))
+	return time.Since(deadline) - abi.Grace
+}

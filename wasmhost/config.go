@@ -73,9 +73,10 @@ type HostCall struct {
 type Grant struct {
 	// Dial lists the destinations that the plugin may connect to. Each entry is
 	// "target", the probed target's own address and ports (those it names, and the
-	// setting called port, unless it is the manifest's default), or a URL: a scheme (tcp, tls, udp or unix), a host (an IP
-	// address, a CIDR block, a name or a pattern such as *.internal) and a port (a
-	// number, a range 8000-8999, or *); for unix, a path or a pattern.
+	// setting called port, unless it is the manifest's default), or a URL: a scheme (tcp,
+	// tls, udp or unix), a host (an IP address, a CIDR block, a name or a pattern such as
+	// *.internal) and a port (a number, a range 8000-8999, or *); for unix, a path or a
+	// pattern.
 	//
 	//	tcp://10.0.0.0/8:6379   tls://*.internal:6380   unix:///run/x/*.sock
 	//
@@ -107,11 +108,11 @@ type Limits struct {
 	Instances   int           `hcl:"instances,optional,nonzero"`         // concurrent instances, and thus attempts; default 65536: the memory of all instances bounds them (SetTotalMemory)
 	Held        int           `hcl:"held,optional,nonzero"`              // connections held for later attempts of all probes, at most Connections for each; default 1024
 	Connections int           `hcl:"connections,optional,nonzero"`       // open connections per attempt; default 8
-	Dials       int           `hcl:"dials,optional,nonzero"`             // dials and lookups per attempt; default 16
+	Dials       int           `hcl:"dials,optional,nonzero"`             // dials, lookups and TLS handshakes per attempt; default 16
 	BytesIn     int64         `hcl:"bytes_in,optional,nonzero,bytes"`    // bytes read per attempt; default 1 MiB
 	BytesOut    int64         `hcl:"bytes_out,optional,nonzero,bytes"`   // bytes written per attempt; default 256 KiB
 	HostCalls   int           `hcl:"host_calls,optional,nonzero"`        // host calls per attempt; default 100000
-	Fuel        int           `hcl:"fuel,optional,nonzero"`              // units of fuel per attempt: loop iterations, calls, and about 500 cycles of other code each; default 10^10, some ten seconds of processor time
+	Fuel        int           `hcl:"fuel,optional,nonzero"`              // units of fuel per attempt, which docs/plugins.md describes; default 10^10, some ten seconds of processor time
 	Log         int           `hcl:"log,optional,nonzero,bytes"`         // bytes logged per attempt, the rest is dropped; default 4 KiB
 	Metrics     int           `hcl:"metrics,optional,nonzero"`           // names of metrics; default 32
 	Start       time.Duration `hcl:"start,optional,nonzero"`             // time for an instance to start, and for a check of settings; default 10s

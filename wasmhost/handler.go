@@ -96,6 +96,7 @@ func (h *Handler) Endpoint(t probe.Target) string {
 // on, and later attempts hold no connections. It never returns an error.
 func (h *Handler) Close() error {
 	h.state.Close()
+	h.plugin.breaker.Remove(&h.traps)
 	return nil
 }
 
@@ -123,19 +124,27 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	h.lane.Store(uint32(laneAfter(ctx, result, l)))
 	p.counters.attempts.Add(1)
 	p.counters.fuel.Add(uint64(max(r.Fuel, 0)))
-	if crowded(r) {
-		p.pool.Shrink()
-	} else {
+	switch more, fewer := resizing(r); {
+	case more:
 		p.pool.Grow()
+	case fewer:
+		p.pool.Shrink()
 	}
-	h.record(result, pluginFault, t.Name)
+	p.counters.fault(result.Reason)
+	if r.Ending == sandbox.Returned || pluginFault { // otherwise nothing is known of the plugin
+		h.record(result, pluginFault, t.Name)
+	}
 	return result
 }
 
-// crowded reports whether a call shows that fewer of them should compute at the same time.
-// One that waited for a processor and still returned shows nothing: with many hanging calls
-// that need none, fewer instances would only keep others waiting.
-func crowded(r sandbox.Report) bool { return r.Starved && r.Ending == sandbox.Stopped }
+// resizing reports whether a call shows that the pool may have more instances, or that it
+// should have fewer, because calls take the processors from each other: one was stopped that
+// had waited for a processor. One that waited and still returned does not show that: with many
+// hanging calls that need no processor, fewer instances would only keep others waiting. One
+// that was stopped and is to blame shows neither.
+func resizing(r sandbox.Report) (more, fewer bool) {
+	return r.Ending == sandbox.Returned, r.Ending == sandbox.Stopped && r.Starved
+}
 
 // laneAfter returns the lane of a probe's next attempt: one that succeeded, or had more than
 // half of its time left, is expected to do so again.
@@ -194,11 +203,10 @@ func (p *Plugin) notAttempted(err error) probe.Result {
 	return r
 }
 
-// record counts the result of an attempt, and suspends the probe or the plugin if the plugin
-// is at fault too often.
+// record counts an attempt that has returned, or whose plugin is at fault, and suspends the probe
+// or the plugin if that is too often.
 func (h *Handler) record(r probe.Result, pluginFault bool, target string) {
 	p := h.plugin
-	p.counters.fault(r.Reason)
 	if pluginFault {
 		p.logger.Warn("plugin error", "target", target, "reason", string(r.Reason), "detail", r.Detail)
 	}

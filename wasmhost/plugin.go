@@ -79,7 +79,7 @@ func Load(c Config) (*Plugin, error) {
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
 		ready: make(chan struct{}), short: make(chan struct{}),
 	}
-	m, err := p.check(wasm)
+	m, info, err := p.check(wasm)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
 	}
@@ -88,15 +88,26 @@ func Load(c Config) (*Plugin, error) {
 		return nil, err
 	}
 	p.logger = c.Logger.With("plugin", p.name)
-	confine := sandbox.Config{Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger}
+	confine := sandbox.Config{
+		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger,
+		Module: info, CloseIdle: p.closeIdle,
+	}
 	if c.Trace != nil {
 		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
 	}
 	p.sandbox = sandbox.New(confine)
-	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, (*sandbox.Instance).Close)
+	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
 	p.compiling, p.cancel = context.WithCancel(context.Background())
 	go p.prepare(m, code)
 	return p, nil
+}
+
+// closeIdle closes the idle instances, unless the plugin is being closed.
+func (p *Plugin) closeIdle() {
+	if p.inUse.TryRLock() {
+		p.pool.CloseIdle()
+		p.inUse.RUnlock()
+	}
 }
 
 // environment returns the variables of this process that have one of the names.
@@ -111,26 +122,27 @@ func environment(names []string) []string {
 }
 
 // check reads the module's manifest, checks the module, and returns it metered and prepared.
-func (p *Plugin) check(wasm []byte) (prepared *image.Module, err error) {
+func (p *Plugin) check(wasm []byte) (prepared *image.Module, info meter.Info, err error) {
 	if p.manifest, err = abi.ReadManifest(wasm); p.name == "" {
 		p.name = p.manifest.Name
 	}
 	if err != nil {
-		return nil, err
+		return nil, info, err
 	}
 	m, err := module.Parse(wasm)
 	if err != nil {
-		return nil, err
+		return nil, info, err
 	}
 	if err := m.Check(p.limits.Memory); err != nil {
-		return nil, err
+		return nil, info, err
 	}
 	p.configures = m.HasExport(abi.ExportConfigure)
-	metered, setsTables, err := meter.RewriteWithin(wasm, p.compileConfig.Time)
+	metered, info, err := meter.RewriteWithin(wasm, p.compileConfig.Time)
 	if err != nil {
-		return nil, err
+		return nil, info, err
 	}
-	return image.Prepare(metered, setsTables)
+	prepared, err = image.Prepare(metered, info.SetsTables)
+	return prepared, info, err
 }
 
 // prepare compiles the module and checks the settings of the handlers made meanwhile.

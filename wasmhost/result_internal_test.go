@@ -33,8 +33,8 @@ func TestLatenessOfAStarvedCallIsUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.report.Waited = time.Second
 			got, fault := new(Plugin).resultOf(t.Context(), test.report)
-			if want := name == "stopped, starved"; crowded(test.report) != want {
-				t.Errorf("it reduces the number of instances: %v", !want)
+			if more, fewer := resizing(test.report); more != (test.report.Err == nil) || fewer != (name == "stopped, starved") {
+				t.Errorf("more instances: %v, fewer: %v", more, fewer)
 			}
 			if got.Outcome != test.outcome || got.Reason != test.reason || fault != test.fault || got.Lost != time.Second {
 				t.Errorf("got %+v, fault of the plugin: %v", got, fault)

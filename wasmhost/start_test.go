@@ -2,7 +2,10 @@ package wasmhost_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,5 +87,42 @@ func TestCloseWaitsForTheStartOfAnInstance(t *testing.T) {
 	}
 	if stats := p.Stats(); stats.Instances != 0 || stats.Started != 1 {
 		t.Errorf("got %+v", stats)
+	}
+}
+
+// meeting is a module whose attempts succeed when the server has answered them.
+const meeting = importNet + `(func $run (result i32) (local $fd i32) ` + dial + ` local.set $fd
+	local.get $fd i32.const 64 i32.const 1 call $read)`
+
+// meet makes attempts by a plugin whose server answers when all have arrived.
+func meet(t *testing.T, p *wasmhost.Plugin, attempts int) {
+	t.Helper()
+	var arrived, ended sync.WaitGroup
+	arrived.Add(attempts)
+	target := serve(t, func(conn net.Conn) {
+		arrived.Done()
+		arrived.Wait()
+		io.WriteString(conn, "!")
+	})
+	h := handler(t, p, nil)
+	for range attempts {
+		ended.Go(func() { wantResult(t, attempt(t, h.ForProbe(), target, plenty), probe.Success, "") })
+	}
+	ended.Wait()
+}
+
+// A plugin that is no longer attempted keeps instances, and others have come meanwhile.
+func TestIdleInstancesMakeRoomForAnotherPlugin(t *testing.T) {
+	before := load(t, wasmhost.Config{Module: wat("%s", meeting)})
+	meet(t, before, 16)
+	idle := before.Stats()
+	if idle.Idle != 16 {
+		t.Fatalf("got %+v", idle)
+	}
+	wasmhost.SetTotalMemory(idle.Memory + 200<<10)
+	t.Cleanup(func() { wasmhost.SetTotalMemory(wasmhost.DefaultTotalMemory) })
+	meet(t, load(t, wasmhost.Config{Module: wat("%s", meeting)}), 2)
+	if left := before.Stats(); left.Idle != 0 || left.Memory >= idle.Memory/4 {
+		t.Errorf("got %+v, before %+v", left, idle)
 	}
 }

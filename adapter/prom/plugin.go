@@ -15,7 +15,7 @@ var pluginMetrics = []metric[*stats.Plugin]{
 	counter("sonde_plugin_attempts_waited_total", "Total number of attempts that had to wait for an instance of the plugin.", func(p *stats.Plugin) float64 { return float64(p.Waits) }, "plugin"),
 	counter("sonde_plugin_instances_started_total", "Total number of started instances of the plugin.", func(p *stats.Plugin) float64 { return float64(p.Started) }, "plugin"),
 	counter("sonde_plugin_instance_start_seconds_total", "Total time in seconds spent starting instances of the plugin.", func(p *stats.Plugin) float64 { return p.Start.Seconds() }, "plugin"),
-	counter("sonde_plugin_fuel_total", "Total fuel used by attempts of the plugin: a unit for each loop iteration, each call, and about 500 cycles of other code.", func(p *stats.Plugin) float64 { return float64(p.Fuel) }, "plugin"),
+	counter("sonde_plugin_fuel_total", "Total units of fuel used by attempts of the plugin; docs/plugins.md describes them.", func(p *stats.Plugin) float64 { return float64(p.Fuel) }, "plugin"),
 	counter("sonde_plugin_denied_total", "Total number of dials and lookups of the plugin denied by its grant.", func(p *stats.Plugin) float64 { return float64(p.Denied) }, "plugin"),
 	gauge("sonde_plugin_held_connections", "Number of connections that the plugin keeps open between attempts.", func(p *stats.Plugin) float64 { return float64(p.Held) }, "plugin"),
 	counter("sonde_plugin_log_records_dropped_total", "Total number of log records of the plugin dropped by the rate limit.", func(p *stats.Plugin) float64 { return float64(p.Dropped) }, "plugin"),

@@ -68,7 +68,7 @@ sonde_plugin_probe_suspensions_total{plugin="redis"} 9
 # TYPE sonde_plugin_ready gauge
 sonde_plugin_ready{plugin="grpc"} 1
 sonde_plugin_ready{plugin="redis"} 0
-# HELP sonde_plugin_fuel_total Total fuel used by attempts of the plugin: a unit for each loop iteration, each call, and about 500 cycles of other code.
+# HELP sonde_plugin_fuel_total Total units of fuel used by attempts of the plugin; docs/plugins.md describes them.
 # TYPE sonde_plugin_fuel_total counter
 sonde_plugin_fuel_total{plugin="grpc"} 5000
 sonde_plugin_fuel_total{plugin="redis"} 0

@@ -24,7 +24,7 @@ type Plugin struct {
 	Start     time.Duration // total time of all starts
 
 	Attempts         uint64                  // attempts that called an instance
-	Fuel             uint64                  // units that attempts have used: loop iterations, calls, and about 500 cycles of other code each
+	Fuel             uint64                  // units that attempts have used; docs/plugins.md describes them
 	Waits            uint64                  // attempts that had to wait for an instance
 	Errors           map[probe.Reason]uint64 // attempts that ended in an error of the plugin, by reason (plugin.…)
 	Denied           uint64                  // dials and lookups that are not granted

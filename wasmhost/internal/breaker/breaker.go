@@ -12,9 +12,8 @@ type Breaker struct {
 	mu          sync.Mutex // guards what follows, and each Probe
 	window      uint32     // its number
 	windowStart time.Time
-	probes      int // with an attempt in the window
+	probes      int // that have made an attempt, and were not removed
 	trapping    int // whose latest attempt in the window trapped
-	before      int // probes with an attempt in the window before
 	starts      int // failed starts of instances, in a row
 	plugin      suspension
 	ofPlugin    uint64 // suspensions
@@ -24,6 +23,8 @@ type Breaker struct {
 // Probe is what the breaker knows of one probe. The zero value is ready to use; the methods
 // of one Breaker use it.
 type Probe struct {
+	counted         bool   // it is one of Breaker.probes
+	removed         bool   // it makes no further attempts
 	window          uint32 // of its latest attempt
 	trapping        bool   // its latest attempt trapped
 	attempts, traps int    // in the window
@@ -105,9 +106,12 @@ func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe ti
 	if now.Sub(b.windowStart) >= window {
 		b.beginWindow(now)
 	}
+	if !p.counted && !p.removed {
+		p.counted = true
+		b.probes++
+	}
 	if p.window != b.window {
 		p.window, p.trapping, p.attempts, p.traps = b.window, false, 0, 0
-		b.probes++
 	}
 	p.attempts++
 	switch {
@@ -125,7 +129,7 @@ func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe ti
 		p.attempts, p.traps = 0, 0
 		b.ofProbes++
 	}
-	if b.trapping >= minProbes && 2*b.trapping >= max(b.probes, b.before) {
+	if b.trapping >= minProbes && 2*b.trapping >= b.probes {
 		plugin = b.suspendPlugin(now)
 	}
 	return plugin, probe
@@ -133,7 +137,20 @@ func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe ti
 
 func (b *Breaker) beginWindow(now time.Time) {
 	b.window++
-	b.windowStart, b.before, b.probes, b.trapping = now, b.probes, 0, 0
+	b.windowStart, b.trapping = now, 0
+}
+
+// Remove says that a probe was removed: the plugin is no longer measured by it.
+func (b *Breaker) Remove(p *Probe) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p.counted {
+		b.probes--
+	}
+	if p.trapping && p.window == b.window {
+		b.trapping--
+	}
+	p.counted, p.trapping, p.removed = false, false, true
 }
 
 // suspendPlugin suspends the plugin, unless it is already. What was counted until now does
@@ -143,7 +160,6 @@ func (b *Breaker) suspendPlugin(now time.Time) time.Duration {
 		return 0
 	}
 	b.starts = 0
-	b.probes = max(b.probes, b.before) // not all had their turn in this window
 	b.beginWindow(now)
 	b.ofPlugin++
 	return b.plugin.begin(now)

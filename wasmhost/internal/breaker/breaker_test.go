@@ -151,3 +151,32 @@ func TestTrapsInDifferentWindowsDoNotAddUp(t *testing.T) {
 		}
 	}
 }
+
+// Probes with long periods make no attempt in most windows, and belong to the plugin.
+func TestProbesWithLongPeriodsCount(t *testing.T) {
+	var b Breaker
+	var frequent [minProbes]Probe
+	rare := make([]Probe, 100)
+	for i := range rare {
+		b.Count(&rare[i], false, start)
+	}
+	for at := start; at.Before(start.Add(20 * time.Minute)); at = at.Add(10 * time.Second) {
+		for i := range frequent {
+			if plugin, _ := b.Count(&frequent[i], true, at); plugin > 0 {
+				t.Fatalf("%d of %d probes suspend the plugin", len(frequent), len(frequent)+len(rare))
+			}
+		}
+	}
+	for i := range rare[:96] {
+		b.Remove(&rare[i])
+		b.Remove(&rare[i])
+	}
+	later, suspended := start.Add(time.Hour), false
+	for i := range frequent {
+		plugin, _ := b.Count(&frequent[i], true, later)
+		suspended = suspended || plugin > 0
+	}
+	if !suspended {
+		t.Error("5 of 9 probes do not suspend the plugin")
+	}
+}

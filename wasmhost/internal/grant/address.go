@@ -1,35 +1,62 @@
 package grant
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
+
+// services are the metadata services of clouds, which give credentials to whoever asks.
+// Those with link-local addresses need no entry here.
+var services = []netip.Prefix{
+	netip.MustParsePrefix("fd00:ec2::/32"),      // AWS: instances, EKS pods, time and DNS
+	netip.MustParsePrefix("fd20:ce::254/128"),   // Google
+	netip.MustParsePrefix("fd00:42::42/128"),    // Scaleway
+	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba
+	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
+	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle
+}
 
 // needsOwnEntry reports whether an address is only granted by an entry with that very
 // address.
 func needsOwnEntry(ip netip.Addr) bool {
-	if v4, ok := embeddedIPv4(ip); ok {
-		return needsOwnEntry(v4) || v4.IsLoopback()
+	embedded := embeddedIPv4(ip)
+	if slices.ContainsFunc(embedded, func(v4 netip.Addr) bool { return needsOwnEntry(v4) || v4.IsLoopback() }) {
+		return true
 	}
-	switch ip.String() {
-	case "fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192": // metadata services of AWS and Google over IPv6, Alibaba, Azure, Oracle
+	if slices.ContainsFunc(services, func(p netip.Prefix) bool { return p.Contains(ip.WithZone("")) }) {
 		return true
 	}
 	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// embeddedIPv4 returns the IPv4 address that an IPv6 address leads to where a router
-// translates or unpacks it: NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), and the old
-// IPv4-compatible addresses (RFC 4291, section 2.5.5.1).
-func embeddedIPv4(ip netip.Addr) (netip.Addr, bool) {
+// embeddings are where an IPv6 address has the bytes of an IPv4 address that a router
+// translates or unpacks it to: NAT64 (RFC 6052, section 2.2; RFC 8215 leaves the form to the
+// operator), 6to4 (RFC 3056), and the old IPv4-translated (RFC 2765) and IPv4-compatible
+// addresses (RFC 4291, section 2.5.5.1).
+var embeddings = []struct {
+	block netip.Prefix
+	bytes [4]int
+}{
+	{netip.MustParsePrefix("64:ff9b::/96"), [4]int{12, 13, 14, 15}},
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{6, 7, 9, 10}},
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{7, 9, 10, 11}},
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{9, 10, 11, 12}},
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{12, 13, 14, 15}},
+	{netip.MustParsePrefix("2002::/16"), [4]int{2, 3, 4, 5}},
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), [4]int{12, 13, 14, 15}},
+	{netip.MustParsePrefix("::/96"), [4]int{12, 13, 14, 15}},
+}
+
+// embeddedIPv4 returns the IPv4 addresses that an IPv6 address may lead to.
+func embeddedIPv4(ip netip.Addr) (all []netip.Addr) {
 	if !ip.Is6() {
-		return ip, false
+		return nil
 	}
 	b := ip.As16()
-	for _, form := range []struct {
-		block  string
-		offset int // of the IPv4 address
-	}{{"64:ff9b::/96", 12}, {"64:ff9b:1::/48", 12}, {"2002::/16", 2}, {"::/96", 12}} {
-		if netip.MustParsePrefix(form.block).Contains(ip) {
-			return netip.AddrFrom4([4]byte(b[form.offset:])), true
+	for _, e := range embeddings {
+		if e.block.Contains(ip.WithZone("")) {
+			all = append(all, netip.AddrFrom4([4]byte{b[e.bytes[0]], b[e.bytes[1]], b[e.bytes[2]], b[e.bytes[3]]}))
 		}
 	}
-	return ip, false
+	return all
 }

@@ -76,8 +76,8 @@ func Prepare(wasm []byte, setsTables bool) (*Module, error) {
 	if bodies[binary.SectionData], err = m.takeData(bodies[binary.SectionData]); err != nil {
 		return nil, fmt.Errorf("data segments: %w", err)
 	}
-	if bodies[binary.SectionDataCount] == nil && !m.Fixed {
-		bodies[binary.SectionData] = nil // the code refers to no segment, and Go has 100,000 of them
+	if bodies[binary.SectionDataCount] == nil {
+		bodies[binary.SectionData] = nil // the code cannot refer to a segment, and Go has 100,000 of them
 	}
 	for _, id := range binary.Order {
 		if bodies[id] != nil {

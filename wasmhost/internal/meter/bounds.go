@@ -9,10 +9,11 @@ import (
 // Bounds of a module, beside those of package binary. A runtime needs far more memory and time
 // for it than it has bytes. The largest Go plugin, of 20 MB, is given for comparison.
 const (
-	maxTable    = 1 << 16 // elements of a table; 12,000
-	maxGlobals  = 1 << 16 // 8
-	maxSegments = 1 << 17 // of elements or data; 100,000
-	maxElements = 1 << 20 // of all segments; 12,000
+	maxTable           = 1 << 16 // elements of a table; 12,000
+	maxGlobals         = 1 << 12 // 8
+	maxDataSegments    = 1 << 17 // 100,000
+	maxElementSegments = 1 << 10 // 1
+	maxElements        = 1 << 16 // of all segments; 12,000
 
 	maxLocals    = 50_000  // of a function; 20
 	maxAllLocals = 1 << 20 // of all functions; 49,000

@@ -35,6 +35,8 @@ func TestModulesThatTakeTooMuchToCompileAreRejected(t *testing.T) {
 		"functions with loops": {`(func $run) ` + strings.Repeat(`(func `+strings.Repeat("loop end ", 2000)+`)`, 20), "would take about"},
 		"growth by metering":   {`(func $run) ` + strings.Repeat("(func) ", 150_000), "too large when it is metered"},
 		"a table":              {`(table 70000) (func $run)`, "table of 70000 elements"},
+		"globals":              {strings.Repeat(`(global $g i32 0) `, 5000) + `(func $run)`, "5000 entries, at most 4096"},
+		"elements":             {`(table 1) (func $run) (elem 0 ` + strings.Repeat("$run ", 70_000) + `)`, "70000 entries, at most 65536"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := meter.Rewrite(wattest.Assemble(test.wat))
@@ -65,7 +67,7 @@ func TestATableIsGivenAMaximum(t *testing.T) {
 }
 
 // TestWhatTakesLongIsPaidFor counts the units that a function uses. Each must pay for what takes
-// a quarter of a microsecond at most, whatever it executes.
+// SlowUnit at most, whatever it executes.
 func TestWhatTakesLongIsPaidFor(t *testing.T) {
 	const n = 300
 	many := func(code string) string { return strings.Repeat(code, n) }

@@ -92,6 +92,7 @@ func (w *bodyRewriter) function(r *rewriter, t signature, body []byte) error {
 		w.out = in.append(w.out, c.Since(at))
 		w.after(c, &in)
 		w.effort.add(&in)
+		r.info.Allocates = r.info.Allocates || in.op == opRefFunc
 		if err := w.effort.check(uint64(w.scratch)); err != nil {
 			return err
 		}

@@ -43,33 +43,49 @@ const (
 	FuelExport = "sonde_meter_fuel"
 )
 
-// FirstFuel is the count of a new instance.
-const FirstFuel = 4000
+// MaxFuel is the count of a new instance, and bounds that which Tick may set. What it pays for
+// takes at most some milliseconds, whatever the code is: a unit takes half a nanosecond in an
+// empty loop, SlowUnit where each load misses all caches, and a microsecond or two where each
+// store is the first one to its page.
+const MaxFuel = 4000
 
-// MaxFuel bounds the count that Tick may set. What it pays for takes at most some milliseconds,
-// whatever the code is: a unit takes half a nanosecond in an empty loop, and a quarter of a
-// microsecond where each load misses all caches.
-const MaxFuel = 16_000
+// SlowUnit is how long what one unit pays for takes, at most, when it causes no page faults.
+const SlowUnit = 64 * time.Nanosecond
 
-// Rewrite returns the module with its code metered, and whether that code has instructions
-// that change tables. It keeps the names of functions, and drops other custom sections. An
-// error means that the module is invalid, or uses a feature beyond WebAssembly 2.0, or
-// exceeds a limit of this package.
-func Rewrite(wasm []byte) (out []byte, setsTables bool, err error) { return RewriteWithin(wasm, 0) }
+// Info is what a host has to know of a module that was rewritten.
+type Info struct {
+	SetsTables bool  // the code has instructions that change tables
+	Allocates  bool  // the code has instructions for which the runtime takes memory: table.grow and ref.func
+	Overhead   int64 // what the runtime takes for each instance, in bytes, beside its memory and what all modules need
+}
+
+// What wazero 1.12 takes for each instance, in bytes.
+const (
+	sizeGlobal   = 128 // with what a host has for it
+	sizeImport   = 48
+	sizeElement  = 8  // of a table, or of a passive segment
+	sizeFunction = 48 // of each function that is an element of a segment
+	sizeSegment  = 24
+)
+
+// Rewrite returns the module with its code metered. It keeps the names of functions, and drops
+// other custom sections. An error means that the module is invalid, or uses a feature beyond
+// WebAssembly 2.0, or exceeds a limit of this package.
+func Rewrite(wasm []byte) (out []byte, info Info, err error) { return RewriteWithin(wasm, 0) }
 
 // RewriteWithin is Rewrite for a module that may take some time to compile, by estimate, unless the
 // default is longer.
-func RewriteWithin(wasm []byte, compile time.Duration) (out []byte, setsTables bool, err error) {
+func RewriteWithin(wasm []byte, compile time.Duration) (out []byte, info Info, err error) {
 	sections, err := binary.Split(wasm)
 	if err != nil {
-		return nil, false, err
+		return nil, Info{}, err
 	}
 	r := &rewriter{size: len(wasm), maxCost: max(compile, defaultCost(len(wasm)))}
 	out = append(make([]byte, 0, len(wasm)+len(wasm)/4), wasm[:8]...)
 	for _, id := range binary.Order {
 		body, err := r.section(id, sections.Bodies[id])
 		if err != nil {
-			return nil, false, fmt.Errorf("section %d: %w", id, err)
+			return nil, Info{}, fmt.Errorf("section %d: %w", id, err)
 		}
 		if body != nil {
 			out = binary.AppendSection(out, id, body)
@@ -78,21 +94,22 @@ func RewriteWithin(wasm []byte, compile time.Duration) (out []byte, setsTables b
 	if body, err := r.names(sections.Names); err == nil && body != nil { // the specification ignores an invalid custom section
 		out = binary.AppendSection(out, abi.SectionCustom, append(binary.AppendName(nil, binary.NameSection), body...))
 	}
-	return out, r.setsTables, nil
+	return out, r.info, nil
 }
 
 // rewriter knows what the sections that were read declare.
 type rewriter struct {
-	size      int // of the module
-	maxCost   time.Duration
-	types     []signature // the types of functions
-	functions []uint32    // the types of functions, imported ones first
-	imported  uint32      // functions, which is also the index of Tick
-	globals   uint32      // which is also the index of the count
-	bodies    uint32      // functions that have a body
-	elements  uint32      // of all segments
+	size       int // of the module
+	maxCost    time.Duration
+	types      []signature // the types of functions
+	functions  []uint32    // the types of functions, imported ones first
+	imported   uint32      // functions, which is also the index of Tick
+	globals    uint32      // which is also the index of the count
+	bodies     uint32      // functions that have a body
+	elements   uint32      // of all segments
+	countsData bool        // there is a section that allows the code to use data segments
 
-	setsTables bool // an instruction changes a table
+	info Info
 }
 
 // signature is the type of a function or a block: the number of its parameters and results.
@@ -135,7 +152,7 @@ func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
 		out = r.elementSection(c)
 	case binary.SectionDataCount:
 		c.Uint32()
-		out = body
+		out, r.countsData = body, true
 	case binary.SectionCode:
 		out = r.codeSection(c)
 	case binary.SectionData:
@@ -172,6 +189,7 @@ func (r *rewriter) importSection(c *binary.Reader) []byte {
 		}
 	}
 	r.imported = uint32(len(r.functions))
+	r.info.Overhead += int64(n) * sizeImport
 	out := append(binary.AppendUint32(nil, n+1), c.Since(from)...)
 	out = append(binary.AppendName(binary.AppendName(out, Module), Tick), binary.KindFunction)
 	return binary.AppendUint32(out, uint32(len(r.types)))
@@ -204,6 +222,7 @@ func (r *rewriter) tableSection(c *binary.Reader) []byte {
 		if !l.HasMax || l.Max > maxTable {
 			l.Max, l.HasMax = maxTable, true
 		}
+		r.info.Overhead += int64(l.Min) * sizeElement
 		out = binary.AppendLimits(append(out, element), l)
 	}
 	return out
@@ -218,9 +237,10 @@ func (r *rewriter) globalSection(c *binary.Reader) []byte {
 		out = r.expression(c, append(out, c.Since(from)...))
 		r.globals++
 	}
+	r.info.Overhead += int64(n) * sizeGlobal
 	const mutable = 1
 	out = append(out, binary.I32, mutable, opI32Const)
-	out = append(appendInt32(out, FirstFuel), opEnd)
+	out = append(appendInt32(out, MaxFuel), opEnd)
 	return append(binary.AppendUint32(nil, n+1), out...)
 }
 
@@ -265,7 +285,8 @@ func (r *rewriter) global(c *binary.Reader) uint32 { return c.Index(int(r.global
 // declarative, has the index of a table or a kind, and consists of expressions
 // (specification 2, section 5.5.12).
 func (r *rewriter) elementSection(c *binary.Reader) []byte {
-	n := c.Count(maxSegments, 2)
+	n := c.Count(maxElementSegments, 2)
+	r.info.Overhead += int64(n) * sizeSegment
 	out := binary.AppendUint32(nil, n)
 	for range c.Each(n) {
 		flags := c.Uint32()
@@ -289,6 +310,10 @@ func (r *rewriter) elementSection(c *binary.Reader) []byte {
 		}
 		elements := c.Count(maxElements-r.elements, 1)
 		r.elements += elements
+		r.info.Overhead += int64(elements) * sizeFunction
+		if passive {
+			r.info.Overhead += int64(elements) * sizeElement
+		}
 		out = binary.AppendUint32(out, elements)
 		for range c.Each(elements) {
 			if expressions {
@@ -302,7 +327,11 @@ func (r *rewriter) elementSection(c *binary.Reader) []byte {
 }
 
 func (r *rewriter) dataSection(c *binary.Reader) {
-	for range c.Each(c.Count(maxSegments, 2)) {
+	n := c.Count(maxDataSegments, 2)
+	if r.countsData { // otherwise package image drops them
+		r.info.Overhead += int64(n) * sizeSegment
+	}
+	for range c.Each(n) {
 		switch flags := c.Uint32(); flags {
 		case 0:
 			r.expression(c, nil)

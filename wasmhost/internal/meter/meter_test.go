@@ -207,8 +207,41 @@ func TestInstructionsThatChangeTablesAreReported(t *testing.T) {
 		wasm := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00" + table + element)
 		body := "\x00" + test.code + "\x0b"
 		wasm = append(wasm, "\x0a"+string([]byte{byte(len(body) + 2), 1, byte(len(body))})+body...)
-		if _, got, err := meter.Rewrite(wasm); err != nil || got != test.want {
-			t.Errorf("%s: got %v, %v", name, got, err)
+		if _, info, err := meter.Rewrite(wasm); err != nil || info.SetsTables != test.want {
+			t.Errorf("%s: got %+v, %v", name, info, err)
 		}
+	}
+}
+
+func TestWhatTheRuntimeTakesForAModuleIsKnown(t *testing.T) {
+	const run = `(func $run) (export "run" (func $run))`
+	info := func(wat string) meter.Info {
+		_, info, err := meter.Rewrite(wattest.Assemble(run + wat))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	if got := info(""); got != (meter.Info{}) {
+		t.Errorf("of a module without tables and globals: got %+v", got)
+	}
+	for wat, least := range map[string]int64{
+		`(table 1000)`: 8 * 1000,
+		`(table 100) (elem 0 $run $run $run $run)`:                           8*100 + 4*32,
+		strings.Repeat(`(global $g i32 0)`, 100):                             100 * 100,
+		`(import "sonde_v1" "clock" (func $clock (param i32) (result i64)))`: 32,
+	} {
+		if got := info(wat).Overhead; got < least || got > 4*least {
+			t.Errorf("%.60s: %d bytes, want at least %d", wat, got, least)
+		}
+	}
+	for code, want := range map[string]bool{"ref.func $run drop": true, "ref.null func i32.const 1 table.grow 0 drop": true, "i32.const 0 call_indirect": false} {
+		if got := info(`(table 1) (elem 0 $run) (func ` + code + `)`); got.Allocates != want {
+			t.Errorf("%s: got %+v", code, got)
+		}
+	}
+	_, passive, err := meter.Rewrite(handmade(section(3, "\x01\x00"), section(9, "\x01\x01\x00\x03\x00\x00\x00"), section(10, "\x01\x02\x00\x0b"))) // three references
+	if err != nil || passive.Overhead < 3*(8+32)+24 {
+		t.Errorf("a passive segment: got %+v, %v", passive, err)
 	}
 }

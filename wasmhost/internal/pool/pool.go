@@ -15,9 +15,10 @@ import (
 // the others become idle and can be closed. It is safe for concurrent use by multiple
 // goroutines.
 type Pool[T any] struct {
-	limit int
-	room  func() int // how many more instances there is memory for
-	close func(*T)
+	limit   int
+	room    func() int // how many more instances there is memory for
+	reclaim func()     // asks other pools for memory
+	close   func(*T)
 
 	mu       sync.Mutex
 	allowed  int // instances for now, at most limit
@@ -56,9 +57,10 @@ const (
 )
 
 // New returns a pool of at most limit instances, and at most room() more than there are,
-// which it ends with close. While room is called the pool is locked.
-func New[T any](limit int, room func() int, close func(*T)) *Pool[T] {
-	return &Pool[T]{limit: limit, allowed: limit, room: room, close: close}
+// which it ends with close. While room is called the pool is locked. Reclaim is called before
+// a caller waits: it makes room if other pools have more than is theirs.
+func New[T any](limit int, room func() int, reclaim func(), close func(*T)) *Pool[T] {
+	return &Pool[T]{limit: limit, allowed: limit, room: room, reclaim: reclaim, close: close}
 }
 
 // maxIdle is how long an unused instance is kept.
@@ -73,21 +75,20 @@ var ErrBusy = errors.New("all instances were busy for half of the attempt's time
 // late. It does not wait when the queue is too long already. Each Get without an error
 // needs a Put.
 func (p *Pool[T]) Get(ctx context.Context, lane Lane) (i *T, waited bool, err error) {
-	p.mu.Lock()
-	if p.queued(lane) == 0 {
-		if i, ok := p.lend(lane); ok {
-			p.mu.Unlock()
-			return i, false, nil
-		}
+	if i, ok := p.tryGet(lane); ok {
+		return i, false, nil
 	}
+	p.reclaim()
 	half, cancel := Half(ctx)
 	defer cancel()
+	p.mu.Lock()
 	if p.queueTooLong(half, lane) {
 		p.mu.Unlock()
 		return nil, false, ErrBusy
 	}
 	granted := make(chan *T, 1)
 	e := p.waiting[lane].PushBack(granted)
+	p.handOut() // there may be room now
 	p.mu.Unlock()
 	select {
 	case i := <-granted:
@@ -99,6 +100,16 @@ func (p *Pool[T]) Get(ctx context.Context, lane Lane) (i *T, waited bool, err er
 		return nil, true, err
 	}
 	return nil, true, ErrBusy
+}
+
+// tryGet returns an instance, or nil if the caller is to start one; false if it must wait.
+func (p *Pool[T]) tryGet(lane Lane) (i *T, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.queued(lane) > 0 {
+		return nil, false
+	}
+	return p.lend(lane)
 }
 
 // Half returns a context that is done when half of the time that ctx leaves has passed.
@@ -227,12 +238,12 @@ func (p *Pool[T]) put(i *T) (old *T) {
 	}
 	now := time.Now()
 	p.idle = append(p.idle, idle[T]{i, now})
-	return p.takeExpired(now)
+	return p.popExpired(now)
 }
 
-// takeExpired removes and returns the instance that was unused for longest, if that is
+// popExpired removes and returns the instance that was unused for longest, if that is
 // longer than maxIdle.
-func (p *Pool[T]) takeExpired(now time.Time) *T {
+func (p *Pool[T]) popExpired(now time.Time) *T {
 	oldest := p.idle[0]
 	if now.Sub(oldest.since) < maxIdle {
 		return nil

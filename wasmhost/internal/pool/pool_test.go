@@ -13,7 +13,7 @@ type instance struct{ _ byte } // not of size 0: each has an address of its own
 
 // newTestPool returns a pool that counts the instances it closes.
 func newTestPool(limit int, closed *int) *Pool[instance] {
-	return New(limit, func() int { return limit }, func(*instance) { *closed++ })
+	return New(limit, func() int { return limit }, func() {}, func(*instance) { *closed++ })
 }
 
 func TestInstancesAreGrantedInTheOrderOfArrival(t *testing.T) {
@@ -166,7 +166,7 @@ func TestSlowCallersLeaveAReserve(t *testing.T) {
 		for name, p := range map[string]*Pool[instance]{
 			"limited by number": newTestPool(16, new(int)),
 			"limited by memory": func() (p *Pool[instance]) {
-				p = New(1000, func() int { return 16 - p.live }, func(*instance) {})
+				p = New(1000, func() int { return 16 - p.live }, func() {}, func(*instance) {})
 				return p
 			}(),
 		} {
@@ -250,6 +250,16 @@ func TestACallerThatGivesUpDoesNotCountAsStarting(t *testing.T) {
 		p.cancelWait(e, Fast, granted)
 		if p.starting != 0 || p.live != 0 || !get(p, Fast) {
 			t.Errorf("%d are starting, %d are live", p.starting, p.live)
+		}
+	})
+}
+
+func TestACallerGetsTheRoomThatOtherPoolsGiveBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := 0
+		p := New(10, func() int { return room }, func() { room = 1 }, func(*instance) {})
+		if i, _, err := p.Get(t.Context(), Fast); i != nil || err != nil {
+			t.Errorf("got %v, %v", i, err)
 		}
 	})
 }

@@ -2,14 +2,18 @@ package sandbox
 
 import (
 	"errors"
+	"math"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 )
 
 // DefaultTotalMemory is the default limit of the memory of all instances together.
 const DefaultTotalMemory = 1 << 30
 
-// instanceOverhead is what an instance costs beside its memory, in bytes: the runtime's
-// own structures, and its first stacks.
+// instanceOverhead is what an instance costs beside its memory and what its module declares,
+// in bytes: the runtime's own structures, and its first stacks.
 const instanceOverhead = 64 << 10
 
 // ErrNoMemory ends a call, or is in the error of a start, for which there is no memory
@@ -21,17 +25,23 @@ var ErrNoMemory = errors.New("the instances of all plugins use all of the memory
 // added. The other half belongs to those that need it first. It is safe for concurrent use
 // by multiple goroutines.
 type budget struct {
-	mu       sync.Mutex // guards what follows, and the accounts
-	limit    int64
-	used     int64
-	accounts map[*account]struct{}
-	wanted   bool // a plugin could not have its share
-}
+	idleMu sync.Mutex // held by the goroutine that closes idle instances of plugins
 
-// account is what the instances of one plugin use.
-type account struct {
+	mu        sync.Mutex // guards what follows, and the accounts
+	limit     int64
 	used      int64
 	instances int64
+	accounts  map[*account]struct{}
+	waiting   int // accounts that wait
+}
+
+// account is what one plugin uses.
+type account struct {
+	used      int64
+	shared    int64 // the part of used that is not of single instances
+	instances int64
+	waits     bool   // it was refused a part of its share since it last got something
+	closeIdle func() // closes the plugin's idle instances; called without the lock
 }
 
 // totalMemory is the budget of all plugins.
@@ -45,11 +55,25 @@ func SetTotalMemory(limit int64) {
 	totalMemory.limit = limit
 }
 
+// mappings is how many mappings of memory one instance needs at most: its image, what it has
+// grown by, and the addresses up to its limit, with one to spare for the rest of the process.
+const mappings = 4
+
+// maxInstances is how many instances of all plugins the system has mappings for: beyond
+// vm.max_map_count Go's own runtime gets no memory, and ends the process.
+var maxInstances = sync.OnceValue(func() int64 {
+	text, _ := os.ReadFile("/proc/sys/vm/max_map_count") // on Linux
+	if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+		return n / mappings
+	}
+	return math.MaxInt64
+})
+
 // open adds a plugin.
-func (b *budget) open() *account {
+func (b *budget) open(closeIdle func()) *account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := &account{}
+	a := &account{closeIdle: closeIdle}
 	if b.accounts == nil {
 		b.accounts = make(map[*account]struct{})
 	}
@@ -61,6 +85,7 @@ func (b *budget) open() *account {
 func (b *budget) close(a *account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.setWaits(a, false)
 	delete(b.accounts, a)
 }
 
@@ -77,43 +102,98 @@ func (b *budget) left(a *account) int64 {
 	return min(b.limit-b.used, max(share, b.limit-others)-a.used)
 }
 
-// take counts n more bytes for a plugin, and returns false if there are not as many left.
-func (b *budget) take(a *account, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n > b.left(a) {
-		b.wanted = b.wanted || a.used+n <= b.share()
-		return false
+func (b *budget) setWaits(a *account, waits bool) {
+	switch {
+	case waits && !a.waits:
+		b.waiting++
+	case !waits && a.waits:
+		b.waiting--
 	}
+	a.waits = waits
+}
+
+// add counts n bytes, which may be negative.
+func (b *budget) add(a *account, n int64) {
 	b.used += n
 	a.used += n
+}
+
+// refuse notes that a plugin was refused n bytes.
+func (b *budget) refuse(a *account, n int64) {
+	if a.used+n <= b.share() {
+		b.setWaits(a, true)
+	}
+}
+
+// reserve counts n more bytes for a plugin, and returns false if there are not as many left.
+func (b *budget) reserve(a *account, n int64) bool {
+	if b.tryReserve(a, n, false) {
+		return true
+	}
+	b.reclaim(a, n)
+	return b.tryReserve(a, n, false)
+}
+
+// reserveInstance is reserve for an instance. The first one of a plugin may exceed the limit,
+// so that each plugin can make attempts.
+func (b *budget) reserveInstance(a *account, n int64) bool {
+	if b.tryReserve(a, n, true) {
+		return true
+	}
+	b.reclaim(a, n)
+	return b.tryReserve(a, n, true)
+}
+
+func (b *budget) tryReserve(a *account, n int64, instance bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := instance && a.instances == 0
+	if tooMany := instance && b.instances >= maxInstances(); !first && (tooMany || n > b.left(a)) {
+		b.refuse(a, n)
+		return false
+	}
+	b.setWaits(a, false)
+	b.add(a, n)
+	if instance {
+		a.instances++
+		b.instances++
+	}
 	return true
 }
 
-// takeInstance is take for an instance. The first one of a plugin may exceed the limit, so
-// that each plugin can make attempts.
-func (b *budget) takeInstance(a *account, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a.instances > 0 && n > b.left(a) {
-		b.wanted = b.wanted || a.used+n <= b.share()
-		return false
-	}
-	b.used += n
-	a.used += n
-	a.instances++
-	return true
-}
-
-// release returns what an instance has used.
+// release returns n bytes that were reserved.
 func (b *budget) release(a *account, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used -= n
-	a.used -= n
+	b.add(a, -n)
+}
+
+// use counts n bytes that a plugin has got in any case, so that they may exceed the limit.
+func (b *budget) use(a *account, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(a, n)
+}
+
+// addShared is use for what all instances of a plugin share. A negative n returns it.
+func (b *budget) addShared(a *account, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a.shared += n
+	b.add(a, n)
+}
+
+// releaseInstance returns what an instance has used.
+func (b *budget) releaseInstance(a *account, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(a, -n)
 	a.instances--
-	if b.wanted && b.used <= b.limit/2 {
-		b.wanted = false
+	b.instances--
+	if b.waiting > 0 && b.used <= b.limit/2 { // all can have their shares
+		for other := range b.accounts {
+			b.setWaits(other, false)
+		}
 	}
 }
 
@@ -133,7 +213,11 @@ func (b *budget) room(a *account, n int64) int {
 	if a.instances == 0 {
 		return max(int(left/n), 1)
 	}
-	return int(left / max(a.used/a.instances, n))
+	room := left / max((a.used-a.shared)/a.instances, n)
+	if room = min(room, max(maxInstances()-b.instances, 0)); room == 0 {
+		b.refuse(a, n)
+	}
+	return int(room)
 }
 
 // owes reports whether a plugin uses more than its share while another one waits for its
@@ -141,5 +225,32 @@ func (b *budget) room(a *account, n int64) int {
 func (b *budget) owes(a *account) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.wanted && a.used > b.share()
+	return b.waiting > 0 && a.used > b.share()
+}
+
+// reclaim closes the idle instances of the plugins that use more than their share, if a plugin
+// needs n bytes of its own: plugins that make no attempts would keep them. It returns when they
+// are closed, also if another goroutine closes them.
+func (b *budget) reclaim(a *account, n int64) {
+	b.idleMu.Lock()
+	defer b.idleMu.Unlock()
+	for _, closeIdle := range b.debtors(a, n) {
+		closeIdle()
+	}
+}
+
+// debtors returns the closeIdle of the plugins that use more than their share, if a plugin that
+// needs n bytes does not.
+func (b *budget) debtors(a *account, n int64) (all []func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n <= b.left(a) || a.used+n > b.share() {
+		return nil
+	}
+	for other := range b.accounts {
+		if other.used > b.share() {
+			all = append(all, other.closeIdle)
+		}
+	}
+	return all
 }

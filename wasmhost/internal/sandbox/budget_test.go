@@ -3,41 +3,50 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"net"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/wattest"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
+	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
 func TestAPluginLeavesTheSharesOfOthers(t *testing.T) {
 	b := budget{limit: 1000}
-	greedy, late := b.open(), b.open() // a share is 250
-	for b.take(greedy, 10) {
+	greedy, late := b.open(func() {}), b.open(func() {}) // a share is 250
+	for b.reserve(greedy, 10) {
 	}
 	if greedy.used != 750 {
 		t.Errorf("one of two plugins uses %d of 1000", greedy.used)
 	}
-	if !b.take(late, 250) || b.take(late, 1) {
+	if !b.reserve(late, 250) || b.reserve(late, 1) {
 		t.Errorf("the other one uses %d", late.used)
 	}
 	alone := budget{limit: 1000}
-	only := alone.open()
-	if !alone.take(only, 1000) || alone.take(only, 1) {
+	only := alone.open(func() {})
+	if !alone.reserve(only, 1000) || alone.reserve(only, 1) {
 		t.Errorf("the only plugin uses %d", only.used)
 	}
 }
 
 func TestTheSumIsNeverExceeded(t *testing.T) {
 	b := budget{limit: 1000}
-	first := b.open()
-	b.takeInstance(first, 900)
-	second := b.open() // its share is 250, of which 100 are left
-	if b.take(second, 101) || !b.take(second, 100) {
+	first := b.open(func() {})
+	b.reserveInstance(first, 900)
+	second := b.open(func() {}) // its share is 250, of which 100 are left
+	if b.reserve(second, 101) || !b.reserve(second, 100) || b.reserve(second, 1) {
 		t.Errorf("the second plugin uses %d", second.used)
 	}
 	if !b.owes(first) || b.owes(second) {
 		t.Error("the first plugin does not know that the second one waits for its share")
 	}
-	b.release(first, 900)
+	b.releaseInstance(first, 900)
 	if b.owes(first) || b.used != 100 {
 		t.Errorf("%d are used", b.used)
 	}
@@ -45,11 +54,11 @@ func TestTheSumIsNeverExceeded(t *testing.T) {
 
 func TestTheFirstInstanceOfAPluginAlwaysStarts(t *testing.T) {
 	b := budget{limit: 100}
-	a := b.open()
-	if b.room(a, 500) != 1 || !b.takeInstance(a, 500) || b.takeInstance(a, 1) || b.room(a, 1) != 0 {
+	a := b.open(func() {})
+	if b.room(a, 500) != 1 || !b.reserveInstance(a, 500) || b.reserveInstance(a, 1) || b.room(a, 1) != 0 {
 		t.Errorf("it uses %d", a.used)
 	}
-	b.release(a, 500)
+	b.releaseInstance(a, 500)
 	b.close(a)
 	if b.used != 0 || len(b.accounts) != 0 {
 		t.Errorf("%d are used by %d plugins", b.used, len(b.accounts))
@@ -74,7 +83,8 @@ const growing = "\x00asm\x01\x00\x00\x00" +
 
 func TestGuestsGrowWithinTheBudget(t *testing.T) {
 	i := startModule(t, growing)
-	limitMemory(t, i.sandbox.initialMemory()+4*module.PageSize)
+	image := i.sandbox.image.Load().Size()
+	limitMemory(t, image+i.sandbox.initialMemory()+4*module.PageSize)
 	refused := false
 	for range 100 {
 		r := i.Run(context.Background(), Attempt{State: i.sandbox.NewState()})
@@ -85,15 +95,15 @@ func TestGuestsGrowWithinTheBudget(t *testing.T) {
 			break
 		}
 	}
-	if total := int64(i.module.Memory().Size()) + instanceOverhead; !refused || total != totalMemory.limit || i.used != total {
+	if total := int64(i.module.Memory().Size()) + instanceOverhead; !refused || total+image != totalMemory.limit || i.used != total {
 		t.Errorf("refused: %v, it has %d bytes, %d are counted, %d are allowed", refused, total, i.used, totalMemory.limit)
 	}
 	if _, err := i.sandbox.Start(context.Background()); !errors.Is(err, ErrNoMemory) || i.sandbox.Room() != 0 {
 		t.Errorf("a second instance: %v", err)
 	}
 	i.Close()
-	if totalMemory.used != 0 {
-		t.Errorf("%d bytes are counted without an instance", totalMemory.used)
+	if used := totalMemory.usedBy(i.sandbox.account); used != image {
+		t.Errorf("%d bytes are counted without an instance, its image has %d", used, image)
 	}
 }
 
@@ -122,9 +132,156 @@ func TestTheStackIsBounded(t *testing.T) {
 	}
 	i.Close()
 	other := startModule(t, recursing)
-	limitMemory(t, other.used+1<<20)
+	limitMemory(t, totalMemory.usedBy(i.sandbox.account)+totalMemory.usedBy(other.sandbox.account)+1<<20)
 	if r := other.Run(context.Background(), Attempt{State: other.sandbox.NewState()}); r.Ending != OutOfMemory || r.NoMemory == nil {
 		t.Errorf("without memory: got %+v", r)
 	}
 	other.Close()
+}
+
+// hostile returns a module of one page, whose host functions are sonde_run and
+// sonde_configure.
+func hostile(wat string) string {
+	return string(wattest.Assemble(wat + ` (memory 1) (export "memory" (memory 0)) (export "sonde_abi_v1" (func $run))
+		(export "sonde_run" (func $run)) (export "sonde_configure" (func $configure))
+		(func $configure (result i32) i32.const 0)`))
+}
+
+// TestWhatTheRuntimeTakesForAnInstanceIsCounted measures the heap: the runtime makes tables,
+// references, globals and segments anew for each instance.
+func TestWhatTheRuntimeTakesForAnInstanceIsCounted(t *testing.T) {
+	const many = 10
+	first := startModule(t, hostile(`(table 65536) (func $run (result i32) i32.const 1)
+		(elem 0 `+strings.Repeat("$run ", 60_000)+`)`+strings.Repeat(`(global $g (mut i32) 0) `, 4000)))
+	heap := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	before := heap()
+	var all []*Instance
+	for range many {
+		i, err := first.sandbox.Start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, i)
+	}
+	took := (heap() - before) / many
+	counted := first.used - first.sandbox.declaredMemory()
+	if took > counted || took < 10*instanceOverhead {
+		t.Errorf("an instance takes %d KB of the heap, %d KB are counted", took>>10, counted>>10)
+	}
+	for _, i := range append(all, first) {
+		i.Close()
+	}
+}
+
+// The runtime keeps each reference to a function that code makes until the instance is closed.
+func TestReferencesThatCodeMakesAreCounted(t *testing.T) {
+	for name, code := range map[string]string{
+		"references": `ref.func $run drop`,
+		"a table":    `ref.null func i32.const 64 table.grow 0 drop`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := startModule(t, hostile(`(table 1) (elem 0 $run) (func $run (result i32) loop `+code+` br 0 end i32.const 1)`))
+			if stackSize(i.run) == 0 {
+				t.Skip("there is no compiler for this processor")
+			}
+			limitMemory(t, totalMemory.usedBy(i.sandbox.account)+256<<10)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			r := i.Run(ctx, Attempt{State: i.sandbox.NewState()})
+			if r.Ending != OutOfMemory || r.NoMemory == nil || !i.Spent() {
+				t.Errorf("got %+v", r)
+			}
+			i.Close()
+		})
+	}
+}
+
+// Each function of an instance keeps its stack.
+func TestTheStackOfEachFunctionIsCounted(t *testing.T) {
+	deep := `(func $deep (param $n i32) local.get $n if local.get $n i32.const 1 i32.sub call $deep end)`
+	i := startModule(t, string(wattest.Assemble(deep+` (memory 1) (func $run (result i32) i32.const 10000 call $deep i32.const 1)
+		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run)) (export "sonde_configure" (func $run))`)))
+	if stackSize(i.run) == 0 {
+		t.Skip("there is no compiler for this processor")
+	}
+	before := i.used
+	i.Run(t.Context(), Attempt{State: i.sandbox.NewState()})
+	one := i.used - before
+	i.Configure(t.Context(), &settings.Settings{})
+	if both := i.used - before; one == 0 || both < one*3/2 {
+		t.Errorf("%d bytes are counted for one stack, %d for two", one, both)
+	}
+	i.Close()
+}
+
+func TestConnectionsAreCounted(t *testing.T) {
+	i := newInstance(t)
+	c := endedCall(i)
+	c.pastDeadline, c.stopped, c.ctx = make(chan struct{}), make(chan struct{}), t.Context()
+	defer c.finish()
+	used := func() int64 { return totalMemory.usedBy(i.sandbox.account) }
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	port := server.LocalAddr().(*net.UDPAddr).Port
+	i.sandbox.config.Grants, err = grant.Parse([]string{"udp://127.0.0.1:*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := used()
+	s, errno := c.dial(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, "")
+	if errno != abi.OK || used() != before+connSize+datagramBuffer {
+		t.Fatalf("%v: %d bytes are counted", errno, used()-before)
+	}
+	if errno := c.state.hold("kept", s); errno != abi.OK || used() == before {
+		t.Errorf("%v: %d bytes are counted while it is held", errno, used()-before)
+	}
+	if c.state.Close(); used() != before {
+		t.Errorf("%d bytes are counted after it was closed", used()-before)
+	}
+	limitMemory(t, 1)
+	if _, errno := c.dial(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, ""); errno == abi.OK || c.last.Reason != probe.ReasonResources || !c.last.Local || used() != before {
+		t.Errorf("without memory: %v, %+v, %d bytes are counted", errno, c.last, used()-before)
+	}
+}
+
+func TestAPluginBelowItsShareReclaimsWhatOthersDoNotUse(t *testing.T) {
+	b := budget{limit: 1000}
+	var idle, closed int64 = 800, 0
+	var greedy *account
+	greedy = b.open(func() { b.releaseInstance(greedy, idle); closed++ })
+	b.reserveInstance(greedy, idle)
+	late := b.open(func() { t.Error("it closes the instances of the one that waits") })
+	b.reserveInstance(late, 100)
+	if b.reclaim(late, 100); closed != 0 {
+		t.Error("instances are closed though there is room")
+	}
+	if b.room(late, 150) != 0 {
+		t.Error("there is room")
+	}
+	if !b.reserveInstance(late, 150) || closed != 1 || b.room(late, 150) == 0 || b.waiting != 0 {
+		t.Errorf("closed %d times, %d plugins wait", closed, b.waiting)
+	}
+}
+
+func TestAPluginThatGotItsShareWaitsNoLonger(t *testing.T) {
+	b := budget{limit: 1000}
+	greedy, late := b.open(func() {}), b.open(func() {})
+	b.reserveInstance(greedy, 700)
+	b.reserveInstance(greedy, 100)
+	b.add(greedy, 100) // before the limit was lowered
+	if b.reserveInstance(late, 10); b.reserveInstance(late, 200) || !b.owes(greedy) {
+		t.Errorf("%d plugins wait", b.waiting)
+	}
+	b.releaseInstance(greedy, 100)
+	if !b.reserveInstance(late, 100) || b.owes(greedy) || b.waiting != 0 {
+		t.Errorf("%d plugins wait", b.waiting)
+	}
 }

@@ -22,7 +22,7 @@ type call struct {
 	ctx       context.Context
 	sandbox   *Sandbox
 	instance  *Instance
-	function  api.Function
+	function  *function
 	memory    api.Memory
 	settings  *settings.Settings // nil while an instance starts
 	state     *State             // nil except in an attempt
@@ -40,19 +40,19 @@ type call struct {
 	newState              string
 	stateSet              bool
 
-	last     HostError // of the host call that failed last
-	failures int       // host calls that failed
-	refused  string    // a destination that is not granted
-	limit    string    // the limit that was reached
-	timings  probe.Timings
-	sent     time.Time     // of the last write, until it is answered
-	over     chan struct{} // closed when the deadline has passed or the attempt was cancelled
-	hard     chan struct{} // closed when the call is stopped
-	wake     chan struct{} // signalled by sockets' readers; made when there is one
+	last         HostError // of the host call that failed last
+	failures     int       // host calls that failed
+	refused      string    // a destination that is not granted
+	limit        string    // the limit that was reached
+	timings      probe.Timings
+	sent         time.Time     // of the last write, until it is answered
+	pastDeadline chan struct{} // closed when the deadline has passed or the attempt was cancelled
+	stopped      chan struct{} // closed when the call is stopped
+	wake         chan struct{} // signalled by sockets' readers; made when there is one
 
 	mu       sync.Mutex // guards what follows, and the deadlines of sockets
 	sockets  map[int32]*socket
-	stopping *time.Timer // closes hard
+	stopping *time.Timer // closes stopped
 
 	stalled atomic.Bool // interrupt was called too late
 }
@@ -72,11 +72,11 @@ type callContext struct{ call *call }
 func (c callContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done is closed when the guest is stopped.
-func (c callContext) Done() <-chan struct{} { return c.call.hard }
+func (c callContext) Done() <-chan struct{} { return c.call.stopped }
 
 // Err returns context.Canceled once the guest is stopped.
 func (c callContext) Err() error {
-	if isClosed(c.call.hard) {
+	if isClosed(c.call.stopped) {
 		return context.Canceled
 	}
 	return nil
@@ -103,11 +103,11 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 // run calls a function of the guest, closes the connections it leaves open, and reports
 // how the call ended.
-func (c *call) run(f api.Function) Report {
+func (c *call) run(f *function) Report {
 	began, stack := time.Now(), c.instance.stack[:]
 	c.function = f
 	c.instance.memory.Refused, c.instance.memory.Err = false, nil
-	c.fuel.fill(c.instance.fuel, c.fuelLeft())
+	c.fuel.grantFirst(c.instance.fuel, c.fuelLeft())
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
 	return Report{
@@ -130,7 +130,7 @@ func (c *call) noMemory(err error) error {
 // guard calls do, which runs the guest. When c.ctx is done, waits of the guest end;
 // abi.Grace later the guest is stopped. It is called once per call.
 func (c *call) guard(do func(context.Context) error) error {
-	c.over, c.hard = make(chan struct{}), make(chan struct{})
+	c.pastDeadline, c.stopped = make(chan struct{}), make(chan struct{})
 	release := context.AfterFunc(c.ctx, c.interrupt)
 	defer func() {
 		c.releaseSlot()
@@ -153,15 +153,15 @@ func (c *call) interrupt() {
 	if end, ok := c.ctx.Deadline(); ok {
 		c.stalled.Store(time.Since(end) > maxInterruptDelay)
 	}
-	close(c.over)
-	c.stopping = time.AfterFunc(abi.Grace, func() { close(c.hard) })
+	close(c.pastDeadline)
+	c.stopping = time.AfterFunc(abi.Grace, func() { close(c.stopped) })
 	for _, s := range c.sockets {
 		_ = s.conn.SetDeadline(past()) // an error means that it is closed
 	}
 }
 
 // isOver reports whether the deadline has passed, or the attempt was cancelled.
-func (c *call) isOver() bool { return isClosed(c.over) }
+func (c *call) isOver() bool { return isClosed(c.pastDeadline) }
 
 // remaining returns the time to the deadline, at least 0.
 func (c *call) remaining() time.Duration {
@@ -214,13 +214,19 @@ func (c *call) count() {
 		c.reachLimit("host_calls", abi.ENOSPC)
 		panic(errLimit)
 	}
+	c.charge(unitsCall)
 }
 
 // stopIfDue ends a guest that was stopped.
 func (c *call) stopIfDue() {
-	if isClosed(c.hard) {
+	if isClosed(c.stopped) {
 		panic(errStopped)
 	}
+}
+
+// failMemory is fail for memory of the host that the guest's request needs.
+func (c *call) failMemory() abi.Errno {
+	return c.fail(HostError{Errno: abi.EADDRNOTAVAIL, Reason: probe.ReasonResources, Detail: ErrNoMemory.Error(), Local: true})
 }
 
 // bytes returns the guest's memory at an address.

@@ -88,10 +88,17 @@ func (c *call) mayDial() abi.Errno {
 	switch {
 	case c.state == nil:
 		return c.failf(abi.ENOTCAPABLE, "connections and lookups are allowed in an attempt only")
-	case c.isOver():
-		return c.fail(c.overError())
 	case len(c.sockets) >= c.sandbox.config.Limits.Connections:
 		return c.reachLimit("connections", abi.EMFILE)
+	}
+	return c.countDial()
+}
+
+// countDial counts a dial, a lookup, or a TLS handshake.
+func (c *call) countDial() abi.Errno {
+	switch {
+	case c.isOver():
+		return c.fail(c.overError())
 	case c.dials >= c.sandbox.config.Limits.Dials:
 		return c.reachLimit("dials", abi.EMFILE)
 	}
@@ -108,11 +115,15 @@ func (c *call) timeout(d time.Duration) (context.Context, context.CancelFunc) {
 }
 
 func (c *call) dial(ctx context.Context, d grant.Dest, options string) (*socket, abi.Errno) {
-	conn, errno := c.connect(ctx, d)
-	if errno != abi.OK {
+	s, ok := newSocket(c.sandbox.account, d)
+	if !ok {
+		return nil, c.failMemory()
+	}
+	var errno abi.Errno
+	if s.conn, errno = c.connect(ctx, d); errno != abi.OK {
+		s.release()
 		return nil, errno
 	}
-	s := &socket{conn: conn, dest: d}
 	if d.Network != "tls" {
 		return s, abi.OK
 	}
@@ -124,6 +135,7 @@ func (c *call) dial(ctx context.Context, d grant.Dest, options string) (*socket,
 }
 
 func (c *call) connect(ctx context.Context, d grant.Dest) (net.Conn, abi.Errno) {
+	c.releaseSlot()
 	var conn net.Conn
 	var err error
 	switch d.Network {
@@ -184,6 +196,7 @@ func resolveName(c *call, a args) int64 {
 	if !c.sandbox.config.Grants.AllowsResolve(name) {
 		return i32(0, c.refuse(grant.Dest{Network: "dns", Host: name}))
 	}
+	c.releaseSlot()
 	all, err := c.sandbox.dialer.Resolve(c.ctx, name, &c.timings)
 	if err != nil {
 		return i32(0, c.fail(networkError(err)))

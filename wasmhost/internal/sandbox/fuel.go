@@ -10,19 +10,18 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 )
 
-// The units of fuel that a call gets at a time. It begins with few, and gets twice as many
-// while they last for less than minSlice, or half as many when they last for longer than
-// maxSlice: what a unit pays for takes from half a nanosecond to a
-// quarter of a microsecond.
+// A call gets at most maxFuel units of fuel at a time. It gets half as many as the last time
+// when they lasted for longer than maxSlice, and twice as many again when they lasted for
+// less than minSlice.
 const (
-	firstFuel = meter.FirstFuel
-	maxFuel   = meter.MaxFuel
-	minSlice  = 20 * time.Microsecond
-	maxSlice  = 200 * time.Microsecond
+	maxFuel  = meter.MaxFuel
+	minSlice = 20 * time.Microsecond
+	maxSlice = 200 * time.Microsecond
 )
 
-// longestSlice is longer than nearly all guests compute with what they get at a time. For
-// the rest of a longer slice the system ran other threads, or had stopped this process.
+// longestSlice is longer than nearly all guests compute with what they get at a time, unless
+// one instruction handles megabytes. For the rest of a longer slice the system ran other
+// threads, or had stopped this process.
 const longestSlice = 5 * time.Millisecond
 
 // starvedShare is the part of a call's time, one in so many, that it may wait for slots
@@ -34,6 +33,8 @@ type fuel struct {
 	counter   api.MutableGlobal // what is left of granted
 	granted   int32
 	used      int64         // of what was granted before
+	ahead     int64         // of it, for what is executed after the latest grant
+	slice     int64         // for what was executed before it
 	next      int32         // the units to grant next
 	grantedAt time.Time     // zero unless the call had a slot from then on
 	slotSince time.Time     // when the call got its slot; zero if it has none
@@ -41,15 +42,25 @@ type fuel struct {
 	delayed   time.Duration // by the system, which ran other threads while the call had a slot
 }
 
-// fill gives a call its first fuel, at most left.
-func (f *fuel) fill(counter api.MutableGlobal, left int64) {
-	f.counter, f.next = counter, firstFuel
-	f.grant(int32(min(firstFuel, left)))
+// grantFirst gives a call its first fuel, at most left.
+func (f *fuel) grantFirst(counter api.MutableGlobal, left int64) {
+	f.counter, f.next = counter, maxFuel
+	f.grant(int32(min(maxFuel, left)))
 }
 
 // total returns the units that were used.
 func (f *fuel) total() int64 {
 	return f.used + int64(f.granted) - int64(api.DecodeI32(f.counter.Get()))
+}
+
+// charge lets the guest pay for what the host computes next on its behalf: like its own code,
+// that needs a slot once the first fuel is used up.
+func (c *call) charge(units int) {
+	left := int64(api.DecodeI32(c.fuel.counter.Get())) - int64(units)
+	c.fuel.counter.Set(api.EncodeI32(int32(left)))
+	if left < 0 {
+		c.tick()
+	}
 }
 
 // tick is called by a guest that has used up its fuel. It returns when it may go on.
@@ -62,7 +73,7 @@ func (c *call) tick() {
 		c.reachLimit("fuel", abi.ENOSPC)
 		panic(errLimit)
 	}
-	c.countStack()
+	c.countGrowth()
 	now := time.Now()
 	if !f.grantedAt.IsZero() {
 		switch took := f.endSlice(now); {
@@ -85,9 +96,13 @@ func (c *call) fuelLeft() int64 {
 	return int64(c.sandbox.config.Limits.Fuel) - c.fuel.used
 }
 
-// use counts what was used, and leaves the guest nothing.
+// use counts what was used, and leaves the guest nothing. An instruction that handles many
+// bytes is paid for in advance, with more than was granted.
 func (f *fuel) use() {
+	left := int64(api.DecodeI32(f.counter.Get()))
 	f.used = f.total()
+	f.slice = f.ahead + int64(f.granted) - max(left, 0)
+	f.ahead = max(-left, 0)
 	f.grant(0)
 }
 
@@ -95,7 +110,7 @@ func (f *fuel) use() {
 // how much the system has delayed it.
 func (f *fuel) endSlice(now time.Time) time.Duration {
 	took := now.Sub(f.grantedAt)
-	f.delayed += max(took-longestSlice, 0)
+	f.delayed += max(took-max(longestSlice, time.Duration(f.slice)*meter.SlowUnit), 0)
 	f.grantedAt = time.Time{}
 	return took
 }
@@ -126,7 +141,7 @@ func (c *call) acquireSlot(now time.Time) time.Time {
 		runtime.Gosched() // to the engine's goroutines
 		now = time.Now()
 	}
-	acquired := cpuSlots.acquire(&c.sandbox.slotQueue, c.hard)
+	acquired := cpuSlots.acquire(&c.sandbox.slotQueue, c.stopped)
 	granted := time.Now()
 	f.waited += granted.Sub(now)
 	if !acquired {

@@ -66,15 +66,13 @@ func (s *Sandbox) linkModule(ctx context.Context, r wazero.Runtime, module strin
 }
 
 // wrap returns a function that the runtime can call. It counts calls and, if Config.Trace
-// is set, reports them.
+// is set, reports them. A function that computes pays for that by call.charge, and one that
+// waits gives its slot back by call.releaseSlot.
 func (s *Sandbox) wrap(name string, t abi.Function, f hostFunction) api.GoModuleFunction {
-	hasResult, blocks := t.Results != "", !neverBlocks[t.Name]
+	hasResult := t.Results != ""
 	plain := func(ctx context.Context, _ api.Module, stack []uint64) {
 		c := callOf(ctx)
 		c.count()
-		if blocks {
-			c.releaseSlot()
-		}
 		if result := f(c, stack); hasResult {
 			stack[0] = result
 		}
@@ -101,12 +99,18 @@ func (s *Sandbox) wrap(name string, t abi.Function, f hostFunction) api.GoModule
 	})
 }
 
-// neverBlocks has the functions that a guest calls without giving its slot back: they
-// neither wait nor take long.
-var neverBlocks = map[string]bool{
-	"input": true, "output": true, "metric": true, "clock": true, "remaining": true, "deadline": true, // of sonde_v1
-	"clock_time_get": true, "clock_res_get": true, "fd_fdstat_get": true, "fd_fdstat_set_flags": true, // of WASI
-}
+// What host functions charge, in units of fuel, which package meter describes.
+const (
+	unitsCall         = 32 // of each call of the host
+	unitsPart         = 4  // of each part of a vector
+	unitsPort         = 64 // of each port of the target, where it is listed
+	unitsSubscription = 16 // of poll_oneoff
+	unitsOptionByte   = 16 // of start_tls: options may contain certificates and keys
+
+	copiedPerUnit = 64 // bytes
+	randomPerUnit = 4  // bytes
+	textPerUnit   = 1  // bytes of text that is escaped or cleaned
+)
 
 func valueTypes(letters string) []api.ValueType {
 	var types []api.ValueType

@@ -29,14 +29,16 @@ type Instance struct {
 	memory    *image.Memory
 	globals   []api.MutableGlobal
 	image     *image.Image // what it was made from; nil if it has initialised itself
-	run       api.Function
-	configure api.Function // nil: the module does not export it
+	run       *function
+	configure *function // nil: the module does not export it
 	fuel      api.MutableGlobal
 	nextFD    int32
 	stack     [1]uint64 // the result of a call
-	used      int64     // counted in the budget: with stackSize, the memory and instanceOverhead
-	stackSize int       // of the largest stack of a call until now
-	uncounted bool      // a stack was larger than that
+	used      int64     // counted in the budget
+	tables    int       // the tableSize when it started
+	grown     int       // bytes that the tableSize has grown by
+	gathered  []byte    // buffer of call.gather; nil until it is used
+	uncounted bool      // it uses more memory than is counted
 }
 
 // ErrStarved is in the error of a start that exceeded Limits.Start, and had hardly any
@@ -77,7 +79,7 @@ func (s *Sandbox) start(ctx context.Context) (*Instance, error) {
 		if s.module.Fixed {
 			return i, nil
 		}
-		err = s.takeImage(i)
+		err = s.captureImage(i)
 		i.Close()
 		if err != nil {
 			return nil, fmt.Errorf("start: %w", err)
@@ -95,23 +97,40 @@ func (s *Sandbox) start(ctx context.Context) (*Instance, error) {
 	return i, nil
 }
 
-// takeImage takes the image of an instance that has initialised itself, unless there is one.
-func (s *Sandbox) takeImage(i *Instance) error {
+// captureImage keeps the image of an instance that has initialised itself, unless there is one.
+func (s *Sandbox) captureImage(i *Instance) error {
 	taken, err := s.module.Take(i.module)
-	if err == nil && !s.image.CompareAndSwap(nil, taken) { // another start was faster
-		err = taken.Close()
+	switch {
+	case err != nil:
+		return err
+	case !s.image.CompareAndSwap(nil, taken): // another start was faster
+		return taken.Close()
 	}
-	return err
+	totalMemory.addShared(s.account, taken.Size())
+	return nil
 }
 
-// instantiate makes an instance, which does not run code of the module yet.
+// acquireSlot waits for a slot for the start of an instance.
+func (s *Sandbox) acquireSlot(ctx context.Context) error {
+	if !cpuSlots.acquire(&s.slotQueue, ctx.Done()) {
+		return fmt.Errorf("waited %v for a processor: %w", s.config.Limits.Start, ErrStarved)
+	}
+	return nil
+}
+
+// instantiate makes an instance, which does not run code of the module yet. It needs a slot:
+// the runtime evaluates the elements of tables, up to some milliseconds.
 func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance, error) {
+	if err := s.acquireSlot(ctx); err != nil {
+		return nil, err
+	}
+	defer cpuSlots.release()
 	i := &Instance{sandbox: s, image: from, nextFD: abi.FirstFD, used: s.memoryFor(from)}
-	if !totalMemory.takeInstance(s.account, i.used) {
+	if !totalMemory.reserveInstance(s.account, i.used) {
 		return nil, ErrNoMemory
 	}
 	var err error
-	if i.memory, err = image.NewMemory(from, s.declaredMemory(), s.config.Limits.Memory, i.take); err != nil {
+	if i.memory, err = image.NewMemory(from, s.declaredMemory(), s.config.Limits.Memory, i.reserve); err != nil {
 		i.Close()
 		return nil, err
 	}
@@ -121,26 +140,29 @@ func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance
 		return nil, err
 	}
 	i.fuel = i.module.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
-	i.run, i.configure = i.module.ExportedFunction(abi.ExportRun), i.module.ExportedFunction(abi.ExportConfigure)
+	i.run, i.configure = i.exported(abi.ExportRun), i.exported(abi.ExportConfigure)
+	if s.config.Module.Allocates {
+		i.tables = tableSize(i.run)
+	}
 	i.globals = s.module.Globals(i.module)
 	return i, nil
 }
 
 // initialize lets an instance without an image initialise itself.
 func (i *Instance) initialize(ctx context.Context) error {
-	start, err := i.sandbox.module.Initialize(i.module)
+	start, err := i.writeSegments(ctx)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
 	for _, f := range []struct {
 		name string
-		api.Function
-	}{{"start", start}, {abi.ExportInitialize, i.module.ExportedFunction(abi.ExportInitialize)}} {
-		if f.Function == nil {
+		*function
+	}{{"start", start}, {abi.ExportInitialize, i.exported(abi.ExportInitialize)}} {
+		if f.function == nil {
 			continue
 		}
 		c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory()}
-		err := c.run(f.Function).Err
+		err := c.run(f.function).Err
 		if lacking := i.memory.Err; err != nil && lacking != nil && !errors.Is(err, lacking) {
 			err = fmt.Errorf("%w; %w", err, lacking)
 		}
@@ -151,9 +173,23 @@ func (i *Instance) initialize(ctx context.Context) error {
 	return nil
 }
 
-// take counts memory that the instance uses, and returns ErrNoMemory if there is none left.
-func (i *Instance) take(bytes int64) error {
-	if !totalMemory.take(i.sandbox.account, bytes) {
+// writeSegments writes the data segments to the memory, and returns the start function; nil if
+// there is none.
+func (i *Instance) writeSegments(ctx context.Context) (start *function, err error) {
+	if err := i.sandbox.acquireSlot(ctx); err != nil {
+		return nil, err
+	}
+	defer cpuSlots.release()
+	f, err := i.sandbox.module.Initialize(i.module)
+	if f != nil {
+		start = &function{Function: f}
+	}
+	return start, err
+}
+
+// reserve counts memory that the instance uses, and returns ErrNoMemory if there is none left.
+func (i *Instance) reserve(bytes int64) error {
+	if !totalMemory.reserve(i.sandbox.account, bytes) {
 		return ErrNoMemory
 	}
 	i.used += bytes
@@ -168,7 +204,8 @@ type Attempt struct {
 	Wake     func() // asks for the probe's next attempt; nil if that is not possible
 }
 
-// Run makes an attempt. It returns soon after abi.Grace has passed since ctx was done. A call that does not return closes the connections that State holds.
+// Run makes an attempt. It returns soon after abi.Grace has passed since ctx was done. A call
+// that does not return closes the connections that State holds.
 func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 	a.State.bind(a.Target)
 	c := &call{
@@ -203,7 +240,8 @@ func (i *Instance) Reset() bool {
 
 // Spent reports whether the instance should not be used again.
 func (i *Instance) Spent() bool {
-	return i.uncounted || i.stackSize > keepStack || totalMemory.owes(i.sandbox.account)
+	large := i.run.stack > keepStack || i.configure != nil && i.configure.stack > keepStack || i.grown > keepTables
+	return i.uncounted || large || totalMemory.owes(i.sandbox.account)
 }
 
 // Close frees the instance. It must not be running.
@@ -214,7 +252,7 @@ func (i *Instance) Close() {
 	if i.memory != nil {
 		i.memory.Free()
 	}
-	totalMemory.release(i.sandbox.account, i.used)
+	totalMemory.releaseInstance(i.sandbox.account, i.used)
 }
 
 // Ending is how a call ended.
@@ -272,7 +310,7 @@ func (c *call) ending(err error) Ending {
 	}
 	var exit *sys.ExitError
 	switch {
-	case isClosed(c.hard):
+	case isClosed(c.stopped):
 		return Stopped
 	case errors.Is(err, errLimit):
 		return LimitReached

@@ -1,11 +1,11 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,13 +80,18 @@ func (c *call) logText(level slog.Level, text []byte) {
 		c.sandbox.dropped.Add(1)
 		return
 	}
-	config.Logger.Log(ctx, level, "plugin log", "target", c.target.Name, "text", probe.CleanText(string(text), abi.MaxLog))
+	c.charge(len(text) / textPerUnit)
+	clean := probe.CleanText(string(text), abi.MaxLog)
+	c.releaseSlot()
+	config.Logger.Log(ctx, level, "plugin log", "target", c.target.Name, "text", clean)
 }
 
 // logOutput logs what the plugin writes to standard output or standard error: a runtime
 // that panics explains it there.
 func (c *call) logOutput(text []byte) {
-	if strings.TrimSpace(string(text[:min(len(text), abi.MaxLog)])) != "" {
+	text = text[:min(len(text), abi.MaxLog)]
+	c.charge(len(text) / copiedPerUnit)
+	if len(bytes.TrimSpace(text)) > 0 {
 		c.logText(slog.LevelInfo, text)
 	}
 }
@@ -99,6 +104,7 @@ func (c *call) refuse(d grant.Dest) abi.Errno {
 	}
 	c.sandbox.refused.Add(1)
 	if !c.sandbox.log.loggedDenial.Swap(true) {
+		c.releaseSlot()
 		c.sandbox.config.Logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics", "target", c.target.Name, "destination", c.refused)
 	}
 	return c.failf(abi.ENOTCAPABLE, "%s is not granted", c.refused)

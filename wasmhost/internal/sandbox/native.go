@@ -43,22 +43,30 @@ func i32(n int, errno abi.Errno) int64 {
 	return int64(api.EncodeI32(int32(n)))
 }
 
-// text returns the guest's bytes whose address and length are arguments i and i+1. Longer
-// ones than max are an error.
-func (c *call) text(a args, i, max int) (string, abi.Errno) {
+// argument returns the guest's bytes whose address and length are arguments i and i+1. More
+// than max are an error.
+func (c *call) argument(a args, i, max int) ([]byte, abi.Errno) {
 	at, length := a.u32(i), a.u32(i+1)
 	if length > uint32(max) {
-		return "", c.failf(abi.E2BIG, "text of %d bytes is too long, at most %d are allowed", length, max)
+		return nil, c.failf(abi.E2BIG, "text of %d bytes is too long, at most %d are allowed", length, max)
 	}
 	b, ok := c.bytes(at, length)
 	if !ok {
-		return "", c.failf(abi.EFAULT, "%d bytes at address %d are outside of the memory", length, at)
+		return nil, c.failf(abi.EFAULT, "%d bytes at address %d are outside of the memory", length, at)
 	}
-	return string(b), abi.OK
+	return b, abi.OK
+}
+
+// text is argument as a string.
+func (c *call) text(a args, i, max int) (string, abi.Errno) {
+	b, errno := c.argument(a, i, max)
+	c.charge(len(b) / copiedPerUnit)
+	return string(b), errno
 }
 
 // give writes text to the guest's memory, if there is room, and returns its length.
 func (c *call) give(text string, at, room uint32) int64 {
+	c.charge(len(text) / copiedPerUnit)
 	if len(text) <= int(room) && !c.memory.WriteString(at, text) {
 		return i32(0, abi.EFAULT)
 	}
@@ -82,6 +90,7 @@ func input(c *call, a args) int64 {
 		}
 	case abi.InputError:
 		var b strings.Builder
+		c.charge(len(c.last.Detail) / textPerUnit)
 		line(&b, "reason", string(c.last.Reason))
 		line(&b, "detail", c.last.Detail)
 		text = b.String()
@@ -93,6 +102,7 @@ func input(c *call, a args) int64 {
 
 // targetLines returns the target as InputTarget has it.
 func (c *call) targetLines() string {
+	c.charge(unitsPort * len(c.target.Ports))
 	var b strings.Builder
 	line(&b, "name", c.target.Name)
 	if c.target.Address != "" {
@@ -113,13 +123,15 @@ func output(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.ENOTSUP)
 	}
-	text, errno := c.text(a, 1, max)
+	b, errno := c.argument(a, 1, max)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
+	text := string(b[:min(len(b), abi.MaxDetail)]) // the rest of a detail is cut
+	c.charge(len(text) / copiedPerUnit)
 	switch kind {
 	case abi.OutputDetail:
-		c.detail = text[:min(len(text), abi.MaxDetail)]
+		c.detail = text
 	case abi.OutputReason:
 		if !abi.CheckReason(text) {
 			return i32(0, c.failf(abi.EINVAL, "reason %.80q is invalid: write a layer and a cause, such as redis.loading", text))
@@ -188,6 +200,7 @@ func holdSocket(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.EBADF)
 	}
+	c.releaseSlot()
 	s.stopReader()
 	_ = s.conn.SetDeadline(time.Time{}) // an error means that it is closed, as its next use finds
 	if wake := c.state.limitWakes(c.wakeProbe); wake != nil {
@@ -215,7 +228,7 @@ func heldSocket(c *call, a args) int64 {
 	if len(c.sockets) >= c.sandbox.config.Limits.Connections {
 		return i32(0, c.reachLimit("connections", abi.EMFILE))
 	}
-	s, ok := c.state.takeConn(key)
+	s, ok := c.state.popConn(key)
 	if !ok {
 		return i32(0, abi.ENOENT)
 	}

@@ -52,6 +52,7 @@ func pollOneoff(c *call, a args) abi.Errno {
 	if !ok1 || !ok2 {
 		return abi.EFAULT
 	}
+	c.charge(unitsSubscription * int(n))
 	p := oneoff{call: c, in: in, out: out}
 	if errno := p.read(); errno != abi.OK {
 		return errno
@@ -169,16 +170,17 @@ func (p *oneoff) wait() {
 
 // sleep waits for the clock, at most until the call is stopped.
 func (p *oneoff) sleep() {
+	p.call.releaseSlot()
 	passed, stop := alarm(p.until)
 	defer stop()
 	select {
 	case <-passed:
 		return
-	case <-p.call.over:
+	case <-p.call.pastDeadline:
 	}
 	select {
 	case <-passed:
-	case <-p.call.hard:
+	case <-p.call.stopped:
 		p.call.stopIfDue()
 	}
 }

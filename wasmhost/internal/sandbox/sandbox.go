@@ -9,7 +9,7 @@
 //	sandbox.go    Sandbox: a compiled plugin, and what its instances share
 //	instance.go   Instance: starting it, calling it, resetting it; Report: how a call ended
 //	threadtime_*  the processor time of a start
-//	stack.go      the stack of a call, up to its limit
+//	stack.go      what the runtime takes in a call: stacks, up to a limit, and tables
 //	budget.go     the memory of the instances of all plugins together
 //	call.go       one call: its deadlines, its usage, its connections
 //	fuel.go       how long a call computes before the host is asked
@@ -46,6 +46,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/compiler"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
@@ -57,6 +58,9 @@ type Config struct {
 	Env    []string // "NAME=value"
 	Logger *slog.Logger
 	Trace  func(HostCall) // may be nil
+	Module meter.Info
+
+	CloseIdle func() // closes the plugin's idle instances, whose memory other plugins need
 }
 
 // Limits are documented at wasmhost.Limits, which converts into them.
@@ -102,7 +106,7 @@ type Sandbox struct {
 // New returns a sandbox. Load or Compile must have returned without an error before instances are
 // started.
 func New(c Config) *Sandbox {
-	return &Sandbox{config: c, account: totalMemory.open(), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
+	return &Sandbox{config: c, account: totalMemory.open(c.CloseIdle), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
 }
 
 // ErrNoCode says that a directory does not have the code of a module.
@@ -169,10 +173,11 @@ func (s *Sandbox) declaredMemory() int64 {
 // memoryFor returns how many bytes an instance uses when it starts from an image, or without
 // one. It may have changed only a part of them, but can change all.
 func (s *Sandbox) memoryFor(from *image.Image) int64 {
+	overhead := instanceOverhead + s.config.Module.Overhead
 	if from == nil {
-		return instanceOverhead + s.declaredMemory()
+		return overhead + s.declaredMemory()
 	}
-	return instanceOverhead + from.Size()
+	return overhead + from.Size()
 }
 
 // initialMemory returns how many bytes an instance uses that starts now.
@@ -181,16 +186,21 @@ func (s *Sandbox) initialMemory() int64 { return s.memoryFor(s.image.Load()) }
 // Room returns how many more instances there is memory for.
 func (s *Sandbox) Room() int { return totalMemory.room(s.account, s.initialMemory()) }
 
+// Reclaim closes idle instances of plugins that use more than their share of the memory, if
+// this one was refused a part of its own.
+func (s *Sandbox) Reclaim() { totalMemory.reclaim(s.account, s.initialMemory()) }
+
 // Close frees the compiled code and the image. All instances must have been closed.
 func (s *Sandbox) Close() error {
-	totalMemory.close(s.account)
-	if s.runtime == nil {
-		return nil
+	var err error
+	if s.runtime != nil {
+		err = closeRuntime(context.Background(), s.runtime, s.cache)
 	}
-	err := closeRuntime(context.Background(), s.runtime, s.cache)
 	if i := s.image.Load(); i != nil {
 		err = errors.Join(err, i.Close())
+		totalMemory.addShared(s.account, -i.Size())
 	}
+	totalMemory.close(s.account)
 	return err
 }
 

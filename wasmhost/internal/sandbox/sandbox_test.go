@@ -43,15 +43,16 @@ func newInstance(tb testing.TB) *Instance {
 // startModule returns an instance of a module.
 func startModule(tb testing.TB, wasm string) *Instance {
 	tb.Helper()
-	sandbox := New(Config{
-		Limits: Limits{Memory: 100 * module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Fuel: 1 << 30, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
-		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
-	})
-	metered, setsTables, err := meter.Rewrite([]byte(wasm))
+	metered, info, err := meter.Rewrite([]byte(wasm))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	prepared, err := image.Prepare(metered, setsTables)
+	sandbox := New(Config{
+		Module: info, CloseIdle: func() {},
+		Limits: Limits{Memory: 100 * module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Fuel: 1 << 30, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
+		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
+	})
+	prepared, err := image.Prepare(metered, info.SetsTables)
 	if err == nil {
 		err = sandbox.Compile(prepared, "")
 	}
@@ -75,13 +76,15 @@ func endedCall(i *Instance) *call {
 	cancel()
 	i.nextFD = abi.FirstFD
 	c := &call{
-		ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory(), over: closed, hard: closed,
+		ctx: ctx, sandbox: i.sandbox, instance: i, function: i.run, memory: i.module.Memory(), pastDeadline: closed, stopped: closed,
 		target:   probe.Target{Name: "web", Address: "127.0.0.1", Ports: map[string]uint16{"http": 80}},
 		settings: &settings.Settings{JSON: "{}"}, state: i.sandbox.NewState(),
 	}
+	c.fuel.grantFirst(i.fuel, maxFuel)
+	i.fuel.Set(1 << 30) // more than any host function charges
 	ours, theirs := net.Pipe()
 	theirs.Close()
-	c.add(&socket{conn: ours, dest: grant.Dest{Network: "tcp", Host: "127.0.0.1", Port: 80}, data: []byte("answer"), err: io.EOF})
+	c.add(&socket{conn: ours, account: i.sandbox.account, dest: grant.Dest{Network: "tcp", Host: "127.0.0.1", Port: 80}, data: []byte("answer"), err: io.EOF})
 	return c
 }
 
@@ -89,13 +92,7 @@ func endedCall(i *Instance) *call {
 // that they may point to.
 func FuzzHostFunctions(f *testing.F) {
 	i := newInstance(f)
-	functions := make(map[string]func(*call, args))
-	for name, f := range nativeFunctions() {
-		functions[name] = func(c *call, a args) { f(c, a) }
-	}
-	for name, f := range wasiFunctions() {
-		functions[name] = func(c *call, a args) { f(c, a) }
-	}
+	functions := hostFunctions()
 	names := slices.Sorted(maps.Keys(functions))
 	for n := range names {
 		f.Add(uint8(n), []byte("\x20\x00\x00\x00\x08\x00\x00\x00"), int32(1000), int32(0), int32(1), int32(64))
@@ -181,11 +178,15 @@ func TestAVectorIsWrittenInBoundedPieces(t *testing.T) {
 	i := newInstance(t)
 	c := endedCall(i)
 	defer c.finish()
-	for n := range uint32(100) { // each is the whole memory
+	before := i.used
+	for n := range uint32(100) { // each is half of the memory
 		c.memory.WriteUint32Le(8*n, 0)
-		c.memory.WriteUint32Le(8*n+4, module.PageSize)
+		c.memory.WriteUint32Le(8*n+4, module.PageSize/2)
 	}
 	if all, errno := c.gather(0, 100); errno != abi.OK || len(all) != maxGather {
 		t.Errorf("%d bytes, %v", len(all), errno)
+	}
+	if c.gather(0, 100); i.used != before+maxGather {
+		t.Errorf("%d bytes are counted for it", i.used-before)
 	}
 }

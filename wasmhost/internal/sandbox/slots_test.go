@@ -2,12 +2,27 @@ package sandbox
 
 import (
 	"context"
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/tests/wattest"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
+	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
 func TestPluginsGetSlotsInTurn(t *testing.T) {
@@ -132,9 +147,9 @@ func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				c := endedCall(i)
-				c.hard = make(chan struct{})
+				c.stopped = make(chan struct{})
 				defer c.finish()
-				c.fuel.fill(i.fuel, firstFuel)
+				c.fuel.grantFirst(i.fuel, maxFuel)
 				c.tick()
 				time.Sleep(took) // the guest does not run
 				end(c)
@@ -152,12 +167,12 @@ func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
 func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {
 	i := newInstance(t)
 	c := endedCall(i)
-	c.hard = make(chan struct{})
+	c.stopped = make(chan struct{})
 	defer c.finish()
-	c.fuel.fill(i.fuel, c.fuelLeft())
+	c.fuel.grantFirst(i.fuel, c.fuelLeft())
 	left := func() int32 { return api.DecodeI32(i.fuel.Get()) }
 	spend := func(n int32) { i.fuel.Set(api.EncodeI32(left() - n)) }
-	spend(firstFuel + 1)
+	spend(maxFuel + 1)
 	c.tick()
 	spend(10)
 	if c.fuel.slotSince.IsZero() || left() <= 0 {
@@ -165,23 +180,242 @@ func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {
 	}
 	before := cpuSlots.used
 	c.releaseSlot()
-	if cpuSlots.used != before-1 || left() != 0 || c.fuel.total() != firstFuel+11 {
+	if cpuSlots.used != before-1 || left() != 0 || c.fuel.total() != maxFuel+11 {
 		t.Errorf("%d slots, %d units are left, %d are used", cpuSlots.used, left(), c.fuel.total())
 	}
 	c.releaseSlot()
 	spend(1)
 	c.tick()
-	if c.fuel.slotSince.IsZero() || c.fuel.total() != firstFuel+12 {
+	if c.fuel.slotSince.IsZero() || c.fuel.total() != maxFuel+12 {
 		t.Errorf("no slot again, or %d units used", c.fuel.total())
 	}
 	c.releaseSlot()
 }
 
-func TestFunctionsThatNeverBlockExist(t *testing.T) {
-	native, wasi := nativeFunctions(), wasiFunctions()
-	for name := range neverBlocks {
-		if native[name] == nil && wasi[name] == nil {
-			t.Errorf("there is no function %s", name)
+// One instruction that handles many bytes computes for long, and is paid for in advance: that
+// the system did not delay.
+func TestALongInstructionDoesNotDelayItsCall(t *testing.T) {
+	const units = 1 << 20 // of 64 MiB
+	i := newInstance(t)
+	for took, want := range map[time.Duration]time.Duration{
+		units * meter.SlowUnit:                               0,
+		units*meter.SlowUnit + 30*time.Millisecond:           30 * time.Millisecond,
+		2*(units*meter.SlowUnit+longestSlice) + longestSlice: units*meter.SlowUnit + 3*longestSlice,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := endedCall(i)
+			c.stopped = make(chan struct{})
+			defer c.finish()
+			c.fuel.grantFirst(i.fuel, maxFuel)
+			i.fuel.Set(api.EncodeI32(-units)) // what the instruction pays
+			c.tick()
+			time.Sleep(took)
+			c.releaseSlot()
+			if c.fuel.delayed != want {
+				t.Errorf("slice of %v: delayed by %v, want %v", took, c.fuel.delayed, want)
+			}
+		})
+	}
+}
+
+// computingCall returns a call of an instance that has a slot, whose fuel lasts for units.
+func computingCall(t *testing.T, i *Instance, units int32) *call {
+	c := endedCall(i)
+	c.ctx, c.pastDeadline, c.stopped = t.Context(), make(chan struct{}), make(chan struct{})
+	c.fuel.grantFirst(i.fuel, maxFuel)
+	c.tick()
+	c.fuel.granted = units
+	i.fuel.Set(api.EncodeI32(units))
+	t.Cleanup(func() { c.releaseSlot(); c.finish() })
+	return c
+}
+
+// hostFunctions returns all host functions by name.
+func hostFunctions() map[string]func(*call, args) {
+	all := make(map[string]func(*call, args))
+	for name, f := range nativeFunctions() {
+		all[name] = func(c *call, a args) { f(c, a) }
+	}
+	for name, f := range wasiFunctions() {
+		all[name] = func(c *call, a args) { f(c, a) }
+	}
+	return all
+}
+
+// What a host function computes for a guest, the guest pays for, and it needs a slot
+// meanwhile: otherwise guests that only call the host would have all processors.
+func TestHostFunctionsThatComputeAreChargedAndKeepTheSlot(t *testing.T) {
+	const half = module.PageSize / 2
+	i := newInstance(t)
+	for name, test := range map[string]struct {
+		function string
+		args     args
+		least    int64
+	}{
+		"random bytes":         {"random", args{0, half}, half / 4},
+		"random bytes of WASI": {"random_get", args{0, half}, half / 4},
+		"settings":             {"input", args{abi.InputSettings, 0, half}, 1 << 20 / 64},
+		"a target":             {"input", args{abi.InputTarget, 0, half}, 64},
+		"a detail":             {"output", args{abi.OutputDetail, 0, half}, abi.MaxDetail / 64},
+		"standard output":      {"fd_write", args{stdout, 0, 1000, half}, 1000 * 4},
+		"a poll":               {"poll_oneoff", args{0, half, half / subscriptionSize, 0}, half / subscriptionSize * 16},
+		"parts of a read":      {"fd_read", args{abi.FirstFD, half, 1000, 0}, 1000 * 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := computingCall(t, i, 1<<30)
+			c.settings = &settings.Settings{JSON: strings.Repeat("x", 1<<20)}
+			c.memory.Write(0, make([]byte, module.PageSize))
+			for n := uint32(0); n < half; n += subscriptionSize {
+				c.memory.WriteByte(n+subscriptionTag, eventWrite) // so that the poll does not wait
+			}
+			before := c.fuel.total()
+			hostFunctions()[test.function](c, test.args)
+			if used := c.fuel.total() - before; used < test.least {
+				t.Errorf("%d units are charged, want at least %d", used, test.least)
+			}
+			if c.fuel.slotSince.IsZero() {
+				t.Error("the slot is given back")
+			}
+		})
+	}
+	t.Run("TLS options", func(t *testing.T) {
+		c := computingCall(t, i, 1<<30)
+		c.sockets[abi.FirstFD].data = nil
+		c.memory.Write(0, []byte(strings.Repeat("x", half)))
+		before := c.fuel.total()
+		hostFunctions()["start_tls"](c, args{abi.FirstFD, 0, half})
+		if used := c.fuel.total() - before; used < half*16 || c.last.Errno != abi.EINVAL || c.dials != 1 {
+			t.Errorf("%d units are charged, %d dials are counted: %+v", used, c.dials, c.last)
 		}
+	})
+}
+
+// waitingConn is a connection whose methods report whether the call has a slot.
+type waitingConn struct {
+	net.Conn
+	check func(method string)
+}
+
+func (c waitingConn) Read(p []byte) (int, error)  { c.check("Read"); return 0, io.EOF }
+func (c waitingConn) Write(p []byte) (int, error) { c.check("Write"); return len(p), nil }
+func (c waitingConn) Close() error                { c.check("Close"); return nil }
+func (c waitingConn) CloseWrite() error           { c.check("CloseWrite"); return nil }
+
+// A call that waits leaves its slot to others.
+func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
+	i := newInstance(t)
+	subscribe := func(tag byte) func(*call) {
+		return func(c *call) {
+			c.memory.WriteByte(subscriptionTag, tag)
+			c.memory.WriteUint32Le(subscriptionFD, abi.FirstFD)
+		}
+	}
+	for name, test := range map[string]struct {
+		function string
+		args     args
+		prepare  func(*call)
+	}{
+		"read":           {"read", args{abi.FirstFD, 0, 8}, nil},
+		"write":          {"write", args{abi.FirstFD, 0, 8}, nil},
+		"close":          {"close", args{abi.FirstFD}, nil},
+		"handshake":      {"start_tls", args{abi.FirstFD, 0, 0}, nil},
+		"hold":           {"hold", args{abi.FirstFD, 4000, 1}, func(c *call) { c.memory.WriteByte(4000, 'k') }},
+		"dial":           {"dial", args{0, 3, 4, 11, 0, 0, 0, 0}, func(c *call) { c.memory.Write(0, []byte("tcp:127.0.0.1:1")) }},
+		"lookup":         {"resolve", args{0, 9}, func(c *call) { c.memory.Write(0, []byte("a.invalid")) }},
+		"WASI's read":    {"fd_read", args{abi.FirstFD, 0, 1, 64}, func(c *call) { c.memory.WriteUint32Le(4, 8) }},
+		"WASI's write":   {"fd_write", args{abi.FirstFD, 0, 1, 64}, func(c *call) { c.memory.WriteUint32Le(4, 8) }},
+		"WASI's receive": {"sock_recv", args{abi.FirstFD, 0, 1, 0, 64, 68}, func(c *call) { c.memory.WriteUint32Le(4, 8) }},
+		"WASI's send":    {"sock_send", args{abi.FirstFD, 0, 1, 0, 64}, func(c *call) { c.memory.WriteUint32Le(4, 8) }},
+		"WASI's close":   {"fd_close", args{abi.FirstFD}, nil},
+		"shutdown":       {"sock_shutdown", args{abi.FirstFD, 2}, nil},
+		"poll":           {"poll_oneoff", args{0, 64, 1, 128}, subscribe(eventRead)},
+		"sleep":          {"poll_oneoff", args{0, 64, 1, 128}, func(c *call) { subscribe(eventClock)(c); c.memory.WriteUint32Le(clockID, abi.ClockMonotonic) }},
+		"yield":          {"sched_yield", nil, nil},
+		"log":            {"log", args{abi.LogError, 0, 8}, nil},
+		"standard error": {"fd_write", args{stderr, 0, 1, 64}, func(c *call) {
+			c.memory.WriteUint32Le(0, 80)
+			c.memory.WriteUint32Le(4, 4)
+			c.memory.Write(80, []byte("text"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i.sandbox.config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+			i.sandbox.config.Grants, _ = grant.Parse([]string{"tcp://127.0.0.1:*"}, []string{"a.invalid"})
+			c := computingCall(t, i, 1<<30)
+			ended, cancel := context.WithCancel(t.Context())
+			cancel() // so that nothing waits
+			c.ctx = ended
+			c.memory.Write(0, make([]byte, module.PageSize))
+			check := func(method string) {
+				if !c.fuel.slotSince.IsZero() {
+					t.Errorf("%s is called with a slot", method)
+				}
+			}
+			s := c.sockets[abi.FirstFD]
+			s.conn.Close()
+			s.conn, s.data, s.err = waitingConn{s.conn, check}, nil, nil
+			if test.prepare != nil {
+				test.prepare(c)
+			}
+			hostFunctions()[test.function](c, test.args)
+			if !c.fuel.slotSince.IsZero() {
+				t.Error("it has the slot afterwards")
+			}
+			delete(c.sockets, abi.FirstFD)
+		})
+	}
+}
+
+// countingReader counts how many goroutines read random numbers at once.
+type countingReader struct{ now, most atomic.Int64 }
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	for n := r.now.Add(1); ; {
+		most := r.most.Load()
+		if n <= most || r.most.CompareAndSwap(most, n) {
+			break
+		}
+	}
+	for range 100 {
+		runtime.Gosched() // others would read now
+	}
+	r.now.Add(-1)
+	return len(p), nil
+}
+
+// TestGuestsThatLetTheHostComputeShareTheSlots has 64 guests that only call the host: they
+// compute at most as many at once as there are slots, so that the engine has a processor.
+func TestGuestsThatLetTheHostComputeShareTheSlots(t *testing.T) {
+	i := startModule(t, string(wattest.Assemble(`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
+		(memory 1) (func $run (result i32) (local $n i32)
+			loop i32.const 0 i32.const 65536 call $random drop
+			local.get $n i32.const 1 i32.add local.tee $n i32.const 20 i32.lt_s br_if 0 end i32.const 1)
+		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`)))
+	all := []*Instance{i}
+	for len(all) < 64 {
+		other, err := i.sandbox.Start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, other)
+	}
+	reader := new(countingReader)
+	system := rand.Reader
+	rand.Reader = reader
+	var running sync.WaitGroup
+	for _, i := range all {
+		running.Go(func() {
+			if r := i.Run(t.Context(), Attempt{State: i.sandbox.NewState()}); r.Value != 1 {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+	running.Wait()
+	rand.Reader = system
+	if most, slots := reader.most.Load(), int64(cpuSlots.limit()); most > slots || most == 0 {
+		t.Errorf("the host computed for %d guests at once, there are %d slots", most, slots)
+	}
+	for _, i := range all {
+		i.Close()
 	}
 }

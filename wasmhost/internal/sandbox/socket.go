@@ -18,6 +18,8 @@ type socket struct {
 	conn     net.Conn
 	dest     grant.Dest
 	nonblock bool
+	account  *account        // in which its memory is counted
+	reserved int64           // bytes that are counted
 	watch    *nonblock.Watch // nil until it is held
 	reader   chan struct{}   // closed when the reader has ended; nil without one
 
@@ -34,6 +36,43 @@ const (
 	streamBuffer   = 4 << 10
 	datagramBuffer = 1<<16 - 1
 )
+
+// What a connection uses, in bytes, beside the system's buffers.
+const (
+	connSize   = 4<<10 + streamBuffer // the structures of package net, and ours
+	tlsSize    = 48 << 10
+	optionSize = 8 // for each byte of the options of TLS, which may be certificates
+)
+
+// newSocket returns a socket of an account, without a connection, and counts its memory. It
+// returns false if there is none left. Those without large buffers are never refused:
+// instances that wait for an answer would otherwise leave none to those that start.
+func newSocket(account *account, d grant.Dest) (*socket, bool) {
+	s := &socket{dest: d, account: account, reserved: connSize}
+	totalMemory.use(account, connSize)
+	if s.datagram() && !s.reserve(datagramBuffer) {
+		s.release()
+		return nil, false
+	}
+	return s, true
+}
+
+// reserve counts more memory for the connection, and returns false if there is none left.
+func (s *socket) reserve(bytes int64) bool {
+	ok := totalMemory.reserve(s.account, bytes)
+	if ok {
+		s.reserved += bytes
+	}
+	return ok
+}
+
+// release returns the memory that is counted.
+func (s *socket) release() {
+	if s.reserved > 0 {
+		totalMemory.release(s.account, s.reserved)
+		s.reserved = 0
+	}
+}
 
 func (s *socket) datagram() bool { return s.dest.Network == "udp" }
 
@@ -58,8 +97,8 @@ func (s *socket) readBuffered(p []byte) (n int, err error, ok bool) {
 	return n, nil, true
 }
 
-// fill reads from the connection into the buffer. A deadline that passes is not an error.
-func (s *socket) fill() {
+// readAhead reads from the connection into the buffer. A deadline that passes is not an error.
+func (s *socket) readAhead() {
 	if s.buf == nil {
 		s.buf = make([]byte, streamBuffer)
 		if s.datagram() {
@@ -96,7 +135,7 @@ func (s *socket) startReader(wake chan<- struct{}) {
 	done := make(chan struct{})
 	s.reader = done
 	go func() {
-		s.fill()
+		s.readAhead()
 		close(done)
 		select {
 		case wake <- struct{}{}:
@@ -129,6 +168,7 @@ func (s *socket) close() {
 	s.watch.Remove()
 	_ = dial.Close(s.conn) // there is nothing to do about an error
 	s.stopReader()
+	s.release()
 }
 
 // past returns a time that has passed.

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ type State struct {
 	sandbox *Sandbox
 
 	mu       sync.Mutex
-	target   string // name and address of the target that the state is about
+	target   probe.Target // that the state is about
 	text     string
 	conns    map[string]*socket // by key
 	lastWake time.Time
@@ -57,19 +58,18 @@ func (s *State) limitWakes(wake func()) func() {
 	}
 }
 
-// bind clears the state when the target is another one than before, or has another
-// address.
+// bind clears the state when the target is another one than before, or has another address
+// or other ports.
 func (s *State) bind(t probe.Target) {
-	target := t.Name + "\x00" + t.Address
 	s.mu.Lock()
-	same := s.target == target
+	same := s.target.Name == t.Name && s.target.Address == t.Address && maps.Equal(s.target.Ports, t.Ports)
 	s.mu.Unlock()
 	if same {
 		return
 	}
 	s.closeConns()
 	s.mu.Lock()
-	s.target, s.text = target, ""
+	s.target, s.text = probe.Target{Name: t.Name, Address: t.Address, Ports: maps.Clone(t.Ports)}, ""
 	s.mu.Unlock()
 }
 
@@ -99,8 +99,8 @@ func (s *State) hold(key string, conn *socket) abi.Errno {
 	return abi.OK
 }
 
-// takeConn removes and returns a held connection.
-func (s *State) takeConn(key string) (*socket, bool) {
+// popConn removes and returns a held connection.
+func (s *State) popConn(key string) (*socket, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	conn, ok := s.conns[key]

@@ -33,6 +33,7 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 			}
 			continue
 		}
+		c.releaseSlot()
 		c.setDeadline(func() error { return s.conn.SetReadDeadline(s.readBy) })
 		n, err = s.conn.Read(p)
 		s.recordError(n, err)
@@ -46,6 +47,7 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 // received counts what the guest has read.
 func (c *call) received(n int, err error) (int, abi.Errno) {
 	c.bytesIn += int64(n)
+	c.charge(n / copiedPerUnit)
 	if n <= 0 && err != nil && err != io.EOF {
 		return 0, c.failNetwork(c.ctx, dial.Transferring, err)
 	}
@@ -61,9 +63,11 @@ func (c *call) write(s *socket, p []byte) (int, abi.Errno) {
 		return 0, c.reachLimit("bytes_out", abi.ENOSPC)
 	}
 	c.bytesOut += int64(len(p))
+	c.charge(len(p) / copiedPerUnit)
 	if c.isOver() {
 		return 0, c.fail(c.overError())
 	}
+	c.releaseSlot()
 	c.setDeadline(func() error { return s.conn.SetWriteDeadline(s.writeBy) })
 	n, err := s.conn.Write(p)
 	c.sent = time.Now()
@@ -82,12 +86,13 @@ func (c *call) await(sockets []*socket, until time.Time) bool {
 	if anyReadable(sockets) {
 		return true
 	}
+	c.releaseSlot()
 	if len(sockets) > 1 || sockets[0].hasReader() {
 		return c.awaitAny(sockets, until)
 	}
 	s := sockets[0] // the common case is the cheap one: it reads on this goroutine
 	c.setDeadline(func() error { return s.conn.SetReadDeadline(until) })
-	s.fill()
+	s.readAhead()
 	_, ok := s.readable()
 	return ok
 }
@@ -110,7 +115,7 @@ func (c *call) awaitAny(sockets []*socket, until time.Time) bool {
 		case <-c.wake:
 		case <-passed:
 			return false
-		case <-c.over:
+		case <-c.pastDeadline:
 			return false
 		}
 		for _, s := range sockets {

@@ -26,22 +26,28 @@ func startTLS(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.EBADF)
 	}
+	c.releaseSlot()
 	s.stopReader()
 	if n, _ := s.readable(); n > 0 || s.datagram() || s.dest.Network == "tls" {
 		return i32(0, c.failf(abi.EINVAL, "TLS cannot start: the descriptor uses TLS already, is not a stream, or has unread bytes"))
 	}
-	if c.isOver() {
-		return i32(0, c.fail(c.overError()))
+	if errno := c.countDial(); errno != abi.OK {
+		return i32(0, errno)
 	}
 	return i32(0, c.secure(c.ctx, s, options))
 }
 
 // secure makes a client's TLS handshake, after which the socket transfers plaintext over TLS.
 func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno {
+	c.charge(unitsOptionByte * len(options))
 	config, err := tlsConfig(options, s.dest)
 	if err != nil {
 		return c.failf(abi.EINVAL, "%v", err)
 	}
+	if !s.reserve(tlsSize + optionSize*int64(len(options))) {
+		return c.failMemory()
+	}
+	c.releaseSlot()
 	conn, err := dial.Handshake(ctx, s.conn, config, config.ServerName, &c.timings)
 	if err != nil {
 		return c.fail(networkError(err))
@@ -129,7 +135,7 @@ func connInfo(c *call, a args) int64 {
 			text = strings.TrimPrefix(tls.VersionName(state.Version), "TLS ")
 		}
 	case abi.InfoCertificate:
-		text = certificateLines(state.PeerCertificates)
+		text = c.certificateLines(state.PeerCertificates)
 	default:
 		return i32(0, abi.ENOTSUP)
 	}
@@ -140,11 +146,12 @@ func connInfo(c *call, a args) int64 {
 const maxNames = 100
 
 // certificateLines returns the peer's certificate as InfoCertificate has it.
-func certificateLines(chain []*x509.Certificate) string {
+func (c *call) certificateLines(chain []*x509.Certificate) string {
 	if len(chain) == 0 {
 		return ""
 	}
 	cert := chain[0]
+	c.charge(len(cert.Raw) / textPerUnit)
 	sum := sha256.Sum256(cert.Raw)
 	var b strings.Builder
 	line(&b, "sha256", hex.EncodeToString(sum[:]))

@@ -49,11 +49,18 @@ func wasiFunctions() map[string]func(*call, args) abi.Errno {
 		"poll_oneoff":         pollOneoff,
 		"proc_exit":           func(_ *call, a args) abi.Errno { panic(sys.NewExitError(a.u32(0))) },
 		"random_get":          func(c *call, a args) abi.Errno { return c.random(a.u32(0), a.u32(1)) },
-		"sched_yield":         func(*call, args) abi.Errno { runtime.Gosched(); return abi.OK },
+		"sched_yield":         schedYield,
 		"sock_recv":           sockRecv,
 		"sock_send":           func(c *call, a args) abi.Errno { return c.writeVector(a, a.u32(4)) },
 		"sock_shutdown":       sockShutdown,
 	}
+}
+
+// schedYield lets other goroutines run, and other calls compute.
+func schedYield(c *call, _ args) abi.Errno {
+	c.releaseSlot()
+	runtime.Gosched()
+	return abi.OK
 }
 
 // put2 writes two numbers.
@@ -105,6 +112,7 @@ func (c *call) random(at, length uint32) abi.Errno {
 	if !ok {
 		return abi.EFAULT
 	}
+	c.charge(len(b) / randomPerUnit)
 	rand.Read(b) // never fails
 	return abi.OK
 }
@@ -120,6 +128,7 @@ func environSizes(c *call, a args) abi.Errno {
 func environGet(c *call, a args) abi.Errno {
 	at, text := a.u32(0), a.u32(1)
 	for i, v := range c.sandbox.config.Env {
+		c.charge(unitsPart + len(v)/copiedPerUnit)
 		ok := c.memory.WriteUint32Le(at+4*uint32(i), text) && c.memory.WriteString(text, v+"\x00")
 		if !ok {
 			return abi.EFAULT
@@ -201,6 +210,7 @@ func (c *call) readVector(fd int32, at, n uint32) (int, abi.Errno) {
 		return 0, abi.EBADF
 	}
 	for i := range min(n, maxVector) {
+		c.charge(unitsPart)
 		part, errno := c.part(at, i)
 		if errno != abi.OK {
 			return 0, errno
@@ -256,26 +266,36 @@ func (c *call) writeVector(a args, result uint32) abi.Errno {
 	return c.put(result, uint32(written))
 }
 
-// maxGather bounds the bytes that are written of a vector at once: its parts may overlap
-// and add up to far more than the memory. As with any short write, the guest writes the
-// rest.
-const maxGather = 1 << 20
+// maxGather bounds the bytes that are written of a vector at once, if it has several parts:
+// they may overlap, and add up to far more than the memory. It is the size of the largest
+// datagram. As with any short write, the guest writes the rest.
+const maxGather = 1 << 16
 
-// gather returns up to maxGather bytes of a vector in one piece.
+// gather returns a vector in one piece, or its first maxGather bytes. The bytes are valid
+// until the next call of gather.
 func (c *call) gather(at, n uint32) ([]byte, abi.Errno) {
-	if n > maxVector {
+	switch {
+	case n > maxVector:
 		return nil, abi.EINVAL
+	case n == 0:
+		return nil, abi.OK
+	case n == 1:
+		return c.part(at, 0)
+	case c.instance.gathered == nil:
+		if c.instance.reserve(maxGather) != nil {
+			return nil, c.failMemory()
+		}
+		c.instance.gathered = make([]byte, 0, maxGather)
 	}
-	var all []byte
+	all := c.instance.gathered
 	for i := range n {
 		part, errno := c.part(at, i)
-		switch {
-		case errno != abi.OK:
+		if errno != abi.OK {
 			return nil, errno
-		case n == 1:
-			return part, abi.OK
 		}
-		if all = append(all, part[:min(len(part), maxGather-len(all))]...); len(all) == maxGather {
+		part = part[:min(len(part), maxGather-len(all))]
+		c.charge(unitsPart + len(part)/copiedPerUnit)
+		if all = append(all, part...); len(all) == maxGather {
 			break
 		}
 	}
@@ -287,6 +307,7 @@ func sockShutdown(c *call, a args) abi.Errno {
 	if !ok {
 		return abi.EBADF
 	}
+	c.releaseSlot()
 	return s.shutdown(a.u32(1))
 }
 
@@ -296,6 +317,7 @@ func (c *call) close(fd int32) abi.Errno {
 	if !ok {
 		return abi.EBADF
 	}
+	c.releaseSlot()
 	s.close()
 	return abi.OK
 }

@@ -106,9 +106,9 @@ const maxConfigureTries = 5
 
 // callConfigure calls the module's check of settings once.
 func (p *Plugin) callConfigure(h *Handler) (sandbox.Report, error) {
-	patience, cancel := context.WithTimeout(context.Background(), 3*p.limits.Start) // a start may take a third of it
+	borrowCtx, cancel := context.WithTimeout(context.Background(), 3*p.limits.Start) // a start may take a third of it
 	defer cancel()
-	l, err := p.borrow(patience, pool.First)
+	l, err := p.borrow(borrowCtx, pool.First)
 	if err != nil {
 		return sandbox.Report{}, err
 	}

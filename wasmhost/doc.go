@@ -2,11 +2,12 @@
 // one file, written in any language, that follows package abi.
 //
 // Load checks a module and compiles it in the background; Plugin.New makes a handler for
-// one set of settings. All handlers of a plugin share its instances, whose memory is
-// bounded: see SetTotalMemory. An attempt borrows an instance, runs it and returns it. When
-// all are busy, attempts wait in order of arrival, those first whose target answered last
-// time, for at most half of their timeout: an attempt that got its instance too late would
-// blame the target.
+// one set of settings. All handlers of a plugin share its instances. An attempt borrows an
+// instance, runs it and returns it. When all are busy, attempts wait in order of arrival,
+// those first whose target answered last time, for at most half of their timeout: an attempt
+// that got its instance too late would blame the target.
+//
+// What follows are promises to operators, each with the tests that hold it.
 //
 // # Pristine state
 //
@@ -33,43 +34,95 @@
 //
 // # What a plugin can do
 //
-// By default a plugin can compute, and connect to the probe's own target. Grant allows
-// more: other destinations, DNS lookups, environment variables. A plugin never sees files
-// or other plugins. Limits bound its memory, time, traffic, log and host calls. The host
-// dials, makes TLS handshakes and resolves names on its behalf.
+//   - By default a plugin can compute, and connect to the probe's own target: its address, and
+//     the ports that the operator has written (TestOnlyTheTargetsPortsAreGrantedByDefault,
+//     TestADefaultPortIsNotGranted).
+//   - Grant allows more. Each address is checked right before it is dialled; those of metadata
+//     services, link-local and multicast addresses need an entry of their own
+//     (TestAddressesAreGranted, TestATargetsNameNeverGrantsMetadata).
+//   - A plugin can look up the names that are granted, and no others
+//     (TestNamesAreLookedUpOnlyWhenGranted, TestTheHostResolvesNamesForAPlugin).
+//   - It sees the environment variables that are granted, and no others
+//     (TestAPluginSeesGrantedVariablesOnly).
+//   - It sees no files (TestAPluginSeesNoFiles), and no connections of other attempts
+//     (TestUnknownDescriptorsAreRejected).
+//   - Limits bound its memory, time, traffic, log and host calls
+//     (TestHostileModulesEndWithTheirReason, TestFuelIsLimited).
+//   - Whatever it passes to the host, the host goes on (TestInvalidArgumentsAreHandled).
+//   - What it reports is cleaned before people see it (TestOutputOfAPluginIsCleaned).
+//
+// The host dials, makes TLS handshakes and resolves names on a plugin's behalf.
 //
 // A plugin can hold connections between attempts. When a held connection ends, its probe
 // is attempted again at once (Handler.ProbeWaking). One goroutine watches all of a
 // plugin's held connections; Limits.Held bounds their number.
 //
+// # Memory
+//
+//   - The instances of all plugins together use no more than SetTotalMemory allows, except for
+//     one instance of each plugin. That includes their stacks, what the runtime takes for tables,
+//     globals, segments and references, and connections (TestTheSumIsNeverExceeded,
+//     TestGuestsGrowWithinTheBudget, TestWhatTheRuntimeTakesForAnInstanceIsCounted,
+//     TestReferencesThatCodeMakesAreCounted, TestTheStackOfEachFunctionIsCounted,
+//     TestConnectionsAreCounted).
+//   - A plugin can use its share of the memory, also if others have filled it before
+//     (TestAPluginLeavesTheSharesOfOthers, TestIdleInstancesMakeRoomForAnotherPlugin).
+//   - Unbounded recursion is stopped when its stack has more than 8 MiB. Until the host looks at
+//     the stack again it may be larger, in as many calls as compute at the same time
+//     (TestTheStackIsBounded).
+//
 // # Errors
 //
-// A fault of the plugin never counts as a failure of the target: after a trap, an exit, or
-// a denied grant or limit, the attempt is Unknown, with a reason that begins with
-// "plugin.". A plugin that exceeds the timeout is a Failure, as with other handlers. A probe
-// whose attempts mostly trap is suspended for a while, and the whole plugin if half of its
-// probes trap, five or more, or if no instance starts.
+//   - A fault of the plugin never counts as a failure of the target: after a trap, an exit, or
+//     a denied grant or limit, the attempt is Unknown, with a reason that begins with "plugin."
+//     (TestHostileModulesEndWithTheirReason, TestADeniedConnectionIsReported).
+//   - A shortage of this machine is neither the target's fault nor the plugin's
+//     (TestALackOfDescriptorsOrPortsFailsNoTarget).
+//   - A plugin that exceeds the timeout is a Failure, as with other handlers; or it is Unknown
+//     (plugin.busy), if others had the processors for a notable part of its time
+//     (TestLatenessOfAStarvedCallIsUnknown, TestACallWithoutAProcessorIsStarved,
+//     TestACallThatTheSystemDoesNotRunIsStarved).
+//   - Who runs away is blamed, also beside others that do, or by one long instruction
+//     (TestCallsThatRunAwayTogetherAreBlamedInTheEnd, TestALongInstructionDoesNotDelayItsCall).
+//   - A probe whose attempts mostly trap is suspended for a while, and the whole plugin if half
+//     of its probes trap, five or more, or if no instance starts
+//     (TestAProbeWhosePluginTrapsTooOftenIsSuspended, TestOneBadTargetDoesNotSuspendThePlugin,
+//     TestOnlyAShareOfTheProbesSuspendsThePlugin, TestFailedStartsSuspendThePlugin).
 //
 // # Time
 //
-// The host counts what a module executes, whatever its code looks like: Load rewrites it
-// (package meter). A call that is still running abi.Grace after its deadline is stopped
-// within a millisecond or so. One that computes for long without a host call shares the
-// processors with others, and leaves one to the engine.
-//
-// Unbounded recursion is stopped when its stack has more than 8 MiB. Until the host looks at
-// the stack again it may be larger, in as many calls as compute at the same time.
+//   - The host counts what a module executes, whatever its code looks like: Load rewrites it
+//     (package meter). It adds what the host computes for the module (TestCodeThatGoesOnAsksTheHost,
+//     TestWhatTakesLongIsPaidFor, TestHostFunctionsThatComputeAreChargedAndKeepTheSlot).
+//   - A call that is still running abi.Grace after its deadline is stopped when the host is asked
+//     next: after some microseconds of ordinary code, and at most some milliseconds, unless one
+//     instruction copies or fills more than a few megabytes (TestHostileModulesEndWithTheirReason,
+//     TestRunawayGuestsAreStopped).
+//   - Calls that compute for long share the processors in turn, plugin by plugin
+//     (TestPluginsGetSlotsInTurn). Where there are two processors or more they leave one to the
+//     engine, also when the host computes for them
+//     (TestGuestsThatLetTheHostComputeShareTheSlots). A call that waits takes none from others
+//     (TestNoHostFunctionWaitsWithASlot).
+//   - Plugins that run away hold up neither other plugins nor the garbage collector
+//     (TestRunawayGuestsAreStopped, TestOtherProbesRunBesideHostilePlugins), and change no verdict
+//     of other probes (TestHostilePluginsDoNotChangeVerdictsOfOtherProbes).
 //
 // # Compilation
 //
-// No module takes more than a limited amount of the machine's memory and time to compile: on
-// Linux a child process compiles it, with limits that grow with the module
-// (TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly). The child is this program, started
-// with the argv[0] sonde-compiler; it compiles in the initialization of package compiler, before
-// main. This process never compiles by itself (TestNothingIsCompiledInThisProcess): not when the
-// machine lacks resources (TestAPluginIsCompiledAfterAShortage), nor when plugins share the cache
-// (TestPluginsShareTheirCompiledCode). On other systems, and with Compile.InProcess, it does, and
-// only the bounds of package meter hold.
+//   - No module takes more than a limited amount of the machine's memory and time to compile
+//     (TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly,
+//     TestModulesThatTakeTooMuchToCompileAreRejected).
+//   - On Linux this process never compiles by itself (TestNothingIsCompiledInThisProcess): not when
+//     the machine lacks resources (TestAPluginIsCompiledAfterAShortage), nor when plugins share the
+//     cache (TestPluginsShareTheirCompiledCode).
+//   - What a runtime could read in two ways is rejected, so that no code hides from the count
+//     (TestTypesBeyondTheSpecificationAreRejected, TestHiddenCodeIsRejected).
+//
+// On Linux a child process compiles, with limits that grow with the module. The child is this
+// program, started with the argv[0] sonde-compiler; it compiles in the initialization of package
+// compiler, before main. The initialization of packages that Go initializes earlier runs in each
+// child: it should not open files or connect. On other systems, and with Compile.InProcess, this
+// process compiles, and only the bounds of package meter hold.
 //
 // # Files
 //

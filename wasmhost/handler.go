@@ -124,16 +124,11 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	h.lane.Store(uint32(laneAfter(ctx, result, l)))
 	p.counters.attempts.Add(1)
 	p.counters.fuel.Add(uint64(max(r.Fuel, 0)))
-	switch more, fewer := resizing(r); {
-	case more:
-		p.pool.Grow()
-	case fewer:
-		p.pool.Shrink()
-	}
 	p.counters.fault(result.Reason)
-	if r.Ending == sandbox.Returned || pluginFault { // otherwise nothing is known of the plugin
-		h.record(result, pluginFault, t.Name)
+	if pluginFault {
+		p.logger.Warn("plugin error", "target", t.Name, "reason", string(result.Reason), "detail", result.Detail)
 	}
+	h.record(r, pluginFault, t.Name)
 	return result
 }
 
@@ -203,12 +198,19 @@ func (p *Plugin) notAttempted(err error) probe.Result {
 	return r
 }
 
-// record counts an attempt that has returned, or whose plugin is at fault, and suspends the probe
-// or the plugin if that is too often.
-func (h *Handler) record(r probe.Result, pluginFault bool, target string) {
+// record adapts the number of instances to what a call shows. It counts a call that has returned,
+// or whose plugin is at fault, and suspends the probe or the plugin if that is too often. Other
+// calls show nothing of the plugin.
+func (h *Handler) record(r sandbox.Report, pluginFault bool, target string) {
 	p := h.plugin
-	if pluginFault {
-		p.logger.Warn("plugin error", "target", target, "reason", string(r.Reason), "detail", r.Detail)
+	switch more, fewer := resizing(r); {
+	case more:
+		p.pool.Grow()
+	case fewer:
+		p.pool.Shrink()
+	}
+	if r.Ending != sandbox.Returned && !pluginFault {
+		return
 	}
 	plugin, own := p.breaker.Count(&h.traps, pluginFault, time.Now())
 	if own > 0 {

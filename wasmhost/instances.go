@@ -127,7 +127,7 @@ func (p *Plugin) startFailed(took time.Duration, err error) error {
 		p.logSuspension(p.breaker.CountStart(true, time.Now()))
 		return &attemptError{reason, err}
 	}
-	p.logger.Warn("instance could not be started on a busy machine", "reason", string(reason), "error", firstLine(err))
+	p.logger.Warn("instance of the plugin could not be started now, the next attempt tries again", "reason", string(reason), "error", firstLine(err))
 	return &attemptError{reason, err}
 }
 

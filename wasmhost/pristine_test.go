@@ -120,11 +120,11 @@ func TestAnInstanceIsGoodAfterItWasKilled(t *testing.T) {
 		if reason == wasmhost.ReasonTimeout {
 			timeout = 200 * time.Millisecond
 		}
-		got := attempt(t, handler(t, p, map[string]any{"text": text}), target, timeout)
+		h := handler(t, p, map[string]any{"text": text})
 		if reason == wasmhost.ReasonTimeout {
-			wantStopped(t, got)
+			wantStopped(t, h, target, timeout)
 		} else {
-			wantResult(t, got, probe.Unknown, reason)
+			wantResult(t, attempt(t, h, target, timeout), probe.Unknown, reason)
 		}
 		wantResult(t, attempt(t, good, target, plenty), probe.Success, "")
 	}
@@ -140,6 +140,9 @@ func TestGrownMemoryIsGivenBack(t *testing.T) {
 	h := handler(t, p, nil)
 	for range 5 {
 		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
+		if used := p.Stats().Memory; used >= 100<<16 {
+			t.Errorf("%d bytes are counted after the attempt", used)
+		}
 	}
 }
 

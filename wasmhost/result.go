@@ -99,9 +99,11 @@ func (p *Plugin) trapResult(r sandbox.Report) probe.Result {
 	case sandbox.Exited:
 		reason, detail = ReasonExit, "plugin "+detail
 	}
-	result := probe.Broken(reason, "%s%s", detail, afterColon(probe.CleanText(r.Detail, abi.MaxDetail)))
-	result.Outcome = p.onTrap
-	return result
+	detail += afterColon(probe.CleanText(r.Detail, abi.MaxDetail))
+	if p.onTrap == probe.Failure {
+		return probe.Fail(reason, "%s", detail)
+	}
+	return probe.Broken(reason, "%s", detail)
 }
 
 func afterColon(detail string) string {

@@ -1,11 +1,14 @@
 package wasmhost
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
@@ -40,5 +43,41 @@ func TestLatenessOfAStarvedCallIsUnknown(t *testing.T) {
 				t.Errorf("got %+v, fault of the plugin: %v", got, fault)
 			}
 		})
+	}
+}
+
+// Calls that run away together take the processors from each other. Fewer and fewer of them are
+// made at once, until one has had the time to be blamed, and its probe is suspended.
+func TestCallsThatRunAwayTogetherAreBlamedInTheEnd(t *testing.T) {
+	const many = 64
+	p := &Plugin{logger: slog.New(slog.DiscardHandler)}
+	p.pool = pool.New(many, func() int { return many }, func() {}, func(*sandbox.Instance) {})
+	h := &Handler{plugin: p}
+	stopped := sandbox.Report{Ending: sandbox.Stopped, Err: errors.New("stopped")}
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	blamed := 0
+	for range 20 {
+		together := 0
+		for ; together < many; together++ {
+			i, _, err := p.pool.Get(ctx, pool.Fast)
+			if err != nil {
+				break
+			}
+			if i == nil {
+				p.pool.Started()
+			}
+		}
+		for range together {
+			stopped.Starved = together > 1
+			_, fault := p.resultOf(ctx, stopped)
+			if h.record(stopped, fault, "bad"); fault {
+				blamed++
+			}
+			p.pool.Put(new(sandbox.Instance))
+		}
+	}
+	if _, suspensions := p.breaker.Suspensions(); blamed < 10 || suspensions == 0 {
+		t.Errorf("%d calls were blamed, %d probes are suspended", blamed, suspensions)
 	}
 }

@@ -29,22 +29,13 @@ type call struct {
 	target    probe.Target       // empty except in an attempt
 	wakeProbe func()             // asks for the probe's next attempt; may be nil
 
-	// Usage, for the limits.
-	hostCalls, dials  int
-	bytesIn, bytesOut int64
-	logged            int
-	fuel              fuel
+	usage
+	reported
+	fuel     fuel
+	last     HostError // of the host call that failed last
+	failures int       // host calls that failed
+	timings  probe.Timings
 
-	// The plugin's output.
-	detail, reason, field string
-	newState              string
-	stateSet              bool
-
-	last         HostError // of the host call that failed last
-	failures     int       // host calls that failed
-	refused      string    // a destination that is not granted
-	limit        string    // the limit that was reached
-	timings      probe.Timings
 	sent         time.Time     // of the last write, until it is answered
 	pastDeadline chan struct{} // closed when the deadline has passed or the attempt was cancelled
 	stopped      chan struct{} // closed when the call is stopped
@@ -55,6 +46,15 @@ type call struct {
 	stopping *time.Timer // closes stopped
 
 	stalled atomic.Bool // interrupt was called too late
+}
+
+// reported is what a call leaves for Report and State.
+type reported struct {
+	detail, reason, field string
+	newState              string
+	stateSet              bool
+	refused               string // a destination that is not granted
+	limit                 string // the limit that was reached
 }
 
 // maxInterruptDelay is how late after the deadline a call may be interrupted. More is a
@@ -195,35 +195,6 @@ func (c *call) failf(errno abi.Errno, format string, a ...any) abi.Errno {
 	return c.fail(HostError{Errno: errno, Detail: fmt.Sprintf(format, a...)})
 }
 
-// Panics that end a guest which goes on after a limit was reached, or after it was stopped.
-var (
-	errLimit   = errors.New("limit reached")
-	errStopped = fmt.Errorf("stopped: it still ran %v after the deadline", abi.Grace)
-)
-
-// reachLimit records that a limit was reached.
-func (c *call) reachLimit(limit string, errno abi.Errno) abi.Errno {
-	c.limit = limit
-	return c.failf(errno, "limit %s was reached", limit)
-}
-
-// count counts a host call, and stops the guest after the last one that is allowed.
-func (c *call) count() {
-	c.stopIfDue()
-	if c.hostCalls++; c.hostCalls > c.sandbox.config.Limits.HostCalls {
-		c.reachLimit("host_calls", abi.ENOSPC)
-		panic(errLimit)
-	}
-	c.charge(unitsCall)
-}
-
-// stopIfDue ends a guest that was stopped.
-func (c *call) stopIfDue() {
-	if isClosed(c.stopped) {
-		panic(errStopped)
-	}
-}
-
 // failMemory is fail for memory of the host that the guest's request needs.
 func (c *call) failMemory() abi.Errno {
 	return c.fail(HostError{Errno: abi.EADDRNOTAVAIL, Reason: probe.ReasonResources, Detail: ErrNoMemory.Error(), Local: true})
@@ -231,54 +202,3 @@ func (c *call) failMemory() abi.Errno {
 
 // bytes returns the guest's memory at an address.
 func (c *call) bytes(address, length uint32) ([]byte, bool) { return c.memory.Read(address, length) }
-
-// add gives a connection a new descriptor.
-func (c *call) add(s *socket) int {
-	fd := c.instance.nextFD
-	c.instance.nextFD++
-	c.addAs(fd, s)
-	return int(fd)
-}
-
-// addAs gives a connection a descriptor that it had before.
-func (c *call) addAs(fd int32, s *socket) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.sockets == nil {
-		c.sockets = make(map[int32]*socket)
-	}
-	c.sockets[fd] = s
-	if c.isOver() {
-		_ = s.conn.SetDeadline(past()) // an error means that it is closed
-	}
-}
-
-// remove takes a connection from the guest.
-func (c *call) remove(fd int32) (*socket, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s, ok := c.sockets[fd]
-	delete(c.sockets, fd)
-	return s, ok
-}
-
-// finish closes the connections that the guest has left open.
-func (c *call) finish() {
-	c.mu.Lock()
-	open := c.sockets
-	c.sockets = nil
-	c.mu.Unlock()
-	for _, s := range open {
-		s.close()
-	}
-}
-
-// setDeadline calls set, which sets a deadline of a connection, unless the call is over:
-// then interrupt has set them all. An error of set means that the connection is closed.
-func (c *call) setDeadline(set func() error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.isOver() {
-		_ = set()
-	}
-}

@@ -6,27 +6,29 @@
 //
 // # Files
 //
-//	sandbox.go    Sandbox: a compiled plugin, and what its instances share
-//	instance.go   Instance: starting it, calling it, resetting it; Report: how a call ended
-//	threadtime_*  the processor time of a start
-//	stack.go      what the runtime takes in a call: stacks, up to a limit, and tables
-//	budget.go     the memory of the instances of all plugins together
-//	call.go       one call: its deadlines, its usage, its connections
-//	fuel.go       how long a call computes before the host is asked
-//	slots.go      how many calls compute at the same time, and which is next
-//	state.go      State: what a probe keeps from one attempt to the next
-//	host.go       how the runtime reaches host functions; tracing
-//	native.go     the functions of module sonde_v1
-//	wasi.go       the functions of module wasi_snapshot_preview1
-//	poll.go       WASI's poll_oneoff
-//	dial.go       dial and resolve
-//	tls.go        start_tls and conn_info
-//	lines.go      the lines of keys and values that some functions return
-//	socket.go     a connection as a plugin sees it
-//	stream.go     reads, writes and waits on sockets
-//	hosterror.go  what an error of the network means to a plugin
-//	log.go        the plugin's log, with its limits
-//	metric.go     the plugin's metrics
+//	sandbox.go      Sandbox: a compiled plugin, and what its instances share
+//	instance.go     Instance: starting it, calling it, resetting it; Report: how a call ended
+//	threadtime_*    the processor time of a start
+//	stack.go        what the runtime takes in a call: stacks, up to a limit, and tables
+//	budget.go       the memory of the instances of all plugins together
+//	call.go         one call: its deadlines, its errors, what it reports
+//	usage.go        what a call has used of its limits
+//	descriptors.go  the connections of a call
+//	fuel.go         how long a call computes before the host is asked
+//	slots.go        how many calls compute at the same time, and which is next
+//	state.go        State: what a probe keeps from one attempt to the next
+//	host.go         how the runtime reaches host functions; tracing
+//	native.go       the functions of module sonde_v1
+//	wasi.go         the functions of module wasi_snapshot_preview1
+//	poll.go         WASI's poll_oneoff
+//	dial.go         dial and resolve
+//	tls.go          start_tls and conn_info
+//	lines.go        the lines of keys and values that some functions return
+//	socket.go       a connection as a plugin sees it
+//	stream.go       reads, writes and waits on sockets
+//	hosterror.go    what an error of the network means to a plugin
+//	log.go          the plugin's log, with its limits
+//	metric.go       the plugin's metrics
 package sandbox
 
 import (

@@ -25,7 +25,8 @@ type slots struct {
 // slotQueue has the calls of one plugin that wait for a slot.
 type slotQueue struct{ calls list.List } // of chan struct{}, closed when the call has a slot
 
-// cpuSlots are the slots of all plugins. One processor is left for the engine.
+// cpuSlots are the slots of all plugins. One processor is left for the engine, where there are
+// two or more.
 var cpuSlots = slots{limit: func() int { return max(runtime.GOMAXPROCS(0)-1, 1) }}
 
 // acquire waits for a slot, and returns false when stop is closed before it has one.

@@ -130,7 +130,7 @@ func (b *budget) reserve(a *account, n int64) bool {
 	if b.tryReserve(a, n, false) {
 		return true
 	}
-	b.reclaim(a, n)
+	b.reclaim(a)
 	return b.tryReserve(a, n, false)
 }
 
@@ -140,7 +140,7 @@ func (b *budget) reserveInstance(a *account, n int64) bool {
 	if b.tryReserve(a, n, true) {
 		return true
 	}
-	b.reclaim(a, n)
+	b.reclaim(a)
 	return b.tryReserve(a, n, true)
 }
 
@@ -228,23 +228,23 @@ func (b *budget) owes(a *account) bool {
 	return b.waiting > 0 && a.used > b.share()
 }
 
-// reclaim closes the idle instances of the plugins that use more than their share, if a plugin
-// needs n bytes of its own: plugins that make no attempts would keep them. It returns when they
-// are closed, also if another goroutine closes them.
-func (b *budget) reclaim(a *account, n int64) {
+// reclaim closes the idle instances of the plugins that use more than their share, if a cannot
+// have all of its own: plugins that make no attempts would keep them. It returns when they are
+// closed, also if another goroutine closes them.
+func (b *budget) reclaim(a *account) {
 	b.idleMu.Lock()
 	defer b.idleMu.Unlock()
-	for _, closeIdle := range b.debtors(a, n) {
+	for _, closeIdle := range b.debtors(a) {
 		closeIdle()
 	}
 }
 
-// debtors returns the closeIdle of the plugins that use more than their share, if a plugin that
-// needs n bytes does not.
-func (b *budget) debtors(a *account, n int64) (all []func()) {
+// debtors returns the closeIdle of the plugins that use more than their share, if a cannot have
+// all of its own.
+func (b *budget) debtors(a *account) (all []func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n <= b.left(a) || a.used+n > b.share() {
+	if b.left(a) >= b.share()-a.used {
 		return nil
 	}
 	for other := range b.accounts {

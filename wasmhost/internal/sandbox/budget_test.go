@@ -105,6 +105,10 @@ func TestGuestsGrowWithinTheBudget(t *testing.T) {
 	if used := totalMemory.usedBy(i.sandbox.account); used != image {
 		t.Errorf("%d bytes are counted without an instance, its image has %d", used, image)
 	}
+	before := totalMemory.used
+	if i.sandbox.Close(); totalMemory.used != before-image || totalMemory.usedBy(i.sandbox.account) != 0 {
+		t.Errorf("%d bytes are counted of a closed plugin", totalMemory.usedBy(i.sandbox.account))
+	}
 }
 
 // recursing is a module of one page whose sonde_run calls itself for ever.
@@ -253,16 +257,17 @@ func TestConnectionsAreCounted(t *testing.T) {
 }
 
 func TestAPluginBelowItsShareReclaimsWhatOthersDoNotUse(t *testing.T) {
-	b := budget{limit: 1000}
+	b := budget{limit: 1100}
 	var idle, closed int64 = 800, 0
 	var greedy *account
 	greedy = b.open(func() { b.releaseInstance(greedy, idle); closed++ })
 	b.reserveInstance(greedy, idle)
 	late := b.open(func() { t.Error("it closes the instances of the one that waits") })
 	b.reserveInstance(late, 100)
-	if b.reclaim(late, 100); closed != 0 {
-		t.Error("instances are closed though there is room")
+	if b.reclaim(late); closed != 0 {
+		t.Error("instances are closed though there is room for the share")
 	}
+	b.limit = 1000 // of which 250 are its share
 	if b.room(late, 150) != 0 {
 		t.Error("there is room")
 	}

@@ -189,8 +189,8 @@ func (s *Sandbox) initialMemory() int64 { return s.memoryFor(s.image.Load()) }
 func (s *Sandbox) Room() int { return totalMemory.room(s.account, s.initialMemory()) }
 
 // Reclaim closes idle instances of plugins that use more than their share of the memory, if
-// this one was refused a part of its own.
-func (s *Sandbox) Reclaim() { totalMemory.reclaim(s.account, s.initialMemory()) }
+// this one cannot have all of its own.
+func (s *Sandbox) Reclaim() { totalMemory.reclaim(s.account) }
 
 // Close frees the compiled code and the image. All instances must have been closed.
 func (s *Sandbox) Close() error {
@@ -198,9 +198,9 @@ func (s *Sandbox) Close() error {
 	if s.runtime != nil {
 		err = closeRuntime(context.Background(), s.runtime, s.cache)
 	}
-	if i := s.image.Load(); i != nil {
-		err = errors.Join(err, i.Close())
+	if i := s.image.Swap(nil); i != nil {
 		totalMemory.addShared(s.account, -i.Size())
+		err = errors.Join(err, i.Close())
 	}
 	totalMemory.close(s.account)
 	return err

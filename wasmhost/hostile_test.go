@@ -193,7 +193,7 @@ func wantStopped(tb testing.TB, h probe.Handler, t probe.Target, timeout time.Du
 	tb.Helper()
 	for range 10 {
 		got := attempt(tb, h, t, timeout)
-		if got.Outcome != probe.Unknown || got.Reason != wasmhost.ReasonBusy {
+		if got.Outcome != probe.Unknown || got.Reason != wasmhost.ReasonBusy && got.Reason != wasmhost.ReasonStarting {
 			wantResult(tb, got, probe.Failure, wasmhost.ReasonTimeout)
 			return
 		}

@@ -113,15 +113,16 @@ func meet(t *testing.T, p *wasmhost.Plugin, attempts int) {
 
 // A plugin that is no longer attempted keeps instances, and others have come meanwhile.
 func TestIdleInstancesMakeRoomForAnotherPlugin(t *testing.T) {
-	before := load(t, wasmhost.Config{Module: wat("%s", meeting)})
-	meet(t, before, 16)
+	const many, large = 24, "(memory 256)" // 16 MiB: far more than the plugins of other tests use
+	before := load(t, wasmhost.Config{Module: wat("%s", large+meeting)})
+	meet(t, before, many)
 	idle := before.Stats()
-	if idle.Idle != 16 {
+	if idle.Idle != many {
 		t.Fatalf("got %+v", idle)
 	}
-	wasmhost.SetTotalMemory(idle.Memory + 200<<10)
+	wasmhost.SetTotalMemory(idle.Memory + 20<<20)
 	t.Cleanup(func() { wasmhost.SetTotalMemory(wasmhost.DefaultTotalMemory) })
-	meet(t, load(t, wasmhost.Config{Module: wat("%s", meeting)}), 2)
+	meet(t, load(t, wasmhost.Config{Module: wat("%s", large+meeting)}), 2)
 	if left := before.Stats(); left.Idle != 0 || left.Memory >= idle.Memory/4 {
 		t.Errorf("got %+v, before %+v", left, idle)
 	}

@@ -13,24 +13,36 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// attempt is an attempt in flight. It holds all that the attempt needs, so that the
-// slot can go on to another handler or instance without waiting for it.
-type attempt struct {
+// judged is the part of an attempt by which its result is judged, also when it has ended
+// before.
+type judged struct {
 	slot     *slot
 	spec     *spec
-	instance string        // its ID
-	next     int64         // the probe's regular time after it
-	lane     schedule.Lane // that it has a place in
-	counts   bool          // a failure counts
-	start    int64         // when it was begun to be made
-	canceled bool          // guarded by scheduler.mu
-	late     bool          // the last try ended after its deadline
+	instance string // its ID
+	next     int64  // the probe's regular time after it
+	counts   bool   // a failure counts
+	start    int64  // when it was begun to be made
+	late     bool   // the last try ended after its deadline
 
 	// Of isolation, guarded by scheduler.mu.
 	targetAwaited  health.Awaited // an answer of the target
 	lookupAwaited  health.Awaited // an answer of a name server
 	othersAnswered responders     // by others, since the probe fell silent and before this attempt began
-	unsettled      bool           // it has ended, and its result is in isolation.targets or names
+
+	// What a handler claims that this machine lacked: see probe.Result.Denied. The worker sets
+	// claims and waived.
+	waivedBefore uint8 // how many of the probe's failures in a row were waived before
+	claims       bool  // the handler claims something
+	waived       bool  // a failure is unknown because of that
+}
+
+// attempt is an attempt in flight. It holds all that the attempt needs, so that the
+// slot can go on to another handler or instance without waiting for it.
+type attempt struct {
+	judged
+	lane      schedule.Lane // that it has a place in
+	canceled  bool          // guarded by scheduler.mu
+	unsettled bool          // it has ended, and its result is in isolation.targets or names
 
 	// The loop makes it, unless cancel is set. A worker needs only the Target.
 	exchange
@@ -43,22 +55,12 @@ type attempt struct {
 	// lostBefore is the monitor's lost time at the end of the probe's previous attempt, if
 	// its handler may have kept a connection since then; otherwise negative.
 	lostBefore int64
-
-	// What a handler claims that this machine lacked: see probe.Result.Denied. The worker sets
-	// claims and waived.
-	waivedBefore uint8 // how many of the probe's failures in a row were waived before
-	claims       bool  // the handler claims something
-	waived       bool  // a failure is unknown because of that
 }
 
 // unsettledBy returns an attempt that has ended with a result, and has only what is needed
 // to judge that later.
 func (a *attempt) unsettledBy(res *probe.Result) *attempt {
-	u := &attempt{
-		slot: a.slot, spec: a.spec, instance: a.instance, next: a.next, counts: a.counts, start: a.start, late: a.late,
-		targetAwaited: a.targetAwaited, lookupAwaited: a.lookupAwaited, othersAnswered: a.othersAnswered,
-		waivedBefore: a.waivedBefore, claims: a.claims, waived: a.waived, unsettled: true,
-	}
+	u := &attempt{judged: a.judged, unsettled: true}
 	u.Result = *res
 	return u
 }
@@ -84,7 +86,7 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 			defer c.Close()
 		}
 	}
-	a := &attempt{spec: &spec{rule: p.Rule, handler: p.Handler}, ctx: ctx, wake: func() {}, lostBefore: -1}
+	a := &attempt{judged: judged{spec: &spec{rule: p.Rule, handler: p.Handler}}, ctx: ctx, wake: func() {}, lostBefore: -1}
 	a.Target = p.Target
 	res, _ := a.make(&clock, new(health.Monitor))
 	return res

@@ -101,7 +101,7 @@ func mayShed(k probe.Kind, st *verdict.State) bool {
 func (sc *scheduler) newAttempt(sp *spec) *attempt {
 	n := len(sc.recycled)
 	if sp.stepper == nil || n == 0 {
-		return &attempt{spec: sp}
+		return &attempt{judged: judged{spec: sp}}
 	}
 	a := sc.recycled[n-1]
 	sc.recycled[n-1] = nil

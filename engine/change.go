@@ -23,7 +23,7 @@ type Change struct {
 	// Without one (see Memory.Renewed) it is attempted at once, as on a new
 	// instance. A memory about another instance than the one that is reported
 	// starts again, as for any new instance. One about another endpoint does not know
-	// the verdict: see Apply.
+	// the verdict, and one about another handler starts a new run: see Apply.
 	Memories map[probe.ID]Memory
 }
 
@@ -76,8 +76,11 @@ func (p *plan) memory(id probe.ID, desired *probe.Probe) (*Memory, error) {
 	}
 	var err error
 	m.State, err = verdict.Restore(desired.Rule, m.State)
-	if m.Endpoint != 0 && m.Endpoint != endpointOf(desired.Handler, desired.Target) {
+	switch {
+	case m.Endpoint != 0 && m.Endpoint != endpointOf(desired.Handler, desired.Target):
 		m.State = verdict.Relocate(id.Kind, m.State)
+	case m.Handler != 0 && m.Handler != handlerOf(desired.HandlerName, desired.Revision):
+		m.State = verdict.Renew(id.Kind, m.State)
 	}
 	return &m, err
 }

@@ -341,6 +341,38 @@ func TestATargetThatIsOnlyRememberedIsWarnedAbout(t *testing.T) {
 	})
 }
 
+func TestAHandlerThatHasChangedMeanwhileStartsANewRun(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		revised := func(revision string) probe.Set {
+			p := every(10*time.Second, 3, says(probe.Success))
+			p.Revision = revision
+			return probe.Set{readiness: p}
+		}
+		apply(t, e, revised("1"))
+		e.Report(instance("a"))
+		pass(time.Minute)
+		known, unknown := memories(e), memories(e)
+		m := unknown[readiness]
+		m.Handler = 0
+		unknown[readiness] = m
+		for name, c := range map[string]struct {
+			memories map[probe.ID]engine.Memory
+			revision string
+			renewed  bool
+		}{
+			"the same":           {known, "1", false},
+			"another":            {known, "2", true},
+			"without a revision": {known, "", true},
+			"it was not revised": {unknown, "2", false},
+		} {
+			st := status(t, successor(t, revised(c.revision), c.memories), readiness)
+			if st.Verdict != probe.Passing || (st.Run == 0) != c.renewed {
+				t.Errorf("%s: got %v after a run of %d", name, st.Verdict, st.Run)
+			}
+		}
+	})
+}
+
 func TestChangeLeavesOtherProbesAlone(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Success)

@@ -25,6 +25,18 @@ type Memory struct {
 	InstanceSince time.Time // when that instance began to run; zero if it is not known
 
 	Endpoint uint64 // identifies what was probed: see probe.EndpointHandler; 0 if it is not known
+	Handler  uint32 // identifies how it was probed: see probe.Probe.Revision; 0 if it is not known
+}
+
+// handlerOf returns the Memory.Handler of a probe: a hash, and 0 without a revision. It must
+// not change, as that of endpointOf.
+func handlerOf(name, revision string) uint32 {
+	if revision == "" {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, name+"\x00"+revision)
+	return max(h.Sum32(), 1)
 }
 
 // endpointOf returns the Memory.Endpoint of a probe: a hash, which is never 0. It must not
@@ -64,13 +76,14 @@ func (m Memory) Renewed(k probe.Kind) Memory {
 // The binary form of a Memory: a version, flags, and numbers as varints, 20 to 50 bytes
 // with a short instance ID.
 //
-//	version  1
+//	version  2
 //	flags    bits 0 and 1: verdict; 2 and 3: last outcome; 4: on hold; 5: down; 6: started; 7: endpoint
 //	uvarint  run, errors, changes
 //	varint   since, instance since, in nanoseconds since 1970; 0 for the zero time
 //	uint64   endpoint, little endian; only with its flag
+//	uint32   handler, little endian; not in version 1
 //	string   instance: the rest
-const memoryVersion = 1
+const memoryVersion = 2
 
 var errMemoryTruncated = errors.New("memory: its binary form is truncated")
 
@@ -108,6 +121,7 @@ func (m Memory) AppendBinary(b []byte) ([]byte, error) {
 	if m.Endpoint != 0 {
 		b = binary.LittleEndian.AppendUint64(b, m.Endpoint)
 	}
+	b = binary.LittleEndian.AppendUint32(b, m.Handler)
 	return append(b, s.Instance...), nil
 }
 
@@ -136,7 +150,7 @@ func (m *Memory) UnmarshalBinary(b []byte) error {
 	if len(b) < 2 {
 		return errMemoryTruncated
 	}
-	if b[0] != memoryVersion {
+	if b[0] != 1 && b[0] != memoryVersion {
 		return fmt.Errorf("memory: version %d is not supported, this release has version %d", b[0], memoryVersion)
 	}
 	flags := b[1]
@@ -149,6 +163,9 @@ func (m *Memory) UnmarshalBinary(b []byte) error {
 	read.Since, read.InstanceSince = d.time(), d.time()
 	if flags&flagEndpoint != 0 {
 		read.Endpoint = d.endpoint()
+	}
+	if b[0] > 1 {
+		read.Handler = d.handler()
 	}
 	s.Instance = string(d.rest)
 	if d.err == nil && s.Verdict > probe.Failing {
@@ -197,6 +214,18 @@ func (d *decoder) endpoint() (hash uint64) {
 		hash = max(binary.LittleEndian.Uint64(d.rest), 1)
 	}
 	if d.rest = d.rest[min(8, len(d.rest)):]; hash == 0 && d.err == nil {
+		d.err = errMemoryTruncated
+	}
+	return hash
+}
+
+// handler reads a hash, or 0.
+func (d *decoder) handler() (hash uint32) {
+	truncated := len(d.rest) < 4
+	if !truncated {
+		hash = binary.LittleEndian.Uint32(d.rest)
+	}
+	if d.rest = d.rest[min(4, len(d.rest)):]; truncated && d.err == nil {
 		d.err = errMemoryTruncated
 	}
 	return hash

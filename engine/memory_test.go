@@ -21,6 +21,7 @@ var sampleMemories = []engine.Memory{
 	{State: verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Failure, OnHold: true}, Changes: 1 << 60},
 	{State: verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Success, Run: 1 << 30, Errors: 1, Down: true}, Since: time.Unix(-1, 0)},
 	{State: verdict.State{Instance: "a", Verdict: probe.Passing}, Endpoint: 1<<63 + 5},
+	{State: verdict.State{Instance: "a", Verdict: probe.Passing}, Endpoint: 7, Handler: 1<<31 + 5},
 }
 
 func TestMemoryIsReadBackAsItWasWritten(t *testing.T) {
@@ -39,6 +40,14 @@ func TestMemoryIsReadBackAsItWasWritten(t *testing.T) {
 	}
 }
 
+func TestMemoryOfTheFirstVersionIsRead(t *testing.T) {
+	var m engine.Memory
+	want := engine.Memory{State: verdict.State{Instance: "abcd", Verdict: probe.Passing, Last: probe.Success, Run: 3}}
+	if err := m.UnmarshalBinary(append([]byte{1, 1 | 1<<2, 3, 0, 0, 0, 0}, "abcd"...)); err != nil || m != want {
+		t.Errorf("got %+v, %v, want %+v", m, err, want)
+	}
+}
+
 func TestBytesThatAreNoMemoryAreRejected(t *testing.T) {
 	good, _ := sampleMemories[1].MarshalBinary()
 	header := good[:2]
@@ -49,8 +58,9 @@ func TestBytesThatAreNoMemoryAreRejected(t *testing.T) {
 		"nothing":            {nil, "truncated"},
 		"a version only":     {good[:1], "truncated"},
 		"half":               {good[:8], "truncated"},
-		"another version":    {append([]byte{2}, good[1:]...), "version 2 is not supported"},
+		"another version":    {append([]byte{3}, good[1:]...), "version 3 is not supported"},
 		"half an endpoint":   {[]byte{1, 0x80, 0, 0, 0, 0, 0, 1, 2, 3}, "truncated"},
+		"half a handler":     {[]byte{2, 0, 0, 0, 0, 0, 0, 1, 2, 3}, "truncated"},
 		"an unknown verdict": {append([]byte{1, 3}, good[2:]...), "flags 0x3 are not known"},
 		"too long a run":     {append(bytes.Clone(header), 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0), "too many"},
 		"an endless number":  {append(bytes.Clone(header), bytes.Repeat([]byte{0xff}, 30)...), "truncated"},

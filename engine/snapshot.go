@@ -38,6 +38,7 @@ func (s *slot) memory(c *clock) Memory {
 	address, sp := s.address, s.spec.Load()
 	s.mu.Unlock()
 	m.Endpoint = endpointOf(sp.configured, sp.targetOf(s.target.name, address))
+	m.Handler = handlerOf(sp.handlerName, sp.revision)
 	if in.id == m.State.Instance {
 		m.Started, m.InstanceSince = in.started, c.time(in.since)
 	}

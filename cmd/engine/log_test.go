@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -125,9 +126,15 @@ func TestSignalsEndAnEngineWhoseLogIsNotRead(t *testing.T) {
 			_, w := fullPipe(t)
 			e := startEngine(t, noisy(port), w)
 			e.works(t, requests)
+			pid, err := strconv.Atoi(e.text("pid"))
+			if err != nil {
+				t.Fatal(err)
+			}
 			if got := e.end(t, signal); got != code {
 				t.Errorf("exit code %d, want %d", got, code)
 			}
+			// After SIGQUIT its guard kills the process, which until then writes to the test's folder.
+			testsync.Until(t, "the end of the process", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 		})
 	}
 }

@@ -113,4 +113,5 @@ const (
 	ReasonEnded    Reason = "restart.ended"           // the instance was terminated because it failed or was no longer configured
 	ReasonExited   Reason = "restart.exited"          // the instance exited on its own
 	ReasonNoStart  Reason = "restart.no_start"        // the instance could not be started
+	ReasonRestored Reason = "restart.restored"        // in logs: the probe has failed before this engine was started, for a reason that is not known
 )

@@ -2,6 +2,8 @@ package restart_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +69,58 @@ func TestInstanceThatFailsToStartIsRetried(t *testing.T) {
 		h.expectTimes("began at", a.starts(), 0, 0, 10*s, 30*s)
 		if in := h.expect("web", "web-3", probe.Running, ""); in.Restarts != 0 {
 			t.Errorf("%d restarts, want none", in.Restarts)
+		}
+	})
+}
+
+func TestAShortageOfTheEngineIsNoExit(t *testing.T) {
+	for lack, reason := range map[error]probe.Reason{restart.ErrShortage: probe.ReasonResources, restart.ErrNotTakenOver: probe.ReasonNoStart} {
+		t.Run(string(reason), func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				a := newDriver("web", func(n int) behavior {
+					if n < 2 || n >= 3 && n < 8 {
+						return behavior{err: fmt.Errorf("%w: too many open files", lack)}
+					}
+					return behavior{exitsAfter: 60 * s, code: 1}
+				})
+				h.apply(map[string]restart.Unit{"web": {Driver: a, Policy: restart.OnFailure}})
+				in := h.expect("web", "none", probe.Waiting, reason)
+				h.expectText(in.Detail, "retrying every 2s")
+				h.expectText(in.Detail, "too many open files")
+				h.sleep(5 * s)
+				h.expect("web", "web-2", probe.Running, "")
+				h.sleep(60 * s)
+				if in := h.expect("web", "web-2", probe.Ended, reason); in.Restarts != 0 {
+					t.Errorf("%d restarts before one", in.Restarts)
+				}
+				if m, _ := h.control.Memory("web"); m.Exits != 1 || m.Code != 1 {
+					t.Errorf("the controller remembers %+v", m)
+				}
+				h.sleep(10 * s)
+				if in := h.expect("web", "web-8", probe.Running, ""); in.Restarts != 1 {
+					t.Errorf("%d restarts, want 1", in.Restarts)
+				}
+				h.sleep(90 * s) // the back-off of the second exit
+				h.expectTimes("began at", a.starts(), 0, 2*s, 4*s, 64*s, 66*s, 68*s, 70*s, 72*s, 74*s, 144*s)
+				if n := strings.Count(h.log.String(), "instance not started, retrying"); n != 5 {
+					t.Errorf("7 tries have %d log records, want 5 (1, 2; 1, 2, 4)", n)
+				}
+			})
+		})
+	}
+}
+
+func TestAUnitThatIsRemovedDuringAShortageIsGone(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		a := newDriver("web", func(int) behavior { return behavior{err: restart.ErrShortage} })
+		h.apply(only(a))
+		h.sleep(time.Hour)
+		if n := strings.Count(h.log.String(), "instance not started, retrying"); n > 70 {
+			t.Errorf("the tries of an hour have %d log records", n)
+		}
+		h.apply(nil)
+		if in := h.instance("web"); in.ID != "" && in.Phase != probe.Gone {
+			t.Errorf("got %+v", in)
 		}
 	})
 }

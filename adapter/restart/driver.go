@@ -43,15 +43,27 @@ type External interface {
 type Outliving interface {
 	Driver
 	Outlives() bool
+
+	// SetGracePeriod says how long an instance may take to exit when it is terminated
+	// without a request of this controller: by the next engine, for example. The controller calls it
+	// before Run, and repeatedly while Run goes on, since the unit may have changed. It must not block.
+	SetGracePeriod(grace time.Duration)
 }
 
 // ErrReleased is the cause of the context of an instance that is left running.
 var ErrReleased = errors.New("restart: the instance is left running without the engine")
 
 // ErrNotTakenOver is in the error of an Exit when an instance of an earlier engine may run,
-// and the driver, a Resumer, cannot watch it now: it lacks descriptors, for example. The
-// instance stays reported as running, and the controller calls Run again.
+// and the driver, a Resumer, cannot watch it now: it lacks descriptors, for example. An
+// instance that goes on stays reported as running. The controller calls Run again, as after
+// ErrShortage.
 var ErrNotTakenOver = errors.New("running instance cannot be watched")
+
+// ErrShortage is in the error of an Exit when no instance was started because this machine
+// lacks what that takes: descriptors, memory, processes, threads, or room in a directory of
+// the engine. The target is not at fault: the controller calls Run again every two seconds, and
+// neither its back-off nor its restart count changes.
+var ErrShortage = errors.New("the engine cannot start it now")
 
 // Exit describes how an instance exited.
 type Exit struct {

@@ -16,6 +16,7 @@ import (
 // supervisor's goroutine.
 type instance struct {
 	*supervisor
+	driver  Driver // whose Run it is; after a reload the unit has another, equal one
 	cancel  context.CancelCauseFunc
 	began   chan string        // capacity 1
 	end     chan time.Duration // capacity 1
@@ -37,12 +38,13 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 	ctx, cancel := context.WithCancelCause(s.control.forced)
 	defer cancel(nil)
 	i := &instance{
-		supervisor: s, cancel: cancel, notBefore: notBefore,
+		supervisor: s, driver: s.unit.Driver, cancel: cancel, notBefore: notBefore,
 		began: make(chan string, 1), end: make(chan time.Duration, 1), exit: make(chan Exit, 1),
 		recheck: time.NewTimer(0),
 	}
 	defer i.recheck.Stop()
-	go i.run(ctx, s.unit.Driver)
+	i.setGracePeriod()
+	go i.run(ctx)
 	for {
 		select {
 		case id := <-i.began:
@@ -57,7 +59,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 }
 
 // run calls the driver. It turns a panic, and a runtime.Goexit, into an error.
-func (i *instance) run(ctx context.Context, driver Driver) {
+func (i *instance) run(ctx context.Context) {
 	exit := Exit{Code: -1, Err: errors.New("driver has ended its goroutine")}
 	defer func() {
 		if r := recover(); r != nil {
@@ -66,7 +68,14 @@ func (i *instance) run(ctx context.Context, driver Driver) {
 		}
 		i.exit <- exit
 	}()
-	exit = driver.Run(ctx, i.onBegan, i.end)
+	exit = i.driver.Run(ctx, i.onBegan, i.end)
+}
+
+// setGracePeriod passes on how long the instance may take to exit without the engine.
+func (i *instance) setGracePeriod() {
+	if d, ok := i.driver.(Outliving); ok {
+		d.SetGracePeriod(i.unit.TerminationGracePeriod)
+	}
 }
 
 // onBegan is the function that the driver calls with the instance's ID.
@@ -118,6 +127,7 @@ func (i *instance) resumeRequest() {
 func (i *instance) check() {
 	now := time.Now()
 	isRemoved := !i.terminating && !i.refresh() // or has another driver
+	i.setGracePeriod()
 	if !isRemoved && !i.isForgotten() {
 		i.reportAgain()
 	}
@@ -179,6 +189,12 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 	return engine.Status{}, false
 }
 
+// reasonOf returns why a probe fails, for the log. Of a verdict of an earlier engine that is not
+// known.
+func reasonOf(failing engine.Status) probe.Reason {
+	return cmp.Or(failing.Result.Reason, probe.ReasonRestored)
+}
+
 // takeBudget takes the restart from the budget, once, or postpones it.
 func (i *instance) takeBudget(now time.Time, failing engine.Status) bool {
 	if i.budgeted {
@@ -198,7 +214,7 @@ func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing e
 	if !i.setManaged(false, reason) {
 		return
 	}
-	i.log.Info("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "delay_reason", reason, "delay", until.Sub(now).Round(time.Millisecond))
+	i.log.Info("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "delay_reason", reason, "delay", until.Sub(now).Round(time.Millisecond))
 }
 
 // ending reports whether the driver was asked to terminate the instance, and has
@@ -222,7 +238,7 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 		}
 	})
 	i.setManaged(true, probe.ReasonEnding)
-	i.log.Info("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", failing.Result.Reason, "grace_period", grace)
+	i.log.Info("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
 	i.sendGrace(grace)
 }
 
@@ -273,6 +289,9 @@ func (i *instance) terminate(now time.Time) {
 	default:
 		i.sendGrace(grace)
 		in.Terminating = true
+		if _, wanted := i.control.unit(i.target); wanted {
+			message = "terminating instance, its configuration has changed"
+		}
 	}
 	if i.id == "" {
 		return

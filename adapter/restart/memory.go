@@ -228,15 +228,9 @@ func (s *supervisor) resume() (notBefore time.Time) {
 
 // reportRestored reports an instance that had exited before the engine was started.
 func (s *supervisor) reportRestored(r restored, phase probe.Phase) {
-	in := probe.Instance{
-		Target: s.target, ID: r.Instance, Phase: phase, Since: time.Now(), Restarts: max(r.Started-1, 0),
-		Reason: r.LastReason, Detail: r.LastExit,
-	}
-	if in.ID == "" || in.ID == noID {
-		if in.ID = noID; phase == probe.Ended {
-			in.Phase = probe.Waiting
-		}
-	}
+	s.reported = probe.Instance{ID: r.Instance, Restarts: max(r.Started-1, 0)}
+	in := s.endedInstance(phase)
+	in.Reason, in.Detail = r.LastReason, r.LastExit
 	if phase == probe.Ended && in.Reason != probe.ReasonNoStart {
 		in.Reason = probe.ReasonBackOff
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -454,5 +455,24 @@ func TestARequestThatIsWithdrawnIsForgotten(t *testing.T) {
 		if m := again.Targets["web"]; m.Requested {
 			t.Errorf("the controller remembers %+v", m)
 		}
+	})
+}
+
+func TestTheLogSaysThatAnEarlierEngineKnewWhyAProbeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		r := &resumer{fakeDriver: newDriver("b", healthy), alive: "a-0"}
+		generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
+			id := probe.ID{Target: "web", Kind: probe.Liveness, Name: "db"}
+			_, err := h.engine.Change(engine.Change{
+				Set:      probe.Set{id: {Rule: probe.Rule{FailureThreshold: 1}, Handler: &fakeHandler{failing: true}, HandlerName: "test"}},
+				Memories: map[probe.ID]engine.Memory{id: {State: verdict.State{Instance: "a-0", Verdict: probe.Failing, Last: probe.Failure, OnHold: true}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.sleep(2 * time.Second)
+			h.expectText(h.log.String(), "probe=web:liveness/db reason=restart.restored grace_period=30s")
+		})
 	})
 }

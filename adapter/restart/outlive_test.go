@@ -14,9 +14,12 @@ import (
 type outliving struct {
 	*fakeDriver
 	causes chan error // why the context of a Run was done
+	grace  time.Duration
 }
 
 func (d *outliving) Outlives() bool { return true }
+
+func (d *outliving) SetGracePeriod(grace time.Duration) { d.grace = grace }
 
 func (d *outliving) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
 	exit := d.fakeDriver.Run(ctx, began, end)
@@ -29,7 +32,7 @@ func (d *outliving) Run(ctx context.Context, began func(string), end <-chan time
 
 func TestInstancesThatOutliveTheControllerAreReleased(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
-		d := &outliving{newDriver("web", healthy), make(chan error, 1)}
+		d := &outliving{newDriver("web", healthy), make(chan error, 1), 0}
 		h.apply(map[string]restart.Unit{"web": {Driver: d}})
 		h.stop()
 		synctest.Wait()
@@ -56,7 +59,7 @@ func TestInstancesThatCouldOutliveTheControllerEndOtherwise(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, restart.Budget{}, func(h *harness) {
-				d := &outliving{newDriver("web", func(int) behavior { return behavior{endsAfter: 5 * time.Second} }), make(chan error, 1)}
+				d := &outliving{newDriver("web", func(int) behavior { return behavior{endsAfter: 5 * time.Second} }), make(chan error, 1), 0}
 				h.apply(map[string]restart.Unit{"web": {Driver: d}})
 				leave(h)
 				h.sleep(10 * time.Second)
@@ -76,6 +79,8 @@ func TestInstancesThatCouldOutliveTheControllerEndOtherwise(t *testing.T) {
 type starting struct{ ended chan error }
 
 func (starting) Outlives() bool { return true }
+
+func (starting) SetGracePeriod(time.Duration) {}
 
 func (d starting) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
 	select {
@@ -106,6 +111,8 @@ type exiting struct{}
 
 func (exiting) Outlives() bool { return true }
 
+func (exiting) SetGracePeriod(time.Duration) {}
+
 func (exiting) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
 	began("a-0")
 	<-ctx.Done()
@@ -123,5 +130,23 @@ func TestAnExitDuringTheReleaseIsRemembered(t *testing.T) {
 		if m, _ := h.control.Memory("web"); !m.Exited || m.Code != 3 || m.Exits != 1 {
 			t.Errorf("the controller remembers %+v", m)
 		}
+	})
+}
+
+func TestTheDriverOfARunningInstanceKnowsTheGracePeriodOfItsUnit(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		unit := func(d *outliving, grace time.Duration) map[string]restart.Unit {
+			return map[string]restart.Unit{"web": {Driver: d, Revision: "1", TerminationGracePeriod: grace}}
+		}
+		first := &outliving{newDriver("web", healthy), make(chan error, 1), 0}
+		h.apply(unit(first, 2*time.Minute))
+		if first.grace != 2*time.Minute {
+			t.Errorf("before the start the driver was told %v", first.grace)
+		}
+		h.apply(unit(&outliving{newDriver("reloaded", healthy), make(chan error, 1), 0}, 5*time.Second))
+		if first.grace != 5*time.Second {
+			t.Errorf("after a reload the driver was told %v", first.grace)
+		}
+		h.expect("web", "web-0", probe.Running, "")
 	})
 }

@@ -26,6 +26,7 @@ type supervisor struct {
 	lastExit   string         // how the previous instance exited, and its output; empty without one
 	lastReason probe.Reason   // the same as a code
 
+	retries    int                    // calls of Run that were in vain, see retryStart, since an instance was started
 	restored   restored               // until resume
 	resumes    string                 // the instance of an earlier engine that goes on, until the next one is reported; empty for none
 	since      time.Time              // when that instance has started
@@ -107,6 +108,11 @@ func (s *supervisor) supervise() {
 		if s.resumes = ""; end.terminating {
 			return
 		}
+		if errors.Is(end.exit.Err, ErrShortage) || errors.Is(end.exit.Err, ErrNotTakenOver) {
+			s.retryStart(end.exit.Err)
+			continue
+		}
+		s.retries = 0
 		s.exits = s.unit.BackOff.count(s.exits, end.lasted)
 		notBefore = time.Now().Add(s.unit.BackOff.wait(s.exits))
 		s.remember(func(m *Memory) {
@@ -137,6 +143,30 @@ func (s *supervisor) pause(d time.Duration) {
 		case <-s.wake:
 		}
 	}
+}
+
+// retryPause is the time until the next try to start an instance that could not be started
+// through no fault of the target.
+const retryPause = 2 * time.Second
+
+// maxRetriesUnlogged is how many such tries at most are made between two log records.
+const maxRetriesUnlogged = 32
+
+// retryStart reports why no instance could be started, and waits for the next try.
+func (s *supervisor) retryStart(err error) {
+	s.retries++
+	if s.retries&(s.retries-1) == 0 || s.retries%maxRetriesUnlogged == 0 {
+		s.log.Warn("instance not started, retrying", "error", err, "retries", s.retries-1, "retry_in", retryPause)
+	}
+	in := s.endedInstance(probe.Ended)
+	in.Reason, in.Detail = probe.ReasonNoStart, fmt.Sprintf("retrying every %v: %v", retryPause, err)
+	if errors.Is(err, ErrShortage) {
+		in.Reason = probe.ReasonResources
+	}
+	if in.Reason != s.reported.Reason || in.Detail != s.reported.Detail {
+		s.report(in)
+	}
+	s.waitUntil(time.Now().Add(retryPause))
 }
 
 // waitUntil returns at a time, or when refresh returns false.
@@ -179,8 +209,7 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 	now := time.Now()
 	wait := max(notBefore.Sub(now), 0)
 	s.lastExit, s.lastReason = end.detail(), end.reason()
-	in := s.reported
-	in.Target, in.Phase, in.Since, in.Managed, in.Terminating = s.target, phase, now, false, false
+	in := s.endedInstance(phase)
 	in.Reason, in.Detail = s.lastReason, s.lastExit
 	if wait > 0 {
 		in.Detail = fmt.Sprintf("restarting in %v (back-off), next at %s; %s", wait.Round(time.Second), notBefore.UTC().Format(time.RFC3339), s.lastExit)
@@ -188,18 +217,25 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 	if wait > 0 && in.Reason != probe.ReasonNoStart {
 		in.Reason = probe.ReasonBackOff
 	}
-	if in.ID == "" || in.ID == noID {
-		in.ID = noID
-		if phase == probe.Ended {
-			in.Phase = probe.Waiting
-		}
-	}
 	s.report(in)
 	exit := slog.Int("exit_code", end.exit.Code)
 	if end.exit.Err != nil {
 		exit = slog.Any("error", end.exit.Err)
 	}
 	s.log.Info(end.event(), "instance", in.ID, exit, "reason", s.lastReason, "phase", in.Phase, "restarts", in.Restarts, "back_off", wait.Round(time.Millisecond))
+}
+
+// endedInstance returns the last reported instance in its new phase. Before the first one that
+// is an instance that waits for its start.
+func (s *supervisor) endedInstance(phase probe.Phase) probe.Instance {
+	in := s.reported
+	in.Target, in.Phase, in.Since, in.Managed, in.Terminating = s.target, phase, time.Now(), false, false
+	if in.ID == "" || in.ID == noID {
+		if in.ID = noID; phase == probe.Ended {
+			in.Phase = probe.Waiting
+		}
+	}
+	return in
 }
 
 func (s *supervisor) report(in probe.Instance) {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -240,4 +241,89 @@ func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
 		left, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*"))
 		return len(left) == 0
 	})
+}
+
+func TestASurvivorIsEndedWithinTheGracePeriodOfTheLastReload(t *testing.T) {
+	e := &engineProcess{dir: t.TempDir()}
+	configure := func(grace string) {
+		e.write(t, "config.hcl", fmt.Sprintf(`
+			engine { state = "sonde.state" }
+			target "web" {
+			  process {
+			    command = ["sh", "-c", "trap '' TERM; echo $$$$ >pid; while :; do sleep 0.01; done"]
+			    adopt   = true
+			  }
+			  termination_grace_period = %q
+			}`, grace))
+	}
+	configure("1h")
+	e.startAgain(t)
+	testsync.Until(t, "the process", func() bool { return e.text("pid") != "" })
+	pid, err := strconv.Atoi(e.text("pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	configure("100ms")
+	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the guard to know the grace period", func() bool {
+		descriptions, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*.json"))
+		return len(descriptions) == 1 && strings.Contains(e.text(filepath.Join("sonde.state.processes", filepath.Base(descriptions[0]))), `"Grace":100000000,`)
+	})
+	if err := e.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-e.exited
+	e.write(t, "config.hcl", `engine { state = "sonde.state" }`)
+	e.startAgain(t)
+	testsync.Until(t, "the end of the process", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	for _, want := range []string{
+		`"msg":"terminating instance of an earlier engine","target":"web"`, `"grace_period":"100ms"`,
+		`"msg":"process did not exit within its grace period, killed"`, `"msg":"instance of an earlier engine exited"`, `"exit_code":137`,
+	} {
+		testsync.Until(t, "the log to have "+want, func() bool { return strings.Contains(e.text("log"), want) })
+	}
+}
+
+// A process that crashes while the engine lacks descriptors is started as soon as there are
+// some, and its back-off and restart count are those of one crash.
+func TestAShortageOfTheEngineIsNoCrashOfTheProcess(t *testing.T) {
+	e := &engineProcess{dir: t.TempDir()}
+	e.write(t, "config.hcl", `
+		target "web" {
+		  process { command = ["sh", "-c", "echo $$$$ >pid; exec sleep 600"] }
+		}`)
+	e.startAgain(t)
+	crash := func() {
+		t.Helper()
+		testsync.Until(t, "the process", func() bool { return e.text("pid") != "" })
+		pid, err := strconv.Atoi(e.text("pid"))
+		if err == nil {
+			err = os.Remove(filepath.Join(e.dir, "pid"))
+		}
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := e.get("/v1/targets"); !strings.HasPrefix(got, "200") { // on a connection that stays open
+		t.Fatal(got)
+	}
+	restore := faulttest.DescriptorsOf(t, e.Process.Pid, 3)
+	crash()
+	testsync.Until(t, "the reason", func() bool {
+		return strings.Contains(e.get("/v1/targets"), `"reason":"engine.resources","detail":"retrying every 2s: `)
+	})
+	restore()
+	testsync.Until(t, "a restart", func() bool { return strings.Contains(e.get("/v1/targets"), `"restarts":1`) })
+	crash()
+	testsync.Until(t, "the second crash", func() bool {
+		return strings.Count(e.text("log"), `"msg":"instance exited"`) == 2
+	})
+	if log := e.text("log"); !strings.Contains(log, `"restarts":1,"back_off":"10s"`) || !strings.Contains(log, `"msg":"instance not started, retrying"`) {
+		t.Errorf("the second crash is not the second exit:\n%s", log)
+	}
 }

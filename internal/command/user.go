@@ -16,6 +16,10 @@ type account struct {
 	credential *syscall.Credential // nil: the engine's user and groups
 }
 
+// ErrUsersUnread is in the error of Plan when the users or groups of this system could not be
+// read. That is this machine's fault: it may lack descriptors, which package user does not say.
+var ErrUsersUnread = errors.New("users cannot be read")
+
 // lookupUser reads "", "name", "uid", "user:group" or "uid:gid". A user of the system
 // gets its supplementary groups. A number without a user needs a group: guessing one
 // would not be safe.
@@ -51,8 +55,8 @@ func lookupAccount(name string) (acct account, known bool, err error) {
 	case err == nil:
 		acct, err = accountOf(u)
 		return acct, true, err
-	case !isUnknown(err): // the users could not be read: a number may have groups
-		return account{}, false, err
+	case !isUnknown(err): // a number may have groups
+		return account{}, false, fmt.Errorf("%w: %w", ErrUsersUnread, err)
 	case numberErr == nil:
 		return account{name: name, credential: &syscall.Credential{Uid: uid}}, false, nil
 	}
@@ -77,7 +81,7 @@ func accountOf(u *user.User) (account, error) {
 	}
 	ids, err := u.GroupIds()
 	if err != nil {
-		return account{}, fmt.Errorf("groups of user %s: %w", u.Username, err)
+		return account{}, fmt.Errorf("%w: groups of user %s: %w", ErrUsersUnread, u.Username, err)
 	}
 	groups := make([]uint32, 0, len(ids))
 	for _, id := range ids {
@@ -94,7 +98,7 @@ func lookupGroup(name string) (uint32, error) {
 	case err == nil:
 		return number(g.Gid)
 	case !isUnknown(err):
-		return 0, err
+		return 0, fmt.Errorf("%w: %w", ErrUsersUnread, err)
 	}
 	gid, err := number(name)
 	if err != nil {

@@ -36,6 +36,9 @@ type outliving struct{ *driver }
 // Outlives implements restart.Outliving.
 func (outliving) Outlives() bool { return true }
 
+// SetGracePeriod implements restart.Outliving.
+func (outliving) SetGracePeriod(time.Duration) {}
+
 // outside is a driver whose instances run outside the engine.
 type outside struct{ *driver }
 

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
 )
 
 // Survivor is an instance that has outlived its engine.
@@ -13,8 +15,9 @@ type Survivor struct {
 	Started time.Time
 	Err     error // why the rest is unknown, or whether the instance runs; nil otherwise
 
-	name   string // of the files
-	digest string // of the configuration
+	name   string        // of the files
+	digest string        // of the configuration
+	grace  time.Duration // within which it is terminated; 0 if its guard, of an older release, has not written it
 }
 
 // Survivors are the instances in a directory, by the names of their files.
@@ -35,6 +38,27 @@ func nameOf(target string) string {
 // Outlives reports whether instances go on when the engine stops. It makes the driver a
 // restart.Outliving.
 func (d *Driver) Outlives() bool { return d.config.Adopt }
+
+// SetGracePeriod says how long an instance may take to exit when the next engine terminates it,
+// or its guard because no engine can find it. One goroutine calls it. It makes the driver a
+// restart.Outliving. Default restart.DefaultTerminationGracePeriod.
+func (d *Driver) SetGracePeriod(grace time.Duration) {
+	select {
+	case <-d.gracePeriods:
+	default:
+	}
+	d.gracePeriods <- grace // never blocks: there is one sender
+}
+
+// gracePeriod returns the one that was set, for a new instance.
+func (d *Driver) gracePeriod() time.Duration {
+	select {
+	case grace := <-d.gracePeriods:
+		return grace
+	default:
+		return restart.DefaultTerminationGracePeriod
+	}
+}
 
 // Resume reports whether the next Run takes over an instance of an earlier engine, which is
 // Config.Survivor, or may do so: that is not known after an error. It makes the driver a restart.Resumer.

@@ -62,20 +62,33 @@ func ReadSurvivors(dir string) (Survivors, error) {
 func RunningIn(dir string) (targets []string) {
 	paths, _ := filepath.Glob(filepath.Join(dir, "*"+guard.DescriptionEnding))
 	for _, path := range paths {
-		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-		if err != nil {
-			continue
+		if s, ok := readRunning(path); ok {
+			targets = append(targets, s.Target)
 		}
-		var s Survivor
-		if locked, _, err := guard.Lock(f); err == nil && !locked {
-			if _, err := s.read(f); err == nil {
-				targets = append(targets, s.Target)
-			}
-		}
-		_ = f.Close()
 	}
 	slices.Sort(targets)
 	return targets
+}
+
+// IsRunningIn reports whether a directory has an instance of a target whose guard runs. It
+// changes nothing.
+func IsRunningIn(dir, target string) bool {
+	_, ok := readRunning(filepath.Join(dir, nameOf(target)+guard.DescriptionEnding))
+	return ok
+}
+
+// readRunning reads the description of an instance if its guard runs.
+func readRunning(path string) (s Survivor, ok bool) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return s, false
+	}
+	defer f.Close()
+	if locked, _, err := guard.Lock(f); err != nil || locked {
+		return s, false
+	}
+	_, err = s.read(f)
+	return s, err == nil
 }
 
 // guardState is whether a guard runs.
@@ -130,7 +143,7 @@ func (s *Survivor) read(f *os.File) (d guard.Description, err error) {
 	for decoder := json.NewDecoder(bytes.NewReader(text)); err == nil; {
 		err = decoder.Decode(&d)
 	}
-	s.Target, s.ID, s.Started, s.digest = d.Target, d.ID, d.Started, d.Digest
+	s.Target, s.ID, s.Started, s.digest, s.grace = d.Target, d.ID, d.Started, d.Digest, d.Grace
 	if d.Target != "" && (err == io.EOF || err == io.ErrUnexpectedEOF) {
 		return d, nil
 	}
@@ -180,8 +193,8 @@ func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*insta
 	return nil, d.end(ctx, s, end)
 }
 
-// End ends an instance that an earlier engine has left running, within
-// restart.DefaultTerminationGracePeriod. It does nothing if the instance has ended, or if
+// End ends an instance that an earlier engine has left running, within its grace period
+// (see Driver.SetGracePeriod). It does nothing if the instance has ended, or if
 // its target is wanted. When ctx is done End returns, and the instance's guard goes on with
 // the end.
 func (s Survivor) End(ctx context.Context, dir string, log *slog.Logger, wanted func(target string) bool) error {
@@ -206,9 +219,10 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 		return err
 	}
 	defer i.close()
-	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "grace_period", restart.DefaultTerminationGracePeriod)
-	i.order(guard.Order{Signal: guard.Terminate, Grace: restart.DefaultTerminationGracePeriod})
-	ctx, cancel := context.WithTimeout(ctx, restart.DefaultTerminationGracePeriod+killTimeout)
+	grace := cmp.Or(s.grace, restart.DefaultTerminationGracePeriod)
+	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "grace_period", grace)
+	i.order(guard.Order{Signal: guard.Terminate, Grace: grace})
+	ctx, cancel := context.WithTimeout(ctx, grace+killTimeout)
 	defer cancel()
 	exit := i.watch(ctx, func(string) {}, requests)
 	switch {
@@ -216,7 +230,9 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 		return exit.Err
 	case ctx.Err() != nil:
 		return fmt.Errorf("instance %s of an earlier engine has not ended: %w", s.ID, ctx.Err())
-	case i.asked:
+	}
+	i.log.Info("instance of an earlier engine exited", "instance", s.ID, "exit_code", exit.Code)
+	if i.asked {
 		return errEnded
 	}
 	return nil
@@ -233,7 +249,7 @@ func (d *Driver) adopt() (*guard.Adopt, error) {
 	}
 	return &guard.Adopt{
 		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest,
-		Interval: d.findInterval, Grace: restart.DefaultTerminationGracePeriod,
+		Interval: d.findInterval, Grace: d.gracePeriod(),
 	}, nil
 }
 
@@ -267,7 +283,7 @@ func (d *Driver) attach(ctx context.Context, s Survivor) (*instance, error) {
 	}
 	stop := context.AfterFunc(attaching, func() { _ = socket.SetReadDeadline(time.Now()) })
 	i := d.newInstance()
-	i.guardConn = &guardConn{socket: socket}
+	i.guardConn, i.gracePeriod = &guardConn{socket: socket}, s.grace
 	hello, err := i.receive()
 	if !stop() {
 		err = cmp.Or(context.Cause(ctx), err, attaching.Err())

@@ -399,7 +399,7 @@ func TestAFullDiskLeavesNothingOfAnInstance(t *testing.T) {
 	d := adoptable(t, dir, `echo $$$$ >pid; exec sleep 600`, log)
 	d.config.AdoptDir = full
 	exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
-	if exit.Err == nil || !strings.Contains(exit.Err.Error(), "no space left") {
+	if !errors.Is(exit.Err, restart.ErrShortage) || !strings.Contains(exit.Err.Error(), "no space left") {
 		t.Errorf("the exit is %+v", exit)
 	}
 	if left := cgroups(t); len(left) > len(before) {
@@ -490,6 +490,78 @@ func TestAGracePeriodEndsWithoutTheEngine(t *testing.T) {
 	if exit := testsync.Receive(t, "the exit", second.exit); second.id != first.id || exit.Code != 137 {
 		t.Errorf("instance %s has the exit %+v", second.id, exit)
 	}
+}
+
+// deafScript ignores SIGTERM.
+const deafScript = `trap "" TERM; echo >ready; while :; do sleep 0.01; done`
+
+// The default grace period is longer than tests wait.
+func TestASurvivorIsEndedWithinItsOwnGracePeriod(t *testing.T) {
+	const grace = 50 * time.Millisecond
+	for startName, start := range map[string]func(t *testing.T, d *Driver) *attendance{
+		"set at the start": func(t *testing.T, d *Driver) *attendance {
+			d.SetGracePeriod(grace)
+			return attend(t, d)
+		},
+		"changed": func(t *testing.T, d *Driver) *attendance {
+			first := attend(t, d)
+			for n := range 500 { // their descriptions are larger than what an engine reads
+				d.SetGracePeriod(time.Hour + time.Duration(n))
+				testsync.Until(t, "the instance to read it", func() bool { return len(d.gracePeriods) == 0 })
+			}
+			d.SetGracePeriod(grace)
+			guards := filepath.Join(d.config.Dir, "guards")
+			testsync.Until(t, "the guard to write it", func() bool { s, _ := survivors(t, guards).Of("web"); return s.grace == grace })
+			return first
+		},
+	} {
+		for endName, end := range map[string]func(t *testing.T, dir string, log *testsync.Buffer){
+			"target removed": func(t *testing.T, dir string, log *testsync.Buffer) {
+				guards := filepath.Join(dir, "guards")
+				s, _ := survivors(t, guards).Of("web")
+				if err := s.End(t.Context(), guards, slog.New(slog.NewTextHandler(log, nil)), unwanted); err != nil {
+					t.Error(err)
+				}
+			},
+			"command changed": func(t *testing.T, dir string, log *testsync.Buffer) {
+				next := attend(t, adoptable(t, dir, `exec sleep 600`, log))
+				next.release(nil)
+				<-next.exit
+			},
+		} {
+			t.Run(startName+", "+endName, func(t *testing.T) {
+				dir, log := t.TempDir(), new(testsync.Buffer)
+				first := start(t, adoptable(t, dir, deafScript, log))
+				awaitFile(t, filepath.Join(dir, "ready"))
+				first.leave(t)
+				end(t, dir, log)
+				awaitGone(t, []int{pidOf(t, first.id)})
+				for _, want := range []string{
+					"grace_period=50ms", "process did not exit within its grace period, killed",
+					`msg="instance of an earlier engine exited" target=web instance=` + first.id + " exit_code=137",
+				} {
+					if !strings.Contains(log.String(), want) {
+						t.Errorf("the log does not have %q:\n%s", want, log)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAProcessThatNoEngineCanFindEndsWithinItsGracePeriod(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	d := adoptable(t, dir, deafScript, log)
+	d.SetGracePeriod(50 * time.Millisecond)
+	first := attend(t, d)
+	guard := parentOf(pidOf(t, first.id))
+	awaitFile(t, filepath.Join(dir, "ready"))
+	if err := os.RemoveAll(filepath.Join(dir, "guards")); err != nil {
+		t.Fatal(err)
+	}
+	first.leave(t)
+	awaitGone(t, []int{pidOf(t, first.id), guard})
+	_, _ = syscall.Wait4(guard, nil, 0, nil)
 }
 
 // An engine may be started with a descriptor of its parent's, such as that of flock(1).

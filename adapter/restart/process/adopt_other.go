@@ -20,6 +20,9 @@ func OpenDirectory(string, bool) (*Directory, error) { return nil, nil }
 // RunningIn returns nil.
 func RunningIn(string) []string { return nil }
 
+// IsRunningIn returns false.
+func IsRunningIn(string, string) bool { return false }
+
 // End does nothing.
 func (s Survivor) End(context.Context, string, *slog.Logger, func(target string) bool) error {
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -55,6 +56,9 @@ type instance struct {
 	tree    guard.Tree       // zero before the command runs
 	asked   bool             // a request to end was received
 	abandon <-chan time.Time // fires when a process cannot be killed
+
+	gracePeriods <-chan time.Duration // of the driver
+	gracePeriod  time.Duration        // that the guard knows; 0 if it does not outlive the engine, or is of an older release
 }
 
 // start starts a guard and has it start the command. If an earlier engine has left an
@@ -63,6 +67,11 @@ type instance struct {
 func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance, error) {
 	if i, err := d.takeOver(ctx, end); i != nil || err != nil {
 		return i, err
+	}
+	if d.config.Elsewhere != nil {
+		if err := d.config.Elsewhere(); err != nil {
+			return nil, fmt.Errorf("%w: %w", restart.ErrNotTakenOver, err)
+		}
 	}
 	select {
 	case <-ctx.Done():
@@ -74,6 +83,9 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	default:
 	}
 	plan, err := d.command.Plan()
+	if shortage.Is(err) || errors.Is(err, command.ErrUsersUnread) {
+		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,18 +95,21 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	start := guard.Start{Plan: plan, Suffix: strings.ToLower(rand.Text()[:10]), Cgroup: !d.config.NoCgroup}
 	if d.config.Adopt {
 		if start.Adopt, err = d.adopt(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 		}
 	}
 	i := d.newInstance()
+	if start.Adopt != nil {
+		i.gracePeriod = start.Adopt.Grace
+	}
 	if i.guardConn, err = startGuard(d.config.Target, start, i.streams); err != nil {
-		return nil, fmt.Errorf("guard: %w", err)
+		return nil, fmt.Errorf("%w: guard: %w", restart.ErrShortage, err)
 	}
 	return i, nil
 }
 
 func (d *Driver) newInstance() *instance {
-	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}}
+	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, gracePeriods: d.gracePeriods}
 	for n, name := range []string{"stdout", "stderr"} {
 		i.streams[n] = &lineLogger{log: d.config.Log.With("stream", name), tail: i.tail, perSecond: d.config.LinesPerSecond}
 	}
@@ -111,8 +126,15 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				return i.guardKilled(ctx)
 			case r.Error != "":
 				i.kill()
-				return i.exit(-1, errors.New(r.Error))
+				err := errors.New(r.Error)
+				if r.Shortage {
+					err = fmt.Errorf("%w: guard: %w", restart.ErrShortage, err)
+				}
+				return i.exit(-1, err)
 			case r.Ended:
+				if r.Killed {
+					i.log.Warn("process did not exit within its grace period, killed", "pid", i.tree.Pid)
+				}
 				i.kill()
 				return i.exit(r.Code, nil)
 			}
@@ -125,6 +147,11 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 			}
 			i.asked = true
 			i.order(guard.Order{Signal: guard.Terminate, Grace: max(grace, 0)})
+		case grace := <-i.gracePeriods:
+			if i.gracePeriod != 0 && grace != i.gracePeriod {
+				i.gracePeriod = grace
+				i.order(guard.Order{Signal: guard.SetGrace, Grace: grace})
+			}
 		case <-done:
 			if context.Cause(ctx) == restart.ErrReleased {
 				return restart.Exit{Err: restart.ErrReleased}
@@ -162,7 +189,7 @@ func (i *instance) exit(code int, err error) restart.Exit {
 func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 	if i.tree.Pid == 0 {
 		how := i.wait()
-		return i.exit(-1, fmt.Errorf("guard ended before it started the command: %s", how))
+		return i.exit(-1, fmt.Errorf("%w: guard ended before it started the command: %s", restart.ErrShortage, how))
 	}
 	i.log.Warn("guard process was killed, killing the command it guarded", "guard_pid", i.guardPid, "pid", i.tree.Pid)
 	killing, giveUp := context.WithCancel(context.WithoutCancel(ctx))

@@ -80,6 +80,11 @@ type Config struct {
 	// AdoptDir, for Resume: see ReadSurvivors. Default: none.
 	Survivor Survivor
 
+	// Elsewhere returns an error if an instance of the target runs that this driver cannot
+	// take over, since it is found in another directory. Run asks before it starts one, and
+	// starts none. Default: none.
+	Elsewhere func() error `json:"-"`
+
 	// Log gets a record for each line of output: the line, with the attributes
 	// target and stream (stdout or stderr). Default: none.
 	Log *slog.Logger
@@ -100,7 +105,8 @@ type Driver struct {
 	command command.Command
 	digest  string
 
-	findInterval time.Duration // see guard.Adopt
+	findInterval time.Duration      // see guard.Adopt
+	gracePeriods chan time.Duration // the latest of SetGracePeriod that no instance has read; capacity 1
 }
 
 // findInterval is the time after which a guard without an engine looks for its files.
@@ -135,7 +141,7 @@ func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run, digest: c.digest(), findInterval: findInterval}
+	return &Driver{config: c, command: run, digest: c.digest(), findInterval: findInterval, gracePeriods: make(chan time.Duration, 1)}
 }
 
 // digest identifies what the command is: instances with the same one need no restart.

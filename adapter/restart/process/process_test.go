@@ -81,6 +81,9 @@ func TestCommandThatFailsToStartIsAnError(t *testing.T) {
 			if exit.Code != -1 || exit.Err == nil || !strings.Contains(exit.Err.Error(), c.text) {
 				t.Errorf("got %+v, want an error with %q", exit, c.text)
 			}
+			if errors.Is(exit.Err, restart.ErrShortage) {
+				t.Errorf("the engine blames itself: %v", exit.Err)
+			}
 		})
 	}
 }

@@ -16,13 +16,14 @@ import (
 )
 
 // adoption lets engines attach to a guard whose command outlives its engine, one after
-// another. The methods describe and remove of the nil adoption do nothing.
+// another. The methods describe, setGrace and remove of the nil adoption do nothing.
 type adoption struct {
 	adopt       Adopt
 	dir         *os.File
 	description *os.File // locked
 	listener    *os.File
 	outputs     [2]*os.File // the read ends
+	started     time.Time   // when the command was started; zero before
 }
 
 // openAdoption makes this guard the only one that has the name, and opens its socket.
@@ -128,11 +129,26 @@ func (a *adoption) describe(id string, tree Tree) error {
 	if a == nil {
 		return nil
 	}
-	d := Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, Tree: tree}
-	if id != "" {
-		d.Started = time.Now()
+	if id != "" && a.started.IsZero() {
+		a.started = time.Now()
 	}
+	d := Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, Started: a.started, Grace: a.adopt.Grace, Tree: tree}
 	return json.NewEncoder(a.description).Encode(d) // one write
+}
+
+// maxDescriptions bounds the size of the file, in bytes. Engines read more.
+const maxDescriptions = 32 << 10
+
+// setGrace changes the grace period, for an engine that finds the command later.
+func (a *adoption) setGrace(grace time.Duration, hello Report) {
+	if a == nil || grace == a.adopt.Grace {
+		return
+	}
+	a.adopt.Grace = grace
+	if info, err := a.description.Stat(); err == nil && info.Size() > maxDescriptions {
+		_ = a.description.Truncate(0)
+	}
+	_ = a.describe(hello.ID, hello.Tree) // after an error engines read the last one
 }
 
 // isLost reports whether no engine can find the guard, since the description was removed, or

@@ -9,8 +9,9 @@ type adoption struct{ adopt Adopt }
 
 func openAdoption(Adopt) (*adoption, error) { return nil, errors.New("adopt needs Linux") }
 
-func (a *adoption) describe(string, Tree) error  { return nil }
-func (a *adoption) remove()                      {}
-func (a *adoption) accept(Report) (engine, bool) { return engine{}, false }
+func (a *adoption) describe(string, Tree) error    { return nil }
+func (a *adoption) setGrace(time.Duration, Report) {}
+func (a *adoption) remove()                        {}
+func (a *adoption) accept(Report) (engine, bool)   { return engine{}, false }
 
 func (a *adoption) discard() (stop func()) { return func() {} }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
 // Name is the argv[0] of a guard.
@@ -49,8 +50,10 @@ func init() {
 type guard struct {
 	children chan os.Signal
 	adoption *adoption // nil unless the command outlives the engine
+	faulty   bool      // the command cannot be started as it is; any other error is this machine's
 	tree     Tree      // the command and its descendants
 	killAt   time.Time // the end of the grace period; zero while the command was not asked to exit
+	killed   bool      // it has not exited by then
 	ended    bool
 	status   syscall.WaitStatus // once ended
 }
@@ -75,7 +78,7 @@ func run() error {
 	}
 	hello, err := g.start(*first.Start)
 	if err != nil {
-		e.send(Report{Error: err.Error()})
+		e.send(Report{Error: err.Error(), Shortage: !g.faulty})
 		return nil
 	}
 	e.send(hello)
@@ -88,7 +91,7 @@ func run() error {
 	g.serve(orders)
 	g.killAll()
 	g.tree.Cgroup.Remove()
-	last <- Report{Ended: true, Code: code(g.status)}
+	last <- Report{Ended: true, Code: code(g.status), Killed: g.killed}
 	<-reported
 	return nil
 }
@@ -132,6 +135,7 @@ func (g *guard) start(s Start) (hello Report, err error) {
 		g.tree.Pid, err = spawn(s.Plan, "")
 	}
 	if err != nil {
+		g.faulty = !shortage.IsFork(err)
 		return Report{}, err
 	}
 	g.tree.identifyCommand()
@@ -163,6 +167,7 @@ func (g *guard) serve(orders <-chan Order) {
 		case <-g.children:
 			g.reap()
 		case <-graceOver:
+			g.killed = true
 			return
 		case o, open := <-orders:
 			if !open || o.Signal == Kill {

@@ -57,6 +57,10 @@ func (l *link) passOn(e engine) (reported bool) {
 			if !open {
 				return false
 			}
+			if o.Signal == SetGrace {
+				l.adoption.setGrace(o.Grace, l.hello)
+				continue
+			}
 			l.killed = l.killed || o.Signal == Kill
 			select {
 			case l.orders <- o:

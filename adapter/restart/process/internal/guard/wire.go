@@ -16,7 +16,7 @@ import (
 type Order struct {
 	Start  *Start        `json:",omitempty"`
 	Signal Signal        `json:",omitempty"`
-	Grace  time.Duration `json:",omitempty"` // of Terminate
+	Grace  time.Duration `json:",omitempty"` // of Terminate and SetGrace
 }
 
 // Start is the command to run.
@@ -35,8 +35,12 @@ type Adopt struct {
 	Digest string // of the configuration
 
 	// While no engine is attached the guard looks for its files after each Interval. If they
-	// were removed or replaced no engine can find it, so it ends the command within Grace.
-	Interval, Grace time.Duration
+	// were removed or replaced no engine can find it, so it ends the command.
+	Interval time.Duration
+
+	// Grace is the grace period if the guard ends the command, or an engine that finds the
+	// command and does not want it.
+	Grace time.Duration
 }
 
 // The endings of the two files of a guard that outlives its engine.
@@ -49,9 +53,10 @@ const (
 // before the command is started, and another one, with all fields, afterwards.
 type Description struct {
 	Target  string
-	ID      string    `json:",omitempty"` // as it was reported
-	Digest  string    // of the configuration
-	Started time.Time `json:",omitzero"`
+	ID      string        `json:",omitempty"` // as it was reported
+	Digest  string        // of the configuration
+	Started time.Time     `json:",omitzero"`
+	Grace   time.Duration // see Adopt
 	Tree
 }
 
@@ -70,19 +75,22 @@ type Signal string
 
 // The signals.
 const (
-	Terminate Signal = "term" // SIGTERM to the command's process group, and Kill after Grace; again: less Grace
-	Kill      Signal = "kill" // SIGKILL to all descendants
+	Terminate Signal = "term"  // SIGTERM to the command's process group, and Kill after Grace; again: less Grace
+	Kill      Signal = "kill"  // SIGKILL to all descendants
+	SetGrace  Signal = "grace" // none: Adopt.Grace has changed; only for guards whose descriptions have it
 )
 
 // Report is a message of a guard: the command failed to start (Error, the last
 // report), it runs (Pid), or it has ended with all descendants (Ended, the last
 // report).
 type Report struct {
-	Error string `json:",omitempty"`
-	ID    string `json:",omitempty"` // of the instance: Pid and Start.Suffix
+	Error    string `json:",omitempty"`
+	Shortage bool   `json:",omitempty"` // of Error: this machine lacks resources, the command is not at fault
+	ID       string `json:",omitempty"` // of the instance: Pid and Start.Suffix
 	Tree
-	Ended bool `json:",omitempty"`
-	Code  int  `json:",omitempty"` // as in restart.Exit
+	Ended  bool `json:",omitempty"`
+	Code   int  `json:",omitempty"` // as in restart.Exit
+	Killed bool `json:",omitempty"` // it had not exited at the end of its grace period
 }
 
 // File descriptors of a guard, after the three standard ones. The standard outputs are

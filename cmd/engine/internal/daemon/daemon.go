@@ -52,6 +52,7 @@ type daemon struct {
 	state      *store.Store                // nil for none
 	processes  *process.Directory          // of those that outlive the engine; nil for none
 	survivors  process.Survivors           // processes that the previous engine has left running
+	abandoned  []handlers.Abandoned        // processes of engines with other state files
 	api        *httpapi.Server             // nil for none
 	listener   net.Listener                // nil for none
 	running    atomic.Bool                 // the engine's loop runs
@@ -84,6 +85,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err != nil {
 		return err
 	}
+	d.abandoned = handlers.FindAbandoned(c.Engine.State)
 	if err := d.openState(); err != nil {
 		d.processes.Close()
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
@@ -110,6 +111,11 @@ func (d *daemon) reload(r loadResult) {
 	handlers.LimitMemory(r.config.Engine)
 	d.logChanges("configuration applied", changes)
 	for _, name := range restartRequired(d.settings, r.config.Engine) {
+		if name == "state" && len(process.RunningIn(d.processes.Path())) > 0 {
+			d.log.Warn("engine setting changed while processes with adopt run: stop the engine, move its state file and the directory of its processes, and start it",
+				"setting", name, "state", d.settings.State, "processes", handlers.ProcessDir(d.settings.State))
+			continue
+		}
 		d.log.Warn("engine setting changed, restart the engine to apply it", "setting", name)
 	}
 }

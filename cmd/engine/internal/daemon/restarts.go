@@ -34,6 +34,17 @@ func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
 	return unit, err
 }
 
+// runsElsewhere returns an error if the process of a target runs that an engine with another
+// state file has left running.
+func (d *daemon) runsElsewhere(target string) error {
+	for _, a := range d.abandoned {
+		if err := a.Check(target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // driver returns what starts and ends the instances of a target, or nil for a target
 // that the engine only probes.
 func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
@@ -46,6 +57,7 @@ func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
 		}
 		c.Target, c.Log, c.AdoptDir = name, d.log, d.processes.Path()
 		c.Survivor, _ = d.survivors.Of(name)
+		c.Elsewhere = func() error { return d.runsElsewhere(name) }
 		return process.New(c)
 	case command.Config:
 		c.Target, c.Log = name, d.log

@@ -39,25 +39,42 @@ func noDirectory(state string) config.Diagnostics {
 	}}
 }
 
-// abandoned returns a warning for each other state file in the directory of an engine's that
-// no engine uses, although processes run that outlive the engine and are found by it: the
-// engine's state was moved or removed.
-func abandoned(state string) (warnings config.Diagnostics) {
+// Abandoned is a state file that no engine uses, although processes run that have outlived its
+// engine, which only an engine with that state file finds: the state was moved or removed.
+type Abandoned struct {
+	State   string
+	Targets []string // whose processes run, sorted
+}
+
+// FindAbandoned returns what is abandoned in the directory of an engine's state file.
+func FindAbandoned(state string) (found []Abandoned) {
 	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(state), "*"+processesEnding))
 	for _, dir := range dirs {
-		other := strings.TrimSuffix(dir, processesEnding)
-		if other == filepath.Clean(state) || journal.IsLocked(other) {
-			continue
+		a := Abandoned{State: strings.TrimSuffix(dir, processesEnding), Targets: process.RunningIn(dir)}
+		if a.State != filepath.Clean(state) && len(a.Targets) > 0 && !journal.IsLocked(a.State) {
+			found = append(found, a)
 		}
-		targets := process.RunningIn(dir)
-		if len(targets) == 0 {
-			continue
-		}
-		warnings = append(warnings, config.Diagnostic{
+	}
+	return found
+}
+
+// Check returns an error if the process of a target still runs, abandoned.
+func (a Abandoned) Check(target string) error {
+	if !process.IsRunningIn(ProcessDir(a.State), target) || journal.IsLocked(a.State) {
+		return nil
+	}
+	return fmt.Errorf("the target's process runs already, and belongs to the state file %s", a.State)
+}
+
+// warnings returns one for each state file that is abandoned.
+func warnings(state string) (diags config.Diagnostics) {
+	for _, a := range FindAbandoned(state) {
+		diags = append(diags, config.Diagnostic{
 			Severity: config.Warning,
-			Summary:  fmt.Sprintf("%s with adopt running without an engine: %s", cli.Plural(len(targets), "target"), cli.SomeNames(targets)),
-			Hint:     fmt.Sprintf("they belong to the state file %s: an engine with that state takes over or ends them", other),
+			Summary:  fmt.Sprintf("%s with adopt running without an engine: %s", cli.Plural(len(a.Targets), "target"), cli.SomeNames(a.Targets)),
+			Hint: fmt.Sprintf("they belong to the state file %[1]s, and no other engine starts them a second time; an engine with that state takes over or "+
+				"ends them; to move the state, stop the engine, and move %[1]s and %[2]s", a.State, ProcessDir(a.State)),
 		})
 	}
-	return warnings
+	return diags
 }

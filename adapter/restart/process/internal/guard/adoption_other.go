@@ -2,7 +2,10 @@
 
 package guard
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // adoption has no use on this system.
 type adoption struct{ adopt Adopt }

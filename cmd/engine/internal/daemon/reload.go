@@ -111,7 +111,7 @@ func (d *daemon) reload(r loadResult) {
 	handlers.LimitMemory(r.config.Engine)
 	d.logChanges("configuration applied", changes)
 	for _, name := range restartRequired(d.settings, r.config.Engine) {
-		if name == "state" && len(process.RunningIn(d.processes.Path())) > 0 {
+		if name == "state" && d.processes != nil && len(process.RunningIn(d.processes.Path())) > 0 {
 			d.log.Warn("engine setting changed while processes with adopt run: stop the engine, move its state file and the directory of its processes, and start it",
 				"setting", name, "state", d.settings.State, "processes", handlers.ProcessDir(d.settings.State))
 			continue

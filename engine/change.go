@@ -76,10 +76,9 @@ func (p *plan) memory(id probe.ID, desired *probe.Probe) (*Memory, error) {
 	}
 	var err error
 	m.State, err = verdict.Restore(desired.Rule, m.State)
-	switch {
-	case m.Endpoint != 0 && m.Endpoint != endpointOf(desired.Handler, desired.Target):
+	if m.Endpoint != 0 && m.Endpoint != endpointOf(desired.Handler, desired.Target) {
 		m.State = verdict.Relocate(id.Kind, m.State)
-	case m.Handler != 0 && m.Handler != handlerOf(desired.HandlerName, desired.Revision):
+	} else if m.Handler != 0 && m.Handler != handlerOf(desired.HandlerName, desired.Revision) {
 		m.State = verdict.Renew(id.Kind, m.State)
 	}
 	return &m, err

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
@@ -32,9 +33,9 @@ func TestAStartWithoutDescriptorsIsAShortage(t *testing.T) {
 
 // Go's runtime ends a guard that cannot start its threads.
 func TestAGuardThatEndsBeforeItStartsTheCommandIsAShortage(t *testing.T) {
-	before := executable
-	defer func() { executable = before }()
-	executable = "/bin/false"
+	before := reexec.Executable
+	defer func() { reexec.Executable = before }()
+	reexec.Executable = "/bin/false"
 	failsToStart(t, driver(t, Config{Command: []string{"true"}}), "guard ended before it started the command: exit status 1")
 }
 

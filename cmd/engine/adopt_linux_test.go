@@ -275,7 +275,7 @@ func TestASurvivorIsEndedWithinTheGracePeriodOfTheLastReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-e.exited
-	e.write(t, "config.hcl", `engine { state = "sonde.state" }`)
+	e.write(t, "config.hcl", withoutTargets)
 	e.startAgain(t)
 	testsync.Until(t, "the end of the process", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 	for _, want := range []string{

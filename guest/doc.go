@@ -49,7 +49,7 @@
 // plugin's name, and the schema of its settings, which Sonde uses to check configurations.
 // Without -o it prints the manifest.
 //
-// A host starts a plugin once and calls it for each attempt, instead of running main.
+// A host initialises a plugin and calls it for each attempt, instead of running main.
 // That is why the plugin registers in init, and why Main does nothing in a host.
 //
 // # Connections

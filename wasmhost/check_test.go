@@ -164,6 +164,17 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
+func TestInspectSaysWhyAModuleStartsAnew(t *testing.T) {
+	for text, want := range map[string]string{
+		idle: "",
+		`(table 1) (func $run (result i32) ref.null func i32.const 1 table.grow 0)`: "function 0 changes a table",
+	} {
+		if got, err := wasmhost.Inspect(wat("%s", text)); err != nil || got.StartsAnew != want {
+			t.Errorf("got %q, %v, want %q", got.StartsAnew, err, want)
+		}
+	}
+}
+
 func TestInspectDescribesAModule(t *testing.T) {
 	got, err := wasmhost.Inspect(wat(`(import "env" "abort" (func)) (import "sonde_v1" "close" (func (param i32) (result i32))) (memory 1 3)` + idle))
 	want := wasmhost.ModuleInfo{

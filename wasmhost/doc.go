@@ -30,7 +30,8 @@
 //
 // The image cannot contain tables that change, passive data segments, and globals that are
 // references or vectors: a module with these starts anew for each attempt
-// (TestAModuleThatChangesTablesStartsAnewForEachAttempt).
+// (TestAModuleThatChangesTablesStartsAnewForEachAttempt). Others initialise themselves once, one
+// instance at a time (TestAModuleIsInitialisedOnce).
 //
 // # What a plugin can do
 //

@@ -166,23 +166,6 @@ func (w countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestMemoryIsReleased(t *testing.T) {
-	hoard := `(func $run (result i32) (local $at i32)
-		i32.const 511 memory.grow drop
-		loop local.get $at i32.const 1 i32.store local.get $at i32.const 4096 i32.add local.tee $at i32.const 33554432 i32.lt_s br_if 0 end
-		unreachable)`
-	h := handler(t, load(t, wasmhost.Config{Module: wat("%s", hoard)}), nil)
-	for range 4 { // the fifth would have it suspended
-		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonTrap)
-	}
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&stats)
-	if stats.HeapAlloc > 64<<20 {
-		t.Errorf("%d MB are in use after 4 instances of 32 MB", stats.HeapAlloc>>20)
-	}
-}
-
 // fib takes hours without a loop.
 const fib = `(func $fib (param $n i32) (result i32) local.get $n i32.const 2 i32.lt_s if i32 local.get $n else
 	local.get $n i32.const 1 i32.sub call $fib local.get $n i32.const 2 i32.sub call $fib i32.add end)`

@@ -9,6 +9,12 @@ type ModuleInfo struct {
 	Exports   []string // likewise
 	Memory    int64    // initial size, in bytes
 	MaxMemory int64    // maximum size that the module declares, in bytes; 0: none
+
+	// StartsAnew is why each attempt has to initialise an instance of its own, which takes as
+	// long as the initialisation: "function 12 changes a table", "data segment 3 is passive",
+	// or "global 1 is a mutable reference or vector". It is empty if the module is initialised
+	// once, and if Load would reject its code.
+	StartsAnew string
 }
 
 // Inspect describes a module, whether Load would accept it or not. An error means that
@@ -19,5 +25,9 @@ func Inspect(wasm []byte) (ModuleInfo, error) {
 		return ModuleInfo{}, err
 	}
 	initial, maximum := m.Memory()
-	return ModuleInfo{Imports: m.Imports(), Exports: m.Exports(), Memory: initial, MaxMemory: maximum}, nil
+	info := ModuleInfo{Imports: m.Imports(), Exports: m.Exports(), Memory: initial, MaxMemory: maximum}
+	if prepared, _, err := prepareModule(wasm, 0); err == nil {
+		info.StartsAnew = prepared.StartsAnew
+	}
+	return info, nil
 }

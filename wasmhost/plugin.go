@@ -137,11 +137,17 @@ func (p *Plugin) check(wasm []byte) (prepared *image.Module, info meter.Info, er
 		return nil, info, err
 	}
 	p.configures = m.HasExport(abi.ExportConfigure)
-	metered, info, err := meter.RewriteWithin(wasm, p.compileConfig.Time)
+	return prepareModule(wasm, p.compileConfig.Time)
+}
+
+// prepareModule returns a module metered and prepared. Compile is the time that it may take to
+// compile, by estimate, unless the default is longer.
+func prepareModule(wasm []byte, compile time.Duration) (prepared *image.Module, info meter.Info, err error) {
+	metered, info, err := meter.RewriteWithin(wasm, compile)
 	if err != nil {
 		return nil, info, err
 	}
-	prepared, err = image.Prepare(metered, info.SetsTables)
+	prepared, err = image.Prepare(metered, info.ChangesTables)
 	return prepared, info, err
 }
 

@@ -26,9 +26,10 @@ const (
 
 // sender sends all of its memory and a global to its target before it receives anything.
 // Then it reads what the target sends, and the settings, to several places of the memory
-// and to the global, and ends as the format's second argument says.
-const sender = importNet + importInput + importExit + `(memory 4) (global $g (mut i32) 0)
-	(func $run (result i32) (local $fd i32)
+// and to the global, spreads them, and ends. The arguments of the format are the pages of
+// its memory, how it spreads them, and how it ends.
+const sender = importNet + importInput + importExit + `(memory %d) (global $g (mut i32) 0)
+	(func $run (result i32) (local $fd i32) (local $at i32)
 		` + dial + ` local.set $fd
 		i32.const 8 global.get $g i32.store
 		local.get $fd i32.const 0 memory.size i32.const 65536 i32.mul call $write drop
@@ -37,15 +38,28 @@ const sender = importNet + importInput + importExit + `(memory 4) (global $g (mu
 		i32.const 1 i32.const 70000 i32.const 4096 call $input drop
 		i32.const 262000 i32.const 70000 i32.const 100 memory.copy
 		i32.const 1000 i32.load global.set $g
-		i32.const 1 memory.grow drop
-		i32.const 262145 i32.const 70000 i32.const 100 memory.copy
+		%s
 		%s)`
 
-// exchange is what a server receives from sender: all that it sends within its memory of
-// four or more pages. It answers twice with the secret.
-func exchange(received *bytes.Buffer, mu *sync.Mutex) func(net.Conn) {
+// spreads are ways of sender to spread what it has read, and whether its instance can be
+// reset afterwards.
+var spreads = map[string]struct {
+	pages int
+	code  string
+	reset bool
+}{
+	"nowhere":       {4, "", true},
+	"to new memory": {4, `i32.const 1 memory.grow drop i32.const 262145 i32.const 70000 i32.const 100 memory.copy`, false},
+	"to all of 3 MB": {48, `i32.const 262144 local.set $at
+		loop local.get $at i32.const 70000 i32.const 100 memory.copy
+			local.get $at i32.const 4096 i32.add local.tee $at i32.const 3145728 i32.lt_s br_if 0 end`, true},
+}
+
+// exchange is what a server receives from sender: all of its memory of a number of bytes. It
+// answers with the secret.
+func exchange(size int, received *bytes.Buffer, mu *sync.Mutex) func(net.Conn) {
 	return func(conn net.Conn) {
-		all := make([]byte, 4*64<<10)
+		all := make([]byte, size)
 		n, _ := io.ReadFull(conn, all)
 		mu.Lock()
 		received.Write(all[:n])
@@ -58,42 +72,56 @@ func exchange(received *bytes.Buffer, mu *sync.Mutex) func(net.Conn) {
 // A module that sends its buffer before it fills it must not send one target's password to
 // another. However an attempt ends, nothing of it is in the memory of a later one.
 func TestASecretOfOneTargetIsInNoLaterMemory(t *testing.T) {
-	for name, ending := range map[string]string{
+	endings := map[string]string{
 		"it returns":         `i32.const 1`,
 		"it fails":           `i32.const 3`,
 		"it traps":           `unreachable`,
 		"it exits":           `i32.const 0 call $exit i32.const 1`,
 		"it does not return": spin + ` i32.const 1`,
 		"it waits":           `local.get $fd i32.const 1000 i32.const 64 call $read drop i32.const 1`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			endless := strings.HasPrefix(name, "it does not") || strings.HasPrefix(name, "it waits")
-			p := load(t, wasmhost.Config{Module: wat(sender, ending), Limits: wasmhost.Limits{Instances: 1, BytesOut: 1 << 20}})
-			var mu sync.Mutex
-			for n := range 3 { // each is a target of its own
-				var received bytes.Buffer
-				target := serve(t, exchange(&received, &mu))
-				target.Name = fmt.Sprint("shop/", n)
+	}
+	for ending, end := range endings {
+		for name, spread := range spreads {
+			t.Run(ending+", spread "+name, func(t *testing.T) {
+				t.Parallel()
+				size := spread.pages * 64 << 10
+				p := load(t, wasmhost.Config{Module: wat(sender, spread.pages, spread.code, end), Limits: wasmhost.Limits{Instances: 1, BytesOut: 4 << 20}})
 				timeout := plenty
-				if endless {
+				if ending == "it does not return" || ending == "it waits" {
 					timeout = time.Second
 				}
-				attempt(t, handler(t, p, map[string]any{"text": secret}), target, timeout)
-				mu.Lock()
-				if received.Len() != 4*64<<10 {
-					t.Errorf("target %d received %d bytes", n, received.Len())
+				const targets = 3
+				var mu sync.Mutex
+				for n := range targets {
+					var received bytes.Buffer
+					target := serve(t, exchange(size, &received, &mu))
+					target.Name = fmt.Sprint("shop/", n)
+					attempt(t, handler(t, p, map[string]any{"text": secret}), target, timeout)
+					mu.Lock()
+					wantNoSecret(t, target.Name, size, received.Bytes())
+					mu.Unlock()
 				}
-				for _, part := range []string{secret, "password", "target......"} {
-					if bytes.Contains(received.Bytes(), []byte(part)) {
-						t.Errorf("target %d received %q", n, part)
-					}
+				if started := p.Stats().Started; spread.reset && started != 1 || !spread.reset && started != targets {
+					t.Errorf("%d instances were started", started)
 				}
-				if g := binary.LittleEndian.Uint32(received.Bytes()[8:]); g != 0 {
-					t.Errorf("target %d received the global %#x", n, g)
-				}
-				mu.Unlock()
-			}
-		})
+			})
+		}
+	}
+}
+
+// wantNoSecret checks what a target has received of sender's memory of a size.
+func wantNoSecret(t *testing.T, target string, size int, received []byte) {
+	t.Helper()
+	if len(received) != size {
+		t.Fatalf("target %s received %d bytes", target, len(received))
+	}
+	for _, part := range []string{secret, "password", "target......"} {
+		if bytes.Contains(received, []byte(part)) {
+			t.Errorf("target %s received %q", target, part)
+		}
+	}
+	if g := binary.LittleEndian.Uint32(received[8:]); g != 0 {
+		t.Errorf("target %s received the global %#x", target, g)
 	}
 }
 
@@ -168,19 +196,21 @@ func TestStateIsTheOnlyMemoryBetweenAttempts(t *testing.T) {
 	}
 }
 
-// What a module computes when it starts is there in each attempt, and computed once.
+// What a module computes when it starts is there in each attempt, and computed once, also if
+// the first attempts are made at the same time.
 func TestAModuleIsInitialisedOnce(t *testing.T) {
 	module := wat(`(import "sonde_v1" "metric" (func $metric (param i32 i32 i32 f64) (result i32)))
 		(memory 1) (data 0 "starts") (func $start i32.const 2 i32.const 0 i32.const 6 f64.const 1 call $metric drop
 			i32.const 16 i32.const 7 i32.store)
-		(func $initialize i32.const 20 i32.const 16 i32.load i32.const 1 i32.add i32.store)
+		(func $initialize (local $n i32)
+			loop local.get $n i32.const 1 i32.add local.tee $n i32.const 10000000 i32.lt_s br_if 0 end
+			i32.const 20 i32.const 16 i32.load i32.const 1 i32.add i32.store)
 		(func $run (result i32) i32.const 16 i32.load i32.const 7 i32.eq i32.const 20 i32.load i32.const 8 i32.eq i32.mul
 			i32.const 16 i32.const 0 i32.store i32.const 20 i32.const 0 i32.store)
 		(start $start) (export "_initialize" (func $initialize))`)
 	p := load(t, wasmhost.Config{Module: module})
 	var together sync.WaitGroup
 	h := handler(t, p, nil)
-	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
 	for range 8 {
 		together.Go(func() { wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "") })
 	}

@@ -17,8 +17,9 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// program is a compiled script. Its global variables are frozen, so that attempts cannot
-// leave anything in them for others.
+// program is a compiled script, whose top level has run. Its global variables are frozen, as
+// those of a Starlark module are: a script that changes them is wrong, since each attempt
+// begins with new ones.
 type program struct {
 	script  *script
 	attempt *starlark.Function

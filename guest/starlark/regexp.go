@@ -16,7 +16,7 @@ var regexpModule = &starlarkstruct.Module{Name: "regexp", Members: starlark.Stri
 	"replace":  starlark.NewBuiltin("replace", regexpReplace),
 }}
 
-// patterns are the compiled patterns of all scripts of this instance.
+// patterns are the compiled patterns of this attempt: a script may use one again and again.
 var patterns = make(map[string]*regexp.Regexp)
 
 // maxPatterns bounds patterns, which is cleared when it is full.

@@ -17,9 +17,9 @@
 //     for each configuration, before the first attempt. 0 means that they are valid; for
 //     any other number OutputField names the wrong setting and OutputDetail describes the
 //     problem. It is a check only: what it stores in memory is not kept. It cannot dial.
-//   - _initialize: () -> (), optional. It is called once, before anything else, and
-//     prepares what all attempts start from. It has no settings and no target, and cannot
-//     dial.
+//   - _initialize: () -> (), optional. It is called before anything else, and prepares
+//     what all attempts start from. It has no settings and no target, and cannot dial. It
+//     is called once, unless the module starts anew: see Calls.
 //
 // and imports functions only, from the two modules described below. A module that imports
 // a function that its host does not have is rejected when it is loaded, by the function's
@@ -35,6 +35,12 @@
 // _initialize has left them: nothing remains of the calls before. What is expensive and the
 // same for all attempts belongs in _initialize. What a probe has to remember is its state
 // (InputState, OutputState); a connection to keep is held by the host (hold, held).
+//
+// The host copies what _initialize has left: the memory, and the mutable globals that are
+// numbers. A module that may change anything else starts anew, and _initialize is called for
+// each attempt: one with instructions that change tables (table.set, table.init, table.copy,
+// table.grow, table.fill), with passive data segments, or with mutable globals that are
+// references or vectors. "sonde plugin inspect" says so.
 //
 // So a generator of pseudo-random numbers that _initialize has seeded would give the same
 // numbers in each attempt: seed it in sonde_run, or use random. A timer that _initialize

@@ -13,12 +13,114 @@ import (
 
 var pageSize = os.Getpagesize()
 
-// maxKept is how many changed pages an instance keeps: with more, a reset gives all back.
-// Copying a page back takes less time than the fault that makes a new one.
-const maxKept = 128
+// maxKept is how many changed pages an instance keeps: a reset gives the others back. Copying
+// a page back takes less time than the fault that makes a new one.
+const maxKept = 512
 
-// An entry of /proc/self/pagemap has 64 bits for each page of the address space (the
-// kernel's admin-guide/mm/pagemap.rst).
+// pagemap is /proc/self/pagemap, which says which pages of a private mapping were changed.
+type pagemap struct {
+	file int  // stays open
+	scan bool // ranges are asked for, instead of reading an entry for each page
+}
+
+// ownPagemap returns the pagemap of this process, or false if it cannot be used.
+var ownPagemap = sync.OnceValues(func() (pagemap, bool) {
+	file, err := unix.Open("/proc/self/pagemap", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return pagemap{}, false
+	}
+	for _, p := range []pagemap{{file, true}, {file, false}} {
+		if p.works() {
+			return p, true
+		}
+	}
+	unix.Close(file)
+	return pagemap{}, false
+})
+
+// works tries a pagemap out with a memory of three pages: one that is not used, one that is
+// read, and one that is written.
+func (p pagemap) works() bool {
+	content := make([]byte, 3*pageSize)
+	content[pageSize] = 1
+	initial, err := newPages(content)
+	if err != nil {
+		return false
+	}
+	defer initial.close()
+	m := &Memory{limit: initial.size(), initial: &initial}
+	if m.reserve() != nil {
+		return false
+	}
+	defer m.Free()
+	m.reserved[2*pageSize] = m.reserved[pageSize] + 1
+	var found [][2]int
+	ok := p.changes(m, func(from, to int) { found = append(found, [2]int{from, to}) })
+	return ok && len(found) == 1 && found[0] == [2]int{2, 3}
+}
+
+// changes calls changed for each range of pages that differ from their file in the memory of
+// this process, or in swap: the first page, and the one after the last. It returns false if
+// the system does not say which they are.
+func (p pagemap) changes(m *Memory, changed func(from, to int)) bool {
+	if p.scan {
+		return p.ranges(m, changed)
+	}
+	return p.entries(m, changed)
+}
+
+// address returns the address of a page.
+func (m *Memory) address(page int) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.reserved)))) + uint64(page*pageSize)
+}
+
+// usedPages returns the number of pages in use.
+func (m *Memory) usedPages() int { return int(m.used) / pageSize }
+
+// The ioctl of a pagemap that returns ranges of pages, since Linux 6.7 (struct pm_scan_arg
+// and page_region of linux/fs.h). A page matches if its categories, with those in inverted
+// inverted, have all of mask and one of anyOf.
+const (
+	ioctlScan     = 0xc0606610 // PAGEMAP_SCAN
+	categoryFile  = 1 << 2
+	categoryInUse = 1<<3 | 1<<4 // present, or swapped
+)
+
+type (
+	scanArguments struct {
+		size, flags                     uint64
+		start, end, walked              uint64
+		regions                         *region
+		regionCount, maxPages           uint64
+		inverted, mask, anyOf, returned uint64
+	}
+	region struct{ start, end, _ uint64 } // and its categories
+)
+
+// ranges is changes by the ioctl.
+func (p pagemap) ranges(m *Memory, changed func(from, to int)) bool {
+	var regions [64]region
+	first := m.address(0)
+	a := scanArguments{
+		size: uint64(unsafe.Sizeof(scanArguments{})), start: first, end: m.address(m.usedPages()),
+		regions: &regions[0], regionCount: uint64(len(regions)),
+		inverted: categoryFile, mask: categoryFile, anyOf: categoryInUse, returned: categoryFile,
+	}
+	for a.start < a.end {
+		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.file), ioctlScan, uintptr(unsafe.Pointer(&a)))
+		if errno != 0 || int(n) > len(regions) || a.walked <= a.start {
+			return false
+		}
+		for _, r := range regions[:n] {
+			changed(int(r.start-first)/pageSize, int(r.end-first)/pageSize)
+		}
+		a.start = a.walked
+	}
+	return true
+}
+
+// An entry of a pagemap has 64 bits for each page of the address space (the kernel's
+// admin-guide/mm/pagemap.rst).
 const (
 	entrySize    = 8
 	entryFile    = 1 << 61 // the page is that of a file, or shared
@@ -26,56 +128,19 @@ const (
 	entryPresent = 1 << 63
 )
 
-// pagemap returns the descriptor of the file that says which pages a private mapping has
-// changed, or -1 where it cannot be read or is not what Linux has. It stays open.
-var pagemap = sync.OnceValue(func() int {
-	file, err := unix.Open("/proc/self/pagemap", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1
-	}
-	if !tellsChanges(file) {
-		unix.Close(file)
-		return -1
-	}
-	return file
-})
-
-// tellsChanges tries a pagemap out with a memory of three pages: one that is not used, one
-// that is read, and one that is written.
-func tellsChanges(pagemap int) bool {
-	content := make([]byte, 3*pageSize)
-	content[pageSize] = 1
-	p, err := newPages(content)
-	if err != nil {
-		return false
-	}
-	defer p.close()
-	m := &Memory{limit: p.size(), initial: &p}
-	if m.reserve() != nil {
-		return false
-	}
-	defer m.Free()
-	m.reserved[2*pageSize] = m.reserved[pageSize] + 1
-	var changed []int
-	ok := m.changes(pagemap, func(page int) { changed = append(changed, page) })
-	return ok && len(changed) == 1 && changed[0] == 2
-}
-
-// changes calls changed for each page that differs from its file in the memory of this
-// process, or in swap. It returns false if pagemap cannot be read.
-func (m *Memory) changes(pagemap int, changed func(page int)) bool {
+// entries is changes by the entries of all pages.
+func (p pagemap) entries(m *Memory, changed func(from, to int)) bool {
 	var buffer [256 * entrySize]byte
-	first := int64(uintptr(unsafe.Pointer(unsafe.SliceData(m.reserved)))) / int64(pageSize)
-	last := int(m.used) / pageSize
+	first, last := int64(m.address(0))/int64(pageSize), m.usedPages()
 	for at := 0; at < last; {
 		b := buffer[:min(len(buffer), (last-at)*entrySize)]
-		if n, err := unix.Pread(pagemap, b, (first+int64(at))*entrySize); err != nil || n < len(b) {
+		if n, err := unix.Pread(p.file, b, (first+int64(at))*entrySize); err != nil || n < len(b) {
 			return false
 		}
 		for ; len(b) > 0; b = b[entrySize:] {
 			entry := binary.NativeEndian.Uint64(b)
 			if entry&(entryPresent|entrySwapped) != 0 && entry&entryFile == 0 {
-				changed(at)
+				changed(at, at+1)
 			}
 			at++
 		}
@@ -83,19 +148,26 @@ func (m *Memory) changes(pagemap int, changed func(page int)) bool {
 	return true
 }
 
-// copyBack copies the initial contents to the pages that were changed. It returns false if
-// they are too many, or not known.
-func (m *Memory) copyBack() bool {
-	file := pagemap()
-	if file < 0 {
-		return false
+// copyBack copies the initial contents to the first pages that were changed, up to maxKept,
+// and returns the number of the page from which on others may have been. It returns 0 if it
+// is not known which they are.
+func (m *Memory) copyBack() (end int) {
+	pagemap, ok := ownPagemap()
+	if !ok {
+		return 0
 	}
-	n := 0
-	ok := m.changes(file, func(page int) {
-		if n++; n <= maxKept {
-			from, to := page*pageSize, (page+1)*pageSize
-			copy(m.reserved[from:to], m.initial.content[from:to])
+	end = m.usedPages()
+	kept := 0
+	ok = pagemap.changes(m, func(from, to int) {
+		if n := maxKept - kept; to-from > n {
+			end = min(end, from+n)
+			to = from + n
 		}
+		copy(m.reserved[from*pageSize:to*pageSize], m.initial.content[from*pageSize:to*pageSize])
+		kept += to - from
 	})
-	return ok && n <= maxKept
+	if !ok {
+		return 0
+	}
+	return end
 }

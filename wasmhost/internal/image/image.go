@@ -32,8 +32,8 @@ func (m *Module) Initialize(instance api.Module) (start api.Function, err error)
 	return start, nil
 }
 
-// Take returns the image of an initialised instance of m, which must not be Fixed. Each
-// image needs a Close.
+// Take returns the image of an initialised instance of m, for which
+// StartsAnew must be empty. Each image needs a Close.
 func (m *Module) Take(instance api.Module) (*Image, error) {
 	memory := instance.Memory()
 	content, _ := memory.Read(0, memory.Size())

@@ -51,7 +51,7 @@ type program struct {
 
 func compile(tb testing.TB, wat string) program {
 	tb.Helper()
-	m, err := image.Prepare(wattest.Assemble(wat), false)
+	m, err := image.Prepare(wattest.Assemble(wat), "")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -143,8 +143,8 @@ func TestInstancesStartAndStartAgainFromTheImage(t *testing.T) {
 	const initialised = 8041 // the start function has counted once
 	p := compile(t, counter)
 	taken := p.take(t)
-	if p.Fixed || taken.Size() != 2*pageSize {
-		t.Fatalf("fixed is %v, the size %d", p.Fixed, taken.Size())
+	if p.StartsAnew != "" || taken.Size() != 2*pageSize {
+		t.Fatalf("it starts anew since %q, the size is %d", p.StartsAnew, taken.Size())
 	}
 	first, second := p.instantiate(t, taken), p.instantiate(t, taken)
 	for n := range int32(3) {
@@ -239,27 +239,27 @@ func raw(sections ...string) []byte {
 	return out
 }
 
-func TestModulesThatAnImageDoesNotCoverAreFixed(t *testing.T) {
+func TestModulesThatAnImageDoesNotCoverStartAnew(t *testing.T) {
 	const (
 		memory  = "\x05\x01\x00\x01"
 		passive = "\x0b\x01\x01\x01x"
 	)
 	tests := map[string]struct {
-		wasm       []byte
-		setsTables bool
-		fixed      bool
+		wasm          []byte
+		changesTables string
+		want          string
 	}{
-		"numbers":                {raw("\x06\x04\x7f\x01\x41\x00\x0b\x7e\x01\x42\x00\x0b\x7d\x01\x43\x00\x00\x00\x00\x0b\x7c\x01\x44\x00\x00\x00\x00\x00\x00\x00\x00\x0b"), false, false},
-		"a constant reference":   {raw("\x06\x01\x70\x00\xd0\x70\x0b"), false, false},
-		"a reference":            {raw("\x06\x01\x70\x01\xd0\x70\x0b"), false, true},
-		"a vector":               {raw("\x06\x01\x7b\x01\xfd\x0c" + strings.Repeat("\x00", 16) + "\x0b"), false, true},
-		"a passive data segment": {raw(memory, "\x0c\x01", passive), false, true},
-		"tables":                 {raw(), true, true},
+		"numbers":                {raw("\x06\x04\x7f\x01\x41\x00\x0b\x7e\x01\x42\x00\x0b\x7d\x01\x43\x00\x00\x00\x00\x0b\x7c\x01\x44\x00\x00\x00\x00\x00\x00\x00\x00\x0b"), "", ""},
+		"a constant reference":   {raw("\x06\x01\x70\x00\xd0\x70\x0b"), "", ""},
+		"a reference":            {raw("\x06\x01\x70\x01\xd0\x70\x0b"), "", "global 0 is a mutable reference or vector"},
+		"a vector":               {raw("\x06\x01\x7b\x01\xfd\x0c" + strings.Repeat("\x00", 16) + "\x0b"), "", "global 0 is a mutable reference or vector"},
+		"a passive data segment": {raw(memory, "\x0c\x01", passive), "", "data segment 0 is passive"},
+		"tables":                 {raw(), "function 7", "function 7 changes a table"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, err := image.Prepare(test.wasm, test.setsTables)
-			if err != nil || m.Fixed != test.fixed {
+			m, err := image.Prepare(test.wasm, test.changesTables)
+			if err != nil || m.StartsAnew != test.want {
 				t.Errorf("got %+v, %v", m, err)
 			}
 		})
@@ -281,7 +281,7 @@ func TestModulesThatCannotBePreparedAreRejected(t *testing.T) {
 		"more after the data segments": {raw(memory, "\x0b\x01\x00\x41\x00\x0b\x01a!"), "left over"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := image.Prepare(test.wasm, false); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := image.Prepare(test.wasm, ""); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
@@ -351,7 +351,7 @@ func TestMemoryGrowsWithinItsLimit(t *testing.T) {
 // The names of functions are what a trap is reported with.
 func TestNamesOfFunctionsAreKept(t *testing.T) {
 	wasm := append(wattest.Assemble(`(func $f unreachable) (export "f" (func $f))`), "\x00\x0c\x04name\x01\x05\x01\x00\x02me"...)
-	m, err := image.Prepare(wasm, false)
+	m, err := image.Prepare(wasm, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,11 +112,16 @@ func (m *Memory) extend(size uint64) ([]byte, error) {
 	return m.reserved[:size:size], nil
 }
 
-// restore copies the initial pages back that were changed, or drops all that were.
-func (m *Memory) restore() bool { return m.copyBack() || m.drop() == nil }
+// restore restores the pages that were changed. Most are copied back, the others are dropped.
+func (m *Memory) restore() bool { return m.drop(m.copyBack()) == nil }
 
-// drop gives the changed pages back to the system.
-func (m *Memory) drop() error { return unix.Madvise(m.reserved[:m.used], unix.MADV_DONTNEED) }
+// drop gives the changed pages from a page on back to the system.
+func (m *Memory) drop(from int) error {
+	if from == m.usedPages() {
+		return nil
+	}
+	return unix.Madvise(m.reserved[from*pageSize:m.used], unix.MADV_DONTNEED)
+}
 
 // Free releases the memory.
 func (m *Memory) Free() {

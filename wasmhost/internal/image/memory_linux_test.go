@@ -5,6 +5,7 @@ package image
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -38,17 +39,54 @@ func newMemory(t *testing.T) *Memory {
 
 func unlimited(int64) error { return nil }
 
-func TestThePagemapTellsWhichPagesWereChanged(t *testing.T) {
-	file := pagemap()
-	if file < 0 {
+// pagemaps are the ways to use the pagemap of this process.
+func pagemaps(t *testing.T) map[string]pagemap {
+	t.Helper()
+	own, ok := ownPagemap()
+	if !ok {
 		t.Skip("this system has no /proc/self/pagemap as Linux has it")
 	}
-	m := newMemory(t)
-	m.reserved[0], m.reserved[2*pageSize] = 1, 1
-	_ = m.reserved[pageSize]
-	var changed []int
-	if !m.changes(file, func(page int) { changed = append(changed, page) }) || len(changed) != 2 || changed[0] != 0 || changed[1] != 2 {
-		t.Errorf("got %v", changed)
+	all := map[string]pagemap{"entries": {own.file, false}}
+	if own.scan {
+		all["ranges"] = own
+	}
+	return all
+}
+
+func TestThePagemapTellsWhichPagesWereChanged(t *testing.T) {
+	for name, p := range pagemaps(t) {
+		t.Run(name, func(t *testing.T) {
+			const size = 600 // more than one call returns
+			initial, err := newPages(make([]byte, size*pageSize))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer initial.close()
+			m := &Memory{limit: initial.size(), size: initial.size(), initial: &initial}
+			if err := m.reserve(); err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free()
+			want := make([]bool, size)
+			for page := range want {
+				if want[page] = page%3 == 1 || page > 500; want[page] {
+					m.reserved[page*pageSize] = 1
+				} else if m.reserved[page*pageSize] != 0 {
+					t.Errorf("page %d is not zero", page)
+				}
+			}
+			got := make([]bool, size)
+			if !p.changes(m, func(from, to int) {
+				for page := from; page < to; page++ {
+					got[page] = true
+				}
+			}) {
+				t.Fatal("the system does not say it")
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v", got)
+			}
+		})
 	}
 }
 
@@ -59,8 +97,10 @@ func TestAFileThatIsNoPagemapIsNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer unix.Close(file)
-		if tellsChanges(file) {
-			t.Errorf("%s is used", name)
+		for _, scan := range []bool{false, true} {
+			if (pagemap{file, scan}).works() {
+				t.Errorf("%s is used, scan is %v", name, scan)
+			}
 		}
 	}
 }
@@ -70,8 +110,8 @@ func TestChangedPagesAreCopiedBackOrDropped(t *testing.T) {
 	m := newMemory(t)
 	for name, reset := range map[string]func() bool{
 		"reset":       m.reset,
-		"copied back": func() bool { return m.copyBack() || pagemap() < 0 && m.reset() },
-		"dropped":     func() bool { return m.drop() == nil },
+		"copied back": func() bool { return m.copyBack() == m.usedPages() || m.reset() },
+		"dropped":     func() bool { return m.drop(0) == nil },
 	} {
 		for n := range m.reserved {
 			m.reserved[n] = 0xee
@@ -83,25 +123,30 @@ func TestChangedPagesAreCopiedBackOrDropped(t *testing.T) {
 }
 
 func TestManyChangedPagesAreGivenBack(t *testing.T) {
-	p, err := newPages(make([]byte, (maxKept+1)*pageSize))
+	content := bytes.Repeat([]byte{7}, (maxKept+40)*pageSize)
+	initial, err := newPages(content)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
-	m := &Memory{limit: p.size(), size: p.size(), initial: &p}
+	defer initial.close()
+	m := &Memory{limit: initial.size(), size: initial.size(), initial: &initial}
 	if err := m.reserve(); err != nil {
 		t.Fatal(err)
 	}
 	defer m.Free()
 	for at := 0; at < len(m.reserved); at += pageSize {
-		m.reserved[at] = 1
+		if at != 5*pageSize { // so that there are two ranges
+			m.reserved[at] = 1
+		}
 	}
-	if !m.reset() {
-		t.Fatal("it cannot be reset")
+	if !m.reset() || !bytes.Equal(m.reserved, content) {
+		t.Fatal("the memory is not the image")
 	}
-	n := 0
-	if file := pagemap(); file >= 0 && m.changes(file, func(int) { n++ }) && n > 0 {
-		t.Errorf("%d pages are kept", n)
+	for name, p := range pagemaps(t) {
+		n := 0
+		if !p.changes(m, func(from, to int) { n += to - from }) || n > maxKept {
+			t.Errorf("%s: %d pages are kept", name, n)
+		}
 	}
 }
 
@@ -117,7 +162,7 @@ func TestTheFileOfAnImageCannotBeWritten(t *testing.T) {
 }
 
 func TestDescriptorsAreClosed(t *testing.T) {
-	pagemap() // stays open
+	ownPagemap() // stays open
 	count := func() int {
 		all, err := os.ReadDir("/proc/self/fd")
 		if err != nil {

@@ -5,7 +5,7 @@
 // instance uses memory for the pages that it has changed, and a reset copies those back.
 //
 // The rest of an instance's state, its tables and segments, is not in an image. Prepare
-// recognizes modules that may change it: see Module.Fixed.
+// recognizes modules that may change it: see Module.StartsAnew.
 //
 // # Files
 //
@@ -18,6 +18,7 @@
 package image
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -39,10 +40,11 @@ const (
 type Module struct {
 	Wasm []byte // to be compiled
 
-	// Fixed is true if each instance must be initialised and cannot be reset, because the
-	// module may change state that an image does not have: tables, passive data segments,
-	// and globals that are references or vectors. Few compilers make such modules.
-	Fixed bool
+	// StartsAnew is why each instance must be initialised and cannot be reset, "" if that is
+	// not so: the module may change state that an image does not have, which are tables,
+	// passive data segments, and globals that are references or vectors. Few compilers make
+	// such modules.
+	StartsAnew string
 
 	globals  int // mutable ones, which are exported
 	segments []segment
@@ -54,14 +56,17 @@ type segment struct {
 	data   []byte
 }
 
-// Prepare prepares a module that package meter has returned. SetsTables says that its code
-// has instructions that change tables.
-func Prepare(wasm []byte, setsTables bool) (*Module, error) {
+// Prepare prepares a module that package meter has returned. ChangesTables is the function
+// that changes tables, if there is one, as meter.Rewrite returns it.
+func Prepare(wasm []byte, changesTables string) (*Module, error) {
 	sections, err := binary.Split(wasm)
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Fixed: setsTables, Wasm: append(make([]byte, 0, len(wasm)), wasm[:8]...)}
+	m := &Module{Wasm: append(make([]byte, 0, len(wasm)), wasm[:8]...)}
+	if changesTables != "" {
+		m.StartsAnew = changesTables + " changes a table"
+	}
 	bodies := &sections.Bodies
 	mutable, err := m.mutableGlobals(bodies[binary.SectionImport], bodies[binary.SectionGlobal])
 	if err != nil {
@@ -111,7 +116,7 @@ func (m *Module) mutableGlobals(imports, globals []byte) (mutable []uint32, err 
 		if t := r.Since(from); r.Err() == nil && t[1] == 1 {
 			mutable = append(mutable, index+i)
 			if t[0] < binary.F64 { // the others are numbers
-				m.Fixed = true
+				m.StartsAnew = cmp.Or(m.StartsAnew, fmt.Sprintf("global %d is a mutable reference or vector", index+i))
 			}
 		}
 		constant(r)
@@ -155,11 +160,11 @@ func (m *Module) takeData(body []byte) ([]byte, error) {
 	r := reader(body)
 	n := r.Uint32()
 	out := binary.AppendUint32(nil, n)
-	for range r.Each(n) {
+	for i := range r.Each(n) {
 		flags := r.Uint32()
 		out = binary.AppendUint32(out, flags)
 		if flags == passive {
-			m.Fixed = true
+			m.StartsAnew = cmp.Or(m.StartsAnew, fmt.Sprintf("data segment %d is passive", i))
 			data := r.Bytes(r.Uint32())
 			out = append(binary.AppendUint32(out, uint32(len(data))), data...)
 			continue

@@ -37,6 +37,9 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 			c.Fail(fmt.Errorf("function %d: %w", index, err))
 			break
 		}
+		if r.setsTables && r.info.ChangesTables == "" {
+			r.info.ChangesTables = fmt.Sprintf("function %d", index)
+		}
 		if out = append(binary.AppendUint32(out, uint32(len(w.out))), w.out...); len(out) > maxRewritten(r.size) {
 			c.Fail(errRewritten)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"math/rand/v2"
 	"testing"
 
@@ -49,7 +50,12 @@ func (m *machine) outcome(tb testing.TB, wasm []byte, arg uint64) string {
 		tb.Fatalf("instantiate: %v of %x", err, wasm)
 	}
 	defer instance.Close(ctx)
-	results, err := instance.ExportedFunction("run").Call(ctx, arg)
+	return outcomeOf(instance, arg)
+}
+
+// outcomeOf calls the function run of an instance, and returns everything that can be seen of it.
+func outcomeOf(instance api.Module, arg uint64) string {
+	results, err := instance.ExportedFunction("run").Call(context.Background(), arg)
 	memory := instance.Memory()
 	b, _ := memory.Read(0, memory.Size())
 	h := fnv.New64a()
@@ -61,15 +67,26 @@ func (m *machine) outcome(tb testing.TB, wasm []byte, arg uint64) string {
 	return text
 }
 
+// seeds yields choices for generate.
+func seeds(n int) iter.Seq2[[]byte, *rand.Rand] {
+	random := rand.New(rand.NewPCG(1, 2))
+	return func(yield func([]byte, *rand.Rand) bool) {
+		for range n {
+			choices := make([]byte, 50+random.IntN(1500))
+			for i := range choices {
+				choices[i] = byte(random.Uint32())
+			}
+			if !yield(choices, random) {
+				return
+			}
+		}
+	}
+}
+
 // FuzzDifferential: a valid module behaves alike with and without metering, compiled and
 // interpreted, whenever the host is asked.
 func FuzzDifferential(f *testing.F) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 40 {
-		choices := make([]byte, 50+random.IntN(1500))
-		for i := range choices {
-			choices[i] = byte(random.Uint32())
-		}
+	for choices, random := range seeds(40) {
 		f.Add(choices, uint8(random.Uint32()), random.Uint32())
 	}
 	machines := []*machine{
@@ -80,7 +97,7 @@ func FuzzDifferential(f *testing.F) {
 		if len(choices) > 4000 {
 			return
 		}
-		wasm := generate(bytes.Clone(choices))
+		wasm := generate(bytes.Clone(choices), false)
 		var want string
 		for i, m := range machines {
 			m.fuel, m.ticks = uint32(fuel), 0

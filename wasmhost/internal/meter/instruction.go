@@ -159,7 +159,7 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 	case op > opGlobalSet && op <= opTableSet:
 		c.Uint32()
 		in.cost = costLoad
-		r.info.SetsTables = r.info.SetsTables || op == opTableSet
+		r.setsTables = r.setsTables || op == opTableSet
 	case op >= opI32Load && op <= opI64Store32:
 		memoryArgument(c)
 		if in.cost = costLoad; op >= opI32Store {
@@ -271,10 +271,10 @@ func (r *rewriter) misc(c *binary.Reader, in *instruction) {
 	case miscTableInit, miscTableCopy:
 		c.Uint32()
 		c.Uint32()
-		in.bulk, in.cost, r.info.SetsTables = elements, costBulk, true
+		in.bulk, in.cost, r.setsTables = elements, costBulk, true
 	case miscTableGrow, miscTableFill:
 		c.Uint32()
-		in.bulk, in.cost, r.info.SetsTables = elements, costHost, true
+		in.bulk, in.cost, r.setsTables = elements, costHost, true
 		r.info.Allocates = r.info.Allocates || op == miscTableGrow
 	case miscDataDrop, miscElemDrop, miscTableSize:
 		c.Uint32()

@@ -54,9 +54,9 @@ const SlowUnit = 64 * time.Nanosecond
 
 // Info is what a host has to know of a module that was rewritten.
 type Info struct {
-	SetsTables bool  // the code has instructions that change tables
-	Allocates  bool  // the code has instructions for which the runtime takes memory: table.grow and ref.func
-	Overhead   int64 // what the runtime takes for each instance, in bytes, beside its memory and what all modules need
+	ChangesTables string // the first function whose code changes a table, "function 12", or ""
+	Allocates     bool   // the code has instructions for which the runtime takes memory: table.grow and ref.func
+	Overhead      int64  // what the runtime takes for each instance, in bytes, beside its memory and what all modules need
 }
 
 // What wazero 1.12 takes for each instance, in bytes.
@@ -109,7 +109,8 @@ type rewriter struct {
 	elements   uint32      // of all segments
 	countsData bool        // there is a section that allows the code to use data segments
 
-	info Info
+	info       Info
+	setsTables bool // an instruction of those that were read changes a table
 }
 
 // signature is the type of a function or a block: the number of its parameters and results.

@@ -49,8 +49,9 @@ var ErrStarved = errors.New("this machine gave it hardly any processor time")
 // for the module to be at fault.
 const starvedBelow = 20
 
-// Start makes an instance. The first one initialises itself, and the others are made from
-// its image. It returns soon after ctx is done or Limits.Start has passed.
+// Start makes an instance, from the image of one that has initialised itself, unless the
+// module starts anew for each attempt. An initialisation ends soon after ctx is done or
+// Limits.Start has passed; Start waits for one that another call has begun.
 func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
 	runtime.LockOSThread() // whose processor time is measured
 	defer runtime.UnlockOSThread()
@@ -65,27 +66,13 @@ func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
 }
 
 func (s *Sandbox) start(ctx context.Context) (*Instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Start)
-	defer cancel()
-	if s.image.Load() == nil {
-		i, err := s.instantiate(ctx, nil)
-		if err != nil {
-			return nil, fmt.Errorf("start: %w", err)
-		}
-		if err := i.initialize(ctx); err != nil {
-			i.Close()
-			return nil, err
-		}
-		if s.module.Fixed {
-			return i, nil
-		}
-		err = s.captureImage(i)
-		i.Close()
-		if err != nil {
-			return nil, fmt.Errorf("start: %w", err)
-		}
+	if s.module.StartsAnew != "" {
+		return s.startAnew(ctx)
 	}
-	from := s.image.Load()
+	from, err := s.initialImage(ctx)
+	if err != nil {
+		return nil, err
+	}
 	i, err := s.instantiate(ctx, from)
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
@@ -97,17 +84,44 @@ func (s *Sandbox) start(ctx context.Context) (*Instance, error) {
 	return i, nil
 }
 
-// captureImage keeps the image of an instance that has initialised itself, unless there is one.
-func (s *Sandbox) captureImage(i *Instance) error {
-	taken, err := s.module.Take(i.module)
-	switch {
-	case err != nil:
-		return err
-	case !s.image.CompareAndSwap(nil, taken): // another start was faster
-		return taken.Close()
+// initialImage returns the image. As long as there is none, one start at a time initialises
+// an instance to take its image, and others wait.
+func (s *Sandbox) initialImage(ctx context.Context) (*image.Image, error) {
+	if i := s.image.Load(); i != nil {
+		return i, nil
 	}
+	s.imageMu.Lock()
+	defer s.imageMu.Unlock()
+	if i := s.image.Load(); i != nil {
+		return i, nil
+	}
+	first, err := s.startAnew(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer first.Close()
+	taken, err := s.module.Take(first.module)
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	s.image.Store(taken)
 	totalMemory.addShared(s.account, taken.Size())
-	return nil
+	return taken, nil
+}
+
+// startAnew makes an instance without an image, which initialises itself.
+func (s *Sandbox) startAnew(ctx context.Context) (*Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Start)
+	defer cancel()
+	i, err := s.instantiate(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	if err := i.initialize(ctx); err != nil {
+		i.Close()
+		return nil, err
+	}
+	return i, nil
 }
 
 // acquireSlot waits for a slot for the start of an instance.

@@ -36,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -91,7 +92,9 @@ type Sandbox struct {
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache // nil: none
 	module   *image.Module
-	image    atomic.Pointer[image.Image] // nil until an instance has initialised itself, and if module is Fixed
+	image    atomic.Pointer[image.Image] // nil until an instance has initialised itself, and if module.StartsAnew
+
+	imageMu sync.Mutex // guards that one instance at a time initialises itself for image
 
 	slotQueue slotQueue // guarded by cpuSlots.mu
 	account   *account  // in totalMemory

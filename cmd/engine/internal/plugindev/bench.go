@@ -131,7 +131,7 @@ func (m *measured) write(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%-10s %d units per attempt\n", "fuel", m.stats.Fuel/max(m.stats.Attempts, 1))
 	each := bytesize.Size(max(m.memory, 0) / int64(max(m.stats.Instances, 1)))
-	fmt.Fprintf(w, "%-10s %d of about %s each\n", "instances", m.stats.Instances, each.Rounded())
+	fmt.Fprintf(w, "%-10s %d of about %s each, %d started\n", "instances", m.stats.Instances, each.Rounded(), m.stats.Started)
 	_, err := fmt.Fprintf(w, "%-10s %v (%s)\n", "ready in", cli.Round(m.stats.Compile), source)
 	return err
 }

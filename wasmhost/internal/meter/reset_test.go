@@ -1,0 +1,128 @@
+package meter_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	mathrand "math/rand/v2"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/sonde-probe/sonde/wasmhost/internal/image"
+	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+)
+
+// prepared is a module that was metered and prepared, in a machine.
+type prepared struct {
+	*image.Module
+	machine  *machine
+	compiled wazero.CompiledModule
+}
+
+func (m *machine) prepare(tb testing.TB, wasm []byte) prepared {
+	tb.Helper()
+	metered, info, err := meter.Rewrite(wasm)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p, err := image.Prepare(metered, info.ChangesTables)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	compiled, err := m.runtime.CompileModule(context.Background(), p.Wasm)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return prepared{p, m, compiled}
+}
+
+// instantiate returns an instance without contents, and its memory. Close frees both.
+func (p prepared) instantiate(tb testing.TB, from *image.Image) (instance api.Module, memory *image.Memory) {
+	tb.Helper()
+	const page, limit = 64 << 10, 16 * 64 << 10
+	memory, err := image.NewMemory(from, page, limit, func(int64) error { return nil })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx := experimental.WithMemoryAllocator(context.Background(), memory)
+	instance, err = p.machine.runtime.InstantiateModule(ctx, p.compiled, wazero.NewModuleConfig().WithName("").WithRandSource(rand.Reader))
+	if err != nil {
+		memory.Free()
+		tb.Fatal(err)
+	}
+	return instance, memory
+}
+
+// take returns the image of the module.
+func (p prepared) take(tb testing.TB) *image.Image {
+	tb.Helper()
+	first, memory := p.instantiate(tb, nil)
+	defer memory.Free()
+	defer first.Close(context.Background())
+	if _, err := p.Initialize(first); err != nil {
+		tb.Fatal(err)
+	}
+	taken, err := p.Take(first)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return taken
+}
+
+// scribble changes some of the memory and all globals of an instance: many calls change little.
+func scribble(instance api.Module, seed uint64) {
+	random := mathrand.New(mathrand.NewPCG(seed, 1))
+	for range random.IntN(40) {
+		instance.Memory().WriteUint64Le(uint32(random.IntN(int(instance.Memory().Size()))), random.Uint64())
+	}
+	for _, name := range []string{"l", "i", "j"} {
+		instance.ExportedGlobal(name).(api.MutableGlobal).Set(uint64(random.Uint32()))
+	}
+}
+
+// FuzzReset: an instance that was made from an image, and one that was reset after a call, behave
+// like a new instance of the module as it was. Only one whose memory has grown is not reset.
+func FuzzReset(f *testing.F) {
+	for choices, random := range seeds(40) {
+		f.Add(choices, uint8(random.Uint32()), random.Uint32(), random.Uint32())
+	}
+	fresh := newMachine(f, wazero.NewRuntimeConfigCompiler(), false)
+	again := newMachine(f, wazero.NewRuntimeConfigCompiler(), true)
+	f.Fuzz(func(t *testing.T, choices []byte, fuel uint8, first, second uint32) {
+		if len(choices) > 4000 {
+			return
+		}
+		again.fuel = uint32(fuel)
+		wasm := generate(bytes.Clone(choices), true)
+		p := again.prepare(t, wasm)
+		defer p.compiled.Close(context.Background())
+		if p.StartsAnew != "" {
+			t.Fatalf("it starts anew: %s\n%x", p.StartsAnew, wasm)
+		}
+		taken := p.take(t)
+		defer taken.Close()
+		instance, memory := p.instantiate(t, taken)
+		defer memory.Free()
+		defer instance.Close(context.Background())
+		globals := p.Globals(instance)
+		if err := taken.Complete(instance, globals); err != nil {
+			t.Fatal(err)
+		}
+		for n, arg := range []uint64{uint64(first), uint64(second), uint64(first)} {
+			if got, want := outcomeOf(instance, arg), fresh.outcome(t, wasm, arg); got != want {
+				t.Fatalf("call %d: %s\nof a new instance: %s\n%x", n, got, want, wasm)
+			}
+			scribble(instance, uint64(n)<<32|arg)
+			grown := int64(instance.Memory().Size()) > taken.Size()
+			if reset := taken.Reset(memory, globals); reset == grown {
+				t.Fatalf("after call %d: reset is %v although its memory has %d bytes\n%x", n, reset, instance.Memory().Size(), wasm)
+			}
+			if grown {
+				return
+			}
+		}
+	})
+}

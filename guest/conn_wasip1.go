@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -99,7 +100,6 @@ func (c *Conn) LocalAddr() net.Addr { return addr{c.network, c.Info(InfoLocal)} 
 // NetConn turns the connection into one for libraries: while it waits, other goroutines
 // run. The Conn must not be used afterwards.
 func (c *Conn) NetConn() (net.Conn, error) {
-	local, remote := c.LocalAddr(), c.RemoteAddr()
 	if !c.nonblock {
 		if err := syscall.SetNonblock(int(c.fd), true); err != nil {
 			return nil, &Error{Op: "net conn", Err: err}
@@ -107,12 +107,15 @@ func (c *Conn) NetConn() (net.Conn, error) {
 	}
 	c.gone = true
 	f := os.NewFile(uintptr(c.fd), c.network)
+	if c.network == "tcp" || c.network == "tls" || c.network == "unix" {
+		return &streamConn{f, c}, nil
+	}
 	defer f.Close()
 	polled, err := net.FileConn(f)
 	if err != nil {
 		return nil, &Error{Op: "net conn", Err: err}
 	}
-	return addressed{polled, local, remote}, nil
+	return addressed{polled, c.LocalAddr(), c.RemoteAddr()}, nil
 }
 
 // addressed is a connection that knows its addresses, unlike those of package net on WASI.
@@ -123,6 +126,51 @@ type addressed struct {
 
 func (a addressed) LocalAddr() net.Addr  { return a.local }
 func (a addressed) RemoteAddr() net.Addr { return a.remote }
+
+// streamConn is a net.Conn of a stream. It takes half of the computation of one that package
+// net makes of a file: that has the descriptor twice.
+type streamConn struct {
+	file *os.File
+	conn *Conn
+}
+
+func (s *streamConn) Read(p []byte) (int, error) {
+	n, err := s.file.Read(p)
+	return n, s.error("read", err)
+}
+
+func (s *streamConn) Write(p []byte) (int, error) {
+	n, err := s.file.Write(p)
+	return n, s.error("write", err)
+}
+
+func (s *streamConn) Close() error { return s.error("close", s.file.Close()) }
+
+func (s *streamConn) LocalAddr() net.Addr  { return s.conn.LocalAddr() }
+func (s *streamConn) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
+
+func (s *streamConn) SetDeadline(t time.Time) error { return s.error("set", s.file.SetDeadline(t)) }
+
+func (s *streamConn) SetReadDeadline(t time.Time) error {
+	return s.error("set", s.file.SetReadDeadline(t))
+}
+
+func (s *streamConn) SetWriteDeadline(t time.Time) error {
+	return s.error("set", s.file.SetWriteDeadline(t))
+}
+
+// error returns an error of a file as package net would have it.
+func (s *streamConn) error(op string, err error) error {
+	path, ok := err.(*os.PathError)
+	if !ok {
+		return err
+	}
+	e := &net.OpError{Op: op, Net: s.conn.network, Err: path.Err}
+	if errors.Is(path.Err, os.ErrClosed) {
+		e.Err = net.ErrClosed
+	}
+	return e
+}
 
 // addr is a net.Addr.
 type addr struct{ network, text string }

@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"math/rand/v2"
-	"time"
 	"unsafe"
 )
 
@@ -38,8 +37,8 @@ func run() int32 {
 		hostOutput(outputDetail, err.Error())
 		return int32(Unknown)
 	}
-	ctx := &lazyContext{deadline: time.Now().Add(time.Duration(hostRemaining()))}
-	defer ctx.end()
+	ctx := &lazyContext{}
+	defer ctx.stop()
 	r := registered.attempt(ctx, h, settings)
 	if r.Reason != "" {
 		hostOutput(outputReason, r.Reason)
@@ -54,8 +53,8 @@ func run() int32 {
 // the generator that the runtime has seeded at first: it skips a random number of them.
 // There is no way to seed that generator again.
 func stepRandom() {
-	const most = 1024 // a few microseconds
-	var n uint16
+	const most = 64 // some microseconds: a number takes a tenth of one
+	var n uint8
 	hostRandom((*byte)(unsafe.Pointer(&n)), int32(unsafe.Sizeof(n)))
 	for range n % most {
 		rand.Uint64()

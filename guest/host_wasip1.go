@@ -147,6 +147,9 @@ func millisecondsOf(ctx context.Context) (int32, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	if _, ok := ctx.(*lazyContext); ok {
+		return 0, nil
+	}
 	at, ok := ctx.Deadline()
 	if !ok {
 		return 0, nil

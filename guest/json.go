@@ -20,7 +20,11 @@ var errJSON = errors.New("not JSON")
 // maxDepth bounds the nesting of skipped values.
 const maxDepth = 32
 
-func (r *reader) space() { r.text = bytes.TrimLeft(r.text, " \t\r\n") }
+func (r *reader) space() {
+	for len(r.text) > 0 && (r.text[0] == ' ' || r.text[0] == '\n' || r.text[0] == '\t' || r.text[0] == '\r') {
+		r.text = r.text[1:]
+	}
+}
 
 // next skips c and returns true if it comes next.
 func (r *reader) next(c byte) bool {
@@ -114,19 +118,21 @@ func (r *reader) string() (string, error) {
 		return "", errJSON
 	}
 	var b []byte
-	for len(r.text) > 0 {
-		c := r.text[0]
-		r.text = r.text[1:]
-		switch c {
-		case '"':
-			return string(b), nil
-		case '\\':
-			b = r.escape(b)
-		default:
-			b = append(b, c)
+	for {
+		n := bytes.IndexAny(r.text, `"\\`)
+		if n < 0 {
+			return "", errJSON
 		}
+		plain, c := r.text[:n], r.text[n]
+		r.text = r.text[n+1:]
+		switch {
+		case c == '"' && b == nil:
+			return string(plain), nil
+		case c == '"':
+			return string(append(b, plain...)), nil
+		}
+		b = r.escape(append(b, plain...))
 	}
-	return "", errJSON
 }
 
 // escape reads an escape sequence after its backslash.

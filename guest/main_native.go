@@ -22,6 +22,9 @@ func Main() {
 	}
 }
 
+// warmUp does nothing outside of WebAssembly.
+func warmUp() {}
+
 func write(out string) error {
 	text, err := manifestOf(registered)
 	if err != nil {

@@ -1,6 +1,9 @@
 package guest
 
-import "context"
+import (
+	"context"
+	"reflect"
+)
 
 // Plugin describes a plugin. Operators can read the description with sonde plugin
 // inspect, without running the plugin.
@@ -57,6 +60,8 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 // written as in HCL, strings without quotes. Outside of WebAssembly, Register panics when
 // a field has another type, so that a test finds it.
 func Register[S any](p Plugin, attempt func(ctx context.Context, t Target[S]) Result) {
+	fieldsOf(reflect.TypeFor[S]()) // so that attempts find it in memory, as what follows
+	preparerOf(new(S))
 	registered = plugin{
 		about:   p,
 		schema:  schemaOf[S](),
@@ -65,6 +70,7 @@ func Register[S any](p Plugin, attempt func(ctx context.Context, t Target[S]) Re
 			return attempt(ctx, targetOf(h, settings.(*S)))
 		},
 	}
+	warmUp()
 }
 
 // plugin is a registered plugin, without the type of its settings.
@@ -85,8 +91,17 @@ func prepare[S any](text []byte) (*S, error) {
 	if err := decode(text, s); err != nil {
 		return nil, err
 	}
-	if p, ok := any(s).(Preparer); ok {
+	if p, ok := preparerOf(s); ok {
 		return s, p.Prepare()
 	}
 	return s, nil
+}
+
+// preparerOf returns settings that have a Prepare. Register calls it for the runtime's table of
+// interfaces, which the compiler must not optimize away.
+//
+//go:noinline
+func preparerOf(settings any) (Preparer, bool) {
+	p, ok := settings.(Preparer)
+	return p, ok
 }

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -32,15 +33,38 @@ func tagOf(f reflect.StructField) (tag, bool) {
 	return t, true
 }
 
-// fieldOf returns the field of a struct that holds a setting.
-func fieldOf(v reflect.Value, name string) (reflect.Value, bool) {
-	t := v.Type()
+// structs are the names of the settings that the structs seen until now have, each with the
+// index of its field. Register looks its settings up, so that they are in the image that
+// attempts start from.
+var (
+	structsMu sync.Mutex // guards structs
+	structs   = make(map[reflect.Type]map[string]int)
+)
+
+// fieldsOf returns the settings of a struct, and looks those of its blocks up.
+func fieldsOf(t reflect.Type) map[string]int {
+	structsMu.Lock()
+	known, ok := structs[t]
+	structsMu.Unlock()
+	if ok || t.Kind() != reflect.Struct {
+		return known
+	}
+	found := make(map[string]int)
 	for i := range t.NumField() {
-		if tag, ok := tagOf(t.Field(i)); ok && tag.name == name {
-			return v.Field(i), true
+		f := t.Field(i)
+		tag, ok := tagOf(f)
+		if !ok {
+			continue
+		}
+		found[tag.name] = i
+		if f.Type.Kind() == reflect.Pointer {
+			fieldsOf(f.Type.Elem())
 		}
 	}
-	return reflect.Value{}, false
+	structsMu.Lock()
+	defer structsMu.Unlock()
+	structs[t] = found
+	return found
 }
 
 // decode reads the JSON of settings into a struct and ignores unknown settings. The host
@@ -59,12 +83,13 @@ func decode(text []byte, into any) error {
 
 // object reads the settings of one block; path is the block's name and a dot.
 func (r *reader) object(v reflect.Value, path string) error {
+	fields := fieldsOf(v.Type())
 	return r.members(func(name string) error {
-		field, ok := fieldOf(v, name)
+		i, ok := fields[name]
 		if !ok {
 			return r.skipTo(maxDepth)
 		}
-		return r.setting(field, path+name)
+		return r.setting(v.Field(i), path+name)
 	})
 }
 

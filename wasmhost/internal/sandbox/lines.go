@@ -1,19 +1,20 @@
 package sandbox
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // line writes a key and a value as abi.InputTarget describes.
 func line(b *strings.Builder, key, value string) {
-	fmt.Fprintf(b, "%s=%s\n", key, escape(value))
+	b.WriteString(key)
+	b.WriteByte('=')
+	b.WriteString(escape(value))
+	b.WriteByte('\n')
 }
 
-func escape(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(s)
-}
+func escape(s string) string { return escapes.Replace(s) }
 
-func unescape(s string) string {
-	return strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r").Replace(s)
-}
+func unescape(s string) string { return unescapes.Replace(s) }
+
+var (
+	escapes   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+	unescapes = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
+)

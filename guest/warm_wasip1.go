@@ -1,0 +1,72 @@
+package guest
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"time"
+)
+
+// warmUp makes the Go runtime do what it does on first use: take memory for each size of
+// object, for stacks, timers and goroutines, start its poller and its collector, and find
+// out which interfaces the types of an attempt have. Attempts start from what it has then,
+// instead of doing all of that again, in memory that has to be copied back.
+func warmUp() {
+	useRuntime()
+	sink = make([]byte, heapRoom) // the collection frees it
+	sink = nil
+	runtime.GC() // an attempt should not need one, and this one empties what follows
+	useRuntime()
+}
+
+// heapRoom is how much larger than needed the heap is, in bytes: an instance whose memory
+// grows in an attempt cannot be used again.
+const heapRoom = 256 << 10
+
+// sink makes the compiler allocate what is assigned to it.
+var sink any
+
+// sizes are those of the runtime's size classes that attempts use most, in bytes.
+var sizes = []int{
+	8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256, 288, 320, 352, 384, 416, 448, 480, 512,
+	576, 640, 704, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2688, 3072, 3200, 3456, 4096,
+}
+
+// useRuntime uses what an attempt is likely to use.
+func useRuntime() {
+	for _, n := range sizes {
+		sink = make([]byte, n)
+		if n > 512 {
+			n -= 8 // the runtime adds a word that says where the pointers are
+		}
+		sink = make([]*byte, n/8)
+	}
+	c := net.Conn(&streamConn{os.NewFile(1<<20, ""), &Conn{fd: -1}}) // no such descriptor
+	_, _ = io.WriteString(c, "")
+	_ = c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Microsecond)
+	defer cancel()
+	done := make(chan struct{})
+	for range 4 {
+		go func() {
+			growStack(0)
+			<-ctx.Done()
+			done <- struct{}{}
+		}()
+	}
+	for range 4 {
+		<-done
+	}
+	growStack(0)
+}
+
+// growStack makes the stack of a goroutine large enough for most attempts.
+func growStack(depth int) byte {
+	var frame [1 << 10]byte
+	if depth < 16 {
+		frame[depth] = growStack(depth + 1)
+	}
+	return frame[depth/2]
+}

@@ -14,8 +14,12 @@ func marker() {}
 
 //go:wasmexport sonde_configure
 func configure() int32 {
-	_, err := registered.prepare(input(inputSettings))
+	settings, err := registered.prepare(input(inputSettings), nothingKept)
 	if err == nil {
+		if k, ok := settings.(Keeper); ok {
+			kept := k.Keep()
+			hostOutput(outputPrepared, unsafe.String(unsafe.SliceData(kept), len(kept))) // an error means that each attempt prepares
+		}
 		return 0
 	}
 	var wrong *FieldError
@@ -32,7 +36,7 @@ func configure() int32 {
 func run() int32 {
 	stepRandom()
 	h := &host{endpointOf(string(input(inputTarget)))}
-	settings, err := registered.prepare(input(inputSettings))
+	settings, err := registered.prepare(input(inputSettings), keptInput)
 	if err != nil {
 		hostOutput(outputDetail, err.Error())
 		return int32(Unknown)
@@ -48,6 +52,9 @@ func run() int32 {
 	}
 	return int32(r.Outcome)
 }
+
+// keptInput returns what Keep has returned when the settings were checked.
+func keptInput() []byte { return input(inputPrepared) }
 
 // stepRandom makes the numbers of math/rand differ between attempts, which all start with
 // the generator that the runtime has seeded at first: it skips a random number of them.

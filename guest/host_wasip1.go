@@ -66,11 +66,14 @@ const (
 	inputTarget   = 2
 	inputState    = 3
 	inputError    = 4
+	inputPrepared = 5
 
 	outputDetail = 1
 	outputReason = 2
 	outputState  = 3
 	outputField  = 4
+
+	outputPrepared = 5
 
 	flagNonblock = 1
 

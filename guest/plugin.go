@@ -27,6 +27,16 @@ type Preparer interface {
 	Prepare() error
 }
 
+// Keeper is an optional interface of settings whose Prepare takes long. Keep is called once,
+// when the configuration is checked, and returns what Prepare has computed, in at most 256 KiB
+// of any format. In attempts, Restore is called with it instead of Prepare; it must not keep
+// the slice. Prepare is still called when the host could not keep it.
+type Keeper interface {
+	Preparer
+	Keep() []byte
+	Restore(kept []byte) error
+}
+
 // FieldError describes a wrong setting. The operator is shown its position in the file.
 type FieldError struct {
 	Field   string // as in the configuration: "port", "tls.server_name"
@@ -65,7 +75,7 @@ func Register[S any](p Plugin, attempt func(ctx context.Context, t Target[S]) Re
 	registered = plugin{
 		about:   p,
 		schema:  schemaOf[S](),
-		prepare: func(text []byte) (any, error) { return prepare[S](text) },
+		prepare: func(text []byte, kept func() []byte) (any, error) { return prepare[S](text, kept) },
 		attempt: func(ctx context.Context, h *host, settings any) Result {
 			return attempt(ctx, targetOf(h, settings.(*S)))
 		},
@@ -77,7 +87,7 @@ func Register[S any](p Plugin, attempt func(ctx context.Context, t Target[S]) Re
 type plugin struct {
 	about   Plugin
 	schema  []setting // empty in WebAssembly, where it is not needed
-	prepare func(settings []byte) (any, error)
+	prepare func(settings []byte, kept func() []byte) (any, error)
 	attempt func(ctx context.Context, h *host, settings any) Result
 }
 
@@ -85,17 +95,27 @@ type plugin struct {
 // a host calls have no other way to find it.
 var registered plugin
 
-// prepare decodes settings and calls their Prepare.
-func prepare[S any](text []byte) (*S, error) {
+// prepare decodes settings, and calls their Prepare, or their Restore if kept returns what their
+// Keep has returned before.
+func prepare[S any](text []byte, kept func() []byte) (*S, error) {
 	s := new(S)
 	if err := decode(text, s); err != nil {
 		return nil, err
 	}
-	if p, ok := preparerOf(s); ok {
-		return s, p.Prepare()
+	p, ok := preparerOf(s)
+	if !ok {
+		return s, nil
 	}
-	return s, nil
+	if k, ok := p.(Keeper); ok {
+		if b := kept(); len(b) > 0 {
+			return s, k.Restore(b)
+		}
+	}
+	return s, p.Prepare()
 }
+
+// nothingKept is for the check of settings.
+func nothingKept() []byte { return nil }
 
 // preparerOf returns settings that have a Prepare. Register calls it for the runtime's table of
 // interfaces, which the compiler must not optimize away.

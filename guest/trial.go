@@ -36,7 +36,7 @@ func NewTrial[S any](attempt func(context.Context, Target[S]) Result, address, s
 	if err != nil {
 		return nil, err
 	}
-	s, err := prepare[S](text)
+	s, err := prepare[S](text, nothingKept)
 	if err != nil {
 		return nil, err
 	}

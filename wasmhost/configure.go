@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -17,8 +18,19 @@ import (
 // settingsCheck is the module's own check of a handler's settings. Handlers with the same
 // settings share it.
 type settingsCheck struct {
-	done chan struct{}
-	err  error // set before done is closed
+	done     chan struct{}
+	err      error  // set before done is closed
+	prepared string // likewise: what the module has prepared for attempts
+}
+
+// keep keeps what the module has prepared, if there is memory for it, as long as c is in use.
+func (c *settingsCheck) keep(p *Plugin, prepared string) {
+	size := int64(len(prepared))
+	if size == 0 || !p.sandbox.Reserve(size) {
+		return
+	}
+	c.prepared = prepared
+	runtime.AddCleanup(c, p.sandbox.Unreserve, size)
 }
 
 func (c *settingsCheck) end(err error) {
@@ -91,6 +103,7 @@ func (p *Plugin) configure(h *Handler) error {
 	case r.Err != nil:
 		return fmt.Errorf("plugin %s: %s: %s", p.name, abi.ExportConfigure, firstLine(r.Err))
 	case r.Value == 0:
+		h.checked.keep(p, r.Prepared)
 		return nil
 	}
 	problem := cmp.Or(probe.CleanText(r.Detail, abi.MaxDetail), "is not accepted by the plugin")

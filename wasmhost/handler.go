@@ -118,7 +118,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	if err != nil {
 		return p.notAttempted(err)
 	}
-	r := l.Run(ctx, sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Wake: wake})
+	r := l.Run(ctx, sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Prepared: h.checked.prepared, Wake: wake})
 	p.release(l)
 	result, pluginFault := p.resultOf(ctx, r)
 	h.lane.Store(uint32(laneAfter(ctx, result, l)))

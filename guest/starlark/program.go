@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,6 +23,7 @@ import (
 // begins with new ones.
 type program struct {
 	script  *script
+	code    *starlark.Program
 	attempt *starlark.Function
 }
 
@@ -41,11 +43,28 @@ var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true}
 // compile compiles a script and runs its top level. An error starts with its position.
 func compile(s *script) (*program, error) {
 	p := &program{script: s}
-	_, code, err := starlark.SourceProgramOptions(dialect, s.File, s.Source, predeclared.Has)
-	if err != nil {
+	var err error
+	if _, p.code, err = starlark.SourceProgramOptions(dialect, s.File, s.Source, predeclared.Has); err != nil {
 		return nil, errors.New(p.describe(err))
 	}
-	globals, err := code.Init(p.thread(nil), predeclared)
+	return p.start()
+}
+
+// load returns a script that compile has compiled when the settings were checked, after running
+// its top level.
+func load(s *script, compiled []byte) (*program, error) {
+	code, err := starlark.CompiledProgram(bytes.NewReader(compiled))
+	if err != nil {
+		return nil, err
+	}
+	p := &program{script: s, code: code}
+	return p.start()
+}
+
+// start runs the top level.
+func (p *program) start() (*program, error) {
+	s := p.script
+	globals, err := p.code.Init(p.thread(nil), predeclared)
 	if err != nil {
 		return nil, errors.New(p.describe(err))
 	}

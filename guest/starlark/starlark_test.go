@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -308,5 +309,34 @@ def attempt(t):
 	r := attemptAt(t, "1", "def attempt(t):\n    regexp.match('(', '')\n", nil)
 	if r.Reason != "script.error" || !strings.HasPrefix(r.Detail, "test.star:2:17: match: error parsing regexp") {
 		t.Errorf("the result of an invalid pattern is %+v", r)
+	}
+}
+
+// An attempt runs the script as it was compiled when the configuration was checked. Its errors
+// have the same positions, and nothing of the other settings is kept.
+func TestACompiledScriptIsKeptForAttempts(t *testing.T) {
+	const source = "limit = 3\ndef attempt(t):\n    return t.succeed('%d' % (limit if t.port() == 0 else t.none))\n"
+	block := script{Source: source, File: "a.hcl", Line: 10, Column: 5, MaxSteps: 1000}
+	checked := settings{Port: "0", Args: map[string]string{"password": "secret"}, Script: &block}
+	if err := checked.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	kept := checked.Keep()
+	if bytes.Contains(kept, []byte("secret")) {
+		t.Error("an argument is kept")
+	}
+	for port, want := range map[string]guest.Result{
+		"0": guest.Succeed("3"),
+		"1": {Outcome: guest.Unknown, Reason: "script.error", Detail: "a.hcl:12:63: target has no .none field or method"},
+	} {
+		again := block
+		again.program = nil
+		s := settings{Port: port, Script: &again}
+		if err := s.Restore(kept); err != nil {
+			t.Fatal(err)
+		}
+		if got := attempt(t.Context(), guest.Target[settings]{Settings: &s}); got != want {
+			t.Errorf("port %s: got %+v, want %+v", port, got, want)
+		}
 	}
 }

@@ -63,6 +63,11 @@ const (
 	// InputTarget: a reason (a stable code such as "tcp.refused") and a detail (a
 	// sentence). Empty when none has failed.
 	InputError = 4
+
+	// InputPrepared is, in sonde_run, the OutputPrepared of sonde_configure for the same
+	// settings. Empty if there was none, or if the host has no memory for it: then the plugin
+	// prepares in the attempt what it needs.
+	InputPrepared = 5
 )
 
 // The kinds of output.
@@ -71,6 +76,10 @@ const (
 	OutputReason = 2 // a stable code such as "redis.loading": see CheckReason
 	OutputState  = 3 // at most MaxState bytes for the probe's next attempt; ignored if the call does not return
 	OutputField  = 4 // in sonde_configure: the wrong setting, such as "tls.server_name"
+
+	// OutputPrepared is, in sonde_configure, what was computed from the settings, in at most
+	// MaxPrepared bytes of any kind: see InputPrepared. In another call it is -ENOTCAPABLE.
+	OutputPrepared = 5
 )
 
 // The levels of log and log_level.
@@ -120,11 +129,12 @@ const FirstFD = 1000
 // Limits in bytes. They are part of the contract: within a version they may grow but not
 // shrink. The operator limits memory, time and traffic of a plugin.
 const (
-	MaxDetail     = 4 << 10 // of OutputDetail
-	MaxReason     = 63      // of OutputReason
-	MaxState      = 4 << 10 // of OutputState
-	MaxField      = 255     // of OutputField
-	MaxLog        = 4 << 10 // of one log record; the rest is cut
+	MaxDetail     = 4 << 10   // of OutputDetail
+	MaxReason     = 63        // of OutputReason
+	MaxState      = 4 << 10   // of OutputState
+	MaxField      = 255       // of OutputField
+	MaxPrepared   = 256 << 10 // of OutputPrepared
+	MaxLog        = 4 << 10   // of one log record; the rest is cut
 	MaxMetricName = 63
 	MaxAddress    = 512 // of dial's address and resolve's name
 	MaxOptions    = 64 << 10

@@ -16,7 +16,8 @@
 //   - sonde_configure: () -> i32, optional. It checks the settings in InputSettings once
 //     for each configuration, before the first attempt. 0 means that they are valid; for
 //     any other number OutputField names the wrong setting and OutputDetail describes the
-//     problem. It is a check only: what it stores in memory is not kept. It cannot dial.
+//     problem. What it stores in memory is not kept: OutputPrepared is what attempts with
+//     these settings get as InputPrepared. It cannot dial.
 //   - _initialize: () -> (), optional. It is called before anything else, and prepares
 //     what all attempts start from. It has no settings and no target, and cannot dial. It
 //     is called once, unless the module starts anew: see Calls.

@@ -28,6 +28,7 @@ type call struct {
 	state     *State             // nil except in an attempt
 	target    probe.Target       // empty except in an attempt
 	wakeProbe func()             // asks for the probe's next attempt; may be nil
+	prepared  string             // what the check of the settings has prepared for attempts
 
 	usage
 	reported
@@ -112,7 +113,7 @@ func (c *call) run(f *function) Report {
 	c.finish()
 	return Report{
 		Ending: c.ending(err), Stalled: c.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: readable(err),
-		Detail: c.detail, Reason: c.reason, Field: c.field, Fuel: c.fuel.total(),
+		Detail: c.detail, Reason: c.reason, Field: c.field, Prepared: c.prepared, Fuel: c.fuel.total(),
 		Waited: c.fuel.waited + c.fuel.delayed, Starved: c.fuel.isStarved(time.Since(began)),
 		NoMemory: c.noMemory(err),
 		Late:     c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,

@@ -215,6 +215,7 @@ type Attempt struct {
 	Target   probe.Target
 	Settings *settings.Settings
 	State    *State
+	Prepared string // what Configure has reported for Settings, or ""
 	Wake     func() // asks for the probe's next attempt; nil if that is not possible
 }
 
@@ -224,7 +225,7 @@ func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 	a.State.bind(a.Target)
 	c := &call{
 		ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory(),
-		settings: a.Settings, target: a.Target, state: a.State, wakeProbe: a.Wake,
+		settings: a.Settings, target: a.Target, state: a.State, wakeProbe: a.Wake, prepared: a.Prepared,
 	}
 	r := c.run(i.run)
 	if r.Ending != Returned {
@@ -292,6 +293,8 @@ type Report struct {
 	Detail string // what the plugin reported
 	Reason string // likewise
 	Field  string // likewise
+
+	Prepared string // for attempts with the settings that Configure has checked
 
 	NoMemory error         // why it was refused memory below its limit; nil if it was not
 	Stalled  bool          // this process was stalled when the deadline passed

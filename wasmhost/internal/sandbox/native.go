@@ -88,6 +88,8 @@ func input(c *call, a args) int64 {
 			text = c.state.text
 			c.state.mu.Unlock()
 		}
+	case abi.InputPrepared:
+		text = c.prepared
 	case abi.InputError:
 		var b strings.Builder
 		c.charge(len(c.last.Detail) / textPerUnit)
@@ -127,7 +129,10 @@ func output(c *call, a args) int64 {
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	text := string(b[:min(len(b), abi.MaxDetail)]) // the rest of a detail is cut
+	if kind == abi.OutputDetail {
+		b = b[:min(len(b), abi.MaxDetail)] // the rest is cut
+	}
+	text := string(b)
 	c.charge(len(text) / copiedPerUnit)
 	switch kind {
 	case abi.OutputDetail:
@@ -141,6 +146,11 @@ func output(c *call, a args) int64 {
 		c.newState, c.stateSet = text, true
 	case abi.OutputField:
 		c.field = text
+	case abi.OutputPrepared:
+		if c.state != nil || c.settings == nil {
+			return i32(0, c.failf(abi.ENOTCAPABLE, "only sonde_configure can prepare settings"))
+		}
+		c.prepared = text
 	}
 	return 0
 }
@@ -151,6 +161,8 @@ var maxOutput = map[uint32]int{
 	abi.OutputReason: abi.MaxReason,
 	abi.OutputState:  abi.MaxState,
 	abi.OutputField:  abi.MaxField,
+
+	abi.OutputPrepared: abi.MaxPrepared,
 }
 
 // maxDetail is the maximum length of a detail; what is beyond abi.MaxDetail is cut.

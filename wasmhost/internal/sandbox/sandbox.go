@@ -195,6 +195,13 @@ func (s *Sandbox) Room() int { return totalMemory.room(s.account, s.initialMemor
 // this one cannot have all of its own.
 func (s *Sandbox) Reclaim() { totalMemory.reclaim(s.account) }
 
+// Reserve counts memory that the host uses for the plugin, and returns false if there is none
+// left. Unless it does, the caller returns the memory to Unreserve.
+func (s *Sandbox) Reserve(bytes int64) bool { return totalMemory.reserve(s.account, bytes) }
+
+// Unreserve returns memory that Reserve has counted.
+func (s *Sandbox) Unreserve(bytes int64) { totalMemory.release(s.account, bytes) }
+
 // Close frees the compiled code and the image. All instances must have been closed.
 func (s *Sandbox) Close() error {
 	var err error

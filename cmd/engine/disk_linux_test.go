@@ -167,6 +167,36 @@ func TestADiskThatRefusesWritesKeepsNoProcessFromItsRestart(t *testing.T) {
 	}
 }
 
+func TestWithoutRoomInTheRuntimeDirectoryProcessesEndWithTheEngine(t *testing.T) {
+	for name, mount := range refusals {
+		t.Run(name, func(t *testing.T) {
+			var refuse func()
+			e := onDisk(t, func(string) { refuse = mount(t, "/run") })
+			if e == nil {
+				return
+			}
+			e.awaitReady(t)
+			refuse()
+			if err := syscall.Kill(e.pids()[0], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			testsync.Until(t, "a restart", func() bool { return len(e.pids()) > 1 })
+			e.awaitReady(t)
+			if log := e.text("log"); !strings.Contains(log, "process will end with the engine, although adopt is set") {
+				t.Errorf("the log is %s", log)
+			}
+			if code := e.end(t, syscall.SIGTERM); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			pid := e.pids()[1]
+			testsync.Until(t, "the end of the process", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+			if _, err := os.Stat(filepath.Join(e.dir, "terms")); err != nil {
+				t.Errorf("the process was not asked to exit: %v", err)
+			}
+		})
+	}
+}
+
 func TestASecondEngineDoesNotTakeOverProcessesOfAMovedStateFile(t *testing.T) {
 	e := onDisk(t, func(string) {})
 	if e == nil {

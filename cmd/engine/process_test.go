@@ -40,8 +40,11 @@ func (e *engineProcess) start(t *testing.T, options ...func(*exec.Cmd)) {
 		set(e.Cmd)
 	}
 	t.Cleanup(func() {
-		if dir, err := filepath.EvalSymlinks(filepath.Join(e.dir, "sonde.state.processes")); err == nil {
-			_ = os.RemoveAll(dir) // in /run
+		links, _ := filepath.Glob(filepath.Join(e.dir, "*.processes"))
+		for _, link := range links {
+			if dir, err := filepath.EvalSymlinks(link); err == nil {
+				_ = os.RemoveAll(dir) // in /run: guards that are left find that, and end
+			}
 		}
 	})
 	if err := e.Start(); err != nil {

@@ -40,7 +40,7 @@ type Limiter struct {
 	starting int           // processes that were admitted, and may not be counted by room yet
 	running  int           // processes that were admitted and have not ended
 	started  int           // processes that have started or failed to, in all
-	reserved int           // threads of processes that were admitted
+	reserved int           // threads of processes that were admitted, and what Reserve has taken
 	threads  int           // for how many running processes there are threads
 	spare    int           // threads beside them
 	left     int           // what room has returned, without the reserve and the processes admitted since
@@ -124,6 +124,33 @@ func (l *Limiter) ReleaseThreads(threads int) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	l.reserved -= threads
+}
+
+// Reserve takes room for so many processes and threads that another program will soon have,
+// until release is called: then they exist, or will not. It does not wait. An error says that
+// there is no room, or that the limits have never been read. It is safe for concurrent use by
+// multiple goroutines.
+func (l *Limiter) Reserve(tasks int) (release func(), err error) {
+	if !l.isValid() {
+		if err := l.read(); err != nil {
+			return nil, err
+		}
+	}
+	if !l.takeReserved(tasks) {
+		return nil, l.noRoom()
+	}
+	return sync.OnceFunc(func() { l.ReleaseThreads(tasks) }), nil
+}
+
+func (l *Limiter) takeReserved(tasks int) bool {
+	l.countMu.Lock()
+	defer l.countMu.Unlock()
+	if l.left < tasks {
+		return false
+	}
+	l.left -= tasks
+	l.reserved += tasks
+	return true
 }
 
 // admit takes the room for a process with threads, and returns false if there is none.

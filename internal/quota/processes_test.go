@@ -204,3 +204,26 @@ func TestTheThreadsOfAProcessTakeRoom(t *testing.T) {
 		}
 	})
 }
+
+func TestReservedRoomIsNotGivenTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 100
+		l := newLimiter(func() (room, error) { return room{left: reserve(limit) + 10, limit: limit}, nil }, func(int) {})
+		release, err := l.Reserve(8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := l.Reserve(3); !errors.Is(err, syscall.EAGAIN) {
+				t.Errorf("beside the first: %v", err)
+			}
+			time.Sleep(time.Second) // the room is read again
+		}
+		release()
+		release()
+		time.Sleep(time.Second)
+		if _, err := l.Reserve(10); err != nil {
+			t.Errorf("after the release: %v", err)
+		}
+	})
+}

@@ -41,7 +41,8 @@ func (l *Limiter) missingThreads() (added, spare, idle int) {
 	return more + spare - l.spare, spare, l.threads + more - l.running + 1 + spare
 }
 
-// MakeThreads makes the Go runtime have that many idle threads, if it does not.
+// MakeThreads makes the Go runtime have that many idle threads, if it does not. It keeps them.
+// Without room for one of them the runtime ends the program.
 func MakeThreads(n int) {
 	var made, ended sync.WaitGroup
 	release := make(chan struct{})

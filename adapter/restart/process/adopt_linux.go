@@ -228,7 +228,7 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 	switch {
 	case exit.Err == restart.ErrReleased:
 		return exit.Err
-	case ctx.Err() != nil:
+	case i.gaveUp:
 		return fmt.Errorf("instance %s of an earlier engine has not ended: %w", s.ID, ctx.Err())
 	}
 	i.log.Info("instance of an earlier engine exited", "instance", s.ID, "exit_code", exit.Code)

@@ -2,9 +2,11 @@ package process
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -383,33 +385,38 @@ func (b *blockedProgram) allow(t *testing.T) {
 	_ = unix.Close(int(b.event.Fd))
 }
 
-func TestAFullDiskLeavesNothingOfAnInstance(t *testing.T) {
+func TestAnInstanceThatCannotBeDescribedEndsWithItsEngine(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return
 	}
 	dir, full, log := t.TempDir(), t.TempDir(), new(testsync.Buffer)
-	if err := unix.Mount("none", full, "tmpfs", 0, "size=4k,mode=0700"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(full, unix.MNT_DETACH) })
+	faulttest.SmallDisk(t, full, "size=4k")
 	if err := os.WriteFile(filepath.Join(full, "data"), make([]byte, 4096), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	before := cgroups(t)
-	d := adoptable(t, dir, `echo $$$$ >pid; exec sleep 600`, log)
+	d := adoptable(t, dir, reluctant, log)
 	d.config.AdoptDir = full
-	exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
-	if !errors.Is(exit.Err, restart.ErrShortage) || !strings.Contains(exit.Err.Error(), "no space left") {
-		t.Errorf("the exit is %+v", exit)
-	}
-	if left := cgroups(t); len(left) > len(before) {
-		t.Errorf("cgroups %v are left", left)
+	r := attend(t, d)
+	awaitFile(t, filepath.Join(dir, "ready"))
+	if text := log.String(); !strings.Contains(text, "process will end with the engine") || !strings.Contains(text, "no space left") {
+		t.Errorf("the log is %s", text)
 	}
 	if left, _ := os.ReadDir(full); len(left) != 1 {
 		t.Errorf("files are left: %v", left)
 	}
-	if pid, err := strconv.Atoi(text(filepath.Join(dir, "pid"))); err == nil && alive(pid) {
+	r.release(restart.ErrReleased)
+	awaitFile(t, filepath.Join(dir, "asked"))
+	letGo(t, dir)
+	if exit := testsync.Receive(t, "the exit", r.exit); exit.Err != restart.ErrReleased {
+		t.Errorf("the exit is %+v", exit)
+	}
+	awaitFile(t, filepath.Join(dir, "exited"))
+	if alive(pidOf(t, r.id)) {
 		t.Error("the process runs")
+	}
+	if left := cgroups(t); len(left) > len(before) {
+		t.Errorf("cgroups %v are left", left)
 	}
 }
 
@@ -793,6 +800,26 @@ func TestWhatAKilledGuardHasLeftIsGivenUpAfterTheContext(t *testing.T) {
 				began := time.Now()
 				if exit := i.guardKilled(ctx); exit.Err != c.want || time.Since(began) != c.after {
 					t.Errorf("after %v the exit is %+v", time.Since(began), exit)
+				}
+			})
+		})
+	}
+}
+
+func TestAnInstanceThatDiesOfTheLastSignalIsNotGivenUp(t *testing.T) {
+	for name, dies := range map[string]bool{"dies": true, "does not die": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reports := make(chan guard.Report, 1)
+				i := killedGuard(t, new(testsync.Buffer))
+				i.socket, i.orders, i.reports = new(net.UnixConn), json.NewEncoder(io.Discard), reports
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if dies {
+					time.AfterFunc(2*time.Second, func() { reports <- guard.Report{Ended: true, Code: 137} })
+				}
+				if exit := i.watch(ctx, func(string) {}, nil); exit.Code != 137 || i.gaveUp == dies {
+					t.Errorf("gave up: %v, the exit is %+v", i.gaveUp, exit)
 				}
 			})
 		})

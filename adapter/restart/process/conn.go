@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -22,6 +23,7 @@ type guardConn struct {
 	orders   *json.Encoder
 	reports  <-chan guard.Report // closed when the guard has ended
 	outputs  [2]*os.File         // of the command: standard output and error
+	stderr   *os.File            // of a guard that this program has started, until it has started the command
 	copying  sync.WaitGroup
 	closed   sync.Once
 }
@@ -60,11 +62,24 @@ func startGuard(target string, start guard.Start, streams [2]*lineLogger) (_ *gu
 			return nil, err
 		}
 	}
+	stderr, guardStderr, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer guardStderr.Close()
+	c.stderr = stderr
+	stderrEnd, err := guard.Descriptor(guardStderr) // non-blocking: a guard does not wait until it is read
+	if err != nil {
+		return nil, err
+	}
 	c.guardPid, err = syscall.ForkExec(reexec.Executable, []string{guard.Name, target}, &syscall.ProcAttr{
-		Dir:   "/",
-		Env:   guardEnv,
-		Files: []uintptr{null.Fd(), writeEnds[0], writeEnds[1], guardSocket.Fd(), readEnds[0], readEnds[1]},
-		Sys:   &syscall.SysProcAttr{Setsid: true}, // no signal of a terminal reaches it
+		Dir: "/",
+		Env: guardEnv,
+		Files: []uintptr{
+			null.Fd(), null.Fd(), stderrEnd,
+			guardSocket.Fd(), readEnds[0], readEnds[1], writeEnds[0], writeEnds[1],
+		},
+		Sys: &syscall.SysProcAttr{Setsid: true}, // no signal of a terminal reaches it
 	})
 	if err != nil {
 		return nil, os.NewSyscallError("fork/exec", err)
@@ -78,8 +93,9 @@ func startGuard(target string, start guard.Start, streams [2]*lineLogger) (_ *gu
 	return c, nil
 }
 
-// guardEnv is the environment of a guard. It needs only one thread. The first garbage
-// collection would take more memory than a guard allocates in most of its life.
+// guardEnv is the environment of a guard. It needs one processor at most; it has some ten threads
+// all the same, of which most sleep (see guard.Tasks). The first garbage collection would take more
+// memory than a guard allocates in most of its life.
 var guardEnv = reexec.Env("GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=8MiB")
 
 // socketPair returns two connected sockets, of which the second blocks.
@@ -174,6 +190,29 @@ func (c *guardConn) reap() string {
 	return "exit status " + strconv.Itoa(status.ExitStatus())
 }
 
+// maxComplaint bounds the text that is read from a guard's standard error, in bytes.
+const maxComplaint = 256
+
+// complaint returns what a guard that has ended said first on its standard error, such as that
+// the Go runtime could not start a thread.
+func (c *guardConn) complaint() string {
+	if c.stderr == nil {
+		return ""
+	}
+	_ = c.stderr.SetReadDeadline(time.Now().Add(drain))
+	text, _ := io.ReadAll(io.LimitReader(c.stderr, maxComplaint))
+	line, _, _ := bytes.Cut(text, []byte{'\n'})
+	return string(line)
+}
+
+// closeStderr closes the standard error of a guard that has started the command.
+func (c *guardConn) closeStderr() {
+	if c.stderr != nil {
+		_ = c.stderr.Close()
+		c.stderr = nil
+	}
+}
+
 // finishOutputs stops reading the outputs at their ends, but after a time at the latest.
 func (c *guardConn) finishOutputs(within time.Duration) {
 	for _, output := range c.outputs {
@@ -190,6 +229,7 @@ func (c *guardConn) close() {
 		for _, output := range c.outputs {
 			_ = output.Close()
 		}
+		c.closeStderr()
 		_ = c.socket.Close()
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/quota"
 	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -40,6 +41,7 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 		return restart.Exit{Code: -1, Err: err}
 	}
 	defer i.close()
+	defer i.begun()
 	return i.watch(ctx, began, end)
 }
 
@@ -53,9 +55,14 @@ type instance struct {
 	tail    *command.Tail
 	streams [2]*lineLogger
 
+	begun   func()           // releases the room for a guard and its command: they have it now
 	tree    guard.Tree       // zero before the command runs
 	asked   bool             // a request to end was received
 	abandon <-chan time.Time // fires when a process cannot be killed
+	gaveUp  bool             // it was not killed in time
+
+	notAdopted bool // it ends with the engine, although Config.Adopt is set
+	released   bool // so it was asked to exit when the engine stopped
 
 	gracePeriods <-chan time.Duration // of the driver
 	gracePeriod  time.Duration        // that the guard knows; 0 if it does not outlive the engine, or is of an older release
@@ -98,18 +105,24 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 			return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 		}
 	}
+	begun, err := quota.Processes.Reserve(guard.Tasks)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
+	}
 	i := d.newInstance()
+	i.begun = begun
 	if start.Adopt != nil {
 		i.gracePeriod = start.Adopt.Grace
 	}
 	if i.guardConn, err = startGuard(d.config.Target, start, i.streams); err != nil {
+		begun()
 		return nil, fmt.Errorf("%w: guard: %w", restart.ErrShortage, err)
 	}
 	return i, nil
 }
 
 func (d *Driver) newInstance() *instance {
-	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, gracePeriods: d.gracePeriods}
+	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, gracePeriods: d.gracePeriods, begun: func() {}}
 	for n, name := range []string{"stdout", "stderr"} {
 		i.streams[n] = &lineLogger{log: d.config.Log.With("stream", name), tail: i.tail, perSecond: d.config.LinesPerSecond}
 	}
@@ -136,9 +149,12 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 					i.log.Warn("process did not exit within its grace period, killed", "pid", i.tree.Pid)
 				}
 				i.kill()
+				if i.released {
+					return i.exit(-1, restart.ErrReleased)
+				}
 				return i.exit(r.Code, nil)
 			}
-			i.tree = r.Tree
+			i.hasStarted(r)
 			began(r.ID)
 		case grace, open := <-end:
 			if !open {
@@ -153,15 +169,31 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				i.order(guard.Order{Signal: guard.SetGrace, Grace: grace})
 			}
 		case <-done:
-			if context.Cause(ctx) == restart.ErrReleased {
+			done = nil
+			released := context.Cause(ctx) == restart.ErrReleased
+			if i.released = released && i.notAdopted; i.released {
+				i.log.Info("terminating instance, the next engine could not find it", "grace_period", i.gracePeriod)
+				i.order(guard.Order{Signal: guard.Terminate, Grace: i.gracePeriod})
+				continue
+			}
+			if released {
 				return restart.Exit{Err: restart.ErrReleased}
 			}
-			done = nil
 			i.order(guard.Order{Signal: guard.Kill})
 			i.abandon = time.After(killTimeout)
 		case <-i.abandon:
 			return i.giveUp()
 		}
+	}
+}
+
+// hasStarted notes the report that the command runs.
+func (i *instance) hasStarted(r guard.Report) {
+	i.tree, i.notAdopted = r.Tree, r.NotAdopted != ""
+	i.closeStderr()
+	i.begun()
+	if i.notAdopted {
+		i.log.Warn("process will end with the engine, although adopt is set: the directory of its guard takes no files", "pid", r.Pid, "error", r.NotAdopted)
 	}
 }
 
@@ -189,6 +221,9 @@ func (i *instance) exit(code int, err error) restart.Exit {
 func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 	if i.tree.Pid == 0 {
 		how := i.wait()
+		if said := i.complaint(); said != "" {
+			how += ": " + said
+		}
 		return i.exit(-1, fmt.Errorf("%w: guard ended before it started the command: %s", restart.ErrShortage, how))
 	}
 	i.log.Warn("guard process was killed, killing the command it guarded", "guard_pid", i.guardPid, "pid", i.tree.Pid)
@@ -207,6 +242,7 @@ func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 	if context.Cause(ctx) == restart.ErrReleased {
 		return restart.Exit{Err: restart.ErrReleased}
 	}
+	i.gaveUp = true
 	i.log.Error("process did not exit after SIGKILL, and its guard process was killed: end it by hand", "pid", i.tree.Pid)
 	return i.exit(128+int(syscall.SIGKILL), nil)
 }
@@ -214,6 +250,7 @@ func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 // giveUp returns before the exit of a command that has not exited after SIGKILL. Its
 // guard goes on killing it, because close closes the connection.
 func (i *instance) giveUp() restart.Exit {
+	i.gaveUp = true
 	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guardPid, "pid", i.tree.Pid)
 	go i.reap() // the one goroutine that may outlive Run
 	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Output: probe.CleanText(i.tail.String(), maxOutput)}

@@ -66,7 +66,8 @@ type Config struct {
 	NoCgroup bool `hcl:"no_cgroup,optional"`
 
 	// Adopt makes instances outlive the engine: they go on when it stops or is killed,
-	// and the next engine with the same AdoptDir takes them over. Linux only. Default:
+	// and the next engine with the same AdoptDir takes them over. An instance that is started
+	// while nothing can be written to AdoptDir ends with the engine. Linux only. Default:
 	// false, instances end with the engine.
 	Adopt bool `hcl:"adopt,optional"`
 
@@ -98,8 +99,8 @@ type Config struct {
 const DefaultLinesPerSecond = 100
 
 // Driver runs the instances of one command. It is a restart.Driver. An instance
-// costs the guard process, of about 1 MB that it does not share with the engine, and
-// three goroutines.
+// costs the guard process, of about 1.4 MB that it does not share with the engine and ten
+// threads, and three goroutines. Without room for them Run returns restart.ErrShortage.
 type Driver struct {
 	config  Config
 	command command.Command

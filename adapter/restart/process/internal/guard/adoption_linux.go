@@ -16,7 +16,7 @@ import (
 )
 
 // adoption lets engines attach to a guard whose command outlives its engine, one after
-// another. The methods describe, setGrace and remove of the nil adoption do nothing.
+// another. The methods describe, setGrace, abandon and remove of the nil adoption do nothing.
 type adoption struct {
 	adopt       Adopt
 	dir         *os.File
@@ -36,14 +36,24 @@ func openAdoption(a Adopt) (_ *adoption, err error) {
 		return nil, err
 	}
 	if err = o.description.Truncate(0); err != nil { // it may be that of a guard that was killed
-		o.remove()
+		o.abandon()
 		return nil, err
 	}
 	if o.listener, err = listen(o.dir, a.Name+SocketEnding); err != nil {
-		o.remove()
+		o.abandon()
 		return nil, err
 	}
 	return o, nil
+}
+
+// abandon removes and unlocks the files.
+func (a *adoption) abandon() {
+	if a == nil {
+		return
+	}
+	a.remove()
+	_ = a.description.Close()
+	_ = a.listener.Close()
 }
 
 func (a *adoption) path(ending string) string { return InDir(a.dir, a.adopt.Name+ending) }

@@ -15,6 +15,7 @@ func openAdoption(Adopt) (*adoption, error) { return nil, errors.New("adopt need
 func (a *adoption) describe(string, Tree) error    { return nil }
 func (a *adoption) setGrace(time.Duration, Report) {}
 func (a *adoption) remove()                        {}
+func (a *adoption) abandon()                       {}
 func (a *adoption) accept(Report) (engine, bool)   { return engine{}, false }
 
 func (a *adoption) discard() (stop func()) { return func() {} }

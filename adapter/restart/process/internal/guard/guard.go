@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/quota"
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
@@ -34,8 +35,9 @@ func init() {
 	// The kernel kills the command when the thread that started it ends
 	// (PR_SET_PDEATHSIG). This thread lives as long as the guard.
 	runtime.LockOSThread()
-	command.CloseInherited(stderrFile)
-	for _, fd := range []int{socketFile, stdoutFile, stderrFile} {
+	command.CloseInherited(stderrEnd)
+	quota.MakeThreads(idleThreads)
+	for fd := socketFile; fd <= stderrEnd; fd++ {
 		syscall.CloseOnExec(fd) // the command must not inherit them
 	}
 	if err := run(); err != nil {
@@ -45,11 +47,17 @@ func init() {
 	os.Exit(0)
 }
 
+// idleThreads are the threads that a guard makes before it starts the command: as many as have
+// blocked system calls at a time. The Go runtime would end a guard that needs another one later,
+// and is refused it, and the command with it.
+const idleThreads = 5
+
 // guard runs one command. Only one goroutine starts, kills and reaps processes, so
 // that the ID of a child that is not reaped yet is never another process's.
 type guard struct {
 	children chan os.Signal
 	adoption *adoption // nil unless the command outlives the engine
+	refusal  string    // why it does not, although Start.Adopt is set
 	faulty   bool      // the command cannot be started as it is; any other error is this machine's
 	tree     Tree      // the command and its descendants
 	killAt   time.Time // the end of the grace period; zero while the command was not asked to exit
@@ -118,7 +126,8 @@ func (g *guard) start(s Start) (hello Report, err error) {
 		g.adoption.remove()
 	}()
 	if s.Adopt != nil {
-		if g.adoption, err = openAdoption(*s.Adopt); err != nil {
+		g.adoption, err = openAdoption(*s.Adopt)
+		if err := g.unlessRefused(err); err != nil {
 			return Report{}, err
 		}
 	}
@@ -126,7 +135,8 @@ func (g *guard) start(s Start) (hello Report, err error) {
 		g.tree.Cgroup = newCgroup()
 	}
 	g.tree.identifyGuard()
-	if err := g.adoption.describe("", g.tree); err != nil { // the program may be on a file system that does not answer
+	err = g.adoption.describe("", g.tree) // the program may be on a file system that does not answer
+	if err := g.unlessRefused(err); err != nil {
 		return Report{}, err
 	}
 	if g.tree.Pid, err = spawn(s.Plan, g.tree.Cgroup); err != nil && g.tree.Cgroup != "" {
@@ -139,8 +149,22 @@ func (g *guard) start(s Start) (hello Report, err error) {
 		return Report{}, err
 	}
 	g.tree.identifyCommand()
-	hello = Report{ID: strconv.Itoa(g.tree.Pid) + "-" + s.Suffix, Tree: g.tree}
-	return hello, g.adoption.describe(hello.ID, g.tree)
+	id := strconv.Itoa(g.tree.Pid) + "-" + s.Suffix
+	err = g.unlessRefused(g.adoption.describe(id, g.tree))
+	return Report{ID: id, Tree: g.tree, NotAdopted: g.refusal}, err
+}
+
+// unlessRefused returns err, unless it says that the directory takes no files now. Then the
+// command ends with the engine, as if it had no Adopt.
+func (g *guard) unlessRefused(err error) error {
+	for _, errno := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.EACCES, syscall.EPERM, syscall.ENOENT} {
+		if errors.Is(err, errno) {
+			g.adoption.abandon()
+			g.adoption, g.refusal = nil, err.Error()
+			return nil
+		}
+	}
+	return err
 }
 
 // spawn starts a command.
@@ -151,7 +175,7 @@ func spawn(p command.Plan, in Cgroup) (pid int, err error) {
 		return 0, err
 	}
 	defer entered()
-	pid, err = syscall.ForkExec(p.Path, p.Words, &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: []uintptr{0, 1, 2}, Sys: attr})
+	pid, err = syscall.ForkExec(p.Path, p.Words, &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: []uintptr{0, stdoutEnd, stderrEnd}, Sys: attr})
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", p.Path, err)
 	}

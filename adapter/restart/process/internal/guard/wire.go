@@ -88,17 +88,24 @@ type Report struct {
 	Shortage bool   `json:",omitempty"` // of Error: this machine lacks resources, the command is not at fault
 	ID       string `json:",omitempty"` // of the instance: Pid and Start.Suffix
 	Tree
+	NotAdopted string `json:",omitempty"` // why it ends with the engine although Start.Adopt is set: its directory takes no files
+
 	Ended  bool `json:",omitempty"`
 	Code   int  `json:",omitempty"` // as in restart.Exit
 	Killed bool `json:",omitempty"` // it had not exited at the end of its grace period
 }
 
-// File descriptors of a guard, after the three standard ones. The standard outputs are
-// the command's too.
+// Tasks is how many processes and threads a guard with its command has: five that the Go runtime
+// has always, idleThreads, and the command.
+const Tasks = 5 + idleThreads + 1
+
+// File descriptors of a guard, after its own three standard ones.
 const (
-	socketFile = 3 // of the engine
-	stdoutFile = 4 // the read end of the standard output
-	stderrFile = 5
+	socketFile = 3 + iota // of the engine
+	stdoutFile            // the read end of the command's standard output
+	stderrFile
+	stdoutEnd // the command's end
+	stderrEnd
 )
 
 // Descriptor returns the descriptor of a file or connection, and leaves it non-blocking.

@@ -312,6 +312,7 @@ func TestAShortageOfTheEngineIsNoCrashOfTheProcess(t *testing.T) {
 	if got := e.get("/v1/targets"); !strings.HasPrefix(got, "200") { // on a connection that stays open
 		t.Fatal(got)
 	}
+	testsync.Until(t, "the process", func() bool { return e.text("pid") != "" })
 	restore := faulttest.DescriptorsOf(t, e.Process.Pid, 3)
 	crash()
 	testsync.Until(t, "the reason", func() bool {

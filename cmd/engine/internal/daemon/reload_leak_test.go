@@ -43,7 +43,10 @@ func TestReloadsDoNotLeak(t *testing.T) {
 	d := &daemon{flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}}
 	load := func(n int) (r loadResult) {
 		write("sonde.hcl", fmt.Appendf(nil, `
-			engine { plugin_cache = "" }
+			engine {
+				listen       = "127.0.0.1:0"
+				plugin_cache = ""
+			}
 			plugin "steady" {
 				source         = %q
 				allow_unpinned = true

@@ -26,13 +26,30 @@ import (
 // the configuration is loaded; it does not change afterwards.
 type Plugins struct {
 	// Previous are the modules of the configuration that is in use; nil for none. A
-	// module with the same bytes, grants and limits is reused.
+	// module with the same bytes, grants and limits is reused, unless it is unusable: what
+	// it needed may be there now.
 	Previous *Plugins
 
 	ctx    context.Context // ends the wait for the compiler
 	wait   Wait
 	logger func(config.Engine) *slog.Logger
-	loaded map[string]*wasmhost.Plugin // by key
+	loaded map[string]module // by key
+}
+
+// module is a loaded module.
+type module struct {
+	*wasmhost.Plugin
+	revision string // of its handlers
+}
+
+// isUnusable reports whether it is known that a module cannot be compiled.
+func (m module) isUnusable() bool {
+	select {
+	case <-m.Ready():
+		return m.Wait(context.Background()) != nil
+	default:
+		return false
+	}
 }
 
 // Wait selects the modules that must be compiled before a configuration is loaded.
@@ -47,7 +64,7 @@ const (
 // NewPlugins returns the plugins of a configuration that is about to be loaded. The
 // function logger is called with the engine block of the configuration.
 func NewPlugins(ctx context.Context, wait Wait, logger func(config.Engine) *slog.Logger) *Plugins {
-	return &Plugins{ctx: ctx, wait: wait, logger: logger, loaded: make(map[string]*wasmhost.Plugin)}
+	return &Plugins{ctx: ctx, wait: wait, logger: logger, loaded: make(map[string]module)}
 }
 
 // Silent is the logger of a command that does not show what plugins log.
@@ -73,7 +90,7 @@ func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, err
 
 // Handler loads a module and returns the handler block that it adds.
 func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (config.Handler, error) {
-	host, key, err := p.load(e, hostConfig(block, bytes), block.Source)
+	host, err := p.load(e, hostConfig(block, bytes), block.Source)
 	if err != nil {
 		return config.Handler{}, err
 	}
@@ -87,7 +104,7 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	m := host.Manifest()
 	return config.Handler{
 		Schema:   schema(m.Doc, m.Settings),
-		Revision: key,
+		Revision: host.revision,
 		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
 			h, err := host.New(v)
 			if err != nil {
@@ -98,30 +115,34 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	}, nil
 }
 
-// load returns a module that is loaded already, or loads it. The key is equal for modules
-// with the same name, bytes and settings.
-func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (host *wasmhost.Plugin, key string, err error) {
+// load returns a module that is loaded already, or loads it. Modules are the same if their
+// names, bytes and settings are equal.
+func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (module, error) {
 	sum := cli.SHA256(c.Module)
 	text, err := json.Marshal([]any{c.Name, sum, c.OnTrap, c.Grant, c.Limits, c.Compile})
 	if err != nil {
-		return nil, "", err
+		return module{}, err
 	}
-	key = cli.SHA256(text)
-	host, found := p.loaded[key]
+	key := cli.SHA256(text)
+	revision := key
+	m, found := p.loaded[key]
 	if !found && p.Previous != nil {
-		host, found = p.Previous.loaded[key]
+		if m, found = p.Previous.loaded[key]; found && m.isUnusable() {
+			found, revision = false, cli.SHA256([]byte(m.revision)) // its handlers must be replaced
+		}
 	}
 	if found {
-		p.loaded[key] = host
-		return host, key, nil
+		p.loaded[key] = m
+		return m, nil
 	}
 	c.Logger = p.logger(e)
-	if host, err = LoadModule(c, e.PluginCache); err != nil {
-		return nil, "", err
+	host, err := LoadModule(c, e.PluginCache)
+	if err != nil {
+		return module{}, err
 	}
-	p.loaded[key] = host
+	p.loaded[key] = module{host, revision}
 	c.Logger.Info("plugin loaded", "plugin", c.Name, "source", source, "sha256", sum)
-	return host, key, nil
+	return p.loaded[key], nil
 }
 
 // LoadModule loads a module, and caches its compiled code in a directory, by default in
@@ -178,21 +199,18 @@ func (p *Plugins) Release(others *Plugins) {
 }
 
 func (p *Plugins) closeUnused(ctx context.Context, others *Plugins) {
-	for key, host := range p.loaded {
-		if others != nil {
-			if _, used := others.loaded[key]; used {
-				continue
-			}
+	for key, m := range p.loaded {
+		if others == nil || others.loaded[key] != m {
+			_ = m.Close(ctx) // frees memory only: there is no error to report
 		}
-		_ = host.Close(ctx) // frees memory only: there is no error to report
 	}
 }
 
 // Stats returns the numbers of all modules.
 func (p *Plugins) Stats() []stats.Plugin {
 	var all []stats.Plugin
-	for _, host := range p.loaded {
-		all = append(all, host.Stats())
+	for _, m := range p.loaded {
+		all = append(all, m.Stats())
 	}
 	return all
 }

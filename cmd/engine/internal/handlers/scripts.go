@@ -36,7 +36,7 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 		name = sharedScripts
 	}
 	c.Name, c.Module, c.AllowUnpinned = name, module, true // it is a part of this program
-	host, key, err := p.load(e, c, block.Origin.File)
+	host, err := p.load(e, c, block.Origin.File)
 	if err != nil {
 		return config.Handler{}, err
 	}
@@ -53,7 +53,7 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	return config.Handler{
 		Schema: schema(m.Doc, fields),
 		// Not where the script starts: a probe keeps its state when lines above are changed.
-		Revision: key + cli.SHA256([]byte(block.Source)) + strconv.Itoa(block.MaxSteps),
+		Revision: host.revision + cli.SHA256([]byte(block.Source)) + strconv.Itoa(block.MaxSteps),
 		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
 			h, err := host.New(ScriptValues(v, block))
 			if err != nil {

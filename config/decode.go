@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -85,7 +86,8 @@ func (l *loader) decodeArgument(d *decodedBlock, f *Field, c tree.Content) {
 	}
 }
 
-// reportZero reports a 0 that Go would take for the default.
+// reportZero reports a 0 that Go would take for the default. A required duration is then taken
+// for one second, so that what else is wrong with the block is reported too.
 func (l *loader) reportZero(d *decodedBlock, f *Field) {
 	hint := "leave it out for the default"
 	if f.Required {
@@ -93,7 +95,11 @@ func (l *loader) reportZero(d *decodedBlock, f *Field) {
 	} else if f.zeroMeans != "" && f.zeroMeans != "0" && f.zeroMeans != "0s" {
 		hint += ", " + f.zeroMeans
 	}
-	d.ok = false
+	if f.Required && f.Type == Duration {
+		d.values[f.Name] = time.Second
+	} else {
+		d.ok = false
+	}
 	l.add(report{at: d.sources[f.Name].value, body: &d.block.Body, summary: f.Name + " must be greater than 0", hint: hint})
 }
 

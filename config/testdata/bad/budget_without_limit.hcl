@@ -1,0 +1,3 @@
+engine {
+  restart_budget = { per = "0s" }
+}

@@ -95,6 +95,8 @@ func (i *instance) reportStarted(id string) {
 	if i.resumes == id { // it had started before, and was counted
 		i.since, i.started, message = i.supervisor.since, max(i.started-1, 0), "instance goes on"
 		i.resumeRequest()
+	} else {
+		i.retries = 0
 	}
 	i.resumes = ""
 	in := probe.Instance{
@@ -110,7 +112,9 @@ func (i *instance) reportStarted(id string) {
 	if !i.isForgotten() {
 		i.report(in)
 	}
-	i.log.Info(message, "instance", id, "restarts", in.Restarts)
+	if i.logsRetry() {
+		i.log.Info(message, "instance", id, "restarts", in.Restarts)
+	}
 }
 
 // resumeRequest goes on with a request to terminate that an earlier engine has made, and
@@ -238,12 +242,15 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 		}
 	})
 	i.setManaged(true, probe.ReasonEnding)
-	i.log.Info("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
+	if i.logsRetry() {
+		i.log.Info("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
+	}
 	i.sendGrace(grace)
 }
 
 // clearFailure withdraws what was reported while a probe failed.
 func (i *instance) clearFailure() {
+	i.retries = 0
 	if i.budgeted {
 		i.budgeted = false
 		i.remember(func(m *Memory) { m.Requested = false })

@@ -26,7 +26,7 @@ type supervisor struct {
 	lastExit   string         // how the previous instance exited, and its output; empty without one
 	lastReason probe.Reason   // the same as a code
 
-	retries    int                    // calls of Run that were in vain, see retryStart, since an instance was started
+	retries    int                    // calls of Run that were in vain, see retryStart and retryRestart, in a row
 	restored   restored               // until resume
 	resumes    string                 // the instance of an earlier engine that goes on, until the next one is reported; empty for none
 	since      time.Time              // when that instance has started
@@ -108,6 +108,10 @@ func (s *supervisor) supervise() {
 		if s.resumes = ""; end.terminating {
 			return
 		}
+		if errors.Is(end.exit.Err, ErrShortage) && end.started && s.unit.external() {
+			s.retryRestart(end.exit.Err)
+			continue
+		}
 		if errors.Is(end.exit.Err, ErrShortage) || errors.Is(end.exit.Err, ErrNotTakenOver) {
 			s.retryStart(end.exit.Err)
 			continue
@@ -155,7 +159,7 @@ const maxRetriesUnlogged = 32
 // retryStart reports why no instance could be started, and waits for the next try.
 func (s *supervisor) retryStart(err error) {
 	s.retries++
-	if s.retries&(s.retries-1) == 0 || s.retries%maxRetriesUnlogged == 0 {
+	if s.logsRetry() {
 		s.log.Warn("instance not started, retrying", "error", err, "retries", s.retries-1, "retry_in", retryPause)
 	}
 	in := s.endedInstance(probe.Ended)
@@ -167,6 +171,25 @@ func (s *supervisor) retryStart(err error) {
 		s.report(in)
 	}
 	s.waitUntil(time.Now().Add(retryPause))
+}
+
+// retryRestart reports why the restart of an External instance could not begin, and waits for the
+// next try. The instance goes on, and its probes may recover.
+func (s *supervisor) retryRestart(err error) {
+	s.retries++
+	if s.logsRetry() {
+		s.log.Warn("instance not restarted, retrying", "instance", s.reported.ID, "error", err, "retries", s.retries-1, "retry_in", retryPause)
+	}
+	in := s.reported
+	s.resumes, s.since = in.ID, in.Since
+	in.Managed, in.Reason, in.Detail = false, probe.ReasonResources, fmt.Sprintf("retrying every %v: %v", retryPause, err)
+	s.report(in)
+	s.waitUntil(time.Now().Add(retryPause))
+}
+
+// logsRetry reports whether log records are due about the present retry. They are without one.
+func (s *supervisor) logsRetry() bool {
+	return s.retries&(s.retries-1) == 0 || s.retries%maxRetriesUnlogged == 0
 }
 
 // waitUntil returns at a time, or when refresh returns false.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	run "github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -84,7 +85,8 @@ func (d *Driver) Resume(id string) bool {
 // it is asked to terminate it. When the command exits with status 0 the instance has
 // terminated, with the command's output. Any other status is logged, and the
 // instance keeps running. The grace period is not used: the command itself decides
-// how to stop the service.
+// how to stop the service. If the command cannot be started for a shortage of this machine's,
+// the error is a restart.ErrShortage, and the next Run goes on with the instance.
 //
 // When ctx is done a running command is killed, and Run returns.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
@@ -110,6 +112,10 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 			r := d.restart(ctx)
 			if r.err == nil || ctx.Err() != nil {
 				return restart.Exit{Output: r.output}
+			}
+			if errors.Is(r.err, restart.ErrShortage) {
+				d.resumed = id
+				return restart.Exit{Code: -1, Err: r.err}
 			}
 			undead = r.undead
 			d.log.Warn("restart command failed, instance not restarted", "error", r.err, "output", r.output)
@@ -140,6 +146,9 @@ type result struct {
 
 func (d *Driver) restart(ctx context.Context) result {
 	plan, err := d.command.Plan()
+	if shortage.Is(err) || errors.Is(err, run.ErrUsersUnread) {
+		err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
+	}
 	if err != nil {
 		return result{err: err}
 	}
@@ -147,8 +156,11 @@ func (d *Driver) restart(ctx context.Context) result {
 	defer cancel()
 	tail := &run.Tail{Max: maxOutput}
 	end, err := plan.Run(ctx, tail, tail)
-	if err == nil {
+	switch {
+	case err == nil:
 		err = d.exitError(end)
+	case shortage.IsFork(err):
+		err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
 	return result{output: probe.CleanText(tail.String(), maxOutput), err: err, undead: end.Stuck}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -109,6 +110,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
+	removeLeftCgroups()
 	i := d.newInstance()
 	i.begun = begun
 	if start.Adopt != nil {
@@ -120,6 +122,9 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	}
 	return i, nil
 }
+
+// removeLeftCgroups removes what earlier engines have left, once: before the first instance.
+var removeLeftCgroups = sync.OnceFunc(guard.RemoveLeftCgroups)
 
 func (d *Driver) newInstance() *instance {
 	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, gracePeriods: d.gracePeriods, begun: func() {}}

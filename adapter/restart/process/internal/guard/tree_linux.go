@@ -77,6 +77,17 @@ func parseStat(stat []byte) (p process) {
 	return p
 }
 
+// hasEnded reports whether a process has ended, whether its parent has reaped it or not.
+func hasEnded(pid int) bool {
+	if syscall.Kill(pid, 0) == syscall.ESRCH {
+		return true
+	}
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return parseStat(text).hasEnded()
+}
+
+func (p process) hasEnded() bool { return p.state == 'Z' || p.state == 'X' }
+
 // identifyGuard makes this process the guard of the tree.
 func (t *Tree) identifyGuard() {
 	t.Boot, _ = boot.ID() // "" if it is unknown
@@ -142,7 +153,7 @@ func (t Tree) groupExists() (bool, error) {
 			return false, err
 		}
 		p := parseStat(text)
-		if p.group == t.Pid && p.session == t.Guard && p.ticks >= t.Ticks && p.state != 'Z' && p.state != 'X' {
+		if p.group == t.Pid && p.session == t.Guard && p.ticks >= t.Ticks && !p.hasEnded() {
 			return true, nil
 		}
 	}

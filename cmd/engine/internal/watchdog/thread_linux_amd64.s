@@ -10,6 +10,7 @@
 #define SYS_exit_group     231
 #define SIG_SETMASK        2
 #define NSIG               64
+#define SIG_IGN            1
 #define SIGSET_SIZE        8
 #define PR_SET_NAME        15
 
@@ -79,14 +80,25 @@ hung:
 	JNE  exit
 	MOVQ $NSIG, R12
 
-	// Go's handlers must not run on this thread, which has no goroutine.
+	// Go's handlers must not run on this thread, which has no goroutine. What is ignored
+	// stays so.
 handlers:
+	MOVQ $SYS_rt_sigaction, AX
+	MOVQ R12, DI
+	XORQ SI, SI
+	LEAQ ·action(SB), DX
+	MOVQ $SIGSET_SIZE, R10
+	SYSCALL
+	CMPQ ·action(SB), $SIG_IGN
+	JEQ  ignored
 	MOVQ $SYS_rt_sigaction, AX
 	MOVQ R12, DI
 	LEAQ ·defaultAction(SB), SI
 	XORQ DX, DX
 	MOVQ $SIGSET_SIZE, R10
 	SYSCALL
+
+ignored:
 	DECQ R12
 	JNE  handlers
 

@@ -10,6 +10,7 @@
 #define SYS_execve         221
 #define SIG_SETMASK        2
 #define NSIG               64
+#define SIG_IGN            1
 #define SIGSET_SIZE        8
 #define PR_SET_NAME        15
 
@@ -81,14 +82,26 @@ hung:
 	CBNZ  R22, exit
 	MOVD  $NSIG, R19
 
-	// Go's handlers must not run on this thread, which has no goroutine.
+	// Go's handlers must not run on this thread, which has no goroutine. What is ignored
+	// stays so.
 handlers:
+	MOVD R19, R0
+	MOVD ZR, R1
+	MOVD $·action(SB), R2
+	MOVD $SIGSET_SIZE, R3
+	MOVD $SYS_rt_sigaction, R8
+	SVC
+	MOVD ·action(SB), R22
+	CMP  $SIG_IGN, R22
+	BEQ  ignored
 	MOVD R19, R0
 	MOVD $·defaultAction(SB), R1
 	MOVD ZR, R2
 	MOVD $SIGSET_SIZE, R3
 	MOVD $SYS_rt_sigaction, R8
 	SVC
+
+ignored:
 	SUB  $1, R19
 	CBNZ R19, handlers
 

@@ -3,7 +3,7 @@
 // A thread outside Go's scheduler counts how long no Beat has come: it needs no processor of
 // Go, which may all be held, no lock and no memory. Then it replaces the program by a new
 // one, in the same process (execve): process ID, parent, control group, standard streams,
-// arguments and environment stay, and all other threads end.
+// arguments, environment and ignored signals stay, and all other threads end.
 //
 // The thread counts pauses that it has slept, not time that has passed. While the process is
 // stopped or frozen, so is the thread, and where processor time is short, its pauses take

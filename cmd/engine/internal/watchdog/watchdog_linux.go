@@ -14,7 +14,7 @@ import (
 
 //lint:file-ignore U1000 thread_linux_*.s uses the variables
 
-// What the thread uses. It writes none of it, and startThread the mask only.
+// What the thread uses. It writes the action only, and startThread the mask.
 var (
 	beats    uint64 // counts Beat
 	limit    uint64 // in short pauses
@@ -28,6 +28,7 @@ var (
 	allSignals    uint64    = 1<<64 - 1
 	mask          uint64    // the signals that are blocked in this program
 	defaultAction [4]uint64 // struct sigaction of the kernel
+	action        [4]uint64 // that of a signal
 
 	// The thread sleeps for long while beats come. Once one is missing it sleeps for short
 	// times, of which none is much longer than it should be, unless the process does not run.

@@ -61,10 +61,10 @@ func hang() {
 	select {}
 }
 
-// run runs this test's program as one that hangs.
+// run runs this test's program as one that hangs, with a signal ignored, as by nohup.
 func run(t *testing.T, kind string) (output []byte, c *exec.Cmd) {
 	t.Helper()
-	c = exec.Command(os.Args[0], "first", "second")
+	c = exec.Command("/bin/sh", "-c", `trap "" HUP; exec "$0" first second`, os.Args[0])
 	c.Env = append(os.Environ(), program+"="+kind, "GODEBUG=asyncpreemptoff=1")
 	output, err := c.Output()
 	if c.ProcessState == nil {

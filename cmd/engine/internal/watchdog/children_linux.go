@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,13 +18,14 @@ type Previous struct {
 	children []int // process IDs
 }
 
-// Inherited returns what the previous program has left. The caller must not have started a
-// process yet.
+// Inherited returns what the previous program has left, and gives this process the name that
+// it had. The caller must not have started a process yet.
 func Inherited() Previous {
 	p := Previous{Restarts: restarts()}
 	if p.Restarts == 0 {
 		return p
 	}
+	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0) // execve has named it exe
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
 	for _, field := range strings.Fields(string(text)) {
 		if pid, err := strconv.Atoi(field); err == nil {

@@ -111,12 +111,12 @@ ignored:
 	SYSCALL
 
 	MOVQ $SYS_execve, AX
-	MOVQ ·path(SB), DI
+	MOVQ ·running(SB), DI
 	MOVQ ·argv(SB), SI
 	MOVQ ·envp(SB), DX
 	SYSCALL
 	MOVQ $SYS_execve, AX
-	MOVQ ·running(SB), DI
+	MOVQ ·path(SB), DI
 	MOVQ ·argv(SB), SI
 	MOVQ ·envp(SB), DX
 	SYSCALL

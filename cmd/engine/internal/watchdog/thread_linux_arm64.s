@@ -113,12 +113,12 @@ ignored:
 	MOVD $SYS_rt_sigprocmask, R8
 	SVC
 
-	MOVD ·path(SB), R0
+	MOVD ·running(SB), R0
 	MOVD ·argv(SB), R1
 	MOVD ·envp(SB), R2
 	MOVD $SYS_execve, R8
 	SVC
-	MOVD ·running(SB), R0
+	MOVD ·path(SB), R0
 	MOVD ·argv(SB), R1
 	MOVD ·envp(SB), R2
 	MOVD $SYS_execve, R8

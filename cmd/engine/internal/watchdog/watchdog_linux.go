@@ -20,8 +20,8 @@ var (
 	limit    uint64 // in short pauses
 	exitOnly uint32 // 1: the program is not started again, but ends
 
-	path       *byte  // the program's file
-	running    *byte  // the file that this process runs, should the other one be gone
+	running    *byte  // the file that this process runs, even if another one has its path now
+	path       *byte  // its path, where /proc is missing
 	argv, envp **byte // of the new program, ending with nil
 	name       *byte  // of the thread
 

@@ -5,10 +5,12 @@ package watchdog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -29,10 +31,12 @@ func TestMain(m *testing.M) {
 	hang()
 }
 
-// hang hangs, or ends with exit code 7 if the watchdog has started this program.
+// hang replaces the program's file and hangs, or ends with exit code 7 if the watchdog has
+// started this program.
 func hang() {
 	previous := Inherited()
-	fmt.Println(os.Getpid(), os.Args, previous.Restarts)
+	name, _ := os.ReadFile("/proc/self/comm")
+	fmt.Println(os.Getpid(), os.Args, string(bytes.TrimSpace(name)), previous.Restarts)
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {
 		if strings.HasPrefix(line, "SigBlk") || strings.HasPrefix(line, "SigIgn") {
@@ -43,6 +47,10 @@ func hang() {
 		previous.Reap(context.Background())
 		fmt.Println("children:", len(Inherited().children))
 		os.Exit(7)
+	}
+	upgrade := os.Args[0] + ".new" // half written
+	if err := errors.Join(os.WriteFile(upgrade, []byte("\x7fELF"), 0o755), os.Rename(upgrade, os.Args[0])); err != nil {
+		panic(err)
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
 	child := exec.Command("sleep", "0")
@@ -64,9 +72,17 @@ func hang() {
 // run runs this test's program as one that hangs, with a signal ignored, as by nohup.
 func run(t *testing.T, kind string) (output []byte, c *exec.Cmd) {
 	t.Helper()
-	c = exec.Command("/bin/sh", "-c", `trap "" HUP; exec "$0" first second`, os.Args[0])
+	text, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(file, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c = exec.Command("/bin/sh", "-c", `trap "" HUP; exec "$0" first second`, file)
 	c.Env = append(os.Environ(), program+"="+kind, "GODEBUG=asyncpreemptoff=1")
-	output, err := c.Output()
+	output, err = c.Output()
 	if c.ProcessState == nil {
 		t.Fatal(err)
 	}
@@ -82,7 +98,7 @@ func TestAProgramThatHangsIsStartedAgainInItsProcess(t *testing.T) {
 	if len(lines) != 7 {
 		t.Fatalf("output %q", output)
 	}
-	start := fmt.Sprintf("%d [%s first second] ", c.ProcessState.Pid(), os.Args[0])
+	start := fmt.Sprintf("%d [%s first second] program ", c.ProcessState.Pid(), c.Args[3])
 	for n, i := range []int{0, 3} {
 		if got, want := string(lines[i]), start+fmt.Sprint(n); got != want {
 			t.Errorf("program %d is %q, want %q", n, got, want)

@@ -238,7 +238,7 @@ func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	testsync.Until(t, "the end of the process", func() bool {
-		left, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*"))
+		left, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*.json"))
 		return len(left) == 0
 	})
 }

@@ -17,6 +17,7 @@ type Survivor struct {
 
 	name   string        // of the files
 	digest string        // of the configuration
+	dir    string        // the working directory; empty if its guard, of an older release, has not written it
 	grace  time.Duration // within which it is terminated; 0 if its guard, of an older release, has not written it
 }
 

@@ -143,7 +143,7 @@ func (s *Survivor) read(f *os.File) (d guard.Description, err error) {
 	for decoder := json.NewDecoder(bytes.NewReader(text)); err == nil; {
 		err = decoder.Decode(&d)
 	}
-	s.Target, s.ID, s.Started, s.digest, s.grace = d.Target, d.ID, d.Started, d.Digest, d.Grace
+	s.Target, s.ID, s.Started, s.digest, s.dir, s.grace = d.Target, d.ID, d.Started, d.Digest, d.WorkDir, d.Grace
 	if d.Target != "" && (err == io.EOF || err == io.ErrUnexpectedEOF) {
 		return d, nil
 	}
@@ -239,7 +239,7 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 }
 
 // adopt returns where the guard of an instance that outlives the engine will be found.
-func (d *Driver) adopt() (*guard.Adopt, error) {
+func (d *Driver) adopt(workDir string) (*guard.Adopt, error) {
 	dir, err := filepath.Abs(d.config.AdoptDir)
 	if err != nil {
 		return nil, err
@@ -248,7 +248,7 @@ func (d *Driver) adopt() (*guard.Adopt, error) {
 		return nil, err
 	}
 	return &guard.Adopt{
-		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest,
+		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest, WorkDir: workDir,
 		Interval: d.findInterval, Grace: d.gracePeriod(),
 	}, nil
 }

@@ -17,6 +17,12 @@ func ReadSurvivors(string) (Survivors, error) { return nil, nil }
 // OpenDirectory returns nil.
 func OpenDirectory(string, bool) (*Directory, error) { return nil, nil }
 
+// FindUnused returns nil.
+func FindUnused() []Unused { return nil }
+
+// Runs returns false.
+func (u Unused) Runs(Config) bool { return false }
+
 // RunningIn returns nil.
 func RunningIn(string) []string { return nil }
 
@@ -31,4 +37,4 @@ func (s Survivor) End(context.Context, string, *slog.Logger, func(target string)
 func (d *Driver) takeOver(context.Context, <-chan time.Duration) (*instance, error) { return nil, nil }
 
 // adopt returns an error for what Config.Check rejects.
-func (d *Driver) adopt() (*guard.Adopt, error) { return nil, errors.New("adopt needs Linux") }
+func (d *Driver) adopt(string) (*guard.Adopt, error) { return nil, errors.New("adopt needs Linux") }

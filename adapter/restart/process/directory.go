@@ -1,6 +1,9 @@
 package process
 
-import "os"
+import (
+	"os"
+	"path/filepath"
+)
 
 // Directory is where the instances that outlive an engine are found: their guards keep their
 // files there. One engine has it at a time.
@@ -34,7 +37,27 @@ func (d *Directory) Close() {
 		return
 	}
 	if !d.permanent {
-		_ = os.Remove(d.path) // unless it has files
+		removeEmpty(d.path)
 	}
 	_ = d.lock.Close()
+}
+
+// nameLink is a symbolic link in a directory in memory: to the name that it was opened with.
+const nameLink = "name"
+
+// removeEmpty removes a directory unless it has files of guards.
+func removeEmpty(path string) {
+	entries, _ := os.ReadDir(path)
+	if len(entries) == 1 && entries[0].Name() == nameLink {
+		_ = os.Remove(filepath.Join(path, nameLink))
+	}
+	_ = os.Remove(path)
+}
+
+// Unused is a directory in memory that no engine has, although instances in it go on: those of an
+// engine that was stopped, or whose state file was moved or removed since.
+type Unused struct {
+	Path    string
+	Name    string   // that OpenDirectory was given last, as an absolute path; empty if it is unknown
+	Targets []string // of the instances, sorted
 }

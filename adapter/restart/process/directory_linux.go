@@ -72,14 +72,64 @@ func resolve(name string) (string, error) {
 // may have no room for the link.
 func placesInMemory(beside string) (paths []string) {
 	sum := sha256.Sum256([]byte(beside))
+	for _, dir := range dirsInMemory() {
+		paths = append(paths, filepath.Join(dir, directoryPrefix+hex.EncodeToString(sum[:8])))
+	}
+	return paths
+}
+
+// directoryPrefix is what the names of directories in memory begin with.
+const directoryPrefix = "sonde-"
+
+// dirsInMemory returns where directories in memory are.
+func dirsInMemory() (dirs []string) {
 	ofService, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
 	for _, dir := range []string{runtimeDir, ofService} {
 		resolved, err := filepath.EvalSymlinks(dir)
 		if err == nil && filepath.IsAbs(dir) && onlyWeWrite(resolved) {
-			paths = append(paths, filepath.Join(resolved, "sonde-"+hex.EncodeToString(sum[:8])))
+			dirs = append(dirs, resolved)
 		}
 	}
-	return paths
+	return dirs
+}
+
+// FindUnused returns the directories of this user's that are unused.
+func FindUnused() (found []Unused) {
+	for _, dir := range dirsInMemory() {
+		paths, _ := filepath.Glob(filepath.Join(dir, directoryPrefix+"*"))
+		for _, path := range paths {
+			u := Unused{Path: path}
+			if !u.isUnused() {
+				continue
+			}
+			if u.Targets = RunningIn(path); len(u.Targets) > 0 {
+				u.Name, _ = os.Readlink(filepath.Join(path, nameLink))
+				found = append(found, u)
+			}
+		}
+	}
+	return found
+}
+
+// isUnused reports whether no engine has the directory. An engine that opens it at the same
+// time tries again.
+func (u Unused) isUnused() bool {
+	if checkPrivate(u.Path) != nil {
+		return false
+	}
+	f, err := openLocked(u.Path)
+	if f == nil || err != nil {
+		return false
+	}
+	return f.Close() == nil
+}
+
+// Runs reports whether the instance of a configuration runs in the directory, and no engine has
+// it: the target has the same name, command and working directory.
+func (u Unused) Runs(c Config) bool {
+	s, ok := readRunning(filepath.Join(u.Path, nameOf(c.Target)+guard.DescriptionEnding))
+	dir, err := filepath.Abs(c.Dir)
+	return ok && err == nil && s.digest == c.digest() && s.dir == dir && u.isUnused()
 }
 
 // onlyWeWrite reports whether nobody but this user and root can write to a directory.
@@ -107,7 +157,7 @@ func openOccupied(path, beside string) (*Directory, error) {
 		return d, nil
 	}
 	if err == nil {
-		_ = os.Remove(path) // a disk that can only be read keeps it
+		removeEmpty(path) // a disk that can only be read keeps it
 	}
 	d.Close()
 	return nil, err
@@ -136,8 +186,13 @@ func makeDirectory(beside string, inMemory []string) (*Directory, error) {
 }
 
 // link makes the name a symbolic link. Where it cannot be made, the directory is found by
-// placesInMemory.
+// placesInMemory. A link in the directory says for FindUnused what its name is.
 func link(beside, path string) {
+	if path != beside {
+		name := filepath.Join(path, nameLink)
+		removeLink(name)
+		_ = os.Symlink(beside, name)
+	}
 	if to, _ := os.Readlink(beside); path == beside || to == path {
 		return
 	}

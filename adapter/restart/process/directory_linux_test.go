@@ -3,6 +3,7 @@ package process
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -215,5 +216,44 @@ func TestADirectoryIsFoundAlthoughTheDiskCanOnlyBeRead(t *testing.T) {
 	d.Close()
 	if s, ok := openDirectory(t, name, false).Survivors().Of("web"); !ok || s.ID != id {
 		t.Errorf("the survivor is %+v", s)
+	}
+}
+
+func TestADirectoryThatNoEngineHasIsFoundWithItsName(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	name := filepath.Join(t.TempDir(), "state.processes")
+	d := openDirectory(t, name, true)
+	occupy(t, d)
+	if found := FindUnused(); len(found) != 0 {
+		t.Errorf("the directory of an engine is unused: %+v", found)
+	}
+	d.Close()
+	found := FindUnused()
+	if len(found) != 1 || found[0].Path != d.Path() || found[0].Name != name || !slices.Equal(found[0].Targets, []string{"web"}) {
+		t.Fatalf("found %+v", found)
+	}
+	same := Config{Target: "web", Command: []string{"sleep", "600"}}
+	for what, c := range map[string]Config{
+		"target":    {Target: "db", Command: same.Command},
+		"command":   {Target: "web", Command: []string{"sleep", "601"}},
+		"directory": {Target: "web", Command: same.Command, Dir: "/"},
+	} {
+		if found[0].Runs(c) {
+			t.Errorf("the instance is that of another %s", what)
+		}
+	}
+	if !found[0].Runs(same) {
+		t.Error("the instance is not that of its configuration")
+	}
+	t.Chdir(t.TempDir())
+	if found[0].Runs(same) {
+		t.Error("the instance is that of an engine with another working directory")
+	}
+	next := openDirectory(t, name, false)
+	defer next.Close()
+	if len(FindUnused()) != 0 || found[0].Runs(same) {
+		t.Error("the directory is unused although an engine has it")
 	}
 }

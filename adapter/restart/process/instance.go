@@ -102,7 +102,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	}
 	start := guard.Start{Plan: plan, Suffix: strings.ToLower(rand.Text()[:10]), Cgroup: !d.config.NoCgroup}
 	if d.config.Adopt {
-		if start.Adopt, err = d.adopt(); err != nil {
+		if start.Adopt, err = d.adopt(plan.Dir); err != nil {
 			return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 		}
 	}

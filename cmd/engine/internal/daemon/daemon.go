@@ -52,7 +52,8 @@ type daemon struct {
 	state      *store.Store                // nil for none
 	processes  *process.Directory          // of those that outlive the engine; nil for none
 	survivors  process.Survivors           // processes that the previous engine has left running
-	abandoned  []handlers.Abandoned        // processes of engines with other state files
+	abandoned  []handlers.Abandoned        // processes of engines with other state files in the same directory
+	unused     []process.Unused            // and in others
 	api        *httpapi.Server             // nil for none
 	listener   net.Listener                // nil for none
 	running    atomic.Bool                 // the engine's loop runs
@@ -90,6 +91,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		d.processes.Close()
 		return err
 	}
+	d.findUnused()
 	if err := d.listen(); err != nil {
 		return errors.Join(err, d.close())
 	}

@@ -3,10 +3,13 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -35,14 +38,33 @@ func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
 }
 
 // runsElsewhere returns an error if the process of a target runs that an engine with another
-// state file has left running.
-func (d *daemon) runsElsewhere(target string) error {
+// state file has left running. In another directory that engine may have a target of the same
+// name: there the command counts, too.
+func (d *daemon) runsElsewhere(c process.Config) error {
 	for _, a := range d.abandoned {
-		if err := a.Check(target); err != nil {
+		if err := a.Check(c.Target); err != nil {
 			return err
 		}
 	}
+	for _, u := range d.unused {
+		if u.Runs(c) {
+			return fmt.Errorf("the target's process runs already, and belongs to the state file %s", handlers.StateOf(u))
+		}
+	}
 	return nil
+}
+
+// findUnused finds processes of engines whose state files are in other directories, and warns of
+// them.
+func (d *daemon) findUnused() {
+	for _, u := range process.FindUnused() {
+		if slices.ContainsFunc(d.abandoned, func(a handlers.Abandoned) bool { return a.Has(u) }) {
+			continue
+		}
+		d.unused = append(d.unused, u)
+		d.log.Warn("processes with adopt run without an engine: start the engine with their state file, or end them",
+			"targets", cli.SomeNames(u.Targets), "state", handlers.StateOf(u), "directory", u.Path)
+	}
 }
 
 // driver returns what starts and ends the instances of a target, or nil for a target
@@ -57,7 +79,7 @@ func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
 		}
 		c.Target, c.Log, c.AdoptDir = name, d.log, d.processes.Path()
 		c.Survivor, _ = d.survivors.Of(name)
-		c.Elsewhere = func() error { return d.runsElsewhere(name) }
+		c.Elsewhere = func() error { return d.runsElsewhere(c) }
 		return process.New(c)
 	case command.Config:
 		c.Target, c.Log = name, d.log

@@ -58,6 +58,15 @@ func FindAbandoned(state string) (found []Abandoned) {
 	return found
 }
 
+// Has reports whether the processes are those of a directory.
+func (a Abandoned) Has(u process.Unused) bool {
+	path, err := filepath.EvalSymlinks(ProcessDir(a.State))
+	return err == nil && path == u.Path
+}
+
+// StateOf returns the state file to which a directory belongs, or "" if it is unknown.
+func StateOf(u process.Unused) string { return strings.TrimSuffix(u.Name, processesEnding) }
+
 // Check returns an error if the process of a target still runs, abandoned.
 func (a Abandoned) Check(target string) error {
 	if !process.IsRunningIn(ProcessDir(a.State), target) || journal.IsLocked(a.State) {

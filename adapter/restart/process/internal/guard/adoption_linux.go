@@ -142,7 +142,7 @@ func (a *adoption) describe(id string, tree Tree) error {
 	if id != "" && a.started.IsZero() {
 		a.started = time.Now()
 	}
-	d := Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, Started: a.started, Grace: a.adopt.Grace, Tree: tree}
+	d := Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, WorkDir: a.adopt.WorkDir, Started: a.started, Grace: a.adopt.Grace, Tree: tree}
 	return json.NewEncoder(a.description).Encode(d) // one write
 }
 

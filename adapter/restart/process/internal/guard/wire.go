@@ -34,6 +34,8 @@ type Adopt struct {
 	Target string
 	Digest string // of the configuration
 
+	WorkDir string // of the command
+
 	// While no engine is attached the guard looks for its files after each Interval. If they
 	// were removed or replaced no engine can find it, so it ends the command.
 	Interval time.Duration
@@ -55,6 +57,7 @@ type Description struct {
 	Target  string
 	ID      string        `json:",omitempty"` // as it was reported
 	Digest  string        // of the configuration
+	WorkDir string        `json:",omitempty"` // of the command
 	Started time.Time     `json:",omitzero"`
 	Grace   time.Duration // see Adopt
 	Tree

@@ -80,8 +80,9 @@ hung:
 	JNE  exit
 	MOVQ $NSIG, R12
 
-	// Go's handlers must not run on this thread, which has no goroutine. What is ignored
-	// stays so.
+	// Go's handlers must not run on this thread, which has no goroutine, and signals that
+	// wait for them, such as SIGHUP, must not end the program: the system drops what is
+	// ignored. What was ignored before stays so.
 handlers:
 	MOVQ $SYS_rt_sigaction, AX
 	MOVQ R12, DI
@@ -91,6 +92,12 @@ handlers:
 	SYSCALL
 	CMPQ ·action(SB), $SIG_IGN
 	JEQ  ignored
+	MOVQ $SYS_rt_sigaction, AX
+	MOVQ R12, DI
+	LEAQ ·ignore(SB), SI
+	XORQ DX, DX
+	MOVQ $SIGSET_SIZE, R10
+	SYSCALL
 	MOVQ $SYS_rt_sigaction, AX
 	MOVQ R12, DI
 	LEAQ ·defaultAction(SB), SI

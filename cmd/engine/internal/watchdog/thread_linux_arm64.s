@@ -82,8 +82,9 @@ hung:
 	CBNZ  R22, exit
 	MOVD  $NSIG, R19
 
-	// Go's handlers must not run on this thread, which has no goroutine. What is ignored
-	// stays so.
+	// Go's handlers must not run on this thread, which has no goroutine, and signals that
+	// wait for them, such as SIGHUP, must not end the program: the system drops what is
+	// ignored. What was ignored before stays so.
 handlers:
 	MOVD R19, R0
 	MOVD ZR, R1
@@ -94,6 +95,12 @@ handlers:
 	MOVD ·action(SB), R22
 	CMP  $SIG_IGN, R22
 	BEQ  ignored
+	MOVD R19, R0
+	MOVD $·ignore(SB), R1
+	MOVD ZR, R2
+	MOVD $SIGSET_SIZE, R3
+	MOVD $SYS_rt_sigaction, R8
+	SVC
 	MOVD R19, R0
 	MOVD $·defaultAction(SB), R1
 	MOVD ZR, R2

@@ -25,10 +25,11 @@ var (
 	argv, envp **byte // of the new program, ending with nil
 	name       *byte  // of the thread
 
-	allSignals    uint64    = 1<<64 - 1
-	mask          uint64    // the signals that are blocked in this program
-	defaultAction [4]uint64 // struct sigaction of the kernel
-	action        [4]uint64 // that of a signal
+	allSignals    uint64              = 1<<64 - 1
+	mask          uint64              // the signals that are blocked in this program
+	defaultAction [4]uint64           // struct sigaction of the kernel
+	ignore        = [4]uint64{sigIgn} // likewise
+	action        [4]uint64           // that of a signal
 
 	// The thread sleeps for long while beats come. Once one is missing it sleeps for short
 	// times, of which none is much longer than it should be, unless the process does not run.
@@ -37,6 +38,9 @@ var (
 
 	stack [4 << 10]byte // of the thread, which calls nothing
 )
+
+// sigIgn is SIG_IGN.
+const sigIgn = 1
 
 // pause is how long the thread sleeps while a beat is missing.
 const pause = 10 * time.Millisecond

@@ -99,7 +99,7 @@ func TestAPluginIsCompiledAfterAShortage(t *testing.T) {
 	h := handler(t, p, nil)
 	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonCompiling)
 	permit()
-	testsync.Receive(t, "the end of the compilation", p.Ready())
+	testsync.Receive(t, "the handler of a compiled plugin", h.Ready())
 	if err := p.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}

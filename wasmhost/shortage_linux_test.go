@@ -92,7 +92,7 @@ func TestALackOfDescriptorsOrPortsFailsNoTarget(t *testing.T) {
 }
 
 // failNone makes attempts by 100 probes of each handler at once. None may fail, and some
-// must have noticed that this machine lacks something.
+// must have noticed that this machine lacks something. One handler may take all that there is.
 func failNone(t *testing.T, handlers map[string]probe.Handler) {
 	var mu sync.Mutex
 	outcomes := make(map[string]*[4]int)
@@ -121,10 +121,14 @@ func failNone(t *testing.T, handlers map[string]probe.Handler) {
 		}
 	}
 	group.Wait()
+	successes := 0
 	for name, n := range outcomes {
 		t.Logf("%s: %d unknown, %d successes", name, n[probe.Unknown], n[probe.Success])
-		if n[probe.Unknown] == 0 || n[probe.Success] == 0 {
-			t.Errorf("%s: outcomes %v: the lack was not felt, or no attempt was possible", name, n)
+		if successes += n[probe.Success]; n[probe.Unknown] == 0 {
+			t.Errorf("%s: the lack was not felt", name)
 		}
+	}
+	if successes == 0 {
+		t.Error("no attempt was possible")
 	}
 }

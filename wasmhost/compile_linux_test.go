@@ -67,23 +67,6 @@ func withoutCompiler(t *testing.T) (permit func()) {
 	}
 }
 
-// loadLater loads a plugin that cannot be compiled yet. The functions that end it come before
-// those of withoutCompiler.
-func loadLater(t *testing.T, c wasmhost.Config) *wasmhost.Plugin {
-	t.Helper()
-	c.AllowUnpinned = true
-	p, err := wasmhost.Load(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
-}
-
 func wantShortage(t *testing.T, p *wasmhost.Plugin, want string) {
 	t.Helper()
 	err := p.Wait(t.Context())

@@ -17,6 +17,17 @@ const plenty = 10 * time.Second
 // load loads a module and waits until it is compiled.
 func load(tb testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	tb.Helper()
+	p := loadLater(tb, c)
+	if err := p.Wait(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// loadLater loads a module that is compiled later. A function that is to be undone after the
+// plugin is closed, such as withoutCompiler, has to be called before.
+func loadLater(tb testing.TB, c wasmhost.Config) *wasmhost.Plugin {
+	tb.Helper()
 	c.AllowUnpinned = true
 	p, err := wasmhost.Load(c)
 	if err != nil {
@@ -27,9 +38,6 @@ func load(tb testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 			tb.Error(err)
 		}
 	})
-	if err := p.Wait(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
 	return p
 }
 

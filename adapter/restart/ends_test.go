@@ -230,6 +230,20 @@ func (s *staller) Step(a *nonblock.Attempt) nonblock.Progress {
 	return nonblock.StepDone
 }
 
+// failDegraded makes the target web fail in an engine that its other probe's handler has
+// degraded, and goes on doing so.
+func (h *harness) failDegraded(web *fakeHandler) (*fakeDriver, *staller) {
+	h.Helper()
+	stalls, d := new(staller), newDriver("web", healthy)
+	h.probes(map[string]probe.Handler{"web": web, "other": stalls})
+	h.apply(map[string]restart.Unit{"web": {Driver: d}, "other": {}})
+	h.sleep(5 * s)
+	stalls.takes.Store(int64(900 * time.Millisecond)) // of each second
+	h.sleep(10 * s)
+	web.setFailing(true)
+	return d, stalls
+}
+
 // Neighbours that keep the processors busy degrade the engine for as long as they run.
 func TestADegradedEngineRestartsWhatAnswersOrFailsForLong(t *testing.T) {
 	for _, test := range []struct {
@@ -246,14 +260,7 @@ func TestADegradedEngineRestartsWhatAnswersOrFailsForLong(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inBubble(t, restart.Budget{}, func(h *harness) {
-				web, stalls := &fakeHandler{result: test.result}, new(staller)
-				d := newDriver("web", healthy)
-				h.probes(map[string]probe.Handler{"web": web, "other": stalls})
-				h.apply(map[string]restart.Unit{"web": {Driver: d}, "other": {}})
-				h.sleep(5 * s)
-				stalls.takes.Store(int64(900 * time.Millisecond)) // of each second
-				h.sleep(10 * s)
-				web.setFailing(true)
+				d, _ := h.failDegraded(&fakeHandler{result: test.result})
 				if test.restart > time.Minute {
 					h.sleep(5 * time.Minute)
 					if len(d.graces()) > 0 {
@@ -278,14 +285,8 @@ func TestADegradedEngineRestartsNothing(t *testing.T) {
 	for name, recovers := range map[string]bool{"the probe recovers": true, "the probe goes on failing": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, restart.Budget{}, func(h *harness) {
-				web, stalls := new(fakeHandler), new(staller)
-				d := newDriver("web", healthy)
-				h.probes(map[string]probe.Handler{"web": web, "other": stalls})
-				h.apply(map[string]restart.Unit{"web": {Driver: d}, "other": {}})
-				h.sleep(5 * s)
-				stalls.takes.Store(int64(900 * time.Millisecond)) // of each second
-				h.sleep(10 * s)
-				web.setFailing(true)
+				web := new(fakeHandler)
+				d, stalls := h.failDegraded(web)
 				h.sleep(20 * s)
 				h.expect("web", "web-0", probe.Running, probe.ReasonDegraded)
 				if status, _ := h.engine.Status(liveness("web")); status.Verdict != probe.Failing || status.OnHold {

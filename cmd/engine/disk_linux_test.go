@@ -85,6 +85,16 @@ func (e *engineProcess) awaitReady(t *testing.T) {
 	testsync.Until(t, "the process to be ready", e.isReady)
 }
 
+// killTarget kills the first process that was started, and waits for the next one.
+func (e *engineProcess) killTarget(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(e.pids()[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "a restart", func() bool { return len(e.pids()) > 1 })
+	e.awaitReady(t)
+}
+
 // stat returns the state of the engine's process in /proc/<pid>/stat.
 func (e *engineProcess) stat() string {
 	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(e.Process.Pid), "stat"))
@@ -147,11 +157,7 @@ func TestADiskThatRefusesWritesKeepsNoProcessFromItsRestart(t *testing.T) {
 			}
 			e.awaitReady(t)
 			refuse()
-			if err := syscall.Kill(e.pids()[0], syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			testsync.Until(t, "a restart", func() bool { return len(e.pids()) > 1 })
-			e.awaitReady(t)
+			e.killTarget(t)
 			if err := e.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -177,11 +183,7 @@ func TestWithoutRoomInTheRuntimeDirectoryProcessesEndWithTheEngine(t *testing.T)
 			}
 			e.awaitReady(t)
 			refuse()
-			if err := syscall.Kill(e.pids()[0], syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			testsync.Until(t, "a restart", func() bool { return len(e.pids()) > 1 })
-			e.awaitReady(t)
+			e.killTarget(t)
 			if log := e.text("log"); !strings.Contains(log, "process will end with the engine, although adopt is set") {
 				t.Errorf("the log is %s", log)
 			}

@@ -164,6 +164,11 @@ type Options struct {
 	Vars     []Var                                     // --var, in order
 	VarFiles []Source                                  // --var-file, in order; each line is name = value, or a JSON object
 	Env      func(name string) (value string, ok bool) // default os.LookupEnv
+
+	// ReadFile reads a regular file that the text names, of at most max bytes. IsFile reports
+	// whether there is one. Default: they look at the disk.
+	ReadFile func(path string, max int64) ([]byte, error)
+	IsFile   func(path string) bool
 }
 
 // Var is the value of a variable as text. A variable whose type is string takes it

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/function"
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -25,6 +26,12 @@ import (
 func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	if o.Env == nil {
 		o.Env = os.LookupEnv
+	}
+	if o.ReadFile == nil {
+		o.ReadFile = files.ReadRegular
+	}
+	if o.IsFile == nil {
+		o.IsFile = files.IsRegular
 	}
 	l := newLoader(o)
 	for _, s := range sources {
@@ -161,7 +168,7 @@ func (l *loader) isForeign(s Source) bool {
 // and functions whose relative paths start at the file's folder.
 func (l *loader) fileContext(name string) *hcl.EvalContext {
 	ctx := l.root.NewChild()
-	ctx.Functions = function.Reader{Dir: filepath.Dir(name), Env: l.options.Env, Pure: l.pure}.Table()
+	ctx.Functions = function.Reader{Dir: filepath.Dir(name), Env: l.options.Env, ReadFile: l.options.ReadFile, IsFile: l.options.IsFile, Pure: l.pure}.Table()
 	return ctx
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
-	"github.com/sonde-probe/sonde/internal/files"
 )
 
 // MaxScriptBytes bounds the text of a script.
@@ -88,7 +87,7 @@ func (l *loader) scriptText(d *decodedBlock, s *Script) {
 		if !filepath.IsAbs(s.File) {
 			s.File = filepath.Join(filepath.Dir(d.block.Header.Filename), filepath.FromSlash(s.File))
 		}
-		text, err := files.ReadRegular(s.File, MaxScriptBytes)
+		text, err := l.options.ReadFile(s.File, MaxScriptBytes)
 		if err != nil {
 			l.refuse(d, "file", fmt.Sprintf("cannot be read: %v", err))
 			return

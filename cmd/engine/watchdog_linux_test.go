@@ -116,6 +116,32 @@ func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
 	}
 }
 
+// Without state, and with a configuration that a reload has rejected.
+func TestAnEngineThatHungGoesOnWithTheConfigurationThatItHadAccepted(t *testing.T) {
+	e := startHoldable(t, `
+		engine {
+		  watchdog = "1s"
+		}
+		target "web" {
+		  for_each = toset([for i in range(12) : tostring(i)])
+		  probe "readiness" {
+		    exec { command = ["true"] }
+		    timeout = "10s"
+		  }
+		}`)
+	for _, text := range []string{`target "web" {`, "engine {\n  watchdog    = \"1s\"\n  allow_empty = true\n}"} {
+		e.write(t, "config.hcl", text)
+		e.hold(t)
+		testsync.Until(t, "the targets to be ready", func() bool { return strings.Count(e.get("/v1/targets"), `"ready":true`) == 12 })
+		if got := e.get("/metrics"); !strings.Contains(got, "sonde_config_last_reload_successful 0\n") {
+			t.Errorf("after %q: the metrics are %s", text, got)
+		}
+	}
+	if code := e.end(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // TestAStoppedEngineIsNotStartedAgain stops an engine for longer than another one's watchdog
 // needs twice.
 func TestAStoppedEngineIsNotStartedAgain(t *testing.T) {

@@ -45,6 +45,12 @@ func ReadRegular(name string, max int64) ([]byte, error) {
 	return ReadFrom(f, name, max)
 }
 
+// IsRegular reports whether there is a regular file with a name.
+func IsRegular(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
 // open opens a file without waiting for the writer of a pipe.
 func open(name string) (*os.File, os.FileInfo, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -8,18 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 	"github.com/sonde-probe/sonde/internal/journal"
+	"github.com/sonde-probe/sonde/internal/private"
 )
-
-// runtimeDir is where programs keep what belongs to the present boot (hier(7)).
-const runtimeDir = "/run"
 
 // OpenDirectory returns the directory with instances that a name stands for, which is beside an
 // engine's state file. If there is none it makes an empty one, or returns nil unless create is true.
@@ -72,7 +68,7 @@ func resolve(name string) (string, error) {
 // may have no room for the link.
 func placesInMemory(beside string) (paths []string) {
 	sum := sha256.Sum256([]byte(beside))
-	for _, dir := range dirsInMemory() {
+	for _, dir := range private.RuntimeDirs() {
 		paths = append(paths, filepath.Join(dir, directoryPrefix+hex.EncodeToString(sum[:8])))
 	}
 	return paths
@@ -81,21 +77,9 @@ func placesInMemory(beside string) (paths []string) {
 // directoryPrefix is what the names of directories in memory begin with.
 const directoryPrefix = "sonde-"
 
-// dirsInMemory returns where directories in memory are.
-func dirsInMemory() (dirs []string) {
-	ofService, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
-	for _, dir := range []string{runtimeDir, ofService} {
-		resolved, err := filepath.EvalSymlinks(dir)
-		if err == nil && filepath.IsAbs(dir) && onlyWeWrite(resolved) {
-			dirs = append(dirs, resolved)
-		}
-	}
-	return dirs
-}
-
 // FindUnused returns the directories of this user's that are unused.
 func FindUnused() (found []Unused) {
-	for _, dir := range dirsInMemory() {
+	for _, dir := range private.RuntimeDirs() {
 		paths, _ := filepath.Glob(filepath.Join(dir, directoryPrefix+"*"))
 		for _, path := range paths {
 			u := Unused{Path: path}
@@ -130,16 +114,6 @@ func (u Unused) Runs(c Config) bool {
 	s, ok := readRunning(filepath.Join(u.Path, nameOf(c.Target)+guard.DescriptionEnding))
 	dir, err := filepath.Abs(c.Dir)
 	return ok && err == nil && s.digest == c.digest() && s.dir == dir && u.isUnused()
-}
-
-// onlyWeWrite reports whether nobody but this user and root can write to a directory.
-func onlyWeWrite(dir string) bool {
-	info, err := os.Lstat(dir)
-	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
-		return false
-	}
-	stat, _ := info.Sys().(*syscall.Stat_t)
-	return stat != nil && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
 // openOccupied opens a directory if it has instances. Otherwise it is removed: the next one may be

@@ -12,6 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
+const runtimeDir = "/run"
+
 // inMemory reports whether this is the process of the test, which has /run for itself.
 func inMemory(t *testing.T) bool {
 	t.Helper()

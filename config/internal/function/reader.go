@@ -14,15 +14,17 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
-
-	"github.com/sonde-probe/sonde/internal/files"
 )
 
 // Reader provides the functions that read files and the environment.
 type Reader struct {
-	Dir  string                           // the folder of the calling file, where relative paths start
-	Env  func(name string) (string, bool) // never nil
-	Pure map[string]function.Function     // what a template can call besides file, fileexists and env
+	Dir string                           // the folder of the calling file, where relative paths start
+	Env func(name string) (string, bool) // never nil
+
+	ReadFile func(path string, max int64) ([]byte, error) // never nil
+	IsFile   func(path string) bool                       // never nil
+
+	Pure map[string]function.Function // what a template can call besides file, fileexists and env
 }
 
 // Table returns file, fileexists, templatefile, abspath and env.
@@ -52,7 +54,7 @@ func (r Reader) path(p string) string {
 
 func (r Reader) read(name string) (string, error) {
 	path := r.path(name)
-	b, err := files.ReadRegular(path, MaxFileSize)
+	b, err := r.ReadFile(path, MaxFileSize)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("there is no file %s", path)
@@ -65,8 +67,7 @@ func (r Reader) read(name string) (string, error) {
 }
 
 func (r Reader) exists(args []cty.Value) (cty.Value, error) {
-	info, err := os.Stat(r.path(args[0].AsString()))
-	return cty.BoolVal(err == nil && info.Mode().IsRegular()), nil
+	return cty.BoolVal(r.IsFile(r.path(args[0].AsString()))), nil
 }
 
 func (r Reader) env() function.Function {

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/sonde-probe/sonde/internal/files"
 )
 
 func call(t *testing.T, dir, name string, args ...cty.Value) (cty.Value, error) {
 	t.Helper()
-	r := Reader{Dir: dir, Env: func(string) (string, bool) { return "", false }, Pure: Table()}
+	r := Reader{Dir: dir, Env: func(string) (string, bool) { return "", false }, ReadFile: files.ReadRegular, IsFile: files.IsRegular, Pure: Table()}
 	return r.Table()[name].Call(args)
 }
 

@@ -3,6 +3,7 @@
 //
 //	command.go  the command and its flags
 //	daemon.go   assembles the parts, and runs them
+//	start.go    the configuration that an engine starts with
 //	reload.go   applies a new configuration and new pods
 //	signals.go  catches signals, and the loop that handles them
 //	state.go    what the engine remembers over a restart
@@ -21,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
@@ -36,6 +38,7 @@ type flags struct {
 	level       string
 	format      string
 	addressFile string
+	force       bool
 	pods        staticpods.Flags
 }
 
@@ -52,6 +55,10 @@ func Command(version string) *cobra.Command {
 			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
 			"plus the signal's number. SIGQUIT ends the engine at once, with the stacks of its goroutines in the\n" +
 			"log. Other signals that a terminal or a closed pipe sends have no effect.\n\n" +
+			"An engine that is started again, by hand, by a service manager or after it hung, keeps to the same\n" +
+			"rules: where a reload would be rejected it goes on with the configuration that was accepted last,\n" +
+			"if it has a state that is not too old, or processes that have outlived it. --force starts it with the\n" +
+			"files or not at all.\n\n" +
 			"On Linux an engine that hangs for longer than the setting watchdog of the engine block, a minute by\n" +
 			"default, is started again in the same process.",
 		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
@@ -62,6 +69,7 @@ func Command(version string) *cobra.Command {
 	c.Flags().Func("log-level", "lowest `level` to log: debug, info, warn or error", word(&f.level, "debug", "info", "warn", "error"))
 	c.Flags().Func("log-format", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", word(&f.format, "auto", "text", "json"))
 	c.Flags().StringVar(&f.addressFile, "address-file", "", "write the address of the listener to a `file`")
+	c.Flags().BoolVar(&f.force, "force", false, "start with the files or not at all, not with the configuration that was accepted last")
 	f.pods.Register(c)
 	return c
 }
@@ -78,12 +86,13 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	signals.exitOnQuit(queue)
 	level := &slog.LevelVar{}
 	logger := f.logger(queue, level)
-	plugins := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
 	first := make(chan loadResult, 1)
-	go func() {
-		loaded, diags := f.load(paths, plugins, nil)
-		first <- loadResult{config: loaded, diags: diags, plugins: plugins}
-	}()
+	start := &starter{flags: f, paths: paths, hung: previous.Restarts > 0, plugins: func() *handlers.Plugins {
+		p := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
+		p.Inputs = &accepted.Inputs{}
+		return p
+	}}
+	go func() { first <- start.load() }()
 	var loaded loadResult
 	select {
 	case <-signals.stop: // a pipe as configuration may never end
@@ -98,29 +107,41 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, queue: queue, signals: signals, previous: previous}
+	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place}
 	d.logRestart()
 	if d.pods, err = f.pods.Open(loaded.config.Engine.Compatibility, log); err != nil {
 		return err
 	}
-	d.plugins.Store(plugins)
+	d.plugins.Store(loaded.plugins)
 	defer func() { d.plugins.Load().Close() }()
 	if err := d.prepare(loaded.config); err != nil {
 		return err
 	}
+	d.logRejection(loaded.rejected)
+	d.keep(loaded.plugins)
+	defer d.closePlace()
+	d.place.RemoveOthers(isLeft)
 	defer d.startWatchdog()()
 	return d.run(context.WithoutCancel(c.Context()))
 }
 
 // load reads the configuration, or what has changed in it. With a directory of pods none
 // is needed.
-func (f *flags) load(paths []string, p *handlers.Plugins, previous *config.Digest) (loaded *config.Config, diags config.Diagnostics) {
-	f.inputs.AllowEmpty = f.pods.Path != ""
-	if f.pods.Path == "" || len(paths) > 0 {
-		loaded, diags = f.inputs.Load(paths, p, previous)
-	} else {
-		loaded, diags = f.inputs.Parse(nil, nil, p, previous)
+func (f *flags) load(paths []string, p *handlers.Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
+	if f.isOnlyPods(paths) {
+		return f.parse(nil, nil, p, previous)
 	}
+	sources, files, diags := f.inputs.Read(paths)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return f.parse(sources, files, p, previous)
+}
+
+// parse parses a configuration that was read, and files with variables.
+func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
+	f.inputs.AllowEmpty = f.pods.Path != ""
+	loaded, diags := f.inputs.Parse(sources, files, p, previous)
 	if diags.HasErrors() {
 		return loaded, diags
 	}
@@ -129,6 +150,9 @@ func (f *flags) load(paths []string, p *handlers.Plugins, previous *config.Diges
 	}
 	return loaded, diags
 }
+
+// isOnlyPods reports whether there is no configuration file.
+func (f *flags) isOnlyPods(paths []string) bool { return f.pods.Path != "" && len(paths) == 0 }
 
 // logger returns a function that returns the log. The first engine block that it is
 // called with sets the format and the level.

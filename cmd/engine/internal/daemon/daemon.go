@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
@@ -40,6 +41,7 @@ type daemon struct {
 	signals *signals
 
 	previous watchdog.Previous // what an engine has left that hung
+	place    *accepted.Place   // of the accepted configuration; nil for none
 
 	pods       *staticpods.Dir // nil for none
 	config     *config.Config  // the configuration in use, without the pods; nil without pods

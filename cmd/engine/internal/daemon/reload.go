@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
@@ -36,6 +37,8 @@ type loadResult struct {
 	partial bool // config has only what has changed
 	diags   config.Diagnostics
 	plugins *handlers.Plugins
+
+	rejected *rejection // at the start: config is not that of the files
 }
 
 // start starts to load, or marks what is being loaded as stale.
@@ -46,12 +49,12 @@ func (l *loader) start(ctx context.Context) {
 	}
 	d := l.daemon
 	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
-	p.Previous = d.plugins.Load()
+	p.Previous, p.Inputs = d.plugins.Load(), &accepted.Inputs{}
 	l.loading = true
 	previous := d.digest
 	go func() {
 		loaded, diags := d.flags.load(d.paths, p, previous)
-		l.done <- loadResult{loaded, previous != nil, diags, p}
+		l.done <- loadResult{config: loaded, partial: previous != nil, diags: diags, plugins: p}
 	}()
 }
 
@@ -94,19 +97,15 @@ func (d *daemon) reload(r loadResult) {
 		use = d.change
 	}
 	changes, err := use(r.config, guard(r.config))
-	if guarded := (*guardError)(nil); errors.As(err, &guarded) {
-		reject("error", err, "removed", guarded.named(guarded.effect.Removed), "restarted", guarded.named(guarded.effect.Restarted),
-			"hint", `if this is meant, set reload_guard = "100%" in the engine block and reload again`)
-		return
-	}
 	if err != nil {
-		reject("error", err)
+		reject(rejectionAttrs(err)...)
 		return
 	}
 	d.lastReload.Store(&prom.Reload{Accepted: time.Now()})
 	r.plugins.Previous = nil
 	d.plugins.Store(r.plugins)
 	current.Release(r.plugins)
+	d.keep(r.plugins)
 	d.level.Set(r.config.Engine.LogLevel)
 	handlers.LimitMemory(r.config.Engine)
 	d.logChanges("configuration applied", changes)
@@ -128,7 +127,18 @@ func (d *daemon) reloads() prom.Reload {
 	return prom.Reload{}
 }
 
-// guardError is the error of a reload that the reload guard refuses.
+// rejectionAttrs returns the attributes of a log line about an error of a configuration that is
+// rejected.
+func rejectionAttrs(err error) []any {
+	attrs := []any{"error", err}
+	if guarded := (*guardError)(nil); errors.As(err, &guarded) {
+		attrs = append(attrs, "removed", guarded.named(guarded.effect.Removed), "restarted", guarded.named(guarded.effect.Restarted),
+			"hint", `if this is meant, set reload_guard = "100%" in the engine block and reload again`)
+	}
+	return attrs
+}
+
+// guardError is the error of a configuration that the reload guard refuses.
 type guardError struct {
 	effect restart.Effect
 	guard  probe.Share
@@ -136,10 +146,10 @@ type guardError struct {
 
 // Error implements error.
 func (e *guardError) Error() string {
-	return fmt.Sprintf("the reload would %v, more than reload_guard allows (%v)", e.effect, e.guard)
+	return fmt.Sprintf("the configuration would %v, more than reload_guard allows (%v)", e.effect, e.guard)
 }
 
-// named names some of the targets that the reload would have removed or restarted.
+// named names some of the targets that the configuration would have removed or restarted.
 func (e *guardError) named(targets []string) string {
 	slices.Sort(targets)
 	return cli.SomeNames(targets)

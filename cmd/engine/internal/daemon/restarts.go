@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -32,8 +31,8 @@ func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
 	if err != nil || driver == nil {
 		return unit, err
 	}
-	revision, err := json.Marshal([]any{fmt.Sprintf("%T", t.Driver), t.Driver})
-	unit.Driver, unit.Revision = driver, string(revision)
+	unit.Driver = driver
+	unit.Revision, err = revision(t)
 	return unit, err
 }
 

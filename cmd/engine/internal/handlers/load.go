@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,18 +31,37 @@ func (in *Inputs) Register(c *cobra.Command) {
 // Load reads a configuration and loads its plugins. It starts nothing. With a digest it
 // leaves out what has not changed: see config.Options.Previous.
 func (in *Inputs) Load(paths []string, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
-	sources, diags := config.Read(OrDefault(paths))
-	files, more := config.Read(in.files)
-	if diags = append(diags, more...); diags.HasErrors() {
+	sources, files, diags := in.Read(paths)
+	if diags.HasErrors() {
 		return nil, diags
 	}
 	return in.Parse(sources, files, p, previous)
+}
+
+// Read reads the texts of a configuration, and the files with variables.
+func (in *Inputs) Read(paths []string) (sources, files []config.Source, diags config.Diagnostics) {
+	sources, diags = config.Read(OrDefault(paths))
+	files, more := config.Read(in.files)
+	return sources, files, append(diags, more...)
+}
+
+// Given returns the flags as text.
+func (in *Inputs) Given() []string {
+	given := slices.Concat([]string{"--var-file"}, in.files)
+	for _, v := range in.vars {
+		given = append(given, "--var", v.Name, v.Value)
+	}
+	return given
 }
 
 // Parse parses sources that have been read.
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
 	o := Options()
 	o.Plugin, o.Script, o.Vars, o.VarFiles, o.Previous = p.open, p.script, in.vars, files, previous
+	if p.Inputs != nil {
+		p.Inputs.Sources, p.Inputs.VarFiles = sources, files
+		o.Env, o.ReadFile, o.IsFile = p.Inputs.LookupEnv, p.Inputs.ReadFile, p.Inputs.IsFile
+	}
 	o.RequireTargets = !in.AllowEmpty
 	c, diags := config.Parse(sources, o)
 	if !diags.HasErrors() {

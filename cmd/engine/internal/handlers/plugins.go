@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/files"
@@ -29,6 +30,9 @@ type Plugins struct {
 	// module with the same bytes, grants and limits is reused, unless it is unusable: what
 	// it needed may be there now.
 	Previous *Plugins
+
+	// Inputs records what the configuration is read from; nil for no record.
+	Inputs *accepted.Inputs
 
 	ctx    context.Context // ends the wait for the compiler
 	wait   Wait
@@ -81,7 +85,11 @@ func Warnings(c *cobra.Command) func(config.Engine) *slog.Logger {
 // open is config.Options.Plugin.
 func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, error) {
 	limit := cmp.Or(hostConfig(block, nil).Limits.ModuleSize, wasmhost.DefaultModuleSize)
-	bytes, err := files.ReadRegular(block.Source, limit)
+	read := files.ReadRegular
+	if p.Inputs != nil {
+		read = p.Inputs.ReadFile
+	}
+	bytes, err := read(block.Source, limit)
 	if err != nil {
 		return config.Module{}, probe.FieldErrorf("source", "cannot be read: %v", err)
 	}

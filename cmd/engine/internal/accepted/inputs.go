@@ -1,0 +1,103 @@
+// Package accepted keeps what the configuration in use was read from, so that an engine that is
+// started again can go on with it when the files have been changed to what a reload would reject.
+//
+//	inputs.go  Inputs: what a configuration is read from; records it, and reads it again
+//	place.go   Place: the file in which they are kept
+package accepted
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
+)
+
+// MaxSize bounds the Inputs that are kept, in bytes.
+const MaxSize = 64 << 20
+
+// Inputs is what a configuration is read from: its texts, and the environment variables and files
+// that they name, among them plugins. The methods read what is not known yet, and record it: Inputs
+// that were kept answer as they did before. Files that handlers read for themselves, such as
+// certificates, are not among them. The zero value is empty. It must not be used concurrently.
+type Inputs struct {
+	Sources  []config.Source    `json:"sources"`
+	VarFiles []config.Source    `json:"varFiles,omitempty"`
+	Env      map[string]*string `json:"env,omitempty"`     // nil: the variable is not set
+	Files    map[string][]byte  `json:"files,omitempty"`   // nil: there is no such file
+	Regular  map[string]bool    `json:"regular,omitempty"` // whether there is a regular file
+
+	size int // of Files
+}
+
+// LookupEnv is config.Options.Env.
+func (in *Inputs) LookupEnv(name string) (string, bool) {
+	if value, known := in.Env[name]; known {
+		if value == nil {
+			return "", false
+		}
+		return *value, true
+	}
+	value, ok := os.LookupEnv(name)
+	if in.Env == nil {
+		in.Env = map[string]*string{}
+	}
+	if in.Env[name] = nil; ok {
+		in.Env[name] = &value
+	}
+	return value, ok
+}
+
+// ReadFile is config.Options.ReadFile.
+func (in *Inputs) ReadFile(path string, max int64) ([]byte, error) {
+	if text, known := in.Files[path]; known && text == nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	} else if known {
+		return text, nil
+	}
+	text, err := files.ReadRegular(path, max)
+	if in.size += len(text); in.size > MaxSize || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return text, err
+	}
+	if in.Files == nil {
+		in.Files = map[string][]byte{}
+	}
+	in.Files[path] = text
+	return text, err
+}
+
+// IsFile is config.Options.IsFile.
+func (in *Inputs) IsFile(path string) bool {
+	is, known := in.Regular[path]
+	if !known {
+		is = files.IsRegular(path)
+		if in.Regular == nil {
+			in.Regular = map[string]bool{}
+		}
+		in.Regular[path] = is
+	}
+	return is
+}
+
+// encode returns the Inputs as JSON, and a checksum of it.
+func (in *Inputs) encode() (text []byte, sum string, err error) {
+	size := in.size
+	for _, s := range append(in.Sources, in.VarFiles...) {
+		size += len(s.Bytes)
+	}
+	if size > MaxSize {
+		return nil, "", fmt.Errorf("the configuration and the files that it names have %d bytes, at most %d are kept", size, MaxSize)
+	}
+	text, err = json.Marshal(in)
+	return text, checksum(text), err
+}
+
+func checksum(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

@@ -91,6 +91,7 @@ func (sc *scheduler) apply(changes []change) {
 			sc.dropSummary(c.slot.target)
 			sc.markStarted(c.slot.target)
 			sc.reconcileAll(c.slot.target)
+			sc.updateState(c.slot.target)
 		}
 	}
 	sc.publishIsolation(sc.clock.now())
@@ -113,8 +114,11 @@ func (sc *scheduler) add(c change) *slot {
 		sc.slots = append(sc.slots, nil)
 	}
 	sc.slots[s.key] = s
-	if sc.registry.add(s, c.id, c.memory, &sc.clock) && sc.ctx != nil {
-		sc.unreported.add(s.target, sc.clock.now())
+	if sc.registry.add(s, c.id, c.memory, &sc.clock) {
+		sc.notifyTarget(c.id.Target, probeAdded)
+		if sc.ctx != nil {
+			sc.unreported.add(s.target, sc.clock.now())
+		}
 	}
 	sc.notify(c.id, probeAdded)
 	return s
@@ -146,7 +150,9 @@ func (sc *scheduler) remove(s *slot) {
 	delete(sc.hosts, s)
 	sc.schedule.Remove(s.key)
 	sc.slots[s.key] = nil
-	sc.registry.remove(s)
+	if sc.registry.remove(s) {
+		sc.notifyTarget(s.target.name, probeRemoved)
+	}
 	s.mu.Lock()
 	s.removed, s.next = true, 0
 	if s.rare != nil {

@@ -95,6 +95,7 @@ func (s *slot) restore(m *Memory, c *clock) {
 		s.rare.gauge.set(m.State.Verdict)
 	}
 	s.flags.set(resumed, m.State.Last != probe.Unknown || m.State.OnHold)
+	s.decided = verdict.Decided(s.spec.Load().rule, m.State)
 }
 
 // restore makes an instance started that had started according to a memory, whether its

@@ -5,7 +5,9 @@ import (
 	"iter"
 	"slices"
 	"sync/atomic"
+	"time"
 
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -43,6 +45,9 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	}
 	var st TargetStatus
 	t.fill(&st, slots, &e.scheduler.clock)
+	if since := e.registry.inTroubleSince(t); since != 0 && st.State.InTrouble() {
+		st.Since = e.scheduler.clock.time(since)
+	}
 	return st, true
 }
 
@@ -57,6 +62,10 @@ type Filter struct {
 	// Match selects the targets that have a probe of a kind and with a verdict for which
 	// it returns true. Default: all targets, also those without probes.
 	Match func(probe.Kind, probe.Verdict) bool
+
+	// State selects the targets in a state for which it returns true. If all of those are
+	// states of trouble, no other target is visited. Default: in any state.
+	State func(probe.TargetState) bool
 }
 
 // Select yields the targets of f, sorted by name, until ctx is done. Its cost is that of
@@ -65,8 +74,8 @@ type Filter struct {
 // Filter.Match.
 func (e *Engine) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 	return func(yield func(TargetStatus) bool) {
-		for t := range e.registry.walk(ctx, f.After) {
-			if !f.matches(t.slots) {
+		for t := range e.registry.walkIndex(ctx, f.index(e.registry), f.After) {
+			if !f.matches(t) {
 				continue
 			}
 			if st, ok := e.Target(t.target.name); ok && !yield(st) {
@@ -77,28 +86,52 @@ func (e *Engine) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 }
 
 // Count returns how many targets f selects, or fewer if ctx is done before it has counted
-// them. Without Filter.Match it does not visit them.
-func (e *Engine) Count(ctx context.Context, f Filter) int {
-	if f.Match == nil {
+// them. Without Filter.Match, and without Filter.State or Filter.After, it does not visit
+// them.
+func (e *Engine) Count(ctx context.Context, f Filter) (n int) {
+	switch {
+	case f.Match == nil && f.State == nil:
 		return e.registry.countAfter(f.After)
+	case f.Match == nil && f.After == "":
+		for state, targets := range e.registry.stateCounts() {
+			if f.State(probe.TargetState(state)) {
+				n += targets
+			}
+		}
+		return n
 	}
-	n := 0
-	for t := range e.registry.walk(ctx, f.After) {
-		if f.matches(t.slots) {
+	for t := range e.registry.walkIndex(ctx, f.index(e.registry), f.After) {
+		if f.matches(t) {
 			n++
 		}
 	}
 	return n
 }
 
-func (f *Filter) matches(slots []*slot) bool {
-	return f.Match == nil || slices.ContainsFunc(slots, func(s *slot) bool { return f.Match(s.kind, s.currentVerdict()) })
+// States returns how many targets there are in each state. It visits none of them.
+func (e *Engine) States() TargetStates { return e.registry.stateCounts() }
+
+// index returns the targets that f may select.
+func (f *Filter) index(r *registry) *index {
+	for s := range probe.TargetState(probe.TargetStates) {
+		if f.State == nil || f.State(s) && !s.InTrouble() {
+			return &r.byName
+		}
+	}
+	return &r.states.trouble
+}
+
+func (f *Filter) matches(t listed) bool {
+	if f.State != nil && !f.State(t.target.currentState()) {
+		return false
+	}
+	return f.Match == nil || slices.ContainsFunc(t.slots, func(s *slot) bool { return f.Match(s.kind, s.currentVerdict()) })
 }
 
 // Summary counts the targets and probes by their state, until ctx is done. It visits them
 // all, but allocates no memory for each.
 func (e *Engine) Summary(ctx context.Context) Summary {
-	sum := Summary{Verdicts: map[KindVerdict]int{}}
+	sum := Summary{Verdicts: map[KindVerdict]int{}, States: e.States()}
 	var st TargetStatus
 	for t := range e.registry.walk(ctx, "") {
 		t.target.fill(&st, t.slots, &e.scheduler.clock)
@@ -112,6 +145,9 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 	in := t.current()
 	*st = TargetStatus{Target: t.name, Instance: t.public(in, c), Started: in.hasStarted(), Live: true, Probes: st.Probes[:0]}
 	st.Ready = st.Started
+	var probed bool
+	st.State, probed = in.state(len(slots) > 0)
+	worst := cause{state: probe.StateReady}
 	if len(slots) == 0 {
 		st.Started = in.hasStartedBare()
 		st.Ready = st.Started && (in.ready || !in.kept) && !in.terminating
@@ -129,6 +165,46 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 		} else {
 			st.Live = st.Live && !fails
 		}
+		if probed {
+			worst.add(p, in)
+		}
+	}
+	worst.tell(st)
+}
+
+// cause finds why a target is in its state.
+type cause struct {
+	state probe.TargetState // that the probes give the target
+	worst *Status           // the first probe that does, unless that is StateReady
+	since time.Time         // the latest change of a startup or readiness probe
+}
+
+// add adds a probe of a target with that instance.
+func (c *cause) add(p *Status, in *instance) {
+	v := p.Verdict
+	if p.Instance != in.id {
+		v = probe.Undecided
+	}
+	if s := verdict.ProbeState(p.ID.Kind, v, p.Decided, p.Blind, in.started); s < c.state {
+		c.state, c.worst = s, p
+	}
+	if p.ID.Kind != probe.Liveness && p.Since.After(c.since) {
+		c.since = p.Since
+	}
+}
+
+// tell completes the status of a target, whose State is that of its instance.
+func (c *cause) tell(st *TargetStatus) {
+	own := st.State
+	st.State = min(own, c.state)
+	if st.Since = st.Instance.Since; c.since.After(st.Since) {
+		st.Since = c.since
+	}
+	if c.worst != nil {
+		st.Cause = Cause{c.worst.ID, c.worst.Result.Reason, c.worst.Result.Detail}
+	}
+	if own != probe.StateReady && own <= c.state {
+		st.Cause.Reason, st.Cause.Detail = st.Instance.Reason, st.Instance.Detail
 	}
 }
 

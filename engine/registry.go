@@ -19,6 +19,7 @@ type registry struct {
 	byName  index // the same targets
 	probes  int   // how many there are
 	idle    idleInstances
+	states  targetStates
 }
 
 // target is a target that has probes, or an instance that a driver has reported.
@@ -26,6 +27,8 @@ type target struct {
 	name  string
 	slots []*slot  // sorted; guarded by registry.mu; replaced and never written, so a copy stays valid
 	only  [1]*slot // what slots is at first: most targets have one probe, and need no more memory
+
+	state atomic.Uint32 // a probe.TargetState; written with registry.mu held
 
 	// instance is nil until the first Report. The scheduler replaces it, and never
 	// changes what it points to.
@@ -44,6 +47,7 @@ type instance struct {
 	kept        bool  // the target has lost its probes since the last Report: started and ready stay
 	ready       bool  // likewise: it was ready
 	restored    bool  // known from a Memory only, not reported
+	retained    bool  // the target stays although there is no instance
 	note        *note // nil if it is empty
 }
 
@@ -56,7 +60,7 @@ type note struct {
 func newInstance(in probe.Instance, c *clock) *instance {
 	i := &instance{
 		id: in.ID, since: c.at(in.Since), restarts: in.Restarts,
-		phase: in.Phase, managed: in.Managed, terminating: in.Terminating,
+		phase: in.Phase, managed: in.Managed, terminating: in.Terminating, retained: in.Retained,
 	}
 	if in.Reason != "" || in.Detail != "" {
 		i.note = &note{in.Reason, in.Detail}
@@ -80,6 +84,9 @@ func (i *instance) hasStartedBare() bool {
 // isOver reports whether there is no instance, and none was announced.
 func (i *instance) isOver() bool { return i.phase == probe.Absent || i.phase == probe.Gone }
 
+// hasTarget reports whether the target exists without probes, since a driver has it.
+func (i *instance) hasTarget() bool { return i.managed || i.retained }
+
 // noInstance stands for the instance of a target before the first Report.
 var noInstance instance
 
@@ -100,7 +107,7 @@ func (t *target) current() *instance {
 // public returns an instance of the target as drivers report it.
 func (t *target) public(i *instance, c *clock) probe.Instance {
 	in := probe.Instance{
-		Target: t.name, ID: i.id, Phase: i.phase, Managed: i.managed, Terminating: i.terminating, Restarts: i.restarts,
+		Target: t.name, ID: i.id, Phase: i.phase, Managed: i.managed, Terminating: i.terminating, Retained: i.retained, Restarts: i.restarts,
 		Since: c.time(i.since),
 	}
 	if i.note != nil {
@@ -173,9 +180,14 @@ const walkChunk = 256
 // those that are added and removed meanwhile it may yield some. It holds no lock while it
 // yields.
 func (r *registry) walk(ctx context.Context, after string) iter.Seq[listed] {
+	return r.walkIndex(ctx, &r.byName, after)
+}
+
+// walkIndex is walk for the targets of an index of r.
+func (r *registry) walkIndex(ctx context.Context, x *index, after string) iter.Seq[listed] {
 	return func(yield func(listed) bool) {
 		for list := make([]listed, 0, walkChunk); ctx.Err() == nil; {
-			if list = r.next(list, after); len(list) == 0 {
+			if list = r.next(x, list, after); len(list) == 0 {
 				return
 			}
 			for _, t := range list {
@@ -188,14 +200,14 @@ func (r *registry) walk(ctx context.Context, after string) iter.Seq[listed] {
 	}
 }
 
-// next replaces the content of list by the targets whose names sort after a name, as
-// many as it has room for.
-func (r *registry) next(list []listed, after string) []listed {
+// next replaces the content of list by the targets of an index whose names sort after a
+// name, as many as it has room for.
+func (r *registry) next(x *index, list []listed, after string) []listed {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	list = list[:0]
-	for p := r.byName.after(after); len(list) < cap(list); {
-		targets := r.byName.chunkFrom(&p)
+	for p := x.after(after); len(list) < cap(list); {
+		targets := x.chunkFrom(&p)
 		if targets == nil {
 			break
 		}
@@ -222,12 +234,14 @@ func (r *registry) insert(name string) *target {
 		t.instance.Store(r.idle.take(name))
 		r.targets[name] = t
 		r.byName.insert(t)
+		r.states.count[probe.StateAbsent]++
 	}
 	return t
 }
 
 // delete removes a target. It needs mu.
 func (r *registry) delete(name string) {
+	r.states.remove(r.targets[name])
 	delete(r.targets, name)
 	r.byName.remove(name)
 }
@@ -255,20 +269,22 @@ func (r *registry) add(s *slot, id probe.ID, m *Memory, c *clock) (first bool) {
 }
 
 // remove removes a probe, and its target too if that has no other probe and no
-// driver that manages its instance. The instance is kept for when the target gets probes
-// again.
-func (r *registry) remove(s *slot) {
+// driver that manages its instance: then it returns true. The instance is kept for when the
+// target gets probes again.
+func (r *registry) remove(s *slot) (target bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.probes--
 	t := s.target
 	t.slots = slices.DeleteFunc(slices.Clone(t.slots), func(o *slot) bool { return o == s })
-	if in := t.current(); len(t.slots) == 0 && !in.managed {
+	if in := t.current(); len(t.slots) == 0 && !in.hasTarget() {
 		r.delete(t.name)
 		if !in.isOver() {
 			r.idle.keep(t.name, in)
 		}
+		return true
 	}
+	return false
 }
 
 // reported returns the target of an instance. It adds it if necessary. If the instance
@@ -277,7 +293,7 @@ func (r *registry) reported(in probe.Instance) *target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.insert(in.Target)
-	if over := in.Phase == probe.Absent || in.Phase == probe.Gone; over && len(t.slots) == 0 {
+	if over := in.Phase == probe.Absent || in.Phase == probe.Gone && !in.Retained; over && len(t.slots) == 0 {
 		r.delete(in.Target)
 		return nil
 	}

@@ -13,8 +13,8 @@ const maxInstanceText = 5 << 10
 // ignored; one without an ID means that the target is absent.
 //
 // When Apply removes the last probe of a target, a Managed instance stays started and
-// ready, or not, as it was, until it is reported again. An instance that is not Managed
-// is no longer a target; but if the target gets probes again before the instance was
+// ready, or not, as it was, until it is reported again; one that is Retained stays, too. Any other
+// instance is no longer a target; but if the target gets probes again before the instance was
 // reported as Gone or Absent, it is probed as before. The engine keeps as many such
 // instances as it has had probes, and at least 1024.
 //
@@ -42,6 +42,7 @@ func (sc *scheduler) report(in probe.Instance) {
 	defer sc.unlock()
 	t := sc.registry.reported(in)
 	if t == nil {
+		sc.notifyTarget(in.Target, probeRemoved)
 		return
 	}
 	before, now := t.current(), newInstance(in, &sc.clock)
@@ -53,6 +54,10 @@ func (sc *scheduler) report(in probe.Instance) {
 	now.started = started && before.id == now.id || sc.startupPassed(t, now)
 	t.instance.Store(now)
 	sc.reconcileAll(t)
+	sc.updateState(t)
+	if before.id != now.id || before.phase != now.phase || before.restarts != now.restarts {
+		sc.notifyTarget(in.Target, probeChanged)
+	}
 	sc.wakeIfEarlier()
 }
 

@@ -38,6 +38,7 @@ type scheduler struct {
 	counters   counters
 	subs       map[*Subscription]struct{}
 	memorySubs map[*Subscription]struct{} // those of subs that deliver changes of memories too
+	targetSubs map[*Subscription]struct{} // deliver changes of targets, and none of probes
 	lines      []logLine                  // to be written by unlock
 	closers    closers
 	isolation  isolation
@@ -66,6 +67,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 		hosts:      map[*slot]string{},
 		subs:       map[*Subscription]struct{}{},
 		memorySubs: map[*Subscription]struct{}{},
+		targetSubs: map[*Subscription]struct{}{},
 		closers:    closers{handlers: map[io.Closer]*closable{}},
 	}
 }
@@ -143,10 +145,14 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	f.state, f.Next = verdict.Step(rule, before, ev, at)
 	s.state, s.waitReason = f.state, f.WaitReason
 	if f.state.Instance != before.Instance {
-		s.result, s.resultAt, s.decided = nil, 0, false
+		s.result, s.resultAt, s.decided, s.blind = nil, 0, false, false
 	}
 	attempted, first := ev.Type == verdict.Attempted, !s.decided
 	s.decided = s.decided || attempted && (f.Changed || f.state.Run >= sp.rule.Threshold(f.state.Last))
+	wasBlind := s.blind
+	if attempted {
+		s.blind = f.state.Errors > 0 && (wasBlind || verdict.Blinds(rule, f.state.Errors, res.Reason))
+	}
 	var line *verdictLine
 	if f.Changed {
 		s.publish(now)
@@ -155,6 +161,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 			line = newVerdictLine(s, before.Verdict, ev.Type)
 		}
 	}
+	affects := f.Changed || s.blind != wasBlind || s.decided && first
 	s.mu.Unlock()
 	switch {
 	case f.Changed:
@@ -164,6 +171,9 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	}
 	if line != nil {
 		sc.lines = append(sc.lines, line)
+	}
+	if affects {
+		sc.updateState(s.target)
 	}
 	return f
 }

@@ -30,18 +30,19 @@ type slot struct {
 	removed    bool
 	attempting bool // an attempt is in flight
 	decided    bool // a run of attempts on the instance has reached its threshold
+	blind      bool // attempts cannot be made: see verdict.Blinds
 	extra      bool // a failure of that attempt, or of the latest one, does not count
 	waitReason verdict.WaitReason
 
 	kind probe.Kind // of the probe's ID; never changes
 
 	// scheduler.mu guards what follows.
+	answered responders // who answered the latest attempt that was not ignored, or may have in an earlier engine
+	missing  responders // who should have answered the latest attempt, and has not; the target before the first attempt
+	flags    flags
 	peer     health.Peer // of the host that the handler connects to; 0: this machine, or isolation is not checked
 	key      uint32      // in the schedule
-	answered responders  // who answered the latest attempt that was not ignored, or may have in an earlier engine
-	missing  responders  // who should have answered the latest attempt, and has not; the target before the first attempt
-	flags    flags
-	inflight *attempt // the attempt whose result counts, or nil
+	inflight *attempt    // the attempt whose result counts, or nil
 }
 
 // flags are facts about a probe, one bit each.
@@ -218,6 +219,7 @@ func (s *slot) fill(st *Status, c *clock) {
 	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
 	st.Run, st.Errors, st.OnHold, st.WaitReason = s.state.Run, s.state.Errors, s.state.OnHold, s.waitReason
 	st.Changes, st.Attempts, st.Attempting, st.Extra = s.changes, s.attempts, s.attempting, s.extra
+	st.Decided, st.Blind = s.decided, s.blind
 	if s.result != nil {
 		st.Result = *s.result
 	}

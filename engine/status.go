@@ -15,6 +15,8 @@ type Status struct {
 
 	Instance string        // the ID of the instance that Verdict is about; empty before the first
 	Verdict  probe.Verdict // what is published
+	Decided  bool          // a run of attempts on Instance has reached its threshold; before, Verdict is the initial one
+	Blind    bool          // attempts cannot be made, for a reason other than the engine's own: FailureThreshold in a row were unknown
 	Since    time.Time     // when Verdict was published
 	Changes  uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
 
@@ -44,11 +46,25 @@ type TargetStatus struct {
 	Address  string         // as in the probes' Target
 	Instance probe.Instance // as its driver has reported it
 
+	State probe.TargetState // what instance and probes add up to: see package verdict
+	Since time.Time         // when State began
+	Cause Cause             // of State
+
 	Started bool // the instance runs, and its startup probes passed or there are none
 	Ready   bool // it has started, and its readiness probes pass or there are none
 	Live    bool // none of its startup and liveness probes fails
 
 	Probes []Status // sorted by ID
+
+	Removed bool // there is no such target now; only TargetSubscription.Next sets it
+}
+
+// Cause is why a target is in its state: its instance, or the worst of its probes. Of a target
+// that is ready it is zero.
+type Cause struct {
+	Probe  probe.ID     // the worst probe; zero if they are well, or do not matter
+	Reason probe.Reason // of the instance, or of the probe's latest attempt
+	Detail string
 }
 
 // Summary counts targets and probes by their state. The fields of targets are those of
@@ -58,7 +74,21 @@ type Summary struct {
 	Started  int
 	Ready    int
 	Live     int
+	States   TargetStates
 	Verdicts map[KindVerdict]int // probes
+}
+
+// TargetStates are numbers of targets, by state.
+type TargetStates [probe.TargetStates]int
+
+// InTrouble returns how many targets are in trouble: see probe.TargetState.
+func (s *TargetStates) InTrouble() (n int) {
+	for state, targets := range s {
+		if probe.TargetState(state).InTrouble() {
+			n += targets
+		}
+	}
+	return n
 }
 
 // KindVerdict is a kind of probes with a verdict.

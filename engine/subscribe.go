@@ -44,8 +44,7 @@ func (e *Engine) Subscribe() *Subscription { return e.subscribe(false) }
 func (e *Engine) SubscribeMemories() *Subscription { return e.subscribe(true) }
 
 func (e *Engine) subscribe(memories bool) *Subscription {
-	sub := &Subscription{engine: e, wake: make(chan struct{}, 1), pending: map[probe.ID]bool{}}
-	sc := e.scheduler
+	sub, sc := newSubscription(e), e.scheduler
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.subs[sub] = struct{}{}
@@ -55,9 +54,48 @@ func (e *Engine) subscribe(memories bool) *Subscription {
 	return sub
 }
 
+func newSubscription(e *Engine) *Subscription {
+	return &Subscription{engine: e, wake: make(chan struct{}, 1), pending: map[probe.ID]bool{}}
+}
+
+// TargetSubscription delivers the status of each target whose state or instance has changed,
+// as a Subscription does for probes.
+type TargetSubscription struct{ changes *Subscription }
+
+// SubscribeTargets starts a TargetSubscription; Close ends it. Next returns every existing
+// target once at first, sorted by name.
+func (e *Engine) SubscribeTargets() *TargetSubscription {
+	sub, sc := newSubscription(e), e.scheduler
+	sub.existing.targets = true
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.targetSubs[sub] = struct{}{}
+	return &TargetSubscription{sub}
+}
+
+// Next waits for a change and returns the target's status as it is now, or the error of ctx.
+// The status of a removed target has only Target and Removed. It is safe for concurrent use by
+// multiple goroutines; each change goes to one of them.
+func (s *TargetSubscription) Next(ctx context.Context) (TargetStatus, error) {
+	id, err := s.changes.next(ctx)
+	if err != nil {
+		return TargetStatus{}, err
+	}
+	st, exists := s.changes.engine.Target(id.Target)
+	if !exists {
+		st = TargetStatus{Target: id.Target, Removed: true}
+	}
+	return st, nil
+}
+
+// Close ends the subscription. A call of Next that waits returns when its context is done.
+func (s *TargetSubscription) Close() { s.changes.Close() }
+
 // sweep goes once through the probes that exist, sorted by ID, without a list of them
-// all.
+// all; or through the targets, as IDs without a kind.
 type sweep struct {
+	targets bool
+
 	mu    sync.Mutex // guards all below; registry.mu is taken while it is held
 	after string     // the last target that was read
 	ids   []probe.ID
@@ -69,9 +107,13 @@ func (w *sweep) next(r *registry) (id probe.ID, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.ids) == 0 && !w.ended {
-		list := r.next(make([]listed, 0, walkChunk), w.after)
+		list := r.next(&r.byName, make([]listed, 0, walkChunk), w.after)
 		for _, t := range list {
 			w.after = t.target.name
+			if w.targets {
+				w.ids = append(w.ids, probe.ID{Target: t.target.name})
+				continue
+			}
 			for _, s := range t.slots {
 				w.ids = append(w.ids, s.id())
 			}
@@ -93,12 +135,20 @@ func (s *Subscription) Close() {
 	defer sc.mu.Unlock()
 	delete(sc.subs, s)
 	delete(sc.memorySubs, s)
+	delete(sc.targetSubs, s)
 }
 
 // notify tells every subscriber what has happened to a probe.
 func (sc *scheduler) notify(id probe.ID, ev event) {
 	for sub := range sc.subs {
 		sub.mark(id, ev)
+	}
+}
+
+// notifyTarget tells the subscribers to targets what has happened to one.
+func (sc *scheduler) notifyTarget(name string, ev event) {
+	for sub := range sc.targetSubs {
+		sub.mark(probe.ID{Target: name}, ev)
 	}
 }
 
@@ -152,17 +202,26 @@ func (s *Subscription) compact() {
 // safe for concurrent use by multiple goroutines; each change goes to one of
 // them.
 func (s *Subscription) Next(ctx context.Context) (Status, error) {
+	id, err := s.next(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	st, exists := s.engine.Status(id)
+	if !exists {
+		st = Status{ID: id, Removed: true}
+	}
+	return st, nil
+}
+
+// next waits for a change, and returns what has changed.
+func (s *Subscription) next(ctx context.Context) (probe.ID, error) {
 	for {
 		if id, ok := s.take(); ok {
-			st, exists := s.engine.Status(id)
-			if !exists {
-				st = Status{ID: id, Removed: true}
-			}
-			return st, nil
+			return id, nil
 		}
 		select {
 		case <-ctx.Done():
-			return Status{}, ctx.Err()
+			return probe.ID{}, ctx.Err()
 		case <-s.wake:
 		}
 	}

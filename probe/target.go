@@ -68,6 +68,10 @@ type Instance struct {
 
 	Terminating bool // it is being deleted, and there will be no next instance
 
+	// Retained is true if Phase is Gone, but the driver still has the target: then the engine
+	// keeps a target without probes, so that one can see how it has ended.
+	Retained bool
+
 	Restarts int32  // how many instances the driver has seen before this one
 	Reason   Reason // the cause of Phase, such as ReasonBackOff; may be empty
 	Detail   string // the cause in words: how the previous instance exited, and its last output

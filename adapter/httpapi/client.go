@@ -123,7 +123,8 @@ func (c *Client) Stats(ctx context.Context) (Stats, error) {
 // EventOptions selects the events of a stream.
 type EventOptions struct {
 	Target   string // only events of this target; default: of all targets
-	Snapshot bool   // start with the state of each probe
+	Targets  bool   // events of targets, instead of those of probes
+	Snapshot bool   // start with the state of each probe, or target
 }
 
 // Events yields events as they arrive. It ends without an error when ctx is done, or
@@ -134,6 +135,9 @@ func (c *Client) Events(ctx context.Context, o EventOptions) iter.Seq2[Event, er
 		query := url.Values{}
 		if o.Target != "" {
 			query.Set("target", o.Target)
+		}
+		if o.Targets {
+			query.Set("targets", "true")
 		}
 		if o.Snapshot {
 			query.Set("snapshot", "true")
@@ -183,7 +187,11 @@ func (e *Event) parseLine(line string) (err error) {
 	case "id":
 		e.ID, err = strconv.ParseUint(value, 10, 64)
 	case "data":
-		err = json.Unmarshal([]byte(value), &e.Probe)
+		if e.Type == TargetEvent || e.Type == TargetRemovedEvent {
+			err = json.Unmarshal([]byte(value), &e.Target)
+		} else {
+			err = json.Unmarshal([]byte(value), &e.Probe)
+		}
 	}
 	return err
 }

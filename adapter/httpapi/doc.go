@@ -3,9 +3,9 @@
 // read-only.
 //
 //	GET /                    the status page; loads nothing from other hosts
-//	GET /v1/targets          a Targets; ?verdict= ?kind= ?after= ?limit= ?probes=true
+//	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?sort=trouble ?after= ?limit= ?probes=true
 //	GET /v1/targets/{name}   a Target with its probes; name may contain slashes
-//	GET /v1/events           an Event each time a verdict changes; ?target= ?snapshot=true
+//	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?snapshot=true
 //	GET /v1/stats            a Stats
 //	GET /metrics             the handler Config.Metrics
 //	GET /healthz             200 while the engine runs, else 503
@@ -15,6 +15,29 @@
 // the same status in the response. Fields are in camelCase. Durations are numbers of
 // seconds, in fields whose names end in Seconds. Times have the format of RFC 3339.
 //
+// # States
+//
+// The state of a target (probe.TargetState) is one word for what its instance and its probes
+// add up to. Those of trouble come first, the worst one first:
+//
+//	cannot_start     an instance cannot be started
+//	crash_looping    its instances exit, or are ended, one after another
+//	exited           its last instance has exited with an error, and no other follows
+//	restart_blocked  a startup or liveness probe fails, and the restart waits for the budget or the engine
+//	failing          a startup or liveness probe fails
+//	not_ready        a readiness probe fails
+//	blind            the attempts of a probe cannot be made (severity warning; those above are critical)
+//	absent           no driver has reported an instance
+//	stopped          it is terminating or has ended, as was asked for
+//	restarting       its instance has ended, and the next one starts at once
+//	starting         not all startup and readiness probes have a verdict yet
+//	completed        its last instance has exited with status 0, and no other follows
+//	ready            it has started, and its readiness probes pass
+//
+// A target that is crash_looping, restart_blocked, failing or blind may be ready at the same
+// time: the field ready says so. The counts of /v1/targets are of all targets. With
+// ?sort=trouble those in trouble come first, and the value of next is no name of a target.
+//
 // # Events
 //
 // /v1/events is a stream of server-sent events. Each has a type, an id and a
@@ -23,6 +46,11 @@
 //	event: verdict   the verdict has changed, or a new probe has its first one
 //	event: snapshot  the state of a probe at the start, with ?snapshot=true only
 //	event: removed   the probe was removed; its Probe has only id, target, kind and name
+//
+// With ?targets=true it has the targets instead, each a Target without its probes:
+//
+//	event: target          the state or the instance of the target has changed; the state at the start, with ?snapshot=true only
+//	event: target_removed  the target was removed; the Target has only a name
 //
 // The id counts the events of a connection. A slow reader may miss changes, but
 // never the last one of a probe. A broken stream cannot be resumed: connect again

@@ -7,17 +7,19 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // events serves /v1/events. It returns when the client has gone or does not read, or
 // when the server stops.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	query, err := parseFields(r.URL.RawQuery, "target", "snapshot")
-	snapshot := false
+	query, err := parseFields(r.URL.RawQuery, "target", "targets", "snapshot")
+	snapshot, ofTargets := false, false
 	if err == nil {
 		snapshot, err = parseFlag(query, "snapshot")
+	}
+	if err == nil {
+		ofTargets, err = parseFlag(query, "targets")
 	}
 	if err != nil {
 		respondError(w, http.StatusBadRequest, "%v", err)
@@ -39,27 +41,78 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if err := out.write(": sonde\n\n"); err != nil || r.Method == http.MethodHead {
 		return
 	}
-	filter := eventFilter{since: time.Now(), target: query.Get("target"), snapshot: snapshot, sent: map[probe.ID]probe.Verdict{}}
-	sub := s.config.Engine.Subscribe()
-	defer sub.Close()
+	filter := eventFilter{since: time.Now(), target: query.Get("target"), snapshot: snapshot}
+	changes := s.probeEvents
+	if ofTargets {
+		changes = s.targetEvents
+	}
+	from, end := changes(filter)
+	defer end()
 	for r.Context().Err() == nil {
-		if err := forward(r.Context(), sub, &filter, &out); err != nil {
+		if err := forward(r.Context(), from, &out); err != nil {
 			return
 		}
 	}
 }
 
-// forward waits for one status and sends it if it is an event, or sends a heartbeat
+// source waits for a change and returns it as an event with its data, or without a type if it
+// is no event of the stream, or the error of ctx.
+type source func(ctx context.Context) (EventType, any, error)
+
+// probeEvents returns the changes of probes.
+func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
+	sub, sent := s.config.Engine.Subscribe(), map[probe.ID]probe.Verdict{}
+	return func(ctx context.Context) (EventType, any, error) {
+		status, err := sub.Next(ctx)
+		if err != nil || filter.target != "" && status.ID.Target != filter.target {
+			return "", nil, err
+		}
+		if status.Removed {
+			delete(sent, status.ID)
+			return RemovedEvent, newProbeID(status.ID), nil
+		}
+		before, known := sent[status.ID]
+		sent[status.ID] = status.Verdict
+		if known && before == status.Verdict { // the instance has changed, and the verdict has not
+			return "", nil, nil
+		}
+		return filter.eventType(VerdictEvent, known, status.Since), newProbe(status, probe.MaxDetail), nil
+	}, sub.Close
+}
+
+// targetEvents returns the changes of targets.
+func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
+	sub, sent := s.config.Engine.SubscribeTargets(), map[string]struct{}{}
+	return func(ctx context.Context) (EventType, any, error) {
+		status, err := sub.Next(ctx)
+		if err != nil || filter.target != "" && status.Target != filter.target {
+			return "", nil, err
+		}
+		if status.Removed {
+			delete(sent, status.Target)
+			return TargetRemovedEvent, Target{Name: status.Target}, nil
+		}
+		_, known := sent[status.Target]
+		sent[status.Target] = struct{}{}
+		kind := filter.eventType(TargetEvent, known, status.Since)
+		if kind == SnapshotEvent {
+			kind = TargetEvent
+		}
+		return kind, newTarget(status, probe.MaxDetail), nil
+	}, sub.Close
+}
+
+// forward waits for one change and sends it if it is an event, or sends a heartbeat
 // when there was none. It returns errors of the connection.
-func forward(ctx context.Context, sub *engine.Subscription, filter *eventFilter, out *eventWriter) error {
+func forward(ctx context.Context, next source, out *eventWriter) error {
 	until, cancel := context.WithDeadline(ctx, out.last.Add(Heartbeat))
 	defer cancel()
-	status, err := sub.Next(until)
+	kind, data, err := next(until)
 	if err != nil {
 		return out.heartbeat()
 	}
-	if kind := filter.eventType(status); kind != "" {
-		return out.send(kind, status)
+	if kind != "" {
+		return out.send(kind, data)
 	}
 	if time.Since(out.last) >= Heartbeat { // only changes that are not events of this stream
 		return out.heartbeat()
@@ -70,28 +123,17 @@ func forward(ctx context.Context, sub *engine.Subscription, filter *eventFilter,
 // eventFilter decides which statuses are events of a stream.
 type eventFilter struct {
 	since    time.Time // start of the stream
-	target   string    // only probes of this target; empty: of all
+	target   string    // only events of this target; empty: of all
 	snapshot bool
-	sent     map[probe.ID]probe.Verdict // the last verdict sent, a few bytes for each probe
 }
 
-// eventType returns the type of the event for a status, or "" for none, such as
-// when the instance has changed and the verdict has not.
-func (f *eventFilter) eventType(s engine.Status) EventType {
-	if f.target != "" && s.ID.Target != f.target {
-		return ""
-	}
-	before, known := f.sent[s.ID]
-	if s.Removed {
-		delete(f.sent, s.ID)
-		return RemovedEvent
-	}
-	f.sent[s.ID] = s.Verdict
+// eventType returns the type of the event for a change that is of a type: of something that
+// the stream knows, or since a time. It returns "" for the state at the start of a stream
+// without a snapshot.
+func (f *eventFilter) eventType(changed EventType, known bool, since time.Time) EventType {
 	switch {
-	case known && before == s.Verdict:
-		return ""
-	case known || s.Since.After(f.since):
-		return VerdictEvent
+	case known || since.After(f.since):
+		return changed
 	case f.snapshot:
 		return SnapshotEvent
 	}
@@ -108,17 +150,13 @@ type eventWriter struct {
 
 func (s *eventWriter) heartbeat() error { return s.write(": heartbeat\n\n") }
 
-func (s *eventWriter) send(kind EventType, status engine.Status) error {
-	p := newProbeID(status.ID)
-	if kind != RemovedEvent {
-		p = newProbe(status, probe.MaxDetail)
-	}
-	data, err := json.Marshal(p)
+func (s *eventWriter) send(kind EventType, data any) error {
+	text, err := json.Marshal(data)
 	if err != nil {
 		return err
 	}
 	s.id++
-	return s.write(fmt.Sprintf("event: %s\nid: %d\ndata: %s\n\n", kind, s.id, data))
+	return s.write(fmt.Sprintf("event: %s\nid: %d\ndata: %s\n\n", kind, s.id, text))
 }
 
 // write sends text at once. A client that does not read for WriteTimeout is

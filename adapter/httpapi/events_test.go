@@ -306,3 +306,25 @@ func TestStreamEndsWhenTheServerStops(t *testing.T) {
 		t.Errorf("got %+v, %v", e, err)
 	}
 }
+
+func TestEventsOfTargetsHaveTheirStates(t *testing.T) {
+	web, db := probe.ID{Target: "web", Kind: probe.Readiness}, probe.ID{Target: "db", Kind: probe.Readiness}
+	inBubble(t, []probe.ID{web, db}, func(b *bubble) {
+		time.Sleep(time.Minute)
+		next, stop := iter.Pull2(b.client.Events(b.t.Context(), httpapi.EventOptions{Targets: true, Snapshot: true}))
+		defer stop()
+		expect := func(want string) {
+			b.t.Helper()
+			e, err, _ := next()
+			if got := fmt.Sprint(e.Type, " ", e.Target.Name, " ", e.Target.State); err != nil || got != want {
+				b.t.Errorf("got %q, %v, want %q", got, err, want)
+			}
+		}
+		expect("target db ready")
+		expect("target web ready")
+		b.engine.Report(probe.Instance{Target: "web", ID: "1", Phase: probe.Ended, Since: time.Now(), Reason: probe.ReasonBackOff})
+		expect("target web crash_looping")
+		b.engine.Report(probe.Instance{Target: "db"})
+		expect("target db absent")
+	})
+}

@@ -42,8 +42,10 @@ type Engine interface {
 	Select(ctx context.Context, f engine.Filter) iter.Seq[engine.TargetStatus]
 	Count(ctx context.Context, f engine.Filter) int
 	Target(name string) (engine.TargetStatus, bool)
+	States() engine.TargetStates
 	Stats() engine.Stats
 	Subscribe() *engine.Subscription
+	SubscribeTargets() *engine.TargetSubscription
 }
 
 // Config configures a Server: what it serves, and to whom.

@@ -37,6 +37,9 @@ func (s *idleEngine) Select(_ context.Context, f engine.Filter) iter.Seq[engine.
 	return func(yield func(engine.TargetStatus) bool) {
 		for _, t := range s.targets {
 			matches := func(p engine.Status) bool { return f.Match(p.ID.Kind, p.Verdict) }
+			if f.State != nil && !f.State(t.State) {
+				continue
+			}
 			if t.Target > f.After && (f.Match == nil || slices.ContainsFunc(t.Probes, matches)) && !yield(t) {
 				return
 			}
@@ -46,6 +49,13 @@ func (s *idleEngine) Select(_ context.Context, f engine.Filter) iter.Seq[engine.
 
 func (s *idleEngine) Count(ctx context.Context, f engine.Filter) int {
 	return len(slices.Collect(s.Select(ctx, f)))
+}
+
+func (s *idleEngine) States() (n engine.TargetStates) {
+	for _, t := range s.targets {
+		n[t.State]++
+	}
+	return n
 }
 
 func (s *idleEngine) Stats() engine.Stats { return s.stats }
@@ -84,7 +94,8 @@ func shop() *idleEngine {
 		Engine: engine.New(engine.Config{}),
 		targets: []engine.TargetStatus{
 			{
-				Target: "shop/db", Address: "10.0.0.8", Live: true,
+				Target: "shop/db", Address: "10.0.0.8", Live: true, State: probe.StateStarting, Since: noon,
+				Cause:    engine.Cause{Probe: probe.ID{Target: "shop/db", Kind: probe.Startup}},
 				Instance: probe.Instance{ID: "8", Phase: probe.Running, Since: noon},
 				Probes: []engine.Status{{
 					ID: probe.ID{Target: "shop/db", Kind: probe.Startup}, Rule: rule(probe.Startup), HandlerName: "tcp",
@@ -92,7 +103,8 @@ func shop() *idleEngine {
 				}},
 			},
 			{
-				Target: "shop/web", Address: "10.0.0.7", Started: true,
+				Target: "shop/web", Address: "10.0.0.7", Started: true, State: probe.StateRestartBlocked, Since: noon,
+				Cause: engine.Cause{Probe: webID(probe.Liveness, ""), Reason: probe.ReasonBudget, Detail: "exit status 1"},
 				Instance: probe.Instance{
 					ID: "7", Phase: probe.Running, Since: noon, Restarts: 4,
 					Reason: probe.ReasonBudget, Detail: "exit status 1",
@@ -196,6 +208,15 @@ func TestQuerySelectsTargets(t *testing.T) {
 		"?limit=1&after=shop/db":          "shop/web of 0, next shop/web",
 		"?limit=1&after=shop/web":         "web[\"a\"] of 0",
 		"?after=zzz":                      "of 0",
+		"?trouble=true":                   "shop/web of 1",
+		"?state=starting":                 "shop/db of 1",
+		"?state=starting&trouble=true":    "of 0",
+		"?sort=name&limit=1":              "shop/db of 3, next shop/db",
+		"?sort=trouble":                   "shop/web shop/db web[\"a\"] of 3",
+		"?sort=trouble&limit=1":           "shop/web of 3, next restart_blocked:shop/web",
+		"?sort=trouble&limit=1&after=restart_blocked:shop/web": "shop/db of 0, next :shop/db",
+		"?sort=trouble&limit=1&after=:shop/db":                 "web[\"a\"] of 0",
+		"?sort=trouble&trouble=true":                           "shop/web of 1",
 	} {
 		var list httpapi.Targets
 		w := request{path: "/v1/targets" + query}.do(s)

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -19,7 +20,10 @@ const DefaultListed = 1000
 type Query struct {
 	Verdict string     // "passing", "failing" or "undecided": targets with a probe of this verdict; default: any
 	Kind    probe.Kind // targets with a probe of this kind, which has Verdict if that is set; default: any
-	After   string     // targets whose names sort after this one; default: from the first
+	State   string     // a probe.TargetState: targets in this state; default: any
+	Trouble bool       // targets in trouble only
+	Sort    string     // "name", or "trouble": those in trouble first, the worst state first; default "name"
+	After   string     // Targets.Next of the page before; sorted by name it is the name of a target; default: from the first
 	Limit   int        // number of targets at most, 1 to MaxListed; default DefaultListed
 	Probes  bool       // with each target's probes
 }
@@ -34,6 +38,9 @@ func (q Query) values() url.Values {
 	}
 	set("verdict", q.Verdict, q.Verdict != "")
 	set("kind", q.Kind.String(), q.Kind != 0)
+	set("state", q.State, q.State != "")
+	set("trouble", "true", q.Trouble)
+	set("sort", q.Sort, q.Sort != "")
 	set("after", q.After, q.After != "")
 	set("limit", strconv.Itoa(q.Limit), q.Limit != 0)
 	set("probes", "true", q.Probes)
@@ -42,15 +49,19 @@ func (q Query) values() url.Values {
 
 // parseQuery reads the query of /v1/targets.
 func parseQuery(query string) (q Query, err error) {
-	v, err := parseFields(query, "verdict", "kind", "after", "limit", "probes")
+	v, err := parseFields(query, "verdict", "kind", "state", "trouble", "sort", "after", "limit", "probes")
 	if err != nil {
 		return q, err
 	}
-	q = Query{Verdict: v.Get("verdict"), After: v.Get("after"), Limit: DefaultListed}
-	if err := parseText(v, "verdict", new(probe.Verdict)); err != nil {
+	q = Query{Verdict: v.Get("verdict"), State: v.Get("state"), Sort: v.Get("sort"), After: v.Get("after"), Limit: DefaultListed}
+	err = errors.Join(parseText(v, "verdict", new(probe.Verdict)), parseText(v, "kind", &q.Kind), parseText(v, "state", new(probe.TargetState)))
+	if err != nil {
 		return q, err
 	}
-	if err := parseText(v, "kind", &q.Kind); err != nil {
+	if q.Sort != "" && q.Sort != "name" && q.Sort != sortTrouble {
+		return q, fmt.Errorf("sort is %q: it must be name or trouble", q.Sort)
+	}
+	if q.Trouble, err = parseFlag(v, "trouble"); err != nil {
 		return q, err
 	}
 	if s := v.Get("limit"); s != "" {
@@ -108,13 +119,71 @@ func parseFlag(v url.Values, field string) (bool, error) {
 	}
 }
 
-// filter returns the targets that the query selects.
-func (q Query) filter() engine.Filter {
-	f := engine.Filter{After: q.After}
+// sortTrouble is the Query.Sort by which targets in trouble come first.
+const sortTrouble = "trouble"
+
+// filter returns the targets that the query selects, from the first.
+func (q Query) filter() (f engine.Filter) {
+	if q.State != "" || q.Trouble {
+		f.State = func(s probe.TargetState) bool {
+			return (q.State == "" || s.String() == q.State) && (!q.Trouble || s.InTrouble())
+		}
+	}
 	if q.Verdict != "" || q.Kind != 0 {
 		f.Match = func(k probe.Kind, v probe.Verdict) bool {
 			return (q.Kind == 0 || k == q.Kind) && (q.Verdict == "" || v.String() == q.Verdict)
 		}
 	}
 	return f
+}
+
+// A cursor is a Query.After: where a list goes on. Sorted by trouble it is the state, or
+// nothing for all that are not of trouble, a colon, and the name of the last target.
+type cursor struct {
+	state probe.TargetState // 0: of no trouble, or sorted by name
+	name  string
+}
+
+func (q Query) cursor() (c cursor) {
+	if q.Sort != sortTrouble {
+		return cursor{name: q.After}
+	}
+	if q.After == "" {
+		return cursor{state: probe.StateCannotStart}
+	}
+	state, name, _ := strings.Cut(q.After, ":")
+	if c.state.UnmarshalText([]byte(state)) != nil || !c.state.InTrouble() {
+		c.state = 0
+	}
+	c.name = name
+	return c
+}
+
+// part is a part of a list that is sorted by name.
+type part struct {
+	filter engine.Filter
+	prefix string // of a Query.After that is in this part, before the name of a target
+}
+
+// parts returns the parts of the list in their order, from the cursor on.
+func (q Query) parts() (parts []part) {
+	c, all := q.cursor(), q.filter()
+	if q.Sort != sortTrouble {
+		all.After = c.name
+		return append(parts, part{filter: all})
+	}
+	add := func(prefix string, in func(probe.TargetState) bool) {
+		f := all
+		f.After, c.name = c.name, ""
+		f.State = func(s probe.TargetState) bool { return in(s) && (all.State == nil || all.State(s)) }
+		parts = append(parts, part{f, prefix})
+	}
+	for ; c.state.InTrouble(); c.state++ {
+		state := c.state
+		add(state.String()+":", func(s probe.TargetState) bool { return s == state })
+	}
+	if !q.Trouble {
+		add(":", func(s probe.TargetState) bool { return !s.InTrouble() })
+	}
+	return parts
 }

@@ -14,12 +14,34 @@ func newTarget(t engine.TargetStatus, text int) Target {
 	in := t.Instance
 	return Target{
 		Name: t.Target, Address: t.Address, Started: t.Started, Ready: t.Ready, Live: t.Live,
+		State: t.State, InTrouble: t.State.InTrouble(), Severity: t.State.Severity(), Since: utc(t.Since), Cause: newCause(t.Cause, text),
 		Instance: Instance{
 			ID: in.ID, Phase: in.Phase, Since: utc(in.Since), Restarts: in.Restarts,
 			Reason: in.Reason, Detail: probe.CleanText(in.Detail, text),
 		},
 		Summary: newSummary(t.Probes),
 	}
+}
+
+func newCause(c engine.Cause, text int) *Cause {
+	if c == (engine.Cause{}) {
+		return nil
+	}
+	cause := &Cause{Reason: c.Reason, Detail: probe.CleanText(c.Detail, text)}
+	if c.Probe != (probe.ID{}) {
+		cause.Probe = c.Probe.String()
+	}
+	return cause
+}
+
+func newCounts(states engine.TargetStates) Counts {
+	c := Counts{InTrouble: states.InTrouble(), States: map[probe.TargetState]int{}}
+	for state, n := range states {
+		if c.Targets += n; n > 0 {
+			c.States[probe.TargetState(state)] = n
+		}
+	}
+	return c
 }
 
 func newSummary(probes []engine.Status) Summary {
@@ -53,6 +75,7 @@ func newProbe(s engine.Status, text int) Probe {
 	p := newProbeID(s.ID)
 	p.Handler = s.HandlerName
 	p.Instance, p.Verdict, p.Since, p.Changes = s.Instance, s.Verdict, utc(s.Since), s.Changes
+	p.Decided, p.Blind = s.Decided, s.Blind
 	p.Last, p.Run, p.Threshold = s.Last, s.Run, s.Threshold()
 	p.Progress = fmt.Sprintf("%d/%d", min(p.Run, p.Threshold), p.Threshold)
 	p.Errors, p.OnHold, p.WaitReason, p.Attempting, p.Next = s.Errors, s.OnHold, s.WaitReason, s.Attempting, utc(s.Next)

@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"iter"
 	"net/http"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -31,15 +33,17 @@ func (s *Server) targets(w http.ResponseWriter, r *http.Request) {
 // is read before the response is written, so that a slow client keeps nothing locked.
 // Only the first page has the total: to count those that match visits every target.
 func (s *Server) list(ctx context.Context, q Query) Targets {
-	list, filter, probes := Targets{Targets: []Target{}}, q.filter(), 0
-	for t := range s.config.Engine.Select(ctx, filter) {
+	list, probes := Targets{Targets: []Target{}, Counts: newCounts(s.config.Engine.States())}, 0
+	last := "" // the Query.After of the last target
+	for after, t := range s.selected(ctx, q) {
 		if q.Probes {
 			probes += len(t.Probes)
 		}
 		if n := len(list.Targets); n == q.Limit || n > 0 && probes > MaxListedProbes {
-			list.Next = list.Targets[n-1].Name
+			list.Next = last
 			break
 		}
+		last = after
 		target := newTarget(t, MaxListText)
 		if q.Probes {
 			target.Probes = newProbes(t.Probes, MaxListText)
@@ -51,9 +55,24 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 	case list.Next == "":
 		list.Total = len(list.Targets)
 	default:
-		list.Total = s.config.Engine.Count(ctx, filter)
+		list.Total = s.config.Engine.Count(ctx, q.filter())
 	}
 	return list
+}
+
+// selected yields the targets that match q, in its order, and the Query.After by which a list
+// goes on after each. When those in trouble come first, one whose state changes meanwhile may
+// be missed, or come twice.
+func (s *Server) selected(ctx context.Context, q Query) iter.Seq2[string, engine.TargetStatus] {
+	return func(yield func(string, engine.TargetStatus) bool) {
+		for _, p := range q.parts() {
+			for t := range s.config.Engine.Select(ctx, p.filter) {
+				if !yield(p.prefix+t.Target, t) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // target serves /v1/targets/{name}.

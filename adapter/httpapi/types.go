@@ -9,11 +9,19 @@ import (
 )
 
 // Targets is the response of /v1/targets: the targets that match the query,
-// sorted by name.
+// sorted by name, or in trouble first with Query.Sort.
 type Targets struct {
-	Targets []Target `json:"targets"`         // sorted by name
+	Targets []Target `json:"targets"`
 	Total   int      `json:"total,omitempty"` // number of targets that match; only without After
 	Next    string   `json:"next,omitempty"`  // the value of After for the following targets; empty if there are none
+	Counts  Counts   `json:"counts"`
+}
+
+// Counts are the numbers of all targets, whatever the query.
+type Counts struct {
+	Targets   int                       `json:"targets"`
+	InTrouble int                       `json:"inTrouble"`
+	States    map[probe.TargetState]int `json:"states"` // by state; those without targets are left out
 }
 
 // Target is a target and the result of its probes.
@@ -21,14 +29,28 @@ type Target struct {
 	Name     string   `json:"name"`
 	Address  string   `json:"address,omitempty"`
 	Instance Instance `json:"instance"`
-	Started  bool     `json:"started"` // the instance runs, and its startup probes, if any, have passed
-	Ready    bool     `json:"ready"`   // it has started, and its readiness probes, if any, are passing
-	Live     bool     `json:"live"`    // no startup or liveness probe is failing
-	Summary  Summary  `json:"summary"`
+
+	State     probe.TargetState `json:"state"`           // what instance and probes add up to, in one word
+	InTrouble bool              `json:"inTrouble"`       // State is one of trouble
+	Severity  probe.Severity    `json:"severity"`        // of State
+	Since     time.Time         `json:"since,omitzero"`  // when State began
+	Cause     *Cause            `json:"cause,omitempty"` // of State; nil if the target is ready
+
+	Started bool    `json:"started"` // the instance runs, and its startup probes, if any, have passed
+	Ready   bool    `json:"ready"`   // it has started, and its readiness probes, if any, are passing
+	Live    bool    `json:"live"`    // no startup or liveness probe is failing
+	Summary Summary `json:"summary"`
 
 	// Probes are sorted by kind and name. /v1/targets has them only with
 	// ?probes=true, and truncates each detail to MaxListText bytes.
 	Probes []Probe `json:"probes,omitempty"`
+}
+
+// Cause is why a target is in its state: its instance, or the worst of its probes.
+type Cause struct {
+	Probe  string       `json:"probe,omitempty"`  // ID of the worst probe; empty if the probes are well, or do not matter
+	Reason probe.Reason `json:"reason,omitempty"` // of the instance, or of the probe's latest attempt
+	Detail string       `json:"detail,omitempty"`
 }
 
 // Instance is the current instance of a target.
@@ -59,6 +81,8 @@ type Probe struct {
 
 	Instance string        `json:"instance,omitempty"` // ID of the instance that Verdict is about
 	Verdict  probe.Verdict `json:"verdict"`
+	Decided  bool          `json:"decided"`        // attempts on Instance have decided; before, Verdict is the initial one
+	Blind    bool          `json:"blind"`          // the attempts cannot be made: see probe.StateBlind
 	Since    time.Time     `json:"since,omitzero"` // when Verdict was published
 	Changes  uint64        `json:"changes"`        // number of changes of Verdict or Instance
 
@@ -116,9 +140,10 @@ type Rule struct {
 
 // Event is one event of /v1/events.
 type Event struct {
-	Type  EventType
-	ID    uint64 // counts the events of this connection, from 1
-	Probe Probe  // of a removed probe: ID, Target, Kind and Name only
+	Type   EventType
+	ID     uint64 // counts the events of this connection, from 1
+	Probe  Probe  // of a removed probe: ID, Target, Kind and Name only
+	Target Target // of a TargetEvent, without probes; of a TargetRemovedEvent: the name only
 }
 
 // EventType is the kind of change that an Event reports.
@@ -129,6 +154,9 @@ const (
 	VerdictEvent  EventType = "verdict"  // the verdict has changed, or a new probe has its first one
 	SnapshotEvent EventType = "snapshot" // the probe's state at the start of the stream
 	RemovedEvent  EventType = "removed"  // the probe was removed
+
+	TargetEvent        EventType = "target"         // the state or the instance of the target has changed, or the stream begins
+	TargetRemovedEvent EventType = "target_removed" // the target was removed
 )
 
 // Stats is the response of /v1/stats: the engine's counters since it started.

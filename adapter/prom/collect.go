@@ -81,6 +81,9 @@ func (s scrape) stats(st engine.Stats) {
 // summary sends the numbers of targets and probes.
 func (s scrape) summary(sum engine.Summary) {
 	send(s, summaryMetrics, sum)
+	for state, n := range sum.States {
+		s.gauge(statesDesc, float64(n), probe.TargetState(state).String())
+	}
 	for of, n := range sum.Verdicts {
 		s.gauge(verdictsDesc, float64(n), of.Kind.String(), of.Verdict.String())
 	}

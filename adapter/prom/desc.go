@@ -52,6 +52,7 @@ var (
 	durationDesc   = describe("sonde_attempt_duration_seconds", "Duration of attempts in seconds, including retries.", "kind", "handler", "outcome")
 	latenessDesc   = describe("sonde_attempt_lateness_seconds", "Time in seconds from the due time of an attempt to its start.")
 	skippedDesc    = describe("sonde_attempts_skipped_total", "Total number of skipped attempts by reason: the previous attempt was in progress (overrun), the engine was late by a period or more (late), or it was overloaded and the probe was passing (shed).", "reason")
+	statesDesc     = describe("sonde_target_states", "Number of targets by state.", "state")
 	verdictsDesc   = describe("sonde_verdicts", "Number of probes by kind and verdict.", "kind", "verdict")
 	logDroppedDesc = describe("sonde_log_records_dropped_total", "Total number of log records dropped because the log was read too slowly or could not be written.")
 	watchdogDesc   = describe("sonde_watchdog_restarts_total", "Total number of times that the watchdog has started the engine again because it hung.")
@@ -64,6 +65,7 @@ var summaryMetrics = []metric[engine.Summary]{
 	gauge("sonde_targets", "Number of targets.", func(s engine.Summary) float64 { return float64(s.Targets) }),
 	gauge("sonde_targets_started", "Number of targets that are running and whose startup probes have passed.", func(s engine.Summary) float64 { return float64(s.Started) }),
 	gauge("sonde_targets_ready", "Number of targets that have started and whose readiness probes are passing.", func(s engine.Summary) float64 { return float64(s.Ready) }),
+	gauge("sonde_targets_in_trouble", "Number of targets in trouble: failing, not ready, crash-looping, cannot start, exited, restart blocked or blind.", func(s engine.Summary) float64 { return float64(s.States.InTrouble()) }),
 	gauge("sonde_targets_live", "Number of targets of which no startup or liveness probe is failing.", func(s engine.Summary) float64 { return float64(s.Live) }),
 }
 
@@ -71,6 +73,7 @@ var summaryMetrics = []metric[engine.Summary]{
 var targetMetrics = []metric[*engine.TargetStatus]{
 	gauge("sonde_target_started", "Whether the target is running and its startup probes have passed (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.Started) }, "target"),
 	gauge("sonde_target_ready", "Whether the target has started and its readiness probes are passing (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.Ready) }, "target"),
+	gauge("sonde_target_in_trouble", "Whether the target is in trouble (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.State.InTrouble()) }, "target"),
 	gauge("sonde_target_live", "Whether no startup or liveness probe of the target is failing (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.Live) }, "target"),
 	counter("sonde_target_restarts_total", "Total number of restarts of the target.", func(t *engine.TargetStatus) float64 { return float64(t.Instance.Restarts) }, "target"),
 }

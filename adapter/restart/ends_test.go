@@ -310,12 +310,12 @@ func TestProbesOfAFinishedInstanceKnowThatItIsFinished(t *testing.T) {
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
 		h.apply(map[string]restart.Unit{"web": {Driver: d, Policy: restart.Never}})
 		h.sleep(time.Minute)
-		h.expect("web", "a-0", probe.Gone, probe.ReasonExited)
+		h.expect("web", "a-0", probe.Gone, probe.ReasonCompleted)
 		h.probes(nil)
 		h.apply(map[string]restart.Unit{"web": {Driver: d, Policy: restart.Never}})
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
 		h.apply(map[string]restart.Unit{"web": {Driver: d, Policy: restart.Never}})
-		h.expect("web", "a-0", probe.Gone, probe.ReasonExited)
+		h.expect("web", "a-0", probe.Gone, probe.ReasonCompleted)
 	})
 }
 

@@ -25,6 +25,7 @@ type instance struct {
 
 	id          string    // empty until it has started
 	since       time.Time // when it started
+	provenAt    time.Time // when it has run for as long as the back-off before it; until then it is in a crash loop
 	notBefore   time.Time // earliest time of the next request to terminate; while terminating, of the release
 	requests    int       // requests to terminate, since a probe fails
 	budgeted    bool      // the budget has allowed the restart
@@ -104,7 +105,10 @@ func (i *instance) reportStarted(id string) {
 		Managed: i.unit.restartsOnFailure() && !i.released, Terminating: i.terminating && !i.released,
 		Restarts: i.started, Detail: i.lastExit,
 	}
-	if i.requests > 0 {
+	if i.lastReason != probe.ReasonNoStart {
+		i.provenAt = i.since.Add(i.unit.BackOff.wait(i.exits))
+	}
+	if in.Reason = i.runningReason(time.Now()); i.requests > 0 {
 		in.Reason = probe.ReasonEnding
 	}
 	i.started++
@@ -145,8 +149,18 @@ func (i *instance) check() {
 	case i.unit.restartsOnFailure():
 		i.checkProbes(now)
 	default:
-		i.setManaged(false, "")
+		i.setManaged(false, i.runningReason(now))
 	}
+}
+
+// runningReason returns the reason to report about an instance that runs and does not fail: that
+// it is in a crash loop until it has run for as long as the back-off before it.
+func (i *instance) runningReason(now time.Time) probe.Reason {
+	if !now.Before(i.provenAt) {
+		return ""
+	}
+	i.recheck.Reset(i.provenAt.Sub(now))
+	return probe.ReasonCrashLoop
 }
 
 // healthInterval is the time between two checks whether the engine has recovered.
@@ -161,7 +175,7 @@ func (i *instance) checkProbes(now time.Time) {
 	case i.ending() && now.Before(i.notBefore):
 		i.recheck.Reset(i.notBefore.Sub(now)) // its grace period is not over
 	case !fails:
-		i.clearFailure()
+		i.clearFailure(now)
 	case i.ending(): // the driver did not terminate it in time
 		i.requests++
 		i.notBefore = now.Add(i.unit.BackOff.wait(i.requests))
@@ -218,7 +232,7 @@ func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing e
 	if !i.setManaged(false, reason) {
 		return
 	}
-	i.log.Info("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "delay_reason", reason, "delay", until.Sub(now).Round(time.Millisecond))
+	i.log.Warn("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "delay_reason", reason, "delay", until.Sub(now).Round(time.Millisecond))
 }
 
 // ending reports whether the driver was asked to terminate the instance, and has
@@ -243,19 +257,20 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 	})
 	i.setManaged(true, probe.ReasonEnding)
 	if i.logsRetry() {
-		i.log.Info("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
+		i.log.Warn("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
 	}
 	i.sendGrace(grace)
 }
 
 // clearFailure withdraws what was reported while a probe failed.
-func (i *instance) clearFailure() {
+func (i *instance) clearFailure(now time.Time) {
 	i.retries = 0
 	if i.budgeted {
 		i.budgeted = false
 		i.remember(func(m *Memory) { m.Requested = false })
 	}
-	if !i.setManaged(true, "") {
+	failed := !i.reported.Managed || i.requests > 0
+	if !i.setManaged(true, i.runningReason(now)) || !failed {
 		return
 	}
 	i.requests = 0

@@ -231,6 +231,9 @@ func (s *supervisor) reportRestored(r restored, phase probe.Phase) {
 	s.reported = probe.Instance{ID: r.Instance, Restarts: max(r.Started-1, 0)}
 	in := s.endedInstance(phase)
 	in.Reason, in.Detail = r.LastReason, r.LastExit
+	if phase == probe.Gone && r.Code == 0 && in.Reason == probe.ReasonExited {
+		in.Reason = probe.ReasonCompleted
+	}
 	if phase == probe.Ended && in.Reason != probe.ReasonNoStart {
 		in.Reason = probe.ReasonBackOff
 	}

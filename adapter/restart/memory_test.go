@@ -113,7 +113,7 @@ func TestPolicyHoldsForInstancesOfAnEarlierEngine(t *testing.T) {
 		b := newDriver("b", healthy)
 		generation(t, revised(b, restart.OnFailure), killed, func(h *harness, _ map[string]string) {
 			h.sleep(time.Hour)
-			h.expect("web", "a-0", probe.Gone, probe.ReasonExited)
+			h.expect("web", "a-0", probe.Gone, probe.ReasonCompleted)
 			h.apply(revised(b, restart.Always))
 			h.expect("web", "b-0", probe.Running, "")
 		})

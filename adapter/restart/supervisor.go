@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,7 @@ type supervisor struct {
 	exits      int            // number of exits in a row, for the back-off
 	lastExit   string         // how the previous instance exited, and its output; empty without one
 	lastReason probe.Reason   // the same as a code
+	alerted    bool           // an error was logged about the present run of exits
 
 	retries    int                    // calls of Run that were in vain, see retryStart and retryRestart, in a row
 	restored   restored               // until resume
@@ -59,18 +61,21 @@ func (s *supervisor) run() {
 // reset starts over with the target's current unit, if it has one.
 func (s *supervisor) reset() (wanted bool) {
 	s.unit, wanted = s.control.unit(s.target)
-	s.started, s.exits = 0, 0
+	s.started, s.exits, s.alerted = 0, 0, false
 	return wanted
 }
 
 // reportGone reports that no instance follows. An External instance that is still
 // running stays reported as it is.
 func (s *supervisor) reportGone() {
-	if s.reported.ID == "" || s.reported.Phase == probe.Running || s.reported.Phase == probe.Gone {
+	if s.reported.ID == "" || s.reported.Phase == probe.Running || s.reported.Phase == probe.Gone && !s.reported.Retained {
 		return
 	}
 	in := s.reported
-	in.Phase, in.Since, in.Reason, in.Detail = probe.Gone, time.Now(), s.lastReason, s.lastExit
+	if in.Phase != probe.Gone {
+		in.Phase, in.Since, in.Reason, in.Detail = probe.Gone, time.Now(), s.lastReason, s.lastExit
+	}
+	in.Retained = false
 	s.report(in)
 }
 
@@ -234,6 +239,9 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 	s.lastExit, s.lastReason = end.detail(), end.reason()
 	in := s.endedInstance(phase)
 	in.Reason, in.Detail = s.lastReason, s.lastExit
+	if end.hasCompleted() && phase == probe.Gone {
+		in.Reason = probe.ReasonCompleted
+	}
 	if wait > 0 {
 		in.Detail = fmt.Sprintf("restarting in %v (back-off), next at %s; %s", wait.Round(time.Second), notBefore.UTC().Format(time.RFC3339), s.lastExit)
 	}
@@ -245,7 +253,38 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 	if end.exit.Err != nil {
 		exit = slog.Any("error", end.exit.Err)
 	}
-	s.log.Info(end.event(), "instance", in.ID, exit, "reason", s.lastReason, "phase", in.Phase, "restarts", in.Restarts, "back_off", wait.Round(time.Millisecond))
+	level, event := s.severity(end, in.Phase)
+	s.log.Log(context.Background(), level, event, "instance", in.ID, exit, "reason", s.lastReason, "phase", in.Phase, "restarts", in.Restarts, "back_off", wait.Round(time.Millisecond))
+}
+
+// severity returns the level and the message of a log record about the end of an instance. An
+// instance that failed to start, or exited again soon, is an error once in a run of exits: until
+// an instance has run for longer than BackOff.Reset. So is the last one, if it has failed.
+func (s *supervisor) severity(end termination, phase probe.Phase) (slog.Level, string) {
+	if s.exits <= 1 {
+		s.alerted = false
+	}
+	failed := !end.requested && !end.terminating && !end.hasCompleted()
+	level, message := slog.LevelInfo, "instance exited"
+	if failed {
+		level = slog.LevelWarn
+	}
+	switch {
+	case end.terminating:
+		return level, message
+	case end.reason() == probe.ReasonNoStart:
+		message = "instance failed to start"
+	case phase == probe.Gone && (failed || end.requested):
+		message = "instance exited, no other follows"
+	case s.exits > 1:
+		message = "instance exited again, crash loop"
+	default:
+		return level, message
+	}
+	if !s.alerted {
+		s.alerted, level = true, slog.LevelError
+	}
+	return level, message
 }
 
 // endedInstance returns the last reported instance in its new phase. Before the first one that
@@ -253,6 +292,7 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 func (s *supervisor) endedInstance(phase probe.Phase) probe.Instance {
 	in := s.reported
 	in.Target, in.Phase, in.Since, in.Managed, in.Terminating = s.target, phase, time.Now(), false, false
+	in.Retained = phase == probe.Gone
 	if in.ID == "" || in.ID == noID {
 		if in.ID = noID; phase == probe.Ended {
 			in.Phase = probe.Waiting
@@ -275,6 +315,11 @@ type termination struct {
 	lasted      time.Duration // 0 when it failed to start
 }
 
+// hasCompleted reports whether the instance has exited on its own, with status 0.
+func (t termination) hasCompleted() bool {
+	return t.reason() == probe.ReasonExited && t.exit.Err == nil && t.exit.Code == 0
+}
+
 func (t termination) reason() probe.Reason {
 	switch {
 	case t.requested || t.terminating:
@@ -283,14 +328,6 @@ func (t termination) reason() probe.Reason {
 		return probe.ReasonNoStart
 	}
 	return probe.ReasonExited
-}
-
-// event returns the log message.
-func (t termination) event() string {
-	if t.reason() == probe.ReasonNoStart {
-		return "instance failed to start"
-	}
-	return "instance exited"
 }
 
 // status returns the error or the exit status, for operators.

@@ -7,6 +7,7 @@
 //
 //	verdict.go  State, Event, Next and Step
 //	wait.go     WaitReason: why a probe makes no attempt
+//	target.go   what an instance and its probes add up to: the state of a target
 //
 // The K numbers in comments name behaviours of the kubelet v1.36 as
 // RATIONALE.md lists them.

@@ -44,11 +44,7 @@ function targetCells(target, rows) {
   name.scope = "rowgroup";
   if (target.address) name.append(element("span", target.address, "muted"));
 
-  const words = [target.instance.phase];
-  if (target.instance.phase === "running") words.push(target.started ? "started" : "not started");
-  words.push(target.ready ? "ready" : "not ready");
-  if (!target.live) words.push("not live");
-  const state = cell("State", words.join(", "));
+  const state = cell("State", target.state.replaceAll("_", " "));
   if (target.instance.reason) state.append(element("span", target.instance.reason, "muted"));
   if (target.instance.detail) state.append(element("span", target.instance.detail, "muted detail"));
 
@@ -102,10 +98,7 @@ function show() {
   for (const body of table.querySelectorAll("tbody")) body.remove();
   table.append(...fresh);
 
-  const total = list.total || 0;
-  const failing = list.targets.filter((t) => t.summary.failing > 0).length;
-  if (at("failing-only").checked) setText("summary", "Failing targets: " + total);
-  else setText("summary", "Targets: " + total + (list.next ? "" : ", failing: " + failing));
+  setText("summary", "Targets: " + list.counts.targets + ", in trouble: " + list.counts.inTrouble);
   setText("more", list.next ? "The first " + list.targets.length + " targets are shown." : "");
 }
 
@@ -120,8 +113,8 @@ async function load() {
   if (loading) return loadSoon();
   loading = true;
   try {
-    const filter = at("failing-only").checked ? "&verdict=failing" : "";
-    list = await (await get("/v1/targets?probes=true" + filter)).json();
+    const filter = at("failing-only").checked ? "&trouble=true" : "";
+    list = await (await get("/v1/targets?probes=true&sort=trouble" + filter)).json();
     at("login").hidden = true;
     show();
   } catch (err) {

@@ -25,8 +25,8 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// exitFailing is the exit code of sonde status --exit-code while a verdict is failing.
-const exitFailing = 3
+// exitInTrouble is the exit code of sonde status --exit-code while a target is in trouble.
+const exitInTrouble = 3
 
 type flags struct {
 	address   string
@@ -58,7 +58,7 @@ func Command() *cobra.Command {
 	f.tls.flags(c)
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "write JSON, as the API does")
-	c.Flags().BoolVar(&f.exitCode, "exit-code", false, fmt.Sprintf("exit with code %d when the verdict of a probe is failing", exitFailing))
+	c.Flags().BoolVar(&f.exitCode, "exit-code", false, fmt.Sprintf("exit with code %d when a target is in trouble", exitInTrouble))
 	return c
 }
 
@@ -115,8 +115,8 @@ func (s viewer) once(ctx context.Context, f flags) error {
 		return err
 	}
 	for _, t := range all {
-		if f.exitCode && t.Summary.Failing > 0 {
-			return cli.ErrReported(exitFailing)
+		if f.exitCode && t.InTrouble {
+			return cli.ErrReported(exitInTrouble)
 		}
 	}
 	return nil

@@ -98,20 +98,8 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	return all
 }
 
-// state returns the first thing that keeps a target from being ready, or "ready".
-func state(t httpapi.Target) string {
-	switch {
-	case t.Instance.Phase != probe.Running:
-		return t.Instance.Phase.String()
-	case !t.Live:
-		return "failing"
-	case !t.Started:
-		return "starting"
-	case !t.Ready:
-		return "not ready"
-	}
-	return "ready"
-}
+// state returns the state of a target in words.
+func state(t httpapi.Target) string { return strings.ReplaceAll(t.State.String(), "_", " ") }
 
 // progress returns the current run of equal outcomes.
 func progress(p httpapi.Probe) string {

@@ -13,7 +13,7 @@ import (
 func TestTableHasALineForEachProbe(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	target := httpapi.Target{
-		Name: "shop/web", Live: true, Started: true,
+		Name: "shop/web", State: probe.StateNotReady,
 		Instance: httpapi.Instance{Phase: probe.Running, Restarts: 2, Reason: probe.ReasonBudget, Detail: "exit status 1:\n bad"},
 		Probes: []httpapi.Probe{
 			{ID: "shop/web:startup", Target: "shop/web", Verdict: probe.Passing, Last: probe.Success, WaitReason: verdict.Held},
@@ -48,21 +48,6 @@ func TestTableHasNoControlCharacters(t *testing.T) {
 	rude := httpapi.Target{Name: "a\x1b[2J", Probes: []httpapi.Probe{{ID: "\x1b[31mx", Result: &httpapi.Result{Reason: "\x1b]0;x\a", Detail: "a\r\x1b[1Ab\tc"}}}}
 	if got := table([]httpapi.Target{rude}, time.Time{}, defaultWidth); strings.ContainsAny(got, "\x1b\a\r\t") {
 		t.Errorf("the table has control characters: %q", got)
-	}
-}
-
-func TestStateIsTheFirstThingThatIsNotReady(t *testing.T) {
-	running := httpapi.Instance{Phase: probe.Running}
-	for want, target := range map[string]httpapi.Target{
-		"ended":     {Instance: httpapi.Instance{Phase: probe.Ended}, Live: true},
-		"failing":   {Instance: running, Started: true, Ready: true},
-		"starting":  {Instance: running, Live: true},
-		"not ready": {Instance: running, Live: true, Started: true},
-		"ready":     {Instance: running, Live: true, Started: true, Ready: true},
-	} {
-		if got := state(target); got != want {
-			t.Errorf("state of %+v is %q, want %q", target, got, want)
-		}
 	}
 }
 

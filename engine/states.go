@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// targetStates are the states of all targets, kept up to date so that readers need not visit
+// the targets. registry.mu guards them.
+type targetStates struct {
+	count   TargetStates
+	trouble index             // the targets in trouble
+	since   map[*target]int64 // when those got into their state
+}
+
+// set changes the state of a target that exists.
+func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
+	before := t.currentState()
+	s.count[before]--
+	s.count[state]++
+	switch {
+	case !state.InTrouble():
+		s.forget(t, before)
+	case !before.InTrouble():
+		s.trouble.insert(t)
+	}
+	if state.InTrouble() {
+		if s.since == nil {
+			s.since = map[*target]int64{}
+		}
+		s.since[t] = now
+	}
+	t.state.Store(uint32(state))
+}
+
+// remove forgets a target.
+func (s *targetStates) remove(t *target) {
+	before := t.currentState()
+	s.count[before]--
+	s.forget(t, before)
+}
+
+// forget removes a target that was in a state from those in trouble.
+func (s *targetStates) forget(t *target, before probe.TargetState) {
+	if before.InTrouble() {
+		s.trouble.remove(t.name)
+		delete(s.since, t)
+	}
+}
+
+// setState changes the state of a target, and reports whether it had another one. It does
+// nothing about a target that was removed.
+func (r *registry) setState(t *target, state probe.TargetState, now int64) bool {
+	if t.currentState() == state {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.targets[t.name] != t {
+		return false
+	}
+	r.states.set(t, state, now)
+	return true
+}
+
+// inTroubleSince returns when a target got into its state; 0 if it is not in trouble.
+func (r *registry) inTroubleSince(t *target) int64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.states.since[t]
+}
+
+// stateCounts returns how many targets there are in each state.
+func (r *registry) stateCounts() TargetStates {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.states.count
+}
+
+func (t *target) currentState() probe.TargetState { return probe.TargetState(t.state.Load()) }
+
+// updateState makes the state of a target what its instance and its probes add up to now, and
+// tells the subscribers to targets if it is another one.
+func (sc *scheduler) updateState(t *target) {
+	in, slots := t.current(), sc.registry.probesOf(t)
+	state, probed := in.state(len(slots) > 0)
+	for _, s := range slots {
+		if probed {
+			state = min(state, s.stateOfTarget(in))
+		}
+	}
+	if sc.registry.setState(t, state, sc.clock.now()) {
+		sc.notifyTarget(t.name, probeChanged)
+	}
+}
+
+// state returns the state of the target as its instance has it, and whether its probes decide
+// too: see verdict.InstanceState.
+func (i *instance) state(hasProbes bool) (s probe.TargetState, probed bool) {
+	in := probe.Instance{Phase: i.phase, Terminating: i.terminating, Retained: i.retained}
+	if i.note != nil {
+		in.Reason = i.note.reason
+	}
+	if s, probed = verdict.InstanceState(&in); !hasProbes && s == probe.StateReady && i.kept && !i.ready {
+		s = probe.StateStarting
+	}
+	return s, probed
+}
+
+// stateOfTarget returns the state that the probe gives its target, which has that instance.
+func (s *slot) stateOfTarget(in *instance) probe.TargetState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.state.Verdict
+	if s.state.Instance != in.id {
+		v = probe.Undecided
+	}
+	return verdict.ProbeState(s.kind, v, s.decided, s.blind, in.started)
+}

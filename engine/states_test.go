@@ -1,0 +1,178 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// broken is a handler whose attempts cannot be made.
+func broken(why probe.Reason) *script { return &script{answer: probe.Broken(why, "no such file")} }
+
+// TestTroubleHasOneRule has the states of targets that look well by verdicts alone, too.
+func TestTroubleHasOneRule(t *testing.T) {
+	failing := &script{answer: probe.Fail("test.failing", "it fails")}
+	running := probe.Instance{ID: "1", Phase: probe.Running}
+	at := func(in probe.Instance, why probe.Reason) probe.Instance {
+		in.Reason, in.Detail = why, "exit status 3"
+		return in
+	}
+	for name, c := range map[string]struct {
+		probes map[probe.ID]probe.Handler
+		in     probe.Instance
+		want   probe.TargetState
+		cause  engine.Cause
+		ready  bool
+	}{
+		"ready":                      {map[probe.ID]probe.Handler{readiness: says(probe.Success)}, running, probe.StateReady, engine.Cause{}, true},
+		"ready with warnings":        {map[probe.ID]probe.Handler{readiness: says(probe.Warning)}, running, probe.StateReady, engine.Cause{}, true},
+		"down from the start":        {map[probe.ID]probe.Handler{readiness: failing}, running, probe.StateNotReady, engine.Cause{Probe: readiness, Reason: "test.failing", Detail: "it fails"}, false},
+		"liveness fails":             {map[probe.ID]probe.Handler{liveness: failing, readiness: says(probe.Success)}, running, probe.StateFailing, engine.Cause{Probe: liveness, Reason: "test.failing", Detail: "it fails"}, true},
+		"liveness is worse":          {map[probe.ID]probe.Handler{liveness: failing, readiness: failing}, running, probe.StateFailing, engine.Cause{Probe: liveness, Reason: "test.failing", Detail: "it fails"}, false},
+		"startup fails":              {map[probe.ID]probe.Handler{startup: failing, readiness: says(probe.Success)}, running, probe.StateFailing, engine.Cause{Probe: startup, Reason: "test.failing", Detail: "it fails"}, false},
+		"liveness cannot be made":    {map[probe.ID]probe.Handler{liveness: broken(probe.ReasonExecStart)}, running, probe.StateBlind, engine.Cause{Probe: liveness, Reason: probe.ReasonExecStart, Detail: "no such file"}, true},
+		"readiness cannot be made":   {map[probe.ID]probe.Handler{readiness: broken("plugin.trap")}, running, probe.StateBlind, engine.Cause{Probe: readiness, Reason: "plugin.trap", Detail: "no such file"}, false},
+		"the engine lacks something": {map[probe.ID]probe.Handler{liveness: broken(probe.ReasonResources)}, running, probe.StateReady, engine.Cause{}, true},
+		"budget is spent":            {map[probe.ID]probe.Handler{liveness: failing}, at(running, probe.ReasonBudget), probe.StateRestartBlocked, engine.Cause{Probe: liveness, Reason: probe.ReasonBudget, Detail: "exit status 3"}, true},
+		"in a crash loop":            {map[probe.ID]probe.Handler{readiness: says(probe.Success)}, at(running, probe.ReasonCrashLoop), probe.StateCrashLooping, engine.Cause{Reason: probe.ReasonCrashLoop, Detail: "exit status 3"}, true},
+		"waits for its back-off":     {nil, at(probe.Instance{ID: "1", Phase: probe.Ended}, probe.ReasonBackOff), probe.StateCrashLooping, engine.Cause{Reason: probe.ReasonBackOff, Detail: "exit status 3"}, false},
+		"restarts":                   {nil, probe.Instance{ID: "1", Phase: probe.Ended, Reason: probe.ReasonExited}, probe.StateRestarting, engine.Cause{Reason: probe.ReasonExited}, false},
+		"cannot start":               {map[probe.ID]probe.Handler{liveness: failing}, at(probe.Instance{ID: "none", Phase: probe.Waiting}, probe.ReasonNoStart), probe.StateCannotStart, engine.Cause{Reason: probe.ReasonNoStart, Detail: "exit status 3"}, false},
+		"has completed":              {nil, probe.Instance{ID: "1", Phase: probe.Gone, Retained: true, Reason: probe.ReasonCompleted}, probe.StateCompleted, engine.Cause{Reason: probe.ReasonCompleted}, false},
+		"has exited":                 {nil, at(probe.Instance{ID: "1", Phase: probe.Gone, Retained: true}, probe.ReasonExited), probe.StateExited, engine.Cause{Reason: probe.ReasonExited, Detail: "exit status 3"}, false},
+		"was ended as it failed":     {nil, at(probe.Instance{ID: "1", Phase: probe.Gone, Retained: true}, probe.ReasonEnded), probe.StateExited, engine.Cause{Reason: probe.ReasonEnded, Detail: "exit status 3"}, false},
+		"waits for its start":        {nil, probe.Instance{ID: "1", Phase: probe.Waiting}, probe.StateStarting, engine.Cause{}, false},
+		"terminates":                 {map[probe.ID]probe.Handler{readiness: failing}, probe.Instance{ID: "1", Phase: probe.Running, Terminating: true}, probe.StateStopped, engine.Cause{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				set := probe.Set{}
+				for id, h := range c.probes {
+					set[id] = with(h)
+				}
+				apply(t, e, set)
+				c.in.Target, c.in.Since = "web", time.Now()
+				e.Report(c.in)
+				pass(5 * time.Minute)
+				got, _ := e.Target("web")
+				if got.State != c.want || got.Cause != c.cause || got.Ready != c.ready {
+					t.Errorf("%v, cause %+v, ready %v; want %v, %+v, %v", got.State, got.Cause, got.Ready, c.want, c.cause, c.ready)
+				}
+				checkStates(t, e)
+			})
+		})
+	}
+}
+
+// checkStates compares the states that the engine keeps up to date with those of its targets.
+func checkStates(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	var want engine.TargetStates
+	var trouble []string
+	for s := range e.Targets() {
+		want[s.State]++
+		if s.State.InTrouble() {
+			trouble = append(trouble, s.Target)
+		}
+		if s.Since.IsZero() && s.State != probe.StateAbsent {
+			t.Errorf("%s is %v since no time", s.Target, s.State)
+		}
+	}
+	if got := e.States(); got != want {
+		t.Fatalf("counted %v, want %v", got, want)
+	}
+	var listed []string
+	inTrouble := engine.Filter{State: probe.TargetState.InTrouble}
+	for s := range e.Select(context.Background(), inTrouble) {
+		listed = append(listed, s.Target)
+	}
+	if !slices.Equal(listed, trouble) || e.Count(context.Background(), inTrouble) != len(trouble) {
+		t.Fatalf("listed %v, counted %d, want %v", listed, e.Count(context.Background(), inTrouble), trouble)
+	}
+}
+
+// TestStatesAreKeptUpToDate changes everything that a state depends on, at random.
+func TestStatesAreKeptUpToDate(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+			answers := map[probe.ID]*script{}
+			reasons := []probe.Reason{"", probe.ReasonBudget, probe.ReasonBackOff, probe.ReasonNoStart, probe.ReasonExited, probe.ReasonCrashLoop}
+			for range 200 {
+				name := fmt.Sprintf("web-%d", random.IntN(8))
+				id := probe.ID{Target: name, Kind: probe.Kind(1 + random.IntN(3))}
+				switch random.IntN(4) {
+				case 0:
+					if answers[id] == nil {
+						answers[id] = says(probe.Outcome(random.IntN(4)))
+					} else {
+						delete(answers, id)
+					}
+					set := probe.Set{}
+					for id, s := range answers {
+						set[id] = with(s)
+					}
+					apply(t, e, set)
+				case 1:
+					if s := answers[id]; s != nil {
+						s.say(probe.Outcome(random.IntN(4)))
+					}
+				case 2:
+					e.Report(probe.Instance{
+						Target: name, ID: fmt.Sprint(random.IntN(3)), Phase: probe.Phase(random.IntN(5)), Since: time.Now(), Retained: random.IntN(2) == 0,
+						Managed: random.IntN(2) == 0, Terminating: random.IntN(8) == 0, Reason: reasons[random.IntN(len(reasons))],
+					})
+				case 3:
+					pass(time.Duration(random.IntN(60)) * time.Second)
+				}
+				synctest.Wait()
+				checkStates(t, e)
+			}
+		})
+	}
+}
+
+func TestSubscriberToTargetsLearnsOfEachState(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		answer := says(probe.Success)
+		apply(t, e, probe.Set{readiness: with(answer)})
+		e.Report(instance("1"))
+		pass(time.Minute)
+		changes := e.SubscribeTargets()
+		defer changes.Close()
+		expect := func(want string) {
+			t.Helper()
+			soon, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			got := "nothing"
+			if s, err := changes.Next(soon); err == nil {
+				got = fmt.Sprintf("%s %v %d removed: %v", s.Target, s.State, s.Instance.Restarts, s.Removed)
+			}
+			if got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		expect("web ready 0 removed: false")
+		expect("nothing")
+		answer.say(probe.Failure)
+		pass(time.Minute)
+		expect("web not_ready 0 removed: false")
+		e.Report(probe.Instance{Target: "web", ID: "1", Phase: probe.Ended, Since: time.Now(), Reason: probe.ReasonBackOff})
+		expect("web crash_looping 0 removed: false")
+		again := instance("2")
+		again.Restarts = 1
+		e.Report(again)
+		expect("web starting 1 removed: false")
+		apply(t, e, probe.Set{})
+		e.Report(probe.Instance{Target: "web"})
+		expect("web absent 0 removed: true")
+		expect("nothing")
+	})
+}

@@ -1,0 +1,88 @@
+package verdict
+
+import "github.com/sonde-probe/sonde/probe"
+
+// InstanceState returns the state of a target as its instance has it, and whether its probes
+// decide too: with those, the state is the worst of this one and their ProbeStates.
+func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
+	switch {
+	case in.Phase == probe.Absent:
+		return probe.StateAbsent, false
+	case in.Phase == probe.Gone:
+		return goneState(in), false
+	case in.Terminating:
+		return probe.StateStopped, false
+	case in.Phase != probe.Running:
+		return waitingState(in), false
+	}
+	switch in.Reason {
+	case probe.ReasonCrashLoop, probe.ReasonBackOff:
+		return probe.StateCrashLooping, true
+	case probe.ReasonBudget, probe.ReasonDegraded:
+		return probe.StateRestartBlocked, true
+	}
+	return probe.StateReady, true
+}
+
+// goneState returns the state of a target without a next instance. One that was ended because
+// a probe failed has failed, if its driver still has it.
+func goneState(in *probe.Instance) probe.TargetState {
+	switch {
+	case in.Reason == probe.ReasonNoStart:
+		return probe.StateCannotStart
+	case in.Reason == probe.ReasonExited, in.Reason == probe.ReasonEnded && in.Retained:
+		return probe.StateExited
+	case in.Reason == probe.ReasonCompleted:
+		return probe.StateCompleted
+	}
+	return probe.StateStopped
+}
+
+// waitingState returns the state of a target whose next instance has not started.
+func waitingState(in *probe.Instance) probe.TargetState {
+	switch {
+	case in.Reason == probe.ReasonNoStart || in.Reason == probe.ReasonResources:
+		return probe.StateCannotStart
+	case in.Reason == probe.ReasonBackOff:
+		return probe.StateCrashLooping
+	case in.Phase == probe.Ended:
+		return probe.StateRestarting
+	}
+	return probe.StateStarting
+}
+
+// ProbeState returns the state that one probe of a running instance gives its target. Decided
+// says that the verdict comes from attempts on that instance, and blind that its attempts
+// cannot be made. Started says that the instance has started.
+func ProbeState(k probe.Kind, v probe.Verdict, decided, blind, started bool) probe.TargetState {
+	switch {
+	case v == probe.Failing && k != probe.Readiness:
+		return probe.StateFailing
+	case v == probe.Failing && decided:
+		return probe.StateNotReady
+	case blind:
+		return probe.StateBlind
+	case v != probe.Passing && (k == probe.Readiness || k == probe.Startup && !started):
+		return probe.StateStarting
+	}
+	return probe.StateReady
+}
+
+// Blinds reports whether a probe is blind after an attempt with that result: the attempts in a
+// row whose outcome was unknown, errors, are as many as failures would decide. An engine that
+// lacks something itself, or is isolated, says so, and makes no target blind.
+func Blinds(r probe.Rule, errors int32, why probe.Reason) bool {
+	return errors >= r.Threshold(probe.Failure) && !why.BlamesEngine()
+}
+
+// Decided reports whether attempts have decided the verdict of a state that was remembered. It
+// may have been the initial one if the run that decided was forgotten.
+func Decided(r probe.Rule, s State) bool {
+	switch {
+	case s.Down:
+		return false
+	case s.OnHold || s.Run > 0 && s.decided(&r):
+		return true
+	}
+	return s.Verdict != probe.Undecided && s.Verdict != Initial(r.Kind)
+}

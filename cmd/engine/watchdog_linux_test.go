@@ -41,6 +41,7 @@ func startHoldable(t *testing.T, config string) *engineProcess {
 // hold makes the engine hang, and waits until the watchdog has started it again.
 func (e *engineProcess) hold(t *testing.T) {
 	t.Helper()
+	testsync.Until(t, "the engine to run, with its watchdog", func() bool { return strings.HasPrefix(e.get("/healthz"), "200") })
 	if err := os.Remove(filepath.Join(e.dir, "address")); err != nil {
 		t.Fatal(err)
 	}

@@ -91,17 +91,16 @@ func (e *Entry) Keep() error {
 	if e.root == "" {
 		return nil
 	}
-	files, err := filepath.Glob(filepath.Join(e.temp.dir, "*", "*"))
-	for _, from := range files {
+	return filepath.WalkDir(e.temp.dir, func(from string, file fs.DirEntry, err error) error {
+		if err != nil || file.IsDir() {
+			return err
+		}
 		to := filepath.Join(e.dir, strings.TrimPrefix(from, e.temp.dir))
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return err
 		}
-		if err := os.Rename(from, to); err != nil {
-			return err
-		}
-	}
-	return err
+		return os.Rename(from, to)
+	})
 }
 
 // Enabled reports whether there is a cache.

@@ -55,14 +55,17 @@ func (p pagemap) works() bool {
 	defer m.Free()
 	m.reserved[2*pageSize] = m.reserved[pageSize] + 1
 	var found [][2]int
-	ok := p.changes(m, func(from, to int) { found = append(found, [2]int{from, to}) })
+	ok := p.changes(m, func(from, to int) bool {
+		found = append(found, [2]int{from, to})
+		return true
+	})
 	return ok && len(found) == 1 && found[0] == [2]int{2, 3}
 }
 
 // changes calls changed for each range of pages that differ from their file in the memory of
-// this process, or in swap: the first page, and the one after the last. It returns false if
-// the system does not say which they are.
-func (p pagemap) changes(m *Memory, changed func(from, to int)) bool {
+// this process, or in swap: the first page, and the one after the last. It ends when changed
+// returns false. It returns false if the system does not say which they are.
+func (p pagemap) changes(m *Memory, changed func(from, to int) bool) bool {
 	if p.scan {
 		return p.ranges(m, changed)
 	}
@@ -98,7 +101,7 @@ type (
 )
 
 // ranges is changes by the ioctl.
-func (p pagemap) ranges(m *Memory, changed func(from, to int)) bool {
+func (p pagemap) ranges(m *Memory, changed func(from, to int) bool) bool {
 	var regions [64]region
 	first := m.address(0)
 	a := scanArguments{
@@ -112,7 +115,9 @@ func (p pagemap) ranges(m *Memory, changed func(from, to int)) bool {
 			return false
 		}
 		for _, r := range regions[:n] {
-			changed(int(r.start-first)/pageSize, int(r.end-first)/pageSize)
+			if !changed(int(r.start-first)/pageSize, int(r.end-first)/pageSize) {
+				return true
+			}
 		}
 		a.start = a.walked
 	}
@@ -129,7 +134,7 @@ const (
 )
 
 // entries is changes by the entries of all pages.
-func (p pagemap) entries(m *Memory, changed func(from, to int)) bool {
+func (p pagemap) entries(m *Memory, changed func(from, to int) bool) bool {
 	var buffer [256 * entrySize]byte
 	first, last := int64(m.address(0))/int64(pageSize), m.usedPages()
 	for at := 0; at < last; {
@@ -139,8 +144,8 @@ func (p pagemap) entries(m *Memory, changed func(from, to int)) bool {
 		}
 		for ; len(b) > 0; b = b[entrySize:] {
 			entry := binary.NativeEndian.Uint64(b)
-			if entry&(entryPresent|entrySwapped) != 0 && entry&entryFile == 0 {
-				changed(at, at+1)
+			if entry&(entryPresent|entrySwapped) != 0 && entry&entryFile == 0 && !changed(at, at+1) {
+				return true
 			}
 			at++
 		}
@@ -158,13 +163,13 @@ func (m *Memory) copyBack() (end int) {
 	}
 	end = m.usedPages()
 	kept := 0
-	ok = pagemap.changes(m, func(from, to int) {
+	ok = pagemap.changes(m, func(from, to int) bool {
 		if n := maxKept - kept; to-from > n {
-			end = min(end, from+n)
-			to = from + n
+			end, to = from+n, from+n
 		}
 		copy(m.reserved[from*pageSize:to*pageSize], m.initial.content[from*pageSize:to*pageSize])
 		kept += to - from
+		return end == m.usedPages()
 	})
 	if !ok {
 		return 0

@@ -108,7 +108,7 @@ func (c *Conn) NetConn() (net.Conn, error) {
 	c.gone = true
 	f := os.NewFile(uintptr(c.fd), c.network)
 	if c.network == "tcp" || c.network == "tls" || c.network == "unix" {
-		return &streamConn{f, c}, nil
+		return &streamConn{file: f, conn: c}, nil
 	}
 	defer f.Close()
 	polled, err := net.FileConn(f)
@@ -130,8 +130,9 @@ func (a addressed) RemoteAddr() net.Addr { return a.remote }
 // streamConn is a net.Conn of a stream. It takes half of the computation of one that package
 // net makes of a file: that has the descriptor twice.
 type streamConn struct {
-	file *os.File
-	conn *Conn
+	file          *os.File
+	conn          *Conn
+	local, remote net.Addr // nil until they are asked for
 }
 
 func (s *streamConn) Read(p []byte) (int, error) {
@@ -146,8 +147,21 @@ func (s *streamConn) Write(p []byte) (int, error) {
 
 func (s *streamConn) Close() error { return s.error("close", s.file.Close()) }
 
-func (s *streamConn) LocalAddr() net.Addr  { return s.conn.LocalAddr() }
-func (s *streamConn) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
+// LocalAddr returns the local network address, also after Close if it was asked for before.
+func (s *streamConn) LocalAddr() net.Addr {
+	if s.local == nil {
+		s.local = s.conn.LocalAddr()
+	}
+	return s.local
+}
+
+// RemoteAddr returns the peer's network address, also after Close if it was asked for before.
+func (s *streamConn) RemoteAddr() net.Addr {
+	if s.remote == nil {
+		s.remote = s.conn.RemoteAddr()
+	}
+	return s.remote
+}
 
 func (s *streamConn) SetDeadline(t time.Time) error { return s.error("set", s.file.SetDeadline(t)) }
 

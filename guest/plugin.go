@@ -55,8 +55,9 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 // and the same for all attempts in init, which cannot connect. A panic makes the attempt
 // Unknown.
 //
-// Crypto/rand differs in each attempt. Math/rand does, too, but from few sequences: seed a
-// generator of your own with crypto/rand if that matters.
+// Crypto/rand differs in each attempt. The functions of math/rand do, too, but begin at one of
+// 64 places of one sequence, so that who has seen one attempt can guess the next. Where that
+// matters, seed a generator of your own with crypto/rand: rand.New(rand.NewChaCha8(seed)).
 //
 // S is a struct. Each setting is a field with tags:
 //

@@ -43,8 +43,15 @@ const (
 	hostCalls = `(import "sonde_v1" "clock" (func $clock (param i32) (result i64)))
 		(memory 1) (func $run (result i32) loop i32.const 1 call $clock drop br 0 end i32.const 1)`
 
-	configure = fibonacci + `(func $run (result i32) i32.const 1)
-		(func $configure (result i32) i32.const 60 call $fib) (export "sonde_configure" (func $configure))`
+	// configure reads the clock with four digits of its settings, {"port":"1234"}, as an argument,
+	// so that the time when it began can be told.
+	configure = `(import "sonde_v1" "input" (func $input (param i32 i32 i32) (result i32)))
+		(import "sonde_v1" "clock" (func $clock (param i32) (result i64)))` + fibonacci + `
+		(func $run (result i32) i32.const 1)
+		(func $configure (result i32)
+			i32.const 1 i32.const 0 i32.const 100 call $input drop
+			i32.const 9 i32.load call $clock drop
+			i32.const 60 call $fib) (export "sonde_configure" (func $configure))`
 )
 
 // pong is what the target of guests answers.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,6 +36,8 @@ type trial struct {
 	warmup  time.Duration
 	period  time.Duration
 	builtin bool
+
+	began sync.Map // when checks of settings have begun last, by the argument of their call of clock
 }
 
 // figures are what a process of role plugin has measured, by name.
@@ -97,6 +100,13 @@ func (t *trial) load(ctx context.Context) (*wasmhost.Plugin, error) {
 	c := wasmhost.Config{Module: module, AllowUnpinned: true, CacheDir: t.cache}
 	if t.measure == "runaway" {
 		c.Limits = wasmhost.Limits{HostCalls: math.MaxInt32, Fuel: 1 << 62, Start: runawayTime}
+	}
+	if t.guest == "sonde_configure" {
+		c.Trace = func(h wasmhost.HostCall) {
+			if h.Function == "sonde_v1.clock" {
+				t.began.Store(uint32(h.Args[0]), time.Now())
+			}
+		}
 	}
 	p, err := wasmhost.Load(c)
 	if err != nil {
@@ -453,13 +463,33 @@ func (t *trial) runAway(ctx context.Context) (late []time.Duration, err error) {
 
 // runOne runs a guest until it is stopped, and returns how late that is.
 func (t *trial) runOne(ctx context.Context, p *wasmhost.Plugin, i int, deadline time.Time) time.Duration {
+	if t.guest == "sonde_configure" {
+		return t.checkOne(p, i)
+	}
 	h, err := t.handler(p)
-	if err != nil { // sonde_configure does not end
-		return time.Since(deadline)
+	if err != nil {
+		return 0
 	}
 	defer h.Close()
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	h.Probe(ctx, t.target(i, t.port))
 	return time.Since(deadline) - abi.Grace
+}
+
+// firstCheck is the first number in the settings of checks that do not end.
+const firstCheck = 1000
+
+// checkOne lets a guest check settings until it is stopped, and returns how late that is: after
+// the time of the check, which begins when there is an instance, and is repeated when others had
+// the processors. It returns 0 if the check was not made.
+func (t *trial) checkOne(p *wasmhost.Plugin, i int) time.Duration {
+	number := fmt.Sprint(firstCheck + i)
+	_, err := p.New(map[string]any{"port": number})
+	ended := time.Now()
+	began, ok := t.began.Load(binary.LittleEndian.Uint32([]byte(number)))
+	if err == nil || !ok || !strings.Contains(err.Error(), "still ran") {
+		return 0
+	}
+	return ended.Sub(began.(time.Time)) - runawayTime - abi.Grace
 }

@@ -9,15 +9,13 @@ import (
 
 // Breaker decides for one plugin. The zero value is ready to use.
 type Breaker struct {
-	mu          sync.Mutex // guards what follows, and each Probe
-	window      uint32     // its number
-	windowStart time.Time
-	probes      int // that have made an attempt, and were not removed
-	trapping    int // whose latest attempt in the window trapped
-	starts      int // failed starts of instances, in a row
-	plugin      suspension
-	ofPlugin    uint64 // suspensions
-	ofProbes    uint64
+	mu       sync.Mutex // guards what follows, and each Probe
+	probes   int        // that have made an attempt, and were not removed
+	trapping int        // whose latest attempt since the plugin was suspended trapped
+	starts   int        // failed starts of instances, in a row
+	plugin   suspension
+	ofPlugin uint64 // suspensions
+	ofProbes uint64
 }
 
 // Probe is what the breaker knows of one probe. The zero value is ready to use; the methods
@@ -25,15 +23,17 @@ type Breaker struct {
 type Probe struct {
 	counted         bool   // it is one of Breaker.probes
 	removed         bool   // it makes no further attempts
-	window          uint32 // of its latest attempt
+	ofPlugin        uint64 // Breaker.ofPlugin at its latest attempt
 	trapping        bool   // its latest attempt trapped
-	attempts, traps int    // in the window
+	since           time.Time
+	attempts, traps int // since then
 	suspension
 }
 
 // When a probe or a plugin is suspended, and for how long.
 const (
-	window          = time.Minute
+	window          = time.Minute      // what is counted of a probe: for so long, and for minAttempts
+	minAttempts     = 2 * minTraps     // those of a probe with a long period take longer than a window
 	minTraps        = 5                // of a probe in a window, when they are at least half of its attempts
 	maxTraps        = 60               // of a probe in a window, whatever else was attempted
 	minProbes       = 5                // that trap, when they are at least half of the plugin's probes
@@ -103,15 +103,15 @@ func (b *Breaker) CountStart(failed bool, now time.Time) time.Duration {
 func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now.Sub(b.windowStart) >= window {
-		b.beginWindow(now)
-	}
 	if !p.counted && !p.removed {
 		p.counted = true
 		b.probes++
 	}
-	if p.window != b.window {
-		p.window, p.trapping, p.attempts, p.traps = b.window, false, 0, 0
+	if p.ofPlugin != b.ofPlugin {
+		p.ofPlugin, p.trapping, p.attempts = b.ofPlugin, false, 0
+	}
+	if p.attempts == 0 || p.attempts >= minAttempts && now.Sub(p.since) >= window {
+		p.since, p.attempts, p.traps = now, 0, 0
 	}
 	p.attempts++
 	switch {
@@ -135,11 +135,6 @@ func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe ti
 	return plugin, probe
 }
 
-func (b *Breaker) beginWindow(now time.Time) {
-	b.window++
-	b.windowStart, b.trapping = now, 0
-}
-
 // Remove says that a probe was removed: the plugin is no longer measured by it.
 func (b *Breaker) Remove(p *Probe) {
 	b.mu.Lock()
@@ -147,7 +142,7 @@ func (b *Breaker) Remove(p *Probe) {
 	if p.counted {
 		b.probes--
 	}
-	if p.trapping && p.window == b.window {
+	if p.trapping && p.ofPlugin == b.ofPlugin {
 		b.trapping--
 	}
 	p.counted, p.trapping, p.removed = false, false, true
@@ -159,8 +154,7 @@ func (b *Breaker) suspendPlugin(now time.Time) time.Duration {
 	if b.plugin.remaining(now) > 0 {
 		return 0
 	}
-	b.starts = 0
-	b.beginWindow(now)
+	b.starts, b.trapping = 0, 0
 	b.ofPlugin++
 	return b.plugin.begin(now)
 }

@@ -145,9 +145,35 @@ func TestSuspensionsGrowAndAreForgotten(t *testing.T) {
 func TestTrapsInDifferentWindowsDoNotAddUp(t *testing.T) {
 	var b Breaker
 	var p Probe
-	for i := range 100 {
-		if _, d := b.Count(&p, true, start.Add(time.Duration(20*i)*time.Second)); d > 0 {
-			t.Fatal("3 traps a minute suspend the probe")
+	for i := range 1000 {
+		trapped := i%20 < minTraps-1 || i >= 900 && i%20 < minAttempts
+		if _, d := b.Count(&p, trapped, start.Add(time.Duration(3*i)*time.Second)); d > 0 {
+			if i < 900 {
+				t.Fatalf("%d of 20 traps suspend the probe", minTraps-1)
+			}
+			return
+		}
+	}
+	t.Error("a probe that mostly traps, but did not before, is not suspended")
+}
+
+// However rarely a probe is attempted, it is suspended if it mostly traps, and the plugin if many
+// do.
+func TestProbesWithLongPeriodsAreSuspended(t *testing.T) {
+	for _, period := range []time.Duration{15 * time.Second, time.Minute, time.Hour} {
+		var b Breaker
+		var p Probe
+		for i := range minTraps {
+			if _, d := b.Count(&p, true, start.Add(time.Duration(i)*period)); (d > 0) != (i == minTraps-1) {
+				t.Errorf("each %v, trap %d: suspended: %v", period, i+1, d > 0)
+			}
+		}
+		var all [minProbes]Probe
+		b.Remove(&p)
+		for i := range all {
+			if d, _ := b.Count(&all[i], true, start.Add(time.Duration(i)*period)); (d > 0) != (i == minProbes-1) {
+				t.Errorf("each %v, probe %d: the plugin is suspended: %v", period, i+1, d > 0)
+			}
 		}
 	}
 }

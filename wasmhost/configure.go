@@ -3,10 +3,12 @@ package wasmhost
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"runtime"
 	"strings"
+	"weak"
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -19,18 +21,63 @@ import (
 // settings share it.
 type settingsCheck struct {
 	done     chan struct{}
-	err      error  // set before done is closed
-	prepared string // likewise: what the module has prepared for attempts
+	err      error     // set before done is closed
+	prepared *prepared // likewise; nil: none
 }
 
-// keep keeps what the module has prepared, if there is memory for it, as long as c is in use.
-func (c *settingsCheck) keep(p *Plugin, prepared string) {
-	size := int64(len(prepared))
-	if size == 0 || !p.sandbox.Reserve(size) {
-		return
+// prepared is what the module's check of settings has prepared for attempts. Checks with the same
+// text share it: it may depend on a few of the settings only.
+type prepared struct{ text string }
+
+// keep returns what the module has prepared, if there is memory for it. It is counted as long as a
+// check uses it.
+func (p *Plugin) keep(text string) *prepared {
+	hash := sha256.Sum256([]byte(text))
+	p.keptMu.Lock()
+	defer p.keptMu.Unlock()
+	if k := p.kept[hash].Value(); k != nil {
+		return k
 	}
-	c.prepared = prepared
-	runtime.AddCleanup(c, p.sandbox.Unreserve, size)
+	size := int64(len(text))
+	if !p.sandbox.Reserve(size) {
+		return nil
+	}
+	k := &prepared{text}
+	p.kept[hash] = weak.Make(k)
+	runtime.AddCleanup(k, func(hash [sha256.Size]byte) { p.forget(hash, size) }, hash)
+	return k
+}
+
+// forget frees what no check uses any more.
+func (p *Plugin) forget(hash [sha256.Size]byte, size int64) {
+	p.keptMu.Lock()
+	defer p.keptMu.Unlock()
+	if p.kept[hash].Value() == nil { // it was not prepared again since
+		delete(p.kept, hash)
+	}
+	p.sandbox.Unreserve(size)
+}
+
+// setPrepared keeps what the module has prepared for attempts, and logs if that is not possible.
+func (c *settingsCheck) setPrepared(p *Plugin, r sandbox.Report) {
+	const lost = "what the plugin has prepared for its settings is not kept, each attempt prepares it again"
+	switch {
+	case r.TooLong > 0:
+		p.logger.Warn(lost, "bytes", r.TooLong, "max", abi.MaxPrepared)
+	case r.Prepared == "":
+	default:
+		if c.prepared = p.keep(r.Prepared); c.prepared == nil {
+			p.logger.Warn(lost, "bytes", len(r.Prepared), "error", sandbox.ErrNoMemory)
+		}
+	}
+}
+
+// preparedText returns what the module has prepared, or "".
+func (c *settingsCheck) preparedText() string {
+	if c.prepared == nil {
+		return ""
+	}
+	return c.prepared.text
 }
 
 func (c *settingsCheck) end(err error) {
@@ -103,7 +150,7 @@ func (p *Plugin) configure(h *Handler) error {
 	case r.Err != nil:
 		return fmt.Errorf("plugin %s: %s: %s", p.name, abi.ExportConfigure, firstLine(r.Err))
 	case r.Value == 0:
-		h.checked.keep(p, r.Prepared)
+		h.checked.setPrepared(p, r)
 		return nil
 	}
 	problem := cmp.Or(probe.CleanText(r.Detail, abi.MaxDetail), "is not accepted by the plugin")

@@ -18,7 +18,10 @@
 //   - Nothing that one target or probe has sent, or that its settings contain, is in the
 //     memory of a later attempt (TestASecretOfOneTargetIsInNoLaterMemory).
 //   - A plugin remembers what it reports as state, and nothing else
-//     (TestStateIsTheOnlyMemoryBetweenAttempts).
+//     (TestStateIsTheOnlyMemoryBetweenAttempts). What its check of settings prepares
+//     (abi.OutputPrepared) is in the attempts with the same settings, and in no others
+//     (TestAttemptsGetWhatWasPreparedForTheirSettings); it is counted as the plugin's memory
+//     (TestWhatIsPreparedIsBounded).
 //   - An attempt that was stopped, has trapped or has exited does not affect a later one
 //     (TestAnInstanceIsGoodAfterItWasKilled).
 //   - Memory that an attempt has grown is given back (TestGrownMemoryIsGivenBack).
@@ -61,13 +64,14 @@
 // # Memory
 //
 //   - The instances of all plugins together use no more than SetTotalMemory allows, except for
-//     one instance of each plugin. That includes their stacks, what the runtime takes for tables,
+//     one instance, and the image, of each plugin. That includes their stacks, what the runtime takes for tables,
 //     globals, segments and references, and connections (TestTheSumIsNeverExceeded,
 //     TestGuestsGrowWithinTheBudget, TestWhatTheRuntimeTakesForAnInstanceIsCounted,
 //     TestReferencesThatCodeMakesAreCounted, TestTheStackOfEachFunctionIsCounted,
 //     TestConnectionsAreCounted).
 //   - A plugin can use its share of the memory, also if others have filled it before
-//     (TestAPluginLeavesTheSharesOfOthers, TestIdleInstancesMakeRoomForAnotherPlugin).
+//     (TestAPluginLeavesTheSharesOfOthers, TestIdleInstancesMakeRoomForAnotherPlugin). It holds up
+//     no others meanwhile (TestNoCallClosesInstancesWithASlot).
 //   - Unbounded recursion is stopped when its stack has more than 8 MiB. Until the host looks at
 //     the stack again it may be larger, in as many calls as compute at the same time
 //     (TestTheStackIsBounded).
@@ -83,11 +87,13 @@
 //     (plugin.busy), if others had the processors for a notable part of its time
 //     (TestLatenessOfAStarvedCallIsUnknown, TestACallWithoutAProcessorIsStarved,
 //     TestACallThatTheSystemDoesNotRunIsStarved).
-//   - Who runs away is blamed, also beside others that do, or by one long instruction
-//     (TestCallsThatRunAwayTogetherAreBlamedInTheEnd, TestALongInstructionDoesNotDelayItsCall).
+//   - Who runs away is blamed, also beside others that do and others that return, or by one long
+//     instruction (TestCallsThatRunAwayTogetherAreBlamedInTheEnd,
+//     TestALongInstructionDoesNotDelayItsCall).
 //   - A probe whose attempts mostly trap is suspended for a while, and the whole plugin if half
 //     of its probes trap, five or more, or if no instance starts
-//     (TestAProbeWhosePluginTrapsTooOftenIsSuspended, TestOneBadTargetDoesNotSuspendThePlugin,
+//     (TestAProbeWhosePluginTrapsTooOftenIsSuspended, TestProbesWithLongPeriodsAreSuspended,
+//     TestOneBadTargetDoesNotSuspendThePlugin,
 //     TestOnlyAShareOfTheProbesSuspendsThePlugin, TestFailedStartsSuspendThePlugin).
 //
 // # Time
@@ -102,7 +108,7 @@
 //   - Calls that compute for long share the processors in turn, plugin by plugin
 //     (TestPluginsGetSlotsInTurn). Where there are two processors or more they leave one to the
 //     engine, also when the host computes for them
-//     (TestGuestsThatLetTheHostComputeShareTheSlots). A call that waits takes none from others
+//     (TestGuestsThatLetTheHostComputeShareTheSlots, TestAHandshakeComputesWithASlot). A call that waits takes none from others
 //     (TestNoHostFunctionWaitsWithASlot).
 //   - Plugins that run away hold up neither other plugins nor the garbage collector
 //     (TestRunawayGuestsAreStopped, TestOtherProbesRunBesideHostilePlugins), and change no verdict

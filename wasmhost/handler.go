@@ -118,7 +118,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	if err != nil {
 		return p.notAttempted(err)
 	}
-	r := l.Run(ctx, sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Prepared: h.checked.prepared, Wake: wake})
+	r := l.Run(ctx, sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Prepared: h.checked.preparedText(), Wake: wake})
 	p.release(l)
 	result, pluginFault := p.resultOf(ctx, r)
 	h.lane.Store(uint32(laneAfter(ctx, result, l)))
@@ -138,7 +138,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 // hanging calls that need no processor, fewer instances would only keep others waiting. One
 // that was stopped and is to blame shows neither.
 func resizing(r sandbox.Report) (more, fewer bool) {
-	return r.Ending == sandbox.Returned, r.Ending == sandbox.Stopped && r.Starved
+	return r.Ending == sandbox.Returned, r.Ending == sandbox.Stopped && r.Starved && !r.RanAway
 }
 
 // laneAfter returns the lane of a probe's next attempt: one that succeeded, or had more than

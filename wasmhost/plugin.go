@@ -3,6 +3,7 @@ package wasmhost
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -48,9 +50,11 @@ type Plugin struct {
 	short     chan struct{} // closed when this machine has not let the module compile maxWaitTries times
 	shortage  error         // why not; set before short is closed
 	closed    atomic.Bool
-	inUse     sync.RWMutex // read-locked while an instance is in use or being started; Close locks it for good
-	pendingMu sync.Mutex   // guards pending
-	pending   []*Handler   // whose settings are checked once the module is compiled
+	inUse     sync.RWMutex                                 // read-locked while an instance is in use or being started; Close locks it for good
+	pendingMu sync.Mutex                                   // guards pending
+	pending   []*Handler                                   // whose settings are checked once the module is compiled
+	keptMu    sync.Mutex                                   // guards kept
+	kept      map[[sha256.Size]byte]weak.Pointer[prepared] // by the hash of the text
 }
 
 var (
@@ -77,7 +81,7 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p := &Plugin{
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
-		ready: make(chan struct{}), short: make(chan struct{}),
+		ready: make(chan struct{}), short: make(chan struct{}), kept: make(map[[sha256.Size]byte]weak.Pointer[prepared]),
 	}
 	m, info, err := p.check(wasm)
 	if err != nil {
@@ -90,7 +94,7 @@ func Load(c Config) (*Plugin, error) {
 	p.logger = c.Logger.With("plugin", p.name)
 	confine := sandbox.Config{
 		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger,
-		Module: info, CloseIdle: p.closeIdle,
+		Module: info, CloseOldest: p.closeOldest,
 	}
 	if c.Trace != nil {
 		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
@@ -102,12 +106,14 @@ func Load(c Config) (*Plugin, error) {
 	return p, nil
 }
 
-// closeIdle closes the idle instances, unless the plugin is being closed.
-func (p *Plugin) closeIdle() {
-	if p.inUse.TryRLock() {
-		p.pool.CloseIdle()
-		p.inUse.RUnlock()
+// closeOldest closes the instance that was unused for longest, unless the plugin is being closed.
+// It returns false if none is idle.
+func (p *Plugin) closeOldest() bool {
+	if !p.inUse.TryRLock() {
+		return false
 	}
+	defer p.inUse.RUnlock()
+	return p.pool.CloseOldest()
 }
 
 // environment returns the variables of this process that have one of the names.

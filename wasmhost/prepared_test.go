@@ -1,7 +1,10 @@
 package wasmhost_test
 
 import (
+	"bytes"
+	"log/slog"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,7 +50,17 @@ func TestWhatIsPreparedIsBounded(t *testing.T) {
 			t.Errorf("got %v %q: %s", got.Outcome, got.Reason, got.Detail)
 		}
 	}
-	wantPrepared(handler(t, load(t, wasmhost.Config{Module: wat(preparing, abi.MaxPrepared+1)}), nil), false)
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	wantLogged := func(text string) {
+		t.Helper()
+		if !strings.Contains(log.String(), text) {
+			t.Errorf("%q is not logged: %s", text, log.String())
+		}
+		log.Reset()
+	}
+	wantPrepared(handler(t, load(t, wasmhost.Config{Module: wat(preparing, abi.MaxPrepared+1), Logger: logger}), nil), false)
+	wantLogged("bytes=262145 max=262144")
 
 	const size = 100 << 10
 	p := load(t, wasmhost.Config{Module: wat(preparing, size)})
@@ -63,7 +76,17 @@ func TestWhatIsPreparedIsBounded(t *testing.T) {
 		return p.Stats().Memory == with-size
 	})
 
+	var handlers []probe.Handler
+	for n := range 3 { // the settings, which are too long for the module, are not in what it prepares
+		handlers = append(handlers, handler(t, p, map[string]any{"text": strings.Repeat(strconv.Itoa(n), 2000)}))
+		if got := p.Stats().Memory; got != with {
+			t.Errorf("%d checks that prepare the same: %d bytes are counted, %d without the checks", n+1, got, with-size)
+		}
+	}
+	runtime.KeepAlive(handlers)
+
 	wasmhost.SetTotalMemory(1) // the first instance of a plugin may exceed it
 	t.Cleanup(func() { wasmhost.SetTotalMemory(wasmhost.DefaultTotalMemory) })
-	wantPrepared(handler(t, load(t, wasmhost.Config{Module: wat(preparing, size)}), nil), false)
+	wantPrepared(handler(t, load(t, wasmhost.Config{Module: wat(preparing, size), Logger: logger}), nil), false)
+	wantLogged("bytes=102400 error=")
 }

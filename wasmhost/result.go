@@ -22,8 +22,9 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 	case r.Ending == sandbox.Stopped && cancelled:
 		result = probe.Broken(probe.ReasonStopped, "%v", errCancelled)
 	case r.Ending == sandbox.Stopped && r.Starved:
-		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: it had waited %v for a processor, which others used",
-			abi.Grace, r.Waited.Round(time.Millisecond))
+		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: it had waited %v for a processor, which others used, and computed for %v",
+			abi.Grace, r.Waited.Round(time.Millisecond), r.Computed.Round(time.Millisecond))
+		pluginFault = r.RanAway && !r.Stalled // the target is not at fault in any case
 	case r.Ending == sandbox.Stopped && r.Stalled:
 		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: this process was stalled when that passed", abi.Grace)
 	case r.Ending == sandbox.Stopped:

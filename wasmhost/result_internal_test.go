@@ -3,8 +3,10 @@ package wasmhost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -28,6 +30,8 @@ func TestLatenessOfAStarvedCallIsUnknown(t *testing.T) {
 		"too late, starved":    {sandbox.Report{Value: failure, Late: true, Starved: true}, probe.Unknown, ReasonBusy, false},
 		"a failure, starved":   {sandbox.Report{Value: failure, Starved: true, Reason: "redis.loading"}, probe.Failure, "redis.loading", false},
 		"a success, starved":   {sandbox.Report{Value: int32(probe.Success), Starved: true}, probe.Success, "", false},
+		"stopped, ran away":    {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Starved: true, RanAway: true}, probe.Unknown, ReasonBusy, true},
+		"ran away in a stall":  {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Starved: true, RanAway: true, Stalled: true}, probe.Unknown, ReasonBusy, false},
 		"a trap when starved":  {sandbox.Report{Ending: sandbox.Trapped, Err: stopped, Starved: true}, probe.Unknown, ReasonTrap, true},
 		"stopped by a stall":   {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Stalled: true}, probe.Unknown, ReasonBusy, false},
 		"a late own deadline":  {sandbox.Report{Value: failure, Last: sandbox.HostError{Reason: probe.ReasonTCPTimeout}}, probe.Failure, probe.ReasonTCPTimeout, false},
@@ -46,20 +50,34 @@ func TestLatenessOfAStarvedCallIsUnknown(t *testing.T) {
 	}
 }
 
-// Calls that run away together take the processors from each other. Fewer and fewer of them are
-// made at once, until one has had the time to be blamed, and its probe is suspended.
+// Calls that run away together take the processors from each other, and other calls of the plugin
+// return meanwhile. Fewer and fewer are made at once, until they compute for long enough to be
+// blamed, and suspended.
 func TestCallsThatRunAwayTogetherAreBlamedInTheEnd(t *testing.T) {
-	const many = 64
+	for _, healthy := range []int{0, 1, 100} {
+		for _, bad := range []int{4, 64, 1000} {
+			t.Run(fmt.Sprintf("%d beside %d", bad, healthy), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { runAway(t, bad, healthy) })
+			})
+		}
+	}
+}
+
+// runAway makes attempts that do not end, in rounds of a second, until one of their probes, or the
+// plugin, is suspended.
+func runAway(t *testing.T, bad, healthy int) {
+	const slots, much = 1, 10 * time.Millisecond
 	p := &Plugin{logger: slog.New(slog.DiscardHandler)}
-	p.pool = pool.New(many, func() int { return many }, func() {}, func(*sandbox.Instance) {})
-	h := &Handler{plugin: p}
-	stopped := sandbox.Report{Ending: sandbox.Stopped, Err: errors.New("stopped")}
-	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
-	defer cancel()
-	blamed := 0
-	for range 20 {
+	p.pool = pool.New(bad+healthy, func() int { return bad + healthy }, func() {}, func(*sandbox.Instance) {})
+	hs, good := make([]Handler, bad), Handler{plugin: p}
+	for n := range hs {
+		hs[n].plugin = p
+	}
+	next := 0
+	for range 1000 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond) // nobody waits
 		together := 0
-		for ; together < many; together++ {
+		for ; together < bad; together++ {
 			i, _, err := p.pool.Get(ctx, pool.Fast)
 			if err != nil {
 				break
@@ -68,16 +86,22 @@ func TestCallsThatRunAwayTogetherAreBlamedInTheEnd(t *testing.T) {
 				p.pool.Started()
 			}
 		}
+		cancel()
+		time.Sleep(time.Second)
 		for range together {
-			stopped.Starved = together > 1
-			_, fault := p.resultOf(ctx, stopped)
-			if h.record(stopped, fault, "bad"); fault {
-				blamed++
-			}
+			computed := time.Second * slots / time.Duration(together)
+			r := sandbox.Report{Ending: sandbox.Stopped, Err: errors.New("stopped"), Starved: together > 1, RanAway: computed > much}
+			_, fault := p.resultOf(t.Context(), r)
+			hs[next%bad].record(r, fault, "bad")
+			next++
 			p.pool.Put(new(sandbox.Instance))
 		}
+		for range healthy {
+			good.record(sandbox.Report{Ending: sandbox.Returned, Value: 1}, false, "good")
+		}
+		if plugin, probes := p.breaker.Suspensions(); plugin+probes > 0 {
+			return
+		}
 	}
-	if _, suspensions := p.breaker.Suspensions(); blamed < 10 || suspensions == 0 {
-		t.Errorf("%d calls were blamed, %d probes are suspended", blamed, suspensions)
-	}
+	t.Error("neither a probe nor the plugin is suspended")
 }

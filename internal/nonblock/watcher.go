@@ -224,10 +224,13 @@ func Unread(conn net.Conn) int {
 // Transport returns the connection that TLS runs over, or conn itself if it is not a
 // *tls.Conn.
 func Transport(conn net.Conn) net.Conn {
-	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		return outer.NetConn()
+	for {
+		outer, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return conn
+		}
+		conn = outer.NetConn()
 	}
-	return conn
 }
 
 // rawConn returns the system's side of a connection's transport.

@@ -6,7 +6,6 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 )
@@ -21,7 +20,8 @@ type Pool[T any] struct {
 	close   func(*T)
 
 	mu       sync.Mutex
-	allowed  int // instances for now, at most limit
+	allowed  int       // instances for now, at most limit
+	resized  time.Time // when allowed was changed
 	idle     []idle[T]
 	live     int                  // instances that are idle, lent or being started
 	starting int                  // of them, being started
@@ -244,22 +244,47 @@ func (p *Pool[T]) put(i *T) (old *T) {
 // popExpired removes and returns the instance that was unused for longest, if that is
 // longer than maxIdle.
 func (p *Pool[T]) popExpired(now time.Time) *T {
-	oldest := p.idle[0]
-	if now.Sub(oldest.since) < maxIdle {
+	if now.Sub(p.idle[0].since) < maxIdle {
 		return nil
 	}
-	p.idle = slices.Delete(p.idle, 0, 1)
-	p.live--
-	return oldest.instance
+	return p.popOldest()
 }
+
+// popOldest removes and returns the instance that was unused for longest.
+func (p *Pool[T]) popOldest() *T {
+	oldest := p.idle[0].instance
+	p.idle[0], p.idle = idle[T]{}, p.idle[1:]
+	p.live--
+	return oldest
+}
+
+// CloseOldest closes the instance that was unused for longest. It returns false if none is idle.
+func (p *Pool[T]) CloseOldest() bool {
+	p.mu.Lock()
+	if len(p.idle) == 0 {
+		p.mu.Unlock()
+		return false
+	}
+	oldest := p.popOldest()
+	p.mu.Unlock()
+	p.close(oldest)
+	return true
+}
+
+// growPause is how long after Shrink, and after itself, Grow does nothing. Otherwise callers that
+// give instances back at once would undo what those show that take the processors.
+const growPause = time.Second
 
 // Grow doubles the number of instances that are allowed, up to the limit, if Shrink has
 // lowered it.
 func (p *Pool[T]) Grow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.allowed < p.limit {
-		p.allowed = min(2*p.allowed, p.limit)
+	if p.allowed == p.limit {
+		return
+	}
+	if now := time.Now(); now.Sub(p.resized) >= growPause {
+		p.allowed, p.resized = min(2*p.allowed, p.limit), now
 		p.handOut()
 	}
 }
@@ -269,7 +294,7 @@ func (p *Pool[T]) Grow() {
 func (p *Pool[T]) Shrink() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.allowed = max(min(p.allowed, p.live-len(p.idle))/2, 1)
+	p.allowed, p.resized = max(min(p.allowed, p.live-len(p.idle))/2, 1), time.Now()
 }
 
 // CloseIdle closes the idle instances.

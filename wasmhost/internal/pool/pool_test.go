@@ -223,6 +223,11 @@ func TestAPoolShrinksAndGrows(t *testing.T) {
 		if closed != 8 || get(p, Fast) {
 			t.Errorf("%d were closed, or one more was lent", closed)
 		}
+		if p.Grow(); get(p, Fast) {
+			t.Error("it grows at once")
+		}
+		time.Sleep(growPause)
+		p.Grow()
 		p.Grow()
 		for i := range 9 {
 			if got := get(p, Fast); got != (i < 8) {

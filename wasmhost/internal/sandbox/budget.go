@@ -25,7 +25,7 @@ var ErrNoMemory = errors.New("the instances of all plugins use all of the memory
 // added. The other half belongs to those that need it first. It is safe for concurrent use
 // by multiple goroutines.
 type budget struct {
-	idleMu sync.Mutex // held by the goroutine that closes idle instances of plugins
+	idleMu sync.Mutex // held by the goroutine that closes idle instances of other plugins
 
 	mu        sync.Mutex // guards what follows, and the accounts
 	limit     int64
@@ -40,8 +40,9 @@ type account struct {
 	used      int64
 	shared    int64 // the part of used that is not of single instances
 	instances int64
-	waits     bool   // it was refused a part of its share since it last got something
-	closeIdle func() // closes the plugin's idle instances; called without the lock
+	waits     bool // it was refused a part of its share since it last got something
+
+	closeOldest func() bool // closes the instance that is idle for longest; false: none is. Called without the lock
 }
 
 // totalMemory is the budget of all plugins.
@@ -70,10 +71,10 @@ var maxInstances = sync.OnceValue(func() int64 {
 })
 
 // open adds a plugin.
-func (b *budget) open(closeIdle func()) *account {
+func (b *budget) open(closeOldest func() bool) *account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := &account{closeIdle: closeIdle}
+	a := &account{closeOldest: closeOldest}
 	if b.accounts == nil {
 		b.accounts = make(map[*account]struct{})
 	}
@@ -125,13 +126,24 @@ func (b *budget) refuse(a *account, n int64) {
 	}
 }
 
-// reserve counts n more bytes for a plugin, and returns false if there are not as many left.
-func (b *budget) reserve(a *account, n int64) bool {
+// reserve counts n more bytes for a plugin, and returns false if there are not as many left. It
+// calls releaseSlot before it closes instances of other plugins, which takes long.
+func (b *budget) reserve(a *account, n int64, releaseSlot func()) bool {
 	if b.tryReserve(a, n, false) {
 		return true
 	}
-	b.reclaim(a)
+	releaseSlot()
+	b.reclaim(a, n)
 	return b.tryReserve(a, n, false)
+}
+
+// reserveShared is reserve for what is not of a single instance.
+func (b *budget) reserveShared(a *account, n int64) bool {
+	ok := b.reserve(a, n, func() {})
+	if ok {
+		b.markShared(a, n)
+	}
+	return ok
 }
 
 // reserveInstance is reserve for an instance. The first one of a plugin may exceed the limit,
@@ -140,7 +152,7 @@ func (b *budget) reserveInstance(a *account, n int64) bool {
 	if b.tryReserve(a, n, true) {
 		return true
 	}
-	b.reclaim(a)
+	b.reclaim(a, n)
 	return b.tryReserve(a, n, true)
 }
 
@@ -168,19 +180,21 @@ func (b *budget) release(a *account, n int64) {
 	b.add(a, -n)
 }
 
-// use counts n bytes that a plugin has got in any case, so that they may exceed the limit.
-func (b *budget) use(a *account, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.add(a, n)
-}
-
-// addShared is use for what all instances of a plugin share. A negative n returns it.
+// addShared counts n bytes that all instances of a plugin share, and that it has in any case, so
+// that they may exceed the limit. A negative n returns what is shared.
 func (b *budget) addShared(a *account, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a.shared += n
 	b.add(a, n)
+}
+
+// markShared says that n bytes that are counted are not of a single instance, or are again with a
+// negative n.
+func (b *budget) markShared(a *account, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a.shared += n
 }
 
 // releaseInstance returns what an instance has used.
@@ -204,6 +218,12 @@ func (b *budget) usedBy(a *account) int64 {
 	return a.used
 }
 
+// instanceSize returns how many bytes the next instance of a plugin will use: as many as one does on
+// average, or n if that is more.
+func (a *account) instanceSize(n int64) int64 {
+	return max((a.used-a.shared)/max(a.instances, 1), n)
+}
+
 // room returns how many more instances a plugin may have, if they use as much as those that
 // it has, or n bytes if that is more.
 func (b *budget) room(a *account, n int64) int {
@@ -213,7 +233,7 @@ func (b *budget) room(a *account, n int64) int {
 	if a.instances == 0 {
 		return max(int(left/n), 1)
 	}
-	room := left / max((a.used-a.shared)/a.instances, n)
+	room := left / a.instanceSize(n)
 	if room = min(room, max(maxInstances()-b.instances, 0)); room == 0 {
 		b.refuse(a, n)
 	}
@@ -228,29 +248,42 @@ func (b *budget) owes(a *account) bool {
 	return b.waiting > 0 && a.used > b.share()
 }
 
-// reclaim closes the idle instances of the plugins that use more than their share, if a cannot
-// have all of its own: plugins that make no attempts would keep them. It returns when they are
-// closed, also if another goroutine closes them.
-func (b *budget) reclaim(a *account) {
+// reclaim closes idle instances of the plugins that use more than their share, one after another,
+// until a can have n more bytes that belong to its own: plugins that make no attempts would keep
+// them.
+func (b *budget) reclaim(a *account, n int64) {
 	b.idleMu.Lock()
 	defer b.idleMu.Unlock()
-	for _, closeIdle := range b.debtors(a) {
-		closeIdle()
+	for _, other := range b.others(a) {
+		for b.mustYield(other, a, n) && other.closeOldest() {
+		}
 	}
 }
 
-// debtors returns the closeIdle of the plugins that use more than their share, if a cannot have
-// all of its own.
-func (b *budget) debtors(a *account) (all []func()) {
+// reclaimInstance is reclaim for an instance of n bytes or more.
+func (b *budget) reclaimInstance(a *account, n int64) {
+	b.mu.Lock()
+	n = a.instanceSize(n)
+	b.mu.Unlock()
+	b.reclaim(a, n)
+}
+
+// others returns all plugins but one.
+func (b *budget) others(a *account) (all []*account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.left(a) >= b.share()-a.used {
-		return nil
-	}
 	for other := range b.accounts {
-		if other.used > b.share() {
-			all = append(all, other.closeIdle)
+		if other != a {
+			all = append(all, other)
 		}
 	}
 	return all
+}
+
+// mustYield reports whether a plugin uses more than its share while a cannot have n bytes of its own.
+func (b *budget) mustYield(other, a *account, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	share := b.share()
+	return other.used > share && a.used+n <= share && b.left(a) < n
 }

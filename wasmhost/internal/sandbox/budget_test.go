@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,30 +18,34 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
+// noneIdle is for plugins without idle instances, noSlot for those that hold none.
+func noneIdle() bool { return false }
+func noSlot()        {}
+
 func TestAPluginLeavesTheSharesOfOthers(t *testing.T) {
 	b := budget{limit: 1000}
-	greedy, late := b.open(func() {}), b.open(func() {}) // a share is 250
-	for b.reserve(greedy, 10) {
+	greedy, late := b.open(noneIdle), b.open(noneIdle) // a share is 250
+	for b.reserve(greedy, 10, noSlot) {
 	}
 	if greedy.used != 750 {
 		t.Errorf("one of two plugins uses %d of 1000", greedy.used)
 	}
-	if !b.reserve(late, 250) || b.reserve(late, 1) {
+	if !b.reserve(late, 250, noSlot) || b.reserve(late, 1, noSlot) {
 		t.Errorf("the other one uses %d", late.used)
 	}
 	alone := budget{limit: 1000}
-	only := alone.open(func() {})
-	if !alone.reserve(only, 1000) || alone.reserve(only, 1) {
+	only := alone.open(noneIdle)
+	if !alone.reserve(only, 1000, noSlot) || alone.reserve(only, 1, noSlot) {
 		t.Errorf("the only plugin uses %d", only.used)
 	}
 }
 
-func TestTheSumIsNeverExceeded(t *testing.T) {
+func TestAPluginThatWaitsForItsShareGetsWhatOthersReturn(t *testing.T) {
 	b := budget{limit: 1000}
-	first := b.open(func() {})
+	first := b.open(noneIdle)
 	b.reserveInstance(first, 900)
-	second := b.open(func() {}) // its share is 250, of which 100 are left
-	if b.reserve(second, 101) || !b.reserve(second, 100) || b.reserve(second, 1) {
+	second := b.open(noneIdle) // its share is 250, of which 100 are left
+	if b.reserve(second, 101, noSlot) || !b.reserve(second, 100, noSlot) || b.reserve(second, 1, noSlot) {
 		t.Errorf("the second plugin uses %d", second.used)
 	}
 	if !b.owes(first) || b.owes(second) {
@@ -52,9 +57,80 @@ func TestTheSumIsNeverExceeded(t *testing.T) {
 	}
 }
 
+// TestTheSumIsNeverExceeded starts as many instances of two plugins as it can, whose calls open as
+// many connections as they can, and hold some. The images, and one instance of each plugin, may
+// exceed the limit.
+func TestTheSumIsNeverExceeded(t *testing.T) {
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	grants, err := grant.Parse([]string{"udp://127.0.0.1:*", "tcp://127.0.0.1:*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	const limit = 4 << 20
+	before := totalMemory.used
+	first, second := startModule(t, smallest), startModule(t, growing)
+	exceptions := totalMemory.used - before
+	limitMemory(t, before+limit)
+	most := int64(0)
+	observe := func() { most = max(most, totalMemory.used-before) }
+	var all []*Instance
+	var calls []*call
+	for _, s := range []*Sandbox{first.sandbox, second.sandbox} {
+		s.config.Grants, s.config.Limits.Dials = grants, 1000
+		for i, err := s.Start(t.Context()); err == nil; i, err = s.Start(t.Context()) {
+			all = append(all, i)
+			c := endedCall(i)
+			c.finish()
+			c.included, c.ctx, c.pastDeadline, c.stopped = nil, t.Context(), make(chan struct{}), make(chan struct{})
+			calls = append(calls, c)
+			for _, d := range []grant.Dest{
+				{Network: "tcp", Host: "127.0.0.1", Port: netip.MustParseAddrPort(listener.Addr().String()).Port()},
+				{Network: "udp", Host: "127.0.0.1", Port: netip.MustParseAddrPort(server.LocalAddr().String()).Port()},
+				{Network: "tcp", Host: "127.0.0.1", Port: netip.MustParseAddrPort(listener.Addr().String()).Port()},
+			} {
+				if s, errno := c.dial(t.Context(), d, ""); errno == abi.OK {
+					c.add(s)
+				} else if c.last.Reason != probe.ReasonResources {
+					t.Fatalf("%+v", c.last)
+				}
+				observe()
+			}
+			c.memory.WriteByte(0, 'k')
+			holdSocket(c, args{abi.FirstFD, 0, 1})
+			observe()
+			i.Run(t.Context(), Attempt{State: i.sandbox.NewState()})
+			observe()
+		}
+	}
+	if len(all) < 10 || most > limit+exceptions || most < limit*9/10 {
+		t.Errorf("%d instances and their connections took %d bytes, %d are allowed", len(all), most, limit+exceptions)
+	}
+	for _, c := range calls {
+		c.finish()
+		c.state.Close()
+	}
+	for _, i := range append(all, first, second) {
+		i.Close()
+	}
+	first.sandbox.Close()
+	second.sandbox.Close()
+	if totalMemory.used != before {
+		t.Errorf("%d bytes are counted in the end", totalMemory.used-before)
+	}
+}
+
 func TestTheFirstInstanceOfAPluginAlwaysStarts(t *testing.T) {
 	b := budget{limit: 100}
-	a := b.open(func() {})
+	a := b.open(noneIdle)
 	if b.room(a, 500) != 1 || !b.reserveInstance(a, 500) || b.reserveInstance(a, 1) || b.room(a, 1) != 0 {
 		t.Errorf("it uses %d", a.used)
 	}
@@ -95,7 +171,7 @@ func TestGuestsGrowWithinTheBudget(t *testing.T) {
 			break
 		}
 	}
-	if total := int64(i.module.Memory().Size()) + instanceOverhead; !refused || total+image != totalMemory.limit || i.used != total {
+	if total := int64(i.module.Memory().Size()) + instanceOverhead + connSize; !refused || total+image != totalMemory.limit || i.used != total {
 		t.Errorf("refused: %v, it has %d bytes, %d are counted, %d are allowed", refused, total, i.used, totalMemory.limit)
 	}
 	if _, err := i.sandbox.Start(context.Background()); !errors.Is(err, ErrNoMemory) || i.sandbox.Room() != 0 {
@@ -241,14 +317,23 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 	before := used()
 	s, errno := c.dial(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, "")
-	if errno != abi.OK || used() != before+connSize+datagramBuffer {
-		t.Fatalf("%v: %d bytes are counted", errno, used()-before)
+	if errno != abi.OK || used() != before+datagramBuffer {
+		t.Fatalf("%v: %d bytes are counted beside the connection of the instance", errno, used()-before)
 	}
-	if errno := c.state.hold("kept", s); errno != abi.OK || used() == before {
-		t.Errorf("%v: %d bytes are counted while it is held", errno, used()-before)
+	other, errno := c.dial(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, "")
+	if errno != abi.OK || used() != before+connSize+2*datagramBuffer {
+		t.Fatalf("%v: %d bytes are counted for two", errno, used()-before)
 	}
-	if c.state.Close(); used() != before {
-		t.Errorf("%d bytes are counted after it was closed", used()-before)
+	c.add(other)
+	fd := c.add(s)
+	c.memory.WriteByte(0, 'k')
+	room := i.sandbox.Room()
+	if result := holdSocket(c, args{uint64(fd), 0, 1}); result != 0 || used() != before+2*(connSize+datagramBuffer) || i.sandbox.Room() < room {
+		t.Errorf("%d: %d bytes are counted while it is held, and %d more instances have room, %d before", result, used()-before, i.sandbox.Room(), room)
+	}
+	c.finish()
+	if c.state.Close(); used() != before || i.sandbox.account.shared != i.sandbox.image.Load().Size() {
+		t.Errorf("%d bytes are counted after they were closed, %d are shared", used()-before, i.sandbox.account.shared)
 	}
 	limitMemory(t, 1)
 	if _, errno := c.dial(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, ""); errno == abi.OK || c.last.Reason != probe.ReasonResources || !c.last.Local || used() != before {
@@ -258,27 +343,64 @@ func TestConnectionsAreCounted(t *testing.T) {
 
 func TestAPluginBelowItsShareReclaimsWhatOthersDoNotUse(t *testing.T) {
 	b := budget{limit: 1100}
-	var idle, closed int64 = 800, 0
+	const size = 50
+	idle := 16
 	var greedy *account
-	greedy = b.open(func() { b.releaseInstance(greedy, idle); closed++ })
-	b.reserveInstance(greedy, idle)
-	late := b.open(func() { t.Error("it closes the instances of the one that waits") })
+	greedy = b.open(func() bool {
+		if idle == 0 {
+			return false
+		}
+		idle--
+		b.releaseInstance(greedy, size)
+		return true
+	})
+	for range idle {
+		b.reserveInstance(greedy, size)
+	}
+	late := b.open(func() bool { t.Error("it closes the instances of the one that waits"); return false })
 	b.reserveInstance(late, 100)
-	if b.reclaim(late); closed != 0 {
-		t.Error("instances are closed though there is room for the share")
+	if b.reclaim(late, 150); idle != 16 {
+		t.Error("instances are closed though there is room")
 	}
 	b.limit = 1000 // of which 250 are its share
 	if b.room(late, 150) != 0 {
 		t.Error("there is room")
 	}
-	if !b.reserveInstance(late, 150) || closed != 1 || b.room(late, 150) == 0 || b.waiting != 0 {
-		t.Errorf("closed %d times, %d plugins wait", closed, b.waiting)
+	if !b.reserveInstance(late, 150) || idle != 15 || b.waiting != 0 {
+		t.Errorf("%d are left, %d plugins wait", idle, b.waiting)
+	}
+	released := false
+	if b.reserve(late, 1, func() { released = true }) || idle != 15 || !released {
+		t.Errorf("beyond its share: %d are left, the slot is released: %v", idle, released)
+	}
+}
+
+// A call that makes other plugins close instances gives its slot to others.
+func TestNoCallClosesInstancesWithASlot(t *testing.T) {
+	i := startModule(t, growing)
+	c := computingCall(t, i, 1<<30)
+	greedy := totalMemory.open(noneIdle)
+	t.Cleanup(func() { totalMemory.close(greedy) })
+	totalMemory.addShared(greedy, 64<<20)
+	defer totalMemory.addShared(greedy, -64<<20)
+	limitMemory(t, totalMemory.used)
+	i.call = c
+	closed := false
+	greedy.closeOldest = func() bool {
+		closed = true
+		if !c.fuel.slotSince.IsZero() {
+			t.Error("the call has a slot")
+		}
+		return false
+	}
+	if c.memory.Grow(1); !closed {
+		t.Error("no instance is closed")
 	}
 }
 
 func TestAPluginThatGotItsShareWaitsNoLonger(t *testing.T) {
 	b := budget{limit: 1000}
-	greedy, late := b.open(func() {}), b.open(func() {})
+	greedy, late := b.open(noneIdle), b.open(noneIdle)
 	b.reserveInstance(greedy, 700)
 	b.reserveInstance(greedy, 100)
 	b.add(greedy, 100) // before the limit was lowered

@@ -29,6 +29,7 @@ type call struct {
 	target    probe.Target       // empty except in an attempt
 	wakeProbe func()             // asks for the probe's next attempt; may be nil
 	prepared  string             // what the check of the settings has prepared for attempts
+	tooLong   int                // the length of what it has prepared and exceeds the limit, or 0
 
 	usage
 	reported
@@ -37,6 +38,7 @@ type call struct {
 	failures int       // host calls that failed
 	timings  probe.Timings
 
+	included     *socket       // whose connSize is counted with the instance; nil: none
 	sent         time.Time     // of the last write, until it is answered
 	pastDeadline chan struct{} // closed when the deadline has passed or the attempt was cancelled
 	stopped      chan struct{} // closed when the call is stopped
@@ -107,14 +109,17 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 func (c *call) run(f *function) Report {
 	began, stack := time.Now(), c.instance.stack[:]
 	c.function = f
+	c.instance.call = c
+	defer func() { c.instance.call = nil }()
 	c.instance.memory.Refused, c.instance.memory.Err = false, nil
 	c.fuel.grantFirst(c.instance.fuel, c.fuelLeft())
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
 	return Report{
 		Ending: c.ending(err), Stalled: c.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: readable(err),
-		Detail: c.detail, Reason: c.reason, Field: c.field, Prepared: c.prepared, Fuel: c.fuel.total(),
+		Detail: c.detail, Reason: c.reason, Field: c.field, Prepared: c.prepared, TooLong: c.tooLong, Fuel: c.fuel.total(),
 		Waited: c.fuel.waited + c.fuel.delayed, Starved: c.fuel.isStarved(time.Since(began)),
+		Computed: c.fuel.computed, RanAway: c.fuel.computed > muchComputed,
 		NoMemory: c.noMemory(err),
 		Late:     c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
 	}

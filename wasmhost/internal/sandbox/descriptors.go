@@ -27,6 +27,9 @@ func (c *call) remove(fd int32) (*socket, bool) {
 	defer c.mu.Unlock()
 	s, ok := c.sockets[fd]
 	delete(c.sockets, fd)
+	if ok && s == c.included {
+		c.included = nil
+	}
 	return s, ok
 }
 

@@ -115,13 +115,13 @@ func (c *call) timeout(d time.Duration) (context.Context, context.CancelFunc) {
 }
 
 func (c *call) dial(ctx context.Context, d grant.Dest, options string) (*socket, abi.Errno) {
-	s, ok := newSocket(c.sandbox.account, d)
+	s, ok := c.newSocket(d)
 	if !ok {
 		return nil, c.failMemory()
 	}
 	var errno abi.Errno
 	if s.conn, errno = c.connect(ctx, d); errno != abi.OK {
-		s.release()
+		c.discard(s)
 		return nil, errno
 	}
 	if d.Network != "tls" {
@@ -129,6 +129,7 @@ func (c *call) dial(ctx context.Context, d grant.Dest, options string) (*socket,
 	}
 	if errno := c.secure(ctx, s, options); errno != abi.OK {
 		s.close()
+		c.discard(s)
 		return nil, errno
 	}
 	return s, abi.OK

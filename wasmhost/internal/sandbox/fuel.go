@@ -28,6 +28,10 @@ const longestSlice = 5 * time.Millisecond
 // without being starved.
 const starvedShare = 8
 
+// muchComputed is for how long a call has computed that is to blame when it is stopped, also if it
+// was starved. Honest calls return long before.
+const muchComputed = 10 * timeSlice
+
 // fuel is what a call has got to compute with. It may use its first units without a slot.
 type fuel struct {
 	counter   api.MutableGlobal // what is left of granted
@@ -40,6 +44,7 @@ type fuel struct {
 	slotSince time.Time     // when the call got its slot; zero if it has none
 	waited    time.Duration // for slots
 	delayed   time.Duration // by the system, which ran other threads while the call had a slot
+	computed  time.Duration // with a slot, except for what delayed it
 }
 
 // grantFirst gives a call its first fuel, at most left.
@@ -100,6 +105,9 @@ func (c *call) fuelLeft() int64 {
 // bytes is paid for in advance, with more than was granted.
 func (f *fuel) use() {
 	left := int64(api.DecodeI32(f.counter.Get()))
+	if left == 0 && f.granted == 0 {
+		return // nothing was granted since
+	}
 	f.used = f.total()
 	f.slice = f.ahead + int64(f.granted) - max(left, 0)
 	f.ahead = max(-left, 0)
@@ -110,7 +118,9 @@ func (f *fuel) use() {
 // how much the system has delayed it.
 func (f *fuel) endSlice(now time.Time) time.Duration {
 	took := now.Sub(f.grantedAt)
-	f.delayed += max(took-max(longestSlice, time.Duration(f.slice)*meter.SlowUnit), 0)
+	delayed := max(took-max(longestSlice, time.Duration(f.slice)*meter.SlowUnit), 0)
+	f.delayed += delayed
+	f.computed += took - delayed
 	f.grantedAt = time.Time{}
 	return took
 }
@@ -141,14 +151,21 @@ func (c *call) acquireSlot(now time.Time) time.Time {
 		runtime.Gosched() // to the engine's goroutines
 		now = time.Now()
 	}
-	acquired := cpuSlots.acquire(&c.sandbox.slotQueue, c.stopped)
-	granted := time.Now()
-	f.waited += granted.Sub(now)
-	if !acquired {
+	if !c.awaitSlot(now) {
 		panic(errStopped)
 	}
-	f.slotSince = granted
-	return granted
+	return f.slotSince
+}
+
+// awaitSlot waits for a slot, and returns false if the call is stopped before it has one.
+func (c *call) awaitSlot(now time.Time) bool {
+	acquired := cpuSlots.acquire(&c.sandbox.slotQueue, c.stopped)
+	granted := time.Now()
+	c.fuel.waited += granted.Sub(now)
+	if acquired {
+		c.fuel.slotSince = granted
+	}
+	return acquired
 }
 
 // releaseSlot gives the slot back, because the guest does not compute. What is left of its

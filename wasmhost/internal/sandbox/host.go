@@ -107,6 +107,8 @@ const (
 	unitsSubscription = 16 // of poll_oneoff
 	unitsOptionByte   = 16 // of start_tls: options may contain certificates and keys
 
+	unitsHandshake = 200_000 // of TLS: some milliseconds
+
 	copiedPerUnit = 64 // bytes
 	randomPerUnit = 4  // bytes
 	textPerUnit   = 1  // bytes of text that is escaped or cleaned

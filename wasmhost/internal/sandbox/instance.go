@@ -34,6 +34,7 @@ type Instance struct {
 	fuel      api.MutableGlobal
 	nextFD    int32
 	stack     [1]uint64 // the result of a call
+	call      *call     // the one that runs; nil: none
 	used      int64     // counted in the budget
 	tables    int       // the tableSize when it started
 	grown     int       // bytes that the tableSize has grown by
@@ -135,15 +136,16 @@ func (s *Sandbox) acquireSlot(ctx context.Context) error {
 // instantiate makes an instance, which does not run code of the module yet. It needs a slot:
 // the runtime evaluates the elements of tables, up to some milliseconds.
 func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance, error) {
-	if err := s.acquireSlot(ctx); err != nil {
-		return nil, err
-	}
-	defer cpuSlots.release()
 	i := &Instance{sandbox: s, image: from, nextFD: abi.FirstFD, used: s.memoryFor(from)}
 	if !totalMemory.reserveInstance(s.account, i.used) {
 		return nil, ErrNoMemory
 	}
-	var err error
+	err := s.acquireSlot(ctx)
+	if err != nil {
+		i.Close()
+		return nil, err
+	}
+	defer cpuSlots.release()
 	if i.memory, err = image.NewMemory(from, s.declaredMemory(), s.config.Limits.Memory, i.reserve); err != nil {
 		i.Close()
 		return nil, err
@@ -203,11 +205,18 @@ func (i *Instance) writeSegments(ctx context.Context) (start *function, err erro
 
 // reserve counts memory that the instance uses, and returns ErrNoMemory if there is none left.
 func (i *Instance) reserve(bytes int64) error {
-	if !totalMemory.reserve(i.sandbox.account, bytes) {
+	if !totalMemory.reserve(i.sandbox.account, bytes, i.releaseSlot) {
 		return ErrNoMemory
 	}
 	i.used += bytes
 	return nil
+}
+
+// releaseSlot gives back the slot of the call that runs, if one does.
+func (i *Instance) releaseSlot() {
+	if i.call != nil {
+		i.call.releaseSlot()
+	}
 }
 
 // Attempt is the input of one attempt.
@@ -295,11 +304,14 @@ type Report struct {
 	Field  string // likewise
 
 	Prepared string // for attempts with the settings that Configure has checked
+	TooLong  int    // the length of what was prepared and exceeds abi.MaxPrepared, or 0
 
 	NoMemory error         // why it was refused memory below its limit; nil if it was not
 	Stalled  bool          // this process was stalled when the deadline passed
 	Starved  bool          // others had the processors for a notable part of its time
 	Waited   time.Duration // for a processor that others had
+	Computed time.Duration // with a processor
+	RanAway  bool          // it computed for long, whatever else it had to wait for
 	Fuel     int64         // the units that it used, as package meter counts them
 	Late     bool          // the deadline had passed, or nearly
 	Refused  string        // a destination that is not granted; empty if there was none

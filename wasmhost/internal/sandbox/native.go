@@ -126,6 +126,9 @@ func output(c *call, a args) int64 {
 		return i32(0, abi.ENOTSUP)
 	}
 	b, errno := c.argument(a, 1, max)
+	if kind == abi.OutputPrepared && errno == abi.E2BIG {
+		c.tooLong = int(a.u32(2))
+	}
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
@@ -208,11 +211,15 @@ func holdSocket(c *call, a args) int64 {
 		return i32(0, c.failf(abi.ENOTCAPABLE, "connections can be held in an attempt only"))
 	}
 	fd := a.i32(0)
-	s, ok := c.remove(fd)
+	s, ok := c.sockets[fd]
 	if !ok {
 		return i32(0, abi.EBADF)
 	}
 	c.releaseSlot()
+	if !c.separate(s) {
+		return i32(0, c.failMemory())
+	}
+	c.remove(fd)
 	s.stopReader()
 	_ = s.conn.SetDeadline(time.Time{}) // an error means that it is closed, as its next use finds
 	if wake := c.state.limitWakes(c.wakeProbe); wake != nil {

@@ -63,7 +63,7 @@ type Config struct {
 	Trace  func(HostCall) // may be nil
 	Module meter.Info
 
-	CloseIdle func() // closes the plugin's idle instances, whose memory other plugins need
+	CloseOldest func() bool // closes the instance that is idle for longest, whose memory other plugins need; false: none is idle
 }
 
 // Limits are documented at wasmhost.Limits, which converts into them.
@@ -111,7 +111,7 @@ type Sandbox struct {
 // New returns a sandbox. Load or Compile must have returned without an error before instances are
 // started.
 func New(c Config) *Sandbox {
-	return &Sandbox{config: c, account: totalMemory.open(c.CloseIdle), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
+	return &Sandbox{config: c, account: totalMemory.open(c.CloseOldest), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
 }
 
 // ErrNoCode says that a directory does not have the code of a module.
@@ -176,9 +176,9 @@ func (s *Sandbox) declaredMemory() int64 {
 }
 
 // memoryFor returns how many bytes an instance uses when it starts from an image, or without
-// one. It may have changed only a part of them, but can change all.
+// one, with one connection. It may have changed only a part of them, but can change all.
 func (s *Sandbox) memoryFor(from *image.Image) int64 {
-	overhead := instanceOverhead + s.config.Module.Overhead
+	overhead := instanceOverhead + connSize + s.config.Module.Overhead
 	if from == nil {
 		return overhead + s.declaredMemory()
 	}
@@ -192,15 +192,15 @@ func (s *Sandbox) initialMemory() int64 { return s.memoryFor(s.image.Load()) }
 func (s *Sandbox) Room() int { return totalMemory.room(s.account, s.initialMemory()) }
 
 // Reclaim closes idle instances of plugins that use more than their share of the memory, if
-// this one cannot have all of its own.
-func (s *Sandbox) Reclaim() { totalMemory.reclaim(s.account) }
+// this one lacks memory for an instance, which belongs to its own.
+func (s *Sandbox) Reclaim() { totalMemory.reclaimInstance(s.account, s.initialMemory()) }
 
 // Reserve counts memory that the host uses for the plugin, and returns false if there is none
 // left. Unless it does, the caller returns the memory to Unreserve.
-func (s *Sandbox) Reserve(bytes int64) bool { return totalMemory.reserve(s.account, bytes) }
+func (s *Sandbox) Reserve(bytes int64) bool { return totalMemory.reserveShared(s.account, bytes) }
 
 // Unreserve returns memory that Reserve has counted.
-func (s *Sandbox) Unreserve(bytes int64) { totalMemory.release(s.account, bytes) }
+func (s *Sandbox) Unreserve(bytes int64) { totalMemory.addShared(s.account, -bytes) }
 
 // Close frees the compiled code and the image. All instances must have been closed.
 func (s *Sandbox) Close() error {

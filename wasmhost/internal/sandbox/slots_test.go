@@ -3,9 +3,11 @@ package sandbox
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -154,8 +156,8 @@ func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
 				time.Sleep(took) // the guest does not run
 				end(c)
 				c.releaseSlot()
-				if c.fuel.delayed != want || c.fuel.isStarved(took) != (want > took/2) {
-					t.Errorf("slice of %v, ended by a %s: delayed by %v, want %v", took, ending, c.fuel.delayed, want)
+				if c.fuel.delayed != want || c.fuel.isStarved(took) != (want > took/2) || c.fuel.computed != took-want {
+					t.Errorf("slice of %v, ended by a %s: delayed by %v, want %v; computed for %v", took, ending, c.fuel.delayed, want, c.fuel.computed)
 				}
 			})
 		}
@@ -318,7 +320,7 @@ func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
 		"read":           {"read", args{abi.FirstFD, 0, 8}, nil},
 		"write":          {"write", args{abi.FirstFD, 0, 8}, nil},
 		"close":          {"close", args{abi.FirstFD}, nil},
-		"handshake":      {"start_tls", args{abi.FirstFD, 0, 0}, nil},
+		"handshake":      {"start_tls", args{abi.FirstFD, 0, 0}, func(c *call) { c.ctx = context.Background() }},
 		"hold":           {"hold", args{abi.FirstFD, 4000, 1}, func(c *call) { c.memory.WriteByte(4000, 'k') }},
 		"dial":           {"dial", args{0, 3, 4, 11, 0, 0, 0, 0}, func(c *call) { c.memory.Write(0, []byte("tcp:127.0.0.1:1")) }},
 		"lookup":         {"resolve", args{0, 9}, func(c *call) { c.memory.Write(0, []byte("a.invalid")) }},
@@ -364,6 +366,51 @@ func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
 			delete(c.sockets, abi.FirstFD)
 		})
 	}
+}
+
+// hookedConn is a connection that calls a function before each read.
+type hookedConn struct {
+	net.Conn
+	reads func()
+}
+
+func (c hookedConn) Read(p []byte) (int, error) {
+	c.reads()
+	return c.Conn.Read(p)
+}
+
+// While it waits for the server, a handshake leaves its slot to others. Then it verifies
+// certificates and signs, and needs a slot for that.
+func TestAHandshakeComputesWithASlot(t *testing.T) {
+	i := newInstance(t)
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	synctest.Test(t, func(t *testing.T) {
+		c := endedCall(i)
+		c.ctx, c.pastDeadline, c.stopped = t.Context(), make(chan struct{}), make(chan struct{})
+		c.fuel.granted = 1 << 30
+		ours, theirs := net.Pipe()
+		var release func()
+		s := c.sockets[abi.FirstFD]
+		s.conn.Close()
+		s.data, s.err, s.conn = nil, nil, hookedConn{ours, func() {
+			if release == nil {
+				release = holdSlots()
+			}
+		}}
+		go tls.Server(theirs, server.TLS).Handshake()
+		done := make(chan abi.Errno, 1)
+		go func() { done <- c.secure(c.ctx, s, "verify=none\n") }()
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("the handshake ended without a slot")
+		}
+		release()
+		if errno := <-done; errno != abi.OK || cpuSlots.used != 0 || c.fuel.total() < unitsHandshake {
+			t.Errorf("%v: %+v, %d slots are used, %d units", errno, c.last, cpuSlots.used, c.fuel.total())
+		}
+		c.finish()
+	})
 }
 
 // countingReader counts how many goroutines read random numbers at once.

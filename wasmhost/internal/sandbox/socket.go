@@ -44,24 +44,49 @@ const (
 	optionSize = 8 // for each byte of the options of TLS, which may be certificates
 )
 
-// newSocket returns a socket of an account, without a connection, and counts its memory. It
-// returns false if there is none left. Those without large buffers are never refused:
-// instances that wait for an answer would otherwise leave none to those that start.
-func newSocket(account *account, d grant.Dest) (*socket, bool) {
-	s := &socket{dest: d, account: account, reserved: connSize}
-	totalMemory.use(account, connSize)
-	if s.datagram() && !s.reserve(datagramBuffer) {
-		s.release()
+// newSocket returns a socket without a connection, and counts its memory. It returns false if
+// there is none left. An instance is counted with one connection: others that start would
+// otherwise leave none to it.
+func (c *call) newSocket(d grant.Dest) (*socket, bool) {
+	s := &socket{dest: d, account: c.sandbox.account}
+	if c.included == nil {
+		c.included = s
+	} else if !c.reserveFor(s, connSize) {
+		return nil, false
+	}
+	if s.datagram() && !c.reserveFor(s, datagramBuffer) {
+		c.discard(s)
 		return nil, false
 	}
 	return s, true
 }
 
-// reserve counts more memory for the connection, and returns false if there is none left.
-func (s *socket) reserve(bytes int64) bool {
-	ok := totalMemory.reserve(s.account, bytes)
+// discard returns the memory that is counted for a socket without a connection.
+func (c *call) discard(s *socket) {
+	if c.included == s {
+		c.included = nil
+	}
+	s.release()
+}
+
+// reserveFor counts more memory for a connection, and returns false if there is none left.
+func (c *call) reserveFor(s *socket, bytes int64) bool {
+	ok := totalMemory.reserve(s.account, bytes, c.releaseSlot)
 	if ok {
 		s.reserved += bytes
+	}
+	return ok
+}
+
+// separate counts a connection apart from the instance of its call, which it will outlast. It
+// returns false if there is no memory left.
+func (c *call) separate(s *socket) bool {
+	if c.included != s {
+		return true
+	}
+	ok := c.reserveFor(s, connSize)
+	if ok {
+		c.included = nil
 	}
 	return ok
 }
@@ -73,6 +98,10 @@ func (s *socket) release() {
 		s.reserved = 0
 	}
 }
+
+// markShared says that the connection is held, and so not a part of an instance, with sign 1, and
+// with sign -1 that it is held no longer.
+func (s *socket) markShared(sign int64) { totalMemory.markShared(s.account, sign*s.reserved) }
 
 func (s *socket) datagram() bool { return s.dest.Network == "udp" }
 

@@ -93,7 +93,9 @@ func (s *State) hold(key string, conn *socket) abi.Errno {
 	}
 	s.conns[key] = conn
 	s.mu.Unlock()
+	conn.markShared(1)
 	if before != nil {
+		before.markShared(-1)
 		before.close()
 	}
 	return abi.OK
@@ -106,6 +108,7 @@ func (s *State) popConn(key string) (*socket, bool) {
 	conn, ok := s.conns[key]
 	if ok {
 		delete(s.conns, key)
+		conn.markShared(-1)
 		s.sandbox.held.Add(-1)
 	}
 	return conn, ok
@@ -117,6 +120,7 @@ func (s *State) closeConns() {
 	s.conns = nil
 	s.mu.Unlock()
 	for _, conn := range all {
+		conn.markShared(-1)
 		conn.close()
 		s.sandbox.held.Add(-1)
 	}

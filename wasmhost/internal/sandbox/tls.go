@@ -8,8 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
@@ -39,16 +41,18 @@ func startTLS(c *call, a args) int64 {
 
 // secure makes a client's TLS handshake, after which the socket transfers plaintext over TLS.
 func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno {
-	c.charge(unitsOptionByte * len(options))
+	c.charge(unitsHandshake + unitsOptionByte*len(options))
 	config, err := tlsConfig(options, s.dest)
 	if err != nil {
 		return c.failf(abi.EINVAL, "%v", err)
 	}
-	if !s.reserve(tlsSize + optionSize*int64(len(options))) {
+	if !c.reserveFor(s, tlsSize+optionSize*int64(len(options))) {
 		return c.failMemory()
 	}
+	transport := &transport{Conn: s.conn, handshaking: c}
+	conn, err := dial.Handshake(ctx, transport, config, config.ServerName, &c.timings)
 	c.releaseSlot()
-	conn, err := dial.Handshake(ctx, s.conn, config, config.ServerName, &c.timings)
+	transport.handshaking = nil
 	if err != nil {
 		return c.fail(networkError(err))
 	}
@@ -56,6 +60,36 @@ func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno 
 	defer c.mu.Unlock()
 	s.conn, s.dest.Network = conn, "tls"
 	return abi.OK
+}
+
+// transport is the connection that TLS runs over. Verifying certificates and signing takes long: in
+// the handshake the call has a slot whenever it does not wait for the peer.
+type transport struct {
+	net.Conn
+	handshaking *call // nil after the handshake
+}
+
+func (t *transport) Read(p []byte) (int, error)  { return t.wait(t.Conn.Read, p) }
+func (t *transport) Write(p []byte) (int, error) { return t.wait(t.Conn.Write, p) }
+
+// NetConn returns the connection itself.
+func (t *transport) NetConn() net.Conn { return t.Conn }
+
+// wait calls do, which may wait for the peer.
+func (t *transport) wait(do func([]byte) (int, error), p []byte) (int, error) {
+	c := t.handshaking
+	if c == nil {
+		return do(p)
+	}
+	c.releaseSlot()
+	n, err := do(p)
+	if now := time.Now(); err == nil {
+		if !c.awaitSlot(now) {
+			return n, errStopped
+		}
+		c.fuel.grantedAt = c.fuel.slotSince
+	}
+	return n, err
 }
 
 // tlsConfig reads the options of start_tls.
@@ -94,9 +128,9 @@ func tlsConfig(options string, d grant.Dest) (*tls.Config, error) {
 	return config, tlsKey(config, cert, key)
 }
 
-// maxKeyPEM bounds key_pem, in bytes: signing with a huge key takes so long that the
-// attempt would exceed its deadline. A key of 8192 bits fits.
-const maxKeyPEM = 8 << 10
+// maxKeyPEM bounds key_pem, in bytes: reading a huge key and signing with it takes long, in one
+// piece. A key of 4096 bits fits, which takes some milliseconds.
+const maxKeyPEM = 4 << 10
 
 func tlsKey(config *tls.Config, cert, key string) error {
 	switch {

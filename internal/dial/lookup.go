@@ -48,20 +48,21 @@ type lookup struct {
 	asked    bool            // a name server
 	answered bool            // by a name server
 	open     map[string]bool // the questions that no name server has answered
-	unsent   bool            // no question of a query could be sent
+	unsent   map[string]bool // the name servers to which no query could be sent, once at least
+	late     bool            // a query could not be sent since no time was left
 	cause    error           // the first fault of this machine
 }
 
 func newLookup(ctx context.Context) *lookup {
 	deadline, _ := ctx.Deadline()
-	return &lookup{servers: sync.OnceValue(silent.reorder), deadline: deadline, open: map[string]bool{}}
+	return &lookup{servers: sync.OnceValue(silent.reorder), deadline: deadline, open: map[string]bool{}, unsent: map[string]bool{}}
 }
 
 // explain returns the error of a lookup of a host with what is known of its queries. It
 // needs mu.
 func (l *lookup) explain(host string, err error) error {
-	if missing := (*net.DNSError)(nil); errors.As(err, &missing) && missing.IsNotFound && (len(l.open) > 0 || l.unsent) {
-		err = &net.DNSError{Err: "no answer to one of the queries for it", Name: host, IsTimeout: true, IsTemporary: true}
+	if missing := (*net.DNSError)(nil); errors.As(err, &missing) && missing.IsNotFound && l.isIncomplete() {
+		err = &net.DNSError{Err: "no answer to one of the queries for it, or only an error", Name: host, IsTimeout: true, IsTemporary: true}
 	}
 	switch {
 	case err == nil:
@@ -72,6 +73,13 @@ func (l *lookup) explain(host string, err error) error {
 		return localError{fmt.Errorf("%w: %w", err, errSilent)}
 	}
 	return err
+}
+
+// isIncomplete reports whether a query may have no answer. Package net asks the next name
+// server if a query cannot be sent, so it may be one that could be sent to none of them, or
+// for which no time was left. It needs mu.
+func (l *lookup) isIncomplete() bool {
+	return len(l.open) > 0 || l.late || len(l.unsent) > 0 && len(l.unsent) >= len(l.servers())
 }
 
 // noteShortage keeps an error of a socket if this machine is at fault.
@@ -150,7 +158,8 @@ func (l *lookup) dial(ctx context.Context, network, server string) (net.Conn, er
 		l.noteShortage(network, err)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.unsent = true
+		l.unsent[server] = true
+		l.late = l.late || !l.deadline.IsZero() && !time.Now().Before(l.deadline)
 		return nil, err
 	}
 	query := &queryConn{Conn: conn, lookup: l, network: network, server: server, again: again, end: end}

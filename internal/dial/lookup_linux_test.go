@@ -257,6 +257,30 @@ func TestAQueryThatIsNotSentIsNotAnswered(t *testing.T) {
 	wantError(t, err, probe.Failure, probe.ReasonDNSTimeout)
 }
 
+// An IPv6 name server on a machine without a route to it, for example.
+func TestANameServerThatCannotBeReachedDoesNotHideThatANameIsMissing(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	faulttest.Replace(t, resolvConf, "nameserver 2001:db8::1\nnameserver 127.0.0.7\nsearch test\n")
+	listenNames(t, "127.0.0.7", never)
+	wantError(t, resolve(t, "missing.example", plenty), probe.Failure, probe.ReasonDNSNotFound)
+}
+
+// One query of a lookup was answered, and the other one could be sent to no name server.
+func TestAQueryThatNoNameServerCouldBeSentIsNotAnswered(t *testing.T) {
+	l := newLookup(t.Context())
+	l.servers = func() map[string]string { return map[string]string{"a": "a", "b": "b"} }
+	missing := &net.DNSError{Err: "no such host", IsNotFound: true}
+	for _, test := range []struct {
+		server string
+		want   probe.Reason
+	}{{"a", probe.ReasonDNSNotFound}, {"a", probe.ReasonDNSNotFound}, {"b", probe.ReasonDNSTimeout}} {
+		l.unsent[test.server] = true
+		wantError(t, Classify(t.Context(), Resolving, l.explain("name", missing)), probe.Failure, test.want)
+	}
+}
+
 func TestASilentNameServerIsAskedFirstAgainAfterSomeTime(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return

@@ -83,15 +83,17 @@ type Config struct {
 	// quarter of its timeout or longer, and none was answered in the second half of it, or
 	// until an answer came while it was in flight: then the engine's own network or name
 	// server has failed. Attempts wait if their probe's latest attempt was answered, apart
-	// from those that were ignored in this way. A second failure of the same probe counts if
+	// from those that were ignored in this way. If fewer hosts were left that answered,
+	// attempts at all of them must have waited for the timeout. In any case ten or more
+	// probes must have been answered once, and four or more hosts in the ten minutes before
+	// the latest answer. A second failure of the same probe counts if
 	// another probe was answered between the two, or if the target has accepted a connection
 	// and then not responded (probe.ReasonHTTPTimeout, probe.ReasonTLSTimeout).
 	//
 	// Addresses, names and lookups of names are judged apart, but no lookup fails while no
 	// address answers. A failure before the timeout, such as a connection without a route,
 	// counts as soon as an attempt that began after it is answered, and otherwise is judged
-	// when the timeout has passed; at once if fewer than ten probes of four hosts were
-	// answered last. The host is where the handler connects (probe.EndpointHandler), or the
+	// when the timeout has passed; at once with fewer probes or hosts than that. The host is where the handler connects (probe.EndpointHandler), or the
 	// target's address. Commands, unix sockets and this machine, whose addresses are read
 	// every ten minutes, say nothing about the network. There is no such check for rules
 	// with the compatibility probe.Kubelet.

@@ -107,13 +107,30 @@ func (i *isolation) setAnswered(s *slot, by responders) {
 	if s.answered == by {
 		return
 	}
+	known := by
+	if by&theTarget == 0 { // that may have been asked by its name
+		known |= s.known
+	}
+	i.setKnown(s, by, known)
+}
+
+// setKnown sets who has answered a probe's latest attempt, and who has answered it once.
+func (i *isolation) setKnown(s *slot, by, known responders) {
 	for _, from := range i.joined(s.answered) {
 		from.Leave(s.peer)
+	}
+	if known != s.known {
+		for _, to := range i.joined(known) {
+			to.Know(s.peer)
+		}
+		for _, from := range i.joined(s.known) { // last: a peer that is not known has no past
+			from.Forget(s.peer)
+		}
 	}
 	for _, to := range i.joined(by) {
 		to.Join(s.peer)
 	}
-	s.answered = by
+	s.answered, s.known = by, known
 }
 
 // forget forgets what is known about a probe. The attempt in flight says nothing either.
@@ -121,7 +138,9 @@ func (i *isolation) forget(s *slot) {
 	if s.inflight != nil {
 		s.inflight.withdraw()
 	}
-	i.setAnswered(s, 0)
+	if s.known != 0 {
+		i.setKnown(s, 0, 0)
+	}
 	delete(i.silentSince, s)
 }
 
@@ -145,7 +164,7 @@ func isName(host string) bool {
 	return err != nil
 }
 
-// joined returns what probes have joined whose latest attempts were answered by these.
+// joined returns what probes have joined that were answered by these.
 func (i *isolation) joined(by responders) []*health.Isolation {
 	return [...][]*health.Isolation{
 		theTarget: {&i.byAddress}, nameServer: {&i.lookups}, theTarget | nameServer: {&i.byName, &i.lookups},

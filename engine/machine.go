@@ -177,7 +177,7 @@ func (sc *scheduler) setPeers(begin int) (more bool) {
 
 // setHost sets the host that a new handler of a probe connects to.
 func (sc *scheduler) setHost(s *slot, host string) {
-	if delete(sc.hosts, s); host != s.address {
+	if delete(sc.hosts, s); host != s.currentAddress() {
 		sc.hosts[s] = host
 	}
 	s.missing = theTarget
@@ -189,7 +189,7 @@ func (sc *scheduler) hostOf(s *slot) string {
 	if host, elsewhere := sc.hosts[s]; elsewhere {
 		return host
 	}
-	return s.address // no lock: it changes with mu held, too
+	return s.currentAddress()
 }
 
 // setPeer sets the peer of a probe by the host that it connects to.

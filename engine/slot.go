@@ -38,6 +38,7 @@ type slot struct {
 
 	// scheduler.mu guards what follows.
 	answered responders // who answered the latest attempt that was not ignored, or may have in an earlier engine
+	known    responders // who answered the latest attempt that the target answered, or any if it never did
 	missing  responders // who should have answered the latest attempt, and has not; the target before the first attempt
 	flags    flags
 	peer     health.Peer // of the host that the handler connects to; 0: this machine, or isolation is not checked

@@ -13,6 +13,10 @@ const (
 	maxOfPeer  = minAwaited - minPeers + 1
 	maxAwaited = minPeers * maxOfPeer
 
+	// lostFor is how long a Peer that no longer answers tells that many do not, in
+	// nanoseconds until the latest answer of another one.
+	lostFor = 10 * 60 * 1e9
+
 	// peers is how many Peers there are: four hosts are one Peer less in 0.15 % of cases.
 	peers = 4096
 )
@@ -30,14 +34,17 @@ func PeerOf(host string) Peer {
 	return Peer((h^h>>16)%peers) + 1
 }
 
-// Isolation finds out whether the engine is cut off: whether none of many peers that
-// answered the latest attempt answers now. A failure without an answer is ignored then,
-// but not the next one if another peer has answered in between. The zero Isolation is not
-// cut off. Times are in nanoseconds on the caller's clock, and positive.
+// Isolation finds out whether the engine is cut off: whether none of many peers answers
+// now that did lately. A failure without an answer is ignored then, but not the next one if
+// another peer has answered in between. The zero Isolation is not cut off. Times are in
+// nanoseconds on the caller's clock, and positive.
 type Isolation struct {
-	members [peers]int32 // probes that answered the latest attempt, by Peer
-	probes  int32        // their number
+	known       [peers]int32 // probes that were answered once, by Peer
+	knownProbes int32        // their number
+
+	members [peers]int32 // those of them whose latest attempt was answered, by Peer
 	peers   int32        // how many Peers they have
+	lost    lostPeers
 
 	answeredSince int64 // when the latest attempt began that was answered
 	answered      int64 // when an attempt was answered last
@@ -117,28 +124,126 @@ func (a *awaited) manySince() (at int64, ok bool) {
 	return at, ok
 }
 
-// Join says that a probe of a peer was answered, and its attempt before was not.
-func (i *Isolation) Join(p Peer) {
-	i.probes++
-	if i.members[p-1]++; i.members[p-1] == 1 {
-		i.peers++
+// forget removes all attempts of a peer.
+func (a *awaited) forget(p Peer) {
+	for k, other := range a.peers {
+		if other == p {
+			a.peers[k] = 0
+		}
 	}
 }
 
-// Leave says that a probe that has joined was not answered, or is removed. Nothing can end
-// an isolation when all of them have left, so that ends it.
-func (i *Isolation) Leave(p Peer) {
-	i.probes--
-	if i.members[p-1]--; i.members[p-1] == 0 {
-		i.peers--
+// coverAll reports whether attempts at all of so many peers with members had begun at a
+// time. If there is no room for more attempts, that does not matter: they are many.
+func (a *awaited) coverAll(members *[peers]int32, count int32, at int64) bool {
+	for k, p := range a.peers {
+		if p == 0 || a.began[k] > at || members[p-1] == 0 {
+			continue
+		}
+		isFirst := true
+		for j, other := range a.peers[:k] {
+			isFirst = isFirst && (other != p || a.began[j] > at)
+		}
+		if isFirst {
+			count--
+		}
 	}
-	if i.probes == 0 {
+	return count == 0
+}
+
+// lostPeers are the Peers that were the last to stop answering. More of them make no
+// difference to minPeers.
+type lostPeers struct {
+	peers [minPeers]Peer  // the latest first; 0 for none
+	at    [minPeers]int64 // when any Peer had answered last at that time
+	since int64           // when the latest answered attempt had begun, as the last Peer stopped
+}
+
+// add adds a Peer.
+func (l *lostPeers) add(p Peer, at int64) {
+	l.remove(p)
+	copy(l.peers[1:], l.peers[:])
+	copy(l.at[1:], l.at[:])
+	l.peers[0], l.at[0] = p, at
+}
+
+// remove removes a Peer, if it is there.
+func (l *lostPeers) remove(p Peer) {
+	if k := slices.Index(l.peers[:], p); k >= 0 {
+		copy(l.peers[k:], l.peers[k+1:])
+		copy(l.at[k:], l.at[k+1:])
+		l.peers[minPeers-1] = 0
+	}
+}
+
+// countSince returns how many Peers have stopped answering after a time.
+func (l *lostPeers) countSince(at int64) (count int32) {
+	for k, p := range l.peers {
+		if p != 0 && l.at[k] >= at {
+			count++
+		}
+	}
+	return count
+}
+
+// Know says that a probe of a peer was answered for the first time.
+func (i *Isolation) Know(p Peer) {
+	i.knownProbes++
+	i.known[p-1]++
+}
+
+// Forget says that a probe that is known, and has left, is removed. With few that are left
+// the engine is not cut off.
+func (i *Isolation) Forget(p Peer) {
+	i.knownProbes--
+	if i.known[p-1]--; i.known[p-1] == 0 {
+		i.lost.remove(p)
+		i.awaited.forget(p)
+	}
+	if !i.isLarge() {
+		i.until = 0
+	}
+}
+
+// Join says that a known probe of a peer was answered, and its attempt before was not.
+func (i *Isolation) Join(p Peer) {
+	if i.members[p-1]++; i.members[p-1] == 1 {
+		i.peers++
+		i.lost.remove(p)
+	}
+}
+
+// Leave says that a probe that has joined was not answered, or is about to be removed. When
+// all of them have left the engine is not cut off before it is judged again: these failures
+// counted.
+func (i *Isolation) Leave(p Peer) {
+	if i.members[p-1]--; i.members[p-1] > 0 {
+		return
+	}
+	i.lost.add(p, i.answered)
+	i.lost.since = i.answeredSince
+	if i.peers--; i.peers == 0 {
 		i.until = 0
 	}
 }
 
 // HasMembers reports whether a probe has joined, and not left.
-func (i *Isolation) HasMembers() bool { return i.probes > 0 }
+func (i *Isolation) HasMembers() bool { return i.peers > 0 }
+
+// isLarge reports whether enough probes are known that were answered once, and enough
+// peers have answered lately: fewer may well have failed together.
+func (i *Isolation) isLarge() bool {
+	return i.knownProbes >= minAwaited && i.peers+i.lost.countSince(i.answered-lostFor) >= minPeers
+}
+
+// areSilent reports whether attempts at all peers that still answered had begun at a time;
+// if none did, whether nothing was answered since that.
+func (i *Isolation) areSilent(at int64) bool {
+	if i.peers == 0 {
+		return i.answeredSince == i.lost.since
+	}
+	return i.awaited.coverAll(&i.members, i.peers, at)
+}
 
 // Awaited is an answer that is awaited since a Begin. The zero Awaited is none.
 type Awaited struct {
@@ -203,9 +308,9 @@ const (
 
 // Judge judges an attempt at now. The engine is cut off if the network is not known to
 // have worked in the second half of this attempt, or of its timeout, and many have been
-// waiting for a quarter of the timeout; or if it counts as cut off, or was since the attempt
-// began, as may be known only afterwards: many waited for a quarter of the timeout until one
-// was answered. What fails before its timeout is judged when that has passed, but counts as
+// waiting for a quarter of the timeout or, where fewer were left that answered, all of these
+// for the timeout; or if it counts as cut off, or was since the attempt began, as may be
+// known only afterwards: many waited for a quarter of the timeout until one was answered. What fails before its timeout is judged when that has passed, but counts as
 // soon as an attempt that began after it was answered. A Silence that is Repeated counts in
 // any case: without that a target that has failed together with many others would be
 // ignored for ever, while the few that are left answer less often than once in a timeout.
@@ -214,14 +319,15 @@ func (i *Isolation) Judge(s Silence, now int64) Judgement {
 		return Counts
 	}
 	half := max(now-s.Began, s.Timeout) / 2
-	isCutOff := i.worked <= now-half && i.awaited.areMany(now-s.Timeout/4)
+	isLarge := i.isLarge()
+	isCutOff := isLarge && i.worked <= now-half && (i.awaited.areMany(now-s.Timeout/4) || i.areSilent(now-s.Timeout))
 	if isCutOff {
 		i.until = max(i.until, now+s.CutOffFor)
 	}
 	switch {
 	case isCutOff, now < i.until, s.Began <= i.ended, i.gaps.longest(s.Began) > s.Timeout/4:
 		return CutOff
-	case s.WasAnswered && now < s.Began+s.Timeout && i.answeredSince <= s.Ended && i.probes >= minAwaited && i.peers >= minPeers:
+	case s.WasAnswered && now < s.Began+s.Timeout && i.answeredSince <= s.Ended && isLarge:
 		return Later
 	}
 	return Counts

@@ -13,6 +13,7 @@ func peer(n int) Peer { return Peer(n%64) + 1 }
 func cutOff(attempts, peers int) *Isolation {
 	i := &Isolation{}
 	for n := range attempts {
+		i.Know(peer(n % peers))
 		i.Join(peer(n % peers))
 	}
 	i.Answer(100, 100)
@@ -94,23 +95,119 @@ func TestAnAnswerSaysNothingAboutLaterAttempts(t *testing.T) {
 	}
 }
 
-func TestPeersThatLeaveAreNotExpected(t *testing.T) {
+func TestPeersThatAreRemovedAreNotExpected(t *testing.T) {
 	i := cutOff(20, 20)
-	silence := Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}
-	for n := range 10 {
+	silence := Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true, CutOffFor: 1000}
+	remove := func(n int) {
 		i.Leave(peer(n))
+		i.Forget(peer(n))
+	}
+	for n := range 10 {
+		remove(n)
 	}
 	if got := i.Judge(silence, 121); got != Later {
 		t.Errorf("got %v with ten", got)
 	}
-	i.Leave(peer(10))
-	if got := i.Judge(silence, 121); got != Counts {
-		t.Errorf("got %v with nine", got)
+	if got := i.Judge(silence, 221); got != CutOff || i.Until() != 1221 {
+		t.Errorf("got %v with ten, at the timeout", got)
+	}
+	remove(10)
+	if i.Until() != 0 {
+		t.Error("the engine is cut off with nine")
+	}
+	for _, now := range []int64{121, 221} {
+		if got := i.Judge(silence, now); got != Counts {
+			t.Errorf("got %v with nine at %d", got, now)
+		}
+	}
+}
+
+// day is the time of few.
+const day = int64(24 * 3600e9)
+
+// few returns an Isolation of so many probes, each of a peer of its own, with an answer at
+// day. Those that are lost have stopped answering, one after each interval until then.
+func few(probes, lost int, interval int64) *Isolation {
+	i := &Isolation{}
+	for n := range probes {
+		i.Know(peer(n))
+		i.Join(peer(n))
+	}
+	begin := day - interval*int64(lost)
+	for n := range lost {
+		i.Answer(begin, begin)
+		i.Leave(peer(n))
+		begin += interval
+	}
+	i.Answer(day, day)
+	return i
+}
+
+func TestSilenceIsTheEnginesIfAllThatAnsweredAreSilent(t *testing.T) {
+	const hour = int64(3600e9)
+	for _, test := range []struct {
+		name     string
+		i        *Isolation
+		attempts []int64 // when those of the last peers began, after day
+		now      int64
+		want     Judgement
+	}{
+		{"six of twelve", few(12, 6, 1), []int64{1, 2, 3, 4, 5, 10}, 110, CutOff},
+		{"six of twelve, and the others stopped long ago", few(12, 6, hour), []int64{1, 2, 3, 4, 5, 10}, 110, CutOff},
+		{"one of twenty", few(20, 19, 1), []int64{10}, 110, CutOff},
+		{"one of twenty, and the others stopped long ago", few(20, 19, hour), []int64{10}, 110, Counts},
+		{"three of twenty, and the others stopped long ago", few(20, 17, hour), []int64{1, 2, 10}, 110, Counts},
+		{"five of six that answered", few(12, 6, 1), []int64{1, 2, 3, 4, 10}, 110, Counts},
+		{"one of six has not waited for the timeout", few(12, 6, 1), []int64{1, 2, 3, 4, 10, 11}, 110, Counts},
+		{"one of six was answered", few(12, 6, 1), []int64{-1, 2, 3, 4, 5, 10}, 110, Counts},
+		{"all of nine", few(9, 3, 1), []int64{1, 2, 3, 4, 5, 10}, 110, Counts},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			first := int(test.i.knownProbes - test.i.peers)
+			for k, began := range test.attempts {
+				if test.i.Begin(peer(first+k), day+began); began < 0 {
+					test.i.Answer(day+began, day)
+				}
+			}
+			now := day + test.now
+			got := test.i.Judge(Silence{Began: now - 100, Ended: now, Timeout: 100, WasAnswered: true, CutOffFor: 1000}, now)
+			if got != test.want || test.i.Until() != 0 != (got == CutOff) {
+				t.Errorf("got %v, until %v", got, test.i.Until())
+			}
+		})
+	}
+}
+
+func TestSilenceIsTheEnginesWhenTheLastHasStoppedAnswering(t *testing.T) {
+	stopped := func() *Isolation {
+		i := few(12, 6, 1)
+		for n := range 6 {
+			i.Leave(peer(6 + n))
+		}
+		return i
+	}
+	silence := Silence{Began: day + 101, Ended: day + 201, Timeout: 100, CutOffFor: 1000}
+	i := stopped()
+	if got := i.Judge(silence, day+201); got != CutOff {
+		t.Errorf("got %v", got)
+	}
+	i.Answer(day+150, day+210)
+	if i.Until() != 0 {
+		t.Error("the engine is still cut off after an answer")
+	}
+	i = stopped()
+	i.Answer(day+1, day+1) // of a probe that is judged with others
+	if got := i.Judge(silence, day+201); got != Counts {
+		t.Errorf("after another answer: got %v", got)
 	}
 }
 
 func TestAWithdrawnAttemptIsNotAwaited(t *testing.T) {
 	i := cutOff(9, 9)
+	for n := 9; n < 12; n++ {
+		i.Know(peer(n))
+		i.Join(peer(n))
+	}
 	silence := Silence{Began: 101, Timeout: 100, CutOffFor: 1}
 	tenth := i.Begin(peer(9), 110)
 	tenth.Withdraw()
@@ -137,6 +234,8 @@ func TestAWithdrawnAttemptIsNotAwaited(t *testing.T) {
 func TestManyAttemptsOfOnePeerDoNotHideOthers(t *testing.T) {
 	i := cutOff(100, 1)
 	for n := range 3 {
+		i.Know(peer(1 + n))
+		i.Join(peer(1 + n))
 		i.Begin(peer(1+n), int64(201+n))
 	}
 	if got := i.Judge(Silence{Began: 201, Timeout: 100}, 301); got != CutOff {
@@ -160,6 +259,7 @@ func (tr traffic) play(failsAt int64, silent int) map[int64]Judgement {
 	i, judged := &Isolation{}, map[int64]Judgement{}
 	awaited := map[int64]Awaited{}
 	for n := range 64 {
+		i.Know(peer(n))
 		i.Join(peer(n))
 	}
 	const step = 1e6

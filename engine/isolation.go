@@ -109,7 +109,7 @@ func (i *isolation) setAnswered(s *slot, by responders) {
 	}
 	known := by
 	if by&theTarget == 0 { // that may have been asked by its name
-		known |= s.known
+		known |= s.known()
 	}
 	i.setKnown(s, by, known)
 }
@@ -119,18 +119,19 @@ func (i *isolation) setKnown(s *slot, by, known responders) {
 	for _, from := range i.joined(s.answered) {
 		from.Leave(s.peer)
 	}
-	if known != s.known {
+	if before := s.known(); known != before {
 		for _, to := range i.joined(known) {
 			to.Know(s.peer)
 		}
-		for _, from := range i.joined(s.known) { // last: a peer that is not known has no past
+		for _, from := range i.joined(before) { // last: a peer that is not known has no past
 			from.Forget(s.peer)
 		}
 	}
 	for _, to := range i.joined(by) {
 		to.Join(s.peer)
 	}
-	s.answered, s.known = by, known
+	s.answered = by
+	s.setKnown(known)
 }
 
 // forget forgets what is known about a probe. The attempt in flight says nothing either.
@@ -138,7 +139,7 @@ func (i *isolation) forget(s *slot) {
 	if s.inflight != nil {
 		s.inflight.withdraw()
 	}
-	if s.known != 0 {
+	if s.known() != 0 {
 		i.setKnown(s, 0, 0)
 	}
 	delete(i.silentSince, s)

@@ -38,7 +38,6 @@ type slot struct {
 
 	// scheduler.mu guards what follows.
 	answered responders // who answered the latest attempt that was not ignored, or may have in an earlier engine
-	known    responders // who answered the latest attempt that the target answered, or any if it never did
 	missing  responders // who should have answered the latest attempt, and has not; the target before the first attempt
 	flags    flags
 	peer     health.Peer // of the host that the handler connects to; 0: this machine, or isolation is not checked
@@ -52,7 +51,27 @@ type flags uint8
 const (
 	resumed         flags = 1 << iota // goes on with a run from before; until its instance is reported
 	failureAnswered                   // the latest failure is what the target answered
+	targetKnown                       // see slot.known
+	nameServerKnown
 )
+
+// known returns who answered the latest attempt that the target answered, or any attempt if
+// the target never did.
+func (s *slot) known() (by responders) {
+	if s.flags.has(targetKnown) {
+		by |= theTarget
+	}
+	if s.flags.has(nameServerKnown) {
+		by |= nameServer
+	}
+	return by
+}
+
+// setKnown sets what known returns.
+func (s *slot) setKnown(by responders) {
+	s.flags.set(targetKnown, by&theTarget != 0)
+	s.flags.set(nameServerKnown, by&nameServer != 0)
+}
 
 func (f flags) has(one flags) bool { return f&one != 0 }
 

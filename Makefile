@@ -34,6 +34,13 @@ build: $(STARLARK) ## build bin/sonde and bin/demo
 $(STARLARK): $(STARLARK_SOURCES)
 	cd guest/starlark && $(GO) run . -o ../../$@
 
+.PHONY: interpreter
+interpreter: $(STARLARK) # what dist/release.sh embeds
+
+.PHONY: release
+release: ## build programs and packages for Linux and macOS into bin/release, the same bytes each time
+	@GO=$(GO) dist/release.sh
+
 .PHONY: plugins
 plugins: # the ones that config.hcl loads
 	@GO=$(GO) $(WASM)/build.sh grpc heartbeat
@@ -71,8 +78,10 @@ explore: ## compare every state that a probe can reach with the kubelet's worker
 	$(GO) test -count=1 -v -run TestEveryReachableState ./engine/verdict -all
 
 .PHONY: docs
-docs: ## write docs/states.md from the code
+docs: ## write docs/states.md, docs/configuration and docs/openapi.yaml from the code
 	$(GO) test -count=1 -run TestDocumentShowsTheStates ./engine/verdict -rewrite
+	$(GO) test -count=1 -run TestPagesAreThoseOfTheSchemas ./cmd/engine/internal/reference -rewrite
+	$(GO) test -count=1 -run TestTheSchemasOfTheAPIAreThoseOfItsTypes ./tests -rewrite
 
 .PHONY: oracle
 # Without a package argument, go test prints the summary of what was compared.

@@ -26,48 +26,23 @@ func (c *Config) Digest() *Digest { return c.digest }
 
 // Engine is the engine block of a configuration.
 type Engine struct {
-	Listen        string              `hcl:"listen,optional"`                                  // address of page, API and /metrics; "" for none; default Options.Listen
-	Concurrency   int                 `hcl:"concurrency,optional"`                             // concurrent attempts, 1 to MaxConcurrency; default: the engine's own
-	Compatibility probe.Compatibility `hcl:"compatibility,optional"`                           // none or kubelet; default none
-	TokenFile     string              `hcl:"token_file,optional"`                              // file with the bearer token that API clients must send; default: no token
-	TLS           *TLS                `hcl:"tls,block"`                                        // default: plain HTTP
-	LogLevel      slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error"` // default info
-	LogFormat     string              `hcl:"log_format,optional" oneof:"auto text json"`       // default auto: text on a terminal, else JSON
-
-	// AllowEmpty permits a configuration without targets, which is otherwise an error if
-	// Options.RequireTargets is set.
-	AllowEmpty bool `hcl:"allow_empty,optional"`
-
-	// ReloadGuard is the largest share of its targets that a reload may remove or restart
-	// in an engine with ten targets or more: see restart.Effect. 100% permits every reload.
-	// The value of the configuration that is loaded counts. Default DefaultReloadGuard.
-	ReloadGuard probe.Share `hcl:"reload_guard,optional"`
-
-	// NoIsolationCheck makes failures without an answer count against their targets even if
-	// no target or name server answers.
-	NoIsolationCheck bool `hcl:"no_isolation_check,optional"`
-
-	// Watchdog is how long the engine may hang before it is started again; at least
-	// MinWatchdog, 0 for never. Default: that of the program.
-	Watchdog *time.Duration `hcl:"watchdog,optional"`
-
-	// MetricsMaxProbes is up to how many probes /metrics has series of each probe and
-	// target, 1 to MaxProbes. Default: that of package prom.
-	MetricsMaxProbes int `hcl:"metrics_max_probes,optional,nonzero"`
-
-	// PluginCache is a directory for the compiled code of plugins, "" for none.
-	// Default: sonde/plugins in the user's own cache directory. It is created if
-	// missing; only the engine's user may be able to write to it, since the engine
-	// runs its content.
-	PluginCache *string `hcl:"plugin_cache,optional"`
-
-	// PluginMemory is how much memory the instances of all plugins may use together, in
-	// bytes, at least MinPluginMemory. Default: that of package wasmhost, 1 GiB.
-	PluginMemory int64 `hcl:"plugin_memory,optional,nonzero,bytes"`
-
-	State       string        `hcl:"state,optional"`                              // file that keeps verdicts, runs and restarts for the next start; a relative path starts at the working directory; default: none
-	StateMaxAge time.Duration `hcl:"state_max_age,optional,nonzero"`              // older state is forgotten; at least MinStateMaxAge; default: that of package store
-	Resume      string        `hcl:"resume,optional" oneof:"trust verify forget"` // what the engine does with the state at its start; default trust
+	Listen           string              `hcl:"listen,optional" doc:"address and port of the status page, the API and /metrics; an empty text for none. An address that other machines can reach needs token_file, or tls with client_ca_file; port 0 lets the system choose one"`
+	Concurrency      int                 `hcl:"concurrency,optional" doc:"how many attempts that need a goroutine may run at once; those of tcp and http at IP addresses need none on Linux, and are limited to 16 times as many" default:"1024" min:"1" max:"1048576"`
+	Compatibility    probe.Compatibility `hcl:"compatibility,optional" doc:"none for the documented behaviour of Kubernetes, or kubelet for that of the kubelet with its known bugs, and for the metrics prober_probe_total and prober_probe_duration_seconds" default:"none"`
+	TokenFile        string              `hcl:"token_file,optional" doc:"file with the bearer token that clients of the API must send" default:"no token"`
+	TLS              *TLS                `hcl:"tls,block" doc:"serves the page and the API by HTTPS"`
+	LogLevel         slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error" doc:"least important records that are logged" default:"info"`
+	LogFormat        string              `hcl:"log_format,optional" oneof:"auto text json" doc:"form of the log: auto is text on a terminal, and JSON elsewhere" default:"auto"`
+	AllowEmpty       bool                `hcl:"allow_empty,optional" doc:"permits a configuration without targets, which is otherwise an error, since it would end everything that runs" default:"false"`
+	ReloadGuard      probe.Share         `hcl:"reload_guard,optional" doc:"largest share of its targets that a reload may remove or restart in an engine with ten targets or more; 100% permits every reload. The value in the new configuration counts" default:"50%"`
+	NoIsolationCheck bool                `hcl:"no_isolation_check,optional" doc:"makes failures without an answer count against their targets even if no target or name server answers; otherwise the engine takes that for a fault of its own network" default:"false"`
+	Watchdog         *time.Duration      `hcl:"watchdog,optional" doc:"how long the engine may hang before it is started again in the same process; 0s for never. Linux only" default:"1m"`
+	MetricsMaxProbes int                 `hcl:"metrics_max_probes,optional,nonzero" doc:"up to how many probes /metrics has series of each probe and target; with more it has only their sums" default:"20000" min:"1" max:"1000000"`
+	PluginCache      *string             `hcl:"plugin_cache,optional" doc:"directory for the compiled code of plugins; an empty text for none. It is created if missing. Only the user of the engine may be able to write to it, since the engine runs its content" default:"sonde/plugins in the cache directory of the user"`
+	PluginMemory     int64               `hcl:"plugin_memory,optional,nonzero,bytes" doc:"how much memory the instances of all plugins may use together" default:"1GiB" min:"1MiB"`
+	State            string              `hcl:"state,optional" doc:"file that keeps verdicts, runs and restarts for the next start; a relative path starts at the working directory" default:"none"`
+	StateMaxAge      time.Duration       `hcl:"state_max_age,optional,nonzero" doc:"age at which state is forgotten at the start; needs state" default:"10m" min:"10s"`
+	Resume           string              `hcl:"resume,optional" oneof:"trust verify forget" doc:"what the engine does with the state at its start: trust goes on with it, verify keeps verdicts, starts runs again and attempts each probe at once, forget starts without state. Needs state" default:"trust"`
 
 	Settings any // what Options.EngineSettings made of the block's other arguments
 }
@@ -93,9 +68,9 @@ const DefaultReloadGuard probe.Share = 0.5
 
 // TLS is how the API is served. Relative paths start at the working directory.
 type TLS struct {
-	CertFile     string `hcl:"cert_file"`               // PEM, with the intermediate certificates
-	KeyFile      string `hcl:"key_file"`                // PEM
-	ClientCAFile string `hcl:"client_ca_file,optional"` // PEM; clients need a certificate signed by one of these CAs; default: no client certificates
+	CertFile     string `hcl:"cert_file" doc:"PEM file with the certificate of the server and the intermediate certificates; a relative path starts at the working directory"`
+	KeyFile      string `hcl:"key_file" doc:"PEM file with the private key of the certificate"`
+	ClientCAFile string `hcl:"client_ca_file,optional" doc:"PEM file with the authorities of client certificates: clients need a certificate that one of them has signed" default:"no client certificates"`
 }
 
 // Target is what a target block says about the lifecycle of its target.
@@ -106,10 +81,10 @@ type Target struct {
 
 // Plugin is a plugin block: a WebAssembly module that adds a handler block.
 type Plugin struct {
-	Name          string `hcl:"-"`                       // the block's label, and the name of the handler block that it adds
-	Source        string `hcl:"source"`                  // the module's file; a relative path starts at the folder of the configuration file
-	SHA256        string `hcl:"sha256,optional"`         // of the file, 64 hexadecimal digits; required unless the file is below the configuration's folder
-	AllowUnpinned bool   `hcl:"allow_unpinned,optional"` // SHA256 is not required; default false
+	Name          string `hcl:"-"` // the block's label, and the name of the handler block that it adds
+	Source        string `hcl:"source" doc:"file of the module; a relative path starts at the folder of the configuration file"`
+	SHA256        string `hcl:"sha256,optional" doc:"hash of the file, 64 hexadecimal digits, as sonde plugin inspect shows it. Required unless the file is below the folder of the configuration" default:"none"` // of the file, 64 hexadecimal digits; required unless the file is below the configuration's folder
+	AllowUnpinned bool   `hcl:"allow_unpinned,optional" doc:"permits a module without sha256 anywhere: whoever can write the file decides what the engine runs" default:"false"`
 
 	Settings any `hcl:"-"` // what Options.PluginSettings made of grant, limits and the like
 }

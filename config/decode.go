@@ -92,8 +92,8 @@ func (l *loader) reportZero(d *decodedBlock, f *Field) {
 	hint := "leave it out for the default"
 	if f.Required {
 		hint = fmt.Sprintf("write %s = %s", f.Name, exampleOf(f.Type))
-	} else if f.zeroMeans != "" && f.zeroMeans != "0" && f.zeroMeans != "0s" {
-		hint += ", " + f.zeroMeans
+	} else if f.Unset != "" && f.Unset != "0" && f.Unset != "0s" {
+		hint += ", " + f.Unset
 	}
 	if f.Required && f.Type == Duration {
 		d.values[f.Name] = time.Second

@@ -106,6 +106,7 @@
 // The blocks:
 //
 //	schemas.go     what each block may contain
+//	language.go    the same as one Schema, for documents
 //	decode.go      decodes a block by its schema, and reports errors at its fields
 //	engine.go      the engine block
 //	plugin.go      plugin blocks

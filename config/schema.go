@@ -77,13 +77,14 @@ type Field struct {
 	Type      Type
 	Required  bool
 	Default   any      // its value when it is not given, as in Values; nil for none
+	Unset     string   // what holds when it is not given and has no Default: "10s", "that of the target"; empty when not known
 	Sensitive bool     // its value is never shown
 	NonZero   bool     // 0 is an error, since the zero value of the Go field stands for the default
 	OneOf     []string // the allowed words of a String; nil for any text
-	Doc       string   // one sentence
+	Min, Max  string   // the smallest and the largest value that is accepted, as they are written; empty for none
+	Doc       string   // meaning and conditions, in one to four sentences without the final period
+	Labels    []string // of a block: what each label means; the last ones can be left out
 	Block     *Schema  // the fields inside, for Type Block and Object
-
-	zeroMeans string // the default that 0 stands for, as text; empty when not known
 }
 
 // Type is the type of the value of a Field.
@@ -102,7 +103,16 @@ const (
 	Block                      // Values; a nested block
 	Object                     // Values; written as an argument: name = { … }
 	Size                       // int64, in bytes; written "32MiB"
+	Any                        // evaluated by this package; what it accepts is in Doc
 )
+
+var typeNames = [...]string{
+	String: "string", Bool: "bool", Int: "whole number", Float: "number", Duration: "duration", Strings: "list of strings",
+	StringMap: "map of strings", StringsMap: "map of lists of strings", Block: "block", Object: "object", Size: "size", Any: "expression",
+}
+
+// String returns the type in words, such as "list of strings".
+func (t Type) String() string { return typeNames[t] }
 
 // Values are the fields of one block that are given or have a default, by name.
 type Values map[string]any

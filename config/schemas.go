@@ -72,9 +72,9 @@ func (l *loader) compile() {
 		script:     compileStruct[Script](l.options.PluginSettings.schema),
 		rule:       compileStruct[probe.Rule](Schema{}),
 		lifecycle:  compileSchema(lifecycle),
-		variable:   tree.BodySchema{Arguments: []string{"type", "default", "description", "sensitive"}, Blocks: []tree.BlockSchema{{Type: "validation"}}},
-		validation: tree.BodySchema{Arguments: []string{"condition", "error_message"}},
-		dynamic:    tree.BodySchema{Arguments: []string{"for_each", "iterator", "labels"}, Blocks: []tree.BlockSchema{{Type: "content"}}},
+		variable:   compileSchema(variableSchema).body,
+		validation: compileSchema(validationSchema).body,
+		dynamic:    compileSchema(dynamicSchema).body,
 	}
 	if decode := l.options.TargetSettings.decode; decode != nil {
 		l.noLifecycle.Settings, _ = decode(nil, Context{})
@@ -136,7 +136,7 @@ func (l *loader) topSchema() tree.BodySchema {
 func (l *loader) targetSchema() tree.BodySchema {
 	lifecycle := l.schemas.lifecycle.body
 	return tree.BodySchema{
-		Arguments: append([]string{"for_each", "address", "ports"}, lifecycle.Arguments...),
+		Arguments: append(compileSchema(targetSchema).body.Arguments, lifecycle.Arguments...),
 		Blocks: append(slices.Clone(lifecycle.Blocks),
 			tree.BlockSchema{Type: "probe", Labels: []string{"kind", "name"}, Optional: 1, Example: `probe "readiness"`, Inside: l.schemas.probe.Names()},
 			dynamicBlock),

@@ -19,10 +19,10 @@ const MaxScriptBytes = 256 << 10
 // Script is a script block: a text in Starlark that adds a handler block. Either Source or
 // File is set in HCL; Source has the text in both cases.
 type Script struct {
-	Name     string `hcl:"-"`                          // the block's label, and the name of the handler block that it adds
-	Source   string `hcl:"source,optional"`            // the text
-	File     string `hcl:"file,optional"`              // the file with the text; a relative path starts at the folder of the configuration file
-	MaxSteps int    `hcl:"max_steps,optional,nonzero"` // steps of computation that an attempt may take; default: the interpreter's own
+	Name     string `hcl:"-"` // the block's label, and the name of the handler block that it adds
+	Source   string `hcl:"source,optional" doc:"text of the script in Starlark; either source or file is required" default:"none"`
+	File     string `hcl:"file,optional" doc:"file with the text of the script; a relative path starts at the folder of the configuration file" default:"none"`
+	MaxSteps int    `hcl:"max_steps,optional,nonzero" doc:"steps of computation that an attempt may take" default:"1000000" min:"1"`
 	Origin   Origin `hcl:"-"`
 
 	Settings any `hcl:"-"` // what Options.PluginSettings made of grant, limits and the like

@@ -21,9 +21,13 @@ import (
 //	Wait  time.Duration `hcl:"wait,optional,nonzero"`       // 0 is an error: in Go it stands for the default
 //	Size  int64         `hcl:"size,optional,bytes"`         // written "32MiB"
 //	Mode  string        `hcl:"mode,optional" oneof:"a b"`   // one of these words
+//	Count int           `hcl:"count,optional" doc:"attempts" default:"3" min:"1" max:"9"`
 //	TLS   *TLS          `hcl:"tls,block"`                   // a struct with such tags
 //	Retry Retry         `hcl:"retry,object"`                // likewise, written retry = { … }
 //	Made  string        `hcl:"-"`                           // not in HCL
+//
+// The tags doc, default, min and max become Doc, Unset, Min and Max of the Field. They
+// describe what the package itself does and checks.
 //
 // A field may be a string, bool, int, int32, int64, float64, time.Duration,
 // []string, map[string]string, map[string][]string, a type with text methods
@@ -122,7 +126,8 @@ func schemaOf(t reflect.Type) Schema {
 		if !ok {
 			continue
 		}
-		field := Field{Name: tag.name, Required: !tag.has("optional"), Sensitive: tag.has("sensitive"), NonZero: tag.has("nonzero"), Doc: f.Tag.Get("doc")}
+		field := Field{Name: tag.name, Required: !tag.has("optional"), Sensitive: tag.has("sensitive"), NonZero: tag.has("nonzero"),
+			Unset: f.Tag.Get("default"), Min: f.Tag.Get("min"), Max: f.Tag.Get("max"), Doc: f.Tag.Get("doc")}
 		switch {
 		case tag.has("block"), tag.has("object"):
 			inside := schemaOf(pointed(f.Type))
@@ -140,8 +145,8 @@ func schemaOf(t reflect.Type) Schema {
 				field.OneOf = enumeration(pointed(f.Type))
 			}
 		}
-		if defaults.IsValid() {
-			field.zeroMeans = fmt.Sprint(defaults.FieldByIndex(f.Index).Interface())
+		if defaults.IsValid() && field.Unset == "" && field.Type != Block {
+			field.Unset = fmt.Sprint(defaults.FieldByIndex(f.Index).Interface())
 		}
 		s.Fields = append(s.Fields, field)
 	}

@@ -14,18 +14,14 @@ import (
 type Rule struct {
 	Kind Kind // the kind in the probe's ID; Engine.Apply sets it
 
-	InitialDelay     time.Duration `hcl:"initial_delay,optional"`             // from the instance's start to the first attempt; default 0
-	Period           time.Duration `hcl:"period,optional,nonzero"`            // from one attempt to the next; default 10s, at least MinPeriod
-	Timeout          time.Duration `hcl:"timeout,optional,nonzero"`           // for each try of an attempt; default 1s
-	SuccessThreshold int32         `hcl:"success_threshold,optional,nonzero"` // consecutive successes until the probe passes; default 1, always 1 for startup and liveness
-	FailureThreshold int32         `hcl:"failure_threshold,optional,nonzero"` // consecutive failures until the probe fails; default 3
-
-	// TerminationGracePeriod is how long an instance may take to exit when the
-	// engine terminates it because this probe fails. Default: the target's own.
-	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero"`
-
-	OnError       OnError       `hcl:"on_error,optional"` // what an attempt with outcome unknown counts as; default: nothing
-	Compatibility Compatibility // default: the engine's
+	InitialDelay           time.Duration `hcl:"initial_delay,optional" doc:"time from the start of the instance to the first attempt" min:"0s" max:"8784h"`
+	Period                 time.Duration `hcl:"period,optional,nonzero" doc:"time from one attempt to the next" min:"10ms" max:"8784h"`
+	Timeout                time.Duration `hcl:"timeout,optional,nonzero" doc:"time that each try of an attempt may take; an attempt whose outcome is unknown is tried up to three times" min:"1ms" max:"8784h"`
+	SuccessThreshold       int32         `hcl:"success_threshold,optional,nonzero" doc:"consecutive successes until the probe passes; always 1 for startup and liveness probes" min:"1"`
+	FailureThreshold       int32         `hcl:"failure_threshold,optional,nonzero" doc:"consecutive failures until the probe fails" min:"1"`
+	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that the instance may take to exit when the engine terminates it because this probe fails; not for readiness probes" default:"that of the target" max:"8784h"`
+	OnError                OnError       `hcl:"on_error,optional" doc:"what an attempt that could not be made (outcome unknown) counts as: ignore it, or take it for a failure. An attempt that failed for a fault of the engine itself (reasons engine.…) is never a failure"`
+	Compatibility          Compatibility // default: the engine's
 }
 
 // Defaults and bounds of a Rule. The defaults are those of the Kubernetes API

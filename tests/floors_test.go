@@ -82,6 +82,7 @@ var rules = []rule{
 	{path: "cmd/engine/internal/status", floor: 5, group: "cmd", order: 1},
 	{path: "cmd/engine/internal/manifests", floor: 5, group: "cmd", order: 2},
 	{path: "cmd/engine/internal/plugindev", floor: 5, group: "cmd", order: 2},
+	{path: "cmd/engine/internal/reference", floor: 5, group: "cmd", order: 2},
 	{path: "cmd/engine/internal/kubeimport", floor: 5, group: "cmd", order: 3},
 	{path: "cmd/engine/internal/staticpods", floor: 5, group: "cmd", order: 3},
 	{path: "cmd/engine/internal/daemon", floor: 5, group: "cmd", order: 4},
@@ -92,6 +93,7 @@ var rules = []rule{
 	{path: "tests/faulttest", floor: 5, group: "tests", order: 1},
 	{path: "tests/...", floor: 5, group: "tests", order: 2},
 	{path: "examples/...", floor: 5},
+	{path: "dist/...", floor: 5},
 }
 
 // forbidden lists imports that the floors would allow.
@@ -115,10 +117,11 @@ var thirdParty = []struct {
 	{module: "github.com/zclconf/go-cty-yaml", in: []string{"config/..."}},
 	{module: "github.com/apparentlymart/go-cidr", in: []string{"config/..."}},
 	{module: "github.com/agext/levenshtein", in: []string{"config/..."}},
-	{module: "github.com/prometheus/client_golang", in: []string{"adapter/prom/..."}},
+	{module: "github.com/prometheus/client_golang", in: []string{"adapter/prom/...", "tests"}},
 	{module: "k8s.io", in: []string{"adapter/kube/..."}},
-	{module: "sigs.k8s.io/yaml", in: []string{"adapter/kube/..."}},
+	{module: "sigs.k8s.io/yaml", in: []string{"adapter/kube/...", "tests"}},
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
+	{module: "github.com/spf13/pflag", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
 	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process/...", "adapter/store", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
 	{module: "golang.org/x/sync", in: []string{

@@ -11,13 +11,22 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// guides are the documents whose console blocks are run, line by line.
-var guides = []string{"../README.md", "../docs/plugins.md", "../docs/scripts.md"}
+// guides are the documents whose console blocks are run, line by line, and whose
+// configurations are checked.
+var guides = []string{
+	"../README.md", "../docs/plugins.md", "../docs/scripts.md", "../docs/tutorial.md",
+	"../docs/coming-from/kubelet.md", "../docs/coming-from/docker.md", "../docs/coming-from/blackbox.md",
+	"../docs/coming-from/haproxy.md", "../docs/coming-from/monit.md", "../docs/coming-from/supervisord.md",
+}
 
 // interpreter is the plugin that runs scripts.
 const interpreter = "../cmd/engine/internal/starlark/module/starlark.wasm"
@@ -199,6 +208,8 @@ func (r *reader) console(b block) {
 		case isCD:
 			r.dir = filepath.Join(r.dir, dir)
 		case slices.ContainsFunc(notRunnable, func(s string) bool { return strings.HasPrefix(command, s) }):
+		case strings.HasPrefix(command, "sonde run ") && strings.HasSuffix(command, " &"):
+			r.runInBackground(r.ports.Replace(strings.TrimSuffix(command, " &")))
 		case strings.HasPrefix(command, "sonde run "):
 			r.runUntilApplied(r.ports.Replace(command))
 		default:
@@ -216,28 +227,61 @@ func (r *reader) command(line string) *exec.Cmd {
 	return c
 }
 
-// run runs a command. It must succeed, unless it is shown to print an error.
+// exitLine is the last line of an output that shows how its command ends.
+var exitLine = regexp.MustCompile(`^exit code ([0-9]+)$`)
+
+// run runs a command. It must succeed, unless it is shown to print an error or to end with
+// another exit code. The status of an engine is asked for again until it is the one that is
+// shown.
 func (r *reader) run(line string, shown []string) {
 	r.t.Helper()
-	var stdout, stderr bytes.Buffer
-	c := r.command(line)
-	c.Stdout, c.Stderr = &stdout, &stderr
-	err := c.Run()
-	fails := len(shown) > 0 && strings.HasPrefix(shown[0], "error:")
-	if (err != nil) != fails {
-		r.t.Fatalf("$ %s\n%s%s%v", line, &stdout, &stderr, err)
+	code := 0
+	if n := len(shown); n > 0 {
+		if m := exitLine.FindStringSubmatch(shown[n-1]); m != nil {
+			code, _ = strconv.Atoi(m[1]) // the pattern has digits only
+			shown = shown[:n-1]
+		} else if strings.HasPrefix(shown[0], "error:") {
+			code = 1
+		}
 	}
-	got := stdout.String()
-	if fails {
-		got = stderr.String()
-	}
-	if len(shown) > 0 && !matchesShown(r.ports.Replace(strings.Join(shown, "\n")), got) {
-		r.t.Errorf("$ %s\nprints\n%s\nbut shown is\n%s", line, got, strings.Join(shown, "\n"))
+	isStatus := strings.HasPrefix(line, "sonde status ")
+	for end := time.Now().Add(testsync.Timeout); ; {
+		var stdout, stderr bytes.Buffer
+		c := r.command(line)
+		c.Stdout, c.Stderr = &stdout, &stderr
+		err := c.Run()
+		got := stdout.String()
+		if len(shown) > 0 && strings.HasPrefix(shown[0], "error:") {
+			got = stderr.String()
+		}
+		matches := len(shown) == 0 || matchesShown(r.ports.Replace(strings.Join(shown, "\n")), got)
+		switch ended := c.ProcessState.ExitCode() == code; {
+		case ended && matches:
+			return
+		case isStatus && time.Now().Before(end):
+		case !ended:
+			r.t.Fatalf("$ %s\n%s%s%v", line, &stdout, &stderr, err)
+		default:
+			r.t.Errorf("$ %s\nprints\n%s\nbut shown is\n%s", line, got, strings.Join(shown, "\n"))
+			return
+		}
 	}
 }
 
 // runUntilApplied runs an engine until it has applied its configuration.
 func (r *reader) runUntilApplied(line string) {
+	r.t.Helper()
+	r.startEngine(line)()
+}
+
+// runInBackground runs an engine until the test ends.
+func (r *reader) runInBackground(line string) {
+	r.t.Helper()
+	r.t.Cleanup(r.startEngine(line))
+}
+
+// startEngine returns when an engine has applied its configuration. Stop ends it.
+func (r *reader) startEngine(line string) (stop func()) {
 	r.t.Helper()
 	c := r.command(line)
 	stderr, err := c.StderrPipe()
@@ -254,10 +298,17 @@ func (r *reader) runUntilApplied(line string) {
 		fmt.Fprintln(&seen, lines.Text())
 		applied = strings.Contains(lines.Text(), "configuration applied")
 	}
-	_ = c.Process.Signal(syscall.SIGTERM)
-	_, _ = io.Copy(&seen, stderr)
-	if err := c.Wait(); err != nil || !applied {
-		r.t.Fatalf("$ %s\n%s%v", line, &seen, err)
+	rest := make(chan struct{})
+	go func() {
+		defer close(rest)
+		_, _ = io.Copy(&seen, stderr)
+	}()
+	return func() {
+		_ = c.Process.Signal(syscall.SIGTERM)
+		<-rest
+		if err := c.Wait(); err != nil || !applied {
+			r.t.Errorf("$ %s\n%s%v", line, &seen, err)
+		}
 	}
 }
 

@@ -33,14 +33,10 @@ type Config struct {
 	SHA256        string
 	AllowUnpinned bool
 
-	Grant  Grant  `hcl:"grant,block"`
-	Limits Limits `hcl:"limits,block"`
-
-	// OnTrap is the outcome of an attempt in which the plugin traps: probe.Unknown (the
-	// default) or probe.Failure.
-	OnTrap probe.Outcome `hcl:"on_trap,optional" oneof:"unknown failure"`
-
-	Compile Compile `hcl:"compile,block"`
+	Grant   Grant         `hcl:"grant,block" doc:"what the plugin may reach"`
+	Limits  Limits        `hcl:"limits,block" doc:"how much the plugin may use"`
+	OnTrap  probe.Outcome `hcl:"on_trap,optional" oneof:"unknown failure" doc:"outcome of an attempt in which the plugin crashes" default:"unknown"`
+	Compile Compile       `hcl:"compile,block" doc:"bounds of the compilation of the module, which a child process does on Linux"`
 
 	// CacheDir is a directory for compiled code, created with mode 0700. It must belong
 	// to the user that the process runs as and be inaccessible to others. The
@@ -84,16 +80,9 @@ type Grant struct {
 	// that very address. Loopback addresses need an entry with a loopback address or
 	// block, or with the exact host name. Nil means "target"; an empty list means
 	// nothing.
-	Dial []string `hcl:"dial,optional"`
-
-	// Env lists the environment variables of this process that the plugin sees.
-	// Default: none.
-	Env []string `hcl:"env,optional"`
-
-	// DNS lists host names, or patterns such as *.internal, that the plugin may look
-	// up, to see their addresses or to connect to what Dial allows by address.
-	// Default: none.
-	DNS []string `hcl:"dns,optional"`
+	Dial []string `hcl:"dial,optional" doc:"destinations that the plugin may connect to. Each is target, which stands for the address and the ports of the probed target, or a URL of a scheme (tcp, tls, udp, unix), a host (an IP address, a network, a name or a pattern such as *.internal) and a port (a number, a range such as 8000-8999, or *). An empty list permits none. Loopback and link-local addresses need an entry of their own" default:"[\"target\"]"`
+	Env  []string `hcl:"env,optional" doc:"environment variables of the engine that the plugin sees" default:"none"`
+	DNS  []string `hcl:"dns,optional" doc:"host names, or patterns such as *.internal, that the plugin may look up" default:"none"`
 }
 
 // targetOnly reports whether a plugin may connect to the target only.
@@ -103,30 +92,26 @@ func (g Grant) targetOnly() bool {
 
 // Limits bound what a plugin may use. A zero field means its default.
 type Limits struct {
-	Memory      int64         `hcl:"memory,optional,nonzero,bytes"`      // bytes of memory per instance; default 32 MiB, from 64 KiB to 4 GiB
-	ModuleSize  int64         `hcl:"module_size,optional,nonzero,bytes"` // bytes of the module; default 64 MiB
-	Instances   int           `hcl:"instances,optional,nonzero"`         // concurrent instances, and thus attempts; default 65536: the memory of all instances bounds them (SetTotalMemory)
-	Held        int           `hcl:"held,optional,nonzero"`              // connections held for later attempts of all probes, at most Connections for each; default 1024
-	Connections int           `hcl:"connections,optional,nonzero"`       // open connections per attempt; default 8
-	Dials       int           `hcl:"dials,optional,nonzero"`             // dials, lookups and TLS handshakes per attempt; default 16
-	BytesIn     int64         `hcl:"bytes_in,optional,nonzero,bytes"`    // bytes read per attempt; default 1 MiB
-	BytesOut    int64         `hcl:"bytes_out,optional,nonzero,bytes"`   // bytes written per attempt; default 256 KiB
-	HostCalls   int           `hcl:"host_calls,optional,nonzero"`        // host calls per attempt; default 100000
-	Fuel        int           `hcl:"fuel,optional,nonzero"`              // units of fuel per attempt, which docs/plugins.md describes; default 10^10, some ten seconds of processor time
-	Log         int           `hcl:"log,optional,nonzero,bytes"`         // bytes logged per attempt, the rest is dropped; default 4 KiB
-	Metrics     int           `hcl:"metrics,optional,nonzero"`           // names of metrics; default 32
-	Start       time.Duration `hcl:"start,optional,nonzero"`             // time for an instance to start, and for a check of settings; default 10s
+	Memory      int64         `hcl:"memory,optional,nonzero,bytes" doc:"memory of each instance" default:"32MiB" min:"64KiB"`
+	ModuleSize  int64         `hcl:"module_size,optional,nonzero,bytes" doc:"size of the module" default:"64MiB" min:"1B" max:"1GiB"`
+	Instances   int           `hcl:"instances,optional,nonzero" doc:"concurrent instances, and thus attempts" default:"65536" min:"1" max:"65536"`
+	Held        int           `hcl:"held,optional,nonzero" doc:"connections that are kept for later attempts of all probes" default:"1024" min:"1" max:"1048576"`
+	Connections int           `hcl:"connections,optional,nonzero" doc:"open connections of an attempt" default:"8" min:"1" max:"65536"`
+	Dials       int           `hcl:"dials,optional,nonzero" doc:"connections, lookups and TLS handshakes that an attempt may make" default:"16" min:"1" max:"65536"`
+	BytesIn     int64         `hcl:"bytes_in,optional,nonzero,bytes" doc:"bytes that an attempt may read" default:"1MiB" min:"1B" max:"1024GiB"`
+	BytesOut    int64         `hcl:"bytes_out,optional,nonzero,bytes" doc:"bytes that an attempt may write" default:"256KiB" min:"1B" max:"1024GiB"`
+	HostCalls   int           `hcl:"host_calls,optional,nonzero" doc:"calls of host functions by an attempt" default:"100000" min:"1"`
+	Fuel        int           `hcl:"fuel,optional,nonzero" doc:"computation of an attempt, in units of fuel; the default takes some ten seconds of processor time" default:"10000000000" min:"1"`
+	Log         int           `hcl:"log,optional,nonzero,bytes" doc:"text that an attempt may log; the rest is dropped" default:"4KiB" min:"1B" max:"1GiB"`
+	Metrics     int           `hcl:"metrics,optional,nonzero" doc:"names of metrics that the plugin may define" default:"32" min:"1" max:"65536"`
+	Start       time.Duration `hcl:"start,optional,nonzero" doc:"time that an instance may take to start, and a check of settings to end" default:"10s" min:"1ms" max:"1h"`
 }
 
 // Compile bounds the compilation of the module, in a child process on Linux.
 type Compile struct {
-	Memory int64         `hcl:"memory,optional,nonzero,bytes"` // bytes; default 256 MiB, and 32 bytes for each byte of the module. A control group may leave less
-	Time   time.Duration `hcl:"time,optional,nonzero"`         // processor time, in whole seconds; default 30s, and 8µs for each byte of the module
-
-	// InProcess lets this process compile the module, where it may not start itself as a child. It
-	// has no limits then: a module may take gigabytes and minutes, and cannot be stopped. On other
-	// systems than Linux it is always so. Default: false.
-	InProcess bool `hcl:"in_process,optional"`
+	Memory    int64         `hcl:"memory,optional,nonzero,bytes" doc:"memory of the compiler; a control group may leave it less" default:"256MiB, and 32 bytes for each byte of the module" min:"64MiB" max:"64GiB"`
+	Time      time.Duration `hcl:"time,optional,nonzero" doc:"processor time of the compiler, in whole seconds" default:"30s, and 8µs for each byte of the module" min:"1s" max:"1h"`
+	InProcess bool          `hcl:"in_process,optional" doc:"lets the engine compile the module itself, where it cannot start a child process. The compiler has no limits then. On other systems than Linux it is always so" default:"false"`
 }
 
 // The defaults of Limits.

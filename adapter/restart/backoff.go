@@ -14,9 +14,9 @@ import (
 // back-off from the finish time of an older container, and so restarts twice
 // without delay (K148 in docs/kubelet.md). BackOff does not do that.
 type BackOff struct {
-	Initial time.Duration `hcl:"initial,optional,nonzero"` // default 10s; Max, if that is shorter
-	Max     time.Duration `hcl:"max,optional,nonzero"`     // default 5m; Initial, if that is longer
-	Reset   time.Duration `hcl:"reset,optional,nonzero"`   // default 10m
+	Initial time.Duration `hcl:"initial,optional,nonzero" doc:"wait before the second restart in a row; the first one does not wait" default:"10s, or max if that is shorter" max:"8784h"`
+	Max     time.Duration `hcl:"max,optional,nonzero" doc:"longest wait: each restart in a row doubles it" default:"5m, or initial if that is longer" max:"8784h"`
+	Reset   time.Duration `hcl:"reset,optional,nonzero" doc:"an instance that has run for longer starts the back-off over" default:"10m" max:"8784h"`
 }
 
 // Defaults of a BackOff. They are the kubelet's (MaxContainerBackOff and

@@ -10,9 +10,9 @@ import (
 // an overloaded network or machine does not restart everything at once. The zero
 // Budget is unlimited.
 type Budget struct {
-	Max   int           `hcl:"max,optional,nonzero"` // restarts within Per; default: unlimited
-	Share probe.Share   `hcl:"share,optional"`       // the same as a share of all units with a driver, but at least one restart; default: unlimited
-	Per   time.Duration `hcl:"per,nonzero"`          // how long a restart counts; required with Max or Share
+	Max   int           `hcl:"max,optional,nonzero" doc:"restarts within per" default:"unlimited" min:"1"`
+	Share probe.Share   `hcl:"share,optional" doc:"restarts within per, as a share of all targets that can be restarted, but at least one" default:"unlimited"`
+	Per   time.Duration `hcl:"per,nonzero" doc:"how long a restart counts"`
 }
 
 func (b Budget) check() error {

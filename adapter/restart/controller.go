@@ -18,7 +18,7 @@ import (
 // Config configures a Controller.
 type Config struct {
 	Engine *engine.Engine // required; gets a Report for each instance, and has the probes' verdicts
-	Budget Budget         `hcl:"restart_budget,object"` // default: unlimited
+	Budget Budget         `hcl:"restart_budget,object" doc:"limits the restarts by startup and liveness probes, so that an overloaded network or machine does not restart everything at once"`
 	Logger *slog.Logger   // one Info line when an instance starts, fails, no longer fails or exits; default: none
 
 	// Changed is called when the Memory of a target may have changed, and BudgetChanged

@@ -18,9 +18,9 @@ type Unit struct {
 	// is removed, and its probes are never held.
 	Driver Driver
 
-	Policy                 Policy        `hcl:"restart_policy,optional"`                   // after which exits an instance is restarted; default Always
-	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero"` // how long an instance may take to exit; a failing probe's own comes first; default 30s
-	BackOff                BackOff       `hcl:"back_off,block"`                            // how long to wait between two instances
+	Policy                 Policy        `hcl:"restart_policy,optional" doc:"after which exits an instance is restarted: always, on_failure (a status other than 0, or a failing probe), or never"`
+	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that an instance may take to exit after SIGTERM before it is killed; that of the failing probe comes first" max:"8784h"`
+	BackOff                BackOff       `hcl:"back_off,block" doc:"how long to wait before a restart"`
 
 	// Revision identifies what Driver does: when a target's new unit has the same
 	// non-empty revision as the old one, the instance keeps running. Without a

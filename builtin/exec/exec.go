@@ -27,15 +27,10 @@ import (
 // Nothing else of the engine's environment is passed on, because it may contain
 // secrets.
 type Config struct {
-	// Command is the program and its arguments; required. A program without a
-	// slash is looked up in the command's PATH. $(NAME) in a word is replaced by
-	// the variable's value if the target's environment or Env has it, and $$ by a
-	// single $. There is no shell unless Command names one.
-	Command []string `hcl:"command"`
-
-	Env  map[string]string `hcl:"env,optional"`  // in addition to the target's environment; default: empty
-	Dir  string            `hcl:"dir,optional"`  // default: the target's, else the engine's
-	User string            `hcl:"user,optional"` // "name", "uid", "user:group"; default: the target's, else the engine's
+	Command []string          `hcl:"command" doc:"program and its arguments. A program without a slash is searched in the PATH of the command. $(NAME) in a word is replaced by the variable NAME of the target or of env, and $$ by $. There is no shell unless the command names one"`
+	Env     map[string]string `hcl:"env,optional" doc:"environment variables in addition to those of the target" default:"empty"`
+	Dir     string            `hcl:"dir,optional" doc:"working directory" default:"that of the target, else of the engine"`
+	User    string            `hcl:"user,optional" doc:"user who runs the command: a name, a number, or user:group" default:"that of the target, else of the engine"`
 }
 
 // Handler runs a command for each attempt. It is safe for concurrent use by

@@ -16,63 +16,21 @@ type TLS = dial.TLS
 
 // Config is an http block. The zero value of a field means its default.
 type Config struct {
-	// Method is the request's method, in upper or lower case. Default GET.
-	Method string `hcl:"method,optional"`
-
-	// Path is the path with its query, as in a link: "/healthz?full=1". A path that
-	// cannot be parsed is escaped. Default "/".
-	Path string `hcl:"path,optional"`
-
-	// Port is a number from 1 to 65535 or the name of one of the target's
-	// ports. It is required without UnixSocket.
-	Port string `hcl:"port,optional"`
-
-	// Host is the IP address or host name to connect to, and of the URL. Default: the
-	// target's address; "localhost" with UnixSocket.
-	Host string `hcl:"host,optional"`
-
-	// Scheme is http or https, in upper or lower case. Default http.
-	Scheme string `hcl:"scheme,optional" oneof:"http https HTTP HTTPS"`
-
-	// Headers are the request's headers. Host replaces the host of the request, not
-	// the one to connect to. The defaults of User-Agent and Accept are sonde-probe and
-	// */*; an empty value omits them. See also Compatibility.
-	Headers map[string][]string `hcl:"headers,optional"`
-
-	// Body is the request's body. Default: none.
-	Body string `hcl:"body,optional"`
-
-	// Status are the statuses to accept, single ones ("204") or ranges
-	// ("200-399"), from 100 to 599. Default 200-399.
-	Status []string `hcl:"status,optional"`
-
-	// BodyContains must be in the body, and BodyRegex (Go's syntax, RE2) must match in
-	// it. Only the first probe.MaxDetail bytes are searched. Default: any body.
-	BodyContains string `hcl:"body_contains,optional"`
-	BodyRegex    string `hcl:"body_regex,optional"`
-
-	// Redirects says which redirects are followed, up to 10 of them: local (those to
-	// the same host, with any port and scheme), none, or all. The status of a redirect
-	// that is not followed decides; if the range that accepts it starts below 300, the
-	// outcome is Warning. Default local.
-	Redirects string `hcl:"redirects,optional" oneof:"local none all"`
-
-	// TLS configures https. Default: the server is verified with the system's
-	// authorities. HTTP/2 is used if the server offers it.
-	TLS *TLS `hcl:"tls,block"`
-
-	// UnixSocket is the path of a socket to connect to instead of a host and a
-	// port; @ begins a name in Linux's abstract namespace.
-	UnixSocket string `hcl:"unix_socket,optional"`
-
-	// SourceAddress is the IP address of this machine to connect from. Default:
-	// the system chooses.
-	SourceAddress string `hcl:"source_address,optional"`
-
-	// ReuseConnection keeps the connection for the next attempt. That is cheaper, and
-	// does not notice a server that accepts no new connections. Default false: each
-	// attempt makes a new connection.
-	ReuseConnection bool `hcl:"reuse_connection,optional"`
+	Method          string              `hcl:"method,optional" doc:"method of the request, in upper or lower case" default:"GET"`
+	Path            string              `hcl:"path,optional" doc:"path with its query, as in a link. A path that cannot be parsed is escaped" default:"/"`
+	Port            string              `hcl:"port,optional" doc:"a number from 1 to 65535, or the name of a port of the target; required without unix_socket" default:"none"`
+	Host            string              `hcl:"host,optional" doc:"IP address or host name to connect to, and of the URL" default:"the address of the target; localhost with unix_socket"`
+	Scheme          string              `hcl:"scheme,optional" oneof:"http https HTTP HTTPS" doc:"http or https; required with tls" default:"http"`
+	Headers         map[string][]string `hcl:"headers,optional" doc:"headers of the request; a value is a text or a list of texts. Host replaces the host of the request, not the one to connect to. The defaults of User-Agent and Accept are sonde-probe and */*; an empty text omits them" default:"none"`
+	Body            string              `hcl:"body,optional" doc:"body of the request" default:"none"`
+	Status          []string            `hcl:"status,optional" doc:"statuses to accept: single ones (\"204\") or ranges (\"200-399\"), from 100 to 599" default:"200-399"`
+	BodyContains    string              `hcl:"body_contains,optional" doc:"text that must be in the first 10 KiB of the body" default:"any body"`
+	BodyRegex       string              `hcl:"body_regex,optional" doc:"regular expression (syntax of Go, RE2) that must match in the first 10 KiB of the body" default:"any body"`
+	Redirects       string              `hcl:"redirects,optional" oneof:"local none all" doc:"which redirects are followed, up to 10: local (to the same host, with any port and scheme), none, or all. The status of a redirect that is not followed decides; if the range that accepts it starts below 300, the outcome is a warning" default:"local"`
+	TLS             *TLS                `hcl:"tls,block" doc:"how to verify the server of https, and which client certificate to present; HTTP/2 is used if the server offers it"`
+	UnixSocket      string              `hcl:"unix_socket,optional" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux" default:"none"`
+	SourceAddress   string              `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
+	ReuseConnection bool                `hcl:"reuse_connection,optional" doc:"keeps the connection for the next attempt. That is cheaper, and does not notice a server that accepts no new connections" default:"false"`
 
 	// Compatibility with probe.Kubelet gives a body that stalls or breaks off the
 	// outcome Unknown instead of Failure, and makes kube-probe/1.36 the default of

@@ -19,52 +19,18 @@ type TLS = dial.TLS
 
 // Config is a tcp block. The zero value of a field means its default.
 type Config struct {
-	// Port is a number from 1 to 65535 or the name of one of the target's
-	// ports. It is required without UnixSocket.
-	Port string `hcl:"port,optional"`
-
-	// Host is the IP address or host name to connect to. Default: the target's
-	// address.
-	Host string `hcl:"host,optional"`
-
-	// TLS adds a TLS handshake after the connection is open. Default: none. A TLS 1.3
-	// server that rejects the client certificate reports it after the handshake:
-	// expect a response to notice it.
-	TLS *TLS `hcl:"tls,block"`
-
-	// UnixSocket is the path of a socket to connect to instead of a host and a
-	// port; @ begins a name in Linux's abstract namespace.
-	UnixSocket string `hcl:"unix_socket,optional"`
-
-	// SourceAddress is the IP address of this machine to connect from. Default:
-	// the system chooses.
-	SourceAddress string `hcl:"source_address,optional"`
-
-	// Send is the text to send first, and SendHex the same as hexadecimal digits, in
-	// which spaces are ignored. At most one is set. Default: nothing is sent.
-	Send    string `hcl:"send,optional"`
-	SendHex string `hcl:"send_hex,optional"`
-
-	// Expect is text that the response must contain, ExpectRegex a regular expression
-	// (Go's syntax, RE2) that must match in it, ExpectHex bytes that it must contain.
-	// At most one is set. Only the first probe.MaxDetail bytes of the response are
-	// searched. Default: the attempt does not wait for a response.
-	Expect      string `hcl:"expect,optional"`
-	ExpectRegex string `hcl:"expect_regex,optional"`
-	ExpectHex   string `hcl:"expect_hex,optional"`
-
-	// HalfOpen ends the attempt with a reset as soon as the server's operating system
-	// has answered, so that the server program never sees a connection. If the reset is
-	// lost, the server's system keeps the handshake for about a minute. It excludes
-	// TLS, UnixSocket, KeepAlive, the sends and the expects, and works on Linux only.
-	// Default false.
-	HalfOpen bool `hcl:"half_open,optional"`
-
-	// KeepAlive keeps the connection between attempts. When the connection ends, an
-	// attempt is made at once and fails; the next one opens another connection.
-	// Send and the expects apply once to each connection. KeepAlive excludes
-	// HalfOpen. Default: a connection for each attempt.
-	KeepAlive *KeepAlive `hcl:"keepalive,block"`
+	Port          string     `hcl:"port,optional" doc:"a number from 1 to 65535, or the name of a port of the target; required without unix_socket" default:"none"`
+	Host          string     `hcl:"host,optional" doc:"IP address or host name to connect to" default:"the address of the target"`
+	TLS           *TLS       `hcl:"tls,block" doc:"makes a TLS handshake after the connection is open. A TLS 1.3 server rejects a client certificate after the handshake: expect a response to notice it"`
+	UnixSocket    string     `hcl:"unix_socket,optional" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux" default:"none"`
+	SourceAddress string     `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
+	Send          string     `hcl:"send,optional" doc:"text to send first" default:"nothing is sent"`
+	SendHex       string     `hcl:"send_hex,optional" doc:"bytes to send first, as hexadecimal digits in which spaces are ignored; not with send" default:"nothing is sent"`
+	Expect        string     `hcl:"expect,optional" doc:"text that the first 10 KiB of the response must contain" default:"the attempt does not wait for a response"`
+	ExpectRegex   string     `hcl:"expect_regex,optional" doc:"regular expression (syntax of Go, RE2) that must match in the first 10 KiB of the response; not with expect" default:"the attempt does not wait for a response"`
+	ExpectHex     string     `hcl:"expect_hex,optional" doc:"bytes that the first 10 KiB of the response must contain, as hexadecimal digits; not with expect or expect_regex" default:"the attempt does not wait for a response"`
+	HalfOpen      bool       `hcl:"half_open,optional" doc:"ends the attempt with a reset as soon as the operating system of the server has answered, so that the server never sees a connection. If the reset is lost, the system of the server keeps the handshake for about a minute. It excludes tls, unix_socket, keepalive, and what is sent or expected. Linux only" default:"false"`
+	KeepAlive     *KeepAlive `hcl:"keepalive,block" doc:"keeps one connection between attempts. When it ends, an attempt is made at once and fails; the next one connects again. What is sent and expected applies once to each connection"`
 }
 
 // New makes a handler: a *Handler or, with KeepAlive, a probe.StatefulHandler. An error

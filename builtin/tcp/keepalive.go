@@ -16,17 +16,9 @@ import (
 // it, tcp.timeout if the peer has crashed, tcp.reset if the peer was started again and does
 // not know the connection, tcp.unreachable if there is no way to the peer.
 type KeepAlive struct {
-	// Idle is how long the connection is idle before the system sends a packet.
-	// Default 60s; whole seconds, 1s to 32767s.
-	Idle time.Duration `hcl:"idle,optional,nonzero"`
-
-	// Interval is the time between two packets without a response. Default 5s; whole
-	// seconds, 1s to 32767s.
-	Interval time.Duration `hcl:"interval,optional,nonzero"`
-
-	// Count is how many packets without a response end the connection. Default 3; 1
-	// to 127.
-	Count int `hcl:"count,optional,nonzero"`
+	Idle     time.Duration `hcl:"idle,optional,nonzero" doc:"how long the connection is idle before the system sends a keepalive packet; whole seconds" default:"60s" min:"1s" max:"32767s"`
+	Interval time.Duration `hcl:"interval,optional,nonzero" doc:"time between two packets without a response; whole seconds" default:"5s" min:"1s" max:"32767s"`
+	Count    int           `hcl:"count,optional,nonzero" doc:"packets without a response that end the connection" default:"3" min:"1" max:"127"`
 }
 
 // Defaults and bounds of a KeepAlive. The bounds are Linux's (MAX_TCP_KEEPIDLE and

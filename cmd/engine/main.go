@@ -7,10 +7,11 @@
 //	fmt.go        sonde fmt
 //	probe.go      sonde probe
 //	version.go    sonde version
+//	man.go        sonde man, hidden: the manual pages
 //
 // The other commands are packages in internal: daemon is sonde run, status is
-// sonde status, kubeimport is sonde import, and plugindev is sonde plugin. They
-// share cli (output, files, exit codes), handlers (handlers and plugins of a
+// sonde status, kubeimport is sonde import, reference is sonde docs, and plugindev is
+// sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
 // configuration), manifests (Kubernetes manifests) and staticpods (sonde run --pods).
 package main
 
@@ -26,6 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/kubeimport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/reference"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 )
 
@@ -63,9 +65,9 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cli.MakeGroup(root)
-	root.CompletionOptions.DisableDefaultCmd = true
+	root.CompletionOptions.HiddenDefaultCmd = true // packages have its output
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(),
-		plugindev.Command(), status.Command(), kubeimport.Command(), versionCommand())
+		plugindev.Command(), status.Command(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
 	return root
 }

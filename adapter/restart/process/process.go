@@ -51,25 +51,17 @@ import (
 type Config struct {
 	Target string // the target's name, for log records and the process list
 
-	// Command is the program and its arguments; required. A program without a
-	// slash is searched in the command's PATH. $(NAME) in a word is replaced by
-	// the value of NAME in Env, and $$ by $. No shell is used unless Command names
-	// one.
-	Command []string `hcl:"command"`
-
-	Env  map[string]string `hcl:"env,optional"`  // default: empty
-	Dir  string            `hcl:"dir,optional"`  // default: the engine's
-	User string            `hcl:"user,optional"` // "name", "uid", "user:group"; default: the engine's
-
-	// NoCgroup prevents that each instance gets a cgroup below the engine's own
-	// where possible. Default: false.
-	NoCgroup bool `hcl:"no_cgroup,optional"`
+	Command  []string          `hcl:"command" doc:"program and its arguments. A program without a slash is searched in the PATH of the process. $(NAME) in a word is replaced by the variable NAME of env, and $$ by $. There is no shell unless the command names one"`
+	Env      map[string]string `hcl:"env,optional" doc:"environment variables of the process, beside PATH, LANG, LC_ALL and TZ of the engine, and HOME, USER and LOGNAME of the user. Probes by exec have them too" default:"empty"`
+	Dir      string            `hcl:"dir,optional" doc:"working directory" default:"that of the engine"`
+	User     string            `hcl:"user,optional" doc:"user who runs the process: a name, a number, or user:group" default:"that of the engine"`
+	NoCgroup bool              `hcl:"no_cgroup,optional" doc:"does not give each instance a control group below that of the engine" default:"false"`
 
 	// Adopt makes instances outlive the engine: they go on when it stops or is killed,
 	// and the next engine with the same AdoptDir takes them over. An instance that is started
 	// while nothing can be written to AdoptDir ends with the engine. Linux only. Default:
 	// false, instances end with the engine.
-	Adopt bool `hcl:"adopt,optional"`
+	Adopt bool `hcl:"adopt,optional" doc:"lets the process go on when the engine stops or is killed; the next engine with the same state file takes it over. Needs state in the engine block. Linux only" default:"false"`
 
 	// AdoptDir is the directory in which instances that outlive the engine are found;
 	// required with Adopt. It is created with mode 0700, and should be in memory: see
@@ -90,9 +82,7 @@ type Config struct {
 	// target and stream (stdout or stderr). Default: none.
 	Log *slog.Logger
 
-	// LinesPerSecond limits the records of each stream. A record of its own counts
-	// the lines that were dropped. Default 100; at least 1.
-	LinesPerSecond int `hcl:"lines_per_second,optional,nonzero"`
+	LinesPerSecond int `hcl:"lines_per_second,optional,nonzero" doc:"lines of each output stream that are logged in a second; the log counts those that were dropped" default:"100" min:"1"`
 }
 
 // DefaultLinesPerSecond is the default of Config.LinesPerSecond.

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+)
+
+// manCommand returns sonde man, which packages use to write the manual pages.
+func manCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIRECTORY",
+		Short:  "Write the manual pages of all commands",
+		Hidden: true,
+		Args:   cli.Args(1, 1, "man takes one argument, a directory"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return writeManuals(root, args[0])
+		},
+	}
+}
+
+// writeManuals writes the pages of a command and of those below it: sonde-plugin-new.1.
+func writeManuals(c *cobra.Command, dir string) error {
+	if c.Hidden {
+		return nil
+	}
+	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+	if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(manual(c)), 0o644); err != nil {
+		return err
+	}
+	for _, inner := range c.Commands() {
+		if err := writeManuals(inner, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manual returns the page of a command, in the macros of man(7).
+func manual(c *cobra.Command) string {
+	var s strings.Builder
+	page := strings.ReplaceAll(c.CommandPath(), " ", "-")
+	fmt.Fprintf(&s, ".TH %s 1\n.SH NAME\n%s \\- %s\n", strings.ToUpper(roff(page)), roff(page), roff(c.Short))
+	fmt.Fprintf(&s, ".SH SYNOPSIS\n.B %s\n", roff(c.UseLine()))
+	if c.Long != "" {
+		s.WriteString(".SH DESCRIPTION\n" + literal(c.Long))
+	}
+	var flags strings.Builder
+	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) { flags.WriteString(option(f)) })
+	if flags.Len() > 0 {
+		s.WriteString(".SH OPTIONS\n" + flags.String())
+	}
+	if c.Example != "" {
+		s.WriteString(".SH EXAMPLES\n" + literal(c.Example))
+	}
+	var others []string
+	if c.HasParent() {
+		others = append(others, strings.ReplaceAll(c.Parent().CommandPath(), " ", "-"))
+	}
+	for _, inner := range c.Commands() {
+		if !inner.Hidden {
+			others = append(others, strings.ReplaceAll(inner.CommandPath(), " ", "-"))
+		}
+	}
+	for i, other := range others {
+		others[i] = ".BR " + roff(other) + " (1)"
+	}
+	return s.String() + ".SH SEE ALSO\n" + strings.Join(others, ",\n") + "\n"
+}
+
+// option returns the lines of a flag.
+func option(f *pflag.Flag) string {
+	name := "--" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
+	}
+	value, usage := pflag.UnquoteUsage(f)
+	if value != "" {
+		name += " " + value
+	}
+	return fmt.Sprintf(".TP\n.B %s\n%s\n", roff(name), roff(usage))
+}
+
+// literal returns a text that keeps its lines.
+func literal(text string) string { return ".nf\n" + roff(text) + "\n.fi\n" }
+
+// roff returns a text without what man(7) would take for a request or an escape.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			lines[i] = `\&` + line
+		}
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,122 @@
+package tests
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sonde-probe/sonde/adapter/prom"
+)
+
+const (
+	alertRules = "../dist/prometheus/sonde.rules.yml"
+	dashboard  = "../dist/prometheus/grafana.json"
+)
+
+func TestRulesForPrometheusAreValid(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is missing: it is in Debian's package prometheus")
+	}
+	panels := "groups:\n- name: panels\n  rules:\n"
+	for _, expr := range expressions(t) {
+		panels += "  - {record: panel, expr: " + string(quote(t, plainExpression(expr))) + ", labels: {n: " + string(quote(t, expr)) + "}}\n"
+	}
+	path := t.TempDir() + "/panels.yml"
+	if err := os.WriteFile(path, []byte(panels), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "check", "rules", alertRules, path).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func quote(t *testing.T, s string) []byte {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// expressions returns the queries of the dashboard's panels.
+func expressions(t *testing.T) (all []string) {
+	t.Helper()
+	var d struct {
+		Panels []struct {
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(readText(t, dashboard)), &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			all = append(all, target.Expr)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("the dashboard has no queries")
+	}
+	return all
+}
+
+// plainExpression returns a query with values for Grafana's variables.
+func plainExpression(expr string) string {
+	return strings.NewReplacer("$__rate_interval", "5m", "$job", "sonde", "$instance", ".*").Replace(expr)
+}
+
+func TestRulesAndDashboardUseMetricsThatExist(t *testing.T) {
+	exported := exportedMetrics(t)
+	used := regexp.MustCompile(`\b(?:sonde|prober)_[a-z0-9_]+\b`)
+	recorded := regexp.MustCompile(`(?m)record: (\S+)`)
+	rules := recorded.ReplaceAllString(readText(t, alertRules), "")
+	for _, name := range used.FindAllString(rules+strings.Join(expressions(t), "\n"), -1) {
+		base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+		if !slices.Contains(exported, name) && !slices.Contains(exported, base) {
+			t.Errorf("no engine exports %s", name)
+		}
+	}
+}
+
+// exportedMetrics returns the names of all metrics that the engine can export.
+func exportedMetrics(t *testing.T) (names []string) {
+	t.Helper()
+	descs := make(chan *prometheus.Desc, 1000)
+	prom.New(prom.Config{}).Describe(descs)
+	close(descs)
+	for d := range descs {
+		name := regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())
+		names = append(names, name[1])
+	}
+	if len(names) == 0 {
+		t.Fatal("there are no metrics")
+	}
+	return names
+}
+
+func TestTheUnitOfSystemdIsValid(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is missing: it is in Debian's package systemd")
+	}
+	// The program is not installed where the tests run.
+	unit := strings.ReplaceAll(readText(t, "../dist/systemd/sonde.service"), "/usr/bin/sonde", "/bin/sh")
+	path := t.TempDir() + "/sonde.service"
+	if err := os.WriteFile(path, []byte(unit), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=25", path).CombinedOutput(); err != nil {
+		t.Errorf("the unit is less hardened than before: %v\n%s", err, out)
+	}
+}

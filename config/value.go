@@ -148,6 +148,12 @@ func boolHint(v cty.Value, name string) string {
 
 // text returns a string, or a number or a bool converted to one.
 func text(v cty.Value) (string, bool) {
+	if v.Type() == cty.Number && v.IsKnown() && !v.IsNull() {
+		// cty needs some microseconds for each, since its numbers have 512 bits.
+		if n, accuracy := v.AsBigFloat().Int64(); accuracy == big.Exact {
+			return strconv.FormatInt(n, 10), true
+		}
+	}
 	s, err := convert.Convert(v, cty.String)
 	if err != nil || s.IsNull() {
 		return "", false

@@ -69,6 +69,10 @@
 //     TestGuestsGrowWithinTheBudget, TestWhatTheRuntimeTakesForAnInstanceIsCounted,
 //     TestReferencesThatCodeMakesAreCounted, TestTheStackOfEachFunctionIsCounted,
 //     TestConnectionsAreCounted).
+//   - When more than half of that is used, a call that waits is counted by what it has changed of its
+//     memory (TestACallThatWaitsIsCountedByWhatItHasChanged,
+//     TestMoreCallsWaitThanTheirMemoriesHaveRoom; Linux). When it computes again, it may exceed the
+//     sum by the rest; no more calls compute at once than there are slots.
 //   - A plugin can use its share of the memory, also if others have filled it before
 //     (TestAPluginLeavesTheSharesOfOthers, TestIdleInstancesMakeRoomForAnotherPlugin). It holds up
 //     no others meanwhile (TestNoCallClosesInstancesWithASlot).

@@ -153,6 +153,21 @@ func (p pagemap) entries(m *Memory, changed func(from, to int) bool) bool {
 	return true
 }
 
+// changed returns how many bytes are in pages that were changed; all if it is not known which, or
+// for more than half.
+func (m *Memory) changed() int64 {
+	all := m.usedPages()
+	pagemap, ok := ownPagemap()
+	if !ok {
+		return int64(m.size)
+	}
+	n := 0
+	if ok := pagemap.changes(m, func(from, to int) bool { n += to - from; return n <= all/2 }); !ok || n > all/2 {
+		return int64(m.size)
+	}
+	return int64(n * pageSize)
+}
+
 // copyBack copies the initial contents to the first pages that were changed, up to maxKept,
 // and returns the number of the page from which on others may have been. It returns 0 if it
 // is not known which they are.

@@ -65,6 +65,10 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	return b
 }
 
+// Unused returns how many bytes of the memory are as they were at first, and take no memory of their
+// own; 0 if that is not known.
+func (m *Memory) Unused() int64 { return max(int64(m.size)-m.changed(), 0) }
+
 // reset restores the initial pages, unless the memory has grown since.
 func (m *Memory) reset() bool {
 	m.Refused, m.Err = false, nil

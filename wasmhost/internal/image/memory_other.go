@@ -34,6 +34,9 @@ func (m *Memory) extend(size uint64) ([]byte, error) {
 	return m.bytes[:size:size], nil
 }
 
+// changed returns how many bytes were changed, which is not known.
+func (m *Memory) changed() int64 { return int64(m.size) }
+
 // restore copies the initial pages back.
 func (m *Memory) restore() bool {
 	copy(m.bytes, m.initial.content)

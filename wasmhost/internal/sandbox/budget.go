@@ -189,6 +189,20 @@ func (b *budget) addShared(a *account, n int64) {
 	b.add(a, n)
 }
 
+// use counts n bytes that a plugin has in any case, so that they may exceed the limit.
+func (b *budget) use(a *account, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(a, n)
+}
+
+// isScarce reports whether more than half of the memory is used.
+func (b *budget) isScarce() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used > b.limit/2
+}
+
 // markShared says that n bytes that are counted are not of a single instance, or are again with a
 // negative n.
 func (b *budget) markShared(a *account, n int64) {
@@ -218,6 +232,10 @@ func (b *budget) usedBy(a *account) int64 {
 	return a.used
 }
 
+// wholeInstances is for how many instances there should be room that do not wait, and so need more
+// than others.
+const wholeInstances = 8
+
 // instanceSize returns how many bytes the next instance of a plugin will use: as many as one does on
 // average, or n if that is more.
 func (a *account) instanceSize(n int64) int64 {
@@ -234,6 +252,10 @@ func (b *budget) room(a *account, n int64) int {
 		return max(int(left/n), 1)
 	}
 	room := left / a.instanceSize(n)
+	if average := max((a.used-a.shared)/a.instances, 1); average < n { // most of them wait
+		whole := min(left, wholeInstances*n)
+		room = whole/n + (left-whole)/average
+	}
 	if room = min(room, max(maxInstances()-b.instances, 0)); room == 0 {
 		b.refuse(a, n)
 	}

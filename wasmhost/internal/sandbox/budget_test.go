@@ -1,16 +1,21 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/tetratelabs/wazero/api"
+
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/wattest"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
@@ -396,6 +401,113 @@ func TestNoCallClosesInstancesWithASlot(t *testing.T) {
 	if c.memory.Grow(1); !closed {
 		t.Error("no instance is closed")
 	}
+}
+
+// large is a module of 4 MiB whose sonde_run computes, and then sleeps until it is stopped.
+func large() string {
+	return string(wattest.Assemble(`(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+		(memory 64) (func $run (result i32) (local $n i32)
+			loop local.get $n i32.const 1 i32.add local.tee $n i32.const 100000 i32.lt_s br_if 0 end
+			i32.const 24 i64.const 0x0fffffffffffffff i64.store i32.const 0 i32.const 64 i32.const 1 i32.const 128 call $poll)
+		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`))
+}
+
+// startLarge returns an instance of large, and skips the test where the system does not say what a
+// call has changed.
+func startLarge(t *testing.T) *Instance {
+	i := startModule(t, large())
+	if i.memory.Unused() == 0 {
+		t.Skip("this system does not say which pages were changed")
+	}
+	return i
+}
+
+// When memory is scarce, a call that waits is counted by what it has changed, and one that computes
+// by what it may change.
+func TestACallThatWaitsIsCountedByWhatItHasChanged(t *testing.T) {
+	const size, piece, little = 4 << 20, 1 << 20, 512 << 10
+	i := startLarge(t)
+	c := computingCall(t, i, 1<<30)
+	used := func() int64 { return totalMemory.usedBy(i.sandbox.account) }
+	want := func(what string, least, most int64) {
+		t.Helper()
+		if got := used(); got < least || got > most {
+			t.Errorf("%s: %d bytes are counted, want %d to %d", what, got, least, most)
+		}
+	}
+	compute := func() {
+		i.fuel.Set(api.EncodeI32(-1))
+		c.tick()
+	}
+	change := func(at, n int) { c.memory.Write(uint32(at), bytes.Repeat([]byte{1}, n)) }
+	whole := used()
+	c.releaseSlot()
+	want("waiting with much memory", whole, whole)
+	compute()
+	limitMemory(t, totalMemory.used)
+	c.releaseSlot()
+	want("waiting", whole-size, whole-size+little)
+	waiting := used()
+	compute()
+	want("computing", whole, whole)
+	change(0, piece)
+	c.releaseSlot()
+	want("waiting with changes", waiting+piece-little, waiting+piece)
+	change(piece, piece/2) // by the host
+	release := holdSlots()
+	close(c.stopped)
+	if c.awaitSlot(time.Now()) {
+		t.Error("it has a slot")
+	}
+	release()
+	want("waiting for a slot", waiting+piece*3/2-little, waiting+piece*3/2)
+	limitMemory(t, totalMemory.used)
+	if i.Reset() {
+		t.Error("it is used again though there is no memory left for it")
+	}
+	limitMemory(t, totalMemory.used+size)
+	if !i.Reset() {
+		t.Error("it is not used again though there is memory")
+	}
+	want("idle", whole, whole)
+	c.stopped = make(chan struct{})
+	compute()
+	change(0, size*3/4)
+	limitMemory(t, 1)
+	c.releaseSlot()
+	want("with most of its memory changed", whole, whole)
+	i.Close()
+}
+
+// TestMoreCallsWaitThanTheirMemoriesHaveRoom runs calls that wait, of instances that have room for
+// four together, beside their image.
+func TestMoreCallsWaitThanTheirMemoriesHaveRoom(t *testing.T) {
+	const many, limit = 12, 24 << 20
+	first := startLarge(t)
+	sandbox := first.sandbox
+	first.Close()
+	before := totalMemory.used - totalMemory.usedBy(sandbox.account)
+	limitMemory(t, before+limit)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for n := range many {
+		i, err := sandbox.Start(ctx)
+		if err != nil {
+			t.Fatalf("instance %d: %v, %d bytes are used", n, err, totalMemory.used-before)
+		}
+		running.Go(func() {
+			defer i.Close()
+			if r := i.Run(ctx, Attempt{State: sandbox.NewState()}); r.Ending != Stopped {
+				t.Errorf("got %+v", r)
+			}
+		})
+		testsync.Until(t, "memory for another instance", func() bool { return sandbox.Room() > 0 })
+	}
+	if used := totalMemory.used - before; used > limit {
+		t.Errorf("%d bytes are counted", used)
+	}
+	cancel()
+	running.Wait()
 }
 
 func TestAPluginThatGotItsShareWaitsNoLonger(t *testing.T) {

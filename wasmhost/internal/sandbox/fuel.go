@@ -159,11 +159,15 @@ func (c *call) acquireSlot(now time.Time) time.Time {
 
 // awaitSlot waits for a slot, and returns false if the call is stopped before it has one.
 func (c *call) awaitSlot(now time.Time) bool {
+	if c.instance.returned > 0 {
+		c.instance.returnUnused() // the host has written
+	}
 	acquired := cpuSlots.acquire(&c.sandbox.slotQueue, c.stopped)
 	granted := time.Now()
 	c.fuel.waited += granted.Sub(now)
 	if acquired {
 		c.fuel.slotSince = granted
+		c.instance.useAll()
 	}
 	return acquired
 }
@@ -181,4 +185,5 @@ func (c *call) releaseSlot() {
 	}
 	f.slotSince = time.Time{}
 	cpuSlots.release()
+	c.instance.returnUnused()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
@@ -35,7 +36,8 @@ type Instance struct {
 	nextFD    int32
 	stack     [1]uint64 // the result of a call
 	call      *call     // the one that runs; nil: none
-	used      int64     // counted in the budget
+	used      int64     // counted in the budget, except for returned
+	returned  int64     // to the budget, while the call waits: see returnUnused
 	tables    int       // the tableSize when it started
 	grown     int       // bytes that the tableSize has grown by
 	gathered  []byte    // buffer of call.gather; nil until it is used
@@ -256,10 +258,41 @@ func (i *Instance) Configure(ctx context.Context, s *settings.Settings) Report {
 
 // Reset makes the instance what it was before its first call, whatever a call has done and
 // however it has ended. It returns false if that cannot be done: its memory has grown, or
-// the module does not permit it.
+// the module does not permit it, or the memory that it may use is no longer left.
 func (i *Instance) Reset() bool {
 	i.nextFD = abi.FirstFD
+	if i.returned > 0 {
+		if !totalMemory.tryReserve(i.sandbox.account, i.returned, false) {
+			return false
+		}
+		i.returned = 0
+	}
 	return i.image != nil && i.image.Reset(i.memory, i.globals)
+}
+
+// writtenByHost is how many bytes the host writes at most to the memory of an instance whose call
+// waits.
+const writtenByHost = 64 << 10
+
+// returnUnused counts an instance whose call waits by what it has changed of its memory, if memory
+// is scarce: while it does not compute, it changes nothing more.
+func (i *Instance) returnUnused() {
+	if i.returned == 0 && !totalMemory.isScarce() {
+		return
+	}
+	const rounding = 2 * module.PageSize // the system's pages at both ends of what the host writes
+	unused := max(i.memory.Unused()-writtenByHost-rounding, 0)
+	totalMemory.use(i.sandbox.account, i.returned-unused)
+	i.returned = unused
+}
+
+// useAll counts an instance whose call computes by all that it may change. Together, such instances
+// may exceed the limit: they are no more than there are slots.
+func (i *Instance) useAll() {
+	if i.returned > 0 {
+		totalMemory.use(i.sandbox.account, i.returned)
+		i.returned = 0
+	}
 }
 
 // Spent reports whether the instance should not be used again.
@@ -276,7 +309,7 @@ func (i *Instance) Close() {
 	if i.memory != nil {
 		i.memory.Free()
 	}
-	totalMemory.releaseInstance(i.sandbox.account, i.used)
+	totalMemory.releaseInstance(i.sandbox.account, i.used-i.returned)
 }
 
 // Ending is how a call ended.

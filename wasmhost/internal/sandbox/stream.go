@@ -35,7 +35,7 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 		}
 		c.releaseSlot()
 		c.setDeadline(func() error { return s.conn.SetReadDeadline(s.readBy) })
-		n, err = s.conn.Read(p)
+		n, err = s.conn.Read(p[:min(len(p), writtenByHost)])
 		s.recordError(n, err)
 		if c.isOver() && isTimeout(err) {
 			return 0, c.fail(c.overError())

@@ -341,7 +341,9 @@ func TestResponsesOfTheAPIMatchTheirSchemas(t *testing.T) {
 		}
 		d.check(t, path, schema{Ref: "#/components/schemas/" + c.schema}, body)
 	}
-	d.check(t, "/v1/events", schema{Ref: "#/components/schemas/Probe"}, firstEvent(t, server))
+	for query, name := range map[string]string{"snapshot=true": "Probe", "targets=true": "Target"} {
+		d.check(t, "/v1/events?"+query, schema{Ref: "#/components/schemas/" + name}, firstEvent(t, server+"/v1/events?"+query))
+	}
 }
 
 // apiOf serves the API of an engine that has made attempts, and returns its address.
@@ -391,9 +393,9 @@ func apiOf(t *testing.T) string {
 }
 
 // firstEvent returns the data of the first event of a stream.
-func firstEvent(t *testing.T, server string) (data any) {
+func firstEvent(t *testing.T, url string) (data any) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/v1/events?snapshot=true", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,15 +63,40 @@ const QUOTE: i32 = 0x22;
 const BACKSLASH: i32 = 0x5c;
 const PLAIN: i32 = 0x10000; // marks a character that is not escaped
 
-let settings: string = "";
+/** The members of an object, or of a list, whose names are "0", "1" and so on. */
+class Members {
+  private names: string[] = [];
+  private values: string[] = [];
+
+  constructor(s: string) {
+    const list = s.startsWith("["), end = list || s.startsWith("{") ? s.length : 0;
+    for (let i = 1; i < end; i++) {
+      let name = this.names.length.toString();
+      if (!list) {
+        const colon = skip(s, i);
+        name = unquote(s.substring(i, colon).trim());
+        i = colon + 1;
+      }
+      const begin = i;
+      i = skip(s, i);
+      this.names.push(name);
+      this.values.push(s.substring(begin, i).trim());
+    }
+  }
+
+  get(name: string): string {
+    const i = this.names.indexOf(name);
+    return i < 0 ? "" : this.values[i];
+  }
+}
+
+let aborted: bool = false;
+let settings: Members = new Members("");
 
 /** Runs an attempt or a check of the settings. Return its result from sonde_run or sonde_configure. */
 export function run(body: () => i32): i32 {
-  settings = input(1);
-  const result = body();
-  settings = "";
-  __collect(); // nothing of this call is on the stack any more
-  return result;
+  settings = new Members(input(1));
+  return body();
 }
 
 /** Bytes of a text in UTF-8. */
@@ -166,9 +191,11 @@ export function held(key: string): i32 { const b = bytes(key); return hostHeld(a
 
 /** The JSON of a setting, empty if it is not set: "port", "tls.name" in a block, "names.0" in a list. */
 export function json(path: string): string {
+  const dot = path.indexOf(".");
+  if (dot < 0) return settings.get(path);
   const names = path.split(".");
-  let s = settings;
-  for (let i = 0; i < names.length; i++) s = member(s, names[i]);
+  let s = settings.get(names[0]);
+  for (let i = 1; i < names.length; i++) s = new Members(s).get(names[i]);
   return s;
 }
 
@@ -182,7 +209,7 @@ export function int(path: string): i64 {
 /** A string, empty if it is not set. */
 export function text(path: string): string {
   const s = json(path);
-  return s.startsWith('"') ? unescape(s.substring(1, s.length - 1)) : s;
+  return s.startsWith('"') ? unquote(s) : s;
 }
 
 // skip returns the end of the value that begins at i: the next comma, colon or bracket outside of it.
@@ -199,27 +226,13 @@ function skip(s: string, i: i32): i32 {
   return s.length;
 }
 
-// member returns the value of a name in an object, or of an index in a list.
-function member(s: string, name: string): string {
-  const list = s.startsWith("[");
-  if (!list && !s.startsWith("{")) return "";
-  for (let i = 1, nth = 0; i < s.length; i++, nth++) {
-    let key = nth.toString();
-    if (!list) {
-      const colon = skip(s, i);
-      key = unescape(s.substring(i, colon).trim());
-      key = key.substring(1, key.length - 1);
-      i = colon + 1;
-    }
-    const begin = i;
-    i = skip(s, i);
-    if (key == name) return s.substring(begin, i).trim();
-  }
-  return "";
+function unquote(s: string): string {
+  return unescape(s.substring(1, s.length - 1));
 }
 
 // unescape decodes the escape sequences of JSON and of lines.
 function unescape(s: string): string {
+  if (!s.includes("\\")) return s;
   const out = new StaticArray<u16>(s.length);
   let n = 0;
   for (let i = 0; i < s.length; i++) {
@@ -245,5 +258,3 @@ export function abort(message: string | null, file: string | null, at: u32, colu
   }
   unreachable();
 }
-
-let aborted: bool = false;

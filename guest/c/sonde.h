@@ -111,14 +111,6 @@ static inline int sonde_refuse(const char *setting, const char *problem) {
 
 typedef struct { const char *p, *end; } sonde_span; // a part of the settings' JSON
 static char sonde_json_[SONDE_MAX_INPUT], sonde_lines_[SONDE_MAX_INPUT];
-static sonde_span sonde_settings_;
-static inline bool sonde_begin_(void) {
-  int n = sonde_input(SONDE_SETTINGS, sonde_json_, SONDE_MAX_INPUT);
-  sonde_settings_ = (sonde_span){sonde_json_, sonde_json_ + (n < 0 || n > SONDE_MAX_INPUT ? 0 : n)};
-  if (sonde_settings_.p == sonde_settings_.end) sonde_unknown("", "the settings are larger than SONDE_MAX_INPUT");
-  return sonde_settings_.p < sonde_settings_.end;
-}
-
 static inline bool sonde_take_(sonde_span *s, char c) {
   while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r')) s->p++;
   return s->p < s->end && *s->p == c && s->p++;
@@ -142,26 +134,53 @@ static inline sonde_span sonde_value_(sonde_span *s) {
   return (sonde_span){begin, s->p};
 }
 
+static inline bool sonde_is_(sonde_span s, const char *name, int n) {
+  return s.end - s.p == n && sonde_same_(s.p, name, n);
+}
+
 static inline sonde_span sonde_member_(sonde_span s, const char *name, int n) {
   char digits[21];
   bool list = sonde_take_(&s, '[');
   bool object = !list && sonde_take_(&s, '{');
   for (int i = 0; list || (object && sonde_take_(&s, '"')); i++) {
-    sonde_span key = {sonde_decimal(i, digits), digits + 20};
-    if (!list) key = sonde_quoted_(&s), sonde_take_(&s, ':');
+    sonde_span key;
+    if (list) key = (sonde_span){sonde_decimal(i, digits), digits + 20};
+    else key = sonde_quoted_(&s), sonde_take_(&s, ':');
     sonde_span value = sonde_value_(&s);
-    if (key.end - key.p == n && sonde_same_(key.p, name, n)) return value;
+    if (sonde_is_(key, name, n)) return value;
     if (!sonde_take_(&s, ',')) break;
   }
   return (sonde_span){0};
 }
 
+// The settings of a call, so that their JSON is read once.
+static struct { sonde_span name, value; } sonde_index_[256]; // a manifest has no more
+static int sonde_indexed_;
+static inline bool sonde_begin_(void) {
+  int n = sonde_input(SONDE_SETTINGS, sonde_json_, SONDE_MAX_INPUT);
+  sonde_span s = {sonde_json_, sonde_json_ + (n < 0 || n > SONDE_MAX_INPUT ? 0 : n)};
+  if (s.p == s.end) return sonde_unknown("", "the settings are larger than SONDE_MAX_INPUT"), false;
+  sonde_take_(&s, '{');
+  for (n = 0; n < (int)(sizeof sonde_index_ / sizeof *sonde_index_) && sonde_take_(&s, '"'); n++, sonde_take_(&s, ',')) {
+    sonde_index_[n].name = sonde_quoted_(&s), sonde_take_(&s, ':');
+    sonde_index_[n].value = sonde_value_(&s);
+  }
+  sonde_indexed_ = n;
+  return true;
+}
+
+static inline sonde_span sonde_setting_(const char *name, int n) {
+  for (int i = 0; i < sonde_indexed_; i++)
+    if (sonde_is_(sonde_index_[i].name, name, n)) return sonde_index_[i].value;
+  return (sonde_span){0};
+}
+
 // sonde_find returns the JSON of a setting: "port", "tls.name" in a block, "names.0" in a list.
 static inline sonde_span sonde_find(const char *path) {
-  sonde_span at = sonde_settings_;
-  for (int n = 0; *path; path += n + (path[n] == '.')) {
+  sonde_span at = {0};
+  for (int i = 0, n = 0; *path; path += n + (path[n] == '.'), i++) {
     for (n = 0; path[n] && path[n] != '.';) n++;
-    at = sonde_member_(at, path, n);
+    at = i == 0 ? sonde_setting_(path, n) : sonde_member_(at, path, n);
   }
   return at;
 }

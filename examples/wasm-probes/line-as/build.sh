@@ -18,6 +18,6 @@ command -v "${GO:=go}" >/dev/null || skip "there is no go, which adds the manife
 
 raw=$(mktemp)
 trap 'rm -f "$raw"' EXIT
-(cd "$here/../../.." && "$asc" examples/wasm-probes/line-as/line.ts --baseDir . -O3 --shrinkLevel 1 --runtime minimal \
+(cd "$here/../../.." && "$asc" examples/wasm-probes/line-as/line.ts --baseDir . -O3 --shrinkLevel 1 --runtime stub --initialMemory 2 \
 	--exportStart _initialize --use abort=guest/as/sonde/abort -o "$raw")
 (cd "$here/../../.." && "$GO" run ./cmd/engine plugin build "$here" --module "$raw" --output "$out/line.wasm")

@@ -18,9 +18,9 @@ pub fn dial(
         host::dial(
             n.as_ptr(),
             n.len(),
-            a.buf.as_ptr(),
+            a.as_bytes().as_ptr(),
             a.len,
-            o.buf.as_ptr(),
+            o.as_bytes().as_ptr(),
             o.len,
             0,
             0,
@@ -51,7 +51,7 @@ impl Conn {
     }
     pub fn start_tls(&mut self, options: fmt::Arguments) -> Result<(), Error> {
         let o = Text::new(options);
-        done(unsafe { host::start_tls(self.0, o.buf.as_ptr(), o.len) }).map(drop)
+        done(unsafe { host::start_tls(self.0, o.as_bytes().as_ptr(), o.len) }).map(drop)
     }
     /// Hands the connection to the host, which keeps it for the probe's next attempt.
     pub fn hold(self, key: &str) -> Result<(), Error> {

@@ -2,6 +2,8 @@
 //! wasmhost/abi is the specification.
 #![cfg_attr(not(feature = "std"), no_std)]
 use core::fmt::{self, Write};
+use core::mem::MaybeUninit;
+use core::{ptr, slice};
 
 mod conn;
 pub mod host;
@@ -60,7 +62,7 @@ macro_rules! plugin {
 pub fn run(attempt: fn(&Settings) -> Attempt) -> i32 {
     let ended = Settings::load()
         .map_err(|e| e.during("read the settings"))
-        .and_then(|s| attempt(&s));
+        .and_then(attempt);
     match ended {
         Ok(outcome) | Err(outcome) => outcome as i32,
     }
@@ -69,7 +71,7 @@ pub fn run(attempt: fn(&Settings) -> Attempt) -> i32 {
 #[doc(hidden)]
 pub fn configure(check: fn(&Settings) -> Result<(), Refused>) -> i32 {
     match Settings::load() {
-        Ok(s) => check(&s).is_err() as i32,
+        Ok(s) => check(s).is_err() as i32,
         Err(e) => 1 + e.during("read the settings") as i32,
     }
 }
@@ -129,28 +131,29 @@ impl Error {
 
 /// A string of at most MAX_TEXT bytes, without an allocator. Longer ones are truncated.
 pub struct Text {
-    buf: [u8; MAX_TEXT],
+    buf: [MaybeUninit<u8>; MAX_TEXT], // of which len bytes were written
     len: usize,
 }
 
 impl Text {
     pub fn new(text: fmt::Arguments) -> Text {
         let mut t = Text {
-            buf: [0; MAX_TEXT],
+            buf: [MaybeUninit::uninit(); MAX_TEXT],
             len: 0,
         };
         let _ = t.write_fmt(text); // it never fails
         t
     }
     pub fn as_bytes(&self) -> &[u8] {
-        &self.buf[..self.len]
+        unsafe { slice::from_raw_parts(self.buf.as_ptr().cast(), self.len) }
     }
 }
 
 impl Write for Text {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         let n = s.len().min(MAX_TEXT - self.len);
-        self.buf[self.len..self.len + n].copy_from_slice(&s.as_bytes()[..n]);
+        let to = self.buf[self.len..self.len + n].as_mut_ptr();
+        unsafe { ptr::copy_nonoverlapping(s.as_ptr(), to.cast(), n) };
         self.len += n;
         Ok(())
     }
@@ -200,7 +203,7 @@ pub fn set_state(state: &[u8]) {
 
 pub fn log(level: i32, text: fmt::Arguments) {
     let text = Text::new(text);
-    unsafe { host::log(level, text.buf.as_ptr(), text.len) };
+    unsafe { host::log(level, text.as_bytes().as_ptr(), text.len) };
 }
 pub fn gauge(name: &str, value: f64) {
     unsafe { host::metric(1, name.as_ptr(), name.len(), value) };

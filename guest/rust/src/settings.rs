@@ -1,27 +1,49 @@
 //! The settings of a probe, decoded from JSON without an allocator.
 use crate::host::{self, done, Error, E2BIG, EINVAL};
 use crate::MAX_INPUT;
+use core::ptr::addr_of_mut;
 
 /// The settings of the probe's handler block. A path is a setting's name: "port", "tls.name" in a block,
 /// "names.0" in a list.
 pub struct Settings {
-    json: [u8; MAX_INPUT],
-    len: usize,
+    index: [Option<Member>; INDEXED], // so that their JSON is read once
+    indexed: usize,
 }
 
+/// The name and the value of a setting, as JSON.
+type Member = (&'static [u8], &'static [u8]);
+
+/// The length of the index: a manifest has no more settings.
+const INDEXED: usize = 256;
+
+/// The settings of the call, and their JSON: an instance makes one at a time.
+static mut INPUT: [u8; MAX_INPUT] = [0; MAX_INPUT];
+static mut SETTINGS: Settings = Settings {
+    index: [None; INDEXED],
+    indexed: 0,
+};
+
 impl Settings {
-    pub(crate) fn load() -> Result<Settings, Error> {
-        let mut json = [0; MAX_INPUT];
-        let len = done(unsafe { host::input(1, json.as_mut_ptr(), MAX_INPUT) })?;
-        if len > MAX_INPUT {
-            Err(E2BIG)
-        } else {
-            Ok(Settings { json, len })
+    pub(crate) fn load() -> Result<&'static Settings, Error> {
+        let (input, s) = unsafe { (&mut *addr_of_mut!(INPUT), &mut *addr_of_mut!(SETTINGS)) };
+        let len = done(unsafe { host::input(1, input.as_mut_ptr(), MAX_INPUT) })?;
+        let mut rest = input.get(..len).ok_or(E2BIG)?;
+        take(&mut rest, b'{');
+        s.indexed = 0;
+        while s.indexed < INDEXED && take(&mut rest, b'"') {
+            s.index[s.indexed] = Some(entry(&mut rest));
+            s.indexed += 1;
+            take(&mut rest, b',');
         }
+        Ok(s)
     }
     /// The setting's JSON, empty if it is not set.
     pub fn json(&self, path: &str) -> &[u8] {
-        path.split('.').fold(&self.json[..self.len], member)
+        let mut names = path.split('.');
+        let first = names.next().unwrap_or("").as_bytes();
+        let known = &mut self.index[..self.indexed].iter().flatten();
+        let value = known.find(|m| m.0 == first).map_or(&[][..], |m| m.1);
+        names.fold(value, |s, name| member(s, name.as_bytes()))
     }
     pub fn bool(&self, path: &str) -> bool {
         self.json(path).starts_with(b"true")
@@ -43,6 +65,10 @@ impl Settings {
         let (mut s, mut n) = (self.json(path), 0);
         if take(&mut s, b'"') {
             s = quoted(&mut s);
+        }
+        if !s.contains(&b'\\') {
+            buf.get_mut(..s.len()).ok_or(E2BIG)?.copy_from_slice(s);
+            (s, n) = (&[], s.len());
         }
         while !s.is_empty() {
             let mut c = [0; 4];
@@ -96,21 +122,25 @@ fn value<'a>(s: &mut &'a [u8]) -> &'a [u8] {
     &all[..all.len() - s.len()]
 }
 
-fn member<'a>(mut s: &'a [u8], name: &str) -> &'a [u8] {
+/// The name and the value of a member of an object, after its first quote.
+fn entry<'a>(s: &mut &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    let name = quoted(s);
+    take(s, b':');
+    (name, value(s))
+}
+
+fn member<'a>(mut s: &'a [u8], name: &[u8]) -> &'a [u8] {
     let list = take(&mut s, b'[');
     let object = !list && take(&mut s, b'{');
+    let nth = core::str::from_utf8(name).ok().and_then(|n| n.parse().ok());
     let mut i = 0;
     while list || object && take(&mut s, b'"') {
-        let key = if list { &[][..] } else { quoted(&mut s) };
-        if object {
-            take(&mut s, b':');
-        }
-        let value = value(&mut s);
-        let found = if list {
-            name.parse() == Ok(i)
+        let (key, value) = if list {
+            (&[][..], value(&mut s))
         } else {
-            key == name.as_bytes()
+            entry(&mut s)
         };
+        let found = if list { nth == Some(i) } else { key == name };
         if found {
             return value;
         }

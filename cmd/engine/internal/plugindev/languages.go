@@ -118,6 +118,6 @@ func compileAS(c *compiler, source, to string) error {
 	} else if abs, err := filepath.Abs(filepath.Join(c.dir, asc)); err == nil {
 		asc = abs
 	}
-	return c.run(nil, asc, filepath.Base(source), "--baseDir", ".", "-O3", "--shrinkLevel", "1", "--runtime", "minimal",
+	return c.run(nil, asc, filepath.Base(source), "--baseDir", ".", "-O3", "--shrinkLevel", "1", "--runtime", "stub", "--initialMemory", "2",
 		"--exportStart", abi.ExportInitialize, "--use", "abort=sonde/sonde/abort", "--outFile", to)
 }

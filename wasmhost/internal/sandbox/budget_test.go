@@ -346,6 +346,46 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
+// A call that ends within dial has a connection that is none of its descriptors yet.
+func TestACallThatEndsInADialLeavesNoConnection(t *testing.T) {
+	i := newInstance(t)
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		for conn, err := server.Accept(); err == nil; conn, err = server.Accept() {
+			conn.Close()
+		}
+	}()
+	i.sandbox.config.Grants, err = grant.Parse([]string{"tls://127.0.0.1:*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := grant.Dest{Network: "tls", Host: "127.0.0.1", Port: uint16(server.Addr().(*net.TCPAddr).Port)}
+	for name, end := range map[string]func(*call){
+		"without fuel": func(*call) { i.sandbox.config.Limits.Fuel = 1 },
+		"stopped":      func(c *call) { close(c.stopped) },
+	} {
+		c := computingCall(t, i, 1<<20)
+		before := totalMemory.usedBy(i.sandbox.account)
+		end(c)
+		func() {
+			defer func() { _ = recover() }() // as the runtime does
+			if _, errno := c.dial(t.Context(), d, "verify=none\n"); errno == abi.OK {
+				t.Errorf("%s: connected", name)
+			}
+		}()
+		c.finish()
+		if left := totalMemory.usedBy(i.sandbox.account) - before; left != 0 {
+			t.Errorf("%s: %d bytes are left", name, left)
+		}
+		c.releaseSlot()
+		i.sandbox.config.Limits.Fuel = 1 << 30
+	}
+}
+
 func TestAPluginBelowItsShareReclaimsWhatOthersDoNotUse(t *testing.T) {
 	b := budget{limit: 1100}
 	const size = 50

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -114,20 +115,28 @@ func (c *call) timeout(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.ctx, d)
 }
 
+// dial makes a connection. What may end the call comes before it has one, since nothing else closes
+// it then.
 func (c *call) dial(ctx context.Context, d grant.Dest, options string) (*socket, abi.Errno) {
+	var config *tls.Config
+	var errno abi.Errno
+	if d.Network == "tls" {
+		if config, errno = c.readTLSOptions(options, d); errno != abi.OK {
+			return nil, errno
+		}
+	}
 	s, ok := c.newSocket(d)
 	if !ok {
 		return nil, c.failMemory()
 	}
-	var errno abi.Errno
 	if s.conn, errno = c.connect(ctx, d); errno != abi.OK {
 		c.discard(s)
 		return nil, errno
 	}
-	if d.Network != "tls" {
+	if config == nil {
 		return s, abi.OK
 	}
-	if errno := c.secure(ctx, s, options); errno != abi.OK {
+	if errno := c.secure(ctx, s, config, len(options)); errno != abi.OK {
 		s.close()
 		c.discard(s)
 		return nil, errno

@@ -36,17 +36,27 @@ func startTLS(c *call, a args) int64 {
 	if errno := c.countDial(); errno != abi.OK {
 		return i32(0, errno)
 	}
-	return i32(0, c.secure(c.ctx, s, options))
+	config, errno := c.readTLSOptions(options, s.dest)
+	if errno != abi.OK {
+		return i32(0, errno)
+	}
+	return i32(0, c.secure(c.ctx, s, config, len(options)))
 }
 
-// secure makes a client's TLS handshake, after which the socket transfers plaintext over TLS.
-func (c *call) secure(ctx context.Context, s *socket, options string) abi.Errno {
+// readTLSOptions reads the options of a handshake with a destination, and lets the guest pay for it.
+func (c *call) readTLSOptions(options string, d grant.Dest) (*tls.Config, abi.Errno) {
 	c.charge(unitsHandshake + unitsOptionByte*len(options))
-	config, err := tlsConfig(options, s.dest)
+	config, err := tlsConfig(options, d)
 	if err != nil {
-		return c.failf(abi.EINVAL, "%v", err)
+		return nil, c.failf(abi.EINVAL, "%v", err)
 	}
-	if !c.reserveFor(s, tlsSize+optionSize*int64(len(options))) {
+	return config, abi.OK
+}
+
+// secure makes a client's TLS handshake, after which the socket transfers plaintext over TLS. Size is
+// that of the options. It does not end the call.
+func (c *call) secure(ctx context.Context, s *socket, config *tls.Config, size int) abi.Errno {
+	if !c.reserveFor(s, tlsSize+optionSize*int64(size)) {
 		return c.failMemory()
 	}
 	transport := &transport{Conn: s.conn, handshaking: c}

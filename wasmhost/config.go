@@ -39,9 +39,8 @@ type Config struct {
 	Compile Compile       `hcl:"compile,block" doc:"bounds of the compilation of the module, which a child process does on Linux"`
 
 	// CacheDir is a directory for compiled code, created with mode 0700. It must belong
-	// to the user that the process runs as and be inaccessible to others. The
-	// directories above it must belong to that user or root and not be writable by
-	// others: what CacheDir holds is run. Default: no cache.
+	// to the user that the process runs as and be inaccessible to others: what it holds is
+	// run. Default: no cache.
 	CacheDir string
 
 	// CacheSize is the maximum size of CacheDir, for all plugins together, in bytes: the

@@ -3,12 +3,11 @@ package wasmhost
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
-	"weak"
+	"sync/atomic"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -20,79 +19,32 @@ import (
 // settingsCheck is the module's own check of a handler's settings. Handlers with the same
 // settings share it.
 type settingsCheck struct {
-	done     chan struct{}
-	err      error     // set before done is closed
-	prepared *prepared // likewise; nil: none
+	tried  chan struct{} // closed when there is a result
+	result atomic.Pointer[checkResult]
 }
 
-// prepared is what the module's check of settings has prepared for attempts. Checks with the same
-// text share it: it may depend on a few of the settings only.
-type prepared struct{ text string }
-
-// keep returns what the module has prepared, if there is memory for it. It is counted as long as a
-// check uses it.
-func (p *Plugin) keep(text string) *prepared {
-	hash := sha256.Sum256([]byte(text))
-	p.keptMu.Lock()
-	defer p.keptMu.Unlock()
-	if k := p.kept[hash].Value(); k != nil {
-		return k
-	}
-	size := int64(len(text))
-	if !p.sandbox.Reserve(size) {
-		return nil
-	}
-	k := &prepared{text}
-	p.kept[hash] = weak.Make(k)
-	runtime.AddCleanup(k, func(hash [sha256.Size]byte) { p.forget(hash, size) }, hash)
-	return k
+// checkResult is the result of a check.
+type checkResult struct {
+	err      error     // what is wrong with the settings, or an *attemptError: why they could not be checked
+	prepared *prepared // for attempts; nil: nothing
 }
 
-// forget frees what no check uses any more.
-func (p *Plugin) forget(hash [sha256.Size]byte, size int64) {
-	p.keptMu.Lock()
-	defer p.keptMu.Unlock()
-	if p.kept[hash].Value() == nil { // it was not prepared again since
-		delete(p.kept, hash)
-	}
-	p.sandbox.Unreserve(size)
-}
-
-// setPrepared keeps what the module has prepared for attempts, and logs if that is not possible.
-func (c *settingsCheck) setPrepared(p *Plugin, r sandbox.Report) {
-	const lost = "what the plugin has prepared for its settings is not kept, each attempt prepares it again"
-	switch {
-	case r.TooLong > 0:
-		p.logger.Warn(lost, "bytes", r.TooLong, "max", abi.MaxPrepared)
-	case r.Prepared == "":
-	default:
-		if c.prepared = p.keep(r.Prepared); c.prepared == nil {
-			p.logger.Warn(lost, "bytes", len(r.Prepared), "error", sandbox.ErrNoMemory)
-		}
+// set sets the result. Only that of a check that could not be made is replaced.
+func (c *settingsCheck) set(r *checkResult) {
+	if c.result.Swap(r) == nil {
+		close(c.tried)
 	}
 }
 
-// preparedText returns what the module has prepared, or "".
-func (c *settingsCheck) preparedText() string {
-	if c.prepared == nil {
-		return ""
-	}
-	return c.prepared.text
-}
+var errUnchecked = &attemptError{ReasonStarting, errors.New("the settings are not checked yet")}
 
-func (c *settingsCheck) end(err error) {
-	c.err = err
-	close(c.done)
-}
-
-// state returns errCompiling until the check has ended.
+// state returns nil when the settings are accepted, and the reason why no attempt can be made
+// otherwise.
 func (c *settingsCheck) state() error {
-	select {
-	case <-c.done:
-		return c.err
-	default:
-		return errCompiling
+	if r := c.result.Load(); r != nil {
+		return r.err
 	}
+	return errUnchecked
 }
 
 // New makes a handler. Its settings have the names and types of the manifest: string,
@@ -102,77 +54,170 @@ func (c *settingsCheck) state() error {
 //
 // A module that exports sonde_configure checks settings itself, as soon as it is compiled.
 // If it rejects them after New has returned, each attempt is Unknown with ReasonSettings;
-// to get that error from New, call Wait first.
+// to get that error from New, call Wait first. While this machine lacks what the check needs,
+// attempts are Unknown with the reason, and the check is made again: see Handler.Unchecked.
 func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	s, err := settings.New(p.manifest.Settings, values)
 	if err != nil {
 		return nil, err
 	}
-	h := newHandler(p, &s, &settingsCheck{done: make(chan struct{})})
+	h := newHandler(p, &s, &settingsCheck{tried: make(chan struct{})})
 	if p.checkLater(h) {
 		return h, nil
 	}
-	err = p.configure(h)
-	h.checked.end(err)
-	if err != nil {
-		return nil, err
+	r := p.configure(h)
+	if r.err != nil && !isPassing(r.err) {
+		return nil, r.err
+	}
+	h.checked.set(r)
+	if r.err != nil {
+		p.pendingMu.Lock()
+		defer p.pendingMu.Unlock()
+		p.retrying = true
+		p.addPending(h)
 	}
 	return h, nil
 }
 
-// checkLater leaves the check of a handler's settings to prepare, and reports whether the
-// module is still being compiled.
+// isPassing reports whether a check of settings could not be made, for a reason that is not the
+// module's.
+func isPassing(err error) bool {
+	unchecked := (*attemptError)(nil)
+	return errors.As(err, &unchecked) && (unchecked.reason != ReasonStart || errors.Is(err, sandbox.ErrStarved))
+}
+
+// Unchecked returns why the module has not checked the settings yet, or nil. It tries again until
+// the plugin is closed.
+func (h *Handler) Unchecked() error {
+	err := h.checked.state()
+	if unchecked := (*attemptError)(nil); errors.As(err, &unchecked) {
+		return fmt.Errorf("plugin %s: settings could not be checked now, they may be valid: %s", h.plugin.name, firstLine(err))
+	}
+	return nil
+}
+
+// checkLater leaves the check of a handler's settings to checkPending, and returns true, if the module
+// is still being compiled, a check could not be made, or one has just exceeded its time: so many
+// blocks of a module that hangs do not take that time each.
 func (p *Plugin) checkLater(h *Handler) bool {
 	p.pendingMu.Lock()
 	defer p.pendingMu.Unlock()
+	later := p.retrying || time.Since(p.lateCheck) < p.limits.Start
 	select {
 	case <-p.ready:
-		return false
 	default:
-		p.pending = append(p.pending, h)
-		return true
+		later = true
+	}
+	if later {
+		p.addPending(h)
+	}
+	return later
+}
+
+// addPending leaves a handler to checkPending. The caller holds pendingMu.
+func (p *Plugin) addPending(h *Handler) {
+	p.pending = append(p.pending, h)
+	if !p.checking {
+		p.checking = true
+		go p.checkPending()
+	}
+}
+
+// takePending returns the handlers that wait for a check of their settings, with those of an earlier
+// round. Without any, checkPending ends.
+func (p *Plugin) takePending(again []*Handler) []*Handler {
+	p.pendingMu.Lock()
+	defer p.pendingMu.Unlock()
+	all := append(again, p.pending...)
+	p.pending, p.checking, p.retrying = nil, len(all) > 0, len(again) > 0
+	return all
+}
+
+// checkPending checks the settings of pending handlers, and again as long as that cannot be done.
+// Once the plugin is closed, no check takes time.
+func (p *Plugin) checkPending() {
+	var again []*Handler
+	pause := minRetryPause
+	for pending := p.takePending(nil); len(pending) > 0; pending = p.takePending(again) {
+		again = nil
+		for _, h := range pending {
+			r := p.configure(h)
+			h.checked.set(r)
+			if h.Unchecked() != nil {
+				again = append(again, h)
+			}
+		}
+		if len(again) == 0 {
+			continue
+		}
+		p.logger.Warn("settings of probes could not be checked now, trying again", "pause", pause, "handlers", len(again), "error", again[0].Unchecked())
+		p.pause(pause)
+		pause = min(2*pause, maxRetryPause)
+	}
+}
+
+// pause returns after a time, or when the plugin is closed.
+func (p *Plugin) pause(d time.Duration) {
+	select {
+	case <-p.closing.Done():
+	case <-time.After(d):
 	}
 }
 
 // configure asks the module whether it accepts the settings of a handler.
-func (p *Plugin) configure(h *Handler) error {
+func (p *Plugin) configure(h *Handler) *checkResult {
 	if err := p.state(); err != nil || !p.configures {
-		return err
+		return &checkResult{err: err}
 	}
 	r, err := p.callConfigure(h)
 	for tries := 1; err == nil && r.Ending == sandbox.Stopped && r.Starved && tries < maxConfigureTries; tries++ {
 		r, err = p.callConfigure(h)
 	}
-	if err != nil {
-		return fmt.Errorf("plugin %s: %s", p.name, firstLine(err))
-	}
 	switch {
-	case r.Err != nil:
-		return fmt.Errorf("plugin %s: %s: %s", p.name, abi.ExportConfigure, firstLine(r.Err))
-	case r.Value == 0:
-		h.checked.setPrepared(p, r)
-		return nil
+	case err != nil:
+		return &checkResult{err: err}
+	case r.NoMemory != nil && (r.Err != nil || r.Value != 0):
+		return &checkResult{err: &attemptError{probe.ReasonResources, r.NoMemory}}
+	case r.Ending == sandbox.Stopped && (r.Starved || r.Stalled):
+		return &checkResult{err: &attemptError{ReasonBusy, r.Err}}
+	case r.Ending == sandbox.Stopped:
+		p.pendingMu.Lock()
+		p.lateCheck = time.Now()
+		p.pendingMu.Unlock()
 	}
-	problem := cmp.Or(probe.CleanText(r.Detail, abi.MaxDetail), "is not accepted by the plugin")
-	if hasSetting(p.manifest.Settings, r.Field) {
-		return &probe.FieldError{Field: r.Field, Problem: problem}
-	}
-	return errors.New(problem)
+	return p.resultOfCheck(r)
 }
 
-// maxConfigureTries is how often a module may check settings while other calls have the
+// resultOfCheck returns what the module says of settings.
+func (p *Plugin) resultOfCheck(r sandbox.Report) *checkResult {
+	result := &checkResult{}
+	switch problem := cmp.Or(probe.CleanText(r.Detail, abi.MaxDetail), "is not accepted by the plugin"); {
+	case r.Err != nil:
+		result.err = fmt.Errorf("plugin %s: %s: %s", p.name, abi.ExportConfigure, firstLine(r.Err))
+	case r.Value == 0:
+		result.prepared = p.keepPrepared(r)
+	case hasSetting(p.manifest.Settings, r.Field):
+		result.err = &probe.FieldError{Field: r.Field, Problem: problem}
+	default:
+		result.err = errors.New(problem)
+	}
+	return result
+}
+
+// maxConfigureTries is how often in a row a module may check settings while other calls have the
 // processors.
 const maxConfigureTries = 5
 
-// callConfigure calls the module's check of settings once.
+// callConfigure calls the module's check of settings once. An error is an *attemptError, unless the
+// plugin was closed.
 func (p *Plugin) callConfigure(h *Handler) (sandbox.Report, error) {
-	borrowCtx, cancel := context.WithTimeout(context.Background(), 3*p.limits.Start) // a start may take a third of it
+	borrowCtx, cancel := context.WithTimeout(p.closing, 3*p.limits.Start) // a start may take a third of it
 	defer cancel()
 	l, err := p.borrow(borrowCtx, pool.First)
 	if err != nil {
 		return sandbox.Report{}, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.limits.Start)
+	ctx, cancel := context.WithTimeout(p.closing, p.limits.Start)
 	defer cancel()
 	r := l.Configure(ctx, h.settings)
 	p.release(l)

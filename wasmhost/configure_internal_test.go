@@ -8,14 +8,14 @@ import (
 )
 
 func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
-	p := &Plugin{ready: make(chan struct{})}
+	p := &Plugin{ready: make(chan struct{}), checking: true}
 	h, err := p.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiling := func() {
+	preparing := func(want probe.Reason) {
 		t.Helper()
-		if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got.Outcome != probe.Unknown || got.Reason != ReasonCompiling {
+		if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got.Outcome != probe.Unknown || got.Reason != want {
 			t.Errorf("got %+v", got)
 		}
 		select {
@@ -24,11 +24,11 @@ func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
 		default:
 		}
 	}
-	compiling()
+	preparing(ReasonCompiling)
 	close(p.ready)
-	compiling() // its settings are still to be checked
+	preparing(ReasonStarting) // its settings are still to be checked
 	p.broken = errors.New("no good")
-	h.checked.end(p.configure(h))
+	p.checkPending()
 	<-h.Ready()
 	if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got.Outcome != probe.Unknown || got.Reason != ReasonBroken || got.Detail != "no good" {
 		t.Errorf("got %+v", got)

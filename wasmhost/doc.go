@@ -86,7 +86,8 @@
 //     a denied grant or limit, the attempt is Unknown, with a reason that begins with "plugin."
 //     (TestHostileModulesEndWithTheirReason, TestADeniedConnectionIsReported).
 //   - A shortage of this machine is neither the target's fault nor the plugin's
-//     (TestALackOfDescriptorsOrPortsFailsNoTarget).
+//     (TestALackOfDescriptorsOrPortsFailsNoTarget), nor that of settings that cannot be checked
+//     meanwhile (TestSettingsThatCannotBeCheckedNowAreCheckedAgain).
 //   - A plugin that exceeds the timeout is a Failure, as with other handlers; or it is Unknown
 //     (plugin.busy), if others had the processors for a notable part of its time
 //     (TestLatenessOfAStarvedCallIsUnknown, TestACallWithoutAProcessorIsStarved,
@@ -125,7 +126,8 @@
 //     TestModulesThatTakeTooMuchToCompileAreRejected).
 //   - On Linux this process never compiles by itself (TestNothingIsCompiledInThisProcess): not when
 //     the machine lacks resources (TestAPluginIsCompiledAfterAShortage), nor when plugins share the
-//     cache (TestPluginsShareTheirCompiledCode).
+//     cache (TestPluginsShareTheirCompiledCode). It needs no directory for that
+//     (TestAPluginIsCompiledWithoutAPlaceForTemporaryFiles).
 //   - What a runtime could read in two ways is rejected, so that no code hides from the count
 //     (TestTypesBeyondTheSpecificationAreRejected, TestHiddenCodeIsRejected).
 //
@@ -140,6 +142,7 @@
 //	config.go     Config, Grant and Limits, with their defaults and bounds
 //	plugin.go     Plugin: Load, compiling, Close
 //	configure.go  Plugin.New, and the module's own check of settings
+//	prepared.go   what that check has prepared for attempts
 //	handler.go    Handler: one attempt
 //	instances.go  borrowing instances from the pool
 //	result.go     what the end of a call means for the probe
@@ -151,7 +154,7 @@
 //
 //	module     reads a module's binary and checks it against package abi
 //	grant      decides which addresses and names a plugin may reach
-//	codecache  keeps compiled code in a private directory
+//	codecache  keeps compiled code in files of a private directory
 //	compiler   compiles a module in a child process, within limits
 //	settings   checks a handler's settings and writes them as JSON
 //	pool       hands out a bounded number of instances, with a reserve

@@ -54,8 +54,8 @@ func (h *Handler) ForProbe() probe.Handler {
 }
 
 // Ready is closed when the plugin is compiled and has checked the settings, or one of them
-// has failed. Until then Probe returns Unknown with ReasonCompiling at once.
-func (h *Handler) Ready() <-chan struct{} { return h.checked.done }
+// has failed. Until then Probe returns Unknown with ReasonCompiling or ReasonStarting at once.
+func (h *Handler) Ready() <-chan struct{} { return h.checked.tried }
 
 // Check returns an error when a target lacks the port that the setting called port names, or
 // that is the default of the setting while the plugin may connect to the target only.
@@ -169,6 +169,9 @@ func (h *Handler) unready() error {
 		return &attemptError{ReasonBroken, err}
 	}
 	if err := h.checked.state(); err != nil {
+		if h.Unchecked() != nil {
+			return err
+		}
 		return &attemptError{ReasonSettings, err}
 	}
 	switch plugin, own := h.plugin.breaker.Remaining(&h.traps, time.Now()); {

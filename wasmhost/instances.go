@@ -105,7 +105,7 @@ func (p *Plugin) start() (i *sandbox.Instance, err error) {
 			err = p.startFailed(time.Since(began), err)
 		}
 	}()
-	if i, err = p.sandbox.Start(context.Background()); err == nil {
+	if i, err = p.sandbox.Start(p.closing); err == nil {
 		p.breaker.CountStart(false, time.Now())
 		p.counters.started.Add(1)
 		p.counters.startNS.Add(int64(time.Since(began)))
@@ -113,12 +113,15 @@ func (p *Plugin) start() (i *sandbox.Instance, err error) {
 	return i, err
 }
 
-// startFailed records that an instance could not be started. The plugin is not at fault if
-// this machine lacks memory, or gave it hardly any processor time.
+// startFailed records that an instance could not be started. The plugin is not at fault if it is being
+// closed, or if this machine lacks memory, or gave it hardly any processor time.
 func (p *Plugin) startFailed(took time.Duration, err error) error {
+	if p.closing.Err() != nil {
+		return errClosed
+	}
 	p.pool.Observe(pool.First, took)
 	reason := ReasonStart
-	if shortage.Is(err) || errors.Is(err, sandbox.ErrNoMemory) {
+	if shortage.Is(err) || errors.Is(err, sandbox.ErrNoMemory) || errors.Is(err, sandbox.ErrSystem) {
 		reason = probe.ReasonResources
 	}
 	p.counters.fault(reason)

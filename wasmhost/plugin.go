@@ -1,11 +1,13 @@
 package wasmhost
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -43,18 +45,22 @@ type Plugin struct {
 	breaker  breaker.Breaker
 	counters counters
 
-	compiling context.Context // done when Close is called
+	closing   context.Context // done when Close is called
 	cancel    context.CancelFunc
 	ready     chan struct{} // closed when compiling has ended
 	broken    error         // why it failed; set before ready is closed
 	short     chan struct{} // closed when this machine has not let the module compile maxWaitTries times
 	shortage  error         // why not; set before short is closed
 	closed    atomic.Bool
-	inUse     sync.RWMutex                                 // read-locked while an instance is in use or being started; Close locks it for good
-	pendingMu sync.Mutex                                   // guards pending
-	pending   []*Handler                                   // whose settings are checked once the module is compiled
-	keptMu    sync.Mutex                                   // guards kept
-	kept      map[[sha256.Size]byte]weak.Pointer[prepared] // by the hash of the text
+	inUse     sync.RWMutex // read-locked while an instance is in use or being started; Close locks it for good
+	pendingMu sync.Mutex   // guards what follows
+	pending   []*Handler   // whose settings checkPending checks
+	checking  bool         // checkPending runs, or will once the module is compiled
+	retrying  bool         // a check could not be made
+	lateCheck time.Time    // when the latest check that took too long has ended; zero for none
+
+	keptMu sync.Mutex                                   // guards kept
+	kept   map[[sha256.Size]byte]weak.Pointer[prepared] // by the hash of the text
 }
 
 var (
@@ -81,7 +87,8 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p := &Plugin{
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
-		ready: make(chan struct{}), short: make(chan struct{}), kept: make(map[[sha256.Size]byte]weak.Pointer[prepared]),
+		ready: make(chan struct{}), short: make(chan struct{}), checking: true,
+		kept: make(map[[sha256.Size]byte]weak.Pointer[prepared]),
 	}
 	m, info, err := p.check(wasm)
 	if err != nil {
@@ -101,8 +108,8 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p.sandbox = sandbox.New(confine)
 	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
-	p.compiling, p.cancel = context.WithCancel(context.Background())
-	go p.prepare(m, code)
+	p.closing, p.cancel = context.WithCancel(context.Background())
+	go p.compileAndCheck(m, code)
 	return p, nil
 }
 
@@ -157,12 +164,12 @@ func prepareModule(wasm []byte, compile time.Duration) (prepared *image.Module, 
 	return prepared, info, err
 }
 
-// prepare compiles the module and checks the settings of the handlers made meanwhile.
-func (p *Plugin) prepare(m *image.Module, code *codecache.Entry) {
+// compileAndCheck compiles the module, and then checks the settings of the handlers made meanwhile.
+func (p *Plugin) compileAndCheck(m *image.Module, code *codecache.Entry) {
 	start := time.Now()
 	err := p.compile(m, code)
 	switch {
-	case err != nil && p.compiling.Err() != nil:
+	case err != nil && p.closing.Err() != nil:
 		p.broken = errClosed
 	case err != nil:
 		p.broken = fmt.Errorf("plugin %s: %w", p.name, err)
@@ -170,13 +177,9 @@ func (p *Plugin) prepare(m *image.Module, code *codecache.Entry) {
 	}
 	p.counters.compile.Store(int64(time.Since(start)))
 	p.pendingMu.Lock()
-	pending := p.pending
-	p.pending = nil
 	close(p.ready)
 	p.pendingMu.Unlock()
-	for _, h := range pending {
-		h.checked.end(p.configure(h))
-	}
+	p.checkPending()
 }
 
 // compile makes the module ready to run. The compiler reads untrusted input: if that makes
@@ -187,82 +190,99 @@ func (p *Plugin) compile(m *image.Module, code *codecache.Entry) (err error) {
 			err = fmt.Errorf("compile: panic: %v", r)
 		}
 	}()
-	defer code.Finish()
-	if code.HasCode() {
-		err := p.sandbox.Load(m, code.Dir())
-		if err == nil {
-			p.counters.cacheHit.Store(true)
-			return nil
-		}
-		if !errors.Is(err, sandbox.ErrNoCode) {
-			code.Discard() // it is damaged
-		}
+	defer code.Close()
+	if p.loadCached(m, code) {
+		return nil
 	}
 	if p.compileConfig.InProcess || !compiler.Available {
-		if err = p.sandbox.Compile(m, code.Dir()); err != nil && code.Enabled() {
-			err = p.sandbox.Compile(m, "") // it could not be stored
+		var written bytes.Buffer
+		if err := p.sandbox.Compile(m, &written); err != nil {
+			return err
 		}
-		return err
+		p.keep(code, &written)
+		return nil
 	}
 	return p.compileInChild(m, code)
 }
 
-// Pauses before another compiler is started on a machine that lacks resources for it. Tests change
-// them.
+// loadCached loads the code of the module from the cache, if that has it.
+func (p *Plugin) loadCached(m *image.Module, code *codecache.Entry) bool {
+	cached := code.Code()
+	if cached == nil {
+		return false
+	}
+	defer cached.Close()
+	err := p.sandbox.Load(m, cached)
+	if err != nil && !errors.Is(err, sandbox.ErrNoCode) {
+		code.Discard() // it is damaged
+	}
+	p.counters.cacheHit.Store(err == nil)
+	return err == nil
+}
+
+// keep keeps the code of the module in the cache.
+func (p *Plugin) keep(code *codecache.Entry, compiled io.Reader) {
+	if err := code.Keep(compiled); err != nil {
+		p.logger.Warn("plugin cache cannot be written, compiled code is not kept", "error", err)
+	}
+}
+
+// Pauses before something is tried again for which this machine lacks resources. Tests change them.
 var (
-	minCompilerPause = time.Second
-	maxCompilerPause = time.Minute
+	minRetryPause = time.Second
+	maxRetryPause = time.Minute
 )
 
-// maxWaitTries is how many compilers Wait awaits on such a machine.
-const maxWaitTries = 3
+// How long Wait waits for a compiler on a machine that lacks resources for it: for so many tries, or
+// until one fails after this time.
+const (
+	maxWaitTries = 3
+	maxWaitTime  = time.Minute
+)
+
+// compilerPause is how long the pause after a compiler is at least, as a multiple of how long that ran:
+// a module that needs more memory than is left would take the processors on and on.
+const compilerPause = 10
 
 // compileInChild compiles the module in a child process, and loads its code. It tries again until
 // the machine has the resources, or the plugin is closed: this process, which has no limits
 // of its own, never compiles instead.
 func (p *Plugin) compileInChild(m *image.Module, code *codecache.Entry) error {
-	pause := minCompilerPause
+	began, shortest := time.Now(), minRetryPause
 	for tries := 1; ; tries++ {
+		start := time.Now()
 		err := p.tryChild(m, code)
-		if errors.Is(err, compiler.ErrStore) && code.Enabled() {
-			p.logger.Warn("plugin cache cannot be written, compiled code is not kept", "error", err)
-			code.Disable()
-			err = p.tryChild(m, code)
-		}
-		if !errors.Is(err, compiler.ErrUnavailable) && !errors.Is(err, compiler.ErrStore) && !errors.Is(err, sandbox.ErrNoCode) {
+		if !errors.Is(err, compiler.ErrUnavailable) {
 			return err
 		}
+		pause := max(shortest, compilerPause*min(time.Since(start), maxRetryPause))
+		shortest = min(2*shortest, maxRetryPause)
 		p.logger.Warn("plugin cannot be compiled now, trying again", "pause", pause, "error", err)
-		if tries == maxWaitTries {
+		if p.shortage == nil && (tries == maxWaitTries || time.Since(began) > maxWaitTime) {
 			p.shortage = fmt.Errorf("plugin %s: %w", p.name, err)
 			close(p.short)
 		}
-		select {
-		case <-p.compiling.Done():
-			return p.compiling.Err()
-		case <-time.After(pause):
+		if p.pause(pause); p.closing.Err() != nil {
+			return p.closing.Err()
 		}
-		pause = min(2*pause, maxCompilerPause)
 	}
 }
 
 // tryChild compiles the module in a child process, loads its code, and keeps it in the cache.
 func (p *Plugin) tryChild(m *image.Module, code *codecache.Entry) error {
-	dir, err := code.MakeTemporary()
-	if err != nil {
-		return fmt.Errorf("%w: %v", compiler.ErrStore, err)
-	}
 	limits := compiler.LimitsOf(len(m.Wasm))
 	limits.Memory = cmp.Or(p.compileConfig.Memory, limits.Memory)
 	limits.CPU = cmp.Or(p.compileConfig.Time, limits.CPU)
-	if err := compiler.Compile(p.compiling, m.Wasm, dir, limits); err != nil {
+	compiled, err := compiler.Compile(p.closing, m.Wasm, limits)
+	if err != nil {
 		return err
 	}
-	if err := p.sandbox.Load(m, dir); err != nil {
-		return err
+	defer compiled.Close()
+	if err := p.sandbox.Load(m, compiled); err != nil { // the compiler has accepted the module
+		return fmt.Errorf("%w: %w", compiler.ErrUnavailable, err)
 	}
-	if err := code.Keep(); err != nil {
-		p.logger.Warn("plugin cache cannot be written, compiled code is not kept", "error", err)
+	if _, err := compiled.Seek(0, io.SeekStart); err == nil {
+		p.keep(code, compiled)
 	}
 	return nil
 }

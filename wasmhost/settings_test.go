@@ -3,11 +3,14 @@ package wasmhost_test
 import (
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -59,6 +62,50 @@ func TestSettingsOfOtherTypesAreRejected(t *testing.T) {
 				t.Errorf("%s with %#v: got %v", kind, v, err)
 			}
 		}
+	}
+}
+
+// configuring is a module that checks settings by code that returns a number.
+func configuring(code string) []byte {
+	return wat("%s", meeting+` (func $configure (result i32) `+code+`) (export "sonde_configure" (func $configure))`)
+}
+
+// A check that could not be made says nothing about the settings.
+func TestSettingsThatCannotBeCheckedNowAreCheckedAgain(t *testing.T) {
+	t.Cleanup(wasmhost.SetRetryPause(time.Millisecond))
+	p := load(t, wasmhost.Config{Module: configuring("i32.const 0"), Limits: wasmhost.Limits{Instances: 1, Start: 200 * time.Millisecond}})
+	isChecked := func(h *wasmhost.Handler) { testsync.Until(t, "a check", func() bool { return h.Unchecked() == nil }) }
+	arrived, release := make(chan struct{}, 9), make(chan struct{})
+	target := serve(t, func(conn net.Conn) {
+		arrived <- struct{}{}
+		<-release
+		io.WriteString(conn, "!")
+	})
+	first := handler(t, p, nil)
+	isChecked(first)
+	ended := make(chan probe.Result, 1)
+	go func() { ended <- attempt(t, first, target, time.Hour) }()
+	testsync.Receive(t, "an attempt that has the only instance", arrived)
+	h := handler(t, p, nil)
+	testsync.Receive(t, "the first try", h.Ready())
+	if got := attempt(t, h, target, plenty); got.Outcome != probe.Unknown || got.Reason != wasmhost.ReasonBusy || h.Unchecked() == nil {
+		t.Errorf("got %+v, %v", got, h.Unchecked())
+	}
+	close(release)
+	isChecked(h)
+	for _, got := range []probe.Result{testsync.Receive(t, "the first attempt", ended), attempt(t, h, target, plenty)} {
+		wantResult(t, got, probe.Success, "")
+	}
+}
+
+// Many blocks of a plugin that hangs do not take its time each.
+func TestACheckThatHangsIsMadeOnce(t *testing.T) {
+	p := load(t, wasmhost.Config{Module: configuring(spin + " i32.const 0"), Limits: wasmhost.Limits{Start: 2 * time.Second}})
+	if h, err := p.New(nil); err == nil && h.Unchecked() == nil {
+		t.Error("the settings are accepted")
+	}
+	if h := handler(t, p, nil); h.Unchecked() == nil {
+		t.Error("it was made again at once")
 	}
 }
 

@@ -67,10 +67,11 @@ func TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForTheStartOfAnInstance(t *testing.T) {
-	p, err := wasmhost.Load(wasmhost.Config{
-		Module: sleeper(500 * time.Millisecond), AllowUnpinned: true, Limits: wasmhost.Limits{Instances: 1},
-	})
+// hung is a module whose instances never start.
+var hung = wat(`(func $spin %s) (start $spin) (func $run (result i32) i32.const 1)`, spin)
+
+func TestCloseEndsTheStartsOfInstances(t *testing.T) {
+	p, err := wasmhost.Load(wasmhost.Config{Module: hung, AllowUnpinned: true, Limits: wasmhost.Limits{Start: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +82,15 @@ func TestCloseWaitsForTheStartOfAnInstance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, short), probe.Unknown, wasmhost.ReasonStarting)
-	if err := p.Close(t.Context()); err != nil {
+	for range 4 {
+		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, short), probe.Unknown, wasmhost.ReasonStarting)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if stats := p.Stats(); stats.Instances != 0 || stats.Started != 1 {
+	if stats := p.Stats(); stats.Instances != 0 || stats.Started != 0 || stats.Errors[wasmhost.ReasonStart] != 0 {
 		t.Errorf("got %+v", stats)
 	}
 }

@@ -1,150 +1,131 @@
 package codecache
 
 import (
-	"io/fs"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
-func TestTheLeastRecentlyUsedEntryIsRemovedFirst(t *testing.T) {
-	root := t.TempDir()
-	dir := func(digit string) string { return filepath.Join(root, strings.Repeat(digit, nameLength)) }
-	for i, digit := range []string{"a", "b", "c"} {
-		if err := os.Mkdir(dir(digit), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir(digit), "code"), make([]byte, 100), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		used := time.Unix(int64(1000+i), 0)
-		if err := os.Chtimes(dir(digit), used, used); err != nil {
-			t.Fatal(err)
-		}
-	}
-	other := filepath.Join(root, "unrelated")
-	if err := os.Mkdir(other, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	e := Entry{root: root, dir: dir("a"), maxSize: 250}
-	e.Finish() // a was used now
-	for path, want := range map[string]bool{dir("a"): true, dir("b"): false, dir("c"): true, other: true} {
-		if _, err := os.Stat(path); (err == nil) != want {
-			t.Errorf("%s: %v", filepath.Base(path), err)
-		}
-	}
-}
-
 // open opens an entry, and fails the test if it cannot.
-func open(t *testing.T, root, module string) *Entry {
+func open(t *testing.T, root, module string, maxSize int64) *Entry {
 	t.Helper()
-	e, err := Open(root, 1<<20, []byte(module))
+	e, err := Open(root, maxSize, []byte(module))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e
 }
 
-// compile writes code as wazero does, where the entry has said.
-func compile(t *testing.T, e *Entry, name string) {
+// keep keeps code for a module, which was last used some hours ago.
+func keep(t *testing.T, root, module, code string, hours time.Duration) {
 	t.Helper()
-	dir, err := e.MakeTemporary()
-	if err != nil {
+	e := open(t, root, module, 1<<20)
+	if err := e.Keep(strings.NewReader(code)); err != nil {
 		t.Fatal(err)
 	}
-	version := filepath.Join(dir, "wazero-v1")
-	if err := os.Mkdir(version, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(version, name), []byte("code"), 0o600); err != nil {
+	e.Close()
+	used := time.Now().Add(-hours * time.Hour)
+	if err := os.Chtimes(filepath.Join(root, e.name), used, used); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestCodeIsKeptWhenItIsComplete(t *testing.T) {
-	root := filepath.Join(t.TempDir(), `cache [a-z]\*?`) // not a pattern
-	a, again, b := open(t, root, "a"), open(t, root, "a"), open(t, root, "b")
-	compile(t, a, "code")
-	if a.HasCode() {
-		t.Error("there is code before it is kept")
+// codeOf returns the code of an entry; "" if there is none.
+func codeOf(t *testing.T, e *Entry) string {
+	t.Helper()
+	f := e.Code()
+	if f == nil {
+		return ""
 	}
-	compile(t, again, "code") // at the same time
-	for range 2 {
-		if err := a.Keep(); err != nil {
+	defer f.Close()
+	code, err := io.ReadAll(f)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(code)
+}
+
+func wantCode(t *testing.T, root string, want map[string]string) {
+	t.Helper()
+	for module, code := range want {
+		e := open(t, root, module, 1<<20)
+		if got := codeOf(t, e); got != code {
+			t.Errorf("module %s has the code %q, want %q", module, got, code)
+		}
+		e.Close()
+	}
+}
+
+func TestTheLeastRecentlyUsedEntryIsRemovedFirst(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "cache")
+	code := strings.Repeat("x", 100)
+	for i, module := range []string{"a", "b", "c"} {
+		keep(t, root, module, code, time.Duration(9-i))
+	}
+	others := []string{filepath.Join(root, "unrelated"), filepath.Join(root, "FRESH"+partial), filepath.Join(root, "LEFT"+partial)}
+	for _, name := range others {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		a.Finish()
-		if !a.HasCode() || !open(t, root, "a").HasCode() || b.HasCode() {
-			t.Error("the module has no code, or another one has")
+	}
+	left := time.Now().Add(-2 * maxWriting)
+	if err := os.Chtimes(others[2], left, left); err != nil {
+		t.Fatal(err)
+	}
+	open(t, root, "a", 250).Close() // it was used now
+	wantCode(t, root, map[string]string{"a": code, "b": "", "c": code})
+	kept, _ := filepath.Glob(filepath.Join(root, "*"))
+	if !slices.Contains(kept, others[0]) || !slices.Contains(kept, others[1]) || slices.Contains(kept, others[2]) {
+		t.Errorf("the cache has %q", kept)
+	}
+}
+
+func TestCodeIsKept(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "[a]", "cache") // not a pattern
+	a, again, b := open(t, root, "a", 1<<20), open(t, root, "a", 1<<20), open(t, root, "b", 1<<20)
+	for _, code := range []string{"first", "second"} {
+		if err := a.Keep(strings.NewReader(code)); err != nil {
+			t.Fatal(err)
 		}
-		a = again
+		if got, other, none := codeOf(t, a), codeOf(t, again), codeOf(t, b); got != code || other != code || none != "" {
+			t.Errorf("got %q, %q and %q", got, other, none)
+		}
+		a, again = again, a
 	}
-	files, err := fs.Glob(os.DirFS(root), "*/*/*")
-	if err != nil || len(files) != 1 || filepath.Join(root, filepath.Dir(filepath.Dir(files[0]))) != a.Dir() {
-		t.Errorf("the cache has %q, %v", files, err)
+	again.Discard()
+	if got := codeOf(t, a); got != "" {
+		t.Errorf("after Discard: %q", got)
 	}
-	a.Discard()
-	if a.HasCode() {
-		t.Error("there is code after Discard")
+	for _, e := range []*Entry{a, again, b} {
+		e.Close()
+	}
+}
+
+func TestCodeThatCannotBeWrittenLeavesTheFormer(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "cache")
+	keep(t, root, "a", "former", 0)
+	e := open(t, root, "a", 1<<20)
+	defer e.Close()
+	full := errors.New("no space left")
+	if err := e.Keep(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(full))); !errors.Is(err, full) {
+		t.Errorf("got %v", err)
+	}
+	if files, _ := os.ReadDir(root); codeOf(t, e) != "former" || len(files) != 1 {
+		t.Errorf("the cache has %q in %v", codeOf(t, e), files)
 	}
 }
 
 func TestWithoutACacheNothingIsKept(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	root := filepath.Join(t.TempDir(), "cache")
-	disabled := open(t, root, "a")
-	disabled.Disable()
-	for _, e := range []*Entry{open(t, "", ""), disabled} {
-		compile(t, e, "code")
-		if info, err := os.Stat(e.temp.dir); err != nil || info.Mode().Perm() != 0o700 || filepath.Dir(e.temp.dir) != os.TempDir() {
-			t.Errorf("compiled in %s: %v, %v", e.temp.dir, info, err)
-		}
-		if err := e.Keep(); err != nil || e.Dir() != "" || e.Enabled() || e.HasCode() {
-			t.Errorf("got %+v, %v", e, err)
-		}
-		e.Finish()
+	e := open(t, "", "a", 0)
+	if err := e.Keep(strings.NewReader("code")); err != nil || codeOf(t, e) != "" {
+		t.Errorf("got %q, %v", codeOf(t, e), err)
 	}
-	for _, dir := range []string{root, os.TempDir()} {
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("left: %v, %v", left, err)
-		}
-	}
-}
-
-func TestAMissingDirectoryIsAnError(t *testing.T) {
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
-	if dir, err := open(t, "", "").MakeTemporary(); err == nil {
-		t.Errorf("got %s", dir)
-	}
-}
-
-// What a killed process has left is removed, and nothing else.
-func TestDirectoriesOfKilledProcessesAreRemoved(t *testing.T) {
-	root := t.TempDir()
-	if err := os.Chmod(root, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	e := open(t, root, "a")
-	compile(t, e, "code")
-	left, unrelated, open := filepath.Join(root, temporaryPrefix+"1"), filepath.Join(root, "other-1"), filepath.Join(root, temporaryPrefix+"2")
-	for dir, mode := range map[string]os.FileMode{left: 0o700, unrelated: 0o700, open: 0o755} {
-		if err := os.Mkdir(dir, mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(left, "code"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	link := filepath.Join(root, temporaryPrefix+"link")
-	if err := os.Symlink(unrelated, link); err != nil {
-		t.Fatal(err)
-	}
-	removeAbandoned(root)
-	for path, want := range map[string]bool{left: false, unrelated: true, open: true, link: true, e.temp.dir: true} {
-		if _, err := os.Lstat(path); (err == nil) != want {
-			t.Errorf("%s: %v", filepath.Base(path), err)
-		}
-	}
+	e.Discard()
+	e.Close()
 }

@@ -21,20 +21,19 @@ import (
 	"github.com/sonde-probe/sonde/internal/quota"
 )
 
-// Name is the argv[0] of a child. Its arguments are the directory, and the limits of memory, in
-// bytes, and of processor time, in seconds. It reads the module from its standard input.
+// Name is the argv[0] of a child. Its arguments are the limits of memory, in bytes, and of processor
+// time, in seconds. It reads the module from its standard input, and writes the code to its standard
+// output.
 const Name = "sonde-compiler"
 
-// What a child writes to its standard output.
-const (
-	granted = "granted " // the machine has as much memory as the limit
-	done    = "compiled" // the code is in the directory
-)
+// granted is what a child first writes to its standard error if the machine has as much memory as
+// the limit.
+const granted = "granted\n"
 
 // The exit codes of a child that says why on its standard error. The Go runtime exits with 2.
 const (
 	exitInvalid = 3 // the module cannot be compiled
-	exitStore   = 4 // the directory cannot be used
+	exitSystem  = 4 // the code cannot be written, or a limit not be set
 	exitMemory  = 5 // wazero could not map memory
 	exitTime    = 6 // the limit of processor time is exceeded
 )
@@ -46,35 +45,31 @@ func init() {
 	command.CloseInherited(syscall.Stderr)
 	err := run(os.Args[1:])
 	if err == nil {
-		_, _ = os.Stdout.WriteString(done)
 		os.Exit(0)
 	}
 	fmt.Fprint(os.Stderr, err)
 	os.Exit(exitCode(err))
 }
 
-// errDirectory says that wazero cannot create its directory.
-var errDirectory = errors.New("directory cannot be used")
-
 // exitCode returns the exit code for an error of run. A module's own has no error number.
 func exitCode(err error) int {
 	var number syscall.Errno
 	switch {
-	case errors.Is(err, syscall.ENOMEM):
+	case errors.Is(err, syscall.ENOMEM) && !errors.Is(err, errOutput):
 		return exitMemory
-	case errors.Is(err, errDirectory), errors.As(err, &number):
-		return exitStore
+	case errors.As(err, &number):
+		return exitSystem
 	}
 	return exitInvalid
 }
 
 // run compiles the module on the standard input.
 func run(args []string) error {
-	if len(args) != 3 {
+	if len(args) != 2 {
 		return errors.New("is started by Sonde only")
 	}
-	memory, memoryErr := strconv.ParseInt(args[1], 10, 64)
-	seconds, secondsErr := strconv.ParseUint(args[2], 10, 64)
+	memory, memoryErr := strconv.ParseInt(args[0], 10, 64)
+	seconds, secondsErr := strconv.ParseUint(args[1], 10, 64)
 	if err := errors.Join(memoryErr, secondsErr); err != nil {
 		return err
 	}
@@ -88,7 +83,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	return compile(module, args[0])
+	return compile(module)
 }
 
 // exitAtTimeLimit makes this process exit when the kernel says that it has exceeded the soft
@@ -128,7 +123,7 @@ func confine(memory, seconds uint64) error {
 		}
 	}
 	if isGranted {
-		_, _ = os.Stdout.WriteString(granted)
+		_, _ = os.Stderr.WriteString(granted)
 	}
 	return nil
 }
@@ -161,10 +156,10 @@ const lowPriority = 10
 
 // compile uses all processors that this process has: a panic, which with several goroutines ends
 // the process, ends no other one.
-func compile(module []byte, dir string) error {
-	cache, err := wazero.NewCompilationCacheWithDir(dir)
+func compile(module []byte) error {
+	cache, err := NewCache(nil, os.Stdout)
 	if err != nil {
-		return fmt.Errorf("%w: %v", errDirectory, err)
+		return err
 	}
 	ctx := experimental.WithCompilationWorkers(context.Background(), runtime.GOMAXPROCS(0))
 	_, err = wazero.NewRuntimeWithConfig(ctx, RuntimeConfig().WithCompilationCache(cache)).CompileModule(ctx, module)

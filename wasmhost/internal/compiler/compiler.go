@@ -2,7 +2,7 @@
 //
 // A module can make its compiler need far more of both than its size tells, and wazero's
 // compiler cannot be cancelled. So a child of this process compiles, and writes the code into
-// a directory, from where wazero reads it in this process.
+// a file in memory, from where wazero reads it in this process.
 //
 // A program that imports this package is its own child: started with the name sonde-compiler
 // it compiles, before its main, as package adapter/restart/process does with guards.
@@ -10,6 +10,7 @@
 // # Files
 //
 //	compiler.go     Limits, and the errors of Compile
+//	code.go         NewCache: how code gets into wazero, and out of it
 //	parent_linux.go Compile: starts a child, and judges how it has ended
 //	memory_linux.go what memory the children may have together
 //	child_linux.go  the child
@@ -69,10 +70,13 @@ func (e *LimitError) Error() string {
 
 const remedySmaller = "compile the module with optimization, or split it"
 
+// memoryExceeded returns the error for a module that needs more memory than its limit. If the machine
+// has set that, a later compilation may have more.
 func memoryExceeded(l Limits) error {
 	size := bytesize.Size(l.Memory).String() + " of memory"
 	if l.group != "" {
-		return &LimitError{size + ", half of what is left below the limit " + l.group, "raise it, or " + remedySmaller}
+		return fmt.Errorf("%w: the module takes more than %s, half of what is left now below the limit %s: raise it, or %s",
+			ErrUnavailable, size, l.group, remedySmaller)
 	}
 	return &LimitError{size, "raise compile.memory, or " + remedySmaller}
 }
@@ -81,12 +85,6 @@ func cpuExceeded(l Limits) error {
 	return &LimitError{fmt.Sprintf("%v of processor time", l.CPU), "raise compile.time, or " + remedySmaller}
 }
 
-// The errors of Compile that are not the module's fault.
-var (
-	// ErrUnavailable says that this machine lacks processes, threads, memory or time, or does not
-	// permit a child: a later compilation may succeed.
-	ErrUnavailable = errors.New("compiler cannot run now")
-
-	// ErrStore says that the code cannot be written to its directory.
-	ErrStore = errors.New("compiled code cannot be stored")
-)
+// ErrUnavailable is in an error of Compile that is not the module's fault: this machine lacks
+// processes, threads, memory or time, or does not permit a child. A later compilation may succeed.
+var ErrUnavailable = errors.New("compiler cannot run now")

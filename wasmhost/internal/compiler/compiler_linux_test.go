@@ -75,11 +75,20 @@ func running() (pids []int) {
 // ample are limits that no test reaches.
 var ample = Limits{Memory: 512 << 20, CPU: 10 * time.Minute}
 
+// compileError returns the error of a compilation, and drops its code.
+func compileError(ctx context.Context, module []byte, limits Limits) error {
+	code, err := Compile(ctx, module, limits)
+	if err == nil {
+		err = code.Close()
+	}
+	return err
+}
+
 // start starts to compile a module that does not end soon, and returns a function that waits
 // for its error.
 func start(t *testing.T, ctx context.Context) (wait func() error) {
-	done, dir := make(chan error, 1), t.TempDir()
-	go func() { done <- Compile(ctx, deepBlocks(), dir, ample) }()
+	done := make(chan error, 1)
+	go func() { done <- compileError(ctx, deepBlocks(), ample) }()
 	return func() error { return testsync.Receive(t, "the end of a compilation", done) }
 }
 
@@ -110,7 +119,7 @@ func TestALimitIsNamedByItsError(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := Compile(t.Context(), test.module, t.TempDir(), test.limits)
+			err := compileError(t.Context(), test.module, test.limits)
 			var limit *LimitError
 			if !errors.As(err, &limit) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
@@ -136,18 +145,11 @@ func peakMemory(t *testing.T) int64 {
 }
 
 func TestTheEndOfACompilationIsJudged(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Compile(t.Context(), idle, file, ample); !errors.Is(err, ErrStore) {
-		t.Errorf("a file in place of the directory: %v", err)
-	}
 	invalid := module(1, []byte{0x6a, 0x1a}) // i32.add, drop
-	if err := Compile(t.Context(), invalid, t.TempDir(), ample); err == nil || !strings.HasPrefix(err.Error(), "compile: invalid function[0]") {
+	if err := compileError(t.Context(), invalid, ample); err == nil || !strings.HasPrefix(err.Error(), "compile: invalid function[0]") {
 		t.Errorf("an invalid module: %v", err)
 	}
-	if err := Compile(t.Context(), idle, t.TempDir(), ample); err != nil {
+	if err := compileError(t.Context(), idle, ample); err != nil {
 		t.Errorf("a valid module: %v", err)
 	}
 	wait := start(t, t.Context())
@@ -184,9 +186,10 @@ func TestWhatTheMachineLacksIsNotTheModulesFault(t *testing.T) {
 		"killed by the kernel":    {"kill -KILL $$", "", true, few, ErrUnavailable, "killed"},
 		"memory was not granted":  {"exit 2", "fatal error: runtime: out of memory", false, few, ErrUnavailable, "does not grant it 1MiB of memory"},
 		"mappings not granted":    {"exit 5", "cannot allocate memory", false, few, ErrUnavailable, "does not grant it"},
-		"the directory is full":   {"exit 4", "no space left on device", true, few, ErrStore, "no space left"},
+		"the code has no room":    {"exit 4", "compiled code cannot be written: no space left on device", true, few, ErrUnavailable, "no space left"},
 		"memory of the module":    {"exit 2", "fatal error: runtime: out of memory", true, few, &LimitError{}, "more than 1MiB of memory: raise compile.memory"},
-		"memory left by others":   {"exit 5", "", true, Limits{Memory: 1 << 20, CPU: time.Hour, group: group}, &LimitError{}, "1MiB of memory, half of what is left below the limit " + group + ": raise it"},
+		"memory left by others":   {"exit 5", "", true, Limits{Memory: 1 << 20, CPU: time.Hour, group: group}, ErrUnavailable, "1MiB of memory, half of what is left now below the limit " + group + ": raise it"},
+		"memory taken by others":  {"exit 5", "", true, Limits{Memory: 1 << 50, CPU: time.Hour}, ErrUnavailable, "does not grant it"},
 		"time":                    {"exit 6", "", true, few, &LimitError{}, "more than 1h0m0s of processor time"},
 		"time, and does not exit": {"kill -KILL $$", "", true, Limits{CPU: 1}, &LimitError{}, "of processor time"},
 	} {
@@ -211,7 +214,7 @@ func TestAProgramThatMayNotStartItselfIsNotTheModulesFault(t *testing.T) {
 	if err := os.WriteFile(reexec.Executable, nil, 0o600); err != nil { // not executable, as on a file system with noexec
 		t.Fatal(err)
 	}
-	err := Compile(t.Context(), idle, t.TempDir(), ample)
+	err := compileError(t.Context(), idle, ample)
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "permit that or set compile.in_process: ") {
 		t.Errorf("got %v", err)
 	}
@@ -286,13 +289,12 @@ func TestAChildHasNothingOfTheEngine(t *testing.T) {
 	}
 }
 
-// roleEngine makes the test's program an engine that compiles deepBlocks into the directory
-// that the variable names.
-const roleEngine = "SONDE_TEST_COMPILE_INTO"
+// roleEngine makes the test's program an engine that compiles deepBlocks.
+const roleEngine = "SONDE_TEST_COMPILE"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(roleEngine); dir != "" {
-		fmt.Println(Compile(context.Background(), deepBlocks(), dir, ample))
+	if os.Getenv(roleEngine) != "" {
+		fmt.Println(compileError(context.Background(), deepBlocks(), ample))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -300,7 +302,7 @@ func TestMain(m *testing.M) {
 
 func TestAChildEndsWithTheEngine(t *testing.T) {
 	engine := exec.Command(reexec.Executable)
-	engine.Env = append(os.Environ(), roleEngine+"="+t.TempDir())
+	engine.Env = append(os.Environ(), roleEngine+"=1")
 	if err := engine.Start(); err != nil {
 		t.Fatal(err)
 	}

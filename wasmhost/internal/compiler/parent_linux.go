@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/quota"
 	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/internal/shortage"
@@ -25,23 +26,35 @@ import (
 const Available = true
 
 // maxDelay bounds the time of a child as a multiple of its limit of processor time: it has a
-// low priority, and the file system may not answer.
-const maxDelay = 30
+// low priority, or may be stopped.
+const maxDelay = 10
 
-// Compile compiles a module with RuntimeConfig, and writes its code into dir, as wazero's cache
-// has it. It waits while other compilations have the memory. When ctx is done it kills its child,
+// Compile compiles a module with RuntimeConfig, and returns a file in memory with its code for
+// NewCache. It waits while other compilations have the memory. When ctx is done it kills its child,
 // and returns the error of ctx. Other errors are about the module, such as a *LimitError, or
-// ErrUnavailable or ErrStore. It is safe for concurrent use by multiple goroutines.
-func Compile(ctx context.Context, module []byte, dir string, limits Limits) error {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return fmt.Errorf("%w: %v", ErrStore, err)
-	}
+// ErrUnavailable. It is safe for concurrent use by multiple goroutines.
+func Compile(ctx context.Context, module []byte, limits Limits) (code *os.File, err error) {
 	limits, err = children.admit(ctx, limits)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer children.end(limits.Memory)
+	if code, err = files.NewMemory("sonde-code"); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrUnavailable, err)
+	}
+	if err = runChild(ctx, module, code, limits); err == nil {
+		_, err = code.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = code.Close() // frees memory only
+		return nil, err
+	}
+	return code, nil
+}
+
+// runChild starts a child that compiles a module, waits until it has written the code, and judges how
+// it has ended.
+func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) error {
 	workers := max(runtime.GOMAXPROCS(0)/2, 1) // two children may run, and probes need the processors too
 	threads := workers + runtimeThreads
 	if err := acquireProcess(ctx, threads); err != nil {
@@ -55,29 +68,28 @@ func Compile(ctx context.Context, module []byte, dir string, limits Limits) erro
 	within, cancel := context.WithTimeout(ctx, maxDelay*limits.CPU)
 	defer cancel()
 	c := exec.CommandContext(within, reexec.Executable)
-	c.Args = []string{Name, dir, strconv.FormatInt(limits.Memory, 10), strconv.FormatInt(int64(limits.CPU/time.Second), 10)}
+	c.Args = []string{Name, strconv.FormatInt(limits.Memory, 10), strconv.FormatInt(int64(limits.CPU/time.Second), 10)}
 	c.Env = reexec.Env("GOTRACEBACK=none", "GOMAXPROCS="+strconv.Itoa(workers))
 	c.Dir = "/"
 	c.SysProcAttr = command.Attr(nil)
-	c.Stdin = bytes.NewReader(module)
-	stdout, stderr := &command.Head{Max: len(granted+done) + 1}, &command.Head{Max: maxMessage}
-	c.Stdout, c.Stderr = stdout, stderr
-	err = c.Start()
+	stderr := &command.Head{Max: maxMessage}
+	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(module), code, stderr
+	err := c.Start()
 	quota.Processes.Started(err)
 	if err != nil {
 		return cmp.Or(ctx.Err(), startError(err))
 	}
 	err = c.Wait()
-	wasGranted := strings.HasPrefix(stdout.String(), granted)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case within.Err() != nil:
 		return fmt.Errorf("%w: it did not end within %v", ErrUnavailable, maxDelay*limits.CPU)
-	case err == nil && strings.TrimPrefix(stdout.String(), granted) == done:
+	case err == nil:
 		return nil
 	}
-	return judge(c.ProcessState, err, stderr.String(), wasGranted, limits)
+	message, wasGranted := strings.CutPrefix(stderr.String(), granted)
+	return judge(c.ProcessState, err, message, wasGranted, limits)
 }
 
 // Threads of a child beside those that compile.
@@ -127,10 +139,10 @@ func judge(s *os.ProcessState, err error, message string, granted bool, limits L
 		return fmt.Errorf("%w: it was ended by the signal %v: the machine may lack memory", ErrUnavailable, status.Signal())
 	case status.ExitStatus() == exitInvalid:
 		return fmt.Errorf("compile: %s", message)
-	case status.ExitStatus() == exitStore:
-		return fmt.Errorf("%w: %s", ErrStore, message)
+	case status.ExitStatus() == exitSystem:
+		return fmt.Errorf("%w: %s", ErrUnavailable, message)
 	case status.ExitStatus() == exitMemory, outOfMemory(message):
-		if granted {
+		if granted && isAvailable(uint64(limits.Memory)*memoryOverhead) { // others may have taken it meanwhile
 			return memoryExceeded(limits)
 		}
 		return fmt.Errorf("%w: this machine does not grant it %v of memory: raise its limits of memory (RLIMIT_AS, RLIMIT_DATA), or change vm.overcommit_memory",

@@ -10,22 +10,21 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/files"
 )
 
 // pages are the contents of a memory, in a sealed memory file.
 type pages struct {
-	file    int
+	file    *os.File
 	content []byte // the file, mapped for reading
 }
 
 // newPages returns pages with a copy of content.
 func newPages(content []byte) (pages, error) {
-	file, err := unix.MemfdCreate("sonde-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
-		file, err = unix.MemfdCreate("sonde-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
+	file, err := files.NewMemory("sonde-image")
 	if err != nil {
-		return pages{}, fmt.Errorf("image: memfd_create: %w", err)
+		return pages{}, fmt.Errorf("image: %w", err)
 	}
 	p := pages{file: file}
 	if err = p.fill(content); err != nil {
@@ -36,8 +35,8 @@ func newPages(content []byte) (pages, error) {
 
 // fill writes the pages that are not zero, and seals the file.
 func (p *pages) fill(content []byte) error {
-	if err := unix.Ftruncate(p.file, int64(len(content))); err != nil {
-		return os.NewSyscallError("ftruncate", err)
+	if err := p.file.Truncate(int64(len(content))); err != nil {
+		return err
 	}
 	zeros := make([]byte, pageSize)
 	for at := 0; at < len(content); at += pageSize {
@@ -45,18 +44,18 @@ func (p *pages) fill(content []byte) error {
 		if bytes.Equal(page, zeros[:len(page)]) {
 			continue
 		}
-		if _, err := unix.Pwrite(p.file, page, int64(at)); err != nil { // never short below the size of the file
-			return os.NewSyscallError("pwrite", err)
+		if _, err := p.file.WriteAt(page, int64(at)); err != nil {
+			return err
 		}
 	}
 	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(uintptr(p.file), unix.F_ADD_SEALS, seals); err != nil {
+	if _, err := unix.FcntlInt(p.file.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
 	if len(content) == 0 {
 		return nil
 	}
-	at, err := unix.MmapPtr(p.file, 0, nil, uintptr(len(content)), unix.PROT_READ, unix.MAP_PRIVATE)
+	at, err := unix.MmapPtr(int(p.file.Fd()), 0, nil, uintptr(len(content)), unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
 		return os.NewSyscallError("mmap", err)
 	}
@@ -67,7 +66,7 @@ func (p *pages) fill(content []byte) error {
 func (p *pages) size() uint64 { return uint64(len(p.content)) }
 
 func (p *pages) close() error {
-	err := unix.Close(p.file)
+	err := p.file.Close()
 	if p.content != nil {
 		err = errors.Join(err, unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(p.content)), uintptr(len(p.content))))
 		p.content = nil
@@ -94,7 +93,7 @@ func (m *Memory) reserve() error {
 	}
 	m.used = m.initial.size()
 	const flags = unix.MAP_PRIVATE | unix.MAP_FIXED | unix.MAP_NORESERVE
-	if _, err = unix.MmapPtr(m.initial.file, 0, at, uintptr(m.used), unix.PROT_READ|unix.PROT_WRITE, flags); err != nil {
+	if _, err = unix.MmapPtr(int(m.initial.file.Fd()), 0, at, uintptr(m.used), unix.PROT_READ|unix.PROT_WRITE, flags); err != nil {
 		m.Free()
 		return fmt.Errorf("memory of an instance: %w", os.NewSyscallError("mmap", err))
 	}

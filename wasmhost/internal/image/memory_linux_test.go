@@ -166,10 +166,10 @@ func TestAScanEndsEarly(t *testing.T) {
 // What is written to an image's file would be in all instances.
 func TestTheFileOfAnImageCannotBeWritten(t *testing.T) {
 	m := newMemory(t)
-	if _, err := unix.Pwrite(m.initial.file, []byte{1}, 0); err == nil {
+	if _, err := m.initial.file.WriteAt([]byte{1}, 0); err == nil {
 		t.Error("it was written")
 	}
-	if err := unix.Ftruncate(m.initial.file, 0); err == nil {
+	if err := m.initial.file.Truncate(0); err == nil {
 		t.Error("it was truncated: an instance that uses its memory would end the process")
 	}
 }

@@ -48,27 +48,18 @@ type Instance struct {
 // processor time: this machine was busy, or the module slept.
 var ErrStarved = errors.New("this machine gave it hardly any processor time")
 
+// ErrSystem is in the error of a start that the system has refused memory to.
+var ErrSystem = errors.New("system refuses memory")
+
 // starvedBelow is the part of Limits.Start that a start must have had of processor time
 // for the module to be at fault.
 const starvedBelow = 20
 
 // Start makes an instance, from the image of one that has initialised itself, unless the
-// module starts anew for each attempt. An initialisation ends soon after ctx is done or
-// Limits.Start has passed; Start waits for one that another call has begun.
+// module starts anew for each attempt. As long as there is no image, one start at a time
+// initialises an instance to take it, and the others wait and get its error. An initialisation
+// ends soon after ctx is done or Limits.Start has passed. All starts must have the same ctx.
 func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
-	runtime.LockOSThread() // whose processor time is measured
-	defer runtime.UnlockOSThread()
-	before, measured := threadTime()
-	i, err := s.start(ctx)
-	if errors.Is(err, errStopped) && measured {
-		if now, _ := threadTime(); now-before < s.config.Limits.Start/starvedBelow {
-			err = fmt.Errorf("%w; %w", err, ErrStarved)
-		}
-	}
-	return i, err
-}
-
-func (s *Sandbox) start(ctx context.Context) (*Instance, error) {
 	if s.module.StartsAnew != "" {
 		return s.startAnew(ctx)
 	}
@@ -87,49 +78,94 @@ func (s *Sandbox) start(ctx context.Context) (*Instance, error) {
 	return i, nil
 }
 
-// initialImage returns the image. As long as there is none, one start at a time initialises
-// an instance to take its image, and others wait.
+// initialisation is one of an instance whose image is taken. All starts that come before its end
+// share it.
+type initialisation struct {
+	ended chan struct{} // closed when it has
+	err   error         // set before
+}
+
+// initialImage returns the image.
 func (s *Sandbox) initialImage(ctx context.Context) (*image.Image, error) {
 	if i := s.image.Load(); i != nil {
 		return i, nil
 	}
-	s.imageMu.Lock()
-	defer s.imageMu.Unlock()
-	if i := s.image.Load(); i != nil {
-		return i, nil
+	s.initialisingMu.Lock()
+	run, isFirst := s.initialising, s.initialising == nil && s.image.Load() == nil
+	if isFirst {
+		run = &initialisation{ended: make(chan struct{}), err: errors.New("start: panic")}
+		s.initialising = run
 	}
+	s.initialisingMu.Unlock()
+	if isFirst {
+		s.initialise(ctx, run)
+	}
+	if run != nil {
+		<-run.ended
+		if run.err != nil {
+			return nil, run.err
+		}
+	}
+	return s.image.Load(), nil
+}
+
+// initialise takes the image, and ends an initialisation.
+func (s *Sandbox) initialise(ctx context.Context, run *initialisation) {
+	defer func() {
+		s.initialisingMu.Lock()
+		s.initialising = nil
+		s.initialisingMu.Unlock()
+		close(run.ended)
+	}()
+	run.err = s.takeImage(ctx)
+}
+
+// takeImage takes the image of an instance that initialises itself.
+func (s *Sandbox) takeImage(ctx context.Context) error {
 	first, err := s.startAnew(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer first.Close()
 	taken, err := s.module.Take(first.module)
 	if err != nil {
-		return nil, fmt.Errorf("start: %w", err)
+		return fmt.Errorf("start: %w: %w", ErrSystem, err)
 	}
 	s.image.Store(taken)
 	totalMemory.addShared(s.account, taken.Size())
-	return taken, nil
+	return nil
 }
 
 // startAnew makes an instance without an image, which initialises itself.
 func (s *Sandbox) startAnew(ctx context.Context) (*Instance, error) {
+	runtime.LockOSThread() // whose processor time is measured
+	defer runtime.UnlockOSThread()
+	before, measured := threadTime()
 	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Start)
 	defer cancel()
 	i, err := s.instantiate(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	if err := i.initialize(ctx); err != nil {
-		i.Close()
-		return nil, err
+	err = i.initialize(ctx)
+	if err == nil {
+		return i, nil
 	}
-	return i, nil
+	i.Close()
+	if errors.Is(err, errStopped) && measured {
+		if now, _ := threadTime(); now-before < s.config.Limits.Start/starvedBelow {
+			err = fmt.Errorf("%w; %w", err, ErrStarved)
+		}
+	}
+	return nil, err
 }
 
 // acquireSlot waits for a slot for the start of an instance.
 func (s *Sandbox) acquireSlot(ctx context.Context) error {
 	if !cpuSlots.acquire(&s.slotQueue, ctx.Done()) {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err()
+		}
 		return fmt.Errorf("waited %v for a processor: %w", s.config.Limits.Start, ErrStarved)
 	}
 	return nil
@@ -150,7 +186,7 @@ func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance
 	defer cpuSlots.release()
 	if i.memory, err = image.NewMemory(from, s.declaredMemory(), s.config.Limits.Memory, i.reserve); err != nil {
 		i.Close()
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrSystem, err)
 	}
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(rand.Reader) // its own is slow to make
 	if i.module, err = s.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, i.memory), s.compiled, config); err != nil {

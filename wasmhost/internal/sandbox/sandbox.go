@@ -35,6 +35,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -90,11 +91,12 @@ type Sandbox struct {
 
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
-	cache    wazero.CompilationCache // nil: none
+	cache    wazero.CompilationCache
 	module   *image.Module
 	image    atomic.Pointer[image.Image] // nil until an instance has initialised itself, and if module.StartsAnew
 
-	imageMu sync.Mutex // guards that one instance at a time initialises itself for image
+	initialisingMu sync.Mutex      // guards initialising, and that image is set before that ends
+	initialising   *initialisation // nil: none runs
 
 	slotQueue slotQueue // guarded by cpuSlots.mu
 	account   *account  // in totalMemory
@@ -114,41 +116,38 @@ func New(c Config) *Sandbox {
 	return &Sandbox{config: c, account: totalMemory.open(c.CloseOldest), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
 }
 
-// ErrNoCode says that a directory does not have the code of a module.
+// ErrNoCode says that there is no code of a module, but perhaps that of another version of the
+// runtime, or for another processor.
 var ErrNoCode = errors.New("compiled code is missing")
 
-// Load loads the code of a module that was metered and prepared from a directory, where package
-// compiler has put it, and never compiles.
-func (s *Sandbox) Load(m *image.Module, dir string) error {
-	// wazero does not look at the context when it loads code. With it, and several goroutines, it
-	// ends a compilation before the first function.
+// Load loads the code of a module that was metered and prepared, as package compiler has written it,
+// and never compiles.
+func (s *Sandbox) Load(m *image.Module, code io.Reader) error {
+	// wazero 1.12 does not look at the context when it loads code. With it, and several goroutines,
+	// it ends a compilation before the first function.
 	ctx, cancel := context.WithCancel(experimental.WithCompilationWorkers(context.Background(), 2))
 	cancel()
-	err := s.compile(ctx, m, dir)
+	err := s.compile(ctx, m, code, nil)
 	if errors.Is(err, context.Canceled) {
 		return ErrNoCode
 	}
 	return err
 }
 
-// Compile compiles a module that was metered and prepared, in this process. It cannot be cancelled,
-// and uses one goroutine, since with several wazero would let a panic end the process, and probes
-// need the processors too. The code is loaded from a directory, or stored there, unless dir is "".
-func (s *Sandbox) Compile(m *image.Module, dir string) error {
-	return s.compile(context.Background(), m, dir)
+// Compile compiles a module that was metered and prepared, in this process, and writes its code for
+// Load. It cannot be cancelled, and uses one goroutine, since with several wazero would let a panic
+// end the process, and probes need the processors too.
+func (s *Sandbox) Compile(m *image.Module, code io.Writer) error {
+	return s.compile(context.Background(), m, nil, code)
 }
 
-func (s *Sandbox) compile(compiling context.Context, m *image.Module, dir string) (err error) {
-	ctx := context.Background()
-	config := compiler.RuntimeConfig()
-	var cache wazero.CompilationCache
-	if dir != "" {
-		if cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {
-			return err
-		}
-		config = config.WithCompilationCache(cache)
+func (s *Sandbox) compile(compiling context.Context, m *image.Module, from io.Reader, to io.Writer) error {
+	cache, err := compiler.NewCache(from, to)
+	if err != nil {
+		return err
 	}
-	r := wazero.NewRuntimeWithConfig(ctx, config)
+	ctx := context.Background()
+	r := wazero.NewRuntimeWithConfig(ctx, compiler.RuntimeConfig().WithCompilationCache(cache))
 	err = s.link(ctx, r)
 	var compiled wazero.CompiledModule
 	if err == nil {
@@ -163,11 +162,7 @@ func (s *Sandbox) compile(compiling context.Context, m *image.Module, dir string
 }
 
 func closeRuntime(ctx context.Context, r wazero.Runtime, cache wazero.CompilationCache) error {
-	err := r.Close(ctx)
-	if cache != nil {
-		err = errors.Join(err, cache.Close(ctx))
-	}
-	return err
+	return errors.Join(r.Close(ctx), cache.Close(ctx))
 }
 
 // declaredMemory returns the size of memory in bytes that the module has at first.

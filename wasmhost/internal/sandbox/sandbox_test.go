@@ -43,6 +43,16 @@ func newInstance(tb testing.TB) *Instance {
 // startModule returns an instance of a module.
 func startModule(tb testing.TB, wasm string) *Instance {
 	tb.Helper()
+	i, err := newSandbox(tb, wasm).Start(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return i
+}
+
+// newSandbox returns a sandbox of a module.
+func newSandbox(tb testing.TB, wasm string) *Sandbox {
+	tb.Helper()
 	metered, info, err := meter.Rewrite([]byte(wasm))
 	if err != nil {
 		tb.Fatal(err)
@@ -54,17 +64,40 @@ func startModule(tb testing.TB, wasm string) *Instance {
 	})
 	prepared, err := image.Prepare(metered, info.ChangesTables)
 	if err == nil {
-		err = sandbox.Compile(prepared, "")
+		err = sandbox.Compile(prepared, io.Discard)
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { sandbox.Close() })
-	i, err := sandbox.Start(context.Background())
-	if err != nil {
-		tb.Fatal(err)
+	return sandbox
+}
+
+// Many attempts do not wait for one initialisation after another that fails.
+func TestStartsShareAnInitialisation(t *testing.T) {
+	s := newSandbox(t, smallest)
+	run, failure := &initialisation{ended: make(chan struct{})}, errors.New("stopped")
+	s.initialising = run
+	errs := make(chan error)
+	for range 4 {
+		go func() {
+			_, err := s.Start(t.Context())
+			errs <- err
+		}()
 	}
-	return i
+	run.err = failure
+	close(run.ended)
+	for range 4 {
+		if err := <-errs; !errors.Is(err, failure) {
+			t.Errorf("got %v", err)
+		}
+	}
+	s.initialising = nil
+	if i, err := s.Start(t.Context()); err != nil {
+		t.Error(err)
+	} else {
+		i.Close()
+	}
 }
 
 // endedCall returns a call that is over and was stopped, so that nothing waits, with a

@@ -61,7 +61,7 @@ type Wait uint8
 
 const (
 	WaitForNone      Wait = iota // no module; those that check their settings do so later
-	WaitForConfigure             // modules that check their settings
+	WaitForConfigure             // modules that check their settings, which must be possible
 	WaitForAll                   // all modules
 )
 
@@ -115,6 +115,9 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 		Revision: host.revision,
 		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
 			h, err := host.New(v)
+			if err == nil && p.wait == WaitForConfigure { // to find what is wrong, and not to attempt
+				err = h.Unchecked()
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -1,0 +1,88 @@
+package compiler
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"unsafe"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// code passes the compiled code of one module from and to wazero, as a cache that has nothing else.
+// In a stream, that is the key, by which wazero knows the module, its own configuration and the
+// processor, and what wazero has written. It is used once.
+type code struct {
+	from io.Reader // nil: there is no code
+	to   io.Writer // nil: new code is not kept
+}
+
+type key = [sha256.Size]byte
+
+// errOutput says that compiled code could not be written.
+var errOutput = errors.New("compiled code cannot be written")
+
+// Get returns the code if it is that of key.
+func (c *code) Get(want key) (content io.ReadCloser, ok bool, err error) {
+	if c.from == nil {
+		return nil, false, nil
+	}
+	r := fullReader{bufio.NewReaderSize(c.from, 64<<10)}
+	c.from = nil
+	var have key
+	if _, err := r.Read(have[:]); err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, err
+	}
+	return io.NopCloser(r), have == want, nil
+}
+
+// Add writes code.
+func (c *code) Add(k key, content io.Reader) error {
+	if c.to == nil {
+		return nil
+	}
+	_, err := c.to.Write(k[:])
+	if err == nil {
+		_, err = io.Copy(c.to, content)
+	}
+	c.to = nil
+	if err != nil {
+		return fmt.Errorf("%w: %w", errOutput, err)
+	}
+	return nil
+}
+
+// Delete does nothing: what Get has returned is that of another version of wazero.
+func (c *code) Delete(key) error { return nil }
+
+// fullReader fills what it reads into, as wazero expects of a file.
+type fullReader struct{ *bufio.Reader }
+
+func (r fullReader) Read(p []byte) (int, error) {
+	n, err := io.ReadFull(r.Reader, p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// NewCache returns a cache of wazero that has the code of one module: it reads the code from from,
+// unless that is nil or has the code of another one, and writes new code to to, unless that is nil.
+//
+// wazero's own caches are directories. They need one that no other user can change, which not each
+// container has, and the interface that they implement is not exported, so NewCache sets the field.
+func NewCache(from io.Reader, to io.Writer) (wazero.CompilationCache, error) {
+	c := wazero.NewCompilationCache()
+	own := reflect.ValueOf(&code{from, to})
+	if v := reflect.ValueOf(c); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		field := v.Elem().FieldByName("fileCache")
+		if field.IsValid() && field.Kind() == reflect.Interface && own.Type().Implements(field.Type()) {
+			reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem().Set(own)
+			return c, nil
+		}
+	}
+	return nil, errors.New("this program is built with a version of wazero that it does not support: use that of its go.mod")
+}

@@ -117,9 +117,9 @@ func (p *Plugin) checkLater(h *Handler) bool {
 // addPending leaves a handler to checkPending. The caller holds pendingMu.
 func (p *Plugin) addPending(h *Handler) {
 	p.pending = append(p.pending, h)
-	if !p.checking {
+	if !p.checking && p.closing.Err() == nil {
 		p.checking = true
-		go p.checkPending()
+		p.workers.Go(p.checkPending)
 	}
 }
 
@@ -137,7 +137,7 @@ func (p *Plugin) takePending(again []*Handler) []*Handler {
 // Once the plugin is closed, no check takes time.
 func (p *Plugin) checkPending() {
 	var again []*Handler
-	pause := minRetryPause
+	pause := time.Duration(0)
 	for pending := p.takePending(nil); len(pending) > 0; pending = p.takePending(again) {
 		again = nil
 		for _, h := range pending {
@@ -150,9 +150,9 @@ func (p *Plugin) checkPending() {
 		if len(again) == 0 {
 			continue
 		}
+		pause = min(max(2*pause, minRetryPause), maxRetryPause)
 		p.logger.Warn("settings of probes could not be checked now, trying again", "pause", pause, "handlers", len(again), "error", again[0].Unchecked())
 		p.pause(pause)
-		pause = min(2*pause, maxRetryPause)
 	}
 }
 

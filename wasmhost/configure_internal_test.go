@@ -8,7 +8,7 @@ import (
 )
 
 func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
-	p := &Plugin{ready: make(chan struct{}), checking: true}
+	p := &Plugin{ready: make(chan struct{}), checking: true, closing: t.Context()}
 	h, err := p.New(nil)
 	if err != nil {
 		t.Fatal(err)

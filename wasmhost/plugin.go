@@ -47,6 +47,7 @@ type Plugin struct {
 
 	closing   context.Context // done when Close is called
 	cancel    context.CancelFunc
+	workers   sync.WaitGroup // that compile, or check settings
 	ready     chan struct{} // closed when compiling has ended
 	broken    error         // why it failed; set before ready is closed
 	short     chan struct{} // closed when this machine has not let the module compile maxWaitTries times
@@ -109,7 +110,7 @@ func Load(c Config) (*Plugin, error) {
 	p.sandbox = sandbox.New(confine)
 	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
 	p.closing, p.cancel = context.WithCancel(context.Background())
-	go p.compileAndCheck(m, code)
+	p.workers.Go(func() { p.compileAndCheck(m, code) })
 	return p, nil
 }
 
@@ -325,17 +326,19 @@ func (p *Plugin) state() error {
 	return p.broken
 }
 
-// Close cancels the compiler, and frees what the plugin uses after its attempts and the starts
-// of instances have ended. Later attempts are Unknown. When ctx is done, Close returns early and the rest is freed in the
-// background. Handlers must be closed separately.
+// Close cancels the compiler, the starts of instances and the checks of settings, and frees what the
+// plugin uses after these and its attempts have ended. Later attempts are Unknown. When ctx is done,
+// Close returns early and the rest is freed in the background. Handlers must be closed separately.
 func (p *Plugin) Close(ctx context.Context) error {
 	if p.closed.Swap(true) {
 		return nil
 	}
+	p.pendingMu.Lock() // addPending starts no worker from now on
 	p.cancel()
+	p.pendingMu.Unlock()
 	done := make(chan error, 1)
 	go func() {
-		<-p.ready
+		p.workers.Wait()
 		p.inUse.Lock() // never unlocked: no instance may be used after this
 		p.pool.CloseIdle()
 		done <- p.sandbox.Close()

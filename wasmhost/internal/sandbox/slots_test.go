@@ -400,7 +400,13 @@ func TestAHandshakeComputesWithASlot(t *testing.T) {
 		}}
 		go tls.Server(theirs, server.TLS).Handshake()
 		done := make(chan abi.Errno, 1)
-		go func() { done <- c.secure(c.ctx, s, "verify=none\n") }()
+		go func() {
+			config, errno := c.readTLSOptions("verify=none\n", s.dest)
+			if errno == abi.OK {
+				errno = c.secure(c.ctx, s, config, 0)
+			}
+			done <- errno
+		}()
 		synctest.Wait()
 		if len(done) > 0 {
 			t.Error("the handshake ended without a slot")

@@ -48,10 +48,10 @@ type Plugin struct {
 	closing   context.Context // done when Close is called
 	cancel    context.CancelFunc
 	workers   sync.WaitGroup // that compile, or check settings
-	ready     chan struct{} // closed when compiling has ended
-	broken    error         // why it failed; set before ready is closed
-	short     chan struct{} // closed when this machine has not let the module compile maxWaitTries times
-	shortage  error         // why not; set before short is closed
+	ready     chan struct{}  // closed when compiling has ended
+	broken    error          // why it failed; set before ready is closed
+	short     chan struct{}  // closed when this machine has not let the module compile maxWaitTries times
+	shortage  error          // why not; set before short is closed
 	closed    atomic.Bool
 	inUse     sync.RWMutex // read-locked while an instance is in use or being started; Close locks it for good
 	pendingMu sync.Mutex   // guards what follows

@@ -14,7 +14,7 @@ import (
 // validateCommand returns sonde validate. Its exit code is 0 for a valid configuration,
 // and 1 for any other.
 func validateCommand() *cobra.Command {
-	var in handlers.Inputs
+	in := handlers.Inputs{LookUp: true}
 	var asJSON, strict bool
 	c := &cobra.Command{
 		Use:   "validate [CONFIG...]",

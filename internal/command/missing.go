@@ -13,9 +13,14 @@ import (
 // probe.FieldErrors for user, dir and command, or nil. What cannot be looked up is not
 // missing. The command must have passed Check.
 func (c Command) Missing() error {
-	var missing probe.FieldErrors
 	acct, err := lookupUser(c.User)
-	if err != nil {
+	return c.missing(acct, err)
+}
+
+// missing is Missing with what was found of the user.
+func (c Command) missing(acct account, err error) error {
+	var missing probe.FieldErrors
+	if err != nil && !errors.Is(err, ErrUsersUnread) {
 		missing.Add("user", "is %q: %v", c.User, err)
 	}
 	info, err := os.Stat(c.Dir)

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"strconv"
@@ -17,7 +18,8 @@ type account struct {
 }
 
 // ErrUsersUnread is in the error of Plan when the users or groups of this system could not be
-// read. That is this machine's fault: it may lack descriptors, which package user does not say.
+// read now. That is this machine's fault: it may lack descriptors, which package user does not
+// say. Without a file of users, or the permission to read it, there are none.
 var ErrUsersUnread = errors.New("users cannot be read")
 
 // lookupUser reads "", "name", "uid", "user:group" or "uid:gid". A user of the system
@@ -56,16 +58,25 @@ func lookupAccount(name string) (acct account, known bool, err error) {
 		acct, err = accountOf(u)
 		return acct, true, err
 	case !isUnknown(err): // a number may have groups
-		return account{}, false, fmt.Errorf("%w: %w", ErrUsersUnread, err)
+		return account{}, false, unread(err)
 	case numberErr == nil:
 		return account{name: name, credential: &syscall.Credential{Uid: uid}}, false, nil
 	}
 	return account{}, false, fmt.Errorf("there is no user %q on this system", name)
 }
 
-// isUnknown reports whether an error says that there is no such user or group.
+// unread returns the error of Plan for one of reading the users or groups.
+func unread(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("users cannot be read by this user: %w", err)
+	}
+	return fmt.Errorf("%w: %w", ErrUsersUnread, err)
+}
+
+// isUnknown reports whether an error says that there is no such user or group, or none at
+// all, as in a minimal image of a container.
 func isUnknown(err error) bool {
-	return errors.As(err, new(user.UnknownUserError)) || errors.As(err, new(user.UnknownUserIdError)) ||
+	return errors.Is(err, fs.ErrNotExist) || errors.As(err, new(user.UnknownUserError)) || errors.As(err, new(user.UnknownUserIdError)) ||
 		errors.As(err, new(user.UnknownGroupError))
 }
 
@@ -80,8 +91,8 @@ func accountOf(u *user.User) (account, error) {
 		return account{}, fmt.Errorf("user %s: %w", u.Username, err)
 	}
 	ids, err := u.GroupIds()
-	if err != nil {
-		return account{}, fmt.Errorf("%w: groups of user %s: %w", ErrUsersUnread, u.Username, err)
+	if err != nil && !isUnknown(err) {
+		return account{}, unread(fmt.Errorf("groups of user %s: %w", u.Username, err))
 	}
 	groups := make([]uint32, 0, len(ids))
 	for _, id := range ids {
@@ -98,7 +109,7 @@ func lookupGroup(name string) (uint32, error) {
 	case err == nil:
 		return number(g.Gid)
 	case !isUnknown(err):
-		return 0, fmt.Errorf("%w: %w", ErrUsersUnread, err)
+		return 0, unread(err)
 	}
 	gid, err := number(name)
 	if err != nil {

@@ -39,16 +39,14 @@ func Options() config.Options {
 }
 
 func processDriver() config.Driver {
-	d := config.DriverOf(checkProcess, func(c process.Config) probe.Target {
+	return config.DriverOf(checkProcess, func(c process.Config) probe.Target {
 		return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User} // it runs on this machine
 	})
-	d.Warn = warnOfDriver
-	return d
 }
 
 func restartDriver() config.Driver {
 	d := config.DriverOf(func(c command.Config, _ config.Context) error { return c.Check() }, nil)
-	d.Warn, d.ByProbes = warnOfDriver, true
+	d.ByProbes = true
 	return d
 }
 
@@ -64,6 +62,6 @@ func checkProcess(c process.Config, engine config.Context) error {
 // Builtin returns the built-in handler blocks by name.
 func Builtin() map[string]config.Handler {
 	exec, http, tcp := config.Of(execprobe.New), config.Of(httpprobe.New), config.Of(tcpprobe.New)
-	exec.Warn, http.Warn, tcp.Warn = warnOfExec, warnOfHTTP, warnOfTCP
+	http.Warn, tcp.Warn = warnOfHTTP, warnOfTCP
 	return map[string]config.Handler{"exec": exec, "http": http, "tcp": tcp}
 }

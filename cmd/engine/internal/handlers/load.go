@@ -20,6 +20,11 @@ type Inputs struct {
 
 	// AllowEmpty permits a configuration without targets.
 	AllowEmpty bool
+
+	// LookUp has programs, directories and users looked up on this machine: one that does not
+	// exist is a warning. An engine does not wait for that, since a disk or a directory of
+	// users may hang, and with it only the targets that need it may fail.
+	LookUp bool
 }
 
 // Register adds the flags to a command.
@@ -63,6 +68,9 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *co
 		o.Env, o.ReadFile, o.IsFile = p.Inputs.LookupEnv, p.Inputs.ReadFile, p.Inputs.IsFile
 	}
 	o.RequireTargets = !in.AllowEmpty
+	if in.LookUp {
+		lookUp(&o)
+	}
 	c, diags := config.Parse(sources, o)
 	if !diags.HasErrors() {
 		diags = append(diags, noDirectory(c.Engine.State)...)

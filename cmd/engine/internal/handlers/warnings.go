@@ -17,6 +17,17 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// lookUp makes options warn of programs, directories and users that this machine lacks.
+func lookUp(o *config.Options) {
+	exec := o.Handlers["exec"]
+	exec.Warn = warnOfExec
+	o.Handlers["exec"] = exec
+	for name, driver := range o.Drivers {
+		driver.Warn = warnOfDriver
+		o.Drivers[name] = driver
+	}
+}
+
 // warnOfDriver returns a warning about each of the program, the directory and the user
 // of a process or restart block that this machine does not have.
 func warnOfDriver(v config.Values) error { return missing(commandOf(v)) }

@@ -58,7 +58,7 @@ const (
 const (
 	MaxConcurrency = 1 << 20
 	MinStateMaxAge = 10 * time.Second
-	MinWatchdog    = time.Second
+	MinWatchdog    = 10 * time.Second // a reload of a million probes keeps the engine's loop from running for seconds
 
 	MinPluginMemory = 1 << 20
 )

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -118,6 +119,7 @@ func (e *engineProcess) end(t *testing.T, s os.Signal) int {
 // directory: as many goroutines as there are processors of Go never end and, with
 // asyncpreemptoff, are never preempted.
 func mainWithHold() {
+	watchdog.Shorten(time.Second)
 	go func() {
 		for os.Remove("hold") != nil {
 			time.Sleep(10 * time.Millisecond)

@@ -61,7 +61,7 @@ func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
 	e := startHoldable(t, `
 		engine {
 		  state    = "sonde.state"
-		  watchdog = "1s"
+		  watchdog = "10s"
 		}
 		target "web" {
 		  process {
@@ -121,7 +121,7 @@ func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
 func TestAnEngineThatHungGoesOnWithTheConfigurationThatItHadAccepted(t *testing.T) {
 	e := startHoldable(t, `
 		engine {
-		  watchdog = "1s"
+		  watchdog = "10s"
 		}
 		target "web" {
 		  for_each = toset([for i in range(12) : tostring(i)])
@@ -130,7 +130,7 @@ func TestAnEngineThatHungGoesOnWithTheConfigurationThatItHadAccepted(t *testing.
 		    timeout = "10s"
 		  }
 		}`)
-	for _, text := range []string{`target "web" {`, "engine {\n  watchdog    = \"1s\"\n  allow_empty = true\n}"} {
+	for _, text := range []string{`target "web" {`, "engine {\n  watchdog    = \"10s\"\n  allow_empty = true\n}"} {
 		e.write(t, "config.hcl", text)
 		e.hold(t)
 		testsync.Until(t, "the targets to be ready", func() bool { return strings.Count(e.get("/v1/targets"), `"ready":true`) == 12 })
@@ -147,7 +147,7 @@ func TestAnEngineThatHungGoesOnWithTheConfigurationThatItHadAccepted(t *testing.
 // needs twice.
 func TestAStoppedEngineIsNotStartedAgain(t *testing.T) {
 	t.Parallel()
-	config := "engine {\n  allow_empty = true\n  watchdog    = \"1s\"\n}"
+	config := "engine {\n  allow_empty = true\n  watchdog    = \"10s\"\n}"
 	stopped, clock := startHoldable(t, config), startHoldable(t, config)
 	if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

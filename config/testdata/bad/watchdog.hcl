@@ -1,3 +1,3 @@
 engine {
-  watchdog = "500ms"
+  watchdog = "9s"
 }

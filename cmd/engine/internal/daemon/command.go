@@ -80,6 +80,8 @@ const flushTimeout = time.Second
 // run runs the engine until a signal stops it.
 func run(c *cobra.Command, f *flags, paths []string, version string) (err error) {
 	previous := watchdog.Inherited()
+	stopWatchdog := func() {}
+	defer func() { stopWatchdog() }() // last: it watches the end of the program, too
 	signals := catchSignals()
 	queue := cli.NewLogQueue(c.ErrOrStderr())
 	defer queue.Close(flushTimeout)
@@ -121,7 +123,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	d.keep(loaded.plugins)
 	defer d.closePlace()
 	d.place.RemoveOthers(isLeft)
-	defer d.startWatchdog()()
+	stopWatchdog = d.startWatchdog()
 	return d.run(context.WithoutCancel(c.Context()))
 }
 

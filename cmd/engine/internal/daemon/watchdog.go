@@ -16,7 +16,8 @@ func (d *daemon) logRestart() {
 }
 
 // startWatchdog starts the watchdog, if it is configured and exists on this system. The caller
-// calls stop, which waits for the goroutine that keeps it from starting the engine again.
+// calls stop at the end of the program, which waits for the goroutine that beats; one that
+// still hangs after it is not started again.
 func (d *daemon) startWatchdog() (stop func()) {
 	limit := watchdog.DefaultLimit
 	if d.settings.Watchdog != nil {
@@ -38,6 +39,7 @@ func (d *daemon) startWatchdog() (stop func()) {
 		d.beat(ctx, limit, watchdog.Beat)
 	}()
 	return func() {
+		watchdog.ExitOnly()
 		cancel()
 		<-stopped
 	}

@@ -24,9 +24,6 @@ const (
 	// DefaultLimit is how long a program may hang where its configuration does not say.
 	DefaultLimit = time.Minute
 
-	// MinLimit is the least limit of Start.
-	MinLimit = time.Second
-
 	// BeatInterval is how often a program that does not hang should call Beat.
 	BeatInterval = time.Second
 )

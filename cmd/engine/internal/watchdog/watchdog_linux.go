@@ -49,9 +49,18 @@ const pause = 10 * time.Millisecond
 // error number.
 func startThread() int
 
+// maxLimit bounds the limit of Start; 0 for no bound.
+var maxLimit time.Duration
+
+// Shorten bounds the limit of Start, in tests whose programs hang.
+func Shorten(after time.Duration) { maxLimit = after }
+
 // Start starts the watchdog, once in a program: it starts the program again when no Beat has
-// come for the limit, of at least MinLimit, and up to two seconds more.
+// come for the limit, of a second or more, and up to two seconds more.
 func Start(after time.Duration) error {
+	if maxLimit > 0 {
+		after = min(after, maxLimit)
+	}
 	executable, err := os.Executable()
 	if err != nil {
 		return err
@@ -69,7 +78,7 @@ func Start(after time.Duration) error {
 	if envp, err = pointers(environment(restarts() + 1)); err != nil {
 		return err
 	}
-	limit = uint64(max(after, MinLimit) / pause)
+	limit = uint64(max(after, BeatInterval) / pause)
 	if n := startThread(); n < 0 {
 		return os.NewSyscallError("clone", syscall.Errno(-n))
 	}

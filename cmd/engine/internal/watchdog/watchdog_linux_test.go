@@ -57,7 +57,7 @@ func hang() {
 	if err := child.Start(); err != nil {
 		panic(err)
 	}
-	if err := Start(MinLimit); err != nil {
+	if err := Start(BeatInterval); err != nil {
 		panic(err)
 	}
 	for range runtime.GOMAXPROCS(0) {

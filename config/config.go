@@ -28,13 +28,13 @@ func (c *Config) Digest() *Digest { return c.digest }
 type Engine struct {
 	Listen           string              `hcl:"listen,optional" doc:"address and port of the status page, the API and /metrics; an empty text for none. An address that other machines can reach needs token_file, or tls with client_ca_file; port 0 lets the system choose one"`
 	Concurrency      int                 `hcl:"concurrency,optional" doc:"how many attempts that need a goroutine may run at once; those of tcp and http at IP addresses need none on Linux, and are limited to 16 times as many" default:"1024" min:"1" max:"1048576"`
-	Compatibility    probe.Compatibility `hcl:"compatibility,optional" doc:"none for the documented behaviour of Kubernetes, or kubelet for that of the kubelet with its known bugs, and for the metrics prober_probe_total and prober_probe_duration_seconds" default:"none"`
+	Compatibility    probe.Compatibility `hcl:"compatibility,optional" doc:"none: the documented behaviour of Kubernetes; kubelet: that of the kubelet with its known bugs, and its metrics prober_probe_total and prober_probe_duration_seconds" default:"none"`
 	TokenFile        string              `hcl:"token_file,optional" doc:"file with the bearer token that clients of the API must send" default:"no token"`
 	TLS              *TLS                `hcl:"tls,block" doc:"serves the page and the API by HTTPS"`
 	LogLevel         slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error" doc:"least important records that are logged" default:"info"`
 	LogFormat        string              `hcl:"log_format,optional" oneof:"auto text json" doc:"form of the log: auto is text on a terminal, and JSON elsewhere" default:"auto"`
 	AllowEmpty       bool                `hcl:"allow_empty,optional" doc:"permits a configuration without targets, which is otherwise an error, since it would end everything that runs" default:"false"`
-	ReloadGuard      probe.Share         `hcl:"reload_guard,optional" doc:"largest share of its targets that a reload may remove or restart in an engine with ten targets or more; 100% permits every reload. The value in the new configuration counts" default:"50%"`
+	ReloadGuard      probe.Share         `hcl:"reload_guard,optional" doc:"largest share of its targets (a percentage such as \"80%\") that a reload may remove or restart in an engine with ten targets or more; 100% permits every reload. The value in the new configuration counts" default:"50%"`
 	NoIsolationCheck bool                `hcl:"no_isolation_check,optional" doc:"makes failures without an answer count against their targets even if no target or name server answers; otherwise the engine takes that for a fault of its own network" default:"false"`
 	Watchdog         *time.Duration      `hcl:"watchdog,optional" doc:"how long the engine may hang before it is started again in the same process; 0s for never. Linux only" default:"1m"`
 	MetricsMaxProbes int                 `hcl:"metrics_max_probes,optional,nonzero" doc:"up to how many probes /metrics has series of each probe and target; with more it has only their sums" default:"20000" min:"1" max:"1000000"`

@@ -11,7 +11,7 @@ import (
 // Budget is unlimited.
 type Budget struct {
 	Max   int           `hcl:"max,optional,nonzero" doc:"restarts within per" default:"unlimited" min:"1"`
-	Share probe.Share   `hcl:"share,optional" doc:"restarts within per, as a share of all targets that can be restarted, but at least one" default:"unlimited"`
+	Share probe.Share   `hcl:"share,optional" doc:"restarts within per, as a percentage (\"10%\") of all targets that can be restarted, but at least one" default:"unlimited"`
 	Per   time.Duration `hcl:"per,nonzero" doc:"how long a restart counts"`
 }
 

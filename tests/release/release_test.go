@@ -3,6 +3,7 @@ package release
 
 import (
 	"bufio"
+	"debug/elf"
 	"io"
 	"os"
 	"os/exec"
@@ -64,7 +65,27 @@ func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
 			t.Errorf("the release lacks %s:\n%s", name, one)
 		}
 	}
+	checkProgram(t, first+"/linux-"+runtime.GOARCH+"/sonde")
 	install(t, first)
+}
+
+// checkProgram checks that a program runs in a container without any other file, such as the
+// one of dist/Containerfile.
+func checkProgram(t *testing.T, program string) {
+	t.Helper()
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("the program is not static")
+		}
+	}
+	if copied := "COPY sonde /usr/bin/sonde\n"; !strings.Contains(readText(t, "../../dist/Containerfile"), copied) {
+		t.Errorf("dist/Containerfile does not copy the program: %s", copied)
+	}
 }
 
 // install installs the deb of a release, runs the engine with the command line of its unit,

@@ -13,8 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/command"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/adapter/store"
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
@@ -232,6 +240,43 @@ func with(t *testing.T, p *page, e entry, value string) string {
 		rest = argument.ReplaceAllString(rest[:end[0]], "") + rest[end[0]:]
 	}
 	return text[:at] + set + rest
+}
+
+func TestDefaultsAreThoseOfTheCode(t *testing.T) {
+	const size = bytesize.Size(1)
+	for name, want := range map[string]any{
+		"engine.listen": httpapi.DefaultListen, "engine.concurrency": engine.DefaultConcurrency,
+		"engine.metrics_max_probes": prom.DefaultMaxProbes, "engine.state_max_age": store.DefaultMaxAge,
+		"engine.plugin_memory": size * wasmhost.DefaultTotalMemory, "engine.reload_guard": config.DefaultReloadGuard,
+		"plugin.limits.memory": size * wasmhost.DefaultMemory, "plugin.limits.module_size": size * wasmhost.DefaultModuleSize,
+		"plugin.limits.instances": wasmhost.DefaultInstances, "plugin.limits.held": wasmhost.DefaultHeld,
+		"plugin.limits.connections": wasmhost.DefaultConnections, "plugin.limits.dials": wasmhost.DefaultDials,
+		"plugin.limits.bytes_in": size * wasmhost.DefaultBytesIn, "plugin.limits.bytes_out": size * wasmhost.DefaultBytesOut,
+		"plugin.limits.host_calls": wasmhost.DefaultHostCalls, "plugin.limits.fuel": int(wasmhost.DefaultFuel),
+		"plugin.limits.log": size * wasmhost.DefaultLog, "plugin.limits.metrics": wasmhost.DefaultMetrics,
+		"plugin.limits.start": wasmhost.DefaultStart,
+		"probe.period":        probe.DefaultPeriod, "probe.timeout": probe.DefaultTimeout,
+		"probe.success_threshold": probe.DefaultSuccessThreshold, "probe.failure_threshold": probe.DefaultFailureThreshold,
+		"target.termination_grace_period": restart.DefaultTerminationGracePeriod,
+		"target.back_off.initial":         restart.DefaultInitialBackOff, "target.back_off.max": restart.DefaultMaxBackOff,
+		"target.back_off.reset": restart.DefaultBackOffReset, "restart.timeout": command.DefaultTimeout,
+		"process.lines_per_second": process.DefaultLinesPerSecond, "tcp.keepalive.count": tcpprobe.DefaultKeepAliveCount,
+		"tcp.keepalive.idle": tcpprobe.DefaultKeepAliveIdle, "tcp.keepalive.interval": tcpprobe.DefaultKeepAliveInterval,
+	} {
+		f, err := find(pages(), name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		shown, _, _ := strings.Cut(f.entry.field.Unset, ",") // what follows is a condition
+		if d, isDuration := want.(time.Duration); isDuration {
+			if got, err := time.ParseDuration(shown); err != nil || got != d {
+				t.Errorf("%s: the default is %v, but shown is %s", name, d, shown)
+			}
+		} else if shown != fmt.Sprint(want) {
+			t.Errorf("%s: the default is %v, but shown is %s", name, want, shown)
+		}
+	}
 }
 
 func TestFunctionsDoWhatTheirLinesShow(t *testing.T) {

@@ -32,6 +32,7 @@
 //	worker.go       attempts that need a goroutine each
 //	attempt.go      one attempt, and Once
 //	read.go         Status, Target, Watch: what readers get
+//	history.go      History: the latest transitions of each target
 //	subscribe.go    Subscribe: what subscribers get
 //	status.go       the types Status, TargetStatus and Changes
 //	stats.go        Stats and histograms
@@ -99,13 +100,21 @@ type Config struct {
 	// with the compatibility probe.Kubelet.
 	NoIsolationCheck bool
 
-	// Logger gets a line for each change of a verdict on an instance, at level Warn
-	// if the probe fails and Info otherwise, and warnings about targets without an
-	// instance (see Report). First verdicts on instances have a line each up to 100
-	// passing and 100 failing ones in ten seconds; any more are counted in one line.
+	// Logger gets a line for the first verdict on an instance, unless a liveness probe
+	// passes as it did from the start, and for each change of a verdict, at level Warn
+	// if the probe fails and Info otherwise; for the first attempt that could not be made
+	// after a verdict, and when a probe becomes blind (Status.Blind), at Warn; and warnings
+	// about targets without an instance (see Report). First verdicts have a line each up to
+	// 100 passing and 100 failing ones in ten seconds, and so have attempts that could not be
+	// made; any more are counted in one line. Each attempt has a line at Debug, if that is
+	// enabled when New is called.
 	// The logger must not block for long: while it does, the engine starts no attempts.
 	// Default: no log.
 	Logger *slog.Logger
+
+	// HistoryChanged is called when a target has another Transition (see Engine.History). It
+	// must not block, and must be safe for concurrent use by multiple goroutines. Default: none.
+	HistoryChanged func(target string)
 }
 
 // Defaults of a Config.

@@ -1,71 +1,139 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
 
-	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // logLine is a line to be written when no lock is held.
 type logLine interface{ write(to *slog.Logger) }
 
-// verdictLine says that the verdict of a probe has changed.
-type verdictLine struct {
-	id     probe.ID
-	before probe.Verdict
-	state  verdict.State
-	result probe.Result
-	cause  verdict.EventType
+// probeLine is what the lines about a probe have in common.
+type probeLine struct {
+	id       probe.ID
+	instance string
 }
 
-// newVerdictLine returns the line for a probe whose lock the caller holds.
-func newVerdictLine(s *slot, before probe.Verdict, cause verdict.EventType) *verdictLine {
-	l := &verdictLine{id: s.id(), before: before, state: s.state, cause: cause}
-	if s.result != nil {
-		l.result = *s.result
+func newProbeLine(s *slot, f *folded) probeLine { return probeLine{s.id(), f.state.Instance} }
+
+// attrs returns the attributes that identify the probe, and has room for more.
+func (l *probeLine) attrs() []slog.Attr {
+	attrs := append(make([]slog.Attr, 0, 12), slog.String("target", l.id.Target), slog.String("probe", l.id.Kind.String()))
+	if l.id.Name != "" {
+		attrs = append(attrs, slog.String("name", l.id.Name))
 	}
-	return l
+	return append(attrs, slog.String("instance", l.instance))
 }
 
 // maxLoggedDetail bounds a log line's detail, in bytes.
 const maxLoggedDetail = 512
 
-func (l *verdictLine) write(to *slog.Logger) {
-	level := slog.LevelInfo
-	if l.state.Verdict == probe.Failing {
-		level = slog.LevelWarn
+// resultAttrs returns the attributes of the result of an attempt.
+func resultAttrs(res *probe.Result, detailed bool) []slog.Attr {
+	attrs := []slog.Attr{slog.Duration("took", res.Took.Round(time.Microsecond))}
+	if res.Reason != "" {
+		attrs = append(attrs, slog.String("reason", string(res.Reason)))
 	}
-	attrs := []slog.Attr{
-		slog.String("target", l.id.Target),
-		slog.String("probe", l.id.Kind.String()),
-	}
-	if l.id.Name != "" {
-		attrs = append(attrs, slog.String("name", l.id.Name))
-	}
-	attrs = append(attrs,
-		slog.String("instance", l.state.Instance),
-		slog.String("verdict", l.state.Verdict.String()),
-		slog.String("previous", l.before.String()),
-	)
-	if l.cause == verdict.Attempted {
-		attrs = append(attrs, l.attempt()...)
-	}
-	to.LogAttrs(context.Background(), level, "verdict changed", attrs...)
-}
-
-// attempt returns the attributes of the attempt that changed the verdict.
-func (l *verdictLine) attempt() []slog.Attr {
-	attrs := []slog.Attr{slog.Duration("took", l.result.Took.Round(time.Microsecond))}
-	if l.result.Reason != "" {
-		attrs = append(attrs, slog.String("reason", string(l.result.Reason)))
-	}
-	if l.result.Detail != "" && l.state.Verdict == probe.Failing {
-		attrs = append(attrs, slog.String("detail", probe.CleanText(l.result.Detail, maxLoggedDetail)))
+	if res.Detail != "" && detailed {
+		attrs = append(attrs, slog.String("detail", probe.CleanText(res.Detail, maxLoggedDetail)))
 	}
 	return attrs
+}
+
+// verdictLine says that the verdict of a probe has changed, or that attempts have confirmed the
+// initial one.
+type verdictLine struct {
+	probeLine
+	before, verdict probe.Verdict
+	first           bool          // the first verdict on the instance
+	attempts        int32         // how many in a row have decided
+	result          *probe.Result // of the last one; nil if the instance has changed the verdict
+	why             probe.Reason  // then the instance's
+}
+
+func newVerdictLine(s *slot, f *folded, res *probe.Result) *verdictLine {
+	l := &verdictLine{probeLine: newProbeLine(s, f), before: f.previous.Verdict, verdict: f.state.Verdict, first: f.first, why: "instance"}
+	if res != nil {
+		r := *res
+		l.result, l.attempts = &r, s.spec.Load().rule.Threshold(f.state.Last)
+	} else if in := s.target.current(); in.note != nil {
+		l.why = cmp.Or(in.note.reason, l.why)
+	}
+	return l
+}
+
+func (l *verdictLine) write(to *slog.Logger) {
+	level, message := slog.LevelInfo, "verdict changed"
+	if l.verdict == probe.Failing {
+		level = slog.LevelWarn
+	}
+	if l.before == l.verdict {
+		message = "first verdict"
+	}
+	attrs := append(l.attrs(), slog.String("verdict", l.verdict.String()), slog.String("previous", l.before.String()))
+	if l.result == nil {
+		attrs = append(attrs, slog.String("reason", string(l.why)))
+	} else {
+		attrs = append(attrs, slog.Int("attempts", int(l.attempts)))
+		attrs = append(attrs, resultAttrs(l.result, l.verdict == probe.Failing || !l.first)...)
+	}
+	to.LogAttrs(context.Background(), level, message, attrs...)
+}
+
+// logAttempt queues the lines about an attempt: the first verdict on an instance, unless it
+// confirms that the probe passes, each change of it, the first attempt that could not be made, and
+// when the probe becomes blind and sees again.
+func (sc *scheduler) logAttempt(s *slot, f *folded, res *probe.Result, now int64) {
+	if sc.debug {
+		sc.lines = append(sc.lines, newAttemptLine(s, f, res, "attempt", slog.LevelDebug))
+	}
+	decided := f.first && f.decided
+	if f.Changed || decided {
+		s.flags.set(unknownLogged, false)
+	}
+	if f.Changed || decided && f.state.Verdict == probe.Failing {
+		if !f.first || sc.firsts.allow(f.state.Verdict, now) {
+			sc.lines = append(sc.lines, newVerdictLine(s, f, res))
+		}
+	}
+	message, level := "", slog.LevelWarn
+	switch {
+	case f.blind && !f.wasBlind:
+		message = "probe is blind: its attempts cannot be made"
+	case f.wasBlind && !f.blind:
+		message, level = "probe is no longer blind", slog.LevelInfo
+	case res.Outcome == probe.Unknown && !res.Reason.BlamesEngine() && !s.flags.has(unknownLogged):
+		s.flags.set(unknownLogged, true)
+		message = "attempt could not be made"
+	}
+	if message != "" && sc.firsts.allow(probe.Undecided, now) {
+		sc.lines = append(sc.lines, newAttemptLine(s, f, res, message, level))
+	}
+}
+
+// attemptLine is about one attempt.
+type attemptLine struct {
+	probeLine
+	message string
+	level   slog.Level
+	errors  int32 // how many attempts in a row could not be made
+	result  probe.Result
+}
+
+func newAttemptLine(s *slot, f *folded, res *probe.Result, message string, level slog.Level) *attemptLine {
+	return &attemptLine{newProbeLine(s, f), message, level, f.state.Errors, *res}
+}
+
+func (l *attemptLine) write(to *slog.Logger) {
+	attrs := append(l.attrs(), slog.String("outcome", l.result.Outcome.String()))
+	if l.errors > 0 {
+		attrs = append(attrs, slog.Int("errors", int(l.errors)))
+	}
+	to.LogAttrs(context.Background(), l.level, l.message, append(attrs, resultAttrs(&l.result, true)...)...)
 }
 
 const (
@@ -73,20 +141,22 @@ const (
 	firstVerdictPeriod = 10 * time.Second
 
 	// maxFirstVerdicts is how many passing probes, and how many failing ones, get a line
-	// for their first verdict in a period.
+	// for their first verdict in a period, and how many lines are about attempts that
+	// could not be made.
 	maxFirstVerdicts = 100
 )
 
 // firstVerdicts limits the log lines about first verdicts, of which very many come at
-// once after a start: those beyond maxFirstVerdicts are counted in one line.
-// scheduler.mu guards it.
+// once after a start, and about attempts that could not be made: those beyond
+// maxFirstVerdicts are counted in one line. scheduler.mu guards it.
 type firstVerdicts struct {
 	end     int64 // of the period
 	logged  verdictCounts
 	omitted verdictCounts
 }
 
-// verdictCounts are numbers of probes by verdict.
+// verdictCounts are numbers of probes by verdict; that of Undecided is of lines about attempts
+// that could not be made.
 type verdictCounts [probe.Failing + 1]int
 
 // allow counts a first verdict, and reports whether it gets a line of its own.
@@ -126,8 +196,8 @@ type firstVerdictsLine verdictCounts
 
 func (l firstVerdictsLine) write(to *slog.Logger) {
 	level := slog.LevelInfo
-	if l[probe.Failing] > 0 {
+	if l[probe.Failing]+l[probe.Undecided] > 0 {
 		level = slog.LevelWarn
 	}
-	to.Log(context.Background(), level, "more first verdicts, not logged one by one", "passing", l[probe.Passing], "failing", l[probe.Failing])
+	to.Log(context.Background(), level, "more first verdicts, not logged one by one", "passing", l[probe.Passing], "failing", l[probe.Failing], "unknown", l[probe.Undecided])
 }

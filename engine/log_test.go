@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,4 +81,97 @@ func TestLaterVerdictsHaveALineEach(t *testing.T) { // also those of a liveness 
 			t.Errorf("%d lines about 300 changes", n)
 		}
 	})
+}
+
+// logged runs f beside an engine whose log it returns.
+func logged(t *testing.T, level slog.Level, f func(t *testing.T, e *engine.Engine)) string {
+	t.Helper()
+	var text lockedBuffer
+	bubble(t, engine.Config{Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: level}))}, f)
+	return text.String()
+}
+
+func TestProbesThatAreDownFromTheStartAreLogged(t *testing.T) {
+	log := logged(t, slog.LevelInfo, func(t *testing.T, e *engine.Engine) {
+		set := probe.Set{}
+		for i := range 2000 {
+			h := says(probe.Success)
+			if i%250 == 0 {
+				h = &script{answer: probe.Fail(probe.ReasonTCPRefused, "connection refused")}
+			}
+			set[probe.ID{Target: fmt.Sprintf("web-%04d", i), Kind: probe.Readiness}] = with(h)
+		}
+		apply(t, e, set)
+		reportAll(e, set)
+		pass(time.Minute)
+	})
+	down := lines(log, "level=WARN msg=\"first verdict\"")
+	if len(down) != 8 || !strings.Contains(log, "target=web-0250 probe=readiness instance=static verdict=failing previous=failing attempts=3 took=0s reason=tcp.refused detail=\"connection refused\"") {
+		t.Errorf("8 targets are down from the start, the log has:\n%s", strings.Join(down, "\n"))
+	}
+	if all := strings.Count(log, "\n"); all > 400 {
+		t.Errorf("%d lines about 2000 targets", all)
+	}
+}
+
+func TestAttemptsThatCannotBeMadeAreLoggedOnce(t *testing.T) {
+	log := logged(t, slog.LevelInfo, func(t *testing.T, e *engine.Engine) {
+		h := broken(probe.ReasonExecStart)
+		apply(t, e, probe.Set{liveness: with(h), readiness: with(broken(probe.ReasonResources))})
+		e.Report(instance("1"))
+		pass(5 * time.Minute)
+		h.say(probe.Success)
+		pass(time.Minute)
+	})
+	var got []string
+	for line := range strings.Lines(log) {
+		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
+		got = append(got, line)
+	}
+	want := []string{
+		`level=WARN msg="attempt could not be made" target=web probe=liveness instance=1 outcome=unknown errors=1 took=0s reason=exec.start detail="no such file"`,
+		`level=WARN msg="probe is blind: its attempts cannot be made" target=web probe=liveness instance=1 outcome=unknown errors=3 took=0s reason=exec.start detail="no such file"`,
+		`level=INFO msg="probe is no longer blind" target=web probe=liveness instance=1 outcome=success took=0s`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestEachVerdictThatTurnsHasItsReason(t *testing.T) {
+	log := logged(t, slog.LevelInfo, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Success)
+		apply(t, e, probe.Set{readiness: with(h)})
+		e.Report(instance("1"))
+		pass(time.Minute)
+		h.give(probe.Fail(probe.ReasonHTTPStatus, "status 503"))
+		pass(time.Minute)
+		h.give(probe.Succeed("status 200"))
+		pass(time.Minute)
+		over := instance("1")
+		over.Phase, over.Reason = probe.Ended, probe.ReasonBackOff
+		e.Report(over)
+	})
+	for _, want := range []string{
+		"verdict=failing previous=passing attempts=3 took=0s reason=http.status detail=\"status 503\"",
+		"verdict=passing previous=failing attempts=1 took=0s detail=\"status 200\"",
+		"verdict=failing previous=passing reason=restart.back_off",
+	} {
+		if len(lines(log, want)) != 1 {
+			t.Errorf("no line has %s:\n%s", want, log)
+		}
+	}
+}
+
+func TestDebugLogHasEachAttempt(t *testing.T) {
+	for level, want := range map[slog.Level]int{slog.LevelDebug: 6, slog.LevelInfo: 0} {
+		log := logged(t, level, func(t *testing.T, e *engine.Engine) {
+			apply(t, e, probe.Set{liveness: with(says(probe.Success))})
+			e.Report(instance("1"))
+			pass(time.Minute)
+		})
+		if got := len(lines(log, "level=DEBUG msg=attempt target=web probe=liveness instance=1 outcome=success")); got != want {
+			t.Errorf("%v: %d lines about attempts, want %d:\n%s", level, got, want, log)
+		}
+	}
 }

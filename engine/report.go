@@ -45,7 +45,7 @@ func (sc *scheduler) report(in probe.Instance) {
 		sc.notifyTarget(in.Target, probeRemoved)
 		return
 	}
-	before, now := t.current(), newInstance(in, &sc.clock)
+	before, now, state := t.current(), newInstance(in, &sc.clock), t.currentState()
 	// An instance that has started stays so, whatever probes it gets later.
 	started := before.started
 	if now.terminating && len(sc.registry.probesOf(t)) == 0 {
@@ -55,6 +55,7 @@ func (sc *scheduler) report(in probe.Instance) {
 	t.instance.Store(now)
 	sc.reconcileAll(t)
 	sc.updateState(t)
+	sc.recordInstance(t, before, state, sc.clock.now())
 	if before.id != now.id || before.phase != now.phase || before.restarts != now.restarts {
 		sc.notifyTarget(in.Target, probeChanged)
 	}

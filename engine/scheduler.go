@@ -26,6 +26,7 @@ type scheduler struct {
 	passDue  atomic.Int64 // when the loop has to make its next pass; 0 before and after Run
 
 	noIsolationCheck bool
+	debug            bool // the log has a line for each attempt
 
 	mu         sync.Mutex // guards all below, slot.inflight, and attempt.canceled
 	schedule   *schedule.Schedule[*attempt]
@@ -46,6 +47,10 @@ type scheduler struct {
 	hosts      map[*slot]string // that handlers connect to, other than their targets' addresses: see setHost
 	unreported unreportedTargets
 	firsts     firstVerdicts
+	pasts      []string // targets whose history has changed, to be told by unlock
+
+	history        history
+	historyChanged func(target string) // nil: nobody is told
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
@@ -57,6 +62,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 		monitor:  new(health.Monitor),
 
 		noIsolationCheck: c.NoIsolationCheck,
+		debug:            c.Logger.Enabled(context.Background(), slog.LevelDebug),
 
 		machine:    m,
 		schedule:   schedule.New[*attempt](c.Concurrency, c.StartRate),
@@ -69,6 +75,8 @@ func newScheduler(c Config, r *registry) *scheduler {
 		memorySubs: map[*Subscription]struct{}{},
 		targetSubs: map[*Subscription]struct{}{},
 		closers:    closers{handlers: map[io.Closer]*closable{}},
+
+		historyChanged: c.HistoryChanged,
 	}
 }
 
@@ -89,12 +97,15 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 	return true
 }
 
-// unlock unlocks mu. Then it closes the handlers that were released while it was held,
-// and writes the log lines of what happened: both may block.
+// unlock unlocks mu. Then it closes the handlers that were released while it was held, writes
+// the log lines of what happened, and tells whose history has changed: all may block.
 func (sc *scheduler) unlock() {
-	lines, unused := sc.lines, sc.closers.unused
-	sc.lines, sc.closers.unused = nil, nil
+	lines, unused, pasts := sc.lines, sc.closers.unused, sc.pasts
+	sc.lines, sc.closers.unused, sc.pasts = nil, nil, nil
 	sc.mu.Unlock()
+	for _, target := range pasts {
+		sc.historyChanged(target)
+	}
 	for _, h := range unused {
 		_ = h.Close() // the handler's own problem: its probes are gone
 	}
@@ -124,15 +135,19 @@ func (sc *scheduler) idle(s *slot) {
 // folded is what followed from an event.
 type folded struct {
 	verdict.Next
-	state  verdict.State
-	before verdict.WaitReason // of the probe, before the event
+	state    verdict.State
+	previous verdict.State      // before the event
+	before   verdict.WaitReason // of the probe, before the event
+	first    bool               // attempts had not decided a verdict on the instance before the event
+	decided  bool               // they have now
+	wasBlind bool
+	blind    bool
 }
 
 // step folds an event into a probe's state and publishes what has changed. Res is
 // the attempt's result, if the event is one.
 func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int64) folded {
-	sp, at := s.spec.Load(), sc.clock.time(now)
-	rule := sp.rule
+	rule, at := s.spec.Load().rule, sc.clock.time(now)
 	if res != nil && res.Reason.BlamesEngine() {
 		rule.OnError = probe.ErrorIgnored
 	}
@@ -140,42 +155,45 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	if res != nil {
 		s.record(res, now)
 	}
-	before := s.state
-	f := folded{before: s.waitReason}
-	f.state, f.Next = verdict.Step(rule, before, ev, at)
+	f := folded{previous: s.state, before: s.waitReason}
+	f.state, f.Next = verdict.Step(rule, s.state, ev, at)
 	s.state, s.waitReason = f.state, f.WaitReason
-	if f.state.Instance != before.Instance {
+	if f.state.Instance != f.previous.Instance {
 		s.result, s.resultAt, s.decided, s.blind = nil, 0, false, false
 	}
-	attempted, first := ev.Type == verdict.Attempted, !s.decided
-	s.decided = s.decided || attempted && (f.Changed || f.state.Run >= sp.rule.Threshold(f.state.Last))
-	wasBlind := s.blind
-	if attempted {
-		s.blind = f.state.Errors > 0 && (wasBlind || verdict.Blinds(rule, f.state.Errors, res.Reason))
+	f.first, f.wasBlind = !s.decided, s.blind
+	if res != nil {
+		s.decided = s.decided || f.Changed || f.state.Run >= rule.Threshold(f.state.Last)
+		s.blind = f.state.Errors > 0 && (s.blind || verdict.Blinds(rule, f.state.Errors, res.Reason))
 	}
-	var line *verdictLine
+	f.decided, f.blind = s.decided, s.blind
 	if f.Changed {
 		s.publish(now)
-		own := attempted && (!first || sc.firsts.allow(f.state.Verdict, now))
-		if own || !attempted && f.state.Instance == before.Instance {
-			line = newVerdictLine(s, before.Verdict, ev.Type)
-		}
 	}
-	affects := f.Changed || s.blind != wasBlind || s.decided && first
 	s.mu.Unlock()
+	sc.tell(s, &f, res, now)
+	return f
+}
+
+// tell tells subscribers and the log what has followed from an event, and brings the state of
+// the target up to date.
+func (sc *scheduler) tell(s *slot, f *folded, res *probe.Result, now int64) {
+	rule := s.spec.Load().rule
 	switch {
 	case f.Changed:
 		sc.notify(s.id(), probeChanged)
-	case len(sc.memorySubs) > 0 && verdict.Settled(sp.rule, f.state) != verdict.Settled(sp.rule, before):
+	case len(sc.memorySubs) > 0 && verdict.Settled(rule, f.state) != verdict.Settled(rule, f.previous):
 		sc.notifyMemory(s.id())
 	}
-	if line != nil {
-		sc.lines = append(sc.lines, line)
+	if res != nil {
+		sc.logAttempt(s, f, res, now)
+	} else if f.Changed && f.state.Instance == f.previous.Instance {
+		sc.lines = append(sc.lines, newVerdictLine(s, f, nil))
 	}
-	if affects {
+	if f.Changed || f.blind != f.wasBlind || f.decided && f.first {
 		sc.updateState(s.target)
+		sc.recordVerdict(s, f, res, now)
 	}
-	return f
 }
 
 // look folds the instance's present phase into a probe's state: may it be attempted

@@ -53,6 +53,7 @@ const (
 	failureAnswered                   // the latest failure is what the target answered
 	targetKnown                       // see slot.known
 	nameServerKnown
+	unknownLogged // a line was logged about an attempt that could not be made, since the last verdict
 )
 
 // known returns who answered the latest attempt that the target answered, or any attempt if

@@ -115,6 +115,11 @@ func (c *Client) Target(ctx context.Context, name string) (Target, error) {
 	return get[Target](ctx, c, "/v1/targets/"+escape(name), nil)
 }
 
+// History returns the latest transitions of a target.
+func (c *Client) History(ctx context.Context, name string) (History, error) {
+	return get[History](ctx, c, "/v1/targets/"+escape(name)+historySuffix, nil)
+}
+
 // Stats returns the engine's counters.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return get[Stats](ctx, c, "/v1/stats", nil)

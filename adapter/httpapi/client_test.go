@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -80,5 +81,39 @@ func TestClientLimitsTheLengthOfAnEvent(t *testing.T) {
 		if got == nil || !strings.HasPrefix(got.Error(), "/v1/events: ") || len(got.Error()) > 100 {
 			t.Errorf("%.10q: got %v", text, got)
 		}
+	}
+}
+
+func TestHistoryOfATargetIsFoundByAnyName(t *testing.T) {
+	e := shop()
+	past := []engine.Transition{
+		{At: noon, State: probe.StateNotReady, Kind: probe.Readiness, Name: "db", Verdict: probe.Failing, Previous: probe.Passing, Attempts: 3, Reason: probe.ReasonHTTPStatus, Detail: "status 503"},
+		{At: noon, State: probe.StateCrashLooping, Instance: "7", Phase: probe.Ended, Reason: probe.ReasonBackOff, Detail: "exit status 3: bye"},
+	}
+	for _, name := range []string{"gone", "shop/web", "a/history", "history", "%2F"} {
+		e.RestoreHistory(name, past)
+	}
+	e.targets = append(e.targets, engine.TargetStatus{Target: "shop/history"})
+	c := client(t, server(t, httpapi.Config{Engine: e}))
+	for _, name := range []string{"gone", "shop/web", "a/history", "history", "%2F"} {
+		h, err := c.History(t.Context(), name)
+		if err != nil || h.Target != name || len(h.Transitions) != 2 {
+			t.Fatalf("%s: %+v, %v", name, h, err)
+		}
+		if got := h.Transitions[0]; got.Text != "readiness db is failing, after 3 attempts in a row failed: http.status: status 503" || got.Probe != name+":readiness/db" || *got.Verdict != probe.Failing {
+			t.Errorf("got %+v", got)
+		}
+		if got := h.Transitions[1]; got.Text != "instance 7 ended, the target is crash looping: restart.back_off: exit status 3: bye" || *got.Phase != probe.Ended {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if h, err := c.History(t.Context(), `web["a"]`); err != nil || h.Transitions == nil || len(h.Transitions) > 0 {
+		t.Errorf("a target without history: %+v, %v", h, err)
+	}
+	if target, err := c.Target(t.Context(), "shop/history"); err != nil || target.Name != "shop/history" {
+		t.Errorf("%+v, %v", target, err)
+	}
+	if _, err := c.History(t.Context(), "nothing"); err == nil || err.Error() != `404: there is no target "nothing"` {
+		t.Errorf("got %v", err)
 	}
 }

@@ -5,6 +5,7 @@
 //	GET /                    the status page; loads nothing from other hosts
 //	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?sort=trouble ?after= ?limit= ?probes=true
 //	GET /v1/targets/{name}   a Target with its probes; name may contain slashes
+//	GET /v1/targets/{name}/history  a History: the latest transitions of the target
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?snapshot=true
 //	GET /v1/stats            a Stats
 //	GET /metrics             the handler Config.Metrics

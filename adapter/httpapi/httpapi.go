@@ -43,6 +43,7 @@ type Engine interface {
 	Count(ctx context.Context, f engine.Filter) int
 	Target(name string) (engine.TargetStatus, bool)
 	States() engine.TargetStates
+	History(target string) []engine.Transition
 	Stats() engine.Stats
 	Subscribe() *engine.Subscription
 	SubscribeTargets() *engine.TargetSubscription
@@ -121,6 +122,7 @@ func (s *Server) routes() http.Handler {
 	}
 	handle("/v1/targets", s.lists.limit(s.targets))
 	handle("/v1/targets/{name...}", s.requests.limit(s.target))
+	handle("/v1/targets/{name}/history", s.requests.limit(s.targetHistory))
 	handle("/v1/stats", s.requests.limit(s.stats))
 	handle("/healthz", health(s.config.Alive))
 	handle("/readyz", health(s.config.Ready))

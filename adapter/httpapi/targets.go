@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"net/http"
+	"strings"
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -77,8 +78,22 @@ func (s *Server) selected(ctx context.Context, q Query) iter.Seq2[string, engine
 
 // target serves /v1/targets/{name}.
 func (s *Server) target(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
+	s.targetOrHistory(w, r.PathValue("name"))
+}
+
+// targetHistory serves /v1/targets/{name}/history.
+func (s *Server) targetHistory(w http.ResponseWriter, r *http.Request) {
+	s.targetOrHistory(w, r.PathValue("name")+historySuffix)
+}
+
+// targetOrHistory serves the target of a name, or else the history of the target whose name is
+// before the suffix. Slashes in a name need no escape, so that both look alike.
+func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
 	t, ok := s.config.Engine.Target(name)
+	if of, isHistory := strings.CutSuffix(name, historySuffix); !ok && isHistory {
+		s.history(w, of)
+		return
+	}
 	if !ok {
 		respondError(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 		return
@@ -86,6 +101,19 @@ func (s *Server) target(w http.ResponseWriter, r *http.Request) {
 	target := newTarget(t, probe.MaxDetail)
 	target.Probes = newProbes(t.Probes, probe.MaxDetail)
 	respond(w, target)
+}
+
+// historySuffix is the end of the path of a target's history.
+const historySuffix = "/history"
+
+// history serves the history of a target, also of one that was removed, if it has some.
+func (s *Server) history(w http.ResponseWriter, name string) {
+	past := s.config.Engine.History(name)
+	if _, exists := s.config.Engine.Target(name); !exists && len(past) == 0 {
+		respondError(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
+		return
+	}
+	respond(w, newHistory(name, past))
 }
 
 // stats serves /v1/stats.

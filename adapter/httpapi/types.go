@@ -29,6 +29,9 @@ type Target struct {
 	Name     string   `json:"name"`
 	Address  string   `json:"address,omitempty"`
 	Instance Instance `json:"instance"`
+	Started  bool     `json:"started"` // the instance runs, and its startup probes, if any, have passed
+	Ready    bool     `json:"ready"`   // it has started, and its readiness probes, if any, are passing
+	Live     bool     `json:"live"`    // no startup or liveness probe is failing
 
 	State     probe.TargetState `json:"state"`           // what instance and probes add up to, in one word
 	InTrouble bool              `json:"inTrouble"`       // State is one of trouble
@@ -36,9 +39,6 @@ type Target struct {
 	Since     time.Time         `json:"since,omitzero"`  // when State began
 	Cause     *Cause            `json:"cause,omitempty"` // of State; nil if the target is ready
 
-	Started bool    `json:"started"` // the instance runs, and its startup probes, if any, have passed
-	Ready   bool    `json:"ready"`   // it has started, and its readiness probes, if any, are passing
-	Live    bool    `json:"live"`    // no startup or liveness probe is failing
 	Summary Summary `json:"summary"`
 
 	// Probes are sorted by kind and name. /v1/targets has them only with
@@ -61,6 +61,33 @@ type Instance struct {
 	Restarts int32        `json:"restarts"`
 	Reason   probe.Reason `json:"reason,omitempty"` // why Phase is what it is
 	Detail   string       `json:"detail,omitempty"` // how the previous instance exited, with the end of its output
+}
+
+// History is the response of /v1/targets/{name}/history: the latest transitions of a target, the
+// oldest first. A target that has been well since its start has none.
+type History struct {
+	Target      string       `json:"target"`
+	Transitions []Transition `json:"transitions"`
+}
+
+// Transition is an entry of the history of a target: the verdict of a probe has turned, or its
+// attempts could not be made or can again; or an instance has started, ended or changed.
+type Transition struct {
+	At     time.Time         `json:"at"`
+	Text   string            `json:"text"`  // the transition as a sentence
+	State  probe.TargetState `json:"state"` // of the target, afterwards
+	Reason probe.Reason      `json:"reason,omitempty"`
+	Detail string            `json:"detail,omitempty"` // of an instance that has ended: its exit status and the end of its output
+
+	Probe    string         `json:"probe,omitempty"` // ID of the probe; empty if it is about the instance
+	Verdict  *probe.Verdict `json:"verdict,omitempty"`
+	Previous *probe.Verdict `json:"previous,omitempty"`
+	Attempts int32          `json:"attempts,omitempty"` // how many in a row have decided: the threshold
+	Blind    bool           `json:"blind,omitempty"`    // the attempts cannot be made
+
+	Instance string       `json:"instance,omitempty"`
+	Phase    *probe.Phase `json:"phase,omitempty"` // of the instance, if it is about that
+	Restarts int32        `json:"restarts,omitempty"`
 }
 
 // Summary counts a target's probes by their verdict.

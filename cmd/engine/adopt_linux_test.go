@@ -322,7 +322,7 @@ func TestAShortageOfTheEngineIsNoCrashOfTheProcess(t *testing.T) {
 	testsync.Until(t, "a restart", func() bool { return strings.Contains(e.get("/v1/targets"), `"restarts":1`) })
 	crash()
 	testsync.Until(t, "the second crash", func() bool {
-		return strings.Count(e.text("log"), `"msg":"instance exited"`) == 2
+		return strings.Count(e.text("log"), `"msg":"instance exited`) == 2
 	})
 	if log := e.text("log"); !strings.Contains(log, `"restarts":1,"back_off":"10s"`) || !strings.Contains(log, `"msg":"instance not started, retrying"`) {
 		t.Errorf("the second crash is not the second exit:\n%s", log)

@@ -68,6 +68,6 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true // packages have its output
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(),
-		plugindev.Command(), status.Command(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
+		plugindev.Command(), status.Command(), status.History(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
 	return root
 }

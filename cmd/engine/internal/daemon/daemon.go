@@ -80,6 +80,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		Compatibility:    c.Engine.Compatibility,
 		NoIsolationCheck: c.Engine.NoIsolationCheck,
 		Logger:           d.log,
+		HistoryChanged:   d.markHistory,
 	})
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger = d.engine, d.log
@@ -255,7 +256,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
 	if d.state != nil {
-		parts.Go(func() error { d.state.Run(serving, d.engine, restartValues{d.restarts}); return nil })
+		parts.Go(func() error { d.state.Run(serving, d.engine, stateValues{d.restarts, d.engine}); return nil })
 		parts.Go(func() error { d.endSurvivors(running); return nil })
 	}
 	if d.listener != nil {

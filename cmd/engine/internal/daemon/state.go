@@ -70,6 +70,7 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 		return d.engine.Apply(set)
 	}
 	state := d.state.Restored()
+	d.restoreHistories(state)
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
 	}
@@ -97,6 +98,7 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 const (
 	keyRestarts = "restarts/" // and a target: a restart.Memory
 	keySpent    = "spent"     // the times of restarts that count for the budget
+	keyHistory  = "history/"  // and a target: its []engine.Transition
 )
 
 // restored returns what the previous engine's controller has remembered. Targets that
@@ -125,6 +127,32 @@ func (d *daemon) restored(state store.Restored) restart.Restored {
 	return r
 }
 
+// restoreHistories gives the engine what the previous one has remembered of the past.
+func (d *daemon) restoreHistories(state store.Restored) {
+	for key, value := range state.Values {
+		target, ok := strings.CutPrefix(key, keyHistory)
+		if !ok {
+			continue
+		}
+		var past []engine.Transition
+		if err := json.Unmarshal(value, &past); err != nil {
+			d.log.Warn("history of a target discarded", "target", target, "error", err)
+			continue
+		}
+		for i := range past {
+			past[i].At = past[i].At.Add(state.Shift)
+		}
+		d.engine.RestoreHistory(target, past)
+	}
+}
+
+// markHistory says that a target has another transition.
+func (d *daemon) markHistory(target string) {
+	if d.state != nil {
+		d.state.Mark(keyHistory + target)
+	}
+}
+
 // markRestarts says that the controller remembers something else about a target.
 func (d *daemon) markRestarts(target string) {
 	if d.state != nil {
@@ -150,23 +178,35 @@ func (d *daemon) stateStats() func() prom.State {
 	}
 }
 
-// restartValues are the values of the state file about restarts.
-type restartValues struct{ restarts *restart.Controller }
+// stateValues are the values of the state file: about restarts, and the histories.
+type stateValues struct {
+	restarts *restart.Controller
+	engine   *engine.Engine
+}
 
 // Value implements store.Values.
-func (v restartValues) Value(key string) ([]byte, bool) {
+func (v stateValues) Value(key string) ([]byte, bool) {
 	if key == keySpent {
 		return marshal(v.restarts.Spent()), true
+	}
+	if target, ok := strings.CutPrefix(key, keyHistory); ok {
+		past := v.engine.History(target)
+		return marshal(past), len(past) > 0
 	}
 	m, ok := v.restarts.Memory(strings.TrimPrefix(key, keyRestarts))
 	return marshal(m), ok
 }
 
 // Values implements store.Values.
-func (v restartValues) Values() iter.Seq2[string, []byte] {
+func (v stateValues) Values() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for target, m := range v.restarts.Memories() {
 			if !yield(keyRestarts+target, marshal(m)) {
+				return
+			}
+		}
+		for target, past := range v.engine.Histories() {
+			if !yield(keyHistory+target, marshal(past)) {
 				return
 			}
 		}
@@ -175,7 +215,7 @@ func (v restartValues) Values() iter.Seq2[string, []byte] {
 }
 
 // marshal returns v as JSON. No value of these types is without.
-func marshal[T restart.Memory | []time.Time](v T) []byte {
+func marshal[T restart.Memory | []time.Time | []engine.Transition](v T) []byte {
 	b, _ := json.Marshal(v)
 	return b
 }

@@ -1,8 +1,9 @@
 // Package status is sonde status, which shows the targets and probes of a running
-// engine.
+// engine, and sonde history.
 //
 //	status.go the command, and the three ways to show: once, as a table on a terminal, as events
 //	table.go  the table
+//	history.go  what has happened to a target
 //	tls.go    flags of an HTTPS connection
 package status
 
@@ -53,13 +54,18 @@ func Command() *cobra.Command {
 			return run(ctx, c.OutOrStdout(), f, strings.Join(args, ""))
 		},
 	}
-	c.Flags().StringVar(&f.address, "address", "http://"+httpapi.DefaultListen, "`URL` or host:port of the engine")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in a `file`")
-	f.tls.flags(c)
+	f.connection(c)
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "write JSON, as the API does")
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, fmt.Sprintf("exit with code %d when a target is in trouble", exitInTrouble))
 	return c
+}
+
+// connection adds the flags that say how to reach the engine.
+func (f *flags) connection(c *cobra.Command) {
+	c.Flags().StringVar(&f.address, "address", "http://"+httpapi.DefaultListen, "`URL` or host:port of the engine")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in a `file`")
+	f.tls.flags(c)
 }
 
 func run(ctx context.Context, w io.Writer, f flags, target string) error {

@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func newHistory(name string, past []engine.Transition) History {
+	h := History{Target: name, Transitions: make([]Transition, 0, len(past))}
+	for _, t := range past {
+		h.Transitions = append(h.Transitions, newTransition(name, t))
+	}
+	return h
+}
+
+func newTransition(target string, t engine.Transition) Transition {
+	j := Transition{
+		At: utc(t.At), Text: sentence(t), State: t.State, Reason: t.Reason, Detail: t.Detail,
+		Attempts: t.Attempts, Blind: t.Blind, Instance: t.Instance, Restarts: t.Restarts,
+	}
+	if t.Kind == 0 {
+		j.Phase = &t.Phase
+		return j
+	}
+	j.Probe = probe.ID{Target: target, Kind: t.Kind, Name: t.Name}.String()
+	j.Verdict, j.Previous = &t.Verdict, &t.Previous
+	return j
+}
+
+// sentence returns a transition in words, with its cause.
+func sentence(t engine.Transition) string {
+	text := instanceSentence(t)
+	if t.Kind != 0 {
+		text = probeSentence(t)
+	}
+	for _, cause := range []string{string(t.Reason), t.Detail} {
+		if cause != "" {
+			text += ": " + cause
+		}
+	}
+	return text
+}
+
+func probeSentence(t engine.Transition) string {
+	name := t.Kind.String()
+	if t.Name != "" {
+		name += " " + t.Name
+	}
+	switch {
+	case t.Blind:
+		return fmt.Sprintf("%s is blind: %s could not be made", name, attempts(t.Attempts))
+	case t.Attempts == 0:
+		return fmt.Sprintf("%s is %v, because of the instance", name, t.Verdict)
+	case t.Verdict == probe.Failing:
+		return fmt.Sprintf("%s is failing, after %s failed", name, attempts(t.Attempts))
+	case t.Verdict == t.Previous:
+		return name + " can be attempted again"
+	}
+	return fmt.Sprintf("%s is %v, after %s succeeded", name, t.Verdict, attempts(t.Attempts))
+}
+
+func attempts(n int32) string {
+	if n == 1 {
+		return "1 attempt"
+	}
+	return fmt.Sprintf("%d attempts in a row", n)
+}
+
+func instanceSentence(t engine.Transition) string {
+	words := strings.ReplaceAll(t.State.String(), "_", " ")
+	switch t.Phase {
+	case probe.Absent, probe.Waiting:
+		return "no instance runs, the target is " + words
+	case probe.Ended:
+		return fmt.Sprintf("instance %s ended, the target is %s", t.Instance, words)
+	case probe.Gone:
+		return fmt.Sprintf("instance %s ended and no other follows, the target is %s", t.Instance, words)
+	}
+	return fmt.Sprintf("instance %s runs, restart %d, the target is %s", t.Instance, t.Restarts, words)
+}

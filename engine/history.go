@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"container/list"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Limits of what an Engine remembers of the past.
+const (
+	MaxTransitions     = 32       // of one target; the oldest are forgotten
+	MaxHistory         = 32 << 20 // bytes of all transitions, after which the oldest of all are forgotten
+	MaxTransitionText  = 400      // bytes of a Detail
+	transitionOverhead = int(unsafe.Sizeof(transition{})+unsafe.Sizeof(list.Element{})) + 3*16
+)
+
+// Transition is an entry of the history of a target: the verdict of a probe has turned, or its
+// attempts could not be made or can again; or an instance has started or ended, or changed in a
+// way that the state of the target shows. It can be written as JSON.
+type Transition struct {
+	At    time.Time         `json:"at"`
+	State probe.TargetState `json:"state"` // of the target, afterwards
+
+	Reason probe.Reason `json:"reason,omitempty"`
+	Detail string       `json:"detail,omitempty"` // at most MaxTransitionText bytes
+
+	// Of a probe. Kind is 0 if it is about the instance.
+	Kind     probe.Kind    `json:"kind,omitempty"`
+	Name     string        `json:"name,omitempty"`
+	Verdict  probe.Verdict `json:"verdict,omitempty"`
+	Previous probe.Verdict `json:"previous,omitempty"`
+	Attempts int32         `json:"attempts,omitempty"` // how many in a row have decided, which is the threshold; 0 if the instance has
+	Blind    bool          `json:"blind,omitempty"`    // the attempts cannot be made: see Status.Blind
+
+	Instance string      `json:"instance,omitempty"`
+	Phase    probe.Phase `json:"phase,omitempty"`    // of the instance
+	Restarts int32       `json:"restarts,omitempty"` // before the instance
+}
+
+// transition is a Transition of a target that is remembered.
+type transition struct {
+	Transition
+	of   *pastOf
+	size int
+}
+
+// pastOf has the transitions of one target, the oldest first.
+type pastOf struct {
+	target  string
+	entries []*list.Element // of history.all
+}
+
+// history has the latest transitions of all targets. A target without any takes no memory. It
+// also has those of targets that were removed.
+type history struct {
+	pastMu  sync.Mutex // guards all below
+	targets map[string]*pastOf
+	all     list.List // of *transition, the oldest first
+	size    int       // of all, in bytes
+}
+
+// has reports whether a target has transitions.
+func (h *history) has(target string) bool {
+	h.pastMu.Lock()
+	defer h.pastMu.Unlock()
+	return h.targets[target] != nil
+}
+
+// add adds a transition of a target, and forgets the oldest ones beyond the limits.
+func (h *history) add(target string, t Transition) {
+	h.pastMu.Lock()
+	defer h.pastMu.Unlock()
+	of := h.targets[target]
+	if of == nil {
+		if h.targets == nil {
+			h.targets = map[string]*pastOf{}
+		}
+		of = &pastOf{target: target}
+		h.targets[target] = of
+	}
+	size := transitionOverhead + len(t.Detail) + len(t.Reason) + len(t.Instance) + len(target)
+	of.entries = append(of.entries, h.all.PushBack(&transition{t, of, size}))
+	if h.size += size; len(of.entries) > MaxTransitions {
+		h.forgetFirst(of)
+	}
+	for h.size > MaxHistory {
+		h.forgetFirst(h.all.Front().Value.(*transition).of)
+	}
+}
+
+// forgetFirst forgets the oldest transition of a target.
+func (h *history) forgetFirst(of *pastOf) {
+	h.size -= h.all.Remove(of.entries[0]).(*transition).size
+	if of.entries = slices.Delete(of.entries, 0, 1); len(of.entries) == 0 {
+		delete(h.targets, of.target)
+	}
+}
+
+// of returns the transitions of a target, the oldest first.
+func (h *history) of(target string) (past []Transition) {
+	h.pastMu.Lock()
+	defer h.pastMu.Unlock()
+	if of := h.targets[target]; of != nil {
+		for _, e := range of.entries {
+			past = append(past, e.Value.(*transition).Transition)
+		}
+	}
+	return past
+}
+
+// names returns the targets that have transitions.
+func (h *history) names() []string {
+	h.pastMu.Lock()
+	defer h.pastMu.Unlock()
+	names := make([]string, 0, len(h.targets))
+	for name := range h.targets {
+		names = append(names, name)
+	}
+	return names
+}
+
+// History returns the latest transitions of a target, the oldest first, at most MaxTransitions.
+// A target that has been well since its start has none. That of a removed target is kept until
+// MaxHistory is reached. It never waits for the scheduler.
+func (e *Engine) History(target string) []Transition { return e.scheduler.history.of(target) }
+
+// Histories yields the transitions of every target that has some, in no order. It holds no lock
+// while it yields.
+func (e *Engine) Histories() iter.Seq2[string, []Transition] {
+	return func(yield func(string, []Transition) bool) {
+		for _, target := range e.scheduler.history.names() {
+			if past := e.History(target); len(past) > 0 && !yield(target, past) {
+				return
+			}
+		}
+	}
+}
+
+// RestoreHistory puts the transitions that an earlier engine has remembered about a target, the
+// oldest first, before all others. Call it before Run and before the target is reported.
+func (e *Engine) RestoreHistory(target string, past []Transition) {
+	for _, t := range past[max(0, len(past)-MaxTransitions):] {
+		t.Detail = probe.CleanText(t.Detail, MaxTransitionText)
+		e.scheduler.history.add(target, t)
+	}
+}
+
+// recordVerdict adds what has followed from an event to the history of the probe's target. What
+// is well from the start is not recorded.
+func (sc *scheduler) recordVerdict(s *slot, f *folded, res *probe.Result, now int64) {
+	turned := f.Changed && f.state.Instance == f.previous.Instance || f.decided && f.first && f.state.Verdict == probe.Failing
+	if !turned && f.blind == f.wasBlind || res == nil && f.state.Down != f.previous.Down {
+		return // the latter is recorded as a change of the instance
+	}
+	name := s.target.name
+	if f.first && f.state.Verdict != probe.Failing && !f.blind && !sc.history.has(name) {
+		return
+	}
+	t := Transition{Kind: s.kind, Name: s.name, Verdict: f.state.Verdict, Previous: f.previous.Verdict, Blind: f.blind, Instance: f.state.Instance}
+	if res != nil {
+		t.Reason, t.Detail = res.Reason, res.Detail
+		if t.Attempts = s.spec.Load().rule.Threshold(f.state.Last); f.blind && !turned {
+			t.Attempts = f.state.Errors
+		}
+	}
+	sc.recordTransition(s.target, t, now)
+}
+
+// recordInstance adds a report to the history of a target whose state was another one before,
+// unless it is that the first instance is well.
+func (sc *scheduler) recordInstance(t *target, before *instance, state probe.TargetState, now int64) {
+	in := t.current()
+	changed := before.id != in.id || before.phase != in.phase || before.terminating != in.terminating
+	if !changed && t.currentState() == state {
+		return
+	}
+	if in.phase <= probe.Running && in.restarts == 0 && !t.currentState().InTrouble() && !sc.history.has(t.name) {
+		return
+	}
+	tr := Transition{Instance: in.id, Phase: in.phase, Restarts: in.restarts}
+	if in.note != nil {
+		tr.Reason, tr.Detail = in.note.reason, in.note.detail
+	}
+	sc.recordTransition(t, tr, now)
+}
+
+func (sc *scheduler) recordTransition(t *target, tr Transition, now int64) {
+	tr.At, tr.State = sc.clock.time(now), t.currentState()
+	tr.Detail = strings.Clone(probe.CleanText(tr.Detail, MaxTransitionText)) // not the whole of a result's
+	sc.history.add(t.name, tr)
+	if sc.historyChanged != nil {
+		sc.pasts = append(sc.pasts, t.name)
+	}
+}

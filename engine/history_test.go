@@ -1,0 +1,111 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func describe(past []engine.Transition) (all []string) {
+	for _, t := range past {
+		about := fmt.Sprintf("%s %v restarts %d", t.Instance, t.Phase, t.Restarts)
+		if t.Kind != 0 {
+			about = fmt.Sprintf("%v %v after %d, blind %v", t.Kind, t.Verdict, t.Attempts, t.Blind)
+		}
+		all = append(all, strings.TrimRight(fmt.Sprintf("%s, %v: %s %s", about, t.State, t.Reason, t.Detail), " :"))
+	}
+	return all
+}
+
+func TestHistoryHasWhatHasTurnedAndWhy(t *testing.T) {
+	var told atomic.Int32
+	bubble(t, engine.Config{HistoryChanged: func(string) { told.Add(1) }}, func(t *testing.T, e *engine.Engine) {
+		live, ready := says(probe.Success), says(probe.Success)
+		apply(t, e, probe.Set{liveness: with(live), readiness: with(ready)})
+		e.Report(instance("1"))
+		pass(time.Minute)
+		if past := e.History("web"); past != nil || told.Load() > 0 {
+			t.Errorf("a target that is well has the history %v", past)
+		}
+		live.give(probe.Fail(probe.ReasonHTTPStatus, "status 503"))
+		pass(time.Minute)
+		over := instance("1")
+		over.Phase, over.Reason, over.Detail = probe.Ended, probe.ReasonEnded, "exit status 143: bye"
+		e.Report(over)
+		live.give(probe.Succeed(""))
+		again := instance("2")
+		again.Restarts = 1
+		e.Report(again)
+		pass(time.Minute)
+		ready.give(probe.Broken("plugin.trap", "unreachable"))
+		pass(time.Minute)
+		ready.give(probe.Succeed(""))
+		pass(time.Minute)
+		want := []string{
+			"liveness failing after 3, blind false, failing: http.status status 503",
+			"1 ended restarts 0, restarting: restart.ended exit status 143: bye",
+			"2 running restarts 1, starting",
+			"readiness passing after 1, blind false, ready",
+			"readiness passing after 3, blind true, blind: plugin.trap unreachable",
+			"readiness passing after 1, blind false, ready",
+		}
+		if got := describe(e.History("web")); !slices.Equal(got, want) {
+			t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if int(told.Load()) != len(want) {
+			t.Errorf("told of %d transitions", told.Load())
+		}
+	})
+}
+
+func TestHistoryGoesOnWithThatOfAnEarlierEngine(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Failure)
+		apply(t, e, probe.Set{readiness: with(h)})
+		e.Report(instance("1"))
+		pass(time.Minute)
+		first := e.History("web")
+		h.say(probe.Success)
+		pass(time.Minute)
+		next := engine.New(engine.Config{})
+		for target, past := range e.Histories() {
+			next.RestoreHistory(target, past)
+		}
+		if got := next.History("web"); len(first) != 1 || len(got) != 2 || got[0] != first[0] {
+			t.Errorf("got %v, first %v", got, first)
+		}
+	})
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	e := engine.New(engine.Config{})
+	long := strings.Repeat("x", 2*engine.MaxTransitionText)
+	var past []engine.Transition
+	for i := range 2 * engine.MaxTransitions {
+		past = append(past, engine.Transition{At: time.Unix(int64(i), 0), Detail: long})
+	}
+	const targets = 4000
+	for i := range targets {
+		e.RestoreHistory(fmt.Sprint(i), past)
+	}
+	last := e.History(fmt.Sprint(targets - 1))
+	if len(last) != engine.MaxTransitions || last[0].At.Unix() != engine.MaxTransitions || len(last[0].Detail) != engine.MaxTransitionText {
+		t.Errorf("%d transitions, the first %+v", len(last), last[0])
+	}
+	bytes, kept := 0, 0
+	for _, past := range e.Histories() {
+		kept++
+		for _, t := range past {
+			bytes += len(t.Detail)
+		}
+	}
+	if kept == targets || bytes > engine.MaxHistory || bytes < engine.MaxHistory/4 || e.History("0") != nil {
+		t.Errorf("%d targets have %d bytes", kept, bytes)
+	}
+}

@@ -156,11 +156,14 @@ func (c *call) guard(do func(context.Context) error) error {
 func (c *call) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	grace := abi.Grace
 	if end, ok := c.ctx.Deadline(); ok {
-		c.stalled.Store(time.Since(end) > maxInterruptDelay)
+		late := time.Since(end)
+		c.stalled.Store(late > maxInterruptDelay)
+		grace -= min(max(late, 0), maxInterruptDelay)
 	}
 	close(c.pastDeadline)
-	c.stopping = time.AfterFunc(abi.Grace, func() { close(c.stopped) })
+	c.stopping = time.AfterFunc(grace, func() { close(c.stopped) })
 	for _, s := range c.sockets {
 		_ = s.conn.SetDeadline(past()) // an error means that it is closed
 	}

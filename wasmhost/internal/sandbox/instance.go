@@ -236,7 +236,7 @@ func (i *Instance) writeSegments(ctx context.Context) (start *function, err erro
 	defer cpuSlots.release()
 	f, err := i.sandbox.module.Initialize(i.module)
 	if f != nil {
-		start = &function{Function: f}
+		start = newFunction(f)
 	}
 	return start, err
 }

@@ -194,6 +194,30 @@ func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {
 	c.releaseSlot()
 }
 
+// Many deadlines that pass at once are noticed one after another. That takes nothing from when calls
+// are stopped, unless this process was stalled.
+func TestALateInterruptDoesNotDelayTheStop(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{
+		0:                      abi.Grace,
+		maxInterruptDelay / 2:  abi.Grace,
+		maxInterruptDelay + 1:  abi.Grace + 1,
+		10 * time.Second:       10*time.Second + abi.Grace - maxInterruptDelay,
+		-30 * time.Millisecond: abi.Grace - 30*time.Millisecond, // cancelled before the deadline
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			end := time.Now().Add(time.Second)
+			ctx, cancel := context.WithDeadline(t.Context(), end)
+			defer cancel()
+			c := &call{ctx: ctx, pastDeadline: make(chan struct{}), stopped: make(chan struct{})}
+			time.Sleep(time.Second + late)
+			c.interrupt()
+			if <-c.stopped; time.Since(end) != want {
+				t.Errorf("%v late: stopped %v after the deadline, want %v", late, time.Since(end), want)
+			}
+		})
+	}
+}
+
 // One instruction that handles many bytes computes for long, and is paid for in advance: that
 // the system did not delay.
 func TestALongInstructionDoesNotDelayItsCall(t *testing.T) {

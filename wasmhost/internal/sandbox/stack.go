@@ -22,13 +22,19 @@ var errStackOverflow = errors.New("stack overflow")
 // keeps from one call to the next.
 type function struct {
 	api.Function
-	stack int // bytes of it that are counted in the budget
+	onStack reflect.Value // wazero's field with the stack
+	stack   int           // bytes of it that are counted in the budget
+}
+
+// newFunction returns a function of an instance.
+func newFunction(f api.Function) *function {
+	return &function{Function: f, onStack: engineField(f, "stack")}
 }
 
 // exported returns a function of the instance; nil if it does not export one.
 func (i *Instance) exported(name string) *function {
 	if f := i.module.ExportedFunction(name); f != nil {
-		return &function{Function: f}
+		return newFunction(f)
 	}
 	return nil
 }
@@ -37,11 +43,10 @@ func (i *Instance) exported(name string) *function {
 // on the goroutine of the call. wazero does not export it, and bounds it to some 100 MB; it
 // is 0 where wazero interprets, with a lower bound.
 func stackSize(f *function) int {
-	stack := engineField(f.Function, "stack")
-	if stack.Kind() != reflect.Slice {
+	if f.onStack.Kind() != reflect.Slice {
 		return 0
 	}
-	return stack.Len()
+	return f.onStack.Len()
 }
 
 // tableSize returns the bytes that wazero uses for the tables of an instance, and for the

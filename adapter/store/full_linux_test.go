@@ -65,6 +65,23 @@ func TestStateOfAReadOnlyDiskIsRestored(t *testing.T) {
 	})
 }
 
+// TestAStoreStartsOnAReadOnlyDiskWithoutAFile has no file to read.
+func TestAStoreStartsOnAReadOnlyDiskWithoutAFile(t *testing.T) {
+	protect := func(dir string) error { return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") }
+	onSmallDisk(t, "size=256k", protect, func(t *testing.T, disk string, s *Store, _ *handler, log *testsync.Buffer) {
+		if !strings.Contains(log.String(), "read-only file system") {
+			t.Errorf("got the log\n%s", log)
+		}
+		if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT, ""); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute + writePeriod)
+		if st, m := s.Stats(), restoredNow(t, filepath.Join(disk, "state")).Memories; st.Failing || len(m) != 100 {
+			t.Errorf("got %+v and %d memories, want 100:\n%s", st, len(m), log)
+		}
+	})
+}
+
 // TestADamagedFileOnAReadOnlyDiskIsLoggedOnce has a file that cannot be moved aside.
 func TestADamagedFileOnAReadOnlyDiskIsLoggedOnce(t *testing.T) {
 	write := func(dir string) error {

@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -32,9 +34,10 @@ const DefaultMaxAge = 10 * time.Minute
 
 // Config configures a Store.
 type Config struct {
-	Path   string        // of the file; required
-	MaxAge time.Duration // state that was written longer ago is forgotten; default DefaultMaxAge
-	Logger *slog.Logger  // a line when state is restored or forgotten, and when writing starts or stops to fail; default: none
+	Path    string        // of the file; required
+	MaxAge  time.Duration // state that was written longer ago is forgotten; default DefaultMaxAge
+	Lasting []string      // keys of values that are restored whatever their age
+	Logger  *slog.Logger  // a line when state is restored or forgotten, and when writing starts or stops to fail; default: none
 }
 
 // Values is state besides that of probes, as values by key. Both methods are called by
@@ -51,7 +54,7 @@ type Restored struct {
 
 	// Written is when this was the state of the engine, on the present wall clock. All
 	// times in Memories are on that clock too, and not after Written. Zero if nothing was
-	// restored.
+	// restored, or only Config.Lasting.
 	Written time.Time
 
 	// Shift is by how much the wall clock was set since then, while the machine ran. The
@@ -148,6 +151,8 @@ func (s *Store) restore(in *content) {
 	age, shift, known := in.written.age(in.boot, present(), presentBoot())
 	if !known || age > s.config.MaxAge {
 		log.Warn("state too old, forgotten", "age", ageText(age, known), "max_age", s.config.MaxAge)
+		maps.DeleteFunc(in.values, func(key string, _ []byte) bool { return !slices.Contains(s.config.Lasting, key) })
+		s.restored.Values = in.values
 		return
 	}
 	s.restored = in.restored(time.Now().Add(-age), shift)

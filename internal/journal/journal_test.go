@@ -319,6 +319,25 @@ func TestFilesThatOthersCanWriteAreRejected(t *testing.T) {
 	}
 }
 
+func TestAFileWithTwoNamesIsRejected(t *testing.T) {
+	name := path(t)
+	write(t, name, "one")
+	if err := os.Link(name, name+".other"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{name, name + ".other"} {
+		if _, err := Open(name, magic); err == nil || !strings.Contains(err.Error(), "has 2 names, remove the others") {
+			t.Errorf("%s: got the error %v", name, err)
+		}
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if _, frames, _ := open(t, name+".other"); len(frames) != 1 {
+		t.Errorf("the frames are %q", frames)
+	}
+}
+
 func TestAFileThatWasMovedIsWrittenAgain(t *testing.T) {
 	name := path(t)
 	j, _, _ := open(t, name)

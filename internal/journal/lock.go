@@ -35,7 +35,9 @@ func openLocked(name string) (*os.File, error) {
 	for tries := 1; ; tries++ {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600) // opening a pipe would wait
 		if errors.Is(err, syscall.EROFS) {
-			f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			if readable, readErr := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0); readErr == nil {
+				f, err = readable, nil
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -64,6 +66,9 @@ func lockCurrent(f *os.File) (bool, error) {
 		return false, fmt.Errorf("%s is not a regular file, use another path", f.Name())
 	case mode.Perm()&0o022 != 0:
 		return false, fmt.Errorf("%s is writable for other users than its owner, use: chmod 600 %[1]s", f.Name())
+	}
+	if stat, ok := opened.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 { // it is rewritten under one name
+		return false, fmt.Errorf("%s has %d names, remove the others: find -inum %d", f.Name(), stat.Nlink, stat.Ino)
 	}
 	if err := lock(f); err != nil {
 		return false, err

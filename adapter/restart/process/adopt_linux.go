@@ -60,10 +60,12 @@ func ReadSurvivors(dir string) (Survivors, error) {
 // RunningIn returns the targets of the instances in a directory whose guards run, sorted. It
 // changes nothing.
 func RunningIn(dir string) (targets []string) {
-	paths, _ := filepath.Glob(filepath.Join(dir, "*"+guard.DescriptionEnding))
-	for _, path := range paths {
-		if s, ok := readRunning(path); ok {
-			targets = append(targets, s.Target)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), guard.DescriptionEnding) {
+			if s, ok := readRunning(filepath.Join(dir, e.Name())); ok {
+				targets = append(targets, s.Target)
+			}
 		}
 	}
 	slices.Sort(targets)

@@ -15,7 +15,7 @@ import (
 func ReadSurvivors(string) (Survivors, error) { return nil, nil }
 
 // OpenDirectory returns nil.
-func OpenDirectory(string, bool) (*Directory, error) { return nil, nil }
+func OpenDirectory(string, string, bool) (*Directory, error) { return nil, nil }
 
 // FindUnused returns nil.
 func FindUnused() []Unused { return nil }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +26,10 @@ import (
 // keep guards from starting and ending processes. Where this user may write to neither, the
 // directory has the name itself.
 //
+// Before is where the directory was when the name was another one; "" if that is unknown.
+//
 // An error can be that another engine has the directory: its state file was moved or copied.
-func OpenDirectory(name string, create bool) (*Directory, error) {
+func OpenDirectory(name, before string, create bool) (*Directory, error) {
 	if err := journal.CheckDirectory(name); err != nil {
 		return nil, err
 	}
@@ -38,13 +41,16 @@ func OpenDirectory(name string, create bool) (*Directory, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	if named != beside && !inMemoryName.MatchString(filepath.Base(named)) {
+		named = "" // the link is not one of ours
+	}
 	inMemory := placesInMemory(beside)
-	for _, path := range append([]string{named}, inMemory...) {
+	for _, path := range append([]string{named, before}, inMemory...) {
 		d, err := openOccupied(path, beside)
 		switch {
 		case d != nil:
 			return d, nil
-		case err != nil && (path == named || !errors.Is(err, errNotOurs)):
+		case err != nil && (path == named || path == before || !errors.Is(err, errNotOurs)):
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -77,17 +83,20 @@ func placesInMemory(beside string) (paths []string) {
 // directoryPrefix is what the names of directories in memory begin with.
 const directoryPrefix = "sonde-"
 
+// inMemoryName matches the names of directories in memory.
+var inMemoryName = regexp.MustCompile(`^` + directoryPrefix + `[0-9a-f]{16}$`)
+
 // FindUnused returns the directories of this user's that are unused.
 func FindUnused() (found []Unused) {
 	for _, dir := range private.RuntimeDirs() {
-		paths, _ := filepath.Glob(filepath.Join(dir, directoryPrefix+"*"))
-		for _, path := range paths {
-			u := Unused{Path: path}
-			if !u.isUnused() {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			u := Unused{Path: filepath.Join(dir, e.Name())}
+			if !inMemoryName.MatchString(e.Name()) || !u.isUnused() {
 				continue
 			}
-			if u.Targets = RunningIn(path); len(u.Targets) > 0 {
-				u.Name, _ = os.Readlink(filepath.Join(path, nameLink))
+			if u.Targets = RunningIn(u.Path); len(u.Targets) > 0 {
+				u.Name, _ = os.Readlink(filepath.Join(u.Path, nameLink))
 				found = append(found, u)
 			}
 		}
@@ -122,7 +131,7 @@ func openOccupied(path, beside string) (*Directory, error) {
 	if path == "" {
 		return nil, nil
 	}
-	d, err := lockDirectory(path, beside)
+	d, err := lockDirectory(path)
 	if d == nil {
 		return nil, err
 	}
@@ -149,7 +158,7 @@ func makeDirectory(beside string, inMemory []string) (*Directory, error) {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		d, err := lockDirectory(path, beside)
+		d, err := lockDirectory(path)
 		if d != nil {
 			link(beside, path)
 			return d, nil
@@ -159,11 +168,17 @@ func makeDirectory(beside string, inMemory []string) (*Directory, error) {
 	return nil, failed
 }
 
-// link makes the name a symbolic link. Where it cannot be made, the directory is found by
-// placesInMemory. A link in the directory says for FindUnused what its name is.
+// link makes the name a symbolic link, and removes the one of an earlier name. Where it cannot be
+// made, the directory is found by placesInMemory. A link in the directory says for FindUnused what
+// its name is.
 func link(beside, path string) {
 	if path != beside {
 		name := filepath.Join(path, nameLink)
+		if earlier, _ := os.Readlink(name); earlier != beside {
+			if to, _ := os.Readlink(earlier); to == path {
+				removeLink(earlier)
+			}
+		}
 		removeLink(name)
 		_ = os.Symlink(beside, name)
 	}
@@ -191,7 +206,7 @@ const (
 )
 
 // lockDirectory opens a directory, and locks it for this engine. It returns nil if there is none.
-func lockDirectory(path, beside string) (*Directory, error) {
+func lockDirectory(path string) (*Directory, error) {
 	for tries := 1; ; tries++ {
 		var f *os.File
 		err := checkPrivate(path)
@@ -200,7 +215,7 @@ func lockDirectory(path, beside string) (*Directory, error) {
 		}
 		switch {
 		case err == nil && f != nil:
-			return &Directory{path: path, permanent: path == beside, lock: f}, nil
+			return &Directory{path: path, permanent: !inMemoryName.MatchString(filepath.Base(path)), lock: f}, nil
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, nil
 		case err != nil && !errors.Is(err, unix.EWOULDBLOCK):

@@ -27,7 +27,7 @@ func inMemory(t *testing.T) bool {
 
 func openDirectory(t *testing.T, name string, create bool) *Directory {
 	t.Helper()
-	d, err := OpenDirectory(name, create)
+	d, err := OpenDirectory(name, "", create)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +87,64 @@ func TestADirectoryIsInMemoryAndFoundAgain(t *testing.T) {
 	}
 }
 
+func TestADirectoryOfAnEarlierNameIsOpened(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	name, moved := filepath.Join(t.TempDir(), "state.processes"), filepath.Join(t.TempDir(), "moved.processes")
+	first := openDirectory(t, name, true)
+	occupy(t, first)
+	first.Close()
+	d, err := OpenDirectory(moved, first.Path(), false)
+	if err != nil || d.Path() != first.Path() {
+		t.Fatalf("the directory is %s: %v", d.Path(), err)
+	}
+	d.Close()
+	if _, err := os.Lstat(name); !os.IsNotExist(err) {
+		t.Errorf("the earlier link is there: %v", err)
+	}
+	if to, err := os.Readlink(moved); err != nil || to != first.Path() {
+		t.Errorf("the link is to %q: %v", to, err)
+	}
+}
+
+// Who can write to the directory of the state file chooses no other one that is opened, and removed.
+func TestALinkToAnotherDirectoryIsNotFollowed(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	name, other := filepath.Join(t.TempDir(), "state.processes"), filepath.Join(t.TempDir(), "other")
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, name); err != nil {
+		t.Fatal(err)
+	}
+	d := openDirectory(t, name, true)
+	if info, err := os.Stat(other); err != nil || !info.IsDir() {
+		t.Errorf("the other directory is gone: %v", err)
+	}
+	if filepath.Dir(d.Path()) != runtimeDir {
+		t.Errorf("the directory is %s", d.Path())
+	}
+}
+
+func TestPathsAreNotPatterns(t *testing.T) {
+	if !inMemory(t) {
+		return
+	}
+	dir := filepath.Join(t.TempDir(), "a[b]*?")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "state.processes")
+	d := openDirectory(t, name, true)
+	occupy(t, d)
+	if got := RunningIn(name); !slices.Equal(got, []string{"web"}) {
+		t.Errorf("%v run", got)
+	}
+}
+
 func TestAnEmptyDirectoryLeavesNothing(t *testing.T) {
 	if !inMemory(t) {
 		return
@@ -114,7 +172,7 @@ func TestADirectoryOfAnotherEngineIsNotOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{name, copied} {
-		if _, err := OpenDirectory(name, true); err == nil || !strings.Contains(err.Error(), "another engine has it") {
+		if _, err := OpenDirectory(name, "", true); err == nil || !strings.Contains(err.Error(), "another engine has it") {
 			t.Errorf("%s: got the error %v", name, err)
 		}
 	}
@@ -183,7 +241,7 @@ func TestADirectoryBesideTheStateFileIsUsedWhileItHasInstances(t *testing.T) {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	old, err := lockDirectory(name, name)
+	old, err := lockDirectory(name)
 	if err != nil {
 		t.Fatal(err)
 	}

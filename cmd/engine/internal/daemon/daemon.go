@@ -52,7 +52,10 @@ type daemon struct {
 	engine     *engine.Engine
 	restarts   *restart.Controller
 	state      *store.Store                // nil for none
+	statePath  string                      // absolute, of the file that a symbolic link names
+	left       store.Restored              // by the previous engine, until it is applied
 	processes  *process.Directory          // of those that outlive the engine; nil for none
+	located    atomic.Pointer[[]byte]      // the location of processes, for the state file
 	survivors  process.Survivors           // processes that the previous engine has left running
 	abandoned  []handlers.Abandoned        // processes of engines with other state files in the same directory
 	unused     []process.Unused            // and in others
@@ -91,8 +94,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	}
 	d.abandoned = handlers.FindAbandoned(c.Engine.State)
 	if err := d.openState(); err != nil {
-		d.processes.Close()
-		return err
+		return errors.Join(err, d.close())
 	}
 	d.findUnused()
 	if err := d.listen(); err != nil {
@@ -256,7 +258,10 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
 	if d.state != nil {
-		parts.Go(func() error { d.state.Run(serving, d.engine, stateValues{d.restarts, d.engine}); return nil })
+		parts.Go(func() error {
+			d.state.Run(serving, d.engine, stateValues{d.restarts, d.engine, &d.located})
+			return nil
+		})
 		parts.Go(func() error { d.endSurvivors(running); return nil })
 	}
 	if d.listener != nil {

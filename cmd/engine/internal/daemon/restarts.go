@@ -57,7 +57,7 @@ func (d *daemon) runsElsewhere(c process.Config) error {
 // them.
 func (d *daemon) findUnused() {
 	for _, u := range process.FindUnused() {
-		if slices.ContainsFunc(d.abandoned, func(a handlers.Abandoned) bool { return a.Has(u) }) {
+		if slices.ContainsFunc(d.abandoned, func(a handlers.Abandoned) bool { return a.IsIn(u.Path) }) {
 			continue
 		}
 		d.unused = append(d.unused, u)

@@ -2,9 +2,15 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/prom"
@@ -14,23 +20,99 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/boot"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // openState opens the state file, if one is configured, and finds the processes that the
 // previous engine has left running.
 func (d *daemon) openState() (err error) {
-	if d.settings.State == "" {
+	state := d.settings.State
+	if state == "" {
 		return nil
 	}
-	// Before a file is created that the engine would miss which has the processes.
-	d.processes, err = process.OpenDirectory(handlers.ProcessDir(d.settings.State), false)
-	if err != nil {
-		return fmt.Errorf("state: %w", err)
+	if _, err := os.Stat(state); err != nil {
+		// Before a file is created that the engine would miss which has the processes.
+		if d.processes, err = openProcesses(state, ""); err != nil {
+			return err
+		}
 	}
+	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: []string{keyProcesses}, Logger: d.log})
+	if err != nil {
+		return err
+	}
+	d.left = d.state.Restored()
+	if d.statePath, err = filepath.EvalSymlinks(state); err != nil { // the disk fails
+		d.statePath = state
+	}
+	if d.statePath, err = filepath.Abs(d.statePath); err != nil {
+		return err
+	}
+	if d.processes == nil {
+		if d.processes, err = openProcesses(state, d.directoryBefore()); err != nil {
+			return err
+		}
+	}
+	d.markProcesses()
 	d.survivors = d.processes.Survivors()
-	d.state, err = store.Open(store.Config{Path: d.settings.State, MaxAge: d.settings.StateMaxAge, Logger: d.log})
-	return err
+	d.abandoned = slices.DeleteFunc(d.abandoned, func(a handlers.Abandoned) bool { return a.IsIn(d.processes.Path()) })
+	return nil
+}
+
+// openProcesses opens the directory of processes if there is one: see process.OpenDirectory.
+func openProcesses(state, before string) (*process.Directory, error) {
+	dir, err := process.OpenDirectory(handlers.ProcessDir(state), before, false)
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	return dir, nil
+}
+
+// location is what the state file says about the directory of processes: the file alone may be
+// moved.
+type location struct {
+	Directory string `json:"directory"`
+	State     string `json:"state"` // the file's absolute path
+	Boot      string `json:"boot"`
+}
+
+// directoryBefore returns the directory of processes that the state file names, or "" if it has been
+// copied: then the processes belong to the other file.
+func (d *daemon) directoryBefore() string {
+	var l location
+	if json.Unmarshal(d.left.Values[keyProcesses], &l) != nil || l.Directory == "" {
+		return ""
+	}
+	now, err := boot.ID()
+	if err != nil || l.Boot != now {
+		return ""
+	}
+	other, err := os.Stat(l.State)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.Directory
+	}
+	own, ownErr := os.Stat(d.statePath)
+	if err != nil || ownErr != nil || !os.SameFile(own, other) {
+		return ""
+	}
+	return l.Directory
+}
+
+// markProcesses says that there is a directory of processes, or another one.
+func (d *daemon) markProcesses() {
+	if d.processes == nil {
+		return
+	}
+	id, err := boot.ID()
+	if err != nil {
+		d.log.Warn("directory of processes not saved in the state file", "error", err)
+		return
+	}
+	text, _ := json.Marshal(location{Directory: d.processes.Path(), State: d.statePath, Boot: id}) // has no error
+	d.located.Store(&text)
+	if d.state != nil {
+		d.state.Mark(keyProcesses)
+	}
 }
 
 // makeProcessDir makes the directory of processes that outlive the engine. A reload, and signals
@@ -45,12 +127,13 @@ func (d *daemon) makeProcessDir() error {
 	}
 	done := make(chan opened, 1)
 	go func() {
-		dir, err := process.OpenDirectory(handlers.ProcessDir(d.settings.State), true)
+		dir, err := process.OpenDirectory(handlers.ProcessDir(d.settings.State), "", true)
 		done <- opened{dir, err}
 	}()
 	select {
 	case o := <-done:
 		d.processes = o.dir
+		d.markProcesses()
 		return o.err
 	case <-time.After(diskTimeout):
 		go func() { o := <-done; o.dir.Close() }()
@@ -69,7 +152,8 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 	if d.state == nil {
 		return d.engine.Apply(set)
 	}
-	state := d.state.Restored()
+	state := d.left
+	d.left = store.Restored{}
 	d.restoreHistories(state)
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
@@ -99,6 +183,8 @@ const (
 	keyRestarts = "restarts/" // and a target: a restart.Memory
 	keySpent    = "spent"     // the times of restarts that count for the budget
 	keyHistory  = "history/"  // and a target: its []engine.Transition
+
+	keyProcesses = "processes" // a location
 )
 
 // restored returns what the previous engine's controller has remembered. Targets that
@@ -178,16 +264,23 @@ func (d *daemon) stateStats() func() prom.State {
 	}
 }
 
-// stateValues are the values of the state file: about restarts, and the histories.
+// stateValues are the values of the state file: about restarts, the histories, and where processes are.
 type stateValues struct {
 	restarts *restart.Controller
 	engine   *engine.Engine
+	located  *atomic.Pointer[[]byte] // the location of the directory of processes; nil without one
 }
 
 // Value implements store.Values.
 func (v stateValues) Value(key string) ([]byte, bool) {
-	if key == keySpent {
+	switch key {
+	case keySpent:
 		return marshal(v.restarts.Spent()), true
+	case keyProcesses:
+		if text := v.located.Load(); text != nil {
+			return *text, true
+		}
+		return nil, false
 	}
 	if target, ok := strings.CutPrefix(key, keyHistory); ok {
 		past := v.engine.History(target)
@@ -210,7 +303,11 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 				return
 			}
 		}
-		yield(keySpent, marshal(v.restarts.Spent()))
+		for _, key := range []string{keySpent, keyProcesses} {
+			if value, ok := v.Value(key); ok && !yield(key, value) {
+				return
+			}
+		}
 	}
 }
 

@@ -17,12 +17,30 @@ import (
 const processesEnding = ".processes"
 
 // ProcessDir returns the name for process.OpenDirectory of an engine with a state file, or ""
-// without one.
+// without one. It is beside the file that a symbolic link names.
 func ProcessDir(state string) string {
 	if state == "" {
 		return ""
 	}
-	return state + processesEnding
+	return target(state) + processesEnding
+}
+
+// maxLinks bounds how many symbolic links are followed, as Linux does.
+const maxLinks = 40
+
+// target returns the path of the file, which need not exist, that a symbolic link names.
+func target(path string) string {
+	for range maxLinks {
+		to, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil && !filepath.IsAbs(to) {
+			to = filepath.Join(dir, to)
+		}
+		path = to
+	}
+	return path
 }
 
 // noDirectory returns a warning if the directory of a state file does not exist: an engine
@@ -46,22 +64,27 @@ type Abandoned struct {
 	Targets []string // whose processes run, sorted
 }
 
-// FindAbandoned returns what is abandoned in the directory of an engine's state file.
+// FindAbandoned returns what is abandoned in the directory of an engine's state file, or in the
+// working directory if it has none.
 func FindAbandoned(state string) (found []Abandoned) {
-	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(state), "*"+processesEnding))
-	for _, dir := range dirs {
-		a := Abandoned{State: strings.TrimSuffix(dir, processesEnding), Targets: process.RunningIn(dir)}
-		if a.State != filepath.Clean(state) && len(a.Targets) > 0 && !journal.IsLocked(a.State) {
-			found = append(found, a)
+	state = target(state)
+	entries, _ := os.ReadDir(filepath.Dir(state))
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), processesEnding)
+		if path := filepath.Join(filepath.Dir(state), name); ok && path != filepath.Clean(state) {
+			a := Abandoned{State: path, Targets: process.RunningIn(path + processesEnding)}
+			if len(a.Targets) > 0 && !journal.IsLocked(path) {
+				found = append(found, a)
+			}
 		}
 	}
 	return found
 }
 
-// Has reports whether the processes are those of a directory.
-func (a Abandoned) Has(u process.Unused) bool {
+// IsIn reports whether the processes are those of a directory.
+func (a Abandoned) IsIn(directory string) bool {
 	path, err := filepath.EvalSymlinks(ProcessDir(a.State))
-	return err == nil && path == u.Path
+	return err == nil && path == directory
 }
 
 // StateOf returns the state file to which a directory belongs, or "" if it is unknown.

@@ -59,7 +59,7 @@ func TestProcessesAndVerdictsOutliveTwentyKillsOfTheEngine(t *testing.T) {
 	for range kills {
 		restart()
 		testsync.Until(t, "all targets to be ready", func() bool {
-			return strings.Count(e.get("/v1/targets"), `"restarts":0},"state":"ready"`) == targets
+			return strings.Count(e.get("/v1/targets"), `"restarts":0},"started":true,"ready":true,"live":true,"state":"ready"`) == targets
 		})
 		if err := e.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -192,7 +192,7 @@ func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
 		  }
 		}`)
 	isReady := func() bool {
-		return strings.Contains(e.get("/v1/targets"), `"restarts":0},"state":"ready"`)
+		return strings.Contains(e.get("/v1/targets"), `"restarts":0},"started":true,"ready":true,"live":true,"state":"ready"`)
 	}
 	kill := func() {
 		t.Helper()

@@ -77,7 +77,7 @@ func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
 		target "other" {
 		  process { command = ["sleep", "1000"] }
 		}`)
-	ready := `"restarts":0},"state":"ready"`
+	ready := `"restarts":0},"started":true,"ready":true,"live":true,"state":"ready"`
 	testsync.Until(t, "the target to be ready", func() bool { return strings.Contains(e.get("/v1/targets/web"), ready) })
 	pid := e.text("pids")
 	for n := range 2 {

@@ -61,9 +61,9 @@ var ErrNotTakenOver = errors.New("running instance cannot be watched")
 
 // ErrShortage is in the error of an Exit when no instance was started because this machine
 // lacks what that takes: descriptors, memory, processes, threads, or room in a directory of
-// the engine. The target is not at fault: the controller calls Run again every two seconds, and
-// neither its back-off nor its restart count changes. An External driver returns it when it could
-// not begin to terminate the instance, and calls began with the same ID again.
+// the engine. The target is not at fault: the controller calls Run again within twenty seconds,
+// and neither its back-off nor its restart count changes. An External driver returns it when it
+// could not begin to terminate the instance. A Resumer calls began with the same ID again.
 var ErrShortage = errors.New("the engine cannot start it now")
 
 // Exit describes how an instance exited.

@@ -11,6 +11,9 @@ type Effect struct {
 	Units     int      // in use now
 	Removed   []string // targets whose units would be removed
 	Restarted []string // targets whose instances would be terminated, with or without another one after them
+
+	Run   int // those of Units whose instances the controller runs: they have a driver that is not External
+	Ended int // those of Run that would be removed or restarted
 }
 
 // minGuarded is the number of units from which on Exceeds limits an Effect. Of a few,
@@ -18,14 +21,27 @@ type Effect struct {
 const minGuarded = 10
 
 // Exceeds reports whether an Effect removes or restarts more than a share of at least ten
-// units: probably because a file was cut off, or a list is empty by mistake.
+// units, or of at least ten whose instances the controller runs: probably because a file was
+// cut off, or a list is empty by mistake.
 func (e Effect) Exceeds(guard probe.Share) bool {
-	return e.Units >= minGuarded && float64(len(e.Removed)+len(e.Restarted)) > float64(guard)*float64(e.Units)
+	return exceeds(len(e.Removed)+len(e.Restarted), e.Units, guard) || exceeds(e.Ended, e.Run, guard)
 }
 
-// String returns the numbers: "remove 12 and restart 3 of 20 targets".
+// exceeds reports whether a part of a number is more than a share of it, as people reckon:
+// 29 of 100 are 29 %, whatever the fraction is in binary.
+func exceeds(part, of int, guard probe.Share) bool {
+	const tolerance = 1e-6
+	return of >= minGuarded && float64(part) > float64(guard)*float64(of)+tolerance
+}
+
+// String returns the numbers: "remove 12 and restart 3 of 20 targets, and end 5 of 8
+// processes".
 func (e Effect) String() string {
-	return fmt.Sprintf("remove %d and restart %d of %d targets", len(e.Removed), len(e.Restarted), e.Units)
+	text := fmt.Sprintf("remove %d and restart %d of %d targets", len(e.Removed), len(e.Restarted), e.Units)
+	if e.Ended > 0 {
+		text += fmt.Sprintf(", and end %d of %d processes", e.Ended, e.Run)
+	}
+	return text
 }
 
 // EffectOfApply returns what Apply would do now.
@@ -51,15 +67,25 @@ func (c *Controller) EffectOfChange(units map[string]Unit, remove []string) Effe
 // effect compares units in use with those that replace them.
 func effect(before, after map[string]Unit, remove []string) Effect {
 	e := Effect{Units: len(before)}
+	for _, u := range before {
+		if u.runs() {
+			e.Run++
+		}
+	}
 	for _, target := range remove {
-		if _, used := before[target]; used {
-			e.Removed = append(e.Removed, target)
+		u, used := before[target]
+		if !used {
+			continue
+		}
+		if e.Removed = append(e.Removed, target); u.runs() {
+			e.Ended++
 		}
 	}
 	for target, u := range after {
 		old := before[target]
-		if old.Driver != nil && !old.external() && !u.continues(old) {
+		if old.runs() && !u.continues(old) {
 			e.Restarted = append(e.Restarted, target)
+			e.Ended++
 		}
 	}
 	return e

@@ -18,6 +18,7 @@ func (outside) External() {}
 func TestAReloadGuardLimitsWhatIsRemovedAndRestarted(t *testing.T) {
 	for _, test := range []struct {
 		units, removed, restarted int
+		run, ended                int
 		guard                     probe.Share
 		exceeds                   bool
 	}{
@@ -28,8 +29,13 @@ func TestAReloadGuardLimitsWhatIsRemovedAndRestarted(t *testing.T) {
 		{units: 20, removed: 1, guard: 0.01, exceeds: true},
 		{units: 10, removed: 6, guard: 0.5, exceeds: true},
 		{units: 9, removed: 9, guard: 0.5}, // too few
+		{units: 100, removed: 29, guard: 0.29},
+		{units: 100, removed: 30, guard: 0.29, exceeds: true},
+		{units: 1020, removed: 20, run: 20, ended: 20, guard: 0.5, exceeds: true}, // of a thousand that are only probed
+		{units: 1020, removed: 10, run: 20, ended: 10, guard: 0.5},
+		{units: 1009, removed: 9, run: 9, ended: 9, guard: 0.5}, // too few
 	} {
-		e := Effect{Units: test.units, Removed: make([]string, test.removed), Restarted: make([]string, test.restarted)}
+		e := Effect{Units: test.units, Removed: make([]string, test.removed), Restarted: make([]string, test.restarted), Run: test.run, Ended: test.ended}
 		if got := e.Exceeds(test.guard); got != test.exceeds {
 			t.Errorf("%v with a guard of %v: %v", e, test.guard, got)
 		}
@@ -51,7 +57,7 @@ func TestTheEffectOfUnitsIsThatOnThoseInUse(t *testing.T) {
 	c := &Controller{units: before}
 	e := c.EffectOfApply(after)
 	slices.Sort(e.Restarted)
-	if got := fmt.Sprintf("%+v", e); got != "remove 1 and restart 2 of 6 targets" || e.Removed[0] != "gone" || !slices.Equal(e.Restarted, []string{"changed", "undriven"}) {
+	if got := fmt.Sprintf("%+v", e); got != "remove 1 and restart 2 of 6 targets, and end 3 of 4 processes" || e.Removed[0] != "gone" || !slices.Equal(e.Restarted, []string{"changed", "undriven"}) {
 		t.Errorf("the effect is %v: %q, %q", got, e.Removed, e.Restarted)
 	}
 	e = c.EffectOfChange(map[string]Unit{"changed": after["changed"], "new": after["new"]}, []string{"gone", "unknown"})

@@ -46,8 +46,8 @@ type Resumer interface {
 
 	// Resume makes the next Run go on with an instance, instead of starting one, and
 	// reports whether it can, or may: Run then calls began with this ID, or with that of a
-	// new instance if this one has ended. It is called before the first Run, and must not
-	// block.
+	// new instance if this one has ended. It is called before the first Run, and before that
+	// after an ErrShortage of an External driver, and must not block.
 	Resume(id string) bool
 }
 

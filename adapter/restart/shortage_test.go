@@ -55,18 +55,14 @@ func TestARestartThatCannotBeginForAShortageIsRetriedWithoutBackOff(t *testing.T
 		d := &lacking{fakeDriver: newDriver("web", healthy), roomAfter: 69 * s}
 		failingUnit(h, d)
 		in := h.expect("web", "web-0", probe.Running, probe.ReasonResources)
-		h.expectText(in.Detail, "retrying every 2s: the engine cannot start it now: too many open files")
-		h.sleep(71 * s)
-		var want []time.Duration
-		for at := time.Duration(0); at <= 70*s; at += 2 * s {
-			want = append(want, at)
-		}
-		h.expectTimes("restarted at", d.starts(), want...)
+		h.expectText(in.Detail, "retrying within 20s: the engine cannot start it now: too many open files")
+		h.sleep(79 * s)
+		h.expectTimes("restarted at", d.starts(), 0, 2*s, 5*s, 11*s, 25*s, 38*s, 51*s, 64*s, 77*s)
 		if in := h.instance("web"); in.ID != "web-1" || in.Restarts != 1 {
 			t.Errorf("got %+v", in)
 		}
 		log := h.log.String()
-		for text, n := range map[string]int{"instance not restarted, retrying": 6, "instance goes on": 6, "probe failing, terminating instance": 7} {
+		for text, n := range map[string]int{"instance not restarted, retrying": 4, "instance goes on": 4, "probe failing, terminating instance": 5} {
 			if got := strings.Count(log, text); got != n {
 				t.Errorf("the log has %q %d times, want %d:\n%s", text, got, n, log)
 			}
@@ -81,7 +77,7 @@ func TestNoRestartFollowsIfProbesRecoverDuringAShortage(t *testing.T) {
 		h.sleep(4 * s)
 		handler.setFailing(false)
 		h.sleep(time.Minute)
-		h.expectTimes("restarted at", d.starts(), 0, 2*s, 4*s)
+		h.expectTimes("restarted at", d.starts(), 0, 2*s, 5*s)
 		if in := h.expect("web", "web-0", probe.Running, ""); !in.Managed || in.Restarts != 0 {
 			t.Errorf("got %+v", in)
 		}
@@ -101,6 +97,74 @@ func TestAnExternalUnitIsReleasedDuringAShortage(t *testing.T) {
 		h.sleep(time.Minute)
 		if n := len(d.starts()); n != 1 {
 			t.Errorf("%d restarts were tried, want 1", n)
+		}
+	})
+}
+
+// Many targets that lack something together do not all try again at once.
+func TestTargetsDoNotRetryTogether(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		units, drivers := map[string]restart.Unit{}, []*fakeDriver{}
+		for n := range 100 {
+			name := fmt.Sprint("web-", n)
+			d := newDriver(name, func(int) behavior { return behavior{err: restart.ErrShortage} })
+			units[name], drivers = restart.Unit{Driver: d}, append(drivers, d)
+		}
+		h.apply(units)
+		h.sleep(time.Minute)
+		at := map[time.Duration]int{}
+		for _, d := range drivers {
+			tries := d.starts()
+			if len(tries) < 5 || len(tries) > 8 {
+				t.Fatalf("%d tries in a minute", len(tries))
+			}
+			for _, try := range tries[1:] {
+				at[try.Truncate(100*time.Millisecond)]++
+			}
+		}
+		for moment, count := range at {
+			if count > 30 {
+				t.Errorf("%d of 100 targets try again at %v", count, moment)
+			}
+		}
+	})
+}
+
+// resumable is an External driver that lacks something in its first Run, and goes on with an
+// instance.
+type resumable struct {
+	lacking
+	id string
+}
+
+func (d *resumable) Resume(id string) bool {
+	d.id = id
+	return true
+}
+
+func (d *resumable) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	began(d.id)
+	select {
+	case <-ctx.Done():
+		return restart.Exit{}
+	case <-end:
+		return restart.Exit{Code: -1, Err: restart.ErrShortage}
+	}
+}
+
+func TestAReloadDuringAShortageMakesNoInstance(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		unit := func(id string) map[string]restart.Unit {
+			return map[string]restart.Unit{"web": {Driver: &resumable{id: id}, Revision: "1"}}
+		}
+		h.apply(unit("first"))
+		h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
+		h.sleep(s)
+		before := h.instance("web")
+		h.apply(unit("second"))
+		h.sleep(time.Minute)
+		if in := h.instance("web"); in.ID != before.ID || in.Restarts != 0 || !in.Since.Equal(before.Since) {
+			t.Errorf("got %+v, after %+v", in, before)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,7 @@ type supervisor struct {
 	lastReason probe.Reason   // the same as a code
 	alerted    bool           // an error was logged about the present run of exits
 
-	retries    int                    // calls of Run that were in vain, see retryStart and retryRestart, in a row
+	retries    int                    // calls of Run in a row that could start or restart nothing: see retryStart and retryRestart
 	restored   restored               // until resume
 	resumes    string                 // the instance of an earlier engine that goes on, until the next one is reported; empty for none
 	since      time.Time              // when that instance has started
@@ -155,8 +156,24 @@ func (s *supervisor) pause(d time.Duration) {
 }
 
 // retryPause is the time until the next try to start an instance that could not be started
-// through no fault of the target.
-const retryPause = 2 * time.Second
+// through no fault of the target. It doubles after each try, up to maxRetryPause, so that many
+// targets which start together do not take what an engine lacks.
+const (
+	retryPause    = 2 * time.Second
+	maxRetryPause = 16 * time.Second
+)
+
+// retryIn returns the time until the next try. It is longer or shorter by up to a quarter than
+// that of another target: all of them lack the same at the same time.
+func (s *supervisor) retryIn() time.Duration {
+	pause := maxRetryPause
+	if doubled := min(s.retries, 10); doubled > 0 {
+		pause = min(retryPause<<(doubled-1), maxRetryPause)
+	}
+	h := fnv.New32a()
+	h.Write([]byte(s.target))
+	return pause*3/4 + pause/2*time.Duration(h.Sum32()%1024)/1024
+}
 
 // maxRetriesUnlogged is how many such tries at most are made between two log records.
 const maxRetriesUnlogged = 32
@@ -165,17 +182,17 @@ const maxRetriesUnlogged = 32
 func (s *supervisor) retryStart(err error) {
 	s.retries++
 	if s.logsRetry() {
-		s.log.Warn("instance not started, retrying", "error", err, "retries", s.retries-1, "retry_in", retryPause)
+		s.log.Warn("instance not started, retrying", "error", err, "retries", s.retries-1, "retry_in", s.retryIn())
 	}
 	in := s.endedInstance(probe.Ended)
-	in.Reason, in.Detail = probe.ReasonNoStart, fmt.Sprintf("retrying every %v: %v", retryPause, err)
+	in.Reason, in.Detail = probe.ReasonNoStart, fmt.Sprintf("retrying within %v: %v", maxRetryPause*5/4, err)
 	if errors.Is(err, ErrShortage) {
 		in.Reason = probe.ReasonResources
 	}
 	if in.Reason != s.reported.Reason || in.Detail != s.reported.Detail {
 		s.report(in)
 	}
-	s.waitUntil(time.Now().Add(retryPause))
+	s.waitUntil(time.Now().Add(s.retryIn()))
 }
 
 // retryRestart reports why the restart of an External instance could not begin, and waits for the
@@ -183,13 +200,16 @@ func (s *supervisor) retryStart(err error) {
 func (s *supervisor) retryRestart(err error) {
 	s.retries++
 	if s.logsRetry() {
-		s.log.Warn("instance not restarted, retrying", "instance", s.reported.ID, "error", err, "retries", s.retries-1, "retry_in", retryPause)
+		s.log.Warn("instance not restarted, retrying", "instance", s.reported.ID, "error", err, "retries", s.retries-1, "retry_in", s.retryIn())
 	}
 	in := s.reported
 	s.resumes, s.since = in.ID, in.Since
-	in.Managed, in.Reason, in.Detail = false, probe.ReasonResources, fmt.Sprintf("retrying every %v: %v", retryPause, err)
+	in.Managed, in.Reason, in.Detail = false, probe.ReasonResources, fmt.Sprintf("retrying within %v: %v", maxRetryPause*5/4, err)
 	s.report(in)
-	s.waitUntil(time.Now().Add(retryPause))
+	s.waitUntil(time.Now().Add(s.retryIn()))
+	if d, ok := s.unit.Driver.(Resumer); ok { // after a reload it is another one
+		d.Resume(in.ID)
+	}
 }
 
 // logsRetry reports whether log records are due about the present retry. They are without one.

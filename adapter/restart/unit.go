@@ -76,6 +76,9 @@ func (u Unit) external() bool {
 	return external
 }
 
+// runs reports whether the controller runs the unit's instances.
+func (u Unit) runs() bool { return u.Driver != nil && !u.external() }
+
 // outlives reports whether the instances keep running when the controller stops.
 func (u Unit) outlives() bool {
 	d, ok := u.Driver.(Outliving)

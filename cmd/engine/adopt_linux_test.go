@@ -316,7 +316,7 @@ func TestAShortageOfTheEngineIsNoCrashOfTheProcess(t *testing.T) {
 	restore := faulttest.DescriptorsOf(t, e.Process.Pid, 3)
 	crash()
 	testsync.Until(t, "the reason", func() bool {
-		return strings.Contains(e.get("/v1/targets"), `"reason":"engine.resources","detail":"retrying every 2s: `)
+		return strings.Contains(e.get("/v1/targets"), `"reason":"engine.resources","detail":"retrying within 20s: `)
 	})
 	restore()
 	testsync.Until(t, "a restart", func() bool { return strings.Contains(e.get("/v1/targets"), `"restarts":1`) })

@@ -74,8 +74,8 @@ func New(c Config) (*Driver, error) {
 // External marks the driver: its instances run outside the engine.
 func (d *Driver) External() {}
 
-// Resume makes the next Run go on with an instance of an earlier engine: it runs outside
-// the engine.
+// Resume makes the next Run go on with an instance of an earlier Run: it runs outside the
+// engine.
 func (d *Driver) Resume(id string) bool {
 	d.resumed = id
 	return true
@@ -86,7 +86,7 @@ func (d *Driver) Resume(id string) bool {
 // terminated, with the command's output. Any other status is logged, and the
 // instance keeps running. The grace period is not used: the command itself decides
 // how to stop the service. If the command cannot be started for a shortage of this machine's,
-// the error is a restart.ErrShortage, and the next Run goes on with the instance.
+// the error is a restart.ErrShortage.
 //
 // When ctx is done a running command is killed, and Run returns.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
@@ -114,7 +114,6 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 				return restart.Exit{Output: r.output}
 			}
 			if errors.Is(r.err, restart.ErrShortage) {
-				d.resumed = id
 				return restart.Exit{Code: -1, Err: r.err}
 			}
 			undead = r.undead

@@ -111,14 +111,20 @@ func running(h accepted.Header) []string {
 // startEffect returns what an engine would do to targets if it started with another configuration
 // than the one before. Only what runs can be restarted.
 func startEffect(before, after *config.Config, running []string) restart.Effect {
-	e := restart.Effect{Units: len(before.Targets)}
+	e := restart.Effect{Units: len(before.Targets), Run: len(running)}
 	for name, t := range before.Targets {
 		now, kept := after.Targets[name]
+		runs := slices.Contains(running, name)
 		switch {
 		case !kept:
 			e.Removed = append(e.Removed, name)
-		case slices.Contains(running, name) && !sameDriver(t, now):
+		case runs && !sameDriver(t, now):
 			e.Restarted = append(e.Restarted, name)
+		default:
+			continue
+		}
+		if runs {
+			e.Ended++
 		}
 	}
 	return e

@@ -15,6 +15,11 @@ type Config struct {
 	Plugins map[string]Plugin // by name
 	Scripts map[string]Script // by name
 
+	// Secrets are the sensitive texts of the configuration: values of variables, of locals and
+	// of arguments that are, or are made of, sensitive values. With Options.Previous those that
+	// were not evaluated again are missing.
+	Secrets []string
+
 	// Removed is what Options.Previous had, and the configuration has not.
 	Removed Removed
 

@@ -108,6 +108,26 @@ func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
 	return false
 }
 
+// conceal adds the sensitive texts of a value to Config.Secrets: those that are marked, or all.
+func (l *loader) conceal(v cty.Value, all bool) {
+	if !all && !v.ContainsMarked() || !v.IsWhollyKnown() {
+		return
+	}
+	v, marks := v.Unmark()
+	_, secret := marks[function.Sensitive]
+	all = all || secret
+	switch {
+	case v.IsNull():
+	case v.Type() == cty.String && all:
+		l.config.Secrets = append(l.config.Secrets, v.AsString())
+	case v.CanIterateElements():
+		for it := v.ElementIterator(); it.Next(); {
+			_, element := it.Element()
+			l.conceal(element, all)
+		}
+	}
+}
+
 // unmark removes the marks of a value, and reports whether it was sensitive.
 func unmark(v cty.Value) (cty.Value, bool) {
 	out, marks := v.UnmarkDeep()

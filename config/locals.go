@@ -130,6 +130,7 @@ func (g *localGraph) visit(n *local, path []*local) {
 	body.Ctx.Variables = map[string]cty.Value{"local": cty.ObjectVal(known)}
 	if v, ok := g.eval(&body, n.arg.Expr); ok {
 		n.value = v
+		g.conceal(v, false)
 	}
 }
 

@@ -38,6 +38,7 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 	if !ok {
 		return nil, false, wrong
 	}
+	l.conceal(raw, f.Sensitive)
 	raw, secret = unmark(raw)
 	if raw.IsNull() {
 		return nil, secret, null

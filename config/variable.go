@@ -164,6 +164,7 @@ func (l *loader) variableValue(v *variable, given *givenValue) cty.Value {
 		return cty.DynamicVal
 	}
 	if v.sensitive {
+		l.conceal(value, true)
 		return value.Mark(function.Sensitive)
 	}
 	return value

@@ -112,6 +112,11 @@ type Config struct {
 	// Default: no log.
 	Logger *slog.Logger
 
+	// Redact replaces what must not be shown in the Detail of results and of reported
+	// instances, before anybody sees it. It is called for each attempt that has a detail, must
+	// not block, and must be safe for concurrent use by multiple goroutines. Default: nothing.
+	Redact func(text string) string
+
 	// HistoryChanged is called when a target has another Transition (see Engine.History). It
 	// must not block, and must be safe for concurrent use by multiple goroutines. Default: none.
 	HistoryChanged func(target string)
@@ -146,6 +151,9 @@ func New(c Config) *Engine {
 	if c.StartRate <= 0 {
 		c.StartRate = DefaultStartRate
 	}
+	if c.Redact == nil {
+		c.Redact = func(text string) string { return text }
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -166,7 +174,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		background.Go(func() { sc.followMachine(ctx) })
 	}
 	l := &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{
-		clock: &sc.clock, monitor: sc.monitor, limit: e.conf.Concurrency * schedule.NonBlockingPerWorker,
+		clock: &sc.clock, monitor: sc.monitor, redact: sc.redact, limit: e.conf.Concurrency * schedule.NonBlockingPerWorker,
 	}}
 	l.run(ctx)
 	background.Wait()

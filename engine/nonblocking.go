@@ -16,6 +16,7 @@ import (
 type nonBlocking struct {
 	clock     *clock
 	monitor   *health.Monitor
+	redact    func(string) string
 	set       *nonblock.Set     // nil until the first attempt waits, and after a failure
 	failed    *nonblock.Set     // waiting with it has failed; it is closed when another one is opened
 	retryAt   int64             // when a set may be opened after a failure
@@ -199,7 +200,7 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	}
 	res.Took, res.Tries = time.Duration(now-a.start), a.tries
 	if res.Detail != "" {
-		res.Detail = probe.CleanText(res.Detail, probe.MaxDetail)
+		res.Detail = n.redact(probe.CleanText(res.Detail, probe.MaxDetail))
 	}
 	n.done = append(n.done, a)
 }

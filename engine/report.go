@@ -32,7 +32,7 @@ func (e *Engine) Report(in probe.Instance) {
 	if in.ID == "" {
 		in.Phase = probe.Absent
 	}
-	in.Detail = probe.CleanText(in.Detail, maxInstanceText)
+	in.Detail = e.conf.Redact(probe.CleanText(in.Detail, maxInstanceText))
 	e.scheduler.report(in)
 }
 

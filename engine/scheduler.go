@@ -51,6 +51,7 @@ type scheduler struct {
 
 	history        history
 	historyChanged func(target string) // nil: nobody is told
+	redact         func(text string) string
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
@@ -77,6 +78,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 		closers:    closers{handlers: map[io.Closer]*closable{}},
 
 		historyChanged: c.HistoryChanged,
+		redact:         c.Redact,
 	}
 }
 

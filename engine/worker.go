@@ -27,6 +27,9 @@ func (w *workers) run(a *attempt) {
 	for a != nil {
 		res, panics := a.make(&w.scheduler.clock, w.scheduler.monitor)
 		a.cancel()
+		if res.Detail != "" {
+			res.Detail = w.scheduler.redact(res.Detail)
+		}
 		a = w.scheduler.completeOnWorker(a, &res, panics)
 	}
 }

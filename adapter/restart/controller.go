@@ -21,6 +21,9 @@ type Config struct {
 	Budget Budget         `hcl:"restart_budget,object" doc:"limits the restarts by startup and liveness probes, so that an overloaded network or machine does not restart everything at once"`
 	Logger *slog.Logger   // one Info line when an instance starts, fails, no longer fails or exits; default: none
 
+	// Redact replaces what must not be shown in the outputs of instances. Default: nothing.
+	Redact func(text string) string
+
 	// Changed is called when the Memory of a target may have changed, and BudgetChanged
 	// when what Spent returns has. They must not block. Default: none.
 	Changed       func(target string)
@@ -63,6 +66,9 @@ func New(c Config) (*Controller, error) {
 		return nil, err
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Redact == nil {
+		c.Redact = func(text string) string { return text }
+	}
 	if c.Changed == nil {
 		c.Changed = func(string) {}
 	}

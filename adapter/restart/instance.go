@@ -353,6 +353,7 @@ func (i *instance) finish(exit Exit) termination {
 	if !i.terminating && !i.refresh() {
 		i.terminate(time.Now())
 	}
+	exit.Output = i.control.config.Redact(exit.Output)
 	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, terminating: i.terminating}
 	if i.released && end.started && !i.unit.external() && i.control.releases() && !errors.Is(exit.Err, ErrReleased) {
 		end.terminating = false

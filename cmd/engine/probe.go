@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -60,6 +61,8 @@ func attempt(c *cobra.Command, in *handlers.Inputs, args []string) ([]cli.Report
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	var secrets redact.Redactor
+	secrets.Add(loaded.Secrets)
 	var reports []cli.Report
 	for _, id := range ids {
 		p := loaded.Set[id]
@@ -67,7 +70,9 @@ func attempt(c *cobra.Command, in *handlers.Inputs, args []string) ([]cli.Report
 		if p.Rule.Compatibility == probe.Mended {
 			p.Rule.Compatibility = loaded.Engine.Compatibility
 		}
-		reports = append(reports, cli.Report{ID: id, Result: engine.Once(ctx, p)})
+		res := engine.Once(ctx, p)
+		res.Detail = secrets.Text(res.Detail)
+		reports = append(reports, cli.Report{ID: id, Result: res})
 	}
 	return reports, nil
 }

@@ -5,22 +5,35 @@ import (
 	"log/slog"
 
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/redact"
 )
 
 // NewLogger returns a logger in the format that an engine block asks for. The
 // caller can change its level later.
 func NewLogger(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: durationText}
+	return newLogger(w, format, level, new(redact.Redactor))
+}
+
+// newLogger is NewLogger with values that are not to be shown.
+func newLogger(w io.Writer, format string, level *slog.LevelVar, secrets *redact.Redactor) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { return readable(a, secrets) }}
 	if format == "json" || format != "text" && !IsTerminal(w) {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// durationText writes durations as text; JSON would have nanoseconds.
-func durationText(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
+// readable writes durations as text, for which JSON would have nanoseconds, and redacts texts.
+func readable(a slog.Attr, secrets *redact.Redactor) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindDuration:
 		a.Value = slog.StringValue(a.Value.Duration().String())
+	case slog.KindString:
+		a.Value = slog.StringValue(secrets.Text(a.Value.String()))
+	case slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(secrets.Text(err.Error()))
+		}
 	}
 	return a
 }

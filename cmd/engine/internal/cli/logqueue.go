@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/sonde-probe/sonde/internal/redact"
 )
 
 // maxQueuedLog bounds the records that wait to be written, in bytes. As many may be
@@ -17,6 +19,8 @@ const maxQueuedLog = 4 << 20
 // not fit are dropped and counted. When the reader is back, one record has their
 // number. The methods may be called concurrently.
 type LogQueue struct {
+	Secrets redact.Redactor // replaces values in the records
+
 	to    io.Writer
 	ended chan struct{} // closed when the goroutine has ended
 
@@ -53,7 +57,7 @@ func (q *LogQueue) Logger(format string, level *slog.LevelVar) *slog.Logger {
 		NewLogger(&b, format, level).Error("log records dropped: the log was read too slowly or could not be written", "dropped", dropped)
 		return b.Bytes()
 	}
-	return NewLogger(q, format, level)
+	return newLogger(q, format, level, &q.Secrets)
 }
 
 // Write queues one record, or drops it. It returns len(record) and no error.

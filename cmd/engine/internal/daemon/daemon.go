@@ -25,6 +25,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
@@ -84,9 +85,10 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		NoIsolationCheck: c.Engine.NoIsolationCheck,
 		Logger:           d.log,
 		HistoryChanged:   d.markHistory,
+		Redact:           d.queue.Secrets.Text,
 	})
 	restarts, _ := c.Engine.Settings.(restart.Config)
-	restarts.Engine, restarts.Logger = d.engine, d.log
+	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged = d.markRestarts, d.markSpent
 	d.restarts, err = restart.New(restarts)
 	if err != nil {
@@ -160,6 +162,9 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 	}
 	if err := restart.CheckUnits(units); err != nil {
 		return engine.Changes{}, err
+	}
+	if !d.queue.Secrets.Add(c.Secrets) { // those of an earlier configuration stay known
+		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
 	}
 	changes, err := use(all.Set, units)
 	if err != nil {

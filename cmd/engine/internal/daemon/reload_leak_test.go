@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
@@ -40,7 +43,8 @@ func TestReloadsDoNotLeak(t *testing.T) {
 		}
 	}
 	write("steady.wasm", module)
-	d := &daemon{flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}}
+	d := &daemon{flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, queue: cli.NewLogQueue(io.Discard)}
+	defer d.queue.Close(time.Minute)
 	load := func(n int) (r loadResult) {
 		write("sonde.hcl", fmt.Appendf(nil, `
 			engine {

@@ -75,7 +75,7 @@ func TestProcessesAndVerdictsOutliveTwentyKillsOfTheEngine(t *testing.T) {
 		pids = append(pids, pid)
 	}
 	text, err := os.ReadFile(log.Name())
-	if err != nil || strings.Contains(string(text), `"verdict":"failing"`) || strings.Count(string(text), `"msg":"instance started"`) != targets {
+	if err != nil || strings.Contains(string(text), `"verdict":"failing","previous":"passing"`) || strings.Count(string(text), `"msg":"instance started"`) != targets {
 		t.Errorf("%v; the log is %s", err, text)
 	}
 	e.write(t, "config.hcl", withoutTargets) // ends the processes

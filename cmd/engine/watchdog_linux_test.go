@@ -90,7 +90,7 @@ func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
 	if got := e.text("pids"); got != pid {
 		t.Errorf("the process was started again: %s, then %s", pid, got)
 	}
-	if log := e.text("log"); strings.Count(log, "its watchdog has started it again") != 2 || strings.Contains(log, `"verdict":"failing"`) {
+	if log := e.text("log"); strings.Count(log, "its watchdog has started it again") != 2 || strings.Contains(log, `"verdict":"failing","previous":"passing"`) {
 		t.Errorf("the log is %s", log)
 	}
 	testsync.Until(t, "the exit status of the other process's guards to be taken", func() bool {

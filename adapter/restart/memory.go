@@ -213,6 +213,9 @@ func (s *supervisor) resume() (notBefore time.Time) {
 		if time.Since(r.Since) > s.unit.BackOff.Reset {
 			s.exits = 0
 		}
+		if s.unit.endsWithEngine() && !r.Requested && s.started > 0 {
+			s.started-- // the next instance takes its place: a restart of the engine is none of the target's
+		}
 		if !s.unit.external() {
 			return time.Time{}
 		}

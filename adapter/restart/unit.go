@@ -85,6 +85,15 @@ func (u Unit) outlives() bool {
 	return ok && d.Outlives()
 }
 
+// endsWithEngine reports whether the end of the engine ends the instances.
+func (u Unit) endsWithEngine() bool {
+	if d, ok := u.Driver.(Outliving); ok {
+		return !d.Outlives()
+	}
+	_, goesOn := u.Driver.(Resumer)
+	return !goesOn && !u.external()
+}
+
 // restartsOnFailure reports whether a failing probe terminates the unit's
 // instances. To terminate an External instance is to restart it, which Never
 // forbids.

@@ -57,6 +57,7 @@ type daemon struct {
 	left       store.Restored              // by the previous engine, until it is applied
 	processes  *process.Directory          // of those that outlive the engine; nil for none
 	located    atomic.Pointer[[]byte]      // the location of processes, for the state file
+	opening    chan openedDir              // will have processes, once the disk responds; nil if nothing is opened
 	survivors  process.Survivors           // processes that the previous engine has left running
 	abandoned  []handlers.Abandoned        // processes of engines with other state files in the same directory
 	unused     []process.Unused            // and in others
@@ -98,7 +99,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err := d.openState(); err != nil {
 		return errors.Join(err, d.close())
 	}
-	d.findUnused()
+	d.unused = d.findUnused()
 	if err := d.listen(); err != nil {
 		return errors.Join(err, d.close())
 	}
@@ -262,6 +263,7 @@ func (d *daemon) run(ctx context.Context) error {
 		return d.engine.Run(serving)
 	})
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
+	parts.Go(func() error { d.warnOfUnused(running); return nil })
 	if d.state != nil {
 		parts.Go(func() error {
 			d.state.Run(serving, d.engine, stateValues{d.restarts, d.engine, &d.located})

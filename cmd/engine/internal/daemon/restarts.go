@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
@@ -53,14 +55,29 @@ func (d *daemon) runsElsewhere(c process.Config) error {
 	return nil
 }
 
-// findUnused finds processes of engines whose state files are in other directories, and warns of
-// them.
-func (d *daemon) findUnused() {
-	for _, u := range process.FindUnused() {
-		if slices.ContainsFunc(d.abandoned, func(a handlers.Abandoned) bool { return a.IsIn(u.Path) }) {
-			continue
-		}
-		d.unused = append(d.unused, u)
+// findUnused returns processes of engines whose state files are in other directories, if no such
+// engine runs.
+func (d *daemon) findUnused() []process.Unused {
+	return slices.DeleteFunc(process.FindUnused(), func(u process.Unused) bool {
+		return slices.ContainsFunc(d.abandoned, func(a handlers.Abandoned) bool { return a.IsIn(u.Path) })
+	})
+}
+
+// unusedDelay is how long other engines that were started at the same time may take to load their
+// configurations until their processes count as those of no engine.
+const unusedDelay = 15 * time.Second
+
+// warnOfUnused warns of such processes, unless ctx is done before.
+func (d *daemon) warnOfUnused(ctx context.Context) {
+	if len(d.unused) == 0 {
+		return
+	}
+	select {
+	case <-time.After(unusedDelay):
+	case <-ctx.Done():
+		return
+	}
+	for _, u := range d.findUnused() {
 		d.log.Warn("processes with adopt run without an engine: start the engine with their state file, or end them",
 			"targets", cli.SomeNames(u.Targets), "state", handlers.StateOf(u), "directory", u.Path)
 	}

@@ -115,28 +115,31 @@ func (d *daemon) markProcesses() {
 	}
 }
 
+// openedDir is the result of process.OpenDirectory.
+type openedDir struct {
+	dir *process.Directory
+	err error
+}
+
 // makeProcessDir makes the directory of processes that outlive the engine. A reload, and signals
-// after it, do not wait for a disk that hangs.
+// after it, do not wait for a disk that hangs: a later reload waits for the same call.
 func (d *daemon) makeProcessDir() error {
 	if d.processes != nil {
 		return nil
 	}
-	type opened struct {
-		dir *process.Directory
-		err error
+	if d.opening == nil {
+		d.opening = make(chan openedDir, 1)
+		go func(to chan<- openedDir, name string) {
+			dir, err := process.OpenDirectory(name, "", true)
+			to <- openedDir{dir, err}
+		}(d.opening, handlers.ProcessDir(d.settings.State))
 	}
-	done := make(chan opened, 1)
-	go func() {
-		dir, err := process.OpenDirectory(handlers.ProcessDir(d.settings.State), "", true)
-		done <- opened{dir, err}
-	}()
 	select {
-	case o := <-done:
-		d.processes = o.dir
+	case o := <-d.opening:
+		d.opening, d.processes = nil, o.dir
 		d.markProcesses()
 		return o.err
 	case <-time.After(diskTimeout):
-		go func() { o := <-done; o.dir.Close() }()
 		return fmt.Errorf("the disk of the state file %s does not respond", d.settings.State)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
@@ -129,4 +130,24 @@ func TestASurvivorThatIsNotResumedIsEndedWhateverThePolicy(t *testing.T) {
 	d.restarts.Kill()
 	stop()
 	running.Wait()
+}
+
+func TestEnginesThatStartTogetherDoNotWarnOfEachOther(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, for a directory in /run")
+	}
+	d, _, _ := afterEngine(t) // which has its directory by now
+	log := new(testsync.Buffer)
+	other := &daemon{log: slog.New(slog.NewTextHandler(log, nil)), unused: []process.Unused{{Path: d.processes.Path()}}}
+	warned := func() bool {
+		synctest.Test(t, func(t *testing.T) { other.warnOfUnused(t.Context()) })
+		return strings.Contains(log.String(), d.processes.Path())
+	}
+	if warned() {
+		t.Errorf("the log is %s", log)
+	}
+	d.processes.Close()
+	if !warned() {
+		t.Errorf("no warning of processes without an engine: %s", log)
+	}
 }

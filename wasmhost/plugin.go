@@ -157,7 +157,7 @@ func (p *Plugin) check(wasm []byte) (prepared *image.Module, info meter.Info, er
 // prepareModule returns a module metered and prepared. Compile is the time that it may take to
 // compile, by estimate, unless the default is longer.
 func prepareModule(wasm []byte, compile time.Duration) (prepared *image.Module, info meter.Info, err error) {
-	metered, info, err := meter.RewriteWithin(wasm, compile)
+	metered, info, err := meter.Rewrite(wasm, compile)
 	if err != nil {
 		return nil, info, err
 	}

@@ -169,7 +169,8 @@ func (r *request) text(function string) ([]byte, error) {
 	for _, name := range namesOf(fields) {
 		fmt.Fprintf(&b, "%s: %s\r\n", name, fields[name])
 	}
-	if n := bytes.Count(b.Bytes(), []byte("\n")); n != len(fields)+1 || strings.ContainsAny(r.method+r.path, " \t") {
+	count := func(char string) int { return bytes.Count(b.Bytes(), []byte(char)) }
+	if lines := len(fields) + 1; count("\n") != lines || count("\r") != lines || strings.ContainsAny(r.method+r.path, " \t") {
 		return nil, fmt.Errorf("%s: method, url and headers must not contain white space or line ends", function)
 	}
 	return append(append(b.Bytes(), "\r\n"...), body...), nil

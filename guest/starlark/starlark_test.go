@@ -255,7 +255,7 @@ func TestAResponseThatIsNotHTTPIsAFailure(t *testing.T) {
 
 func TestAScriptCannotSmuggleARequest(t *testing.T) {
 	for _, call := range []string{
-		`http.get("/ HTTP/1.1\r\nX: y")`, `http.get("/", headers = {"a": "b\r\nc: d"})`, `http.request("GET /x", "/")`,
+		`http.get("/ HTTP/1.1\r\nX: y")`, `http.get("/", headers = {"a": "b\r\nc: d"})`, `http.get("/", headers = {"a": "b\rc: d"})`, `http.request("GET /x", "/")`,
 	} {
 		r := attemptAt(t, "1", "def attempt(t):\n    "+call+"\n", nil)
 		if r.Outcome != guest.Unknown || !strings.Contains(r.Detail, "must not contain white space or line ends") {

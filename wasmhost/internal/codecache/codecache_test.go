@@ -107,6 +107,29 @@ func TestCodeIsKept(t *testing.T) {
 	}
 }
 
+// Another plugin replaces, removes or evicts the code that one is about to load.
+func TestCodeThatIsBeingReadStays(t *testing.T) {
+	for name, disturb := range map[string]func(root string){
+		"replaced": func(root string) { keep(t, root, "a", "other", 0) },
+		"removed":  func(root string) { e := open(t, root, "a", 1<<20); e.Discard(); e.Close() },
+		"evicted":  func(root string) { open(t, root, "b", 0).Close() },
+	} {
+		root := filepath.Join(t.TempDir(), "cache")
+		keep(t, root, "a", "code", 0)
+		e := open(t, root, "a", 1<<20)
+		f := e.Code()
+		disturb(root)
+		if code, err := io.ReadAll(f); string(code) != "code" || err != nil {
+			t.Errorf("%s: got %q, %v", name, code, err)
+		}
+		if other := codeOf(t, e); other == "code" {
+			t.Errorf("%s: it has its name", name)
+		}
+		f.Close()
+		e.Close()
+	}
+}
+
 func TestCodeThatCannotBeWrittenLeavesTheFormer(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "cache")
 	keep(t, root, "a", "former", 0)

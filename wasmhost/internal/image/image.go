@@ -32,6 +32,9 @@ func (m *Module) Initialize(instance api.Module) (start api.Function, err error)
 	return start, nil
 }
 
+// DropSegments frees the data segments. Initialize must not be called again.
+func (m *Module) DropSegments() { m.segments = nil }
+
 // Take returns the image of an initialised instance of m, for which
 // StartsAnew must be empty. Each image needs a Close.
 func (m *Module) Take(instance api.Module) (*Image, error) {
@@ -61,9 +64,9 @@ func (i *Image) Size() int64 { return int64(i.pages.size()) }
 // Complete gives a new instance, whose memory was made from i, the size of its memory and
 // the values of its globals.
 func (i *Image) Complete(instance api.Module, globals []api.MutableGlobal) error {
-	const pageSize = 64 << 10
+	const wasmPage = 64 << 10 // the system's are smaller
 	memory := instance.Memory()
-	if _, ok := memory.Grow(uint32(i.pages.size()/pageSize) - memory.Size()/pageSize); !ok {
+	if _, ok := memory.Grow(uint32(i.pages.size()/wasmPage) - memory.Size()/wasmPage); !ok {
 		return errors.New("memory cannot grow to the size that it has after the initialisation")
 	}
 	i.set(globals)

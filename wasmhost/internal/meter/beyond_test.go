@@ -78,7 +78,7 @@ func TestTypesBeyondTheSpecificationAreRejected(t *testing.T) {
 				continue // tested below; the index of a type
 			}
 			t.Run(fmt.Sprintf("%s of %#x", name, b), func(t *testing.T) {
-				if out, _, err := meter.Rewrite(wasm); err == nil {
+				if out, _, err := meter.Rewrite(wasm, 0); err == nil {
 					t.Errorf("accepted: %x", out)
 				}
 			})
@@ -112,7 +112,7 @@ func TestHiddenCodeIsRejected(t *testing.T) {
 		"bytes after the memory":         handmade(section(5, "\x01\x00\x01\x00")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out, _, err := meter.Rewrite(wasm); err == nil {
+			if out, _, err := meter.Rewrite(wasm, 0); err == nil {
 				t.Errorf("accepted: %x", out)
 			}
 		})
@@ -133,7 +133,7 @@ func TestAnInvalidNameSectionIsDropped(t *testing.T) {
 		"a module's name that is not UTF-8": section(0, "\x01\xff"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, _, err := meter.Rewrite(handmade(wasm, section(0, "\x04name"+parts)))
+			out, _, err := meter.Rewrite(handmade(wasm, section(0, "\x04name"+parts)), 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -39,7 +39,7 @@ func TestModulesThatTakeTooMuchToCompileAreRejected(t *testing.T) {
 		"elements":             {`(table 1) (func $run) (elem 0 ` + strings.Repeat("$run ", 70_000) + `)`, "70000 entries, at most 65536"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := meter.Rewrite(wattest.Assemble(test.wat))
+			_, _, err := meter.Rewrite(wattest.Assemble(test.wat), 0)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -50,7 +50,7 @@ func TestModulesThatTakeTooMuchToCompileAreRejected(t *testing.T) {
 func TestTheLocalsOfAllFunctionsAreBounded(t *testing.T) {
 	const n = 25 // functions with 50,000 locals each, in 6 bytes
 	body := sized("\x01\xd0\x86\x03\x7f\x0b")
-	_, _, err := meter.Rewrite(handmade(section(3, entries(strings.Split(strings.Repeat("\x00", n), "")...)), section(10, string([]byte{n})+strings.Repeat(body, n))))
+	_, _, err := meter.Rewrite(handmade(section(3, entries(strings.Split(strings.Repeat("\x00", n), "")...)), section(10, string([]byte{n})+strings.Repeat(body, n))), 0)
 	if err == nil || !strings.Contains(err.Error(), "all functions together have more than 1048576 locals") {
 		t.Errorf("got %v", err)
 	}

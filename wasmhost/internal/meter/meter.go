@@ -70,12 +70,9 @@ const (
 
 // Rewrite returns the module with its code metered. It keeps the names of functions, and drops
 // other custom sections. An error means that the module is invalid, or uses a feature beyond
-// WebAssembly 2.0, or exceeds a limit of this package.
-func Rewrite(wasm []byte) (out []byte, info Info, err error) { return RewriteWithin(wasm, 0) }
-
-// RewriteWithin is Rewrite for a module that may take some time to compile, by estimate, unless the
-// default is longer.
-func RewriteWithin(wasm []byte, compile time.Duration) (out []byte, info Info, err error) {
+// WebAssembly 2.0, or exceeds a limit of this package. Compile is the time that the module may take
+// to compile, by estimate, unless the default is longer.
+func Rewrite(wasm []byte, compile time.Duration) (out []byte, info Info, err error) {
 	sections, err := binary.Split(wasm)
 	if err != nil {
 		return nil, Info{}, err

@@ -20,7 +20,7 @@ var errEnough = errors.New("enough")
 // start instantiates a metered module, whose tick calls f.
 func start(tb testing.TB, wat string, f func(fuel *uint32)) api.Module {
 	tb.Helper()
-	wasm, _, err := meter.Rewrite(wattest.Assemble(wat))
+	wasm, _, err := meter.Rewrite(wattest.Assemble(wat), 0)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestTheModuleCannotReachTheMeter(t *testing.T) {
 		"an end too many":           `(func $run end end)`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out, _, err := meter.Rewrite(wattest.Assemble(wat + ` (export "run" (func $run))`)); err == nil {
+			if out, _, err := meter.Rewrite(wattest.Assemble(wat+` (export "run" (func $run))`), 0); err == nil {
 				t.Errorf("accepted: %q", out)
 			}
 		})
@@ -165,7 +165,7 @@ func TestNamesOfFunctionsAreKept(t *testing.T) {
 	names := "\x00\x04name" + "\x01\x16\x03" + "\x00\x01f" + "\x01\x05inner" + "\x02\x0aouter name"
 	names = names[:7] + string(rune(len(names)-8)) + names[8:]
 	wasm = append(append(wasm, 0, byte(len(names)-1)), names[1:]...)
-	out, _, err := meter.Rewrite(wasm)
+	out, _, err := meter.Rewrite(wasm, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestInstructionsThatChangeTablesAreReported(t *testing.T) {
 		wasm := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00" + table + element)
 		body := "\x00" + test.code + "\x0b"
 		wasm = append(wasm, "\x0a"+string([]byte{byte(len(body) + 2), 1, byte(len(body))})+body...)
-		if _, info, err := meter.Rewrite(wasm); err != nil || info.ChangesTables != test.want {
+		if _, info, err := meter.Rewrite(wasm, 0); err != nil || info.ChangesTables != test.want {
 			t.Errorf("%s: got %+v, %v", name, info, err)
 		}
 	}
@@ -216,7 +216,7 @@ func TestInstructionsThatChangeTablesAreReported(t *testing.T) {
 func TestWhatTheRuntimeTakesForAModuleIsKnown(t *testing.T) {
 	const run = `(func $run) (export "run" (func $run))`
 	info := func(wat string) meter.Info {
-		_, info, err := meter.Rewrite(wattest.Assemble(run + wat))
+		_, info, err := meter.Rewrite(wattest.Assemble(run+wat), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestWhatTheRuntimeTakesForAModuleIsKnown(t *testing.T) {
 			t.Errorf("%s: got %+v", code, got)
 		}
 	}
-	_, passive, err := meter.Rewrite(handmade(section(3, "\x01\x00"), section(9, "\x01\x01\x00\x03\x00\x00\x00"), section(10, "\x01\x02\x00\x0b"))) // three references
+	_, passive, err := meter.Rewrite(handmade(section(3, "\x01\x00"), section(9, "\x01\x01\x00\x03\x00\x00\x00"), section(10, "\x01\x02\x00\x0b")), 0) // three references
 	if err != nil || passive.Overhead < 3*(8+32)+24 {
 		t.Errorf("a passive segment: got %+v, %v", passive, err)
 	}

@@ -24,7 +24,7 @@ type prepared struct {
 
 func (m *machine) prepare(tb testing.TB, wasm []byte) prepared {
 	tb.Helper()
-	metered, info, err := meter.Rewrite(wasm)
+	metered, info, err := meter.Rewrite(wasm, 0)
 	if err != nil {
 		tb.Fatal(err)
 	}

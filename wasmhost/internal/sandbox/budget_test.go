@@ -386,6 +386,22 @@ func TestACallThatEndsInADialLeavesNoConnection(t *testing.T) {
 	}
 }
 
+// What a plugin uses within the runtime is read from fields that wazero does not export.
+func TestAnUnknownVersionOfTheRuntimeIsRefused(t *testing.T) {
+	i := newInstance(t)
+	if l := latest.Load(); l == nil || !l.isCompiled {
+		t.Skip("this runtime interprets")
+	}
+	latest.Store(nil)
+	type renamed struct{ api.Function }
+	if err := checkLayout(&renamed{i.run.Function}); err == nil || latest.Load() != nil {
+		t.Errorf("got %v", err)
+	}
+	if err := checkLayout(i.run.Function); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAPluginBelowItsShareReclaimsWhatOthersDoNotUse(t *testing.T) {
 	b := budget{limit: 1100}
 	const size = 50

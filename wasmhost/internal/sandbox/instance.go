@@ -132,6 +132,7 @@ func (s *Sandbox) takeImage(ctx context.Context) error {
 		return fmt.Errorf("start: %w: %w", ErrSystem, err)
 	}
 	s.image.Store(taken)
+	s.module.DropSegments()
 	totalMemory.addShared(s.account, taken.Size())
 	return nil
 }
@@ -195,6 +196,10 @@ func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance
 	}
 	i.fuel = i.module.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
 	i.run, i.configure = i.exported(abi.ExportRun), i.exported(abi.ExportConfigure)
+	if err := checkLayout(i.run.Function); err != nil {
+		i.Close()
+		return nil, err
+	}
 	if s.config.Module.Allocates {
 		i.tables = tableSize(i.run)
 	}
@@ -236,7 +241,7 @@ func (i *Instance) writeSegments(ctx context.Context) (start *function, err erro
 	defer cpuSlots.release()
 	f, err := i.sandbox.module.Initialize(i.module)
 	if f != nil {
-		start = newFunction(f)
+		start = &function{Function: f}
 	}
 	return start, err
 }

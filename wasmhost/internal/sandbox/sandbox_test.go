@@ -53,7 +53,7 @@ func startModule(tb testing.TB, wasm string) *Instance {
 // newSandbox returns a sandbox of a module.
 func newSandbox(tb testing.TB, wasm string) *Sandbox {
 	tb.Helper()
-	metered, info, err := meter.Rewrite([]byte(wasm))
+	metered, info, err := meter.Rewrite([]byte(wasm), 0)
 	if err != nil {
 		tb.Fatal(err)
 	}

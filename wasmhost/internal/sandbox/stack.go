@@ -3,6 +3,8 @@ package sandbox
 import (
 	"errors"
 	"reflect"
+	"strings"
+	"sync/atomic"
 
 	"github.com/tetratelabs/wazero/api"
 )
@@ -22,20 +24,60 @@ var errStackOverflow = errors.New("stack overflow")
 // keeps from one call to the next.
 type function struct {
 	api.Function
-	onStack reflect.Value // wazero's field with the stack
-	stack   int           // bytes of it that are counted in the budget
-}
-
-// newFunction returns a function of an instance.
-func newFunction(f api.Function) *function {
-	return &function{Function: f, onStack: engineField(f, "stack")}
+	stack int // bytes of it that are counted in the budget
 }
 
 // exported returns a function of the instance; nil if it does not export one.
 func (i *Instance) exported(name string) *function {
 	if f := i.module.ExportedFunction(name); f != nil {
-		return newFunction(f)
+		return &function{Function: f}
 	}
+	return nil
+}
+
+// layout has the indexes of fields of wazero's structures, which it does not export.
+type layout struct {
+	engine             reflect.Type // of a function
+	isCompiled         bool         // otherwise it is interpreted, and has no fields
+	stack, parent      int          // of engine
+	references, module int          // of parent
+	tables             int          // of module
+	elements           int          // of a table
+}
+
+// latest is the layout of the wazero that this program is built with.
+var latest atomic.Pointer[layout]
+
+// checkLayout returns an error if wazero's structures are not those of version 1.12: what they use
+// could not be counted.
+func checkLayout(f api.Function) error {
+	l := &layout{engine: reflect.TypeOf(f)}
+	if known := latest.Load(); known != nil && known.engine == l.engine {
+		return nil
+	}
+	missing := false
+	field := func(in reflect.Type, name string, kind reflect.Kind) (index int, of reflect.Type) {
+		if in.Kind() == reflect.Pointer && in.Elem().Kind() == reflect.Struct {
+			if f, ok := in.Elem().FieldByName(name); ok && len(f.Index) == 1 && f.Type.Kind() == kind {
+				return f.Index[0], f.Type
+			}
+		}
+		missing = true
+		return 0, in
+	}
+	if l.isCompiled = !strings.HasSuffix(l.engine.Elem().PkgPath(), "/interpreter"); l.isCompiled {
+		var parent, module, tables reflect.Type
+		l.stack, _ = field(l.engine, "stack", reflect.Slice)
+		l.parent, parent = field(l.engine, "parent", reflect.Pointer)
+		l.references, _ = field(parent, "localFunctionInstances", reflect.Slice)
+		l.module, module = field(parent, "module", reflect.Pointer)
+		l.tables, tables = field(module, "Tables", reflect.Slice)
+		l.elements, _ = field(tables.Elem(), "References", reflect.Slice)
+	}
+	if missing {
+		return errors.New("this program is built with a version of wazero that it does not support: use that of its go.mod")
+	}
+	latest.Store(l)
 	return nil
 }
 
@@ -43,36 +85,28 @@ func (i *Instance) exported(name string) *function {
 // on the goroutine of the call. wazero does not export it, and bounds it to some 100 MB; it
 // is 0 where wazero interprets, with a lower bound.
 func stackSize(f *function) int {
-	if f.onStack.Kind() != reflect.Slice {
+	l := latest.Load()
+	if !l.isCompiled {
 		return 0
 	}
-	return f.onStack.Len()
+	return reflect.ValueOf(f.Function).Elem().Field(l.stack).Len()
 }
 
 // tableSize returns the bytes that wazero uses for the tables of an instance, and for the
 // references to functions that its code has made: it keeps each until the instance is closed.
 // It must be called on the goroutine of the call, and is 0 where wazero interprets.
 func tableSize(f *function) int {
-	engine := engineField(f.Function, "parent")
-	if engine.Kind() != reflect.Pointer {
+	l := latest.Load()
+	if !l.isCompiled {
 		return 0
 	}
-	size := referenceSize * engine.Elem().FieldByName("localFunctionInstances").Cap()
-	tables := engine.Elem().FieldByName("module").Elem().FieldByName("Tables")
+	parent := reflect.ValueOf(f.Function).Elem().Field(l.parent).Elem()
+	size := referenceSize * parent.Field(l.references).Cap()
+	tables := parent.Field(l.module).Elem().Field(l.tables)
 	for n := range tables.Len() {
-		size += elementSize * tables.Index(n).Elem().FieldByName("References").Cap()
+		size += elementSize * tables.Index(n).Elem().Field(l.elements).Cap()
 	}
 	return size
-}
-
-// engineField returns a field of wazero's structure of a compiled function; the zero Value if
-// it is not one, or has no such field.
-func engineField(f api.Function, name string) reflect.Value {
-	v := reflect.ValueOf(f)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		return reflect.Value{}
-	}
-	return v.Elem().FieldByName(name)
 }
 
 // countGrowth counts what the stack of the call, the tables and the references to functions

@@ -3,9 +3,8 @@
 package wasmhost_test
 
 import (
-	"context"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
@@ -18,17 +17,12 @@ func TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly(t *testing.T) {
 	if !faulttest.InCgroup(t, faulttest.Memory(110<<20)) {
 		return
 	}
+	t.Cleanup(wasmhost.SetRetryPause(time.Millisecond))
 	good := load(t, wasmhost.Config{Module: wat(idle)})
-	bomb, err := wasmhost.Load(wasmhost.Config{Module: manyValues(), AllowUnpinned: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer bomb.Close(context.Background())
-	ctx, cancel := context.WithTimeout(t.Context(), plenty)
-	defer cancel()
-	err = bomb.Wait(ctx)
-	if err == nil || !strings.Contains(err.Error(), "plugin test: compile: takes more than ") || !strings.Contains(err.Error(), " of memory, half of what is left below the limit /sys/fs/cgroup/") {
-		t.Errorf("got %v", err)
+	bomb := loadLater(t, wasmhost.Config{Module: manyValues()})
+	wantShortage(t, bomb, " of memory, half of what is left now below the limit /sys/fs/cgroup/")
+	if stats := bomb.Stats(); stats.Ready {
+		t.Errorf("got %+v", stats)
 	}
 	wantResult(t, attempt(t, handler(t, good, nil), probe.Target{Name: "web"}, plenty), probe.Success, "")
 }

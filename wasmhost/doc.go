@@ -5,7 +5,8 @@
 // one set of settings. All handlers of a plugin share its instances. An attempt borrows an
 // instance, runs it and returns it. When all are busy, attempts wait in order of arrival,
 // those first whose target answered last time, for at most half of their timeout: an attempt
-// that got its instance too late would blame the target.
+// that got its instance too late would blame the target (TestInstancesAreGrantedInTheOrderOfArrival,
+// TestFastCallersGetInstancesFirst, TestACallerThatStopsWaitingIsSkipped).
 //
 // What follows are promises to operators, each with the tests that hold it.
 //
@@ -58,8 +59,9 @@
 // The host dials, makes TLS handshakes and resolves names on a plugin's behalf.
 //
 // A plugin can hold connections between attempts. When a held connection ends, its probe
-// is attempted again at once (Handler.ProbeWaking). One goroutine watches all of a
-// plugin's held connections; Limits.Held bounds their number.
+// is attempted again at once (Handler.ProbeWaking,
+// TestTheEndOfAHeldConnectionChangesTheVerdictBeforeTheNextPeriod). One goroutine watches all of a
+// plugin's held connections; Limits.Held bounds their number (TestHeldConnectionsAreBounded).
 //
 // # Memory
 //
@@ -107,17 +109,21 @@
 //     (package meter). It adds what the host computes for the module (TestCodeThatGoesOnAsksTheHost,
 //     TestWhatTakesLongIsPaidFor, TestHostFunctionsThatComputeAreChargedAndKeepTheSlot).
 //   - A call that is still running abi.Grace after its deadline is stopped when the host is asked
-//     next: after some microseconds of ordinary code, and at most some milliseconds, unless one
-//     instruction copies or fills more than a few megabytes (TestHostileModulesEndWithTheirReason,
-//     TestRunawayGuestsAreStopped).
+//     next (TestHostileModulesEndWithTheirReason, TestRunawayGuestsAreStopped). Code that goes on asks
+//     it again and again (TestCodeThatGoesOnAsksTheHost): "make bench" shows how late it is stopped.
 //   - Calls that compute for long share the processors in turn, plugin by plugin
 //     (TestPluginsGetSlotsInTurn). Where there are two processors or more they leave one to the
 //     engine, also when the host computes for them
-//     (TestGuestsThatLetTheHostComputeShareTheSlots, TestAHandshakeComputesWithASlot). A call that waits takes none from others
-//     (TestNoHostFunctionWaitsWithASlot).
-//   - Plugins that run away hold up neither other plugins nor the garbage collector
-//     (TestRunawayGuestsAreStopped, TestOtherProbesRunBesideHostilePlugins), and change no verdict
-//     of other probes (TestHostilePluginsDoNotChangeVerdictsOfOtherProbes).
+//     (TestGuestsThatLetTheHostComputeShareTheSlots, TestAHandshakeComputesWithASlot). A call that
+//     waits takes none from others (TestNoHostFunctionWaitsWithASlot).
+//   - Beside plugins that run away, other plugins make their attempts and the garbage collector runs
+//     (TestRunawayGuestsAreStopped, TestOtherProbesRunBesideHostilePlugins), and no verdict of other
+//     probes changes (TestHostilePluginsDoNotChangeVerdictsOfOtherProbes).
+//   - The start of an instance and a check of settings end soon after Limits.Start has passed, or
+//     Close is called (TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin,
+//     TestRecursionInConfigureIsStopped, TestCloseEndsTheStartsOfInstances). Attempts share one
+//     initialisation (TestStartsShareAnInitialisation), and blocks of a module that hangs its check
+//     (TestACheckThatHangsIsMadeOnce).
 //
 // # Compilation
 //

@@ -70,7 +70,8 @@ func (h *Handler) Check(t probe.Target) error {
 		return err
 	}
 	if s.Port == 0 && h.plugin.targetOnly && !slices.Contains(slices.Collect(maps.Values(t.Ports)), number) {
-		return probe.FieldErrorf("port", "is the plugin's default, %d, which its grant does not include: write port = %q, or name it among the target's ports", number, s.PortName)
+		return probe.FieldErrorf("port", "is the plugin's default, %d, which its grant does not include: write port = %q, or name it among the target's ports",
+			number, s.PortName)
 	}
 	return nil
 }
@@ -119,9 +120,9 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 		return p.notAttempted(err)
 	}
 	r := l.Run(ctx, sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Prepared: h.checked.preparedText(), Wake: wake})
-	p.release(l)
 	result, pluginFault := p.resultOf(ctx, r)
 	h.lane.Store(uint32(laneAfter(ctx, result, l)))
+	p.release(l) // a reset takes time, in which ctx may be done
 	p.counters.attempts.Add(1)
 	p.counters.fuel.Add(uint64(max(r.Fuel, 0)))
 	p.counters.fault(result.Reason)

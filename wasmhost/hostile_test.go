@@ -346,17 +346,13 @@ func TestOtherProbesRunBesideHostilePlugins(t *testing.T) {
 			}
 		}()
 	}
-	worst := time.Duration(0)
 	for range 200 {
-		began := time.Now()
 		wantResult(t, attempt(t, good, probe.Target{Name: "good"}, plenty), probe.Success, "")
-		worst = max(worst, time.Since(began))
 		runtime.Gosched()
 	}
 	stop()
 	<-ended
 	<-ended
-	t.Logf("the good plugin's slowest attempt took %v", worst)
 }
 
 func TestACancelledAttemptIsUnknown(t *testing.T) {

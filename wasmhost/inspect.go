@@ -26,8 +26,8 @@ func Inspect(wasm []byte) (ModuleInfo, error) {
 	}
 	initial, maximum := m.Memory()
 	info := ModuleInfo{Imports: m.Imports(), Exports: m.Exports(), Memory: initial, MaxMemory: maximum}
-	if prepared, _, err := prepareModule(wasm, 0); err == nil {
-		info.StartsAnew = prepared.StartsAnew
+	if rewritten, _, err := rewrite(wasm, 0); err == nil {
+		info.StartsAnew = rewritten.StartsAnew
 	}
 	return info, nil
 }

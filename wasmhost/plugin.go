@@ -135,8 +135,8 @@ func environment(names []string) []string {
 	return env
 }
 
-// check reads the module's manifest, checks the module, and returns it metered and prepared.
-func (p *Plugin) check(wasm []byte) (prepared *image.Module, info meter.Info, err error) {
+// check reads the module's manifest, checks the module, and returns it rewritten.
+func (p *Plugin) check(wasm []byte) (rewritten *image.Module, info meter.Info, err error) {
 	if p.manifest, err = abi.ReadManifest(wasm); p.name == "" {
 		p.name = p.manifest.Name
 	}
@@ -151,18 +151,18 @@ func (p *Plugin) check(wasm []byte) (prepared *image.Module, info meter.Info, er
 		return nil, info, err
 	}
 	p.configures = m.HasExport(abi.ExportConfigure)
-	return prepareModule(wasm, p.compileConfig.Time)
+	return rewrite(wasm, p.compileConfig.Time)
 }
 
-// prepareModule returns a module metered and prepared. Compile is the time that it may take to
+// rewrite returns a module rewritten by packages meter and image. Compile is the time that it may take to
 // compile, by estimate, unless the default is longer.
-func prepareModule(wasm []byte, compile time.Duration) (prepared *image.Module, info meter.Info, err error) {
+func rewrite(wasm []byte, compile time.Duration) (rewritten *image.Module, info meter.Info, err error) {
 	metered, info, err := meter.Rewrite(wasm, compile)
 	if err != nil {
 		return nil, info, err
 	}
-	prepared, err = image.Prepare(metered, info.ChangesTables)
-	return prepared, info, err
+	rewritten, err = image.Rewrite(metered, info.ChangesTables)
+	return rewritten, info, err
 }
 
 // compileAndCheck compiles the module, and then checks the settings of the handlers made meanwhile.
@@ -200,7 +200,7 @@ func (p *Plugin) compile(m *image.Module, code *codecache.Entry) (err error) {
 		if err := p.sandbox.Compile(m, &written); err != nil {
 			return err
 		}
-		p.keep(code, &written)
+		p.store(code, &written)
 		return nil
 	}
 	return p.compileInChild(m, code)
@@ -221,9 +221,9 @@ func (p *Plugin) loadCached(m *image.Module, code *codecache.Entry) bool {
 	return err == nil
 }
 
-// keep keeps the code of the module in the cache.
-func (p *Plugin) keep(code *codecache.Entry, compiled io.Reader) {
-	if err := code.Keep(compiled); err != nil {
+// store stores the code of the module in the cache.
+func (p *Plugin) store(code *codecache.Entry, compiled io.Reader) {
+	if err := code.Store(compiled); err != nil {
 		p.logger.Warn("plugin cache cannot be written, compiled code is not kept", "error", err)
 	}
 }
@@ -283,7 +283,7 @@ func (p *Plugin) tryChild(m *image.Module, code *codecache.Entry) error {
 		return fmt.Errorf("%w: %w", compiler.ErrUnavailable, err)
 	}
 	if _, err := compiled.Seek(0, io.SeekStart); err == nil {
-		p.keep(code, compiled)
+		p.store(code, compiled)
 	}
 	return nil
 }

@@ -103,8 +103,8 @@ func (e *Entry) Code() *os.File {
 	return f
 }
 
-// Keep writes the code of the module. Without a cache it does nothing.
-func (e *Entry) Keep(code io.Reader) error {
+// Store writes the code of the module. Without a cache it does nothing.
+func (e *Entry) Store(code io.Reader) error {
 	if e.dir == nil {
 		return nil
 	}

@@ -26,7 +26,7 @@ func open(t *testing.T, root, module string, maxSize int64) *Entry {
 func keep(t *testing.T, root, module, code string, hours time.Duration) {
 	t.Helper()
 	e := open(t, root, module, 1<<20)
-	if err := e.Keep(strings.NewReader(code)); err != nil {
+	if err := e.Store(strings.NewReader(code)); err != nil {
 		t.Fatal(err)
 	}
 	e.Close()
@@ -90,7 +90,7 @@ func TestCodeIsKept(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "[a]", "cache") // not a pattern
 	a, again, b := open(t, root, "a", 1<<20), open(t, root, "a", 1<<20), open(t, root, "b", 1<<20)
 	for _, code := range []string{"first", "second"} {
-		if err := a.Keep(strings.NewReader(code)); err != nil {
+		if err := a.Store(strings.NewReader(code)); err != nil {
 			t.Fatal(err)
 		}
 		if got, other, none := codeOf(t, a), codeOf(t, again), codeOf(t, b); got != code || other != code || none != "" {
@@ -136,7 +136,7 @@ func TestCodeThatCannotBeWrittenLeavesTheFormer(t *testing.T) {
 	e := open(t, root, "a", 1<<20)
 	defer e.Close()
 	full := errors.New("no space left")
-	if err := e.Keep(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(full))); !errors.Is(err, full) {
+	if err := e.Store(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(full))); !errors.Is(err, full) {
 		t.Errorf("got %v", err)
 	}
 	if files, _ := os.ReadDir(root); codeOf(t, e) != "former" || len(files) != 1 {
@@ -146,7 +146,7 @@ func TestCodeThatCannotBeWrittenLeavesTheFormer(t *testing.T) {
 
 func TestWithoutACacheNothingIsKept(t *testing.T) {
 	e := open(t, "", "a", 0)
-	if err := e.Keep(strings.NewReader("code")); err != nil || codeOf(t, e) != "" {
+	if err := e.Store(strings.NewReader("code")); err != nil || codeOf(t, e) != "" {
 		t.Errorf("got %q, %v", codeOf(t, e), err)
 	}
 	e.Discard()

@@ -71,7 +71,7 @@ func TestADirectoryThatWasReplacedIsNotUsed(t *testing.T) {
 	if got := codeOf(t, e); got != "code" {
 		t.Errorf("got %q", got)
 	}
-	if err := e.Keep(strings.NewReader("new")); err != nil || codeOf(t, e) != "new" {
+	if err := e.Store(strings.NewReader("new")); err != nil || codeOf(t, e) != "new" {
 		t.Errorf("got %q, %v", codeOf(t, e), err)
 	}
 	if os.Geteuid() != 0 {

@@ -49,7 +49,7 @@ func (p pagemap) works() bool {
 	}
 	defer initial.close()
 	m := &Memory{limit: initial.size(), initial: &initial}
-	if m.reserve() != nil {
+	if m.mapLimit() != nil {
 		return false
 	}
 	defer m.Free()

@@ -42,7 +42,7 @@ type instance struct {
 	globals []api.MutableGlobal
 }
 
-// program is a module that was prepared and compiled.
+// program is a module that was rewritten and compiled.
 type program struct {
 	*image.Module
 	runtime  wazero.Runtime
@@ -51,7 +51,7 @@ type program struct {
 
 func compile(tb testing.TB, wat string) program {
 	tb.Helper()
-	m, err := image.Prepare(wattest.Assemble(wat), "")
+	m, err := image.Rewrite(wattest.Assemble(wat), "")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestModulesThatAnImageDoesNotCoverStartAnew(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, err := image.Prepare(test.wasm, test.changesTables)
+			m, err := image.Rewrite(test.wasm, test.changesTables)
 			if err != nil || m.StartsAnew != test.want {
 				t.Errorf("got %+v, %v", m, err)
 			}
@@ -281,7 +281,7 @@ func TestModulesThatCannotBePreparedAreRejected(t *testing.T) {
 		"more after the data segments": {raw(memory, "\x0b\x01\x00\x41\x00\x0b\x01a!"), "left over"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := image.Prepare(test.wasm, ""); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := image.Rewrite(test.wasm, ""); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
@@ -351,7 +351,7 @@ func TestMemoryGrowsWithinItsLimit(t *testing.T) {
 // The names of functions are what a trap is reported with.
 func TestNamesOfFunctionsAreKept(t *testing.T) {
 	wasm := append(wattest.Assemble(`(func $f unreachable) (export "f" (func $f))`), "\x00\x0c\x04name\x01\x05\x01\x00\x02me"...)
-	m, err := image.Prepare(wasm, "")
+	m, err := image.Rewrite(wasm, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func NewMemory(from *Image, declared, limit int64, take func(bytes int64) error)
 		m.initial = &from.pages
 		m.size = from.pages.size()
 	}
-	if err := m.reserve(); err != nil {
+	if err := m.mapLimit(); err != nil {
 		return nil, err
 	}
 	if _, err := m.extend(m.size); err != nil { // an instance that starts would panic

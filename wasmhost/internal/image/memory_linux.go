@@ -81,8 +81,8 @@ type mapping struct {
 	used     uint64
 }
 
-// reserve takes address space for the limit, and maps the initial pages.
-func (m *Memory) reserve() error {
+// mapLimit takes address space for the limit, and maps the initial pages.
+func (m *Memory) mapLimit() error {
 	at, err := unix.MmapPtr(-1, 0, nil, uintptr(m.limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return fmt.Errorf("memory of an instance: %w", os.NewSyscallError("mmap", err))

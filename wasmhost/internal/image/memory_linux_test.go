@@ -25,7 +25,7 @@ func newMemory(t *testing.T) *Memory {
 		t.Fatal(err)
 	}
 	m := &Memory{limit: p.size(), size: p.size(), initial: &p}
-	if err := m.reserve(); err != nil {
+	if err := m.mapLimit(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -63,7 +63,7 @@ func TestThePagemapTellsWhichPagesWereChanged(t *testing.T) {
 			}
 			defer initial.close()
 			m := &Memory{limit: initial.size(), size: initial.size(), initial: &initial}
-			if err := m.reserve(); err != nil {
+			if err := m.mapLimit(); err != nil {
 				t.Fatal(err)
 			}
 			defer m.Free()
@@ -131,7 +131,7 @@ func TestManyChangedPagesAreGivenBack(t *testing.T) {
 	}
 	defer initial.close()
 	m := &Memory{limit: initial.size(), size: initial.size(), initial: &initial}
-	if err := m.reserve(); err != nil {
+	if err := m.mapLimit(); err != nil {
 		t.Fatal(err)
 	}
 	defer m.Free()

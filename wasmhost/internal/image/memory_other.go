@@ -15,8 +15,8 @@ func (p *pages) close() error { return nil }
 // mapping is the bytes of a memory. Their length is what is in use.
 type mapping struct{ bytes []byte }
 
-// reserve copies the initial pages.
-func (m *Memory) reserve() error {
+// mapLimit copies the initial pages.
+func (m *Memory) mapLimit() error {
 	if m.initial != nil {
 		m.bytes = append([]byte{}, m.initial.content...)
 	}

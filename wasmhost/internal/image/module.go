@@ -4,12 +4,12 @@
 // after a call. On Linux their memories are private mappings of one sealed memory file: an
 // instance uses memory for the pages that it has changed, and a reset copies those back.
 //
-// The rest of an instance's state, its tables and segments, is not in an image. Prepare
+// The rest of an instance's state, its tables and segments, is not in an image. Rewrite
 // recognizes modules that may change it: see Module.StartsAnew.
 //
 // # Files
 //
-//	module.go        Module: what Prepare changes in a module, so that its state can be reached
+//	module.go        Module: what Rewrite changes in a module, so that its state can be reached
 //	image.go         Image: taking it, starting from it, resetting to it
 //	memory.go        Memory: the linear memory of one instance, within a limit
 //	memory_linux.go  its mapping, and how that is reset
@@ -27,7 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
-// The names of what Prepare exports.
+// The names of what Rewrite exports.
 const (
 	exportPrefix = "sonde_image_"
 	exportStart  = exportPrefix + "start"
@@ -56,9 +56,9 @@ type segment struct {
 	data   []byte
 }
 
-// Prepare prepares a module that package meter has returned. ChangesTables is the function
+// Rewrite rewrites a module that package meter has returned. ChangesTables is the function
 // that changes tables, if there is one, as meter.Rewrite returns it.
-func Prepare(wasm []byte, changesTables string) (*Module, error) {
+func Rewrite(wasm []byte, changesTables string) (*Module, error) {
 	sections, err := binary.Split(wasm)
 	if err != nil {
 		return nil, err

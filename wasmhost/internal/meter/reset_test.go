@@ -15,20 +15,20 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 )
 
-// prepared is a module that was metered and prepared, in a machine.
-type prepared struct {
+// rewritten is a module that was metered and rewritten for images, in a machine.
+type rewritten struct {
 	*image.Module
 	machine  *machine
 	compiled wazero.CompiledModule
 }
 
-func (m *machine) prepare(tb testing.TB, wasm []byte) prepared {
+func (m *machine) rewrite(tb testing.TB, wasm []byte) rewritten {
 	tb.Helper()
 	metered, info, err := meter.Rewrite(wasm, 0)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p, err := image.Prepare(metered, info.ChangesTables)
+	p, err := image.Rewrite(metered, info.ChangesTables)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -36,11 +36,11 @@ func (m *machine) prepare(tb testing.TB, wasm []byte) prepared {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return prepared{p, m, compiled}
+	return rewritten{p, m, compiled}
 }
 
 // instantiate returns an instance without contents, and its memory. Close frees both.
-func (p prepared) instantiate(tb testing.TB, from *image.Image) (instance api.Module, memory *image.Memory) {
+func (p rewritten) instantiate(tb testing.TB, from *image.Image) (instance api.Module, memory *image.Memory) {
 	tb.Helper()
 	const page, limit = 64 << 10, 16 * 64 << 10
 	memory, err := image.NewMemory(from, page, limit, func(int64) error { return nil })
@@ -57,7 +57,7 @@ func (p prepared) instantiate(tb testing.TB, from *image.Image) (instance api.Mo
 }
 
 // take returns the image of the module.
-func (p prepared) take(tb testing.TB) *image.Image {
+func (p rewritten) take(tb testing.TB) *image.Image {
 	tb.Helper()
 	first, memory := p.instantiate(tb, nil)
 	defer memory.Free()
@@ -97,7 +97,7 @@ func FuzzReset(f *testing.F) {
 		}
 		again.fuel = uint32(fuel)
 		wasm := generate(bytes.Clone(choices), true)
-		p := again.prepare(t, wasm)
+		p := again.rewrite(t, wasm)
 		defer p.compiled.Close(context.Background())
 		if p.StartsAnew != "" {
 			t.Fatalf("it starts anew: %s\n%x", p.StartsAnew, wasm)

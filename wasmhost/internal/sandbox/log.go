@@ -105,7 +105,8 @@ func (c *call) refuse(d grant.Dest) abi.Errno {
 	c.sandbox.refused.Add(1)
 	if !c.sandbox.log.loggedDenial.Swap(true) {
 		c.releaseSlot()
-		c.sandbox.config.Logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics", "target", c.target.Name, "destination", c.refused)
+		c.sandbox.config.Logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics",
+			"target", c.target.Name, "destination", c.refused)
 	}
 	return c.failf(abi.ENOTCAPABLE, "%s is not granted", c.refused)
 }

@@ -113,14 +113,15 @@ type Sandbox struct {
 // New returns a sandbox. Load or Compile must have returned without an error before instances are
 // started.
 func New(c Config) *Sandbox {
-	return &Sandbox{config: c, account: totalMemory.open(c.CloseOldest), epoch: time.Now().Add(-time.Second)} // a second ago, because 0 stands for no time in WASI
+	aSecondAgo := time.Now().Add(-time.Second) // because 0 stands for no time in WASI
+	return &Sandbox{config: c, account: totalMemory.open(c.CloseOldest), epoch: aSecondAgo}
 }
 
 // ErrNoCode says that there is no code of a module, but perhaps that of another version of the
 // runtime, or for another processor.
 var ErrNoCode = errors.New("compiled code is missing")
 
-// Load loads the code of a module that was metered and prepared, as package compiler has written it,
+// Load loads the code of a module that was rewritten, as package compiler has written it,
 // and never compiles.
 func (s *Sandbox) Load(m *image.Module, code io.Reader) error {
 	// wazero 1.12 does not look at the context when it loads code. With it, and several goroutines,
@@ -134,7 +135,7 @@ func (s *Sandbox) Load(m *image.Module, code io.Reader) error {
 	return err
 }
 
-// Compile compiles a module that was metered and prepared, in this process, and writes its code for
+// Compile compiles a module that was rewritten, in this process, and writes its code for
 // Load. It cannot be cancelled, and uses one goroutine, since with several wazero would let a panic
 // end the process, and probes need the processors too.
 func (s *Sandbox) Compile(m *image.Module, code io.Writer) error {

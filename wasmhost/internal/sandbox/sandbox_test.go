@@ -62,9 +62,9 @@ func newSandbox(tb testing.TB, wasm string) *Sandbox {
 		Limits: Limits{Memory: 100 * module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Fuel: 1 << 30, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
 		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
 	})
-	prepared, err := image.Prepare(metered, info.ChangesTables)
+	rewritten, err := image.Rewrite(metered, info.ChangesTables)
 	if err == nil {
-		err = sandbox.Compile(prepared, io.Discard)
+		err = sandbox.Compile(rewritten, io.Discard)
 	}
 	if err != nil {
 		tb.Fatal(err)

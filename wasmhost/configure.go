@@ -170,7 +170,7 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 		return &checkResult{err: err}
 	}
 	r, err := p.callConfigure(h)
-	for tries := 1; err == nil && isStarved(r) && tries < maxConfigureTries; tries++ {
+	for tries := 1; err == nil && p.isStarved(r) && tries < maxConfigureTries; tries++ {
 		r, err = p.callConfigure(h)
 	}
 	switch {
@@ -178,7 +178,7 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 		return &checkResult{err: err}
 	case r.NoMemory != nil && (r.Err != nil || r.Value != 0):
 		return &checkResult{err: &attemptError{probe.ReasonResources, r.NoMemory}}
-	case isStarved(r), r.Ending == sandbox.Stopped && r.Stalled:
+	case p.isStarved(r), r.Ending == sandbox.Stopped && r.Stalled:
 		return &checkResult{err: &attemptError{ReasonBusy, r.Err}}
 	case r.Ending == sandbox.Stopped:
 		p.pendingMu.Lock()
@@ -188,9 +188,10 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 	return p.resultOfCheck(r)
 }
 
-// isStarved reports whether a check was stopped because others had the processors.
-func isStarved(r sandbox.Report) bool {
-	return r.Ending == sandbox.Stopped && r.Starved && !r.RanAway
+// isStarved reports whether a check was stopped because others had the processors: it has computed
+// for less than half of its time.
+func (p *Plugin) isStarved(r sandbox.Report) bool {
+	return r.Ending == sandbox.Stopped && r.Starved && r.Computed < p.limits.Start/2
 }
 
 // resultOfCheck returns what the module says of settings.

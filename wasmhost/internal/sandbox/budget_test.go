@@ -538,18 +538,23 @@ func TestACallThatWaitsIsCountedByWhatItHasChanged(t *testing.T) {
 // TestMoreCallsWaitThanTheirMemoriesHaveRoom runs calls that wait, of instances that have room for
 // four together, beside their image.
 func TestMoreCallsWaitThanTheirMemoriesHaveRoom(t *testing.T) {
+	used := func() int64 {
+		totalMemory.mu.Lock()
+		defer totalMemory.mu.Unlock()
+		return totalMemory.used
+	}
 	const many, limit = 12, 24 << 20
 	first := startLarge(t)
 	sandbox := first.sandbox
 	first.Close()
-	before := totalMemory.used - totalMemory.usedBy(sandbox.account)
+	before := used() - totalMemory.usedBy(sandbox.account)
 	limitMemory(t, before+limit)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for n := range many {
 		i, err := sandbox.Start(ctx)
 		if err != nil {
-			t.Fatalf("instance %d: %v, %d bytes are used", n, err, totalMemory.used-before)
+			t.Fatalf("instance %d: %v, %d bytes are used", n, err, used()-before)
 		}
 		running.Go(func() {
 			defer i.Close()
@@ -559,8 +564,8 @@ func TestMoreCallsWaitThanTheirMemoriesHaveRoom(t *testing.T) {
 		})
 		testsync.Until(t, "memory for another instance", func() bool { return sandbox.Room() > 0 })
 	}
-	if used := totalMemory.used - before; used > limit {
-		t.Errorf("%d bytes are counted", used)
+	if now := used() - before; now > limit {
+		t.Errorf("%d bytes are counted", now)
 	}
 	cancel()
 	running.Wait()

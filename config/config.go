@@ -43,6 +43,7 @@ type Engine struct {
 	NoIsolationCheck bool                `hcl:"no_isolation_check,optional" doc:"makes failures without an answer count against their targets even if no target or name server answers; otherwise the engine takes that for a fault of its own network" default:"false"`
 	Watchdog         *time.Duration      `hcl:"watchdog,optional" doc:"how long the engine may hang before it is started again in the same process; 0s for never. Linux only" default:"1m"`
 	MetricsMaxProbes int                 `hcl:"metrics_max_probes,optional,nonzero" doc:"up to how many probes /metrics has series of each probe and target; with more it has only their sums" default:"20000" min:"1" max:"1000000"`
+	MetricLabels     []string            `hcl:"metric_labels,optional" doc:"names of the labels of targets that /metrics has, in sonde_target_labels" default:"none"`
 	PluginCache      *string             `hcl:"plugin_cache,optional" doc:"directory for the compiled code of plugins; an empty text for none. It is created if missing. Only the user of the engine may be able to write to it, since the engine runs its content" default:"sonde/plugins in the cache directory of the user"`
 	PluginMemory     int64               `hcl:"plugin_memory,optional,nonzero,bytes" doc:"how much memory the instances of all plugins may use together" default:"1GiB" min:"1MiB"`
 	State            string              `hcl:"state,optional" doc:"file that keeps verdicts, runs and restarts for the next start; a relative path starts at the working directory" default:"none"`

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -26,7 +27,20 @@ func (l *loader) defaults() {
 			l.addTwice(report{at: b.Header, summary: fmt.Sprintf("there are two blocks %s", b)}, first.block.Header)
 			continue
 		}
-		l.rules[kind] = l.decodeBlock(b, l.schemas.rule)
+		if kind != 0 {
+			l.rules[kind] = l.decodeBlock(b, l.schemas.rule)
+			continue
+		}
+		content, problems := b.Body.Read(l.schemas.defaults)
+		l.problems(&b.Body, problems)
+		d := l.decodeContent(b, content, l.schemas.rule)
+		d.ok = d.ok && len(problems) == 0
+		l.rules[kind] = d
+		if arg, given := content.Arguments["labels"]; given {
+			labels, _ := l.readLabels(b, arg)
+			maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
+			l.defaultLabels = l.sharedLabels(labels)
+		}
 	}
 }
 

@@ -133,6 +133,9 @@ func (d *digester) compareBlocks() {
 		n.previous = d.previous.loops[n.key]
 		if n.previous != nil && n.previous.each != nil && n.next.each != nil && *n.previous.each == *n.next.each {
 			label := n.block.Label(0)
+			if text := n.block.Body.Text(); text.Attributes["name"] != nil {
+				label = "" // its targets can have any names
+			}
 			n.next, d.equal[label] = n.previous, append(d.equal[label], n)
 		}
 	}
@@ -170,11 +173,11 @@ func (d *digester) reuse(b *tree.Block) bool {
 
 // reusedBlock returns the block whose targets are reused and have one of a name, or nil.
 func (d *digester) reusedBlock(name string) *tree.Block {
-	at := strings.LastIndex(name, `["`)
-	if at < 0 {
-		return nil
+	label := ""
+	if at := strings.LastIndex(name, `["`); at >= 0 {
+		label = name[:at]
 	}
-	for _, n := range d.equal[name[:at]] {
+	for _, n := range slices.Concat(d.equal[""], d.equal[label]) {
 		if _, found := slices.BinarySearchFunc(n.next.elements, name, compareName); found {
 			return n.block
 		}

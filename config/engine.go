@@ -1,12 +1,15 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // engine decodes the engine block.
@@ -38,8 +41,26 @@ func (l *loader) engine() {
 		l.refuse(d, "watchdog", fmt.Sprintf("is %v, it must be at least %v, or \"0s\" for none", *w, MinWatchdog))
 	}
 	l.state(d, e)
+	l.metricLabels(d, e)
 	if d.values["listen"] != nil {
 		l.listen(d, e.Listen)
+	}
+}
+
+// metricLabels checks which labels of targets metrics have.
+func (l *loader) metricLabels(d *decodedBlock, e *Engine) {
+	if n := len(e.MetricLabels); n > probe.MaxLabels {
+		l.refuse(d, "metric_labels", fmt.Sprintf("has %d names, at most %d are allowed", n, probe.MaxLabels))
+		return
+	}
+	for i, name := range e.MetricLabels {
+		var field *probe.FieldError
+		switch err := probe.CheckLabel(name, ""); {
+		case errors.As(err, &field):
+			l.add(report{at: d.sources["metric_labels"].value, body: &d.block.Body, summary: "metric_labels " + field.Problem, hint: field.Hint})
+		case slices.Contains(e.MetricLabels[:i], name):
+			l.refuse(d, "metric_labels", fmt.Sprintf("has %q twice", name))
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ type evaluated struct {
 	value    cty.Value
 	ok       bool
 	ports    map[string]uint16 // of a constant map of ports
+	labels   map[string]string // of a constant map of labels, with those of the defaults block
 }
 
 func (l *loader) evalOnce(b *tree.Body, e hcl.Expression) (cty.Value, bool) {

@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -19,6 +21,45 @@ type element struct {
 	ctx  *hcl.EvalContext
 
 	keyValue, value cty.Value
+
+	target string // the name of its target
+}
+
+// namedElements returns the elements of a target's for_each, sorted by the names of their
+// targets if the argument name gives these: the digester finds equal ones so.
+func (l *loader) namedElements(b *tree.Block, c tree.Content) iter.Seq[element] {
+	all := l.elements(b, c.Arguments["for_each"])
+	arg, named := c.Arguments["name"]
+	if !named {
+		return all
+	}
+	var list []element
+	for e := range all {
+		if name, ok := l.targetName(b.In(e.ctx, e.text), arg); !ok {
+			continue
+		} else if name != "" {
+			e.target = name
+		}
+		list = append(list, e)
+	}
+	slices.SortStableFunc(list, func(a, b element) int { return strings.Compare(a.target, b.target) })
+	return slices.Values(list)
+}
+
+// targetName returns the name that the argument name gives to the target of an element, or
+// "" if it is null.
+func (l *loader) targetName(b *tree.Block, arg tree.Argument) (name string, valid bool) {
+	v, secret, state := l.value(&b.Body, &Field{Name: "name", Type: String}, arg)
+	switch name, _ = v.(string); {
+	case state == null:
+		return "", true
+	case state == wrong:
+		return "", false
+	case secret:
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "name cannot be sensitive", hint: "names of targets are shown in logs, metrics and the API"})
+		return "", false
+	}
+	return name, l.validTargetName(b, name, arg.Expr.Range())
 }
 
 // elements returns the elements of a target's for_each: none if it is invalid.
@@ -34,7 +75,8 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 		for it := v.ElementIterator(); it.Next(); {
 			key, value := it.Element()
 			name := key.AsString()
-			if !yield(element{name, "each.key = " + strconv.Quote(name), loopContext(b, "each", key, value), key, value}) {
+			target := b.Label(0) + "[" + strconv.Quote(name) + "]"
+			if !yield(element{name, "each.key = " + strconv.Quote(name), loopContext(b, "each", key, value), key, value, target}) {
 				return
 			}
 		}

@@ -29,9 +29,12 @@ var (
 	}}
 	targetSchema = Schema{Fields: []Field{
 		{Name: "for_each", Type: Any, Unset: "none: the block is one target", Doc: "set of strings or map, up to 200000 elements: each element is a target NAME[\"KEY\"], whose arguments can refer to each.key and each.value"},
+		{Name: "name", Type: String, Unset: "NAME[\"KEY\"]", Doc: "name of the target of each element of for_each, such as \"${each.value.team}/${each.key}\"; names must differ"},
 		{Name: "address", Type: String, Unset: "127.0.0.1 with a process block, else none", Doc: "IP address or host name of the target, without a port"},
 		{Name: "ports", Type: Any, Unset: "none", Doc: "map of names to port numbers, at most 1000; probes can refer to a port by its name"},
+		labelsField,
 	}}
+	labelsField = Field{Name: "labels", Type: Any, Unset: "none", Doc: "map of strings, at most 32, by which targets are selected and grouped; names as in Prometheus. Those of a target come beside those of the defaults block, and an empty one removes one of these"}
 )
 
 // Language returns what a configuration may contain, apart from the handlers of plugins
@@ -53,7 +56,7 @@ func Language(o Options) Schema {
 	target.Fields = append(target.Fields, dynamic)
 	inside := map[string]Schema{
 		"engine": l.schemas.engine.schema, "variable": variableSchema, "plugin": l.schemas.plugin.schema,
-		"script": l.schemas.script.schema, "defaults": rule, "target": target,
+		"script": l.schemas.script.schema, "defaults": {Fields: append(slices.Clone(rule.Fields), labelsField)}, "target": target,
 	}
 	var file Schema
 	for _, b := range l.schemas.top.Blocks {

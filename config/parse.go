@@ -78,18 +78,21 @@ type loader struct {
 	handlers map[string]*handlerBlock     // by the name of their block
 	rules    map[probe.Kind]*decodedBlock // the defaults blocks, by kind; 0 is the one for all kinds
 
+	defaultLabels map[string]string // of the defaults block for all kinds
+
 	emptyLoops   []Note   // the arguments for_each without elements
 	blockReports []report // about target blocks: see reportLater
 
 	noLifecycle Target // of target blocks that say nothing about starting and restarting
 
 	// What equal blocks share.
-	made      map[string]*madeHandler
-	warnings  map[string]error // by the revision of a handler, for targets without Env, Dir and User
-	ports     map[string]map[string]uint16
-	compiled  map[probeKey]*compiledProbe
-	constant  map[*hclsyntax.Body]bool // whether a body depends on no loop
-	evaluated map[hcl.Expression]*evaluated
+	made       map[string]*madeHandler
+	warnings   map[string]error // by the revision of a handler, for targets without Env, Dir and User
+	ports      map[string]map[string]uint16
+	sameLabels map[string]map[string]string
+	compiled   map[probeKey]*compiledProbe
+	constant   map[*hclsyntax.Body]bool // whether a body depends on no loop
+	evaluated  map[hcl.Expression]*evaluated
 }
 
 func newLoader(o Options) *loader {
@@ -104,16 +107,17 @@ func newLoader(o Options) *loader {
 			Engine: Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard},
 			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{},
 		},
-		pure:      pure,
-		root:      &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},
-		blocks:    make(map[string][]*tree.Block),
-		names:     make(map[string]*tree.Block),
-		made:      make(map[string]*madeHandler),
-		warnings:  make(map[string]error),
-		ports:     make(map[string]map[string]uint16),
-		compiled:  make(map[probeKey]*compiledProbe),
-		constant:  make(map[*hclsyntax.Body]bool),
-		evaluated: make(map[hcl.Expression]*evaluated),
+		pure:       pure,
+		root:       &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},
+		blocks:     make(map[string][]*tree.Block),
+		names:      make(map[string]*tree.Block),
+		made:       make(map[string]*madeHandler),
+		warnings:   make(map[string]error),
+		ports:      make(map[string]map[string]uint16),
+		sameLabels: make(map[string]map[string]string),
+		compiled:   make(map[probeKey]*compiledProbe),
+		constant:   make(map[*hclsyntax.Body]bool),
+		evaluated:  make(map[hcl.Expression]*evaluated),
 	}
 	l.compile()
 	return l

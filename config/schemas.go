@@ -13,7 +13,7 @@ import (
 
 // schemas say what each block of the language may contain.
 type schemas struct {
-	top, variable, validation, target, probe, dynamic tree.BodySchema
+	top, variable, validation, defaults, target, probe, dynamic tree.BodySchema
 
 	engine, plugin, script, rule *compiledSchema
 	lifecycle                    *compiledSchema // of a target block: its settings and drivers
@@ -76,6 +76,7 @@ func (l *loader) compile() {
 		validation: compileSchema(validationSchema).body,
 		dynamic:    compileSchema(dynamicSchema).body,
 	}
+	l.schemas.defaults = tree.BodySchema{Arguments: append(slices.Clone(l.schemas.rule.body.Arguments), labelsField.Name)}
 	if decode := l.options.TargetSettings.decode; decode != nil {
 		l.noLifecycle.Settings, _ = decode(nil, Context{})
 	}
@@ -128,7 +129,7 @@ func (l *loader) topSchema() tree.BodySchema {
 		{Type: "locals"},
 		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`, Inside: s.plugin.body.Names()},
 		{Type: "script", Labels: []string{"name"}, Example: `script "greeting"`, Inside: s.script.body.Names()},
-		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.rule.body.Arguments},
+		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.defaults.Arguments},
 		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
 	}}
 }

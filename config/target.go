@@ -47,6 +47,12 @@ func (l *loader) target(b *tree.Block) {
 	spec := targetSpec{valid: len(problems) == 0, target: probe.Target{Name: b.Label(0)}}
 	forEach, ok := content.Arguments["for_each"]
 	if !ok {
+		if arg, named := content.Arguments["name"]; named {
+			l.add(report{
+				at: arg.Range, body: &b.Body, summary: "name is for targets with for_each",
+				hint: "the label is the name of the target; it may have slashes: target \"shop/web\" { … }",
+			})
+		}
 		l.element(b, content, spec)
 		l.digest.addDecoded(nil, spec.target.Name, 0)
 		return
@@ -55,10 +61,10 @@ func (l *loader) target(b *tree.Block) {
 		return
 	}
 	some, loop := false, l.digest.startBlock(b)
-	for e := range l.elements(b, forEach) {
+	for e := range l.namedElements(b, content) {
 		some = true
 		hash := hashElement(e)
-		spec.target.Name = b.Label(0) + "[" + strconv.Quote(e.key) + "]"
+		spec.target.Name = e.target
 		if l.digest.reuseElement(loop, spec.target.Name, hash) {
 			l.claim(b, spec.target.Name)
 		} else if l.validTargetName(b, spec.target.Name, forEach.Expr.Range()) {
@@ -111,6 +117,9 @@ func (l *loader) dryRun(b *tree.Block, c tree.Content, spec targetSpec) {
 	ctx := loopContext(b, "each", cty.UnknownVal(cty.String), cty.DynamicVal)
 	spec.dryRun = true
 	spec.target.Name += "[…]"
+	if arg, named := c.Arguments["name"]; named {
+		l.eval(&b.In(ctx, "").Body, arg.Expr)
+	}
 	l.element(b.In(ctx, ""), c, spec)
 	l.unknown = unknown
 }
@@ -144,8 +153,9 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	target, inherited := l.lifecycle(b, content, blocks)
 	address, validAddress := l.address(b, content)
 	ports, validPorts := l.portMap(b, content)
-	spec.valid = spec.valid && validAddress && validPorts
-	spec.target.Address, spec.target.Ports = cmp.Or(address, inherited.Address), ports
+	labels, validLabels := l.labels(b, content)
+	spec.valid = spec.valid && validAddress && validPorts && validLabels
+	spec.target.Address, spec.target.Ports, spec.target.Labels = cmp.Or(address, inherited.Address), ports, labels
 	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
 	probes := l.probes(blocks, spec)
 	if !spec.dryRun {
@@ -154,7 +164,11 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	if whole {
 		l.warnOfRestarts(b, blocks)
 	}
-	if !probes && whole && spec.valid && inherited.Address == "" {
+	switch {
+	case probes || !whole || !spec.valid:
+	case inherited.Address != "":
+		l.warnOfLabels(b, content)
+	default:
 		l.add(report{severity: Warning, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}
 }
@@ -173,7 +187,10 @@ func (l *loader) claim(b *tree.Block, name string) {
 		at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two targets named %s", quoted(name)),
 		hint: "give one of them another name",
 	}
-	if b.Body.Element != "" && first.Body.Element != "" {
+	switch inLoops := b.Body.Element != "" && first.Body.Element != ""; {
+	case inLoops && b.Header == first.Header:
+		r.body, r.summary, r.hint = &b.Body, fmt.Sprintf("two elements of for_each give the name %s", quoted(name)), `names must differ: use each.key in name, as in "${each.value.team}/${each.key}"`
+	case inLoops && strings.HasPrefix(name, b.Label(0)+`["`):
 		r.body, r.summary = &b.Body, fmt.Sprintf("two blocks target %q have the same elements in for_each", b.Label(0))
 	}
 	l.addTwice(r, first.Header)

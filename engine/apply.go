@@ -13,7 +13,8 @@ import (
 // the names of the fields. The engine does not keep set.
 //
 // An unchanged probe keeps its state, its offset and its attempt in flight. A probe
-// with another rule keeps its state and its run of equal outcomes. A probe with
+// with another rule, or other labels of its target, keeps its state and its run of equal
+// outcomes. A probe with
 // another handler or target starts a new run, and what it had published stands until
 // its next verdict (see verdict.Renew); but if the target's address or ports have
 // changed, nothing is known about it, and it is undecided (see
@@ -83,9 +84,13 @@ func (sc *scheduler) apply(changes []change) {
 			sc.keepSummary(c.slot.target)
 			sc.remove(c.slot)
 		case adjusted:
-			sc.adjust(c.slot, c.spec)
+			if sc.adjust(c.slot, c.spec); c.labels {
+				sc.notify(c.id, probeChanged)
+				sc.notifyTarget(c.id.Target, probeChanged)
+			}
 		case replaced:
 			sc.replace(c)
+			sc.notifyTarget(c.id.Target, probeChanged)
 		}
 		if i+1 == len(changes) || changes[i+1].id.Target != c.id.Target {
 			sc.dropSummary(c.slot.target)
@@ -144,6 +149,15 @@ func (sc *scheduler) dropSummary(t *target) {
 	}
 }
 
+// forgetDecided forgets that it was known whether a target is ready, since what is probed
+// now is somewhere else.
+func (sc *scheduler) forgetDecided(t *target) {
+	if in := *t.current(); in.decided {
+		in.decided = false
+		t.instance.Store(&in)
+	}
+}
+
 func (sc *scheduler) remove(s *slot) {
 	sc.drop(s)
 	sc.isolation.forget(s)
@@ -185,6 +199,7 @@ func (sc *scheduler) replace(c change) {
 	sc.schedule.Forget(s.key)
 	if c.moved {
 		sc.isolation.forget(s)
+		sc.forgetDecided(s.target)
 	}
 	s.mu.Lock()
 	s.address = c.address

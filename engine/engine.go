@@ -33,7 +33,7 @@
 //	attempt.go      one attempt, and Once
 //	read.go         Status, Target, Watch: what readers get
 //	history.go      History: the latest transitions of each target
-//	subscribe.go    Subscribe: what subscribers get
+//	subscribe.go    Subscribe and SubscribeTargets: what subscribers get
 //	status.go       the types Status, TargetStatus and Changes
 //	stats.go        Stats and histograms
 //	health.go       Health: whether the engine itself is well

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -20,6 +21,7 @@ type change struct {
 	host    string  // that the handler connects to: see hostOf
 	memory  *Memory // to go on with; nil without, and unless a probe is added
 	moved   bool    // the endpoint that is probed has changed
+	labels  bool    // the target's labels have changed
 }
 
 type action uint8
@@ -124,6 +126,12 @@ func (p *plan) compare(w *wish) (err error) {
 	c := change{id: w.id, slot: s, address: desired.Target.Address}
 	if s != nil {
 		c.before = s.spec.Load()
+		c.labels = !maps.Equal(c.before.target.Labels, desired.Target.Labels)
+	}
+	if s == nil || c.labels {
+		if err := probe.CheckLabels(desired.Target.Labels); err != nil {
+			return err
+		}
 	}
 	switch {
 	case s == nil:
@@ -135,7 +143,7 @@ func (p *plan) compare(w *wish) (err error) {
 	case s.currentAddress() != c.address || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
 		p.counts.Replaced++
 		c.action, c.moved = replaced, c.before.hasMoved(s.currentAddress(), desired)
-	case c.before.rule != desired.Rule:
+	case c.before.rule != desired.Rule || c.labels:
 		p.counts.Updated++
 		desired.Handler = c.before.configured
 		c.action = adjusted

@@ -63,6 +63,9 @@ type Filter struct {
 	// it returns true. Default: all targets, also those without probes.
 	Match func(probe.Kind, probe.Verdict) bool
 
+	// Selectors select the targets that all of them select. Default: all targets.
+	Selectors []probe.Selector
+
 	// State selects the targets in a state for which it returns true. If all of those are
 	// states of trouble, no other target is visited. Default: in any state.
 	State func(probe.TargetState) bool
@@ -86,10 +89,11 @@ func (e *Engine) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 }
 
 // Count returns how many targets f selects, or fewer if ctx is done before it has counted
-// them. Without Filter.Match, and without Filter.State or Filter.After, it does not visit
-// them.
+// them. Without Filter.Match and Filter.Selectors, and without Filter.State or Filter.After,
+// it does not visit them.
 func (e *Engine) Count(ctx context.Context, f Filter) (n int) {
 	switch {
+	case len(f.Selectors) > 0:
 	case f.Match == nil && f.State == nil:
 		return e.registry.countAfter(f.After)
 	case f.Match == nil && f.After == "":
@@ -125,7 +129,23 @@ func (f *Filter) matches(t listed) bool {
 	if f.State != nil && !f.State(t.target.currentState()) {
 		return false
 	}
+	if len(f.Selectors) > 0 {
+		labels := labelsOf(t.slots)
+		for i := range f.Selectors {
+			if !f.Selectors[i].Matches(t.target.name, labels) {
+				return false
+			}
+		}
+	}
 	return f.Match == nil || slices.ContainsFunc(t.slots, func(s *slot) bool { return f.Match(s.kind, s.currentVerdict()) })
+}
+
+// labelsOf returns the labels of a target with some probes.
+func labelsOf(slots []*slot) map[string]string {
+	if len(slots) == 0 {
+		return nil
+	}
+	return slots[len(slots)-1].spec.Load().target.Labels
 }
 
 // Summary counts the targets and probes by their state, until ctx is done. It visits them
@@ -170,6 +190,25 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 		}
 	}
 	worst.tell(st)
+	st.Labels, st.Decided = labelsOf(slots), st.Ready || t.isDecided(slots)
+}
+
+// isDecided reports whether it is known whether the target is ready: it is, or was once, or
+// is known not to be. Nothing is known of one whose first instance has no verdict yet, or
+// could not be attempted.
+func (t *target) isDecided(slots []*slot) bool {
+	in := t.current()
+	switch {
+	case in.decided || in.phase == probe.Ended || in.phase == probe.Gone:
+		return true
+	case in.phase == probe.Waiting:
+		return in.restarts > 0 || in.note != nil && (in.note.reason == probe.ReasonNoStart || in.note.reason == probe.ReasonBackOff)
+	case in.phase != probe.Running:
+		return false
+	case len(slots) == 0 || t.isReady(slots):
+		return true
+	}
+	return slices.ContainsFunc(slots, func(s *slot) bool { return s.kind != probe.Liveness && s.hasFailed(in.id) })
 }
 
 // cause finds why a target is in its state.

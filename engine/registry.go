@@ -29,6 +29,7 @@ type target struct {
 	only  [1]*slot // what slots is at first: most targets have one probe, and need no more memory
 
 	state atomic.Uint32 // a probe.TargetState; written with registry.mu held
+	shown readiness     // what subscribers were told of; guarded by scheduler.mu
 
 	// instance is nil until the first Report. The scheduler replaces it, and never
 	// changes what it points to.
@@ -48,6 +49,7 @@ type instance struct {
 	ready       bool  // likewise: it was ready
 	restored    bool  // known from a Memory only, not reported
 	retained    bool  // the target stays although there is no instance
+	decided     bool  // it was known of an earlier instance whether the target was ready
 	note        *note // nil if it is empty
 }
 

@@ -52,6 +52,7 @@ func (sc *scheduler) report(in probe.Instance) {
 		started = before.hasStartedBare()
 	}
 	now.started = started && before.id == now.id || sc.startupPassed(t, now)
+	now.decided = t.isDecided(sc.registry.probesOf(t))
 	t.instance.Store(now)
 	sc.reconcileAll(t)
 	sc.updateState(t)

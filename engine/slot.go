@@ -205,6 +205,20 @@ func (s *slot) hasPassed(instance string) bool {
 	return s.state.Instance == instance && s.state.Verdict == probe.Passing
 }
 
+// hasDecided reports whether the verdict is about an instance and comes from attempts: a
+// new instance is not ready before its first one. It needs mu.
+func (s *slot) hasDecided(instance string) bool {
+	long := s.state.Last != probe.Unknown && s.state.Run >= s.spec.Load().rule.Threshold(s.state.Last) // of an earlier engine
+	return s.state.Instance == instance && s.state.Verdict != probe.Undecided && (s.decided || long)
+}
+
+// hasFailed reports whether attempts have found that an instance fails.
+func (s *slot) hasFailed(instance string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Verdict == probe.Failing && s.hasDecided(instance)
+}
+
 // record publishes the result of an attempt. It needs mu.
 func (s *slot) record(res *probe.Result, now int64) {
 	if s.result == nil {
@@ -235,7 +249,7 @@ func passed(res *probe.Result) bool {
 func (s *slot) fill(st *Status, c *clock) {
 	st.ID.Target, st.ID.Kind, st.ID.Name = s.target.name, s.kind, s.name
 	sp := s.spec.Load()
-	st.Rule, st.HandlerName = sp.rule, sp.handlerName
+	st.Rule, st.HandlerName, st.Labels = sp.rule, sp.handlerName, sp.target.Labels
 	s.mu.Lock()
 	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
 	st.Run, st.Errors, st.OnHold, st.WaitReason = s.state.Run, s.state.Errors, s.state.OnHold, s.waitReason

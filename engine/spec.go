@@ -80,9 +80,11 @@ func (sp *spec) isReady() bool {
 	}
 }
 
-// sameTarget reports whether p's target is sp's, apart from name and address.
+// sameTarget reports whether p's target is sp's, apart from name, address and labels.
 func (sp *spec) sameTarget(p *probe.Probe) bool {
-	return sp.targetOf(p.Target.Name, p.Target.Address).Equal(p.Target)
+	t := sp.targetOf(p.Target.Name, p.Target.Address)
+	t.Labels = p.Target.Labels
+	return t.Equal(p.Target)
 }
 
 // hasMoved reports whether p is about another endpoint than sp is for an address.
@@ -110,13 +112,15 @@ type specKey struct {
 	handler        probe.Handler
 	name, revision string
 	ports, env     uintptr
+	labels         uintptr
 	dir, user      string
 }
 
 func key(p *probe.Probe) specKey {
 	return specKey{
 		p.Rule, p.Handler, p.HandlerName, p.Revision,
-		reflect.ValueOf(p.Target.Ports).Pointer(), reflect.ValueOf(p.Target.Env).Pointer(), p.Target.Dir, p.Target.User,
+		reflect.ValueOf(p.Target.Ports).Pointer(), reflect.ValueOf(p.Target.Env).Pointer(), reflect.ValueOf(p.Target.Labels).Pointer(),
+		p.Target.Dir, p.Target.User,
 	}
 }
 

@@ -231,6 +231,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	}
 	if s.kind == probe.Startup && sc.markStarted(s.target) {
 		sc.reconcileAll(s.target)
+		sc.updateState(s.target)
 	}
 }
 

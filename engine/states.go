@@ -89,10 +89,15 @@ func (sc *scheduler) updateState(t *target) {
 			state = min(state, s.stateOfTarget(in))
 		}
 	}
-	if sc.registry.setState(t, state, sc.clock.now()) {
+	now := readiness{t.isReady(slots), t.isDecided(slots)}
+	if changed := sc.registry.setState(t, state, sc.clock.now()); changed || now != t.shown {
+		t.shown = now
 		sc.notifyTarget(t.name, probeChanged)
 	}
 }
+
+// readiness is whether a target is ready, and whether that is known.
+type readiness struct{ ready, decided bool }
 
 // state returns the state of the target as its instance has it, and whether its probes decide
 // too: see verdict.InstanceState.

@@ -12,6 +12,7 @@ type Status struct {
 	ID          probe.ID
 	Rule        probe.Rule // with its defaults filled in
 	HandlerName string
+	Labels      map[string]string // of the target; shared, do not write
 
 	Instance string        // the ID of the instance that Verdict is about; empty before the first
 	Verdict  probe.Verdict // what is published
@@ -43,8 +44,9 @@ func (s Status) Threshold() int32 { return s.Rule.Threshold(s.Last) }
 // TargetStatus summarizes the probes of a target.
 type TargetStatus struct {
 	Target   string
-	Address  string         // as in the probes' Target
-	Instance probe.Instance // as its driver has reported it
+	Address  string            // as in the probes' Target, likewise Labels
+	Labels   map[string]string // shared, do not write; nil for a target without probes
+	Instance probe.Instance    // as its driver has reported it
 
 	State probe.TargetState // what instance and probes add up to: see package verdict
 	Since time.Time         // when State began
@@ -54,9 +56,13 @@ type TargetStatus struct {
 	Ready   bool // it has started, and its readiness probes pass or there are none
 	Live    bool // none of its startup and liveness probes fails
 
+	// Decided says that Ready is known. A target that is not ready and not Decided has only
+	// begun: no attempt has found out yet, on its first instance, whether it is ready.
+	Decided bool
+
 	Probes []Status // sorted by ID
 
-	Removed bool // there is no such target now; only TargetSubscription.Next sets it
+	Removed bool // there is no such target now; only a TargetSubscription sets it
 }
 
 // Cause is why a target is in its state: its instance, or the worst of its probes. Of a target
@@ -117,7 +123,7 @@ func one(b bool) int {
 // Changes counts the probes that an Apply has changed.
 type Changes struct {
 	Added    int // are new
-	Updated  int // have another rule, and keep their state
+	Updated  int // have another rule, or other labels, and keep their state
 	Replaced int // have another handler or target, and start a new run
 	Removed  int
 	Kept     int // have not changed

@@ -58,8 +58,8 @@ func newSubscription(e *Engine) *Subscription {
 	return &Subscription{engine: e, wake: make(chan struct{}, 1), pending: map[probe.ID]bool{}}
 }
 
-// TargetSubscription delivers the status of each target whose state or instance has changed,
-// as a Subscription does for probes.
+// TargetSubscription delivers the status of each target whose state, readiness, labels,
+// address or instance have changed, as a Subscription does for probes.
 type TargetSubscription struct{ changes *Subscription }
 
 // SubscribeTargets starts a TargetSubscription; Close ends it. Next returns every existing
@@ -81,11 +81,30 @@ func (s *TargetSubscription) Next(ctx context.Context) (TargetStatus, error) {
 	if err != nil {
 		return TargetStatus{}, err
 	}
+	return s.status(id), nil
+}
+
+// Poll is Next without waiting: it returns false if nothing has changed. Then each target
+// that existed at SubscribeTargets was returned, and so was all that Apply, Change and
+// Report had changed before the call.
+func (s *TargetSubscription) Poll() (st TargetStatus, ok bool) {
+	id, ok := s.changes.take()
+	if !ok {
+		return st, false
+	}
+	return s.status(id), true
+}
+
+// Changed returns a channel from which can be received when something has changed since
+// Poll has returned false. It is never closed.
+func (s *TargetSubscription) Changed() <-chan struct{} { return s.changes.wake }
+
+func (s *TargetSubscription) status(id probe.ID) TargetStatus {
 	st, exists := s.changes.engine.Target(id.Target)
 	if !exists {
 		st = TargetStatus{Target: id.Target, Removed: true}
 	}
-	return st, nil
+	return st
 }
 
 // Close ends the subscription. A call of Next that waits returns when its context is done.

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -23,3 +24,45 @@ func (s *Share) UnmarshalText(b []byte) error {
 
 // String returns the percentage, such as "10%".
 func (s Share) String() string { return strconv.FormatFloat(float64(s)*100, 'g', 6, 64) + "%" }
+
+// Minimum says how many of several are enough: a number, or a share of them. Its text is
+// "2" or "50%". The zero Minimum is 1.
+type Minimum struct {
+	Count int   // from 1; ignored with a Share
+	Share Share // default: Count
+}
+
+// MaxMinimum bounds the number of a Minimum.
+const MaxMinimum = 1_000_000
+
+// Of returns how many of n are enough. A share is rounded up: 50% of 3 is 2. It is never
+// less than 1, so that of none at all there are never enough.
+func (m Minimum) Of(n int) int {
+	if m.Share == 0 {
+		return max(m.Count, 1)
+	}
+	const rounding = 1e-9 // of the multiplication: 10% of 30 is 3
+	return max(int(math.Ceil(float64(m.Share)*float64(n)-rounding)), 1)
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *Minimum) UnmarshalText(b []byte) error {
+	if strings.HasSuffix(string(b), "%") {
+		m.Count = 0
+		return m.Share.UnmarshalText(b)
+	}
+	n, err := strconv.Atoi(string(b))
+	if err != nil || n < 1 || n > MaxMinimum {
+		return errors.New(`must be a whole number from 1, such as 2, or a percentage, written "50%"`)
+	}
+	*m = Minimum{Count: n}
+	return nil
+}
+
+// String returns the number or the percentage, such as "2" or "50%".
+func (m Minimum) String() string {
+	if m.Share != 0 {
+		return m.Share.String()
+	}
+	return strconv.Itoa(m.Of(0))
+}

@@ -14,6 +14,11 @@ type Target struct {
 	Address string            // IP address or host name; empty for a target that only exec probes reach
 	Ports   map[string]uint16 // named ports; all copies share it, do not write
 
+	// Labels say what the target is, for those who select or group targets: team, site,
+	// version. See CheckLabels for what is allowed. Probing does not depend on them: with
+	// other labels a probe goes on as it is. All copies share the map, do not write.
+	Labels map[string]string
+
 	// Env, Dir and User are those of the process that the engine runs for the
 	// target. Exec probes run their commands with them, as in a container. They are
 	// empty for a target that is not such a process.
@@ -48,7 +53,7 @@ func (t Target) Port(s string) (uint16, error) {
 // Equal reports whether two targets are the same in every field.
 func (t Target) Equal(u Target) bool {
 	return t.Name == u.Name && t.Address == u.Address && t.Dir == u.Dir && t.User == u.User &&
-		maps.Equal(t.Ports, u.Ports) && maps.Equal(t.Env, u.Env)
+		maps.Equal(t.Ports, u.Ports) && maps.Equal(t.Env, u.Env) && maps.Equal(t.Labels, u.Labels)
 }
 
 // Instance is one execution of a target, from its start to its termination: a

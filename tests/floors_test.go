@@ -63,6 +63,7 @@ var rules = []rule{
 	{path: "wasmhost/stats", floor: 2, group: "wasmhost"},
 	{path: "wasmhost", floor: 2, group: "wasmhost", order: 2},
 	{path: "wasmhost/tck/...", floor: 2, group: "wasmhost", order: 3},
+	{path: "group", floor: 3},
 	{path: "config/suggest", floor: 3, group: "config"},
 	{path: "config/internal/...", floor: 3, group: "config", order: 1},
 	{path: "config", floor: 3, group: "config", order: 2},
@@ -102,6 +103,8 @@ var forbidden = []struct{ from, to string }{
 	{"engine/...", "builtin/..."},
 	{"builtin/...", "engine/..."},
 	{"config/...", "builtin/..."},
+	{"group", "builtin/..."},
+	{"group", "wasmhost/..."},
 	{"config/...", "wasmhost/..."},
 	{"adapter/...", "config/..."},
 }
@@ -193,9 +196,9 @@ func checkClocks(t *testing.T, file string) {
 
 func TestAnEmbedderLinksNoThirdPartyCode(t *testing.T) {
 	for _, system := range systems {
-		for _, p := range list(t, system, "-deps", "./engine", "./builtin/...") {
+		for _, p := range list(t, system, "-deps", "./engine", "./builtin/...", "./group") {
 			if !p.Standard && foreign(p.ImportPath) && !within("golang.org/x", p.ImportPath) {
-				t.Errorf("on %s, engine and builtin link %s", system, p.ImportPath)
+				t.Errorf("on %s, engine, builtin and group link %s", system, p.ImportPath)
 			}
 		}
 	}

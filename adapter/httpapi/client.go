@@ -130,6 +130,9 @@ type EventOptions struct {
 	Target   string // only events of this target; default: of all targets
 	Targets  bool   // events of targets, instead of those of probes
 	Snapshot bool   // start with the state of each probe, or target
+
+	Names  []string // as in a Query
+	Labels []string // as in a Query; what no longer matches is removed for the client
 }
 
 // Events yields events as they arrive. It ends without an error when ctx is done, or
@@ -137,7 +140,7 @@ type EventOptions struct {
 // The HTTP client must have no Timeout, which would end the stream.
 func (c *Client) Events(ctx context.Context, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		query := url.Values{}
+		query := Query{Names: o.Names, Labels: o.Labels}.values()
 		if o.Target != "" {
 			query.Set("target", o.Target)
 		}

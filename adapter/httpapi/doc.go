@@ -3,10 +3,10 @@
 // read-only.
 //
 //	GET /                    the status page; loads nothing from other hosts
-//	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?sort=trouble ?after= ?limit= ?probes=true
+//	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true
 //	GET /v1/targets/{name}   a Target with its probes; name may contain slashes
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
-//	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?snapshot=true
+//	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?name= ?label= ?snapshot=true
 //	GET /v1/stats            a Stats
 //	GET /metrics             the handler Config.Metrics
 //	GET /healthz             200 while the engine runs, else 503
@@ -52,6 +52,10 @@
 //
 //	event: target          the state or the instance of the target has changed; the state at the start, with ?snapshot=true only
 //	event: target_removed  the target was removed; the Target has only a name
+//
+// ?name= selects targets by name, in which * and ? are wildcards, ?label= by label, as in
+// ?label=team=shop or ?label=team!=shop. Both may be given several times: a target is
+// selected if one name and all labels match.
 //
 // The id counts the events of a connection. A slow reader may miss changes, but
 // never the last one of a probe. A broken stream cannot be resumed: connect again

@@ -13,10 +13,15 @@ import (
 // events serves /v1/events. It returns when the client has gone or does not read, or
 // when the server stops.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	query, err := parseFields(r.URL.RawQuery, "target", "targets", "snapshot")
-	snapshot, ofTargets := false, false
+	query, err := parseFields(r.URL.RawQuery, "target", "targets", "snapshot", "name", "label")
+	var filter eventFilter
+	ofTargets := false
 	if err == nil {
-		snapshot, err = parseFlag(query, "snapshot")
+		filter.snapshot, err = parseFlag(query, "snapshot")
+	}
+	if err == nil {
+		filter.target = query.Get("target")
+		filter.selector, err = parseSelector(query)
 	}
 	if err == nil {
 		ofTargets, err = parseFlag(query, "targets")
@@ -41,7 +46,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if err := out.write(": sonde\n\n"); err != nil || r.Method == http.MethodHead {
 		return
 	}
-	filter := eventFilter{since: time.Now(), target: query.Get("target"), snapshot: snapshot}
+	filter.since = time.Now()
 	changes := s.probeEvents
 	if ofTargets {
 		changes = s.targetEvents
@@ -67,16 +72,20 @@ func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
 		if err != nil || filter.target != "" && status.ID.Target != filter.target {
 			return "", nil, err
 		}
-		if status.Removed {
+		before, known := sent[status.ID]
+		if removed, skip := filter.leaves(status.ID.Target, status.Labels, status.Removed, known); removed {
 			delete(sent, status.ID)
 			return RemovedEvent, newProbeID(status.ID), nil
+		} else if skip {
+			return "", nil, nil
 		}
-		before, known := sent[status.ID]
 		sent[status.ID] = status.Verdict
 		if known && before == status.Verdict { // the instance has changed, and the verdict has not
 			return "", nil, nil
 		}
-		return filter.eventType(VerdictEvent, known, status.Since), newProbe(status, probe.MaxDetail), nil
+		p := newProbe(status, probe.MaxDetail)
+		p.Labels = status.Labels
+		return filter.eventType(VerdictEvent, known, status.Since), p, nil
 	}, sub.Close
 }
 
@@ -88,11 +97,13 @@ func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
 		if err != nil || filter.target != "" && status.Target != filter.target {
 			return "", nil, err
 		}
-		if status.Removed {
+		_, known := sent[status.Target]
+		if removed, skip := filter.leaves(status.Target, status.Labels, status.Removed, known); removed {
 			delete(sent, status.Target)
 			return TargetRemovedEvent, Target{Name: status.Target}, nil
+		} else if skip {
+			return "", nil, nil
 		}
-		_, known := sent[status.Target]
 		sent[status.Target] = struct{}{}
 		kind := filter.eventType(TargetEvent, known, status.Since)
 		if kind == SnapshotEvent {
@@ -124,7 +135,19 @@ func forward(ctx context.Context, next source, out *eventWriter) error {
 type eventFilter struct {
 	since    time.Time // start of the stream
 	target   string    // only events of this target; empty: of all
+	selector probe.Selector
 	snapshot bool
+}
+
+// leaves reports whether something leaves the stream: it was removed, or its target is no
+// longer selected; and whether it is not in the stream. Known says that it was.
+func (f *eventFilter) leaves(target string, labels map[string]string, removed, known bool) (leaves, skip bool) {
+	selected := f.selector.Matches(target, labels)
+	if removed {
+		leaves = known || f.selector.SelectsAll()
+		return leaves, !leaves
+	}
+	return !selected && known, !selected && !known
 }
 
 // eventType returns the type of the event for a change that is of a type: of something that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,10 @@ type Query struct {
 	After   string     // Targets.Next of the page before; sorted by name it is the name of a target; default: from the first
 	Limit   int        // number of targets at most, 1 to MaxListed; default DefaultListed
 	Probes  bool       // with each target's probes
+	Names   []string   // targets with one of these names, in which * and ? are wildcards; default: any
+	Labels  []string   // targets whose labels match all of these: "team=shop", "team!=shop"; default: any
+
+	selectors []probe.Selector // of Names and Labels; set by parseQuery
 }
 
 // values is the reverse of parseQuery.
@@ -44,16 +49,32 @@ func (q Query) values() url.Values {
 	set("after", q.After, q.After != "")
 	set("limit", strconv.Itoa(q.Limit), q.Limit != 0)
 	set("probes", "true", q.Probes)
+	for _, name := range q.Names {
+		v.Add("name", name)
+	}
+	for _, label := range q.Labels {
+		v.Add("label", label)
+	}
 	return v
 }
 
 // parseQuery reads the query of /v1/targets.
 func parseQuery(query string) (q Query, err error) {
-	v, err := parseFields(query, "verdict", "kind", "state", "trouble", "sort", "after", "limit", "probes")
+	v, err := parseFields(query, "verdict", "kind", "state", "trouble", "sort", "after", "limit", "probes", "name", "label")
 	if err != nil {
 		return q, err
 	}
-	q = Query{Verdict: v.Get("verdict"), State: v.Get("state"), Sort: v.Get("sort"), After: v.Get("after"), Limit: DefaultListed}
+	q = Query{
+		Verdict: v.Get("verdict"), State: v.Get("state"), Sort: v.Get("sort"), After: v.Get("after"), Limit: DefaultListed,
+		Names: v["name"], Labels: v["label"],
+	}
+	selector, err := parseSelector(v)
+	if err != nil {
+		return q, err
+	}
+	if !selector.SelectsAll() {
+		q.selectors = append(q.selectors, selector)
+	}
 	err = errors.Join(parseText(v, "verdict", new(probe.Verdict)), parseText(v, "kind", &q.Kind), parseText(v, "state", new(probe.TargetState)))
 	if err != nil {
 		return q, err
@@ -75,6 +96,9 @@ func parseQuery(query string) (q Query, err error) {
 	return q, err
 }
 
+// repeatable are the fields of queries that may be given several times.
+var repeatable = []string{"name", "label"}
+
 // parseFields parses a query. An unknown or repeated field is an error: with a typo in
 // a filter the query would match everything.
 func parseFields(query string, fields ...string) (url.Values, error) {
@@ -84,7 +108,7 @@ func parseFields(query string, fields ...string) (url.Values, error) {
 	}
 	given := 0
 	for _, f := range fields {
-		if len(v[f]) > 1 {
+		if len(v[f]) > 1 && !slices.Contains(repeatable, f) {
 			return nil, fmt.Errorf("query field %s is given %d times", f, len(v[f]))
 		}
 		if v.Has(f) {
@@ -134,7 +158,17 @@ func (q Query) filter() (f engine.Filter) {
 			return (q.Kind == 0 || k == q.Kind) && (q.Verdict == "" || v.String() == q.Verdict)
 		}
 	}
+	f.Selectors = q.selectors
 	return f
+}
+
+// parseSelector returns the Selector of the fields name and label.
+func parseSelector(v url.Values) (probe.Selector, error) {
+	s, err := probe.NewSelector(v["name"], v["label"])
+	if err != nil {
+		return s, fmt.Errorf("invalid query: %w", err)
+	}
+	return s, nil
 }
 
 // A cursor is a Query.After: where a list goes on. Sorted by trouble it is the state, or

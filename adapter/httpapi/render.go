@@ -13,7 +13,7 @@ import (
 func newTarget(t engine.TargetStatus, text int) Target {
 	in := t.Instance
 	return Target{
-		Name: t.Target, Address: t.Address, Started: t.Started, Ready: t.Ready, Live: t.Live,
+		Name: t.Target, Address: t.Address, Labels: t.Labels, Started: t.Started, Ready: t.Ready, Live: t.Live,
 		State: t.State, InTrouble: t.State.InTrouble(), Severity: t.State.Severity(), Since: utc(t.Since), Cause: newCause(t.Cause, text),
 		Instance: Instance{
 			ID: in.ID, Phase: in.Phase, Since: utc(in.Since), Restarts: in.Restarts,

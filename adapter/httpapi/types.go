@@ -26,12 +26,13 @@ type Counts struct {
 
 // Target is a target and the result of its probes.
 type Target struct {
-	Name     string   `json:"name"`
-	Address  string   `json:"address,omitempty"`
-	Instance Instance `json:"instance"`
-	Started  bool     `json:"started"` // the instance runs, and its startup probes, if any, have passed
-	Ready    bool     `json:"ready"`   // it has started, and its readiness probes, if any, are passing
-	Live     bool     `json:"live"`    // no startup or liveness probe is failing
+	Name     string            `json:"name"`
+	Address  string            `json:"address,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Instance Instance          `json:"instance"`
+	Started  bool              `json:"started"` // the instance runs, and its startup probes, if any, have passed
+	Ready    bool              `json:"ready"`   // it has started, and its readiness probes, if any, are passing
+	Live     bool              `json:"live"`    // no startup or liveness probe is failing
 
 	State     probe.TargetState `json:"state"`           // what instance and probes add up to, in one word
 	InTrouble bool              `json:"inTrouble"`       // State is one of trouble
@@ -105,6 +106,8 @@ type Probe struct {
 	Kind    probe.Kind `json:"kind"`
 	Name    string     `json:"name,omitempty"`    // empty for the only probe of its kind
 	Handler string     `json:"handler,omitempty"` // name of the handler: "http"
+
+	Labels map[string]string `json:"labels,omitempty"` // of the target; only in an Event
 
 	Instance string        `json:"instance,omitempty"` // ID of the instance that Verdict is about
 	Verdict  probe.Verdict `json:"verdict"`

@@ -15,6 +15,9 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range descriptions {
 		out <- d
 	}
+	if c.labels != nil {
+		out <- c.labels
+	}
 	if c.config.Compatibility == probe.Kubelet {
 		out <- kubeletTotalDesc
 		out <- kubeletDurationDesc
@@ -54,11 +57,27 @@ func (c *Collector) targets(ctx context.Context, s scrape) {
 	kubelet := kubeletSeries{}
 	for t := range c.config.Engine.Select(ctx, engine.Filter{}) {
 		s.target(t)
+		c.targetLabels(s, t)
 		if c.config.Compatibility == probe.Kubelet {
 			kubelet.add(t, c.config.Engine.SuccessDurations)
 		}
 	}
 	s.kubelet(kubelet)
+}
+
+// targetLabels sends the labels of a target that the configuration asks for, if it has
+// any of them.
+func (c *Collector) targetLabels(s scrape, t engine.TargetStatus) {
+	if c.labels == nil {
+		return
+	}
+	values, some := []string{t.Target}, false
+	for _, name := range c.config.Labels {
+		values, some = append(values, t.Labels[name]), some || t.Labels[name] != ""
+	}
+	if some {
+		s.gauge(c.labels, 1, values...)
+	}
 }
 
 // scrape is one call of Collect.

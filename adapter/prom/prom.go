@@ -43,6 +43,10 @@ type Config struct {
 	// sonde_series_omitted is 1. Default DefaultMaxProbes.
 	MaxProbes int
 
+	// Labels are the names of the labels of targets that sonde_target_labels has; see
+	// probe.CheckLabel. Default: there is no such metric.
+	Labels []string
+
 	// Plugins returns the numbers of the plugins, whose names must differ. Each scrape
 	// calls it. Default: no plugins.
 	Plugins func() []stats.Plugin
@@ -80,7 +84,10 @@ type Config struct {
 
 // Collector is a prometheus.Collector that reads an engine at each scrape. It is
 // safe for concurrent use by multiple goroutines.
-type Collector struct{ config Config }
+type Collector struct {
+	config Config
+	labels *prometheus.Desc // of sonde_target_labels; nil for none
+}
 
 // New returns a Collector for c.Engine.
 func New(c Config) *Collector {
@@ -89,7 +96,11 @@ func New(c Config) *Collector {
 	}
 	c.Version = cmp.Or(c.Version, "unknown")
 	c.MaxProbes = cmp.Or(c.MaxProbes, DefaultMaxProbes)
-	return &Collector{c}
+	collector := &Collector{config: c}
+	if len(c.Labels) > 0 {
+		collector.labels = prometheus.NewDesc("sonde_target_labels", "A metric with a constant '1' value labeled by the labels of the target.", append([]string{"target"}, c.Labels...), nil)
+	}
+	return collector
 }
 
 // Handler returns a handler for /metrics with registries of its own: the collector's

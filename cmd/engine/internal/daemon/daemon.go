@@ -192,7 +192,7 @@ func (d *daemon) listen() (err error) {
 		Engine: d.engine,
 		Metrics: prom.New(prom.Config{
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
-			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes,
+			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
 			Reload: d.reloads,
 		}).Handler(),

@@ -24,6 +24,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // exitInTrouble is the exit code of sonde status --exit-code while a target is in trouble.
@@ -36,6 +37,7 @@ type flags struct {
 	watch     bool
 	asJSON    bool
 	exitCode  bool
+	labels    []string
 }
 
 // Command returns sonde status.
@@ -45,16 +47,21 @@ func Command() *cobra.Command {
 		Use:   "status [TARGET]",
 		Short: "Show the targets and probes of a running engine",
 		Long: "Status shows for each probe its verdict, the current run of equal outcomes towards its threshold\n" +
-			"(\"2/3 failure\"), the time until the next attempt, and the result of the last one.",
-		Example: "  sonde status --watch\n  sonde status shop/web --json",
+			"(\"2/3 failure\"), the time until the next attempt, and the result of the last one.\n\n" +
+			"In TARGET, * stands for any text and ? for one character.",
+		Example: "  sonde status --watch\n  sonde status shop/web --json\n  sonde status 'shop/*' --label team=checkout --label tier!=canary",
 		Args:    cli.Args(0, 1, "at most one TARGET is allowed"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			if _, err := probe.NewSelector(nil, f.labels); err != nil {
+				return cli.UsageError("--label: %v", strings.TrimPrefix(err.Error(), "labels has the "))
+			}
 			return run(ctx, c.OutOrStdout(), f, strings.Join(args, ""))
 		},
 	}
 	f.connection(c)
+	c.Flags().StringArrayVar(&f.labels, "label", nil, "only targets with a label, `NAME=VALUE or NAME!=VALUE`; may be given several times")
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "write JSON, as the API does")
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, fmt.Sprintf("exit with code %d when a target is in trouble", exitInTrouble))
@@ -73,7 +80,13 @@ func run(ctx context.Context, w io.Writer, f flags, target string) error {
 	if err != nil {
 		return err
 	}
-	s := viewer{client: client, out: w, target: target}
+	s := viewer{client: client, out: w, labels: f.labels}
+	switch {
+	case probe.IsGlob(target) || target != "" && len(f.labels) > 0:
+		s.names = []string{target}
+	default:
+		s.target = target
+	}
 	switch {
 	case f.watch && !f.asJSON && cli.IsTerminal(w):
 		return s.redraw(ctx)
@@ -108,7 +121,14 @@ func (f flags) url() string {
 type viewer struct {
 	client *httpapi.Client
 	out    io.Writer
-	target string // the only one to show; default: all
+	target string   // the only one to show; default: those of names and labels
+	names  []string // as in httpapi.Query; default: all
+	labels []string
+}
+
+// query returns the query for the targets to show.
+func (s viewer) query(limit int) httpapi.Query {
+	return httpapi.Query{Probes: true, Limit: limit, Names: s.names, Labels: s.labels}
 }
 
 // once shows the current status.
@@ -130,7 +150,11 @@ func (s viewer) once(ctx context.Context, f flags) error {
 
 func (s viewer) write(ctx context.Context, all []httpapi.Target, asJSON bool) error {
 	if !asJSON {
-		_, err := io.WriteString(s.out, table(all, time.Now(), defaultWidth)+s.trouble(ctx))
+		none := ""
+		if len(all) == 0 && len(s.names)+len(s.labels) > 0 {
+			none = "no target matches\n"
+		}
+		_, err := io.WriteString(s.out, none+table(all, time.Now(), defaultWidth)+s.trouble(ctx))
 		return err
 	}
 	var v any = httpapi.Targets{Targets: all, Total: len(all)}
@@ -154,7 +178,7 @@ func (s viewer) targets(ctx context.Context) (all []httpapi.Target, err error) {
 	defer cancel(nil)
 	late := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
-	for page, err := range s.client.Pages(ctx, httpapi.Query{Probes: true, Limit: httpapi.MaxListed}) {
+	for page, err := range s.client.Pages(ctx, s.query(httpapi.MaxListed)) {
 		if err != nil {
 			return nil, cmp.Or(context.Cause(ctx), err)
 		}
@@ -169,7 +193,7 @@ func (s viewer) page(ctx context.Context, limit int) (httpapi.Targets, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if s.target == "" {
-		return s.client.Targets(ctx, httpapi.Query{Probes: true, Limit: limit})
+		return s.client.Targets(ctx, s.query(limit))
 	}
 	t, err := s.client.Target(ctx, s.target)
 	return httpapi.Targets{Targets: []httpapi.Target{t}, Total: 1}, err
@@ -218,7 +242,7 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 // follow writes a line for each probe, and then one for each change, until ctx
 // is done.
 func (s viewer) follow(ctx context.Context, asJSON bool) error {
-	for event, err := range s.client.Events(ctx, httpapi.EventOptions{Target: s.target, Snapshot: true}) {
+	for event, err := range s.client.Events(ctx, httpapi.EventOptions{Target: s.target, Names: s.names, Labels: s.labels, Snapshot: true}) {
 		if err != nil {
 			return s.explain(err)
 		}

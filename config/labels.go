@@ -1,0 +1,116 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// labels decodes labels = { name = "text" } of a target, beside which it has those of the
+// defaults block. Targets with equal labels share a map.
+func (l *loader) labels(b *tree.Block, c tree.Content) (labels map[string]string, valid bool) {
+	arg, given := c.Arguments["labels"]
+	if !given {
+		return l.defaultLabels, true
+	}
+	if known := l.evaluated[arg.Expr]; known != nil && known.constant && known.labels != nil {
+		return known.labels, true
+	}
+	own, valid := l.readLabels(b, arg)
+	labels = maps.Clone(l.defaultLabels)
+	if labels == nil {
+		labels = make(map[string]string, len(own))
+	}
+	for name, value := range own {
+		if labels[name] = value; value == "" {
+			delete(labels, name)
+		}
+	}
+	if len(labels) > probe.MaxLabels {
+		l.add(report{at: arg.Range, body: &b.Body, summary: fmt.Sprintf("the target has %d labels with those of the defaults block, at most %d are allowed", len(labels), probe.MaxLabels)})
+		return nil, false
+	}
+	labels = l.sharedLabels(labels)
+	if known := l.evaluated[arg.Expr]; known != nil && valid {
+		known.labels = labels
+	}
+	return labels, valid
+}
+
+// readLabels returns the labels of an argument. One that is null or empty has the value
+// "": the target does not have it, whatever the defaults block says.
+func (l *loader) readLabels(b *tree.Block, arg tree.Argument) (labels map[string]string, valid bool) {
+	v, ok := l.eval(&b.Body, arg.Expr)
+	if !ok {
+		return nil, false
+	}
+	if v.ContainsMarked() {
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "labels cannot be sensitive", hint: "they are shown in logs, metrics and the API"})
+		return nil, false
+	}
+	if v.IsNull() {
+		return nil, true
+	}
+	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "labels must be a map of strings, not " + kindOf(v), hint: `write labels = { team = "shop" }`})
+		return nil, false
+	}
+	if v.LengthInt() > probe.MaxLabels {
+		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("labels has %d names, at most %d are allowed", v.LengthInt(), probe.MaxLabels)})
+		return nil, false
+	}
+	labels, valid = make(map[string]string, v.LengthInt()), true
+	for it := v.ElementIterator(); it.Next(); {
+		k, e := it.Element()
+		name := k.AsString()
+		value, isText := "", e.IsNull()
+		if !isText {
+			value, isText = text(e)
+		}
+		err := probe.CheckLabel(name, value)
+		var field *probe.FieldError
+		r := report{body: &b.Body}
+		switch {
+		case !isText:
+			r.summary = fmt.Sprintf("the label %q must be a string, not %s", name, kindOf(e))
+		case errors.As(err, &field):
+			r.summary, r.hint = "labels "+field.Problem, field.Hint
+		default:
+			labels[name] = value
+			continue
+		}
+		valid = false
+		r.at = entryRange(arg.Expr, name)
+		l.add(r)
+	}
+	return labels, valid
+}
+
+func (l *loader) sharedLabels(labels map[string]string) map[string]string {
+	if len(labels) == 0 {
+		return nil
+	}
+	var key strings.Builder
+	for _, name := range names(labels) {
+		fmt.Fprintf(&key, "%s=%q,", name, labels[name])
+	}
+	if same, ok := l.sameLabels[key.String()]; ok {
+		return same
+	}
+	l.sameLabels[key.String()] = labels
+	return labels
+}
+
+// warnOfLabels warns of the labels of a target without a probe, which have no effect.
+func (l *loader) warnOfLabels(b *tree.Block, c tree.Content) {
+	if arg, given := c.Arguments["labels"]; given {
+		l.add(report{
+			severity: Warning, at: arg.Range, body: &b.Body, summary: "the labels have no effect, since the target has no probe",
+			hint: `add one: probe "readiness" { … }`,
+		})
+	}
+}

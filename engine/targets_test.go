@@ -1,0 +1,185 @@
+package engine_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// polled is what a subscriber to targets knows of them.
+type polled map[string]engine.TargetStatus
+
+// poll takes what a subscription has.
+func (p polled) poll(sub *engine.TargetSubscription) (n int) {
+	for st, ok := sub.Poll(); ok; st, ok = sub.Poll() {
+		n++
+		if p[st.Target] = st; st.Removed {
+			delete(p, st.Target)
+		}
+	}
+	return n
+}
+
+// differences returns the targets of which the subscriber knows something wrong.
+func (p polled) differences(e *engine.Engine) (wrong []string) {
+	count := 0
+	for st := range e.Targets() {
+		count++
+		known, ok := p[st.Target]
+		if !ok || known.Ready != st.Ready || known.Decided != st.Decided || !maps.Equal(known.Labels, st.Labels) || known.Instance.Phase != st.Instance.Phase {
+			wrong = append(wrong, fmt.Sprintf("%s: knows %+v, is %+v", st.Target, known, st))
+		}
+	}
+	if count != len(p) {
+		wrong = append(wrong, fmt.Sprintf("it knows %d targets of %d", len(p), count))
+	}
+	return wrong
+}
+
+// Whatever happens, a subscriber to targets that has polled knows each target as it is.
+func TestASubscriberToTargetsMissesNothing(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				r := rand.New(rand.NewPCG(seed, 0))
+				handlers := make([]*script, 6)
+				for i := range handlers {
+					handlers[i] = says(probe.Outcome(r.IntN(4)))
+				}
+				var sub *engine.TargetSubscription
+				known := polled{}
+				for step := range 400 {
+					if step == r.IntN(20) && sub == nil || step == 20 && sub == nil {
+						sub = e.SubscribeTargets()
+						defer sub.Close()
+					}
+					randomStep(t, e, r, handlers)
+					if sub == nil || r.IntN(3) == 0 {
+						continue
+					}
+					known.poll(sub)
+					if wrong := known.differences(e); len(wrong) > 0 {
+						t.Fatalf("after step %d: %s", step, wrong[0])
+					}
+				}
+			})
+		})
+	}
+}
+
+// randomStep changes the handlers, the instances or the probes of six targets, or lets time
+// pass.
+func randomStep(t *testing.T, e *engine.Engine, r *rand.Rand, handlers []*script) {
+	i := r.IntN(len(handlers))
+	target := fmt.Sprintf("t%d", i)
+	switch r.IntN(6) {
+	case 0:
+		handlers[i].say(probe.Outcome(r.IntN(4)))
+	case 1:
+		e.Report(probe.Instance{
+			Target: target, ID: fmt.Sprint(r.IntN(3)), Phase: probe.Phase(r.IntN(5)), Since: time.Now(),
+			Managed: r.IntN(2) == 0, Restarts: r.Int32N(2), Terminating: r.IntN(8) == 0,
+		})
+	case 2:
+		randomApply(t, e, r, handlers)
+	default:
+		pass(time.Duration(r.IntN(12)) * time.Second)
+	}
+}
+
+func randomApply(t *testing.T, e *engine.Engine, r *rand.Rand, handlers []*script) {
+	set := probe.Set{}
+	for i, h := range handlers {
+		for kind := probe.Startup; kind <= probe.Liveness; kind++ {
+			p := labeled(with(h), map[string]string{"color": fmt.Sprint(r.IntN(2))})
+			p.Target.Address = fmt.Sprintf("10.0.0.%d", 1+r.IntN(10)/9)
+			p.Rule.FailureThreshold = 1 + r.Int32N(2)
+			if r.IntN(3) > 0 {
+				set[probe.ID{Target: fmt.Sprintf("t%d", i), Kind: kind}] = p
+			}
+		}
+	}
+	apply(t, e, set)
+}
+
+func TestATargetIsUndecidedUntilAttemptsFindOut(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Unknown)
+		is := func(ready, decided bool) {
+			t.Helper()
+			if st, _ := e.Target("web"); st.Ready != ready || st.Decided != decided {
+				t.Errorf("ready is %v and decided %v, want %v and %v: %+v", st.Ready, st.Decided, ready, decided, st)
+			}
+		}
+		apply(t, e, probe.Set{readiness: with(h)})
+		is(false, false)
+		e.Report(instance("a"))
+		pass(time.Minute)
+		is(false, false) // attempts that could not be made say nothing
+		h.say(probe.Failure)
+		pass(time.Minute)
+		is(false, true)
+		h.say(probe.Success)
+		pass(time.Minute)
+		is(true, true)
+		h.say(probe.Unknown)
+		e.Report(instance("b"))
+		pass(time.Minute)
+		is(false, true) // it was replaced: it is not ready, and was known before
+		moved := with(h)
+		moved.Target.Address = "10.0.0.2"
+		apply(t, e, probe.Set{readiness: moved})
+		is(false, false) // nothing is known of the new address
+	})
+}
+
+func TestATargetThatDoesNotStartIsDecided(t *testing.T) {
+	for _, c := range []struct {
+		in      probe.Instance
+		decided bool
+	}{
+		{probe.Instance{Phase: probe.Waiting}, false},
+		{probe.Instance{Phase: probe.Waiting, Reason: probe.ReasonResources}, false},
+		{probe.Instance{Phase: probe.Waiting, Reason: probe.ReasonNoStart}, true},
+		{probe.Instance{Phase: probe.Waiting, Reason: probe.ReasonBackOff}, true},
+		{probe.Instance{Phase: probe.Waiting, Restarts: 1}, true},
+		{probe.Instance{Phase: probe.Ended}, true},
+		{probe.Instance{Phase: probe.Gone}, true},
+	} {
+		e := engine.New(engine.Config{})
+		if _, err := e.Apply(probe.Set{readiness: with(says(probe.Success))}); err != nil {
+			t.Fatal(err)
+		}
+		c.in.Target, c.in.ID = "web", "a"
+		e.Report(c.in)
+		if st, _ := e.Target("web"); st.Ready || st.Decided != c.decided {
+			t.Errorf("%+v: ready is %v, decided %v", c.in, st.Ready, st.Decided)
+		}
+	}
+}
+
+// What a subscriber was never told about need not be taken back, so that targets that come
+// and go do not fill its queue.
+func TestAnUnreadTargetSubscriptionDoesNotKeepRemovedNames(t *testing.T) {
+	e := engine.New(engine.Config{})
+	sub := e.SubscribeTargets()
+	defer sub.Close()
+	for i := range 10_000 {
+		id := probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}
+		if _, err := e.Change(engine.Change{Set: probe.Set{id: with(says(probe.Success))}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Change(engine.Change{Remove: []probe.ID{id}}); err != nil {
+			t.Fatal(err)
+		}
+		e.Report(probe.Instance{Target: fmt.Sprint("u", i), ID: "a", Phase: probe.Gone})
+	}
+	if n := (polled{}).poll(sub); n != 0 {
+		t.Errorf("%d targets were delivered, and none exists", n)
+	}
+}

@@ -1,0 +1,18 @@
+// Package group adds up targets: a group has members, and is ready while enough of them
+// are. It is for people, who want to know whether a service works, and for gateways, which
+// send requests to those members that are ready.
+//
+// Groups follows an engine. Each Group publishes a View: its members with their states,
+// and its own state. A View never changes; a reader gets the present one by one atomic
+// load, and waits for the next one with Next.
+//
+// Nothing is known of a member before attempts have found out, such as after a start. Such
+// a member is Undecided, not Down, and a group whose state depends on such members is
+// Undecided itself. Whoever acts on a View keeps what it had decided last: see View.Last.
+//
+//	state.go   the decision, as a pure function, and the states
+//	members.go the list of members, of which each change makes another list
+//	view.go    View: what is published
+//	group.go   Group: one group, and its readers
+//	groups.go  Groups: follows an engine, and logs
+package group

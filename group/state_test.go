@@ -1,0 +1,159 @@
+package group
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func TestAGroupIsReadyWhenEnoughMembersAre(t *testing.T) {
+	for _, c := range []struct {
+		undecided, ready, down int
+		min                    string
+		want                   State
+	}{
+		{0, 3, 1, "2", Ready},
+		{0, 2, 2, "2", Ready},
+		{0, 1, 3, "2", Down},
+		{0, 2, 2, "50%", Ready},
+		{0, 1, 2, "50%", Down}, // 50% of 3 is 2
+		{0, 4, 0, "100%", Ready},
+		{0, 3, 1, "100%", Down},
+		{4, 0, 0, "2", Undecided},
+		{1, 1, 2, "2", Undecided},
+		{1, 0, 3, "2", Down}, // even if the last one becomes ready
+		{1, 2, 1, "2", Ready},
+		{0, 1, 0, "3", Down}, // it can never be ready
+		{0, 0, 0, "1", Undecided},
+		{0, 0, 0, "50%", Undecided},
+	} {
+		var min probe.Minimum
+		if err := min.UnmarshalText([]byte(c.min)); err != nil {
+			t.Fatal(err)
+		}
+		counts := Counts{Undecided: c.undecided, Ready: c.ready, Down: c.down}
+		if got := decide(counts, min.Of(counts.Total())); got != c.want {
+			t.Errorf("%+v is %v", c, got)
+		}
+	}
+}
+
+// Undecided members decide nothing, and hide nothing: a group is decided if and only if
+// its state is the same whatever becomes of them.
+func TestAGroupIsDecidedIfItsUndecidedMembersDoNotMatter(t *testing.T) {
+	const most = 6
+	for undecided := range most {
+		for ready := range most {
+			for down := range most {
+				for need := 1; need < 3*most; need++ {
+					got := decide(Counts{Undecided: undecided, Ready: ready, Down: down}, need)
+					var ends []State
+					for become := range undecided + 1 {
+						ends = append(ends, decide(Counts{Ready: ready + become, Down: down + undecided - become}, need))
+					}
+					ends = slices.Compact(ends)
+					if want := Undecided; len(ends) == 1 && ends[0] != got || len(ends) > 1 && got != want {
+						t.Fatalf("%d undecided, %d ready, %d down, %d needed: %v, but it may become %v", undecided, ready, down, need, got, ends)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestATargetThatIsNotDecidedIsNotDown(t *testing.T) {
+	for _, c := range []struct {
+		status engine.TargetStatus
+		want   State
+	}{
+		{engine.TargetStatus{}, Undecided},
+		{engine.TargetStatus{Decided: true}, Down},
+		{engine.TargetStatus{Ready: true, Decided: true}, Ready},
+	} {
+		if got := stateOf(&c.status); got != c.want {
+			t.Errorf("%+v is %v, want %v", c.status, got, c.want)
+		}
+	}
+}
+
+// TestAListOfMembersNeverChanges compares lists with maps, and looks at the lists again at
+// the end.
+func TestAListOfMembersNeverChanges(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	model, list := map[string]*Member{}, members{}
+	type version struct {
+		list members
+		text string
+	}
+	var versions []version
+	for step := range 6000 {
+		name := fmt.Sprintf("t%04d", r.IntN(1500))
+		if list.get(name) != model[name] {
+			t.Fatalf("step %d: %s is not what it should be", step, name)
+		}
+		if model[name] != nil && r.IntN(3) == 0 {
+			list = list.remove(name)
+			delete(model, name)
+		} else {
+			m := &Member{Target: name}
+			list = list.put(m)
+			model[name] = m
+		}
+		if step%100 == 0 {
+			versions = append(versions, version{list, text(list)})
+			if want := sorted(model); text(list) != want {
+				t.Fatalf("step %d: the list is\n%s\nwant\n%s", step, text(list), want)
+			}
+		}
+	}
+	for i, v := range versions {
+		if text(v.list) != v.text {
+			t.Errorf("version %d has changed", i)
+		}
+	}
+	for name := range model {
+		list = list.remove(name)
+	}
+	if len(list.chunks) != 0 {
+		t.Errorf("%d chunks are left", len(list.chunks))
+	}
+}
+
+func text(l members) string {
+	var s strings.Builder
+	for m := range l.from("") {
+		s.WriteString(m.Target + " ")
+	}
+	return s.String()
+}
+
+func sorted(model map[string]*Member) string {
+	var all []string
+	for name := range model {
+		all = append(all, name+" ")
+	}
+	slices.Sort(all)
+	return strings.Join(all, "")
+}
+
+func TestMembersAreYieldedAfterAName(t *testing.T) {
+	list := members{}
+	for i := range 1000 {
+		list = list.put(&Member{Target: fmt.Sprintf("t%03d", i)})
+	}
+	for after, want := range map[string]string{"": "t000", "t123": "t124", "t123x": "t124", "t255": "t256", "t999": ""} {
+		got := ""
+		for m := range list.from(after) {
+			got = m.Target
+			break
+		}
+		if got != want {
+			t.Errorf("after %q comes %q, want %q", after, got, want)
+		}
+	}
+}

@@ -86,17 +86,18 @@ func (sc *scheduler) apply(changes []change) {
 		case adjusted:
 			if sc.adjust(c.slot, c.spec); c.labels {
 				sc.notify(c.id, probeChanged)
-				sc.notifyTarget(c.id.Target, probeChanged)
 			}
 		case replaced:
 			sc.replace(c)
-			sc.notifyTarget(c.id.Target, probeChanged)
 		}
 		if i+1 == len(changes) || changes[i+1].id.Target != c.id.Target {
 			sc.dropSummary(c.slot.target)
 			sc.markStarted(c.slot.target)
 			sc.reconcileAll(c.slot.target)
 			sc.updateState(c.slot.target)
+			if len(sc.targetSubs) > 0 && sc.registry.has(c.slot.target) { // its address or its labels may be other ones
+				sc.notifyTarget(c.id.Target, probeChanged)
+			}
 		}
 	}
 	sc.publishIsolation(sc.clock.now())

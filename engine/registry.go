@@ -302,6 +302,13 @@ func (r *registry) reported(in probe.Instance) *target {
 	return t
 }
 
+// has reports whether a target still exists.
+func (r *registry) has(t *target) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.targets[t.name] == t
+}
+
 // lookUp finds the slots of wishes.
 func (r *registry) lookUp(wishes []wish) {
 	var targets [compareChunk]*target

@@ -32,7 +32,8 @@ func (p polled) differences(e *engine.Engine) (wrong []string) {
 		count++
 		known, ok := p[st.Target]
 		if !ok || known.Ready != st.Ready || known.Decided != st.Decided || !maps.Equal(known.Labels, st.Labels) || known.Instance.Phase != st.Instance.Phase {
-			wrong = append(wrong, fmt.Sprintf("%s: knows %+v, is %+v", st.Target, known, st))
+			wrong = append(wrong, fmt.Sprintf("%s: knows %v %v %v %v, is %v %v %v %v", st.Target,
+				known.Ready, known.Decided, known.Labels, known.Instance.Phase, st.Ready, st.Decided, st.Labels, st.Instance.Phase))
 		}
 	}
 	if count != len(p) {

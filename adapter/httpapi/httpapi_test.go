@@ -255,7 +255,9 @@ func TestInvalidQueriesAreRejectedWithTheReason(t *testing.T) {
 		"/v1/targets?verdikt=failing":      "unknown query field",
 		"/v1/targets?a=%zz":                "invalid query",
 		"/v1/events?snapshot=1":            "must be true or false",
-		"/v1/events?name=web":              "unknown query field",
+		"/v1/events?nam=web":               "unknown query field",
+		"/v1/events?label=team":            "which is not name=value",
+		"/v1/targets?label=a-b=c":          "has the invalid name",
 		"/v1/events?target=a&target=b":     "target is given 2 times",
 		"/v1/events?snapshot=true;target=": "invalid query",
 	} {

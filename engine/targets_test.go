@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -63,6 +64,7 @@ func TestASubscriberToTargetsMissesNothing(t *testing.T) {
 					if sub == nil || r.IntN(3) == 0 {
 						continue
 					}
+					synctest.Wait() // a report may have made an attempt due
 					known.poll(sub)
 					if wrong := known.differences(e); len(wrong) > 0 {
 						t.Fatalf("after step %d: %s", step, wrong[0])

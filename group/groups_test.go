@@ -292,7 +292,7 @@ func TestNextWaitsForAnotherVersion(t *testing.T) {
 		if _, err := g.Next(ctx, v.Version); err != context.DeadlineExceeded {
 			t.Errorf("nothing has changed, and Next returned %v", err)
 		}
-		go s.rules(nil)
+		go func() { _ = s.groups.Apply(nil) }()
 		if v, err = g.Next(s.t.Context(), v.Version); err != nil || !v.Removed {
 			t.Errorf("the last view is %+v, %v", v, err)
 		}

@@ -211,6 +211,7 @@ func (w *writer) finish(err error) {
 	now, log := time.Now(), w.config.Logger.With("file", w.config.Path)
 	w.mu.Lock()
 	hung := w.hangs
+	w.writingSince = time.Time{} // or checkProgress would count the write once more
 	if w.hangs, w.stats.Failing = false, err != nil; w.journal != nil {
 		w.stats.Size = w.journal.Size()
 	}

@@ -62,7 +62,7 @@ func (d *Dialer) Connect(ctx context.Context, network string, ips []netip.Addr, 
 	if err != nil {
 		return nil, err
 	}
-	took.Connected = took.Connected || network == "tcp" // over UDP nobody is asked
+	took.Connected = took.Connected || network == "tcp" // UDP has no handshake
 	return conn, nil
 }
 

@@ -407,8 +407,13 @@ func (m *model) policy(label string) string {
 	return ""
 }
 
-// logged checks a record with the level error.
+// logged checks a record with the level error. One about an instance says what its target has
+// done.
 func (m *model) logged(message, target, text string) {
+	if strings.HasPrefix(message, "instance ") {
+		m.story.trace.note(target, "log", text)
+		return
+	}
 	w := m.story.world
 	w.mu.Lock()
 	last := w.cutOff.to

@@ -30,7 +30,7 @@ func (d *Directory) Survivors() Survivors {
 	return d.survivors
 }
 
-// Close gives the directory free for the next engine, and removes it if no instance needs it. It
+// Close releases the directory for the next engine, and removes it if no instance needs it. It
 // does not wait for the disk of the state file.
 func (d *Directory) Close() {
 	if d == nil {

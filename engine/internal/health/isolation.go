@@ -48,7 +48,7 @@ type Isolation struct {
 
 	answeredSince int64 // when the latest attempt began that was answered
 	answered      int64 // when an attempt was answered last
-	worked        int64 // when the network worked last, as far as that is known
+	worked        int64 // when the network is known to have worked last
 	awaited       awaited
 	until         int64  // the engine is cut off until then, or the next answer
 	ended         int64  // when it was cut off last

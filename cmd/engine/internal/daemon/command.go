@@ -111,6 +111,9 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	cli.LogDiagnostics(log, loaded.diags)
 	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place}
 	d.logRestart()
+	if d.manager, err = openServiceManager(); err != nil {
+		log.Warn("the service manager is told nothing", "error", err)
+	}
 	if d.pods, err = f.pods.Open(loaded.config.Engine.Compatibility, log); err != nil {
 		return err
 	}

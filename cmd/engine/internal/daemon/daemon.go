@@ -41,6 +41,7 @@ type daemon struct {
 	queue   *cli.LogQueue // that log writes to
 	signals *signals
 
+	manager  serviceManager
 	previous watchdog.Previous // what an engine has left that hung
 	place    *accepted.Place   // of the accepted configuration; nil for none
 
@@ -262,6 +263,7 @@ func (d *daemon) run(ctx context.Context) error {
 		defer d.running.Store(false)
 		return d.engine.Run(serving)
 	})
+	d.manager.notify(isReady)
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
 	parts.Go(func() error { d.warnOfUnused(running); return nil })
 	if d.state != nil {

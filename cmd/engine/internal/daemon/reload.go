@@ -51,6 +51,7 @@ func (l *loader) start(ctx context.Context) {
 	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
 	p.Previous, p.Inputs = d.plugins.Load(), &accepted.Inputs{}
 	l.loading = true
+	d.manager.notify(isReloading)
 	previous := d.digest
 	go func() {
 		loaded, diags := d.flags.load(d.paths, p, previous)

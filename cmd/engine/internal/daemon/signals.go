@@ -112,6 +112,7 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 				continue
 			}
 			d.reload(r)
+			d.manager.notify(isReady)
 			if loads.stale {
 				loads.start(ctx)
 			}
@@ -124,6 +125,7 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 				d.log.Info("shutting down: waiting for processes to exit within their grace periods; a second signal kills them", "signal", s.String())
 				stopping = true
 				watchdog.ExitOnly()
+				d.manager.notify(isStopping)
 				shutdown()
 				continue
 			}

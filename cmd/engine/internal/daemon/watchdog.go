@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,31 +13,41 @@ import (
 func (d *daemon) logRestart() {
 	if n := d.previous.Restarts; n > 0 {
 		d.log.Error("the engine hung, its watchdog has started it again", "restarts", n)
+		if err := d.previous.Unread; err != nil {
+			d.log.Warn("processes of the engine that hung stay as zombies when they end, until this one ends", "error", err)
+		}
 	}
 }
 
-// startWatchdog starts the watchdog, if it is configured and exists on this system. The caller
+// startWatchdog starts the watchdog, if it is configured and exists on this system, and beats
+// for it and for the service manager, if that watches the engine too. The caller
 // calls stop at the end of the program, which waits for the goroutine that beats; one that
 // still hangs after it is not started again.
 func (d *daemon) startWatchdog() (stop func()) {
-	limit := watchdog.DefaultLimit
+	limit, isOurs := watchdog.DefaultLimit, false
 	if d.settings.Watchdog != nil {
 		limit = *d.settings.Watchdog
 	}
-	if limit == 0 {
-		return func() {}
-	}
-	if err := watchdog.Start(limit); err != nil {
-		if d.settings.Watchdog != nil || !errors.Is(err, watchdog.ErrUnsupported) {
+	if limit > 0 {
+		if err := watchdog.Start(limit); err == nil {
+			isOurs = true
+		} else if d.settings.Watchdog != nil || !errors.Is(err, watchdog.ErrUnsupported) {
 			d.log.Warn("no watchdog: an engine that hangs is not started again", "error", err)
 		}
+	}
+	if !isOurs && !d.manager.watches {
 		return func() {}
+	}
+	beat := func() {
+		if watchdog.Beat(); d.manager.watches {
+			d.manager.notify(isAlive)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		d.beat(ctx, limit, watchdog.Beat)
+		d.beat(ctx, cmp.Or(limit, watchdog.DefaultLimit), beat)
 	}()
 	return func() {
 		watchdog.ExitOnly()

@@ -15,6 +15,7 @@ import (
 // Previous is what the program has left that has hung, in the process that this one now has.
 type Previous struct {
 	Restarts int   // how often the watchdog has started the program again; 0: there is no previous one
+	Unread   error // why the children of the previous program are not known; nil if they are
 	children []int // process IDs
 }
 
@@ -26,7 +27,8 @@ func Inherited() Previous {
 		return p
 	}
 	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0) // execve has named it exe
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
+	p.Unread = err
 	for _, field := range strings.Fields(string(text)) {
 		if pid, err := strconv.Atoi(field); err == nil {
 			p.children = append(p.children, pid)

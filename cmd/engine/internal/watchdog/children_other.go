@@ -5,7 +5,10 @@ package watchdog
 import "context"
 
 // Previous is what the program has left that has hung: nothing.
-type Previous struct{ Restarts int }
+type Previous struct {
+	Restarts int
+	Unread   error
+}
 
 // Inherited returns nothing.
 func Inherited() Previous { return Previous{} }

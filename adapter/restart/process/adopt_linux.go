@@ -251,7 +251,7 @@ func (d *Driver) adopt(workDir string) (*guard.Adopt, error) {
 	}
 	return &guard.Adopt{
 		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest, WorkDir: workDir,
-		Interval: d.findInterval, Grace: d.gracePeriod(),
+		Interval: d.findInterval, Linger: d.linger, Grace: d.gracePeriod(),
 	}, nil
 }
 

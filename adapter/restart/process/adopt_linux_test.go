@@ -712,6 +712,26 @@ echo >ready; while :; do sleep 0.01; done`
 	_, _ = syscall.Wait4(guard, nil, 0, nil)
 }
 
+func TestAGuardWhoseProcessHasEndedDoesNotWaitForEver(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	d := adoptable(t, dir, `until test -e end; do sleep 0.01; done`, log)
+	d.findInterval, d.linger = time.Millisecond, 10*time.Millisecond
+	first := attend(t, d)
+	guard := parentOf(pidOf(t, first.id))
+	first.leave(t)
+	if !alive(pidOf(t, first.id)) {
+		t.Error("the process ended before it was to")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, []int{guard})
+	_, _ = syscall.Wait4(guard, nil, 0, nil)
+	if left, _ := os.ReadDir(filepath.Join(dir, "guards")); len(left) != 0 {
+		t.Errorf("files are left: %v", left)
+	}
+}
+
 // The engine starts the target again where the directory was.
 func TestAProcessWhoseDirectoryWasMovedEndsWhenAnotherTakesItsPlace(t *testing.T) {
 	dir, log := t.TempDir(), new(testsync.Buffer)

@@ -97,11 +97,15 @@ type Driver struct {
 	digest  string
 
 	findInterval time.Duration      // see guard.Adopt
+	linger       time.Duration      // see guard.Adopt
 	gracePeriods chan time.Duration // the latest of SetGracePeriod that no instance has read; capacity 1
 }
 
 // findInterval is the time after which a guard without an engine looks for its files.
 const findInterval = time.Minute
+
+// linger is how long a guard keeps the exit status of an instance for the next engine.
+const linger = 24 * time.Hour
 
 // Check returns what is wrong with the configuration's text: a *probe.FieldError, or
 // several, or nil.
@@ -132,7 +136,7 @@ func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run, digest: c.digest(), findInterval: findInterval, gracePeriods: make(chan time.Duration, 1)}
+	return &Driver{config: c, command: run, digest: c.digest(), findInterval: findInterval, linger: linger, gracePeriods: make(chan time.Duration, 1)}
 }
 
 // digest identifies what the command is: instances with the same one need no restart.

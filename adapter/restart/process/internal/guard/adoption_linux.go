@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -142,8 +143,11 @@ func (a *adoption) describe(id string, tree Tree) error {
 	if id != "" && a.started.IsZero() {
 		a.started = time.Now()
 	}
-	d := Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, WorkDir: a.adopt.WorkDir, Started: a.started, Grace: a.adopt.Grace, Tree: tree}
-	return json.NewEncoder(a.description).Encode(d) // one write
+	return json.NewEncoder(a.description).Encode(a.descriptionOf(id, tree)) // one write
+}
+
+func (a *adoption) descriptionOf(id string, tree Tree) Description {
+	return Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, WorkDir: a.adopt.WorkDir, Started: a.started, Grace: a.adopt.Grace, Tree: tree}
 }
 
 // maxDescriptions bounds the size of the file, in bytes. Engines read more.
@@ -155,10 +159,29 @@ func (a *adoption) setGrace(grace time.Duration, hello Report) {
 		return
 	}
 	a.adopt.Grace = grace
-	if info, err := a.description.Stat(); err == nil && info.Size() > maxDescriptions {
-		_ = a.description.Truncate(0)
-	}
 	_ = a.describe(hello.ID, hello.Tree) // after an error engines read the last one
+	if info, err := a.description.Stat(); err == nil && info.Size() > maxDescriptions {
+		_ = a.compact(info.Size(), hello)
+	}
+}
+
+// compact replaces all descriptions by the latest one. It first overwrites them, up to the size of
+// the file, which needs no room on the disk.
+func (a *adoption) compact(size int64, hello Report) error {
+	text, err := json.Marshal(a.descriptionOf(hello.ID, hello.Tree))
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(a.description.Fd())), os.O_WRONLY, 0) // the other one appends
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	padded := append(text, bytes.Repeat([]byte{'\n'}, int(size)-len(text))...)
+	if _, err := f.WriteAt(padded, 0); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(text)) + 1)
 }
 
 // isLost reports whether no engine can find the guard, since the description was removed, or
@@ -194,11 +217,12 @@ func (a *adoption) remove() {
 // many open files.
 const acceptPause = time.Second
 
-// accept returns the next engine that attaches, or false when none can find the guard. Until
-// then it reads the outputs itself, so that the command never waits for a reader.
-func (a *adoption) accept(hello Report) (e engine, ok bool) {
+// accept returns the next engine that attaches, or false when none can find the guard, or none has
+// come long after the command has ended. Until then it reads the outputs itself, so that the
+// command never waits for a reader.
+func (a *adoption) accept(hello Report, ended func() bool) (e engine, ok bool) {
 	for {
-		socket := a.nextEngine()
+		socket := a.nextEngine(ended)
 		if socket == nil {
 			return engine{}, false
 		}
@@ -209,10 +233,17 @@ func (a *adoption) accept(hello Report) (e engine, ok bool) {
 	}
 }
 
-// nextEngine waits for a connection. It returns nil when no engine can find the guard.
-func (a *adoption) nextEngine() *os.File {
+// nextEngine waits for a connection. It returns nil where accept gives up.
+func (a *adoption) nextEngine(ended func() bool) *os.File {
 	defer a.discard()()
+	var since time.Time // when the command was found to have ended
 	for !a.isLost() {
+		if now := time.Now(); !ended() {
+		} else if since.IsZero() {
+			since = now
+		} else if now.Sub(since) >= a.adopt.Linger {
+			return nil
+		}
 		_ = a.listener.SetReadDeadline(time.Now().Add(a.adopt.Interval))
 		socket, err := acceptFrom(a.listener)
 		if err == nil {

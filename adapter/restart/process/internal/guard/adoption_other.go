@@ -16,6 +16,7 @@ func (a *adoption) describe(string, Tree) error    { return nil }
 func (a *adoption) setGrace(time.Duration, Report) {}
 func (a *adoption) remove()                        {}
 func (a *adoption) abandon()                       {}
-func (a *adoption) accept(Report) (engine, bool)   { return engine{}, false }
+
+func (a *adoption) accept(Report, func() bool) (engine, bool) { return engine{}, false }
 
 func (a *adoption) discard() (stop func()) { return func() {} }

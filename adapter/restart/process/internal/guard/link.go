@@ -29,7 +29,7 @@ func (l *link) attend(e engine) {
 			return
 		}
 		var found bool
-		if e, found = l.adoption.accept(l.hello); !found {
+		if e, found = l.adoption.accept(l.hello, func() bool { return len(l.last) > 0 }); !found {
 			l.endUnfound()
 			return
 		}

@@ -40,6 +40,9 @@ type Adopt struct {
 	// were removed or replaced no engine can find it, so it ends the command.
 	Interval time.Duration
 
+	// Linger is how long the guard waits for an engine after the command has ended.
+	Linger time.Duration
+
 	// Grace is the grace period if the guard ends the command, or an engine that finds the
 	// command and does not want it.
 	Grace time.Duration

@@ -424,5 +424,9 @@ func (m *model) logged(message, target, text string) {
 	if strings.HasPrefix(message, "engine isolated") && time.Now().Before(last.Add(10*time.Second)) {
 		return
 	}
+	switch message { // what is wrong with the target, and not with the engine
+	case "instance failed to start", "instance exited again, crash loop", "instance exited, no other follows":
+		return
+	}
 	m.broken("log", target, "%s", text)
 }

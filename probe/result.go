@@ -70,12 +70,6 @@ type Result struct {
 	Took    time.Duration // the whole attempt, all its tries
 	Tries   uint8         // 1, or up to 3 when a try's outcome was Unknown
 	NoRetry bool          // another try at once would fail likewise, so the engine makes none
-	Timings Timings
-
-	// Lost is how much of the time of a try its handler knows to be lost for a reason of
-	// this machine, such as a quota of processor time that is used up. If it is a notable
-	// part of the timeout, the outcome of a failure is Unknown, for ReasonStalled.
-	Lost time.Duration
 
 	// Denied says that this machine has denied processes, memory or descriptors to what the
 	// handler has run. The outcome of a failure is Unknown then, for ReasonResources.
@@ -85,6 +79,15 @@ type Result struct {
 	// Rule.Period. Every failure after them counts, until an attempt passes, or fails without
 	// such a claim. The engine's health does not depend on these attempts.
 	Denied bool
+
+	HTTPStatus        uint16 // status code of an HTTP response; 0 without one
+	CertificateExpiry int64  // when the first of the server's certificates expires, in seconds since 1970; 0 without one
+	Timings           Timings
+
+	// Lost is how much of the time of a try its handler knows to be lost for a reason of
+	// this machine, such as a quota of processor time that is used up. If it is a notable
+	// part of the timeout, the outcome of a failure is Unknown, for ReasonStalled.
+	Lost time.Duration
 }
 
 // Timings says how long each step of an attempt over the network took, and whether it has

@@ -103,7 +103,12 @@ func newProbeID(id probe.ID) Probe {
 // NewResult converts r to its form in the API. It leaves the field At unset,
 // because r does not have the time of the attempt.
 func NewResult(r probe.Result) Result {
+	var expiry time.Time
+	if r.CertificateExpiry != 0 {
+		expiry = time.Unix(r.CertificateExpiry, 0).UTC()
+	}
 	return Result{
+		HTTPStatus: int(r.HTTPStatus), CertificateExpiry: expiry,
 		Outcome: r.Outcome, Reason: r.Reason, Detail: r.Detail,
 		DurationSeconds: r.Took.Seconds(), Tries: r.Tries,
 		Timings: Timings{

@@ -140,6 +140,9 @@ type Result struct {
 	DurationSeconds float64       `json:"durationSeconds"` // of all its tries
 	Tries           uint8         `json:"tries"`
 	Timings         Timings       `json:"timings,omitzero"`
+
+	HTTPStatus        int       `json:"httpStatus,omitempty"`       // status code of an HTTP response
+	CertificateExpiry time.Time `json:"certificateExpiry,omitzero"` // when the first of the server's certificates expires
 }
 
 // Timings says how long each step of an attempt over the network took. One that was

@@ -114,6 +114,22 @@ func (s scrape) target(t engine.TargetStatus) {
 	for i := range t.Probes {
 		p := &t.Probes[i]
 		send(s, probeMetrics, p, p.ID.Target, p.ID.Kind.String(), p.ID.Name)
+		if !p.ResultAt.IsZero() {
+			s.lastAttempt(p)
+		}
+	}
+}
+
+// lastAttempt sends the metrics of a probe's latest attempt.
+func (s scrape) lastAttempt(p *engine.Status) {
+	labels, res := []string{p.ID.Target, p.ID.Kind.String(), p.ID.Name}, &p.Result
+	s.gauge(lastDurationDesc, res.Took.Seconds(), labels...)
+	s.gauge(lastResultDesc, 1, append(labels[:3:3], res.Outcome.String(), string(res.Reason))...)
+	if res.HTTPStatus != 0 {
+		s.gauge(httpStatusDesc, float64(res.HTTPStatus), labels...)
+	}
+	if res.CertificateExpiry != 0 {
+		s.gauge(certExpiryDesc, float64(res.CertificateExpiry), labels...)
 	}
 }
 

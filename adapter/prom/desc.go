@@ -69,6 +69,14 @@ var summaryMetrics = []metric[engine.Summary]{
 	gauge("sonde_targets_live", "Number of targets of which no startup or liveness probe is failing.", func(s engine.Summary) float64 { return float64(s.Live) }),
 }
 
+// Metrics of the latest attempt of each probe, which has one series of each that applies.
+var (
+	lastDurationDesc = describe("sonde_probe_last_duration_seconds", "Duration of the probe's latest attempt in seconds, including retries.", "target", "kind", "name")
+	lastResultDesc   = describe("sonde_probe_last_result_info", "A metric with a constant '1' value labeled by outcome and reason of the probe's latest attempt.", "target", "kind", "name", "outcome", "reason")
+	httpStatusDesc   = describe("sonde_probe_http_status_code", "Status code of the response to the probe's latest attempt.", "target", "kind", "name")
+	certExpiryDesc   = describe("sonde_probe_ssl_earliest_cert_expiry", "When the first of the certificates expires that the server has sent in the probe's latest attempt, in seconds since 1970.", "target", "kind", "name")
+)
+
 // Metrics of each target.
 var targetMetrics = []metric[*engine.TargetStatus]{
 	gauge("sonde_target_started", "Whether the target is running and its startup probes have passed (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.Started) }, "target"),

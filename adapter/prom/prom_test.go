@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -419,5 +420,83 @@ func BenchmarkAScrapeOf10000Probes(b *testing.B) {
 	for b.Loop() {
 		text, _ := scrape(h)
 		b.ReportMetric(float64(len(text)), "B/scrape")
+	}
+}
+
+func TestMetricsOfTheLatestAttempt(t *testing.T) {
+	e := shop()
+	probes := e.targets[0].Probes
+	probes[0].ResultAt, probes[1].ResultAt = time.Unix(1, 0), time.Unix(1, 0)
+	probes[0].Result = probe.Result{Outcome: probe.Success, Took: 1500 * time.Millisecond, HTTPStatus: 204, CertificateExpiry: 1800000000}
+	probes[1].Result = probe.Fail(probe.ReasonTCPRefused, "refused")
+	want := `
+# HELP sonde_probe_http_status_code Status code of the response to the probe's latest attempt.
+# TYPE sonde_probe_http_status_code gauge
+sonde_probe_http_status_code{kind="startup",name="",target="shop/web/nginx"} 204
+# HELP sonde_probe_last_duration_seconds Duration of the probe's latest attempt in seconds, including retries.
+# TYPE sonde_probe_last_duration_seconds gauge
+sonde_probe_last_duration_seconds{kind="readiness",name="db",target="shop/web/nginx"} 0
+sonde_probe_last_duration_seconds{kind="startup",name="",target="shop/web/nginx"} 1.5
+# HELP sonde_probe_last_result_info A metric with a constant '1' value labeled by outcome and reason of the probe's latest attempt.
+# TYPE sonde_probe_last_result_info gauge
+sonde_probe_last_result_info{kind="readiness",name="db",outcome="failure",reason="tcp.refused",target="shop/web/nginx"} 1
+sonde_probe_last_result_info{kind="startup",name="",outcome="success",reason="",target="shop/web/nginx"} 1
+# HELP sonde_probe_ssl_earliest_cert_expiry When the first of the certificates expires that the server has sent in the probe's latest attempt, in seconds since 1970.
+# TYPE sonde_probe_ssl_earliest_cert_expiry gauge
+sonde_probe_ssl_earliest_cert_expiry{kind="startup",name="",target="shop/web/nginx"} 1.8e+09
+`
+	compare(t, prom.Config{Engine: e}, want, "sonde_probe_last_duration_seconds", "sonde_probe_last_result_info", "sonde_probe_http_status_code", "sonde_probe_ssl_earliest_cert_expiry")
+}
+
+func TestStatesOfTargetsHaveASeriesEach(t *testing.T) {
+	e := shop()
+	e.targets[0].State = probe.StateBlind
+	e.summary.States[probe.StateBlind], e.summary.States[probe.StateReady] = 3, 5
+	want := `
+# HELP sonde_target_in_trouble Whether the target is in trouble (1 for yes, 0 for no).
+# TYPE sonde_target_in_trouble gauge
+sonde_target_in_trouble{target="shop/web/nginx"} 1
+# HELP sonde_target_states Number of targets by state.
+# TYPE sonde_target_states gauge
+sonde_target_states{state="absent"} 0
+sonde_target_states{state="blind"} 3
+sonde_target_states{state="cannot_start"} 0
+sonde_target_states{state="completed"} 0
+sonde_target_states{state="crash_looping"} 0
+sonde_target_states{state="exited"} 0
+sonde_target_states{state="failing"} 0
+sonde_target_states{state="not_ready"} 0
+sonde_target_states{state="ready"} 5
+sonde_target_states{state="restart_blocked"} 0
+sonde_target_states{state="restarting"} 0
+sonde_target_states{state="starting"} 0
+sonde_target_states{state="stopped"} 0
+# HELP sonde_targets_in_trouble Number of targets in trouble: failing, not ready, crash-looping, cannot start, exited, restart blocked or blind.
+# TYPE sonde_targets_in_trouble gauge
+sonde_targets_in_trouble 3
+`
+	compare(t, prom.Config{Engine: e}, want, "sonde_target_in_trouble", "sonde_target_states", "sonde_targets_in_trouble")
+}
+
+func TestMetricsPassPromtool(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is missing: it is in Debian's package prometheus")
+	}
+	e := shop()
+	e.targets[0].Probes[0].ResultAt = time.Unix(1, 0)
+	e.targets[0].Probes[0].Result = probe.Result{Outcome: probe.Success, HTTPStatus: 204, CertificateExpiry: 1800000000}
+	w := httptest.NewRecorder()
+	prom.New(prom.Config{
+		Engine: e, LogDropped: func() uint64 { return 0 },
+		State: func() prom.State { return prom.State{} }, Reload: func() prom.Reload { return prom.Reload{} },
+	}).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if !strings.Contains(w.Body.String(), "sonde_probe_ssl_earliest_cert_expiry") {
+		t.Fatal(w.Body)
+	}
+	check := exec.Command(promtool, "check", "metrics")
+	check.Stdin = w.Body
+	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -26,6 +26,7 @@ type attempt struct {
 	asked     time.Time     // when the latest request was sent, or begun
 	responded bool          // a byte of the response to it was received
 	status    int           // of that response; 0: its head is incomplete
+	expiry    int64         // of the certificates of the latest connection: see certificateExpiry
 }
 
 type attemptKey struct{}
@@ -35,6 +36,7 @@ func (a *attempt) begin() context.Context {
 	return httptrace.WithClientTrace(context.WithValue(a.ctx, attemptKey{}, a), &httptrace.ClientTrace{
 		WroteRequest:         func(httptrace.WroteRequestInfo) { a.sent() },
 		GotFirstResponseByte: a.responding,
+		GotConn:              func(info httptrace.GotConnInfo) { a.connected(info.Conn) },
 	})
 }
 
@@ -69,7 +71,17 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
 	a.timings.Connected = a.timings.Connected || took.Connected
 	a.failure = err
 	a.asked = time.Now()
-	a.http2 = err == nil && speaksHTTP2(conn)
+	a.http2, a.expiry = err == nil && speaksHTTP2(conn), 0
+	if err == nil {
+		a.expiry = certificateExpiry(conn)
+	}
+}
+
+// connected records the connection that a request uses, which may be one that was kept.
+func (a *attempt) connected(conn net.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expiry = certificateExpiry(conn)
 }
 
 func (a *attempt) sent() {
@@ -98,6 +110,9 @@ func (a *attempt) result(r probe.Result) probe.Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r.Timings = a.timings
+	if r.HTTPStatus != 0 {
+		r.CertificateExpiry = a.expiry
+	}
 	return r
 }
 

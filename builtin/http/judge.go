@@ -18,7 +18,7 @@ import (
 func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
 	description := describe(r)
 	if !p.checksBody(r.StatusCode) {
-		return p.wrongStatus(description)
+		return p.wrongStatus(r.StatusCode, description)
 	}
 	var body []byte
 	if r.StatusCode != http.StatusSwitchingProtocols { // after which there is another protocol, and maybe no end
@@ -38,9 +38,18 @@ func (p *plan) checksBody(status int) bool {
 
 // check returns the result of a response whose body, up to its maximum, is complete.
 func (p *plan) check(status int, description string, body []byte) probe.Result {
+	return withStatus(p.checkBody(status, description, body), status)
+}
+
+func withStatus(r probe.Result, status int) probe.Result {
+	r.HTTPStatus = uint16(status)
+	return r
+}
+
+func (p *plan) checkBody(status int, description string, body []byte) probe.Result {
 	switch accepted, explicit := p.accept.has(status); {
 	case !accepted:
-		return p.wrongStatus(description)
+		return p.wrongStatus(status, description)
 	case !bytes.Contains(body, p.contains):
 		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but the body's first %d bytes do not contain the expected text", status, len(body))
 	case p.regex != nil && !p.regex.Match(body):
@@ -51,19 +60,19 @@ func (p *plan) check(status int, description string, body []byte) probe.Result {
 	return probe.Succeed(description)
 }
 
-func (p *plan) wrongStatus(description string) probe.Result {
-	return probe.Fail(probe.ReasonHTTPStatus, "%s, want %s", description, p.accept.text)
+func (p *plan) wrongStatus(status int, description string) probe.Result {
+	return withStatus(probe.Fail(probe.ReasonHTTPStatus, "%s, want %s", description, p.accept.text), status)
 }
 
 func (p *plan) incompleteBody(ctx context.Context, status int, err error) probe.Result {
 	if known := dial.Classify(ctx, dial.Transferring, err); known.Outcome == probe.Unknown {
-		return dial.Result(known)
+		return withStatus(dial.Result(known), status)
 	}
 	problem := "broke off"
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		problem = "did not end in time"
 	}
-	result := probe.Fail(probe.ReasonHTTPBody, "status %d, but the body %s", status, problem)
+	result := withStatus(probe.Fail(probe.ReasonHTTPBody, "status %d, but the body %s", status, problem), status)
 	if p.kubelet {
 		result.Outcome = probe.Unknown
 	}

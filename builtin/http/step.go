@@ -55,7 +55,7 @@ func (p *plan) decide(r response, eof bool) (probe.Result, nonblock.Progress) {
 	case r.unsupported, isRedirect(r.status), p.regex != nil && len(r.body) > maxSlow:
 		return probe.Result{}, nonblock.StepBlock
 	case r.status != 0 && !p.checksBody(r.status):
-		return p.wrongStatus(describeStatus(r.status)), nonblock.StepDone
+		return p.wrongStatus(r.status, describeStatus(r.status)), nonblock.StepDone
 	case r.complete:
 		return p.check(r.status, describeStatus(r.status), r.body), nonblock.StepDone
 	case !eof:

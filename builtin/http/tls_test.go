@@ -2,6 +2,7 @@ package httpprobe_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -151,4 +152,29 @@ func TestBrokenHTTP2IsNotHTTP(t *testing.T) {
 	})
 	c := httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}
 	wantResult(t, attempt(t, c, target, plenty), probe.Failure, probe.ReasonHTTPProtocol)
+}
+
+func TestResultHasTheStatusAndTheExpiryOfTheCertificate(t *testing.T) {
+	ca, no := dialtest.NewAuthority(t), false
+	for name, validFor := range map[string]time.Duration{"valid": time.Hour, "expired": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			cert := ca.Sign(t, validFor, "127.0.0.1")
+			leaf, err := x509.ParseCertificate(cert.Certificate[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{Verify: &no}, Status: []string{"500"}}
+			c.ReuseConnection = true
+			h, target := handler(t, c), serveTLS(t, serverConfig(cert), false)
+			h.Probe(t.Context(), target)
+			got := h.Probe(t.Context(), target) // on the connection of the first one
+			if got.Reason != probe.ReasonHTTPStatus || got.HTTPStatus != 211 || got.CertificateExpiry != leaf.NotAfter.Unix() {
+				t.Errorf("got %+v, want status 211 and the expiry %d", got, leaf.NotAfter.Unix())
+			}
+		})
+	}
+	plain := attempt(t, httpprobe.Config{Port: "web"}, serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), plenty)
+	if plain.HTTPStatus != http.StatusNoContent || plain.CertificateExpiry != 0 {
+		t.Errorf("got %+v without TLS", plain)
+	}
 }

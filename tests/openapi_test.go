@@ -341,13 +341,25 @@ func TestResponsesOfTheAPIMatchTheirSchemas(t *testing.T) {
 		}
 		d.check(t, path, schema{Ref: "#/components/schemas/" + c.schema}, body)
 	}
-	for query, name := range map[string]string{"snapshot=true": "Probe", "targets=true": "Target"} {
+	for query, name := range map[string]string{"snapshot=true": "Probe", "targets=true&snapshot=true": "Target"} {
 		d.check(t, "/v1/events?"+query, schema{Ref: "#/components/schemas/" + name}, firstEvent(t, server+"/v1/events?"+query))
 	}
 }
 
-// apiOf serves the API of an engine that has made attempts, and returns its address.
+// apiOf serves the API of an engine, and returns its address.
 func apiOf(t *testing.T) string {
+	t.Helper()
+	api, err := httpapi.New(httpapi.Config{Engine: engineOf(t), Ready: func() error { return errors.New("not ready") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// engineOf returns an engine that runs, and has made attempts.
+func engineOf(t *testing.T) *engine.Engine {
 	t.Helper()
 	id := probe.ID{Target: "web", Kind: probe.Readiness}
 	other := probe.ID{Target: "worker", Kind: probe.Liveness, Name: "x"}
@@ -377,25 +389,21 @@ func apiOf(t *testing.T) string {
 		stop()
 		<-ended
 	})
-	for _, id := range []probe.ID{id, other} {
+	for id, want := range map[probe.ID]probe.Verdict{id: probe.Passing, other: probe.Failing} {
 		testsync.Until(t, "a verdict of "+id.String(), func() bool {
 			s, ok := e.Status(id)
-			return ok && s.Verdict != probe.Undecided
+			return ok && s.Verdict == want
 		})
 	}
-	api, err := httpapi.New(httpapi.Config{Engine: e, Ready: func() error { return errors.New("not ready") }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
-	return server.URL
+	return e
 }
 
 // firstEvent returns the data of the first event of a stream.
 func firstEvent(t *testing.T, url string) (data any) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), testsync.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

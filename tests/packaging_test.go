@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 const (
@@ -19,10 +21,38 @@ const (
 	dashboard  = "../dist/prometheus/grafana.json"
 )
 
-func TestRulesForPrometheusAreValid(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
+func promtool(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("promtool is missing: it is in Debian's package prometheus")
+	}
+	return path
+}
+
+func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
+	scrape := httptest.NewRecorder()
+	prom.New(prom.Config{
+		Engine:     engineOf(t),
+		Plugins:    func() []stats.Plugin { return []stats.Plugin{{Name: "grpc"}} },
+		LogDropped: func() uint64 { return 0 },
+		State:      func() prom.State { return prom.State{} },
+		Reload:     func() prom.Reload { return prom.Reload{} },
+	}).Handler().ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
+	if !strings.Contains(scrape.Body.String(), `sonde_target_in_trouble{target="worker"} 1`) {
+		t.Fatalf("the scrape has status %d:\n%s", scrape.Code, scrape.Body)
+	}
+	c := exec.Command(promtool(t), "check", "metrics")
+	c.Stdin = scrape.Body
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
+func TestRulesForPrometheusAreValid(t *testing.T) {
+	promtool := promtool(t)
+	if out, err := exec.Command(promtool, "test", "rules", "testdata/alerts.yml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 	panels := "groups:\n- name: panels\n  rules:\n"
 	for _, expr := range expressions(t) {

@@ -68,10 +68,16 @@ func markdown(p *page) string {
 			s.WriteString("\n## Arguments\n")
 			arguments = true
 		}
-		fmt.Fprintf(&s, "\n### `%s`\n\n%s\n\n%s\n", e.path, sentence(e.facts()), sentence(e.field.Doc))
+		fmt.Fprintf(&s, "\n### `%s`\n\n%s\n%s", e.path, paragraph(e.facts()), paragraph(e.field.Doc))
 	}
 	if len(blocks) > 0 {
 		fmt.Fprintf(&s, "\n## Blocks\n\n%s\n", links(blocks))
 	}
 	return s.String()
+}
+
+// paragraph returns a description as a paragraph, whose asterisks are no emphasis.
+func paragraph(text string) string {
+	const columns = 120
+	return wrap(strings.ReplaceAll(sentence(text), "*", `\*`), columns, "", "")
 }

@@ -127,7 +127,7 @@ func (s *supervisor) supervise() {
 		notBefore = time.Now().Add(s.unit.BackOff.wait(s.exits))
 		s.remember(func(m *Memory) {
 			m.NotBefore, m.Exited, m.Code, m.Requested = notBefore, true, end.exit.Code, end.requested
-			m.LastExit, m.LastReason = end.detail(), end.reason()
+			m.LastExit, m.LastReason = end.detail(""), end.reason()
 		})
 		switch {
 		case !s.unit.Policy.restarts(end.exit.Code, end.requested):
@@ -256,14 +256,14 @@ const noID = "none"
 func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore time.Time) {
 	now := time.Now()
 	wait := max(notBefore.Sub(now), 0)
-	s.lastExit, s.lastReason = end.detail(), end.reason()
+	s.lastExit, s.lastReason = end.detail(""), end.reason()
 	in := s.endedInstance(phase)
 	in.Reason, in.Detail = s.lastReason, s.lastExit
 	if end.hasCompleted() && phase == probe.Gone {
 		in.Reason = probe.ReasonCompleted
 	}
 	if wait > 0 {
-		in.Detail = fmt.Sprintf("restarting in %v (back-off), next at %s; %s", wait.Round(time.Second), notBefore.UTC().Format(time.RFC3339), s.lastExit)
+		in.Detail = end.detail(fmt.Sprintf("; restarting in %v (back-off), next at %s", wait.Round(time.Second), notBefore.UTC().Format(time.RFC3339)))
 	}
 	if wait > 0 && in.Reason != probe.ReasonNoStart {
 		in.Reason = probe.ReasonBackOff
@@ -358,10 +358,10 @@ func (t termination) status() string {
 	return fmt.Sprintf("exit status %d", t.exit.Code)
 }
 
-// detail returns the status and the end of the output.
-func (t termination) detail() string {
+// detail returns the status, what happens next, and the end of the output.
+func (t termination) detail(next string) string {
 	if t.exit.Output == "" {
-		return t.status()
+		return t.status() + next
 	}
-	return t.status() + ": " + t.exit.Output
+	return t.status() + next + ": " + t.exit.Output
 }

@@ -56,6 +56,25 @@ func execute(args []string, stderr io.Writer) int {
 	return cli.ExitCode(command, err, running)
 }
 
+// helpCommand returns sonde help COMMAND, for people who do not write sonde COMMAND --help.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "help [COMMAND]",
+		Short:  "Show the help of a command",
+		Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 && c.HasSubCommands() {
+				err = c.ValidateArgs(rest)
+			}
+			if err != nil {
+				return cli.UsageError("%w", err)
+			}
+			return c.Help()
+		},
+	}
+}
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "sonde",
@@ -66,7 +85,9 @@ func newRoot() *cobra.Command {
 	}
 	cli.MakeGroup(root)
 	root.CompletionOptions.HiddenDefaultCmd = true // packages have its output
-	root.SetHelpCommand(&cobra.Command{Hidden: true})
+	root.SetHelpCommand(helpCommand(root))
+	root.Version = version()
+	root.SetVersionTemplate(versionLine())
 	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(),
 		plugindev.Command(), status.Command(), status.History(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
 	return root

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -15,10 +16,15 @@ func versionCommand() *cobra.Command {
 		Short: "Show the version of this build",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "sonde %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := io.WriteString(c.OutOrStdout(), versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine returns what sonde version and sonde --version show.
+func versionLine() string {
+	return fmt.Sprintf("sonde %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version returns the module's version, with the commit of a build from a

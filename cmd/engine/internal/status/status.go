@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
@@ -154,7 +155,8 @@ func (s viewer) write(ctx context.Context, all []httpapi.Target, asJSON bool) er
 		if len(all) == 0 && len(s.names)+len(s.labels) > 0 {
 			none = "no target matches\n"
 		}
-		_, err := io.WriteString(s.out, none+table(all, time.Now(), defaultWidth)+s.trouble(ctx))
+		width, _ := size(s.out)
+		_, err := io.WriteString(s.out, none+table(all, time.Now(), width)+s.trouble(ctx))
 		return err
 	}
 	var v any = httpapi.Targets{Targets: all, Total: len(all)}
@@ -262,8 +264,11 @@ func (s viewer) trouble(ctx context.Context) string {
 	return engineLines(stats)
 }
 
-// explain replaces the error of a refused connection by one that names a cure.
+// explain adds the cure to an error that a flag cures.
 func (s viewer) explain(err error) error {
+	if refused, ok := errors.AsType[*httpapi.Error](err); ok && refused.Status == http.StatusUnauthorized {
+		return fmt.Errorf("%w; give the file of the token with --token-file", err)
+	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("no engine listens on %s: %w; give the URL of the engine with --address", s.client.Base, syscall.ECONNREFUSED)
 	}

@@ -18,18 +18,19 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// defaultWidth is the table's width where there is no terminal.
-const defaultWidth = 160
+// unlimited is the width and the height where there is no terminal: a pipe and a file get
+// the whole lines.
+const unlimited = 1 << 20
 
 // size returns the columns and lines of a terminal.
 func size(w io.Writer) (width, height int) {
 	f, ok := w.(*os.File)
 	if !ok {
-		return defaultWidth, 1 << 20
+		return unlimited, unlimited
 	}
 	width, height, err := term.GetSize(int(f.Fd()))
 	if err != nil || width <= 0 || height <= 1 {
-		return defaultWidth, 1 << 20
+		return unlimited, unlimited
 	}
 	return width, height
 }

@@ -30,7 +30,7 @@ shop/web  not ready  2         -                                         restart
                                readiness/db  failing  4 unknown    now   exec.start: no such file
                                liveness      passing  2/3 failure  1.3s  http.status: status 503
 `
-	if got := "\n" + table([]httpapi.Target{target}, now, defaultWidth); got != want {
+	if got := "\n" + table([]httpapi.Target{target}, now, unlimited); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)
 	}
 }
@@ -46,7 +46,7 @@ func TestTableFitsItsWidth(t *testing.T) {
 
 func TestTableHasNoControlCharacters(t *testing.T) {
 	rude := httpapi.Target{Name: "a\x1b[2J", Probes: []httpapi.Probe{{ID: "\x1b[31mx", Result: &httpapi.Result{Reason: "\x1b]0;x\a", Detail: "a\r\x1b[1Ab\tc"}}}}
-	if got := table([]httpapi.Target{rude}, time.Time{}, defaultWidth); strings.ContainsAny(got, "\x1b\a\r\t") {
+	if got := table([]httpapi.Target{rude}, time.Time{}, unlimited); strings.ContainsAny(got, "\x1b\a\r\t") {
 		t.Errorf("the table has control characters: %q", got)
 	}
 }

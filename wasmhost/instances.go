@@ -34,8 +34,7 @@ func (p *Plugin) borrow(ctx context.Context, lane pool.Lane) (lease, error) {
 
 // getOrStart takes an instance out of the pool, or starts one.
 func (p *Plugin) getOrStart(ctx context.Context, lane pool.Lane) (lease, error) {
-	half, cancel := pool.Half(ctx)
-	defer cancel()
+	began := time.Now()
 	i, waited, err := p.pool.Get(ctx, lane)
 	if waited {
 		p.counters.waits.Add(1)
@@ -46,6 +45,8 @@ func (p *Plugin) getOrStart(ctx context.Context, lane pool.Lane) (lease, error) 
 	case err != nil:
 		return lease{}, &attemptError{ReasonBusy, err}
 	case i == nil:
+		half, cancel := pool.Half(ctx, began)
+		defer cancel()
 		i, err = p.await(half, p.start)
 	}
 	if err != nil {

@@ -79,7 +79,7 @@ func (p *Pool[T]) Get(ctx context.Context, lane Lane) (i *T, waited bool, err er
 		return i, false, nil
 	}
 	p.reclaim()
-	half, cancel := Half(ctx)
+	half, cancel := Half(ctx, time.Now())
 	defer cancel()
 	p.mu.Lock()
 	if p.queueTooLong(half, lane) {
@@ -112,13 +112,13 @@ func (p *Pool[T]) tryGet(lane Lane) (i *T, ok bool) {
 	return p.lend(lane)
 }
 
-// Half returns a context that is done when half of the time that ctx leaves has passed.
-func Half(ctx context.Context) (context.Context, context.CancelFunc) {
+// Half returns a context that is done when half of the time has passed that ctx left at a time.
+func Half(ctx context.Context, at time.Time) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, time.Until(end)/2)
+	return context.WithDeadline(ctx, at.Add(end.Sub(at)/2))
 }
 
 // queued returns how many callers get an instance before a new one.

@@ -31,7 +31,7 @@ type Instance struct {
 	globals   []api.MutableGlobal
 	image     *image.Image // what it was made from; nil if it has initialised itself
 	run       *function
-	configure *function // nil: the module does not export it
+	configure *function // nil until it is called, which it is on few instances
 	fuel      api.MutableGlobal
 	nextFD    int32
 	stack     [1]uint64 // the result of a call
@@ -172,6 +172,9 @@ func (s *Sandbox) acquireSlot(ctx context.Context) error {
 	return nil
 }
 
+// moduleConfig is that of all instances. Other random sources are slow to make.
+var moduleConfig = wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(rand.Reader)
+
 // instantiate makes an instance, which does not run code of the module yet. It needs a slot:
 // the runtime evaluates the elements of tables, up to some milliseconds.
 func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance, error) {
@@ -189,13 +192,12 @@ func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance
 		i.Close()
 		return nil, fmt.Errorf("%w: %w", ErrSystem, err)
 	}
-	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(rand.Reader) // its own is slow to make
-	if i.module, err = s.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, i.memory), s.compiled, config); err != nil {
+	if i.module, err = s.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, i.memory), s.compiled, moduleConfig); err != nil {
 		i.Close()
 		return nil, err
 	}
 	i.fuel = i.module.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
-	i.run, i.configure = i.exported(abi.ExportRun), i.exported(abi.ExportConfigure)
+	i.run = i.exported(abi.ExportRun)
 	if err := checkLayout(i.run.Function); err != nil {
 		i.Close()
 		return nil, err
@@ -294,6 +296,9 @@ func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 // The module must export sonde_configure.
 func (i *Instance) Configure(ctx context.Context, s *settings.Settings) Report {
 	c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory(), settings: s}
+	if i.configure == nil {
+		i.configure = i.exported(abi.ExportConfigure)
+	}
 	return c.run(i.configure)
 }
 

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
@@ -139,7 +140,11 @@ func builtinHandler() (probe.Handler, error) {
 // turns is how often the sides of the trial attempts alternate.
 const turns = 10
 
-// attempts measures the CPU time of an attempt by the plugin, and by the built-in handler.
+// warmWorkers is how many attempts are made at a time in order that the processors never sleep.
+const warmWorkers = 8
+
+// attempts measures the CPU time of an attempt by the plugin, and by the built-in handler: with
+// warmWorkers at a time, and alone, one after another.
 func (t *trial) attempts(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
 	plugin, err := t.handler(p)
 	if err != nil {
@@ -150,51 +155,72 @@ func (t *trial) attempts(ctx context.Context, p *wasmhost.Plugin) (figures, erro
 	if err != nil {
 		return nil, err
 	}
-	sides := map[string]probe.Handler{"plugin": plugin, "builtin": builtin}
-	spent, made := map[string]time.Duration{}, map[string]int{}
-	for turn := range turns + 1 {
-		for name, h := range sides {
-			cpu, n, err := t.attemptsOf(ctx, h)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			if turn > 0 { // the first one is the warm-up
-				spent[name], made[name] = spent[name]+cpu, made[name]+n
+	sides := map[string]func() probe.Handler{"plugin": plugin.ForProbe, "builtin": func() probe.Handler { return builtin }}
+	f := figures{}
+	for suffix, workers := range map[string]int{"": warmWorkers, " alone": 1} {
+		spent, made := map[string]time.Duration{}, map[string]int64{}
+		for turn := range turns + 1 {
+			for name, next := range sides {
+				cpu, n, err := t.attemptsOf(ctx, workers, next)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", name, err)
+				}
+				if turn > 0 { // the first one is the warm-up
+					spent[name], made[name] = spent[name]+cpu, made[name]+n
+				}
 			}
 		}
-	}
-	f := figures{}
-	for name := range sides {
-		f[name] = spent[name].Seconds() * 1e6 / float64(made[name])
+		for name := range sides {
+			f[name+suffix] = spent[name].Seconds() * 1e6 / float64(made[name])
+		}
 	}
 	return f, nil
 }
 
-// attemptsOf makes attempts for a while, one after another.
-func (t *trial) attemptsOf(ctx context.Context, h probe.Handler) (spent time.Duration, made int, err error) {
+// attemptsOf lets workers make attempts for a while, each with a handler and a target of its own.
+func (t *trial) attemptsOf(ctx context.Context, workers int, next func() probe.Handler) (spent time.Duration, made int64, err error) {
 	before, err := ownCPU()
 	if err != nil {
 		return 0, 0, err
 	}
-	target, until := t.target(0, t.port), time.Now().Add(t.window/turns)
-	for made == 0 || time.Now().Before(until) {
-		attempt, cancel := context.WithTimeout(ctx, plenty)
-		r := h.Probe(attempt, target)
-		cancel()
-		if r.Outcome != probe.Success {
-			return 0, 0, fmt.Errorf("attempt: %s: %s", r.Reason, r.Detail)
-		}
-		made++
+	var all atomic.Int64
+	var working sync.WaitGroup
+	failed := make(chan error, workers)
+	until := time.Now().Add(t.window / turns)
+	for i := range workers {
+		working.Go(func() {
+			h, target := next(), t.target(i, t.port)
+			for first := true; first || time.Now().Before(until); first = false {
+				attempt, cancel := context.WithTimeout(ctx, plenty)
+				r := h.Probe(attempt, target)
+				cancel()
+				if r.Outcome != probe.Success {
+					failed <- fmt.Errorf("attempt: %s: %s", r.Reason, r.Detail)
+					return
+				}
+				all.Add(1)
+			}
+		})
+	}
+	working.Wait()
+	select {
+	case err := <-failed:
+		return 0, 0, err
+	default:
 	}
 	after, err := ownCPU()
-	return after - before, made, err
+	return after - before, all.Load(), err
 }
+
+// refused is a port at which nothing listens.
+const refused = 9
 
 // firstInstances is of how many instances the time to start is measured.
 const firstInstances = 100
 
 // instances starts attempts that hang, one after another, and measures the time of a start and
-// the memory of an attempt under way.
+// the memory of an attempt under way. What all share, such as their image, is made before by an
+// attempt that is refused.
 func (t *trial) instances(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
 	_, silent, err := listen(backlog)
 	if err != nil {
@@ -209,13 +235,17 @@ func (t *trial) instances(ctx context.Context, p *wasmhost.Plugin) (figures, err
 	defer attempts.Wait()
 	defer stop()
 	ended := make(chan probe.Result, t.count)
+	h.Probe(ctx, t.target(0, refused))
+	first := p.Stats()
+	if first.Started == 0 {
+		return nil, errors.New("no instance was started")
+	}
+	started := first
 	debug.FreeOSMemory()
 	before, err := proportional(os.Getpid())
 	if err != nil {
 		return nil, err
 	}
-	first := p.Stats()
-	started := first
 	for i := range t.count {
 		attempts.Go(func() { ended <- h.ForProbe().Probe(ctx, t.target(i, silent)) })
 		for st := p.Stats(); st.Instances-st.Idle < i+1; st = p.Stats() {

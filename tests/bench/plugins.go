@@ -38,8 +38,9 @@ func (l *line) add(v float64) {
 	l.Measured = median(l.Rounds)
 }
 
-// pluginAttempts compares attempts of plugins with those of the built-in handler, one after
-// another in one process.
+// pluginAttempts compares attempts of plugins with those of the built-in handler in one process.
+// One after another they are cold: between two of them the processors sleep, and waking the
+// threads of the Go runtime takes half of the time.
 func (b *bench) pluginAttempts(ctx context.Context) ([]line, error) {
 	server, at, err := b.pongTarget(ctx)
 	if err != nil {
@@ -54,8 +55,8 @@ func (b *bench) pluginAttempts(ctx context.Context) ([]line, error) {
 		{"small", "small plugin", 8}, {"c", "plugin in C", 8}, {"as", "plugin in AssemblyScript", 8}, {"rust", "plugin in Rust", 8},
 		{"go", "plugin in Go", 60},
 	} {
-		l := line{What: "attempt of a " + g.what + ", CPU beyond the built-in's on a goroutine", Unit: "µs", Goal: g.goal}
-		var builtin []float64
+		l := line{What: "warm attempt of a " + g.what + ", CPU beyond the built-in's on a goroutine", Unit: "µs", Goal: g.goal}
+		var builtin, alone, beside []float64
 		for range b.rounds {
 			f, err := b.plugin(ctx, "attempts", g.guest, at)
 			if err != nil {
@@ -64,9 +65,10 @@ func (b *bench) pluginAttempts(ctx context.Context) ([]line, error) {
 			}
 			l.add(f["plugin"] - f["builtin"])
 			builtin = append(builtin, f["builtin"])
+			alone, beside = append(alone, f["plugin alone"]-f["builtin alone"]), append(beside, f["builtin alone"])
 		}
 		if len(builtin) > 0 {
-			l.Note = fmt.Sprintf("built-in %.1f µs", median(builtin))
+			l.Note = fmt.Sprintf("built-in %.1f µs, %d at a time; one after another %.1f µs beyond %.1f µs", median(builtin), warmWorkers, median(alone), median(beside))
 		}
 		lines = append(lines, l)
 	}
@@ -87,7 +89,7 @@ func (b *bench) scripts(ctx context.Context) ([]line, error) {
 		if err != nil {
 			return nil, err
 		}
-		attempt.add(f["plugin"])
+		attempt.add(f["plugin alone"])
 		if f, err = b.plugin(ctx, "instances", "script", "-count", fmt.Sprint(b.instances)); err != nil {
 			return nil, err
 		}

@@ -18,21 +18,26 @@ typedef struct {
   char buf[MAX_LINE];
 } reader;
 
-static char port[MAX_LINE], server_name[MAX_LINE], greeting[MAX_LINE];
-static char send[MAX_LINE], expect[MAX_LINE], contains[MAX_LINE];
+static const char *port, *server_name, *greeting, *send, *expect, *contains;
 
 static const struct {
-  const char *name;
-  char *text;
+  const char *name, **text;
 } texts[] = {
-    {"port", port}, {"server_name", server_name}, {"greeting", greeting},
-    {"send", send}, {"expect", expect}, {"contains", contains},
+    {"port", &port}, {"server_name", &server_name}, {"greeting", &greeting},
+    {"send", &send}, {"expect", &expect}, {"contains", &contains},
 };
 
-// load reads the settings. It returns the name of one that is too long, or 0.
+// load reads the settings. It returns the name of one that is too long, or 0. The texts follow each other, because
+// each page of memory that an attempt changes is copied back after it.
 static const char *load(void) {
-  for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++)
-    if (sonde_text(texts[i].name, texts[i].text, MAX_LINE) < 0) return texts[i].name;
+  static char all[sizeof texts / sizeof *texts * MAX_LINE];
+  char *next = all;
+  for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+    int n = sonde_text(texts[i].name, next, MAX_LINE);
+    if (n < 0) return texts[i].name;
+    *texts[i].text = next;
+    next += n + 1;
+  }
   return 0;
 }
 
@@ -46,7 +51,7 @@ static int check(void) {
   const char *wrong = load();
   if (wrong) return sonde_refuse(wrong, "must not be longer than 4095 bytes");
   for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++)
-    if (!one_line(texts[i].text)) return sonde_refuse(texts[i].name, "must be one line");
+    if (!one_line(*texts[i].text)) return sonde_refuse(texts[i].name, "must be one line");
   if (*server_name && !sonde_bool("tls")) return sonde_refuse("server_name", "needs tls = true");
   if (!*send && *expect) return sonde_refuse("expect", "needs send; greeting is for what the server says first");
   if (!*send && *contains) return sonde_refuse("contains", "needs send");

@@ -14,6 +14,7 @@ type Config struct {
 	Targets map[string]Target // by name: web, or web["a"] for an element of for_each
 	Plugins map[string]Plugin // by name
 	Scripts map[string]Script // by name
+	Groups  map[string]Group  // by name
 
 	// Secrets are the sensitive texts of the configuration: values of variables, of locals and
 	// of arguments that are, or are made of, sensitive values. With Options.Previous those that
@@ -119,6 +120,10 @@ type Options struct {
 	// RequireTargets makes a configuration without targets an error, unless its engine
 	// block has allow_empty.
 	RequireTargets bool
+
+	// MoreTargets says that there will be targets beside those of the configuration, so that
+	// groups may name others.
+	MoreTargets bool
 
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block

@@ -33,6 +33,7 @@ type digested struct {
 	name   string
 	hash   uint64 // of the element of for_each
 	probes []probeName
+	labels map[string]string
 }
 
 type probeName struct {
@@ -61,6 +62,7 @@ type digester struct {
 	dropped  []digested                     // previous elements that are not equal to the present ones
 
 	probes    []probeName // of the target that is being decoded
+	labels    map[string]string
 	hasDriver bool        // that target says how it is started
 	spare     []probeName // of the target before it: most targets have the same
 }
@@ -217,14 +219,14 @@ func (d *digester) reuseElement(n *comparedBlock, name string, hash uint64) bool
 }
 
 // startTarget starts a target that is decoded.
-func (d *digester) startTarget() { d.probes, d.hasDriver = d.probes[:0], false }
+func (d *digester) startTarget() { d.probes, d.labels, d.hasDriver = d.probes[:0], nil, false }
 
 // addDecoded adds a target that was decoded; block is nil if it has no for_each.
 func (d *digester) addDecoded(n *comparedBlock, name string, hash uint64) {
 	if !slices.Equal(d.probes, d.spare) {
 		d.spare = slices.Clone(d.probes)
 	}
-	e := digested{name, hash, d.spare}
+	e := digested{name, hash, d.spare, d.labels}
 	if n != nil {
 		n.hasDriver = n.hasDriver || d.hasDriver
 		d.addElement(n, e)

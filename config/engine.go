@@ -49,6 +49,7 @@ func (l *loader) engine() {
 
 // metricLabels checks which labels of targets metrics have.
 func (l *loader) metricLabels(d *decodedBlock, e *Engine) {
+	l.metricLabelsAt = d.sources["metric_labels"].value
 	if n := len(e.MetricLabels); n > probe.MaxLabels {
 		l.refuse(d, "metric_labels", fmt.Sprintf("has %d names, at most %d are allowed", n, probe.MaxLabels))
 		return

@@ -56,7 +56,7 @@ func Language(o Options) Schema {
 	target.Fields = append(target.Fields, dynamic)
 	inside := map[string]Schema{
 		"engine": l.schemas.engine.schema, "variable": variableSchema, "plugin": l.schemas.plugin.schema,
-		"script": l.schemas.script.schema, "defaults": {Fields: append(slices.Clone(rule.Fields), labelsField)}, "target": target,
+		"script": l.schemas.script.schema, "defaults": {Fields: append(slices.Clone(rule.Fields), labelsField)}, "target": target, "group": l.schemas.group.schema,
 	}
 	var file Schema
 	for _, b := range l.schemas.top.Blocks {

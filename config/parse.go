@@ -49,6 +49,8 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.plugins()
 	l.defaults()
 	l.targets()
+	l.groups()
+	l.warnOfMetricLabels()
 	l.requireTargets(sources)
 	l.warnOfEmptyFiles(sources)
 	if l.unknown && !Diagnostics(l.list).HasErrors() {
@@ -78,6 +80,8 @@ type loader struct {
 	handlers map[string]*handlerBlock     // by the name of their block
 	rules    map[probe.Kind]*decodedBlock // the defaults blocks, by kind; 0 is the one for all kinds
 
+	metricLabelsAt hcl.Range
+
 	defaultLabels map[string]string // of the defaults block for all kinds
 
 	emptyLoops   []Note   // the arguments for_each without elements
@@ -105,7 +109,7 @@ func newLoader(o Options) *loader {
 		options: o,
 		config: &Config{
 			Engine: Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard},
-			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{},
+			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{},
 		},
 		pure:       pure,
 		root:       &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},

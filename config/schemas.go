@@ -15,7 +15,7 @@ import (
 type schemas struct {
 	top, variable, validation, defaults, target, probe, dynamic tree.BodySchema
 
-	engine, plugin, script, rule *compiledSchema
+	engine, plugin, script, rule, group *compiledSchema
 	lifecycle                    *compiledSchema // of a target block: its settings and drivers
 }
 
@@ -71,6 +71,7 @@ func (l *loader) compile() {
 		plugin:     compileStruct[Plugin](l.options.PluginSettings.schema),
 		script:     compileStruct[Script](l.options.PluginSettings.schema),
 		rule:       compileStruct[probe.Rule](Schema{}),
+		group:      compileStruct[groupBlock](Schema{}),
 		lifecycle:  compileSchema(lifecycle),
 		variable:   compileSchema(variableSchema).body,
 		validation: compileSchema(validationSchema).body,
@@ -130,6 +131,7 @@ func (l *loader) topSchema() tree.BodySchema {
 		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`, Inside: s.plugin.body.Names()},
 		{Type: "script", Labels: []string{"name"}, Example: `script "greeting"`, Inside: s.script.body.Names()},
 		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.defaults.Arguments},
+		{Type: "group", Labels: []string{"name"}, Example: `group "web"`, Inside: s.group.body.Names()},
 		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
 	}}
 }

@@ -158,6 +158,9 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	spec.target.Address, spec.target.Ports, spec.target.Labels = cmp.Or(address, inherited.Address), ports, labels
 	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
 	probes := l.probes(blocks, spec)
+	if probes {
+		l.digest.labels = labels
+	}
 	if !spec.dryRun {
 		l.config.Targets[name] = target
 	}

@@ -3,7 +3,6 @@ package group
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -19,9 +18,6 @@ import (
 
 // MaxGroups is how many groups there can be.
 const MaxGroups = 1000
-
-// MaxName bounds the name of a group, in bytes.
-const MaxName = 63
 
 // Engine is the part of *engine.Engine that Groups uses.
 type Engine interface {
@@ -78,7 +74,7 @@ func (g *Groups) Apply(rules map[string]Rule) error {
 		return fmt.Errorf("there are %d groups, at most %d are allowed", len(rules), MaxGroups)
 	}
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
-		if err := CheckName(name); err != nil {
+		if err := probe.CheckGroupName(name); err != nil {
 			return fmt.Errorf("group %q: %w", name, err)
 		}
 	}
@@ -87,20 +83,6 @@ func (g *Groups) Apply(rules map[string]Rule) error {
 	lines := g.follow()
 	g.mu.Unlock()
 	g.log(lines)
-	return nil
-}
-
-// CheckName returns a *probe.FieldError for the field "name" that says what is wrong with
-// the name of a group, or nil.
-func CheckName(name string) error {
-	err := probe.ID{Target: name, Kind: probe.Readiness}.Check()
-	var field *probe.FieldError
-	if errors.As(err, &field) {
-		return probe.FieldErrorf("name", "%s", field.Problem)
-	}
-	if len(name) > MaxName {
-		return probe.FieldErrorf("name", "is %d bytes long, at most %d are allowed", len(name), MaxName)
-	}
 	return nil
 }
 

@@ -78,7 +78,12 @@ type Set map[ID]Probe
 const (
 	MaxTargetName = 512
 	MaxProbeName  = 63
+	MaxGroupName  = 63
 )
+
+// CheckGroupName returns a FieldError for the field "name" that says what is wrong with the
+// name of a group of targets, or nil.
+func CheckGroupName(name string) error { return checkName("name", name, MaxGroupName) }
 
 // Check returns a FieldError that says what is wrong with the ID, or nil.
 func (id ID) Check() error {

@@ -120,6 +120,20 @@ func (c *Client) History(ctx context.Context, name string) (History, error) {
 	return get[History](ctx, c, "/v1/targets/"+escape(name)+historySuffix, nil)
 }
 
+// Groups returns the groups, without their members.
+func (c *Client) Groups(ctx context.Context) (GroupList, error) {
+	return get[GroupList](ctx, c, "/v1/groups", nil)
+}
+
+// Group returns a group with its members that come after a name; up to MaxListed.
+func (c *Client) Group(ctx context.Context, name, after string) (Group, error) {
+	query := url.Values{}
+	if after != "" {
+		query.Set("after", after)
+	}
+	return get[Group](ctx, c, "/v1/groups/"+escape(name), query)
+}
+
 // Stats returns the engine's counters.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return get[Stats](ctx, c, "/v1/stats", nil)

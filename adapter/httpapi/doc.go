@@ -3,10 +3,12 @@
 // read-only.
 //
 //	GET /                    the status page; loads nothing from other hosts
-//	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true
+//	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true
 //	GET /v1/targets/{name}   a Target with its probes; name may contain slashes
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?name= ?label= ?snapshot=true
+//	GET /v1/groups           a GroupList
+//	GET /v1/groups/{name}    a Group with its members; ?after=
 //	GET /v1/stats            a Stats
 //	GET /metrics             the handler Config.Metrics
 //	GET /healthz             200 while the engine runs, else 503

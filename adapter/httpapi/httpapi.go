@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 )
 
 // DefaultListen is the default of Config.Listen.
@@ -49,10 +50,17 @@ type Engine interface {
 	SubscribeTargets() *engine.TargetSubscription
 }
 
+// Groups is the subset of *group.Groups that a Server uses.
+type Groups interface {
+	Get(name string) *group.Group
+	Views() []*group.View
+}
+
 // Config configures a Server: what it serves, and to whom.
 type Config struct {
 	Engine  Engine       // required
 	Metrics http.Handler // serves /metrics; default: 404
+	Groups  Groups       // default: there are no groups
 
 	// Alive returns an error while the engine does not run, Ready while it does not
 	// make attempts, or its verdicts are not to be trusted (engine.Health). They must not block, and must be safe for concurrent
@@ -123,6 +131,8 @@ func (s *Server) routes() http.Handler {
 	handle("/v1/targets", s.lists.limit(s.targets))
 	handle("/v1/targets/{name...}", s.requests.limit(s.target))
 	handle("/v1/targets/{name}/history", s.requests.limit(s.targetHistory))
+	handle("/v1/groups", s.requests.limit(s.groups))
+	handle("/v1/groups/{name...}", s.requests.limit(s.group))
 	handle("/v1/stats", s.requests.limit(s.stats))
 	handle("/healthz", health(s.config.Alive))
 	handle("/readyz", health(s.config.Ready))

@@ -27,10 +27,11 @@ type Query struct {
 	After   string     // Targets.Next of the page before; sorted by name it is the name of a target; default: from the first
 	Limit   int        // number of targets at most, 1 to MaxListed; default DefaultListed
 	Probes  bool       // with each target's probes
+	Group   string     // members of a group; default: any
 	Names   []string   // targets with one of these names, in which * and ? are wildcards; default: any
 	Labels  []string   // targets whose labels match all of these: "team=shop", "team!=shop"; default: any
 
-	selectors []probe.Selector // of Names and Labels; set by parseQuery
+	selectors []probe.Selector // of Names and Labels, and of Group; set by the server
 }
 
 // values is the reverse of parseQuery.
@@ -49,6 +50,7 @@ func (q Query) values() url.Values {
 	set("after", q.After, q.After != "")
 	set("limit", strconv.Itoa(q.Limit), q.Limit != 0)
 	set("probes", "true", q.Probes)
+	set("group", q.Group, q.Group != "")
 	for _, name := range q.Names {
 		v.Add("name", name)
 	}
@@ -60,13 +62,13 @@ func (q Query) values() url.Values {
 
 // parseQuery reads the query of /v1/targets.
 func parseQuery(query string) (q Query, err error) {
-	v, err := parseFields(query, "verdict", "kind", "state", "trouble", "sort", "after", "limit", "probes", "name", "label")
+	v, err := parseFields(query, "verdict", "kind", "state", "trouble", "sort", "after", "limit", "probes", "group", "name", "label")
 	if err != nil {
 		return q, err
 	}
 	q = Query{
 		Verdict: v.Get("verdict"), State: v.Get("state"), Sort: v.Get("sort"), After: v.Get("after"), Limit: DefaultListed,
-		Names: v["name"], Labels: v["label"],
+		Group: v.Get("group"), Names: v["name"], Labels: v["label"],
 	}
 	selector, err := parseSelector(v)
 	if err != nil {

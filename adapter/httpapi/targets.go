@@ -18,6 +18,10 @@ func (s *Server) targets(w http.ResponseWriter, r *http.Request) {
 		respondError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
+	if !s.ofGroup(&q) {
+		respondError(w, http.StatusNotFound, "there is no group %q", probe.CleanText(q.Group, probe.MaxGroupName))
+		return
+	}
 	list := s.list(r.Context(), q)
 	if r.Context().Err() != nil {
 		return // the client has gone

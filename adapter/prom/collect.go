@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -39,6 +40,9 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	s.summary(c.config.Engine.Summary(ctx))
 	for _, p := range c.config.Plugins() {
 		s.plugin(p)
+	}
+	if c.config.Groups != nil {
+		s.groups(c.config.Groups())
 	}
 	if c.config.State != nil {
 		send(s, stateMetrics, c.config.State())
@@ -105,6 +109,19 @@ func (s scrape) summary(sum engine.Summary) {
 	}
 	for of, n := range sum.Verdicts {
 		s.gauge(verdictsDesc, float64(n), of.Kind.String(), of.Verdict.String())
+	}
+}
+
+// groups sends the metrics of groups. While it was never known whether a group is ready,
+// sonde_group_ready is left out.
+func (s scrape) groups(views []*group.View) {
+	for _, v := range views {
+		if v.Last != group.Undecided {
+			s.gauge(groupReadyDesc, number(v.Last == group.Ready), v.Group)
+		}
+		for _, state := range group.States {
+			s.gauge(groupMembersDesc, float64(v.Counts[state]), v.Group, state.String())
+		}
 	}
 }
 

@@ -48,16 +48,18 @@ var engineMetrics = []metric[engine.Stats]{
 
 // Metrics of the engine that have labels or buckets, or that are not in engine.Stats.
 var (
-	attemptsDesc   = describe("sonde_attempts_total", "Total number of finished attempts by probe kind, handler and outcome.", "kind", "handler", "outcome")
-	durationDesc   = describe("sonde_attempt_duration_seconds", "Duration of attempts in seconds, including retries.", "kind", "handler", "outcome")
-	latenessDesc   = describe("sonde_attempt_lateness_seconds", "Time in seconds from the due time of an attempt to its start.")
-	skippedDesc    = describe("sonde_attempts_skipped_total", "Total number of skipped attempts by reason: the previous attempt was in progress (overrun), the engine was late by a period or more (late), or it was overloaded and the probe was passing (shed).", "reason")
-	statesDesc     = describe("sonde_target_states", "Number of targets by state.", "state")
-	verdictsDesc   = describe("sonde_verdicts", "Number of probes by kind and verdict.", "kind", "verdict")
-	logDroppedDesc = describe("sonde_log_records_dropped_total", "Total number of log records dropped because the log was read too slowly or could not be written.")
-	watchdogDesc   = describe("sonde_watchdog_restarts_total", "Total number of times that the watchdog has started the engine again because it hung.")
-	omittedDesc    = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).")
-	buildInfoDesc  = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", "version", "goversion")
+	attemptsDesc     = describe("sonde_attempts_total", "Total number of finished attempts by probe kind, handler and outcome.", "kind", "handler", "outcome")
+	durationDesc     = describe("sonde_attempt_duration_seconds", "Duration of attempts in seconds, including retries.", "kind", "handler", "outcome")
+	latenessDesc     = describe("sonde_attempt_lateness_seconds", "Time in seconds from the due time of an attempt to its start.")
+	skippedDesc      = describe("sonde_attempts_skipped_total", "Total number of skipped attempts by reason: the previous attempt was in progress (overrun), the engine was late by a period or more (late), or it was overloaded and the probe was passing (shed).", "reason")
+	statesDesc       = describe("sonde_target_states", "Number of targets by state.", "state")
+	verdictsDesc     = describe("sonde_verdicts", "Number of probes by kind and verdict.", "kind", "verdict")
+	logDroppedDesc   = describe("sonde_log_records_dropped_total", "Total number of log records dropped because the log was read too slowly or could not be written.")
+	watchdogDesc     = describe("sonde_watchdog_restarts_total", "Total number of times that the watchdog has started the engine again because it hung.")
+	omittedDesc      = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).")
+	groupReadyDesc   = describe("sonde_group_ready", "Whether the group was ready when that was last known (1 for yes, 0 for no).", "group")
+	groupMembersDesc = describe("sonde_group_members", "Number of members of the group by state.", "group", "state")
+	buildInfoDesc    = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", "version", "goversion")
 )
 
 // Metrics of all targets.

@@ -34,6 +34,8 @@
 //	sonde_probe_changes_total{target,kind,name}              counter
 //	sonde_target_started{target}, and _ready and _live       gauges, 1 or 0
 //	sonde_target_restarts_total{target}                      counter
+//	sonde_group_ready{group}                                 gauge, 1 or 0; left out until it is known
+//	sonde_group_members{group,state="ready"|"down"|"undecided"} gauge
 //	sonde_target_labels{target,…}                            gauge, always 1, with Config.Labels only
 //
 // The labels of targets are in sonde_target_labels only, and of these only Config.Labels:

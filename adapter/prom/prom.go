@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
@@ -46,6 +47,9 @@ type Config struct {
 	// Labels are the names of the labels of targets that sonde_target_labels has; see
 	// probe.CheckLabel. Default: there is no such metric.
 	Labels []string
+
+	// Groups returns the groups. Each scrape calls it. Default: no groups.
+	Groups func() []*group.View
 
 	// Plugins returns the numbers of the plugins, whose names must differ. Each scrape
 	// calls it. Default: no plugins.

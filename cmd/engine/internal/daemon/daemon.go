@@ -25,6 +25,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
@@ -53,6 +54,7 @@ type daemon struct {
 	settings   config.Engine // those in use
 	engine     *engine.Engine
 	restarts   *restart.Controller
+	groups     *group.Groups
 	state      *store.Store                // nil for none
 	statePath  string                      // absolute, of the file that a symbolic link names
 	left       store.Restored              // by the previous engine, until it is applied
@@ -89,6 +91,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		HistoryChanged:   d.markHistory,
 		Redact:           d.queue.Secrets.Text,
 	})
+	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged = d.markRestarts, d.markSpent
@@ -168,9 +171,17 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 	if !d.queue.Secrets.Add(c.Secrets) { // those of an earlier configuration stay known
 		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
 	}
+	defer d.groups.Hold()()
 	changes, err := use(all.Set, units)
 	if err != nil {
 		return engine.Changes{}, err
+	}
+	rules := make(map[string]group.Rule, len(c.Groups))
+	for name, g := range c.Groups {
+		rules[name] = group.Rule(g)
+	}
+	if err := d.groups.Apply(rules); err != nil {
+		return changes, err
 	}
 	if d.pods != nil {
 		d.config, d.targets = c, len(all.Targets)
@@ -195,8 +206,9 @@ func (d *daemon) listen() (err error) {
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
-			Reload: d.reloads,
+			Reload: d.reloads, Groups: d.groups.Views,
 		}).Handler(),
+		Groups: d.groups,
 		Alive:  d.alive,
 		Ready:  d.ready,
 		Listen: d.settings.Listen,
@@ -263,6 +275,7 @@ func (d *daemon) run(ctx context.Context) error {
 		defer d.running.Store(false)
 		return d.engine.Run(serving)
 	})
+	parts.Go(func() error { return d.groups.Run(serving) })
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
 	parts.Go(func() error { d.warnOfUnused(running); return nil })

@@ -67,7 +67,7 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *co
 		p.Inputs.Sources, p.Inputs.VarFiles = sources, files
 		o.Env, o.ReadFile, o.IsFile = p.Inputs.LookupEnv, p.Inputs.ReadFile, p.Inputs.IsFile
 	}
-	o.RequireTargets = !in.AllowEmpty
+	o.RequireTargets, o.MoreTargets = !in.AllowEmpty, in.AllowEmpty
 	if in.LookUp {
 		lookUp(&o)
 	}

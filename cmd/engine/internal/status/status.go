@@ -39,6 +39,7 @@ type flags struct {
 	asJSON    bool
 	exitCode  bool
 	labels    []string
+	group     string
 }
 
 // Command returns sonde status.
@@ -62,6 +63,7 @@ func Command() *cobra.Command {
 		},
 	}
 	f.connection(c)
+	c.Flags().StringVar(&f.group, "group", "", "only members of the `group`")
 	c.Flags().StringArrayVar(&f.labels, "label", nil, "only targets with a label, `NAME=VALUE or NAME!=VALUE`; may be given several times")
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "write JSON, as the API does")
@@ -81,9 +83,9 @@ func run(ctx context.Context, w io.Writer, f flags, target string) error {
 	if err != nil {
 		return err
 	}
-	s := viewer{client: client, out: w, labels: f.labels}
+	s := viewer{client: client, out: w, labels: f.labels, group: f.group}
 	switch {
-	case probe.IsGlob(target) || target != "" && len(f.labels) > 0:
+	case probe.IsGlob(target) || target != "" && (len(f.labels) > 0 || f.group != ""):
 		s.names = []string{target}
 	default:
 		s.target = target
@@ -125,11 +127,12 @@ type viewer struct {
 	target string   // the only one to show; default: those of names and labels
 	names  []string // as in httpapi.Query; default: all
 	labels []string
+	group  string
 }
 
 // query returns the query for the targets to show.
 func (s viewer) query(limit int) httpapi.Query {
-	return httpapi.Query{Probes: true, Limit: limit, Names: s.names, Labels: s.labels}
+	return httpapi.Query{Probes: true, Limit: limit, Names: s.names, Labels: s.labels, Group: s.group}
 }
 
 // once shows the current status.
@@ -152,11 +155,11 @@ func (s viewer) once(ctx context.Context, f flags) error {
 func (s viewer) write(ctx context.Context, all []httpapi.Target, asJSON bool) error {
 	if !asJSON {
 		none := ""
-		if len(all) == 0 && len(s.names)+len(s.labels) > 0 {
+		if len(all) == 0 && (s.group != "" || len(s.names)+len(s.labels) > 0) {
 			none = "no target matches\n"
 		}
 		width, _ := size(s.out)
-		_, err := io.WriteString(s.out, none+table(all, time.Now(), width)+s.trouble(ctx))
+		_, err := io.WriteString(s.out, none+table(all, time.Now(), width)+s.groupLines(ctx)+s.trouble(ctx))
 		return err
 	}
 	var v any = httpapi.Targets{Targets: all, Total: len(all)}
@@ -253,6 +256,19 @@ func (s viewer) follow(ctx context.Context, asJSON bool) error {
 		}
 	}
 	return nil
+}
+
+// groupLines returns a line for each group, those first that are not ready, or for the only
+// group to show; "" if only one target is shown.
+func (s viewer) groupLines(ctx context.Context) string {
+	if s.target != "" {
+		return ""
+	}
+	all, err := s.client.Groups(ctx)
+	if err != nil {
+		return ""
+	}
+	return groupLines(all.Groups, s.group)
 }
 
 // trouble returns lines about the engine itself, or "" if it is well.

@@ -1,9 +1,11 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -60,6 +62,40 @@ func table(all []httpapi.Target, now time.Time, width int) string {
 		cut.WriteString(line + "\n")
 	}
 	return cut.String()
+}
+
+// maxGroupLines bounds the lines about groups.
+const maxGroupLines = 20
+
+// groupLines returns a line for each of some groups, or for the only one, those first that
+// are not ready.
+//
+//	group web: ready, 3 of 4 ready, 2 needed
+func groupLines(groups []httpapi.Group, only string) string {
+	groups = slices.DeleteFunc(slices.Clone(groups), func(g httpapi.Group) bool { return only != "" && g.Name != only })
+	slices.SortStableFunc(groups, func(a, b httpapi.Group) int {
+		return cmp.Compare(one(a.State == "ready"), one(b.State == "ready"))
+	})
+	var s strings.Builder
+	for i, g := range groups {
+		if i == maxGroupLines {
+			fmt.Fprintf(&s, "… and %d more groups\n", len(groups)-i)
+			break
+		}
+		fmt.Fprintf(&s, "group %s: %s, %d of %d ready, %d needed", cli.OneLine(g.Name, probe.MaxGroupName), g.State, g.Counts.Ready, g.Counts.Total, g.Need)
+		if g.Counts.Undecided > 0 {
+			fmt.Fprintf(&s, ", %d not known yet", g.Counts.Undecided)
+		}
+		s.WriteString("\n")
+	}
+	return s.String()
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // engineLines returns lines about an engine that has skipped attempts, or is degraded or

@@ -67,6 +67,25 @@ func TestHeadCountsTheLinesLeftOut(t *testing.T) {
 	}
 }
 
+func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
+	groups := []httpapi.Group{
+		{Name: "a", State: "ready", Need: 2, Counts: httpapi.GroupCounts{Total: 4, Ready: 3, Down: 1}},
+		{Name: "b", State: "down", Need: 2, Counts: httpapi.GroupCounts{Total: 2, Ready: 1, Down: 1}},
+		{Name: "c", State: "undecided", Need: 1, Counts: httpapi.GroupCounts{Total: 2, Undecided: 2}},
+	}
+	want := "group b: down, 1 of 2 ready, 2 needed\ngroup c: undecided, 0 of 2 ready, 1 needed, 2 not known yet\ngroup a: ready, 3 of 4 ready, 2 needed\n"
+	if got := groupLines(groups, ""); got != want {
+		t.Errorf("the lines are\n%s\nwant\n%s", got, want)
+	}
+	if got := groupLines(groups, "a"); got != "group a: ready, 3 of 4 ready, 2 needed\n" {
+		t.Errorf("the line of one group is %q", got)
+	}
+	many := make([]httpapi.Group, maxGroupLines+2)
+	if got := groupLines(many, ""); !strings.HasSuffix(got, "… and 2 more groups\n") {
+		t.Errorf("the lines of many groups are %s", got)
+	}
+}
+
 func TestTroubleOfTheEngineIsShown(t *testing.T) {
 	for _, c := range []struct {
 		stats httpapi.Stats

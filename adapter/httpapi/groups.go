@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// GroupList is the response of /v1/groups.
+type GroupList struct {
+	Groups []Group `json:"groups"` // sorted by name
+}
+
+// Group is a group of targets.
+type Group struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"`          // whether enough members are ready: "ready" or "down", or "undecided" while that is not known
+	Last     string    `json:"last"`           // State or, while that is undecided, the last one that was known
+	Since    time.Time `json:"since,omitzero"` // when Last changed
+	Version  uint64    `json:"version"`        // grows with each change of the group
+	MinReady string    `json:"minReady"`       // how many members must be ready, as it is configured: "2" or "50%"
+	Need     int       `json:"need"`           // MinReady as a number
+
+	Counts GroupCounts `json:"counts"` // members by state
+
+	// Members are sorted by name. Only /v1/groups/{name} has them, and up to MaxListed.
+	Members []Member `json:"members,omitempty"`
+	Next    string   `json:"next,omitempty"` // the value of ?after= for the following members; empty if there are none
+}
+
+// GroupCounts are the members of a group by state.
+type GroupCounts struct {
+	Total     int `json:"total"`
+	Ready     int `json:"ready"`
+	Down      int `json:"down"`
+	Undecided int `json:"undecided"`
+}
+
+// Member is a target in a group.
+type Member struct {
+	Target  string            `json:"target"`
+	Address string            `json:"address,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	State   string            `json:"state"` // "ready", "down" or "undecided"
+	Since   time.Time         `json:"since,omitzero"`
+}
+
+// groups serves /v1/groups.
+func (s *Server) groups(w http.ResponseWriter, _ *http.Request) {
+	list := GroupList{Groups: []Group{}}
+	if s.config.Groups != nil {
+		for _, v := range s.config.Groups.Views() {
+			list.Groups = append(list.Groups, newGroup(v))
+		}
+	}
+	respond(w, list)
+}
+
+// group serves /v1/groups/{name}.
+func (s *Server) group(w http.ResponseWriter, r *http.Request) {
+	query, err := parseFields(r.URL.RawQuery, "after")
+	if err != nil {
+		respondError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	v := s.view(r.PathValue("name"))
+	if v == nil {
+		respondError(w, http.StatusNotFound, "there is no group %q", probe.CleanText(r.PathValue("name"), probe.MaxGroupName))
+		return
+	}
+	g := newGroup(v)
+	for m := range v.MembersAfter(query.Get("after")) {
+		if n := len(g.Members); n == MaxListed {
+			g.Next = g.Members[n-1].Target
+			break
+		}
+		g.Members = append(g.Members, Member{Target: m.Target, Address: m.Address, Labels: m.Labels, State: m.State.String(), Since: utc(m.Since)})
+	}
+	respond(w, g)
+}
+
+// view returns the present view of a group, or nil.
+func (s *Server) view(name string) *group.View {
+	if s.config.Groups == nil {
+		return nil
+	}
+	if g := s.config.Groups.Get(name); g != nil {
+		return g.View()
+	}
+	return nil
+}
+
+// ofGroup restricts a query to the members of its group, and reports whether there is such a
+// group.
+func (s *Server) ofGroup(q *Query) bool {
+	if q.Group == "" {
+		return true
+	}
+	v := s.view(q.Group)
+	if v == nil {
+		return false
+	}
+	q.selectors = append(q.selectors, v.Rule.Members)
+	return true
+}
+
+func newGroup(v *group.View) Group {
+	g := Group{
+		Name: v.Group, State: v.State.String(), Last: v.Last.String(), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
+		Counts: GroupCounts{v.Counts.Total(), v.Counts[group.Ready], v.Counts[group.Down], v.Counts[group.Undecided]},
+	}
+	if !v.Since.IsZero() {
+		g.Since = utc(v.Since)
+	}
+	return g
+}

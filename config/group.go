@@ -1,0 +1,245 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Group is what a group block says.
+type Group struct {
+	Members  probe.Selector
+	MinReady probe.Minimum
+}
+
+// groupBlock is a group block as it is written.
+type groupBlock struct {
+	Members  []string      `hcl:"members,optional" doc:"names of targets, in which * stands for any text and ? for one character" default:"all targets that match"`
+	Match    []string      `hcl:"match,optional" doc:"conditions on labels that all members fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
+	MinReady probe.Minimum `hcl:"min_ready,optional" doc:"how many members must be ready for the group to be ready: a number, or a percentage of them, which is rounded up" default:"1"`
+}
+
+// MaxGroups is how many groups a configuration may have.
+const MaxGroups = 1000
+
+// decodedGroup is a group whose members are still to be checked.
+type decodedGroup struct {
+	*decodedBlock
+	groupBlock
+	group Group
+}
+
+// groups decodes the group blocks, and checks their members: the targets are known.
+func (l *loader) groups() {
+	seen := map[string]*tree.Block{}
+	var all []decodedGroup
+	for i, b := range l.blocks["group"] {
+		var field *probe.FieldError
+		if err := probe.CheckGroupName(b.Label(0)); errors.As(err, &field) {
+			l.add(report{at: b.LabelRange(0), body: b.Parent, summary: "the group's name " + field.Problem})
+			continue
+		}
+		if first := seen[b.Label(0)]; first != nil {
+			l.addTwice(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two groups named %q", b.Label(0)), hint: "give one of them another name"}, first.Header)
+			continue
+		}
+		if i >= MaxGroups {
+			l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d groups", MaxGroups)})
+			return
+		}
+		seen[b.Label(0)] = b
+		g := decodedGroup{decodedBlock: l.decodeBlock(b, l.schemas.group)}
+		if l.group(&g) {
+			l.config.Groups[b.Label(0)] = g.group
+			all = append(all, g)
+		}
+	}
+	if len(all) > 0 && !l.options.MoreTargets {
+		l.checkMembers(all)
+	}
+}
+
+// group decodes a group, and reports whether it is valid apart from which members it has.
+func (l *loader) group(g *decodedGroup) bool {
+	before := l.reports
+	l.fill(g.decodedBlock, &g.groupBlock)
+	if len(g.Members) == 0 && len(g.Match) == 0 && g.ok && l.reports == before {
+		l.add(report{
+			at: g.block.Header, body: g.block.Parent, summary: fmt.Sprintf("group %q selects no members", g.block.Label(0)),
+			hint: `write members = ["web-*"], or match = ["team=shop"]; all targets are members = ["*"]`,
+		})
+		return false
+	}
+	var err error
+	g.group.MinReady = g.MinReady
+	g.group.Members, err = probe.NewSelector(g.Members, g.Match)
+	var field *probe.FieldError
+	if errors.As(err, &field) {
+		argument := map[string]string{"names": "members", "labels": "match"}[field.Field]
+		l.add(report{at: g.sources[argument].value, body: &g.block.Body, summary: argument + " " + field.Problem, hint: field.Hint})
+		return false
+	}
+	return g.ok && l.reports == before
+}
+
+// checkMembers checks that all that groups name exists, and that they can be ready.
+func (l *loader) checkMembers(groups []decodedGroup) {
+	targets := slices.Clone(l.digest.next.others)
+	for _, loop := range l.digest.next.loops {
+		targets = append(targets, loop.elements...)
+	}
+	slices.SortFunc(targets, func(a, b digested) int { return compareName(a, b.name) })
+	invalid := Diagnostics(l.list).HasErrors() // labels may be missing
+	for i := range groups {
+		g := &groups[i]
+		found := 0
+		for _, t := range targets {
+			if g.group.Members.Matches(t.name, t.labels) {
+				found++
+			}
+		}
+		before := l.reports
+		for j, name := range g.Members {
+			l.checkMember(g, j, name, targets)
+		}
+		if l.reports == before && !invalid {
+			l.checkNumber(g, found, targets)
+		}
+	}
+}
+
+// checkMember reports a name that no target has.
+func (l *loader) checkMember(g *decodedGroup, i int, name string, targets []digested) {
+	r := report{at: elementRange(g.block.Body.Text(), "members", i, g.sources["members"].value), body: &g.block.Body, reference: true}
+	if probe.IsGlob(name) {
+		if slices.ContainsFunc(targets, func(t digested) bool { return probe.MatchesGlob(name, t.name) }) {
+			return
+		}
+		r.summary = fmt.Sprintf("no target has a name like %s", quoted(name))
+	} else {
+		at, found := slices.BinarySearchFunc(targets, name, compareName)
+		if found {
+			return
+		}
+		r.summary = fmt.Sprintf("there is no target %s", quoted(name))
+		if prefix := name + `["`; at < len(targets) && strings.HasPrefix(targets[at].name, prefix) {
+			r.hint = fmt.Sprintf(`its targets are those of for_each: write %q for all of them`, name+"[*]")
+		}
+	}
+	known := make([]string, 0, len(targets))
+	for _, t := range targets {
+		known = append(known, t.name)
+	}
+	if r.hint = cmp.Or(r.hint, suggest.DidYouMean("%s", name, known)); r.hint == "" && len(known) <= maxNamed {
+		r.hint = "targets here: " + strings.Join(known, ", ")
+	}
+	l.add(r)
+}
+
+// maxNamed is up to how many targets a hint names.
+const maxNamed = 10
+
+// elementRange returns where an element of a list is written, or the list if it is not
+// written element by element.
+func elementRange(text *hclsyntax.Body, argument string, i int, list hcl.Range) hcl.Range {
+	if text == nil || text.Attributes[argument] == nil {
+		return list
+	}
+	if elements, diags := hcl.ExprList(text.Attributes[argument].Expr); !diags.HasErrors() && i < len(elements) {
+		return elements[i].Range()
+	}
+	return list
+}
+
+// checkNumber reports a group without members, and one with fewer than must be ready.
+func (l *loader) checkNumber(g *decodedGroup, found int, targets []digested) {
+	if need := g.group.MinReady.Of(found); found >= need {
+		return
+	}
+	r := report{at: g.sources["min_ready"].value, body: &g.block.Body}
+	if found > 0 {
+		r.summary = fmt.Sprintf("min_ready is %v, but the group has %s, so that it is never ready", g.group.MinReady, plural(found, "member"))
+		r.hint = fmt.Sprintf(`write min_ready = %d or less, or "100%%" for all of them`, found)
+		l.add(r)
+		return
+	}
+	r.at, r.summary = g.sources["match"].value, "no target has the labels that match asks for"
+	if len(g.Members) > 0 {
+		r.summary = "no target that members names has the labels that match asks for"
+	}
+	r.hint = labelHint(g.Match, targets)
+	l.add(r)
+}
+
+// labelHint returns what a condition that no target fulfils probably means, or "".
+func labelHint(conditions []string, targets []digested) string {
+	for _, text := range conditions {
+		m, err := probe.ParseLabelMatch(text)
+		if err != nil || m.Not {
+			continue
+		}
+		known, values := map[string]bool{}, map[string]bool{}
+		for _, t := range targets {
+			for name, value := range t.labels {
+				if known[name] = true; name == m.Name {
+					values[value] = true
+				}
+			}
+		}
+		names := slices.Sorted(maps.Keys(known))
+		switch {
+		case len(names) == 0:
+			return `no target has labels; add them: labels = { team = "shop" }`
+		case !known[m.Name]:
+			return cmp.Or(suggest.DidYouMean("%s", m.Name, names), fmt.Sprintf("no target has the label %s", m.Name))
+		case !values[m.Value]:
+			return cmp.Or(suggest.DidYouMean(m.Name+"=%s", m.Value, slices.Sorted(maps.Keys(values))), fmt.Sprintf("no target has the label %s", m))
+		}
+	}
+	return ""
+}
+
+func plural(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}
+
+// warnOfMetricLabels warns of labels in metrics that no target has.
+func (l *loader) warnOfMetricLabels() {
+	wanted := l.config.Engine.MetricLabels
+	if len(wanted) == 0 || l.options.MoreTargets || Diagnostics(l.list).HasErrors() {
+		return
+	}
+	known := map[string]bool{}
+	add := func(targets []digested) {
+		for _, t := range targets {
+			for name := range t.labels {
+				known[name] = true
+			}
+		}
+	}
+	add(l.digest.next.others)
+	for _, loop := range l.digest.next.loops {
+		add(loop.elements)
+	}
+	for _, name := range wanted {
+		if !known[name] {
+			l.add(report{
+				severity: Warning, at: l.metricLabelsAt, summary: fmt.Sprintf("metric_labels has %q, which no target has", name),
+				hint: suggest.DidYouMean("%s", name, slices.Sorted(maps.Keys(known))),
+			})
+		}
+	}
+}

@@ -16,7 +16,7 @@ type schemas struct {
 	top, variable, validation, defaults, target, probe, dynamic tree.BodySchema
 
 	engine, plugin, script, rule, group *compiledSchema
-	lifecycle                    *compiledSchema // of a target block: its settings and drivers
+	lifecycle                           *compiledSchema // of a target block: its settings and drivers
 }
 
 // compiledSchema is a Schema, prepared to decode many blocks.

@@ -80,12 +80,12 @@ func ParseLabelMatch(text string) (m LabelMatch, err error) {
 	wrong := func(hint string) error {
 		return &FieldError{Field: "labels", Problem: fmt.Sprintf("has the condition %.80q, which is not name=value or name!=value", text), Hint: hint}
 	}
-	tight := strings.Join(strings.Fields(text), "")
+	tight := strings.Replace(strings.Join(strings.Fields(text), ""), "==", "=", 1)
 	switch {
 	case strings.HasPrefix(value, "~") || strings.Contains(name, "!~"):
 		return m, wrong("regular expressions are not supported: list the values that are not meant with !=, or select by name with * and ?")
 	case strings.HasPrefix(value, "="):
-		return m, wrong(fmt.Sprintf("write %q", strings.Replace(text, "==", "=", 1)))
+		return m, wrong(fmt.Sprintf("write %q", tight))
 	case ok && tight != text && isLabelName(strings.TrimSpace(name)):
 		return m, wrong(fmt.Sprintf("write %q", tight))
 	case !ok && isLabelName(text):

@@ -21,24 +21,6 @@ group "names" {
 group "none" {
 }
 
-group "too_many" {
-  members   = ["web[*]"]
-  min_ready = 3
-}
-
-group "team" {
-  match = ["team=shopp"]
-}
-
-group "label" {
-  match = ["taem=shop"]
-}
-
-group "both" {
-  members = ["db"]
-  match   = ["team=shop"]
-}
-
 group "syntax" {
   match = ["team == shop"]
 }

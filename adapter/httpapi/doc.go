@@ -4,7 +4,7 @@
 //
 //	GET /                    the status page; loads nothing from other hosts
 //	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true
-//	GET /v1/targets/{name}   a Target with its probes; name may contain slashes
+//	GET /v1/targets/{name}   a Target with its probes and an explanation; name may contain slashes
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?name= ?label= ?snapshot=true
 //	GET /v1/groups           a GroupList
@@ -86,6 +86,6 @@
 //
 // Files: httpapi.go has the configuration and routes, serve.go the listener,
 // connections.go the bounds on connections, guard.go the access rules; targets.go, query.go and events.go serve requests,
-// types.go and render.go are the JSON, page.go the status page, and client.go reads
+// types.go and render.go are the JSON, explain.go says it in sentences, page.go the status page, and client.go reads
 // it all.
 package httpapi

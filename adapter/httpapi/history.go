@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -70,14 +69,14 @@ func attempts(n int32) string {
 }
 
 func instanceSentence(t engine.Transition) string {
-	words := strings.ReplaceAll(t.State.String(), "_", " ")
+	state := words(t.State)
 	switch t.Phase {
 	case probe.Absent, probe.Waiting:
-		return "no instance runs, the target is " + words
+		return "no instance runs, the target is " + state
 	case probe.Ended:
-		return fmt.Sprintf("instance %s ended, the target is %s", t.Instance, words)
+		return fmt.Sprintf("instance %s ended, the target is %s", t.Instance, state)
 	case probe.Gone:
-		return fmt.Sprintf("instance %s ended and no other follows, the target is %s", t.Instance, words)
+		return fmt.Sprintf("instance %s ended and no other follows, the target is %s", t.Instance, state)
 	}
-	return fmt.Sprintf("instance %s runs, restart %d, the target is %s", t.Instance, t.Restarts, words)
+	return fmt.Sprintf("instance %s runs, restart %d, the target is %s", t.Instance, t.Restarts, state)
 }

@@ -145,22 +145,25 @@ func shop() *idleEngine {
 }
 
 func TestResponsesMatchTheGoldenFiles(t *testing.T) {
-	s := server(t, httpapi.Config{Ready: func() error { return errors.New("the configuration is being read") }})
-	for name, path := range map[string]string{
-		"targets":        "/v1/targets",
-		"targets_probes": "/v1/targets?probes=true",
-		"target":         "/v1/targets/shop/web",
-		"stats":          "/v1/stats",
-		"healthz":        "/healthz",
-		"readyz":         "/readyz",
-		"not_found":      "/v1/targets/web",
-	} {
-		w := request{path: path}.do(s)
-		golden(t, name, w.Body.Bytes())
-		if got := w.Header().Get("Content-Type"); got != "application/json" {
-			t.Errorf("%s: content type %q", path, got)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(noon.Add(4 * time.Second))) // explanations reckon with the time
+		s := server(t, httpapi.Config{Ready: func() error { return errors.New("the configuration is being read") }})
+		for name, path := range map[string]string{
+			"targets":        "/v1/targets",
+			"targets_probes": "/v1/targets?probes=true",
+			"target":         "/v1/targets/shop/web",
+			"stats":          "/v1/stats",
+			"healthz":        "/healthz",
+			"readyz":         "/readyz",
+			"not_found":      "/v1/targets/web",
+		} {
+			w := request{path: path}.do(s)
+			golden(t, name, w.Body.Bytes())
+			if got := w.Header().Get("Content-Type"); got != "application/json" {
+				t.Errorf("%s: content type %q", path, got)
+			}
 		}
-	}
+	})
 }
 
 func golden(t *testing.T, name string, got []byte) {

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -104,6 +105,7 @@ func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
 	}
 	target := newTarget(t, probe.MaxDetail)
 	target.Probes = newProbes(t.Probes, probe.MaxDetail)
+	target.Explanation = target.Explain(time.Now())
 	respond(w, target)
 }
 

@@ -45,6 +45,8 @@ type Target struct {
 	// Probes are sorted by kind and name. /v1/targets has them only with
 	// ?probes=true, and truncates each detail to MaxListText bytes.
 	Probes []Probe `json:"probes,omitempty"`
+
+	Explanation []string `json:"explanation,omitempty"` // why the target is in its state, as sentences; only of /v1/targets/{name}
 }
 
 // Cause is why a target is in its state: its instance, or the worst of its probes.

@@ -54,7 +54,7 @@ func showHistory(ctx context.Context, w io.Writer, f flags, target string, asJSO
 	h, err := client.History(ctx, target)
 	switch {
 	case err != nil:
-		return viewer{client: client}.explain(err)
+		return viewer{client: client}.advise(err)
 	case asJSON:
 		return cli.WriteJSON(w, h)
 	}

@@ -1,8 +1,9 @@
 // Package status is sonde status, which shows the targets and probes of a running
-// engine, and sonde history.
+// engine, sonde explain and sonde history.
 //
 //	status.go the command, and the three ways to show: once, as a table on a terminal, as events
 //	table.go  the table
+//	explain.go  why a target is in its state
 //	history.go  what has happened to a target
 //	tls.go    flags of an HTTPS connection
 package status
@@ -139,7 +140,7 @@ func (s viewer) query(limit int) httpapi.Query {
 func (s viewer) once(ctx context.Context, f flags) error {
 	all, err := s.targets(ctx)
 	if err != nil {
-		return s.explain(err)
+		return s.advise(err)
 	}
 	if err := s.write(ctx, all, f.asJSON); err != nil {
 		return err
@@ -215,7 +216,7 @@ func (s viewer) redraw(ctx context.Context) error {
 	for {
 		text, err := s.screen(ctx)
 		if err != nil {
-			text = s.explain(err).Error() + "\n"
+			text = s.advise(err).Error() + "\n"
 		}
 		if _, err := io.WriteString(s.out, "\x1b[H\x1b[J"+text); err != nil {
 			return err
@@ -249,7 +250,7 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 func (s viewer) follow(ctx context.Context, asJSON bool) error {
 	for event, err := range s.client.Events(ctx, httpapi.EventOptions{Target: s.target, Names: s.names, Labels: s.labels, Snapshot: true}) {
 		if err != nil {
-			return s.explain(err)
+			return s.advise(err)
 		}
 		if err := s.line(event, asJSON); err != nil {
 			return err
@@ -280,8 +281,8 @@ func (s viewer) trouble(ctx context.Context) string {
 	return engineLines(stats)
 }
 
-// explain adds the cure to an error that a flag cures.
-func (s viewer) explain(err error) error {
+// advise adds the cure to an error that a flag cures.
+func (s viewer) advise(err error) error {
 	if refused, ok := errors.AsType[*httpapi.Error](err); ok && refused.Status == http.StatusUnauthorized {
 		return fmt.Errorf("%w; give the file of the token with --token-file", err)
 	}

@@ -1,0 +1,310 @@
+package httpapi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Explain returns sentences that say why the target is in its state: about the state itself,
+// the instance, and each probe, those that matter first. It needs the probes of the target,
+// and reckons with times before and after now.
+func (t Target) Explain(now time.Time) []string {
+	all := []string{t.explainState(now)}
+	if text := t.Instance.explain(now); text != "" {
+		all = append(all, text)
+	}
+	probes := slices.Clone(t.Probes)
+	slices.SortStableFunc(probes, func(a, b Probe) int { return cmp.Compare(a.importance(), b.importance()) })
+	for _, p := range probes {
+		all = append(all, p.explain(now))
+	}
+	for i, text := range all {
+		all[i] = strings.Join(strings.Fields(text), " ")
+	}
+	return all
+}
+
+// meanings says what the states of a target mean.
+var meanings = map[probe.TargetState]string{
+	probe.StateAbsent:         "no instance of it was reported, so that no probe is attempted",
+	probe.StateCannotStart:    "an instance cannot be started",
+	probe.StateCrashLooping:   "its instances exit, or are ended, one after another",
+	probe.StateExited:         "its last instance has exited with an error, and no other follows",
+	probe.StateRestartBlocked: "a startup or liveness probe fails, and the restart has to wait",
+	probe.StateFailing:        "a startup or liveness probe fails",
+	probe.StateNotReady:       "a readiness probe fails",
+	probe.StateBlind:          "the attempts of a probe cannot be made",
+	probe.StateStopped:        "it was terminated, as was asked for",
+	probe.StateRestarting:     "its instance has ended, and the next one starts at once",
+	probe.StateStarting:       "not all of its startup and readiness probes have a verdict yet, or there is no instance yet",
+	probe.StateCompleted:      "its last instance has exited with status 0, and no other follows",
+	probe.StateReady:          "it has started, and no readiness probe fails",
+}
+
+// explainState says whether the target is ready, and what its state is, since when.
+func (t Target) explainState(now time.Time) string {
+	is := "not ready"
+	if t.Ready {
+		is = "ready"
+	}
+	var more []string
+	if state := words(t.State); state != is {
+		more = append(more, "state "+state)
+	}
+	if !t.Since.IsZero() {
+		more = append(more, "for "+brief(now.Sub(t.Since)))
+	}
+	if len(more) > 0 {
+		is += " (" + strings.Join(more, ", ") + ")"
+	}
+	return fmt.Sprintf("%s is %s: %s.", t.Name, is, meanings[t.State])
+}
+
+// staticID is the ID of the instance of a target that the engine does not run.
+const staticID = "static"
+
+// instanceReasons says what the reasons of an instance mean. Others are shown as they are.
+var instanceReasons = map[probe.Reason]string{
+	probe.ReasonBackOff:   "The next one waits for its back-off",
+	probe.ReasonCrashLoop: "Those before it exited one after another, and it has not run for longer than the last back-off yet",
+	probe.ReasonDegraded:  "It fails, and is not restarted before the engine itself is well",
+	probe.ReasonBudget:    "It fails, and is not restarted before the restart budget allows it",
+	probe.ReasonEnding:    "It fails and is being terminated",
+	probe.ReasonEnded:     "It was terminated because it failed, or is no longer configured",
+	probe.ReasonExited:    "It exited on its own",
+	probe.ReasonCompleted: "It exited with status 0",
+	probe.ReasonNoStart:   "It could not be started",
+}
+
+// explain returns "" for an instance that the engine does not run.
+func (in Instance) explain(now time.Time) string {
+	if in.Phase == probe.Absent || in.ID == staticID && in.Reason == "" {
+		return ""
+	}
+	text := "Instance " + in.ID
+	if in.Restarts > 0 {
+		text += " (after " + counted(int64(in.Restarts), "restart") + ")"
+	}
+	switch in.Phase {
+	case probe.Waiting:
+		text += " does not run yet"
+	case probe.Running:
+		text += continuing("running", in.Since, now)
+	case probe.Ended:
+		text += " ended" + before(in.Since, now) + ", another one follows"
+	default:
+		text += " ended" + before(in.Since, now) + ", no other follows"
+	}
+	text += "."
+	if in.Reason != "" {
+		text += " " + cmp.Or(instanceReasons[in.Reason], string(in.Reason))
+	}
+	switch {
+	case in.Reason != "" && in.Detail != "":
+		return text + ": " + in.Detail
+	case in.Detail != "":
+		return text + " The one before it: " + in.Detail
+	case in.Reason != "":
+		return text + "."
+	}
+	return text
+}
+
+// importance is smaller for probes of which people want to read first.
+func (p Probe) importance() int {
+	switch {
+	case p.Blind || p.Decided && p.Verdict == probe.Failing:
+		return 0
+	case !p.Decided && p.WaitReason == verdict.NotWaiting:
+		return 1
+	case p.Errors > 0 || p.Run > 0 && p.Last == probe.Failure:
+		return 2
+	case !p.Decided:
+		return 3
+	}
+	return 4
+}
+
+// explain says what the verdict is, what the attempts add up to, how the last one went, and
+// when the next one is due.
+func (p Probe) explain(now time.Time) string {
+	parts := []string{strings.TrimPrefix(p.ID, p.Target+":") + p.explainVerdict(now) + p.explainRun() + "."}
+	if p.Result != nil {
+		parts = append(parts, p.Result.explain(now))
+	}
+	return strings.Join(append(parts, p.explainNext(now)), " ")
+}
+
+func (p Probe) explainVerdict(now time.Time) string {
+	switch {
+	case p.Blind:
+		return " cannot be attempted"
+	case p.Decided && p.Verdict == probe.Failing:
+		return continuing("failing", p.Since, now)
+	case p.Decided && p.Verdict == probe.Passing:
+		return continuing("passing", p.Since, now)
+	case p.Verdict == probe.Undecided:
+		return " is undecided"
+	}
+	return fmt.Sprintf(" is undecided, and counts as %v until then", p.Verdict)
+}
+
+// explainRun says how far the run of equal outcomes is from what decides.
+func (p Probe) explainRun() string {
+	text := ""
+	if p.Run > 0 {
+		text = fmt.Sprintf(": %s %s", p.Progress, plural(p.Threshold, p.Last.String()))
+		turned := p.Decided && (p.Last == probe.Failure) == (p.Verdict == probe.Failing)
+		if left := p.Threshold - p.Run; left > 0 && !turned {
+			text += fmt.Sprintf(", %d more in a row %s it", left, decide(left))
+		}
+	}
+	if p.Errors > 0 {
+		text += fmt.Sprintf("; the last %s could not be made", counted(int64(p.Errors), "attempt"))
+	}
+	return text
+}
+
+func decide(n int32) string {
+	if n == 1 {
+		return "decides"
+	}
+	return "decide"
+}
+
+// explain says how an attempt went.
+func (r Result) explain(now time.Time) string {
+	text := "The last attempt"
+	switch r.Outcome {
+	case probe.Success:
+		text += " succeeded"
+	case probe.Warning:
+		text += " succeeded with a warning"
+	case probe.Failure:
+		text += " failed"
+	default:
+		text += " could not be made"
+	}
+	text += before(r.At, now) + ", and took " + brief(seconds(r.DurationSeconds)) + r.Timings.explain()
+	if r.Tries > 1 {
+		text += fmt.Sprintf(", in %d tries", r.Tries)
+	}
+	for _, cause := range []string{string(r.Reason), r.Detail} {
+		if cause != "" {
+			text += ": " + cause
+		}
+	}
+	return strings.TrimRight(text, ". \n") + "."
+}
+
+// explain returns the steps that are known, in brackets.
+func (t Timings) explain() string {
+	var steps []string
+	for _, step := range []struct {
+		name string
+		took float64
+	}{{"resolve", t.ResolveSeconds}, {"connect", t.ConnectSeconds}, {"TLS", t.TLSSeconds}, {"first byte", t.FirstByteSeconds}} {
+		if step.took > 0 {
+			steps = append(steps, step.name+" "+brief(seconds(step.took)))
+		}
+	}
+	if len(steps) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(steps, ", ") + ")"
+}
+
+// waits says why a probe is not attempted.
+var waits = map[verdict.WaitReason]string{
+	verdict.NoInstance:   "It waits for an instance of the target.",
+	verdict.NotRunning:   "It waits until the instance runs.",
+	verdict.InitialDelay: "It waits for its initial delay.",
+	verdict.NotStarted:   "It waits until the startup probes have passed.",
+	verdict.Started:      "The target has started, so that it makes no more attempts.",
+	verdict.Held:         "It makes no attempts until the next instance.",
+	verdict.Finished:     "It makes no more attempts, since no other instance follows.",
+	verdict.Preparing:    "It waits for its handler, which is being prepared.",
+}
+
+// explainNext says when the next attempt is due, or why none is.
+func (p Probe) explainNext(now time.Time) string {
+	left := p.Next.Sub(now)
+	switch {
+	case p.WaitReason == verdict.InitialDelay && left > 0:
+		return "It waits for its initial delay, for " + brief(left) + "."
+	case p.WaitReason != verdict.NotWaiting:
+		return cmp.Or(waits[p.WaitReason], "It waits: "+p.WaitReason.String()+".")
+	case p.Attempting:
+		return "The next attempt is under way."
+	case p.Next.IsZero():
+		return "No attempt is due."
+	case left <= 0:
+		return "The next attempt is due now."
+	}
+	return "The next attempt is due in " + brief(left) + "."
+}
+
+// continuing returns " has been failing for 3m12s", or " is failing" if it is not known since when.
+func continuing(what string, since, now time.Time) string {
+	if since.IsZero() {
+		return " is " + what
+	}
+	return " has been " + what + " for " + brief(now.Sub(since))
+}
+
+// before returns " 3m12s ago", or "" if it is not known.
+func before(at, now time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return " " + brief(now.Sub(at)) + " ago"
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// brief returns a duration with two or three digits: 1.2ms, 3.2s, 42s, 3m12s, 5h3m, 3d4h.
+func brief(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	const day = 24 * time.Hour
+	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+}
+
+// words returns a state in words.
+func words(s probe.TargetState) string { return strings.ReplaceAll(s.String(), "_", " ") }
+
+func counted(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// plural returns the noun of an outcome, for a number of them.
+func plural(n int32, outcome string) string {
+	switch {
+	case n == 1:
+		return outcome
+	case outcome == "success":
+		return "successes"
+	}
+	return outcome + "s"
+}

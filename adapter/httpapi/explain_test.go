@@ -1,0 +1,116 @@
+package httpapi_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+var explained = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return explained.Add(-d) }
+
+func TestAnExplanationBeginsWithTheState(t *testing.T) {
+	for _, test := range []struct {
+		target httpapi.Target
+		want   string
+	}{
+		{httpapi.Target{Name: "web", State: probe.StateReady, Ready: true, Since: ago(26 * time.Hour)},
+			"web is ready (for 1d2h): it has started, and no readiness probe fails."},
+		{httpapi.Target{Name: "web", State: probe.StateNotReady, Since: ago(192 * time.Second)},
+			"web is not ready (for 3m12s): a readiness probe fails."},
+		{httpapi.Target{Name: "web", State: probe.StateBlind, Ready: true, Since: ago(3200 * time.Millisecond)},
+			"web is ready (state blind, for 3.2s): the attempts of a probe cannot be made."},
+		{httpapi.Target{Name: "web", State: probe.StateCrashLooping},
+			"web is not ready (state crash looping): its instances exit, or are ended, one after another."},
+	} {
+		if got := test.target.Explain(explained)[0]; got != test.want {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}
+
+func TestAnExplanationHasAMeaningForEachState(t *testing.T) {
+	for state := range probe.TargetState(probe.TargetStates) {
+		if text := (httpapi.Target{Name: "web", State: state}).Explain(explained)[0]; strings.Contains(text, ": .") {
+			t.Errorf("%v: %s", state, text)
+		}
+	}
+}
+
+func TestAnExplanationSaysWhatBecomesOfTheInstance(t *testing.T) {
+	for _, test := range []struct {
+		instance httpapi.Instance
+		want     []string
+	}{
+		{httpapi.Instance{}, nil},
+		{httpapi.Instance{ID: "static", Phase: probe.Running}, nil},
+		{httpapi.Instance{ID: "web-1", Phase: probe.Waiting}, []string{"Instance web-1 does not run yet."}},
+		{httpapi.Instance{ID: "web-1", Phase: probe.Running, Since: ago(time.Minute)}, []string{"Instance web-1 has been running for 1m0s."}},
+		{httpapi.Instance{ID: "web-3", Phase: probe.Running, Since: ago(time.Minute), Restarts: 2, Detail: "exit status 3"},
+			[]string{"Instance web-3 (after 2 restarts) has been running for 1m0s. The one before it: exit status 3"}},
+		{httpapi.Instance{ID: "web-3", Phase: probe.Running, Since: ago(5*time.Hour + 3*time.Minute), Restarts: 1, Reason: probe.ReasonBudget},
+			[]string{"Instance web-3 (after 1 restart) has been running for 5h3m. It fails, and is not restarted before the restart budget allows it."}},
+		{httpapi.Instance{ID: "web-3", Phase: probe.Ended, Since: ago(42 * time.Second), Reason: probe.ReasonBackOff, Detail: "exit status 3; restarting in 5m0s:\n  last\twords"},
+			[]string{"Instance web-3 ended 42s ago, another one follows. The next one waits for its back-off: exit status 3; restarting in 5m0s: last words"}},
+		{httpapi.Instance{ID: "job", Phase: probe.Gone, Reason: "own.reason"}, []string{"Instance job ended, no other follows. own.reason."}},
+	} {
+		target := httpapi.Target{Name: "web", Instance: test.instance}
+		if got := target.Explain(explained)[1:]; !slices.Equal(got, test.want) {
+			t.Errorf("got  %q\nwant %q", got, test.want)
+		}
+	}
+}
+
+func TestAnExplanationSaysWhatTheAttemptsOfAProbeAddUpTo(t *testing.T) {
+	failure := &httpapi.Result{Outcome: probe.Failure, Reason: probe.ReasonHTTPStatus, Detail: "status 503, want 200-399", At: ago(1200 * time.Millisecond),
+		DurationSeconds: 0.0031, Tries: 1, Timings: httpapi.Timings{ConnectSeconds: 0.0002, FirstByteSeconds: 0.0025}}
+	next := explained.Add(3200 * time.Millisecond)
+	for _, test := range []struct {
+		probe httpapi.Probe
+		want  string
+	}{
+		{httpapi.Probe{Verdict: probe.Failing, Decided: true, Since: ago(192 * time.Second), Last: probe.Failure, Run: 40, Threshold: 3, Progress: "3/3", Result: failure, Next: next},
+			"db has been failing for 3m12s: 3/3 failures. The last attempt failed 1.2s ago, and took 3.1ms (connect 200µs, first byte 2.5ms): http.status: status 503, want 200-399. The next attempt is due in 3.2s."},
+		{httpapi.Probe{Verdict: probe.Passing, Decided: true, Last: probe.Failure, Run: 2, Threshold: 3, Progress: "2/3", Attempting: true},
+			"db is passing: 2/3 failures, 1 more in a row decides it. The next attempt is under way."},
+		{httpapi.Probe{Verdict: probe.Failing, Decided: true, Last: probe.Success, Run: 1, Threshold: 3, Progress: "1/3", Next: ago(time.Second)},
+			"db is failing: 1/3 successes, 2 more in a row decide it. The next attempt is due now."},
+		{httpapi.Probe{Verdict: probe.Failing, WaitReason: verdict.InitialDelay, Next: next},
+			"db is undecided, and counts as failing until then. It waits for its initial delay, for 3.2s."},
+		{httpapi.Probe{Verdict: probe.Undecided, WaitReason: verdict.NotStarted}, "db is undecided. It waits until the startup probes have passed."},
+		{httpapi.Probe{Verdict: probe.Passing, Blind: true, Errors: 4, Result: &httpapi.Result{Outcome: probe.Unknown, Reason: probe.ReasonExecStart, Tries: 3}},
+			"db cannot be attempted; the last 4 attempts could not be made. The last attempt could not be made, and took 0s, in 3 tries: exec.start. No attempt is due."},
+		{httpapi.Probe{Verdict: probe.Passing, Decided: true, Last: probe.Success, Run: 1, Threshold: 1, Progress: "1/1", WaitReason: verdict.Held},
+			"db is passing: 1/1 success. It makes no attempts until the next instance."},
+	} {
+		test.probe.ID, test.probe.Target = "web:db", "web"
+		target := httpapi.Target{Name: "web", Probes: []httpapi.Probe{test.probe}}
+		if got := target.Explain(explained)[1]; got != test.want {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}
+
+func TestAnExplanationHasWhatMattersFirst(t *testing.T) {
+	target := httpapi.Target{Name: "web", Probes: []httpapi.Probe{
+		{ID: "passing", Verdict: probe.Passing, Decided: true, Last: probe.Success},
+		{ID: "waiting", WaitReason: verdict.NotStarted},
+		{ID: "shaky", Verdict: probe.Passing, Decided: true, Last: probe.Failure, Run: 1, Threshold: 3},
+		{ID: "undecided"},
+		{ID: "blind", Blind: true},
+		{ID: "failing", Verdict: probe.Failing, Decided: true},
+	}}
+	var order []string
+	for _, text := range target.Explain(explained)[1:] {
+		order = append(order, strings.Fields(text)[0])
+	}
+	if want := []string{"blind", "failing", "undecided", "shaky", "waiting", "passing"}; !slices.Equal(order, want) {
+		t.Errorf("order is %v, want %v", order, want)
+	}
+}

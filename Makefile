@@ -85,6 +85,10 @@ docs: ## write docs/states.md, docs/configuration and docs/openapi.yaml from the
 	$(GO) test -count=1 -run TestPagesAreThoseOfTheSchemas ./cmd/engine/internal/reference -rewrite
 	$(GO) test -count=1 -run TestTheSchemasOfTheAPIAreThoseOfItsTypes ./tests -rewrite
 
+.PHONY: browser
+browser: ## test the status page in Chromium (SHOTS=dir takes screenshots)
+	cd tests/browser && $(GO) vet ./... && $(GO) test -count=1 -screenshots "$(SHOTS)" ./...
+
 .PHONY: oracle
 # Without a package argument, go test prints the summary of what was compared.
 oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other scripts)

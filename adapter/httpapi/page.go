@@ -3,22 +3,31 @@ package httpapi
 import (
 	"embed"
 	"net/http"
+	"path"
 )
 
-// pageFS holds the files of the status page.
+// pageFS holds the files of the status page. They are static: the page has no data until its
+// scripts have asked the API for it, with the token that the user has entered.
 //
 //go:embed page
 var pageFS embed.FS
 
+// pageTypes are the content types of the page's files, by extension.
+var pageTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+}
+
 // pageFile returns the file of a path and its content type, or "".
-func pageFile(path string) (file, contentType string) {
-	switch path {
-	case "/":
-		return "page/index.html", "text/html; charset=utf-8"
-	case "/page.css":
-		return "page/page.css", "text/css; charset=utf-8"
-	case "/page.js":
-		return "page/page.js", "text/javascript; charset=utf-8"
+func pageFile(of string) (file, contentType string) {
+	if of == "/" {
+		return "page/index.html", pageTypes[".html"]
+	}
+	file, contentType = "page"+of, pageTypes[path.Ext(of)]
+	if f, err := pageFS.Open(file); err == nil && contentType != "" && path.Ext(of) != ".html" {
+		f.Close()
+		return file, contentType
 	}
 	return "", ""
 }

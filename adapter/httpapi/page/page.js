@@ -1,180 +1,149 @@
-// The status page. It gets the data from /v1/targets, again after each event of
-// /v1/events. All data is shown through textContent, never as HTML.
-"use strict";
+// The status page: which view is shown, and when it is loaded. It loads the data again after
+// events of /v1/events, and every few seconds, since latencies and runs change without one.
 
-const pollEvery = 10000; // ms; runs and restarts change without events
-const retryAfter = 3000; // ms
-const debounce = 250; // ms; one request for many events
-const signs = { passing: "✓", failing: "✗", undecided: "?" };
+import { Unauthorized, follow, forgetToken, hasToken, read, setToken } from "./api.js";
+import { at, renewTimes, setAttribute, setText } from "./dom.js";
+import * as list from "./list.js";
+import * as target from "./target.js";
 
-const at = (id) => document.getElementById(id);
-let timer = 0; // of the next request
-let loading = false;
-let list = { targets: [], total: 0 };
+const listEvery = 10_000; // ms
+const targetEvery = 2000; // ms
+const eventsEvery = 500; // ms; at most one load for all events in this time
+const retryAfter = 3000; // ms; for a stream of events that has ended
 
-class Unauthorized extends Error {}
+let route = {}; // { target } or { query }
+let request; // the AbortController of the present load
+let timer = 0; // of the next load
+let loadedAt = 0;
 
-async function get(path, signal) {
-  const headers = {};
-  const token = sessionStorage.getItem("token");
-  if (token) headers.Authorization = "Bearer " + token;
-  const answer = await fetch(path, { headers, signal, cache: "no-store" });
-  if (answer.status === 401) throw new Unauthorized();
-  if (!answer.ok) throw new Error(path + ": status " + answer.status);
-  return answer;
+// parseRoute reads the fragment of the address: #/target/NAME, or #/?QUERY.
+function parseRoute() {
+  const path = location.hash.slice(1);
+  const name = path.match(/^\/target\/(.+)$/);
+  if (name) return { target: decoded(name[1]) };
+  return { query: Object.fromEntries(new URLSearchParams(path.replace(/^\/?\??/, ""))) };
 }
 
-// element creates an element with text and classes.
-function element(name, text, classes) {
-  const e = document.createElement(name);
-  if (text) e.textContent = text;
-  if (classes) e.className = classes;
-  return e;
-}
-
-// cell creates a td. On a narrow screen the label is its column title.
-function cell(label, text, classes) {
-  const td = element("td", text, classes);
-  td.dataset.label = label;
-  return td;
-}
-
-function targetCells(target, rows) {
-  const name = element("th", target.name);
-  name.scope = "rowgroup";
-  if (target.address) name.append(element("span", target.address, "muted"));
-
-  const state = cell("State", target.state.replaceAll("_", " "));
-  if (target.instance.reason) state.append(element("span", target.instance.reason, "muted"));
-  if (target.instance.detail) state.append(element("span", target.instance.detail, "muted detail"));
-
-  const cells = [name, state, cell("Restarts", String(target.instance.restarts))];
-  for (const c of cells) c.rowSpan = rows;
-  return cells;
-}
-
-function probeCells(probe) {
-  const kind = cell("Probe", probe.name ? probe.kind + " " + probe.name : probe.kind);
-  if (probe.handler) kind.append(element("span", probe.handler, "muted"));
-
-  const verdict = cell("Verdict", (signs[probe.verdict] || "") + " " + probe.verdict, probe.verdict);
-  const since = probe.since ? "since " + new Date(probe.since).toLocaleString() : "";
-  if (since) verdict.append(element("span", since, "muted"));
-
-  const run = cell("Run", probe.run ? probe.progress + " " + probe.last : "");
-  if (probe.onHold) run.append(element("span", "on hold until the next instance", "muted"));
-  else if (probe.waitReason) run.append(element("span", "waiting: " + probe.waitReason.replaceAll("_", " "), "muted"));
-  if (probe.errors) run.append(element("span", probe.errors + (probe.errors === 1 ? " error" : " errors in a row"), "muted"));
-
-  return [kind, verdict, run, failureCell(probe.result)];
-}
-
-function failureCell(result) {
-  if (!result || result.outcome === "success") return cell("Last failure", "");
-  const failure = cell("Last failure", result.outcome + (result.reason ? " " + result.reason : ""));
-  if (result.detail) failure.append(element("span", result.detail, "muted detail"));
-  return failure;
-}
-
-// group creates the rows of a target: one for each probe.
-function group(target) {
-  const body = element("tbody");
-  const probes = target.probes || [];
-  const rows = Math.max(probes.length, 1);
-  for (let i = 0; i < rows; i++) {
-    const row = element("tr");
-    if (i === 0) row.append(...targetCells(target, rows));
-    if (probes[i]) row.append(...probeCells(probes[i]));
-    body.append(row);
-  }
-  return body;
-}
-
-function show() {
-  const table = at("targets").parentNode;
-  const fresh = list.targets.map(group);
-  if (fresh.length === 0) fresh.push(element("tbody"));
-  fresh[0].id = "targets";
-  for (const body of table.querySelectorAll("tbody")) body.remove();
-  table.append(...fresh);
-
-  setText("summary", "Targets: " + list.counts.targets + ", in trouble: " + list.counts.inTrouble);
-  setText("more", list.next ? "The first " + list.targets.length + " targets are shown." : "");
-}
-
-// setText changes the text of an element. It does not set an equal text, because a
-// screen reader reads each change aloud.
-function setText(id, text) {
-  if (at(id).textContent !== text) at(id).textContent = text;
-}
-
-async function load() {
-  clearTimeout(timer);
-  if (loading) return loadSoon();
-  loading = true;
+function decoded(text) {
   try {
-    const filter = at("failing-only").checked ? "&trouble=true" : "";
-    list = await (await get("/v1/targets?probes=true&sort=trouble" + filter)).json();
-    at("login").hidden = true;
-    show();
-  } catch (err) {
-    if (err instanceof Unauthorized) login();
-    else setText("summary", "Engine not reachable.");
-  } finally {
-    loading = false;
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
-  clearTimeout(timer);
-  timer = setTimeout(load, pollEvery);
 }
 
-function loadSoon() {
+function navigate() {
+  const before = route;
+  route = parseRoute();
+  if (route.query) list.show(route.query);
+  if (route.target && before.query) at("back").href = "#/?" + new URLSearchParams(before.query);
+  if (route.target !== before.target) scrollTo(0, 0);
+  loadNow(true);
+  if (route.target) at("target-name").focus({ preventScroll: true });
+}
+
+// choose shows another query, without an entry in the browser's history for each letter.
+function choose(query) {
+  const search = new URLSearchParams(Object.entries(query).filter(([, value]) => value));
+  history.replaceState(null, "", "#/?" + search);
+  navigate();
+}
+
+// loadNow loads the view at once, instead of a load that is under way.
+async function loadNow(withProbes) {
   clearTimeout(timer);
-  timer = setTimeout(load, debounce);
+  if (request) request.abort();
+  const mine = (request = new AbortController());
+  loadedAt = Date.now();
+  try {
+    if (route.target) await target.load(route.target, mine.signal);
+    else await list.load(withProbes, mine.signal);
+    at("login").hidden = true;
+    at("list").hidden = Boolean(route.target);
+    at("target").hidden = !route.target;
+    renewTimes(document);
+    await showEngine(mine.signal);
+  } catch (err) {
+    if (mine.signal.aborted) return;
+    if (err instanceof Unauthorized) login();
+    else setText(at("engine"), "engine not reachable");
+  }
+  if (mine !== request) return;
+  request = undefined;
+  clearTimeout(timer);
+  timer = setTimeout(() => loadNow(true), route.target ? targetEvery : listEvery);
+}
+
+// loadSoon loads the view after an event: at once, but not more often than each eventsEvery.
+function loadSoon() {
+  if (request || !at("login").hidden) return soonAfter();
+  clearTimeout(timer);
+  timer = setTimeout(() => loadNow(false), Math.max(0, loadedAt + eventsEvery - Date.now()));
+}
+
+// soonAfter makes the present load be followed by another one.
+let again = 0;
+function soonAfter() {
+  clearTimeout(again);
+  again = setTimeout(() => at("login").hidden && loadSoon(), eventsEvery);
+}
+
+async function showEngine(signal) {
+  const { health } = await read("/v1/stats", signal);
+  const faults = [
+    health.isolated && "no target answers: cut off from the network?",
+    health.namesIsolated && "no name server answers",
+    health.degraded && "degraded, it restarts nothing",
+  ].filter(Boolean);
+  setText(at("engine"), faults.length ? "engine: " + faults.join("; ") : "engine healthy");
+  setAttribute(at("engine"), "data-severity", faults.length ? "critical" : "none");
 }
 
 function login() {
-  if (sessionStorage.getItem("token")) {
-    sessionStorage.removeItem("token");
-    setText("login-error", "Wrong token.");
+  if (hasToken()) {
+    forgetToken();
+    setText(at("login-error"), "Wrong token.");
   }
+  setText(at("engine"), "token required");
   if (!at("login").hidden) return;
   at("login").hidden = false;
-  setText("summary", "Token required.");
+  at("list").hidden = at("target").hidden = true;
   at("token").focus();
 }
 
-// follow reads /v1/events for ever, and loads the data again after each event.
-// EventSource cannot send a token, so the stream is read by fetch.
-async function follow() {
+// live follows the events for ever.
+async function live() {
   for (;;) {
     try {
-      const reader = (await get("/v1/events")).body.getReader();
-      setText("connection", "live");
-      loadSoon();
-      const decoder = new TextDecoder();
-      let rest = "";
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) break;
-        const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
-        rest = lines.pop();
-        if (lines.some((line) => line.startsWith("event:"))) loadSoon();
+      for await (const event of follow("/v1/events?targets=true")) {
+        if (event.type === "") setText(at("connection"), "live");
+        else if (event.type === "target" && route.query) list.update(event.data);
+        if (!route.target || event.data?.name === route.target) loadSoon();
       }
     } catch {
       // shown below
     }
-    setText("connection", "disconnected, retrying");
+    setText(at("connection"), at("login").hidden ? "disconnected, retrying" : "");
     await new Promise((resolve) => setTimeout(resolve, retryAfter));
   }
 }
 
-at("failing-only").addEventListener("change", load);
+list.start(choose);
 at("login").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem("token", at("token").value.trim());
+  setToken(at("token").value.trim());
   at("token").value = "";
-  setText("login-error", "");
-  load();
+  setText(at("login-error"), "");
+  loadNow(true);
 });
-load();
-follow();
+addEventListener("hashchange", navigate);
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && route.query && !/^(INPUT|SELECT)$/.test(document.activeElement.tagName)) {
+    event.preventDefault();
+    at("search").focus();
+  }
+  if (event.key === "Escape" && route.target) location.hash = at("back").getAttribute("href");
+});
+setInterval(() => renewTimes(document), 1000);
+navigate();
+live();

@@ -1,0 +1,183 @@
+// The list of targets: those in trouble first. It shows some of them, and more when asked to.
+// All numbers come from the engine, since the targets that are not shown count too.
+
+import { read } from "./api.js";
+import * as latency from "./latency.js";
+import { arrange, at, duration, element, setAttribute, setText, showSpark, showTime, sparkElement, timeElement, words } from "./dom.js";
+
+const pageSize = 200; // rows at first, and more for each "Show more"
+const maxRows = 2000; // beyond them, a search finds faster than scrolling
+const maxLimit = 1000; // targets in one response
+
+// A tile is a number at the top, which shows these targets when it is pressed.
+const tiles = [
+  { title: "in trouble", query: { trouble: "true" }, count: (c) => c.inTrouble, severity: (n) => (n ? "critical" : "none") },
+  { title: "not ready", query: { state: "not_ready" } },
+  { title: "restarting", query: { state: "restarting" } },
+  { title: "starting", query: { state: "starting" } },
+  { title: "ready", query: { state: "ready" } },
+  { title: "all", query: {}, count: (c) => c.targets },
+];
+const fields = ["trouble", "state", "kind", "name", "label"]; // of a query of /v1/targets
+
+const rows = new Map(); // by target
+let query = {};
+let wanted = pageSize;
+
+// start builds what never changes. Change is called with the query that the user has chosen.
+export function start(change) {
+  for (const tile of tiles) {
+    tile.number = element("strong", "", "–");
+    tile.button = element("button", "tile", tile.number, element("span", "", tile.title));
+    tile.button.type = "button";
+    tile.button.addEventListener("click", () => change({ ...pick(query, ["kind", "name", "label"]), ...tile.query }));
+    at("tiles").append(tile.button);
+  }
+  const given = () => ({
+    ...pick(query, ["trouble"]), state: at("state").value, kind: at("kind").value, label: at("label").value.trim(), name: pattern(at("search").value),
+  });
+  at("filter").addEventListener("submit", (event) => event.preventDefault());
+  at("filter").addEventListener("input", () => change(given()));
+  at("more").addEventListener("click", () => {
+    wanted += pageSize;
+    change(query);
+  });
+}
+
+// pattern returns the names that a search finds: those that contain it, if it has no wildcard.
+function pattern(search) {
+  const text = search.trim();
+  return text && !/[*?]/.test(text) ? "*" + text + "*" : text;
+}
+
+// searchOf is the reverse of pattern.
+const searchOf = (name = "") => (/^\*[^*?]+\*$/.test(name) ? name.slice(1, -1) : name);
+
+const pick = (from, names) => Object.fromEntries(names.filter((n) => from[n]).map((n) => [n, from[n]]));
+
+// show shows the targets of a query, and the query in the form.
+export function show(next) {
+  next = pick(next, fields);
+  if (JSON.stringify(next) !== JSON.stringify(query)) wanted = pageSize;
+  query = next;
+  const set = (id, value) => { // not while it is typed
+    if (at(id) !== document.activeElement) at(id).value = value || "";
+  };
+  set("search", searchOf(query.name));
+  set("label", query.label);
+  set("kind", query.kind);
+  set("state", query.state);
+  for (const tile of tiles) {
+    const pressed = JSON.stringify(tile.query) === JSON.stringify(pick(query, ["trouble", "state"]));
+    tile.button.setAttribute("aria-pressed", String(pressed));
+  }
+}
+
+// load reads what is shown, with the probes' latest attempts if asked for, and shows it.
+export async function load(withProbes, signal) {
+  const targets = [];
+  let page, total;
+  do {
+    const search = new URLSearchParams({ ...query, sort: "trouble", limit: Math.min(maxLimit, wanted - targets.length) });
+    if (withProbes) search.set("probes", "true");
+    if (page) search.set("after", page.next);
+    page = await read("/v1/targets?" + search, signal);
+    total = total === undefined ? page.total || 0 : total;
+    targets.push(...page.targets);
+  } while (page.next && targets.length < wanted);
+  showCounts(page.counts);
+  showTargets(targets);
+  showTotal(targets.length, total, page.counts.targets);
+}
+
+function showCounts(counts) {
+  for (const tile of tiles) {
+    const n = tile.count ? tile.count(counts) : counts.states[tile.query.state] || 0;
+    setText(tile.number, n.toLocaleString());
+    setAttribute(tile.button, "data-severity", tile.severity && tile.severity(n));
+  }
+  document.title = (counts.inTrouble ? "(" + counts.inTrouble + ") " : "") + "Sonde";
+  showStates(counts.states);
+}
+
+// showStates offers the states that targets are in, with their numbers.
+function showStates(states) {
+  const select = at("state");
+  const names = Object.keys(states).sort();
+  if (query.state && !names.includes(query.state)) names.push(query.state);
+  const options = [...select.options].slice(1);
+  arrange(select, [select.options[0], ...names.map((name) => {
+    const option = options.find((o) => o.value === name) || Object.assign(element("option"), { value: name });
+    setText(option, words(name) + " (" + (states[name] || 0).toLocaleString() + ")");
+    return option;
+  })]);
+  if (select !== document.activeElement) select.value = query.state || "";
+}
+
+function showTargets(targets) {
+  const names = new Set(targets.map((t) => t.name));
+  for (const name of rows.keys()) if (!names.has(name)) rows.delete(name);
+  latency.keep(names);
+  arrange(at("targets"), targets.map((target) => {
+    if (!rows.has(target.name)) rows.set(target.name, makeRow(target.name));
+    fill(rows.get(target.name), target);
+    return rows.get(target.name).line;
+  }));
+}
+
+function showTotal(shown, total, all) {
+  const filtered = Object.keys(query).length > 0;
+  setText(at("matches"), filtered ? total.toLocaleString() + " of " + all.toLocaleString() + (all === 1 ? " target" : " targets") : "");
+  at("empty").hidden = shown > 0;
+  setText(at("empty"), all === 0 ? "The configuration has no targets." : query.trouble ? "Nothing is in trouble." : "No target matches.");
+  at("rest").hidden = total <= shown;
+  at("more").hidden = shown >= maxRows;
+  setText(at("shown"), shown.toLocaleString() + " of " + total.toLocaleString() + " are shown" + (shown >= maxRows ? ": search to see others." : "."));
+}
+
+// update shows a target that has changed at once, if it is shown. Its place in the list, and the
+// numbers, follow with the next load.
+export function update(target) {
+  const row = rows.get(target.name);
+  if (row) fill(row, target);
+}
+
+// makeRow creates the line of a target. On a narrow screen it is a card: data-label is the
+// column's title there.
+function makeRow(name) {
+  const cell = (label, ...content) => {
+    const td = element("td", "of-" + label.toLowerCase(), ...content);
+    td.dataset.label = label;
+    return td;
+  };
+  const row = {
+    state: element("span", "state"), address: element("span", "muted"), probe: element("span", "probe"), detail: element("span", "muted detail"),
+    since: timeElement(), restarts: element("span"), latest: element("span", "muted"), spark: sparkElement(),
+  };
+  const link = element("a", "", name);
+  link.href = "#/target/" + encodeURIComponent(name);
+  const head = element("th", "name", link, row.address);
+  head.scope = "row";
+  row.line = element("tr", "", cell("State", row.state), head, cell("Why", row.probe, row.detail), cell("Since", row.since),
+    cell("Restarts", row.restarts), cell("Latency", row.spark, row.latest));
+  return row;
+}
+
+function fill(row, target) {
+  const cause = target.cause || {};
+  setText(row.state, words(target.state));
+  setAttribute(row.state, "data-state", target.state);
+  setAttribute(row.line, "data-severity", target.severity);
+  setText(row.address, target.address || "");
+  const probe = cause.probe ? cause.probe.slice(target.name.length + 1) : "";
+  setText(row.probe, [probe, cause.reason].filter(Boolean).join(" · "));
+  const first = (cause.detail || "").split("\n", 1)[0];
+  setText(row.detail, first);
+  setAttribute(row.detail, "title", cause.detail);
+  showTime(row.since, target.since);
+  setText(row.restarts, String(target.instance.restarts));
+  latency.note(target);
+  const values = latency.of(target.name);
+  showSpark(row.spark, values);
+  setText(row.latest, values.length ? duration(values[values.length - 1]) : "");
+}

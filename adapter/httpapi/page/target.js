@@ -1,0 +1,179 @@
+// The page of one target: why it is as it is, its probes, and what happened before.
+
+import { NotFound, pathOf, read } from "./api.js";
+import * as latency from "./latency.js";
+import { arrange, at, duration, element, setAttribute, setText, showSpark, showTime, span, sparkElement, timeElement, words } from "./dom.js";
+
+let cards = new Map(); // of probes, by ID
+let facts = new Map(); // by title
+let entries = new Map(); // of the history, by time and text
+let shown = "";
+
+// load reads a target and its history, and shows them.
+export async function load(name, signal) {
+  if (name !== shown) clear(name);
+  let target, history;
+  try {
+    [target, history] = await Promise.all([read(pathOf(name), signal), read(pathOf(name) + "/history", signal)]);
+  } catch (err) {
+    if (!(err instanceof NotFound)) throw err;
+    return showRemoved();
+  }
+  latency.note(target);
+  showTarget(target);
+  showProbes(target);
+  showHistory(history.transitions);
+}
+
+function clear(name) {
+  [cards, facts, entries] = [new Map(), new Map(), new Map()];
+  for (const id of ["facts", "probes", "history", "target-why"]) at(id).replaceChildren();
+  setText(at("target-name"), name);
+  setText(at("target-state"), "");
+  at("output-section").hidden = true;
+  shown = name;
+}
+
+function showRemoved() {
+  setText(at("target-state"), "");
+  setText(at("target-why"), "There is no such target: the configuration does not have it, or no longer.");
+}
+
+function showTarget(target) {
+  const { instance, cause = {} } = target;
+  document.title = target.name + ": " + words(target.state) + " – Sonde";
+  const state = at("target-state").firstElementChild || at("target-state").appendChild(element("span", "state"));
+  setText(state, words(target.state));
+  setAttribute(state, "data-state", target.state);
+  setAttribute(at("target"), "data-severity", target.severity);
+  const probe = cause.probe ? "the " + cause.probe.slice(target.name.length + 1) + " probe" : "";
+  setText(at("target-why"), [[probe, cause.reason].filter(Boolean).join(": "), cause.detail].filter(Boolean).join(" – "));
+
+  fact("State since", target.since, true);
+  fact("Address", target.address);
+  fact("Instance", [instance.id, words(instance.phase)].filter(Boolean).join(", "));
+  fact("Instance since", instance.since, true);
+  fact("Restarts", String(instance.restarts));
+  fact("Instance says", instance.reason && words(instance.reason));
+  fact("Started", target.started ? "yes" : "no");
+  fact("Ready", target.ready ? "yes" : "no");
+  fact("Live", target.live ? "yes" : "no");
+  at("output-section").hidden = !instance.detail;
+  setText(at("output"), instance.detail || "");
+}
+
+// fact shows a line of the list of facts, or a time. Without a value there is none.
+function fact(title, value, isTime) {
+  let f = facts.get(title);
+  if (!f) {
+    f = { body: element("dd", "", isTime ? timeElement() : element("span")) };
+    f.line = element("div", "", element("dt", "", title), f.body);
+    at("facts").append(f.line);
+    facts.set(title, f);
+  }
+  f.line.hidden = !value;
+  if (isTime) showTime(f.body.firstElementChild, value);
+  else setText(f.body.firstElementChild, value || "");
+}
+
+function showProbes(target) {
+  const probes = target.probes || [];
+  arrange(at("probes"), probes.map((probe) => {
+    if (!cards.has(probe.id)) cards.set(probe.id, makeCard(probe));
+    fillCard(cards.get(probe.id), probe);
+    return cards.get(probe.id).card;
+  }));
+  for (const id of cards.keys()) if (!probes.some((p) => p.id === id)) cards.delete(id);
+}
+
+const rowsOfCard = ["Run", "Latest attempt", "Took", "Next attempt", "Verdict since", "Attempts", "Rule"];
+
+function makeCard(probe) {
+  const c = { verdict: element("span", "state"), run: element("span", "run"), runText: element("span"), detail: element("pre"),
+    spark: sparkElement(), at: timeElement(), next: timeElement(), since: timeElement(), values: {}, durations: [], last: "" };
+  c.detail.tabIndex = 0;
+  const list = element("dl");
+  for (const title of rowsOfCard) {
+    c.values[title] = element("span");
+    list.append(element("dt", "", title), element("dd", "", c.values[title]));
+  }
+  c.values.Run.append(c.run, c.runText);
+  c.latest = element("span");
+  c.values["Latest attempt"].append(c.latest, " ", c.at);
+  c.took = element("span");
+  c.values.Took.append(c.took, " ", c.spark);
+  c.wait = element("span");
+  c.values["Next attempt"].append(c.wait, c.next);
+  c.values["Verdict since"].append(c.since);
+  const title = probe.kind + (probe.name ? " " + probe.name : "");
+  c.card = element("section", "card", element("h4", "", title, " ", element("span", "muted", probe.handler), " ", c.verdict), list, c.detail);
+  return c;
+}
+
+function fillCard(c, probe) {
+  const { result, rule } = probe;
+  const verdict = probe.blind ? "blind" : probe.verdict;
+  setText(c.verdict, verdict);
+  setAttribute(c.verdict, "data-state", verdict);
+  showRun(c, probe);
+  setText(c.latest, result ? [result.outcome, result.reason].filter(Boolean).join(", ") : "none yet");
+  showTime(c.at, result && result.at);
+  if (result && result.at !== c.last) {
+    c.last = result.at;
+    c.durations = [...c.durations, result.durationSeconds].slice(-30);
+  }
+  showSpark(c.spark, c.durations);
+  setText(c.took, result ? timings(result) : "");
+  const now = probe.attempting || (probe.next && new Date(probe.next) <= Date.now());
+  setText(c.wait, now ? "now" : probe.onHold ? "none until the next instance" : probe.waitReason ? "waits: " + words(probe.waitReason) : "");
+  showTime(c.next, now || probe.onHold || probe.waitReason ? "" : probe.next);
+  showTime(c.since, probe.since);
+  const a = probe.attempts;
+  setText(c.values.Attempts, `${a.success + a.warning} succeeded, ${a.failure} failed, ${a.unknown} could not be made`);
+  setText(c.values.Rule, `every ${span(rule.periodSeconds) === "0 s" ? duration(rule.periodSeconds) : span(rule.periodSeconds)}, timeout ${duration(rule.timeoutSeconds)}, ` +
+    `fails after ${rule.failureThreshold}, passes after ${rule.successThreshold}` + (rule.initialDelaySeconds ? `, after a delay of ${duration(rule.initialDelaySeconds)}` : ""));
+  c.detail.hidden = !(result && result.detail);
+  setText(c.detail, (result && result.detail) || "");
+}
+
+const maxSegments = 10; // of a run; a longer threshold has no bar
+
+// showRun shows a run as a bar of its threshold: two of three segments are full.
+function showRun(c, probe) {
+  const many = probe.threshold > maxSegments ? 0 : probe.threshold;
+  while (c.run.children.length > many) c.run.lastElementChild.remove();
+  while (c.run.children.length < many) c.run.append(element("i"));
+  [...c.run.children].forEach((e, i) => setAttribute(e, "class", i < probe.run ? probe.last : ""));
+  const errors = probe.errors ? `, then ${probe.errors} that could not be made` : "";
+  setText(c.runText, probe.run ? `${probe.progress} ${probe.last}${errors}` : errors ? `${probe.errors} could not be made` : "none yet");
+}
+
+// timings returns how long an attempt took, and its steps.
+function timings(result) {
+  const { resolveSeconds, connectSeconds, tlsSeconds, firstByteSeconds } = result.timings || {};
+  const steps = [["lookup", resolveSeconds], ["connect", connectSeconds], ["TLS", tlsSeconds], ["first byte", firstByteSeconds]];
+  const parts = steps.filter(([, s]) => s).map(([name, s]) => name + " " + duration(s));
+  return duration(result.durationSeconds) + (parts.length ? " (" + parts.join(", ") + ")" : "");
+}
+
+function showHistory(transitions) {
+  const past = transitions.map((t) => ({ key: t.at + " " + t.text, transition: t })).reverse();
+  if (past.length === 0) past.push({ key: "none" });
+  const kept = new Map();
+  arrange(at("history"), past.map(({ key, transition }) => {
+    const e = entries.get(key) || makeEntry(transition);
+    kept.set(key, e);
+    return e;
+  }));
+  entries = kept;
+}
+
+function makeEntry(transition) {
+  if (!transition) return element("li", "muted", "Nothing has changed since the target was added.");
+  const time = timeElement(), state = element("span", "state", words(transition.state));
+  state.dataset.state = transition.state;
+  showTime(time, transition.at);
+  const e = element("li", "", state, element("span", "", transition.text), time);
+  if (transition.detail && !transition.probe) e.append(element("pre", "", transition.detail)); // a probe's is in the text
+  return e;
+}

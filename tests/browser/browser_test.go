@@ -1,0 +1,363 @@
+// Package browser tests the status page in Chromium, against the real server and engine. It is a
+// module of its own, since the driver of the browser is a large dependency.
+//
+//	go test ./... -screenshots /tmp/shots    also take screenshots
+//
+// Without Chromium the tests are skipped.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// limit is how long a test waits for the page: on a busy machine too.
+const limit = 90 * time.Second
+
+// site is an engine with scripted targets, and the server of its page.
+type site struct {
+	t      *testing.T
+	engine *engine.Engine
+	url    string
+	token  string
+
+	mu     sync.Mutex
+	faults map[string]probe.Result // of targets that do not succeed
+	set    probe.Set
+}
+
+// newSite serves the page of targets with a readiness probe each.
+func newSite(t *testing.T, token string, names ...string) *site {
+	t.Helper()
+	s := &site{t: t, engine: engine.New(engine.Config{}), token: token, faults: map[string]probe.Result{}, set: probe.Set{}}
+	period := 100 * time.Millisecond
+	if len(names) > 1000 {
+		period = 20 * time.Second
+	}
+	for _, name := range names {
+		s.add(probe.ID{Target: name, Kind: probe.Readiness}, period)
+	}
+	api, err := httpapi.New(httpapi.Config{Engine: s.engine, Listen: "127.0.0.1:0", Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	listener, err := api.Listen(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "http://" + listener.Addr().String()
+	var running sync.WaitGroup
+	running.Go(func() { api.Serve(ctx, listener) })
+	running.Go(func() { s.engine.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return s
+}
+
+// add adds a probe, whose attempts end as fail says.
+func (s *site) add(id probe.ID, period time.Duration) {
+	attempt := func(context.Context, probe.Target) probe.Result {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if r, bad := s.faults[id.Target]; bad {
+			return r
+		}
+		return probe.Succeed("")
+	}
+	s.set[id] = probe.Probe{
+		Target: probe.Target{Address: "192.0.2.17"}, Handler: probe.HandlerFunc(attempt), HandlerName: "http",
+		Rule: probe.Rule{Period: period, Timeout: 10 * time.Second, SuccessThreshold: 1, FailureThreshold: 1},
+	}
+}
+
+// start gives the engine its probes, and starts an instance of each target.
+func (s *site) start() *site {
+	s.t.Helper()
+	if _, err := s.engine.Apply(s.set); err != nil {
+		s.t.Fatal(err)
+	}
+	for id := range s.set {
+		s.instance(id.Target, 0)
+	}
+	return s
+}
+
+func (s *site) instance(target string, restarts int32) {
+	s.engine.Report(probe.Instance{
+		Target: target, ID: fmt.Sprintf("%s-%d", target, restarts), Phase: probe.Running, Since: time.Now(), Restarts: restarts,
+	})
+}
+
+// fail lets attempts of targets fail from now on.
+func (s *site) fail(targets ...string) *site {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range targets {
+		s.faults[name] = probe.Fail("http.status", "GET http://192.0.2.17:8080/healthz: status 503\nupstream connect error or disconnect/reset before headers")
+	}
+	return s
+}
+
+// tab is a tab of the browser. Errors of the page's scripts, and what its security policy has
+// blocked, fail the test.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+// open opens the page in a window of a width.
+func (s *site) open(width int64) *tab {
+	s.t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		s.t.Skip("there is no chromium: apt-get install chromium")
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox)
+	ctx, cancel := chromedp.NewExecAllocator(s.t.Context(), options...)
+	s.t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	s.t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, limit)
+	s.t.Cleanup(cancel)
+	tab := &tab{s.t, ctx}
+	chromedp.ListenTarget(ctx, tab.check)
+	tab.run(chromedp.EmulateViewport(width, 900), chromedp.Navigate(s.url+"/"))
+	return tab
+}
+
+// answered is what the browser says of responses that the page expects: a token is missing, or
+// a target does not exist.
+var answered = regexp.MustCompile(`status of (401|404) `)
+
+// check fails the test after an error of the page.
+func (b *tab) check(event any) {
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.t.Errorf("the page: %v", e.ExceptionDetails)
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.LevelError && !answered.MatchString(e.Entry.Text) {
+			b.t.Errorf("the page: %s %s", e.Entry.Text, e.Entry.URL)
+		}
+	}
+}
+
+func (b *tab) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		text := ""
+		after, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), 5*time.Second)
+		defer cancel()
+		chromedp.Run(after, chromedp.Evaluate("document.body.innerText", &text))
+		b.t.Fatalf("%v; the page says:\n%.2000s", err, text)
+	}
+}
+
+// until waits until an expression is true.
+func (b *tab) until(expression string) {
+	b.t.Helper()
+	b.run(chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(limit/2)))
+}
+
+// eval returns the value of an expression.
+func eval[T any](b *tab, expression string) (v T) {
+	b.t.Helper()
+	b.run(chromedp.Evaluate(expression, &v))
+	return v
+}
+
+// tileSays is an expression: a number at the top of the page, by its title.
+func tileSays(title string, n string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll(".tile")].some((e) => e.innerText.replace(/\s+/g, " ") === "%s %s")`, n, title)
+}
+
+const rows = `[...document.querySelectorAll("#targets tr")]`
+
+// row is an expression: the row of a target.
+func row(name string) string {
+	return fmt.Sprintf(`%s.find((r) => r.querySelector("th a").textContent === %q)`, rows, name)
+}
+
+// names returns the names of n targets.
+func names(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("shop/web-%05d", i))
+	}
+	return all
+}
+
+func TestTheNumbersAreThoseOfAllTargets(t *testing.T) {
+	all := names(10_001)
+	bad := all[9_000:9_041]
+	b := newSite(t, "", all...).fail(bad...).start().open(1440)
+	b.until(tileSays("in trouble", "41") + "&&" + tileSays("ready", "9,960") + "&&" + tileSays("all", "10,001"))
+	b.until(rows + `.length === 200 && ` + rows + `.slice(0, 41).every((r) => r.querySelector(".state").textContent === "not ready")`)
+
+	b.run(chromedp.Click(`//button[contains(., "in trouble")]`, chromedp.BySearch))
+	b.until(rows + `.length === 41`)
+	if got := eval[string](b, rows+`[0].innerText`); !strings.Contains(got, "http.status") || !strings.Contains(got, bad[0]) {
+		t.Errorf("the first row is %q", got)
+	}
+	if got := eval[string](b, `document.title`); got != "(41) Sonde" {
+		t.Errorf("the title is %q", got)
+	}
+	b.run(chromedp.Click(`//button[contains(., "all")]`, chromedp.BySearch))
+	b.until(rows + `.length === 200`)
+	b.run(chromedp.Click(`#more`, chromedp.ByQuery))
+	b.until(rows + `.length === 400 && document.querySelector("#shown").textContent === "400 of 10,001 are shown."`)
+}
+
+func TestAChangeTouchesOnlyWhatHasChanged(t *testing.T) {
+	s := newSite(t, "", names(50)...).start()
+	b := s.open(1440)
+	b.until(tileSays("ready", "50"))
+	// What a rebuilt list would lose: the nodes, and what the reader has selected.
+	b.run(chromedp.Evaluate(rows+`.forEach((r) => { r.mark = true; })`, nil),
+		chromedp.Evaluate(`getSelection().selectAllChildren(`+row("shop/web-00007")+`.querySelector("th a"))`, nil))
+	s.fail("shop/web-00040")
+	b.until(tileSays("in trouble", "1") + "&&" + rows + `[0] === ` + row("shop/web-00040"))
+	if got := eval[int](b, rows+`.filter((r) => r.mark).length`); got != 50 {
+		t.Errorf("%d of 50 rows were kept", got)
+	}
+	if got := eval[string](b, `String(getSelection())`); got != "shop/web-00007" {
+		t.Errorf("%q is selected", got)
+	}
+}
+
+func TestARestartIsShown(t *testing.T) {
+	s := newSite(t, "", names(8)...).start()
+	b := s.open(1440)
+	b.until(tileSays("ready", "8"))
+	s.instance("shop/web-00003", 4)
+	b.until(row("shop/web-00003") + `.querySelector(".of-restarts").innerText === "4"`)
+}
+
+func TestTheListIsFiltered(t *testing.T) {
+	s := newSite(t, "", "shop/web", "shop/db", "blog/web")
+	s.add(probe.ID{Target: "shop/db", Kind: probe.Liveness}, 100*time.Millisecond)
+	s.fail("blog/web").start()
+	b := s.open(1440)
+	shown := func(want ...string) {
+		t.Helper()
+		b.until(fmt.Sprintf(`%s.map((r) => r.querySelector("th a").textContent).join() === %q`, rows, strings.Join(want, ",")))
+	}
+	shown("blog/web", "shop/db", "shop/web")
+	b.run(chromedp.WaitVisible("#search", chromedp.ByQuery))
+	// The driver types "/" as a letter too, which a keyboard does not after the page has taken the key.
+	b.run(chromedp.Evaluate(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true }))`, nil), chromedp.KeyEvent("shop"))
+	shown("shop/db", "shop/web")
+	b.until(`document.querySelector("#matches").textContent === "2 of 3 targets"`)
+	b.run(chromedp.SetValue("#search", "*/we", chromedp.ByQuery), chromedp.KeyEvent("b"))
+	shown("blog/web", "shop/web")
+	b.run(chromedp.Evaluate(`location.hash = "#/?kind=liveness"`, nil))
+	shown("shop/db")
+	b.run(chromedp.Evaluate(`location.hash = "#/?state=not_ready"`, nil))
+	shown("blog/web")
+	b.run(chromedp.Reload()) // the query is in the address
+	shown("blog/web")
+	b.run(chromedp.Evaluate(`location.hash = "#/?name=nothing"`, nil))
+	b.until(`document.querySelector("#empty").innerText === "No target matches."`)
+}
+
+func TestATargetHasAPage(t *testing.T) {
+	s := newSite(t, "", "shop/web", "shop/db").fail("shop/web")
+	s.add(probe.ID{Target: "shop/web", Kind: probe.Liveness, Name: "port 80"}, 100*time.Millisecond)
+	s.start()
+	b := s.open(1440)
+	b.until(tileSays("in trouble", "1"))
+	b.run(chromedp.Click(`//a[text()="shop/web"]`, chromedp.BySearch))
+	b.until(`!document.querySelector("#target").hidden && document.querySelector("#target-name").textContent === "shop/web"`)
+	b.until(`document.querySelectorAll("#probes .card").length === 2 && document.querySelectorAll("#probes .run i.failure").length === 2`)
+	for _, want := range []string{"192.0.2.17", "liveness port 80", "1/1 failure", "status 503", "could not be made"} {
+		b.until(fmt.Sprintf(`document.querySelector("#target").innerText.includes(%q)`, want))
+	}
+	b.until(`document.querySelectorAll("#history li").length > 0`)
+	s.mu.Lock()
+	s.faults = map[string]probe.Result{}
+	s.mu.Unlock()
+	b.until(`document.querySelector("#target-state").innerText === "ready"`)
+	b.run(chromedp.KeyEvent("\u001b"))
+	b.until(`!document.querySelector("#list").hidden && document.querySelector("#target").hidden`)
+	b.run(chromedp.Evaluate(`location.hash = "#/target/no%2Fsuch"`, nil))
+	b.until(`document.querySelector("#target-why").textContent.startsWith("There is no such target")`)
+}
+
+func TestATokenIsAskedFor(t *testing.T) {
+	const token = "0123456789abcdef"
+	s := newSite(t, token, names(3)...).start()
+	b := s.open(1440)
+	login := func(typed string) {
+		b.run(chromedp.WaitVisible("#login", chromedp.ByQuery), chromedp.SendKeys("#token", typed+"\r", chromedp.ByQuery))
+	}
+	login("wrong-wrong-wrong")
+	b.until(`document.querySelector("#login-error").textContent === "Wrong token."`)
+	login(token)
+	b.until(tileSays("ready", "3") + ` && document.querySelector("#login").hidden && document.querySelector("#connection").textContent === "live"`)
+}
+
+func TestAPhoneHasNoSidewaysScroll(t *testing.T) {
+	long := "a-team-with-a-long-name/" + strings.Repeat("very-long-", 8) + "service"
+	s := newSite(t, "", append(names(8), long)...).fail(long, "shop/web-00002").start()
+	b := s.open(390)
+	fits := func() {
+		t.Helper()
+		if got := eval[int](b, `document.documentElement.scrollWidth`); got > 390 {
+			t.Errorf("the page is %d pixels wide", got)
+		}
+	}
+	b.until(tileSays("in trouble", "2"))
+	fits()
+	b.run(chromedp.Evaluate(`location.hash = "#/target/`+strings.ReplaceAll(long, "/", "%2F")+`"`, nil))
+	b.until(`document.querySelectorAll("#probes .card").length === 1 && document.querySelector("#target").innerText.includes("503")`)
+	fits()
+}
+
+// TestScreenshots takes pictures for people, when asked to.
+func TestScreenshots(t *testing.T) {
+	if *screenshots == "" {
+		t.Skip("no -screenshots")
+	}
+	if err := os.MkdirAll(*screenshots, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for n, bad := range map[int]int{8: 2, 500: 17, 10_001: 41} {
+		all := names(n)
+		s := newSite(t, "", all...).fail(all[n/2 : n/2+bad]...).start()
+		s.instance(all[1], 3)
+		for width, shape := range maps.All(map[int64]string{1440: "wide", 390: "phone"}) {
+			b := s.open(width)
+			b.until(tileSays("in trouble", fmt.Sprint(bad)))
+			b.shoot(fmt.Sprintf("%s/list-%d-%s.png", *screenshots, n, shape))
+			b.run(chromedp.Evaluate(`location.hash = "#/target/`+strings.ReplaceAll(all[n/2], "/", "%2F")+`"`, nil))
+			b.until(`document.querySelectorAll("#probes .card").length > 0`)
+			b.shoot(fmt.Sprintf("%s/target-%d-%s.png", *screenshots, n, shape))
+		}
+	}
+}
+
+func (b *tab) shoot(file string) {
+	var png []byte
+	b.run(chromedp.CaptureScreenshot(&png))
+	if err := os.WriteFile(file, png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -1,0 +1,5 @@
+package browser
+
+import "flag"
+
+var screenshots = flag.String("screenshots", "", "take screenshots into this `directory`")

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -37,7 +38,9 @@ type flags struct {
 	tokenFile string
 	tls       tlsFlags
 	watch     bool
-	asJSON    bool
+	output    string
+	sort      string
+	failing   bool
 	exitCode  bool
 	labels    []string
 	group     string
@@ -46,19 +49,27 @@ type flags struct {
 // Command returns sonde status.
 func Command() *cobra.Command {
 	var f flags
+	asJSON := false
 	c := &cobra.Command{
 		Use:   "status [TARGET]",
 		Short: "Show the targets and probes of a running engine",
 		Long: "Status shows for each probe its verdict, the current run of equal outcomes towards its threshold\n" +
 			"(\"2/3 failure\"), the time until the next attempt, and the result of the last one.\n\n" +
-			"In TARGET, * stands for any text and ? for one character.",
-		Example: "  sonde status --watch\n  sonde status shop/web --json\n  sonde status 'shop/*' --label team=checkout --label tier!=canary",
+			"Targets in trouble come first, the worst state first. In TARGET, * stands for any text and ? for\n" +
+			"one character.",
+		Example: "  sonde status --watch\n  sonde status --failing -o wide\n  sonde status shop/web --json\n  sonde status 'shop/*' --label team=checkout --label tier!=canary",
 		Args:    cli.Args(0, 1, "at most one TARGET is allowed"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if _, err := probe.NewSelector(nil, f.labels); err != nil {
 				return cli.UsageError("--label: %v", strings.TrimPrefix(err.Error(), "labels has the "))
+			}
+			if asJSON {
+				f.output = "json"
+			}
+			if err := f.check(cli.IsTerminal(c.OutOrStdout())); err != nil {
+				return err
 			}
 			return run(ctx, c.OutOrStdout(), f, strings.Join(args, ""))
 		},
@@ -67,10 +78,34 @@ func Command() *cobra.Command {
 	c.Flags().StringVar(&f.group, "group", "", "only members of the `group`")
 	c.Flags().StringArrayVar(&f.labels, "label", nil, "only targets with a label, `NAME=VALUE or NAME!=VALUE`; may be given several times")
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
-	c.Flags().BoolVar(&f.asJSON, "json", false, "write JSON, as the API does")
+	c.Flags().BoolVar(&f.failing, "failing", false, "only targets in trouble: failing, crash-looping, blind and so on")
+	c.Flags().StringVar(&f.sort, "sort", "", "`order` of targets: trouble or name (default trouble, name with -o json and -o name)")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "`format`: table, wide, json or name")
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON, as the API does: -o json")
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, fmt.Sprintf("exit with code %d when a target is in trouble", exitInTrouble))
 	return c
 }
+
+// check returns why the flags cannot be used, and sets their defaults. On a terminal --watch
+// shows a table, else it follows the events of probes, which cannot be selected as targets.
+func (f *flags) check(terminal bool) error {
+	switch {
+	case !slices.Contains([]string{"table", "wide", "json", "name"}, f.output):
+		return cli.UsageError("unknown output %q: use table, wide, json or name", f.output)
+	case !slices.Contains([]string{"", "name", "trouble"}, f.sort):
+		return cli.UsageError("unknown order %q: use trouble or name", f.sort)
+	case f.watch && f.output == "name":
+		return cli.UsageError("--watch cannot show names only: use -o table, wide or json")
+	case f.watch && (f.failing || f.group != "") && (!terminal || f.output == "json"):
+		return cli.UsageError("--watch follows all targets where there is no table: leave out --failing and --group, or use a terminal")
+	}
+	if f.sort == "" && f.isTable() {
+		f.sort = "trouble"
+	}
+	return nil
+}
+
+func (f flags) isTable() bool { return f.output == "table" || f.output == "wide" }
 
 // connection adds the flags that say how to reach the engine.
 func (f *flags) connection(c *cobra.Command) {
@@ -84,18 +119,18 @@ func run(ctx context.Context, w io.Writer, f flags, target string) error {
 	if err != nil {
 		return err
 	}
-	s := viewer{client: client, out: w, labels: f.labels, group: f.group}
+	s := viewer{client: client, out: w, labels: f.labels, group: f.group, failing: f.failing, sort: f.sort, wide: f.output == "wide"}
 	switch {
-	case probe.IsGlob(target) || target != "" && (len(f.labels) > 0 || f.group != ""):
+	case probe.IsGlob(target) || target != "" && (len(f.labels) > 0 || f.group != "" || f.failing):
 		s.names = []string{target}
 	default:
 		s.target = target
 	}
 	switch {
-	case f.watch && !f.asJSON && cli.IsTerminal(w):
+	case f.watch && f.isTable() && cli.IsTerminal(w):
 		return s.redraw(ctx)
 	case f.watch:
-		return s.follow(ctx, f.asJSON)
+		return s.follow(ctx, f.output == "json")
 	}
 	return s.once(ctx, f)
 }
@@ -129,11 +164,15 @@ type viewer struct {
 	names  []string // as in httpapi.Query; default: all
 	labels []string
 	group  string
+
+	failing bool   // only targets in trouble
+	sort    string // as in httpapi.Query
+	wide    bool   // more columns
 }
 
 // query returns the query for the targets to show.
 func (s viewer) query(limit int) httpapi.Query {
-	return httpapi.Query{Probes: true, Limit: limit, Names: s.names, Labels: s.labels, Group: s.group}
+	return httpapi.Query{Probes: true, Limit: limit, Names: s.names, Labels: s.labels, Group: s.group, Trouble: s.failing, Sort: s.sort}
 }
 
 // once shows the current status.
@@ -142,7 +181,7 @@ func (s viewer) once(ctx context.Context, f flags) error {
 	if err != nil {
 		return s.advise(err)
 	}
-	if err := s.write(ctx, all, f.asJSON); err != nil {
+	if err := s.write(ctx, all, f.output); err != nil {
 		return err
 	}
 	for _, t := range all {
@@ -153,14 +192,14 @@ func (s viewer) once(ctx context.Context, f flags) error {
 	return nil
 }
 
-func (s viewer) write(ctx context.Context, all []httpapi.Target, asJSON bool) error {
-	if !asJSON {
-		none := ""
-		if len(all) == 0 && (s.group != "" || len(s.names)+len(s.labels) > 0) {
-			none = "no target matches\n"
-		}
+func (s viewer) write(ctx context.Context, all []httpapi.Target, output string) error {
+	switch output {
+	case "name":
+		_, err := io.WriteString(s.out, names(all))
+		return err
+	case "table", "wide":
 		width, _ := size(s.out)
-		_, err := io.WriteString(s.out, none+table(all, time.Now(), width)+s.groupLines(ctx)+s.trouble(ctx))
+		_, err := io.WriteString(s.out, s.none(len(all))+table(all, time.Now(), width, s.wide)+s.groupLines(ctx)+s.trouble(ctx))
 		return err
 	}
 	var v any = httpapi.Targets{Targets: all, Total: len(all)}
@@ -168,6 +207,20 @@ func (s viewer) write(ctx context.Context, all []httpapi.Target, asJSON bool) er
 		v = all[0]
 	}
 	return cli.WriteJSON(s.out, v)
+}
+
+// none returns a line that says why there are no targets, or "" if there are some.
+func (s viewer) none(targets int) string {
+	selected := s.group != "" || len(s.names)+len(s.labels) > 0
+	switch {
+	case targets > 0:
+		return ""
+	case s.failing && !selected:
+		return "no target is in trouble\n"
+	case s.failing || selected:
+		return "no target matches\n"
+	}
+	return ""
 }
 
 // requestTimeout bounds the time for one of the engine's responses.
@@ -237,12 +290,11 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	more := ""
+	foot := s.trouble(ctx)
 	if page.Next != "" {
-		more = fmt.Sprintf("… and %d more targets\n", page.Total-len(page.Targets))
-		height--
+		foot = fmt.Sprintf("… and %d more targets\n", page.Total-len(page.Targets)) + foot
 	}
-	return head(table(page.Targets, time.Now(), width), height-2) + more + s.trouble(ctx), nil
+	return s.none(len(page.Targets)) + fill(table(page.Targets, time.Now(), width, s.wide), foot, height), nil
 }
 
 // follow writes a line for each probe, and then one for each change, until ctx

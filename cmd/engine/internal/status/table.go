@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -43,13 +44,24 @@ func size(w io.Writer) (width, height int) {
 //	TARGET  STATE  RESTARTS  PROBE     VERDICT  RUN          NEXT  RESULT
 //	demo    ready  1         startup   passing  1/1 success  hold  exit status 0
 //	                         liveness  passing  2/3 failure  400ms http.status: status 503
-func table(all []httpapi.Target, now time.Time, width int) string {
+//
+// A wide table also says how long the target has been in its state, its address and its labels.
+func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 	var s strings.Builder
 	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TARGET\tSTATE\tRESTARTS\tPROBE\tVERDICT\tRUN\tNEXT\tRESULT")
+	header := []string{"TARGET", "STATE", "RESTARTS", "PROBE", "VERDICT", "RUN", "NEXT", "RESULT"}
+	write := func(line []string, more ...string) {
+		if wide {
+			line = slices.Insert(line, 3, more...)
+		}
+		fmt.Fprintln(w, strings.Join(line, "\t"))
+	}
+	write(header, "FOR", "ADDRESS", "LABELS")
 	for _, t := range all {
+		more := []string{age(t.Since, now), cli.OneLine(t.Address, probe.MaxTargetName), cli.OneLine(labels(t.Labels), probe.MaxDetail)}
 		for _, line := range lines(t, now) {
-			fmt.Fprintln(w, strings.Join(line, "\t"))
+			write(line, more...)
+			more = []string{"", "", ""}
 		}
 	}
 	_ = w.Flush() // a strings.Builder takes everything
@@ -62,6 +74,32 @@ func table(all []httpapi.Target, now time.Time, width int) string {
 		cut.WriteString(line + "\n")
 	}
 	return cut.String()
+}
+
+// names returns the names of targets, with a line for each.
+func names(all []httpapi.Target) string {
+	var s strings.Builder
+	for _, t := range all {
+		s.WriteString(cli.OneLine(t.Name, probe.MaxTargetName) + "\n")
+	}
+	return s.String()
+}
+
+// age returns the time since then, to the second, or "-" if that is not known.
+func age(since, now time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return max(now.Sub(since), 0).Round(time.Second).String()
+}
+
+// labels returns labels as text, sorted by name: "team=shop,tier=canary".
+func labels(all map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		parts = append(parts, name+"="+all[name])
+	}
+	return strings.Join(parts, ",")
 }
 
 // maxGroupLines bounds the lines about groups.
@@ -180,6 +218,12 @@ func join(reason, detail string) string {
 
 // maxID bounds a probe's ID, with its kind, in bytes.
 const maxID = probe.MaxTargetName + probe.MaxProbeName + 16
+
+// fill returns as much of a table as fits on a terminal above its last lines. The cursor
+// stays in the line below them.
+func fill(table, foot string, height int) string {
+	return head(table, height-1-strings.Count(foot, "\n")) + foot
+}
 
 // head returns the first lines of a text, and the number of lines left out.
 func head(s string, limit int) string {

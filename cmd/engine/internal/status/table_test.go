@@ -30,14 +30,14 @@ shop/web  not ready  2         -                                         restart
                                readiness/db  failing  4 unknown    now   exec.start: no such file
                                liveness      passing  2/3 failure  1.3s  http.status: status 503
 `
-	if got := "\n" + table([]httpapi.Target{target}, now, unlimited); got != want {
+	if got := "\n" + table([]httpapi.Target{target}, now, unlimited, false); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)
 	}
 }
 
 func TestTableFitsItsWidth(t *testing.T) {
 	wide := httpapi.Target{Name: strings.Repeat("é", 300)}
-	for line := range strings.Lines(table([]httpapi.Target{wide}, time.Time{}, 20)) {
+	for line := range strings.Lines(table([]httpapi.Target{wide}, time.Time{}, 20, false)) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 20 {
 			t.Errorf("a line has %d characters: %q", n, line)
 		}
@@ -46,7 +46,7 @@ func TestTableFitsItsWidth(t *testing.T) {
 
 func TestTableHasNoControlCharacters(t *testing.T) {
 	rude := httpapi.Target{Name: "a\x1b[2J", Probes: []httpapi.Probe{{ID: "\x1b[31mx", Result: &httpapi.Result{Reason: "\x1b]0;x\a", Detail: "a\r\x1b[1Ab\tc"}}}}
-	if got := table([]httpapi.Target{rude}, time.Time{}, unlimited); strings.ContainsAny(got, "\x1b\a\r\t") {
+	if got := table([]httpapi.Target{rude}, time.Time{}, unlimited, false); strings.ContainsAny(got, "\x1b\a\r\t") {
 		t.Errorf("the table has control characters: %q", got)
 	}
 }
@@ -99,6 +99,39 @@ func TestTroubleOfTheEngineIsShown(t *testing.T) {
 	} {
 		if got := engineLines(c.stats); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestWideTableHasAgeAddressAndLabelsOfATarget(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	target := httpapi.Target{
+		Name: "web", Address: "10.0.0.7", Labels: map[string]string{"tier": "canary", "team": "shop"}, State: probe.StateReady, Since: now.Add(-90 * time.Second),
+		Probes: []httpapi.Probe{{ID: "web:readiness/a", Target: "web"}, {ID: "web:readiness/b", Target: "web"}},
+	}
+	want := `
+TARGET  STATE  RESTARTS  FOR    ADDRESS   LABELS                 PROBE        VERDICT    RUN  NEXT  RESULT
+web     ready  0         1m30s  10.0.0.7  team=shop,tier=canary  readiness/a  undecided  -    -
+                                                                 readiness/b  undecided  -    -
+`
+	if got := "\n" + table([]httpapi.Target{target}, now, unlimited, true); got != want {
+		t.Errorf("table is:%s\nwant:%s", got, want)
+	}
+}
+
+func TestTableFillsTheTerminalAboveItsLastLines(t *testing.T) {
+	for _, test := range []struct {
+		foot   string
+		height int
+		want   string
+	}{
+		{"", 4, "a\nb\nc\n"},
+		{"", 3, "a\n… and 2 more lines\n"},
+		{"degraded\n", 4, "a\n… and 2 more lines\ndegraded\n"},
+		{"degraded\nisolated\n", 6, "a\nb\nc\ndegraded\nisolated\n"},
+	} {
+		if got := fill("a\nb\nc\n", test.foot, test.height); got != test.want {
+			t.Errorf("of %d lines got %q, want %q", test.height, got, test.want)
 		}
 	}
 }

@@ -244,7 +244,7 @@ func (r *reader) run(line string, shown []string) {
 			code = 1
 		}
 	}
-	isStatus := strings.HasPrefix(line, "sonde status ")
+	isStatus := strings.HasPrefix(line, "sonde status ") || strings.HasPrefix(line, "sonde explain ")
 	for end := time.Now().Add(testsync.Timeout); ; {
 		var stdout, stderr bytes.Buffer
 		c := r.command(line)

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 )
 
 // killable is a driver whose instance runs until it is killed.
@@ -32,6 +33,7 @@ func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 		d := &daemon{engine: engine.New(engine.Config{}), log: slog.New(slog.DiscardHandler), queue: cli.NewLogQueue(io.Discard)}
 		defer d.queue.Close(flushTimeout)
 		d.signals = &signals{stop: make(chan os.Signal, 2)}
+		d.groups = group.New(group.Config{Engine: d.engine})
 		var err error
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
 			t.Fatal(err)

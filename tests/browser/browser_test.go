@@ -25,6 +25,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -35,8 +36,8 @@ const limit = 90 * time.Second
 type site struct {
 	t      *testing.T
 	engine *engine.Engine
+	groups *group.Groups
 	url    string
-	token  string
 
 	mu     sync.Mutex
 	faults map[string]probe.Result // of targets that do not succeed
@@ -46,7 +47,7 @@ type site struct {
 // newSite serves the page of targets with a readiness probe each.
 func newSite(t *testing.T, token string, names ...string) *site {
 	t.Helper()
-	s := &site{t: t, engine: engine.New(engine.Config{}), token: token, faults: map[string]probe.Result{}, set: probe.Set{}}
+	s := &site{t: t, engine: engine.New(engine.Config{}), faults: map[string]probe.Result{}, set: probe.Set{}}
 	period := 100 * time.Millisecond
 	if len(names) > 1000 {
 		period = 20 * time.Second
@@ -54,7 +55,8 @@ func newSite(t *testing.T, token string, names ...string) *site {
 	for _, name := range names {
 		s.add(probe.ID{Target: name, Kind: probe.Readiness}, period)
 	}
-	api, err := httpapi.New(httpapi.Config{Engine: s.engine, Listen: "127.0.0.1:0", Token: token})
+	s.groups = group.New(group.Config{Engine: s.engine})
+	api, err := httpapi.New(httpapi.Config{Engine: s.engine, Groups: s.groups, Listen: "127.0.0.1:0", Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +69,7 @@ func newSite(t *testing.T, token string, names ...string) *site {
 	var running sync.WaitGroup
 	running.Go(func() { api.Serve(ctx, listener) })
 	running.Go(func() { s.engine.Run(ctx) })
+	running.Go(func() { s.groups.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -278,6 +281,28 @@ func TestTheListIsFiltered(t *testing.T) {
 	b.until(`document.querySelector("#empty").innerText === "No target matches."`)
 }
 
+func TestGroupsAreShown(t *testing.T) {
+	s := newSite(t, "", "web-1", "web-2", "web-3", "db").start()
+	web, err := probe.NewSelector([]string{"web-*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.groups.Apply(map[string]group.Rule{"web": {Members: web, MinReady: probe.Minimum{Count: 3}}}); err != nil {
+		t.Fatal(err)
+	}
+	b := s.open(1440)
+	says := func(text string) string {
+		return fmt.Sprintf(`document.querySelector("#groups").innerText.replace(/\s+/g, " ").includes(%q)`, text)
+	}
+	b.until(says("web 3 of 3 ready, 3 needed ✓ ready") + "||" + says("web 3 of 3 ready, 3 needed ready"))
+	s.fail("web-2")
+	b.until(says("2 of 3 ready, 3 needed") + "&&" + says("down"))
+	b.run(chromedp.Click(".group", chromedp.ByQuery))
+	b.until(rows + `.map((r) => r.querySelector("th a").textContent).join() === "web-2,web-1,web-3"`)
+	b.run(chromedp.Click(".group", chromedp.ByQuery))
+	b.until(rows + `.length === 4`)
+}
+
 func TestATargetHasAPage(t *testing.T) {
 	s := newSite(t, "", "shop/web", "shop/db").fail("shop/web")
 	s.add(probe.ID{Target: "shop/web", Kind: probe.Liveness, Name: "port 80"}, 100*time.Millisecond)
@@ -298,7 +323,7 @@ func TestATargetHasAPage(t *testing.T) {
 	b.run(chromedp.KeyEvent("\u001b"))
 	b.until(`!document.querySelector("#list").hidden && document.querySelector("#target").hidden`)
 	b.run(chromedp.Evaluate(`location.hash = "#/target/no%2Fsuch"`, nil))
-	b.until(`document.querySelector("#target-why").textContent.startsWith("There is no such target")`)
+	b.until(`document.querySelector("#target-why").innerText.startsWith("There is no such target")`)
 }
 
 func TestATokenIsAskedFor(t *testing.T) {

@@ -18,23 +18,27 @@ const tiles = [
   { title: "ready", query: { state: "ready" } },
   { title: "all", query: {}, count: (c) => c.targets },
 ];
-const fields = ["trouble", "state", "kind", "name", "label"]; // of a query of /v1/targets
+const fields = ["trouble", "state", "kind", "name", "label", "group"]; // of a query of /v1/targets
+const maxGroups = 60; // shown at once, those that are not ready first
 
 const rows = new Map(); // by target
+const groups = new Map(); // by name
 let query = {};
 let wanted = pageSize;
+let choose; // shows the targets of another query
 
 // start builds what never changes. Change is called with the query that the user has chosen.
 export function start(change) {
+  choose = change;
   for (const tile of tiles) {
     tile.number = element("strong", "", "–");
     tile.button = element("button", "tile", tile.number, element("span", "", tile.title));
     tile.button.type = "button";
-    tile.button.addEventListener("click", () => change({ ...pick(query, ["kind", "name", "label"]), ...tile.query }));
+    tile.button.addEventListener("click", () => change({ ...pick(query, ["kind", "name", "label", "group"]), ...tile.query }));
     at("tiles").append(tile.button);
   }
   const given = () => ({
-    ...pick(query, ["trouble"]), state: at("state").value, kind: at("kind").value, label: at("label").value.trim(), name: pattern(at("search").value),
+    ...pick(query, ["trouble", "group"]), state: at("state").value, kind: at("kind").value, label: at("label").value.trim(), name: pattern(at("search").value),
   });
   at("filter").addEventListener("submit", (event) => event.preventDefault());
   at("filter").addEventListener("input", () => change(given()));
@@ -85,7 +89,9 @@ export async function load(withProbes, signal) {
     total = total === undefined ? page.total || 0 : total;
     targets.push(...page.targets);
   } while (page.next && targets.length < wanted);
+  const all = await read("/v1/groups", signal);
   showCounts(page.counts);
+  showGroups(all.groups);
   showTargets(targets);
   showTotal(targets.length, total, page.counts.targets);
 }
@@ -112,6 +118,32 @@ function showStates(states) {
     return option;
   })]);
   if (select !== document.activeElement) select.value = query.state || "";
+}
+
+// showGroups shows groups with their numbers. One shows its members when it is pressed, and all
+// targets when it is pressed again.
+function showGroups(all) {
+  const order = { down: 0, undecided: 1, ready: 2 };
+  const shown = all.toSorted((a, b) => order[a.state] - order[b.state]).slice(0, maxGroups);
+  const names = new Set(shown.map((g) => g.name));
+  for (const name of groups.keys()) if (!names.has(name)) groups.delete(name);
+  arrange(at("groups"), shown.map((g) => {
+    if (!groups.has(g.name)) groups.set(g.name, makeGroup(g.name));
+    const { item, button, state, text } = groups.get(g.name);
+    setText(state, g.state);
+    setAttribute(state, "data-state", g.state);
+    setText(text, `${g.counts.ready} of ${g.counts.total} ready, ${g.need} needed`);
+    button.setAttribute("aria-pressed", String(query.group === g.name));
+    return item;
+  }));
+}
+
+function makeGroup(name) {
+  const state = element("span", "state"), text = element("span", "muted");
+  const button = element("button", "group", element("b", "", name), text, state);
+  button.type = "button";
+  button.addEventListener("click", () => choose({ ...query, group: query.group === name ? "" : name }));
+  return { item: element("li", "", button), button, state, text };
 }
 
 function showTargets(targets) {

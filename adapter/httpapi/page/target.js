@@ -36,21 +36,25 @@ function clear(name) {
 
 function showRemoved() {
   setText(at("target-state"), "");
-  setText(at("target-why"), "There is no such target: the configuration does not have it, or no longer.");
+  at("target-why").replaceChildren(element("li", "", "There is no such target: the configuration does not have it, or no longer."));
 }
 
 function showTarget(target) {
-  const { instance, cause = {} } = target;
+  const { instance, labels = {} } = target;
   document.title = target.name + ": " + words(target.state) + " – Sonde";
   const state = at("target-state").firstElementChild || at("target-state").appendChild(element("span", "state"));
   setText(state, words(target.state));
   setAttribute(state, "data-state", target.state);
   setAttribute(at("target"), "data-severity", target.severity);
-  const probe = cause.probe ? "the " + cause.probe.slice(target.name.length + 1) + " probe" : "";
-  setText(at("target-why"), [[probe, cause.reason].filter(Boolean).join(": "), cause.detail].filter(Boolean).join(" – "));
+  arrange(at("target-why"), target.explanation.map((sentence, i) => {
+    const line = at("target-why").children[i] || element("li");
+    setText(line, sentence);
+    return line;
+  }));
 
   fact("State since", target.since, true);
   fact("Address", target.address);
+  fact("Labels", Object.entries(labels).map(([name, value]) => name + "=" + value).join(", "));
   fact("Instance", [instance.id, words(instance.phase)].filter(Boolean).join(", "));
   fact("Instance since", instance.since, true);
   fact("Restarts", String(instance.restarts));

@@ -1,27 +1,32 @@
-// The latency of the targets that are shown. The engine keeps only the latest attempt of each
+// The latencies of the probes that are shown. The engine keeps only the latest attempt of each
 // probe, so that this page collects what it has seen.
 
 import { sparkLength } from "./dom.js";
 
-const kinds = ["readiness", "liveness", "startup"]; // the first one that a target has is shown
+const kinds = ["readiness", "liveness", "startup"]; // the first one that a target has is shown in the list
 
-const seen = new Map(); // by target: { at, values }
+const seen = new Map(); // by ID of the probe: { target, at, values }
 
-// note adds the latest attempt of a target's probes, if it is a new one.
+// note adds the latest attempt of each probe of a target, if it is a new one.
 export function note(target) {
-  const attempted = (target.probes || []).filter((p) => p.result && p.result.at && p.result.outcome !== "unknown");
-  const kind = kinds.find((k) => attempted.some((p) => p.kind === k));
-  if (!kind) return;
-  const { result } = attempted.find((p) => p.kind === kind);
-  const past = seen.get(target.name) || { at: "", values: [] };
-  if (past.at === result.at) return;
-  seen.set(target.name, { at: result.at, values: [...past.values, result.durationSeconds].slice(-sparkLength) });
+  for (const { id, result } of target.probes || []) {
+    if (!result || !result.at || result.outcome === "unknown") continue;
+    const past = seen.get(id) || { at: "", values: [] };
+    if (past.at === result.at) continue;
+    seen.set(id, { target: target.name, at: result.at, values: [...past.values, result.durationSeconds].slice(-sparkLength) });
+  }
 }
 
-// of returns the latencies of a target in seconds, the latest one last.
-export const of = (name) => (seen.get(name) || { values: [] }).values;
+// ofProbe returns the latencies of a probe in seconds, the latest one last.
+export const ofProbe = (id) => (seen.get(id) || { values: [] }).values;
 
-// keep forgets all targets but these.
+// probeInList returns the ID of the probe whose latencies stand for those of a target, or undefined.
+export function probeInList(target) {
+  const attempted = (target.probes || []).filter((p) => seen.has(p.id));
+  return kinds.map((kind) => attempted.find((p) => p.kind === kind)).find(Boolean)?.id;
+}
+
+// keep forgets the probes of all targets but these.
 export function keep(names) {
-  for (const name of seen.keys()) if (!names.has(name)) seen.delete(name);
+  for (const [id, { target }] of seen) if (!names.has(target)) seen.delete(id);
 }

@@ -209,7 +209,8 @@ function fill(row, target) {
   showTime(row.since, target.since);
   setText(row.restarts, String(target.instance.restarts));
   latency.note(target);
-  const values = latency.of(target.name);
+  row.probeID = latency.probeInList(target) || row.probeID; // an event has no probes
+  const values = latency.ofProbe(row.probeID);
   showSpark(row.spark, values);
   setText(row.latest, values.length ? duration(values[values.length - 1]) : "");
 }

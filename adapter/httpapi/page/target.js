@@ -94,7 +94,7 @@ const rowsOfCard = ["Run", "Latest attempt", "Took", "Next attempt", "Verdict si
 
 function makeCard(probe) {
   const c = { verdict: element("span", "state"), run: element("span", "run"), runText: element("span"), detail: element("pre"),
-    spark: sparkElement(), at: timeElement(), next: timeElement(), since: timeElement(), values: {}, durations: [], last: "" };
+    spark: sparkElement(), at: timeElement(), next: timeElement(), since: timeElement(), values: {} };
   c.detail.tabIndex = 0;
   const list = element("dl");
   for (const title of rowsOfCard) {
@@ -122,11 +122,7 @@ function fillCard(c, probe) {
   showRun(c, probe);
   setText(c.latest, result ? [result.outcome, result.reason].filter(Boolean).join(", ") : "none yet");
   showTime(c.at, result && result.at);
-  if (result && result.at !== c.last) {
-    c.last = result.at;
-    c.durations = [...c.durations, result.durationSeconds].slice(-30);
-  }
-  showSpark(c.spark, c.durations);
+  showSpark(c.spark, latency.ofProbe(probe.id));
   setText(c.took, result ? timings(result) : "");
   const now = probe.attempting || (probe.next && new Date(probe.next) <= Date.now());
   setText(c.wait, now ? "now" : probe.onHold ? "none until the next instance" : probe.waitReason ? "waits: " + words(probe.waitReason) : "");

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -18,28 +15,14 @@ import (
 
 // Explain returns sonde explain.
 func Explain() *cobra.Command {
-	var f flags
-	output := ""
-	c := &cobra.Command{
+	return ofTarget(&cobra.Command{
 		Use:   "explain TARGET",
 		Short: "Say why a target of a running engine is or is not ready",
 		Long: "Explain says in sentences what state a target is in and since when, what becomes of its instance, and\n" +
 			"for each probe, those that fail first, what its attempts add up to, how the last one went, and when\n" +
 			"the next one is due, or what it waits for.",
 		Example: "  sonde explain shop/web\n  sonde explain shop/web -o json",
-		Args:    cli.Args(1, 1, "one TARGET is required"),
-		RunE: func(c *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return cli.UsageError("unknown output %q: use text or json", output)
-			}
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return explain(ctx, c.OutOrStdout(), f, args[0], output == "json")
-		},
-	}
-	f.connection(c)
-	c.Flags().StringVarP(&output, "output", "o", "text", "`format`: text or json")
-	return c
+	}, explain)
 }
 
 func explain(ctx context.Context, w io.Writer, f flags, target string, asJSON bool) error {

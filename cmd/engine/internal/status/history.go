@@ -5,10 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,28 +17,14 @@ import (
 
 // History returns sonde history.
 func History() *cobra.Command {
-	var f flags
-	output := ""
-	c := &cobra.Command{
+	return ofTarget(&cobra.Command{
 		Use:   "history TARGET",
 		Short: "Show what has happened to a target of a running engine",
 		Long: "History shows the latest transitions of a target, the oldest first: verdicts that turned, with the\n" +
 			"attempts and the reason, and instances that started or ended, with their exit status and last output.\n" +
 			"A target that has been well since its start has none. With a state file the history outlives the engine.",
 		Example: "  sonde history shop/web\n  sonde history shop/web -o json",
-		Args:    cli.Args(1, 1, "one TARGET is required"),
-		RunE: func(c *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("unknown output %q: use text or json", output)
-			}
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return showHistory(ctx, c.OutOrStdout(), f, args[0], output == "json")
-		},
-	}
-	f.connection(c)
-	c.Flags().StringVarP(&output, "output", "o", "text", "`format`: text or json")
-	return c
+	}, showHistory)
 }
 
 func showHistory(ctx context.Context, w io.Writer, f flags, target string, asJSON bool) error {

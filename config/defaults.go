@@ -39,7 +39,7 @@ func (l *loader) defaults() {
 		if arg, given := content.Arguments["labels"]; given {
 			labels, _ := l.readLabels(b, arg)
 			maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
-			l.defaultLabels = l.sharedLabels(labels)
+			l.defaultLabels = shared(l.sameLabels, labels)
 		}
 	}
 }

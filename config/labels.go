@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/probe"
@@ -34,7 +33,7 @@ func (l *loader) labels(b *tree.Block, c tree.Content) (labels map[string]string
 		l.add(report{at: arg.Range, body: &b.Body, summary: fmt.Sprintf("the target has %d labels with those of the defaults block, at most %d are allowed", len(labels), probe.MaxLabels)})
 		return nil, false
 	}
-	labels = l.sharedLabels(labels)
+	labels = shared(l.sameLabels, labels)
 	if known := l.evaluated[arg.Expr]; known != nil && valid {
 		known.labels = labels
 	}
@@ -88,21 +87,6 @@ func (l *loader) readLabels(b *tree.Block, arg tree.Argument) (labels map[string
 		l.add(r)
 	}
 	return labels, valid
-}
-
-func (l *loader) sharedLabels(labels map[string]string) map[string]string {
-	if len(labels) == 0 {
-		return nil
-	}
-	var key strings.Builder
-	for _, name := range names(labels) {
-		fmt.Fprintf(&key, "%s=%q,", name, labels[name])
-	}
-	if same, ok := l.sameLabels[key.String()]; ok {
-		return same
-	}
-	l.sameLabels[key.String()] = labels
-	return labels
 }
 
 // warnOfLabels warns of the labels of a target without a probe, which have no effect.

@@ -41,7 +41,7 @@ func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16
 		return nil, false
 	}
 	ports, valid = l.readPorts(b, arg, v)
-	ports = l.sharedPorts(ports)
+	ports = shared(l.ports, ports)
 	if known := l.evaluated[arg.Expr]; known != nil && valid {
 		known.ports = ports
 	}
@@ -102,14 +102,16 @@ func entryRange(e hcl.Expression, name string) hcl.Range {
 	return e.Range()
 }
 
-func (l *loader) sharedPorts(ports map[string]uint16) map[string]uint16 {
-	var key strings.Builder
-	for _, name := range names(ports) {
-		fmt.Fprintf(&key, "%q=%d,", name, ports[name])
+// shared returns a map that is equal to the given one, and the same each time: many targets
+// have equal ports and labels. One without entries is nil.
+func shared[V any](seen map[string]map[string]V, given map[string]V) map[string]V {
+	if len(given) == 0 {
+		return nil
 	}
-	if same, ok := l.ports[key.String()]; ok {
+	key := fmt.Sprintf("%#v", given) // sorted by name
+	if same, ok := seen[key]; ok {
 		return same
 	}
-	l.ports[key.String()] = ports
-	return ports
+	seen[key] = given
+	return given
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // every returns a probe with a period and a failure threshold.
@@ -327,7 +328,7 @@ func TestARestoredInstanceThatHasStartedStaysStarted(t *testing.T) {
 
 func TestATargetThatIsOnlyRememberedIsWarnedAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log testsync.Buffer
 		e := engine.New(engine.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		m := engine.Memory{State: verdict.State{Instance: "a", Verdict: probe.Passing, Last: probe.Success, Run: 1}, Started: true}
 		set := probe.Set{readiness: with(says(probe.Success))}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // lines returns the lines of a log that contain a text.
@@ -23,7 +24,7 @@ func lines(log, text string) (found []string) {
 }
 
 func TestFirstVerdictsBeyondAHundredAreCounted(t *testing.T) {
-	var text lockedBuffer
+	var text testsync.Buffer
 	c := engine.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}
 	bubble(t, c, func(t *testing.T, e *engine.Engine) {
 		set := probe.Set{}
@@ -60,7 +61,7 @@ func TestFirstVerdictsBeyondAHundredAreCounted(t *testing.T) {
 }
 
 func TestLaterVerdictsHaveALineEach(t *testing.T) { // also those of a liveness probe that has always passed
-	var text lockedBuffer
+	var text testsync.Buffer
 	c := engine.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}
 	bubble(t, c, func(t *testing.T, e *engine.Engine) {
 		answer := says(probe.Success)
@@ -86,7 +87,7 @@ func TestLaterVerdictsHaveALineEach(t *testing.T) { // also those of a liveness 
 // logged runs f beside an engine whose log it returns.
 func logged(t *testing.T, level slog.Level, f func(t *testing.T, e *engine.Engine)) string {
 	t.Helper()
-	var text lockedBuffer
+	var text testsync.Buffer
 	bubble(t, engine.Config{Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: level}))}, f)
 	return text.String()
 }

@@ -4,37 +4,19 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
-
-// lockedBuffer may be read while a logger writes to it.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
 
 // warned returns a Config whose log is kept, and a function that returns the lines
 // about targets without an instance.
 func warned() (engine.Config, func() []string) {
-	var text lockedBuffer
+	var text testsync.Buffer
 	c := engine.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}
 	return c, func() (lines []string) {
 		for line := range strings.Lines(text.String()) {

@@ -1,7 +1,6 @@
 package group_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // answer is a handler whose outcome a test sets.
@@ -42,32 +42,12 @@ type stage struct {
 	groups  *group.Groups
 	set     probe.Set
 	answers map[string]*answer
-	log     *logged
-}
-
-// logged is a log.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-// take returns the lines since the last call, without their times.
-func (l *logged) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
+	log     *testsync.Buffer // without times
 }
 
 func play(t *testing.T, f func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, set: probe.Set{}, answers: map[string]*answer{}, log: &logged{}}
+		s := &stage{t: t, set: probe.Set{}, answers: map[string]*answer{}, log: &testsync.Buffer{}}
 		s.engine = engine.New(engine.Config{})
 		noTime := func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
@@ -150,7 +130,7 @@ func TestAGroupFollowsItsMembers(t *testing.T) {
 		s.rules(map[string]group.Rule{"web": rule(t, "2", []string{"web-*"}, nil)})
 		pass(2 * time.Second)
 		s.is("web", "ready 4 0 0")
-		if log := s.log.take(); log != "" {
+		if log := s.log.Take(); log != "" {
 			t.Errorf("a group that is ready at first is logged: %s", log)
 		}
 		s.answers["web-0"].say(probe.Failure)
@@ -160,13 +140,13 @@ func TestAGroupFollowsItsMembers(t *testing.T) {
 		s.answers["web-1"].say(probe.Failure)
 		pass(2 * time.Second)
 		s.is("web", "down 1 3 0")
-		if log, want := s.log.take(), "level=WARN msg=\"group is not ready\" group=web ready=1 members=4 min_ready=2 down=\"web-0, web-1, web-3\"\n"; log != want {
+		if log, want := s.log.Take(), "level=WARN msg=\"group is not ready\" group=web ready=1 members=4 min_ready=2 down=\"web-0, web-1, web-3\"\n"; log != want {
 			t.Errorf("the log is\n%s\nwant\n%s", log, want)
 		}
 		s.answers["web-3"].say(probe.Success)
 		pass(2 * time.Second)
 		s.is("web", "ready 2 2 0")
-		if log, want := s.log.take(), "level=INFO msg=\"group is ready again\" group=web ready=2 members=4 min_ready=2\n"; log != want {
+		if log, want := s.log.Take(), "level=INFO msg=\"group is ready again\" group=web ready=2 members=4 min_ready=2\n"; log != want {
 			t.Errorf("the log is\n%s\nwant\n%s", log, want)
 		}
 	})
@@ -196,12 +176,12 @@ func TestUndecidedMembersAreNotDown(t *testing.T) {
 		if v := s.groups.Get("named").View(); v.Last != group.Down {
 			t.Errorf("the last decision is %v, want down", v.Last)
 		}
-		s.log.take()
+		s.log.Take()
 		s.target("later", probe.Success, nil)
 		s.apply()
 		pass(2 * time.Second)
 		s.is("named", "ready 2 0 0")
-		if log := s.log.take(); !strings.Contains(log, `"group is ready again" group=named`) {
+		if log := s.log.Take(); !strings.Contains(log, `"group is ready again" group=named`) {
 			t.Errorf("the log is %s", log)
 		}
 	})
@@ -226,7 +206,7 @@ func TestAGroupWhoseMembersMoveKeepsItsLastDecision(t *testing.T) {
 		if v := s.groups.Get("g").View(); v.Last != group.Ready || !v.Since.Equal(since) || v.Member("a").Address != "10.0.0.9" {
 			t.Errorf("the view is %+v", v)
 		}
-		if log := s.log.take(); log != "" {
+		if log := s.log.Take(); log != "" {
 			t.Errorf("the log is %s", log)
 		}
 	})
@@ -263,7 +243,7 @@ func TestAReloadKeepsGroupsAndIsOneChange(t *testing.T) {
 		if !gone.View().Removed || s.groups.Get("gone") != nil {
 			t.Error("the removed group is still there")
 		}
-		if log := s.log.take(); log != "" {
+		if log := s.log.Take(); log != "" {
 			t.Errorf("the log is %s", log)
 		}
 	})

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +28,7 @@ func labeledEngine(t *testing.T) (*engine.Engine, probe.Set) {
 
 func TestTargetsAreSelectedByNameAndLabels(t *testing.T) {
 	e, _ := labeledEngine(t)
-	s, err := httpapi.New(httpapi.Config{Engine: e})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(s)
-	defer server.Close()
-	client := &httpapi.Client{Base: server.URL}
+	client := client(t, server(t, httpapi.Config{Engine: e}))
 	for want, q := range map[string]httpapi.Query{
 		"shop/db shop/web of 2":                   {Names: []string{"shop/*"}},
 		"pay/db shop/db of 2":                     {Labels: []string{"tier=db"}},
@@ -68,13 +61,7 @@ func TestTargetsAreSelectedByNameAndLabels(t *testing.T) {
 // For a client that selects by labels, a target that no longer has them is removed.
 func TestEventsOfASelectionEndWithIt(t *testing.T) {
 	e, set := labeledEngine(t)
-	s, err := httpapi.New(httpapi.Config{Engine: e})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(s)
-	defer server.Close()
-	client := &httpapi.Client{Base: server.URL}
+	client := client(t, server(t, httpapi.Config{Engine: e}))
 	var seen []string
 	for event, err := range client.Events(t.Context(), httpapi.EventOptions{Names: []string{"shop/*"}, Labels: []string{"tier=web"}, Snapshot: true}) {
 		if err != nil {

@@ -114,6 +114,18 @@ func BenchmarkStatus(b *testing.B) {
 	}
 }
 
+func BenchmarkTargetGauge(b *testing.B) {
+	e := engine.New(engine.Config{})
+	fill(b, e, 1)
+	gauge, _ := e.WatchTarget("shop/0")
+	b.ReportAllocs()
+	for b.Loop() {
+		if gauge.Gateway().TakesRequests() {
+			b.Fatal("no attempt was made")
+		}
+	}
+}
+
 func BenchmarkGauge(b *testing.B) {
 	e := engine.New(engine.Config{})
 	fill(b, e, 1)

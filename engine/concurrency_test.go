@@ -62,6 +62,9 @@ func TestAllMethodsMayBeCalledAtOnce(t *testing.T) {
 			if g, ok := e.Watch(id(i)); ok {
 				g.Passing()
 			}
+			if g, ok := e.WatchTarget(fmt.Sprint(i)); ok {
+				g.Gateway()
+			}
 			e.SuccessDurations(id(i))
 		}
 	})

@@ -31,7 +31,8 @@
 //	nonblocking.go  attempts that the loop makes without blocking
 //	worker.go       attempts that need a goroutine each
 //	attempt.go      one attempt, and Once
-//	read.go         Status, Target, Watch: what readers get
+//	read.go         Status, Target: what readers get
+//	gauge.go        Watch and WatchTarget: what the fastest readers get
 //	history.go      History: the latest transitions of each target
 //	subscribe.go    Subscribe and SubscribeTargets: what subscribers get
 //	status.go       the types Status, TargetStatus and Changes

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
@@ -167,10 +166,10 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 	st.Ready = st.Started
 	var probed bool
 	st.State, probed = in.state(len(slots) > 0)
-	worst := cause{state: probe.StateReady}
+	worst, warned := cause{state: probe.StateReady}, false
 	if len(slots) == 0 {
 		st.Started = in.hasStartedBare()
-		st.Ready = st.Started && (in.ready || !in.kept) && !in.terminating
+		st.Ready = t.isReady(nil)
 	}
 	st.Probes = slices.Grow(st.Probes, len(slots))
 	for _, s := range slots {
@@ -182,6 +181,7 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 		fails := p.Verdict == probe.Failing && p.Instance == in.id
 		if s.kind == probe.Readiness {
 			st.Ready = st.Ready && passes
+			warned = warned || p.Warned
 		} else {
 			st.Live = st.Live && !fails
 		}
@@ -191,6 +191,7 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 	}
 	worst.tell(st)
 	st.Labels, st.Decided = labelsOf(slots), st.Ready || t.isDecided(slots)
+	st.Gateway = verdict.GatewayState(&st.Instance, st.Ready, st.Decided, warned)
 }
 
 // isDecided reports whether it is known whether the target is ready: it is, or was once, or
@@ -247,41 +248,19 @@ func (c *cause) tell(st *TargetStatus) {
 	}
 }
 
-// isReady reports whether the target has started and all its readiness probes pass.
+// isReady reports whether the target has started and all its readiness probes pass. An
+// instance that has lost its probes is ready if it was before.
 func (t *target) isReady(slots []*slot) bool {
 	in := t.current()
+	if len(slots) == 0 {
+		return in.hasStartedBare() && (in.ready || !in.kept) && !in.terminating
+	}
 	for _, s := range slots {
 		if s.kind == probe.Readiness && !s.hasPassed(in.id) {
 			return false
 		}
 	}
 	return in.hasStarted()
-}
-
-// Gauge is a probe's verdict for readers that must be fast, such as a proxy that asks
-// for each request: one atomic load, with no lock and no lookup. The zero Gauge is
-// Undecided.
-type Gauge struct{ verdict atomic.Uint32 }
-
-// Verdict returns the published verdict.
-func (g *Gauge) Verdict() probe.Verdict { return probe.Verdict(g.verdict.Load()) }
-
-// Passing reports whether the published verdict is Passing.
-func (g *Gauge) Passing() bool { return g.Verdict() == probe.Passing }
-
-func (g *Gauge) set(v probe.Verdict) { g.verdict.Store(uint32(v)) }
-
-// Watch returns the gauge of a probe, and whether there is such a probe. Once the
-// probe is removed the gauge stays Undecided, even if a probe with that ID is added
-// again: call Watch again then.
-func (e *Engine) Watch(id probe.ID) (*Gauge, bool) {
-	s := e.registry.probe(id)
-	if s == nil {
-		return nil, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &s.makeRare().gauge, true
 }
 
 // SuccessDurations returns the durations of a probe's successful attempts. It returns

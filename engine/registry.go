@@ -28,8 +28,7 @@ type target struct {
 	slots []*slot  // sorted; guarded by registry.mu; replaced and never written, so a copy stays valid
 	only  [1]*slot // what slots is at first: most targets have one probe, and need no more memory
 
-	state atomic.Uint32 // a probe.TargetState; written with registry.mu held
-	shown readiness     // what subscribers were told of; guarded by scheduler.mu
+	gauge TargetGauge // what the target's instance and probes add up to; written with registry.mu held
 
 	// instance is nil until the first Report. The scheduler replaces it, and never
 	// changes what it points to.
@@ -243,7 +242,9 @@ func (r *registry) insert(name string) *target {
 
 // delete removes a target. It needs mu.
 func (r *registry) delete(name string) {
-	r.states.remove(r.targets[name])
+	t := r.targets[name]
+	r.states.remove(t)
+	t.gauge.set(summary{})
 	delete(r.targets, name)
 	r.byName.remove(name)
 }

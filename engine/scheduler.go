@@ -144,6 +144,7 @@ type folded struct {
 	decided  bool               // they have now
 	wasBlind bool
 	blind    bool
+	warning  bool // the probe warns now, and has not before, or the other way round
 }
 
 // step folds an event into a probe's state and publishes what has changed. Res is
@@ -154,21 +155,23 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		rule.OnError = probe.ErrorIgnored
 	}
 	s.mu.Lock()
+	marked := s.marks
 	if res != nil {
 		s.record(res, now)
 	}
-	f := folded{previous: s.state, before: s.waitReason}
+	f := folded{previous: s.state, before: s.waitReason, warning: s.marks != marked}
 	f.state, f.Next = verdict.Step(rule, s.state, ev, at)
 	s.state, s.waitReason = f.state, f.WaitReason
 	if f.state.Instance != f.previous.Instance {
-		s.result, s.resultAt, s.decided, s.blind = nil, 0, false, false
+		s.result, s.resultAt, s.decided = nil, 0, false
+		s.marks.set(markBlind, false)
 	}
-	f.first, f.wasBlind = !s.decided, s.blind
+	f.first, f.wasBlind = !s.decided, s.marks.has(markBlind)
 	if res != nil {
 		s.decided = s.decided || f.Changed || f.state.Run >= rule.Threshold(f.state.Last)
-		s.blind = f.state.Errors > 0 && (s.blind || verdict.Blinds(rule, f.state.Errors, res.Reason))
+		s.marks.set(markBlind, f.state.Errors > 0 && (f.wasBlind || verdict.Blinds(rule, f.state.Errors, res.Reason)))
 	}
-	f.decided, f.blind = s.decided, s.blind
+	f.decided, f.blind = s.decided, s.marks.has(markBlind)
 	if f.Changed {
 		s.publish(now)
 	}
@@ -192,7 +195,7 @@ func (sc *scheduler) tell(s *slot, f *folded, res *probe.Result, now int64) {
 	} else if f.Changed && f.state.Instance == f.previous.Instance {
 		sc.lines = append(sc.lines, newVerdictLine(s, f, nil))
 	}
-	if f.Changed || f.blind != f.wasBlind || f.decided && f.first {
+	if f.Changed || f.blind != f.wasBlind || f.decided && f.first || f.warning {
 		sc.updateState(s.target)
 		sc.recordVerdict(s, f, res, now)
 	}

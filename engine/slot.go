@@ -30,7 +30,7 @@ type slot struct {
 	removed    bool
 	attempting bool // an attempt is in flight
 	decided    bool // a run of attempts on the instance has reached its threshold
-	blind      bool // attempts cannot be made: see verdict.Blinds
+	marks      marks
 	extra      bool // a failure of that attempt, or of the latest one, does not count
 	waitReason verdict.WaitReason
 
@@ -45,7 +45,23 @@ type slot struct {
 	inflight *attempt    // the attempt whose result counts, or nil
 }
 
-// flags are facts about a probe, one bit each.
+// marks are facts that are published about a probe, one bit each.
+type marks uint8
+
+const (
+	markBlind  marks = 1 << iota // attempts cannot be made: see verdict.Blinds
+	markWarned                   // the latest attempt that passed was a warning
+)
+
+func (m marks) has(one marks) bool { return m&one != 0 }
+
+func (m *marks) set(one marks, on bool) {
+	if *m &^= one; on {
+		*m |= one
+	}
+}
+
+// flags are facts about a probe for the scheduler, one bit each.
 type flags uint8
 
 const (
@@ -205,6 +221,13 @@ func (s *slot) hasPassed(instance string) bool {
 	return s.state.Instance == instance && s.state.Verdict == probe.Passing
 }
 
+// hasWarned reports whether the latest attempt that passed was a warning.
+func (s *slot) hasWarned() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.marks.has(markWarned)
+}
+
 // hasDecided reports whether the verdict is about an instance and comes from attempts: a
 // new instance is not ready before its first one. It needs mu.
 func (s *slot) hasDecided(instance string) bool {
@@ -226,6 +249,9 @@ func (s *slot) record(res *probe.Result, now int64) {
 	}
 	*s.result, s.resultAt = *res, now
 	s.attempts[res.Outcome]++
+	if passed(res) {
+		s.marks.set(markWarned, res.Outcome == probe.Warning)
+	}
 	if s.rare != nil && s.rare.took != nil && passed(res) {
 		s.rare.took.add(res.Took)
 	}
@@ -254,7 +280,7 @@ func (s *slot) fill(st *Status, c *clock) {
 	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
 	st.Run, st.Errors, st.OnHold, st.WaitReason = s.state.Run, s.state.Errors, s.state.OnHold, s.waitReason
 	st.Changes, st.Attempts, st.Attempting, st.Extra = s.changes, s.attempts, s.attempting, s.extra
-	st.Decided, st.Blind = s.decided, s.blind
+	st.Decided, st.Blind, st.Warned = s.decided, s.marks.has(markBlind), s.marks.has(markWarned)
 	if s.result != nil {
 		st.Result = *s.result
 	}

@@ -16,6 +16,9 @@ type targetStates struct {
 // set changes the state of a target that exists.
 func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 	before := t.currentState()
+	if before == state {
+		return
+	}
 	s.count[before]--
 	s.count[state]++
 	switch {
@@ -30,7 +33,6 @@ func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 		}
 		s.since[t] = now
 	}
-	t.state.Store(uint32(state))
 }
 
 // remove forgets a target.
@@ -48,10 +50,10 @@ func (s *targetStates) forget(t *target, before probe.TargetState) {
 	}
 }
 
-// setState changes the state of a target, and reports whether it had another one. It does
+// setSummary changes the summary of a target, and reports whether it had another one. It does
 // nothing about a target that was removed.
-func (r *registry) setState(t *target, state probe.TargetState, now int64) bool {
-	if t.currentState() == state {
+func (r *registry) setSummary(t *target, sum summary, now int64) bool {
+	if t.gauge.summary() == sum {
 		return false
 	}
 	r.mu.Lock()
@@ -59,7 +61,8 @@ func (r *registry) setState(t *target, state probe.TargetState, now int64) bool 
 	if r.targets[t.name] != t {
 		return false
 	}
-	r.states.set(t, state, now)
+	r.states.set(t, sum.state, now)
+	t.gauge.set(sum)
 	return true
 }
 
@@ -77,36 +80,41 @@ func (r *registry) stateCounts() TargetStates {
 	return r.states.count
 }
 
-func (t *target) currentState() probe.TargetState { return probe.TargetState(t.state.Load()) }
+func (t *target) currentState() probe.TargetState { return t.gauge.State() }
 
-// updateState makes the state of a target what its instance and its probes add up to now, and
+// updateState makes the summary of a target what its instance and its probes add up to now, and
 // tells the subscribers to targets if it is another one.
 func (sc *scheduler) updateState(t *target) {
 	in, slots := t.current(), sc.registry.probesOf(t)
 	state, probed := in.state(len(slots) > 0)
+	warned := false
 	for _, s := range slots {
 		if probed {
 			state = min(state, s.stateOfTarget(in))
 		}
+		warned = warned || s.kind == probe.Readiness && s.hasWarned()
 	}
-	now := readiness{t.isReady(slots), t.isDecided(slots)}
-	if changed := sc.registry.setState(t, state, sc.clock.now()); changed || now != t.shown {
-		t.shown = now
+	sum := summary{state: state, ready: t.isReady(slots)}
+	sum.decided = sum.ready || t.isDecided(slots)
+	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned)
+	if sc.registry.setSummary(t, sum, sc.clock.now()) {
 		sc.notifyTarget(t.name, probeChanged)
 	}
 }
 
-// readiness is whether a target is ready, and whether that is known.
-type readiness struct{ ready, decided bool }
+// brief returns what a state depends on.
+func (i *instance) brief() *probe.Instance {
+	in := &probe.Instance{Phase: i.phase, Terminating: i.terminating, Retained: i.retained}
+	if i.note != nil {
+		in.Reason = i.note.reason
+	}
+	return in
+}
 
 // state returns the state of the target as its instance has it, and whether its probes decide
 // too: see verdict.InstanceState.
 func (i *instance) state(hasProbes bool) (s probe.TargetState, probed bool) {
-	in := probe.Instance{Phase: i.phase, Terminating: i.terminating, Retained: i.retained}
-	if i.note != nil {
-		in.Reason = i.note.reason
-	}
-	if s, probed = verdict.InstanceState(&in); !hasProbes && s == probe.StateReady && i.kept && !i.ready {
+	if s, probed = verdict.InstanceState(i.brief()); !hasProbes && s == probe.StateReady && i.kept && !i.ready {
 		s = probe.StateStarting
 	}
 	return s, probed
@@ -120,5 +128,5 @@ func (s *slot) stateOfTarget(in *instance) probe.TargetState {
 	if s.state.Instance != in.id {
 		v = probe.Undecided
 	}
-	return verdict.ProbeState(s.kind, v, s.decided, s.blind, in.started)
+	return verdict.ProbeState(s.kind, v, s.decided, s.marks.has(markBlind), in.started)
 }

@@ -17,6 +17,7 @@ type Status struct {
 	Instance string        // the ID of the instance that Verdict is about; empty before the first
 	Verdict  probe.Verdict // what is published
 	Decided  bool          // a run of attempts on Instance has reached its threshold; before, Verdict is the initial one
+	Warned   bool          // the latest attempt that passed was a warning
 	Blind    bool          // attempts cannot be made, for a reason other than the engine's own: FailureThreshold in a row were unknown
 	Since    time.Time     // when Verdict was published
 	Changes  uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
@@ -55,6 +56,10 @@ type TargetStatus struct {
 	Started bool // the instance runs, and its startup probes passed or there are none
 	Ready   bool // it has started, and its readiness probes pass or there are none
 	Live    bool // none of its startup and liveness probes fails
+
+	// Gateway is what a gateway is to do with the target. It follows from Instance, Ready and
+	// Decided, and from the warnings of its readiness probes.
+	Gateway probe.GatewayState
 
 	// Decided says that Ready is known. A target that is not ready and not Decided has only
 	// begun: no attempt has found out yet, on its first instance, whether it is ready.

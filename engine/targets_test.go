@@ -32,7 +32,7 @@ func (p polled) differences(e *engine.Engine) (wrong []string) {
 	for st := range e.Targets() {
 		count++
 		known, ok := p[st.Target]
-		if !ok || known.Ready != st.Ready || known.Decided != st.Decided || !maps.Equal(known.Labels, st.Labels) || known.Instance.Phase != st.Instance.Phase {
+		if !ok || known.Ready != st.Ready || known.Decided != st.Decided || known.Gateway != st.Gateway || !maps.Equal(known.Labels, st.Labels) || known.Instance.Phase != st.Instance.Phase {
 			wrong = append(wrong, fmt.Sprintf("%s: knows %v %v %v %v, is %v %v %v %v", st.Target,
 				known.Ready, known.Decided, known.Labels, known.Instance.Phase, st.Ready, st.Decided, st.Labels, st.Instance.Phase))
 		}

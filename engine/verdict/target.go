@@ -68,6 +68,22 @@ func ProbeState(k probe.Kind, v probe.Verdict, decided, blind, started bool) pro
 	return probe.StateReady
 }
 
+// GatewayState returns what a target with that instance is to gateways. Decided says that it
+// is known whether it is ready, and warned that a readiness probe warns.
+func GatewayState(in *probe.Instance, ready, decided, warned bool) probe.GatewayState {
+	switch {
+	case in.Terminating && in.Phase == probe.Running:
+		return probe.GatewayDraining
+	case ready && warned:
+		return probe.GatewayDegraded
+	case ready:
+		return probe.GatewayReady
+	case decided:
+		return probe.GatewayDown
+	}
+	return probe.GatewayUndecided
+}
+
 // Blinds reports whether a probe is blind after an attempt with that result: the attempts in a
 // row whose outcome was unknown, errors, are as many as failures would decide. An engine that
 // lacks something itself, or is isolated, says so, and makes no target blind.

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Gauge is a probe's verdict for readers that must be fast, such as a proxy that asks
+// for each request: one atomic load, with no lock and no lookup. The zero Gauge is
+// Undecided.
+type Gauge struct{ verdict atomic.Uint32 }
+
+// Verdict returns the published verdict.
+func (g *Gauge) Verdict() probe.Verdict { return probe.Verdict(g.verdict.Load()) }
+
+// Passing reports whether the published verdict is Passing.
+func (g *Gauge) Passing() bool { return g.Verdict() == probe.Passing }
+
+func (g *Gauge) set(v probe.Verdict) { g.verdict.Store(uint32(v)) }
+
+// Watch returns the gauge of a probe, and whether there is such a probe. Once the
+// probe is removed the gauge stays Undecided, even if a probe with that ID is added
+// again: call Watch again then.
+func (e *Engine) Watch(id probe.ID) (*Gauge, bool) {
+	s := e.registry.probe(id)
+	if s == nil {
+		return nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &s.makeRare().gauge, true
+}
+
+// TargetGauge is what a target's instance and its probes add up to, for readers that must be
+// fast: each method is one atomic load, with no lock and no lookup. They return what
+// TargetStatus has under the same names. The zero TargetGauge is GatewayUndecided.
+type TargetGauge struct{ bits atomic.Uint32 }
+
+// Gateway returns what a gateway is to do with the target.
+func (g *TargetGauge) Gateway() probe.GatewayState { return g.summary().gateway }
+
+// State returns the state of the target.
+func (g *TargetGauge) State() probe.TargetState { return g.summary().state }
+
+// Ready reports whether the target has started, and its readiness probes pass.
+func (g *TargetGauge) Ready() bool { return g.summary().ready }
+
+// Decided reports whether it is known whether the target is ready.
+func (g *TargetGauge) Decided() bool { return g.summary().decided }
+
+// WatchTarget returns the gauge of a target, and whether there is such a target: one that has
+// probes, or an instance that was reported. Once the target is removed the gauge stays
+// GatewayUndecided, even if a target of that name is added again: call WatchTarget again then.
+func (e *Engine) WatchTarget(name string) (*TargetGauge, bool) {
+	t, _ := e.registry.target(name)
+	if t == nil {
+		return nil, false
+	}
+	return &t.gauge, true
+}
+
+// summary is the content of a TargetGauge.
+type summary struct {
+	state          probe.TargetState
+	gateway        probe.GatewayState
+	ready, decided bool
+}
+
+// The bits of a summary: the state is in the lowest byte.
+const (
+	gatewayShift = 8
+	readyBit     = 1 << 16
+	decidedBit   = 1 << 17
+)
+
+func (g *TargetGauge) summary() summary {
+	b := g.bits.Load()
+	return summary{probe.TargetState(b), probe.GatewayState(b >> gatewayShift), b&readyBit != 0, b&decidedBit != 0}
+}
+
+func (g *TargetGauge) set(s summary) {
+	b := uint32(s.state) | uint32(s.gateway)<<gatewayShift
+	if s.ready {
+		b |= readyBit
+	}
+	if s.decided {
+		b |= decidedBit
+	}
+	g.bits.Store(b)
+}

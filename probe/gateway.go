@@ -1,0 +1,36 @@
+package probe
+
+// GatewayState says what a gateway is to do with a target: what its instance and its probes
+// add up to for whoever sends requests to it. A TargetState says how the target is, and
+// whether somebody has to look after it. The zero GatewayState is GatewayUndecided.
+type GatewayState uint8
+
+// The states of a target for gateways.
+const (
+	GatewayUndecided GatewayState = iota // it is not known yet: keep what was decided last
+	GatewayReady                         // it takes requests
+	GatewayDegraded                      // it takes requests, and a readiness probe warns: send it fewer
+	GatewayDraining                      // its instance is terminating: no new requests, those under way may end
+	GatewayDown                          // it takes no requests
+)
+
+// GatewayStates is the number of states. They are the numbers below it.
+const GatewayStates = int(GatewayDown) + 1
+
+var gatewayStateNames = names[GatewayState]{"undecided", "ready", "degraded", "draining", "down"}
+
+// TakesRequests reports whether new requests may be sent to the target: it is ready or
+// degraded.
+func (s GatewayState) TakesRequests() bool { return s == GatewayReady || s == GatewayDegraded }
+
+// String returns the state as it is written in JSON and metrics, such as "draining".
+func (s GatewayState) String() string { return gatewayStateNames.text(s) }
+
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
+func (s GatewayState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *GatewayState) UnmarshalText(b []byte) (err error) {
+	*s, err = gatewayStateNames.parse("state", b)
+	return err
+}

@@ -50,7 +50,7 @@ type scheduler struct {
 	pasts      []string // targets whose history has changed, to be told by unlock
 
 	history        history
-	historyChanged func(target string) // nil: nobody is told
+	historyChanged func(target string) // nil: no one follows histories
 	redact         func(text string) string
 }
 

@@ -95,12 +95,12 @@ func TestAShortageOfTheEngineIsNoExit(t *testing.T) {
 				if m, _ := h.control.Memory("web"); m.Exits != 1 || m.Code != 1 {
 					t.Errorf("the controller remembers %+v", m)
 				}
-				h.sleep(40 * s)
+				h.sleep(8 * s)
 				if in := h.expect("web", "web-8", probe.Running, ""); in.Restarts != 1 {
 					t.Errorf("%d restarts, want 1", in.Restarts)
 				}
 				h.sleep(90 * s) // the back-off of the second exit
-				h.expectTimes("began at", a.starts(), 0, 2*s, 5*s, 65*s, 67*s, 70*s, 76*s, 90*s, 103*s, 173*s)
+				h.expectTimes("began at", a.starts(), 0, 2*s, 3*s, 63*s, 65*s, 67*s, 68*s, 70*s, 71*s, 141*s)
 				if n := strings.Count(h.log.String(), "instance not started, retrying"); n != 5 {
 					t.Errorf("7 tries have %d log records, want 5 (1, 2; 1, 2, 4)", n)
 				}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -39,6 +40,8 @@ type Controller struct {
 	forced  context.Context // done: kill all instances
 	force   context.CancelFunc
 	changed chan struct{} // capacity 1: units or supervisors have changed, reconcile
+
+	retrying atomic.Int64 // supervisors that try again what this machine lacked something for
 
 	unitsMu     sync.Mutex      // guards the fields below
 	running     bool            // Run was called

@@ -97,7 +97,7 @@ func (i *instance) reportStarted(id string) {
 		i.since, i.started, message = i.supervisor.since, max(i.started-1, 0), "instance goes on"
 		i.resumeRequest()
 	} else {
-		i.retries = 0
+		i.setRetries(0)
 	}
 	i.resumes = ""
 	in := probe.Instance{
@@ -264,7 +264,7 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 
 // clearFailure withdraws what was reported while a probe failed.
 func (i *instance) clearFailure(now time.Time) {
-	i.retries = 0
+	i.setRetries(0)
 	if i.budgeted {
 		i.budgeted = false
 		i.remember(func(m *Memory) { m.Requested = false })

@@ -52,17 +52,17 @@ func failingUnit(h *harness, d restart.Driver) *fakeHandler {
 
 func TestARestartThatCannotBeginForAShortageIsRetriedWithoutBackOff(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
-		d := &lacking{fakeDriver: newDriver("web", healthy), roomAfter: 69 * s}
+		d := &lacking{fakeDriver: newDriver("web", healthy), roomAfter: 9 * s}
 		failingUnit(h, d)
 		in := h.expect("web", "web-0", probe.Running, probe.ReasonResources)
 		h.expectText(in.Detail, "retrying within 20s: the engine cannot start it now: too many open files")
-		h.sleep(79 * s)
-		h.expectTimes("restarted at", d.starts(), 0, 2*s, 5*s, 11*s, 25*s, 38*s, 51*s, 64*s, 77*s)
+		h.sleep(11 * s)
+		h.expectTimes("restarted at", d.starts(), 0, 2*s, 3*s, 5*s, 7*s, 8*s, 10*s)
 		if in := h.instance("web"); in.ID != "web-1" || in.Restarts != 1 {
 			t.Errorf("got %+v", in)
 		}
 		log := h.log.String()
-		for text, n := range map[string]int{"instance not restarted, retrying": 4, "instance goes on": 4, "probe failing, terminating instance": 5} {
+		for text, n := range map[string]int{"instance not restarted, retrying": 3, "instance goes on": 3, "probe failing, terminating instance": 4} {
 			if got := strings.Count(log, text); got != n {
 				t.Errorf("the log has %q %d times, want %d:\n%s", text, got, n, log)
 			}
@@ -74,10 +74,10 @@ func TestNoRestartFollowsIfProbesRecoverDuringAShortage(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		d := &lacking{fakeDriver: newDriver("web", healthy), roomAfter: 7 * s}
 		handler := failingUnit(h, d)
-		h.sleep(4 * s)
+		h.sleep(3 * s)
 		handler.setFailing(false)
 		h.sleep(time.Minute)
-		h.expectTimes("restarted at", d.starts(), 0, 2*s, 5*s)
+		h.expectTimes("restarted at", d.starts(), 0, 2*s, 3*s)
 		if in := h.expect("web", "web-0", probe.Running, ""); !in.Managed || in.Restarts != 0 {
 			t.Errorf("got %+v", in)
 		}
@@ -115,7 +115,7 @@ func TestTargetsDoNotRetryTogether(t *testing.T) {
 		at := map[time.Duration]int{}
 		for _, d := range drivers {
 			tries := d.starts()
-			if len(tries) < 5 || len(tries) > 8 {
+			if len(tries) < 4 || len(tries) > 8 {
 				t.Fatalf("%d tries in a minute", len(tries))
 			}
 			for _, try := range tries[1:] {

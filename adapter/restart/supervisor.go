@@ -29,7 +29,7 @@ type supervisor struct {
 	lastReason probe.Reason   // the same as a code
 	alerted    bool           // an error was logged about the present run of exits
 
-	retries    int                    // calls of Run in a row that could start or restart nothing: see retryStart and retryRestart
+	retries    int                    // see setRetries
 	restored   restored               // until resume
 	resumes    string                 // the instance of an earlier engine that goes on, until the next one is reported; empty for none
 	since      time.Time              // when that instance has started
@@ -63,6 +63,7 @@ func (s *supervisor) run() {
 func (s *supervisor) reset() (wanted bool) {
 	s.unit, wanted = s.control.unit(s.target)
 	s.started, s.exits, s.alerted = 0, 0, false
+	s.setRetries(0)
 	return wanted
 }
 
@@ -122,7 +123,7 @@ func (s *supervisor) supervise() {
 			s.retryStart(end.exit.Err)
 			continue
 		}
-		s.retries = 0
+		s.setRetries(0)
 		s.exits = s.unit.BackOff.count(s.exits, end.lasted)
 		notBefore = time.Now().Add(s.unit.BackOff.wait(s.exits))
 		s.remember(func(m *Memory) {
@@ -156,31 +157,36 @@ func (s *supervisor) pause(d time.Duration) {
 }
 
 // retryPause is the time until the next try to start an instance that could not be started
-// through no fault of the target. It doubles after each try, up to maxRetryPause, so that many
-// targets which start together do not take what an engine lacks.
+// through no fault of the target. It grows by retryShare with each target that waits for one, up
+// to maxRetryPause, so that many targets do not take what an engine lacks.
 const (
 	retryPause    = 2 * time.Second
+	retryShare    = 500 * time.Millisecond
 	maxRetryPause = 16 * time.Second
 )
 
 // retryIn returns the time until the next try. It is longer or shorter by up to a quarter than
 // that of another target: all of them lack the same at the same time.
 func (s *supervisor) retryIn() time.Duration {
-	pause := maxRetryPause
-	if doubled := min(s.retries, 10); doubled > 0 {
-		pause = min(retryPause<<(doubled-1), maxRetryPause)
-	}
+	waiting := time.Duration(s.control.retrying.Load())
+	pause := max(retryPause, min(waiting*retryShare, maxRetryPause))
 	h := fnv.New32a()
 	h.Write([]byte(s.target))
 	return pause*3/4 + pause/2*time.Duration(h.Sum32()%1024)/1024
 }
 
+// setRetries sets the number of calls of Run in a row that could start or restart nothing.
+func (s *supervisor) setRetries(n int) {
+	s.control.retrying.Add(int64(one(n > 0) - one(s.retries > 0)))
+	s.retries = n
+}
+
 // maxRetriesUnlogged is how many such tries at most are made between two log records.
-const maxRetriesUnlogged = 32
+const maxRetriesUnlogged = 256
 
 // retryStart reports why no instance could be started, and waits for the next try.
 func (s *supervisor) retryStart(err error) {
-	s.retries++
+	s.setRetries(s.retries + 1)
 	if s.logsRetry() {
 		s.log.Warn("instance not started, retrying", "error", err, "retries", s.retries-1, "retry_in", s.retryIn())
 	}
@@ -198,7 +204,7 @@ func (s *supervisor) retryStart(err error) {
 // retryRestart reports why the restart of an External instance could not begin, and waits for the
 // next try. The instance goes on, and its probes may recover.
 func (s *supervisor) retryRestart(err error) {
-	s.retries++
+	s.setRetries(s.retries + 1)
 	if s.logsRetry() {
 		s.log.Warn("instance not restarted, retrying", "instance", s.reported.ID, "error", err, "retries", s.retries-1, "retry_in", s.retryIn())
 	}

@@ -109,7 +109,7 @@ func (h *Handler) attempt(ctx context.Context, t probe.Target) (res probe.Result
 
 // notStarted is the result of a command that could not be started.
 func notStarted(err error) probe.Result {
-	if shortage.IsFork(err) || errors.Is(err, command.ErrUsersUnread) {
+	if shortage.IsFork(err) || errors.Is(err, command.ErrLookup) {
 		res := probe.Broken(probe.ReasonResources, "%v", err)
 		res.Denied = true
 		return res

@@ -37,12 +37,14 @@ func TestAHintIsOneNameOrAListOfFew(t *testing.T) {
 }
 
 func TestNamesOfOtherToolsAreAnsweredWithOurs(t *testing.T) {
-	known := []string{"period", "http"}
+	known := []string{"period", "http", "path", "probe"}
 	for name, want := range map[string]string{
 		"httpGet":        `did you mean "http"? Kubernetes' httpGet is written http { … } here`,
 		"period_seconds": `did you mean "period"? Kubernetes' periodSeconds is written period = "10s" here`,
 		"httpHeaders":    `Kubernetes' httpHeaders is written headers = { Host = "example.com" } here, in an http block`,
 		"interval":       `did you mean "period"? Docker's interval is written period = "10s" here`,
+		"url":            `did you mean "path"? url, as several tools call it, is written path = "/healthz" here`,
+		"healthCheck":    `did you mean "probe"? Docker's healthCheck is written probe "readiness" { … } here`,
 		"retries":        "", // failure_threshold is not known here
 		"redis":          "",
 	} {

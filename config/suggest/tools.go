@@ -15,6 +15,9 @@ type spelling struct {
 	tool   string // "" is Kubernetes, whose names may also be written in snake case
 }
 
+// several is the tool of a name that more than one tool has.
+const several = "several tools"
+
 var spellings = []spelling{
 	{"startupProbe", "probe", `probe "startup" { … }`, "a target block", ""},
 	{"readinessProbe", "probe", `probe "readiness" { … }`, "a target block", ""},
@@ -40,16 +43,15 @@ var spellings = []spelling{
 	{"retries", "failure_threshold", "failure_threshold = 3", "", "Docker"},
 	{"startPeriod", "initial_delay", `initial_delay = "5s"`, "", "Docker"},
 	{"healthcheck", "probe", `probe "readiness" { … }`, "", "Docker"},
-	{"healthCheck", "probe", `probe "readiness" { … }`, "", "another tool"},
 	{"test", "exec", `exec { command = ["…"] }`, "", "Docker"},
 	{"envFile", "env", `env = { NAME = "…" }`, "", "Docker"},
 
 	{"validStatusCodes", "status", `status = ["200-299"]`, "", "the blackbox exporter"},
-	{"validHTTPStatus", "status", `status = ["200-299"]`, "", "another tool"},
+	{"validHTTPStatus", "status", `status = ["200-299"]`, "", several},
 	{"failIfBodyNotMatchesRegexp", "body_regex", `body_regex = "ok"`, "", "the blackbox exporter"},
 	{"tlsConfig", "tls", "tls { … }", "", "the blackbox exporter"},
 	{"basicAuth", "headers", `headers = { Authorization = "Basic ${base64encode("…:…")}" }`, "", "the blackbox exporter"},
-	{"url", "path", `path = "/healthz"`, "", "another tool"},
+	{"url", "path", `path = "/healthz"`, "", several},
 	{"uri", "path", `path = "/healthz"`, "", "HAProxy"},
 
 	{"inter", "period", `period = "2s"`, "", "HAProxy"},
@@ -72,7 +74,7 @@ var spellings = []spelling{
 	{"service", "target", `target "web" { … }`, "", "Consul"},
 	{"backend", "target", `target "web" { … }`, "", "HAProxy"},
 	{"job", "target", `target "web" { … }`, "", "Nomad"},
-	{"check", "probe", `probe "readiness" { … }`, "", "another tool"},
+	{"check", "probe", `probe "readiness" { … }`, "", several},
 }
 
 // absence is a name of another tool for something that does not exist here.
@@ -118,7 +120,11 @@ func FromTool(name string, known []string) string {
 	}
 	s := spellings[i]
 	written := fmt.Sprintf("Kubernetes' %s is written %s here", s.theirs, s.write)
-	if s.tool != "" {
+	switch s.tool {
+	case "":
+	case several:
+		written = fmt.Sprintf("%s, as several tools call it, is written %s here", name, s.write)
+	default:
 		written = fmt.Sprintf("%s's %s is written %s here", s.tool, name, s.write)
 	}
 	if slices.Contains(known, s.ours) {

@@ -95,7 +95,7 @@ func (c Command) Plan() (Plan, error) {
 	for i, word := range c.Words {
 		words[i] = Expand(word, c.Env)
 	}
-	path, err := lookupProgram(words[0], env["PATH"])
+	path, err := lookupProgram(words[0], env["PATH"], os.Stat)
 	if err != nil {
 		return Plan{}, err
 	}

@@ -2,12 +2,14 @@ package command
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -88,6 +90,30 @@ func TestProgramIsSearchedInTheCommandsPath(t *testing.T) {
 				t.Errorf("found %s", plan.Path)
 			}
 		})
+	}
+}
+
+func TestAProgramThatCannotBeLookedUpIsNotMissing(t *testing.T) {
+	for number, unread := range map[syscall.Errno]bool{
+		syscall.EIO: true, syscall.ESTALE: true, syscall.ENOMEM: true, syscall.ENOTCONN: true,
+		syscall.ENOENT: false, syscall.ENOTDIR: false, syscall.EACCES: false, syscall.ELOOP: false, syscall.ENAMETOOLONG: false,
+	} {
+		stat := func(path string) (fs.FileInfo, error) {
+			if strings.HasPrefix(path, "/broken/") {
+				return nil, &fs.PathError{Op: "stat", Path: path, Err: number}
+			}
+			return os.Stat(path)
+		}
+		if _, err := lookupProgram("sonde-none", "/broken:/nowhere", stat); err == nil || errors.Is(err, ErrLookup) != unread {
+			t.Errorf("%v: got %v", number, err)
+		}
+		if _, err := lookupProgram("sh", "/broken:/bin", stat); err != nil {
+			t.Errorf("%v: a program in another directory is not found: %v", number, err)
+		}
+		c := Command{Words: []string{"sonde-none"}, Env: map[string]string{"PATH": "/broken"}}
+		if err := c.missing(account{}, nil, stat); (err == nil) != unread {
+			t.Errorf("%v: missing is %v", number, err)
+		}
 	}
 }
 

@@ -2,12 +2,15 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // defaultPath is the PATH of commands when the engine has none: that of services on
@@ -47,20 +50,35 @@ func assignments(env map[string]string) []string {
 
 // lookupProgram finds the file of a program. A name with a slash is the file. Other
 // names are searched in path, the PATH of the command. Relative entries of it are
-// skipped: they would be relative to the engine's directory.
-func lookupProgram(name, path string) (string, error) {
+// skipped: they would be relative to the engine's directory. The program is not missing where a
+// directory could not be searched: the error wraps ErrLookup.
+func lookupProgram(name, path string, stat func(string) (fs.FileInfo, error)) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
+	var unread error
 	for _, dir := range filepath.SplitList(path) {
-		if file := filepath.Join(dir, name); filepath.IsAbs(dir) && executable(file) {
-			return file, nil
+		if !filepath.IsAbs(dir) {
+			continue
 		}
+		file := filepath.Join(dir, name)
+		info, err := stat(file)
+		switch {
+		case err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0:
+			return file, nil
+		case err != nil && !isAbsent(err):
+			unread = errors.Join(unread, err)
+		}
+	}
+	if unread != nil {
+		return "", fmt.Errorf("program %q %w: %w", name, ErrLookup, unread)
 	}
 	return "", fmt.Errorf("program %q is not in PATH (%s)", name, path)
 }
 
-func executable(file string) bool {
-	info, err := os.Stat(file)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+// isAbsent reports whether an error of os.Stat stays until someone changes the file's path, so that
+// there is no such file for this user.
+func isAbsent(err error) bool {
+	return slices.ContainsFunc([]error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG},
+		func(lasting error) bool { return errors.Is(err, lasting) })
 }

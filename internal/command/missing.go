@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,16 +15,16 @@ import (
 // missing. The command must have passed Check.
 func (c Command) Missing() error {
 	acct, err := lookupUser(c.User)
-	return c.missing(acct, err)
+	return c.missing(acct, err, os.Stat)
 }
 
-// missing is Missing with what was found of the user.
-func (c Command) missing(acct account, err error) error {
+// missing is Missing with what was found of the user, and with os.Stat.
+func (c Command) missing(acct account, err error, stat func(string) (fs.FileInfo, error)) error {
 	var missing probe.FieldErrors
-	if err != nil && !errors.Is(err, ErrUsersUnread) {
+	if err != nil && !errors.Is(err, ErrLookup) {
 		missing.Add("user", "is %q: %v", c.User, err)
 	}
-	info, err := os.Stat(c.Dir)
+	info, err := stat(c.Dir)
 	switch {
 	case c.Dir == "":
 	case errors.Is(err, os.ErrNotExist):
@@ -33,21 +34,23 @@ func (c Command) missing(acct account, err error) error {
 		missing.Add("dir", "is %q, which is not a directory", c.Dir)
 		return missing
 	}
-	c.missingProgram(environment(acct, c.Env)["PATH"], &missing)
+	c.missingProgram(environment(acct, c.Env)["PATH"], stat, &missing)
 	return missing.Err()
 }
 
-func (c Command) missingProgram(path string, missing *probe.FieldErrors) {
+func (c Command) missingProgram(path string, stat func(string) (fs.FileInfo, error), missing *probe.FieldErrors) {
 	name := Expand(c.Words[0], c.Env)
-	if _, err := lookupProgram(name, path); err != nil {
-		missing.Add("command", "needs the program %q, which is not in PATH", name)
+	if _, err := lookupProgram(name, path, stat); err != nil {
+		if !errors.Is(err, ErrLookup) {
+			missing.Add("command", "needs the program %q, which is not in PATH", name)
+		}
 		return
 	}
 	file := name
 	if !filepath.IsAbs(file) && c.Dir != "" {
 		file = filepath.Join(c.Dir, file)
 	}
-	info, err := os.Stat(file)
+	info, err := stat(file)
 	switch {
 	case !strings.Contains(name, "/"): // it was found in PATH
 	case errors.Is(err, os.ErrNotExist):

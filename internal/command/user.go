@@ -17,10 +17,10 @@ type account struct {
 	credential *syscall.Credential // nil: the engine's user and groups
 }
 
-// ErrUsersUnread is in the error of Plan when the users or groups of this system could not be
-// read now. That is this machine's fault: it may lack descriptors, which package user does not
-// say. Without a file of users, or the permission to read it, there are none.
-var ErrUsersUnread = errors.New("users cannot be read")
+// ErrLookup is in the error of Plan when users, groups or programs could not be looked up now. That
+// is this machine's fault: it may lack descriptors, which package user does not say, or a disk fails.
+// Without a file of users, or the permission to read it, there are none.
+var ErrLookup = errors.New("cannot be looked up now")
 
 // lookupUser reads "", "name", "uid", "user:group" or "uid:gid". A user of the system
 // gets its supplementary groups. A number without a user needs a group: guessing one
@@ -70,7 +70,7 @@ func unread(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("users cannot be read by this user: %w", err)
 	}
-	return fmt.Errorf("%w: %w", ErrUsersUnread, err)
+	return fmt.Errorf("users %w: %w", ErrLookup, err)
 }
 
 // isUnknown reports whether an error says that there is no such user or group, or none at

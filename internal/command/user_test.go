@@ -21,7 +21,7 @@ func TestUsersThatDoNotExistAreNotAShortage(t *testing.T) {
 		{syscall.EIO, false, true},
 	} {
 		err := open(test.number)
-		if isUnknown(err) != test.unknown || !test.unknown && errors.Is(unread(err), ErrUsersUnread) != test.passing {
+		if isUnknown(err) != test.unknown || !test.unknown && errors.Is(unread(err), ErrLookup) != test.passing {
 			t.Errorf("%v: unknown: %v, unread: %v", err, isUnknown(err), unread(err))
 		}
 	}
@@ -29,10 +29,10 @@ func TestUsersThatDoNotExistAreNotAShortage(t *testing.T) {
 
 func TestAUserThatCannotBeReadIsNotMissing(t *testing.T) {
 	c := Command{Words: []string{os.Args[0]}, User: "somebody"}
-	if err := c.missing(account{}, ErrUsersUnread); err != nil {
+	if err := c.missing(account{}, ErrLookup, os.Stat); err != nil {
 		t.Errorf("got %v", err)
 	}
-	if err := c.missing(account{}, errors.New("there is no user")); err == nil {
+	if err := c.missing(account{}, errors.New("there is no user"), os.Stat); err == nil {
 		t.Error("got no error")
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // NewMemory returns an empty file in memory. Other processes can use it by its descriptor only, and
-// nobody can execute it. The name is for people who look at /proc.
+// cannot execute it. The name is for people who look at /proc.
 func NewMemory(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3

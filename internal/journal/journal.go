@@ -25,6 +25,8 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+
+	"github.com/sonde-probe/sonde/internal/private"
 )
 
 // MaxFrame is the greatest content of a frame, in bytes.
@@ -58,7 +60,7 @@ type Journal struct {
 // for other users than its owner. A symbolic link stays one: the file that it names is
 // opened.
 func Open(name, magic string) (*Journal, error) {
-	if err := CheckDirectory(name); err != nil {
+	if err := private.CheckParent(name); err != nil {
 		return nil, err
 	}
 	f, err := openLocked(name)
@@ -66,7 +68,7 @@ func Open(name, magic string) (*Journal, error) {
 		return nil, err
 	}
 	if name, err = filepath.EvalSymlinks(name); err == nil {
-		err = CheckDirectory(name)
+		err = private.CheckParent(name)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -4,23 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 )
-
-// CheckDirectory returns an error if any user could replace the file.
-func CheckDirectory(name string) error {
-	dir := filepath.Dir(name)
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("%s: directory %s is writable for all users, use another one or: chmod o-w %[2]s", name, dir)
-	}
-	return nil
-}
 
 const (
 	// lockTries and lockPause bound how long Open waits for the lock: a process that

@@ -137,8 +137,8 @@ func builtinHandler() (probe.Handler, error) {
 	return goroutines{h}, err
 }
 
-// turns is how often the sides of the trial attempts alternate.
-const turns = 10
+// alternations is how often the sides of the trial attempts alternate.
+const alternations = 10
 
 // warmWorkers is how many attempts are made at a time in order that the processors never sleep.
 const warmWorkers = 8
@@ -159,13 +159,13 @@ func (t *trial) attempts(ctx context.Context, p *wasmhost.Plugin) (figures, erro
 	f := figures{}
 	for suffix, workers := range map[string]int{"": warmWorkers, " alone": 1} {
 		spent, made := map[string]time.Duration{}, map[string]int64{}
-		for turn := range turns + 1 {
+		for round := range alternations + 1 {
 			for name, next := range sides {
 				cpu, n, err := t.attemptsOf(ctx, workers, next)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", name, err)
 				}
-				if turn > 0 { // the first one is the warm-up
+				if round > 0 { // the first one is the warm-up
 					spent[name], made[name] = spent[name]+cpu, made[name]+n
 				}
 			}
@@ -186,7 +186,7 @@ func (t *trial) attemptsOf(ctx context.Context, workers int, next func() probe.H
 	var all atomic.Int64
 	var working sync.WaitGroup
 	failed := make(chan error, workers)
-	until := time.Now().Add(t.window / turns)
+	until := time.Now().Add(t.window / alternations)
 	for i := range workers {
 		working.Go(func() {
 			h, target := next(), t.target(i, t.port)

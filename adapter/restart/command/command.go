@@ -145,7 +145,7 @@ type result struct {
 
 func (d *Driver) restart(ctx context.Context) result {
 	plan, err := d.command.Plan()
-	if shortage.Is(err) || errors.Is(err, run.ErrUsersUnread) {
+	if shortage.Is(err) || errors.Is(err, run.ErrLookup) {
 		err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/private"
 )
 
 // maxDescription bounds a description, in bytes.
@@ -263,14 +264,17 @@ func privateDir(dir string) error {
 	return checkPrivate(dir)
 }
 
+// checkPrivate returns an error unless a path is a directory that only this user can enter.
 func checkPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
-	stat, _ := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || stat == nil || int(stat.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s %w: it must be a directory of this user with mode 0700", dir, errNotOurs)
+	if !info.IsDir() {
+		return fmt.Errorf("%s %w: it is not a directory", dir, errNotOurs)
+	}
+	if err := private.Check(info); err != nil {
+		return fmt.Errorf("%s %w: %w", dir, errNotOurs, err)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (d *Directory) Survivors() Survivors {
 }
 
 // Close releases the directory for the next engine, and removes it if no instance needs it. It
-// does not wait for the disk of the state file.
+// does not wait for the disk of the state file, on which a symbolic link to it stays.
 func (d *Directory) Close() {
 	if d == nil {
 		return

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
-	"github.com/sonde-probe/sonde/internal/journal"
 	"github.com/sonde-probe/sonde/internal/private"
 )
 
@@ -30,7 +29,7 @@ import (
 //
 // An error can be that another engine has the directory: its state file was moved or copied.
 func OpenDirectory(name, before string, create bool) (*Directory, error) {
-	if err := journal.CheckDirectory(name); err != nil {
+	if err := private.CheckParent(name); err != nil {
 		return nil, err
 	}
 	beside, err := resolve(name)

@@ -42,7 +42,7 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 		return restart.Exit{Code: -1, Err: err}
 	}
 	defer i.close()
-	defer i.begun()
+	defer i.releaseRoom()
 	return i.watch(ctx, began, end)
 }
 
@@ -56,11 +56,11 @@ type instance struct {
 	tail    *command.Tail
 	streams [2]*lineLogger
 
-	begun   func()           // releases the room for a guard and its command: they have it now
-	tree    guard.Tree       // zero before the command runs
-	asked   bool             // a request to end was received
-	abandon <-chan time.Time // fires when a process cannot be killed
-	gaveUp  bool             // it was not killed in time
+	releaseRoom func()           // that a guard and its command need, and have once they run
+	tree        guard.Tree       // zero before the command runs
+	asked       bool             // a request to end was received
+	abandon     <-chan time.Time // fires when a process cannot be killed
+	gaveUp      bool             // it was not killed in time
 
 	notAdopted bool // it ends with the engine, although Config.Adopt is set
 	released   bool // so it was asked to exit when the engine stopped
@@ -91,7 +91,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	default:
 	}
 	plan, err := d.command.Plan()
-	if shortage.Is(err) || errors.Is(err, command.ErrUsersUnread) {
+	if shortage.Is(err) || errors.Is(err, command.ErrLookup) {
 		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
 	if err != nil {
@@ -106,18 +106,18 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 			return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 		}
 	}
-	begun, err := quota.Processes.Reserve(guard.Tasks)
+	releaseRoom, err := quota.Processes.Reserve(guard.Tasks)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
 	removeLeftCgroups()
 	i := d.newInstance()
-	i.begun = begun
+	i.releaseRoom = releaseRoom
 	if start.Adopt != nil {
 		i.gracePeriod = start.Adopt.Grace
 	}
 	if i.guardConn, err = startGuard(d.config.Target, start, i.streams); err != nil {
-		begun()
+		releaseRoom()
 		return nil, fmt.Errorf("%w: guard: %w", restart.ErrShortage, err)
 	}
 	return i, nil
@@ -127,7 +127,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 var removeLeftCgroups = sync.OnceFunc(guard.RemoveLeftCgroups)
 
 func (d *Driver) newInstance() *instance {
-	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, gracePeriods: d.gracePeriods, begun: func() {}}
+	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, gracePeriods: d.gracePeriods, releaseRoom: func() {}}
 	for n, name := range []string{"stdout", "stderr"} {
 		i.streams[n] = &lineLogger{log: d.config.Log.With("stream", name), tail: i.tail, perSecond: d.config.LinesPerSecond}
 	}
@@ -196,7 +196,7 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 func (i *instance) hasStarted(r guard.Report) {
 	i.tree, i.notAdopted = r.Tree, r.NotAdopted != ""
 	i.closeStderr()
-	i.begun()
+	i.releaseRoom()
 	if i.notAdopted {
 		i.log.Warn("process will end with the engine, although adopt is set: the directory of its guard takes no files", "pid", r.Pid, "error", r.NotAdopted)
 	}

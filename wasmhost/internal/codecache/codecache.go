@@ -1,11 +1,5 @@
 // Package codecache keeps compiled plugins in a directory that only this user can write,
 // and removes those that were used longest ago.
-//
-// # Files
-//
-//	codecache.go      Open, the file of one module, eviction
-//	private_unix.go   who may use a directory
-//	private_other.go  the same where that cannot be checked
 package codecache
 
 import (
@@ -21,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -82,7 +77,7 @@ func openPrivate(name string) (*os.Root, error) {
 	case !os.SameFile(named, opened):
 		err = errors.New("it was replaced meanwhile")
 	default:
-		err = checkPrivate(opened)
+		err = private.Check(opened)
 	}
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())

@@ -53,8 +53,8 @@ type Place struct {
 // prefix is what the names of the files begin with.
 const prefix = "sonde-config-"
 
-// PlaceOf returns the place of the engine with a command line and a working directory, as far as
-// these say what it reads, or nil if there is no directory for it.
+// PlaceOf returns the place of the engine with a command line, which has the working directory and
+// whatever else says what the engine reads, or nil if there is no directory for it.
 func PlaceOf(commandLine []string) *Place {
 	dirs := append(private.RuntimeDirs(), private.LoginDir())
 	text, err := json.Marshal(commandLine)
@@ -138,9 +138,11 @@ func (f *file) readHeader() error {
 	if err != nil {
 		return err
 	}
-	stat, _ := info.Sys().(*syscall.Stat_t)
-	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || stat == nil || int(stat.Uid) != os.Geteuid() {
-		return errors.New("it must be a file of this user with mode 0600")
+	if !info.Mode().IsRegular() {
+		return errors.New("it is not a regular file")
+	}
+	if err := private.Check(info); err != nil {
+		return err
 	}
 	r := bufio.NewReaderSize(f, maxHeader)
 	f.rest = r

@@ -98,8 +98,8 @@ func (a Abandoned) Check(target string) error {
 	return fmt.Errorf("the target's process runs already, and belongs to the state file %s", a.State)
 }
 
-// warnings returns one for each state file that is abandoned.
-func warnings(state string) (diags config.Diagnostics) {
+// warnOfAbandoned returns a warning for each state file that is abandoned.
+func warnOfAbandoned(state string) (diags config.Diagnostics) {
 	for _, a := range FindAbandoned(state) {
 		diags = append(diags, config.Diagnostic{
 			Severity: config.Warning,

@@ -74,7 +74,7 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *co
 	c, diags := config.Parse(sources, o)
 	if !diags.HasErrors() {
 		diags = append(diags, noDirectory(c.Engine.State)...)
-		diags = append(diags, warnings(c.Engine.State)...)
+		diags = append(diags, warnOfAbandoned(c.Engine.State)...)
 	}
 	return c, diags
 }

@@ -1,0 +1,76 @@
+//go:build unix
+
+package private
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// otherID is a user and a group that this process is not: nobody's.
+const otherID = 65534
+
+func TestOnlyThisUserMayUseWhatIsPrivate(t *testing.T) {
+	for _, test := range []struct {
+		mode  os.FileMode
+		owner int
+		want  string
+	}{
+		{0o700, os.Geteuid(), ""},
+		{0o000, os.Geteuid(), ""},
+		{0o710, os.Geteuid(), "it has mode 710 and other users must have no access, run: chmod go-rwx"},
+		{0o704, os.Geteuid(), "it has mode 704"},
+		{0o700, otherID, "it belongs to another user"},
+	} {
+		dir := newDir(t, test.mode, test.owner, os.Getegid())
+		info, err := os.Lstat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, Check(info), test.want)
+	}
+}
+
+func TestOtherUsersMayNotReplaceAFile(t *testing.T) {
+	for _, test := range []struct {
+		mode  os.FileMode
+		group int
+		want  string
+	}{
+		{0o755, os.Getegid(), ""},
+		{0o775, os.Getegid(), ""}, // as with umask 002
+		{0o757, os.Getegid(), "is writable for all users"},
+		{0o777 | os.ModeSticky, os.Getegid(), "is writable for all users"},
+		{0o755, otherID, ""},
+		{0o775, otherID, "is writable for group 65534, to which this process does not belong"},
+	} {
+		dir := newDir(t, test.mode, os.Geteuid(), test.group)
+		wantError(t, CheckParent(filepath.Join(dir, "file")), test.want)
+	}
+}
+
+// newDir returns a new directory with a mode, an owner and a group.
+func newDir(t *testing.T, mode os.FileMode, owner, group int) string {
+	t.Helper()
+	if os.Geteuid() != 0 && (owner == otherID || group == otherID) {
+		t.Skip("a directory of another user or group needs root")
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, owner, group); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, mode); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// wantError compares an error with a part of it; "" for none.
+func wantError(t *testing.T, err error, want string) {
+	t.Helper()
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 )
@@ -55,5 +56,34 @@ func BenchmarkTenThousandTargets(b *testing.B) {
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "kept-MB")
 		runtime.KeepAlive(c)
 		b.StartTimer()
+	}
+}
+
+// templated returns a configuration of 10,000 targets, most of whose texts are templates of
+// numbers. One of them has another period.
+func templated(period string) string {
+	return fmt.Sprintf(`
+target "web" {
+  for_each = { for p in setproduct(range(1000), range(10)) : "${p[0]}-${p[1]}" => p }
+  address  = "10.0.${each.value[0] %% 200}.${each.value[1] + 1}"
+
+  probe "readiness" {
+    tcp { port = 9 }
+    period = each.key == "0-0" ? %q : "100s"
+  }
+}
+`, period)
+}
+
+// BenchmarkTemplates parses a block whose text has changed, so that all its targets are
+// decoded although one has changed.
+func BenchmarkTemplates(b *testing.B) {
+	o := testOptions()
+	o.Previous = parseGood(b, templated("100s"), testOptions()).Digest()
+	b.ReportAllocs()
+	for b.Loop() {
+		if c := parseGood(b, templated("101s"), o); len(c.Set) != 10_000 {
+			b.Fatalf("there are %d probes", len(c.Set))
+		}
 	}
 }

@@ -173,15 +173,15 @@ func (d *digester) reuse(b *tree.Block) bool {
 	return true
 }
 
-// reusedBlock returns the block whose targets are reused and have one of a name, or nil.
-func (d *digester) reusedBlock(name string) *tree.Block {
+// reusedOrigin returns the origin of a target that is reused, or nil.
+func (d *digester) reusedOrigin(name string) *origin {
 	label := ""
 	if at := strings.LastIndex(name, `["`); at >= 0 {
 		label = name[:at]
 	}
 	for _, n := range slices.Concat(d.equal[""], d.equal[label]) {
 		if _, found := slices.BinarySearchFunc(n.next.elements, name, compareName); found {
-			return n.block
+			return &origin{header: n.block.Header, inLoop: true}
 		}
 	}
 	return nil
@@ -290,7 +290,7 @@ func (d *digester) finish(c *Config) {
 func hashElement(e element) uint64 {
 	var h maphash.Hash
 	h.SetSeed(elementSeed)
-	if e.value.ContainsMarked() || !writeValue(&h, e.keyValue) || !writeValue(&h, e.value) {
+	if containsMarked(e.value) || !writeValue(&h, e.keyValue) || !writeValue(&h, e.value) {
 		return 0
 	}
 	return h.Sum64()

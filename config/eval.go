@@ -26,7 +26,7 @@ func (l *loader) eval(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
 			known.value, known.ok = l.evalOnce(b.OutsideLoop(), e)
 		}
 	}
-	if known.constant {
+	if known.constant || known.ctx == b.Ctx {
 		return known.value, known.ok
 	}
 	return l.evalOnce(b, e)
@@ -36,10 +36,44 @@ func (l *loader) eval(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
 // elements.
 type evaluated struct {
 	constant bool
+	ctx      *hcl.EvalContext // in which it has the value; nil if it is constant
 	value    cty.Value
 	ok       bool
 	ports    map[string]uint16 // of a constant map of ports
 	labels   map[string]string // of a constant map of labels, with those of the defaults block
+}
+
+// varying are the expressions of a body whose values differ between the elements of a loop.
+type varying struct {
+	list []hcl.Expression
+	all  bool // there are no others
+}
+
+// loopValues returns the values that the expressions of a body have for an element of its
+// loop, as a text: equal for equal values, and empty if all are constant. They are not known
+// if one is sensitive, or has an error, which is not reported.
+func (l *loader) loopValues(b *tree.Body) (text string, known bool) {
+	v := l.varying[b.Text()]
+	if v == nil {
+		v = &varying{}
+		v.list, v.all = tree.Varying(b.Text())
+		l.varying[b.Text()] = v
+	}
+	if !v.all {
+		return "", false
+	}
+	l.scratch.Reset()
+	for _, e := range v.list {
+		value, diags := protected(e, b.Ctx)
+		if diags.HasErrors() || tooLarge(value) || containsMarked(value) || !writeValue(&l.scratch, value) {
+			return "", false
+		}
+		if l.evaluated[e] == nil {
+			l.evaluated[e] = &evaluated{}
+		}
+		*l.evaluated[e] = evaluated{ctx: b.Ctx, value: value, ok: true}
+	}
+	return l.scratch.String(), true
 }
 
 func (l *loader) evalOnce(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
@@ -111,7 +145,7 @@ func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
 
 // conceal adds the sensitive texts of a value to Config.Secrets: those that are marked, or all.
 func (l *loader) conceal(v cty.Value, all bool) {
-	if !all && !v.ContainsMarked() || !v.IsWhollyKnown() {
+	if !all && !containsMarked(v) || !v.IsWhollyKnown() {
 		return
 	}
 	v, marks := v.Unmark()
@@ -129,8 +163,17 @@ func (l *loader) conceal(v cty.Value, all bool) {
 	}
 }
 
+// containsMarked reports whether a value or a part of it has marks. Most values have no
+// parts, and need no walk.
+func containsMarked(v cty.Value) bool {
+	return v.IsMarked() || !v.Type().IsPrimitiveType() && v.ContainsMarked()
+}
+
 // unmark removes the marks of a value, and reports whether it was sensitive.
 func unmark(v cty.Value) (cty.Value, bool) {
+	if !containsMarked(v) {
+		return v, false
+	}
 	out, marks := v.UnmarkDeep()
 	_, secret := marks[function.Sensitive]
 	return out, secret

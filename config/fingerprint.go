@@ -221,6 +221,11 @@ func writeValue(w valueWriter, v cty.Value) bool {
 	case ty == cty.Bool:
 		w.WriteByte('f')
 	case ty == cty.Number:
+		if n, ok := wholeNumber(v); ok {
+			w.WriteByte('i')
+			writeLength(w, int(n))
+			break
+		}
 		w.WriteByte('n')
 		writeText(w, v.AsBigFloat().Text('p', 0)) // exact, and equal for equal numbers
 	case v.CanIterateElements():

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"math"
 	"os"
 	"path/filepath"
@@ -70,7 +71,7 @@ type loader struct {
 	root    *hcl.EvalContext // var, local and the functions
 	pure    map[string]ctyfunction.Function
 	blocks  map[string][]*tree.Block // of all files, by type
-	names   map[string]*tree.Block   // the target blocks, by the target's name
+	names   map[string]*origin       // of the targets
 
 	digest *digester // set when the variables are evaluated
 
@@ -95,8 +96,9 @@ type loader struct {
 	ports      map[string]map[string]uint16
 	sameLabels map[string]map[string]string
 	compiled   map[probeKey]*compiledProbe
-	constant   map[*hclsyntax.Body]bool // whether a body depends on no loop
+	varying    map[*hclsyntax.Body]*varying
 	evaluated  map[hcl.Expression]*evaluated
+	scratch    bytes.Buffer
 }
 
 func newLoader(o Options) *loader {
@@ -114,13 +116,13 @@ func newLoader(o Options) *loader {
 		pure:       pure,
 		root:       &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},
 		blocks:     make(map[string][]*tree.Block),
-		names:      make(map[string]*tree.Block),
+		names:      make(map[string]*origin),
 		made:       make(map[string]*madeHandler),
 		warnings:   make(map[string]error),
 		ports:      make(map[string]map[string]uint16),
 		sameLabels: make(map[string]map[string]string),
 		compiled:   make(map[probeKey]*compiledProbe),
-		constant:   make(map[*hclsyntax.Body]bool),
+		varying:    make(map[*hclsyntax.Body]*varying),
 		evaluated:  make(map[hcl.Expression]*evaluated),
 	}
 	l.compile()
@@ -158,7 +160,7 @@ func (l *loader) body(s Source, ctx *hcl.EvalContext) (body tree.Body, whole boo
 	}
 	native := file.Body.(*hclsyntax.Body)
 	l.syntax(s.Name, diags, native.Blocks)
-	l.literalSecrets(native)
+	l.prepare(native)
 	return tree.Native(native, ctx), !diags.HasErrors()
 }
 

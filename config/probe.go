@@ -111,8 +111,8 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) {
 	l.digest.probes = append(l.digest.probes, probeName{id.Kind, id.Name})
 }
 
-// compiledProbe is a probe without its target. The probes of a loop share one if
-// nothing in their text depends on the loop.
+// compiledProbe is a probe without its target. The probes of a loop share one if all
+// expressions in their text have the same values.
 type compiledProbe struct {
 	rule     probe.Rule
 	ok       bool          // the rule has no errors
@@ -125,33 +125,35 @@ type compiledProbe struct {
 }
 
 type probeKey struct {
-	text *hclsyntax.Body
-	kind probe.Kind
+	text   *hclsyntax.Body
+	kind   probe.Kind
+	values string // see loopValues
 }
 
+// maxShared bounds the probes that are kept for elements of loops with the same values.
+const maxShared = 10_000
+
 func (l *loader) compiledProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
-	if b.Body.Iteration() == "" || !l.isConstant(b.Body.Text()) {
+	if b.Body.Iteration() == "" || b.Body.Text() == nil {
 		return l.compileProbe(b, kind)
 	}
-	key := probeKey{b.Body.Text(), kind}
-	p, ok := l.compiled[key]
-	if !ok {
-		p = l.compileProbe(b.Body.OutsideLoop().Block, kind)
+	values, known := l.loopValues(&b.Body)
+	if !known {
+		return l.compileProbe(b, kind)
+	}
+	key := probeKey{b.Body.Text(), kind, values}
+	p := l.compiled[key]
+	if p != nil {
+		return p
+	}
+	constant, before := values == "", l.reports
+	if constant {
+		b = b.Body.OutsideLoop().Block
+	}
+	if p = l.compileProbe(b, kind); constant || l.reports == before && len(l.compiled) < maxShared { // reports are about one element
 		l.compiled[key] = p
 	}
 	return p
-}
-
-func (l *loader) isConstant(text *hclsyntax.Body) bool {
-	if text == nil {
-		return false
-	}
-	constant, ok := l.constant[text]
-	if !ok {
-		constant = tree.ConstantText(text)
-		l.constant[text] = constant
-	}
-	return constant
 }
 
 func (l *loader) compileProbe(b *tree.Block, kind probe.Kind) *compiledProbe {

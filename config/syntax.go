@@ -211,19 +211,28 @@ func checkJSONNesting(s Source) (tree.Problem, bool) {
 	return tree.Problem{}, true
 }
 
-// literalSecrets masks the arguments of sensitive(…) in source lines.
-func (l *loader) literalSecrets(b *hclsyntax.Body) {
+// prepare masks the arguments of sensitive(…) in source lines, and makes templates convert
+// their numbers faster.
+func (l *loader) prepare(b *hclsyntax.Body) {
 	hclsyntax.VisitAll(b, func(n hclsyntax.Node) hcl.Diagnostics {
-		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && call.Name == "sensitive" {
-			for _, a := range call.Args {
-				l.secret(a.Range())
+		switch n := n.(type) {
+		case *hclsyntax.FunctionCallExpr:
+			if n.Name == "sensitive" {
+				for _, a := range n.Args {
+					l.secret(a.Range())
+				}
+			}
+		case *hclsyntax.TemplateExpr:
+			for i, part := range n.Parts {
+				n.Parts[i] = newTemplatePart(part)
 			}
 		}
 		return nil
 	})
 }
 
-// textSecrets is literalSecrets for the JSON syntax, where calls are inside strings.
+// textSecrets masks the arguments of sensitive(…) in the JSON syntax, where calls are inside
+// strings.
 func (l *loader) textSecrets(s Source) {
 	for _, at := range callsSensitive.FindAllIndex(s.Bytes, -1) {
 		end := bytes.IndexByte(s.Bytes[at[1]:], ')')

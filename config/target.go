@@ -44,7 +44,7 @@ func (l *loader) reportLater(r report) {
 func (l *loader) target(b *tree.Block) {
 	content, problems := b.Body.Read(l.schemas.target)
 	l.problems(&b.Body, problems)
-	spec := targetSpec{valid: len(problems) == 0, target: probe.Target{Name: b.Label(0)}}
+	spec := targetSpec{origin: &origin{header: b.Header}, valid: len(problems) == 0, target: probe.Target{Name: b.Label(0)}}
 	forEach, ok := content.Arguments["for_each"]
 	if !ok {
 		if arg, named := content.Arguments["name"]; named {
@@ -60,13 +60,14 @@ func (l *loader) target(b *tree.Block) {
 	if l.digest.reuse(b) {
 		return
 	}
+	spec.origin.inLoop = true
 	some, loop := false, l.digest.startBlock(b)
 	for e := range l.namedElements(b, content) {
 		some = true
 		hash := hashElement(e)
 		spec.target.Name = e.target
 		if l.digest.reuseElement(loop, spec.target.Name, hash) {
-			l.claim(b, spec.target.Name)
+			l.claim(b, spec)
 		} else if l.validTargetName(b, spec.target.Name, forEach.Expr.Range()) {
 			l.element(b.In(e.ctx, e.text), content, spec)
 			l.digest.addDecoded(loop, spec.target.Name, hash)
@@ -136,6 +137,7 @@ func (l *loader) validTargetName(b *tree.Block, name string, at hcl.Range) bool 
 
 // targetSpec is what is known of a target while its probes are decoded.
 type targetSpec struct {
+	origin *origin
 	target probe.Target
 	valid  bool // it has no errors, so handlers can check it
 	dryRun bool // it is decoded for the sake of its errors
@@ -146,7 +148,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	name := spec.target.Name
 	l.digest.startTarget()
 	if !spec.dryRun {
-		l.claim(b, name)
+		l.claim(b, spec)
 	}
 	content := c.For(&b.Body)
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target)
@@ -176,27 +178,34 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	}
 }
 
+// origin is the block that a target is made from. All elements of a for_each have the same.
+type origin struct {
+	header hcl.Range
+	inLoop bool
+}
+
 // claim reports a name that another target has.
-func (l *loader) claim(b *tree.Block, name string) {
-	first, twice := l.names[name]
-	if !twice {
-		first = l.digest.reusedBlock(name)
+func (l *loader) claim(b *tree.Block, spec targetSpec) {
+	name := spec.target.Name
+	first := l.names[name]
+	if first == nil {
+		first = l.digest.reusedOrigin(name)
 	}
 	if first == nil {
-		l.names[name] = b
+		l.names[name] = spec.origin
 		return
 	}
 	r := report{
 		at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two targets named %s", quoted(name)),
 		hint: "give one of them another name",
 	}
-	switch inLoops := b.Body.Element != "" && first.Body.Element != ""; {
-	case inLoops && b.Header == first.Header:
+	switch inLoops := spec.origin.inLoop && first.inLoop; {
+	case inLoops && b.Header == first.header:
 		r.body, r.summary, r.hint = &b.Body, fmt.Sprintf("two elements of for_each give the name %s", quoted(name)), `names must differ: use each.key in name, as in "${each.value.team}/${each.key}"`
 	case inLoops && strings.HasPrefix(name, b.Label(0)+`["`):
 		r.body, r.summary = &b.Body, fmt.Sprintf("two blocks target %q have the same elements in for_each", b.Label(0))
 	}
-	l.addTwice(r, first.Header)
+	l.addTwice(r, first.header)
 }
 
 // quoted quotes a name, unless it contains quotes itself as web["a"] does.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
@@ -149,17 +150,45 @@ func boolHint(v cty.Value, name string) string {
 
 // text returns a string, or a number or a bool converted to one.
 func text(v cty.Value) (string, bool) {
-	if v.Type() == cty.Number && v.IsKnown() && !v.IsNull() {
-		// cty needs some microseconds for each, since its numbers have 512 bits.
-		if n, accuracy := v.AsBigFloat().Int64(); accuracy == big.Exact {
-			return strconv.FormatInt(n, 10), true
-		}
+	if n, ok := wholeNumber(v); ok {
+		return strconv.FormatInt(n, 10), true
 	}
 	s, err := convert.Convert(v, cty.String)
 	if err != nil || s.IsNull() {
 		return "", false
 	}
 	return s.AsString(), true
+}
+
+// wholeNumber returns the value of a number if it is a whole one that has no sign, or is not
+// 0. For other numbers cty needs some microseconds each, since they have 512 bits.
+func wholeNumber(v cty.Value) (int64, bool) {
+	if v.Type() != cty.Number || v.IsMarked() || !v.IsKnown() || v.IsNull() {
+		return 0, false
+	}
+	f := v.AsBigFloat()
+	n, accuracy := f.Int64()
+	return n, accuracy == big.Exact && (n != 0 || !f.Signbit()) // cty writes -0
+}
+
+// templatePart is a part of a template. A whole number in it becomes the text that HCL makes
+// of it.
+type templatePart struct{ *hclsyntax.ParenthesesExpr }
+
+func newTemplatePart(e hclsyntax.Expression) hclsyntax.Expression {
+	if _, literal := e.(*hclsyntax.LiteralValueExpr); literal {
+		return e
+	}
+	return templatePart{&hclsyntax.ParenthesesExpr{Expression: e, SrcRange: e.Range()}}
+}
+
+// Value implements hcl.Expression.
+func (p templatePart) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := p.ParenthesesExpr.Value(ctx)
+	if n, ok := wholeNumber(v); ok {
+		v = cty.StringVal(strconv.FormatInt(n, 10))
+	}
+	return v, diags
 }
 
 func mismatch(v cty.Value, name, want, hint string) *valueError {

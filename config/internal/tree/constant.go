@@ -20,17 +20,20 @@ func Constant(e hcl.Expression) bool {
 // non-nil texts differ at most in the element of a loop.
 func (b *Body) Text() *hclsyntax.Body { return b.native }
 
-// ConstantText reports whether everything in a body is constant.
-func ConstantText(b *hclsyntax.Body) bool {
-	for _, a := range b.Attributes {
+// Varying returns the expressions in a body that are not constant. All is false if there are
+// more, whose values depend on a loop inside the body: in a dynamic block.
+func Varying(b *hclsyntax.Body) (list []hcl.Expression, all bool) {
+	for _, a := range inOrder(b.Attributes) {
 		if !Constant(a.Expr) {
-			return false
+			list = append(list, a.Expr)
 		}
 	}
 	for _, inner := range b.Blocks {
-		if !ConstantText(inner.Body) {
-			return false
+		more, whole := Varying(inner.Body)
+		if !whole || inner.Type == "dynamic" && len(more) > 0 {
+			return nil, false
 		}
+		list = append(list, more...)
 	}
-	return true
+	return list, true
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,13 +46,13 @@ type Controller struct {
 	running     bool            // Run was called
 	stopping    bool            // Run is about to return: no unit is wanted
 	killing     bool            // Kill was called: no instance is left running but External ones
-	units       map[string]Unit // by target, with defaults
-	driven      int             // number of units with a driver
+	units       map[string]Unit // those with a driver, by target, with defaults
+	static      staticUnits     // all others
+	pending     []string        // targets whose units have changed since reconcile has looked at them
 	supervisors map[string]*supervisor
 	spent       account
 	restored    map[string]restored // by target, until a supervisor takes it
 	applies     int                 // number of calls of Apply and Change
-	static      staticUnits
 }
 
 // Check returns what is wrong with the budget: probe.FieldErrors, or nil.
@@ -81,8 +80,9 @@ func New(c Config) (*Controller, error) {
 	r := &Controller{
 		config:      c,
 		changed:     make(chan struct{}, 1),
+		units:       map[string]Unit{},
+		static:      newStaticUnits(),
 		supervisors: map[string]*supervisor{},
-		static:      staticUnits{since: map[string]time.Time{}},
 		restored:    map[string]restored{},
 	}
 	r.forced, r.force = context.WithCancel(context.Background())
@@ -101,80 +101,88 @@ func New(c Config) (*Controller, error) {
 // The errors are *probe.FieldErrors that name the target, joined. Once Run has
 // returned Apply has no effect.
 func (c *Controller) Apply(units map[string]Unit) error {
-	complete, err := withDefaults(units)
-	if err != nil {
+	if err := CheckUnits(units); err != nil {
 		return err
 	}
 	c.unitsMu.Lock()
-	c.units, c.driven, c.static.repeatAll = complete, 0, true
-	c.applies++
-	for _, u := range complete {
-		if u.Driver != nil {
-			c.driven++
-		}
-	}
+	c.change(units, c.missing(units))
 	c.unitsMu.Unlock()
 	notify(c.changed)
 	return nil
+}
+
+// missing returns the targets whose units are not among others. It needs unitsMu.
+func (c *Controller) missing(units map[string]Unit) (missing []string) {
+	for target := range c.units {
+		if _, kept := units[target]; !kept {
+			missing = append(missing, target)
+		}
+	}
+	for target := range c.static.since {
+		if _, kept := units[target]; !kept {
+			missing = append(missing, target)
+		}
+	}
+	return missing
 }
 
 // Change replaces some units and removes others, as an Apply that has all other units
 // as they are would. A name that is not that of a unit is not removed.
 func (c *Controller) Change(units map[string]Unit, remove []string) error {
-	complete, err := withDefaults(units)
-	if err != nil {
+	if err := CheckUnits(units); err != nil {
 		return err
 	}
 	c.unitsMu.Lock()
-	c.applies++
-	if c.units == nil {
-		c.units = map[string]Unit{}
-	}
-	for _, target := range remove {
-		c.driven -= one(c.units[target].Driver != nil)
-		delete(c.units, target)
-	}
-	for target, u := range complete {
-		c.driven += one(u.Driver != nil) - one(c.units[target].Driver != nil)
-		c.units[target] = u
-		c.static.repeat = append(c.static.repeat, target)
-	}
+	c.change(units, remove)
 	c.unitsMu.Unlock()
 	notify(c.changed)
 	return nil
 }
 
-func one(b bool) int {
-	if b {
-		return 1
+// change is Change for valid units. It needs unitsMu.
+func (c *Controller) change(units map[string]Unit, remove []string) {
+	c.applies++
+	c.pending = slices.Grow(c.pending, len(units)+len(remove))
+	for _, target := range remove {
+		delete(c.units, target)
+		c.static.remove(target)
+		c.pending = append(c.pending, target)
 	}
-	return 0
-}
-
-// withDefaults returns valid units with their defaults.
-func withDefaults(units map[string]Unit) (map[string]Unit, error) {
-	if err := CheckUnits(units); err != nil {
-		return nil, err
-	}
-	complete := make(map[string]Unit, len(units))
 	for target, u := range units {
-		complete[target] = u.WithDefaults()
+		if u.Driver == nil {
+			delete(c.units, target)
+			c.static.add(target)
+		} else {
+			c.static.replace(target)
+			c.units[target] = u.WithDefaults()
+		}
+		c.pending = append(c.pending, target)
 	}
-	return complete, nil
 }
 
-// CheckUnits returns the errors for which Apply and Change refuse units, or nil.
+// CheckUnits returns the errors for which Apply and Change refuse units, sorted, or nil.
 func CheckUnits(units map[string]Unit) error {
+	var wrong []string
+	for target, u := range units {
+		if checkUnit(target, u) != nil {
+			wrong = append(wrong, target)
+		}
+	}
+	slices.Sort(wrong)
 	var errs []error
-	for _, target := range slices.Sorted(maps.Keys(units)) {
-		if err := (probe.ID{Target: target, Kind: probe.Liveness}).Check(); err != nil {
-			errs = append(errs, fmt.Errorf("target %q: %w", target, err))
-		}
-		if err := units[target].Check(); err != nil {
-			errs = append(errs, fmt.Errorf("target %q: %w", target, err))
-		}
+	for _, target := range wrong {
+		errs = append(errs, checkUnit(target, units[target]))
 	}
 	return errors.Join(errs...)
+}
+
+func checkUnit(target string, u Unit) (errs error) {
+	for _, err := range [...]error{probe.ID{Target: target, Kind: probe.Liveness}.Check(), u.Check()} {
+		if err != nil {
+			errs = errors.Join(errs, fmt.Errorf("target %q: %w", target, err))
+		}
+	}
+	return errs
 }
 
 // Kill kills all instances that were not released, and starts no others. A Run that is waiting for
@@ -260,12 +268,28 @@ func (c *Controller) watchVerdicts(ctx context.Context) {
 	}
 }
 
-// reconcile starts a supervisor for each unit with a driver that has none, wakes
-// the others, and reports the units without a driver.
+// reconcileChunk is how many targets reconcile looks at while it holds the lock.
+const reconcileChunk = 1024
+
+// reconcile wakes all supervisors and, for each target whose unit has changed, starts a
+// supervisor if its unit has a driver, or reports its static instance.
 func (c *Controller) reconcile(running *sync.WaitGroup) {
-	for _, in := range c.superviseAll(running) {
-		c.config.Engine.Report(in)
+	for chunk := range slices.Chunk(c.wakeAll(), reconcileChunk) {
+		for _, in := range c.supervise(chunk, running) {
+			c.config.Engine.Report(in)
+		}
 	}
+}
+
+// wakeAll wakes all supervisors, and returns the targets whose units have changed.
+func (c *Controller) wakeAll() (changed []string) {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	for _, s := range c.supervisors {
+		notify(s.wake)
+	}
+	changed, c.pending = c.pending, nil
+	return changed
 }
 
 // appliedSince reports whether Apply or Change was called since the last call with the
@@ -278,22 +302,30 @@ func (c *Controller) appliedSince(counter *int) bool {
 	return before != c.applies
 }
 
-// superviseAll starts and wakes supervisors, and returns the reports of units without a
-// driver.
-func (c *Controller) superviseAll(running *sync.WaitGroup) []probe.Instance {
+// supervise starts the missing supervisors of targets, and returns the reports of those
+// whose units have no driver. While the supervisor of such a target has not ended yet, the
+// target stays pending.
+func (c *Controller) supervise(targets []string, running *sync.WaitGroup) (reports []probe.Instance) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	for _, s := range c.supervisors {
-		notify(s.wake)
-	}
-	for target, u := range c.units {
-		if u.Driver != nil && c.supervisors[target] == nil {
-			s := c.newSupervisor(target)
+	now := time.Now()
+	for _, target := range targets {
+		_, driven := c.units[target]
+		switch s := c.supervisors[target]; {
+		case driven && s == nil:
+			s = c.newSupervisor(target)
 			c.supervisors[target] = s
 			running.Go(s.run)
+		case driven:
+		case s != nil:
+			c.pending = append(c.pending, target)
+		default:
+			if in, ok := c.static.report(target, now); ok {
+				reports = append(reports, in)
+			}
 		}
 	}
-	return c.static.reports(c.units, c.supervisors, time.Now())
+	return reports
 }
 
 // Driver returns the driver of a target's unit, or nil if it has none.
@@ -307,8 +339,8 @@ func (c *Controller) Driver(target string) Driver {
 func (c *Controller) unit(target string) (Unit, bool) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	u := c.units[target]
-	return u, u.Driver != nil && !c.stopping
+	u, driven := c.units[target]
+	return u, driven && !c.stopping
 }
 
 // isStopping reports whether Run is about to return.
@@ -330,7 +362,7 @@ func (c *Controller) releases() bool {
 func (c *Controller) release(target string) bool {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	if c.units[target].Driver != nil && !c.stopping {
+	if _, driven := c.units[target]; driven && !c.stopping {
 		return false
 	}
 	if !c.stopping { // what it remembers is for the next engine
@@ -343,7 +375,7 @@ func (c *Controller) release(target string) bool {
 // spend takes one restart from the budget, or returns when to ask again.
 func (c *Controller) spend(now time.Time) (again time.Time, ok bool) {
 	c.unitsMu.Lock()
-	c.spent, again, ok = c.spent.take(c.config.Budget, c.driven, now)
+	c.spent, again, ok = c.spent.take(c.config.Budget, len(c.units), now)
 	c.unitsMu.Unlock()
 	if ok {
 		c.config.BudgetChanged()

@@ -48,41 +48,35 @@ func (e Effect) String() string {
 func (c *Controller) EffectOfApply(units map[string]Unit) Effect {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	var removed []string
-	for target := range c.units {
-		if _, kept := units[target]; !kept {
-			removed = append(removed, target)
-		}
-	}
-	return effect(c.units, units, removed)
+	return c.effect(units, c.missing(units))
 }
 
 // EffectOfChange returns what Change would do now.
 func (c *Controller) EffectOfChange(units map[string]Unit, remove []string) Effect {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	return effect(c.units, units, remove)
+	return c.effect(units, remove)
 }
 
-// effect compares units in use with those that replace them.
-func effect(before, after map[string]Unit, remove []string) Effect {
-	e := Effect{Units: len(before)}
-	for _, u := range before {
+// effect compares the units in use with those that replace them. It needs unitsMu.
+func (c *Controller) effect(units map[string]Unit, remove []string) Effect {
+	e := Effect{Units: len(c.units) + len(c.static.since)}
+	for _, u := range c.units {
 		if u.runs() {
 			e.Run++
 		}
 	}
 	for _, target := range remove {
-		u, used := before[target]
-		if !used {
+		u, driven := c.units[target]
+		if _, static := c.static.since[target]; !driven && !static {
 			continue
 		}
 		if e.Removed = append(e.Removed, target); u.runs() {
 			e.Ended++
 		}
 	}
-	for target, u := range after {
-		old := before[target]
+	for target, u := range units {
+		old := c.units[target]
 		if old.runs() && !u.continues(old) {
 			e.Restarted = append(e.Restarted, target)
 			e.Ended++

@@ -54,7 +54,8 @@ func TestTheEffectOfUnitsIsThatOnThoseInUse(t *testing.T) {
 	after["undriven"] = Unit{}
 	after["new"] = Unit{Driver: unused{}}
 	delete(after, "gone")
-	c := &Controller{units: before}
+	c := &Controller{units: map[string]Unit{}, static: newStaticUnits()}
+	c.change(before, nil)
 	e := c.EffectOfApply(after)
 	slices.Sort(e.Restarted)
 	if got := fmt.Sprintf("%+v", e); got != "remove 1 and restart 2 of 6 targets, and end 3 of 4 processes" || e.Removed[0] != "gone" || !slices.Equal(e.Restarted, []string{"changed", "undriven"}) {

@@ -85,15 +85,15 @@ func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Insta
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	for target, m := range r.Targets {
-		u, ok := c.units[target]
+		u, driven := c.units[target]
+		_, static := c.static.since[target]
 		m.Since, m.Started, m.Exits = earlier(m.Since, now), max(m.Started, 0), max(m.Exits, 0)
 		in := probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since}
 		switch {
-		case !ok:
-		case u.Driver == nil && m.Instance == staticID:
+		case static && m.Instance == staticID:
 			c.static.since[target] = m.Since
 			instances = append(instances, in)
-		case u.Driver != nil && m.Revision != "" && m.Revision == u.RevisionID():
+		case driven && m.Revision != "" && m.Revision == u.RevisionID():
 			m.NotBefore = earlier(m.NotBefore, now.Add(u.BackOff.Max))
 			driver, ok := u.Driver.(Resumer)
 			if ok && m.Instance != "" && m.Instance != noID && !m.Exited && driver.Resume(m.Instance) {

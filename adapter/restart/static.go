@@ -10,41 +10,54 @@ import (
 const staticID = "static"
 
 // staticUnits are the units without a driver. Each is reported as one instance, which runs
-// until its unit is removed or has a driver.
+// until its unit is removed or has a driver. There may be a million of them, which differ in
+// nothing but their targets.
 type staticUnits struct {
-	since     map[string]time.Time // by target: when the instance was first reported
-	repeat    []string             // targets to report again, if they are static: see Engine.Report
-	repeatAll bool                 // all are to be reported again
+	since   map[string]time.Time // by target: when the instance was first reported; zero: not yet
+	removed map[string]time.Time // likewise, of units that were removed, until that is reported
 }
 
-// reports returns what is to be reported since the last call. A unit whose supervisor has not
-// ended yet is left for the next call.
-func (s *staticUnits) reports(units map[string]Unit, supervisors map[string]*supervisor, now time.Time) (reports []probe.Instance) {
-	report := func(target string, phase probe.Phase, since time.Time) {
-		reports = append(reports, probe.Instance{Target: target, ID: staticID, Phase: phase, Since: since})
+func newStaticUnits() staticUnits {
+	return staticUnits{since: map[string]time.Time{}, removed: map[string]time.Time{}}
+}
+
+// add adds the unit of a target. If its removal was not reported its instance goes on.
+func (s *staticUnits) add(target string) {
+	if _, known := s.since[target]; !known {
+		s.since[target] = s.removed[target]
+		delete(s.removed, target)
 	}
-	for target, since := range s.since {
-		switch u, wanted := units[target]; {
-		case !wanted:
-			delete(s.since, target)
-			report(target, probe.Gone, now)
-		case u.Driver != nil:
-			delete(s.since, target) // the driver's instances replace it
-		case s.repeatAll:
-			report(target, probe.Running, since)
-		}
+}
+
+// remove removes the unit of a target, if there is one.
+func (s *staticUnits) remove(target string) {
+	if since, known := s.since[target]; known && !since.IsZero() {
+		s.removed[target] = since
 	}
-	for _, target := range s.repeat {
-		if since, known := s.since[target]; known && !s.repeatAll {
-			report(target, probe.Running, since)
-		}
+	delete(s.since, target)
+}
+
+// replace removes the unit of a target that has a driver now, whose instances replace the
+// static one.
+func (s *staticUnits) replace(target string) {
+	delete(s.since, target)
+	delete(s.removed, target)
+}
+
+// report returns what is to be reported of a target whose unit was added, removed, or applied
+// again: the engine may have dropped the instance meanwhile (see Engine.Report).
+func (s *staticUnits) report(target string, now time.Time) (in probe.Instance, ok bool) {
+	if _, removed := s.removed[target]; removed {
+		delete(s.removed, target)
+		return probe.Instance{Target: target, ID: staticID, Phase: probe.Gone, Since: now}, true
 	}
-	s.repeat, s.repeatAll = nil, false
-	for target, u := range units {
-		if _, known := s.since[target]; !known && u.Driver == nil && supervisors[target] == nil {
-			s.since[target] = now
-			report(target, probe.Running, now)
-		}
+	since, known := s.since[target]
+	if !known {
+		return in, false
 	}
-	return reports
+	if since.IsZero() {
+		since = now
+		s.since[target] = since
+	}
+	return probe.Instance{Target: target, ID: staticID, Phase: probe.Running, Since: since}, true
 }

@@ -1,0 +1,38 @@
+package restart
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/sonde-probe/sonde/engine"
+)
+
+// BenchmarkChange changes one of 100,000 units without a driver, after it has asked what that
+// would do.
+func BenchmarkChange(b *testing.B) {
+	units := map[string]Unit{}
+	for i := range 100_000 {
+		units[fmt.Sprintf("web[%q]", fmt.Sprint(i))] = Unit{}
+	}
+	c, err := New(Config{Engine: engine.New(engine.Config{})})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.Apply(units); err != nil {
+		b.Fatal(err)
+	}
+	var supervisors sync.WaitGroup
+	c.reconcile(&supervisors)
+	one := map[string]Unit{`web["7"]`: {}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if e := c.EffectOfChange(one, nil); e.Units != len(units) {
+			b.Fatal(e)
+		}
+		if err := c.Change(one, nil); err != nil {
+			b.Fatal(err)
+		}
+		c.reconcile(&supervisors)
+	}
+}

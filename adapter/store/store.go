@@ -68,19 +68,19 @@ type Store struct {
 	config  Config
 	journal *journal.Journal // nil if it could not be opened; the writer's alone
 
-	mu           sync.Mutex          // guards all below
-	restored     Restored            // until it is returned
-	marked       map[string]struct{} // keys of values that have changed
-	stats        Stats
-	writingSince time.Time // when the write that is going on has begun; zero for none
-	hangs        bool      // it was counted as an error, since it takes too long
+	mu       sync.Mutex          // guards all below
+	restored Restored            // until it is returned
+	marked   map[string]struct{} // keys of values that have changed
+	stats    Stats
+	progress time.Time // when the write that is going on has written something last; zero for none
+	hangs    bool      // it was counted as an error, since it makes no progress
 }
 
 // Stats is a copy of a store's counters.
 type Stats struct {
 	Written time.Time // when the file was last brought up to date; zero before the first time
 	Size    int64     // of the file, in bytes
-	Errors  uint64    // attempts to write that have failed, or have taken more than 10 s
+	Errors  uint64    // attempts to write that have failed, or have made no progress for 10 s
 	Failing bool      // the last attempt has failed: the file has older state
 }
 

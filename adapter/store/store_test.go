@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -602,4 +603,56 @@ func TestTheEndDoesNotWaitForADiskThatHangs(t *testing.T) {
 		}
 		close(disk.release)
 	})
+}
+
+// slowDisk are values each of which takes a time, and fills a frame: as on a slow disk.
+type slowDisk struct {
+	count int
+	takes *atomic.Int64 // a time.Duration
+}
+
+func (slowDisk) Value(string) ([]byte, bool) { return nil, false }
+
+func (v slowDisk) Values() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for i := range v.count {
+			time.Sleep(time.Duration(v.takes.Load()))
+			if !yield(fmt.Sprint(i), make([]byte, frameSize)) {
+				return
+			}
+		}
+	}
+}
+
+func TestTheEndWaitsForADiskThatIsOnlySlow(t *testing.T) {
+	for count, saved := range map[int]bool{10: true, 100: false} {
+		synctest.Test(t, func(t *testing.T) {
+			log, path := new(testsync.Buffer), filepath.Join(t.TempDir(), "state")
+			disk := slowDisk{count, new(atomic.Int64)}
+			s, err := Open(Config{Path: path, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			disk.takes.Store(int64(4 * time.Second)) // less than lastWriteTimeout
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				s.Run(ctx, engine.New(engine.Config{}), disk)
+			}()
+			pass(writePeriod) // the first write begins
+			stopped := time.Now()
+			cancel()
+			<-ended
+			took, text := time.Since(stopped), log.String()
+			if saved && (strings.Contains(text, "state") || len(restoredNow(t, path).Values) != count) {
+				t.Errorf("%d values: got the log %q after %v", count, text, took)
+			}
+			if !saved && (took != maxLastWrite || strings.Count(text, "state not saved") != 1 || s.Stats().Failing) {
+				t.Errorf("%d values: got the log %q after %v", count, text, took)
+			}
+			disk.takes.Store(0)
+			pass(lastWriteTimeout) // the writer ends
+		})
+	}
 }

@@ -24,11 +24,14 @@ const (
 	// frameSize is how much a frame has at least, unless it is the last of a write.
 	frameSize = 32 << 10
 
-	// slowWrite is how long a write may take until it counts as an error: the disk hangs.
+	// slowWrite is how long a write may make no progress until it counts as an error: the
+	// disk hangs.
 	slowWrite = 10 * time.Second
 
-	// lastWriteTimeout bounds how long Run waits for the disk when ctx is done.
+	// lastWriteTimeout is how long Run waits, when ctx is done, for a write that makes no
+	// progress; maxLastWrite is how long it waits for one that does.
 	lastWriteTimeout = 5 * time.Second
+	maxLastWrite     = time.Minute
 
 	// slack is how much a file may grow above twice its size after it was rewritten.
 	slack = 1 << 20
@@ -38,8 +41,9 @@ const (
 // and returns. Errors of the disk are logged, once until the next success, and counted,
 // and writing is tried again; the file keeps what it had.
 //
-// A disk that hangs is such an error. Then Run returns five seconds after ctx is done, and
-// leaves a goroutine that waits for the disk.
+// A disk that hangs is such an error. When ctx is done Run waits up to a minute for a slow
+// disk, but not longer than five seconds for one that hangs: then it leaves a goroutine that
+// waits for the disk.
 func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 	w := newWriter(s, e, v)
 	ended := make(chan struct{})
@@ -56,18 +60,36 @@ func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 		case <-ctx.Done():
 		}
 	}
-	select {
-	case <-ended:
-	case <-time.After(lastWriteTimeout):
-		s.config.Logger.Error("state not saved: the disk does not respond, the next engine goes on with what was written before",
-			"file", s.config.Path, "last_written", s.Stats().Written)
+	for stopped := time.Now(); ; {
+		left := min(lastWriteTimeout-time.Since(s.lastProgress(stopped)), maxLastWrite-time.Since(stopped))
+		if left <= 0 {
+			break
+		}
+		select {
+		case <-ended:
+			return
+		case <-time.After(left):
+		}
 	}
+	s.config.Logger.Error("state not saved: the disk does not respond, the next engine goes on with what was written before",
+		"file", s.config.Path, "last_written", s.Stats().Written)
+}
+
+// lastProgress returns when the writer has written something last, or a time if that was
+// before it.
+func (s *Store) lastProgress(since time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.progress.After(since) {
+		return s.progress
+	}
+	return since
 }
 
 // checkProgress counts a write that hangs as an error, once.
 func (s *Store) checkProgress() {
 	s.mu.Lock()
-	hangs := !s.writingSince.IsZero() && !s.hangs && time.Since(s.writingSince) >= slowWrite
+	hangs := !s.progress.IsZero() && !s.hangs && time.Since(s.progress) >= slowWrite
 	if hangs {
 		s.hangs, s.stats.Failing = true, true
 		s.stats.Errors++
@@ -78,11 +100,11 @@ func (s *Store) checkProgress() {
 	}
 }
 
-// setWriting notes that a write begins, or has ended.
-func (s *Store) setWriting(since time.Time) {
+// setProgress notes that a write begins or goes on now; the zero time, that it has ended.
+func (s *Store) setProgress(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writingSince = since
+	s.progress = now
 }
 
 // writer writes the file. It belongs to the goroutine of run.
@@ -175,8 +197,8 @@ func (w *writer) collect() {
 
 // write brings the file up to date, unless nothing has changed.
 func (w *writer) write() {
-	w.setWriting(time.Now())
-	defer w.setWriting(time.Time{})
+	w.setProgress(time.Now())
+	defer w.setProgress(time.Time{})
 	if w.journal == nil {
 		in, err := w.open()
 		if err != nil {
@@ -211,7 +233,7 @@ func (w *writer) finish(err error) {
 	now, log := time.Now(), w.config.Logger.With("file", w.config.Path)
 	w.mu.Lock()
 	hung := w.hangs
-	w.writingSince = time.Time{} // or checkProgress would count the write once more
+	w.progress = time.Time{} // or checkProgress would count the write once more
 	if w.hangs, w.stats.Failing = false, err != nil; w.journal != nil {
 		w.stats.Size = w.journal.Size()
 	}
@@ -275,7 +297,11 @@ func (w *writer) changed() iter.Seq[[]byte] {
 
 // frames yields the frames with the records that add appends.
 func (w *writer) frames(add func(*records)) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
+	return func(write func([]byte) bool) {
+		yield := func(frame []byte) bool {
+			w.setProgress(time.Now()) // what was yielded before is written
+			return write(frame)
+		}
 		r := records{writer: w, yield: yield, b: appendTime(w.scratch[:0], present())}
 		add(&r)
 		if !r.stopped {

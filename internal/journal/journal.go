@@ -93,7 +93,7 @@ func (j *Journal) Append(frames iter.Seq[[]byte], sync bool) error {
 		j.broken = true
 		return cmp.Or(err, fmt.Errorf("%s was moved or removed", j.name))
 	}
-	n, err := j.write(j.file, j.end, frames)
+	n, err := j.write(j.file, j.end, frames, false)
 	if err != nil {
 		j.broken = j.file.Truncate(j.end) != nil
 		return err
@@ -166,7 +166,7 @@ func (j *Journal) create(frames iter.Seq[[]byte]) (f *os.File, size int64, err e
 	if _, err := f.WriteString(j.magic); err != nil {
 		return f, 0, err
 	}
-	n, err := j.write(f, int64(len(j.magic)), frames)
+	n, err := j.write(f, int64(len(j.magic)), frames, true)
 	if err != nil {
 		return f, 0, err
 	}
@@ -177,16 +177,24 @@ func discard(f *os.File) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// writeSize is how much is written at once.
-const writeSize = 256 << 10
+// writeSize is how much is written at once. A whole file is synced every syncSize: whoever
+// yields its frames sees whether the disk makes progress.
+const (
+	writeSize = 256 << 10
+	syncSize  = 8 << 20
+)
 
 // write writes frames at an offset, and returns how many bytes it has written.
-func (j *Journal) write(f *os.File, at int64, frames iter.Seq[[]byte]) (n int64, err error) {
+func (j *Journal) write(f *os.File, at int64, frames iter.Seq[[]byte], whole bool) (n int64, err error) {
 	b := j.buffer[:0]
 	flush := func() error {
 		_, err := f.WriteAt(b, at+n)
+		before := n
 		n += int64(len(b))
 		b = b[:0]
+		if err == nil && whole && n/syncSize > before/syncSize {
+			err = f.Sync()
+		}
 		return err
 	}
 	for content := range frames {

@@ -181,6 +181,13 @@ func (s *supervisor) setRetries(n int) {
 	s.retries = n
 }
 
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // maxRetriesUnlogged is how many such tries at most are made between two log records.
 const maxRetriesUnlogged = 256
 

@@ -76,6 +76,7 @@ var rules = []rule{
 	{path: "adapter/kube", floor: 4, group: "kube", order: 1},
 	{path: "adapter/...", floor: 4},
 	{path: "cmd/engine/internal/accepted", floor: 5, group: "cmd"},
+	{path: "cmd/engine/internal/control", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/cli", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/plugintest", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/starlark", floor: 5, group: "cmd"},

@@ -41,7 +41,7 @@ const (
 )
 
 // bodies are the types of the API's responses and events. Types in them follow.
-var bodies = []any{httpapi.GroupList{}, httpapi.Group{}, httpapi.Targets{}, httpapi.History{}, httpapi.Probe{}, httpapi.Stats{}, httpapi.Error{}}
+var bodies = []any{httpapi.GroupList{}, httpapi.Group{}, httpapi.Targets{}, httpapi.History{}, httpapi.Reload{}, httpapi.Probe{}, httpapi.Stats{}, httpapi.Error{}}
 
 func TestTheSchemasOfTheAPIAreThoseOfItsTypes(t *testing.T) {
 	written := readText(t, openapi)
@@ -326,6 +326,7 @@ func TestResponsesOfTheAPIMatchTheirSchemas(t *testing.T) {
 		"/v1/targets/none":                {404, "ErrorBody"},
 		"/v1/targets?limit=x":             {400, "ErrorBody"},
 		"/v1/stats":                       {200, "Stats"},
+		"/v1/reload":                      {200, "Reload"},
 		"/healthz":                        {200, "Status"},
 		"/readyz":                         {503, "ErrorBody"},
 	} {
@@ -349,7 +350,12 @@ func TestResponsesOfTheAPIMatchTheirSchemas(t *testing.T) {
 // apiOf serves the API of an engine, and returns its address.
 func apiOf(t *testing.T) string {
 	t.Helper()
-	api, err := httpapi.New(httpapi.Config{Engine: engineOf(t), Ready: func() error { return errors.New("not ready") }})
+	api, err := httpapi.New(httpapi.Config{
+		Engine: engineOf(t), Ready: func() error { return errors.New("not ready") },
+		LastReload: func() httpapi.Reload {
+			return httpapi.Reload{At: time.Now(), Trigger: "start", Applied: true, Probes: &httpapi.Changes{Added: 2}}
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

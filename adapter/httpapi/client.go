@@ -21,7 +21,7 @@ const (
 	MaxLine     = 1 << 20 // of an event stream
 )
 
-// Client reads the API of a running engine. It is safe for concurrent use by
+// Client is a client of the API of a running engine. It is safe for concurrent use by
 // multiple goroutines.
 type Client struct {
 	Base  string       // URL of the engine; default "http://127.0.0.1:9650"
@@ -73,7 +73,7 @@ type pageResponse struct {
 func (c *Client) request(ctx context.Context, q Query) <-chan pageResponse {
 	done := make(chan pageResponse, 1)
 	go func() {
-		response, err := c.do(ctx, "/v1/targets", q.values())
+		response, err := c.do(ctx, http.MethodGet, "/v1/targets", q.values())
 		done <- pageResponse{response, err}
 	}()
 	return done
@@ -139,6 +139,17 @@ func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return get[Stats](ctx, c, "/v1/stats", nil)
 }
 
+// Reload makes the engine read its configuration again, and returns how that has ended: with
+// Reload.Error if the engine goes on with the configuration before. With force, reload_guard is
+// not asked. It needs the token, or a connection to the engine's unix socket.
+func (c *Client) Reload(ctx context.Context, force bool) (Reload, error) {
+	query := url.Values{}
+	if force {
+		query.Set("force", "true")
+	}
+	return call[Reload](ctx, c, http.MethodPost, "/v1/reload", query)
+}
+
 // EventOptions selects the events of a stream.
 type EventOptions struct {
 	Target   string // only events of this target; default: of all targets
@@ -173,7 +184,7 @@ func (c *Client) Events(ctx context.Context, o EventOptions) iter.Seq2[Event, er
 
 // stream calls yield for each event until it returns false.
 func (c *Client) stream(ctx context.Context, query url.Values, yield func(Event) bool) error {
-	response, err := c.do(ctx, "/v1/events", query)
+	response, err := c.do(ctx, http.MethodGet, "/v1/events", query)
 	if err != nil {
 		return err
 	}
@@ -219,7 +230,11 @@ func (e *Event) parseLine(line string) (err error) {
 }
 
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (v T, err error) {
-	response, err := c.do(ctx, path, query)
+	return call[T](ctx, c, http.MethodGet, path, query)
+}
+
+func call[T any](ctx context.Context, c *Client, method, path string, query url.Values) (v T, err error) {
+	response, err := c.do(ctx, method, path, query)
 	if err != nil {
 		return v, err
 	}
@@ -230,13 +245,14 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 	return v, nil
 }
 
-// do sends a request. The caller closes the response's body.
-func (c *Client) do(ctx context.Context, path string, query url.Values) (*http.Response, error) {
+// do sends a request. The caller closes the response's body. Status 422 is no error of a POST: the
+// body says why the engine has changed nothing.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
 	address := strings.TrimSuffix(cmp.Or(c.Base, "http://"+DefaultListen), "/") + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	r, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +263,7 @@ func (c *Client) do(ctx context.Context, path string, query url.Values) (*http.R
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode == http.StatusOK {
+	if response.StatusCode == http.StatusOK || method == http.MethodPost && response.StatusCode == http.StatusUnprocessableEntity {
 		return response, nil
 	}
 	defer response.Body.Close()

@@ -1,6 +1,6 @@
 // Package httpapi serves the state of a running engine over HTTP: a JSON API,
-// server-sent events, a status page, and health checks of the engine itself. It is
-// read-only.
+// server-sent events, a status page, and health checks of the engine itself. All but
+// POST is read-only.
 //
 //	GET /                    the status page; loads nothing from other hosts
 //	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true
@@ -9,6 +9,8 @@
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?name= ?label= ?snapshot=true
 //	GET /v1/groups           a GroupList
 //	GET /v1/groups/{name}    a Group with its members; ?after=
+//	GET /v1/reload           a Reload: how the last reload of the configuration has ended
+//	POST /v1/reload          reloads the configuration: a Reload, with status 422 if it was rejected; ?force=true
 //	GET /v1/stats            a Stats
 //	GET /metrics             the handler Config.Metrics
 //	GET /healthz             200 while the engine runs, else 503
@@ -76,6 +78,10 @@
 // because queries are logged. With client certificates a connection needs one. When
 // both are configured, both are needed.
 //
+// POST needs the token, also on a loopback address, where every user of the machine could send
+// it: without a token it is rejected, whatever else a client shows. A listener on a unix socket is
+// for the user of the engine, who needs neither.
+//
 // # Limits
 //
 // No client can shut out the others by what it keeps open. When MaxConnections are open,
@@ -85,7 +91,7 @@
 // /healthz and /metrics nor /v1/stats from being served.
 //
 // Files: httpapi.go has the configuration and routes, serve.go the listener,
-// connections.go the bounds on connections, guard.go the access rules; targets.go, query.go and events.go serve requests,
+// connections.go the bounds on connections, guard.go the access rules; targets.go, query.go, events.go and reload.go serve requests,
 // types.go and render.go are the JSON, explain.go says it in sentences, page.go the status page, and client.go reads
 // it all.
 package httpapi

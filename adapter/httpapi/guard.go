@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,18 +35,24 @@ func CheckListen(address string, guarded bool) error {
 // guarded reports whether clients need a token or a certificate.
 func (c Config) guarded() bool { return c.Token != "" || c.TLS.ClientCAFile != "" }
 
-// guard passes allowed requests to next, and rejects the others.
+// guard passes allowed requests to next, and rejects the others. A POST, which may change the
+// engine, needs the token or comes from the engine's own user: a certificate is not enough, since
+// browsers send it for any page.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSecurityHeaders(w.Header())
 		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			w.Header().Set("Allow", "GET, HEAD")
-			respondError(w, http.StatusMethodNotAllowed, "method not allowed: use GET or HEAD")
+		case !slices.Contains(strings.Split(methods(r.URL.Path), ", "), r.Method):
+			w.Header().Set("Allow", methods(r.URL.Path))
+			respondError(w, http.StatusMethodNotAllowed, "method not allowed: use %s", strings.ReplaceAll(methods(r.URL.Path), ", ", " or "))
+		case isOwner(r.Context()):
+			next.ServeHTTP(w, r)
 		case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
 			respondError(w, http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
 		case crossSite(r):
 			respondError(w, http.StatusForbidden, "cross-site request rejected")
+		case r.Method == http.MethodPost && s.config.Token == "":
+			respondError(w, http.StatusForbidden, "only the engine's user on this machine may do this (sonde reload): the engine has no token_file")
 		case !public(r.URL.Path) && !s.hasToken(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sonde"`)
 			respondError(w, http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>")

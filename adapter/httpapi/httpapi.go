@@ -68,6 +68,13 @@ type Config struct {
 	Alive func() error
 	Ready func() error
 
+	// Reload reads the configuration again, and puts it into use unless it has errors or, without
+	// force, Reload.Error says that a guard forbids it. It returns when that has ended, or with an
+	// error when ctx is done: the reload may go on. LastReload returns how the last one has ended.
+	// They must be safe for concurrent use by multiple goroutines. Default: 404.
+	Reload     func(ctx context.Context, force bool) (Reload, error)
+	LastReload func() Reload
+
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
 	Token  string // required of clients; printable ASCII of at least MinToken bytes; default: none
 	TLS    TLS    // default: plain HTTP
@@ -83,6 +90,7 @@ type Server struct {
 	lists    semaphore // of targets: large responses, which slow clients keep in progress
 	requests semaphore // other ones
 	streams  semaphore
+	changes  semaphore // reloads and plans
 }
 
 // New returns a Server. It is an error when other machines can reach c.Listen
@@ -111,6 +119,7 @@ func New(c Config) (*Server, error) {
 		lists:    make(semaphore, MaxRequests),
 		requests: make(semaphore, MaxRequests),
 		streams:  make(semaphore, MaxSubscribers),
+		changes:  make(semaphore, MaxChanges),
 	}
 	s.handler = s.guard(s.routes())
 	return s, nil
@@ -123,6 +132,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/events", s.events)
+	mux.HandleFunc("POST /v1/reload", s.changes.limit(s.reload))
 	handle := func(pattern string, h http.Handler) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			h.ServeHTTP(&pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}, r)
@@ -133,6 +143,7 @@ func (s *Server) routes() http.Handler {
 	handle("/v1/targets/{name}/history", s.requests.limit(s.targetHistory))
 	handle("/v1/groups", s.requests.limit(s.groups))
 	handle("/v1/groups/{name...}", s.requests.limit(s.group))
+	handle("GET /v1/reload", s.requests.limit(s.lastReload))
 	handle("/v1/stats", s.requests.limit(s.stats))
 	handle("/healthz", health(s.config.Alive))
 	handle("/readyz", health(s.config.Ready))

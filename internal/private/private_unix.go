@@ -86,6 +86,20 @@ func LoginDir() string {
 	return dir
 }
 
+// OfUser returns the best of RuntimeDirs and LoginDir that this user can write to, or "" if there
+// is none.
+func OfUser() string {
+	for _, dir := range append(RuntimeDirs(), LoginDir()) {
+		if dir != "" && syscall.Access(dir, writable) == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+// writable is W_OK of access(2).
+const writable = 2
+
 // usable returns the path of a directory without symbolic links, and whether this user and root
 // alone can write to it.
 func usable(dir string) (resolved string, ok bool) {

@@ -56,13 +56,13 @@ const prefix = "sonde-config-"
 // PlaceOf returns the place of the engine with a command line, which has the working directory and
 // whatever else says what the engine reads, or nil if there is no directory for it.
 func PlaceOf(commandLine []string) *Place {
-	dirs := append(private.RuntimeDirs(), private.LoginDir())
+	dir := private.OfUser()
 	text, err := json.Marshal(commandLine)
-	if dirs[0] == "" || err != nil {
+	if dir == "" || err != nil {
 		return nil
 	}
 	sum := sha256.Sum256(text)
-	return &Place{path: filepath.Join(dirs[0], prefix+hex.EncodeToString(sum[:8]))}
+	return &Place{path: filepath.Join(dir, prefix+hex.EncodeToString(sum[:8]))}
 }
 
 const (

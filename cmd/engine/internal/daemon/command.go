@@ -4,6 +4,7 @@
 //	command.go  the command and its flags
 //	daemon.go   assembles the parts, and runs them
 //	start.go    the configuration that an engine starts with
+//	loader.go   jobs: reloads that signals and requests ask for, one at a time
 //	reload.go   applies a new configuration and new pods
 //	signals.go  catches signals, and the loop that handles them
 //	state.go    what the engine remembers over a restart
@@ -109,7 +110,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place}
+	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place, jobs: make(chan *job)}
 	d.logRestart()
 	if d.manager, err = openServiceManager(); err != nil {
 		log.Warn("the service manager is told nothing", "error", err)

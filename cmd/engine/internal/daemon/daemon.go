@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
@@ -55,20 +56,22 @@ type daemon struct {
 	engine     *engine.Engine
 	restarts   *restart.Controller
 	groups     *group.Groups
-	state      *store.Store                // nil for none
-	statePath  string                      // absolute, of the file that a symbolic link names
-	left       store.Restored              // by the previous engine, until it is applied
-	processes  *process.Directory          // of those that outlive the engine; nil for none
-	located    atomic.Pointer[[]byte]      // the location of processes, for the state file
-	opening    chan openedDir              // will have processes, once the disk responds; nil if nothing is opened
-	survivors  process.Survivors           // processes that the previous engine has left running
-	abandoned  []handlers.Abandoned        // processes of engines with other state files in the same directory
-	unused     []process.Unused            // and in others
-	api        *httpapi.Server             // nil for none
-	listener   net.Listener                // nil for none
-	running    atomic.Bool                 // the engine's loop runs
-	lastReload atomic.Pointer[prom.Reload] // nil until the first configuration is applied
-	ended      chan struct{}               // closed when run returns
+	state      *store.Store                   // nil for none
+	statePath  string                         // absolute, of the file that a symbolic link names
+	left       store.Restored                 // by the previous engine, until it is applied
+	processes  *process.Directory             // of those that outlive the engine; nil for none
+	located    atomic.Pointer[[]byte]         // the location of processes, for the state file
+	opening    chan openedDir                 // will have processes, once the disk responds; nil if nothing is opened
+	survivors  process.Survivors              // processes that the previous engine has left running
+	abandoned  []handlers.Abandoned           // processes of engines with other state files in the same directory
+	unused     []process.Unused               // and in others
+	api        *httpapi.Server                // nil for none
+	listener   net.Listener                   // nil for none
+	control    *control.Socket                // nil for none
+	running    atomic.Bool                    // the engine's loop runs
+	lastReload atomic.Pointer[httpapi.Reload] // nil until the first configuration is applied
+	jobs       chan *job                      // for handleSignals
+	ended      chan struct{}                  // closed when run returns
 
 	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
@@ -111,7 +114,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
-	d.lastReload.Store(&prom.Reload{Accepted: time.Now()})
+	d.accepted(&job{trigger: byStart}, changes, nil)
 	d.logChanges("configuration applied", changes)
 	return nil
 }
@@ -121,6 +124,7 @@ func (d *daemon) close() (err error) {
 	if d.listener != nil {
 		err = d.listener.Close()
 	}
+	d.control.Close()
 	if d.state != nil {
 		err = errors.Join(err, d.state.Close())
 	}
@@ -191,36 +195,40 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 	return changes, nil
 }
 
-// listen opens the listener, if one is configured, and writes --address-file.
+// listen makes the API, opens its listener, if one is configured, and writes --address-file. Then
+// it opens the control socket.
 func (d *daemon) listen() (err error) {
-	if d.settings.Listen == "" {
-		return nil
-	}
-	token, err := cli.ReadToken(d.settings.TokenFile)
-	if err != nil {
-		return err
-	}
 	c := httpapi.Config{
 		Engine: d.engine,
 		Metrics: prom.New(prom.Config{
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
-			Reload: d.reloads, Groups: d.groups.Views,
+			Reload: d.reloadStats, Groups: d.groups.Views,
 		}).Handler(),
-		Groups: d.groups,
-		Alive:  d.alive,
-		Ready:  d.ready,
-		Listen: d.settings.Listen,
-		Token:  token,
-		Logger: d.log,
+		Groups:     d.groups,
+		Alive:      d.alive,
+		Ready:      d.ready,
+		Reload:     d.requestReload,
+		LastReload: d.reloads,
+		Listen:     d.settings.Listen,
+		Logger:     d.log,
 	}
 	scheme := "http"
-	if t := d.settings.TLS; t != nil {
-		scheme, c.TLS = "https", httpapi.TLS(*t)
+	if d.settings.Listen != "" {
+		if c.Token, err = cli.ReadToken(d.settings.TokenFile); err != nil {
+			return err
+		}
+		if t := d.settings.TLS; t != nil {
+			scheme, c.TLS = "https", httpapi.TLS(*t)
+		}
 	}
 	if d.api, err = httpapi.New(c); err != nil {
 		return err
+	}
+	if d.settings.Listen == "" {
+		d.openControl("")
+		return nil
 	}
 	d.listener, err = d.api.Listen(context.Background())
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -231,10 +239,20 @@ func (d *daemon) listen() (err error) {
 	}
 	address := d.listener.Addr().String()
 	d.log.Info("listening", "url", scheme+"://"+address+"/")
+	d.openControl(address)
 	if d.flags.addressFile == "" {
 		return nil
 	}
 	return cli.ReplaceFile(d.flags.addressFile, []byte(address+"\n"), 0o644)
+}
+
+// openControl opens the control socket of the engine. An engine runs without one, too.
+func (d *daemon) openControl(address string) {
+	var err error
+	d.control, err = control.Listen(address)
+	if err != nil && !errors.Is(err, control.ErrNone) {
+		d.log.Warn("control socket not opened: sonde reload needs a token", "error", err)
+	}
 }
 
 // maxLoopDelay is how late the engine's loop may be before /healthz says that the engine
@@ -288,6 +306,12 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	if d.listener != nil {
 		parts.Go(func() error { return d.api.Serve(serving, d.listener) })
+	}
+	if d.control != nil {
+		parts.Go(func() error {
+			defer d.control.Close()
+			return d.api.Serve(serving, d.control.Listener)
+		})
 	}
 	parts.Go(func() error {
 		defer d.exitAt(d.signals.stop)

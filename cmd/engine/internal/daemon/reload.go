@@ -2,19 +2,19 @@ package daemon
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
@@ -22,94 +22,39 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// loader loads the configuration in the background: compiling a plugin takes
-// seconds.
-type loader struct {
-	daemon  *daemon
-	done    chan loadResult // capacity 1
-	loading bool
-	stale   bool // another reload was asked for since loading began
-}
-
-// loadResult is a configuration that was loaded for a reload.
-type loadResult struct {
-	config  *config.Config
-	partial bool // config has only what has changed
-	diags   config.Diagnostics
-	plugins *handlers.Plugins
-
-	rejected *rejection // at the start: config is not that of the files
-}
-
-// start starts to load, or marks what is being loaded as stale.
-func (l *loader) start(ctx context.Context) {
-	l.stale = l.loading
-	if l.loading {
-		return
-	}
-	d := l.daemon
-	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
-	p.Previous, p.Inputs = d.plugins.Load(), &accepted.Inputs{}
-	l.loading = true
-	d.manager.notify(isReloading)
-	previous := d.digest
-	go func() {
-		loaded, diags := d.flags.load(d.paths, p, previous)
-		l.done <- loadResult{config: loaded, partial: previous != nil, diags: diags, plugins: p}
-	}()
-}
-
-// stopTimeout is how long the end of the program waits for a reload under way. One that
-// takes longer is left behind: it may read a pipe.
-const stopTimeout = 2 * time.Second
-
-// stop waits for what is being loaded, and discards it.
-func (l *loader) stop() {
-	if !l.loading {
-		return
-	}
-	t := time.NewTimer(stopTimeout)
-	defer t.Stop()
-	select {
-	case r := <-l.done:
-		r.plugins.Release(l.daemon.plugins.Load())
-	case <-t.C:
-	}
-}
-
-// reload applies a configuration that was loaded again. An invalid one is logged and
-// changes nothing.
-func (d *daemon) reload(r loadResult) {
+// reload puts a configuration into use that was loaded for a job, and returns how that has ended.
+// An invalid one is logged and changes nothing.
+func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	current := d.plugins.Load()
 	cli.LogDiagnostics(d.log, r.diags)
-	reject := func(attrs ...any) {
+	if errs, _ := r.diags.Count(); errs > 0 {
 		r.plugins.Release(current)
-		d.lastReload.Store(&prom.Reload{Rejected: true, Accepted: d.reloads().Accepted})
-		d.log.Error("configuration rejected, keeping the current one", attrs...)
-	}
-	if r.diags.HasErrors() {
-		errs, _ := r.diags.Count()
-		reject("error_count", errs)
-		return
+		d.log.Error("configuration rejected, keeping the current one", "error_count", errs, "trigger", j.trigger)
+		return d.rejected(j, r.diags, errorCount(errs))
 	}
 	d.flags.override(&r.config.Engine)
+	check := guard(r.config)
+	if j.force {
+		check = anyEffect
+	}
 	use := d.apply
 	if r.partial {
 		use = d.change
 	}
-	changes, err := use(r.config, guard(r.config))
+	changes, err := use(r.config, check)
 	if err != nil {
-		reject(rejectionAttrs(err)...)
-		return
+		r.plugins.Release(current)
+		d.log.Error("configuration rejected, keeping the current one", append(rejectionAttrs(err), "trigger", j.trigger)...)
+		return d.rejected(j, r.diags, err)
 	}
-	d.lastReload.Store(&prom.Reload{Accepted: time.Now()})
 	r.plugins.Previous = nil
 	d.plugins.Store(r.plugins)
 	current.Release(r.plugins)
+	done := d.accepted(j, changes, r.diags)
 	d.keep(r.plugins)
 	d.level.Set(r.config.Engine.LogLevel)
 	handlers.LimitMemory(r.config.Engine)
-	d.logChanges("configuration applied", changes)
+	d.logChanges("configuration applied", changes, "trigger", j.trigger)
 	for _, name := range restartRequired(d.settings, r.config.Engine) {
 		if name == "state" && d.processes != nil && len(process.RunningIn(d.processes.Path())) > 0 {
 			d.log.Warn("engine setting changed while processes with adopt run: stop the engine, move its state file and the directory of its processes, and start it",
@@ -118,14 +63,61 @@ func (d *daemon) reload(r loadResult) {
 		}
 		d.log.Warn("engine setting changed, restart the engine to apply it", "setting", name)
 	}
+	return done
 }
 
-// reloads returns how the last reload ended.
-func (d *daemon) reloads() prom.Reload {
+// accepted notes that a configuration was put into use, with warnings, and returns how the reload
+// has ended.
+func (d *daemon) accepted(j *job, c engine.Changes, diags config.Diagnostics) httpapi.Reload {
+	now := time.Now()
+	changes := httpapi.Changes(c)
+	done := httpapi.Reload{
+		At: now, Accepted: now, Applied: true, Trigger: j.trigger, Forced: j.force, Targets: d.targets, Probes: &changes, Problems: problems(diags),
+	}
+	d.lastReload.Store(&done)
+	return done
+}
+
+// errorCount is the error of a configuration with errors, which its diagnostics show.
+func errorCount(n int) error { return fmt.Errorf("the configuration has %s", cli.Plural(n, "error")) }
+
+// rejected notes that a configuration was rejected, and returns how the reload has ended.
+func (d *daemon) rejected(j *job, diags config.Diagnostics, err error) httpapi.Reload {
+	done := httpapi.Reload{
+		At: time.Now(), Accepted: d.reloads().Accepted, Trigger: j.trigger, Forced: j.force, Targets: d.targets, Problems: problems(diags),
+		Error: &httpapi.Error{Status: http.StatusUnprocessableEntity, Message: d.queue.Secrets.Text(probe.CleanText(err.Error(), probe.MaxDetail))},
+	}
+	var guarded *guardError
+	done.Guarded = errors.As(err, &guarded)
+	d.lastReload.Store(&done)
+	return done
+}
+
+// maxProblems bounds Reload.Problems, in bytes.
+const maxProblems = 64 << 10
+
+// problems returns diagnostics as text.
+func problems(diags config.Diagnostics) string {
+	var s strings.Builder
+	_ = diags.WriteText(&s, false) // a Builder returns no error
+	if text := s.String(); len(text) > maxProblems {
+		return strings.ToValidUTF8(text[:maxProblems], "") + "…\n"
+	}
+	return s.String()
+}
+
+// reloads returns how the last reload ended; at first, the start.
+func (d *daemon) reloads() httpapi.Reload {
 	if last := d.lastReload.Load(); last != nil {
 		return *last
 	}
-	return prom.Reload{}
+	return httpapi.Reload{}
+}
+
+// reloadStats returns what metrics show of it.
+func (d *daemon) reloadStats() prom.Reload {
+	last := d.reloads()
+	return prom.Reload{Rejected: last.Error != nil, Accepted: last.Accepted}
 }
 
 // rejectionAttrs returns the attributes of a log line about an error of a configuration that is
@@ -134,10 +126,13 @@ func rejectionAttrs(err error) []any {
 	attrs := []any{"error", err}
 	if guarded := (*guardError)(nil); errors.As(err, &guarded) {
 		attrs = append(attrs, "removed", guarded.named(guarded.effect.Removed), "restarted", guarded.named(guarded.effect.Restarted),
-			"hint", `if this is meant, set reload_guard = "100%" in the engine block and reload again`)
+			"hint", guardHint)
 	}
 	return attrs
 }
+
+// guardHint is the cure of a guardError.
+const guardHint = `if this is meant, run sonde reload --force, or set reload_guard = "100%" in the engine block and reload again`
 
 // guardError is the error of a configuration that the reload guard refuses.
 type guardError struct {
@@ -185,12 +180,12 @@ func (d *daemon) refreshPods() {
 	d.logChanges("pods applied", changes)
 }
 
-func (d *daemon) logChanges(message string, c engine.Changes) {
-	d.log.Info(message, "targets", d.targets, slog.Group("probes", "added", c.Added, "updated", c.Updated,
-		"replaced", c.Replaced, "removed", c.Removed, "kept", c.Kept))
+func (d *daemon) logChanges(message string, c engine.Changes, attrs ...any) {
+	counts := slog.Group("probes", "added", c.Added, "updated", c.Updated, "replaced", c.Replaced, "removed", c.Removed, "kept", c.Kept)
+	d.log.Info(message, append([]any{"targets", d.targets, counts}, attrs...)...)
 	before := d.seriesOmitted
 	probes, most := d.engine.Stats().Probes, cmp.Or(d.settings.MetricsMaxProbes, prom.DefaultMaxProbes)
-	if d.seriesOmitted = d.api != nil && probes > most; d.seriesOmitted && !before {
+	if d.seriesOmitted = d.listener != nil && probes > most; d.seriesOmitted && !before {
 		d.log.Warn("/metrics has no series of each probe and target: there are more probes than metrics_max_probes",
 			"probes", probes, "metrics_max_probes", most)
 	}

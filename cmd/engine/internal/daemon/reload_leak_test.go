@@ -72,7 +72,7 @@ func TestReloadsDoNotLeak(t *testing.T) {
 	}
 	reload := func(n int) {
 		r := load(n)
-		d.reload(r)
+		d.reload(&job{}, r)
 		for _, p := range r.config.Set {
 			if got := engine.Once(t.Context(), p); got.Outcome != probe.Success {
 				t.Fatalf("after reload %d: %+v", n, got)

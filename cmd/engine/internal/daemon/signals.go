@@ -87,7 +87,7 @@ func exitCode(s os.Signal) int { return 128 + int(s.(syscall.Signal)) }
 // need less: see restart/process and httpapi.ShutdownGrace.
 const killTimeout = 20 * time.Second
 
-// handleSignals handles signals, reloads and changes of the directory of pods until
+// handleSignals handles signals, jobs and changes of the directory of pods until
 // ctx is done: SIGHUP reloads the configuration, the first SIGTERM or SIGINT calls
 // shutdown, and a second one kills the processes that still run. It returns an error
 // with the exit code of a kill.
@@ -106,26 +106,28 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 				d.refreshPods()
 			}
 		case r := <-loads.done:
-			loads.loading = false
 			if stopping {
-				r.plugins.Release(d.plugins.Load())
+				loads.discard(r)
 				continue
 			}
-			d.reload(r)
-			d.manager.notify(isReady)
-			if loads.stale {
-				loads.start(ctx)
-			}
+			loads.finish(ctx, r)
 		case <-d.signals.reload:
 			if !stopping {
-				loads.start(ctx)
+				loads.ask(ctx, &job{trigger: bySignal})
 			}
+		case j := <-d.jobs:
+			if stopping {
+				j.reply(reply{err: errStopping})
+				continue
+			}
+			loads.ask(ctx, j)
 		case s := <-d.signals.stop:
 			if !stopping {
 				d.log.Info("shutting down: waiting for processes to exit within their grace periods; a second signal kills them", "signal", s.String())
 				stopping = true
 				watchdog.ExitOnly()
 				d.manager.notify(isStopping)
+				loads.refuse()
 				shutdown()
 				continue
 			}

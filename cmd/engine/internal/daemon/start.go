@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
@@ -155,12 +155,14 @@ func (d *daemon) logRejection(r *rejection) {
 	if r == nil {
 		return
 	}
-	d.lastReload.Store(&prom.Reload{Rejected: true, Accepted: r.accepted})
 	cli.LogDiagnostics(d.log, r.diags)
-	attrs := rejectionAttrs(r.err)
+	attrs, err := rejectionAttrs(r.err), r.err
 	if errs, _ := r.diags.Count(); errs > 0 {
+		err = errorCount(errs)
 		attrs = []any{"error_count", errs, "hint", "correct it and reload; sonde run --force starts without the accepted configuration"}
 	}
+	d.lastReload.Store(&httpapi.Reload{Accepted: r.accepted})
+	d.rejected(&job{trigger: byStart}, r.diags, err)
 	d.log.Error("configuration rejected, going on with the one that was accepted before the start", append(attrs, "accepted", r.accepted)...)
 }
 

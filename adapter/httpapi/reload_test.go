@@ -1,0 +1,219 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+)
+
+// reloading returns a configuration whose reloads are counted. They succeed, unless forced.
+func reloading(token string) (httpapi.Config, *atomic.Int32) {
+	count := &atomic.Int32{}
+	return httpapi.Config{
+		Token: token,
+		Reload: func(_ context.Context, force bool) (httpapi.Reload, error) {
+			count.Add(1)
+			if force {
+				return httpapi.Reload{Error: &httpapi.Error{Status: 422, Message: "the configuration has 1 error"}, Problems: "a secret line"}, nil
+			}
+			return httpapi.Reload{Applied: true}, nil
+		},
+		LastReload: func() httpapi.Reload { return httpapi.Reload{Applied: true, Problems: "a secret line"} },
+	}, count
+}
+
+func TestNobodyReloadsWithoutTheToken(t *testing.T) {
+	bearer := map[string]string{"Authorization": "Bearer " + token}
+	for _, c := range []struct {
+		name, token string
+		request
+		reloads int32
+	}{
+		{"no token is configured", "", request{want: 403}, 0},
+		{"no token is configured, one is sent", "", request{headers: bearer, want: 403}, 0},
+		{"an empty one is sent", "", request{headers: map[string]string{"Authorization": "Bearer "}, want: 403}, 0},
+		{"its own page", "", request{headers: map[string]string{"Origin": "http://127.0.0.1:9650"}, want: 403}, 0},
+		{"none is sent", token, request{want: 401}, 0},
+		{"another is sent", token, request{headers: map[string]string{"Authorization": "Bearer " + token + "x"}, want: 401}, 0},
+		{"in the query", token, request{path: "/v1/reload?token=" + token, want: 401}, 0},
+		{"another site's page", token, request{headers: map[string]string{"Authorization": "Bearer " + token, "Origin": "http://evil.example"}, want: 403}, 0},
+		{"by PUT", token, request{method: http.MethodPut, headers: bearer, want: 405}, 0},
+		{"by GET", token, request{method: http.MethodGet, headers: bearer, want: 200}, 0},
+		{"it is sent", token, request{headers: bearer, want: 200}, 1},
+		{"it is sent, and the configuration is rejected", token, request{path: "/v1/reload?force=true", headers: bearer, want: 422}, 1},
+		{"it is sent with a typing error", token, request{path: "/v1/reload?forced=true", headers: bearer, want: 400}, 0},
+	} {
+		config, count := reloading(c.token)
+		if c.path == "" {
+			c.path = "/v1/reload"
+		}
+		if c.method == "" {
+			c.method = http.MethodPost
+		}
+		w := c.do(server(t, config))
+		if w.Code != c.want || count.Load() != c.reloads {
+			t.Errorf("%s: status %d, want %d, and %d reloads: %s", c.name, w.Code, c.want, count.Load(), w.Body)
+		}
+	}
+}
+
+func TestLinesOfTheConfigurationAreForThoseWhoMayReload(t *testing.T) {
+	config, _ := reloading(token)
+	s := server(t, config)
+	bearer := map[string]string{"Authorization": "Bearer " + token}
+	if w := (request{path: "/v1/reload", headers: bearer}).do(s); strings.Contains(w.Body.String(), "secret line") {
+		t.Errorf("GET responds %s", w.Body)
+	}
+	w := request{method: http.MethodPost, path: "/v1/reload?force=true", headers: bearer}.do(s)
+	var r httpapi.Reload
+	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || r.Problems == "" || r.Error == nil {
+		t.Errorf("POST responds %s, %v", w.Body, err)
+	}
+}
+
+func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
+	config, count := reloading(token)
+	config.TLS, _, _ = certificates(t)
+	s := server(t, config)
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	transport := &http.Transport{DialContext: dial}
+	defer transport.CloseIdleConnections()
+	c := &httpapi.Client{Base: "http://any", HTTP: &http.Client{Transport: transport}}
+	if r, err := c.Reload(t.Context(), false); err != nil || !r.Applied || count.Load() != 1 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if r, err := c.Reload(t.Context(), true); err != nil || r.Error == nil {
+		t.Errorf("a rejected configuration: got %+v, %v", r, err)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReloadsBeyondTheLimitAreRejectedAndTheOthersAreNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		s := server(t, httpapi.Config{Token: token, Reload: func(ctx context.Context, _ bool) (httpapi.Reload, error) {
+			<-free
+			return httpapi.Reload{Applied: true}, nil
+		}})
+		post := request{method: http.MethodPost, path: "/v1/reload", headers: map[string]string{"Authorization": "Bearer " + token}}
+		codes := make(chan int)
+		for range httpapi.MaxChanges {
+			go func() { codes <- post.do(s).Code }()
+		}
+		synctest.Wait()
+		if w := post.do(s); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("beyond the limit: status %d", w.Code)
+		}
+		if w := (request{headers: post.headers}).do(s); w.Code != http.StatusOK {
+			t.Errorf("another request: status %d", w.Code)
+		}
+		close(free)
+		for range httpapi.MaxChanges {
+			if code := <-codes; code != http.StatusOK {
+				t.Errorf("within the limit: status %d", code)
+			}
+		}
+	})
+}
+
+func TestAReloadThatDoesNotEndIsNotAwaitedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server(t, httpapi.Config{Token: token, Reload: func(ctx context.Context, _ bool) (httpapi.Reload, error) {
+			<-ctx.Done()
+			return httpapi.Reload{}, ctx.Err()
+		}})
+		start := time.Now()
+		w := request{method: http.MethodPost, path: "/v1/reload", headers: map[string]string{"Authorization": "Bearer " + token}}.do(s)
+		if w.Code != http.StatusGatewayTimeout || time.Since(start) != httpapi.MaxWait {
+			t.Errorf("status %d after %v", w.Code, time.Since(start))
+		}
+	})
+}
+
+// A reload may take longer than other requests.
+func TestAReloadIsAnsweredAfterTheTimeoutsOfOtherRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server(t, httpapi.Config{Token: token, Reload: func(ctx context.Context, _ bool) (httpapi.Reload, error) {
+			select {
+			case <-time.After(2 * httpapi.WriteTimeout):
+				return httpapi.Reload{Applied: true}, nil
+			case <-ctx.Done():
+				return httpapi.Reload{}, errors.New("the client has gone")
+			}
+		}})
+		client, end := pipeClient(t, s)
+		defer end()
+		if r, err := client.Reload(t.Context(), false); err != nil || !r.Applied {
+			t.Errorf("got %+v, %v", r, err)
+		}
+	})
+}
+
+// pipeClient serves s without a network, as synctest needs it.
+func pipeClient(t *testing.T, s *httpapi.Server) (c *httpapi.Client, end func()) {
+	t.Helper()
+	conns := make(chan net.Conn)
+	l := &pipeListener{conns: conns, closed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		conns <- theirs
+		return ours, nil
+	}}
+	return &httpapi.Client{Base: "http://" + httpapi.DefaultListen, Token: token, HTTP: &http.Client{Transport: transport}}, func() {
+		transport.CloseIdleConnections()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// pipeListener accepts connections within this program.
+type pipeListener struct {
+	conns  <-chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9650} }

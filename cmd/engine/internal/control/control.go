@@ -1,0 +1,167 @@
+// Package control opens and finds the control sockets of engines: unix sockets by which the user of
+// an engine, and root, may reload it, whatever it listens on and without a token.
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/private"
+)
+
+const (
+	prefix     = "sonde-engine-"
+	socketName = "control.sock"
+
+	// serviceDir is the runtime directory of the service that the packages install, in which root
+	// finds its engine.
+	serviceDir = "/run/sonde"
+
+	// dialTimeout bounds how long an engine that accepts no connection is waited for.
+	dialTimeout = time.Second
+
+	// newest is how old a socket must be at least to be removed when nothing listens on it: another
+	// engine may be about to.
+	newest = time.Minute
+)
+
+// ErrNone is the error of Listen when there is no directory that only this user can write to.
+var ErrNone = errors.New("there is no directory for files of this user")
+
+// Socket is an open control socket. Close of nil does nothing.
+type Socket struct {
+	Listener net.Listener
+	dir      string
+}
+
+// Listen opens the control socket of an engine that listens on an address, "" for none. Only this
+// user and root can connect.
+func Listen(address string) (*Socket, error) {
+	parent := private.OfUser()
+	if parent == "" {
+		return nil, ErrNone
+	}
+	removeStale(parent)
+	if address == "" {
+		address = fmt.Sprintf("pid-%d", os.Getpid())
+	}
+	s := &Socket{dir: filepath.Join(parent, prefix+address)}
+	path := filepath.Join(s.dir, socketName)
+	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	if isListening(path) {
+		return nil, fmt.Errorf("another engine listens on %s", path)
+	}
+	err := os.Chmod(s.dir, 0o700)
+	if removed := os.Remove(path); !errors.Is(removed, os.ErrNotExist) {
+		err = errors.Join(err, removed)
+	}
+	if err == nil {
+		s.Listener, err = net.Listen("unix", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(s.dir))
+	}
+	return s, nil
+}
+
+// Close closes the socket, and removes it.
+func (s *Socket) Close() {
+	if s != nil {
+		_ = s.Listener.Close()
+		_ = os.Remove(s.dir)
+	}
+}
+
+// isListening reports whether an engine listens on a socket.
+func isListening(path string) bool {
+	c, err := net.DialTimeout("unix", path, dialTimeout)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+// removeStale removes the sockets of engines that were killed.
+func removeStale(parent string) {
+	for _, path := range sockets(parent) {
+		info, err := os.Lstat(path)
+		if err != nil || time.Since(info.ModTime()) < newest || isListening(path) {
+			continue
+		}
+		_ = os.Remove(path)
+		_ = os.Remove(filepath.Dir(path))
+	}
+}
+
+// sockets returns the paths of the sockets in a directory, "" for none.
+func sockets(parent string) []string {
+	if parent == "" {
+		return nil
+	}
+	paths, _ := filepath.Glob(filepath.Join(parent, prefix+"*", socketName)) // the pattern is valid
+	return paths
+}
+
+// Find returns the path of the control socket of an engine that listens on an address, or of the
+// only engine that runs if the address is "". It returns "" if there is none, and an error if there
+// are several. It finds engines of this user; root finds the service, too.
+func Find(address string) (path string, err error) {
+	var found []string
+	for _, dir := range []string{private.OfUser(), serviceDir} {
+		for _, path := range sockets(dir) {
+			if matches(nameOf(path), address) && !slices.Contains(found, path) && isListening(path) {
+				found = append(found, path)
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0], nil
+	}
+	names := make([]string, len(found))
+	for i, path := range found {
+		names[i] = nameOf(path)
+	}
+	slices.Sort(names)
+	return "", fmt.Errorf("%d engines of this user run, give the address of one of them with --address: %s", len(found), strings.Join(names, ", "))
+}
+
+// nameOf returns the address of the engine that a socket belongs to.
+func nameOf(path string) string {
+	return strings.TrimPrefix(filepath.Base(filepath.Dir(path)), prefix)
+}
+
+// matches reports whether an engine with a name is reached by an address: that on which it
+// listens, or a loopback address if it listens on all.
+func matches(name, address string) bool {
+	if address == "" || name == address {
+		return true
+	}
+	host, port, err := net.SplitHostPort(name)
+	asked, askedPort, askedErr := net.SplitHostPort(address)
+	if err != nil || askedErr != nil || port != askedPort {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && dial.IsLoopback(asked) && (ip.IsUnspecified() || ip.IsLoopback() && asked == "localhost")
+}
+
+// Dial connects to a control socket. It is the DialContext of an http.Transport for a path.
+func Dial(path string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+}

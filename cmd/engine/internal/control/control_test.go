@@ -1,0 +1,104 @@
+package control
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// address returns that of an engine of which no other test has a socket.
+func address(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+func listen(t *testing.T, address string) *Socket {
+	t.Helper()
+	s, err := Listen(address)
+	if errors.Is(err, ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestOnlyTheUserOfAnEngineCanReachItsSocket(t *testing.T) {
+	a := address(t)
+	s := listen(t, a)
+	path, err := Find(a)
+	if err != nil || path != filepath.Join(s.dir, socketName) {
+		t.Fatalf("found %q, %v", path, err)
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory has %v, %v", info.Mode(), err)
+	}
+	if _, err := Listen(a); err == nil || !strings.Contains(err.Error(), "another engine listens") {
+		t.Errorf("a second engine: %v", err)
+	}
+	s.Close()
+	if path, err := Find(a); path != "" || err != nil {
+		t.Errorf("after its end: found %q, %v", path, err)
+	}
+	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+func TestSocketsOfKilledEnginesAreReplacedAndRemoved(t *testing.T) {
+	a := address(t)
+	killed := listen(t, a)
+	killed.Listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	killed.Listener.Close()
+	if path, err := Find(a); path != "" || err != nil {
+		t.Errorf("of a killed engine: found %q, %v", path, err)
+	}
+	next := listen(t, a)
+	if path, err := Find(a); path == "" || err != nil {
+		t.Errorf("of the next engine: %v", err)
+	}
+	next.Listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	next.Listener.Close()
+	old := time.Now().Add(-2 * newest)
+	if err := os.Chtimes(filepath.Join(next.dir, socketName), old, old); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, address(t))
+	if _, err := os.Stat(next.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of a killed engine is left: %v", err)
+	}
+}
+
+func TestAnEngineIsFoundByTheAddressesThatReachIt(t *testing.T) {
+	for _, c := range []struct {
+		name, address string
+		want          bool
+	}{
+		{"127.0.0.1:9650", "127.0.0.1:9650", true},
+		{"127.0.0.1:9650", "localhost:9650", true},
+		{"127.0.0.1:9650", "127.0.0.1:9651", false},
+		{"127.0.0.1:9650", "10.0.0.7:9650", false},
+		{"127.0.0.1:9650", "", true},
+		{"[::]:9650", "127.0.0.1:9650", true},
+		{"0.0.0.0:9650", "localhost:9650", true},
+		{"0.0.0.0:9650", "sonde.example:9650", false},
+		{"10.0.0.7:9650", "localhost:9650", false},
+		{"pid-7", "", true},
+		{"pid-7", "127.0.0.1:9650", false},
+	} {
+		if got := matches(c.name, c.address); got != c.want {
+			t.Errorf("%s by %q: %v", c.name, c.address, got)
+		}
+	}
+}

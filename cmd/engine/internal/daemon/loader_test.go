@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// slowReader is a daemon whose configuration is a pipe, so that a reload takes until the test
+// writes to it.
+type slowReader struct {
+	*daemon
+	t      *testing.T
+	pipe   string
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func newSlowReader(t *testing.T) *slowReader {
+	t.Helper()
+	pipe := filepath.Join(t.TempDir(), "sonde.hcl")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{flags: &flags{}, paths: []string{pipe}, log: slog.New(slog.DiscardHandler), jobs: make(chan *job), queue: cli.NewLogQueue(io.Discard)}
+	d.signals = &signals{reload: make(chan os.Signal), stop: make(chan os.Signal, 1)}
+	d.plugins.Store(handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &slowReader{daemon: d, t: t, pipe: pipe, cancel: cancel, ended: make(chan error, 1)}
+	go func() { s.ended <- d.handleSignals(ctx, func() {}) }()
+	t.Cleanup(func() {
+		cancel()
+		<-s.ended
+		d.queue.Close(testsync.Timeout)
+	})
+	return s
+}
+
+// send asks for a reload, and returns when that was received.
+func (s *slowReader) send() <-chan reply {
+	to := make(chan reply, 1)
+	s.jobs <- &job{trigger: byRequest, replies: []chan<- reply{to}}
+	return to
+}
+
+// ask asks for a reload as a client of the API; its result is received from the channel.
+func (s *slowReader) ask(ctx context.Context) <-chan reply {
+	done := make(chan reply, 1)
+	go func() {
+		r, err := s.requestReload(ctx, false)
+		done <- reply{r, err}
+	}()
+	return done
+}
+
+// answer writes a text to the next reload that reads the configuration.
+func (s *slowReader) answer(text string) {
+	s.t.Helper()
+	f, err := os.OpenFile(s.pipe, os.O_WRONLY, 0) // waits for the reader
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *slowReader) receive(from <-chan reply) reply {
+	s.t.Helper()
+	return testsync.Receive(s.t, "the reply", from)
+}
+
+// The files may have changed after a reload has read them.
+func TestWhatIsAskedForDuringAReloadIsAReloadOfItsOwn(t *testing.T) {
+	s := newSlowReader(t)
+	first := s.ask(t.Context())
+	w, err := os.OpenFile(s.pipe, os.O_WRONLY, 0) // the first reload is reading
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := s.send()
+	s.signals.reload <- syscall.SIGHUP
+	third := s.send()
+	if _, err := w.WriteString("engine {"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if r := s.receive(first); r.err != nil || r.reload.Error == nil {
+		t.Errorf("first: %+v", r)
+	}
+	s.answer("engine { a = 1 }")
+	a, b := s.receive(second), s.receive(third)
+	if a.err != nil || b.err != nil || a.reload.At != b.reload.At {
+		t.Errorf("the others are not one reload: %+v, %+v", a, b)
+	}
+}
+
+func TestAClientThatGoesAwayDoesNotHoldUpReloads(t *testing.T) {
+	s := newSlowReader(t)
+	ctx, gone := context.WithCancel(t.Context())
+	first := s.ask(ctx)
+	w, err := os.OpenFile(s.pipe, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone()
+	if r := s.receive(first); !errors.Is(r.err, context.Canceled) {
+		t.Errorf("the client that has gone: %+v", r)
+	}
+	second := s.send()
+	if _, err := w.WriteString("engine {"); err != nil { // ends the reload that the client has asked for
+		t.Fatal(err)
+	}
+	w.Close()
+	testsync.Until(t, "the end of the reload", func() bool { return s.reloads().Error != nil })
+	s.answer("engine {")
+	if r := s.receive(second); r.err != nil || r.reload.Error == nil {
+		t.Errorf("the next client: %+v", r)
+	}
+}
+
+func TestReloadsAreRefusedWhileTheEngineStops(t *testing.T) {
+	s := newSlowReader(t)
+	first := s.ask(t.Context())
+	w, err := os.OpenFile(s.pipe, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	s.signals.stop <- syscall.SIGTERM
+	if r := s.receive(first); !errors.Is(r.err, errStopping) {
+		t.Errorf("under way: %+v", r)
+	}
+	if r := s.receive(s.ask(t.Context())); !errors.Is(r.err, errStopping) {
+		t.Errorf("afterwards: %+v", r)
+	}
+	if got := s.reloads(); got != (httpapi.Reload{}) {
+		t.Errorf("a reload has ended: %+v", got)
+	}
+}

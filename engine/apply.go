@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Apply changes the engine's probes to those of set. If it returns an error, it has
+// Apply changes the engine's probes, apart from those of Owners, to those of set. If it returns an error, it has
 // changed nothing. The error joins those of the first ten invalid probes, sorted, with
 // the names of the fields. The engine does not keep set.
 //
@@ -29,25 +29,21 @@ import (
 // it makes have ended, and when Run ends; a StatefulHandler itself is not closed, only
 // the handlers made from it.
 func (e *Engine) Apply(set probe.Set) (Changes, error) {
-	return e.change(func(p *plan) error {
-		if err := p.compareSet(set); err != nil {
-			return err
-		}
-		p.removeUnwanted(set)
-		return nil
-	})
+	return e.change(e.own, func(p *plan) error { return p.apply(set) })
 }
 
-// change makes the changes that draw plans, or none if it returns an error.
-func (e *Engine) change(draw func(p *plan) error) (Changes, error) {
+// change makes the changes of an owner's probes that draw plans, or none if it returns an
+// error.
+func (e *Engine) change(own *owner, draw func(p *plan) error) (Changes, error) {
 	e.applyMu.Lock()
 	defer e.applyMu.Unlock()
-	defer e.specs.sweep()
-	p := plan{engine: e}
+	p := plan{engine: e, owner: own}
+	defer p.sweep()
 	if err := draw(&p); err != nil {
 		return Changes{}, err
 	}
 	slices.SortFunc(p.changes, func(a, b change) int { return a.id.Compare(b.id) })
+	own.probes += p.counts.Added - p.counts.Removed
 	p.retain()
 	for rest := p.changes; len(rest) > 0; {
 		n := chunkOf(rest)

@@ -28,19 +28,23 @@ type Change struct {
 }
 
 // Change makes a partial change: all of it or, if it returns an error, which names the
-// probe and the field that are wrong, none. What it says about added, changed and
+// probe and the field that are wrong, none. The result is that of an Apply of all the probes
+// that there are afterwards, and its cost that of the probes in c. What it says about added, changed and
 // removed probes is what Apply does; Changes.Kept counts probes of Set only.
 func (e *Engine) Change(c Change) (Changes, error) {
-	return e.change(func(p *plan) error {
-		if err := p.checkMemories(&c); err != nil {
-			return err
-		}
-		p.memories = c.Memories
-		if err := p.compareSet(c.Set); err != nil {
-			return err
-		}
-		return p.removeListed(&c)
-	})
+	return e.change(e.own, func(p *plan) error { return p.change(&c) })
+}
+
+// change plans a partial change.
+func (p *plan) change(c *Change) error {
+	if err := p.checkMemories(c); err != nil {
+		return err
+	}
+	p.memories = c.Memories
+	if err := p.compareSet(c.Set); err != nil {
+		return err
+	}
+	return p.removeListed(c)
 }
 
 // checkMemories checks that each memory belongs to a probe of the change.
@@ -61,6 +65,9 @@ func (p *plan) removeListed(c *Change) error {
 			return fmt.Errorf("probe %q: is in the set, and is to be removed", id)
 		}
 		if s := p.engine.registry.probe(id); s != nil && !listed[id] {
+			if err := p.mayChange(s); err != nil {
+				return fmt.Errorf("probe %q: %w", id, err)
+			}
 			listed[id] = true
 			p.remove(s)
 		}

@@ -15,6 +15,7 @@
 //	engine.go       Config, New and Run
 //	apply.go        Apply: makes the desired set
 //	change.go       Change: a part of the probes, with their memories
+//	owner.go        Owner: several that share an engine
 //	plan.go         what Apply and Change have to do: compares the desired set with what exists
 //	memory.go       Memory: what is remembered about a probe, and its binary form
 //	snapshot.go     Snapshot and Memories
@@ -137,11 +138,14 @@ type Engine struct {
 	registry  *registry
 	scheduler *scheduler
 
-	// applyMu lets one Apply or Change run at a time, and guards the field below. They may
+	// applyMu lets one Apply or Change run at a time, and guards the fields below, and which
+	// probes each owner has. They may
 	// take the other locks while they hold it: applyMu, scheduler.mu, registry.mu,
 	// slot.mu is the order.
 	applyMu sync.Mutex
 	specs   specs
+	own     *owner            // of what Engine.Apply and Engine.Change have added
+	owners  map[string]*owner // the others that exist, by name
 }
 
 // New returns an Engine without probes.
@@ -159,7 +163,7 @@ func New(c Config) *Engine {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &registry{targets: map[string]*target{}}
-	return &Engine{conf: c, registry: r, scheduler: newScheduler(c, r), specs: specs{}}
+	return &Engine{conf: c, registry: r, scheduler: newScheduler(c, r), specs: specs{}, own: &owner{}, owners: map[string]*owner{}}
 }
 
 // Run makes the attempts until ctx is done. Then it cancels the attempts in flight,

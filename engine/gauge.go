@@ -38,16 +38,18 @@ func (e *Engine) Watch(id probe.ID) (*Gauge, bool) {
 type TargetGauge struct{ bits atomic.Uint32 }
 
 // Gateway returns what a gateway is to do with the target.
-func (g *TargetGauge) Gateway() probe.GatewayState { return g.summary().gateway }
+func (g *TargetGauge) Gateway() probe.GatewayState {
+	return probe.GatewayState(g.bits.Load() >> gatewayShift)
+}
 
 // State returns the state of the target.
-func (g *TargetGauge) State() probe.TargetState { return g.summary().state }
+func (g *TargetGauge) State() probe.TargetState { return probe.TargetState(g.bits.Load()) }
 
 // Ready reports whether the target has started, and its readiness probes pass.
-func (g *TargetGauge) Ready() bool { return g.summary().ready }
+func (g *TargetGauge) Ready() bool { return g.bits.Load()&readyBit != 0 }
 
 // Decided reports whether it is known whether the target is ready.
-func (g *TargetGauge) Decided() bool { return g.summary().decided }
+func (g *TargetGauge) Decided() bool { return g.bits.Load()&decidedBit != 0 }
 
 // WatchTarget returns the gauge of a target, and whether there is such a target: one that has
 // probes, or an instance that was reported. Once the target is removed the gauge stays
@@ -75,8 +77,7 @@ const (
 )
 
 func (g *TargetGauge) summary() summary {
-	b := g.bits.Load()
-	return summary{probe.TargetState(b), probe.GatewayState(b >> gatewayShift), b&readyBit != 0, b&decidedBit != 0}
+	return summary{g.State(), g.Gateway(), g.Ready(), g.Decided()}
 }
 
 func (g *TargetGauge) set(s summary) {

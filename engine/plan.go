@@ -37,6 +37,7 @@ const (
 // which probes there are, and their specs and addresses.
 type plan struct {
 	engine   *Engine
+	owner    *owner // whose probes change
 	memories map[probe.ID]Memory
 	changes  []change
 	counts   Changes
@@ -53,6 +54,15 @@ type wish struct {
 // compareChunk is how many probes are looked up at once. Each lookup waits for memory
 // several times; the lookups of a chunk wait at the same time.
 const compareChunk = 128
+
+// apply plans to make the owner's probes those of set.
+func (p *plan) apply(set probe.Set) error {
+	if err := p.compareSet(set); err != nil {
+		return err
+	}
+	p.removeUnwanted(set)
+	return nil
+}
 
 // compareSet checks set, and plans what has to be added and changed.
 func (p *plan) compareSet(set probe.Set) error {
@@ -120,6 +130,11 @@ func (p *plan) compare(w *wish) (err error) {
 		}
 	}()
 	s, desired := w.slot, &w.probe
+	if s != nil {
+		if err := p.mayChange(s); err != nil {
+			return err
+		}
+	}
 	if err := p.complete(w.id, desired, s == nil); err != nil {
 		return err
 	}
@@ -154,7 +169,7 @@ func (p *plan) compare(w *wish) (err error) {
 	if c.action != adjusted {
 		c.host = hostOf(desired.Handler, desired.Target)
 	}
-	c.spec = p.engine.specs.of(desired)
+	c.spec = p.engine.specs.of(p.owner, desired)
 	p.changes = append(p.changes, c)
 	return nil
 }
@@ -185,14 +200,23 @@ func (p *plan) complete(id probe.ID, desired *probe.Probe, isNew bool) error {
 	return r.Check()
 }
 
-// removeUnwanted plans the removal of every probe that is not in set, which was compared.
+// mayChange returns an error if a probe belongs to another owner.
+func (p *plan) mayChange(s *slot) error {
+	if has := s.spec.Load().owner; has != p.owner {
+		return fmt.Errorf("belongs to %v, not to %v", has, p.owner)
+	}
+	return nil
+}
+
+// removeUnwanted plans the removal of every probe of the owner that is not in set, which was
+// compared.
 func (p *plan) removeUnwanted(set probe.Set) {
-	if n := &p.counts; p.engine.registry.count() == n.Kept+n.Updated+n.Replaced {
+	if n := &p.counts; p.owner.probes == n.Kept+n.Updated+n.Replaced {
 		return
 	}
 	for t := range p.engine.registry.walk(context.Background(), "") {
 		for _, s := range t.slots {
-			if _, ok := set[s.id()]; !ok {
+			if _, ok := set[s.id()]; !ok && s.spec.Load().owner == p.owner {
 				p.remove(s)
 			}
 		}
@@ -221,6 +245,14 @@ func (p *plan) retain() {
 		if c.spec.users++; c.spec.users == 1 {
 			p.engine.scheduler.retain(c.spec)
 		}
+	}
+}
+
+// sweep forgets the specs that no probe has now, or got.
+func (p *plan) sweep() {
+	for _, c := range p.changes {
+		p.engine.specs.drop(c.before)
+		p.engine.specs.drop(c.spec)
 	}
 }
 

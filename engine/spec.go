@@ -12,6 +12,7 @@ import (
 // spec is what probes with the same rule, handler and target settings share: a
 // million of them hold it once. Only users changes after it was made.
 type spec struct {
+	owner       *owner // that the probes belong to
 	rule        probe.Rule
 	configured  probe.Handler // as Apply was given it
 	handler     probe.Handler // makes the attempts: configured, or for one probe what its ForProbe returned
@@ -24,7 +25,8 @@ type spec struct {
 
 	closable *closable // the handler, or nil if it is not an io.Closer; set before the first attempt
 
-	users int // how many probes have it; guarded by Engine.applyMu
+	users  int  // how many probes have it; guarded by Engine.applyMu
+	shared bool // it is in specs; likewise
 }
 
 // targetOf returns the target of a probe with this spec.
@@ -108,6 +110,7 @@ type specs map[specKey]*spec
 // specKey is equal for probes that can share a spec. Two maps are equal here only if
 // they are the same map.
 type specKey struct {
+	owner          *owner
 	rule           probe.Rule
 	handler        probe.Handler
 	name, revision string
@@ -116,31 +119,31 @@ type specKey struct {
 	dir, user      string
 }
 
-func key(p *probe.Probe) specKey {
+func key(own *owner, p *probe.Probe) specKey {
 	return specKey{
-		p.Rule, p.Handler, p.HandlerName, p.Revision,
+		own, p.Rule, p.Handler, p.HandlerName, p.Revision,
 		reflect.ValueOf(p.Target.Ports).Pointer(), reflect.ValueOf(p.Target.Env).Pointer(), reflect.ValueOf(p.Target.Labels).Pointer(),
 		p.Target.Dir, p.Target.User,
 	}
 }
 
-// of returns the spec of a probe, and makes it if there is none. The spec of a
+// of returns the spec of an owner's probe, and makes it if there is none. The spec of a
 // StatefulHandler is always new, has no handler yet, and is not shared.
-func (s specs) of(p *probe.Probe) *spec {
+func (s specs) of(own *owner, p *probe.Probe) *spec {
 	_, stateful := p.Handler.(probe.StatefulHandler)
 	shared := !stateful && canCompare(p.Handler)
 	if shared {
-		if known := s[key(p)]; known != nil {
+		if known := s[key(own, p)]; known != nil {
 			return known
 		}
 	}
-	made := &spec{rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: p.Target}
+	made := &spec{owner: own, rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: p.Target}
 	made.target.Name, made.target.Address = "", ""
 	if !stateful {
 		made.use(p.Handler)
 	}
 	if shared {
-		s[key(p)] = made
+		s[key(own, p)], made.shared = made, true
 	}
 	return made
 }
@@ -154,13 +157,15 @@ func (sp *spec) use(h probe.Handler) {
 	}
 }
 
-// sweep drops the specs that no probe has.
-func (s specs) sweep() {
-	for k, sp := range s {
-		if sp.users == 0 {
-			delete(s, k)
-		}
+// drop forgets a spec that no probe has.
+func (s specs) drop(sp *spec) {
+	if sp == nil || sp.users > 0 || !sp.shared {
+		return
 	}
+	sp.shared = false
+	delete(s, key(sp.owner, &probe.Probe{
+		Rule: sp.rule, Target: sp.target, Handler: sp.configured, HandlerName: sp.handlerName, Revision: sp.revision,
+	}))
 }
 
 // closers are the handlers that have to be closed. scheduler.mu guards them.

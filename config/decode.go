@@ -164,6 +164,18 @@ func (d *decodedBlock) secrets() []string {
 	return out
 }
 
+// secretPaths returns which fields in a block must not be shown; usually "".
+func (d *decodedBlock) secretPaths() string {
+	var paths []string
+	for path, s := range d.sources {
+		if s.secret {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return strings.Join(paths, " ")
+}
+
 // fill sets a struct to the values of a block, and reports each that does not fit.
 func (l *loader) fill(d *decodedBlock, to any) {
 	l.reportErrors(d, fill(to, d.values, l.context()).Err())

@@ -40,6 +40,12 @@ var variants = map[string]struct {
 	"the environment":         {text: configuration(`#rule`, `timeout = env("T", "2s")`)},
 	"a dynamic block":         {text: configuration("#dynamic", `dynamic "probe" { `+"\n"+`for_each = ["x", "y"]`+"\n"+`labels = ["liveness", probe.value]`+"\n"+`content { `+"\n"+`tcp { port = "http" }`+"\n}\n}")},
 	"sensitive elements":      {text: configuration(`address = each.value`, `address = sensitive(each.value)`)},
+	"names of elements":       {text: configuration(`#name`, `name = "web/${each.key}"`)},
+	"other names of elements": {text: configuration(`#name`, `name = "${each.value}/${each.key}"`)},
+	"labels":                  {text: configuration(`#name`, `labels = { team = "shop", key = each.key }`)},
+	"labels of all":           {text: configuration(`defaults { period = "5s" }`, "defaults {\nperiod = \"5s\"\nlabels = { team = \"shop\" }\n}")},
+	"a group":                 {text: configuration(`#group`, "group \"web\" {\nmembers = [\"web*\"]\nmin_ready = 2\n}")},
+	"a group by labels":       {text: strings.Replace(configuration(`#group`, "group \"web\" {\nmatch = [\"team=shop\"]\nmin_ready = \"50%\"\n}"), "#name", `labels = { team = "shop" }`, 1)},
 	"twins":                   {text: configuration(`target "twin" {`, `target "web2" {`)},
 }
 
@@ -63,6 +69,7 @@ defaults { period = "5s" }
 target "web" {
   for_each = local.hosts
   address = each.value
+  #name
   ports = local.ports
   probe "readiness" {
     http {
@@ -94,6 +101,7 @@ target "single" {
     tcp { port = "7" }
   }
 }
+#group
 `
 	if len(replace) == 2 {
 		if !strings.Contains(text, replace[0]) {
@@ -119,7 +127,7 @@ func parseVariant(t *testing.T, name string, previous *Digest) *Config {
 // change makes the change that later has to everything that there is.
 func change(t *testing.T, all, later *Config) *Config {
 	t.Helper()
-	out := &Config{Engine: later.Engine, Set: maps.Clone(all.Set), Targets: maps.Clone(all.Targets)}
+	out := &Config{Engine: later.Engine, Set: maps.Clone(all.Set), Targets: maps.Clone(all.Targets), Groups: later.Groups}
 	for _, id := range later.Removed.Probes {
 		if _, there := out.Set[id]; !there {
 			t.Errorf("%v is removed, but was not there", id)
@@ -172,6 +180,9 @@ func TestUnchangedTargetsAreLeftOut(t *testing.T) {
 		"another engine setting":  "single",
 		"another variable":        `single web["a"] web["b"] web["c"]`,
 		"a variable of elements":  `set["z.example"] single`,
+		"a group":                 "single",
+		"labels":                  `single web["a"] web["b"] web["c"]`,
+		"names of elements":       `single web/a web/b web/c`,
 	} {
 		later := parseVariant(t, after, parseVariant(t, "base", nil).Digest())
 		var got []string

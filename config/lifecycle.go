@@ -41,6 +41,9 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 		if block.ok && driver.Warn != nil {
 			l.reportWarnings(block, driver.Warn(block.values))
 		}
+		if d.ok && driver.WarnOfTarget != nil {
+			l.reportWarnings(d, driver.WarnOfTarget(d.values))
+		}
 		if driver.target != nil {
 			inherited = driver.target(t.Driver)
 		}

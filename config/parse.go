@@ -35,8 +35,10 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 		o.IsFile = files.IsRegular
 	}
 	l := newLoader(o)
+	var files []tree.Body
 	for _, s := range sources {
 		body, _ := l.body(s, l.fileContext(s.Name))
+		files = append(files, body)
 		content, problems := body.Read(l.schemas.top)
 		l.problems(&body, problems)
 		for _, b := range content.Blocks {
@@ -54,6 +56,9 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.warnOfMetricLabels()
 	l.requireTargets(sources)
 	l.warnOfEmptyFiles(sources)
+	for _, body := range files {
+		l.warnOfPlainText(body)
+	}
 	if l.unknown && !Diagnostics(l.list).HasErrors() {
 		l.add(report{summary: "a value is unknown"}) // cannot happen: its cause was reported
 	}

@@ -107,7 +107,7 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) {
 		l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probes", MaxProbes)})
 		return
 	}
-	l.config.Set[id] = probe.Probe{Rule: p.rule, Target: spec.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision}
+	l.config.Set[id] = probe.Probe{Rule: p.rule, Target: spec.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision, Settings: p.settings}
 	l.digest.probes = append(l.digest.probes, probeName{id.Kind, id.Name})
 }
 
@@ -119,6 +119,7 @@ type compiledProbe struct {
 	name     string        // of the handler
 	handler  probe.Handler // nil if it has errors
 	revision string
+	settings string        // for probe.Probe.Settings
 	block    *decodedBlock // the handler block
 
 	warn func(Values, probe.Target) error
@@ -200,14 +201,15 @@ func (l *loader) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, 
 		l.reportErrors(d, made.err)
 		return
 	}
-	p.name, p.handler, p.revision, p.block, p.warn = h.name, made.handler, made.revision, d, h.Warn
+	p.name, p.handler, p.revision, p.settings, p.block, p.warn = h.name, made.handler, made.revision, made.settings, d, h.Warn
 }
 
-// madeHandler is a handler, or why it could not be made. All blocks with equal values
-// share one.
+// madeHandler is a handler, or why it could not be made. All blocks with equal values, of
+// which the same are sensitive, share one.
 type madeHandler struct {
 	handler  probe.Handler
 	revision string
+	settings string
 	err      error
 }
 
@@ -216,13 +218,14 @@ func (l *loader) make(h *handlerBlock, d *decodedBlock) *madeHandler {
 	if err != nil {
 		return &madeHandler{err: err}
 	}
-	if m, ok := l.made[string(key)]; ok {
+	equal := string(key) + d.secretPaths()
+	if m, ok := l.made[equal]; ok {
 		return m
 	}
 	sum := sha256.Sum256(key)
-	m := &madeHandler{revision: hex.EncodeToString(sum[:])}
+	m := &madeHandler{revision: hex.EncodeToString(sum[:]), settings: d.shown(&h.schema.schema)}
 	m.handler, m.err = h.Make(d.values, l.context())
-	l.made[string(key)] = m
+	l.made[equal] = m
 	return m
 }
 

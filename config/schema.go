@@ -53,6 +53,10 @@ type Driver struct {
 	// does. Nil: there are no warnings.
 	Warn func(Values) error
 
+	// WarnOfTarget is Warn for what Options.TargetSettings declares of a target that has
+	// the block: restart_policy and the like.
+	WarnOfTarget func(Values) error
+
 	// target returns what probes of the target take from the block where the target
 	// block does not say otherwise: Address, Env, Dir and User. Nil for nothing.
 	target func(settings any) probe.Target

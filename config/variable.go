@@ -65,6 +65,8 @@ func (l *loader) variable(b *tree.Block) *variable {
 	}
 	if a, ok := content.Arguments["default"]; ok && v.sensitive {
 		l.secret(a.Expr.Range())
+	} else if ok && isSecretName(v.name) {
+		l.warnIfWritten(a.Expr, v.name+" is a secret in plain text")
 	}
 	if a, ok := content.Arguments["description"]; ok {
 		l.value(&b.Body, &Field{Name: a.Name, Type: String}, a) // reports another type

@@ -59,6 +59,24 @@ func TestOtherLabelsKeepVerdictRunAndAttempts(t *testing.T) {
 	}
 }
 
+func TestOtherShownSettingsKeepTheState(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		p := with(says(probe.Success))
+		p.Revision, p.Settings = "1", `token = "abc"`
+		apply(t, e, probe.Set{readiness: p})
+		e.Report(instance("a"))
+		pass(35 * time.Second)
+		before := status(t, e, readiness)
+		p.Settings = "token = (sensitive)"
+		if changes := apply(t, e, probe.Set{readiness: p}); changes != (engine.Changes{Updated: 1}) {
+			t.Errorf("changes are %+v", changes)
+		}
+		if after := status(t, e, readiness); after.Settings != p.Settings || !equalStatus(before, after) {
+			t.Errorf("the status was\n%+v\nand is\n%+v", before, after)
+		}
+	})
+}
+
 // equalStatus compares statuses with equal labels.
 func equalStatus(a, b engine.Status) bool {
 	a.Labels, b.Labels = nil, nil

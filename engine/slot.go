@@ -275,7 +275,7 @@ func passed(res *probe.Result) bool {
 func (s *slot) fill(st *Status, c *clock) {
 	st.ID.Target, st.ID.Kind, st.ID.Name = s.target.name, s.kind, s.name
 	sp := s.spec.Load()
-	st.Rule, st.HandlerName, st.Labels = sp.rule, sp.handlerName, sp.target.Labels
+	st.Rule, st.HandlerName, st.Settings, st.Labels = sp.rule, sp.handlerName, sp.settings, sp.target.Labels
 	s.mu.Lock()
 	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
 	st.Run, st.Errors, st.OnHold, st.WaitReason = s.state.Run, s.state.Errors, s.state.OnHold, s.waitReason

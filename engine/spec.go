@@ -18,6 +18,7 @@ type spec struct {
 	handler     probe.Handler // makes the attempts: configured, or for one probe what its ForProbe returned
 	handlerName string
 	revision    string
+	settings    string           // to be shown
 	target      probe.Target     // without Name and Address, which are the slot's
 	stepper     nonblock.Stepper // the handler, or nil if it needs a goroutine
 
@@ -117,13 +118,14 @@ type specKey struct {
 	ports, env     uintptr
 	labels         uintptr
 	dir, user      string
+	settings       string
 }
 
 func key(own *owner, p *probe.Probe) specKey {
 	return specKey{
 		own, p.Rule, p.Handler, p.HandlerName, p.Revision,
 		reflect.ValueOf(p.Target.Ports).Pointer(), reflect.ValueOf(p.Target.Env).Pointer(), reflect.ValueOf(p.Target.Labels).Pointer(),
-		p.Target.Dir, p.Target.User,
+		p.Target.Dir, p.Target.User, p.Settings,
 	}
 }
 
@@ -137,7 +139,7 @@ func (s specs) of(own *owner, p *probe.Probe) *spec {
 			return known
 		}
 	}
-	made := &spec{owner: own, rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, target: p.Target}
+	made := &spec{owner: own, rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, settings: p.Settings, target: p.Target}
 	made.target.Name, made.target.Address = "", ""
 	if !stateful {
 		made.use(p.Handler)

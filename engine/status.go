@@ -12,6 +12,7 @@ type Status struct {
 	ID          probe.ID
 	Rule        probe.Rule // with its defaults filled in
 	HandlerName string
+	Settings    string            // of the handler, to be shown: as Apply was given it
 	Labels      map[string]string // of the target; shared, do not write
 
 	Instance string        // the ID of the instance that Verdict is about; empty before the first

@@ -69,6 +69,10 @@ type Probe struct {
 	// Without a revision Apply compares the handlers themselves, and treats one
 	// that cannot be compared, such as a HandlerFunc, as changed each time.
 	Revision string
+
+	// Settings is the handler's configuration as text, to be shown to people: it decides
+	// nothing, and should have no secrets. Default: nothing is shown.
+	Settings string
 }
 
 // Set is the desired state of an engine: every probe that should exist.

@@ -156,6 +156,7 @@ type EventOptions struct {
 	Targets  bool   // events of targets, instead of those of probes
 	Snapshot bool   // start with the state of each probe, or target
 
+	Group  string   // only members of a group; the stream ends when the group is removed
 	Names  []string // as in a Query
 	Labels []string // as in a Query; what no longer matches is removed for the client
 }
@@ -165,7 +166,7 @@ type EventOptions struct {
 // The HTTP client must have no Timeout, which would end the stream.
 func (c *Client) Events(ctx context.Context, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		query := Query{Names: o.Names, Labels: o.Labels}.values()
+		query := Query{Group: o.Group, Names: o.Names, Labels: o.Labels}.values()
 		if o.Target != "" {
 			query.Set("target", o.Target)
 		}

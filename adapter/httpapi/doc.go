@@ -6,7 +6,7 @@
 //	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true
 //	GET /v1/targets/{name}   a Target with its probes and an explanation; name may contain slashes
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
-//	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?name= ?label= ?snapshot=true
+//	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?group= ?name= ?label= ?snapshot=true
 //	GET /v1/groups           a GroupList
 //	GET /v1/groups/{name}    a Group with its members; ?after=
 //	GET /v1/reload           a Reload: how the last reload of the configuration has ended
@@ -59,7 +59,9 @@
 //
 // ?name= selects targets by name, in which * and ? are wildcards, ?label= by label, as in
 // ?label=team=shop or ?label=team!=shop. Both may be given several times: a target is
-// selected if one name and all labels match.
+// selected if one name and all labels match. ?group= selects the members of a group. A target
+// that becomes one, or no longer is, by a changed group is told with its next change; the
+// stream ends when the group is removed.
 //
 // The id counts the events of a connection. A slow reader may miss changes, but
 // never the last one of a probe. A broken stream cannot be resumed: connect again

@@ -7,13 +7,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// events serves /v1/events. It returns when the client has gone or does not read, or
-// when the server stops.
+// events serves /v1/events. It returns when the client has gone or does not read, when the
+// server stops, or when the group that the client asked for was removed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	query, err := parseFields(r.URL.RawQuery, "target", "targets", "snapshot", "name", "label")
+	query, err := parseFields(r.URL.RawQuery, "target", "targets", "snapshot", "group", "name", "label")
 	var filter eventFilter
 	ofTargets := false
 	if err == nil {
@@ -29,6 +30,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		respondError(w, http.StatusBadRequest, "%v", err)
 		return
+	}
+	if name := query.Get("group"); name != "" {
+		if filter.group = s.groupOf(name); filter.group == nil {
+			respondNoGroup(w, name)
+			return
+		}
 	}
 	if !s.streams.acquire() {
 		w.Header().Set("Retry-After", "5")
@@ -53,7 +60,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	from, end := changes(filter)
 	defer end()
-	for r.Context().Err() == nil {
+	for r.Context().Err() == nil && !filter.ended() {
 		if err := forward(r.Context(), from, &out); err != nil {
 			return
 		}
@@ -136,17 +143,27 @@ type eventFilter struct {
 	since    time.Time // start of the stream
 	target   string    // only events of this target; empty: of all
 	selector probe.Selector
+	group    *group.Group // only events of its members; nil: of all
 	snapshot bool
+}
+
+// ended reports whether there is no such group any more.
+func (f *eventFilter) ended() bool { return f.group != nil && f.group.View().Removed }
+
+// selects reports whether a target is in the stream. Members are those of the group's
+// present rule.
+func (f *eventFilter) selects(target string, labels map[string]string) bool {
+	return f.selector.Matches(target, labels) && (f.group == nil || f.group.View().Rule.Members.Matches(target, labels))
 }
 
 // leaves reports whether something leaves the stream: it was removed, or its target is no
 // longer selected; and whether it is not in the stream. Known says that it was.
 func (f *eventFilter) leaves(target string, labels map[string]string, removed, known bool) (leaves, skip bool) {
-	selected := f.selector.Matches(target, labels)
 	if removed {
-		leaves = known || f.selector.SelectsAll()
+		leaves = known || f.group == nil && f.selector.SelectsAll()
 		return leaves, !leaves
 	}
+	selected := f.selects(target, labels)
 	return !selected && known, !selected && !known
 }
 

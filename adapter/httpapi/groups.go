@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -65,11 +66,12 @@ func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 		respondError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	v := s.view(r.PathValue("name"))
-	if v == nil {
-		respondError(w, http.StatusNotFound, "there is no group %q", probe.CleanText(r.PathValue("name"), probe.MaxGroupName))
+	found := s.groupOf(r.PathValue("name"))
+	if found == nil {
+		respondNoGroup(w, r.PathValue("name"))
 		return
 	}
+	v := found.View()
 	g := newGroup(v)
 	for m := range v.MembersAfter(query.Get("after")) {
 		if n := len(g.Members); n == MaxListed {
@@ -81,29 +83,29 @@ func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 	respond(w, g)
 }
 
-// view returns the present view of a group, or nil.
-func (s *Server) view(name string) *group.View {
+// groupOf returns the group of a name, or nil.
+func (s *Server) groupOf(name string) *group.Group {
 	if s.config.Groups == nil {
 		return nil
 	}
-	if g := s.config.Groups.Get(name); g != nil {
-		return g.View()
-	}
-	return nil
+	return s.config.Groups.Get(name)
 }
 
-// ofGroup restricts a query to the members of its group, and reports whether there is such a
-// group.
-func (s *Server) ofGroup(q *Query) bool {
-	if q.Group == "" {
-		return true
+// groupsOf returns the names of the groups of which a target is a member.
+func (s *Server) groupsOf(t engine.TargetStatus) (names []string) {
+	if s.config.Groups == nil {
+		return nil
 	}
-	v := s.view(q.Group)
-	if v == nil {
-		return false
+	for _, v := range s.config.Groups.Views() {
+		if v.Rule.Members.Matches(t.Target, t.Labels) {
+			names = append(names, v.Group)
+		}
 	}
-	q.selectors = append(q.selectors, v.Rule.Members)
-	return true
+	return names
+}
+
+func respondNoGroup(w http.ResponseWriter, name string) {
+	respondError(w, http.StatusNotFound, "there is no group %q", probe.CleanText(name, probe.MaxGroupName))
 }
 
 func newGroup(v *group.View) Group {

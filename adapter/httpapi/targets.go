@@ -19,9 +19,13 @@ func (s *Server) targets(w http.ResponseWriter, r *http.Request) {
 		respondError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	if !s.ofGroup(&q) {
-		respondError(w, http.StatusNotFound, "there is no group %q", probe.CleanText(q.Group, probe.MaxGroupName))
-		return
+	if q.Group != "" {
+		of := s.groupOf(q.Group)
+		if of == nil {
+			respondNoGroup(w, q.Group)
+			return
+		}
+		q.selectors = append(q.selectors, of.View().Rule.Members)
 	}
 	list := s.list(r.Context(), q)
 	if r.Context().Err() != nil {
@@ -105,7 +109,10 @@ func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
 	}
 	target := newTarget(t, probe.MaxDetail)
 	target.Probes = newProbes(t.Probes, probe.MaxDetail)
-	target.Explanation = target.Explain(time.Now())
+	for i := range t.Probes {
+		target.Probes[i].Settings = t.Probes[i].Settings
+	}
+	target.Explanation, target.Groups = target.Explain(time.Now()), s.groupsOf(t)
 	respond(w, target)
 }
 

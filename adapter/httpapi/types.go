@@ -47,6 +47,7 @@ type Target struct {
 	Probes []Probe `json:"probes,omitempty"`
 
 	Explanation []string `json:"explanation,omitempty"` // why the target is in its state, as sentences; only of /v1/targets/{name}
+	Groups      []string `json:"groups,omitempty"`      // of which it is a member, sorted by name; only of /v1/targets/{name}
 }
 
 // Cause is why a target is in its state: its instance, or the worst of its probes.
@@ -131,6 +132,10 @@ type Probe struct {
 	Result   *Result  `json:"result,omitempty"` // the latest attempt; nil before the first
 	Attempts Attempts `json:"attempts"`
 	Rule     Rule     `json:"rule"`
+
+	// Settings are the arguments of the handler block that are set, as they are written in a
+	// configuration. What is sensitive is replaced. Only /v1/targets/{name} has them.
+	Settings string `json:"settings,omitempty"`
 }
 
 // Result is the record of one attempt.

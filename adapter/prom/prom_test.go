@@ -17,6 +17,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -191,6 +192,35 @@ sonde_stalled_seconds_total 2.5
 	compare(t, prom.Config{Engine: shop()}, want, "sonde_results_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
 		"sonde_handler_panics_total", "sonde_attempt_lateness_seconds", "sonde_probes", "sonde_attempts_skipped_total",
 		"sonde_health_score", "sonde_isolated", "sonde_names_isolated", "sonde_stalls_total", "sonde_stalled_seconds_total")
+}
+
+func TestGroupMetrics(t *testing.T) {
+	views := []*group.View{
+		{Group: "db", Counts: group.Counts{group.Undecided: 2}},
+		{Group: "web", State: group.Undecided, Last: group.Down, Counts: group.Counts{group.Ready: 1, group.Down: 2, group.Undecided: 3}},
+		{Group: "zone", State: group.Ready, Last: group.Ready, Counts: group.Counts{group.Ready: 4}},
+	}
+	want := `
+# HELP sonde_group_members Number of members of the group by state.
+# TYPE sonde_group_members gauge
+sonde_group_members{group="db",state="down"} 0
+sonde_group_members{group="db",state="ready"} 0
+sonde_group_members{group="db",state="undecided"} 2
+sonde_group_members{group="web",state="down"} 2
+sonde_group_members{group="web",state="ready"} 1
+sonde_group_members{group="web",state="undecided"} 3
+sonde_group_members{group="zone",state="down"} 0
+sonde_group_members{group="zone",state="ready"} 4
+sonde_group_members{group="zone",state="undecided"} 0
+# HELP sonde_group_ready Whether the group was ready when that was last known (1 for yes, 0 for no).
+# TYPE sonde_group_ready gauge
+sonde_group_ready{group="web"} 0
+sonde_group_ready{group="zone"} 1
+`
+	names := []string{"sonde_group_ready", "sonde_group_members"}
+	compare(t, prom.Config{Engine: &fake{}, Groups: func() []*group.View { return views }}, want, names...)
+	views = nil // as after a reload without groups
+	compare(t, prom.Config{Engine: &fake{}, Groups: func() []*group.View { return views }}, "", names...)
 }
 
 func TestStateMetrics(t *testing.T) {

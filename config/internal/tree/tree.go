@@ -10,6 +10,7 @@
 //	json.go     reads a body in the JSON syntax
 //	hint.go     what to write instead of an unknown argument or block
 //	constant.go whether a body depends on a loop
+//	values.go   all that is set in a body, whatever its schema
 package tree
 
 import (

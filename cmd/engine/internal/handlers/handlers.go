@@ -39,14 +39,16 @@ func Options() config.Options {
 }
 
 func processDriver() config.Driver {
-	return config.DriverOf(checkProcess, func(c process.Config) probe.Target {
+	d := config.DriverOf(checkProcess, func(c process.Config) probe.Target {
 		return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User} // it runs on this machine
 	})
+	d.WarnOfTarget = warnOfNoBackOff
+	return d
 }
 
 func restartDriver() config.Driver {
 	d := config.DriverOf(func(c command.Config, _ config.Context) error { return c.Check() }, nil)
-	d.ByProbes = true
+	d.ByProbes, d.WarnOfTarget = true, warnOfNoRestart
 	return d
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/internal/command"
@@ -31,6 +32,24 @@ func lookUp(o *config.Options) {
 // warnOfDriver returns a warning about each of the program, the directory and the user
 // of a process or restart block that this machine does not have.
 func warnOfDriver(v config.Values) error { return missing(commandOf(v)) }
+
+// warnOfNoRestart warns of a restart block whose command restart_policy forbids: probes are
+// all that would run it.
+func warnOfNoRestart(v config.Values) error {
+	if v["restart_policy"] != restart.Never.String() {
+		return nil
+	}
+	return &probe.FieldError{Field: "restart_policy", Problem: "is never, so that no probe runs the command of the restart block",
+		Hint: "leave restart_policy out, or the restart block if nothing is to be restarted"}
+}
+
+// warnOfNoBackOff warns of a back-off between instances of which there is only one.
+func warnOfNoBackOff(v config.Values) error {
+	if v["restart_policy"] != restart.Never.String() || v["back_off"] == nil {
+		return nil
+	}
+	return &probe.FieldError{Field: "back_off", Problem: "has no effect, since restart_policy is never", Hint: "remove one of the two"}
+}
 
 // warnOfExec is warnOfDriver for an exec block. The directory and the user of the target
 // are those of its process block, which has warnings of its own.

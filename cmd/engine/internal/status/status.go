@@ -96,8 +96,8 @@ func (f *flags) check(terminal bool) error {
 		return cli.UsageError("unknown order %q: use trouble or name", f.sort)
 	case f.watch && f.output == "name":
 		return cli.UsageError("--watch cannot show names only: use -o table, wide or json")
-	case f.watch && (f.failing || f.group != "") && (!terminal || f.output == "json"):
-		return cli.UsageError("--watch follows all targets where there is no table: leave out --failing and --group, or use a terminal")
+	case f.watch && f.failing && (!terminal || f.output == "json"):
+		return cli.UsageError("--watch follows all targets where there is no table: leave out --failing, or use a terminal")
 	}
 	if f.sort == "" && f.isTable() {
 		f.sort = "trouble"
@@ -199,7 +199,7 @@ func (s viewer) write(ctx context.Context, all []httpapi.Target, output string) 
 		return err
 	case "table", "wide":
 		width, _ := size(s.out)
-		_, err := io.WriteString(s.out, s.none(len(all))+table(all, time.Now(), width, s.wide)+s.groupLines(ctx)+s.trouble(ctx))
+		_, err := io.WriteString(s.out, s.none(len(all))+table(all, time.Now(), width, s.wide)+s.groupLines(ctx, maxGroupLines)+s.trouble(ctx))
 		return err
 	}
 	var v any = httpapi.Targets{Targets: all, Total: len(all)}
@@ -290,7 +290,7 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	foot := s.trouble(ctx)
+	foot := s.groupLines(ctx, min(height/4, maxGroupLines)) + s.trouble(ctx)
 	if page.Next != "" {
 		foot = fmt.Sprintf("… and %d more targets\n", page.Total-len(page.Targets)) + foot
 	}
@@ -300,7 +300,7 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 // follow writes a line for each probe, and then one for each change, until ctx
 // is done.
 func (s viewer) follow(ctx context.Context, asJSON bool) error {
-	for event, err := range s.client.Events(ctx, httpapi.EventOptions{Target: s.target, Names: s.names, Labels: s.labels, Snapshot: true}) {
+	for event, err := range s.client.Events(ctx, httpapi.EventOptions{Target: s.target, Group: s.group, Names: s.names, Labels: s.labels, Snapshot: true}) {
 		if err != nil {
 			return s.advise(err)
 		}
@@ -311,9 +311,9 @@ func (s viewer) follow(ctx context.Context, asJSON bool) error {
 	return nil
 }
 
-// groupLines returns a line for each group, those first that are not ready, or for the only
-// group to show; "" if only one target is shown.
-func (s viewer) groupLines(ctx context.Context) string {
+// groupLines returns a line for each group up to most, those first that are not ready, or for
+// the only group to show; "" if only one target is shown.
+func (s viewer) groupLines(ctx context.Context, most int) string {
 	if s.target != "" {
 		return ""
 	}
@@ -321,7 +321,7 @@ func (s viewer) groupLines(ctx context.Context) string {
 	if err != nil {
 		return ""
 	}
-	return groupLines(all.Groups, s.group)
+	return groupLines(all.Groups, s.group, most)
 }
 
 // trouble returns lines about the engine itself, or "" if it is well.

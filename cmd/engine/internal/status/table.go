@@ -105,18 +105,18 @@ func labels(all map[string]string) string {
 // maxGroupLines bounds the lines about groups.
 const maxGroupLines = 20
 
-// groupLines returns a line for each of some groups, or for the only one, those first that
-// are not ready.
+// groupLines returns a line for each of some groups up to most, or for the only one, those
+// first that are not ready.
 //
 //	group web: ready, 3 of 4 ready, 2 needed
-func groupLines(groups []httpapi.Group, only string) string {
+func groupLines(groups []httpapi.Group, only string, most int) string {
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g httpapi.Group) bool { return only != "" && g.Name != only })
 	slices.SortStableFunc(groups, func(a, b httpapi.Group) int {
 		return cmp.Compare(one(a.State == "ready"), one(b.State == "ready"))
 	})
 	var s strings.Builder
 	for i, g := range groups {
-		if i == maxGroupLines {
+		if i == most {
 			fmt.Fprintf(&s, "… and %d more groups\n", len(groups)-i)
 			break
 		}

@@ -1,6 +1,9 @@
 package status
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -74,15 +77,38 @@ func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
 		{Name: "c", State: "undecided", Need: 1, Counts: httpapi.GroupCounts{Total: 2, Undecided: 2}},
 	}
 	want := "group b: down, 1 of 2 ready, 2 needed\ngroup c: undecided, 0 of 2 ready, 1 needed, 2 not known yet\ngroup a: ready, 3 of 4 ready, 2 needed\n"
-	if got := groupLines(groups, ""); got != want {
+	if got := groupLines(groups, "", maxGroupLines); got != want {
 		t.Errorf("the lines are\n%s\nwant\n%s", got, want)
 	}
-	if got := groupLines(groups, "a"); got != "group a: ready, 3 of 4 ready, 2 needed\n" {
+	if got := groupLines(groups, "a", maxGroupLines); got != "group a: ready, 3 of 4 ready, 2 needed\n" {
 		t.Errorf("the line of one group is %q", got)
 	}
+	if got := groupLines(groups, "", 1); got != "group b: down, 1 of 2 ready, 2 needed\n… and 2 more groups\n" {
+		t.Errorf("one line of groups is %q", got)
+	}
 	many := make([]httpapi.Group, maxGroupLines+2)
-	if got := groupLines(many, ""); !strings.HasSuffix(got, "… and 2 more groups\n") {
+	if got := groupLines(many, "", maxGroupLines); !strings.HasSuffix(got, "… and 2 more groups\n") {
 		t.Errorf("the lines of many groups are %s", got)
+	}
+}
+
+// The screen of --watch has what the table has.
+func TestTheScreenShowsGroups(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/groups":
+			io.WriteString(w, `{"groups": [{"name": "web", "state": "down", "need": 2, "counts": {"total": 2, "ready": 1, "down": 1}}]}`)
+		case "/v1/targets":
+			io.WriteString(w, `{"targets": [{"name": "shop/a", "state": "ready"}], "total": 1}`)
+		default:
+			io.WriteString(w, `{}`)
+		}
+	}))
+	defer server.Close()
+	s := viewer{client: &httpapi.Client{Base: server.URL}, out: io.Discard}
+	got, err := s.screen(t.Context())
+	if err != nil || !strings.Contains(got, "shop/a  ready") || !strings.HasSuffix(got, "group web: down, 1 of 2 ready, 2 needed\n") {
+		t.Errorf("the screen is %q, %v", got, err)
 	}
 }
 

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+)
+
+// warnOfPlainText warns of secrets that are written in a file: of arguments, locals and
+// entries of maps whose names say that they are secret, and of passwords in URLs. It looks
+// at the text once, and not at each element of a loop.
+func (l *loader) warnOfPlainText(body tree.Body) {
+	secret := make(map[string]bool)
+	for name, value := range body.Values() {
+		is, known := secret[name]
+		if !known {
+			is = isSecretName(name)
+			secret[name] = is
+		}
+		if at := value.Range(); is {
+			l.warnIfWritten(value, name+" is a secret in plain text")
+		} else if passwordInURL.Match(at.SliceBytes(l.texts[at.Filename])) {
+			l.warnIfWritten(value, name+" has a URL with a password in plain text")
+		}
+	}
+}
+
+// warnIfWritten warns of a secret that is written in the text. One that comes from a file,
+// the environment or a variable has no warning, and neither has one that is marked as
+// sensitive.
+func (l *loader) warnIfWritten(e hcl.Expression, warning string) {
+	if len(e.Variables()) > 0 {
+		return
+	}
+	v, diags := protected(e, l.root) // in which nothing can be read
+	if diags.HasErrors() || v.ContainsMarked() || !v.IsWhollyKnown() || v.IsNull() || v.Type() != cty.String || strings.TrimSpace(v.AsString()) == "" {
+		return
+	}
+	l.secret(e.Range())
+	l.add(report{
+		severity: Warning, at: e.Range(), summary: warning,
+		hint: "read it from elsewhere: a variable with sensitive = true, sensitive(env(\"…\")) or sensitive(trimspace(file(\"…\")))\n" +
+			"sensitive(\"…\") keeps it here, and hides it in all outputs",
+	})
+}
+
+// passwordInURL matches the user and the password in a URL.
+var passwordInURL = regexp.MustCompile(`://[^/?#:@\s]*:[^/?#@\s]+@`)
+
+// isSecretName reports whether what has this name is secret: "db_password", "X-Api-Key",
+// "authToken". The name of a file or of another fact about a secret is not.
+func isSecretName(name string) bool {
+	words := wordsOf(name)
+	if len(words) == 0 || slices.Contains(aboutSecrets, words[len(words)-1]) {
+		return false
+	}
+	for i, word := range words {
+		if slices.Contains(secretWords, word) || strings.HasSuffix(word, "password") { // PGPASSWORD
+			return true
+		}
+		if i > 0 && word == "key" && slices.Contains(keyWords, words[i-1]) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	secretWords  = []string{"passwd", "passphrase", "pwd", "secret", "token", "credential", "credentials", "apikey", "authorization", "cookie"}
+	keyWords     = []string{"api", "private", "access", "auth", "secret"}
+	aboutSecrets = []string{"file", "path", "dir", "url", "uri", "name", "id", "type", "header", "field", "prefix", "length", "ttl"}
+)
+
+// wordsOf returns the words of a name in lower case: those of "X-Api-Key" and of
+// "xApiKey" are x, api and key.
+func wordsOf(name string) (words []string) {
+	var word []rune
+	end := func() {
+		if len(word) > 0 {
+			words = append(words, strings.ToLower(string(word)))
+		}
+		word = nil
+	}
+	for _, r := range name {
+		switch {
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			end()
+			continue
+		case unicode.IsUpper(r) && len(word) > 0 && unicode.IsLower(word[len(word)-1]):
+			end()
+		}
+		word = append(word, r)
+	}
+	end()
+	return words
+}

@@ -9,7 +9,6 @@ package browser
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -19,7 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -89,6 +91,7 @@ func (s *site) add(id probe.ID, period time.Duration) {
 	}
 	s.set[id] = probe.Probe{
 		Target: probe.Target{Address: "192.0.2.17"}, Handler: probe.HandlerFunc(attempt), HandlerName: "http",
+		Settings: "path = \"/healthz\"\nheaders = { Authorization = (sensitive) }",
 		Rule: probe.Rule{Period: period, Timeout: 10 * time.Second, SuccessThreshold: 1, FailureThreshold: 1},
 	}
 }
@@ -307,6 +310,13 @@ func TestATargetHasAPage(t *testing.T) {
 	s := newSite(t, "", "shop/web", "shop/db").fail("shop/web")
 	s.add(probe.ID{Target: "shop/web", Kind: probe.Liveness, Name: "port 80"}, 100*time.Millisecond)
 	s.start()
+	shop, err := probe.NewSelector([]string{"shop/*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.groups.Apply(map[string]group.Rule{"shop": {Members: shop}, "all": {}}); err != nil {
+		t.Fatal(err)
+	}
 	b := s.open(1440)
 	b.until(tileSays("in trouble", "1"))
 	b.run(chromedp.Click(`//a[text()="shop/web"]`, chromedp.BySearch))
@@ -316,6 +326,9 @@ func TestATargetHasAPage(t *testing.T) {
 		b.until(fmt.Sprintf(`document.querySelector("#target").innerText.includes(%q)`, want))
 	}
 	b.until(`document.querySelectorAll("#history li").length > 0`)
+	b.run(chromedp.Click(`#probes .card:nth-child(2) summary`, chromedp.ByQuery))
+	b.until(`document.querySelector("#probes .card:nth-child(2) details pre").innerText === 'http {\n  path = "/healthz"\n  headers = { Authorization = (sensitive) }\n}'`)
+	b.until(`document.querySelector('#facts a[href="#/?group=shop"]').textContent === "shop" && document.querySelectorAll("#facts a").length === 2`)
 	s.mu.Lock()
 	s.faults = map[string]probe.Result{}
 	s.mu.Unlock()
@@ -356,6 +369,68 @@ func TestAPhoneHasNoSidewaysScroll(t *testing.T) {
 	fits()
 }
 
+// shown is a script that notes when the first rows were painted.
+const shown = `new MutationObserver(() => {
+	if (!window.shownAt && document.querySelector("#targets tr")) {
+		window.shownAt = -1;
+		requestAnimationFrame(() => setTimeout(() => { window.shownAt = performance.now(); }));
+	}
+}).observe(document, { childList: true, subtree: true });`
+
+// TestTenThousandTargetsAreFast measures the page with 10,001 targets, and logs the figures: see
+// them with -v. What it asserts is that the page does not grow with the changes that it shows.
+func TestTenThousandTargetsAreFast(t *testing.T) {
+	all := names(10_001)
+	s := newSite(t, "", all...).start()
+	b := s.open(1440)
+	b.until(tileSays("ready", "10,001"))
+	b.run(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(shown).Do(ctx)
+		return err
+	}), chromedp.Reload())
+	b.until(`window.shownAt > 0`)
+	t.Logf("first paint with the list: %.0f ms after the navigation", eval[float64](b, `window.shownAt`))
+
+	slowest := time.Duration(0)
+	change := func(restarts int32) {
+		t.Helper()
+		changed := time.Now()
+		s.instance(all[150], restarts)
+		b.until(fmt.Sprintf(`%s.querySelector(".of-restarts").innerText === "%d"`, row(all[150]), restarts))
+		slowest = max(slowest, time.Since(changed))
+	}
+	for i := range int32(20) {
+		change(i + 1)
+	}
+	t.Logf("a change of a row: shown after %v at most, of 20", slowest.Round(time.Millisecond))
+	changed := time.Now()
+	s.engine.Report(probe.Instance{Target: all[9000], ID: "none", Phase: probe.Waiting, Since: changed, Reason: probe.ReasonNoStart, Detail: "no such file"})
+	b.until(tileSays("in trouble", "1") + "&&" + rows + `[0].innerText.includes("cannot start")`)
+	t.Logf("a target in trouble that was not in the list: shown first after %v", time.Since(changed).Round(time.Millisecond))
+
+	heap := func() float64 {
+		t.Helper()
+		var used float64
+		b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+			if err = heapprofiler.CollectGarbage().Do(ctx); err == nil {
+				used, _, _, _, err = runtime.GetHeapUsage().Do(ctx)
+			}
+			return err
+		}))
+		return used / (1 << 20)
+	}
+	before := heap()
+	for i := range 3 * len(all) {
+		s.instance(all[i%len(all)], int32(100+i/len(all)))
+	}
+	change(1000)
+	after := heap()
+	t.Logf("memory of the page: %.1f MiB, and %.1f MiB after %d changes", before, after, 3*len(all))
+	if after > 2*before+16 {
+		t.Errorf("the page has grown from %.1f to %.1f MiB", before, after)
+	}
+}
+
 // TestScreenshots takes pictures for people, when asked to.
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
@@ -366,22 +441,33 @@ func TestScreenshots(t *testing.T) {
 	}
 	for n, bad := range map[int]int{8: 2, 500: 17, 10_001: 41} {
 		all := names(n)
-		s := newSite(t, "", all...).fail(all[n/2 : n/2+bad]...).start()
+		s := newSite(t, "", all...).fail(all[n/2 : n/2+bad]...)
+		s.add(probe.ID{Target: all[n/2], Kind: probe.Liveness}, 100*time.Millisecond)
+		s.start()
 		s.instance(all[1], 3)
-		for width, shape := range maps.All(map[int64]string{1440: "wide", 390: "phone"}) {
+		if err := s.groups.Apply(map[string]group.Rule{"all": {MinReady: probe.Minimum{Share: 1}}, "some": {}}); err != nil {
+			t.Fatal(err)
+		}
+		for width, shape := range map[int64]string{1440: "wide", 390: "phone"} {
 			b := s.open(width)
 			b.until(tileSays("in trouble", fmt.Sprint(bad)))
-			b.shoot(fmt.Sprintf("%s/list-%d-%s.png", *screenshots, n, shape))
-			b.run(chromedp.Evaluate(`location.hash = "#/target/`+strings.ReplaceAll(all[n/2], "/", "%2F")+`"`, nil))
-			b.until(`document.querySelectorAll("#probes .card").length > 0`)
-			b.shoot(fmt.Sprintf("%s/target-%d-%s.png", *screenshots, n, shape))
+			for _, scheme := range []string{"light", "dark"} {
+				media := emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}})
+				b.run(chromedp.Evaluate(`location.hash = "#/"`, nil), media)
+				b.until(`!document.querySelector("#list").hidden`)
+				b.shoot(fmt.Sprintf("%s/list-%d-%s-%s.png", *screenshots, n, shape, scheme))
+				b.run(chromedp.Evaluate(`location.hash = "#/target/`+strings.ReplaceAll(all[n/2], "/", "%2F")+`"`, nil))
+				b.until(`!document.querySelector("#target").hidden && document.querySelectorAll("#probes .card").length === 2`)
+				b.run(chromedp.Evaluate(`document.querySelector("#probes details").open = true`, nil))
+				b.shoot(fmt.Sprintf("%s/target-%d-%s-%s.png", *screenshots, n, shape, scheme))
+			}
 		}
 	}
 }
 
 func (b *tab) shoot(file string) {
 	var png []byte
-	b.run(chromedp.CaptureScreenshot(&png))
+	b.run(chromedp.FullScreenshot(&png, 100))
 	if err := os.WriteFile(file, png, 0o644); err != nil {
 		b.t.Fatal(err)
 	}

@@ -53,16 +53,17 @@ export function span(seconds) {
   return "0 s";
 }
 
-// timeElement returns an element for a time of the API, which showTime fills.
-export const timeElement = () => document.createElement("time");
+// timeElement returns an element for a time of the API, which showTime fills. With "due" as
+// its class it is a time at which something is due.
+export const timeElement = (classes) => element("time", classes);
 
-// showTime shows how long ago a time of the API was, or in how long it will be. Without a time
-// it shows nothing.
+// showTime shows how long ago a time of the API was, or in how long it will be; "now" if
+// something is due. Without a time it shows nothing.
 export function showTime(e, time, now = Date.now()) {
   setAttribute(e, "datetime", time);
   if (!time) return setText(e, "");
   const seconds = (now - new Date(time)) / 1000;
-  setText(e, seconds < 0 ? "in " + span(Math.ceil(-seconds)) : seconds < 1 ? "just now" : span(seconds) + " ago");
+  setText(e, seconds < 0 ? "in " + span(Math.ceil(-seconds)) : e.className === "due" ? "now" : seconds < 1 ? "just now" : span(seconds) + " ago");
   setAttribute(e, "title", new Date(time).toLocaleString());
 }
 
@@ -81,7 +82,7 @@ export function duration(seconds) {
 }
 
 const svgSpace = "http://www.w3.org/2000/svg";
-const sparkWidth = 90, sparkHeight = 20;
+const sparkWidth = 72, sparkHeight = 20;
 
 // sparkElement returns an element in which showSpark draws. It is hidden from screen readers,
 // which have the latest value as text beside it.
@@ -97,10 +98,10 @@ export function sparkElement() {
 // sparkLength is how many values a spark line shows.
 export const sparkLength = 30;
 
-// showSpark draws the latest values, from zero to the largest one.
+// showSpark draws the latest values, from zero to the largest one. The last one is at the right.
 export function showSpark(svg, values) {
-  const most = Math.max(...values, 1e-9), step = sparkWidth / (sparkLength - 1);
-  const points = values.map((v, i) => (i * step).toFixed(1) + "," + (sparkHeight - 1 - (v / most) * (sparkHeight - 2)).toFixed(1));
+  const most = Math.max(...values, 1e-9), step = sparkWidth / (sparkLength - 1), first = sparkLength - values.length;
+  const points = values.map((v, i) => ((first + i) * step).toFixed(1) + "," + (sparkHeight - 1 - (v / most) * (sparkHeight - 2)).toFixed(1));
   svg.classList.toggle("drawn", values.length > 1);
   svg.firstElementChild.setAttribute("points", values.length > 1 ? points.join(" ") : "");
 }

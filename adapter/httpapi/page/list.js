@@ -79,6 +79,15 @@ export function show(next) {
 
 // load reads what is shown, with the probes' latest attempts if asked for, and shows it.
 export async function load(withProbes, signal) {
+  const [{ groups: all }, { targets, total, counts }] = await Promise.all([read("/v1/groups", signal), loadTargets(withProbes, signal)]);
+  showCounts(counts);
+  showGroups(all);
+  showTargets(targets);
+  showTotal(targets.length, total, counts.targets);
+}
+
+// loadTargets reads as many targets as are shown.
+async function loadTargets(withProbes, signal) {
   const targets = [];
   let page, total;
   do {
@@ -89,11 +98,7 @@ export async function load(withProbes, signal) {
     total = total === undefined ? page.total || 0 : total;
     targets.push(...page.targets);
   } while (page.next && targets.length < wanted);
-  const all = await read("/v1/groups", signal);
-  showCounts(page.counts);
-  showGroups(all.groups);
-  showTargets(targets);
-  showTotal(targets.length, total, page.counts.targets);
+  return { targets, total, counts: page.counts };
 }
 
 function showCounts(counts) {
@@ -132,7 +137,7 @@ function showGroups(all) {
     const { item, button, state, text } = groups.get(g.name);
     setText(state, g.state);
     setAttribute(state, "data-state", g.state);
-    setText(text, `${g.counts.ready} of ${g.counts.total} ready, ${g.need} needed`);
+    setText(text, `${g.counts.ready.toLocaleString()} of ${g.counts.total.toLocaleString()} ready, ${g.need.toLocaleString()} needed`);
     button.setAttribute("aria-pressed", String(query.group === g.name));
     return item;
   }));
@@ -184,14 +189,14 @@ function makeRow(name) {
   };
   const row = {
     state: element("span", "state"), address: element("span", "muted"), probe: element("span", "probe"), detail: element("span", "muted detail"),
-    since: timeElement(), restarts: element("span"), latest: element("span", "muted"), spark: sparkElement(),
+    since: timeElement(), restarts: element("span"), latest: element("span", "muted latest"), spark: sparkElement(),
   };
   const link = element("a", "", name);
   link.href = "#/target/" + encodeURIComponent(name);
   const head = element("th", "name", link, row.address);
   head.scope = "row";
   row.line = element("tr", "", cell("State", row.state), head, cell("Why", row.probe, row.detail), cell("Since", row.since),
-    cell("Restarts", row.restarts), cell("Latency", row.spark, row.latest));
+    cell("Restarts", row.restarts), cell("Latency", row.latest, row.spark));
   return row;
 }
 

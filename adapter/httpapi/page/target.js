@@ -52,11 +52,12 @@ function showTarget(target) {
     return line;
   }));
 
-  fact("State since", target.since, true);
+  fact("State since", target.since, showTime);
   fact("Address", target.address);
   fact("Labels", Object.entries(labels).map(([name, value]) => name + "=" + value).join(", "));
+  fact("Groups", (target.groups || []).join(", "), showGroups);
   fact("Instance", [instance.id, words(instance.phase)].filter(Boolean).join(", "));
-  fact("Instance since", instance.since, true);
+  fact("Instance since", instance.since, showTime);
   fact("Restarts", String(instance.restarts));
   fact("Instance says", instance.reason && words(instance.reason));
   fact("Started", target.started ? "yes" : "no");
@@ -66,18 +67,28 @@ function showTarget(target) {
   setText(at("output"), instance.detail || "");
 }
 
-// fact shows a line of the list of facts, or a time. Without a value there is none.
-function fact(title, value, isTime) {
+// fact shows a line of the list of facts, by a function that shows a value in an element.
+// Without a value there is none.
+function fact(title, value, show = setText) {
   let f = facts.get(title);
   if (!f) {
-    f = { body: element("dd", "", isTime ? timeElement() : element("span")) };
+    f = { body: element("dd", "", show === showTime ? timeElement() : element("span")) };
     f.line = element("div", "", element("dt", "", title), f.body);
     at("facts").append(f.line);
     facts.set(title, f);
   }
   f.line.hidden = !value;
-  if (isTime) showTime(f.body.firstElementChild, value);
-  else setText(f.body.firstElementChild, value || "");
+  show(f.body.firstElementChild, value || "");
+}
+
+// showGroups shows the names of groups as links to their members.
+function showGroups(e, names) {
+  if (e.textContent === names) return;
+  e.replaceChildren(...names.split(", ").flatMap((name, i) => {
+    const link = element("a", "", name);
+    link.href = "#/?" + new URLSearchParams({ group: name });
+    return i ? [", ", link] : [link];
+  }));
 }
 
 function showProbes(target) {
@@ -94,7 +105,7 @@ const rowsOfCard = ["Run", "Latest attempt", "Took", "Next attempt", "Verdict si
 
 function makeCard(probe) {
   const c = { verdict: element("span", "state"), run: element("span", "run"), runText: element("span"), detail: element("pre"),
-    spark: sparkElement(), at: timeElement(), next: timeElement(), since: timeElement(), values: {} };
+    spark: sparkElement(), at: timeElement(), next: timeElement("due"), since: timeElement(), values: {} };
   c.detail.tabIndex = 0;
   const list = element("dl");
   for (const title of rowsOfCard) {
@@ -103,14 +114,17 @@ function makeCard(probe) {
   }
   c.values.Run.append(c.run, c.runText);
   c.latest = element("span");
-  c.values["Latest attempt"].append(c.latest, " ", c.at);
+  c.values["Latest attempt"].append(c.latest, c.at);
   c.took = element("span");
   c.values.Took.append(c.took, " ", c.spark);
   c.wait = element("span");
   c.values["Next attempt"].append(c.wait, c.next);
   c.values["Verdict since"].append(c.since);
   const title = probe.kind + (probe.name ? " " + probe.name : "");
-  c.card = element("section", "card", element("h4", "", title, " ", element("span", "muted", probe.handler), " ", c.verdict), list, c.detail);
+  c.settings = element("pre");
+  c.settings.tabIndex = 0;
+  c.configuration = element("details", "", element("summary", "", "Configuration"), c.settings);
+  c.card = element("section", "card", element("h4", "", title, " ", element("span", "muted", probe.handler), " ", c.verdict), list, c.detail, c.configuration);
   return c;
 }
 
@@ -120,18 +134,19 @@ function fillCard(c, probe) {
   setText(c.verdict, verdict);
   setAttribute(c.verdict, "data-state", verdict);
   showRun(c, probe);
-  setText(c.latest, result ? [result.outcome, result.reason].filter(Boolean).join(", ") : "none yet");
+  setText(c.latest, result ? [result.outcome, result.reason, ""].filter((part) => part !== undefined).join(", ") : "none yet");
   showTime(c.at, result && result.at);
   showSpark(c.spark, latency.ofProbe(probe.id));
   setText(c.took, result ? timings(result) : "");
-  const now = probe.attempting || (probe.next && new Date(probe.next) <= Date.now());
-  setText(c.wait, now ? "now" : probe.onHold ? "none until the next instance" : probe.waitReason ? "waits: " + words(probe.waitReason) : "");
-  showTime(c.next, now || probe.onHold || probe.waitReason ? "" : probe.next);
+  setText(c.wait, probe.attempting ? "now" : probe.onHold ? "none until the next instance" : probe.waitReason ? "waits: " + words(probe.waitReason) : "");
+  showTime(c.next, probe.attempting || probe.onHold || probe.waitReason ? "" : probe.next);
   showTime(c.since, probe.since);
   const a = probe.attempts;
   setText(c.values.Attempts, `${a.success + a.warning} succeeded, ${a.failure} failed, ${a.unknown} could not be made`);
   setText(c.values.Rule, `every ${span(rule.periodSeconds) === "0 s" ? duration(rule.periodSeconds) : span(rule.periodSeconds)}, timeout ${duration(rule.timeoutSeconds)}, ` +
     `fails after ${rule.failureThreshold}, passes after ${rule.successThreshold}` + (rule.initialDelaySeconds ? `, after a delay of ${duration(rule.initialDelaySeconds)}` : ""));
+  c.configuration.hidden = !probe.settings;
+  setText(c.settings, probe.settings ? probe.handler + " {\n" + probe.settings.replace(/^/gm, "  ") + "\n}" : "");
   c.detail.hidden = !(result && result.detail);
   setText(c.detail, (result && result.detail) || "");
 }
@@ -173,7 +188,7 @@ function makeEntry(transition) {
   const time = timeElement(), state = element("span", "state", words(transition.state));
   state.dataset.state = transition.state;
   showTime(time, transition.at);
-  const e = element("li", "", state, element("span", "", transition.text), time);
+  const e = element("li", "", state, element("span", "text", transition.text), time);
   if (transition.detail && !transition.probe) e.append(element("pre", "", transition.detail)); // a probe's is in the text
   return e;
 }

@@ -184,7 +184,7 @@ func (s viewer) once(ctx context.Context, f flags) error {
 	if err := s.write(ctx, all, f.output); err != nil {
 		return err
 	}
-	for _, t := range all {
+	for _, t := range all.Targets {
 		if f.exitCode && t.InTrouble {
 			return cli.ErrReported(exitInTrouble)
 		}
@@ -192,21 +192,19 @@ func (s viewer) once(ctx context.Context, f flags) error {
 	return nil
 }
 
-func (s viewer) write(ctx context.Context, all []httpapi.Target, output string) error {
-	switch output {
-	case "name":
-		_, err := io.WriteString(s.out, names(all))
+func (s viewer) write(ctx context.Context, all httpapi.Targets, output string) error {
+	switch {
+	case output == "name":
+		_, err := io.WriteString(s.out, names(all.Targets))
 		return err
-	case "table", "wide":
+	case output == "table" || output == "wide":
 		width, _ := size(s.out)
-		_, err := io.WriteString(s.out, s.none(len(all))+table(all, time.Now(), width, s.wide)+s.groupLines(ctx, maxGroupLines)+s.trouble(ctx))
+		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.wide)+s.groupLines(ctx, maxGroupLines)+s.trouble(ctx))
 		return err
+	case s.target != "":
+		return cli.WriteJSON(s.out, all.Targets[0])
 	}
-	var v any = httpapi.Targets{Targets: all, Total: len(all)}
-	if s.target != "" {
-		v = all[0]
-	}
-	return cli.WriteJSON(s.out, v)
+	return cli.WriteJSON(s.out, all)
 }
 
 // none returns a line that says why there are no targets, or "" if there are some.
@@ -226,24 +224,25 @@ func (s viewer) none(targets int) string {
 // requestTimeout bounds the time for one of the engine's responses.
 const requestTimeout = 30 * time.Second
 
-// targets returns the targets to show, with their probes. It gives up when the engine does
-// not respond for requestTimeout.
-func (s viewer) targets(ctx context.Context) (all []httpapi.Target, err error) {
+// targets returns the targets to show, with their probes, as one page. It gives up when the
+// engine does not respond for requestTimeout.
+func (s viewer) targets(ctx context.Context) (all httpapi.Targets, err error) {
 	if s.target != "" {
-		page, err := s.page(ctx, 1)
-		return page.Targets, err
+		return s.page(ctx, 1)
 	}
+	all.Targets = []httpapi.Target{} // in JSON a list, also if there are none
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
 	for page, err := range s.client.Pages(ctx, s.query(httpapi.MaxListed)) {
 		if err != nil {
-			return nil, cmp.Or(context.Cause(ctx), err)
+			return all, cmp.Or(context.Cause(ctx), err)
 		}
-		all = append(all, page.Targets...)
+		all.Targets, all.Counts = append(all.Targets, page.Targets...), page.Counts
 		late.Reset(requestTimeout)
 	}
+	all.Total = len(all.Targets)
 	return all, nil
 }
 

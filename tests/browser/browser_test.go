@@ -92,7 +92,7 @@ func (s *site) add(id probe.ID, period time.Duration) {
 	s.set[id] = probe.Probe{
 		Target: probe.Target{Address: "192.0.2.17"}, Handler: probe.HandlerFunc(attempt), HandlerName: "http",
 		Settings: "path = \"/healthz\"\nheaders = { Authorization = (sensitive) }",
-		Rule: probe.Rule{Period: period, Timeout: 10 * time.Second, SuccessThreshold: 1, FailureThreshold: 1},
+		Rule:     probe.Rule{Period: period, Timeout: 10 * time.Second, SuccessThreshold: 1, FailureThreshold: 1},
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 // restart rules restart it, else Gone (K37); all containers of a pod with phase
 // Succeeded or Failed are Gone (K32). With a deletionTimestamp of the pod they are
 // terminating (K38). All are managed: the kubelet kills containers that fail.
+//
+// Reason and Detail say why a container does not run, so that one in CrashLoopBackOff is
+// crash-looping, and one whose image cannot be pulled cannot start.
 func Instances(pod *v1.Pod) []probe.Instance { return instancesOf(pod, nameOf(pod)) }
 
 // instancesOf returns the instances of a pod whose targets begin with name.
@@ -37,7 +40,11 @@ func sidecars(pod *v1.Pod) []v1.Container {
 func instance(pod *v1.Pod, c v1.Container, target string) probe.Instance {
 	status, found := statusOf(&pod.Status, c.Name)
 	if !found || status.ContainerID == "" {
-		return probe.Instance{Target: target}
+		in := probe.Instance{Target: target}
+		if waits := status.State.Waiting; waits != nil && reasonOf(waits) != "" {
+			in.Reason, in.Detail = reasonOf(waits), joinDetail(waits.Reason, waits.Message)
+		}
+		return in
 	}
 	in := probe.Instance{
 		Target: target, ID: status.ContainerID, Phase: probe.Waiting,
@@ -47,22 +54,44 @@ func instance(pod *v1.Pod, c v1.Container, target string) probe.Instance {
 	case state.Running != nil:
 		in.Phase, in.Since = probe.Running, state.Running.StartedAt.Time
 	case state.Terminated != nil:
-		in.Phase, in.Since = probe.Gone, state.Terminated.FinishedAt.Time
+		in.Phase, in.Since, in.Reason = probe.Gone, state.Terminated.FinishedAt.Time, probe.ReasonExited
 		if restarts(pod, c, state.Terminated.ExitCode) {
 			in.Phase = probe.Ended
+		} else if state.Terminated.ExitCode == 0 {
+			in.Reason = probe.ReasonCompleted
 		}
-		in.Detail = fmt.Sprintf("exit status %d", state.Terminated.ExitCode)
-		if state.Terminated.Reason != "" {
-			in.Detail += ", " + state.Terminated.Reason
-		}
-		in.Detail = joinDetail(in.Detail, state.Terminated.Message)
+		in.Detail = exitOf(state.Terminated)
 	case state.Waiting != nil:
-		in.Detail = joinDetail(state.Waiting.Reason, state.Waiting.Message)
+		in.Reason, in.Detail = reasonOf(state.Waiting), joinDetail(state.Waiting.Reason, state.Waiting.Message)
+		if last := status.LastTerminationState.Terminated; last != nil {
+			in.Detail = joinDetail(exitOf(last), in.Detail)
+		}
 	}
 	if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 		in.Phase = probe.Gone
 	}
 	return in
+}
+
+// exitOf describes how a container has ended.
+func exitOf(state *v1.ContainerStateTerminated) string {
+	text := fmt.Sprintf("exit status %d", state.ExitCode)
+	if state.Reason != "" {
+		text += ", " + state.Reason
+	}
+	return joinDetail(text, state.Message)
+}
+
+// reasonOf returns why a container waits: for its back-off, since it cannot be started, or ""
+// for its turn. The kubelet has many reasons for the second, but few for the last.
+func reasonOf(state *v1.ContainerStateWaiting) probe.Reason {
+	switch state.Reason {
+	case "CrashLoopBackOff":
+		return probe.ReasonBackOff
+	case "", "ContainerCreating", "PodInitializing":
+		return ""
+	}
+	return probe.ReasonNoStart // such as ImagePullBackOff, CreateContainerConfigError, RunContainerError
 }
 
 // statusOf finds the status of a container by name: regular containers first (K33).

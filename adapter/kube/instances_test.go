@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -36,20 +37,29 @@ func podIn(t *testing.T, state v1.ContainerState, fields string) *v1.Pod {
 
 func TestContainerStateDeterminesThePhase(t *testing.T) {
 	app := probe.Instance{Target: "default/web/app", ID: "cri://1", Managed: true, Restarts: 2}
-	in := func(phase probe.Phase, since time.Time, detail string) probe.Instance {
+	in := func(phase probe.Phase, since time.Time, reason probe.Reason, detail string) probe.Instance {
 		i := app
-		i.Phase, i.Since, i.Detail = phase, since, detail
+		i.Phase, i.Since, i.Reason, i.Detail = phase, since, reason, detail
 		return i
 	}
+	again := podIn(t, waiting("CrashLoopBackOff"), "")
+	again.Status.ContainerStatuses[0].LastTerminationState = terminated(3)
+	once := podIn(t, terminated(0), ", restartPolicy: Never")
+	failed := podIn(t, terminated(1), ", restartPolicy: Never")
 	for _, test := range []struct {
 		name string
 		pod  *v1.Pod
 		want probe.Instance
 	}{
-		{"it runs", podIn(t, running(), ""), in(probe.Running, t0.Time, "")},
-		{"it waits", podIn(t, waiting("CrashLoopBackOff"), ""), in(probe.Waiting, time.Time{}, "CrashLoopBackOff")},
-		{"no state means waiting", podIn(t, v1.ContainerState{}, ""), in(probe.Waiting, time.Time{}, "")},
-		{"it has ended", podIn(t, terminated(1), ""), in(probe.Ended, t0.Time, "exit status 1, Error: bye")},
+		{"it runs", podIn(t, running(), ""), in(probe.Running, t0.Time, "", "")},
+		{"it waits for its back-off", podIn(t, waiting("CrashLoopBackOff"), ""), in(probe.Waiting, time.Time{}, probe.ReasonBackOff, "CrashLoopBackOff")},
+		{"and the status says how it has ended", again, in(probe.Waiting, time.Time{}, probe.ReasonBackOff, "exit status 3, Error: bye: CrashLoopBackOff")},
+		{"it waits for its turn", podIn(t, waiting("ContainerCreating"), ""), in(probe.Waiting, time.Time{}, "", "ContainerCreating")},
+		{"it cannot be started", podIn(t, waiting("RunContainerError"), ""), in(probe.Waiting, time.Time{}, probe.ReasonNoStart, "RunContainerError")},
+		{"no state means waiting", podIn(t, v1.ContainerState{}, ""), in(probe.Waiting, time.Time{}, "", "")},
+		{"it has ended", podIn(t, terminated(1), ""), in(probe.Ended, t0.Time, probe.ReasonExited, "exit status 1, Error: bye")},
+		{"it has ended for good", failed, in(probe.Gone, t0.Time, probe.ReasonExited, "exit status 1, Error: bye")},
+		{"it has completed", once, in(probe.Gone, t0.Time, probe.ReasonCompleted, "exit status 0, Error: bye")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := kube.Instances(test.pod); len(got) != 1 || got[0] != test.want {
@@ -68,6 +78,33 @@ func TestContainerWithoutAnIDIsAbsent(t *testing.T) {
 	for name, pod := range map[string]*v1.Pod{"K33 no ID": unnamed, "K33 no status": other} {
 		if got := kube.Instances(pod); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: instances are %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// What the kubelet shows as CrashLoopBackOff or ImagePullBackOff is in trouble.
+func TestAContainerThatDoesNotStartIsInTrouble(t *testing.T) {
+	unpulled := podIn(t, waiting("ImagePullBackOff"), "")
+	unpulled.Status.ContainerStatuses[0].ContainerID = "" // there is none yet
+	for name, test := range map[string]struct {
+		pod  *v1.Pod
+		want probe.TargetState
+	}{
+		"crash loop":           {podIn(t, waiting("CrashLoopBackOff"), ""), probe.StateCrashLooping},
+		"image not pulled":     {unpulled, probe.StateCannotStart},
+		"creating":             {podIn(t, waiting("ContainerCreating"), ""), probe.StateStarting},
+		"exited for good":      {podIn(t, terminated(1), ", restartPolicy: Never"), probe.StateExited},
+		"completed":            {podIn(t, terminated(0), ", restartPolicy: Never"), probe.StateCompleted},
+		"ended, not in a loop": {podIn(t, terminated(1), ""), probe.StateRestarting},
+	} {
+		e := engine.New(engine.Config{})
+		id := probe.ID{Target: "default/web/app", Kind: probe.Readiness}
+		if _, err := e.Apply(probe.Set{id: {Handler: probe.HandlerFunc(nil), HandlerName: "http"}}); err != nil {
+			t.Fatal(err)
+		}
+		e.Report(kube.Instances(test.pod)[0])
+		if st, _ := e.Target(id.Target); st.State != test.want {
+			t.Errorf("%s: the state is %v, want %v", name, st.State, test.want)
 		}
 	}
 }

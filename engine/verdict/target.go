@@ -6,6 +6,8 @@ import "github.com/sonde-probe/sonde/probe"
 // decide too: with those, the state is the worst of this one and their ProbeStates.
 func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 	switch {
+	case in.Phase == probe.Absent && in.Reason == probe.ReasonNoStart:
+		return probe.StateCannotStart, false
 	case in.Phase == probe.Absent:
 		return probe.StateAbsent, false
 	case in.Phase == probe.Gone:

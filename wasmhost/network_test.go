@@ -75,6 +75,9 @@ func TestTheHostMakesTLSHandshakes(t *testing.T) {
 			if test.outcome == probe.Success && (got.Detail != "1.3" || got.Timings.TLS <= 0) {
 				t.Errorf("got %+v", got)
 			}
+			if sent := test.outcome == probe.Success || test.reason == probe.ReasonTLSUntrusted || test.reason == probe.ReasonTLSName; sent && got.CertificateExpiry != server.Certificate().NotAfter.Unix() {
+				t.Errorf("the certificate expires at %d", got.CertificateExpiry)
+			}
 		})
 	}
 }

@@ -34,7 +34,7 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 	default:
 		result, pluginFault = p.trapResult(r), true
 	}
-	result.Timings, result.Lost = r.Timings, r.Waited
+	result.Timings, result.Lost, result.CertificateExpiry = r.Timings, r.Waited, r.CertificateExpiry
 	return result, pluginFault
 }
 

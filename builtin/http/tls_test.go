@@ -66,6 +66,9 @@ func TestCertificatesAreVerified(t *testing.T) {
 			if got.Timings.TLS <= 0 {
 				t.Errorf("got the timings %+v, want one for TLS", got.Timings)
 			}
+			if known := got.Outcome == probe.Success || got.Reason != probe.ReasonTLSFailed; known && got.CertificateExpiry != test.server.Certificates[0].Leaf.NotAfter.Unix() {
+				t.Errorf("the certificate expires at %d", got.CertificateExpiry)
+			}
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+
+	"github.com/sonde-probe/sonde/internal/dial"
 )
 
 // writeFirstConn is a connection whose Read blocks until the first Write. Net/http reads
@@ -30,22 +32,12 @@ func speaksHTTP2(conn net.Conn) bool {
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// certificateExpiry returns when the first of the certificates expires that the peer has sent, in
-// seconds since 1970; 0 without TLS.
-func certificateExpiry(conn net.Conn) (first int64) {
+// certificateExpiry is dial.CertificateExpiry.
+func certificateExpiry(conn net.Conn) int64 {
 	if c, ok := conn.(*writeFirstConn); ok {
 		conn = c.Conn
 	}
-	secure, ok := conn.(*tls.Conn)
-	if !ok {
-		return 0
-	}
-	for _, c := range secure.ConnectionState().PeerCertificates {
-		if at := c.NotAfter.Unix(); first == 0 || at < first {
-			first = at
-		}
-	}
-	return first
+	return dial.CertificateExpiry(conn)
 }
 
 func (c *writeFirstConn) Read(b []byte) (int, error) {

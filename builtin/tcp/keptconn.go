@@ -121,7 +121,9 @@ func (h *keepAliveHandler) check(addr string) (probe.Result, bool) {
 	err := c.endError()
 	switch {
 	case err == nil && c.addr == addr:
-		return probe.Succeed("connected for " + time.Since(c.since).Round(time.Second).String()), true
+		result := probe.Succeed("connected for " + time.Since(c.since).Round(time.Second).String())
+		result.CertificateExpiry = dial.CertificateExpiry(c.conn)
+		return result, true
 	case err == nil:
 		h.drop(c)
 		return probe.Result{}, false

@@ -70,7 +70,9 @@ func (h *Handler) open(ctx context.Context, host string, port uint16, took *prob
 	if err != nil {
 		return nil, dial.Result(err)
 	}
-	return conn, h.converse(ctx, conn, took)
+	result := h.converse(ctx, conn, took)
+	result.CertificateExpiry = dial.CertificateExpiry(conn)
+	return conn, result
 }
 
 func (h *Handler) converse(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {

@@ -241,6 +241,10 @@ func TestTLSIsUsedIfConfigured(t *testing.T) {
 			if got.Timings.TLS <= 0 {
 				t.Errorf("got the timings %+v, want one for TLS", got.Timings)
 			}
+			want := map[string]tls.Certificate{"good": good, "another name": good, "untrusted": good, "expired": expired, "not verified": expired}[name]
+			if (want.Leaf == nil) != (got.CertificateExpiry == 0) || want.Leaf != nil && got.CertificateExpiry != want.Leaf.NotAfter.Unix() {
+				t.Errorf("the certificate expires at %d", got.CertificateExpiry)
+			}
 		})
 	}
 }

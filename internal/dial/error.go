@@ -37,7 +37,11 @@ const maxText = 1 << 10
 func Result(err error) probe.Result {
 	known := unknown(probe.ReasonTCPFailed, err)
 	errors.As(err, &known)
-	return probe.Result{Outcome: known.Outcome, Reason: known.Reason, Detail: probe.CleanText(err.Error(), maxText)}
+	r := probe.Result{Outcome: known.Outcome, Reason: known.Reason, Detail: probe.CleanText(err.Error(), maxText)}
+	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		r.CertificateExpiry = firstExpiry(invalid.UnverifiedCertificates)
+	}
+	return r
 }
 
 func failure(why probe.Reason, err error) *Error {

@@ -138,6 +138,24 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host stri
 	return secure, nil
 }
 
+// CertificateExpiry returns when the first of the certificates expires that the peer has sent, in
+// seconds since 1970; 0 without TLS.
+func CertificateExpiry(conn net.Conn) int64 {
+	if secure, ok := conn.(*tls.Conn); ok {
+		return firstExpiry(secure.ConnectionState().PeerCertificates)
+	}
+	return 0
+}
+
+func firstExpiry(all []*x509.Certificate) (first int64) {
+	for _, c := range all {
+		if at := c.NotAfter.Unix(); first == 0 || at < first {
+			first = at
+		}
+	}
+	return first
+}
+
 // complete returns a configuration with a ServerName and with the authorities that it
 // trusts.
 func complete(config *tls.Config, host string) (*tls.Config, error) {

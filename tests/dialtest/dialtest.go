@@ -52,7 +52,12 @@ func (a *Authority) Sign(t testing.TB, validFor time.Duration, hosts ...string) 
 			cert.DNSNames = append(cert.DNSNames, host)
 		}
 	}
-	return tls.Certificate{Certificate: [][]byte{sign(t, cert, a.cert, key, a.key)}, PrivateKey: key}
+	signed := sign(t, cert, a.cert, key, a.key)
+	leaf, err := x509.ParseCertificate(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{signed}, PrivateKey: key, Leaf: leaf}
 }
 
 // Files writes a certificate and its key as PEM files.

@@ -37,6 +37,7 @@ type call struct {
 	last     HostError // of the host call that failed last
 	failures int       // host calls that failed
 	timings  probe.Timings
+	expiry   int64 // of the certificates in the latest TLS handshake: see probe.Result
 
 	included     *socket       // whose connSize is counted with the instance; nil: none
 	sent         time.Time     // of the last write, until it is answered
@@ -121,7 +122,7 @@ func (c *call) run(f *function) Report {
 		Waited: c.fuel.waited + c.fuel.delayed, Starved: c.fuel.isStarved(time.Since(began)),
 		Computed: c.fuel.computed, RanAway: c.fuel.computed > muchComputed,
 		NoMemory: c.noMemory(err),
-		Late:     c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings,
+		Late:     c.isOver() || c.remaining() < almostLate, Refused: c.refused, Limit: c.limit, Last: c.last, Timings: c.timings, CertificateExpiry: c.expiry,
 	}
 }
 

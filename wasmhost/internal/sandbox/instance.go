@@ -397,6 +397,8 @@ type Report struct {
 	Limit    string        // the name of the limit that was reached, if one was
 	Last     HostError     // of the host call that failed last
 	Timings  probe.Timings // of the attempt
+
+	CertificateExpiry int64 // as in probe.Result
 }
 
 // almostLate is how long before the deadline a plugin may report that it has passed: it

@@ -64,8 +64,10 @@ func (c *call) secure(ctx context.Context, s *socket, config *tls.Config, size i
 	c.releaseSlot()
 	transport.handshaking = nil
 	if err != nil {
+		c.expiry = dial.Result(err).CertificateExpiry
 		return c.fail(networkError(err))
 	}
+	c.expiry = dial.CertificateExpiry(conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.conn, s.dest.Network = conn, "tls"

@@ -223,3 +223,91 @@ func TestASecondEngineDoesNotTakeOverProcessesOfAMovedStateFile(t *testing.T) {
 		t.Errorf("the process has ended: %v", err)
 	}
 }
+
+// deadConfig has a target, and a state file.
+func deadConfig(state string) string {
+	return "engine { state = \"" + state + "\" }\ntarget \"web\" {\n  probe \"readiness\" {\n    exec { command = [\"true\"] }\n    timeout = \"10s\"\n  }\n}\n"
+}
+
+// untilItWaits waits until a thread of the engine waits for a disk.
+func (e *engineProcess) untilItWaits(t *testing.T) {
+	t.Helper()
+	testsync.Until(t, "the engine to read the disk", func() bool {
+		tasks, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(e.Process.Pid), "task", "*", "wchan"))
+		for _, file := range tasks {
+			if where, _ := os.ReadFile(file); strings.Contains(string(where), "fuse") || strings.Contains(string(where), "request_wait") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// TestADeadDiskKeepsNoEngineFromItsEnd reads from a disk that never answers: when the engine starts,
+// and while it runs.
+func TestADeadDiskKeepsNoEngineFromItsEnd(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	faulttest.SmallDisk(t, "/run", "mode=0755")
+	for name, test := range map[string]struct {
+		config string
+		pods   []string
+		starts bool
+	}{
+		"its state":               {config: deadConfig("disk/sonde.state")},
+		"its pods":                {config: "engine {}", pods: []string{"--pods", "disk"}},
+		"its pods, while it runs": {config: "engine {}", pods: []string{"--pods", "disk"}, starts: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &engineProcess{dir: t.TempDir(), exited: make(chan struct{})}
+			disk := filepath.Join(e.dir, "disk")
+			if err := os.Mkdir(disk, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			e.write(t, "config.hcl", test.config)
+			if !test.starts {
+				faulttest.DeadDisk(t, disk)
+			}
+			e.start(t, func(c *exec.Cmd) { c.Args = append(c.Args, test.pods...) })
+			if test.starts {
+				e.waitListening(t)
+				faulttest.DeadDisk(t, disk)
+			}
+			e.untilItWaits(t)
+			if err := e.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			testsync.Until(t, "the engine to stop", func() bool { return e.stat() == "Z" || e.stat() == "" })
+		})
+	}
+}
+
+func TestTheDeadDiskOfAnotherEngineKeepsNoEngineFromItsStart(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	faulttest.SmallDisk(t, "/run", "mode=0755")
+	e := &engineProcess{dir: t.TempDir(), exited: make(chan struct{})}
+	disk := filepath.Join(e.dir, "disk")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e.write(t, "config.hcl", deadConfig("disk/sonde.state"))
+	e.startAgain(t)
+	e.awaitReady(t)
+	if err := e.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-e.exited
+	faulttest.DeadDisk(t, disk)
+	other := &engineProcess{dir: t.TempDir()}
+	other.write(t, "config.hcl", deadConfig("sonde.state"))
+	other.startAgain(t)
+	other.awaitReady(t)
+	other.untilItWaits(t)
+	if err := other.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the engine to stop", func() bool { return other.stat() == "Z" || other.stat() == "" })
+}

@@ -114,6 +114,18 @@ func isolate() error {
 	return nil
 }
 
+// DeadDisk mounts a file system on a directory whose server never answers, until the test ends: a
+// process that reads it waits. It is called in namespaces only. The test is skipped without FUSE.
+func DeadDisk(t *testing.T, dir string) {
+	t.Helper()
+	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no FUSE: ", err)
+	}
+	mount(t, "dead", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd()))
+	t.Cleanup(func() { server.Close() }) // before it is unmounted: what waits gets an error
+}
+
 // Replace puts other content in the place of a file. It is called in namespaces only.
 func Replace(t *testing.T, name, content string) {
 	t.Helper()

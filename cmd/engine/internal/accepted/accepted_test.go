@@ -116,6 +116,7 @@ func TestWhatAnEngineKeepsIsItsOwnWhileItRuns(t *testing.T) {
 	if err := other.Keep(Header{State: "second"}, &Inputs{}); err != nil {
 		t.Fatal(err)
 	}
+	other.Remove()
 	third := &Place{path: p.path + "4"}
 	third.RemoveOthers(none)
 	p.Close()

@@ -11,7 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -52,6 +52,9 @@ type Place struct {
 
 // prefix is what the names of the files begin with.
 const prefix = "sonde-config-"
+
+// fileName matches the names of files that are not being written.
+var fileName = regexp.MustCompile(`^` + prefix + `[0-9a-f]+$`)
 
 // PlaceOf returns the place of the engine with a command line, which has the working directory and
 // whatever else says what the engine reads, or nil if there is no directory for it.
@@ -200,12 +203,15 @@ func (p *Place) write(h Header, in *Inputs) (_ *os.File, err error) {
 	return f, nil
 }
 
-// Remove removes the file, and closes the place.
+// Remove removes the file, unless it is that of another engine, and closes the place.
 func (p *Place) Remove() {
-	if p != nil {
-		_ = os.Remove(p.path)
-		p.Close()
+	if p == nil {
+		return
 	}
+	if p.file != nil || !journal.IsLocked(p.path) {
+		_ = os.Remove(p.path)
+	}
+	p.Close()
 }
 
 // Close leaves the file to the next engine.
@@ -216,7 +222,8 @@ func (p *Place) Close() {
 	}
 }
 
-// RemoveOthers removes the files that no engine will go on with.
+// RemoveOthers removes the files that no engine will go on with. It may be called concurrently with
+// the other methods.
 func (p *Place) RemoveOthers(goesOn func(Header) bool) {
 	if p == nil {
 		return
@@ -225,7 +232,7 @@ func (p *Place) RemoveOthers(goesOn func(Header) bool) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if !strings.HasPrefix(e.Name(), prefix) || path == p.path || journal.IsLocked(path) {
+		if !fileName.MatchString(e.Name()) || path == p.path || journal.IsLocked(path) {
 			continue
 		}
 		f, err := open(path)

@@ -115,20 +115,37 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	if d.manager, err = openServiceManager(); err != nil {
 		log.Warn("the service manager is told nothing", "error", err)
 	}
-	if d.pods, err = f.pods.Open(loaded.config.Engine.Compatibility, log); err != nil {
-		return err
-	}
 	d.plugins.Store(loaded.plugins)
 	defer func() { d.plugins.Load().Close() }()
-	if err := d.prepare(loaded.config); err != nil {
+	if isStopped, err := d.awaitPrepared(loaded.config); isStopped || err != nil {
 		return err
 	}
 	d.logRejection(loaded.rejected)
 	d.keep(loaded.plugins)
 	defer d.closePlace()
-	d.place.RemoveOthers(isLeft)
+	go d.place.RemoveOthers(isLeft) // reads the disks of other engines
 	stopWatchdog = d.startWatchdog()
 	return d.run(context.WithoutCancel(c.Context()))
+}
+
+// slowStart is after how long the log says that an engine has not started yet.
+const slowStart = 10 * time.Second
+
+// awaitPrepared calls prepare. A signal that stops the program does not wait for a disk that hangs.
+func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
+	prepared := make(chan error, 1)
+	go func() { prepared <- d.prepare(c) }()
+	for {
+		select {
+		case s := <-d.signals.stop:
+			d.log.Info("stopped before the engine has started", "signal", s.String())
+			return true, nil
+		case err := <-prepared:
+			return false, err
+		case <-time.After(slowStart):
+			d.log.Warn("the engine has not started yet: its configuration is large, or the disk of its state file or pods does not respond")
+		}
+	}
 }
 
 // load reads the configuration, or what has changed in it. With a directory of pods none

@@ -84,6 +84,9 @@ const goThreads = 10_000
 // starts no process.
 func (d *daemon) prepare(c *config.Config) (err error) {
 	d.settings = c.Engine
+	if d.pods, err = d.flags.pods.Open(c.Engine.Compatibility, d.log); err != nil {
+		return err
+	}
 	handlers.LimitMemory(c.Engine)
 	debug.SetMaxThreads(goThreads + c.Engine.Concurrency)
 	d.engine = engine.New(engine.Config{

@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -166,11 +167,23 @@ func guard(c *config.Config) func(restart.Effect) error {
 // are gone, as for the kubelet.
 func anyEffect(restart.Effect) error { return nil }
 
-// refreshPods applies what has changed in the directory of pods.
-func (d *daemon) refreshPods() {
-	changed, err := d.pods.Refresh(time.Now())
-	if err != nil || !changed {
-		return // Refresh has logged the error
+// podsRead is the directory of pods, as it was read again.
+type podsRead struct {
+	dir     *staticpods.Dir
+	changed bool
+}
+
+// readPods reads the directory of pods again, whose disk may hang.
+func readPods(dir *staticpods.Dir, to chan<- podsRead) {
+	changed, err := dir.Refresh(time.Now()) // which has logged the error
+	to <- podsRead{dir, changed && err == nil}
+}
+
+// applyPods applies what has changed in the directory of pods.
+func (d *daemon) applyPods(read podsRead) {
+	d.pods = read.dir
+	if !read.changed {
+		return
 	}
 	changes, err := d.apply(d.config, anyEffect)
 	if err != nil {

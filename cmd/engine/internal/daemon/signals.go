@@ -96,14 +96,21 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 	defer stop()
 	loads := loader{daemon: d, done: make(chan loadResult, 1)}
 	defer loads.stop()
+	pods := make(chan podsRead, 1)
+	isReading := false
 	var killed error
 	for stopping := false; ; {
 		select {
 		case <-ctx.Done():
 			return killed
 		case <-ticks:
-			if !stopping {
-				d.refreshPods()
+			if !stopping && !isReading {
+				isReading = true
+				go readPods(d.pods.Copy(), pods)
+			}
+		case read := <-pods:
+			if isReading = false; !stopping {
+				d.applyPods(read)
 			}
 		case r := <-loads.done:
 			if stopping {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 )
 
-// Dir is a directory of pod manifests, as it was read last. It belongs to one
-// goroutine.
+// Dir is a directory of pod manifests, as it was read last. It must not be used concurrently.
 type Dir struct {
 	reader
 	path      string
@@ -30,6 +30,13 @@ type file struct {
 	sum     [sha256.Size]byte
 	valid   bool     // it had valid content
 	targets []target // of its latest valid content
+}
+
+// Copy returns a copy, which can be refreshed while the original is used.
+func (d *Dir) Copy() *Dir {
+	c := *d
+	c.files = maps.Clone(d.files)
+	return &c
 }
 
 // Bounds on a directory of pods. The kubelet's default is 110 pods.

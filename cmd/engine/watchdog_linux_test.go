@@ -162,3 +162,39 @@ func TestAStoppedEngineIsNotStartedAgain(t *testing.T) {
 		t.Errorf("the watchdog has started the stopped engine %s times, the one that hung %s times", n, hung)
 	}
 }
+
+// TestAnEngineThatHangsWhileItStopsIsEnded stops an engine, which waits for a process, and makes it
+// hang.
+func TestAnEngineThatHangsWhileItStopsIsEnded(t *testing.T) {
+	t.Parallel()
+	e := startHoldable(t, `
+		engine {
+		  watchdog = "10s"
+		}
+		target "web" {
+		  process { command = ["sh", "-c", "trap '' TERM; echo $$$$ >pid; while :; do sleep 0.01; done"] }
+		  termination_grace_period = "1h"
+		}`)
+	testsync.Until(t, "the process", func() bool { return e.text("pid") != "" })
+	testsync.Until(t, "the engine to run", func() bool { return strings.HasPrefix(e.get("/healthz"), "200") })
+	if err := e.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the engine to stop", func() bool { return strings.Contains(e.text("log"), "shutting down") })
+	if err := os.Remove(filepath.Join(e.dir, "address")); err != nil {
+		t.Fatal(err)
+	}
+	e.write(t, "hold", "")
+	testsync.Until(t, "the engine to end", func() bool {
+		select {
+		case <-e.exited:
+			return true
+		default:
+			return false
+		}
+	})
+	if code := e.ProcessState.ExitCode(); code != 1 || e.text("address") != "" {
+		t.Errorf("exit code %d, and %q listens, want 1 and no other engine", code, e.text("address"))
+	}
+	testsync.Until(t, "the process to end", func() bool { _, err := os.Stat("/proc/" + e.text("pid")); return err != nil })
+}

@@ -16,6 +16,8 @@ type Config struct {
 	Scripts map[string]Script // by name
 	Groups  map[string]Group  // by name
 
+	Gateways map[string]Gateway // by name
+
 	// Secrets are the sensitive texts of the configuration: values of variables, of locals and
 	// of arguments that are, or are made of, sensitive values. With Options.Previous those that
 	// were not evaluated again are missing.
@@ -124,6 +126,8 @@ type Options struct {
 	// MoreTargets says that there will be targets beside those of the configuration, so that
 	// groups may name others.
 	MoreTargets bool
+
+	Gateways map[string]Settings // blocks of a gateway that say what keeps it up to date, by name
 
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block

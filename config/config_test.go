@@ -257,6 +257,14 @@ func testOptions() Options {
 			"process": DriverOf(processConfig.check, processConfig.target),
 			"restart": DriverOf[restartConfig](nil, nil),
 		},
+		Gateways: map[string]Settings{
+			"agent": SettingsOf[struct {
+				Listen string `hcl:"listen"`
+			}](nil),
+			"render": SettingsOf[struct {
+				Path string `hcl:"path"`
+			}](nil),
+		},
 		EngineSettings: SettingsOf(budgetConfig.check),
 		TargetSettings: SettingsOf(unitConfig.check),
 		PluginSettings: SettingsOf[pluginConfig](nil),

@@ -34,6 +34,7 @@ type digested struct {
 	hash   uint64 // of the element of for_each
 	probes []probeName
 	labels map[string]string
+	ports  map[string]uint16
 }
 
 type probeName struct {
@@ -63,6 +64,7 @@ type digester struct {
 
 	probes    []probeName // of the target that is being decoded
 	labels    map[string]string
+	ports     map[string]uint16
 	hasDriver bool        // that target says how it is started
 	spare     []probeName // of the target before it: most targets have the same
 }
@@ -219,14 +221,16 @@ func (d *digester) reuseElement(n *comparedBlock, name string, hash uint64) bool
 }
 
 // startTarget starts a target that is decoded.
-func (d *digester) startTarget() { d.probes, d.labels, d.hasDriver = d.probes[:0], nil, false }
+func (d *digester) startTarget() {
+	d.probes, d.labels, d.ports, d.hasDriver = d.probes[:0], nil, nil, false
+}
 
 // addDecoded adds a target that was decoded; block is nil if it has no for_each.
 func (d *digester) addDecoded(n *comparedBlock, name string, hash uint64) {
 	if !slices.Equal(d.probes, d.spare) {
 		d.spare = slices.Clone(d.probes)
 	}
-	e := digested{name, hash, d.spare, d.labels}
+	e := digested{name, hash, d.spare, d.labels, d.ports}
 	if n != nil {
 		n.hasDriver = n.hasDriver || d.hasDriver
 		d.addElement(n, e)

@@ -21,6 +21,8 @@
 //	plugin "name" { … }             a module that adds the handler block name; see Plugin
 //	script "name" { … }             a script that adds the handler block name; see Script
 //	target "name" { … }             what is probed
+//	group "name" { … }              what some targets add up to; see Group
+//	gateway "name" { … }            what sends requests to the members of groups; see Gateway
 //
 // A target has an address, named ports, and probes:
 //

@@ -41,6 +41,9 @@ func dump(t *testing.T, c *Config) string {
 	for _, name := range names(c.Groups) {
 		fmt.Fprintf(&s, "\ngroup %s %+v\n", name, c.Groups[name])
 	}
+	for _, name := range names(c.Gateways) {
+		fmt.Fprintf(&s, "\ngateway %s %+v\n", name, c.Gateways[name])
+	}
 	for _, name := range names(c.Targets) {
 		fmt.Fprintf(&s, "\ntarget %s %s\n", name, asJSON(t, c.Targets[name]))
 		for _, id := range sortedIDs(c.Set) {

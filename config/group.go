@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -20,6 +23,14 @@ import (
 type Group struct {
 	Members  probe.Selector
 	MinReady probe.Minimum
+
+	Port           string // a number, or the name of a port that each member has
+	Weight         int    // 0 for the default
+	WeightLabel    string
+	Panic          probe.Share // 0 for never
+	Quorum         int
+	SlowStart      time.Duration
+	DegradedWeight probe.Share // 0 for 100%
 }
 
 // groupBlock is a group block as it is written.
@@ -27,7 +38,22 @@ type groupBlock struct {
 	Members  []string      `hcl:"members,optional" doc:"names of targets, in which * stands for any text and ? for one character" default:"all targets that match"`
 	Match    []string      `hcl:"match,optional" doc:"conditions on labels that all members fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
 	MinReady probe.Minimum `hcl:"min_ready,optional" doc:"how many members must be ready for the group to be ready: a number, or a percentage of them, which is rounded up" default:"1"`
+
+	Port           string        `hcl:"port,optional" doc:"port of the members for gateways: a number, or the name of a port that each of the targets has" default:"none"`
+	Weight         int           `hcl:"weight,optional,nonzero" doc:"weight of a member that is ready, for gateways" default:"100" min:"1" max:"256"`
+	WeightLabel    string        `hcl:"weight_label,optional" doc:"name of a label of the targets, whose value is the weight of the target, 0 to 256; a target with the weight 0 gets no requests, and one without the label has that of the group" default:"none"`
+	Panic          probe.Share   `hcl:"panic,optional" doc:"share of ready members under which gateways use all members that are not draining, since it is likelier then that the probes are wrong; 1% for when none is ready" default:"never"`
+	Quorum         int           `hcl:"quorum,optional,nonzero" doc:"how many members gateways use at least: if fewer are ready, those that are draining and those that were the last to go down stay" default:"none" min:"1" max:"1000000"`
+	SlowStart      time.Duration `hcl:"slow_start,optional,nonzero" doc:"time within which the weight of a member that becomes ready grows to its full value, in ten steps; not when the engine starts" default:"none" min:"1s" max:"1h"`
+	DegradedWeight probe.Share   `hcl:"degraded_weight,optional" doc:"which part of its weight a degraded member has, one whose readiness probe warns; a percentage" default:"100%"`
 }
+
+// Bounds of a group block.
+const (
+	MaxWeight    = 256
+	MinSlowStart = time.Second
+	MaxSlowStart = time.Hour
+)
 
 // MaxGroups is how many groups a configuration may have.
 const MaxGroups = 1000
@@ -81,7 +107,11 @@ func (l *loader) group(g *decodedGroup) bool {
 		return false
 	}
 	var err error
-	g.group.MinReady = g.MinReady
+	g.group = Group{
+		MinReady: g.MinReady, Port: g.Port, Weight: g.Weight, WeightLabel: g.WeightLabel,
+		Panic: g.Panic, Quorum: g.Quorum, SlowStart: g.SlowStart, DegradedWeight: g.DegradedWeight,
+	}
+	l.checkRotation(g)
 	g.group.Members, err = probe.NewSelector(g.Members, g.Match)
 	var field *probe.FieldError
 	if errors.As(err, &field) {
@@ -90,6 +120,31 @@ func (l *loader) group(g *decodedGroup) bool {
 		return false
 	}
 	return g.ok && l.reports == before
+}
+
+// checkRotation checks the arguments that are for gateways.
+func (l *loader) checkRotation(g *decodedGroup) {
+	if n := g.Weight; g.values["weight"] != nil && (n < 1 || n > MaxWeight) {
+		l.refuse(g.decodedBlock, "weight", fmt.Sprintf("is %d; it must be from 1 to %d", n, MaxWeight))
+	}
+	if n := g.Quorum; g.values["quorum"] != nil && (n < 1 || n > probe.MaxMinimum) {
+		l.refuse(g.decodedBlock, "quorum", fmt.Sprintf("is %d; it must be from 1 to %d", n, probe.MaxMinimum))
+	}
+	if d := g.SlowStart; g.values["slow_start"] != nil && (d < MinSlowStart || d > MaxSlowStart) {
+		l.refuse(g.decodedBlock, "slow_start", fmt.Sprintf("is %v; it must be from %v to %v", d, MinSlowStart, MaxSlowStart))
+	}
+	for _, name := range []string{"port", "weight_label"} {
+		if g.values[name] == "" {
+			l.refuse(g.decodedBlock, name, "must not be empty")
+		}
+	}
+	if n, err := strconv.Atoi(g.Port); err == nil && (n < 1 || n > math.MaxUint16) {
+		l.refuse(g.decodedBlock, "port", fmt.Sprintf("is %d; it must be from 1 to %d", n, math.MaxUint16))
+	}
+	var field *probe.FieldError
+	if err := probe.CheckLabel(g.WeightLabel, ""); g.WeightLabel != "" && errors.As(err, &field) {
+		l.add(report{at: g.sources["weight_label"].value, body: &g.block.Body, summary: "weight_label " + field.Problem, hint: field.Hint})
+	}
 }
 
 // checkMembers checks that all that groups name exists, and that they can be ready.
@@ -105,7 +160,9 @@ func (l *loader) checkMembers(groups []decodedGroup) {
 		found := 0
 		for _, t := range targets {
 			if g.group.Members.Matches(t.name, t.labels) {
-				found++
+				if found++; !invalid {
+					l.checkMemberOfGateways(g, &t)
+				}
 			}
 		}
 		before := l.reports
@@ -114,6 +171,29 @@ func (l *loader) checkMembers(groups []decodedGroup) {
 		}
 		if l.reports == before && !invalid {
 			l.checkNumber(g, found, targets)
+		}
+	}
+}
+
+// checkMemberOfGateways reports a member that lacks the port of its group, or whose label is
+// no weight.
+func (l *loader) checkMemberOfGateways(g *decodedGroup, t *digested) {
+	at := func(argument string) report {
+		return report{at: g.sources[argument].value, body: &g.block.Body, reference: true}
+	}
+	if _, err := (probe.Target{Name: t.name, Ports: t.ports}).Port(g.Port); g.Port != "" && err != nil {
+		var field *probe.FieldError
+		errors.As(err, &field)
+		r := at("port")
+		r.summary, r.hint = "port "+field.Problem, suggest.DidYouMean("%s", g.Port, slices.Sorted(maps.Keys(t.ports)))
+		l.add(r)
+	}
+	if text := t.labels[g.WeightLabel]; text != "" && g.WeightLabel != "" {
+		if n, err := strconv.Atoi(text); err != nil || n < 0 || n > MaxWeight {
+			r := at("weight_label")
+			r.summary = fmt.Sprintf("weight_label is %q, which is %.80q in target %s", g.WeightLabel, text, quoted(t.name))
+			r.hint = fmt.Sprintf("a weight is a whole number from 0 to %d", MaxWeight)
+			l.add(r)
 		}
 	}
 }

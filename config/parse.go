@@ -53,6 +53,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.defaults()
 	l.targets()
 	l.groups()
+	l.gateways()
 	l.warnOfMetricLabels()
 	l.requireTargets(sources)
 	l.warnOfEmptyFiles(sources)
@@ -116,7 +117,7 @@ func newLoader(o Options) *loader {
 		options: o,
 		config: &Config{
 			Engine: Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard},
-			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{},
+			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{}, Gateways: map[string]Gateway{},
 		},
 		pure:       pure,
 		root:       &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},

@@ -16,6 +16,7 @@ type schemas struct {
 	top, variable, validation, defaults, target, probe, dynamic tree.BodySchema
 
 	engine, plugin, script, rule, group *compiledSchema
+	gateway                             *compiledSchema // with the blocks of Options.Gateways
 	lifecycle                           *compiledSchema // of a target block: its settings and drivers
 }
 
@@ -66,7 +67,13 @@ func (l *loader) compile() {
 		driver := l.options.Drivers[name].schema
 		lifecycle.Fields = append(lifecycle.Fields, Field{Name: name, Type: Block, Block: &driver})
 	}
+	var outputs Schema
+	for _, name := range names(l.options.Gateways) {
+		output := l.options.Gateways[name].schema
+		outputs.Fields = append(outputs.Fields, Field{Name: name, Type: Block, Block: &output})
+	}
 	l.schemas = schemas{
+		gateway:    compileStruct[gatewayBlock](outputs),
 		engine:     compileStruct[Engine](l.options.EngineSettings.schema),
 		plugin:     compileStruct[Plugin](l.options.PluginSettings.schema),
 		script:     compileStruct[Script](l.options.PluginSettings.schema),
@@ -110,6 +117,9 @@ func (l *loader) findPlaces() {
 	for _, name := range names(l.schemas.lifecycle.inside) {
 		add(name+" { … }", s.lifecycle.inside[name].body.Names())
 	}
+	for _, name := range names(l.schemas.gateway.inside) {
+		add(name+" { … }", s.gateway.inside[name].body.Names())
+	}
 	for _, name := range names(l.handlers) {
 		if schema := l.handlers[name].schema; schema != nil {
 			add(name+" { … }", schema.body.Names())
@@ -132,6 +142,7 @@ func (l *loader) topSchema() tree.BodySchema {
 		{Type: "script", Labels: []string{"name"}, Example: `script "greeting"`, Inside: s.script.body.Names()},
 		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.defaults.Arguments},
 		{Type: "group", Labels: []string{"name"}, Example: `group "web"`, Inside: s.group.body.Names()},
+		{Type: "gateway", Labels: []string{"name"}, Example: `gateway "edge"`, Inside: s.gateway.body.Names()},
 		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
 	}}
 }

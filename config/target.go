@@ -161,7 +161,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
 	probes := l.probes(blocks, spec)
 	if probes {
-		l.digest.labels = labels
+		l.digest.labels, l.digest.ports = labels, ports
 	}
 	if !spec.dryRun {
 		l.config.Targets[name] = target

@@ -8,11 +8,18 @@
 //
 // Nothing is known of a member before attempts have found out, such as after a start. Such
 // a member is Undecided, not Down, and a group whose state depends on such members is
-// Undecided itself. Whoever acts on a View keeps what it had decided last: see View.Last.
+// Undecided itself.
 //
-//	state.go   the decision, as a pure function, and the states
-//	members.go the list of members, of which each change makes another list
-//	view.go    View: what is published
-//	group.go   Group: one group, and its readers
-//	groups.go  Groups: follows an engine, and logs
+// For gateways a View also says which members are in rotation, and with which weights. A
+// gateway that follows it obeys View.Frozen: as long as it is true, it keeps what it has. A
+// Go program picks a member for each request with Group.Pick.
+//
+//	state.go    the decision about a group, as a pure function, and the states
+//	rotation.go the decisions about its members: pure functions
+//	members.go  the list of members, of which each change makes another list
+//	view.go     View: what is published
+//	pick.go     Pick: one member for one request
+//	group.go    Group: one group, and its readers
+//	observed.go what the engine says about a target
+//	groups.go   Groups: follows an engine, and logs
 package group

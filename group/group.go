@@ -8,8 +8,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Rule says which targets are members of a group, and how many must be ready. The zero
-// Rule is that of all targets, one of which must be ready.
+// Rule says which targets are members of a group, how many must be ready, and which of them
+// a gateway sends requests to. The zero Rule is that of all targets, one of which must be
+// ready, and which are all alike.
 type Rule struct {
 	// Members selects the members. A name without wildcards, and without conditions on
 	// labels beside it, names a member even if there is no such target (yet): its state is
@@ -17,6 +18,22 @@ type Rule struct {
 	Members probe.Selector
 
 	MinReady probe.Minimum // how many members must be ready; default 1
+
+	Port        string // of the members for gateways: a number, or the name of a port of each target; default: none
+	Weight      int    // of a member that is ready, 1 to MaxWeight; default DefaultWeight
+	WeightLabel string // label with the weight of a target, 0 to MaxWeight, where it differs; default: none
+
+	// Panic is the share of the members under which all are in rotation, but those that are
+	// draining: then it is likelier that the probes are wrong than that nearly all members
+	// are. Default: never.
+	Panic probe.Share
+
+	// Quorum is how many members are in rotation at least: if fewer take requests, those
+	// that are draining, and those that were the last to go down, stay. Default: 0.
+	Quorum int
+
+	SlowStart      time.Duration // within which the weight of a member grows that comes into rotation; default 0
+	DegradedWeight probe.Share   // which part of its weight a degraded member has; default 100%
 }
 
 // names reports whether the rule names a member whether it exists or not.
@@ -25,19 +42,26 @@ func (r *Rule) names(target string) bool { return !r.Members.HasLabels() && r.Me
 // Group is a group of targets. Its methods are safe for concurrent use by multiple
 // goroutines.
 type Group struct {
-	view atomic.Pointer[View]
+	view  atomic.Pointer[View]
+	picks atomic.Uint64 // how many members were picked
 
 	// Groups.mu guards what follows: what the next View is made of.
-	rule    Rule
-	members members
-	counts  Counts
+	rule       Rule
+	members    members
+	counts     Counts // by State
+	acting     Counts // by the state that decides about rotation
+	inRotation int
+	plan       plan
+	began      time.Time // when there was the first member
+	settled    bool      // all members were decided since then, or settleLimit has passed
+	slow       bool      // some member is in its slow start
 }
 
 // newGroup returns a group without members. Versions begin at the present time in
 // microseconds, so that they grow from one engine to the next.
 func newGroup(name string, now time.Time) *Group {
-	g := &Group{}
-	g.view.Store(&View{Group: name, Version: uint64(now.UnixMicro()), Need: 1, replaced: make(chan struct{})})
+	g := &Group{plan: plan{all: true}}
+	g.view.Store(&View{Group: name, Version: uint64(now.UnixMicro()), Need: 1, Frozen: true, replaced: make(chan struct{})})
 	return g
 }
 
@@ -60,33 +84,129 @@ func (g *Group) Next(ctx context.Context, after uint64) (*View, error) {
 	}
 }
 
-// put makes m a member, or replaces the one of its name. It needs Groups.mu.
-func (g *Group) put(m *Member) {
-	if before := g.members.get(m.Target); before != nil {
-		g.counts[before.State]--
+// put makes a target a member, or renews it. Before is the member that it was, or nil. It
+// needs Groups.mu.
+func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
+	m := &Member{
+		Target: o.target, Address: o.address, Port: o.port(g.rule.Port), Labels: o.labels,
+		State: o.state, Since: o.since, Reason: o.reason, full: g.rule.fullWeight(o.labels), absent: o.absent,
 	}
-	g.counts[m.State]++
+	if before != nil && before.Address == m.Address && before.Port == m.Port { // elsewhere it is another one
+		m.acting, m.slowSince = before.acting, before.slowSince
+	}
+	g.act(m, o.doubtful, now, isolated)
+	m.InRotation, m.Weight = g.rule.place(m, g.plan, now)
+	if g.began.IsZero() {
+		g.began = now
+	}
+	g.slow = g.slow || slowShare(m.slowSince, now, g.rule.SlowStart) < 1
+	g.uncount(g.members.get(m.Target))
+	g.count(m)
 	g.members = g.members.put(m)
+}
+
+// act sets the state by which a member is in rotation or not, from its present state.
+func (g *Group) act(m *Member, doubtful bool, now time.Time, isolated bool) {
+	before := m.acting
+	m.acting = actingState(before, m.State, doubtful, isolated)
+	switch {
+	case !m.acting.TakesRequests():
+		m.slowSince = time.Time{}
+	case !before.TakesRequests() && g.settled && g.rule.SlowStart > 0:
+		m.slowSince = now
+	}
+}
+
+func (g *Group) count(m *Member) {
+	g.counts[m.State]++
+	g.acting[m.acting]++
+	if m.InRotation {
+		g.inRotation++
+	}
+}
+
+// uncount takes a member back, if there is one.
+func (g *Group) uncount(m *Member) {
+	if m == nil {
+		return
+	}
+	g.counts[m.State]--
+	g.acting[m.acting]--
+	if m.InRotation {
+		g.inRotation--
+	}
 }
 
 // drop removes a member, or makes it Undecided if the rule names it. It needs Groups.mu.
 func (g *Group) drop(target string, now time.Time) {
+	before := g.members.get(target)
 	if g.rule.names(target) {
-		g.put(&Member{Target: target, Since: now})
+		g.put(absent(target, now), nil, now, false)
 		return
 	}
-	g.counts[g.members.get(target).State]--
+	g.uncount(before)
 	g.members = g.members.remove(target)
 }
 
+// replan decides which members are in rotation if others than before are by the plan, or if
+// all is true, and reports whether there has to be another View. It needs Groups.mu.
+func (g *Group) replan(now time.Time, all bool) (changed bool) {
+	if !g.settled && g.isKnown() && (g.counts[Undecided] == 0 || now.Sub(g.began) >= settleLimit) {
+		g.settled, all, changed = true, true, true
+		g.members = g.members.update(g.presume)
+	}
+	next := plan{all: !g.isUsable() || g.rule.panics(g.acting)}
+	if !next.all {
+		next.extra = g.rule.fill(g.acting, g.members)
+	}
+	if !all && next.equal(g.plan) {
+		return false
+	}
+	g.plan, g.slow = next, false
+	g.members = g.members.update(func(m *Member) *Member {
+		in, weight := g.rule.place(m, next, now)
+		g.slow = g.slow || slowShare(m.slowSince, now, g.rule.SlowStart) < 1
+		if in == m.InRotation && weight == m.Weight {
+			return m
+		}
+		changed = true
+		c := *m
+		c.InRotation, c.Weight = in, weight
+		g.uncount(m)
+		g.count(&c)
+		return &c
+	})
+	return changed
+}
+
+// presume returns a member of which nothing was found out until the group was used for the
+// first time: it is in rotation until it is known to be down.
+func (g *Group) presume(m *Member) *Member {
+	if m.acting != Undecided || m.absent {
+		return m
+	}
+	c := *m
+	c.acting = Ready
+	g.uncount(m)
+	g.count(&c)
+	return &c
+}
+
+// isKnown reports whether something is known about any member.
+func (g *Group) isKnown() bool { return g.acting.Total() > g.acting[Undecided] }
+
+// isUsable reports whether a gateway can act on what is known.
+func (g *Group) isUsable() bool { return g.settled && g.isKnown() }
+
 // publish publishes a View of what has changed, and returns it and the one before. It
 // needs Groups.mu.
-func (g *Group) publish(now time.Time, removed bool) (before, after *View) {
+func (g *Group) publish(now time.Time, isolated, removed bool) (before, after *View) {
 	before = g.view.Load()
 	need := g.rule.MinReady.Of(g.counts.Total())
 	v := &View{
 		Group: before.Group, Version: before.Version + 1, Rule: g.rule,
 		State: decide(g.counts, need), Last: before.Last, Since: before.Since, Need: need, Counts: g.counts,
+		Frozen: isolated || !g.isUsable(), InRotation: g.inRotation, Panicking: g.isUsable() && g.plan.all,
 		Removed: removed, members: g.members, replaced: make(chan struct{}),
 	}
 	if v.State != Undecided && v.State != v.Last {

@@ -22,14 +22,17 @@ const MaxGroups = 1000
 // Engine is the part of *engine.Engine that Groups uses.
 type Engine interface {
 	SubscribeTargets() *engine.TargetSubscription
+	Health() engine.Health
+	Doubts(probe.ID) bool
 }
 
 // Config configures Groups.
 type Config struct {
 	Engine Engine // required
 
-	// Logger gets a line when a group is no longer ready, at level Warn, and when it is
-	// ready again, at level Info; not while it is undecided. Default: no log.
+	// Logger gets a line when a group is no longer ready, or all members are used because too
+	// few are, at level Warn, and when that ends, at level Info; not while it is undecided.
+	// Default: no log.
 	Logger *slog.Logger
 }
 
@@ -40,20 +43,26 @@ type Groups struct {
 	logger *slog.Logger
 	resub  chan struct{} // capacity 1: sub was replaced
 
-	mu      sync.Mutex // guards all below, and what Group says; the locks of an engine's readers are taken while it is held
-	byName  map[string]*Group
-	sub     *engine.TargetSubscription // nil while there are no groups
-	swept   bool                       // all targets that existed at first are known
-	held    int                        // calls of Hold that are not released
-	targets map[string]*target         // all of the engine, by name
-	dirty   map[*Group]bool            // have changed since their Views were published
+	mu       sync.Mutex // guards all below, and what Group says; locks of the engine are taken while it is held
+	byName   map[string]*Group
+	sub      *engine.TargetSubscription // nil while there are no groups
+	held     int                        // calls of Hold that are not released
+	isolated bool                       // the engine is: no member's place in a rotation changes
+	targets  map[string]*target         // all of the engine, by name
+	doubtful map[*target]bool           // those that are down for a reason that may be the engine's own
+	dirty    map[*Group]bool            // have changed since their Views were published; true: replan all members
+	timed    map[*Group]bool            // change with time: they are not settled, or members have a slow start
 }
 
 // target is a target of the engine, which is a member of some groups.
 type target struct {
-	member *Member // shared by the groups
+	*observed
 	groups []*Group
 }
+
+// tick is how often what depends on time is looked at while there are groups: slow starts,
+// doubts, and how well the engine is.
+const tick = time.Second
 
 // New returns Groups without a group.
 func New(c Config) *Groups {
@@ -62,7 +71,7 @@ func New(c Config) *Groups {
 	}
 	return &Groups{
 		engine: c.Engine, logger: c.Logger, resub: make(chan struct{}, 1),
-		byName: map[string]*Group{}, targets: map[string]*target{}, dirty: map[*Group]bool{},
+		byName: map[string]*Group{}, targets: map[string]*target{}, doubtful: map[*target]bool{}, dirty: map[*Group]bool{}, timed: map[*Group]bool{},
 	}
 }
 
@@ -80,7 +89,7 @@ func (g *Groups) Apply(rules map[string]Rule) error {
 	}
 	g.mu.Lock()
 	g.apply(rules, time.Now())
-	lines := g.follow()
+	lines := g.follow(time.Now())
 	g.mu.Unlock()
 	g.log(lines)
 	return nil
@@ -105,11 +114,12 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 	}
 	switch some := len(g.byName) > 0; {
 	case some && g.sub == nil:
-		g.sub, g.swept = g.engine.SubscribeTargets(), false
+		g.sub = g.engine.SubscribeTargets()
 	case !some && g.sub != nil:
 		g.sub.Close()
 		g.sub = nil
 		clear(g.targets)
+		clear(g.doubtful)
 	default:
 		return
 	}
@@ -121,17 +131,18 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 
 // setRule gives a group another rule, and the members that it selects.
 func (g *Groups) setRule(group *Group, rule Rule, now time.Time) {
-	group.rule, group.members, group.counts = rule, members{}, Counts{}
-	g.dirty[group] = true
+	before := group.members
+	group.rule, group.members, group.counts, group.acting, group.inRotation = rule, members{}, Counts{}, Counts{}, 0
+	g.mark(group, true)
 	for name := range rule.Members.Names() {
 		if rule.names(name) && g.targets[name] == nil {
-			group.put(&Member{Target: name, Since: now})
+			group.put(absent(name, now), before.get(name), now, g.isolated)
 		}
 	}
 	for name, t := range g.targets {
-		is, was := rule.Members.Matches(name, t.member.Labels), slices.Contains(t.groups, group)
+		is, was := rule.Members.Matches(name, t.labels), slices.Contains(t.groups, group)
 		if is {
-			group.put(t.member)
+			group.put(t.observed, before.get(name), now, g.isolated)
 		}
 		switch {
 		case is && !was:
@@ -150,7 +161,8 @@ func (g *Groups) remove(group *Group, now time.Time) {
 		}
 	}
 	delete(g.dirty, group)
-	group.publish(now, true)
+	delete(g.timed, group)
+	group.publish(now, g.isolated, true)
 }
 
 // Hold keeps the groups as they are until release is called: a change of the engine's
@@ -163,7 +175,7 @@ func (g *Groups) Hold() (release func()) {
 	return sync.OnceFunc(func() {
 		g.mu.Lock()
 		g.held--
-		lines := g.follow()
+		lines := g.follow(time.Now())
 		g.mu.Unlock()
 		g.log(lines)
 	})
@@ -171,13 +183,15 @@ func (g *Groups) Hold() (release func()) {
 
 // Run follows the engine until ctx is done, and returns nil.
 func (g *Groups) Run(ctx context.Context) error {
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
 	for {
 		g.mu.Lock()
 		var changed <-chan struct{}
 		if g.sub != nil {
 			changed = g.sub.Changed()
 		}
-		lines := g.follow()
+		lines := g.follow(time.Now())
 		g.mu.Unlock()
 		g.log(lines)
 		select {
@@ -186,6 +200,7 @@ func (g *Groups) Run(ctx context.Context) error {
 			return nil
 		case <-changed:
 		case <-g.resub:
+		case <-ticks.C:
 		}
 	}
 }
@@ -221,23 +236,63 @@ func (g *Groups) Views() []*View {
 // those that have changed. It returns the pairs of Views whose difference is to be logged.
 // While the groups are held it does nothing: the engine keeps what has happened. It needs
 // mu.
-func (g *Groups) follow() (lines []change) {
+func (g *Groups) follow(now time.Time) (lines []change) {
 	if g.held > 0 || g.sub == nil {
 		return nil
 	}
-	now := time.Now()
+	g.look(now)
 	for st, ok := g.sub.Poll(); ok; st, ok = g.sub.Poll() {
 		g.fold(&st, now)
 	}
-	g.swept = true
-	for group := range g.dirty {
-		before, after := group.publish(now, false)
-		if before.Last != after.Last {
+	for group := range g.timed {
+		if group.replan(now, group.slow) {
+			g.mark(group, false)
+		}
+	}
+	for group, all := range g.dirty {
+		group.replan(now, all)
+		before, after := group.publish(now, g.isolated, false)
+		if before.Last != after.Last || before.Panicking != after.Panicking {
 			lines = append(lines, change{before, after})
+		}
+		if delete(g.timed, group); !group.settled || group.slow {
+			g.timed[group] = true
 		}
 	}
 	clear(g.dirty)
 	return lines
+}
+
+// mark notes that a group has changed. All says that each of its members may have.
+func (g *Groups) mark(group *Group, all bool) { g.dirty[group] = g.dirty[group] || all }
+
+// look asks the engine whether it is isolated, and whether it still doubts what it says of
+// targets that are down.
+func (g *Groups) look(now time.Time) {
+	if isolated := g.engine.Health().Isolated; isolated != g.isolated {
+		g.isolated = isolated
+		for _, t := range g.targets {
+			g.putInAll(t, now)
+		}
+		for _, group := range g.byName {
+			g.mark(group, true)
+		}
+	}
+	for t := range g.doubtful {
+		if !t.isDoubted(g.engine) {
+			delete(g.doubtful, t)
+			t.doubtful = false
+			g.putInAll(t, now)
+		}
+	}
+}
+
+// putInAll renews a target in its groups.
+func (g *Groups) putInAll(t *target, now time.Time) {
+	for _, group := range t.groups {
+		group.put(t.observed, group.members.get(t.target), now, g.isolated)
+		g.mark(group, false)
+	}
 }
 
 // fold folds the status of a target into the groups that it belongs to.
@@ -247,35 +302,44 @@ func (g *Groups) fold(st *engine.TargetStatus, now time.Time) {
 		if t != nil {
 			g.leave(t, t.groups, now)
 			delete(g.targets, st.Target)
+			delete(g.doubtful, t)
 		}
 		return
 	}
-	m := &Member{Target: st.Target, Address: st.Address, Labels: st.Labels, State: stateOf(st), Since: now}
+	o := observe(st, now)
 	switch {
 	case t == nil:
-		t = &target{member: m, groups: g.of(m)}
+		t = &target{groups: g.of(o)}
 		g.targets[st.Target] = t
-	case !maps.Equal(t.member.Labels, m.Labels):
-		groups := g.of(m)
+	case len(st.Probes) == 0: // it has lost its probes, and is terminating
+		o.address, o.ports, o.labels = t.address, t.ports, t.labels
+	case !maps.Equal(t.labels, o.labels):
+		groups := g.of(o)
 		g.leave(t, slices.DeleteFunc(t.groups, func(o *Group) bool { return slices.Contains(groups, o) }), now)
 		t.groups = groups
-	case t.member.State == m.State && t.member.Address == m.Address:
-		return
 	}
-	if t.member.State == m.State {
-		m.Since = t.member.Since
+	o.doubtful = o.isDoubted(g.engine)
+	if before := t.observed; before != nil {
+		if before.state == o.state {
+			o.since, o.reason = before.since, before.reason
+		}
+		if before.equal(o) {
+			before.failing = o.failing
+			return
+		}
 	}
-	t.member = m
-	for _, group := range t.groups {
-		group.put(m)
-		g.dirty[group] = true
+	if t.observed = o; o.doubtful {
+		g.doubtful[t] = true
+	} else {
+		delete(g.doubtful, t)
 	}
+	g.putInAll(t, now)
 }
 
 // of returns the groups of a target.
-func (g *Groups) of(m *Member) (groups []*Group) {
+func (g *Groups) of(o *observed) (groups []*Group) {
 	for _, group := range g.byName {
-		if group.rule.Members.Matches(m.Target, m.Labels) {
+		if group.rule.Members.Matches(o.target, o.labels) {
 			groups = append(groups, group)
 		}
 	}
@@ -285,8 +349,8 @@ func (g *Groups) of(m *Member) (groups []*Group) {
 // leave makes a target leave groups.
 func (g *Groups) leave(t *target, groups []*Group, now time.Time) {
 	for _, group := range groups {
-		group.drop(t.member.Target, now)
-		g.dirty[group] = true
+		group.drop(t.target, now)
+		g.mark(group, false)
 	}
 }
 
@@ -296,18 +360,25 @@ type change struct{ before, after *View }
 // maxLogged bounds the members that a log line names.
 const maxLogged = 5
 
-// log logs the groups that are no longer ready, and those that are ready again. A group
-// that is ready at first has no line.
+// log logs the groups that are no longer ready, and those that are ready again, and the
+// same of panic. A group that is ready at first has no line.
 func (g *Groups) log(changes []change) {
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.after.Group, b.after.Group) })
 	for _, c := range changes {
 		v := c.after
-		attrs := []any{"group", v.Group, "ready", v.Counts[Ready], "members", v.Counts.Total(), "min_ready", v.Need}
+		attrs := []any{"group", v.Group, "ready", v.Counts.Serving(), "members", v.Counts.Total(), "min_ready", v.Need}
 		switch {
+		case v.Last == c.before.Last:
 		case v.Last == Down:
 			g.logger.Warn("group is not ready", append(attrs, "down", someDown(v))...)
 		case c.before.Last == Down:
 			g.logger.Info("group is ready again", attrs...)
+		}
+		switch {
+		case v.Panicking && !c.before.Panicking:
+			g.logger.Warn("group is in panic: too few members are ready, all are in rotation", append(attrs, "panic", v.Rule.Panic.String())...)
+		case c.before.Panicking && !v.Panicking:
+			g.logger.Info("group is no longer in panic", attrs...)
 		}
 	}
 }

@@ -39,6 +39,7 @@ func (a *answer) say(o probe.Outcome) {
 type stage struct {
 	t       *testing.T
 	engine  *engine.Engine
+	doubts  *doubting
 	groups  *group.Groups
 	set     probe.Set
 	answers map[string]*answer
@@ -55,7 +56,8 @@ func play(t *testing.T, f func(s *stage)) {
 			}
 			return a
 		}
-		s.groups = group.New(group.Config{Engine: s.engine, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: noTime}))})
+		s.doubts = &doubting{Engine: s.engine}
+		s.groups = group.New(group.Config{Engine: s.doubts, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: noTime}))})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = s.engine.Run(ctx) })
@@ -365,12 +367,8 @@ func compare(s *stage, rules map[string]group.Rule) {
 		for st := range s.engine.Targets() {
 			switch {
 			case !rule.Members.Matches(st.Target, st.Labels):
-			case st.Ready:
-				want[st.Target] = group.Ready
-			case st.Decided:
-				want[st.Target] = group.Down
 			default:
-				want[st.Target] = group.Undecided
+				want[st.Target] = st.Gateway
 			}
 		}
 		v := s.groups.Get(name).View()

@@ -5,15 +5,30 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Member is a target in a group.
 type Member struct {
 	Target  string
 	Address string            // empty for a target that has none, or does not exist yet
+	Port    uint16            // Rule.Port of this target; 0 if it has none
 	Labels  map[string]string // shared, do not write
 	State   State
-	Since   time.Time // when State was found to be so
+	Since   time.Time    // when State was found to be so
+	Reason  probe.Reason // why it is not ready, if that is known
+
+	// InRotation says that new requests are sent to the member, with a Weight from 1 to
+	// MaxWeight, which is 0 otherwise. Beside the State it depends on what the other members
+	// are: see Rule.
+	InRotation bool
+	Weight     int
+
+	absent    bool      // there is no such target
+	full      int       // its weight when it is ready
+	acting    State     // by which it is in rotation: see actingState
+	slowSince time.Time // when its slow start began; zero without one
 }
 
 // members is a list of members, sorted by name. It never changes: put and remove return
@@ -98,4 +113,25 @@ func (l members) from(after string) iter.Seq[*Member] {
 			}
 		}
 	}
+}
+
+// update returns the list with each member replaced by what change returns for it. Chunks
+// without changes stay shared.
+func (l members) update(change func(*Member) *Member) members {
+	chunks := slices.Clone(l.chunks)
+	for i, chunk := range chunks {
+		var changed []*Member
+		for j, m := range chunk {
+			if n := change(m); n != m {
+				if changed == nil {
+					changed = slices.Clone(chunk)
+				}
+				changed[j] = n
+			}
+		}
+		if changed != nil {
+			chunks[i] = changed
+		}
+	}
+	return members{chunks}
 }

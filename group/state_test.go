@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -62,21 +61,6 @@ func TestAGroupIsDecidedIfItsUndecidedMembersDoNotMatter(t *testing.T) {
 					}
 				}
 			}
-		}
-	}
-}
-
-func TestATargetThatIsNotDecidedIsNotDown(t *testing.T) {
-	for _, c := range []struct {
-		status engine.TargetStatus
-		want   State
-	}{
-		{engine.TargetStatus{}, Undecided},
-		{engine.TargetStatus{Decided: true}, Down},
-		{engine.TargetStatus{Ready: true, Decided: true}, Ready},
-	} {
-		if got := stateOf(&c.status); got != c.want {
-			t.Errorf("%+v is %v, want %v", c.status, got, c.want)
 		}
 	}
 }

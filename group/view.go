@@ -2,6 +2,7 @@ package group
 
 import (
 	"iter"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,20 +12,30 @@ type View struct {
 	Version uint64 // grows with each View of the group, also from one engine to the next
 	Rule    Rule
 
-	State State // whether enough members are ready
+	State State // whether enough members take requests
 
 	// Last is State or, while that is Undecided, the last one that was not: what to go by
 	// for whoever has to act. It is Undecided only before the first decision.
 	Last  State
 	Since time.Time // when Last changed; zero while it is Undecided
 
-	Need   int    // how many members must be ready: Rule.MinReady of all
+	Need   int    // how many members must take requests: Rule.MinReady of all
 	Counts Counts // of members, by state
+
+	// Frozen says that a gateway keeps what it has, whatever the members say: not all of them
+	// have been decided since the start, nothing is known about any, or the engine is isolated.
+	// A member that is undecided later freezes nothing: it stays as it was, and a new one is
+	// out of rotation.
+	Frozen bool
+
+	InRotation int  // how many members are in rotation
+	Panicking  bool // all are, since too few take requests: see Rule.Panic
 
 	Removed bool // Apply has removed the group: there is no further View
 
 	members  members
-	replaced chan struct{} // closed when there is a newer View
+	picked   atomic.Pointer[shares] // nil until the first Pick
+	replaced chan struct{}          // closed when there is a newer View
 }
 
 // Decided reports whether there are members, and the state of each is known.
@@ -39,3 +50,6 @@ func (v *View) MembersAfter(name string) iter.Seq[*Member] { return v.members.fr
 
 // Member returns the member of a name, or nil. The caller must not change it.
 func (v *View) Member(name string) *Member { return v.members.get(name) }
+
+// Replaced returns a channel that is closed when there is a newer View.
+func (v *View) Replaced() <-chan struct{} { return v.replaced }

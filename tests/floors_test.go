@@ -72,6 +72,8 @@ var rules = []rule{
 	{path: "adapter/restart", floor: 4, group: "restart"},
 	{path: "adapter/restart/process/internal/guard", floor: 4, group: "restart"},
 	{path: "adapter/restart/...", floor: 4, group: "restart", order: 1},
+	{path: "adapter/gateway", floor: 4, group: "gateway"},
+	{path: "adapter/gateway/...", floor: 4, group: "gateway", order: 1},
 	{path: "adapter/kube/internal/validate", floor: 4, group: "kube"},
 	{path: "adapter/kube", floor: 4, group: "kube", order: 1},
 	{path: "adapter/...", floor: 4},

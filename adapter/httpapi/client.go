@@ -125,6 +125,11 @@ func (c *Client) Groups(ctx context.Context) (GroupList, error) {
 	return get[GroupList](ctx, c, "/v1/groups", nil)
 }
 
+// Gateways returns how the gateways fare.
+func (c *Client) Gateways(ctx context.Context) (GatewayList, error) {
+	return get[GatewayList](ctx, c, "/v1/gateways", nil)
+}
+
 // Group returns a group with its members that come after a name; up to MaxListed.
 func (c *Client) Group(ctx context.Context, name, after string) (Group, error) {
 	query := url.Values{}

@@ -9,6 +9,7 @@
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?group= ?name= ?label= ?snapshot=true
 //	GET /v1/groups           a GroupList
 //	GET /v1/groups/{name}    a Group with its members; ?after=
+//	GET /v1/gateways         a GatewayList
 //	GET /v1/reload           a Reload: how the last reload of the configuration has ended
 //	POST /v1/reload          reloads the configuration: a Reload, with status 422 if it was rejected; ?force=true
 //	GET /v1/stats            a Stats

@@ -24,6 +24,10 @@ type Group struct {
 	MinReady string    `json:"minReady"`       // how many members must be ready, as it is configured: "2" or "50%"
 	Need     int       `json:"need"`           // MinReady as a number
 
+	InRotation int  `json:"inRotation"`         // to how many members gateways send requests
+	Panicking  bool `json:"panicking,omitzero"` // that is to all of them, since too few are ready
+	Frozen     bool `json:"frozen,omitzero"`    // gateways keep what they have: not all members were decided since the start, or the engine is isolated
+
 	Counts GroupCounts `json:"counts"` // members by state
 
 	// Members are sorted by name. Only /v1/groups/{name} has them, and up to MaxListed.
@@ -35,6 +39,8 @@ type Group struct {
 type GroupCounts struct {
 	Total     int `json:"total"`
 	Ready     int `json:"ready"`
+	Degraded  int `json:"degraded"` // ready, and a readiness probe warns
+	Draining  int `json:"draining"` // the instance is terminating
 	Down      int `json:"down"`
 	Undecided int `json:"undecided"`
 }
@@ -43,9 +49,54 @@ type GroupCounts struct {
 type Member struct {
 	Target  string            `json:"target"`
 	Address string            `json:"address,omitempty"`
+	Port    int               `json:"port,omitzero"`
 	Labels  map[string]string `json:"labels,omitempty"`
-	State   string            `json:"state"` // "ready", "down" or "undecided"
+	State   string            `json:"state"` // "ready", "degraded", "draining", "down" or "undecided"
 	Since   time.Time         `json:"since,omitzero"`
+	Reason  string            `json:"reason,omitempty"` // why it is not ready
+
+	InRotation bool `json:"inRotation"` // gateways send requests to it
+	Weight     int  `json:"weight"`     // with which weight, 0 to 256
+}
+
+// GatewayList is the response of /v1/gateways.
+type GatewayList struct {
+	Gateways []Gateway `json:"gateways"` // sorted by name
+}
+
+// Gateway is a gateway that follows groups.
+type Gateway struct {
+	Name    string    `json:"name"`
+	Output  string    `json:"output"` // what keeps it up to date, such as "agent"
+	Groups  []string  `json:"groups"`
+	Address string    `json:"address,omitempty"` // where Sonde listens for it
+	Outputs uint64    `json:"outputs"`           // how many times it was given what it needs
+	Last    time.Time `json:"last,omitzero"`     // the last of them
+
+	Errors     uint64    `json:"errors"`              // how many attempts to do so have failed
+	Error      string    `json:"error,omitempty"`     // of the latest attempt; empty if that has succeeded
+	ErrorSince time.Time `json:"errorSince,omitzero"` // when the first attempt of an unbroken series of failures ended
+}
+
+// gateways serves /v1/gateways.
+func (s *Server) gateways(w http.ResponseWriter, _ *http.Request) {
+	list := GatewayList{Gateways: []Gateway{}}
+	if s.config.Gateways != nil {
+		for _, g := range s.config.Gateways() {
+			one := Gateway{
+				Name: g.Gateway, Output: g.Output, Groups: g.Groups, Address: g.Address,
+				Outputs: g.Outputs, Errors: g.Errors, Error: g.Error,
+			}
+			if !g.Last.IsZero() {
+				one.Last = utc(g.Last)
+			}
+			if !g.ErrorSince.IsZero() {
+				one.ErrorSince = utc(g.ErrorSince)
+			}
+			list.Gateways = append(list.Gateways, one)
+		}
+	}
+	respond(w, list)
 }
 
 // groups serves /v1/groups.
@@ -78,7 +129,10 @@ func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 			g.Next = g.Members[n-1].Target
 			break
 		}
-		g.Members = append(g.Members, Member{Target: m.Target, Address: m.Address, Labels: m.Labels, State: m.State.String(), Since: utc(m.Since)})
+		g.Members = append(g.Members, Member{
+			Target: m.Target, Address: m.Address, Port: int(m.Port), Labels: m.Labels, State: m.State.String(), Since: utc(m.Since),
+			Reason: string(m.Reason), InRotation: m.InRotation, Weight: m.Weight,
+		})
 	}
 	respond(w, g)
 }
@@ -111,7 +165,11 @@ func respondNoGroup(w http.ResponseWriter, name string) {
 func newGroup(v *group.View) Group {
 	g := Group{
 		Name: v.Group, State: v.State.String(), Last: v.Last.String(), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
-		Counts: GroupCounts{v.Counts.Total(), v.Counts[group.Ready], v.Counts[group.Down], v.Counts[group.Undecided]},
+		InRotation: v.InRotation, Panicking: v.Panicking, Frozen: v.Frozen,
+		Counts: GroupCounts{
+			Total: v.Counts.Total(), Ready: v.Counts[group.Ready], Degraded: v.Counts[group.Degraded],
+			Draining: v.Counts[group.Draining], Down: v.Counts[group.Down], Undecided: v.Counts[group.Undecided],
+		},
 	}
 	if !v.Since.IsZero() {
 		g.Since = utc(v.Since)

@@ -62,6 +62,9 @@ type Config struct {
 	Metrics http.Handler // serves /metrics; default: 404
 	Groups  Groups       // default: there are no groups
 
+	// Gateways returns how the gateways fare, sorted by name. Default: there are none.
+	Gateways func() []group.GatewayStatus
+
 	// Alive returns an error while the engine does not run, Ready while it does not
 	// make attempts, or its verdicts are not to be trusted (engine.Health). They must not block, and must be safe for concurrent
 	// use by multiple goroutines. Default: never an error.
@@ -143,6 +146,7 @@ func (s *Server) routes() http.Handler {
 	handle("/v1/targets/{name}/history", s.requests.limit(s.targetHistory))
 	handle("/v1/groups", s.requests.limit(s.groups))
 	handle("/v1/groups/{name...}", s.requests.limit(s.group))
+	handle("/v1/gateways", s.requests.limit(s.gateways))
 	handle("GET /v1/reload", s.requests.limit(s.lastReload))
 	handle("/v1/stats", s.requests.limit(s.stats))
 	handle("/healthz", health(s.config.Alive))

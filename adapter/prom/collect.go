@@ -44,6 +44,11 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	if c.config.Groups != nil {
 		s.groups(c.config.Groups())
 	}
+	if c.config.Gateways != nil {
+		for _, g := range c.config.Gateways() {
+			send(s, gatewayMetrics, g, g.Gateway, g.Output)
+		}
+	}
 	if c.config.State != nil {
 		send(s, stateMetrics, c.config.State())
 	}
@@ -119,9 +124,12 @@ func (s scrape) groups(views []*group.View) {
 		if v.Last != group.Undecided {
 			s.gauge(groupReadyDesc, number(v.Last == group.Ready), v.Group)
 		}
-		for _, state := range group.States {
-			s.gauge(groupMembersDesc, float64(v.Counts[state]), v.Group, state.String())
+		for state, members := range v.Counts {
+			s.gauge(groupMembersDesc, float64(members), v.Group, group.State(state).String())
 		}
+		s.gauge(groupRotationDesc, float64(v.InRotation), v.Group)
+		s.gauge(groupPanicDesc, number(v.Panicking), v.Group)
+		s.gauge(groupFrozenDesc, number(v.Frozen), v.Group)
 	}
 }
 

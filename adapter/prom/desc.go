@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -48,19 +49,35 @@ var engineMetrics = []metric[engine.Stats]{
 
 // Metrics of the engine that have labels or buckets, or that are not in engine.Stats.
 var (
-	attemptsDesc     = describe("sonde_attempts_total", "Total number of finished attempts by probe kind, handler and outcome.", "kind", "handler", "outcome")
-	durationDesc     = describe("sonde_attempt_duration_seconds", "Duration of attempts in seconds, including retries.", "kind", "handler", "outcome")
-	latenessDesc     = describe("sonde_attempt_lateness_seconds", "Time in seconds from the due time of an attempt to its start.")
-	skippedDesc      = describe("sonde_attempts_skipped_total", "Total number of skipped attempts by reason: the previous attempt was in progress (overrun), the engine was late by a period or more (late), or it was overloaded and the probe was passing (shed).", "reason")
-	statesDesc       = describe("sonde_target_states", "Number of targets by state.", "state")
-	verdictsDesc     = describe("sonde_verdicts", "Number of probes by kind and verdict.", "kind", "verdict")
-	logDroppedDesc   = describe("sonde_log_records_dropped_total", "Total number of log records dropped because the log was read too slowly or could not be written.")
-	watchdogDesc     = describe("sonde_watchdog_restarts_total", "Total number of times that the watchdog has started the engine again because it hung.")
-	omittedDesc      = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).")
-	groupReadyDesc   = describe("sonde_group_ready", "Whether the group was ready when that was last known (1 for yes, 0 for no).", "group")
-	groupMembersDesc = describe("sonde_group_members", "Number of members of the group by state.", "group", "state")
-	buildInfoDesc    = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", "version", "goversion")
+	attemptsDesc      = describe("sonde_attempts_total", "Total number of finished attempts by probe kind, handler and outcome.", "kind", "handler", "outcome")
+	durationDesc      = describe("sonde_attempt_duration_seconds", "Duration of attempts in seconds, including retries.", "kind", "handler", "outcome")
+	latenessDesc      = describe("sonde_attempt_lateness_seconds", "Time in seconds from the due time of an attempt to its start.")
+	skippedDesc       = describe("sonde_attempts_skipped_total", "Total number of skipped attempts by reason: the previous attempt was in progress (overrun), the engine was late by a period or more (late), or it was overloaded and the probe was passing (shed).", "reason")
+	statesDesc        = describe("sonde_target_states", "Number of targets by state.", "state")
+	verdictsDesc      = describe("sonde_verdicts", "Number of probes by kind and verdict.", "kind", "verdict")
+	logDroppedDesc    = describe("sonde_log_records_dropped_total", "Total number of log records dropped because the log was read too slowly or could not be written.")
+	watchdogDesc      = describe("sonde_watchdog_restarts_total", "Total number of times that the watchdog has started the engine again because it hung.")
+	omittedDesc       = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).")
+	groupReadyDesc    = describe("sonde_group_ready", "Whether the group was ready when that was last known (1 for yes, 0 for no).", "group")
+	groupMembersDesc  = describe("sonde_group_members", "Number of members of the group by state.", "group", "state")
+	groupRotationDesc = describe("sonde_group_in_rotation", "Number of members of the group that gateways send requests to.", "group")
+	groupPanicDesc    = describe("sonde_group_panicking", "1 while gateways use all members of the group because too few are ready, otherwise 0.", "group")
+	groupFrozenDesc   = describe("sonde_group_frozen", "1 while gateways keep what they have: not all members of the group were decided since the start, or the engine is isolated. Otherwise 0.", "group")
+	buildInfoDesc     = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", "version", "goversion")
 )
+
+// Metrics of each gateway.
+var gatewayMetrics = []metric[group.GatewayStatus]{
+	counter("sonde_gateway_outputs_total", "Total number of times that the gateway was given what it needs: answers, commands or files.", func(g group.GatewayStatus) float64 { return float64(g.Outputs) }, "gateway", "output"),
+	counter("sonde_gateway_errors_total", "Total number of failed attempts to bring the gateway up to date, and of requests for what there is not.", func(g group.GatewayStatus) float64 { return float64(g.Errors) }, "gateway", "output"),
+	gauge("sonde_gateway_failing", "1 while the latest attempt to bring the gateway up to date has failed, otherwise 0.", func(g group.GatewayStatus) float64 { return number(g.Error != "") }, "gateway", "output"),
+	gauge("sonde_gateway_last_output_timestamp_seconds", "When the gateway was last given what it needs, in seconds since 1970; 0 for never.", func(g group.GatewayStatus) float64 {
+		if g.Last.IsZero() {
+			return 0
+		}
+		return float64(g.Last.UnixMilli()) / 1000
+	}, "gateway", "output"),
+}
 
 // Metrics of all targets.
 var summaryMetrics = []metric[engine.Summary]{

@@ -51,6 +51,9 @@ type Config struct {
 	// Groups returns the groups. Each scrape calls it. Default: no groups.
 	Groups func() []*group.View
 
+	// Gateways returns how the gateways fare. Each scrape calls it. Default: no gateways.
+	Gateways func() []group.GatewayStatus
+
 	// Plugins returns the numbers of the plugins, whose names must differ. Each scrape
 	// calls it. Default: no plugins.
 	Plugins func() []stats.Plugin

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
@@ -56,6 +57,7 @@ type daemon struct {
 	engine     *engine.Engine
 	restarts   *restart.Controller
 	groups     *group.Groups
+	gateways   *gateway.Gateways
 	state      *store.Store                   // nil for none
 	statePath  string                         // absolute, of the file that a symbolic link names
 	left       store.Restored                 // by the previous engine, until it is applied
@@ -98,6 +100,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		Redact:           d.queue.Secrets.Text,
 	})
 	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})
+	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged = d.markRestarts, d.markSpent
@@ -178,16 +181,11 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 	if !d.queue.Secrets.Add(c.Secrets) { // those of an earlier configuration stay known
 		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
 	}
-	defer d.groups.Hold()()
-	changes, err := use(all.Set, units)
+	changes, err := d.useWithGroups(c, func() (engine.Changes, error) { return use(all.Set, units) })
 	if err != nil {
-		return engine.Changes{}, err
+		return changes, err
 	}
-	rules := make(map[string]group.Rule, len(c.Groups))
-	for name, g := range c.Groups {
-		rules[name] = group.Rule(g)
-	}
-	if err := d.groups.Apply(rules); err != nil {
+	if err := d.gateways.Apply(handlers.GatewaySpecs(c.Gateways)); err != nil {
 		return changes, err
 	}
 	if d.pods != nil {
@@ -196,6 +194,21 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 		d.digest, d.targets = c.Digest(), c.Digest().Targets
 	}
 	return changes, nil
+}
+
+// useWithGroups puts the probes of a configuration into use together with its groups: those
+// who follow the groups see one change.
+func (d *daemon) useWithGroups(c *config.Config, use func() (engine.Changes, error)) (engine.Changes, error) {
+	defer d.groups.Hold()()
+	changes, err := use()
+	if err != nil {
+		return engine.Changes{}, err
+	}
+	rules := make(map[string]group.Rule, len(c.Groups))
+	for name, g := range c.Groups {
+		rules[name] = group.Rule(g)
+	}
+	return changes, d.groups.Apply(rules)
 }
 
 // listen makes the API, opens its listener, if one is configured, and writes --address-file. Then
@@ -207,9 +220,10 @@ func (d *daemon) listen() (err error) {
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
-			Reload: d.reloadStats, Groups: d.groups.Views,
+			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses,
 		}).Handler(),
 		Groups:     d.groups,
+		Gateways:   d.gateways.Statuses,
 		Alive:      d.alive,
 		Ready:      d.ready,
 		Reload:     d.requestReload,
@@ -297,6 +311,7 @@ func (d *daemon) run(ctx context.Context) error {
 		return d.engine.Run(serving)
 	})
 	parts.Go(func() error { return d.groups.Run(serving) })
+	parts.Go(func() error { return d.gateways.Run(serving) })
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
 	parts.Go(func() error { d.warnOfUnused(running); return nil })

@@ -1,6 +1,7 @@
 // Package handlers loads configurations, with the built-in handlers and those of plugins.
 //
 //	handlers.go the built-in handlers, drivers and settings
+//	gateways.go the outputs of gateways
 //	load.go     the flags --var and --var-file, and loading
 //	warnings.go what blocks of the built-in handlers and drivers probably do not mean
 //	abandoned.go  processes that no engine takes over, because the state file is another
@@ -22,7 +23,7 @@ import (
 )
 
 // Options returns what a configuration can contain without plugins: the handler
-// blocks of a probe, the blocks process and restart of a target, and the arguments
+// blocks of a probe, the blocks process and restart of a target, those of a gateway, and the arguments
 // that packages restart and wasmhost declare.
 func Options() config.Options {
 	return config.Options{
@@ -31,6 +32,7 @@ func Options() config.Options {
 			"process": processDriver(),
 			"restart": restartDriver(),
 		},
+		Gateways:       gatewaySettings(),
 		Listen:         httpapi.DefaultListen,
 		EngineSettings: config.SettingsOf(restart.Config.Check),
 		TargetSettings: config.SettingsOf(restart.Unit.Check),

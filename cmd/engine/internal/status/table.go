@@ -120,7 +120,7 @@ func groupLines(groups []httpapi.Group, only string, most int) string {
 			fmt.Fprintf(&s, "… and %d more groups\n", len(groups)-i)
 			break
 		}
-		fmt.Fprintf(&s, "group %s: %s, %d of %d ready, %d needed", cli.OneLine(g.Name, probe.MaxGroupName), g.State, g.Counts.Ready, g.Counts.Total, g.Need)
+		fmt.Fprintf(&s, "group %s: %s, %d of %d ready, %d needed", cli.OneLine(g.Name, probe.MaxGroupName), g.State, g.Counts.Ready+g.Counts.Degraded, g.Counts.Total, g.Need)
 		if g.Counts.Undecided > 0 {
 			fmt.Fprintf(&s, ", %d not known yet", g.Counts.Undecided)
 		}

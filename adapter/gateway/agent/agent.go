@@ -1,0 +1,264 @@
+// Package agent serves HAProxy's agent checks: HAProxy connects, sends the name of a server,
+// and gets a line that says whether the server is up, and which weight it has.
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/gateway"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Config configures an Agent.
+type Config struct {
+	Listen  string   `hcl:"listen" doc:"address and port for the agent checks of HAProxy, such as 127.0.0.1:9777; one for all servers. Port 0 lets the system choose one"`
+	Clients []string `hcl:"clients,optional" doc:"IP addresses and networks, such as 10.0.0.5 and 10.1.0.0/16, that may ask beside this machine; listen can be an address that other machines reach then" default:"this machine only"`
+}
+
+// Bounds on what HAProxy may ask.
+const (
+	maxConnections = 1024                   // at once; further ones are closed without an answer, which HAProxy ignores
+	maxName        = 2 << 10                // bytes of agent-send
+	askTimeout     = time.Second            // for agent-send to begin
+	restTimeout    = 100 * time.Millisecond // for the rest of it; an agent-send without a newline ends so
+	answerTimeout  = time.Second
+	retryInterval  = time.Second // between attempts to listen
+	maxUnknown     = 100         // names of which the log says once that there is no such member
+	maxReason      = 120         // bytes of a line's text
+)
+
+// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+func (c Config) Check() error {
+	host, port, err := net.SplitHostPort(c.Listen)
+	_, portErr := strconv.ParseUint(port, 10, 16)
+	clients, clientsErr := c.clients()
+	switch {
+	case err != nil || portErr != nil:
+		return &probe.FieldError{Field: "listen", Problem: "must be an address and a port number", Hint: `write an IP address and a number, for example listen = "127.0.0.1:9777"`}
+	case clientsErr != nil:
+		return clientsErr
+	case !dial.IsLoopback(host) && len(clients) == 0:
+		return &probe.FieldError{Field: "listen", Problem: "is reachable from other machines, but agent checks do not authenticate their clients", Hint: `add clients = ["10.0.0.5"] with the addresses of HAProxy, or listen on 127.0.0.1`}
+	}
+	return nil
+}
+
+func (c Config) clients() (all []netip.Prefix, err error) {
+	for _, text := range c.Clients {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, addressErr := netip.ParseAddr(text)
+			if addressErr != nil {
+				return nil, probe.FieldErrorf("clients", "has %.80q, which is neither an IP address nor a network such as 10.0.0.0/8", text)
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		all = append(all, network)
+	}
+	return all, nil
+}
+
+// Agent is an output for HAProxy's agent checks.
+type Agent struct {
+	listen  string
+	clients []netip.Prefix
+	session *gateway.Session
+	places  chan struct{} // one for each open connection
+
+	unknownMu sync.Mutex // guards unknown
+	unknown   map[string]bool
+}
+
+// New returns an Agent. The configuration must have passed Check.
+func New(c Config) *Agent {
+	clients, _ := c.clients()
+	return &Agent{listen: c.Listen, clients: clients, places: make(chan struct{}, maxConnections), unknown: map[string]bool{}}
+}
+
+// Run implements gateway.Output.
+func (a *Agent) Run(ctx context.Context, s *gateway.Session) {
+	a.session = s
+	for ctx.Err() == nil {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.listen)
+		if err == nil {
+			s.Listens(l.Addr().String())
+			err = a.serve(ctx, l)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.Failed(err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryInterval):
+		}
+	}
+}
+
+// serve answers until ctx is done, or the listener fails. It returns when all connections
+// are closed.
+func (a *Agent) serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer l.Close()
+	var answers sync.WaitGroup
+	defer answers.Wait()
+	for {
+		conn, err := l.Accept()
+		var temporary interface{ Temporary() bool }
+		switch {
+		case errors.As(err, &temporary) && temporary.Temporary(): // no descriptors are left, for example
+			a.session.Failed(err)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(restTimeout):
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		select {
+		case a.places <- struct{}{}:
+			answers.Go(func() {
+				defer func() { <-a.places }()
+				a.answer(ctx, conn)
+			})
+		default:
+			conn.Close()
+			a.session.Refused()
+		}
+	}
+}
+
+// answer answers one agent check.
+func (a *Agent) answer(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if !a.admits(conn.RemoteAddr()) {
+		a.session.Refused()
+		return
+	}
+	name, ok := readName(conn)
+	if !ok {
+		return
+	}
+	line, known := a.line(name)
+	if !known {
+		a.session.Refused()
+		a.warn(name)
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(answerTimeout))
+	if _, err := conn.Write([]byte(line)); err == nil && known {
+		a.session.Succeeded()
+	}
+}
+
+// admits reports whether a client may ask.
+func (a *Agent) admits(from net.Addr) bool {
+	tcp, ok := from.(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	if ip.IsLoopback() {
+		return true
+	}
+	for _, network := range a.clients {
+		if network.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// readName reads an agent-send: up to a newline, or up to a pause after its first bytes.
+func readName(conn net.Conn) (name string, ok bool) {
+	text, timeout := make([]byte, 0, 256), askTimeout
+	for len(text) < maxName {
+		_ = conn.SetReadDeadline(time.Now().Add(timeout))
+		n, err := conn.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		if line, _, ended := bytes.Cut(text, []byte("\n")); ended {
+			return strings.TrimSpace(string(line)), true
+		}
+		if err != nil {
+			return strings.TrimSpace(string(text)), len(text) > 0
+		}
+		if len(text) == cap(text) {
+			text = append(text, make([]byte, len(text))...)[:len(text)]
+		}
+		timeout = restTimeout
+	}
+	return "", false
+}
+
+// line returns the answer for a server, and whether there is such a member. An empty line
+// changes nothing in HAProxy.
+func (a *Agent) line(name string) (line string, known bool) {
+	v, m := a.find(name)
+	switch {
+	case m == nil:
+		return "\n", false
+	case v.Frozen:
+		return "\n", true
+	}
+	return stateLine(m), true
+}
+
+// find returns the member that a name means: that of a target, or that of a group, a slash
+// and that of a target, for targets with other weights in other groups.
+func (a *Agent) find(name string) (*group.View, *group.Member) {
+	first, rest, slash := strings.Cut(name, "/")
+	for _, g := range a.session.Groups {
+		v := g.View()
+		if m := v.Member(name); m != nil {
+			return v, m
+		}
+		if slash && v.Group == first {
+			if m := v.Member(rest); m != nil {
+				return v, m
+			}
+		}
+	}
+	return nil, nil
+}
+
+// stateLine says all that HAProxy may have heard otherwise before: ready cancels drain and
+// maint, and up cancels down. The weight is a percentage of that in HAProxy's configuration.
+func stateLine(m *group.Member) string {
+	switch {
+	case m.InRotation:
+		return "up ready " + strconv.Itoa(m.Weight) + "%\n"
+	case m.State.TakesRequests(), m.State == group.Draining: // without a weight of its own
+		return "up drain\n"
+	}
+	reason := strings.Join(strings.Fields(probe.CleanText(string(m.Reason), maxReason)), " ")
+	if reason == "" {
+		return "down ready\n"
+	}
+	return "down ready # " + reason + "\n"
+}
+
+// warn logs once that there is no member of a name.
+func (a *Agent) warn(name string) {
+	a.unknownMu.Lock()
+	isNew := !a.unknown[name] && len(a.unknown) < maxUnknown
+	if isNew {
+		a.unknown[name] = true
+	}
+	a.unknownMu.Unlock()
+	if isNew {
+		a.session.Logger.Warn("HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups", "name", probe.CleanText(name, probe.MaxTargetName))
+	}
+}

@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/group"
+)
+
+// Session is what an output works with: the groups that it follows, and where it reports how
+// it fares. Its methods are safe for concurrent use by multiple goroutines.
+type Session struct {
+	Groups []*group.Group // at least one
+	Logger *slog.Logger   // with the name of the gateway
+
+	statusMu sync.Mutex // guards status
+	status   group.GatewayStatus
+}
+
+func newSession(name string, spec Spec, log *slog.Logger) *Session {
+	return &Session{
+		Logger: log.With("gateway", name),
+		status: group.GatewayStatus{Gateway: name, Output: spec.Output, Groups: spec.Groups},
+	}
+}
+
+// Status returns how the gateway fares.
+func (s *Session) Status() group.GatewayStatus {
+	s.statusMu.Lock()
+	defer s.statusMu.Unlock()
+	return s.status
+}
+
+// Listens notes at which address the output listens for its gateway.
+func (s *Session) Listens(address string) {
+	s.statusMu.Lock()
+	s.status.Address = address
+	s.statusMu.Unlock()
+	s.Logger.Info("gateway: listening", "address", address)
+}
+
+// Succeeded notes that the gateway was given what it needs. The first time after a failure
+// is logged.
+func (s *Session) Succeeded() {
+	s.statusMu.Lock()
+	before := s.status
+	s.status.Outputs++
+	s.status.Last, s.status.Error, s.status.ErrorSince = time.Now(), "", time.Time{}
+	s.statusMu.Unlock()
+	if before.Error != "" {
+		s.Logger.Info("gateway is up to date again", "failed_for", time.Since(before.ErrorSince).Round(time.Millisecond))
+	}
+}
+
+// Failed notes that the gateway could not be given what it needs. The first failure of a
+// series is logged.
+func (s *Session) Failed(err error) {
+	s.statusMu.Lock()
+	before := s.status
+	s.status.Errors++
+	if s.status.Error = err.Error(); before.Error == "" {
+		s.status.ErrorSince = time.Now()
+	}
+	s.statusMu.Unlock()
+	if before.Error == "" {
+		s.Logger.Warn("gateway is not up to date", "error", err)
+	}
+}
+
+// Refused notes that the gateway has asked for something that there is not. It is counted,
+// and not logged: whether the gateway is up to date does not depend on it.
+func (s *Session) Refused() {
+	s.statusMu.Lock()
+	s.status.Errors++
+	s.statusMu.Unlock()
+}

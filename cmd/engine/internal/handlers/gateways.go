@@ -1,0 +1,46 @@
+package handlers
+
+import (
+	"fmt"
+
+	"github.com/sonde-probe/sonde/adapter/gateway"
+	"github.com/sonde-probe/sonde/adapter/gateway/agent"
+	"github.com/sonde-probe/sonde/config"
+)
+
+// output is a block of a gateway that says what keeps it up to date.
+type output struct {
+	settings config.Settings
+	make     func(settings any) gateway.Output
+}
+
+// outputs are the blocks, by name.
+var outputs = map[string]output{
+	"agent": outputOf(agent.Config.Check, agent.New),
+}
+
+func outputOf[C any, O gateway.Output](check func(C) error, build func(C) O) output {
+	return output{config.SettingsOf(check), func(settings any) gateway.Output { return build(settings.(C)) }}
+}
+
+// gatewaySettings returns what the blocks can contain.
+func gatewaySettings() map[string]config.Settings {
+	all := make(map[string]config.Settings, len(outputs))
+	for name, o := range outputs {
+		all[name] = o.settings
+	}
+	return all
+}
+
+// GatewaySpecs returns what keeps the gateways of a configuration up to date.
+func GatewaySpecs(gateways map[string]config.Gateway) map[string]gateway.Spec {
+	specs := make(map[string]gateway.Spec, len(gateways))
+	for name, g := range gateways {
+		o, ok := outputs[g.Output]
+		if !ok {
+			panic(fmt.Sprintf("handlers: gateway %q has the output %q, which Options does not have", name, g.Output))
+		}
+		specs[name] = gateway.Spec{Output: g.Output, Groups: g.Groups, Settings: g.Settings, New: func() gateway.Output { return o.make(g.Settings) }}
+	}
+	return specs
+}

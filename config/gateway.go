@@ -1,0 +1,124 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Gateway is what a gateway block says.
+type Gateway struct {
+	Groups   []string // names of groups, without repetition
+	Output   string   // name of the block inside: what keeps the gateway up to date
+	Settings any      // what Options.Gateways made of it
+}
+
+// gatewayBlock is a gateway block as it is written, apart from the block inside.
+type gatewayBlock struct {
+	Group  string   `hcl:"group,optional" doc:"name of the group whose members the gateway sends requests to" default:"none; a gateway needs group or groups"`
+	Groups []string `hcl:"groups,optional" doc:"names of several groups" default:"none"`
+}
+
+// MaxGateways is how many gateways a configuration may have.
+const MaxGateways = 100
+
+// gateways decodes the gateway blocks: the groups are known.
+func (l *loader) gateways() {
+	seen := map[string]*tree.Block{}
+	for i, b := range l.blocks["gateway"] {
+		name := b.Label(0)
+		var field *probe.FieldError
+		if err := probe.CheckGroupName(name); errors.As(err, &field) {
+			l.add(report{at: b.LabelRange(0), body: b.Parent, summary: "the gateway's name " + field.Problem})
+			continue
+		}
+		if first := seen[name]; first != nil {
+			l.addTwice(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two gateways named %q", name), hint: "give one of them another name"}, first.Header)
+			continue
+		}
+		if i >= MaxGateways {
+			l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d gateways", MaxGateways)})
+			return
+		}
+		seen[name] = b
+		if g, ok := l.gateway(b); ok {
+			l.config.Gateways[name] = g
+		}
+	}
+}
+
+// gateway decodes a gateway, and reports whether it is valid.
+func (l *loader) gateway(b *tree.Block) (g Gateway, ok bool) {
+	before := l.reports
+	d := l.decodeBlock(b, l.schemas.gateway)
+	var written gatewayBlock
+	l.fill(d, &written)
+	g.Groups = l.gatewayGroups(d, &written)
+	var first *tree.Block
+	for _, name := range names(l.options.Gateways) {
+		inside := d.blocks[name]
+		switch {
+		case inside == nil:
+			continue
+		case first != nil:
+			l.add(report{
+				at: inside.block.Header, body: &b.Body, summary: fmt.Sprintf("a gateway cannot have both %s and %s", first.Type, name),
+				hint: "write another gateway block for it", notes: []Note{l.note(first.Type+" is here", first.Header)},
+			})
+			continue
+		}
+		first = inside.block
+		g.Output, g.Settings = name, l.settings(inside, l.options.Gateways[name])
+	}
+	if first == nil && d.ok {
+		l.add(report{
+			at: b.Header, body: b.Parent, summary: fmt.Sprintf("gateway %q has no block that says how it is kept up to date", b.Label(0)),
+			hint: fmt.Sprintf("add one of %s", strings.Join(names(l.options.Gateways), ", ")),
+		})
+	}
+	return g, d.ok && l.reports == before
+}
+
+// gatewayGroups returns the groups of a gateway, and reports what is wrong with them.
+func (l *loader) gatewayGroups(d *decodedBlock, written *gatewayBlock) []string {
+	all, argument := written.Groups, "groups"
+	switch {
+	case d.values["group"] != nil && d.values["groups"] != nil:
+		l.refuse(d, "group", "and groups cannot both be set: write all names in groups")
+		return nil
+	case d.values["group"] != nil:
+		all, argument = []string{written.Group}, "group"
+	case len(all) == 0 && d.ok:
+		l.add(report{at: d.block.Header, body: d.block.Parent, summary: fmt.Sprintf("gateway %q has no group", d.block.Label(0)), hint: `write group = "web", and a group "web" { … }`})
+		return nil
+	}
+	var declared []string
+	for _, b := range l.blocks["group"] { // also those with errors, which were reported
+		declared = append(declared, b.Label(0))
+	}
+	for i, name := range all {
+		at := d.sources[argument].value
+		if argument == "groups" {
+			at = elementRange(d.block.Body.Text(), argument, i, at)
+		}
+		r := report{at: at, body: &d.block.Body, reference: true}
+		switch {
+		case !slices.Contains(declared, name):
+			r.summary = fmt.Sprintf("there is no group %q", name)
+			if r.hint = suggest.DidYouMean("%s", name, declared); r.hint == "" {
+				r.hint = fmt.Sprintf("add group %q { members = [\"…\"] }", name)
+			}
+		case slices.Contains(all[:i], name):
+			r.summary = fmt.Sprintf("groups has %q twice", name)
+		default:
+			continue
+		}
+		l.add(r)
+	}
+	return all
+}

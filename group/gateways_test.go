@@ -1,0 +1,231 @@
+package group_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// doubting is an engine that can be made to doubt its verdicts.
+type doubting struct {
+	*engine.Engine
+	isolated, doubts atomic.Bool
+}
+
+func (d *doubting) Health() engine.Health {
+	h := d.Engine.Health()
+	h.Isolated = d.isolated.Load()
+	return h
+}
+
+func (d *doubting) Doubts(probe.ID) bool { return d.doubts.Load() }
+
+// rotates checks the weights of a group: "a=100 b=0", and " frozen" or " panics".
+func (s *stage) rotates(name, want string) {
+	s.t.Helper()
+	v := s.groups.Get(name).View()
+	var got []string
+	in := 0
+	for m := range v.Members() {
+		got = append(got, fmt.Sprintf("%s=%d", m.Target, m.Weight))
+		if m.InRotation {
+			in++
+		}
+	}
+	if v.Frozen {
+		got = append(got, "frozen")
+	}
+	if v.Panicking {
+		got = append(got, "panics")
+	}
+	if text := strings.Join(got, " "); text != want || in != v.InRotation {
+		s.t.Errorf("group %s: %s, want %s; %d are in rotation, and the view says %d", name, text, want, in, v.InRotation)
+	}
+}
+
+// After a start nothing is known. A gateway keeps what it has until all members are decided, or
+// for a minute; a member that is not decided even then is in rotation.
+func TestAGroupIsFrozenUntilItsMembersAreDecided(t *testing.T) {
+	play(t, func(s *stage) {
+		s.target("a", probe.Unknown, nil)
+		s.target("b", probe.Unknown, nil)
+		s.target("c", probe.Unknown, nil)
+		s.rules(map[string]group.Rule{"g": {}})
+		s.rotates("g", "frozen")
+		s.apply()
+		s.rules(map[string]group.Rule{"g": {}})
+		s.rotates("g", "a=100 b=100 c=100 frozen")
+		s.answers["a"].say(probe.Failure)
+		pass(2 * time.Second)
+		s.rotates("g", "a=100 b=100 c=100 frozen")
+		pass(time.Minute)
+		s.rotates("g", "a=0 b=100 c=100")
+		s.answers["b"].say(probe.Failure)
+		s.answers["c"].say(probe.Success)
+		pass(2 * time.Second)
+		s.rotates("g", "a=0 b=0 c=100")
+		s.answers["c"].say(probe.Unknown)
+		pass(time.Minute)
+		s.rotates("g", "a=0 b=0 c=100")
+	})
+}
+
+func TestAGroupThawsWhenAllMembersAreDecided(t *testing.T) {
+	play(t, func(s *stage) {
+		s.target("a", probe.Unknown, nil)
+		s.target("b", probe.Failure, nil)
+		s.apply()
+		s.rules(map[string]group.Rule{"g": {}})
+		pass(2 * time.Second)
+		s.rotates("g", "a=100 b=100 frozen")
+		s.answers["a"].say(probe.Warning)
+		pass(2 * time.Second)
+		s.rotates("g", "a=100 b=0")
+	})
+}
+
+// A group whose members were all decided once does not wait for new ones: they are out of
+// rotation until they have passed, and begin slowly.
+func TestANewMemberIsOutOfRotationUntilItPasses(t *testing.T) {
+	play(t, func(s *stage) {
+		s.target("a", probe.Success, nil)
+		s.apply()
+		s.rules(map[string]group.Rule{"g": {SlowStart: 20 * time.Second}})
+		pass(2 * time.Second)
+		s.rotates("g", "a=100") // no slow start after a start of the engine
+		s.target("b", probe.Unknown, nil)
+		s.apply()
+		pass(2 * time.Minute)
+		s.rotates("g", "a=100 b=0")
+		s.answers["b"].say(probe.Success)
+		versions, seen := map[uint64]bool{}, map[int]bool{}
+		for range 300 {
+			pass(100 * time.Millisecond)
+			v := s.groups.Get("g").View()
+			versions[v.Version], seen[v.Member("b").Weight] = true, true
+		}
+		s.rotates("g", "a=100 b=100")
+		want := map[int]bool{0: true, 10: true, 20: true, 30: true, 40: true, 50: true, 60: true, 70: true, 80: true, 90: true, 100: true}
+		if !maps.Equal(seen, want) || len(versions) > len(want)+1 {
+			t.Errorf("the weights were %v, in %d views", seen, len(versions))
+		}
+		before := s.groups.Get("g").View().Version
+		pass(time.Hour)
+		if after := s.groups.Get("g").View().Version; after != before {
+			t.Errorf("nothing has changed, and there are %d further views", after-before)
+		}
+	})
+}
+
+// While the engine has lost its view of the world, a gateway keeps what it has.
+func TestAnIsolatedEngineFreezesItsGroups(t *testing.T) {
+	play(t, func(s *stage) {
+		s.target("a", probe.Success, nil)
+		s.target("b", probe.Success, nil)
+		s.apply()
+		s.rules(map[string]group.Rule{"g": {Panic: 0.6}})
+		pass(2 * time.Second)
+		s.rotates("g", "a=100 b=100")
+		s.doubts.isolated.Store(true)
+		s.answers["a"].say(probe.Failure)
+		pass(5 * time.Second)
+		s.rotates("g", "a=100 b=100 frozen")
+		s.is("g", "ready 1 1 0")
+		s.doubts.isolated.Store(false)
+		pass(2 * time.Second)
+		s.rotates("g", "a=100 b=100 panics")
+		if log := s.log.Take(); !strings.Contains(log, "group is in panic") {
+			t.Errorf("the log is %s", log)
+		}
+		s.answers["a"].say(probe.Success)
+		pass(5 * time.Second)
+		s.rotates("g", "a=100 b=100")
+		if log := s.log.Take(); !strings.Contains(log, "group is no longer in panic") {
+			t.Errorf("the log is %s", log)
+		}
+	})
+}
+
+// A failure that may be the engine's own takes no member out; one that is beyond doubt does,
+// and so does a doubt that ends.
+func TestADoubtfulFailureTakesNoMemberOut(t *testing.T) {
+	play(t, func(s *stage) {
+		s.target("a", probe.Success, nil)
+		s.target("b", probe.Success, nil)
+		s.apply()
+		s.rules(map[string]group.Rule{"g": {}})
+		pass(2 * time.Second)
+		s.doubts.doubts.Store(true)
+		s.answers["a"].say(probe.Failure)
+		pass(time.Minute)
+		s.rotates("g", "a=100 b=100")
+		s.doubts.doubts.Store(false)
+		pass(2 * time.Second)
+		s.rotates("g", "a=0 b=100")
+	})
+}
+
+// A target that is removed loses its probes while its instance terminates. Its address, port
+// and labels stay until it is gone, so that requests under way can end.
+func TestAMemberThatIsRemovedDrains(t *testing.T) {
+	play(t, func(s *stage) {
+		s.target("a", probe.Success, map[string]string{"team": "shop"})
+		id := probe.ID{Target: "a", Kind: probe.Readiness}
+		p := s.set[id]
+		p.Target.Address, p.Target.Ports = "10.0.0.7", map[string]uint16{"http": 8080}
+		s.set[id] = p
+		s.apply()
+		r := rule(t, "1", nil, []string{"team=shop"})
+		r.Port = "http"
+		s.rules(map[string]group.Rule{"g": r})
+		pass(2 * time.Second)
+		s.rotates("g", "a=100")
+		delete(s.set, id)
+		in := probe.Instance{Target: "a", ID: "static", Phase: probe.Running, Since: time.Now(), Managed: true, Terminating: true}
+		s.engine.Report(in)
+		s.apply()
+		pass(time.Second)
+		s.rotates("g", "a=0")
+		if m := s.groups.Get("g").View().Member("a"); m.State != group.Draining || m.Address != "10.0.0.7" || m.Port != 8080 || m.Labels["team"] != "shop" {
+			t.Errorf("the member is %+v", *m)
+		}
+		in.Phase = probe.Gone
+		s.engine.Report(in)
+		pass(2 * time.Second)
+		if v := s.groups.Get("g").View(); v.Counts.Total() != 0 || !v.Frozen {
+			t.Errorf("the view is %+v", v)
+		}
+	})
+}
+
+// Another rule leaves those in rotation that were, and another address makes another member.
+func TestRotationsGoOnWithAnotherRule(t *testing.T) {
+	play(t, func(s *stage) {
+		s.target("a", probe.Success, nil)
+		s.target("b", probe.Success, nil)
+		s.apply()
+		s.rules(map[string]group.Rule{"g": {}})
+		pass(2 * time.Second)
+		s.answers["a"].say(probe.Unknown)
+		s.rules(map[string]group.Rule{"g": {Weight: 7, SlowStart: time.Minute}})
+		pass(2 * time.Second)
+		s.rotates("g", "a=7 b=7")
+		id := probe.ID{Target: "a", Kind: probe.Readiness}
+		p := s.set[id]
+		p.Target.Address = "10.0.0.8"
+		s.set[id] = p
+		s.apply()
+		pass(2 * time.Second)
+		s.rotates("g", "a=0 b=7")
+		s.answers["a"].say(probe.Success)
+		pass(2 * time.Second)
+		s.rotates("g", "a=1 b=7")
+	})
+}

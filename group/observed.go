@@ -1,0 +1,64 @@
+package group
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// observed is what the engine says about a target.
+type observed struct {
+	target, address string
+	ports           map[string]uint16
+	labels          map[string]string
+	state           State
+	since           time.Time
+	reason          probe.Reason
+	failing         []probe.ID // its probes that keep it from being ready
+	absent          bool       // there is no such target
+	doubtful        bool       // it is down only by probes whose failures the engine doubts
+}
+
+// absent is what there is to say about a target that does not exist.
+func absent(target string, now time.Time) *observed {
+	return &observed{target: target, since: now, absent: true}
+}
+
+func observe(st *engine.TargetStatus, now time.Time) *observed {
+	o := &observed{target: st.Target, address: st.Address, ports: st.Ports, labels: st.Labels, state: st.Gateway, since: now}
+	if o.state != Ready {
+		o.reason = st.Cause.Reason
+	}
+	for i := range st.Probes {
+		if p := &st.Probes[i]; st.Instance.Phase == probe.Running && p.ID.Kind != probe.Liveness && p.Verdict == probe.Failing && p.Instance == st.Instance.ID {
+			o.failing = append(o.failing, p.ID)
+		}
+	}
+	return o
+}
+
+// isDoubted reports whether the target is down, and the engine doubts each failure that makes
+// it so.
+func (o *observed) isDoubted(e Engine) bool {
+	return o.state == Down && len(o.failing) > 0 && !slices.ContainsFunc(o.failing, func(id probe.ID) bool { return !e.Doubts(id) })
+}
+
+// port returns the port that a rule asks for, or 0.
+func (o *observed) port(wanted string) uint16 {
+	if wanted == "" {
+		return 0
+	}
+	port, err := probe.Target{Name: o.target, Ports: o.ports}.Port(wanted)
+	if err != nil {
+		return 0
+	}
+	return port
+}
+
+// equal reports whether members are the same by both.
+func (o *observed) equal(p *observed) bool {
+	return o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
+}

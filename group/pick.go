@@ -1,0 +1,45 @@
+package group
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// shares are the members of a View that are in rotation, with the sums of their weights.
+type shares struct {
+	members []*Member
+	upTo    []uint64 // the weights of a member and of all before it
+}
+
+// goldenRatio is 2^64 divided by the golden ratio: its multiples modulo 2^64 are spread
+// evenly, whatever number of them one takes.
+const goldenRatio = 0x9E3779B97F4A7C15
+
+// Pick returns a member that is in rotation, for one request, or false if none is. Each
+// gets its share of all picks by its weight, and evenly: also of a few picks in a row. It
+// takes no lock. Before anything is known about the members, all are in rotation.
+func (g *Group) Pick() (*Member, bool) {
+	s := g.View().shares()
+	if len(s.members) == 0 {
+		return nil, false
+	}
+	at, _ := bits.Mul64(g.picks.Add(1)*goldenRatio, s.upTo[len(s.upTo)-1])
+	i, _ := slices.BinarySearch(s.upTo, at+1)
+	return s.members[i], true
+}
+
+// shares returns the shares of a View, which are made at the first Pick.
+func (v *View) shares() *shares {
+	if s := v.picked.Load(); s != nil {
+		return s
+	}
+	s, sum := &shares{}, uint64(0)
+	for m := range v.Members() {
+		if m.InRotation {
+			sum += uint64(m.Weight)
+			s.members, s.upTo = append(s.members, m), append(s.upTo, sum)
+		}
+	}
+	v.picked.Store(s)
+	return s
+}

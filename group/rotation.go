@@ -1,0 +1,128 @@
+package group
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Bounds on weights, and the default of Rule.Weight. HAProxy and Envoy know the same
+// weights.
+const (
+	MaxWeight     = 256
+	DefaultWeight = 100
+)
+
+const (
+	// settleLimit is how long a new group waits for members that are undecided before it is
+	// used with those that are not.
+	settleLimit = time.Minute
+
+	// slowSteps is in how many steps the weight of a member grows in its slow start.
+	slowSteps = 10
+)
+
+// plan says which members are in rotation beside those that take requests.
+type plan struct {
+	all   bool            // all but those that are draining
+	extra map[string]bool // some that keep the quorum
+}
+
+func (p plan) equal(q plan) bool { return p.all == q.all && maps.Equal(p.extra, q.extra) }
+
+// actingState returns the state by which a member is in rotation or not, if it was before
+// until now. What is not known changes nothing: an undecided member, one that is down for a
+// reason that may be the engine's own, and all members while the engine is isolated.
+func actingState(before, now State, doubtful, isolated bool) State {
+	if isolated || now == Undecided || now == Down && doubtful {
+		return before
+	}
+	return now
+}
+
+// panics reports whether so few members take requests that all are used. Those that are
+// draining do not count: they end.
+func (r *Rule) panics(acting Counts) bool {
+	rest := acting.Total() - acting[Draining]
+	return rest > 0 && float64(acting.Serving()) < float64(r.Panic)*float64(rest)
+}
+
+// fill returns members that are in rotation only because fewer than the quorum take
+// requests: those that are draining, and then those that were the last to go down.
+func (r *Rule) fill(acting Counts, l members) map[string]bool {
+	missing := r.Quorum - acting.Serving()
+	if missing <= 0 {
+		return nil
+	}
+	var rest []*Member
+	for m := range l.from("") {
+		if !m.acting.TakesRequests() && m.full > 0 {
+			rest = append(rest, m)
+		}
+	}
+	slices.SortFunc(rest, func(a, b *Member) int {
+		if a.acting != b.acting && (a.acting == Draining || b.acting == Draining) {
+			return cmp.Compare(isNot(a.acting == Draining), isNot(b.acting == Draining))
+		}
+		return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Target, b.Target))
+	})
+	extra := map[string]bool{}
+	for _, m := range rest[:min(missing, len(rest))] {
+		extra[m.Target] = true
+	}
+	return extra
+}
+
+func isNot(b bool) int {
+	if b {
+		return 0
+	}
+	return 1
+}
+
+// place decides whether a member is in rotation, and with which weight.
+func (r *Rule) place(m *Member, p plan, now time.Time) (inRotation bool, weight int) {
+	switch {
+	case m.full == 0:
+		return false, 0
+	case p.all && m.acting != Draining, p.extra[m.Target]:
+		return true, m.full
+	case !m.acting.TakesRequests():
+		return false, 0
+	}
+	w := float64(m.full)
+	if m.acting == Degraded && r.DegradedWeight > 0 {
+		w *= float64(r.DegradedWeight)
+	}
+	return true, max(int(math.Round(w*slowShare(m.slowSince, now, r.SlowStart))), 1)
+}
+
+// slowShare returns which part of its weight a member has whose slow start began at some
+// time: it grows in slowSteps equal steps, and the first one is not 0.
+func slowShare(began, now time.Time, takes time.Duration) float64 {
+	passed := now.Sub(began)
+	if began.IsZero() || passed >= takes {
+		return 1
+	}
+	return float64(1+slowSteps*max(passed, 0)/takes) / slowSteps
+}
+
+// fullWeight returns the weight of a member that is ready: that of its label, or that of
+// the group.
+func (r *Rule) fullWeight(labels map[string]string) int {
+	if text := labels[r.WeightLabel]; text != "" && r.WeightLabel != "" {
+		if n, ok := ParseWeight(text); ok {
+			return n
+		}
+	}
+	return cmp.Or(r.Weight, DefaultWeight)
+}
+
+// ParseWeight reads the weight of a label: a whole number from 0 to MaxWeight.
+func ParseWeight(text string) (weight int, ok bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 0 && n <= MaxWeight
+}

@@ -1,0 +1,258 @@
+package group
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// letters are the states of members in a table: upper case for those that are in rotation.
+var letters = map[rune]State{'u': Undecided, 'r': Ready, 'g': Degraded, 'd': Draining, 'x': Down}
+
+// groupOf returns a group whose members have states, in which a later member has been in its
+// state for longer.
+func groupOf(rule Rule, states string, now time.Time) *Group {
+	g := newGroup("g", now)
+	g.rule = rule
+	for i, letter := range states {
+		o := &observed{target: fmt.Sprintf("m%03d", i), state: letters[letter], since: now.Add(-time.Duration(i) * time.Second)}
+		g.put(o, nil, now, false)
+	}
+	g.replan(now, true)
+	return g
+}
+
+// weights returns the weights of members, with 0 for those that are not in rotation.
+func weights(g *Group) string {
+	var all []string
+	for m := range g.members.from("") {
+		if m.InRotation != (m.Weight > 0) {
+			all = append(all, "contradiction")
+		}
+		all = append(all, fmt.Sprint(m.Weight))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestWhoIsInRotation(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		states string
+		rule   Rule
+		want   string
+		panics bool
+	}{
+		{"rrx", Rule{}, "100 100 0", false},
+		{"rgd", Rule{}, "100 100 0", false},
+		{"rgd", Rule{DegradedWeight: 0.25}, "100 25 0", false},
+		{"rg", Rule{DegradedWeight: 0.001, Weight: 7}, "7 1", false},
+		{"xxx", Rule{}, "0 0 0", false},
+		{"xxx", Rule{Panic: 0.01}, "100 100 100", true},
+		{"rxx", Rule{Panic: 0.5, DegradedWeight: 0.5}, "100 100 100", true},
+		{"rx", Rule{Panic: 0.5}, "100 0", false}, // half is not less than half
+		{"gxx", Rule{Panic: 0.5, DegradedWeight: 0.5}, "100 100 100", true},
+		{"rxd", Rule{Panic: 0.6}, "100 100 0", true}, // draining members do not count, and are not used
+		{"ddd", Rule{Panic: 1}, "0 0 0", false},
+		{"rxxx", Rule{Quorum: 2}, "100 100 0 0", false}, // the second one was the last to go down
+		{"rxxd", Rule{Quorum: 2}, "100 0 0 100", false}, // what is draining still works
+		{"rxxd", Rule{Quorum: 9}, "100 100 100 100", false},
+		{"rrrx", Rule{Quorum: 3}, "100 100 100 0", false},
+		{"uuu", Rule{}, "100 100 100", false}, // nothing is known
+		{"uur", Rule{}, "100 100 100", false}, // not all were decided yet
+	} {
+		g := groupOf(c.rule, c.states, now)
+		before, v := g.publish(now, false, false)
+		if got := weights(g); got != c.want || v.Panicking != c.panics {
+			t.Errorf("%s by %+v: the weights are %s, want %s; panics: %v", c.states, c.rule, got, c.want, v.Panicking)
+		}
+		if frozen := strings.Contains(c.states, "u"); v.Frozen != frozen || !before.Frozen {
+			t.Errorf("%s: frozen is %v", c.states, v.Frozen)
+		}
+	}
+}
+
+func TestLabelsHaveWeights(t *testing.T) {
+	now, rule := time.Unix(1000, 0), Rule{Weight: 50, WeightLabel: "w"}
+	g := groupOf(rule, "", now)
+	for i, text := range []string{"", "0", "1", "256", "257", "-1", "x"} {
+		g.put(&observed{target: fmt.Sprint(i), state: Ready, labels: map[string]string{"w": text}}, nil, now, false)
+	}
+	g.replan(now, true)
+	if got, want := weights(g), "50 0 1 256 50 50 50"; got != want {
+		t.Errorf("the weights are %s, want %s", got, want)
+	}
+}
+
+// The laws of a rotation hold for any group, rule and time, and a group that has changed step
+// by step is the same as one that is decided at once.
+func TestLawsOfARotation(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		now := time.Unix(1000, 0)
+		rule := Rule{
+			Panic: probe.Share([]float64{0, 0.01, 0.5, 1}[r.IntN(4)]), Quorum: r.IntN(4), Weight: r.IntN(MaxWeight + 1),
+			DegradedWeight: probe.Share(r.IntN(5)) / 4, SlowStart: time.Duration(r.IntN(2)) * 10 * time.Second,
+		}
+		g := newGroup("g", now)
+		g.rule = rule
+		for range 60 {
+			now = now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
+			name := fmt.Sprintf("m%03d", r.IntN(7))
+			if m := g.members.get(name); m != nil && r.IntN(6) == 0 {
+				g.drop(name, now)
+			} else {
+				g.put(&observed{target: name, state: State(r.IntN(probe.GatewayStates)), since: now, doubtful: r.IntN(5) == 0}, m, now, r.IntN(20) == 0)
+			}
+			g.replan(now, g.slow)
+			checkLaws(t, g, now)
+			if t.Failed() {
+				t.Fatalf("seed %d, rule %+v", seed, rule)
+			}
+		}
+	}
+}
+
+func checkLaws(t *testing.T, g *Group, now time.Time) {
+	t.Helper()
+	var counts, acting Counts
+	in, atOnce := 0, map[string]int{}
+	fresh := plan{all: !g.isUsable() || g.rule.panics(g.acting)}
+	if !fresh.all {
+		fresh.extra = g.rule.fill(g.acting, g.members)
+	}
+	stepped := map[string]int{}
+	for m := range g.members.from("") {
+		counts[m.State]++
+		acting[m.acting]++
+		full := m.full
+		_, atOnce[m.Target] = g.rule.place(m, fresh, now)
+		if stepped[m.Target] = m.Weight; m.InRotation {
+			in++
+		}
+		switch {
+		case m.InRotation != (m.Weight > 0), m.Weight > full:
+			t.Errorf("%+v has a weight that cannot be", *m)
+		case m.acting.TakesRequests() && !m.InRotation:
+			t.Errorf("%+v takes requests and is not in rotation", *m)
+		case m.InRotation && !m.acting.TakesRequests() && !fresh.all && !fresh.extra[m.Target]:
+			t.Errorf("%+v takes no requests and is in rotation", *m)
+		}
+	}
+	if counts != g.counts || acting != g.acting || in != g.inRotation {
+		t.Errorf("the counts are %v %v %d, want %v %v %d", g.counts, g.acting, g.inRotation, counts, acting, in)
+	}
+	if !maps.Equal(stepped, atOnce) {
+		t.Errorf("the weights are %v, and at once they are %v", stepped, atOnce)
+	}
+	if least := min(g.rule.Quorum, acting.Total()); g.isUsable() && !fresh.all && in < least {
+		t.Errorf("%d are in rotation, fewer than the quorum %d", in, least)
+	}
+}
+
+func TestWhatIsNotKnownChangesNothing(t *testing.T) {
+	for _, before := range []State{Undecided, Ready, Degraded, Draining, Down} {
+		for _, now := range []State{Undecided, Ready, Degraded, Draining, Down} {
+			if got := actingState(before, now, false, true); got != before {
+				t.Errorf("isolated, %v after %v is taken for %v", now, before, got)
+			}
+			want := now
+			if now == Undecided {
+				want = before
+			}
+			if got := actingState(before, now, false, false); got != want {
+				t.Errorf("%v after %v is taken for %v", now, before, got)
+			}
+			if now == Down {
+				want = before
+			}
+			if got := actingState(before, now, true, false); got != want {
+				t.Errorf("doubtful, %v after %v is taken for %v", now, before, got)
+			}
+		}
+	}
+}
+
+func TestASlowStartGrowsInSteps(t *testing.T) {
+	began := time.Unix(1000, 0)
+	seen, last := map[float64]bool{}, 0.0
+	for at := -time.Second; at < 25*time.Second; at += 10 * time.Millisecond {
+		share := slowShare(began, began.Add(at), 20*time.Second)
+		if seen[share] = true; share < last || share <= 0 || share > 1 {
+			t.Fatalf("after %v the share is %v, after %v", at, share, last)
+		}
+		last = share
+	}
+	if steps := slices.Sorted(maps.Keys(seen)); len(steps) != slowSteps || steps[0] != 0.1 || last != 1 {
+		t.Errorf("the steps are %v", steps)
+	}
+	if slowShare(time.Time{}, began, time.Minute) != 1 || slowShare(began, began, 0) != 1 {
+		t.Error("a member without a slow start does not have its full weight")
+	}
+}
+
+// Each member gets its share, and the share of any run of picks is near it: by chance alone
+// the runs would differ by several times as much.
+func TestPicksAreFair(t *testing.T) {
+	now := time.Unix(1000, 0)
+	g := groupOf(Rule{WeightLabel: "w"}, "x", now)
+	var sum float64
+	for i, text := range []string{"1", "10", "25", "100", "256", "0"} {
+		m := &observed{target: "w" + text, state: Ready, labels: map[string]string{"w": text}}
+		g.put(m, nil, now, false)
+		sum += []float64{1, 10, 25, 100, 256, 0}[i]
+	}
+	g.replan(now, true)
+	g.publish(now, false, false)
+	for _, run := range []int{50, 1000, 100_000} {
+		got := map[string]float64{}
+		for range run {
+			m, ok := g.Pick()
+			if !ok {
+				t.Fatal("there is no member")
+			}
+			got[m.Target]++
+		}
+		for _, weight := range []float64{1, 10, 25, 100, 256} {
+			want := float64(run) * weight / sum
+			if n := got[fmt.Sprintf("w%v", weight)]; math.Abs(n-want) > 2+math.Log2(float64(run))/4 {
+				t.Errorf("of %d picks the member with the weight %v got %v, want %v", run, weight, n, want)
+			}
+		}
+		if got["m000"]+got["w0"] > 0 {
+			t.Errorf("members that are not in rotation were picked: %v", got)
+		}
+	}
+}
+
+func TestThereMayBeNoneToPick(t *testing.T) {
+	now := time.Unix(1000, 0)
+	g := groupOf(Rule{}, "xd", now)
+	g.publish(now, false, false)
+	if m, ok := g.Pick(); ok {
+		t.Errorf("%+v was picked", *m)
+	}
+	g = newGroup("empty", now)
+	if m, ok := g.Pick(); ok {
+		t.Errorf("%+v was picked of no members", *m)
+	}
+}
+
+func BenchmarkPick(b *testing.B) {
+	now := time.Unix(1000, 0)
+	g := groupOf(Rule{}, strings.Repeat("r", 100), now)
+	g.publish(now, false, false)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, ok := g.Pick(); !ok {
+				b.Fatal("there is no member")
+			}
+		}
+	})
+}

@@ -159,6 +159,7 @@ func (sc *scheduler) remove(s *slot) {
 	sc.drop(s)
 	sc.isolation.forget(s)
 	delete(sc.hosts, s)
+	sc.ejections.Remove(s.key)
 	sc.schedule.Remove(s.key)
 	sc.slots[s.key] = nil
 	if sc.registry.remove(s) {
@@ -192,6 +193,7 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 func (sc *scheduler) replace(c change) {
 	s := c.slot
 	sc.drop(s)
+	sc.readmit(s, never, sc.clock.now())
 	sc.configure(s, c.spec)
 	sc.schedule.Forget(s.key)
 	if c.moved {

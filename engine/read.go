@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -185,13 +186,14 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 		} else {
 			st.Live = st.Live && !fails
 		}
+		st.Ejection = cmp.Or(st.Ejection, p.Ejection)
 		if probed {
 			worst.add(p, in)
 		}
 	}
 	worst.tell(st)
 	st.Labels, st.Decided = labelsOf(slots), st.Ready || t.isDecided(slots)
-	st.Gateway = verdict.GatewayState(&st.Instance, st.Ready, st.Decided, warned)
+	st.Gateway = verdict.GatewayState(&st.Instance, st.Ready, st.Decided, warned, st.Ejection != nil)
 }
 
 // isDecided reports whether it is known whether the target is ready: it is, or was once, or

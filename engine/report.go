@@ -67,6 +67,11 @@ func (sc *scheduler) report(in probe.Instance) {
 // probe waits for something else (see Status.WaitReason), and after its attempt in
 // flight, if there is one. Its success counts, its failure does not. The probe's
 // regular times stay as they are. Trigger reports whether there is such a probe.
+//
+// Trigger may be called as often as one likes. An attempt that it asks for follows the one
+// before after probe.MinPeriod at the earliest, and after a tenth of the period, if that is
+// longer, if one of the two before was asked for by Trigger or Observe, too. A probe fails no
+// earlier for it; and a run of n successes takes n-2 such tenths at least.
 func (e *Engine) Trigger(id probe.ID) bool {
 	s := e.registry.probe(id)
 	if s == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
+	"github.com/sonde-probe/sonde/engine/internal/timeline"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
@@ -46,6 +47,7 @@ type scheduler struct {
 	machine    machine
 	hosts      map[*slot]string // that handlers connect to, other than their targets' addresses: see setHost
 	unreported unreportedTargets
+	ejections  timeline.Timeline // when they end at the latest, by key of the schedule
 	firsts     firstVerdicts
 	pasts      []string // targets whose history has changed, to be told by unlock
 
@@ -184,6 +186,9 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 // the target up to date.
 func (sc *scheduler) tell(s *slot, f *folded, res *probe.Result, now int64) {
 	rule := s.spec.Load().rule
+	if f.Changed {
+		sc.readmit(s, now, now)
+	}
 	switch {
 	case f.Changed:
 		sc.notify(s.id(), probeChanged)
@@ -322,7 +327,7 @@ func (sc *scheduler) wakeIfEarlier() {
 
 // nextDue returns when the loop has something to do next.
 func (sc *scheduler) nextDue() int64 {
-	due := min(sc.unreported.next(), sc.firsts.next(), sc.isolation.next())
+	due := min(sc.unreported.next(), sc.firsts.next(), sc.isolation.next(), sc.nextEjection())
 	if at, ok := sc.schedule.First(); ok {
 		due = min(due, at)
 	}

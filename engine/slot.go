@@ -104,6 +104,8 @@ type rare struct {
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 	lost  int64      // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
 
+	observed *observed // by gateways; nil before the first failure
+
 	waived uint8 // how many failures in a row, up to maxWaived, were waived
 }
 
@@ -280,6 +282,9 @@ func (s *slot) fill(st *Status, c *clock) {
 	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
 	st.Run, st.Errors, st.OnHold, st.WaitReason = s.state.Run, s.state.Errors, s.state.OnHold, s.waitReason
 	st.Changes, st.Attempts, st.Attempting, st.Extra = s.changes, s.attempts, s.attempting, s.extra
+	if s.rare != nil && s.rare.observed != nil {
+		st.Ejection = s.rare.observed.ejection
+	}
 	st.Decided, st.Blind, st.Warned = s.decided, s.marks.has(markBlind), s.marks.has(markWarned)
 	if s.result != nil {
 		st.Result = *s.result

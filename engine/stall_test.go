@@ -198,7 +198,7 @@ func TestADegradedEngineGivesAttemptsMoreTime(t *testing.T) {
 				return time.Duration(d.latest.Load())
 			}
 			pass(time.Hour)
-			if got := attempt(); got != c.timeout {
+			if got := time.Duration(d.latest.Load()); got != c.timeout {
 				t.Errorf("a healthy engine gives it %v, want %v", got, c.timeout)
 			}
 			s.stall(t, e, 5*time.Second)

@@ -229,6 +229,9 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	if next := sc.step(s, ev, res, now); next.Do != verdict.Wait {
 		s.setNext(sc.schedule.Next(s.key, a.next, now))
 	}
+	if passed(res) {
+		sc.readmit(s, a.start, now)
+	}
 	if s.kind == probe.Startup && sc.markStarted(s.target) {
 		sc.reconcileAll(s.target)
 		sc.updateState(s.target)

@@ -87,16 +87,17 @@ func (t *target) currentState() probe.TargetState { return t.gauge.State() }
 func (sc *scheduler) updateState(t *target) {
 	in, slots := t.current(), sc.registry.probesOf(t)
 	state, probed := in.state(len(slots) > 0)
-	warned := false
+	warned, ejected := false, false
 	for _, s := range slots {
 		if probed {
 			state = min(state, s.stateOfTarget(in))
 		}
 		warned = warned || s.kind == probe.Readiness && s.hasWarned()
+		ejected = ejected || s.isEjected()
 	}
 	sum := summary{state: state, ready: t.isReady(slots)}
 	sum.decided = sum.ready || t.isDecided(slots)
-	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned)
+	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, ejected)
 	if sc.registry.setSummary(t, sum, sc.clock.now()) {
 		sc.notifyTarget(t.name, probeChanged)
 	}

@@ -36,6 +36,8 @@ type Status struct {
 	Attempting bool         // an attempt is in flight
 	Extra      bool         // the attempt in flight, or else the latest one, is outside the regular times: its failure does not count
 
+	Ejection *Ejection // nil unless gateways have observed failures: see Engine.Observe; shared, do not write
+
 	Removed bool // Apply has removed the probe; only Subscription.Next sets it
 }
 
@@ -59,9 +61,11 @@ type TargetStatus struct {
 	Ready   bool // it has started, and its readiness probes pass or there are none
 	Live    bool // none of its startup and liveness probes fails
 
-	// Gateway is what a gateway is to do with the target. It follows from Instance, Ready and
-	// Decided, and from the warnings of its readiness probes.
+	// Gateway is what a gateway is to do with the target. It follows from Instance, Ready,
+	// Decided and Ejection, and from the warnings of its readiness probes.
 	Gateway probe.GatewayState
+
+	Ejection *Ejection // the first one of its probes, or nil; shared, do not write
 
 	// Decided says that Ready is known. A target that is not ready and not Decided has only
 	// begun: no attempt has found out yet, on its first instance, whether it is ready.

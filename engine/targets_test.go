@@ -75,12 +75,17 @@ func TestASubscriberToTargetsMissesNothing(t *testing.T) {
 	}
 }
 
-// randomStep changes the handlers, the instances or the probes of six targets, or lets time
-// pass.
+// randomStep changes the handlers, the instances or the probes of six targets, observes them as
+// a gateway, or lets time pass.
 func randomStep(t *testing.T, e *engine.Engine, r *rand.Rand, handlers []*script) {
 	i := r.IntN(len(handlers))
 	target := fmt.Sprintf("t%d", i)
-	switch r.IntN(6) {
+	switch r.IntN(7) {
+	case 6:
+		id := probe.ID{Target: target, Kind: probe.Kind(1 + r.IntN(3))}
+		for range r.IntN(2 * engine.EjectAfter) {
+			e.Observe(id, probe.Observation{Outcome: []probe.Outcome{probe.Failure, probe.Failure, probe.Failure, probe.Failure, probe.Failure, probe.Failure, probe.Success}[r.IntN(7)]})
+		}
 	case 0:
 		handlers[i].say(probe.Outcome(r.IntN(4)))
 	case 1:

@@ -34,3 +34,16 @@ func (s *GatewayState) UnmarshalText(b []byte) (err error) {
 	*s, err = gatewayStateNames.parse("state", b)
 	return err
 }
+
+// Observation is what a gateway has seen of a target itself, with a request that it has
+// forwarded.
+type Observation struct {
+	// Outcome is Success or Failure; Warning is a success, and Unknown is ignored. A failure is
+	// what a gateway answers with 502, 503 or 504: the target has refused or reset the
+	// connection, has not answered in time, or has answered with one of these itself. Another
+	// answer is a success, also a status of 500: the target works, and the request may be wrong.
+	Outcome Outcome
+
+	Reason Reason // of a failure, such as ReasonTCPRefused; may be empty
+	Detail string // likewise, in words
+}

@@ -62,6 +62,10 @@ func (r Reason) Evidence() Evidence {
 	return NoEvidence
 }
 
+// ReasonEjected is the reason of an ejection whose observations have none: see
+// engine.Engine.Observe.
+const ReasonEjected Reason = "gateway.failures"
+
 // The reasons of a connection that failed.
 const (
 	ReasonDNSNotFound Reason = "dns.nxdomain" // the name does not exist

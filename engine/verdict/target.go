@@ -71,11 +71,14 @@ func ProbeState(k probe.Kind, v probe.Verdict, decided, blind, started bool) pro
 }
 
 // GatewayState returns what a target with that instance is to gateways. Decided says that it
-// is known whether it is ready, and warned that a readiness probe warns.
-func GatewayState(in *probe.Instance, ready, decided, warned bool) probe.GatewayState {
+// is known whether it is ready, warned that a readiness probe warns, and ejected that requests
+// of gateways have failed.
+func GatewayState(in *probe.Instance, ready, decided, warned, ejected bool) probe.GatewayState {
 	switch {
 	case in.Terminating && in.Phase == probe.Running:
 		return probe.GatewayDraining
+	case ready && ejected:
+		return probe.GatewayDown
 	case ready && warned:
 		return probe.GatewayDegraded
 	case ready:

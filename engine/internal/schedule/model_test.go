@@ -21,20 +21,22 @@ type model struct {
 }
 
 type modelProbe struct {
-	key         uint32
-	times       Times
-	nonBlocking bool
-	at          int64 // when it is due; none where it is not
-	isExtra     bool
-	isAsked     bool
-	isPaced     bool
-	isClose     bool
-	due         int64
-	inflight    bool
-	again       bool
-	known       bool
-	fast        bool
-	shed        bool
+	key          uint32
+	times        Times
+	nonBlocking  bool
+	at           int64 // when it is due; none where it is not
+	isExtra      bool
+	isAsked      bool
+	isTriggered  bool
+	wasTriggered []bool // of each attempt
+	isPaced      bool
+	isClose      bool
+	due          int64
+	inflight     bool
+	again        bool
+	known        bool
+	fast         bool
+	shed         bool
 }
 
 // modelWait waits for a place in a lane: a probe that is due, or an attempt.
@@ -186,7 +188,7 @@ func (m *model) start(p *modelProbe, now int64, mayShed, failing bool) (st Start
 	if mayShed && late > int64(100*time.Millisecond) && late > p.times.Period/50 && !p.shed && !p.isExtra {
 		p.shed = true
 		m.Shed++
-		p.at, p.isExtra, p.isAsked, p.isPaced = m.regular(now+1, p.times), false, false, false
+		p.at, p.isExtra, p.isAsked, p.isTriggered, p.isPaced = m.regular(now+1, p.times), false, false, false, false
 		return Started{Next: p.at}, false
 	}
 	for skipped := p.due + p.times.Period; skipped <= now; skipped += p.times.Period {
@@ -205,7 +207,8 @@ func (m *model) start(p *modelProbe, now int64, mayShed, failing bool) (st Start
 	case p.isAsked && !failing:
 		st.Counts, p.isClose = true, true
 	}
-	p.at, p.isExtra, p.isAsked, p.isPaced, p.shed, p.again, p.inflight = none, false, false, false, false, false, true
+	p.wasTriggered = append(p.wasTriggered, p.isTriggered)
+	p.at, p.isExtra, p.isAsked, p.isTriggered, p.isPaced, p.shed, p.again, p.inflight = none, false, false, false, false, false, false, true
 	m.places = append(m.places, p.lane())
 	return st, true
 }
@@ -220,14 +223,15 @@ func (m *model) release(l Lane) {
 }
 
 func (m *model) next(p *modelProbe, planned, now int64) int64 {
-	soon := max(now, p.due+int64(probe.MinPeriod))
 	isAgain, isAsked := p.again, p.isAsked
-	p.again, p.isExtra, p.isAsked, p.isPaced = false, false, false, false
+	soon := max(now, p.due+p.gap(isAsked))
+	p.again, p.isExtra, p.isAsked, p.isTriggered, p.isPaced = false, false, false, false, false
 	switch {
-	case isAgain && soon < planned:
-		p.at, p.isExtra, p.isAsked = soon, true, isAsked
+	case isAgain && (soon < planned && isAsked || soon < planned-int64(probe.MinPeriod)):
+		p.at, p.isExtra, p.isAsked, p.isTriggered = soon, true, isAsked, !isAsked
 		return soon
 	case isAgain:
+		soon = max(now, p.due+int64(probe.MinPeriod), planned)
 		for ; planned+p.times.Period <= soon; planned += p.times.Period {
 			m.Overrun++
 		}
@@ -250,15 +254,22 @@ func (m *model) trigger(p *modelProbe, now int64, byHandler bool) int64 {
 	case m.isQueued(p):
 		p.isAsked = byHandler
 		return 0
-	case byHandler:
-		now = max(now, p.due+int64(probe.MinPeriod))
 	}
-	if p.at != none && p.at <= now {
+	now = max(now, p.due+p.gap(byHandler))
+	if p.at != none && (p.at <= now || !byHandler && p.at <= now+int64(probe.MinPeriod)) {
 		p.isAsked = byHandler && p.isExtra
 		return 0
 	}
-	p.at, p.isExtra, p.isAsked, p.isPaced = now, true, byHandler, false
+	p.at, p.isExtra, p.isAsked, p.isTriggered, p.isPaced = now, true, byHandler, !byHandler, false
 	return now
+}
+
+// gap returns how long an attempt follows the one before it at least.
+func (p *modelProbe) gap(byHandler bool) int64 {
+	if slices.Contains(p.wasTriggered[max(0, len(p.wasTriggered)-2):], true) && !byHandler && p.times.Period > 10*int64(probe.MinPeriod) {
+		return p.times.Period / 10
+	}
+	return int64(probe.MinPeriod)
 }
 
 // take takes the first that waits in a lane, an attempt or else a probe.

@@ -34,6 +34,12 @@ const (
 	// part in so many of its period.
 	minShedAfter = 100 * time.Millisecond
 	shedShare    = 50
+
+	// triggerShare is the part of a period, one in so many, that an attempt which Trigger's
+	// caller has asked for follows the one before at least, if one of the two before was asked
+	// for likewise: who asks for each request that fails must not make a load generator of the
+	// probe.
+	triggerShare = 10
 )
 
 // Schedule holds the probes by key, each with the time at which its next attempt
@@ -75,6 +81,9 @@ const (
 	nonBlocking flags = 1 << iota // attempts need no goroutine
 	extra                         // the next attempt is not at a regular time
 	asked                         // likewise, and the probe's handler has asked for it
+	triggered                     // likewise, and somebody else has
+	spaced                        // somebody else has asked for one of the latest two attempts
+	fading                        // likewise, and not for the latest one
 	paced                         // the pacer has given the next attempt its time
 	close                         // the next regular time may be less than a period after an attempt that counted
 	queued                        // waits in the limiter
@@ -172,7 +181,7 @@ func (s *Schedule[A]) Remove(key uint32) {
 
 // At makes a probe due at one of its regular times.
 func (s *Schedule[A]) At(key uint32, at int64) {
-	s.entries[key].set(extra|asked|paced, false)
+	s.entries[key].set(extra|asked|triggered|paced, false)
 	s.timeline.Set(key, at)
 }
 
@@ -183,7 +192,7 @@ func (s *Schedule[A]) At(key uint32, at int64) {
 func (s *Schedule[A]) Extra(key uint32, at int64) {
 	e := &s.entries[key]
 	e.set(extra, true)
-	e.set(asked|paced, false)
+	e.set(asked|triggered|paced, false)
 	s.timeline.Set(key, at)
 }
 
@@ -282,7 +291,9 @@ func (s *Schedule[A]) Start(key uint32, now int64, mayShed, failing bool) (st St
 		st.Counts = !failing || !e.is(close)
 		e.set(close, false)
 	}
-	e.set(shed|extra|asked|paced|again, false)
+	e.set(spaced, e.is(triggered) || e.is(spaced) && !e.is(fading))
+	e.set(fading, e.is(spaced) && !e.is(triggered))
+	e.set(shed|extra|asked|triggered|paced|again, false)
 	e.set(inflight, true)
 	s.limiter.take(e.lane())
 	return st, true
@@ -316,14 +327,14 @@ func (s *Schedule[A]) Next(key uint32, planned, now int64) (at int64) {
 	e := &s.entries[key]
 	byHandler := e.is(asked)
 	switch at = planned; {
-	case e.is(again) && e.earliest(now) < planned:
-		at = e.earliest(now)
+	case e.is(again) && e.earliest(now, byHandler) < planned-slack(byHandler):
+		at = e.earliest(now, byHandler)
 		s.Extra(key, at)
-		e.set(asked, byHandler)
+		e.ask(byHandler)
 		e.set(again, false)
 		return at
 	case e.is(again): // the attempt that was asked for is the regular one
-		at = e.earliest(now)
+		at = max(planned, e.earliest(now, true))
 		e.set(again, false)
 	case at < now:
 		at = e.times.From(now)
@@ -335,8 +346,10 @@ func (s *Schedule[A]) Next(key uint32, planned, now int64) (at int64) {
 
 // Trigger makes a probe due at now as an extra attempt, or, when an attempt is in
 // flight, after it. The regular times stay as they are. ByHandler means that the
-// probe's handler asks for the attempt: its failure counts, and two attempts are
-// probe.MinPeriod apart at least. At is 0 when the due time has not changed.
+// probe's handler asks for the attempt: its failure counts. Two attempts are
+// probe.MinPeriod apart at least, and those that somebody else asks for in a row a tenth of
+// the period, see triggerShare.
+// At is 0 when the due time has not changed.
 func (s *Schedule[A]) Trigger(key uint32, now int64, byHandler bool) (at int64) {
 	e := &s.entries[key]
 	byHandler = byHandler || e.is(asked)
@@ -345,21 +358,40 @@ func (s *Schedule[A]) Trigger(key uint32, now int64, byHandler bool) (at int64) 
 		e.set(asked, byHandler)
 		return 0
 	}
-	at = now
-	if byHandler {
-		at = e.earliest(now)
-	}
-	if due, ok := s.timeline.Due(key); ok && due <= at {
+	at = e.earliest(now, byHandler)
+	if due, ok := s.timeline.Due(key); ok && due <= at+slack(byHandler) {
 		e.set(asked, byHandler && e.is(extra))
 		return 0
 	}
 	s.Extra(key, at)
-	e.set(asked, byHandler)
+	e.ask(byHandler)
 	return at
 }
 
-// earliest returns when another attempt may be due, at now or later.
-func (e *entry) earliest(now int64) int64 { return max(now, e.due+int64(probe.MinPeriod)) }
+// ask notes who has asked for the next attempt.
+func (e *entry) ask(byHandler bool) {
+	e.set(asked, byHandler)
+	e.set(triggered, !byHandler)
+}
+
+// slack returns how long an attempt that is due anyway may come after one that is asked for,
+// and be as good.
+func slack(byHandler bool) int64 {
+	if byHandler {
+		return 0
+	}
+	return int64(probe.MinPeriod)
+}
+
+// earliest returns when another attempt that the handler or somebody else asks for may be
+// due, at now or later.
+func (e *entry) earliest(now int64, byHandler bool) int64 {
+	gap := int64(probe.MinPeriod)
+	if e.is(spaced) && !byHandler {
+		gap = max(gap, e.times.Period/triggerShare)
+	}
+	return max(now, e.due+gap)
+}
 
 // NextQueued returns the probe that has waited longest in a lane, if an attempt in
 // that lane may start.

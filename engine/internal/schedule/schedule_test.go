@@ -126,13 +126,13 @@ func (p *pair) pop() bool {
 func (p *pair) at(key uint32, at int64) {
 	p.s.At(key, at)
 	m := p.m.find(key)
-	m.at, m.isExtra, m.isAsked, m.isPaced = at, false, false, false
+	m.at, m.isExtra, m.isAsked, m.isTriggered, m.isPaced = at, false, false, false, false
 }
 
 func (p *pair) extra(key uint32, at int64) {
 	p.s.Extra(key, at)
 	m := p.m.find(key)
-	m.at, m.isExtra, m.isAsked, m.isPaced = at, true, false, false
+	m.at, m.isExtra, m.isAsked, m.isTriggered, m.isPaced = at, true, false, false, false
 }
 
 // end ends an attempt in flight, and starts what has waited for it.

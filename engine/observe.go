@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+const (
+	// EjectAfter is how many failures in a row gateways have to observe for the target to be
+	// ejected. Envoy has the same number, consecutive_gateway_failure.
+	EjectAfter = 5
+
+	// MaxEjection bounds the time for which a target is ejected.
+	MaxEjection = 5 * time.Minute
+
+	// maxObservedReason bounds the reason of an observation, in bytes.
+	maxObservedReason = 100
+)
+
+// Ejection says that gateways are to send a target no requests, since those that they have
+// sent have failed.
+type Ejection struct {
+	Probe  probe.ID     // that was named in the observations
+	Since  time.Time    // when it began
+	Until  time.Time    // when it ends at the latest
+	Reason probe.Reason // of the last failure, or probe.ReasonEjected if that had none
+	Detail string
+}
+
+// observed is what gateways have seen of a target.
+type observed struct {
+	failures uint8     // in a row
+	askedAt  int64     // when an attempt was asked for because of a failure
+	ejection *Ejection // nil if the target is not ejected; what it points to never changes
+	since    int64     // of the ejection
+}
+
+// Observe tells the engine what a gateway has seen of a target itself, with a request that it
+// has forwarded. A probe of that target is named by id. Observe reports whether there is such
+// a probe. It may be called for each request: a success that follows a success takes no lock
+// that attempts need.
+//
+// While the probe passes, a failure makes an attempt due, as Trigger does. EjectAfter failures
+// in a row without a success eject the target: TargetStatus.Gateway is probe.GatewayDown, and
+// Ejection says why. An observation never counts towards a threshold of the probe, whose
+// verdict, and so TargetStatus.Ready, stays what attempts have found.
+//
+// The ejection ends when an attempt succeeds that began after it, when the verdict or the
+// instance changes, or when so much time has passed that the probe must have failed if the
+// target does: its failure threshold times its period, plus its timeout, but not more than
+// MaxEjection.
+func (e *Engine) Observe(id probe.ID, o probe.Observation) bool {
+	s := e.registry.probe(id)
+	if s == nil {
+		return false
+	}
+	switch o.Outcome {
+	case probe.Success, probe.Warning:
+		s.observeSuccess()
+	case probe.Failure:
+		if now := e.scheduler.clock.now(); s.observeFailure(now) {
+			o.Reason = cmp.Or(probe.Reason(probe.CleanText(string(o.Reason), maxObservedReason)), probe.ReasonEjected)
+			o.Detail = e.conf.Redact(probe.CleanText(o.Detail, maxInstanceText))
+			e.scheduler.observeFailure(s, &o, now)
+		}
+	}
+	return true
+}
+
+// observeSuccess ends a row of observed failures.
+func (s *slot) observeSuccess() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rare != nil && s.rare.observed != nil {
+		s.rare.observed.failures = 0
+	}
+}
+
+// observeFailure counts an observed failure of a probe that passes, and reports whether
+// something has to be done about it. Of a storm of failures only those are that eject the
+// target, and one every probe.MinPeriod.
+func (s *slot) observeFailure(now int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Verdict != probe.Passing || s.waitReason != verdict.NotWaiting || s.removed {
+		return false
+	}
+	r := s.makeRare()
+	if r.observed == nil {
+		r.observed = &observed{}
+	}
+	o := r.observed
+	if o.ejection == nil {
+		o.failures = min(o.failures+1, EjectAfter)
+	}
+	if o.failures < EjectAfter && now < o.askedAt+int64(probe.MinPeriod) {
+		return false
+	}
+	o.askedAt = now
+	return true
+}
+
+// observeFailure ejects the target of a probe if it has failed often enough, and asks for an
+// attempt. It locks mu.
+func (sc *scheduler) observeFailure(s *slot, o *probe.Observation, now int64) {
+	sc.mu.Lock()
+	defer sc.unlock()
+	if sc.slots[s.key] != s {
+		return // it was removed meanwhile
+	}
+	if until := s.eject(o, &sc.clock, now); until != 0 {
+		sc.ejections.Set(s.key, until)
+		sc.updateState(s.target)
+		sc.logEjection(s, &ejectionLine{reason: o.Reason, detail: o.Detail, ejected: true}, now)
+		sc.wakeIfEarlier()
+	}
+	sc.trigger(s, false)
+}
+
+// eject ejects the target of a probe for which enough failures were observed, and returns until
+// when; 0 if there is nothing to do.
+func (s *slot) eject(o *probe.Observation, c *clock, now int64) (until int64) {
+	r := &s.spec.Load().rule
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Verdict != probe.Passing || s.rare == nil || s.rare.observed == nil {
+		return 0
+	}
+	if of := s.rare.observed; of.failures == EjectAfter && of.ejection == nil {
+		until = now + int64(ejectionTime(r))
+		of.failures, of.since = 0, now
+		of.ejection = &Ejection{s.id(), c.time(now), c.time(until), o.Reason, o.Detail}
+	}
+	return until
+}
+
+// ejectionTime returns how long an ejection lasts at most: by then, attempts have found out
+// whether the target fails.
+func ejectionTime(r *probe.Rule) time.Duration {
+	if time.Duration(r.FailureThreshold) > MaxEjection/r.Period {
+		return MaxEjection
+	}
+	return min(time.Duration(r.FailureThreshold)*r.Period+min(r.Timeout, MaxEjection), MaxEjection)
+}
+
+// readmit ends the ejection of a probe's target if it began at a time or before.
+func (sc *scheduler) readmit(s *slot, began, now int64) {
+	if !s.endEjection(began) {
+		return
+	}
+	sc.ejections.Remove(s.key)
+	sc.updateState(s.target)
+	sc.logEjection(s, &ejectionLine{}, now)
+}
+
+// endEjection ends an ejection that began at a time or before, and reports whether there was
+// one.
+func (s *slot) endEjection(began int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rare == nil || s.rare.observed == nil {
+		return false
+	}
+	o := s.rare.observed
+	if o.ejection == nil || o.since > began {
+		return false
+	}
+	o.ejection, o.failures = nil, 0
+	return true
+}
+
+// isEjected reports whether the probe's target is ejected.
+func (s *slot) isEjected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rare != nil && s.rare.observed != nil && s.rare.observed.ejection != nil
+}
+
+// endEjections ends some of the ejections whose time is over.
+func (sc *scheduler) endEjections(now int64) {
+	for range loopChunk {
+		key, until, ok := sc.ejections.First()
+		if !ok || until > now {
+			return
+		}
+		sc.readmit(sc.slots[key], now, now)
+	}
+}
+
+// nextEjection returns when endEjections has to be called.
+func (sc *scheduler) nextEjection() int64 {
+	if _, until, ok := sc.ejections.First(); ok {
+		return until
+	}
+	return never
+}
+
+// ejectionLine says that a target was ejected, or that it is no longer.
+type ejectionLine struct {
+	probeLine
+	ejected bool
+	reason  probe.Reason
+	detail  string
+}
+
+func (sc *scheduler) logEjection(s *slot, l *ejectionLine, now int64) {
+	if !sc.firsts.allow(probe.Undecided, now) {
+		return
+	}
+	l.id, l.instance = s.id(), s.target.current().id
+	sc.lines = append(sc.lines, l)
+}
+
+func (l *ejectionLine) write(to *slog.Logger) {
+	if !l.ejected {
+		to.LogAttrs(context.Background(), slog.LevelInfo, "target is no longer ejected", l.attrs()...)
+		return
+	}
+	res := probe.Result{Reason: l.reason, Detail: l.detail}
+	to.LogAttrs(context.Background(), slog.LevelWarn, "target ejected: requests of gateways have failed", append(l.attrs(), resultAttrs(&res, true)[1:]...)...)
+}

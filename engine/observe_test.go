@@ -1,0 +1,276 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+var (
+	refused  = probe.Observation{Outcome: probe.Failure, Reason: probe.ReasonTCPRefused, Detail: "connection refused"}
+	answered = probe.Observation{Outcome: probe.Success}
+)
+
+// observe tells the engine the same n times.
+func observe(e *engine.Engine, o probe.Observation, n int) {
+	for range n {
+		e.Observe(readiness, o)
+	}
+	synctest.Wait()
+}
+
+// observing runs f beside an engine whose target web is ready, and was attempted a while ago.
+// Its handler takes no answer back: an attempt needs what f says.
+func observing(t *testing.T, f func(t *testing.T, e *engine.Engine, h *script)) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Success)
+		apply(t, e, probe.Set{readiness: with(h)}) // each 10s, timeout 1s, three failures
+		e.Report(instance("a"))
+		pass(time.Minute)
+		pass(time.Until(status(t, e, readiness).Next.Add(-5 * time.Second)))
+		f(t, e, h)
+	})
+}
+
+func gateway(t *testing.T, e *engine.Engine, want probe.GatewayState) engine.TargetStatus {
+	t.Helper()
+	st, _ := e.Target("web")
+	if st.Gateway != want || (st.Ejection != nil) != (want == probe.GatewayDown && st.Ready) {
+		t.Errorf("got %v, ejection %+v, want %v", st.Gateway, st.Ejection, want)
+	}
+	checkGauge(t, e, "web", nil)
+	return st
+}
+
+func TestFailuresThatAGatewayObservesEjectTheTargetAndNeverCount(t *testing.T) {
+	observing(t, func(t *testing.T, e *engine.Engine, h *script) {
+		h.say(probe.Failure)
+		before, attempts := status(t, e, readiness), len(h.attempts())
+		changes := e.SubscribeTargets()
+		defer changes.Close()
+		known := polled{}
+		known.poll(changes)
+
+		observe(e, refused, 1)
+		if len(h.attempts()) != attempts+1 {
+			t.Error("the first failure made no attempt at once")
+		}
+		observe(e, refused, engine.EjectAfter-2)
+		gateway(t, e, probe.GatewayReady)
+		observe(e, answered, 1)
+		observe(e, refused, engine.EjectAfter-1)
+		gateway(t, e, probe.GatewayReady)
+		observe(e, refused, 1)
+		st := gateway(t, e, probe.GatewayDown)
+		want := engine.Ejection{
+			Probe: readiness, Since: time.Now(), Until: time.Now().Add(3*10*time.Second + time.Second),
+			Reason: probe.ReasonTCPRefused, Detail: "connection refused",
+		}
+		if st.Ejection == nil || *st.Ejection != want || !st.Ready || !st.Decided || st.State != probe.StateReady {
+			t.Errorf("got %+v, want %+v; %+v", st.Ejection, want, st)
+		}
+		if known.poll(changes); known["web"].Gateway != probe.GatewayDown || known["web"].Ejection == nil {
+			t.Errorf("subscribers know %+v", known["web"])
+		}
+		observe(e, refused, 1000)
+		after := status(t, e, readiness)
+		if after.Verdict != before.Verdict || after.Changes != before.Changes || after.Run > before.Run {
+			t.Errorf("the verdict was %+v, is %+v", before, after)
+		}
+		h.say(probe.Success)
+		pass(10 * time.Second) // a regular attempt
+		gateway(t, e, probe.GatewayReady)
+		known.poll(changes)
+		if known["web"].Gateway != probe.GatewayReady {
+			t.Errorf("subscribers know %+v", known["web"])
+		}
+		observe(e, refused, engine.EjectAfter-1)
+		gateway(t, e, probe.GatewayReady) // it counts from the beginning
+	})
+}
+
+func TestASuccessfulAttemptEndsAnEjectionSoon(t *testing.T) {
+	observing(t, func(t *testing.T, e *engine.Engine, h *script) {
+		observe(e, refused, 1) // makes an attempt, which succeeds
+		observe(e, refused, engine.EjectAfter-1)
+		gateway(t, e, probe.GatewayDown)
+		pass(time.Second) // a tenth of the period
+		gateway(t, e, probe.GatewayReady)
+	})
+}
+
+func TestAnAttemptThatBeganBeforeAnEjectionDoesNotEndIt(t *testing.T) {
+	observing(t, func(t *testing.T, e *engine.Engine, h *script) {
+		h.take(900 * time.Millisecond)
+		observe(e, refused, 1)
+		pass(100 * time.Millisecond)
+		observe(e, refused, engine.EjectAfter-1)
+		pass(800 * time.Millisecond) // the attempt has passed
+		gateway(t, e, probe.GatewayDown)
+		pass(time.Second) // and another one
+		gateway(t, e, probe.GatewayReady)
+	})
+}
+
+func TestAnEjectionEnds(t *testing.T) {
+	moved := with(says(probe.Unknown))
+	moved.Target.Address = "10.0.0.2"
+	for name, c := range map[string]struct {
+		end  func(t *testing.T, e *engine.Engine, h *script)
+		want probe.GatewayState
+	}{
+		"when its time is over": {func(_ *testing.T, _ *engine.Engine, h *script) { pass(31*time.Second - time.Nanosecond) }, probe.GatewayDown},
+		"after its time":        {func(_ *testing.T, _ *engine.Engine, h *script) { pass(31 * time.Second) }, probe.GatewayReady},
+		"when the probe fails": {func(_ *testing.T, _ *engine.Engine, h *script) {
+			h.say(probe.Failure)
+			pass(time.Minute)
+			h.say(probe.Success)
+			pass(10 * time.Second)
+		}, probe.GatewayReady},
+		"with another instance": {func(_ *testing.T, e *engine.Engine, h *script) {
+			h.say(probe.Success)
+			e.Report(instance("b"))
+			pass(0)
+		}, probe.GatewayReady},
+		"with another address": {func(t *testing.T, e *engine.Engine, h *script) { apply(t, e, probe.Set{readiness: moved}) }, probe.GatewayUndecided},
+		"with another handler": {func(t *testing.T, e *engine.Engine, h *script) {
+			apply(t, e, probe.Set{readiness: with(says(probe.Unknown))})
+		}, probe.GatewayReady},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observing(t, func(t *testing.T, e *engine.Engine, h *script) {
+				h.say(probe.Unknown)
+				observe(e, refused, engine.EjectAfter)
+				gateway(t, e, probe.GatewayDown)
+				c.end(t, e, h)
+				gateway(t, e, c.want)
+			})
+		})
+	}
+}
+
+func TestNothingIsObservedOfATargetThatIsNotReady(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		if e.Observe(readiness, refused) {
+			t.Error("observed a probe that is not there")
+		}
+		h := says(probe.Failure)
+		apply(t, e, probe.Set{readiness: with(h)})
+		observe(e, refused, 100)
+		gateway(t, e, probe.GatewayUndecided)
+		e.Report(instance("a"))
+		pass(time.Hour)
+		attempts := len(h.attempts())
+		observe(e, refused, 100)
+		pass(time.Millisecond)
+		if gateway(t, e, probe.GatewayDown); len(h.attempts()) != attempts {
+			t.Error("observations made an attempt of a probe that fails")
+		}
+		h.say(probe.Success)
+		pass(time.Minute)
+		observe(e, probe.Observation{}, 100)
+		gateway(t, e, probe.GatewayReady)
+	})
+}
+
+func TestEjectionsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	bubble(t, engine.Config{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Redact: func(s string) string { return strings.ReplaceAll(s, "secret", "***") },
+	}, func(t *testing.T, e *engine.Engine) {
+		apply(t, e, probe.Set{readiness: with(says(probe.Success))})
+		e.Report(instance("a"))
+		pass(time.Minute)
+		observe(e, probe.Observation{Outcome: probe.Failure, Detail: "the secret\x1b[0m"}, engine.EjectAfter)
+		pass(time.Minute)
+	})
+	for _, want := range []string{
+		`level=WARN msg="target ejected: requests of gateways have failed" target=web probe=readiness instance=a reason=gateway.failures detail="the ***�[0m"`,
+		`level=INFO msg="target is no longer ejected" target=web probe=readiness instance=a`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no line %s in\n%s", want, log.String())
+		}
+	}
+}
+
+// TestAMillionCallsMakeFewAttemptsAndHastenNothing has a storm of failed requests, each of which
+// asks for attempts.
+func TestAMillionCallsMakeFewAttemptsAndHastenNothing(t *testing.T) {
+	const steps, calls = 1000, 167
+	for _, period := range []time.Duration{probe.MinPeriod, 13 * time.Millisecond, 25 * time.Millisecond, 300 * time.Millisecond, time.Second, 10 * time.Second} {
+		t.Run(period.String(), func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				h := says(probe.Success)
+				p := every(period, 3, h)
+				p.Rule.SuccessThreshold, p.Rule.Timeout = 3, time.Millisecond
+				apply(t, e, probe.Set{readiness: p})
+				e.Report(instance("a"))
+				pass(time.Minute)
+				before := len(h.attempts())
+				storm := func(until probe.Verdict) (turned time.Duration) {
+					begin := time.Now()
+					for range steps {
+						for n := range calls {
+							if n%2 == 0 {
+								e.Trigger(readiness)
+							} else {
+								e.Observe(readiness, refused)
+							}
+						}
+						pass(period / 97)
+						if status(t, e, readiness).Verdict == until && turned == 0 {
+							turned = time.Since(begin)
+						}
+					}
+					return turned
+				}
+				storm(probe.Failing)
+				h.say(probe.Failure)
+				if after := storm(probe.Failing); after < 2*period {
+					t.Errorf("it fails after %v", after)
+				}
+				h.say(probe.Success)
+				if after, gap := storm(probe.Passing), max(probe.MinPeriod, period/10); after < gap {
+					t.Errorf("it passes after %v", after)
+				}
+				if most := mostInASecond(h.attempts()[before:]); most > 100 {
+					t.Errorf("%d attempts in a second", most)
+				}
+			})
+		})
+	}
+}
+
+// mostInASecond returns how many of the times are in one second at most.
+func mostInASecond(times []time.Time) (most int) {
+	first := 0
+	for last := range times {
+		for times[last].Sub(times[first]) >= time.Second {
+			first++
+		}
+		most = max(most, last-first+1)
+	}
+	return most
+}
+
+func BenchmarkObserve(b *testing.B) {
+	e := engine.New(engine.Config{})
+	fill(b, e, 10_000)
+	for _, o := range []probe.Observation{answered, refused} {
+		b.Run(fmt.Sprint(o.Outcome), func(b *testing.B) {
+			id := probe.ID{Target: "shop/77", Kind: probe.Readiness}
+			b.ReportAllocs()
+			for b.Loop() {
+				e.Observe(id, o)
+			}
+		})
+	}
+}

@@ -79,3 +79,23 @@ func BenchmarkAChangeAmongAHundredThousandTargets(b *testing.B) {
 		flip(e, groups, "g07/000006", up)
 	}
 }
+
+// BenchmarkAHundredThousandTargetsJoin makes groups of an engine that has its targets already, as
+// at a start.
+func BenchmarkAHundredThousandTargetsJoin(b *testing.B) {
+	e, _ := crowd(b, 100_000)
+	rules := map[string]group.Rule{"all": rule(b, "50%", nil, nil)}
+	b.ReportAllocs()
+	for b.Loop() {
+		groups := group.New(group.Config{Engine: e})
+		if err := groups.Apply(rules); err != nil {
+			b.Fatal(err)
+		}
+		if n := groups.Get("all").View().Counts.Total(); n != 100_000 {
+			b.Fatalf("there are %d members", n)
+		}
+		if err := groups.Apply(nil); err != nil { // ends the subscription
+			b.Fatal(err)
+		}
+	}
+}

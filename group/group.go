@@ -47,7 +47,7 @@ type Group struct {
 
 	// Groups.mu guards what follows: what the next View is made of.
 	rule       Rule
-	members    members
+	members    draft
 	counts     Counts // by State
 	acting     Counts // by the state that decides about rotation
 	inRotation int
@@ -102,7 +102,7 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 	g.slow = g.slow || slowShare(m.slowSince, now, g.rule.SlowStart) < 1
 	g.uncount(g.members.get(m.Target))
 	g.count(m)
-	g.members = g.members.put(m)
+	g.members.put(m)
 }
 
 // act sets the state by which a member is in rotation or not, from its present state.
@@ -145,7 +145,7 @@ func (g *Group) drop(target string, now time.Time) {
 		return
 	}
 	g.uncount(before)
-	g.members = g.members.remove(target)
+	g.members.remove(target)
 }
 
 // replan decides which members are in rotation if others than before are by the plan, or if
@@ -153,17 +153,17 @@ func (g *Group) drop(target string, now time.Time) {
 func (g *Group) replan(now time.Time, all bool) (changed bool) {
 	if !g.settled && g.isKnown() && (g.counts[Undecided] == 0 || now.Sub(g.began) >= settleLimit) {
 		g.settled, all, changed = true, true, true
-		g.members = g.members.update(g.presume)
+		g.members.update(g.presume)
 	}
 	next := plan{all: !g.isUsable() || g.rule.panics(g.acting)}
 	if !next.all {
-		next.extra = g.rule.fill(g.acting, g.members)
+		next.extra = g.rule.fill(g.acting, g.members.current())
 	}
 	if !all && next.equal(g.plan) {
 		return false
 	}
 	g.plan, g.slow = next, false
-	g.members = g.members.update(func(m *Member) *Member {
+	g.members.update(func(m *Member) *Member {
 		in, weight := g.rule.place(m, next, now)
 		g.slow = g.slow || slowShare(m.slowSince, now, g.rule.SlowStart) < 1
 		if in == m.InRotation && weight == m.Weight {
@@ -207,7 +207,7 @@ func (g *Group) publish(now time.Time, isolated, removed bool) (before, after *V
 		Group: before.Group, Version: before.Version + 1, Rule: g.rule,
 		State: decide(g.counts, need), Last: before.Last, Since: before.Since, Need: need, Counts: g.counts,
 		Frozen: isolated || !g.isUsable(), InRotation: g.inRotation, Panicking: g.isUsable() && g.plan.all,
-		Removed: removed, members: g.members, replaced: make(chan struct{}),
+		Removed: removed, members: g.members.current(), replaced: make(chan struct{}),
 	}
 	if v.State != Undecided && v.State != v.Last {
 		v.Last, v.Since = v.State, now

@@ -131,8 +131,8 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 
 // setRule gives a group another rule, and the members that it selects.
 func (g *Groups) setRule(group *Group, rule Rule, now time.Time) {
-	before := group.members
-	group.rule, group.members, group.counts, group.acting, group.inRotation = rule, members{}, Counts{}, Counts{}, 0
+	before := group.members.current()
+	group.rule, group.members, group.counts, group.acting, group.inRotation = rule, draft{}, Counts{}, Counts{}, 0
 	g.mark(group, true)
 	for name := range rule.Members.Names() {
 		if rule.names(name) && g.targets[name] == nil {
@@ -155,7 +155,7 @@ func (g *Groups) setRule(group *Group, rule Rule, now time.Time) {
 
 // remove removes a group. Its last View says so.
 func (g *Groups) remove(group *Group, now time.Time) {
-	for m := range group.members.from("") {
+	for m := range group.members.current().from("") {
 		if t := g.targets[m.Target]; t != nil {
 			t.groups = slices.DeleteFunc(t.groups, func(o *Group) bool { return o == group })
 		}

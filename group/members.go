@@ -2,6 +2,7 @@ package group
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -31,9 +32,9 @@ type Member struct {
 	slowSince time.Time // when its slow start began; zero without one
 }
 
-// members is a list of members, sorted by name. It never changes: put and remove return
-// another list, which shares all but a chunk of members with this one. So a change in a
-// group of 100,000 copies 12 kB, and not the list.
+// members is a list of members, sorted by name. It never changes: with returns another list,
+// which shares the chunks without changes. So a change in a group of 100,000 copies 12 kB, and
+// not the list.
 type members struct{ chunks [][]*Member } // none is empty
 
 // maxChunk bounds the members of a chunk, which a change copies.
@@ -42,12 +43,12 @@ const maxChunk = 256
 // find returns where the member of a name is, or would be: in which chunk, and where in it.
 func (l members) find(name string) (chunk, at int, found bool) {
 	chunk, _ = slices.BinarySearchFunc(l.chunks, name, func(c []*Member, name string) int {
-		return strings.Compare(c[len(c)-1].Target, name)
+		return compareName(c[len(c)-1], name)
 	})
 	if chunk == len(l.chunks) {
 		return chunk, 0, false
 	}
-	at, found = slices.BinarySearchFunc(l.chunks[chunk], name, func(m *Member, name string) int { return strings.Compare(m.Target, name) })
+	at, found = slices.BinarySearchFunc(l.chunks[chunk], name, compareName)
 	return chunk, at, found
 }
 
@@ -60,43 +61,57 @@ func (l members) get(name string) *Member {
 	return l.chunks[chunk][at]
 }
 
-// put returns the list with a member, in the place of the one with its name if there is
-// one.
-func (l members) put(m *Member) members {
-	chunk, at, found := l.find(m.Target)
-	if last := len(l.chunks) - 1; chunk > last { // after all others
-		if last < 0 || len(l.chunks[last]) == maxChunk {
-			return members{append(slices.Clip(l.chunks), []*Member{m})}
+// with returns the list with changes by name: a member in the place of the one of its name, if
+// there is one, or nil for none.
+func (l members) with(changes map[string]*Member) members {
+	names := slices.Sorted(maps.Keys(changes))
+	out := make([][]*Member, 0, len(l.chunks)+len(names)/maxChunk+1)
+	for i, chunk := range l.chunks {
+		n := len(names) // what sorts after all members belongs to the last chunk
+		if i < len(l.chunks)-1 {
+			next := l.chunks[i+1][0].Target
+			n, _ = slices.BinarySearch(names, next)
 		}
-		chunk, at = last, len(l.chunks[last])
+		if n == 0 {
+			out = append(out, chunk)
+			continue
+		}
+		out = appendChunks(out, merge(chunk, names[:n], changes))
+		names = names[n:]
 	}
-	var changed []*Member
-	if found {
-		changed = slices.Clone(l.chunks[chunk])
-		changed[at] = m
-	} else {
-		changed = slices.Concat(l.chunks[chunk][:at], []*Member{m}, l.chunks[chunk][at:])
+	if len(l.chunks) == 0 {
+		out = appendChunks(out, merge(nil, names, changes))
 	}
-	if half := len(changed) / 2; len(changed) > maxChunk {
-		return l.replace(chunk, slices.Clip(changed[:half]), changed[half:])
-	}
-	return l.replace(chunk, changed)
+	return members{out}
 }
 
-// remove returns the list without the member of a name, which it has.
-func (l members) remove(name string) members {
-	chunk, at, _ := l.find(name)
-	rest := slices.Concat(l.chunks[chunk][:at], l.chunks[chunk][at+1:])
-	if len(rest) == 0 {
-		return l.replace(chunk)
+// merge returns the members of a chunk with the changes of names, which are sorted.
+func merge(chunk []*Member, names []string, changes map[string]*Member) []*Member {
+	merged := make([]*Member, 0, len(chunk)+len(names))
+	for _, name := range names {
+		at, found := slices.BinarySearchFunc(chunk, name, compareName)
+		merged = append(merged, chunk[:at]...)
+		if chunk = chunk[at:]; found {
+			chunk = chunk[1:]
+		}
+		if m := changes[name]; m != nil {
+			merged = append(merged, m)
+		}
 	}
-	return l.replace(chunk, rest)
+	return append(merged, chunk...)
 }
 
-// replace returns the list with other chunks in the place of one.
-func (l members) replace(chunk int, by ...[]*Member) members {
-	return members{slices.Concat(l.chunks[:chunk], by, l.chunks[chunk+1:])}
+// appendChunks appends members to a list, in chunks of about the same size.
+func appendChunks(to [][]*Member, some []*Member) [][]*Member {
+	for parts := (len(some) + maxChunk - 1) / maxChunk; parts > 0; parts-- {
+		n := len(some) / parts
+		to = append(to, slices.Clip(some[:n]))
+		some = some[n:]
+	}
+	return to
 }
+
+func compareName(m *Member, name string) int { return strings.Compare(m.Target, name) }
 
 // from yields the members whose names sort after a name.
 func (l members) from(after string) iter.Seq[*Member] {
@@ -134,4 +149,41 @@ func (l members) update(change func(*Member) *Member) members {
 		}
 	}
 	return members{chunks}
+}
+
+// draft is the list of members that the next View has. What has changed is kept apart until the
+// list is needed, so that a thousand changes make one list, too.
+type draft struct {
+	list    members
+	changed map[string]*Member // since list was made; nil for one that was removed
+}
+
+// get returns the member of a name, or nil.
+func (d *draft) get(name string) *Member {
+	if m, changed := d.changed[name]; changed {
+		return m
+	}
+	return d.list.get(name)
+}
+
+func (d *draft) put(m *Member) { d.change(m.Target, m) }
+
+func (d *draft) remove(name string) { d.change(name, nil) }
+
+func (d *draft) change(name string, m *Member) {
+	if d.changed == nil {
+		d.changed = map[string]*Member{}
+	}
+	d.changed[name] = m
+}
+
+// update replaces each member by what change returns for it.
+func (d *draft) update(change func(*Member) *Member) { d.list = d.current().update(change) }
+
+// current returns the list of all members.
+func (d *draft) current() members {
+	if len(d.changed) > 0 {
+		d.list, d.changed = d.list.with(d.changed), nil
+	}
+	return d.list
 }

@@ -32,7 +32,7 @@ func groupOf(rule Rule, states string, now time.Time) *Group {
 // weights returns the weights of members, with 0 for those that are not in rotation.
 func weights(g *Group) string {
 	var all []string
-	for m := range g.members.from("") {
+	for m := range g.members.current().from("") {
 		if m.InRotation != (m.Weight > 0) {
 			all = append(all, "contradiction")
 		}
@@ -125,10 +125,10 @@ func checkLaws(t *testing.T, g *Group, now time.Time) {
 	in, atOnce := 0, map[string]int{}
 	fresh := plan{all: !g.isUsable() || g.rule.panics(g.acting)}
 	if !fresh.all {
-		fresh.extra = g.rule.fill(g.acting, g.members)
+		fresh.extra = g.rule.fill(g.acting, g.members.current())
 	}
 	stepped := map[string]int{}
-	for m := range g.members.from("") {
+	for m := range g.members.current().from("") {
 		counts[m.State]++
 		acting[m.acting]++
 		full := m.full

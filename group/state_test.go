@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -75,20 +76,26 @@ func TestAListOfMembersNeverChanges(t *testing.T) {
 		text string
 	}
 	var versions []version
-	for step := range 6000 {
-		name := fmt.Sprintf("t%04d", r.IntN(1500))
-		if list.get(name) != model[name] {
-			t.Fatalf("step %d: %s is not what it should be", step, name)
+	for step := range 400 {
+		changes := map[string]*Member{}
+		for range 1 + r.IntN(1+step%17*(step%17)*(step%17)) {
+			name := fmt.Sprintf("t%04d", r.IntN(3000))
+			if _, changed := changes[name]; !changed && list.get(name) != model[name] {
+				t.Fatalf("step %d: %s is not what it should be", step, name)
+			}
+			if changes[name] = nil; r.IntN(3) != 0 {
+				changes[name] = &Member{Target: name}
+			}
 		}
-		if model[name] != nil && r.IntN(3) == 0 {
-			list = list.remove(name)
-			delete(model, name)
-		} else {
-			m := &Member{Target: name}
-			list = list.put(m)
-			model[name] = m
+		list = list.with(changes)
+		maps.Copy(model, changes)
+		maps.DeleteFunc(model, func(_ string, m *Member) bool { return m == nil })
+		for _, c := range list.chunks {
+			if len(c) == 0 || len(c) > maxChunk {
+				t.Fatalf("step %d: there is a chunk of %d", step, len(c))
+			}
 		}
-		if step%100 == 0 {
+		if step%20 == 0 {
 			versions = append(versions, version{list, text(list)})
 			if want := sorted(model); text(list) != want {
 				t.Fatalf("step %d: the list is\n%s\nwant\n%s", step, text(list), want)
@@ -101,7 +108,7 @@ func TestAListOfMembersNeverChanges(t *testing.T) {
 		}
 	}
 	for name := range model {
-		list = list.remove(name)
+		list = list.with(map[string]*Member{name: nil})
 	}
 	if len(list.chunks) != 0 {
 		t.Errorf("%d chunks are left", len(list.chunks))
@@ -128,7 +135,8 @@ func sorted(model map[string]*Member) string {
 func TestMembersAreYieldedAfterAName(t *testing.T) {
 	list := members{}
 	for i := range 1000 {
-		list = list.put(&Member{Target: fmt.Sprintf("t%03d", i)})
+		m := &Member{Target: fmt.Sprintf("t%03d", i)}
+		list = list.with(map[string]*Member{m.Target: m})
 	}
 	for after, want := range map[string]string{"": "t000", "t123": "t124", "t123x": "t124", "t255": "t256", "t999": ""} {
 		got := ""

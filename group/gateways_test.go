@@ -172,6 +172,21 @@ func TestADoubtfulFailureTakesNoMemberOut(t *testing.T) {
 	})
 }
 
+func TestADoubtfulFailureDecidesNothingAtTheStart(t *testing.T) {
+	play(t, func(s *stage) {
+		s.doubts.doubts.Store(true)
+		s.target("a", probe.Failure, nil)
+		s.target("b", probe.Success, nil)
+		s.apply()
+		s.rules(map[string]group.Rule{"g": {}})
+		pass(10 * time.Second)
+		s.rotates("g", "a=100 b=100 frozen")
+		s.doubts.doubts.Store(false)
+		pass(2 * time.Second)
+		s.rotates("g", "a=0 b=100")
+	})
+}
+
 // A target that is removed loses its probes while its instance terminates. Its address, port
 // and labels stay until it is gone, so that requests under way can end.
 func TestAMemberThatIsRemovedDrains(t *testing.T) {

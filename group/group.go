@@ -53,7 +53,7 @@ type Group struct {
 	inRotation int
 	plan       plan
 	began      time.Time // when there was the first member
-	settled    bool      // all members were decided since then, or settleLimit has passed
+	settled    bool      // all members were decided since then, beyond doubt, or settleLimit has passed
 	slow       bool      // some member is in its slow start
 }
 
@@ -151,7 +151,7 @@ func (g *Group) drop(target string, now time.Time) {
 // replan decides which members are in rotation if others than before are by the plan, or if
 // all is true, and reports whether there has to be another View. It needs Groups.mu.
 func (g *Group) replan(now time.Time, all bool) (changed bool) {
-	if !g.settled && g.isKnown() && (g.counts[Undecided] == 0 || now.Sub(g.began) >= settleLimit) {
+	if !g.settled && g.isKnown() && (g.acting[Undecided] == 0 || now.Sub(g.began) >= settleLimit) {
 		g.settled, all, changed = true, true, true
 		g.members.update(g.presume)
 	}

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -74,4 +76,26 @@ func (s *Session) Refused() {
 	s.statusMu.Lock()
 	s.status.Errors++
 	s.statusMu.Unlock()
+}
+
+// Views returns the present View of each group.
+func (s *Session) Views() []*group.View {
+	views := make([]*group.View, len(s.Groups))
+	for i, g := range s.Groups {
+		views[i] = g.View()
+	}
+	return views
+}
+
+// Wait waits until one of the groups has another View than one of views, in the order of
+// Groups, or can be received from end, or ctx is done.
+func (s *Session) Wait(ctx context.Context, views []*group.View, end <-chan time.Time) {
+	cases := []reflect.SelectCase{
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(end)},
+	}
+	for _, v := range views {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(v.Replaced())})
+	}
+	reflect.Select(cases)
 }

@@ -5,6 +5,7 @@ package gatewaytest
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -21,23 +22,28 @@ type Scene struct {
 	t      testing.TB
 	Engine *engine.Engine
 	Groups *group.Groups
+	Stop   func() // ends the engine
 
 	mu       sync.Mutex
 	outcomes map[string]probe.Result
 }
 
-// New starts an engine whose targets have addresses, by name, and a group "web" of them all.
-// Their probes are unknown at first. It ends with the test.
+// New starts an engine whose targets have addresses, by name, with ports named http, or none,
+// and a group "web" of them all. Their probes are unknown at first. It ends with the test.
 func New(t testing.TB, rule group.Rule, addresses map[string]string) *Scene {
 	t.Helper()
 	s := &Scene{t: t, Engine: engine.New(engine.Config{}), outcomes: map[string]probe.Result{}}
 	s.Groups = group.New(group.Config{Engine: s.Engine})
 	set := probe.Set{}
 	for name, address := range addresses {
+		target := probe.Target{Address: address}
+		if at, err := netip.ParseAddrPort(address); err == nil {
+			target.Address, target.Ports = at.Addr().String(), map[string]uint16{"http": at.Port()}
+		}
 		s.outcomes[name] = probe.Result{Outcome: probe.Unknown}
 		set[probe.ID{Target: name, Kind: probe.Readiness}] = probe.Probe{
 			Rule:    probe.Rule{Period: probe.MinPeriod, FailureThreshold: 1},
-			Target:  probe.Target{Address: address},
+			Target:  target,
 			Handler: probe.HandlerFunc(func(_ context.Context, to probe.Target) probe.Result { return s.outcome(to.Name) }),
 		}
 	}
@@ -54,7 +60,8 @@ func New(t testing.TB, rule group.Rule, addresses map[string]string) *Scene {
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Engine.Run(ctx) })
 	running.Go(func() { _ = s.Groups.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
+	s.Stop = func() { cancel(); running.Wait() }
+	t.Cleanup(s.Stop)
 	return s
 }
 
@@ -72,7 +79,7 @@ func (s *Scene) Say(outcomes map[string]probe.Outcome) {
 	for name, o := range outcomes {
 		s.outcomes[name] = probe.Result{Outcome: o}
 		if o == probe.Failure {
-			s.outcomes[name] = probe.Result{Outcome: o, Reason: "test.down"}
+			s.outcomes[name] = probe.Result{Outcome: o, Reason: probe.ReasonExecExit} // the engine does not doubt it
 		}
 	}
 	s.mu.Unlock()

@@ -65,7 +65,7 @@ func TestAnAnswerIsTheWholeStateOfAServer(t *testing.T) {
 	s.Leave("d")
 	for name, want := range map[string]string{
 		"a\n": "up ready 100%\n", "web/a\n": "up ready 100%\n", " a \r\n": "up ready 100%\n", "a": "up ready 100%\n", "a\nb\n": "up ready 100%\n",
-		"b\n": "up ready 25%\n", "shop/c\n": "down ready # test.down\n", "web/shop/c\n": "down ready # test.down\n", "d\n": "up drain\n",
+		"b\n": "up ready 25%\n", "shop/c\n": "down ready # exec.exit\n", "web/shop/c\n": "down ready # exec.exit\n", "d\n": "up drain\n",
 		"none\n": "\n", "other/a\n": "\n", "\n": "\n", "a\x00\n": "\n",
 	} {
 		if got := ask(t, address, name); got != want {

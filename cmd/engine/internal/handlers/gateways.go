@@ -5,6 +5,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/gateway/agent"
+	"github.com/sonde-probe/sonde/adapter/gateway/haproxy"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -16,7 +17,8 @@ type output struct {
 
 // outputs are the blocks, by name.
 var outputs = map[string]output{
-	"agent": outputOf(agent.Config.Check, agent.New),
+	"agent":   outputOf(agent.Config.Check, agent.New),
+	"haproxy": outputOf(haproxy.Config.Check, haproxy.New),
 }
 
 func outputOf[C any, O gateway.Output](check func(C) error, build func(C) O) output {

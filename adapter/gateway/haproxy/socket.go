@@ -1,0 +1,136 @@
+package haproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Bounds on what HAProxy is asked and may answer.
+const (
+	exchangeTimeout = 2 * time.Second
+	maxAnswer       = 16 << 20
+	maxCommands     = 8 << 10 // bytes of commands at once: HAProxy reads up to 16 kB
+	maxText         = 200     // bytes of an answer that an error shows
+)
+
+// socket is the path of a Unix socket, or a TCP address.
+type socket string
+
+// The bits of a server's administrative state that commands set.
+const (
+	forcedMaint = 0x01
+	forcedDrain = 0x08
+)
+
+// server is a server of HAProxy.
+type server struct {
+	name, address, port string
+	admin               int
+	weight              int
+}
+
+// ask sends commands in one line, and returns the answer.
+func (s socket) ask(ctx context.Context, line string) (string, error) {
+	network := "tcp"
+	if strings.Contains(string(s), "/") {
+		network = "unix"
+	}
+	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, string(s))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, err := io.WriteString(conn, line+"\n"); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(io.LimitReader(conn, maxAnswer+1))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", fmt.Errorf("no answer within %v", exchangeTimeout)
+	case err != nil:
+		return "", err
+	case len(answer) > maxAnswer:
+		return "", fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	}
+	return string(answer), nil
+}
+
+// run runs commands that answer nothing unless they fail.
+func (s socket) run(ctx context.Context, commands []string) error {
+	for len(commands) > 0 {
+		n, size := 0, 0
+		for n < len(commands) && (n == 0 || size+len(commands[n]) <= maxCommands) {
+			size += len(commands[n]) + 2
+			n++
+		}
+		answer, err := s.ask(ctx, strings.Join(commands[:n], "; "))
+		if err != nil {
+			return err
+		}
+		if text := strings.Join(strings.Fields(answer), " "); text != "" {
+			return fmt.Errorf("HAProxy says: %s", probe.CleanText(text, maxText))
+		}
+		commands = commands[n:]
+	}
+	return nil
+}
+
+// columns are those of "show servers state" that are used.
+var columns = []string{"srv_name", "srv_addr", "srv_port", "srv_admin_state", "srv_uweight"}
+
+// servers returns the servers of a backend.
+func (s socket) servers(ctx context.Context, backend string) ([]server, error) {
+	answer, err := s.ask(ctx, "show servers state "+backend)
+	if err != nil {
+		return nil, err
+	}
+	return parseServers(answer)
+}
+
+// parseServers reads the answer to "show servers state": the version 1, a line with the names
+// of the columns, and a line for each server.
+func parseServers(answer string) (all []server, err error) {
+	version, rest, _ := strings.Cut(answer, "\n")
+	header, rows, ok := strings.Cut(rest, "\n")
+	if version != "1" || !ok || !strings.HasPrefix(header, "# ") {
+		return nil, fmt.Errorf("HAProxy says: %s", probe.CleanText(strings.Join(strings.Fields(answer), " "), maxText))
+	}
+	at := map[string]int{}
+	for i, name := range strings.Fields(header)[1:] {
+		at[name] = i
+	}
+	for _, name := range columns {
+		if _, ok := at[name]; !ok {
+			return nil, fmt.Errorf("the servers' state has no column %s", name)
+		}
+	}
+	for row := range strings.Lines(rows) {
+		fields := strings.Fields(row)
+		switch {
+		case len(fields) == 0:
+			continue
+		case len(fields) < len(at):
+			return nil, errors.New("the servers' state has a line that is cut off")
+		}
+		one := server{name: fields[at["srv_name"]], address: fields[at["srv_addr"]], port: fields[at["srv_port"]]}
+		var adminErr, weightErr error
+		one.admin, adminErr = strconv.Atoi(fields[at["srv_admin_state"]])
+		one.weight, weightErr = strconv.Atoi(fields[at["srv_uweight"]])
+		if err := errors.Join(adminErr, weightErr); err != nil {
+			return nil, fmt.Errorf("the state of server %s: %w", probe.CleanText(one.name, maxText), err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}

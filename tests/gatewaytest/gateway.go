@@ -1,0 +1,193 @@
+package gatewaytest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// Dir returns a folder for sockets and configurations of gateways, whose path is short enough
+// for a socket.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// Process is a gateway's process.
+type Process struct {
+	t     testing.TB
+	words []string
+	ready func() bool
+	cmd   *exec.Cmd
+	out   testsync.Buffer
+}
+
+// Start starts a gateway, which ends with the test. It skips the test if the program is not
+// installed.
+func Start(t testing.TB, ready func() bool, words ...string) *Process {
+	t.Helper()
+	if _, err := exec.LookPath(words[0]); err != nil {
+		t.Skipf("%s is not installed: .ci/run installs it", words[0])
+	}
+	p := &Process{t: t, words: words, ready: ready}
+	p.Start()
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// Start starts the gateway again after Kill, and waits until it is ready.
+func (p *Process) Start() {
+	p.t.Helper()
+	p.cmd = exec.Command(p.words[0], p.words[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	for end := time.Now().Add(testsync.Timeout); !p.ready(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			p.t.Fatalf("%s does not become ready:\n%s", p.words[0], p.out.String())
+		}
+	}
+}
+
+// Kill ends the gateway with SIGKILL.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// Accepts returns a function that reports whether a Unix socket accepts connections.
+func Accepts(path string) func() bool {
+	return func() bool {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}
+}
+
+// CodeBlock returns the code block of a page that has a language and contains a text.
+func CodeBlock(t testing.TB, page, language, containing string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, part := range strings.Split(string(text), "```") {
+		if code, ok := strings.CutPrefix(part, language+"\n"); ok && i%2 == 1 && strings.Contains(code, containing) {
+			return code
+		}
+	}
+	t.Fatalf("%s has no block of %s with %q", page, language, containing)
+	return ""
+}
+
+// WriteFile writes a file of a test, and returns its path.
+func WriteFile(t testing.TB, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Load makes requests until Stop.
+type Load struct {
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+	done    atomic.Int64
+	mu      sync.Mutex
+	served  map[string]int
+	failed  int
+	failure string
+}
+
+// clients are how many requests there are at once.
+const clients = 8
+
+// NewLoad makes requests to the gateway at a Unix socket, each on a connection of its own.
+func NewLoad(path string) *Load {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &Load{stop: cancel, served: map[string]int{}}
+	client := &http.Client{Timeout: testsync.Timeout, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		},
+	}}
+	for range clients {
+		l.ended.Go(func() {
+			for ctx.Err() == nil {
+				l.request(client)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	return l
+}
+
+func (l *Load) request(client *http.Client) {
+	defer l.done.Add(1)
+	answer, err := client.Get("http://gateway/")
+	failure, by := "", ""
+	if err != nil {
+		failure = err.Error()
+	} else {
+		text, readErr := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if by = string(bytes.TrimSpace(text)); answer.StatusCode != http.StatusOK || readErr != nil {
+			failure = fmt.Sprintf("status %d: %.80q, %v", answer.StatusCode, text, readErr)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if failure != "" {
+		l.failed++
+		l.failure = failure
+		return
+	}
+	l.served[by]++
+}
+
+// Pass waits until so many further requests have ended.
+func (l *Load) Pass(t testing.TB, requests int) {
+	t.Helper()
+	upTo := l.done.Load() + int64(requests)
+	testsync.Until(t, fmt.Sprint(requests, " requests"), func() bool { return l.done.Load() >= upTo })
+}
+
+// Take returns who has answered since it was called last, how many requests have failed, and
+// how one of them has.
+func (l *Load) Take() (served map[string]int, failed int, failure string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	served, failed, failure = l.served, l.failed, l.failure
+	l.served, l.failed, l.failure = map[string]int{}, 0, ""
+	return served, failed, failure
+}
+
+// Stop ends the requests.
+func (l *Load) Stop() {
+	l.stop()
+	l.ended.Wait()
+}

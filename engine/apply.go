@@ -21,7 +21,8 @@ import (
 // verdict.Relocate). The result of its attempt in flight is dropped, and so is that of
 // a removed probe.
 //
-// A probe is attempted once Report has been called for its target.
+// A probe is attempted once Report has been called for its target, or at once if that is
+// probe.Target.Static.
 //
 // Probes may share a handler. Each probe of a probe.StatefulHandler gets one of its
 // own from ForProbe when it is added or replaced. A handler that is an io.Closer is
@@ -88,6 +89,7 @@ func (sc *scheduler) apply(changes []change) {
 		}
 		if i+1 == len(changes) || changes[i+1].id.Target != c.id.Target {
 			sc.dropSummary(c.slot.target)
+			sc.reportStatic(c.slot.target)
 			sc.markStarted(c.slot.target)
 			sc.reconcileAll(c.slot.target)
 			sc.updateState(c.slot.target)
@@ -124,6 +126,20 @@ func (sc *scheduler) add(c change) *slot {
 	}
 	sc.notify(c.id, probeAdded)
 	return s
+}
+
+// reportStatic reports the instance of a target that has a probe of a static target, if no
+// driver has reported one.
+func (sc *scheduler) reportStatic(t *target) {
+	if t.isReported() {
+		return
+	}
+	for _, s := range sc.registry.probesOf(t) {
+		if s.spec.Load().target.Static {
+			sc.setInstance(t, probe.Instance{Target: t.name, ID: probe.StaticID, Phase: probe.Running, Since: sc.clock.time(sc.clock.now())})
+			return
+		}
+	}
 }
 
 // keepSummary keeps whether a target that loses a probe has started and is ready. If it

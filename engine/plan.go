@@ -158,7 +158,7 @@ func (p *plan) compare(w *wish) (err error) {
 	case s.currentAddress() != c.address || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
 		p.counts.Replaced++
 		c.action, c.moved = replaced, c.before.hasMoved(s.currentAddress(), desired)
-	case c.before.rule != desired.Rule || c.labels || c.before.settings != desired.Settings:
+	case c.before.rule != desired.Rule || c.labels || c.before.settings != desired.Settings || c.before.target.Static != desired.Target.Static:
 		p.counts.Updated++
 		desired.Handler = c.before.configured
 		c.action = adjusted

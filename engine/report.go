@@ -7,8 +7,8 @@ const maxInstanceText = 5 << 10
 
 // Report tells the engine about the instance of a target. The target's driver, which
 // starts and terminates its instances, calls it whenever the instance or its phase
-// changes. For a target whose restarts are not observed, such as a network endpoint, call
-// it once with a running instance. Report may be called before or after the Apply that
+// changes. For a target whose restarts are not observed, such as a network endpoint, set
+// probe.Target.Static, or call it once with a running instance. Report may be called before or after the Apply that
 // names the target. A repeated report changes nothing. A report without a target is
 // ignored; one without an ID means that the target is absent.
 //
@@ -45,6 +45,12 @@ func (sc *scheduler) report(in probe.Instance) {
 		sc.notifyTarget(in.Target, probeRemoved)
 		return
 	}
+	sc.setInstance(t, in)
+	sc.wakeIfEarlier()
+}
+
+// setInstance makes in the instance of a target.
+func (sc *scheduler) setInstance(t *target, in probe.Instance) {
 	before, now, state := t.current(), newInstance(in, &sc.clock), t.currentState()
 	// An instance that has started stays so, whatever probes it gets later.
 	started := before.started
@@ -60,7 +66,6 @@ func (sc *scheduler) report(in probe.Instance) {
 	if before.id != now.id || before.phase != now.phase || before.restarts != now.restarts {
 		sc.notifyTarget(in.Target, probeChanged)
 	}
-	sc.wakeIfEarlier()
 }
 
 // Trigger asks for an attempt of a probe as soon as it may be made: not while the

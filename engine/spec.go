@@ -83,10 +83,10 @@ func (sp *spec) isReady() bool {
 	}
 }
 
-// sameTarget reports whether p's target is sp's, apart from name, address and labels.
+// sameTarget reports whether p's target is sp's, apart from name, address, labels and Static.
 func (sp *spec) sameTarget(p *probe.Probe) bool {
 	t := sp.targetOf(p.Target.Name, p.Target.Address)
-	t.Labels = p.Target.Labels
+	t.Labels, t.Static = p.Target.Labels, p.Target.Static
 	return t.Equal(p.Target)
 }
 
@@ -118,6 +118,7 @@ type specKey struct {
 	ports, env     uintptr
 	labels         uintptr
 	dir, user      string
+	static         bool
 	settings       string
 }
 
@@ -125,7 +126,7 @@ func key(own *owner, p *probe.Probe) specKey {
 	return specKey{
 		own, p.Rule, p.Handler, p.HandlerName, p.Revision,
 		reflect.ValueOf(p.Target.Ports).Pointer(), reflect.ValueOf(p.Target.Env).Pointer(), reflect.ValueOf(p.Target.Labels).Pointer(),
-		p.Target.Dir, p.Target.User, p.Settings,
+		p.Target.Dir, p.Target.User, p.Target.Static, p.Settings,
 	}
 }
 
@@ -166,7 +167,7 @@ func (s specs) drop(sp *spec) {
 	}
 	sp.shared = false
 	delete(s, key(sp.owner, &probe.Probe{
-		Rule: sp.rule, Target: sp.target, Handler: sp.configured, HandlerName: sp.handlerName, Revision: sp.revision,
+		Rule: sp.rule, Target: sp.target, Handler: sp.configured, HandlerName: sp.handlerName, Revision: sp.revision, Settings: sp.settings,
 	}))
 }
 

@@ -21,7 +21,10 @@ func TestSpecsOfReplacedAndRejectedProbesAreForgotten(t *testing.T) {
 	for round := range 50 {
 		set := probe.Set{}
 		for n := range 10 {
-			set[id(n)] = probe.Probe{Handler: &silent{}, Target: probe.Target{Labels: map[string]string{"round": fmt.Sprint(round)}}}
+			set[id(n)] = probe.Probe{
+				Handler: &silent{}, HandlerName: "silent", Settings: fmt.Sprint("round = ", round),
+				Target: probe.Target{Static: true, Dir: "/", User: "nobody", Labels: map[string]string{"round": fmt.Sprint(round)}},
+			}
 		}
 		if _, err := e.Change(Change{Set: set}); err != nil {
 			t.Fatal(err)

@@ -107,6 +107,7 @@ func randomApply(t *testing.T, e *engine.Engine, r *rand.Rand, handlers []*scrip
 			p := labeled(with(h), map[string]string{"color": fmt.Sprint(r.IntN(2))})
 			p.Target.Address = fmt.Sprintf("10.0.0.%d", 1+r.IntN(10)/9)
 			p.Rule.FailureThreshold = 1 + r.Int32N(2)
+			p.Target.Static = r.IntN(8) == 0
 			if r.IntN(3) > 0 {
 				set[probe.ID{Target: fmt.Sprintf("t%d", i), Kind: kind}] = p
 			}

@@ -87,6 +87,6 @@ func (l unreportedLine) write(to *slog.Logger) {
 	if l.targets > len(l.names) {
 		names += ", …"
 	}
-	to.Warn("targets not probed: no instance has been reported to the engine (see Engine.Report)",
+	to.Warn("targets not probed: no instance has been reported to the engine (see Engine.Report and probe.Target.Static)",
 		"count", l.targets, "targets", names)
 }

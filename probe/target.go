@@ -14,6 +14,11 @@ type Target struct {
 	Address string            // IP address or host name; empty for a target that only exec probes reach
 	Ports   map[string]uint16 // named ports; all copies share it, do not write
 
+	// Static says that the target runs, and that nothing observes its restarts, as for a
+	// network endpoint: Apply reports an instance with the ID StaticID if no driver has reported
+	// one, so that the probe is attempted without a call of Report.
+	Static bool
+
 	// Labels say what the target is, for those who select or group targets: team, site,
 	// version. See CheckLabels for what is allowed. Probing does not depend on them: with
 	// other labels a probe goes on as it is. All copies share the map, do not write.
@@ -52,12 +57,15 @@ func (t Target) Port(s string) (uint16, error) {
 
 // Equal reports whether two targets are the same in every field.
 func (t Target) Equal(u Target) bool {
-	return t.Name == u.Name && t.Address == u.Address && t.Dir == u.Dir && t.User == u.User &&
+	return t.Name == u.Name && t.Address == u.Address && t.Static == u.Static && t.Dir == u.Dir && t.User == u.User &&
 		maps.Equal(t.Ports, u.Ports) && maps.Equal(t.Env, u.Env) && maps.Equal(t.Labels, u.Labels)
 }
 
+// StaticID is the ID of the only instance of a target whose restarts are not observed.
+const StaticID = "static"
+
 // Instance is one execution of a target, from its start to its termination: a
-// container, a process, or "static" for an endpoint whose restarts are not
+// container, a process, or StaticID for an endpoint whose restarts are not
 // observed. The driver of a target starts and terminates its instances, and
 // reports them to the engine.
 type Instance struct {

@@ -66,9 +66,6 @@ func (t Target) explainState(now time.Time) string {
 	return fmt.Sprintf("%s is %s: %s.", t.Name, is, meanings[t.State])
 }
 
-// staticID is the ID of the instance of a target that the engine does not run.
-const staticID = "static"
-
 // instanceReasons says what the reasons of an instance mean. Others are shown as they are.
 var instanceReasons = map[probe.Reason]string{
 	probe.ReasonBackOff:   "The next one waits for its back-off",
@@ -84,7 +81,7 @@ var instanceReasons = map[probe.Reason]string{
 
 // explain returns "" for an instance that the engine does not run.
 func (in Instance) explain(now time.Time) string {
-	if in.Phase == probe.Absent || in.ID == staticID && in.Reason == "" {
+	if in.Phase == probe.Absent || in.ID == probe.StaticID && in.Reason == "" {
 		return ""
 	}
 	text := "Instance " + in.ID

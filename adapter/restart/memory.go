@@ -90,7 +90,7 @@ func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Insta
 		m.Since, m.Started, m.Exits = earlier(m.Since, now), max(m.Started, 0), max(m.Exits, 0)
 		in := probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since}
 		switch {
-		case static && m.Instance == staticID:
+		case static && m.Instance == probe.StaticID:
 			c.static.since[target] = m.Since
 			instances = append(instances, in)
 		case driven && m.Revision != "" && m.Revision == u.RevisionID():

@@ -6,9 +6,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// staticID is the ID of the only instance of a unit without a driver.
-const staticID = "static"
-
 // staticUnits are the units without a driver. Each is reported as one instance, which runs
 // until its unit is removed or has a driver. There may be a million of them, which differ in
 // nothing but their targets.
@@ -49,7 +46,7 @@ func (s *staticUnits) replace(target string) {
 func (s *staticUnits) report(target string, now time.Time) (in probe.Instance, ok bool) {
 	if _, removed := s.removed[target]; removed {
 		delete(s.removed, target)
-		return probe.Instance{Target: target, ID: staticID, Phase: probe.Gone, Since: now}, true
+		return probe.Instance{Target: target, ID: probe.StaticID, Phase: probe.Gone, Since: now}, true
 	}
 	since, known := s.since[target]
 	if !known {
@@ -59,5 +56,5 @@ func (s *staticUnits) report(target string, now time.Time) (in probe.Instance, o
 		since = now
 		s.since[target] = since
 	}
-	return probe.Instance{Target: target, ID: staticID, Phase: probe.Running, Since: since}, true
+	return probe.Instance{Target: target, ID: probe.StaticID, Phase: probe.Running, Since: since}, true
 }

@@ -2,9 +2,12 @@
 //
 // An Engine runs a desired set of probes (Apply) against the instances of targets
 // that drivers report (Report). It calls handlers, decides with package verdict,
-// and publishes to readers (Status, Target, Watch) and subscribers (Subscribe). It
-// takes no action itself: a driver that restarts instances reads what is
-// published.
+// and publishes to readers (Status, Target, Watch, WatchTarget) and subscribers (Subscribe,
+// SubscribeTargets). It takes no action itself: a driver that restarts instances, or a gateway
+// that sends requests, reads what is published.
+//
+// Several parts of a program can share an Engine: see Owner. What a gateway sees of its
+// targets itself it tells the Engine with Observe.
 //
 // A probe that waits costs memory, but no goroutine, ticker or timer: one heap holds
 // what is due. Attempts run on a limited number of goroutines or, where the handler

@@ -9,32 +9,32 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"time"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// probeBackend returns an engine that probes a backend, and the gauge of the backend's
-// readiness. README.md shows this function.
-func probeBackend(address, port string) (*engine.Engine, *engine.Gauge, error) {
+// probeBackend returns an engine that probes a backend, and the backend's gauge. README.md
+// shows this function.
+func probeBackend(address, port string) (*engine.Engine, *engine.TargetGauge, error) {
 	handler, err := httpprobe.New(httpprobe.Config{Path: "/healthz", Port: port})
 	if err != nil {
 		return nil, nil, err // names the wrong field
 	}
 	id := probe.ID{Target: "web", Kind: probe.Readiness}
 	e := engine.New(engine.Config{Logger: slog.Default()})
-	_, err = e.Apply(probe.Set{id: {Target: probe.Target{Address: address}, Handler: handler, HandlerName: "http"}})
+	target := probe.Target{Address: address, Static: true} // nothing reports when it is restarted
+	_, err = e.Apply(probe.Set{id: {Target: target, Handler: handler, HandlerName: "http"}})
 	if err != nil {
 		return nil, nil, err // nothing was applied
 	}
-	e.Report(probe.Instance{Target: "web", ID: "static", Phase: probe.Running, Since: time.Now()})
-	ready, _ := e.Watch(id)
-	return e, ready, nil
+	backend, _ := e.WatchTarget("web")
+	return e, backend, nil
 }
 
-// A gateway forwards requests while its backend's readiness probe passes.
+// A gateway forwards requests while its backend takes them, and tells the engine of those that
+// fail.
 func Example_gateway() {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "hello from the backend")
@@ -42,14 +42,23 @@ func Example_gateway() {
 	defer backend.Close()
 	address, _ := url.Parse(backend.URL)
 
-	e, ready, err := probeBackend(address.Hostname(), address.Port())
+	e, backendState, err := probeBackend(address.Hostname(), address.Port())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	proxy := httputil.NewSingleHostReverseProxy(address)
+	id := probe.ID{Target: "web", Kind: probe.Readiness}
+	proxy.ModifyResponse = func(*http.Response) error {
+		e.Observe(id, probe.Observation{Outcome: probe.Success})
+		return nil
+	}
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
+		e.Observe(id, probe.Observation{Outcome: probe.Failure, Detail: err.Error()})
+		w.WriteHeader(http.StatusBadGateway)
+	}
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !ready.Passing() { // one atomic load
+		if !backendState.Gateway().TakesRequests() { // one atomic load
 			http.Error(w, "no backend is ready", http.StatusServiceUnavailable)
 			return
 		}
@@ -70,10 +79,10 @@ func Example_gateway() {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
-	changes := e.Subscribe()
+	changes := e.SubscribeTargets()
 	defer changes.Close()
 	for {
-		if st, err := changes.Next(ctx); err != nil || st.Verdict == probe.Passing {
+		if st, err := changes.Next(ctx); err != nil || st.Gateway.TakesRequests() {
 			break
 		}
 	}

@@ -15,7 +15,7 @@ func Example() {
 	e := engine.New(engine.Config{})
 	_, err := e.Apply(probe.Set{id: {
 		Rule:        probe.Rule{Period: 5 * time.Second},
-		Target:      probe.Target{Address: "127.0.0.1"},
+		Target:      probe.Target{Address: "127.0.0.1", Static: true},
 		HandlerName: "greet",
 		Handler: probe.HandlerFunc(func(_ context.Context, t probe.Target) probe.Result {
 			return probe.Succeed("hello from " + t.Address)
@@ -24,8 +24,6 @@ func Example() {
 	if err != nil {
 		fmt.Println(err) // names the probe and the field; nothing was applied
 	}
-	// Without a report there is no attempt: the engine does not know that web runs.
-	e.Report(probe.Instance{Target: "web", ID: "static", Phase: probe.Running, Since: time.Now()})
 
 	changes := e.Subscribe()
 	defer changes.Close()
@@ -59,4 +57,28 @@ func ExampleOnce() {
 	})
 	fmt.Println(res.Outcome, res.Reason, res.Detail)
 	// Output: failure coffee.empty no coffee left
+}
+
+// Two sites of a proxy share an engine. Each changes its own probes only.
+func ExampleEngine_Owner() {
+	e := engine.New(engine.Config{})
+	handler := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Succeed("") })
+	id := probe.ID{Target: "web", Kind: probe.Readiness}
+	web := probe.Probe{Handler: handler, Revision: "1", Target: probe.Target{Static: true}}
+
+	shop, blog := e.Owner("shop"), e.Owner("blog")
+	_, err := shop.Apply(probe.Set{id: web})
+	fmt.Println(err)
+	_, err = blog.Apply(probe.Set{id: web})
+	fmt.Println(err)
+
+	// The configuration of the shop is loaded again: what has not changed goes on.
+	reloaded := e.Owner("shop")
+	changes, err := reloaded.Apply(probe.Set{id: web, {Target: "cart", Kind: probe.Readiness}: web})
+	shop.Close() // does nothing: the other one has taken over
+	fmt.Println(changes.Kept, changes.Added, err)
+	// Output:
+	// <nil>
+	// probe "web:readiness": belongs to owner "shop", not to owner "blog"
+	// 1 1 <nil>
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+	"unique"
 )
 
 // Outcome is what one attempt found. The zero Outcome is Unknown, so that a forgotten
@@ -65,11 +66,8 @@ func (v *Verdict) UnmarshalText(b []byte) (err error) {
 // Detail and the Timings it knows; the engine fills in Took and Tries.
 type Result struct {
 	Outcome Outcome
-	Reason  Reason        // the cause as a stable code; empty for a plain success
-	Detail  string        // the cause in words, at most MaxDetail bytes
-	Took    time.Duration // the whole attempt, all its tries
-	Tries   uint8         // 1, or up to 3 when a try's outcome was Unknown
-	NoRetry bool          // another try at once would fail likewise, so the engine makes none
+	Tries   uint8 // 1, or up to 3 when a try's outcome was Unknown
+	NoRetry bool  // another try at once would fail likewise, so the engine makes none
 
 	// Denied says that this machine has denied processes, memory or descriptors to what the
 	// handler has run. The outcome of a failure is Unknown then, for ReasonResources.
@@ -80,9 +78,14 @@ type Result struct {
 	// such a claim. The engine's health does not depend on these attempts.
 	Denied bool
 
-	HTTPStatus        uint16 // status code of an HTTP response; 0 without one
-	CertificateExpiry int64  // when the first of the server's certificates expires, in seconds since 1970; 0 without one
+	HTTPStatus uint16        // status code of an HTTP response; 0 without one
+	Reason     Reason        // the cause as a stable code; empty for a plain success
+	Detail     string        // the cause in words, at most MaxDetail bytes
+	Took       time.Duration // the whole attempt, all its tries
+
+	CertificateExpiry int64 // when the first of the server's certificates expires, in seconds since 1970; 0 without one
 	Timings           Timings
+	facts             unique.Handle[Facts]
 
 	// Lost is how much of the time of a try its handler knows to be lost for a reason of
 	// this machine, such as a quota of processor time that is used up. If it is a notable

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -26,7 +28,8 @@ type attempt struct {
 	asked     time.Time     // when the latest request was sent, or begun
 	responded bool          // a byte of the response to it was received
 	status    int           // of that response; 0: its head is incomplete
-	expiry    int64         // of the certificates of the latest connection: see certificateExpiry
+	expiry    int64         // of the certificates of the latest connection: see dial.CertificateExpiry
+	facts     probe.Facts   // of the latest connection and response
 }
 
 type attemptKey struct{}
@@ -71,17 +74,22 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
 	a.timings.Connected = a.timings.Connected || took.Connected
 	a.failure = err
 	a.asked = time.Now()
-	a.http2, a.expiry = err == nil && speaksHTTP2(conn), 0
+	a.http2, a.expiry, a.facts = err == nil && speaksHTTP2(conn), 0, probe.Facts{Redirects: a.facts.Redirects}
 	if err == nil {
-		a.expiry = certificateExpiry(conn)
+		a.use(conn)
 	}
+}
+
+// use records what is known of a connection. It needs mu.
+func (a *attempt) use(conn net.Conn) {
+	a.expiry, a.facts.Peer, a.facts.TLS = dial.CertificateExpiry(conn), dial.Peer(conn), dial.TLSVersion(conn)
 }
 
 // connected records the connection that a request uses, which may be one that was kept.
 func (a *attempt) connected(conn net.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.expiry = certificateExpiry(conn)
+	a.use(inner(conn))
 }
 
 func (a *attempt) sent() {
@@ -99,13 +107,21 @@ func (a *attempt) responding() {
 	a.timings.FirstByte += time.Since(a.asked)
 }
 
-func (a *attempt) got(status int) {
+func (a *attempt) got(r *http.Response) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.status = status
+	a.status = r.StatusCode
+	a.facts.Protocol = protocolName(r.ProtoMajor, r.ProtoMinor)
 }
 
-// result adds the timings to a result.
+// followed records that another request follows a redirect.
+func (a *attempt) followed(redirects int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.facts.Redirects = uint8(redirects)
+}
+
+// result adds the timings and the facts to a result.
 func (a *attempt) result(r probe.Result) probe.Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,6 +129,11 @@ func (a *attempt) result(r probe.Result) probe.Result {
 	if r.HTTPStatus != 0 {
 		r.CertificateExpiry = a.expiry
 	}
+	facts := a.facts
+	if host, err := netip.ParseAddr(a.host); err == nil && host.Unmap().WithZone("") == facts.Peer {
+		facts.Peer = netip.Addr{} // as configured: many attempts share the facts
+	}
+	r.SetFacts(facts)
 	return r
 }
 

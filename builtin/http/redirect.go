@@ -50,5 +50,6 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 			next.Header.Del(name)
 		}
 	}
+	attemptOf(next.Context()).followed(len(via))
 	return nil
 }

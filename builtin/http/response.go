@@ -13,6 +13,7 @@ import (
 // is unsupported.
 type response struct {
 	status      int    // 0: the head is incomplete
+	minor       byte   // the second digit of its version
 	body        []byte // the part of it that is checked, or the beginning of that
 	complete    bool   // nothing more is needed
 	unsupported bool   // net/http has to parse it
@@ -50,7 +51,7 @@ type head struct {
 
 // parseBody parses the beginning of a body.
 func (h *head) parseBody(b []byte, eof, headOnly bool) response {
-	r := response{status: h.status}
+	r := response{status: h.status, minor: h.minor}
 	switch {
 	case h.chunked && (h.length >= 0 || h.minor == '0'):
 		return unsupported

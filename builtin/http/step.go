@@ -42,7 +42,12 @@ func (h protocol) Request(a *nonblock.Attempt) (to netip.AddrPort, request []byt
 }
 
 func (h protocol) Judge(response []byte, eof bool) (probe.Result, nonblock.Progress) {
-	return h.plan.decide(h.parse(response, eof), eof)
+	r := h.parse(response, eof)
+	result, next := h.plan.decide(r, eof)
+	if r.status != 0 && next == nonblock.StepDone {
+		result.SetFacts(r.facts())
+	}
+	return result, next
 }
 
 func (h protocol) parse(b []byte, eof bool) response {
@@ -68,12 +73,15 @@ func (p *plan) decide(r response, eof bool) (probe.Result, nonblock.Progress) {
 
 func (h protocol) Fail(b []byte, f nonblock.Fault) (probe.Result, nonblock.Progress) {
 	result := dial.FaultResult(f)
-	status := h.parse(b, false).status
+	r := h.parse(b, false)
+	status := r.status
 	switch {
 	case f.Phase == nonblock.Connecting, result.Outcome == probe.Unknown:
 		return result, nonblock.StepDone
 	case f.Timeout() && status != 0:
-		return h.plan.incompleteBody(context.Background(), status, context.DeadlineExceeded), nonblock.StepDone
+		result = h.plan.incompleteBody(context.Background(), status, context.DeadlineExceeded)
+		result.SetFacts(r.facts())
+		return result, nonblock.StepDone
 	case f.Timeout():
 		return noHeadInTime(), nonblock.StepDone
 	case f.Phase == nonblock.Receiving && len(b) == 0:
@@ -81,5 +89,25 @@ func (h protocol) Fail(b []byte, f nonblock.Fault) (probe.Result, nonblock.Progr
 	case status == 0: // for a reset within the head, net/http returns a reset or an end, by chance
 		return probe.Result{}, nonblock.StepBlock
 	}
-	return h.plan.incompleteBody(context.Background(), status, io.ErrUnexpectedEOF), nonblock.StepDone
+	result = h.plan.incompleteBody(context.Background(), status, io.ErrUnexpectedEOF)
+	result.SetFacts(r.facts())
+	return result, nonblock.StepDone
+}
+
+// facts returns the facts of an attempt with that response.
+func (r *response) facts() probe.Facts {
+	return probe.Facts{Protocol: protocolName(1, int(r.minor-'0'))}
+}
+
+// protocolName returns the name of a version of HTTP as a probe.Fact; "" for an unknown one.
+func protocolName(major, minor int) string {
+	switch [2]int{major, minor} {
+	case [2]int{1, 0}:
+		return "HTTP/1.0"
+	case [2]int{1, 1}:
+		return "HTTP/1.1"
+	case [2]int{2, 0}:
+		return "HTTP/2.0"
+	}
+	return ""
 }

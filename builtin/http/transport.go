@@ -66,7 +66,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := send(r)
 	if err == nil {
-		a.got(response.StatusCode)
+		a.got(response)
 	}
 	return response, err
 }

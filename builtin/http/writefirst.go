@@ -4,8 +4,6 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
-
-	"github.com/sonde-probe/sonde/internal/dial"
 )
 
 // writeFirstConn is a connection whose Read blocks until the first Write. Net/http reads
@@ -32,12 +30,12 @@ func speaksHTTP2(conn net.Conn) bool {
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// certificateExpiry is dial.CertificateExpiry.
-func certificateExpiry(conn net.Conn) int64 {
+// inner returns the connection that package dial has made.
+func inner(conn net.Conn) net.Conn {
 	if c, ok := conn.(*writeFirstConn); ok {
-		conn = c.Conn
+		return c.Conn
 	}
-	return dial.CertificateExpiry(conn)
+	return conn
 }
 
 func (c *writeFirstConn) Read(b []byte) (int, error) {

@@ -110,3 +110,13 @@ func Bind(ctx context.Context, conn net.Conn) (stop func() bool) {
 		_ = conn.SetDeadline(time.Unix(1, 0))
 	})
 }
+
+// Peer returns the IP address of the peer of a connection, without a zone; the zero Addr over a
+// unix socket.
+func Peer(conn net.Conn) netip.Addr {
+	to, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return to.AddrPort().Addr().Unmap().WithZone("")
+}

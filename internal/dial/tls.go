@@ -147,6 +147,14 @@ func CertificateExpiry(conn net.Conn) int64 {
 	return 0
 }
 
+// TLSVersion returns the version of TLS of a connection, as in package crypto/tls; 0 without TLS.
+func TLSVersion(conn net.Conn) uint16 {
+	if secure, ok := conn.(*tls.Conn); ok {
+		return secure.ConnectionState().Version
+	}
+	return 0
+}
+
 func firstExpiry(all []*x509.Certificate) (first int64) {
 	for _, c := range all {
 		if at := c.NotAfter.Unix(); first == 0 || at < first {

@@ -132,7 +132,7 @@ type probeKey struct {
 }
 
 // maxShared bounds the probes that are kept for elements of loops with the same values.
-const maxShared = 10_000
+const maxShared = 1_000
 
 func (l *loader) compiledProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
 	if b.Body.Iteration() == "" || b.Body.Text() == nil {

@@ -10,6 +10,7 @@
 //
 //	reader.go   Reader: numbers, names, counts and indices
 //	type.go     the types of values, functions, blocks, tables, memories and globals
+//	constant.go the instructions of constant expressions
 //	section.go  Split: the sections of a module, in their order; writing them
 package binary
 

@@ -176,7 +176,7 @@ func (m *Module) takeData(body []byte) ([]byte, error) {
 		if r.Err() == nil && !ok {
 			r.Fail(errors.New("offset is not a constant of type i32"))
 		}
-		out = append(out, opI32Const, 0, opEnd, 0) // nothing at address 0
+		out = append(out, binary.OpI32Const, 0, binary.OpEnd, 0) // nothing at address 0
 		m.segments = append(m.segments, segment{offset, append([]byte{}, r.Bytes(r.Uint32())...)})
 	}
 	return out, r.End()
@@ -190,43 +190,19 @@ func reader(body []byte) *binary.Reader {
 	return binary.NewReader(body)
 }
 
-// The instructions of constant expressions (WebAssembly core specification 2, section 5.4).
-const (
-	opEnd       = 0x0b
-	opGlobalGet = 0x23
-	opI32Const  = 0x41
-	opI64Const  = 0x42
-	opF32Const  = 0x43
-	opF64Const  = 0x44
-	opRefNull   = 0xd0
-	opRefFunc   = 0xd2
-	opVector    = 0xfd
-)
-
 // constant reads a constant expression, which package meter has checked, and returns its
 // value if that is a plain i32.
 func constant(r *binary.Reader) (value uint32, ok bool) {
 	for n := 0; r.Err() == nil; n++ {
 		switch op := r.Byte(); op {
-		case opI32Const:
-			value, ok = uint32(r.Signed(5)), n == 0
-			continue
-		case opI64Const:
-			r.Signed(10)
-		case opF32Const:
-			r.Bytes(4)
-		case opF64Const:
-			r.Bytes(8)
-		case opGlobalGet, opRefFunc:
-			r.Uint32()
-		case opRefNull:
-			r.RefType()
-		case opVector:
-			r.Bytes(1 + 16)
-		case opEnd:
+		case binary.OpEnd:
 			return value, ok && n == 1
+		case binary.OpGlobalGet, binary.OpRefFunc:
+			r.Uint32()
+		case binary.OpVector:
+			r.Bytes(1 + 16) // the rest of its opcode, and the vector
 		default:
-			r.Fail(fmt.Errorf("instruction %#x is not allowed in a constant expression", op))
+			value, ok = uint32(r.Constant(op)), op == binary.OpI32Const
 		}
 	}
 	return 0, false

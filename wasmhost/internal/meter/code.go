@@ -95,7 +95,7 @@ func (w *bodyRewriter) function(r *rewriter, t signature, body []byte) error {
 		w.out = in.append(w.out, c.Since(at))
 		w.after(c, &in)
 		w.effort.add(&in)
-		r.info.Allocates = r.info.Allocates || in.op == opRefFunc
+		r.info.Allocates = r.info.Allocates || in.op == binary.OpRefFunc
 		if err := w.effort.check(uint64(w.scratch)); err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (w *bodyRewriter) after(c *binary.Reader, in *instruction) {
 		}
 		f.end = max(f.end, w.uncharged)
 		f.op, w.uncharged = opElse, f.skipped
-	case opEnd:
+	case binary.OpEnd:
 		f := &w.frames[len(w.frames)-1]
 		w.uncharged = max(w.uncharged, f.end)
 		switch f.op {
@@ -190,7 +190,7 @@ func (w *bodyRewriter) branch(c *binary.Reader, label uint32) uint32 {
 // emitCharge inserts code that takes a number of units, and returns where in out the number is.
 func (w *bodyRewriter) emitCharge(units uint32) (at int) {
 	w.uncharged = 0
-	w.out = append(w.emitCount(w.out), opI32Const, 0, 0)
+	w.out = append(w.emitCount(w.out), binary.OpI32Const, 0, 0)
 	at = len(w.out) - 2
 	w.setCharge(at, units)
 	w.emitDeduction()
@@ -209,13 +209,13 @@ func (w *bodyRewriter) emitBulkCharge(shift byte) {
 	w.out = binary.AppendUint32(append(w.out, opLocalTee), w.scratch)
 	w.out = w.emitCount(w.out)
 	w.out = binary.AppendUint32(append(w.out, opLocalGet), w.scratch)
-	w.out = append(w.out, opI32Const, shift, opI32ShrU)
+	w.out = append(w.out, binary.OpI32Const, shift, opI32ShrU)
 	w.emitDeduction()
 }
 
 // emitCount appends code that pushes the count.
 func (w *bodyRewriter) emitCount(out []byte) []byte {
-	return binary.AppendUint32(append(out, opGlobalGet), w.rewriter.globals)
+	return binary.AppendUint32(append(out, binary.OpGlobalGet), w.rewriter.globals)
 }
 
 // emitDeduction inserts code that subtracts the number on top of the stack from the count below
@@ -225,7 +225,7 @@ func (w *bodyRewriter) emitDeduction() {
 	out = binary.AppendUint32(out, w.scratch)
 	out = binary.AppendUint32(append(out, opGlobalSet), w.rewriter.globals)
 	out = binary.AppendUint32(append(out, opLocalGet), w.scratch)
-	out = append(out, opI32Const, 0, opI32LtS, opIf, binary.EmptyBlock, opCall)
+	out = append(out, binary.OpI32Const, 0, opI32LtS, opIf, binary.EmptyBlock, opCall)
 	out = binary.AppendUint32(out, w.rewriter.imported)
-	w.out = append(out, opEnd)
+	w.out = append(out, binary.OpEnd)
 }

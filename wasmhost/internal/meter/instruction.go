@@ -7,8 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
-// The instructions that this package treats specially (WebAssembly core specification 2,
-// section 5.4).
+// The instructions that this package treats specially, beside those of constant expressions, which
+// are in package binary (WebAssembly core specification 2, section 5.4).
 const (
 	opUnreachable       = 0x00
 	opNop               = 0x01
@@ -16,7 +16,6 @@ const (
 	opLoop              = 0x03
 	opIf                = 0x04
 	opElse              = 0x05
-	opEnd               = 0x0b
 	opBr                = 0x0c
 	opBrIf              = 0x0d
 	opBrTable           = 0x0e
@@ -28,7 +27,6 @@ const (
 	opSelectTyped       = 0x1c
 	opLocalGet          = 0x20
 	opLocalTee          = 0x22
-	opGlobalGet         = 0x23
 	opGlobalSet         = 0x24
 	opTableSet          = 0x26
 	opI32Load           = 0x28
@@ -36,10 +34,6 @@ const (
 	opI64Store32        = 0x3e
 	opMemorySize        = 0x3f
 	opMemoryGrow        = 0x40
-	opI32Const          = 0x41
-	opI64Const          = 0x42
-	opF32Const          = 0x43
-	opF64Const          = 0x44
 	opI32Eqz            = 0x45
 	opI32LtS            = 0x48
 	opI32Sub            = 0x6b
@@ -53,14 +47,11 @@ const (
 	opI32WrapI64        = 0xa7
 	opF64ReinterpretI64 = 0xbf
 	opI64Extend32S      = 0xc4
-	opRefNull           = 0xd0
 	opRefIsNull         = 0xd1
-	opRefFunc           = 0xd2
 	opMisc              = 0xfc // the prefix of further instructions
-	opVector            = 0xfd // likewise
 )
 
-// The further instructions of opMisc, and those of opVector that have operands.
+// The further instructions of opMisc, and those of binary.OpVector that have operands.
 const (
 	miscMemoryInit = 8
 	miscDataDrop   = 9
@@ -74,7 +65,6 @@ const (
 	miscTableFill  = 17
 
 	vectorStore      = 11 // those up to here load or store
-	vectorConst      = 12
 	vectorShuffle    = 13
 	vectorLane       = 21 // those from here to vectorLaneLast have a lane
 	vectorLaneLast   = 34
@@ -131,10 +121,10 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 	case op == opBrTable:
 		in.labels = labels(c)
 		in.label = c.Uint32()
-	case op == opCall, op == opRefFunc:
+	case op == opCall, op == binary.OpRefFunc:
 		f := r.function(c)
 		in.function, in.hasFunction, in.cost = r.renumber(f), true, costCall
-		if in.constant = op == opRefFunc; in.constant {
+		if in.constant = op == binary.OpRefFunc; in.constant {
 			in.cost = costHost
 		} else if c.Err() == nil {
 			in.values = r.types[r.functions[f]].values()
@@ -151,9 +141,9 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 			c.Fail(errors.New("select must have one type"))
 		}
 		c.ValueType()
-	case op == opGlobalGet, op == opGlobalSet:
+	case op == binary.OpGlobalGet, op == opGlobalSet:
 		r.global(c)
-		in.constant = op == opGlobalGet
+		in.constant = op == binary.OpGlobalGet
 	case op >= opLocalGet && op <= opLocalTee:
 		in.local = c.Uint32()
 	case op > opGlobalSet && op <= opTableSet:
@@ -165,17 +155,19 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 		if in.cost = costLoad; op >= opI32Store {
 			in.cost = costSlow
 		}
-	case op >= opMemorySize && op <= opF64Const, op == opRefNull:
-		in.constant = op > opMemoryGrow
-		immediate(c, op)
-		if op == opMemoryGrow {
-			in.cost = costHost
-		}
+	case op == opMemorySize:
+		zero(c)
+	case op == opMemoryGrow:
+		zero(c)
+		in.cost = costHost
+	case op >= binary.OpI32Const && op <= binary.OpF64Const, op == binary.OpRefNull:
+		c.Constant(op)
+		in.constant = true
 	case op == opMisc:
 		r.misc(c, &in)
-	case op == opVector:
+	case op == binary.OpVector:
 		r.vector(c, &in)
-	case op == opEnd:
+	case op == binary.OpEnd:
 		in.constant = true
 	case op <= opNop, op == opElse, op == opReturn, op == opDrop, op == opSelect, op >= opI32Eqz && op <= opI64Extend32S, op == opRefIsNull:
 		if isSlow(op) {
@@ -225,24 +217,6 @@ func memoryArgument(c *binary.Reader) {
 	c.Uint32()
 }
 
-// immediate reads the operand of an instruction that has one.
-func immediate(c *binary.Reader, op byte) {
-	switch op {
-	case opMemorySize, opMemoryGrow:
-		zero(c)
-	case opI32Const:
-		c.Signed(5)
-	case opI64Const:
-		c.Signed(10)
-	case opF32Const:
-		c.Bytes(4)
-	case opF64Const:
-		c.Bytes(8)
-	case opRefNull:
-		c.RefType()
-	}
-}
-
 // zero reads a byte that must be 0. A runtime may skip it without a look.
 func zero(c *binary.Reader) byte {
 	b := c.Byte()
@@ -283,7 +257,7 @@ func (r *rewriter) misc(c *binary.Reader, in *instruction) {
 	}
 }
 
-// vector reads an instruction of opVector. Its number must be in the shortest encoding:
+// vector reads an instruction of binary.OpVector. Its number must be in the shortest encoding:
 // wazero reads one byte only, and takes the second one, which is then 1, for a nop.
 func (r *rewriter) vector(c *binary.Reader, in *instruction) {
 	op := c.Byte()
@@ -294,7 +268,7 @@ func (r *rewriter) vector(c *binary.Reader, in *instruction) {
 	case op <= vectorStore, op == vectorLoadZero, op == vectorLoadZero64:
 		memoryArgument(c)
 		in.cost = costLoad
-	case op == vectorConst:
+	case op == binary.VectorConst:
 		c.Bytes(16)
 		in.constant = true
 	case op == vectorShuffle:

@@ -237,8 +237,8 @@ func (r *rewriter) globalSection(c *binary.Reader) []byte {
 	}
 	r.info.Overhead += int64(n) * sizeGlobal
 	const mutable = 1
-	out = append(out, binary.I32, mutable, opI32Const)
-	out = append(appendInt32(out, MaxFuel), opEnd)
+	out = append(out, binary.I32, mutable, binary.OpI32Const)
+	out = append(appendInt32(out, MaxFuel), binary.OpEnd)
 	return append(binary.AppendUint32(nil, n+1), out...)
 }
 
@@ -354,7 +354,7 @@ func (r *rewriter) expression(c *binary.Reader, out []byte) []byte {
 			break
 		}
 		out = in.append(out, c.Since(at))
-		if in.op == opEnd {
+		if in.op == binary.OpEnd {
 			break
 		}
 	}

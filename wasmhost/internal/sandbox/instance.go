@@ -38,8 +38,9 @@ type Instance struct {
 	call      *call     // the one that runs; nil: none
 	used      int64     // counted in the budget, except for returned
 	returned  int64     // to the budget, while the call waits: see returnUnused
-	tables    int       // the tableSize when it started
-	grown     int       // bytes that the tableSize has grown by
+	tables    tables    // empty unless code of the module can make them larger
+	atStart   int       // their size when it started
+	grown     int       // bytes that they have grown by
 	gathered  []byte    // buffer of call.gather; nil until it is used
 	uncounted bool      // it uses more memory than is counted
 }
@@ -203,7 +204,8 @@ func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance
 		return nil, err
 	}
 	if s.config.Module.Allocates {
-		i.tables = tableSize(i.run)
+		i.tables = tablesOf(i.run)
+		i.atStart = i.tables.size()
 	}
 	i.globals = s.module.Globals(i.module)
 	return i, nil

@@ -92,21 +92,38 @@ func stackSize(f *function) int {
 	return reflect.ValueOf(f.Function).Elem().Field(l.stack).Len()
 }
 
-// tableSize returns the bytes that wazero uses for the tables of an instance, and for the
-// references to functions that its code has made: it keeps each until the instance is closed.
-// It must be called on the goroutine of the call, and is 0 where wazero interprets.
-func tableSize(f *function) int {
+// tables are what wazero uses for the tables of an instance, and for the references to functions
+// that its code has made: it keeps each until the instance is closed.
+type tables struct {
+	references reflect.Value // a slice; not valid where wazero interprets
+	elements   []reflect.Value
+}
+
+// tablesOf returns the tables of the instance that has a function.
+func tablesOf(f *function) (t tables) {
 	l := latest.Load()
 	if !l.isCompiled {
-		return 0
+		return t
 	}
 	parent := reflect.ValueOf(f.Function).Elem().Field(l.parent).Elem()
-	size := referenceSize * parent.Field(l.references).Cap()
-	tables := parent.Field(l.module).Elem().Field(l.tables)
-	for n := range tables.Len() {
-		size += elementSize * tables.Index(n).Elem().Field(l.elements).Cap()
+	t.references = parent.Field(l.references)
+	all := parent.Field(l.module).Elem().Field(l.tables)
+	for n := range all.Len() {
+		t.elements = append(t.elements, all.Index(n).Elem().Field(l.elements))
 	}
-	return size
+	return t
+}
+
+// size returns the bytes that they use. It must be called on the goroutine of the call, and is 0
+// where wazero interprets.
+func (t *tables) size() (bytes int) {
+	if t.references.IsValid() {
+		bytes = referenceSize * t.references.Cap()
+	}
+	for _, e := range t.elements {
+		bytes += elementSize * e.Cap()
+	}
+	return bytes
 }
 
 // countGrowth counts what the stack of the call, the tables and the references to functions
@@ -125,7 +142,7 @@ func (c *call) countGrowth() {
 	if !i.sandbox.config.Module.Allocates {
 		return
 	}
-	if grown := tableSize(f) - i.tables; grown > i.grown {
+	if grown := i.tables.size() - i.atStart; grown > i.grown {
 		c.mustReserve(grown - i.grown)
 		i.grown = grown
 	}

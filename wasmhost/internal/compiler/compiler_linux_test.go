@@ -13,9 +13,12 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -120,6 +123,9 @@ func TestALimitIsNamedByItsError(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := compileError(t.Context(), test.module, test.limits)
+			for errors.Is(err, ErrUnavailable) { // a busy machine did not let it compute
+				err = compileError(t.Context(), test.module, test.limits)
+			}
 			var limit *LimitError
 			if !errors.As(err, &limit) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
@@ -289,15 +295,69 @@ func TestAChildHasNothingOfTheEngine(t *testing.T) {
 	}
 }
 
-// roleEngine makes the test's program an engine that compiles deepBlocks.
-const roleEngine = "SONDE_TEST_COMPILE"
+// Variables that make the test's program something else: an engine that compiles deepBlocks, or a
+// tracer of the process with that ID.
+const (
+	roleEngine = "SONDE_TEST_COMPILE"
+	roleTracer = "SONDE_TEST_TRACE"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleEngine) != "" {
 		fmt.Println(compileError(context.Background(), deepBlocks(), ample))
 		os.Exit(1)
 	}
+	if pid, err := strconv.Atoi(os.Getenv(roleTracer)); err == nil {
+		runtime.LockOSThread() // a thread traces
+		fmt.Println(os.NewSyscallError("ptrace", unix.PtraceSeize(pid)))
+		for {
+			_ = unix.Pause() // until a signal: this process is killed
+		}
+	}
 	os.Exit(m.Run())
+}
+
+// trace lets another process trace a child, and returns a function that ends that. Until then the
+// child, killed, does not end for its parent.
+func trace(t *testing.T, pid int) (end func()) {
+	tracer := exec.Command(reexec.Executable)
+	tracer.Env = append(os.Environ(), fmt.Sprintf("%s=%d", roleTracer, pid))
+	out, err := tracer.StdoutPipe()
+	if err == nil {
+		err = tracer.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() {
+		_ = tracer.Process.Kill() // it has not ended
+		_ = tracer.Wait()         // it was killed
+	})
+	t.Cleanup(end)
+	answer := make([]byte, 100)
+	if n, err := out.Read(answer); err != nil || string(answer[:n]) != "<nil>\n" {
+		t.Skipf("no process may be traced: %s, %v", answer[:n], err)
+	}
+	return end
+}
+
+// Two children that cannot be ended would keep all places.
+func TestAChildThatCannotBeEndedKeepsNoPlace(t *testing.T) {
+	before := killedWait
+	killedWait = time.Millisecond
+	t.Cleanup(func() { killedWait = before })
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := start(t, ctx)
+	end := trace(t, oneChild(t))
+	cancel()
+	if err := wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if n := children.countStuck(0); n != 1 || children.running != 0 || children.memory != 0 {
+		t.Errorf("%d children are stuck, %d have a place, and %d bytes", n, children.running, children.memory)
+	}
+	end()
+	testsync.Until(t, "the end of the child", func() bool { return children.countStuck(0) == 0 })
 }
 
 func TestAChildEndsWithTheEngine(t *testing.T) {

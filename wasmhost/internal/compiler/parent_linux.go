@@ -31,7 +31,7 @@ const maxDelay = 10
 
 // Compile compiles a module with RuntimeConfig, and returns a file in memory with its code for
 // NewCache. It waits while other compilations have the memory. When ctx is done it kills its child,
-// and returns the error of ctx. Other errors are about the module, such as a *LimitError, or
+// and returns the error of ctx, at most killedWait later. Other errors are about the module, such as a *LimitError, or
 // ErrUnavailable. It is safe for concurrent use by multiple goroutines.
 func Compile(ctx context.Context, module []byte, limits Limits) (code *os.File, err error) {
 	limits, err = children.admit(ctx, limits)
@@ -60,8 +60,10 @@ func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) 
 	if err := acquireProcess(ctx, threads); err != nil {
 		return err
 	}
-	defer quota.Processes.ReleaseThreads(threads)
-	defer quota.Processes.Ended()
+	release := func() {
+		quota.Processes.Ended()
+		quota.Processes.ReleaseThreads(threads)
+	}
 	// The kernel kills the child when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -77,13 +79,19 @@ func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) 
 	err := c.Start()
 	quota.Processes.Started(err)
 	if err != nil {
+		release()
 		return cmp.Or(ctx.Err(), startError(err))
 	}
-	err = c.Wait()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Wait()
+		release()
+	}()
+	hasEnded, err := children.await(within, ended)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case within.Err() != nil:
+	case !hasEnded, within.Err() != nil:
 		return fmt.Errorf("%w: it did not end within %v", ErrUnavailable, maxDelay*limits.CPU)
 	case err == nil:
 		return nil

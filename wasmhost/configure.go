@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -65,7 +66,7 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	if p.checkLater(h) {
 		return h, nil
 	}
-	r := p.configure(h)
+	r := p.configure(h, p.limits.Start)
 	if r.err != nil && !isPassing(r.err) {
 		return nil, r.err
 	}
@@ -134,19 +135,18 @@ func (p *Plugin) takePending(again []*Handler) []*Handler {
 }
 
 // checkPending checks the settings of pending handlers, and again as long as that cannot be done.
-// Once the plugin is closed, no check takes time.
+// Those whose check takes long do not keep the others waiting. Once the plugin is closed, no check
+// takes time.
 func (p *Plugin) checkPending() {
 	var again []*Handler
 	pause := time.Duration(0)
 	for pending := p.takePending(nil); len(pending) > 0; pending = p.takePending(again) {
-		again = nil
-		for _, h := range pending {
-			r := p.configure(h)
-			h.checked.set(r)
-			if h.Unchecked() != nil {
-				again = append(again, h)
-			}
+		slow := pending
+		if len(pending) > 1 {
+			slow = p.checkAll(pending, p.limits.Start/quickPart)
 		}
+		p.checkAll(slow, p.limits.Start)
+		again = slices.DeleteFunc(pending, func(h *Handler) bool { return h.Unchecked() == nil })
 		if len(again) == 0 {
 			continue
 		}
@@ -154,6 +154,21 @@ func (p *Plugin) checkPending() {
 		p.logger.Warn("settings of probes could not be checked now, trying again", "pause", pause, "handlers", len(again), "error", again[0].Unchecked())
 		p.pause(pause)
 	}
+}
+
+// quickPart is the part of Limits.Start, one in so many, that each of several checks may take at first.
+const quickPart = 10
+
+// checkAll checks the settings of handlers within a limit each, and returns those that need more.
+func (p *Plugin) checkAll(handlers []*Handler, limit time.Duration) (slow []*Handler) {
+	for _, h := range handlers {
+		if r := p.configure(h, limit); r != nil {
+			h.checked.set(r)
+		} else {
+			slow = append(slow, h)
+		}
+	}
+	return slow
 }
 
 // pause returns after a time, or when the plugin is closed.
@@ -164,21 +179,24 @@ func (p *Plugin) pause(d time.Duration) {
 	}
 }
 
-// configure asks the module whether it accepts the settings of a handler.
-func (p *Plugin) configure(h *Handler) *checkResult {
+// configure asks the module whether it accepts the settings of a handler. It returns nil if it was
+// stopped at a limit below Limits.Start.
+func (p *Plugin) configure(h *Handler, limit time.Duration) *checkResult {
 	if err := p.state(); err != nil || !p.configures {
 		return &checkResult{err: err}
 	}
-	r, err := p.callConfigure(h)
-	for tries := 1; err == nil && p.isStarved(r) && tries < maxConfigureTries; tries++ {
-		r, err = p.callConfigure(h)
+	r, err := p.callConfigure(h, limit)
+	for tries := 1; err == nil && isStarved(r, limit) && tries < maxConfigureTries; tries++ {
+		r, err = p.callConfigure(h, limit)
 	}
 	switch {
 	case err != nil:
 		return &checkResult{err: err}
 	case r.NoMemory != nil && (r.Err != nil || r.Value != 0):
 		return &checkResult{err: &attemptError{probe.ReasonResources, r.NoMemory}}
-	case p.isStarved(r), r.Ending == sandbox.Stopped && r.Stalled:
+	case r.Ending == sandbox.Stopped && limit < p.limits.Start:
+		return nil
+	case isStarved(r, limit), r.Ending == sandbox.Stopped && r.Stalled:
 		return &checkResult{err: &attemptError{ReasonBusy, r.Err}}
 	case r.Ending == sandbox.Stopped:
 		p.pendingMu.Lock()
@@ -189,9 +207,9 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 }
 
 // isStarved reports whether a check was stopped because others had the processors: it has computed
-// for less than half of its time.
-func (p *Plugin) isStarved(r sandbox.Report) bool {
-	return r.Ending == sandbox.Stopped && r.Starved && r.Computed < p.limits.Start/2
+// for less than half of its limit.
+func isStarved(r sandbox.Report, limit time.Duration) bool {
+	return r.Ending == sandbox.Stopped && r.Starved && r.Computed < limit/2
 }
 
 // resultOfCheck returns what the module says of settings.
@@ -216,14 +234,14 @@ const maxConfigureTries = 5
 
 // callConfigure calls the module's check of settings once. An error is an *attemptError, unless the
 // plugin was closed.
-func (p *Plugin) callConfigure(h *Handler) (sandbox.Report, error) {
+func (p *Plugin) callConfigure(h *Handler, limit time.Duration) (sandbox.Report, error) {
 	borrowCtx, cancel := context.WithTimeout(p.closing, 3*p.limits.Start) // a start may take a third of it
 	defer cancel()
 	l, err := p.borrow(borrowCtx, pool.First)
 	if err != nil {
 		return sandbox.Report{}, err
 	}
-	ctx, cancel := context.WithTimeout(p.closing, p.limits.Start)
+	ctx, cancel := context.WithTimeout(p.closing, limit)
 	defer cancel()
 	r := l.Configure(ctx, h.settings)
 	p.release(l)

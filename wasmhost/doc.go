@@ -123,7 +123,8 @@
 //     Close is called (TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin,
 //     TestRecursionInConfigureIsStopped, TestCloseEndsTheStartsOfInstances). Attempts share one
 //     initialisation (TestStartsShareAnInitialisation), and blocks of a module that hangs its check
-//     (TestACheckThatHangsIsMadeOnce).
+//     (TestACheckThatHangsIsMadeOnce), which delays others by a part of the limit
+//     (TestACheckThatHangsDoesNotDelayOthers).
 //
 // # Compilation
 //

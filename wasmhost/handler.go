@@ -53,6 +53,15 @@ func (h *Handler) ForProbe() probe.Handler {
 	return newHandler(h.plugin, h.settings, h.checked)
 }
 
+// WithoutPrepared returns a handler with the same settings for a test of the plugin. Its attempts do
+// not get what the module has prepared when it checked the settings, as if this machine lacked the
+// memory for that.
+func (h *Handler) WithoutPrepared() *Handler {
+	c := &settingsCheck{tried: make(chan struct{})}
+	c.set(&checkResult{err: h.checked.state()})
+	return newHandler(h.plugin, h.settings, c)
+}
+
 // Ready is closed when the plugin is compiled and has checked the settings, or one of them
 // has failed. Until then Probe returns Unknown with ReasonCompiling or ReasonStarting at once.
 func (h *Handler) Ready() <-chan struct{} { return h.checked.tried }

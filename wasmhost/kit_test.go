@@ -61,6 +61,7 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 		unknown  = "unknown settings and ports are ignored"
 		again    = "repeated attempts of a probe agree, and hold no more connections"
 		recovers = "a server that recovers is a success"
+		prepared = "an attempt without what the check of settings has prepared is a success"
 	)
 	talk := kitLocal + ask + listen + judge + `)`
 	tests := map[string]struct {
@@ -85,6 +86,10 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 			call $open local.tee $fd call $talk local.set $found
 			local.get $fd i32.const 16 i32.const 1 call $hold drop local.get $found)`,
 			[]string{again}},
+		"one that needs what it has prepared": {talk + `(func $configure (result i32) i32.const 5 i32.const 32 i32.const 4 call $output)
+			(export "sonde_configure" (func $configure))
+			(func $run (result i32) i32.const 5 i32.const 64 i32.const 4 call $input i32.eqz if i32.const 3 return end call $open call $talk)`,
+			[]string{prepared}},
 		"one that never replaces its connection": {talk + `(func $run (result i32) (local $fd i32) (local $found i32)
 			i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s if call $open local.set $fd end
 			local.get $fd call $talk local.set $found

@@ -11,13 +11,7 @@ import (
 
 func TestThePluginOfEachREADMEBuilds(t *testing.T) {
 	sonde := command(t)
-	asc, err := filepath.Abs("line-as/node_modules/.bin/asc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(asc); err == nil && os.Getenv("ASC") == "" {
-		t.Setenv("ASC", asc)
-	}
+	setCompilerOfAssemblyScript(t)
 	for lang, source := range map[string]string{"c": "c", "rust": "rs", "as": "ts"} {
 		t.Run(lang, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "listens")
@@ -33,6 +27,17 @@ func TestThePluginOfEachREADMEBuilds(t *testing.T) {
 				t.Fatalf("%v\n%s", err, text)
 			}
 		})
+	}
+}
+
+// setCompilerOfAssemblyScript lets sonde plugin build use the compiler of line-as, if that is installed.
+func setCompilerOfAssemblyScript(t *testing.T) {
+	asc, err := filepath.Abs("line-as/node_modules/.bin/asc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(asc); err == nil && os.Getenv("ASC") == "" {
+		t.Setenv("ASC", asc)
 	}
 }
 

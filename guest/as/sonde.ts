@@ -167,6 +167,13 @@ function line(kind: i32, key: string, nth: i32): string {
 export function state(): string { return input(3); }
 export function setState(s: string): void { output(3, s); }
 
+/**
+ * In sonde_configure: hands the host a text of up to 256 KiB that was computed from the settings. kept returns it in
+ * the attempts with these settings. It is empty if the host could not keep it: then the attempt computes it itself.
+ */
+export function keep(s: string): void { output(5, s); }
+export function kept(): string { return input(5); }
+
 export function log(level: i32, s: string): void { const b = bytes(s); hostLog(level, at(b), b.byteLength); }
 export function gauge(name: string, v: f64): void { const b = bytes(name); hostMetric(1, at(b), b.byteLength, v); }
 export function count(name: string, n: f64): void { const b = bytes(name); hostMetric(2, at(b), b.byteLength, n); }

@@ -21,8 +21,8 @@ enum {
   SONDE_ENOENT = 44, SONDE_ENOSPC = 51, SONDE_ENOTSUP = 58, SONDE_EPIPE = 64, SONDE_EPROTO = 65,
   SONDE_ETIMEDOUT = 73, SONDE_ENOTCAPABLE = 76,
 };
-enum { SONDE_SETTINGS = 1, SONDE_TARGET = 2, SONDE_STATE = 3, SONDE_ERROR = 4 };    // of sonde_input
-enum { SONDE_DETAIL = 1, SONDE_REASON = 2, SONDE_NEXT_STATE = 3, SONDE_FIELD = 4 }; // of sonde_output
+enum { SONDE_SETTINGS = 1, SONDE_TARGET = 2, SONDE_STATE = 3, SONDE_ERROR = 4, SONDE_KEPT = 5 };    // of sonde_input
+enum { SONDE_DETAIL = 1, SONDE_REASON = 2, SONDE_NEXT_STATE = 3, SONDE_FIELD = 4, SONDE_KEEP = 5 }; // of sonde_output
 enum { SONDE_LOG_DEBUG = 1, SONDE_LOG_INFO = 2, SONDE_LOG_WARN = 3, SONDE_LOG_ERROR = 4 };          // of sonde_log
 enum { SONDE_GAUGE = 1, SONDE_COUNTER = 2, SONDE_REAL = 0, SONDE_MONOTONIC = 1 };   // of metric, clock
 enum { SONDE_READ = 1, SONDE_WRITE = 2 };                                           // of sonde_deadline
@@ -107,6 +107,15 @@ static inline sonde_outcome sonde_end_(sonde_outcome outcome, const char *reason
 static inline int sonde_refuse(const char *setting, const char *problem) {
   sonde_output(SONDE_FIELD, setting, sonde_length(setting));
   return sonde_unknown("", problem), 1;
+}
+
+// sonde_keep, in SONDE_CONFIGURE's check, hands the host up to 256 KiB that were computed from the settings.
+// sonde_kept writes them to buf in the attempts with these settings, and returns their number. It is 0 if the
+// host could not keep them: then the attempt computes them itself.
+static inline int sonde_keep(const void *p, int n) { return sonde_output(SONDE_KEEP, p, n); }
+static inline int sonde_kept(void *buf, int size) {
+  int n = sonde_input(SONDE_KEPT, buf, size);
+  return n > size ? -SONDE_E2BIG : n;
 }
 
 typedef struct { const char *p, *end; } sonde_span; // a part of the settings' JSON

@@ -40,6 +40,7 @@ func rules() []rule {
 		{"a destination that is not granted is not reached", false, grantsHold},
 		{"unknown settings and ports are ignored", true, unknownsAreIgnored},
 		{"a server that recovers is a success", true, recoveryIsSeen},
+		{"an attempt without what the check of settings has prepared is a success", true, unpreparedSucceeds},
 	}
 }
 
@@ -184,6 +185,21 @@ func recoveryIsSeen(t *trial) error {
 	if err == nil && mustSucceed(r) != nil { // it may have used a connection from before
 		r, err = t.probe(h, target)
 	}
+	return cmp.Or(err, mustSucceed(r))
+}
+
+// unpreparedSucceeds makes an attempt as on a host that lacks the memory to keep what the plugin has
+// prepared.
+func unpreparedSucceeds(t *trial) error {
+	settings, target := Aim(t.kit.plugin.Manifest(), t.kit.config.Settings, t.kit.config.Address, t.kit.config.Port)
+	h, err := t.kit.plugin.New(settings)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	unprepared := h.WithoutPrepared()
+	defer unprepared.Close()
+	r, err := t.probe(unprepared, target)
 	return cmp.Or(err, mustSucceed(r))
 }
 

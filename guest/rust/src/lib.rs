@@ -201,6 +201,16 @@ pub fn set_state(state: &[u8]) {
     output(3, state)
 }
 
+/// In the check of settings: hands the host up to 256 KiB that were computed from them. `kept` writes them to buf in the
+/// attempts with these settings. They are empty if the host could not keep them: then the attempt computes them itself.
+pub fn keep(computed: &[u8]) {
+    output(5, computed)
+}
+pub fn kept(buf: &mut [u8]) -> Result<&[u8], Error> {
+    let n = done(unsafe { host::input(5, buf.as_mut_ptr(), buf.len()) })?;
+    buf.get(..n).ok_or(E2BIG)
+}
+
 pub fn log(level: i32, text: fmt::Arguments) {
     let text = Text::new(text);
     unsafe { host::log(level, text.as_bytes().as_ptr(), text.len) };

@@ -100,7 +100,7 @@ var registered plugin
 // Keep has returned before.
 func prepare[S any](text []byte, kept func() []byte) (*S, error) {
 	s := new(S)
-	if err := decode(text, s); err != nil {
+	if err := decode(string(text), s); err != nil {
 		return nil, err
 	}
 	p, ok := preparerOf(s)

@@ -70,7 +70,7 @@ func fieldsOf(t reflect.Type) map[string]int {
 // decode reads the JSON of settings into a struct and ignores unknown settings. The host
 // has checked them against the schema, so that an error means that the manifest does not
 // belong to this program.
-func decode(text []byte, into any) error {
+func decode(text string, into any) error {
 	r := reader{text: text}
 	if err := r.object(reflect.ValueOf(into).Elem(), ""); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (r *reader) object(v reflect.Value, path string) error {
 		if !ok {
 			return r.skipTo(maxDepth)
 		}
-		return r.setting(v.Field(i), path+name)
+		return r.setting(v.Field(i), path, name)
 	})
 }
 
@@ -99,37 +99,53 @@ var (
 	mapType      = reflect.TypeFor[map[string]string]()
 )
 
-// setting reads one value.
-func (r *reader) setting(v reflect.Value, name string) (err error) {
+// setting reads one value. Path is that of its block. It allocates little: in a plugin, that is most of
+// what the settings take.
+func (r *reader) setting(v reflect.Value, path, name string) (err error) {
 	if r.null() {
 		v.SetZero()
 		return nil
 	}
 	switch v.Kind() {
 	case reflect.String:
-		err = into(v.SetString)(r.string())
+		var s string
+		s, err = r.string()
+		v.SetString(s)
 	case reflect.Bool:
-		err = into(v.SetBool)(r.boolean())
+		var b bool
+		b, err = r.boolean()
+		v.SetBool(b)
 	case reflect.Int, reflect.Int64:
-		err = into(v.SetInt)(strconv.ParseInt(r.number(), 10, 64))
+		var n int64
+		n, err = strconv.ParseInt(r.number(), 10, 64)
+		v.SetInt(n)
 	case reflect.Float64:
-		err = into(v.SetFloat)(strconv.ParseFloat(r.number(), 64))
+		var n float64
+		n, err = strconv.ParseFloat(r.number(), 64)
+		v.SetFloat(n)
 	case reflect.Slice:
 		var list []string
-		err = r.elements(func() error { return into(func(s string) { list = append(list, s) })(r.string()) })
+		err = r.elements(func() error {
+			s, err := r.string()
+			list = append(list, s)
+			return err
+		})
 		v.Set(reflect.ValueOf(list))
 	case reflect.Map:
 		m := make(map[string]string)
-		err = r.members(func(key string) error { return into(func(s string) { m[key] = s })(r.string()) })
+		err = r.members(func(key string) (err error) {
+			m[key], err = r.string()
+			return err
+		})
 		v.Set(reflect.ValueOf(m))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		return r.setting(v.Elem(), name)
+		return r.setting(v.Elem(), path, name)
 	case reflect.Struct:
-		return r.object(v, name+".")
+		return r.object(v, path+name+".")
 	}
 	if err != nil {
-		return &FieldError{name, "does not have the type that the plugin expects: " + err.Error()}
+		return &FieldError{path + name, "does not have the type that the plugin expects: " + err.Error()}
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http2/hpack"
+
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
@@ -81,7 +83,16 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return answer.result()
 }
 
+// rehearse decodes a text, so that attempts find the decoder's tree: making it takes three times as long
+// as the rest of an attempt.
+func rehearse() {
+	if _, err := hpack.HuffmanDecodeToString(hpack.AppendHuffmanString(nil, "grpc")); err != nil {
+		panic(err)
+	}
+}
+
 func init() {
+	rehearse()
 	guest.Register(guest.Plugin{
 		Name: "grpc", Version: "1.0.0", Doc: "asks a gRPC server for its health (grpc.health.v1)",
 	}, attempt)

@@ -38,12 +38,12 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		} `sonde:"block"`
 	}
 	for in, want := range map[string]string{
-		`{"number":"1"}`:         "number",
-		`{"block":{"text":1}}`:   "block.text",
-		`{"block":{"text":"`:     "block.text",
-		`{"block":{"text":"\`:    "block.text",
-		`{"block":{"text":"\u1`:  "block.text",
-		`{"number":1} x`:         "settings",
+		`{"number":"1"}`:        "number",
+		`{"block":{"text":1}}`:  "block.text",
+		`{"block":{"text":"`:    "block.text",
+		`{"block":{"text":"\`:   "block.text",
+		`{"block":{"text":"\u1`: "block.text",
+		`{"number":1} x`:        "settings",
 	} {
 		var wrong *FieldError
 		if err := decode(in, new(settings)); !errors.As(err, &wrong) || wrong.Field != want {

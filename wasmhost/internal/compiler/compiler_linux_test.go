@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,8 +18,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -308,11 +307,11 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	if pid, err := strconv.Atoi(os.Getenv(roleTracer)); err == nil {
+		const seize = 0x4206   // PTRACE_SEIZE
 		runtime.LockOSThread() // a thread traces
-		fmt.Println(os.NewSyscallError("ptrace", unix.PtraceSeize(pid)))
-		for {
-			_ = unix.Pause() // until a signal: this process is killed
-		}
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_PTRACE, seize, uintptr(pid), 0, 0, 0, 0)
+		fmt.Println(errno)
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
 	}
 	os.Exit(m.Run())
 }
@@ -322,6 +321,9 @@ func TestMain(m *testing.M) {
 func trace(t *testing.T, pid int) (end func()) {
 	tracer := exec.Command(reexec.Executable)
 	tracer.Env = append(os.Environ(), fmt.Sprintf("%s=%d", roleTracer, pid))
+	if _, err := tracer.StdinPipe(); err != nil { // open until end
+		t.Fatal(err)
+	}
 	out, err := tracer.StdoutPipe()
 	if err == nil {
 		err = tracer.Start()
@@ -335,7 +337,7 @@ func trace(t *testing.T, pid int) (end func()) {
 	})
 	t.Cleanup(end)
 	answer := make([]byte, 100)
-	if n, err := out.Read(answer); err != nil || string(answer[:n]) != "<nil>\n" {
+	if n, err := out.Read(answer); err != nil || string(answer[:n]) != "errno 0\n" {
 		t.Skipf("no process may be traced: %s, %v", answer[:n], err)
 	}
 	return end

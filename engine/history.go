@@ -173,7 +173,7 @@ func (sc *scheduler) recordVerdict(s *slot, f *folded, res *probe.Result, now in
 }
 
 // recordInstance adds a report to the history of a target whose state was another one before,
-// unless it is that the first instance is well.
+// unless it is that the first instance is well, or goes on since an earlier engine.
 func (sc *scheduler) recordInstance(t *target, before *instance, state probe.TargetState, now int64) {
 	in := t.current()
 	changed := before.id != in.id || before.phase != in.phase || before.terminating != in.terminating
@@ -181,6 +181,9 @@ func (sc *scheduler) recordInstance(t *target, before *instance, state probe.Tar
 		return
 	}
 	if in.phase <= probe.Running && in.restarts == 0 && !t.currentState().InTrouble() && !sc.history.has(t.name) {
+		return
+	}
+	if before.phase == probe.Absent && in.phase == probe.Running && (before.id == in.id || before.id == "" && 0 < in.since && in.since < sc.clock.nano) {
 		return
 	}
 	tr := Transition{Instance: in.id, Phase: in.phase, Restarts: in.restarts}

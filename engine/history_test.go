@@ -80,6 +80,24 @@ func TestHistoryGoesOnWithThatOfAnEarlierEngine(t *testing.T) {
 		if got := next.History("web"); len(first) != 1 || len(got) != 2 || got[0] != first[0] {
 			t.Errorf("got %v, first %v", got, first)
 		}
+		memory, _ := e.Snapshot(readiness)
+		for name, memories := range map[string]map[probe.ID]engine.Memory{"with its state": {readiness: memory}, "without": nil} {
+			next := engine.New(engine.Config{})
+			next.RestoreHistory("web", first)
+			if _, err := next.Change(engine.Change{Set: probe.Set{readiness: with(h)}, Memories: memories}); err != nil {
+				t.Fatal(err)
+			}
+			goesOn := instance("1")
+			goesOn.Since = time.Now().Add(-time.Minute)
+			next.Report(goesOn)
+			if got := next.History("web"); len(got) != 1 {
+				t.Errorf("%s: an instance that goes on adds %v", name, describe(got[1:]))
+			}
+			next.Report(instance("2"))
+			if got := next.History("web"); len(got) != 2 {
+				t.Errorf("%s: another instance is not in %v", name, describe(got))
+			}
+		}
 	})
 }
 

@@ -283,6 +283,29 @@ func TestADeadDiskKeepsNoEngineFromItsEnd(t *testing.T) {
 	}
 }
 
+func TestADeadDiskOfTheStateKeepsNoReloadFromItsEnd(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	faulttest.SmallDisk(t, "/run", "mode=0755")
+	e := &engineProcess{dir: t.TempDir()}
+	disk := filepath.Join(e.dir, "disk")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config := deadConfig("disk/sonde.state")
+	e.write(t, "config.hcl", config)
+	e.startAgain(t)
+	e.awaitReady(t)
+	faulttest.DeadDisk(t, disk)
+	e.untilItWaits(t)
+	e.write(t, "config.hcl", config+strings.ReplaceAll(config[strings.Index(config, "target"):], "web", "other"))
+	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the reload", func() bool { return strings.HasPrefix(e.get("/v1/targets/other"), "200") })
+}
+
 func TestTheDeadDiskOfAnotherEngineKeepsNoEngineFromItsStart(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return

@@ -97,5 +97,5 @@ func (f *formatter) format(s config.Source) error {
 	if err != nil {
 		return err
 	}
-	return cli.ReplaceFile(s.Name, text, info.Mode().Perm())
+	return files.Replace(s.Name, text, info.Mode().Perm())
 }

@@ -1,4 +1,4 @@
-// Package files reads files that a user has named, up to a maximum size.
+// Package files reads files that a user has named, up to a maximum size, and replaces files.
 package files
 
 import (

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,6 +72,12 @@ func (p *Process) Start() {
 // Kill ends the gateway with SIGKILL.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// Stop ends the gateway with SIGTERM, which also ends its workers.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	_ = p.cmd.Wait()
 }
 

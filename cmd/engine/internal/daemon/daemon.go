@@ -28,6 +28,7 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
@@ -260,7 +261,7 @@ func (d *daemon) listen() (err error) {
 	if d.flags.addressFile == "" {
 		return nil
 	}
-	return cli.ReplaceFile(d.flags.addressFile, []byte(address+"\n"), 0o644)
+	return files.Replace(d.flags.addressFile, []byte(address+"\n"), 0o644)
 }
 
 // openControl opens the control socket of the engine. An engine runs without one, too.

@@ -6,6 +6,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/gateway/agent"
 	"github.com/sonde-probe/sonde/adapter/gateway/haproxy"
+	"github.com/sonde-probe/sonde/adapter/gateway/render"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -19,6 +20,7 @@ type output struct {
 var outputs = map[string]output{
 	"agent":   outputOf(agent.Config.Check, agent.New),
 	"haproxy": outputOf(haproxy.Config.Check, haproxy.New),
+	"render":  outputOf(render.Config.Check, render.New),
 }
 
 func outputOf[C any, O gateway.Output](check func(C) error, build func(C) O) output {

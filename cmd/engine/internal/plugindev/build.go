@@ -76,7 +76,7 @@ func build(c *cobra.Command, dir, module, out string) error {
 	if out == "" {
 		out = filepath.Join(dir, m.Name+".wasm")
 	}
-	if err := cli.ReplaceFile(out, packed, 0o644); err != nil {
+	if err := files.Replace(out, packed, 0o644); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, sha256 %s\n", out, bytesize.Size(len(packed)).Rounded(), cli.SHA256(packed))

@@ -1,0 +1,101 @@
+package render
+
+import (
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Data is what a template sees.
+type Data struct {
+	Groups []Group
+}
+
+// Group is a group in Data.
+type Group struct {
+	Name      string
+	State     string // "ready", "down" or "undecided"
+	Panicking bool   // all members are in rotation, since too few are ready
+	Members   []Member
+}
+
+// Member is a member in Data, sorted by name in its group.
+type Member struct {
+	Target     string // its name
+	Name       string // the same with underscores for all but letters and digits: for formats whose names are restricted
+	Address    string
+	Port       int    // 0 if the group has none
+	State      string // "ready", "degraded", "draining", "down" or "undecided"
+	InRotation bool
+	Weight     int // 1 to 256, or 0 if it is not in rotation
+	Labels     map[string]string
+	Reason     string // why it is not ready, in one line; may be empty
+}
+
+// Members returns the members of all groups.
+func (d Data) Members() (all []Member) {
+	for _, g := range d.Groups {
+		all = append(all, g.Members...)
+	}
+	return all
+}
+
+// InRotation returns the members of all groups that are in rotation.
+func (d Data) InRotation() (all []Member) {
+	for _, g := range d.Groups {
+		all = append(all, g.InRotation()...)
+	}
+	return all
+}
+
+// InRotation returns the members that are in rotation.
+func (g Group) InRotation() (some []Member) {
+	for _, m := range g.Members {
+		if m.InRotation {
+			some = append(some, m)
+		}
+	}
+	return some
+}
+
+// HostPort returns "10.0.0.7:80" or "[fd00::7]:80", or only the address without a port.
+func (m Member) HostPort() string {
+	if m.Port == 0 {
+		return m.Address
+	}
+	return net.JoinHostPort(m.Address, strconv.Itoa(m.Port))
+}
+
+// example is what a template is tried with.
+var example = Data{Groups: []Group{{Name: "web", State: "ready", Members: []Member{{
+	Target: "web-1", Name: "web_1", Address: "10.0.0.7", Port: 80, State: "ready", InRotation: true, Weight: group.DefaultWeight,
+}}}}}
+
+// maxReason bounds Member.Reason, in bytes.
+const maxReason = 120
+
+func dataOf(views []*group.View) (d Data) {
+	for _, v := range views {
+		g := Group{Name: v.Group, State: v.Last.String(), Panicking: v.Panicking}
+		for m := range v.Members() {
+			g.Members = append(g.Members, Member{
+				Target: m.Target, Name: strings.Map(plain, m.Target), Address: m.Address, Port: int(m.Port), State: m.State.String(),
+				InRotation: m.InRotation, Weight: m.Weight, Labels: m.Labels,
+				Reason: strings.Join(strings.Fields(probe.CleanText(string(m.Reason), maxReason)), " "),
+			})
+		}
+		d.Groups = append(d.Groups, g)
+	}
+	return d
+}
+
+// plain returns an underscore for all but letters and digits of ASCII.
+func plain(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+		return r
+	}
+	return '_'
+}

@@ -1,0 +1,172 @@
+package render
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/gateway"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// run runs a renderer for the group of a scene.
+func run(t *testing.T, s *gatewaytest.Scene, c Config) (status func() group.GatewayStatus, stop func()) {
+	t.Helper()
+	if err := c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	all := gateway.New(gateway.Config{Groups: s.Groups})
+	if err := all.Apply(map[string]gateway.Spec{"edge": {Groups: []string{"web"}, New: func() gateway.Output { return New(c) }}}); err != nil {
+		t.Fatal(err)
+	}
+	stop = gatewaytest.Run(t, all)
+	return func() group.GatewayStatus { return all.Statuses()[0] }, stop
+}
+
+// has waits until a file has a text.
+func has(t *testing.T, path, want string) {
+	t.Helper()
+	testsync.Until(t, fmt.Sprintf("%q in %s", want, path), func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && string(text) == want
+	})
+}
+
+const list = "{{range .Members}}{{.Name}} {{.HostPort}} {{.State}} {{.Weight}} {{.Reason}}\n{{end}}"
+
+func TestAFileFollowsItsMembers(t *testing.T) {
+	dir := t.TempDir()
+	path, ran := filepath.Join(dir, "out"), filepath.Join(dir, "ran")
+	s := gatewaytest.New(t, group.Rule{Port: "http", DegradedWeight: 0.25}, map[string]string{"web-1": "10.0.0.7:80", `x["é"]`: "[fd00::1]:8080", "bare": ""})
+	status, stop := run(t, s, Config{
+		Template: list, Path: path, Command: []string{"sh", "-c", "cat " + path + " >> " + ran}, Interval: minInterval,
+	})
+	s.Say(map[string]probe.Outcome{"web-1": probe.Success, `x["é"]`: probe.Unknown, "bare": probe.Failure})
+	if _, err := os.Stat(path); err == nil || status().Outputs > 0 {
+		t.Error("the file is written before all members are decided")
+	}
+	s.Say(map[string]probe.Outcome{`x["é"]`: probe.Warning})
+	want := "bare  down 0 exec.exit\nweb_1 10.0.0.7:80 ready 100 \nx_____ [fd00::1]:8080 degraded 25 \n"
+	has(t, path, want)
+	has(t, ran, want)
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Say(map[string]probe.Outcome{"web-1": probe.Failure, `x["é"]`: probe.Success})
+	second := "bare  down 0 exec.exit\nweb_1 10.0.0.7:80 down 0 exec.exit\nx_____ [fd00::1]:8080 ready 100 \n"
+	has(t, path, second)
+	testsync.Until(t, "the command", func() bool { text, _ := os.ReadFile(ran); return strings.HasSuffix(string(text), second) })
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info.Mode(), err)
+	}
+	stop()
+	if err := os.Remove(ran); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s, Config{Template: list, Path: path, Command: []string{"sh", "-c", "cat " + path + " >> " + ran}}) // it may not have run before
+	has(t, ran, second)
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 2 {
+		t.Errorf("the folder has %v, %v", names, err)
+	}
+}
+
+func TestACommandThatFailsIsRunAgain(t *testing.T) {
+	dir := t.TempDir()
+	path, ran, ok := filepath.Join(dir, "out"), filepath.Join(dir, "ran"), filepath.Join(dir, "ok")
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	status, _ := run(t, s, Config{
+		Template: list, Path: path, Interval: minInterval, Command: []string{"sh", "-c", "echo x >> " + ran + "; echo no '\n' luck; test -e " + ok},
+	})
+	testsync.Until(t, "two failures", func() bool { return status().Errors >= 2 })
+	if st := status(); st.Error != "sh: exit status 1: no luck" || st.Outputs != 0 || st.ErrorSince.IsZero() {
+		t.Errorf("the status is %+v", st)
+	}
+	gatewaytest.WriteFile(t, dir, "ok", "")
+	testsync.Until(t, "success", func() bool { return status().Error == "" && status().Outputs == 1 })
+	text, err := os.ReadFile(ran)
+	if err != nil || strings.Count(string(text), "x") != int(status().Errors)+1 {
+		t.Errorf("the command ran %q, %v, and the status is %+v", text, err, status())
+	}
+}
+
+// A command that hangs is killed, and what has changed meanwhile is in the next run.
+func TestACommandThatHangsIsKilled(t *testing.T) {
+	dir := t.TempDir()
+	path, hang := filepath.Join(dir, "out"), filepath.Join(dir, "hang")
+	gatewaytest.WriteFile(t, dir, "hang", "")
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	status, stop := run(t, s, Config{
+		Template: list, Path: path, Interval: minInterval, Timeout: 50 * time.Millisecond, Command: []string{"sh", "-c", "test ! -e " + hang + " || exec sleep 1000"},
+	})
+	testsync.Until(t, "a failure", func() bool { return strings.Contains(status().Error, "killed after 50ms (timeout)") })
+	if err := os.Remove(hang); err != nil {
+		t.Fatal(err)
+	}
+	s.Say(map[string]probe.Outcome{"a": probe.Failure})
+	testsync.Until(t, "success", func() bool { return status().Error == "" && status().Outputs > 0 })
+	has(t, path, "a  down 0 exec.exit\n")
+	stop()
+}
+
+// However often members change, the command runs at most once per interval.
+func TestRunsAreApart(t *testing.T) {
+	dir := t.TempDir()
+	ran := filepath.Join(dir, "ran")
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	status, _ := run(t, s, Config{Template: list, Path: filepath.Join(dir, "out"), Interval: time.Hour, Command: []string{"sh", "-c", "echo x >> " + ran}})
+	testsync.Until(t, "the first run", func() bool { return status().Outputs == 1 })
+	for range 3 {
+		s.Say(map[string]probe.Outcome{"a": probe.Failure})
+		s.Say(map[string]probe.Outcome{"a": probe.Success})
+	}
+	if text, err := os.ReadFile(ran); err != nil || string(text) != "x\n" {
+		t.Errorf("the command ran %q, %v", text, err)
+	}
+}
+
+func TestAFileThatCannotBeWrittenIsShown(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	dir := t.TempDir()
+	status, _ := run(t, s, Config{Template: list, Path: filepath.Join(dir, "none", "out"), Interval: minInterval})
+	testsync.Until(t, "a failure", func() bool { return strings.Contains(status().Error, "no such file or directory") })
+	if err := os.Mkdir(filepath.Join(dir, "none"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "success", func() bool { return status().Error == "" })
+}
+
+func TestTemplatesAreChecked(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", list: "", "{{index .Members 7}}": "", "{{len .InRotation}}": "", "{{(index .Groups 0).Name}}": "",
+		"{{range .Members}}": "unexpected EOF", "{{range .Member}}{{end}}": "can't evaluate field Member",
+		"{{range .Members}}{{.Adress}}{{end}}": "can't evaluate field Adress", "{{nothing}}": `function "nothing" not defined`,
+	} {
+		err := Config{Template: text, Path: "x"}.Check()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q gives %v, want %q", text, err, want)
+		}
+	}
+	for _, c := range []Config{{}, {Path: "x", Interval: 1}, {Path: "x", Timeout: 2 * time.Hour}, {Path: "x", Command: []string{""}}} {
+		if err := c.Check(); err == nil {
+			t.Errorf("%+v is valid", c)
+		}
+	}
+	huge, err := parse(strings.Repeat(`{{printf "%1000000d" 1}}`, 17))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := execute(huge, example); err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("a huge text gives %v", err)
+	}
+}

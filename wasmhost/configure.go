@@ -217,7 +217,8 @@ func (p *Plugin) resultOfCheck(r sandbox.Report) *checkResult {
 	result := &checkResult{}
 	switch problem := cmp.Or(probe.CleanText(r.Detail, abi.MaxDetail), "is not accepted by the plugin"); {
 	case r.Err != nil:
-		result.err = fmt.Errorf("plugin %s: %s: %s", p.name, abi.ExportConfigure, firstLine(r.Err))
+		_, ending := endingOf(r)
+		result.err = fmt.Errorf("plugin %s: %s: %s", p.name, abi.ExportConfigure, ending)
 	case r.Value == 0:
 		result.prepared = p.keepPrepared(r)
 	case hasSetting(p.manifest.Settings, r.Field):

@@ -89,22 +89,28 @@ func defaultReason(r sandbox.Report, o probe.Outcome) probe.Reason {
 
 // trapResult is the result of a call that ended without returning.
 func (p *Plugin) trapResult(r sandbox.Report) probe.Result {
-	reason, detail := ReasonTrap, firstLine(r.Err)
-	switch r.Ending {
-	case sandbox.LimitReached:
-		reason, detail = ReasonLimit, "limit "+r.Limit+" was reached"
-	case sandbox.OutOfMemory:
-		reason, detail = ReasonMemory, "plugin trapped at its memory limit: "+detail
-	case sandbox.StackOverflow:
-		reason, detail = ReasonStack, "stack overflow in the plugin"
-	case sandbox.Exited:
-		reason, detail = ReasonExit, "plugin "+detail
-	}
+	reason, detail := endingOf(r)
 	detail += afterColon(probe.CleanText(r.Detail, abi.MaxDetail))
 	if p.onTrap == probe.Failure {
 		return probe.Fail(reason, "%s", detail)
 	}
 	return probe.Broken(reason, "%s", detail)
+}
+
+// endingOf describes how a call ended that did not return.
+func endingOf(r sandbox.Report) (probe.Reason, string) {
+	text := firstLine(r.Err)
+	switch r.Ending {
+	case sandbox.LimitReached:
+		return ReasonLimit, "limit " + r.Limit + " was reached"
+	case sandbox.OutOfMemory:
+		return ReasonMemory, "plugin trapped at its memory limit: " + text
+	case sandbox.StackOverflow:
+		return ReasonStack, "stack overflow in the plugin"
+	case sandbox.Exited:
+		return ReasonExit, "plugin " + text
+	}
+	return ReasonTrap, text
 }
 
 func afterColon(detail string) string {

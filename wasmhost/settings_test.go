@@ -109,6 +109,20 @@ func TestACheckThatHangsIsMadeOnce(t *testing.T) {
 	}
 }
 
+// A script may take all memory before its attempts begin.
+func TestTheEndOfACheckIsDescribed(t *testing.T) {
+	for code, want := range map[string]string{
+		`i32.const 100 memory.grow drop unreachable`: "sonde_configure: plugin trapped at its memory limit: ",
+		`call $configure`: "sonde_configure: stack overflow in the plugin",
+		`unreachable`:     "sonde_configure: wasm error: unreachable",
+	} {
+		p := load(t, wasmhost.Config{Module: configuring(code), Limits: wasmhost.Limits{Memory: 1 << 20}})
+		if _, err := p.New(nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", code, err, want)
+		}
+	}
+}
+
 func TestSettingsAreBounded(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: declaring(abi.Setting{Name: "x", Type: abi.TypeString})})
 	if _, err := p.New(map[string]any{"x": strings.Repeat("x", 1<<20)}); err == nil || !strings.Contains(err.Error(), "at most 1048576") {

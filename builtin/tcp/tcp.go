@@ -126,8 +126,10 @@ func mismatch(ctx context.Context, n int, err error) probe.Result {
 	switch {
 	case errors.Is(err, io.EOF) && n > 0:
 		return probe.Fail(probe.ReasonTCPExpect, "the response of %d bytes is not what was expected", n)
+	case known.Reason == probe.ReasonTCPTimeout && n > 0:
+		return probe.Fail(known.Reason, "the expected response did not come in time; %d bytes came that are not it", n)
 	case known.Reason == probe.ReasonTCPTimeout:
-		return probe.Fail(known.Reason, "no expected response in time; %d bytes were received", n)
+		return probe.Fail(known.Reason, "no response came in time")
 	}
 	return dial.Result(known)
 }

@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -65,8 +67,11 @@ func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
 			t.Errorf("the release lacks %s:\n%s", name, one)
 		}
 	}
-	checkProgram(t, first+"/linux-"+runtime.GOARCH+"/sonde")
-	install(t, first)
+	program := first + "/linux-" + runtime.GOARCH + "/sonde"
+	checkProgram(t, program)
+	t.Run("alone", func(t *testing.T) { runAlone(t, program) })
+	t.Run("deb", func(t *testing.T) { install(t, first) })
+	t.Run("rpm", func(t *testing.T) { installRPM(t, first) })
 }
 
 // checkProgram checks that a program runs in a container without any other file, such as the
@@ -88,31 +93,56 @@ func checkProgram(t *testing.T, program string) {
 	}
 }
 
-// install installs the deb of a release, runs the engine with the command line of its unit,
-// and removes the package.
-func install(t *testing.T, release string) {
-	t.Helper()
+// runAlone runs a program as the image of dist/Containerfile does: as its user, with its
+// command line, and in a root directory that has the program and a configuration only.
+func runAlone(t *testing.T, program string) {
 	if os.Getuid() != 0 {
-		t.Skip("not root: the package is not installed")
+		t.Skip("not root: no other root directory is permitted")
 	}
-	for _, program := range []string{"dpkg", "unshare", "chroot", "ip"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is missing: the package is not installed", program)
-		}
-	}
-	if out, err := exec.Command("unshare", "--mount", "--net", "sh", "-c", copyOfRoot, "sh", t.TempDir()).CombinedOutput(); err != nil {
-		t.Skipf("this machine permits no overlay of its root directory: the package is not installed\n%s", out)
-	}
-	packages, err := filepath.Glob(release + "/*.deb")
-	if err != nil || len(packages) != 1 {
-		t.Fatalf("packages: %v %v", packages, err)
-	}
-	start := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(readText(t, "../../dist/systemd/sonde.service"))
-	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installed, "sh", t.TempDir(), packages[0], start[1])
-	stdin, err := c.StdinPipe()
-	if err != nil {
+	root := t.TempDir()
+	runIn(t, root, "install", "-D", "-m", "0755", program, "usr/bin/sonde")
+	runIn(t, root, "install", "-d", "-m", "1777", "tmp")
+	runIn(t, root, "install", "-d", "-m", "0755", "etc/sonde")
+	text := `
+engine { listen = "127.0.0.1:0" }
+target "itself" {
+  address = "127.0.0.1"
+  probe "readiness" {
+    tcp { port = 1 }
+    period = "100ms"
+  }
+}
+`
+	if err := os.WriteFile(root+"/etc/sonde/sonde.hcl", []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := readText(t, "../../dist/Containerfile")
+	words := regexp.MustCompile(`"([^"]*)"`).FindAllStringSubmatch(file[strings.Index(file, "\nENTRYPOINT"):], -1)
+	user := regexp.MustCompile(`(?m)^USER (\d+):`).FindStringSubmatch(file)
+	id, err := strconv.ParseUint(user[1], 10, 32)
+	if err != nil || len(words) != 3 {
+		t.Fatalf("dist/Containerfile has the user %q and the command line %q", user, words)
+	}
+	c := exec.Command(words[0][1], words[1][1], words[2][1])
+	c.Dir, c.Env = "/", []string{"XDG_CACHE_HOME=/tmp"}
+	c.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uint32(id), Gid: uint32(id)}}
+	seen := follow(t, c, func(line string) {
+		if strings.Contains(line, "tcp.refused") {
+			_ = c.Process.Signal(syscall.SIGTERM)
+		}
+	})
+	if !strings.Contains(seen, "tcp.refused") {
+		t.Errorf("the probe was not attempted:\n%s", seen)
+	}
+}
+
+// follow starts a command, calls look with each line of its output, and returns all of it when
+// the command has exited with status 0.
+func follow(t *testing.T, c *exec.Cmd, look func(line string)) string {
+	t.Helper()
 	stdout, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -123,12 +153,62 @@ func install(t *testing.T, release string) {
 	}
 	var seen strings.Builder
 	for lines := bufio.NewScanner(io.TeeReader(stdout, &seen)); lines.Scan(); {
-		if strings.Contains(lines.Text(), "configuration applied") {
-			_, _ = io.WriteString(stdin, "\n") // the script waits for it
+		look(lines.Text())
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, &seen)
+	}
+	return seen.String()
+}
+
+// packageOf returns the package of a release with a suffix. The test is skipped where it cannot
+// be installed into a copy of the root directory.
+func packageOf(t *testing.T, release, suffix string, programs ...string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("not root: the package is not installed")
+	}
+	for _, program := range append(programs, "unshare", "chroot", "ip") {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is missing: the package is not installed", program)
 		}
 	}
-	if err := c.Wait(); err != nil || !strings.HasSuffix(seen.String(), "removed\n") {
-		t.Errorf("%v\n%s", err, &seen)
+	if out, err := exec.Command("unshare", "--mount", "--net", "sh", "-c", copyOfRoot, "sh", t.TempDir()).CombinedOutput(); err != nil {
+		t.Skipf("this machine permits no overlay of its root directory: the package is not installed\n%s", out)
+	}
+	packages, err := filepath.Glob(release + "/*" + suffix)
+	if err != nil || len(packages) != 1 {
+		t.Fatalf("packages: %v %v", packages, err)
+	}
+	return packages[0]
+}
+
+// installRPM installs the rpm of a release, runs what it has installed, and removes it.
+func installRPM(t *testing.T, release string) {
+	file := packageOf(t, release, ".rpm", "rpm")
+	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installedRPM, "sh", t.TempDir(), file)
+	if seen := follow(t, c, func(string) {}); !strings.HasSuffix(seen, "removed\n") {
+		t.Error(seen)
+	}
+}
+
+// install installs the deb of a release, runs the engine with the command line of its unit,
+// and removes the package.
+func install(t *testing.T, release string) {
+	file := packageOf(t, release, ".deb", "dpkg")
+	start := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(readText(t, "../../dist/systemd/sonde.service"))
+	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installed, "sh", t.TempDir(), file, start[1])
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := follow(t, c, func(line string) {
+		if strings.Contains(line, "configuration applied") {
+			_, _ = io.WriteString(stdin, "\n") // the script waits for it
+		}
+	})
+	if !strings.HasSuffix(seen, "removed\n") {
+		t.Error(seen)
 	}
 }
 
@@ -162,5 +242,25 @@ chroot "$root" dpkg --purge sonde
 test ! -e "$root/usr/bin/sonde"
 test ! -e "$root/etc/sonde/sonde.hcl"
 test ! -e "$root/var/lib/sonde"
+echo removed
+`
+
+// installedRPM does what a user does with the rpm $2. Rpm knows no package of a Debian system,
+// so that it is told to ask for none.
+const installedRPM = `
+root=$1/root
+ip link set lo up
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+rm -rf "$root/etc/sonde" "$root/var/lib/sonde"
+cp "$2" "$root/sonde.rpm"
+chroot "$root" rpm -i --nodeps /sonde.rpm
+test "$(chroot "$root" stat -c %U:%a /var/lib/sonde)" = sonde:700
+chroot "$root" /usr/bin/sonde validate --strict /etc/sonde
+chroot "$root" rpm -U --nodeps --force /sonde.rpm
+test -e "$root/usr/bin/sonde"
+chroot "$root" rpm -e sonde
+test ! -e "$root/usr/bin/sonde"
+test -e "$root/var/lib/sonde"
 echo removed
 `

@@ -75,7 +75,7 @@ export function renewTimes(within) {
 
 // duration returns a duration in seconds as text: "1.2 ms".
 export function duration(seconds) {
-  if (seconds >= 1) return seconds.toFixed(seconds < 10 ? 2 : 0) + " s";
+  if (seconds >= 1) return Number(seconds.toFixed(seconds < 10 ? 2 : 0)) + " s";
   const ms = seconds * 1000;
   if (ms < 0.01) return "< 0.01 ms";
   return (ms >= 10 ? ms.toFixed(0) : ms >= 1 ? ms.toFixed(1) : ms.toFixed(2)) + " ms";

@@ -120,6 +120,7 @@
 //	lifecycle.go   what starts and restarts a target
 //	ports.go       the ports of a target
 //	probe.go       probe blocks and their handlers
+//	shown.go       the settings of a handler as text, without what is secret
 //
 // The values:
 //
@@ -132,6 +133,7 @@
 // The errors:
 //
 //	syntax.go      bounds on the text, and syntax errors
+//	plaintext.go   warns of secrets that are written in a file
 //	foreign.go     files in YAML, JSON and other formats, or encodings
 //	explain.go     rewords HCL's errors about expressions
 //	traversal.go   references such as var.hosts["a"]

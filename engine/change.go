@@ -65,7 +65,7 @@ func (p *plan) removeListed(c *Change) error {
 			return fmt.Errorf("probe %q: is in the set, and is to be removed", id)
 		}
 		if s := p.engine.registry.probe(id); s != nil && !listed[id] {
-			if err := p.mayChange(s); err != nil {
+			if err := p.mayChange(s.spec.Load()); err != nil {
 				return fmt.Errorf("probe %q: %w", id, err)
 			}
 			listed[id] = true

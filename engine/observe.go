@@ -188,6 +188,7 @@ func (sc *scheduler) endEjections(now int64) {
 		if !ok || until > now {
 			return
 		}
+		sc.ejections.Remove(key)
 		sc.readmit(sc.slots[key], now, now)
 	}
 }

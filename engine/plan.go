@@ -130,17 +130,18 @@ func (p *plan) compare(w *wish) (err error) {
 		}
 	}()
 	s, desired := w.slot, &w.probe
+	c := change{id: w.id, slot: s}
 	if s != nil {
-		if err := p.mayChange(s); err != nil {
+		c.before = s.spec.Load()
+		if err := p.mayChange(c.before); err != nil {
 			return err
 		}
 	}
 	if err := p.complete(w.id, desired, s == nil); err != nil {
 		return err
 	}
-	c := change{id: w.id, slot: s, address: desired.Target.Address}
+	c.address = desired.Target.Address
 	if s != nil {
-		c.before = s.spec.Load()
 		c.labels = !maps.Equal(c.before.target.Labels, desired.Target.Labels)
 	}
 	if s == nil || c.labels {
@@ -200,10 +201,10 @@ func (p *plan) complete(id probe.ID, desired *probe.Probe, isNew bool) error {
 	return r.Check()
 }
 
-// mayChange returns an error if a probe belongs to another owner.
-func (p *plan) mayChange(s *slot) error {
-	if has := s.spec.Load().owner; has != p.owner {
-		return fmt.Errorf("belongs to %v, not to %v", has, p.owner)
+// mayChange returns an error if a probe with that spec belongs to another owner.
+func (p *plan) mayChange(sp *spec) error {
+	if sp.owner != p.owner {
+		return fmt.Errorf("belongs to %v, not to %v", sp.owner, p.owner)
 	}
 	return nil
 }

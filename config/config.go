@@ -26,7 +26,8 @@ type Config struct {
 	// Removed is what Options.Previous had, and the configuration has not.
 	Removed Removed
 
-	digest *Digest
+	digest       *Digest
+	descriptions descriptions
 }
 
 // Digest returns the digest of a configuration without errors, for Options.Previous.
@@ -141,6 +142,10 @@ type Options struct {
 	// of the previous Parse, apart from the values of variables. Default: Config has
 	// everything.
 	Previous *Digest
+
+	// Describe keeps the arguments of targets and probes as text, for Config.ProbeDifferences and
+	// the like.
+	Describe bool
 
 	// Plugin reads a plugin's file. Its errors are reported as those of
 	// Handler.Make. Default: plugin blocks are errors.

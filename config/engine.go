@@ -25,6 +25,7 @@ func (l *loader) engine() {
 	e := &l.config.Engine
 	l.fill(d, e)
 	e.Settings = l.settings(d, l.options.EngineSettings)
+	l.config.descriptions.engine.add("", d)
 	if n, ok := d.values["concurrency"].(int64); ok && (n < 1 || n > MaxConcurrency) {
 		l.refuse(d, "concurrency", fmt.Sprintf("is %d; it must be from 1 to %d", n, MaxConcurrency))
 	}

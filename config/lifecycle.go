@@ -9,18 +9,17 @@ import (
 )
 
 // lifecycle decodes what a target block says about starting and restarting its
-// target, and what its probes take from that.
-func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) (Target, probe.Target) {
+// target, and what its probes take from that. Decoded is nil if it says nothing.
+func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) (t Target, inherited probe.Target, decoded *decodedBlock) {
 	content := tree.Content{Arguments: c.Arguments, Blocks: blocks}
 	schema := l.schemas.lifecycle
 	if !slices.ContainsFunc(schema.body.Arguments, func(name string) bool { _, ok := c.Arguments[name]; return ok }) &&
 		!slices.ContainsFunc(blocks, func(b *tree.Block) bool { return schema.inside[b.Type] != nil }) {
-		return l.noLifecycle, probe.Target{}
+		return l.noLifecycle, probe.Target{}, nil
 	}
 	l.digest.hasDriver = true
 	d := l.decodeContent(b, content, schema)
-	t := Target{Settings: l.settings(d, l.options.TargetSettings)}
-	var inherited probe.Target
+	t.Settings = l.settings(d, l.options.TargetSettings)
 	var first *tree.Block
 	for _, name := range names(l.options.Drivers) {
 		block := d.blocks[name]
@@ -56,7 +55,7 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 			})
 		}
 	}
-	return t, inherited
+	return t, inherited, d
 }
 
 // warnOfRestarts warns of a liveness probe of a target that nothing restarts, and of a

@@ -109,6 +109,7 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) {
 	}
 	l.config.Set[id] = probe.Probe{Rule: p.rule, Target: spec.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision, Settings: p.settings}
 	l.digest.probes = append(l.digest.probes, probeName{id.Kind, id.Name})
+	l.describeProbe(id, p)
 }
 
 // compiledProbe is a probe without its target. The probes of a loop share one if all
@@ -120,6 +121,8 @@ type compiledProbe struct {
 	handler  probe.Handler // nil if it has errors
 	revision string
 	settings string        // for probe.Probe.Settings
+	module   string        // Handler.Revision
+	own      *decodedBlock // the arguments of the rule in the probe block
 	block    *decodedBlock // the handler block
 
 	warn func(Values, probe.Target) error
@@ -163,7 +166,7 @@ func (l *loader) compileProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
 	own := l.decodeContent(b, content, l.schemas.rule)
 	rule, ok := l.rule(kind, own)
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.probe)
-	p := &compiledProbe{rule: rule, ok: ok && own.ok}
+	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}
 	l.handler(p, b, blocks, whole && len(problems) == 0)
 	return p
 }
@@ -201,7 +204,7 @@ func (l *loader) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, 
 		l.reportErrors(d, made.err)
 		return
 	}
-	p.name, p.handler, p.revision, p.settings, p.block, p.warn = h.name, made.handler, made.revision, made.settings, d, h.Warn
+	p.name, p.handler, p.revision, p.settings, p.module, p.block, p.warn = h.name, made.handler, made.revision, made.settings, h.Revision, d, h.Warn
 }
 
 // madeHandler is a handler, or why it could not be made. All blocks with equal values, of

@@ -152,7 +152,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	}
 	content := c.For(&b.Body)
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target)
-	target, inherited := l.lifecycle(b, content, blocks)
+	target, inherited, lifecycle := l.lifecycle(b, content, blocks)
 	address, validAddress := l.address(b, content)
 	ports, validPorts := l.portMap(b, content)
 	labels, validLabels := l.labels(b, content)
@@ -165,6 +165,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	}
 	if !spec.dryRun {
 		l.config.Targets[name] = target
+		l.describeTarget(b, content, spec.target, lifecycle)
 	}
 	if whole {
 		l.warnOfRestarts(b, blocks)

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
@@ -40,10 +38,9 @@ func (e *Engine) change(own *owner, draw func(p *plan) error) (Changes, error) {
 	defer e.applyMu.Unlock()
 	p := plan{engine: e, owner: own}
 	defer p.sweep()
-	if err := draw(&p); err != nil {
+	if err := p.draw(draw); err != nil {
 		return Changes{}, err
 	}
-	slices.SortFunc(p.changes, func(a, b change) int { return a.id.Compare(b.id) })
 	own.probes += p.counts.Added - p.counts.Removed
 	p.retain()
 	for rest := p.changes; len(rest) > 0; {
@@ -75,16 +72,16 @@ func (sc *scheduler) apply(changes []change) {
 	defer sc.unlock()
 	for i, c := range changes {
 		switch c.action {
-		case added:
+		case ProbeAdded:
 			c.slot = sc.add(c)
-		case removed:
+		case ProbeRemoved:
 			sc.keepSummary(c.slot.target)
 			sc.remove(c.slot)
-		case adjusted:
+		case ProbeUpdated:
 			if sc.adjust(c.slot, c.spec); c.labels {
 				sc.notify(c.id, probeChanged)
 			}
-		case replaced:
+		case ProbeReplaced:
 			sc.replace(c)
 		}
 		if i+1 == len(changes) || changes[i+1].id.Target != c.id.Target {

@@ -35,18 +35,6 @@ func (e *Engine) Change(c Change) (Changes, error) {
 	return e.change(e.own, func(p *plan) error { return p.change(&c) })
 }
 
-// change plans a partial change.
-func (p *plan) change(c *Change) error {
-	if err := p.checkMemories(c); err != nil {
-		return err
-	}
-	p.memories = c.Memories
-	if err := p.compareSet(c.Set); err != nil {
-		return err
-	}
-	return p.removeListed(c)
-}
-
 // checkMemories checks that each memory belongs to a probe of the change.
 func (p *plan) checkMemories(c *Change) error {
 	for id := range c.Memories {

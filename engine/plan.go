@@ -12,7 +12,7 @@ import (
 
 // change is one difference between what exists and what is desired.
 type change struct {
-	action  action
+	action  Action
 	id      probe.ID
 	slot    *slot   // nil to add a probe
 	spec    *spec   // the new one; nil to remove a probe
@@ -23,15 +23,6 @@ type change struct {
 	moved   bool    // the endpoint that is probed has changed
 	labels  bool    // the target's labels have changed
 }
-
-type action uint8
-
-const (
-	added action = iota
-	adjusted
-	replaced
-	removed
-)
 
 // plan is what Apply or Change is about to do. It needs Engine.applyMu: only they change
 // which probes there are, and their specs and addresses.
@@ -44,6 +35,34 @@ type plan struct {
 	invalid  invalidProbes
 }
 
+// draw draws a plan, and sorts its changes.
+func (p *plan) draw(draw func(p *plan) error) error {
+	err := draw(p)
+	slices.SortFunc(p.changes, func(a, b change) int { return a.id.Compare(b.id) })
+	return err
+}
+
+// apply plans what Apply does.
+func (p *plan) apply(set probe.Set) error {
+	if err := p.compareSet(set); err != nil {
+		return err
+	}
+	p.removeUnwanted(set)
+	return nil
+}
+
+// change plans what Change does.
+func (p *plan) change(c *Change) error {
+	if err := p.checkMemories(c); err != nil {
+		return err
+	}
+	p.memories = c.Memories
+	if err := p.compareSet(c.Set); err != nil {
+		return err
+	}
+	return p.removeListed(c)
+}
+
 // wish is one desired probe, and its slot if it exists already.
 type wish struct {
 	id    probe.ID
@@ -54,15 +73,6 @@ type wish struct {
 // compareChunk is how many probes are looked up at once. Each lookup waits for memory
 // several times; the lookups of a chunk wait at the same time.
 const compareChunk = 128
-
-// apply plans to make the owner's probes those of set.
-func (p *plan) apply(set probe.Set) error {
-	if err := p.compareSet(set); err != nil {
-		return err
-	}
-	p.removeUnwanted(set)
-	return nil
-}
 
 // compareSet checks set, and plans what has to be added and changed.
 func (p *plan) compareSet(set probe.Set) error {
@@ -152,22 +162,22 @@ func (p *plan) compare(w *wish) (err error) {
 	switch {
 	case s == nil:
 		p.counts.Added++
-		c.action = added
+		c.action = ProbeAdded
 		if c.memory, err = p.memory(w.id, desired); err != nil {
 			return err
 		}
 	case s.currentAddress() != c.address || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
 		p.counts.Replaced++
-		c.action, c.moved = replaced, c.before.hasMoved(s.currentAddress(), desired)
+		c.action, c.moved = ProbeReplaced, c.before.hasMoved(s.currentAddress(), desired)
 	case c.before.rule != desired.Rule || c.labels || c.before.settings != desired.Settings || c.before.target.Static != desired.Target.Static:
 		p.counts.Updated++
 		desired.Handler = c.before.configured
-		c.action = adjusted
+		c.action = ProbeUpdated
 	default:
 		p.counts.Kept++
 		return nil
 	}
-	if c.action != adjusted {
+	if c.action != ProbeUpdated {
 		c.host = hostOf(desired.Handler, desired.Target)
 	}
 	c.spec = p.engine.specs.of(p.owner, desired)
@@ -226,7 +236,7 @@ func (p *plan) removeUnwanted(set probe.Set) {
 
 func (p *plan) remove(s *slot) {
 	p.counts.Removed++
-	p.changes = append(p.changes, change{action: removed, id: s.id(), slot: s, before: s.spec.Load()})
+	p.changes = append(p.changes, change{action: ProbeRemoved, id: s.id(), slot: s, before: s.spec.Load()})
 }
 
 // retain counts the probes of each spec, before their first attempts. It gives each probe
@@ -238,7 +248,7 @@ func (p *plan) retain() {
 		case c.spec == nil:
 			continue
 		case c.spec.handler != nil:
-		case c.action == adjusted:
+		case c.action == ProbeUpdated:
 			c.spec.use(c.before.handler)
 		default:
 			c.spec.use(c.spec.configured.(probe.StatefulHandler).ForProbe())

@@ -155,6 +155,12 @@ func (c *Client) Reload(ctx context.Context, force bool) (Reload, error) {
 	return call[Reload](ctx, c, http.MethodPost, "/v1/reload", query)
 }
 
+// Plan returns what a reload would do: with the files that the engine was started with or, for the
+// user of the engine, with others, which the engine reads. It needs what Reload needs.
+func (c *Client) Plan(ctx context.Context, paths []string) (Plan, error) {
+	return call[Plan](ctx, c, http.MethodPost, "/v1/plan", url.Values{"config": paths})
+}
+
 // EventOptions selects the events of a stream.
 type EventOptions struct {
 	Target   string // only events of this target; default: of all targets

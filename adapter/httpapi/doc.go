@@ -12,6 +12,7 @@
 //	GET /v1/gateways         a GatewayList
 //	GET /v1/reload           a Reload: how the last reload of the configuration has ended
 //	POST /v1/reload          reloads the configuration: a Reload, with status 422 if it was rejected; ?force=true
+//	POST /v1/plan            a Plan: what a reload would do; ?config=
 //	GET /v1/stats            a Stats
 //	GET /metrics             the handler Config.Metrics
 //	GET /healthz             200 while the engine runs, else 503
@@ -94,7 +95,7 @@
 // /healthz and /metrics nor /v1/stats from being served.
 //
 // Files: httpapi.go has the configuration and routes, serve.go the listener,
-// connections.go the bounds on connections, guard.go the access rules; targets.go, query.go, events.go and reload.go serve requests,
+// connections.go the bounds on connections, guard.go the access rules; targets.go, query.go, events.go, reload.go and plan.go serve requests,
 // types.go and render.go are the JSON, explain.go says it in sentences, page.go the status page, and client.go reads
 // it all.
 package httpapi

@@ -74,8 +74,10 @@ type Config struct {
 	// Reload reads the configuration again, and puts it into use unless it has errors or, without
 	// force, Reload.Error says that a guard forbids it. It returns when that has ended, or with an
 	// error when ctx is done: the reload may go on. LastReload returns how the last one has ended.
-	// They must be safe for concurrent use by multiple goroutines. Default: 404.
+	// Plan returns what a reload would do, and changes nothing: of the files of the engine, or of
+	// others. They must be safe for concurrent use by multiple goroutines. Default: 404.
 	Reload     func(ctx context.Context, force bool) (Reload, error)
+	Plan       func(ctx context.Context, paths []string) (Plan, error)
 	LastReload func() Reload
 
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
@@ -135,6 +137,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/events", s.events)
+	mux.HandleFunc("POST /v1/plan", s.changes.limit(s.plan))
 	mux.HandleFunc("POST /v1/reload", s.changes.limit(s.reload))
 	handle := func(pattern string, h http.Handler) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

@@ -99,7 +99,7 @@ func parseQuery(query string) (q Query, err error) {
 }
 
 // repeatable are the fields of queries that may be given several times.
-var repeatable = []string{"name", "label"}
+var repeatable = []string{"name", "label", "config"}
 
 // parseFields parses a query. An unknown or repeated field is an error: with a typo in
 // a filter the query would match everything.

@@ -44,7 +44,10 @@ func isOwner(ctx context.Context) bool { return ctx.Value(ownerKey{}) != nil }
 
 // methods returns the methods of a path, as the header Allow has them.
 func methods(path string) string {
-	if path == "/v1/reload" {
+	switch path {
+	case "/v1/plan":
+		return "POST"
+	case "/v1/reload":
 		return "GET, HEAD, POST"
 	}
 	return "GET, HEAD"

@@ -68,6 +68,31 @@ func TestNobodyReloadsWithoutTheToken(t *testing.T) {
 	}
 }
 
+func TestAPlanNeedsTheTokenAndOtherFilesTheUserOfTheEngine(t *testing.T) {
+	plans := 0
+	config := httpapi.Config{Token: token, Plan: func(context.Context, []string) (httpapi.Plan, error) {
+		plans++
+		return httpapi.Plan{}, nil
+	}}
+	bearer := map[string]string{"Authorization": "Bearer " + token}
+	for _, r := range []request{
+		{path: "/v1/plan", want: 401},
+		{path: "/v1/plan?config=/etc/shadow", headers: bearer, want: 403},
+		{path: "/v1/plan?files=/etc/shadow", headers: bearer, want: 400},
+		{path: "/v1/plan", method: http.MethodGet, headers: bearer, want: 405},
+	} {
+		if r.method == "" {
+			r.method = http.MethodPost
+		}
+		if w := r.do(server(t, config)); w.Code != r.want || plans != 0 {
+			t.Errorf("%+v: status %d, %d plans: %s", r, w.Code, plans, w.Body)
+		}
+	}
+	if w := (request{method: http.MethodPost, path: "/v1/plan", headers: bearer}).do(server(t, config)); w.Code != 200 || plans != 1 {
+		t.Errorf("with the token: status %d, %d plans", w.Code, plans)
+	}
+}
+
 func TestLinesOfTheConfigurationAreForThoseWhoMayReload(t *testing.T) {
 	config, _ := reloading(token)
 	s := server(t, config)

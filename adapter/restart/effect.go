@@ -9,6 +9,7 @@ import (
 // Effect is what an Apply or a Change would do to the units in use.
 type Effect struct {
 	Units     int      // in use now
+	Added     []string // targets that have no unit now
 	Removed   []string // targets whose units would be removed
 	Restarted []string // targets whose instances would be terminated, with or without another one after them
 
@@ -68,7 +69,7 @@ func (c *Controller) effect(units map[string]Unit, remove []string) Effect {
 	}
 	for _, target := range remove {
 		u, driven := c.units[target]
-		if _, static := c.static.since[target]; !driven && !static {
+		if !driven && !c.isStatic(target) {
 			continue
 		}
 		if e.Removed = append(e.Removed, target); u.runs() {
@@ -76,11 +77,20 @@ func (c *Controller) effect(units map[string]Unit, remove []string) Effect {
 		}
 	}
 	for target, u := range units {
-		old := c.units[target]
+		old, driven := c.units[target]
+		if !driven && !c.isStatic(target) {
+			e.Added = append(e.Added, target)
+		}
 		if old.runs() && !u.continues(old) {
 			e.Restarted = append(e.Restarted, target)
 			e.Ended++
 		}
 	}
 	return e
+}
+
+// isStatic reports whether a target has a unit without a driver. It needs unitsMu.
+func (c *Controller) isStatic(target string) bool {
+	_, static := c.static.since[target]
+	return static
 }

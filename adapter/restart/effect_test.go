@@ -58,6 +58,9 @@ func TestTheEffectOfUnitsIsThatOnThoseInUse(t *testing.T) {
 	c.change(before, nil)
 	e := c.EffectOfApply(after)
 	slices.Sort(e.Restarted)
+	if !slices.Equal(e.Added, []string{"new"}) {
+		t.Errorf("%q would be added", e.Added)
+	}
 	if got := fmt.Sprintf("%+v", e); got != "remove 1 and restart 2 of 6 targets, and end 3 of 4 processes" || e.Removed[0] != "gone" || !slices.Equal(e.Restarted, []string{"changed", "undriven"}) {
 		t.Errorf("the effect is %v: %q, %q", got, e.Removed, e.Restarted)
 	}

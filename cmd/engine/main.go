@@ -10,7 +10,7 @@
 //	man.go        sonde man, hidden: the manual pages
 //
 // The other commands are packages in internal: daemon is sonde run, status is
-// sonde status, explain, history and reload, kubeimport is sonde import, reference is sonde docs, and plugindev is
+// sonde status, explain, history, plan and reload, kubeimport is sonde import, reference is sonde docs, and plugindev is
 // sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
 // configuration), manifests (Kubernetes manifests) and staticpods (sonde run --pods).
 package main
@@ -89,6 +89,6 @@ func newRoot() *cobra.Command {
 	root.Version = version()
 	root.SetVersionTemplate(versionLine())
 	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(),
-		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Reload(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
+		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
 	return root
 }

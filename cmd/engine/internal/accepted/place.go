@@ -97,18 +97,45 @@ func (p *Place) Find(goesOn func(Header) bool) (*Kept, error) {
 	if !goesOn(f.header) {
 		return nil, nil
 	}
-	k := &Kept{Header: f.header, Inputs: &Inputs{}}
-	text, err := files.ReadFrom(f.rest, p.path, maxFile)
+	k := &Kept{Header: f.header}
+	k.Inputs, err = f.inputs()
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Reader returns a function that reads what Keep has kept, or nil if it has kept nothing. The
+// function may be called by another goroutine.
+func (p *Place) Reader() func() (*Inputs, error) {
+	if p == nil || p.file == nil {
+		return nil
+	}
+	path := p.path
+	return func() (*Inputs, error) {
+		f, err := open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return f.inputs()
+	}
+}
+
+// inputs reads the rest of a file.
+func (f *file) inputs() (*Inputs, error) {
+	in := &Inputs{}
+	text, err := files.ReadFrom(f.rest, f.Name(), maxFile)
 	if err == nil && checksum(text) != f.header.Sum {
 		err = errors.New("wrong checksum")
 	}
 	if err == nil {
-		err = json.Unmarshal(text, k.Inputs)
+		err = json.Unmarshal(text, in)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.path, err)
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	return k, nil
+	return in, nil
 }
 
 const (

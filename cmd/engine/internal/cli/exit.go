@@ -52,10 +52,10 @@ func UsageError(format string, a ...any) error {
 	return &ExitError{ExitUsage, fmt.Errorf(format, a...)}
 }
 
-// makesAttempts marks a command whose other exit codes are outcomes.
+// makesAttempts marks a command whose exit codes 1 to 3 have meanings of their own, such as outcomes.
 const makesAttempts = "makes attempts"
 
-// MarkAttempts marks a command that makes attempts: its exit code is ExitNoAttempt if
+// MarkAttempts marks a command that makes attempts, or for which 2 means something else: its exit code is ExitNoAttempt if
 // its arguments or flags are wrong.
 func MarkAttempts(c *cobra.Command) { c.Annotations = map[string]string{makesAttempts: ""} }
 

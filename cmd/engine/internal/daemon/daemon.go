@@ -165,18 +165,28 @@ func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (eng
 		if err != nil {
 			return changes, err
 		}
-		changes.Kept = c.Digest().Probes - changes.Added - changes.Updated - changes.Replaced
+		countKept(&changes, c)
 		return changes, d.restarts.Change(units, c.Removed.Targets)
 	})
 }
 
-func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]restart.Unit) (engine.Changes, error)) (engine.Changes, error) {
-	all := d.pods.Add(c)
-	units, err := d.units(all)
-	if err != nil {
-		return engine.Changes{}, err
+// desired returns a configuration with the pods, and its units. For a plan it makes nothing.
+func (d *daemon) desired(c *config.Config, plan bool) (all *config.Config, units map[string]restart.Unit, err error) {
+	all = d.pods.Add(c)
+	if units, err = d.units(all, plan); err != nil {
+		return nil, nil, err
 	}
-	if err := restart.CheckUnits(units); err != nil {
+	return all, units, restart.CheckUnits(units)
+}
+
+// countKept counts the probes that a configuration with only what has changed leaves out, too.
+func countKept(n *engine.Changes, c *config.Config) {
+	n.Kept = c.Digest().Probes - n.Added - n.Updated - n.Replaced
+}
+
+func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]restart.Unit) (engine.Changes, error)) (engine.Changes, error) {
+	all, units, err := d.desired(c, false)
+	if err != nil {
 		return engine.Changes{}, err
 	}
 	if !d.queue.Secrets.Add(c.Secrets) { // those of an earlier configuration stay known
@@ -205,11 +215,16 @@ func (d *daemon) useWithGroups(c *config.Config, use func() (engine.Changes, err
 	if err != nil {
 		return engine.Changes{}, err
 	}
+	return changes, d.groups.Apply(groupRules(c))
+}
+
+// groupRules returns the groups of a configuration.
+func groupRules(c *config.Config) map[string]group.Rule {
 	rules := make(map[string]group.Rule, len(c.Groups))
 	for name, g := range c.Groups {
 		rules[name] = group.Rule(g)
 	}
-	return changes, d.groups.Apply(rules)
+	return rules
 }
 
 // listen makes the API, opens its listener, if one is configured, and writes --address-file. Then
@@ -228,6 +243,7 @@ func (d *daemon) listen() (err error) {
 		Alive:      d.alive,
 		Ready:      d.ready,
 		Reload:     d.requestReload,
+		Plan:       d.requestPlan,
 		LastReload: d.reloads,
 		Listen:     d.settings.Listen,
 		Logger:     d.log,

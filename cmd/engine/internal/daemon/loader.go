@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
@@ -23,23 +24,30 @@ const (
 // errStopping is the reply to a request that the engine no longer handles.
 var errStopping = errors.New("the engine is stopping")
 
-// job is a configuration to load, and to put into use.
+// job is a configuration to load, and to put into use or to plan that.
 type job struct {
 	trigger string
 	force   bool           // reload_guard is not asked
+	plan    bool           // nothing is put into use
+	paths   []string       // of a plan; nil: those of the engine
 	replies []chan<- reply // each of capacity 1
 }
 
 // reply is what becomes of a job.
 type reply struct {
 	reload httpapi.Reload
+	plan   httpapi.Plan
 	err    error
 }
 
-// add makes a job do what another one asks for, too.
-func (j *job) add(other *job) {
+// add makes a job that has not begun do what another one asks for, too, if that is the same.
+func (j *job) add(other *job) bool {
+	if j.plan != other.plan || !slices.Equal(j.paths, other.paths) {
+		return false
+	}
 	j.force = j.force || other.force
 	j.replies = append(j.replies, other.replies...)
+	return true
 }
 
 func (j *job) reply(r reply) {
@@ -53,7 +61,7 @@ type loader struct {
 	daemon  *daemon
 	done    chan loadResult // capacity 1
 	current *job            // nil: nothing is loaded
-	next    *job            // what was asked for since current began to read files; nil: nothing
+	waiting []*job          // what was asked for since current began to read files
 }
 
 // loadResult is a configuration that was loaded.
@@ -63,19 +71,18 @@ type loadResult struct {
 	diags   config.Diagnostics
 	plugins *handlers.Plugins
 
+	before *config.Config // for a plan: what has changed, as it is in use; nil if that is not known
+
 	rejected *rejection // at the start: config is not that of the files
 }
 
 // ask starts a job, or keeps it for when the present one has ended: what that one reads may be
-// older than what is asked for. Jobs that wait are one.
+// older than what is asked for. Reloads that wait are one.
 func (l *loader) ask(ctx context.Context, j *job) {
-	switch {
-	case l.next != nil:
-		l.next.add(j)
-	case l.current != nil:
-		l.next = j
-	default:
+	if l.current == nil {
 		l.start(ctx, j)
+	} else if !slices.ContainsFunc(l.waiting, func(other *job) bool { return other.add(j) }) {
+		l.waiting = append(l.waiting, j)
 	}
 }
 
@@ -83,35 +90,73 @@ func (l *loader) start(ctx context.Context, j *job) {
 	l.current = j
 	d := l.daemon
 	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
-	p.Previous, p.Inputs = d.plugins.Load(), &accepted.Inputs{}
-	d.manager.notify(isReloading)
+	p.Previous, p.Inputs, p.Describe = d.plugins.Load(), &accepted.Inputs{}, j.plan
 	previous := d.digest
+	if !j.plan {
+		d.manager.notify(isReloading)
+		go func() {
+			loaded, diags := d.flags.load(d.paths, p, previous)
+			l.done <- loadResult{config: loaded, partial: previous != nil, diags: diags, plugins: p}
+		}()
+		return
+	}
+	paths, kept := d.paths, d.place.Reader()
+	if j.paths != nil {
+		paths = j.paths
+	}
 	go func() {
-		loaded, diags := d.flags.load(d.paths, p, previous)
-		l.done <- loadResult{config: loaded, partial: previous != nil, diags: diags, plugins: p}
+		loaded, diags := d.flags.load(paths, p, previous)
+		r := loadResult{config: loaded, partial: previous != nil, diags: diags, plugins: p}
+		if !diags.HasErrors() && kept != nil {
+			r.before = d.flags.inUse(kept, p, loaded.Digest())
+		}
+		l.done <- r
 	}()
+}
+
+// inUse returns what of the configuration in use differs from another one, by its digest, or nil
+// if the one in use cannot be read.
+func (f *flags) inUse(kept func() (*accepted.Inputs, error), others *handlers.Plugins, other *config.Digest) *config.Config {
+	in, err := kept()
+	if err != nil {
+		return nil
+	}
+	p := handlers.NewPlugins(context.Background(), handlers.WaitForNone, handlers.Silent)
+	p.Previous, p.Inputs, p.Describe = others.Previous, in, true
+	before, diags := f.parse(in.Sources, in.VarFiles, p, other)
+	p.Release(others.Previous)
+	if diags.HasErrors() {
+		return nil
+	}
+	return before
 }
 
 // finish ends the present job with its configuration, and starts the next one.
 func (l *loader) finish(ctx context.Context, r loadResult) {
 	d, j := l.daemon, l.current
-	j.reply(reply{reload: d.reload(j, r)})
-	d.manager.notify(isReady)
-	if l.current = nil; l.next != nil {
-		j, l.next = l.next, nil
+	if j.plan {
+		j.reply(reply{plan: d.plan(r)})
+		r.plugins.Release(d.plugins.Load())
+	} else {
+		j.reply(reply{reload: d.reload(j, r)})
+		d.manager.notify(isReady)
+	}
+	if l.current = nil; len(l.waiting) > 0 {
+		j, l.waiting = l.waiting[0], l.waiting[1:]
 		l.start(ctx, j)
 	}
 }
 
 // refuse ends all jobs: the engine is stopping. What is being loaded is discarded when it is.
 func (l *loader) refuse() {
-	for _, j := range []*job{l.current, l.next} {
-		if j != nil {
-			j.reply(reply{err: errStopping})
-			j.replies = nil
-		}
+	if l.current != nil {
+		l.waiting = append(l.waiting, l.current)
 	}
-	l.next = nil
+	for _, j := range l.waiting {
+		j.reply(reply{err: errStopping})
+		j.replies = nil
+	}
+	l.waiting = nil
 }
 
 // discard releases a configuration that was loaded for an engine that is stopping.
@@ -139,25 +184,32 @@ func (l *loader) stop() {
 	}
 }
 
-// request asks the goroutine that handles signals for a reload, and waits for its end, or until
+// request asks the goroutine that handles signals for a job, and waits for its end, or until
 // ctx is done.
-func (d *daemon) request(ctx context.Context, j *job) (httpapi.Reload, error) {
+func (d *daemon) request(ctx context.Context, j *job) reply {
 	to := make(chan reply, 1)
 	j.replies = []chan<- reply{to}
 	select {
 	case d.jobs <- j:
 	case <-ctx.Done():
-		return httpapi.Reload{}, ctx.Err()
+		return reply{err: ctx.Err()}
 	}
 	select {
 	case r := <-to:
-		return r.reload, r.err
+		return r
 	case <-ctx.Done():
-		return httpapi.Reload{}, ctx.Err()
+		return reply{err: ctx.Err()}
 	}
 }
 
 // requestReload is httpapi.Config.Reload.
 func (d *daemon) requestReload(ctx context.Context, force bool) (httpapi.Reload, error) {
-	return d.request(ctx, &job{trigger: byRequest, force: force})
+	r := d.request(ctx, &job{trigger: byRequest, force: force})
+	return r.reload, r.err
+}
+
+// requestPlan is httpapi.Config.Plan.
+func (d *daemon) requestPlan(ctx context.Context, paths []string) (httpapi.Plan, error) {
+	r := d.request(ctx, &job{plan: true, paths: paths})
+	return r.plan, r.err
 }

@@ -58,7 +58,7 @@ func (s *slowReader) ask(ctx context.Context) <-chan reply {
 	done := make(chan reply, 1)
 	go func() {
 		r, err := s.requestReload(ctx, false)
-		done <- reply{r, err}
+		done <- reply{reload: r, err: err}
 	}()
 	return done
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,11 +15,12 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// units returns how each target is started and restarted. It starts nothing.
-func (d *daemon) units(c *config.Config) (map[string]restart.Unit, error) {
+// units returns how each target is started and restarted. It starts nothing. For a plan it does
+// not make the directory of processes either.
+func (d *daemon) units(c *config.Config, plan bool) (map[string]restart.Unit, error) {
 	units := make(map[string]restart.Unit, len(c.Targets))
 	for name, t := range c.Targets {
-		u, err := d.unit(name, t)
+		u, err := d.unit(name, t, plan)
 		if err != nil {
 			return nil, fmt.Errorf("target %q: %w", name, err)
 		}
@@ -27,9 +29,9 @@ func (d *daemon) units(c *config.Config) (map[string]restart.Unit, error) {
 	return units, nil
 }
 
-func (d *daemon) unit(name string, t config.Target) (restart.Unit, error) {
+func (d *daemon) unit(name string, t config.Target, plan bool) (restart.Unit, error) {
 	unit, _ := t.Settings.(restart.Unit)
-	driver, err := d.driver(name, t)
+	driver, err := d.driver(name, t, plan)
 	if err != nil || driver == nil {
 		return unit, err
 	}
@@ -85,15 +87,18 @@ func (d *daemon) warnOfUnused(ctx context.Context) {
 
 // driver returns what starts and ends the instances of a target, or nil for a target
 // that the engine only probes.
-func (d *daemon) driver(name string, t config.Target) (restart.Driver, error) {
+func (d *daemon) driver(name string, t config.Target, plan bool) (restart.Driver, error) {
 	switch c := t.Driver.(type) {
 	case process.Config:
-		if c.Adopt {
+		if c.Adopt && !plan {
 			if err := d.makeProcessDir(); err != nil {
 				return nil, err
 			}
 		}
 		c.Target, c.Log, c.AdoptDir = name, d.log, d.processes.Path()
+		if plan {
+			c.AdoptDir = cmp.Or(c.AdoptDir, handlers.ProcessDir(d.settings.State))
+		}
 		c.Survivor, _ = d.survivors.Of(name)
 		c.Elsewhere = func() error { return d.runsElsewhere(c) }
 		return process.New(c)

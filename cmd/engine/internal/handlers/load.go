@@ -63,6 +63,7 @@ func (in *Inputs) Given() []string {
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
 	o := Options()
 	o.Plugin, o.Script, o.Vars, o.VarFiles, o.Previous = p.open, p.script, in.vars, files, previous
+	o.Describe = p.Describe
 	if p.Inputs != nil {
 		p.Inputs.Sources, p.Inputs.VarFiles = sources, files
 		o.Env, o.ReadFile, o.IsFile = p.Inputs.LookupEnv, p.Inputs.ReadFile, p.Inputs.IsFile

@@ -34,6 +34,9 @@ type Plugins struct {
 	// Inputs records what the configuration is read from; nil for no record.
 	Inputs *accepted.Inputs
 
+	// Describe is config.Options.Describe.
+	Describe bool
+
 	ctx    context.Context // ends the wait for the compiler
 	wait   Wait
 	logger func(config.Engine) *slog.Logger

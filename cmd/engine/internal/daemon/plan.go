@@ -1,0 +1,190 @@
+package daemon
+
+import (
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// plan returns what reload would do with a configuration that was loaded. It changes nothing.
+func (d *daemon) plan(r loadResult) httpapi.Plan {
+	p := httpapi.Plan{Problems: problems(r.diags), Partial: r.before == nil, Changes: []httpapi.TargetChange{}}
+	reject := func(err error) httpapi.Plan {
+		p.Error = &httpapi.Error{Status: http.StatusUnprocessableEntity, Message: d.queue.Secrets.Text(probe.CleanText(err.Error(), probe.MaxDetail))}
+		return p
+	}
+	if errs, _ := r.diags.Count(); errs > 0 {
+		return reject(errorCount(errs))
+	}
+	all, units, err := d.desired(r.config, true)
+	if err != nil {
+		return reject(err)
+	}
+	effect, preview, err := d.preview(r, all.Set, units)
+	if err != nil {
+		return reject(err)
+	}
+	p.Probes, p.Groups = httpapi.Changes(preview.Changes), d.groups.Differences(groupRules(r.config))
+	changes := planned{plan: &p, targets: map[string]*httpapi.TargetChange{}, before: r.before, after: r.config}
+	changes.addTargets(d.restarts, effect, units)
+	for _, change := range preview.Probes {
+		changes.addProbe(change)
+	}
+	changes.finish(effect.Units)
+	p.Gateways, p.Settings = gatewayChanges(r.before, r.config), settingChanges(r.before, r.config)
+	p.Changed = len(changes.targets)+len(p.Groups)+len(p.Gateways)+len(p.Settings) > 0
+	if err := guard(r.config)(effect); err != nil {
+		p.Guarded = true
+		return reject(err)
+	}
+	return p
+}
+
+// preview returns what apply or change would do, without the groups.
+func (d *daemon) preview(r loadResult, set probe.Set, units map[string]restart.Unit) (restart.Effect, engine.Preview, error) {
+	if !r.partial {
+		preview, err := d.engine.PreviewApply(set)
+		return d.restarts.EffectOfApply(units), preview, err
+	}
+	preview, err := d.engine.PreviewChange(engine.Change{Set: set, Remove: r.config.Removed.Probes})
+	countKept(&preview.Changes, r.config)
+	return d.restarts.EffectOfChange(units, r.config.Removed.Targets), preview, err
+}
+
+// planned collects the changes of targets for a plan.
+type planned struct {
+	plan          *httpapi.Plan
+	targets       map[string]*httpapi.TargetChange
+	before, after *config.Config // before is nil if it is not known
+}
+
+// change returns what becomes of a target: it is changed, if nothing else is known.
+func (p *planned) change(target string) *httpapi.TargetChange {
+	c := p.targets[target]
+	if c == nil {
+		c = &httpapi.TargetChange{Name: target, Action: "changed"}
+		p.targets[target] = c
+	}
+	return c
+}
+
+// addTargets adds the targets that appear, disappear or have other arguments, and what becomes of
+// their instances.
+func (p *planned) addTargets(now *restart.Controller, e restart.Effect, units map[string]restart.Unit) {
+	n := &p.plan.Instances
+	for _, target := range e.Added {
+		p.change(target).Action = "added"
+	}
+	for _, target := range e.Removed {
+		c := p.change(target)
+		if c.Action = "removed"; runs(now.Driver(target)) {
+			c.Instance = "end"
+			n.Ended++
+		}
+	}
+	for _, target := range e.Restarted {
+		if runs(units[target].Driver) {
+			p.change(target).Instance = "restart"
+			n.Restarted++
+		} else {
+			p.change(target).Instance = "end"
+			n.Ended++
+		}
+	}
+	for target, u := range units {
+		if runs(u.Driver) && !runs(now.Driver(target)) {
+			p.change(target).Instance = "start"
+			n.Started++
+		}
+		if c := p.targets[target]; p.before == nil || c != nil && c.Action == "added" {
+			continue
+		}
+		if differ := p.after.TargetDifferences(p.before, target); len(differ) > 0 {
+			p.change(target).Arguments = argumentChanges(differ)
+		}
+	}
+}
+
+// runs reports whether the engine starts and ends the instances of a driver.
+func runs(d restart.Driver) bool {
+	_, external := d.(restart.External)
+	return d != nil && !external
+}
+
+func (p *planned) addProbe(change engine.ProbeChange) {
+	c := p.change(change.ID.Target)
+	one := httpapi.ProbeChange{ID: change.ID.String(), Action: change.Action.String(), Moved: change.Moved}
+	if p.before != nil && (change.Action == engine.ProbeUpdated || change.Action == engine.ProbeReplaced) {
+		one.Arguments = argumentChanges(p.after.ProbeDifferences(p.before, change.ID))
+	}
+	c.Probes = append(c.Probes, one)
+}
+
+// finish counts the targets, of which there are some now, and lists the first of those that change.
+func (p *planned) finish(now int) {
+	n, probes := &p.plan.Targets, 0
+	for _, target := range slices.Sorted(maps.Keys(p.targets)) {
+		c := p.targets[target]
+		switch c.Action {
+		case "added":
+			n.Added++
+		case "removed":
+			n.Removed++
+		default:
+			n.Changed++
+		}
+		if probes += len(c.Probes); len(p.plan.Changes) == httpapi.MaxPlanned || probes > httpapi.MaxPlannedProbes {
+			p.plan.Omitted++
+			continue
+		}
+		p.plan.Changes = append(p.plan.Changes, *c)
+	}
+	n.Kept = now - n.Removed - n.Changed
+}
+
+// gatewayChanges returns the names of the gateways that are added, changed or removed, sorted.
+func gatewayChanges(before, after *config.Config) (names []string) {
+	if before == nil {
+		return nil
+	}
+	all := maps.Clone(before.Gateways)
+	maps.Copy(all, after.Gateways)
+	for name := range all {
+		was, had := before.Gateways[name]
+		is, has := after.Gateways[name]
+		if had != has || !reflect.DeepEqual(was, is) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// settingChanges returns the arguments of the engine block that differ.
+func settingChanges(before, after *config.Config) []httpapi.ArgumentChange {
+	if before == nil {
+		return nil
+	}
+	changes := argumentChanges(after.EngineDifferences(before))
+	for i := range changes {
+		name, _, _ := strings.Cut(changes[i].Name, ".")
+		changes[i].Restart = !slices.Contains(changeable, name)
+	}
+	return changes
+}
+
+func argumentChanges(differ []config.Difference) []httpapi.ArgumentChange {
+	changes := make([]httpapi.ArgumentChange, len(differ))
+	for i, f := range differ {
+		changes[i] = httpapi.ArgumentChange{Name: f.Name, Before: f.Before, After: f.After}
+	}
+	return changes
+}

@@ -1,0 +1,208 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+)
+
+// exitChanges is the exit code of sonde plan if a reload would change something, as that of
+// terraform plan -detailed-exitcode.
+const exitChanges = 2
+
+// Plan returns sonde plan.
+func Plan() *cobra.Command {
+	var f flags
+	output := ""
+	c := &cobra.Command{
+		Use:   "plan [CONFIG...]",
+		Short: "Show what a reload would do to a running engine",
+		Long: "Plan shows what a reload would do now, and changes nothing: targets and probes that would be added,\n" +
+			"changed or removed, the arguments that differ, the processes that would be started, restarted or\n" +
+			"ended, and whether reload_guard would forbid it. Values of sensitive arguments are not shown.\n\n" +
+			"The engine reads the files, with its variables, its environment and its rights: those that it was\n" +
+			"started with, or CONFIG, files or directories of this machine.\n\n" +
+			"The exit code is 0 if nothing would change, 2 if something would, 1 if a reload would be rejected or\n" +
+			"the engine cannot be asked, and 64 for wrong usage.\n\n" + controlHelp,
+		Example: "  sonde plan\n  sonde plan /etc/sonde.new -o json",
+		RunE: func(c *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return wrongUsage(cli.UsageError("unknown output %q: use text or json", output))
+			}
+			paths, err := absolute(args)
+			if err != nil {
+				return wrongUsage(err)
+			}
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			client, err := f.controller(c)
+			if err != nil {
+				return wrongUsage(err)
+			}
+			p, err := client.Plan(ctx, paths)
+			if err != nil {
+				return f.advisePlan(ctx, client, err)
+			}
+			return showPlan(c, p, output == "json")
+		},
+	}
+	cli.MarkAttempts(c)
+	f.connection(c)
+	c.Flags().StringVarP(&output, "output", "o", "text", "`format`: text or json")
+	return c
+}
+
+// wrongUsage makes the exit code of wrong usage one that does not mean changes.
+func wrongUsage(err error) error {
+	if usage, ok := errors.AsType[*cli.ExitError](err); ok && usage.Code == cli.ExitUsage {
+		return &cli.ExitError{Code: cli.ExitNoAttempt, Err: usage.Err}
+	}
+	return err
+}
+
+// absolute returns the paths of files for an engine, whose working directory may be another one.
+func absolute(paths []string) (out []string, err error) {
+	for _, path := range paths {
+		if path == cli.Stdin {
+			return nil, cli.UsageError("the engine cannot read standard input: name a file")
+		}
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
+		out = append(out, path)
+	}
+	return out, nil
+}
+
+// advisePlan is adviseControl for a request that leaves nothing behind.
+func (f flags) advisePlan(ctx context.Context, client *httpapi.Client, err error) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return f.adviseControl(ctx, client, err)
+}
+
+// showPlan writes a plan, and returns the error with its exit code.
+func showPlan(c *cobra.Command, p httpapi.Plan, asJSON bool) error {
+	out := c.OutOrStdout()
+	switch {
+	case asJSON:
+		if err := cli.WriteJSON(out, p); err != nil {
+			return err
+		}
+	default:
+		if p.Problems != "" {
+			fmt.Fprintln(c.ErrOrStderr(), strings.TrimRight(p.Problems, "\n")+"\n")
+		}
+		if _, err := fmt.Fprint(out, planText(p)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.Error != nil && asJSON:
+		return cli.ErrReported(cli.ExitFailed)
+	case p.Error != nil:
+		return fmt.Errorf("a reload would be rejected: %s", p.Error.Message)
+	case p.Changed:
+		return cli.ErrReported(exitChanges)
+	}
+	return nil
+}
+
+// The signs of a plan's lines.
+var signs = map[string]string{"added": "+", "changed": "~", "updated": "~", "replaced": "~", "removed": "-"}
+
+// effects are what becomes of a probe or of an instance, for people.
+var effects = map[string]string{
+	"updated": "keeps its state", "replaced": "starts a new run",
+	"start": "starts its process", "restart": "restarts its process", "end": "ends its process",
+}
+
+// planText returns a plan as text, with a line for each target, probe and argument.
+func planText(p httpapi.Plan) string {
+	var s strings.Builder
+	line := func(indent int, sign, name, effect string) {
+		text := strings.Repeat(" ", indent) + sign + " " + cli.OneLine(name, maxID)
+		if effect != "" {
+			text += "  (" + effect + ")"
+		}
+		fmt.Fprintln(&s, text)
+	}
+	for _, t := range p.Changes {
+		line(0, signs[t.Action], t.Name, effects[t.Instance])
+		writeArguments(&s, 4, t.Arguments)
+		for _, one := range t.Probes {
+			if t.Action != "changed" { // the target's line says it
+				continue
+			}
+			effect := effects[one.Action]
+			if one.Moved {
+				effect = "is undecided: it probes another address"
+			}
+			line(4, signs[one.Action], one.ID, effect)
+			writeArguments(&s, 8, one.Arguments)
+		}
+	}
+	if p.Omitted > 0 {
+		fmt.Fprintf(&s, "… and %s more\n", cli.Plural(p.Omitted, "target"))
+	}
+	for _, name := range p.Groups {
+		line(0, "~", "group "+name, "")
+	}
+	for _, name := range p.Gateways {
+		line(0, "~", "gateway "+name, "")
+	}
+	if len(p.Settings) > 0 {
+		line(0, "~", "engine", "")
+		writeArguments(&s, 4, p.Settings)
+	}
+	if p.Error == nil || p.Changed {
+		s.WriteString(summary(p))
+	}
+	return s.String()
+}
+
+func writeArguments(s *strings.Builder, indent int, all []httpapi.ArgumentChange) {
+	for _, a := range all {
+		fmt.Fprintf(s, "%*s%s: %s → %s", indent, "", cli.OneLine(a.Name, maxID), value(a.Before), value(a.After))
+		if a.Restart {
+			s.WriteString("  (when the engine is started again)")
+		}
+		s.WriteString("\n")
+	}
+}
+
+// value returns the value of an argument as people may see it.
+func value(text string) string {
+	if text == "" {
+		return "not set"
+	}
+	return cli.OneLine(text, maxID)
+}
+
+// summary returns the numbers of a plan.
+func summary(p httpapi.Plan) string {
+	if !p.Changed {
+		text := fmt.Sprintf("no changes: %s, %s\n", cli.Plural(p.Targets.Kept, "target"), cli.Plural(p.Probes.Kept, "probe"))
+		if p.Partial {
+			text += "the configuration in use was not kept: changes of restarts and of the engine block are not known\n"
+		}
+		return text
+	}
+	t, i := p.Targets, p.Instances
+	text := fmt.Sprintf("targets: %d added, %d changed, %d removed, %d kept\nprobes: %s\n", t.Added, t.Changed, t.Removed, t.Kept, counts(&p.Probes))
+	if i != (httpapi.InstanceChanges{}) {
+		text += fmt.Sprintf("processes: %d started, %d restarted, %d ended\n", i.Started, i.Restarted, i.Ended)
+	}
+	return text
+}

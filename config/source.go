@@ -32,6 +32,11 @@ func Read(paths []string) ([]Source, Diagnostics) {
 	return r.sources, r.diags
 }
 
+// IsSource reports whether Read reads files with a name in a directory.
+func IsSource(name string) bool {
+	return (strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json")) && !strings.HasPrefix(name, ".")
+}
+
 type sourceReader struct {
 	sources []Source
 	diags   Diagnostics
@@ -58,10 +63,8 @@ func (r *sourceReader) dir(path string) {
 	}
 	before := len(r.sources) + len(r.diags)
 	for _, e := range entries {
-		name := e.Name()
-		wanted := strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json")
-		if wanted && !e.IsDir() && !strings.HasPrefix(name, ".") {
-			r.file(filepath.Join(path, name), files.ReadRegular)
+		if IsSource(e.Name()) && !e.IsDir() {
+			r.file(filepath.Join(path, e.Name()), files.ReadRegular)
 		}
 	}
 	if len(r.sources)+len(r.diags) == before {

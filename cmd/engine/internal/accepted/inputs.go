@@ -12,7 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/files"
@@ -32,7 +35,56 @@ type Inputs struct {
 	Files    map[string][]byte  `json:"files,omitempty"`   // nil: there is no such file
 	Regular  map[string]bool    `json:"regular,omitempty"` // whether there is a regular file
 
-	size int // of Files
+	size   int             // of Files
+	failed map[string]bool // files that exist, and cannot be read
+}
+
+// Checksum is that of what was read.
+type Checksum [sha256.Size]byte
+
+// Checksum returns the checksum of all texts and files, and of what the environment is.
+func (in *Inputs) Checksum() Checksum {
+	h := sha256.New()
+	_ = json.NewEncoder(h).Encode([]any{in, slices.Sorted(maps.Keys(in.failed))}) // a hash returns no error
+	return Checksum(h.Sum(nil))
+}
+
+// Paths returns the files that the texts name, sorted.
+func (in *Inputs) Paths() []string {
+	all := maps.Clone(in.failed)
+	if all == nil {
+		all = map[string]bool{}
+	}
+	for path := range in.Files {
+		all[path] = true
+	}
+	for path := range in.Regular {
+		all[path] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// WithoutContent returns Inputs that have only what Paths and Again need.
+func (in *Inputs) WithoutContent() *Inputs {
+	names := &Inputs{Env: in.Env, Files: make(map[string][]byte, len(in.Files)), Regular: in.Regular, failed: in.failed}
+	for path := range in.Files {
+		names.Files[path] = nil
+	}
+	return names
+}
+
+// Again returns what texts and the files that were read before are now.
+func (in *Inputs) Again(sources, varFiles []config.Source) *Inputs {
+	now := &Inputs{Sources: sources, VarFiles: varFiles, Env: in.Env}
+	for path := range in.Regular {
+		now.IsFile(path)
+	}
+	for _, paths := range []iter.Seq[string]{maps.Keys(in.Files), maps.Keys(in.failed)} {
+		for path := range paths {
+			_, _ = now.ReadFile(path, MaxSize) // an error is recorded
+		}
+	}
+	return now
 }
 
 // LookupEnv is config.Options.Env.
@@ -62,6 +114,10 @@ func (in *Inputs) ReadFile(path string, max int64) ([]byte, error) {
 	}
 	text, err := files.ReadRegular(path, max)
 	if in.size += len(text); in.size > MaxSize || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if in.failed == nil {
+			in.failed = map[string]bool{}
+		}
+		in.failed[path] = true
 		return text, err
 	}
 	if in.Files == nil {

@@ -6,6 +6,8 @@
 //	start.go    the configuration that an engine starts with
 //	loader.go   jobs: reloads that signals and requests ask for, one at a time
 //	reload.go   applies a new configuration and new pods
+//	plan.go     says what a reload would do
+//	watch.go    finds that files have changed
 //	signals.go  catches signals, and the loop that handles them
 //	state.go    what the engine remembers over a restart
 //	survivors.go takes over and ends the processes of the previous engine
@@ -121,6 +123,8 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 		return err
 	}
 	d.logRejection(loaded.rejected)
+	d.watch = fileWatch{inputs: &f.inputs, paths: paths}
+	d.watch.use(loaded.config.Engine.Watch, loaded.plugins.Inputs)
 	d.keep(loaded.plugins)
 	defer d.closePlace()
 	go d.place.RemoveOthers(isLeft) // reads the disks of other engines

@@ -73,8 +73,9 @@ type daemon struct {
 	control    *control.Socket                // nil for none
 	running    atomic.Bool                    // the engine's loop runs
 	lastReload atomic.Pointer[httpapi.Reload] // nil until the first configuration is applied
-	jobs       chan *job                      // for handleSignals
-	ended      chan struct{}                  // closed when run returns
+	watch      fileWatch
+	jobs       chan *job     // for handleSignals
+	ended      chan struct{} // closed when run returns
 
 	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
@@ -348,6 +349,12 @@ func (d *daemon) run(ctx context.Context) error {
 			return d.api.Serve(serving, d.control.Listener)
 		})
 	}
+	go d.watch.run(serving, func() { // the end does not wait for it, since a disk may hang
+		select {
+		case d.jobs <- &job{trigger: byWatch}:
+		case <-serving.Done():
+		}
+	})
 	parts.Go(func() error {
 		defer d.exitAt(d.signals.stop)
 		return d.handleSignals(serving, shutdown)

@@ -28,6 +28,7 @@ import (
 func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	current := d.plugins.Load()
 	cli.LogDiagnostics(d.log, r.diags)
+	d.watch.use(d.watch.isOn(), r.plugins.Inputs)
 	if errs, _ := r.diags.Count(); errs > 0 {
 		r.plugins.Release(current)
 		d.log.Error("configuration rejected, keeping the current one", "error_count", errs, "trigger", j.trigger)
@@ -52,6 +53,7 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	d.plugins.Store(r.plugins)
 	current.Release(r.plugins)
 	done := d.accepted(j, changes, r.diags)
+	d.watch.use(r.config.Engine.Watch, r.plugins.Inputs)
 	d.keep(r.plugins)
 	d.level.Set(r.config.Engine.LogLevel)
 	handlers.LimitMemory(r.config.Engine)
@@ -205,7 +207,7 @@ func (d *daemon) logChanges(message string, c engine.Changes, attrs ...any) {
 }
 
 // changeable are the settings that a reload applies.
-var changeable = []string{"log_level", "plugin_cache", "plugin_memory", "allow_empty", "reload_guard"}
+var changeable = []string{"log_level", "plugin_cache", "plugin_memory", "allow_empty", "reload_guard", "watch"}
 
 // restartRequired returns the settings that differ and cannot change while the engine
 // runs.

@@ -50,6 +50,9 @@ func (in *Inputs) Read(paths []string) (sources, files []config.Source, diags co
 	return sources, files, append(diags, more...)
 }
 
+// VarFiles returns the names of the files with variables.
+func (in *Inputs) VarFiles() []string { return in.files }
+
 // Given returns the flags as text.
 func (in *Inputs) Given() []string {
 	given := slices.Concat([]string{"--var-file"}, in.files)

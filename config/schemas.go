@@ -117,8 +117,10 @@ func (l *loader) findPlaces() {
 	for _, name := range names(l.schemas.lifecycle.inside) {
 		add(name+" { … }", s.lifecycle.inside[name].body.Names())
 	}
+	others := maps.Clone(l.places) // listen in a target is meant for engine, not for an output
 	for _, name := range names(l.schemas.gateway.inside) {
-		add(name+" { … }", s.gateway.inside[name].body.Names())
+		own := slices.Clone(s.gateway.inside[name].body.Names())
+		add(name+" { … }", slices.DeleteFunc(own, func(argument string) bool { return others[argument] != "" }))
 	}
 	for _, name := range names(l.handlers) {
 		if schema := l.handlers[name].schema; schema != nil {

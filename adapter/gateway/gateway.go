@@ -3,6 +3,7 @@
 //
 //	gateway.go  Gateways: starts and ends the outputs
 //	session.go  Session: what an output works with, and its status
+//	http.go     HTTP: how outputs listen, and answer HTTP requests
 package gateway
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,9 @@ type Session struct {
 
 	statusMu sync.Mutex // guards status
 	status   group.GatewayStatus
+
+	keptMu sync.Mutex    // guards kept
+	kept   []*group.View // of Groups: the last one that Kept has returned, or nil
 }
 
 func newSession(name string, spec Spec, log *slog.Logger) *Session {
@@ -98,4 +102,21 @@ func (s *Session) Wait(ctx context.Context, views []*group.View, end <-chan time
 		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(v.Replaced())})
 	}
 	reflect.Select(cases)
+}
+
+// Kept returns the View of each group by which a gateway goes: the present one or, while that
+// is Frozen, the one that Kept has returned last. It is nil for a group of which nothing has
+// been known since the gateway began.
+func (s *Session) Kept() []*group.View {
+	s.keptMu.Lock()
+	defer s.keptMu.Unlock()
+	if s.kept == nil {
+		s.kept = make([]*group.View, len(s.Groups))
+	}
+	for i, g := range s.Groups {
+		if v := g.View(); !v.Frozen {
+			s.kept[i] = v
+		}
+	}
+	return slices.Clone(s.kept)
 }

@@ -32,9 +32,8 @@ const (
 	askTimeout     = time.Second            // for agent-send to begin
 	restTimeout    = 100 * time.Millisecond // for the rest of it; an agent-send without a newline ends so
 	answerTimeout  = time.Second
-	retryInterval  = time.Second // between attempts to listen
-	maxUnknown     = 100         // names of which the log says once that there is no such member
-	maxReason      = 120         // bytes of a line's text
+	maxUnknown     = 100 // names of which the log says once that there is no such member
+	maxReason      = 120 // bytes of a line's text
 )
 
 // Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
@@ -88,21 +87,7 @@ func New(c Config) *Agent {
 // Run implements gateway.Output.
 func (a *Agent) Run(ctx context.Context, s *gateway.Session) {
 	a.session = s
-	for ctx.Err() == nil {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.listen)
-		if err == nil {
-			s.Listens(l.Addr().String())
-			err = a.serve(ctx, l)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		s.Failed(err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryInterval):
-		}
-	}
+	s.Listen(ctx, a.listen, a.serve)
 }
 
 // serve answers until ctx is done, or the listener fails. It returns when all connections
@@ -110,7 +95,6 @@ func (a *Agent) Run(ctx context.Context, s *gateway.Session) {
 func (a *Agent) serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
-	defer l.Close()
 	var answers sync.WaitGroup
 	defer answers.Wait()
 	for {

@@ -6,7 +6,10 @@ import (
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/gateway/agent"
 	"github.com/sonde-probe/sonde/adapter/gateway/haproxy"
+	"github.com/sonde-probe/sonde/adapter/gateway/oracle"
+	"github.com/sonde-probe/sonde/adapter/gateway/prometheus"
 	"github.com/sonde-probe/sonde/adapter/gateway/render"
+	"github.com/sonde-probe/sonde/adapter/gateway/traefik"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -18,9 +21,12 @@ type output struct {
 
 // outputs are the blocks, by name.
 var outputs = map[string]output{
-	"agent":   outputOf(agent.Config.Check, agent.New),
-	"haproxy": outputOf(haproxy.Config.Check, haproxy.New),
-	"render":  outputOf(render.Config.Check, render.New),
+	"agent":      outputOf(agent.Config.Check, agent.New),
+	"haproxy":    outputOf(haproxy.Config.Check, haproxy.New),
+	"render":     outputOf(render.Config.Check, render.New),
+	"oracle":     outputOf(oracle.Config.Check, oracle.New),
+	"prometheus": outputOf(prometheus.Config.Check, prometheus.New),
+	"traefik":    outputOf(traefik.Config.Check, traefik.New),
 }
 
 func outputOf[C any, O gateway.Output](check func(C) error, build func(C) O) output {

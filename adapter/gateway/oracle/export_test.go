@@ -1,0 +1,16 @@
+package oracle
+
+import (
+	"net/http"
+
+	"github.com/sonde-probe/sonde/group"
+)
+
+// Find returns the name in a request, and the member that it means.
+func Find(groups []*group.Group, path, header, state string) (string, *group.Member) {
+	r := &http.Request{Header: http.Header{"X-Target": {header}, "X-Haproxy-Server-State": {state}}}
+	r.SetPathValue("target", path)
+	name := target(r)
+	_, m := find(groups, name)
+	return name, m
+}

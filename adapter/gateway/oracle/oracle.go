@@ -1,0 +1,125 @@
+// Package oracle answers the health checks of load balancers that ask about a server somewhere
+// else than at the server: status 200 while it is in rotation, and 503 otherwise.
+package oracle
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/sonde-probe/sonde/adapter/gateway"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Config configures an Oracle.
+type Config struct {
+	Listen string `hcl:"listen" doc:"address and port for health checks, such as 127.0.0.1:9778. Port 0 lets the system choose one"`
+	Token  string `hcl:"token,optional,sensitive" doc:"bearer token that clients must send; listen can be an address that other machines reach then" default:"none; only this machine can ask"`
+}
+
+// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+func (c Config) Check() error { return gateway.HTTP(c).Check() }
+
+// Oracle is an output for health checks by HTTP.
+type Oracle struct {
+	http    gateway.HTTP
+	session *gateway.Session
+}
+
+// New returns an Oracle. The configuration must have passed Check.
+func New(c Config) *Oracle { return &Oracle{http: gateway.HTTP(c)} }
+
+// Run implements gateway.Output.
+func (o *Oracle) Run(ctx context.Context, s *gateway.Session) {
+	o.session = s
+	mux := http.NewServeMux()
+	for _, pattern := range []string{"/v1/ready", "/v1/ready/{target...}"} {
+		mux.HandleFunc("GET "+pattern, o.ready)
+		mux.HandleFunc("OPTIONS "+pattern, o.ready) // HAProxy's default method
+	}
+	o.http.Serve(ctx, s, mux)
+}
+
+// ready answers whether a member is in rotation.
+func (o *Oracle) ready(w http.ResponseWriter, r *http.Request) {
+	name := target(r)
+	v, m := find(o.session.Groups, name)
+	w.Header().Set("Cache-Control", "no-store")
+	switch {
+	case m == nil:
+		o.session.Refused()
+		http.Error(w, "no group of this gateway has the target "+strconv.QuoteToASCII(probe.CleanText(name, probe.MaxTargetName)), http.StatusNotFound)
+		return
+	case !m.InRotation:
+		http.Error(w, reason(m), http.StatusServiceUnavailable)
+	case v.Frozen && v.Last == group.Undecided:
+		answer(w, "undecided: nothing is known yet, all are used")
+	default:
+		answer(w, m.State.String())
+	}
+	o.session.Succeeded()
+}
+
+func answer(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte(text + "\n")) // the client has gone otherwise
+}
+
+// reason says why a member is not in rotation.
+func reason(m *group.Member) string {
+	if m.Reason == "" || m.State.TakesRequests() {
+		return m.State.String()
+	}
+	return m.State.String() + ": " + string(m.Reason)
+}
+
+// target returns which target a request is about: that of its path, of X-Target, or of
+// HAProxy's header, whose name is that of a backend, a slash, and that of a server.
+func target(r *http.Request) string {
+	if name := r.PathValue("target"); name != "" {
+		return name
+	}
+	if name := r.Header.Get("X-Target"); name != "" {
+		return name
+	}
+	for field := range strings.SplitSeq(r.Header.Get("X-Haproxy-Server-State"), ";") {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(field), "name="); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// find returns the member that a name means: that of a target, that of a group or a backend,
+// a slash and that of a target, or the address of a target, with or without a port. A
+// member of a group whose name comes before the slash is found first.
+func find(groups []*group.Group, name string) (*group.View, *group.Member) {
+	first, rest, slash := strings.Cut(name, "/")
+	for _, g := range groups {
+		if v := g.View(); slash && v.Group == first {
+			if m := v.Member(rest); m != nil {
+				return v, m
+			}
+		}
+	}
+	for _, wanted := range []string{name, rest} {
+		for _, g := range groups {
+			v := g.View()
+			if m := v.Member(wanted); m != nil && wanted != "" {
+				return v, m
+			}
+		}
+	}
+	for _, g := range groups {
+		v := g.View()
+		for m := range v.Members() {
+			if m.Address != "" && (name == m.Address || m.Port != 0 && name == net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))) {
+				return v, m
+			}
+		}
+	}
+	return nil, nil
+}

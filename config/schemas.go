@@ -117,11 +117,6 @@ func (l *loader) findPlaces() {
 	for _, name := range names(l.schemas.lifecycle.inside) {
 		add(name+" { … }", s.lifecycle.inside[name].body.Names())
 	}
-	others := maps.Clone(l.places) // listen in a target is meant for engine, not for an output
-	for _, name := range names(l.schemas.gateway.inside) {
-		own := slices.Clone(s.gateway.inside[name].body.Names())
-		add(name+" { … }", slices.DeleteFunc(own, func(argument string) bool { return others[argument] != "" }))
-	}
 	for _, name := range names(l.handlers) {
 		if schema := l.handlers[name].schema; schema != nil {
 			add(name+" { … }", schema.body.Names())
@@ -130,6 +125,13 @@ func (l *loader) findPlaces() {
 	for name := range several {
 		if several[name] {
 			delete(l.places, name)
+		}
+	}
+	for _, output := range names(s.gateway.inside) { // who writes listen in a target means that of the engine
+		for _, name := range s.gateway.inside[output].body.Names() {
+			if _, elsewhere := several[name]; !elsewhere {
+				several[name], l.places[name] = false, output+" { … }"
+			}
 		}
 	}
 }

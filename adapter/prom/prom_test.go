@@ -203,13 +203,19 @@ func TestGroupMetrics(t *testing.T) {
 	want := `
 # HELP sonde_group_members Number of members of the group by state.
 # TYPE sonde_group_members gauge
+sonde_group_members{group="db",state="degraded"} 0
 sonde_group_members{group="db",state="down"} 0
+sonde_group_members{group="db",state="draining"} 0
 sonde_group_members{group="db",state="ready"} 0
 sonde_group_members{group="db",state="undecided"} 2
+sonde_group_members{group="web",state="degraded"} 0
 sonde_group_members{group="web",state="down"} 2
+sonde_group_members{group="web",state="draining"} 0
 sonde_group_members{group="web",state="ready"} 1
 sonde_group_members{group="web",state="undecided"} 3
+sonde_group_members{group="zone",state="degraded"} 0
 sonde_group_members{group="zone",state="down"} 0
+sonde_group_members{group="zone",state="draining"} 0
 sonde_group_members{group="zone",state="ready"} 4
 sonde_group_members{group="zone",state="undecided"} 0
 # HELP sonde_group_ready Whether the group was ready when that was last known (1 for yes, 0 for no).

@@ -95,6 +95,10 @@ oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other sc
 	cd tests/oracle && $(GO) vet ./... && $(GO) test -short -count=1 -parallel 8 -timeout 20m -seed $(SEED)
 	cd tests/oracle && $(GO) test ./pods ./times
 
+.PHONY: gateways
+gateways: ## test outputs of gateways with the libraries of real clients
+	cd tests/gateways && $(GO) vet ./... && $(GO) test -race -count=1 ./...
+
 .PHONY: oracle-long
 oracle-long: ## the same for an hour, with new scripts each time
 	cd tests/oracle && $(GO) test -count=1 -parallel 8 -timeout 2h -lasting 50m -seed $$(date +%s)

@@ -35,7 +35,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 
 // Bounds on waiting for a condition, so that a failing test does not hang.
 const (
-	waitTimeout = 30 * time.Second
+	waitTimeout = time.Minute
 	waitStep    = 10 * time.Millisecond
 )
 

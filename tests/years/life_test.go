@@ -154,7 +154,7 @@ func (l *life) parse(previous *config.Digest) *config.Config {
 		l.story.Fatalf("story %d: %v\n%s", l.story.seed, diags, text(l.story.specs))
 	}
 	if previous == nil {
-		c.Set[anchorID] = probe.Probe{Handler: &anchor{l.story.world}, HandlerName: "anchor", Revision: "1", Rule: probe.Rule{Period: time.Hour}, Target: probe.Target{Address: "localhost"}}
+		c.Set[anchorID] = probe.Probe{Handler: &anchor{l.story.world}, HandlerName: "anchor", Revision: "1", Rule: probe.Rule{Period: 10 * time.Minute}, Target: probe.Target{Address: "localhost"}}
 		c.Targets[anchorID.Target] = config.Target{}
 	}
 	return c
@@ -304,13 +304,13 @@ func marshal(v any) []byte {
 	return b
 }
 
-// stall stops the engine for a time: its loop, and all attempts.
+// stall stops the engine for a time: its loop, and all attempts. The anchor does so when it is
+// attempted: the engine may put that off.
 func (l *life) stall(d time.Duration) {
-	w := l.story.world
-	w.mu.Lock()
-	w.stall = window{time.Now(), time.Now().Add(d)}
-	w.mu.Unlock()
+	next := &stall{lasts: d, begins: make(chan struct{})}
+	l.story.world.setNextStall(next)
 	l.engine.Trigger(anchorID)
+	<-next.begins
 	time.Sleep(d + time.Millisecond)
 }
 

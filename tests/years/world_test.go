@@ -22,7 +22,8 @@ type world struct {
 	open    int // handlers that are not closed
 	calm    bool
 
-	stall    window // the engine is stopped
+	next     *stall // of the engine, by the anchor; nil: none
+	stalled  window // the engine is stopped
 	shortage window // attempts cannot be made
 	cutOff   window // no answer arrives
 	sluggish window // all answers take time
@@ -33,6 +34,12 @@ type world struct {
 type window struct{ from, to time.Time }
 
 func (w window) has(t time.Time) bool { return !t.Before(w.from) && t.Before(w.to) }
+
+// stall is a time for which the engine is stopped.
+type stall struct {
+	lasts  time.Duration
+	begins chan struct{} // closed when it begins
+}
 
 // target is what stands behind a target's name.
 type target struct {
@@ -213,10 +220,10 @@ type slow struct {
 // sleepWhileStalled returns when the engine is not stopped.
 func (w *world) sleepWhileStalled() {
 	w.mu.Lock()
-	now, stall := time.Now(), w.stall
+	now, stalled := time.Now(), w.stalled
 	w.mu.Unlock()
-	if stall.has(now) {
-		time.Sleep(stall.to.Sub(now))
+	if stalled.has(now) {
+		time.Sleep(stalled.to.Sub(now))
 	}
 }
 
@@ -315,14 +322,32 @@ func (h *slow) Close() error {
 	return nil
 }
 
-// anchor is a handler that stops the engine's loop while the engine is stopped.
+// anchor is a handler that stops the engine: the loop makes its attempts.
 type anchor struct{ world *world }
 
 // Step implements nonblock.Stepper.
 func (h *anchor) Step(a *nonblock.Attempt) nonblock.Progress {
+	h.world.beginStall()
 	h.world.sleepWhileStalled()
 	a.Result = yes
 	return nonblock.StepDone
+}
+
+func (w *world) setNextStall(next *stall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next = next
+}
+
+// beginStall begins the next stall, if there is one.
+func (w *world) beginStall() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next != nil {
+		w.stalled = window{time.Now(), time.Now().Add(w.next.lasts)}
+		close(w.next.begins)
+		w.next = nil
+	}
 }
 
 // Probe implements probe.Handler.

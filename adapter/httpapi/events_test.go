@@ -313,11 +313,17 @@ func TestEventsOfTargetsHaveTheirStates(t *testing.T) {
 		time.Sleep(time.Minute)
 		next, stop := iter.Pull2(b.client.Events(b.t.Context(), httpapi.EventOptions{Targets: true, Snapshot: true}))
 		defer stop()
+		latest := ""
 		expect := func(want string) {
 			b.t.Helper()
-			e, err, _ := next()
-			if got := fmt.Sprint(e.Type, " ", e.Target.Name, " ", e.Target.State); err != nil || got != want {
-				b.t.Errorf("got %q, %v, want %q", got, err, want)
+			for before := latest; latest == before; { // a target may be sent again as it is
+				e, err, _ := next()
+				if latest = fmt.Sprint(e.Type, " ", e.Target.Name, " ", e.Target.State); err != nil {
+					b.t.Fatal(err)
+				}
+			}
+			if latest != want {
+				b.t.Errorf("got %q, want %q", latest, want)
 			}
 		}
 		expect("target db ready")

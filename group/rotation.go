@@ -64,10 +64,7 @@ func (r *Rule) fill(acting Counts, l members) map[string]bool {
 		}
 	}
 	slices.SortFunc(rest, func(a, b *Member) int {
-		if a.acting != b.acting && (a.acting == Draining || b.acting == Draining) {
-			return cmp.Compare(isNot(a.acting == Draining), isNot(b.acting == Draining))
-		}
-		return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Target, b.Target))
+		return cmp.Or(cmp.Compare(isNot(a.acting == Draining), isNot(b.acting == Draining)), b.Since.Compare(a.Since), cmp.Compare(a.Target, b.Target))
 	})
 	extra := map[string]bool{}
 	for _, m := range rest[:min(missing, len(rest))] {

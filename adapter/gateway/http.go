@@ -10,11 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -148,10 +150,10 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := b.Listener.Accept()
 		if err != nil {
-			if !isTemporary(err) {
+			if !IsTemporary(err) {
 				return nil, err
 			}
-			b.session.Failed(err) // no descriptors are left, for example; the server waits
+			b.session.Failed(err) // the server waits
 			return nil, err
 		}
 		select {
@@ -164,7 +166,9 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-func isTemporary(err error) bool {
+// IsTemporary reports whether accepting a connection may succeed later: no descriptors were
+// left, for example.
+func IsTemporary(err error) bool {
 	var temporary interface{ Temporary() bool }
 	return errors.As(err, &temporary) && temporary.Temporary()
 }
@@ -199,6 +203,18 @@ func (s *Session) Listen(ctx context.Context, address string, serve func(context
 		case <-ctx.Done():
 		case <-time.After(retryInterval):
 		}
+	}
+}
+
+// Answer returns a handler that responds with what of makes of the Views that Kept returns.
+func (s *Session) Answer(of func([]*group.View) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		views := s.Kept()
+		if slices.Contains(views, nil) {
+			Undecided(w)
+			return
+		}
+		s.Respond(w, of(views))
 	}
 }
 

@@ -5,7 +5,6 @@ package agent
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"strconv"
@@ -99,9 +98,8 @@ func (a *Agent) serve(ctx context.Context, l net.Listener) error {
 	defer answers.Wait()
 	for {
 		conn, err := l.Accept()
-		var temporary interface{ Temporary() bool }
 		switch {
-		case errors.As(err, &temporary) && temporary.Temporary(): // no descriptors are left, for example
+		case gateway.IsTemporary(err):
 			a.session.Failed(err)
 			select {
 			case <-ctx.Done():

@@ -6,7 +6,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
@@ -31,14 +30,7 @@ func New(c Config) *Discovery { return &Discovery{gateway.HTTP(c)} }
 // Run implements gateway.Output.
 func (d *Discovery) Run(ctx context.Context, s *gateway.Session) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/sd/prometheus", func(w http.ResponseWriter, _ *http.Request) {
-		views := s.Kept()
-		if slices.Contains(views, nil) {
-			gateway.Undecided(w)
-			return
-		}
-		s.Respond(w, targetGroups(views))
-	})
+	mux.HandleFunc("GET /v1/sd/prometheus", s.Answer(func(views []*group.View) any { return targetGroups(views) }))
 	d.http.Serve(ctx, s, mux)
 }
 

@@ -50,14 +50,7 @@ func New(c Config) *Provider {
 // Run implements gateway.Output.
 func (p *Provider) Run(ctx context.Context, s *gateway.Session) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/traefik", func(w http.ResponseWriter, _ *http.Request) {
-		views := s.Kept()
-		if slices.Contains(views, nil) {
-			gateway.Undecided(w)
-			return
-		}
-		s.Respond(w, p.configuration(views))
-	})
+	mux.HandleFunc("GET /v1/traefik", s.Answer(func(views []*group.View) any { return p.configuration(views) }))
 	p.http.Serve(ctx, s, mux)
 }
 

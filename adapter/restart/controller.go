@@ -292,14 +292,16 @@ func (c *Controller) wakeAll() (changed []string) {
 	return changed
 }
 
-// appliedSince reports whether Apply or Change was called since the last call with the
-// same counter.
-func (c *Controller) appliedSince(counter *int) bool {
+// repeat makes a report again if Apply or Change was called since the last call with the same
+// counter. It holds the lock meanwhile: the target of a unit that is removed has lost its probes,
+// so that a report after that would make a running instance started and ready.
+func (c *Controller) repeat(in probe.Instance, counter *int) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	before := *counter
+	if _, driven := c.units[in.Target]; *counter != c.applies && (driven || in.Terminating) {
+		c.config.Engine.Report(in)
+	}
 	*counter = c.applies
-	return before != c.applies
 }
 
 // supervise starts the missing supervisors of targets, and returns the reports of those

@@ -136,7 +136,7 @@ func (i *instance) check() {
 	now := time.Now()
 	isRemoved := !i.terminating && !i.refresh() // or has another driver
 	i.setGracePeriod()
-	if !isRemoved && !i.isForgotten() {
+	if !isRemoved {
 		i.reportAgain()
 	}
 	switch {

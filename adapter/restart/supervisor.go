@@ -22,7 +22,7 @@ type supervisor struct {
 
 	unit       Unit           // the settings in effect
 	reported   probe.Instance // the last Report; ID is empty before the first
-	applies    int            // for appliedSince
+	applies    int            // for repeat
 	started    int32          // number of instances started
 	exits      int            // number of exits in a row, for the back-off
 	lastExit   string         // how the previous instance exited, and its output; empty without one
@@ -256,8 +256,8 @@ func (s *supervisor) waitForPolicy(end termination) {
 // reportAgain repeats the last report after Apply or Change: the target may have lost its
 // probes, and got others (see Engine.Report).
 func (s *supervisor) reportAgain() {
-	if s.reported.ID != "" && s.control.appliedSince(&s.applies) {
-		s.report(s.reported)
+	if s.reported.ID != "" {
+		s.control.repeat(s.reported, &s.applies)
 	}
 }
 

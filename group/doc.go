@@ -22,4 +22,5 @@
 //	group.go    Group: one group, and its readers
 //	observed.go what the engine says about a target
 //	groups.go   Groups: follows an engine, and logs
+//	mirror.go   Mirror: a Group whose Views come from another process
 package group

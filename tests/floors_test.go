@@ -76,6 +76,8 @@ var rules = []rule{
 	{path: "adapter/gateway/...", floor: 4, group: "gateway", order: 1},
 	{path: "adapter/kube/internal/validate", floor: 4, group: "kube"},
 	{path: "adapter/kube", floor: 4, group: "kube", order: 1},
+	{path: "adapter/httpapi", floor: 4, group: "follow"},
+	{path: "adapter/follow", floor: 4, group: "follow", order: 1},
 	{path: "adapter/...", floor: 4},
 	{path: "cmd/engine/internal/accepted", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/control", floor: 5, group: "cmd"},

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Limits of a Client on what it reads, in bytes.
@@ -136,6 +137,14 @@ func (c *Client) Group(ctx context.Context, name, after string) (Group, error) {
 	if after != "" {
 		query.Set("after", after)
 	}
+	return get[Group](ctx, c, "/v1/groups/"+escape(name), query)
+}
+
+// AwaitGroup waits until a group has another version than one, at most for wait, whose bound is
+// MaxGroupWait, and returns the group with its first members. The HTTP client must have no Timeout
+// that is shorter.
+func (c *Client) AwaitGroup(ctx context.Context, name string, version uint64, wait time.Duration) (Group, error) {
+	query := url.Values{"version": {strconv.FormatUint(version, 10)}, "wait": {wait.String()}}
 	return get[Group](ctx, c, "/v1/groups/"+escape(name), query)
 }
 

@@ -24,7 +24,7 @@ type connections struct {
 type connection struct {
 	state  http.ConnState
 	since  time.Time // of the state
-	stream bool      // it carries an event stream, which a semaphore of its own limits
+	stream bool      // it carries an event stream, or a request that waits, which semaphores of their own limit
 }
 
 // onState is http.Server.ConnState: it is called with StateNew before a connection
@@ -81,6 +81,13 @@ func (o *connection) rank() int {
 // one with an event stream.
 type markerKey struct{}
 
+// markStream marks the connection of a request as one with an event stream.
+func markStream(r *http.Request) {
+	if mark, ok := r.Context().Value(markerKey{}).(func()); ok { // not without Serve
+		mark()
+	}
+}
+
 // context is http.Server.ConnContext.
 func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, markerKey{}, func() {
@@ -101,6 +108,13 @@ type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	end     time.Time // of WriteTimeout
+}
+
+// paced returns a handler whose responses are written by a pacedWriter.
+func paced(h http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(&pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}, r)
+	}
 }
 
 // Write implements io.Writer.

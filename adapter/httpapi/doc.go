@@ -8,7 +8,7 @@
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?group= ?name= ?label= ?snapshot=true
 //	GET /v1/groups           a GroupList
-//	GET /v1/groups/{name}    a Group with its members; ?after=
+//	GET /v1/groups/{name}    a Group with its members; ?after= ?version= ?wait=
 //	GET /v1/gateways         a GatewayList
 //	GET /v1/reload           a Reload: how the last reload of the configuration has ended
 //	POST /v1/reload          reloads the configuration: a Reload, with status 422 if it was rejected; ?force=true
@@ -68,6 +68,14 @@
 // The id counts the events of a connection. A slow reader may miss changes, but
 // never the last one of a probe. A broken stream cannot be resumed: connect again
 // with ?snapshot=true. A comment is sent after each Heartbeat without an event.
+//
+// # Changes of groups
+//
+// With ?version= the response of /v1/groups/{name} waits until the version of the group is
+// another one, for ?wait= at most, which is a duration such as 20s, by default MaxGroupWait. A client
+// that asks again with the version of each response follows the group. Versions grow with each
+// change, and from one engine to the next, so that a client of an earlier engine is answered at
+// once.
 //
 // # Access
 //

@@ -43,9 +43,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.streams.release()
-	if mark, ok := r.Context().Value(markerKey{}).(func()); ok { // not without Serve
-		mark()
-	}
+	markStream(r)
 
 	out := eventWriter{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -110,9 +113,67 @@ func (s *Server) groups(w http.ResponseWriter, _ *http.Request) {
 	respond(w, list)
 }
 
+// groupQuery is the query of /v1/groups/{name}.
+type groupQuery struct {
+	after   string        // the members that sort after this name
+	waits   bool          // until the group has another version, or for a time
+	version uint64        // that the client has
+	wait    time.Duration // at most MaxGroupWait
+}
+
+func parseGroupQuery(text string) (q groupQuery, err error) {
+	query, err := parseFields(text, "after", "version", "wait")
+	if err != nil {
+		return q, err
+	}
+	q.after, q.wait, q.waits = query.Get("after"), MaxGroupWait, query.Has("version")
+	if q.waits {
+		if q.version, err = strconv.ParseUint(query.Get("version"), 10, 64); err != nil {
+			return q, fmt.Errorf("version is %.80q: it must be the version of a group, or 0", query.Get("version"))
+		}
+	}
+	if query.Has("wait") {
+		wait, err := time.ParseDuration(query.Get("wait"))
+		if err != nil || wait < 0 || !q.waits {
+			return q, fmt.Errorf("wait is %.80q: it must be a duration such as 20s, and needs version", query.Get("wait"))
+		}
+		q.wait = min(wait, MaxGroupWait)
+	}
+	return q, nil
+}
+
+// afterChange passes requests of /v1/groups/{name} to next: with a version in the query after
+// the group has another one, or the wait is over.
+func (s *Server) afterChange(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseGroupQuery(r.URL.RawQuery)
+		if err != nil {
+			respondError(w, http.StatusBadRequest, "%v", err)
+			return
+		}
+		if g := s.groupOf(r.PathValue("name")); g != nil && q.waits && g.View().Version == q.version {
+			if !s.waiters.acquire() {
+				w.Header().Set("Retry-After", "1")
+				respondError(w, http.StatusServiceUnavailable, "too many requests wait for changes of groups: the limit is %d", MaxWaiters)
+				return
+			}
+			markStream(r)
+			ctx, cancel := context.WithTimeout(r.Context(), q.wait)
+			_, _ = g.Next(ctx, q.version) // an error says that there was no change
+			cancel()
+			s.waiters.release()
+			if r.Context().Err() != nil {
+				respondError(w, http.StatusServiceUnavailable, "the server stops")
+				return
+			}
+		}
+		next(w, r)
+	}
+}
+
 // group serves /v1/groups/{name}.
 func (s *Server) group(w http.ResponseWriter, r *http.Request) {
-	query, err := parseFields(r.URL.RawQuery, "after")
+	query, err := parseGroupQuery(r.URL.RawQuery)
 	if err != nil {
 		respondError(w, http.StatusBadRequest, "%v", err)
 		return
@@ -124,7 +185,7 @@ func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 	}
 	v := found.View()
 	g := newGroup(v)
-	for m := range v.MembersAfter(query.Get("after")) {
+	for m := range v.MembersAfter(query.after) {
 		if n := len(g.Members); n == MaxListed {
 			g.Next = g.Members[n-1].Target
 			break

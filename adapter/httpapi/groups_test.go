@@ -3,15 +3,19 @@ package httpapi_test
 import (
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 func TestGroupsAreServedWithTheirMembers(t *testing.T) {
@@ -56,6 +60,102 @@ func TestGroupsAreServedWithTheirMembers(t *testing.T) {
 	}
 	if _, err := client.Targets(t.Context(), httpapi.Query{Group: "none"}); !errors.As(err, &notFound) || notFound.Status != 404 {
 		t.Errorf("the targets of an unknown group give %v", err)
+	}
+}
+
+// A request with a version is answered when the group has another one.
+func TestRequestsWaitForAChangeOfAGroup(t *testing.T) {
+	e, _ := labeledEngine(t)
+	groups := group.New(group.Config{Engine: e})
+	rule := func(need int) map[string]group.Rule {
+		return map[string]group.Rule{"all": {MinReady: probe.Minimum{Count: need}}}
+	}
+	if err := groups.Apply(rule(1)); err != nil {
+		t.Fatal(err)
+	}
+	s := server(t, httpapi.Config{Engine: e, Groups: groups})
+	address, end := serve(t, s)
+	client := &httpapi.Client{Base: "http://" + address}
+	first, err := client.Group(t.Context(), "all", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []uint64{0, 1, first.Version - 1, first.Version + 1} { // at once
+		if g, err := client.AwaitGroup(t.Context(), "all", version, time.Minute); err != nil || g.Version != first.Version || len(g.Members) != 4 {
+			t.Errorf("with version %d the answer is %+v, %v", version, g, err)
+		}
+	}
+	if g, err := client.AwaitGroup(t.Context(), "all", first.Version, time.Millisecond); err != nil || g.Version != first.Version {
+		t.Errorf("after the wait the answer is %+v, %v", g, err)
+	}
+	type answer struct {
+		group httpapi.Group
+		err   error
+	}
+	answers := make(chan answer, 1)
+	ask := func(version uint64) {
+		g, err := client.AwaitGroup(t.Context(), "all", version, time.Hour)
+		answers <- answer{g, err}
+	}
+	go ask(first.Version)
+	if err := groups.Apply(rule(2)); err != nil {
+		t.Fatal(err)
+	}
+	second := testsync.Receive(t, "the answer after a change", answers)
+	if second.err != nil || second.group.Version <= first.Version || second.group.Need != 2 {
+		t.Errorf("after a change the answer is %+v", second)
+	}
+	go ask(second.group.Version)
+	if err := groups.Apply(nil); err != nil {
+		t.Fatal(err)
+	}
+	if a := testsync.Receive(t, "the answer after the end", answers); a.err == nil || !strings.Contains(a.err.Error(), `no group "all"`) {
+		t.Errorf("after the group was removed the answer is %+v", a)
+	}
+	for _, query := range []string{"version=", "version=-1", "version=x", "wait=1s", "version=1&wait=x", "version=1&wait=-1s", "version=1&version=2"} {
+		r := httptest.NewRequest("GET", "/v1/groups/all?"+query, nil)
+		r.Host = address
+		w := httptest.NewRecorder()
+		if s.ServeHTTP(w, r); w.Code != 400 {
+			t.Errorf("?%s has the status %d", query, w.Code)
+		}
+	}
+	if err := end(); err != nil {
+		t.Errorf("Serve returned %v", err)
+	}
+}
+
+// Waiting requests have a bound of their own, so that all others are answered meanwhile; the
+// end of the server ends them.
+func TestWaitingRequestsAreBounded(t *testing.T) {
+	e, _ := labeledEngine(t)
+	groups := group.New(group.Config{Engine: e})
+	if err := groups.Apply(map[string]group.Rule{"all": {}}); err != nil {
+		t.Fatal(err)
+	}
+	address, end := serve(t, server(t, httpapi.Config{Engine: e, Groups: groups}))
+	client := &httpapi.Client{Base: "http://" + address, HTTP: &http.Client{Transport: &http.Transport{}}}
+	version := groups.Get("all").View().Version
+	var refused, ended atomic.Int64
+	var asking sync.WaitGroup
+	for range httpapi.MaxWaiters + 1 {
+		asking.Go(func() {
+			_, err := client.AwaitGroup(t.Context(), "all", version, time.Hour)
+			if failed, ok := errors.AsType[*httpapi.Error](err); ok && failed.Status == 503 && strings.Contains(failed.Message, "the limit is 96") {
+				refused.Add(1)
+			} else if err != nil {
+				ended.Add(1)
+			}
+		})
+	}
+	testsync.Until(t, "all to wait", func() bool { return refused.Load() == 1 })
+	if _, err := client.Group(t.Context(), "all", ""); err != nil {
+		t.Errorf("beside requests that wait another one gets %v", err)
+	}
+	_ = end()
+	asking.Wait()
+	if ended.Load() != httpapi.MaxWaiters {
+		t.Errorf("%d requests were ended, want %d", ended.Load(), httpapi.MaxWaiters)
 	}
 }
 

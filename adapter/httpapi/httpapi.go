@@ -24,6 +24,8 @@ const (
 	MaxConnections  = 256              // open at once; a new one then takes the place of the one that is idle the longest
 	MaxRequests     = 16               // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503
 	MaxSubscribers  = 32               // event streams at once; any more get status 503
+	MaxWaiters      = 96               // requests at once that wait for a change of a group; any more get status 503
+	MaxGroupWait    = time.Minute      // of such a request
 	MaxListed       = 5000             // targets in one response
 	MaxListedProbes = 10_000           // probes in one response, after which it has no further target
 	MaxListText     = 512              // bytes of each detail in a list
@@ -95,6 +97,7 @@ type Server struct {
 	lists    semaphore // of targets: large responses, which slow clients keep in progress
 	requests semaphore // other ones
 	streams  semaphore
+	waiters  semaphore
 	changes  semaphore // reloads and plans
 }
 
@@ -124,6 +127,7 @@ func New(c Config) (*Server, error) {
 		lists:    make(semaphore, MaxRequests),
 		requests: make(semaphore, MaxRequests),
 		streams:  make(semaphore, MaxSubscribers),
+		waiters:  make(semaphore, MaxWaiters),
 		changes:  make(semaphore, MaxChanges),
 	}
 	s.handler = s.guard(s.routes())
@@ -139,16 +143,12 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/v1/events", s.events)
 	mux.HandleFunc("POST /v1/plan", s.changes.limit(s.plan))
 	mux.HandleFunc("POST /v1/reload", s.changes.limit(s.reload))
-	handle := func(pattern string, h http.Handler) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			h.ServeHTTP(&pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}, r)
-		})
-	}
+	mux.HandleFunc("/v1/groups/{name...}", s.afterChange(paced(s.requests.limit(s.group))))
+	handle := func(pattern string, h http.Handler) { mux.HandleFunc(pattern, paced(h)) }
 	handle("/v1/targets", s.lists.limit(s.targets))
 	handle("/v1/targets/{name...}", s.requests.limit(s.target))
 	handle("/v1/targets/{name}/history", s.requests.limit(s.targetHistory))
 	handle("/v1/groups", s.requests.limit(s.groups))
-	handle("/v1/groups/{name...}", s.requests.limit(s.group))
 	handle("/v1/gateways", s.requests.limit(s.gateways))
 	handle("GET /v1/reload", s.requests.limit(s.lastReload))
 	handle("/v1/stats", s.requests.limit(s.stats))

@@ -2,6 +2,7 @@ package group
 
 import (
 	"math/bits"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -18,14 +19,34 @@ const goldenRatio = 0x9E3779B97F4A7C15
 // Pick returns a member that is in rotation, for one request, or false if none is. Each
 // gets its share of all picks by its weight, and evenly: also of a few picks in a row. It
 // takes no lock. Before anything is known about the members, all are in rotation.
-func (g *Group) Pick() (*Member, bool) {
+//
+// A request that has failed can be tried at another member: tried names the targets that are
+// not to be returned. The others get their shares of such requests by chance.
+func (g *Group) Pick(tried ...string) (*Member, bool) {
 	s := g.View().shares()
-	if len(s.members) == 0 {
+	switch {
+	case len(s.members) == 0:
 		return nil, false
+	case len(tried) > 0:
+		return s.other(tried)
 	}
 	at, _ := bits.Mul64(g.picks.Add(1)*goldenRatio, s.upTo[len(s.upTo)-1])
 	i, _ := slices.BinarySearch(s.upTo, at+1)
 	return s.members[i], true
+}
+
+// other returns a member that is not one of those tried.
+func (s *shares) other(tried []string) (picked *Member, ok bool) {
+	sum := 0
+	for _, m := range s.members {
+		if slices.Contains(tried, m.Target) {
+			continue
+		}
+		if sum += m.Weight; rand.IntN(sum) < m.Weight {
+			picked = m
+		}
+	}
+	return picked, picked != nil
 }
 
 // shares returns the shares of a View, which are made at the first Pick.

@@ -244,6 +244,36 @@ func TestThereMayBeNoneToPick(t *testing.T) {
 	}
 }
 
+// A request that fails everywhere reaches each member that is in rotation once, and those of one
+// member that fails are spread over all others.
+func TestPickLeavesOutWhatWasTried(t *testing.T) {
+	now := time.Unix(1000, 0)
+	g := groupOf(Rule{}, "rrrx", now)
+	g.publish(now, false, false)
+	second := map[string]int{}
+	for range 3000 {
+		var tried []string
+		for m, ok := g.Pick(tried...); ok; m, ok = g.Pick(tried...) {
+			if slices.Contains(tried, m.Target) || !m.InRotation || len(tried) > 3 {
+				t.Fatalf("%+v was picked after %v", *m, tried)
+			}
+			tried = append(tried, m.Target)
+		}
+		if len(tried) != 3 {
+			t.Fatalf("only %v were picked", tried)
+		}
+		second[tried[0]+tried[1]]++
+	}
+	if len(second) != 6 {
+		t.Errorf("the second ones after the first ones were %v", second)
+	}
+	for both, n := range second {
+		if n < 250 {
+			t.Errorf("%s: %d of 3000 requests", both, n)
+		}
+	}
+}
+
 func BenchmarkPick(b *testing.B) {
 	now := time.Unix(1000, 0)
 	g := groupOf(Rule{}, strings.Repeat("r", 100), now)

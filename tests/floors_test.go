@@ -112,6 +112,10 @@ var forbidden = []struct{ from, to string }{
 	{"group", "wasmhost/..."},
 	{"config/...", "wasmhost/..."},
 	{"adapter/...", "config/..."},
+	{"examples/gateway", "adapter/..."}, // it shows what an embedder needs
+	{"examples/gateway", "config/..."},
+	{"examples/gateway", "internal/..."},
+	{"examples/gateway", "wasmhost/..."},
 }
 
 // thirdParty lists the modules that may be imported at all, and by which packages.
@@ -201,9 +205,9 @@ func checkClocks(t *testing.T, file string) {
 
 func TestAnEmbedderLinksNoThirdPartyCode(t *testing.T) {
 	for _, system := range systems {
-		for _, p := range list(t, system, "-deps", "./engine", "./builtin/...", "./group") {
+		for _, p := range list(t, system, "-deps", "./engine", "./builtin/...", "./group", "./examples/gateway") {
 			if !p.Standard && foreign(p.ImportPath) && !within("golang.org/x", p.ImportPath) {
-				t.Errorf("on %s, engine, builtin and group link %s", system, p.ImportPath)
+				t.Errorf("on %s, engine, builtin, group and examples/gateway link %s", system, p.ImportPath)
 			}
 		}
 	}

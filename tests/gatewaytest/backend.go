@@ -81,5 +81,6 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("X-Backend", b.Name)
+	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write([]byte(b.Name))
 }

@@ -7,6 +7,8 @@ BENCH ?=
 SEED ?= 1
 FUZZTIME ?= 20s
 YEARS ?= 0
+REQUESTS ?= 25000
+RATE ?= 500
 TIME ?= 8h
 
 # The folder of the example plugins.
@@ -58,6 +60,7 @@ test: lint ## run all checks and tests, with the race detector
 	$(GO) test -count=1 ./tests/years -lasting 45s
 	cd guest && $(GO) test -race ./...
 	cd guest/starlark && $(GO) test -race ./...
+	cd tests/gateways && $(GO) test -race -count=1 ./...
 	cd $(WASM) && $(GO) test -count=1 -run TestModulesCompile ./internal/lab # without -race: it fills the cache
 	cd $(WASM) && $(GO) test -race ./...
 	@echo "all tests passed"
@@ -71,6 +74,7 @@ lint: plugins $(STARLARK) ## check formatting, go vet, staticcheck, and config.h
 	cd guest && $(GO) vet ./...
 	cd guest/starlark && $(GO) vet ./...
 	cd $(WASM) && $(GO) vet ./...
+	cd tests/gateways && $(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	@$(GO) run ./cmd/engine fmt --check config.hcl
 	@$(GO) run ./cmd/engine validate config.hcl
@@ -96,8 +100,8 @@ oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other sc
 	cd tests/oracle && $(GO) test ./pods ./times
 
 .PHONY: gateways
-gateways: ## test outputs of gateways with the libraries of real clients
-	cd tests/gateways && $(GO) vet ./... && $(GO) test -race -count=1 ./...
+gateways: ## take backends away behind real gateways, and print how fast each follows, 15 minutes (root)
+	cd tests/gateways && $(GO) test -count=1 -v -timeout 0 . -long -requests $(REQUESTS) -rate $(RATE)
 
 .PHONY: oracle-long
 oracle-long: ## the same for an hour, with new scripts each time

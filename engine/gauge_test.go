@@ -30,6 +30,8 @@ func TestGatewayStateFollowsInstanceAndReadinessProbes(t *testing.T) {
 		"liveness does not matter":        {answers{readiness: probe.Success, liveness: probe.Warning}, nil, probe.GatewayReady},
 		"terminates":                      {answers{readiness: probe.Success}, terminating, probe.GatewayDraining},
 		"terminates and fails":            {answers{readiness: probe.Failure}, terminating, probe.GatewayDraining},
+		"is being restarted":              {answers{readiness: probe.Success}, func(in *probe.Instance) { in.Managed, in.Reason = true, probe.ReasonEnding }, probe.GatewayDraining},
+		"has not been restarted in time":  {answers{readiness: probe.Success}, func(in *probe.Instance) { in.Managed, in.Reason = false, probe.ReasonEnding }, probe.GatewayReady},
 		"has ended":                       {answers{readiness: probe.Success}, ended, probe.GatewayDown},
 		"has ended as it was asked":       {answers{readiness: probe.Success}, func(in *probe.Instance) { ended(in); terminating(in) }, probe.GatewayDown},
 		"no probes: ready once it runs":   {nil, func(*probe.Instance) {}, probe.GatewayReady},

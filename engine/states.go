@@ -105,7 +105,7 @@ func (sc *scheduler) updateState(t *target) {
 
 // brief returns what a state depends on.
 func (i *instance) brief() *probe.Instance {
-	in := &probe.Instance{Phase: i.phase, Terminating: i.terminating, Retained: i.retained}
+	in := &probe.Instance{Phase: i.phase, Managed: i.managed, Terminating: i.terminating, Retained: i.retained}
 	if i.note != nil {
 		in.Reason = i.note.reason
 	}

@@ -1,3 +1,20 @@
-// Package gateways tests outputs with the libraries that real clients use. It is a module of
-// its own, so that these are no dependencies of the engine.
+// Package gateways tests outputs with real gateways, and with the libraries of real clients. It
+// is a module of its own, so that these are no dependencies of the engine.
+//
+// The lab puts a gateway with its configuration of docs/gateways in front of three backends,
+// which are processes, and `sonde run` beside it. It takes backends away and brings them back
+// under a steady load, and no request may fail. `make gateways` plays more, and prints how
+// long each gateway takes from a verdict to its effect.
+//
+//	main_test.go      flags and roles of the test's program
+//	backend_test.go   a backend
+//	scene_test.go     a gateway with its backends and Sonde
+//	gateways_test.go  the gateways: add a further one here
+//	clients_test.go   clients of service discovery
+//	load_test.go      requests at a steady rate
+//	wire_test.go      what a gateway sends to backends, seen on the network
+//	events_test.go    seven events, and the table
+//	away_test.go      Sonde is away, and knows nothing yet
+//	haproxy_test.go   panic, shares, drain, and a new HAProxy
+//	consul_test.go    HashiCorp's client
 package gateways

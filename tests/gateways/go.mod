@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/hashicorp/consul/api v1.34.2
 	github.com/sonde-probe/sonde v0.0.0
+	golang.org/x/sys v0.49.0
 )
 
 require (
@@ -23,7 +24,7 @@ require (
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mitchellh/go-homedir v1.1.0 // indirect
 	golang.org/x/exp v0.0.0-20260218203240-3dfff04db8fa // indirect
-	golang.org/x/sys v0.49.0 // indirect
+
 )
 
 replace github.com/sonde-probe/sonde => ../..

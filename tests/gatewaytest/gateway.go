@@ -41,11 +41,18 @@ type Process struct {
 	out   testsync.Buffer
 }
 
+// requiredVariable is the environment variable with which a gateway that is not installed fails
+// a test.
+const requiredVariable = "SONDE_GATEWAYS_REQUIRED"
+
 // Start starts a gateway, which ends with the test. It skips the test if the program is not
 // installed.
 func Start(t testing.TB, ready func() bool, words ...string) *Process {
 	t.Helper()
 	if _, err := exec.LookPath(words[0]); err != nil {
+		if os.Getenv(requiredVariable) != "" {
+			t.Fatalf("%s is not installed", words[0])
+		}
 		t.Skipf("%s is not installed: .ci/run installs it", words[0])
 	}
 	p := &Process{t: t, words: words, ready: ready}

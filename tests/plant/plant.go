@@ -1,4 +1,4 @@
-// Package plant builds tests against the product with a fault in it, so that a suite can
+// Package plant builds tests, and programs, with a fault in the product, so that a suite can
 // show which faults it finds.
 package plant
 
@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -41,9 +42,21 @@ func (f Fault) Source(t *testing.T, root string) (path, faulty string) {
 // returns the binary. Overlay has its overlay.
 func (f Fault) Build(t *testing.T, root, pkg string) (binary string) {
 	t.Helper()
+	return f.build(t, root, "suite.test", "test", "-c", "-ldflags=-s -w", "-vet=off", pkg)
+}
+
+// Program builds a program of the repository at root with the fault, and returns its path.
+func (f Fault) Program(t *testing.T, root, pkg string) (binary string) {
+	t.Helper()
+	return f.build(t, root, "program", "build", "-C", root, pkg)
+}
+
+// build runs a command of go, whose last word is a package, with the fault.
+func (f Fault) build(t *testing.T, root, name string, words ...string) (binary string) {
+	t.Helper()
 	dir := t.TempDir()
 	path, text := f.Source(t, root)
-	faulty, binary := filepath.Join(dir, "faulty.go"), filepath.Join(dir, "suite.test")
+	faulty, binary := filepath.Join(dir, "faulty.go"), filepath.Join(dir, name)
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: faulty}})
 	if err != nil {
 		t.Fatal(err)
@@ -53,8 +66,9 @@ func (f Fault) Build(t *testing.T, root, pkg string) (binary string) {
 			t.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-vet=off", "-overlay", Overlay(binary), "-o", binary, pkg)
-	if out, err := build.CombinedOutput(); err != nil {
+	last := len(words) - 1
+	words = append(slices.Clone(words[:last]), "-overlay", Overlay(binary), "-o", binary, words[last])
+	if out, err := exec.Command("go", words...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", f.Name, err, out)
 	}
 	return binary

@@ -162,26 +162,26 @@ func TestWithoutPanicRequestsFailWhenNoServerIsReady(t *testing.T) {
 	l.serve("web-2")
 }
 
-// The templates of docs/gateways/files.md make what they should.
+// The templates of docs/gateways make what they should.
 func TestExamplesOfFiles(t *testing.T) {
 	d := Data{Groups: []Group{{Name: "web", State: "ready", Members: []Member{
 		{Target: "web-1", Name: "web_1", Address: "10.0.0.7", Port: 80, InRotation: true, Weight: 100},
 		{Target: "web-2", Name: "web_2", Address: "10.0.0.8", Port: 80, Reason: "tcp.refused"},
 		{Target: "web-3", Name: "web_3", Address: "10.0.0.9", Port: 80, InRotation: true, Weight: 25},
 	}}}}
-	for name, want := range map[string]string{
-		"varnish":    "backend.set_health boot.web_1 healthy\nbackend.set_health boot.web_2 sick\nbackend.set_health boot.web_3 healthy\n",
-		"nftables":   "        ip daddr 10.9.9.9 tcp dport 80 dnat to numgen inc mod 2 map { 0 : 10.0.0.7 . 80, 1 : 10.0.0.9 . 80 }\n",
-		"keepalived": "ready\n",
-		"hosts":      "10.0.0.7 web.internal web-1.internal\n10.0.0.9 web.internal web-3.internal\n",
+	for name, c := range map[string]struct{ page, want string }{
+		"edge":       {"varnish.md", "failed=0\nvarnishadm backend.set_health web_1 healthy || failed=1\nvarnishadm backend.set_health web_2 sick || failed=1\nvarnishadm backend.set_health web_3 healthy || failed=1\nexit $failed\n"},
+		"nftables":   {"files.md", "        ip daddr 10.9.9.9 tcp dport 80 dnat to numgen inc mod 2 map { 0 : 10.0.0.7 . 80, 1 : 10.0.0.9 . 80 }\n"},
+		"keepalived": {"files.md", "ready\n"},
+		"hosts":      {"files.md", "10.0.0.7 web.internal web-1.internal\n10.0.0.9 web.internal web-3.internal\n"},
 	} {
-		parsed, err := parse(templateOf(t, "../../../docs/gateways/files.md", name))
+		parsed, err := parse(templateOf(t, "../../../docs/gateways/"+c.page, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		text, err := execute(parsed, d)
-		if err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, text, want)
+		if err != nil || !strings.Contains(string(text), c.want) {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, text, c.want)
 		}
 	}
 }

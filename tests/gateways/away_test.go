@@ -1,0 +1,157 @@
+//go:build linux
+
+package gateways
+
+import (
+	"net/netip"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/plant"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// What Sonde's absence lasts, and how late probes answer the next one, in the long form. In the
+// short form it is a number of requests.
+const (
+	absence     = 5 * time.Second
+	lateAnswer  = 400 * time.Millisecond
+	awayShort   = 100 // requests
+	pollsOfView = 20
+)
+
+// failStatic are the gateways that keep what they have without Sonde.
+func failStatic() []kind { return played(func(g kind) bool { return !g.failsClosed }) }
+
+// withoutPanic returns a configuration in which gateways take each verdict at its word, and
+// probes wait for late answers.
+func withoutPanic(hcl string) string {
+	hcl = regexp.MustCompile(`(?m)^ *panic .*\n`).ReplaceAllString(hcl, "")
+	return regexp.MustCompile(`(?m)^( *timeout +=) .*$`).ReplaceAllString(hcl, `$1 "10s"`)
+}
+
+// While Sonde is away, and while the next one has not heard from any backend yet, gateways keep
+// what they have: no request fails, and the backend that is not ready gets none.
+func TestGatewaysKeepWhatTheyHaveWithoutSonde(t *testing.T) {
+	for _, g := range failStatic() {
+		t.Run(g.name, func(t *testing.T) {
+			parallel(t)
+			play(t, g, sondeProgram(t), withoutPanic, func(s *scene) {
+				out := s.takeOut()
+				before := s.kept(out)
+				s.killSonde()
+				s.whileAway(absence)
+				s.whole("Sonde is away")
+				s.hold(true)
+				s.startSonde()
+				s.awaitProbes("attempts", func(p httpapi.Probe) bool { return p.Attempting })
+				s.whileAway(lateAnswer)
+				s.whole("Sonde knows nothing yet")
+				s.hold(false)
+				s.awaitProbes("verdicts", func(p httpapi.Probe) bool { return p.Decided })
+				s.upToDate()
+				s.whileAway(lateAnswer)
+				s.whole("Sonde is back")
+				if after := s.kept(out); after != before {
+					t.Errorf("the gateway has changed what it uses: %+v, before %+v", after, before)
+				}
+				mark := s.mark()
+				out.set("ready=200")
+				s.effect(out, true, s.verdict(mark, out, probe.Passing))
+				s.whole("the backend is ready")
+			})
+		})
+	}
+}
+
+// takeOut makes the first backend not ready, and returns it when it gets no more requests.
+func (s *scene) takeOut() *backend {
+	s.t.Helper()
+	out, mark := s.backends[0], s.mark()
+	out.set("ready=503")
+	s.effect(out, false, s.verdict(mark, out, probe.Failing))
+	s.whole("a backend is not ready")
+	return out
+}
+
+// kept is what must not change: what a gateway says that it uses, or what it sends to a backend.
+type kept struct {
+	view    string
+	packets int
+}
+
+func (s *scene) kept(out *backend) (k kept) {
+	if s.view != nil {
+		return kept{view: s.view.sinceAll()}
+	}
+	k.packets, _ = s.wire.seen(netip.MustParseAddrPort(out.requests).Addr())
+	return k
+}
+
+// whileAway lets requests pass: for some time in the long form, otherwise some of them.
+func (s *scene) whileAway(lasts time.Duration) {
+	s.t.Helper()
+	switch {
+	case *long || s.load == nil:
+		time.Sleep(min(lasts, lateAnswer*pollsOfView))
+	default:
+		s.load.pass(s.t, awayShort)
+	}
+}
+
+// hold makes all backends answer readiness probes no more, or again.
+func (s *scene) hold(held bool) {
+	for _, b := range s.backends {
+		b.set(map[bool]string{true: "held=true", false: "held=false"}[held])
+	}
+}
+
+// awaitProbes waits until a condition holds for the probe of each backend.
+func (s *scene) awaitProbes(what string, is func(httpapi.Probe) bool) {
+	s.t.Helper()
+	testsync.Until(s.t, what, func() bool {
+		for _, b := range s.backends {
+			target, err := s.client.Target(s.t.Context(), b.name)
+			if err != nil || len(target.Probes) != 1 || !is(target.Probes[0]) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// undecided is a fault of the product: gateways act before the state of a group is known.
+var undecided = plant.Fault{
+	Name: "a group that is used before it is decided",
+	File: "group/group.go",
+	Old:  "func (g *Group) isUsable() bool { return g.settled && g.isKnown() }",
+	New:  "func (g *Group) isUsable() bool { return true }",
+}
+
+// The test above notices a Sonde that does not wait for the first verdicts: it takes all
+// backends away.
+func TestASondeThatDoesNotWaitIsFound(t *testing.T) {
+	program := undecided.Program(t, root, "./cmd/engine")
+	for _, g := range failStatic() {
+		t.Run(g.name, func(t *testing.T) {
+			parallel(t)
+			play(t, g, program, withoutPanic, func(s *scene) {
+				s.takeOut()
+				s.killSonde()
+				s.hold(true)
+				s.startSonde()
+				defer s.hold(false)
+				if s.view != nil {
+					for _, b := range s.backends {
+						s.view.await(t, b.name, false)
+					}
+					return
+				}
+				testsync.Until(t, "requests that fail", func() bool { n, _ := s.load.take(); return n > 0 })
+			})
+		})
+	}
+}

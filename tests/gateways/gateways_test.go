@@ -1,0 +1,89 @@
+//go:build linux
+
+package gateways
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// kind is a gateway of the lab.
+type kind struct {
+	name    string // in the table
+	targets string // page of docs/gateways with the targets and the group
+	page    string // page with the block gateway
+	block   string // text in that block
+
+	limit time.Duration // from verdict to effect: its interval if it polls, and 50 ms
+
+	// start starts it, beside a Sonde that has just started. One that takes requests does so at
+	// scene.front when start returns; another one sets scene.view.
+	start func(s *scene)
+
+	failsClosed bool // without Sonde it uses no backend
+	slow        bool // an event takes seconds: it is for the long form
+}
+
+const push = 50 * time.Millisecond
+
+// all are the gateways.
+var all = []kind{
+	{name: "HAProxy, agent checks", targets: "haproxy.md", page: "haproxy.md", block: "agent {", limit: 500*time.Millisecond + push,
+		start: haproxyOf("haproxy.md", "agent-check", "")},
+	{name: "HAProxy, runtime socket", targets: "haproxy.md", page: "haproxy.md", block: "haproxy {", limit: push,
+		start: haproxyOf("haproxy.md", "weight 100\n    server", "")},
+	{name: "HAProxy, oracle", targets: "nginx.md", page: "oracle.md", block: "oracle {", limit: 500*time.Millisecond + push, failsClosed: true,
+		start: haproxyOf("oracle.md", "send-state", "    server web-3 10.0.0.9:80\n")},
+	{name: "nginx, render", targets: "nginx.md", page: "nginx.md", block: "render {", limit: time.Second + push, start: startNginx},
+	{name: "Varnish, render", targets: "nginx.md", page: "varnish.md", block: "render {", limit: time.Second + push, start: startVarnish},
+	{name: "HashiCorp's client, consul", targets: "nginx.md", page: "consul.md", block: "consul {", limit: push, start: startConsulClient},
+	{name: "Traefik's provider (a client of ours)", targets: "nginx.md", page: "traefik.md", block: "traefik {", limit: time.Second + push, start: startTraefikClient},
+	{name: "Prometheus, http_sd", targets: "nginx.md", page: "prometheus.md", block: "prometheus {", limit: 5*time.Second + push, start: startPrometheus, slow: true},
+}
+
+// played returns the gateways of the present form that have a property.
+func played(has func(kind) bool) (some []kind) {
+	for _, g := range all {
+		if has(g) && (*long || !g.slow) {
+			some = append(some, g)
+		}
+	}
+	return some
+}
+
+// haproxyOf starts HAProxy with a configuration of a page, and further servers.
+func haproxyOf(page, containing, further string) func(s *scene) {
+	return func(s *scene) { s.startHAProxy(page, containing, further) }
+}
+
+func (s *scene) startHAProxy(page, containing, further string) *gatewaytest.Process {
+	text := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, page), "haproxy", containing) + further)
+	file := gatewaytest.WriteFile(s.t, s.dir, "haproxy.cfg", text)
+	return gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "haproxy", "-db", "-f", file)
+}
+
+// startNginx starts nginx when Sonde has written its file.
+func startNginx(s *scene) {
+	testsync.Until(s.t, "the file of nginx", func() bool { _, err := os.Stat(filepath.Join(s.dir, "upstream.conf")); return err == nil })
+	own := "http { access_log off;"
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		own += fmt.Sprintf(" %s_temp_path %s;", kind, filepath.Join(s.dir, kind))
+	}
+	text := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, "nginx.md"), "nginx", "proxy_next_upstream"))
+	file := gatewaytest.WriteFile(s.t, s.dir, "nginx.conf", strings.Replace(text, "http {", own, 1))
+	p := gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "nginx", "-c", file, "-e", "stderr", "-g", "pid "+s.dir+"/pid; daemon off;")
+	s.t.Cleanup(p.Stop)
+}
+
+func startVarnish(s *scene) {
+	text := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, "varnish.md"), "vcl", "retries"))
+	file := gatewaytest.WriteFile(s.t, s.dir, "edge.vcl", text)
+	p := gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "varnishd", "-j", "none", "-F", "-n", filepath.Join(s.dir, "varnish"), "-a", s.front(), "-f", file)
+	s.t.Cleanup(p.Stop)
+}

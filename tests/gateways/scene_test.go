@@ -1,0 +1,298 @@
+//go:build linux
+
+package gateways
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// scene is a gateway in front of three backends, with Sonde beside it. All listen at loopback
+// addresses of the scene's own: no client's port can be one of theirs.
+type scene struct {
+	t        *testing.T
+	dir      string
+	network  netip.Addr // 127.x.y.0
+	port     string     // of backends, for requests
+	health   string     // of backends, for probes
+	listen   string     // address and port of Sonde's output
+	program  string     // of Sonde
+	backends []*backend
+	wire     *wire
+
+	sonde  *exec.Cmd // nil while it is away
+	log    testsync.Buffer
+	client httpapi.Client
+
+	view *view // what the gateway says whom it uses; nil if it takes requests
+	load *load // nil if it takes none
+
+	verdictsMu sync.Mutex // guards verdicts
+	verdicts   []verdict  // that Sonde has published, in their order
+}
+
+// verdict is the verdict of a backend's readiness.
+type verdict struct {
+	backend string
+	is      probe.Verdict
+	since   time.Time
+}
+
+// Backends, by the addresses that they have on the pages.
+var backendNames = map[string]string{"web-1": "7", "web-2": "8", "web-3": "9"}
+
+// front is where the gateway takes requests.
+func (s *scene) front() string { return filepath.Join(s.dir, "edge.sock") }
+
+// at returns an address of the scene.
+func (s *scene) at(host string) string {
+	return strings.TrimSuffix(s.network.String(), "0") + host
+}
+
+// play starts a scene, and plays it when the gateway sends requests to all backends. An edit of
+// Sonde's configuration can be nil.
+func play(t *testing.T, g kind, program string, edit func(hcl string) string, act func(*scene)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to see what gateways send to backends")
+	}
+	s := &scene{t: t, dir: gatewaytest.Dir(t), program: program}
+	s.network = netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(250)), 0})
+	s.port, s.health = s.freePort("7"), s.freePort("7")
+	s.listen = net.JoinHostPort(s.at("10"), s.freePort("10"))
+	n, _ := strconv.ParseUint(s.port, 10, 16)
+	s.wire = watchWire(t, s.network, uint16(n))
+	for _, name := range []string{"web-1", "web-2", "web-3"} {
+		host := s.at(backendNames[name])
+		b := &backend{t: t, name: name, requests: net.JoinHostPort(host, s.port), health: net.JoinHostPort(host, s.health)}
+		s.backends = append(s.backends, b)
+		t.Cleanup(b.kill)
+	}
+	text := s.configuration(g)
+	if edit != nil {
+		text = edit(text)
+	}
+	api := net.JoinHostPort(s.at("11"), s.freePort("11"))
+	gatewaytest.WriteFile(t, s.dir, "config.hcl", fmt.Sprintf("engine {\n  listen = %q\n}\n\n%s", api, text))
+	s.client = httpapi.Client{Base: "http://" + api}
+	if !strings.Contains(text, "process {") {
+		for _, b := range s.backends {
+			b.start()
+		}
+	}
+	s.startSonde()
+	t.Cleanup(s.killSonde)
+	s.followVerdicts()
+	g.start(s)
+	if s.view == nil {
+		perSecond := shortRate
+		if *long {
+			perSecond = *rate
+		}
+		s.load = newLoad(s.front(), perSecond)
+		defer s.load.end()
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of Sonde:\n%s", s.log.String())
+		}
+	})
+	for _, b := range s.backends {
+		s.verdict(0, b, probe.Passing)
+	}
+	for _, b := range s.backends {
+		s.effect(b, true, time.Time{})
+	}
+	s.upToDate()
+	if s.load != nil {
+		s.load.take() // the gateway may have begun before the first answers
+	}
+	act(s)
+}
+
+// freePort returns a port that is free at an address of the scene.
+func (s *scene) freePort(host string) string {
+	s.t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(s.at(host), "0"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// configuration returns Sonde's configuration, as the pages have it: the targets and the group
+// of one, and the gateway of another.
+func (s *scene) configuration(g kind) string {
+	targets, _, ok := strings.Cut(gatewaytest.CodeBlock(s.t, filepath.Join(pages, g.targets), "hcl", `path = "/ready"`), "\ngateway ")
+	block := gatewaytest.CodeBlock(s.t, filepath.Join(pages, g.page), "hcl", g.block)
+	at := strings.Index(block, `gateway "`)
+	if !ok || at < 0 {
+		s.t.Fatalf("%s or %s has no gateway", g.targets, g.page)
+	}
+	text := s.adapt(targets + "\n" + block[at:])
+	if !*long { // a busy machine is no reason for a verdict
+		text = strings.ReplaceAll(text, `timeout           = "500ms"`, `timeout           = "2s"`)
+	}
+	return text
+}
+
+// pages is the folder of the pages.
+var pages = filepath.Join(root, "docs", "gateways")
+
+// listener matches what pages listen at for gateways.
+var listener = regexp.MustCompile(`127\.0\.0\.1:97\d\d|127\.0\.0\.1:8500`)
+
+// adapt replaces addresses and files of pages by those of the scene.
+func (s *scene) adapt(text string) string {
+	text = listener.ReplaceAllString(text, s.listen)
+	listenHost, listenPort, _ := net.SplitHostPort(s.listen)
+	nginx := fmt.Sprintf(`["nginx", "-c", "%[1]s/nginx.conf", "-e", "stderr", "-g", "pid %[1]s/pid;", "-s", "reload"]`, s.dir)
+	return strings.NewReplacer(
+		"10.0.0.7:80", s.at("7")+":"+s.port, "10.0.0.8:80", s.at("8")+":"+s.port, "10.0.0.9:80", s.at("9")+":"+s.port,
+		"10.0.0.", s.at(""), `.port = "80"`, fmt.Sprintf(".port = %q", s.port),
+		"{ http = 80 }", fmt.Sprintf("{ http = %s, health = %s }", s.port, s.health),
+		"port = \"http\"\n      path", "port = \"health\"\n      path",
+		"bind :8080", "bind unix@"+s.front(), "listen 8080", "listen unix:"+s.front(),
+		"agent-addr 127.0.0.1 agent-port 9777", "agent-addr "+listenHost+" agent-port "+listenPort,
+		"addr 127.0.0.1 port 9778", "addr "+listenHost+" port "+listenPort,
+		"/run/haproxy/admin.sock", filepath.Join(s.dir, "admin.sock"),
+		"/etc/nginx/upstream.conf", filepath.Join(s.dir, "upstream.conf"), `["nginx", "-s", "reload"]`, nginx,
+		"/run/sonde-varnish", filepath.Join(s.dir, "health.sh"), "varnishadm ", "varnishadm -n "+filepath.Join(s.dir, "varnish")+" ",
+	).Replace(text)
+}
+
+// startSonde starts Sonde.
+func (s *scene) startSonde() {
+	s.t.Helper()
+	s.sonde = exec.Command(s.program, "run", filepath.Join(s.dir, "config.hcl"))
+	s.sonde.Dir, s.sonde.Stdout, s.sonde.Stderr = s.dir, &s.log, &s.log
+	s.sonde.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.sonde.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// killSonde ends Sonde with SIGKILL, if it runs.
+func (s *scene) killSonde() {
+	if s.sonde != nil {
+		_ = s.sonde.Process.Kill()
+		_ = s.sonde.Wait()
+		s.sonde = nil
+	}
+}
+
+// followVerdicts reads Sonde's events until the test ends, from each Sonde in turn.
+func (s *scene) followVerdicts() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			for e, err := range s.client.Events(ctx, httpapi.EventOptions{Snapshot: true}) {
+				if err == nil && e.Probe.Kind == probe.Readiness && e.Probe.Decided {
+					s.verdictsMu.Lock()
+					s.verdicts = append(s.verdicts, verdict{e.Probe.Target, e.Probe.Verdict, e.Probe.Since})
+					s.verdictsMu.Unlock()
+				}
+			}
+		}
+	})
+	s.t.Cleanup(func() { cancel(); ended.Wait() })
+}
+
+// mark returns how many verdicts there are so far.
+func (s *scene) mark() int {
+	s.verdictsMu.Lock()
+	defer s.verdictsMu.Unlock()
+	return len(s.verdicts)
+}
+
+// verdict waits until a backend's verdict after a mark is a certain one, and returns since when
+// it is.
+func (s *scene) verdict(mark int, b *backend, is probe.Verdict) (since time.Time) {
+	s.t.Helper()
+	testsync.Until(s.t, fmt.Sprint(b.name, " ", is), func() bool {
+		s.verdictsMu.Lock()
+		defer s.verdictsMu.Unlock()
+		for _, v := range s.verdicts[mark:] {
+			if v.backend == b.name && v.is == is {
+				since = v.since
+				return true
+			}
+		}
+		return false
+	})
+	return since
+}
+
+// upToDate waits until Sonde has given the gateway what it needs, without an error.
+func (s *scene) upToDate() {
+	s.t.Helper()
+	client := httpapi.Client{Base: s.client.Base, HTTP: &http.Client{Timeout: testsync.Timeout}}
+	testsync.Until(s.t, "a gateway that is up to date", func() bool {
+		all, err := client.Gateways(s.t.Context())
+		return err == nil && len(all.Gateways) == 1 && all.Gateways[0].Outputs > 0 && all.Gateways[0].Error == ""
+	})
+}
+
+// quietRequests is for how many requests a backend has got none when it is taken for out of
+// use. It would have got some also with the smallest share.
+const quietRequests = 60
+
+// effect waits until the gateway uses a backend, or uses it no longer, and returns since when:
+// the first request after a time, or the last one.
+func (s *scene) effect(b *backend, used bool, after time.Time) (at time.Time) {
+	s.t.Helper()
+	if s.view != nil {
+		return s.view.await(s.t, b.name, used)
+	}
+	address := netip.MustParseAddrPort(b.requests).Addr()
+	if used {
+		testsync.Until(s.t, "a request to "+b.name, func() bool {
+			at = s.wire.firstAfter(address, after)
+			return !at.IsZero()
+		})
+		return at
+	}
+	for end := time.Now().Add(testsync.Timeout); time.Now().Before(end); {
+		before, _ := s.wire.seen(address)
+		s.load.pass(s.t, quietRequests)
+		n, last := s.wire.seen(address)
+		if n == before {
+			return last
+		}
+	}
+	s.t.Fatalf("%s still gets requests", b.name)
+	return at
+}
+
+// whole checks that no request has failed.
+func (s *scene) whole(during string) {
+	s.t.Helper()
+	if s.load == nil {
+		return
+	}
+	if n, how := s.load.take(); n > 0 {
+		s.t.Errorf("%s: %d requests failed: %s", during, n, how)
+	}
+}

@@ -36,6 +36,7 @@ func withoutPanic(hcl string) string {
 // While Sonde is away, and while the next one has not heard from any backend yet, gateways keep
 // what they have: no request fails, and the backend that is not ready gets none.
 func TestGatewaysKeepWhatTheyHaveWithoutSonde(t *testing.T) {
+	parallel(t)
 	for _, g := range failStatic() {
 		t.Run(g.name, func(t *testing.T) {
 			parallel(t)
@@ -134,6 +135,7 @@ var undecided = plant.Fault{
 // The test above notices a Sonde that does not wait for the first verdicts: it takes all
 // backends away.
 func TestASondeThatDoesNotWaitIsFound(t *testing.T) {
+	parallel(t)
 	program := undecided.Program(t, root, "./cmd/engine")
 	for _, g := range failStatic() {
 		t.Run(g.name, func(t *testing.T) {

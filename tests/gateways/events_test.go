@@ -48,6 +48,7 @@ type row struct {
 
 // No client notices what happens to backends, whichever gateway follows Sonde.
 func TestNoRequestFails(t *testing.T) {
+	parallel(t)
 	var mu sync.Mutex // guards rows
 	var rows []row
 	t.Run("gateways", func(t *testing.T) {

@@ -36,6 +36,7 @@ func (s *scene) allFail() {
 
 // With panic no request fails when no backend is ready, and without it some do.
 func TestPanic(t *testing.T) {
+	parallel(t)
 	for _, g := range ways() {
 		t.Run(g.name+", with panic", func(t *testing.T) {
 			parallel(t)
@@ -57,6 +58,7 @@ func TestPanic(t *testing.T) {
 
 // A degraded backend gets a quarter of what the others get.
 func TestADegradedBackendGetsItsShare(t *testing.T) {
+	parallel(t)
 	const want, tolerance, samples = 25.0 / 225, 0.03, 5
 	for _, g := range ways() {
 		t.Run(g.name, func(t *testing.T) {
@@ -90,6 +92,7 @@ func TestADegradedBackendGetsItsShare(t *testing.T) {
 // A HAProxy that takes the place of another one uses all servers, until it hears otherwise: the
 // one that is not ready gets requests for a second at most.
 func TestANewHAProxyHears(t *testing.T) {
+	parallel(t)
 	const most = time.Second
 	for _, g := range ways() {
 		t.Run(g.name, func(t *testing.T) {
@@ -152,6 +155,7 @@ func supervised(hcl string) string {
 // A backend that Sonde restarts answers what is under way, and gets no new requests: it exits
 // only when none has arrived for a while.
 func TestDrainLosesNoRequest(t *testing.T) {
+	parallel(t)
 	const slow = 9 // requests; the backends take turns
 	for _, g := range ways() {
 		t.Run(g.name, func(t *testing.T) {

@@ -21,7 +21,7 @@ var (
 const (
 	shortRequests = 300
 	shortRate     = 100
-	shortScenes   = "8" // at once, which mostly wait
+	shortScenes   = "12" // at once, which mostly wait
 )
 
 func TestMain(m *testing.M) {

@@ -79,6 +79,26 @@ func startNginx(s *scene) {
 	file := gatewaytest.WriteFile(s.t, s.dir, "nginx.conf", strings.Replace(text, "http {", own, 1))
 	p := gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "nginx", "-c", file, "-e", "stderr", "-g", "pid "+s.dir+"/pid; daemon off;")
 	s.t.Cleanup(p.Stop)
+	s.settled = func() bool { return s.nginxProcesses() == nginxWorkers }
+}
+
+// nginxWorkers is worker_processes of the page. Those from before a reload go on until they
+// have heard of it, and have answered what is under way.
+const nginxWorkers = 2
+
+// nginxProcesses returns how many workers nginx has.
+func (s *scene) nginxProcesses() int {
+	s.t.Helper()
+	pid, err := os.ReadFile(filepath.Join(s.dir, "pid"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	master := strings.TrimSpace(string(pid))
+	children, err := os.ReadFile(filepath.Join("/proc", master, "task", master, "children"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return len(strings.Fields(string(children)))
 }
 
 func startVarnish(s *scene) {

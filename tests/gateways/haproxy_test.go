@@ -137,6 +137,15 @@ func supervised(hcl string) string {
     }
   }
 
+  probe "startup" {
+    failure_threshold = 100
+    period            = "1s"
+    http {
+      port = "health"
+      path = "/live"
+    }
+  }
+
   probe "liveness" {
     failure_threshold = 1
     period            = "1s"

@@ -43,8 +43,9 @@ type scene struct {
 	log    testsync.Buffer
 	client httpapi.Client
 
-	view *view // what the gateway says whom it uses; nil if it takes requests
-	load *load // nil if it takes none
+	view    *view       // what the gateway says whom it uses; nil if it takes requests
+	load    *load       // nil if it takes none
+	settled func() bool // reports whether all of the gateway has what it was given last; nil if it always has
 
 	verdictsMu sync.Mutex // guards verdicts
 	verdicts   []verdict  // that Sonde has published, in their order
@@ -257,7 +258,7 @@ func (s *scene) upToDate() {
 
 // quietRequests is for how many requests a backend has got none when it is taken for out of
 // use. It would have got some also with the smallest share.
-const quietRequests = 60
+const quietRequests = 100
 
 // effect waits until the gateway uses a backend, or uses it no longer, and returns since when:
 // the first request after a time, or the last one.
@@ -278,7 +279,7 @@ func (s *scene) effect(b *backend, used bool, after time.Time) (at time.Time) {
 		before, _ := s.wire.seen(address)
 		s.load.pass(s.t, quietRequests)
 		n, last := s.wire.seen(address)
-		if n == before {
+		if n == before && (s.settled == nil || s.settled()) {
 			return last
 		}
 	}

@@ -3,12 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
-	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -85,15 +83,14 @@ func (l *loader) listen(d *decodedBlock, address string) {
 	if address == "" {
 		return
 	}
-	host, port, err := net.SplitHostPort(address)
-	_, portErr := strconv.ParseUint(port, 10, 16) // port 0: the system chooses one
+	loopback, valid := listener.Loopback(address)
 	e := l.config.Engine
 	authenticated := e.TokenFile != "" || e.TLS != nil && e.TLS.ClientCAFile != ""
 	r := report{at: d.sources["listen"].value, body: &d.block.Body}
 	switch {
-	case err != nil || portErr != nil:
+	case !valid:
 		r.summary, r.hint = "listen must be an address and a port number", `write an IP address and a number, for example listen = "127.0.0.1:9650"`
-	case !dial.IsLoopback(host) && !authenticated:
+	case !loopback && !authenticated:
 		r.summary = "listen is reachable from other machines, but the API does not authenticate its clients"
 		r.hint = `add token_file = "…", or tls { … } with client_ca_file, or listen on 127.0.0.1`
 	default:

@@ -55,6 +55,7 @@ var rules = []rule{
 	{path: "internal/command", floor: 1, group: "command", order: 1},
 	{path: "internal/nonblock", floor: 1, group: "network"},
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
+	{path: "internal/listener", floor: 1, group: "network", order: 2},
 	{path: "wasmhost/internal/binary", floor: 1},
 	{path: "engine", floor: 2},
 	{path: "builtin/...", floor: 2},

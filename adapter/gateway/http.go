@@ -1,35 +1,27 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Bounds on what the clients of an HTTP listener may ask.
 const (
-	maxConnections = 1024 // at once; further ones are closed without an answer
-	maxHeader      = 16 << 10
-	minToken       = 16 // bytes
-	headerTimeout  = 5 * time.Second
-	readTimeout    = 10 * time.Second
-	writeTimeout   = 30 * time.Second
-	idleTimeout    = 2 * time.Minute
+	maxConnections = 1024
 	endTimeout     = time.Second // for answers to end when the output does
 	retryInterval  = time.Second // between attempts to listen
 )
@@ -43,16 +35,14 @@ type HTTP struct {
 // Check returns what is wrong with the arguments listen and token: a *probe.FieldError, or
 // nil.
 func (h HTTP) Check() error {
-	host, port, err := net.SplitHostPort(h.Listen)
-	_, portErr := strconv.ParseUint(port, 10, 16)
+	loopback, valid := listener.Loopback(h.Listen)
+	problem := listener.Token(h.Token).Problem()
 	switch {
-	case err != nil || portErr != nil:
+	case !valid:
 		return &probe.FieldError{Field: "listen", Problem: "must be an address and a port number", Hint: `write an IP address and a number, for example listen = "127.0.0.1:9778"`}
-	case h.Token != "" && len(h.Token) < minToken:
-		return probe.FieldErrorf("token", "has %d bytes, it needs %d or more", len(h.Token), minToken)
-	case strings.ContainsFunc(h.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return probe.FieldErrorf("token", "must be printable ASCII without spaces")
-	case h.Token == "" && !dial.IsLoopback(host):
+	case problem != "":
+		return &probe.FieldError{Field: "token", Problem: problem}
+	case h.Token == "" && !loopback:
 		return &probe.FieldError{Field: "listen", Problem: "is reachable from other machines without authentication", Hint: `add token = sensitive(trimspace(file("/etc/sonde/gateway.token"))), or listen on 127.0.0.1`}
 	}
 	return nil
@@ -61,51 +51,17 @@ func (h HTTP) Check() error {
 // Serve answers requests with a handler until ctx is done. A request without the token, and
 // one of a browser for another site's page, does not reach it.
 func (h HTTP) Serve(ctx context.Context, s *Session, handler http.Handler) {
-	s.Listen(ctx, h.Listen, func(ctx context.Context, l net.Listener) error {
-		var open sync.WaitGroup // connections
-		defer open.Wait()
-		server := &http.Server{
-			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if status, problem := h.admits(r); status != 0 {
-					s.Refused()
-					w.Header().Set("Connection", "close") // its place is for others
-					http.Error(w, problem, status)
-					return
-				}
-				handler.ServeHTTP(w, r)
-			}),
-			BaseContext:       func(net.Listener) context.Context { return ctx },
-			ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelWarn),
-			MaxHeaderBytes:    maxHeader,
-			ReadHeaderTimeout: headerTimeout,
-			ReadTimeout:       readTimeout,
-			WriteTimeout:      writeTimeout,
-			IdleTimeout:       idleTimeout,
-			ConnState: func(_ net.Conn, state http.ConnState) {
-				switch state {
-				case http.StateNew:
-					open.Add(1)
-				case http.StateClosed:
-					open.Done()
-				}
-			},
+	server := listener.HTTP{MaxConnections: maxConnections, Grace: endTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status, problem := h.admits(r); status != 0 {
+			s.Refused()
+			w.Header().Set("Connection", "close") // its place is for others
+			http.Error(w, problem, status)
+			return
 		}
-		var closed sync.WaitGroup
-		defer closed.Wait()
-		ended := make(chan struct{})
-		defer close(ended)
-		closed.Go(func() {
-			select {
-			case <-ctx.Done():
-			case <-ended:
-			}
-			grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-			defer cancel()
-			if server.Shutdown(grace) != nil {
-				server.Close()
-			}
-		})
-		return server.Serve(&boundedListener{Listener: l, session: s, places: make(chan struct{}, maxConnections)})
+		handler.ServeHTTP(w, r)
+	})}
+	s.Listen(ctx, h.Listen, func(ctx context.Context, l net.Listener) error {
+		return server.Serve(ctx, acceptor{l, s})
 	})
 }
 
@@ -114,9 +70,9 @@ func (h HTTP) admits(r *http.Request) (status int, problem string) {
 	switch {
 	case h.Token == "" && !isLocal(r.Host):
 		return http.StatusForbidden, "host is " + strconv.QuoteToASCII(probe.CleanText(r.Host, 80)) + ": without a token it must be a loopback address or a name without a dot"
-	case h.Token == "" && (r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" && r.Header.Get("Sec-Fetch-Site") != "none"):
+	case listener.CrossSite(r):
 		return http.StatusForbidden, "cross-site request rejected"
-	case h.Token != "" && !h.hasToken(r):
+	case !listener.Token(h.Token).Matches(cmp.Or(listener.Bearer(r), r.Header.Get("X-Consul-Token"))): // as Consul's clients send it
 		return http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>"
 	}
 	return 0, ""
@@ -129,41 +85,18 @@ func isLocal(host string) bool {
 	return dial.IsLoopback(name) || !strings.ContainsAny(name, ".:")
 }
 
-// hasToken reports whether a request has the token. It compares in constant time.
-func (h HTTP) hasToken(r *http.Request) bool {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		token = r.Header.Get("X-Consul-Token") // of Consul's clients
-	}
-	shown, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(h.Token))
-	return subtle.ConstantTimeCompare(shown[:], want[:]) == 1
-}
-
-// boundedListener closes connections beyond a limit.
-type boundedListener struct {
+// acceptor reports to the session that connections cannot be accepted. The server tries again.
+type acceptor struct {
 	net.Listener
 	session *Session
-	places  chan struct{} // one for each open connection
 }
 
-func (b *boundedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := b.Listener.Accept()
-		if err != nil {
-			if !IsTemporary(err) {
-				return nil, err
-			}
-			b.session.Failed(err) // the server waits
-			return nil, err
-		}
-		select {
-		case b.places <- struct{}{}:
-			return &boundedConn{Conn: conn, release: sync.OnceFunc(func() { <-b.places })}, nil
-		default:
-			conn.Close()
-			b.session.Failed(errors.New("too many connections: the limit is " + strconv.Itoa(maxConnections)))
-		}
+func (a acceptor) Accept() (net.Conn, error) {
+	conn, err := a.Listener.Accept()
+	if IsTemporary(err) {
+		a.session.Failed(err)
 	}
+	return conn, err
 }
 
 // IsTemporary reports whether accepting a connection may succeed later: no descriptors were
@@ -171,18 +104,6 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 func IsTemporary(err error) bool {
 	var temporary interface{ Temporary() bool }
 	return errors.As(err, &temporary) && temporary.Temporary()
-}
-
-// boundedConn gives its place back when it is closed.
-type boundedConn struct {
-	net.Conn
-	release func()
-}
-
-func (c *boundedConn) Close() error {
-	err := c.Conn.Close()
-	c.release()
-	return err
 }
 
 // Listen listens at an address until ctx is done, and calls serve, which returns an error when

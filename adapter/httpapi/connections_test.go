@@ -13,12 +13,16 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
+
+// pipes sends requests to a listener without sockets.
+type pipes struct{ *testsync.Pipes }
 
 // servePipes serves without sockets, in a bubble of testing/synctest, until end is
 // called.
-func servePipes(t *testing.T, c httpapi.Config) (p *pipes, end func()) {
-	p = &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+func servePipes(t *testing.T, c httpapi.Config) (p pipes, end func()) {
+	p = pipes{testsync.NewPipes()}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	s := server(t, c)
@@ -32,9 +36,9 @@ func servePipes(t *testing.T, c httpapi.Config) (p *pipes, end func()) {
 }
 
 // open opens a connection and sends text.
-func (p *pipes) open(t *testing.T, text string) net.Conn {
+func (p pipes) open(t *testing.T, text string) net.Conn {
 	t.Helper()
-	c, err := p.dial(t.Context(), "", "")
+	c, err := p.Dial(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +49,7 @@ func (p *pipes) open(t *testing.T, text string) net.Conn {
 }
 
 // ask sends a request on a connection of its own and returns the status.
-func (p *pipes) ask(t *testing.T, path string) int {
+func (p pipes) ask(t *testing.T, path string) int {
 	t.Helper()
 	c := p.open(t, rawRequest(path))
 	defer c.Close()
@@ -75,15 +79,15 @@ func isClosed(c net.Conn) bool {
 }
 
 func TestOpenConnectionsDoNotShutOutOthers(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T, p *pipes) net.Conn{
-		"silent": func(t *testing.T, p *pipes) net.Conn { return p.open(t, "") },
-		"idle": func(t *testing.T, p *pipes) net.Conn {
+	for name, open := range map[string]func(t *testing.T, p pipes) net.Conn{
+		"silent": func(t *testing.T, p pipes) net.Conn { return p.open(t, "") },
+		"idle": func(t *testing.T, p pipes) net.Conn {
 			c := p.open(t, rawRequest("/healthz"))
 			status(t, c)
 			return c
 		},
-		"half a request": func(t *testing.T, p *pipes) net.Conn { return p.open(t, "GET /healthz HTTP/1.1\r\n") },
-		"not reading":    func(t *testing.T, p *pipes) net.Conn { return p.open(t, rawRequest("/healthz")) },
+		"half a request": func(t *testing.T, p pipes) net.Conn { return p.open(t, "GET /healthz HTTP/1.1\r\n") },
+		"not reading":    func(t *testing.T, p pipes) net.Conn { return p.open(t, rawRequest("/healthz")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

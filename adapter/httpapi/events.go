@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -43,7 +44,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.streams.release()
-	markStream(r)
+	listener.KeepOpen(r.Context())
 
 	out := eventWriter{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -17,38 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
-
-// pipes is a listener without sockets, so that a server can run in a bubble of
-// testing/synctest.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.done); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case p.conns <- theirs:
-		return ours, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
 
 // bubble is a running engine and its API, without sockets and in virtual time.
 type bubble struct {
@@ -70,8 +39,8 @@ func inBubble(t *testing.T, ids []probe.ID, test func(*bubble)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
-		transport := &http.Transport{DialContext: p.dial}
+		p := testsync.NewPipes()
+		transport := &http.Transport{DialContext: p.Dial}
 		b.client = &httpapi.Client{HTTP: &http.Client{Transport: transport}}
 
 		ctx, cancel := context.WithCancel(t.Context())

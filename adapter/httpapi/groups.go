@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -157,7 +158,7 @@ func (s *Server) afterChange(next http.HandlerFunc) http.HandlerFunc {
 				respondError(w, http.StatusServiceUnavailable, "too many requests wait for changes of groups: the limit is %d", MaxWaiters)
 				return
 			}
-			markStream(r)
+			listener.KeepOpen(r.Context())
 			ctx, cancel := context.WithTimeout(r.Context(), q.wait)
 			_, _ = g.Next(ctx, q.version) // an error says that there was no change
 			cancel()

@@ -1,31 +1,25 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/listener"
 )
 
 // CheckListen returns why a Server must not listen on address, or nil. Guarded is
 // whether clients need a token or a certificate: without either only loopback
 // addresses are allowed, because other machines must not read what is probed.
 func CheckListen(address string, guarded bool) error {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
+	loopback, valid := listener.Loopback(address)
+	switch {
+	case !valid:
 		return fmt.Errorf("listen is %q: write an address and a port number, such as %q", address, DefaultListen)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("listen is %q: the port must be a number from 0 to 65535", address)
-	}
-	if !guarded && !dial.IsLoopback(host) {
+	case !guarded && !loopback:
 		return fmt.Errorf("listen is %q, which other machines can reach without authentication: "+
 			"set a token or client certificates, or listen on %s", address, DefaultListen)
 	}
@@ -49,11 +43,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
 			respondError(w, http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
-		case crossSite(r):
+		case listener.CrossSite(r):
 			respondError(w, http.StatusForbidden, "cross-site request rejected")
 		case r.Method == http.MethodPost && s.config.Token == "":
 			respondError(w, http.StatusForbidden, "only the engine's user on this machine may do this (sonde reload): the engine has no token_file")
-		case !public(r.URL.Path) && !s.hasToken(r):
+		case !public(r.URL.Path) && !listener.Token(s.config.Token).Matches(listener.Bearer(r)):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sonde"`)
 			respondError(w, http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>")
 		default:
@@ -71,29 +65,4 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-}
-
-// crossSite reports whether a browser sends r for another site's page. A link to this
-// site that a user follows is not cross-site.
-func crossSite(r *http.Request) bool {
-	if origin := r.Header.Get("Origin"); origin != "" {
-		u, err := url.Parse(origin)
-		return err != nil || !strings.EqualFold(u.Host, r.Host)
-	}
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin":
-		return false
-	}
-	return r.Header.Get("Sec-Fetch-Dest") != "document"
-}
-
-// hasToken reports whether r has the configured token, if there is one. It compares
-// in constant time.
-func (s *Server) hasToken(r *http.Request) bool {
-	if s.config.Token == "" {
-		return true
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	shown, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(s.config.Token))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(shown[:], want[:]) == 1
 }

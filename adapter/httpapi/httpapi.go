@@ -5,15 +5,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/listener"
 )
 
 // DefaultListen is the default of Config.Listen.
@@ -21,23 +20,23 @@ const DefaultListen = "127.0.0.1:9650"
 
 // Limits of a Server.
 const (
-	MaxConnections  = 256              // open at once; a new one then takes the place of the one that is idle the longest
-	MaxRequests     = 16               // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503
-	MaxSubscribers  = 32               // event streams at once; any more get status 503
-	MaxWaiters      = 96               // requests at once that wait for a change of a group; any more get status 503
-	MaxGroupWait    = time.Minute      // of such a request
-	MaxListed       = 5000             // targets in one response
-	MaxListedProbes = 10_000           // probes in one response, after which it has no further target
-	MaxListText     = 512              // bytes of each detail in a list
-	MaxHeaderBytes  = 16 << 10         // of a request
-	WriteTimeout    = 30 * time.Second // to write a response, or one event
-	StallTimeout    = 5 * time.Second  // for a client to read the next 64 KiB of a response
-	Heartbeat       = 15 * time.Second // between events or comments of a stream
-	ShutdownGrace   = 5 * time.Second  // for requests in progress when the server stops
+	MaxConnections  = 256                     // open at once; a new one then takes the place of the one that is idle the longest
+	MaxRequests     = 16                      // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503
+	MaxSubscribers  = 32                      // event streams at once; any more get status 503
+	MaxWaiters      = 96                      // requests at once that wait for a change of a group; any more get status 503
+	MaxGroupWait    = time.Minute             // of such a request
+	MaxListed       = 5000                    // targets in one response
+	MaxListedProbes = 10_000                  // probes in one response, after which it has no further target
+	MaxListText     = 512                     // bytes of each detail in a list
+	MaxHeaderBytes  = listener.MaxHeaderBytes // of a request
+	WriteTimeout    = listener.WriteTimeout   // to write a response, or one event
+	StallTimeout    = 5 * time.Second         // for a client to read the next 64 KiB of a response
+	Heartbeat       = 15 * time.Second        // between events or comments of a stream
+	ShutdownGrace   = 5 * time.Second         // for requests in progress when the server stops
 )
 
 // MinToken is the minimum length of a token in bytes.
-const MinToken = 16
+const MinToken = listener.MinToken
 
 // Engine is the subset of *engine.Engine that a Server uses. Its methods must be
 // safe for concurrent use by multiple goroutines.
@@ -106,13 +105,11 @@ type Server struct {
 // missing or invalid.
 func New(c Config) (*Server, error) {
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
-	switch {
-	case c.Engine == nil:
+	if c.Engine == nil {
 		return nil, errors.New("httpapi: Config.Engine is nil")
-	case c.Token != "" && len(c.Token) < MinToken:
-		return nil, fmt.Errorf("token has %d bytes, it needs %d or more", len(c.Token), MinToken)
-	case strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, errors.New("token must be printable ASCII without spaces")
+	}
+	if problem := listener.Token(c.Token).Problem(); problem != "" {
+		return nil, errors.New("token " + problem)
 	}
 	tlsConfig, err := c.TLS.load()
 	if err != nil {

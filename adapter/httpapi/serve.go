@@ -1,13 +1,11 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
-	"time"
+
+	"github.com/sonde-probe/sonde/internal/listener"
 )
 
 // Listen opens Config.Listen. The listener is for Serve; its Addr has the port that
@@ -35,55 +33,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		l.Close()
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	conns := connections{open: map[net.Conn]*connection{}}
-	server := s.server(ctx)
-	server.ConnState, server.ConnContext = conns.onState, conns.context
-	served := make(chan error, 1)
-	go func() {
-		if s.tls != nil && !own {
-			served <- server.ServeTLS(l, "", "")
-		} else {
-			served <- server.Serve(l)
-		}
-	}()
-
-	var err error
-	select {
-	case err = <-served:
-		stop()
-		shutDown(ctx, server)
-	case <-ctx.Done():
-		shutDown(ctx, server)
-		<-served
+	server := listener.HTTP{Handler: s, TLS: s.tls, MaxConnections: MaxConnections, Grace: ShutdownGrace, Logger: s.config.Logger}
+	if own {
+		server.TLS = nil
 	}
-	conns.group.Wait()
-	return err
-}
-
-// server returns the HTTP server of a listener. ctx is the parent of the requests'
-// contexts.
-func (s *Server) server(ctx context.Context) *http.Server {
-	logger := cmp.Or(s.config.Logger, slog.New(slog.DiscardHandler))
-	return &http.Server{
-		Handler:           s,
-		TLSConfig:         s.tls.Clone(),
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-		MaxHeaderBytes:    MaxHeaderBytes,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // bodies of requests are not read
-		WriteTimeout:      WriteTimeout,     // event streams extend it, and see pacedWriter
-		IdleTimeout:       2 * time.Minute,  // when a new connection needs the place, less
-	}
-}
-
-// shutDown stops server within ShutdownGrace.
-func shutDown(ctx context.Context, server *http.Server) {
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), ShutdownGrace)
-	defer cancel()
-	if server.Shutdown(grace) != nil {
-		server.Close()
-	}
+	return server.Serve(ctx, l)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/group"
-	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -37,15 +37,14 @@ const (
 
 // Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
 func (c Config) Check() error {
-	host, port, err := net.SplitHostPort(c.Listen)
-	_, portErr := strconv.ParseUint(port, 10, 16)
+	loopback, valid := listener.Loopback(c.Listen)
 	clients, clientsErr := c.clients()
 	switch {
-	case err != nil || portErr != nil:
+	case !valid:
 		return &probe.FieldError{Field: "listen", Problem: "must be an address and a port number", Hint: `write an IP address and a number, for example listen = "127.0.0.1:9777"`}
 	case clientsErr != nil:
 		return clientsErr
-	case !dial.IsLoopback(host) && len(clients) == 0:
+	case !loopback && len(clients) == 0:
 		return &probe.FieldError{Field: "listen", Problem: "is reachable from other machines, but agent checks do not authenticate their clients", Hint: `add clients = ["10.0.0.5"] with the addresses of HAProxy, or listen on 127.0.0.1`}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/listener"
 )
 
 // Bounds on blocking queries. The times are Consul's.
@@ -110,6 +111,7 @@ func (c *Catalog) views(groups []int) (views []*group.View, index uint64) {
 func (c *Catalog) await(w http.ResponseWriter, r *http.Request, groups []int, q query) (views []*group.View, index uint64) {
 	wait := q.wait + rand.N(q.wait/16+1)
 	control := http.NewResponseController(w)
+	listener.KeepOpen(r.Context())
 	_ = control.SetReadDeadline(time.Time{}) // net/http has these deadlines
 	_ = control.SetWriteDeadline(time.Now().Add(wait + answerTime))
 	ctx, cancel := context.WithTimeout(r.Context(), wait)

@@ -1,6 +1,7 @@
 package oracle_test
 
 import (
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -117,6 +118,26 @@ func TestOnlyThoseWithTheTokenMayAsk(t *testing.T) {
 		if err := listen.Check(); (err == nil) != ok {
 			t.Errorf("%+v gives %v", listen, err)
 		}
+	}
+}
+
+// Clients that connect and stay, up to the limit and beyond, do not shut out a gateway.
+func TestOpenConnectionsDoNotShutOutOthers(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
+	for range 1030 { // the limit is 1024
+		conn, err := net.Dial("tcp", strings.TrimPrefix(o.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if status, _ := gatewaytest.Get(t, o.URL+"/v1/ready/a"); status != 200 {
+		t.Errorf("the answer is %d", status)
+	}
+	if st := o.Gateways.Statuses()[0]; st.Error != "" {
+		t.Errorf("the status is %+v", st)
 	}
 }
 

@@ -1,4 +1,4 @@
-package httpapi
+package listener
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 // takes the place of the one that needs it least, so that clients which keep connections
 // open cannot shut out others, such as a health check.
 type connections struct {
+	limit int
 	group sync.WaitGroup
 
 	openMu sync.Mutex // guards open, and the fields of each connection
@@ -22,9 +23,9 @@ type connections struct {
 
 // connection is an open connection.
 type connection struct {
-	state  http.ConnState
-	since  time.Time // of the state
-	stream bool      // it carries an event stream, or a request that waits, which semaphores of their own limit
+	state http.ConnState
+	since time.Time // of the state
+	long  bool      // see KeepOpen
 }
 
 // onState is http.Server.ConnState: it is called with StateNew before a connection
@@ -35,7 +36,7 @@ func (c *connections) onState(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		c.group.Add(1)
-		if len(c.open) >= MaxConnections {
+		if len(c.open) >= c.limit {
 			c.evict()
 		}
 		c.open[conn] = &connection{state: state, since: time.Now()}
@@ -44,13 +45,13 @@ func (c *connections) onState(conn net.Conn, state http.ConnState) {
 		c.group.Done()
 	default:
 		if o := c.open[conn]; o != nil { // otherwise it was closed by evict
-			o.state, o.since, o.stream = state, time.Now(), false
+			o.state, o.since, o.long = state, time.Now(), false
 		}
 	}
 }
 
 // evict closes the connection that needs its place least: one that waits for a request
-// before one whose client is being answered, and an event stream last. Among equals it is
+// before one whose client is being answered, and one of KeepOpen last. Among equals it is
 // the one that has waited the longest. The caller holds openMu.
 func (c *connections) evict() {
 	var victim net.Conn
@@ -71,22 +72,14 @@ func (o *connection) rank() int {
 	switch {
 	case o.state != http.StateActive:
 		return 0
-	case !o.stream:
+	case !o.long:
 		return 1
 	}
 	return 2
 }
 
-// markerKey is the key of a function in a request's context that marks its connection as
-// one with an event stream.
+// markerKey is the key of the function in a request's context that KeepOpen calls.
 type markerKey struct{}
-
-// markStream marks the connection of a request as one with an event stream.
-func markStream(r *http.Request) {
-	if mark, ok := r.Context().Value(markerKey{}).(func()); ok { // not without Serve
-		mark()
-	}
-}
 
 // context is http.Server.ConnContext.
 func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
@@ -94,45 +87,16 @@ func (c *connections) context(ctx context.Context, conn net.Conn) context.Contex
 		c.openMu.Lock()
 		defer c.openMu.Unlock()
 		if o := c.open[conn]; o != nil {
-			o.stream = true
+			o.long = true
 		}
 	})
 }
 
-// maxPart is how much of a response is written within StallTimeout, in bytes.
-const maxPart = 64 << 10
-
-// pacedWriter disconnects a client that does not read its response: maxPart bytes within
-// StallTimeout, and all of it within WriteTimeout.
-type pacedWriter struct {
-	http.ResponseWriter
-	control *http.ResponseController
-	end     time.Time // of WriteTimeout
-}
-
-// paced returns a handler whose responses are written by a pacedWriter.
-func paced(h http.Handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(&pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}, r)
+// KeepOpen says of a request, by its context, that its answer takes long because the client
+// wants it so: an event stream, for example, whose number the handler limits. Its connection
+// keeps its place as long as another one can be closed.
+func KeepOpen(ctx context.Context) {
+	if mark, ok := ctx.Value(markerKey{}).(func()); ok { // not without Serve
+		mark()
 	}
 }
-
-// Write implements io.Writer.
-func (p *pacedWriter) Write(b []byte) (n int, err error) {
-	for {
-		deadline := time.Now().Add(StallTimeout)
-		if p.end.Before(deadline) {
-			deadline = p.end
-		}
-		p.control.SetWriteDeadline(deadline) // an error means that the ResponseWriter has no deadlines
-		part := b[n:min(n+maxPart, len(b))]
-		written, err := p.ResponseWriter.Write(part)
-		n += written
-		if err != nil || n == len(b) {
-			return n, err
-		}
-	}
-}
-
-// Unwrap is for http.ResponseController.
-func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -1,0 +1,75 @@
+// Package listener is what the listeners of this program share: which addresses other machines
+// can reach, which requests are answered, and how an HTTP server is kept from being filled.
+//
+//	access.go       Loopback, Token, CrossSite
+//	http.go         HTTP: serves until a context is done
+//	connections.go  the bound on open connections
+package listener
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/sonde-probe/sonde/internal/dial"
+)
+
+// Loopback reports whether only this machine can connect to a listener at an address, and
+// whether it is an address at all: a host, which may be empty, and a port number, which may
+// be 0.
+func Loopback(address string) (loopback, valid bool) {
+	host, port, err := net.SplitHostPort(address)
+	_, portErr := strconv.ParseUint(port, 10, 16)
+	return dial.IsLoopback(host), err == nil && portErr == nil
+}
+
+// MinToken is the minimum length of a Token in bytes.
+const MinToken = 16
+
+// Token is the text that clients must send. Everybody may ask if it is empty.
+type Token string
+
+// Problem says what is wrong with a token, in words that follow its name, or returns "".
+func (t Token) Problem() string {
+	switch {
+	case t != "" && len(t) < MinToken:
+		return fmt.Sprintf("has %d bytes, it needs %d or more", len(t), MinToken)
+	case strings.ContainsFunc(string(t), func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "must be printable ASCII without spaces"
+	}
+	return ""
+}
+
+// Matches reports whether a client that sends text may ask. It compares in constant time.
+func (t Token) Matches(text string) bool {
+	sent, want := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(t))
+	return t == "" || subtle.ConstantTimeCompare(sent[:], want[:]) == 1
+}
+
+// Bearer returns the bearer token of a request, or "".
+func Bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// CrossSite reports whether a browser sends r for another site's page. A link to this site
+// that a user follows is not cross-site.
+func CrossSite(r *http.Request) bool {
+	if origin := r.Header.Get("Origin"); origin != "" {
+		u, err := url.Parse(origin)
+		return err != nil || !strings.EqualFold(u.Host, r.Host)
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return false
+	}
+	return r.Header.Get("Sec-Fetch-Dest") != "document"
+}

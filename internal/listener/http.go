@@ -1,0 +1,82 @@
+package listener
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Bounds on a request.
+const (
+	MaxHeaderBytes = 16 << 10
+	WriteTimeout   = 30 * time.Second // for a response; http.ResponseController can extend it
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 10 * time.Second
+	idleTimeout    = 2 * time.Minute // between requests; less when a new connection needs the place
+)
+
+// HTTP is an HTTP server whose clients can neither keep it from answering others nor from
+// ending.
+type HTTP struct {
+	Handler        http.Handler
+	TLS            *tls.Config   // default: plain HTTP
+	MaxConnections int           // open at once; a new one then takes the place of the one that needs it least
+	Grace          time.Duration // for requests in progress at the end
+	Logger         *slog.Logger  // one Warn line for each failed connection; default: none
+}
+
+// Serve serves the requests that arrive at l until ctx is done, and closes l. The contexts of
+// the requests are done then, too, and they have Grace to end. It returns when all goroutines
+// it started have ended: nil after ctx is done, else the listener's error.
+func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	conns := connections{limit: h.MaxConnections, open: map[net.Conn]*connection{}}
+	logger := cmp.Or(h.Logger, slog.New(slog.DiscardHandler))
+	server := &http.Server{
+		Handler:           h.Handler,
+		TLSConfig:         h.TLS.Clone(),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnState:         conns.onState,
+		ConnContext:       conns.context,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		MaxHeaderBytes:    MaxHeaderBytes,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      WriteTimeout,
+		IdleTimeout:       idleTimeout,
+	}
+	served := make(chan error, 1)
+	go func() {
+		if h.TLS != nil {
+			served <- server.ServeTLS(l, "", "")
+		} else {
+			served <- server.Serve(l)
+		}
+	}()
+
+	var err error
+	select {
+	case err = <-served:
+		stop()
+		h.shutDown(ctx, server)
+	case <-ctx.Done():
+		h.shutDown(ctx, server)
+		<-served
+	}
+	conns.group.Wait()
+	return err
+}
+
+// shutDown stops a server within Grace.
+func (h HTTP) shutDown(ctx context.Context, server *http.Server) {
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.Grace)
+	defer cancel()
+	if server.Shutdown(grace) != nil {
+		server.Close()
+	}
+}

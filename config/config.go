@@ -88,6 +88,8 @@ type TLS struct {
 type Target struct {
 	Driver   any // what the Driver of the target's process or restart block made of it; nil without such a block
 	Settings any // what Options.TargetSettings made of restart_policy, back_off and the like
+
+	Labels map[string]string `json:",omitempty"` // of a target without probes; those of others are in Config.Set
 }
 
 // Plugin is a plugin block: a WebAssembly module that adds a handler block.

@@ -88,13 +88,3 @@ func (l *loader) readLabels(b *tree.Block, arg tree.Argument) (labels map[string
 	}
 	return labels, valid
 }
-
-// warnOfLabels warns of the labels of a target without a probe, which have no effect.
-func (l *loader) warnOfLabels(b *tree.Block, c tree.Content) {
-	if arg, given := c.Arguments["labels"]; given {
-		l.add(report{
-			severity: Warning, at: arg.Range, body: &b.Body, summary: "the labels have no effect, since the target has no probe",
-			hint: `add one: probe "readiness" { … }`,
-		})
-	}
-}

@@ -160,8 +160,11 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	spec.target.Address, spec.target.Ports, spec.target.Labels = cmp.Or(address, inherited.Address), ports, labels
 	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
 	probes := l.probes(blocks, spec)
+	l.digest.labels = labels
 	if probes {
-		l.digest.labels, l.digest.ports = labels, ports
+		l.digest.ports = ports
+	} else {
+		target.Labels = labels
 	}
 	if !spec.dryRun {
 		l.config.Targets[name] = target
@@ -171,9 +174,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 		l.warnOfRestarts(b, blocks)
 	}
 	switch {
-	case probes || !whole || !spec.valid:
-	case inherited.Address != "":
-		l.warnOfLabels(b, content)
+	case probes || !whole || !spec.valid || inherited.Address != "":
 	default:
 		l.add(report{severity: Warning, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}

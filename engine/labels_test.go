@@ -125,3 +125,58 @@ func TestSelectorsSelectByNameAndLabels(t *testing.T) {
 		}
 	}
 }
+
+func TestATargetWithoutProbesHasTheLabelsThatItIsGiven(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		label := func(labels map[string]string) {
+			t.Helper()
+			if err := e.Label("web", labels); err != nil {
+				t.Fatal(err)
+			}
+		}
+		is := func(want string) {
+			t.Helper()
+			pass(0)
+			st, _ := e.Target("web")
+			team := probe.Selector{}
+			if want != "" {
+				var err error
+				if team, err = probe.NewSelector(nil, []string{"team=" + want}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := e.Count(t.Context(), engine.Filter{Selectors: []probe.Selector{team}}); st.Labels["team"] != want || n != 1 {
+				t.Errorf("the labels are %v, want the team %q; %d targets are selected", st.Labels, want, n)
+			}
+		}
+		label(map[string]string{"team": "shop"}) // before there is such a target
+		sub := e.SubscribeTargets()
+		defer sub.Close()
+		e.Report(instance("a"))
+		is("shop")
+		known := polled{}
+		known.poll(sub)
+		label(map[string]string{"team": "pay"})
+		is("pay")
+		if known.poll(sub); known["web"].Labels["team"] != "pay" {
+			t.Errorf("subscribers know %v", known["web"].Labels)
+		}
+		apply(t, e, probe.Set{readiness: labeled(with(says(probe.Success)), map[string]string{"team": "ops"})})
+		is("ops")
+		in := instance("a")
+		in.Managed = true // it stays without probes
+		e.Report(in)
+		apply(t, e, nil)
+		is("pay")
+		label(nil)
+		is("")
+		label(map[string]string{"team": "pay"})
+		in.Phase = probe.Gone
+		e.Report(in)
+		e.Report(instance("b"))
+		is("") // it is another target of that name
+		if err := e.Label("web", map[string]string{"1": "x"}); err == nil {
+			t.Error("an invalid label is taken")
+		}
+	})
+}

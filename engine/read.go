@@ -45,6 +45,7 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	}
 	var st TargetStatus
 	t.fill(&st, slots, &e.scheduler.clock)
+	st.Labels = e.registry.labelsOf(t, slots)
 	if since := e.registry.inTroubleSince(t); since != 0 && st.State.InTrouble() {
 		st.Since = e.scheduler.clock.time(since)
 	}
@@ -78,7 +79,7 @@ type Filter struct {
 func (e *Engine) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 	return func(yield func(TargetStatus) bool) {
 		for t := range e.registry.walkIndex(ctx, f.index(e.registry), f.After) {
-			if !f.matches(t) {
+			if !f.matches(e.registry, t) {
 				continue
 			}
 			if st, ok := e.Target(t.target.name); ok && !yield(st) {
@@ -105,7 +106,7 @@ func (e *Engine) Count(ctx context.Context, f Filter) (n int) {
 		return n
 	}
 	for t := range e.registry.walkIndex(ctx, f.index(e.registry), f.After) {
-		if f.matches(t) {
+		if f.matches(e.registry, t) {
 			n++
 		}
 	}
@@ -125,12 +126,12 @@ func (f *Filter) index(r *registry) *index {
 	return &r.states.trouble
 }
 
-func (f *Filter) matches(t listed) bool {
+func (f *Filter) matches(r *registry, t listed) bool {
 	if f.State != nil && !f.State(t.target.currentState()) {
 		return false
 	}
 	if len(f.Selectors) > 0 {
-		labels := labelsOf(t.slots)
+		labels := r.labelsOf(t.target, t.slots)
 		for i := range f.Selectors {
 			if !f.Selectors[i].Matches(t.target.name, labels) {
 				return false
@@ -138,14 +139,6 @@ func (f *Filter) matches(t listed) bool {
 		}
 	}
 	return f.Match == nil || slices.ContainsFunc(t.slots, func(s *slot) bool { return f.Match(s.kind, s.currentVerdict()) })
-}
-
-// labelsOf returns the labels of a target with some probes.
-func labelsOf(slots []*slot) map[string]string {
-	if len(slots) == 0 {
-		return nil
-	}
-	return slots[len(slots)-1].spec.Load().target.Labels
 }
 
 // Summary counts the targets and probes by their state, until ctx is done. It visits them
@@ -160,7 +153,7 @@ func (e *Engine) Summary(ctx context.Context) Summary {
 	return sum
 }
 
-// fill summarizes the target's probes. It reuses the memory of st.Probes.
+// fill summarizes the target's probes, but for its labels. It reuses the memory of st.Probes.
 func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 	in := t.current()
 	*st = TargetStatus{Target: t.name, Instance: t.public(in, c), Started: in.hasStarted(), Live: true, Probes: st.Probes[:0]}
@@ -192,7 +185,7 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
 		}
 	}
 	worst.tell(st)
-	st.Labels, st.Decided = labelsOf(slots), st.Ready || t.isDecided(slots)
+	st.Decided = st.Ready || t.isDecided(slots)
 	st.Gateway = verdict.GatewayState(&st.Instance, st.Ready, st.Decided, warned, st.Ejection != nil)
 }
 

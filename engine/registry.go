@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ type registry struct {
 	probes  int   // how many there are
 	idle    idleInstances
 	states  targetStates
+	labels  map[string]map[string]string // by name, of targets without probes: see Engine.Label
 }
 
 // target is a target that has probes, or an instance that a driver has reported.
@@ -246,7 +248,36 @@ func (r *registry) delete(name string) {
 	r.states.remove(t)
 	t.gauge.set(summary{})
 	delete(r.targets, name)
+	delete(r.labels, name)
 	r.byName.remove(name)
+}
+
+// label sets the labels that a target has while it has no probes, and reports whether those of
+// a target that exists are others now.
+func (r *registry) label(name string, labels map[string]string) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if maps.Equal(r.labels[name], labels) {
+		return false
+	}
+	if r.labels == nil {
+		r.labels = map[string]map[string]string{}
+	}
+	if r.labels[name] = labels; len(labels) == 0 {
+		delete(r.labels, name)
+	}
+	t := r.targets[name]
+	return t != nil && len(t.slots) == 0
+}
+
+// labelsOf returns the labels of a target with some probes.
+func (r *registry) labelsOf(t *target, slots []*slot) map[string]string {
+	if n := len(slots); n > 0 {
+		return slots[n-1].spec.Load().target.Labels
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.labels[t.name]
 }
 
 // add adds a probe, with its memory if it has one, and reports whether it is its

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/sonde-probe/sonde/probe"
+import (
+	"maps"
+
+	"github.com/sonde-probe/sonde/probe"
+)
 
 // maxInstanceText bounds the text of a reported instance, in bytes.
 const maxInstanceText = 5 << 10
@@ -47,6 +51,22 @@ func (sc *scheduler) report(in probe.Instance) {
 	}
 	sc.setInstance(t, in)
 	sc.wakeIfEarlier()
+}
+
+// Label sets the labels that a target has while it has no probes; otherwise it has those of its
+// probes. It may be called before the target is reported, at any time and by multiple goroutines.
+// The engine forgets them when the target is removed. The error is a *probe.FieldError.
+func (e *Engine) Label(target string, labels map[string]string) error {
+	if err := probe.CheckLabels(labels); err != nil {
+		return err
+	}
+	sc := e.scheduler
+	sc.mu.Lock()
+	defer sc.unlock()
+	if sc.registry.label(target, maps.Clone(labels)) {
+		sc.notifyTarget(target, probeChanged)
+	}
+	return nil
 }
 
 // setInstance makes in the instance of a target.

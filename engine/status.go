@@ -49,8 +49,8 @@ func (s Status) Threshold() int32 { return s.Rule.Threshold(s.Last) }
 type TargetStatus struct {
 	Target   string
 	Address  string            // as in the probes' Target, likewise Ports and Labels
-	Ports    map[string]uint16 // shared, do not write; nil for a target without probes, likewise Labels
-	Labels   map[string]string // shared, do not write
+	Ports    map[string]uint16 // shared, do not write; nil for a target without probes
+	Labels   map[string]string // likewise; those of Engine.Label for a target without probes
 	Instance probe.Instance    // as its driver has reported it
 
 	State probe.TargetState // what instance and probes add up to: see package verdict

@@ -220,6 +220,32 @@ func TestAMemberThatIsRemovedDrains(t *testing.T) {
 	})
 }
 
+// A target without probes, such as a process, is a member by the labels that it is given.
+func TestATargetWithoutProbesMovesWithItsLabels(t *testing.T) {
+	play(t, func(s *stage) {
+		s.rules(map[string]group.Rule{"shop": rule(t, "1", nil, []string{"team=shop"}), "pay": rule(t, "1", nil, []string{"team=pay"})})
+		for _, c := range []struct{ team, shop, pay string }{
+			{"shop", "worker=100", ""}, {"pay", "", "worker=100"}, {"", "", ""}, {"shop", "worker=100", ""},
+		} {
+			labels := map[string]string{"team": c.team}
+			if c.team == "" {
+				labels = nil
+			}
+			if err := s.engine.Label("worker", labels); err != nil {
+				t.Fatal(err)
+			}
+			s.engine.Report(probe.Instance{Target: "worker", ID: "1", Phase: probe.Running, Since: time.Now(), Managed: true})
+			pass(2 * time.Second)
+			for name, want := range map[string]string{"shop": c.shop, "pay": c.pay} {
+				if want == "" {
+					want = "frozen" // nobody is known to be ready
+				}
+				s.rotates(name, want)
+			}
+		}
+	})
+}
+
 // Another rule leaves those in rotation that were, and another address makes another member.
 func TestRotationsGoOnWithAnotherRule(t *testing.T) {
 	play(t, func(s *stage) {

@@ -58,6 +58,7 @@ type Groups struct {
 type target struct {
 	*observed
 	groups []*Group
+	probed bool // it has probes, or had some
 }
 
 // tick is how often what depends on time is looked at while there are groups: slow starts,
@@ -325,17 +326,22 @@ func (g *Groups) fold(st *engine.TargetStatus, now time.Time) {
 		return
 	}
 	o := observe(st, now)
+	if t != nil && t.probed && len(st.Probes) == 0 { // it has lost its probes, and is terminating
+		o.address, o.ports = t.address, t.ports
+		if o.labels == nil {
+			o.labels = t.labels
+		}
+	}
 	switch {
 	case t == nil:
 		t = &target{groups: g.of(o)}
 		g.targets[st.Target] = t
-	case len(st.Probes) == 0: // it has lost its probes, and is terminating
-		o.address, o.ports, o.labels = t.address, t.ports, t.labels
 	case !maps.Equal(t.labels, o.labels):
 		groups := g.of(o)
 		g.leave(t, slices.DeleteFunc(t.groups, func(o *Group) bool { return slices.Contains(groups, o) }), now)
 		t.groups = groups
 	}
+	t.probed = t.probed || len(st.Probes) > 0
 	o.doubtful = o.isDoubted(g.engine)
 	if before := t.observed; before != nil {
 		if before.state == o.state {

@@ -193,7 +193,13 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 	if !d.queue.Secrets.Add(c.Secrets) { // those of an earlier configuration stay known
 		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
 	}
-	changes, err := d.useWithGroups(c, func() (engine.Changes, error) { return use(all.Set, units) })
+	changes, err := d.useWithGroups(c, func() (engine.Changes, error) {
+		changes, err := use(all.Set, units)
+		if err != nil {
+			return changes, err
+		}
+		return changes, d.label(all.Targets)
+	})
 	if err != nil {
 		return changes, err
 	}
@@ -217,6 +223,14 @@ func (d *daemon) useWithGroups(c *config.Config, use func() (engine.Changes, err
 		return engine.Changes{}, err
 	}
 	return changes, d.groups.Apply(groupRules(c))
+}
+
+// label gives the engine the labels of targets without probes.
+func (d *daemon) label(targets map[string]config.Target) (err error) {
+	for name, t := range targets {
+		err = errors.Join(err, d.engine.Label(name, t.Labels))
+	}
+	return err
 }
 
 // groupRules returns the groups of a configuration.

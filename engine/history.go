@@ -21,8 +21,9 @@ const (
 )
 
 // Transition is an entry of the history of a target: the verdict of a probe has turned, or its
-// attempts could not be made or can again; or an instance has started or ended, or changed in a
-// way that the state of the target shows. It can be written as JSON.
+// attempts could not be made or can again; the target was ejected, or no longer is; or an instance
+// has started or ended, or changed in a way that the state of the target shows. It can be written
+// as JSON.
 type Transition struct {
 	At    time.Time         `json:"at"`
 	State probe.TargetState `json:"state"` // of the target, afterwards
@@ -37,6 +38,9 @@ type Transition struct {
 	Previous probe.Verdict `json:"previous,omitempty"`
 	Attempts int32         `json:"attempts,omitempty"` // how many in a row have decided, which is the threshold; 0 if the instance has
 	Blind    bool          `json:"blind,omitempty"`    // the attempts cannot be made: see Status.Blind
+
+	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
+	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
 
 	Instance string      `json:"instance,omitempty"`
 	Phase    probe.Phase `json:"phase,omitempty"`    // of the instance

@@ -117,6 +117,7 @@ func (sc *scheduler) observeFailure(s *slot, o *probe.Observation, now int64) {
 		sc.ejections.Set(s.key, until)
 		sc.updateState(s.target)
 		sc.logEjection(s, &ejectionLine{reason: o.Reason, detail: o.Detail, ejected: true}, now)
+		sc.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Ejected: true, Reason: o.Reason, Detail: o.Detail}, now)
 		sc.wakeIfEarlier()
 	}
 	sc.trigger(s, false)
@@ -156,6 +157,7 @@ func (sc *scheduler) readmit(s *slot, began, now int64) {
 	sc.ejections.Remove(s.key)
 	sc.updateState(s.target)
 	sc.logEjection(s, &ejectionLine{}, now)
+	sc.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Readmitted: true}, now)
 }
 
 // endEjection ends an ejection that began at a time or before, and reports whether there was

@@ -180,7 +180,7 @@ func TestNothingIsObservedOfATargetThatIsNotReady(t *testing.T) {
 	})
 }
 
-func TestEjectionsAreLogged(t *testing.T) {
+func TestEjectionsAreLoggedAndRemembered(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, engine.Config{
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), Redact: func(s string) string { return strings.ReplaceAll(s, "secret", "***") },
@@ -188,8 +188,17 @@ func TestEjectionsAreLogged(t *testing.T) {
 		apply(t, e, probe.Set{readiness: with(says(probe.Success))})
 		e.Report(instance("a"))
 		pass(time.Minute)
+		ejected := time.Now()
 		observe(e, probe.Observation{Outcome: probe.Failure, Detail: "the secret\x1b[0m"}, engine.EjectAfter)
 		pass(time.Minute)
+		past := e.History("web")
+		want := engine.Transition{State: probe.StateReady, Kind: probe.Readiness, Ejected: true, Reason: probe.ReasonEjected, Detail: "the ***\ufffd[0m"}
+		if len(past) != 2 || !past[0].At.Equal(ejected) || !past[1].Readmitted || past[1].Ejected {
+			t.Fatalf("the history is %+v", past)
+		}
+		if past[0].At = (time.Time{}); past[0] != want {
+			t.Errorf("the ejection is %+v, want %+v", past[0], want)
+		}
 	})
 	for _, want := range []string{
 		`level=WARN msg="target ejected: requests of gateways have failed" target=web probe=readiness instance=a reason=gateway.failures detail="the ***�[0m"`,

@@ -168,7 +168,7 @@ func TestClientsThatDoNotReadListsAreDisconnectedAndDelayNothingElse(t *testing.
 func TestAClientThatReadsSlowlyGetsTheWholeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, end := servePipes(t, httpapi.Config{Engine: large()})
-		c := p.open(t, rawRequest("/v1/targets?probes=true&limit=1000"))
+		c := p.open(t, rawRequest("/v1/targets?probes=true&limit=500"))
 		response, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,9 @@ import (
 // and reckons with times before and after now.
 func (t Target) Explain(now time.Time) []string {
 	all := []string{t.explainState(now)}
+	if text := t.explainGateway(now); text != "" {
+		all = append(all, text)
+	}
 	if text := t.Instance.explain(now); text != "" {
 		all = append(all, text)
 	}
@@ -64,6 +67,24 @@ func (t Target) explainState(now time.Time) string {
 		is += " (" + strings.Join(more, ", ") + ")"
 	}
 	return fmt.Sprintf("%s is %s: %s.", t.Name, is, meanings[t.State])
+}
+
+// explainGateway says what gateways are to do with the target, unless that is as its state says.
+func (t Target) explainGateway(now time.Time) string {
+	switch e := t.Ejection; {
+	case e != nil:
+		text := fmt.Sprintf("Gateways send it no requests, for another %s at most: theirs have failed, the last of them%s: %s",
+			brief(e.Until.Sub(now)), before(e.Since, now), e.Reason)
+		if e.Detail != "" {
+			text += ": " + e.Detail
+		}
+		return strings.TrimRight(text, ". \n") + "."
+	case t.Gateway == probe.GatewayDegraded:
+		return "For gateways it is degraded: a readiness probe warns."
+	case t.Gateway == probe.GatewayDraining:
+		return "For gateways it is draining: its instance terminates, and gets no new requests."
+	}
+	return ""
 }
 
 // instanceReasons says what the reasons of an instance mean. Others are shown as they are.
@@ -197,7 +218,31 @@ func (r Result) explain(now time.Time) string {
 			text += ": " + cause
 		}
 	}
-	return strings.TrimRight(text, ". \n") + "."
+	return strings.TrimRight(text, ". \n") + "." + r.explainPeer()
+}
+
+// explainPeer says with whom the attempt has spoken, and how, unless that is as configured.
+func (r Result) explainPeer() string {
+	if r.Peer == "" && r.TLSVersion == "" && r.Redirects == 0 {
+		return ""
+	}
+	text := " It spoke"
+	if r.Protocol != "" {
+		text += " " + r.Protocol
+	}
+	switch {
+	case r.Protocol != "" && r.TLSVersion != "":
+		text += " over " + r.TLSVersion
+	case r.TLSVersion != "":
+		text += " " + r.TLSVersion
+	}
+	if r.Peer != "" {
+		text += " with " + r.Peer
+	}
+	if r.Redirects > 0 {
+		text += ", after " + counted(int64(r.Redirects), "redirect")
+	}
+	return text + "."
 }
 
 // explain returns the steps that are known, in brackets.

@@ -97,6 +97,46 @@ func TestAnExplanationSaysWhatTheAttemptsOfAProbeAddUpTo(t *testing.T) {
 	}
 }
 
+func TestAnExplanationSaysWhatGatewaysDo(t *testing.T) {
+	ejection := &httpapi.Ejection{Probe: "web:readiness", Since: ago(12 * time.Second), Until: explained.Add(19 * time.Second), Reason: probe.ReasonTCPRefused, Detail: "connection refused"}
+	for _, test := range []struct {
+		target httpapi.Target
+		want   []string
+	}{
+		{httpapi.Target{Ready: true, Gateway: probe.GatewayReady}, nil},
+		{httpapi.Target{Gateway: probe.GatewayDown}, nil},
+		{httpapi.Target{Gateway: probe.GatewayUndecided}, nil},
+		{httpapi.Target{Ready: true, Gateway: probe.GatewayDegraded}, []string{"For gateways it is degraded: a readiness probe warns."}},
+		{httpapi.Target{Ready: true, Gateway: probe.GatewayDraining}, []string{"For gateways it is draining: its instance terminates, and gets no new requests."}},
+		{httpapi.Target{Ready: true, Gateway: probe.GatewayDown, Ejection: ejection},
+			[]string{"Gateways send it no requests, for another 19s at most: theirs have failed, the last of them 12s ago: tcp.refused: connection refused."}},
+	} {
+		if got := test.target.Explain(explained)[1:]; !slices.Equal(got, test.want) {
+			t.Errorf("got  %q\nwant %q", got, test.want)
+		}
+	}
+}
+
+func TestAnExplanationSaysWithWhomAnAttemptHasSpoken(t *testing.T) {
+	for _, test := range []struct {
+		result httpapi.Result
+		want   string
+	}{
+		{httpapi.Result{Protocol: "HTTP/1.1"}, ""}, // as configured
+		{httpapi.Result{Protocol: "HTTP/2.0", TLSVersion: "TLS 1.3", Peer: "10.0.0.7", Redirects: 2}, "It spoke HTTP/2.0 over TLS 1.3 with 10.0.0.7, after 2 redirects. "},
+		{httpapi.Result{TLSVersion: "TLS 1.2"}, "It spoke TLS 1.2. "},
+		{httpapi.Result{Peer: "::1"}, "It spoke with ::1. "},
+		{httpapi.Result{Protocol: "HTTP/1.1", Redirects: 1}, "It spoke HTTP/1.1, after 1 redirect. "},
+	} {
+		test.result.Outcome = probe.Success
+		target := httpapi.Target{Name: "web", Probes: []httpapi.Probe{{ID: "web:readiness", Target: "web", Decided: true, Verdict: probe.Passing, Result: &test.result}}}
+		want := "readiness is passing. The last attempt succeeded, and took 0s. " + test.want + "No attempt is due."
+		if got := target.Explain(explained)[1]; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
 func TestAnExplanationHasWhatMattersFirst(t *testing.T) {
 	target := httpapi.Target{Name: "web", Probes: []httpapi.Probe{
 		{ID: "passing", Verdict: probe.Passing, Decided: true, Last: probe.Success},

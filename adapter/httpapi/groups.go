@@ -73,6 +73,7 @@ type Gateway struct {
 	Name    string    `json:"name"`
 	Output  string    `json:"output"` // what keeps it up to date, such as "agent"
 	Groups  []string  `json:"groups"`
+	State   string    `json:"state"`             // "up_to_date"; "failing" while Error is set; "waiting" before it is given something
 	Address string    `json:"address,omitempty"` // where Sonde listens for it
 	Outputs uint64    `json:"outputs"`           // how many times it was given what it needs
 	Last    time.Time `json:"last,omitzero"`     // the last of them
@@ -88,7 +89,7 @@ func (s *Server) gateways(w http.ResponseWriter, _ *http.Request) {
 	if s.config.Gateways != nil {
 		for _, g := range s.config.Gateways() {
 			one := Gateway{
-				Name: g.Gateway, Output: g.Output, Groups: g.Groups, Address: g.Address,
+				Name: g.Gateway, Output: g.Output, Groups: g.Groups, State: gatewayState(g), Address: g.Address,
 				Outputs: g.Outputs, Errors: g.Errors, Error: g.Error,
 			}
 			if !g.Last.IsZero() {
@@ -101,6 +102,23 @@ func (s *Server) gateways(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	respond(w, list)
+}
+
+// The states of a Gateway.
+const (
+	GatewayUpToDate = "up_to_date"
+	GatewayFailing  = "failing" // the latest attempt to bring it up to date has failed
+	GatewayWaiting  = "waiting" // it was given nothing yet: it has not asked, or nothing is known
+)
+
+func gatewayState(g group.GatewayStatus) string {
+	switch {
+	case g.Error != "":
+		return GatewayFailing
+	case g.Outputs == 0:
+		return GatewayWaiting
+	}
+	return GatewayUpToDate
 }
 
 // groups serves /v1/groups.

@@ -18,14 +18,16 @@ func newHistory(name string, past []engine.Transition) History {
 func newTransition(target string, t engine.Transition) Transition {
 	j := Transition{
 		At: utc(t.At), Text: sentence(t), State: t.State, Reason: t.Reason, Detail: t.Detail,
-		Attempts: t.Attempts, Blind: t.Blind, Instance: t.Instance, Restarts: t.Restarts,
+		Attempts: t.Attempts, Blind: t.Blind, Ejected: t.Ejected, Readmitted: t.Readmitted, Instance: t.Instance, Restarts: t.Restarts,
 	}
 	if t.Kind == 0 {
 		j.Phase = &t.Phase
 		return j
 	}
 	j.Probe = probe.ID{Target: target, Kind: t.Kind, Name: t.Name}.String()
-	j.Verdict, j.Previous = &t.Verdict, &t.Previous
+	if !t.Ejected && !t.Readmitted {
+		j.Verdict, j.Previous = &t.Verdict, &t.Previous
+	}
 	return j
 }
 
@@ -49,6 +51,10 @@ func probeSentence(t engine.Transition) string {
 		name += " " + t.Name
 	}
 	switch {
+	case t.Ejected:
+		return "ejected: requests of gateways have failed"
+	case t.Readmitted:
+		return "no longer ejected"
 	case t.Blind:
 		return fmt.Sprintf("%s is blind: %s could not be made", name, attempts(t.Attempts))
 	case t.Attempts == 0:

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -10,6 +11,7 @@ import (
 	"iter"
 	"maps"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -59,6 +62,7 @@ func (s *idleEngine) States() (n engine.TargetStates) {
 }
 
 func (s *idleEngine) Stats() engine.Stats { return s.stats }
+
 func (s *idleEngine) Target(name string) (engine.TargetStatus, bool) {
 	for _, t := range s.targets {
 		if t.Target == name {
@@ -90,6 +94,12 @@ func shop() *idleEngine {
 	webID := func(k probe.Kind, name string) probe.ID {
 		return probe.ID{Target: "shop/web", Kind: k, Name: name}
 	}
+	unavailable := probe.Result{
+		Outcome: probe.Failure, Reason: probe.ReasonHTTPStatus, Detail: "status 503, want 200-399",
+		Took: 12300 * time.Microsecond, Tries: 1, HTTPStatus: 503,
+		Timings: probe.Timings{Connect: time.Millisecond, FirstByte: 11 * time.Millisecond},
+	}
+	unavailable.SetFacts(probe.Facts{Peer: netip.MustParseAddr("10.0.0.9"), Protocol: "HTTP/1.1", TLS: tls.VersionTLS13, Redirects: 1})
 	return &idleEngine{
 		Engine: engine.New(engine.Config{}),
 		targets: []engine.TargetStatus{
@@ -103,8 +113,9 @@ func shop() *idleEngine {
 				}},
 			},
 			{
-				Target: "shop/web", Address: "10.0.0.7", Started: true, State: probe.StateRestartBlocked, Since: noon,
-				Cause: engine.Cause{Probe: webID(probe.Liveness, ""), Reason: probe.ReasonBudget, Detail: "exit status 1"},
+				Target: "shop/web", Address: "10.0.0.7", Started: true, State: probe.StateRestartBlocked, Since: noon, Gateway: probe.GatewayDown,
+				Ejection: &engine.Ejection{Probe: webID(probe.Readiness, "db"), Since: noon, Until: noon.Add(31 * time.Second), Reason: probe.ReasonTCPRefused, Detail: "connection refused"},
+				Cause:    engine.Cause{Probe: webID(probe.Liveness, ""), Reason: probe.ReasonBudget, Detail: "exit status 1"},
 				Instance: probe.Instance{
 					ID: "7", Phase: probe.Running, Since: noon, Restarts: 4,
 					Reason: probe.ReasonBudget, Detail: "exit status 1",
@@ -114,12 +125,7 @@ func shop() *idleEngine {
 						ID: webID(probe.Readiness, "db"), Rule: rule(probe.Readiness), HandlerName: "http",
 						Instance: "7", Verdict: probe.Passing, Since: noon, Changes: 3,
 						Last: probe.Failure, Run: 2, Next: noon.Add(10 * time.Second),
-						Result: probe.Result{
-							Outcome: probe.Failure, Reason: probe.ReasonHTTPStatus, Detail: "status 503, want 200-399",
-							Took: 12300 * time.Microsecond, Tries: 1,
-							Timings: probe.Timings{Connect: time.Millisecond, FirstByte: 11 * time.Millisecond},
-						},
-						ResultAt: noon.Add(1234567 * time.Microsecond), Attempts: [4]uint64{1, 20, 3, 4},
+						Result: unavailable, ResultAt: noon.Add(1234567 * time.Microsecond), Attempts: [4]uint64{1, 20, 3, 4},
 					},
 					{
 						ID: webID(probe.Liveness, ""), Rule: rule(probe.Liveness), HandlerName: "exec",
@@ -144,15 +150,37 @@ func shop() *idleEngine {
 	}
 }
 
+// past is the history of a target.
+var past = []engine.Transition{
+	{At: noon, State: probe.StateReady, Kind: probe.Readiness, Name: "db", Verdict: probe.Passing, Previous: probe.Failing, Attempts: 1, Instance: "7"},
+	{At: noon.Add(time.Second), State: probe.StateReady, Kind: probe.Readiness, Name: "db", Ejected: true, Reason: probe.ReasonTCPRefused, Detail: "connection refused"},
+	{At: noon.Add(2 * time.Second), State: probe.StateReady, Kind: probe.Readiness, Name: "db", Readmitted: true},
+	{At: noon.Add(3 * time.Second), State: probe.StateRestarting, Phase: probe.Ended, Instance: "7", Reason: probe.ReasonExited, Detail: "exit status 1"},
+}
+
 func TestResponsesMatchTheGoldenFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(noon.Add(4 * time.Second))) // explanations reckon with the time
-		s := server(t, httpapi.Config{Ready: func() error { return errors.New("the configuration is being read") }})
+		e := shop()
+		e.RestoreHistory("shop/web", past)
+		s := server(t, httpapi.Config{
+			Engine: e,
+			Ready:  func() error { return errors.New("the configuration is being read") },
+			Gateways: func() []group.GatewayStatus {
+				return []group.GatewayStatus{
+					{Gateway: "edge", Output: "agent", Groups: []string{"db", "web"}, Address: "127.0.0.1:9777"},
+					{Gateway: "lb", Output: "haproxy", Groups: []string{"web"}, Outputs: 3, Last: noon},
+					{Gateway: "old", Output: "render", Groups: []string{"web"}, Outputs: 3, Last: noon, Errors: 2, Error: "no space left on device", ErrorSince: noon},
+				}
+			},
+		})
 		for name, path := range map[string]string{
 			"targets":        "/v1/targets",
 			"targets_probes": "/v1/targets?probes=true",
 			"target":         "/v1/targets/shop/web",
 			"stats":          "/v1/stats",
+			"gateways":       "/v1/gateways",
+			"history":        "/v1/targets/shop/web/history",
 			"healthz":        "/healthz",
 			"readyz":         "/readyz",
 			"not_found":      "/v1/targets/web",

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -15,6 +16,7 @@ func newTarget(t engine.TargetStatus, text int) Target {
 	return Target{
 		Name: t.Target, Address: t.Address, Labels: t.Labels, Started: t.Started, Ready: t.Ready, Live: t.Live,
 		State: t.State, InTrouble: t.State.InTrouble(), Severity: t.State.Severity(), Since: utc(t.Since), Cause: newCause(t.Cause, text),
+		Gateway: t.Gateway, Ejection: newEjection(t.Ejection, text),
 		Instance: Instance{
 			ID: in.ID, Phase: in.Phase, Since: utc(in.Since), Restarts: in.Restarts,
 			Reason: in.Reason, Detail: probe.CleanText(in.Detail, text),
@@ -32,6 +34,13 @@ func newCause(c engine.Cause, text int) *Cause {
 		cause.Probe = c.Probe.String()
 	}
 	return cause
+}
+
+func newEjection(e *engine.Ejection, text int) *Ejection {
+	if e == nil {
+		return nil
+	}
+	return &Ejection{Probe: e.Probe.String(), Since: utc(e.Since), Until: utc(e.Until), Reason: e.Reason, Detail: probe.CleanText(e.Detail, text)}
 }
 
 func newCounts(states engine.TargetStates) Counts {
@@ -107,8 +116,15 @@ func NewResult(r probe.Result) Result {
 	if r.CertificateExpiry != 0 {
 		expiry = time.Unix(r.CertificateExpiry, 0).UTC()
 	}
+	facts, peer, version := r.Facts(), "", ""
+	if facts.Peer.IsValid() {
+		peer = facts.Peer.String()
+	}
+	if facts.TLS != 0 {
+		version = tls.VersionName(facts.TLS)
+	}
 	return Result{
-		HTTPStatus: int(r.HTTPStatus), CertificateExpiry: expiry,
+		HTTPStatus: int(r.HTTPStatus), CertificateExpiry: expiry, Peer: peer, Protocol: facts.Protocol, TLSVersion: version, Redirects: int(facts.Redirects),
 		Outcome: r.Outcome, Reason: r.Reason, Detail: r.Detail,
 		DurationSeconds: r.Took.Seconds(), Tries: r.Tries,
 		Timings: Timings{

@@ -40,6 +40,9 @@ type Target struct {
 	Since     time.Time         `json:"since,omitzero"`  // when State began
 	Cause     *Cause            `json:"cause,omitempty"` // of State; nil if the target is ready
 
+	Gateway  probe.GatewayState `json:"gateway"`            // what gateways are to do with the target
+	Ejection *Ejection          `json:"ejection,omitempty"` // nil unless gateways send it no requests because theirs have failed
+
 	Summary Summary `json:"summary"`
 
 	// Probes are sorted by kind and name. /v1/targets has them only with
@@ -54,6 +57,16 @@ type Target struct {
 type Cause struct {
 	Probe  string       `json:"probe,omitempty"`  // ID of the worst probe; empty if the probes are well, or do not matter
 	Reason probe.Reason `json:"reason,omitempty"` // of the instance, or of the probe's latest attempt
+	Detail string       `json:"detail,omitempty"`
+}
+
+// Ejection says that gateways send a target no requests, though it may be ready, since those that
+// they have sent have failed.
+type Ejection struct {
+	Probe  string       `json:"probe"`  // ID of the probe that was named in the observations
+	Since  time.Time    `json:"since"`  // when it began
+	Until  time.Time    `json:"until"`  // when it ends at the latest; a successful attempt ends it before
+	Reason probe.Reason `json:"reason"` // of the last failure
 	Detail string       `json:"detail,omitempty"`
 }
 
@@ -75,7 +88,8 @@ type History struct {
 }
 
 // Transition is an entry of the history of a target: the verdict of a probe has turned, or its
-// attempts could not be made or can again; or an instance has started, ended or changed.
+// attempts could not be made or can again; the target was ejected, or no longer is; or an instance
+// has started, ended or changed.
 type Transition struct {
 	At     time.Time         `json:"at"`
 	Text   string            `json:"text"`  // the transition as a sentence
@@ -88,6 +102,9 @@ type Transition struct {
 	Previous *probe.Verdict `json:"previous,omitempty"`
 	Attempts int32          `json:"attempts,omitempty"` // how many in a row have decided: the threshold
 	Blind    bool           `json:"blind,omitempty"`    // the attempts cannot be made
+
+	Ejected    bool `json:"ejected,omitempty"`    // see Target.Ejection; without a verdict
+	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
 
 	Instance string       `json:"instance,omitempty"`
 	Phase    *probe.Phase `json:"phase,omitempty"` // of the instance, if it is about that
@@ -150,6 +167,10 @@ type Result struct {
 
 	HTTPStatus        int       `json:"httpStatus,omitempty"`       // status code of an HTTP response
 	CertificateExpiry time.Time `json:"certificateExpiry,omitzero"` // when the first of the server's certificates expires
+	Peer              string    `json:"peer,omitempty"`             // IP address that the host's name was resolved to
+	Protocol          string    `json:"protocol,omitempty"`         // of the response: "HTTP/1.1" or "HTTP/2.0"
+	TLSVersion        string    `json:"tlsVersion,omitempty"`       // "TLS 1.3"
+	Redirects         int       `json:"redirects,omitempty"`        // how many were followed
 }
 
 // Timings says how long each step of an attempt over the network took. One that was

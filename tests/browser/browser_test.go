@@ -8,6 +8,7 @@ package browser
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,6 +30,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // limit is how long a test waits for the page: on a busy machine too.
@@ -41,9 +43,10 @@ type site struct {
 	groups *group.Groups
 	url    string
 
-	mu     sync.Mutex
-	faults map[string]probe.Result // of targets that do not succeed
-	set    probe.Set
+	mu       sync.Mutex
+	faults   map[string]probe.Result // of targets that do not succeed
+	gateways []group.GatewayStatus
+	set      probe.Set
 }
 
 // newSite serves the page of targets with a readiness probe each.
@@ -58,7 +61,12 @@ func newSite(t *testing.T, token string, names ...string) *site {
 		s.add(probe.ID{Target: name, Kind: probe.Readiness}, period)
 	}
 	s.groups = group.New(group.Config{Engine: s.engine})
-	api, err := httpapi.New(httpapi.Config{Engine: s.engine, Groups: s.groups, Listen: "127.0.0.1:0", Token: token})
+	gateways := func() []group.GatewayStatus {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.gateways
+	}
+	api, err := httpapi.New(httpapi.Config{Engine: s.engine, Groups: s.groups, Gateways: gateways, Listen: "127.0.0.1:0", Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +95,10 @@ func (s *site) add(id probe.ID, period time.Duration) {
 		if r, bad := s.faults[id.Target]; bad {
 			return r
 		}
-		return probe.Succeed("")
+		r := probe.Succeed("")
+		r.HTTPStatus = 200
+		r.SetFacts(probe.Facts{Protocol: "HTTP/2.0", TLS: tls.VersionTLS13, Redirects: 1})
+		return r
 	}
 	s.set[id] = probe.Probe{
 		Target: probe.Target{Address: "192.0.2.17"}, Handler: probe.HandlerFunc(attempt), HandlerName: "http",
@@ -122,6 +133,24 @@ func (s *site) fail(targets ...string) *site {
 		s.faults[name] = probe.Fail("http.status", "GET http://192.0.2.17:8080/healthz: status 503\nupstream connect error or disconnect/reset before headers")
 	}
 	return s
+}
+
+// setGateways says how gateways fare.
+func (s *site) setGateways(all ...group.GatewayStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateways = all
+}
+
+// eject lets gateways observe that requests to a target that is ready fail.
+func (s *site) eject(target string) {
+	s.t.Helper()
+	refused := probe.Observation{Outcome: probe.Failure, Reason: probe.ReasonTCPRefused, Detail: "connection refused"}
+	testsync.Until(s.t, "the ejection", func() bool {
+		s.engine.Observe(probe.ID{Target: target, Kind: probe.Readiness}, refused)
+		st, _ := s.engine.Target(target)
+		return st.Ejection != nil
+	})
 }
 
 // tab is a tab of the browser. Errors of the page's scripts, and what its security policy has
@@ -304,6 +333,40 @@ func TestGroupsAreShown(t *testing.T) {
 	b.until(rows + `.map((r) => r.querySelector("th a").textContent).join() === "web-2,web-1,web-3"`)
 	b.run(chromedp.Click(".group", chromedp.ByQuery))
 	b.until(rows + `.length === 4`)
+}
+
+func TestGatewaysAreShown(t *testing.T) {
+	s := newSite(t, "", "web-1").start()
+	s.setGateways(group.GatewayStatus{Gateway: "edge", Output: "agent", Groups: []string{"web", "db"}}, group.GatewayStatus{Gateway: "lb", Output: "haproxy", Groups: []string{"web"}, Outputs: 3, Last: time.Now()})
+	b := s.open(1440)
+	is := func(want string) {
+		t.Helper()
+		b.until(fmt.Sprintf(`[...document.querySelectorAll("#gateways li")].map((e) => e.querySelector("b").innerText + ": " + e.querySelector(".state").innerText).join() === %q`, want))
+	}
+	is("edge: waiting,lb: up to date")
+	b.run(chromedp.Evaluate(`document.querySelectorAll("#gateways li").forEach((e) => { e.mark = true; })`, nil))
+	s.setGateways(group.GatewayStatus{Gateway: "lb", Output: "haproxy", Groups: []string{"web"}, Outputs: 3, Last: time.Now(), Error: "dial unix /run/haproxy.sock: no such file", ErrorSince: time.Now()})
+	is("lb: not up to date")
+	b.until(`document.querySelector("#gateways li").mark && document.querySelector("#gateways").innerText.includes("no such file")`)
+	s.setGateways()
+	b.until(`document.querySelectorAll("#gateways li").length === 0`)
+}
+
+func TestAnEjectedTargetIsShown(t *testing.T) {
+	s := newSite(t, "", "web-1")
+	id := probe.ID{Target: "web-1", Kind: probe.Readiness}
+	slow := s.set[id]
+	slow.Rule.Period = time.Hour // no attempt ends the ejection
+	s.set[id] = slow
+	s.start()
+	b := s.open(1440)
+	b.until(tileSays("ready", "1"))
+	s.eject("web-1")
+	b.until(row("web-1") + `.querySelector(".of-why").innerText.includes("ejected by gateways · tcp.refused")`)
+	b.run(chromedp.Evaluate(`location.hash = "#/target/web-1"`, nil))
+	for _, want := range []string{"Gateways send it no requests", "ejected, down", "HTTP/2.0, status 200, TLS 1.3, 1 redirect", "ejected: requests of gateways have failed"} {
+		b.until(fmt.Sprintf(`document.querySelector("#target").innerText.includes(%q)`, want))
+	}
 }
 
 func TestATargetHasAPage(t *testing.T) {

@@ -20,9 +20,11 @@ const tiles = [
 ];
 const fields = ["trouble", "state", "kind", "name", "label", "group"]; // of a query of /v1/targets
 const maxGroups = 60; // shown at once, those that are not ready first
+const maxGateways = 20; // likewise, those that are not up to date
 
 const rows = new Map(); // by target
 const groups = new Map(); // by name
+const gateways = new Map(); // by name
 let query = {};
 let wanted = pageSize;
 let choose; // shows the targets of another query
@@ -79,9 +81,11 @@ export function show(next) {
 
 // load reads what is shown, with the probes' latest attempts if asked for, and shows it.
 export async function load(withProbes, signal) {
-  const [{ groups: all }, { targets, total, counts }] = await Promise.all([read("/v1/groups", signal), loadTargets(withProbes, signal)]);
+  const [{ groups: all }, { gateways: followers }, { targets, total, counts }] =
+    await Promise.all([read("/v1/groups", signal), read("/v1/gateways", signal), loadTargets(withProbes, signal)]);
   showCounts(counts);
   showGroups(all);
+  showGateways(followers);
   showTargets(targets);
   showTotal(targets.length, total, counts.targets);
 }
@@ -151,6 +155,29 @@ function makeGroup(name) {
   return { item: element("li", "", button), button, state, text };
 }
 
+// showGateways shows whether gateways are up to date.
+function showGateways(all) {
+  const order = { failing: 0, waiting: 1, up_to_date: 2 };
+  const shown = all.toSorted((a, b) => order[a.state] - order[b.state]).slice(0, maxGateways);
+  const names = new Set(shown.map((g) => g.name));
+  for (const name of gateways.keys()) if (!names.has(name)) gateways.delete(name);
+  arrange(at("gateways"), shown.map((g) => {
+    if (!gateways.has(g.name)) gateways.set(g.name, makeGateway(g.name));
+    const { item, state, text, since, error } = gateways.get(g.name);
+    setText(text, `gateway (${g.output}) of ${g.groups.join(", ")}`);
+    setText(state, g.state === "failing" ? "not up to date" : words(g.state));
+    setAttribute(state, "data-state", g.state);
+    showTime(since, g.state === "failing" ? g.errorSince : g.last);
+    setText(error, g.error || "");
+    return item;
+  }));
+}
+
+function makeGateway(name) {
+  const text = element("span", "muted"), state = element("span", "state"), since = timeElement(), error = element("span", "error");
+  return { item: element("li", "gateway", element("b", "", name), text, state, since, error), state, text, since, error };
+}
+
 function showTargets(targets) {
   const names = new Set(targets.map((t) => t.name));
   for (const name of rows.keys()) if (!names.has(name)) rows.delete(name);
@@ -201,16 +228,17 @@ function makeRow(name) {
 }
 
 function fill(row, target) {
-  const cause = target.cause || {};
+  const { cause = {}, ejection } = target;
   setText(row.state, words(target.state));
   setAttribute(row.state, "data-state", target.state);
   setAttribute(row.line, "data-severity", target.severity);
   setText(row.address, target.address || "");
   const probe = cause.probe ? cause.probe.slice(target.name.length + 1) : "";
-  setText(row.probe, [probe, cause.reason].filter(Boolean).join(" · "));
-  const first = (cause.detail || "").split("\n", 1)[0];
-  setText(row.detail, first);
-  setAttribute(row.detail, "title", cause.detail);
+  const ejected = ejection && !probe && !cause.reason; // or else what is worse is shown
+  setText(row.probe, (ejected ? ["ejected by gateways", ejection.reason] : [probe, cause.reason]).filter(Boolean).join(" · "));
+  const detail = (ejected ? ejection.detail : cause.detail) || "";
+  setText(row.detail, detail.split("\n", 1)[0]);
+  setAttribute(row.detail, "title", detail);
   showTime(row.since, target.since);
   setText(row.restarts, String(target.instance.restarts));
   latency.note(target);

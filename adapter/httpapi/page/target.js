@@ -56,6 +56,7 @@ function showTarget(target) {
   fact("Address", target.address);
   fact("Labels", Object.entries(labels).map(([name, value]) => name + "=" + value).join(", "));
   fact("Groups", (target.groups || []).join(", "), showGroups);
+  fact("For gateways", (target.ejection ? "ejected, " : "") + words(target.gateway));
   fact("Instance", [instance.id, words(instance.phase)].filter(Boolean).join(", "));
   fact("Instance since", instance.since, showTime);
   fact("Restarts", String(instance.restarts));
@@ -101,7 +102,7 @@ function showProbes(target) {
   for (const id of cards.keys()) if (!probes.some((p) => p.id === id)) cards.delete(id);
 }
 
-const rowsOfCard = ["Run", "Latest attempt", "Took", "Next attempt", "Verdict since", "Attempts", "Rule"];
+const rowsOfCard = ["Run", "Latest attempt", "Took", "Peer", "Next attempt", "Verdict since", "Attempts", "Rule"];
 
 function makeCard(probe) {
   const c = { verdict: element("span", "state"), run: element("span", "run"), runText: element("span"), detail: element("pre"),
@@ -111,6 +112,7 @@ function makeCard(probe) {
   for (const title of rowsOfCard) {
     c.values[title] = element("span");
     list.append(element("dt", "", title), element("dd", "", c.values[title]));
+    if (title === "Peer") c.peer = [list.lastElementChild.previousElementSibling, list.lastElementChild];
   }
   c.values.Run.append(c.run, c.runText);
   c.latest = element("span");
@@ -138,6 +140,9 @@ function fillCard(c, probe) {
   showTime(c.at, result && result.at);
   showSpark(c.spark, latency.ofProbe(probe.id));
   setText(c.took, result ? timings(result) : "");
+  const peer = result ? peerOf(result) : "";
+  setText(c.values.Peer, peer);
+  for (const e of c.peer) e.hidden = !peer;
   setText(c.wait, probe.attempting ? "now" : probe.onHold ? "none until the next instance" : probe.waitReason ? "waits: " + words(probe.waitReason) : "");
   showTime(c.next, probe.attempting || probe.onHold || probe.waitReason ? "" : probe.next);
   showTime(c.since, probe.since);
@@ -169,6 +174,13 @@ function timings(result) {
   const steps = [["lookup", resolveSeconds], ["connect", connectSeconds], ["TLS", tlsSeconds], ["first byte", firstByteSeconds]];
   const parts = steps.filter(([, s]) => s).map(([name, s]) => name + " " + duration(s));
   return duration(result.durationSeconds) + (parts.length ? " (" + parts.join(", ") + ")" : "");
+}
+
+// peerOf returns what an attempt has learned about its peer, or "".
+function peerOf({ peer, protocol, tlsVersion, redirects, httpStatus, certificateExpiry }) {
+  const expiry = certificateExpiry && "certificate until " + new Date(certificateExpiry).toLocaleDateString();
+  const followed = redirects && (redirects === 1 ? "1 redirect" : redirects + " redirects");
+  return [peer, protocol, httpStatus && "status " + httpStatus, tlsVersion, expiry, followed].filter(Boolean).join(", ");
 }
 
 function showHistory(transitions) {

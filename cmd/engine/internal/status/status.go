@@ -199,7 +199,7 @@ func (s viewer) write(ctx context.Context, all httpapi.Targets, output string) e
 		return err
 	case output == "table" || output == "wide":
 		width, _ := size(s.out)
-		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.wide)+s.groupLines(ctx, maxGroupLines)+s.trouble(ctx))
+		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.wide)+s.groupLines(ctx, maxGroupLines)+s.gatewayLines(ctx, maxGroupLines)+s.trouble(ctx))
 		return err
 	case s.target != "":
 		return cli.WriteJSON(s.out, all.Targets[0])
@@ -289,7 +289,8 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	foot := s.groupLines(ctx, min(height/4, maxGroupLines)) + s.trouble(ctx)
+	most := min(height/4, maxGroupLines)
+	foot := s.groupLines(ctx, most) + s.gatewayLines(ctx, most) + s.trouble(ctx)
 	if page.Next != "" {
 		foot = fmt.Sprintf("… and %d more targets\n", page.Total-len(page.Targets)) + foot
 	}
@@ -321,6 +322,19 @@ func (s viewer) groupLines(ctx context.Context, most int) string {
 		return ""
 	}
 	return groupLines(all.Groups, s.group, most)
+}
+
+// gatewayLines returns a line for each gateway of the groups to show up to most, those first that
+// are not up to date; "" if only one target is shown.
+func (s viewer) gatewayLines(ctx context.Context, most int) string {
+	if s.target != "" {
+		return ""
+	}
+	all, err := s.client.Gateways(ctx)
+	if err != nil {
+		return ""
+	}
+	return gatewayLines(all.Gateways, s.group, most, time.Now())
 }
 
 // trouble returns lines about the engine itself, or "" if it is well.

@@ -45,7 +45,8 @@ func size(w io.Writer) (width, height int) {
 //	demo    ready  1         startup   passing  1/1 success  hold  exit status 0
 //	                         liveness  passing  2/3 failure  400ms http.status: status 503
 //
-// A wide table also says how long the target has been in its state, its address and its labels.
+// A wide table also says how long the target has been in its state, what it is to gateways, its
+// address and its labels.
 func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 	var s strings.Builder
 	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
@@ -56,12 +57,12 @@ func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 		}
 		fmt.Fprintln(w, strings.Join(line, "\t"))
 	}
-	write(header, "FOR", "ADDRESS", "LABELS")
+	write(header, "FOR", "GATEWAY", "ADDRESS", "LABELS")
 	for _, t := range all {
-		more := []string{age(t.Since, now), cli.OneLine(t.Address, probe.MaxTargetName), cli.OneLine(labels(t.Labels), probe.MaxDetail)}
+		more := []string{age(t.Since, now), t.Gateway.String(), cli.OneLine(t.Address, probe.MaxTargetName), cli.OneLine(labels(t.Labels), probe.MaxDetail)}
 		for _, line := range lines(t, now) {
 			write(line, more...)
-			more = []string{"", "", ""}
+			more = []string{"", "", "", ""}
 		}
 	}
 	_ = w.Flush() // a strings.Builder takes everything
@@ -129,6 +130,35 @@ func groupLines(groups []httpapi.Group, only string, most int) string {
 	return s.String()
 }
 
+// gatewayLines returns a line for each of some gateways up to most, or for those of a group, those
+// first that are not up to date.
+//
+//	gateway edge (agent): up to date, 3s ago
+//	gateway lb (haproxy): not up to date for 3m12s: dial unix /run/haproxy.sock: no such file
+func gatewayLines(gateways []httpapi.Gateway, of string, most int, now time.Time) string {
+	gateways = slices.DeleteFunc(slices.Clone(gateways), func(g httpapi.Gateway) bool { return of != "" && !slices.Contains(g.Groups, of) })
+	slices.SortStableFunc(gateways, func(a, b httpapi.Gateway) int {
+		return cmp.Compare(one(a.State != httpapi.GatewayFailing), one(b.State != httpapi.GatewayFailing))
+	})
+	var s strings.Builder
+	for i, g := range gateways {
+		if i == most {
+			fmt.Fprintf(&s, "… and %d more gateways\n", len(gateways)-i)
+			break
+		}
+		fmt.Fprintf(&s, "gateway %s (%s): ", cli.OneLine(g.Name, probe.MaxGroupName), g.Output)
+		switch g.State {
+		case httpapi.GatewayFailing:
+			fmt.Fprintf(&s, "not up to date for %s: %s\n", age(g.ErrorSince, now), cli.OneLine(g.Error, probe.MaxDetail))
+		case httpapi.GatewayWaiting:
+			s.WriteString("waiting, it was given nothing yet\n")
+		default:
+			fmt.Fprintf(&s, "up to date, %s ago\n", age(g.Last, now))
+		}
+	}
+	return s.String()
+}
+
 func one(b bool) int {
 	if b {
 		return 1
@@ -162,6 +192,9 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	if in := t.Instance; in.Reason != "" {
 		all = append(all, []string{"", "", "", "-", "", "", "", join(string(in.Reason), in.Detail)})
 	}
+	if e := t.Ejection; e != nil {
+		all = append(all, []string{"", "", "", "-", "", "", "", "ejected: " + join(string(e.Reason), e.Detail)})
+	}
 	for _, p := range t.Probes {
 		name := strings.TrimPrefix(p.ID, p.Target+":")
 		all = append(all, []string{"", "", "", cli.OneLine(name, maxID), p.Verdict.String(), progress(p), due(p, now), result(p)})
@@ -173,8 +206,15 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	return all
 }
 
-// state returns the state of a target in words.
-func state(t httpapi.Target) string { return strings.ReplaceAll(t.State.String(), "_", " ") }
+// state returns the state of a target in words, and that gateways do not use it for a reason of
+// their own.
+func state(t httpapi.Target) string {
+	text := strings.ReplaceAll(t.State.String(), "_", " ")
+	if t.Ejection != nil {
+		text += ", ejected"
+	}
+	return text
+}
 
 // progress returns the current run of equal outcomes.
 func progress(p httpapi.Probe) string {

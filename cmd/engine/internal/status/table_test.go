@@ -92,12 +92,39 @@ func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
 	}
 }
 
+func TestGatewaysThatAreNotUpToDateComeFirst(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	gateways := []httpapi.Gateway{
+		{Name: "a", Output: "agent", State: httpapi.GatewayUpToDate, Groups: []string{"web"}, Outputs: 7, Last: now.Add(-3 * time.Second)},
+		{Name: "b", Output: "oracle", State: httpapi.GatewayWaiting, Groups: []string{"db"}},
+		{Name: "c", Output: "haproxy", State: httpapi.GatewayFailing, Groups: []string{"web"}, Error: "dial unix /run/h.sock:\nno such file", ErrorSince: now.Add(-192 * time.Second)},
+	}
+	a, b := "gateway a (agent): up to date, 3s ago\n", "gateway b (oracle): waiting, it was given nothing yet\n"
+	c := "gateway c (haproxy): not up to date for 3m12s: dial unix /run/h.sock: no such file\n"
+	for _, test := range []struct {
+		of   string
+		most int
+		want string
+	}{
+		{"", maxGroupLines, c + a + b},
+		{"web", maxGroupLines, c + a},
+		{"", 1, c + "… and 2 more gateways\n"},
+		{"none", maxGroupLines, ""},
+	} {
+		if got := gatewayLines(gateways, test.of, test.most, now); got != test.want {
+			t.Errorf("of %q, %d at most:\n%s\nwant\n%s", test.of, test.most, got, test.want)
+		}
+	}
+}
+
 // The screen of --watch has what the table has.
-func TestTheScreenShowsGroups(t *testing.T) {
+func TestTheScreenShowsGroupsAndGateways(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/v1/groups":
 			io.WriteString(w, `{"groups": [{"name": "web", "state": "down", "need": 2, "counts": {"total": 2, "ready": 1, "down": 1}}]}`)
+		case "/v1/gateways":
+			io.WriteString(w, `{"gateways": [{"name": "edge", "output": "agent", "state": "failing", "error": "port in use", "groups": ["web"]}]}`)
 		case "/v1/targets":
 			io.WriteString(w, `{"targets": [{"name": "shop/a", "state": "ready"}], "total": 1}`)
 		default:
@@ -107,7 +134,7 @@ func TestTheScreenShowsGroups(t *testing.T) {
 	defer server.Close()
 	s := viewer{client: &httpapi.Client{Base: server.URL}, out: io.Discard}
 	got, err := s.screen(t.Context())
-	if err != nil || !strings.Contains(got, "shop/a  ready") || !strings.HasSuffix(got, "group web: down, 1 of 2 ready, 2 needed\n") {
+	if err != nil || !strings.Contains(got, "shop/a  ready") || !strings.HasSuffix(got, "group web: down, 1 of 2 ready, 2 needed\ngateway edge (agent): not up to date for -: port in use\n") {
 		t.Errorf("the screen is %q, %v", got, err)
 	}
 }
@@ -129,16 +156,18 @@ func TestTroubleOfTheEngineIsShown(t *testing.T) {
 	}
 }
 
-func TestWideTableHasAgeAddressAndLabelsOfATarget(t *testing.T) {
+func TestWideTableHasAgeGatewayStateAddressAndLabelsOfATarget(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	target := httpapi.Target{
 		Name: "web", Address: "10.0.0.7", Labels: map[string]string{"tier": "canary", "team": "shop"}, State: probe.StateReady, Since: now.Add(-90 * time.Second),
+		Gateway: probe.GatewayDown, Ejection: &httpapi.Ejection{Reason: probe.ReasonTCPRefused, Detail: "no"},
 		Probes: []httpapi.Probe{{ID: "web:readiness/a", Target: "web"}, {ID: "web:readiness/b", Target: "web"}},
 	}
 	want := `
-TARGET  STATE  RESTARTS  FOR    ADDRESS   LABELS                 PROBE        VERDICT    RUN  NEXT  RESULT
-web     ready  0         1m30s  10.0.0.7  team=shop,tier=canary  readiness/a  undecided  -    -
-                                                                 readiness/b  undecided  -    -
+TARGET  STATE           RESTARTS  FOR    GATEWAY  ADDRESS   LABELS                 PROBE        VERDICT    RUN  NEXT  RESULT
+web     ready, ejected  0         1m30s  down     10.0.0.7  team=shop,tier=canary  -                                  ejected: tcp.refused: no
+                                                                                   readiness/a  undecided  -    -
+                                                                                   readiness/b  undecided  -    -
 `
 	if got := "\n" + table([]httpapi.Target{target}, now, unlimited, true); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)

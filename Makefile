@@ -56,6 +56,7 @@ wasm: ## build the example plugins, in each language whose compiler is installed
 test: lint ## run all checks and tests, with the race detector
 	$(GO) test -race $$($(GO) list ./... | grep -v -e '/tests$$' -e '/tests/years$$')
 	$(GO) test -run 'TestScripts/(script|plugin_new_starlark)$$' ./cmd/engine # skipped above: see [starlark]
+	$(GO) test ./cmd/engine/internal/starlark # likewise
 	$(GO) test -count=1 ./tests
 	$(GO) test -count=1 ./tests/years -lasting 45s
 	cd guest && $(GO) test -race ./...

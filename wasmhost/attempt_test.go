@@ -230,38 +230,54 @@ func TestAPluginThatTrapsForManyTargetsIsSuspended(t *testing.T) {
 	}
 }
 
-// TestOneBadTargetDoesNotSuspendThePlugin attempts a target at whose answer the plugin traps
-// much more often than 100 others.
+// TestOneBadTargetDoesNotSuspendThePlugin attempts a target at whose answer the plugin traps, or does
+// not return, much more often than 100 others.
 func TestOneBadTargetDoesNotSuspendThePlugin(t *testing.T) {
-	const targets, attemptsOfBad = 100, 100
-	module := wat(`%s (func $run (result i32) (local $fd i32) %s local.tee $fd i32.const 0 i32.lt_s if i32.const 3 return end
-		local.get $fd i32.const 64 i32.const 1 call $read i32.const 1 i32.ne if i32.const 3 return end
-		i32.const 64 i32.load8_u i32.const 66 i32.eq if unreachable end
-		local.get $fd call $close drop i32.const 1)`, importNet, dial)
-	p := load(t, wasmhost.Config{Module: module})
-	bad := handler(t, p, nil)
-	badServer := serve(t, func(c net.Conn) { c.Write([]byte("B")) })
-	var down atomic.Bool
-	server := serve(t, func(c net.Conn) {
-		if !down.Load() {
-			c.Write([]byte("G"))
-		}
-	})
-	good := make([]probe.Handler, targets)
-	for i := range good {
-		good[i] = bad.ForProbe()
-	}
-	for i := range attemptsOfBad {
-		if got := attempt(t, bad, badServer, plenty); got.Reason != wasmhost.ReasonTrap && got.Reason != wasmhost.ReasonSuspended {
-			t.Fatalf("the bad target: %+v", got)
-		}
-		wantResult(t, attempt(t, good[i%targets], server, plenty), probe.Success, "")
-	}
-	down.Store(true)
-	for _, h := range good {
-		if got := attempt(t, h, server, plenty); got.Outcome != probe.Failure {
-			t.Fatalf("the server is down: %+v", got)
-		}
+	const targets = 100
+	for name, test := range map[string]struct {
+		bad      string
+		attempts int // of the bad target
+		timeout  time.Duration
+	}{
+		"it traps":           {"unreachable", 100, plenty},
+		"it does not return": {spin, 20, 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module := wat(`%s (func $run (result i32) (local $fd i32) %s local.tee $fd i32.const 0 i32.lt_s if i32.const 3 return end
+				local.get $fd i32.const 64 i32.const 1 call $read i32.const 1 i32.ne if i32.const 3 return end
+				i32.const 64 i32.load8_u i32.const 66 i32.eq if %s end
+				local.get $fd call $close drop i32.const 1)`, importNet, dial, test.bad)
+			p := load(t, wasmhost.Config{Module: module})
+			bad := handler(t, p, nil)
+			badServer := serve(t, func(c net.Conn) { c.Write([]byte("B")) })
+			var down atomic.Bool
+			server := serve(t, func(c net.Conn) {
+				if !down.Load() {
+					c.Write([]byte("G"))
+				}
+			})
+			good := make([]probe.Handler, targets)
+			for i := range good {
+				good[i] = bad.ForProbe()
+			}
+			for i := range targets {
+				if i < test.attempts {
+					if got := attempt(t, bad, badServer, test.timeout); got.Outcome == probe.Success {
+						t.Fatalf("the bad target: %+v", got)
+					}
+				}
+				wantResult(t, attempt(t, good[i], server, plenty), probe.Success, "")
+			}
+			down.Store(true)
+			for _, h := range good {
+				if got := attempt(t, h, server, plenty); got.Outcome != probe.Failure {
+					t.Fatalf("the server is down: %+v", got)
+				}
+			}
+			if n := p.Stats().Suspensions; n != 0 {
+				t.Errorf("the plugin was suspended %d times", n)
+			}
+		})
 	}
 }
 

@@ -101,7 +101,7 @@ type Limits struct {
 	BytesOut    int64         `hcl:"bytes_out,optional,nonzero,bytes" doc:"bytes that an attempt may write" default:"256KiB" min:"1B" max:"1024GiB"`
 	HostCalls   int           `hcl:"host_calls,optional,nonzero" doc:"calls of host functions by an attempt" default:"100000" min:"1"`
 	Fuel        int           `hcl:"fuel,optional,nonzero" doc:"computation of an attempt, in units of fuel; the default takes some ten seconds of processor time" default:"10000000000" min:"1"`
-	Log         int           `hcl:"log,optional,nonzero,bytes" doc:"text that an attempt may log; the rest is dropped" default:"4KiB" min:"1B" max:"1GiB"`
+	Log         int           `hcl:"log,optional,nonzero,bytes" doc:"text that an attempt may log, with 64 bytes for each record; the rest is dropped" default:"4KiB" min:"1B" max:"1GiB"`
 	Metrics     int           `hcl:"metrics,optional,nonzero" doc:"names of metrics that the plugin may define" default:"32" min:"1" max:"65536"`
 	Start       time.Duration `hcl:"start,optional,nonzero" doc:"time that an instance may take to start, and a check of settings to end" default:"10s" min:"1ms" max:"1h"`
 }

@@ -67,7 +67,7 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 		return h, nil
 	}
 	r := p.configure(h, p.limits.Start)
-	if r.err != nil && !isPassing(r.err) {
+	if r.err != nil && !isTransient(r.err) {
 		return nil, r.err
 	}
 	h.checked.set(r)
@@ -80,9 +80,9 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	return h, nil
 }
 
-// isPassing reports whether a check of settings could not be made, for a reason that is not the
+// isTransient reports whether a check of settings could not be made, for a reason that is not the
 // module's.
-func isPassing(err error) bool {
+func isTransient(err error) bool {
 	unchecked := (*attemptError)(nil)
 	return errors.As(err, &unchecked) && (unchecked.reason != ReasonStart || errors.Is(err, sandbox.ErrStarved))
 }

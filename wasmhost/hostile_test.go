@@ -118,6 +118,30 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 	}
 }
 
+// What a module does wrong before its first attempt is described, and no instance of it is kept.
+func TestFailedInitialisationsAreDescribed(t *testing.T) {
+	const exit = `(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))`
+	for code, want := range map[string]string{
+		`(func $f unreachable)`:                                  "unreachable",
+		`(func $f i32.const -4 i32.load drop)`:                   "out of bounds memory access",
+		exit + `(func $f i32.const 0 call $exit)`:                "exited with code 0",
+		`(func $f call $f call $f)`:                              "stack overflow",
+		`(func $f i32.const 65535 memory.grow drop unreachable)`: "unreachable",
+	} {
+		for function, caller := range map[string]string{"start": `(start $f)`, "_initialize": `(export "_initialize" (func $f))`} {
+			p := load(t, wasmhost.Config{Module: wat("%s", code+caller+`(func $run (result i32) i32.const 1)`)})
+			got := attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, time.Minute)
+			wantResult(t, got, probe.Unknown, wasmhost.ReasonStart)
+			if !strings.HasPrefix(got.Detail, function+": ") || !strings.Contains(got.Detail, want) {
+				t.Errorf("%s by %s: got %q", code, function, got.Detail)
+			}
+			if s := p.Stats(); s.Instances != 0 || s.Started != 0 {
+				t.Errorf("%s by %s: got %+v", code, function, s)
+			}
+		}
+	}
+}
+
 func TestFuelIsLimited(t *testing.T) {
 	for name, bad := range map[string]string{
 		"a loop":    `(func $run (result i32) ` + spin + ` i32.const 1)`,

@@ -145,8 +145,8 @@
 // # Module wasi_snapshot_preview1
 //
 // WASI lists the functions of WASI preview 1 that work. Descriptors 1 and 2 are the log,
-// 0 is empty, and those of dial are sockets: datagram sockets for udp, stream sockets
-// otherwise. There are no files, directories or listening sockets. The other functions of
+// with a record for each line, 0 is empty, and those of dial are sockets: datagram sockets
+// for udp, stream sockets otherwise. There are no files, directories or listening sockets. The other functions of
 // preview 1 can be imported and return ENOSYS. The descriptors of connections start at
 // FirstFD and are never used twice in an attempt; all are closed at its end.
 //

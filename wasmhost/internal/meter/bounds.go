@@ -14,6 +14,7 @@ const (
 	maxDataSegments    = 1 << 17 // 100,000
 	maxElementSegments = 1 << 10 // 1
 	maxElements        = 1 << 16 // of all segments; 12,000
+	maxDefinitions     = 1 << 26 // functions times exports and globals; 170,000. wazero compares each pair when a call first traps
 
 	maxLocals    = 50_000  // of a function; 20
 	maxAllLocals = 1 << 20 // of all functions; 49,000

@@ -36,6 +36,7 @@ func TestModulesThatTakeTooMuchToCompileAreRejected(t *testing.T) {
 		"growth by metering":   {`(func $run) ` + strings.Repeat("(func) ", 150_000), "too large when it is metered"},
 		"a table":              {`(table 70000) (func $run)`, "table of 70000 elements"},
 		"globals":              {strings.Repeat(`(global $g i32 0) `, 5000) + `(func $run)`, "5000 entries, at most 4096"},
+		"exports":              {`(func $run) ` + strings.Repeat("(func) ", 70_000) + strings.Repeat(`(export "f" (func $run)) `, 1000), "1000 exports and globals with 70001 functions"},
 		"elements":             {`(table 1) (func $run) (elem 0 ` + strings.Repeat("$run ", 70_000) + `)`, "70000 entries, at most 65536"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,7 @@ package meter
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -69,7 +70,7 @@ const (
 )
 
 // Rewrite returns the module with its code metered. It keeps the names of functions, and drops
-// other custom sections. An error means that the module is invalid, or uses a feature beyond
+// the other custom sections and names. An error means that the module is invalid, or uses a feature beyond
 // WebAssembly 2.0, or exceeds a limit of this package. Compile is the time that the module may take
 // to compile, by estimate, unless the default is longer.
 func Rewrite(wasm []byte, compile time.Duration) (out []byte, info Info, err error) {
@@ -244,6 +245,9 @@ func (r *rewriter) globalSection(c *binary.Reader) []byte {
 
 func (r *rewriter) exportSection(c *binary.Reader) []byte {
 	n := c.Count(binary.MaxExports, 3)
+	if exports := uint64(n) + uint64(r.globals); exports*uint64(len(r.functions)) > maxDefinitions { // package image exports globals
+		c.Fail(fmt.Errorf("%d exports and globals with %d functions are too many", exports, len(r.functions)))
+	}
 	out := binary.AppendUint32(nil, n+1)
 	for range c.Each(n) {
 		name := c.Name()
@@ -361,27 +365,26 @@ func (r *rewriter) expression(c *binary.Reader, out []byte) []byte {
 	return out
 }
 
-// names returns a new name section with the names of the module and of its functions. A
-// runtime may read the parts without regard to their lengths: each must be as long as what
-// it has.
+// maxFunctionName bounds the name of a function, in bytes; the rest is cut. A runtime joins the
+// names of some thirty functions each time a call traps.
+const maxFunctionName = 256
+
+// names returns a new name section with the names of functions. That of the module is dropped: a
+// runtime puts it in front of each of them. A runtime may also read the parts without regard to
+// their lengths: each must be as long as what it has.
 func (r *rewriter) names(body []byte) (out []byte, err error) {
-	const module, functions = 0, 1
+	const functions = 1
 	c := binary.NewReader(body)
 	for c.More() {
 		id := c.Byte()
 		part := binary.NewReader(c.Bytes(c.Uint32()))
-		var renamed []byte
-		switch id {
-		case module:
-			renamed = appendUTF8(part, nil)
-		case functions:
-			n := part.Count(uint32(len(r.functions)), 2)
-			renamed = binary.AppendUint32(nil, n)
-			for range part.Each(n) {
-				renamed = appendUTF8(part, binary.AppendUint32(renamed, r.renumber(r.function(part))))
-			}
-		default:
+		if id != functions {
 			continue
+		}
+		n := part.Count(uint32(len(r.functions)), 2)
+		renamed := binary.AppendUint32(nil, n)
+		for range part.Each(n) {
+			renamed = appendFunctionName(part, binary.AppendUint32(renamed, r.renumber(r.function(part))))
 		}
 		if err := part.End(); err != nil {
 			return nil, err
@@ -391,11 +394,14 @@ func (r *rewriter) names(body []byte) (out []byte, err error) {
 	return out, c.Err()
 }
 
-// appendUTF8 copies a name, which must be UTF-8, to out.
-func appendUTF8(c *binary.Reader, out []byte) []byte {
+// appendFunctionName copies a name, which must be UTF-8, to out.
+func appendFunctionName(c *binary.Reader, out []byte) []byte {
 	name := c.Name()
 	if !utf8.ValidString(name) {
 		c.Fail(errors.New("name is not UTF-8"))
+	}
+	if len(name) > maxFunctionName {
+		name = strings.ToValidUTF8(name[:maxFunctionName], "")
 	}
 	return binary.AppendName(out, name)
 }

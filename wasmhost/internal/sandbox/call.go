@@ -37,7 +37,8 @@ type call struct {
 	last     HostError // of the host call that failed last
 	failures int       // host calls that failed
 	timings  probe.Timings
-	expiry   int64 // of the certificates in the latest TLS handshake: see probe.Result
+	line     []byte // written to standard output or standard error, and not yet logged
+	expiry   int64  // of the certificates in the latest TLS handshake: see probe.Result
 
 	included     *socket       // whose connSize is counted with the instance; nil: none
 	sent         time.Time     // of the last write, until it is answered
@@ -105,8 +106,7 @@ func isClosed(c <-chan struct{}) bool {
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// run calls a function of the guest, closes the connections it leaves open, and reports
-// how the call ended.
+// run calls a function of the guest, ends what it leaves open, and reports how the call ended.
 func (c *call) run(f *function) Report {
 	began, stack := time.Now(), c.instance.stack[:]
 	c.function = f

@@ -33,8 +33,9 @@ func (c *call) remove(fd int32) (*socket, bool) {
 	return s, ok
 }
 
-// finish closes the connections that the guest has left open.
+// finish logs the line and closes the connections that the guest has left open.
 func (c *call) finish() {
+	c.endLine()
 	c.mu.Lock()
 	open := c.sockets
 	c.sockets = nil

@@ -64,36 +64,58 @@ func logRecord(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.EFAULT)
 	}
-	c.logText(slogLevels[level], b)
+	if c.isLogged(slogLevels[level]) {
+		b = b[:min(len(b), abi.MaxLog)]
+		c.charge(len(b) / textPerUnit)
+		c.logText(slogLevels[level], b)
+	}
 	return 0
 }
 
-// logText writes one record within the limits, and counts it as dropped otherwise.
+func (c *call) isLogged(level slog.Level) bool {
+	return c.sandbox.config.Logger.Enabled(context.Background(), level)
+}
+
+// recordSize is what a record counts beside its text: empty ones would fill a log as well.
+const recordSize = 64
+
+// logText writes one record. What exceeds the limit of the call is cut, and a record without room for
+// text is dropped, as is one that exceeds what all calls may log.
 func (c *call) logText(level slog.Level, text []byte) {
-	ctx, config := context.Background(), &c.sandbox.config
-	if !config.Logger.Enabled(ctx, level) {
-		return
-	}
-	text = text[:min(len(text), abi.MaxLog)]
-	c.logged += len(text)
-	if c.logged > config.Limits.Log || !c.sandbox.log.allow(len(text), time.Now()) {
+	left := c.sandbox.config.Limits.Log - c.logged - recordSize
+	text = text[:min(len(text), max(left, 0))]
+	size := recordSize + len(text)
+	if left <= 0 || !c.sandbox.log.allow(size, time.Now()) {
 		c.sandbox.dropped.Add(1)
 		return
 	}
-	c.charge(len(text) / textPerUnit)
+	c.logged += size
 	clean := probe.CleanText(string(text), abi.MaxLog)
 	c.releaseSlot()
-	config.Logger.Log(ctx, level, "plugin log", "target", c.target.Name, "text", clean)
+	c.sandbox.config.Logger.Log(context.Background(), level, "plugin log", "target", c.target.Name, "text", clean)
 }
 
-// logOutput logs what the plugin writes to standard output or standard error: a runtime
-// that panics explains it there.
+// logOutput logs what the plugin writes to standard output or standard error, by lines: a runtime
+// that panics explains it there, in many pieces.
 func (c *call) logOutput(text []byte) {
 	text = text[:min(len(text), abi.MaxLog)]
-	c.charge(len(text) / copiedPerUnit)
-	if len(bytes.TrimSpace(text)) > 0 {
-		c.logText(slog.LevelInfo, text)
+	c.charge(len(text) / textPerUnit)
+	for len(text) > 0 {
+		line, rest, ended := bytes.Cut(text, []byte("\n"))
+		c.line = append(c.line, line[:min(len(line), abi.MaxLog-len(c.line))]...)
+		if ended {
+			c.endLine()
+		}
+		text = rest
 	}
+}
+
+// endLine logs the line that was written, unless it is blank.
+func (c *call) endLine() {
+	if len(bytes.TrimSpace(c.line)) > 0 && c.isLogged(slog.LevelInfo) {
+		c.logText(slog.LevelInfo, c.line)
+	}
+	c.line = c.line[:0]
 }
 
 // refuse records that a destination is not granted, and logs the first one.

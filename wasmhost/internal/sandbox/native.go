@@ -125,15 +125,15 @@ func output(c *call, a args) int64 {
 	if !ok {
 		return i32(0, abi.ENOTSUP)
 	}
+	if kind == abi.OutputDetail {
+		a = args{a[0], a[1], uint64(min(a.u32(2), abi.MaxDetail))} // the rest is cut
+	}
 	b, errno := c.argument(a, 1, max)
 	if kind == abi.OutputPrepared && errno == abi.E2BIG {
 		c.tooLong = int(a.u32(2))
 	}
 	if errno != abi.OK {
 		return i32(0, errno)
-	}
-	if kind == abi.OutputDetail {
-		b = b[:min(len(b), abi.MaxDetail)] // the rest is cut
 	}
 	text := string(b)
 	c.charge(len(text) / copiedPerUnit)
@@ -160,16 +160,13 @@ func output(c *call, a args) int64 {
 
 // maxOutput is the maximum length of each kind of output.
 var maxOutput = map[uint32]int{
-	abi.OutputDetail: maxDetail,
+	abi.OutputDetail: abi.MaxDetail,
 	abi.OutputReason: abi.MaxReason,
 	abi.OutputState:  abi.MaxState,
 	abi.OutputField:  abi.MaxField,
 
 	abi.OutputPrepared: abi.MaxPrepared,
 }
-
-// maxDetail is the maximum length of a detail; what is beyond abi.MaxDetail is cut.
-const maxDetail = 1 << 20
 
 // transfer moves bytes between a connection and the guest's memory.
 func (c *call) transfer(a args, move func(*call, *socket, []byte) (int, abi.Errno)) int64 {

@@ -2,14 +2,22 @@ package sandbox
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"io"
 	"log/slog"
 	"maps"
+	"math/big"
 	"net"
 	"net/netip"
 	"path"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -221,5 +229,36 @@ func TestAVectorIsWrittenInBoundedPieces(t *testing.T) {
 	}
 	if c.gather(0, 100); i.used != before+maxGather {
 		t.Errorf("%d bytes are counted for it", i.used-before)
+	}
+}
+
+// A server may have a certificate with a name of thousands of parts, and package pkix copies what it
+// has of the text for each.
+func TestAHugeNameOfACertificateTakesLittleMemory(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := pkix.Name{CommonName: "db", OrganizationalUnit: make([]string, 10_000)}
+	for n := range subject.OrganizationalUnit {
+		subject.OrganizationalUnit[n] = strconv.Itoa(n)
+	}
+	own := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotAfter: time.Unix(1, 0)}
+	raw, err := x509.CreateCertificate(rand.Reader, own, own, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := endedCall(newInstance(t))
+	defer c.finish()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	text := c.certificateLines([]*x509.Certificate{cert})
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 || !strings.Contains(text, "\nnot_after=1\n") {
+		t.Errorf("%q took %d bytes", text, took)
 	}
 }

@@ -360,8 +360,8 @@ func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
 		"log":            {"log", args{abi.LogError, 0, 8}, nil},
 		"standard error": {"fd_write", args{stderr, 0, 1, 64}, func(c *call) {
 			c.memory.WriteUint32Le(0, 80)
-			c.memory.WriteUint32Le(4, 4)
-			c.memory.Write(80, []byte("text"))
+			c.memory.WriteUint32Le(4, 5)
+			c.memory.Write(80, []byte("text\n"))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

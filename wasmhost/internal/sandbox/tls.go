@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -203,10 +204,22 @@ func (c *call) certificateLines(chain []*x509.Certificate) string {
 	line(&b, "sha256", hex.EncodeToString(sum[:]))
 	line(&b, "not_before", strconv.FormatInt(cert.NotBefore.Unix(), 10))
 	line(&b, "not_after", strconv.FormatInt(cert.NotAfter.Unix(), 10))
-	line(&b, "subject", probe.CleanText(cert.Subject.String(), abi.MaxAddress))
-	line(&b, "issuer", probe.CleanText(cert.Issuer.String(), abi.MaxAddress))
+	line(&b, "subject", nameText(cert.RawSubject, cert.Subject))
+	line(&b, "issuer", nameText(cert.RawIssuer, cert.Issuer))
 	for _, name := range cert.DNSNames[:min(len(cert.DNSNames), maxNames)] {
 		line(&b, "dns", probe.CleanText(name, abi.MaxAddress))
 	}
 	return b.String()
+}
+
+// maxRawName bounds the names of a certificate that are written, in bytes: the time for that grows
+// with their square.
+const maxRawName = 4 << 10
+
+// nameText returns a name as text, or "" if it is too long.
+func nameText(raw []byte, name pkix.Name) string {
+	if len(raw) > maxRawName {
+		return ""
+	}
+	return probe.CleanText(name.String(), abi.MaxAddress)
 }

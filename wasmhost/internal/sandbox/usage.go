@@ -11,7 +11,7 @@ import (
 type usage struct {
 	hostCalls, dials  int
 	bytesIn, bytesOut int64
-	logged            int // bytes
+	logged            int // bytes, with recordSize for each record
 }
 
 // Panics that end a guest which goes on after a limit was reached, or after it was stopped.

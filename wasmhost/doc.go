@@ -52,8 +52,10 @@
 //   - It sees no files (TestAPluginSeesNoFiles), and no connections of other attempts
 //     (TestUnknownDescriptorsAreRejected).
 //   - Limits bound its memory, time, traffic, log and host calls
-//     (TestHostileModulesEndWithTheirReason, TestFuelIsLimited).
+//     (TestHostileModulesEndWithTheirReason, TestFuelIsLimited, TestTheRecordsOfALogAreBounded).
 //   - Whatever it passes to the host, the host goes on (TestInvalidArgumentsAreHandled).
+//   - An attempt that is cancelled in any of its host calls leaves nothing
+//     (TestAnAttemptIsCancelledAtEachHostCall, TestACancelledAttemptIsUnknown).
 //   - What it reports is cleaned before people see it (TestOutputOfAPluginIsCleaned).
 //
 // The host dials, makes TLS handshakes and resolves names on a plugin's behalf.
@@ -78,6 +80,8 @@
 //   - A plugin can use its share of the memory, also if others have filled it before
 //     (TestAPluginLeavesTheSharesOfOthers, TestIdleInstancesMakeRoomForAnotherPlugin). It holds up
 //     no others meanwhile (TestNoCallClosesInstancesWithASlot).
+//   - Names that a module or a certificate contains take little memory and time, however long they are
+//     (TestLongNamesTakeNoMemoryWhenACallTraps, TestAHugeNameOfACertificateTakesLittleMemory).
 //   - Unbounded recursion is stopped when its stack has more than 8 MiB. Until the host looks at
 //     the stack again it may be larger, in as many calls as compute at the same time
 //     (TestTheStackIsBounded).
@@ -114,14 +118,16 @@
 //   - Calls that compute for long share the processors in turn, plugin by plugin
 //     (TestPluginsGetSlotsInTurn). Where there are two processors or more they leave one to the
 //     engine, also when the host computes for them
-//     (TestGuestsThatLetTheHostComputeShareTheSlots, TestAHandshakeComputesWithASlot). A call that
+//     (TestGuestsThatLetTheHostComputeShareTheSlots, TestAHandshakeComputesWithASlot,
+//     TestTheMemoryOfACallIsScannedWithItsSlot). A call that
 //     waits takes none from others (TestNoHostFunctionWaitsWithASlot).
 //   - Beside plugins that run away, other plugins make their attempts and the garbage collector runs
 //     (TestRunawayGuestsAreStopped, TestOtherProbesRunBesideHostilePlugins), and no verdict of other
 //     probes changes (TestHostilePluginsDoNotChangeVerdictsOfOtherProbes).
 //   - The start of an instance and a check of settings end soon after Limits.Start has passed, or
 //     Close is called (TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin,
-//     TestRecursionInConfigureIsStopped, TestCloseEndsTheStartsOfInstances). Attempts share one
+//     TestRecursionInConfigureIsStopped, TestCloseEndsTheStartsOfInstances). Attempts that run go on when
+//     Close is called (TestClosingAPluginWaitsForItsAttempts). Attempts share one
 //     initialisation (TestStartsShareAnInitialisation), and blocks of a module that hangs its check
 //     (TestACheckThatHangsIsMadeOnce), which delays others by a part of the limit
 //     (TestACheckThatHangsDoesNotDelayOthers).

@@ -509,14 +509,14 @@ func TestACallThatWaitsIsCountedByWhatItHasChanged(t *testing.T) {
 	change(0, piece)
 	c.releaseSlot()
 	want("waiting with changes", waiting+piece-little, waiting+piece)
-	change(piece, piece/2) // by the host
+	change(piece, writtenByHost)
 	release := holdSlots()
 	close(c.stopped)
 	if c.awaitSlot(time.Now()) {
 		t.Error("it has a slot")
 	}
 	release()
-	want("waiting for a slot", waiting+piece*3/2-little, waiting+piece*3/2)
+	want("waiting for a slot, after the host has written", waiting+piece+writtenByHost-little, waiting+piece)
 	limitMemory(t, totalMemory.used)
 	if i.Reset() {
 		t.Error("it is used again though there is no memory left for it")
@@ -533,6 +533,29 @@ func TestACallThatWaitsIsCountedByWhatItHasChanged(t *testing.T) {
 	c.releaseSlot()
 	want("with most of its memory changed", whole, whole)
 	i.Close()
+}
+
+// Guests that yield again and again would otherwise have all processors of the system look at their
+// memories.
+func TestTheMemoryOfACallIsScannedWithItsSlot(t *testing.T) {
+	c := computingCall(t, startLarge(t), 1<<30)
+	totalMemory.mu.Lock()
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		c.releaseSlot()
+	}()
+	stacks := make([]byte, 1<<20)
+	testsync.Until(t, "the scan", func() bool {
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(").returnUnused("))
+	})
+	cpuSlots.mu.Lock()
+	used := cpuSlots.used
+	cpuSlots.mu.Unlock()
+	totalMemory.mu.Unlock()
+	if testsync.Receive(t, "the end of the scan", released); used != 1 {
+		t.Errorf("%d slots are used while a memory is scanned", used)
+	}
 }
 
 // TestMoreCallsWaitThanTheirMemoriesHaveRoom runs calls that wait, of instances that have room for

@@ -159,9 +159,6 @@ func (c *call) acquireSlot(now time.Time) time.Time {
 
 // awaitSlot waits for a slot, and returns false if the call is stopped before it has one.
 func (c *call) awaitSlot(now time.Time) bool {
-	if c.instance.returned > 0 {
-		c.instance.returnUnused() // the host has written
-	}
 	acquired := cpuSlots.acquire(&c.sandbox.slotQueue, c.stopped)
 	granted := time.Now()
 	c.fuel.waited += granted.Sub(now)
@@ -184,6 +181,6 @@ func (c *call) releaseSlot() {
 		f.endSlice(time.Now())
 	}
 	f.slotSince = time.Time{}
+	c.instance.returnUnused() // with the slot, since it takes processor time
 	cpuSlots.release()
-	c.instance.returnUnused()
 }

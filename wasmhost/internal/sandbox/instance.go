@@ -408,10 +408,16 @@ type Report struct {
 const almostLate = 10 * time.Millisecond
 
 // readable returns the error of a call as it is shown. wazero's own text for a plugin that
-// exits with certain codes is that of a cancelled context.
+// exits with certain codes is that of a cancelled context, and it says of the host's errors that
+// it has recovered them.
 func readable(err error) error {
 	if exit := (*sys.ExitError)(nil); errors.As(err, &exit) {
 		return fmt.Errorf("exited with code %d", exit.ExitCode())
+	}
+	for _, own := range []error{errStopped, errLimit, errStackOverflow, ErrNoMemory} {
+		if errors.Is(err, own) {
+			return own
+		}
 	}
 	return err
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
@@ -126,17 +128,16 @@ func (sc *scheduler) add(c change) *slot {
 }
 
 // reportStatic reports the instance of a target that has a probe of a static target, if no
-// driver has reported one.
+// driver has reported one. It has run since an earlier engine if a Memory says so.
 func (sc *scheduler) reportStatic(t *target) {
-	if t.isReported() {
+	if t.isReported() || !slices.ContainsFunc(sc.registry.probesOf(t), func(s *slot) bool { return s.spec.Load().target.Static }) {
 		return
 	}
-	for _, s := range sc.registry.probesOf(t) {
-		if s.spec.Load().target.Static {
-			sc.setInstance(t, probe.Instance{Target: t.name, ID: probe.StaticID, Phase: probe.Running, Since: sc.clock.time(sc.clock.now())})
-			return
-		}
+	since := sc.clock.now()
+	if in := t.current(); in.id == probe.StaticID && in.since != 0 {
+		since = min(since, in.since)
 	}
+	sc.setInstance(t, probe.Instance{Target: t.name, ID: probe.StaticID, Phase: probe.Running, Since: sc.clock.time(since)})
 }
 
 // keepSummary keeps whether a target that loses a probe has started and is ready. If it
@@ -227,7 +228,7 @@ func (sc *scheduler) replace(c change) {
 	}
 	s.mu.Unlock()
 	sc.setHost(s, c.host)
-	if changed {
+	if changed || c.labels {
 		sc.notify(c.id, probeChanged)
 	} else {
 		sc.notifyMemory(c.id)

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"testing"
@@ -57,6 +58,24 @@ func TestOtherLabelsKeepVerdictRunAndAttempts(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestOtherLabelsOfAReplacedProbeAreDelivered(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		apply(t, e, probe.Set{readiness: labeled(with(says(probe.Success)), map[string]string{"team": "shop"})})
+		sub := e.Subscribe()
+		defer sub.Close()
+		next(t, sub)
+		changes := apply(t, e, probe.Set{readiness: labeled(with(says(probe.Success)), map[string]string{"team": "pay"})})
+		if changes != (engine.Changes{Replaced: 1}) {
+			t.Errorf("changes are %+v", changes)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		defer cancel()
+		if st, err := sub.Next(ctx); err != nil || st.Labels["team"] != "pay" {
+			t.Errorf("the subscriber got %v, %v", st.Labels, err)
+		}
+	})
 }
 
 func TestOtherShownSettingsKeepTheState(t *testing.T) {

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -35,10 +37,14 @@ type plan struct {
 	invalid  invalidProbes
 }
 
-// draw draws a plan, and sorts its changes.
+// draw draws a plan, and sorts its changes by target and ID. Removals come last: a target whose
+// only probe is replaced by one with another ID must not be without probes in between, since it
+// would be another target then.
 func (p *plan) draw(draw func(p *plan) error) error {
 	err := draw(p)
-	slices.SortFunc(p.changes, func(a, b change) int { return a.id.Compare(b.id) })
+	slices.SortFunc(p.changes, func(a, b change) int {
+		return cmp.Or(strings.Compare(a.id.Target, b.id.Target), one(a.action == ProbeRemoved)-one(b.action == ProbeRemoved), a.id.Compare(b.id))
+	})
 	return err
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -62,5 +63,6 @@ func (e *Engine) preview(draw func(p *plan) error) (Preview, error) {
 	for i, c := range p.changes {
 		all.Probes[i] = ProbeChange{c.id, c.action, c.moved}
 	}
+	slices.SortFunc(all.Probes, func(a, b ProbeChange) int { return a.ID.Compare(b.ID) })
 	return all, nil
 }

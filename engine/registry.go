@@ -321,17 +321,18 @@ func (r *registry) remove(s *slot) (target bool) {
 	return false
 }
 
-// reported returns the target of an instance. It adds it if necessary. If the instance
-// is over and the target has no probes, it removes the target and returns nil.
-func (r *registry) reported(in probe.Instance) *target {
+// reported returns the target of an instance, and whether it is new. It adds it if necessary. If
+// the instance is over and the target has no probes, it removes the target and returns nil.
+func (r *registry) reported(in probe.Instance) (t *target, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.insert(in.Target)
+	isNew = r.targets[in.Target] == nil
+	t = r.insert(in.Target)
 	if over := in.Phase == probe.Absent || in.Phase == probe.Gone && !in.Retained; over && len(t.slots) == 0 {
 		r.delete(in.Target)
-		return nil
+		return nil, isNew
 	}
-	return t
+	return t, isNew
 }
 
 // has reports whether a target still exists.

@@ -44,10 +44,15 @@ func (e *Engine) Report(in probe.Instance) {
 func (sc *scheduler) report(in probe.Instance) {
 	sc.mu.Lock()
 	defer sc.unlock()
-	t := sc.registry.reported(in)
-	if t == nil {
+	t, isNew := sc.registry.reported(in)
+	switch {
+	case t == nil && isNew: // there is no such target, as before
+		return
+	case t == nil:
 		sc.notifyTarget(in.Target, probeRemoved)
 		return
+	case isNew:
+		sc.notifyTarget(in.Target, probeAdded)
 	}
 	sc.setInstance(t, in)
 	sc.wakeIfEarlier()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -81,6 +82,22 @@ func TestAStaticTargetGoesOnWithItsMemory(t *testing.T) {
 		second := successor(t, set, memories(e))
 		synctest.Wait()
 		if after := status(t, second, readiness); after.Verdict != before.Verdict || after.Run != before.Run || after.Instance != before.Instance {
+			t.Errorf("got %+v, want %+v", after, before)
+		}
+	})
+}
+
+func TestAStaticTargetIsAsOldAsItsMemorySays(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		p := unobserved(says(probe.Success))
+		p.Rule.InitialDelay = time.Hour
+		set := probe.Set{readiness: p}
+		apply(t, e, set)
+		pass(2 * time.Hour)
+		before, _ := e.Target("web")
+		second := successor(t, set, memories(e))
+		synctest.Wait()
+		if after, _ := second.Target("web"); !after.Instance.Since.Equal(before.Instance.Since) || after.Probes[0].WaitReason != verdict.NotWaiting {
 			t.Errorf("got %+v, want %+v", after, before)
 		}
 	})

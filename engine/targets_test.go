@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +179,7 @@ func TestAnUnreadTargetSubscriptionDoesNotKeepRemovedNames(t *testing.T) {
 	e := engine.New(engine.Config{})
 	sub := e.SubscribeTargets()
 	defer sub.Close()
+	polled{}.poll(sub)
 	for i := range 10_000 {
 		id := probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}
 		if _, err := e.Change(engine.Change{Set: probe.Set{id: with(says(probe.Success))}}); err != nil {
@@ -187,8 +189,39 @@ func TestAnUnreadTargetSubscriptionDoesNotKeepRemovedNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Report(probe.Instance{Target: fmt.Sprint("u", i), ID: "a", Phase: probe.Gone})
+		e.Report(probe.Instance{Target: fmt.Sprint("v", i), ID: "a", Phase: probe.Running, Managed: true})
+		e.Report(probe.Instance{Target: fmt.Sprint("v", i), ID: "a", Phase: probe.Gone})
 	}
 	if n := (polled{}).poll(sub); n != 0 {
 		t.Errorf("%d targets were delivered, and none exists", n)
+	}
+}
+
+// A gateway keeps the gauge of a target, and must not lose it to a change of the target's probes.
+func TestATargetWhoseOnlyProbeIsReplacedByAnotherIsTheSame(t *testing.T) {
+	for name, id := range map[string]probe.ID{"name before": named(readiness, "a"), "name after": named(readiness, "z"), "kind before": startup, "kind after": liveness} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				p := with(says(probe.Success))
+				p.Target.Static = true
+				old := named(readiness, "m")
+				apply(t, e, probe.Set{old: p})
+				pass(time.Minute)
+				gauge, _ := e.WatchTarget("web")
+				if !gauge.Ready() {
+					t.Fatal("the target is not ready")
+				}
+				preview, err := e.PreviewApply(probe.Set{id: p})
+				if err != nil || !slices.IsSortedFunc(preview.Probes, func(a, b engine.ProbeChange) int { return a.ID.Compare(b.ID) }) {
+					t.Errorf("the preview is %+v, %v", preview, err)
+				}
+				apply(t, e, probe.Set{id: p})
+				pass(time.Minute)
+				checkGauge(t, e, "web", gauge)
+				if now, _ := e.WatchTarget("web"); now != gauge || !gauge.Ready() || gauge.Gateway() != probe.GatewayReady {
+					t.Errorf("the gauge that was kept is %v", gauge.Gateway())
+				}
+			})
+		})
 	}
 }

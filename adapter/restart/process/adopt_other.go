@@ -17,11 +17,11 @@ func ReadSurvivors(string) (Survivors, error) { return nil, nil }
 // OpenDirectory returns nil.
 func OpenDirectory(string, string, bool) (*Directory, error) { return nil, nil }
 
-// FindUnused returns nil.
-func FindUnused() []Unused { return nil }
+// FindAbandoned returns nil.
+func FindAbandoned() []Abandoned { return nil }
 
 // Runs returns false.
-func (u Unused) Runs(Config) bool { return false }
+func (a Abandoned) Runs(Config) bool { return false }
 
 // RunningIn returns nil.
 func RunningIn(string) []string { return nil }

@@ -286,11 +286,11 @@ func TestADirectoryThatNoEngineHasIsFoundWithItsName(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "state.processes")
 	d := openDirectory(t, name, true)
 	occupy(t, d)
-	if found := FindUnused(); len(found) != 0 {
-		t.Errorf("the directory of an engine is unused: %+v", found)
+	if found := FindAbandoned(); len(found) != 0 {
+		t.Errorf("the directory of an engine is abandoned: %+v", found)
 	}
 	d.Close()
-	found := FindUnused()
+	found := FindAbandoned()
 	if len(found) != 1 || found[0].Path != d.Path() || found[0].Name != name || !slices.Equal(found[0].Targets, []string{"web"}) {
 		t.Fatalf("found %+v", found)
 	}
@@ -313,7 +313,7 @@ func TestADirectoryThatNoEngineHasIsFoundWithItsName(t *testing.T) {
 	}
 	next := openDirectory(t, name, false)
 	defer next.Close()
-	if len(FindUnused()) != 0 || found[0].Runs(same) {
-		t.Error("the directory is unused although an engine has it")
+	if len(FindAbandoned()) != 0 || found[0].Runs(same) {
+		t.Error("the directory is abandoned although an engine has it")
 	}
 }

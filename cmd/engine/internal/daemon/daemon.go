@@ -66,8 +66,7 @@ type daemon struct {
 	located    atomic.Pointer[[]byte]         // the location of processes, for the state file
 	opening    chan openedDir                 // will have processes, once the disk responds; nil if nothing is opened
 	survivors  process.Survivors              // processes that the previous engine has left running
-	abandoned  []handlers.Abandoned           // processes of engines with other state files in the same directory
-	unused     []process.Unused               // and in others
+	abandoned  []process.Abandoned            // processes of engines whose state files are in other directories
 	api        *httpapi.Server                // nil for none
 	listener   net.Listener                   // nil for none
 	control    *control.Socket                // nil for none
@@ -76,6 +75,8 @@ type daemon struct {
 	watch      fileWatch
 	jobs       chan *job     // for handleSignals
 	ended      chan struct{} // closed when run returns
+
+	abandonedStates []handlers.AbandonedState // of other engines, in the directory of the state file
 
 	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
@@ -110,11 +111,11 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	d.abandoned = handlers.FindAbandoned(c.Engine.State)
+	d.abandonedStates = handlers.FindAbandonedStates(c.Engine.State)
 	if err := d.openState(); err != nil {
 		return errors.Join(err, d.close())
 	}
-	d.unused = d.findUnused()
+	d.abandoned = d.findAbandoned()
 	if err := d.listen(); err != nil {
 		return errors.Join(err, d.close())
 	}
@@ -346,7 +347,7 @@ func (d *daemon) run(ctx context.Context) error {
 	parts.Go(func() error { return d.gateways.Run(serving) })
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
-	parts.Go(func() error { d.warnOfUnused(running); return nil })
+	parts.Go(func() error { d.warnOfAbandoned(running); return nil })
 	if d.state != nil {
 		parts.Go(func() error {
 			d.state.Run(serving, d.engine, stateValues{d.restarts, d.engine, &d.located})

@@ -44,44 +44,44 @@ func (d *daemon) unit(name string, t config.Target, plan bool) (restart.Unit, er
 // state file has left running. In another directory that engine may have a target of the same
 // name: there the command counts, too.
 func (d *daemon) runsElsewhere(c process.Config) error {
-	for _, a := range d.abandoned {
-		if err := a.Check(c.Target); err != nil {
+	for _, s := range d.abandonedStates {
+		if err := s.Check(c.Target); err != nil {
 			return err
 		}
 	}
-	for _, u := range d.unused {
-		if u.Runs(c) {
-			return fmt.Errorf("the target's process runs already, and belongs to the state file %s", handlers.StateOf(u))
+	for _, a := range d.abandoned {
+		if a.Runs(c) {
+			return fmt.Errorf("the target's process runs already, and belongs to the state file %s", handlers.StateOf(a))
 		}
 	}
 	return nil
 }
 
-// findUnused returns processes of engines whose state files are in other directories, if no such
+// findAbandoned returns processes of engines whose state files are in other directories, if no such
 // engine runs.
-func (d *daemon) findUnused() []process.Unused {
-	return slices.DeleteFunc(process.FindUnused(), func(u process.Unused) bool {
-		return slices.ContainsFunc(d.abandoned, func(a handlers.Abandoned) bool { return a.IsIn(u.Path) })
+func (d *daemon) findAbandoned() []process.Abandoned {
+	return slices.DeleteFunc(process.FindAbandoned(), func(a process.Abandoned) bool {
+		return slices.ContainsFunc(d.abandonedStates, func(s handlers.AbandonedState) bool { return s.IsIn(a.Path) })
 	})
 }
 
-// unusedDelay is how long other engines that were started at the same time may take to load their
+// abandonedDelay is how long other engines that were started at the same time may take to load their
 // configurations until their processes count as those of no engine.
-const unusedDelay = 15 * time.Second
+const abandonedDelay = 15 * time.Second
 
-// warnOfUnused warns of such processes, unless ctx is done before.
-func (d *daemon) warnOfUnused(ctx context.Context) {
-	if len(d.unused) == 0 {
+// warnOfAbandoned warns of such processes, unless ctx is done before.
+func (d *daemon) warnOfAbandoned(ctx context.Context) {
+	if len(d.abandoned) == 0 {
 		return
 	}
 	select {
-	case <-time.After(unusedDelay):
+	case <-time.After(abandonedDelay):
 	case <-ctx.Done():
 		return
 	}
-	for _, u := range d.findUnused() {
+	for _, a := range d.findAbandoned() {
 		d.log.Warn("processes with adopt run without an engine: start the engine with their state file, or end them",
-			"targets", cli.SomeNames(u.Targets), "state", handlers.StateOf(u), "directory", u.Path)
+			"targets", cli.SomeNames(a.Targets), "state", handlers.StateOf(a), "directory", a.Path)
 	}
 }
 

@@ -55,7 +55,7 @@ func (d *daemon) openState() (err error) {
 	}
 	d.markProcesses()
 	d.survivors = d.processes.Survivors()
-	d.abandoned = slices.DeleteFunc(d.abandoned, func(a handlers.Abandoned) bool { return a.IsIn(d.processes.Path()) })
+	d.abandonedStates = slices.DeleteFunc(d.abandonedStates, func(s handlers.AbandonedState) bool { return s.IsIn(d.processes.Path()) })
 	return nil
 }
 

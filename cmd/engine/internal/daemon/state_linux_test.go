@@ -46,6 +46,13 @@ func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.state.Close() })
+	t.Cleanup(func() {
+		for _, s := range d.survivors {
+			if err := s.End(context.Background(), d.processes.Path(), d.log, func(string) bool { return false }); err != nil {
+				t.Error("a process is left: ", err)
+			}
+		}
+	})
 	if d.restarts, err = restart.New(restart.Config{Engine: engine.New(engine.Config{}), Logger: d.log}); err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +145,9 @@ func TestEnginesThatStartTogetherDoNotWarnOfEachOther(t *testing.T) {
 	}
 	d, _, _ := afterEngine(t) // which has its directory by now
 	log := new(testsync.Buffer)
-	other := &daemon{log: slog.New(slog.NewTextHandler(log, nil)), unused: []process.Unused{{Path: d.processes.Path()}}}
+	other := &daemon{log: slog.New(slog.NewTextHandler(log, nil)), abandoned: []process.Abandoned{{Path: d.processes.Path()}}}
 	warned := func() bool {
-		synctest.Test(t, func(t *testing.T) { other.warnOfUnused(t.Context()) })
+		synctest.Test(t, func(t *testing.T) { other.warnOfAbandoned(t.Context()) })
 		return strings.Contains(log.String(), d.processes.Path())
 	}
 	if warned() {

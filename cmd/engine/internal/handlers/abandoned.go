@@ -57,24 +57,24 @@ func noDirectory(state string) config.Diagnostics {
 	}}
 }
 
-// Abandoned is a state file that no engine uses, although processes run that have outlived its
+// AbandonedState is a state file that no engine uses, although processes run that have outlived its
 // engine, which only an engine with that state file finds: the state was moved or removed.
-type Abandoned struct {
+type AbandonedState struct {
 	State   string
 	Targets []string // whose processes run, sorted
 }
 
-// FindAbandoned returns what is abandoned in the directory of an engine's state file, or in the
-// working directory if it has none.
-func FindAbandoned(state string) (found []Abandoned) {
+// FindAbandonedStates returns those in the directory of an engine's state file, or in the working
+// directory if it has none.
+func FindAbandonedStates(state string) (found []AbandonedState) {
 	state = target(state)
 	entries, _ := os.ReadDir(filepath.Dir(state))
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), processesEnding)
 		if path := filepath.Join(filepath.Dir(state), name); ok && path != filepath.Clean(state) {
-			a := Abandoned{State: path, Targets: process.RunningIn(path + processesEnding)}
-			if len(a.Targets) > 0 && !journal.IsLocked(path) {
-				found = append(found, a)
+			s := AbandonedState{State: path, Targets: process.RunningIn(path + processesEnding)}
+			if len(s.Targets) > 0 && !journal.IsLocked(path) {
+				found = append(found, s)
 			}
 		}
 	}
@@ -82,30 +82,30 @@ func FindAbandoned(state string) (found []Abandoned) {
 }
 
 // IsIn reports whether the processes are those of a directory.
-func (a Abandoned) IsIn(directory string) bool {
-	path, err := filepath.EvalSymlinks(ProcessDir(a.State))
+func (s AbandonedState) IsIn(directory string) bool {
+	path, err := filepath.EvalSymlinks(ProcessDir(s.State))
 	return err == nil && path == directory
 }
 
 // StateOf returns the state file to which a directory belongs, or "" if it is unknown.
-func StateOf(u process.Unused) string { return strings.TrimSuffix(u.Name, processesEnding) }
+func StateOf(a process.Abandoned) string { return strings.TrimSuffix(a.Name, processesEnding) }
 
 // Check returns an error if the process of a target still runs, abandoned.
-func (a Abandoned) Check(target string) error {
-	if !process.IsRunningIn(ProcessDir(a.State), target) || journal.IsLocked(a.State) {
+func (s AbandonedState) Check(target string) error {
+	if !process.IsRunningIn(ProcessDir(s.State), target) || journal.IsLocked(s.State) {
 		return nil
 	}
-	return fmt.Errorf("the target's process runs already, and belongs to the state file %s", a.State)
+	return fmt.Errorf("the target's process runs already, and belongs to the state file %s", s.State)
 }
 
 // warnOfAbandoned returns a warning for each state file that is abandoned.
 func warnOfAbandoned(state string) (diags config.Diagnostics) {
-	for _, a := range FindAbandoned(state) {
+	for _, s := range FindAbandonedStates(state) {
 		diags = append(diags, config.Diagnostic{
 			Severity: config.Warning,
-			Summary:  fmt.Sprintf("%s with adopt running without an engine: %s", cli.Plural(len(a.Targets), "target"), cli.SomeNames(a.Targets)),
+			Summary:  fmt.Sprintf("%s with adopt running without an engine: %s", cli.Plural(len(s.Targets), "target"), cli.SomeNames(s.Targets)),
 			Hint: fmt.Sprintf("they belong to the state file %[1]s, and no other engine starts them a second time; an engine with that state takes over or "+
-				"ends them; to move the state, stop the engine, and move %[1]s and %[2]s", a.State, ProcessDir(a.State)),
+				"ends them; to move the state, stop the engine, and move %[1]s and %[2]s", s.State, ProcessDir(s.State)),
 		})
 	}
 	return diags

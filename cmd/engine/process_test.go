@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
 	"os"
 	"os/exec"
@@ -132,4 +133,28 @@ func mainWithHold() {
 		}
 	}()
 	main()
+}
+
+// mainWithHoldAtItsEnd is main in a program that hangs when its engine has stopped: with one
+// processor of Go, and asyncpreemptoff, nothing runs beside the write of that log line.
+func mainWithHoldAtItsEnd() {
+	watchdog.Shorten(time.Second)
+	root := newRoot()
+	root.SetArgs(os.Args[1:])
+	root.SetErr(holdAtTheEnd{})
+	if root.Execute() != nil {
+		os.Exit(2)
+	}
+}
+
+// holdAtTheEnd is the standard error of a program, and hangs after the last log line.
+type holdAtTheEnd struct{}
+
+func (holdAtTheEnd) Write(b []byte) (int, error) {
+	n, err := os.Stderr.Write(b)
+	if bytes.Contains(b, []byte("engine stopped")) {
+		for n := 0; ; n++ {
+		}
+	}
+	return n, err
 }

@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sonde": main, "sonde-holdable": mainWithHold})
+	testscript.Main(m, map[string]func(){"sonde": main, "sonde-holdable": mainWithHold, "sonde-held-at-its-end": mainWithHoldAtItsEnd})
 }
 
 // TestScripts runs the scripts of tests/scripts. They have additional commands, see

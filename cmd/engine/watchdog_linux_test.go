@@ -16,6 +16,12 @@ import (
 // startHoldable starts an engine that hold makes hang.
 func startHoldable(t *testing.T, config string) *engineProcess {
 	t.Helper()
+	return startHanging(t, "sonde-holdable", config)
+}
+
+// startHanging starts a program with an engine that hangs at some time.
+func startHanging(t *testing.T, program, config string, env ...string) *engineProcess {
+	t.Helper()
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("the watchdog needs amd64 or arm64")
 	}
@@ -27,12 +33,12 @@ func startHoldable(t *testing.T, config string) *engineProcess {
 	}
 	defer log.Close()
 	e.start(t, func(c *exec.Cmd) {
-		holdable, err := exec.LookPath("sonde-holdable")
+		path, err := exec.LookPath(program)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Path, c.Args[0], c.Stderr = holdable, holdable, log
-		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1")
+		c.Path, c.Args[0], c.Stderr = path, path, log
+		c.Env = append(append(c.Env, "GODEBUG=asyncpreemptoff=1"), env...)
 	})
 	e.waitListening(t)
 	return e
@@ -185,6 +191,15 @@ func TestAnEngineThatHangsWhileItStopsIsEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.write(t, "hold", "")
+	e.waitEnded(t)
+	if code := e.ProcessState.ExitCode(); code != 1 || e.text("address") != "" {
+		t.Errorf("exit code %d, and %q listens, want 1 and no other engine", code, e.text("address"))
+	}
+	testsync.Until(t, "the process to end", func() bool { _, err := os.Stat("/proc/" + e.text("pid")); return err != nil })
+}
+
+func (e *engineProcess) waitEnded(t *testing.T) {
+	t.Helper()
 	testsync.Until(t, "the engine to end", func() bool {
 		select {
 		case <-e.exited:
@@ -193,8 +208,18 @@ func TestAnEngineThatHangsWhileItStopsIsEnded(t *testing.T) {
 			return false
 		}
 	})
-	if code := e.ProcessState.ExitCode(); code != 1 || e.text("address") != "" {
-		t.Errorf("exit code %d, and %q listens, want 1 and no other engine", code, e.text("address"))
+}
+
+// TestAProgramThatHangsAfterItsEngineIsEnded hangs when all parts of the engine have ended.
+func TestAProgramThatHangsAfterItsEngineIsEnded(t *testing.T) {
+	t.Parallel()
+	e := startHanging(t, "sonde-held-at-its-end", "engine {\n  allow_empty = true\n  watchdog    = \"10s\"\n}", "GOMAXPROCS=1")
+	testsync.Until(t, "the engine to run", func() bool { return strings.HasPrefix(e.get("/healthz"), "200") })
+	if err := e.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
 	}
-	testsync.Until(t, "the process to end", func() bool { _, err := os.Stat("/proc/" + e.text("pid")); return err != nil })
+	e.waitEnded(t)
+	if code, log := e.ProcessState.ExitCode(), e.text("log"); code != 1 || !strings.Contains(log, "engine stopped") || strings.Contains(log, "its watchdog has started it again") {
+		t.Errorf("exit code %d, want 1; the log is %s", code, log)
+	}
 }

@@ -83,8 +83,6 @@ const flushTimeout = time.Second
 // run runs the engine until a signal stops it.
 func run(c *cobra.Command, f *flags, paths []string, version string) (err error) {
 	previous := watchdog.Inherited()
-	stopWatchdog := func() {}
-	defer func() { stopWatchdog() }() // last: it watches the end of the program, too
 	signals := catchSignals()
 	queue := cli.NewLogQueue(c.ErrOrStderr())
 	defer queue.Close(flushTimeout)
@@ -128,7 +126,8 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	d.keep(loaded.plugins)
 	defer d.closePlace()
 	go d.place.RemoveOthers(isLeft) // reads the disks of other engines
-	stopWatchdog = d.startWatchdog()
+	stopBeating := d.startWatchdog()
+	defer stopBeating() // first: the watchdog ends a program that does not end
 	return d.run(context.WithoutCancel(c.Context()))
 }
 

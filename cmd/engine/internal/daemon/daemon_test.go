@@ -53,6 +53,35 @@ func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 	})
 }
 
+// /readyz says what ready returns; /healthz, alive.
+func TestADegradedEngineIsAliveAndNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{engine: engine.New(engine.Config{})}
+		d.running.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.engine.Run(ctx) }()
+		synctest.Wait()
+		if err := d.ready(); err != nil {
+			t.Errorf("a healthy engine: %v", err)
+		}
+		short := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+			return probe.Broken(probe.ReasonResources, "too many open files")
+		})
+		id := probe.ID{Target: "web", Kind: probe.Readiness}
+		set := probe.Set{id: {Handler: short, Target: probe.Target{Static: true}, Rule: probe.Rule{Period: time.Second}}}
+		if _, err := d.engine.Apply(set); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := d.ready(); d.alive() != nil || err == nil || !strings.Contains(err.Error(), "the engine is degraded: health score") {
+			t.Errorf("alive: %v, ready: %v", d.alive(), err)
+		}
+		cancel()
+		<-ended
+	})
+}
+
 func TestARefusedUnitChangesNothing(t *testing.T) {
 	d := &daemon{engine: engine.New(engine.Config{}), log: slog.New(slog.DiscardHandler)}
 	var err error

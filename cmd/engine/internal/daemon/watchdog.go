@@ -20,9 +20,9 @@ func (d *daemon) logRestart() {
 }
 
 // startWatchdog starts the watchdog, if it is configured and exists on this system, and beats
-// for it and for the service manager, if that watches the engine too. The caller
-// calls stop at the end of the program, which waits for the goroutine that beats; one that
-// still hangs after it is not started again.
+// for it and for the service manager, if that watches the engine too. The caller calls stop when
+// the engine has ended: it waits for the goroutine that beats, and from then on the watchdog ends
+// the program if that takes longer than the limit.
 func (d *daemon) startWatchdog() (stop func()) {
 	limit, isOurs := watchdog.DefaultLimit, false
 	if d.settings.Watchdog != nil {

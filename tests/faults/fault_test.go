@@ -26,6 +26,7 @@ type fault struct {
 	period time.Duration                     // of all probes, with -long; default usualPeriod
 	felt   func(before, after reading) error // whether the prober has met the fault; nil where nothing shows it
 
+	liveness int           // how many targets there are, of which all healthy ones have a liveness probe by http; 0: as usual
 	delay    time.Duration // of the answers of all targets
 	blind    bool          // the prober can publish nothing before it is healed
 	hides    []string      // the handlers whose targets cannot be seen meanwhile
@@ -42,6 +43,7 @@ func faults() []fault {
 	const some = 10 * time.Second
 	return []fault{
 		{name: "stopped", inject: each(stop), lasts: 5 * time.Second, times: 10, felt: stalled, delay: 200 * time.Millisecond, blind: true},
+		{name: "stopped with http liveness", inject: each(stop), lasts: 5 * time.Second, times: 10, period: time.Second, felt: stalled, liveness: 1000 + firstHealthy, delay: 200 * time.Millisecond, blind: true},
 		{name: "5 % of a processor", inject: each(confine(faulttest.Processor(5))), lasts: some, period: some + some/2, felt: stalled, delay: 50 * time.Millisecond, hangs: true},
 		{name: "descriptors", inject: each(limitDescriptors), lasts: some, felt: unknown, blind: true},
 		{name: "ports", inject: takePorts, lasts: some, felt: unknown, blind: true},

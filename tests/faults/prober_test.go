@@ -63,18 +63,31 @@ type target struct {
 	place   int // among the targets with its handler
 }
 
-// handlers are the handlers of the targets, and the share of each in percent. An exec
-// probe costs a process.
-var handlers = []struct {
+// handler is a handler of targets.
+type handler struct {
 	name  string
-	share int
+	share int    // of the targets, in percent
 	block string // of the probe
-}{
+}
+
+// handlers are the handlers of the targets. An exec probe costs a process.
+var handlers = []handler{
 	{"http", 50, `http { port = "80" }`},
 	{"tcp", 30, "tcp {\n  port = \"81\"\n  expect = \"ok\"\n}"},
 	{"name", 8, `http { port = "80" }`}, // its address is a name
 	{"redis", 8, `redis { port = "6379" }`},
 	{"exec", 4, ""},
+}
+
+// targets returns how many targets have a handler.
+func (f fault) targets(h handler) int {
+	switch {
+	case f.liveness == 0:
+		return max(*count*h.share/100, firstHealthy+2)
+	case h.name == "http":
+		return f.liveness
+	}
+	return 0
 }
 
 // samples is how many targets of each handler fail before the fault, so that the slowest of
@@ -230,7 +243,7 @@ func (p *prober) configure(t *testing.T, plugin string, f fault) {
 	fmt.Fprintf(&b, "engine {\n  listen = \"127.0.0.1:0\"\n  log_format = \"json\"\n  state = %q\n}\n", p.stateFile())
 	fmt.Fprintf(&b, "plugin \"redis\" {\n  source = %q\n  allow_unpinned = true\n}\n", plugin)
 	for _, h := range handlers {
-		for n := range max(*count*h.share/100, firstHealthy+2) {
+		for n := range f.targets(h) {
 			tg := target{name: fmt.Sprintf("%s/%d", h.name, n), handler: h.name, number: len(p.targets), place: n}
 			p.targets = append(p.targets, tg)
 			address, block := addressOf(tg.number).String(), h.block
@@ -245,7 +258,7 @@ func (p *prober) configure(t *testing.T, plugin string, f fault) {
 				address = fmt.Sprintf("h%d.test", tg.number)
 			}
 			kind, restart := "readiness", ""
-			if tg.isHealthy() && n%2 == 1 { // with an initial verdict of passing, and a restart if it fails
+			if tg.isHealthy() && (n%2 == 1 || f.liveness > 0) { // with an initial verdict of passing, and a restart if it fails
 				kind, restart = "liveness", "restart { command = [\"true\"] }"
 			}
 			fmt.Fprintf(&b, "target %q {\n  address = %q\n  %s\n  probe %q {\n    %s\n    period = %q\n    timeout = %q\n    failure_threshold = 1\n  }\n}\n",

@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sonde-probe/sonde/group"
@@ -106,11 +108,12 @@ func IsTemporary(err error) bool {
 	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
-// Listen listens at an address until ctx is done, and calls serve, which returns an error when
-// the listener fails, or ctx is done. What fails is reported, and tried again.
+// Listen listens at an address and port, or at a Unix socket, written unix:PATH, until ctx is
+// done, and calls serve, which returns an error when the listener fails, or ctx is done. What
+// fails is reported, and tried again.
 func (s *Session) Listen(ctx context.Context, address string, serve func(context.Context, net.Listener) error) {
 	for ctx.Err() == nil {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		l, err := listen(ctx, address)
 		if err == nil {
 			s.Listens(l.Addr().String())
 			err = serve(ctx, l)
@@ -125,6 +128,29 @@ func (s *Session) Listen(ctx context.Context, address string, serve func(context
 		case <-time.After(retryInterval):
 		}
 	}
+}
+
+// listen listens at an address. A Unix socket where no process listens any more is replaced.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	path, unix := strings.CutPrefix(address, "unix:")
+	if !unix {
+		return new(net.ListenConfig).Listen(ctx, "tcp", address)
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	conn, dialErr := new(net.Dialer).DialContext(ctx, "unix", path)
+	if dialErr == nil {
+		conn.Close()
+	}
+	if info, statErr := os.Lstat(path); !errors.Is(dialErr, syscall.ECONNREFUSED) || statErr != nil || info.Mode().Type() != os.ModeSocket {
+		return nil, err
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return new(net.ListenConfig).Listen(ctx, "unix", path)
 }
 
 // Answer returns a handler that responds with what of makes of the Views that Kept returns.

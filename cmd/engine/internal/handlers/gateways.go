@@ -6,6 +6,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/gateway/agent"
 	"github.com/sonde-probe/sonde/adapter/gateway/consul"
+	"github.com/sonde-probe/sonde/adapter/gateway/envoy"
 	"github.com/sonde-probe/sonde/adapter/gateway/haproxy"
 	"github.com/sonde-probe/sonde/adapter/gateway/oracle"
 	"github.com/sonde-probe/sonde/adapter/gateway/prometheus"
@@ -24,6 +25,7 @@ type output struct {
 var outputs = map[string]output{
 	"agent":      outputOf(agent.Config.Check, agent.New),
 	"consul":     outputOf(consul.Config.Check, consul.New),
+	"envoy":      outputOf(envoy.Config.Check, envoy.New),
 	"haproxy":    outputOf(haproxy.Config.Check, haproxy.New),
 	"render":     outputOf(render.Config.Check, render.New),
 	"oracle":     outputOf(oracle.Config.Check, oracle.New),

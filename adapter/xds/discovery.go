@@ -1,0 +1,201 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sonde-probe/sonde/adapter/gateway"
+	"github.com/sonde-probe/sonde/group"
+)
+
+// Bounds on what a stream may ask for.
+const (
+	maxTypes = 32     // of resources
+	maxNames = 10_000 // of resources, of all types together
+)
+
+// discovery has the resources that clients get.
+type discovery struct {
+	session        *gateway.Session
+	degradedStatus bool
+	endpoints      *cachev3.LinearCache
+	all            *cachev3.MuxCache
+
+	streamsMu sync.Mutex                  // guards streams
+	streams   map[streamID]map[string]int // how many names they ask for, by type
+}
+
+// streamID is the ID of a stream, which is unique among those of its protocol.
+type streamID struct {
+	delta bool
+	id    int64
+}
+
+// newDiscovery returns the resources of the groups of a session. There are no endpoints of a
+// group until something is known about it.
+func newDiscovery(s *gateway.Session, c Config) (*discovery, error) {
+	life := strconv.FormatInt(time.Now().UnixNano(), 36) + "." // versions of another life are no numbers of this one
+	clusters, listeners := map[string]types.Resource{}, map[string]types.Resource{}
+	for _, g := range s.Groups {
+		name := g.View().Group
+		listener, err := newListener(name, c.Retries)
+		if err != nil {
+			return nil, err
+		}
+		clusters[name], listeners[name] = newCluster(name), listener
+	}
+	cache := func(of string, initial map[string]types.Resource) *cachev3.LinearCache {
+		return cachev3.NewLinearCache(of, cachev3.WithVersionPrefix(life), cachev3.WithInitialResources(initial))
+	}
+	d := &discovery{
+		session: s, degradedStatus: c.DegradedStatus, endpoints: cache(resourcev3.EndpointType, nil), streams: map[streamID]map[string]int{},
+	}
+	d.all = &cachev3.MuxCache{
+		Classify:      func(r *cachev3.Request) string { return classify(r.GetTypeUrl()) },
+		ClassifyDelta: func(r *cachev3.DeltaRequest) string { return classify(r.GetTypeUrl()) },
+		Caches: map[string]cachev3.Cache{
+			resourcev3.EndpointType: withoutEmpty{d.endpoints, life},
+			resourcev3.ClusterType:  cache(resourcev3.ClusterType, clusters),
+			resourcev3.ListenerType: cache(resourcev3.ListenerType, listeners),
+			"":                      none{},
+		},
+	}
+	return d, nil
+}
+
+func classify(typeURL string) string {
+	switch typeURL {
+	case resourcev3.EndpointType, resourcev3.ClusterType, resourcev3.ListenerType:
+		return typeURL
+	}
+	return ""
+}
+
+// follow keeps the endpoints up to date until ctx is done.
+func (d *discovery) follow(ctx context.Context) {
+	seen := make([]*group.View, len(d.session.Groups))
+	shown := make([]*endpointv3.ClusterLoadAssignment, len(d.session.Groups))
+	for ctx.Err() == nil {
+		before := d.session.Views()
+		for i, v := range d.session.Kept() {
+			if v == nil || v == seen[i] {
+				continue
+			}
+			seen[i] = v
+			assignment, problem := newAssignment(v, d.degradedStatus)
+			if !proto.Equal(assignment, shown[i]) {
+				shown[i] = assignment
+				problem = errors.Join(problem, d.endpoints.UpdateResource(v.Group, assignment))
+			}
+			if problem != nil {
+				d.session.Failed(problem)
+				continue
+			}
+			d.session.Succeeded()
+		}
+		d.session.Wait(ctx, before, nil)
+	}
+}
+
+// withoutEmpty is a cache of endpoints that never answers without any: a client that knows
+// endpoints from another life of this program, or waits for the first ones, is answered when
+// there are some.
+type withoutEmpty struct {
+	*cachev3.LinearCache
+	life string // prefix of versions
+}
+
+// CreateWatch implements cachev3.ConfigWatcher. The cache answers at once, also without
+// resources, if the version is none of its own.
+func (c withoutEmpty) CreateWatch(r *cachev3.Request, sub cachev3.Subscription, to chan cachev3.Response) (func(), error) {
+	if r.GetVersionInfo() == "" || !strings.HasPrefix(r.GetVersionInfo(), c.life) {
+		r = proto.CloneOf(r)
+		r.VersionInfo = c.life + "0"
+	}
+	return c.LinearCache.CreateWatch(r, sub, to)
+}
+
+// none is a cache of types of which there are no resources, such as secrets. It does not answer,
+// so that the stream goes on.
+type none struct{}
+
+func (none) CreateWatch(*cachev3.Request, cachev3.Subscription, chan cachev3.Response) (func(), error) {
+	return func() {}, nil
+}
+
+func (none) CreateDeltaWatch(*cachev3.DeltaRequest, cachev3.Subscription, chan cachev3.DeltaResponse) (func(), error) {
+	return func() {}, nil
+}
+
+func (none) Fetch(context.Context, *cachev3.Request) (cachev3.Response, error) {
+	return nil, status.Error(codes.NotFound, "there are no resources of this type")
+}
+
+// callbacks returns what keeps streams within their bounds, and reports what clients reject.
+func (d *discovery) callbacks() serverv3.Callbacks {
+	return serverv3.CallbackFuncs{
+		StreamRequestFunc: func(id int64, r *discoveryv3.DiscoveryRequest) error {
+			d.noteRejection(r.GetNode(), r.GetTypeUrl(), r.GetErrorDetail().GetMessage())
+			return d.bound(streamID{false, id}, r.GetTypeUrl(), func(int) int { return len(r.GetResourceNames()) })
+		},
+		StreamDeltaRequestFunc: func(id int64, r *discoveryv3.DeltaDiscoveryRequest) error {
+			d.noteRejection(r.GetNode(), r.GetTypeUrl(), r.GetErrorDetail().GetMessage())
+			return d.bound(streamID{true, id}, r.GetTypeUrl(), func(before int) int {
+				return max(before+len(r.GetResourceNamesSubscribe())-len(r.GetResourceNamesUnsubscribe()), 0)
+			})
+		},
+		StreamClosedFunc:      func(id int64, _ *corev3.Node) { d.forget(streamID{false, id}) },
+		DeltaStreamClosedFunc: func(id int64, _ *corev3.Node) { d.forget(streamID{true, id}) },
+	}
+}
+
+// noteRejection reports that a client has rejected resources, if it has.
+func (d *discovery) noteRejection(node *corev3.Node, typeURL, problem string) {
+	if problem != "" {
+		d.session.Failed(fmt.Errorf("client %.80q rejects resources of the type %.120q: %.500q", node.GetId(), typeURL, problem))
+	}
+}
+
+// bound counts what a stream asks for after a request, and returns an error, which ends the
+// stream, if that is too much.
+func (d *discovery) bound(id streamID, typeURL string, names func(before int) int) error {
+	d.streamsMu.Lock()
+	defer d.streamsMu.Unlock()
+	byType := d.streams[id]
+	if byType == nil {
+		byType = map[string]int{}
+		d.streams[id] = byType
+	}
+	byType[typeURL] = names(byType[typeURL])
+	sum := 0
+	for _, n := range byType {
+		sum += n
+	}
+	if len(byType) > maxTypes || sum > maxNames {
+		d.session.Refused()
+		return status.Errorf(codes.ResourceExhausted, "a stream can ask for %d names of %d types", maxNames, maxTypes)
+	}
+	return nil
+}
+
+func (d *discovery) forget(id streamID) {
+	d.streamsMu.Lock()
+	defer d.streamsMu.Unlock()
+	delete(d.streams, id)
+}

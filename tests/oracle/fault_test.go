@@ -129,7 +129,7 @@ func faults() []fault {
 		{name: "a stop that is ignored", file: manager, by: inFlight, main: true,
 			old: "in.Terminating = in.Terminating || p.stopped", new: "in.Terminating = in.Terminating || false"},
 		{name: "a removed target that starts", file: "adapter/restart/instance.go", by: removed,
-			old: "if !isRemoved && !i.isForgotten() {", new: "if true {"},
+			old: "in.Terminating = true", new: "in.Terminating = false"},
 		{name: "a removed target that stays ready", file: "engine/read.go", by: removed,
 			old: "(in.ready || !in.kept) && !in.terminating", new: "(in.ready || !in.kept)"},
 		{name: "a removed manifest whose pod goes on", file: "cmd/engine/internal/staticpods/dir.go", by: removed,

@@ -511,6 +511,10 @@ func TestScreenshots(t *testing.T) {
 		if err := s.groups.Apply(map[string]group.Rule{"all": {MinReady: probe.Minimum{Share: 1}}, "some": {}}); err != nil {
 			t.Fatal(err)
 		}
+		s.setGateways(
+			group.GatewayStatus{Gateway: "edge", Output: "agent", Groups: []string{"all"}, Outputs: 3, Last: time.Now()},
+			group.GatewayStatus{Gateway: "lb", Output: "haproxy", Groups: []string{"all", "some"}, Error: "dial unix /run/haproxy/admin.sock: connect: no such file or directory", ErrorSince: time.Now()},
+		)
 		for width, shape := range map[int64]string{1440: "wide", 390: "phone"} {
 			b := s.open(width)
 			b.until(tileSays("in trouble", fmt.Sprint(bad)))
@@ -520,7 +524,7 @@ func TestScreenshots(t *testing.T) {
 				b.until(`!document.querySelector("#list").hidden`)
 				b.shoot(fmt.Sprintf("%s/list-%d-%s-%s.png", *screenshots, n, shape, scheme))
 				b.run(chromedp.Evaluate(`location.hash = "#/target/`+strings.ReplaceAll(all[n/2], "/", "%2F")+`"`, nil))
-				b.until(`!document.querySelector("#target").hidden && document.querySelectorAll("#probes .card").length === 2`)
+				b.until(`!document.querySelector("#target").hidden && document.querySelectorAll("#probes .card").length === 2 && document.querySelectorAll("#history li").length > 1`)
 				b.run(chromedp.Evaluate(`document.querySelector("#probes details").open = true`, nil))
 				b.shoot(fmt.Sprintf("%s/target-%d-%s-%s.png", *screenshots, n, shape, scheme))
 			}
@@ -528,9 +532,19 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
+// maxShot bounds the height of a picture: more of a long list shows nothing new.
+const maxShot = 2400
+
+// shoot takes a picture of the page when it has been painted.
 func (b *tab) shoot(file string) {
 	var png []byte
-	b.run(chromedp.FullScreenshot(&png, 100))
+	b.run(chromedp.Evaluate(`new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)))`, nil,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	clip := &page.Viewport{Width: eval[float64](b, `innerWidth`), Height: min(maxShot, eval[float64](b, `document.documentElement.scrollHeight`)), Scale: 1}
+	b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		png, err = page.CaptureScreenshot().WithClip(clip).WithCaptureBeyondViewport(true).Do(ctx)
+		return err
+	}))
 	if err := os.WriteFile(file, png, 0o644); err != nil {
 		b.t.Fatal(err)
 	}

@@ -98,10 +98,13 @@ export function sparkElement() {
 // sparkLength is how many values a spark line shows.
 export const sparkLength = 30;
 
-// showSpark draws the latest values, from zero to the largest one. The last one is at the right.
+const leastSpark = 5; // values; fewer show nothing
+
+// showSpark draws the latest values, from zero to the largest one, from the left until they fill
+// the element. A few values have no line.
 export function showSpark(svg, values) {
-  const most = Math.max(...values, 1e-9), step = sparkWidth / (sparkLength - 1), first = sparkLength - values.length;
-  const points = values.map((v, i) => ((first + i) * step).toFixed(1) + "," + (sparkHeight - 1 - (v / most) * (sparkHeight - 2)).toFixed(1));
-  svg.classList.toggle("drawn", values.length > 1);
-  svg.firstElementChild.setAttribute("points", values.length > 1 ? points.join(" ") : "");
+  const most = Math.max(...values, 1e-9), step = sparkWidth / (sparkLength - 1);
+  const points = values.map((v, i) => (i * step).toFixed(1) + "," + (sparkHeight - 1 - (v / most) * (sparkHeight - 2)).toFixed(1));
+  svg.classList.toggle("drawn", values.length >= leastSpark);
+  svg.firstElementChild.setAttribute("points", values.length >= leastSpark ? points.join(" ") : "");
 }

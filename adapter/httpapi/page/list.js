@@ -175,7 +175,7 @@ function showGateways(all) {
 
 function makeGateway(name) {
   const text = element("span", "muted"), state = element("span", "state"), since = timeElement(), error = element("span", "error");
-  return { item: element("li", "gateway", element("b", "", name), text, state, since, error), state, text, since, error };
+  return { item: element("li", "gateway", state, element("b", "", name), text, since, error), state, text, since, error };
 }
 
 function showTargets(targets) {

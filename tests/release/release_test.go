@@ -192,12 +192,13 @@ func installRPM(t *testing.T, release string) {
 	}
 }
 
-// install installs the deb of a release, runs the engine with the command line of its unit,
-// and removes the package.
+// install installs the deb of a release, runs and reloads the engine with the command lines of
+// its unit, and removes the package.
 func install(t *testing.T, release string) {
 	file := packageOf(t, release, ".deb", "dpkg")
-	start := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(readText(t, "../../dist/systemd/sonde.service"))
-	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installed, "sh", t.TempDir(), file, start[1])
+	unit := readText(t, "../../dist/systemd/sonde.service")
+	start, reload := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(unit), regexp.MustCompile(`(?m)^ExecReload=(.*)$`).FindStringSubmatch(unit)
+	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installed, "sh", t.TempDir(), file, start[1], reload[1])
 	stdin, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +221,7 @@ mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/r
 `
 
 // installed does what a user and systemd do with the package $2, whose unit has the command
-// line $3.
+// lines $3 to start and $4 to reload.
 const installed = `
 root=$1/root
 ip link set lo up
@@ -235,6 +236,12 @@ chroot --userspec=sonde:sonde "$root" env -i PATH=/usr/bin:/bin XDG_CACHE_HOME=/
 pid=$!
 read _
 chroot "$root" /usr/bin/sonde status
+chroot --userspec=sonde:sonde "$root" env -i PATH=/usr/bin:/bin RUNTIME_DIRECTORY=/run/sonde $4
+printf 'target' >>"$root/etc/sonde/sonde.hcl"
+if chroot --userspec=sonde:sonde "$root" env -i PATH=/usr/bin:/bin RUNTIME_DIRECTORY=/run/sonde $4; then
+	echo a configuration with an error was put into use
+	exit 1
+fi
 kill -TERM $pid
 wait $pid
 test -f "$root/var/lib/sonde/sonde.state"

@@ -72,8 +72,8 @@ func readinessProbes(path string, addresses []string) (probe.Set, error) {
 	set := probe.Set{}
 	for _, address := range addresses {
 		host, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, fmt.Errorf("server %q: %v; write HOST:PORT", address, err)
+		if err != nil || host == "" {
+			return nil, fmt.Errorf("server %q: is not an address, write HOST:PORT", address)
 		}
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || number == 0 {

@@ -151,10 +151,11 @@ func TestWhatIsRepeated(t *testing.T) {
 
 func TestWrongServersAreNamed(t *testing.T) {
 	for want, addresses := range map[string][]string{
-		`server "web": address web: missing port in address; write HOST:PORT`: {"web"},
-		`server "web:http": the port must be a number from 1 to 65535`:        {"web:http"},
-		`no servers: name their addresses as arguments, such as 10.0.0.7:80`:  nil,
-		`server "10.0.0.7:0": the port must be a number from 1 to 65535`:      {"10.0.0.7:0"},
+		`server ":80": is not an address, write HOST:PORT`:                   {":80"},
+		`server "web": is not an address, write HOST:PORT`:                   {"web"},
+		`server "web:http": the port must be a number from 1 to 65535`:       {"web:http"},
+		`no servers: name their addresses as arguments, such as 10.0.0.7:80`: nil,
+		`server "10.0.0.7:0": the port must be a number from 1 to 65535`:     {"10.0.0.7:0"},
 	} {
 		if _, err := newGateway("/", addresses, slog.New(slog.DiscardHandler)); err == nil || err.Error() != want {
 			t.Errorf("%v: %v\nwant %s", addresses, err, want)

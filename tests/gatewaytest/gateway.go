@@ -130,6 +130,7 @@ type Load struct {
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 	done    atomic.Int64
+	each    [clients]atomic.Int64 // done, by client
 	mu      sync.Mutex
 	served  map[string]int
 	failed  int
@@ -140,19 +141,26 @@ type Load struct {
 const clients = 8
 
 // NewLoad makes requests to the gateway at a Unix socket, each on a connection of its own.
-func NewLoad(path string) *Load {
+func NewLoad(path string) *Load { return newLoad(path, false) }
+
+// NewKeptLoad is like NewLoad for clients that keep their connections.
+func NewKeptLoad(path string) *Load { return newLoad(path, true) }
+
+func newLoad(path string, keep bool) *Load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Load{stop: cancel, served: map[string]int{}}
-	client := &http.Client{Timeout: testsync.Timeout, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		},
-	}}
-	for range clients {
+	for i := range clients {
+		client := &http.Client{Timeout: testsync.Timeout, Transport: &http.Transport{
+			DisableKeepAlives: !keep,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", path)
+			},
+		}}
 		l.ended.Go(func() {
+			defer client.CloseIdleConnections()
 			for ctx.Err() == nil {
 				l.request(client)
+				l.each[i].Add(1)
 				time.Sleep(time.Millisecond)
 			}
 		})
@@ -183,11 +191,24 @@ func (l *Load) request(client *http.Client) {
 	l.served[by]++
 }
 
-// Pass waits until so many further requests have ended.
+// Pass waits until so many further requests have ended. However slow the machine is, they take
+// their time as long as some end.
 func (l *Load) Pass(t testing.TB, requests int) {
 	t.Helper()
-	upTo := l.done.Load() + int64(requests)
-	testsync.Until(t, fmt.Sprint(requests, " requests"), func() bool { return l.done.Load() >= upTo })
+	for last := l.done.Load() + int64(requests); l.done.Load() < last; {
+		next := min(l.done.Load()+clients, last)
+		testsync.Until(t, "requests to end", func() bool { return l.done.Load() >= next })
+	}
+}
+
+// Settle waits until each client has made a request from its beginning to its end: those that
+// keep connections have one then.
+func (l *Load) Settle(t testing.TB) {
+	t.Helper()
+	for i := range l.each {
+		last := l.each[i].Load() + 2
+		testsync.Until(t, "requests of each client", func() bool { return l.each[i].Load() >= last })
+	}
 }
 
 // Take returns who has answered since it was called last, how many requests have failed, and

@@ -102,6 +102,11 @@ oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other sc
 	cd tests/oracle && $(GO) vet ./... && $(GO) test -short -count=1 -parallel 8 -timeout 20m -seed $(SEED)
 	cd tests/oracle && $(GO) test ./pods ./times
 
+.PHONY: caddy
+# Without -race, with which Caddy takes minutes to build.
+caddy: ## test the module for Caddy, and build Caddy for that
+	cd adapter/caddy && $(GO) vet ./... && $(GO) test -count=1 ./...
+
 .PHONY: gateways
 gateways: ## take backends away behind real gateways, and print how fast each follows, 15 minutes (root)
 	cd tests/gateways && $(GO) test -count=1 -v -timeout 0 . -long -requests $(REQUESTS) -rate $(RATE)

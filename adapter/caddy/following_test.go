@@ -1,0 +1,162 @@
+package sondecaddy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// following is in the Caddyfile of docs/gateways that follows another Sonde.
+const following = "follow http://127.0.0.1:9650 web"
+
+// other is the Sonde that Caddy follows.
+type other struct {
+	t       *testing.T
+	address string
+	handler atomic.Pointer[http.Handler] // nil while nothing is known about the group
+	stop    func()
+}
+
+func (o *other) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := o.handler.Load(); h != nil {
+		(*h).ServeHTTP(w, r)
+		return
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
+func newOther(t *testing.T) *other {
+	o := &other{t: t, address: "127.0.0.1:0"}
+	o.start()
+	t.Cleanup(func() { o.stop() })
+	return o
+}
+
+func (o *other) start() {
+	o.t.Helper()
+	o.address, o.stop = serveAPI(o.t, o.address, o)
+}
+
+// probe starts the engine. Nothing is known about the servers.
+func (o *other) probe(rule group.Rule, servers []*gatewaytest.Server) *gatewaytest.Scene {
+	o.t.Helper()
+	addresses := map[string]string{}
+	for _, s := range servers {
+		addresses[s.Name] = s.Address
+	}
+	rule.Port = "http"
+	scene := gatewaytest.New(o.t, rule, addresses)
+	api, err := httpapi.New(httpapi.Config{Engine: scene.Engine, Groups: scene.Groups})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	h := http.Handler(api)
+	o.handler.Store(&h)
+	return scene
+}
+
+// No client notices that Sonde is not there yet, is away, or knows nothing after its restart.
+func TestNoRequestFailsWhileCaddyFollows(t *testing.T) {
+	o := newOther(t)
+	e := documented(t, following, "127.0.0.1:9650", o.address)
+	e.without()
+	e.whole("before Sonde")
+	first := o.probe(group.Rule{Panic: 0.01}, e.servers)
+	first.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success, "web-3": probe.Success})
+	e.await(group.Ready, e.servers...)
+
+	killed := e.servers[0]
+	killed.Kill()
+	e.load.Pass(t, 250)
+	first.Say(map[string]probe.Outcome{"web-1": probe.Failure})
+	e.await(group.Down, killed)
+	e.without(killed)
+	e.whole("kill")
+
+	first.Stop()
+	o.stop()
+	killed.Start() // whoever used all servers now would send it requests
+	e.without(killed)
+	e.reload(e.text)
+	e.without(killed)
+	o.handler.Store(nil)
+	o.start()
+	second := o.probe(group.Rule{Panic: 0.01}, e.servers)
+	e.without(killed)
+	second.Say(map[string]probe.Outcome{"web-1": probe.Failure, "web-2": probe.Success})
+	e.without(killed)
+	second.Say(map[string]probe.Outcome{"web-3": probe.Success})
+	e.whole("restart of Sonde")
+
+	second.Leave("web-3")
+	e.await(group.Draining, e.servers[2])
+	e.without(killed, e.servers[2])
+	e.servers[2].Kill()
+	e.whole("drain")
+	second.Say(map[string]probe.Outcome{"web-1": probe.Success})
+	e.await(group.Ready, killed)
+	e.without(e.servers[2])
+}
+
+func TestADegradedServerGetsItsShare(t *testing.T) {
+	o := newOther(t)
+	e := documented(t, following, "127.0.0.1:9650", o.address)
+	s := o.probe(group.Rule{DegradedWeight: 0.25}, e.servers)
+	s.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success, "web-3": probe.Warning})
+	e.await(group.Degraded, e.servers[2])
+	e.load.Pass(t, 100)
+	e.load.Take()
+	e.load.Pass(t, 2500)
+	served, failed, how := e.load.Take()
+	share := 1000 * served["web-3"] / (served["web-1"] + served["web-2"] + served["web-3"])
+	if share < 81 || share > 141 || failed > 0 { // 25 of 225, 11.1%
+		t.Errorf("%d requests failed: %s; served: %v", failed, how, served)
+	}
+}
+
+func TestATokenMayBeAPlaceholder(t *testing.T) {
+	o := newOther(t)
+	t.Setenv("SONDE_TOKEN", "0123456789abcdef")
+	e := documented(t, following, "127.0.0.1:9650 web", o.address+" web\ntoken {env.SONDE_TOKEN}")
+	s := gatewaytest.New(t, group.Rule{Port: "http"}, map[string]string{"web-1": e.servers[0].Address})
+	api, err := httpapi.New(httpapi.Config{Engine: s.Engine, Groups: s.Groups, Token: "0123456789abcdef"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := http.Handler(api)
+	o.handler.Store(&h)
+	s.Say(map[string]probe.Outcome{"web-1": probe.Success})
+	testsync.Until(t, "the group", func() bool { return e.view().Counts[group.Ready] == 1 })
+	e.without(e.servers[1], e.servers[2])
+}
+
+// A group whose members have no ports is an error, and Caddy uses its own upstreams.
+func TestAGroupNeedsPorts(t *testing.T) {
+	o := newOther(t)
+	e := documented(t, following, "127.0.0.1:9650", o.address)
+	s := o.probe(group.Rule{Port: "http"}, e.servers)
+	s.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success, "web-3": probe.Success})
+	e.await(group.Ready, e.servers...)
+	if err := s.Groups.Apply(map[string]group.Rule{"web": {}}); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the group without ports", func() bool {
+		for m := range e.view().Members() {
+			return m.Port == 0
+		}
+		return false
+	})
+	u := &Upstreams{source: e.sources()[0]}
+	if _, err := u.GetUpstreams(httptest.NewRequest(http.MethodGet, "/", nil)); err == nil || !strings.Contains(err.Error(), "set port in the group") {
+		t.Errorf("got %v", err)
+	}
+	e.without(e.servers[1], e.servers[2]) // by the policy first
+}

@@ -5,7 +5,8 @@ import (
 	"unique"
 )
 
-// Facts are what an attempt over the network has learned about the peer, beside the outcome.
+// Facts are what an attempt over the network has learned about the peer, beside the outcome. The
+// engine keeps them with the Result; a Trace has more, for one attempt.
 // A fact that was not learned is zero.
 type Facts struct {
 	Peer      netip.Addr // that the host's name was resolved to, of the last connection; not if an address is configured

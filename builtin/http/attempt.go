@@ -27,6 +27,7 @@ type attempt struct {
 	http2     bool          // what it made speaks HTTP/2
 	asked     time.Time     // when the latest request was sent, or begun
 	responded bool          // a byte of the response to it was received
+	firstByte time.Time     // when the first one was
 	status    int           // of that response; 0: its head is incomplete
 	expiry    int64         // of the certificates of the latest connection: see dial.CertificateExpiry
 	facts     probe.Facts   // of the latest connection and response
@@ -39,7 +40,7 @@ func (a *attempt) begin() context.Context {
 	return httptrace.WithClientTrace(context.WithValue(a.ctx, attemptKey{}, a), &httptrace.ClientTrace{
 		WroteRequest:         func(httptrace.WroteRequestInfo) { a.sent() },
 		GotFirstResponseByte: a.responding,
-		GotConn:              func(info httptrace.GotConnInfo) { a.connected(info.Conn) },
+		GotConn:              a.connected,
 	})
 }
 
@@ -86,10 +87,13 @@ func (a *attempt) use(conn net.Conn) {
 }
 
 // connected records the connection that a request uses, which may be one that was kept.
-func (a *attempt) connected(conn net.Conn) {
+func (a *attempt) connected(info httptrace.GotConnInfo) {
+	if info.Reused {
+		dial.Trace(a.ctx, inner(info.Conn))
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.use(inner(conn))
+	a.use(inner(info.Conn))
 }
 
 func (a *attempt) sent() {
@@ -103,8 +107,8 @@ func (a *attempt) sent() {
 func (a *attempt) responding() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.responded = true
-	a.timings.FirstByte += time.Since(a.asked)
+	a.responded, a.firstByte = true, time.Now()
+	a.timings.FirstByte += a.firstByte.Sub(a.asked)
 }
 
 func (a *attempt) got(r *http.Response) {

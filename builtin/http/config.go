@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/internal/dial"
-	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -60,14 +59,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	t := newTransport(dialer, config, p, c.ReuseConnection)
-	h := &Handler{plan: p, transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}
-	if !t.reuse {
-		h.template = p.template()
-	}
-	h.exchange = &nonblock.Exchange{
-		Protocol: protocol{h}, Socket: dialer.SocketOptions(), MaxResponse: maxResponse, ReuseSocket: true,
-	}
-	return h, nil
+	return newHandler(p, Handler{transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}), nil
 }
 
 // check returns an error for fields that exclude each other.

@@ -16,6 +16,8 @@
 //	status.go      which statuses are accepted
 //	judge.go       the result of a response
 //	attempt.go     the course of one attempt by net/http, and the result of its error
+//	trace.go       what a probe.Trace has of the response
+//	url.go         a handler for another URL
 //	transport.go   an http.RoundTripper over the connections of package dial
 //	writefirst.go  a connection that is read from only after the request is sent
 //	step.go        attempts without a goroutine: what is sent and how it is judged
@@ -78,5 +80,8 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 		return a.result(a.failed(err))
 	}
 	defer response.Body.Close()
-	return a.result(h.plan.judge(ctx, response))
+	body := traceBody(ctx, response)
+	result := h.plan.judge(ctx, response)
+	body.record(a, response)
+	return a.result(result)
 }

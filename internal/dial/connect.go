@@ -56,6 +56,11 @@ func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timin
 func (d *Dialer) Connect(ctx context.Context, network string, ips []netip.Addr, port uint16, took *probe.Timings) (net.Conn, error) {
 	began := time.Now()
 	conn, err := d.connectFirst(ctx, network, ips, port)
+	if err != nil {
+		traceFailure(ctx, ips)
+	} else {
+		Trace(ctx, conn)
+	}
 	if err == nil || err.Reason.Evidence() != probe.Answered {
 		since(began, &took.Connect)
 	}
@@ -114,7 +119,7 @@ func Bind(ctx context.Context, conn net.Conn) (stop func() bool) {
 // Peer returns the IP address of the peer of a connection, without a zone; the zero Addr over a
 // unix socket.
 func Peer(conn net.Conn) netip.Addr {
-	to, ok := conn.RemoteAddr().(*net.TCPAddr)
+	to, ok := conn.RemoteAddr().(interface{ AddrPort() netip.AddrPort }) // of TCP or UDP
 	if !ok {
 		return netip.Addr{}
 	}

@@ -135,6 +135,7 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host stri
 		conn.Close()
 		return nil, Classify(ctx, Handshaking, fmt.Errorf("tls handshake: %w", err))
 	}
+	Trace(ctx, secure)
 	return secure, nil
 }
 

@@ -1,0 +1,42 @@
+package httpprobe
+
+import (
+	"cmp"
+	"net/url"
+
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// newHandler returns a handler for a plan.
+func newHandler(p *plan, of Handler) *Handler {
+	h := &Handler{plan: p, transport: of.transport, client: of.client}
+	if !h.transport.reuse {
+		h.template = p.template()
+	}
+	h.exchange = &nonblock.Exchange{
+		Protocol: protocol{h}, Socket: h.transport.dialer.SocketOptions(), MaxResponse: maxResponse, ReuseSocket: true,
+	}
+	return h
+}
+
+// ForURL returns a handler with the same configuration for another URL, and that URL: its
+// scheme, user, path and query are u's where u has them, and otherwise those of the
+// configuration. The host and the port to connect to are as configured; without a port in u the
+// header Host has none. It shares connections that are kept.
+func (h *Handler) ForURL(u *url.URL) (probe.Handler, *url.URL) {
+	p := *h.plan
+	p.ref.Scheme = cmp.Or(u.Scheme, p.ref.Scheme)
+	if u.Path != "" || u.RawQuery != "" {
+		p.ref.Path, p.ref.RawPath, p.ref.RawQuery = cmp.Or(u.Path, "/"), u.RawPath, u.RawQuery
+	}
+	if u.User != nil {
+		p.ref.User = u.User
+	}
+	if p.hostHeader == "" && u.Port() == "" {
+		p.hostHeader = u.Host
+	}
+	full := p.ref
+	full.Host = u.Host
+	return newHandler(&p, *h), &full
+}

@@ -1,0 +1,59 @@
+package dial
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Trace records a connection in the probe.Trace of the attempt whose context is ctx: the peer,
+// and what its handshake has shown. Open, Connect and Handshake have called it; a connection
+// that was kept needs a call.
+func Trace(ctx context.Context, conn net.Conn) {
+	probe.RecordTrace(ctx, func(t *probe.Trace) {
+		t.Peer, t.TLS = Peer(conn), nil
+		if secure, ok := conn.(*tls.Conn); ok {
+			t.TLS = tlsTrace(secure.ConnectionState())
+		}
+	})
+}
+
+// traceFailure records that no connection was made to any of the addresses of a host.
+func traceFailure(ctx context.Context, ips []netip.Addr) {
+	probe.RecordTrace(ctx, func(t *probe.Trace) {
+		t.Peer, t.TLS = netip.Addr{}, nil
+		if len(ips) > 0 {
+			t.Peer = ips[0].WithZone("")
+		}
+	})
+}
+
+func tlsTrace(state tls.ConnectionState) *probe.TLSTrace {
+	t := &probe.TLSTrace{Version: tls.VersionName(state.Version), LastChainExpiry: lastChainExpiry(state.VerifiedChains)}
+	if len(state.PeerCertificates) == 0 {
+		return t
+	}
+	own := state.PeerCertificates[0]
+	sum := sha256.Sum256(own.Raw)
+	t.FirstExpiry = time.Unix(firstExpiry(state.PeerCertificates), 0)
+	t.SHA256, t.Subject, t.Issuer, t.DNSNames = hex.EncodeToString(sum[:]), own.Subject.String(), own.Issuer.String(), own.DNSNames
+	return t
+}
+
+// lastChainExpiry returns when the last of the verified chains is no longer valid; zero without
+// one. A chain is valid until the first of its certificates expires.
+func lastChainExpiry(chains [][]*x509.Certificate) (last time.Time) {
+	for _, chain := range chains {
+		if at := time.Unix(firstExpiry(chain), 0); at.After(last) {
+			last = at
+		}
+	}
+	return last
+}

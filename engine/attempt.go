@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
@@ -78,8 +79,21 @@ const maxTries = 3
 // has returned. A probe.StatefulHandler makes the attempt without state from
 // earlier ones.
 func Once(ctx context.Context, p probe.Probe) probe.Result {
-	p.Rule = p.Rule.WithDefaults()
 	clock := newClock()
+	return once(ctx, p, &clock, new(health.Monitor))
+}
+
+// OnceWatched is Once for attempts on which more depends than what somebody reads: a failure
+// because this process was stopped or short of processor time meanwhile is unknown, as in a
+// running Engine.
+func OnceWatched(ctx context.Context, p probe.Probe) probe.Result {
+	clock, m := newClock(), new(health.Monitor)
+	defer watch(m, &clock, tickOf(p.Rule.WithDefaults().Timeout))()
+	return once(ctx, p, &clock, m)
+}
+
+func once(ctx context.Context, p probe.Probe, clock *clock, m *health.Monitor) probe.Result {
+	p.Rule = p.Rule.WithDefaults()
 	if h, ok := p.Handler.(probe.StatefulHandler); ok {
 		p.Handler = h.ForProbe()
 		if c, ok := p.Handler.(io.Closer); ok {
@@ -88,8 +102,33 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 	}
 	a := &attempt{judged: judged{spec: &spec{rule: p.Rule, handler: p.Handler}}, ctx: ctx, wake: func() {}, lostBefore: -1}
 	a.Target = p.Target
-	res, _ := a.make(&clock, new(health.Monitor))
+	res, _ := a.make(clock, m)
 	return res
+}
+
+// watch looks at the clock at each tick, as the loop of an engine does, so that the monitor finds
+// stalls. It does so until stop is called.
+func watch(m *health.Monitor, c *clock, tick time.Duration) (stop func()) {
+	look := func() { now := c.now(); m.Await(now, now+int64(tick)) }
+	look()
+	ticker := time.NewTicker(tick)
+	var ended sync.WaitGroup
+	done := make(chan struct{})
+	ended.Go(func() {
+		for {
+			select {
+			case <-ticker.C:
+				look()
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		ticker.Stop()
+		close(done)
+		ended.Wait()
+	}
 }
 
 // make makes an attempt of a handler that may block, and returns how many tries panicked.

@@ -35,7 +35,7 @@ func configure() int32 {
 //go:wasmexport sonde_run
 func run() int32 {
 	stepRandom()
-	h := &host{endpointOf(string(input(inputTarget)))}
+	h := &host{endpoint: endpointOf(string(input(inputTarget)))}
 	settings, err := registered.prepare(input(inputSettings), keptInput)
 	if err != nil {
 		hostOutput(outputDetail, err.Error())

@@ -125,7 +125,10 @@ var localErrors = []syscall.Errno{syscall.Errno(76), syscall.EMFILE, syscall.ENO
 func systemReason(error) string { return "" }
 
 // host calls the host's functions.
-type host struct{ endpoint }
+type host struct {
+	endpoint
+	unmeasured bool // nobody asks for numbers about this attempt
+}
 
 func (*host) dial(ctx context.Context, network, address, options string, nonblock bool) (*Conn, error) {
 	op := "dial " + network + " " + address
@@ -199,4 +202,11 @@ func (*host) setState(b []byte) error {
 
 func (*host) log(l Level, text string) { hostLog(int32(l), text) }
 
-func (*host) metric(kind int32, name string, value float64) { hostMetric(kind, name, value) }
+func (h *host) metric(kind int32, name string, value float64) {
+	if kind == attempt && h.unmeasured {
+		return
+	}
+	if hostMetric(kind, name, value) < 0 && kind == attempt {
+		h.unmeasured = true
+	}
+}

@@ -100,6 +100,13 @@ func (t Target[S]) Count(name string, value float64) {
 	t.connection().metric(counter, name, value)
 }
 
+// Measure gives the host a number about this attempt, such as how many records an answer had.
+// It is for whoever asks for one attempt, as Prometheus does by /probe; an earlier host ignores it.
+// Names are as in Gauge.
+func (t Target[S]) Measure(name string, value float64) {
+	t.connection().metric(attempt, name, value)
+}
+
 // connection returns the host. A Target that is a plain literal has one without memory.
 func (t Target[S]) connection() *host {
 	if t.host != nil {
@@ -112,6 +119,7 @@ func (t Target[S]) connection() *host {
 const (
 	gauge   = 1
 	counter = 2
+	attempt = 3
 )
 
 // Level is the level of a log record.

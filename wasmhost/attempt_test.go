@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -296,6 +297,29 @@ func TestPluginsSetMetrics(t *testing.T) {
 	want := []stats.Metric{{Name: "lag", Value: 2.5}, {Name: "beats", Counter: true, Value: 2}}
 	if got := p.Stats().Metrics; !slices.Equal(got, want) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// What a plugin measures in an attempt is for whoever has asked for it, and is kept nowhere.
+func TestPluginsMeasureAttempts(t *testing.T) {
+	p := load(t, wasmhost.Config{Limits: wasmhost.Limits{Metrics: 2}, Module: wat(`
+		(import "sonde_v1" "metric" (func $metric (param i32 i32 i32 f64) (result i32))) (data 0 "lagbeatsBAD") (func $run (result i32)
+		i32.const 3 i32.const 0 i32.const 3 f64.const 2.5 call $metric i32.const %d i32.eq if i32.const 2 return end
+		i32.const 3 i32.const 3 i32.const 5 f64.const 1 call $metric drop
+		i32.const 3 i32.const 3 i32.const 5 f64.const -7 call $metric drop
+		i32.const 3 i32.const 8 i32.const 3 f64.const 1 call $metric i32.const %d i32.ne if i32.const 3 return end
+		i32.const 3 i32.const 3 i32.const 4 f64.const 1 call $metric i32.const %d i32.eq)`, -int(abi.ENOTCAPABLE), -int(abi.EINVAL), -int(abi.ENOSPC))})
+	h := handler(t, p, nil)
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Warning, "") // nobody has asked
+	ctx, cancel := context.WithTimeout(t.Context(), plenty)
+	defer cancel()
+	ctx, trace := probe.WithTrace(ctx)
+	wantResult(t, h.Probe(ctx, probe.Target{Name: "web"}), probe.Success, "")
+	if got, want := trace().Measured, (map[string]float64{"lag": 2.5, "beats": -7}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := p.Stats().Metrics; len(got) > 0 {
+		t.Errorf("the plugin has the metrics %+v", got)
 	}
 }
 

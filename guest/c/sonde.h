@@ -24,7 +24,7 @@ enum {
 enum { SONDE_SETTINGS = 1, SONDE_TARGET = 2, SONDE_STATE = 3, SONDE_ERROR = 4, SONDE_KEPT = 5 };    // of sonde_input
 enum { SONDE_DETAIL = 1, SONDE_REASON = 2, SONDE_NEXT_STATE = 3, SONDE_FIELD = 4, SONDE_KEEP = 5 }; // of sonde_output
 enum { SONDE_LOG_DEBUG = 1, SONDE_LOG_INFO = 2, SONDE_LOG_WARN = 3, SONDE_LOG_ERROR = 4 };          // of sonde_log
-enum { SONDE_GAUGE = 1, SONDE_COUNTER = 2, SONDE_REAL = 0, SONDE_MONOTONIC = 1 };   // of metric, clock
+enum { SONDE_GAUGE = 1, SONDE_COUNTER = 2, SONDE_ATTEMPT = 3, SONDE_REAL = 0, SONDE_MONOTONIC = 1 };   // of metric, clock
 enum { SONDE_READ = 1, SONDE_WRITE = 2 };                                           // of sonde_deadline
 enum { SONDE_REMOTE = 1, SONDE_LOCAL = 2, SONDE_ALPN = 3, SONDE_TLS = 4, SONDE_CERTIFICATE = 5 };
 // The host's functions. Those whose names end in _ have a shorter form below.

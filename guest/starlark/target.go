@@ -33,7 +33,7 @@ var targetMethods = map[string]method[*target]{
 	"succeed": (*target).succeed, "warn": (*target).warn, "fail": (*target).fail,
 	"hold": (*target).hold, "held": (*target).held,
 	"state": (*target).state, "set_state": (*target).setState,
-	"gauge": (*target).gauge, "count": (*target).count, "remaining": (*target).remaining,
+	"gauge": (*target).gauge, "count": (*target).count, "measure": (*target).measure, "remaining": (*target).remaining,
 }
 
 func (t *target) String() string        { return "target " + strconv.Quote(t.host.Name) }
@@ -189,6 +189,14 @@ func (t *target) count(_ *starlark.Thread, args starlark.Tuple, kwargs []starlar
 	name, v, err := metricOf("count", args, kwargs)
 	if err == nil {
 		t.host.Count(name, v)
+	}
+	return starlark.None, err
+}
+
+func (t *target) measure(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	name, v, err := metricOf("measure", args, kwargs)
+	if err == nil {
+		t.host.Measure(name, v)
 	}
 	return starlark.None, err
 }

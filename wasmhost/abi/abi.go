@@ -94,6 +94,11 @@ const (
 const (
 	MetricGauge   = 1 // the value replaces the previous one
 	MetricCounter = 2 // the value, 0 or more, is added
+
+	// MetricAttempt is a number about this attempt only. While nobody has asked for it,
+	// -ENOTCAPABLE is returned, and the plugin need not tell further ones in this attempt. Earlier
+	// hosts return -ENOTSUP.
+	MetricAttempt = 3
 )
 
 // The clocks. WASI's clock_time_get has the same numbers.

@@ -77,7 +77,7 @@
 //
 //	metric(kind, name_ptr, name_len, value f64) -> 0
 //
-// Sets a gauge, or adds to a counter, of the plugin as a whole. A name is a letter a-z
+// Sets a gauge, or adds to a counter, of the plugin as a whole, or a number about the attempt. A name is a letter a-z
 // followed by up to MaxMetricName-1 letters, digits or underscores. The number of names is
 // limited: -ENOSPC.
 //

@@ -29,6 +29,9 @@ type answer struct {
 	authoritative bool
 	truncated     bool
 	records       []string // those of the type that was asked for
+	serial        uint32   // of the zone, if its SOA record was asked for
+
+	answers, authorities, additionals uint16 // how many records there are, by the header
 }
 
 // errStray means that a message does not answer the question: it is a late answer to an
@@ -109,12 +112,14 @@ func (s *settings) read(b []byte, id uint16) (answer, error) {
 	if err := s.sameQuestion(&p, head.RCode); err != nil {
 		return answer{}, err
 	}
-	a := answer{rcode: head.RCode, authoritative: head.Authoritative, truncated: head.Truncated}
+	a := answer{
+		rcode: head.RCode, authoritative: head.Authoritative, truncated: head.Truncated,
+		answers: binary.BigEndian.Uint16(b[6:]), authorities: binary.BigEndian.Uint16(b[8:]), additionals: binary.BigEndian.Uint16(b[10:]),
+	}
 	if a.truncated {
 		return a, nil // it may be truncated anywhere
 	}
-	a.records, err = s.records(&p)
-	return a, err
+	return a, s.records(&p, &a)
 }
 
 // sameQuestion checks that a message repeats the question. A server that cannot parse a
@@ -134,34 +139,36 @@ func (s *settings) sameQuestion(p *dnsmessage.Parser, code dnsmessage.RCode) err
 	return nil
 }
 
-// records returns the records of the requested type. It skips the CNAME records that lead
+// records reads the records of the requested type. It skips the CNAME records that lead
 // to them.
-func (s *settings) records(p *dnsmessage.Parser) ([]string, error) {
-	var all []string
+func (s *settings) records(p *dnsmessage.Parser, a *answer) error {
 	for range maxRecords {
 		head, err := p.AnswerHeader()
 		if errors.Is(err, dnsmessage.ErrSectionDone) {
-			return all, nil
+			return nil
 		}
 		if err == nil && head.Type != s.question.Type {
 			err = p.SkipAnswer()
 		} else if err == nil {
-			all, err = appendRecord(all, p)
+			err = a.readRecord(p)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the answer cannot be read: %w", err)
+			return fmt.Errorf("the answer cannot be read: %w", err)
 		}
 	}
-	return nil, fmt.Errorf("the answer has more than %d records", maxRecords)
+	return fmt.Errorf("the answer has more than %d records", maxRecords)
 }
 
-func appendRecord(all []string, p *dnsmessage.Parser) ([]string, error) {
+func (a *answer) readRecord(p *dnsmessage.Parser) error {
 	r, err := p.Answer()
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if soa, ok := r.Body.(*dnsmessage.SOAResource); ok {
+		a.serial = soa.Serial
 	}
 	if text, ok := record(r.Body); ok {
-		all = append(all, text)
+		a.records = append(a.records, text)
 	}
-	return all, nil
+	return nil
 }

@@ -80,10 +80,27 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	if err == nil && a.truncated && s.Network == "udp" {
 		a, err = ask(ctx, t, "tcp")
 	}
+	s.measure(t, a, err)
 	if err != nil {
 		return guest.FailWith("dns.protocol", err)
 	}
 	return s.judge(a)
+}
+
+// measure gives the host the numbers that blackbox_exporter has of an answer; without one they
+// are 0.
+func (s *settings) measure(t guest.Target[settings], a answer, err error) {
+	succeeded := 0.0
+	if err == nil {
+		succeeded = 1
+	}
+	t.Measure("dns_query_succeeded", succeeded)
+	t.Measure("dns_answer_rrs", float64(a.answers))
+	t.Measure("dns_authority_rrs", float64(a.authorities))
+	t.Measure("dns_additional_rrs", float64(a.additionals))
+	if s.question.Type == dnsmessage.TypeSOA && err == nil {
+		t.Measure("dns_serial", float64(a.serial))
+	}
 }
 
 // judge returns the result of an answer.

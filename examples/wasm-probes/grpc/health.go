@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/guest"
@@ -15,6 +16,7 @@ const (
 	statusOK       = "0"
 	notFound       = "5"
 	unimplemented  = "12"
+	unavailable    = 14
 	responseStatus = 1 // the number of the message's field
 )
 
@@ -40,6 +42,22 @@ func (a answer) result() guest.Result {
 		return guest.Fail("grpc.not_serving", "the service is "+states[state])
 	}
 	return guest.Fail("grpc.not_serving", fmt.Sprintf("the service is in the state %d", state))
+}
+
+// measure gives the host the numbers that blackbox_exporter has of an answer. Without one the
+// status is UNAVAILABLE; the state of health is -1 if the call has not succeeded.
+func measure(t guest.Target[settings], a answer) {
+	status, err := strconv.ParseFloat(a.grpcStatus, 64)
+	if err != nil {
+		status = unavailable
+	}
+	t.Measure("grpc_status_code", status)
+	state, ok := stateOf(a.message)
+	if !ok || a.grpcStatus != statusOK || state >= uint64(len(states)) {
+		t.Measure("grpc_serving_status", -1)
+		return
+	}
+	t.Measure("grpc_serving_status", float64(state))
 }
 
 // refusal is the result of a call that has not succeeded.

@@ -68,6 +68,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
 	c, err := connect.Dial(ctx, t, "tcp", s.Port, s.TLS, "h2")
 	if err != nil {
+		measure(t, answer{})
 		return guest.FailWith("grpc.dial", err)
 	}
 	defer c.Close()
@@ -77,6 +78,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	}
 	head := requestHead(ctx, s.TLS != nil, authority, s.metadata)
 	answer, err := call(c, head, s.message)
+	measure(t, answer)
 	if err != nil {
 		return guest.FailWith("grpc.protocol", err)
 	}

@@ -221,6 +221,10 @@ pub fn gauge(name: &str, value: f64) {
 pub fn count(name: &str, n: f64) {
     unsafe { host::metric(2, name.as_ptr(), name.len(), n) };
 }
+/// A number about this attempt only, for whoever asks for one attempt.
+pub fn measure(name: &str, value: f64) {
+    unsafe { host::metric(3, name.as_ptr(), name.len(), value) };
+}
 pub fn remaining() -> i64 {
     unsafe { host::remaining() }
 }

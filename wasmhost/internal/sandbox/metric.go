@@ -1,32 +1,58 @@
 package sandbox
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"sync"
 
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 func setMetric(c *call, a args) int64 {
+	kind, v := a.u32(0), api.DecodeF64(a[3])
+	if kind == abi.MetricAttempt && !probe.IsTraced(c.ctx) {
+		return i32(0, abi.ENOTCAPABLE)
+	}
 	name, errno := c.text(a, 1, abi.MaxMetricName)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	kind, v := a.u32(0), api.DecodeF64(a[3])
 	counter := kind == abi.MetricCounter
 	switch {
-	case kind != abi.MetricGauge && !counter:
+	case kind != abi.MetricGauge && kind != abi.MetricAttempt && !counter:
 		return i32(0, abi.ENOTSUP)
 	case !abi.IsName(name):
 		return i32(0, c.failf(abi.EINVAL, "metric name %q is invalid: use letters a-z, digits and underscores", name))
 	case counter && !(v >= 0 && v <= math.MaxFloat64):
 		return i32(0, c.failf(abi.EINVAL, "counter %s cannot be decreased", name))
 	}
+	if kind == abi.MetricAttempt {
+		return i32(0, c.measured(name, v))
+	}
 	return i32(0, c.sandbox.metrics.set(name, counter, v, c.sandbox.config.Limits.Metrics))
+}
+
+// measured records a number about the attempt in its trace, if somebody has asked for that.
+// ENOSPC means that there are as many names as an operator allows metrics.
+func (c *call) measured(name string, v float64) (errno abi.Errno) {
+	probe.RecordTrace(c.ctx, func(t *probe.Trace) {
+		if _, ok := t.Measured[name]; !ok && len(t.Measured) >= c.sandbox.config.Limits.Metrics {
+			errno = abi.ENOSPC
+			return
+		}
+		all := maps.Clone(t.Measured)
+		if all == nil {
+			all = make(map[string]float64)
+		}
+		all[name] = v
+		t.Measured = all
+	})
+	return errno
 }
 
 // metrics are what the instances of a plugin have set.

@@ -99,6 +99,9 @@ func (b *Body) Comment(format string, a ...any) {
 	b.comment(line)
 }
 
+// Append adds the content of another document.
+func (b *Body) Append(d *Document) { b.body.AppendUnstructuredTokens(d.file.BuildTokens(nil)) }
+
 // CommentOut adds the text of another document as a comment.
 func (b *Body) CommentOut(d *Document) {
 	for line := range strings.Lines(string(d.Bytes())) {

@@ -16,7 +16,8 @@ type Config struct {
 	Scripts map[string]Script // by name
 	Groups  map[string]Group  // by name
 
-	Gateways map[string]Gateway // by name
+	Gateways     map[string]Gateway     // by name
+	ProbeModules map[string]ProbeModule // by name
 
 	// Secrets are the sensitive texts of the configuration: values of variables, of locals and
 	// of arguments that are, or are made of, sensitive values. With Options.Previous those that
@@ -132,6 +133,8 @@ type Options struct {
 	MoreTargets bool
 
 	Gateways map[string]Settings // blocks of a gateway that say what keeps it up to date, by name
+
+	CheckAllowed func(string) error // says what is wrong with an element of allow of a probe_module block; default: nothing
 
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block

@@ -269,7 +269,13 @@ func testOptions() Options {
 		TargetSettings: SettingsOf(unitConfig.check),
 		PluginSettings: SettingsOf[pluginConfig](nil),
 		Plugin:         testPlugin,
-		Env:            noEnv,
+		CheckAllowed: func(s string) error {
+			if strings.Contains(s, "/") {
+				return errors.New("it must be a host")
+			}
+			return nil
+		},
+		Env: noEnv,
 	}
 }
 

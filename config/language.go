@@ -46,6 +46,13 @@ func Language(o Options) Schema {
 	for _, name := range names(l.handlers) {
 		probe.Fields = append(probe.Fields, Field{Name: name, Type: Block, Doc: l.handlers[name].Schema.Doc, Block: &l.handlers[name].schema.schema})
 	}
+	module := Schema{Fields: slices.Clone(l.schemas.probeModule.schema.Fields)}
+	for _, handler := range probe.Fields[len(rule.Fields):] {
+		if inside, ok := withoutPort(*handler.Block); ok {
+			handler.Block = &inside
+			module.Fields = append(module.Fields, handler)
+		}
+	}
 	probe.Fields = append(probe.Fields, dynamic)
 	target := Schema{Fields: append(slices.Clone(targetSchema.Fields), l.schemas.lifecycle.schema.Fields...)}
 	for _, b := range l.schemas.target.Blocks {
@@ -57,7 +64,7 @@ func Language(o Options) Schema {
 	inside := map[string]Schema{
 		"engine": l.schemas.engine.schema, "variable": variableSchema, "plugin": l.schemas.plugin.schema,
 		"script": l.schemas.script.schema, "defaults": {Fields: append(slices.Clone(rule.Fields), labelsField)}, "target": target, "group": l.schemas.group.schema,
-		"gateway": l.schemas.gateway.schema,
+		"gateway": l.schemas.gateway.schema, "probe_module": module,
 	}
 	var file Schema
 	for _, b := range l.schemas.top.Blocks {

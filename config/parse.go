@@ -54,6 +54,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.targets()
 	l.groups()
 	l.gateways()
+	l.probeModules()
 	l.warnOfMetricLabels()
 	l.requireTargets(sources)
 	l.warnOfEmptyFiles(sources)
@@ -117,7 +118,7 @@ func newLoader(o Options) *loader {
 		options: o,
 		config: &Config{
 			Engine: Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard},
-			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{}, Gateways: map[string]Gateway{},
+			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{}, Gateways: map[string]Gateway{}, ProbeModules: map[string]ProbeModule{},
 			descriptions: descriptions{description{}, map[string]description{}, map[probe.ID]description{}},
 		},
 		pure:       pure,

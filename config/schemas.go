@@ -17,6 +17,7 @@ type schemas struct {
 
 	engine, plugin, script, rule, group *compiledSchema
 	gateway                             *compiledSchema // with the blocks of Options.Gateways
+	probeModule                         *compiledSchema // without the handlers
 	lifecycle                           *compiledSchema // of a target block: its settings and drivers
 }
 
@@ -73,16 +74,17 @@ func (l *loader) compile() {
 		outputs.Fields = append(outputs.Fields, Field{Name: name, Type: Block, Block: &output})
 	}
 	l.schemas = schemas{
-		gateway:    compileStruct[gatewayBlock](outputs),
-		engine:     compileStruct[Engine](l.options.EngineSettings.schema),
-		plugin:     compileStruct[Plugin](l.options.PluginSettings.schema),
-		script:     compileStruct[Script](l.options.PluginSettings.schema),
-		rule:       compileStruct[probe.Rule](Schema{}),
-		group:      compileStruct[groupBlock](Schema{}),
-		lifecycle:  compileSchema(lifecycle),
-		variable:   compileSchema(variableSchema).body,
-		validation: compileSchema(validationSchema).body,
-		dynamic:    compileSchema(dynamicSchema).body,
+		gateway:     compileStruct[gatewayBlock](outputs),
+		probeModule: compileStruct[probeModuleBlock](Schema{}),
+		engine:      compileStruct[Engine](l.options.EngineSettings.schema),
+		plugin:      compileStruct[Plugin](l.options.PluginSettings.schema),
+		script:      compileStruct[Script](l.options.PluginSettings.schema),
+		rule:        compileStruct[probe.Rule](Schema{}),
+		group:       compileStruct[groupBlock](Schema{}),
+		lifecycle:   compileSchema(lifecycle),
+		variable:    compileSchema(variableSchema).body,
+		validation:  compileSchema(validationSchema).body,
+		dynamic:     compileSchema(dynamicSchema).body,
 	}
 	l.schemas.defaults = tree.BodySchema{Arguments: append(slices.Clone(l.schemas.rule.body.Arguments), labelsField.Name)}
 	if decode := l.options.TargetSettings.decode; decode != nil {
@@ -148,6 +150,7 @@ func (l *loader) topSchema() tree.BodySchema {
 		{Type: "group", Labels: []string{"name"}, Example: `group "web"`, Inside: s.group.body.Names()},
 		{Type: "gateway", Labels: []string{"name"}, Example: `gateway "edge"`, Inside: s.gateway.body.Names()},
 		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
+		{Type: "probe_module", Labels: []string{"name"}, Example: `probe_module "http_2xx"`, Inside: l.probeModuleSchema().Names()},
 	}}
 }
 

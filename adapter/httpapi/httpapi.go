@@ -61,6 +61,7 @@ type Groups interface {
 type Config struct {
 	Engine  Engine       // required
 	Metrics http.Handler // serves /metrics; default: 404
+	Probe   http.Handler // serves /probe, and limits how many requests are in progress; default: 404
 	Groups  Groups       // default: there are no groups
 
 	// Gateways returns how the gateways fare, sorted by name. Default: there are none.
@@ -153,6 +154,9 @@ func (s *Server) routes() http.Handler {
 	handle("/readyz", health(s.config.Ready))
 	if s.config.Metrics != nil {
 		handle("/metrics", s.config.Metrics)
+	}
+	if s.config.Probe != nil {
+		mux.Handle("/probe", s.config.Probe) // may take longer than WriteTimeout
 	}
 	handle("/", http.HandlerFunc(page))
 	return mux

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sonde-probe/sonde/adapter/blackbox"
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/prom"
@@ -59,6 +60,7 @@ type daemon struct {
 	restarts   *restart.Controller
 	groups     *group.Groups
 	gateways   *gateway.Gateways
+	probes     *blackbox.Server
 	state      *store.Store                   // nil for none
 	statePath  string                         // absolute, of the file that a symbolic link names
 	left       store.Restored                 // by the previous engine, until it is applied
@@ -104,6 +106,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	})
 	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})
 	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
+	d.probes = blackbox.New(d.engine)
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged = d.markRestarts, d.markSpent
@@ -207,6 +210,9 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 	if err := d.gateways.Apply(handlers.GatewaySpecs(c.Gateways)); err != nil {
 		return changes, err
 	}
+	if err := d.probes.Apply(handlers.ProbeModules(c.ProbeModules)); err != nil {
+		return changes, err
+	}
 	if d.pods != nil {
 		d.config, d.targets = c, len(all.Targets)
 	} else {
@@ -254,6 +260,7 @@ func (d *daemon) listen() (err error) {
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
 			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses,
 		}).Handler(),
+		Probe:      d.probes,
 		Groups:     d.groups,
 		Gateways:   d.gateways.Statuses,
 		Alive:      d.alive,

@@ -2,6 +2,7 @@
 //
 //	handlers.go the built-in handlers, drivers and settings
 //	gateways.go the outputs of gateways
+//	probemodules.go  the modules of /probe
 //	load.go     the flags --var and --var-file, and loading
 //	warnings.go what blocks of the built-in handlers and drivers probably do not mean
 //	abandoned.go  processes that no engine takes over, because the state file is another
@@ -10,6 +11,7 @@
 package handlers
 
 import (
+	"github.com/sonde-probe/sonde/adapter/blackbox"
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
@@ -33,6 +35,7 @@ func Options() config.Options {
 			"restart": restartDriver(),
 		},
 		Gateways:       gatewaySettings(),
+		CheckAllowed:   blackbox.CheckAllowed,
 		Listen:         httpapi.DefaultListen,
 		EngineSettings: config.SettingsOf(restart.Config.Check),
 		TargetSettings: config.SettingsOf(restart.Unit.Check),

@@ -1,0 +1,89 @@
+package blackbox
+
+import (
+	"errors"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// allowed is one element of Module.Allow: a network, or the name of a host.
+type allowed struct {
+	network netip.Prefix // not valid: name counts
+	name    string       // in lower case, may have * and ?
+	port    uint16       // 0 for any
+}
+
+// CheckAllowed returns what is wrong with an element of Module.Allow, in words that follow it in a
+// sentence, or nil. It is an IP address, a network such as 10.0.0.0/8, or the name of a host,
+// in which * stands for any characters and ? for one; a port can follow, after a colon. An IPv6
+// address with a port is in brackets.
+func CheckAllowed(text string) error {
+	_, err := parseAllowed(text)
+	return err
+}
+
+func parseAllowed(text string) (a allowed, err error) {
+	host := text
+	if before, port, ok := cutPort(text); ok {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return allowed{}, errors.New("the port must be a number from 1 to 65535")
+		}
+		host, a.port = before, uint16(n)
+	}
+	if network, err := netip.ParsePrefix(host); err == nil {
+		a.network = network.Masked()
+		return a, nil
+	}
+	bare, bracketed := strings.CutPrefix(host, "[")
+	if bracketed {
+		bare, bracketed = strings.CutSuffix(bare, "]")
+	}
+	if ip, err := netip.ParseAddr(bare); err == nil && bracketed == strings.HasPrefix(host, "[") {
+		ip = ip.Unmap().WithZone("")
+		a.network = netip.PrefixFrom(ip, ip.BitLen())
+		return a, nil
+	}
+	a.name = normalName(host)
+	plain := strings.NewReplacer("*", "x", "?", "x").Replace(a.name)
+	switch {
+	case probe.IsGlob(a.name) && strings.Trim(a.name, "0123456789.*?") == "" && strings.Trim(a.name, "*?.") != "":
+		return allowed{}, errors.New("a part of an address matches names, too: write a network, such as 10.0.0.0/8")
+	case dial.IsMistypedIPv4(host):
+		return allowed{}, errors.New(dial.IPv4Hint)
+	case !dial.IsHostName(plain):
+		return allowed{}, errors.New("it must be a host name, an IP address or a network, without a scheme and a path")
+	}
+	return a, nil
+}
+
+// cutPort cuts the port from a host. Colons without brackets are those of an IPv6 address.
+func cutPort(text string) (host, port string, ok bool) {
+	i := strings.LastIndexByte(text, ':')
+	if i < 0 || strings.Count(text, ":") > 1 && text[i-1] != ']' {
+		return text, "", false
+	}
+	return text[:i], text[i+1:], true
+}
+
+// normalName returns the name of a host as it is compared.
+func normalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
+
+// has reports whether a host with a port is allowed.
+func (a *allowed) has(host string, port uint16) bool {
+	if a.port != 0 && a.port != port {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case a.network.IsValid():
+		return err == nil && a.network.Contains(ip.Unmap().WithZone(""))
+	case err == nil:
+		return a.name == "*"
+	}
+	return probe.MatchesGlob(a.name, normalName(host))
+}

@@ -1,0 +1,192 @@
+// Package blackbox answers /probe?target=…&module=… as Prometheus' blackbox_exporter does: it
+// makes one attempt at the target, and responds with what that has found as metrics of the same
+// names.
+//
+// An attempt that could not be made for a reason of this machine, or of a plugin, is no failure of
+// the target: the response is an error then, and Prometheus records that the scrape has failed.
+//
+//	blackbox.go  Server: who may ask for what, and the response
+//	request.go   what a request asks for
+//	allow.go     which hosts may be probed
+//	metrics.go   the metrics of an attempt
+//	text.go      the text format of metrics
+package blackbox
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Limits of a Server.
+const (
+	MaxAttempts  = 128              // at once; further requests get status 503
+	maxTarget    = 2048             // bytes of the parameter target
+	writeTimeout = 10 * time.Second // for a response
+)
+
+// Module says how targets are probed for requests that name it.
+type Module struct {
+	// Handler makes the attempts. It connects to the port PortName of its target. If it has a
+	// method ForURL(*url.URL) (probe.Handler, *url.URL), targets can be URLs; that returns a
+	// handler for the URL, and the URL with what u lacks.
+	Handler     probe.Handler
+	HandlerName string // metrics of "http" and "tcp" are those of blackbox_exporter's probers with these names
+	PortName    string
+
+	// Port is the port of a target that a request names without one: a number, or the name of a
+	// port of a target of the engine. Default: that of the URL's scheme.
+	Port string
+
+	Timeout  time.Duration // of an attempt; default: what the request leaves
+	Allow    []string      // what may be probed beside the targets of the engine: see CheckAllowed
+	Settings string        // of the handler as text, without secrets, for debug=true
+}
+
+// Engine is the part of *engine.Engine that a Server uses.
+type Engine interface {
+	Target(name string) (engine.TargetStatus, bool)
+	Health() engine.Health
+}
+
+// Server is the http.Handler of /probe. It is safe for concurrent use by multiple goroutines.
+type Server struct {
+	engine  Engine
+	modules atomic.Pointer[map[string]*module]
+	places  chan struct{} // one for each attempt
+}
+
+// module is a Module with what is made of it.
+type module struct {
+	Module
+	allow []allowed
+}
+
+// New returns a Server without modules.
+func New(e Engine) *Server {
+	s := &Server{engine: e, places: make(chan struct{}, MaxAttempts)}
+	s.modules.Store(&map[string]*module{})
+	return s
+}
+
+// Apply makes the modules those of all, by name. Attempts that are under way go on. An error is
+// that of CheckAllowed; then nothing is changed.
+func (s *Server) Apply(all map[string]Module) error {
+	next := make(map[string]*module, len(all))
+	for name, m := range all {
+		next[name] = &module{Module: m}
+		for _, text := range m.Allow {
+			a, err := parseAllowed(text)
+			if err != nil {
+				return fmt.Errorf("module %q allows %q: %w", name, text, err)
+			}
+			next[name].allow = append(next[name].allow, a)
+		}
+	}
+	s.modules.Store(&next)
+	return nil
+}
+
+// ServeHTTP makes the attempt that a request asks for.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a, err := s.attempt(r)
+	if err != nil {
+		respond(w, err.status, err.text+"\n")
+		return
+	}
+	select {
+	case s.places <- struct{}{}:
+		defer func() { <-s.places }()
+	default:
+		respond(w, http.StatusServiceUnavailable, fmt.Sprintf("too many attempts: the limit is %d at once\n", cap(s.places)))
+		return
+	}
+	result, trace := a.make(r.Context())
+	metrics := text(families(a.module, &result, &trace))
+	status, problem := s.judge(a, &result)
+	switch {
+	case r.URL.Query().Get("debug") == "true":
+		respond(w, status, a.debug(&result, problem, metrics))
+	case problem != "":
+		respond(w, status, problem+"\n")
+	default:
+		respond(w, status, metrics)
+	}
+}
+
+func respond(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	// An error means that the ResponseWriter has no deadlines, or that the client has gone.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text))
+}
+
+// attempt is what a request asks for.
+type attempt struct {
+	name    string // of the module
+	module  *module
+	handler probe.Handler // of the module, or made from it
+	target  probe.Target
+	timeout time.Duration
+}
+
+// make makes the attempt. It ends early when the client has gone.
+func (a *attempt) make(ctx context.Context) (probe.Result, probe.Trace) {
+	ctx, trace := probe.WithTrace(ctx)
+	rule := probe.Rule{Timeout: a.timeout, Period: a.timeout} // a longer period would let an engine that is not well take longer
+	result := engine.OnceWatched(ctx, probe.Probe{Rule: rule, Target: a.target, Handler: a.handler, HandlerName: a.module.HandlerName})
+	return result, trace()
+}
+
+// judge returns the status of the response and, if that is an error, its text.
+func (s *Server) judge(a *attempt, r *probe.Result) (status int, problem string) {
+	switch {
+	case r.Outcome == probe.Unknown && (r.Reason.BlamesEngine() || r.Reason == probe.ReasonStopped):
+		return http.StatusServiceUnavailable, fmt.Sprintf("the attempt could not be made: %s: %s", r.Reason, r.Detail)
+	case r.Outcome == probe.Unknown:
+		return http.StatusInternalServerError, fmt.Sprintf("the attempt could not be made: %s: %s", r.Reason, r.Detail)
+	case r.Outcome == probe.Failure && s.isCutOff(a.target.Address, r.Reason.Evidence()):
+		return http.StatusServiceUnavailable, fmt.Sprintf("the engine is isolated, so that silence says nothing about the target: %s: %s", r.Reason, r.Detail)
+	}
+	return http.StatusOK, ""
+}
+
+// isCutOff reports whether a failure of a host with that evidence may be one of the engine's own
+// network.
+func (s *Server) isCutOff(host string, e probe.Evidence) bool {
+	if e != probe.Silent && e != probe.NameUnanswered {
+		return false
+	}
+	h := s.engine.Health()
+	_, err := netip.ParseAddr(host)
+	return h.Isolated || h.NamesIsolated && err != nil
+}
+
+// debug returns the response to debug=true, in the three parts of blackbox_exporter's.
+func (a *attempt) debug(r *probe.Result, problem, metrics string) string {
+	log := fmt.Sprintf("module=%q target=%q address=%q port=%d handler=%q timeout=%v\n", a.name, a.target.Name, a.target.Address,
+		a.target.Ports[a.module.PortName], a.module.HandlerName, a.timeout)
+	log += fmt.Sprintf("outcome=%v reason=%q tries=%d took=%v\n", r.Outcome, r.Reason, r.Tries, r.Took)
+	if r.Detail != "" {
+		log += fmt.Sprintf("detail=%q\n", r.Detail)
+	}
+	if problem != "" {
+		metrics = "# none: " + oneLine(problem) + "\n"
+	}
+	return "Logs for the probe:\n" + log + "\n\n\nMetrics that would have been returned:\n" + metrics +
+		"\n\n\nModule configuration:\n" + a.module.HandlerName + " {\n" + indent(a.module.Settings) + "}\n"
+}
+
+// urlHandler is a handler that can be used for any URL.
+type urlHandler interface {
+	ForURL(u *url.URL) (probe.Handler, *url.URL)
+}

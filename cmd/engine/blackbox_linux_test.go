@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// A target that had no time to answer because the engine was stopped has not failed.
+func TestAStoppedEngineBlamesNoTargetOfProbe(t *testing.T) {
+	var requests atomic.Int32
+	asked := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) == 1 {
+			close(asked)
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(server.Close)
+	const timeout = 2 * time.Second
+	e := startEngine(t, fmt.Sprintf(`
+engine {
+  allow_empty = true
+}
+probe_module "http_2xx" {
+  timeout = "%v"
+  allow   = ["127.0.0.1"]
+  http {}
+}
+`, timeout), nil)
+	answer := make(chan string, 1)
+	go func() {
+		text, err := get(http.MethodGet, "http://"+e.address+"/probe?target="+server.Listener.Addr().(*net.TCPAddr).String())
+		answer <- fmt.Sprint(text, err)
+	}()
+	testsync.Receive(t, "the request", asked)
+	if err := e.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(timeout) // the length of the fault
+	if err := e.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	switch text := testsync.Receive(t, "the answer", answer); {
+	case strings.Contains(text, "\nprobe_success 1\n"): // it was asked again
+	case strings.HasPrefix(text, "503") && strings.Contains(text, "engine.stalled"):
+	default:
+		t.Errorf("the answer is %s", text)
+	}
+}

@@ -1,7 +1,8 @@
-// Package kubeimport is sonde import, which turns Kubernetes manifests into a
-// configuration.
+// Package kubeimport is sonde import, which turns Kubernetes manifests, or the modules of
+// blackbox_exporter, into a configuration.
 //
 //	command.go  the command, and the check of what it writes
+//	blackbox.go a configuration of blackbox_exporter
 //	importer.go writes manifests and their containers
 //	probe.go    writes probes
 package kubeimport
@@ -25,6 +26,8 @@ type flags struct {
 	address     string
 	entrypoints manifests.Entrypoints
 	grpc        manifests.GRPCPlugin
+	dns         string   // the file of the plugin dns
+	allow       []string // for modules of blackbox_exporter
 }
 
 // Command returns sonde import. Its exit code is 1 when a manifest cannot be read;
@@ -33,14 +36,17 @@ func Command() *cobra.Command {
 	f := flags{entrypoints: manifests.Entrypoints{}}
 	c := &cobra.Command{
 		Use:   "import MANIFEST...",
-		Short: "Turn Kubernetes manifests into a configuration",
+		Short: "Turn Kubernetes manifests, or blackbox_exporter's modules, into a configuration",
 		Long: "Import reads manifests of pods and of objects with a pod template: Deployment, StatefulSet, DaemonSet,\n" +
 			"ReplicaSet, ReplicationController, Job, CronJob, PodTemplate, and lists of them. Arguments are files,\n" +
 			"directories of *.yaml, *.yml and *.json files, or - for standard input. It writes a configuration to\n" +
 			"standard output, with a target for each container.\n\n" +
 			"A container with a command becomes a process of the engine, unless --address or the pod's status says\n" +
-			"that it runs elsewhere. What Sonde does not support is written as a comment and shown as a warning.",
+			"that it runs elsewhere. What Sonde does not support is written as a comment and shown as a warning.\n\n" +
+			"A single file with the modules of blackbox_exporter (blackbox.yml) becomes probe_module blocks. Hosts that\n" +
+			"they may probe are given with --allow.",
 		Example: "  sonde import deploy/ > config.hcl\n" +
+			"  sonde import --allow '*.example.com' blackbox.yml > config.hcl\n" +
 			"  kubectl get deployment web -o yaml | sonde import --address 10.0.0.7 -\n" +
 			"  sonde import --entrypoint busybox= --entrypoint agnhost=/agnhost probes.yaml",
 		Args: cli.Args(1, math.MaxInt, "a MANIFEST is required, or - for standard input"),
@@ -49,6 +55,8 @@ func Command() *cobra.Command {
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")
 	f.entrypoints.Register(c)
 	f.grpc.Register(c)
+	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
+	c.Flags().StringArrayVar(&f.allow, "allow", nil, "a `host` that modules of blackbox_exporter may probe, as in allow of probe_module; can be repeated")
 	return c
 }
 
@@ -56,7 +64,17 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 	if err := f.grpc.Read(); err != nil {
 		return err
 	}
-	all, errs := manifests.Read(c.InOrStdin(), paths)
+	stdin := c.InOrStdin()
+	if len(paths) == 1 {
+		text, isBlackbox, err := readBlackbox(&stdin, paths[0])
+		if err != nil {
+			return err
+		}
+		if isBlackbox {
+			return importBlackbox(c, f, paths[0], text)
+		}
+	}
+	all, errs := manifests.Read(stdin, paths)
 	if len(all)+len(errs) == 0 {
 		errs = append(errs, fmt.Errorf("there is no manifest in %s", strings.Join(paths, ", ")))
 	}
@@ -98,7 +116,11 @@ func (im *importer) text(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := append(head.Bytes(), im.doc.Bytes()...)
+	return checked(ctx, append(head.Bytes(), im.doc.Bytes()...))
+}
+
+// checked returns a configuration that has passed the checks of sonde validate.
+func checked(ctx context.Context, text []byte) ([]byte, error) {
 	p := handlers.NewPlugins(ctx, handlers.WaitForConfigure, handlers.Silent)
 	defer p.Close()
 	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p, nil)

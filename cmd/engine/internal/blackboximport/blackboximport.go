@@ -1,0 +1,187 @@
+// Package blackboximport turns the configuration of blackbox_exporter into probe_module blocks,
+// for sonde import.
+//
+//	blackboximport.go  reads the file, and writes its modules
+//	fields.go          what is read of an object, and what is left
+//	http.go            the prober http
+//	tcp.go             the prober tcp
+//	plugins.go         the probers dns and grpc
+package blackboximport
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sonde-probe/sonde/config/document"
+)
+
+// MaxBytes bounds a file.
+const MaxBytes = 3 << 20
+
+// Options are what is not in the file.
+type Options struct {
+	Allow []string // hosts that requests may name: blackbox_exporter allows all
+	DNS   Plugin   // for the prober dns
+	GRPC  Plugin   // for the prober grpc
+}
+
+// Plugin is the file of a plugin and its hash. Without a file the modules that need it are left out.
+type Plugin struct{ File, SHA256 string }
+
+// Recognizes reports whether a text is a configuration of blackbox_exporter: it has modules, and
+// is no Kubernetes object.
+func Recognizes(text []byte) bool {
+	var file struct {
+		Modules    map[string]any `json:"modules"`
+		Kind       any            `json:"kind"`
+		APIVersion any            `json:"apiVersion"`
+	}
+	return len(text) <= MaxBytes && yaml.Unmarshal(text, &file) == nil && len(file.Modules) > 0 && file.Kind == nil && file.APIVersion == nil
+}
+
+// Write writes the modules of a file as a configuration, and returns warnings of what it does not
+// support, which the configuration has as comments. An error is about a value that
+// blackbox_exporter would not read either.
+func Write(name string, text []byte, o Options) (doc *document.Document, warnings []string, err error) {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var file map[string]any
+	if err := json.Unmarshal(asJSON, &file); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	im := &importer{options: o, file: name, body: document.New()}
+	top := &fields{im: im, values: file}
+	modules := top.object("modules")
+	for _, name := range slices.Sorted(maps.Keys(modules.values)) {
+		im.module(name, modules)
+	}
+	im.ignored("", &im.body.Body, top)
+	if hasMoreDocuments(string(text)) {
+		im.warn("", &im.body.Body, "Ignored: further documents of the file, as blackbox_exporter does.")
+	}
+	if len(o.Allow) == 0 {
+		im.warn("", &im.body.Body, "No host is allowed yet: write those that Prometheus names into allow, or give --allow '*.example.com' --allow 10.0.0.0/8.")
+	}
+	if err := errors.Join(im.errs...); err != nil {
+		return nil, nil, err
+	}
+	return im.whole(), im.warnings, nil
+}
+
+// hasMoreDocuments reports whether a file has a document after the first one.
+func hasMoreDocuments(text string) bool {
+	begun := false // the first one
+	for line := range strings.Lines(text) {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "---") && begun:
+			return true
+		case line != "" && !strings.HasPrefix(line, "#"):
+			begun = true
+		}
+	}
+	return false
+}
+
+// importer writes one file.
+type importer struct {
+	options  Options
+	file     string
+	body     *document.Document // the modules
+	plugins  []string           // that they need
+	warnings []string
+	errs     []error
+}
+
+// warn writes a comment, and adds it to the warnings.
+func (im *importer) warn(module string, body *document.Body, format string, a ...any) {
+	body.Comment(format, a...)
+	where := im.file + ": "
+	if module != "" {
+		where += "module " + module + ": "
+	}
+	im.warnings = append(im.warnings, document.Printable(where+fmt.Sprintf(format, a...)))
+}
+
+// ignored warns of the fields of objects that were not read.
+func (im *importer) ignored(module string, body *document.Body, of ...*fields) {
+	var all []string
+	for _, f := range of {
+		all = append(all, f.left()...)
+	}
+	if len(all) > 0 {
+		im.warn(module, body, "Ignored fields: %s.", strings.Join(all, ", "))
+	}
+}
+
+// whole returns the configuration: the engine and the plugins, and then the modules.
+func (im *importer) whole() *document.Document {
+	doc := document.New()
+	doc.Comment("From %s. Prometheus asks for /probe?target=…&module=… at the address of the engine.", im.file)
+	doc.Block("engine").SetWithComment("allow_empty", true, "there are no targets beside those of requests")
+	for _, name := range im.plugins {
+		file := map[string]Plugin{"dns": im.options.DNS, "grpc": im.options.GRPC}[name]
+		doc.Newline()
+		body := doc.Block("plugin", name)
+		body.Set("source", file.File)
+		body.Set("sha256", file.SHA256)
+		body.BlockOf("grant", document.Argument{Name: "dial", Value: []string{"target"}})
+	}
+	doc.Append(im.body)
+	return doc
+}
+
+// module writes a module.
+func (im *importer) module(name string, all *fields) {
+	m := all.object(name)
+	prober, timeout := m.text("prober"), m.text("timeout")
+	im.body.Newline()
+	own := document.New()
+	body := own.Block("probe_module", name)
+	if len(im.options.Allow) > 0 {
+		body.Set("allow", im.options.Allow)
+	} else {
+		body.SetWithComment("allow", []string{}, "hosts that requests may name")
+	}
+	if timeout != "" {
+		body.Set("timeout", m.duration("timeout", timeout).String())
+	}
+	handler, reason := im.handler(name, prober, body, m)
+	im.ignored(name, body, append([]*fields{m}, handler...)...)
+	if reason == "" {
+		im.body.Append(own)
+		return
+	}
+	im.warn(name, &im.body.Body, "Left out: %s.", reason)
+	im.body.CommentOut(own)
+}
+
+// handler writes the handler block of a module. It returns what of the file it has read, and why
+// the module cannot be used, or "".
+func (im *importer) handler(name, prober string, body *document.Body, m *fields) (read []*fields, leftOut string) {
+	switch prober {
+	case "http":
+		return im.http(name, body, m.object("http"))
+	case "tcp":
+		return im.tcp(name, body, m.object("tcp"))
+	case "dns":
+		return im.dns(name, body, m.object("dns"))
+	case "grpc":
+		return im.grpc(name, body, m.object("grpc"))
+	case "icmp":
+		m.object("icmp").takeAll()
+		return nil, "there is no handler for ICMP; probe a service of the host"
+	}
+	return nil, fmt.Sprintf("there is no prober %q", prober)
+}
+
+// maxDuration bounds the timeout of a module.
+const maxDuration = time.Hour

@@ -1,0 +1,148 @@
+package blackboximport_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/adapter/blackbox"
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// parse parses what was written, without plugins.
+func parse(text []byte) (*config.Config, config.Diagnostics) {
+	handlers := map[string]config.Handler{"http": config.Of(httpprobe.New), "tcp": config.Of(tcpprobe.New)}
+	return config.Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, config.Options{Handlers: handlers, CheckAllowed: blackbox.CheckAllowed})
+}
+
+func TestOnlyConfigurationsOfBlackboxExporterAreRecognized(t *testing.T) {
+	for text, want := range map[string]bool{
+		"modules: {a: {prober: http}}":           true,
+		`{"modules": {"a": {}}}`:                 true,
+		"modules: {}":                            false,
+		"modules: [a]":                           false,
+		"kind: Pod\nmodules: {a: {}}":            false,
+		"apiVersion: v1\nmodules: {a: {}}":       false,
+		"a: b":                                   false,
+		"":                                       false,
+		"# a\n---\nmodules: {a: {prober: http}}": true,
+		"modules: {a: \t":                        false,
+		strings.Repeat("#", blackboximport.MaxBytes) + "\na:": false,
+	} {
+		if got := blackboximport.Recognizes([]byte(text)); got != want {
+			t.Errorf("%.60q is recognized: %v", text, got)
+		}
+	}
+}
+
+// What is written of each field is what a handler gets; what is not, is told.
+func TestEachFieldIsImportedOrTold(t *testing.T) {
+	for text, want := range map[string]string{ // of a module: a line of the configuration, or a part of a warning
+		"{prober: http, http: {method: get}}":                                              `method    = "GET"`,
+		"{prober: http, http: {body: a}}":                                                  `body      = "a"`,
+		"{prober: http, http: {no_follow_redirects: true}}":                                `redirects = "none"`,
+		"{prober: http, http: {valid_status_codes: [200, 404]}}":                           `status    = ["200", "404"]`,
+		"{prober: http, http: {tls_config: {server_name: b.example}}}":                     `server_name = "b.example"`,
+		"{prober: http, http: {fail_if_ssl: true}}":                                        "Ignored: fail_if_ssl",
+		"{prober: http, http: {body_size_limit: 1MB}}":                                     "Ignored fields: http.body_size_limit",
+		"{prober: http, http: {tls_config: {cert: x}}}":                                    "Ignored fields: http.tls_config.cert",
+		"{prober: http, tcp: {tls: true}}":                                                 "Ignored fields: tcp",
+		"{prober: tcp, tcp: {source_ip_address: 127.0.0.1}}":                               `source_address = "127.0.0.1"`,
+		"{prober: tcp, tcp: {query_response: [{send: a}]}}":                                `send = "a\n"`,
+		"{prober: tcp, tcp: {query_response: [{send: a}, {expect: b}]}}":                   `expect_regex = "(?m)b"`,
+		"{prober: tcp, tcp: {query_response: [{send: a}, {send: b}]}}":                     "needs a script",
+		"{prober: tcp, tcp: {query_response: [{expect: b, labels: [{name: c}]}]}}":         "Ignored fields: tcp.query_response[0].labels",
+		"{prober: tcp, tcp: {ip_protocol_fallback: false}}":                                "Ignored fields: tcp.ip_protocol_fallback",
+		"{prober: dns, dns: {query_name: a, transport_protocol: tcp}}":                     `network = "tcp"`,
+		"{prober: dns, dns: {query_name: a, recursion_desired: false}}":                    `recursion = false`,
+		"{prober: dns, dns: {query_name: a, dns_over_tls: true, transport_protocol: tcp}}": `port = 853`,
+		"{prober: dns, dns: {query_name: a, query_type: A, valid_rcodes: [NXDOMAIN]}}":     `rcode = "NXDOMAIN"`,
+		"{prober: dns, dns: {query_name: a, query_type: A, validate_answer_rrs: {}}}":      "Ignored fields: dns.validate_answer_rrs",
+		"{prober: grpc, grpc: {tls: true, tls_config: {server_name: a}}}":                  `server_name = "a"`,
+		"{prober: grpc}":                  "needs a plugin",
+		"{prober: icmp, icmp: {ttl: 5}}":  "there is no handler for ICMP",
+		"{prober: http, timeout: 1m}":     `timeout = "1m0s"`,
+		"{prober: http, history: {a: 1}}": "Ignored fields: history",
+		"{}":                              `there is no prober ""`,
+	} {
+		doc, warnings, err := blackboximport.Write("blackbox.yml", []byte("modules: {m: "+text+"}"), blackboximport.Options{Allow: []string{"*"}})
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		told := strings.Join(strings.Fields(string(doc.Bytes())), " ") + strings.Join(warnings, "\n")
+		if !strings.Contains(told, strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("%s lacks %q:\n%s\n%s", text, want, doc.Bytes(), warnings)
+		}
+		if strings.Contains(told, "further documents") {
+			t.Errorf("%s has further documents: %s", text, told)
+		}
+		if _, diags := parse(doc.Bytes()); diags.HasErrors() {
+			t.Errorf("%s: %v\n%s", text, diags.Err(), doc.Bytes())
+		}
+	}
+}
+
+func TestFurtherDocumentsAreTold(t *testing.T) {
+	for text, want := range map[string]bool{
+		"# a\n---\nmodules: {a: {prober: http}}\n":              false,
+		"modules: {a: {prober: http}}\n---\nmodules: {b: {}}\n": true,
+	} {
+		_, warnings, err := blackboximport.Write("blackbox.yml", []byte(text), blackboximport.Options{Allow: []string{"*"}})
+		if err != nil || strings.Contains(strings.Join(warnings, ""), "further documents") != want {
+			t.Errorf("%q: %v, %v", text, warnings, err)
+		}
+	}
+}
+
+func TestWhatBlackboxExporterWouldNotReadIsAnError(t *testing.T) {
+	for text, want := range map[string]string{
+		"modules: {a: b}": "modules.a must be an object",
+		"modules: {a: {prober: http, timeout: 0s}}":                                   "modules.a.timeout must be a duration",
+		"modules: {a: {prober: http, http: {method: [x]}}}":                           "modules.a.http.method must be a text",
+		"modules: {a: {prober: http, http: {follow_redirects: x}}}":                   "modules.a.http.follow_redirects must be true or false",
+		"modules: {a: {prober: http, http: {valid_status_codes: 200}}}":               "modules.a.http.valid_status_codes must be a list",
+		"modules: {a: {prober: http, http: {headers: {b: [c]}}}}":                     "modules.a.http.headers must be an object of texts",
+		"modules: {a: {prober: tcp, tcp: {query_response: [x]}}}":                     "modules.a.tcp.query_response must be a list of objects",
+		"modules: {a: {prober: tcp, tcp: {tls: true, tls_config: {min_version: x}}}}": "modules.a.tcp.tls_config.min_version must be TLS10",
+		"modules: {a: {prober: dns}}":                                                 "modules.a.dns.query_name must be set",
+		"modules: {a: {}, a: {}}":                                                     "already set",
+		"[1]":                                                                         "blackbox.yml: ",
+	} {
+		if _, _, err := blackboximport.Write("blackbox.yml", []byte(text), blackboximport.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzWhatIsWrittenIsRead imports any text: what is written has no syntax error, and a module for
+// each that was there and was not left out.
+func FuzzWhatIsWrittenIsRead(f *testing.F) {
+	for _, text := range []string{
+		"modules: {a: {prober: http, http: {headers: {a: b}, body: \"${x}\\n\", tls_config: {ca_file: a}}}}",
+		"modules: {a: {prober: tcp, timeout: 5s, tcp: {query_response: [{expect: a}, {send: b}], tls: true}}}",
+		"modules: {\"a b\": {prober: dns, dns: {query_name: a, valid_rcodes: [x]}}, c: {prober: grpc, grpc: {service: \"\\u0000\"}}}",
+		"modules: {a: {prober: \"\\n}\"}}\n\"x\\n\": 1",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		doc, _, err := blackboximport.Write("blackbox.yml", []byte(text), blackboximport.Options{})
+		if err != nil || doc == nil {
+			return
+		}
+		source := config.Source{Name: "import.hcl", Bytes: doc.Bytes()}
+		if err := config.Syntax(source).Err(); err != nil {
+			t.Fatalf("%v\n%s", err, source.Bytes)
+		}
+		c, _ := parse(source.Bytes)
+		for name, m := range c.ProbeModules {
+			if m.Handler == nil || probe.CheckGroupName(name) != nil {
+				t.Errorf("the module %q is %+v", name, m)
+			}
+		}
+	})
+}

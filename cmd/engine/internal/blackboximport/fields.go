@@ -1,0 +1,166 @@
+package blackboximport
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// fields is an object of the file. What is read of it is removed from values, so that the rest is
+// what is not supported.
+type fields struct {
+	im     *importer
+	path   string // of the object: "modules.http_2xx.http"
+	short  string // without the module: "http"
+	values map[string]any
+}
+
+// take removes a field and returns its value.
+func (f *fields) take(name string) (v any, given bool) {
+	v, given = f.values[name]
+	delete(f.values, name)
+	return v, given && v != nil
+}
+
+// takeAll removes all fields.
+func (f *fields) takeAll() { clear(f.values) }
+
+// left returns the fields that were not read, by their paths in the module.
+func (f *fields) left() (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(f.values)) {
+		if f.values[name] != nil {
+			all = append(all, join(f.short, name))
+		}
+	}
+	return all
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func (f *fields) wrong(name, want string) {
+	f.im.errs = append(f.im.errs, fmt.Errorf("%s: %s must be %s", f.im.file, join(f.path, name), want))
+}
+
+// object takes an object; without it, or if it is none, the result is empty.
+func (f *fields) object(name string) *fields {
+	o := &fields{im: f.im, path: join(f.path, name), short: join(f.short, name)}
+	if f.path == "" || f.path == "modules" { // a module is named beside its fields
+		o.short = ""
+	}
+	if v, given := f.take(name); given {
+		values, ok := v.(map[string]any)
+		if !ok {
+			f.wrong(name, "an object")
+		}
+		o.values = values
+	}
+	return o
+}
+
+// text takes a text. Numbers are texts, too.
+func (f *fields) text(name string) string {
+	v, given := f.take(name)
+	if !given {
+		return ""
+	}
+	s, ok := scalar(v)
+	if !ok {
+		f.wrong(name, "a text")
+	}
+	return s
+}
+
+func scalar(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), true
+	case bool:
+		return strconv.FormatBool(v), true
+	}
+	return "", false
+}
+
+// texts takes a list of texts, numbers or both.
+func (f *fields) texts(name string) (all []string) {
+	v, given := f.take(name)
+	if !given {
+		return nil
+	}
+	list, ok := v.([]any)
+	for _, one := range list {
+		s, isText := scalar(one)
+		ok = ok && isText
+		all = append(all, s)
+	}
+	if !ok {
+		f.wrong(name, "a list of texts")
+		return nil
+	}
+	return all
+}
+
+// flag takes a bool, which has a default.
+func (f *fields) flag(name string, without bool) bool {
+	v, given := f.take(name)
+	if !given {
+		return without
+	}
+	b, ok := v.(bool)
+	if !ok {
+		f.wrong(name, "true or false")
+	}
+	return b
+}
+
+// textMap takes an object of texts.
+func (f *fields) textMap(name string) map[string]string {
+	o := f.object(name)
+	all := make(map[string]string, len(o.values))
+	for key, v := range o.values {
+		s, ok := scalar(v)
+		if !ok {
+			f.wrong(name, "an object of texts")
+		}
+		all[key] = s
+	}
+	return all
+}
+
+// objects takes a list of objects.
+func (f *fields) objects(name string) (all []*fields) {
+	v, given := f.take(name)
+	if !given {
+		return nil
+	}
+	list, ok := v.([]any)
+	for i, one := range list {
+		values, isObject := one.(map[string]any)
+		ok = ok && isObject
+		at := fmt.Sprintf("%s[%d]", name, i)
+		all = append(all, &fields{im: f.im, path: join(f.path, at), short: join(f.short, at), values: values})
+	}
+	if !ok {
+		f.wrong(name, "a list of objects")
+		return nil
+	}
+	return all
+}
+
+// duration returns a duration of Prometheus or Go: "5s".
+func (f *fields) duration(name, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Millisecond || d > maxDuration {
+		f.wrong(name, fmt.Sprintf("a duration from 1ms to %v", maxDuration))
+		return time.Second
+	}
+	return d
+}

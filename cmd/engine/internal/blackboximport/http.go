@@ -1,0 +1,75 @@
+package blackboximport
+
+import (
+	"strings"
+
+	"github.com/sonde-probe/sonde/config/document"
+)
+
+// http writes the handler block of the prober http.
+func (im *importer) http(name string, module *document.Body, f *fields) (read []*fields, leftOut string) {
+	body := module.Block("http")
+	if method := f.text("method"); method != "" {
+		body.Set("method", strings.ToUpper(method))
+	}
+	if !f.flag("enable_http2", true) {
+		im.warn(name, body, "Ignored: enable_http2, since HTTP/2 is used if the server offers it.")
+	}
+	for _, condition := range []string{"fail_if_ssl", "fail_if_not_ssl"} {
+		if f.flag(condition, false) {
+			im.warn(name, body, "Ignored: %s.", condition)
+		}
+	}
+	if h := f.textMap("headers"); len(h) > 0 {
+		body.Set("headers", h)
+	}
+	if text := f.text("body"); text != "" {
+		body.Set("body", text)
+	}
+	status := f.texts("valid_status_codes")
+	if len(status) == 0 {
+		status = []string{"200-299"}
+	}
+	body.Set("status", status)
+	followed := f.flag("follow_redirects", true) && !f.flag("no_follow_redirects", false)
+	body.Set("redirects", map[bool]string{true: "all", false: "none"}[followed])
+	if all := f.texts("fail_if_body_not_matches_regexp"); len(all) > 0 {
+		body.Set("body_regex", all[0])
+		if len(all) > 1 {
+			im.warn(name, body, "Ignored: further elements of fail_if_body_not_matches_regexp, since there is one body_regex.")
+		}
+	}
+	tls := f.object("tls_config")
+	if len(tls.values) > 0 {
+		body.SetWithComment("scheme", "http", "of targets without one")
+		im.tls(name, body, tls)
+	}
+	return []*fields{f, tls}, ""
+}
+
+// tlsVersions are the names of versions in blackbox_exporter.
+var tlsVersions = map[string]string{"TLS10": "1.0", "TLS11": "1.1", "TLS12": "1.2", "TLS13": "1.3"}
+
+// tls writes a tls block of a built-in handler.
+func (im *importer) tls(name string, handler *document.Body, f *fields) {
+	body := handler.Block("tls")
+	insecure := f.flag("insecure_skip_verify", false)
+	if insecure {
+		body.Set("verify", false)
+	}
+	for _, argument := range []string{"ca_file", "cert_file", "key_file", "server_name"} {
+		value := f.text(argument)
+		switch {
+		case value == "":
+		case argument == "ca_file" && insecure:
+			im.warn(name, body, "Ignored: tls_config.ca_file, which has no effect with insecure_skip_verify.")
+		default:
+			body.Set(argument, value)
+		}
+	}
+	if version := f.text("min_version"); tlsVersions[version] != "" {
+		body.Set("min_version", tlsVersions[version])
+	} else if version != "" {
+		f.wrong("min_version", "TLS10, TLS11, TLS12 or TLS13")
+	}
+}

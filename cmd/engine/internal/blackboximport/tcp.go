@@ -1,0 +1,61 @@
+package blackboximport
+
+import (
+	"github.com/sonde-probe/sonde/config/document"
+)
+
+// tcp writes the handler block of the prober tcp.
+func (im *importer) tcp(name string, module *document.Body, f *fields) (read []*fields, leftOut string) {
+	body := module.Block("tcp")
+	if source := f.text("source_ip_address"); source != "" {
+		body.Set("source_address", source)
+	}
+	steps := f.objects("query_response")
+	if leftOut = im.conversation(name, body, steps); leftOut != "" {
+		for _, s := range steps {
+			s.takeAll()
+		}
+	}
+	tls := f.object("tls_config")
+	if f.flag("tls", false) {
+		im.tls(name, body, tls)
+	} else {
+		tls.takeAll() // without effect
+	}
+	return append([]*fields{f, tls}, steps...), leftOut
+}
+
+// conversation writes what is sent and expected: one text each, of which the first is sent before
+// the other is expected.
+func (im *importer) conversation(name string, body *document.Body, steps []*fields) (leftOut string) {
+	const tooMany = "query_response has several steps, which needs a script"
+	send, expect := "", ""
+	for _, s := range steps {
+		if s.flag("starttls", false) {
+			return "query_response has starttls, which needs a script"
+		}
+		wanted, sent := s.text("expect"), s.text("send")
+		if wanted != "" && expect != "" {
+			return tooMany
+		}
+		if wanted != "" {
+			expect = "(?m)" + wanted // of a line
+		}
+		switch {
+		case sent == "":
+		case expect != "":
+			im.warn(name, body, "Ignored: what is sent when the expected text has come. The attempt has ended then.")
+		case send != "":
+			return tooMany
+		default:
+			send = sent + "\n"
+		}
+	}
+	if send != "" {
+		body.Set("send", send)
+	}
+	if expect != "" {
+		body.Set("expect_regex", expect)
+	}
+	return ""
+}

@@ -165,7 +165,8 @@ func (s *Session) Answer(of func([]*group.View) any) http.HandlerFunc {
 	}
 }
 
-// Respond answers a request with JSON, and reports that.
+// Respond answers a request with JSON, and reports that, or which members of the Views of Kept
+// have no address: the answer cannot have them.
 func (s *Session) Respond(w http.ResponseWriter, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -174,9 +175,14 @@ func (s *Session) Respond(w http.ResponseWriter, value any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(append(text, '\n')); err == nil {
-		s.Succeeded()
+	if _, err := w.Write(append(text, '\n')); err != nil {
+		return
 	}
+	if err := s.unreachable(); err != nil {
+		s.Failed(err)
+		return
+	}
+	s.Succeeded()
 }
 
 // Undecided answers a request before it is known what to answer: clients keep what they

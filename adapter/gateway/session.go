@@ -2,9 +2,14 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +25,9 @@ type Session struct {
 	statusMu sync.Mutex // guards status
 	status   group.GatewayStatus
 
-	keptMu sync.Mutex    // guards kept
+	keptMu sync.Mutex    // guards kept and left
 	kept   []*group.View // of Groups: the last one that Kept has returned, or nil
+	left   []error       // of Groups: which members of kept have no address, or nil
 }
 
 func newSession(name string, spec Spec, log *slog.Logger) *Session {
@@ -111,12 +117,60 @@ func (s *Session) Kept() []*group.View {
 	s.keptMu.Lock()
 	defer s.keptMu.Unlock()
 	if s.kept == nil {
-		s.kept = make([]*group.View, len(s.Groups))
+		s.kept, s.left = make([]*group.View, len(s.Groups)), make([]error, len(s.Groups))
 	}
 	for i, g := range s.Groups {
-		if v := g.View(); !v.Frozen {
-			s.kept[i] = v
+		if v := g.View(); !v.Frozen && v != s.kept[i] {
+			s.kept[i], s.left[i] = v, leftOut(v)
 		}
 	}
 	return slices.Clone(s.kept)
+}
+
+// unreachable returns an error that names the members of the Views of Kept that have no
+// address, or nil.
+func (s *Session) unreachable() error {
+	s.keptMu.Lock()
+	defer s.keptMu.Unlock()
+	return errors.Join(s.left...)
+}
+
+// leftOut returns an error that names the members of a View that have no address, or nil. One
+// that does not exist yet needs none.
+func leftOut(v *group.View) error {
+	var without []string
+	for m := range v.Members() {
+		if m.Address == "" && m.State != group.Undecided {
+			without = append(without, m.Target)
+		}
+	}
+	if len(without) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: members without an address are left out: %s: give them an address, or take them out of the group", v.Group, SomeNames(without))
+}
+
+// ByAddress returns the member of some groups that has an address, alone or with the Port of its
+// group, as in 10.0.0.7:80; nil if none has it.
+func ByAddress(groups []*group.Group, address string) (*group.View, *group.Member) {
+	for _, g := range groups {
+		v := g.View()
+		for m := range v.Members() {
+			if m.Address != "" && (address == m.Address || m.Port != 0 && address == net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))) {
+				return v, m
+			}
+		}
+	}
+	return nil, nil
+}
+
+// maxNamed bounds the members that an error names.
+const maxNamed = 5
+
+// SomeNames lists names for an error: all, or the first few and how many more there are.
+func SomeNames(names []string) string {
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(slices.Clone(names[:maxNamed]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }

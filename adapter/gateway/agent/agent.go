@@ -197,8 +197,8 @@ func (a *Agent) line(name string) (line string, known bool) {
 	return stateLine(m), true
 }
 
-// find returns the member that a name means: that of a target, or that of a group, a slash
-// and that of a target, for targets with other weights in other groups.
+// find returns the member that a name means: that of a target, that of a group, a slash and
+// that of a target, for targets with other weights in other groups, or an address.
 func (a *Agent) find(name string) (*group.View, *group.Member) {
 	first, rest, slash := strings.Cut(name, "/")
 	for _, g := range a.session.Groups {
@@ -212,7 +212,7 @@ func (a *Agent) find(name string) (*group.View, *group.Member) {
 			}
 		}
 	}
-	return nil, nil
+	return gateway.ByAddress(a.session.Groups, name)
 }
 
 // stateLine says all that HAProxy may have heard otherwise before: ready cancels drain and
@@ -240,6 +240,6 @@ func (a *Agent) warn(name string) {
 	}
 	a.unknownMu.Unlock()
 	if isNew {
-		a.session.Logger.Warn("HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups", "name", probe.CleanText(name, probe.MaxTargetName))
+		a.session.Logger.Warn("HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups, or its address", "name", probe.CleanText(name, probe.MaxTargetName))
 	}
 }

@@ -54,7 +54,7 @@ func ask(t *testing.T, address, text string) string {
 }
 
 func TestAnAnswerIsTheWholeStateOfAServer(t *testing.T) {
-	s := gatewaytest.New(t, group.Rule{DegradedWeight: 0.25}, map[string]string{"a": "", "b": "", "shop/c": "", "d": ""})
+	s := gatewaytest.New(t, group.Rule{DegradedWeight: 0.25, Port: "http"}, map[string]string{"a": "", "b": "10.0.0.7:80", "shop/c": "", "d": ""})
 	address, all, log := start(t, s, agent.Config{Listen: "127.0.0.1:0"})
 	for _, name := range []string{"a\n", "b", "shop/c\r\n"} {
 		if got := ask(t, address, name); got != "\n" {
@@ -65,7 +65,7 @@ func TestAnAnswerIsTheWholeStateOfAServer(t *testing.T) {
 	s.Leave("d")
 	for name, want := range map[string]string{
 		"a\n": "up ready 100%\n", "web/a\n": "up ready 100%\n", " a \r\n": "up ready 100%\n", "a": "up ready 100%\n", "a\nb\n": "up ready 100%\n",
-		"b\n": "up ready 25%\n", "shop/c\n": "down ready # exec.exit\n", "web/shop/c\n": "down ready # exec.exit\n", "d\n": "up drain\n",
+		"b\n": "up ready 25%\n", "10.0.0.7:80\n": "up ready 25%\n", "10.0.0.7\n": "up ready 25%\n", "10.0.0.7:81\n": "\n", "shop/c\n": "down ready # exec.exit\n", "web/shop/c\n": "down ready # exec.exit\n", "d\n": "up drain\n",
 		"none\n": "\n", "other/a\n": "\n", "\n": "\n", "a\x00\n": "\n",
 	} {
 		if got := ask(t, address, name); got != want {

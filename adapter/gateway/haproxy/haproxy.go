@@ -35,9 +35,6 @@ type Config struct {
 // requests to a server that is down for no longer.
 const interval = time.Second
 
-// maxNamed bounds the members that an error names.
-const maxNamed = 5
-
 // backendName matches the names that HAProxy allows.
 var backendName = regexp.MustCompile(`^[-A-Za-z0-9_.:]+$`)
 
@@ -115,7 +112,7 @@ func (p *Pusher) update(ctx context.Context, views []*group.View) error {
 		}
 		if len(missing) > 0 {
 			errs = append(errs, fmt.Errorf("HAProxy, backend %s: %w for %s: give servers the names of the targets, or their addresses and ports",
-				backend, errMismatch, someNames(missing)))
+				backend, errMismatch, gateway.SomeNames(missing)))
 		}
 	}
 	return errors.Join(errs...)
@@ -170,11 +167,4 @@ func (s *server) become(m *group.Member, name string) (commands []string) {
 		commands = append(commands, "shutdown sessions server "+name)
 	}
 	return commands
-}
-
-func someNames(names []string) string {
-	if more := len(names) - maxNamed; more > 0 {
-		names = append(slices.Clone(names[:maxNamed]), fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
 }

@@ -4,7 +4,6 @@ package oracle
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -113,13 +112,5 @@ func find(groups []*group.Group, name string) (*group.View, *group.Member) {
 			}
 		}
 	}
-	for _, g := range groups {
-		v := g.View()
-		for m := range v.Members() {
-			if m.Address != "" && (name == m.Address || m.Port != 0 && name == net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))) {
-				return v, m
-			}
-		}
-	}
-	return nil, nil
+	return gateway.ByAddress(groups, name)
 }

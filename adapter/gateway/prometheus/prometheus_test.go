@@ -23,7 +23,8 @@ func start(s *gatewaytest.Scene) *gatewaytest.Output {
 	return s.Serve(func() gateway.Output { return prometheus.New(c) })
 }
 
-// All members are listed, whatever their states, and in the same order each time.
+// All members are listed, whatever their states, and in the same order each time. One that has
+// no address is left out, and shown.
 func TestAllTargetsAreListed(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "8080", DegradedWeight: 0.25}, map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "fd00::3", "none": ""})
 	o := start(s)
@@ -39,6 +40,13 @@ func TestAllTargetsAreListed(t *testing.T) {
 		if status, body := gatewaytest.Get(t, path); status != 200 || body != want {
 			t.Errorf("the answer is %d\n%s, want\n%s", status, body, want)
 		}
+	}
+	const missing = "web: members without an address are left out: none: give them an address, or take them out of the group"
+	if st := o.Gateways.Statuses()[0]; st.Error != missing || st.Errors != 3 {
+		t.Errorf("the status is %+v", st)
+	}
+	if text := o.Log.String(); strings.Count(text, missing) != 1 {
+		t.Errorf("the log is\n%s", text)
 	}
 	if status, _ := gatewaytest.Get(t, o.URL+"/v1/sd"); status != 404 {
 		t.Errorf("another path gets %d", status)

@@ -11,7 +11,6 @@ import (
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/plant"
-	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // What Sonde's absence lasts, and how late probes answer the next one, in the long form. In the
@@ -113,7 +112,7 @@ func (s *scene) hold(held bool) {
 // awaitProbes waits until a condition holds for the probe of each backend.
 func (s *scene) awaitProbes(what string, is func(httpapi.Probe) bool) {
 	s.t.Helper()
-	testsync.Until(s.t, what, func() bool {
+	until(s.t, what, func() bool {
 		for _, b := range s.backends {
 			target, err := s.client.Target(s.t.Context(), b.name)
 			if err != nil || len(target.Probes) != 1 || !is(target.Probes[0]) {
@@ -152,7 +151,7 @@ func TestASondeThatDoesNotWaitIsFound(t *testing.T) {
 					}
 					return
 				}
-				testsync.Until(t, "requests that fail", func() bool { n, _ := s.load.take(); return n > 0 })
+				until(t, "requests that fail", func() bool { n, _ := s.load.take(); return n > 0 })
 			})
 		})
 	}

@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // The environment of a backend's process.
@@ -188,7 +186,7 @@ func (b *backend) environment() []string {
 // await waits until the backend answers. It takes requests before it answers probes.
 func (b *backend) await() {
 	b.t.Helper()
-	testsync.Until(b.t, "an answer of "+b.name, func() bool {
+	until(b.t, "an answer of "+b.name, func() bool {
 		answer, err := http.Get("http://" + b.health + "/live")
 		if err == nil {
 			answer.Body.Close()

@@ -19,7 +19,6 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
-	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // view is what a gateway says itself about the backends that it uses.
@@ -65,7 +64,7 @@ func (v *view) set(used map[string]bool) {
 // await waits until a backend is in use, or is not, and returns since when.
 func (v *view) await(t *testing.T, name string, used bool) (since time.Time) {
 	t.Helper()
-	testsync.Until(t, fmt.Sprint("the use of ", name, ": ", used), func() bool {
+	until(t, fmt.Sprint("the use of ", name, ": ", used), func() bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		since = v.since[name]

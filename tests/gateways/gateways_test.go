@@ -10,17 +10,16 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
-	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // kind is a gateway of the lab.
 type kind struct {
 	name    string // in the table
 	targets string // page of docs/gateways with the targets and the group
-	page    string // page with the block gateway
+	page    string // page with the block gateway; empty for a gateway that follows Sonde by its API, at scene.client.Base
 	block   string // text in that block
 
-	limit time.Duration // from verdict to effect: its interval if it polls, and 50 ms
+	limit time.Duration // from verdict to effect: its interval if it polls, and 50 ms; Prometheus waits 5 s more
 
 	// start starts it, beside a Sonde that has just started. One that takes requests does so at
 	// scene.front when start returns; another one sets scene.view.
@@ -44,7 +43,7 @@ var all = []kind{
 	{name: "Varnish, render", targets: "nginx.md", page: "varnish.md", block: "render {", limit: time.Second + push, start: startVarnish},
 	{name: "HashiCorp's client, consul", targets: "nginx.md", page: "consul.md", block: "consul {", limit: push, start: startConsulClient},
 	{name: "Traefik's provider (a client of ours)", targets: "nginx.md", page: "traefik.md", block: "traefik {", limit: time.Second + push, start: startTraefikClient},
-	{name: "Prometheus, http_sd", targets: "nginx.md", page: "prometheus.md", block: "prometheus {", limit: 5*time.Second + push, start: startPrometheus, slow: true},
+	{name: "Prometheus, http_sd", targets: "nginx.md", page: "prometheus.md", block: "prometheus {", limit: 10*time.Second + push, start: startPrometheus, slow: true},
 }
 
 // played returns the gateways of the present form that have a property.
@@ -70,7 +69,7 @@ func (s *scene) startHAProxy(page, containing, further string) *gatewaytest.Proc
 
 // startNginx starts nginx when Sonde has written its file.
 func startNginx(s *scene) {
-	testsync.Until(s.t, "the file of nginx", func() bool { _, err := os.Stat(filepath.Join(s.dir, "upstream.conf")); return err == nil })
+	until(s.t, "the file of nginx", func() bool { _, err := os.Stat(filepath.Join(s.dir, "upstream.conf")); return err == nil })
 	own := "http { access_log off;"
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		own += fmt.Sprintf(" %s_temp_path %s;", kind, filepath.Join(s.dir, kind))
@@ -106,4 +105,15 @@ func startVarnish(s *scene) {
 	file := gatewaytest.WriteFile(s.t, s.dir, "edge.vcl", text)
 	p := gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "varnishd", "-j", "none", "-F", "-n", filepath.Join(s.dir, "varnish"), "-a", s.front(), "-f", file)
 	s.t.Cleanup(p.Stop)
+	s.settled = s.scriptHasRun
+}
+
+// scriptHasRun reports whether Sonde's command has succeeded since the latest verdict. Varnish
+// itself leaves a backend alone for a while that has refused a connection.
+func (s *scene) scriptHasRun() bool {
+	s.verdictsMu.Lock()
+	latest := s.verdicts[len(s.verdicts)-1].since
+	s.verdictsMu.Unlock()
+	gateways, err := s.client.Gateways(s.t.Context())
+	return err == nil && gateways.Gateways[0].Last.After(latest)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 var (
@@ -20,9 +21,22 @@ var (
 // What the short form plays, which has to end within a minute.
 const (
 	shortRequests = 300
-	shortRate     = 100
-	shortScenes   = "12" // at once, which mostly wait
+	shortRate     = 60
+	shortScenes   = "8" // at once, which mostly wait
 )
+
+// patience is when a test gives up waiting. It is long, since the scenes are many processes.
+const patience = 3 * time.Minute
+
+// until calls a condition until it is true. What completes "timed out waiting for".
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
 
 func TestMain(m *testing.M) {
 	if os.Getenv(nameVariable) != "" {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -146,12 +147,18 @@ func (s *scene) freePort(host string) string {
 // of one, and the gateway of another.
 func (s *scene) configuration(g kind) string {
 	targets, _, ok := strings.Cut(gatewaytest.CodeBlock(s.t, filepath.Join(pages, g.targets), "hcl", `path = "/ready"`), "\ngateway ")
-	block := gatewaytest.CodeBlock(s.t, filepath.Join(pages, g.page), "hcl", g.block)
-	at := strings.Index(block, `gateway "`)
-	if !ok || at < 0 {
-		s.t.Fatalf("%s or %s has no gateway", g.targets, g.page)
+	if !ok {
+		s.t.Fatalf("%s has no gateway after its targets", g.targets)
 	}
-	text := s.adapt(targets + "\n" + block[at:])
+	if g.page != "" {
+		block := gatewaytest.CodeBlock(s.t, filepath.Join(pages, g.page), "hcl", g.block)
+		at := strings.Index(block, `gateway "`)
+		if at < 0 {
+			s.t.Fatalf("%s has no gateway with %q", g.page, g.block)
+		}
+		targets += "\n" + block[at:]
+	}
+	text := s.adapt(targets)
 	if !*long { // a busy machine is no reason for a verdict
 		text = strings.ReplaceAll(text, `timeout           = "500ms"`, `timeout           = "2s"`)
 	}
@@ -232,7 +239,7 @@ func (s *scene) mark() int {
 // it is.
 func (s *scene) verdict(mark int, b *backend, is probe.Verdict) (since time.Time) {
 	s.t.Helper()
-	testsync.Until(s.t, fmt.Sprint(b.name, " ", is), func() bool {
+	until(s.t, fmt.Sprint(b.name, " ", is), func() bool {
 		s.verdictsMu.Lock()
 		defer s.verdictsMu.Unlock()
 		for _, v := range s.verdicts[mark:] {
@@ -249,16 +256,16 @@ func (s *scene) verdict(mark int, b *backend, is probe.Verdict) (since time.Time
 // upToDate waits until Sonde has given the gateway what it needs, without an error.
 func (s *scene) upToDate() {
 	s.t.Helper()
-	client := httpapi.Client{Base: s.client.Base, HTTP: &http.Client{Timeout: testsync.Timeout}}
-	testsync.Until(s.t, "a gateway that is up to date", func() bool {
+	client := httpapi.Client{Base: s.client.Base, HTTP: &http.Client{Timeout: patience}}
+	until(s.t, "a gateway that is up to date", func() bool {
 		all, err := client.Gateways(s.t.Context())
-		return err == nil && len(all.Gateways) == 1 && all.Gateways[0].Outputs > 0 && all.Gateways[0].Error == ""
+		return err == nil && !slices.ContainsFunc(all.Gateways, func(g httpapi.Gateway) bool { return g.Outputs == 0 || g.Error != "" })
 	})
 }
 
 // quietRequests is for how many requests a backend has got none when it is taken for out of
 // use. It would have got some also with the smallest share.
-const quietRequests = 100
+const quietRequests = 60
 
 // effect waits until the gateway uses a backend, or uses it no longer, and returns since when:
 // the first request after a time, or the last one.
@@ -269,13 +276,13 @@ func (s *scene) effect(b *backend, used bool, after time.Time) (at time.Time) {
 	}
 	address := netip.MustParseAddrPort(b.requests).Addr()
 	if used {
-		testsync.Until(s.t, "a request to "+b.name, func() bool {
+		until(s.t, "a request to "+b.name, func() bool {
 			at = s.wire.firstAfter(address, after)
 			return !at.IsZero()
 		})
 		return at
 	}
-	for end := time.Now().Add(testsync.Timeout); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		before, _ := s.wire.seen(address)
 		s.load.pass(s.t, quietRequests)
 		n, last := s.wire.seen(address)

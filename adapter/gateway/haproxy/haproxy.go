@@ -31,6 +31,11 @@ type Config struct {
 	Backend string `hcl:"backend,optional" doc:"name of the backend in HAProxy whose servers are the members of the group; with groups each has the name of its group" default:"the name of the group"`
 }
 
+// endSessionsAfter is how long after a server went down its sessions end. HAProxy tries a
+// request again that waits for an answer then, but fails one that is connecting: those have
+// connected by then, or gone to another server, by HAProxy's timeout connect.
+const endSessionsAfter = 2 * time.Second
+
 // interval is how often the servers are compared: an HAProxy that was replaced sends
 // requests to a server that is down for no longer.
 const interval = time.Second
@@ -58,16 +63,19 @@ func (c Config) Check() error {
 type Pusher struct {
 	socket  socket
 	backend string
+	ending  map[string]time.Time // when the sessions of a server that is down end, by backend, slash and name
 }
 
 // New returns a Pusher. The configuration must have passed Check.
-func New(c Config) *Pusher { return &Pusher{socket: socket(c.Socket), backend: c.Backend} }
+func New(c Config) *Pusher {
+	return &Pusher{socket: socket(c.Socket), backend: c.Backend, ending: map[string]time.Time{}}
+}
 
 // Run implements gateway.Output.
 func (p *Pusher) Run(ctx context.Context, s *gateway.Session) {
 	for {
 		views := s.Views()
-		err := p.update(ctx, views)
+		err := p.update(ctx, views, time.Now())
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -91,7 +99,7 @@ func (p *Pusher) Run(ctx context.Context, s *gateway.Session) {
 
 // update makes the servers of HAProxy what the members of groups are. It leaves out groups that
 // are frozen.
-func (p *Pusher) update(ctx context.Context, views []*group.View) error {
+func (p *Pusher) update(ctx context.Context, views []*group.View, now time.Time) error {
 	var errs []error
 	for _, v := range views {
 		if v.Frozen {
@@ -106,7 +114,7 @@ func (p *Pusher) update(ctx context.Context, views []*group.View) error {
 		if err != nil {
 			return fmt.Errorf("HAProxy, backend %s: %w", backend, err)
 		}
-		commands, missing := compare(v, backend, servers)
+		commands, missing := p.compare(v, backend, servers, now)
 		if err := p.socket.run(ctx, commands); err != nil {
 			return fmt.Errorf("HAProxy, backend %s: %w", backend, err)
 		}
@@ -123,7 +131,7 @@ var errMismatch = errors.New("there is no server")
 
 // compare returns the commands that make the servers what the members are, and the members
 // that have no server.
-func compare(v *group.View, backend string, servers []server) (commands, missing []string) {
+func (p *Pusher) compare(v *group.View, backend string, servers []server, now time.Time) (commands, missing []string) {
 	byName, byAddress := map[string]*server{}, map[string]*server{}
 	for i := range servers {
 		s := &servers[i]
@@ -141,13 +149,41 @@ func compare(v *group.View, backend string, servers []server) (commands, missing
 			missing = append(missing, m.Target)
 			continue
 		}
-		commands = append(commands, s.become(m, backend+"/"+s.name)...)
+		name := backend + "/" + s.name
+		commands = append(commands, s.become(m, name)...)
+		if p.endsSessions(name, isDown(m), s.admin&forcedMaint != 0, now) {
+			commands = append(commands, "shutdown sessions server "+name)
+		}
 	}
 	return commands, missing
 }
 
-// become returns the commands that make a server what a member is. Draining keeps sessions,
-// and down ends them.
+// isDown reports whether a member's server goes into maintenance. One that drains, or is without
+// a weight of its own, does not.
+func isDown(m *group.Member) bool {
+	return !m.InRotation && !m.State.TakesRequests() && m.State != group.Draining
+}
+
+// endsSessions reports whether the sessions of a server end now, once: it has been down for
+// endSessionsAfter. Before says that it was in maintenance already, by an earlier engine or by
+// hand: its sessions go on.
+func (p *Pusher) endsSessions(name string, down, before bool, now time.Time) bool {
+	if !down {
+		delete(p.ending, name)
+		return false
+	}
+	end, known := p.ending[name]
+	switch {
+	case !known && !before:
+		p.ending[name] = now.Add(endSessionsAfter)
+	case known && !now.Before(end):
+		delete(p.ending, name)
+		return true
+	}
+	return false
+}
+
+// become returns the commands that make a server what a member is.
 func (s *server) become(m *group.Member, name string) (commands []string) {
 	set := func(what string) { commands = append(commands, "set server "+name+" "+what) }
 	switch {
@@ -158,13 +194,12 @@ func (s *server) become(m *group.Member, name string) (commands []string) {
 		if s.admin&(forcedMaint|forcedDrain) != 0 {
 			set("state ready")
 		}
-	case m.State.TakesRequests() || m.State == group.Draining: // without a weight of its own
+	case !isDown(m):
 		if s.admin&(forcedMaint|forcedDrain) != forcedDrain {
 			set("state drain")
 		}
 	case s.admin&forcedMaint == 0:
 		set("state maint")
-		commands = append(commands, "shutdown sessions server "+name)
 	}
 	return commands
 }

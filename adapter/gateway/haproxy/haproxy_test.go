@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/group"
@@ -130,20 +131,30 @@ func TestOnlyWhatDiffersIsSet(t *testing.T) {
 	r := record(t, row("same", "10.1.0.1", 0, 100, 80)+row("back", "10.1.0.2", 1, 50, 80)+row("down", "10.1.0.3", 8, 100, 80)+
 		row("other", "10.0.0.7", 0, 100, 80)+row("drains", "10.1.0.4", 0, 100, 80)+row("maint", "10.1.0.5", 1, 3, 80)+row("stranger", "10.1.0.6", 0, 7, 80))
 	p := New(Config{Socket: r.path})
-	if err := p.update(t.Context(), []*group.View{s.Groups.Get("web").View()}); err != nil {
-		t.Fatal(err)
-	}
-	got := r.take()
-	slices.Sort(got)
+	now := time.Now()
 	want := []string{
 		"set server web/back state ready", "set server web/back weight 100", "set server web/down state maint", "set server web/drains state drain",
-		"set server web/other state maint", "shutdown sessions server web/down", "shutdown sessions server web/other",
+		"set server web/other state maint",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the commands are %q, want %q", got, want)
+	sessions := []string{"shutdown sessions server web/down", "shutdown sessions server web/other"}
+	for after, ends := range map[time.Duration][]string{0: nil, endSessionsAfter - 1: nil, endSessionsAfter: sessions} {
+		p := New(Config{Socket: r.path}) // "show servers state" goes on to answer the same
+		for _, at := range []time.Duration{0, after} {
+			if err := p.update(t.Context(), []*group.View{s.Groups.Get("web").View()}, now.Add(at)); err != nil {
+				t.Fatal(err)
+			}
+			if at == 0 && after > 0 {
+				r.take()
+			}
+		}
+		got := r.take()
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, append(slices.Clone(want), ends...)) {
+			t.Errorf("after %v the commands are %q, want %q and %q", after, got, want, ends)
+		}
 	}
 	r.refusal = "Permission denied"
-	if err := p.update(t.Context(), []*group.View{s.Groups.Get("web").View()}); err == nil || !strings.Contains(err.Error(), "Permission denied") {
+	if err := p.update(t.Context(), []*group.View{s.Groups.Get("web").View()}, now); err == nil || !strings.Contains(err.Error(), "Permission denied") {
 		t.Errorf("a refused command gives %v", err)
 	}
 }

@@ -41,6 +41,7 @@ func TestGatewaysKeepWhatTheyHaveWithoutSonde(t *testing.T) {
 			parallel(t)
 			play(t, g, sondeProgram(t), withoutPanic, func(s *scene) {
 				out := s.takeOut()
+				s.whole("a backend is not ready")
 				before := s.kept(out)
 				s.killSonde()
 				s.whileAway(absence)
@@ -73,7 +74,6 @@ func (s *scene) takeOut() *backend {
 	out, mark := s.backends[0], s.mark()
 	out.set("ready=503")
 	s.effect(out, false, s.verdict(mark, out, probe.Failing))
-	s.whole("a backend is not ready")
 	return out
 }
 

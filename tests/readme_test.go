@@ -313,7 +313,7 @@ func (r *reader) startEngine(line string) (stop func()) {
 }
 
 // variable are the parts of an output that differ from run to run.
-var variable = regexp.MustCompile(`[0-9][0-9.]*(ns|µs|ms|s| MiB)\b|\b[0-9a-f]{8}[0-9a-f]*…?`)
+var variable = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}|[0-9][0-9.]*(ns|µs|ms|s| MiB)\b|\b[0-9a-f]{8}[0-9a-f]*…?`)
 
 // matchesShown reports whether an output is what a document shows. A line with an ellipsis
 // alone stands for any number of lines.

@@ -171,8 +171,11 @@ func TestWhatAStreamAsksForIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		_ = delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resourcev3.ClusterType, ResourceNamesSubscribe: names(5000)})
+	for i := range 3 { // names that it has not asked for do not make room
+		first := i * 5000
+		_ = delta.Send(&discoveryv3.DeltaDiscoveryRequest{
+			TypeUrl: resourcev3.ClusterType, ResourceNamesSubscribe: names(15_000)[first : first+5000], ResourceNamesUnsubscribe: names(25_000)[20_000:],
+		})
 	}
 	if _, err := delta.Recv(); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("an incremental stream of 15,000 names has ended with %v", err)

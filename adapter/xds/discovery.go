@@ -37,8 +37,8 @@ type discovery struct {
 	endpoints      *cachev3.LinearCache
 	all            *cachev3.MuxCache
 
-	streamsMu sync.Mutex                  // guards streams
-	streams   map[streamID]map[string]int // how many names they ask for, by type
+	streamsMu sync.Mutex                              // guards streams
+	streams   map[streamID]map[string]map[string]bool // the names that they ask for, by type
 }
 
 // streamID is the ID of a stream, which is unique among those of its protocol.
@@ -64,7 +64,7 @@ func newDiscovery(s *gateway.Session, c Config) (*discovery, error) {
 		return cachev3.NewLinearCache(of, cachev3.WithVersionPrefix(life), cachev3.WithInitialResources(initial))
 	}
 	d := &discovery{
-		session: s, degradedStatus: c.DegradedStatus, endpoints: cache(resourcev3.EndpointType, nil), streams: map[streamID]map[string]int{},
+		session: s, degradedStatus: c.DegradedStatus, endpoints: cache(resourcev3.EndpointType, nil), streams: map[streamID]map[string]map[string]bool{},
 	}
 	d.all = &cachev3.MuxCache{
 		Classify:      func(r *cachev3.Request) string { return classify(r.GetTypeUrl()) },
@@ -152,12 +152,18 @@ func (d *discovery) callbacks() serverv3.Callbacks {
 	return serverv3.CallbackFuncs{
 		StreamRequestFunc: func(id int64, r *discoveryv3.DiscoveryRequest) error {
 			d.noteRejection(r.GetNode(), r.GetTypeUrl(), r.GetErrorDetail().GetMessage())
-			return d.bound(streamID{false, id}, r.GetTypeUrl(), func(int) int { return len(r.GetResourceNames()) })
+			return d.bound(streamID{false, id}, r.GetTypeUrl(), func(names map[string]bool) {
+				clear(names)
+				add(names, r.GetResourceNames())
+			})
 		},
 		StreamDeltaRequestFunc: func(id int64, r *discoveryv3.DeltaDiscoveryRequest) error {
 			d.noteRejection(r.GetNode(), r.GetTypeUrl(), r.GetErrorDetail().GetMessage())
-			return d.bound(streamID{true, id}, r.GetTypeUrl(), func(before int) int {
-				return max(before+len(r.GetResourceNamesSubscribe())-len(r.GetResourceNamesUnsubscribe()), 0)
+			return d.bound(streamID{true, id}, r.GetTypeUrl(), func(names map[string]bool) {
+				add(names, r.GetResourceNamesSubscribe())
+				for _, name := range r.GetResourceNamesUnsubscribe() {
+					delete(names, name)
+				}
 			})
 		},
 		StreamClosedFunc:      func(id int64, _ *corev3.Node) { d.forget(streamID{false, id}) },
@@ -172,20 +178,29 @@ func (d *discovery) noteRejection(node *corev3.Node, typeURL, problem string) {
 	}
 }
 
-// bound counts what a stream asks for after a request, and returns an error, which ends the
-// stream, if that is too much.
-func (d *discovery) bound(id streamID, typeURL string, names func(before int) int) error {
+func add(names map[string]bool, more []string) {
+	for _, name := range more {
+		names[name] = true
+	}
+}
+
+// bound changes the names of a type that a stream asks for, and returns an error, which ends the
+// stream, if it asks for too much.
+func (d *discovery) bound(id streamID, typeURL string, change func(names map[string]bool)) error {
 	d.streamsMu.Lock()
 	defer d.streamsMu.Unlock()
 	byType := d.streams[id]
 	if byType == nil {
-		byType = map[string]int{}
+		byType = map[string]map[string]bool{}
 		d.streams[id] = byType
 	}
-	byType[typeURL] = names(byType[typeURL])
+	if byType[typeURL] == nil {
+		byType[typeURL] = map[string]bool{}
+	}
+	change(byType[typeURL])
 	sum := 0
-	for _, n := range byType {
-		sum += n
+	for _, names := range byType {
+		sum += len(names)
 	}
 	if len(byType) > maxTypes || sum > maxNames {
 		d.session.Refused()

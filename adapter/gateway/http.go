@@ -191,3 +191,9 @@ func Undecided(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, "the state of a group is not known yet: keep what there is, and ask again", http.StatusServiceUnavailable)
 }
+
+// Stopping answers a request that has waited until the gateway ended: clients keep what they
+// have.
+func Stopping(w http.ResponseWriter) {
+	http.Error(w, "the server stops", http.StatusServiceUnavailable)
+}

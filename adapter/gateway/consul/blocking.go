@@ -80,6 +80,7 @@ func (c *Catalog) block(w http.ResponseWriter, r *http.Request, groups []int, an
 	}
 	switch {
 	case r.Context().Err() != nil:
+		gateway.Stopping(w)
 		return
 	case slices.Contains(views, nil):
 		gateway.Undecided(w)

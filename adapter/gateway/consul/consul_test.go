@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
@@ -163,14 +164,20 @@ func TestABlockingQueryWaitsForAChange(t *testing.T) {
 	var err error
 	var waiting sync.WaitGroup
 	index := mustGet(t, o.URL+"/v1/catalog/services").index
+	sent := make(chan struct{})
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }})
 	waiting.Go(func() {
-		last, err = get(t.Context(), o.URL+"/v1/catalog/services?wait=10m&index="+strconv.FormatUint(index, 10))
+		last, err = get(ctx, o.URL+"/v1/catalog/services?wait=10m&index="+strconv.FormatUint(index, 10))
 	})
+	<-sent
+	for range 10 { // by then it waits, most likely
+		mustGet(t, o.URL+"/v1/catalog/services")
+	}
 	if err := o.Gateways.Apply(nil); err != nil { // ends at once
 		t.Fatal(err)
 	}
 	waiting.Wait()
-	if err == nil && last.status != 200 {
+	if err == nil && last.status != http.StatusServiceUnavailable {
 		t.Errorf("at the end the answer is %+v", last)
 	}
 }
@@ -194,14 +201,25 @@ func TestWaitersAreBounded(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	o := start(s)
-	index := strconv.FormatUint(mustGet(t, o.URL+"/v1/health/service/web").index, 10)
+	query := func(wait string, index uint64) string {
+		return o.URL + "/v1/health/service/web?wait=" + wait + "&index=" + strconv.FormatUint(index, 10)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	for range consul.MaxWaiters + 32 { // those of the test itself take places, too
-		waiting.Go(func() { _, _ = get(ctx, o.URL+"/v1/health/service/web?wait=10m&index="+index) })
+		waiting.Go(func() {
+			for index := uint64(1); ctx.Err() == nil; { // a change answers all of them
+				a, err := get(ctx, query("10m", index))
+				if err != nil || a.status != http.StatusOK {
+					return
+				}
+				index = a.index
+			}
+		})
 	}
 	testsync.Until(t, "a refusal", func() bool {
-		return mustGet(t, o.URL+"/v1/health/service/web?wait=1ms&index="+index).status == http.StatusTooManyRequests
+		index := mustGet(t, o.URL+"/v1/health/service/web").index
+		return mustGet(t, query("1ms", index)).status == http.StatusTooManyRequests
 	})
 	if a := mustGet(t, o.URL+"/v1/health/service/web"); a.status != 200 {
 		t.Errorf("a query without an index gets %+v", a)
@@ -209,7 +227,8 @@ func TestWaitersAreBounded(t *testing.T) {
 	cancel() // those who go away leave their places
 	waiting.Wait()
 	testsync.Until(t, "a place", func() bool {
-		return mustGet(t, o.URL+"/v1/health/service/web?wait=1ms&index="+index).status == http.StatusOK
+		index := mustGet(t, o.URL+"/v1/health/service/web").index
+		return mustGet(t, query("1ms", index)).status == http.StatusOK
 	})
 }
 

@@ -117,7 +117,7 @@ func (d *Discovery) discover(w http.ResponseWriter, r *http.Request) {
 	answer := d.await(w, r, groups, asked.version)
 	switch {
 	case r.Context().Err() != nil:
-		http.Error(w, "the server stops", http.StatusServiceUnavailable)
+		gateway.Stopping(w)
 	case answer == nil:
 		gateway.Undecided(w)
 	case answer.Version == asked.version:

@@ -315,10 +315,15 @@ func (r *reader) startEngine(line string) (stop func()) {
 // variable are the parts of an output that differ from run to run.
 var variable = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}|[0-9][0-9.]*(ns|µs|ms|s| MiB)\b|\b[0-9a-f]{8}[0-9a-f]*…?`)
 
+// columns are what is between the columns of a table, whose width may differ.
+var columns = regexp.MustCompile(` {2,}`)
+
 // matchesShown reports whether an output is what a document shows. A line with an ellipsis
 // alone stands for any number of lines.
 func matchesShown(shown, got string) bool {
-	normal := func(s string) string { return strings.TrimSpace(variable.ReplaceAllString(s, "~")) }
+	normal := func(s string) string {
+		return strings.TrimSpace(columns.ReplaceAllString(variable.ReplaceAllString(s, "~"), "  "))
+	}
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(normal(shown)), "\n…\n", "\n(?:.*\n)*")
 	return regexp.MustCompile("^" + pattern + "$").MatchString(normal(got))
 }

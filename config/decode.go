@@ -308,3 +308,28 @@ func appendTexts(to []string, v any) []string {
 	}
 	return to
 }
+
+// namedBlocks decodes the blocks of a type, each of which has a name of its own: at most limit of
+// them. A noun says what they are. It returns false if there are more.
+func (l *loader) namedBlocks(blockType, noun string, limit int, decode func(name string, b *tree.Block)) (complete bool) {
+	seen := map[string]*tree.Block{}
+	for i, b := range l.blocks[blockType] {
+		name := b.Label(0)
+		var field *probe.FieldError
+		if err := probe.CheckGroupName(name); errors.As(err, &field) {
+			l.add(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("the %s's name %s", noun, field.Problem)})
+			continue
+		}
+		if first := seen[name]; first != nil {
+			l.addTwice(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two %ss named %q", noun, name), hint: "give one of them another name"}, first.Header)
+			continue
+		}
+		if i >= limit {
+			l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d %ss", limit, noun)})
+			return false
+		}
+		seen[name] = b
+		decode(name, b)
+	}
+	return true
+}

@@ -1,14 +1,12 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
-	"github.com/sonde-probe/sonde/probe"
 )
 
 // Gateway is what a gateway block says.
@@ -29,27 +27,11 @@ const MaxGateways = 100
 
 // gateways decodes the gateway blocks: the groups are known.
 func (l *loader) gateways() {
-	seen := map[string]*tree.Block{}
-	for i, b := range l.blocks["gateway"] {
-		name := b.Label(0)
-		var field *probe.FieldError
-		if err := probe.CheckGroupName(name); errors.As(err, &field) {
-			l.add(report{at: b.LabelRange(0), body: b.Parent, summary: "the gateway's name " + field.Problem})
-			continue
-		}
-		if first := seen[name]; first != nil {
-			l.addTwice(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two gateways named %q", name), hint: "give one of them another name"}, first.Header)
-			continue
-		}
-		if i >= MaxGateways {
-			l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d gateways", MaxGateways)})
-			return
-		}
-		seen[name] = b
+	l.namedBlocks("gateway", "gateway", MaxGateways, func(name string, b *tree.Block) {
 		if g, ok := l.gateway(b); ok {
 			l.config.Gateways[name] = g
 		}
-	}
+	})
 }
 
 // gateway decodes a gateway, and reports whether it is valid.

@@ -67,30 +67,15 @@ type decodedGroup struct {
 
 // groups decodes the group blocks, and checks their members: the targets are known.
 func (l *loader) groups() {
-	seen := map[string]*tree.Block{}
 	var all []decodedGroup
-	for i, b := range l.blocks["group"] {
-		var field *probe.FieldError
-		if err := probe.CheckGroupName(b.Label(0)); errors.As(err, &field) {
-			l.add(report{at: b.LabelRange(0), body: b.Parent, summary: "the group's name " + field.Problem})
-			continue
-		}
-		if first := seen[b.Label(0)]; first != nil {
-			l.addTwice(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two groups named %q", b.Label(0)), hint: "give one of them another name"}, first.Header)
-			continue
-		}
-		if i >= MaxGroups {
-			l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d groups", MaxGroups)})
-			return
-		}
-		seen[b.Label(0)] = b
+	complete := l.namedBlocks("group", "group", MaxGroups, func(name string, b *tree.Block) {
 		g := decodedGroup{decodedBlock: l.decodeBlock(b, l.schemas.group)}
 		if l.group(&g) {
-			l.config.Groups[b.Label(0)] = g.group
+			l.config.Groups[name] = g.group
 			all = append(all, g)
 		}
-	}
-	if len(all) > 0 && !l.options.MoreTargets {
+	})
+	if complete && len(all) > 0 && !l.options.MoreTargets {
 		l.checkMembers(all)
 	}
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -42,27 +41,11 @@ const (
 
 // probeModules decodes the probe_module blocks: the handlers are known.
 func (l *loader) probeModules() {
-	seen := map[string]*tree.Block{}
-	for i, b := range l.blocks["probe_module"] {
-		name := b.Label(0)
-		var field *probe.FieldError
-		if err := probe.CheckGroupName(name); errors.As(err, &field) {
-			l.add(report{at: b.LabelRange(0), body: b.Parent, summary: "the probe module's name " + field.Problem})
-			continue
-		}
-		if first := seen[name]; first != nil {
-			l.addTwice(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two probe modules named %q", name), hint: "give one of them another name"}, first.Header)
-			continue
-		}
-		if i >= MaxProbeModules {
-			l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probe modules", MaxProbeModules)})
-			return
-		}
-		seen[name] = b
+	l.namedBlocks("probe_module", "probe module", MaxProbeModules, func(name string, b *tree.Block) {
 		if m, ok := l.probeModule(b); ok {
 			l.config.ProbeModules[name] = m
 		}
-	}
+	})
 }
 
 // probeModule decodes a probe module, and reports whether it is valid.

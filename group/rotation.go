@@ -64,7 +64,7 @@ func (r *Rule) fill(acting Counts, l members) map[string]bool {
 		}
 	}
 	slices.SortFunc(rest, func(a, b *Member) int {
-		return cmp.Or(cmp.Compare(isNot(a.acting == Draining), isNot(b.acting == Draining)), b.Since.Compare(a.Since), cmp.Compare(a.Target, b.Target))
+		return cmp.Or(one(b.acting == Draining)-one(a.acting == Draining), b.Since.Compare(a.Since), cmp.Compare(a.Target, b.Target))
 	})
 	extra := map[string]bool{}
 	for _, m := range rest[:min(missing, len(rest))] {
@@ -73,11 +73,11 @@ func (r *Rule) fill(acting Counts, l members) map[string]bool {
 	return extra
 }
 
-func isNot(b bool) int {
+func one(b bool) int {
 	if b {
-		return 0
+		return 1
 	}
-	return 1
+	return 0
 }
 
 // place decides whether a member is in rotation, and with which weight.

@@ -3,7 +3,9 @@ package group
 import (
 	"iter"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +32,14 @@ type Member struct {
 	full      int       // its weight when it is ready
 	acting    State     // by which it is in rotation: see actingState
 	slowSince time.Time // when its slow start began; zero without one
+}
+
+// HostPort returns "10.0.0.7:80" or "[fd00::7]:80", or only the address without a Port.
+func (m *Member) HostPort() string {
+	if m.Port == 0 {
+		return m.Address
+	}
+	return net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))
 }
 
 // members is a list of members, sorted by name. It never changes: with returns another list,

@@ -83,7 +83,7 @@ func TestNoRequestFailsWhileCaddyFollows(t *testing.T) {
 
 	first.Stop()
 	o.stop()
-	killed.Start() // whoever used all servers now would send it requests
+	killed.Start() // a gateway that forgot the verdict would send it requests
 	e.without(killed)
 	e.reload(e.text)
 	e.without(killed)

@@ -16,10 +16,8 @@ package sondecaddy
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
@@ -148,7 +146,7 @@ func dialOf(m *group.Member) string {
 	if m.Address == "" || m.Port == 0 {
 		return ""
 	}
-	return net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))
+	return m.HostPort()
 }
 
 // upstreams returns new upstreams, since Caddy writes into them, with those that were tried last.

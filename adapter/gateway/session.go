@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -156,7 +154,7 @@ func ByAddress(groups []*group.Group, address string) (*group.View, *group.Membe
 	for _, g := range groups {
 		v := g.View()
 		for m := range v.Members() {
-			if m.Address != "" && (address == m.Address || m.Port != 0 && address == net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))) {
+			if m.Address != "" && (address == m.Address || address == m.HostPort()) {
 				return v, m
 			}
 		}

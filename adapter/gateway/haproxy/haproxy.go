@@ -143,7 +143,7 @@ func (p *Pusher) compare(v *group.View, backend string, servers []server, now ti
 			s = byName[path.Base(m.Target)]
 		}
 		if s == nil && m.Port != 0 {
-			s = byAddress[net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))]
+			s = byAddress[m.HostPort()]
 		}
 		if s == nil {
 			missing = append(missing, m.Target)

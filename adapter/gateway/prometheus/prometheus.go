@@ -4,7 +4,6 @@ package prometheus
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"strconv"
 
@@ -47,19 +46,11 @@ func targetGroups(views []*group.View) []targetGroup {
 	for _, v := range views {
 		for m := range v.Members() {
 			if m.Address != "" {
-				all = append(all, targetGroup{[]string{address(m)}, labels(v, m)})
+				all = append(all, targetGroup{[]string{m.HostPort()}, labels(v, m)})
 			}
 		}
 	}
 	return all
-}
-
-// address returns the address of a member, with the port of its group if that has one.
-func address(m *group.Member) string {
-	if m.Port == 0 {
-		return m.Address
-	}
-	return net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))
 }
 
 // labels returns the meta labels of a member.

@@ -5,10 +5,8 @@ package traefik
 import (
 	"cmp"
 	"context"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
@@ -104,11 +102,8 @@ func (p *Provider) servers(v *group.View) []server {
 
 // address returns the address of a member in a URL.
 func address(m *group.Member) string {
-	switch {
-	case m.Port != 0:
-		return net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))
-	case strings.Contains(m.Address, ":"):
+	if m.Port == 0 && strings.Contains(m.Address, ":") {
 		return "[" + m.Address + "]"
 	}
-	return m.Address
+	return m.HostPort()
 }

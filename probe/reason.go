@@ -19,15 +19,16 @@ func (r Reason) BlamesEngine() bool {
 
 // The reasons of the engine itself.
 const (
-	ReasonPanic     Reason = "handler.panic"    // the handler panicked
-	ReasonStopped   Reason = "engine.stopped"   // the attempt was cancelled: the probe was changed, or the engine stopped
-	ReasonStalled   Reason = "engine.stalled"   // the engine lost a notable part of the timeout: its process was stopped or short of processor time
-	ReasonIsolated  Reason = "engine.isolated"  // no target answers, or no name server: the engine is cut off from them
-	ReasonResolver  Reason = "engine.resolver"  // the name server to ask is not known, since resolv.conf has changed or could not be read, or none of several answers
-	ReasonResources Reason = "engine.resources" // this machine lacked descriptors, ports, memory, processes or threads
-	ReasonNoPort    Reason = "target.port"      // the target has no port of that name
-	ReasonNoAddr    Reason = "target.address"   // the target has no address
-	ReasonTimeout   Reason = "handler.timeout"  // the handler returned after its deadline
+	ReasonPanic      Reason = "handler.panic"      // the handler panicked
+	ReasonStopped    Reason = "engine.stopped"     // the attempt was cancelled: the probe was changed, or the engine stopped
+	ReasonStalled    Reason = "engine.stalled"     // the engine lost a notable part of the timeout: its process was stopped or short of processor time
+	ReasonIsolated   Reason = "engine.isolated"    // no target answers, or no name server: the engine is cut off from them
+	ReasonResolver   Reason = "engine.resolver"    // the name server to ask is not known, since resolv.conf has changed or could not be read, or none of several answers
+	ReasonResources  Reason = "engine.resources"   // this machine lacked descriptors, ports, memory, processes or threads
+	ReasonNoPort     Reason = "target.port"        // the target has no port of that name
+	ReasonNoAddr     Reason = "target.address"     // the target has no address
+	ReasonNotAllowed Reason = "target.not_allowed" // a name or a redirect led to an address that the request for this attempt may not reach
+	ReasonTimeout    Reason = "handler.timeout"    // the handler returned after its deadline
 )
 
 // Evidence is what the reason of a failure says about the network between the engine

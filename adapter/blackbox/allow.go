@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -72,6 +73,41 @@ func cutPort(text string) (host, port string, ok bool) {
 
 // normalName returns the name of a host as it is compared.
 func normalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
+
+// mayConnect is a dial.Allow: the attempt may connect to the target of the engine that it was asked
+// for, at one of its ports, and to what the module allows.
+func (a *attempt) mayConnect(host string, to netip.AddrPort) error {
+	if a.configured && normalName(host) == normalName(a.target.Address) {
+		for _, port := range a.target.Ports {
+			if port == to.Port() {
+				return nil
+			}
+		}
+	}
+	for i := range a.module.allow {
+		if a.module.allow[i].hasAddress(host, to) {
+			return nil
+		}
+	}
+	return fmt.Errorf("of %s is not allowed: it is no port of a target of the configuration, and allow of probe_module %q does not have it", host, a.name)
+}
+
+// hasAddress reports whether an address of a host is allowed. A pattern of names does not allow
+// addresses of this machine and of its link, except *, and localhost for that name: who answers for
+// a name is not who has allowed it.
+func (a *allowed) hasAddress(host string, to netip.AddrPort) bool {
+	ip := to.Addr().Unmap().WithZone("")
+	switch {
+	case a.has(ip.String(), to.Port()):
+		return true
+	case a.network.IsValid() || !a.has(host, to.Port()):
+		return false
+	case ip.IsLoopback():
+		name := normalName(host)
+		return name == "localhost" || strings.HasSuffix(name, ".localhost")
+	}
+	return !ip.IsUnspecified() && !ip.IsLinkLocalUnicast() && !ip.IsMulticast()
+}
 
 // has reports whether a host with a port is allowed.
 func (a *allowed) has(host string, port uint16) bool {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -132,16 +133,17 @@ func respond(w http.ResponseWriter, status int, text string) {
 
 // attempt is what a request asks for.
 type attempt struct {
-	name    string // of the module
-	module  *module
-	handler probe.Handler // of the module, or made from it
-	target  probe.Target
-	timeout time.Duration
+	name       string // of the module
+	module     *module
+	handler    probe.Handler // of the module, or made from it
+	target     probe.Target
+	configured bool // the target is one of the engine
+	timeout    time.Duration
 }
 
 // make makes the attempt. It ends early when the client has gone.
 func (a *attempt) make(ctx context.Context) (probe.Result, probe.Trace) {
-	ctx, trace := probe.WithTrace(ctx)
+	ctx, trace := probe.WithTrace(dial.WithAllow(ctx, a.mayConnect))
 	rule := probe.Rule{Timeout: a.timeout, Period: a.timeout} // a longer period would let an engine that is not well take longer
 	result := engine.OnceWatched(ctx, probe.Probe{Rule: rule, Target: a.target, Handler: a.handler, HandlerName: a.module.HandlerName})
 	return result, trace()

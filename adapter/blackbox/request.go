@@ -84,7 +84,7 @@ func (s *Server) aim(a *attempt, given string) *problem {
 		return problemf(http.StatusBadRequest, "the parameter target has %d bytes, at most %d are allowed", len(given), maxTarget)
 	}
 	if t, ok := s.engine.Target(given); ok && t.Address != "" {
-		a.target = probe.Target{Name: given, Address: t.Address, Ports: t.Ports}
+		a.target, a.configured = probe.Target{Name: given, Address: t.Address, Ports: t.Ports}, true
 		return a.connectTo(&url.URL{Host: hostOf(t.Address)})
 	}
 	u, err := parseTarget(given)

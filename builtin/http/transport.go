@@ -61,7 +61,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := attemptOf(r.Context())
 	a.ask()
 	send := t.sendAlone
-	if t.reuse {
+	if t.reuse && !dial.IsRestricted(r.Context()) {
 		send = t.http.RoundTrip
 	}
 	response, err := send(r)

@@ -23,7 +23,7 @@ func newHandler(p *plan, of Handler) *Handler {
 // ForURL returns a handler with the same configuration for another URL, and that URL: its
 // scheme, user, path and query are u's where u has them, and otherwise those of the
 // configuration. The host and the port to connect to are as configured; without a port in u the
-// header Host has none. It shares connections that are kept.
+// header Host has none.
 func (h *Handler) ForURL(u *url.URL) (probe.Handler, *url.URL) {
 	p := *h.plan
 	p.ref.Scheme = cmp.Or(u.Scheme, p.ref.Scheme)

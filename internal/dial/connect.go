@@ -30,12 +30,18 @@ func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe
 	if ips, err = d.usable(host, ips); err != nil {
 		return nil, err
 	}
+	if ips, err = Allowed(ctx, host, ips, port); err != nil {
+		return nil, err
+	}
 	return d.Connect(ctx, "tcp", ips, port, took)
 }
 
 // ConnectUnix connects to the unix socket with a path, and adds the time it took to
 // took, unless it fails. Every error is an *Error.
 func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timings) (net.Conn, error) {
+	if IsRestricted(ctx) {
+		return nil, failure(probe.ReasonNotAllowed, errUnixRestricted)
+	}
 	began := time.Now()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {

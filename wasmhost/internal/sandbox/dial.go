@@ -189,6 +189,9 @@ func (c *call) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, abi.E
 	if len(granted) == 0 {
 		return nil, c.refuse(d)
 	}
+	if granted, err = dial.Allowed(ctx, d.Host, granted, d.Port); err != nil {
+		return nil, c.fail(networkError(err))
+	}
 	return granted, abi.OK
 }
 

@@ -1,0 +1,16 @@
+package blackbox
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// MayConnect reports whether an element of Module.Allow allows connections to an address of a host.
+func MayConnect(t *testing.T, allow, host string, to netip.AddrPort) bool {
+	t.Helper()
+	a, err := parseAllowed(allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.hasAddress(host, to)
+}

@@ -1,0 +1,52 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Allow returns why connections to an address are not allowed, in words that follow it in a
+// sentence, or nil. The address is one of a host: of a name, or the host itself.
+type Allow func(host string, to netip.AddrPort) error
+
+type allowKey struct{}
+
+// WithAllow returns a context for attempts that connect only to what allow permits, wherever a
+// name or a redirect leads. They connect to no unix socket.
+func WithAllow(ctx context.Context, allow Allow) context.Context {
+	return context.WithValue(ctx, allowKey{}, allow)
+}
+
+// IsRestricted reports whether the context of an attempt is of WithAllow. Such an attempt must not
+// use a connection that another one has made.
+func IsRestricted(ctx context.Context) bool { return ctx.Value(allowKey{}) != nil }
+
+// Allowed filters the addresses of a host, in place: those remain to which the attempt with
+// that context may connect. Without any, the error is an *Error about the first address.
+func Allowed(ctx context.Context, host string, ips []netip.Addr, port uint16) ([]netip.Addr, error) {
+	allow, ok := ctx.Value(allowKey{}).(Allow)
+	if !ok {
+		return ips, nil
+	}
+	allowed := ips[:0]
+	var refused error
+	for _, ip := range ips {
+		to := netip.AddrPortFrom(ip, port)
+		switch err := allow(host, to); {
+		case err == nil:
+			allowed = append(allowed, ip)
+		case refused == nil:
+			refused = fmt.Errorf("%v %w", to, err)
+		}
+	}
+	if len(allowed) == 0 && refused != nil {
+		return nil, failure(probe.ReasonNotAllowed, refused)
+	}
+	return allowed, nil
+}
+
+var errUnixRestricted = errors.New("unix sockets are not allowed in this attempt")

@@ -52,9 +52,8 @@ type Group struct {
 	acting     Counts // by the state that decides about rotation
 	inRotation int
 	plan       plan
-	began      time.Time // when there was the first member
-	settled    bool      // all members were decided since then, beyond doubt, or settleLimit has passed
-	slow       bool      // some member is in its slow start
+	wait       wait
+	slow       bool // some member is in its slow start
 }
 
 // newGroup returns a group without members. Versions begin at the present time in
@@ -89,15 +88,19 @@ func (g *Group) Next(ctx context.Context, after uint64) (*View, error) {
 func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 	m := &Member{
 		Target: o.target, Address: o.address, Port: o.port(g.rule.Port), Labels: o.labels,
-		State: o.state, Since: o.since, Reason: o.reason, full: g.rule.fullWeight(o.labels), absent: o.absent,
+		State: o.state, Since: o.since, Reason: o.reason, full: g.rule.fullWeight(o.labels), absent: o.absent, started: o.started,
 	}
-	if before != nil && before.Address == m.Address && before.Port == m.Port { // elsewhere it is another one
-		m.acting, m.slowSince = before.acting, before.slowSince
+	switch {
+	case before == nil:
+	case before.Address == m.Address && before.Port == m.Port:
+		m.acting, m.serves, m.slowSince = before.acting, before.serves, before.slowSince
+	default: // elsewhere it is another one
+		g.lose(before)
 	}
 	g.act(m, o.doubtful, now, isolated)
 	m.InRotation, m.Weight = g.rule.place(m, g.plan, now)
-	if g.began.IsZero() {
-		g.began = now
+	if g.wait.began.IsZero() && !m.absent {
+		g.wait.began = now
 	}
 	g.slow = g.slow || slowShare(m.slowSince, now, g.rule.SlowStart) < 1
 	g.uncount(g.members.get(m.Target))
@@ -111,35 +114,54 @@ func (g *Group) act(m *Member, doubtful bool, now time.Time, isolated bool) {
 	m.acting = actingState(before, m.State, doubtful, isolated)
 	switch {
 	case !m.acting.TakesRequests():
-		m.slowSince = time.Time{}
-	case !before.TakesRequests() && g.settled && g.rule.SlowStart > 0:
-		m.slowSince = now
+		m.slowSince, m.serves = time.Time{}, 0
+	case !before.TakesRequests():
+		m.serves = g.nextVersion()
+		if g.wait.over && g.rule.SlowStart > 0 {
+			m.slowSince = now
+		}
 	}
 }
 
-func (g *Group) count(m *Member) {
-	g.counts[m.State]++
-	g.acting[m.acting]++
+// nextVersion is the version of the next View.
+func (g *Group) nextVersion() uint64 { return g.view.Load().Version + 1 }
+
+func (g *Group) count(m *Member) { g.add(m, 1) }
+
+// add adds a member n times to what is counted.
+func (g *Group) add(m *Member, n int) {
+	g.counts[m.State] += n
+	g.acting[m.acting] += n
 	if m.InRotation {
-		g.inRotation++
+		g.inRotation += n
+	}
+	if m.absent {
+		g.wait.absent += n
+	}
+	if m.serves == g.nextVersion() {
+		g.wait.joined += n
 	}
 }
 
 // uncount takes a member back, if there is one.
 func (g *Group) uncount(m *Member) {
-	if m == nil {
-		return
+	if m != nil {
+		g.add(m, -1)
 	}
-	g.counts[m.State]--
-	g.acting[m.acting]--
-	if m.InRotation {
-		g.inRotation--
+}
+
+// lose notes that a member is no longer there. One that took requests in the last View is
+// missed: others have to take these.
+func (g *Group) lose(m *Member) {
+	if m != nil && m.serves > 0 && m.serves < g.nextVersion() {
+		g.wait.lost++
 	}
 }
 
 // drop removes a member, or makes it Undecided if the rule names it. It needs Groups.mu.
 func (g *Group) drop(target string, now time.Time) {
 	before := g.members.get(target)
+	g.lose(before)
 	if g.rule.names(target) {
 		g.put(absent(target, now), nil, now, false)
 		return
@@ -151,9 +173,8 @@ func (g *Group) drop(target string, now time.Time) {
 // replan decides which members are in rotation if others than before are by the plan, or if
 // all is true, and reports whether there has to be another View. It needs Groups.mu.
 func (g *Group) replan(now time.Time, all bool) (changed bool) {
-	if !g.settled && g.isKnown() && (g.acting[Undecided] == 0 || now.Sub(g.began) >= settleLimit) {
-		g.settled, all, changed = true, true, true
-		g.members.update(g.presume)
+	if g.settle(now) {
+		all, changed = true, true
 	}
 	next := plan{all: !g.isUsable() || g.rule.panics(g.acting)}
 	if !next.all {
@@ -179,24 +200,11 @@ func (g *Group) replan(now time.Time, all bool) (changed bool) {
 	return changed
 }
 
-// presume returns a member of which nothing was found out until the group was used for the
-// first time: it is in rotation until it is known to be down.
-func (g *Group) presume(m *Member) *Member {
-	if m.acting != Undecided || m.absent {
-		return m
-	}
-	c := *m
-	c.acting = Ready
-	g.uncount(m)
-	g.count(&c)
-	return &c
-}
-
 // isKnown reports whether something is known about any member.
 func (g *Group) isKnown() bool { return g.acting.Total() > g.acting[Undecided] }
 
 // isUsable reports whether a gateway can act on what is known.
-func (g *Group) isUsable() bool { return g.settled && g.isKnown() }
+func (g *Group) isUsable() bool { return g.wait.over && g.isKnown() }
 
 // publish publishes a View of what has changed, and returns it and the one before. It
 // needs Groups.mu.
@@ -212,6 +220,7 @@ func (g *Group) publish(now time.Time, isolated, removed bool) (before, after *V
 	if v.State != Undecided && v.State != v.Last {
 		v.Last, v.Since = v.State, now
 	}
+	g.wait.joined, g.wait.lost = 0, 0
 	g.view.Store(v)
 	close(before.replaced)
 	return before, v

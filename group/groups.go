@@ -51,7 +51,7 @@ type Groups struct {
 	targets  map[string]*target         // all of the engine, by name
 	doubtful map[*target]bool           // those that are down for a reason that may be the engine's own
 	dirty    map[*Group]bool            // have changed since their Views were published; true: replan all members
-	timed    map[*Group]bool            // change with time: they are not settled, or members have a slow start
+	timed    map[*Group]bool            // change with time: they wait for members, or members have a slow start
 }
 
 // target is a target of the engine, which is a member of some groups.
@@ -152,6 +152,7 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 func (g *Groups) setRule(group *Group, rule Rule, now time.Time) {
 	before := group.members.current()
 	group.rule, group.members, group.counts, group.acting, group.inRotation = rule, draft{}, Counts{}, Counts{}, 0
+	group.wait.absent, group.wait.joined = 0, 0
 	g.mark(group, true)
 	for name := range rule.Members.Names() {
 		if rule.names(name) && g.targets[name] == nil {
@@ -168,6 +169,11 @@ func (g *Groups) setRule(group *Group, rule Rule, now time.Time) {
 			t.groups = append(t.groups, group)
 		case was && !is:
 			t.groups = slices.DeleteFunc(t.groups, func(o *Group) bool { return o == group })
+		}
+	}
+	for m := range before.from("") {
+		if group.members.get(m.Target) == nil {
+			group.lose(m)
 		}
 	}
 }
@@ -274,7 +280,7 @@ func (g *Groups) follow(now time.Time) (lines []change) {
 		if before.Last != after.Last || before.Panicking != after.Panicking {
 			lines = append(lines, change{before, after})
 		}
-		if delete(g.timed, group); !group.settled || group.slow {
+		if delete(g.timed, group); !group.wait.over || group.slow {
 			g.timed[group] = true
 		}
 	}

@@ -45,6 +45,7 @@ type stage struct {
 	set     probe.Set
 	answers map[string]*answer
 	log     *testsync.Buffer // without times
+	moves   int
 }
 
 func play(t *testing.T, f func(s *stage)) {

@@ -29,8 +29,10 @@ type Member struct {
 	Weight     int
 
 	absent    bool      // there is no such target
+	started   bool      // its instance has
 	full      int       // its weight when it is ready
 	acting    State     // by which it is in rotation: see actingState
+	serves    uint64    // version of the View since which it takes requests; 0 if it does not
 	slowSince time.Time // when its slow start began; zero without one
 }
 

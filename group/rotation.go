@@ -16,14 +16,8 @@ const (
 	DefaultWeight = 100
 )
 
-const (
-	// settleLimit is how long a new group waits for members that are undecided before it is
-	// used with those that are not.
-	settleLimit = time.Minute
-
-	// slowSteps is in how many steps the weight of a member grows in its slow start.
-	slowSteps = 10
-)
+// slowSteps is in how many steps the weight of a member grows in its slow start.
+const slowSteps = 10
 
 // plan says which members are in rotation beside those that take requests.
 type plan struct {

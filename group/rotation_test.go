@@ -110,8 +110,18 @@ func TestLawsOfARotation(t *testing.T) {
 			} else {
 				g.put(&observed{target: name, state: State(r.IntN(probe.GatewayStates)), since: now, doubtful: r.IntN(5) == 0}, m, now, r.IntN(20) == 0)
 			}
-			g.replan(now, g.slow)
+			before, over := g.view.Load().InRotation, g.wait.over
+			kept := g.acting.Serving() - g.wait.joined
+			switch g.replan(now, g.slow); {
+			case over && g.wait.over && g.wait.lost > 0 && kept == 0 && g.acting[Undecided] > g.wait.absent && g.acting.Serving() < max(before, 1):
+				t.Errorf("%d of %d members replace %d that are lost", g.acting.Serving(), g.acting.Total(), before)
+			case over && !g.wait.over && kept > 0 && g.acting.Total() > g.wait.absent:
+				t.Errorf("the group waits, and %d members go on", kept)
+			}
 			checkLaws(t, g, now)
+			if r.IntN(2) == 0 {
+				g.publish(now, false, false)
+			}
 			if t.Failed() {
 				t.Fatalf("seed %d, rule %+v", seed, rule)
 			}
@@ -122,7 +132,7 @@ func TestLawsOfARotation(t *testing.T) {
 func checkLaws(t *testing.T, g *Group, now time.Time) {
 	t.Helper()
 	var counts, acting Counts
-	in, atOnce := 0, map[string]int{}
+	in, absent, joined, atOnce := 0, 0, 0, map[string]int{}
 	fresh := plan{all: !g.isUsable() || g.rule.panics(g.acting)}
 	if !fresh.all {
 		fresh.extra = g.rule.fill(g.acting, g.members.current())
@@ -131,6 +141,12 @@ func checkLaws(t *testing.T, g *Group, now time.Time) {
 	for m := range g.members.current().from("") {
 		counts[m.State]++
 		acting[m.acting]++
+		if m.absent {
+			absent++
+		}
+		if m.serves == g.nextVersion() {
+			joined++
+		}
 		full := m.full
 		_, atOnce[m.Target] = g.rule.place(m, fresh, now)
 		if stepped[m.Target] = m.Weight; m.InRotation {
@@ -139,14 +155,16 @@ func checkLaws(t *testing.T, g *Group, now time.Time) {
 		switch {
 		case m.InRotation != (m.Weight > 0), m.Weight > full:
 			t.Errorf("%+v has a weight that cannot be", *m)
+		case m.acting.TakesRequests() != (m.serves > 0):
+			t.Errorf("%+v takes requests since the view %d", *m, m.serves)
 		case m.acting.TakesRequests() && !m.InRotation:
 			t.Errorf("%+v takes requests and is not in rotation", *m)
 		case m.InRotation && !m.acting.TakesRequests() && !fresh.all && !fresh.extra[m.Target]:
 			t.Errorf("%+v takes no requests and is in rotation", *m)
 		}
 	}
-	if counts != g.counts || acting != g.acting || in != g.inRotation {
-		t.Errorf("the counts are %v %v %d, want %v %v %d", g.counts, g.acting, g.inRotation, counts, acting, in)
+	if counts != g.counts || acting != g.acting || in != g.inRotation || absent != g.wait.absent || joined != g.wait.joined {
+		t.Errorf("the counts are %v %v %d %+v, want %v %v %d %d %d", g.counts, g.acting, g.inRotation, g.wait, counts, acting, in, absent, joined)
 	}
 	if !maps.Equal(stepped, atOnce) {
 		t.Errorf("the weights are %v, and at once they are %v", stepped, atOnce)

@@ -22,10 +22,11 @@ type View struct {
 	Need   int    // how many members must take requests: Rule.MinReady of all
 	Counts Counts // of members, by state
 
-	// Frozen says that a gateway keeps what it has, whatever the members say: not all of them
-	// have been decided since the start, nothing is known about any, or the engine is isolated.
-	// A member that is undecided later freezes nothing: it stays as it was, and a new one is
-	// out of rotation.
+	// Frozen says that a gateway keeps what it has, whatever the members say: the group waits
+	// for its members to be decided, nothing is known about any, or the engine is isolated. A
+	// group waits, a minute at most, from when it has members, and again when all those that
+	// took requests are no longer there: removed, renamed or moved. A member that is undecided
+	// while others go on freezes nothing: it stays as it was, and a new one is out of rotation.
 	Frozen bool
 
 	InRotation int  // how many members are in rotation

@@ -44,10 +44,18 @@ type Outliving interface {
 	Driver
 	Outlives() bool
 
-	// SetGracePeriod says how long an instance may take to exit when it is terminated
-	// without a request of this controller: by the next engine, for example. The controller calls it
-	// before Run, and repeatedly while Run goes on, since the unit may have changed. It must not block.
-	SetGracePeriod(grace time.Duration)
+	Stopping
+}
+
+// Stopping is a Driver that asks instances to exit by a signal.
+type Stopping interface {
+	Driver
+
+	// SetStop says by which signal an instance is asked to exit, and how long it may take to exit when
+	// it is terminated without a request of this controller: by the next engine, for example. The
+	// controller calls it before Run, and repeatedly while Run goes on, since the unit may have changed.
+	// It must not block.
+	SetStop(s StopSettings)
 }
 
 // ErrReleased is the cause of the context of an instance that is left running.

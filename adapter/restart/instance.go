@@ -44,7 +44,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 		recheck: time.NewTimer(0),
 	}
 	defer i.recheck.Stop()
-	i.setGracePeriod()
+	i.setStop()
 	go i.run(ctx)
 	for {
 		select {
@@ -72,10 +72,11 @@ func (i *instance) run(ctx context.Context) {
 	exit = i.driver.Run(ctx, i.onBegan, i.end)
 }
 
-// setGracePeriod passes on how long the instance may take to exit without the engine.
-func (i *instance) setGracePeriod() {
-	if d, ok := i.driver.(Outliving); ok {
-		d.SetGracePeriod(i.unit.TerminationGracePeriod)
+// setStop passes on by which signal the instance is asked to exit, and how long it may take to exit
+// without the engine.
+func (i *instance) setStop() {
+	if d, ok := i.driver.(Stopping); ok {
+		d.SetStop(StopSettings{GracePeriod: i.unit.TerminationGracePeriod, Signal: i.unit.StopSignal})
 	}
 }
 
@@ -135,7 +136,7 @@ func (i *instance) resumeRequest() {
 func (i *instance) check() {
 	now := time.Now()
 	isRemoved := !i.terminating && !i.refresh() // or has another driver
-	i.setGracePeriod()
+	i.setStop()
 	if !isRemoved {
 		i.reportAgain()
 	}

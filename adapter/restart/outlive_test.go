@@ -2,6 +2,7 @@ package restart_test
 
 import (
 	"context"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +15,12 @@ import (
 type outliving struct {
 	*fakeDriver
 	causes chan error // why the context of a Run was done
-	grace  time.Duration
+	stop   restart.StopSettings
 }
 
 func (d *outliving) Outlives() bool { return true }
 
-func (d *outliving) SetGracePeriod(grace time.Duration) { d.grace = grace }
+func (d *outliving) SetStop(s restart.StopSettings) { d.stop = s }
 
 func (d *outliving) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
 	exit := d.fakeDriver.Run(ctx, began, end)
@@ -32,7 +33,7 @@ func (d *outliving) Run(ctx context.Context, began func(string), end <-chan time
 
 func TestInstancesThatOutliveTheControllerAreReleased(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
-		d := &outliving{newDriver("web", healthy), make(chan error, 1), 0}
+		d := &outliving{newDriver("web", healthy), make(chan error, 1), restart.StopSettings{}}
 		h.apply(map[string]restart.Unit{"web": {Driver: d}})
 		h.stop()
 		synctest.Wait()
@@ -59,7 +60,7 @@ func TestInstancesThatCouldOutliveTheControllerEndOtherwise(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, restart.Budget{}, func(h *harness) {
-				d := &outliving{newDriver("web", func(int) behavior { return behavior{endsAfter: 5 * time.Second} }), make(chan error, 1), 0}
+				d := &outliving{newDriver("web", func(int) behavior { return behavior{endsAfter: 5 * time.Second} }), make(chan error, 1), restart.StopSettings{}}
 				h.apply(map[string]restart.Unit{"web": {Driver: d}})
 				leave(h)
 				h.sleep(10 * time.Second)
@@ -80,7 +81,7 @@ type starting struct{ ended chan error }
 
 func (starting) Outlives() bool { return true }
 
-func (starting) SetGracePeriod(time.Duration) {}
+func (starting) SetStop(restart.StopSettings) {}
 
 func (d starting) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
 	select {
@@ -111,7 +112,7 @@ type exiting struct{}
 
 func (exiting) Outlives() bool { return true }
 
-func (exiting) SetGracePeriod(time.Duration) {}
+func (exiting) SetStop(restart.StopSettings) {}
 
 func (exiting) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
 	began("a-0")
@@ -133,19 +134,20 @@ func TestAnExitDuringTheReleaseIsRemembered(t *testing.T) {
 	})
 }
 
-func TestTheDriverOfARunningInstanceKnowsTheGracePeriodOfItsUnit(t *testing.T) {
+func TestTheDriverOfARunningInstanceKnowsTheGracePeriodAndTheStopSignalOfItsUnit(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
-		unit := func(d *outliving, grace time.Duration) map[string]restart.Unit {
-			return map[string]restart.Unit{"web": {Driver: d, Revision: "1", TerminationGracePeriod: grace}}
+		unit := func(d *outliving, s restart.StopSettings) map[string]restart.Unit {
+			return map[string]restart.Unit{"web": {Driver: d, Revision: "1", TerminationGracePeriod: s.GracePeriod, StopSignal: s.Signal}}
 		}
-		first := &outliving{newDriver("web", healthy), make(chan error, 1), 0}
-		h.apply(unit(first, 2*time.Minute))
-		if first.grace != 2*time.Minute {
-			t.Errorf("before the start the driver was told %v", first.grace)
+		first := &outliving{newDriver("web", healthy), make(chan error, 1), restart.StopSettings{}}
+		before := restart.StopSettings{GracePeriod: 2 * time.Minute, Signal: restart.StopSignal(syscall.SIGINT)}
+		h.apply(unit(first, before))
+		if first.stop != before {
+			t.Errorf("before the start the driver was told %v", first.stop)
 		}
-		h.apply(unit(&outliving{newDriver("reloaded", healthy), make(chan error, 1), 0}, 5*time.Second))
-		if first.grace != 5*time.Second {
-			t.Errorf("after a reload the driver was told %v", first.grace)
+		h.apply(unit(&outliving{newDriver("reloaded", healthy), make(chan error, 1), restart.StopSettings{}}, restart.StopSettings{GracePeriod: 5 * time.Second}))
+		if want := (restart.StopSettings{GracePeriod: 5 * time.Second, Signal: restart.DefaultStopSignal}); first.stop != want {
+			t.Errorf("after a reload the driver was told %v, want %v", first.stop, want)
 		}
 		h.expect("web", "web-0", probe.Running, "")
 	})

@@ -2,6 +2,7 @@ package restart
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -19,7 +20,8 @@ type Unit struct {
 	Driver Driver
 
 	Policy                 Policy        `hcl:"restart_policy,optional" doc:"after which exits an instance is restarted: always, on_failure (a status other than 0, or a failing probe), or never"`
-	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that an instance may take to exit after SIGTERM before it is killed; that of the failing probe comes first" max:"8784h"`
+	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that an instance may take to exit after stop_signal before it is killed; that of the failing probe comes first" max:"8784h"`
+	StopSignal             StopSignal    `hcl:"stop_signal,optional" doc:"signal that asks a process to exit, such as SIGINT for a fast shutdown of PostgreSQL or SIGQUIT for a graceful one of nginx; SIGKILL follows after the grace period. A change needs no restart"`
 	BackOff                BackOff       `hcl:"back_off,block" doc:"how long to wait before a restart"`
 
 	// Revision identifies what Driver does: when a target's new unit has the same
@@ -35,6 +37,7 @@ const DefaultTerminationGracePeriod = 30 * time.Second
 // WithDefaults returns u with every zero field that has a default set to it.
 func (u Unit) WithDefaults() Unit {
 	u.TerminationGracePeriod = cmp.Or(u.TerminationGracePeriod, DefaultTerminationGracePeriod)
+	u.StopSignal = cmp.Or(u.StopSignal, DefaultStopSignal)
 	u.BackOff = u.BackOff.WithDefaults()
 	return u
 }
@@ -52,6 +55,10 @@ func (u Unit) Check() error {
 		}
 	}
 	duration("termination_grace_period", u.TerminationGracePeriod)
+	var field *probe.FieldError
+	if errors.As(u.StopSignal.check(), &field) {
+		wrong = append(wrong, field)
+	}
 	duration("back_off.initial", u.BackOff.Initial)
 	duration("back_off.max", u.BackOff.Max)
 	duration("back_off.reset", u.BackOff.Reset)

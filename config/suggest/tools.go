@@ -63,6 +63,8 @@ var spellings = []spelling{
 
 	{"autorestart", "restart_policy", `restart_policy = "always"`, "a target block", "supervisord"},
 	{"stopwaitsecs", "termination_grace_period", `termination_grace_period = "10s"`, "a target block", "supervisord"},
+	{"stopsignal", "stop_signal", `stop_signal = "SIGINT"`, "a target block", "supervisord"},
+	{"killSignal", "stop_signal", `stop_signal = "SIGINT"`, "a target block", "systemd"},
 	{"directory", "dir", `dir = "/srv"`, "", "supervisord"},
 	{"workingDirectory", "dir", `dir = "/srv"`, "", "systemd"},
 	{"environment", "env", `env = { NAME = "…" }`, "", "supervisord"},
@@ -90,8 +92,7 @@ var absences = []absence{
 	{"depends_on", "ports", "targets start independently of each other: a program has to wait for what it needs"},
 	{"lifecycle", "ports", "there are no hooks: write what must run before or after the program into its command"},
 	{"resources", "lines_per_second", "limits are set outside: by systemd, or by the command"},
-	{"stopsignal", "lines_per_second", "a process gets SIGTERM, and SIGKILL after the target's termination_grace_period"},
-	{"stop_signal", "lines_per_second", "a process gets SIGTERM, and SIGKILL after the target's termination_grace_period"},
+	{"stop_signal", "lines_per_second", "stop_signal stands beside the process block, in the target block"},
 	{"prober", "on_error", "write the handler as a block: http { … }, tcp { … } or exec { … }"},
 	{"icmp", "on_error", `there is no handler for ICMP: tcp { half_open = true } reaches a port without its program, and exec { command = ["ping", "-c1", "…"] } runs ping`},
 	{"preferred_ip_protocol", "redirects", "to choose, write the IP address as host"},

@@ -36,8 +36,8 @@ type outliving struct{ *driver }
 // Outlives implements restart.Outliving.
 func (outliving) Outlives() bool { return true }
 
-// SetGracePeriod implements restart.Outliving.
-func (outliving) SetGracePeriod(time.Duration) {}
+// SetStop implements restart.Outliving.
+func (outliving) SetStop(restart.StopSettings) {}
 
 // outside is a driver whose instances run outside the engine.
 type outside struct{ *driver }

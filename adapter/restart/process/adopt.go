@@ -15,10 +15,11 @@ type Survivor struct {
 	Started time.Time
 	Err     error // why the rest is unknown, or whether the instance runs; nil otherwise
 
-	name   string        // of the files
-	digest string        // of the configuration
-	dir    string        // the working directory; empty if its guard, of an older release, has not written it
-	grace  time.Duration // within which it is terminated; 0 if its guard, of an older release, has not written it
+	name   string             // of the files
+	digest string             // of the configuration
+	dir    string             // the working directory; empty if its guard, of an older release, has not written it
+	grace  time.Duration      // within which it is terminated; 0 if its guard, of an older release, has not written it
+	signal restart.StopSignal // by which it is asked to exit; 0 for SIGTERM
 }
 
 // Survivors are the instances in a directory, by the names of their files.
@@ -40,24 +41,25 @@ func nameOf(target string) string {
 // restart.Outliving.
 func (d *Driver) Outlives() bool { return d.config.Adopt }
 
-// SetGracePeriod says how long an instance may take to exit when the next engine terminates it,
-// or its guard because no engine can find it. One goroutine calls it. It makes the driver a
-// restart.Outliving. Default restart.DefaultTerminationGracePeriod.
-func (d *Driver) SetGracePeriod(grace time.Duration) {
+// SetStop says by which signal an instance is asked to exit, and how long it may take to exit when
+// the next engine terminates it, or its guard because no engine can find it. One goroutine calls it.
+// It makes the driver a restart.Stopping. Default restart.DefaultStopSignal and
+// restart.DefaultTerminationGracePeriod.
+func (d *Driver) SetStop(s restart.StopSettings) {
 	select {
-	case <-d.gracePeriods:
+	case <-d.stops:
 	default:
 	}
-	d.gracePeriods <- grace // never blocks: there is one sender
+	d.stops <- s // never blocks: there is one sender
 }
 
-// gracePeriod returns the one that was set, for a new instance.
-func (d *Driver) gracePeriod() time.Duration {
+// stopSettings returns those that were set, for a new instance.
+func (d *Driver) stopSettings() restart.StopSettings {
 	select {
-	case grace := <-d.gracePeriods:
-		return grace
+	case s := <-d.stops:
+		return s
 	default:
-		return restart.DefaultTerminationGracePeriod
+		return restart.StopSettings{GracePeriod: restart.DefaultTerminationGracePeriod}
 	}
 }
 

@@ -147,6 +147,7 @@ func (s *Survivor) read(f *os.File) (d guard.Description, err error) {
 		err = decoder.Decode(&d)
 	}
 	s.Target, s.ID, s.Started, s.digest, s.dir, s.grace = d.Target, d.ID, d.Started, d.Digest, d.WorkDir, d.Grace
+	s.signal = restart.StopSignal(d.StopSignal)
 	if d.Target != "" && (err == io.EOF || err == io.ErrUnexpectedEOF) {
 		return d, nil
 	}
@@ -197,7 +198,7 @@ func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*insta
 }
 
 // End ends an instance that an earlier engine has left running, within its grace period
-// (see Driver.SetGracePeriod). It does nothing if the instance has ended, or if
+// (see Driver.SetStop). It does nothing if the instance has ended, or if
 // its target is wanted. When ctx is done End returns, and the instance's guard goes on with
 // the end.
 func (s Survivor) End(ctx context.Context, dir string, log *slog.Logger, wanted func(target string) bool) error {
@@ -223,8 +224,8 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 	}
 	defer i.close()
 	grace := cmp.Or(s.grace, restart.DefaultTerminationGracePeriod)
-	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "grace_period", grace)
-	i.order(guard.Order{Signal: guard.Terminate, Grace: grace})
+	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "signal", cmp.Or(s.signal, restart.DefaultStopSignal).String(), "grace_period", grace)
+	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(s.signal)})
 	ctx, cancel := context.WithTimeout(ctx, grace+killTimeout)
 	defer cancel()
 	exit := i.watch(ctx, func(string) {}, requests)
@@ -242,7 +243,7 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 }
 
 // adopt returns where the guard of an instance that outlives the engine will be found.
-func (d *Driver) adopt(workDir string) (*guard.Adopt, error) {
+func (d *Driver) adopt(workDir string, stop restart.StopSettings) (*guard.Adopt, error) {
 	dir, err := filepath.Abs(d.config.AdoptDir)
 	if err != nil {
 		return nil, err
@@ -252,7 +253,7 @@ func (d *Driver) adopt(workDir string) (*guard.Adopt, error) {
 	}
 	return &guard.Adopt{
 		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest, WorkDir: workDir,
-		Interval: d.findInterval, Linger: d.linger, Grace: d.gracePeriod(),
+		Interval: d.findInterval, Linger: d.linger, Grace: stop.GracePeriod, StopSignal: syscall.Signal(stop.Signal),
 	}, nil
 }
 
@@ -289,7 +290,8 @@ func (d *Driver) attach(ctx context.Context, s Survivor) (*instance, error) {
 	}
 	stop := context.AfterFunc(attaching, func() { _ = socket.SetReadDeadline(time.Now()) })
 	i := d.newInstance()
-	i.guardConn, i.gracePeriod = &guardConn{socket: socket}, s.grace
+	i.guardConn = &guardConn{socket: socket}
+	i.stop, i.guardTakesStop = restart.StopSettings{GracePeriod: s.grace, Signal: s.signal}, s.grace != 0
 	hello, err := i.receive()
 	if !stop() {
 		err = cmp.Or(context.Cause(ctx), err, attaching.Err())

@@ -507,16 +507,16 @@ func TestASurvivorIsEndedWithinItsOwnGracePeriod(t *testing.T) {
 	const grace = 50 * time.Millisecond
 	for startName, start := range map[string]func(t *testing.T, d *Driver) *attendance{
 		"set at the start": func(t *testing.T, d *Driver) *attendance {
-			d.SetGracePeriod(grace)
+			d.SetStop(restart.StopSettings{GracePeriod: grace})
 			return attend(t, d)
 		},
 		"changed": func(t *testing.T, d *Driver) *attendance {
 			first := attend(t, d)
 			for n := range 500 { // their descriptions are larger than what an engine reads
-				d.SetGracePeriod(time.Hour + time.Duration(n))
-				testsync.Until(t, "the instance to read it", func() bool { return len(d.gracePeriods) == 0 })
+				d.SetStop(restart.StopSettings{GracePeriod: time.Hour + time.Duration(n)})
+				testsync.Until(t, "the instance to read it", func() bool { return len(d.stops) == 0 })
 			}
-			d.SetGracePeriod(grace)
+			d.SetStop(restart.StopSettings{GracePeriod: grace})
 			guards := filepath.Join(d.config.Dir, "guards")
 			testsync.Until(t, "the guard to write it", func() bool { s, _ := survivors(t, guards).Of("web"); return s.grace == grace })
 			return first
@@ -556,10 +556,77 @@ func TestASurvivorIsEndedWithinItsOwnGracePeriod(t *testing.T) {
 	}
 }
 
+// intScript exits when it gets SIGINT, and ignores SIGTERM.
+const intScript = `trap "" TERM; trap "echo >interrupted; exit 5" INT; echo >ready; while :; do sleep 0.01; done`
+
+func TestTheStopSignalHoldsAcrossEngines(t *testing.T) {
+	interrupt := restart.StopSettings{GracePeriod: testsync.Timeout, Signal: restart.StopSignal(syscall.SIGINT)}
+	for name, end := range map[string]func(t *testing.T, first *attendance, dir string, log *testsync.Buffer){
+		"taken over": func(t *testing.T, first *attendance, dir string, log *testsync.Buffer) {
+			d := adoptable(t, dir, intScript, log)
+			d.SetStop(interrupt)
+			next := attend(t, d)
+			next.end <- testsync.Timeout
+			if exit := testsync.Receive(t, "the end", next.exit); next.id != first.id || exit.Code != 5 {
+				t.Errorf("instance %s ended with %+v", next.id, exit)
+			}
+		},
+		"target removed": func(t *testing.T, first *attendance, dir string, log *testsync.Buffer) {
+			guards := filepath.Join(dir, "guards")
+			s, _ := survivors(t, guards).Of("web")
+			if err := s.End(t.Context(), guards, slog.New(slog.NewTextHandler(log, nil)), unwanted); err != nil {
+				t.Error(err)
+			}
+		},
+		"command changed": func(t *testing.T, first *attendance, dir string, log *testsync.Buffer) {
+			next := attend(t, adoptable(t, dir, `exec sleep 600`, log)) // which has another signal
+			next.release(nil)
+			<-next.exit
+		},
+	} {
+		for _, when := range []string{"set at the start", "changed"} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				dir, log := t.TempDir(), new(testsync.Buffer)
+				d := adoptable(t, dir, intScript, log)
+				if when != "changed" {
+					d.SetStop(interrupt)
+				}
+				first := attend(t, d)
+				d.SetStop(interrupt)
+				testsync.Until(t, "the guard to write it", func() bool {
+					s, _ := survivors(t, filepath.Join(dir, "guards")).Of("web")
+					return s.signal == interrupt.Signal
+				})
+				awaitFile(t, filepath.Join(dir, "ready"))
+				first.leave(t)
+				end(t, first, dir, log)
+				awaitGone(t, []int{pidOf(t, first.id)})
+				awaitFile(t, filepath.Join(dir, "interrupted"))
+			})
+		}
+	}
+}
+
+func TestAProcessThatNoEngineCanFindEndsByItsStopSignal(t *testing.T) {
+	dir, log := t.TempDir(), new(testsync.Buffer)
+	d := adoptable(t, dir, intScript, log)
+	d.SetStop(restart.StopSettings{GracePeriod: testsync.Timeout, Signal: restart.StopSignal(syscall.SIGINT)})
+	first := attend(t, d)
+	guard := parentOf(pidOf(t, first.id))
+	awaitFile(t, filepath.Join(dir, "ready"))
+	if err := os.RemoveAll(filepath.Join(dir, "guards")); err != nil {
+		t.Fatal(err)
+	}
+	first.leave(t)
+	awaitGone(t, []int{pidOf(t, first.id), guard})
+	_, _ = syscall.Wait4(guard, nil, 0, nil)
+	awaitFile(t, filepath.Join(dir, "interrupted"))
+}
+
 func TestAProcessThatNoEngineCanFindEndsWithinItsGracePeriod(t *testing.T) {
 	dir, log := t.TempDir(), new(testsync.Buffer)
 	d := adoptable(t, dir, deafScript, log)
-	d.SetGracePeriod(50 * time.Millisecond)
+	d.SetStop(restart.StopSettings{GracePeriod: 50 * time.Millisecond})
 	first := attend(t, d)
 	guard := parentOf(pidOf(t, first.id))
 	awaitFile(t, filepath.Join(dir, "ready"))

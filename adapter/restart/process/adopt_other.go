@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 )
 
@@ -37,4 +38,6 @@ func (s Survivor) End(context.Context, string, *slog.Logger, func(target string)
 func (d *Driver) takeOver(context.Context, <-chan time.Duration) (*instance, error) { return nil, nil }
 
 // adopt returns an error for what Config.Check rejects.
-func (d *Driver) adopt(string) (*guard.Adopt, error) { return nil, errors.New("adopt needs Linux") }
+func (d *Driver) adopt(string, restart.StopSettings) (*guard.Adopt, error) {
+	return nil, errors.New("adopt needs Linux")
+}

@@ -65,8 +65,9 @@ type instance struct {
 	notAdopted bool // it ends with the engine, although Config.Adopt is set
 	released   bool // so it was asked to exit when the engine stopped
 
-	gracePeriods <-chan time.Duration // of the driver
-	gracePeriod  time.Duration        // that the guard knows; 0 if it does not outlive the engine, or is of an older release
+	stops          <-chan restart.StopSettings // of the driver
+	stop           restart.StopSettings        // the latest; those that the guard knows
+	guardTakesStop bool                        // the guard outlives the engine, and is not of an older release
 }
 
 // start starts a guard and has it start the command. If an earlier engine has left an
@@ -100,9 +101,10 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	if plan.Dir, err = filepath.Abs(plan.Dir); err != nil { // the guard's own directory is another
 		return nil, err
 	}
+	stop := d.stopSettings()
 	start := guard.Start{Plan: plan, Suffix: strings.ToLower(rand.Text()[:10]), Cgroup: !d.config.NoCgroup}
 	if d.config.Adopt {
-		if start.Adopt, err = d.adopt(plan.Dir); err != nil {
+		if start.Adopt, err = d.adopt(plan.Dir, stop); err != nil {
 			return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 		}
 	}
@@ -113,9 +115,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	removeLeftCgroups()
 	i := d.newInstance()
 	i.releaseRoom = releaseRoom
-	if start.Adopt != nil {
-		i.gracePeriod = start.Adopt.Grace
-	}
+	i.stop, i.guardTakesStop = stop, start.Adopt != nil
 	if i.guardConn, err = startGuard(d.config.Target, start, i.streams); err != nil {
 		releaseRoom()
 		return nil, fmt.Errorf("%w: guard: %w", restart.ErrShortage, err)
@@ -127,7 +127,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 var removeLeftCgroups = sync.OnceFunc(guard.RemoveLeftCgroups)
 
 func (d *Driver) newInstance() *instance {
-	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, gracePeriods: d.gracePeriods, releaseRoom: func() {}}
+	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, stops: d.stops, releaseRoom: func() {}}
 	for n, name := range []string{"stdout", "stderr"} {
 		i.streams[n] = &lineLogger{log: d.config.Log.With("stream", name), tail: i.tail, perSecond: d.config.LinesPerSecond}
 	}
@@ -167,18 +167,15 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				continue
 			}
 			i.asked = true
-			i.order(guard.Order{Signal: guard.Terminate, Grace: max(grace, 0)})
-		case grace := <-i.gracePeriods:
-			if i.gracePeriod != 0 && grace != i.gracePeriod {
-				i.gracePeriod = grace
-				i.order(guard.Order{Signal: guard.SetGrace, Grace: grace})
-			}
+			i.terminate(max(grace, 0))
+		case s := <-i.stops:
+			i.setStop(s)
 		case <-done:
 			done = nil
 			released := context.Cause(ctx) == restart.ErrReleased
 			if i.released = released && i.notAdopted; i.released {
-				i.log.Info("terminating instance, the next engine could not find it", "grace_period", i.gracePeriod)
-				i.order(guard.Order{Signal: guard.Terminate, Grace: i.gracePeriod})
+				i.log.Info("terminating instance, the next engine could not find it", "grace_period", i.stop.GracePeriod)
+				i.terminate(i.stop.GracePeriod)
 				continue
 			}
 			if released {
@@ -200,6 +197,24 @@ func (i *instance) hasStarted(r guard.Report) {
 	if i.notAdopted {
 		i.log.Warn("process will end with the engine, although adopt is set: the directory of its guard takes no files", "pid", r.Pid, "error", r.NotAdopted)
 	}
+}
+
+// setStop notes how the instance is asked to exit, also for the next engine.
+func (i *instance) setStop(s restart.StopSettings) {
+	if i.guardTakesStop && s != i.stop {
+		i.order(guard.Order{Signal: guard.SetStop, Grace: s.GracePeriod, StopSignal: syscall.Signal(s.Signal)})
+	}
+	i.stop = s
+}
+
+// terminate has the guard ask the command to exit, by the signal that was set last.
+func (i *instance) terminate(grace time.Duration) {
+	select {
+	case s := <-i.stops:
+		i.setStop(s)
+	default:
+	}
+	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(i.stop.Signal)})
 }
 
 // order orders the guard to end the command. A guard that does not read was stopped

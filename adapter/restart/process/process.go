@@ -37,6 +37,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
@@ -96,9 +97,9 @@ type Driver struct {
 	command command.Command
 	digest  string
 
-	findInterval time.Duration      // see guard.Adopt
-	linger       time.Duration      // see guard.Adopt
-	gracePeriods chan time.Duration // the latest of SetGracePeriod that no instance has read; capacity 1
+	findInterval time.Duration             // see guard.Adopt
+	linger       time.Duration             // see guard.Adopt
+	stops        chan restart.StopSettings // the latest of SetStop that no instance has read; capacity 1
 }
 
 // findInterval is the time after which a guard without an engine looks for its files.
@@ -136,7 +137,7 @@ func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run, digest: c.digest(), findInterval: findInterval, linger: linger, gracePeriods: make(chan time.Duration, 1)}
+	return &Driver{config: c, command: run, digest: c.digest(), findInterval: findInterval, linger: linger, stops: make(chan restart.StopSettings, 1)}
 }
 
 // digest identifies what the command is: instances with the same one need no restart.

@@ -34,13 +34,18 @@ func lookUp(o *config.Options) {
 func warnOfDriver(v config.Values) error { return missing(commandOf(v)) }
 
 // warnOfNoRestart warns of a restart block whose command restart_policy forbids: probes are
-// all that would run it.
+// all that would run it. It also warns of a signal that the command would have to send.
 func warnOfNoRestart(v config.Values) error {
-	if v["restart_policy"] != restart.Never.String() {
-		return nil
+	var warnings []error
+	if v["restart_policy"] == restart.Never.String() {
+		warnings = append(warnings, &probe.FieldError{Field: "restart_policy", Problem: "is never, so that no probe runs the command of the restart block",
+			Hint: "leave restart_policy out, or the restart block if nothing is to be restarted"})
 	}
-	return &probe.FieldError{Field: "restart_policy", Problem: "is never, so that no probe runs the command of the restart block",
-		Hint: "leave restart_policy out, or the restart block if nothing is to be restarted"}
+	if v["stop_signal"] != nil {
+		warnings = append(warnings, &probe.FieldError{Field: "stop_signal", Problem: "has no effect, since the command of the restart block stops the target",
+			Hint: "remove it, or let the engine start the target: process { … }"})
+	}
+	return errors.Join(warnings...)
 }
 
 // warnOfNoBackOff warns of a back-off between instances of which there is only one.

@@ -17,7 +17,7 @@ import (
 )
 
 // adoption lets engines attach to a guard whose command outlives its engine, one after
-// another. The methods describe, setGrace, abandon and remove of the nil adoption do nothing.
+// another. The methods describe, setStop, abandon and remove of the nil adoption do nothing.
 type adoption struct {
 	adopt       Adopt
 	dir         *os.File
@@ -147,18 +147,18 @@ func (a *adoption) describe(id string, tree Tree) error {
 }
 
 func (a *adoption) descriptionOf(id string, tree Tree) Description {
-	return Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, WorkDir: a.adopt.WorkDir, Started: a.started, Grace: a.adopt.Grace, Tree: tree}
+	return Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, WorkDir: a.adopt.WorkDir, Started: a.started, Grace: a.adopt.Grace, StopSignal: a.adopt.StopSignal, Tree: tree}
 }
 
 // maxDescriptions bounds the size of the file, in bytes. Engines read more.
 const maxDescriptions = 32 << 10
 
-// setGrace changes the grace period, for an engine that finds the command later.
-func (a *adoption) setGrace(grace time.Duration, hello Report) {
-	if a == nil || grace == a.adopt.Grace {
+// setStop changes how the command is asked to exit, for an engine that finds it later.
+func (a *adoption) setStop(o Order, hello Report) {
+	if a == nil || o.Grace == a.adopt.Grace && o.StopSignal == a.adopt.StopSignal {
 		return
 	}
-	a.adopt.Grace = grace
+	a.adopt.Grace, a.adopt.StopSignal = o.Grace, o.StopSignal
 	_ = a.describe(hello.ID, hello.Tree) // after an error engines read the last one
 	if info, err := a.description.Stat(); err == nil && info.Size() > maxDescriptions {
 		_ = a.compact(info.Size(), hello)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -19,7 +20,7 @@ func TestDescriptionsAreBoundedAndTheLatestIsTheLast(t *testing.T) {
 	defer f.Close()
 	a := &adoption{adopt: Adopt{Target: "web"}, description: f}
 	for n := range time.Duration(1000) {
-		a.setGrace(n+1, Report{ID: "1"})
+		a.setStop(Order{Grace: n + 1, StopSignal: syscall.SIGINT}, Report{ID: "1"})
 		if n%10 != 0 && n < 990 {
 			continue
 		}
@@ -32,7 +33,7 @@ func TestDescriptionsAreBoundedAndTheLatestIsTheLast(t *testing.T) {
 			err = decoder.Decode(&d)
 		}
 		info, statErr := read.Stat()
-		if statErr != nil || info.Size() > maxDescriptions || !errors.Is(err, io.EOF) || d.Grace != n+1 || d.ID != "1" {
+		if statErr != nil || info.Size() > maxDescriptions || !errors.Is(err, io.EOF) || d.Grace != n+1 || d.StopSignal != syscall.SIGINT || d.ID != "1" {
 			t.Fatalf("after %d changes: %+v, %v, %v", n+1, d, info, err)
 		}
 		_ = read.Close()

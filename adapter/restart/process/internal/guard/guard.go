@@ -11,6 +11,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -197,7 +198,7 @@ func (g *guard) serve(orders <-chan Order) {
 			if !open || o.Signal == Kill {
 				return
 			}
-			graceOver = g.terminate(o.Grace)
+			graceOver = g.terminate(o)
 		}
 	}
 }
@@ -205,10 +206,10 @@ func (g *guard) serve(orders <-chan Order) {
 // terminate asks the command to exit, once, and returns a channel that fires at the end of
 // its grace period, which a later call can only shorten. The guard keeps the time, since the
 // engine may exit meanwhile.
-func (g *guard) terminate(grace time.Duration) <-chan time.Time {
-	by := time.Now().Add(grace)
+func (g *guard) terminate(o Order) <-chan time.Time {
+	by := time.Now().Add(o.Grace)
 	if g.killAt.IsZero() {
-		_ = syscall.Kill(-g.tree.Pid, syscall.SIGTERM)
+		_ = syscall.Kill(-g.tree.Pid, cmp.Or(o.StopSignal, syscall.SIGTERM))
 	}
 	if g.killAt.IsZero() || by.Before(g.killAt) {
 		g.killAt = by

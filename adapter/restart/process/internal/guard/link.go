@@ -41,7 +41,7 @@ func (l *link) endUnfound() {
 	defer l.adoption.remove()
 	defer l.adoption.discard()()
 	select {
-	case l.orders <- Order{Signal: Terminate, Grace: l.adoption.adopt.Grace}:
+	case l.orders <- Order{Signal: Terminate, Grace: l.adoption.adopt.Grace, StopSignal: l.adoption.adopt.StopSignal}:
 		<-l.last
 	case <-l.last:
 	}
@@ -57,8 +57,8 @@ func (l *link) passOn(e engine) (reported bool) {
 			if !open {
 				return false
 			}
-			if o.Signal == SetGrace {
-				l.adoption.setGrace(o.Grace, l.hello)
+			if o.Signal == SetStop {
+				l.adoption.setStop(o, l.hello)
 				continue
 			}
 			l.killed = l.killed || o.Signal == Kill

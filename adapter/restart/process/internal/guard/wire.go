@@ -16,7 +16,9 @@ import (
 type Order struct {
 	Start  *Start        `json:",omitempty"`
 	Signal Signal        `json:",omitempty"`
-	Grace  time.Duration `json:",omitempty"` // of Terminate and SetGrace
+	Grace  time.Duration `json:",omitempty"` // of Terminate and SetStop
+
+	StopSignal syscall.Signal `json:",omitempty"` // of Terminate and SetStop; 0 for SIGTERM, the only one of guards of older releases
 }
 
 // Start is the command to run.
@@ -44,8 +46,9 @@ type Adopt struct {
 	Linger time.Duration
 
 	// Grace is the grace period if the guard ends the command, or an engine that finds the
-	// command and does not want it.
-	Grace time.Duration
+	// command and does not want it. StopSignal is by which the command is asked to exit then.
+	Grace      time.Duration
+	StopSignal syscall.Signal `json:",omitempty"`
 }
 
 // The endings of the two files of a guard that outlives its engine.
@@ -63,6 +66,8 @@ type Description struct {
 	WorkDir string        `json:",omitempty"` // of the command
 	Started time.Time     `json:",omitzero"`
 	Grace   time.Duration // see Adopt
+
+	StopSignal syscall.Signal `json:",omitempty"` // see Adopt
 	Tree
 }
 
@@ -81,9 +86,9 @@ type Signal string
 
 // The signals.
 const (
-	Terminate Signal = "term"  // SIGTERM to the command's process group, and Kill after Grace; again: less Grace
+	Terminate Signal = "term"  // StopSignal to the command's process group, and Kill after Grace; again: less Grace
 	Kill      Signal = "kill"  // SIGKILL to all descendants
-	SetGrace  Signal = "grace" // none: Adopt.Grace has changed; only for guards whose descriptions have it
+	SetStop   Signal = "grace" // none: Adopt.Grace or StopSignal has changed; only for guards whose descriptions have a Grace
 )
 
 // Report is a message of a guard: the command failed to start (Error, the last

@@ -1,0 +1,77 @@
+package restart
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// StopSettings say how an instance is asked to exit.
+type StopSettings struct {
+	GracePeriod time.Duration // until it is killed
+	Signal      StopSignal    // 0 for SIGTERM
+}
+
+// StopSignal is the signal that asks an instance to exit. As text it has its name, with or
+// without SIG: "SIGINT", "QUIT".
+type StopSignal syscall.Signal
+
+// DefaultStopSignal is the default of Unit.StopSignal.
+const DefaultStopSignal = StopSignal(syscall.SIGTERM)
+
+// noStopSignals are the signals that end no process, or stop it without an end.
+var noStopSignals = []syscall.Signal{
+	syscall.SIGSTOP, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGCONT, syscall.SIGCHLD, syscall.SIGURG,
+}
+
+// String returns the name of the signal, such as "SIGINT".
+func (s StopSignal) String() string {
+	if name := unix.SignalName(syscall.Signal(s)); name != "" {
+		return name
+	}
+	return strconv.Itoa(int(s))
+}
+
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
+func (s StopSignal) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. An error is a *probe.FieldError.
+func (s *StopSignal) UnmarshalText(b []byte) error {
+	signal, known := signalNamed(string(b))
+	if !known {
+		problem := "is %q; write the name of a signal, such as SIGINT or SIGQUIT"
+		if meant, ok := signalNamed(strings.ToUpper(string(b))); ok {
+			problem = "is %q; write " + unix.SignalName(meant)
+		}
+		return probe.FieldErrorf("stop_signal", problem, b)
+	}
+	*s = StopSignal(signal)
+	return s.check()
+}
+
+// signalNamed returns the signal with a name, which may lack SIG.
+func signalNamed(name string) (s syscall.Signal, known bool) {
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	s = unix.SignalNum(name)
+	return s, s != 0
+}
+
+// check returns a *probe.FieldError if the signal does not ask a process to exit, or nil. The zero
+// signal is valid.
+func (s StopSignal) check() error {
+	if s != 0 && unix.SignalName(syscall.Signal(s)) == "" {
+		return probe.FieldErrorf("stop_signal", "is %d, which is not a signal", int(s))
+	}
+	if slices.Contains(noStopSignals, syscall.Signal(s)) {
+		return probe.FieldErrorf("stop_signal", "is %v, by which no process exits; use SIGTERM, SIGINT or SIGQUIT", s)
+	}
+	return nil
+}

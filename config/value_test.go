@@ -4,6 +4,7 @@ import (
 	"math"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -63,6 +64,17 @@ func TestTemplatesConvertNumbersAsHCLDoes(t *testing.T) {
 		}
 		if !reflect.DeepEqual(prepared.Variables(), plain.Variables()) {
 			t.Errorf("%s has the variables %v, want %v", text, prepared.Variables(), plain.Variables())
+		}
+	}
+}
+
+func TestDurationsCanBeDays(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"14d": 14 * 24 * time.Hour, "0d": 0, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "1d12h": 0, "-1d": 0, "1.5d": 0, "10000d": 0, "d": 0,
+	} {
+		got, ok := parseDuration(text)
+		if got != want || ok != (want != 0 || text == "0d") {
+			t.Errorf("%s: got %v, %v", text, got, ok)
 		}
 	}
 }

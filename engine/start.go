@@ -240,5 +240,9 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 
 // isUnwell reports whether a reason says that the engine lacks time or resources.
 func isUnwell(r probe.Reason) bool {
-	return r.BlamesEngine() && r != probe.ReasonIsolated && r != probe.ReasonResolver
+	switch r {
+	case probe.ReasonIsolated, probe.ReasonResolver, probe.ReasonClock:
+		return false
+	}
+	return r.BlamesEngine()
 }

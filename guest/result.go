@@ -126,7 +126,7 @@ func reasonOf(err error) string {
 }
 
 // localReasons are the reasons of errors that say nothing about the target.
-var localReasons = []string{"", "tcp.source", "engine.resources", "engine.resolver", "engine.stopped"}
+var localReasons = []string{"", "tcp.source", "engine.resources", "engine.resolver", "engine.clock", "engine.stopped"}
 
 // notTarget reports whether an error says nothing about the target.
 func notTarget(err error) bool {

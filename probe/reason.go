@@ -25,6 +25,7 @@ const (
 	ReasonIsolated   Reason = "engine.isolated"    // no target answers, or no name server: the engine is cut off from them
 	ReasonResolver   Reason = "engine.resolver"    // the name server to ask is not known, since resolv.conf has changed or could not be read, or none of several answers
 	ReasonResources  Reason = "engine.resources"   // this machine lacked descriptors, ports, memory, processes or threads
+	ReasonClock      Reason = "engine.clock"       // a certificate is not valid now by the clock of this machine, which is in doubt: it was set, or is before this program was written
 	ReasonNoPort     Reason = "target.port"        // the target has no port of that name
 	ReasonNoAddr     Reason = "target.address"     // the target has no address
 	ReasonNotAllowed Reason = "target.not_allowed" // a name or a redirect led to an address that the request for this attempt may not reach
@@ -50,7 +51,7 @@ func (r Reason) Evidence() Evidence {
 	switch r {
 	case ReasonDNSNotFound:
 		return NameAnswered
-	case ReasonTCPRefused, ReasonTLSExpired, ReasonTLSUntrusted, ReasonTLSName, ReasonTCPExpect,
+	case ReasonTCPRefused, ReasonTLSExpired, ReasonTLSExpiring, ReasonTLSUntrusted, ReasonTLSName, ReasonTCPExpect,
 		ReasonHTTPStatus, ReasonHTTPRedirect, ReasonHTTPProtocol, ReasonHTTPAssert:
 		return Answered
 	case ReasonTCPReset, ReasonTCPClosed, ReasonTLSFailed, ReasonHTTPBody:
@@ -86,6 +87,7 @@ const (
 	ReasonUnixFailed  Reason = "unix.failed"  // any other error of the socket
 
 	ReasonTLSExpired   Reason = "tls.expired"   // a certificate is not valid now
+	ReasonTLSExpiring  Reason = "tls.expiring"  // a certificate is valid for less time than configured
 	ReasonTLSUntrusted Reason = "tls.untrusted" // the certificate is not signed by a trusted authority
 	ReasonTLSName      Reason = "tls.name"      // the certificate is for another name
 	ReasonTLSTimeout   Reason = "tls.timeout"   // the handshake did not finish before the deadline

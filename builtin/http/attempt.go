@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -31,6 +30,7 @@ type attempt struct {
 	status    int           // of that response; 0: its head is incomplete
 	expiry    int64         // of the certificates of the latest connection: see dial.CertificateExpiry
 	facts     probe.Facts   // of the latest connection and response
+	until     time.Time     // when the first of the certificates expires of all connections: see dial.ValidUntil
 }
 
 type attemptKey struct{}
@@ -83,7 +83,11 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
 
 // use records what is known of a connection. It needs mu.
 func (a *attempt) use(conn net.Conn) {
-	a.expiry, a.facts.Peer, a.facts.TLS = dial.CertificateExpiry(conn), dial.Peer(conn), dial.TLSVersion(conn)
+	facts := dial.Facts(conn, a.host)
+	a.expiry, a.facts.Peer, a.facts.TLS = dial.CertificateExpiry(conn), facts.Peer, facts.TLS
+	if until := dial.ValidUntil(conn); a.until.IsZero() || !until.IsZero() && until.Before(a.until) {
+		a.until = until
+	}
 }
 
 // connected records the connection that a request uses, which may be one that was kept.
@@ -130,15 +134,18 @@ func (a *attempt) result(r probe.Result) probe.Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r.Timings = a.timings
-	if r.HTTPStatus != 0 {
+	if a.expiry != 0 { // otherwise that of an error, or none
 		r.CertificateExpiry = a.expiry
 	}
-	facts := a.facts
-	if host, err := netip.ParseAddr(a.host); err == nil && host.Unmap().WithZone("") == facts.Peer {
-		facts.Peer = netip.Addr{} // as configured: many attempts share the facts
-	}
-	r.SetFacts(facts)
+	r.SetFacts(a.facts)
 	return r
+}
+
+// validUntil returns until when the certificates are valid that were shown to the attempt.
+func (a *attempt) validUntil() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.until
 }
 
 // settle waits for a dial that the end of the attempt's context is ending: its error says

@@ -75,6 +75,8 @@ func (c Config) check() error {
 		return probe.FieldErrorf("body_contains", "is %d bytes long, but only the first %d bytes of a body are searched", len(c.BodyContains), probe.MaxDetail)
 	case c.Compatibility > probe.Kubelet:
 		return probe.FieldErrorf("compatibility", "must be none or kubelet")
+	case c.ReuseConnection:
+		return c.TLS.CheckFresh("reuse_connection")
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"an unknown scheme":              {httpprobe.Config{Port: "80", Scheme: "ftp"}, "scheme"},
 		"tls without a scheme":           {httpprobe.Config{Port: "80", TLS: &httpprobe.TLS{}}, "scheme"},
 		"a method that is none":          {httpprobe.Config{Port: "80", Method: "GET /"}, "method"},
+		"a validity of kept connections": {httpprobe.Config{Port: "80", Scheme: "https", TLS: &httpprobe.TLS{MinValidity: 1}, ReuseConnection: true}, "tls.min_validity"},
 		"connect":                        {httpprobe.Config{Port: "80", Method: "connect"}, "method"},
 		"head with an expected body":     {httpprobe.Config{Port: "80", Method: "HEAD", BodyRegex: "x"}, "method"},
 		"a status that is none":          {httpprobe.Config{Port: "80", Status: []string{"200", "ok"}}, "status"},

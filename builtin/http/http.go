@@ -83,5 +83,5 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	body := traceBody(ctx, response)
 	result := h.plan.judge(ctx, response)
 	body.record(a, response)
-	return a.result(result)
+	return a.result(h.plan.validity.Judge(result, a.validUntil()))
 }

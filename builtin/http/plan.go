@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -29,6 +30,7 @@ type plan struct {
 	contains   []byte
 	regex      *regexp.Regexp // nil: none
 	redirects  redirects
+	validity   dial.Validity
 	kubelet    bool
 }
 
@@ -40,6 +42,7 @@ func newPlan(c Config) (p *plan, err error) {
 		host:     cmp.Or(c.Host, "localhost"),
 		body:     c.Body,
 		contains: []byte(c.BodyContains),
+		validity: c.TLS.Validity(),
 		kubelet:  c.Compatibility == probe.Kubelet,
 	}
 	if p.method, err = c.method(); err != nil {

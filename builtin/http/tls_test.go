@@ -181,3 +181,63 @@ func TestResultHasTheStatusAndTheExpiryOfTheCertificate(t *testing.T) {
 		t.Errorf("got %+v without TLS", plain)
 	}
 }
+
+func TestACertificateMustBeValidForLongEnough(t *testing.T) {
+	ca, no := dialtest.NewAuthority(t), false // the authority is valid for an hour
+	soon, long := ca.Sign(t, 30*time.Minute, "127.0.0.1"), ca.Sign(t, 48*time.Hour, "127.0.0.1")
+	tests := map[string]struct {
+		server  tls.Certificate
+		client  httpprobe.TLS
+		status  string
+		outcome probe.Outcome
+		reason  probe.Reason
+	}{
+		"long enough":               {soon, httpprobe.TLS{MinValidity: 29 * time.Minute}, "211", probe.Success, ""},
+		"too short":                 {soon, httpprobe.TLS{MinValidity: 31 * time.Minute}, "211", probe.Failure, probe.ReasonTLSExpiring},
+		"too short, as a warning":   {soon, httpprobe.TLS{MinValidity: 31 * time.Minute, OnShortValidity: "warn"}, "211", probe.Warning, probe.ReasonTLSExpiring},
+		"its authority's too short": {long, httpprobe.TLS{MinValidity: 24 * time.Hour}, "211", probe.Failure, probe.ReasonTLSExpiring},
+		"of its own, not verified":  {long, httpprobe.TLS{MinValidity: 24 * time.Hour, Verify: &no}, "211", probe.Success, ""},
+		"expired, not verified":     {ca.Sign(t, -time.Hour, "127.0.0.1"), httpprobe.TLS{MinValidity: time.Second, Verify: &no}, "211", probe.Failure, probe.ReasonTLSExpiring},
+		"beside another failure":    {soon, httpprobe.TLS{MinValidity: 31 * time.Minute}, "500", probe.Failure, probe.ReasonHTTPStatus},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.client.Verify == nil {
+				test.client.CAFile = ca.File
+			}
+			c := httpprobe.Config{Port: "web", Scheme: "https", TLS: &test.client, Status: []string{test.status}}
+			got := attempt(t, c, serveTLS(t, serverConfig(test.server), false), plenty)
+			wantResult(t, got, test.outcome, test.reason)
+			if got.HTTPStatus != 211 || got.CertificateExpiry != test.server.Leaf.NotAfter.Unix() {
+				t.Errorf("got status %d and expiry %d", got.HTTPStatus, got.CertificateExpiry)
+			}
+		})
+	}
+}
+
+func TestTheExpiryIsKnownIfTheServerRejectsTheClientOrIsSilent(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	cert := ca.Sign(t, time.Hour, "127.0.0.1")
+	strict := serverConfig(cert)
+	strict.ClientAuth, strict.ClientCAs, strict.MaxVersion = tls.RequireAndVerifyClientCert, ca.Pool(), tls.VersionTLS12
+	silent := serveRaw(t, func(conn *net.TCPConn) {
+		io.Copy(io.Discard, tls.Server(conn, serverConfig(cert)))
+	})
+	for name, test := range map[string]struct {
+		target  probe.Target
+		timeout time.Duration
+		reason  probe.Reason
+	}{
+		"rejected in the handshake": {serveTLS(t, strict, false), plenty, probe.ReasonTLSFailed},
+		"silent after it":           {silent, 500 * time.Millisecond, probe.ReasonHTTPTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}
+			got := attempt(t, c, test.target, test.timeout)
+			wantResult(t, got, probe.Failure, test.reason)
+			if got.CertificateExpiry != cert.Leaf.NotAfter.Unix() {
+				t.Errorf("the certificate expires at %d", got.CertificateExpiry)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package tcpprobe
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"regexp"
@@ -57,6 +58,7 @@ func New(c Config) (probe.Handler, error) {
 		if h.tls, err = c.TLS.Load(); err != nil {
 			return nil, err
 		}
+		h.validity = c.TLS.Validity()
 	}
 	h.exchange = &nonblock.Exchange{Protocol: protocol{h}, Socket: dialer.SocketOptions(), DetectSelf: true}
 	if h.matches != nil {
@@ -89,7 +91,7 @@ func (c Config) check() error {
 	case c.ExpectHex != "" && c.Expect+c.ExpectRegex != "":
 		return probe.FieldErrorf("expect_hex", "cannot be combined with expect or expect_regex")
 	case c.KeepAlive != nil:
-		return c.KeepAlive.check()
+		return cmp.Or(c.KeepAlive.check(), c.TLS.CheckFresh("a keepalive block"))
 	}
 	return nil
 }

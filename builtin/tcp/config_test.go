@@ -30,6 +30,7 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"hex that is none":                {tcpprobe.Config{Port: "1", ExpectHex: "PONG"}, "expect_hex"},
 		"text that is too long":           {tcpprobe.Config{Port: "1", Expect: strings.Repeat("x", 20000)}, "expect"},
 		"hex that is too long":            {tcpprobe.Config{Port: "1", ExpectHex: strings.Repeat("00", 20000)}, "expect_hex"},
+		"a validity of kept connections":  {tcpprobe.Config{Port: "1", TLS: &tcpprobe.TLS{MinValidity: 1}, KeepAlive: &tcpprobe.KeepAlive{}}, "tls.min_validity"},
 		"half open with tls":              {tcpprobe.Config{Port: "1", HalfOpen: true, TLS: &tcpprobe.TLS{Verify: &no}}, "half_open"},
 		"half open with send":             {tcpprobe.Config{Port: "1", HalfOpen: true, SendHex: "00"}, "half_open"},
 		"half open with expect":           {tcpprobe.Config{Port: "1", HalfOpen: true, ExpectRegex: "x"}, "half_open"},

@@ -32,6 +32,7 @@ import (
 type Handler struct {
 	dialer   *dial.Dialer
 	tls      *tls.Config // nil: none
+	validity dial.Validity
 	request  []byte
 	matches  func(response []byte) bool // nil: no response is expected
 	slow     bool                       // matches takes longer than a search for bytes
@@ -70,8 +71,9 @@ func (h *Handler) open(ctx context.Context, host string, port uint16, took *prob
 	if err != nil {
 		return nil, dial.Result(err)
 	}
-	result := h.converse(ctx, conn, took)
+	result := h.validity.Judge(h.converse(ctx, conn, took), dial.ValidUntil(conn))
 	result.CertificateExpiry = dial.CertificateExpiry(conn)
+	result.SetFacts(dial.Facts(conn, host))
 	return conn, result
 }
 

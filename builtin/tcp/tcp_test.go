@@ -227,6 +227,8 @@ func TestTLSIsUsedIfConfigured(t *testing.T) {
 		"expired":          {tcpprobe.TLS{CAFile: ca.File}, secure(expired), probe.Failure, probe.ReasonTLSExpired},
 		"untrusted":        {tcpprobe.TLS{}, secure(good), probe.Failure, probe.ReasonTLSUntrusted},
 		"not verified":     {tcpprobe.TLS{Verify: &no}, secure(expired), probe.Success, ""},
+		"short":            {tcpprobe.TLS{CAFile: ca.File, MinValidity: 2 * time.Hour}, secure(good), probe.Failure, probe.ReasonTLSExpiring},
+		"short, a warning": {tcpprobe.TLS{CAFile: ca.File, MinValidity: 2 * time.Hour, OnShortValidity: "warn"}, secure(good), probe.Warning, probe.ReasonTLSExpiring},
 		"not TLS":          {tcpprobe.TLS{Verify: &no}, serveTCP(t, func(conn net.Conn) { io.WriteString(conn, "220 mail.example ESMTP\r\n") }), probe.Failure, probe.ReasonTLSFailed},
 		"no handshake":     {tcpprobe.TLS{Verify: &no}, serveTCP(t, func(conn net.Conn) { conn.Read(make([]byte, 1<<12)) }), probe.Failure, ""},
 		"HTTP without TLS": {tcpprobe.TLS{Verify: &no}, serveHTTP(t), probe.Failure, probe.ReasonTLSFailed},
@@ -241,9 +243,12 @@ func TestTLSIsUsedIfConfigured(t *testing.T) {
 			if got.Timings.TLS <= 0 {
 				t.Errorf("got the timings %+v, want one for TLS", got.Timings)
 			}
-			want := map[string]tls.Certificate{"good": good, "another name": good, "untrusted": good, "expired": expired, "not verified": expired}[name]
+			want := map[string]tls.Certificate{"good": good, "another name": good, "untrusted": good, "expired": expired, "not verified": expired, "short": good, "short, a warning": good}[name]
 			if (want.Leaf == nil) != (got.CertificateExpiry == 0) || want.Leaf != nil && got.CertificateExpiry != want.Leaf.NotAfter.Unix() {
 				t.Errorf("the certificate expires at %d", got.CertificateExpiry)
+			}
+			if shaken := got.Outcome != probe.Failure || got.Reason == probe.ReasonTLSExpiring; shaken != (got.Facts().TLS == tls.VersionTLS13) {
+				t.Errorf("got the facts %+v", got.Facts())
 			}
 		})
 	}

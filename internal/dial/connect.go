@@ -131,3 +131,13 @@ func Peer(conn net.Conn) netip.Addr {
 	}
 	return to.AddrPort().Addr().Unmap().WithZone("")
 }
+
+// Facts returns what a connection to a host shows of the peer. The address is left out if it is
+// the host as configured: many attempts share the facts.
+func Facts(conn net.Conn, host string) probe.Facts {
+	facts := probe.Facts{Peer: Peer(conn), TLS: TLSVersion(conn)}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().WithZone("") == facts.Peer {
+		facts.Peer = netip.Addr{}
+	}
+	return facts
+}

@@ -18,6 +18,8 @@
 //	allow.go       which addresses an attempt may connect to
 //	connect.go     connections to addresses and unix sockets
 //	tls.go         the tls block of a handler, and handshakes
+//	validity.go    how long certificates are valid
+//	wallclock.go   the times that it may be, if the clock was set
 //	error.go       Classify: the outcome and reason of an error
 //	nonblock.go    the same for the attempts of package nonblock
 //	socket_*.go    socket options

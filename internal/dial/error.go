@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -20,6 +21,8 @@ type Error struct {
 	Outcome probe.Outcome // Failure, or Unknown where the error says nothing about the target
 	Reason  probe.Reason
 	Err     error
+
+	CertificateExpiry int64 // of the certificates that the peer sent before the error: see the function
 }
 
 // Error returns the text of the cause.
@@ -37,11 +40,10 @@ const maxText = 1 << 10
 func Result(err error) probe.Result {
 	known := unknown(probe.ReasonTCPFailed, err)
 	errors.As(err, &known)
-	r := probe.Result{Outcome: known.Outcome, Reason: known.Reason, Detail: probe.CleanText(err.Error(), maxText)}
-	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		r.CertificateExpiry = firstExpiry(invalid.UnverifiedCertificates)
+	return probe.Result{
+		Outcome: known.Outcome, Reason: known.Reason, Detail: probe.CleanText(err.Error(), maxText),
+		CertificateExpiry: known.CertificateExpiry,
 	}
-	return r
 }
 
 func failure(why probe.Reason, err error) *Error {
@@ -91,6 +93,9 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 		return unknown(probe.ReasonResolver, err)
 	case errors.As(err, &ours), errors.As(err, new(x509.SystemRootsError)):
 		return unknown(probe.ReasonResources, err)
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && mayBeValid(invalid.Cert) {
+		return unknown(probe.ReasonClock, fmt.Errorf("%w; but the clock of this machine is in doubt: it is before %d, or was set within %v", err, firstYear, doubtFor))
 	}
 	var number syscall.Errno
 	if errors.As(err, &number) {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -23,6 +24,9 @@ type TLS struct {
 	KeyFile    string `hcl:"key_file,optional" doc:"PEM file with the private key of the client certificate" default:"none"`
 	ServerName string `hcl:"server_name,optional" doc:"name that is sent to the server (SNI) and must match its certificate" default:"the host to connect to"`
 	MinVersion string `hcl:"min_version,optional" oneof:"1.0 1.1 1.2 1.3" doc:"minimum version of TLS" default:"1.2"`
+
+	MinValidity     time.Duration `hcl:"min_validity,optional" doc:"how much longer the certificate of the server must be valid, such as \"14d\". With verification the whole chain up to a trusted authority counts, by the chain that is valid the longest, otherwise the server's own certificate. Not with connections that are kept, which do not show a renewed certificate" default:"0s" min:"0s" max:"8784h"`
+	OnShortValidity string        `hcl:"on_short_validity,optional" oneof:"fail warn" doc:"what an attempt is that succeeds with a certificate that expires sooner than min_validity demands: a failure or a warning, with the reason tls.expiring" default:"fail"`
 }
 
 // maxFile bounds a PEM file, in bytes. A system's list of all authorities takes about
@@ -46,6 +50,9 @@ func (t *TLS) Load() (*tls.Config, error) {
 	}
 	if problem := HostProblem(t.ServerName); t.ServerName != "" && problem != "" {
 		return nil, probe.FieldErrorf("tls.server_name", "is %q%s", t.ServerName, problem)
+	}
+	if err := t.checkValidity(); err != nil {
+		return nil, err
 	}
 	var err error
 	if config.RootCAs, err = loadAuthorities(t.CAFile); err != nil {
@@ -125,6 +132,7 @@ func readPEM(name, file, kind string) ([]byte, error) {
 // Every error is an *Error.
 func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host string, took *probe.Timings) (*tls.Conn, error) {
 	defer since(time.Now(), &took.TLS)
+	observeClock()
 	config, err := complete(config, host)
 	if err != nil {
 		conn.Close()
@@ -133,10 +141,20 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host stri
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, Classify(ctx, Handshaking, fmt.Errorf("tls handshake: %w", err))
+		known := Classify(ctx, Handshaking, fmt.Errorf("tls handshake: %w", err))
+		known.CertificateExpiry = firstExpiry(shownCertificates(secure, err))
+		return nil, known
 	}
 	Trace(ctx, secure)
 	return secure, nil
+}
+
+// shownCertificates returns the certificates that the peer has sent before a handshake failed.
+func shownCertificates(conn *tls.Conn, err error) []*x509.Certificate {
+	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return invalid.UnverifiedCertificates
+	}
+	return conn.ConnectionState().PeerCertificates
 }
 
 // CertificateExpiry returns when the first of the certificates expires that the peer has sent, in

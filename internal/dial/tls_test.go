@@ -43,6 +43,10 @@ func TestErrorsOfATLSBlockNameTheField(t *testing.T) {
 		"a name that is none":          {dial.TLS{ServerName: "a b"}, "tls.server_name"},
 		"a version that is none":       {dial.TLS{MinVersion: "1.4"}, "tls.min_version"},
 		"a version of SSL":             {dial.TLS{MinVersion: "3.0"}, "tls.min_version"},
+		"a validity below 0":           {dial.TLS{MinValidity: -1}, "tls.min_validity"},
+		"a validity that is too long":  {dial.TLS{MinValidity: probe.MaxDuration + 1}, "tls.min_validity"},
+		"an action that is none":       {dial.TLS{MinValidity: 1, OnShortValidity: "ignore"}, "tls.on_short_validity"},
+		"an action without effect":     {dial.TLS{OnShortValidity: "warn"}, "tls.on_short_validity"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

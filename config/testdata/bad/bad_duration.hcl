@@ -4,6 +4,6 @@ target "web" {
     tcp { port = 80 }
     period        = "10 s"
     timeout       = "1"
-    initial_delay = "2d"
+    initial_delay = "2w"
   }
 }

@@ -60,7 +60,7 @@ func errnoOf(err *dial.Error) abi.Errno {
 			return abi.ENETUNREACH
 		}
 		return abi.EHOSTUNREACH
-	case probe.ReasonTLSExpired, probe.ReasonTLSName, probe.ReasonTLSUntrusted, probe.ReasonTLSFailed:
+	case probe.ReasonTLSExpired, probe.ReasonClock, probe.ReasonTLSName, probe.ReasonTLSUntrusted, probe.ReasonTLSFailed:
 		return abi.EPROTO
 	}
 	return abi.EIO

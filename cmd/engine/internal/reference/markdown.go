@@ -26,7 +26,7 @@ func index(all []*page) string {
 	var s strings.Builder
 	s.WriteString(note + "# Configuration\n\n" +
 		"A configuration is written in HCL, in files that end in `.hcl`, or in its JSON form, in files that end in `.hcl.json`.\n" +
-		"All files of a directory are one configuration. Durations are written `\"1m30s\"`, sizes `\"32MiB\"`.\n\n" +
+		"All files of a directory are one configuration. Durations are written `\"1m30s\"` or `\"14d\"`, sizes `\"32MiB\"`.\n\n" +
 		"`sonde docs BLOCK` shows these pages in a terminal, and `sonde docs BLOCK.ARGUMENT` one argument.\n\n" +
 		"| block | stands in | |\n|---|---|---|\n")
 	for _, p := range all {

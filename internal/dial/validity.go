@@ -1,0 +1,84 @@
+package dial
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Validity says how much longer the certificate of a server must be valid, and what an attempt
+// is if it is not. The zero Validity demands nothing.
+type Validity struct {
+	least time.Duration
+	warns bool
+}
+
+// Validity returns what the block demands; nothing without a block.
+func (t *TLS) Validity() Validity {
+	if t == nil {
+		return Validity{}
+	}
+	return Validity{t.MinValidity, t.OnShortValidity == "warn"}
+}
+
+func (t *TLS) checkValidity() error {
+	switch {
+	case t.MinValidity < 0 || t.MinValidity > probe.MaxDuration:
+		return probe.FieldErrorf("tls.min_validity", "is %v; it must be from 0s to %v", t.MinValidity, probe.MaxDuration)
+	case t.OnShortValidity != "" && t.OnShortValidity != "fail" && t.OnShortValidity != "warn":
+		return probe.FieldErrorf("tls.on_short_validity", "is %q; it must be fail or warn", t.OnShortValidity)
+	case t.OnShortValidity != "" && t.MinValidity == 0:
+		return probe.FieldErrorf("tls.on_short_validity", "has no effect without tls.min_validity")
+	}
+	return nil
+}
+
+// CheckFresh returns an error if the block demands something of certificates although a handler
+// keeps connections, which do not show a renewed certificate. Argument is that of the handler.
+func (t *TLS) CheckFresh(argument string) error {
+	if t == nil || t.MinValidity == 0 {
+		return nil
+	}
+	return &probe.FieldError{
+		Field: "tls.min_validity", Problem: "cannot be combined with " + argument + ", since a kept connection does not show a renewed certificate",
+		Hint: "check the certificate by another probe",
+	}
+}
+
+// ValidUntil returns until when the certificate of the peer is valid: the chain of those that were
+// verified which is valid the longest or, without verification, the peer's own certificate. It is
+// the zero Time without TLS.
+func ValidUntil(conn net.Conn) time.Time {
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		return time.Time{}
+	}
+	state := secure.ConnectionState()
+	if last := lastChainExpiry(state.VerifiedChains); !last.IsZero() || len(state.PeerCertificates) == 0 {
+		return last
+	}
+	return state.PeerCertificates[0].NotAfter
+}
+
+// Judge returns the result of an attempt in which a certificate was shown that is valid until a
+// time; the zero Time for none. Only a success or a warning changes. A clock that was set does not
+// make the validity too short: see wallClock.
+func (v Validity) Judge(r probe.Result, until time.Time) probe.Result {
+	passed := r.Outcome == probe.Success || r.Outcome == probe.Warning
+	if v.least == 0 || until.IsZero() || !passed {
+		return r
+	}
+	if earliest, _ := observeClock(); until.Sub(earliest) >= v.least {
+		return r
+	}
+	r.Outcome, r.Reason = probe.Failure, probe.ReasonTLSExpiring
+	if v.warns {
+		r.Outcome = probe.Warning
+	}
+	r.Detail = fmt.Sprintf("the certificate is valid until %s, but not for another %v, as min_validity demands",
+		until.UTC().Format("2006-01-02 15:04 MST"), v.least)
+	return r
+}

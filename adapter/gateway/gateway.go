@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sonde-probe/sonde/group"
 )
@@ -52,31 +53,38 @@ type Config struct {
 type Gateways struct {
 	config Config
 
-	mu   sync.Mutex // guards all below
-	ctx  context.Context
-	all  map[string]*running // by name
-	ends sync.WaitGroup      // of all outputs
+	allMu   sync.Mutex // guards all below
+	ctx     context.Context
+	all     map[string]*running // by name
+	unended map[*running]bool   // outputs that were started and have not ended, also those that are not in all any more
 }
 
 // running is an output with its session.
 type running struct {
+	name    string
 	spec    Spec
 	session *Session
-	stop    context.CancelFunc // nil until it runs
+	stop    context.CancelFunc // nil until it is started
 	ended   chan struct{}      // closed when it has ended
 }
+
+// endTimeout is how long Apply and Run wait for outputs to end. It is more than what an output
+// needs for answers in progress, and for a command that it kills.
+const endTimeout = 3 * time.Second
 
 // New returns Gateways without a gateway.
 func New(c Config) *Gateways {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Gateways{config: c, all: map[string]*running{}}
+	return &Gateways{config: c, all: map[string]*running{}, unended: map[*running]bool{}}
 }
 
 // Apply makes the gateways those of specs, by name, or returns an error, and changes
 // nothing. One that has not changed goes on as it is; another one has ended when Apply
-// returns, and its successor runs.
+// returns, and its successor runs. An output that has not ended after three seconds, since a disk
+// hangs, for example, is logged, and Apply returns: the gateway that succeeds it, by its name or
+// by its settings, fails until the output has ended, and runs then.
 func (g *Gateways) Apply(specs map[string]Spec) error {
 	next := make(map[string]*running, len(specs))
 	for name, spec := range specs {
@@ -88,71 +96,131 @@ func (g *Gateways) Apply(specs map[string]Spec) error {
 			}
 			s.Groups = append(s.Groups, followed)
 		}
-		next[name] = &running{spec: spec, session: s, ended: make(chan struct{})}
+		next[name] = &running{name: name, spec: spec, session: s, ended: make(chan struct{})}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.await(g.replace(next))
+	return nil
+}
+
+// replace makes the gateways those of next, but for those that have not changed. It returns the
+// outputs that end.
+func (g *Gateways) replace(next map[string]*running) (ending []*running) {
+	g.allMu.Lock()
+	defer g.allMu.Unlock()
 	for name, before := range g.all {
 		if after := next[name]; after != nil && before.isAs(after) {
 			next[name] = before
 			continue
 		}
-		before.end()
+		if before.stop != nil {
+			before.stop()
+			ending = append(ending, before)
+		}
 	}
 	g.all = next
 	g.start()
-	return nil
+	return ending
 }
 
 // isAs reports whether an output need not be replaced by another one.
 func (r *running) isAs(o *running) bool {
-	return r.spec.Output == o.spec.Output && slices.Equal(r.session.Groups, o.session.Groups) && reflect.DeepEqual(r.spec.Settings, o.spec.Settings)
+	return slices.Equal(r.session.Groups, o.session.Groups) && r.hasSettings(o)
 }
 
-// end ends an output, and waits for that.
-func (r *running) end() {
-	if r.stop != nil {
-		r.stop()
-		<-r.ended
-	}
+// hasSettings reports whether an output may use the same files and sockets as another one.
+func (r *running) hasSettings(o *running) bool {
+	return r.spec.Output == o.spec.Output && reflect.DeepEqual(r.spec.Settings, o.spec.Settings)
 }
 
-// start starts the outputs that do not run, once there is Run. It needs mu.
+// start starts the outputs that do not run, once there is Run. It needs allMu.
 func (g *Gateways) start() {
 	if g.ctx == nil || g.ctx.Err() != nil {
 		return
 	}
+	var starting []*running
 	for _, r := range g.all {
-		if r.stop != nil {
-			continue
+		if r.stop == nil {
+			starting = append(starting, r)
 		}
+	}
+	for _, r := range starting {
+		var before []*running
+		for o := range g.unended {
+			if g.all[o.name] != o && (o.name == r.name || o.hasSettings(r)) {
+				before = append(before, o)
+			}
+		}
+		slices.SortFunc(before, func(a, b *running) int { return cmp.Compare(a.name, b.name) })
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(g.ctx)
-		g.ends.Go(func() {
-			defer close(r.ended)
-			r.spec.New().Run(ctx, r.session)
-		})
+		g.unended[r] = true
+		go g.run(ctx, r, before)
 	}
 }
 
-// Run runs the outputs until ctx is done, and returns nil when all have ended.
+// run runs an output until ctx is done, as soon as those before it have ended.
+func (g *Gateways) run(ctx context.Context, r *running, before []*running) {
+	defer func() {
+		g.allMu.Lock()
+		delete(g.unended, r)
+		g.allMu.Unlock()
+		close(r.ended)
+	}()
+	for _, late := range awaitEnds(before) {
+		r.session.Failed(fmt.Errorf("waits for the output that it replaces: gateway %q (%s) has not ended after %v", late.name, late.spec.Output, endTimeout))
+		<-late.ended
+	}
+	r.session.cured()
+	if ctx.Err() == nil {
+		r.spec.New().Run(ctx, r.session)
+	}
+}
+
+// awaitEnds waits until outputs have ended, and returns those that have not after endTimeout.
+func awaitEnds(all []*running) (late []*running) {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	for _, r := range all {
+		select {
+		case <-r.ended:
+		case <-ctx.Done():
+		}
+		select {
+		case <-r.ended:
+		default:
+			late = append(late, r)
+		}
+	}
+	return late
+}
+
+// await waits until outputs have ended, and logs those that have not after endTimeout.
+func (g *Gateways) await(ending []*running) {
+	for _, late := range awaitEnds(ending) {
+		late.session.Logger.Warn("output of a gateway has not ended: a file system, a command or a socket hangs", "output", late.spec.Output, "after", endTimeout)
+	}
+}
+
+// Run runs the outputs until ctx is done, and returns nil when all have ended, or have not after
+// three seconds: then they are logged.
 func (g *Gateways) Run(ctx context.Context) error {
-	g.mu.Lock()
+	g.allMu.Lock()
 	g.ctx = ctx
 	g.start()
-	g.mu.Unlock()
+	g.allMu.Unlock()
 	<-ctx.Done()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.ends.Wait()
+	g.allMu.Lock()
+	ending := slices.Collect(maps.Keys(g.unended))
+	g.allMu.Unlock()
+	g.await(ending)
 	return nil
 }
 
 // Statuses returns the status of each gateway, sorted by name.
 func (g *Gateways) Statuses() []group.GatewayStatus {
-	g.mu.Lock()
+	g.allMu.Lock()
 	sessions := slices.Collect(maps.Values(g.all))
-	g.mu.Unlock()
+	g.allMu.Unlock()
 	all := make([]group.GatewayStatus, 0, len(sessions))
 	for _, r := range sessions {
 		all = append(all, r.session.Status())

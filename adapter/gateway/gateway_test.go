@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/group"
@@ -136,4 +138,94 @@ func (r reporter) Run(ctx context.Context, s *gateway.Session) {
 			report(s)
 		}
 	}
+}
+
+// web has the group "web", of which nothing is known.
+type web struct{ *group.Mirror }
+
+func (w web) Get(name string) *group.Group {
+	if name != "web" {
+		return nil
+	}
+	return w.Group()
+}
+
+// hanging is an output that does not end before it is released, as one does whose disk hangs.
+type hanging chan struct{}
+
+func (h hanging) Run(context.Context, *gateway.Session) { <-h }
+
+// An output that hangs keeps neither a reload nor the end from returning, nor those who ask for
+// statuses. Its successor waits for it, also under another name, and says so.
+func TestAnOutputThatHangsBlocksNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &testsync.Buffer{}
+		all := gateway.New(gateway.Config{Groups: web{group.NewMirror("web")}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		s := &stage{runs: map[string]bool{}}
+		release := make(hanging)
+		hung := gateway.Spec{Output: "render", Groups: []string{"web"}, Settings: "1", New: func() gateway.Output { return release }}
+		apply := func(specs map[string]gateway.Spec) (took time.Duration) {
+			t.Helper()
+			began := time.Now()
+			go func() {
+				time.Sleep(time.Second)
+				if n := len(all.Statuses()); n != len(specs) {
+					t.Errorf("during the reload there are %d gateways, want %d", n, len(specs))
+				}
+			}()
+			if err := all.Apply(specs); err != nil {
+				t.Fatal(err)
+			}
+			took = time.Since(began)
+			synctest.Wait()
+			return took
+		}
+		failing := func(want ...bool) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			for i, st := range all.Statuses() {
+				const problem = `waits for the output that it replaces: gateway "a" (render) has not ended after 3s`
+				if is := st.Error == problem; is != want[i] {
+					t.Errorf("gateway %s has the error %q", st.Gateway, st.Error)
+				}
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = all.Run(ctx) }()
+		apply(map[string]gateway.Spec{"a": hung, "b": hung, "c": s.spec("c", "1")})
+		synctest.Wait()
+
+		next := s.spec("renamed", "1")
+		next.Output = "render"
+		if took := apply(map[string]gateway.Spec{"a": s.spec("a", "2"), "c": s.spec("c", "2"), "d": next}); took != 3*time.Second {
+			t.Errorf("the reload took %v", took)
+		}
+		if is := s.running(); is != "2 c 2" {
+			t.Errorf("after the reload these have run and run: %s", is)
+		}
+		if text := log.String(); strings.Count(text, "has not ended: a file system") != 2 || !strings.Contains(text, "gateway=a output=render after=3s") {
+			t.Errorf("the log is\n%s", text)
+		}
+		failing(true, false, true)
+		apply(map[string]gateway.Spec{"c": s.spec("c", "2")})
+		apply(map[string]gateway.Spec{"a": s.spec("a", "3"), "c": s.spec("c", "2")}) // the one that hangs is known also after it was removed
+		failing(true, false)
+		close(release)
+		synctest.Wait()
+		if is := s.running(); is != "3 a 3, c 2" {
+			t.Errorf("after the end of what hung these have run and run: %s", is)
+		}
+		failing(false, false)
+
+		stuck := make(hanging)
+		apply(map[string]gateway.Spec{"e": {Output: "render", Groups: []string{"web"}, New: func() gateway.Output { return stuck }}})
+		began := time.Now()
+		cancel()
+		<-ended
+		if took := time.Since(began); took != 3*time.Second || !strings.Contains(log.String(), "gateway=e output=render after=3s") {
+			t.Errorf("the end took %v, and the log is\n%s", took, log.String())
+		}
+		close(stuck)
+	})
 }

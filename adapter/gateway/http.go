@@ -24,7 +24,7 @@ import (
 // Bounds on what the clients of an HTTP listener may ask.
 const (
 	maxConnections = 1024
-	endTimeout     = time.Second // for answers to end when the output does
+	graceTimeout   = time.Second // for answers to end when the output does
 	retryInterval  = time.Second // between attempts to listen
 )
 
@@ -53,7 +53,7 @@ func (h HTTP) Check() error {
 // Serve answers requests with a handler until ctx is done. A request without the token, and
 // one of a browser for another site's page, does not reach it.
 func (h HTTP) Serve(ctx context.Context, s *Session, handler http.Handler) {
-	server := listener.HTTP{MaxConnections: maxConnections, Grace: endTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := listener.HTTP{MaxConnections: maxConnections, Grace: graceTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status, problem := h.admits(r); status != 0 {
 			s.Refused()
 			w.Header().Set("Connection", "close") // its place is for others

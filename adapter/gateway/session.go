@@ -63,6 +63,13 @@ func (s *Session) Succeeded() {
 	}
 }
 
+// cured notes that what has failed does not any more, before the gateway is given anything.
+func (s *Session) cured() {
+	s.statusMu.Lock()
+	s.status.Error, s.status.ErrorSince = "", time.Time{}
+	s.statusMu.Unlock()
+}
+
 // Failed notes that the gateway could not be given what it needs. The first failure of a
 // series is logged.
 func (s *Session) Failed(err error) {

@@ -97,8 +97,14 @@ func New(c Config) *Renderer {
 	return r
 }
 
-// Run implements gateway.Output.
+// Run implements gateway.Output. It does not return before a command that was killed has exited:
+// another one must not run beside it.
 func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
+	defer func() {
+		if r.stuck != nil {
+			<-r.stuck
+		}
+	}()
 	for ctx.Err() == nil {
 		views := s.Views()
 		if slices.ContainsFunc(views, func(v *group.View) bool { return v.Frozen }) {

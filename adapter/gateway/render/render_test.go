@@ -1,11 +1,13 @@
 package render
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
@@ -169,4 +171,24 @@ func TestTemplatesAreChecked(t *testing.T) {
 	if _, err := execute(huge, example); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("a huge text gives %v", err)
 	}
+}
+
+// A successor starts when Run returns, and must not run its command beside one that hangs.
+func TestTheEndWaitsForACommandThatDoesNotExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Config{Template: list, Path: "x"})
+		exited, ended := make(chan struct{}), make(chan struct{})
+		r.stuck = exited
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		go func() { defer close(ended); r.Run(ctx, nil) }()
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Error("the renderer has ended before the command")
+		default:
+		}
+		close(exited)
+		<-ended
+	})
 }

@@ -39,6 +39,14 @@ $(STARLARK): $(STARLARK_SOURCES)
 .PHONY: interpreter
 interpreter: $(STARLARK) # what dist/release.sh embeds
 
+.PHONY: sonde-xds
+sonde-xds: ## build bin/sonde-xds, which serves groups to Envoy and to clients of gRPC
+	$(GO) build -C adapter/xds -o ../../bin/sonde-xds ./cmd/sonde-xds
+
+.PHONY: caddy-build
+caddy-build: ## build bin/caddy: Caddy with the module for Sonde
+	$(GO) build -C adapter/caddy -o ../../bin/caddy ./cmd/caddy
+
 .PHONY: release
 release: ## build programs and packages for Linux and macOS into bin/release, the same bytes each time
 	@GO=$(GO) dist/release.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a release into OUT (default bin/release): for each platform the program, and for
-# Linux the packages deb and rpm. The same commit and the same Go give the same bytes: the
+# Builds a release into OUT (default bin/release): for each platform the programs sonde and
+# sonde-xds, and for Linux the packages deb and rpm of sonde. The same commit and the same Go give the same bytes: the
 # build has no paths (-trimpath), no cgo, and the time of the commit.
 #
 # usage: dist/release.sh [OS/ARCH...]
@@ -40,7 +40,10 @@ for platform in "${platforms[@]}"; do
 	mkdir -p "$to"
 	"$GO" build -ldflags=-s -o "$to/sonde" ./cmd/engine
 	cp -R "$OUT/host/man" "$OUT/host/completion" "$to"
-	env -u GOOS -u GOARCH "$GO" run ./dist/sbom "$to/sonde" >"$to/sonde.cdx.json"
+	"$GO" build -C adapter/xds -ldflags=-s -o "$(cd "$to" && pwd)/sonde-xds" ./cmd/sonde-xds
+	for program in sonde sonde-xds; do
+		env -u GOOS -u GOARCH "$GO" run ./dist/sbom "$to/$program" >"$to/$program.cdx.json"
+	done
 	if [ "$GOOS" = linux ]; then
 		for packager in deb rpm; do
 			OUT=$to ARCH=$GOARCH env -u GOOS -u GOARCH "$GO" tool -modfile=dist/nfpm/go.mod nfpm package \

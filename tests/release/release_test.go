@@ -62,7 +62,7 @@ func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
 	if one != other {
 		t.Errorf("two builds differ:\n%s\n%s", one, other)
 	}
-	for _, name := range []string{".deb", ".rpm", ".tar.gz", "sonde.cdx.json", "man/sonde-run.1", "completion/sonde.bash"} {
+	for _, name := range []string{".deb", ".rpm", ".tar.gz", "sonde.cdx.json", "/sonde-xds", "sonde-xds.cdx.json", "man/sonde-run.1", "completion/sonde.bash"} {
 		if !strings.Contains(one, name+"\n") {
 			t.Errorf("the release lacks %s:\n%s", name, one)
 		}

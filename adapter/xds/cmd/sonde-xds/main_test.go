@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,6 +59,13 @@ func TestTheCommandServesWhatItFollows(t *testing.T) {
 	cancel()
 	if got := testsync.Receive(t, "the end", code); got != 0 || !strings.Contains(out.String(), "listening") {
 		t.Errorf("the exit code is %d, and the log\n%s", got, out.String())
+	}
+}
+
+func TestTheCommandsOfThePageBuildTheCommand(t *testing.T) {
+	program := gatewaytest.Build(t, "../../../..", "../../../../docs/gateways/envoy.md", "sonde-xds")
+	if out, err := exec.Command(program, "-help").CombinedOutput(); err != nil || !strings.Contains(string(out), "Usage of sonde-xds") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

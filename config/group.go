@@ -41,7 +41,7 @@ type groupBlock struct {
 
 	Port           string        `hcl:"port,optional" doc:"port of the members for gateways: a number, or the name of a port that each of the targets has" default:"none"`
 	Weight         int           `hcl:"weight,optional,nonzero" doc:"weight of a member that is ready, for gateways" default:"100" min:"1" max:"256"`
-	WeightLabel    string        `hcl:"weight_label,optional" doc:"name of a label of the targets, whose value is the weight of the target, 0 to 256; a target with the weight 0 gets no requests, and one without the label has that of the group" default:"none"`
+	WeightLabel    string        `hcl:"weight_label,optional" doc:"name of a label of the targets, whose value is the weight of the target, 0 to 256; a target with the weight 0 gets no requests and does not count for min_ready, panic and quorum; one without the label has the weight of the group" default:"none"`
 	Panic          probe.Share   `hcl:"panic,optional" doc:"share of ready members under which gateways use all members that are not draining, since it is likelier then that the probes are wrong; 1% for when none is ready" default:"never"`
 	Quorum         int           `hcl:"quorum,optional,nonzero" doc:"how many members gateways use at least: if fewer are ready, those that are draining and those that were the last to go down stay" default:"none" min:"1" max:"1000000"`
 	SlowStart      time.Duration `hcl:"slow_start,optional,nonzero" doc:"time within which the weight of a member that becomes ready grows to its full value, in ten steps; not when the engine starts" default:"none" min:"1s" max:"1h"`

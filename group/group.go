@@ -11,6 +11,10 @@ import (
 // Rule says which targets are members of a group, how many must be ready, and which of them
 // a gateway sends requests to. The zero Rule is that of all targets, one of which must be
 // ready, and which are all alike.
+//
+// A member of the weight 0 gets no requests, whatever its state is, as an operator wants who
+// gives it that weight. So it counts for nothing: not as one that is ready, nor as one of the
+// members of which MinReady, Panic and Quorum want some.
 type Rule struct {
 	// Members selects the members. A name without wildcards, and without conditions on
 	// labels beside it, names a member even if there is no such target (yet): its state is
@@ -21,7 +25,7 @@ type Rule struct {
 
 	Port        string // of the members for gateways: a number, or the name of a port of each target; default: none
 	Weight      int    // of a member that is ready, 1 to MaxWeight; default DefaultWeight
-	WeightLabel string // label with the weight of a target, 0 to MaxWeight, where it differs; default: none
+	WeightLabel string // label with the weight of a target, 0 (no requests) to MaxWeight, where it differs; default: none
 
 	// Panic is the share of the members under which all are in rotation, but those that are
 	// draining: then it is likelier that the probes are wrong than that nearly all members
@@ -48,8 +52,9 @@ type Group struct {
 	// Groups.mu guards what follows: what the next View is made of.
 	rule       Rule
 	members    draft
-	counts     Counts // by State
-	acting     Counts // by the state that decides about rotation
+	counts     Counts // by State, without those of the weight 0
+	acting     Counts // likewise, by the state that decides about rotation
+	zeroWeight int    // members of the weight 0
 	inRotation int
 	plan       plan
 	wait       wait
@@ -90,6 +95,7 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 		Target: o.target, Address: o.address, Port: o.port(g.rule.Port), Labels: o.labels,
 		State: o.state, Since: o.since, Reason: o.reason, full: g.rule.fullWeight(o.labels), absent: o.absent, started: o.started,
 	}
+	m.ZeroWeight = m.full == 0
 	switch {
 	case before == nil:
 	case before.Address == m.Address && before.Port == m.Port:
@@ -110,12 +116,11 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 
 // act sets the state by which a member is in rotation or not, from its present state.
 func (g *Group) act(m *Member, doubtful bool, now time.Time, isolated bool) {
-	before := m.acting
-	m.acting = actingState(before, m.State, doubtful, isolated)
+	m.acting = actingState(m.acting, m.State, doubtful, isolated)
 	switch {
-	case !m.acting.TakesRequests():
+	case m.ZeroWeight || !m.acting.TakesRequests():
 		m.slowSince, m.serves = time.Time{}, 0
-	case !before.TakesRequests():
+	case m.serves == 0:
 		m.serves = g.nextVersion()
 		if g.wait.over && g.rule.SlowStart > 0 {
 			m.slowSince = now
@@ -130,6 +135,10 @@ func (g *Group) count(m *Member) { g.add(m, 1) }
 
 // add adds a member n times to what is counted.
 func (g *Group) add(m *Member, n int) {
+	if m.ZeroWeight {
+		g.zeroWeight += n
+		return
+	}
 	g.counts[m.State] += n
 	g.acting[m.acting] += n
 	if m.InRotation {
@@ -200,8 +209,12 @@ func (g *Group) replan(now time.Time, all bool) (changed bool) {
 	return changed
 }
 
-// isKnown reports whether something is known about any member.
-func (g *Group) isKnown() bool { return g.acting.Total() > g.acting[Undecided] }
+// isKnown reports whether something is known about any member that counts, or that none does:
+// all have the weight 0.
+func (g *Group) isKnown() bool {
+	total := g.acting.Total()
+	return total > g.acting[Undecided] || total == g.wait.absent && g.zeroWeight > 0
+}
 
 // isUsable reports whether a gateway can act on what is known.
 func (g *Group) isUsable() bool { return g.wait.over && g.isKnown() }
@@ -213,7 +226,8 @@ func (g *Group) publish(now time.Time, isolated, removed bool) (before, after *V
 	need := g.rule.MinReady.Of(g.counts.Total())
 	v := &View{
 		Group: before.Group, Version: before.Version + 1, Rule: g.rule,
-		State: decide(g.counts, need), Last: before.Last, Since: before.Since, Need: need, Counts: g.counts,
+		State: decide(g.counts, g.zeroWeight, need), Last: before.Last, Since: before.Since,
+		Need: need, Counts: g.counts, ZeroWeight: g.zeroWeight,
 		Frozen: isolated || !g.isUsable(), InRotation: g.inRotation, Panicking: g.isUsable() && g.plan.all,
 		Removed: removed, members: g.members.current(), replaced: make(chan struct{}),
 	}

@@ -28,6 +28,8 @@ type Member struct {
 	InRotation bool
 	Weight     int
 
+	ZeroWeight bool // its weight is 0 by Rule.WeightLabel: it gets no requests, and counts for nothing
+
 	absent    bool      // there is no such target
 	started   bool      // its instance has
 	full      int       // its weight when it is ready

@@ -17,16 +17,20 @@ func NewMirror(name string) *Mirror { return &Mirror{newGroup(name, time.Now())}
 func (m *Mirror) Group() *Group { return m.group }
 
 // Publish makes v, with some members, the present View. It sets what follows from the group and
-// the members: Group, Counts and InRotation, and a Version that is that of v or, if it would not
+// the members: Group, Counts, ZeroWeight and InRotation, and a Version that is that of v or, if it would not
 // grow by that, the next one. The caller must not change v or the members afterwards. Members
 // need different names. Publish is called by one goroutine at a time.
 func (m *Mirror) Publish(v *View, all []*Member) {
 	before := m.group.view.Load()
 	all = slices.SortedFunc(slices.Values(all), func(a, b *Member) int { return cmp.Compare(a.Target, b.Target) })
 	v.Group, v.Version = before.Group, max(v.Version, before.Version+1)
-	v.Counts, v.InRotation = Counts{}, 0
+	v.Counts, v.ZeroWeight, v.InRotation = Counts{}, 0, 0
 	for _, member := range all {
-		v.Counts[member.State]++
+		if member.ZeroWeight {
+			v.ZeroWeight++
+		} else {
+			v.Counts[member.State]++
+		}
 		if member.InRotation {
 			v.InRotation++
 		}

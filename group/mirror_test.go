@@ -19,18 +19,19 @@ func TestAMirrorShowsWhatItIsGiven(t *testing.T) {
 	}
 	m.Publish(&group.View{Version: first.Version + 1_000, State: group.Ready, Last: group.Ready, Need: 1}, []*group.Member{
 		{Target: "c", State: group.Down},
+		{Target: "d", State: group.Ready, ZeroWeight: true},
 		{Target: "b", State: group.Ready, InRotation: true, Weight: 100},
 		{Target: "a", State: group.Degraded, InRotation: true, Weight: 25},
 	})
 	v, err := g.Next(t.Context(), first.Version)
-	if err != nil || v.Version != first.Version+1_000 || v.Group != "web" || v.Frozen || v.InRotation != 2 || v.Counts.Serving() != 2 || v.Counts.Total() != 3 {
+	if err != nil || v.Version != first.Version+1_000 || v.Group != "web" || v.Frozen || v.InRotation != 2 || v.Counts.Serving() != 2 || v.Counts.Total() != 3 || v.ZeroWeight != 1 || v.Total() != 4 {
 		t.Errorf("the next view is %+v, %v", v, err)
 	}
 	var names []string
 	for member := range v.MembersAfter("a") {
 		names = append(names, member.Target)
 	}
-	if !slices.Equal(names, []string{"b", "c"}) || v.Member("c").State != group.Down {
+	if !slices.Equal(names, []string{"b", "c", "d"}) || v.Member("c").State != group.Down {
 		t.Errorf("the members after a are %v", names)
 	}
 	picked := map[string]int{}

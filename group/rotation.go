@@ -53,7 +53,7 @@ func (r *Rule) fill(acting Counts, l members) map[string]bool {
 	}
 	var rest []*Member
 	for m := range l.from("") {
-		if !m.acting.TakesRequests() && m.full > 0 {
+		if !m.acting.TakesRequests() && !m.ZeroWeight {
 			rest = append(rest, m)
 		}
 	}
@@ -77,7 +77,7 @@ func one(b bool) int {
 // place decides whether a member is in rotation, and with which weight.
 func (r *Rule) place(m *Member, p plan, now time.Time) (inRotation bool, weight int) {
 	switch {
-	case m.full == 0:
+	case m.ZeroWeight:
 		return false, 0
 	case p.all && m.acting != Draining, p.extra[m.Target]:
 		return true, m.full

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// letters are the states of members in a table: upper case for those that are in rotation.
+// letters are the states of members in a table. One in upper case has the weight 0.
 var letters = map[rune]State{'u': Undecided, 'r': Ready, 'g': Degraded, 'd': Draining, 'x': Down}
 
 // groupOf returns a group whose members have states, in which a later member has been in its
@@ -22,7 +23,10 @@ func groupOf(rule Rule, states string, now time.Time) *Group {
 	g := newGroup("g", now)
 	g.rule = rule
 	for i, letter := range states {
-		o := &observed{target: fmt.Sprintf("m%03d", i), state: letters[letter], since: now.Add(-time.Duration(i) * time.Second)}
+		o := &observed{target: fmt.Sprintf("m%03d", i), state: letters[unicode.ToLower(letter)], since: now.Add(-time.Duration(i) * time.Second)}
+		if unicode.IsUpper(letter) {
+			o.labels = map[string]string{rule.WeightLabel: "0"}
+		}
 		g.put(o, nil, now, false)
 	}
 	g.replan(now, true)
@@ -78,6 +82,70 @@ func TestWhoIsInRotation(t *testing.T) {
 	}
 }
 
+// A member of the weight 0 gets no requests. So it is not one of those that are ready, nor one of
+// those of which a share must be, for a gateway and for people.
+func TestMembersOfTheWeight0CountForNothing(t *testing.T) {
+	now := time.Unix(1000, 0)
+	half := probe.Minimum{Share: 0.5}
+	for _, c := range []struct {
+		states string
+		rule   Rule
+		want   string
+		state  State
+		panics bool
+	}{
+		{"Rx", Rule{}, "0 0", Down, false}, // one is ready, and nobody is sent to it
+		{"Rx", Rule{Panic: 0.5}, "0 100", Down, true},
+		{"Xr", Rule{Panic: 1}, "0 100", Ready, false}, // all that can be used are ready
+		{"XXr", Rule{MinReady: half}, "0 0 100", Ready, false},
+		{"RRx", Rule{MinReady: half}, "0 0 0", Down, false},
+		{"Rrx", Rule{Quorum: 2}, "0 100 100", Ready, false},
+		{"Rxd", Rule{Quorum: 1}, "0 0 100", Down, false},
+		{"Ur", Rule{}, "0 100", Ready, false}, // nobody waits for it
+		{"RR", Rule{}, "0 0", Down, false},    // the group is known, and drained
+		{"RX", Rule{Panic: 1, Quorum: 2}, "0 0", Down, false},
+		{"Ru", Rule{}, "0 100", Undecided, false}, // frozen
+	} {
+		c.rule.WeightLabel = "w"
+		g := groupOf(c.rule, c.states, now)
+		_, v := g.publish(now, false, false)
+		if got := weights(g); got != c.want || v.State != c.state || v.Panicking != c.panics || v.Frozen != (c.state == Undecided) {
+			t.Errorf("%s by %+v: the weights are %s, want %s; %v, panics %v, frozen %v", c.states, c.rule, got, c.want, v.State, v.Panicking, v.Frozen)
+		}
+		zero := 0
+		for m := range v.Members() {
+			if m.ZeroWeight {
+				zero++
+			}
+		}
+		if zero == 0 || v.ZeroWeight != zero || v.Counts.Total()+zero != len(c.states) {
+			t.Errorf("%s: %d have the weight 0, and the view has %d beside %v", c.states, zero, v.ZeroWeight, v.Counts)
+		}
+	}
+}
+
+// The weight of a member is an operator's way to drain it, and to bring it back.
+func TestAMemberOfTheWeight0IsNotLost(t *testing.T) {
+	now, rule := time.Unix(1000, 0), Rule{WeightLabel: "w", SlowStart: 10 * time.Second}
+	g := groupOf(rule, "rru", now)
+	put := func(name string, state State, weight string) {
+		o := &observed{target: name, state: state, labels: map[string]string{"w": weight}}
+		g.put(o, g.members.get(name), now, false)
+		g.replan(now, false)
+		g.publish(now, false, false)
+	}
+	put("m002", Ready, "100")
+	for _, c := range []struct{ name, weight, want string }{
+		{"m000", "0", "0 100 100"}, {"m001", "0", "0 0 100"}, {"m002", "0", "0 0 0"},
+		{"m000", "100", "10 0 0"}, // in rotation anew
+	} {
+		put(c.name, Ready, c.weight)
+		if got := weights(g); got != c.want || g.View().Frozen {
+			t.Errorf("%s has the weight %s: the weights are %s, want %s; frozen %v", c.name, c.weight, got, c.want, g.View().Frozen)
+		}
+	}
+}
+
 func TestLabelsHaveWeights(t *testing.T) {
 	now, rule := time.Unix(1000, 0), Rule{Weight: 50, WeightLabel: "w"}
 	g := groupOf(rule, "", now)
@@ -97,7 +165,7 @@ func TestLawsOfARotation(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		now := time.Unix(1000, 0)
 		rule := Rule{
-			Panic: probe.Share([]float64{0, 0.01, 0.5, 1}[r.IntN(4)]), Quorum: r.IntN(4), Weight: r.IntN(MaxWeight + 1),
+			WeightLabel: "w", Panic: probe.Share([]float64{0, 0.01, 0.5, 1}[r.IntN(4)]), Quorum: r.IntN(4), Weight: r.IntN(MaxWeight + 1),
 			DegradedWeight: probe.Share(r.IntN(5)) / 4, SlowStart: time.Duration(r.IntN(2)) * 10 * time.Second,
 		}
 		g := newGroup("g", now)
@@ -108,7 +176,11 @@ func TestLawsOfARotation(t *testing.T) {
 			if m := g.members.get(name); m != nil && r.IntN(6) == 0 {
 				g.drop(name, now)
 			} else {
-				g.put(&observed{target: name, state: State(r.IntN(probe.GatewayStates)), since: now, doubtful: r.IntN(5) == 0}, m, now, r.IntN(20) == 0)
+				o := &observed{target: name, state: State(r.IntN(probe.GatewayStates)), since: now, doubtful: r.IntN(5) == 0}
+				if r.IntN(8) == 0 {
+					o.labels = map[string]string{"w": "0"}
+				}
+				g.put(o, m, now, r.IntN(20) == 0)
 			}
 			before, over := g.view.Load().InRotation, g.wait.over
 			kept := g.acting.Serving() - g.wait.joined
@@ -132,13 +204,20 @@ func TestLawsOfARotation(t *testing.T) {
 func checkLaws(t *testing.T, g *Group, now time.Time) {
 	t.Helper()
 	var counts, acting Counts
-	in, absent, joined, atOnce := 0, 0, 0, map[string]int{}
+	in, absent, joined, zero, atOnce := 0, 0, 0, 0, map[string]int{}
 	fresh := plan{all: !g.isUsable() || g.rule.panics(g.acting)}
 	if !fresh.all {
 		fresh.extra = g.rule.fill(g.acting, g.members.current())
 	}
 	stepped := map[string]int{}
 	for m := range g.members.current().from("") {
+		if m.ZeroWeight {
+			zero++
+			if m.serves > 0 || m.InRotation {
+				t.Errorf("%+v has the weight 0", *m)
+			}
+			continue
+		}
 		counts[m.State]++
 		acting[m.acting]++
 		if m.absent {
@@ -163,7 +242,7 @@ func checkLaws(t *testing.T, g *Group, now time.Time) {
 			t.Errorf("%+v takes no requests and is in rotation", *m)
 		}
 	}
-	if counts != g.counts || acting != g.acting || in != g.inRotation || absent != g.wait.absent || joined != g.wait.joined {
+	if zero != g.zeroWeight || counts != g.counts || acting != g.acting || in != g.inRotation || absent != g.wait.absent || joined != g.wait.joined {
 		t.Errorf("the counts are %v %v %d %+v, want %v %v %d %d %d", g.counts, g.acting, g.inRotation, g.wait, counts, acting, in, absent, joined)
 	}
 	if !maps.Equal(stepped, atOnce) {

@@ -28,12 +28,13 @@ func (c Counts) Total() (n int) {
 // Serving returns how many members take requests: those that are Ready or Degraded.
 func (c Counts) Serving() int { return c[Ready] + c[Degraded] }
 
-// decide returns the state of a group that needs some of its members to take requests:
-// Undecided if it depends on what becomes of the undecided ones, and if there are no
-// members: they are not known yet, or whoever finds them has lost them.
-func decide(c Counts, need int) State {
+// decide returns the state of a group that needs some of its members to take requests, and
+// has others of the weight 0, which cannot: Undecided if it depends on what becomes of the
+// undecided ones, and if there are no members: they are not known yet, or whoever finds them
+// has lost them.
+func decide(c Counts, zeroWeight, need int) State {
 	switch {
-	case c.Total() == 0:
+	case c.Total()+zeroWeight == 0:
 		return Undecided
 	case c.Serving() >= need:
 		return Ready

@@ -37,7 +37,7 @@ func TestAGroupIsReadyWhenEnoughMembersAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		counts := Counts{Undecided: c.undecided, Ready: c.ready, Down: c.down}
-		if got := decide(counts, min.Of(counts.Total())); got != c.want {
+		if got := decide(counts, 0, min.Of(counts.Total())); got != c.want {
 			t.Errorf("%+v is %v", c, got)
 		}
 	}
@@ -51,10 +51,10 @@ func TestAGroupIsDecidedIfItsUndecidedMembersDoNotMatter(t *testing.T) {
 		for ready := range most {
 			for down := range most {
 				for need := 1; need < 3*most; need++ {
-					got := decide(Counts{Undecided: undecided, Ready: ready, Down: down}, need)
+					got := decide(Counts{Undecided: undecided, Ready: ready, Down: down}, 0, need)
 					var ends []State
 					for become := range undecided + 1 {
-						ends = append(ends, decide(Counts{Ready: ready + become, Down: down + undecided - become}, need))
+						ends = append(ends, decide(Counts{Ready: ready + become, Down: down + undecided - become}, 0, need))
 					}
 					ends = slices.Compact(ends)
 					if want := Undecided; len(ends) == 1 && ends[0] != got || len(ends) > 1 && got != want {

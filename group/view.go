@@ -19,8 +19,9 @@ type View struct {
 	Last  State
 	Since time.Time // when Last changed; zero while it is Undecided
 
-	Need   int    // how many members must take requests: Rule.MinReady of all
-	Counts Counts // of members, by state
+	Need       int    // how many members must take requests: Rule.MinReady of those in Counts
+	Counts     Counts // of members by state, without those of the weight 0
+	ZeroWeight int    // how many members have the weight 0
 
 	// Frozen says that a gateway keeps what it has, whatever the members say: the group waits
 	// for its members to be decided, nothing is known about any, or the engine is isolated. A
@@ -39,8 +40,11 @@ type View struct {
 	replaced chan struct{}          // closed when there is a newer View
 }
 
-// Decided reports whether there are members, and the state of each is known.
-func (v *View) Decided() bool { return v.Counts[Undecided] == 0 && v.Counts.Total() > 0 }
+// Total returns how many members there are.
+func (v *View) Total() int { return v.Counts.Total() + v.ZeroWeight }
+
+// Decided reports whether there are members, and the state of each that counts is known.
+func (v *View) Decided() bool { return v.Counts[Undecided] == 0 && v.Total() > 0 }
 
 // Members yields the members, sorted by name. The caller must not change them.
 func (v *View) Members() iter.Seq[*Member] { return v.members.from("") }

@@ -24,7 +24,7 @@ type wait struct {
 // settle begins to wait for the members, or ends it, and reports whether it did. A member that
 // has become down or draining is known, and nothing that others wait for. It needs Groups.mu.
 func (g *Group) settle(now time.Time) (changed bool) {
-	w, exist, serve := &g.wait, g.acting.Total()-g.wait.absent, g.acting.Serving()
+	w, exist, serve := &g.wait, g.acting.Total()-g.wait.absent+g.zeroWeight, g.acting.Serving()
 	if w.over && (exist == 0 || w.lost > 0 && serve == w.joined) {
 		w.over, w.began, w.enough, changed = false, now, g.view.Load().InRotation, true
 	}
@@ -46,7 +46,7 @@ func (g *Group) settle(now time.Time) (changed bool) {
 // member of which nothing was found out is in rotation until it is known to be down, unless it
 // has not even started. None is newer than the others, and starts slowly.
 func (g *Group) release(m *Member, isLate bool) *Member {
-	presume := isLate && m.acting == Undecided && m.started
+	presume := isLate && m.acting == Undecided && m.started && !m.ZeroWeight
 	if !presume && m.slowSince.IsZero() {
 		return m
 	}

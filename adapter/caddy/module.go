@@ -113,7 +113,7 @@ func (u *Upstreams) Cleanup() error {
 func (u *Upstreams) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, error) {
 	g := u.source.group()
 	view := g.View()
-	if view.Frozen && view.Counts.Total() == 0 {
+	if view.Frozen && view.Total() == 0 {
 		dials := slices.Clone(u.static)
 		rand.Shuffle(len(dials), func(i, j int) { dials[i], dials[j] = dials[j], dials[i] })
 		return upstreams(dials, u.transport.tried(r, dials)), nil

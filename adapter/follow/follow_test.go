@@ -225,6 +225,7 @@ func TestWrongAnswersAreRejected(t *testing.T) {
 		"a large port":       {page(strings.Replace(member("a"), "80", "65536", 1), ""), "port is 65536"},
 		"a large weight":     {page(strings.Replace(member("a"), "100", "257", 1), ""), "weight is 257"},
 		"no weight":          {page(strings.Replace(member("a"), "100", "0", 1), ""), "weight is 0, and inRotation is true"},
+		"a weight, and none": {page(strings.Replace(member("a"), `"weight"`, `"zeroWeight":true,"weight"`, 1), ""), "zeroWeight and inRotation"},
 		"a line in address":  {page(strings.Replace(member("a"), "10.0.0.1", `10.0.0.1\n`, 1), ""), "control characters"},
 		"the same page":      {page(member("a"), `,"next":"a"`), `"a" is not in the order`},
 		"another next page":  {page(member("a"), `,"next":"b"`), "does not begin"},

@@ -89,7 +89,7 @@ func (a *answer) add(page httpapi.Group) error {
 func newMember(m *httpapi.Member) (*group.Member, error) {
 	n := &group.Member{
 		Target: m.Target, Address: m.Address, Port: uint16(m.Port), Labels: m.Labels, Since: m.Since,
-		Reason: probe.Reason(m.Reason), InRotation: m.InRotation, Weight: m.Weight,
+		Reason: probe.Reason(m.Reason), InRotation: m.InRotation, Weight: m.Weight, ZeroWeight: m.ZeroWeight,
 	}
 	err := errors.Join(probe.ID{Target: m.Target, Kind: probe.Readiness}.Check(), n.State.UnmarshalText([]byte(m.State)))
 	switch {
@@ -98,6 +98,8 @@ func newMember(m *httpapi.Member) (*group.Member, error) {
 		err = fmt.Errorf("port is %d", m.Port)
 	case m.Weight < 0 || m.Weight > group.MaxWeight || (m.Weight > 0) != m.InRotation:
 		err = fmt.Errorf("weight is %d, and inRotation is %t", m.Weight, m.InRotation)
+	case m.ZeroWeight && m.InRotation:
+		err = errors.New("zeroWeight and inRotation are true")
 	case strings.ContainsFunc(m.Address, unicode.IsControl):
 		err = errors.New("address has control characters")
 	}

@@ -30,9 +30,10 @@ type Group struct {
 
 	InRotation int  `json:"inRotation"`         // to how many members gateways send requests
 	Panicking  bool `json:"panicking,omitzero"` // that is to all of them, since too few are ready
-	Frozen     bool `json:"frozen,omitzero"`    // gateways keep what they have: not all members were decided since the start, or the engine is isolated
+	Frozen     bool `json:"frozen,omitzero"`    // gateways keep what they have: the group waits for its members to be decided, or the engine is isolated
 
-	Counts GroupCounts `json:"counts"` // members by state
+	Counts     GroupCounts `json:"counts"`              // members by state, without those of the weight 0
+	ZeroWeight int         `json:"zeroWeight,omitzero"` // members of the weight 0, which get no requests and count for nothing
 
 	// Members are sorted by name. Only /v1/groups/{name} has them, and up to MaxListed.
 	Members []Member `json:"members,omitempty"`
@@ -61,6 +62,8 @@ type Member struct {
 
 	InRotation bool `json:"inRotation"` // gateways send requests to it
 	Weight     int  `json:"weight"`     // with which weight, 0 to 256
+
+	ZeroWeight bool `json:"zeroWeight,omitzero"` // its weight is 0 by a label: it gets no requests, and counts for nothing
 }
 
 // GatewayList is the response of /v1/gateways.
@@ -211,7 +214,7 @@ func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 		}
 		g.Members = append(g.Members, Member{
 			Target: m.Target, Address: m.Address, Port: int(m.Port), Labels: m.Labels, State: m.State.String(), Since: utc(m.Since),
-			Reason: string(m.Reason), InRotation: m.InRotation, Weight: m.Weight,
+			Reason: string(m.Reason), InRotation: m.InRotation, Weight: m.Weight, ZeroWeight: m.ZeroWeight,
 		})
 	}
 	respond(w, g)
@@ -245,7 +248,7 @@ func respondNoGroup(w http.ResponseWriter, name string) {
 func newGroup(v *group.View) Group {
 	g := Group{
 		Name: v.Group, State: v.State.String(), Last: v.Last.String(), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
-		InRotation: v.InRotation, Panicking: v.Panicking, Frozen: v.Frozen,
+		InRotation: v.InRotation, Panicking: v.Panicking, Frozen: v.Frozen, ZeroWeight: v.ZeroWeight,
 		Counts: GroupCounts{
 			Total: v.Counts.Total(), Ready: v.Counts[group.Ready], Degraded: v.Counts[group.Degraded],
 			Draining: v.Counts[group.Draining], Down: v.Counts[group.Down], Undecided: v.Counts[group.Undecided],

@@ -59,10 +59,10 @@ var (
 	watchdogDesc      = describe("sonde_watchdog_restarts_total", "Total number of times that the watchdog has started the engine again because it hung.")
 	omittedDesc       = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).")
 	groupReadyDesc    = describe("sonde_group_ready", "Whether the group was ready when that was last known (1 for yes, 0 for no).", "group")
-	groupMembersDesc  = describe("sonde_group_members", "Number of members of the group by state.", "group", "state")
+	groupMembersDesc  = describe("sonde_group_members", "Number of members of the group by state, without those of the weight 0.", "group", "state")
 	groupRotationDesc = describe("sonde_group_in_rotation", "Number of members of the group that gateways send requests to.", "group")
 	groupPanicDesc    = describe("sonde_group_panicking", "1 while gateways use all members of the group because too few are ready, otherwise 0.", "group")
-	groupFrozenDesc   = describe("sonde_group_frozen", "1 while gateways keep what they have: not all members of the group were decided since the start, or the engine is isolated. Otherwise 0.", "group")
+	groupFrozenDesc   = describe("sonde_group_frozen", "1 while gateways keep what they have: the group waits for its members to be decided, or the engine is isolated. Otherwise 0.", "group")
 	buildInfoDesc     = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", "version", "goversion")
 )
 

@@ -201,7 +201,7 @@ func TestGroupMetrics(t *testing.T) {
 		{Group: "zone", State: group.Ready, Last: group.Ready, Counts: group.Counts{group.Ready: 4}},
 	}
 	want := `
-# HELP sonde_group_members Number of members of the group by state.
+# HELP sonde_group_members Number of members of the group by state, without those of the weight 0.
 # TYPE sonde_group_members gauge
 sonde_group_members{group="db",state="degraded"} 0
 sonde_group_members{group="db",state="down"} 0

@@ -59,7 +59,7 @@ func (h *health) List(context.Context, *healthv1.HealthListRequest) (*healthv1.H
 		if v == nil {
 			continue
 		}
-		if len(all)+v.Counts.Total() >= maxListed {
+		if len(all)+v.Total() >= maxListed {
 			return nil, status.Errorf(codes.ResourceExhausted, "there are more than %d services", maxListed)
 		}
 		all[v.Group] = &healthv1.HealthCheckResponse{Status: ofGroup(v)}

@@ -125,6 +125,9 @@ func groupLines(groups []httpapi.Group, only string, most int) string {
 		if g.Counts.Undecided > 0 {
 			fmt.Fprintf(&s, ", %d not known yet", g.Counts.Undecided)
 		}
+		if g.ZeroWeight > 0 {
+			fmt.Fprintf(&s, ", %d more of weight 0", g.ZeroWeight)
+		}
 		s.WriteString("\n")
 	}
 	return s.String()

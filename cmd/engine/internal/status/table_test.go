@@ -74,9 +74,9 @@ func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
 	groups := []httpapi.Group{
 		{Name: "a", State: "ready", Need: 2, Counts: httpapi.GroupCounts{Total: 4, Ready: 3, Down: 1}},
 		{Name: "b", State: "down", Need: 2, Counts: httpapi.GroupCounts{Total: 2, Ready: 1, Down: 1}},
-		{Name: "c", State: "undecided", Need: 1, Counts: httpapi.GroupCounts{Total: 2, Undecided: 2}},
+		{Name: "c", State: "undecided", Need: 1, Counts: httpapi.GroupCounts{Total: 2, Undecided: 2}, ZeroWeight: 3},
 	}
-	want := "group b: down, 1 of 2 ready, 2 needed\ngroup c: undecided, 0 of 2 ready, 1 needed, 2 not known yet\ngroup a: ready, 3 of 4 ready, 2 needed\n"
+	want := "group b: down, 1 of 2 ready, 2 needed\ngroup c: undecided, 0 of 2 ready, 1 needed, 2 not known yet, 3 more of weight 0\ngroup a: ready, 3 of 4 ready, 2 needed\n"
 	if got := groupLines(groups, "", maxGroupLines); got != want {
 		t.Errorf("the lines are\n%s\nwant\n%s", got, want)
 	}

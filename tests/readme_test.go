@@ -87,7 +87,7 @@ func TestTheReadmeShowsTheExampleOfPackageEngine(t *testing.T) {
 func TestTheMakeTargetsThatDocumentsNameExist(t *testing.T) {
 	makefile := readText(t, "../Makefile")
 	named := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
-	for _, path := range []string{"../README.md", "../CONTRIBUTING.md", "../docs/benchmarks.md", "../docs/kubelet.md"} {
+	for _, path := range []string{"../README.md", "../CONTRIBUTING.md", "../docs/benchmarks.md", "../docs/kubelet.md", "../docs/operations.md", "../docs/gateways/caddy.md", "../docs/gateways/envoy.md"} {
 		for _, m := range named.FindAllStringSubmatch(readText(t, path), -1) {
 			if !strings.Contains(makefile, "\n"+m[1]+":") {
 				t.Errorf("%s: the Makefile has no target %s", path, m[1])

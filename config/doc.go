@@ -37,6 +37,8 @@
 //	    initial_delay     = "0s"    # these are the defaults
 //	    period            = "10s"
 //	    timeout           = "1s"
+//	    warn_after        = "200ms" # no limit: an attempt that takes longer is a warning
+//	    fail_after        = "500ms" # no limit: likewise, and a failure
 //	    success_threshold = 1       # always 1 for startup and liveness
 //	    failure_threshold = 3
 //	    on_error          = "ignore" # or "fail": an attempt that could not be made is a failure

@@ -88,7 +88,8 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 // running Engine.
 func OnceWatched(ctx context.Context, p probe.Probe) probe.Result {
 	clock, m := newClock(), new(health.Monitor)
-	defer watch(m, &clock, tickOf(p.Rule.WithDefaults().Timeout))()
+	rule := p.Rule.WithDefaults()
+	defer watch(m, &clock, tickOf(&rule))()
 	return once(ctx, p, &clock, m)
 }
 
@@ -156,7 +157,11 @@ func (a *attempt) make(clock *clock, m *health.Monitor) (res probe.Result, panic
 		case n == 1 && a.lostBefore >= 0 && notable(lost-a.lostBefore, timeout): // the peer may have closed what was kept
 			res = excuse(res, lost-a.lostBefore, timeout)
 		}
-		res = a.waiveDenied(checked(res, timeout, late))
+		res = checked(res, timeout, late)
+		if limitsLatency(rule) {
+			res = judgeLatency(res, end-begin, lostByTry+lostByHandler, rule)
+		}
+		res = a.waiveDenied(res)
 		res.Tries = n
 		if hasPanicked {
 			panics++

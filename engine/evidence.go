@@ -23,7 +23,8 @@ func evidenceOf(res *probe.Result, late bool) (answered, missing responders) {
 	if res.Timings.Resolve > 0 && evidence != probe.NameUnanswered {
 		answered = nameServer
 	}
-	failed := res.Outcome == probe.Failure
+	tooSlow := res.Reason == probe.ReasonTooSlow // as if it had passed
+	failed := res.Outcome == probe.Failure && !tooSlow
 	switch {
 	case evidence == probe.Answered, evidence == probe.Interrupted:
 		return answered | theTarget, 0
@@ -33,7 +34,7 @@ func evidenceOf(res *probe.Result, late bool) (answered, missing responders) {
 		return answered, nameServer
 	case evidence == probe.Silent:
 		return answered, theTarget
-	case passed(res) && res.Timings != (probe.Timings{}), failed && res.Timings.FirstByte > 0:
+	case (passed(res) || tooSlow) && res.Timings != (probe.Timings{}), failed && res.Timings.FirstByte > 0:
 		return answered | theTarget, 0
 	case failed && (res.Timings.Connect > 0 || late):
 		return answered, theTarget

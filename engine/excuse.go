@@ -20,8 +20,11 @@ const (
 )
 
 // tickOf returns how often to look at the clock while an attempt is in flight.
-func tickOf(timeout time.Duration) time.Duration {
-	return min(max(minTick, timeout/stallShare), maxTick)
+func tickOf(r *probe.Rule) time.Duration {
+	if r.WarnAfter+r.FailAfter > 0 {
+		return minTick
+	}
+	return min(max(minTick, r.Timeout/stallShare), maxTick)
 }
 
 // timeoutOf returns the timeout of an attempt that starts now, after so many that were
@@ -54,7 +57,7 @@ func isAnswer(res *probe.Result, inTime bool) bool {
 	case probe.Answered, probe.NameAnswered:
 		return true
 	case probe.NoEvidence:
-		return res.Reason == probe.ReasonExecExit && inTime || res.Timings.FirstByte > 0 && inTime
+		return res.Reason == probe.ReasonTooSlow || res.Reason == probe.ReasonExecExit && inTime || res.Timings.FirstByte > 0 && inTime
 	}
 	return false
 }

@@ -194,6 +194,9 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	case stalled(lost, now-a.since, a.timeout, &a.spec.rule):
 		*res = excuse(*res, lost, a.timeout)
 	}
+	if limitsLatency(&a.spec.rule) {
+		*res = judgeLatency(*res, now-a.since, max(lost, n.delayed(a)), &a.spec.rule)
+	}
 	if res.Outcome == probe.Unknown && a.tries < maxTries && maySucceedNow(res, n.monitor, now) {
 		n.try(a, now)
 		return
@@ -292,6 +295,11 @@ func (n *nonBlocking) fairDeadline(a *attempt) (delay, deadline int64) {
 		deadline += delay * min(a.steps+1, maxDelayedSteps)
 	}
 	return delay, deadline
+}
+
+// delayed returns how much longer a try has taken at most because each of its steps was delayed.
+func (n *nonBlocking) delayed(a *attempt) int64 {
+	return n.monitor.Longest(a.since) * min(a.steps+1, maxDelayedSteps)
 }
 
 // fallBack gives all attempts to workers for a while, since the system cannot wait for

@@ -220,6 +220,32 @@ func TestANonBlockingAttemptEndsAtItsTimeout(t *testing.T) {
 	}
 }
 
+func TestANonBlockingAttemptThatIsTooSlowFails(t *testing.T) {
+	h := newStepper(t, probe.Success)
+	rule := patient
+	rule.Period, rule.FailAfter = 10*time.Millisecond, time.Millisecond
+	e := step(t, h, rule)
+	h.ready()
+	e.becomes(probe.Passing)
+	ended := make(chan struct{})
+	defer func() { <-ended }()
+	go func() { // an attempt during which this machine is busy too does not fail
+		defer close(ended)
+		for st, _ := e.Status(e.id); st.Verdict != probe.Failing; st, _ = e.Status(e.id) {
+			select {
+			case w := <-h.writers:
+				time.Sleep(100 * time.Millisecond) // the target is slow
+				write(w)
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	if st := e.becomes(probe.Failing); st.Result.Reason != probe.ReasonTooSlow || st.Result.Took < 40*time.Millisecond {
+		t.Errorf("got %+v", st)
+	}
+}
+
 func TestAnAttemptThatNeedsAGoroutineGetsOne(t *testing.T) {
 	h := newStepper(t, probe.Success)
 	h.blocks = true

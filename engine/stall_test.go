@@ -293,3 +293,58 @@ func TestAKeptConnectionThatEndsInAStallDoesNotFail(t *testing.T) {
 		})
 	}
 }
+
+func TestAnAttemptThatIsTooSlowFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration
+		want  [4]uint64
+		state probe.Verdict
+	}{
+		"fast":     {100 * time.Millisecond, [4]uint64{probe.Success: 1}, probe.Passing},
+		"slow":     {300 * time.Millisecond, [4]uint64{probe.Warning: 1}, probe.Passing},
+		"too slow": {600 * time.Millisecond, [4]uint64{probe.Failure: 1}, probe.Failing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				p := with(deaf{c.takes, probe.Succeed("")})
+				p.Rule = probe.Rule{Period: time.Minute, Timeout: time.Second, FailureThreshold: 1, WarnAfter: 200 * time.Millisecond, FailAfter: 500 * time.Millisecond}
+				apply(t, e, probe.Set{readiness: p})
+				e.Report(instance("a"))
+				pass(2 * time.Second)
+				if st := status(t, e, readiness); st.Attempts != c.want || st.Verdict != c.state || st.Warned != (c.want[probe.Warning] > 0) {
+					t.Errorf("got %v, %v by %+v", st.Attempts, st.Verdict, st.Result)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAttemptIsNotTooSlowBecauseOfAStall(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		p := with(deaf{600 * time.Millisecond, probe.Succeed("")})
+		p.Rule = probe.Rule{Period: time.Minute, Timeout: time.Second, FailureThreshold: 1, FailAfter: 200 * time.Millisecond}
+		set, s := stallable(readiness, p)
+		apply(t, e, set)
+		e.Report(instance("a"))
+		pass(50 * time.Millisecond)
+		s.stall(t, e, 500*time.Millisecond)
+		pass(time.Second)
+		if st := status(t, e, readiness); st.Attempts != [4]uint64{probe.Success: 1} {
+			t.Errorf("got %v by %+v", st.Attempts, st.Result)
+		}
+	})
+}
+
+func TestANonBlockingAttemptIsNotTooSlowBecauseOfItsOwnEngine(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		s := &staller{}
+		p := probe.Probe{Handler: s, HandlerName: "staller", Rule: probe.Rule{Period: time.Minute, FailureThreshold: 1, FailAfter: 10 * time.Millisecond}}
+		apply(t, e, probe.Set{stallID: p})
+		s.next.Store(int64(5 * time.Second))
+		e.Report(instance("a"))
+		pass(10 * time.Second)
+		if st := status(t, e, stallID); s.next.Load() != 0 || st.Attempts != [4]uint64{probe.Success: 1} {
+			t.Errorf("got %v by %+v", st.Attempts, st.Result)
+		}
+	})
+}

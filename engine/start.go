@@ -77,7 +77,7 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	}
 	sc.counters.lateness.add(st.Lateness)
 	sp := s.spec.Load()
-	sc.tick = min(sc.tick, tickOf(sp.rule.Timeout))
+	sc.tick = min(sc.tick, tickOf(&sp.rule))
 	a := sc.newAttempt(sp)
 	a.slot, a.instance, a.next, a.lane, a.counts = s, s.target.current().id, st.Next, st.Lane, st.Counts
 	a.Target = sp.targetOf(s.target.name, s.setInflight(a))

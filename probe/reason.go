@@ -29,6 +29,8 @@ const (
 	ReasonNoPort     Reason = "target.port"        // the target has no port of that name
 	ReasonNoAddr     Reason = "target.address"     // the target has no address
 	ReasonNotAllowed Reason = "target.not_allowed" // a name or a redirect led to an address that the request for this attempt may not reach
+	ReasonSlow       Reason = "target.slow"        // a warning: the attempt passed, and took longer than Rule.WarnAfter
+	ReasonTooSlow    Reason = "target.too_slow"    // the attempt took longer than Rule.FailAfter, and would have passed
 	ReasonTimeout    Reason = "handler.timeout"    // the handler returned after its deadline
 )
 

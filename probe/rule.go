@@ -17,6 +17,8 @@ type Rule struct {
 	InitialDelay           time.Duration `hcl:"initial_delay,optional" doc:"time from the start of the instance to the first attempt" min:"0s" max:"8784h"`
 	Period                 time.Duration `hcl:"period,optional,nonzero" doc:"time from one attempt to the next" min:"10ms" max:"8784h"`
 	Timeout                time.Duration `hcl:"timeout,optional,nonzero" doc:"time that each try of an attempt may take; an attempt whose outcome is unknown is tried up to three times" min:"1ms" max:"8784h"`
+	WarnAfter              time.Duration `hcl:"warn_after,optional" doc:"an attempt that passes, but takes longer, is a warning with the reason target.slow; less than timeout. Time that the engine itself has lost does not count" default:"no limit"`
+	FailAfter              time.Duration `hcl:"fail_after,optional" doc:"an attempt that passes, but takes longer, is a failure with the reason target.too_slow; less than timeout. Up to 40ms more are a warning: so late can an engine be that counts as on time" default:"no limit"`
 	SuccessThreshold       int32         `hcl:"success_threshold,optional,nonzero" doc:"consecutive successes until the probe passes; always 1 for startup and liveness probes" min:"1"`
 	FailureThreshold       int32         `hcl:"failure_threshold,optional,nonzero" doc:"consecutive failures until the probe fails" min:"1"`
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that the instance may take to exit when the engine terminates it because this probe fails; not for readiness probes" default:"that of the target" max:"8784h"`
@@ -66,6 +68,7 @@ func (r Rule) Check() error {
 	duration("initial_delay", r.InitialDelay, 0)
 	duration("period", r.Period, MinPeriod)
 	duration("timeout", r.Timeout, time.Millisecond)
+	r.checkLatency(&wrong)
 	duration("termination_grace_period", r.TerminationGracePeriod, 0)
 	switch {
 	case r.SuccessThreshold < 1:
@@ -83,6 +86,20 @@ func (r Rule) Check() error {
 		wrong.Add("compatibility", "must be none or kubelet")
 	}
 	return wrong.Err()
+}
+
+// checkLatency checks the limits of an attempt's duration.
+func (r Rule) checkLatency(wrong *FieldErrors) {
+	limit := func(field string, d time.Duration) {
+		if d != 0 && (d < time.Millisecond || d >= r.Timeout) {
+			wrong.Add(field, "is %v; it must be from %v to less than timeout, which is %v", d, time.Millisecond, r.Timeout)
+		}
+	}
+	limit("warn_after", r.WarnAfter)
+	limit("fail_after", r.FailAfter)
+	if r.WarnAfter != 0 && r.FailAfter != 0 && r.WarnAfter >= r.FailAfter {
+		wrong.Add("warn_after", "is %v; it must be less than fail_after, which is %v", r.WarnAfter, r.FailAfter)
+	}
 }
 
 // OnError says how an attempt that could not be made (outcome unknown) counts

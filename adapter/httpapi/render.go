@@ -99,6 +99,7 @@ func newProbe(s engine.Status, text int) Probe {
 	}
 	p.Rule = Rule{
 		InitialDelaySeconds: s.Rule.InitialDelay.Seconds(), PeriodSeconds: s.Rule.Period.Seconds(), TimeoutSeconds: s.Rule.Timeout.Seconds(),
+		WarnAfterSeconds: s.Rule.WarnAfter.Seconds(), FailAfterSeconds: s.Rule.FailAfter.Seconds(),
 		SuccessThreshold: s.Rule.SuccessThreshold, FailureThreshold: s.Rule.FailureThreshold,
 	}
 	return p

@@ -195,6 +195,8 @@ type Rule struct {
 	InitialDelaySeconds float64 `json:"initialDelaySeconds"`
 	PeriodSeconds       float64 `json:"periodSeconds"`
 	TimeoutSeconds      float64 `json:"timeoutSeconds"`
+	WarnAfterSeconds    float64 `json:"warnAfterSeconds,omitempty"` // of an attempt that passes; absent without a limit
+	FailAfterSeconds    float64 `json:"failAfterSeconds,omitempty"` // likewise
 	SuccessThreshold    int32   `json:"successThreshold"`
 	FailureThreshold    int32   `json:"failureThreshold"`
 }

@@ -90,6 +90,8 @@ type Target struct {
 	Driver   any // what the Driver of the target's process or restart block made of it; nil without such a block
 	Settings any // what Options.TargetSettings made of restart_policy, back_off and the like
 
+	StartAfter []string `json:",omitempty"` // targets that must be up before this one is started
+
 	Labels map[string]string `json:",omitempty"` // of a target without probes; those of others are in Config.Set
 }
 

@@ -121,6 +121,7 @@
 //	foreach.go     the elements of for_each
 //	dynamic.go     dynamic blocks
 //	lifecycle.go   what starts and restarts a target
+//	startafter.go  after which other targets it is started
 //	ports.go       the ports of a target
 //	probe.go       probe blocks and their handlers
 //	shown.go       the settings of a handler as text, without what is secret

@@ -33,6 +33,7 @@ var (
 		{Name: "address", Type: String, Unset: "127.0.0.1 with a process block, else none", Doc: "IP address or host name of the target, without a port"},
 		{Name: "ports", Type: Any, Unset: "none", Doc: "map of names to port numbers, at most 1000; probes can refer to a port by its name"},
 		labelsField,
+		startAfterField,
 	}}
 	labelsField = Field{Name: "labels", Type: Any, Unset: "none", Doc: "map of strings, at most 32, by which targets are selected and grouped; names as in Prometheus. Those of a target come beside those of the defaults block, and an empty one removes one of these"}
 )

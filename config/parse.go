@@ -52,6 +52,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.plugins()
 	l.defaults()
 	l.targets()
+	l.checkStartAfter()
 	l.groups()
 	l.gateways()
 	l.probeModules()
@@ -92,7 +93,8 @@ type loader struct {
 
 	defaultLabels map[string]string // of the defaults block for all kinds
 
-	emptyLoops   []Note   // the arguments for_each without elements
+	emptyLoops   []Note // the arguments for_each without elements
+	startAfters  []startAfter
 	blockReports []report // about target blocks: see reportLater
 
 	noLifecycle Target // of target blocks that say nothing about starting and restarting

@@ -153,6 +153,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	content := c.For(&b.Body)
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target)
 	target, inherited, lifecycle := l.lifecycle(b, content, blocks)
+	l.readStartAfter(b, tree.Content{Arguments: content.Arguments, Blocks: blocks}, spec, &target)
 	address, validAddress := l.address(b, content)
 	ports, validPorts := l.portMap(b, content)
 	labels, validLabels := l.labels(b, content)

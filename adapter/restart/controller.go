@@ -50,6 +50,7 @@ type Controller struct {
 	static      staticUnits     // all others
 	pending     []string        // targets whose units have changed since reconcile has looked at them
 	supervisors map[string]*supervisor
+	order       startOrder
 	spent       account
 	restored    map[string]restored // by target, until a supervisor takes it
 	applies     int                 // number of calls of Apply and Change
@@ -83,6 +84,7 @@ func New(c Config) (*Controller, error) {
 		units:       map[string]Unit{},
 		static:      newStaticUnits(),
 		supervisors: map[string]*supervisor{},
+		order:       newStartOrder(),
 		restored:    map[string]restored{},
 	}
 	r.forced, r.force = context.WithCancel(context.Background())
@@ -94,7 +96,7 @@ func New(c Config) (*Controller, error) {
 // before Run.
 //
 // The instance of a removed unit is reported as terminating, and is terminated
-// within its grace period. So is an instance whose driver has changed; the next one
+// within its grace period, but after those of removed units that were started after it. So is an instance whose driver has changed; the next one
 // starts as soon as it has terminated. Any other change takes effect at once, and
 // the instance keeps running.
 //
@@ -155,6 +157,7 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 		} else {
 			c.static.replace(target)
 			c.units[target] = u.WithDefaults()
+			c.order.change(target, u.StartAfter)
 		}
 		c.pending = append(c.pending, target)
 	}
@@ -198,7 +201,8 @@ func (c *Controller) Kill() {
 
 // Run runs the units' instances until ctx is done. Then it reports all instances as
 // terminating, which stops their startup and liveness probes while readiness goes
-// on, and terminates all of them at the same time, each within its grace period;
+// on, and terminates all of them at the same time, each within its grace period, but those that
+// others were started after (Unit.StartAfter) only once these have terminated;
 // Kill cuts that short. Run returns nil when all instances have terminated and all
 // goroutines that it started have returned. The engine should run until then.
 // Instances of an External driver, those of an Outliving one, and units without a driver
@@ -366,6 +370,11 @@ func (c *Controller) release(target string) bool {
 	defer c.unitsMu.Unlock()
 	if _, driven := c.units[target]; driven && !c.stopping {
 		return false
+	}
+	for _, earlier := range c.order.remove(target) {
+		if s := c.supervisors[earlier]; s != nil {
+			notify(s.wake)
+		}
 	}
 	if !c.stopping { // what it remembers is for the next engine
 		delete(c.supervisors, target)

@@ -144,6 +144,7 @@ func (i *instance) check() {
 	case i.terminating && i.released && !now.Before(i.notBefore):
 		i.cancel(ErrReleased)
 	case i.terminating:
+	case isRemoved && i.isNeeded(): // woken when that has changed
 	case isRemoved:
 		i.terminate(now)
 	case i.id == "":

@@ -104,6 +104,7 @@ const (
 // an earlier engine is then taken over all the same, to end it.
 func (s *supervisor) supervise() {
 	notBefore, pause := s.resume(), takeOverPause
+	s.waitForOthers()
 	for s.refresh() || s.resumes != "" && !s.control.isStopping() {
 		end := s.runInstance(notBefore)
 		if s.resumes != "" && errors.Is(end.exit.Err, ErrNotTakenOver) {

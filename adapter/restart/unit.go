@@ -24,6 +24,11 @@ type Unit struct {
 	StopSignal             StopSignal    `hcl:"stop_signal,optional" doc:"signal that asks a process to exit, such as SIGINT for a fast shutdown of PostgreSQL or SIGQUIT for a graceful one of nginx; SIGKILL follows after the grace period. A change needs no restart"`
 	BackOff                BackOff       `hcl:"back_off,block" doc:"how long to wait before a restart"`
 
+	// StartAfter are the targets that must be up before the first instance is started: ready, or
+	// completed. When the controller stops, or both units are removed, the instance of this unit
+	// terminates before theirs. They must not form a cycle. It has no effect with an External driver.
+	StartAfter []string
+
 	// Revision identifies what Driver does: when a target's new unit has the same
 	// non-empty revision as the old one, the instance keeps running. Without a
 	// revision the drivers themselves are compared.

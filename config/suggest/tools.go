@@ -65,6 +65,7 @@ var spellings = []spelling{
 	{"stopwaitsecs", "termination_grace_period", `termination_grace_period = "10s"`, "a target block", "supervisord"},
 	{"stopsignal", "stop_signal", `stop_signal = "SIGINT"`, "a target block", "supervisord"},
 	{"killSignal", "stop_signal", `stop_signal = "SIGINT"`, "a target block", "systemd"},
+	{"after", "start_after", `start_after = ["db"]`, "a target block", "systemd"},
 	{"directory", "dir", `dir = "/srv"`, "", "supervisord"},
 	{"workingDirectory", "dir", `dir = "/srv"`, "", "systemd"},
 	{"environment", "env", `env = { NAME = "…" }`, "", "supervisord"},
@@ -89,7 +90,7 @@ type absence struct {
 var absences = []absence{
 	{"image", "ports", `images are not run; a program of this machine is: process { command = ["…"] }`},
 	{"containers", "ports", `write each container as a target of its own: target "web" { process { … } }`},
-	{"depends_on", "ports", "targets start independently of each other: a program has to wait for what it needs"},
+	{"depends_on", "ports", `to start a target after others, and terminate it before them: start_after = ["db"]`},
 	{"lifecycle", "ports", "there are no hooks: write what must run before or after the program into its command"},
 	{"resources", "lines_per_second", "limits are set outside: by systemd, or by the command"},
 	{"stop_signal", "lines_per_second", "stop_signal stands beside the process block, in the target block"},

@@ -45,6 +45,8 @@ func waitingState(in *probe.Instance) probe.TargetState {
 	switch {
 	case in.Reason == probe.ReasonNoStart || in.Reason == probe.ReasonResources:
 		return probe.StateCannotStart
+	case in.Reason == probe.ReasonStartAfter:
+		return probe.StateStarting
 	case in.Reason == probe.ReasonBackOff:
 		return probe.StateCrashLooping
 	case in.Phase == probe.Ended:

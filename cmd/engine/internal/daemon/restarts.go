@@ -31,6 +31,7 @@ func (d *daemon) units(c *config.Config, plan bool) (map[string]restart.Unit, er
 
 func (d *daemon) unit(name string, t config.Target, plan bool) (restart.Unit, error) {
 	unit, _ := t.Settings.(restart.Unit)
+	unit.StartAfter = t.StartAfter
 	driver, err := d.driver(name, t, plan)
 	if err != nil || driver == nil {
 		return unit, err

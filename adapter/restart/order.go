@@ -1,0 +1,136 @@
+package restart
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// startOrder has the targets that were started, until their supervisors end, and those that each of
+// them was started after. A Controller guards it with unitsMu.
+type startOrder struct {
+	after      map[string][]string        // by target: those that it was started after
+	dependents map[string]map[string]bool // by target: those that were started after it
+}
+
+func newStartOrder() startOrder {
+	return startOrder{after: map[string][]string{}, dependents: map[string]map[string]bool{}}
+}
+
+// add notes that a target was started, after others.
+func (o *startOrder) add(target string, after []string) {
+	o.remove(target)
+	o.after[target] = after
+	for _, earlier := range after {
+		if o.dependents[earlier] == nil {
+			o.dependents[earlier] = map[string]bool{}
+		}
+		o.dependents[earlier][target] = true
+	}
+}
+
+// change notes that the unit of a target has changed.
+func (o *startOrder) change(target string, after []string) {
+	if _, started := o.after[target]; started {
+		o.add(target, after)
+	}
+}
+
+// remove notes that a target has ended, and returns those that it was started after.
+func (o *startOrder) remove(target string) (after []string) {
+	after = o.after[target]
+	delete(o.after, target)
+	for _, earlier := range after {
+		delete(o.dependents[earlier], target)
+		if len(o.dependents[earlier]) == 0 {
+			delete(o.dependents, earlier)
+		}
+	}
+	return after
+}
+
+// isNeeded reports whether a target that is no longer wanted has to wait with its end: targets
+// that were started after it have not ended.
+func (c *Controller) isNeeded(target string) bool {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	_, driven := c.units[target]
+	return (!driven || c.stopping) && !c.killing && len(c.order.dependents[target]) > 0
+}
+
+// isNeeded reports whether the instance goes on although its target is no longer wanted. One that is
+// released goes on anyway.
+func (i *instance) isNeeded() bool {
+	released := i.unit.external() || i.unit.outlives() && i.control.releases()
+	return !released && i.control.isNeeded(i.target)
+}
+
+// startAfterInterval is the time between two looks at the targets that a target is started after.
+const startAfterInterval = 100 * time.Millisecond
+
+// waitForOthers returns when all targets that this one is started after are up, or when refresh
+// returns false. An instance of an earlier engine goes on without them.
+func (s *supervisor) waitForOthers() {
+	t := time.NewTicker(startAfterInterval)
+	defer t.Stop()
+	waited := false
+	for s.resumes == "" && !s.unit.external() && s.refresh() {
+		missing := s.missing()
+		if len(missing) == 0 {
+			if waited {
+				s.log.Info("no longer waiting for other targets")
+			}
+			break
+		}
+		s.reportWaiting(missing, !waited)
+		waited = true
+		select {
+		case <-t.C:
+		case <-s.wake:
+		}
+	}
+	s.control.started(s.target)
+}
+
+// started notes that a target has stopped waiting for others.
+func (c *Controller) started(target string) {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	if u, driven := c.units[target]; driven && !u.external() {
+		c.order.add(target, u.StartAfter)
+	}
+}
+
+// missing returns which of the targets that this one is started after are not up, with their states.
+func (s *supervisor) missing() (missing []string) {
+	for _, target := range s.unit.StartAfter {
+		state := probe.StateAbsent
+		if gauge, ok := s.control.config.Engine.WatchTarget(target); ok {
+			if state = gauge.State(); gauge.Ready() || state == probe.StateCompleted {
+				continue
+			}
+		}
+		missing = append(missing, fmt.Sprintf("%s (%v)", target, state))
+	}
+	return missing
+}
+
+// reportWaiting reports that the first instance waits for other targets.
+func (s *supervisor) reportWaiting(missing []string, log bool) {
+	text := "waiting for " + strings.Join(missing, ", ")
+	if log {
+		s.log.Info("waiting for other targets before the start", "start_after", slices.Clone(s.unit.StartAfter), "missing", missing)
+	}
+	in := s.endedInstance(probe.Ended)
+	in.Reason, in.Detail = probe.ReasonStartAfter, text
+	if s.reported.Reason == in.Reason {
+		in.Since = s.reported.Since
+	}
+	if in.Reason != s.reported.Reason || in.Detail != s.reported.Detail {
+		s.report(in)
+	}
+	s.reportAgain()
+}

@@ -4,6 +4,7 @@
 //	gateway.go  Gateways: starts and ends the outputs
 //	session.go  Session: what an output works with, and its status
 //	http.go     HTTP: how outputs listen, and answer HTTP requests
+//	answers.go  answers that clients share
 package gateway
 
 import (

@@ -153,29 +153,32 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, "unix", path)
 }
 
-// Answer returns a handler that responds with what of makes of the Views that Kept returns.
-func (s *Session) Answer(of func([]*group.View) any) http.HandlerFunc {
+// Handler returns a handler that responds with what of makes of the Views that Kept returns.
+func (s *Session) Handler(of func([]*group.View) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		views := s.Kept()
 		if slices.Contains(views, nil) {
 			Undecided(w)
 			return
 		}
-		s.Respond(w, of(views))
+		s.Respond(w, "", views, func() any { return of(views) })
 	}
 }
 
-// Respond answers a request with JSON, and reports that, or which members of the Views of Kept
-// have no address: the answer cannot have them.
-func (s *Session) Respond(w http.ResponseWriter, value any) {
-	text, err := json.Marshal(value)
+// Respond answers a request with a query with what of returns, as JSON. It depends on nothing but
+// the query, and the Views. Respond reports that, or which members of the Views of Kept have no
+// address: the answer cannot have them.
+func (s *Session) Respond(w http.ResponseWriter, query string, views []*group.View, of func() any) {
+	answer, release, err := s.Share(query, views, func() (Answer, error) {
+		text, err := json.Marshal(of())
+		return Answer{Text: append(text, '\n')}, err
+	})
 	if err != nil {
-		s.Failed(err)
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		s.Busy(w, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(append(text, '\n')); err != nil {
+	defer release()
+	if !Write(w, answer.Text) {
 		return
 	}
 	if err := s.unreachable(); err != nil {
@@ -183,6 +186,30 @@ func (s *Session) Respond(w http.ResponseWriter, value any) {
 		return
 	}
 	s.Succeeded()
+}
+
+// Share returns the answer to a query about some views, and a function to call when it has been
+// given to the client. It is made by of, which depends on nothing else, unless it has been made for
+// another client: thousands of them may wait for a change of a large group. An error is for Busy.
+func (s *Session) Share(query string, views []*group.View, of func() (Answer, error)) (Answer, func(), error) {
+	return s.answers.get(query, views, of)
+}
+
+// Busy answers a request for which there is no answer by an error of Share. Clients keep what they
+// have.
+func (s *Session) Busy(w http.ResponseWriter, err error) {
+	s.Failed(err)
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+}
+
+// Write gives a client a text of JSON, and reports whether it has read that. It disconnects a
+// client that does not read.
+func Write(w http.ResponseWriter, text []byte) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	_, err := listener.Paced(w).Write(text)
+	return err == nil
 }
 
 // Undecided answers a request before it is known what to answer: clients keep what they

@@ -23,6 +23,8 @@ type Session struct {
 	statusMu sync.Mutex // guards status
 	status   group.GatewayStatus
 
+	answers answers // of outputs by HTTP
+
 	keptMu sync.Mutex    // guards kept and left
 	kept   []*group.View // of Groups: the last one that Kept has returned, or nil
 	left   []error       // of Groups: which members of kept have no address, or nil

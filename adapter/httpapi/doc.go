@@ -103,7 +103,7 @@
 // /healthz and /metrics nor /v1/stats from being served.
 //
 // Files: httpapi.go has the configuration and routes, serve.go the listener,
-// pace.go the time that clients have to read, guard.go the access rules; targets.go, query.go, events.go, reload.go and plan.go serve requests,
+// guard.go the access rules; targets.go, query.go, events.go, reload.go and plan.go serve requests,
 // types.go and render.go are the JSON, explain.go says it in sentences, page.go the status page, and client.go reads
 // it all.
 package httpapi

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
-	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -174,16 +173,12 @@ func (s *Server) afterChange(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		if g := s.groupOf(r.PathValue("name")); g != nil && q.waits && g.View().Version == q.version {
-			if !s.waiters.acquire() {
+			wait := func(ctx context.Context) { _, _ = g.Next(ctx, q.version) } // an error says that there was no change
+			if !s.waiters.Wait(w, r, q.wait, wait) {
 				w.Header().Set("Retry-After", "1")
 				respondError(w, http.StatusServiceUnavailable, "too many requests wait for changes of groups: the limit is %d", MaxWaiters)
 				return
 			}
-			listener.KeepOpen(r.Context())
-			ctx, cancel := context.WithTimeout(r.Context(), q.wait)
-			_, _ = g.Next(ctx, q.version) // an error says that there was no change
-			cancel()
-			s.waiters.release()
 			if r.Context().Err() != nil {
 				respondError(w, http.StatusServiceUnavailable, "the server stops")
 				return

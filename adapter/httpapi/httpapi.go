@@ -30,7 +30,7 @@ const (
 	MaxListText     = 512                     // bytes of each detail in a list
 	MaxHeaderBytes  = listener.MaxHeaderBytes // of a request
 	WriteTimeout    = listener.WriteTimeout   // to write a response, or one event
-	StallTimeout    = 5 * time.Second         // for a client to read the next 64 KiB of a response
+	StallTimeout    = listener.StallTimeout   // for a client to read the next 64 KiB of a response
 	Heartbeat       = 15 * time.Second        // between events or comments of a stream
 	ShutdownGrace   = 5 * time.Second         // for requests in progress when the server stops
 )
@@ -97,7 +97,7 @@ type Server struct {
 	lists    semaphore // of targets: large responses, which slow clients keep in progress
 	requests semaphore // other ones
 	streams  semaphore
-	waiters  semaphore
+	waiters  *listener.Waiters
 	changes  semaphore // reloads and plans
 }
 
@@ -125,7 +125,7 @@ func New(c Config) (*Server, error) {
 		lists:    make(semaphore, MaxRequests),
 		requests: make(semaphore, MaxRequests),
 		streams:  make(semaphore, MaxSubscribers),
-		waiters:  make(semaphore, MaxWaiters),
+		waiters:  listener.NewWaiters(MaxWaiters),
 		changes:  make(semaphore, MaxChanges),
 	}
 	s.handler = s.guard(s.routes())
@@ -160,6 +160,11 @@ func (s *Server) routes() http.Handler {
 	}
 	handle("/", http.HandlerFunc(page))
 	return mux
+}
+
+// paced returns a handler that disconnects clients which do not read its responses.
+func paced(h http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(listener.Paced(w), r) }
 }
 
 // public reports whether a path is served without a token.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/group"
-	"github.com/sonde-probe/sonde/internal/listener"
 )
 
 // Bounds on blocking queries. The times are Consul's.
@@ -21,7 +20,6 @@ const (
 	maxWaiters  = 512 // at once; further ones get the status 429
 	defaultWait = 5 * time.Minute
 	maxWait     = 10 * time.Minute
-	answerTime  = 30 * time.Second // for a client to read an answer
 )
 
 // query is what a blocking query asks for: an answer with another index than this one, or
@@ -52,8 +50,9 @@ func parseQuery(values url.Values) (q query, err error) {
 
 // block answers about some groups as soon as their index is another one than the client has.
 // That of another life of the engine is, and so is one that the client has made up. While it
-// is not known what to answer, a client with an index waits, and another one gets an error.
-func (c *Catalog) block(w http.ResponseWriter, r *http.Request, groups []int, answer func(*http.Request, []*group.View) any) {
+// is not known what to answer, a client with an index waits, and another one gets an error. The
+// answer depends on the query and the views only.
+func (c *Catalog) block(w http.ResponseWriter, r *http.Request, groups []int, query string, answer func([]*group.View) any) {
 	q, err := parseQuery(r.URL.Query())
 	if dc := r.URL.Query().Get("dc"); err == nil && dc != "" && dc != c.datacenter {
 		err = fmt.Errorf("dc is %.64q: the datacenter here is %s", dc, c.datacenter)
@@ -68,13 +67,10 @@ func (c *Catalog) block(w http.ResponseWriter, r *http.Request, groups []int, an
 	}
 	views, index := c.views(groups)
 	if q.index != 0 && (index == q.index || slices.Contains(views, nil)) {
-		select {
-		case c.waiters <- struct{}{}:
-			views, index = c.await(w, r, groups, q)
-			<-c.waiters
-		default:
+		// Like Consul's it waits up to a sixteenth longer, so that clients do not come back all at once.
+		if !c.waiters.Wait(w, r, q.wait+rand.N(q.wait/16+1), func(ctx context.Context) { views, index = c.await(ctx, groups, q.index) }) {
 			c.session.Refused()
-			http.Error(w, "too many blocking queries: the limit is "+strconv.Itoa(maxWaiters)+" at once", http.StatusTooManyRequests)
+			http.Error(w, fmt.Sprintf("too many blocking queries: the limit is %d at once", c.waiters.Limit()), http.StatusTooManyRequests)
 			return
 		}
 	}
@@ -89,7 +85,7 @@ func (c *Catalog) block(w http.ResponseWriter, r *http.Request, groups []int, an
 	w.Header().Set("X-Consul-Index", strconv.FormatUint(index, 10))
 	w.Header().Set("X-Consul-KnownLeader", "true")
 	w.Header().Set("X-Consul-LastContact", "0")
-	c.session.Respond(w, answer(r, views))
+	c.session.Respond(w, query, views, func() any { return answer(views) })
 }
 
 // views returns the views of some groups, and their index, which grows with each change. What
@@ -107,20 +103,12 @@ func (c *Catalog) views(groups []int) (views []*group.View, index uint64) {
 	return views, index
 }
 
-// await waits for an answer with another index than that of a query. Like Consul's it waits
-// up to a sixteenth longer, so that clients do not come back all at once.
-func (c *Catalog) await(w http.ResponseWriter, r *http.Request, groups []int, q query) (views []*group.View, index uint64) {
-	wait := q.wait + rand.N(q.wait/16+1)
-	control := http.NewResponseController(w)
-	listener.KeepOpen(r.Context())
-	_ = control.SetReadDeadline(time.Time{}) // net/http has these deadlines
-	_ = control.SetWriteDeadline(time.Now().Add(wait + answerTime))
-	ctx, cancel := context.WithTimeout(r.Context(), wait)
-	defer cancel()
+// await waits until ctx is done for an answer with another index than that of a query.
+func (c *Catalog) await(ctx context.Context, groups []int, than uint64) (views []*group.View, index uint64) {
 	for {
 		before := c.session.Views()
 		views, index = c.views(groups)
-		if index != q.index && !slices.Contains(views, nil) || ctx.Err() != nil {
+		if index != than && !slices.Contains(views, nil) || ctx.Err() != nil {
 			return views, index
 		}
 		c.session.Wait(ctx, before, nil)

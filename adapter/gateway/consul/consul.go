@@ -10,12 +10,14 @@ package consul
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"regexp"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -54,14 +56,14 @@ type Catalog struct {
 	tags       []string
 	began      uint64 // index of what never changes
 	session    *gateway.Session
-	waiters    chan struct{} // one for each blocking query
+	waiters    *listener.Waiters
 }
 
 // New returns a Catalog. The configuration must have passed Check.
 func New(c Config) *Catalog {
 	return &Catalog{
 		http: gateway.HTTP{Listen: c.Listen, Token: c.Token}, datacenter: cmp.Or(c.Datacenter, "dc1"),
-		tags: append([]string{}, c.Tags...), waiters: make(chan struct{}, maxWaiters),
+		tags: append([]string{}, c.Tags...), waiters: listener.NewWaiters(maxWaiters),
 	}
 }
 
@@ -69,18 +71,23 @@ func New(c Config) *Catalog {
 func (c *Catalog) Run(ctx context.Context, s *gateway.Session) {
 	c.session, c.began = s, uint64(time.Now().UnixMicro())
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/catalog/datacenters", func(w http.ResponseWriter, _ *http.Request) { s.Respond(w, []string{c.datacenter}) })
-	mux.HandleFunc("GET /v1/catalog/services", c.services)
-	mux.HandleFunc("GET /v1/catalog/service/{service...}", c.one(func(v *group.View, _ *http.Request) any { return c.catalogEntries(v) }))
-	mux.HandleFunc("GET /v1/health/service/{service...}", c.one(func(v *group.View, r *http.Request) any {
-		return c.healthEntries(v, r.URL.Query().Has("passing"))
-	}))
-	mux.HandleFunc("GET /v1/health/checks/{service...}", c.one(func(v *group.View, _ *http.Request) any { return c.checks(v, "any") }))
-	mux.HandleFunc("GET /v1/health/state/{state}", c.state)
-	mux.HandleFunc("GET /v1/agent/self", func(w http.ResponseWriter, _ *http.Request) {
-		s.Respond(w, map[string]any{"Config": map[string]any{"Datacenter": c.datacenter, "NodeName": "sonde", "Server": true}, "Member": map[string]any{"Name": "sonde"}})
+	mux.HandleFunc("GET /v1/catalog/datacenters", func(w http.ResponseWriter, r *http.Request) {
+		s.Respond(w, r.URL.Path, nil, func() any { return []string{c.datacenter} })
 	})
-	mux.HandleFunc("GET /v1/status/leader", func(w http.ResponseWriter, _ *http.Request) { s.Respond(w, s.Status().Address) })
+	mux.HandleFunc("GET /v1/catalog/services", c.services)
+	mux.HandleFunc("GET /v1/catalog/service/{service...}", c.one(func(v *group.View, _ bool) any { return c.catalogEntries(v) }))
+	mux.HandleFunc("GET /v1/health/service/{service...}", c.one(func(v *group.View, onlyPassing bool) any { return c.healthEntries(v, onlyPassing) }))
+	mux.HandleFunc("GET /v1/health/checks/{service...}", c.one(func(v *group.View, _ bool) any { return c.checks(v, "any") }))
+	mux.HandleFunc("GET /v1/health/state/{state}", c.state)
+	mux.HandleFunc("GET /v1/agent/self", func(w http.ResponseWriter, r *http.Request) {
+		s.Respond(w, r.URL.Path, nil, func() any {
+			return map[string]any{"Config": map[string]any{"Datacenter": c.datacenter, "NodeName": "sonde", "Server": true}, "Member": map[string]any{"Name": "sonde"}}
+		})
+	})
+	mux.HandleFunc("GET /v1/status/leader", func(w http.ResponseWriter, r *http.Request) {
+		address := s.Status().Address
+		s.Respond(w, r.URL.Path+" "+address, nil, func() any { return address })
+	})
 	c.http.Serve(ctx, s, mux)
 }
 
@@ -90,26 +97,27 @@ func (c *Catalog) services(w http.ResponseWriter, r *http.Request) {
 	for _, g := range c.session.Groups {
 		all[g.View().Group] = c.tags
 	}
-	c.block(w, r, nil, func(*http.Request, []*group.View) any { return all })
+	c.block(w, r, nil, r.URL.Path, func([]*group.View) any { return all })
 }
 
 // one returns a handler that answers about one service. Consul's answer about a service that
 // does not exist is an empty list; it is counted.
-func (c *Catalog) one(entries func(*group.View, *http.Request) any) http.HandlerFunc {
+func (c *Catalog) one(entries func(v *group.View, onlyPassing bool) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for i, g := range c.session.Groups {
 			if g.View().Group == r.PathValue("service") {
-				c.block(w, r, []int{i}, func(r *http.Request, views []*group.View) any {
-					if !c.hasTags(r) {
+				onlyPassing, tagged := r.URL.Query().Has("passing"), c.hasTags(r)
+				c.block(w, r, []int{i}, fmt.Sprint(r.URL.Path, onlyPassing, tagged), func(views []*group.View) any {
+					if !tagged {
 						return []any{}
 					}
-					return entries(views[0], r)
+					return entries(views[0], onlyPassing)
 				})
 				return
 			}
 		}
 		c.session.Refused()
-		c.block(w, r, nil, func(*http.Request, []*group.View) any { return []any{} })
+		c.block(w, r, nil, "unknown", func([]*group.View) any { return []any{} })
 	}
 }
 
@@ -119,10 +127,11 @@ func (c *Catalog) state(w http.ResponseWriter, r *http.Request) {
 	for i := range all {
 		all[i] = i
 	}
-	c.block(w, r, all, func(r *http.Request, views []*group.View) any {
+	state := r.PathValue("state")
+	c.block(w, r, all, r.URL.Path, func(views []*group.View) any {
 		checks := []check{}
 		for _, v := range views {
-			checks = append(checks, c.checks(v, r.PathValue("state"))...)
+			checks = append(checks, c.checks(v, state)...)
 		}
 		return checks
 	})

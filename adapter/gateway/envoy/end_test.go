@@ -20,10 +20,14 @@ func TestTheEndEndsRequestsThatWait(t *testing.T) {
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	d := New(Config{Listen: "127.0.0.1:0", Wait: 10 * time.Minute})
 	o := s.Serve(func() gateway.Output { return d })
-	present := d.answer([]int{0}).Version
+	present, release, err := d.answer([]int{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
 	status := make(chan int, 1)
 	go func() {
-		response, err := http.Post(o.URL+"/v3/discovery:endpoints", "application/json", strings.NewReader(`{"version_info":"`+present+`"}`))
+		response, err := http.Post(o.URL+"/v3/discovery:endpoints", "application/json", strings.NewReader(`{"version_info":"`+present.Version+`"}`))
 		if err != nil {
 			t.Error(err)
 			status <- 0
@@ -32,7 +36,7 @@ func TestTheEndEndsRequestsThatWait(t *testing.T) {
 		response.Body.Close()
 		status <- response.StatusCode
 	}()
-	testsync.Until(t, "the request to wait", func() bool { return len(d.waiters) == 1 })
+	testsync.Until(t, "the request to wait", func() bool { return d.waiters.Waiting() == 1 })
 	if err := o.Gateways.Apply(nil); err != nil {
 		t.Fatal(err)
 	}

@@ -42,11 +42,10 @@ const DefaultWait = 500 * time.Millisecond
 const (
 	minWait       = 10 * time.Millisecond
 	maxWait       = 10 * time.Minute
-	maxWaiters    = 512              // at once; further ones do not wait
-	answerTime    = 30 * time.Second // for Envoy to read an answer
-	maxRequest    = 1 << 20          // bytes of a request, most of which says which extensions Envoy has
-	maxFile       = 64 << 20         // bytes of a file that is compared before it is replaced
-	retryInterval = time.Second      // between attempts to write files
+	maxWaiters    = 512         // at once; further ones do not wait
+	maxRequest    = 1 << 20     // bytes of a request, most of which says which extensions Envoy has
+	maxFile       = 64 << 20    // bytes of a file that is compared before it is replaced
+	retryInterval = time.Second // between attempts to write files
 )
 
 // Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
@@ -72,13 +71,13 @@ func (c Config) Check() error {
 type Discovery struct {
 	config  Config
 	session *gateway.Session
-	waiters chan struct{} // one for each request that waits
+	waiters *listener.Waiters
 }
 
 // New returns a Discovery. The configuration must have passed Check.
 func New(c Config) *Discovery {
 	c.Wait = cmp.Or(c.Wait, DefaultWait)
-	return &Discovery{config: c, waiters: make(chan struct{}, maxWaiters)}
+	return &Discovery{config: c, waiters: listener.NewWaiters(maxWaiters)}
 }
 
 // Run implements gateway.Output.
@@ -114,20 +113,28 @@ func (d *Discovery) discover(w http.ResponseWriter, r *http.Request) {
 		d.refuse(w, http.StatusNotFound, "none of the resource_names is a group of this gateway")
 		return
 	}
-	answer := d.await(w, r, groups, asked.version)
-	switch {
-	case r.Context().Err() != nil:
+	if d.has(groups, asked.version) { // further requests than maxWaiters do not wait
+		d.waiters.Wait(w, r, d.config.Wait, func(ctx context.Context) { d.await(ctx, groups, asked.version) })
+	}
+	if r.Context().Err() != nil {
 		gateway.Stopping(w)
-	case answer == nil:
+		return
+	}
+	answer, release, err := d.answer(groups)
+	if errors.Is(err, errUndecided) {
 		gateway.Undecided(w)
-	case answer.Version == asked.version:
+		return
+	}
+	if err != nil {
+		d.session.Busy(w, err)
+		return
+	}
+	defer release()
+	if answer.Version == asked.version {
 		w.WriteHeader(http.StatusNotModified)
 		d.note(answer)
-	default:
-		w.Header().Set("Content-Type", "application/json")
-		if _, err := w.Write(answer.text()); err == nil {
-			d.note(answer)
-		}
+	} else if gateway.Write(w, answer.Text) {
+		d.note(answer)
 	}
 }
 
@@ -137,9 +144,9 @@ func (d *Discovery) refuse(w http.ResponseWriter, status int, problem string) {
 }
 
 // note notes that Envoy was given endpoints, or that it lacks some.
-func (d *Discovery) note(r *response) {
-	if r.problem != nil {
-		d.session.Failed(r.problem)
+func (d *Discovery) note(a gateway.Answer) {
+	if a.Problem != nil {
+		d.session.Failed(a.Problem)
 		return
 	}
 	d.session.Succeeded()
@@ -155,44 +162,43 @@ func (d *Discovery) groupsOf(asked request) (groups []int) {
 	return groups
 }
 
-// await returns the answer about groups when it is another one than that of a version, or the
-// present one when the wait is over; nil if nothing is known of one of them.
-func (d *Discovery) await(w http.ResponseWriter, r *http.Request, groups []int, version string) *response {
-	before := d.session.Views()
-	answer := d.answer(groups)
-	if answer != nil && answer.Version != version {
-		return answer
-	}
-	select {
-	case d.waiters <- struct{}{}:
-		defer func() { <-d.waiters }()
-	default:
-		return answer
-	}
-	listener.KeepOpen(r.Context())
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // net/http has these deadlines
-	_ = control.SetWriteDeadline(time.Now().Add(d.config.Wait + answerTime))
-	ctx, cancel := context.WithTimeout(r.Context(), d.config.Wait)
-	defer cancel()
-	for (answer == nil || answer.Version == version) && ctx.Err() == nil {
+// await waits until ctx is done for an answer about groups with another version.
+func (d *Discovery) await(ctx context.Context, groups []int, version string) {
+	for {
+		before := d.session.Views()
+		if !d.has(groups, version) || ctx.Err() != nil {
+			return
+		}
 		d.session.Wait(ctx, before, nil)
-		before = d.session.Views()
-		answer = d.answer(groups)
 	}
-	return answer
 }
 
-// answer returns the endpoints of groups, or nil if nothing is known of one of them.
-func (d *Discovery) answer(groups []int) *response {
+// has reports whether a client with a version has the present endpoints of groups, or there is
+// nothing to give it yet.
+func (d *Discovery) has(groups []int, version string) bool {
+	answer, release, err := d.answer(groups)
+	if err != nil {
+		return errors.Is(err, errUndecided)
+	}
+	release()
+	return answer.Version == version
+}
+
+var errUndecided = errors.New("nothing is known of a group")
+
+// answer returns the endpoints of groups, and a function to call when they are no longer used. The
+// error is errUndecided if nothing is known of one of them, or one of gateway.Session.Share.
+func (d *Discovery) answer(groups []int) (a gateway.Answer, release func(), err error) {
 	kept := d.session.Kept()
 	views := make([]*group.View, len(groups))
 	for i, g := range groups {
 		if views[i] = kept[g]; views[i] == nil {
-			return nil
+			return a, nil, errUndecided
 		}
 	}
-	return newResponse(views, d.config.DegradedStatus)
+	return d.session.Share(fmt.Sprint(groups), views, func() (gateway.Answer, error) {
+		return newResponse(views, d.config.DegradedStatus).answer(), nil
+	})
 }
 
 // write keeps the files up to date until ctx is done.
@@ -218,17 +224,23 @@ func (d *Discovery) write(ctx context.Context) {
 func (d *Discovery) writeChanged(written []string) error {
 	var errs []error
 	for i, g := range d.session.Groups {
-		answer := d.answer([]int{i})
-		if answer == nil || answer.Version == written[i] {
+		answer, release, err := d.answer([]int{i})
+		if err != nil {
+			if !errors.Is(err, errUndecided) {
+				errs = append(errs, err)
+			}
 			continue
 		}
-		name := filepath.Join(d.config.Directory, url.PathEscape(g.View().Group)+".json")
-		if err := replace(name, answer.text()); err != nil {
-			errs = append(errs, fmt.Errorf("write %s: %w", name, err))
-			continue
+		if answer.Version != written[i] {
+			name := filepath.Join(d.config.Directory, url.PathEscape(g.View().Group)+".json")
+			if err := replace(name, answer.Text); err != nil {
+				errs = append(errs, fmt.Errorf("write %s: %w", name, err))
+			} else {
+				written[i] = answer.Version
+				d.note(answer)
+			}
 		}
-		written[i] = answer.Version
-		d.note(answer)
+		release()
 	}
 	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/group"
 )
 
@@ -117,8 +118,8 @@ func newResponse(views []*group.View, degradedStatus bool) *response {
 	return r
 }
 
-// text returns a response as Envoy reads it.
-func (r *response) text() []byte {
+// answer returns a response as Envoy reads it.
+func (r *response) answer() gateway.Answer {
 	text, _ := json.MarshalIndent(r, "", "  ") // texts and numbers
-	return append(text, '\n')
+	return gateway.Answer{Text: append(text, '\n'), Version: r.Version, Problem: r.problem}
 }

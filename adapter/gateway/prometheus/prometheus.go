@@ -29,7 +29,7 @@ func New(c Config) *Discovery { return &Discovery{gateway.HTTP(c)} }
 // Run implements gateway.Output.
 func (d *Discovery) Run(ctx context.Context, s *gateway.Session) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/sd/prometheus", s.Answer(func(views []*group.View) any { return targetGroups(views) }))
+	mux.HandleFunc("GET /v1/sd/prometheus", s.Handler(func(views []*group.View) any { return targetGroups(views) }))
 	d.http.Serve(ctx, s, mux)
 }
 

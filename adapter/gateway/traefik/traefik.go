@@ -48,7 +48,7 @@ func New(c Config) *Provider {
 // Run implements gateway.Output.
 func (p *Provider) Run(ctx context.Context, s *gateway.Session) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/traefik", s.Answer(func(views []*group.View) any { return p.configuration(views) }))
+	mux.HandleFunc("GET /v1/traefik", s.Handler(func(views []*group.View) any { return p.configuration(views) }))
 	p.http.Serve(ctx, s, mux)
 }
 

@@ -1,26 +1,28 @@
-package httpapi
+package listener
 
 import (
 	"net/http"
 	"time"
 )
 
+// StallTimeout is how long a client of a paced response may take to read the next 64 KiB.
+const StallTimeout = 5 * time.Second
+
 // maxPart is how much of a response is written within StallTimeout, in bytes.
 const maxPart = 64 << 10
 
-// pacedWriter disconnects a client that does not read its response: maxPart bytes within
-// StallTimeout, and all of it within WriteTimeout.
+// pacedWriter is the http.ResponseWriter of Paced.
 type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	end     time.Time // of WriteTimeout
 }
 
-// paced returns a handler whose responses are written by a pacedWriter.
-func paced(h http.Handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(&pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}, r)
-	}
+// Paced returns a ResponseWriter that disconnects a client which does not read its response: 64 KiB
+// within StallTimeout, and all of it within WriteTimeout from now on. Whoever writes much at once
+// does so by one call of Write.
+func Paced(w http.ResponseWriter) http.ResponseWriter {
+	return &pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}
 }
 
 // Write implements io.Writer.

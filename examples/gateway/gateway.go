@@ -20,11 +20,15 @@ import (
 // probing says when a server is probed: one that hangs is out of rotation after 1.5 seconds.
 var probing = probe.Rule{Period: time.Second, Timeout: 500 * time.Millisecond, FailureThreshold: 1}
 
+// probePort is the port that probes ask: a number, or the name of the server's own.
+var probePort = ownPort
+
 // rotation says who gets requests. If no server is ready, all are used: it is likelier that the
 // probes are wrong.
 var rotation = group.Rule{Panic: 0.01}
 
 const (
+	ownPort       = "http"          // of each server
 	maxTries      = 3               // servers that a request is tried at
 	dialTimeout   = time.Second     // for a connection to a server
 	answerTimeout = 2 * time.Second // for the head of a response
@@ -65,7 +69,7 @@ func newGateway(path string, addresses []string, logger *slog.Logger) (*gateway,
 
 // readinessProbes returns the probe of each server, whose name is its address.
 func readinessProbes(path string, addresses []string) (probe.Set, error) {
-	handler, err := httpprobe.New(httpprobe.Config{Path: path, Port: "http"})
+	handler, err := httpprobe.New(httpprobe.Config{Path: path, Port: probePort})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +83,7 @@ func readinessProbes(path string, addresses []string) (probe.Set, error) {
 		if err != nil || number == 0 {
 			return nil, fmt.Errorf("server %q: the port must be a number from 1 to 65535", address)
 		}
-		target := probe.Target{Address: host, Ports: map[string]uint16{"http": uint16(number)}, Static: true}
+		target := probe.Target{Address: host, Ports: map[string]uint16{ownPort: uint16(number)}, Static: true}
 		set[readiness(address)] = probe.Probe{Target: target, Rule: probing, Handler: handler, HandlerName: "http"}
 	}
 	if len(set) == 0 {

@@ -23,11 +23,14 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "`address` to serve on")
 	path := flag.String("path", "/", "`path` that a server answers with a status from 200 to 399 if it is ready")
+	flag.StringVar(&probePort, "port", probePort, "`port` of the probes; http is that of the server itself")
+	flag.DurationVar(&probing.Timeout, "timeout", probing.Timeout, "`time` in which a server has to answer a probe")
+	flag.BoolFunc("no-panic", "use no server while none is ready", func(string) error { rotation.Panic = 0; return nil })
 	flag.Parse()
 	log.SetFlags(0)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	g, err := newGateway(*path, flag.Args(), slog.Default())
+	g, err := newGateway(*path, flag.Args(), slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	if err != nil {
 		log.Fatalf("gateway: %v", err)
 	}

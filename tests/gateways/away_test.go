@@ -23,7 +23,12 @@ const (
 )
 
 // failStatic are the gateways that keep what they have without Sonde.
-func failStatic() []kind { return played(func(g kind) bool { return !g.failsClosed }) }
+func failStatic() []kind {
+	return played(func(g kind) bool { return !g.failsClosed && g.inside == nil })
+}
+
+// withEngines are the gateways that have an engine themselves.
+func withEngines() []kind { return played(func(g kind) bool { return g.inside != nil }) }
 
 // withoutPanic returns a configuration in which gateways take each verdict at its word, and
 // probes wait for late answers.
@@ -39,7 +44,7 @@ func TestGatewaysKeepWhatTheyHaveWithoutSonde(t *testing.T) {
 	for _, g := range failStatic() {
 		t.Run(g.name, func(t *testing.T) {
 			parallel(t)
-			play(t, g, sondeProgram(t), withoutPanic, func(s *scene) {
+			play(t, g, sonde.build(t), withoutPanic, func(s *scene) {
 				out := s.takeOut()
 				s.whole("a backend is not ready")
 				before := s.kept(out)
@@ -135,7 +140,7 @@ var undecided = plant.Fault{
 // backends away.
 func TestASondeThatDoesNotWaitIsFound(t *testing.T) {
 	parallel(t)
-	program := undecided.Program(t, root, "./cmd/engine")
+	program := sonde.with(t, undecided)
 	for _, g := range failStatic() {
 		t.Run(g.name, func(t *testing.T) {
 			parallel(t)
@@ -155,4 +160,54 @@ func TestASondeThatDoesNotWaitIsFound(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A gateway that has an engine itself, and starts again while no backend has answered a probe
+// yet, uses all backends: no request fails. The one that is not ready gets none when that is
+// known.
+func TestGatewaysWithEnginesUseAllBackendsAtFirst(t *testing.T) {
+	parallel(t)
+	for _, g := range withEngines() {
+		t.Run(g.name, func(t *testing.T) {
+			parallel(t)
+			g.start = g.withoutPanic
+			play(t, g, g.inside.build(t), nil, func(s *scene) {
+				out := s.takeOut()
+				s.whole("a backend is not ready")
+				mark := s.mark()
+				s.startAgain()
+				s.whileAway(lateAnswer)
+				s.whole("the gateway knows nothing yet")
+				s.hold(false)
+				s.verdict(mark, out, probe.Failing)
+				s.effect(out, false, time.Time{})
+				s.whole("the gateway knows the backends")
+			})
+		})
+	}
+}
+
+// The test above notices a gateway that does not wait for the first verdicts.
+func TestAGatewayThatDoesNotWaitIsFound(t *testing.T) {
+	parallel(t)
+	for _, g := range withEngines() {
+		t.Run(g.name, func(t *testing.T) {
+			parallel(t)
+			g.start = g.withoutPanic
+			play(t, g, g.inside.with(t, undecided), nil, func(s *scene) {
+				s.startAgain()
+				defer s.hold(false)
+				until(t, "requests that fail", func() bool { n, _ := s.load.take(); return n > 0 })
+			})
+		})
+	}
+}
+
+// startAgain kills the gateway, and starts it while backends answer no probes. Requests that
+// began before that do not count.
+func (s *scene) startAgain() {
+	s.gateway.Kill()
+	s.hold(true)
+	s.gateway.Start()
+	s.load.forgive()
 }

@@ -5,6 +5,7 @@ package gateways
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -63,7 +64,10 @@ func serveBackend() int {
 		fmt.Fprint(w, s.name)
 	})
 	traffic.HandleFunc("/slow", s.answerSlowly)
-	server, all := &http.Server{Handler: traffic}, listen(os.Getenv(requestVariable))
+	traffic.HandleFunc(callPath, s.answerCall)
+	server, all := &http.Server{Handler: traffic, Protocols: new(http.Protocols)}, listen(os.Getenv(requestVariable))
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
 	go func() { _ = server.Serve(all) }()
 	probes := listen(os.Getenv(healthVariable))
 	go func() { _ = http.Serve(probes, health) }()
@@ -94,6 +98,20 @@ func (s *server) begin() (end func()) {
 	s.active.Add(1)
 	s.lastRequest.Store(time.Now().UnixNano())
 	return func() { s.active.Add(-1) }
+}
+
+// callPath is the path of the calls of gRPC that the lab makes.
+const callPath = "/grpc.health.v1.Health/Check"
+
+// answerCall answers a call with an empty message, and with its name as metadata.
+func (s *server) answerCall(w http.ResponseWriter, r *http.Request) {
+	defer s.begin()()
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", "application/grpc")
+	w.Header().Set("Trailer", "Grpc-Status")
+	w.Header().Set("Backend", s.name)
+	_, _ = w.Write(make([]byte, 5)) // not compressed, of no bytes
+	w.Header().Set("Grpc-Status", "0")
 }
 
 // answerSlowly begins an answer, and goes on with it until the backend terminates.

@@ -3,12 +3,16 @@
 package gateways
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,9 +84,38 @@ func (v *view) sinceAll() string {
 	return fmt.Sprint(v.used, v.since)
 }
 
-// startConsulClient follows by blocking queries of HashiCorp's client.
+// setting returns what stands after a key of YAML on a page of docs/gateways.
+func (s *scene) setting(page, key string) string {
+	s.t.Helper()
+	block := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, page), "yaml", key+": "))
+	_, rest, _ := strings.Cut(block, key+": ")
+	return strings.Trim(strings.Fields(rest)[0], "\"")
+}
+
+// every returns a function that waits from one call to the next for the duration that a page has
+// as a setting. It returns an error when ctx is done.
+func (s *scene) every(page, key string) func(ctx context.Context) error {
+	s.t.Helper()
+	pause, err := time.ParseDuration(s.setting(page, key))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ticker := time.NewTicker(pause)
+	s.t.Cleanup(ticker.Stop)
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			return nil
+		}
+	}
+}
+
+// startConsulClient follows by blocking queries of HashiCorp's client, at the address that the
+// page gives to Traefik.
 func startConsulClient(s *scene) {
-	client, err := api.NewClient(&api.Config{Address: s.listen})
+	client, err := api.NewClient(&api.Config{Address: s.setting("consul.md", "address")})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -101,16 +134,61 @@ func startConsulClient(s *scene) {
 	})
 }
 
-// startTraefikClient asks as Traefik's HTTP provider does, at the interval of the page. There
-// is no Traefik among Debian's packages.
+// startXDS starts sonde-xds as its page says. Calls of the lab may be made twice.
+func (s *scene) startXDS() {
+	words := strings.Fields(s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, "envoy.md"), "sh", "sonde-xds -follow")))
+	words[0] = sondeXDS.build(s.t)
+	gatewaytest.Start(s.t, takesConnections(s.listen), append(words, "-retries", "2")...)
+}
+
+// startCalls starts a client that makes a call of gRPC for each request, with the bootstrap file
+// of the page.
+func startCalls(s *scene) {
+	s.startXDS()
+	bootstrap := gatewaytest.WriteFile(s.t, s.dir, "bootstrap.json", s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, "envoy.md"), "json", "xds_servers")))
+	gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "env", "GRPC_XDS_BOOTSTRAP="+bootstrap, labClient.build(s.t), "calls", s.front())
+}
+
+// startHealthClient starts a client that watches the members as services of grpc.health.v1.
+func startHealthClient(s *scene) {
+	s.startXDS()
+	words := []string{"health", s.listen}
+	for _, b := range s.backends {
+		words = append(words, "web/"+b.name)
+	}
+	client := exec.Command(labClient.build(s.t), words...)
+	client.Stderr = os.Stderr
+	output, err := client.StdoutPipe()
+	if err == nil {
+		err = client.Start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lines, serving := bufio.NewScanner(output), map[string]bool{}
+	s.follow(func(context.Context) (addresses []string, err error) {
+		if !lines.Scan() {
+			return nil, io.EOF
+		}
+		service, status, _ := strings.Cut(lines.Text(), " ")
+		serving[strings.TrimPrefix(service, "web/")] = status == "SERVING"
+		for name, is := range serving {
+			if is {
+				addresses = append(addresses, s.at(backendNames[name])+":")
+			}
+		}
+		return addresses, nil
+	})
+	s.t.Cleanup(func() { _ = client.Process.Kill(); _ = client.Wait() })
+}
+
+// startTraefikClient asks as Traefik's HTTP provider does, where and how often the page says.
+// There is no Traefik among Debian's packages.
 func startTraefikClient(s *scene) {
-	poll := time.NewTicker(time.Second)
-	s.t.Cleanup(poll.Stop)
+	endpoint, wait := s.setting("traefik.md", "endpoint"), s.every("traefik.md", "pollInterval")
 	s.follow(func(ctx context.Context) (addresses []string, err error) {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-poll.C:
+		if err := wait(ctx); err != nil {
+			return nil, err
 		}
 		var answer struct {
 			HTTP struct {
@@ -119,11 +197,50 @@ func startTraefikClient(s *scene) {
 				}
 			}
 		}
-		if err := getJSON(ctx, "http://"+s.listen+"/v1/traefik", &answer); err != nil {
+		if err := getJSON(ctx, endpoint, &answer); err != nil {
 			return nil, err
 		}
 		for _, server := range answer.HTTP.Services["web"].LoadBalancer.Servers {
 			addresses = append(addresses, server.URL)
+		}
+		return addresses, nil
+	})
+}
+
+// startEDSClient asks as Envoy does by REST, with the pause of the page. There is no Envoy among
+// Debian's packages.
+func startEDSClient(s *scene) {
+	wait, version := s.every("envoy.md", "refresh_delay"), ""
+	s.follow(func(ctx context.Context) (addresses []string, err error) {
+		if err := wait(ctx); err != nil {
+			return nil, err
+		}
+		var answer struct {
+			Version   string `json:"version_info"`
+			Resources []struct {
+				Endpoints []struct {
+					Endpoints []struct {
+						Endpoint struct {
+							Address struct {
+								Socket struct{ Address string } `json:"socket_address"`
+							}
+						}
+						Health string `json:"health_status"`
+					} `json:"lb_endpoints"`
+				}
+			}
+		}
+		request := fmt.Sprintf(`{"version_info":%q,"node":{"id":"edge-1","cluster":"edge"},"resource_names":["web"]}`, version)
+		if err := askJSON(ctx, http.MethodPost, "http://"+s.listen+"/v3/discovery:endpoints", request, &answer); err != nil {
+			return nil, err // 304: there is nothing new
+		}
+		version = answer.Version
+		for _, locality := range answer.Resources[0].Endpoints {
+			for _, e := range locality.Endpoints {
+				if e.Health == "HEALTHY" {
+					addresses = append(addresses, e.Endpoint.Address.Socket.Address+":")
+				}
+			}
 		}
 		return addresses, nil
 	})
@@ -159,7 +276,12 @@ func startPrometheus(s *scene) {
 
 // getJSON reads the answer to a request, unless its status is not 200.
 func getJSON(ctx context.Context, url string, answer any) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	return askJSON(ctx, http.MethodGet, url, "", answer)
+}
+
+// askJSON is like getJSON with another method, and with a body.
+func askJSON(ctx context.Context, method, url, body string, answer any) error {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -40,13 +40,32 @@ const rounds = 5
 
 // row is a row of the table.
 type row struct {
-	gateway  kind
-	times    map[string][]time.Duration // from verdict to effect, by event
-	requests int
-	failed   map[string]int // requests, by event
+	gateway   kind
+	times     map[string][]time.Duration // from verdict to effect, by event
+	requests  int
+	failed    map[string]int // requests, by event
+	byGateway int            // requests that the gateway has sent again, and connections that it has tried elsewhere
+	byClient  int            // requests that the client has made again, since they could not be sent
 }
 
-// No client notices what happens to backends, whichever gateway follows Sonde.
+// median returns the median time from verdict to effect.
+func (r row) median(e event) time.Duration {
+	slices.Sort(r.times[e.name])
+	return r.times[e.name][len(r.times[e.name])/2]
+}
+
+// late returns the events whose medians are above the limit.
+func (r row) late() (late []string) {
+	for _, e := range events {
+		if m := r.median(e); m > r.gateway.limit {
+			late = append(late, fmt.Sprintf("%s %v", e.name, m.Round(time.Millisecond)))
+		}
+	}
+	return late
+}
+
+// No client notices what happens to backends, whichever gateway follows Sonde. In the long form
+// medians must be within the limits, in the second play at the latest: the machine may be busy.
 func TestNoRequestFails(t *testing.T) {
 	parallel(t)
 	var mu sync.Mutex // guards rows
@@ -55,12 +74,23 @@ func TestNoRequestFails(t *testing.T) {
 		for _, g := range played(func(kind) bool { return true }) {
 			t.Run(g.name, func(t *testing.T) {
 				parallel(t)
-				play(t, g, sondeProgram(t), nil, func(s *scene) {
-					r := s.playEvents(g)
-					mu.Lock()
-					rows = append(rows, r)
-					mu.Unlock()
-				})
+				r := measure(t, g, "first")
+				if r == nil {
+					return // it was skipped, or has failed
+				}
+				if late := r.late(); *long && len(late) > 0 {
+					t.Logf("above the limit of %v: %s; played once more", g.limit, strings.Join(late, ", "))
+					if r = measure(t, g, "second"); r == nil {
+						return
+					}
+					r.gateway.name += " (second play)"
+					if late := r.late(); len(late) > 0 {
+						t.Errorf("above the limit of %v, also when played once more: %s", g.limit, strings.Join(late, ", "))
+					}
+				}
+				mu.Lock()
+				rows = append(rows, *r)
+				mu.Unlock()
 			})
 		}
 	})
@@ -69,15 +99,24 @@ func TestNoRequestFails(t *testing.T) {
 	}
 }
 
+// measure plays the events with a gateway, as a test of its own. It returns nil without a result.
+func measure(t *testing.T, g kind, name string) (r *row) {
+	t.Run(name, func(t *testing.T) {
+		play(t, g, g.engine().build(t), nil, func(s *scene) { r = s.playEvents(g) })
+	})
+	return r
+}
+
 // playEvents plays the events, again and again until there were as many rounds and requests as
 // there should be.
-func (s *scene) playEvents(g kind) row {
-	r := row{gateway: g, times: map[string][]time.Duration{}, failed: map[string]int{}}
+func (s *scene) playEvents(g kind) *row {
+	r := &row{gateway: g, times: map[string][]time.Duration{}, failed: map[string]int{}}
 	wantRounds, wantRequests := 1, shortRequests
 	if *long {
 		wantRounds, wantRequests = rounds, *requests
 	}
 	began := s.requests()
+	gatewayBefore, clientBefore := s.again()
 	for n := 0; n < wantRounds || s.load != nil && s.requests()-began < wantRequests; n++ {
 		for _, e := range events {
 			r.times[e.name] = append(r.times[e.name], s.playEvent(e))
@@ -94,7 +133,22 @@ func (s *scene) playEvents(g kind) row {
 		}
 	}
 	r.requests = s.requests() - began
+	byGateway, byClient := s.again()
+	r.byGateway, r.byClient = byGateway-gatewayBefore, byClient-clientBefore
 	return r
+}
+
+// again returns how many requests were made again so far.
+func (s *scene) again() (byGateway, byClient int) {
+	if s.load == nil {
+		return 0, 0
+	}
+	byClient, byGateway = s.load.again()
+	if !s.kind.calls {
+		repeated, refused := s.wire.again()
+		byGateway += repeated + refused
+	}
+	return byGateway, byClient
 }
 
 func (s *scene) requests() int {
@@ -114,7 +168,7 @@ func (s *scene) playEvent(e event) time.Duration {
 	e.act(b)
 	since := s.verdict(mark, b, e.verdict)
 	at := s.effect(b, used, since)
-	if used && s.view == nil {
+	if used && s.view == nil && s.kind.inside == nil { // an engine writes its log after it has published a verdict
 		first := s.wire.firstAfter(netip.MustParseAddrPort(b.requests).Addr(), acted)
 		if first.Before(since) {
 			s.t.Errorf("%s: a request was sent %v before the verdict", e.name, since.Sub(first))
@@ -134,20 +188,19 @@ func printTable(rows []row) {
 	for _, e := range events {
 		fmt.Fprintf(w, "| %s\t", e.name)
 	}
-	fmt.Fprintln(w, "| limit\t| requests\t| failed\t|")
-	fmt.Fprintln(w, strings.Repeat("|---\t", len(events)+4)+"|")
+	fmt.Fprintln(w, "| limit\t| requests\t| repeated by gateway\t| by client\t| failed\t|")
+	fmt.Fprintln(w, strings.Repeat("|---\t", len(events)+6)+"|")
 	for _, r := range rows {
 		fmt.Fprintf(w, "| %s\t", r.gateway.name)
 		failed := 0
 		for _, e := range events {
-			slices.Sort(r.times[e.name])
 			failed += r.failed[e.name]
-			fmt.Fprintf(w, "| %.0f\t", float64(r.times[e.name][len(r.times[e.name])/2])/float64(time.Millisecond))
+			fmt.Fprintf(w, "| %.0f\t", float64(r.median(e))/float64(time.Millisecond))
 		}
 		if r.requests == 0 {
-			fmt.Fprintf(w, "| %d\t| –\t| –\t|\n", r.gateway.limit.Milliseconds())
+			fmt.Fprintf(w, "| %d\t| –\t| –\t| –\t| –\t|\n", r.gateway.limit.Milliseconds())
 			continue
 		}
-		fmt.Fprintf(w, "| %d\t| %d\t| %d\t|\n", r.gateway.limit.Milliseconds(), r.requests, failed)
+		fmt.Fprintf(w, "| %d\t| %d\t| %d\t| %d\t| %d\t|\n", r.gateway.limit.Milliseconds(), r.requests, r.byGateway, r.byClient, failed)
 	}
 }

@@ -3,7 +3,10 @@
 package gateways
 
 import (
+	"cmp"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
-// kind is a gateway of the lab.
+// kind is a gateway of the lab: it follows the Sonde beside it, or has an engine itself.
 type kind struct {
 	name    string // in the table
 	targets string // page of docs/gateways with the targets and the group
@@ -22,9 +25,13 @@ type kind struct {
 	limit time.Duration // from verdict to effect: its interval if it polls, and 50 ms; Prometheus waits 5 s more
 
 	// start starts it, beside a Sonde that has just started. One that takes requests does so at
-	// scene.front when start returns; another one sets scene.view.
+	// scene.edge when start returns; another one sets scene.view.
 	start func(s *scene)
 
+	inside       *program       // that has an engine itself, and sets scene.gateway; nil if a Sonde is beside it
+	withoutPanic func(s *scene) // like start, for that: each verdict is taken at its word, and probes wait for late answers
+
+	calls       bool // it sends calls of gRPC to backends, and reports itself which it repeats
 	failsClosed bool // without Sonde it uses no backend
 	slow        bool // an event takes seconds: it is for the long form
 }
@@ -39,12 +46,23 @@ var all = []kind{
 		start: haproxyOf("haproxy.md", "weight 100\n    server", "")},
 	{name: "HAProxy, oracle", targets: "nginx.md", page: "oracle.md", block: "oracle {", limit: 500*time.Millisecond + push, failsClosed: true,
 		start: haproxyOf("oracle.md", "send-state", "    server web-3 10.0.0.9:80\n")},
+	{name: "Caddy, engine inside", inside: caddy, limit: push, start: caddyInside(true), withoutPanic: caddyInside(false)},
+	{name: "Caddy, follows", targets: "nginx.md", limit: push, start: startFollowingCaddy},
+	{name: "Caddy, oracle", targets: "nginx.md", page: "oracle.md", block: "oracle {", limit: 500*time.Millisecond + push, start: startCheckingCaddy, failsClosed: true},
 	{name: "nginx, render", targets: "nginx.md", page: "nginx.md", block: "render {", limit: time.Second + push, start: startNginx},
 	{name: "Varnish, render", targets: "nginx.md", page: "varnish.md", block: "render {", limit: time.Second + push, start: startVarnish},
+	{name: "plain Go, engine inside", inside: example, limit: push, start: exampleOf(), withoutPanic: exampleOf("-no-panic", "-timeout", "10s")},
+	{name: "grpc-go's xDS client, sonde-xds", targets: "nginx.md", limit: push, start: startCalls, calls: true},
+	{name: "grpc-go's health client, sonde-xds", targets: "nginx.md", limit: push, start: startHealthClient},
+	{name: "nftables, render", targets: "nginx.md", page: "files.md", block: "numgen", limit: 100*time.Millisecond + push, start: startNftables},
 	{name: "HashiCorp's client, consul", targets: "nginx.md", page: "consul.md", block: "consul {", limit: push, start: startConsulClient},
+	{name: "Envoy's discovery by REST (a client of ours)", targets: "nginx.md", page: "envoy.md", block: "envoy {", limit: 100*time.Millisecond + push, start: startEDSClient},
 	{name: "Traefik's provider (a client of ours)", targets: "nginx.md", page: "traefik.md", block: "traefik {", limit: time.Second + push, start: startTraefikClient},
 	{name: "Prometheus, http_sd", targets: "nginx.md", page: "prometheus.md", block: "prometheus {", limit: 10*time.Second + push, start: startPrometheus, slow: true},
 }
+
+// engine is the program that has the engine.
+func (g kind) engine() *program { return cmp.Or(g.inside, sonde) }
 
 // played returns the gateways of the present form that have a property.
 func played(has func(kind) bool) (some []kind) {
@@ -65,6 +83,61 @@ func (s *scene) startHAProxy(page, containing, further string) *gatewaytest.Proc
 	text := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, page), "haproxy", containing) + further)
 	file := gatewaytest.WriteFile(s.t, s.dir, "haproxy.cfg", text)
 	return gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "haproxy", "-db", "-f", file)
+}
+
+// startCaddy starts Caddy with the Caddyfile of a page, in which further texts are replaced.
+func (s *scene) startCaddy(path, page, containing string, replace ...string) *gatewaytest.Process {
+	text := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, page), "caddyfile", containing))
+	own := fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\tstorage file_system %s\n}\n\n", s.dir)
+	file := gatewaytest.WriteFile(s.t, s.dir, "Caddyfile", own+strings.NewReplacer(replace...).Replace(text))
+	return gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), path, "run", "--config", file, "--adapter", "caddyfile")
+}
+
+// caddyInside starts Caddy with an engine.
+func caddyInside(panics bool) func(s *scene) {
+	return func(s *scene) {
+		replace := []string{"http /ready", "http /ready {\n\t\t\t\tport " + s.health + "\n\t\t\t}"}
+		switch {
+		case !panics:
+			replace = append(replace, "panic 1%", "", "timeout 500ms", "timeout 10s")
+		case !*long:
+			replace = append(replace, "timeout 500ms", "timeout 2s")
+		}
+		s.gateway = s.startCaddy(s.program, "caddy.md", "http /ready", replace...)
+	}
+}
+
+func startFollowingCaddy(s *scene) { s.startCaddy(caddy.build(s.t), "caddy.md", "follow http") }
+
+func startCheckingCaddy(s *scene) {
+	third := fmt.Sprintf("%s:%s {", s.at("8"), s.port)
+	s.startCaddy(caddy.build(s.t), "oracle.md", "health_upstream", third, fmt.Sprintf("%s:%s %s:%[2]s {", s.at("8"), s.port, s.at("9")))
+}
+
+// exampleOf starts examples/gateway with further arguments.
+func exampleOf(further ...string) func(s *scene) {
+	return func(s *scene) {
+		s.edge = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(net.JoinHostPort(s.at("12"), s.freePort("12"))))
+		words := append([]string{s.program, "-listen", s.edge.String(), "-path", "/ready", "-port", s.health}, further...)
+		if !*long && len(further) == 0 {
+			words = append(words, "-timeout", "2s")
+		}
+		for _, b := range s.backends {
+			words = append(words, b.requests)
+		}
+		s.gateway = gatewaytest.Start(s.t, takesConnections(s.edge.String()), words...)
+	}
+}
+
+// takesConnections returns a function that reports whether a TCP address does.
+func takesConnections(address string) func() bool {
+	return func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}
 }
 
 // startNginx starts nginx when Sonde has written its file.

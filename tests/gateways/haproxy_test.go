@@ -40,7 +40,7 @@ func TestPanic(t *testing.T) {
 	for _, g := range ways() {
 		t.Run(g.name+", with panic", func(t *testing.T) {
 			parallel(t)
-			play(t, g, sondeProgram(t), nil, func(s *scene) {
+			play(t, g, sonde.build(t), nil, func(s *scene) {
 				s.allFail()
 				s.load.pass(t, shortRequests)
 				s.whole("no backend is ready")
@@ -48,7 +48,7 @@ func TestPanic(t *testing.T) {
 		})
 		t.Run(g.name+", without", func(t *testing.T) {
 			parallel(t)
-			play(t, g, sondeProgram(t), withoutPanic, func(s *scene) {
+			play(t, g, sonde.build(t), withoutPanic, func(s *scene) {
 				s.allFail()
 				until(t, "requests that fail", func() bool { n, _ := s.load.take(); return n > 0 })
 			})
@@ -64,7 +64,7 @@ func TestADegradedBackendGetsItsShare(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			parallel(t)
 			noSlowStart := func(hcl string) string { return regexp.MustCompile(`(?m)^ *slow_start .*\n`).ReplaceAllString(hcl, "") }
-			play(t, g, sondeProgram(t), noSlowStart, func(s *scene) {
+			play(t, g, sonde.build(t), noSlowStart, func(s *scene) {
 				s.backends[0].set("ready=302") // to another host, which is a warning
 				until(t, "a degraded backend", func() bool {
 					g, err := s.client.Group(t.Context(), "web", "")
@@ -102,7 +102,7 @@ func TestANewHAProxyHears(t *testing.T) {
 				containing := map[bool]string{true: "agent-check", false: "weight 100\n    server"}[strings.Contains(g.block, "agent")]
 				haproxy = s.startHAProxy("haproxy.md", containing, "")
 			}
-			play(t, g, sondeProgram(t), nil, func(s *scene) {
+			play(t, g, sonde.build(t), nil, func(s *scene) {
 				out := s.takeOut()
 				haproxy.Kill()
 				s.wire.forget()
@@ -169,7 +169,7 @@ func TestDrainLosesNoRequest(t *testing.T) {
 	for _, g := range ways() {
 		t.Run(g.name, func(t *testing.T) {
 			parallel(t)
-			play(t, g, sondeProgram(t), supervised, func(s *scene) {
+			play(t, g, sonde.build(t), supervised, func(s *scene) {
 				b, answers := s.backends[0], make(chan error, slow)
 				for range slow {
 					go func() { _, err := s.load.get("/slow"); answers <- err }()

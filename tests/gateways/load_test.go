@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,23 +30,25 @@ type load struct {
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu      sync.Mutex // guards all below
-	done    int
-	by      map[string]int // answers, by backend
-	from    time.Time      // failures of requests that began earlier do not count
-	failed  int            // since the last take
-	failure string         // one of them
-	mark    time.Time
-	first   map[string]time.Time // first answers to requests that began after mark, by backend
+	mu       sync.Mutex // guards all below
+	done     int
+	by       map[string]int // answers, by backend
+	from     time.Time      // failures of requests that began earlier do not count
+	failed   int            // since the last take
+	resent   int            // requests that this client has made again: they could not be sent
+	repeated int            // sendings again that the gateway reports, in the header Repeated
+	failure  string         // one of them
+	mark     time.Time
+	first    map[string]time.Time // first answers to requests that began after mark, by backend
 }
 
-func newLoad(socket string, perSecond int) *load {
+func newLoad(to net.Addr, perSecond int) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{stop: cancel, by: map[string]int{}, first: map[string]time.Time{}}
 	l.client = &http.Client{Timeout: requestTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
+			return new(net.Dialer).DialContext(ctx, to.Network(), to.String())
 		},
 	}}
 	places := make(chan struct{}, maxUnderWay)
@@ -99,17 +102,36 @@ const maxUnsent = 5
 func (l *load) get(path string) (by string, err error) {
 	answer, err := l.client.Get("http://localhost" + path)
 	for n := 0; n < maxUnsent && err != nil && (errors.Is(err, syscall.EPIPE) || strings.HasSuffix(err.Error(), "server closed idle connection")); n++ {
+		l.count(&l.resent, 1)
 		answer, err = l.client.Get("http://localhost" + path)
 	}
 	if err != nil {
 		return "", err
 	}
 	defer answer.Body.Close()
+	if n, err := strconv.Atoi(answer.Header.Get("Repeated")); err == nil {
+		l.count(&l.repeated, n)
+	}
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("status %d, %v: %.80q", answer.StatusCode, err, text)
 	}
 	return strings.TrimSpace(string(text)), nil
+}
+
+// count adds to one of the counters.
+func (l *load) count(counter *int, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	*counter += n
+}
+
+// again returns how many requests were made again so far, by this client, and by the gateway if it
+// reports that.
+func (l *load) again() (byClient, byGateway int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.resent, l.repeated
 }
 
 // total returns how many requests have ended.

@@ -4,12 +4,16 @@ package gateways
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sonde-probe/sonde/tests/plant"
 )
 
 var (
@@ -46,10 +50,12 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", shortScenes); err != nil {
 		panic(err)
 	}
-	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
+	var err error
+	if built, err = os.MkdirTemp("", "lab"); err != nil {
+		panic(err)
 	}
+	code := m.Run()
+	os.RemoveAll(built)
 	os.Exit(code)
 }
 
@@ -63,24 +69,51 @@ func parallel(t *testing.T) {
 // root is the root of the repository.
 var root = filepath.Join("..", "..")
 
-// built is the program that all scenes run.
-var built struct {
-	once sync.Once
-	dir  string
-	err  error
-	out  []byte
+// program is a program that scenes run. It is built once, without the race detector: some need
+// minutes with it.
+type program struct {
+	module  string // its folder, from the root of the repository
+	pkg     string
+	once    sync.Once
+	path    string
+	problem error
 }
 
-// sondeProgram builds Sonde, once, and returns its path.
-func sondeProgram(t *testing.T) string {
+// The programs. Those with large dependencies are in modules of their own.
+var (
+	sonde     = &program{module: ".", pkg: "./cmd/engine"}
+	example   = &program{module: ".", pkg: "./examples/gateway"}
+	caddy     = &program{module: "adapter/caddy", pkg: "./cmd/caddy"}
+	sondeXDS  = &program{module: "adapter/xds", pkg: "./cmd/sonde-xds"}
+	labClient = &program{module: "adapter/xds", pkg: "./internal/labclient"}
+)
+
+// built is the folder of the programs.
+var built string
+
+// build returns the path of the program.
+func (p *program) build(t *testing.T) string {
 	t.Helper()
-	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "sonde"); built.err == nil {
-			built.out, built.err = exec.Command("go", "build", "-C", root, "-o", filepath.Join(built.dir, "sonde"), "./cmd/engine").CombinedOutput()
+	p.once.Do(func() {
+		path := filepath.Join(built, strings.ReplaceAll(filepath.Join(p.module, p.pkg), "/", "-"))
+		if out, err := exec.Command("go", "build", "-C", filepath.Join(root, p.module), "-o", path, p.pkg).CombinedOutput(); err != nil {
+			p.problem = fmt.Errorf("%s cannot be built: %w\n%s", p.pkg, err, out)
 		}
+		p.path = path
 	})
-	if built.err != nil {
-		t.Fatalf("Sonde cannot be built: %v\n%s", built.err, built.out)
+	if p.problem != nil {
+		t.Fatal(p.problem)
 	}
-	return filepath.Join(built.dir, "sonde")
+	return p.path
+}
+
+// with returns the path of the program with a fault of the product.
+func (p *program) with(t *testing.T, f plant.Fault) string {
+	t.Helper()
+	toRoot, err := filepath.Rel(p.module, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.File = filepath.Join(toRoot, f.File)
+	return f.Program(t, filepath.Join(root, p.module), p.pkg)
 }

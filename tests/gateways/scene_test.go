@@ -4,6 +4,7 @@ package gateways
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -31,14 +32,18 @@ import (
 // addresses of the scene's own: no client's port can be one of theirs.
 type scene struct {
 	t        *testing.T
+	kind     kind
 	dir      string
 	network  netip.Addr // 127.x.y.0
 	port     string     // of backends, for requests
 	health   string     // of backends, for probes
 	listen   string     // address and port of Sonde's output
-	program  string     // of Sonde
+	edge     net.Addr   // at which the gateway takes requests
+	program  string     // that has the engine
 	backends []*backend
 	wire     *wire
+
+	gateway *gatewaytest.Process // that has an engine itself; nil if Sonde is beside it
 
 	sonde  *exec.Cmd // nil while it is away
 	log    testsync.Buffer
@@ -62,7 +67,7 @@ type verdict struct {
 // Backends, by the addresses that they have on the pages.
 var backendNames = map[string]string{"web-1": "7", "web-2": "8", "web-3": "9"}
 
-// front is where the gateway takes requests.
+// front is the Unix socket at which most gateways take requests.
 func (s *scene) front() string { return filepath.Join(s.dir, "edge.sock") }
 
 // at returns an address of the scene.
@@ -77,7 +82,8 @@ func play(t *testing.T, g kind, program string, edit func(hcl string) string, ac
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to see what gateways send to backends")
 	}
-	s := &scene{t: t, dir: gatewaytest.Dir(t), program: program}
+	s := &scene{t: t, kind: g, dir: gatewaytest.Dir(t), program: program}
+	s.edge = &net.UnixAddr{Name: s.front(), Net: "unix"}
 	s.network = netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(250)), 0})
 	s.port, s.health = s.freePort("7"), s.freePort("7")
 	s.listen = net.JoinHostPort(s.at("10"), s.freePort("10"))
@@ -89,33 +95,21 @@ func play(t *testing.T, g kind, program string, edit func(hcl string) string, ac
 		s.backends = append(s.backends, b)
 		t.Cleanup(b.kill)
 	}
-	text := s.configuration(g)
-	if edit != nil {
-		text = edit(text)
-	}
-	api := net.JoinHostPort(s.at("11"), s.freePort("11"))
-	gatewaytest.WriteFile(t, s.dir, "config.hcl", fmt.Sprintf("engine {\n  listen = %q\n}\n\n%s", api, text))
-	s.client = httpapi.Client{Base: "http://" + api}
-	if !strings.Contains(text, "process {") {
-		for _, b := range s.backends {
-			b.start()
-		}
-	}
-	s.startSonde()
-	t.Cleanup(s.killSonde)
-	s.followVerdicts()
-	g.start(s)
+	s.begin(edit)
 	if s.view == nil {
 		perSecond := shortRate
 		if *long {
 			perSecond = *rate
 		}
-		s.load = newLoad(s.front(), perSecond)
+		s.load = newLoad(s.edge, perSecond)
 		defer s.load.end()
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the log of Sonde:\n%s", s.log.String())
+			if s.gateway != nil {
+				t.Logf("the log of the gateway:\n%s", s.gateway.Output())
+			}
 		}
 	})
 	for _, b := range s.backends {
@@ -129,6 +123,34 @@ func play(t *testing.T, g kind, program string, edit func(hcl string) string, ac
 		s.load.take() // the gateway may have begun before the first answers
 	}
 	act(s)
+}
+
+// begin starts the backends, Sonde and the gateway.
+func (s *scene) begin(edit func(hcl string) string) {
+	s.t.Helper()
+	text := ""
+	if s.kind.inside == nil {
+		api := net.JoinHostPort(s.at("11"), s.freePort("11"))
+		s.client = httpapi.Client{Base: "http://" + api}
+		if text = s.configuration(s.kind); edit != nil {
+			text = edit(text)
+		}
+		gatewaytest.WriteFile(s.t, s.dir, "config.hcl", fmt.Sprintf("engine {\n  listen = %q\n}\n\n%s", api, text))
+	}
+	if !strings.Contains(text, "process {") {
+		for _, b := range s.backends {
+			b.start()
+		}
+	}
+	if s.kind.inside == nil {
+		s.startSonde()
+		s.t.Cleanup(s.killSonde)
+		s.followVerdicts()
+	}
+	s.kind.start(s)
+	if s.kind.inside != nil {
+		s.followLog()
+	}
 }
 
 // freePort returns a port that is free at an address of the scene.
@@ -184,6 +206,9 @@ func (s *scene) adapt(text string) string {
 		"bind :8080", "bind unix@"+s.front(), "listen 8080", "listen unix:"+s.front(),
 		"agent-addr 127.0.0.1 agent-port 9777", "agent-addr "+listenHost+" agent-port "+listenPort,
 		"addr 127.0.0.1 port 9778", "addr "+listenHost+" port "+listenPort,
+		"http://127.0.0.1:9650", s.client.Base, ":8080 {", "http:// {\n\tbind unix/"+s.front(),
+		"/run/sonde-eds", s.dir, "/run/sonde.hosts", filepath.Join(s.dir, "hosts"), "/run/sonde-web", filepath.Join(s.dir, "state"),
+		"/run/sonde.nft", filepath.Join(s.dir, "rules"), `"nft", "-f"`, fmt.Sprintf(`"sh", %q, "-f"`, filepath.Join(s.dir, "nft")),
 		"/run/haproxy/admin.sock", filepath.Join(s.dir, "admin.sock"),
 		"/etc/nginx/upstream.conf", filepath.Join(s.dir, "upstream.conf"), `["nginx", "-s", "reload"]`, nginx,
 		"/run/sonde-varnish", filepath.Join(s.dir, "health.sh"), "varnishadm ", "varnishadm -n "+filepath.Join(s.dir, "varnish")+" ",
@@ -228,6 +253,51 @@ func (s *scene) followVerdicts() {
 	s.t.Cleanup(func() { cancel(); ended.Wait() })
 }
 
+// followLog reads the verdicts of a gateway with an engine from its log until the test ends.
+func (s *scene) followLog() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for read := 0; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+			for line := range strings.Lines(s.gateway.Output()[read:]) {
+				if !strings.HasSuffix(line, "\n") {
+					break
+				}
+				read += len(line)
+				if v, ok := s.logged(line); ok {
+					s.verdictsMu.Lock()
+					s.verdicts = append(s.verdicts, v)
+					s.verdictsMu.Unlock()
+				}
+			}
+		}
+	})
+	s.t.Cleanup(func() { cancel(); ended.Wait() })
+}
+
+// logged returns the verdict that a line of a log is about, if it is. Caddy writes its time as
+// seconds.
+func (s *scene) logged(line string) (v verdict, ok bool) {
+	var l struct {
+		Time    time.Time
+		TS      float64
+		Target  string
+		Verdict *probe.Verdict
+	}
+	if err := json.Unmarshal([]byte(line), &l); err != nil || l.Verdict == nil {
+		return v, false
+	}
+	if l.TS > 0 {
+		l.Time = time.UnixMicro(int64(l.TS * 1e6))
+	}
+	for _, b := range s.backends {
+		if strings.HasSuffix(l.Target, b.requests) {
+			return verdict{b.name, *l.Verdict, l.Time}, true
+		}
+	}
+	return v, false
+}
+
 // mark returns how many verdicts there are so far.
 func (s *scene) mark() int {
 	s.verdictsMu.Lock()
@@ -256,6 +326,9 @@ func (s *scene) verdict(mark int, b *backend, is probe.Verdict) (since time.Time
 // upToDate waits until Sonde has given the gateway what it needs, without an error.
 func (s *scene) upToDate() {
 	s.t.Helper()
+	if s.kind.inside != nil {
+		return
+	}
 	client := httpapi.Client{Base: s.client.Base, HTTP: &http.Client{Timeout: patience}}
 	until(s.t, "a gateway that is up to date", func() bool {
 		all, err := client.Gateways(s.t.Context())

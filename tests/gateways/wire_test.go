@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,11 +17,29 @@ import (
 )
 
 // wire sees on the loopback interface when gateways begin connections to backends, and send
-// them requests. It needs root. A backend that was killed, or stopped, cannot tell.
+// them requests, and which of these are repeated. It needs root. A backend that was killed, or stopped, cannot tell.
 type wire struct {
 	port  uint16
-	mu    sync.Mutex // guards times
+	mu    sync.Mutex // guards all below
 	times map[netip.Addr][]time.Time
+
+	sent     map[uint32]connection // where each request of the load was sent last, by its number
+	repeated int                   // requests that were sent on a further connection
+	refused  int                   // connections that no backend has accepted
+}
+
+// connection is the gateway's port, and the backend.
+type connection struct {
+	port uint16
+	to   netip.Addr
+}
+
+// packet is what matters of one.
+type packet struct {
+	connection
+	begins  bool // it begins a connection, or carries a request
+	request int  // the number of that; -1 if it is another packet, or not one of HTTP/1
+	refuses bool // the backend does not accept the connection
 }
 
 // snapLength covers the headers of IP and TCP.
@@ -38,10 +58,14 @@ func watchWire(t *testing.T, network netip.Addr, port uint16) *wire {
 	}
 	bytes := network.As4()
 	bytes[3] = 0
-	filter := []unix.SockFilter{ // the destination of IP is in the network
+	inNetwork := binary.BigEndian.Uint32(bytes[:])
+	filter := []unix.SockFilter{ // the destination of IP is in the network, or the source
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16},
 		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xffffff00},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: binary.BigEndian.Uint32(bytes[:]), Jf: 1},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: inNetwork, Jt: 3},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 12},
+		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xffffff00},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: inNetwork, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: snapLength},
 		{Code: unix.BPF_RET | unix.BPF_K},
 	}
@@ -56,7 +80,7 @@ func watchWire(t *testing.T, network netip.Addr, port uint16) *wire {
 			t.Fatal(err)
 		}
 	}
-	w := &wire{port: port, times: map[netip.Addr][]time.Time{}}
+	w := &wire{port: port, times: map[netip.Addr][]time.Time{}, sent: map[uint32]connection{}}
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -70,38 +94,72 @@ func htons(n uint16) uint16 { return n<<8 | n>>8 }
 
 // read notes packets until end is closed.
 func (w *wire) read(fd int, end <-chan struct{}) {
-	packet, control := make([]byte, snapLength), make([]byte, 128)
+	bytes, control := make([]byte, snapLength), make([]byte, 128)
 	for {
 		select {
 		case <-end:
 			return
 		default:
 		}
-		n, m, _, from, err := unix.Recvmsg(fd, packet, control, 0)
+		n, m, _, from, err := unix.Recvmsg(fd, bytes, control, 0)
 		if link, ok := from.(*unix.SockaddrLinklayer); err != nil || !ok || link.Pkttype == unix.PACKET_OUTGOING {
 			continue // each packet of this interface is seen when it is sent, and when it is received
 		}
-		if to, begins := w.parse(packet[:n]); begins {
-			w.note(to, stamp(control[:m]))
-		}
+		w.note(w.parse(bytes[:n]), stamp(control[:m]))
 	}
 }
 
-// parse returns where a packet goes to, and whether it begins a connection, or carries data, to
-// the port.
-func (w *wire) parse(packet []byte) (to netip.Addr, begins bool) {
+// parse reads a packet between gateways and backends.
+func (w *wire) parse(bytes []byte) packet {
 	const minHeaders = 20 + 20
-	if len(packet) < minHeaders || packet[9] != unix.IPPROTO_TCP {
-		return to, false
+	p := packet{request: -1}
+	if len(bytes) < minHeaders || bytes[9] != unix.IPPROTO_TCP {
+		return p
 	}
-	head := int(packet[0]&0xf) * 4
-	if len(packet) < head+20 || binary.BigEndian.Uint16(packet[head+2:]) != w.port {
-		return to, false
+	segment := bytes[min(int(bytes[0]&0xf)*4, len(bytes)):]
+	if len(segment) < 20 {
+		return p
 	}
-	const syn = 0x02
-	data := int(binary.BigEndian.Uint16(packet[2:])) - head - int(packet[head+12]>>4)*4
-	to = netip.AddrFrom4([4]byte(packet[16:20]))
-	return to, packet[head+13]&syn != 0 || data > 0
+	const syn, rst, ack = 0x02, 0x04, 0x10
+	from, to, flags := binary.BigEndian.Uint16(segment), binary.BigEndian.Uint16(segment[2:]), segment[13]
+	switch w.port {
+	case to:
+		p.connection = connection{from, netip.AddrFrom4([4]byte(bytes[16:20]))}
+		data := segment[min(int(segment[12]>>4)*4, len(segment)):]
+		p.begins, p.request = flags&syn != 0 || isRequest(data), numberOf(data)
+	case from: // the answer to the first packet of a connection has the number 0
+		p.connection = connection{to, netip.AddrFrom4([4]byte(bytes[12:16]))}
+		p.refuses = flags&(rst|ack) == rst|ack && binary.BigEndian.Uint32(segment[4:]) == 0
+	}
+	return p
+}
+
+// isRequest reports whether data sent to a backend carries a request: any data of HTTP/1, and
+// the frames HEADERS of HTTP/2, by which clients of gRPC also end what is under way.
+func isRequest(data []byte) bool {
+	const frameHeader, headers, maxType = 9, 1, 9
+	isFrame := len(data) >= frameHeader && data[0] == 0 && data[3] <= maxType
+	if !isFrame {
+		return len(data) > 0
+	}
+	for len(data) >= frameHeader {
+		if data[3] == headers {
+			return true
+		}
+		data = data[min(frameHeader+(int(data[1])<<8|int(data[2])), len(data)):]
+	}
+	return false
+}
+
+// numberOf returns the number of a request of the load; -1 if data does not begin one.
+func numberOf(data []byte) int {
+	if query, ok := strings.CutPrefix(string(data), "GET /?"); ok {
+		number, _, _ := strings.Cut(query, " ")
+		if n, err := strconv.ParseUint(number, 10, 32); err == nil {
+			return int(n)
+		}
+	}
+	return -1
 }
 
 // stamp returns the kernel's time of a packet.
@@ -117,10 +175,30 @@ func stamp(control []byte) time.Time {
 	return time.Now()
 }
 
-func (w *wire) note(to netip.Addr, at time.Time) {
+func (w *wire) note(p packet, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.times[to] = append(w.times[to], at)
+	if p.begins {
+		w.times[p.to] = append(w.times[p.to], at)
+	}
+	if p.refuses {
+		w.refused++
+	}
+	if p.request >= 0 {
+		before, known := w.sent[uint32(p.request)]
+		if known && before != p.connection {
+			w.repeated++
+		}
+		w.sent[uint32(p.request)] = p.connection
+	}
+}
+
+// again returns how many requests gateways have sent to a further backend so far, and how many
+// connections backends have refused, after which gateways try others.
+func (w *wire) again() (repeated, refused int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.repeated, w.refused
 }
 
 // forget forgets what was seen.

@@ -45,16 +45,22 @@ type Process struct {
 // a test.
 const requiredVariable = "SONDE_GATEWAYS_REQUIRED"
 
+// Installed skips the test if a program is not installed, or fails it if gateways are required.
+func Installed(t testing.TB, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		if os.Getenv(requiredVariable) != "" {
+			t.Fatalf("%s is not installed", program)
+		}
+		t.Skipf("%s is not installed: .ci/run installs it", program)
+	}
+}
+
 // Start starts a gateway, which ends with the test. It skips the test if the program is not
 // installed.
 func Start(t testing.TB, ready func() bool, words ...string) *Process {
 	t.Helper()
-	if _, err := exec.LookPath(words[0]); err != nil {
-		if os.Getenv(requiredVariable) != "" {
-			t.Fatalf("%s is not installed", words[0])
-		}
-		t.Skipf("%s is not installed: .ci/run installs it", words[0])
-	}
+	Installed(t, words[0])
 	p := &Process{t: t, words: words, ready: ready}
 	p.Start()
 	t.Cleanup(p.Kill)
@@ -75,6 +81,9 @@ func (p *Process) Start() {
 		}
 	}
 }
+
+// Output returns what the gateway has written so far.
+func (p *Process) Output() string { return p.out.String() }
 
 // Kill ends the gateway with SIGKILL.
 func (p *Process) Kill() {

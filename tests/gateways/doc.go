@@ -15,7 +15,7 @@
 //	wire_test.go      what a gateway sends to backends, seen on the network
 //	events_test.go    seven events, and the table
 //	away_test.go      Sonde is away, and knows nothing yet
-//	haproxy_test.go   panic, shares, drain, and a new HAProxy
+//	rotation_test.go  panic, shares, drain, and a new HAProxy
 //	files_test.go     nftables, keepalived, and a file of hosts
 //	consul_test.go    HashiCorp's client
 package gateways

@@ -135,6 +135,9 @@ func (s *scene) playEvents(g kind) *row {
 	r.requests = s.requests() - began
 	byGateway, byClient := s.again()
 	r.byGateway, r.byClient = byGateway-gatewayBefore, byClient-clientBefore
+	if *long && s.load != nil && !s.kind.calls && r.byGateway == 0 {
+		s.t.Errorf("no request was repeated, although backends were killed %d times: repeats are not counted", wantRounds)
+	}
 	return r
 }
 

@@ -31,6 +31,7 @@ type kind struct {
 	inside       *program       // that has an engine itself, and sets scene.gateway; nil if a Sonde is beside it
 	withoutPanic func(s *scene) // like start, for that: each verdict is taken at its word, and probes wait for late answers
 
+	forwards    bool // it sends requests of HTTP to backends
 	calls       bool // it sends calls of gRPC to backends, and reports itself which it repeats
 	failsClosed bool // without Sonde it uses no backend
 	slow        bool // an event takes seconds: it is for the long form
@@ -40,18 +41,18 @@ const push = 50 * time.Millisecond
 
 // all are the gateways.
 var all = []kind{
-	{name: "HAProxy, agent checks", targets: "haproxy.md", page: "haproxy.md", block: "agent {", limit: 500*time.Millisecond + push,
+	{name: "HAProxy, agent checks", forwards: true, targets: "haproxy.md", page: "haproxy.md", block: "agent {", limit: 500*time.Millisecond + push,
 		start: haproxyOf("haproxy.md", "agent-check", "")},
-	{name: "HAProxy, runtime socket", targets: "haproxy.md", page: "haproxy.md", block: "haproxy {", limit: push,
+	{name: "HAProxy, runtime socket", forwards: true, targets: "haproxy.md", page: "haproxy.md", block: "haproxy {", limit: push,
 		start: haproxyOf("haproxy.md", "weight 100\n    server", "")},
-	{name: "HAProxy, oracle", targets: "nginx.md", page: "oracle.md", block: "oracle {", limit: 500*time.Millisecond + push, failsClosed: true,
+	{name: "HAProxy, oracle", forwards: true, targets: "nginx.md", page: "oracle.md", block: "oracle {", limit: 500*time.Millisecond + push, failsClosed: true,
 		start: haproxyOf("oracle.md", "send-state", "    server web-3 10.0.0.9:80\n")},
-	{name: "Caddy, engine inside", inside: caddy, limit: push, start: caddyInside(true), withoutPanic: caddyInside(false)},
-	{name: "Caddy, follows", targets: "nginx.md", limit: push, start: startFollowingCaddy},
-	{name: "Caddy, oracle", targets: "nginx.md", page: "oracle.md", block: "oracle {", limit: 500*time.Millisecond + push, start: startCheckingCaddy, failsClosed: true},
-	{name: "nginx, render", targets: "nginx.md", page: "nginx.md", block: "render {", limit: time.Second + push, start: startNginx},
-	{name: "Varnish, render", targets: "nginx.md", page: "varnish.md", block: "render {", limit: time.Second + push, start: startVarnish},
-	{name: "plain Go, engine inside", inside: example, limit: push, start: exampleOf(), withoutPanic: exampleOf("-no-panic", "-timeout", "10s")},
+	{name: "Caddy, engine inside", forwards: true, inside: caddy, limit: push, start: caddyInside(true), withoutPanic: caddyInside(false)},
+	{name: "Caddy, follows", forwards: true, targets: "nginx.md", limit: push, start: startFollowingCaddy},
+	{name: "Caddy, oracle", forwards: true, targets: "nginx.md", page: "oracle.md", block: "oracle {", limit: 500*time.Millisecond + push, start: startCheckingCaddy, failsClosed: true},
+	{name: "nginx, render", forwards: true, targets: "nginx.md", page: "nginx.md", block: "render {", limit: time.Second + push, start: startNginx},
+	{name: "Varnish, render", forwards: true, targets: "nginx.md", page: "varnish.md", block: "render {", limit: time.Second + push, start: startVarnish},
+	{name: "plain Go, engine inside", forwards: true, inside: example, limit: push, start: exampleOf(), withoutPanic: exampleOf("-no-panic", "-timeout", "10s")},
 	{name: "grpc-go's xDS client, sonde-xds", targets: "nginx.md", limit: push, start: startCalls, calls: true},
 	{name: "grpc-go's health client, sonde-xds", targets: "nginx.md", limit: push, start: startHealthClient},
 	{name: "nftables, render", targets: "nginx.md", page: "files.md", block: "numgen", limit: 100*time.Millisecond + push, start: startNftables},

@@ -162,6 +162,32 @@ func numberOf(data []byte) int {
 	return -1
 }
 
+func TestRequestsAreRecognized(t *testing.T) {
+	frame := func(kind, length byte) string {
+		return string([]byte{0, 0, length, kind, 0, 0, 0, 0, 1}) + strings.Repeat("x", int(length))
+	}
+	const data, headers, reset, windowUpdate, goAway = 0, 1, 3, 8, 7
+	for _, c := range []struct {
+		text    string
+		request bool
+		number  int
+	}{
+		{"GET /?17 HTTP/1.1\r\nHost: x", true, 17},
+		{"GET /slow HTTP/1.1\r\n", true, -1},
+		{"GET /?x HTTP/1.1\r\n", true, -1},
+		{"", false, -1},
+		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0), true, -1},
+		{frame(headers, 30) + frame(data, 5), true, -1},
+		{frame(windowUpdate, 4) + frame(headers, 30), true, -1},
+		{frame(reset, 4), false, -1},
+		{frame(windowUpdate, 4) + frame(goAway, 8), false, -1},
+	} {
+		if is, number := isRequest([]byte(c.text)), numberOf([]byte(c.text)); is != c.request || number != c.number {
+			t.Errorf("%q: got %v, number %d; want %v, %d", c.text, is, number, c.request, c.number)
+		}
+	}
+}
+
 // stamp returns the kernel's time of a packet.
 func stamp(control []byte) time.Time {
 	messages, err := unix.ParseSocketControlMessage(control)

@@ -116,7 +116,7 @@ caddy: ## test the module for Caddy, and build Caddy for that
 	cd adapter/caddy && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: gateways
-gateways: ## take backends away behind real gateways, and print how fast each follows, 15 minutes (root)
+gateways: ## take backends away behind real gateways, and print how fast each follows, 35 minutes (root)
 	cd tests/gateways && $(GO) test -count=1 -v -timeout 0 . -long -requests $(REQUESTS) -rate $(RATE)
 
 .PHONY: oracle-long

@@ -132,7 +132,7 @@ func (s *scene) awaitProbes(what string, is func(httpapi.Probe) bool) {
 var undecided = plant.Fault{
 	Name: "a group that is used before it is decided",
 	File: "group/group.go",
-	Old:  "func (g *Group) isUsable() bool { return g.settled && g.isKnown() }",
+	Old:  "func (g *Group) isUsable() bool { return g.wait.over && g.isKnown() }",
 	New:  "func (g *Group) isUsable() bool { return true }",
 }
 

@@ -67,6 +67,7 @@ type summary struct {
 	state          probe.TargetState
 	gateway        probe.GatewayState
 	ready, decided bool
+	ejected        bool
 }
 
 // The bits of a summary: the state is in the lowest byte.
@@ -74,10 +75,11 @@ const (
 	gatewayShift = 8
 	readyBit     = 1 << 16
 	decidedBit   = 1 << 17
+	ejectedBit   = 1 << 18
 )
 
 func (g *TargetGauge) summary() summary {
-	return summary{g.State(), g.Gateway(), g.Ready(), g.Decided()}
+	return summary{g.State(), g.Gateway(), g.Ready(), g.Decided(), g.bits.Load()&ejectedBit != 0}
 }
 
 func (g *TargetGauge) set(s summary) {
@@ -87,6 +89,9 @@ func (g *TargetGauge) set(s summary) {
 	}
 	if s.decided {
 		b |= decidedBit
+	}
+	if s.ejected {
+		b |= ejectedBit
 	}
 	g.bits.Store(b)
 }

@@ -54,6 +54,9 @@ type observed struct {
 // instance changes, or when so much time has passed that the probe must have failed if the
 // target does: its failure threshold times its period, plus its timeout, but not more than
 // MaxEjection.
+//
+// The engine does not know which targets do the same work, so that it ejects as many as
+// gateways say. How many may be out of rotation is for who does: see group.Rule.MaxEjected.
 func (e *Engine) Observe(id probe.ID, o probe.Observation) bool {
 	s := e.registry.probe(id)
 	if s == nil {
@@ -115,6 +118,7 @@ func (sc *scheduler) observeFailure(s *slot, o *probe.Observation, now int64) {
 	}
 	if until := s.eject(o, &sc.clock, now); until != 0 {
 		sc.ejections.Set(s.key, until)
+		sc.counters.ejections++
 		sc.updateState(s.target)
 		sc.logEjection(s, &ejectionLine{reason: o.Reason, detail: o.Detail, ejected: true}, now)
 		sc.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Ejected: true, Reason: o.Reason, Detail: o.Detail}, now)
@@ -190,7 +194,6 @@ func (sc *scheduler) endEjections(now int64) {
 		if !ok || until > now {
 			return
 		}
-		sc.ejections.Remove(key)
 		sc.readmit(sc.slots[key], now, now)
 	}
 }

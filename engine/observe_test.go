@@ -45,6 +45,9 @@ func gateway(t *testing.T, e *engine.Engine, want probe.GatewayState) engine.Tar
 	if st.Gateway != want || (st.Ejection != nil) != (want == probe.GatewayDown && st.Ready) {
 		t.Errorf("got %v, ejection %+v, want %v", st.Gateway, st.Ejection, want)
 	}
+	if ejected := e.Stats().Ejected; (ejected == 1) != (st.Ejection != nil) || ejected > 1 {
+		t.Errorf("%d targets are ejected, and the ejection is %+v", ejected, st.Ejection)
+	}
 	checkGauge(t, e, "web", nil)
 	return st
 }
@@ -154,6 +157,48 @@ func TestAnEjectionEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A target is ejected once, whichever of its probes gateways name, and not any more once it is
+// removed.
+func TestEjectedTargetsAreCounted(t *testing.T) {
+	second := probe.ID{Target: "web", Kind: probe.Readiness, Name: "second"}
+	other := probe.ID{Target: "other", Kind: probe.Readiness}
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Success)
+		set := probe.Set{readiness: with(h), second: with(h), other: with(h)}
+		apply(t, e, set)
+		e.Report(instance("a"))
+		e.Report(probe.Instance{Target: "other", ID: "b", Phase: probe.Running, Since: time.Now()})
+		pass(time.Minute)
+		h.say(probe.Unknown)
+		for i, c := range []struct {
+			do      func()
+			ejected int
+			total   uint64
+		}{
+			{func() { observe(e, refused, engine.EjectAfter) }, 1, 1},
+			{func() {
+				for range engine.EjectAfter {
+					e.Observe(second, refused)
+				}
+			}, 1, 2},
+			{func() {
+				for range engine.EjectAfter {
+					e.Observe(other, refused)
+				}
+			}, 2, 3},
+			{func() { delete(set, second); apply(t, e, set) }, 2, 3},
+			{func() { delete(set, readiness); apply(t, e, set) }, 1, 3},
+			{func() { pass(time.Hour) }, 0, 3},
+		} {
+			c.do()
+			pass(0)
+			if st := e.Stats(); st.Ejected != c.ejected || st.Ejections != c.total {
+				t.Errorf("step %d: %d targets are ejected, after %d ejections; want %d and %d", i, st.Ejected, st.Ejections, c.ejected, c.total)
+			}
+		}
+	})
 }
 
 func TestNothingIsObservedOfATargetThatIsNotReady(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 // the targets. registry.mu guards them.
 type targetStates struct {
 	count   TargetStates
+	ejected int               // how many targets are ejected
 	trouble index             // the targets in trouble
 	since   map[*target]int64 // when those got into their state
 }
@@ -39,6 +40,7 @@ func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 func (s *targetStates) remove(t *target) {
 	before := t.currentState()
 	s.count[before]--
+	s.ejected -= one(t.gauge.summary().ejected)
 	s.forget(t, before)
 }
 
@@ -53,7 +55,8 @@ func (s *targetStates) forget(t *target, before probe.TargetState) {
 // setSummary changes the summary of a target, and reports whether it had another one. It does
 // nothing about a target that was removed.
 func (r *registry) setSummary(t *target, sum summary, now int64) bool {
-	if t.gauge.summary() == sum {
+	before := t.gauge.summary()
+	if before == sum {
 		return false
 	}
 	r.mu.Lock()
@@ -62,6 +65,7 @@ func (r *registry) setSummary(t *target, sum summary, now int64) bool {
 		return false
 	}
 	r.states.set(t, sum.state, now)
+	r.states.ejected += one(sum.ejected) - one(before.ejected)
 	t.gauge.set(sum)
 	return true
 }
@@ -80,6 +84,13 @@ func (r *registry) stateCounts() TargetStates {
 	return r.states.count
 }
 
+// ejectedCount returns how many targets are ejected.
+func (r *registry) ejectedCount() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.states.ejected
+}
+
 func (t *target) currentState() probe.TargetState { return t.gauge.State() }
 
 // updateState makes the summary of a target what its instance and its probes add up to now, and
@@ -87,17 +98,16 @@ func (t *target) currentState() probe.TargetState { return t.gauge.State() }
 func (sc *scheduler) updateState(t *target) {
 	in, slots := t.current(), sc.registry.probesOf(t)
 	state, probed := in.state(len(slots) > 0)
-	warned, ejected := false, false
+	sum, warned := summary{ready: t.isReady(slots)}, false
 	for _, s := range slots {
 		if probed {
 			state = min(state, s.stateOfTarget(in))
 		}
 		warned = warned || s.kind == probe.Readiness && s.hasWarned()
-		ejected = ejected || s.isEjected()
+		sum.ejected = sum.ejected || s.isEjected()
 	}
-	sum := summary{state: state, ready: t.isReady(slots)}
-	sum.decided = sum.ready || t.isDecided(slots)
-	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, ejected)
+	sum.state, sum.decided = state, sum.ready || t.isDecided(slots)
+	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, sum.ejected)
 	if sc.registry.setSummary(t, sum, sc.clock.now()) {
 		sc.notifyTarget(t.name, probeChanged)
 	}

@@ -10,18 +10,20 @@ import (
 
 // Stats is a copy of an engine's counters since New.
 type Stats struct {
-	Attempts []AttemptStats // one for each kind, handler name and outcome seen, in that order
-	Lateness Histogram      // from when an attempt was due until it started
-	Probes   int            // how many probes there are
-	InFlight int            // attempts in flight
-	Queued   int            // attempts that are due and wait for one in flight to end
-	Overrun  uint64         // attempts skipped because the probe's attempt before was still in flight
-	Late     uint64         // attempts skipped because the engine was more than a period late
-	Shed     uint64         // attempts of passing probes skipped because the engine was late
-	Busy     time.Duration  // how long the goroutine that starts attempts was awake
-	Panics   uint64         // handlers that panicked or called runtime.Goexit
-	Dropped  uint64         // results about an earlier instance or a replaced probe
-	Health   Health         // whether the engine itself is well
+	Attempts  []AttemptStats // one for each kind, handler name and outcome seen, in that order
+	Lateness  Histogram      // from when an attempt was due until it started
+	Probes    int            // how many probes there are
+	InFlight  int            // attempts in flight
+	Queued    int            // attempts that are due and wait for one in flight to end
+	Overrun   uint64         // attempts skipped because the probe's attempt before was still in flight
+	Late      uint64         // attempts skipped because the engine was more than a period late
+	Shed      uint64         // attempts of passing probes skipped because the engine was late
+	Busy      time.Duration  // how long the goroutine that starts attempts was awake
+	Panics    uint64         // handlers that panicked or called runtime.Goexit
+	Dropped   uint64         // results about an earlier instance or a replaced probe
+	Ejected   int            // targets that are ejected: see Engine.Observe
+	Ejections uint64         // of targets, by what gateways have observed
+	Health    Health         // whether the engine itself is well
 }
 
 // AttemptStats counts and times the attempts of a kind, handler and outcome.
@@ -50,14 +52,14 @@ func (h Histogram) Count() uint64 {
 
 // Stats returns a copy of the engine's counters.
 func (e *Engine) Stats() Stats {
-	probes, sc, h := e.registry.count(), e.scheduler, e.Health()
+	probes, ejected, sc, h := e.registry.count(), e.registry.ejectedCount(), e.scheduler, e.Health()
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	c, s := &sc.counters, sc.schedule
 	st := Stats{
 		Lateness: c.lateness.copy(), Probes: probes, InFlight: s.InFlight(), Queued: s.Queued(),
 		Overrun: s.Overrun, Late: s.Late, Shed: s.Shed, Busy: c.busy, Panics: c.panics, Dropped: c.dropped,
-		Health: h,
+		Ejected: ejected, Ejections: c.ejections, Health: h,
 	}
 	for k, h := range c.attempts {
 		st.Attempts = append(st.Attempts, AttemptStats{k.kind, k.handler, k.outcome, h.copy()})
@@ -83,11 +85,12 @@ func (e *Engine) LoopDelay() time.Duration {
 
 // counters are what Stats shows, beside the schedule's own.
 type counters struct {
-	attempts map[attemptKey]*Histogram
-	lateness *Histogram
-	busy     time.Duration
-	panics   uint64
-	dropped  uint64
+	attempts  map[attemptKey]*Histogram
+	lateness  *Histogram
+	busy      time.Duration
+	panics    uint64
+	dropped   uint64
+	ejections uint64
 }
 
 type attemptKey struct {

@@ -139,7 +139,7 @@ func shop() *idleEngine {
 			{Target: `web["a"]`, Instance: probe.Instance{Phase: probe.Absent}},
 		},
 		stats: engine.Stats{
-			Probes: 3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6,
+			Probes: 3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6, Ejected: 10, Ejections: 11,
 			Health:   engine.Health{Score: 2, Stalls: 8, Stalled: 2500 * time.Millisecond},
 			Lateness: engine.Histogram{Bounds: []time.Duration{time.Millisecond}, Counts: []uint64{7, 1}, Sum: 9 * time.Millisecond},
 			Attempts: []engine.AttemptStats{{

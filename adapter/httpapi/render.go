@@ -139,6 +139,7 @@ func newStats(s engine.Stats) Stats {
 	stats := Stats{
 		Probes: s.Probes, InFlight: s.InFlight, Queued: s.Queued, Overrun: s.Overrun, Late: s.Late,
 		Shed: s.Shed, BusySeconds: s.Busy.Seconds(), Panics: s.Panics, Dropped: s.Dropped, Lateness: newHistogram(s.Lateness),
+		Ejected: s.Ejected, Ejections: s.Ejections,
 		Health:   Health{s.Health.Score, s.Health.Isolated, s.Health.NamesIsolated, s.Health.Degraded(), s.Health.Stalls, s.Health.Stalled.Seconds()},
 		Attempts: make([]AttemptStats, 0, len(s.Attempts)),
 	}

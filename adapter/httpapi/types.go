@@ -233,6 +233,8 @@ type Stats struct {
 	BusySeconds float64        `json:"busySeconds"` // time that the scheduling goroutine was not idle
 	Panics      uint64         `json:"panics"`      // panics of handlers
 	Dropped     uint64         `json:"dropped"`     // results dropped because the instance or the probe was replaced meanwhile
+	Ejected     int            `json:"ejected"`     // targets that are ejected, since requests of gateways have failed
+	Ejections   uint64         `json:"ejections"`   // of targets, so far
 	Health      Health         `json:"health"`
 	Lateness    Histogram      `json:"lateness"` // from an attempt's due time to its start
 	Attempts    []AttemptStats `json:"attempts"`

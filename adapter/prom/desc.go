@@ -40,6 +40,8 @@ var engineMetrics = []metric[engine.Stats]{
 	counter("sonde_scheduler_busy_seconds_total", "Total time in seconds that the scheduler was not idle.", func(s engine.Stats) float64 { return s.Busy.Seconds() }),
 	counter("sonde_handler_panics_total", "Total number of panics in handlers.", func(s engine.Stats) float64 { return float64(s.Panics) }),
 	counter("sonde_results_dropped_total", "Total number of results dropped because the instance or the probe was replaced during the attempt.", func(s engine.Stats) float64 { return float64(s.Dropped) }),
+	gauge("sonde_targets_ejected", "Number of targets that gateways are to send no requests because those that they have sent failed.", func(s engine.Stats) float64 { return float64(s.Ejected) }),
+	counter("sonde_ejections_total", "Total number of times that a target was ejected because requests of gateways failed.", func(s engine.Stats) float64 { return float64(s.Ejections) }),
 	gauge("sonde_health_score", "Health score of the engine itself: 0 is healthy, from 2 on it restarts nothing, 8 is the worst.", func(s engine.Stats) float64 { return float64(s.Health.Score) }),
 	gauge("sonde_isolated", "1 while no target answers, otherwise 0.", func(s engine.Stats) float64 { return number(s.Health.Isolated) }),
 	gauge("sonde_names_isolated", "1 while no name server answers, or no target with a name, otherwise 0.", func(s engine.Stats) float64 { return number(s.Health.NamesIsolated) }),

@@ -68,7 +68,7 @@ func shop() *fake {
 				{Kind: probe.Readiness, HandlerName: "tcp", Outcome: probe.Failure, Durations: counted(9*time.Second, 1, 2, 4)},
 			},
 			Lateness: counted(time.Millisecond, 8, 0, 0),
-			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6, Health: engine.Health{Score: 2, Isolated: true, NamesIsolated: true, Stalls: 8, Stalled: 2500 * time.Millisecond},
+			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6, Ejected: 2, Ejections: 9, Health: engine.Health{Score: 2, Isolated: true, NamesIsolated: true, Stalls: 8, Stalled: 2500 * time.Millisecond},
 		},
 		times: map[probe.ID]engine.Histogram{
 			id(probe.Readiness, "db"):  counted(time.Second, 1, 1, 0),
@@ -146,6 +146,12 @@ sonde_attempts_total{handler="tcp",kind="readiness",outcome="failure"} 7
 
 func TestEngineMetrics(t *testing.T) {
 	want := `
+# HELP sonde_targets_ejected Number of targets that gateways are to send no requests because those that they have sent failed.
+# TYPE sonde_targets_ejected gauge
+sonde_targets_ejected 2
+# HELP sonde_ejections_total Total number of times that a target was ejected because requests of gateways failed.
+# TYPE sonde_ejections_total counter
+sonde_ejections_total 9
 # HELP sonde_results_dropped_total Total number of results dropped because the instance or the probe was replaced during the attempt.
 # TYPE sonde_results_dropped_total counter
 sonde_results_dropped_total 6
@@ -189,7 +195,7 @@ sonde_stalls_total 8
 # TYPE sonde_stalled_seconds_total counter
 sonde_stalled_seconds_total 2.5
 `
-	compare(t, prom.Config{Engine: shop()}, want, "sonde_results_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
+	compare(t, prom.Config{Engine: shop()}, want, "sonde_targets_ejected", "sonde_ejections_total", "sonde_results_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
 		"sonde_handler_panics_total", "sonde_attempt_lateness_seconds", "sonde_probes", "sonde_attempts_skipped_total",
 		"sonde_health_score", "sonde_isolated", "sonde_names_isolated", "sonde_stalls_total", "sonde_stalled_seconds_total")
 }

@@ -29,6 +29,7 @@ type Group struct {
 	WeightLabel    string
 	Panic          probe.Share // 0 for never
 	Quorum         int
+	MaxEjected     probe.Share // 0 for the default
 	SlowStart      time.Duration
 	DegradedWeight probe.Share // 0 for 100%
 }
@@ -44,6 +45,7 @@ type groupBlock struct {
 	WeightLabel    string        `hcl:"weight_label,optional" doc:"name of a label of the targets, whose value is the weight of the target, 0 to 256; a target with the weight 0 gets no requests and does not count for min_ready, panic and quorum; one without the label has the weight of the group" default:"none"`
 	Panic          probe.Share   `hcl:"panic,optional" doc:"share of ready members under which gateways use all members that are not draining, since it is likelier then that the probes are wrong; 1% for when none is ready" default:"never"`
 	Quorum         int           `hcl:"quorum,optional,nonzero" doc:"how many members gateways use at least: if fewer are ready, those that are draining and those that were the last to go down stay" default:"none" min:"1" max:"1000000"`
+	MaxEjected     probe.Share   `hcl:"max_ejected,optional" doc:"share of the members that are ready by their probes that may be out of rotation because requests of gateways to them have failed, rounded down; the others stay in rotation. \"100%\" is no bound" default:"50%"`
 	SlowStart      time.Duration `hcl:"slow_start,optional,nonzero" doc:"time within which the weight of a member that becomes ready grows to its full value, in ten steps; not when the engine starts" default:"none" min:"1s" max:"1h"`
 	DegradedWeight probe.Share   `hcl:"degraded_weight,optional" doc:"which part of its weight a degraded member has, one whose readiness probe warns; a percentage" default:"100%"`
 }
@@ -94,7 +96,7 @@ func (l *loader) group(g *decodedGroup) bool {
 	var err error
 	g.group = Group{
 		MinReady: g.MinReady, Port: g.Port, Weight: g.Weight, WeightLabel: g.WeightLabel,
-		Panic: g.Panic, Quorum: g.Quorum, SlowStart: g.SlowStart, DegradedWeight: g.DegradedWeight,
+		Panic: g.Panic, Quorum: g.Quorum, MaxEjected: g.MaxEjected, SlowStart: g.SlowStart, DegradedWeight: g.DegradedWeight,
 	}
 	l.checkRotation(g)
 	g.group.Members, err = probe.NewSelector(g.Members, g.Match)

@@ -270,3 +270,35 @@ func TestRotationsGoOnWithAnotherRule(t *testing.T) {
 		s.rotates("g", "a=1 b=7")
 	})
 }
+
+// Gateways that report failures of all members take half of them out: the probes decide about the
+// others.
+func TestGatewaysCannotEjectAllMembers(t *testing.T) {
+	play(t, func(s *stage) {
+		for _, name := range []string{"a", "b", "c", "d"} {
+			s.target(name, probe.Success, nil)
+		}
+		s.apply()
+		s.rules(map[string]group.Rule{"g": {}})
+		pass(2 * time.Second)
+		for _, answer := range s.answers {
+			answer.say(probe.Unknown) // so that no attempt ends an ejection
+		}
+		for _, name := range []string{"c", "b", "a", "d"} {
+			for range engine.EjectAfter {
+				s.engine.Observe(probe.ID{Target: name, Kind: probe.Readiness}, probe.Observation{Outcome: probe.Failure})
+			}
+			pass(time.Millisecond)
+		}
+		s.rotates("g", "a=100 b=0 c=0 d=100")
+		if stats := s.engine.Stats(); stats.Ejected != 4 || stats.Ejections != 4 {
+			t.Errorf("%d targets are ejected, after %d ejections", stats.Ejected, stats.Ejections)
+		}
+		s.is("g", "down 0 4 0")
+		pass(time.Minute)
+		s.rotates("g", "a=100 b=100 c=100 d=100")
+		if stats := s.engine.Stats(); stats.Ejected != 0 || stats.Ejections != 4 {
+			t.Errorf("%d targets are ejected, after %d ejections", stats.Ejected, stats.Ejections)
+		}
+	})
+}

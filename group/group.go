@@ -36,6 +36,13 @@ type Rule struct {
 	// that are draining, and those that were the last to go down, stay. Default: 0.
 	Quorum int
 
+	// MaxEjected is the share of the members that take requests by their probes that may be out
+	// of rotation because gateways have ejected them (see engine.Engine.Observe), rounded down:
+	// those that were ejected first are, the others stay. So requests that fail, which clients
+	// may send, never take all members out, or nearly all. 100% is no bound. Default:
+	// DefaultMaxEjected.
+	MaxEjected probe.Share
+
 	SlowStart      time.Duration // within which the weight of a member grows that comes into rotation; default 0
 	DegradedWeight probe.Share   // which part of its weight a degraded member has; default 100%
 }
@@ -55,6 +62,7 @@ type Group struct {
 	counts     Counts // by State, without those of the weight 0
 	acting     Counts // likewise, by the state that decides about rotation
 	zeroWeight int    // members of the weight 0
+	ejected    int    // members in counts that are down only because gateways have ejected them
 	inRotation int
 	plan       plan
 	wait       wait
@@ -99,11 +107,11 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 	switch {
 	case before == nil:
 	case before.Address == m.Address && before.Port == m.Port:
-		m.acting, m.serves, m.slowSince = before.acting, before.serves, before.slowSince
+		m.acting, m.serves, m.slowSince, m.InRotation = before.acting, before.serves, before.slowSince, before.InRotation
 	default: // elsewhere it is another one
 		g.lose(before)
 	}
-	g.act(m, o.doubtful, now, isolated)
+	g.act(m, o, now, isolated)
 	m.InRotation, m.Weight = g.rule.place(m, g.plan, now)
 	if g.wait.began.IsZero() && !m.absent {
 		g.wait.began = now
@@ -115,14 +123,15 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 }
 
 // act sets the state by which a member is in rotation or not, from its present state.
-func (g *Group) act(m *Member, doubtful bool, now time.Time, isolated bool) {
-	m.acting = actingState(m.acting, m.State, doubtful, isolated)
+func (g *Group) act(m *Member, o *observed, now time.Time, isolated bool) {
+	m.acting = actingState(m.acting, m.State, o.doubtful, isolated)
+	m.ejected = m.acting == Down && o.ejected
 	switch {
 	case m.ZeroWeight || !m.acting.TakesRequests():
 		m.slowSince, m.serves = time.Time{}, 0
 	case m.serves == 0:
 		m.serves = g.nextVersion()
-		if g.wait.over && g.rule.SlowStart > 0 {
+		if !m.InRotation && g.wait.over && g.rule.SlowStart > 0 {
 			m.slowSince = now
 		}
 	}
@@ -143,6 +152,9 @@ func (g *Group) add(m *Member, n int) {
 	g.acting[m.acting] += n
 	if m.InRotation {
 		g.inRotation += n
+	}
+	if m.ejected {
+		g.ejected += n
 	}
 	if m.absent {
 		g.wait.absent += n
@@ -187,7 +199,7 @@ func (g *Group) replan(now time.Time, all bool) (changed bool) {
 	}
 	next := plan{all: !g.isUsable() || g.rule.panics(g.acting)}
 	if !next.all {
-		next.extra = g.rule.fill(g.acting, g.members.current())
+		next.extra = g.rule.fill(g.acting, g.ejected, g.members.current())
 	}
 	if !all && next.equal(g.plan) {
 		return false

@@ -151,7 +151,8 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 // setRule gives a group another rule, and the members that it selects.
 func (g *Groups) setRule(group *Group, rule Rule, now time.Time) {
 	before := group.members.current()
-	group.rule, group.members, group.counts, group.acting, group.zeroWeight, group.inRotation = rule, draft{}, Counts{}, Counts{}, 0, 0
+	group.rule, group.members, group.counts, group.acting = rule, draft{}, Counts{}, Counts{}
+	group.zeroWeight, group.ejected, group.inRotation = 0, 0, 0
 	group.wait.absent, group.wait.joined = 0, 0
 	g.mark(group, true)
 	for name := range rule.Members.Names() {

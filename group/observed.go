@@ -20,6 +20,7 @@ type observed struct {
 	failing         []probe.ID // its probes that keep it from being ready
 	absent          bool       // there is no such target
 	started         bool       // its instance runs, and its startup probes have passed
+	ejected         bool       // its probes pass, and gateways have ejected it
 	doubtful        bool       // it is down only by probes whose failures the engine doubts
 }
 
@@ -30,6 +31,7 @@ func absent(target string, now time.Time) *observed {
 
 func observe(st *engine.TargetStatus, now time.Time) *observed {
 	o := &observed{target: st.Target, address: st.Address, ports: st.Ports, labels: st.Labels, state: st.Gateway, started: st.Started, since: now}
+	o.ejected = o.state == Down && st.Ready
 	if o.state != Ready {
 		o.reason = st.Cause.Reason
 	}
@@ -61,5 +63,5 @@ func (o *observed) port(wanted string) uint16 {
 
 // equal reports whether members are the same by both.
 func (o *observed) equal(p *observed) bool {
-	return o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && o.started == p.started && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
+	return o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && o.started == p.started && o.ejected == p.ejected && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Bounds on weights, and the default of Rule.Weight. HAProxy and Envoy know the same
@@ -16,13 +18,17 @@ const (
 	DefaultWeight = 100
 )
 
+// DefaultMaxEjected is the default of Rule.MaxEjected. Envoy's max_ejection_percent is 10% by
+// default: there an ejection lasts for its time, here until an attempt succeeds.
+const DefaultMaxEjected probe.Share = 0.5
+
 // slowSteps is in how many steps the weight of a member grows in its slow start.
 const slowSteps = 10
 
 // plan says which members are in rotation beside those that take requests.
 type plan struct {
 	all   bool            // all but those that are draining
-	extra map[string]bool // some that keep the quorum
+	extra map[string]bool // some that keep the quorum, or are ejected beyond the bound
 }
 
 func (p plan) equal(q plan) bool { return p.all == q.all && maps.Equal(p.extra, q.extra) }
@@ -44,10 +50,13 @@ func (r *Rule) panics(acting Counts) bool {
 	return rest > 0 && float64(acting.Serving()) < float64(r.Panic)*float64(rest)
 }
 
-// fill returns members that are in rotation only because fewer than the quorum take
-// requests: those that are draining, and then those that were the last to go down.
-func (r *Rule) fill(acting Counts, l members) map[string]bool {
-	missing := r.Quorum - acting.Serving()
+// fill returns members that are in rotation although they take no requests: those that are
+// ejected beyond Rule.MaxEjected and then, up to the quorum, those that are draining and those
+// that were the last to go down.
+func (r *Rule) fill(acting Counts, ejected int, l members) map[string]bool {
+	most := int(float64(cmp.Or(r.MaxEjected, DefaultMaxEjected)) * float64(acting.Serving()+ejected))
+	beyond := max(ejected-most, 0)
+	missing := max(r.Quorum-acting.Serving(), beyond)
 	if missing <= 0 {
 		return nil
 	}
@@ -57,14 +66,26 @@ func (r *Rule) fill(acting Counts, l members) map[string]bool {
 			rest = append(rest, m)
 		}
 	}
-	slices.SortFunc(rest, func(a, b *Member) int {
-		return cmp.Or(one(b.acting == Draining)-one(a.acting == Draining), b.Since.Compare(a.Since), cmp.Compare(a.Target, b.Target))
-	})
 	extra := map[string]bool{}
-	for _, m := range rest[:min(missing, len(rest))] {
+	slices.SortFunc(rest, func(a, b *Member) int {
+		return cmp.Or(one(b.ejected)-one(a.ejected), lastToGo(a, b))
+	})
+	for _, m := range rest[:beyond] {
+		extra[m.Target] = true
+	}
+	rest = rest[beyond:]
+	slices.SortFunc(rest, func(a, b *Member) int {
+		return cmp.Or(one(b.acting == Draining)-one(a.acting == Draining), lastToGo(a, b))
+	})
+	for _, m := range rest[:min(missing-beyond, len(rest))] {
 		extra[m.Target] = true
 	}
 	return extra
+}
+
+// lastToGo compares members by when they went out of rotation, the last one first.
+func lastToGo(a, b *Member) int {
+	return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Target, b.Target))
 }
 
 func one(b bool) int {

@@ -204,10 +204,10 @@ func TestLawsOfARotation(t *testing.T) {
 func checkLaws(t *testing.T, g *Group, now time.Time) {
 	t.Helper()
 	var counts, acting Counts
-	in, absent, joined, zero, atOnce := 0, 0, 0, 0, map[string]int{}
+	in, absent, ejected, joined, zero, atOnce := 0, 0, 0, 0, 0, map[string]int{}
 	fresh := plan{all: !g.isUsable() || g.rule.panics(g.acting)}
 	if !fresh.all {
-		fresh.extra = g.rule.fill(g.acting, g.members.current())
+		fresh.extra = g.rule.fill(g.acting, g.ejected, g.members.current())
 	}
 	stepped := map[string]int{}
 	for m := range g.members.current().from("") {
@@ -222,6 +222,9 @@ func checkLaws(t *testing.T, g *Group, now time.Time) {
 		acting[m.acting]++
 		if m.absent {
 			absent++
+		}
+		if m.ejected {
+			ejected++
 		}
 		if m.serves == g.nextVersion() {
 			joined++
@@ -242,7 +245,7 @@ func checkLaws(t *testing.T, g *Group, now time.Time) {
 			t.Errorf("%+v takes no requests and is in rotation", *m)
 		}
 	}
-	if zero != g.zeroWeight || counts != g.counts || acting != g.acting || in != g.inRotation || absent != g.wait.absent || joined != g.wait.joined {
+	if zero != g.zeroWeight || ejected != g.ejected || counts != g.counts || acting != g.acting || in != g.inRotation || absent != g.wait.absent || joined != g.wait.joined {
 		t.Errorf("the counts are %v %v %d %+v, want %v %v %d %d %d", g.counts, g.acting, g.inRotation, g.wait, counts, acting, in, absent, joined)
 	}
 	if !maps.Equal(stepped, atOnce) {

@@ -15,6 +15,7 @@ group "web" {
   weight_label    = "share"
   panic           = "30%"
   quorum          = 2
+  max_ejected     = "25%"
   slow_start      = "20s"
   degraded_weight = "25%"
 }

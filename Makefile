@@ -91,7 +91,7 @@ lint: plugins $(STARLARK) ## check formatting, go vet, staticcheck, and config.h
 	@$(GO) run ./cmd/engine validate config.hcl
 
 .PHONY: explore
-explore: ## compare every state that a probe can reach with the kubelet's worker, half a minute
+explore: ## compare every state that a probe can reach with the kubelet's worker, a minute
 	$(GO) test -count=1 -v -run TestEveryReachableState ./engine/verdict -all
 
 .PHONY: docs

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -62,7 +63,8 @@ func (l *loader) kind(b *tree.Block) (probe.Kind, bool) {
 // block of its kind, and these before those of the defaults block of all kinds.
 func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
 	values, from := Values{}, map[string]*decodedBlock{} // from: the block that has the argument
-	for _, block := range []*decodedBlock{l.rules[0], l.rules[kind], own} {
+	blocks := []*decodedBlock{l.rules[0], l.rules[kind], own}
+	for _, block := range blocks {
 		if block == nil {
 			continue
 		}
@@ -82,6 +84,9 @@ func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
 	}
 	rule := probe.Rule{Kind: kind}
 	err := fill(&rule, values, l.context()).Err()
+	if rule.Policy == probe.PolicyEvidence {
+		weighEvidence(&rule, from, blocks)
+	}
 	rule = rule.WithDefaults()
 	err = errors.Join(err, rule.Check())
 	for _, one := range Separate(err) {
@@ -93,12 +98,32 @@ func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
 		if field.Field == "success_threshold" && kind != probe.Readiness && block == l.rules[0] {
 			r.hint = `write it in defaults "readiness" { … }`
 		}
+		if strings.HasSuffix(field.Field, "_threshold") && rule.Policy == probe.PolicyEvidence {
+			r.hint = `leave it out, or write policy = "runs"`
+		}
 		l.add(r)
 	}
 	if err == nil {
 		l.warnTimeout(rule, from, own)
 	}
 	return rule, err == nil
+}
+
+// weighEvidence leaves out of a rule with the policy "evidence" what other blocks set for other
+// probes: the thresholds, if a less specific block has them than the policy, and the policy itself
+// of a startup probe, if it is that of all kinds. Blocks are in the order of their precedence.
+func weighEvidence(rule *probe.Rule, from map[string]*decodedBlock, blocks []*decodedBlock) {
+	policy := slices.Index(blocks, from["policy"])
+	if rule.Kind == probe.Startup && policy == 0 {
+		rule.Policy = probe.PolicyRuns
+		return
+	}
+	if slices.Index(blocks, from["success_threshold"]) < policy {
+		rule.SuccessThreshold = 0
+	}
+	if slices.Index(blocks, from["failure_threshold"]) < policy {
+		rule.FailureThreshold = 0
+	}
 }
 
 // probeOf returns the probe that an error in a block is about, if that is a defaults

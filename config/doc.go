@@ -41,6 +41,7 @@
 //	    fail_after        = "500ms" # no limit: likewise, and a failure
 //	    success_threshold = 1       # always 1 for startup and liveness
 //	    failure_threshold = 3
+//	    policy            = "runs"   # or "evidence": a score decides, and there are no thresholds
 //	    on_error          = "ignore" # or "fail": an attempt that could not be made is a failure
 //	  }
 //	}

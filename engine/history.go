@@ -36,7 +36,8 @@ type Transition struct {
 	Name     string        `json:"name,omitempty"`
 	Verdict  probe.Verdict `json:"verdict,omitempty"`
 	Previous probe.Verdict `json:"previous,omitempty"`
-	Attempts int32         `json:"attempts,omitempty"` // how many in a row have decided, which is the threshold; 0 if the instance has
+	Attempts int32         `json:"attempts,omitempty"` // how many in a row have decided, which is the threshold; 0 if the instance has, or the policy is "evidence"
+	Policy   probe.Policy  `json:"policy,omitempty"`   // by which attempts have decided
 	Blind    bool          `json:"blind,omitempty"`    // the attempts cannot be made: see Status.Blind
 
 	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
@@ -169,7 +170,9 @@ func (sc *scheduler) recordVerdict(s *slot, f *folded, res *probe.Result, now in
 	t := Transition{Kind: s.kind, Name: s.name, Verdict: f.state.Verdict, Previous: f.previous.Verdict, Blind: f.blind, Instance: f.state.Instance}
 	if res != nil {
 		t.Reason, t.Detail = res.Reason, res.Detail
-		if t.Attempts = s.spec.Load().rule.Threshold(f.state.Last); f.blind && !turned {
+		rule := &s.spec.Load().rule
+		t.Policy = rule.Policy
+		if t.Attempts = rule.DecidingRun(f.state.Last); f.blind && !turned {
 			t.Attempts = f.state.Errors
 		}
 	}

@@ -50,7 +50,7 @@ type verdictLine struct {
 	probeLine
 	before, verdict probe.Verdict
 	first           bool          // the first verdict on the instance
-	attempts        int32         // how many in a row have decided
+	attempts        int32         // how many in a row have decided; 0 with the policy "evidence"
 	result          *probe.Result // of the last one; nil if the instance has changed the verdict
 	why             probe.Reason  // then the instance's
 }
@@ -59,7 +59,7 @@ func newVerdictLine(s *slot, f *folded, res *probe.Result) *verdictLine {
 	l := &verdictLine{probeLine: newProbeLine(s, f), before: f.previous.Verdict, verdict: f.state.Verdict, first: f.first, why: "instance"}
 	if res != nil {
 		r := *res
-		l.result, l.attempts = &r, s.spec.Load().rule.Threshold(f.state.Last)
+		l.result, l.attempts = &r, s.spec.Load().rule.DecidingRun(f.state.Last)
 	} else if in := s.target.current(); in.note != nil {
 		l.why = cmp.Or(in.note.reason, l.why)
 	}
@@ -78,7 +78,11 @@ func (l *verdictLine) write(to *slog.Logger) {
 	if l.result == nil {
 		attrs = append(attrs, slog.String("reason", string(l.why)))
 	} else {
-		attrs = append(attrs, slog.Int("attempts", int(l.attempts)))
+		if l.attempts > 0 {
+			attrs = append(attrs, slog.Int("attempts", int(l.attempts)))
+		} else {
+			attrs = append(attrs, slog.String("policy", probe.PolicyEvidence.String()))
+		}
 		attrs = append(attrs, resultAttrs(l.result, l.verdict == probe.Failing || !l.first)...)
 	}
 	to.LogAttrs(context.Background(), level, message, attrs...)

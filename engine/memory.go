@@ -76,14 +76,19 @@ func (m Memory) Renewed(k probe.Kind) Memory {
 // The binary form of a Memory: a version, flags, and numbers as varints, 20 to 50 bytes
 // with a short instance ID.
 //
-//	version  2
+//	version  2, or 3 with the policy "evidence"
 //	flags    bits 0 and 1: verdict; 2 and 3: last outcome; 4: on hold; 5: down; 6: started; 7: endpoint
-//	uvarint  run, errors, changes
+//	uvarint  run, or in version 3 the score as verdict.State has it; errors, changes
 //	varint   since, instance since, in nanoseconds since 1970; 0 for the zero time
 //	uint64   endpoint, little endian; only with its flag
 //	uint32   handler, little endian; not in version 1
 //	string   instance: the rest
-const memoryVersion = 2
+//
+// A state without evidence has version 2, so that an earlier release reads it.
+const (
+	memoryVersion         = 2
+	memoryVersionEvidence = 3
+)
 
 var errMemoryTruncated = errors.New("memory: its binary form is truncated")
 
@@ -102,7 +107,7 @@ func (m Memory) MarshalBinary() ([]byte, error) { return m.AppendBinary(nil) }
 // verdict.Step never returns, and for a time that is not from 1678 to 2262.
 func (m Memory) AppendBinary(b []byte) ([]byte, error) {
 	s := &m.State
-	if s.Verdict > probe.Failing || s.Last > probe.Failure || s.Run < 0 || s.Errors < 0 {
+	if s.Verdict > probe.Failing || s.Last > probe.Failure || s.Policy > probe.PolicyEvidence || s.Run < 0 || s.Errors < 0 {
 		return b, fmt.Errorf("memory: invalid state %+v", *s)
 	}
 	since, err := nanoseconds(m.Since)
@@ -112,7 +117,11 @@ func (m Memory) AppendBinary(b []byte) ([]byte, error) {
 	}
 	flags := byte(s.Verdict) | byte(s.Last)<<2
 	flags |= bit(s.OnHold, flagOnHold) | bit(s.Down, flagDown) | bit(m.Started, flagStarted) | bit(m.Endpoint != 0, flagEndpoint)
-	b = append(b, memoryVersion, flags)
+	version := byte(memoryVersion)
+	if s.Policy == probe.PolicyEvidence {
+		version = memoryVersionEvidence
+	}
+	b = append(b, version, flags)
 	b = binary.AppendUvarint(b, uint64(s.Run))
 	b = binary.AppendUvarint(b, uint64(s.Errors))
 	b = binary.AppendUvarint(b, m.Changes)
@@ -150,14 +159,17 @@ func (m *Memory) UnmarshalBinary(b []byte) error {
 	if len(b) < 2 {
 		return errMemoryTruncated
 	}
-	if b[0] != 1 && b[0] != memoryVersion {
-		return fmt.Errorf("memory: version %d is not supported, this release has version %d", b[0], memoryVersion)
+	if b[0] == 0 || b[0] > memoryVersionEvidence {
+		return fmt.Errorf("memory: version %d is not supported, this release has versions up to %d", b[0], memoryVersionEvidence)
 	}
 	flags := b[1]
 	d := decoder{rest: b[2:]}
 	read := Memory{Started: flags&flagStarted != 0}
 	s := &read.State
 	s.Verdict, s.Last = probe.Verdict(flags&3), probe.Outcome(flags>>2&3)
+	if b[0] == memoryVersionEvidence {
+		s.Policy = probe.PolicyEvidence
+	}
 	s.OnHold, s.Down = flags&flagOnHold != 0, flags&flagDown != 0
 	s.Run, s.Errors, read.Changes = d.count(), d.count(), d.uvarint()
 	read.Since, read.InstanceSince = d.time(), d.time()

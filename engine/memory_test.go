@@ -22,6 +22,7 @@ var sampleMemories = []engine.Memory{
 	{State: verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Success, Run: 1 << 30, Errors: 1, Down: true}, Since: time.Unix(-1, 0)},
 	{State: verdict.State{Instance: "a", Verdict: probe.Passing}, Endpoint: 1<<63 + 5},
 	{State: verdict.State{Instance: "a", Verdict: probe.Passing}, Endpoint: 7, Handler: 1<<31 + 5},
+	{State: verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Success, Policy: probe.PolicyEvidence, Run: 33}, Handler: 5},
 }
 
 func TestMemoryIsReadBackAsItWasWritten(t *testing.T) {
@@ -48,6 +49,15 @@ func TestMemoryOfTheFirstVersionIsRead(t *testing.T) {
 	}
 }
 
+func TestMemoryWithoutEvidenceIsReadByTheReleaseBefore(t *testing.T) {
+	for _, m := range sampleMemories {
+		b, err := m.MarshalBinary()
+		if want := byte(2 + m.State.Policy); err != nil || b[0] != want {
+			t.Errorf("%+v is written with version %d, want %d: %v", m, b[0], want, err)
+		}
+	}
+}
+
 func TestBytesThatAreNoMemoryAreRejected(t *testing.T) {
 	good, _ := sampleMemories[1].MarshalBinary()
 	header := good[:2]
@@ -58,7 +68,7 @@ func TestBytesThatAreNoMemoryAreRejected(t *testing.T) {
 		"nothing":            {nil, "truncated"},
 		"a version only":     {good[:1], "truncated"},
 		"half":               {good[:8], "truncated"},
-		"another version":    {append([]byte{3}, good[1:]...), "version 3 is not supported"},
+		"another version":    {append([]byte{4}, good[1:]...), "version 4 is not supported"},
 		"half an endpoint":   {[]byte{1, 0x80, 0, 0, 0, 0, 0, 1, 2, 3}, "truncated"},
 		"half a handler":     {[]byte{2, 0, 0, 0, 0, 0, 0, 1, 2, 3}, "truncated"},
 		"an unknown verdict": {append([]byte{1, 3}, good[2:]...), "flags 0x3 are not known"},
@@ -78,6 +88,7 @@ func TestMemoryThatCannotBeReadBackIsNotWritten(t *testing.T) {
 		"an unknown verdict": {State: verdict.State{Verdict: 3}},
 		"an unknown outcome": {State: verdict.State{Last: 4}},
 		"a negative run":     {State: verdict.State{Run: -1}},
+		"an unknown policy":  {State: verdict.State{Policy: 2}},
 		"a time long ago":    {Since: time.Date(1, 1, 1, 1, 0, 0, 0, time.UTC)},
 	} {
 		if b, err := m.MarshalBinary(); err == nil {

@@ -147,10 +147,11 @@ func (s *slot) eject(o *probe.Observation, c *clock, now int64) (until int64) {
 // ejectionTime returns how long an ejection lasts at most: by then, attempts have found out
 // whether the target fails.
 func ejectionTime(r *probe.Rule) time.Duration {
-	if time.Duration(r.FailureThreshold) > MaxEjection/r.Period {
+	failures := time.Duration(r.FailuresToFail())
+	if failures > MaxEjection/r.Period {
 		return MaxEjection
 	}
-	return min(time.Duration(r.FailureThreshold)*r.Period+min(r.Timeout, MaxEjection), MaxEjection)
+	return min(failures*r.Period+min(r.Timeout, MaxEjection), MaxEjection)
 }
 
 // readmit ends the ejection of a probe's target if it began at a time or before.

@@ -170,7 +170,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	}
 	f.first, f.wasBlind = !s.decided, s.marks.has(markBlind)
 	if res != nil {
-		s.decided = s.decided || f.Changed || f.state.Run >= rule.Threshold(f.state.Last)
+		s.decided = s.decided || f.Changed || verdict.Concluded(rule, f.state)
 		s.marks.set(markBlind, f.state.Errors > 0 && (f.wasBlind || verdict.Blinds(rule, f.state.Errors, res.Reason)))
 	}
 	f.decided, f.blind = s.decided, s.marks.has(markBlind)

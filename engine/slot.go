@@ -29,7 +29,7 @@ type slot struct {
 	rare       *rare // nil if the probe has none of it
 	removed    bool
 	attempting bool // an attempt is in flight
-	decided    bool // a run of attempts on the instance has reached its threshold
+	decided    bool // attempts on the instance have decided a verdict
 	marks      marks
 	extra      bool // a failure of that attempt, or of the latest one, does not count
 	waitReason verdict.WaitReason
@@ -233,8 +233,8 @@ func (s *slot) hasWarned() bool {
 // hasDecided reports whether the verdict is about an instance and comes from attempts: a
 // new instance is not ready before its first one. It needs mu.
 func (s *slot) hasDecided(instance string) bool {
-	long := s.state.Last != probe.Unknown && s.state.Run >= s.spec.Load().rule.Threshold(s.state.Last) // of an earlier engine
-	return s.state.Instance == instance && s.state.Verdict != probe.Undecided && (s.decided || long)
+	concluded := s.decided || verdict.Concluded(s.spec.Load().rule, s.state) // the latter of an earlier engine
+	return s.state.Instance == instance && s.state.Verdict != probe.Undecided && concluded
 }
 
 // hasFailed reports whether attempts have found that an instance fails.
@@ -280,7 +280,14 @@ func (s *slot) fill(st *Status, c *clock) {
 	st.Rule, st.HandlerName, st.Settings, st.Labels = sp.rule, sp.handlerName, sp.settings, sp.target.Labels
 	s.mu.Lock()
 	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
-	st.Run, st.Errors, st.OnHold, st.WaitReason = s.state.Run, s.state.Errors, s.state.OnHold, s.waitReason
+	switch {
+	case s.state.Policy != sp.rule.Policy: // nothing has counted since the rule has changed
+	case s.state.Policy == probe.PolicyEvidence:
+		st.Score = s.state.Score()
+	default:
+		st.Run = s.state.Run
+	}
+	st.Errors, st.OnHold, st.WaitReason = s.state.Errors, s.state.OnHold, s.waitReason
 	st.Changes, st.Attempts, st.Attempting, st.Extra = s.changes, s.attempts, s.attempting, s.extra
 	if s.rare != nil && s.rare.observed != nil {
 		st.Ejection = s.rare.observed.ejection

@@ -17,14 +17,15 @@ type Status struct {
 
 	Instance string        // the ID of the instance that Verdict is about; empty before the first
 	Verdict  probe.Verdict // what is published
-	Decided  bool          // a run of attempts on Instance has reached its threshold; before, Verdict is the initial one
+	Decided  bool          // attempts on Instance have decided a verdict; before, Verdict is the initial one
 	Warned   bool          // the latest attempt that passed was a warning
-	Blind    bool          // attempts cannot be made, for a reason other than the engine's own: FailureThreshold in a row were unknown
+	Blind    bool          // attempts cannot be made, for a reason other than the engine's own: as many in a row were unknown as failures would make the probe fail
 	Since    time.Time     // when Verdict was published
 	Changes  uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
 
 	Last       probe.Outcome      // Success or Failure: the outcome of the current run
-	Run        int32              // how many attempts in a row had the outcome Last, without failures that did not count
+	Run        int32              // how many attempts in a row had the outcome Last, without failures that did not count; 0 with the policy "evidence"
+	Score      int32              // with the policy "evidence": from 0 to probe.MaxScore, at which a probe that passes fails; one that fails passes at 0
 	Errors     int32              // how many attempts in a row had the outcome Unknown
 	OnHold     bool               // no attempts until there is another instance
 	WaitReason verdict.WaitReason // why the probe makes no attempts; NotWaiting if it does
@@ -42,7 +43,7 @@ type Status struct {
 }
 
 // Threshold returns how long Run has to be for a verdict: Run and Threshold are the
-// "2/3" of a status table.
+// "2/3" of a status table. With the policy "evidence" it is probe.MaxScore.
 func (s Status) Threshold() int32 { return s.Rule.Threshold(s.Last) }
 
 // TargetStatus summarizes the probes of a target.

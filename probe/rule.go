@@ -22,6 +22,7 @@ type Rule struct {
 	SuccessThreshold       int32         `hcl:"success_threshold,optional,nonzero" doc:"consecutive successes until the probe passes; always 1 for startup and liveness probes" min:"1"`
 	FailureThreshold       int32         `hcl:"failure_threshold,optional,nonzero" doc:"consecutive failures until the probe fails" min:"1"`
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that the instance may take to exit when the engine terminates it because this probe fails; not for readiness probes" default:"that of the target" max:"8784h"`
+	Policy                 Policy        `hcl:"policy,optional" doc:"how outcomes add up to a verdict: runs of equal outcomes, which the thresholds decide, or evidence: a failure adds 5 to a score and a success takes 1 off it, from 0 to 20; the probe fails at 20 and passes again at 0. Not for startup probes"`
 	OnError                OnError       `hcl:"on_error,optional" doc:"what an attempt that could not be made (outcome unknown) counts as: ignore it, or take it for a failure. An attempt that failed for a fault of the engine itself (reasons engine.…) is never a failure"`
 	Compatibility          Compatibility // default: the engine's
 }
@@ -38,22 +39,46 @@ const (
 	MaxDuration = 366 * 24 * time.Hour  // bounds every duration in a Rule
 )
 
-// WithDefaults returns r with every zero field that has a default set to it.
+// WithDefaults returns r with every zero field that has a default set to it. The thresholds
+// have none with the policy "evidence", which does not use them.
 func (r Rule) WithDefaults() Rule {
 	r.Period = cmp.Or(r.Period, DefaultPeriod)
 	r.Timeout = cmp.Or(r.Timeout, DefaultTimeout)
+	if r.Policy == PolicyEvidence && r.Kind != Startup {
+		return r
+	}
 	r.SuccessThreshold = cmp.Or(r.SuccessThreshold, DefaultSuccessThreshold)
 	r.FailureThreshold = cmp.Or(r.FailureThreshold, DefaultFailureThreshold)
 	return r
 }
 
 // Threshold returns how long a run of equal outcomes has to be for a verdict; last is
-// their outcome, Success or Failure.
+// their outcome, Success or Failure. With the policy "evidence" it returns MaxScore.
 func (r Rule) Threshold(last Outcome) int32 {
+	if r.Policy == PolicyEvidence {
+		return MaxScore
+	}
 	if last == Failure {
 		return r.FailureThreshold
 	}
 	return r.SuccessThreshold
+}
+
+// DecidingRun returns how many equal outcomes in a row have decided, if last was the last of
+// them: the threshold, and 0 with the policy "evidence", since there it may be any number.
+func (r Rule) DecidingRun(last Outcome) int32 {
+	if r.Policy == PolicyEvidence {
+		return 0
+	}
+	return r.Threshold(last)
+}
+
+// FailuresToFail returns how many failures in a row make a probe fail that passes, at the most.
+func (r Rule) FailuresToFail() int32 {
+	if r.Policy == PolicyEvidence {
+		return (MaxScore + FailureWeight - 1) / FailureWeight
+	}
+	return r.FailureThreshold
 }
 
 // Check returns what is wrong with a rule whose defaults are set: FieldErrors
@@ -70,6 +95,33 @@ func (r Rule) Check() error {
 	duration("timeout", r.Timeout, time.Millisecond)
 	r.checkLatency(&wrong)
 	duration("termination_grace_period", r.TerminationGracePeriod, 0)
+	r.checkPolicy(&wrong)
+	if r.OnError > ErrorFails {
+		wrong.Add("on_error", "must be ignore or fail")
+	}
+	if r.Compatibility > Kubelet {
+		wrong.Add("compatibility", "must be none or kubelet")
+	}
+	return wrong.Err()
+}
+
+// checkPolicy adds what is wrong with the policy and the thresholds.
+func (r Rule) checkPolicy(wrong *FieldErrors) {
+	switch {
+	case r.Policy > PolicyEvidence:
+		wrong.Add("policy", "must be runs or evidence")
+	case r.Policy == PolicyEvidence && r.Kind == Startup:
+		wrong.Add("policy", "must be runs for a startup probe: one success says that the instance has started")
+	case r.Policy == PolicyEvidence:
+		const noEffect = `has no effect with policy = "evidence"`
+		if r.SuccessThreshold != 0 {
+			wrong.Add("success_threshold", noEffect)
+		}
+		if r.FailureThreshold != 0 {
+			wrong.Add("failure_threshold", noEffect)
+		}
+		return
+	}
 	switch {
 	case r.SuccessThreshold < 1:
 		wrong.Add("success_threshold", "must be 1 or more")
@@ -79,13 +131,6 @@ func (r Rule) Check() error {
 	if r.FailureThreshold < 1 {
 		wrong.Add("failure_threshold", "must be 1 or more")
 	}
-	if r.OnError > ErrorFails {
-		wrong.Add("on_error", "must be ignore or fail")
-	}
-	if r.Compatibility > Kubelet {
-		wrong.Add("compatibility", "must be none or kubelet")
-	}
-	return wrong.Err()
 }
 
 // checkLatency checks the limits of an attempt's duration.

@@ -142,7 +142,7 @@ func (p Probe) importance() int {
 		return 0
 	case !p.Decided && p.WaitReason == verdict.NotWaiting:
 		return 1
-	case p.Errors > 0 || p.Run > 0 && p.Last == probe.Failure:
+	case p.Errors > 0 || p.Run > 0 && p.Last == probe.Failure || p.Score != nil && *p.Score > 0:
 		return 2
 	case !p.Decided:
 		return 3
@@ -174,10 +174,16 @@ func (p Probe) explainVerdict(now time.Time) string {
 	return fmt.Sprintf(" is undecided, and counts as %v until then", p.Verdict)
 }
 
-// explainRun says how far the run of equal outcomes is from what decides.
+// explainRun says how far the run of equal outcomes, or the score, is from what decides.
 func (p Probe) explainRun() string {
 	text := ""
-	if p.Run > 0 {
+	switch {
+	case p.Score != nil && p.OnHold:
+	case p.Score != nil && p.Decided && p.Verdict == probe.Failing:
+		text = fmt.Sprintf(": score %d of %d, passes at 0", *p.Score, p.Threshold)
+	case p.Score != nil && (*p.Score > 0 || p.Decided):
+		text = fmt.Sprintf(": score %d of %d, fails at %[2]d", *p.Score, p.Threshold)
+	case p.Run > 0:
 		text = fmt.Sprintf(": %s %s", p.Progress, plural(p.Threshold, p.Last.String()))
 		turned := p.Decided && (p.Last == probe.Failure) == (p.Verdict == probe.Failing)
 		if left := p.Threshold - p.Run; left > 0 && !turned {

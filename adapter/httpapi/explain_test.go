@@ -86,6 +86,12 @@ func TestAnExplanationSaysWhatTheAttemptsOfAProbeAddUpTo(t *testing.T) {
 		{httpapi.Probe{Verdict: probe.Undecided, WaitReason: verdict.NotStarted}, "db is undecided. It waits until the startup probes have passed."},
 		{httpapi.Probe{Verdict: probe.Passing, Blind: true, Errors: 4, Result: &httpapi.Result{Outcome: probe.Unknown, Reason: probe.ReasonExecStart, Tries: 3}},
 			"db cannot be attempted; the last 4 attempts could not be made. The last attempt could not be made, and took 0s, in 3 tries: exec.start. No attempt is due."},
+		{httpapi.Probe{Verdict: probe.Passing, Decided: true, Last: probe.Success, Score: new(int32(12)), Threshold: 20, Progress: "12/20", Attempting: true},
+			"db is passing: score 12 of 20, fails at 20. The next attempt is under way."},
+		{httpapi.Probe{Verdict: probe.Failing, Decided: true, Last: probe.Success, Score: new(int32(3)), Threshold: 20, Progress: "3/20", Attempting: true},
+			"db is failing: score 3 of 20, passes at 0. The next attempt is under way."},
+		{httpapi.Probe{Verdict: probe.Failing, Decided: true, OnHold: true, Last: probe.Failure, Score: new(int32(0)), Threshold: 20, Progress: "0/20", WaitReason: verdict.Held},
+			"db is failing. It makes no attempts until the next instance."},
 		{httpapi.Probe{Verdict: probe.Passing, Decided: true, Last: probe.Success, Run: 1, Threshold: 1, Progress: "1/1", WaitReason: verdict.Held},
 			"db is passing: 1/1 success. It makes no attempts until the next instance."},
 	} {

@@ -18,7 +18,7 @@ func newHistory(name string, past []engine.Transition) History {
 func newTransition(target string, t engine.Transition) Transition {
 	j := Transition{
 		At: utc(t.At), Text: sentence(t), State: t.State, Reason: t.Reason, Detail: t.Detail,
-		Attempts: t.Attempts, Blind: t.Blind, Ejected: t.Ejected, Readmitted: t.Readmitted, Instance: t.Instance, Restarts: t.Restarts,
+		Attempts: t.Attempts, Policy: t.Policy, Blind: t.Blind, Ejected: t.Ejected, Readmitted: t.Readmitted, Instance: t.Instance, Restarts: t.Restarts,
 	}
 	if t.Kind == 0 {
 		j.Phase = &t.Phase
@@ -57,12 +57,16 @@ func probeSentence(t engine.Transition) string {
 		return "no longer ejected"
 	case t.Blind:
 		return fmt.Sprintf("%s is blind: %s could not be made", name, attempts(t.Attempts))
-	case t.Attempts == 0:
+	case t.Attempts == 0 && t.Policy != probe.PolicyEvidence:
 		return fmt.Sprintf("%s is %v, because of the instance", name, t.Verdict)
+	case t.Verdict == t.Previous && t.Verdict != probe.Failing:
+		return name + " can be attempted again"
+	case t.Policy == probe.PolicyEvidence && t.Verdict == probe.Failing:
+		return fmt.Sprintf("%s is failing, by the evidence of its attempts: score %d of %[2]d", name, probe.MaxScore)
+	case t.Policy == probe.PolicyEvidence:
+		return fmt.Sprintf("%s is %v, by the evidence of its attempts", name, t.Verdict)
 	case t.Verdict == probe.Failing:
 		return fmt.Sprintf("%s is failing, after %s failed", name, attempts(t.Attempts))
-	case t.Verdict == t.Previous:
-		return name + " can be attempted again"
 	}
 	return fmt.Sprintf("%s is %v, after %s succeeded", name, t.Verdict, attempts(t.Attempts))
 }

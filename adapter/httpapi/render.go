@@ -86,7 +86,11 @@ func newProbe(s engine.Status, text int) Probe {
 	p.Instance, p.Verdict, p.Since, p.Changes = s.Instance, s.Verdict, utc(s.Since), s.Changes
 	p.Decided, p.Blind = s.Decided, s.Blind
 	p.Last, p.Run, p.Threshold = s.Last, s.Run, s.Threshold()
-	p.Progress = fmt.Sprintf("%d/%d", min(p.Run, p.Threshold), p.Threshold)
+	count := min(p.Run, p.Threshold)
+	if s.Rule.Policy == probe.PolicyEvidence {
+		p.Score, count = &s.Score, s.Score
+	}
+	p.Progress = fmt.Sprintf("%d/%d", count, p.Threshold)
 	p.Errors, p.OnHold, p.WaitReason, p.Attempting, p.Next = s.Errors, s.OnHold, s.WaitReason, s.Attempting, utc(s.Next)
 	if !s.ResultAt.IsZero() {
 		r := NewResult(s.Result)
@@ -100,7 +104,7 @@ func newProbe(s engine.Status, text int) Probe {
 	p.Rule = Rule{
 		InitialDelaySeconds: s.Rule.InitialDelay.Seconds(), PeriodSeconds: s.Rule.Period.Seconds(), TimeoutSeconds: s.Rule.Timeout.Seconds(),
 		WarnAfterSeconds: s.Rule.WarnAfter.Seconds(), FailAfterSeconds: s.Rule.FailAfter.Seconds(),
-		SuccessThreshold: s.Rule.SuccessThreshold, FailureThreshold: s.Rule.FailureThreshold,
+		Policy: s.Rule.Policy, SuccessThreshold: s.Rule.SuccessThreshold, FailureThreshold: s.Rule.FailureThreshold,
 	}
 	return p
 }

@@ -101,6 +101,7 @@ type Transition struct {
 	Verdict  *probe.Verdict `json:"verdict,omitempty"`
 	Previous *probe.Verdict `json:"previous,omitempty"`
 	Attempts int32          `json:"attempts,omitempty"` // how many in a row have decided: the threshold
+	Policy   probe.Policy   `json:"policy,omitempty"`   // evidence: attempts have decided by their score, and not in a row
 	Blind    bool           `json:"blind,omitempty"`    // the attempts cannot be made
 
 	Ejected    bool `json:"ejected,omitempty"`    // see Target.Ejection; without a verdict
@@ -137,9 +138,10 @@ type Probe struct {
 	Changes  uint64        `json:"changes"`        // number of changes of Verdict or Instance
 
 	Last       probe.Outcome      `json:"last"`                 // success or failure: the outcome of the current run; unknown before the first
-	Run        int32              `json:"run"`                  // how many times in a row Last was seen
-	Threshold  int32              `json:"threshold"`            // how long Run must become to decide
-	Progress   string             `json:"progress"`             // Run of Threshold: "2/3"; "3/3" also when Run is longer
+	Run        int32              `json:"run"`                  // how many times in a row Last was seen; 0 with the policy evidence
+	Score      *int32             `json:"score,omitempty"`      // with the policy evidence: at Threshold a probe that passes fails, at 0 one that fails passes
+	Threshold  int32              `json:"threshold"`            // how long Run must become to decide, or how high Score
+	Progress   string             `json:"progress"`             // Run or Score of Threshold: "2/3"; "3/3" also when Run is longer
 	Errors     int32              `json:"errors"`               // how many attempts in a row could not be made
 	OnHold     bool               `json:"onHold"`               // no attempts until another instance
 	WaitReason verdict.WaitReason `json:"waitReason,omitempty"` // why no attempt is made, if none is
@@ -192,13 +194,14 @@ type Attempts struct {
 
 // Rule is the timing and the thresholds of a probe.
 type Rule struct {
-	InitialDelaySeconds float64 `json:"initialDelaySeconds"`
-	PeriodSeconds       float64 `json:"periodSeconds"`
-	TimeoutSeconds      float64 `json:"timeoutSeconds"`
-	WarnAfterSeconds    float64 `json:"warnAfterSeconds,omitempty"` // of an attempt that passes; absent without a limit
-	FailAfterSeconds    float64 `json:"failAfterSeconds,omitempty"` // likewise
-	SuccessThreshold    int32   `json:"successThreshold"`
-	FailureThreshold    int32   `json:"failureThreshold"`
+	InitialDelaySeconds float64      `json:"initialDelaySeconds"`
+	PeriodSeconds       float64      `json:"periodSeconds"`
+	TimeoutSeconds      float64      `json:"timeoutSeconds"`
+	WarnAfterSeconds    float64      `json:"warnAfterSeconds,omitempty"` // of an attempt that passes; absent without a limit
+	FailAfterSeconds    float64      `json:"failAfterSeconds,omitempty"` // likewise
+	Policy              probe.Policy `json:"policy"`
+	SuccessThreshold    int32        `json:"successThreshold"` // 0 with the policy evidence
+	FailureThreshold    int32        `json:"failureThreshold"` // 0 with the policy evidence
 }
 
 // Event is one event of /v1/events.

@@ -25,6 +25,7 @@ type event struct {
 	success, failure int32               // reloaded and trusted: how the thresholds change
 	onError          probe.OnError       // reloaded: 1 changes it
 	compatibility    probe.Compatibility // reloaded: 1 changes it
+	policy           probe.Policy        // reloaded and trusted: 1 changes it
 }
 
 // eventType is the type of an event.
@@ -50,8 +51,8 @@ func (e *event) String() string {
 	case result:
 		return fmt.Sprintf("result: %v, by the engine %v, extra %v, managed %v, terminating %v", e.outcome, e.ours, e.extra, e.managed, e.terminating)
 	}
-	return fmt.Sprintf("%s: success_threshold %+d, failure_threshold %+d, on_error changed %v, compatibility changed %v",
-		eventNames[e.what], e.success, e.failure, e.onError != 0, e.compatibility != 0)
+	return fmt.Sprintf("%s: success_threshold %+d, failure_threshold %+d, on_error changed %v, compatibility changed %v, policy changed %v",
+		eventNames[e.what], e.success, e.failure, e.onError != 0, e.compatibility != 0, e.policy != 0)
 }
 
 // change makes the changes of an event to a rule.
@@ -60,6 +61,7 @@ func (e *event) change(r *probe.Rule) {
 	r.FailureThreshold += e.failure
 	r.OnError ^= e.onError
 	r.Compatibility ^= e.compatibility
+	r.Policy ^= e.policy
 }
 
 // at returns the instance as it is at an event.
@@ -77,6 +79,9 @@ func (x *exploration) applies(p *pair, e *event) bool {
 		return p.attempt != ""
 	}
 	success, failure := p.rule.SuccessThreshold+e.success, p.rule.FailureThreshold+e.failure
+	if e.success+e.failure != 0 && p.rule.Policy == probe.PolicyEvidence || e.policy != 0 && success*failure > 1 {
+		return false // evidence has no thresholds
+	}
 	return min(success, failure) >= 1 && max(success, failure) <= x.most
 }
 
@@ -95,6 +100,14 @@ func allEvents(kind probe.Kind, instances []string) []event {
 		}
 	}
 	return append(all, event{what: reloaded, onError: 1}, event{what: reloaded, compatibility: 1})
+}
+
+// policyEvents returns the changes of the policy of a kind of probe. A startup probe has but one.
+func policyEvents(kind probe.Kind) []event {
+	if kind == probe.Startup {
+		return nil
+	}
+	return []event{{what: reloaded, policy: 1}, {what: trusted, policy: 1}}
 }
 
 // ticks returns all looks: what is not known of an instance without a phase or an ID does

@@ -30,7 +30,23 @@ func TestEveryReachableStateAgreesWithTheKubeletsWorker(t *testing.T) {
 				x := newExploration(kind)
 				if *all {
 					x.widen(5, "a", "b", "c")
+					x.events = append(x.events, policyEvents(kind)...)
 				}
+				if problem := x.run(); problem != "" {
+					t.Error(problem)
+				}
+				states.Add(int64(len(x.states)))
+				transitions.Add(x.transitions)
+			})
+		}
+	})
+	t.Run("both policies", func(t *testing.T) {
+		for kind := probe.Readiness; kind <= probe.Liveness && !*all; kind++ {
+			t.Run(kind.String(), func(t *testing.T) {
+				t.Parallel()
+				x := newExploration(kind)
+				x.widen(1, "a")
+				x.events = append(x.events, policyEvents(kind)...)
 				if problem := x.run(); problem != "" {
 					t.Error(problem)
 				}
@@ -67,7 +83,9 @@ func TestEachDifferenceIsNeeded(t *testing.T) {
 		t.Run(d.k+" "+d.sonde, func(t *testing.T) {
 			for kind := probe.Startup; kind <= probe.Liveness; kind++ {
 				x := newExploration(kind)
-				x.lacks = i
+				if x.lacks = i; i == weighsOutcomes {
+					x.events = append(x.events, policyEvents(kind)...)
+				}
 				if x.run() != "" {
 					return
 				}
@@ -192,7 +210,9 @@ func (x *exploration) move(p *pair, e *event) (problem string) {
 // bound limits what grows for ever and decides no more: a run that is longer than all
 // thresholds.
 func (p *pair) bound(enough int32) {
-	p.state.Run, p.state.Errors = min(p.state.Run, enough), 0
+	if p.state.Errors = 0; p.state.Policy == probe.PolicyRuns {
+		p.state.Run = min(p.state.Run, enough)
+	}
 	p.worker.run = min(p.worker.run, enough)
 }
 

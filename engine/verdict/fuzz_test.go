@@ -55,6 +55,9 @@ func ruleFrom(b []byte) probe.Rule {
 	if r.Kind == probe.Readiness {
 		r.SuccessThreshold = int32(b[1]%4) + 1
 	}
+	if r.Kind != probe.Startup && b[1]&0x80 != 0 {
+		r.Policy, r.SuccessThreshold, r.FailureThreshold = probe.PolicyEvidence, 0, 0
+	}
 	return r
 }
 
@@ -173,7 +176,7 @@ var laws = map[string]func(step) bool{
 			s.before.Verdict == s.after.Verdict && s.after.Run <= s.before.Run
 	},
 	"an attempt changes the verdict only after as many equal outcomes as the threshold": func(s step) bool {
-		if s.event.Type != verdict.Attempted || s.before.Verdict == s.after.Verdict {
+		if s.event.Type != verdict.Attempted || s.before.Verdict == s.after.Verdict || s.rule.Policy == probe.PolicyEvidence {
 			return true
 		}
 		if s.after.Verdict == probe.Passing {
@@ -182,12 +185,30 @@ var laws = map[string]func(step) bool{
 		return s.after.Verdict == probe.Failing && endsWith(s.seen, probe.Failure, s.rule.FailureThreshold)
 	},
 	"as many equal outcomes as the threshold change the verdict": func(s step) bool {
-		if o, counts := counted(&s); !counts || s.event.Extra && o == probe.Failure {
+		if o, counts := counted(&s); !counts || s.event.Extra && o == probe.Failure || s.rule.Policy == probe.PolicyEvidence {
 			return true
 		}
 		passes := endsWith(s.seen, probe.Success, s.rule.SuccessThreshold)
 		fails := endsWith(s.seen, probe.Failure, s.rule.FailureThreshold)
 		return (!passes || s.after.Verdict == probe.Passing) && (!fails || s.after.Verdict == probe.Failing)
+	},
+	"with evidence a probe fails only after failures that outweigh the successes among and after them by 20": func(s step) bool {
+		fails := s.event.Type == verdict.Attempted && s.before.Verdict != probe.Failing && s.after.Verdict == probe.Failing
+		return s.rule.Policy == probe.PolicyRuns || !fails || alarmed(s.before) || greatestSum(s.seen, 5, -1) >= 20
+	},
+	"with evidence a probe that has failed passes only after successes that outweigh failures by 20": func(s step) bool {
+		passes := s.event.Type == verdict.Attempted && s.after.Verdict == probe.Passing && alarmed(s.before)
+		return !passes || greatestSum(s.seen, -5, 1) >= 20
+	},
+	"with evidence four failures in a row fail, and twenty successes pass": func(s step) bool {
+		if o, counts := counted(&s); !counts || s.event.Extra && o == probe.Failure || s.rule.Policy == probe.PolicyRuns {
+			return true
+		}
+		return (!endsWith(s.seen, probe.Failure, 4) || s.after.Verdict == probe.Failing) && (!endsWith(s.seen, probe.Success, 20) || s.after.Verdict == probe.Passing)
+	},
+	"a score is from 0 to 20, and one of a probe that passes below 20": func(s step) bool {
+		score := s.after.Score()
+		return score >= 0 && score <= probe.MaxScore && (s.after.Verdict != probe.Passing || alarmed(s.after) || score < probe.MaxScore)
 	},
 	"Changed is set exactly when instance or verdict differ": func(s step) bool {
 		differ := s.before.Instance != s.after.Instance || s.before.Verdict != s.after.Verdict
@@ -244,6 +265,25 @@ var laws = map[string]func(step) bool{
 	"no count is negative": func(s step) bool {
 		return s.after.Run >= 0 && s.after.Errors >= 0
 	},
+}
+
+// alarmed reports whether a score is that of a probe that has failed.
+func alarmed(s verdict.State) bool { return s.Policy == probe.PolicyEvidence && s.Run > probe.MaxScore }
+
+// greatestSum returns the greatest sum of the weights of the last outcomes, of any number: what a
+// CUSUM is without its barrier.
+func greatestSum(seen []probe.Outcome, failure, success int) (greatest int) {
+	sum := 0
+	for i := len(seen) - 1; i >= 0; i-- {
+		switch seen[i] {
+		case probe.Failure:
+			sum += failure
+		case probe.Success:
+			sum += success
+		}
+		greatest = max(greatest, sum)
+	}
+	return greatest
 }
 
 // endsWith reports whether the last n outcomes are all o.

@@ -25,6 +25,7 @@ const (
 	holdsOnlyWithDriver
 	extraFailuresDoNotCount
 	errorsMayFail
+	weighsOutcomes
 	isReloaded
 	forgetsMovedAddresses
 	trustsItsState
@@ -73,6 +74,10 @@ var byDesign = [...]difference{
 		kubelet: "an attempt that could not be made never counts",
 		sonde:   "with `on_error = \"fail\"` it counts as a failure, unless the engine is the cause",
 		reason:  "a check that cannot be made may have to fail"},
+	weighsOutcomes: {k: "K46",
+		kubelet: "as many equal results in a row as a threshold decide",
+		sonde:   "with `policy = \"evidence\"` a score decides, to which a failure adds 5 and from which a success takes 1",
+		reason:  "a target that fails a part of its attempts is found"},
 	isReloaded: {k: "K6",
 		kubelet: "a worker keeps the probe that it was created with",
 		sonde:   "thresholds change in place; another handler starts a new run, and ends the hold of a probe that failed",
@@ -107,6 +112,12 @@ type kubeletWorker struct {
 	left      bool   // the worker has ended
 	down      bool   // published since the container does not run
 	attempt   string // the container of the attempt under way; empty: none
+
+	// With the policy "evidence", the two sums that decide: the one that can make the probe fail,
+	// and once it has, the one that can make it pass.
+	againstTarget, forTarget int
+	failed                   bool
+	policy                   probe.Policy // of the latest attempt that counted
 
 	rule probe.Rule // the thresholds
 }
@@ -172,8 +183,13 @@ func (m *model) adopt(w *kubeletWorker, container string) {
 	}
 	w.container, w.published, w.onHold, w.down = container, m.initial(), false, false
 	if m.does(w, startsRunsAfresh) {
-		w.succeeded, w.run = true, 0
+		w.forget()
 	}
+}
+
+// forget starts the count again.
+func (w *kubeletWorker) forget() {
+	w.succeeded, w.run, w.againstTarget, w.forTarget, w.failed, w.policy = true, 0, 0, 0, false, probe.PolicyRuns
 }
 
 // result is the second half of doProbe, after the attempt.
@@ -188,10 +204,19 @@ func (m *model) result(w *kubeletWorker, e *event) {
 	if e.outcome == probe.Unknown && (e.ours || w.rule.OnError == probe.ErrorIgnored || !m.does(w, errorsMayFail)) { // K41
 		return
 	}
+	w.follow()
+	weighs := w.rule.Policy == probe.PolicyEvidence && m.does(w, weighsOutcomes)
 	if e.extra && !succeeded && m.does(w, extraFailuresDoNotCount) {
 		if w.succeeded {
 			w.run = 0
 		}
+		return
+	}
+	if weighs {
+		if decided := w.weigh(succeeded); !decided {
+			return
+		}
+		w.decide(m, e, !w.failed)
 		return
 	}
 	if w.succeeded != succeeded {
@@ -201,11 +226,38 @@ func (m *model) result(w *kubeletWorker, e *event) {
 	if w.run < w.threshold() { // K46
 		return
 	}
-	w.published = w.letter()
+	w.decide(m, e, succeeded)
+}
+
+// decide publishes what attempts have decided.
+func (w *kubeletWorker) decide(m *model, e *event, passes bool) {
+	w.published = letter(passes)
 	managed := e.managed || !m.does(w, holdsOnlyWithDriver)
-	if m.kind == probe.Startup && succeeded || m.kind != probe.Readiness && !succeeded && managed { // K49
-		w.onHold, w.run = true, 0
+	if m.kind == probe.Startup && passes || m.kind != probe.Readiness && !passes && managed { // K49
+		w.onHold, w.run, w.againstTarget, w.forTarget, w.failed = true, 0, 0, 0, false
 	}
+}
+
+// weigh counts an outcome by the policy "evidence", and reports whether it decides: a failure
+// decides only if the probe has failed.
+func (w *kubeletWorker) weigh(succeeded bool) (decided bool) {
+	switch {
+	case w.failed && succeeded:
+		w.forTarget++
+	case w.failed:
+		w.forTarget = max(0, w.forTarget-5)
+	case succeeded:
+		w.againstTarget = max(0, w.againstTarget-1)
+	default:
+		w.againstTarget += 5
+	}
+	switch {
+	case w.failed && w.forTarget == 20:
+		w.failed, w.forTarget = false, 0
+	case !w.failed && w.againstTarget >= 20:
+		w.failed, w.againstTarget = true, 0
+	}
+	return succeeded || w.failed
 }
 
 // threshold returns how long the run has to be.
@@ -216,9 +268,9 @@ func (w *kubeletWorker) threshold() int32 {
 	return w.rule.FailureThreshold
 }
 
-// letter returns what the run publishes.
-func (w *kubeletWorker) letter() byte {
-	if w.succeeded {
+// letter returns what is published of a probe.
+func letter(passes bool) byte {
+	if passes {
 		return 's'
 	}
 	return 'f'
@@ -241,9 +293,18 @@ func (m *model) reload(w *kubeletWorker, r probe.Rule, what eventType) {
 	}
 }
 
+// follow forgets what was counted by another policy than the rule's.
+func (w *kubeletWorker) follow() {
+	if w.rule.Policy != w.policy {
+		w.forget()
+		w.policy = w.rule.Policy
+	}
+}
+
 // renew starts a new run, and lifts the hold of a probe that failed.
 func (m *model) renew(w *kubeletWorker) {
-	w.succeeded, w.run, w.attempt = true, 0, ""
+	w.forget()
+	w.attempt = ""
 	w.onHold = w.onHold && w.published == 's'
 }
 
@@ -254,7 +315,10 @@ func (m *model) restart(w *kubeletWorker, r probe.Rule, what eventType) {
 	switch {
 	case what == trusted && m.does(w, trustsItsState):
 		w.attempt = ""
-		if w.published != w.letter() { // what is stored has not met the threshold
+		if w.container != "" {
+			w.follow()
+		}
+		if w.rule.Policy == probe.PolicyRuns && w.published != letter(w.succeeded) { // what is stored has not met the threshold
 			w.run = min(w.run, w.threshold()-1)
 		}
 		return

@@ -10,14 +10,18 @@ import (
 // Restore returns a state that was saved, for a probe that goes on with it under rule
 // r. The rule may have other thresholds than the one under which the state was saved:
 // a run that they would have ended is one attempt short of them, so that the next
-// equal outcome decides, as it does after a change of a running probe's rule.
+// equal outcome decides, as it does after a change of a running probe's rule. A run that
+// was counted by another policy starts again.
 //
 // It returns an error if s is not a state that Step returns for this kind of probe.
 func Restore(r probe.Rule, s State) (State, error) {
 	if err := s.check(r.Kind); err != nil {
 		return State{}, err
 	}
-	if s.Run == 0 || s.agrees() {
+	if s.Instance != "" {
+		s.follow(r.Policy)
+	}
+	if s.Run == 0 || s.Policy == probe.PolicyEvidence || s.agrees() {
 		return s, nil
 	}
 	if s.Run = min(s.Run, s.threshold(&r)-1); s.Run <= 0 {
@@ -30,7 +34,7 @@ func Restore(r probe.Rule, s State) (State, error) {
 // outcomes, and how much longer a run is than its threshold.
 func Settled(r probe.Rule, s State) State {
 	s.Errors = 0
-	if s.agrees() {
+	if s.Policy == probe.PolicyRuns && s.agrees() {
 		s.Run = min(s.Run, s.threshold(&r))
 	}
 	return s
@@ -63,9 +67,13 @@ func (s *State) check(k probe.Kind) error {
 		return errors.New("state: negative count")
 	case s.Instance == "" && *s != (State{}):
 		return errors.New("state: verdict without an instance")
+	case s.Policy > probe.PolicyEvidence:
+		return fmt.Errorf("state: policy %v", s.Policy)
+	case s.Policy == probe.PolicyEvidence && (k == probe.Startup || s.Run > mostEvidence || s.Run == probe.MaxScore):
+		return fmt.Errorf("state: score %d of a %v probe", s.Run, k)
 	case s.Last == probe.Unknown && s.Run > 0:
 		return errors.New("state: run without an outcome")
-	case s.Last != probe.Unknown && s.Run == 0 && k == probe.Readiness:
+	case s.Last != probe.Unknown && s.Run == 0 && k == probe.Readiness && s.Policy == probe.PolicyRuns:
 		return errors.New("state: outcome without a run")
 	case s.OnHold && (!held || s.Run > 0 || s.Down):
 		return fmt.Errorf("state: %v probe on hold with verdict %v and a run of %d", k, s.Verdict, s.Run)

@@ -69,6 +69,8 @@ func walked(r probe.Rule, s verdict.State, events []byte) verdict.State {
 // isBelow reports whether another attempt decides at the earliest.
 func isBelow(r probe.Rule, s verdict.State) bool {
 	switch {
+	case r.Policy == probe.PolicyEvidence:
+		return true
 	case s.Last == probe.Success && s.Verdict != probe.Passing:
 		return s.Run < r.SuccessThreshold
 	case s.Last == probe.Failure && s.Verdict != probe.Failing:
@@ -79,7 +81,7 @@ func isBelow(r probe.Rule, s verdict.State) bool {
 
 // published returns s without its counts.
 func published(s verdict.State) verdict.State {
-	s.Last, s.Run, s.Errors = 0, 0, 0
+	s.Last, s.Policy, s.Run, s.Errors = 0, 0, 0, 0
 	return s
 }
 
@@ -119,6 +121,10 @@ func TestImpossibleStatesAreNotRestored(t *testing.T) {
 		"startup on hold and undecided":   {startup, onHold(after(probe.Undecided, probe.Success, 0))},
 		"a hold with a run":               {liveness, onHold(after(probe.Failing, probe.Failure, 1))},
 		"a passing probe of what is down": {readiness, down},
+		"an unknown policy":               {readiness, verdict.State{Instance: "a", Verdict: probe.Passing, Last: probe.Success, Policy: 2}},
+		"too high a score":                {readiness, verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Failure, Policy: probe.PolicyEvidence, Run: 41}},
+		"a score that has decided":        {readiness, verdict.State{Instance: "a", Verdict: probe.Passing, Last: probe.Failure, Policy: probe.PolicyEvidence, Run: 20}},
+		"evidence of a startup":           {startup, verdict.State{Instance: "a", Last: probe.Failure, Policy: probe.PolicyEvidence, Run: 5}},
 	} {
 		if got, err := verdict.Restore(c.rule, c.state); err == nil || got != (verdict.State{}) {
 			t.Errorf("%s: got %+v, %v", name, got, err)

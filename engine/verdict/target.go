@@ -97,8 +97,11 @@ func GatewayState(in *probe.Instance, ready, decided, warned, ejected bool) prob
 // row whose outcome was unknown, errors, are as many as failures would decide. An engine that
 // lacks something itself, or is isolated, says so, and makes no target blind.
 func Blinds(r probe.Rule, errors int32, why probe.Reason) bool {
-	return errors >= r.Threshold(probe.Failure) && !why.BlamesEngine()
+	return errors >= r.FailuresToFail() && !why.BlamesEngine()
 }
+
+// Concluded reports whether the attempts that a state has counted are enough for a verdict.
+func Concluded(r probe.Rule, s State) bool { return s.decided(&r) }
 
 // Decided reports whether attempts have decided the verdict of a state that was remembered. It
 // may have been the initial one if the run that decided was forgotten.
@@ -106,7 +109,7 @@ func Decided(r probe.Rule, s State) bool {
 	switch {
 	case s.Down:
 		return false
-	case s.OnHold || s.Run > 0 && s.decided(&r):
+	case s.OnHold || s.decided(&r):
 		return true
 	}
 	return s.Verdict != probe.Undecided && s.Verdict != Initial(r.Kind)

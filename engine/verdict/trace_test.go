@@ -19,7 +19,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected lines of testdat
 // TestTraces plays the files of testdata. A file is a list of blocks; a block is
 // some events, a line of dashes, and one line of expectation for each event:
 //
-//	rule KIND [success=N] [failure=N] [delay=D] [on_error=fail] [compatibility=kubelet]
+//	rule KIND [success=N] [failure=N] [delay=D] [policy=evidence] [on_error=fail] [compatibility=kubelet]
 //	AT look ID PHASE [since=AT] [started] [managed] [terminating]
 //	AT attempt OUTCOME [of=ID] [extra]
 //	AT renew
@@ -185,6 +185,8 @@ func (p *player) setRule(words []string) error {
 			r.FailureThreshold, err = parseThreshold(value)
 		case "delay":
 			r.InitialDelay, err = time.ParseDuration(value)
+		case "policy":
+			err = r.Policy.UnmarshalText([]byte(value))
 		case "on_error":
 			err = r.OnError.UnmarshalText([]byte(value))
 		case "compatibility":
@@ -228,7 +230,9 @@ func stateText(s verdict.State) string {
 		s.Instance = "nothing"
 	}
 	text := s.Instance + " " + s.Verdict.String()
-	if s.Last != probe.Unknown {
+	if s.Policy == probe.PolicyEvidence {
+		text += fmt.Sprintf(", %v, score %d", s.Last, s.Score())
+	} else if s.Last != probe.Unknown {
 		text += fmt.Sprintf(", %v %d", s.Last, s.Run)
 	}
 	if s.Errors > 0 {

@@ -6,6 +6,7 @@
 // be tested, replayed, and moved to another machine.
 //
 //	verdict.go  State, Event, Next and Step
+//	evidence.go the policy "evidence": outcomes that are weighed
 //	wait.go     WaitReason: why a probe makes no attempt
 //	target.go   what an instance and its probes add up to: the state of a target
 //
@@ -26,7 +27,8 @@ type State struct {
 	Instance string        // the ID of the instance being judged; empty before the first
 	Verdict  probe.Verdict // what is published
 	Last     probe.Outcome // Success or Failure; Unknown before the first
-	Run      int32         // how many attempts in a row had the outcome Last, without failures that did not count
+	Policy   probe.Policy  // by which Run is counted; that of the rule once an attempt has counted
+	Run      int32         // how many attempts in a row had the outcome Last, without failures that did not count; with the policy "evidence" see Score
 	Errors   int32         // how many attempts in a row had the outcome Unknown
 	OnHold   bool          // no attempts until there is another instance
 	Down     bool          // Verdict was published because the instance does not run, not by attempts
@@ -149,7 +151,7 @@ func (s *State) adopt(r *probe.Rule, in *probe.Instance) bool {
 	old := *s
 	*s = State{Instance: in.ID, Verdict: Initial(r.Kind)}
 	if r.Compatibility == probe.Kubelet {
-		s.Last, s.Run, s.Errors = old.Last, old.Run, old.Errors // K48
+		s.Last, s.Policy, s.Run, s.Errors = old.Last, old.Policy, old.Run, old.Errors // K48
 	}
 	return true
 }
@@ -221,17 +223,24 @@ func count(r *probe.Rule, s *State, e *Event) Next {
 	} else {
 		s.Errors = 0
 	}
+	s.follow(r.Policy)
 	if e.Extra && !succeeded(e.Outcome) {
-		if s.Last == probe.Success {
+		if s.Last == probe.Success && r.Policy == probe.PolicyRuns {
 			s.Last, s.Run = probe.Unknown, 0
 		}
 		return Next{Do: Continue}
 	}
-	s.extend(e.Outcome)
+	before := s.Verdict
+	if r.Policy == probe.PolicyEvidence {
+		s.weigh(succeeded(e.Outcome))
+	} else {
+		s.extend(e.Outcome)
+	}
 	if !s.decided(r) {
 		return Next{Do: Continue}
 	}
-	next := Next{Do: Continue, Changed: s.publish()}
+	s.Verdict = s.found()
+	next := Next{Do: Continue, Changed: s.Verdict != before}
 	if holds(r, s.Verdict, &e.Instance) {
 		s.OnHold, s.Run = true, 0 // K49
 		next.Do, next.WaitReason = Wait, Held
@@ -263,17 +272,31 @@ func (s *State) extend(o probe.Outcome) {
 	s.Run = increment(s.Run)
 }
 
-// decided reports whether the run has reached its threshold (K46).
-func (s *State) decided(r *probe.Rule) bool { return s.Run >= r.Threshold(s.Last) }
-
-// publish makes the run's outcome the verdict, and reports whether it has changed.
-func (s *State) publish() bool {
-	before := s.Verdict
-	s.Verdict = probe.Failing
-	if s.Last == probe.Success {
-		s.Verdict = probe.Passing
+// follow starts the count again if it was made by another policy than that of the rule.
+func (s *State) follow(p probe.Policy) {
+	if s.Policy != p {
+		s.Policy, s.Last, s.Run = p, probe.Unknown, 0
 	}
-	return s.Verdict != before
+}
+
+// decided reports whether the attempts that were counted decide: the run has reached its
+// threshold (K46), or they have been weighed. What was counted by another policy does not.
+func (s *State) decided(r *probe.Rule) bool {
+	switch {
+	case s.Policy != r.Policy || s.Last == probe.Unknown:
+		return false
+	case r.Policy == probe.PolicyEvidence:
+		return s.alarmed() || s.Last == probe.Success
+	}
+	return s.Run >= r.Threshold(s.Last)
+}
+
+// found returns the verdict of attempts that decide.
+func (s *State) found() probe.Verdict {
+	if s.alarmed() || s.Policy == probe.PolicyRuns && s.Last == probe.Failure {
+		return probe.Failing
+	}
+	return probe.Passing
 }
 
 // holds reports whether verdict v ends the attempts on an instance (K49): a startup

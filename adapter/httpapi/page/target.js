@@ -149,7 +149,7 @@ function fillCard(c, probe) {
   const a = probe.attempts;
   setText(c.values.Attempts, `${a.success + a.warning} succeeded, ${a.failure} failed, ${a.unknown} could not be made`);
   setText(c.values.Rule, `every ${span(rule.periodSeconds) === "0 s" ? duration(rule.periodSeconds) : span(rule.periodSeconds)}, timeout ${duration(rule.timeoutSeconds)}, ` +
-    `fails after ${rule.failureThreshold}, passes after ${rule.successThreshold}` + (rule.initialDelaySeconds ? `, after a delay of ${duration(rule.initialDelaySeconds)}` : ""));
+    (rule.policy === "evidence" ? `fails at a score of ${probe.threshold}, passes at 0` : `fails after ${rule.failureThreshold}, passes after ${rule.successThreshold}`) + (rule.initialDelaySeconds ? `, after a delay of ${duration(rule.initialDelaySeconds)}` : ""));
   c.configuration.hidden = !probe.settings;
   setText(c.settings, probe.settings ? probe.handler + " {\n" + probe.settings.replace(/^/gm, "  ") + "\n}" : "");
   c.detail.hidden = !(result && result.detail);
@@ -165,7 +165,7 @@ function showRun(c, probe) {
   while (c.run.children.length < many) c.run.append(element("i"));
   [...c.run.children].forEach((e, i) => setAttribute(e, "class", i < probe.run ? probe.last : ""));
   const errors = probe.errors ? `, then ${probe.errors} that could not be made` : "";
-  setText(c.runText, probe.run ? `${probe.progress} ${probe.last}${errors}` : errors ? `${probe.errors} could not be made` : "none yet");
+  setText(c.runText, probe.score !== undefined ? `score ${probe.score} of ${probe.threshold}${errors}` : probe.run ? `${probe.progress} ${probe.last}${errors}` : errors ? `${probe.errors} could not be made` : "none yet");
 }
 
 // timings returns how long an attempt took, and its steps.

@@ -219,11 +219,13 @@ func state(t httpapi.Target) string {
 	return text
 }
 
-// progress returns the current run of equal outcomes.
+// progress returns the current run of equal outcomes, or the score.
 func progress(p httpapi.Probe) string {
 	switch {
 	case p.Errors > 0:
 		return fmt.Sprintf("%d unknown", p.Errors)
+	case p.Score != nil:
+		return "score " + p.Progress
 	case p.Run == 0:
 		return "-"
 	}

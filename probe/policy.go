@@ -1,0 +1,32 @@
+package probe
+
+// Policy says how the outcomes of a probe's attempts add up to a verdict.
+type Policy uint8
+
+// The policies.
+const (
+	PolicyRuns     Policy = iota // as many equal outcomes in a row as a threshold decide, as in Kubernetes
+	PolicyEvidence               // outcomes are weighed: see MaxScore
+)
+
+// With the policy "evidence" a failure adds FailureWeight to a score, and a success takes 1 off
+// it. The score is from 0 to MaxScore. A probe that passes fails at MaxScore, and one that fails
+// passes at 0. RATIONALE.md derives the numbers.
+const (
+	FailureWeight = 5
+	MaxScore      = 20
+)
+
+var policyNames = names[Policy]{"runs", "evidence"}
+
+// String returns "runs" or "evidence".
+func (p Policy) String() string { return policyNames.text(p) }
+
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Policy) UnmarshalText(b []byte) (err error) {
+	*p, err = policyNames.parse("policy", b)
+	return err
+}

@@ -13,7 +13,20 @@ type GatewayStatus struct {
 	Outputs uint64    // how many times it was given what it needs
 	Last    time.Time // the last of them
 
-	Errors     uint64    // how many attempts to do so have failed
-	Error      string    // of the latest attempt; empty if that has succeeded
-	ErrorSince time.Time // when the first attempt of an unbroken series of failures ended
+	Errors     uint64           // how many attempts to do so have failed, at least in part
+	Error      string           // of the first few sources that fail; empty if none does
+	ErrorSince time.Time        // when the unbroken series of failures began, of whatever sources
+	Failing    int              // how many sources fail
+	Failures   []GatewayFailure // of them, sorted by source: at most MaxGatewayFailures
+}
+
+// MaxGatewayFailures is how many failures a GatewayStatus has at most.
+const MaxGatewayFailures = 20
+
+// GatewayFailure is what fails for one source of a gateway: something that can fail while the rest
+// does not, such as a group, a file or the listener.
+type GatewayFailure struct {
+	Source string // such as "group web"
+	Error  string // of the latest attempt
+	Since  time.Time
 }

@@ -17,9 +17,9 @@ var errTooManyAnswers = errors.New("clients read too many different answers at o
 
 // Answer is what clients are given that ask for the same.
 type Answer struct {
-	Text    []byte // which nobody changes
-	Version string // for outputs that compare it with what a client has
-	Problem error  // which members Text lacks; nil if it has all
+	Text     []byte           // which nobody changes
+	Version  string           // for outputs that compare it with what a client has
+	Problems map[string]error // by source: which members of a group Text lacks, or nil
 }
 
 // answers holds the answers that are being given to clients, and the latest one: one for each query

@@ -168,10 +168,10 @@ func (g *Gateways) run(ctx context.Context, r *running, before []*running) {
 		close(r.ended)
 	}()
 	for _, late := range awaitEnds(before) {
-		r.session.Failed(fmt.Errorf("waits for the output that it replaces: gateway %q (%s) has not ended after %v", late.name, late.spec.Output, endTimeout))
+		r.session.Failed(sourceStart, fmt.Errorf("waits for the output that it replaces: gateway %q (%s) has not ended after %v", late.name, late.spec.Output, endTimeout))
 		<-late.ended
 	}
-	r.session.cured()
+	r.session.Cured(sourceStart)
 	if ctx.Err() == nil {
 		r.spec.New().Run(ctx, r.session)
 	}

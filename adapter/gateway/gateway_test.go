@@ -110,9 +110,9 @@ func TestASeriesOfFailuresIsLoggedOnce(t *testing.T) {
 	}
 	gatewaytest.Run(t, all)
 	for range 3 {
-		report <- (*gateway.Session).Succeeded
-		report <- func(s *gateway.Session) { s.Failed(errors.New("refused")) }
-		report <- func(s *gateway.Session) { s.Failed(errors.New("still refused")) }
+		report <- func(s *gateway.Session) { s.Succeeded("socket") }
+		report <- func(s *gateway.Session) { s.Failed("socket", errors.New("refused")) }
+		report <- func(s *gateway.Session) { s.Failed("socket", errors.New("still refused")) }
 		report <- (*gateway.Session).Refused
 	}
 	report <- func(*gateway.Session) {} // the one before has been reported
@@ -123,6 +123,51 @@ func TestASeriesOfFailuresIsLoggedOnce(t *testing.T) {
 	text := log.String()
 	if strings.Count(text, "gateway is not up to date") != 3 || strings.Count(text, "gateway is up to date again") != 2 || strings.Contains(text, "still refused") {
 		t.Errorf("the log is\n%s", text)
+	}
+}
+
+// What succeeds for one source hides no failure of another. The status has the first few, and how
+// many there are.
+func TestEachSourceFailsByItself(t *testing.T) {
+	log := &testsync.Buffer{}
+	all := gateway.New(gateway.Config{Groups: web{group.NewMirror("web")}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	report := make(chan func(*gateway.Session))
+	spec := gateway.Spec{Output: "test", Groups: []string{"web"}, New: func() gateway.Output { return reporter(report) }}
+	if err := all.Apply(map[string]gateway.Spec{"edge": spec}); err != nil {
+		t.Fatal(err)
+	}
+	gatewaytest.Run(t, all)
+	status := func(do func(*gateway.Session)) group.GatewayStatus {
+		report <- do
+		report <- func(*gateway.Session) {} // the one before has been reported
+		return all.Statuses()[0]
+	}
+	status(func(s *gateway.Session) { s.Failed("group b", errors.New("no backend b")) })
+	st := status(func(s *gateway.Session) {
+		s.Report(map[string]error{"group a": nil, "group b": errors.New("still no backend b"), "group c": errors.New("no backend c")})
+	})
+	if st.Error != "still no backend b; no backend c" || st.Failing != 2 || st.Failures[1].Source != "group c" || st.Errors != 2 || st.Outputs != 0 {
+		t.Errorf("the status is %+v", st)
+	}
+	since := st.ErrorSince
+	if st = status(func(s *gateway.Session) { s.Succeeded("group a", "group b") }); st.Error != "no backend c" || st.ErrorSince != since || st.Outputs != 1 {
+		t.Errorf("the status is %+v", st)
+	}
+	if st = status(func(s *gateway.Session) { s.Cured("group c") }); st.Error != "" || !st.ErrorSince.IsZero() || st.Outputs != 1 || st.Failures != nil {
+		t.Errorf("the status is %+v", st)
+	}
+	for _, want := range []string{`"gateway is not up to date" gateway=edge error="no backend b"`, `"gateway is not up to date" gateway=edge error="no backend c"`, `in part" gateway=edge sources="group b" failing=1`, "up to date again\" gateway=edge failed_for="} {
+		if strings.Count(log.String(), want) != 1 {
+			t.Errorf("the log has not %s once:\n%s", want, log)
+		}
+	}
+	st = status(func(s *gateway.Session) {
+		for i := range 10_000 {
+			s.Failed(fmt.Sprintf("stream %04d", i), fmt.Errorf("error %d", i))
+		}
+	})
+	if st.Failing != 2000 || len(st.Failures) != group.MaxGatewayFailures || st.Error != "error 0; error 1; error 2; error 3; error 4; and 1995 more" {
+		t.Errorf("the status has %d of %d failures, and the error is %q", len(st.Failures), st.Failing, st.Error)
 	}
 }
 

@@ -95,8 +95,11 @@ type acceptor struct {
 
 func (a acceptor) Accept() (net.Conn, error) {
 	conn, err := a.Listener.Accept()
-	if IsTemporary(err) {
-		a.session.Failed(err)
+	switch {
+	case err == nil:
+		a.session.Cured(SourceListener)
+	case IsTemporary(err):
+		a.session.Failed(SourceListener, err)
 	}
 	return conn, err
 }
@@ -122,7 +125,7 @@ func (s *Session) Listen(ctx context.Context, address string, serve func(context
 		if ctx.Err() != nil {
 			return
 		}
-		s.Failed(err)
+		s.Failed(SourceListener, err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryInterval):
@@ -181,11 +184,9 @@ func (s *Session) Respond(w http.ResponseWriter, query string, views []*group.Vi
 	if !Write(w, answer.Text) {
 		return
 	}
-	if err := s.unreachable(); err != nil {
-		s.Failed(err)
-		return
-	}
-	s.Succeeded()
+	results := s.unreachable()
+	results[SourceAnswer] = nil
+	s.Report(results)
 }
 
 // Share returns the answer to a query about some views, and a function to call when it has been
@@ -198,7 +199,7 @@ func (s *Session) Share(query string, views []*group.View, of func() (Answer, er
 // Busy answers a request for which there is no answer by an error of Share. Clients keep what they
 // have.
 func (s *Session) Busy(w http.ResponseWriter, err error) {
-	s.Failed(err)
+	s.Failed(SourceAnswer, err)
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }

@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,8 +20,9 @@ type Session struct {
 	Groups []*group.Group // at least one
 	Logger *slog.Logger   // with the name of the gateway
 
-	statusMu sync.Mutex // guards status
+	statusMu sync.Mutex // guards status and failures
 	status   group.GatewayStatus
+	failures map[string]group.GatewayFailure // by source
 
 	answers answers // of outputs by HTTP
 
@@ -30,10 +31,25 @@ type Session struct {
 	left   []error       // of Groups: which members of kept have no address, or nil
 }
 
+// Sources of failures that several outputs have. Further ones are what an output can fail at while
+// the rest goes on, such as "file /run/web.json".
+const (
+	SourceListener = "listener"
+	SourceAnswer   = "answer" // that cannot be made
+	sourceStart    = "start"
+)
+
+// SourceGroup is the source of what fails for one group.
+func SourceGroup(name string) string { return "group " + name }
+
+// maxFailures bounds the sources that fail at once: further ones are only counted.
+const maxFailures = 2 * group.MaxGroups
+
 func newSession(name string, spec Spec, log *slog.Logger) *Session {
 	return &Session{
-		Logger: log.With("gateway", name),
-		status: group.GatewayStatus{Gateway: name, Output: spec.Output, Groups: spec.Groups},
+		Logger:   log.With("gateway", name),
+		status:   group.GatewayStatus{Gateway: name, Output: spec.Output, Groups: spec.Groups},
+		failures: map[string]group.GatewayFailure{},
 	}
 }
 
@@ -41,7 +57,25 @@ func newSession(name string, spec Spec, log *slog.Logger) *Session {
 func (s *Session) Status() group.GatewayStatus {
 	s.statusMu.Lock()
 	defer s.statusMu.Unlock()
-	return s.status
+	st := s.status
+	st.Failing = len(s.failures)
+	for _, source := range slices.Sorted(maps.Keys(s.failures)) {
+		if len(st.Failures) == group.MaxGatewayFailures {
+			break
+		}
+		st.Failures = append(st.Failures, s.failures[source])
+	}
+	st.Error = errorText(s.failures)
+	return st
+}
+
+// errorText returns the errors of the first few sources.
+func errorText(failures map[string]group.GatewayFailure) string {
+	texts := make([]string, 0, len(failures))
+	for _, source := range slices.Sorted(maps.Keys(failures)) {
+		texts = append(texts, failures[source].Error)
+	}
+	return joinSome(texts, "; ")
 }
 
 // Listens notes at which address the output listens for its gateway.
@@ -49,41 +83,94 @@ func (s *Session) Listens(address string) {
 	s.statusMu.Lock()
 	s.status.Address = address
 	s.statusMu.Unlock()
+	s.Cured(SourceListener)
 	s.Logger.Info("gateway: listening", "address", address)
 }
 
-// Succeeded notes that the gateway was given what it needs. The first time after a failure
-// is logged.
-func (s *Session) Succeeded() {
+// Report notes an attempt to give the gateway what it needs: by source, an error or nil. A source
+// fails until another Report has nil for it, or Cured names it. The first failure of a series is
+// logged, and its end.
+func (s *Session) Report(results map[string]error) {
 	s.statusMu.Lock()
-	before := s.status
-	s.status.Outputs++
-	s.status.Last, s.status.Error, s.status.ErrorSince = time.Now(), "", time.Time{}
-	s.statusMu.Unlock()
-	if before.Error != "" {
-		s.Logger.Info("gateway is up to date again", "failed_for", time.Since(before.ErrorSince).Round(time.Millisecond))
+	if slices.ContainsFunc(slices.Collect(maps.Values(results)), func(err error) bool { return err != nil }) {
+		s.status.Errors++
+	} else {
+		s.status.Outputs++
+		s.status.Last = time.Now()
 	}
-}
-
-// cured notes that what has failed does not any more, before the gateway is given anything.
-func (s *Session) cured() {
-	s.statusMu.Lock()
-	s.status.Error, s.status.ErrorSince = "", time.Time{}
+	lines := s.fold(results)
 	s.statusMu.Unlock()
+	s.log(lines)
 }
 
-// Failed notes that the gateway could not be given what it needs. The first failure of a
-// series is logged.
-func (s *Session) Failed(err error) {
+// Succeeded notes that the gateway was given what it needs from sources.
+func (s *Session) Succeeded(sources ...string) { s.Report(resultsOf(sources)) }
+
+// Failed notes that the gateway could not be given what it needs from a source.
+func (s *Session) Failed(source string, err error) { s.Report(map[string]error{source: err}) }
+
+// Cured notes that sources do not fail any more, although the gateway was given nothing.
+func (s *Session) Cured(sources ...string) {
 	s.statusMu.Lock()
-	before := s.status
-	s.status.Errors++
-	if s.status.Error = err.Error(); before.Error == "" {
+	lines := s.fold(resultsOf(sources))
+	s.statusMu.Unlock()
+	s.log(lines)
+}
+
+func resultsOf(sources []string) map[string]error {
+	results := make(map[string]error, len(sources))
+	for _, source := range sources {
+		results[source] = nil
+	}
+	return results
+}
+
+// changes are what Session.log logs.
+type changes struct {
+	began   map[string]group.GatewayFailure // by source
+	ended   []string                        // sources
+	failing int                             // sources that fail now
+	since   time.Time                       // when the first failure of the series was
+}
+
+// fold replaces the failures of the sources of results. It needs statusMu.
+func (s *Session) fold(results map[string]error) changes {
+	c := changes{began: map[string]group.GatewayFailure{}, since: s.status.ErrorSince}
+	for source, err := range results {
+		before, fails := s.failures[source]
+		switch {
+		case err == nil && fails:
+			delete(s.failures, source)
+			c.ended = append(c.ended, source)
+		case err != nil && fails:
+			before.Error = err.Error()
+			s.failures[source] = before
+		case err != nil && len(s.failures) < maxFailures:
+			s.failures[source] = group.GatewayFailure{Source: source, Error: err.Error(), Since: time.Now()}
+			c.began[source] = s.failures[source]
+		}
+	}
+	switch c.failing = len(s.failures); {
+	case c.failing == 0:
+		s.status.ErrorSince = time.Time{}
+	case s.status.ErrorSince.IsZero():
 		s.status.ErrorSince = time.Now()
 	}
-	s.statusMu.Unlock()
-	if before.Error == "" {
-		s.Logger.Warn("gateway is not up to date", "error", err)
+	return c
+}
+
+// log logs which sources have begun to fail, and which do not fail any more.
+func (s *Session) log(c changes) {
+	if len(c.began) > 0 {
+		s.Logger.Warn("gateway is not up to date", "error", errorText(c.began))
+	}
+	slices.Sort(c.ended)
+	switch {
+	case len(c.ended) == 0:
+	case c.failing == 0:
+		s.Logger.Info("gateway is up to date again", "failed_for", time.Since(c.since).Round(time.Millisecond))
+	default:
+		s.Logger.Info("gateway is up to date again in part", "sources", SomeNames(c.ended), "failing", c.failing)
 	}
 }
 
@@ -134,12 +221,19 @@ func (s *Session) Kept() []*group.View {
 	return slices.Clone(s.kept)
 }
 
-// unreachable returns an error that names the members of the Views of Kept that have no
-// address, or nil.
-func (s *Session) unreachable() error {
+// unreachable returns the results for Report of an answer from the Views of Kept: for each group
+// an error that names the members that have no address, or nil.
+func (s *Session) unreachable() map[string]error {
 	s.keptMu.Lock()
 	defer s.keptMu.Unlock()
-	return errors.Join(s.left...)
+	results := make(map[string]error, len(s.Groups))
+	for i, g := range s.Groups {
+		results[SourceGroup(g.View().Group)] = nil
+		if s.left != nil {
+			results[SourceGroup(g.View().Group)] = s.left[i]
+		}
+	}
+	return results
 }
 
 // leftOut returns an error that names the members of a View that have no address, or nil. One
@@ -171,13 +265,15 @@ func ByAddress(groups []*group.Group, address string) (*group.View, *group.Membe
 	return nil, nil
 }
 
-// maxNamed bounds the members that an error names.
+// maxNamed bounds the members that an error names, and the errors that a status does.
 const maxNamed = 5
 
 // SomeNames lists names for an error: all, or the first few and how many more there are.
-func SomeNames(names []string) string {
-	if more := len(names) - maxNamed; more > 0 {
-		names = append(slices.Clone(names[:maxNamed]), fmt.Sprintf("and %d more", more))
+func SomeNames(names []string) string { return joinSome(names, ", ") }
+
+func joinSome(texts []string, separator string) string {
+	if more := len(texts) - maxNamed; more > 0 {
+		texts = append(slices.Clone(texts[:maxNamed]), fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(texts, separator)
 }

@@ -80,9 +80,19 @@ type Gateway struct {
 	Outputs uint64    `json:"outputs"`           // how many times it was given what it needs
 	Last    time.Time `json:"last,omitzero"`     // the last of them
 
-	Errors     uint64    `json:"errors"`              // how many attempts to do so have failed
-	Error      string    `json:"error,omitempty"`     // of the latest attempt; empty if that has succeeded
-	ErrorSince time.Time `json:"errorSince,omitzero"` // when the first attempt of an unbroken series of failures ended
+	Errors     uint64           `json:"errors"`              // how many attempts to do so have failed, at least in part
+	Error      string           `json:"error,omitempty"`     // of the first few sources that fail; empty if none does
+	ErrorSince time.Time        `json:"errorSince,omitzero"` // when the unbroken series of failures began, of whatever sources
+	Failing    int              `json:"failing"`             // how many sources fail
+	Failures   []GatewayFailure `json:"failures,omitempty"`  // of sources that fail, sorted by source: at most 20
+}
+
+// GatewayFailure is what fails for one source of a gateway: something that can fail while the rest
+// does not.
+type GatewayFailure struct {
+	Source string    `json:"source"` // such as "group web", "file /run/eds/web.json" or "listener"
+	Error  string    `json:"error"`  // of the latest attempt
+	Since  time.Time `json:"since"`  // when the first attempt of an unbroken series of failures ended
 }
 
 // gateways serves /v1/gateways.
@@ -92,7 +102,10 @@ func (s *Server) gateways(w http.ResponseWriter, _ *http.Request) {
 		for _, g := range s.config.Gateways() {
 			one := Gateway{
 				Name: g.Gateway, Output: g.Output, Groups: g.Groups, State: gatewayState(g), Address: g.Address,
-				Outputs: g.Outputs, Errors: g.Errors, Error: g.Error,
+				Outputs: g.Outputs, Errors: g.Errors, Error: g.Error, Failing: g.Failing,
+			}
+			for _, f := range g.Failures {
+				one.Failures = append(one.Failures, GatewayFailure{f.Source, f.Error, utc(f.Since)})
 			}
 			if !g.Last.IsZero() {
 				one.Last = utc(g.Last)
@@ -109,7 +122,7 @@ func (s *Server) gateways(w http.ResponseWriter, _ *http.Request) {
 // The states of a Gateway.
 const (
 	GatewayUpToDate = "up_to_date"
-	GatewayFailing  = "failing" // the latest attempt to bring it up to date has failed
+	GatewayFailing  = "failing" // the latest attempt for some source has failed
 	GatewayWaiting  = "waiting" // it was given nothing yet: it has not asked, or nothing is known
 )
 

@@ -219,6 +219,13 @@ func TestIncrementalClientsFollow(t *testing.T) {
 	testsync.Until(t, "the rejection", func() bool {
 		return o.Gateways.Statuses()[0].Error == `client "" rejects resources of the type "`+resourcev3.EndpointType+`": "odd"`
 	})
+	s.Say(map[string]probe.Outcome{"b": probe.Success})
+	nonce = receive("a 10.0.0.1:80 HEALTHY 100 100, b 10.0.0.2:80 HEALTHY 100 100")
+	if st := o.Gateways.Statuses()[0]; st.Error == "" {
+		t.Error("what the client rejects is forgotten with the next change")
+	}
+	send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: nonce})
+	testsync.Until(t, "no error", func() bool { return o.Gateways.Statuses()[0].Error == "" })
 }
 
 // endpoints describes endpoints: "a 10.0.0.1:80 HEALTHY 100 100", with the weights of the

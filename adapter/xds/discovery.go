@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -103,11 +106,7 @@ func (d *discovery) follow(ctx context.Context) {
 				shown[i] = assignment
 				problem = errors.Join(problem, d.endpoints.UpdateResource(v.Group, assignment))
 			}
-			if problem != nil {
-				d.session.Failed(problem)
-				continue
-			}
-			d.session.Succeeded()
+			d.session.Report(map[string]error{gateway.SourceGroup(v.Group): problem})
 		}
 		d.session.Wait(ctx, before, nil)
 	}
@@ -151,15 +150,13 @@ func (none) Fetch(context.Context, *cachev3.Request) (cachev3.Response, error) {
 func (d *discovery) callbacks() serverv3.Callbacks {
 	return serverv3.CallbackFuncs{
 		StreamRequestFunc: func(id int64, r *discoveryv3.DiscoveryRequest) error {
-			d.noteRejection(r.GetNode(), r.GetTypeUrl(), r.GetErrorDetail().GetMessage())
-			return d.bound(streamID{false, id}, r.GetTypeUrl(), func(names map[string]bool) {
+			return d.note(streamID{false, id}, r, r.GetResponseNonce(), func(names map[string]bool) {
 				clear(names)
 				add(names, r.GetResourceNames())
 			})
 		},
 		StreamDeltaRequestFunc: func(id int64, r *discoveryv3.DeltaDiscoveryRequest) error {
-			d.noteRejection(r.GetNode(), r.GetTypeUrl(), r.GetErrorDetail().GetMessage())
-			return d.bound(streamID{true, id}, r.GetTypeUrl(), func(names map[string]bool) {
+			return d.note(streamID{true, id}, r, r.GetResponseNonce(), func(names map[string]bool) {
 				add(names, r.GetResourceNamesSubscribe())
 				for _, name := range r.GetResourceNamesUnsubscribe() {
 					delete(names, name)
@@ -171,11 +168,33 @@ func (d *discovery) callbacks() serverv3.Callbacks {
 	}
 }
 
-// noteRejection reports that a client has rejected resources, if it has.
-func (d *discovery) noteRejection(node *corev3.Node, typeURL, problem string) {
-	if problem != "" {
-		d.session.Failed(fmt.Errorf("client %.80q rejects resources of the type %.120q: %.500q", node.GetId(), typeURL, problem))
+// request is what requests of both forms have.
+type request interface {
+	GetNode() *corev3.Node
+	GetTypeUrl() string
+	GetErrorDetail() *rpcstatus.Status
+}
+
+// note changes the names that a stream asks for, as bound does, and reports that the client has
+// rejected the resources of a type, or has accepted some after that. Nonce is that of what the
+// request answers, and empty in the first one.
+func (d *discovery) note(id streamID, r request, nonce string, change func(names map[string]bool)) error {
+	if err := d.bound(id, r.GetTypeUrl(), change); err != nil {
+		return err
 	}
+	source := id.source(r.GetTypeUrl())
+	switch problem := r.GetErrorDetail().GetMessage(); {
+	case problem != "":
+		d.session.Failed(source, fmt.Errorf("client %.80q rejects resources of the type %.120q: %.500q", r.GetNode().GetId(), r.GetTypeUrl(), problem))
+	case nonce != "":
+		d.session.Cured(source)
+	}
+	return nil
+}
+
+// source returns the source of rejections of the resources of a type.
+func (id streamID) source(typeURL string) string {
+	return fmt.Sprintf("stream %d (delta: %v), type %.120q", id.id, id.delta, typeURL)
 }
 
 func add(names map[string]bool, more []string) {
@@ -211,6 +230,10 @@ func (d *discovery) bound(id streamID, typeURL string, change func(names map[str
 
 func (d *discovery) forget(id streamID) {
 	d.streamsMu.Lock()
-	defer d.streamsMu.Unlock()
+	types := slices.Collect(maps.Keys(d.streams[id]))
 	delete(d.streams, id)
+	d.streamsMu.Unlock()
+	for _, typeURL := range types {
+		d.session.Cured(id.source(typeURL))
+	}
 }

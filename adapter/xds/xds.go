@@ -116,7 +116,7 @@ func New(c Config) *Server { return &Server{c} }
 func (s *Server) Run(ctx context.Context, session *gateway.Session) {
 	d, err := newDiscovery(session, s.config)
 	if err != nil {
-		session.Failed(err)
+		session.Failed("resources", err)
 		<-ctx.Done()
 		return
 	}

@@ -99,7 +99,7 @@ func (a *Agent) serve(ctx context.Context, l net.Listener) error {
 		conn, err := l.Accept()
 		switch {
 		case gateway.IsTemporary(err):
-			a.session.Failed(err)
+			a.session.Failed(gateway.SourceListener, err)
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -109,6 +109,7 @@ func (a *Agent) serve(ctx context.Context, l net.Listener) error {
 		case err != nil:
 			return err
 		}
+		a.session.Cured(gateway.SourceListener)
 		select {
 		case a.places <- struct{}{}:
 			answers.Go(func() {

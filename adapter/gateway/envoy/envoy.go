@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -145,11 +146,9 @@ func (d *Discovery) refuse(w http.ResponseWriter, status int, problem string) {
 
 // note notes that Envoy was given endpoints, or that it lacks some.
 func (d *Discovery) note(a gateway.Answer) {
-	if a.Problem != nil {
-		d.session.Failed(a.Problem)
-		return
-	}
-	d.session.Succeeded()
+	results := maps.Clone(a.Problems)
+	results[gateway.SourceAnswer] = nil
+	d.session.Report(results)
 }
 
 // groupsOf returns the indexes of the groups that are asked for: all if no name is given.
@@ -206,12 +205,10 @@ func (d *Discovery) write(ctx context.Context) {
 	written := make([]string, len(d.session.Groups)) // versions of the files
 	for ctx.Err() == nil {
 		views := d.session.Views()
-		err := d.writeChanged(written)
-		if err == nil {
+		if d.writeChanged(written) {
 			d.session.Wait(ctx, views, nil)
 			continue
 		}
-		d.session.Failed(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryInterval):
@@ -220,29 +217,33 @@ func (d *Discovery) write(ctx context.Context) {
 }
 
 // writeChanged writes the files of groups whose endpoints have another version than the one that
-// was written, and returns the errors of those that cannot be written.
-func (d *Discovery) writeChanged(written []string) error {
-	var errs []error
+// was written, and reports whether all were written.
+func (d *Discovery) writeChanged(written []string) (all bool) {
+	all = true
 	for i, g := range d.session.Groups {
 		answer, release, err := d.answer([]int{i})
-		if err != nil {
-			if !errors.Is(err, errUndecided) {
-				errs = append(errs, err)
-			}
+		if errors.Is(err, errUndecided) {
 			continue
 		}
-		if answer.Version != written[i] {
-			name := filepath.Join(d.config.Directory, url.PathEscape(g.View().Group)+".json")
-			if err := replace(name, answer.Text); err != nil {
-				errs = append(errs, fmt.Errorf("write %s: %w", name, err))
+		name := filepath.Join(d.config.Directory, url.PathEscape(g.View().Group)+".json")
+		results := map[string]error{"file " + name: err}
+		if err == nil {
+			if answer.Version == written[i] {
+				release()
+				continue
+			}
+			maps.Copy(results, answer.Problems)
+			if err = replace(name, answer.Text); err != nil {
+				results["file "+name] = fmt.Errorf("write %s: %w", name, err)
 			} else {
 				written[i] = answer.Version
-				d.note(answer)
 			}
+			release()
 		}
-		release()
+		all = all && err == nil
+		d.session.Report(results)
 	}
-	return errors.Join(errs...)
+	return all
 }
 
 // replace replaces a file, if it has another text.

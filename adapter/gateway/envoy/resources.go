@@ -62,7 +62,7 @@ type response struct {
 	Type      string       `json:"type_url"`
 	Nonce     string       `json:"nonce"`
 
-	problem error // of a member that is left out; nil if there is none
+	problems map[string]error // by source: a member of the group that is left out, or nil
 }
 
 // assignment is a ClusterLoadAssignment.
@@ -98,12 +98,10 @@ type socketAddress struct {
 // newResponse returns the members of groups as endpoints. The version is a hash, so that it is
 // another one only if they are, also from one engine to the next.
 func newResponse(views []*group.View, degradedStatus bool) *response {
-	r := &response{Resources: []assignment{}, Type: resourceType}
+	r := &response{Resources: []assignment{}, Type: resourceType, problems: map[string]error{}}
 	for _, v := range views {
 		all, problem := Endpoints(v, degradedStatus)
-		if problem != nil {
-			r.problem = problem
-		}
+		r.problems[gateway.SourceGroup(v.Group)] = problem
 		written := make([]lbEndpoint, len(all))
 		for i, e := range all {
 			written[i] = lbEndpoint{Health: e.Health, Weight: e.Weight}
@@ -121,5 +119,5 @@ func newResponse(views []*group.View, degradedStatus bool) *response {
 // answer returns a response as Envoy reads it.
 func (r *response) answer() gateway.Answer {
 	text, _ := json.MarshalIndent(r, "", "  ") // texts and numbers
-	return gateway.Answer{Text: append(text, '\n'), Version: r.Version, Problem: r.problem}
+	return gateway.Answer{Text: append(text, '\n'), Version: r.Version, Problems: r.problems}
 }

@@ -3,6 +3,7 @@
 // sets what differs.
 //
 //	haproxy.go  Pusher: when it compares, and what it sets
+//	backend.go  which server is which member
 //	socket.go   the runtime socket
 package haproxy
 
@@ -12,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -63,29 +63,31 @@ func (c Config) Check() error {
 type Pusher struct {
 	socket  socket
 	backend string
-	ending  map[string]time.Time // when the sessions of a server that is down end, by backend, slash and name
+	ending  map[string]time.Time       // when the sessions of a server that is down end, by backend, slash and name
+	kept    map[string]map[string]bool // names of the servers that are members, or were and are to get no requests any more, by backend
 }
 
 // New returns a Pusher. The configuration must have passed Check.
 func New(c Config) *Pusher {
-	return &Pusher{socket: socket(c.Socket), backend: c.Backend, ending: map[string]time.Time{}}
+	return &Pusher{socket: socket(c.Socket), backend: c.Backend, ending: map[string]time.Time{}, kept: map[string]map[string]bool{}}
 }
+
+// sourceSocket is the source of failures of the socket, beside those of groups.
+const sourceSocket = "socket"
 
 // Run implements gateway.Output.
 func (p *Pusher) Run(ctx context.Context, s *gateway.Session) {
 	for {
 		views := s.Views()
-		err := p.update(ctx, views, time.Now())
-		switch {
-		case ctx.Err() != nil:
+		results := p.update(ctx, views, time.Now())
+		if ctx.Err() != nil {
 			return
-		case err != nil:
-			s.Failed(err)
-		case !slices.ContainsFunc(views, func(v *group.View) bool { return v.Frozen }):
-			s.Succeeded()
+		}
+		if len(results) > 0 {
+			s.Report(results)
 		}
 		again := time.NewTimer(interval)
-		if err != nil && !errors.Is(err, errMismatch) { // do not insist
+		if results[sourceSocket] != nil { // do not insist
 			select {
 			case <-ctx.Done():
 			case <-again.C:
@@ -97,65 +99,90 @@ func (p *Pusher) Run(ctx context.Context, s *gateway.Session) {
 	}
 }
 
-// update makes the servers of HAProxy what the members of groups are. It leaves out groups that
-// are frozen.
-func (p *Pusher) update(ctx context.Context, views []*group.View, now time.Time) error {
-	var errs []error
-	for _, v := range views {
-		if v.Frozen {
+// update makes the servers of HAProxy what the members of groups are, apart from groups that are
+// frozen. It returns an error or nil for each of the groups, and for the socket: one that HAProxy
+// does not answer ends the update.
+func (p *Pusher) update(ctx context.Context, views []*group.View, now time.Time) (results map[string]error) {
+	results = map[string]error{}
+	for _, b := range p.backends(views) {
+		if !slices.ContainsFunc(b.views, func(v *group.View) bool { return !v.Frozen }) {
 			continue
 		}
-		backend := cmp.Or(p.backend, v.Group)
-		if !backendName.MatchString(backend) {
-			errs = append(errs, fmt.Errorf("HAProxy cannot have a backend %q: set backend", backend))
-			continue
+		problems, err := p.updateBackend(ctx, b, now)
+		if results[sourceSocket] = err; err != nil {
+			return results
 		}
-		servers, err := p.socket.servers(ctx, backend)
-		if err != nil {
-			return fmt.Errorf("HAProxy, backend %s: %w", backend, err)
-		}
-		commands, missing := p.compare(v, backend, servers, now)
-		if err := p.socket.run(ctx, commands); err != nil {
-			return fmt.Errorf("HAProxy, backend %s: %w", backend, err)
-		}
-		if len(missing) > 0 {
-			errs = append(errs, fmt.Errorf("HAProxy, backend %s: %w for %s: give servers the names of the targets, or their addresses and ports",
-				backend, errMismatch, gateway.SomeNames(missing)))
+		for _, v := range b.views {
+			if !v.Frozen {
+				results[gateway.SourceGroup(v.Group)] = problems.of(b.name, v.Group)
+			}
 		}
 	}
-	return errors.Join(errs...)
+	return results
 }
 
-// errMismatch is in an error that trying again does not cure.
-var errMismatch = errors.New("there is no server")
+// backends returns the backends of groups, in the order of their first groups.
+func (p *Pusher) backends(views []*group.View) (all []backend) {
+	for _, v := range views {
+		name := cmp.Or(p.backend, v.Group)
+		at := slices.IndexFunc(all, func(b backend) bool { return b.name == name })
+		if at < 0 {
+			at = len(all)
+			all = append(all, backend{name: name})
+		}
+		all[at].views = append(all[at].views, v)
+	}
+	return all
+}
 
-// compare returns the commands that make the servers what the members are, and the members
-// that have no server.
-func (p *Pusher) compare(v *group.View, backend string, servers []server, now time.Time) (commands, missing []string) {
-	byName, byAddress := map[string]*server{}, map[string]*server{}
+// updateBackend makes the servers of a backend what the members of its groups are. An error is of
+// the socket, and problems are those of the groups.
+func (p *Pusher) updateBackend(ctx context.Context, b backend, now time.Time) (found problems, err error) {
+	if !backendName.MatchString(b.name) {
+		found.backend = fmt.Errorf("HAProxy cannot have a backend %q: set backend", b.name)
+		return found, nil
+	}
+	servers, err := p.socket.servers(ctx, b.name)
+	if err == nil {
+		claims, lacking := b.assign(servers)
+		found = lacking
+		commands, kept := p.compare(b, servers, claims, now)
+		if err = p.socket.run(ctx, commands); err == nil {
+			p.kept[b.name] = kept
+		}
+	}
+	if socket := (socketError{}); errors.As(err, &socket) {
+		return problems{}, fmt.Errorf("HAProxy, backend %s: %w", b.name, err)
+	}
+	found.backend = err
+	return found, nil
+}
+
+// compare returns the commands that make the servers what the members are, and the servers that
+// are members. One that was a member's, and is no longer, goes into maintenance, once.
+func (p *Pusher) compare(b backend, servers []server, claims map[string]claim, now time.Time) (commands []string, kept map[string]bool) {
+	kept = map[string]bool{}
 	for i := range servers {
 		s := &servers[i]
-		byName[s.name], byAddress[net.JoinHostPort(s.address, s.port)] = s, s
-	}
-	for m := range v.Members() {
-		s := byName[m.Target]
-		if s == nil {
-			s = byName[path.Base(m.Target)]
-		}
-		if s == nil && m.Port != 0 {
-			s = byAddress[m.HostPort()]
-		}
-		if s == nil {
-			missing = append(missing, m.Target)
-			continue
-		}
-		name := backend + "/" + s.name
-		commands = append(commands, s.become(m, name)...)
-		if p.endsSessions(name, isDown(m), s.admin&forcedMaint != 0, now) {
-			commands = append(commands, "shutdown sessions server "+name)
+		name := b.name + "/" + s.name
+		c, claimed := claims[s.name]
+		switch {
+		case claimed && c.member == nil, claimed && c.view.Frozen, !claimed && b.isFrozen():
+			kept[s.name] = p.kept[b.name][s.name]
+		case claimed:
+			kept[s.name] = true
+			commands = append(commands, s.become(c.member, name)...)
+			if p.endsSessions(name, isDown(c.member), s.admin&forcedMaint != 0, now) {
+				commands = append(commands, "shutdown sessions server "+name)
+			}
+		case p.kept[b.name][s.name]:
+			delete(p.ending, name)
+			if s.admin&forcedMaint == 0 {
+				commands = append(commands, "set server "+name+" state maint")
+			}
 		}
 	}
-	return commands, missing
+	return commands, kept
 }
 
 // isDown reports whether a member's server goes into maintenance. One that drains, or is without

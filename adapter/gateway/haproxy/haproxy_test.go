@@ -140,8 +140,8 @@ func TestOnlyWhatDiffersIsSet(t *testing.T) {
 	for after, ends := range map[time.Duration][]string{0: nil, endSessionsAfter - 1: nil, endSessionsAfter: sessions} {
 		p := New(Config{Socket: r.path}) // "show servers state" goes on to answer the same
 		for _, at := range []time.Duration{0, after} {
-			if err := p.update(t.Context(), []*group.View{s.Groups.Get("web").View()}, now.Add(at)); err != nil {
-				t.Fatal(err)
+			if results := p.update(t.Context(), []*group.View{s.Groups.Get("web").View()}, now.Add(at)); results["group web"] != nil || results[sourceSocket] != nil {
+				t.Fatal(results)
 			}
 			if at == 0 && after > 0 {
 				r.take()
@@ -154,7 +154,7 @@ func TestOnlyWhatDiffersIsSet(t *testing.T) {
 		}
 	}
 	r.refusal = "Permission denied"
-	if err := p.update(t.Context(), []*group.View{s.Groups.Get("web").View()}, now); err == nil || !strings.Contains(err.Error(), "Permission denied") {
+	if err := p.update(t.Context(), []*group.View{s.Groups.Get("web").View()}, now)["group web"]; err == nil || !strings.Contains(err.Error(), "Permission denied") {
 		t.Errorf("a refused command gives %v", err)
 	}
 }
@@ -191,4 +191,153 @@ func TestManyCommandsAreSentInParts(t *testing.T) {
 	if got := r.take(); !slices.Equal(got, commands) {
 		t.Errorf("%d commands have arrived", len(got))
 	}
+}
+
+// A command that HAProxy refuses does not keep those after it from being sent.
+func TestARefusedCommandHoldsUpNoOther(t *testing.T) {
+	r := record(t, "")
+	r.refusal = "No such server."
+	commands := []string{"set server web/" + strings.Repeat("a", maxCommands), "set server web/b state maint"}
+	if err := socket(r.path).run(t.Context(), commands); err == nil || !strings.Contains(err.Error(), "No such server.") {
+		t.Errorf("the error is %v", err)
+	}
+	if got := r.take(); !slices.Equal(got, commands) {
+		t.Errorf("%d commands have arrived", len(got))
+	}
+}
+
+// views returns a View of each group, by its name, with members that have names and states.
+func views(groups ...[]*group.Member) (all []*group.View) {
+	for i, members := range groups {
+		m := group.NewMirror(fmt.Sprintf("g%d", i+1))
+		m.Publish(&group.View{}, members)
+		all = append(all, m.Group().View())
+	}
+	return all
+}
+
+func up(target string) *group.Member {
+	return &group.Member{Target: target, State: group.Ready, InRotation: true, Weight: 100}
+}
+
+func down(target string) *group.Member { return &group.Member{Target: target, State: group.Down} }
+
+// Members that name the same server do not fight for it: the error names them, and the server is
+// what the one says whose name is closer to its own, or stays as it is.
+func TestMembersDoNotFightForAServer(t *testing.T) {
+	weak := up("a")
+	weak.Weight = 10
+	at := func(m *group.Member) *group.Member { m.Address, m.Port = "10.0.0.7", 80; return m }
+	for name, c := range map[string]struct {
+		views    []*group.View
+		commands []string
+		problem  string // of the first group, and of the second one
+	}{
+		"one name":                        {views([]*group.Member{down("a")}), []string{"set server web/a state maint"}, ""},
+		"two with the same last part":     {views([]*group.Member{down("pay/a"), up("shop/a")}), nil, `members "pay/a" of g1 and "shop/a" of g1 name the server a: it stays as it is`},
+		"three":                           {views([]*group.Member{down("a/a"), down("b/a"), down("c/a")}), nil, `"a/a" of g1 and "c/a" of g1`},
+		"its name, and its last part":     {views([]*group.Member{down("a"), up("shop/a")}), []string{"set server web/a state maint"}, `members "a" of g1 and "shop/a" of g1 name the server a: it is the first one's`},
+		"its last part, and its name":     {views([]*group.Member{up("1/a"), down("a")}), []string{"set server web/a state maint"}, `members "a" of g1 and "1/a" of g1`},
+		"two of one address":              {views([]*group.Member{at(down("x")), at(up("y"))}), nil, `members "x" of g1 and "y" of g1 name the server a`},
+		"one in two groups":               {views([]*group.Member{down("a")}, []*group.Member{down("a")}), []string{"set server web/a state maint"}, ""},
+		"one with other weights":          {views([]*group.Member{weak}, []*group.Member{up("a")}), []string{"set server web/a weight 10"}, `members "a" of g1 and "a" of g2 name the server a: it is the first one's`},
+		"two groups with other last part": {views([]*group.Member{down("pay/a")}, []*group.Member{up("shop/a")}), nil, `members "pay/a" of g1 and "shop/a" of g2 name the server a: it stays`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := record(t, row("a", "10.0.0.7", 0, 100, 80))
+			results := New(Config{Socket: r.path, Backend: "web"}).update(t.Context(), c.views, time.Now())
+			if got := r.take(); !slices.Equal(got, c.commands) {
+				t.Errorf("the commands are %q, want %q", got, c.commands)
+			}
+			for _, v := range c.views {
+				if err := results["group "+v.Group]; (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+					t.Errorf("the error of %s is %v, want %s", v.Group, err, c.problem)
+				}
+			}
+		})
+	}
+}
+
+// states returns the administrative states of the servers of a backend of an HAProxy.
+func states(t *testing.T, admin, backend string) map[string]int {
+	t.Helper()
+	servers, err := socket(admin).servers(t.Context(), backend)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]int{}
+	for _, s := range servers {
+		all[s.name] = s.admin
+	}
+	return all
+}
+
+// startHAProxy starts HAProxy with a backend of servers, and returns its runtime socket.
+func startHAProxy(t *testing.T, backend string, servers ...string) (admin string) {
+	dir := gatewaytest.Dir(t)
+	admin = filepath.Join(dir, "admin.sock")
+	text := "global\n    stats socket " + admin + " mode 600 level admin\ndefaults\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\nbackend " + backend + "\n"
+	for i, name := range servers {
+		text += fmt.Sprintf("    server %s 127.0.0.1:%d weight 100\n", name, i+1)
+	}
+	gatewaytest.Start(t, gatewaytest.Accepts(admin), "haproxy", "-db", "-f", gatewaytest.WriteFile(t, dir, "haproxy.cfg", text))
+	return admin
+}
+
+// A group whose backend HAProxy does not have is an error of its own, which stays. The groups after
+// it go on.
+func TestAWrongBackendStopsNoOtherGroup(t *testing.T) {
+	admin := startHAProxy(t, "web", "a", "b")
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "", "b": ""})
+	if err := s.Groups.Apply(map[string]group.Rule{"gone": {}, "web": {}}); err != nil {
+		t.Fatal(err)
+	}
+	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Success})
+	all := gateway.New(gateway.Config{Groups: s.Groups})
+	if err := all.Apply(map[string]gateway.Spec{"edge": {Groups: []string{"gone", "web"}, New: func() gateway.Output { return New(Config{Socket: admin}) }}}); err != nil {
+		t.Fatal(err)
+	}
+	gatewaytest.Run(t, all)
+	for _, o := range []probe.Outcome{probe.Failure, probe.Success, probe.Failure} {
+		s.Say(map[string]probe.Outcome{"a": o})
+		testsync.Until(t, fmt.Sprint("the state of a for ", o), func() bool { return states(t, admin, "web")["a"]&forcedMaint != 0 == (o == probe.Failure) })
+		if st := all.Statuses()[0]; st.Error != "HAProxy, backend gone: HAProxy says: Can't find backend." || st.Failing != 1 {
+			t.Errorf("the status is %+v", st)
+		}
+	}
+}
+
+// A server that no member names any more goes into maintenance, once. One that was never a
+// member's stays as it is.
+func TestTheServerOfAMemberThatLeavesGetsNoRequests(t *testing.T) {
+	admin := startHAProxy(t, "web", "a", "b", "stranger")
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "", "b": ""})
+	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Success})
+	s.RunOutput(func() gateway.Output { return New(Config{Socket: admin}) })
+	s.Say(map[string]probe.Outcome{"a": probe.Failure})
+	testsync.Until(t, "the first change", func() bool { return states(t, admin, "web")["a"]&forcedMaint != 0 })
+
+	members := func(names ...string) {
+		t.Helper()
+		selector, err := probe.NewSelector(names, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Groups.Apply(map[string]group.Rule{"web": {Members: selector}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	members("a")
+	testsync.Until(t, "maintenance of b", func() bool { return states(t, admin, "web")["b"]&forcedMaint != 0 })
+	if err := socket(admin).run(t.Context(), []string{"set server web/b state ready"}); err != nil {
+		t.Fatal(err)
+	}
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	testsync.Until(t, "another change", func() bool { return states(t, admin, "web")["a"] == 0 })
+	if is := states(t, admin, "web"); is["b"] != 0 || is["stranger"] != 0 {
+		t.Errorf("the states are %v", is)
+	}
+	members("a", "b")
+	s.Say(map[string]probe.Outcome{"b": probe.Failure})
+	testsync.Until(t, "b as a member again", func() bool { return states(t, admin, "web")["b"]&forcedMaint != 0 })
 }

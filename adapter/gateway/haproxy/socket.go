@@ -37,8 +37,21 @@ type server struct {
 	weight              int
 }
 
-// ask sends commands in one line, and returns the answer.
+// socketError is an error of the socket: HAProxy does not answer, whatever it is asked.
+type socketError struct{ error }
+
+func (e socketError) Unwrap() error { return e.error }
+
+// ask sends commands in one line, and returns the answer, or a socketError.
 func (s socket) ask(ctx context.Context, line string) (string, error) {
+	answer, err := s.exchange(ctx, line)
+	if err != nil {
+		return "", socketError{err}
+	}
+	return answer, nil
+}
+
+func (s socket) exchange(ctx context.Context, line string) (string, error) {
 	network := "tcp"
 	if strings.Contains(string(s), "/") {
 		network = "unix"
@@ -66,8 +79,9 @@ func (s socket) ask(ctx context.Context, line string) (string, error) {
 	return string(answer), nil
 }
 
-// run runs commands that answer nothing unless they fail.
-func (s socket) run(ctx context.Context, commands []string) error {
+// run runs commands that answer nothing unless they fail. One that fails does not keep the others
+// from being run; the error is that of the first.
+func (s socket) run(ctx context.Context, commands []string) (first error) {
 	for len(commands) > 0 {
 		n, size := 0, 0
 		for n < len(commands) && (n == 0 || size+len(commands[n]) <= maxCommands) {
@@ -78,12 +92,12 @@ func (s socket) run(ctx context.Context, commands []string) error {
 		if err != nil {
 			return err
 		}
-		if text := strings.Join(strings.Fields(answer), " "); text != "" {
-			return fmt.Errorf("HAProxy says: %s", probe.CleanText(text, maxText))
+		if text := strings.Join(strings.Fields(answer), " "); text != "" && first == nil {
+			first = fmt.Errorf("HAProxy says: %s", probe.CleanText(text, maxText))
 		}
 		commands = commands[n:]
 	}
-	return nil
+	return first
 }
 
 // columns are those of "show servers state" that are used.

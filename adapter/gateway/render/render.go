@@ -48,6 +48,7 @@ const (
 	maxText   = 16 << 20         // bytes of the file
 	maxOutput = 1 << 10          // bytes of the command's output that an error shows
 	fileMode  = 0o644            // of a new file
+	source    = "file"           // of all failures: the file is the only one
 )
 
 // Check returns what is wrong with the configuration: a *probe.FieldError, or several.
@@ -129,10 +130,10 @@ func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
 			return
 		case err == nil:
 			r.applied, r.retry = text, 0
-			s.Succeeded()
+			s.Succeeded(source)
 			continue
 		}
-		s.Failed(err)
+		s.Failed(source, err)
 		r.applied = nil // the gateway may have either text
 		r.retry = min(max(2*r.retry, r.config.Interval), maxRetry)
 		again := time.NewTimer(r.retry)

@@ -1,12 +1,18 @@
 // Package agent serves HAProxy's agent checks: HAProxy connects, sends the name of a server,
 // and gets a line that says whether the server is up, and which weight it has.
+//
+//	agent.go       Agent: the listener, and what it answers
+//	connections.go the bound on open connections
 package agent
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,10 +32,10 @@ type Config struct {
 
 // Bounds on what HAProxy may ask.
 const (
-	maxConnections = 1024                   // at once; further ones are closed without an answer, which HAProxy ignores
+	maxConnections = 1024                   // at once; then the oldest one is closed without an answer, which HAProxy ignores
 	maxName        = 2 << 10                // bytes of agent-send
-	askTimeout     = time.Second            // for agent-send to begin
-	restTimeout    = 100 * time.Millisecond // for the rest of it; an agent-send without a newline ends so
+	askTimeout     = time.Second            // for agent-send, from its connection on
+	restTimeout    = 100 * time.Millisecond // between its parts; an agent-send without a newline ends so
 	answerTimeout  = time.Second
 	maxUnknown     = 100 // names of which the log says once that there is no such member
 	maxReason      = 120 // bytes of a line's text
@@ -70,7 +76,7 @@ type Agent struct {
 	listen  string
 	clients []netip.Prefix
 	session *gateway.Session
-	places  chan struct{} // one for each open connection
+	open    connections
 
 	unknownMu sync.Mutex // guards unknown
 	unknown   map[string]bool
@@ -79,7 +85,7 @@ type Agent struct {
 // New returns an Agent. The configuration must have passed Check.
 func New(c Config) *Agent {
 	clients, _ := c.clients()
-	return &Agent{listen: c.Listen, clients: clients, places: make(chan struct{}, maxConnections), unknown: map[string]bool{}}
+	return &Agent{listen: c.Listen, clients: clients, open: connections{limit: maxConnections, open: map[net.Conn]connection{}}, unknown: map[string]bool{}}
 }
 
 // Run implements gateway.Output.
@@ -110,27 +116,25 @@ func (a *Agent) serve(ctx context.Context, l net.Listener) error {
 			return err
 		}
 		a.session.Cured(gateway.SourceListener)
-		select {
-		case a.places <- struct{}{}:
-			answers.Go(func() {
-				defer func() { <-a.places }()
-				a.answer(ctx, conn)
-			})
-		default:
+		from, ok := a.admits(conn.RemoteAddr())
+		if !ok {
 			conn.Close()
 			a.session.Refused()
+			continue
 		}
+		if a.open.add(conn, from) {
+			a.session.Refused()
+		}
+		answers.Go(func() {
+			defer a.open.remove(conn)
+			a.answer(ctx, conn)
+		})
 	}
 }
 
 // answer answers one agent check.
 func (a *Agent) answer(ctx context.Context, conn net.Conn) {
-	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if !a.admits(conn.RemoteAddr()) {
-		a.session.Refused()
-		return
-	}
 	name, ok := readName(conn)
 	if !ok {
 		return
@@ -146,41 +150,39 @@ func (a *Agent) answer(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// admits reports whether a client may ask.
-func (a *Agent) admits(from net.Addr) bool {
+// admits returns the address of a client, and whether it may ask.
+func (a *Agent) admits(from net.Addr) (ip netip.Addr, ok bool) {
 	tcp, ok := from.(*net.TCPAddr)
 	if !ok {
-		return false
+		return ip, false
 	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	if ip.IsLoopback() {
-		return true
-	}
-	for _, network := range a.clients {
-		if network.Contains(ip) {
-			return true
-		}
-	}
-	return false
+	ip = tcp.AddrPort().Addr().Unmap()
+	inNetwork := func(network netip.Prefix) bool { return network.Contains(ip) }
+	return ip, ip.IsLoopback() || slices.ContainsFunc(a.clients, inNetwork)
 }
 
-// readName reads an agent-send: up to a newline, or up to a pause after its first bytes.
+// readName reads an agent-send: up to a newline, or up to a pause after its first bytes. One that
+// takes longer than askTimeout is not ok: its end may be missing.
 func readName(conn net.Conn) (name string, ok bool) {
-	text, timeout := make([]byte, 0, 256), askTimeout
+	text, end := make([]byte, 0, 256), time.Now().Add(askTimeout)
 	for len(text) < maxName {
-		_ = conn.SetReadDeadline(time.Now().Add(timeout))
+		pause := end
+		if rest := time.Now().Add(restTimeout); len(text) > 0 && rest.Before(end) {
+			pause = rest
+		}
+		_ = conn.SetReadDeadline(pause)
 		n, err := conn.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
 		if line, _, ended := bytes.Cut(text, []byte("\n")); ended {
 			return strings.TrimSpace(string(line)), true
 		}
 		if err != nil {
-			return strings.TrimSpace(string(text)), len(text) > 0
+			late := errors.Is(err, os.ErrDeadlineExceeded) && pause.Equal(end)
+			return strings.TrimSpace(string(text)), len(text) > 0 && !late
 		}
 		if len(text) == cap(text) {
 			text = append(text, make([]byte, len(text))...)[:len(text)]
 		}
-		timeout = restTimeout
 	}
 	return "", false
 }

@@ -123,6 +123,27 @@ func TestSilentClientsBlockNobody(t *testing.T) {
 	}
 }
 
+// As many clients as there are places for, which send a byte now and then, keep no check from its
+// answer.
+func TestClientsThatHoldAllPlacesShutOutNobody(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	address, _, _ := start(t, s, agent.Config{Listen: "127.0.0.1:0"})
+	for range 2 {
+		for range 1100 {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "a") // it may be closed already
+		}
+		if got := ask(t, address, "a\n"); got != "up ready 100%\n" {
+			t.Errorf("the answer is %q", got)
+		}
+	}
+}
+
 // An address that another process has is tried again; the log says so once.
 func TestAnAddressInUseIsTriedAgain(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,8 +2,11 @@ package agent
 
 import (
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // Whatever a client sends, at most one line is read, and the answer about it is one line.
@@ -27,4 +30,46 @@ func FuzzNamesAreRead(f *testing.F) {
 			t.Errorf("%q is not read", text)
 		}
 	})
+}
+
+// Who sends a byte now and then has a second in all, and is not answered about a part of a name.
+func TestASlowClientHasASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		go func() {
+			for {
+				time.Sleep(restTimeout / 2)
+				if _, err := client.Write([]byte("a")); err != nil {
+					return
+				}
+			}
+		}()
+		began := time.Now()
+		name, ok := readName(server)
+		if took := time.Since(began); ok || took != askTimeout {
+			t.Errorf("after %v it is read as %q, %v", took, name, ok)
+		}
+		server.Close()
+	})
+}
+
+// At the bound the oldest connection of the client that has the most is closed: no client gets the
+// places of all.
+func TestTheOldestOfMostConnectionsGivesWay(t *testing.T) {
+	c := connections{limit: 4, open: map[net.Conn]connection{}}
+	open := func(from string) (is func() bool) {
+		client, server := net.Pipe()
+		t.Cleanup(func() { client.Close() })
+		c.add(server, netip.MustParseAddr(from))
+		return func() bool { _, is := c.open[server]; return is }
+	}
+	first := open("10.0.0.1")
+	var greedy []func() bool
+	for range 5 {
+		greedy = append(greedy, open("10.0.0.2"))
+	}
+	last := open("10.0.0.3")
+	if !first() || !last() || greedy[0]() || greedy[1]() || greedy[2]() || !greedy[3]() || !greedy[4]() || len(c.open) != 4 {
+		t.Errorf("%d connections are open", len(c.open))
+	}
 }

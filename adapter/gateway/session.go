@@ -252,18 +252,26 @@ func leftOut(v *group.View) error {
 }
 
 // ByAddress returns the member of some groups that has an address, alone or with the Port of its
-// group, as in 10.0.0.7:80; nil if none has it.
-func ByAddress(groups []*group.Group, address string) (*group.View, *group.Member) {
+// group, as in 10.0.0.7:80; nil if none has it. An error says that several targets have it: the
+// member is the first one then.
+func ByAddress(groups []*group.Group, address string) (view *group.View, member *group.Member, err error) {
 	for _, g := range groups {
 		v := g.View()
 		for m := range v.Members() {
-			if m.Address != "" && (address == m.Address || address == m.HostPort()) {
-				return v, m
+			switch {
+			case m.Address == "" || address != m.Address && address != m.HostPort():
+			case member == nil:
+				view, member = v, m
+			case m.Target != member.Target:
+				return view, member, fmt.Errorf("members %q of %s and %q of %s both have the address %s: ask by the names of the targets", member.Target, view.Group, m.Target, v.Group, address)
 			}
 		}
 	}
-	return nil, nil
+	return view, member, nil
 }
+
+// SourceName is the source of what fails for a name or an address that a gateway asks about.
+func SourceName(name string) string { return "name " + name }
 
 // maxNamed bounds the members that an error names, and the errors that a status does.
 const maxNamed = 5

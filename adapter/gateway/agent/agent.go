@@ -139,14 +139,17 @@ func (a *Agent) answer(ctx context.Context, conn net.Conn) {
 	if !ok {
 		return
 	}
-	line, known := a.line(name)
-	if !known {
+	line, err := a.line(name)
+	_ = conn.SetWriteDeadline(time.Now().Add(answerTimeout))
+	_, writeErr := conn.Write([]byte(line))
+	switch {
+	case errors.Is(err, errUnknown):
 		a.session.Refused()
 		a.warn(name)
-	}
-	_ = conn.SetWriteDeadline(time.Now().Add(answerTimeout))
-	if _, err := conn.Write([]byte(line)); err == nil && known {
-		a.session.Succeeded()
+	case err != nil:
+		a.session.Failed(gateway.SourceName(name), err)
+	case writeErr == nil:
+		a.session.Succeeded(gateway.SourceName(name))
 	}
 }
 
@@ -187,32 +190,35 @@ func readName(conn net.Conn) (name string, ok bool) {
 	return "", false
 }
 
-// line returns the answer for a server, and whether there is such a member. An empty line
-// changes nothing in HAProxy.
-func (a *Agent) line(name string) (line string, known bool) {
-	v, m := a.find(name)
+// errUnknown says that there is no such member.
+var errUnknown = errors.New("no group of this gateway has the target")
+
+// line returns the answer for a server, and an error if it is not known which member that is. An
+// empty line changes nothing in HAProxy.
+func (a *Agent) line(name string) (line string, err error) {
+	v, m, err := a.find(name)
 	switch {
 	case m == nil:
-		return "\n", false
-	case v.Frozen:
-		return "\n", true
+		return "\n", errUnknown
+	case err != nil || v.Frozen:
+		return "\n", err
 	}
-	return stateLine(m), true
+	return stateLine(m), nil
 }
 
 // find returns the member that a name means: that of a target, that of a group, a slash and
-// that of a target, for targets with other weights in other groups, or an address.
-func (a *Agent) find(name string) (*group.View, *group.Member) {
+// that of a target, for targets with other weights in other groups, or an address. An error says
+// that it means several.
+func (a *Agent) find(name string) (*group.View, *group.Member, error) {
+	for _, g := range a.session.Groups {
+		if v := g.View(); v.Member(name) != nil {
+			return v, v.Member(name), nil
+		}
+	}
 	first, rest, slash := strings.Cut(name, "/")
 	for _, g := range a.session.Groups {
-		v := g.View()
-		if m := v.Member(name); m != nil {
-			return v, m
-		}
-		if slash && v.Group == first {
-			if m := v.Member(rest); m != nil {
-				return v, m
-			}
+		if v := g.View(); slash && v.Group == first && v.Member(rest) != nil {
+			return v, v.Member(rest), nil
 		}
 	}
 	return gateway.ByAddress(a.session.Groups, name)

@@ -144,6 +144,36 @@ func TestClientsThatHoldAllPlacesShutOutNobody(t *testing.T) {
 	}
 }
 
+// HAProxy keeps what it has while an address is that of two targets; the error names both, until
+// it is that of one.
+func TestAnAddressOfTwoTargetsIsAnError(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.7", "b": "10.0.0.7"})
+	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure})
+	address, all, _ := start(t, s, agent.Config{Listen: "127.0.0.1:0"})
+	status := func(want string) {
+		t.Helper()
+		testsync.Until(t, "the error "+want, func() bool { return all.Statuses()[0].Error == want })
+	}
+	if got := ask(t, address, "10.0.0.7\n"); got != "\n" {
+		t.Errorf("the answer is %q", got)
+	}
+	status(`members "a" of web and "b" of web both have the address 10.0.0.7: ask by the names of the targets`)
+	if got := ask(t, address, "a\n"); got != "up ready 100%\n" {
+		t.Errorf("by its name the answer is %q", got)
+	}
+	only, err := probe.NewSelector([]string{"b"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Groups.Apply(map[string]group.Rule{"web": {Members: only}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, address, "10.0.0.7\n"); got != "down ready # exec.exit\n" {
+		t.Errorf("the answer is %q", got)
+	}
+	status("")
+}
+
 // An address that another process has is tried again; the log says so once.
 func TestAnAddressInUseIsTriedAgain(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")

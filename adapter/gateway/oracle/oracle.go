@@ -45,7 +45,7 @@ func (o *Oracle) Run(ctx context.Context, s *gateway.Session) {
 // ready answers whether a member is in rotation.
 func (o *Oracle) ready(w http.ResponseWriter, r *http.Request) {
 	name := target(r)
-	v, m := find(o.session.Groups, name)
+	v, m, err := find(o.session.Groups, name)
 	w.Header().Set("Cache-Control", "no-store")
 	switch {
 	case m == nil:
@@ -59,7 +59,7 @@ func (o *Oracle) ready(w http.ResponseWriter, r *http.Request) {
 	default:
 		answer(w, m.State.String())
 	}
-	o.session.Succeeded()
+	o.session.Report(map[string]error{gateway.SourceName(name): err})
 }
 
 func answer(w http.ResponseWriter, text string) {
@@ -94,13 +94,14 @@ func target(r *http.Request) string {
 
 // find returns the member that a name means: that of a target, that of a group or a backend,
 // a slash and that of a target, or the address of a target, with or without a port. A
-// member of a group whose name comes before the slash is found first.
-func find(groups []*group.Group, name string) (*group.View, *group.Member) {
+// member of a group whose name comes before the slash is found first. An error says that several
+// targets have the address: the member is the first one then.
+func find(groups []*group.Group, name string) (*group.View, *group.Member, error) {
 	first, rest, slash := strings.Cut(name, "/")
 	for _, g := range groups {
 		if v := g.View(); slash && v.Group == first {
 			if m := v.Member(rest); m != nil {
-				return v, m
+				return v, m, nil
 			}
 		}
 	}
@@ -108,7 +109,7 @@ func find(groups []*group.Group, name string) (*group.View, *group.Member) {
 		for _, g := range groups {
 			v := g.View()
 			if m := v.Member(wanted); m != nil && wanted != "" {
-				return v, m
+				return v, m, nil
 			}
 		}
 	}

@@ -68,6 +68,21 @@ func TestAnAnswerSaysWhetherAServerIsInRotation(t *testing.T) {
 	}
 }
 
+// Of two targets with one address the first one decides, and the error names both.
+func TestAnAddressOfTwoTargetsIsAnError(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.7", "b": "10.0.0.7"})
+	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure})
+	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
+	for name, want := range map[string]int{"10.0.0.7": 200, "a": 200, "b": 503} {
+		if status, body := gatewaytest.Get(t, o.URL+"/v1/ready/"+name); status != want {
+			t.Errorf("the answer about %s is %d %q", name, status, body)
+		}
+	}
+	if st := o.Gateways.Statuses()[0]; st.Failing != 1 || st.Error != `members "a" of web and "b" of web both have the address 10.0.0.7: ask by the names of the targets` {
+		t.Errorf("the status is %+v", st)
+	}
+}
+
 // If too few members are ready, all are in rotation.
 func TestPanicIsObeyed(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Panic: 0.5}, map[string]string{"a": "10.0.0.1", "b": "10.0.0.2"})

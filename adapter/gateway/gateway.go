@@ -57,7 +57,7 @@ type Gateways struct {
 	allMu   sync.Mutex // guards all below
 	ctx     context.Context
 	all     map[string]*running // by name
-	unended map[*running]bool   // outputs that were started and have not ended, also those that are not in all any more
+	unended map[*running]bool   // outputs that have begun and not ended, also those that are not in all any more
 }
 
 // running is an output with its session.
@@ -154,32 +154,48 @@ func (g *Gateways) start() {
 		slices.SortFunc(before, func(a, b *running) int { return cmp.Compare(a.name, b.name) })
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(g.ctx)
-		g.unended[r] = true
 		go g.run(ctx, r, before)
 	}
 }
 
 // run runs an output until ctx is done, as soon as those before it have ended.
 func (g *Gateways) run(ctx context.Context, r *running, before []*running) {
-	defer func() {
-		g.allMu.Lock()
-		delete(g.unended, r)
-		g.allMu.Unlock()
-		close(r.ended)
-	}()
-	for _, late := range awaitEnds(before) {
-		r.session.Failed(sourceStart, fmt.Errorf("waits for the output that it replaces: gateway %q (%s) has not ended after %v", late.name, late.spec.Output, endTimeout))
-		<-late.ended
+	defer close(r.ended)
+	for _, late := range awaitEnds(ctx, before) {
+		if ctx.Err() == nil {
+			r.session.Failed(sourceStart, fmt.Errorf("waits for the output that it replaces: gateway %q (%s) has not ended after %v", late.name, late.spec.Output, endTimeout))
+		}
+		select {
+		case <-late.ended:
+		case <-ctx.Done():
+			return
+		}
+	}
+	if !g.begin(ctx, r) {
+		return
 	}
 	r.session.Cured(sourceStart)
-	if ctx.Err() == nil {
-		r.spec.New().Run(ctx, r.session)
-	}
+	r.spec.New().Run(ctx, r.session)
+	g.allMu.Lock()
+	delete(g.unended, r)
+	g.allMu.Unlock()
 }
 
-// awaitEnds waits until outputs have ended, and returns those that have not after endTimeout.
-func awaitEnds(all []*running) (late []*running) {
-	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+// begin notes that an output begins, and reports whether it does: it has not been replaced.
+func (g *Gateways) begin(ctx context.Context, r *running) bool {
+	g.allMu.Lock()
+	defer g.allMu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	g.unended[r] = true
+	return true
+}
+
+// awaitEnds waits until outputs have ended, or ctx is done, and returns those that have not after
+// endTimeout.
+func awaitEnds(ctx context.Context, all []*running) (late []*running) {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	for _, r := range all {
 		select {
@@ -197,7 +213,7 @@ func awaitEnds(all []*running) (late []*running) {
 
 // await waits until outputs have ended, and logs those that have not after endTimeout.
 func (g *Gateways) await(ending []*running) {
-	for _, late := range awaitEnds(ending) {
+	for _, late := range awaitEnds(context.Background(), ending) {
 		late.session.Logger.Warn("output of a gateway has not ended: a file system, a command or a socket hangs", "output", late.spec.Output, "after", endTimeout)
 	}
 }

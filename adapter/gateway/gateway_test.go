@@ -211,9 +211,10 @@ func TestAnOutputThatHangsBlocksNoOther(t *testing.T) {
 		hung := gateway.Spec{Output: "render", Groups: []string{"web"}, Settings: "1", New: func() gateway.Output { return release }}
 		apply := func(specs map[string]gateway.Spec) (took time.Duration) {
 			t.Helper()
-			began := time.Now()
+			began, asked := time.Now(), make(chan struct{})
 			go func() {
-				time.Sleep(time.Second)
+				defer close(asked)
+				time.Sleep(time.Millisecond)
 				if n := len(all.Statuses()); n != len(specs) {
 					t.Errorf("during the reload there are %d gateways, want %d", n, len(specs))
 				}
@@ -222,6 +223,7 @@ func TestAnOutputThatHangsBlocksNoOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			took = time.Since(began)
+			<-asked
 			synctest.Wait()
 			return took
 		}

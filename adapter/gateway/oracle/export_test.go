@@ -11,6 +11,6 @@ func Find(groups []*group.Group, path, header, state string) (string, *group.Mem
 	r := &http.Request{Header: http.Header{"X-Target": {header}, "X-Haproxy-Server-State": {state}}}
 	r.SetPathValue("target", path)
 	name := target(r)
-	_, m := find(groups, name)
+	_, m, _ := find(groups, name)
 	return name, m
 }

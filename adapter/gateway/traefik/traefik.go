@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -89,7 +90,7 @@ func (p *Provider) servers(v *group.View) []server {
 	all := []server{}
 	for m := range v.Members() {
 		if m.InRotation && m.Address != "" {
-			all = append(all, server{p.scheme + "://" + address(m), m.Weight})
+			all = append(all, server{(&url.URL{Scheme: p.scheme, Host: host(m)}).String(), m.Weight})
 		}
 	}
 	if !slices.ContainsFunc(all, func(s server) bool { return s.Weight != all[0].Weight }) {
@@ -100,8 +101,8 @@ func (p *Provider) servers(v *group.View) []server {
 	return all
 }
 
-// address returns the address of a member in a URL.
-func address(m *group.Member) string {
+// host returns the host of a member's URL, whose text has an IPv6 zone as in [fe80::1%25eth0].
+func host(m *group.Member) string {
 	if m.Port == 0 && strings.Contains(m.Address, ":") {
 		return "[" + m.Address + "]"
 	}

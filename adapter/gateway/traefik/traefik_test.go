@@ -1,6 +1,7 @@
 package traefik_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -47,6 +48,20 @@ func TestServersInRotationAreListed(t *testing.T) {
 	s.Await(func(v *group.View) bool { return v.Frozen })
 	if status, body := get(); status != 200 || body != services(b) {
 		t.Errorf("when nothing is known the answer is %d %q", status, body)
+	}
+}
+
+// Traefik parses the URLs. One of a link-local address has a zone.
+func TestURLsAreValid(t *testing.T) {
+	for port, want := range map[string]string{"": "[fe80::1%eth0]", "80": "[fe80::1%eth0]:80"} {
+		s := gatewaytest.New(t, group.Rule{Port: port}, map[string]string{"a": "fe80::1%eth0"})
+		s.Say(map[string]probe.Outcome{"a": probe.Success})
+		_, body := start(t, s, traefik.Config{Listen: "127.0.0.1:0"})()
+		_, text, _ := strings.Cut(body, `"url":"`)
+		text, _, _ = strings.Cut(text, `"`)
+		if u, err := url.Parse(text); err != nil || u.Host != want {
+			t.Errorf("%q is parsed as %v, %v", text, u, err)
+		}
 	}
 }
 

@@ -5,14 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sonde-probe/sonde/group"
@@ -62,7 +61,7 @@ func (h HTTP) Serve(ctx context.Context, s *Session, handler http.Handler) {
 		}
 		handler.ServeHTTP(w, r)
 	})}
-	s.Listen(ctx, h.Listen, func(ctx context.Context, l net.Listener) error {
+	s.Listen(ctx, h.Listen, listener.ForUser, func(ctx context.Context, l net.Listener) error {
 		return server.Serve(ctx, acceptor{l, s})
 	})
 }
@@ -111,12 +110,11 @@ func IsTemporary(err error) bool {
 	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
-// Listen listens at an address and port, or at a Unix socket, written unix:PATH, until ctx is
-// done, and calls serve, which returns an error when the listener fails, or ctx is done. What
-// fails is reported, and tried again.
-func (s *Session) Listen(ctx context.Context, address string, serve func(context.Context, net.Listener) error) {
+// Listen listens by listener.Listen until ctx is done, and calls serve, which returns an error
+// when the listener fails, or ctx is done. What fails is reported, and tried again.
+func (s *Session) Listen(ctx context.Context, address string, mode fs.FileMode, serve func(context.Context, net.Listener) error) {
 	for ctx.Err() == nil {
-		l, err := listen(ctx, address)
+		l, err := listener.Listen(ctx, address, mode)
 		if err == nil {
 			s.Listens(l.Addr().String())
 			err = serve(ctx, l)
@@ -131,29 +129,6 @@ func (s *Session) Listen(ctx context.Context, address string, serve func(context
 		case <-time.After(retryInterval):
 		}
 	}
-}
-
-// listen listens at an address. A Unix socket where no process listens any more is replaced.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	path, unix := strings.CutPrefix(address, "unix:")
-	if !unix {
-		return new(net.ListenConfig).Listen(ctx, "tcp", address)
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return l, err
-	}
-	conn, dialErr := new(net.Dialer).DialContext(ctx, "unix", path)
-	if dialErr == nil {
-		conn.Close()
-	}
-	if info, statErr := os.Lstat(path); !errors.Is(dialErr, syscall.ECONNREFUSED) || statErr != nil || info.Mode().Type() != os.ModeSocket {
-		return nil, err
-	}
-	if err := os.Remove(path); err != nil {
-		return nil, err
-	}
-	return new(net.ListenConfig).Listen(ctx, "unix", path)
 }
 
 // Handler returns a handler that responds with what of makes of the Views that Kept returns.

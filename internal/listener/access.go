@@ -2,6 +2,7 @@
 // can reach, which requests are answered, and how an HTTP server is kept from being filled.
 //
 //	access.go       Loopback, Token, CrossSite
+//	socket.go       Listen, also at Unix sockets
 //	http.go         HTTP: serves until a context is done
 //	connections.go  the bound on open connections
 package listener

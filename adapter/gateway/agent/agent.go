@@ -91,7 +91,7 @@ func New(c Config) *Agent {
 // Run implements gateway.Output.
 func (a *Agent) Run(ctx context.Context, s *gateway.Session) {
 	a.session = s
-	s.Listen(ctx, a.listen, a.serve)
+	s.Listen(ctx, a.listen, listener.ForUser, a.serve)
 }
 
 // serve answers until ctx is done, or the listener fails. It returns when all connections

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/internal/private"
 )
 
@@ -62,11 +63,8 @@ func Listen(address string) (*Socket, error) {
 		return nil, fmt.Errorf("another engine listens on %s", path)
 	}
 	err := os.Chmod(s.dir, 0o700)
-	if removed := os.Remove(path); !errors.Is(removed, os.ErrNotExist) {
-		err = errors.Join(err, removed)
-	}
 	if err == nil {
-		s.Listener, err = net.Listen("unix", path)
+		s.Listener, err = listener.Listen(context.Background(), "unix:"+path, listener.ForUser)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(s.dir))

@@ -56,11 +56,23 @@ func TestOnlyTheUserOfAnEngineCanReachItsSocket(t *testing.T) {
 	}
 }
 
+// kill closes a socket as the end of a process does, which removes nothing.
+func kill(t *testing.T, s *Socket) {
+	t.Helper()
+	path := filepath.Join(s.dir, socketName)
+	if err := os.Rename(path, path+".kept"); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Listener.Close()
+	if err := os.Rename(path+".kept", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSocketsOfKilledEnginesAreReplacedAndRemoved(t *testing.T) {
 	a := address(t)
 	killed := listen(t, a)
-	killed.Listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	killed.Listener.Close()
+	kill(t, killed)
 	if path, err := Find(a); path != "" || err != nil {
 		t.Errorf("of a killed engine: found %q, %v", path, err)
 	}
@@ -68,8 +80,7 @@ func TestSocketsOfKilledEnginesAreReplacedAndRemoved(t *testing.T) {
 	if path, err := Find(a); path == "" || err != nil {
 		t.Errorf("of the next engine: %v", err)
 	}
-	next.Listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	next.Listener.Close()
+	kill(t, next)
 	old := time.Now().Add(-2 * newest)
 	if err := os.Chtimes(filepath.Join(next.dir, socketName), old, old); err != nil {
 		t.Fatal(err)

@@ -126,7 +126,7 @@ func TestTheListenerCanBeAUnixSocket(t *testing.T) {
 	file := gatewaytest.WriteFile(t, dir, "file", "kept")
 	for _, used := range []string{path, file} {
 		second := s.RunOutput(func() gateway.Output { return xds.New(xds.Config{Listen: "unix:" + used}) })
-		testsync.Until(t, "a failure", func() bool { return strings.Contains(second.Gateways.Statuses()[0].Error, "in use") })
+		testsync.Until(t, "a failure", func() bool { return strings.Contains(second.Gateways.Statuses()[0].Error, used+" is in use") })
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "kept" {
 		t.Errorf("the file is %q, %v", text, err)
@@ -136,6 +136,42 @@ func TestTheListenerCanBeAUnixSocket(t *testing.T) {
 	}
 	if health, _ := ask(t.Context(), conn); health != codes.OK {
 		t.Errorf("the first answers %v", health)
+	}
+}
+
+// Connections without calls, however many, give way to a new one; those with calls stay.
+func TestClientsWithoutCallsDoNotShutOutOthers(t *testing.T) {
+	address, _ := serve(scene(t), xds.Config{})
+	watch := func() healthv1.Health_WatchClient {
+		t.Helper()
+		stream, err := healthv1.NewHealthClient(dial(t, address)).Watch(t.Context(), &healthv1.HealthCheckRequest{Service: "web"})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	first := watch()
+	ended := make(chan error, 1)
+	go func() { _, err := first.Recv(); ended <- err }()
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" // an empty frame, as HTTP/2 begins
+	for range 1100 {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			t.Cleanup(func() { conn.Close() })
+			_, err = conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	watch()
+	select {
+	case err := <-ended:
+		t.Errorf("a call under way has ended: %v", err)
+	default:
 	}
 }
 

@@ -4,16 +4,18 @@
 // A Server is an output of package gateway: it follows the groups of an engine in the same
 // program (package group), or those of another engine (package follow).
 //
-//	xds.go       Server: the listener, and who may use it
-//	discovery.go the discovery services
-//	resources.go groups as resources of xDS
-//	health.go    grpc.health.v1
+//	xds.go         Server: the listener, and who may use it
+//	connections.go the bound on open connections
+//	discovery.go   the discovery services
+//	resources.go   groups as resources of xDS
+//	health.go      grpc.health.v1
 package xds
 
 import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io/fs"
 	"net"
 	"path/filepath"
 	"strings"
@@ -23,7 +25,6 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservicev3 "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -40,9 +41,13 @@ import (
 // Config configures a Server.
 type Config struct {
 	// Listen is an address and port, such as 127.0.0.1:9782, or a Unix socket, written
-	// unix:/run/sonde-xds.sock, which only the user of the process can reach. Without Token or TLS
-	// with client certificates it must be a loopback address or a Unix socket. Required.
+	// unix:/run/sonde-xds.sock. Without Token or TLS with client certificates it must be a loopback
+	// address or a Unix socket. Required.
 	Listen string
+
+	// SocketForGroup says that members of the group of the process can connect to the Unix socket,
+	// which then has the mode 0660. Default: only its user and root can, and the mode is 0600.
+	SocketForGroup bool
 
 	// Token must be sent by clients, as "authorization: Bearer TOKEN". Default: none.
 	Token string
@@ -67,6 +72,7 @@ const MaxRetries = 10
 // Bounds on what clients may use.
 const (
 	maxConnections    = 1024
+	maxOfPeer         = 256     // connections from one IP address, if it is not this machine's
 	maxStreams        = 64      // of a connection
 	maxMessage        = 1 << 20 // bytes of a request
 	maxSocketPath     = 100     // bytes
@@ -106,6 +112,14 @@ func (c Config) needsCertificates() bool {
 	return c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
+// socketMode returns the mode of the Unix socket, if there is one.
+func (c Config) socketMode() fs.FileMode {
+	if c.SocketForGroup {
+		return listener.ForGroup
+	}
+	return listener.ForUser
+}
+
 // Server is an output that serves groups over gRPC.
 type Server struct{ config Config }
 
@@ -123,12 +137,14 @@ func (s *Server) Run(ctx context.Context, session *gateway.Session) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() { d.follow(ctx) })
-	session.Listen(ctx, s.config.Listen, func(ctx context.Context, l net.Listener) error { return s.serve(ctx, l, session, d) })
+	session.Listen(ctx, s.config.Listen, s.config.socketMode(), func(ctx context.Context, l net.Listener) error { return s.serve(ctx, l, session, d) })
 }
 
 // serve serves the connections of a listener until it fails, or ctx is done.
 func (s *Server) serve(ctx context.Context, l net.Listener, session *gateway.Session, d *discovery) error {
+	limited := limitConnections(l)
 	options := []grpc.ServerOption{
+		grpc.StatsHandler(limited),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.ConnectionTimeout(connectionTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxIdle, Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastKeepalive, PermitWithoutStream: true}),
@@ -167,7 +183,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, session *gateway.Ses
 		defer force.Stop()
 		server.GracefulStop()
 	})
-	if err := server.Serve(netutil.LimitListener(l, maxConnections)); err != nil {
+	if err := server.Serve(limited); err != nil {
 		return fmt.Errorf("serve gRPC: %w", err)
 	}
 	return nil

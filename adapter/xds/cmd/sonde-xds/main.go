@@ -47,7 +47,7 @@ type arguments struct {
 	groups                             string
 	listen, token, cert, key, clientCA string
 	retries                            int
-	degradedStatus                     bool
+	socketForGroup, degradedStatus     bool
 }
 
 // run runs the command until ctx is done, and returns the exit code.
@@ -60,6 +60,7 @@ func run(ctx context.Context, words []string, out io.Writer) int {
 	flags.StringVar(&a.followCA, "follow-ca", "", "`file` with the certificates that sign that of the API; default: those of the system")
 	flags.StringVar(&a.groups, "groups", "", "`names` of the groups, separated by commas; required")
 	flags.StringVar(&a.listen, "listen", "127.0.0.1:9782", "`address` and port to listen on, or unix: and the path of a socket")
+	flags.BoolVar(&a.socketForGroup, "socket-for-group", false, "members of the group of this process can connect to the socket, too")
 	flags.StringVar(&a.token, "token-file", "", "`file` with the token that clients must send")
 	flags.StringVar(&a.cert, "cert", "", "`file` with the certificate of the listener")
 	flags.StringVar(&a.key, "key", "", "`file` with its key")
@@ -133,7 +134,7 @@ func newClient(a arguments) (*httpapi.Client, error) {
 
 // newConfig returns the configuration of the server.
 func newConfig(a arguments) (c xds.Config, err error) {
-	c = xds.Config{Listen: a.listen, Retries: a.retries, DegradedStatus: a.degradedStatus}
+	c = xds.Config{Listen: a.listen, SocketForGroup: a.socketForGroup, Retries: a.retries, DegradedStatus: a.degradedStatus}
 	if c.Token, err = readToken(a.token); err != nil {
 		return c, err
 	}

@@ -28,6 +28,7 @@ const MaxBytes = 3 << 20
 // Options are what is not in the file.
 type Options struct {
 	Allow []string // hosts that requests may name: blackbox_exporter allows all
+	Lax   bool     // modules that pass where those of blackbox_exporter fail are written, too
 	DNS   Plugin   // for the prober dns
 	GRPC  Plugin   // for the prober grpc
 }
@@ -64,7 +65,9 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	for _, name := range slices.Sorted(maps.Keys(modules.values)) {
 		im.module(name, modules)
 	}
-	im.ignored("", &im.body.Body, top)
+	if ignored := left(top); len(ignored) > 0 {
+		im.warn("", &im.body.Body, "Ignored fields: %s.", strings.Join(ignored, ", "))
+	}
 	if hasMoreDocuments(string(text)) {
 		im.warn("", &im.body.Body, "Ignored: further documents of the file, as blackbox_exporter does.")
 	}
@@ -98,6 +101,7 @@ type importer struct {
 	body     *document.Document // the modules
 	plugins  []string           // that they need
 	warnings []string
+	lost     []string // fields of the present module that were read, and are not kept: it passes where that of blackbox_exporter fails
 	errs     []error
 }
 
@@ -111,15 +115,12 @@ func (im *importer) warn(module string, body *document.Body, format string, a ..
 	im.warnings = append(im.warnings, document.Printable(where+fmt.Sprintf(format, a...)))
 }
 
-// ignored warns of the fields of objects that were not read.
-func (im *importer) ignored(module string, body *document.Body, of ...*fields) {
-	var all []string
+// left returns the fields of objects that were not read, and have an effect.
+func left(of ...*fields) (all []string) {
 	for _, f := range of {
 		all = append(all, f.left()...)
 	}
-	if len(all) > 0 {
-		im.warn(module, body, "Ignored fields: %s.", strings.Join(all, ", "))
-	}
+	return all
 }
 
 // whole returns the configuration: the engine and the plugins, and then the modules.
@@ -154,8 +155,17 @@ func (im *importer) module(name string, all *fields) {
 	if timeout != "" {
 		body.Set("timeout", m.duration("timeout", timeout).String())
 	}
+	im.lost = nil
 	handler, reason := im.handler(name, prober, body, m)
-	im.ignored(name, body, append([]*fields{m}, handler...)...)
+	im.otherProbers(name, prober, body, m)
+	lost := append(im.lost, left(append([]*fields{m}, handler...)...)...)
+	switch {
+	case reason != "":
+	case len(lost) > 0 && im.options.Lax:
+		im.warn(name, body, "Ignored, so that an attempt can succeed where blackbox_exporter fails: %s.", strings.Join(lost, ", "))
+	case len(lost) > 0:
+		reason = fmt.Sprintf("an attempt could succeed where blackbox_exporter fails, since these fields are not supported: %s; --lax writes the module without them", strings.Join(lost, ", "))
+	}
 	if reason == "" {
 		im.body.Append(own)
 		return
@@ -181,6 +191,15 @@ func (im *importer) handler(name, prober string, body *document.Body, m *fields)
 		return nil, "there is no handler for ICMP; probe a service of the host"
 	}
 	return nil, fmt.Sprintf("there is no prober %q", prober)
+}
+
+// otherProbers warns of the settings of probers that a module does not use.
+func (im *importer) otherProbers(name, prober string, body *document.Body, m *fields) {
+	for _, other := range []string{"http", "tcp", "dns", "grpc", "icmp", "unix"} {
+		if _, given := m.take(other); given && other != prober {
+			im.warn(name, body, "Ignored: %s, which is of another prober.", other)
+		}
+	}
 }
 
 // maxDuration bounds the timeout of a module.

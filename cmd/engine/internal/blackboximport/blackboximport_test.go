@@ -46,27 +46,29 @@ func TestEachFieldIsImportedOrTold(t *testing.T) {
 		"{prober: http, http: {no_follow_redirects: true}}":                                `redirects = "none"`,
 		"{prober: http, http: {valid_status_codes: [200, 404]}}":                           `status    = ["200", "404"]`,
 		"{prober: http, http: {tls_config: {server_name: b.example}}}":                     `server_name = "b.example"`,
-		"{prober: http, http: {fail_if_ssl: true}}":                                        "Ignored: fail_if_ssl",
-		"{prober: http, http: {body_size_limit: 1MB}}":                                     "Ignored fields: http.body_size_limit",
-		"{prober: http, http: {tls_config: {cert: x}}}":                                    "Ignored fields: http.tls_config.cert",
-		"{prober: http, tcp: {tls: true}}":                                                 "Ignored fields: tcp",
+		"{prober: http, http: {preferred_ip_protocol: ip4}}":                               "Ignored: http.preferred_ip_protocol, since all addresses of a name are tried",
+		"{prober: http, http: {enable_http2: false}}":                                      `Connection = "close"`,
+		"{prober: http, http: {source_ip_address: 127.0.0.1}}":                             `source_address = "127.0.0.1"`,
+		"{prober: http, http: {basic_auth: {username: a, password: b}}}":                   `Authorization = "Basic YTpi"`,
+		"{prober: http, http: {bearer_token: a}}":                                          `Authorization = "Bearer a"`,
+		"{prober: http, http: {authorization: {credentials: a}}}":                          `Authorization = "Bearer a"`,
+		"{prober: http, http: {authorization: {type: Token, credentials: a}}}":             `Authorization = "Token a"`,
+		"{prober: http, http: {headers: {authorization: x}, bearer_token: a}}":             `authorization = "x"`,
+		"{prober: http, tcp: {tls: true}}":                                                 "Ignored: tcp, which is of another prober",
 		"{prober: tcp, tcp: {source_ip_address: 127.0.0.1}}":                               `source_address = "127.0.0.1"`,
 		"{prober: tcp, tcp: {query_response: [{send: a}]}}":                                `send = "a\n"`,
 		"{prober: tcp, tcp: {query_response: [{send: a}, {expect: b}]}}":                   `expect_regex = "(?m)b"`,
 		"{prober: tcp, tcp: {query_response: [{send: a}, {send: b}]}}":                     "needs a script",
-		"{prober: tcp, tcp: {query_response: [{expect: b, labels: [{name: c}]}]}}":         "Ignored fields: tcp.query_response[0].labels",
-		"{prober: tcp, tcp: {ip_protocol_fallback: false}}":                                "Ignored fields: tcp.ip_protocol_fallback",
+		"{prober: tcp, tcp: {query_response: [{expect: b, labels: [{name: c}]}]}}":         "Ignored: tcp.query_response[0].labels",
 		"{prober: dns, dns: {query_name: a, transport_protocol: tcp}}":                     `network = "tcp"`,
 		"{prober: dns, dns: {query_name: a, recursion_desired: false}}":                    `recursion = false`,
 		"{prober: dns, dns: {query_name: a, dns_over_tls: true, transport_protocol: tcp}}": `port = 853`,
 		"{prober: dns, dns: {query_name: a, query_type: A, valid_rcodes: [NXDOMAIN]}}":     `rcode = "NXDOMAIN"`,
-		"{prober: dns, dns: {query_name: a, query_type: A, validate_answer_rrs: {}}}":      "Ignored fields: dns.validate_answer_rrs",
 		"{prober: grpc, grpc: {tls: true, tls_config: {server_name: a}}}":                  `server_name = "a"`,
-		"{prober: grpc}":                  "needs a plugin",
-		"{prober: icmp, icmp: {ttl: 5}}":  "there is no handler for ICMP",
-		"{prober: http, timeout: 1m}":     `timeout = "1m0s"`,
-		"{prober: http, history: {a: 1}}": "Ignored fields: history",
-		"{}":                              `there is no prober ""`,
+		"{prober: grpc}":                 "needs a plugin",
+		"{prober: icmp, icmp: {ttl: 5}}": "there is no handler for ICMP",
+		"{prober: http, timeout: 1m}":    `timeout = "1m0s"`,
+		"{}":                             `there is no prober ""`,
 	} {
 		doc, warnings, err := blackboximport.Write("blackbox.yml", []byte("modules: {m: "+text+"}"), blackboximport.Options{Allow: []string{"*"}})
 		if err != nil {
@@ -82,6 +84,77 @@ func TestEachFieldIsImportedOrTold(t *testing.T) {
 		}
 		if _, diags := parse(doc.Bytes()); diags.HasErrors() {
 			t.Errorf("%s: %v\n%s", text, diags.Err(), doc.Bytes())
+		}
+	}
+}
+
+// A check that would pass where that of blackbox_exporter fails is written only if that is wanted.
+func TestAModuleThatWouldBeLaxerIsLeftOut(t *testing.T) {
+	plugin := blackboximport.Plugin{File: "/p.wasm", SHA256: strings.Repeat("0", 64)}
+	for text, field := range map[string]string{ // of a module: the field that is lost
+		"{prober: http, http: {valid_http_versions: [HTTP/2.0]}}":                                                                   "http.valid_http_versions",
+		"{prober: http, http: {fail_if_ssl: true}}":                                                                                 "http.fail_if_ssl",
+		"{prober: http, http: {fail_if_not_ssl: true}}":                                                                             "http.fail_if_not_ssl",
+		"{prober: http, http: {fail_if_body_matches_regexp: [a]}}":                                                                  "http.fail_if_body_matches_regexp",
+		"{prober: http, http: {fail_if_body_not_matches_regexp: [a, b]}}":                                                           "http.fail_if_body_not_matches_regexp[1]",
+		"{prober: http, http: {fail_if_body_json_matches_cel: a}}":                                                                  "http.fail_if_body_json_matches_cel",
+		"{prober: http, http: {fail_if_header_matches: [{header: a, regexp: b}]}}":                                                  "http.fail_if_header_matches",
+		"{prober: http, http: {fail_if_header_not_matches: [{header: a, regexp: b}]}}":                                              "http.fail_if_header_not_matches",
+		"{prober: http, http: {body_size_limit: 1MB}}":                                                                              "http.body_size_limit",
+		"{prober: http, http: {body_file: a}}":                                                                                      "http.body_file",
+		"{prober: http, http: {compression: gzip}}":                                                                                 "http.compression",
+		"{prober: http, http: {preferred_ip_protocol: ip4, ip_protocol_fallback: false}}":                                           "http.ip_protocol_fallback",
+		"{prober: http, http: {proxy_url: 'http://a'}}":                                                                             "http.proxy_url",
+		"{prober: http, http: {proxy_from_environment: true}}":                                                                      "http.proxy_from_environment",
+		"{prober: http, http: {basic_auth: {username: a, password_file: b}}}":                                                       "http.basic_auth.password_file",
+		"{prober: http, http: {authorization: {credentials_file: a}}}":                                                              "http.authorization.credentials_file",
+		"{prober: http, http: {bearer_token_file: a}}":                                                                              "http.bearer_token_file",
+		"{prober: http, http: {oauth2: {client_id: a}}}":                                                                            "http.oauth2",
+		"{prober: http, http: {http_headers: {a: {values: [b]}}}}":                                                                  "http.http_headers",
+		"{prober: http, http: {enable_http3: true}}":                                                                                "http.enable_http3",
+		"{prober: http, http: {tls_config: {cert: x, key: y}}}":                                                                     "http.tls_config.cert, http.tls_config.key",
+		"{prober: http, http: {tls_config: {ca: x}}}":                                                                               "http.tls_config.ca",
+		"{prober: http, http: {tls_config: {max_version: TLS12}}}":                                                                  "http.tls_config.max_version",
+		"{prober: tcp, tcp: {ip_protocol_fallback: false}}":                                                                         "tcp.ip_protocol_fallback",
+		"{prober: tcp, tcp: {tls: true, tls_config: {max_version: TLS12}}}":                                                         "tcp.tls_config.max_version",
+		"{prober: tcp, tcp: {query_response: [{expect_bytes: a}]}}":                                                                 "tcp.query_response[0].expect_bytes",
+		"{prober: dns, dns: {query_name: a, query_type: A, query_class: CH}}":                                                       "dns.query_class",
+		"{prober: dns, dns: {query_name: a, query_type: A, source_ip_address: 10.0.0.1}}":                                           "dns.source_ip_address",
+		"{prober: dns, dns: {query_name: a, query_type: A, validate_answer_rrs: {fail_if_none_matches_regexp: [b]}}}":               "dns.validate_answer_rrs",
+		"{prober: dns, dns: {query_name: a, query_type: A, validate_authority_rrs: {fail_if_matches_regexp: [b]}}}":                 "dns.validate_authority_rrs",
+		"{prober: dns, dns: {query_name: a, query_type: A, validate_additional_rrs: {fail_if_all_match_regexp: [b]}}}":              "dns.validate_additional_rrs",
+		"{prober: dns, dns: {query_name: a, query_type: A, dns_over_tls: true, transport_protocol: tcp, tls_config: {ca_file: a}}}": "dns.tls_config.ca_file",
+		"{prober: grpc, grpc: {tls: true, tls_config: {min_version: TLS13}}}":                                                       "grpc.tls_config.min_version",
+		"{prober: grpc, grpc: {metadata: {a: [b]}}}":                                                                                "grpc.metadata",
+		"{prober: grpc, grpc: {ip_protocol_fallback: false}}":                                                                       "grpc.ip_protocol_fallback",
+		"{prober: http, history: {a: 1}}":                                                                                           "history",
+	} {
+		for _, lax := range []bool{false, true} {
+			doc, warnings, err := blackboximport.Write("blackbox.yml", []byte("modules: {m: "+text+"}"), blackboximport.Options{Allow: []string{"*"}, Lax: lax, DNS: plugin, GRPC: plugin})
+			if err != nil {
+				t.Errorf("%s: %v", text, err)
+				continue
+			}
+			written := strings.Contains("\n"+string(doc.Bytes()), "\nprobe_module \"m\"")
+			told := strings.Join(warnings, "\n")
+			if written != lax || !strings.Contains(told, "where blackbox_exporter fails") || !strings.Contains(told, field) || strings.Contains(told, "--lax") == lax {
+				t.Errorf("lax %t: %s is written: %t; want %s in\n%s\n%s", lax, text, written, field, told, doc.Bytes())
+			}
+		}
+	}
+}
+
+// What has the value of its default is not lost.
+func TestDefaultsAreNoLoss(t *testing.T) {
+	for _, text := range []string{
+		"{prober: http, http: {fail_if_ssl: false, fail_if_body_matches_regexp: [], proxy_from_environment: false, body_size_limit: 0, compression: '', oauth2: {}}}",
+		"{prober: http, http: {ip_protocol_fallback: true, valid_http_versions: [], enable_http2: true, follow_redirects: true}}",
+		"{prober: tcp, tcp: {query_response: [], tls_config: {max_version: TLS12}}}",
+		"{prober: tcp, tcp: {tls: false, ip_protocol_fallback: true}}",
+	} {
+		_, warnings, err := blackboximport.Write("blackbox.yml", []byte("modules: {m: "+text+"}"), blackboximport.Options{Allow: []string{"*"}})
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v %q", text, err, warnings)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/sonde-probe/sonde/config/document"
 )
 
 // fields is an object of the file. What is read of it is removed from values, so that the rest is
@@ -27,14 +29,41 @@ func (f *fields) take(name string) (v any, given bool) {
 // takeAll removes all fields.
 func (f *fields) takeAll() { clear(f.values) }
 
-// left returns the fields that were not read, by their paths in the module.
+// left returns the fields that were not read, by their paths in the module. One that is empty, or
+// false, is as if it were not there.
 func (f *fields) left() (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(f.values)) {
-		if f.values[name] != nil {
+		if !isEmpty(f.values[name]) {
 			all = append(all, join(f.short, name))
 		}
 	}
 	return all
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return v == false || v == "" || v == 0.0
+}
+
+// lose notes that a field was read and is not supported.
+func (f *fields) lose(name string) { f.im.lost = append(f.im.lost, join(f.short, name)) }
+
+// addresses takes which addresses of a name are tried.
+func (f *fields) addresses(module string, body *document.Body) {
+	preferred := f.text("preferred_ip_protocol")
+	switch {
+	case !f.flag("ip_protocol_fallback", true):
+		f.lose("ip_protocol_fallback")
+	case preferred != "":
+		f.im.warn(module, body, "Ignored: %s, since all addresses of a name are tried until one accepts.", join(f.short, "preferred_ip_protocol"))
+	}
 }
 
 func join(path, name string) string {

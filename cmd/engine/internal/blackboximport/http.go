@@ -1,6 +1,11 @@
 package blackboximport
 
 import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/sonde-probe/sonde/config/document"
@@ -12,16 +17,18 @@ func (im *importer) http(name string, module *document.Body, f *fields) (read []
 	if method := f.text("method"); method != "" {
 		body.Set("method", strings.ToUpper(method))
 	}
-	if !f.flag("enable_http2", true) {
-		im.warn(name, body, "Ignored: enable_http2, since HTTP/2 is used if the server offers it.")
-	}
 	for _, condition := range []string{"fail_if_ssl", "fail_if_not_ssl"} {
 		if f.flag(condition, false) {
-			im.warn(name, body, "Ignored: %s.", condition)
+			f.lose(condition)
 		}
 	}
-	if h := f.textMap("headers"); len(h) > 0 {
-		body.Set("headers", h)
+	f.addresses(name, body)
+	if source := f.text("source_ip_address"); source != "" {
+		body.Set("source_address", source)
+	}
+	headers, credentials := im.headers(f)
+	if len(headers) > 0 {
+		body.Set("headers", headers)
 	}
 	if text := f.text("body"); text != "" {
 		body.Set("body", text)
@@ -35,8 +42,8 @@ func (im *importer) http(name string, module *document.Body, f *fields) (read []
 	body.Set("redirects", map[bool]string{true: "all", false: "none"}[followed])
 	if all := f.texts("fail_if_body_not_matches_regexp"); len(all) > 0 {
 		body.Set("body_regex", all[0])
-		if len(all) > 1 {
-			im.warn(name, body, "Ignored: further elements of fail_if_body_not_matches_regexp, since there is one body_regex.")
+		for i := range all[1:] {
+			f.lose(fmt.Sprintf("fail_if_body_not_matches_regexp[%d]", i+1)) // there is one body_regex
 		}
 	}
 	tls := f.object("tls_config")
@@ -44,7 +51,33 @@ func (im *importer) http(name string, module *document.Body, f *fields) (read []
 		body.SetWithComment("scheme", "http", "of targets without one")
 		im.tls(name, body, tls)
 	}
-	return []*fields{f, tls}, ""
+	return append(credentials, f, tls), ""
+}
+
+// headers takes the headers of requests, with what blackbox_exporter adds to them.
+func (im *importer) headers(f *fields) (headers map[string]string, read []*fields) {
+	headers = f.textMap("headers")
+	has := func(name string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(headers)), func(h string) bool { return strings.EqualFold(h, name) })
+	}
+	if !f.flag("enable_http2", true) && !has("Connection") {
+		headers["Connection"] = "close" // HTTP/2 has no such header
+	}
+	basic, other := f.object("basic_auth"), f.object("authorization")
+	authorization := ""
+	if token := f.text("bearer_token"); token != "" {
+		authorization = "Bearer " + token
+	}
+	if token := other.text("credentials"); token != "" {
+		authorization = cmp.Or(other.text("type"), "Bearer") + " " + token
+	}
+	if len(basic.values) > 0 {
+		authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(basic.text("username")+":"+basic.text("password")))
+	}
+	if authorization != "" && !has("Authorization") {
+		headers["Authorization"] = authorization
+	}
+	return headers, []*fields{basic, other}
 }
 
 // tlsVersions are the names of versions in blackbox_exporter.

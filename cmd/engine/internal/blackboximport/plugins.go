@@ -39,6 +39,7 @@ func (im *importer) dns(name string, module *document.Body, f *fields) (read []*
 	}
 	body.Set("type", kind)
 	body.SetWithComment("least", 0, "an answer without records is right, too")
+	f.addresses(name, body)
 	network := f.text("transport_protocol")
 	tls, overTLS := f.object("tls_config"), f.flag("dns_over_tls", false)
 	if network != "" {
@@ -71,6 +72,7 @@ func (im *importer) grpc(name string, module *document.Body, f *fields) (read []
 	if service := f.text("service"); service != "" {
 		body.Set("service", service)
 	}
+	f.addresses(name, body)
 	tls := f.object("tls_config")
 	if f.flag("tls", false) {
 		body.SetWithComment("port", 443, "of targets without one")

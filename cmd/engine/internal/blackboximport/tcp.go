@@ -10,6 +10,7 @@ func (im *importer) tcp(name string, module *document.Body, f *fields) (read []*
 	if source := f.text("source_ip_address"); source != "" {
 		body.Set("source_address", source)
 	}
+	f.addresses(name, body)
 	steps := f.objects("query_response")
 	if leftOut = im.conversation(name, body, steps); leftOut != "" {
 		for _, s := range steps {
@@ -21,6 +22,11 @@ func (im *importer) tcp(name string, module *document.Body, f *fields) (read []*
 		im.tls(name, body, tls)
 	} else {
 		tls.takeAll() // without effect
+	}
+	for i, s := range steps {
+		if labels := s.objects("labels"); len(labels) > 0 {
+			im.warn(name, body, "Ignored: tcp.query_response[%d].labels, which are of a metric.", i)
+		}
 	}
 	return append([]*fields{f, tls}, steps...), leftOut
 }

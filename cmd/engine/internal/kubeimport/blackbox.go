@@ -35,7 +35,7 @@ func readBlackbox(stdin *io.Reader, path string) (text []byte, is bool, err erro
 
 // importBlackbox writes the modules of a configuration of blackbox_exporter.
 func importBlackbox(c *cobra.Command, f *flags, path string, text []byte) error {
-	o := blackboximport.Options{Allow: f.allow}
+	o := blackboximport.Options{Allow: f.allow, Lax: f.lax}
 	var err error
 	if o.DNS, err = plugin("--dns-plugin", f.dns); err != nil {
 		return err

@@ -28,6 +28,7 @@ type flags struct {
 	grpc        manifests.GRPCPlugin
 	dns         string   // the file of the plugin dns
 	allow       []string // for modules of blackbox_exporter
+	lax         bool     // likewise
 }
 
 // Command returns sonde import. Its exit code is 1 when a manifest cannot be read;
@@ -44,7 +45,8 @@ func Command() *cobra.Command {
 			"A container with a command becomes a process of the engine, unless --address or the pod's status says\n" +
 			"that it runs elsewhere. What Sonde does not support is written as a comment and shown as a warning.\n\n" +
 			"A single file with the modules of blackbox_exporter (blackbox.yml) becomes probe_module blocks. Hosts that\n" +
-			"they may probe are given with --allow.",
+			"they may probe are given with --allow. A module whose attempts could succeed where those of blackbox_exporter\n" +
+			"fail becomes a comment, unless --lax is given.",
 		Example: "  sonde import deploy/ > config.hcl\n" +
 			"  sonde import --allow '*.example.com' blackbox.yml > config.hcl\n" +
 			"  kubectl get deployment web -o yaml | sonde import --address 10.0.0.7 -\n" +
@@ -57,6 +59,7 @@ func Command() *cobra.Command {
 	f.grpc.Register(c)
 	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
 	c.Flags().StringArrayVar(&f.allow, "allow", nil, "a `host` that modules of blackbox_exporter may probe, as in allow of probe_module; can be repeated")
+	c.Flags().BoolVar(&f.lax, "lax", false, "write modules of blackbox_exporter also without conditions that Sonde does not support")
 	return c
 }
 

@@ -84,6 +84,7 @@ var rules = []rule{
 	{path: "cmd/engine/internal/control", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/cli", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/plugintest", floor: 5, group: "cmd"},
+	{path: "cmd/engine/internal/simulate", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/starlark", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/watchdog", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/handlers", floor: 5, group: "cmd", order: 1},

@@ -6,6 +6,7 @@
 //	validate.go   sonde validate
 //	fmt.go        sonde fmt
 //	probe.go      sonde probe
+//	simulate.go   sonde simulate
 //	version.go    sonde version
 //	man.go        sonde man, hidden: the manual pages
 //
@@ -88,7 +89,7 @@ func newRoot() *cobra.Command {
 	root.SetHelpCommand(helpCommand(root))
 	root.Version = version()
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(),
+	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(), simulateCommand(),
 		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
 	return root
 }

@@ -1,0 +1,102 @@
+package simulate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Quality is how good a rule is under noise. Times are in seconds. The target is well but for the
+// noise, unless something else is said.
+type Quality struct {
+	Setting          string       `json:"setting"` // Name of the rule
+	Policy           probe.Policy `json:"policy"`
+	SuccessThreshold int32        `json:"successThreshold,omitempty"`
+	FailureThreshold int32        `json:"failureThreshold,omitempty"`
+	Configured       bool         `json:"configured"` // it is the rule of the probe
+
+	DetectAttempts int32   `json:"detectAttempts"` // until an outage is found: all attempts fail
+	DetectSeconds  float64 `json:"detectSeconds"`  // likewise, at the latest: it begins right after an attempt, and each one times out
+	RecoverSeconds float64 `json:"recoverSeconds"` // until a target passes that is well again, and free of noise, at the latest
+
+	Partial []Partial `json:"partial"`
+
+	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts from one mistake to the next: the probe fails, though the target is well
+	MistakeSeconds  float64 `json:"mistakeSeconds"`  // the same as a time
+	DurationSeconds float64 `json:"mistakeDuration"` // mean time until a mistake ends
+	Availability    float64 `json:"availability"`    // the share of time in which a target that is well passes
+}
+
+// Partial is how a rule finds a target of which a part of the attempts fails, each independently.
+type Partial struct {
+	Failures       float64 `json:"failures"`       // the share that fails
+	DetectAttempts float64 `json:"detectAttempts"` // mean, until the probe fails
+	PassesAfter    float64 `json:"passesAfter"`    // mean attempts until it passes again, though the target is not well
+}
+
+// Name returns the policy of a rule, and its thresholds: "evidence", "runs 3/1".
+func Name(r probe.Rule) string {
+	if r.Policy == probe.PolicyEvidence {
+		return r.Policy.String()
+	}
+	return fmt.Sprintf("runs %d/%d", r.FailureThreshold, r.SuccessThreshold)
+}
+
+// Compare returns the quality of rule r, and then of others of the same kind, period and timeout: with
+// the failure thresholds 1, 2, 3 and 5, and with the policy "evidence". Partial has the shares of
+// failures of targets to be found.
+//
+// It returns an error for a startup probe, which makes no more attempts when it has passed, and for a
+// threshold above MaxThreshold.
+func Compare(r probe.Rule, n Noise, partial []float64) (all []Quality, err error) {
+	switch {
+	case r.Kind == probe.Startup:
+		return nil, errors.New("a startup probe ends when it has passed: noise has no effect after that; play its outcomes instead")
+	case max(r.SuccessThreshold, r.FailureThreshold) > MaxThreshold:
+		return nil, fmt.Errorf("a threshold is above %d: that takes too long to solve", MaxThreshold)
+	}
+	for _, rule := range settings(r) {
+		all = append(all, qualityOf(rule, n, partial))
+	}
+	all[0].Configured = true
+	return all, nil
+}
+
+// settings returns a rule, and those that it is compared with.
+func settings(r probe.Rule) []probe.Rule {
+	all := []probe.Rule{r}
+	success := cmp.Or(r.SuccessThreshold, probe.DefaultSuccessThreshold)
+	for _, failures := range []int32{1, 2, 3, 5} {
+		other := r
+		other.Policy, other.SuccessThreshold, other.FailureThreshold = probe.PolicyRuns, success, failures
+		all = append(all, other)
+	}
+	if r.Kind != probe.Startup {
+		other := r
+		other.Policy, other.SuccessThreshold, other.FailureThreshold = probe.PolicyEvidence, 0, 0
+		all = append(all, other)
+	}
+	same := func(other probe.Rule) bool { return other == r }
+	return append(all[:1], slices.DeleteFunc(all[1:], same)...)
+}
+
+func qualityOf(r probe.Rule, n Noise, partial []float64) Quality {
+	period := r.Period.Seconds()
+	good, mistake := MeanAttempts(r, probe.Passing, n), MeanAttempts(r, probe.Failing, n)
+	q := Quality{
+		Setting: Name(r), Policy: r.Policy, SuccessThreshold: r.SuccessThreshold, FailureThreshold: r.FailureThreshold,
+		DetectAttempts: r.FailuresToFail(),
+		DetectSeconds:  float64(r.FailuresToFail())*period + r.Timeout.Seconds(),
+		RecoverSeconds: float64(r.Threshold(probe.Success)) * period,
+		MistakeEvery:   good + mistake, MistakeSeconds: (good + mistake) * period,
+		DurationSeconds: mistake * period, Availability: good / (good + mistake),
+	}
+	for _, share := range partial {
+		of := Noise{Failures: share}
+		q.Partial = append(q.Partial, Partial{share, MeanAttempts(r, probe.Passing, of), MeanAttempts(r, probe.Failing, of)})
+	}
+	return q
+}

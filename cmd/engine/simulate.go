@@ -1,0 +1,235 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
+	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// simulation is what sonde simulate is asked for.
+type simulation struct {
+	inputs   handlers.Inputs
+	outcomes string
+	file     string
+	noise    string
+	burst    float64
+	partial  []string
+	output   string
+}
+
+// simulateCommand returns sonde simulate.
+func simulateCommand() *cobra.Command {
+	var f simulation
+	c := &cobra.Command{
+		Use:   "simulate CONFIG TARGET KIND[/NAME]",
+		Short: "Show what a probe would decide, and how well, beside other settings",
+		Long: "Simulate makes no attempt. With --outcomes it plays outcomes at the regular times of a probe, and shows\n" +
+			"each transition and restart: S is a success, W a warning, F a failure, U an attempt that could not be made.\n\n" +
+			"With --noise it shows how good the rule of the probe is at a target that is well, but for that share of\n" +
+			"attempts that fail: when an outage is found, how often a mistake is made and for how long, and the share\n" +
+			"of time in which the target passes. --burst makes failures come in a row, with that mean length. The\n" +
+			"figures are exact means.\n\n" +
+			"Both are shown beside failure thresholds of 1, 2, 3 and 5 and the policy \"evidence\".",
+		Example: "  sonde simulate config.hcl shop/web readiness --noise 0.5%\n  sonde simulate config.hcl shop/web readiness --noise 0.5% --burst 3 -o json\n  sonde simulate config.hcl shop/web liveness --outcomes SSSFFSFFF",
+		Args:    cli.Args(3, 3, "CONFIG, TARGET and KIND are required"),
+		RunE:    func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	f.inputs.Register(c)
+	c.Flags().StringVar(&f.outcomes, "outcomes", "", "play these `outcomes`, letters S, W, F and U")
+	c.Flags().StringVar(&f.file, "outcomes-file", "", "play the outcomes in a `file`, with comments after #")
+	c.Flags().StringVar(&f.noise, "noise", "", "the `share` of attempts that fail at a target that is well: 0.5%")
+	c.Flags().Float64Var(&f.burst, "burst", 0, "mean `number` of failures in a row of the noise (default: each attempt fails independently)")
+	c.Flags().StringSliceVar(&f.partial, "partial", []string{"30%", "20%"}, "find targets of which this `share` of attempts fails; may be given several times")
+	c.Flags().StringVarP(&f.output, "output", "o", "text", "`format`: text or json")
+	return c
+}
+
+func (f *simulation) run(c *cobra.Command, args []string) error {
+	if f.output != "text" && f.output != "json" {
+		return cli.UsageError("unknown output %q: use text or json", f.output)
+	}
+	given := 0
+	for _, text := range []string{f.outcomes, f.file, f.noise} {
+		if text != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return cli.UsageError("give one of --outcomes, --outcomes-file and --noise")
+	}
+	p, managed, err := f.probe(c, args)
+	if err != nil {
+		return err
+	}
+	if f.noise != "" {
+		return f.compare(c.OutOrStdout(), p, managed)
+	}
+	return f.play(c.OutOrStdout(), p, managed)
+}
+
+// probe returns the rule of the probe that the arguments name, and whether the engine restarts its
+// target.
+func (f *simulation) probe(c *cobra.Command, args []string) (r probe.Rule, managed bool, err error) {
+	p := handlers.NewPlugins(c.Context(), handlers.WaitForAll, handlers.Warnings(c))
+	defer p.Close()
+	loaded, diags := f.inputs.Load(args[:1], p, nil)
+	if err := cli.ShowDiagnostics(c, diags, 1); err != nil {
+		return r, false, err
+	}
+	ids, err := choose(loaded, args[1], args[2:])
+	switch {
+	case err != nil:
+		return r, false, err
+	case len(ids) > 1:
+		return r, false, fmt.Errorf("%d probes match; name one of them: %s", len(ids), strings.TrimPrefix(ids[0].String(), ids[0].Target+":"))
+	}
+	r = loaded.Set[ids[0]].Rule
+	r.Kind = ids[0].Kind
+	if r.Compatibility == probe.Mended {
+		r.Compatibility = loaded.Engine.Compatibility
+	}
+	return r, loaded.Targets[ids[0].Target].Driver != nil, nil
+}
+
+// maxOutcomesFile bounds the file of --outcomes-file, in bytes.
+const maxOutcomesFile = 4 << 20
+
+// play shows what the probe, and others beside it, make of outcomes.
+func (f *simulation) play(w io.Writer, r probe.Rule, managed bool) error {
+	text := f.outcomes
+	if f.file != "" {
+		b, err := files.Read(f.file, maxOutcomesFile)
+		if err != nil {
+			return err
+		}
+		text = string(b)
+	}
+	outcomes, err := simulate.ParseOutcomes(text)
+	if err != nil {
+		return err
+	}
+	all := simulate.PlayAll(r, managed, outcomes)
+	if f.output == "json" {
+		return cli.WriteJSON(w, all)
+	}
+	for _, t := range all[0].Transitions {
+		restarts := ""
+		if t.Restarts {
+			restarts = ", and the instance is restarted"
+		}
+		fmt.Fprintf(w, "attempt %d, after %v: %v%s\n", t.Attempt, time.Duration(t.Attempt-1)*r.Period, t.Verdict, restarts)
+	}
+	fmt.Fprintln(w)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SETTING\tTRANSITIONS\tRESTARTS\tFAILING AFTER")
+	for _, p := range all {
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d of %d attempts\n", p.Setting, len(p.Transitions), p.Restarts, p.Failing, p.Attempts)
+	}
+	return table.Flush()
+}
+
+// compare shows how good the rule is under noise, and others beside it.
+func (f *simulation) compare(w io.Writer, r probe.Rule, managed bool) error {
+	noise := simulate.Noise{Burst: f.burst}
+	var err error
+	if noise.Failures, err = share("--noise", f.noise); err != nil {
+		return err
+	}
+	if err := noise.Check(); err != nil {
+		return cli.UsageError("%w", err)
+	}
+	var partial []float64
+	for _, text := range f.partial {
+		one, err := share("--partial", text)
+		if err != nil {
+			return err
+		}
+		partial = append(partial, one)
+	}
+	all, err := simulate.Compare(r, noise, partial)
+	switch {
+	case err != nil:
+		return err
+	case f.output == "json":
+		return cli.WriteJSON(w, all)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "SETTING\tOUTAGE FOUND AFTER")
+	for _, text := range f.partial {
+		fmt.Fprintf(table, "\t%s FAIL, FOUND AFTER\tPASSES AGAIN AFTER", text)
+	}
+	fmt.Fprintln(table, "\tMISTAKE ONCE IN\tFOR\tAVAILABILITY")
+	for _, q := range all {
+		fmt.Fprintf(table, "%s\t%d attempts, %v", q.Setting, q.DetectAttempts, lasting(q.DetectSeconds))
+		for _, p := range q.Partial {
+			fmt.Fprintf(table, "\t%s attempts\t%s attempts", rounded(p.DetectAttempts), rounded(p.PassesAfter))
+		}
+		fmt.Fprintf(table, "\t%s attempts, %s\t%s\t%s\n", rounded(q.MistakeEvery), lasting(q.MistakeSeconds), lasting(q.DurationSeconds), nines(q.Availability))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if managed && r.Kind == probe.Liveness {
+		_, err = fmt.Fprintln(w, "\nEach mistake restarts the target: it then lasts as long as the restart.")
+	}
+	return err
+}
+
+// share reads a percentage, such as "0.5%".
+func share(flag, text string) (float64, error) {
+	number, isPercentage := strings.CutSuffix(text, "%")
+	percent, err := strconv.ParseFloat(number, 64)
+	if err != nil || !isPercentage || !(percent > 0 && percent < 100) {
+		return 0, cli.UsageError("%s %q is not a percentage above 0%% and below 100%%: write 0.5%%", flag, text)
+	}
+	return percent / 100, nil
+}
+
+// rounded returns a number to three digits, with a word for millions: 23, 1950, 8.04 million.
+func rounded(n float64) string {
+	switch {
+	case n >= 1e12:
+		return fmt.Sprintf("%.3g", n)
+	case n >= 1e9:
+		return strconv.FormatFloat(n/1e9, 'f', 2, 64) + " billion"
+	case n >= 1e6:
+		return strconv.FormatFloat(n/1e6, 'f', 2, 64) + " million"
+	case n >= 100:
+		return strconv.FormatFloat(n, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64)
+}
+
+// lasting returns a time with a unit that fits: 31s, 4.2h, 2.5 years.
+func lasting(seconds float64) string {
+	for _, unit := range []struct {
+		seconds float64
+		name    string
+	}{{365.25 * 86400, " years"}, {86400, " days"}, {3600, "h"}, {60, "m"}} {
+		if seconds >= 2*unit.seconds {
+			return rounded(seconds/unit.seconds) + unit.name
+		}
+	}
+	return strconv.FormatFloat(math.Round(seconds*100)/100, 'f', -1, 64) + "s"
+}
+
+// nines returns a share with as many nines as it has, and two digits more.
+func nines(share float64) string {
+	digits := 2
+	if miss := 1 - share; miss > 0 {
+		digits = min(12, max(0, int(math.Ceil(-math.Log10(miss)))-2)+2)
+	}
+	return strconv.FormatFloat(100*share, 'f', digits, 64) + "%"
+}

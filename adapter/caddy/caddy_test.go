@@ -20,43 +20,18 @@ const probing = "http /ready"
 // No client notices that servers are killed, hang or drain, or that none is ready.
 func TestNoRequestThroughCaddyFails(t *testing.T) {
 	e := documented(t, probing)
-	killed, hung, drained := e.servers[0], e.servers[1], e.servers[2]
-	e.await(group.Ready, e.servers...)
-	e.whole("begin")
-
-	killed.Kill()
-	e.load.Pass(t, 500)
-	e.await(group.Down, killed)
-	e.without(killed)
-	killed.Start()
-	e.await(group.Ready, killed)
-	e.whole("kill")
-
-	hung.Hang()
-	e.load.Pass(t, 500)
-	e.await(group.Down, hung)
-	e.without(hung)
-	hung.Continue()
-	e.await(group.Ready, hung)
-	e.whole("hang")
-
-	drained.Drain()
-	e.await(group.Down, drained)
-	e.without(drained)
-	drained.Exit()
-	e.whole("drain")
-
-	killed.Drain()
-	hung.Drain()
-	e.await(group.Down, e.servers...)
-	e.whole("panic")
+	e.LoseServers()
+	e.Servers[0].Drain()
+	e.Servers[1].Drain()
+	e.Await(group.Down, e.Servers...)
+	e.Whole("panic")
 }
 
 // Reloads keep what is known, also those that fail and those that change the settings.
 func TestReloadsKeepWhatIsKnown(t *testing.T) {
 	e := documented(t, probing)
-	down := e.servers[0]
-	e.await(group.Ready, e.servers...)
+	down := e.Servers[0]
+	e.Await(group.Ready, e.Servers...)
 	down.Kill()
 	before := e.sources()[0].(*probed)
 	testsync.Until(t, "a verdict", func() bool {
@@ -69,7 +44,7 @@ func TestReloadsKeepWhatIsKnown(t *testing.T) {
 	if e.sources()[0] != source(before) {
 		t.Error("a reload has replaced the source")
 	}
-	e.without(down)
+	e.Without(down)
 
 	if err := load(strings.Replace(strings.Replace(e.text, "period 1s", "period 3s", 1), "dial_timeout 1s", "dial_timeout 1s\n\t\t\ttls_trust_pool file /nonexistent", 1)); err == nil {
 		t.Error("an invalid configuration was loaded")
@@ -78,30 +53,30 @@ func TestReloadsKeepWhatIsKnown(t *testing.T) {
 		t.Errorf("after an invalid configuration the sources are %v", open)
 	}
 
-	e.servers[1].Hang() // requests that wait for it go on at others, by the configuration that they began with
-	e.load.Pass(t, 20)
+	e.Servers[1].Hang() // requests that wait for it go on at others, by the configuration that they began with
+	e.Load.Pass(t, 20)
 	for _, period := range []string{"2s", "700ms", "1s"} {
 		e.reload(strings.Replace(e.text, "period 1s", "period "+period, 1))
 		if v := e.view(); v.Frozen || state(v, down) != group.Down {
 			t.Errorf("after a reload the view is %+v", v)
 		}
-		e.load.Pass(t, 100)
+		e.Load.Pass(t, 100)
 	}
-	e.servers[1].Continue()
-	e.await(group.Ready, e.servers[1], e.servers[2])
-	e.without(down)
-	e.whole("reloads")
+	e.Servers[1].Continue()
+	e.Await(group.Ready, e.Servers[1], e.Servers[2])
+	e.Without(down)
+	e.Whole("reloads")
 	down.Start()
-	e.await(group.Ready, down)
+	e.Await(group.Ready, down)
 }
 
 // Blocks with equal settings share a source; those of others do not depend on them.
 func TestSitesShareAnEngine(t *testing.T) {
 	e := documented(t, probing)
-	e.await(group.Ready, e.servers...)
+	e.Await(group.Ready, e.Servers...)
 	site := e.text[strings.Index(e.text, "http:// {"):]
 	second := strings.Replace(site, "http:// {", "http://second {", 1)
-	third := strings.NewReplacer("http:// {", "http://third {", "period 1s", "period 5s", e.servers[2].Address, "").Replace(site)
+	third := strings.NewReplacer("http:// {", "http://third {", "period 1s", "period 5s", e.Servers[2].Address, "").Replace(site)
 	e.reload(e.text + second + third)
 	open := e.sources()
 	if len(open) != 2 || open[0].(*probed).prober != open[1].(*probed).prober {
@@ -122,12 +97,12 @@ func TestSitesShareAnEngine(t *testing.T) {
 func TestServersGetRequestsByWeight(t *testing.T) {
 	e := documented(t, probing)
 	e.reload(strings.Replace(e.text, "period 1s", fmt.Sprintf("period 1s\n weight %s 100\n weight %s 25\n weight %s 0",
-		e.servers[0].Address, e.servers[1].Address, e.servers[2].Address), 1))
-	e.await(group.Ready, e.servers...)
-	e.load.Pass(t, 50)
-	e.load.Take()
-	e.load.Pass(t, 2500)
-	served, failed, how := e.load.Take()
+		e.Servers[0].Address, e.Servers[1].Address, e.Servers[2].Address), 1))
+	e.Await(group.Ready, e.Servers...)
+	e.Load.Pass(t, 50)
+	e.Load.Take()
+	e.Load.Pass(t, 2500)
+	served, failed, how := e.Load.Take()
 	total := served["web-1"] + served["web-2"] + served["web-3"]
 	share := 100 * served["web-2"] / total
 	if share < 17 || share > 23 || served["web-3"] > 0 || failed > 0 {
@@ -154,27 +129,27 @@ func TestWhatRequestsSayTakesAServerOut(t *testing.T) {
 	setting, open := checked(t)
 	open()
 	e := documented(t, probing, "http /ready", setting, "period 1s", "period 1h")
-	e.await(group.Ready, e.servers...)
-	e.servers[0].Kill()
+	e.Await(group.Ready, e.Servers...)
+	e.Servers[0].Kill()
 	testsync.Until(t, "the server to be out", func() bool {
-		e.load.Pass(t, 100)
-		before := state(e.view(), e.servers[0])
-		e.load.Pass(t, 100) // its probe has passed once more
-		return before == group.Down && state(e.view(), e.servers[0]) == group.Down
+		e.Load.Pass(t, 100)
+		before := state(e.view(), e.Servers[0])
+		e.Load.Pass(t, 100) // its probe has passed once more
+		return before == group.Down && state(e.view(), e.Servers[0]) == group.Down
 	})
-	e.servers[0].Start()
-	e.without(e.servers[0])
+	e.Servers[0].Start()
+	e.Without(e.Servers[0])
 }
 
 // Caddy uses all servers until something is known.
 func TestAllServersAreUsedBeforeTheFirstVerdict(t *testing.T) {
 	setting, open := checked(t)
 	e := documented(t, probing, "http /ready", setting, "timeout 500ms", "timeout 1h", "period 1s", "period 1h")
-	e.without()
+	e.Without()
 	if !e.view().Frozen {
 		t.Error("something is known already")
 	}
 	open()
-	e.await(group.Ready, e.servers...)
-	e.without()
+	e.Await(group.Ready, e.Servers...)
+	e.Without()
 }

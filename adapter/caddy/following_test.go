@@ -67,55 +67,55 @@ func (o *other) probe(rule group.Rule, servers []*gatewaytest.Server) *gatewayte
 func TestNoRequestFailsWhileCaddyFollows(t *testing.T) {
 	o := newOther(t)
 	e := documented(t, following, "127.0.0.1:9650", o.address)
-	e.without()
-	e.whole("before Sonde")
-	first := o.probe(group.Rule{Panic: 0.01}, e.servers)
+	e.Without()
+	e.Whole("before Sonde")
+	first := o.probe(group.Rule{Panic: 0.01}, e.Servers)
 	first.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success, "web-3": probe.Success})
-	e.await(group.Ready, e.servers...)
+	e.Await(group.Ready, e.Servers...)
 
-	killed := e.servers[0]
+	killed := e.Servers[0]
 	killed.Kill()
-	e.load.Pass(t, 250)
+	e.Load.Pass(t, 250)
 	first.Say(map[string]probe.Outcome{"web-1": probe.Failure})
-	e.await(group.Down, killed)
-	e.without(killed)
-	e.whole("kill")
+	e.Await(group.Down, killed)
+	e.Without(killed)
+	e.Whole("kill")
 
 	first.Stop()
 	o.stop()
 	killed.Start() // a gateway that forgot the verdict would send it requests
-	e.without(killed)
+	e.Without(killed)
 	e.reload(e.text)
-	e.without(killed)
+	e.Without(killed)
 	o.handler.Store(nil)
 	o.start()
-	second := o.probe(group.Rule{Panic: 0.01}, e.servers)
-	e.without(killed)
+	second := o.probe(group.Rule{Panic: 0.01}, e.Servers)
+	e.Without(killed)
 	second.Say(map[string]probe.Outcome{"web-1": probe.Failure, "web-2": probe.Success})
-	e.without(killed)
+	e.Without(killed)
 	second.Say(map[string]probe.Outcome{"web-3": probe.Success})
-	e.whole("restart of Sonde")
+	e.Whole("restart of Sonde")
 
 	second.Leave("web-3")
-	e.await(group.Draining, e.servers[2])
-	e.without(killed, e.servers[2])
-	e.servers[2].Kill()
-	e.whole("drain")
+	e.Await(group.Draining, e.Servers[2])
+	e.Without(killed, e.Servers[2])
+	e.Servers[2].Kill()
+	e.Whole("drain")
 	second.Say(map[string]probe.Outcome{"web-1": probe.Success})
-	e.await(group.Ready, killed)
-	e.without(e.servers[2])
+	e.Await(group.Ready, killed)
+	e.Without(e.Servers[2])
 }
 
 func TestADegradedServerGetsItsShare(t *testing.T) {
 	o := newOther(t)
 	e := documented(t, following, "127.0.0.1:9650", o.address)
-	s := o.probe(group.Rule{DegradedWeight: 0.25}, e.servers)
+	s := o.probe(group.Rule{DegradedWeight: 0.25}, e.Servers)
 	s.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success, "web-3": probe.Warning})
-	e.await(group.Degraded, e.servers[2])
-	e.load.Pass(t, 100)
-	e.load.Take()
-	e.load.Pass(t, 2500)
-	served, failed, how := e.load.Take()
+	e.Await(group.Degraded, e.Servers[2])
+	e.Load.Pass(t, 100)
+	e.Load.Take()
+	e.Load.Pass(t, 2500)
+	served, failed, how := e.Load.Take()
 	share := 1000 * served["web-3"] / (served["web-1"] + served["web-2"] + served["web-3"])
 	if share < 81 || share > 141 || failed > 0 { // 25 of 225, 11.1%
 		t.Errorf("%d requests failed: %s; served: %v", failed, how, served)
@@ -126,7 +126,7 @@ func TestATokenMayBeAPlaceholder(t *testing.T) {
 	o := newOther(t)
 	t.Setenv("SONDE_TOKEN", "0123456789abcdef")
 	e := documented(t, following, "127.0.0.1:9650 web", o.address+" web\ntoken {env.SONDE_TOKEN}")
-	s := gatewaytest.New(t, group.Rule{Port: "http"}, map[string]string{"web-1": e.servers[0].Address})
+	s := gatewaytest.New(t, group.Rule{Port: "http"}, map[string]string{"web-1": e.Servers[0].Address})
 	api, err := httpapi.New(httpapi.Config{Engine: s.Engine, Groups: s.Groups, Token: "0123456789abcdef"})
 	if err != nil {
 		t.Fatal(err)
@@ -135,16 +135,16 @@ func TestATokenMayBeAPlaceholder(t *testing.T) {
 	o.handler.Store(&h)
 	s.Say(map[string]probe.Outcome{"web-1": probe.Success})
 	testsync.Until(t, "the group", func() bool { return e.view().Counts[group.Ready] == 1 })
-	e.without(e.servers[1], e.servers[2])
+	e.Without(e.Servers[1], e.Servers[2])
 }
 
 // A group whose members have no ports is an error, and Caddy uses its own upstreams.
 func TestAGroupNeedsPorts(t *testing.T) {
 	o := newOther(t)
 	e := documented(t, following, "127.0.0.1:9650", o.address)
-	s := o.probe(group.Rule{Port: "http"}, e.servers)
+	s := o.probe(group.Rule{Port: "http"}, e.Servers)
 	s.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success, "web-3": probe.Success})
-	e.await(group.Ready, e.servers...)
+	e.Await(group.Ready, e.Servers...)
 	if err := s.Groups.Apply(map[string]group.Rule{"web": {}}); err != nil {
 		t.Fatal(err)
 	}
@@ -158,5 +158,5 @@ func TestAGroupNeedsPorts(t *testing.T) {
 	if _, err := u.GetUpstreams(httptest.NewRequest(http.MethodGet, "/", nil)); err == nil || !strings.Contains(err.Error(), "set port in the group") {
 		t.Errorf("got %v", err)
 	}
-	e.without(e.servers[1], e.servers[2]) // by the policy first
+	e.Without(e.Servers[1], e.Servers[2]) // by the policy first
 }

@@ -26,10 +26,8 @@ func TestMain(m *testing.M) { gatewaytest.Main(m) }
 
 // edge is Caddy with a configuration, in front of three servers, with clients.
 type edge struct {
-	t       *testing.T
-	text    string // the Caddyfile
-	servers []*gatewaytest.Server
-	load    *gatewaytest.Load
+	gatewaytest.Edge
+	text string // the Caddyfile
 }
 
 // documented starts Caddy with the Caddyfile of docs/gateways that contains a text. Only
@@ -37,9 +35,10 @@ type edge struct {
 func documented(t *testing.T, containing string, replace ...string) *edge {
 	t.Helper()
 	socket := filepath.Join(gatewaytest.Dir(t), "edge.sock")
-	e := &edge{t: t, servers: gatewaytest.Servers(t, "web-1", "web-2", "web-3")}
+	e := &edge{Edge: gatewaytest.Edge{T: t, Servers: gatewaytest.Servers(t, "web-1", "web-2", "web-3")}}
+	e.State = func(s *gatewaytest.Server) group.State { return state(e.view(), s) }
 	replace = append(replace, ":8080 {", "http:// {\n\tbind unix/"+socket)
-	for i, s := range e.servers {
+	for i, s := range e.Servers {
 		replace = append(replace, fmt.Sprintf("10.0.0.%d:80", 7+i), s.Address)
 	}
 	e.text = "{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\tstorage file_system " + t.TempDir() + "\n}\n" +
@@ -54,20 +53,20 @@ func documented(t *testing.T, containing string, replace ...string) *edge {
 		}
 	})
 	testsync.Until(t, "Caddy", gatewaytest.Accepts(socket))
-	e.load = gatewaytest.NewKeptLoad(socket)
-	t.Cleanup(e.load.Stop)
+	e.Load = gatewaytest.NewKeptLoad(socket)
+	t.Cleanup(e.Load.Stop)
 	return e
 }
 
 // reload gives Caddy a configuration, also if it has it already. No client opens its
 // connection meanwhile: Caddy loses these.
 func (e *edge) reload(text string) {
-	e.t.Helper()
-	if e.load != nil {
-		e.load.Settle(e.t)
+	e.T.Helper()
+	if e.Load != nil {
+		e.Load.Settle(e.T)
 	}
 	if err := load(text); err != nil {
-		e.t.Fatal(err)
+		e.T.Fatal(err)
 	}
 }
 
@@ -92,10 +91,10 @@ func (e *edge) sources() (open []source) {
 
 // view returns what the only source knows.
 func (e *edge) view() *group.View {
-	e.t.Helper()
+	e.T.Helper()
 	open := e.sources()
 	if len(open) != 1 {
-		e.t.Fatalf("there are %d sources", len(open))
+		e.T.Fatalf("there are %d sources", len(open))
 	}
 	return open[0].group().View()
 }
@@ -108,40 +107,6 @@ func state(v *group.View, s *gatewaytest.Server) group.State {
 		}
 	}
 	return group.Undecided
-}
-
-// await waits until servers are in a state.
-func (e *edge) await(want group.State, all ...*gatewaytest.Server) {
-	e.t.Helper()
-	for _, s := range all {
-		testsync.Until(e.t, s.Name+" to be "+want.String(), func() bool { return state(e.view(), s) == want })
-	}
-}
-
-// whole checks that no request has failed since it was called last, and that there were enough.
-func (e *edge) whole(during string) {
-	e.t.Helper()
-	e.load.Pass(e.t, 2500)
-	if served, failed, how := e.load.Take(); failed > 0 {
-		e.t.Errorf("%s: %d requests failed: %s; served: %v", during, failed, how, served)
-	}
-}
-
-// without checks that servers get no requests, and the others do.
-func (e *edge) without(down ...*gatewaytest.Server) {
-	e.t.Helper()
-	e.load.Pass(e.t, 50) // those under way
-	_, failedBefore, how := e.load.Take()
-	e.load.Pass(e.t, 250)
-	served, failed, howThen := e.load.Take()
-	for _, s := range down {
-		if served[s.Name] > 0 {
-			e.t.Errorf("%s got %d requests", s.Name, served[s.Name])
-		}
-	}
-	if len(served) != len(e.servers)-len(down) || failedBefore+failed > 0 {
-		e.t.Errorf("%d requests failed: %s%s; served: %v", failedBefore+failed, how, howThen, served)
-	}
 }
 
 // serveAPI serves a handler at an address until stop is called. Another process may have the

@@ -1,0 +1,81 @@
+package gatewaytest
+
+import (
+	"testing"
+
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// Edge is a gateway in front of Servers, with clients.
+type Edge struct {
+	T       testing.TB
+	Servers []*Server
+	Load    *Load
+	State   func(*Server) group.State // what the gateway takes a server for
+}
+
+// Await waits until servers are in a state.
+func (e *Edge) Await(want group.State, all ...*Server) {
+	e.T.Helper()
+	for _, s := range all {
+		testsync.Until(e.T, s.Name+" to be "+want.String(), func() bool { return e.State(s) == want })
+	}
+}
+
+// Whole checks that no request has failed since it was called last, and that there were enough.
+func (e *Edge) Whole(during string) {
+	e.T.Helper()
+	e.Load.Pass(e.T, 2500)
+	if served, failed, how := e.Load.Take(); failed > 0 {
+		e.T.Errorf("%s: %d requests failed: %s; served: %v", during, failed, how, served)
+	}
+}
+
+// Without checks that servers get no requests, and the others do.
+func (e *Edge) Without(down ...*Server) {
+	e.T.Helper()
+	e.Load.Pass(e.T, 50) // those under way
+	_, failedBefore, how := e.Load.Take()
+	e.Load.Pass(e.T, 250)
+	served, failed, howThen := e.Load.Take()
+	for _, s := range down {
+		if served[s.Name] > 0 {
+			e.T.Errorf("%s got %d requests", s.Name, served[s.Name])
+		}
+	}
+	if len(served) != len(e.Servers)-len(down) || failedBefore+failed > 0 {
+		e.T.Errorf("%d requests failed: %s%s; served: %v", failedBefore+failed, how, howThen, served)
+	}
+}
+
+// LoseServers checks that no request fails while the first of three servers is killed, the
+// second one hangs, and the third one drains and exits. The others are ready again then.
+func (e *Edge) LoseServers() {
+	e.T.Helper()
+	killed, hung, drained := e.Servers[0], e.Servers[1], e.Servers[2]
+	e.Await(group.Ready, e.Servers...)
+	e.Whole("begin")
+
+	killed.Kill()
+	e.Load.Pass(e.T, 500)
+	e.Await(group.Down, killed)
+	e.Without(killed)
+	killed.Start()
+	e.Await(group.Ready, killed)
+	e.Whole("kill")
+
+	hung.Hang()
+	e.Load.Pass(e.T, 500)
+	e.Await(group.Down, hung)
+	e.Without(hung)
+	hung.Continue()
+	e.Await(group.Ready, hung)
+	e.Whole("hang")
+
+	drained.Drain()
+	e.Await(group.Down, drained)
+	e.Without(drained)
+	drained.Exit()
+	e.Whole("drain")
+}

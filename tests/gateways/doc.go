@@ -2,9 +2,9 @@
 // is a module of its own, so that these are no dependencies of the engine.
 //
 // The lab puts a gateway with its configuration of docs/gateways in front of three backends,
-// which are processes, and `sonde run` beside it. It takes backends away and brings them back
-// under a steady load, and no request may fail. `make gateways` plays more, and prints how
-// long each gateway takes from a verdict to its effect.
+// which are processes, and `sonde run` beside it, unless the gateway has an engine inside. It
+// takes backends away and brings them back under a steady load, and no request may fail. `make
+// gateways` plays more, and prints how long each gateway takes from a verdict to its effect.
 //
 //	main_test.go      flags and roles of the test's program
 //	backend_test.go   a backend

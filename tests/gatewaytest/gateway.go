@@ -41,19 +41,25 @@ type Process struct {
 	out   testsync.Buffer
 }
 
-// requiredVariable is the environment variable with which a gateway that is not installed fails
-// a test.
+// requiredVariable is the environment variable with which a gateway that is not there fails a
+// test.
 const requiredVariable = "SONDE_GATEWAYS_REQUIRED"
 
 // Installed skips the test if a program is not installed, or fails it if gateways are required.
 func Installed(t testing.TB, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv(requiredVariable) != "" {
-			t.Fatalf("%s is not installed", program)
-		}
-		t.Skipf("%s is not installed: .ci/run installs it", program)
+		Lacks(t, program+" is not installed: .ci/run installs it")
 	}
+}
+
+// Lacks skips the test, or fails it if gateways are required: this machine lacks what it needs.
+func Lacks(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv(requiredVariable) != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
 }
 
 // Start starts a gateway, which ends with the test. It skips the test if the program is not

@@ -183,8 +183,8 @@ func TestDrainLosesNoRequest(t *testing.T) {
 			parallel(t)
 			play(t, g, sonde.build(t), supervised, func(s *scene) {
 				b, answers := s.backends[0], make(chan error, slow)
-				for range slow {
-					go func() { _, err := s.load.get("/slow"); answers <- err }()
+				for n := range slow { // each another one for caches
+					go func() { _, err := s.load.get(fmt.Sprint("/slow?", n)); answers <- err }()
 				}
 				until(t, "slow requests", func() bool { return b.number("slow") > 0 })
 				b.set("live=500")

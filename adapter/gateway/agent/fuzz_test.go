@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,20 +37,22 @@ func FuzzNamesAreRead(f *testing.F) {
 func TestASlowClientHasASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
-		go func() {
+		var writing sync.WaitGroup
+		writing.Go(func() {
 			for {
 				time.Sleep(restTimeout / 2)
 				if _, err := client.Write([]byte("a")); err != nil {
 					return
 				}
 			}
-		}()
+		})
 		began := time.Now()
 		name, ok := readName(server)
 		if took := time.Since(began); ok || took != askTimeout {
 			t.Errorf("after %v it is read as %q, %v", took, name, ok)
 		}
 		server.Close()
+		writing.Wait()
 	})
 }
 

@@ -85,7 +85,7 @@ func TestBurstsTakeTheTimeOfTheirClosedForm(t *testing.T) {
 
 func TestPlayedNoiseHasTheMeansOfTheChain(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 1))
-	outcomes := make([]probe.Outcome, 4_000_000)
+	outcomes := make([]probe.Outcome, 1_000_000)
 	for i := range outcomes {
 		if outcomes[i] = probe.Success; rng.Float64() < 0.2 {
 			outcomes[i] = probe.Failure
@@ -97,8 +97,8 @@ func TestPlayedNoiseHasTheMeansOfTheChain(t *testing.T) {
 			t.Fatal(err)
 		}
 		played := simulate.Play(r, false, outcomes)
-		near(t, all[0].Setting+" mistakes", float64(len(outcomes))/float64(len(played.Transitions)/2), all[0].MistakeEvery, 0.02)
-		near(t, all[0].Setting+" availability", 1-float64(played.Failing)/float64(len(outcomes)), all[0].Availability, 0.02)
+		near(t, all[0].Setting+" mistakes", float64(len(outcomes))/float64(len(played.Transitions)/2), all[0].MistakeEvery, 0.05)
+		near(t, all[0].Setting+" availability", 1-float64(played.Failing)/float64(len(outcomes)), all[0].Availability, 0.05)
 	}
 }
 

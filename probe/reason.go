@@ -115,15 +115,17 @@ const (
 
 // The reasons of an instance's phase.
 const (
-	ReasonBackOff    Reason = "restart.back_off"        // the previous instance exited; the next one waits for its back-off
-	ReasonStartAfter Reason = "restart.start_after"     // the instance waits for other targets before it is started
-	ReasonCrashLoop  Reason = "restart.crash_loop"      // previous instances exited one after another; this one has not run for as long yet as the back-off before it
-	ReasonDegraded   Reason = "restart.engine_degraded" // the instance fails, and waits until the engine is well: see engine.Engine.Doubts
-	ReasonBudget     Reason = "restart.budget"          // the instance fails, and waits until the restart budget allows a restart
-	ReasonEnding     Reason = "restart.ending"          // the instance fails and is being terminated
-	ReasonEnded      Reason = "restart.ended"           // the instance was terminated because it failed or was no longer configured
-	ReasonExited     Reason = "restart.exited"          // the instance exited on its own
-	ReasonCompleted  Reason = "restart.completed"       // the instance exited with status 0, and no other follows
-	ReasonNoStart    Reason = "restart.no_start"        // the instance could not be started
-	ReasonRestored   Reason = "restart.restored"        // in logs: the probe has failed before this engine was started, for a reason that is not known
+	ReasonBackOff         Reason = "restart.back_off"         // the previous instance exited; the next one waits for its back-off
+	ReasonStartAfter      Reason = "restart.start_after"      // the instance waits for other targets before it is started
+	ReasonOperatorStop    Reason = "restart.operator_stop"    // an operator has stopped the target
+	ReasonOperatorRestart Reason = "restart.operator_restart" // the instance is, or was, terminated since an operator has asked for another one
+	ReasonCrashLoop       Reason = "restart.crash_loop"       // previous instances exited one after another; this one has not run for as long yet as the back-off before it
+	ReasonDegraded        Reason = "restart.engine_degraded"  // the instance fails, and waits until the engine is well: see engine.Engine.Doubts
+	ReasonBudget          Reason = "restart.budget"           // the instance fails, and waits until the restart budget allows a restart
+	ReasonEnding          Reason = "restart.ending"           // the instance fails and is being terminated
+	ReasonEnded           Reason = "restart.ended"            // the instance was terminated because it failed or was no longer configured
+	ReasonExited          Reason = "restart.exited"           // the instance exited on its own
+	ReasonCompleted       Reason = "restart.completed"        // the instance exited with status 0, and no other follows
+	ReasonNoStart         Reason = "restart.no_start"         // the instance could not be started
+	ReasonRestored        Reason = "restart.restored"         // in logs: the probe has failed before this engine was started, for a reason that is not known
 )

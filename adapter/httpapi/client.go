@@ -170,6 +170,12 @@ func (c *Client) Plan(ctx context.Context, paths []string) (Plan, error) {
 	return call[Plan](ctx, c, http.MethodPost, "/v1/plan", url.Values{"config": paths})
 }
 
+// Operate asks for an operation on a target, and returns when the engine has begun it. By names the
+// operator. It needs what Reload needs.
+func (c *Client) Operate(ctx context.Context, target string, o Operation, by string) (Operated, error) {
+	return call[Operated](ctx, c, http.MethodPost, "/v1/targets/"+escape(target)+"/"+string(o), url.Values{"by": {by}})
+}
+
 // EventOptions selects the events of a stream.
 type EventOptions struct {
 	Target   string // only events of this target; default: of all targets

@@ -89,16 +89,18 @@ func (t Target) explainGateway(now time.Time) string {
 
 // instanceReasons says what the reasons of an instance mean. Others are shown as they are.
 var instanceReasons = map[probe.Reason]string{
-	probe.ReasonBackOff:    "The next one waits for its back-off",
-	probe.ReasonStartAfter: "It is started after other targets",
-	probe.ReasonCrashLoop:  "Those before it exited one after another, and it has not run for longer than the last back-off yet",
-	probe.ReasonDegraded:   "It fails, and is not restarted before the engine itself is well",
-	probe.ReasonBudget:     "It fails, and is not restarted before the restart budget allows it",
-	probe.ReasonEnding:     "It fails and is being terminated",
-	probe.ReasonEnded:      "It was terminated because it failed, or is no longer configured",
-	probe.ReasonExited:     "It exited on its own",
-	probe.ReasonCompleted:  "It exited with status 0",
-	probe.ReasonNoStart:    "It could not be started",
+	probe.ReasonBackOff:         "The next one waits for its back-off",
+	probe.ReasonStartAfter:      "It is started after other targets",
+	probe.ReasonOperatorStop:    "An operator has stopped the target, until sonde start starts it",
+	probe.ReasonOperatorRestart: "An operator has asked for its restart",
+	probe.ReasonCrashLoop:       "Those before it exited one after another, and it has not run for longer than the last back-off yet",
+	probe.ReasonDegraded:        "It fails, and is not restarted before the engine itself is well",
+	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
+	probe.ReasonEnding:          "It fails and is being terminated",
+	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",
+	probe.ReasonExited:          "It exited on its own",
+	probe.ReasonCompleted:       "It exited with status 0",
+	probe.ReasonNoStart:         "It could not be started",
 }
 
 // explain returns "" for an instance that the engine does not run.

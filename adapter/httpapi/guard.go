@@ -42,18 +42,29 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case isOwner(r.Context()):
 			next.ServeHTTP(w, r)
 		case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
+			s.logRejection(r, "host is not a loopback address")
 			respondError(w, http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
 		case listener.CrossSite(r):
+			s.logRejection(r, "cross-site request")
 			respondError(w, http.StatusForbidden, "cross-site request rejected")
 		case r.Method == http.MethodPost && s.config.Token == "":
-			respondError(w, http.StatusForbidden, "only the engine's user on this machine may do this (sonde reload): the engine has no token_file")
+			s.logRejection(r, "the engine has no token_file")
+			respondError(w, http.StatusForbidden, "only the engine's user on this machine may do this: the engine has no token_file")
 		case !public(r.URL.Path) && !listener.Token(s.config.Token).Matches(listener.Bearer(r)):
+			s.logRejection(r, "missing or wrong token")
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sonde"`)
 			respondError(w, http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>")
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// logRejection logs a rejected request if it would change the engine.
+func (s *Server) logRejection(r *http.Request, why string) {
+	if r.Method == http.MethodPost {
+		s.rejections.log(s, r, why)
+	}
 }
 
 // setSecurityHeaders sets the headers that every response has.

@@ -82,11 +82,16 @@ type Config struct {
 	Plan       func(ctx context.Context, paths []string) (Plan, error)
 	LastReload func() Reload
 
+	// Operate carries out an operation on a target, or begins to, for an operator. It reports whether
+	// that changes anything. An error is ErrNoTarget, or says why the target cannot be operated. It
+	// must not block, and must be safe for concurrent use by multiple goroutines. Default: 404.
+	Operate func(target string, o Operation, by string) (changed bool, err error)
+
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
 	Token  string // required of clients; printable ASCII of at least MinToken bytes; default: none
 	TLS    TLS    // default: plain HTTP
 
-	Logger *slog.Logger // one Warn line for each failed connection; default: none
+	Logger *slog.Logger // one Warn line for each failed connection, and for rejected requests that would change the engine; default: none
 }
 
 // Server serves the API. It is an http.Handler, and can listen itself.
@@ -98,7 +103,9 @@ type Server struct {
 	requests semaphore // other ones
 	streams  semaphore
 	waiters  *listener.Waiters
-	changes  semaphore // reloads and plans
+	changes  semaphore // reloads, plans and operations
+
+	rejections rejections
 }
 
 // New returns a Server. It is an error when other machines can reach c.Listen
@@ -106,6 +113,7 @@ type Server struct {
 // missing or invalid.
 func New(c Config) (*Server, error) {
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Engine == nil {
 		return nil, errors.New("httpapi: Config.Engine is nil")
 	}
@@ -146,6 +154,9 @@ func (s *Server) routes() http.Handler {
 	handle("/v1/targets", s.lists.limit(s.targets))
 	handle("/v1/targets/{name...}", s.requests.limit(s.target))
 	handle("/v1/targets/{name}/history", s.requests.limit(s.targetHistory))
+	mux.HandleFunc("POST /v1/targets/{name}/restart", s.changes.limit(s.operate(OperationRestart)))
+	mux.HandleFunc("POST /v1/targets/{name}/stop", s.changes.limit(s.operate(OperationStop)))
+	mux.HandleFunc("POST /v1/targets/{name}/start", s.changes.limit(s.operate(OperationStart)))
 	handle("/v1/groups", s.requests.limit(s.groups))
 	handle("/v1/gateways", s.requests.limit(s.gateways))
 	handle("GET /v1/reload", s.requests.limit(s.lastReload))

@@ -28,6 +28,10 @@ type Config struct {
 	// when what Spent returns has. They must not block. Default: none.
 	Changed       func(target string)
 	BudgetChanged func()
+
+	// StoppedChanged is called when what Stopped returns may have changed. It must not block.
+	// Default: none.
+	StoppedChanged func()
 }
 
 // Controller runs the instances of units, and restarts them. Its methods are safe
@@ -51,6 +55,8 @@ type Controller struct {
 	pending     []string        // targets whose units have changed since reconcile has looked at them
 	supervisors map[string]*supervisor
 	order       startOrder
+	stopped     map[string]Stopped // by target: by operators
+	requested   map[string]bool    // targets whose restart was requested, and has not begun
 	spent       account
 	restored    map[string]restored // by target, until a supervisor takes it
 	applies     int                 // number of calls of Apply and Change
@@ -75,6 +81,9 @@ func New(c Config) (*Controller, error) {
 	if c.Changed == nil {
 		c.Changed = func(string) {}
 	}
+	if c.StoppedChanged == nil {
+		c.StoppedChanged = func() {}
+	}
 	if c.BudgetChanged == nil {
 		c.BudgetChanged = func() {}
 	}
@@ -85,6 +94,8 @@ func New(c Config) (*Controller, error) {
 		static:      newStaticUnits(),
 		supervisors: map[string]*supervisor{},
 		order:       newStartOrder(),
+		stopped:     map[string]Stopped{},
+		requested:   map[string]bool{},
 		restored:    map[string]restored{},
 	}
 	r.forced, r.force = context.WithCancel(context.Background())
@@ -147,10 +158,15 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 	c.pending = slices.Grow(c.pending, len(units)+len(remove))
 	for _, target := range remove {
 		delete(c.units, target)
+		delete(c.stopped, target)
+		delete(c.requested, target)
 		c.static.remove(target)
 		c.pending = append(c.pending, target)
 	}
 	for target, u := range units {
+		if u.Driver == nil || u.external() {
+			delete(c.stopped, target)
+		}
 		if u.Driver == nil {
 			delete(c.units, target)
 			c.static.add(target)

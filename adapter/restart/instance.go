@@ -30,7 +30,8 @@ type instance struct {
 	requests    int       // requests to terminate, since a probe fails
 	budgeted    bool      // the budget has allowed the restart
 	released    bool      // it keeps running without the engine
-	terminating bool      // it is terminating because the unit was removed or its driver has changed
+	terminating bool      // it is terminating because the unit was removed, its driver has changed, or an operator has stopped the target
+	replacing   bool      // the driver was asked to terminate it, since an operator has asked for a restart
 }
 
 // runInstance starts an instance and returns how it exited. An External instance
@@ -44,6 +45,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 		recheck: time.NewTimer(0),
 	}
 	defer i.recheck.Stop()
+	i.control.takeRequest(i.target) // a new instance is what it asks for
 	i.setStop()
 	go i.run(ctx)
 	for {
@@ -148,6 +150,10 @@ func (i *instance) check() {
 	case isRemoved:
 		i.terminate(now)
 	case i.id == "":
+	case i.replacing:
+		i.checkReplaced(now)
+	case i.control.takeRequest(i.target):
+		i.requestRestart(now)
 	case i.unit.restartsOnFailure():
 		i.checkProbes(now)
 	default:
@@ -313,7 +319,9 @@ func (i *instance) terminate(now time.Time) {
 	default:
 		i.sendGrace(grace)
 		in.Terminating = true
-		if _, wanted := i.control.unit(i.target); wanted {
+		if _, stopped := i.control.stoppedBy(i.target); stopped {
+			message = "terminating instance, an operator has stopped the target"
+		} else if _, wanted := i.control.unit(i.target); wanted {
 			message = "terminating instance, its configuration has changed"
 		}
 	}
@@ -356,7 +364,7 @@ func (i *instance) finish(exit Exit) termination {
 		i.terminate(time.Now())
 	}
 	exit.Output = i.control.config.Redact(exit.Output)
-	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, terminating: i.terminating}
+	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, terminating: i.terminating, replaced: i.replacing}
 	if i.released && end.started && !i.unit.external() && i.control.releases() && !errors.Is(exit.Err, ErrReleased) {
 		end.terminating = false
 	}

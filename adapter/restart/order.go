@@ -77,7 +77,7 @@ func (s *supervisor) waitForOthers() {
 	t := time.NewTicker(startAfterInterval)
 	defer t.Stop()
 	waited := false
-	for s.resumes == "" && !s.unit.external() && s.refresh() {
+	for s.resumes == "" && !s.unit.external() && s.refresh() && !s.control.takeRequest(s.target) {
 		missing := s.missing()
 		if len(missing) == 0 {
 			if waited {

@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -25,15 +23,23 @@ type StopSignal syscall.Signal
 // DefaultStopSignal is the default of Unit.StopSignal.
 const DefaultStopSignal = StopSignal(syscall.SIGTERM)
 
-// noStopSignals are the signals that end no process, or stop it without an end.
-var noStopSignals = []syscall.Signal{
-	syscall.SIGSTOP, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGCONT, syscall.SIGCHLD, syscall.SIGURG,
-}
+var (
+	// signals are the signals by name, without SIG; signal_unix.go adds those that not every system has.
+	signals = map[string]syscall.Signal{
+		"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "ABRT": syscall.SIGABRT, "KILL": syscall.SIGKILL,
+		"PIPE": syscall.SIGPIPE, "ALRM": syscall.SIGALRM, "TERM": syscall.SIGTERM,
+	}
+
+	// noStopSignals are those of signals that end no process, or stop it without an end.
+	noStopSignals []syscall.Signal
+)
 
 // String returns the name of the signal, such as "SIGINT".
 func (s StopSignal) String() string {
-	if name := unix.SignalName(syscall.Signal(s)); name != "" {
-		return name
+	for name, signal := range signals {
+		if signal == syscall.Signal(s) {
+			return "SIG" + name
+		}
 	}
 	return strconv.Itoa(int(s))
 }
@@ -47,7 +53,7 @@ func (s *StopSignal) UnmarshalText(b []byte) error {
 	if !known {
 		problem := "is %q; write the name of a signal, such as SIGINT or SIGQUIT"
 		if meant, ok := signalNamed(strings.ToUpper(string(b))); ok {
-			problem = "is %q; write " + unix.SignalName(meant)
+			problem = "is %q; write " + StopSignal(meant).String()
 		}
 		return probe.FieldErrorf("stop_signal", problem, b)
 	}
@@ -57,17 +63,14 @@ func (s *StopSignal) UnmarshalText(b []byte) error {
 
 // signalNamed returns the signal with a name, which may lack SIG.
 func signalNamed(name string) (s syscall.Signal, known bool) {
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	s = unix.SignalNum(name)
-	return s, s != 0
+	s, known = signals[strings.TrimPrefix(name, "SIG")]
+	return s, known
 }
 
 // check returns a *probe.FieldError if the signal does not ask a process to exit, or nil. The zero
 // signal is valid.
 func (s StopSignal) check() error {
-	if s != 0 && unix.SignalName(syscall.Signal(s)) == "" {
+	if _, known := signalNamed(s.String()); s != 0 && !known {
 		return probe.FieldErrorf("stop_signal", "is %d, which is not a signal", int(s))
 	}
 	if slices.Contains(noStopSignals, syscall.Signal(s)) {

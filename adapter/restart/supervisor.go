@@ -82,15 +82,16 @@ func (s *supervisor) reportGone() {
 }
 
 // refresh takes over settings that Apply has changed. It returns false when the
-// unit was removed or its driver has changed, so that the instance must be
-// terminated.
+// unit was removed, its driver has changed, or an operator has stopped the target, so that
+// the instance must be terminated.
 func (s *supervisor) refresh() (same bool) {
 	u, wanted := s.control.unit(s.target)
 	if !wanted || !u.continues(s.unit) {
 		return false
 	}
 	s.unit = u
-	return true
+	_, stopped := s.control.stoppedBy(s.target)
+	return !stopped
 }
 
 // takeOverPause is the time until the second try to take over an instance of an earlier
@@ -104,6 +105,7 @@ const (
 // an earlier engine is then taken over all the same, to end it.
 func (s *supervisor) supervise() {
 	notBefore, pause := s.resume(), takeOverPause
+	s.waitWhileStopped()
 	s.waitForOthers()
 	for s.refresh() || s.resumes != "" && !s.control.isStopping() {
 		end := s.runInstance(notBefore)
@@ -125,6 +127,10 @@ func (s *supervisor) supervise() {
 			continue
 		}
 		s.setRetries(0)
+		if end.replaced {
+			s.restarted(end)
+			continue
+		}
 		s.exits = s.unit.BackOff.count(s.exits, end.lasted)
 		notBefore = time.Now().Add(s.unit.BackOff.wait(s.exits))
 		s.remember(func(m *Memory) {
@@ -231,11 +237,11 @@ func (s *supervisor) logsRetry() bool {
 	return s.retries&(s.retries-1) == 0 || s.retries%maxRetriesUnlogged == 0
 }
 
-// waitUntil returns at a time, or when refresh returns false.
+// waitUntil returns at a time, when a restart is requested, or when refresh returns false.
 func (s *supervisor) waitUntil(at time.Time) {
 	t := time.NewTimer(time.Until(at))
 	defer t.Stop()
-	for s.refresh() {
+	for s.refresh() && !s.control.takeRequest(s.target) {
 		s.reportAgain()
 		select {
 		case <-t.C:
@@ -246,9 +252,9 @@ func (s *supervisor) waitUntil(at time.Time) {
 }
 
 // waitForPolicy returns when the unit's policy asks for a restart after that
-// exit, or when refresh returns false.
+// exit, a restart is requested, or refresh returns false.
 func (s *supervisor) waitForPolicy(end termination) {
-	for s.refresh() && !s.unit.Policy.restarts(end.exit.Code, end.requested) {
+	for s.refresh() && !s.unit.Policy.restarts(end.exit.Code, end.requested) && !s.control.takeRequest(s.target) {
 		s.reportAgain()
 		<-s.wake
 	}
@@ -298,7 +304,7 @@ func (s *supervisor) severity(end termination, phase probe.Phase) (slog.Level, s
 	if s.exits <= 1 {
 		s.alerted = false
 	}
-	failed := !end.requested && !end.terminating && !end.hasCompleted()
+	failed := !end.requested && !end.replaced && !end.terminating && !end.hasCompleted()
 	level, message := slog.LevelInfo, "instance exited"
 	if failed {
 		level = slog.LevelWarn
@@ -345,7 +351,8 @@ type termination struct {
 	exit        Exit
 	started     bool
 	requested   bool          // because a probe failed
-	terminating bool          // because the unit was removed or its driver has changed
+	terminating bool          // because the unit was removed, its driver has changed, or an operator has stopped the target
+	replaced    bool          // because an operator has asked for a restart
 	lasted      time.Duration // 0 when it failed to start
 }
 
@@ -356,6 +363,8 @@ func (t termination) hasCompleted() bool {
 
 func (t termination) reason() probe.Reason {
 	switch {
+	case t.replaced && !t.terminating:
+		return probe.ReasonOperatorRestart
 	case t.requested || t.terminating:
 		return probe.ReasonEnded
 	case !t.started && t.exit.Err != nil:

@@ -75,9 +75,9 @@ func ProbeState(k probe.Kind, v probe.Verdict, decided, blind, started bool) pro
 // GatewayState returns what a target with that instance is to gateways. Decided says that it
 // is known whether it is ready, warned that a readiness probe warns, and ejected that requests
 // of gateways have failed. An instance that its driver ends within a grace period, since a
-// probe fails, drains like one that is deleted.
+// probe fails or an operator restarts it, drains like one that is deleted.
 func GatewayState(in *probe.Instance, ready, decided, warned, ejected bool) probe.GatewayState {
-	isRestarted := in.Managed && in.Reason == probe.ReasonEnding
+	isRestarted := in.Managed && (in.Reason == probe.ReasonEnding || in.Reason == probe.ReasonOperatorRestart)
 	switch {
 	case in.Phase == probe.Running && (in.Terminating || isRestarted):
 		return probe.GatewayDraining

@@ -1,5 +1,5 @@
 // Package control opens and finds the control sockets of engines: unix sockets by which the user of
-// an engine, and root, may reload it, whatever it listens on and without a token.
+// an engine, and root, may reload it and operate its targets, whatever it listens on and without a token.
 package control
 
 import (

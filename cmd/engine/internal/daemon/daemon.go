@@ -109,7 +109,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	d.probes = blackbox.New(d.engine)
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
-	restarts.Changed, restarts.BudgetChanged = d.markRestarts, d.markSpent
+	restarts.Changed, restarts.BudgetChanged, restarts.StoppedChanged = d.markRestarts, d.markSpent, d.markStopped
 	d.restarts, err = restart.New(restarts)
 	if err != nil {
 		return err
@@ -268,6 +268,7 @@ func (d *daemon) listen() (err error) {
 		Reload:     d.requestReload,
 		Plan:       d.requestPlan,
 		LastReload: d.reloads,
+		Operate:    d.operate,
 		Listen:     d.settings.Listen,
 		Logger:     d.log,
 	}
@@ -308,7 +309,7 @@ func (d *daemon) openControl(address string) {
 	var err error
 	d.control, err = control.Listen(address)
 	if err != nil && !errors.Is(err, control.ErrNone) {
-		d.log.Warn("control socket not opened: sonde reload needs a token", "error", err)
+		d.log.Warn("control socket not opened: sonde reload, stop, start and restart need a token", "error", err)
 	}
 }
 

@@ -3,10 +3,12 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
@@ -84,6 +86,22 @@ func (d *daemon) warnOfAbandoned(ctx context.Context) {
 		d.log.Warn("processes with adopt run without an engine: start the engine with their state file, or end them",
 			"targets", cli.SomeNames(a.Targets), "state", handlers.StateOf(a), "directory", a.Path)
 	}
+}
+
+// operate carries out an operation for an operator.
+func (d *daemon) operate(target string, o httpapi.Operation, by string) (changed bool, err error) {
+	switch o {
+	case httpapi.OperationStop:
+		changed, err = d.restarts.Stop(target, by)
+	case httpapi.OperationStart:
+		changed, err = d.restarts.Start(target, by)
+	default:
+		changed, err = d.restarts.Restart(target, by)
+	}
+	if errors.Is(err, restart.ErrNoTarget) {
+		return false, httpapi.ErrNoTarget
+	}
+	return changed, err
 }
 
 // driver returns what starts and ends the instances of a target, or nil for a target

@@ -37,7 +37,7 @@ func (d *daemon) openState() (err error) {
 			return err
 		}
 	}
-	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: []string{keyProcesses}, Logger: d.log})
+	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: []string{keyProcesses, keyStopped}, Logger: d.log})
 	if err != nil {
 		return err
 	}
@@ -158,6 +158,7 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 	state := d.left
 	d.left = store.Restored{}
 	d.restoreHistories(state)
+	d.restoreStopped(state)
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
 	}
@@ -188,6 +189,7 @@ const (
 	keyHistory  = "history/"  // and a target: its []engine.Transition
 
 	keyProcesses = "processes" // a location
+	keyStopped   = "stopped"   // by target: a restart.Stopped
 )
 
 // restored returns what the previous engine's controller has remembered. Targets that
@@ -249,6 +251,27 @@ func (d *daemon) markRestarts(target string) {
 	}
 }
 
+// restoreStopped stops the targets that operators had stopped, however long ago.
+func (d *daemon) restoreStopped(state store.Restored) {
+	value, ok := state.Values[keyStopped]
+	if !ok {
+		return
+	}
+	var stopped map[string]restart.Stopped
+	if err := json.Unmarshal(value, &stopped); err != nil {
+		d.log.Warn("state of stopped targets discarded", "error", err)
+		return
+	}
+	d.restarts.RestoreStopped(stopped)
+}
+
+// markStopped says that an operator has stopped or started a target.
+func (d *daemon) markStopped() {
+	if d.state != nil {
+		d.state.Mark(keyStopped)
+	}
+}
+
 // markSpent says that restarts were taken from the budget.
 func (d *daemon) markSpent() {
 	if d.state != nil {
@@ -279,6 +302,9 @@ func (v stateValues) Value(key string) ([]byte, bool) {
 	switch key {
 	case keySpent:
 		return marshal(v.restarts.Spent()), true
+	case keyStopped:
+		stopped := v.restarts.Stopped()
+		return marshal(stopped), len(stopped) > 0
 	case keyProcesses:
 		if text := v.located.Load(); text != nil {
 			return *text, true
@@ -306,7 +332,7 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 				return
 			}
 		}
-		for _, key := range []string{keySpent, keyProcesses} {
+		for _, key := range []string{keySpent, keyStopped, keyProcesses} {
 			if value, ok := v.Value(key); ok && !yield(key, value) {
 				return
 			}
@@ -315,7 +341,7 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 }
 
 // marshal returns v as JSON. No value of these types is without.
-func marshal[T restart.Memory | []time.Time | []engine.Transition](v T) []byte {
+func marshal[T restart.Memory | []time.Time | []engine.Transition | map[string]restart.Stopped](v T) []byte {
 	b, _ := json.Marshal(v)
 	return b
 }

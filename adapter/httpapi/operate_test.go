@@ -1,0 +1,107 @@
+package httpapi_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// operating returns a configuration that records the operations.
+func operating(token string) (c httpapi.Config, done *[]string, log *testsync.Buffer) {
+	done, log = new([]string), new(testsync.Buffer)
+	return httpapi.Config{
+		Token:  token,
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Operate: func(target string, o httpapi.Operation, by string) (bool, error) {
+			switch target {
+			case "missing":
+				return false, httpapi.ErrNoTarget
+			case "probed":
+				return false, errors.New("the engine does not start it")
+			}
+			*done = append(*done, fmt.Sprintf("%s %s by %s", o, target, by))
+			return true, nil
+		},
+	}, done, log
+}
+
+func TestNobodyOperatesATargetWithoutTheToken(t *testing.T) {
+	bearer := map[string]string{"Authorization": "Bearer " + token}
+	for _, c := range []struct {
+		name, token string
+		request
+		log string // what the log says about a rejected request
+	}{
+		{"no token is configured", "", request{want: 403}, "the engine has no token_file"},
+		{"another host's name", "", request{headers: map[string]string{"Host": "evil.example"}, want: 403}, "reason="},
+		{"none is sent", token, request{want: 401}, "missing or wrong token"},
+		{"another is sent", token, request{headers: map[string]string{"Authorization": "Bearer " + token + "x"}, want: 401}, "missing or wrong token"},
+		{"another site's page", token, request{headers: map[string]string{"Authorization": "Bearer " + token, "Origin": "http://evil.example"}, want: 403}, "cross-site request"},
+		{"by PUT", token, request{method: http.MethodPut, headers: bearer, want: 405}, ""},
+		{"by GET", token, request{method: http.MethodGet, headers: bearer, want: 404}, ""},
+		{"another operation", token, request{path: "/v1/targets/web/kill", headers: bearer, want: 405}, ""},
+		{"a typing error", token, request{path: "/v1/targets/web/stop?who=alice", headers: bearer, want: 400}, ""},
+		{"a long name", token, request{path: "/v1/targets/web/stop?by=" + strings.Repeat("a", 65), headers: bearer, want: 400}, ""},
+		{"a target that does not exist", token, request{path: "/v1/targets/missing/stop", headers: bearer, want: 404}, ""},
+		{"a target that is only probed", token, request{path: "/v1/targets/probed/stop", headers: bearer, want: 409}, ""},
+	} {
+		config, done, log := operating(c.token)
+		if c.path == "" {
+			c.path = "/v1/targets/web/stop"
+		}
+		if c.method == "" {
+			c.method = http.MethodPost
+		}
+		w := c.do(server(t, config))
+		if w.Code != c.want || len(*done) != 0 {
+			t.Errorf("%s: status %d, want %d, after %q: %s", c.name, w.Code, c.want, *done, w.Body)
+		}
+		if text := log.String(); (text == "") != (c.log == "") || !strings.Contains(text, c.log) {
+			t.Errorf("%s: the log is %q, want %q", c.name, text, c.log)
+		}
+	}
+}
+
+func TestTheTokenOperatesATarget(t *testing.T) {
+	config, done, _ := operating(token)
+	s := server(t, config)
+	bearer := map[string]string{"Authorization": "Bearer " + token}
+	for _, path := range []string{"/v1/targets/web/stop?by=alice", "/v1/targets/shop%2Fweb/start", "/v1/targets/web%5B%22a%22%5D/restart?by=b%0Aob"} {
+		if w := (request{method: http.MethodPost, path: path, headers: bearer}).do(s); w.Code != 200 || !strings.Contains(w.Body.String(), `"changed":true`) {
+			t.Errorf("%s: status %d: %s", path, w.Code, w.Body)
+		}
+	}
+	want := []string{"stop web by alice (the token from ", "start shop/web by the token from ", `restart web["a"] by b`}
+	if len(*done) != len(want) {
+		t.Fatalf("operations are %q", *done)
+	}
+	for i, text := range want {
+		if !strings.HasPrefix((*done)[i], text) || strings.Contains((*done)[i], "\n") {
+			t.Errorf("operation %d is %q, want %q", i, (*done)[i], text)
+		}
+	}
+}
+
+func TestRejectedRequestsFloodNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config, _, log := operating(token)
+		s := server(t, config)
+		post := request{method: http.MethodPost, path: "/v1/targets/web/stop"}
+		for range 1000 {
+			post.do(s)
+		}
+		time.Sleep(2 * time.Second)
+		post.do(s)
+		if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "omitted=999") {
+			t.Errorf("the log has %d lines:\n%s", lines, log)
+		}
+	})
+}

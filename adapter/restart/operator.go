@@ -1,0 +1,193 @@
+package restart
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Stopped says when an operator has stopped a target by Controller.Stop, and who that was.
+type Stopped struct {
+	At time.Time `json:"at"`
+	By string    `json:"by"`
+}
+
+// The errors of Controller.Stop, Start and Restart.
+var (
+	ErrNoTarget  = errors.New("there is no such target")
+	ErrNotDriven = errors.New("the engine neither starts nor restarts the target: it has no process or restart block")
+	ErrNotRun    = errors.New("the engine does not start the target, it only restarts it by a command")
+)
+
+// Stop terminates the instance of a target within its grace period, and starts no other one until
+// Start or Restart is called. By names the operator, for the log and for people. It returns at once,
+// with false if the target was stopped before. An error is ErrNoTarget, ErrNotDriven or, for an
+// External driver, ErrNotRun.
+func (c *Controller) Stop(target, by string) (changed bool, err error) {
+	changed, err = c.operate(target, func(u Unit) (bool, error) {
+		if u.external() {
+			return false, ErrNotRun
+		}
+		if _, already := c.stopped[target]; already {
+			return false, nil
+		}
+		delete(c.requested, target)
+		c.stopped[target] = Stopped{At: time.Now(), By: by}
+		return true, nil
+	})
+	if changed {
+		c.config.Logger.Info("stop requested", "target", target, "by", by)
+	}
+	return changed, err
+}
+
+// Start ends what Stop has begun. It returns false if the target was not stopped. Its errors are
+// those of Stop.
+func (c *Controller) Start(target, by string) (changed bool, err error) {
+	var was Stopped
+	changed, err = c.operate(target, func(u Unit) (stopped bool, err error) {
+		if u.external() {
+			return false, ErrNotRun
+		}
+		was, stopped = c.stopped[target]
+		delete(c.stopped, target)
+		return stopped, nil
+	})
+	if changed {
+		c.config.Logger.Info("start requested", "target", target, "by", by, "stopped_by", was.By, "stopped_at", was.At)
+	}
+	return changed, err
+}
+
+// Restart terminates the instance of a target within its grace period, and starts the next one at
+// once, whatever the unit's policy, back-off and the budget are. It starts a target that was stopped,
+// that waits, or whose last instance has exited. An error is ErrNoTarget or ErrNotDriven.
+func (c *Controller) Restart(target, by string) (changed bool, err error) {
+	changed, err = c.operate(target, func(Unit) (bool, error) {
+		if _, stopped := c.stopped[target]; stopped {
+			delete(c.stopped, target)
+		} else {
+			c.requested[target] = true
+		}
+		return true, nil
+	})
+	if changed {
+		c.config.Logger.Info("restart requested", "target", target, "by", by)
+	}
+	return changed, err
+}
+
+// operate makes a change to a target that has a driver, and wakes its supervisor.
+func (c *Controller) operate(target string, change func(Unit) (bool, error)) (changed bool, err error) {
+	c.unitsMu.Lock()
+	u, driven := c.units[target]
+	switch {
+	case driven:
+		changed, err = change(u)
+	case c.isStatic(target):
+		err = ErrNotDriven
+	default:
+		err = ErrNoTarget
+	}
+	if s := c.supervisors[target]; s != nil {
+		notify(s.wake)
+	}
+	c.unitsMu.Unlock()
+	if changed {
+		c.config.StoppedChanged()
+	}
+	return changed, err
+}
+
+// Stopped returns the targets that operators have stopped.
+func (c *Controller) Stopped() map[string]Stopped {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	return maps.Clone(c.stopped)
+}
+
+// RestoreStopped stops the targets that were stopped when an earlier engine ended. Call it after the
+// first Apply, and before Run. Targets without a unit that can be stopped are ignored.
+func (c *Controller) RestoreStopped(stopped map[string]Stopped) {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	for target, s := range stopped {
+		if u, driven := c.units[target]; driven && !u.external() {
+			c.stopped[target] = s
+		}
+	}
+}
+
+// stoppedBy returns who has stopped a target, and whether it is stopped.
+func (c *Controller) stoppedBy(target string) (Stopped, bool) {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	s, stopped := c.stopped[target]
+	return s, stopped
+}
+
+// takeRequest returns whether a restart of a target was requested, once.
+func (c *Controller) takeRequest(target string) bool {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	requested := c.requested[target]
+	delete(c.requested, target)
+	return requested
+}
+
+// waitWhileStopped reports that an operator has stopped the target, and returns when it is started,
+// or its unit is removed. An instance of an earlier engine is terminated before.
+func (s *supervisor) waitWhileStopped() {
+	for s.resumes == "" {
+		unit, wanted := s.control.unit(s.target)
+		by, stopped := s.control.stoppedBy(s.target)
+		if !wanted || !stopped {
+			return
+		}
+		s.unit = unit
+		in := s.endedInstance(probe.Gone)
+		in.Reason = probe.ReasonOperatorStop
+		in.Detail = fmt.Sprintf("stopped by %s at %s", by.By, by.At.UTC().Format(time.RFC3339))
+		if in.Reason != s.reported.Reason || in.Detail != s.reported.Detail {
+			s.report(in)
+		}
+		s.reportAgain()
+		<-s.wake
+	}
+}
+
+// requestRestart asks the driver to terminate the instance, since an operator wants another one.
+func (i *instance) requestRestart(now time.Time) {
+	grace := i.unit.TerminationGracePeriod
+	i.replacing = true
+	i.notBefore = now.Add(grace + forceTimeout)
+	i.recheck.Reset(i.notBefore.Sub(now))
+	i.setManaged(true, probe.ReasonOperatorRestart)
+	i.log.Info("terminating instance, its restart was requested", "instance", i.id, "grace_period", grace)
+	i.sendGrace(grace)
+}
+
+// checkReplaced gives up the restart that an operator wants if the driver has not terminated the
+// instance in time.
+func (i *instance) checkReplaced(now time.Time) {
+	if now.Before(i.notBefore) {
+		i.recheck.Reset(i.notBefore.Sub(now))
+		return
+	}
+	i.replacing = false
+	i.log.Warn("instance not restarted as requested: it was not terminated in time", "instance", i.id)
+	i.setManaged(i.unit.restartsOnFailure(), i.runningReason(now))
+}
+
+// restarted goes on after an instance that has exited since its restart was requested.
+func (s *supervisor) restarted(end termination) {
+	s.exits, s.alerted = 0, false
+	s.remember(func(m *Memory) {
+		m.NotBefore, m.Exited, m.Code, m.Requested = time.Time{}, true, end.exit.Code, true
+		m.LastExit, m.LastReason = end.detail(""), end.reason()
+	})
+	s.reportEnd(end, probe.Ended, time.Time{})
+}

@@ -1,0 +1,148 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"os/user"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Restart returns sonde restart.
+func Restart() *cobra.Command {
+	return operation(httpapi.OperationRestart, &cobra.Command{
+		Use:   "restart TARGET",
+		Short: "Restart a target of a running engine",
+		Long: "Restart terminates the instance of a target within its grace period, and starts the next one at once,\n" +
+			"whatever back-off, restart_policy and restart_budget say. For a target with a restart block it runs the\n" +
+			"command. It starts a target that was stopped, that waits for its back-off or for other targets, or that\n" +
+			"has ended. Restart waits until another instance runs.\n\n" + controlHelp,
+		Example: "  sonde restart shop/web",
+	})
+}
+
+// Stop returns sonde stop.
+func Stop() *cobra.Command {
+	return operation(httpapi.OperationStop, &cobra.Command{
+		Use:   "stop TARGET",
+		Short: "Stop a target of a running engine",
+		Long: "Stop terminates the instance of a target within its grace period, and waits until it has terminated. The\n" +
+			"target stays stopped until sonde start or sonde restart: also over reloads and, if the engine block sets\n" +
+			"state, over restarts of the engine. It is not in trouble then. Removing it from the configuration ends that.\n\n" + controlHelp,
+		Example: "  sonde stop shop/web",
+	})
+}
+
+// Start returns sonde start.
+func Start() *cobra.Command {
+	return operation(httpapi.OperationStart, &cobra.Command{
+		Use:     "start TARGET",
+		Short:   "Start a target that was stopped by sonde stop",
+		Long:    "Start starts a target that was stopped by sonde stop, and waits until it runs.\n\n" + controlHelp,
+		Example: "  sonde start shop/web",
+	})
+}
+
+// operation completes a command that operates a target.
+func operation(o httpapi.Operation, c *cobra.Command) *cobra.Command {
+	var f flags
+	noWait := false
+	c.Args = cli.Args(1, 1, "one TARGET is required")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		client, err := f.controller(c)
+		if err != nil {
+			return err
+		}
+		before, err := client.Target(ctx, args[0])
+		if err != nil {
+			return f.adviseControl(ctx, client, err)
+		}
+		done, err := client.Operate(ctx, args[0], o, userName())
+		if err != nil {
+			return f.adviseControl(ctx, client, err)
+		}
+		text := fmt.Sprintf("%s requested", o)
+		switch {
+		case !done.Changed:
+			text = map[httpapi.Operation]string{httpapi.OperationStop: "stopped already", httpapi.OperationStart: "was not stopped"}[o]
+		case !noWait:
+			if text, err = awaitOperation(ctx, client, done, before); err != nil {
+				return f.adviseControl(ctx, client, err)
+			}
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", done.Target, text)
+		return err
+	}
+	f.connection(c)
+	c.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until the instance has terminated or the next one runs")
+	return c
+}
+
+// userName returns the name of the user who runs this program; with sudo, of the one behind it.
+func userName() string {
+	if name := os.Getenv("SUDO_USER"); name != "" {
+		return name
+	}
+	u, err := user.Current()
+	if err != nil {
+		return fmt.Sprintf("user %d", os.Getuid())
+	}
+	return cmp.Or(u.Username, u.Uid)
+}
+
+// operationInterval is the time between two looks at a target that is operated.
+const operationInterval = 100 * time.Millisecond
+
+// awaitOperation waits until a target is as was asked for, and returns how it is. Before is how it
+// was.
+func awaitOperation(ctx context.Context, client *httpapi.Client, done httpapi.Operated, before httpapi.Target) (string, error) {
+	for {
+		now, err := client.Target(ctx, done.Target)
+		if err != nil {
+			return "", err
+		}
+		if text, err := outcome(done.Operation, now.Instance, before.Instance); text != "" || err != nil {
+			return text, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(operationInterval):
+		}
+	}
+}
+
+// outcome returns what has become of an operation, "" if that is not known yet, or an error if no
+// instance can be started.
+func outcome(o httpapi.Operation, now, before httpapi.Instance) (string, error) {
+	if o == httpapi.OperationStop {
+		if now.Reason == probe.ReasonOperatorStop {
+			return "stopped", nil
+		}
+		return "", nil
+	}
+	switch {
+	case now.Since.Equal(before.Since):
+	case now.Reason == probe.ReasonStartAfter:
+		return now.Detail, nil
+	case now.Reason == probe.ReasonNoStart:
+		return "", fmt.Errorf("the instance cannot be started: %s", now.Detail)
+	case now.ID == before.ID:
+	case now.Phase == probe.Running:
+		return "runs, instance " + now.ID, nil
+	case now.Phase == probe.Gone || now.Phase == probe.Ended:
+		return fmt.Sprintf("instance %s has started, and ended: %s", now.ID, now.Detail), nil
+	}
+	return "", nil
+}
